@@ -1,2 +1,4 @@
 // SPDX-License-Identifier: MIT
 //! perigee-control
+#![forbid(unsafe_code)]
+pub mod config;

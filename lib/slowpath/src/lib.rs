@@ -1,2 +1,39 @@
 // SPDX-License-Identifier: MIT
-//! perigee-slowpath
+//! The slow path: what the fast path cannot finish. A pure state machine, `(now, packet) -> packets and events`.
+//!
+//! ```text
+//! handle(now, input, routes) ─► frame ─► arp     ─┐
+//! handle_timeout(now, routes)        ├► nd        ├► neighbor ─► poll_output(): Transmit, ToTwin, Event
+//! next_timeout()                     ├► icmp, icmp6 (echo, errors; rate)
+//!                                    └► forward (options, fragment)
+//! ```
+//!
+//! It is a full router: a punted frame is the original one, before any change, and goes through every step again, so that
+//! a packet fares the same on either path. Only what is rare comes here, so the code prefers plain to fast. It has no clock,
+//! socket, thread or randomness: the same inputs give the same outputs. All its memory is bounded by [`Config`].
+//!
+//! Frames are untagged inside: a received frame's VLAN tag is taken off where it is the interface's own, and whoever
+//! transmits an [`Output`] adds the interface's tag.
+#![forbid(unsafe_code)]
+
+mod arp;
+mod counters;
+mod forward;
+mod forward6;
+mod fragment;
+mod frame;
+mod icmp;
+mod icmp6;
+mod interface;
+mod machine;
+mod nd;
+mod neighbor;
+mod options;
+mod rate;
+mod types;
+
+pub use counters::Counters;
+pub use interface::{AddressInfo, AddressState, Interface, InterfaceAddress};
+pub use machine::SlowPath;
+pub use neighbor::{NeighborInfo, NeighborState};
+pub use types::{Config, Event, Input, InterfaceId, Output, Punt, RouteDecision, Routes, Time};

@@ -1,2 +1,25 @@
 // SPDX-License-Identifier: MIT
-//! perigee-worker
+//! A core's loop: its receive queues, its way to the slow path, its transmit buffers, its view of the tables.
+//!
+//! ```text
+//!  receive queue or ring --> Worker::receive --> the script's batch --> modules --> transmit buffers --> port or ring
+//!                              |  a flow of another worker's: over a ring              |
+//!                              v                                                       v punts
+//!                            [`spread`]                                             [`punt`] ring --> slow path
+//! ```
+//!
+//! The loop itself is a Lua script (lib/lua) or [`native::run`], the same in Rust. Both call [`Worker::receive`] for every
+//! queue and [`Worker::housekeeping`] once per round: there tables change, timeouts pass, and an idle worker sleeps.
+#![forbid(unsafe_code)]
+
+mod idle;
+pub mod native;
+pub mod punt;
+pub mod spread;
+mod sync;
+mod worker;
+
+pub use idle::Idle;
+pub use punt::{Bell, PuntRing, punt_ring};
+pub use spread::Spread;
+pub use worker::{Receiver, Relay, Stop, Worker, WorkerParts};

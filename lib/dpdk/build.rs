@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+//! Compiles the C shim against the distribution's DPDK and links the few DPDK libraries that are called.
+//! Drivers are not linked: EAL loads them from the distribution's plugin folder.
+
+use std::process::exit;
+
+/// What the shim and `ffi.rs` call.
+const LIBRARIES: &[&str] =
+    &["rte_acl", "rte_ethdev", "rte_net", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal", "rte_telemetry"];
+
+fn main() {
+    println!("cargo:rerun-if-changed=src/shim.c");
+    println!("cargo:rerun-if-changed=src/shim.h");
+
+    let found = pkg_config::Config::new().atleast_version("22.11").cargo_metadata(false).probe("libdpdk");
+    let Ok(dpdk) = found else {
+        eprintln!("DPDK 22.11 or newer is needed, and pkg-config does not find it: run ./x, which installs it");
+        exit(1);
+    };
+
+    let mut shim = cc::Build::new();
+    shim.file("src/shim.c").includes(&dpdk.include_paths).opt_level(3).warnings(true).extra_warnings(true);
+    // DPDK's headers want these two; pkg-config names them, but the crate of that name does not pass them on.
+    shim.flag("-include").flag("rte_config.h").flag(machine());
+    shim.compile("perigee_shim");
+
+    for path in &dpdk.link_paths {
+        println!("cargo:rustc-link-search=native={}", path.display());
+    }
+    for library in LIBRARIES {
+        println!("cargo:rustc-link-lib=dylib={library}");
+    }
+}
+
+/// At least the instruction set that the distribution builds DPDK for; the workspace's own where that is newer.
+fn machine() -> &'static str {
+    let features = std::env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
+    match std::env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+        Ok("x86_64") if features.split(',').any(|f| f == "avx2") => "-march=x86-64-v3",
+        Ok("x86_64") => "-march=x86-64-v2",
+        Ok("aarch64") => "-march=armv8-a+crc",
+        _ => "-march=native",
+    }
+}

@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
+#include "shim.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <rte_acl.h>
+#include <rte_cycles.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_ether.h>
+#include <rte_flow.h>
+#include <rte_lcore.h>
+#include <rte_log.h>
+#include <rte_mbuf.h>
+#include <rte_prefetch.h>
+#include <rte_ring.h>
+
+/* The part of rte_mbuf that src/memory.rs mirrors. */
+_Static_assert(offsetof(struct rte_mbuf, buf_addr) == 0, "rte_mbuf changed: adapt Mbuf in memory.rs");
+_Static_assert(offsetof(struct rte_mbuf, data_off) == 16, "rte_mbuf changed: adapt Mbuf in memory.rs");
+_Static_assert(offsetof(struct rte_mbuf, refcnt) == 18, "rte_mbuf changed: adapt Mbuf in memory.rs");
+_Static_assert(offsetof(struct rte_mbuf, nb_segs) == 20, "rte_mbuf changed: adapt Mbuf in memory.rs");
+_Static_assert(offsetof(struct rte_mbuf, port) == 22, "rte_mbuf changed: adapt Mbuf in memory.rs");
+_Static_assert(offsetof(struct rte_mbuf, ol_flags) == 24, "rte_mbuf changed: adapt Mbuf in memory.rs");
+_Static_assert(offsetof(struct rte_mbuf, pkt_len) == 36, "rte_mbuf changed: adapt Mbuf in memory.rs");
+_Static_assert(offsetof(struct rte_mbuf, data_len) == 40, "rte_mbuf changed: adapt Mbuf in memory.rs");
+_Static_assert(offsetof(struct rte_mbuf, buf_len) == 54, "rte_mbuf changed: adapt Mbuf in memory.rs");
+_Static_assert(offsetof(struct rte_mbuf, pool) == 56, "rte_mbuf changed: adapt Mbuf in memory.rs");
+_Static_assert(RTE_BYTE_ORDER == RTE_LITTLE_ENDIAN, "the receive loop reads data_off .. port as one little-endian word");
+
+/* ---- receive ---- */
+
+/* Flags of a packet that is not a plain buffer of its own, or that a device would take as a request at transmit. */
+#define ODD_FLAGS                                                                                                      \
+	(RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL | RTE_MBUF_F_RX_VLAN_STRIPPED | RTE_MBUF_F_TX_OFFLOAD_MASK)
+
+/* refcnt 1 and nb_segs 1, as they lie behind data_off in the rearm word. */
+#define PLAIN UINT64_C(0x00010001)
+
+static inline uint8_t flags_of(uint64_t ol_flags)
+{
+	/* BAD is bit 4, GOOD bit 7; both at once mean "not known, but the data is fine". RSS_HASH is bit 1. */
+	uint64_t bad = ol_flags >> 4 & 1, good = ol_flags >> 7 & 1, hash = ol_flags >> 1 & 1;
+	return (good & ~bad) * PERIGEE_IPV4_CHECKSUM_GOOD | (bad & ~good) * PERIGEE_IPV4_CHECKSUM_BAD | hash * PERIGEE_HASH;
+}
+
+_Static_assert(RTE_MBUF_F_RX_IP_CKSUM_BAD == 1 << 4 && RTE_MBUF_F_RX_IP_CKSUM_GOOD == 1 << 7, "flags_of");
+_Static_assert(RTE_MBUF_F_RX_RSS_HASH == 1 << 1, "flags_of");
+
+static inline void count(uint64_t *counter)
+{
+	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+/* Copies a chained or shared packet into one buffer of its own; NULL when it was dropped. */
+static struct rte_mbuf *make_whole(struct rte_mbuf *m, struct rte_mempool *pool, struct perigee_odd *odd)
+{
+	int alone = rte_mbuf_refcnt_read(m) == 1 && RTE_MBUF_DIRECT(m);
+
+	if (alone && rte_pktmbuf_linearize(m) == 0) {
+		count(&odd->made_whole);
+		return m;
+	}
+	struct rte_mbuf *copy = NULL;
+	if (m->pkt_len + RTE_PKTMBUF_HEADROOM <= rte_pktmbuf_data_room_size(pool))
+		copy = rte_pktmbuf_copy(m, pool, 0, UINT32_MAX);
+	count(copy ? &odd->made_whole : m->nb_segs > 1 ? &odd->dropped_chained : &odd->dropped_shared);
+	rte_pktmbuf_free(m);
+	return copy;
+}
+
+/* The rare case of fill(): brings every packet into the form that the batch promises, drops those where that fails. */
+static __attribute__((noinline, cold)) uint16_t sort_out(const struct perigee_arrays *to, uint16_t n, int port,
+							 struct rte_mempool *pool, struct perigee_odd *odd)
+{
+	uint16_t kept = 0;
+
+	for (uint16_t i = 0; i < n; i++) {
+		struct rte_mbuf *m = to->handle[i];
+
+		if (m->nb_segs != 1 || rte_mbuf_refcnt_read(m) != 1 || !RTE_MBUF_DIRECT(m))
+			m = make_whole(m, pool ? pool : m->pool, odd);
+		if (m == NULL)
+			continue;
+		if (m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED && rte_vlan_insert(&m) != 0) {
+			count(&odd->dropped_shared);
+			rte_pktmbuf_free(m);
+			continue;
+		}
+		m->ol_flags &= ~RTE_MBUF_F_TX_OFFLOAD_MASK;
+		if (port >= 0)
+			m->port = port;
+		to->handle[kept] = m;
+		to->data[kept] = rte_pktmbuf_mtod(m, uint8_t *);
+		to->length[kept] = m->data_len;
+		to->port[kept] = m->port;
+		to->flags[kept] = flags_of(m->ol_flags);
+		to->hash[kept] = m->hash.rss;
+		kept++;
+	}
+	return kept;
+}
+
+/* Fills the arrays from the buffers' first cache lines, without a branch per packet. port < 0: as the buffers say. */
+static inline __attribute__((always_inline)) uint16_t fill(const struct perigee_arrays *to, uint16_t n, int port,
+							   struct rte_mempool *pool, struct perigee_odd *odd)
+{
+	struct rte_mbuf **restrict handle = to->handle;
+	uint8_t **restrict data = to->data;
+	uint16_t *restrict length = to->length, *restrict ports = to->port;
+	uint8_t *restrict flags = to->flags;
+	uint32_t *restrict hash = to->hash;
+	uint64_t want = port < 0 ? PLAIN : PLAIN | (uint64_t)port << 32;
+	uint64_t care = port < 0 ? UINT32_MAX : UINT64_MAX;
+	uint64_t strange = 0;
+
+	for (uint16_t i = 0; i < n; i++) {
+		const struct rte_mbuf *m = handle[i];
+		uint64_t word; /* data_off, refcnt, nb_segs, port */
+
+		memcpy(&word, (const char *)m + offsetof(struct rte_mbuf, data_off), sizeof(word));
+		data[i] = (uint8_t *)m->buf_addr + (uint16_t)word;
+		rte_prefetch0(data[i]);
+		strange |= ((word >> 16 ^ want) & care) | (m->ol_flags & ODD_FLAGS);
+		length[i] = m->data_len;
+		ports[i] = port < 0 ? (uint16_t)(word >> 48) : (uint16_t)port;
+		flags[i] = flags_of(m->ol_flags);
+		hash[i] = m->hash.rss;
+	}
+	return __builtin_expect(strange != 0, 0) ? sort_out(to, n, port, pool, odd) : n;
+}
+
+uint16_t perigee_rx_burst(uint16_t port, uint16_t queue, const struct perigee_arrays *to, uint16_t burst,
+			  struct rte_mempool *pool, struct perigee_odd *odd)
+{
+	return fill(to, rte_eth_rx_burst(port, queue, to->handle, burst), port, pool, odd);
+}
+
+uint16_t perigee_ring_receive(struct rte_ring *ring, const struct perigee_arrays *to, uint16_t burst,
+			      struct perigee_odd *odd)
+{
+	return fill(to, rte_ring_dequeue_burst(ring, (void **)to->handle, burst, NULL), -1, NULL, odd);
+}
+
+/* ---- transmit ---- */
+
+/* How often a device that takes nothing is asked again: long enough for a descriptor write-back, not for a dead link. */
+#define TRANSMIT_TRIES 4
+
+uint16_t perigee_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **packets, uint16_t n)
+{
+	uint16_t sent = rte_eth_tx_burst(port, queue, packets, n);
+
+	for (int tries = 0; sent < n && tries < TRANSMIT_TRIES;) {
+		uint16_t more = rte_eth_tx_burst(port, queue, packets + sent, n - sent);
+
+		sent += more;
+		tries = more ? 0 : tries + 1;
+	}
+	return sent;
+}
+
+/* ---- rings and buffers ---- */
+
+struct rte_ring *perigee_ring_create(const char *name, unsigned int capacity, int socket)
+{
+	/* Relaxed tail: a producer that loses its core in the middle does not make the others wait for it. */
+	return rte_ring_create(name, capacity, socket, RING_F_EXACT_SZ | RING_F_MP_RTS_ENQ | RING_F_SC_DEQ);
+}
+
+unsigned int perigee_ring_enqueue(struct rte_ring *ring, void *const *packets, unsigned int n)
+{
+	return rte_ring_enqueue_burst(ring, packets, n, NULL);
+}
+
+unsigned int perigee_ring_dequeue(struct rte_ring *ring, void **packets, unsigned int n)
+{
+	return rte_ring_dequeue_burst(ring, packets, n, NULL);
+}
+
+unsigned int perigee_ring_count(const struct rte_ring *ring)
+{
+	return rte_ring_count(ring);
+}
+
+struct rte_mbuf *perigee_mbuf_new(struct rte_mempool *pool, const uint8_t *bytes, uint16_t length)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
+	char *to = m ? rte_pktmbuf_append(m, length) : NULL;
+
+	if (to == NULL) {
+		rte_pktmbuf_free(m);
+		return NULL;
+	}
+	memcpy(to, bytes, length);
+	return m;
+}
+
+/* ---- ports ---- */
+
+#define RSS_FLOWS (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP)
+
+/* Toeplitz with this key gives both directions of a flow the same hash (Woo, Park: Scalable TCP session monitoring
+ * with symmetric receive-side scaling, 2012). */
+static uint8_t symmetric_key[128];
+
+int perigee_port_find(const char *devargs, uint16_t *port)
+{
+	struct rte_dev_iterator iterator;
+	uint16_t p;
+
+	RTE_ETH_FOREACH_MATCHING_DEV(p, devargs, &iterator) {
+		*port = p;
+		rte_eth_iterator_cleanup(&iterator);
+		return 0;
+	}
+	return -ENODEV;
+}
+
+int perigee_port_describe(uint16_t port, struct perigee_device *to)
+{
+	struct rte_eth_dev_info info;
+	struct rte_ether_addr mac;
+	char name[RTE_ETH_NAME_MAX_LEN] = "";
+	int error = rte_eth_dev_info_get(port, &info);
+
+	if (error == 0)
+		error = rte_eth_dev_get_name_by_port(port, name);
+	if (error == 0)
+		error = rte_eth_macaddr_get(port, &mac);
+	if (error != 0)
+		return error;
+
+	memset(to, 0, sizeof(*to));
+	snprintf(to->name, sizeof(to->name), "%s", name);
+	snprintf(to->driver, sizeof(to->driver), "%s", info.driver_name ? info.driver_name : "");
+	memcpy(to->mac, mac.addr_bytes, sizeof(to->mac));
+	to->max_rx_queues = info.max_rx_queues;
+	to->max_tx_queues = info.max_tx_queues;
+	to->max_mtu = info.max_mtu;
+	to->reta_size = info.reta_size;
+	to->socket = rte_eth_dev_socket_id(port);
+	to->device = info.device;
+	if (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_IPV4_CKSUM)
+		to->features |= PERIGEE_IPV4_CHECKSUM;
+	if (info.flow_type_rss_offloads & RSS_FLOWS)
+		to->features |= PERIGEE_RSS;
+	if (info.flow_type_rss_offloads & RSS_FLOWS && info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_RSS_HASH)
+		to->features |= PERIGEE_RSS_HASH;
+	if (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE)
+		to->features |= PERIGEE_FAST_FREE;
+	return 0;
+}
+
+static void configuration(const struct perigee_setup *setup, const struct rte_eth_dev_info *info,
+			  struct rte_eth_conf *conf)
+{
+	memset(conf, 0, sizeof(*conf));
+	conf->rxmode.mtu = setup->mtu;
+	if (setup->features & PERIGEE_IPV4_CHECKSUM)
+		conf->rxmode.offloads |= RTE_ETH_RX_OFFLOAD_IPV4_CKSUM;
+	if (setup->features & PERIGEE_RSS_HASH)
+		conf->rxmode.offloads |= RTE_ETH_RX_OFFLOAD_RSS_HASH;
+	if (setup->features & PERIGEE_FAST_FREE)
+		conf->txmode.offloads |= RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
+	if (setup->features & (PERIGEE_RSS | PERIGEE_RSS_HASH)) {
+		for (size_t i = 0; i < sizeof(symmetric_key); i++)
+			symmetric_key[i] = i % 2 ? 0x5a : 0x6d;
+		conf->rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+		conf->rx_adv_conf.rss_conf.rss_hf = RSS_FLOWS & info->flow_type_rss_offloads;
+		if (info->hash_key_size > 0 && info->hash_key_size <= sizeof(symmetric_key)) {
+			conf->rx_adv_conf.rss_conf.rss_key = symmetric_key;
+			conf->rx_adv_conf.rss_conf.rss_key_len = info->hash_key_size;
+		}
+	}
+}
+
+int perigee_port_setup(const struct perigee_setup *setup, const char **step)
+{
+	struct rte_eth_dev_info info;
+	struct rte_eth_conf conf;
+	uint16_t rx = setup->rx_descriptors, tx = setup->tx_descriptors;
+	int socket = rte_eth_dev_socket_id(setup->port);
+	int error;
+
+	*step = "describe itself";
+	if ((error = rte_eth_dev_info_get(setup->port, &info)) != 0)
+		return error;
+	configuration(setup, &info, &conf);
+	*step = "be configured";
+	if ((error = rte_eth_dev_configure(setup->port, setup->rx_queues, setup->tx_queues, &conf)) != 0)
+		return error;
+	*step = "take the number of descriptors";
+	if ((error = rte_eth_dev_adjust_nb_rx_tx_desc(setup->port, &rx, &tx)) != 0)
+		return error;
+	*step = "set up a receive queue";
+	for (uint16_t q = 0; q < setup->rx_queues; q++)
+		if ((error = rte_eth_rx_queue_setup(setup->port, q, rx, socket, NULL, setup->pool)) != 0)
+			return error;
+	*step = "set up a transmit queue";
+	info.default_txconf.offloads = conf.txmode.offloads;
+	for (uint16_t q = 0; q < setup->tx_queues; q++)
+		if ((error = rte_eth_tx_queue_setup(setup->port, q, tx, socket, &info.default_txconf)) != 0)
+			return error;
+	return 0;
+}
+
+/* Spreads flows over the first queues only, so that the others get what a filter sends them. */
+int perigee_port_spread(uint16_t port, uint16_t reta_size, uint16_t queues)
+{
+	struct rte_eth_rss_reta_entry64 table[RTE_ETH_RSS_RETA_SIZE_512 / RTE_ETH_RETA_GROUP_SIZE];
+
+	if (reta_size == 0 || reta_size > RTE_ETH_RSS_RETA_SIZE_512)
+		return -ENOTSUP;
+	memset(table, 0, sizeof(table));
+	for (uint16_t i = 0; i < reta_size; i++) {
+		table[i / RTE_ETH_RETA_GROUP_SIZE].mask |= UINT64_C(1) << i % RTE_ETH_RETA_GROUP_SIZE;
+		table[i / RTE_ETH_RETA_GROUP_SIZE].reta[i % RTE_ETH_RETA_GROUP_SIZE] = i % queues;
+	}
+	return rte_eth_dev_rss_reta_update(port, table, reta_size);
+}
+
+int perigee_port_link(uint16_t port, struct perigee_link *to)
+{
+	struct rte_eth_link link;
+	int error = rte_eth_link_get_nowait(port, &link);
+
+	if (error != 0)
+		return error;
+	to->up = link.link_status == RTE_ETH_LINK_UP;
+	to->full_duplex = link.link_duplex == RTE_ETH_LINK_FULL_DUPLEX;
+	to->speed_known = link.link_speed != RTE_ETH_SPEED_NUM_NONE && link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN;
+	to->mbps = link.link_speed;
+	return 0;
+}
+
+int perigee_port_stats(uint16_t port, uint64_t to[8])
+{
+	struct rte_eth_stats s;
+	int error = rte_eth_stats_get(port, &s);
+
+	if (error != 0)
+		return error;
+	const uint64_t in_order[8] = { s.ipackets, s.ibytes,   s.imissed, s.ierrors,
+				       s.rx_nombuf, s.opackets, s.obytes,  s.oerrors };
+	memcpy(to, in_order, sizeof(in_order));
+	return 0;
+}
+
+int perigee_port_set_mac(uint16_t port, const uint8_t mac[6])
+{
+	struct rte_ether_addr address;
+
+	memcpy(address.addr_bytes, mac, sizeof(address.addr_bytes));
+	return rte_eth_dev_default_mac_addr_set(port, &address);
+}
+
+/* MTU of a Linux interface in bytes. */
+int perigee_interface_mtu(const char *name)
+{
+	struct ifreq request = { 0 };
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int error = 0;
+
+	if (fd < 0)
+		return -errno;
+	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+	if (ioctl(fd, SIOCGIFMTU, &request) != 0)
+		error = -errno;
+	close(fd);
+	return error ? error : request.ifr_mtu;
+}
+
+/* ---- hardware filters ---- */
+
+struct rte_flow *perigee_flow_create(uint16_t port, const struct perigee_flow *flow, uint16_t queue, char *message,
+				     size_t size)
+{
+	struct rte_flow_item_eth eth = { 0 }, eth_mask = { 0 };
+	struct rte_flow_item_ipv4 v4 = { 0 }, v4_mask = { 0 };
+	struct rte_flow_item_ipv6 v6 = { 0 }, v6_mask = { 0 };
+	struct rte_flow_item_udp l4 = { 0 }, l4_mask = { 0 }; /* TCP's item starts with the same two ports */
+	struct rte_flow_item_tcp tcp = { 0 }, tcp_mask = { 0 };
+	struct rte_flow_item pattern[4] = { { .type = RTE_FLOW_ITEM_TYPE_ETH } };
+	struct rte_flow_action_queue to = { .index = queue };
+	struct rte_flow_action actions[2] = { { .type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &to },
+					      { .type = RTE_FLOW_ACTION_TYPE_END } };
+	struct rte_flow_attr attr = { .ingress = 1 };
+	struct rte_flow_error error = { 0 };
+	int items = 1;
+
+	if (flow->family == 0) {
+		eth.type = flow->ether_type;
+		eth_mask.type = UINT16_MAX;
+		pattern[0].spec = &eth;
+		pattern[0].mask = &eth_mask;
+	} else if (flow->family == 4) {
+		memcpy(&v4.hdr.src_addr, flow->source, 4);
+		memcpy(&v4_mask.hdr.src_addr, flow->source_mask, 4);
+		memcpy(&v4.hdr.dst_addr, flow->destination, 4);
+		memcpy(&v4_mask.hdr.dst_addr, flow->destination_mask, 4);
+		v4.hdr.next_proto_id = flow->protocol;
+		v4_mask.hdr.next_proto_id = flow->protocol_mask;
+		pattern[items++] = (struct rte_flow_item){ RTE_FLOW_ITEM_TYPE_IPV4, &v4, NULL, &v4_mask };
+	} else {
+		memcpy(&v6.hdr.src_addr, flow->source, 16);
+		memcpy(&v6_mask.hdr.src_addr, flow->source_mask, 16);
+		memcpy(&v6.hdr.dst_addr, flow->destination, 16);
+		memcpy(&v6_mask.hdr.dst_addr, flow->destination_mask, 16);
+		v6.hdr.proto = flow->protocol;
+		v6_mask.hdr.proto = flow->protocol_mask;
+		pattern[items++] = (struct rte_flow_item){ RTE_FLOW_ITEM_TYPE_IPV6, &v6, NULL, &v6_mask };
+	}
+	if (flow->source_port_mask | flow->destination_port_mask) {
+		l4.hdr.src_port = tcp.hdr.src_port = flow->source_port;
+		l4.hdr.dst_port = tcp.hdr.dst_port = flow->destination_port;
+		l4_mask.hdr.src_port = tcp_mask.hdr.src_port = flow->source_port_mask;
+		l4_mask.hdr.dst_port = tcp_mask.hdr.dst_port = flow->destination_port_mask;
+		pattern[items++] = flow->protocol == IPPROTO_TCP ?
+			(struct rte_flow_item){ RTE_FLOW_ITEM_TYPE_TCP, &tcp, NULL, &tcp_mask } :
+			(struct rte_flow_item){ RTE_FLOW_ITEM_TYPE_UDP, &l4, NULL, &l4_mask };
+	}
+	pattern[items] = (struct rte_flow_item){ .type = RTE_FLOW_ITEM_TYPE_END };
+
+	struct rte_flow *made = NULL;
+	if (rte_flow_validate(port, &attr, pattern, actions, &error) == 0)
+		made = rte_flow_create(port, &attr, pattern, actions, &error);
+	if (made == NULL)
+		snprintf(message, size, "%s", error.message ? error.message : rte_strerror(rte_errno));
+	return made;
+}
+
+int perigee_flow_destroy(uint16_t port, struct rte_flow *flow)
+{
+	struct rte_flow_error error;
+
+	return rte_flow_destroy(port, flow, &error);
+}
+
+/* ---- filter lists ---- */
+
+/* A key is the protocol, three unused bytes, source, destination, source port, destination port. */
+#define ACL_FIELDS_MAX 11
+RTE_ACL_RULE_DEF(acl_rule, ACL_FIELDS_MAX);
+
+static struct rte_acl_field_def field(uint8_t type, uint8_t size, uint8_t index, uint8_t input, uint32_t offset)
+{
+	return (struct rte_acl_field_def){ type, size, index, input, offset };
+}
+
+static void acl_layout(int words, struct rte_acl_config *config)
+{
+	uint32_t offset = 4;
+	uint8_t f = 0, input = 0;
+
+	memset(config, 0, sizeof(*config));
+	config->num_categories = 1;
+	config->defs[f] = field(RTE_ACL_FIELD_TYPE_BITMASK, 1, f, input, 0);
+	for (f++, input++; f <= 2 * words; f++, input++, offset += 4)
+		config->defs[f] = field(RTE_ACL_FIELD_TYPE_MASK, 4, f, input, offset);
+	config->defs[f] = field(RTE_ACL_FIELD_TYPE_RANGE, 2, f, input, offset);
+	f++;
+	config->defs[f] = field(RTE_ACL_FIELD_TYPE_RANGE, 2, f, input, offset + 2);
+	config->num_fields = f + 1;
+}
+
+static void acl_address(struct rte_acl_field *to, int words, const uint8_t *address, int bits)
+{
+	for (int w = 0; w < words; w++) {
+		uint32_t word;
+		int left = bits - 32 * w;
+
+		memcpy(&word, address + 4 * w, 4);
+		to[w].value.u32 = rte_be_to_cpu_32(word);
+		to[w].mask_range.u32 = left < 0 ? 0 : left > 32 ? 32 : left;
+	}
+}
+
+static int acl_add(struct rte_acl_ctx *acl, int words, const struct perigee_acl_rule *rules, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct acl_rule rule;
+		struct rte_acl_field *ports = &rule.field[1 + 2 * words];
+
+		memset(&rule, 0, sizeof(rule));
+		rule.data.category_mask = 1;
+		rule.data.priority = RTE_ACL_MAX_PRIORITY - i;
+		rule.data.userdata = i + 1;
+		rule.field[0].value.u8 = rules[i].protocol;
+		rule.field[0].mask_range.u8 = rules[i].protocol_mask;
+		acl_address(&rule.field[1], words, rules[i].source, rules[i].source_bits);
+		acl_address(&rule.field[1 + words], words, rules[i].destination, rules[i].destination_bits);
+		ports[0].value.u16 = rules[i].source_port_low;
+		ports[0].mask_range.u16 = rules[i].source_port_high;
+		ports[1].value.u16 = rules[i].destination_port_low;
+		ports[1].mask_range.u16 = rules[i].destination_port_high;
+		int error = rte_acl_add_rules(acl, (struct rte_acl_rule *)&rule, 1);
+		if (error != 0)
+			return error;
+	}
+	return 0;
+}
+
+struct rte_acl_ctx *perigee_acl_build(const char *name, int socket, int family, const struct perigee_acl_rule *rules,
+				      uint32_t n, int *error)
+{
+	int words = family == 4 ? 1 : 4;
+	struct rte_acl_config config;
+	struct rte_acl_param param = { .name = name,
+				       .socket_id = socket,
+				       .rule_size = RTE_ACL_RULE_SZ(1 + 2 * words + 2),
+				       .max_rule_num = n };
+	struct rte_acl_ctx *acl = rte_acl_create(&param);
+
+	if (acl == NULL) {
+		*error = -rte_errno;
+		return NULL;
+	}
+	acl_layout(words, &config);
+	*error = acl_add(acl, words, rules, n);
+	if (*error == 0)
+		*error = rte_acl_build(acl, &config);
+	if (*error != 0) {
+		rte_acl_free(acl);
+		return NULL;
+	}
+	return acl;
+}
+
+int perigee_acl_classify(const struct rte_acl_ctx *acl, const uint8_t *keys, size_t stride, uint32_t n, uint32_t *to)
+{
+	const uint8_t *chunk[64];
+	int error = 0;
+
+	for (uint32_t done = 0; done < n && error == 0;) {
+		uint32_t k = RTE_MIN(n - done, (uint32_t)RTE_DIM(chunk));
+
+		for (uint32_t i = 0; i < k; i++)
+			chunk[i] = keys + (done + i) * stride;
+		error = rte_acl_classify(acl, chunk, to + done, k, 1);
+		done += k;
+	}
+	return error;
+}
+
+/* ---- the rest ---- */
+
+int perigee_errno(void)
+{
+	return rte_errno;
+}
+
+unsigned int perigee_lcore(void)
+{
+	return rte_lcore_id();
+}
+
+uint64_t perigee_tsc(void)
+{
+	return rte_rdtsc();
+}
+
+FILE *perigee_log_stream(ssize_t (*write)(void *, const char *, size_t))
+{
+	FILE *stream = fopencookie(NULL, "w", (cookie_io_functions_t){ .write = write });
+
+	if (stream != NULL)
+		setvbuf(stream, NULL, _IOLBF, BUFSIZ);
+	return stream;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What Rust calls of DPDK that is a static inline function, a macro or a large structure. Everything else is called
+ * directly. src/ffi.rs repeats these declarations by hand; shim.c asserts the layouts that both sides rely on.
+ * Functions return 0 or a negative errno unless they say otherwise.
+ */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+struct rte_acl_ctx;
+struct rte_flow;
+struct rte_mbuf;
+struct rte_mempool;
+struct rte_ring;
+
+/* A batch's arrays (perigee_packet::batch::ReceiveArrays). */
+struct perigee_arrays {
+	struct rte_mbuf **handle;
+	uint8_t **data;
+	uint16_t *length;
+	uint16_t *port;
+	uint8_t *flags;
+	uint32_t *hash;
+};
+
+/* Bits of flags (perigee_packet::batch::flags). */
+enum { PERIGEE_IPV4_CHECKSUM_GOOD = 1, PERIGEE_IPV4_CHECKSUM_BAD = 2, PERIGEE_HASH = 4 };
+
+/* Packets that did not come as one buffer of their own; read by other threads. */
+struct perigee_odd {
+	uint64_t made_whole;      /* chained or shared, copied into one buffer of their own */
+	uint64_t dropped_chained; /* chained and too long for one buffer, or no buffer free */
+	uint64_t dropped_shared;  /* shared, and no buffer free */
+};
+
+/* Receive into a batch's arrays; return the number of packets. */
+uint16_t perigee_rx_burst(uint16_t port, uint16_t queue, const struct perigee_arrays *to, uint16_t burst,
+			  struct rte_mempool *pool, struct perigee_odd *odd);
+uint16_t perigee_ring_receive(struct rte_ring *ring, const struct perigee_arrays *to, uint16_t burst,
+			      struct perigee_odd *odd);
+
+/* Send; return the number of packets taken from the front. */
+uint16_t perigee_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **packets, uint16_t n);
+
+struct rte_ring *perigee_ring_create(const char *name, unsigned int capacity, int socket);
+unsigned int perigee_ring_enqueue(struct rte_ring *ring, void *const *packets, unsigned int n);
+unsigned int perigee_ring_dequeue(struct rte_ring *ring, void **packets, unsigned int n);
+unsigned int perigee_ring_count(const struct rte_ring *ring);
+
+/* A buffer holding a copy of bytes; NULL when there is none or it is too small. */
+struct rte_mbuf *perigee_mbuf_new(struct rte_mempool *pool, const uint8_t *bytes, uint16_t length);
+
+/* What a device is and can do. */
+enum {
+	PERIGEE_IPV4_CHECKSUM = 1, /* checks IPv4 header checksums at receive */
+	PERIGEE_RSS = 2,           /* spreads packets over receive queues by flow */
+	PERIGEE_RSS_HASH = 4,      /* hands the flow hash over */
+	PERIGEE_FAST_FREE = 8,     /* frees sent buffers in bulk, when all are of one pool */
+};
+
+struct perigee_device {
+	char name[64];
+	char driver[64];
+	uint8_t mac[6];
+	uint16_t max_rx_queues;
+	uint16_t max_tx_queues;
+	uint16_t max_mtu;
+	uint16_t reta_size;
+	uint16_t features;
+	int32_t socket;
+	void *device;
+};
+
+struct perigee_setup {
+	struct rte_mempool *pool;
+	uint16_t port;
+	uint16_t rx_queues;
+	uint16_t tx_queues;
+	uint16_t rx_descriptors;
+	uint16_t tx_descriptors;
+	uint16_t mtu;
+	uint16_t features;
+};
+
+struct perigee_link {
+	uint32_t mbps;
+	uint8_t up;
+	uint8_t full_duplex;
+	uint8_t speed_known;
+};
+
+int perigee_port_find(const char *devargs, uint16_t *port);
+int perigee_port_describe(uint16_t port, struct perigee_device *to);
+int perigee_port_setup(const struct perigee_setup *setup, const char **step);
+int perigee_port_spread(uint16_t port, uint16_t reta_size, uint16_t queues);
+int perigee_port_link(uint16_t port, struct perigee_link *to);
+int perigee_port_stats(uint16_t port, uint64_t to[8]);
+int perigee_port_set_mac(uint16_t port, const uint8_t mac[6]);
+int perigee_interface_mtu(const char *name);
+
+/* What a hardware filter matches; a mask of zeros matches all. Network order. */
+struct perigee_flow {
+	uint8_t source[16], source_mask[16];
+	uint8_t destination[16], destination_mask[16];
+	uint16_t ether_type;
+	uint16_t source_port, source_port_mask;
+	uint16_t destination_port, destination_port_mask;
+	uint8_t family; /* 0: by ether_type only; 4; 6 */
+	uint8_t protocol, protocol_mask;
+};
+
+struct rte_flow *perigee_flow_create(uint16_t port, const struct perigee_flow *flow, uint16_t queue, char *message,
+				     size_t size);
+int perigee_flow_destroy(uint16_t port, struct rte_flow *flow);
+
+/* A line of a filter list. Addresses in network order, left-aligned; ports in host order. */
+struct perigee_acl_rule {
+	uint8_t source[16], destination[16];
+	uint8_t source_bits, destination_bits;
+	uint8_t protocol, protocol_mask;
+	uint16_t source_port_low, source_port_high;
+	uint16_t destination_port_low, destination_port_high;
+};
+
+/* The first rule that matches wins; results are its number from 1, or 0. */
+struct rte_acl_ctx *perigee_acl_build(const char *name, int socket, int family, const struct perigee_acl_rule *rules,
+				      uint32_t n, int *error);
+int perigee_acl_classify(const struct rte_acl_ctx *acl, const uint8_t *keys, size_t stride, uint32_t n, uint32_t *to);
+
+int perigee_errno(void);
+unsigned int perigee_lcore(void);
+uint64_t perigee_tsc(void);
+FILE *perigee_log_stream(ssize_t (*write)(void *, const char *, size_t));

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT
+//! Interfaces: a port or a VLAN on a port, with MTU, MAC address and IP addresses.
+
+use std::net::IpAddr;
+
+use thiserror::Error;
+
+use crate::next_hop::{InterfaceId, Mac, mac_bits};
+
+/// One interface, as configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Name that people use; unique.
+    pub name: String,
+    /// The port's index.
+    pub port: u16,
+    /// VLAN id, 1 to 4094 (IEEE 802.1Q); `None` for untagged frames.
+    pub vlan: Option<u16>,
+    /// Largest IP packet, in bytes.
+    pub mtu: u16,
+    /// Own MAC address.
+    pub mac: Mac,
+    /// Own addresses with the prefix lengths of their networks.
+    pub addresses: Vec<(IpAddr, u8)>,
+}
+
+/// What sending out of an interface needs: 16 bytes, four interfaces per cache line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Egress {
+    /// Own MAC address as a big-endian number of 48 bits, as in [`NextHop::mac_bits`](crate::NextHop::mac_bits).
+    pub mac_bits: u64,
+    /// The port's index.
+    pub port: u16,
+    /// VLAN id to tag with, 0 for none.
+    pub vlan: u16,
+    /// Largest IP packet, in bytes.
+    pub mtu: u16,
+}
+
+/// All interfaces by [`InterfaceId`]; immutable, published as a whole.
+#[derive(Clone, Debug, Default)]
+pub struct Interfaces {
+    list: Vec<Interface>,
+    egress: Vec<Egress>,
+    ports: Vec<Ingress>,
+}
+
+/// Which interface a frame belongs to, for one port.
+#[derive(Clone, Debug, Default)]
+struct Ingress {
+    untagged: Option<InterfaceId>,
+    /// By VLAN id; only where the port has VLANs.
+    tagged: Option<Box<[Option<InterfaceId>; VLANS]>>,
+}
+
+const VLANS: usize = 4096;
+
+impl Interfaces {
+    /// The smallest MTU: every IPv4 link must carry 68 bytes (RFC 791 section 3.2).
+    pub const SMALLEST_MTU: u16 = 68;
+
+    /// The table of these interfaces, their ids in order from 0.
+    pub fn new(list: Vec<Interface>) -> Result<Self, InterfaceError> {
+        if list.len() > InterfaceId::LIMIT.into() {
+            return Err(InterfaceError::TooMany { found: list.len() });
+        }
+        let mut table = Self { egress: list.iter().map(egress).collect(), ..Self::default() };
+        for (id, interface) in (0..).map(InterfaceId).zip(&list) {
+            check(interface)?;
+            let slot = table.ingress_slot(interface.port, interface.vlan);
+            if let Some(InterfaceId(other)) = slot.replace(id) {
+                let other = list[usize::from(other)].name.clone();
+                return Err(InterfaceError::Duplicate { name: interface.name.clone(), other });
+            }
+        }
+        table.list = list;
+        Ok(table)
+    }
+
+    fn ingress_slot(&mut self, port: u16, vlan: Option<u16>) -> &mut Option<InterfaceId> {
+        let port = usize::from(port);
+        if self.ports.len() <= port {
+            self.ports.resize_with(port + 1, Ingress::default);
+        }
+        let port = &mut self.ports[port];
+        match vlan {
+            None => &mut port.untagged,
+            Some(vlan) => &mut port.tagged.get_or_insert_with(|| Box::new([None; VLANS]))[usize::from(vlan)],
+        }
+    }
+
+    /// The interface a frame came in by. `vlan` is the tag's id, 0 for none or for a priority tag.
+    #[inline]
+    pub fn ingress(&self, port: u16, vlan: u16) -> Option<InterfaceId> {
+        let port = self.ports.get(usize::from(port))?;
+        if vlan == 0 {
+            return port.untagged;
+        }
+        *port.tagged.as_ref()?.get(usize::from(vlan))?
+    }
+
+    /// What sending out of `id` needs.
+    #[inline]
+    pub fn egress(&self, id: InterfaceId) -> Option<&Egress> {
+        self.egress.get(usize::from(id.0))
+    }
+
+    /// The interface of `id`.
+    pub fn get(&self, id: InterfaceId) -> Option<&Interface> {
+        self.list.get(usize::from(id.0))
+    }
+
+    /// The interface of that name.
+    pub fn by_name(&self, name: &str) -> Option<InterfaceId> {
+        self.iter().find(|(_, interface)| interface.name == name).map(|(id, _)| id)
+    }
+
+    /// All of them, in order of id.
+    pub fn iter(&self) -> impl Iterator<Item = (InterfaceId, &Interface)> {
+        (0..).map(InterfaceId).zip(&self.list)
+    }
+}
+
+fn egress(interface: &Interface) -> Egress {
+    Egress {
+        mac_bits: mac_bits(interface.mac),
+        port: interface.port,
+        vlan: interface.vlan.unwrap_or(0),
+        mtu: interface.mtu,
+    }
+}
+
+fn check(interface: &Interface) -> Result<(), InterfaceError> {
+    let name = || interface.name.clone();
+    if let Some(vlan) = interface.vlan
+        && !(1..=4094).contains(&vlan)
+    {
+        return Err(InterfaceError::Vlan { name: name(), vlan });
+    }
+    if interface.mtu < Interfaces::SMALLEST_MTU {
+        return Err(InterfaceError::Mtu { name: name(), mtu: interface.mtu });
+    }
+    if let Some(&(address, len)) =
+        interface.addresses.iter().find(|(address, len)| *len > if address.is_ipv4() { 32 } else { 128 })
+    {
+        return Err(InterfaceError::Address { name: name(), address, len });
+    }
+    Ok(())
+}
+
+/// Why a set of interfaces was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum InterfaceError {
+    /// More interfaces than ids.
+    #[error("found {found} interfaces; expected at most {limit}", limit = InterfaceId::LIMIT)]
+    TooMany {
+        /// How many were given.
+        found: usize,
+    },
+    /// Two interfaces take the same frames.
+    #[error("interface {name} has the same port and VLAN as {other}; give one of them another VLAN")]
+    Duplicate {
+        /// The later one.
+        name: String,
+        /// The earlier one.
+        other: String,
+    },
+    /// A VLAN id out of range.
+    #[error("interface {name}: VLAN {vlan} does not exist; expected 1 to 4094")]
+    Vlan {
+        /// The interface.
+        name: String,
+        /// The id given.
+        vlan: u16,
+    },
+    /// An MTU no IPv4 link may have.
+    #[error("interface {name}: an MTU of {mtu} bytes is too small; expected at least {smallest}", smallest = Interfaces::SMALLEST_MTU)]
+    Mtu {
+        /// The interface.
+        name: String,
+        /// The MTU given, in bytes.
+        mtu: u16,
+    },
+    /// A prefix length over 32 or 128.
+    #[error("interface {name}: {address}/{len} is not an address with a prefix length; expected at most {longest}", longest = if address.is_ipv4() { 32 } else { 128 })]
+    Address {
+        /// The interface.
+        name: String,
+        /// The address given.
+        address: IpAddr,
+        /// The length given.
+        len: u8,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(name: &str, port: u16, vlan: Option<u16>) -> Interface {
+        let mac = [2, 0, 0, 0, 0, port as u8];
+        Interface {
+            name: name.to_owned(),
+            port,
+            vlan,
+            mtu: 1500,
+            mac,
+            addresses: vec![("192.0.2.1".parse().expect("address"), 24)],
+        }
+    }
+
+    #[test]
+    fn frames_find_their_interface() {
+        let list = vec![
+            interface("a", 0, None),
+            interface("b", 3, Some(7)),
+            interface("c", 3, Some(4094)),
+            interface("d", 3, None),
+        ];
+        let table = Interfaces::new(list).expect("table");
+        for (port, vlan, expected) in [(0, 0, Some(0)), (3, 7, Some(1)), (3, 4094, Some(2)), (3, 0, Some(3))] {
+            assert_eq!(table.ingress(port, vlan), expected.map(InterfaceId), "port {port} vlan {vlan}");
+        }
+        for (port, vlan) in [(0, 7), (3, 8), (1, 0), (4, 0), (u16::MAX, u16::MAX), (3, 4096), (3, u16::MAX)] {
+            assert_eq!(table.ingress(port, vlan), None, "port {port} vlan {vlan}");
+        }
+        let egress = table.egress(InterfaceId(2)).expect("egress");
+        assert_eq!(*egress, Egress { mac_bits: 0x0200_0000_0003, port: 3, vlan: 4094, mtu: 1500 });
+        assert_eq!(size_of::<Egress>(), 16);
+        assert_eq!(table.by_name("c"), Some(InterfaceId(2)));
+        assert_eq!(table.by_name("e"), None);
+        assert!(table.get(InterfaceId(4)).is_none() && table.egress(InterfaceId(u16::MAX)).is_none());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let why = |list: Vec<Interface>| Interfaces::new(list).expect_err("refused").to_string();
+        assert_eq!(
+            why(vec![interface("a", 1, Some(5)), interface("b", 1, Some(5))]),
+            "interface b has the same port and VLAN as a; give one of them another VLAN"
+        );
+        for vlan in [0, 4095, u16::MAX] {
+            assert_eq!(
+                why(vec![interface("a", 1, Some(vlan))]),
+                format!("interface a: VLAN {vlan} does not exist; expected 1 to 4094")
+            );
+        }
+        let small = Interface { mtu: 67, ..interface("a", 1, None) };
+        assert_eq!(why(vec![small]), "interface a: an MTU of 67 bytes is too small; expected at least 68");
+        let long =
+            Interface { addresses: vec![("192.0.2.1".parse().expect("address"), 33)], ..interface("a", 1, None) };
+        assert_eq!(
+            why(vec![long]),
+            "interface a: 192.0.2.1/33 is not an address with a prefix length; expected at most 32"
+        );
+    }
+}

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: MIT
+//! Address prefixes: an address without host bits and a length (RFC 4632 section 3.1, RFC 4291 section 2.3).
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// An address as an integer in host order: `u32` for IPv4, `u128` for IPv6.
+pub trait Address: Copy + Ord + fmt::Debug + Send + Sync + 'static {
+    /// Number of bits, and so the longest prefix: 32 or 128.
+    const BITS: u8;
+    /// The first `len` bits, the others cleared. `len` is at most `BITS`.
+    fn truncate(self, len: u8) -> Self;
+    /// The same address in the standard library's type.
+    fn ip(self) -> IpAddr;
+}
+
+impl Address for u32 {
+    const BITS: u8 = 32;
+    fn truncate(self, len: u8) -> u32 {
+        self & !u32::MAX.checked_shr(len.into()).unwrap_or(0)
+    }
+    fn ip(self) -> IpAddr {
+        Ipv4Addr::from_bits(self).into()
+    }
+}
+
+impl Address for u128 {
+    const BITS: u8 = 128;
+    fn truncate(self, len: u8) -> u128 {
+        self & !u128::MAX.checked_shr(len.into()).unwrap_or(0)
+    }
+    fn ip(self) -> IpAddr {
+        Ipv6Addr::from_bits(self).into()
+    }
+}
+
+/// A prefix of one address family; use it as [`Prefix4`] or [`Prefix6`]. Ordered by address, then shorter first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PrefixOf<A> {
+    addr: A,
+    len: u8,
+}
+
+/// An IPv4 prefix, its address in host order.
+pub type Prefix4 = PrefixOf<u32>;
+/// An IPv6 prefix, its address in host order.
+pub type Prefix6 = PrefixOf<u128>;
+
+impl<A: Address> PrefixOf<A> {
+    /// A prefix of `len` bits; refuses host bits and lengths over the address's.
+    pub fn new(addr: A, len: u8) -> Result<Self, PrefixError> {
+        let prefix = Self::truncated(addr, len)?;
+        if prefix.addr == addr {
+            Ok(prefix)
+        } else {
+            Err(PrefixError::HostBits { address: addr.ip(), len, expected: prefix.addr.ip() })
+        }
+    }
+
+    /// The prefix of `len` bits that `addr` is in: the network of an interface's address.
+    pub fn truncated(addr: A, len: u8) -> Result<Self, PrefixError> {
+        if len > A::BITS {
+            return Err(PrefixError::Length { address: addr.ip(), len, longest: A::BITS });
+        }
+        Ok(Self { addr: addr.truncate(len), len })
+    }
+
+    /// The prefix that holds this one address.
+    pub fn host(addr: A) -> Self {
+        Self { addr, len: A::BITS }
+    }
+
+    /// The first address, in host order.
+    pub fn addr(self) -> A {
+        self.addr
+    }
+
+    /// Length in bits, 0 to 32 or 128.
+    #[allow(clippy::len_without_is_empty)] // a length of 0 is the default route, not an empty one
+    pub fn len(self) -> u8 {
+        self.len
+    }
+
+    /// Whether `addr` lies in this prefix.
+    pub fn contains(self, addr: A) -> bool {
+        addr.truncate(self.len) == self.addr
+    }
+}
+
+impl<A: Address> fmt::Display for PrefixOf<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.addr.ip(), self.len)
+    }
+}
+
+impl<A: Address> fmt::Debug for PrefixOf<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Prefix4 {
+    type Err = PrefixError;
+    fn from_str(text: &str) -> Result<Self, PrefixError> {
+        match text.parse()? {
+            Prefix::V4(prefix) => Ok(prefix),
+            Prefix::V6(_) => {
+                Err(PrefixError::Syntax { text: text.to_owned(), expected: "an IPv4 prefix like 10.0.0.0/8" })
+            }
+        }
+    }
+}
+
+impl FromStr for Prefix6 {
+    type Err = PrefixError;
+    fn from_str(text: &str) -> Result<Self, PrefixError> {
+        match text.parse()? {
+            Prefix::V6(prefix) => Ok(prefix),
+            Prefix::V4(_) => {
+                Err(PrefixError::Syntax { text: text.to_owned(), expected: "an IPv6 prefix like 2001:db8::/32" })
+            }
+        }
+    }
+}
+
+/// A prefix of either family. IPv4 is ordered before IPv6.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Prefix {
+    /// IPv4.
+    V4(Prefix4),
+    /// IPv6.
+    V6(Prefix6),
+}
+
+impl Prefix {
+    /// A prefix of `len` bits; refuses host bits and lengths over 32 or 128.
+    pub fn new(addr: IpAddr, len: u8) -> Result<Self, PrefixError> {
+        Ok(match addr {
+            IpAddr::V4(addr) => Self::V4(PrefixOf::new(addr.to_bits(), len)?),
+            IpAddr::V6(addr) => Self::V6(PrefixOf::new(addr.to_bits(), len)?),
+        })
+    }
+
+    /// The prefix of `len` bits that `addr` is in: the connected network of an interface's address.
+    pub fn truncated(addr: IpAddr, len: u8) -> Result<Self, PrefixError> {
+        Ok(match addr {
+            IpAddr::V4(addr) => Self::V4(PrefixOf::truncated(addr.to_bits(), len)?),
+            IpAddr::V6(addr) => Self::V6(PrefixOf::truncated(addr.to_bits(), len)?),
+        })
+    }
+
+    /// The prefix that holds this one address.
+    pub fn host(addr: IpAddr) -> Self {
+        match addr {
+            IpAddr::V4(addr) => Self::V4(PrefixOf::host(addr.to_bits())),
+            IpAddr::V6(addr) => Self::V6(PrefixOf::host(addr.to_bits())),
+        }
+    }
+
+    /// The first address.
+    pub fn addr(self) -> IpAddr {
+        match self {
+            Self::V4(prefix) => prefix.addr().ip(),
+            Self::V6(prefix) => prefix.addr().ip(),
+        }
+    }
+
+    /// Length in bits.
+    #[allow(clippy::len_without_is_empty)] // a length of 0 is the default route, not an empty one
+    pub fn len(self) -> u8 {
+        match self {
+            Self::V4(prefix) => prefix.len(),
+            Self::V6(prefix) => prefix.len(),
+        }
+    }
+
+    /// Whether `addr` lies in this prefix; never across families.
+    pub fn contains(self, addr: IpAddr) -> bool {
+        match (self, addr) {
+            (Self::V4(prefix), IpAddr::V4(addr)) => prefix.contains(addr.to_bits()),
+            (Self::V6(prefix), IpAddr::V6(addr)) => prefix.contains(addr.to_bits()),
+            _ => false,
+        }
+    }
+}
+
+impl From<Prefix4> for Prefix {
+    fn from(prefix: Prefix4) -> Self {
+        Self::V4(prefix)
+    }
+}
+
+impl From<Prefix6> for Prefix {
+    fn from(prefix: Prefix6) -> Self {
+        Self::V6(prefix)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::V4(prefix) => prefix.fmt(f),
+            Self::V6(prefix) => prefix.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = PrefixError;
+
+    fn from_str(text: &str) -> Result<Self, PrefixError> {
+        let syntax = || PrefixError::Syntax {
+            text: text.to_owned(),
+            expected: "ADDRESS/LENGTH like 10.0.0.0/8 or 2001:db8::/32",
+        };
+        let (addr, len) = text.split_once('/').ok_or_else(syntax)?;
+        // u8's own parser would take "+8".
+        if !len.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(syntax());
+        }
+        Self::new(addr.parse().map_err(|_| syntax())?, len.parse().map_err(|_| syntax())?)
+    }
+}
+
+/// Why something is not a prefix.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PrefixError {
+    /// Bits are set behind the prefix's length.
+    #[error("{address}/{len} has bits set behind its length; expected {expected}/{len}")]
+    HostBits {
+        /// The address as given.
+        address: IpAddr,
+        /// The length as given.
+        len: u8,
+        /// The address without host bits.
+        expected: IpAddr,
+    },
+    /// The length is over the family's.
+    #[error("{address}/{len}: the length is too long; expected 0 to {longest}")]
+    Length {
+        /// The address as given.
+        address: IpAddr,
+        /// The length as given.
+        len: u8,
+        /// 32 or 128.
+        longest: u8,
+    },
+    /// Not a prefix's text.
+    #[error("\"{text}\" is not a prefix; expected {expected}")]
+    Syntax {
+        /// What was found.
+        text: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+}
+
+/// Lets the tries of `prefix-trie` be keyed by our own type.
+macro_rules! trie_key {
+    ($addr:ty) => {
+        impl prefix_trie::Prefix for PrefixOf<$addr> {
+            type R = $addr;
+            fn repr(&self) -> $addr {
+                self.addr
+            }
+            fn prefix_len(&self) -> u8 {
+                self.len
+            }
+            fn from_repr_len(repr: $addr, len: u8) -> Self {
+                Self { addr: repr.truncate(len), len }
+            }
+        }
+    };
+}
+trie_key!(u32);
+trie_key!(u128);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_there_and_back() {
+        for text in ["0.0.0.0/0", "10.0.0.0/8", "192.0.2.1/32", "::/0", "2001:db8::/32", "::1/128"] {
+            let prefix: Prefix = text.parse().expect(text);
+            assert_eq!(prefix.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn refusals_say_what_was_expected() {
+        let why = |text: &str| text.parse::<Prefix>().expect_err(text).to_string();
+        assert_eq!(why("10.1.2.3/8"), "10.1.2.3/8 has bits set behind its length; expected 10.0.0.0/8");
+        assert_eq!(why("10.0.0.0/33"), "10.0.0.0/33: the length is too long; expected 0 to 32");
+        assert_eq!(why("::1/129"), "::1/129: the length is too long; expected 0 to 128");
+        for text in ["", "/", "10.0.0.0", "10.0.0/8", "10.0.0.0/", "10.0.0.0/+8", "10.0.0.0/-1", "::/1000", "x/8"] {
+            assert!(why(text).contains("expected ADDRESS/LENGTH"), "{text}");
+        }
+        assert!("::/0".parse::<Prefix4>().expect_err("v6").to_string().contains("an IPv4 prefix"));
+        assert!("0.0.0.0/0".parse::<Prefix6>().expect_err("v4").to_string().contains("an IPv6 prefix"));
+    }
+
+    #[test]
+    fn contains_at_the_edges() {
+        let all = Prefix4::new(0, 0).expect("default");
+        assert!(all.contains(0) && all.contains(u32::MAX));
+        let net: Prefix4 = "10.0.0.0/8".parse().expect("net");
+        assert!(net.contains(0x0a00_0000) && net.contains(0x0aff_ffff));
+        assert!(!net.contains(0x09ff_ffff) && !net.contains(0x0b00_0000));
+        assert!(Prefix6::host(7).contains(7) && !Prefix6::host(7).contains(6));
+        assert!(!Prefix::V4(all).contains("::1".parse().expect("address")));
+    }
+
+    #[test]
+    fn ordered_by_address_then_shorter_first() {
+        let mut prefixes: Vec<Prefix> =
+            ["10.0.0.0/16", "::/0", "10.0.0.0/8", "9.0.0.0/8"].map(|text| text.parse().expect(text)).to_vec();
+        prefixes.sort();
+        let texts: Vec<String> = prefixes.iter().map(Prefix::to_string).collect();
+        assert_eq!(texts, ["9.0.0.0/8", "10.0.0.0/8", "10.0.0.0/16", "::/0"]);
+    }
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT
+//! Publication of immutable values to workers, and the epochs by which the publisher knows where they are.
+//!
+//! The publisher swaps an `Arc` and bumps a version. A worker looks at the version at its batch boundary (one
+//! load), takes the new value if it gets the lock at once (else at its next boundary: it never waits), and
+//! acknowledges. The publisher keeps an old value until all have acknowledged a later version, so that the value
+//! is dropped on the publisher's thread. The version is the epoch too: tables that are patched in place bump it
+//! without a new value, to learn when every worker has passed a batch boundary.
+
+use std::collections::VecDeque;
+use std::ops::Deref;
+
+use crate::grace::Grace;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Arc, Mutex};
+
+/// Acknowledged by a subscriber that is gone: it holds no one up.
+const GONE: u64 = u64::MAX;
+
+struct Shared<T> {
+    /// Bumped after every change of `current`, and by every call of [`Published::grace`].
+    version: AtomicU64,
+    current: Mutex<Arc<T>>,
+}
+
+/// The publisher's end; lives on the control thread.
+pub struct Published<T> {
+    shared: Arc<Shared<T>>,
+    subscribers: Vec<Registration>,
+    next_index: usize,
+    /// Replaced values, each with the version that replaced it; oldest first.
+    retired: VecDeque<(u64, Arc<T>)>,
+}
+
+struct Registration {
+    index: usize,
+    acknowledged: Arc<AtomicU64>,
+}
+
+impl<T> Published<T> {
+    /// Starts with `value` as version 0.
+    pub fn new(value: T) -> Self {
+        let shared = Shared { version: AtomicU64::new(0), current: Mutex::new(Arc::new(value)) };
+        Self { shared: Arc::new(shared), subscribers: Vec::new(), next_index: 0, retired: VecDeque::new() }
+    }
+
+    /// A new subscriber, which has the current value; to be moved to its worker.
+    pub fn subscribe(&mut self) -> Subscriber<T> {
+        let seen = self.version();
+        let acknowledged = Arc::new(AtomicU64::new(seen));
+        let index = self.next_index;
+        self.next_index += 1;
+        self.subscribers.retain(|registration| registration.epoch() != GONE);
+        self.subscribers.push(Registration { index, acknowledged: Arc::clone(&acknowledged) });
+        Subscriber {
+            value: self.current(),
+            shared: Arc::clone(&self.shared),
+            seen,
+            index,
+            acknowledge: Acknowledge(acknowledged),
+        }
+    }
+
+    /// Makes `value` the current one and returns its version. Never waits for a worker.
+    pub fn publish(&mut self, value: T) -> u64 {
+        let value = Arc::new(value);
+        let old = std::mem::replace(&mut *self.shared.current.lock().expect("no holder of this lock panics"), value);
+        let version = self.bump();
+        self.retired.push_back((version, old));
+        version
+    }
+
+    /// The current value.
+    pub fn current(&self) -> Arc<T> {
+        Arc::clone(&self.shared.current.lock().expect("no holder of this lock panics"))
+    }
+
+    /// The latest version.
+    pub fn version(&self) -> u64 {
+        self.shared.version.load(Ordering::Relaxed)
+    }
+
+    /// Release: who sees the new version also sees every store that was made before.
+    fn bump(&self) -> u64 {
+        self.shared.version.fetch_add(1, Ordering::Release) + 1
+    }
+
+    /// Whether every subscriber has passed a batch boundary since `version` was published, and holds it or a later one.
+    pub fn acknowledged(&self, version: u64) -> bool {
+        self.passed() >= version
+    }
+
+    /// The subscriber that is furthest behind, if any is behind: its index and the version it acknowledged last.
+    pub fn slowest(&self) -> Option<(usize, u64)> {
+        let ends = self.subscribers.iter().map(|registration| (registration.epoch(), registration.index));
+        ends.min().filter(|(epoch, _)| *epoch < self.version()).map(|(epoch, index)| (index, epoch))
+    }
+
+    fn passed(&self) -> u64 {
+        self.slowest().map_or(self.version(), |(_, epoch)| epoch)
+    }
+
+    /// Starts an epoch, and tells which one every subscriber has reached: for memory that is reused in place.
+    pub fn grace(&self) -> Grace {
+        Grace { epoch: self.bump(), passed: self.passed() }
+    }
+
+    /// Drops the replaced values that no subscriber holds any more; returns how many.
+    pub fn reclaim(&mut self) -> usize {
+        let passed = self.passed();
+        let ripe = self.retired.partition_point(|(version, _)| *version <= passed);
+        self.retired.drain(..ripe).count()
+    }
+
+    /// How many replaced values wait for subscribers.
+    pub fn waiting(&self) -> usize {
+        self.retired.len()
+    }
+}
+
+impl Registration {
+    /// Acquire: what the subscriber read before it acknowledged, it has read.
+    fn epoch(&self) -> u64 {
+        self.acknowledged.load(Ordering::Acquire)
+    }
+}
+
+/// A worker's end: the value is fixed between two calls of [`refresh`](Self::refresh). Dropping it unsubscribes.
+pub struct Subscriber<T> {
+    // Dropped before `acknowledge`, which lets the publisher drop its own.
+    value: Arc<T>,
+    shared: Arc<Shared<T>>,
+    seen: u64,
+    index: usize,
+    acknowledge: Acknowledge,
+}
+
+struct Acknowledge(Arc<AtomicU64>);
+
+impl Drop for Acknowledge {
+    fn drop(&mut self) {
+        self.0.store(GONE, Ordering::Release);
+    }
+}
+
+impl<T> Subscriber<T> {
+    /// To be called at a batch boundary, where nothing read from a table is held any more: takes the latest value
+    /// if there is a new one, and acknowledges. Returns whether the value changed. Never waits.
+    #[inline]
+    pub fn refresh(&mut self) -> bool {
+        let version = self.shared.version.load(Ordering::Acquire);
+        version != self.seen && self.catch_up(version)
+    }
+
+    #[cold]
+    fn catch_up(&mut self, version: u64) -> bool {
+        // The publisher or another worker has the lock for some nanoseconds: the next batch boundary will do.
+        let Ok(current) = self.shared.current.try_lock() else { return false };
+        let changed = !Arc::ptr_eq(&current, &self.value);
+        let latest = Arc::clone(&current);
+        drop(current);
+        // The old value goes first: its last owner must be the publisher.
+        self.value = latest;
+        self.seen = version;
+        self.acknowledge.0.store(version, Ordering::Release);
+        changed
+    }
+
+    /// The publisher's number of this subscriber, as in [`Published::slowest`].
+    pub fn index(&self) -> usize {
+        self.index
+    }
+}
+
+impl<T> Deref for Subscriber<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_kept_until_all_have_acknowledged() {
+        let mut published = Published::new("zero");
+        let (mut a, mut b) = (published.subscribe(), published.subscribe());
+        assert_eq!(published.slowest(), None);
+        let version = published.publish("one");
+        assert_eq!((*a, *b), ("zero", "zero"), "fixed until the batch boundary");
+        assert!(!published.acknowledged(version));
+        assert!(a.refresh());
+        assert_eq!(*a, "one");
+        assert!(!a.refresh(), "nothing new");
+        assert_eq!(published.slowest(), Some((b.index(), 0)));
+        assert_eq!((published.reclaim(), published.waiting()), (0, 1));
+        assert!(b.refresh());
+        assert!(published.acknowledged(version));
+        assert_eq!((published.reclaim(), published.waiting()), (1, 0));
+    }
+
+    #[test]
+    fn a_dropped_subscriber_holds_no_one_up() {
+        let mut published = Published::new(0);
+        let (mut a, b) = (published.subscribe(), published.subscribe());
+        let version = published.publish(1);
+        a.refresh();
+        drop(b);
+        assert!(published.acknowledged(version));
+        assert_eq!(published.reclaim(), 1);
+        drop(a);
+        let version = published.publish(2);
+        assert!(published.acknowledged(version), "no subscriber at all");
+        let late = published.subscribe();
+        assert_eq!((*late, late.index()), (2, 2));
+        assert_eq!(published.subscribers.len(), 1);
+    }
+
+    #[test]
+    fn grace_without_a_new_value() {
+        let mut published = Published::new(0);
+        let mut a = published.subscribe();
+        let first = published.grace();
+        assert_eq!(first, Grace { epoch: 1, passed: 0 });
+        assert!(!a.refresh(), "the value is the same");
+        assert_eq!(published.grace(), Grace { epoch: 2, passed: 1 });
+    }
+
+    #[test]
+    fn several_versions_at_once() {
+        let mut published = Published::new(0);
+        let mut a = published.subscribe();
+        for value in 1..=5 {
+            published.publish(value);
+        }
+        assert_eq!(published.waiting(), 5);
+        assert!(a.refresh());
+        assert_eq!(*a, 5);
+        assert_eq!(published.reclaim(), 5);
+    }
+}

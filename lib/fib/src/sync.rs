@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: MIT
+//! What [`publish`](crate::publish) synchronises with: the standard library's types, or the model checker's.
+
+#[cfg(loom)]
+pub(crate) use loom::sync::{Arc, Mutex, atomic};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{Arc, Mutex, atomic};

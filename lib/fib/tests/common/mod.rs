@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+//! The oracle: a plain map from (length, prefix) to next hop, tried from the longest length down.
+
+use std::collections::{BTreeMap, HashMap};
+
+use perigee_fib::synth::Random;
+use perigee_fib::{Address, NextHopId, Prefix4, Prefix6, PrefixOf};
+
+/// What the tests need to know of an address family.
+pub trait Family: Address + std::hash::Hash {
+    fn random(random: &mut Random) -> Self;
+    /// The address `by` further on, around the end.
+    fn plus(self, by: i32) -> Self;
+    /// The low `BITS - len` bits set.
+    fn fill(self, len: u8) -> Self;
+    fn or(self, other: Self) -> Self;
+}
+
+macro_rules! family {
+    ($addr:ty) => {
+        impl Family for $addr {
+            fn random(random: &mut Random) -> Self {
+                (u128::from(random.bits()) << 64 | u128::from(random.bits())) as $addr
+            }
+            fn plus(self, by: i32) -> Self {
+                self.wrapping_add(by as $addr)
+            }
+            fn fill(self, len: u8) -> Self {
+                self | <$addr>::MAX.checked_shr(len.into()).unwrap_or(0)
+            }
+            fn or(self, other: Self) -> Self {
+                self | other
+            }
+        }
+    };
+}
+family!(u32);
+family!(u128);
+
+/// Where prefixes and probes are drawn from.
+pub struct Universe<A> {
+    pub name: &'static str,
+    /// All prefixes lie in this one, but for those in `shorter`.
+    pub within: PrefixOf<A>,
+    /// Lengths to draw from.
+    pub lengths: Vec<u8>,
+    /// Bits of the address that vary; the others are as in `within`.
+    pub varying: A,
+}
+
+impl<A: Family> Universe<A> {
+    pub fn address(&self, random: &mut Random, mask: impl Fn(A, A) -> A) -> A {
+        self.within.addr().or(mask(A::random(random), self.varying))
+    }
+}
+
+pub fn v4(text: &str) -> Prefix4 {
+    text.parse().expect(text)
+}
+
+pub fn v6(text: &str) -> Prefix6 {
+    text.parse().expect(text)
+}
+
+/// The map, by length and first address.
+#[derive(Default)]
+pub struct Oracle<A> {
+    lengths: BTreeMap<u8, HashMap<A, NextHopId>>,
+}
+
+impl<A: Family> Oracle<A> {
+    pub fn insert(&mut self, prefix: PrefixOf<A>, id: NextHopId) -> Option<NextHopId> {
+        self.lengths.entry(prefix.len()).or_insert_with(HashMap::new).insert(prefix.addr(), id)
+    }
+
+    pub fn remove(&mut self, prefix: PrefixOf<A>) -> Option<NextHopId> {
+        self.lengths.get_mut(&prefix.len())?.remove(&prefix.addr())
+    }
+
+    pub fn lookup(&self, address: A) -> NextHopId {
+        let mut longest_first = self.lengths.iter().rev();
+        longest_first.find_map(|(len, map)| map.get(&address.truncate(*len)).copied()).unwrap_or(NextHopId::NO_ROUTE)
+    }
+
+    pub fn prefixes(&self) -> Vec<PrefixOf<A>> {
+        let all = self.lengths.iter().flat_map(|(len, map)| map.keys().map(|addr| PrefixOf::new(*addr, *len).expect("no host bits")));
+        let mut all: Vec<_> = all.collect();
+        all.sort();
+        all
+    }
+}

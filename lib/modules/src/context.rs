@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+//! What a module sees besides its batch: the worker's tables, counters, transmit buffers and the way to the slow path.
+
+use crate::counters::Counters;
+use crate::host;
+use crate::reason::Reason;
+use crate::tables::Tables;
+use perigee_fib::Subscriber;
+use perigee_packet::rebatch::Flushed;
+use perigee_packet::{Batch, Mask, Packet, TransmitBuffer};
+use std::sync::Arc;
+
+/// A packet on its way to the slow path, as it was received.
+#[derive(Debug)]
+pub struct Punted {
+    /// The frame, Ethernet header included.
+    pub packet: Packet,
+    /// Why.
+    pub reason: Reason,
+    /// Port it was received on.
+    pub port: u16,
+    /// Interface it was received on.
+    pub interface: u16,
+    /// Next hop found for it; 0 where there was no lookup or no route.
+    pub next_hop: u32,
+}
+
+/// The way to the slow path: a bounded ring. Gives the packet back when it is full.
+pub trait PuntSink: Send {
+    /// Hands a packet over.
+    fn punt(&mut self, packet: Punted) -> Result<(), Punted>;
+}
+
+/// A worker's context, lent to every module.
+pub struct Context {
+    /// Time of this loop's start in ns, monotonic.
+    pub now: u64,
+    /// Interfaces, next hops, lookup structures and filters; fixed between two batch boundaries.
+    pub tables: Subscriber<Tables>,
+    /// This worker's counters.
+    pub counters: Arc<Counters>,
+    /// One transmit buffer per port; `None` where the port has none for this worker.
+    pub outputs: Vec<Option<TransmitBuffer>>,
+    /// The way to the slow path.
+    pub punts: Box<dyn PuntSink>,
+    /// What a module failed with: a panic caught at the C boundary. The script turns it into an error.
+    pub failure: Option<String>,
+}
+
+impl Context {
+    /// Drops the packets of `mask` under a reason.
+    pub fn drop(&mut self, batch: &mut Batch, mask: Mask, reason: Reason) {
+        if !mask.is_empty() {
+            let n = batch.discard(mask);
+            self.counters.reason(reason, n);
+        }
+    }
+
+    /// Gives the packets of `mask` to the slow path under a reason; drops and counts what finds no room.
+    pub fn punt(&mut self, batch: &mut Batch, mask: Mask, reason: Reason) {
+        if mask.is_empty() {
+            return;
+        }
+        for slot in mask & batch.live() {
+            let (port, interface, next_hop) = (batch.port(slot), batch.interface(slot), batch.next_hop(slot));
+            let Some(packet) = batch.take(slot) else { continue };
+            self.counters.reason(reason, 1);
+            match self.punts.punt(Punted { packet, reason, port, interface, next_hop }) {
+                Ok(()) => self.counters.punted.add(1),
+                Err(refused) => {
+                    self.counters.reason(host::PUNT_RING_FULL, 1);
+                    drop(refused.packet);
+                }
+            }
+        }
+    }
+
+    /// Counts what a transmit buffer did.
+    #[inline]
+    pub fn flushed(&mut self, port: usize, flushed: Flushed) {
+        self.counters.transmitted(port as u16, flushed.sent);
+        if flushed.lost > 0 {
+            self.counters.reason(host::TRANSMIT_FULL, flushed.lost);
+        }
+    }
+
+    /// Transmits what has waited long enough, on every port.
+    pub fn flush_due(&mut self) {
+        for port in 0..self.outputs.len() {
+            let now = self.now;
+            if let Some(flushed) = self.outputs[port].as_mut().and_then(|output| output.flush_if_due(now)) {
+                self.flushed(port, flushed);
+            }
+        }
+    }
+
+    /// Transmits everything that waits.
+    pub fn flush_all(&mut self) {
+        for port in 0..self.outputs.len() {
+            if let Some(flushed) = self.outputs[port].as_mut().map(TransmitBuffer::flush) {
+                self.flushed(port, flushed);
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+//! A worker's counters: written by that worker alone, read by anybody at any time.
+
+use crate::reason::{REASON_COUNT, Reason};
+use crate::registry::{MODULES, ModuleId};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A counter with a single writer: adding is a load and a store, not a locked instruction.
+#[derive(Default)]
+#[repr(transparent)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`; to be called by its one writer only, or counts get lost.
+    #[inline(always)]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Sets it (for gauges).
+    #[inline]
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    /// Its value now.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! worker_counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counters of one worker, on cache lines of their own.
+        #[repr(align(128))]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: Counter,)*
+            modules: Box<[Counter]>,
+            reasons: Box<[Counter]>,
+            transmitted: Box<[Counter]>,
+        }
+
+        impl Counters {
+            /// Counters at zero, for a router with `ports` ports.
+            pub fn new(ports: usize) -> Counters {
+                let zeros = |n| std::iter::repeat_with(Counter::default).take(n).collect();
+                Counters {
+                    $($name: Counter::default(),)*
+                    modules: zeros(MODULES.len()),
+                    reasons: zeros(REASON_COUNT),
+                    transmitted: zeros(ports),
+                }
+            }
+
+            /// The worker's own counters by name.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name.get()),)*].into_iter()
+            }
+        }
+    };
+}
+
+worker_counters! {
+    /// Polls of receive queues.
+    polls,
+    /// Polls that brought packets.
+    bursts,
+    /// Packets received.
+    received,
+    /// Bytes received.
+    received_bytes,
+    /// Packets handed to the worker their flow belongs to, as the port has too few queues.
+    handed_over,
+    /// Packets given to the slow path.
+    punted,
+    /// Packets a script left in its batch: freed by the host.
+    unclaimed,
+    /// What `count` counted: packets.
+    counted,
+    /// What `count` counted: bytes.
+    counted_bytes,
+    /// Times the worker slept.
+    sleeps,
+    /// Table versions acknowledged.
+    table_swaps,
+}
+
+impl Counters {
+    /// Counts `n` packets into a module.
+    #[inline(always)]
+    pub fn module(&self, module: ModuleId, n: usize) {
+        self.modules[module as usize].add(n as u64);
+    }
+
+    /// Packets that came into a module.
+    pub fn module_packets(&self, index: usize) -> u64 {
+        self.modules.get(index).map_or(0, Counter::get)
+    }
+
+    /// Counts `n` packets under a reason.
+    #[inline]
+    pub fn reason(&self, reason: Reason, n: usize) {
+        self.reasons[reason.index()].add(n as u64);
+    }
+
+    /// Packets that left under a reason.
+    pub fn reason_packets(&self, reason: Reason) -> u64 {
+        self.reasons[reason.index()].get()
+    }
+
+    /// Counts packets that a port's transmit queue took.
+    #[inline]
+    pub fn transmitted(&self, port: u16, packets: usize) {
+        if let Some(counter) = self.transmitted.get(usize::from(port)) {
+            counter.add(packets as u64);
+        }
+    }
+
+    /// Packets that a port's transmit queue took from this worker.
+    pub fn port_transmitted(&self, port: u16) -> u64 {
+        self.transmitted.get(usize::from(port)).map_or(0, Counter::get)
+    }
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+//! Takes one off the hop limit of IPv6 packets (RFC 8200 section 3).
+//!
+//! Packets whose hop limit would reach 0 go to the slow path as they came, for an ICMPv6 Time Exceeded.
+//!
+//! Cost: one read and one write of a byte whose cache line is there already.
+
+use crate::context::Context;
+use crate::reason::reasons;
+use crate::registry::ModuleId;
+use perigee_packet::{Batch, Mask};
+
+/// What it does, for the documentation.
+pub const SUMMARY: &str = "Takes one off the hop limit; expired packets go to the slow path for an ICMPv6 error.";
+
+reasons! { hop_limit:
+    punt EXPIRED = "expired", "RFC 8200 3", "the hop limit would reach 0";
+}
+
+/// The module.
+pub fn hop_limit(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
+    ctx.counters.module(ModuleId::hop_limit, mask.count());
+    let mut expired = Mask::EMPTY;
+    for mut packet in batch.packets(*mask) {
+        let slot = packet.index();
+        match packet.network_mut::<40>() {
+            Some(header) if header[7] > 1 => header[7] -= 1,
+            _ => expired.set(slot),
+        }
+    }
+    ctx.punt(batch, expired, EXPIRED);
+    *mask -= expired;
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+//! What IPv4 and IPv6 lookup share: what becomes of a packet by its next hop.
+
+use perigee_fib::{Action, NextHop};
+use perigee_packet::{Batch, Mask};
+
+use crate::context::Context;
+use crate::reason::Reason;
+
+/// The reasons of a lookup module, by what its next hop says.
+pub(crate) struct Reasons {
+    pub local: Reason,
+    pub no_route: Reason,
+    pub unresolved: Reason,
+    pub unreachable: Reason,
+    pub prohibited: Reason,
+    pub blackhole: Reason,
+}
+
+/// Punts or drops the packets of `special`, whose next hops cannot be sent to.
+#[inline(never)]
+pub(crate) fn finish(ctx: &mut Context, batch: &mut Batch, special: Mask, reasons: &Reasons) {
+    for slot in special {
+        let next_hop: NextHop = ctx.tables.next_hop(batch.next_hop(slot));
+        let only = Mask::only(slot);
+        match next_hop.action() {
+            Action::Local => ctx.punt(batch, only, reasons.local),
+            Action::Unreachable => ctx.punt(batch, only, reasons.unreachable),
+            Action::Prohibit => ctx.punt(batch, only, reasons.prohibited),
+            Action::Blackhole => ctx.drop(batch, only, reasons.blackhole),
+            Action::NoRoute => ctx.punt(batch, only, reasons.no_route),
+            // A neighbor that was resolved a moment ago is the slow path's all the same: it forwards the packet.
+            Action::Unresolved { .. } | Action::Forward { .. } => ctx.punt(batch, only, reasons.unresolved),
+        }
+    }
+}
+
+/// The reasons every lookup has, with the sections of its family's RFC.
+macro_rules! lookup_reasons {
+    ($module:ident, $no_route:literal, $unresolved:literal, $unreachable:literal) => {
+        $crate::reason::reasons! { $module:
+            punt LOCAL = "local", "", "it is for the router itself";
+            punt NO_ROUTE = "no_route", $no_route, "no route matches";
+            punt UNRESOLVED = "unresolved", $unresolved, "the neighbor's MAC address is not known yet";
+            punt UNREACHABLE = "unreachable", $unreachable, "an unreachable route matches";
+            punt PROHIBITED = "prohibited", $unreachable, "a prohibit route matches";
+            drop BLACKHOLE = "blackhole", "", "a blackhole route matches";
+        }
+
+        const BY_ACTION: $crate::lookup::Reasons = $crate::lookup::Reasons {
+            local: LOCAL,
+            no_route: NO_ROUTE,
+            unresolved: UNRESOLVED,
+            unreachable: UNREACHABLE,
+            prohibited: PROHIBITED,
+            blackhole: BLACKHOLE,
+        };
+    };
+}
+pub(crate) use lookup_reasons;
+
+/// Gathers the destinations of a mask, looks them up together, and writes the next hops back. Evaluates to the mask of
+/// packets whose next hop cannot be sent to.
+macro_rules! lookup_batch {
+    ($ctx:ident, $batch:ident, $mask:expr, $table:ident, $address:ty, $header:literal, $at:literal) => {{
+        let mut addresses: [$address; BATCH_SIZE] = [0; BATCH_SIZE];
+        let mut ids = [0u32; BATCH_SIZE];
+        let mut n = 0;
+        for packet in $batch.packets($mask) {
+            if let Some(header) = packet.network::<$header>() {
+                let bytes = std::array::from_fn(|i| header[$at + i]);
+                addresses[n % BATCH_SIZE] = <$address>::from_be_bytes(bytes);
+            }
+            n += 1;
+        }
+        let n = n.min(BATCH_SIZE);
+        $ctx.tables.$table.lookup_batch(&addresses[..n], &mut ids[..n]);
+        let mut special = Mask::EMPTY;
+        for (mut packet, id) in $batch.packets($mask).zip(ids) {
+            packet.set_next_hop(id);
+            special.set_if(packet.index(), !$ctx.tables.next_hop(id).is_forward());
+        }
+        special
+    }};
+}
+pub(crate) use lookup_batch;

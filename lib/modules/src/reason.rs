@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+//! Why a packet leaves the fast path. Every drop and every punt has a module, a name and a counter per worker, and names
+//! the section of the RFC where one demands it.
+
+use crate::registry::{MODULES, ModuleId};
+
+/// How many reasons a module can have.
+pub const PER_MODULE: u16 = 16;
+/// First number of reasons that scripts and shared libraries name at run time.
+pub const FIRST_CUSTOM: u16 = 512;
+/// Number of reasons in all.
+pub const REASON_COUNT: usize = 768;
+
+/// Number of a reason: the module's number times 16, plus its place in the module; from [`FIRST_CUSTOM`] on, those of
+/// scripts.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Reason(pub u16);
+
+/// What becomes of the packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It is freed.
+    Drop,
+    /// The slow path gets it.
+    Punt,
+}
+
+/// A reason's description.
+#[derive(Debug, Clone, Copy)]
+pub struct ReasonInfo {
+    /// Its name, unique in its module.
+    pub name: &'static str,
+    /// What becomes of the packet.
+    pub kind: Kind,
+    /// Where it is demanded ("RFC 1812 5.2.2"), or "".
+    pub rfc: &'static str,
+    /// What was wrong with the packet, or why it needs the slow path.
+    pub text: &'static str,
+}
+
+impl Reason {
+    /// The `place`-th reason of a module.
+    pub const fn new(module: ModuleId, place: u16) -> Reason {
+        assert!(place < PER_MODULE);
+        Reason(module as u16 * PER_MODULE + place)
+    }
+
+    /// Its index among the counters; reasons that do not exist share the last one.
+    #[inline]
+    pub fn index(self) -> usize {
+        usize::from(self.0).min(REASON_COUNT - 1)
+    }
+
+    /// The built-in reason's module and description; `None` for a script's.
+    pub fn describe(self) -> Option<(&'static str, &'static ReasonInfo)> {
+        let module = MODULES.get(usize::from(self.0 / PER_MODULE))?;
+        Some((module.name, module.reasons.get(usize::from(self.0 % PER_MODULE))?))
+    }
+}
+
+/// All built-in reasons.
+pub fn all() -> impl Iterator<Item = (Reason, &'static str, &'static ReasonInfo)> {
+    (0..FIRST_CUSTOM).filter_map(|n| Reason(n).describe().map(|(module, info)| (Reason(n), module, info)))
+}
+
+/// Declares a module's reasons: `drop|punt CONSTANT = "name", "RFC section", "text";`.
+macro_rules! reasons {
+    ($module:ident: $($kind:ident $constant:ident = $name:literal, $rfc:literal, $text:literal;)*) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms, dead_code)]
+        enum Place { $($constant,)* }
+        $(
+            #[doc = $text]
+            pub const $constant: $crate::Reason =
+                $crate::Reason::new($crate::registry::ModuleId::$module, Place::$constant as u16);
+        )*
+        /// Why this module drops and punts.
+        pub const REASONS: &[$crate::reason::ReasonInfo] = &[$($crate::reason::ReasonInfo {
+            name: $name, kind: $crate::reason::reasons!(@ $kind), rfc: $rfc, text: $text,
+        },)*];
+    };
+    (@ drop) => { $crate::reason::Kind::Drop };
+    (@ punt) => { $crate::reason::Kind::Punt };
+}
+pub(crate) use reasons;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_reason_has_a_name_of_its_own_and_a_text() {
+        let mut names = HashSet::new();
+        for (reason, module, info) in all() {
+            assert!(names.insert((module, info.name)), "{module}.{} twice", info.name);
+            assert!(
+                !info.text.is_empty()
+                    && info.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+            );
+            assert!(reason.0 < FIRST_CUSTOM);
+        }
+        assert!(MODULES.len() * usize::from(PER_MODULE) <= usize::from(FIRST_CUSTOM));
+    }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+//! The tables a worker reads: fixed between two batch boundaries, replaced as a whole, patched inside with atomic stores.
+
+use crate::filter::Filter;
+use perigee_fib::{Interfaces, Lookup, NextHop, NextHopId, NextHops};
+use std::sync::Arc;
+
+/// Everything a module may look up.
+pub struct Tables {
+    /// Where each IPv4 address goes.
+    pub v4: Arc<dyn Lookup<u32>>,
+    /// Where each IPv6 address goes.
+    pub v6: Arc<dyn Lookup<u128>>,
+    /// What a next-hop id means.
+    pub next_hops: Arc<NextHops>,
+    /// Ports and VLANs, with MTU, MAC and IP addresses.
+    pub interfaces: Arc<Interfaces>,
+    /// The configured filters, if there are any.
+    pub filter: Option<Arc<dyn Filter>>,
+    ports: Vec<PortView>,
+}
+
+/// What classify needs of a port.
+#[derive(Clone)]
+pub struct PortView {
+    /// The port's own MAC address.
+    pub mac: [u8; 6],
+    /// Interface of untagged frames; only means something where `has_untagged`.
+    pub untagged: u16,
+    /// Is there one?
+    pub has_untagged: bool,
+    number: u16,
+    interfaces: Arc<Interfaces>,
+    own: u64,
+}
+
+/// The low 48 bits of a 64-bit read of a frame's first bytes hold the destination, in the machine's order.
+const DESTINATION: u64 = u64::from_ne_bytes([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]);
+
+impl PortView {
+    /// Is the frame's destination this port's MAC address?
+    #[inline(always)]
+    pub fn is_own(&self, head: &[u8; 16]) -> bool {
+        let [a, b, c, d, e, f, g, h, ..] = *head;
+        u64::from_ne_bytes([a, b, c, d, e, f, g, h]) & DESTINATION == self.own
+    }
+
+    /// The interface of a VLAN on this port.
+    pub fn vlan(&self, vid: u16) -> Option<u16> {
+        self.interfaces.ingress(self.number, vid).map(|id| id.0)
+    }
+}
+
+impl Tables {
+    /// The tables of a router whose ports have these MAC addresses, by port number.
+    pub fn new(
+        v4: Arc<dyn Lookup<u32>>,
+        v6: Arc<dyn Lookup<u128>>,
+        next_hops: Arc<NextHops>,
+        interfaces: Arc<Interfaces>,
+        filter: Option<Arc<dyn Filter>>,
+        macs: &[[u8; 6]],
+    ) -> Tables {
+        let view = |(number, mac): (u16, &[u8; 6])| {
+            let untagged = interfaces.ingress(number, 0);
+            let [a, b, c, d, e, f] = *mac;
+            PortView {
+                mac: *mac,
+                untagged: untagged.map_or(0, |id| id.0),
+                has_untagged: untagged.is_some(),
+                number,
+                interfaces: interfaces.clone(),
+                own: u64::from_ne_bytes([a, b, c, d, e, f, 0, 0]),
+            }
+        };
+        let ports = (0..).zip(macs).map(view).collect();
+        Tables { v4, v6, next_hops, interfaces, filter, ports }
+    }
+
+    /// The ports, by number.
+    #[inline(always)]
+    pub fn ports(&self) -> &[PortView] {
+        &self.ports
+    }
+
+    /// What a next-hop id means now.
+    #[inline(always)]
+    pub fn next_hop(&self, id: u32) -> NextHop {
+        self.next_hops.get(NextHopId(id))
+    }
+}

@@ -1,0 +1,599 @@
+// SPDX-License-Identifier: MIT
+//! Packet buffers and the batch that owns them: the one file of this crate with `unsafe` in it.
+//!
+//! A [`Batch`] is a structure of arrays: pointer, length and metadata of up to 256 packets side by side, so that a module
+//! that needs one of them touches a few cache lines. The batch *owns* its packets through its `live` mask: whatever
+//! consumes packets takes them out and clears their bits, so nothing is sent or freed twice. From receive to hand-over
+//! the batch's pointer and length are the truth; the buffer's own header is brought up to date when the packet leaves.
+//!
+//! Invariant of the whole file: for every slot in `live`, `handle` is a packet buffer that this batch alone owns, and
+//! `data .. data + length` lies inside that buffer. Everything public keeps it, or is `unsafe` and says what to keep.
+#![allow(unsafe_code)]
+
+use crate::mask::{BATCH_SIZE, Mask};
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+/// A packet buffer, whatever it is made of: an `rte_mbuf *` in a running router, a heap allocation in tests.
+///
+/// Owned: whoever holds it must hand it on or free it through its [`Memory`]. It has no `Drop`, as it doesn't know its
+/// memory; [`Packet`] does.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Handle(NonNull<c_void>);
+
+// SAFETY: a handle is the only reference to its buffer, and buffers may be used and freed on any thread.
+unsafe impl Send for Handle {}
+
+impl Handle {
+    /// Wraps a buffer's address.
+    pub fn new(buffer: NonNull<c_void>) -> Handle {
+        Handle(buffer)
+    }
+
+    /// The buffer's address.
+    pub fn as_ptr(&self) -> *mut c_void {
+        self.0.as_ptr()
+    }
+}
+
+/// Bits of a packet's `flags`, as set by receive.
+pub mod flags {
+    /// The device found the IPv4 header checksum good: it need not be computed again.
+    pub const IPV4_CHECKSUM_GOOD: u8 = 1;
+    /// The device found the IPv4 header checksum bad.
+    pub const IPV4_CHECKSUM_BAD: u8 = 2;
+    /// `hash` holds the device's flow hash.
+    pub const HASH: u8 = 4;
+}
+
+/// A kind of packet memory: what can be done with a buffer beyond reading and writing its bytes.
+///
+/// # Safety
+/// `region` must describe memory that stays valid, and is used by nobody else, until the handle is freed; `copy` must
+/// return a fresh buffer whose region holds the bytes at the returned address.
+pub unsafe trait Memory: Sync {
+    /// Returns buffers to where they came from.
+    fn free(&self, packets: &mut Vec<Handle>);
+    /// The buffer's memory: its first byte and its size in bytes.
+    fn region(&self, packet: &Handle) -> (NonNull<u8>, usize);
+    /// Writes the packet's start and length into the buffer's own header, for a device or another owner to see.
+    fn write_back(&self, packet: &mut Handle, data: NonNull<u8>, length: u16);
+    /// A new buffer like `packet` (from the same pool, with the same headroom) holding `bytes`; `None` if there is none or
+    /// it is too small.
+    fn copy(&self, packet: &Handle, bytes: &[u8]) -> Option<(Handle, NonNull<u8>)>;
+}
+
+/// A single packet that owns its buffer and frees it when dropped: what travels over punt rings.
+pub struct Packet {
+    handle: Option<Handle>,
+    data: NonNull<u8>,
+    length: u16,
+    memory: &'static dyn Memory,
+}
+
+// SAFETY: a packet is the only owner of its buffer, and `Memory` is Sync.
+unsafe impl Send for Packet {}
+
+impl Packet {
+    /// Makes a packet of a buffer.
+    ///
+    /// # Safety
+    /// `handle` must be an owned buffer of `memory`, with `data .. data + length` inside its region and initialised.
+    pub unsafe fn from_raw(handle: Handle, data: NonNull<u8>, length: u16, memory: &'static dyn Memory) -> Packet {
+        Packet { handle: Some(handle), data, length, memory }
+    }
+
+    /// The frame's bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the constructors' contract; the borrow of self keeps the buffer alive.
+        unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.length.into()) }
+    }
+
+    /// The frame's bytes, to be changed.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and the borrow is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.length.into()) }
+    }
+
+    /// Gives up the packet for transmission: its buffer, with start and length written into it.
+    pub fn into_handle(mut self) -> Handle {
+        let mut handle = self.handle.take().expect("a packet owns its buffer until it is consumed");
+        self.memory.write_back(&mut handle, self.data, self.length);
+        handle
+    }
+}
+
+impl Drop for Packet {
+    fn drop(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            self.memory.free(&mut vec![handle]);
+        }
+    }
+}
+
+impl std::fmt::Debug for Packet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Packet({} bytes)", self.length)
+    }
+}
+
+/// Why a packet could not be made longer or shorter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoRoom {
+    /// Not enough free bytes before the packet, for [`Slot::push`].
+    Head,
+    /// Not enough free bytes behind the packet, for [`Slot::resize`].
+    Tail,
+    /// The packet is shorter than what was to be removed.
+    Short,
+}
+
+/// Up to 256 packets, side by side; part of the C ABI (`perigee_batch`).
+#[repr(C)]
+pub struct Batch {
+    live: Mask,
+    moved: Mask,
+    count: u32,
+    data: [*mut u8; BATCH_SIZE],
+    handle: [*mut c_void; BATCH_SIZE],
+    length: [u16; BATCH_SIZE],
+    port: [u16; BATCH_SIZE],
+    out_port: [u16; BATCH_SIZE],
+    interface: [u16; BATCH_SIZE],
+    l3: [u8; BATCH_SIZE],
+    flags: [u8; BATCH_SIZE],
+    next_hop: [u32; BATCH_SIZE],
+    hash: [u32; BATCH_SIZE],
+    memory: &'static dyn Memory,
+}
+
+/// Where each field of [`Batch`] lies, for the assertions of the C header: (name, offset in bytes).
+pub const BATCH_LAYOUT: &[(&str, usize)] = &[
+    ("live", std::mem::offset_of!(Batch, live)),
+    ("moved", std::mem::offset_of!(Batch, moved)),
+    ("count", std::mem::offset_of!(Batch, count)),
+    ("data", std::mem::offset_of!(Batch, data)),
+    ("handle", std::mem::offset_of!(Batch, handle)),
+    ("length", std::mem::offset_of!(Batch, length)),
+    ("port", std::mem::offset_of!(Batch, port)),
+    ("out_port", std::mem::offset_of!(Batch, out_port)),
+    ("interface", std::mem::offset_of!(Batch, interface)),
+    ("l3", std::mem::offset_of!(Batch, l3)),
+    ("flags", std::mem::offset_of!(Batch, flags)),
+    ("next_hop", std::mem::offset_of!(Batch, next_hop)),
+    ("hash", std::mem::offset_of!(Batch, hash)),
+];
+
+// SAFETY: the pointers are owned buffers (see Handle) and memory that goes with them.
+unsafe impl Send for Batch {}
+
+/// The arrays that a receive queue fills; see [`Batch::receive_with`].
+#[repr(C)]
+pub struct ReceiveArrays {
+    /// Buffers.
+    pub handle: *mut *mut c_void,
+    /// First byte of each frame.
+    pub data: *mut *mut u8,
+    /// Length of each frame in bytes.
+    pub length: *mut u16,
+    /// Receiving port of each frame.
+    pub port: *mut u16,
+    /// [`flags`] of each frame.
+    pub flags: *mut u8,
+    /// Flow hash of each frame, where `flags` say so.
+    pub hash: *mut u32,
+}
+
+impl Batch {
+    /// An empty batch for packets of one kind of memory.
+    pub fn new(memory: &'static dyn Memory) -> Box<Batch> {
+        Box::new(Batch {
+            live: Mask::EMPTY,
+            moved: Mask::EMPTY,
+            count: 0,
+            data: [std::ptr::null_mut(); BATCH_SIZE],
+            handle: [std::ptr::null_mut(); BATCH_SIZE],
+            length: [0; BATCH_SIZE],
+            port: [0; BATCH_SIZE],
+            out_port: [0; BATCH_SIZE],
+            interface: [0; BATCH_SIZE],
+            l3: [0; BATCH_SIZE],
+            flags: [0; BATCH_SIZE],
+            next_hop: [0; BATCH_SIZE],
+            hash: [0; BATCH_SIZE],
+            memory,
+        })
+    }
+
+    /// The slots that hold a packet.
+    #[inline]
+    pub fn live(&self) -> Mask {
+        self.live
+    }
+
+    /// Number of slots in use, those emptied since the last refill included.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Sum of the lengths of the packets received last, in bytes.
+    #[inline]
+    pub fn received_bytes(&self) -> u64 {
+        self.length[..self.count()].iter().map(|&length| u64::from(length)).sum()
+    }
+
+    /// Number of slots still free for [`push`](Batch::push).
+    #[inline]
+    pub fn room(&self) -> usize {
+        BATCH_SIZE - self.count()
+    }
+
+    /// The memory its packets come from.
+    pub fn memory(&self) -> &'static dyn Memory {
+        self.memory
+    }
+
+    /// Makes room for the next burst: frees what nobody has claimed and says how many packets that were.
+    #[inline]
+    pub fn refill(&mut self) -> usize {
+        let unclaimed = if self.live.is_empty() { 0 } else { self.discard(Mask::ALL) };
+        self.count = 0;
+        self.moved = Mask::EMPTY;
+        unclaimed
+    }
+
+    /// Lets a receive queue fill an empty batch: `fill` writes up to `burst` packets into the arrays and returns how many.
+    ///
+    /// # Safety
+    /// For each of the first `n` entries, where `n` is its result, `fill` must have written an owned buffer of this
+    /// batch's memory, the frame's address and length inside it, the port and the flags; `n` must not exceed `burst`.
+    #[inline]
+    pub unsafe fn receive_with(&mut self, burst: usize, fill: impl FnOnce(ReceiveArrays) -> usize) -> usize {
+        assert!(self.count == 0 && burst <= BATCH_SIZE, "receive needs an empty batch and a burst of at most 256");
+        let n = fill(ReceiveArrays {
+            handle: self.handle.as_mut_ptr(),
+            data: self.data.as_mut_ptr(),
+            length: self.length.as_mut_ptr(),
+            port: self.port.as_mut_ptr(),
+            flags: self.flags.as_mut_ptr(),
+            hash: self.hash.as_mut_ptr(),
+        });
+        debug_assert!(n <= burst);
+        self.count = n as u32;
+        self.live = Mask::first(n);
+        n
+    }
+
+    /// Adds a packet from a port; gives it back if the batch is full or the packet is of another memory.
+    pub fn push(&mut self, mut packet: Packet, port: u16) -> Result<u8, Packet> {
+        let same = std::ptr::addr_eq(packet.memory, self.memory);
+        if self.count() == BATCH_SIZE || !same {
+            return Err(packet);
+        }
+        let slot = self.count as u8;
+        let i = usize::from(slot);
+        let handle = packet.handle.take().expect("a packet owns its buffer until it is consumed");
+        self.handle[i] = handle.as_ptr();
+        self.data[i] = packet.data.as_ptr();
+        self.length[i] = packet.length;
+        self.port[i] = port;
+        self.flags[i] = 0;
+        self.count += 1;
+        self.live.set(slot);
+        // A packet that was changed on its way has a buffer header that still tells of its old place.
+        self.moved.set(slot);
+        Ok(slot)
+    }
+
+    /// Takes a packet out; `None` if the slot is empty.
+    pub fn take(&mut self, slot: u8) -> Option<Packet> {
+        if !self.live.contains(slot) {
+            return None;
+        }
+        self.live.clear(slot);
+        let i = usize::from(slot);
+        let handle = Handle(NonNull::new(self.handle[i])?);
+        let data = NonNull::new(self.data[i])?;
+        // SAFETY: the slot was live, and no longer is: its buffer moves into the packet.
+        Some(unsafe { Packet::from_raw(handle, data, self.length[i], self.memory) })
+    }
+
+    /// Takes a packet's buffer out for transmission, start and length written into it; `None` if the slot is empty.
+    #[inline(always)]
+    pub fn take_handle(&mut self, slot: u8) -> Option<Handle> {
+        if !self.live.contains(slot) {
+            return None;
+        }
+        self.live.clear(slot);
+        let i = usize::from(slot);
+        // SAFETY: a live slot's handle and data are never null.
+        let (mut handle, data) =
+            unsafe { (Handle(NonNull::new_unchecked(self.handle[i])), NonNull::new_unchecked(self.data[i])) };
+        if self.moved.contains(slot) {
+            self.memory.write_back(&mut handle, data, self.length[i]);
+        }
+        Some(handle)
+    }
+
+    /// Frees the packets of `mask` and says how many that were.
+    pub fn discard(&mut self, mask: Mask) -> usize {
+        let dead = mask & self.live;
+        let mut handles: Vec<Handle> = dead.iter().filter_map(|slot| self.take_handle(slot)).collect();
+        let n = handles.len();
+        self.memory.free(&mut handles);
+        n
+    }
+
+    /// Moves the packets of `mask` with their metadata behind those of `to`, as far as there is room; returns how many.
+    pub fn move_to(&mut self, mask: Mask, to: &mut Batch) -> usize {
+        assert!(std::ptr::addr_eq(self.memory, to.memory), "packets move between batches of the same memory only");
+        let mut moved = 0;
+        for slot in (mask & self.live).iter().take(to.room()) {
+            let (from, at) = (usize::from(slot), to.count());
+            self.live.clear(slot);
+            to.handle[at] = self.handle[from];
+            to.data[at] = self.data[from];
+            to.length[at] = self.length[from];
+            to.port[at] = self.port[from];
+            to.out_port[at] = self.out_port[from];
+            to.interface[at] = self.interface[from];
+            to.l3[at] = self.l3[from];
+            to.flags[at] = self.flags[from];
+            to.next_hop[at] = self.next_hop[from];
+            to.hash[at] = self.hash[from];
+            to.live.set(at as u8);
+            to.moved.set_if(at as u8, self.moved.contains(slot));
+            to.count += 1;
+            moved += 1;
+        }
+        moved
+    }
+
+    /// A deep copy of a packet (mirror, twin); `None` if the slot is empty or there is no buffer left.
+    pub fn copy(&self, slot: u8) -> Option<Packet> {
+        let frame = self.frame(slot)?;
+        let like = Handle(NonNull::new(self.handle[usize::from(slot)])?);
+        let (handle, data) = self.memory.copy(&like, frame)?;
+        // SAFETY: `Memory::copy` returns a fresh buffer that holds `frame` at `data`.
+        Some(unsafe { Packet::from_raw(handle, data, frame.len() as u16, self.memory) })
+    }
+
+    /// A packet's bytes; `None` if the slot is empty.
+    #[inline]
+    pub fn frame(&self, slot: u8) -> Option<&[u8]> {
+        let i = usize::from(slot);
+        // SAFETY: the slot is live, see the invariant; the borrow of self keeps it so.
+        self.live
+            .contains(slot)
+            .then(|| unsafe { std::slice::from_raw_parts(self.data[i], self.length[i].into()) })
+    }
+
+    /// A packet with its metadata; `None` if the slot is empty.
+    #[inline]
+    pub fn slot(&mut self, slot: u8) -> Option<Slot<'_>> {
+        self.live.contains(slot).then_some(Slot { batch: NonNull::from(self), slot, borrow: PhantomData })
+    }
+
+    /// The live packets of `mask`, one after the other.
+    #[inline(always)]
+    pub fn packets(&mut self, mask: Mask) -> Packets<'_> {
+        let ones = (mask & self.live).iter();
+        Packets { batch: NonNull::from(self), ones, borrow: PhantomData }
+    }
+
+    /// Next hop of a slot, as set by a lookup; stale for an empty one.
+    #[inline(always)]
+    pub fn next_hop(&self, slot: u8) -> u32 {
+        self.next_hop[usize::from(slot)]
+    }
+
+    /// Receiving port of a slot; stale for an empty one.
+    #[inline(always)]
+    pub fn port(&self, slot: u8) -> u16 {
+        self.port[usize::from(slot)]
+    }
+
+    /// Port a slot's packet leaves by, as set by apply; stale for an empty one.
+    #[inline(always)]
+    pub fn out_port(&self, slot: u8) -> u16 {
+        self.out_port[usize::from(slot)]
+    }
+
+    /// Receiving interface of a slot, as set by classify; stale for an empty one.
+    #[inline(always)]
+    pub fn interface(&self, slot: u8) -> u16 {
+        self.interface[usize::from(slot)]
+    }
+
+    /// Offset of the network header in the slot's frame, as set by classify; stale for an empty one.
+    #[inline(always)]
+    pub fn l3(&self, slot: u8) -> usize {
+        self.l3[usize::from(slot)].into()
+    }
+
+    /// Length of the slot's frame in bytes; stale for an empty one.
+    #[inline(always)]
+    pub fn length(&self, slot: u8) -> usize {
+        self.length[usize::from(slot)].into()
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.refill();
+    }
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Batch({} of {} packets live)", self.live.count(), self.count)
+    }
+}
+
+/// Iterator over the packets of a mask; see [`Batch::packets`].
+pub struct Packets<'a> {
+    batch: NonNull<Batch>,
+    ones: crate::mask::Ones,
+    borrow: PhantomData<&'a mut Batch>,
+}
+
+impl<'a> Iterator for Packets<'a> {
+    type Item = Slot<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Slot<'a>> {
+        // Each slot comes up once, so the slots given out never overlap.
+        self.ones.next().map(|slot| Slot { batch: self.batch, slot, borrow: PhantomData })
+    }
+}
+
+/// One live packet of a batch, borrowed: its bytes and its metadata.
+pub struct Slot<'a> {
+    batch: NonNull<Batch>,
+    slot: u8,
+    borrow: PhantomData<&'a mut Batch>,
+}
+
+macro_rules! metadata {
+    ($($(#[$doc:meta])* $get:ident, $set:ident, $field:ident: $type:ty;)*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $get(&self) -> $type {
+            // SAFETY: in bounds (slot is u8, the array has 256 entries); this slot's entries are this borrow's alone.
+            unsafe { (*self.batch.as_ptr()).$field[usize::from(self.slot)] }
+        }
+        #[doc = concat!("Sets [`", stringify!($get), "`](Slot::", stringify!($get), ").")]
+        #[inline(always)]
+        pub fn $set(&mut self, value: $type) {
+            // SAFETY: as above.
+            unsafe { (*self.batch.as_ptr()).$field[usize::from(self.slot)] = value }
+        }
+    )*};
+}
+
+impl Slot<'_> {
+    /// Its number in the batch, for masks.
+    #[inline(always)]
+    pub fn index(&self) -> u8 {
+        self.slot
+    }
+
+    metadata! {
+        /// Receiving port.
+        port, set_port, port: u16;
+        /// Port it leaves by, known after apply.
+        out_port, set_out_port, out_port: u16;
+        /// Receiving interface, known after classify.
+        interface, set_interface, interface: u16;
+        /// Offset of the network header in the frame in bytes, known after classify.
+        l3, set_l3, l3: u8;
+        /// See [`flags`].
+        flags, set_flags, flags: u8;
+        /// Next-hop id, known after a lookup.
+        next_hop, set_next_hop, next_hop: u32;
+        /// Flow hash, where `flags` say so.
+        hash, set_hash, hash: u32;
+    }
+
+    #[inline(always)]
+    fn raw(&self) -> (*mut u8, usize) {
+        let i = usize::from(self.slot);
+        // SAFETY: in bounds, and this slot's entries are this borrow's alone.
+        unsafe { ((*self.batch.as_ptr()).data[i], (*self.batch.as_ptr()).length[i].into()) }
+    }
+
+    /// The frame, from its destination MAC address on.
+    #[inline(always)]
+    pub fn frame(&self) -> &[u8] {
+        let (data, length) = self.raw();
+        // SAFETY: a Slot is made of live slots only, and while it lives nobody can empty it.
+        unsafe { std::slice::from_raw_parts(data, length) }
+    }
+
+    /// The frame, to be changed.
+    #[inline(always)]
+    pub fn frame_mut(&mut self) -> &mut [u8] {
+        let (data, length) = self.raw();
+        // SAFETY: as above; slots given out never overlap.
+        unsafe { std::slice::from_raw_parts_mut(data, length) }
+    }
+
+    /// The first `N` bytes of the network header; `None` where the frame is too short.
+    #[inline(always)]
+    pub fn network<const N: usize>(&self) -> Option<&[u8; N]> {
+        let l3 = usize::from(self.l3());
+        self.frame().get(l3..l3 + N).and_then(|bytes| bytes.try_into().ok())
+    }
+
+    /// The first `N` bytes of the network header, to be changed.
+    #[inline(always)]
+    pub fn network_mut<const N: usize>(&mut self) -> Option<&mut [u8; N]> {
+        let l3 = usize::from(self.l3());
+        self.frame_mut().get_mut(l3..l3 + N).and_then(|bytes| bytes.try_into().ok())
+    }
+
+    fn region(&self) -> (usize, usize) {
+        let (data, _) = self.raw();
+        // SAFETY: the slot is live; the temporary handle is only lent to `region`.
+        let (memory, handle) = unsafe {
+            let batch = self.batch.as_ptr();
+            ((*batch).memory, Handle(NonNull::new_unchecked((*batch).handle[usize::from(self.slot)])))
+        };
+        let (start, size) = memory.region(&handle);
+        let head = data as usize - start.as_ptr() as usize;
+        (head, size - head)
+    }
+
+    fn set_place(&mut self, data: *mut u8, length: usize) {
+        let i = usize::from(self.slot);
+        // SAFETY: in bounds. Callers have checked that the place lies inside the buffer. `moved` is one word shared by
+        // several slots, but a Slot never leaves its thread (it holds a NonNull), so no two writes meet.
+        unsafe {
+            let batch = self.batch.as_ptr();
+            (*batch).data[i] = data;
+            (*batch).length[i] = length as u16;
+            (*batch).moved.set(self.slot);
+        }
+    }
+
+    /// Makes the frame longer by `n` bytes at its start, which are whatever the buffer held.
+    pub fn push(&mut self, n: usize) -> Result<(), NoRoom> {
+        let (data, length) = self.raw();
+        let (head, _) = self.region();
+        if n > head || length + n > usize::from(u16::MAX) {
+            return Err(NoRoom::Head);
+        }
+        // SAFETY: `head` bytes of the same buffer lie before `data`.
+        self.set_place(unsafe { data.sub(n) }, length + n);
+        Ok(())
+    }
+
+    /// Removes `n` bytes at the frame's start.
+    pub fn pull(&mut self, n: usize) -> Result<(), NoRoom> {
+        let (data, length) = self.raw();
+        if n > length {
+            return Err(NoRoom::Short);
+        }
+        // SAFETY: at most one past the frame's end.
+        self.set_place(unsafe { data.add(n) }, length - n);
+        Ok(())
+    }
+
+    /// Sets the frame's length; bytes that it gains are zero.
+    pub fn resize(&mut self, n: usize) -> Result<(), NoRoom> {
+        let (data, length) = self.raw();
+        let (_, size) = self.region();
+        if n > size || n > usize::from(u16::MAX) {
+            return Err(NoRoom::Tail);
+        }
+        if n > length {
+            // SAFETY: length..n lies inside the buffer, as n <= size, which counts from `data`.
+            unsafe { data.add(length).write_bytes(0, n - length) };
+        }
+        self.set_place(data, n);
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+//! A set of batch slots: one bit per packet.
+//!
+//! A module gets the packets it should handle as a mask, narrows it to those that go on, and may add others to a second
+//! mask. Set operations are four word operations; iteration jumps from one set bit to the next.
+
+use std::ops::{BitAnd, BitAndAssign, BitOr, BitOrAssign, Not, Sub, SubAssign};
+
+/// How many packets a batch can hold, and so how many bits a mask has.
+pub const BATCH_SIZE: usize = 256;
+
+const WORDS: usize = BATCH_SIZE / 64;
+
+/// A set of slots of a [`Batch`](crate::Batch), one bit each; part of the C ABI (`perigee_mask`).
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct Mask {
+    words: [u64; WORDS],
+}
+
+impl Mask {
+    /// No slot.
+    pub const EMPTY: Mask = Mask { words: [0; WORDS] };
+    /// Every slot.
+    pub const ALL: Mask = Mask { words: [!0; WORDS] };
+
+    /// The first `n` slots; all of them if `n` is larger than [`BATCH_SIZE`].
+    #[inline]
+    pub fn first(n: usize) -> Mask {
+        let mut words = [0; WORDS];
+        for (i, word) in words.iter_mut().enumerate() {
+            let below = n.saturating_sub(i * 64);
+            *word = if below >= 64 { !0 } else { (1 << below) - 1 };
+        }
+        Mask { words }
+    }
+
+    /// The set of a single slot.
+    #[inline]
+    pub fn only(slot: u8) -> Mask {
+        let mut mask = Mask::EMPTY;
+        mask.set(slot);
+        mask
+    }
+
+    /// Adds a slot.
+    #[inline(always)]
+    pub fn set(&mut self, slot: u8) {
+        self.words[slot as usize / 64] |= 1 << (slot % 64);
+    }
+
+    /// Adds a slot if `condition` holds, without a branch.
+    #[inline(always)]
+    pub fn set_if(&mut self, slot: u8, condition: bool) {
+        self.words[slot as usize / 64] |= u64::from(condition) << (slot % 64);
+    }
+
+    /// Removes a slot.
+    #[inline(always)]
+    pub fn clear(&mut self, slot: u8) {
+        self.words[slot as usize / 64] &= !(1 << (slot % 64));
+    }
+
+    /// Is the slot in the set?
+    #[inline(always)]
+    pub fn contains(&self, slot: u8) -> bool {
+        self.words[slot as usize / 64] >> (slot % 64) & 1 != 0
+    }
+
+    /// Number of slots in the set.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.words.iter().map(|w| w.count_ones() as usize).sum()
+    }
+
+    /// Is no slot in the set?
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().fold(0, |all, w| all | w) == 0
+    }
+
+    /// The slots in ascending order.
+    #[inline]
+    pub fn iter(&self) -> Ones {
+        Ones { mask: *self, word: 0 }
+    }
+}
+
+/// Iterator over the slots of a [`Mask`], in ascending order.
+pub struct Ones {
+    mask: Mask,
+    word: usize,
+}
+
+impl Iterator for Ones {
+    type Item = u8;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<u8> {
+        while self.word < WORDS {
+            let bits = self.mask.words[self.word];
+            if bits != 0 {
+                self.mask.words[self.word] = bits & (bits - 1);
+                return Some((self.word * 64) as u8 + bits.trailing_zeros() as u8);
+            }
+            self.word += 1;
+        }
+        None
+    }
+}
+
+impl IntoIterator for Mask {
+    type Item = u8;
+    type IntoIter = Ones;
+    #[inline]
+    fn into_iter(self) -> Ones {
+        self.iter()
+    }
+}
+
+impl FromIterator<u8> for Mask {
+    fn from_iter<I: IntoIterator<Item = u8>>(slots: I) -> Mask {
+        let mut mask = Mask::EMPTY;
+        slots.into_iter().for_each(|slot| mask.set(slot));
+        mask
+    }
+}
+
+impl std::fmt::Debug for Mask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+macro_rules! set_operation {
+    ($trait:ident, $method:ident, $assign_trait:ident, $assign:ident, $f:expr) => {
+        impl $trait for Mask {
+            type Output = Mask;
+            #[inline]
+            fn $method(mut self, other: Mask) -> Mask {
+                self.$assign(other);
+                self
+            }
+        }
+        impl $assign_trait for Mask {
+            #[inline]
+            fn $assign(&mut self, other: Mask) {
+                for (a, b) in self.words.iter_mut().zip(other.words) {
+                    *a = $f(*a, b);
+                }
+            }
+        }
+    };
+}
+
+set_operation!(BitAnd, bitand, BitAndAssign, bitand_assign, |a: u64, b| a & b);
+set_operation!(BitOr, bitor, BitOrAssign, bitor_assign, |a: u64, b| a | b);
+set_operation!(Sub, sub, SubAssign, sub_assign, |a: u64, b: u64| a & !b);
+
+impl Not for Mask {
+    type Output = Mask;
+    #[inline]
+    fn not(self) -> Mask {
+        Mask::ALL - self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn first_is_exact_at_word_borders() {
+        for n in [0, 1, 63, 64, 65, 127, 128, 255, 256] {
+            assert_eq!(Mask::first(n).count(), n);
+            assert_eq!(Mask::first(n).iter().map(usize::from).collect::<Vec<_>>(), (0..n).collect::<Vec<_>>());
+        }
+        assert_eq!(Mask::first(1000), Mask::ALL);
+    }
+
+    proptest! {
+        /// Every operation against a plain set.
+        #[test]
+        fn behaves_like_a_set(a: BTreeSet<u8>, b: BTreeSet<u8>, slot: u8, flag: bool) {
+            let (x, y): (Mask, Mask) = (a.iter().copied().collect(), b.iter().copied().collect());
+            let set = |m: Mask| m.iter().collect::<BTreeSet<u8>>();
+            prop_assert_eq!(set(x & y), &a & &b);
+            prop_assert_eq!(set(x | y), &a | &b);
+            prop_assert_eq!(set(x - y), &a - &b);
+            prop_assert_eq!(x.count(), a.len());
+            prop_assert_eq!(x.is_empty(), a.is_empty());
+            prop_assert_eq!(x.contains(slot), a.contains(&slot));
+            prop_assert_eq!(!!x, x);
+            let mut z = x;
+            z.set_if(slot, flag);
+            prop_assert_eq!(z.contains(slot), a.contains(&slot) || flag);
+            z.clear(slot);
+            prop_assert!(!z.contains(slot));
+        }
+    }
+}

@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: MIT
+//! The neighbor table, one for ARP and neighbor discovery: states of RFC 4861 7.3.2, the queue of RFC 1122 2.3.2.2, the
+//! limits of RFC 6583.
+//!
+//! ```text
+//!            no answer                      (MAC known; packets are sent to it in all of these)
+//! Failed ◄──────────── Incomplete ──answer──► Reachable ─► Stale ─use─► Delay ─► Probe ─no answer─► gone
+//!   └─ hold ─► gone        ▲                      ▲                               │ answer
+//!                        packet                   └───────────────────────────────┘
+//! ```
+//!
+//! Two things differ from a host. The fast path's packets are not seen here, so a stale neighbor counts as used a bounded
+//! number of times ([`Config::unused_refreshes`]). And a gateway that next hops need is never forgotten: it is refreshed
+//! for ever, and asked for again after each hold.
+//!
+//! The table only decides; what follows from it is a list of [`Action`]s, which the machine carries out.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+
+use perigee_packet::MacAddr;
+
+use crate::{Config, Counters, Event, InterfaceId, Time};
+
+/// A neighbor: an address is one only together with its link.
+pub(crate) type Key = (InterfaceId, IpAddr);
+
+/// A packet that waits for its next hop's MAC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Pending {
+    /// Somebody else's, as received (Ethernet header, no tag); it is forwarded anew when the wait is over.
+    Received { interface: InterfaceId, frame: Vec<u8> },
+    /// This router's own IP packet, ready to go.
+    Own(Vec<u8>),
+}
+
+/// What the machine shall do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Ask for the neighbor: all stations, or the one it was last (unicast).
+    Solicit(Key, Option<MacAddr>),
+    /// Tell the caller.
+    Tell(Event),
+    /// The next hop has a MAC now, or has failed: go on with these.
+    Release(Vec<(Key, Pending)>),
+}
+
+/// What the table says about a packet's next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Send it there.
+    Mac(MacAddr),
+    /// Nothing yet: [`Neighbors::enqueue`] it.
+    Wait,
+    /// It does not answer.
+    Failed,
+    /// The table is full.
+    Full,
+}
+
+/// What was heard of a neighbor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard {
+    /// Its MAC, if told.
+    pub mac: Option<MacAddr>,
+    /// It answered a request of ours: the path works in both directions.
+    pub solicited: bool,
+    /// Another MAC than the known one replaces it.
+    pub replace: bool,
+    /// An unknown neighbor becomes a known one.
+    pub create: bool,
+}
+
+/// State of a neighbor (RFC 4861 7.3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NeighborState {
+    /// Asked for, no answer yet.
+    Incomplete,
+    /// Confirmed a short while ago.
+    Reachable,
+    /// Not confirmed for a while, and not used since.
+    Stale,
+    /// Used since; a probe follows soon.
+    Delay,
+    /// Being probed.
+    Probe,
+    /// Does not answer; not asked again for a while.
+    Failed,
+    /// Configured.
+    Static,
+}
+
+impl NeighborState {
+    /// As a word: `reachable`, ...
+    pub const fn name(self) -> &'static str {
+        match self {
+            NeighborState::Incomplete => "incomplete",
+            NeighborState::Reachable => "reachable",
+            NeighborState::Stale => "stale",
+            NeighborState::Delay => "delay",
+            NeighborState::Probe => "probe",
+            NeighborState::Failed => "failed",
+            NeighborState::Static => "static",
+        }
+    }
+}
+
+/// A row of the neighbor table, to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeighborInfo {
+    /// Its interface.
+    pub interface: InterfaceId,
+    /// Its address.
+    pub address: IpAddr,
+    /// Its MAC, if known.
+    pub mac: Option<MacAddr>,
+    /// Its state.
+    pub state: NeighborState,
+    /// A next hop needs it: see [`crate::Input::Resolve`].
+    pub gateway: bool,
+    /// Packets waiting for it.
+    pub queued: usize,
+}
+
+#[derive(Debug)]
+struct Neighbor {
+    state: NeighborState,
+    /// Known in all states but `Incomplete` and `Failed`.
+    mac: Option<MacAddr>,
+    queue: VecDeque<Pending>,
+    /// Requests sent in this state.
+    tries: u8,
+    /// Refreshes since the last sign of use.
+    idle: u8,
+    wanted: bool,
+    timer: Option<Time>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Neighbors {
+    config: Config,
+    table: BTreeMap<Key, Neighbor>,
+    timers: BTreeSet<(Time, Key)>,
+    actions: VecDeque<Action>,
+    /// Packets waiting, over all neighbors.
+    queued: usize,
+    /// `Incomplete` ones that are not gateways.
+    incomplete: usize,
+}
+
+impl Neighbors {
+    pub(crate) fn new(mut config: Config) -> Self {
+        // One request per second and destination at most, whatever the configuration says (RFC 1122 2.3.2.1).
+        config.retransmit_ms = config.retransmit_ms.max(1000);
+        config.failed_ms = config.failed_ms.max(config.retransmit_ms);
+        config.delay_ms = config.delay_ms.max(config.retransmit_ms);
+        config.solicitations = config.solicitations.max(1);
+        Neighbors {
+            config,
+            table: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            actions: VecDeque::new(),
+            queued: 0,
+            incomplete: 0,
+        }
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.timers.first().map(|(time, _)| *time)
+    }
+
+    pub(crate) fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = NeighborInfo> + '_ {
+        self.table.iter().map(|(&(interface, address), n)| NeighborInfo {
+            interface,
+            address,
+            mac: n.mac,
+            state: n.state,
+            gateway: n.wanted,
+            queued: n.queue.len(),
+        })
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// A packet is to be sent to this next hop: where to? Starts to ask where nothing is known.
+    pub(crate) fn look_up(&mut self, now: Time, key: Key) -> Answer {
+        self.used(now, key);
+        match self.table.get(&key) {
+            Some(Neighbor { mac: Some(mac), .. }) => Answer::Mac(*mac),
+            Some(Neighbor { state: NeighborState::Incomplete, .. }) => Answer::Wait,
+            Some(_) => Answer::Failed,
+            None if self.table.len() >= self.config.max_neighbors || self.incomplete >= self.config.max_incomplete => {
+                Answer::Full
+            }
+            None => {
+                self.insert(key, false);
+                self.ask(now, key);
+                Answer::Wait
+            }
+        }
+    }
+
+    /// Lets a packet wait for a next hop that [`Self::look_up`] said `Wait` about; a newer packet pushes out the oldest.
+    pub(crate) fn enqueue(&mut self, key: Key, packet: Pending, counters: &mut Counters) {
+        let Some(n) = self.table.get_mut(&key) else { return };
+        let full = n.queue.len() >= self.config.queue_per_neighbor.max(1) || self.queued >= self.config.queue_total;
+        if full {
+            counters.drop_neighbor_queue_full += 1;
+            if n.queue.pop_front().is_none() {
+                return;
+            }
+            self.queued -= 1;
+        }
+        n.queue.push_back(packet);
+        self.queued += 1;
+    }
+
+    /// The neighbor was used.
+    pub(crate) fn used(&mut self, now: Time, key: Key) {
+        let Some(n) = self.table.get_mut(&key) else { return };
+        n.idle = 0;
+        if n.state == NeighborState::Stale {
+            self.enter(key, NeighborState::Delay, Some(now.after_millis(self.config.delay_ms)));
+        }
+    }
+
+    /// A next hop needs this gateway.
+    pub(crate) fn resolve(&mut self, now: Time, key: Key) {
+        if let Some(n) = self.table.get_mut(&key) {
+            if !n.wanted {
+                n.wanted = true;
+                self.incomplete -= usize::from(n.state == NeighborState::Incomplete);
+            }
+            self.used(now, key);
+        } else {
+            self.insert(key, true);
+            self.ask(now, key);
+        }
+    }
+
+    /// No next hop needs this gateway any more.
+    pub(crate) fn forget(&mut self, key: Key) {
+        let Some(n) = self.table.get_mut(&key).filter(|n| n.wanted) else { return };
+        n.wanted = false;
+        self.incomplete += usize::from(n.state == NeighborState::Incomplete);
+        // Without a timer it waits for its interface to come up, which is now nobody's concern.
+        if n.state == NeighborState::Failed && n.timer.is_none() {
+            self.remove(key);
+        }
+    }
+
+    /// A configured neighbor, whose interface is up or not.
+    pub(crate) fn set_static(&mut self, key: Key, mac: MacAddr, up: bool) {
+        if !self.table.contains_key(&key) {
+            self.insert(key, false);
+        }
+        let before = self.table.get_mut(&key).and_then(|n| n.mac.replace(mac));
+        self.enter(key, NeighborState::Static, None);
+        let (interface, address) = key;
+        match before {
+            Some(before) if before == mac => {}
+            _ if !up => {}
+            Some(_) => self.tell(Event::NeighborChanged { interface, address, mac }),
+            None => self.tell(Event::NeighborResolved { interface, address, mac }),
+        }
+        self.release(key);
+    }
+
+    /// It is not configured any more.
+    pub(crate) fn unset_static(&mut self, now: Time, key: Key, up: bool) {
+        let Some(n) = self.table.get_mut(&key).filter(|n| n.state == NeighborState::Static) else { return };
+        let wanted = n.wanted;
+        if !up {
+            n.mac = None; // It was lost when the interface went down.
+        }
+        self.remove(key);
+        if wanted {
+            self.insert(key, true);
+            self.start(now, key, up);
+        }
+    }
+
+    /// Takes in what was heard (RFC 826 "merge", RFC 4861 7.2.3 and 7.2.5).
+    pub(crate) fn heard(&mut self, now: Time, key: Key, heard: Heard, counters: &mut Counters) {
+        use NeighborState::{Failed, Incomplete, Reachable, Stale, Static};
+        let (interface, address) = key;
+        let Some(n) = self.table.get_mut(&key) else {
+            let Some(mac) = heard.mac.filter(|_| heard.create) else { return };
+            if self.table.len() >= self.config.max_neighbors {
+                counters.drop_neighbor_table_full += 1;
+                return;
+            }
+            self.insert(key, false);
+            return self.resolved(now, key, mac, heard.solicited);
+        };
+        let known = n.mac;
+        let differs = heard.mac.is_some() && heard.mac != known;
+        match n.state {
+            Static => counters.static_neighbor_kept += u64::from(differs),
+            // An interface that is down hears nothing; the state without a timer is its.
+            Failed if n.timer.is_none() => {}
+            Incomplete | Failed => {
+                if let Some(mac) = heard.mac {
+                    self.resolved(now, key, mac, heard.solicited);
+                }
+            }
+            Reachable if differs && !heard.replace => self.stale(now, key),
+            _ if differs && !heard.replace => {}
+            state => {
+                if let Some(mac) = heard.mac.filter(|_| differs) {
+                    n.mac = Some(mac);
+                    self.tell(Event::NeighborChanged { interface, address, mac });
+                }
+                if heard.solicited {
+                    self.enter(key, Reachable, Some(now.after_millis(self.config.reachable_ms)));
+                } else if differs && state != Stale {
+                    self.stale(now, key);
+                }
+            }
+        }
+    }
+
+    /// The interface went down: nothing on it can be reached. Gateways and configured neighbors wait for it.
+    pub(crate) fn interface_down(&mut self, id: InterfaceId, counters: &mut Counters) {
+        for key in self.keys(|key| key.0 == id) {
+            let Some(n) = self.table.get_mut(&key) else { continue };
+            counters.drop_interface_down += n.queue.len() as u64;
+            self.queued -= n.queue.len();
+            n.queue.clear();
+            let (state, wanted, mac) = (n.state, n.wanted, n.mac);
+            if state == NeighborState::Static {
+                self.tell(Event::NeighborLost { interface: key.0, address: key.1 });
+                continue;
+            }
+            self.remove(key);
+            if wanted {
+                self.insert(key, true);
+                self.enter(key, NeighborState::Failed, None);
+            }
+            debug_assert!(mac.is_some() || state == NeighborState::Incomplete || state == NeighborState::Failed);
+        }
+    }
+
+    /// The interface came up.
+    pub(crate) fn interface_up(&mut self, now: Time, id: InterfaceId) {
+        for key in self.keys(|key| key.0 == id) {
+            match self.table.get(&key) {
+                Some(Neighbor { state: NeighborState::Static, mac: Some(mac), .. }) => {
+                    let event = Event::NeighborResolved { interface: key.0, address: key.1, mac: *mac };
+                    self.tell(event);
+                }
+                Some(n) if n.wanted && n.mac.is_none() => self.ask(now, key),
+                _ => {}
+            }
+        }
+    }
+
+    /// Removes neighbors; `keep_needed` spares gateways and configured ones.
+    pub(crate) fn remove_all(&mut self, which: impl Fn(&Key) -> bool, keep_needed: bool, counters: &mut Counters) {
+        for key in self.keys(which) {
+            let Some(n) = self.table.get_mut(&key) else { continue };
+            if keep_needed && (n.wanted || n.state == NeighborState::Static) {
+                continue;
+            }
+            counters.drop_interface_down += n.queue.len() as u64;
+            self.queued -= n.queue.len();
+            n.queue.clear();
+            self.remove(key);
+        }
+    }
+
+    /// Everything that is due by now.
+    pub(crate) fn expire(&mut self, now: Time, counters: &mut Counters) {
+        while let Some(&(_, key)) = self.timers.first().filter(|(time, _)| *time <= now) {
+            self.expired(now, key, counters);
+        }
+    }
+
+    fn expired(&mut self, now: Time, key: Key, counters: &mut Counters) {
+        use NeighborState::{Delay, Failed, Incomplete, Probe, Reachable, Stale, Static};
+        let Some(n) = self.table.get_mut(&key) else { return };
+        let (wanted, spent) = (n.wanted, n.tries >= self.config.solicitations);
+        match n.state {
+            Incomplete | Probe if !spent => self.solicit(now, key),
+            Incomplete => {
+                counters.neighbors_failed += 1;
+                self.enter(key, Failed, Some(now.after_millis(self.config.failed_ms)));
+                self.release(key);
+            }
+            Reachable => self.stale(now, key),
+            Delay => {
+                n.tries = 0;
+                self.enter(key, Probe, None);
+                self.solicit(now, key);
+            }
+            Probe | Stale | Failed | Static => {
+                counters.neighbors_failed += u64::from(n.state == Probe);
+                self.remove(key);
+                if wanted {
+                    self.insert(key, true);
+                    self.ask(now, key);
+                }
+            }
+        }
+    }
+
+    /// A new entry without MAC, timer or request yet.
+    fn insert(&mut self, key: Key, wanted: bool) {
+        let state = NeighborState::Incomplete;
+        let fresh = Neighbor { state, mac: None, queue: VecDeque::new(), tries: 0, idle: 0, wanted, timer: None };
+        self.table.insert(key, fresh);
+        self.incomplete += usize::from(!wanted);
+    }
+
+    /// Takes the entry out; its queue goes on as it would with a neighbor that failed.
+    fn remove(&mut self, key: Key) {
+        self.enter(key, NeighborState::Failed, None);
+        self.release(key);
+        let Some(n) = self.table.remove(&key) else { return };
+        if n.mac.is_some() {
+            self.tell(Event::NeighborLost { interface: key.0, address: key.1 });
+        }
+    }
+
+    /// Starts to ask, or waits for the interface.
+    fn start(&mut self, now: Time, key: Key, up: bool) {
+        if up { self.ask(now, key) } else { self.enter(key, NeighborState::Failed, None) }
+    }
+
+    fn ask(&mut self, now: Time, key: Key) {
+        if let Some(n) = self.table.get_mut(&key) {
+            n.tries = 0;
+        }
+        self.enter(key, NeighborState::Incomplete, None);
+        self.solicit(now, key);
+    }
+
+    fn solicit(&mut self, now: Time, key: Key) {
+        let Some(n) = self.table.get_mut(&key) else { return };
+        n.tries += 1;
+        let (state, mac) = (n.state, n.mac);
+        self.enter(key, state, Some(now.after_millis(self.config.retransmit_ms)));
+        self.actions.push_back(Action::Solicit(key, mac));
+    }
+
+    /// The first MAC of a neighbor.
+    fn resolved(&mut self, now: Time, key: Key, mac: MacAddr, confirmed: bool) {
+        if let Some(n) = self.table.get_mut(&key) {
+            n.mac = Some(mac);
+        }
+        if confirmed {
+            self.enter(key, NeighborState::Reachable, Some(now.after_millis(self.config.reachable_ms)));
+        } else {
+            self.stale(now, key);
+        }
+        self.tell(Event::NeighborResolved { interface: key.0, address: key.1, mac });
+        self.release(key);
+    }
+
+    /// Not confirmed any more. What next depends on whether it may be in use.
+    fn stale(&mut self, now: Time, key: Key) {
+        let Some(n) = self.table.get_mut(&key) else { return };
+        if n.wanted || n.idle < self.config.unused_refreshes {
+            n.idle = n.idle.saturating_add(1);
+            self.enter(key, NeighborState::Delay, Some(now.after_millis(self.config.delay_ms)));
+        } else {
+            self.enter(key, NeighborState::Stale, Some(now.after_millis(self.config.stale_ms)));
+        }
+    }
+
+    /// Changes the state and the timer, and keeps the count of incomplete entries.
+    fn enter(&mut self, key: Key, state: NeighborState, timer: Option<Time>) {
+        let Some(n) = self.table.get_mut(&key) else { return };
+        if !n.wanted {
+            self.incomplete -= usize::from(n.state == NeighborState::Incomplete);
+            self.incomplete += usize::from(state == NeighborState::Incomplete);
+        }
+        n.state = state;
+        if let Some(old) = n.timer {
+            self.timers.remove(&(old, key));
+        }
+        n.timer = timer;
+        self.timers.extend(timer.map(|time| (time, key)));
+    }
+
+    fn release(&mut self, key: Key) {
+        let Some(n) = self.table.get_mut(&key) else { return };
+        if !n.queue.is_empty() {
+            self.queued -= n.queue.len();
+            self.actions.push_back(Action::Release(n.queue.drain(..).map(|packet| (key, packet)).collect()));
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.actions.push_back(Action::Tell(event));
+    }
+
+    fn keys(&self, which: impl Fn(&Key) -> bool) -> Vec<Key> {
+        self.table.keys().filter(|key| which(key)).copied().collect()
+    }
+}

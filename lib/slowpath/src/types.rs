@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: MIT
+//! What goes in and what comes out.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use perigee_packet::MacAddr;
+
+use crate::interface::Interface;
+
+/// Nanoseconds since any moment the caller likes; only differences count. Must not go back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// So many seconds after time 0.
+    pub const fn from_secs(secs: u64) -> Time {
+        Time(secs.saturating_mul(1_000_000_000))
+    }
+
+    /// This time and so many milliseconds.
+    pub const fn after_millis(self, millis: u64) -> Time {
+        Time(self.0.saturating_add(millis.saturating_mul(1_000_000)))
+    }
+}
+
+/// Index of a layer 3 interface: a port, or a VLAN on one.
+pub type InterfaceId = u16;
+
+/// Where a packet to a destination goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteDecision {
+    /// To this router, though no interface of its has the address (say, an address of Linux' loopback).
+    Local,
+    /// The destination is a neighbor on this interface.
+    Connected(InterfaceId),
+    /// Over a gateway on this interface.
+    Gateway(InterfaceId, IpAddr),
+    /// No route: answered by "network unreachable" (RFC 1812 5.2.7.1).
+    NoRoute,
+    /// Configured: answered by "host unreachable".
+    Unreachable,
+    /// Configured: answered by "administratively prohibited".
+    Prohibit,
+    /// Configured: not answered.
+    Blackhole,
+}
+
+/// The routing table, as far as the slow path needs it.
+pub trait Routes {
+    /// The best route. Never asked for groups, broadcasts or link-local IPv6 addresses.
+    fn route(&self, destination: IpAddr) -> RouteDecision;
+}
+
+/// Why the fast path gave a frame away. Counted; the slow path judges every packet anew, because tables may have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Punt {
+    /// Neither IPv4 nor IPv6: ARP and what nobody knows.
+    NotIp,
+    /// To an address of this router.
+    LocalDestination,
+    /// TTL or hop limit used up.
+    TtlExpired,
+    /// No route.
+    NoRoute,
+    /// An unreachable route.
+    Unreachable,
+    /// A prohibit route.
+    Prohibit,
+    /// The next hop has no MAC yet.
+    Unresolved,
+    /// Larger than the next link takes.
+    TooBig,
+    /// IPv4 options.
+    Options,
+    /// IPv6 hop-by-hop options.
+    HopByHop,
+    /// An IP group.
+    Multicast,
+    /// A link-layer or IP broadcast.
+    Broadcast,
+    /// Anything else, a script's own wish included.
+    Other,
+}
+
+impl Punt {
+    /// How many there are.
+    pub const COUNT: usize = 13;
+
+    /// All of them, in order of their numbers.
+    pub const ALL: [Punt; Punt::COUNT] = [
+        Punt::NotIp,
+        Punt::LocalDestination,
+        Punt::TtlExpired,
+        Punt::NoRoute,
+        Punt::Unreachable,
+        Punt::Prohibit,
+        Punt::Unresolved,
+        Punt::TooBig,
+        Punt::Options,
+        Punt::HopByHop,
+        Punt::Multicast,
+        Punt::Broadcast,
+        Punt::Other,
+    ];
+
+    /// As a word, for metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Punt::NotIp => "not_ip",
+            Punt::LocalDestination => "local_destination",
+            Punt::TtlExpired => "ttl_expired",
+            Punt::NoRoute => "no_route",
+            Punt::Unreachable => "unreachable",
+            Punt::Prohibit => "prohibit",
+            Punt::Unresolved => "unresolved",
+            Punt::TooBig => "too_big",
+            Punt::Options => "options",
+            Punt::HopByHop => "hop_by_hop",
+            Punt::Multicast => "multicast",
+            Punt::Broadcast => "broadcast",
+            Punt::Other => "other",
+        }
+    }
+}
+
+/// What the caller tells the slow path.
+#[derive(Clone, Debug)]
+pub enum Input<'a> {
+    /// A frame that the fast path gave away, as it was received (unchanged, its VLAN tag may be there or not).
+    Punted {
+        /// The interface it came in on.
+        interface: InterfaceId,
+        /// Why it is here.
+        punt: Punt,
+        /// From the destination MAC on, without checksum.
+        frame: &'a [u8],
+    },
+    /// A frame that Linux sent through the twin of the interface's port; goes out as it is.
+    FromTwin {
+        /// The interface it goes out of.
+        interface: InterfaceId,
+        /// From the destination MAC on, without checksum.
+        frame: &'a [u8],
+    },
+    /// Adds an interface or changes it. What did not change keeps its state.
+    SetInterface {
+        /// Which one.
+        id: InterfaceId,
+        /// All of its configuration.
+        interface: Interface,
+    },
+    /// Removes an interface, its neighbors and its waiting packets.
+    RemoveInterface {
+        /// Which one.
+        id: InterfaceId,
+    },
+    /// Sets a static neighbor: never asked for, never aged, never learned over. Ignored on an unknown interface.
+    SetNeighbor {
+        /// Its interface.
+        interface: InterfaceId,
+        /// Its address.
+        address: IpAddr,
+        /// Its MAC; must be unicast, else ignored.
+        mac: MacAddr,
+    },
+    /// Removes a static neighbor.
+    UnsetNeighbor {
+        /// Its interface.
+        interface: InterfaceId,
+        /// Its address.
+        address: IpAddr,
+    },
+    /// A next hop was made that needs this gateway: find its MAC now, keep it fresh, and keep trying where it fails.
+    /// Ignored on an unknown interface. Said twice, it counts once.
+    Resolve {
+        /// The gateway's interface.
+        interface: InterfaceId,
+        /// The gateway.
+        gateway: IpAddr,
+    },
+    /// The last next hop that needed this gateway is gone: it now ages like any neighbor.
+    Forget {
+        /// The gateway's interface.
+        interface: InterfaceId,
+        /// The gateway.
+        gateway: IpAddr,
+    },
+    /// The fast path has sent packets to this neighbor since the last time. A hint: said about every few seconds for the
+    /// ones in use, it keeps them from expiring.
+    NeighborUsed {
+        /// Its interface.
+        interface: InterfaceId,
+        /// Its address.
+        address: IpAddr,
+    },
+}
+
+/// What the caller shall do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Send this frame; the interface's VLAN tag, if it has one, is still to be added.
+    Transmit {
+        /// Out of this interface.
+        interface: InterfaceId,
+        /// From the destination MAC on; may be shorter than the medium's minimum.
+        frame: Vec<u8>,
+    },
+    /// Give this frame to Linux through the twin; the interface's VLAN tag is still to be added.
+    ToTwin {
+        /// The interface it came in on.
+        interface: InterfaceId,
+        /// From the destination MAC on.
+        frame: Vec<u8>,
+    },
+    /// Something the tables must follow.
+    Event(Event),
+}
+
+/// What happened. Per neighbor: `Resolved (Changed)* Lost`, again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A neighbor has a MAC now.
+    NeighborResolved {
+        /// Its interface.
+        interface: InterfaceId,
+        /// Its address.
+        address: IpAddr,
+        /// Its MAC, always unicast.
+        mac: MacAddr,
+    },
+    /// A neighbor has another MAC.
+    NeighborChanged {
+        /// Its interface.
+        interface: InterfaceId,
+        /// Its address.
+        address: IpAddr,
+        /// Its new MAC, always unicast.
+        mac: MacAddr,
+    },
+    /// A neighbor's MAC must not be used any more.
+    NeighborLost {
+        /// Its interface.
+        interface: InterfaceId,
+        /// Its address.
+        address: IpAddr,
+    },
+    /// Duplicate address detection found nobody else: the address is in use from now on.
+    AddressValid {
+        /// Its interface.
+        interface: InterfaceId,
+        /// The address.
+        address: Ipv6Addr,
+    },
+    /// Duplicate address detection found another station: the address is not used (RFC 4862 5.4.5).
+    AddressDuplicate {
+        /// Its interface.
+        interface: InterfaceId,
+        /// The address.
+        address: Ipv6Addr,
+        /// The other station.
+        mac: MacAddr,
+    },
+    /// Another station uses an address that is in use here.
+    AddressConflict {
+        /// The interface.
+        interface: InterfaceId,
+        /// The address.
+        address: IpAddr,
+        /// The other station.
+        mac: MacAddr,
+    },
+}
+
+/// Limits and intervals.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Time between two requests to one neighbor, ms; at least 1000 (RFC 1122 2.3.2.1, RFC 4861 10 RETRANS_TIMER).
+    pub retransmit_ms: u64,
+    /// Requests before a neighbor has failed (RFC 4861 10 MAX_MULTICAST_SOLICIT, MAX_UNICAST_SOLICIT).
+    pub solicitations: u8,
+    /// How long a confirmed neighbor counts as reachable, ms (RFC 4861 10 REACHABLE_TIME).
+    pub reachable_ms: u64,
+    /// From a stale neighbor's use to the first probe, ms (RFC 4861 10 DELAY_FIRST_PROBE_TIME).
+    pub delay_ms: u64,
+    /// How long an unused stale neighbor is kept, ms.
+    pub stale_ms: u64,
+    /// How long a failed neighbor is not asked again, ms; at least `retransmit_ms`.
+    pub failed_ms: u64,
+    /// How often a neighbor is refreshed without a sign of use: the fast path's packets are not seen here, and
+    /// [`Input::NeighborUsed`] may never come.
+    pub unused_refreshes: u8,
+    /// Neighbors, both families, gateways and static ones not counted.
+    pub max_neighbors: usize,
+    /// Neighbors still being resolved, gateways not counted (RFC 6583).
+    pub max_incomplete: usize,
+    /// Packets waiting for one neighbor.
+    pub queue_per_neighbor: usize,
+    /// Packets waiting for all neighbors.
+    pub queue_total: usize,
+    /// Frames in the queue of outputs. Events are never dropped for it.
+    pub max_outputs: usize,
+    /// ICMP errors per second, for each of IPv4 and IPv6; 0: none at all.
+    pub icmp_errors_per_second: u32,
+    /// ICMP errors in one burst.
+    pub icmp_error_burst: u32,
+    /// Solicitations before an own address counts as unique (RFC 4862 5.1 DupAddrDetectTransmits); 0: no detection.
+    pub dad_transmits: u8,
+    /// Follow IPv4 source routes. RFC 7126 4.3 and 4.4 want them dropped, RFC 1812 5.2.4.1 does not.
+    pub allow_source_routes: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            retransmit_ms: 1000,
+            solicitations: 3,
+            reachable_ms: 30_000,
+            delay_ms: 5_000,
+            stale_ms: 60_000,
+            failed_ms: 3_000,
+            unused_refreshes: 10,
+            max_neighbors: 8192,
+            max_incomplete: 1024,
+            queue_per_neighbor: 8,
+            queue_total: 1024,
+            max_outputs: 8192,
+            icmp_errors_per_second: 1000,
+            icmp_error_burst: 50,
+            dad_transmits: 1,
+            allow_source_routes: false,
+        }
+    }
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+//! The worker: what a loop, in Lua or in Rust, drives.
+
+use crate::idle::{Drowsiness, Idle};
+use crate::spread::Spread;
+use perigee_fib::Subscriber;
+use perigee_modules::{Context, Counters, PuntSink, Tables, host};
+use perigee_packet::{BATCH_SIZE, Batch, Memory, ReceiveQueue, TransmitBuffer};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A queue that a worker polls: a device's, or the ring on which other workers hand it its flows.
+pub struct Receiver {
+    /// Where packets come from.
+    pub queue: Box<dyn ReceiveQueue>,
+    /// How to give away other workers' flows; `None` where all packets are this worker's.
+    pub spread: Option<Spread>,
+}
+
+/// Something a worker does for others once per round: it sends what they put on a ring for a transmit queue of its own.
+pub trait Relay: Send {
+    /// Moves what is there on; returns how many packets were sent and how many were lost.
+    fn relay(&mut self) -> perigee_packet::rebatch::Flushed;
+    /// The port it sends on.
+    fn port(&self) -> u16;
+}
+
+/// The request to stop, shared by all threads of a router.
+#[derive(Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Asks all who look to come to an end.
+    pub fn request(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Was it asked?
+    #[inline]
+    pub fn requested(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// What a worker is made of.
+pub struct WorkerParts {
+    /// Number of the worker, from 0.
+    pub id: usize,
+    /// Queues to poll.
+    pub receivers: Vec<Receiver>,
+    /// A transmit buffer per port.
+    pub outputs: Vec<Option<TransmitBuffer>>,
+    /// Rings whose packets it sends for others.
+    pub relays: Vec<Box<dyn Relay>>,
+    /// The way to the slow path.
+    pub punts: Box<dyn PuntSink>,
+    /// Its tables.
+    pub tables: Subscriber<Tables>,
+    /// Its counters.
+    pub counters: Arc<Counters>,
+    /// Memory of the packets it handles.
+    pub memory: &'static dyn Memory,
+    /// Packets per burst, 1..=256.
+    pub burst: usize,
+    /// What to do when nothing comes.
+    pub idle: Idle,
+    /// Monotonic clock in ns.
+    pub clock: fn() -> u64,
+    /// The request to stop.
+    pub stop: Stop,
+}
+
+/// A worker: one thread's share of the router.
+pub struct Worker {
+    context: Context,
+    parts: Parts,
+}
+
+/// What the script does not see.
+struct Parts {
+    id: usize,
+    receivers: Vec<Receiver>,
+    relays: Vec<Box<dyn Relay>>,
+    memory: &'static dyn Memory,
+    burst: usize,
+    idle: Idle,
+    drowsiness: Drowsiness,
+    busy: bool,
+    clock: fn() -> u64,
+    stop: Stop,
+}
+
+impl Worker {
+    /// Puts a worker together.
+    pub fn new(parts: WorkerParts) -> Worker {
+        let WorkerParts { id, receivers, outputs, relays, punts, tables, counters, memory, burst, idle, clock, stop } =
+            parts;
+        let context = Context { now: clock(), tables, counters, outputs, punts, failure: None };
+        let burst = burst.clamp(1, BATCH_SIZE);
+        let drowsiness = Drowsiness::default();
+        let parts = Parts { id, receivers, relays, memory, burst, idle, drowsiness, busy: false, clock, stop };
+        Worker { context, parts }
+    }
+
+    /// Number of the worker, from 0.
+    pub fn id(&self) -> usize {
+        self.parts.id
+    }
+
+    /// Number of queues to poll.
+    pub fn queues(&self) -> usize {
+        self.parts.receivers.len()
+    }
+
+    /// What modules see.
+    #[inline]
+    pub fn context(&mut self) -> &mut Context {
+        &mut self.context
+    }
+
+    /// A new batch for this worker's packets.
+    pub fn new_batch(&self) -> Box<Batch> {
+        Batch::new(self.parts.memory)
+    }
+
+    /// False once the router is to stop.
+    #[inline]
+    pub fn running(&self) -> bool {
+        !self.parts.stop.requested()
+    }
+
+    /// Fills the batch from a queue (counted from 0) and returns how many packets are in it for this worker. What the
+    /// script left in the batch is freed and counted; a queue that does not exist brings nothing.
+    pub fn receive(&mut self, queue: usize, batch: &mut Batch) -> usize {
+        let counters = &self.context.counters;
+        let unclaimed = batch.refill();
+        if unclaimed > 0 {
+            counters.unclaimed.add(unclaimed as u64);
+            counters.reason(host::UNCLAIMED, unclaimed);
+        }
+        counters.polls.add(1);
+        let Some(receiver) = self.parts.receivers.get_mut(queue) else { return 0 };
+        let received = receiver.queue.receive(batch, self.parts.burst);
+        if received == 0 {
+            return 0;
+        }
+        self.parts.busy = true;
+        counters.bursts.add(1);
+        counters.received.add(received as u64);
+        counters.received_bytes.add(batch.received_bytes());
+        let Some(spread) = &mut receiver.spread else { return received };
+        let spreading = spread.spread(batch);
+        counters.handed_over.add(spreading.handed_over as u64);
+        counters.reason(host::HAND_OVER_FULL, spreading.lost);
+        batch.live().count()
+    }
+
+    /// Between two rounds: what waits is flushed when due, rings are served, tables change, and an idle worker sleeps.
+    pub fn housekeeping(&mut self) {
+        let (context, parts) = (&mut self.context, &mut self.parts);
+        context.now = (parts.clock)();
+        context.flush_due();
+        for relay in &mut parts.relays {
+            let flushed = relay.relay();
+            parts.busy |= flushed.sent > 0;
+            context.flushed(relay.port().into(), flushed);
+        }
+        if context.tables.refresh() {
+            context.counters.table_swaps.add(1);
+        }
+        if let Some(pause) = parts.drowsiness.round(parts.idle, std::mem::take(&mut parts.busy)) {
+            context.flush_all();
+            context.counters.sleeps.add(1);
+            std::thread::sleep(pause);
+        }
+    }
+
+    /// The loop has ended: sends what waits.
+    pub fn finish(&mut self) {
+        self.context.flush_all();
+    }
+}
