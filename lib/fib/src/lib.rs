@@ -39,3 +39,4 @@ pub use next_hop_writer::{NextHopError, NextHopWriter, Via};
 pub use prefix::{Address, Prefix, Prefix4, Prefix6, PrefixError, PrefixOf};
 pub use publish::{Published, Subscriber};
 pub use rib::{Change, Inserted, Removed, Rib, Route, RouteSource, RouteTarget};
+pub use trie6::{Trie6, Trie6Writer};

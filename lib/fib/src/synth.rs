@@ -54,7 +54,7 @@ impl Random {
 
     /// A number below `end`, which is not 0.
     pub fn below(&mut self, end: u32) -> u32 {
-        ((self.bits() >> 32) * u64::from(end) >> 32) as u32
+        (((self.bits() >> 32) * u64::from(end)) >> 32) as u32
     }
 }
 

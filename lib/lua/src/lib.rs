@@ -1,2 +1,27 @@
 // SPDX-License-Identifier: MIT
-//! perigee-lua
+//! LuaJIT and the C ABI: what stands between the Rust modules and those who script them.
+//!
+//! ```text
+//!  lua/fastpath.lua ──┐                         ┌── perigee_modules: classify, ttl, ...
+//!  your script        ├─ lua/perigee/*.lua ─ffi─┤   [`abi`]: one macro, guards against panics
+//!  your module.so ────┴─────── perigee.h ───────┘
+//!
+//!  [`Scripts`]: the current script, reload, throws, return of the last good one
+//!  [`vm`]: a script loaded in a VM of its own        [`host`]: a worker as its script sees it
+//! ```
+//!
+//! One VM per worker; nothing is shared between VMs. A call from Lua to a module costs a machine call: everything goes by
+//! pointer, as LuaJIT does not compile calls that pass structs by value.
+
+pub mod abi;
+pub mod host;
+mod layout;
+pub mod scripts;
+pub mod vm;
+
+pub use host::ScriptCounters;
+pub use scripts::{ScriptStatus, Scripts, Staging};
+pub use vm::{Loaded, Script, ScriptError};
+
+/// `perigee.h`, whole.
+pub const HEADER: &str = include_str!("../include/perigee.h");

@@ -67,7 +67,7 @@ fn write_header(packet: &mut Slot<'_>, next_hop: NextHop, egress: &Egress) {
 /// Gives the frame the outgoing interface's VLAN tag, or none; `None` if there is no room for it.
 fn retag(packet: &mut Slot<'_>, egress: &Egress) -> Option<()> {
     let had = packet.l3() == 18;
-    let ethertype: [u8; 2] = packet.frame().get(usize::from(packet.l3()) - 2..)?.first_chunk().copied()?;
+    let ethertype: [u8; 2] = packet.frame().get(usize::from(packet.l3()).checked_sub(2)?..)?.first_chunk().copied()?;
     match (had, egress.vlan != 0) {
         (true, false) => packet.pull(4).ok()?,
         (false, true) => packet.push(4).ok()?,

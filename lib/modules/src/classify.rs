@@ -46,13 +46,9 @@ pub fn classify(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut 
     let all = batch.live();
     ctx.counters.module(ModuleId::classify, all.count());
     (*ip4, *ip6) = (Mask::EMPTY, Mask::EMPTY);
-    let mut rest = Mask::EMPTY;
     let ports = ctx.tables.ports();
     for mut packet in batch.packets(all) {
-        let Some(port) = ports.get(usize::from(packet.port())) else {
-            rest.set(packet.index());
-            continue;
-        };
+        let Some(port) = ports.get(usize::from(packet.port())) else { continue };
         let (ours, ethertype) = match packet.frame().first_chunk::<16>() {
             Some(head) => (port.is_own(head), [head[12], head[13]]),
             None => (false, [0, 0]),
@@ -63,7 +59,7 @@ pub fn classify(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut 
         ip4.set_if(packet.index(), plain & (ethertype == IPV4));
         ip6.set_if(packet.index(), plain & (ethertype == IPV6));
     }
-    rest = all - *ip4 - *ip6;
+    let rest = all - *ip4 - *ip6;
     if !rest.is_empty() {
         classify_rest(ctx, batch, rest, ip4, ip6);
     }

@@ -3,7 +3,7 @@
 
 use crate::counters::Counters;
 use crate::host;
-use crate::reason::Reason;
+use crate::reason::{CustomReasons, Reason};
 use crate::tables::Tables;
 use perigee_fib::Subscriber;
 use perigee_packet::rebatch::Flushed;
@@ -43,6 +43,8 @@ pub struct Context {
     pub outputs: Vec<Option<TransmitBuffer>>,
     /// The way to the slow path.
     pub punts: Box<dyn PuntSink>,
+    /// The reasons that scripts and shared libraries have named.
+    pub custom: Arc<CustomReasons>,
     /// What a module failed with: a panic caught at the C boundary. The script turns it into an error.
     pub failure: Option<String>,
 }

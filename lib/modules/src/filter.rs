@@ -10,7 +10,8 @@
 use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
-use perigee_packet::{BATCH_SIZE, Batch, Mask, Slot};
+use perigee_packet::protocol::{DCCP, SCTP, TCP, UDP, UDP_LITE};
+use perigee_packet::{BATCH_SIZE, Batch, ExtensionHeaders, Mask, Slot};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
@@ -34,7 +35,7 @@ pub struct Key<const N: usize> {
     pub source: [u8; N],
     /// Destination address.
     pub destination: [u8; N],
-    /// Source port of TCP, UDP and SCTP, else 0.
+    /// Source port of TCP, UDP, UDP-Lite, DCCP and SCTP, else 0.
     pub source_port: [u8; 2],
     /// Destination port, likewise.
     pub destination_port: [u8; 2],
@@ -154,11 +155,6 @@ fn denied<const N: usize>(
     (mask & batch.live()).iter().zip(verdicts).filter_map(|(slot, denied)| denied.then_some(slot)).collect()
 }
 
-/// Protocols whose header starts with two ports: TCP, UDP, DCCP, SCTP, UDP-Lite.
-fn has_ports(protocol: u8) -> bool {
-    matches!(protocol, 6 | 17 | 33 | 132 | 136)
-}
-
 fn key4(packet: &Slot<'_>) -> Option<Key4> {
     let header = packet.network::<20>()?;
     let mut key = Key::ZERO;
@@ -166,9 +162,9 @@ fn key4(packet: &Slot<'_>) -> Option<Key4> {
     key.source.copy_from_slice(&header[12..16]);
     key.destination.copy_from_slice(&header[16..20]);
     let first_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
-    if has_ports(key.protocol) && first_fragment {
+    if first_fragment {
         let at = usize::from(packet.l3()) + usize::from(header[0] & 0x0f) * 4;
-        set_ports(&mut key, packet.frame(), at);
+        set_ports(&mut key, packet.frame().get(at..).unwrap_or(&[]));
     }
     Some(key)
 }
@@ -179,38 +175,21 @@ fn key6(packet: &Slot<'_>) -> Option<Key6> {
     key.source.copy_from_slice(&header[8..24]);
     key.destination.copy_from_slice(&header[24..40]);
     key.protocol = header[6];
-    let mut at = usize::from(packet.l3()) + 40;
-    if !has_ports(key.protocol) && key.protocol != 58 {
-        let upper = upper_layer(packet.frame(), at, key.protocol);
-        (key.protocol, at) = upper.unwrap_or((key.protocol, usize::MAX));
-    }
-    if has_ports(key.protocol) {
-        set_ports(&mut key, packet.frame(), at);
+    let payload = packet.frame().get(usize::from(packet.l3()) + 40..).unwrap_or(&[]);
+    // Where the chain is broken, or longer than any sender has a use for, the protocol stays the first header's.
+    if let Ok(upper) = ExtensionHeaders::new(key.protocol, payload).upper_layer() {
+        key.protocol = upper.protocol;
+        if upper.has_header() {
+            set_ports(&mut key, upper.payload);
+        }
     }
     Some(key)
 }
 
-/// Skips IPv6 extension headers (RFC 8200 section 4) from `at` on: the upper-layer protocol and where it starts, which is
-/// beyond the frame for a fragment other than the first.
-fn upper_layer(frame: &[u8], mut at: usize, mut next: u8) -> Option<(u8, usize)> {
-    // More extension headers than any sender has a use for; a longer chain keeps the protocol number it has there.
-    for _ in 0..8 {
-        let head: [u8; 4] = frame.get(at..at + 4)?.try_into().ok()?;
-        let length = match next {
-            0 | 43 | 60 | 135 | 139 | 140 => usize::from(head[1]) * 8 + 8,
-            51 => usize::from(head[1]) * 4 + 8,
-            44 if u16::from_be_bytes([head[2], head[3]]) & 0xfff8 != 0 => return Some((head[0], usize::MAX)),
-            44 => 8,
-            _ => return Some((next, at)),
-        };
-        (next, at) = (head[0], at + length);
-    }
-    Some((next, usize::MAX))
-}
-
-fn set_ports<const N: usize>(key: &mut Key<N>, frame: &[u8], at: usize) {
-    if let Some(ports) = frame.get(at..).and_then(|bytes| bytes.first_chunk::<4>()) {
-        key.source_port = [ports[0], ports[1]];
-        key.destination_port = [ports[2], ports[3]];
+/// The ports of a protocol that has them, from its header's first bytes.
+fn set_ports<const N: usize>(key: &mut Key<N>, upper: &[u8]) {
+    if let (TCP | UDP | DCCP | SCTP | UDP_LITE, &[a, b, c, d, ..]) = (key.protocol, upper) {
+        key.source_port = [a, b];
+        key.destination_port = [c, d];
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! Is it a valid IPv4 packet, by RFC 1812 section 5.2.2?
 //!
-//! Valid packets go on. Those with options, and those to a multicast group, go to the slow path. Broken ones are dropped, each under its reason,
-//! and so are addresses that no packet on a wire may have (RFC 1812 5.3.7). The header checksum is the device's word
-//! where it has one, else computed; there is no switch to turn it off. Bytes behind the packet are cut off, but for the
-//! padding of the shortest Ethernet frame, which does no harm.
+//! Valid packets go on. Those with options, and those to a multicast group, go to the slow path. Broken ones are dropped,
+//! each under its reason, and so are addresses that no packet on a wire may have (RFC 1812 5.3.7). The header checksum is
+//! the device's word where it has one, else computed; there is no switch to turn it off. Bytes behind the packet are cut
+//! off, but for the padding of the shortest Ethernet frame, which does no harm.
 //!
 //! Cost: one read of the header's 20 bytes; everything unusual is found by one test and looked at again out of line.
 
@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
 use perigee_packet::batch::flags;
-use perigee_packet::{Batch, Mask, Slot};
+use perigee_packet::{Batch, Ipv4, Malformed, Mask, Slot, ipv4};
 
 /// What it does, for the documentation.
 pub const SUMMARY: &str =
@@ -101,37 +101,33 @@ enum Verdict {
     Punt(crate::Reason),
 }
 
-/// The checks in the order of RFC 1812 5.2.2.
+/// The checks in the order of RFC 1812 5.2.2, then the addresses.
 fn verdict(packet: &mut Slot<'_>) -> Verdict {
     let l3 = usize::from(packet.l3());
     let bytes = packet.frame().get(l3..).unwrap_or(&[]);
-    let Some(header) = bytes.first_chunk::<20>() else { return Verdict::Drop(SHORT) };
-    let header_length = usize::from(header[0] & 0x0f) * 4;
-    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    // The checksum covers as much as the header says it has, so an impossible length goes first.
-    let Some(whole) = bytes.get(..header_length.max(20)) else { return Verdict::Drop(HEADER_LENGTH) };
-    let bad = match packet.flags() & (flags::IPV4_CHECKSUM_GOOD | flags::IPV4_CHECKSUM_BAD) {
-        0 => perigee_packet::checksum::checksum(whole) != 0,
-        word => word != flags::IPV4_CHECKSUM_GOOD,
+    let checked = match packet.flags() & (flags::IPV4_CHECKSUM_GOOD | flags::IPV4_CHECKSUM_BAD) {
+        0 => ipv4::validate(bytes),
+        flags::IPV4_CHECKSUM_GOOD => Ipv4::new(bytes),
+        _ if bytes.len() < ipv4::HEADER_LEN => Err(Malformed::Short),
+        _ => Err(Malformed::Checksum),
     };
-    let (source, destination) = (header[12], header[16]);
-    if bad {
-        Verdict::Drop(CHECKSUM)
-    } else if header[0] >> 4 != 4 {
-        Verdict::Drop(VERSION)
-    } else if header_length < 20 {
-        Verdict::Drop(HEADER_LENGTH)
-    } else if total < header_length {
-        Verdict::Drop(TOTAL_LENGTH)
-    } else if total > bytes.len() {
-        Verdict::Drop(TRUNCATED)
-    } else if !is_unicast(source) {
+    let header = match checked {
+        Ok(header) => header,
+        Err(Malformed::Short) => return Verdict::Drop(SHORT),
+        Err(Malformed::Checksum) => return Verdict::Drop(CHECKSUM),
+        Err(Malformed::Version) => return Verdict::Drop(VERSION),
+        Err(Malformed::TotalLength) if Ipv4::new_truncated(bytes).is_ok() => return Verdict::Drop(TRUNCATED),
+        Err(Malformed::TotalLength) => return Verdict::Drop(TOTAL_LENGTH),
+        Err(_) => return Verdict::Drop(HEADER_LENGTH),
+    };
+    let (source, destination, total) = (header.source(), header.destination(), header.total_len());
+    if !is_unicast(source.octets()[0]) {
         Verdict::Drop(MARTIAN_SOURCE)
-    } else if (224..240).contains(&destination) {
+    } else if destination.is_multicast() {
         Verdict::Punt(MULTICAST)
-    } else if !is_unicast(destination) {
+    } else if !is_unicast(destination.octets()[0]) {
         Verdict::Drop(MARTIAN_DESTINATION)
-    } else if header_length > 20 {
+    } else if header.has_options() {
         Verdict::Punt(OPTIONS)
     } else {
         if bytes.len() > total && packet.frame().len() > SHORTEST_FRAME {

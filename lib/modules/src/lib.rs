@@ -29,10 +29,12 @@ pub mod ipv6_lookup;
 pub mod ipv6_valid;
 mod lookup;
 pub mod mtu;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod ttl;
 
 pub use context::{Context, PuntSink, Punted};
 pub use counters::{Counter, Counters};
-pub use reason::{Kind, Reason, ReasonInfo};
+pub use reason::{CustomReasons, Kind, Reason, ReasonInfo};
 pub use registry::{MODULES, Module, ModuleId, Run};
 pub use tables::Tables;

@@ -26,7 +26,8 @@ pub fn mtu(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mask)
     let mut too_big = Mask::EMPTY;
     for slot in all {
         let next_hop = ctx.tables.next_hop(batch.next_hop(slot));
-        let mtu = ctx.tables.interfaces.egress(next_hop.interface()).map_or(0, |egress| egress.mtu);
+        // A next hop that lost its neighbor since the lookup is no matter of size: apply finds it.
+        let mtu = ctx.tables.interfaces.egress(next_hop.interface()).map_or(u16::MAX, |egress| egress.mtu);
         // Padding does not count as too big, as no link has an MTU below the shortest Ethernet frame.
         too_big.set_if(slot, batch.length(slot) - batch.l3(slot).min(batch.length(slot)) > usize::from(mtu));
     }

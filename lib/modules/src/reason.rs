@@ -3,6 +3,7 @@
 //! the section of the RFC where one demands it.
 
 use crate::registry::{MODULES, ModuleId};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many reasons a module can have.
 pub const PER_MODULE: u16 = 16;
@@ -62,6 +63,37 @@ impl Reason {
 /// All built-in reasons.
 pub fn all() -> impl Iterator<Item = (Reason, &'static str, &'static ReasonInfo)> {
     (0..FIRST_CUSTOM).filter_map(|n| Reason(n).describe().map(|(module, info)| (Reason(n), module, info)))
+}
+
+/// The reasons that scripts and shared libraries name at run time, the same for all workers of a router.
+#[derive(Debug, Default)]
+pub struct CustomReasons(Mutex<Vec<(String, String, Kind)>>);
+
+impl CustomReasons {
+    /// The number of a module's reason by its names, made if it is new. When all are taken, they share the last one.
+    pub fn number(&self, module: &str, name: &str, kind: Kind) -> Reason {
+        let mut list = self.list();
+        let place = list.iter().position(|(m, n, k)| m == module && n == name && *k == kind);
+        let place = place.unwrap_or_else(|| {
+            if FIRST_CUSTOM as usize + list.len() < REASON_COUNT - 1 {
+                list.push((module.to_owned(), name.to_owned(), kind));
+                list.len() - 1
+            } else {
+                REASON_COUNT - 1 - FIRST_CUSTOM as usize
+            }
+        });
+        Reason(FIRST_CUSTOM + place as u16)
+    }
+
+    /// All of them: number, module, name, kind.
+    pub fn all(&self) -> Vec<(Reason, String, String, Kind)> {
+        let numbered = (FIRST_CUSTOM..).zip(self.list().iter().cloned()).collect::<Vec<_>>();
+        numbered.into_iter().map(|(number, (module, name, kind))| (Reason(number), module, name, kind)).collect()
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<(String, String, Kind)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Declares a module's reasons: `drop|punt CONSTANT = "name", "RFC section", "text";`.

@@ -140,7 +140,9 @@ mod tests {
 
     #[test]
     fn bad_text_is_refused_with_the_text() {
-        for text in ["", "02:00:00:00:00", "02:00:00:00:00:01:02", "2:0:0:0:0:1", "+2:00:00:00:00:01", "0g:00:00:00:00:01"] {
+        for text in
+            ["", "02:00:00:00:00", "02:00:00:00:00:01:02", "2:0:0:0:0:1", "+2:00:00:00:00:01", "0g:00:00:00:00:01"]
+        {
             let error = text.parse::<MacAddr>().unwrap_err().to_string();
             assert!(error.contains(&format!("\"{text}\"")), "{error}");
         }

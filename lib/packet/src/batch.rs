@@ -262,6 +262,8 @@ impl Batch {
             hash: self.hash.as_mut_ptr(),
         });
         debug_assert!(n <= burst);
+        // Whoever punts before a lookup must not hand over the next hop of an earlier packet.
+        self.next_hop[..n].fill(0);
         self.count = n as u32;
         self.live = Mask::first(n);
         n
@@ -281,6 +283,7 @@ impl Batch {
         self.length[i] = packet.length;
         self.port[i] = port;
         self.flags[i] = 0;
+        self.next_hop[i] = 0;
         self.count += 1;
         self.live.set(slot);
         // A packet that was changed on its way has a buffer header that still tells of its old place.

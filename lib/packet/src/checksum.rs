@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The Internet checksum: whole (RFC 1071), over pseudo headers (RFC 768, RFC 8200 8.1), and incremental (RFC 1624).
 //!
-//! A *sum* is a partial one's complement sum of 16-bit words in network order, unfolded, in a `u32`: add up to 65536
-//! sums of this module with `+`, then [`finish`]. A *checksum* is what the header's field holds: the folded sum's
+//! A *sum* is a partial one's complement sum of 16-bit words in network order, unfolded, in a `u32`: the functions here
+//! leave room to add thousands of them with `+`, then [`finish`]. A *checksum* is what the header's field holds: the folded sum's
 //! complement, host order.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -18,11 +18,17 @@ pub fn sum(bytes: &[u8]) -> u32 {
     for &word in words {
         total = add_carry(total, u64::from_ne_bytes(word));
     }
-    if !rest.is_empty() {
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        total = add_carry(total, u64::from_ne_bytes(last));
+    let (half, rest) = rest.as_chunks::<4>();
+    if let &[half] = half {
+        total = add_carry(total, u64::from(u32::from_ne_bytes(half)));
     }
+    let last = match *rest {
+        [a] => [a, 0, 0, 0],
+        [a, b] => [a, b, 0, 0],
+        [a, b, c] => [a, b, c, 0],
+        _ => [0; 4],
+    };
+    total = add_carry(total, u64::from(u32::from_ne_bytes(last)));
     swap_and_fold(total)
 }
 
@@ -116,6 +122,130 @@ pub const fn update16(checksum: u16, old: u16, new: u16) -> u16 {
 /// [`update16`] for an aligned 32-bit field, such as an address.
 #[inline]
 pub const fn update32(checksum: u16, old: u32, new: u32) -> u16 {
-    let (old, removed) = (!old, !checksum as u32);
-    finish(removed + (old >> 16) + (old & 0xffff) + (new >> 16) + (new & 0xffff))
+    let old = !old;
+    finish(!checksum as u32 + (old >> 16) + (old & 0xffff) + (new >> 16) + (new & 0xffff))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// RFC 1071 4.1 as written: 16 bits at a time, high byte first.
+    fn oracle(bytes: &[u8]) -> u16 {
+        let mut sum = 0u32;
+        for pair in bytes.chunks(2) {
+            sum += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+            while sum > 0xffff {
+                sum = (sum & 0xffff) + (sum >> 16);
+            }
+        }
+        sum as u16
+    }
+
+    #[test]
+    fn example_of_rfc_1071() {
+        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(sum(&bytes), 0xddf2);
+        assert_eq!(checksum(&bytes), 0x220d);
+    }
+
+    #[test]
+    fn a_known_header() {
+        let mut header = *b"\x45\x00\x00\x73\x00\x00\x40\x00\x40\x11\x00\x00\xc0\xa8\x00\x01\xc0\xa8\x00\xc7";
+        assert_eq!(ipv4_header(&header), 0xb861);
+        header[10..12].copy_from_slice(&[0xb8, 0x61]);
+        assert!(verify(&header));
+        header[8] -= 1;
+        assert!(!verify(&header));
+    }
+
+    /// RFC 1624 4: HC = 0xdd2f, m = 0x5555, m' = 0x3285. Eqn. 2 of RFC 1141 gave 0xffff; right is 0x0000.
+    #[test]
+    fn example_of_rfc_1624() {
+        assert_eq!(update16(0xdd2f, 0x5555, 0x3285), 0x0000);
+    }
+
+    #[test]
+    fn zeros() {
+        assert_eq!((sum(&[]), checksum(&[]), sum(&[0; 40])), (0, 0xffff, 0));
+        assert_eq!(sum(&[0xff; 64]), 0xffff);
+        assert!(verify(&[0xff; 64]) && !verify(&[0; 64]));
+        // Everything covered has become zero: the two zeros differ, and both verify.
+        assert_eq!(update16(!0x1234, 0x1234, 0), 0x0000);
+        assert_eq!(checksum(&[0, 0]), 0xffff);
+        assert!(verify(&[0, 0, 0xff, 0xff]));
+    }
+
+    /// All pairs of an old and a new word near the corners, against the full computation.
+    #[test]
+    fn update16_at_the_corners() {
+        let corners = [0x0000, 0x0001, 0x00ff, 0x0100, 0x7fff, 0x8000, 0xfffe, 0xffff];
+        for other in corners.into_iter().chain([0xddf2]) {
+            for (old, new) in corners.iter().flat_map(|&old| corners.map(|new| (old, new))) {
+                let bytes = |word: u16| [word.to_be_bytes(), u16::to_be_bytes(other)].concat();
+                let expected = checksum(&bytes(new));
+                let got = update16(checksum(&bytes(old)), old, new);
+                // The one difference: of the two zeros, the update gives the other when nothing but zeros is left.
+                let expected = if (other, new) == (0, 0) { 0x0000 } else { expected };
+                assert_eq!(got, expected, "other {other:04x} old {old:04x} new {new:04x}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn sum_is_the_oracle_at_any_alignment(bytes in prop::collection::vec(any::<u8>(), 0..200), skip in 0usize..9) {
+            let bytes = &bytes[skip.min(bytes.len())..];
+            prop_assert_eq!(sum(bytes), u32::from(oracle(bytes)));
+        }
+
+        #[test]
+        fn carries_survive(ones in 0usize..3000, last in any::<u8>()) {
+            let mut bytes = vec![0xff; ones];
+            bytes.push(last);
+            prop_assert_eq!(sum(&bytes), u32::from(oracle(&bytes)));
+        }
+
+        #[test]
+        fn pieces_combine(bytes in prop::collection::vec(any::<u8>(), 0..100), cut in 0usize..100) {
+            let (a, b) = bytes.split_at(cut.min(bytes.len()));
+            prop_assert_eq!(fold(combine(sum(a), a.len(), sum(b))), oracle(&bytes));
+        }
+
+        #[test]
+        fn header_is_the_oracle(header in prop::collection::vec(any::<u8>(), 20..=60)) {
+            prop_assert_eq!(ipv4_header(&header), !oracle(&header));
+        }
+
+        /// One word stays non-zero (an IPv4 header has its version), so that the two agree exactly.
+        #[test]
+        fn update16_is_the_full_computation(
+            mut words in prop::collection::vec(any::<u16>(), 1..20), at in any::<prop::sample::Index>(), new in any::<u16>(),
+        ) {
+            words.push(0x4500);
+            let bytes = |words: &[u16]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<_>>();
+            let before = checksum(&bytes(&words));
+            let at = at.index(words.len() - 1);
+            let old = std::mem::replace(&mut words[at], new);
+            prop_assert_eq!(update16(before, old, new), checksum(&bytes(&words)));
+        }
+
+        #[test]
+        fn update32_is_two_of_update16(checksum in any::<u16>(), old in any::<u32>(), new in any::<u32>()) {
+            let high = update16(checksum, (old >> 16) as u16, (new >> 16) as u16);
+            let both = update16(high, old as u16, new as u16);
+            prop_assert_eq!(fold(u32::from(update32(checksum, old, new))), both);
+        }
+
+        #[test]
+        fn pseudo_headers_are_their_bytes(a in any::<u128>(), b in any::<u128>(), protocol in any::<u8>(), len in any::<u32>()) {
+            let [a6, b6] = [a, b].map(Ipv6Addr::from);
+            let bytes = [&a6.octets()[..], &b6.octets(), &len.to_be_bytes(), &[0, 0, 0, protocol]].concat();
+            prop_assert_eq!(fold(pseudo_v6(&a6, &b6, protocol, len)), oracle(&bytes));
+            let [a4, b4] = [a, b].map(|bits| Ipv4Addr::from(bits as u32));
+            let bytes = [&a4.octets()[..], &b4.octets(), &[0, protocol], &(len as u16).to_be_bytes()].concat();
+            prop_assert_eq!(fold(pseudo_v4(a4, b4, protocol, len as u16)), oracle(&bytes));
+        }
+    }
 }

@@ -265,3 +265,109 @@ impl<'a> Iterator for Ipv6Options<'a> {
         Some(item)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Ipv6;
+    use crate::captured::{self, layer};
+
+    /// Hop-by-hop, routing, authentication, first fragment, destination options, then 4 bytes of UDP.
+    const CHAIN: &[u8] = b"\x2b\x00\x05\x02\x00\x00\x01\x00\
+        \x33\x00\x04\x01\x00\x00\x00\x00\
+        \x2c\x02\x00\x00\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00\x03\
+        \x3c\x00\x00\x01\x01\x02\x03\x04\
+        \x11\x00\x01\x04\x00\x00\x00\x00\
+        \x00\x35\x00\x35";
+
+    #[test]
+    fn walks_every_kind() {
+        let headers: Vec<_> = ExtensionHeaders::new(0, CHAIN).map(Result::unwrap).collect();
+        let kinds: Vec<_> = headers.iter().map(|header| (header.kind, header.offset)).collect();
+        assert_eq!(kinds, [(0, 40), (43, 48), (51, 56), (44, 72), (60, 80)]);
+        let options: Vec<_> = headers[0].options().map(Result::unwrap).collect();
+        assert_eq!(options, [Ipv6Option::RouterAlert(0), Ipv6Option::PadN(2)]);
+        assert_eq!(headers[1].routing(), Some((4, 1)));
+        let fragment = Fragment { offset: 0, more: true, identification: 0x0102_0304 };
+        assert_eq!(headers[3].fragment(), Some(fragment));
+        assert_eq!(headers[4].options().collect::<Vec<_>>(), [Ok(Ipv6Option::PadN(6))]);
+        assert_eq!((headers[0].routing(), headers[0].fragment(), headers[1].options().next()), (None, None, None));
+
+        let upper = ExtensionHeaders::new(0, CHAIN).upper_layer().unwrap();
+        let expected = UpperLayer { protocol: 17, offset: 88, payload: &CHAIN[48..], fragment: Some(fragment) };
+        assert_eq!(upper, expected);
+        assert!(upper.has_header() && upper.is_fragment());
+    }
+
+    #[test]
+    fn a_real_router_alert() {
+        let bytes = layer(captured::MLD_REPORT, 14);
+        let packet = Ipv6::new(&bytes[..]).unwrap();
+        let header = packet.extension_headers().next().unwrap().unwrap();
+        assert_eq!(header.options().next(), Some(Ok(Ipv6Option::RouterAlert(0))));
+        let upper = packet.upper_layer().unwrap();
+        assert_eq!((upper.protocol, upper.offset), (protocol::ICMPV6, 48));
+    }
+
+    #[test]
+    fn cut_off_chains_are_errors() {
+        for len in 0..48 {
+            let got = ExtensionHeaders::new(0, &CHAIN[..len]).upper_layer();
+            assert_eq!(got, Err(Malformed::ExtensionLength), "{len} bytes");
+        }
+        assert!(ExtensionHeaders::new(0, &CHAIN[..48]).upper_layer().unwrap().payload.is_empty());
+    }
+
+    #[test]
+    fn a_later_fragment_ends_the_walk() {
+        // Offset 8, and what follows looks like a header of 255 * 8 bytes.
+        let mut headers = ExtensionHeaders::new(44, b"\x3c\x00\x00\x08\x00\x00\x00\x07\x11\xff");
+        let upper = headers.clone().upper_layer().unwrap();
+        assert_eq!((upper.protocol, upper.offset, upper.has_header()), (60, 48, false));
+        assert!(headers.next().unwrap().is_ok() && headers.next().is_none());
+    }
+
+    #[test]
+    fn an_atomic_fragment_is_whole() {
+        let upper = ExtensionHeaders::new(44, b"\x11\x00\x00\x00\x00\x00\x00\x07").upper_layer().unwrap();
+        assert!(upper.has_header() && !upper.is_fragment() && upper.fragment.is_some());
+    }
+
+    #[test]
+    fn order_and_count() {
+        let late = b"\x00\x00\x01\x04\x00\x00\x00\x00\x11\x00\x01\x04\x00\x00\x00\x00";
+        let mut headers = ExtensionHeaders::new(60, late);
+        assert_eq!(headers.by_ref().last(), Some(Err(Malformed::ExtensionOrder)));
+        assert_eq!(headers.offset(), 48);
+        let endless = b"\x3c\x00\x01\x04\x00\x00\x00\x00".repeat(9);
+        let headers: Vec<_> = ExtensionHeaders::new(60, &endless).collect();
+        assert_eq!((headers.len(), headers.last()), (9, Some(&Err(Malformed::ExtensionCount))));
+        let full = [&endless[..56], b"\x3b\x00\x01\x04\x00\x00\x00\x00"].concat();
+        assert_eq!(
+            ExtensionHeaders::new(60, &full).upper_layer().map(|upper| upper.protocol),
+            Ok(protocol::NO_NEXT_HEADER)
+        );
+    }
+
+    #[test]
+    fn options() {
+        let all = |bytes| Ipv6Options::new(bytes).collect::<Vec<_>>();
+        assert_eq!(all(b"\xc2\x04\x00\x01\x00\x00"), [Ok(Ipv6Option::Jumbo(65536))]);
+        let unknown = Ipv6Option::Unknown { kind: 0x3e, data: &[7] };
+        assert_eq!(all(b"\x00\x3e\x01\x07\x01\x00"), [Ok(Ipv6Option::Pad1), Ok(unknown), Ok(Ipv6Option::PadN(2))]);
+        for bad in [&b"\x3e"[..], b"\x3e\x05\x00\x00\x00\x00", b"\x05\x01\x00\x00\x00\x00", b"\xc2\x02\x00\x00\x00\x00"]
+        {
+            assert_eq!(all(bad), [Err(Malformed::OptionLength)], "{bad:02x?}");
+        }
+        let mut options = Ipv6Options::new(b"\x00\x00\xbe\x7f\x00\x00");
+        assert!(options.any(|option| option.is_err()));
+        assert_eq!(options.offset(), 4);
+    }
+
+    #[test]
+    fn actions_of_unknown_options() {
+        let actions = [0x3e, 0x7e, 0xbe, 0xfe].map(unknown_action);
+        use UnknownAction::{Discard, DiscardAndReport, DiscardAndReportUnicast, Skip};
+        assert_eq!(actions, [Skip, Discard, DiscardAndReport, DiscardAndReportUnicast]);
+    }
+}

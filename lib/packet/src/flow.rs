@@ -103,3 +103,118 @@ fn mix(word: u64) -> u64 {
     h = (h ^ h >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     h ^ h >> 33
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::captured::{self, layer};
+    use proptest::prelude::*;
+
+    /// The answer's frame: both MACs swapped, and what else stands in pairs (at this byte, of this length each).
+    fn reversed(frame: &[u8], pairs: &[(usize, usize)]) -> Vec<u8> {
+        let mut frame = frame.to_vec();
+        for &(at, len) in [(0, 6)].iter().chain(pairs) {
+            let (a, b) = frame[at..at + 2 * len].split_at_mut(len);
+            a.swap_with_slice(b);
+        }
+        frame
+    }
+
+    #[test]
+    fn both_directions_are_one_flow() {
+        for hex in [captured::TCP_SYN_4, captured::UDP_4] {
+            let there = layer(hex, 0);
+            let back = reversed(&there, &[(26, 4), (34, 2)]);
+            assert_ne!(there, back);
+            assert_eq!(symmetric_hash(&there, 14, 0x0800), symmetric_hash(&back, 14, 0x0800));
+        }
+        let there = layer(captured::UDP_6, 0);
+        let back = reversed(&there, &[(22, 16), (54, 2)]);
+        assert_eq!(symmetric_hash(&there, 14, 0x86dd), symmetric_hash(&back, 14, 0x86dd));
+        // A real pair: request and reply of one ping.
+        let pair =
+            [captured::ECHO_REQUEST_4, captured::ECHO_REPLY_4].map(|hex| symmetric_hash(&layer(hex, 0), 14, 0x0800));
+        assert_eq!(pair[0], pair[1]);
+    }
+
+    #[test]
+    fn ports_count_but_not_in_fragments() {
+        let hash = |frame: &[u8]| symmetric_hash(frame, 14, 0x0800);
+        let whole = layer(captured::UDP_4, 0);
+        let mut other = whole.clone();
+        other[35] ^= 1;
+        assert_ne!(hash(&whole), hash(&other));
+        let fragment = |flags: u8, offset: u8, mut frame: Vec<u8>| {
+            frame[20..22].copy_from_slice(&[flags, offset]);
+            frame
+        };
+        let first = hash(&fragment(0x20, 0, whole.clone()));
+        assert_eq!(first, hash(&fragment(0x20, 0, other)), "first fragments of two flows");
+        assert_eq!(first, hash(&fragment(0, 9, whole.clone())), "first and last");
+        assert_ne!(first, hash(&whole));
+        let mut icmp = fragment(0x20, 0, whole);
+        icmp[23] = 1;
+        assert_eq!(first, hash(&icmp), "addresses only");
+    }
+
+    #[test]
+    fn fragments_of_ipv6_stay_together() {
+        // Fragment header and UDP ports, put in front of a captured packet's payload.
+        let hash = |flags: u8, port: u8| {
+            let mut bytes = layer(captured::UDP_6, 0);
+            bytes[20] = 44;
+            bytes.splice(54..54, [17, 0, 0, flags, 0, 0, 0, 7]);
+            bytes[63] = port;
+            symmetric_hash(&bytes, 14, 0x86dd)
+        };
+        let (first, last) = (1, 8);
+        assert_eq!(hash(first, 1), hash(last, 2));
+        assert_ne!(hash(0, 1), hash(0, 2), "an atomic fragment is whole");
+    }
+
+    #[test]
+    fn agrees_with_the_fields() {
+        let bytes = layer(captured::UDP_6, 0);
+        let ip = Ipv6::new(&bytes[14..]).unwrap();
+        let (from, to) = (ip.destination().into(), ip.source().into());
+        let ports = Some((7777, u16::from_be_bytes([bytes[54], bytes[55]])));
+        assert_eq!(symmetric_hash(&bytes, 14, 0x86dd), symmetric_hash_of(from, to, UDP, ports));
+    }
+
+    #[test]
+    fn no_ip_hashes_on_macs() {
+        let hash = |frame: &[u8]| symmetric_hash(frame, 14, 0x0806);
+        let [request, reply] = [captured::ARP_REQUEST, captured::ARP_REPLY].map(|hex| layer(hex, 0));
+        assert_eq!(hash(&reply), hash(&reversed(&reply, &[])));
+        assert_ne!(hash(&reply), hash(&request), "the request is a broadcast");
+        assert_ne!(hash(&reply), 0);
+        assert_eq!(symmetric_hash(&[1; 13], 14, 0x0800), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn symmetric(a in any::<u128>(), b in any::<u128>(), from in any::<u16>(), to in any::<u16>(), protocol in any::<u8>()) {
+            for [x, y] in [[a, b].map(|a| IpAddr::V6(a.into())), [a, b].map(|a| IpAddr::V4((a as u32).into()))] {
+                let there = symmetric_hash_of(x, y, protocol, Some((from, to)));
+                prop_assert_eq!(there, symmetric_hash_of(y, x, protocol, Some((to, from))));
+            }
+        }
+    }
+
+    /// Neighboring addresses and ports, the usual traffic of a test, spread over 4 workers: no worker's share of 65536
+    /// flows is off by more than 5 standard deviations.
+    #[test]
+    fn spreads_neighboring_flows() {
+        let mut shares = [0i64; 4];
+        for (host, port) in (0..256u32).flat_map(|host| (0..256u16).map(move |port| (host, port))) {
+            let source = IpAddr::V4((0x0a00_0000 + host).into());
+            let destination = IpAddr::V4(0xc000_0201.into());
+            let hash = symmetric_hash_of(source, destination, UDP, Some((1024 + port, 53)));
+            shares[(hash % 4) as usize] += 1;
+        }
+        let deviation = (65536.0f64 * 0.25 * 0.75).sqrt();
+        for share in shares {
+            assert!(((share - 16384).abs() as f64) < 5.0 * deviation, "{shares:?}");
+        }
+    }
+}

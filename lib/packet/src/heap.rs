@@ -102,22 +102,37 @@ pub struct HeapQueue {
     pool: &'static HeapPool,
     port: u16,
     capacity: usize,
-    frames: Arc<Mutex<VecDeque<Handle>>>,
+    frames: Arc<Frames>,
+}
+
+/// What both ends share; frees what is left when the last of them goes.
+struct Frames {
+    pool: &'static HeapPool,
+    queue: Mutex<VecDeque<Handle>>,
+}
+
+impl Frames {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Handle>> {
+        self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        let mut left: Vec<Handle> = self.lock().drain(..).collect();
+        self.pool.free(&mut left);
+    }
 }
 
 impl HeapQueue {
     /// An empty queue for `capacity` packets of `pool`; what is received from it counts as received on `port`.
     pub fn new(pool: &'static HeapPool, port: u16, capacity: usize) -> HeapQueue {
-        HeapQueue { pool, port, capacity, frames: Arc::default() }
-    }
-
-    fn frames(&self) -> MutexGuard<'_, VecDeque<Handle>> {
-        self.frames.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        HeapQueue { pool, port, capacity, frames: Arc::new(Frames { pool, queue: Mutex::default() }) }
     }
 
     /// Puts a frame into the queue, as a peer would; false when queue or pool are full.
     pub fn inject(&self, frame: &[u8]) -> bool {
-        let mut frames = self.frames();
+        let mut frames = self.frames.lock();
         if frames.len() >= self.capacity {
             return false;
         }
@@ -128,7 +143,7 @@ impl HeapQueue {
 
     /// Takes the next frame out, as a peer would.
     pub fn collect(&self) -> Option<Vec<u8>> {
-        let handle = self.frames().pop_front()?;
+        let handle = self.frames.lock().pop_front()?;
         let bytes = self.place(&handle).2.to_vec();
         self.pool.free(&mut vec![handle]);
         Some(bytes)
@@ -148,7 +163,7 @@ impl HeapQueue {
 
 impl ReceiveQueue for HeapQueue {
     fn receive(&mut self, batch: &mut Batch, burst: usize) -> usize {
-        let mut frames = self.frames();
+        let mut frames = self.frames.lock();
         let burst = burst.min(frames.len());
         for handle in frames.drain(..burst) {
             let (data, length, _) = self.place(&handle);
@@ -162,21 +177,12 @@ impl ReceiveQueue for HeapQueue {
 
 impl TransmitQueue for HeapQueue {
     fn transmit(&mut self, packets: &mut Vec<Handle>) {
-        let mut frames = self.frames();
+        let mut frames = self.frames.lock();
         let n = packets.len().min(self.capacity.saturating_sub(frames.len()));
         frames.extend(packets.drain(..n));
     }
 
     fn discard(&self, packets: &mut Vec<Handle>) {
         self.pool.free(packets);
-    }
-}
-
-impl Drop for HeapQueue {
-    fn drop(&mut self) {
-        if Arc::strong_count(&self.frames) == 1 {
-            let mut left: Vec<Handle> = self.frames().drain(..).collect();
-            self.pool.free(&mut left);
-        }
     }
 }

@@ -25,6 +25,8 @@ pub const HEADER_LEN: usize = 8;
 pub const ECHO_REPLY: u8 = 0;
 /// Type: destination unreachable.
 pub const UNREACHABLE: u8 = 3;
+/// Type: source quench, deprecated (RFC 6633).
+pub const SOURCE_QUENCH: u8 = 4;
 /// Type: redirect.
 pub const REDIRECT: u8 = 5;
 /// Type: echo request.
@@ -62,7 +64,7 @@ pub mod time_exceeded {
 
 /// Is this type an error message, which must never be answered by an error (RFC 1122 3.2.2)? Unknown types are not.
 pub const fn is_error(kind: u8) -> bool {
-    matches!(kind, UNREACHABLE | 4 | REDIRECT | TIME_EXCEEDED | PARAMETER_PROBLEM)
+    matches!(kind, UNREACHABLE | SOURCE_QUENCH | REDIRECT | TIME_EXCEEDED | PARAMETER_PROBLEM)
 }
 
 /// A view on a message; at least [`HEADER_LEN`] bytes.
@@ -170,16 +172,44 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Icmp4<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The fields say what they are, and the head comment where they lie.
 pub enum Message<'a> {
-    EchoRequest { identifier: u16, sequence: u16, data: &'a [u8] },
-    EchoReply { identifier: u16, sequence: u16, data: &'a [u8] },
+    EchoRequest {
+        identifier: u16,
+        sequence: u16,
+        data: &'a [u8],
+    },
+    EchoReply {
+        identifier: u16,
+        sequence: u16,
+        data: &'a [u8],
+    },
     /// `mtu` in bytes is that of the next hop for code 4 (RFC 1191 4), 0 for others and for old routers.
-    Unreachable { code: u8, mtu: u16, quoted: &'a [u8] },
-    Redirect { code: u8, router: Ipv4Addr, quoted: &'a [u8] },
-    TimeExceeded { code: u8, quoted: &'a [u8] },
+    Unreachable {
+        code: u8,
+        mtu: u16,
+        quoted: &'a [u8],
+    },
+    Redirect {
+        code: u8,
+        router: Ipv4Addr,
+        quoted: &'a [u8],
+    },
+    TimeExceeded {
+        code: u8,
+        quoted: &'a [u8],
+    },
     /// `pointer` is the wrong byte's offset in the quoted header.
-    ParameterProblem { code: u8, pointer: u8, quoted: &'a [u8] },
+    ParameterProblem {
+        code: u8,
+        pointer: u8,
+        quoted: &'a [u8],
+    },
     /// `rest` holds bytes 4..8, host order.
-    Other { kind: u8, code: u8, rest: u32, body: &'a [u8] },
+    Other {
+        kind: u8,
+        code: u8,
+        rest: u32,
+        body: &'a [u8],
+    },
 }
 
 impl<'a> Message<'a> {
@@ -219,5 +249,66 @@ impl<'a> Message<'a> {
             }
             Message::Other { kind, code, rest, body } => (kind, code, rest.to_be_bytes(), body),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::captured::{self, layer};
+    use crate::{Ipv4, Udp};
+
+    #[test]
+    fn reads_and_writes_real_messages() {
+        for hex in [captured::ECHO_REQUEST_4, captured::ECHO_REPLY_4, captured::UNREACHABLE_4] {
+            let bytes = layer(hex, 34);
+            let message = Icmp4::new(&bytes[..]).unwrap();
+            assert!(message.verify_checksum());
+            let mut buf = vec![0xff; message.message().len()];
+            assert_eq!(message.message().emit(&mut buf), Ok(bytes.len()));
+            assert_eq!(buf, bytes);
+            assert_eq!(message.message().emit(&mut buf[1..]), Err(Malformed::Short));
+        }
+    }
+
+    #[test]
+    fn echo_fields() {
+        let bytes = layer(captured::ECHO_REQUEST_4, 34);
+        let message = Icmp4::new(&bytes[..]).unwrap();
+        let data = &[0, 1, 2, 3, 4, 5, 6, 7];
+        assert_eq!(message.message(), Message::EchoRequest { identifier: 0x341c, sequence: 1, data });
+        assert_eq!(Icmp4::new(&bytes[..7]).unwrap_err(), Malformed::Short);
+    }
+
+    #[test]
+    fn the_quoted_datagram_is_one() {
+        let bytes = layer(captured::UNREACHABLE_4, 34);
+        let message = Icmp4::new(&bytes[..]).unwrap();
+        let Message::Unreachable { code: unreachable::PORT, mtu: 0, quoted } = message.message() else {
+            panic!("{message:?}")
+        };
+        let quoted = Ipv4::new_truncated(quoted).unwrap();
+        assert_eq!(Udp::new(quoted.payload()).unwrap().destination_port(), 7777);
+    }
+
+    #[test]
+    fn every_kind_reads_back() {
+        let quoted = &[0x45, 0, 0, 20, 9][..];
+        let messages = [
+            Message::EchoReply { identifier: 1, sequence: 2, data: quoted },
+            Message::Unreachable { code: unreachable::FRAGMENTATION_NEEDED, mtu: 1400, quoted },
+            Message::Redirect { code: 1, router: Ipv4Addr::new(192, 0, 2, 1), quoted },
+            Message::TimeExceeded { code: time_exceeded::TTL, quoted },
+            Message::ParameterProblem { code: 0, pointer: 22, quoted },
+            Message::Other { kind: 13, code: 0, rest: 0x0102_0304, body: quoted },
+        ];
+        for message in messages {
+            let mut buf = [0xff; 13];
+            assert_eq!(message.emit(&mut buf), Ok(13));
+            let view = Icmp4::new(&buf).unwrap();
+            assert!(view.verify_checksum());
+            assert_eq!(view.message(), message);
+        }
+        assert!(is_error(UNREACHABLE) && !is_error(ECHO_REQUEST));
     }
 }

@@ -223,16 +223,39 @@ fn address(bytes: &[u8], at: usize) -> Ipv6Addr {
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // The fields say what they are, and the head comment where they lie.
 pub enum Message<'a> {
-    Unreachable { code: u8, quoted: &'a [u8] },
+    Unreachable {
+        code: u8,
+        quoted: &'a [u8],
+    },
     /// `mtu` in bytes of IPv6.
-    PacketTooBig { mtu: u32, quoted: &'a [u8] },
+    PacketTooBig {
+        mtu: u32,
+        quoted: &'a [u8],
+    },
     /// Code 0: hop limit; 1: reassembly time.
-    TimeExceeded { code: u8, quoted: &'a [u8] },
+    TimeExceeded {
+        code: u8,
+        quoted: &'a [u8],
+    },
     /// `pointer` is the wrong byte's offset in the quoted packet.
-    ParameterProblem { code: u8, pointer: u32, quoted: &'a [u8] },
-    EchoRequest { identifier: u16, sequence: u16, data: &'a [u8] },
-    EchoReply { identifier: u16, sequence: u16, data: &'a [u8] },
-    RouterSolicitation { options: NdOptions<'a> },
+    ParameterProblem {
+        code: u8,
+        pointer: u32,
+        quoted: &'a [u8],
+    },
+    EchoRequest {
+        identifier: u16,
+        sequence: u16,
+        data: &'a [u8],
+    },
+    EchoReply {
+        identifier: u16,
+        sequence: u16,
+        data: &'a [u8],
+    },
+    RouterSolicitation {
+        options: NdOptions<'a>,
+    },
     /// `lifetime` in seconds, `reachable` and `retransmit` in milliseconds; 0 is "unspecified".
     RouterAdvertisement {
         hop_limit: u8,
@@ -243,11 +266,29 @@ pub enum Message<'a> {
         retransmit: u32,
         options: NdOptions<'a>,
     },
-    NeighborSolicitation { target: Ipv6Addr, options: NdOptions<'a> },
-    NeighborAdvertisement { router: bool, solicited: bool, r#override: bool, target: Ipv6Addr, options: NdOptions<'a> },
-    Redirect { target: Ipv6Addr, destination: Ipv6Addr, options: NdOptions<'a> },
+    NeighborSolicitation {
+        target: Ipv6Addr,
+        options: NdOptions<'a>,
+    },
+    NeighborAdvertisement {
+        router: bool,
+        solicited: bool,
+        r#override: bool,
+        target: Ipv6Addr,
+        options: NdOptions<'a>,
+    },
+    Redirect {
+        target: Ipv6Addr,
+        destination: Ipv6Addr,
+        options: NdOptions<'a>,
+    },
     /// `rest` holds bytes 4..8, host order.
-    Other { kind: u8, code: u8, rest: u32, body: &'a [u8] },
+    Other {
+        kind: u8,
+        code: u8,
+        rest: u32,
+        body: &'a [u8],
+    },
 }
 
 /// Writes an error message or an echo: type, code, bytes 4..8 in host order, body, checksum. Returns its length;
@@ -325,4 +366,118 @@ fn emit_neighbor(
     put(&mut body, 16, [option, 1]);
     put(&mut body, 18, mac.0);
     emit(buf, kind, 0, u32::from(flags) << 24, &body, source, destination)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Ipv6;
+    use crate::captured::{self, layer};
+
+    /// Source, destination and ICMPv6 bytes of a captured frame.
+    fn captured(hex: &str) -> (Ipv6Addr, Ipv6Addr, Vec<u8>) {
+        let bytes = layer(hex, 14);
+        let packet = Ipv6::new(&bytes[..]).unwrap();
+        let upper = packet.upper_layer().unwrap();
+        assert_eq!(upper.protocol, protocol::ICMPV6);
+        (packet.source(), packet.destination(), upper.payload.to_vec())
+    }
+
+    #[test]
+    fn checksums_of_real_messages() {
+        use captured::*;
+        for hex in [SOLICITATION_DAD, MLD_REPORT, ROUTER_SOLICITATION, ADVERTISEMENT, ECHO_REQUEST_6, UNREACHABLE_6] {
+            let (source, destination, mut bytes) = captured(hex);
+            let mut message = Icmp6::new(&mut bytes[..]).unwrap();
+            assert!(message.verify_checksum(&source, &destination));
+            assert!(!message.verify_checksum(&source, &Ipv6Addr::LOCALHOST));
+            let sent = message.checksum();
+            message.fill_checksum(&source, &destination);
+            assert_eq!(message.checksum(), sent);
+        }
+    }
+
+    #[test]
+    fn reads_and_writes_an_advertisement() {
+        let (source, destination, bytes) = captured(captured::ADVERTISEMENT);
+        let message = Icmp6::new(&bytes[..]).unwrap();
+        let Message::NeighborAdvertisement { router, solicited, r#override, target, options } = message.message()
+        else {
+            panic!("{message:?}")
+        };
+        assert_eq!((router, solicited, r#override, target), (false, true, true, source));
+        let link_layer = options.target_link_layer().unwrap();
+        assert_eq!(link_layer.map(MacAddr::link_local), Some(source));
+        let mut buf = [0xff; 32];
+        let advertisement = Advertisement { router, solicited, r#override, target, link_layer };
+        assert_eq!(advertisement.emit(&mut buf, &source, &destination), Ok(32));
+        assert_eq!(buf, bytes[..]);
+        assert_eq!(advertisement.emit(&mut buf[1..], &source, &destination), Err(Malformed::Short));
+    }
+
+    #[test]
+    fn reads_and_writes_solicitations() {
+        let (source, destination, bytes) = captured(captured::SOLICITATION_DAD);
+        let message = Icmp6::new(&bytes[..]).unwrap();
+        let Message::NeighborSolicitation { target, options } = message.message() else { panic!("{message:?}") };
+        assert_eq!((source, destination), (Ipv6Addr::UNSPECIFIED, crate::addr::solicited_node(target)));
+        assert_eq!(options.source_link_layer(), Ok(None));
+        let mac = MacAddr([2, 0, 0, 0, 0, 9]);
+        for (link_layer, len) in [(None, 24), (Some(mac), 32)] {
+            let mut buf = [0xff; 32];
+            assert_eq!(emit_solicitation(&mut buf, target, link_layer, &mac.link_local(), &destination), Ok(len));
+            let written = Icmp6::new(&buf[..len]).unwrap();
+            assert!(written.verify_checksum(&mac.link_local(), &destination));
+            let Message::NeighborSolicitation { target: read, options } = written.message() else {
+                panic!("{written:?}")
+            };
+            assert_eq!((read, options.source_link_layer()), (target, Ok(link_layer)));
+        }
+    }
+
+    #[test]
+    fn errors_and_echo_read_back() {
+        let (source, destination, bytes) = captured(captured::UNREACHABLE_6);
+        let message = Icmp6::new(&bytes[..]).unwrap();
+        let Message::Unreachable { code: unreachable::PORT, quoted } = message.message() else { panic!("{message:?}") };
+        assert_eq!(Ipv6::new(quoted).unwrap().source(), destination);
+        let mut buf = [0xff; 12];
+        let mut write = |kind, code, rest| {
+            assert_eq!(emit(&mut buf, kind, code, rest, b"abcd", &source, &destination), Ok(12));
+            format!("{:?}", Icmp6::new(&buf).unwrap().message())
+        };
+        assert!(write(PACKET_TOO_BIG, 0, 1280).starts_with("PacketTooBig { mtu: 1280, quoted: [97"));
+        assert!(write(TIME_EXCEEDED, 0, 0).starts_with("TimeExceeded { code: 0, quoted: [97"));
+        assert!(write(PARAMETER_PROBLEM, 2, 42).starts_with("ParameterProblem { code: 2, pointer: 42, quoted: [97"));
+        assert!(write(ECHO_REPLY, 0, 0x0001_0002).starts_with("EchoReply { identifier: 1, sequence: 2, data: [97"));
+        assert!(is_error(PACKET_TOO_BIG) && !is_error(ECHO_REQUEST));
+    }
+
+    #[test]
+    fn router_messages() {
+        let (.., bytes) = captured(captured::ROUTER_SOLICITATION);
+        let message = Icmp6::new(&bytes[..]).unwrap();
+        let Message::RouterSolicitation { options } = message.message() else { panic!("{message:?}") };
+        assert!(options.source_link_layer().unwrap().is_some());
+        let bytes =
+            *b"\x86\x00\x00\x00\x40\x80\x07\x08\x00\x00\x75\x30\x00\x00\x03\xe8\x05\x01\x00\x00\x00\x00\x05\xdc";
+        let text = format!("{:?}", Icmp6::new(&bytes).unwrap().message());
+        assert!(text.starts_with(
+            "RouterAdvertisement { hop_limit: 64, managed: true, other: false, lifetime: 1800, reachable: 30000, retransmit: 1000"
+        ));
+        let mut redirect = [0; 40];
+        (redirect[0], redirect[23], redirect[39]) = (137, 1, 2);
+        let message = Icmp6::new(redirect).unwrap();
+        let Message::Redirect { target, destination, .. } = message.message() else { panic!("{message:?}") };
+        assert_eq!((target, destination), ("::1".parse().unwrap(), "::2".parse().unwrap()));
+    }
+
+    #[test]
+    fn each_type_has_its_minimum() {
+        for (kind, len) in [(1, 8), (128, 8), (133, 8), (134, 16), (135, 24), (136, 24), (137, 40)] {
+            let bytes = [&[kind][..], &[0; 39]].concat();
+            assert_eq!(Icmp6::new(&bytes[..len - 1]).unwrap_err(), Malformed::Short, "type {kind}");
+            assert_eq!(Icmp6::new(&bytes[..len]).unwrap().kind(), kind);
+        }
+    }
 }

@@ -50,17 +50,21 @@ pub struct Ipv4<T> {
 pub fn validate(bytes: &[u8]) -> Result<Ipv4<&[u8]>, Malformed> {
     let Some(fixed) = bytes.first_chunk::<HEADER_LEN>() else { return Err(Malformed::Short) };
     // Nearly every packet has 0x45 in front: one compare for version and length.
-    if fixed[0] == 0x45 {
-        if checksum::sum20(fixed) != 0xffff {
-            return Err(Malformed::Checksum);
-        }
-    } else {
-        let header = bytes.get(..header_len(fixed[0])).filter(|header| header.len() >= HEADER_LEN);
-        if header.is_some_and(|header| !checksum::verify(header)) {
-            return Err(Malformed::Checksum);
-        }
+    let right = if fixed[0] == 0x45 { checksum::sum20(fixed) == 0xffff } else { verify_any_header(bytes) };
+    if !right {
+        return Err(Malformed::Checksum);
     }
     Ipv4::new(bytes)
+}
+
+/// Kept out of line, so that the common way stays free of its registers.
+#[cold]
+#[inline(never)]
+fn verify_any_header(bytes: &[u8]) -> bool {
+    match bytes.get(..header_len(bytes[0])) {
+        Some(header) if header.len() >= HEADER_LEN => checksum::verify(header),
+        _ => true,
+    }
 }
 
 #[inline(always)]
@@ -250,8 +254,9 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
     /// Sets the flags and the offset: `offset` in bytes, of which only the multiple of 8 below 65536 counts.
     #[inline]
     pub fn set_fragment(&mut self, dont_fragment: bool, more_fragments: bool, offset: usize) {
-        let flags = u16::from(dont_fragment) * DONT_FRAGMENT | u16::from(more_fragments) * MORE_FRAGMENTS;
-        put16(self.bytes.as_mut(), 6, flags | (offset / 8) as u16 & OFFSET);
+        let dont_fragment = if dont_fragment { DONT_FRAGMENT } else { 0 };
+        let more_fragments = if more_fragments { MORE_FRAGMENTS } else { 0 };
+        put16(self.bytes.as_mut(), 6, dont_fragment | more_fragments | (offset / 8) as u16 & OFFSET);
     }
 
     /// Sets the time to live, hops.
@@ -370,7 +375,7 @@ impl Repr {
     /// [`Repr::emit`] with options: a multiple of 4 bytes, at most 40, else [`Malformed::OptionLength`].
     pub fn emit_with_options(&self, buf: &mut [u8], options: &[u8]) -> Result<usize, Malformed> {
         let header = HEADER_LEN + options.len();
-        if options.len() % 4 != 0 || header > MAX_HEADER_LEN {
+        if !options.len().is_multiple_of(4) || header > MAX_HEADER_LEN {
             return Err(Malformed::OptionLength);
         }
         let total = u16::try_from(header + self.payload_len).map_err(|_| Malformed::TotalLength)?;
@@ -388,5 +393,135 @@ impl Repr {
         packet.set_destination(self.destination);
         packet.fill_checksum();
         Ok(header)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Ipv4Option;
+    use crate::captured::{self, layer};
+
+    fn ping() -> Vec<u8> {
+        layer(captured::ECHO_REQUEST_4, 14)
+    }
+
+    /// A valid packet, some bytes changed, the checksum made right again over what the IHL then covers.
+    fn changed(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut bytes = ping();
+        change(&mut bytes);
+        bytes[10..12].fill(0);
+        let header = header_len(bytes[0]).clamp(20, bytes.len());
+        let checksum = checksum::checksum(&bytes[..header]);
+        bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn reads_a_real_packet() {
+        let bytes = ping();
+        let packet = validate(&bytes).unwrap();
+        assert_eq!((packet.header_len(), packet.total_len(), packet.tos()), (20, 36, 0));
+        assert_eq!((packet.identification(), packet.ttl(), packet.protocol()), (0x5b02, 64, 1));
+        assert!(packet.dont_fragment() && !packet.more_fragments() && !packet.is_fragment() && !packet.has_options());
+        assert_eq!(packet.source(), Ipv4Addr::new(10, 0, 2, 1));
+        assert_eq!(packet.destination(), Ipv4Addr::new(10, 0, 2, 2));
+        assert_eq!(packet.payload().len(), 16);
+        assert!(packet.verify_checksum() && packet.checksum() == 0xc7d4);
+    }
+
+    #[test]
+    fn rfc_1812_5_2_2_in_its_order() {
+        let reason = |bytes: &[u8]| validate(bytes).unwrap_err();
+        assert_eq!(reason(&ping()[..19]), Malformed::Short);
+        assert_eq!(reason(&[]), Malformed::Short);
+        let mut bytes = ping();
+        bytes[8] += 1;
+        assert_eq!(reason(&bytes), Malformed::Checksum);
+        assert_eq!(reason(&changed(|b| b[0] = 0x65)), Malformed::Version);
+        assert_eq!(reason(&changed(|b| b[0] = 0x44)), Malformed::HeaderLength);
+        assert_eq!(reason(&changed(|b| b[0] = 0x4f)), Malformed::HeaderLength, "60 bytes of header, 36 received");
+        assert_eq!(reason(&changed(|b| b[3] = 19)), Malformed::TotalLength);
+        assert_eq!(reason(&changed(|b| b[3] = 37)), Malformed::TotalLength, "36 received");
+        // The order: the checksum comes before the version, the version before the lengths.
+        assert_eq!(
+            reason(&{
+                let mut b = ping();
+                b[0] = 0x65;
+                b
+            }),
+            Malformed::Checksum
+        );
+        assert_eq!(reason(&changed(|b| (b[0], b[3]) = (0x64, 19))), Malformed::Version);
+        assert!(validate(&changed(|b| b[3] = 20)).unwrap().payload().is_empty());
+    }
+
+    #[test]
+    fn padding_is_not_payload() {
+        let mut bytes = ping();
+        bytes.extend([0; 10]);
+        assert_eq!(validate(&bytes).unwrap().payload().len(), 16);
+    }
+
+    #[test]
+    fn a_quoted_packet_may_be_cut() {
+        let bytes = ping();
+        assert_eq!(Ipv4::new(&bytes[..28]).unwrap_err(), Malformed::TotalLength);
+        let quoted = Ipv4::new_truncated(&bytes[..28]).unwrap();
+        assert_eq!((quoted.total_len(), quoted.payload().len()), (36, 8));
+    }
+
+    #[test]
+    fn options_of_real_packets() {
+        let bytes = layer(captured::RECORD_ROUTE_4, 14);
+        let header = validate(&bytes).unwrap();
+        assert!(header.has_options());
+        let Some(Ok(Ipv4Option::RecordRoute(route))) = header.options().next() else { panic!("no record route") };
+        assert_eq!((route.pointer, &route.data[..8]), (16, &[10, 0, 2, 1, 10, 0, 2, 2][..]));
+        let bytes = layer(captured::TIMESTAMP_4, 14);
+        let header = validate(&bytes).unwrap();
+        let first = header.options().next().unwrap().unwrap();
+        assert!(matches!(first, Ipv4Option::Timestamp { pointer: 9, overflow: 0, flag: 0, .. }), "{first:?}");
+    }
+
+    #[test]
+    fn decrement_ttl_keeps_the_checksum_for_all_headers() {
+        for (ttl, low) in (1..=255u8).flat_map(|ttl| (0..=255u8).map(move |low| (ttl, low))) {
+            let mut bytes = changed(|b| (b[8], b[5]) = (ttl, low));
+            let mut packet = Ipv4::new(&mut bytes[..]).unwrap();
+            packet.decrement_ttl();
+            assert_eq!(packet.ttl(), ttl - 1);
+            let updated = packet.checksum();
+            packet.fill_checksum();
+            assert_eq!(packet.checksum(), updated, "ttl {ttl} identification {low}");
+        }
+        let mut bytes = changed(|b| b[8] = 0);
+        let mut packet = Ipv4::new(&mut bytes[..]).unwrap();
+        packet.decrement_ttl();
+        assert!(packet.ttl() == 0 && packet.verify_checksum());
+    }
+
+    #[test]
+    fn emit_reads_back() {
+        let (a, b) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 7));
+        let repr = Repr {
+            tos: 0xb9,
+            identification: 7,
+            more_fragments: true,
+            fragment_offset: 1480,
+            ..Repr::new(a, b, 17, 8)
+        };
+        let mut buf = [0xff; 40];
+        assert_eq!(repr.emit_with_options(&mut buf, b"\x94\x04\x00\x00"), Ok(24));
+        let packet = validate(&buf).unwrap();
+        assert_eq!((packet.dscp(), packet.ecn(), packet.identification(), packet.ttl()), (46, 1, 7, 64));
+        assert!(packet.more_fragments() && !packet.dont_fragment() && packet.is_fragment());
+        assert_eq!((packet.fragment_offset(), packet.total_len(), packet.payload().len()), (1480, 32, 8));
+        assert_eq!((packet.source(), packet.destination(), packet.protocol()), (a, b, 17));
+        assert_eq!(packet.options().next(), Some(Ok(Ipv4Option::RouterAlert(0))));
+        assert_eq!(repr.emit(&mut [0; 19]), Err(Malformed::Short));
+        assert_eq!(repr.emit_with_options(&mut buf, &[1; 3]), Err(Malformed::OptionLength));
+        assert_eq!(repr.emit_with_options(&mut [0; 80], &[1; 44]), Err(Malformed::OptionLength));
+        assert_eq!(Repr::new(a, b, 17, 65516).emit(&mut buf), Err(Malformed::TotalLength));
     }
 }

@@ -29,7 +29,7 @@ pub const STRICT_SOURCE_ROUTE: u8 = 137;
 /// Router alert (RFC 2113).
 pub const ROUTER_ALERT: u8 = 148;
 
-/// One option. `offset` in bytes from the first option byte; `data` is what follows the fixed fields.
+/// One option; `data` is what follows the fixed fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ipv4Option<'a> {
     /// The rest is padding; always the last item.
@@ -127,7 +127,7 @@ fn body(option: &[u8]) -> Result<Ipv4Option<'_>, Malformed> {
         [LOOSE_SOURCE_ROUTE, _, pointer, ref data @ ..] => Ok(Ipv4Option::LooseSourceRoute(route(pointer, data)?)),
         [STRICT_SOURCE_ROUTE, _, pointer, ref data @ ..] => Ok(Ipv4Option::StrictSourceRoute(route(pointer, data)?)),
         // RFC 791: the smallest legal pointer is 5.
-        [TIMESTAMP, _, pointer, bits, ref data @ ..] if pointer >= 5 && data.len() % 4 == 0 => {
+        [TIMESTAMP, _, pointer, bits, ref data @ ..] if pointer >= 5 && data.len().is_multiple_of(4) => {
             Ok(Ipv4Option::Timestamp { pointer, overflow: bits >> 4, flag: bits & 15, data })
         }
         [ROUTER_ALERT, 4, ..] => Ok(Ipv4Option::RouterAlert(be16(option, 2))),
@@ -141,7 +141,7 @@ fn body(option: &[u8]) -> Result<Ipv4Option<'_>, Malformed> {
 
 /// RFC 791: the pointer is at least 4, and addresses are whole.
 fn route(pointer: u8, data: &[u8]) -> Result<Route<'_>, Malformed> {
-    if pointer < 4 || data.len() % 4 != 0 {
+    if pointer < 4 || !data.len().is_multiple_of(4) {
         return Err(Malformed::OptionLength);
     }
     Ok(Route { pointer, data })
@@ -182,8 +182,14 @@ mod tests {
         ];
         assert_eq!(all(bytes), expected);
         let route = Route { pointer: 4, data: &[1, 2, 3, 4] };
-        assert_eq!(all(b"\x83\x07\x04\x01\x02\x03\x04\0"), [Ok(Ipv4Option::LooseSourceRoute(route)), Ok(Ipv4Option::End)]);
-        assert_eq!(all(b"\x89\x07\x04\x01\x02\x03\x04\0"), [Ok(Ipv4Option::StrictSourceRoute(route)), Ok(Ipv4Option::End)]);
+        assert_eq!(
+            all(b"\x83\x07\x04\x01\x02\x03\x04\0"),
+            [Ok(Ipv4Option::LooseSourceRoute(route)), Ok(Ipv4Option::End)]
+        );
+        assert_eq!(
+            all(b"\x89\x07\x04\x01\x02\x03\x04\0"),
+            [Ok(Ipv4Option::StrictSourceRoute(route)), Ok(Ipv4Option::End)]
+        );
         assert_eq!(all(b"\x82\x03\x09\0"), [Ok(Ipv4Option::Unknown { kind: 0x82, data: &[9] }), Ok(Ipv4Option::End)]);
     }
 

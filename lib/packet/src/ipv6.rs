@@ -230,3 +230,51 @@ impl Repr {
         Ok(HEADER_LEN)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::captured::{self, layer};
+    use crate::protocol;
+
+    #[test]
+    fn reads_a_real_packet() {
+        let bytes = layer(captured::ECHO_REQUEST_6, 14);
+        let packet = Ipv6::new(&bytes[..]).unwrap();
+        assert_eq!((packet.traffic_class(), packet.flow_label(), packet.payload_len()), (0, 0x98392, 16));
+        assert_eq!((packet.next_header(), packet.hop_limit()), (protocol::ICMPV6, 64));
+        assert_eq!(packet.source(), "fe80::cce:ff:feb6:b1ca".parse::<Ipv6Addr>().unwrap());
+        assert_eq!(packet.destination(), "fe80::e83c:9aff:fe44:7e0a".parse::<Ipv6Addr>().unwrap());
+        assert_eq!(packet.payload().len(), 16);
+        let upper = packet.upper_layer().unwrap();
+        assert_eq!((upper.protocol, upper.offset, upper.has_header()), (protocol::ICMPV6, 40, true));
+    }
+
+    #[test]
+    fn each_check_has_its_reason() {
+        let bytes = layer(captured::ECHO_REQUEST_6, 14);
+        assert_eq!(Ipv6::new(&bytes[..39]).unwrap_err(), Malformed::Short);
+        assert_eq!(Ipv6::new(&bytes[..55]).unwrap_err(), Malformed::TotalLength);
+        assert_eq!(Ipv6::new_truncated(&bytes[..55]).unwrap().payload().len(), 15);
+        let mut other = bytes.clone();
+        other[0] = 0x45;
+        assert_eq!(Ipv6::new(&other[..]).unwrap_err(), Malformed::Version);
+        let padded = [bytes, vec![0; 9]].concat();
+        assert_eq!(Ipv6::new(&padded[..]).unwrap().payload().len(), 16);
+    }
+
+    #[test]
+    fn emit_reads_back() {
+        let (a, b) = ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
+        let repr = Repr { traffic_class: 0xb9, flow_label: 0xabcde, ..Repr::new(a, b, protocol::UDP, 4) };
+        let mut buf = [0xff; 44];
+        assert_eq!(repr.emit(&mut buf), Ok(40));
+        let mut packet = Ipv6::new(&mut buf[..]).unwrap();
+        assert_eq!((packet.traffic_class(), packet.flow_label(), packet.payload_len()), (0xb9, 0xabcde, 4));
+        assert_eq!((packet.source(), packet.destination(), packet.next_header()), (a, b, protocol::UDP));
+        packet.decrement_hop_limit();
+        assert_eq!(packet.hop_limit(), 63);
+        assert_eq!(repr.emit(&mut [0; 39]), Err(Malformed::Short));
+        assert_eq!(Repr::new(a, b, 17, 65536).emit(&mut buf), Err(Malformed::TotalLength));
+    }
+}

@@ -15,6 +15,8 @@ pub mod addr;
 pub mod arp;
 pub mod batch;
 mod bytes;
+#[cfg(test)]
+mod captured;
 pub mod checksum;
 pub mod ethernet;
 pub mod extension;

@@ -117,3 +117,61 @@ fn read(option: &[u8]) -> Result<NdOption<'_>, Malformed> {
         (kind, _) => Ok(NdOption::Unknown { kind, data: &option[2..] }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
+
+    #[test]
+    fn reads_every_kind() {
+        let prefix = b"\x03\x04\x40\xc0\x00\x01\x51\x80\x00\x00\x38\x40\x00\x00\x00\x00\
+            \x20\x01\x0d\xb8\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00";
+        let bytes = [
+            &b"\x01\x01\x02\x00\x00\x00\x00\x09\x02\x01\x02\x00\x00\x00\x00\x09"[..],
+            prefix,
+            b"\x04\x02\x00\x00\x00\x00\x00\x00\x60\x00\x00\x00\x00\x00\x3a\xff",
+            b"\x05\x01\x00\x00\x00\x00\x05\xdc",
+            b"\x0e\x01\x01\x02\x03\x04\x05\x06",
+        ]
+        .concat();
+        let prefix = NdOption::PrefixInformation {
+            len: 64,
+            on_link: true,
+            autonomous: true,
+            valid: 86400,
+            preferred: 14400,
+            prefix: "2001:db8::".parse().unwrap(),
+        };
+        let expected = [
+            NdOption::SourceLinkLayer(MAC),
+            NdOption::TargetLinkLayer(MAC),
+            prefix,
+            NdOption::RedirectedHeader(&[0x60, 0, 0, 0, 0, 0, 0x3a, 0xff]),
+            NdOption::Mtu(1500),
+            NdOption::Unknown { kind: 14, data: &[1, 2, 3, 4, 5, 6] },
+        ];
+        assert_eq!(NdOptions::new(&bytes).map(Result::unwrap).collect::<Vec<_>>(), expected);
+        assert_eq!(NdOptions::new(&bytes).source_link_layer(), Ok(Some(MAC)));
+        assert_eq!(NdOptions::new(&bytes[8..]).source_link_layer(), Ok(None));
+    }
+
+    #[test]
+    fn a_wrong_length_is_the_last_item_and_spoils_the_message() {
+        let good = *b"\x02\x01\x02\x00\x00\x00\x00\x09";
+        let bad: &[&[u8]] = &[
+            b"\x0e\x00\x00\x00\x00\x00\x00\x00",               // zero would never advance
+            b"\x0e",                                           // no length
+            b"\x0e\x02\x00\x00\x00\x00\x00\x00",               // beyond the message
+            b"\x0e\x01\x00\x00\x00\x00\x00",                   // one byte missing
+            &[1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], // a MAC of 14 bytes
+        ];
+        for bad in bad {
+            let bytes = [&good, *bad].concat();
+            let items: Vec<_> = NdOptions::new(&bytes).collect();
+            assert_eq!(items, [Ok(NdOption::TargetLinkLayer(MAC)), Err(Malformed::OptionLength)], "{bad:02x?}");
+            assert_eq!(NdOptions::new(&bytes).target_link_layer(), Err(Malformed::OptionLength));
+        }
+    }
+}

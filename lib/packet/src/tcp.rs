@@ -268,9 +268,85 @@ fn read(kind: u8, data: &[u8]) -> Result<TcpOption<'_>, Malformed> {
         (2, 2) => Ok(TcpOption::MaximumSegmentSize(be16(data, 0))),
         (3, 1) => Ok(TcpOption::WindowScale(data[0])),
         (4, 0) => Ok(TcpOption::SackPermitted),
-        (5, len) if len % 8 == 0 => Ok(TcpOption::Sack(data)),
+        (5, len) if len.is_multiple_of(8) => Ok(TcpOption::Sack(data)),
         (8, 8) => Ok(TcpOption::Timestamps(be32(data, 0), be32(data, 4))),
         (2..=5 | 8, _) => Err(Malformed::OptionLength),
         _ => Ok(TcpOption::Unknown { kind, data }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Ipv4;
+    use crate::captured::{self, layer};
+
+    #[test]
+    fn reads_a_real_syn() {
+        let bytes = layer(captured::TCP_SYN_4, 14);
+        let ip = Ipv4::new(&bytes[..]).unwrap();
+        let segment = Tcp::new(ip.payload()).unwrap();
+        assert_eq!((segment.source_port(), segment.destination_port()), (0x9574, 80));
+        assert_eq!((segment.sequence(), segment.acknowledgment()), (0x4939_ee82, 0));
+        assert_eq!((segment.header_len(), segment.flags(), segment.window()), (40, flags::SYN, 0xfaf0));
+        assert_eq!((segment.urgent_pointer(), segment.payload()), (0, &[][..]));
+        let options: Vec<_> = segment.options().map(Result::unwrap).collect();
+        let expected = [
+            TcpOption::MaximumSegmentSize(1460),
+            TcpOption::SackPermitted,
+            TcpOption::Timestamps(0x8487_c991, 0),
+            TcpOption::Nop,
+            TcpOption::WindowScale(10),
+        ];
+        assert_eq!(options, expected);
+    }
+
+    #[test]
+    fn checksums_of_real_segments() {
+        for hex in [captured::TCP_SYN_4, captured::TCP_RST_4] {
+            let bytes = layer(hex, 14);
+            let ip = Ipv4::new(&bytes[..]).unwrap();
+            let mut copy = ip.payload().to_vec();
+            let mut segment = Tcp::new(&mut copy[..]).unwrap();
+            assert!(segment.verify_checksum_v4(ip.source(), ip.destination()));
+            assert!(!segment.verify_checksum_v4(ip.source(), Ipv4Addr::LOCALHOST));
+            let sent = segment.checksum();
+            segment.fill_checksum_v4(ip.source(), ip.destination());
+            assert_eq!(segment.checksum(), sent);
+            let (a, b) = (&Ipv6Addr::LOCALHOST, &Ipv6Addr::UNSPECIFIED);
+            segment.fill_checksum_v6(a, b);
+            assert!(segment.verify_checksum_v6(a, b) && !segment.verify_checksum_v6(a, a));
+        }
+    }
+
+    #[test]
+    fn data_offset_rules() {
+        let mut bytes = [0; 24];
+        let mut new = |offset: u8, len: usize| {
+            bytes[12] = offset << 4;
+            Tcp::new(&bytes[..len]).map(|segment| segment.payload().len())
+        };
+        assert_eq!(new(5, 19), Err(Malformed::Short));
+        assert_eq!(new(4, 24), Err(Malformed::HeaderLength));
+        assert_eq!(new(7, 24), Err(Malformed::HeaderLength));
+        assert_eq!((new(5, 24), new(6, 24)), (Ok(4), Ok(0)));
+    }
+
+    #[test]
+    fn bad_options_are_the_last_item() {
+        let all = |rest| TcpOptions { rest }.collect::<Vec<_>>();
+        for bad in [
+            &b"\x02"[..],
+            b"\x02\x00\x01\x01",
+            b"\x02\x01\x01\x01",
+            b"\x02\x05\x01\x01",
+            b"\x02\x03\x01\x01",
+            b"\x05\x06\0\0\0\0",
+        ] {
+            assert_eq!(all(bad), [Err(Malformed::OptionLength)], "{bad:02x?}");
+        }
+        let sack = [5, 10, 0, 0, 0, 1, 0, 0, 0, 9, 0, 7];
+        assert_eq!(all(&sack), [Ok(TcpOption::Sack(&sack[2..10])), Ok(TcpOption::End)]);
+        assert_eq!(all(b"\xfe\x03\x07\x01"), [Ok(TcpOption::Unknown { kind: 254, data: &[7] }), Ok(TcpOption::Nop)]);
     }
 }

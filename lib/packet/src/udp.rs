@@ -146,12 +146,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Udp<T> {
 
 /// Writes a header without checksum at the start of `buf` and returns its length, 8. [`Malformed::Short`] where header
 /// and payload do not fit, [`Malformed::TotalLength`] above 65535 bytes. Then write the payload and fill the checksum.
-pub fn emit(
-    buf: &mut [u8],
-    source_port: u16,
-    destination_port: u16,
-    payload_len: usize,
-) -> Result<usize, Malformed> {
+pub fn emit(buf: &mut [u8], source_port: u16, destination_port: u16, payload_len: usize) -> Result<usize, Malformed> {
     let length = u16::try_from(HEADER_LEN + payload_len).map_err(|_| Malformed::TotalLength)?;
     let bytes = buf.get_mut(..usize::from(length)).ok_or(Malformed::Short)?;
     let mut datagram = Udp { bytes };
@@ -160,4 +155,67 @@ pub fn emit(
     datagram.set_length(length);
     datagram.set_checksum(0);
     Ok(HEADER_LEN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::captured::{self, layer};
+    use crate::{Ipv4, Ipv6};
+
+    #[test]
+    fn reads_real_datagrams_and_their_checksums() {
+        let bytes = layer(captured::UDP_4, 14);
+        let ip = Ipv4::new(&bytes[..]).unwrap();
+        let mut udp = ip.payload().to_vec();
+        let mut datagram = Udp::new(&mut udp[..]).unwrap();
+        assert_eq!((datagram.source_port(), datagram.destination_port(), datagram.length()), (0x86bf, 7777, 15));
+        assert_eq!(datagram.payload(), b"perigee");
+        datagram.fill_checksum_v4(ip.source(), ip.destination());
+        assert!(datagram.verify_checksum_v4(ip.source(), ip.destination()));
+        assert!(!datagram.verify_checksum_v4(ip.source(), Ipv4Addr::LOCALHOST));
+        assert_eq!(datagram.checksum(), Udp::new(ip.payload()).unwrap().checksum());
+
+        let bytes = layer(captured::UDP_6, 14);
+        let ip = Ipv6::new(&bytes[..]).unwrap();
+        let datagram = Udp::new(ip.payload()).unwrap();
+        assert!(datagram.verify_checksum_v6(&ip.source(), &ip.destination()));
+        assert!(!datagram.verify_checksum_v6(&ip.source(), &Ipv6Addr::LOCALHOST));
+    }
+
+    #[test]
+    fn length_rules() {
+        let bytes = |length: u8| [0, 1, 0, 2, 0, length, 0, 0, 9, 9];
+        assert_eq!(Udp::new(&bytes(10)[..7]).unwrap_err(), Malformed::Short);
+        assert_eq!(Udp::new(bytes(7)).unwrap_err(), Malformed::TotalLength);
+        assert_eq!(Udp::new(bytes(11)).unwrap_err(), Malformed::TotalLength);
+        assert_eq!(Udp::new(bytes(8)).unwrap().payload(), b"");
+        assert_eq!(Udp::new(bytes(9)).unwrap().payload(), [9]);
+    }
+
+    #[test]
+    fn zero_is_none_over_ipv4_and_wrong_over_ipv6() {
+        let datagram = Udp::new([0, 1, 0, 2, 0, 8, 0, 0]).unwrap();
+        assert!(datagram.verify_checksum_v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST));
+        assert!(!datagram.verify_checksum_v6(&Ipv6Addr::LOCALHOST, &Ipv6Addr::LOCALHOST));
+    }
+
+    #[test]
+    fn a_computed_zero_is_sent_as_ones() {
+        let mut buf = [0; 10];
+        let any = Ipv4Addr::UNSPECIFIED;
+        emit(&mut buf, 0, 0, 2).unwrap();
+        let mut datagram = Udp::new(&mut buf[..]).unwrap();
+        // Protocol 17, the length 10 twice: the data brings the sum to all ones.
+        datagram.payload_mut().copy_from_slice(&(0xffff - 17 - 20u16).to_be_bytes());
+        datagram.fill_checksum_v4(any, any);
+        assert_eq!(datagram.checksum(), 0xffff);
+        assert!(datagram.verify_checksum_v4(any, any));
+    }
+
+    #[test]
+    fn emit_checks_the_room() {
+        assert_eq!(emit(&mut [0; 9], 1, 2, 2), Err(Malformed::Short));
+        assert_eq!(emit(&mut [0; 9], 1, 2, 65528), Err(Malformed::TotalLength));
+    }
 }

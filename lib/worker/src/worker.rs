@@ -4,7 +4,7 @@
 use crate::idle::{Drowsiness, Idle};
 use crate::spread::Spread;
 use perigee_fib::Subscriber;
-use perigee_modules::{Context, Counters, PuntSink, Tables, host};
+use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Tables, host};
 use perigee_packet::{BATCH_SIZE, Batch, Memory, ReceiveQueue, TransmitBuffer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,6 +58,8 @@ pub struct WorkerParts {
     pub tables: Subscriber<Tables>,
     /// Its counters.
     pub counters: Arc<Counters>,
+    /// Names of the reasons that scripts make, shared by all workers.
+    pub custom: Arc<CustomReasons>,
     /// Memory of the packets it handles.
     pub memory: &'static dyn Memory,
     /// Packets per burst, 1..=256.
@@ -93,9 +95,9 @@ struct Parts {
 impl Worker {
     /// Puts a worker together.
     pub fn new(parts: WorkerParts) -> Worker {
-        let WorkerParts { id, receivers, outputs, relays, punts, tables, counters, memory, burst, idle, clock, stop } =
+        let WorkerParts { id, receivers, outputs, relays, punts, tables, counters, custom, memory, burst, idle, clock, stop } =
             parts;
-        let context = Context { now: clock(), tables, counters, outputs, punts, failure: None };
+        let context = Context { now: clock(), tables, counters, outputs, punts, custom, failure: None };
         let burst = burst.clamp(1, BATCH_SIZE);
         let drowsiness = Drowsiness::default();
         let parts = Parts { id, receivers, relays, memory, burst, idle, drowsiness, busy: false, clock, stop };

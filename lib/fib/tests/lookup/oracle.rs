@@ -13,7 +13,8 @@ pub trait Family: Address + std::hash::Hash {
     fn plus(self, by: i32) -> Self;
     /// The low `BITS - len` bits set.
     fn fill(self, len: u8) -> Self;
-    fn or(self, other: Self) -> Self;
+    /// This address with other bits where `varying` has ones.
+    fn vary(self, varying: Self, random: &mut Random) -> Self;
 }
 
 macro_rules! family {
@@ -28,31 +29,14 @@ macro_rules! family {
             fn fill(self, len: u8) -> Self {
                 self | <$addr>::MAX.checked_shr(len.into()).unwrap_or(0)
             }
-            fn or(self, other: Self) -> Self {
-                self | other
+            fn vary(self, varying: Self, random: &mut Random) -> Self {
+                self & !varying | Self::random(random) & varying
             }
         }
     };
 }
 family!(u32);
 family!(u128);
-
-/// Where prefixes and probes are drawn from.
-pub struct Universe<A> {
-    pub name: &'static str,
-    /// All prefixes lie in this one, but for those in `shorter`.
-    pub within: PrefixOf<A>,
-    /// Lengths to draw from.
-    pub lengths: Vec<u8>,
-    /// Bits of the address that vary; the others are as in `within`.
-    pub varying: A,
-}
-
-impl<A: Family> Universe<A> {
-    pub fn address(&self, random: &mut Random, mask: impl Fn(A, A) -> A) -> A {
-        self.within.addr().or(mask(A::random(random), self.varying))
-    }
-}
 
 pub fn v4(text: &str) -> Prefix4 {
     text.parse().expect(text)
@@ -63,14 +47,17 @@ pub fn v6(text: &str) -> Prefix6 {
 }
 
 /// The map, by length and first address.
-#[derive(Default)]
 pub struct Oracle<A> {
     lengths: BTreeMap<u8, HashMap<A, NextHopId>>,
 }
 
 impl<A: Family> Oracle<A> {
+    pub fn new() -> Self {
+        Self { lengths: BTreeMap::new() }
+    }
+
     pub fn insert(&mut self, prefix: PrefixOf<A>, id: NextHopId) -> Option<NextHopId> {
-        self.lengths.entry(prefix.len()).or_insert_with(HashMap::new).insert(prefix.addr(), id)
+        self.lengths.entry(prefix.len()).or_default().insert(prefix.addr(), id)
     }
 
     pub fn remove(&mut self, prefix: PrefixOf<A>) -> Option<NextHopId> {
@@ -83,7 +70,10 @@ impl<A: Family> Oracle<A> {
     }
 
     pub fn prefixes(&self) -> Vec<PrefixOf<A>> {
-        let all = self.lengths.iter().flat_map(|(len, map)| map.keys().map(|addr| PrefixOf::new(*addr, *len).expect("no host bits")));
+        let all = self
+            .lengths
+            .iter()
+            .flat_map(|(len, map)| map.keys().map(|addr| PrefixOf::new(*addr, *len).expect("no host bits")));
         let mut all: Vec<_> = all.collect();
         all.sort();
         all

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+//! The publication type under the model checker, which tries every interleaving and every legal reordering:
+//! `RUSTFLAGS="--cfg loom" cargo test -p perigee-fib --release --test loom_publish`
+#![cfg(loom)]
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+use perigee_fib::{Published, Subscriber};
+
+/// A value that checks that it dies on the thread that made it: the publisher's.
+struct Home {
+    number: usize,
+    thread: thread::ThreadId,
+}
+
+impl Home {
+    fn new(number: usize) -> Self {
+        Self { number, thread: thread::current().id() }
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        assert_eq!(self.thread, thread::current().id(), "value {} was dropped by a worker", self.number);
+    }
+}
+
+/// A worker that passes `boundaries` batch boundaries; versions never go back.
+fn watch(mut subscriber: Subscriber<Home>, boundaries: usize) -> Subscriber<Home> {
+    for _ in 0..boundaries {
+        let before = subscriber.number;
+        let changed = subscriber.refresh();
+        assert!(subscriber.number >= before);
+        assert_eq!(changed, subscriber.number != before);
+    }
+    subscriber
+}
+
+#[test]
+fn values_are_dropped_at_home() {
+    loom::model(|| {
+        let mut published = Published::new(Home::new(0));
+        let subscriber = published.subscribe();
+        let worker = thread::spawn(move || drop(watch(subscriber, 2)));
+        for number in 1..=2 {
+            published.publish(Home::new(number));
+            published.reclaim();
+        }
+        worker.join().expect("worker");
+        published.reclaim();
+        assert_eq!(published.waiting(), 0, "nobody is left to wait for");
+    });
+}
+
+#[test]
+fn an_acknowledged_version_is_the_one_in_use() {
+    loom::model(|| {
+        let mut published = Published::new(Home::new(0));
+        let subscriber = published.subscribe();
+        let worker = thread::spawn(move || watch(subscriber, 1));
+        let version = published.publish(Home::new(1));
+        let acknowledged = published.acknowledged(version);
+        let mut subscriber = worker.join().expect("worker");
+        if acknowledged {
+            assert_eq!(subscriber.number, 1);
+        }
+        subscriber.refresh();
+        assert_eq!(subscriber.number, 1, "nothing is missed for good");
+        assert!(published.acknowledged(version));
+        assert_eq!(published.reclaim(), 1);
+    });
+}
+
+#[test]
+fn two_workers_do_not_stop_each_other() {
+    loom::model(|| {
+        let mut published = Published::new(Home::new(0));
+        let workers = [published.subscribe(), published.subscribe()]
+            .map(|subscriber| thread::spawn(move || watch(subscriber, 1)));
+        published.publish(Home::new(1));
+        published.reclaim();
+        let mut subscribers = workers.map(|worker| worker.join().expect("worker"));
+        for subscriber in &mut subscribers {
+            subscriber.refresh();
+            assert_eq!(subscriber.number, 1);
+        }
+        published.reclaim();
+        assert_eq!(published.waiting(), 0);
+    });
+}
+
+/// A table patched in place: an index to a cell, and cells that are reused after their grace period.
+struct Table {
+    index: AtomicUsize,
+    cells: [AtomicUsize; 2],
+    /// Batches that the reader has finished.
+    finished: AtomicUsize,
+}
+
+#[test]
+fn memory_is_not_reused_under_a_reader() {
+    loom::model(|| {
+        let mut published = Published::new(());
+        let mut subscriber = published.subscribe();
+        let table = Arc::new(Table {
+            index: AtomicUsize::new(0),
+            cells: [AtomicUsize::new(10), AtomicUsize::new(11)],
+            finished: AtomicUsize::new(0),
+        });
+        let shared = Arc::clone(&table);
+        let worker = thread::spawn(move || {
+            for batch in 0..2 {
+                let index = shared.index.load(Ordering::Acquire);
+                let value = shared.cells[index].load(Ordering::Relaxed);
+                assert_eq!(value, 10 + index, "a reader met a cell that was reused too early");
+                shared.finished.store(batch + 1, Ordering::Relaxed);
+                subscriber.refresh();
+            }
+        });
+        table.index.store(1, Ordering::Release);
+        let retired_at = published.grace().epoch;
+        if published.acknowledged(retired_at) {
+            assert!(table.finished.load(Ordering::Relaxed) > 0, "acknowledged before the end of the batch");
+            table.cells[0].store(99, Ordering::Relaxed);
+        }
+        worker.join().expect("worker");
+    });
+}

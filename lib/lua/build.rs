@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+//! Collects LuaJIT's own jit/*.lua (jit.v, jit.dump, jit.p, ...) from where the vendored LuaJIT was built, so that the
+//! binary carries those of exactly its version; and makes this crate's tests export their symbols for `ffi.C`.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+const MODULES: &[&str] = &["bc", "dis_arm64", "dis_x64", "dis_x86", "dump", "p", "v", "vmdef", "zone"];
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-link-arg=-rdynamic");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let jit = jit_folder(&out).expect("the vendored LuaJIT leaves its jit/*.lua in its build folder");
+    let mut list = String::from("&[\n");
+    for name in MODULES {
+        let from = jit.join(format!("{name}.lua"));
+        let to = out.join(format!("jit_{name}.lua"));
+        fs::copy(&from, &to).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
+        writeln!(list, "    (\"jit.{name}\", include_str!({to:?})),").expect("writing to a string");
+    }
+    list.push(']');
+    fs::write(out.join("jit_modules.rs"), list).expect("OUT_DIR can be written");
+}
+
+/// The newest `build/mlua-sys-*/out/luajit-build/src/jit` beside our own output folder.
+fn jit_folder(out: &Path) -> Option<PathBuf> {
+    let builds = out.parent()?.parent()?;
+    let candidates = fs::read_dir(builds).ok()?.filter_map(|entry| {
+        let entry = entry.ok()?;
+        entry.file_name().to_str()?.starts_with("mlua-sys-").then_some(())?;
+        let jit = entry.path().join("out/luajit-build/src/jit");
+        let built = fs::metadata(jit.join("vmdef.lua")).ok()?.modified().ok()?;
+        Some((built, jit))
+    });
+    candidates.max().map(|(_, jit)| jit)
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT
+//! The functions of `perigee.h`: what scripts and shared libraries call.
+//!
+//! One macro exports them all. It turns null pointers and panics into a failure (-1 or the named default) that the caller
+//! can ask about with `perigee_failure`, so that no unwinding ever crosses the C boundary.
+
+use crate::host::ScriptWorker;
+use perigee_modules::{Context, Kind, Reason};
+use perigee_packet::scatter::DropOut;
+use perigee_packet::{Batch, Mask};
+use std::ffi::{CStr, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The failure that a panic or a null pointer leaves in the context.
+fn remember(ctx: *mut Context, name: &str, what: &str) {
+    // SAFETY: a context that is not null is the worker's, which outlives the call, and only its thread calls us.
+    if let Some(ctx) = unsafe { ctx.as_mut() } {
+        ctx.failure = Some(format!("{name}: {what}\0"));
+    }
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("panic").to_owned()
+}
+
+/// Runs a body that yields a `Result<T, &str>`; a failure is remembered in the context and yields `default`.
+fn guard<T>(ctx: *mut Context, name: &str, default: T, body: impl FnOnce() -> Result<T, &'static str>) -> T {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(value)) => value,
+        Ok(Err(what)) => {
+            remember(ctx, name, what);
+            default
+        }
+        Err(panic) => {
+            remember(ctx, name, &message(&*panic));
+            default
+        }
+    }
+}
+
+/// A pointer argument as a reference, or a failure.
+macro_rules! borrow {
+    (&mut $pointer:ident) => {
+        // SAFETY: pointers in perigee.h are null or what the host gave out for this worker, and only its thread calls us.
+        unsafe { $pointer.as_mut() }.ok_or(concat!(stringify!($pointer), " is NULL"))?
+    };
+    (& $pointer:ident) => {
+        // SAFETY: as above.
+        unsafe { $pointer.as_ref() }.ok_or(concat!(stringify!($pointer), " is NULL"))?
+    };
+}
+
+/// Exports functions: `fn name(ctx from EXPRESSION; arguments) -> type = default { body }`.
+macro_rules! export {
+    ($($(#[$doc:meta])* fn $name:ident(ctx from $ctx:expr; $($arg:ident: $type:ty),*) -> $result:ty = $default:expr, $body:block)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// Every pointer must be null or one that this worker's host gave out and has not taken back.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name($($arg: $type),*) -> $result {
+                let ctx: *mut Context = $ctx;
+                guard(ctx, stringify!($name), $default, || $body)
+            }
+        )*
+
+        /// Addresses of all functions, so that the linker keeps them for `ffi.C`.
+        pub(crate) static FUNCTIONS: &[(&str, address::Address)] =
+            &[$((stringify!($name), address::Address($name as *const ())),)*];
+    };
+}
+
+mod address {
+    /// A function's address, only ever compared with null.
+    pub(crate) struct Address(pub(crate) *const ());
+    // SAFETY: an address is never dereferenced.
+    unsafe impl Sync for Address {}
+}
+
+/// The context of a worker; null for a null worker.
+fn context_of(worker: *mut ScriptWorker) -> *mut Context {
+    // SAFETY: null or the host's, see `borrow!`.
+    unsafe { worker.as_mut() }.map_or(std::ptr::null_mut(), |worker| worker.context())
+}
+
+export! {
+    /// Fills the batch from a queue, counted from 0; returns how many packets are in it.
+    fn perigee_worker_receive(ctx from context_of(worker); worker: *mut ScriptWorker, queue: u32, batch: *mut Batch) -> u32 = 0, {
+        Ok(borrow!(&mut worker).worker().receive(queue as usize, borrow!(&mut batch)) as u32)
+    }
+
+    /// 0 once the loop is to end: the router stops, or a new script is there.
+    fn perigee_worker_running(ctx from context_of(worker); worker: *mut ScriptWorker) -> c_int = 0, {
+        Ok(borrow!(&mut worker).running().into())
+    }
+
+    /// What is to be done between two rounds.
+    fn perigee_worker_housekeeping(ctx from context_of(worker); worker: *mut ScriptWorker) -> c_int = -1, {
+        borrow!(&mut worker).housekeeping();
+        Ok(0)
+    }
+
+    /// A new batch, which the host frees when the script ends.
+    fn perigee_worker_batch(ctx from context_of(worker); worker: *mut ScriptWorker) -> *mut Batch = std::ptr::null_mut(), {
+        Ok(borrow!(&mut worker).new_batch())
+    }
+
+    /// A new mask, which the host frees when the script ends.
+    fn perigee_worker_mask(ctx from context_of(worker); worker: *mut ScriptWorker) -> *mut Mask = std::ptr::null_mut(), {
+        Ok(borrow!(&mut worker).new_mask())
+    }
+
+    /// A new place to gather packets that drop out, which the host frees when the script ends.
+    fn perigee_worker_gather(ctx from context_of(worker); worker: *mut ScriptWorker, size: u32, timeout_ns: u64)
+        -> *mut DropOut = std::ptr::null_mut(), {
+        Ok(borrow!(&mut worker).new_gather(size as usize, timeout_ns))
+    }
+
+    /// The worker's context.
+    fn perigee_worker_context(ctx from context_of(worker); worker: *mut ScriptWorker) -> *mut Context = std::ptr::null_mut(), {
+        Ok(context_of(worker))
+    }
+
+    /// Counts an event of the JIT compiler: 0 a trace, 1 an abort, 2 a piece of code blacklisted.
+    fn perigee_worker_trace(ctx from context_of(worker); worker: *mut ScriptWorker, event: c_int) -> c_int = -1, {
+        borrow!(&mut worker).count_trace(event);
+        Ok(0)
+    }
+
+    /// Drops packets under a reason.
+    fn perigee_drop(ctx from ctx; ctx: *mut Context, batch: *mut Batch, mask: *const Mask, reason: u16) -> c_int = -1, {
+        borrow!(&mut ctx).drop(borrow!(&mut batch), *borrow!(&mask), Reason(reason));
+        Ok(0)
+    }
+
+    /// Gives packets to the slow path under a reason.
+    fn perigee_punt(ctx from ctx; ctx: *mut Context, batch: *mut Batch, mask: *const Mask, reason: u16) -> c_int = -1, {
+        borrow!(&mut ctx).punt(borrow!(&mut batch), *borrow!(&mask), Reason(reason));
+        Ok(0)
+    }
+
+    /// Moves packets into another batch, as far as there is room; the rest stays.
+    fn perigee_move(ctx from ctx; ctx: *mut Context, from: *mut Batch, mask: *const Mask, to: *mut Batch) -> c_int = -1, {
+        distinct(from, to)?;
+        borrow!(&mut from).move_to(*borrow!(&mask), borrow!(&mut to));
+        Ok(0)
+    }
+
+    /// Copies packets into another batch, emptied first; what finds no buffer is counted.
+    fn perigee_copy(ctx from ctx; ctx: *mut Context, from: *const Batch, mask: *const Mask, to: *mut Batch) -> c_int = -1, {
+        distinct(from, to)?;
+        let copied = crate::host::copy(borrow!(&from), *borrow!(&mask), borrow!(&mut to));
+        borrow!(&mut ctx).counters.reason(perigee_modules::host::NO_BUFFER, copied.missing);
+        Ok(0)
+    }
+
+    /// Makes a frame longer at its start.
+    fn perigee_push(ctx from ctx; ctx: *mut Context, batch: *mut Batch, slot: u32, bytes: u32) -> c_int = -1, {
+        crate::host::reshape(borrow!(&mut batch), slot, |packet| packet.push(bytes as usize))
+    }
+
+    /// Makes a frame shorter at its start.
+    fn perigee_pull(ctx from ctx; ctx: *mut Context, batch: *mut Batch, slot: u32, bytes: u32) -> c_int = -1, {
+        crate::host::reshape(borrow!(&mut batch), slot, |packet| packet.pull(bytes as usize))
+    }
+
+    /// Sets a frame's length.
+    fn perigee_resize(ctx from ctx; ctx: *mut Context, batch: *mut Batch, slot: u32, bytes: u32) -> c_int = -1, {
+        crate::host::reshape(borrow!(&mut batch), slot, |packet| packet.resize(bytes as usize))
+    }
+
+    /// Takes packets out of a burst; the mask keeps those that found no room.
+    fn perigee_gather_add(ctx from ctx; ctx: *mut Context, gather: *mut DropOut, batch: *mut Batch, mask: *mut Mask) -> c_int = -1, {
+        let now = borrow!(&mut ctx).now;
+        let mask = borrow!(&mut mask);
+        *mask = borrow!(&mut gather).gather(borrow!(&mut batch), *mask, now);
+        Ok(0)
+    }
+
+    /// The gathered packets once there are enough or they have waited long enough, else null.
+    fn perigee_gather_ready(ctx from ctx; ctx: *mut Context, gather: *mut DropOut) -> *mut Batch = std::ptr::null_mut(), {
+        let now = borrow!(&mut ctx).now;
+        Ok(borrow!(&mut gather).ready(now).map_or(std::ptr::null_mut(), std::ptr::from_mut))
+    }
+
+    /// The number of a reason, found or made.
+    fn perigee_reason(ctx from ctx; ctx: *mut Context, module: *const c_char, name: *const c_char, punt: c_int)
+        -> u16 = u16::MAX, {
+        let kind = if punt != 0 { Kind::Punt } else { Kind::Drop };
+        Ok(borrow!(&mut ctx).custom.number(&text(module)?, &text(name)?, kind).0)
+    }
+
+    /// The port of an interface, by its name; -1 where there is none.
+    fn perigee_port(ctx from ctx; ctx: *mut Context, interface: *const c_char) -> c_int = -1, {
+        let interfaces = &borrow!(&mut ctx).tables.interfaces;
+        let found = interfaces.by_name(&text(interface)?).and_then(|id| interfaces.egress(id));
+        Ok(found.map_or(-1, |egress| egress.port.into()))
+    }
+
+    /// Time of this round's start in ns.
+    fn perigee_now(ctx from ctx; ctx: *mut Context) -> u64 = 0, {
+        Ok(borrow!(&mut ctx).now)
+    }
+
+    /// What the last failure was.
+    fn perigee_failure(ctx from ctx; ctx: *mut Context) -> *const c_char = c"unknown failure".as_ptr(), {
+        Ok(borrow!(&mut ctx).failure.as_ref().map_or(c"no failure".as_ptr(), |text| text.as_ptr().cast()))
+    }
+}
+
+/// Two references to one batch must not exist.
+fn distinct(a: *const Batch, b: *const Batch) -> Result<(), &'static str> {
+    if std::ptr::eq(a, b) { Err("from and to are the same batch") } else { Ok(()) }
+}
+
+fn text(string: *const c_char) -> Result<String, &'static str> {
+    if string.is_null() {
+        return Err("a name is NULL");
+    }
+    // SAFETY: not null, and C strings end in NUL.
+    Ok(unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned())
+}
+
+/// Exports the registry's modules as `perigee_<name>`.
+macro_rules! export_modules {
+    (@one $name:ident, one) => {
+        #[doc = concat!("The module `", stringify!($name), "`.")]
+        ///
+        /// # Safety
+        /// Every pointer must be null or one that this worker's host gave out and has not taken back.
+        #[unsafe(export_name = concat!("perigee_", stringify!($name)))]
+        pub unsafe extern "C" fn $name(ctx: *mut Context, batch: *mut Batch, mask: *mut Mask) -> c_int {
+            guard(ctx, stringify!($name), -1, || {
+                perigee_modules::$name::$name(borrow!(&mut ctx), borrow!(&mut batch), borrow!(&mut mask));
+                Ok(0)
+            })
+        }
+    };
+    (@one $name:ident, two) => {
+        #[doc = concat!("The module `", stringify!($name), "`.")]
+        ///
+        /// # Safety
+        /// Every pointer must be null or one that this worker's host gave out and has not taken back.
+        #[unsafe(export_name = concat!("perigee_", stringify!($name)))]
+        pub unsafe extern "C" fn $name(ctx: *mut Context, batch: *mut Batch, ip4: *mut Mask, ip6: *mut Mask) -> c_int {
+            guard(ctx, stringify!($name), -1, || {
+                if std::ptr::eq(ip4, ip6) {
+                    return Err("the two masks are the same");
+                }
+                let (ip4, ip6) = (borrow!(&mut ip4), borrow!(&mut ip6));
+                perigee_modules::$name::$name(borrow!(&mut ctx), borrow!(&mut batch), ip4, ip6);
+                Ok(0)
+            })
+        }
+    };
+    (@one $name:ident, none) => {};
+    (@address $name:ident, none) => {
+        std::ptr::null()
+    };
+    (@address $name:ident, $kind:ident) => {
+        $name as *const ()
+    };
+    ($($name:ident($kind:ident),)*) => {
+        $(export_modules!(@one $name, $kind);)*
+
+        /// Addresses of all modules, so that the linker keeps them for `ffi.C`.
+        pub(crate) static MODULE_FUNCTIONS: &[(&str, address::Address)] =
+            &[$((stringify!($name), address::Address(export_modules!(@address $name, $kind))),)*];
+    };
+}
+perigee_modules::for_each_module!(export_modules);
+
+/// Makes sure that the exported functions are in the program; returns how many there are.
+pub(crate) fn link() -> usize {
+    let all = FUNCTIONS.iter().chain(MODULE_FUNCTIONS);
+    all.filter(|(_, address)| !std::hint::black_box(address.0).is_null()).count()
+}

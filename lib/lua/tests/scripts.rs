@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MIT
+//! Scripts over a worker with heap ports: the default fast path, the examples, reload, and scripts that fail.
+
+mod common;
+
+use common::*;
+use perigee_lua::Script;
+use perigee_packet::{Ipv4, checksum};
+use std::path::{Path, PathBuf};
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lua/examples")
+}
+
+/// The frames a port has sent, as far as they are there.
+fn sent(bed: &Bed, port: usize) -> Vec<Vec<u8>> {
+    std::iter::from_fn(|| bed.transmit[port].collect()).collect()
+}
+
+#[test]
+fn the_default_fast_path_forwards() {
+    let bed = Bed::new();
+    let scripts = bed.scripts(Script::builtin()).unwrap();
+    bed.run(&scripts, || {
+        for host in 0..200 {
+            assert!(bed.receive[0].inject(&udp(host, 7, 64)));
+        }
+        wait("200 packets received", || bed.counters.received.get() == 200);
+        let mut frames = vec![];
+        wait("200 packets sent", || {
+            frames.extend(sent(&bed, 1));
+            frames.len() == 200
+        });
+        for (host, frame) in frames.iter().enumerate() {
+            assert_eq!(frame[..6], NEIGHBOR);
+            assert_eq!(frame[6..12], MACS[1]);
+            let ip = Ipv4::new(&frame[14..]).unwrap();
+            assert_eq!((ip.ttl(), usize::from(ip.destination().octets()[3])), (63, host), "in order");
+            assert_eq!(checksum::checksum(&frame[14..34]), 0);
+        }
+        bed.receive[0].inject(&udp(1, 7, 1));
+        wait("the expired packet is punted", || bed.reason("ttl", "expired") == 1);
+        assert_eq!(bed.punts.0.lock().unwrap()[0], udp(1, 7, 1), "as it came");
+    });
+}
+
+#[test]
+fn the_default_fast_path_is_compiled() {
+    let bed = Bed::new();
+    let scripts = bed.scripts(Script::builtin()).unwrap();
+    bed.run(&scripts, || {
+        for _ in 0..100 {
+            for host in 0..200 {
+                wait("room", || bed.receive[0].inject(&udp(host, 7, 64)));
+            }
+            wait("sent", || sent(&bed, 1).is_empty() && bed.receive[0].clone().collect().is_none());
+        }
+        wait("a trace is compiled", || scripts.counters()[0].traces.get() > 0);
+    });
+    assert_eq!(scripts.counters()[0].blacklisted.get(), 0);
+}
+
+#[test]
+fn a_module_in_plain_lua_drops_under_its_own_reason() {
+    let bed = Bed::new();
+    let scripts = bed.scripts(Script::read(&examples().join("blocklist.lua")).unwrap()).unwrap();
+    bed.run(&scripts, || {
+        for port in [9, 10, 1900, 53, 11211] {
+            bed.receive[0].inject(&udp(1, port, 64));
+        }
+        wait("3 of 5 dropped", || bed.reason("blocklist", "port_listed") == 3);
+        let mut frames = vec![];
+        wait("2 of 5 sent", || {
+            frames.extend(sent(&bed, 1));
+            frames.len() == 2
+        });
+        assert_eq!(frames.iter().map(|f| u16::from_be_bytes([f[36], f[37]])).collect::<Vec<_>>(), [10, 53]);
+    });
+}
+
+#[test]
+fn a_module_in_c_marks_and_drops() {
+    let folder = tempfile::tempdir().unwrap();
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    let status = std::process::Command::new(compiler)
+        .args(["-O3", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(include)
+        .arg("-o")
+        .arg(folder.path().join("mark.so"))
+        .arg(examples().join("mark.c"))
+        .status()
+        .expect("a C compiler is there: LuaJIT was built with it");
+    assert!(status.success());
+    std::fs::copy(examples().join("mark.lua"), folder.path().join("mark.lua")).unwrap();
+    let bed = Bed::new();
+    let scripts = bed.scripts(Script::read(&folder.path().join("mark.lua")).unwrap()).unwrap();
+    bed.run(&scripts, || {
+        let mut from_nobody = udp(1, 53, 64);
+        from_nobody[34..36].copy_from_slice(&[0, 0]);
+        bed.receive[0].inject(&udp(1, 53, 64));
+        bed.receive[0].inject(&from_nobody);
+        wait("one dropped", || bed.reason("mark", "source_port_0") == 1);
+        let mut frames = vec![];
+        wait("one sent", || {
+            frames.extend(sent(&bed, 1));
+            frames.len() == 1
+        });
+        assert_eq!(frames[0][15] >> 2, 46, "expedited forwarding");
+        assert_eq!(checksum::checksum(&frames[0][14..34]), 0);
+    });
+}
+
+#[test]
+fn mirror_copies_a_share_and_the_original_goes_on() {
+    let bed = Bed::new();
+    let mut script = Script::read(&examples().join("mirror.lua")).unwrap();
+    let refused = bed.scripts(script.clone()).err().expect("no interface is called mirror").to_string();
+    assert!(refused.contains("mirror.lua:6:") && refused.contains("no interface is called 'mirror'"), "{refused}");
+    script.source = script.source.replace("\"mirror\"", "\"p0\"");
+    let scripts = bed.scripts(script).unwrap();
+    bed.run(&scripts, || {
+        for host in 0..100 {
+            bed.receive[0].inject(&udp(host, 7, 64));
+        }
+        let (mut originals, mut copies) = (vec![], vec![]);
+        wait("100 originals and 10 copies", || {
+            originals.extend(sent(&bed, 1));
+            copies.extend(sent(&bed, 0));
+            (originals.len(), copies.len()) == (100, 10)
+        });
+        assert!(copies.iter().all(|copy| originals.contains(copy)));
+    });
+}
+
+#[test]
+fn reload_switches_while_packets_flow_and_loses_none() {
+    let bed = Bed::new();
+    let scripts = bed.scripts(Script::builtin()).unwrap();
+    bed.run(&scripts, || {
+        let mut received = 0;
+        for round in 0..20 {
+            for host in 0..100 {
+                wait("room", || bed.receive[0].inject(&udp(host, 7, 64)));
+            }
+            if round % 2 == 1 {
+                assert_eq!(scripts.replace(Script::builtin()), Ok(2 + round / 2));
+            }
+            received += sent(&bed, 1).len();
+        }
+        wait("all 2000 packets", || {
+            received += sent(&bed, 1).len();
+            received == 2000
+        });
+        assert_eq!(scripts.status().generation, 11);
+    });
+}
+
+#[test]
+fn a_script_that_does_not_load_is_refused_with_file_and_line() {
+    let bed = Bed::new();
+    let scripts = bed.scripts(Script::builtin()).unwrap();
+    let refuse = |source: &str| scripts.replace(script(source)).expect_err("refused").to_string();
+    assert!(refuse("local x = = 1").starts_with("test.lua:1: unexpected symbol near '='"));
+    assert!(refuse("\n\nerror 'no'").starts_with("test.lua:3: no"));
+    assert!(
+        refuse("\nlocal m = require 'perigee.nothing'").starts_with("test.lua:2: module 'perigee.nothing' not found")
+    );
+    assert_eq!(
+        refuse("return 7"),
+        "test.lua: returned number, expected a function of the worker: `return function(worker) ... end`"
+    );
+    assert!(refuse("\nwhile true do end").starts_with("test.lua:2: still loading after"));
+    assert!(refuse("return function() end)").starts_with("test.lua:1:"));
+    assert_eq!(scripts.status().generation, 1, "nothing has changed");
+}
+
+/// Throws at every burst, with packets in its batch.
+const THROWS: &str = "return function(worker)
+  local burst = worker:batch()
+  while worker:running() do
+    if worker:receive(1, burst) > 0 then error('thrown on purpose') end
+    worker:housekeeping()
+  end
+end";
+
+#[test]
+fn a_throw_loses_its_batch_and_after_three_the_last_good_script_returns() {
+    let bed = Bed::new();
+    let scripts = bed.scripts(Script::builtin()).unwrap();
+    bed.run(&scripts, || {
+        scripts.replace(script(THROWS)).unwrap();
+        for throw in 1..=3 {
+            bed.receive[0].inject(&udp(1, 7, 64));
+            wait("a throw", || scripts.status().throws == throw);
+        }
+        wait("the last good script", || scripts.status().generation == 3);
+        let status = scripts.status();
+        assert_eq!(status.name, "built-in");
+        assert_eq!(status.last_error.as_deref(), Some("test.lua:4: thrown on purpose"));
+        assert!(status.reverted.unwrap().starts_with("test.lua threw 3 times in 10 s"));
+        assert_eq!(bed.reason("host", "script_error"), 3);
+        bed.receive[0].inject(&udp(1, 7, 64));
+        wait("forwards again", || sent(&bed, 1).len() == 1);
+    });
+}
+
+#[test]
+fn a_first_script_that_throws_gives_way_to_the_built_in_one() {
+    let bed = Bed::new();
+    let scripts = bed.scripts(script("return function() error('at once') end")).unwrap();
+    bed.run(&scripts, || {
+        wait("the built-in script", || scripts.status().name == "built-in");
+        bed.receive[0].inject(&udp(1, 7, 64));
+        wait("forwards", || sent(&bed, 1).len() == 1);
+    });
+    assert_eq!(scripts.status().throws, 3);
+}
+
+#[test]
+fn what_a_script_leaves_in_its_batch_is_freed_and_counted() {
+    let bed = Bed::new();
+    let lazy = "return function(worker)
+      local burst = worker:batch()
+      while worker:running() do worker:receive(1, burst) worker:housekeeping() end
+    end";
+    let scripts = bed.scripts(script(lazy)).unwrap();
+    bed.run(&scripts, || {
+        for _ in 0..50 {
+            bed.receive[0].inject(&udp(1, 7, 64));
+        }
+        wait("unclaimed", || bed.counters.unclaimed.get() == 50);
+    });
+    assert_eq!(bed.reason("host", "unclaimed"), 50);
+}
+
+#[test]
+fn wrong_arguments_are_errors_in_lua_not_crashes() {
+    let bed = Bed::new();
+    let scripts = bed.scripts(Script::builtin()).unwrap();
+    for (call, expected) in [
+        ("m.ttl(nil, mask)", "test.lua:4: ttl: batch is NULL"),
+        ("m.ttl(burst, nil)", "test.lua:4: ttl: mask is NULL"),
+        ("m.classify(burst, mask, mask)", "test.lua:4: classify: the two masks are the same"),
+        ("m.move(burst, mask, burst)", "test.lua:4: perigee_move: from and to are the same batch"),
+        ("m.push(burst, 3, 4)", "test.lua:4: perigee_push: the slot holds no packet"),
+        ("m.push(burst, 300, 4)", "test.lua:4: perigee_push: slots count from 0 to 255"),
+    ] {
+        let source = format!(
+            "local m = require 'perigee.modules'\nreturn function(worker)\nlocal burst, mask = worker:batch(), worker:mask()\n{call} end"
+        );
+        let scripts_before = scripts.status().throws;
+        let bed = Bed::new();
+        let failing = bed.scripts(script(&source)).unwrap();
+        bed.run(&failing, || wait("a throw", || failing.status().throws > 0));
+        assert_eq!(failing.status().last_error.as_deref(), Some(expected), "{call}");
+        assert_eq!(scripts_before, 0);
+    }
+}
+
+#[test]
+fn code_that_never_compiles_is_counted_as_blacklisted() {
+    let bed = Bed::new();
+    // A closure per round cannot be compiled, and makes the loop around it blacklisted.
+    let closures = "return function(worker)
+      local f
+      while worker:running() do
+        for i = 1, 100 do f = function() return i end end
+        worker:housekeeping()
+      end
+      return f
+    end";
+    let scripts = bed.scripts(script(closures)).unwrap();
+    bed.run(&scripts, || {
+        wait("trace aborts", || scripts.counters()[0].trace_aborts.get() > 0);
+        wait("blacklisted code", || scripts.counters()[0].blacklisted.get() > 0);
+    });
+}
+
+#[test]
+fn gather_waits_for_a_burst_of_packets_that_dropped_out() {
+    let bed = Bed::new();
+    let source = "local m = require 'perigee.modules'
+    local LATE = m.reason('test', 'gathered')
+    return function(worker)
+      local burst, ip4, ip6 = worker:batch(), worker:mask(), worker:mask()
+      local slow = worker:gather(8, 1e9)
+      while worker:running() do
+        if worker:receive(1, burst) > 0 then
+          m.classify(burst, ip4, ip6)
+          slow:add(burst, ip4)
+        end
+        local batch = slow:ready()
+        if batch then
+          ip4:assign(batch.live)
+          m.drop(batch, ip4, LATE)
+        end
+        worker:housekeeping()
+      end
+    end";
+    let scripts = bed.scripts(script(source)).unwrap();
+    bed.run(&scripts, || {
+        for n in 1..=8 {
+            assert_eq!(bed.reason("test", "gathered"), 0);
+            bed.receive[0].inject(&udp(1, 7, 64));
+            wait("received", || bed.counters.received.get() == n);
+        }
+        wait("8 at once", || bed.reason("test", "gathered") == 8);
+        bed.receive[0].inject(&udp(1, 7, 64));
+        wait("received", || bed.counters.received.get() == 9);
+    });
+    assert_eq!(bed.reason("host", "unclaimed"), 1, "what was still gathered when the script ended");
+}

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: MIT
+//! A small router for tests, without threads or devices: [`Rig`] has a context with four heap ports, two tables of routes,
+//! and a batch; the functions around it build frames. Only there with the feature `testing`.
+//!
+//! ```text
+//! id  interface  port  VLAN  MTU        routes 10.<id>.0.0/16 and 2001:db8:<id>::/48 lead out of it, to a neighbor
+//! 0   p0         0     -     1500       with the MAC address neighbor(id)
+//! 1   p1         1     -     1500
+//! 2   p1.10      1     10    1500
+//! 3   p2.20      2     20    1500       port 2 has no interface for untagged frames
+//! 4   p0.30      0     30    1280
+//! 5   p3         3     -     1500       port 3 has no transmit buffer
+//! ```
+
+use crate::filter::Filter;
+use crate::{Context, Counters, CustomReasons, MODULES, PuntSink, Punted, Reason, Run, Tables, reason};
+use perigee_fib::synth::Random;
+use perigee_fib::{FibWriter, Interface, InterfaceId, Interfaces, Prefix, Published, Route, RouteSource, RouteTarget};
+use perigee_packet::heap::{HeapPool, HeapQueue};
+use perigee_packet::{Batch, MacAddr, Mask, Pool, TransmitBuffer};
+use perigee_packet::{arp, checksum, ethernet, ethernet::ethertype, ipv4, ipv6, protocol, udp, vlan};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+
+/// Number of ports.
+pub const PORTS: u16 = 4;
+/// Number of interfaces, and of destinations that packets are forwarded to.
+pub const INTERFACES: u8 = 6;
+/// The interface whose MTU is 1280.
+pub const SMALL_MTU: u8 = 4;
+/// The interface whose port cannot transmit.
+pub const NO_OUTPUT: u8 = 5;
+/// Destination whose neighbor is not resolved.
+pub const UNRESOLVED: u8 = 100;
+/// Destination with a blackhole route.
+pub const BLACKHOLE: u8 = 101;
+/// Destination with an unreachable route.
+pub const UNREACHABLE: u8 = 102;
+/// Destination with a prohibit route.
+pub const PROHIBITED: u8 = 103;
+/// Destination that is the router itself.
+pub const LOCAL: u8 = 104;
+/// Destination without a route.
+pub const NOWHERE: u8 = 200;
+/// Source port of the UDP frames.
+pub const SOURCE_PORT: u16 = 4000;
+/// Destination port of the UDP frames.
+pub const DESTINATION_PORT: u16 = 4001;
+
+/// A port's MAC address.
+pub const fn own_mac(port: u16) -> [u8; 6] {
+    [2, 0, 0, 0, 0xaa, port as u8]
+}
+
+/// MAC address of the neighbor behind an interface.
+pub const fn neighbor(interface: u8) -> [u8; 6] {
+    [6, 0xde, 0xad, 0xbe, 0xef, interface]
+}
+
+/// An address of a destination.
+pub const fn v4(to: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, to, 0, 9)
+}
+
+/// An address of a destination.
+pub const fn v6(to: u8) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, to as u16, 0, 0, 0, 0, 9)
+}
+
+/// Where the frames come from.
+pub const SOURCE4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
+/// Where the frames come from.
+pub const SOURCE6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 7);
+
+fn interfaces() -> Interfaces {
+    let interface = |(name, port, vlan, mtu): (&str, u16, Option<u16>, u16)| Interface {
+        name: name.to_owned(),
+        port,
+        vlan,
+        mtu,
+        mac: own_mac(port),
+        addresses: Vec::new(),
+    };
+    let list = [
+        ("p0", 0, None, 1500),
+        ("p1", 1, None, 1500),
+        ("p1.10", 1, Some(10), 1500),
+        ("p2.20", 2, Some(20), 1500),
+        ("p0.30", 0, Some(30), 1280),
+        ("p3", 3, None, 1500),
+    ];
+    Interfaces::new(list.into_iter().map(interface).collect()).expect("valid interfaces")
+}
+
+/// The address of the neighbor behind an interface; not itself a destination of the tests.
+fn gateway(interface: u8, v6: bool) -> IpAddr {
+    if v6 { Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, interface.into()).into() } else { Ipv4Addr::new(192, 0, 2, interface + 1).into() }
+}
+
+/// The routes of the small router.
+pub fn routes() -> FibWriter {
+    let mut fib = FibWriter::new(64).expect("memory for a table");
+    for is_v6 in [false, true] {
+        let mut add = |to: u8, target| {
+            let (address, length) = if is_v6 { (v6(to).into(), 48) } else { (IpAddr::from(v4(to)), 16) };
+            let prefix = Prefix::truncated(address, length).expect("a prefix");
+            let route = Route { source: RouteSource::Static, metric: 0, target };
+            fib.insert(prefix, route).expect("room for a route");
+        };
+        let via = |id: u8| RouteTarget::Gateway {
+            address: gateway(id, is_v6),
+            interface: Some(InterfaceId(u16::from(id % INTERFACES))),
+        };
+        (0..INTERFACES).for_each(|id| add(id, via(id)));
+        add(UNRESOLVED, via(UNRESOLVED));
+        add(BLACKHOLE, RouteTarget::Blackhole);
+        add(UNREACHABLE, RouteTarget::Unreachable);
+        add(PROHIBITED, RouteTarget::Prohibit);
+        add(LOCAL, RouteTarget::Local);
+        for id in 0..INTERFACES {
+            fib.set_neighbor(InterfaceId(id.into()), gateway(id, is_v6), Some(neighbor(id)));
+        }
+    }
+    fib
+}
+
+/// What workers see of these routes.
+pub fn tables(fib: &FibWriter, filter: Option<Arc<dyn Filter>>) -> Tables {
+    let fib = fib.reader();
+    let macs: Vec<_> = (0..PORTS).map(own_mac).collect();
+    Tables::new(fib.v4, fib.v6, fib.next_hops, Arc::new(interfaces()), filter, &macs)
+}
+
+/// A bounded channel to a test in place of the slow path.
+pub struct PuntChannel(SyncSender<Punted>);
+
+impl PuntSink for PuntChannel {
+    fn punt(&mut self, packet: Punted) -> Result<(), Punted> {
+        self.0.try_send(packet).map_err(|TrySendError::Full(packet) | TrySendError::Disconnected(packet)| packet)
+    }
+}
+
+/// A channel for `capacity` packets: the worker's end and the test's.
+pub fn punt_channel(capacity: usize) -> (PuntChannel, Receiver<Punted>) {
+    let (sender, receiver) = sync_channel(capacity);
+    (PuntChannel(sender), receiver)
+}
+
+/// A context, a batch, and the far ends of everything.
+pub struct Rig {
+    /// What modules see.
+    pub ctx: Context,
+    /// Where [`receive`](Rig::receive) puts packets.
+    pub batch: Box<Batch>,
+    /// Counts the packets that are alive.
+    pub pool: &'static HeapPool,
+    /// The routes, to be changed.
+    pub fib: FibWriter,
+    /// What was punted.
+    pub punted: Receiver<Punted>,
+    outputs: Vec<HeapQueue>,
+}
+
+/// What has room in a rig's transmit queues and in its punt channel.
+const ROOM: usize = 1024;
+
+impl Rig {
+    /// A rig without filters.
+    pub fn new() -> Rig {
+        Rig::with_filter(None)
+    }
+
+    /// A rig with a filter.
+    pub fn with_filter(filter: Option<Arc<dyn Filter>>) -> Rig {
+        let pool = HeapPool::leak(8192);
+        let fib = routes();
+        let outputs: Vec<_> = (0..PORTS).map(|port| HeapQueue::new(pool, port, ROOM)).collect();
+        let buffer = |queue: &HeapQueue| TransmitBuffer::new(Box::new(queue.clone()), 32, 1000);
+        let mut buffers: Vec<_> = outputs.iter().map(|queue| Some(buffer(queue))).collect();
+        buffers[usize::from(NO_OUTPUT) - 2] = None;
+        let (punts, punted) = punt_channel(ROOM);
+        let ctx = Context {
+            now: 0,
+            tables: Published::new(tables(&fib, filter)).subscribe(),
+            counters: Arc::new(Counters::new(PORTS.into())),
+            outputs: buffers,
+            punts: Box::new(punts),
+            custom: Arc::new(CustomReasons::default()),
+            failure: None,
+        };
+        Rig { ctx, batch: Batch::new(pool), pool, fib, punted, outputs }
+    }
+
+    /// Puts a frame into the batch as if it came from `port`; returns its slot.
+    pub fn receive(&mut self, port: u16, frame: &[u8]) -> u8 {
+        let packet = self.pool.packet(frame).expect("a free buffer");
+        self.batch.push(packet, port).expect("room in the batch")
+    }
+
+    /// Puts an untagged IP packet into the batch as if classify had seen it; returns its slot.
+    pub fn receive_classified(&mut self, frame: &[u8]) -> u8 {
+        let slot = self.receive(0, frame);
+        self.batch.slot(slot).expect("just received").set_l3(14);
+        slot
+    }
+
+    /// Runs a module that narrows one mask on all packets of the batch; returns the mask.
+    pub fn run(&mut self, module: fn(&mut Context, &mut Batch, &mut Mask)) -> Mask {
+        let mut mask = self.batch.live();
+        module(&mut self.ctx, &mut self.batch, &mut mask);
+        mask
+    }
+
+    /// Runs all modules in the registry's order, which is the fast path's, and then forgets the batch.
+    pub fn run_all(&mut self) {
+        let (mut ip4, mut ip6) = (Mask::EMPTY, Mask::EMPTY);
+        for module in MODULES.iter().filter(|module| module.name != "count") {
+            match module.run {
+                Run::One(run) if module.name.starts_with("ipv6") || module.name == "hop_limit" => {
+                    run(&mut self.ctx, &mut self.batch, &mut ip6);
+                }
+                Run::One(run) => run(&mut self.ctx, &mut self.batch, &mut ip4),
+                Run::Two(run) => run(&mut self.ctx, &mut self.batch, &mut ip4, &mut ip6),
+                Run::None => {}
+            }
+            let live = self.batch.live();
+            assert!((ip4 - live).is_empty() && (ip6 - live).is_empty(), "{} kept a packet that is gone", module.name);
+        }
+        assert_eq!(self.batch.refill(), 0, "every packet was sent, dropped or punted");
+    }
+
+    /// The name and count of every reason that was counted, as "module.reason".
+    pub fn reasons(&self) -> Vec<(String, u64)> {
+        let count = |reason: Reason| self.ctx.counters.reason_packets(reason);
+        let counted = reason::all().map(|(reason, module, info)| (format!("{module}.{}", info.name), count(reason)));
+        counted.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Packets dropped, by all reasons together.
+    pub fn dropped(&self) -> u64 {
+        let drops = reason::all().filter(|(_, _, info)| info.kind == reason::Kind::Drop);
+        drops.map(|(reason, ..)| self.ctx.counters.reason_packets(reason)).sum()
+    }
+
+    /// Flushes a port and takes out what it sent.
+    pub fn sent(&mut self, port: u16) -> Vec<Vec<u8>> {
+        self.ctx.flush_all();
+        std::iter::from_fn(|| self.outputs[usize::from(port)].collect()).collect()
+    }
+}
+
+impl Default for Rig {
+    fn default() -> Rig {
+        Rig::new()
+    }
+}
+
+/// An Ethernet header to a port.
+fn to_port(port: u16, kind: u16, payload: usize) -> Vec<u8> {
+    let mut frame = vec![0; ethernet::HEADER_LEN + payload];
+    ethernet::emit(&mut frame, MacAddr(own_mac(port)), MacAddr([2, 0x11, 0x22, 0x33, 0x44, 0x55]), kind).expect("room");
+    frame
+}
+
+/// A UDP packet over IPv4 to port 0, with `payload` bytes of data.
+pub fn udp4(to: u8, payload: usize) -> Vec<u8> {
+    let header = ipv4::Repr::new(SOURCE4, v4(to), protocol::UDP, udp::HEADER_LEN + payload);
+    let mut frame = to_port(0, ethertype::IPV4, ipv4::HEADER_LEN + header.payload_len);
+    header.emit(&mut frame[14..]).expect("room");
+    udp::emit(&mut frame[34..], SOURCE_PORT, DESTINATION_PORT, payload).expect("room");
+    frame
+}
+
+/// A UDP packet over IPv6 to port 0, with `payload` bytes of data.
+pub fn udp6(to: u8, payload: usize) -> Vec<u8> {
+    let header = ipv6::Repr::new(SOURCE6, v6(to), protocol::UDP, udp::HEADER_LEN + payload);
+    let mut frame = to_port(0, ethertype::IPV6, ipv6::HEADER_LEN + header.payload_len);
+    header.emit(&mut frame[14..]).expect("room");
+    udp::emit(&mut frame[54..], SOURCE_PORT, DESTINATION_PORT, payload).expect("room");
+    frame
+}
+
+/// An IPv4 packet with options, to port 0.
+pub fn with_options(to: u8, options: &[u8]) -> Vec<u8> {
+    let header = ipv4::Repr::new(SOURCE4, v4(to), protocol::UDP, 8);
+    let mut frame = to_port(0, ethertype::IPV4, ipv4::HEADER_LEN + options.len() + 8);
+    header.emit_with_options(&mut frame[14..], options).expect("room");
+    frame
+}
+
+/// An ARP request, broadcast.
+pub fn arp_request() -> Vec<u8> {
+    let mut frame = changed(to_port(0, ethertype::ARP, arp::LEN), |frame| frame[..6].fill(0xff));
+    let request = arp::Repr::request(MacAddr(neighbor(0)), Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 254));
+    request.emit(&mut frame[14..]).expect("room");
+    frame
+}
+
+/// The frame with a VLAN tag, and to another port's MAC address.
+pub fn tagged(frame: Vec<u8>, port: u16, vid: u16) -> Vec<u8> {
+    let mut tagged = [&frame[..14], &[0; 4], &frame[14..]].concat();
+    tagged[..6].copy_from_slice(&own_mac(port));
+    let kind = u16::from_be_bytes([frame[12], frame[13]]);
+    tagged[12..14].copy_from_slice(&ethertype::VLAN.to_be_bytes());
+    vlan::emit(&mut tagged[14..], vid, kind).expect("room");
+    tagged
+}
+
+/// The frame, changed.
+pub fn changed(mut frame: Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    change(&mut frame);
+    frame
+}
+
+/// The untagged IPv4 frame, changed, and its header checksum made right again over what its header length says.
+pub fn changed4(frame: Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut frame = changed(frame, change);
+    fix_checksum(&mut frame[14..]);
+    frame
+}
+
+/// Makes the checksum of an IPv4 header right, over 20 bytes at least and as many as there are at most.
+pub fn fix_checksum(packet: &mut [u8]) {
+    if packet.len() >= ipv4::HEADER_LEN {
+        packet[10..12].fill(0);
+        let length = usize::from(packet[0] & 0x0f) * 4;
+        let checksum = checksum::checksum(&packet[..length.clamp(ipv4::HEADER_LEN, packet.len())]);
+        packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    }
+}
+
+/// Random numbers for a fuzz test, and how many inputs it should try: `PERIGEE_FUZZ_SEED` (default: a new seed each time)
+/// and `PERIGEE_FUZZ` (default 300000). Both are printed.
+///
+/// # Panics
+/// If one of them is set to what is no number.
+pub fn fuzz() -> (Random, u64) {
+    let number = |variable: &str| {
+        let text = std::env::var(variable).ok()?;
+        Some(text.parse().unwrap_or_else(|_| panic!("{variable} is \"{text}\"; set it to a number")))
+    };
+    let seed = number("PERIGEE_FUZZ_SEED").unwrap_or_else(|| RandomState::new().build_hasher().finish());
+    let count = number("PERIGEE_FUZZ").unwrap_or(300_000);
+    println!("PERIGEE_FUZZ_SEED={seed} PERIGEE_FUZZ={count}");
+    (Random::new(seed), count)
+}

@@ -1,0 +1,51 @@
+-- SPDX-License-Identifier: MIT
+-- The host's end of a VM: sets the modules up, counts what the JIT compiler does, and starts the script's loop.
+local definitions, registry, bcnames = ...
+local ffi = require "ffi"
+local jutil = require "jit.util"
+
+ffi.cdef(definitions)
+require "perigee.worker"
+local modules = require "perigee.modules"
+local host = modules.host
+modules.host = nil
+host.define(registry)
+
+local worker -- set once the loop runs
+
+-- Code that failed to compile too often is blacklisted: its first bytecode becomes one of these, and it is interpreted for
+-- ever after. There is no event for that, so every abort looks where its trace started.
+local interpreted = { IFORL = true, IITERL = true, ILOOP = true, IFUNCF = true, IFUNCV = true }
+local starts, seen = {}, {}
+
+local function opcode(func, pc)
+  local instruction = jutil.funcbc(func, pc)
+  if not instruction then return "" end
+  local at = bit.band(instruction, 0xff) * 6
+  return (bcnames:sub(at + 1, at + 6):gsub("%s", ""))
+end
+
+jit.attach(function(what, trace, func, pc)
+  if worker == nil then return end
+  if what == "start" then
+    starts[trace] = { func, pc }
+  elseif what == "stop" then
+    ffi.C.perigee_worker_trace(worker, 0)
+  elseif what == "abort" then
+    ffi.C.perigee_worker_trace(worker, 1)
+    local start = starts[trace]
+    if start and interpreted[opcode(start[1], start[2])] then
+      local key = tostring(start[1]) .. ":" .. start[2]
+      if not seen[key] then
+        seen[key] = true
+        ffi.C.perigee_worker_trace(worker, 2)
+      end
+    end
+  end
+end, "trace")
+
+return function(context) host.bind(ffi.cast("perigee_context *", context)) end, function(loop, pointer)
+  worker = ffi.cast("perigee_worker *", pointer)
+  host.bind(ffi.C.perigee_worker_context(worker))
+  return loop(worker)
+end

@@ -1,0 +1,85 @@
+-- SPDX-License-Identifier: MIT
+-- The modules of the registry as Lua functions, and what a script needs to write its own.
+--
+--   m.ttl(burst, mask)                       a module of the registry; throws what it fails with
+--   m.native("./mine.so", "mine", 1)         a module from a shared library, for one mask or two
+--   m.reason("mine", "too_old")              a drop reason of the script's own (a third argument, true: a punt)
+--   m.drop(burst, mask, reason), m.punt(...) consumes the packets of the mask
+--   m.move(from, mask, to)                   split: packets change batch, with their metadata
+--   m.copy(from, mask, to)                   mirror: deep copies
+--   m.port("wan")                            number of the port an interface belongs to, or nil
+local ffi = require "ffi"
+local C = ffi.C
+
+local m = {}
+
+-- The context in a box, as it changes once: a script is loaded with one of its own, and runs with its worker's.
+local context = ffi.new("perigee_context *[1]")
+
+-- One function per module, each with its symbol as a constant, so that the call compiles to a plain machine call.
+local template = [[
+local C, context, fail = ...
+return function(burst, a, b)
+  if C.perigee_%s(context[0], burst, %s) ~= 0 then fail() end
+end]]
+
+-- Throws what went wrong, as an error of the line that called.
+local function fail(level)
+  error(ffi.string(C.perigee_failure(context[0])), level or 3)
+end
+
+local function check(result)
+  if result ~= 0 then fail(4) end
+end
+
+-- For the host: the modules that there are, and for whom they work.
+local host = {}
+function host.define(registry)
+  for name, masks in pairs(registry) do
+    local arguments = masks == 2 and "a, b" or "a"
+    m[name] = assert(loadstring(template:format(name, arguments), "=perigee." .. name))(C, context, fail)
+  end
+end
+function host.bind(pointer) context[0] = pointer end
+
+function m.drop(burst, mask, reason) check(C.perigee_drop(context[0], burst, mask, reason)) end
+function m.punt(burst, mask, reason) check(C.perigee_punt(context[0], burst, mask, reason)) end
+function m.move(from, mask, to) check(C.perigee_move(context[0], from, mask, to)) end
+function m.copy(from, mask, to) check(C.perigee_copy(context[0], from, mask, to)) end
+function m.push(burst, slot, bytes) check(C.perigee_push(context[0], burst, slot, bytes)) end
+function m.pull(burst, slot, bytes) check(C.perigee_pull(context[0], burst, slot, bytes)) end
+function m.resize(burst, slot, bytes) check(C.perigee_resize(context[0], burst, slot, bytes)) end
+function m.now() return tonumber(C.perigee_now(context[0])) end
+
+function m.reason(module, name, punt)
+  return C.perigee_reason(context[0], module, name, punt and 1 or 0)
+end
+
+function m.port(interface)
+  local port = C.perigee_port(context[0], interface)
+  return port >= 0 and port or nil
+end
+
+-- Drop-out: `gather:add(burst, mask)` takes diverging packets out of a burst (what found no room stays in the mask);
+-- `gather:ready()` is the batch of them once there are enough or the first has waited long enough, else nil.
+local gather = {}
+gather.__index = gather
+function gather:add(burst, mask) check(C.perigee_gather_add(context[0], self, burst, mask)) end
+function gather:ready()
+  local batch = C.perigee_gather_ready(context[0], self)
+  return batch ~= nil and batch or nil
+end
+ffi.metatype("perigee_gather", gather)
+
+function m.native(path, name, masks)
+  local two = masks == 2
+  ffi.cdef(("int %s(perigee_context *, perigee_batch *, perigee_mask *%s);"):format(name, two and ", perigee_mask *" or ""))
+  local f = ffi.load(path)[name]
+  if two then
+    return function(burst, a, b) check(f(context[0], burst, a, b)) end
+  end
+  return function(burst, mask) check(f(context[0], burst, mask)) end
+end
+
+m.host = host
+return m

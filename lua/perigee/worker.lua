@@ -1,0 +1,58 @@
+-- SPDX-License-Identifier: MIT
+-- The worker, batches and masks as a script sees them.
+--
+--   worker.queues, worker.id, worker:running(), worker:receive(queue, burst), worker:housekeeping()
+--   worker:batch(), worker:mask(), worker:gather(size, timeout_us)      made and owned by the host
+--   burst.count, burst.length[slot], burst.data[slot], ...              see perigee.h; slots count from 0
+--   mask:has(slot), mask:set(slot), mask:clear(slot), mask:empty(), mask:count(), mask:assign(other),
+--   mask:remove(other), mask:add(other), mask:keep(other)
+local ffi = require "ffi"
+local bit = require "bit"
+local C = ffi.C
+local band, bor, bnot, lshift, rshift = bit.band, bit.bor, bit.bnot, bit.lshift, bit.rshift
+
+local worker = {}
+worker.__index = worker
+function worker:receive(queue, burst) return C.perigee_worker_receive(self, queue - 1, burst) end
+function worker:running() return C.perigee_worker_running(self) ~= 0 end
+function worker:housekeeping()
+  if C.perigee_worker_housekeeping(self) ~= 0 then
+    error(ffi.string(C.perigee_failure(C.perigee_worker_context(self))), 2)
+  end
+end
+function worker:batch() return C.perigee_worker_batch(self) end
+function worker:mask() return C.perigee_worker_mask(self) end
+function worker:gather(size, timeout_us) return C.perigee_worker_gather(self, size, timeout_us * 1000) end
+ffi.metatype("perigee_worker", worker)
+
+local mask = {}
+mask.__index = mask
+function mask:has(slot) return band(rshift(self.word[rshift(slot, 6)], band(slot, 63)), 1ULL) ~= 0ULL end
+function mask:set(slot)
+  local i = rshift(slot, 6)
+  self.word[i] = bor(self.word[i], lshift(1ULL, band(slot, 63)))
+end
+function mask:clear(slot)
+  local i = rshift(slot, 6)
+  self.word[i] = band(self.word[i], bnot(lshift(1ULL, band(slot, 63))))
+end
+function mask:empty() return bor(bor(self.word[0], self.word[1]), bor(self.word[2], self.word[3])) == 0ULL end
+function mask:zero() self.word[0], self.word[1], self.word[2], self.word[3] = 0ULL, 0ULL, 0ULL, 0ULL end
+function mask:assign(other) ffi.copy(self, other, 32) end
+function mask:add(other) for i = 0, 3 do self.word[i] = bor(self.word[i], other.word[i]) end end
+function mask:keep(other) for i = 0, 3 do self.word[i] = band(self.word[i], other.word[i]) end end
+function mask:remove(other) for i = 0, 3 do self.word[i] = band(self.word[i], bnot(other.word[i])) end end
+function mask:count()
+  local n = 0
+  for i = 0, 3 do
+    local w = self.word[i]
+    while w ~= 0ULL do
+      w = band(w, w - 1)
+      n = n + 1
+    end
+  end
+  return n
+end
+ffi.metatype("perigee_mask", mask)
+
+return worker
