@@ -9,8 +9,9 @@ const LIBRARIES: &[&str] =
     &["rte_acl", "rte_ethdev", "rte_net", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal", "rte_telemetry"];
 
 fn main() {
-    println!("cargo:rerun-if-changed=src/shim.c");
-    println!("cargo:rerun-if-changed=src/shim.h");
+    for file in ["src/shim.h", "src/shim.c", "src/shim_filters.c"] {
+        println!("cargo:rerun-if-changed={file}");
+    }
 
     let found = pkg_config::Config::new().atleast_version("22.11").cargo_metadata(false).probe("libdpdk");
     let Ok(dpdk) = found else {
@@ -19,7 +20,11 @@ fn main() {
     };
 
     let mut shim = cc::Build::new();
-    shim.file("src/shim.c").includes(&dpdk.include_paths).opt_level(3).warnings(true).extra_warnings(true);
+    shim.files(["src/shim.c", "src/shim_filters.c"])
+        .includes(&dpdk.include_paths)
+        .opt_level(3)
+        .warnings(true)
+        .extra_warnings(true);
     // DPDK's headers want these two; pkg-config names them, but the crate of that name does not pass them on.
     shim.flag("-include").flag("rte_config.h").flag(machine());
     shim.compile("perigee_shim");

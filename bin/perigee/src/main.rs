@@ -1,3 +1,56 @@
 // SPDX-License-Identifier: MIT
-//! perigee
-fn main() {}
+//! The one binary: what the command line says becomes a running router, or a question to one.
+//!
+//! ```text
+//! run > launch (DPDK ports, twins, workers, API)      check, helper
+//! demo > three namespaces around a `run`              show, route, reload: questions over the unix socket
+//! bench > measurements
+//! ```
+#![forbid(unsafe_code)]
+
+mod bench;
+mod check;
+mod cli;
+mod client;
+mod demo;
+mod fabric;
+mod filters;
+mod launch;
+mod reload;
+mod route;
+mod run;
+mod scripts;
+mod show;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if let Err(missing) = processor_is_new_enough() {
+        eprintln!("perigee: this processor has no {missing}; build with RUSTFLAGS=-Ctarget-cpu=x86-64-v2 for older ones");
+        return ExitCode::FAILURE;
+    }
+    let arguments = cli::Cli::parse();
+    match arguments.run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("perigee: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The binary is built for Haswell and newer (.cargo/config.toml).
+#[cfg(target_arch = "x86_64")]
+fn processor_is_new_enough() -> Result<(), &'static str> {
+    match (is_x86_feature_detected!("avx2"), is_x86_feature_detected!("bmi2")) {
+        (true, true) => Ok(()),
+        (false, _) => Err("AVX2"),
+        (_, false) => Err("BMI2"),
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn processor_is_new_enough() -> Result<(), &'static str> {
+    Ok(())
+}

@@ -1,4 +1,24 @@
 // SPDX-License-Identifier: MIT
-//! perigee-control
+//! perigee-control: where the router meets Linux and its users.
+//!
+//! Three faces, independent of each other:
+//!
+//! - **Configuration.** [`config::Config::load`] turns a TOML file into checked values, or lists every mistake in it
+//!   with file, line, column and what was expected.
+//! - **Linux.** [`helper::Helper`] is a second process that keeps the capabilities which the router gives up with
+//!   [`privileges::drop_all`]. It makes a [`twin::Twin`] for each port (a TAP interface through which Linux and its
+//!   routing daemons see the port) and quietens the interfaces under `af_packet` ports.
+//! - **Users.** [`api::Server`] answers HTTP on a unix socket for whatever implements [`api::Backend`];
+//!   [`client::ApiClient`] asks it; [`answers`] is what they exchange; [`metrics`] is the same for monitoring.
+//!
+//! Nothing here touches a packet, and nothing here chooses a next hop.
 #![forbid(unsafe_code)]
+
+pub mod answers;
+pub mod api;
+pub mod client;
 pub mod config;
+pub mod helper;
+pub mod metrics;
+pub mod privileges;
+pub mod twin;

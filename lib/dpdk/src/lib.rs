@@ -1,2 +1,44 @@
 // SPDX-License-Identifier: MIT
-//! perigee-dpdk
+//! DPDK for perigee: the only crate that calls it. Safe Rust outside, `unsafe` and a small C shim inside.
+//!
+//! ```text
+//! start    eal (once per process, with or without hugepages; threads)   log (what DPDK says)   clock (nanoseconds)
+//! packets  pool (buffers on a NUMA node)   memory (a buffer as perigee_packet sees it)
+//! ports    device (which one)   port (open, configure, start)   plan (what it can do)   queue (receive, transmit)
+//! hand-over ring (from one to another)
+//! filters  rule (5-tuples)   flow (in the device)   acl (lists in software)
+//! C        ffi (declarations)   shim.h, shim.c (what DPDK has inline; the receive loop), shim_filters.c
+//! ```
+//!
+//! Lifetimes keep order: queues and rules hold their port, ports hold their pool, and everything holds EAL. A port is
+//! closed when the last of its queues is gone; a pool that still has packets out is never freed; EAL is cleaned up last.
+
+mod acl;
+mod clock;
+mod device;
+mod eal;
+mod error;
+mod ffi;
+mod flow;
+mod log;
+mod memory;
+mod plan;
+mod pool;
+mod port;
+mod queue;
+mod ring;
+mod rule;
+
+pub use acl::{AclFilter, Action, Key4, Key6, MAX_RULES, key4, key6};
+pub use clock::Clock;
+pub use device::Device;
+pub use eal::{Eal, EalConfig, Hugepages, LogLevel, RegisteredThread, pin_current_thread, usable_cores};
+pub use error::{Error, Result};
+pub use flow::{FlowRule, Steer};
+pub use log::log_lines;
+pub use memory::{MBUF, MbufMemory};
+pub use pool::{FRAME_OVERHEAD, HEADROOM, MbufPool, PoolConfig};
+pub use port::{DpdkPort, PortConfig};
+pub use queue::{RxOdd, RxQueue, TxQueue};
+pub use ring::{RingReceiver, RingSender, RingToTx, ring};
+pub use rule::{ANY_PORT, Address, FiveTuple};

@@ -20,7 +20,8 @@ pub trait Lookup<A: Address>: Send + Sync {
     /// The next hop of the longest prefix that contains `address`.
     fn lookup(&self, address: A) -> NextHopId;
 
-    /// `ids[i]` becomes the [`NextHopId`] of `addresses[i]`; faster than one by one, as the cache misses overlap.
+    /// `ids[i]` becomes the [`NextHopId`] of `addresses[i]`. A structure that can overlap the cache misses of several
+    /// addresses does it here.
     ///
     /// # Panics
     /// If the slices differ in length.

@@ -183,3 +183,14 @@ fn lua_type(value: &mlua::Value) -> &'static str {
         other => other.type_name(),
     }
 }
+
+impl Script {
+    /// Whether it compiles; what it would do is not tried.
+    ///
+    /// # Errors
+    /// File and line of what does not.
+    pub fn compile(&self) -> Result<(), ScriptError> {
+        let chunk = Lua::new().load(&self.source).set_name(format!("@{}", self.name)).into_function();
+        chunk.map(drop).map_err(|error| ScriptError::Load(message(&error)))
+    }
+}

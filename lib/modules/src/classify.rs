@@ -115,3 +115,115 @@ fn class_of(port: &PortView, packet: &mut Slot<'_>) -> Class {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Rig, arp_request, changed, neighbor, own_mac, tagged, udp4, udp6};
+
+    /// What classify makes of one frame: ("ip4" | "ip6" | the reason, interface, offset of the network header).
+    fn classified(port: u16, frame: &[u8]) -> (String, u16, usize) {
+        let mut rig = Rig::new();
+        let slot = rig.receive(port, frame);
+        // Masks are set, not narrowed, so leftovers of the last burst must not count.
+        let (mut ip4, mut ip6) = (Mask::ALL, Mask::ALL);
+        classify(&mut rig.ctx, &mut rig.batch, &mut ip4, &mut ip6);
+        assert_eq!(rig.ctx.counters.module_packets(ModuleId::classify as usize), 1);
+        let what = match (ip4.iter().collect::<Vec<_>>().as_slice(), ip6.iter().collect::<Vec<_>>().as_slice()) {
+            ([0], []) => "ip4".to_owned(),
+            ([], [0]) => "ip6".to_owned(),
+            ([], []) => {
+                assert!(rig.batch.live().is_empty());
+                let [(name, 1)] = &rig.reasons()[..] else { panic!("one reason, once: {:?}", rig.reasons()) };
+                name.clone()
+            }
+            both => panic!("{both:?}"),
+        };
+        let interface = rig.punted.try_recv().map_or(rig.batch.interface(slot), |punted| {
+            assert_eq!((punted.packet.bytes(), punted.port, punted.next_hop), (frame, port, 0), "as it came");
+            punted.interface
+        });
+        (what, interface, rig.batch.l3(slot))
+    }
+
+    fn expect(port: u16, frame: &[u8], what: &str, interface: u16, l3: usize) {
+        assert_eq!(classified(port, frame), (what.to_owned(), interface, l3), "port {port}, frame {frame:02x?}");
+    }
+
+    fn to(frame: Vec<u8>, mac: [u8; 6]) -> Vec<u8> {
+        changed(frame, |frame| frame[..6].copy_from_slice(&mac))
+    }
+
+    #[test]
+    fn ip_to_us_goes_on_by_family_and_interface() {
+        expect(0, &udp4(1, 8), "ip4", 0, 14);
+        expect(0, &udp6(1, 8), "ip6", 0, 14);
+        expect(1, &to(udp4(1, 8), own_mac(1)), "ip4", 1, 14);
+        expect(1, &tagged(udp4(1, 8), 1, 10), "ip4", 2, 18);
+        expect(2, &tagged(udp6(1, 8), 2, 20), "ip6", 3, 18);
+        expect(0, &tagged(udp4(1, 8), 0, 30), "ip4", 4, 18);
+    }
+
+    #[test]
+    fn priority_bits_do_not_matter_and_a_priority_tag_is_no_vlan() {
+        let prioritized = |vid| changed(tagged(udp4(1, 8), 0, vid), |frame| frame[14] |= 0xf0);
+        expect(0, &prioritized(30), "ip4", 4, 18);
+        expect(0, &prioritized(0), "ip4", 0, 18);
+        expect(
+            2,
+            &changed(prioritized(0), |frame| frame[..6].copy_from_slice(&own_mac(2))),
+            "classify.unknown_vlan",
+            0,
+            18,
+        );
+    }
+
+    #[test]
+    fn what_is_not_for_us_is_dropped() {
+        expect(1, &udp4(1, 8), "classify.not_ours", 1, 14);
+        expect(0, &tagged(udp4(1, 8), 1, 30), "classify.not_ours", 4, 18);
+        expect(0, &tagged(udp4(1, 8), 0, 10), "classify.unknown_vlan", 0, 18);
+        expect(0, &tagged(udp4(1, 8), 0, 4095), "classify.unknown_vlan", 0, 18);
+        // Untagged on a port with VLANs only, even if it is a broadcast.
+        expect(2, &to(udp4(1, 8), own_mac(2)), "classify.unknown_vlan", 0, 14);
+        expect(2, &arp_request(), "classify.unknown_vlan", 0, 14);
+        // A port that the tables do not know.
+        assert_eq!(classified(9, &udp4(1, 8)).0, "classify.not_ours");
+        assert_eq!(classified(u16::MAX, &arp_request()).0, "classify.not_ours");
+    }
+
+    #[test]
+    fn the_rest_goes_to_the_slow_path_as_it_came() {
+        expect(0, &arp_request(), "classify.arp", 0, 14);
+        expect(0, &to(arp_request(), own_mac(0)), "classify.arp", 0, 14);
+        expect(1, &changed(tagged(arp_request(), 1, 10), |frame| frame[..6].fill(0xff)), "classify.arp", 2, 18);
+        expect(0, &to(udp4(1, 8), [0xff; 6]), "classify.broadcast", 0, 14);
+        expect(0, &to(udp4(1, 8), [1, 0, 0x5e, 0, 0, 5]), "classify.multicast", 0, 14);
+        expect(0, &to(udp6(1, 8), [0x33, 0x33, 0, 0, 0, 1]), "classify.multicast", 0, 14);
+        expect(
+            0,
+            &changed(udp4(1, 8), |frame| frame[12..14].copy_from_slice(&[0x88, 0xcc])),
+            "classify.other_type",
+            0,
+            14,
+        );
+        // A second tag.
+        expect(0, &tagged(tagged(udp4(1, 8), 0, 7), 0, 30), "classify.other_type", 4, 18);
+    }
+
+    #[test]
+    fn short_frames() {
+        let (plain, tagged) = (udp4(1, 8), tagged(udp4(1, 8), 0, 30));
+        for length in 0..14 {
+            assert_eq!(classified(0, &plain[..length]).0, "classify.short", "{length} bytes");
+        }
+        for length in 14..18 {
+            assert_eq!(classified(0, &tagged[..length]).0, "classify.short", "{length} bytes");
+        }
+        // Nothing but the Ethernet header: ipv4_valid says what is wrong with it.
+        expect(0, &plain[..14], "ip4", 0, 14);
+        expect(0, &plain[..15], "ip4", 0, 14);
+        expect(0, &tagged[..18], "ip4", 4, 18);
+        expect(0, &to(plain, neighbor(0))[..14], "classify.not_ours", 0, 14);
+    }
+}

@@ -36,6 +36,7 @@ macro_rules! worker_counters {
         #[repr(align(128))]
         pub struct Counters {
             $($(#[$doc])* pub $name: Counter,)*
+            calls: Box<[Counter]>,
             modules: Box<[Counter]>,
             reasons: Box<[Counter]>,
             transmitted: Box<[Counter]>,
@@ -47,6 +48,7 @@ macro_rules! worker_counters {
                 let zeros = |n| std::iter::repeat_with(Counter::default).take(n).collect();
                 Counters {
                     $($name: Counter::default(),)*
+                    calls: zeros(MODULES.len()),
                     modules: zeros(MODULES.len()),
                     reasons: zeros(REASON_COUNT),
                     transmitted: zeros(ports),
@@ -87,10 +89,16 @@ worker_counters! {
 }
 
 impl Counters {
-    /// Counts `n` packets into a module.
+    /// Counts a call of a module with `n` packets.
     #[inline(always)]
     pub fn module(&self, module: ModuleId, n: usize) {
+        self.calls[module as usize].add(1);
         self.modules[module as usize].add(n as u64);
+    }
+
+    /// Calls of a module.
+    pub fn module_calls(&self, index: usize) -> u64 {
+        self.calls.get(index).map_or(0, Counter::get)
     }
 
     /// Packets that came into a module.

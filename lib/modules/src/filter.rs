@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Drops packets that the configured filters deny: the first rule that matches a packet's 5-tuple decides.
+//! Drops packets that the configured filters deny: the first rule that matches a packet's 5-tuple decides. Then gives the
+//! slow path what the configuration steers there, on ports whose devices cannot do it.
 //!
 //! The rules are in the tables, behind a trait: lib/dpdk matches with `rte_acl`; [`LinearFilter`] goes through the list,
 //! which is what the tests compare with. Without rules the module costs one branch.
@@ -16,11 +17,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 /// What it does, for the documentation.
-pub const SUMMARY: &str = "Drops what the configured 5-tuple filters deny.";
+pub const SUMMARY: &str = "Drops what the configured 5-tuple filters deny; gives the slow path what is steered there.";
 
 reasons! { filter:
     drop DENIED4 = "ipv4_denied", "", "a filter of the configuration denies it";
     drop DENIED6 = "ipv6_denied", "", "a filter of the configuration denies it";
+    punt STEERED4 = "ipv4_steered", "", "the configuration steers it to the slow path";
+    punt STEERED6 = "ipv6_steered", "", "the configuration steers it to the slow path";
 }
 
 /// A packet's 5-tuple with addresses of `N` bytes, all in network byte order; no padding between the fields.
@@ -127,14 +130,30 @@ fn in_prefix(address: IpAddr, (network, length): (IpAddr, u8)) -> bool {
 
 /// The module.
 pub fn filter(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mask) {
-    let Some(filter) = ctx.tables.filter.clone() else { return };
+    let (filter, steer) = (ctx.tables.filter.clone(), ctx.tables.steer.clone());
+    if filter.is_none() && steer.is_none() {
+        return;
+    }
     ctx.counters.module(ModuleId::filter, ip4.count() + ip6.count());
-    let denied4 = denied(batch, *ip4, key4, |keys, denied| filter.match4(keys, denied));
-    let denied6 = denied(batch, *ip6, key6, |keys, denied| filter.match6(keys, denied));
-    ctx.drop(batch, denied4, DENIED4);
-    ctx.drop(batch, denied6, DENIED6);
-    *ip4 -= denied4;
-    *ip6 -= denied6;
+    if let Some(filter) = filter {
+        let (denied4, denied6) = matching(&*filter, batch, *ip4, *ip6);
+        ctx.drop(batch, denied4, DENIED4);
+        ctx.drop(batch, denied6, DENIED6);
+        (*ip4, *ip6) = (*ip4 - denied4, *ip6 - denied6);
+    }
+    if let Some(steer) = steer {
+        let (steered4, steered6) = matching(&*steer, batch, *ip4, *ip6);
+        ctx.punt(batch, steered4, STEERED4);
+        ctx.punt(batch, steered6, STEERED6);
+        (*ip4, *ip6) = (*ip4 - steered4, *ip6 - steered6);
+    }
+}
+
+/// The packets that a filter denies.
+fn matching(filter: &dyn Filter, batch: &mut Batch, ip4: Mask, ip6: Mask) -> (Mask, Mask) {
+    let denied4 = denied(batch, ip4, key4, |keys, denied| filter.match4(keys, denied));
+    let denied6 = denied(batch, ip6, key6, |keys, denied| filter.match6(keys, denied));
+    (denied4, denied6)
 }
 
 fn denied<const N: usize>(
@@ -147,7 +166,7 @@ fn denied<const N: usize>(
     let mut verdicts = [false; BATCH_SIZE];
     let mut n = 0;
     for packet in batch.packets(mask) {
-        // A packet whose ports lie beyond its end has an empty key but for its addresses; it is never unchecked.
+        // A packet without a whole header has an empty key: nothing goes on unchecked.
         keys[n] = key(&packet).unwrap_or(Key::ZERO);
         n += 1;
     }
@@ -191,5 +210,230 @@ fn set_ports<const N: usize>(key: &mut Key<N>, upper: &[u8]) {
     if let (TCP | UDP | DCCP | SCTP | UDP_LITE, &[a, b, c, d, ..]) = (key.protocol, upper) {
         key.source_port = [a, b];
         key.destination_port = [c, d];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{DESTINATION_PORT, Rig, SOURCE_PORT, SOURCE4, SOURCE6, changed, fuzz, udp4, udp6, v4, v6};
+    use perigee_packet::{Ipv6, protocol};
+    use std::sync::Arc;
+
+    fn all4(deny: bool) -> Rule {
+        rule((Ipv4Addr::UNSPECIFIED.into(), 0), (Ipv4Addr::UNSPECIFIED.into(), 0), deny)
+    }
+
+    fn all6(deny: bool) -> Rule {
+        rule((Ipv6Addr::UNSPECIFIED.into(), 0), (Ipv6Addr::UNSPECIFIED.into(), 0), deny)
+    }
+
+    fn rule(source: (IpAddr, u8), destination: (IpAddr, u8), deny: bool) -> Rule {
+        Rule { source, destination, protocol: None, source_ports: 0..=65535, destination_ports: 0..=65535, deny }
+    }
+
+    /// Which of the frames these rules deny, told by the mask; families are told by the first nibble.
+    fn denied(rules: Vec<Rule>, frames: &[Vec<u8>]) -> Vec<bool> {
+        let mut rig = Rig::with_filter(Some(Arc::new(LinearFilter(rules))));
+        let (mut ip4, mut ip6) = (Mask::EMPTY, Mask::EMPTY);
+        for frame in frames {
+            let slot = rig.receive_classified(frame);
+            if frame[14] >> 4 == 6 { ip6.set(slot) } else { ip4.set(slot) }
+        }
+        let (all4, all6) = (ip4, ip6);
+        filter(&mut rig.ctx, &mut rig.batch, &mut ip4, &mut ip6);
+        assert_eq!(ip4 | ip6, rig.batch.live());
+        let count = |reason| rig.ctx.counters.reason_packets(reason) as usize;
+        assert_eq!((count(DENIED4), count(DENIED6)), ((all4 - ip4).count(), (all6 - ip6).count()));
+        (0..frames.len()).map(|slot| !rig.batch.live().contains(slot as u8)).collect()
+    }
+
+    #[test]
+    fn without_rules_everything_goes_on() {
+        let mut rig = Rig::new();
+        rig.receive_classified(&udp4(1, 8));
+        let (mut ip4, mut ip6) = (Mask::only(0), Mask::EMPTY);
+        filter(&mut rig.ctx, &mut rig.batch, &mut ip4, &mut ip6);
+        assert_eq!((ip4, rig.ctx.counters.module_packets(ModuleId::filter as usize)), (Mask::only(0), 0));
+        assert_eq!(denied(vec![], &[udp4(1, 8), udp6(1, 8)]), [false, false]);
+    }
+
+    #[test]
+    fn each_part_of_the_five_tuple_counts() {
+        for (frame, all, source, destination) in [
+            (udp4(1, 8), all4 as fn(bool) -> Rule, IpAddr::from(SOURCE4), IpAddr::from(v4(1))),
+            (udp6(1, 8), all6, SOURCE6.into(), v6(1).into()),
+        ] {
+            let hit = |rule: Rule| denied(vec![rule], std::slice::from_ref(&frame))[0];
+            let longest = if source.is_ipv4() { 32 } else { 128 };
+            assert!(hit(all(true)) && !hit(all(false)));
+            assert!(hit(Rule { source: (source, longest), destination: (destination, longest), ..all(true) }));
+            assert!(!hit(Rule { source: (destination, longest), ..all(true) }));
+            assert!(!hit(Rule { destination: (source, longest), ..all(true) }));
+            assert!(hit(Rule { protocol: Some(protocol::UDP), ..all(true) }));
+            assert!(!hit(Rule { protocol: Some(protocol::TCP), ..all(true) }));
+            for (ports, expected) in [(0..=SOURCE_PORT - 1, false), (SOURCE_PORT..=SOURCE_PORT, true)] {
+                assert_eq!(hit(Rule { source_ports: ports, ..all(true) }), expected);
+            }
+            for (ports, expected) in [(DESTINATION_PORT + 1..=65535, false), (0..=DESTINATION_PORT, true)] {
+                assert_eq!(hit(Rule { destination_ports: ports, ..all(true) }), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn prefixes_match_to_the_bit() {
+        for length in 0..=32u8 {
+            let beyond =
+                |bit: u8| Ipv4Addr::from(u32::from(v4(1)) ^ 1u32.checked_shl(32 - u32::from(bit)).unwrap_or(0));
+            let hit = |network: Ipv4Addr| {
+                let rule = Rule { destination: (network.into(), length), ..all4(true) };
+                denied(vec![rule], &[udp4(1, 8)])[0]
+            };
+            assert!(hit(v4(1)));
+            assert!(length == 0 || !hit(beyond(length)), "the last bit of /{length}");
+            assert!(length == 32 || hit(beyond(length + 1)), "the first bit behind /{length}");
+        }
+        for length in 0..=128u8 {
+            let beyond =
+                |bit: u8| Ipv6Addr::from(u128::from(v6(1)) ^ 1u128.checked_shl(128 - u32::from(bit)).unwrap_or(0));
+            let hit = |network: Ipv6Addr| in_prefix(v6(1).into(), (network.into(), length));
+            assert!(hit(v6(1)));
+            assert!(length == 0 || !hit(beyond(length)), "the last bit of /{length}");
+            assert!(length == 128 || hit(beyond(length + 1)), "the first bit behind /{length}");
+        }
+        assert!(!in_prefix(v4(1).into(), (Ipv6Addr::UNSPECIFIED.into(), 0)), "families do not mix");
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let to_1 = |deny| Rule { destination: (v4(1).into(), 32), ..all4(deny) };
+        let frames = [udp4(1, 8), udp4(2, 8), udp6(1, 8)];
+        assert_eq!(denied(vec![to_1(false), all4(true)], &frames), [false, true, false]);
+        assert_eq!(denied(vec![all4(true), to_1(false)], &frames), [true, true, false]);
+        assert_eq!(denied(vec![all6(true), to_1(true)], &frames), [true, false, true]);
+    }
+
+    #[test]
+    fn what_is_steered_goes_to_the_slow_path_unless_it_is_denied() {
+        let (deny, steer) = (vec![all6(true)], vec![rule_to_1(), all6(true)]);
+        let filters = [deny, steer].map(|rules| Some(Arc::new(LinearFilter(rules)) as Arc<dyn Filter>));
+        let [deny, steer] = filters;
+        let mut rig = Rig::with_filters(deny, steer.clone());
+        let (mut ip4, mut ip6) = (Mask::first(2), Mask::only(2));
+        for frame in [udp4(1, 8), udp4(2, 8), udp6(1, 8)] {
+            rig.receive_classified(&frame);
+        }
+        filter(&mut rig.ctx, &mut rig.batch, &mut ip4, &mut ip6);
+        assert_eq!((ip4, ip6, rig.batch.live()), (Mask::only(1), Mask::EMPTY, Mask::only(1)));
+        assert_eq!(rig.reasons(), [("filter.ipv6_denied".to_owned(), 1), ("filter.ipv4_steered".to_owned(), 1)]);
+        let punted = rig.punted.try_recv().unwrap();
+        assert_eq!((punted.packet.bytes(), punted.reason), (&udp4(1, 8)[..], STEERED4));
+        // Without a filter it steers all the same.
+        let mut rig = Rig::with_filters(None, steer);
+        rig.receive_classified(&udp6(1, 8));
+        filter(&mut rig.ctx, &mut rig.batch, &mut Mask::default(), &mut Mask::only(0));
+        assert_eq!(rig.reasons(), [("filter.ipv6_steered".to_owned(), 1)]);
+    }
+
+    fn rule_to_1() -> Rule {
+        Rule { destination: (v4(1).into(), 32), ..all4(true) }
+    }
+
+    #[test]
+    fn fragments_and_options() {
+        let port_rule = || vec![Rule { destination_ports: DESTINATION_PORT..=DESTINATION_PORT, ..all4(true) }];
+        let first = changed(udp4(1, 8), |frame| frame[20] = 0x20);
+        let later = changed(udp4(1, 8), |frame| frame[21] = 1);
+        let options = changed(udp4(1, 8), |frame| {
+            frame[14] = 0x46;
+            frame.splice(34..34, [1, 1, 1, 1]);
+        });
+        let no_ports = changed(udp4(1, 8), |frame| frame[23] = protocol::OSPF);
+        let cut = udp4(1, 8)[..37].to_vec();
+        let frames = [first, later, options, no_ports, cut];
+        assert_eq!(denied(port_rule(), &frames), [true, false, true, false, false]);
+        let port_0 =
+            Rule { source_ports: 0..=0, destination_ports: 0..=0, protocol: Some(protocol::UDP), ..all4(true) };
+        assert_eq!(denied(vec![port_0], &frames), [false, true, false, false, true]);
+    }
+
+    /// The UDP packet with extension headers in front of it; `extensions` are their kinds and bytes.
+    fn extended(extensions: &[(u8, Vec<u8>)]) -> Vec<u8> {
+        let mut frame = udp6(1, 8);
+        let mut next = protocol::UDP;
+        for (kind, bytes) in extensions.iter().rev() {
+            let mut bytes = bytes.clone();
+            bytes[0] = std::mem::replace(&mut next, *kind);
+            frame.splice(54..54, bytes);
+        }
+        frame[20] = next;
+        frame
+    }
+
+    #[test]
+    fn ipv6_extension_headers_are_skipped() {
+        let hit = |frame: &[u8]| {
+            let rule = Rule {
+                protocol: Some(protocol::UDP),
+                destination_ports: DESTINATION_PORT..=DESTINATION_PORT,
+                ..all6(true)
+            };
+            denied(vec![rule], &[frame.to_vec()])[0]
+        };
+        let options = (protocol::DESTINATION_OPTIONS, vec![0, 0, 1, 4, 0, 0, 0, 0]);
+        let long = (protocol::ROUTING, [&[0, 2][..], &[0; 22]].concat());
+        let authentication = (protocol::AUTHENTICATION, [&[0, 4][..], &[0; 22]].concat());
+        let first = (protocol::FRAGMENT, vec![0, 0, 0, 1, 0, 0, 0, 9]);
+        let later = (protocol::FRAGMENT, vec![0, 0, 0, 9, 0, 0, 0, 9]);
+        assert!(hit(&extended(&[])));
+        assert!(hit(&extended(&[options.clone(), long, authentication, first])));
+        assert!(!hit(&extended(std::slice::from_ref(&later))), "no ports in a later fragment");
+        let any_udp = Rule { protocol: Some(protocol::UDP), ..all6(true) };
+        assert_eq!(denied(vec![any_udp], &[extended(&[later])]), [true], "but its protocol is known");
+        assert!(hit(&extended(&vec![options.clone(); 8])));
+        assert!(!hit(&extended(&vec![options; 9])), "the chain is too long to be followed");
+        // A chain that is cut off, and an upper layer of less than four bytes.
+        let cut = extended(&[(protocol::DESTINATION_OPTIONS, vec![0, 0, 1, 4, 0, 0, 0, 0])]);
+        assert!(!hit(&cut[..60]) && !hit(&cut[..65]));
+        let udp_port_0 = Rule { protocol: Some(protocol::UDP), destination_ports: 0..=0, ..all6(true) };
+        assert_eq!(denied(vec![udp_port_0], &[cut[..65].to_vec()]), [true]);
+    }
+
+    /// Whatever the bytes are, a key is made or not, and it is the views' own where these can read the packet.
+    #[test]
+    fn any_bytes_have_a_key_or_none() {
+        let (mut random, count) = fuzz();
+        let mut rig = Rig::new();
+        let extensions = [0, 43, 44, 51, 60, 6, 17, 58, 59, 132];
+        let mut compared = 0;
+        for _ in 0..count {
+            rig.batch.refill();
+            let mut frame: Vec<u8> = (0..random.below(120)).map(|_| random.bits() as u8).collect();
+            // Chains with short lengths reach their end now and then.
+            let len = frame.len();
+            for at in (54..len.max(54)).step_by(8) {
+                frame[at] = extensions[random.below(10) as usize];
+                frame[(at + 1).min(len - 1)] &= 1;
+            }
+            if let Some([version, _, _, _, _, _, next, ..]) = frame.get_mut(14..) {
+                (*version, *next) = (0x60 | *version & 15, extensions[random.below(10) as usize]);
+            }
+            let slot = rig.receive_classified(&frame);
+            let packet = rig.batch.slot(slot).unwrap();
+            assert_eq!(key4(&packet).is_some(), frame.len() >= 34);
+            let key = key6(&packet);
+            assert_eq!(key.is_some(), frame.len() >= 54);
+            let Some((key, view)) = key.zip(frame.get(14..).and_then(|bytes| Ipv6::new_truncated(bytes).ok())) else {
+                continue;
+            };
+            assert_eq!((key.source, key.destination), (view.source().octets(), view.destination().octets()));
+            if let Ok(upper) = ExtensionHeaders::new(view.next_header(), &frame[54..]).upper_layer() {
+                assert_eq!(key.protocol, upper.protocol, "{frame:02x?}");
+                compared += 1;
+            }
+        }
+        println!("{compared} chains were read to their end");
+        assert!(count < 10_000 || compared > count / 50, "only {compared} chains were read to their end");
     }
 }

@@ -31,3 +31,27 @@ pub fn hop_limit(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
     ctx.punt(batch, expired, EXPIRED);
     *mask -= expired;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Rig, changed, udp6};
+
+    #[test]
+    fn every_hop_limit_but_0_and_1_goes_on() {
+        let mut rig = Rig::new();
+        let frame = |limit: u8| changed(udp6(1, 8), |frame| frame[21] = limit);
+        for limit in 0..=255 {
+            rig.receive_classified(&frame(limit));
+        }
+        let mask = rig.run(hop_limit);
+        assert_eq!((mask, rig.batch.live()), (Mask::ALL - Mask::first(2), mask));
+        for limit in 2..=255 {
+            assert_eq!(rig.batch.frame(limit), Some(&frame(limit - 1)[..]), "nothing else changes");
+        }
+        assert_eq!(rig.reasons(), [("hop_limit.expired".to_owned(), 2)]);
+        for limit in 0..2 {
+            assert_eq!(rig.punted.try_recv().unwrap().packet.bytes(), frame(limit), "as it came");
+        }
+    }
+}

@@ -25,3 +25,57 @@ pub fn ipv4_lookup(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
         *mask -= special;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, INTERFACES, Rig, neighbor, udp4};
+    use perigee_fib::{Action, InterfaceId};
+
+    #[test]
+    fn a_mixed_burst_is_sorted_by_what_its_next_hops_say() {
+        let mut rig = Rig::new();
+        let special = [
+            (testing::LOCAL, LOCAL),
+            (testing::NOWHERE, NO_ROUTE),
+            (testing::UNRESOLVED, UNRESOLVED),
+            (testing::UNREACHABLE, UNREACHABLE),
+            (testing::PROHIBITED, PROHIBITED),
+            (testing::BLACKHOLE, BLACKHOLE),
+        ];
+        for (to, _) in special {
+            for to in (0..INTERFACES).chain([to]) {
+                rig.receive_classified(&udp4(to, 8));
+            }
+        }
+        let mask = rig.run(ipv4_lookup);
+        assert_eq!(mask, (0..42).filter(|slot| slot % 7 != 6).collect());
+        assert_eq!(rig.batch.live(), mask);
+        for slot in mask {
+            let to = slot % 7;
+            let action = rig.ctx.tables.next_hop(rig.batch.next_hop(slot)).action();
+            assert_eq!(action, Action::Forward { interface: InterfaceId(to.into()), mac: neighbor(to) });
+        }
+        for (to, reason) in special {
+            assert_eq!(rig.ctx.counters.reason_packets(reason), 1, "destination {to}");
+            if to != testing::BLACKHOLE {
+                let punted = rig.punted.try_recv().unwrap();
+                assert_eq!((punted.packet.bytes(), punted.reason), (&udp4(to, 8)[..], reason));
+                assert_eq!(punted.next_hop != 0, to != testing::NOWHERE);
+            }
+        }
+        assert_eq!((rig.reasons().len(), rig.ctx.counters.punted.get()), (6, 5));
+    }
+
+    /// A route that changes while the workers run: the next burst sees it.
+    #[test]
+    fn a_resolved_neighbor_is_used_at_once() {
+        let mut rig = Rig::new();
+        rig.lose_neighbor(3);
+        rig.receive_classified(&udp4(3, 8));
+        assert!(rig.run(ipv4_lookup).is_empty());
+        rig.find_neighbor(3);
+        rig.receive_classified(&udp4(3, 8));
+        assert_eq!(rig.run(ipv4_lookup), Mask::only(1));
+    }
+}

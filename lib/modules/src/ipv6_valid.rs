@@ -38,7 +38,7 @@ pub fn ipv6_valid(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
         odd.set_if(packet.index(), !is_plain(&packet));
     }
     if !odd.is_empty() {
-        *mask = *mask - odd | look_again(ctx, batch, odd);
+        *mask = (*mask - odd) | look_again(ctx, batch, odd);
     }
 }
 
@@ -104,5 +104,153 @@ fn verdict(packet: &mut Slot<'_>) -> Option<crate::Reason> {
             debug_assert!(shortened.is_ok());
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Rig, changed, fuzz, tagged, udp6};
+    use perigee_fib::synth::Random;
+    use std::collections::BTreeMap;
+    use std::net::Ipv6Addr;
+
+    /// What becomes of one frame: its length if it goes on, else the reason.
+    fn checked(frame: &[u8], l3: u8) -> Result<usize, String> {
+        let mut rig = Rig::new();
+        let slot = rig.receive(0, frame);
+        rig.batch.slot(slot).unwrap().set_l3(l3);
+        let mask = rig.run(ipv6_valid);
+        assert_eq!(mask, rig.batch.live());
+        match &rig.reasons()[..] {
+            [] => Ok(rig.batch.frame(slot).unwrap().len()),
+            [(name, 1)] => Err(name.strip_prefix("ipv6_valid.").unwrap().to_owned()),
+            more => panic!("{more:?}"),
+        }
+    }
+
+    /// The frame from and to these addresses; `None` leaves the good one.
+    fn between(source: Option<&str>, destination: Option<&str>) -> Vec<u8> {
+        changed(udp6(1, 8), |frame| {
+            for (at, address) in [(22, source), (38, destination)] {
+                if let Some(address) = address {
+                    frame[at..at + 16].copy_from_slice(&address.parse::<Ipv6Addr>().unwrap().octets());
+                }
+            }
+        })
+    }
+
+    #[test]
+    fn headers() {
+        let good = udp6(1, 8);
+        assert_eq!(checked(&good, 14), Ok(70));
+        for length in 14..54 {
+            assert_eq!(checked(&good[..length], 14), Err("short".to_owned()));
+        }
+        assert_eq!(checked(&good[..69], 14), Err("truncated".to_owned()));
+        assert_eq!(checked(&changed(good.clone(), |f| f[14] = 0x45), 14), Err("version".to_owned()));
+        assert_eq!(checked(&changed(good.clone(), |f| f[20] = 0), 14), Err("hop_by_hop".to_owned()));
+        assert_eq!(checked(&changed(good.clone(), |f| f[20] = 60), 14), Ok(70), "other extensions are the receiver's");
+        assert_eq!(checked(&changed(good.clone(), |f| f.resize(99, 7)), 14), Ok(70), "bytes behind the packet");
+        assert_eq!(checked(&tagged(changed(good, |f| f.resize(99, 7)), 0, 30), 18), Ok(74));
+        let empty = changed(udp6(1, 8), |f| {
+            f.truncate(60);
+            f[19] = 0;
+        });
+        assert_eq!(checked(&empty, 14), Ok(60), "padding of the shortest frame");
+    }
+
+    #[test]
+    fn addresses() {
+        let reason = |source, destination| checked(&between(source, destination), 14).err().unwrap_or_default();
+        assert_eq!(reason(Some("ff02::1"), None), "multicast_source");
+        assert_eq!(reason(Some("::1"), None), "loopback");
+        assert_eq!(reason(None, Some("::1")), "loopback");
+        assert_eq!(reason(Some("::"), None), "unspecified");
+        assert_eq!(reason(None, Some("::")), "unspecified");
+        assert_eq!(reason(None, Some("ff0e::5")), "multicast");
+        assert_eq!(reason(Some("::"), Some("ff02::1:ff00:1")), "multicast", "duplicate address detection");
+        assert_eq!(reason(Some("fe80::1"), None), "link_local");
+        assert_eq!(reason(None, Some("febf::1")), "link_local");
+        // Looked at twice, and fine.
+        for address in ["fec0::1", "fe7f::1", "64:ff9b::1", "::2", "::ffff:1.2.3.4", "fd00::1"] {
+            assert_eq!(reason(Some(address), Some(address)), "", "{address}");
+        }
+    }
+
+    /// The rules once more, without any hurry; `None` if the packet goes on.
+    fn oracle(packet: &[u8]) -> Option<&'static str> {
+        let address = |at| packet.get(at..at + 16).map(|b: &[u8]| Ipv6Addr::from(<[u8; 16]>::try_from(b).unwrap()));
+        let (Some(source), Some(destination)) = (address(8), address(24)) else { return Some("short") };
+        let payload = 256 * usize::from(packet[4]) + usize::from(packet[5]);
+        let rules = [
+            (packet[0] / 16 != 6, "version"),
+            (40 + payload > packet.len(), "truncated"),
+            (source.is_multicast(), "multicast_source"),
+            (source.is_loopback() || destination.is_loopback(), "loopback"),
+            (destination.is_multicast(), "multicast"),
+            (source.is_unspecified() || destination.is_unspecified(), "unspecified"),
+            (source.is_unicast_link_local() || destination.is_unicast_link_local(), "link_local"),
+            (packet[6] == 0, "hop_by_hop"),
+        ];
+        rules.iter().find(|(broken, _)| *broken).map(|(_, name)| *name)
+    }
+
+    fn random_packet(random: &mut Random) -> Vec<u8> {
+        let mut packet: Vec<u8> = (0..30 + random.below(60)).map(|_| random.bits() as u8).collect();
+        if packet.len() < 40 || random.below(16) == 0 {
+            return packet;
+        }
+        packet[0] = 0x60 | packet[0] & 15;
+        let spare = if random.below(2) == 0 { random.below(packet.len() as u32 - 39) as usize } else { 0 };
+        let payload = packet.len() - 40 - spare;
+        packet[4..6].copy_from_slice(&(payload as u16).to_be_bytes());
+        for at in [8, 24] {
+            match random.below(16) {
+                0 => packet[at..at + 16].fill(0),
+                1 => packet[at..at + 15].fill(0),
+                2 => packet[at..at + 2].copy_from_slice(&[0xfe, 0x40 | random.bits() as u8]),
+                3 => packet[at..at + 2].copy_from_slice(&[0xfe, 0x80 | random.bits() as u8]),
+                _ => packet[at] = 0x20,
+            }
+            if random.below(16) == 0 {
+                packet[at + 15] = 1;
+            }
+        }
+        if random.below(4) == 0 {
+            let at = [0, 4, 5, 6, 8, 24][random.below(6) as usize];
+            packet[at] = [0, 1, 0x60, 0xff, random.bits() as u8][random.below(5) as usize];
+        }
+        packet
+    }
+
+    #[test]
+    fn agrees_with_a_plain_validator() {
+        let (mut random, count) = fuzz();
+        let mut rig = Rig::new();
+        let mut seen: BTreeMap<_, u64> = BTreeMap::new();
+        let mut done = 0;
+        while done < count {
+            rig.batch.refill();
+            let mut expected: BTreeMap<_, _> = rig.reasons().into_iter().collect();
+            let mut fine = Mask::EMPTY;
+            for _ in 0..=random.below(3) {
+                let packet = random_packet(&mut random);
+                let slot = rig.receive_classified(&[&[0; 14], &packet[..]].concat());
+                let verdict = oracle(&packet);
+                fine.set_if(slot, verdict.is_none());
+                *seen.entry(verdict.unwrap_or("fine")).or_default() += 1;
+                if let Some(name) = verdict {
+                    *expected.entry(format!("ipv6_valid.{name}")).or_default() += 1;
+                }
+                done += 1;
+            }
+            let bytes: Vec<_> = rig.batch.live().iter().map(|slot| rig.batch.frame(slot).unwrap().to_vec()).collect();
+            assert_eq!(rig.run(ipv6_valid), fine, "{bytes:02x?}");
+            assert_eq!(rig.reasons().into_iter().collect::<BTreeMap<_, _>>(), expected, "{bytes:02x?}");
+            rig.punted.try_iter().for_each(drop);
+        }
+        println!("{seen:?}");
+        assert!(count < 10_000 || (seen.len() == 10 && seen.values().all(|n| *n > count / 1000)), "{seen:?}");
     }
 }

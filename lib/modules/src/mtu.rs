@@ -38,3 +38,54 @@ pub fn mtu(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mask)
         *ip6 -= too_big;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Rig, SMALL_MTU, tagged, udp4, udp6};
+
+    /// Looks up and checks one frame with `l3` bytes before its network header; true if it goes on.
+    fn passes(rig: &mut Rig, frame: &[u8], l3: u8) -> bool {
+        rig.batch.refill();
+        let slot = rig.receive(0, frame);
+        rig.batch.slot(slot).unwrap().set_l3(l3);
+        let is_v6 = frame[usize::from(l3)] >> 4 == 6;
+        let (mut ip4, mut ip6) = (Mask::EMPTY, Mask::EMPTY);
+        if is_v6 {
+            ip6 = rig.run(crate::ipv6_lookup::ipv6_lookup);
+        } else {
+            ip4 = rig.run(crate::ipv4_lookup::ipv4_lookup);
+        }
+        mtu(&mut rig.ctx, &mut rig.batch, &mut ip4, &mut ip6);
+        let (mine, other) = if is_v6 { (ip6, ip4) } else { (ip4, ip6) };
+        assert!(other.is_empty() && mine == rig.batch.live());
+        !mine.is_empty()
+    }
+
+    #[test]
+    fn the_packet_counts_and_not_its_frame() {
+        let mut rig = Rig::new();
+        for (to, mtu) in [(1, 1500), (SMALL_MTU, 1280)] {
+            let (largest4, largest6) = (mtu - 28, mtu - 48);
+            assert!(passes(&mut rig, &udp4(to, largest4), 14));
+            assert!(passes(&mut rig, &tagged(udp4(to, largest4), 0, 30), 18));
+            assert!(!passes(&mut rig, &udp4(to, largest4 + 1), 14));
+            assert!(!passes(&mut rig, &tagged(udp4(to, largest4 + 1), 0, 30), 18));
+            assert!(passes(&mut rig, &udp6(to, largest6), 14));
+            assert!(!passes(&mut rig, &udp6(to, largest6 + 1), 14));
+        }
+        assert_eq!(rig.reasons(), [("mtu.ipv4_too_big".to_owned(), 4), ("mtu.ipv6_too_big".to_owned(), 2)]);
+        let punted = rig.punted.try_recv().unwrap();
+        assert_eq!((punted.packet.bytes(), punted.reason), (&udp4(1, 1473)[..], TOO_BIG4), "as it came");
+    }
+
+    #[test]
+    fn a_neighbor_lost_meanwhile_is_no_matter_of_size() {
+        let mut rig = Rig::new();
+        rig.receive_classified(&udp4(1, 8));
+        let mut ip4 = rig.run(crate::ipv4_lookup::ipv4_lookup);
+        rig.lose_neighbor(1);
+        mtu(&mut rig.ctx, &mut rig.batch, &mut ip4, &mut Mask::default());
+        assert_eq!((ip4, rig.reasons()), (Mask::only(0), vec![]));
+    }
+}

@@ -3,8 +3,9 @@
 //! drop and punt reasons, its page in the documentation.
 
 use crate::context::Context;
-use crate::reason::ReasonInfo;
+use crate::reason::{Kind, ReasonInfo};
 use perigee_packet::{Batch, Mask};
+use std::fmt::Write;
 
 /// Calls the macro `$then` with the registry: `name(one)` for a module that narrows one mask, `name(two)` for one that
 /// narrows two (IPv4, IPv6). `host` is no module: it names what the worker itself drops.
@@ -70,3 +71,37 @@ macro_rules! registry {
     };
 }
 for_each_module!(registry);
+
+/// The page about the modules in Markdown: `docs/modules.md`.
+pub fn documentation() -> String {
+    let mut page = String::from(
+        "<!-- Generated: cargo run -p perigee-modules --example document > docs/modules.md -->\n\n# Modules\n\n\
+         What the fast path is made of. Every packet a module does not let go on is dropped or punted (given to the slow \
+         path) under\none of its reasons; `perigee show drops` counts them as `module.reason`.\n",
+    );
+    for module in MODULES {
+        document(module, &mut page).expect("a String takes everything");
+    }
+    page
+}
+
+fn document(module: &Module, page: &mut String) -> std::fmt::Result {
+    writeln!(page, "\n## {}\n\n{}", module.name, module.summary)?;
+    match module.run {
+        Run::One(_) => writeln!(page, "In Lua: `m.{}(batch, mask)`.", module.name)?,
+        Run::Two(_) => writeln!(page, "In Lua: `m.{}(batch, ip4, ip6)`.", module.name)?,
+        Run::None => writeln!(page, "Not a module: what the host itself counts.")?,
+    }
+    if module.reasons.is_empty() {
+        return writeln!(page, "It drops and punts nothing.");
+    }
+    writeln!(page, "\n| reason | packet | when | demanded by |\n| --- | --- | --- | --- |")?;
+    for reason in module.reasons {
+        let kind = match reason.kind {
+            Kind::Drop => "dropped",
+            Kind::Punt => "punted",
+        };
+        writeln!(page, "| `{}` | {kind} | {} | {} |", reason.name, reason.text, reason.rfc)?;
+    }
+    Ok(())
+}

@@ -5,7 +5,8 @@ use crate::filter::Filter;
 use perigee_fib::{Interfaces, Lookup, NextHop, NextHopId, NextHops};
 use std::sync::Arc;
 
-/// Everything a module may look up.
+/// Everything a module may look up; a clone shares what is large.
+#[derive(Clone)]
 pub struct Tables {
     /// Where each IPv4 address goes.
     pub v4: Arc<dyn Lookup<u32>>,
@@ -17,6 +18,8 @@ pub struct Tables {
     pub interfaces: Arc<Interfaces>,
     /// The configured filters, if there are any.
     pub filter: Option<Arc<dyn Filter>>,
+    /// What goes to the slow path, where devices cannot steer it there themselves; what it "denies" is punted.
+    pub steer: Option<Arc<dyn Filter>>,
     ports: Vec<PortView>,
 }
 
@@ -74,7 +77,12 @@ impl Tables {
             }
         };
         let ports = (0..).zip(macs).map(view).collect();
-        Tables { v4, v6, next_hops, interfaces, filter, ports }
+        Tables { v4, v6, next_hops, interfaces, filter, steer: None, ports }
+    }
+
+    /// The same tables with packets that `steer` matches going to the slow path.
+    pub fn with_steer(self, steer: Option<Arc<dyn Filter>>) -> Tables {
+        Tables { steer, ..self }
     }
 
     /// The ports, by number.

@@ -96,7 +96,11 @@ fn interfaces() -> Interfaces {
 
 /// The address of the neighbor behind an interface; not itself a destination of the tests.
 fn gateway(interface: u8, v6: bool) -> IpAddr {
-    if v6 { Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, interface.into()).into() } else { Ipv4Addr::new(192, 0, 2, interface + 1).into() }
+    if v6 {
+        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, interface.into()).into()
+    } else {
+        Ipv4Addr::new(192, 0, 2, interface + 1).into()
+    }
 }
 
 /// The routes of the small router.
@@ -138,7 +142,7 @@ pub struct PuntChannel(SyncSender<Punted>);
 
 impl PuntSink for PuntChannel {
     fn punt(&mut self, packet: Punted) -> Result<(), Punted> {
-        self.0.try_send(packet).map_err(|TrySendError::Full(packet) | TrySendError::Disconnected(packet)| packet)
+        self.0.try_send(packet).map_err(|(TrySendError::Full(packet) | TrySendError::Disconnected(packet))| packet)
     }
 }
 
@@ -174,6 +178,11 @@ impl Rig {
 
     /// A rig with a filter.
     pub fn with_filter(filter: Option<Arc<dyn Filter>>) -> Rig {
+        Rig::with_filters(filter, None)
+    }
+
+    /// A rig with a filter, and one that steers what it denies to the slow path.
+    pub fn with_filters(filter: Option<Arc<dyn Filter>>, steer: Option<Arc<dyn Filter>>) -> Rig {
         let pool = HeapPool::leak(8192);
         let fib = routes();
         let outputs: Vec<_> = (0..PORTS).map(|port| HeapQueue::new(pool, port, ROOM)).collect();
@@ -183,7 +192,7 @@ impl Rig {
         let (punts, punted) = punt_channel(ROOM);
         let ctx = Context {
             now: 0,
-            tables: Published::new(tables(&fib, filter)).subscribe(),
+            tables: Published::new(tables(&fib, filter).with_steer(steer)).subscribe(),
             counters: Arc::new(Counters::new(PORTS.into())),
             outputs: buffers,
             punts: Box::new(punts),
@@ -229,6 +238,31 @@ impl Rig {
             assert!((ip4 - live).is_empty() && (ip6 - live).is_empty(), "{} kept a packet that is gone", module.name);
         }
         assert_eq!(self.batch.refill(), 0, "every packet was sent, dropped or punted");
+    }
+
+    /// The neighbors behind an interface are not known any more.
+    pub fn lose_neighbor(&mut self, interface: u8) {
+        self.set_neighbor(interface, None);
+    }
+
+    /// They are known again.
+    pub fn find_neighbor(&mut self, interface: u8) {
+        self.set_neighbor(interface, Some(neighbor(interface)));
+    }
+
+    fn set_neighbor(&mut self, interface: u8, mac: Option<[u8; 6]>) {
+        for is_v6 in [false, true] {
+            self.fib.set_neighbor(InterfaceId(interface.into()), gateway(interface, is_v6), mac);
+        }
+    }
+
+    /// Moves a slot's frame to its buffer's very start.
+    pub fn use_up_headroom(&mut self, slot: u8) {
+        let mut packet = self.batch.slot(slot).expect("a live slot");
+        let frame = packet.frame().to_vec();
+        while packet.push(1).is_ok() {}
+        packet.frame_mut()[..frame.len()].copy_from_slice(&frame);
+        packet.resize(frame.len()).expect("shorter");
     }
 
     /// The name and count of every reason that was counted, as "module.reason".

@@ -39,3 +39,88 @@ pub fn ttl(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
     ctx.punt(batch, expired, EXPIRED);
     *mask -= expired;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Rig, changed4, fix_checksum, udp4};
+    use perigee_packet::BATCH_SIZE;
+
+    /// Runs the module on IPv4 headers; returns them as they are afterwards, `None` for those that were punted.
+    fn run(rig: &mut Rig, headers: &[[u8; 20]]) -> Vec<Option<[u8; 20]>> {
+        rig.batch.refill();
+        for header in headers {
+            let mut frame = udp4(1, 8);
+            frame[14..34].copy_from_slice(header);
+            rig.receive_classified(&frame);
+        }
+        let mask = rig.run(ttl);
+        assert_eq!(mask, rig.batch.live(), "the mask is what goes on");
+        let header = |slot: u8| rig.batch.frame(slot).map(|frame| *frame[14..].first_chunk().unwrap());
+        (0..headers.len()).map(|slot| header(slot as u8)).collect()
+    }
+
+    /// A header with this identification, TTL, and the right checksum.
+    fn header(identification: u16, ttl: u8) -> [u8; 20] {
+        let frame = changed4(udp4(1, 8), |frame| {
+            frame[18..20].copy_from_slice(&identification.to_be_bytes());
+            frame[22] = ttl;
+        });
+        *frame[14..].first_chunk().unwrap()
+    }
+
+    fn checksum(header: &[u8; 20]) -> u16 {
+        u16::from_be_bytes([header[10], header[11]])
+    }
+
+    /// For every value that the checksum field can have, what comes out is what a full computation gives.
+    #[test]
+    fn the_checksum_is_right_for_all_values() {
+        let mut rig = Rig::new();
+        let mut headers: Vec<_> =
+            [2, 64, 255].into_iter().flat_map(|ttl| (0..=u16::MAX).map(move |id| header(id, ttl))).collect();
+        // No sender computes 0xffff, but it means the same as 0 and passes the check (RFC 1624 section 3).
+        let zeros: Vec<_> = headers.iter().filter(|header| checksum(header) == 0).copied().collect();
+        assert!(zeros.len() >= 3);
+        headers.extend(zeros.into_iter().map(|mut header| {
+            header[10..12].fill(0xff);
+            header
+        }));
+        let mut seen = vec![false; 1 << 16];
+        for burst in headers.chunks(BATCH_SIZE) {
+            for (before, after) in burst.iter().zip(run(&mut rig, burst)) {
+                seen[usize::from(checksum(before))] = true;
+                let mut expected = *before;
+                expected[8] -= 1;
+                fix_checksum(&mut expected);
+                assert_eq!(after, Some(expected), "before {before:02x?}");
+            }
+        }
+        assert_eq!(seen.iter().position(|seen| !seen), None, "a checksum was not tried");
+    }
+
+    #[test]
+    fn every_ttl_but_0_and_1_goes_on() {
+        let mut rig = Rig::new();
+        let headers: Vec<_> = (0..=255).map(|ttl| header(7, ttl)).collect();
+        for (ttl, after) in run(&mut rig, &headers).into_iter().enumerate() {
+            assert_eq!(after.map(|header| usize::from(header[8])), (ttl > 1).then(|| ttl - 1));
+        }
+        assert_eq!(rig.reasons(), [("ttl.expired".to_owned(), 2)]);
+        for ttl in 0..2 {
+            let punted = rig.punted.try_recv().unwrap();
+            assert_eq!((punted.reason, &punted.packet.bytes()[14..34]), (EXPIRED, &header(7, ttl)[..]), "as it came");
+        }
+    }
+
+    #[test]
+    fn a_packet_outside_the_mask_is_left_alone() {
+        let mut rig = Rig::new();
+        let frame = udp4(1, 8);
+        rig.receive_classified(&frame);
+        rig.receive_classified(&frame);
+        let mut mask = Mask::only(1);
+        ttl(&mut rig.ctx, &mut rig.batch, &mut mask);
+        assert_eq!((rig.batch.frame(0), mask), (Some(&frame[..]), Mask::only(1)));
+    }
+}

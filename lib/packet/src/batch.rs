@@ -369,9 +369,7 @@ impl Batch {
     pub fn frame(&self, slot: u8) -> Option<&[u8]> {
         let i = usize::from(slot);
         // SAFETY: the slot is live, see the invariant; the borrow of self keeps it so.
-        self.live
-            .contains(slot)
-            .then(|| unsafe { std::slice::from_raw_parts(self.data[i], self.length[i].into()) })
+        self.live.contains(slot).then(|| unsafe { std::slice::from_raw_parts(self.data[i], self.length[i].into()) })
     }
 
     /// A packet with its metadata; `None` if the slot is empty.

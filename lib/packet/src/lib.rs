@@ -50,11 +50,9 @@ pub use ipv4_options::{Ipv4Option, Ipv4Options};
 pub use ipv6::Ipv6;
 pub use malformed::Malformed;
 pub use mask::{BATCH_SIZE, Mask};
-pub use port::{Link, Pool, Port, PortInfo, PortStats, ReceiveQueue, TransmitQueue};
 pub use nd_options::{NdOption, NdOptions};
+pub use port::{Link, Pool, Port, PortInfo, PortStats, ReceiveQueue, TransmitQueue};
 pub use rebatch::TransmitBuffer;
 pub use tcp::Tcp;
 pub use udp::Udp;
 pub use vlan::Vlan;
-
-

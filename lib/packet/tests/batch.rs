@@ -324,11 +324,12 @@ impl World {
         let moved = from.move_to(mask, to);
         let mut expected = 0;
         for slot in 0..self.models[side].len() {
-            if mask.contains(slot as u8) && self.models[1 - side].len() < BATCH_SIZE {
-                if let Some(model) = self.models[side][slot].take() {
-                    self.models[1 - side].push(Some(model));
-                    expected += 1;
-                }
+            if mask.contains(slot as u8)
+                && self.models[1 - side].len() < BATCH_SIZE
+                && let Some(model) = self.models[side][slot].take()
+            {
+                self.models[1 - side].push(Some(model));
+                expected += 1;
             }
         }
         assert_eq!(moved, expected);

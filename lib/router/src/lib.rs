@@ -1,2 +1,29 @@
 // SPDX-License-Identifier: MIT
-//! perigee-router
+//! One running router, put together from ports, tables, workers, the slow path and the control side.
+//!
+//! ```text
+//!  workers (one thread each)             slow path (one thread)                      API (one thread)
+//!  lib/lua drives lib/worker ──punts──►  [`slow`] drives lib/slowpath  ◄──requests── lib/control
+//!        ▲                                 │ owns RIB, neighbors, twins
+//!        └──tables ([`routing`]: published as a whole, patched in place)──┘
+//!
+//!  [`wiring`]   who polls which queue, who sends on which, and what goes by ring
+//!  [`answers`]  what `perigee show` shows      [`change`]  routes by hand, reload
+//! ```
+//!
+//! Neither DPDK nor LuaJIT is linked here: ports, rings, filters and scripts come in through traits, so a whole router
+//! runs in a test on heap packets.
+#![forbid(unsafe_code)]
+
+pub mod answers;
+pub mod change;
+mod reasons;
+pub mod routing;
+pub mod slow;
+mod twins;
+pub mod wiring;
+
+pub use change::{Rebuild, ScriptControl, ScriptView};
+pub use routing::{Filters, Gateways, Routing, SharedTables};
+pub use slow::{Mailbox, RouterPort, SlowParts, SlowThread};
+pub use wiring::{Fabric, PortQueues, Ring, Sender, Shared, WorkerQueues, wire};

@@ -64,8 +64,6 @@ counters! {
     drop_interface_down "configuration";
     /// A frame too short for its Ethernet header or tags, or with more tags than the interface has.
     drop_bad_frame "IEEE 802.3 3.1, 802.1Q 9.6";
-    /// Neither IPv4, IPv6 nor ARP.
-    drop_unknown_ethertype "RFC 1812 3.3.3";
     /// A unicast frame for another station.
     drop_other_station "RFC 1812 5.3.4";
     /// A group frame with a unicast packet in it.

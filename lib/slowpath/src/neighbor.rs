@@ -127,6 +127,8 @@ struct Neighbor {
     state: NeighborState,
     /// Known in all states but `Incomplete` and `Failed`.
     mac: Option<MacAddr>,
+    /// What the caller believes: the MAC it was told, and not told to be lost.
+    told: Option<MacAddr>,
     queue: VecDeque<Pending>,
     /// Requests sent in this state.
     tries: u8,
@@ -154,6 +156,7 @@ impl Neighbors {
         config.retransmit_ms = config.retransmit_ms.max(1000);
         config.failed_ms = config.failed_ms.max(config.retransmit_ms);
         config.delay_ms = config.delay_ms.max(config.retransmit_ms);
+        config.stale_ms = config.stale_ms.max(config.retransmit_ms);
         config.solicitations = config.solicitations.max(1);
         Neighbors {
             config,
@@ -231,7 +234,7 @@ impl Neighbors {
     }
 
     /// A next hop needs this gateway.
-    pub(crate) fn resolve(&mut self, now: Time, key: Key) {
+    pub(crate) fn resolve(&mut self, now: Time, key: Key, up: bool) {
         if let Some(n) = self.table.get_mut(&key) {
             if !n.wanted {
                 n.wanted = true;
@@ -240,7 +243,7 @@ impl Neighbors {
             self.used(now, key);
         } else {
             self.insert(key, true);
-            self.ask(now, key);
+            self.start(now, key, up);
         }
     }
 
@@ -260,25 +263,18 @@ impl Neighbors {
         if !self.table.contains_key(&key) {
             self.insert(key, false);
         }
-        let before = self.table.get_mut(&key).and_then(|n| n.mac.replace(mac));
-        self.enter(key, NeighborState::Static, None);
-        let (interface, address) = key;
-        match before {
-            Some(before) if before == mac => {}
-            _ if !up => {}
-            Some(_) => self.tell(Event::NeighborChanged { interface, address, mac }),
-            None => self.tell(Event::NeighborResolved { interface, address, mac }),
+        if let Some(n) = self.table.get_mut(&key) {
+            n.mac = Some(mac);
         }
+        self.enter(key, NeighborState::Static, None);
+        self.publish(key, up.then_some(mac));
         self.release(key);
     }
 
     /// It is not configured any more.
     pub(crate) fn unset_static(&mut self, now: Time, key: Key, up: bool) {
-        let Some(n) = self.table.get_mut(&key).filter(|n| n.state == NeighborState::Static) else { return };
+        let Some(n) = self.table.get(&key).filter(|n| n.state == NeighborState::Static) else { return };
         let wanted = n.wanted;
-        if !up {
-            n.mac = None; // It was lost when the interface went down.
-        }
         self.remove(key);
         if wanted {
             self.insert(key, true);
@@ -289,7 +285,6 @@ impl Neighbors {
     /// Takes in what was heard (RFC 826 "merge", RFC 4861 7.2.3 and 7.2.5).
     pub(crate) fn heard(&mut self, now: Time, key: Key, heard: Heard, counters: &mut Counters) {
         use NeighborState::{Failed, Incomplete, Reachable, Stale, Static};
-        let (interface, address) = key;
         let Some(n) = self.table.get_mut(&key) else {
             let Some(mac) = heard.mac.filter(|_| heard.create) else { return };
             if self.table.len() >= self.config.max_neighbors {
@@ -315,7 +310,7 @@ impl Neighbors {
             state => {
                 if let Some(mac) = heard.mac.filter(|_| differs) {
                     n.mac = Some(mac);
-                    self.tell(Event::NeighborChanged { interface, address, mac });
+                    self.publish(key, Some(mac));
                 }
                 if heard.solicited {
                     self.enter(key, Reachable, Some(now.after_millis(self.config.reachable_ms)));
@@ -333,9 +328,9 @@ impl Neighbors {
             counters.drop_interface_down += n.queue.len() as u64;
             self.queued -= n.queue.len();
             n.queue.clear();
-            let (state, wanted, mac) = (n.state, n.wanted, n.mac);
-            if state == NeighborState::Static {
-                self.tell(Event::NeighborLost { interface: key.0, address: key.1 });
+            let wanted = n.wanted;
+            if n.state == NeighborState::Static {
+                self.publish(key, None);
                 continue;
             }
             self.remove(key);
@@ -343,7 +338,6 @@ impl Neighbors {
                 self.insert(key, true);
                 self.enter(key, NeighborState::Failed, None);
             }
-            debug_assert!(mac.is_some() || state == NeighborState::Incomplete || state == NeighborState::Failed);
         }
     }
 
@@ -351,10 +345,7 @@ impl Neighbors {
     pub(crate) fn interface_up(&mut self, now: Time, id: InterfaceId) {
         for key in self.keys(|key| key.0 == id) {
             match self.table.get(&key) {
-                Some(Neighbor { state: NeighborState::Static, mac: Some(mac), .. }) => {
-                    let event = Event::NeighborResolved { interface: key.0, address: key.1, mac: *mac };
-                    self.tell(event);
-                }
+                Some(Neighbor { state: NeighborState::Static, mac, .. }) => self.publish(key, *mac),
                 Some(n) if n.wanted && n.mac.is_none() => self.ask(now, key),
                 _ => {}
             }
@@ -413,19 +404,17 @@ impl Neighbors {
     /// A new entry without MAC, timer or request yet.
     fn insert(&mut self, key: Key, wanted: bool) {
         let state = NeighborState::Incomplete;
-        let fresh = Neighbor { state, mac: None, queue: VecDeque::new(), tries: 0, idle: 0, wanted, timer: None };
+        let fresh =
+            Neighbor { state, mac: None, told: None, queue: VecDeque::new(), tries: 0, idle: 0, wanted, timer: None };
         self.table.insert(key, fresh);
         self.incomplete += usize::from(!wanted);
     }
 
-    /// Takes the entry out; its queue goes on as it would with a neighbor that failed.
+    /// Takes out an entry whose queue is empty.
     fn remove(&mut self, key: Key) {
-        self.enter(key, NeighborState::Failed, None);
-        self.release(key);
-        let Some(n) = self.table.remove(&key) else { return };
-        if n.mac.is_some() {
-            self.tell(Event::NeighborLost { interface: key.0, address: key.1 });
-        }
+        self.enter(key, NeighborState::Failed, None); // The timer and the count of incomplete ones go with it.
+        self.publish(key, None);
+        self.table.remove(&key);
     }
 
     /// Starts to ask, or waits for the interface.
@@ -459,7 +448,7 @@ impl Neighbors {
         } else {
             self.stale(now, key);
         }
-        self.tell(Event::NeighborResolved { interface: key.0, address: key.1, mac });
+        self.publish(key, Some(mac));
         self.release(key);
     }
 
@@ -497,7 +486,16 @@ impl Neighbors {
         }
     }
 
-    fn tell(&mut self, event: Event) {
+    /// Tells the caller, where what it believes is not so any more.
+    fn publish(&mut self, key: Key, mac: Option<MacAddr>) {
+        let Some(n) = self.table.get_mut(&key) else { return };
+        let (interface, address) = key;
+        let event = match (std::mem::replace(&mut n.told, mac), mac) {
+            (None, Some(mac)) => Event::NeighborResolved { interface, address, mac },
+            (Some(before), Some(mac)) if before != mac => Event::NeighborChanged { interface, address, mac },
+            (Some(_), None) => Event::NeighborLost { interface, address },
+            _ => return,
+        };
         self.actions.push_back(Action::Tell(event));
     }
 

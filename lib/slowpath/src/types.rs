@@ -290,7 +290,7 @@ pub struct Config {
     /// How often a neighbor is refreshed without a sign of use: the fast path's packets are not seen here, and
     /// [`Input::NeighborUsed`] may never come.
     pub unused_refreshes: u8,
-    /// Neighbors, both families, gateways and static ones not counted.
+    /// Neighbors, both families. Gateways and static ones count, but are never refused.
     pub max_neighbors: usize,
     /// Neighbors still being resolved, gateways not counted (RFC 6583).
     pub max_incomplete: usize,

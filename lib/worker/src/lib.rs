@@ -22,4 +22,4 @@ mod worker;
 pub use idle::Idle;
 pub use punt::{Bell, PuntRing, punt_ring};
 pub use spread::Spread;
-pub use worker::{Receiver, Relay, Stop, Worker, WorkerParts};
+pub use worker::{Clock, Receiver, Stop, Worker, WorkerParts};

@@ -62,5 +62,100 @@ pub fn owner(frame: &[u8], workers: usize) -> usize {
         kind => (14, kind),
     };
     // The high bits choose, as a multiplication spreads a hash over any number of workers evenly.
-    (u64::from(flow::symmetric_hash(frame, l3, kind)) * workers as u64 >> 32) as usize
+    ((u64::from(flow::symmetric_hash(frame, l3, kind)) * workers as u64) >> 32) as usize
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use perigee_fib::synth::Random;
+    use perigee_modules::testing::{changed, tagged, udp4, udp6};
+    use perigee_packet::heap::{HeapPool, HeapQueue};
+    use perigee_packet::{Pool, ReceiveQueue};
+
+    /// A UDP frame of some flow, and its answer's.
+    fn flow(random: &mut Random) -> (Vec<u8>, Vec<u8>) {
+        let (frame, addresses, length) = if random.below(2) == 0 { (udp4(1, 8), 26, 4) } else { (udp6(1, 8), 22, 16) };
+        let ports = addresses + 2 * length;
+        let there = changed(frame, |frame| {
+            for byte in &mut frame[addresses..ports + 4] {
+                *byte = random.bits() as u8;
+            }
+        });
+        let back = changed(there.clone(), |frame| {
+            frame[..12].rotate_left(6);
+            frame[addresses..ports].rotate_left(length);
+            frame[ports..ports + 4].rotate_left(2);
+        });
+        (there, back)
+    }
+
+    #[test]
+    fn both_directions_have_one_owner_and_every_owner_its_share() {
+        let mut random = Random::new(1);
+        for workers in 1..=9 {
+            let mut flows = vec![0; workers];
+            for _ in 0..1000 * workers {
+                let (there, back) = flow(&mut random);
+                let worker = owner(&there, workers);
+                flows[worker] += 1;
+                assert_eq!(owner(&back, workers), worker, "{there:02x?}");
+                assert_eq!(owner(&tagged(back, 0, 30), workers), worker, "the answer may come by a VLAN: {there:02x?}");
+            }
+            assert!(flows.iter().all(|flows| (800..1200).contains(flows)), "{flows:?}");
+        }
+    }
+
+    #[test]
+    fn any_bytes_have_an_owner() {
+        let mut random = Random::new(2);
+        for _ in 0..100_000 {
+            let mut frame: Vec<u8> = (0..random.below(70)).map(|_| random.bits() as u8).collect();
+            if let Some(kind) = frame.get_mut(12..14) {
+                kind.copy_from_slice(&[[0x81, 0], [8, 0], [0x86, 0xdd], [0, 0]][random.below(4) as usize]);
+            }
+            assert!(owner(&frame, 3) < 3);
+        }
+    }
+
+    /// A batch of different flows.
+    fn burst(pool: &'static HeapPool, n: usize) -> (Box<Batch>, Vec<Vec<u8>>) {
+        let (mut batch, mut random) = (Batch::new(pool), Random::new(3));
+        let frames: Vec<_> = (0..n).map(|_| flow(&mut random).0).collect();
+        for frame in &frames {
+            batch.push(pool.packet(frame).unwrap(), 0).unwrap();
+        }
+        (batch, frames)
+    }
+
+    #[test]
+    fn each_packet_goes_to_its_owner_in_order() {
+        let pool = HeapPool::leak(256);
+        let (mut batch, frames) = burst(pool, 200);
+        let rings: Vec<_> = (0..3).map(|_| HeapQueue::new(pool, 0, 256)).collect();
+        let boxed = rings.iter().map(|ring| Some(Box::new(ring.clone()) as Box<dyn TransmitQueue>));
+        let result = Spread::new(1, boxed.collect()).spread(&mut batch);
+        let of = |worker| frames.iter().filter(|frame| owner(frame, 3) == worker).cloned().collect::<Vec<_>>();
+        let own: Vec<_> = batch.live().iter().map(|slot| batch.frame(slot).unwrap().to_vec()).collect();
+        assert_eq!(own, of(1));
+        assert_eq!(result, Spreading { handed_over: 200 - own.len(), lost: 0 });
+        for worker in [0, 2] {
+            assert_eq!(std::iter::from_fn(|| rings[worker].collect()).collect::<Vec<_>>(), of(worker));
+        }
+        assert_eq!((rings[1].collect(), pool.in_use()), (None, own.len()), "nothing on the own ring");
+    }
+
+    #[test]
+    fn a_full_ring_loses_and_a_missing_one_keeps() {
+        let pool = HeapPool::leak(256);
+        let (mut batch, frames) = burst(pool, 200);
+        let mut ring = HeapQueue::new(pool, 0, 5);
+        let mut spread = Spread::new(0, vec![None, Some(Box::new(ring.clone())), None]);
+        let of_1 = frames.iter().filter(|frame| owner(frame, 3) == 1).count();
+        assert_eq!(spread.spread(&mut batch), Spreading { handed_over: 5, lost: of_1 - 5 });
+        assert_eq!((batch.live().count(), pool.in_use()), (200 - of_1, 200 - of_1 + 5));
+        assert_eq!(spread.spread(&mut batch), Spreading::default(), "the others have gone");
+        batch.refill();
+        assert_eq!((ring.receive(&mut batch, 256), pool.in_use()), (5, 5));
+    }
 }

@@ -17,13 +17,8 @@ pub struct Receiver {
     pub spread: Option<Spread>,
 }
 
-/// Something a worker does for others once per round: it sends what they put on a ring for a transmit queue of its own.
-pub trait Relay: Send {
-    /// Moves what is there on; returns how many packets were sent and how many were lost.
-    fn relay(&mut self) -> perigee_packet::rebatch::Flushed;
-    /// The port it sends on.
-    fn port(&self) -> u16;
-}
+/// A monotonic clock in ns.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The request to stop, shared by all threads of a router.
 #[derive(Clone, Default)]
@@ -50,8 +45,6 @@ pub struct WorkerParts {
     pub receivers: Vec<Receiver>,
     /// A transmit buffer per port.
     pub outputs: Vec<Option<TransmitBuffer>>,
-    /// Rings whose packets it sends for others.
-    pub relays: Vec<Box<dyn Relay>>,
     /// The way to the slow path.
     pub punts: Box<dyn PuntSink>,
     /// Its tables.
@@ -67,7 +60,7 @@ pub struct WorkerParts {
     /// What to do when nothing comes.
     pub idle: Idle,
     /// Monotonic clock in ns.
-    pub clock: fn() -> u64,
+    pub clock: Clock,
     /// The request to stop.
     pub stop: Stop,
 }
@@ -82,25 +75,24 @@ pub struct Worker {
 struct Parts {
     id: usize,
     receivers: Vec<Receiver>,
-    relays: Vec<Box<dyn Relay>>,
     memory: &'static dyn Memory,
     burst: usize,
     idle: Idle,
     drowsiness: Drowsiness,
     busy: bool,
-    clock: fn() -> u64,
+    clock: Clock,
     stop: Stop,
 }
 
 impl Worker {
     /// Puts a worker together.
     pub fn new(parts: WorkerParts) -> Worker {
-        let WorkerParts { id, receivers, outputs, relays, punts, tables, counters, custom, memory, burst, idle, clock, stop } =
+        let WorkerParts { id, receivers, outputs, punts, tables, counters, custom, memory, burst, idle, clock, stop } =
             parts;
         let context = Context { now: clock(), tables, counters, outputs, punts, custom, failure: None };
         let burst = burst.clamp(1, BATCH_SIZE);
         let drowsiness = Drowsiness::default();
-        let parts = Parts { id, receivers, relays, memory, burst, idle, drowsiness, busy: false, clock, stop };
+        let parts = Parts { id, receivers, memory, burst, idle, drowsiness, busy: false, clock, stop };
         Worker { context, parts }
     }
 
@@ -157,16 +149,11 @@ impl Worker {
         batch.live().count()
     }
 
-    /// Between two rounds: what waits is flushed when due, rings are served, tables change, and an idle worker sleeps.
+    /// Between two rounds: what waits is flushed when due, tables change, and an idle worker sleeps.
     pub fn housekeeping(&mut self) {
         let (context, parts) = (&mut self.context, &mut self.parts);
         context.now = (parts.clock)();
         context.flush_due();
-        for relay in &mut parts.relays {
-            let flushed = relay.relay();
-            parts.busy |= flushed.sent > 0;
-            context.flushed(relay.port().into(), flushed);
-        }
         if context.tables.refresh() {
             context.counters.table_swaps.add(1);
         }

@@ -11,6 +11,9 @@ pub type Span = Range<usize>;
 /// The longest part of a source line that is quoted, in characters.
 const QUOTE: usize = 160;
 
+/// How many mistakes are listed.
+const MOST: usize = 100;
+
 /// One mistake (or warning) in a configuration or routes file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
@@ -126,7 +129,11 @@ impl<'t> Mistakes<'t> {
         Self { source: Source::new(name, text), mistakes: RefCell::default(), warnings: RefCell::default() }
     }
 
+    /// Beyond a hundred, one more helps nobody, and finding its line costs time.
     pub fn add(&self, span: &Span, message: impl Into<String>) {
+        if self.count() == MOST {
+            return;
+        }
         let mistake = self.source.mistake(span, message.into());
         self.mistakes.borrow_mut().push((span.clone(), mistake));
     }

@@ -43,27 +43,16 @@ impl Once {
 pub(super) fn read_ports(root: &mut Section, folder: &Path, router: &Router) -> (Vec<Port>, Vec<Interface>) {
     let (mut ports, mut own, mut vlans) = (Vec::new(), Vec::new(), Vec::new());
     let (mut devices, mut addresses) = (Once::default(), Once::default());
+    let before = root.mistakes().count();
     let sections = root.named_tables("port");
-    if sections.is_empty() {
-        root.require("port", "at least one table headed [port.NAME]", None::<()>);
+    if sections.is_empty() && root.mistakes().count() == before {
+        let place = root.place("port").unwrap_or(0..0);
+        root.mistakes().add(&place, "found no port, expected at least one table headed [port.NAME]");
     }
     for (name, mut section) in sections {
         check_name(&name, &section);
         let (port, device) = read_port(&name, &mut section, folder);
-        let twin_clash = match &port.device {
-            Device::Linux { interface, .. } => port.twin && router.namespace.is_none() && *interface == port.name,
-            Device::Dpdk(_) => false,
-        };
-        if twin_clash {
-            section.mistakes().add(
-                &name.span,
-                format!(
-                    "found a port named like its Linux interface `{0}`, expected another name, a `namespace` in [router] or \
-                     `twin = false`: the twin would have to be a second `{0}`",
-                    port.name
-                ),
-            );
-        }
+        check_twin(&name, &port, router, &section);
         if let Some(first) = devices.claim(device.value, &port.name) {
             section.mistakes().add(
                 &device.span,
@@ -105,66 +94,84 @@ fn check_name(name: &At<String>, section: &Section) {
     }
 }
 
+/// A twin in the namespace of its own port's interface cannot have the same name.
+fn check_twin(name: &At<String>, port: &Port, router: &Router, section: &Section) {
+    let taken = matches!(&port.device, Device::Linux { interface, .. } if *interface == port.name);
+    if taken && port.twin && router.namespace.is_none() {
+        section.mistakes().add(
+            &name.span,
+            format!(
+                "found a port named like its Linux interface `{0}`, expected another name, a `namespace` in [router] or \
+                 `twin = false`: the twin would have to be a second `{0}`",
+                port.name
+            ),
+        );
+    }
+}
+
 /// The port, and what opens its device with the place where that stands.
 fn read_port(name: &At<String>, s: &mut Section, folder: &Path) -> (Port, At<String>) {
-    let device = s.text(
-        "device",
-        "a PCI address or a virtual device, such as \"0000:01:00.0\" or \"net_pcap0,rx_pcap=in.pcap\"",
-        |text| dpdk_device(text, folder),
-    );
-    let interface = s.text("interface", "the name of a Linux interface, at most 15 characters", |text| {
-        let odd = text.is_empty()
-            || text.len() > NAME
-            || text.contains(['/', ',', ':'])
-            || text.contains(char::is_whitespace);
-        if odd { unfit() } else { Ok(text.to_owned()) }
-    });
-    let driver_at = s.place("driver");
-    let driver = s.text("driver", "\"af_packet\" or \"af_xdp\"", |text| match text {
-        "af_packet" => Ok(LinuxDriver::AfPacket),
-        "af_xdp" => Ok(LinuxDriver::AfXdp),
-        _ => unfit(),
-    });
-    let (device_at, interface_at) = (s.place("device"), s.place("interface"));
-    match (&device_at, &interface_at) {
-        (Some(_), Some(second)) => {
-            s.mistakes().add(second, "found both `device` and `interface`, expected only one of them")
-        }
-        (None, None) => s.mistakes().add(
-            &s.span,
-            format!("found neither `device` nor `interface` in [port.{}], expected one of them", name.value),
-        ),
-        (Some(_), None) => {
-            if let Some(at) = driver_at {
-                s.mistakes().add(
-                    &at,
-                    "found `driver` beside `device`, expected it only beside `interface`: a device brings its own",
-                );
-            }
-        }
-        (None, Some(_)) => {}
-    }
-    let place = device_at.or(interface_at).unwrap_or(s.span.clone());
-    let driver = driver.map_or(LinuxDriver::AfPacket, |d| d.value);
-    let device = match (device, interface) {
-        (Some(device), _) => Device::Dpdk(device.value),
-        (None, Some(interface)) => Device::Linux { interface: interface.value, driver },
-        // Was reported; a stand-in that no other port can share keeps the rest checked.
-        (None, None) => Device::Dpdk(format!("none_{}", name.value)),
-    };
-    let opens = match &device {
+    let device = read_device(name, s, folder);
+    let opens = match &device.value {
         Device::Dpdk(text) => text.split(',').next().unwrap_or(text).to_owned(),
         Device::Linux { interface, .. } => format!("the Linux interface {interface}"),
     };
-    let mut port =
-        Port { name: name.value.clone(), device, mac: None, mtu: 1500, promiscuous: false, queues: None, twin: true };
+    let mut port = Port {
+        name: name.value.clone(),
+        device: device.value,
+        mac: None,
+        mtu: 1500,
+        promiscuous: false,
+        queues: None,
+        twin: true,
+    };
     let mac = s.text("mac", "the MAC address of one station, such as \"02:00:00:00:00:01\"", station);
     port.mac = mac.map(|mac| mac.value);
     set(&mut port.mtu, s.integer("mtu", "bytes of IP", 68..=9600));
     set(&mut port.promiscuous, s.boolean("promiscuous"));
     port.queues = s.integer("queues", "receive queues", 1..=128).map(|q| q.value);
     set(&mut port.twin, s.boolean("twin"));
-    (port, At { value: opens, span: place })
+    (port, At { value: opens, span: device.span })
+}
+
+/// `device`, or `interface` with `driver`.
+fn read_device(name: &At<String>, s: &mut Section, folder: &Path) -> At<Device> {
+    let expected = "a PCI address or a virtual device, such as \"0000:01:00.0\" or \"net_pcap0,rx_pcap=in.pcap\"";
+    let device = s.text("device", expected, |text| dpdk_device(text, folder));
+    let interface = s.text("interface", "the name of a Linux interface, at most 15 characters", |text| {
+        let odd = |c: char| c.is_whitespace() || matches!(c, '/' | ',' | ':');
+        if text.is_empty() || text.len() > NAME || text.contains(odd) { unfit() } else { Ok(text.to_owned()) }
+    });
+    let driver = s.text("driver", "\"af_packet\" or \"af_xdp\"", |text| match text {
+        "af_packet" => Ok(LinuxDriver::AfPacket),
+        "af_xdp" => Ok(LinuxDriver::AfXdp),
+        _ => unfit(),
+    });
+    let places = (s.place("device"), s.place("interface"), s.place("driver"));
+    match &places {
+        (Some(_), Some(second), _) => {
+            s.mistakes().add(second, "found both `device` and `interface`, expected only one of them");
+        }
+        (None, None, _) => {
+            let message = format!("found neither `device` nor `interface` in {}, expected one of them", s.title());
+            s.mistakes().add(&s.span, message);
+        }
+        (Some(_), None, Some(driver)) => s.mistakes().add(
+            driver,
+            "found `driver` beside `device`, expected it only beside `interface`: a device brings its own",
+        ),
+        _ => {}
+    }
+    let value = match (device, interface) {
+        (Some(device), _) => Device::Dpdk(device.value),
+        (None, Some(interface)) => {
+            let driver = driver.map_or(LinuxDriver::AfPacket, |d| d.value);
+            Device::Linux { interface: interface.value, driver }
+        }
+        // Was reported; a stand-in that no other port can share keeps the rest checked.
+        (None, None) => Device::Dpdk(format!("none_{}", name.value)),
+    };
+    At { value, span: places.0.or(places.1).unwrap_or(s.span.clone()) }
 }
 
 /// A MAC address that a frame can come from.

@@ -47,6 +47,11 @@ impl<'t> Section<'t> {
         self.mistakes
     }
 
+    /// How messages call it.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
     fn value(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'t>>> {
         self.asked.push(key);
         self.table.get(key)
@@ -154,7 +159,7 @@ impl<'t> Section<'t> {
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(name, _)| name.span().start);
         let named = entries.into_iter().filter_map(|(name, value)| {
-            let section = self.subsection(value, format!("[{path}.{}]", name.get_ref()))?;
+            let section = self.subsection(value, format!("[{path}.{}]", name.get_ref().escape_debug()))?;
             let name = At { value: name.get_ref().to_string(), span: name.span() };
             Some((name, section))
         });

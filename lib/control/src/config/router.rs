@@ -9,7 +9,7 @@ use toml::de::DeValue;
 use super::Machine;
 use super::below;
 use super::model::{Eal, Hugepages, Idle, Router, Worker};
-use super::reader::{At, Parsed, Section, unfit};
+use super::reader::{At, Parsed, Section, integer_of, unfit};
 use super::values::{Namespace, duration};
 
 /// The longest path a unix socket can have (`sun_path` without its final zero).
@@ -56,60 +56,63 @@ fn router_keys(section: Option<&mut Section>, folder: &Path) -> Router {
         mbufs: 16_384,
         icmp_rate: 1000,
     };
-    if let Some(s) = section {
-        let name = s.text("name", "1 to 32 letters, digits, - or _", |text| match text.len() <= 32 && is_word(text) {
-            true => Ok(text.to_owned()),
-            false => unfit(),
-        });
-        let timeout = s.text("transmit_timeout", "a time up to 1s, such as \"100us\"", |text| {
-            duration(text).and_then(|time| match time <= Duration::from_secs(1) {
-                true => Ok(time),
-                false => Err("too long".into()),
-            })
-        });
-        let ring = s.read("punt_ring", "a power of two from 64 to 65536", |value| {
-            let size = super::reader::integer_of(value).and_then(|n| u32::try_from(n).ok());
-            let size = size.filter(|n| n.is_power_of_two() && (64..=65536).contains(n));
-            size.map_or_else(unfit, Ok)
-        });
-        let idle = s.text("idle", "\"poll\" or \"sleep\"", |text| match text {
-            "poll" => Ok(Idle::Poll),
-            "sleep" => Ok(Idle::Sleep),
-            _ => unfit(),
-        });
-        let namespace = s.text(
-            "namespace",
-            "the name, the path or the process of a network namespace, such as \"blue\"",
-            str::parse::<Namespace>,
-        );
-        let metrics = s.text("metrics", "an address with a port, such as \"127.0.0.1:9100\"", |text| {
-            text.parse().map_err(|_| String::new())
-        });
-        let socket = s.text("socket", "the path of a unix socket, at most 107 bytes", |text| {
-            let path = a_path(folder)(text)?;
-            match path.as_os_str().len() <= SOCKET_PATH {
-                true => Ok(path),
-                false => Err(format!("{} bytes long", path.as_os_str().len())),
-            }
-        });
-        let script = s.text("script", "the path of a Lua script", a_path(folder));
-        set(&mut router.name, name);
-        set(&mut router.transmit_timeout, timeout);
-        set(&mut router.punt_ring, ring);
-        set(&mut router.idle, idle);
-        set(&mut router.socket, socket);
-        set(&mut router.burst, s.integer("burst", "packets", 1..=256));
-        set(&mut router.transmit_queue, s.integer("transmit_queue", "packets", 1..=256));
-        set(&mut router.mbufs, s.integer("mbufs", "packet buffers", 1024..=16_777_216));
-        set(&mut router.icmp_rate, s.integer("icmp_rate", "ICMP errors per second", 0..=1_000_000));
-        router.namespace = namespace.map(|n| n.value);
-        router.metrics = metrics.map(|m| m.value);
-        router.script = script.map(|s| s.value);
+    if let Some(section) = section {
+        read_identity(section, folder, &mut router);
+        read_behaviour(section, &mut router);
     }
     if router.socket.as_os_str().is_empty() {
         router.socket = default_socket(&router.name);
     }
     router
+}
+
+/// Who the router is and what it meets: names, files, addresses.
+fn read_identity(s: &mut Section, folder: &Path, router: &mut Router) {
+    let name = s.text("name", "1 to 32 letters, digits, - or _", |text| match text.len() <= 32 && is_word(text) {
+        true => Ok(text.to_owned()),
+        false => unfit(),
+    });
+    set(&mut router.name, name);
+    let script = s.text("script", "the path of a Lua script", a_path(folder));
+    router.script = script.map(|s| s.value);
+    let expected = "the name, the path or the process of a network namespace, such as \"blue\"";
+    router.namespace = s.text("namespace", expected, str::parse::<Namespace>).map(|n| n.value);
+    let metrics = s.text("metrics", "an address with a port, such as \"127.0.0.1:9100\"", |text| {
+        text.parse().map_err(|_| String::new())
+    });
+    router.metrics = metrics.map(|m| m.value);
+    let socket = s.text("socket", "the path of a unix socket, at most 107 bytes", |text| {
+        let path = a_path(folder)(text)?;
+        match path.as_os_str().len() <= SOCKET_PATH {
+            true => Ok(path),
+            false => Err(format!("{} bytes long", path.as_os_str().len())),
+        }
+    });
+    set(&mut router.socket, socket);
+}
+
+/// How it works: sizes, times, rates.
+fn read_behaviour(s: &mut Section, router: &mut Router) {
+    let timeout = s.text("transmit_timeout", "a time up to 1s, such as \"100us\"", |text| match duration(text)? {
+        time if time <= Duration::from_secs(1) => Ok(time),
+        _ => Err("too long".into()),
+    });
+    set(&mut router.transmit_timeout, timeout);
+    let idle = s.text("idle", "\"poll\" or \"sleep\"", |text| match text {
+        "poll" => Ok(Idle::Poll),
+        "sleep" => Ok(Idle::Sleep),
+        _ => unfit(),
+    });
+    set(&mut router.idle, idle);
+    let ring = s.read("punt_ring", "a power of two from 64 to 65536", |value| {
+        let size = integer_of(value).and_then(|n| u32::try_from(n).ok());
+        size.filter(|n| n.is_power_of_two() && (64..=65536).contains(n)).map_or_else(unfit, Ok)
+    });
+    set(&mut router.punt_ring, ring);
+    set(&mut router.burst, s.integer("burst", "packets", 1..=256));
+    set(&mut router.transmit_queue, s.integer("transmit_queue", "packets", 1..=256));
+    set(&mut router.mbufs, s.integer("mbufs", "packet buffers", 1024..=16_777_216));
+    set(&mut router.icmp_rate, s.integer("icmp_rate", "ICMP errors per second", 0..=1_000_000));
 }
 
 /// Letters, digits, - and _, at least one.
@@ -128,7 +131,7 @@ pub(super) fn set<T>(target: &mut T, value: Option<At<T>>) {
 fn read_workers(root: &mut Section, mut router: Option<&mut Section>, machine: &Machine) -> Vec<Worker> {
     let expected = format!("a core of this machine, one of {}", listed(&machine.cores));
     let a_core = |value: &DeValue| {
-        let core = super::reader::integer_of(value).and_then(|n| u16::try_from(n).ok());
+        let core = integer_of(value).and_then(|n| u16::try_from(n).ok());
         core.filter(|core| machine.cores.contains(core)).map_or_else(unfit, Ok)
     };
     let sections = root.tables("worker");

@@ -99,7 +99,6 @@ impl Bed {
             id: 0,
             receivers: self.receive.iter().map(receiver).collect(),
             outputs: self.transmit.iter().map(output).collect(),
-            relays: vec![],
             punts: Box::new(self.punts.clone()),
             tables: self.published.lock().unwrap().subscribe(),
             counters: self.counters.clone(),
@@ -107,7 +106,7 @@ impl Bed {
             memory: self.pool,
             burst: 32,
             idle: Idle::Sleep,
-            clock: monotonic,
+            clock: Arc::new(monotonic),
             stop: self.stop.clone(),
         })
     }

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+//! The command line: every word of it with its help.
+
+use crate::{bench, check, demo, reload, route, run, show};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// A software router that you can script, measure and predict.
+#[derive(Parser)]
+#[command(name = "perigee", version, about, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a router from a configuration file, until SIGTERM or Ctrl-C; SIGHUP reloads
+    Run(run::RunArgs),
+    /// Show packets crossing a router: ping, traceroute and iperf3 between namespaces, without root, NIC or hugepages
+    Demo(demo::DemoArgs),
+    /// Check a configuration file and the files it names; start nothing
+    Check(check::CheckArgs),
+    /// Show what a running router knows and counts
+    Show(show::ShowArgs),
+    /// Add or delete a route of a running router
+    #[command(subcommand)]
+    Route(route::RouteCommand),
+    /// Load configuration and script anew in a running router, all or nothing
+    Reload(reload::ReloadArgs),
+    /// Measure
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+    /// Print perigee.h, the C ABI of modules: `perigee header > perigee.h`
+    Header,
+    /// Print a completion script: `perigee completions bash > /etc/bash_completion.d/perigee`
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// The privileged process beside a router; the router starts it
+    #[command(hide = true)]
+    Helper,
+}
+
+/// Which running router is meant.
+#[derive(Args, Clone)]
+pub struct RouterArg {
+    /// The router's API socket [default: the only one in $XDG_RUNTIME_DIR/perigee or /run/perigee]
+    #[arg(long, global = true, value_name = "PATH", env = "PERIGEE_SOCKET")]
+    pub socket: Option<PathBuf>,
+}
+
+impl Cli {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Run(args) => run::run(&args),
+            Command::Demo(args) => demo::demo(&args),
+            Command::Check(args) => check::check(&args),
+            Command::Show(args) => show::show(&args),
+            Command::Route(command) => route::route(&command),
+            Command::Reload(args) => reload::reload(&args),
+            Command::Bench(command) => bench::bench(&command),
+            Command::Header => {
+                print!("{}", perigee_lua::HEADER);
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Completions { shell } => {
+                clap_complete::generate(shell, &mut Cli::command(), "perigee", &mut std::io::stdout());
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Helper => {
+                perigee_control::helper::serve_stdin()?;
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+//! Rings of mbufs for the router's wiring.
+
+use perigee_dpdk::{Eal, RingSender, RingToTx, ring};
+use perigee_packet::TransmitQueue;
+use perigee_router::{Fabric, Ring, Sender, Shared};
+
+/// Packets that a ring between workers, or in front of a transmit queue, can hold.
+const CAPACITY: u32 = 1024;
+
+/// Makes rings in DPDK's memory.
+pub struct DpdkFabric<'a>(pub &'a Eal);
+
+struct Producers(RingSender);
+
+impl Sender for Producers {
+    fn queue(&self) -> Box<dyn TransmitQueue> {
+        Box::new(self.0.clone())
+    }
+}
+
+impl Fabric for DpdkFabric<'_> {
+    fn hand_over(&mut self) -> Result<Ring, String> {
+        let (sender, receiver) = ring(self.0, CAPACITY, None).map_err(|error| error.to_string())?;
+        Ok((Box::new(Producers(sender)), Box::new(receiver)))
+    }
+
+    fn share(&mut self, queue: Box<dyn TransmitQueue>) -> Result<Shared, String> {
+        let (sender, receiver) = ring(self.0, CAPACITY, None).map_err(|error| error.to_string())?;
+        Ok((Box::new(Producers(sender)), Box::new(RingToTx::new(receiver, queue))))
+    }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+//! The configuration's filters and steers, compiled: by rte_acl for the fast path, by rte_flow for devices that can.
+
+use perigee_control::config::{Action, Config, FiveTuple, PortRange, Steer, SteerMatch};
+use perigee_dpdk::{AclFilter, ANY_PORT, Action as AclAction, DpdkPort, Eal, FiveTuple as Rule, FlowRule, Steer as Flow};
+use perigee_modules::filter::{Filter, Key, Key4, Key6};
+use perigee_packet::BATCH_SIZE;
+use perigee_router::{Filters, Rebuild};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// A compiled list behind the fast path's trait.
+struct Acl(AclFilter);
+
+impl Acl {
+    fn classify<const N: usize, K: Copy>(
+        keys: &[Key<N>],
+        denied: &mut [bool],
+        convert: impl Fn(&Key<N>) -> K,
+        zero: K,
+        classify: impl Fn(&[K], &mut [u32]),
+        action: impl Fn(u32) -> AclAction,
+    ) {
+        let (mut packed, mut rules) = ([zero; BATCH_SIZE], [0; BATCH_SIZE]);
+        packed.iter_mut().zip(keys).for_each(|(to, key)| *to = convert(key));
+        classify(&packed[..keys.len()], &mut rules);
+        denied.iter_mut().zip(rules).for_each(|(denied, rule)| *denied = action(rule) == AclAction::Drop);
+    }
+}
+
+impl Filter for Acl {
+    fn match4(&self, keys: &[Key4], denied: &mut [bool]) {
+        let key = |k: &Key4| perigee_dpdk::key4(k.protocol, k.source, k.destination, k.source_port, k.destination_port);
+        Acl::classify(keys, denied, key, [0; 16], |k, to| self.0.classify4(k, to), |rule| self.0.action4(rule));
+    }
+
+    fn match6(&self, keys: &[Key6], denied: &mut [bool]) {
+        let key = |k: &Key6| perigee_dpdk::key6(k.protocol, k.source, k.destination, k.source_port, k.destination_port);
+        Acl::classify(keys, denied, key, [0; 40], |k, to| self.0.classify6(k, to), |rule| self.0.action6(rule));
+    }
+}
+
+fn ports(range: Option<PortRange>) -> RangeInclusive<u16> {
+    range.map_or(ANY_PORT, |range| range.first..=range.last)
+}
+
+/// The rule for IPv4 packets, if there are any that it can match.
+fn rule4(tuple: &FiveTuple) -> Option<Rule<Ipv4Addr>> {
+    let prefix = |net: Option<ipnet::IpNet>| match net.map(|net| (net.addr(), net.prefix_len())) {
+        None => Some((Ipv4Addr::UNSPECIFIED, 0)),
+        Some((IpAddr::V4(address), length)) => Some((address, length)),
+        Some((IpAddr::V6(_), _)) => None,
+    };
+    Some(Rule {
+        source: prefix(tuple.src)?,
+        destination: prefix(tuple.dst)?,
+        protocol: tuple.proto,
+        source_ports: ports(tuple.sport),
+        destination_ports: ports(tuple.dport),
+    })
+}
+
+/// The rule for IPv6 packets, if there are any that it can match.
+fn rule6(tuple: &FiveTuple) -> Option<Rule<Ipv6Addr>> {
+    let prefix = |net: Option<ipnet::IpNet>| match net.map(|net| (net.addr(), net.prefix_len())) {
+        None => Some((Ipv6Addr::UNSPECIFIED, 0)),
+        Some((IpAddr::V6(address), length)) => Some((address, length)),
+        Some((IpAddr::V4(_), _)) => None,
+    };
+    Some(Rule {
+        source: prefix(tuple.src)?,
+        destination: prefix(tuple.dst)?,
+        protocol: tuple.proto,
+        source_ports: ports(tuple.sport),
+        destination_ports: ports(tuple.dport),
+    })
+}
+
+/// Compiles a list of rules; `None` for an empty one.
+fn compile(eal: &Eal, rules: &[(FiveTuple, AclAction)]) -> Result<Option<Arc<dyn Filter>>, String> {
+    if rules.is_empty() {
+        return Ok(None);
+    }
+    let v4: Vec<_> = rules.iter().filter_map(|(tuple, action)| Some((rule4(tuple)?, *action))).collect();
+    let v6: Vec<_> = rules.iter().filter_map(|(tuple, action)| Some((rule6(tuple)?, *action))).collect();
+    let filter = AclFilter::new(eal, &v4, &v6).map_err(|error| error.to_string())?;
+    Ok(Some(Arc::new(Acl(filter))))
+}
+
+/// What software has to steer as some port's device cannot.
+pub fn in_software(config: &Config, done: &[Steer]) -> Vec<FiveTuple> {
+    let everything = |version: u16| match version {
+        // Both families' Ethernet types stand for all of their packets; other types are the slow path's anyway.
+        0x0800 => Some(FiveTuple { src: "0.0.0.0/0".parse().ok(), ..FiveTuple::default() }),
+        0x86dd => Some(FiveTuple { src: "::/0".parse().ok(), ..FiveTuple::default() }),
+        _ => None,
+    };
+    let left = config.steers.iter().filter(|steer| !done.contains(steer));
+    let tuple = |steer: &Steer| match steer.what {
+        SteerMatch::EtherType(kind) => everything(kind),
+        SteerMatch::FiveTuple(tuple) => Some(tuple),
+    };
+    left.filter_map(tuple).collect()
+}
+
+/// Makes filters for a configuration; remembers what devices steer themselves.
+pub struct DpdkFilters {
+    pub eal: Eal,
+    pub done: Vec<Steer>,
+}
+
+impl Rebuild for DpdkFilters {
+    fn filters(&self, config: &Config) -> Result<Filters, String> {
+        let action = |action| if action == Action::Drop { AclAction::Drop } else { AclAction::Accept };
+        let rules: Vec<_> = config.filters.iter().map(|filter| (filter.tuple, action(filter.action))).collect();
+        let steers: Vec<_> = in_software(config, &self.done).into_iter().map(|tuple| (tuple, AclAction::Drop)).collect();
+        Ok(Filters { deny: compile(&self.eal, &rules)?, steer: compile(&self.eal, &steers)? })
+    }
+}
+
+/// Puts the steers of a port into its device. Returns the rules, the steers that are done, and a sentence for each that is
+/// not.
+pub fn steer(port: &DpdkPort, index: u16, config: &Config) -> (Vec<FlowRule>, Vec<Steer>, Vec<String>) {
+    let (mut rules, mut done, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+    for steer in config.steers.iter().filter(|steer| steer.port.is_none_or(|port| port == index)) {
+        let flows: Vec<Flow> = match &steer.what {
+            SteerMatch::EtherType(kind) => vec![Flow::EtherType(*kind)],
+            SteerMatch::FiveTuple(tuple) => {
+                rule4(tuple).map(Flow::V4).into_iter().chain(rule6(tuple).map(Flow::V6)).collect()
+            }
+        };
+        let Some(queue) = port.slow_path_queue() else { continue };
+        match flows.iter().map(|flow| port.steer(flow, queue)).collect::<Result<Vec<_>, _>>() {
+            Ok(made) => {
+                rules.extend(made);
+                done.push(steer.clone());
+            }
+            Err(error) => notes.push(error.to_string()),
+        }
+    }
+    (rules, done, notes)
+}

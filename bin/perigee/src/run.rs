@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+//! `perigee run`: a router in the foreground, until a signal.
+
+use crate::launch::{Running, launch};
+use crate::{check, reload};
+use anyhow::Result;
+use clap::Args;
+use perigee_control::client::ApiClient;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Arguments of `perigee run`.
+#[derive(Args)]
+pub struct RunArgs {
+    /// The configuration, in TOML
+    file: PathBuf,
+    /// Say more (-v) or everything (-vv); the environment variable PERIGEE_LOG says it in detail
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+/// Log lines on standard error.
+pub fn log(verbose: u8) {
+    let level = ["info", "debug", "trace"][usize::from(verbose.min(2))];
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PERIGEE_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(format!("warn,perigee={level},perigee_router={level},perigee_control={level}")));
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    // A second time is no error: tests start several.
+    let _ = subscriber.try_init();
+}
+
+pub fn run(args: &RunArgs) -> Result<ExitCode> {
+    log(args.verbose);
+    let config = check::load(&args.file)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Before the first thread starts, so that no signal is missed.
+    let _guard = runtime.enter();
+    let mut signals = Signals::new()?;
+    let names: Vec<String> = config.ports.iter().map(|port| port.name.clone()).collect();
+    let running = launch(config, &args.file)?;
+    for (name, port) in names.iter().zip(running.ports()) {
+        tracing::info!("port {name}: {} ({}), {}, {} receive queues, MTU {}", port.device, port.driver, port.mac, port.receive_queues, port.mtu);
+    }
+    tracing::info!("running; `perigee show ports --socket {}`", running.socket().unwrap_or(Path::new("")).display());
+    runtime.block_on(signals.wait(&running));
+    running.shut_down()?;
+    tracing::info!("stopped; every packet buffer is back");
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the end; reloads meanwhile.
+    async fn wait(&mut self, running: &Running) {
+        while !running.stopping() {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => reload_self(running),
+                () = tokio::time::sleep(Duration::from_millis(200)) => {}
+            }
+        }
+        tracing::error!("a thread of the router has ended");
+    }
+}
+
+/// SIGHUP: what `perigee reload` does. The client blocks, so it has a thread of its own.
+fn reload_self(running: &Running) {
+    let Some(socket) = running.socket().map(Path::to_owned) else { return };
+    std::thread::spawn(move || match ApiClient::connect(&socket).map_err(Into::into).and_then(|c| reload::reload_at(&c, None)) {
+        Ok(message) => tracing::info!("reloaded: {message}"),
+        Err(error) => tracing::error!("not reloaded: {error:#}"),
+    });
+}

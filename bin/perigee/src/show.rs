@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+//! `perigee show`: tables for people, JSON for programs.
+
+use crate::cli::RouterArg;
+use crate::client::connect;
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use comfy_table::{CellAlignment, Table, presets};
+use perigee_control::answers::{
+    ConfigText, DropKind, DropStatus, FilterStatus, ModuleStatus, NeighborEntry, PortStatus, RouteList, ScriptStatus,
+    WorkerStatus,
+};
+use perigee_control::client::ApiClient;
+use std::process::ExitCode;
+
+/// Arguments of `perigee show`.
+#[derive(Args)]
+pub struct ShowArgs {
+    /// What to show
+    what: What,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// `show drops`: also reasons that nothing left by; `show modules`: also those nothing came to
+    #[arg(long)]
+    all: bool,
+    /// `show routes`: only this prefix and those inside it
+    #[arg(long, value_name = "PREFIX")]
+    within: Option<ipnet::IpNet>,
+    /// `show routes`: at most so many
+    #[arg(long, default_value_t = 1000)]
+    limit: usize,
+    #[command(flatten)]
+    router: RouterArg,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum What {
+    /// Ports: device, MAC address, link, queues, counters, twin
+    Ports,
+    /// Workers: core, queues, packets
+    Workers,
+    /// Modules: packets in, dropped, given to the slow path
+    Modules,
+    /// Why packets were dropped or went to the slow path
+    Drops,
+    /// Routes, and where they came from
+    Routes,
+    /// Neighbors: MAC address and state
+    Neighbors,
+    /// Scripts: generation, errors, what the JIT compiler did
+    Scripts,
+    /// Filters and steers
+    Filters,
+    /// The configuration that would start this router as it is now
+    Config,
+    /// Everything that counts, in OpenMetrics text
+    Metrics,
+}
+
+pub fn show(args: &ShowArgs) -> Result<ExitCode> {
+    let client = connect(&args.router)?;
+    let path = path(args);
+    match args.what {
+        What::Metrics => print!("{}", client.text(&path)?),
+        _ if args.json => println!("{:#}", client.get::<serde_json::Value>(&path)?),
+        What::Config => print!("{}", client.get::<ConfigText>(&path)?.toml),
+        _ => println!("{}", table(args, &client, &path)?),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn path(args: &ShowArgs) -> String {
+    let name = match args.what {
+        What::Metrics => return "/metrics".to_owned(),
+        What::Routes => {
+            let within = args.within.map(|net| format!("within={net}&")).unwrap_or_default();
+            return format!("/v1/routes?{within}limit={}", args.limit);
+        }
+        what => what.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default(),
+    };
+    format!("/v1/{name}")
+}
+
+/// A table with a header; columns named in `numbers` are aligned right.
+fn rows(header: &[&str], numbers: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header);
+    rows.for_each(|row| drop(table.add_row(row)));
+    for (index, name) in header.iter().enumerate() {
+        if let Some(column) = table.column_mut(index).filter(|_| numbers.contains(name)) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+fn or_dash(text: Option<impl ToString>) -> String {
+    text.map_or_else(|| "-".to_owned(), |text| text.to_string())
+}
+
+fn table(args: &ShowArgs, client: &ApiClient, path: &str) -> Result<Table> {
+    Ok(match args.what {
+        What::Ports => ports(&client.get::<Vec<PortStatus>>(path)?),
+        What::Workers => workers(&client.get::<Vec<WorkerStatus>>(path)?),
+        What::Modules => modules(&client.get::<Vec<ModuleStatus>>(path)?, args.all),
+        What::Drops => drops(&client.get::<Vec<DropStatus>>(path)?, args.all),
+        What::Routes => routes(&client.get::<RouteList>(path)?),
+        What::Neighbors => neighbors(&client.get::<Vec<NeighborEntry>>(path)?),
+        What::Scripts => scripts(&client.get::<Vec<ScriptStatus>>(path)?),
+        What::Filters => filters(&client.get::<Vec<FilterStatus>>(path)?),
+        What::Config | What::Metrics => Table::new(),
+    })
+}
+
+fn ports(list: &[PortStatus]) -> Table {
+    let header = ["port", "driver", "mac", "link", "mtu", "rx queues", "tx queues", "received", "sent", "addresses", "twin"];
+    rows(&header, &["mtu", "rx queues", "tx queues", "received", "sent"], list.iter().map(|port| {
+        let addresses = port.interfaces.iter().flat_map(|i| {
+            let name = (i.name != port.name).then(|| format!("{}: ", i.name)).unwrap_or_default();
+            i.addresses.iter().map(move |address| format!("{name}{address}"))
+        });
+        vec![
+            port.name.clone(),
+            port.driver.clone(),
+            port.mac.to_string(),
+            if port.link_up { "up" } else { "down" }.to_owned(),
+            port.mtu.to_string(),
+            port.receive_queues.to_string(),
+            port.transmit_queues.to_string(),
+            port.counters.receive_packets.to_string(),
+            port.counters.transmit_packets.to_string(),
+            addresses.collect::<Vec<_>>().join("\n"),
+            port.twin.as_ref().map_or("-".to_owned(), |twin| format!("{} to Linux, {} back", twin.to_linux, twin.from_linux)),
+        ]
+    }))
+}
+
+fn workers(list: &[WorkerStatus]) -> Table {
+    let header = ["worker", "core", "state", "queues", "received", "sent", "punted", "punt ring full", "unclaimed", "packets/burst"];
+    rows(&header, &["worker", "core", "received", "sent", "punted", "punt ring full", "unclaimed", "packets/burst"], list.iter().map(|w| {
+        vec![
+            w.worker.to_string(),
+            w.core.to_string(),
+            w.state.clone(),
+            w.queues.join(" "),
+            w.received.to_string(),
+            w.transmitted.to_string(),
+            w.punted.to_string(),
+            w.punt_full.to_string(),
+            w.unclaimed.to_string(),
+            format!("{:.1}", w.received as f64 / w.batches.max(1) as f64),
+        ]
+    }))
+}
+
+fn modules(list: &[ModuleStatus], all: bool) -> Table {
+    let used = list.iter().filter(|m| all || m.packets + m.dropped + m.punted > 0);
+    rows(&["module", "packets", "dropped", "to slow path", "packets/call", "what it does"], &["packets", "dropped", "to slow path", "packets/call"], used.map(|m| {
+        let per_call = (m.calls > 0).then(|| format!("{:.1}", m.packets as f64 / m.calls as f64));
+        vec![m.module.clone(), m.packets.to_string(), m.dropped.to_string(), m.punted.to_string(), or_dash(per_call), m.about.clone()]
+    }))
+}
+
+fn drops(list: &[DropStatus], all: bool) -> Table {
+    let used = list.iter().filter(|drop| all || drop.packets > 0);
+    rows(&["module", "reason", "what", "packets", "demanded by"], &["packets"], used.map(|drop| {
+        let what = if drop.kind == DropKind::Drop { "drop" } else { "to slow path" };
+        vec![drop.module.clone(), drop.reason.clone(), what.to_owned(), drop.packets.to_string(), or_dash(drop.rfc.as_ref())]
+    }))
+}
+
+fn routes(list: &RouteList) -> Table {
+    let mut table = rows(&["", "prefix", "action", "via", "dev", "source", "metric"], &["metric"], list.routes.iter().map(|route| {
+        vec![
+            if route.best { ">" } else { "" }.to_owned(),
+            route.prefix.to_string(),
+            route.action.clone(),
+            or_dash(route.via),
+            or_dash(route.dev.as_ref()),
+            route.source.clone(),
+            route.metric.to_string(),
+        ]
+    }));
+    let hidden = list.total.saturating_sub(list.routes.len() as u64);
+    if hidden > 0 {
+        table.add_row(vec![String::new(), format!("... {hidden} more: --limit, --within")]);
+    }
+    table
+}
+
+fn neighbors(list: &[NeighborEntry]) -> Table {
+    rows(&["address", "mac", "dev", "state"], &[], list.iter().map(|n| {
+        vec![n.address.to_string(), or_dash(n.mac), n.dev.clone(), n.state.clone()]
+    }))
+}
+
+fn scripts(list: &[ScriptStatus]) -> Table {
+    let header = ["worker", "script", "generation", "state", "throws", "traces", "aborts", "blacklisted", "heap KB", "last error"];
+    rows(&header, &["worker", "generation", "throws", "traces", "aborts", "blacklisted", "heap KB"], list.iter().map(|s| {
+        vec![
+            s.worker.to_string(),
+            s.path.clone(),
+            s.generation.to_string(),
+            s.state.clone(),
+            s.throws.to_string(),
+            s.traces.to_string(),
+            s.trace_aborts.to_string(),
+            s.blacklisted.to_string(),
+            format!("{:.0}", s.gc_kb),
+            or_dash(s.error.as_ref()),
+        ]
+    }))
+}
+
+fn filters(list: &[FilterStatus]) -> Table {
+    rows(&["kind", "number", "rule", "action", "done in"], &["number"], list.iter().map(|f| {
+        vec![f.kind.clone(), f.number.to_string(), f.rule.clone(), f.action.clone(), f.done_in.clone()]
+    }))
+}

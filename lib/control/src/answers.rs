@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: MIT
+//! What the API answers, as JSON objects: filled by the router, read by the command line and by anyone's scripts.
+//!
+//! Counters count since the router started. Lists come in the order of the configuration where there is one.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Mac, Namespace};
+
+/// `GET /v1/version`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VersionStatus {
+    /// The router's name in its configuration.
+    pub name: String,
+    /// Of perigee, such as `0.1.0`.
+    pub perigee: String,
+    /// Of DPDK, such as `DPDK 22.11.1`.
+    pub dpdk: String,
+    /// Process number.
+    pub pid: u32,
+    /// Seconds since the router started.
+    pub uptime: f64,
+    /// The configuration file.
+    pub config: String,
+}
+
+/// An element of `GET /v1/ports`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PortStatus {
+    /// Of the configuration.
+    pub name: String,
+    /// What DPDK opened.
+    pub device: String,
+    /// The DPDK driver, such as `net_af_packet`.
+    pub driver: String,
+    /// In use on the wire.
+    pub mac: Mac,
+    /// Bytes of an IP packet.
+    pub mtu: u16,
+    /// Whether there is a link.
+    pub link_up: bool,
+    /// Megabits per second, if the device says.
+    pub speed: Option<u32>,
+    /// Whether frames to other MAC addresses are received.
+    pub promiscuous: bool,
+    /// Receive queues in use, with the slow path's own.
+    pub receive_queues: u16,
+    /// Transmit queues in use.
+    pub transmit_queues: u16,
+    /// The NUMA node, if there is more than one.
+    pub numa: Option<u16>,
+    /// What the device does itself, such as `ipv4-checksum` or `rss`.
+    pub offloads: Vec<String>,
+    /// The Linux interface beside it.
+    pub twin: Option<TwinEntry>,
+    /// The port's interfaces: its own, then its VLANs.
+    pub interfaces: Vec<InterfaceEntry>,
+    /// The device's counters.
+    pub counters: PortCounters,
+}
+
+/// The twin of a port.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TwinEntry {
+    /// The interface's name in Linux.
+    pub name: String,
+    /// Where it is; the router's own namespace if null.
+    pub namespace: Option<Namespace>,
+    /// Linux's number of it there.
+    pub index: u32,
+    /// Frames given to Linux.
+    pub to_linux: u64,
+    /// Frames that came from Linux.
+    pub from_linux: u64,
+    /// Frames that Linux had no room for.
+    pub dropped: u64,
+}
+
+/// A port's interface.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InterfaceEntry {
+    /// `wan` or `wan.100`.
+    pub name: String,
+    /// The VLAN, null for untagged frames.
+    pub vlan: Option<u16>,
+    /// Bytes of an IP packet.
+    pub mtu: u16,
+    /// The router's addresses on it.
+    pub addresses: Vec<IpNet>,
+}
+
+/// What a device counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PortCounters {
+    /// Received frames.
+    pub receive_packets: u64,
+    /// Their bytes.
+    pub receive_bytes: u64,
+    /// Damaged frames.
+    pub receive_errors: u64,
+    /// Frames for which a queue had no room.
+    pub receive_missed: u64,
+    /// Times the pool was empty.
+    pub receive_no_buffer: u64,
+    /// Transmitted frames.
+    pub transmit_packets: u64,
+    /// Their bytes.
+    pub transmit_bytes: u64,
+    /// Frames the device could not send.
+    pub transmit_errors: u64,
+    /// Frames for which a transmit queue had no room.
+    pub transmit_dropped: u64,
+}
+
+/// An element of `GET /v1/workers`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    /// From 0.
+    pub worker: u16,
+    /// The core it is pinned to.
+    pub core: u16,
+    /// What it receives from, such as `wan:0`.
+    pub queues: Vec<String>,
+    /// `running`, `silent` (no batch boundary for a second) or `stopped`.
+    pub state: String,
+    /// Received bursts that were not empty.
+    pub batches: u64,
+    /// Empty polls.
+    pub idle_polls: u64,
+    /// Packets received.
+    pub received: u64,
+    /// Packets handed to devices.
+    pub transmitted: u64,
+    /// Packets given to the slow path.
+    pub punted: u64,
+    /// Packets that the full ring to the slow path cost.
+    pub punt_full: u64,
+    /// Packets a script left behind, by forgetting them or by throwing.
+    pub unclaimed: u64,
+    /// Which of the published tables it uses.
+    pub tables_version: u64,
+}
+
+/// An element of `GET /v1/modules`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ModuleStatus {
+    /// The module's name in Lua.
+    pub module: String,
+    /// One line about it.
+    pub about: String,
+    /// Calls by all workers.
+    pub calls: u64,
+    /// Packets it was given.
+    pub packets: u64,
+    /// Packets it dropped, for any reason.
+    pub dropped: u64,
+    /// Packets it gave to the slow path, for any reason.
+    pub punted: u64,
+}
+
+/// Whether a packet ended or went to the slow path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DropKind {
+    /// It ended.
+    Drop,
+    /// The slow path has it.
+    Punt,
+}
+
+/// An element of `GET /v1/drops`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DropStatus {
+    /// Who did it.
+    pub module: String,
+    /// Why.
+    pub reason: String,
+    /// Drop or punt.
+    pub kind: DropKind,
+    /// The section that demands it, such as `RFC 1812 5.2.2`.
+    pub rfc: Option<String>,
+    /// Packets of all workers.
+    pub packets: u64,
+    /// Packets of each worker.
+    pub per_worker: Vec<u64>,
+}
+
+/// `GET /v1/routes`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RouteList {
+    /// How many there are that were asked for; `routes` may hold fewer, by `limit`.
+    pub total: u64,
+    /// Bytes of the lookup structures.
+    pub memory: u64,
+    /// In the order of the prefixes.
+    pub routes: Vec<RouteEntry>,
+}
+
+/// A route.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RouteEntry {
+    /// Its destinations.
+    pub prefix: IpNet,
+    /// `connected`, `local`, `static`, `neighbor` or `api`.
+    pub source: String,
+    /// `forward`, `local`, `blackhole`, `unreachable` or `prohibit`.
+    pub action: String,
+    /// The neighbor it goes to.
+    pub via: Option<IpAddr>,
+    /// The interface.
+    pub dev: Option<String>,
+    /// The lower is preferred.
+    pub metric: u32,
+    /// Whether packets use it.
+    pub best: bool,
+}
+
+/// An element of `GET /v1/neighbors`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NeighborEntry {
+    /// Its address.
+    pub address: IpAddr,
+    /// Null while it is being asked for.
+    pub mac: Option<Mac>,
+    /// The interface.
+    pub dev: String,
+    /// `static`, `incomplete`, `reachable`, `stale`, `probe` or `failed`.
+    pub state: String,
+    /// Seconds since it was last heard.
+    pub age: Option<f64>,
+}
+
+/// An element of `GET /v1/scripts`: a worker's script.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScriptStatus {
+    /// From 0.
+    pub worker: u16,
+    /// The file, or `built-in`.
+    pub path: String,
+    /// 1 at the start, one more with each reload.
+    pub generation: u64,
+    /// Seconds since 1970.
+    pub loaded_at: f64,
+    /// `running`, `refused` or `rolled_back`.
+    pub state: String,
+    /// The last error, with file and line.
+    pub error: Option<String>,
+    /// Errors at run time.
+    pub throws: u64,
+    /// Compiled traces.
+    pub traces: u64,
+    /// Traces that LuaJIT began and gave up.
+    pub trace_aborts: u64,
+    /// Pieces of code that LuaJIT will not try again.
+    pub blacklisted: u64,
+    /// Kilobytes of Lua's memory.
+    pub gc_kb: f64,
+}
+
+/// An element of `GET /v1/filters`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FilterStatus {
+    /// `filter` or `steer`.
+    pub kind: String,
+    /// Its place in the configuration, from 1.
+    pub number: u32,
+    /// The rule in words.
+    pub rule: String,
+    /// `accept`, `drop` or `slow path`.
+    pub action: String,
+    /// `software` or `hardware`.
+    pub done_in: String,
+    /// Packets that it matched, if they are counted.
+    pub packets: Option<u64>,
+}
+
+/// `GET /v1/config`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ConfigText {
+    /// TOML that would start this router as it is now.
+    pub toml: String,
+}
+
+/// What became of a reload, an added or a deleted route.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// One sentence.
+    pub message: String,
+}
+
+/// Everything that `GET /metrics` shows; what the backend answers to [`crate::api::Request::Metrics`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Who counts, and since when.
+    pub version: VersionStatus,
+    /// As in `GET /v1/ports`.
+    pub ports: Vec<PortStatus>,
+    /// As in `GET /v1/workers`.
+    pub workers: Vec<WorkerStatus>,
+    /// As in `GET /v1/modules`.
+    pub modules: Vec<ModuleStatus>,
+    /// As in `GET /v1/drops`.
+    pub drops: Vec<DropStatus>,
+    /// As in `GET /v1/scripts`.
+    pub scripts: Vec<ScriptStatus>,
+    /// Routes by source.
+    pub routes: Vec<(String, u64)>,
+    /// Neighbors by state.
+    pub neighbors: Vec<(String, u64)>,
+    /// Packet buffers in use and in all.
+    pub buffers: Option<(u64, u64)>,
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+//! The API: HTTP and JSON on a unix socket, in front of whoever knows the answers.
+//!
+//! | method and path | answer |
+//! | --- | --- |
+//! | `GET /v1/version` | [`crate::answers::VersionStatus`] |
+//! | `GET /v1/ports`, `workers`, `modules`, `drops`, `neighbors`, `scripts`, `filters` | a list of `...Status` or `...Entry` |
+//! | `GET /v1/routes?within=PREFIX&limit=N` | [`crate::answers::RouteList`] |
+//! | `GET /v1/config` | [`crate::answers::ConfigText`] |
+//! | `POST /v1/routes`, `DELETE /v1/routes` with a [`RouteChange`] | [`crate::answers::Outcome`] |
+//! | `POST /v1/reload` with `{"script": PATH}` or `{}` | [`crate::answers::Outcome`] |
+//! | `GET /metrics` | OpenMetrics text |
+//!
+//! An error is `{"error": "a sentence"}` under a status that fits.
+
+mod endpoints;
+mod server;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+pub use server::{Server, StartError};
+
+/// What the API can be asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// Answered with a [`crate::answers::VersionStatus`].
+    Version,
+    /// Answered with a list of [`crate::answers::PortStatus`].
+    ShowPorts,
+    /// Answered with a list of [`crate::answers::WorkerStatus`].
+    ShowWorkers,
+    /// Answered with a list of [`crate::answers::ModuleStatus`].
+    ShowModules,
+    /// Answered with a list of [`crate::answers::DropStatus`].
+    ShowDrops,
+    /// Answered with a [`crate::answers::RouteList`].
+    ShowRoutes {
+        /// Only those of this prefix and longer ones below it.
+        within: Option<IpNet>,
+        /// At most so many.
+        limit: usize,
+    },
+    /// Answered with a list of [`crate::answers::NeighborEntry`].
+    ShowNeighbors,
+    /// Answered with a list of [`crate::answers::ScriptStatus`].
+    ShowScripts,
+    /// Answered with a list of [`crate::answers::FilterStatus`].
+    ShowFilters,
+    /// Answered with a [`crate::answers::ConfigText`].
+    ShowConfig,
+    /// Answered with an [`crate::answers::Outcome`].
+    RouteAdd(RouteChange),
+    /// Answered with an [`crate::answers::Outcome`].
+    RouteDel(RouteChange),
+    /// Answered with an [`crate::answers::Outcome`].
+    Reload {
+        /// Another script than the configured one.
+        script: Option<PathBuf>,
+    },
+    /// Answered with a [`crate::answers::Snapshot`], which the server turns into text.
+    Metrics,
+}
+
+/// A route to add or to delete.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouteChange {
+    /// Its destinations.
+    pub prefix: IpNet,
+    /// The neighbor; needed to add.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<IpAddr>,
+    /// The interface; found by `via` if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dev: Option<String>,
+    /// The lower is preferred.
+    #[serde(default)]
+    pub metric: u32,
+}
+
+/// Whoever knows the answers: the router.
+pub trait Backend: Send + Sync + 'static {
+    /// Takes a request; the answer may be sent later and from another thread. Must not block: it is called on the
+    /// API's only thread. A `reply` that is dropped is answered with an error.
+    fn handle(&self, request: Request, reply: Reply);
+}
+
+/// Where a [`Backend`] sends its answer.
+#[derive(Debug)]
+pub struct Reply(oneshot::Sender<Result<Value, ApiError>>);
+
+impl Reply {
+    /// Sends the answer, of the type that [`Request`] says. Whoever asked may be gone; then nothing happens.
+    pub fn send<T: Serialize>(self, answer: Result<T, ApiError>) {
+        let answer = answer.and_then(|value| {
+            serde_json::to_value(value).map_err(|error| ApiError::failed(format!("the answer has no JSON: {error}")))
+        });
+        let _ = self.0.send(answer);
+    }
+}
+
+/// A refusal: an HTTP status and one sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ApiError {
+    /// 400 to 599.
+    pub status: u16,
+    /// What was found, what was expected, what to do.
+    pub message: String,
+}
+
+impl ApiError {
+    /// 400: the request makes no sense.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self { status: 400, message: message.into() }
+    }
+
+    /// 404: what it is about is not there.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self { status: 404, message: message.into() }
+    }
+
+    /// 409: the router's state does not allow it.
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self { status: 409, message: message.into() }
+    }
+
+    /// 500: the router failed.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self { status: 500, message: message.into() }
+    }
+}

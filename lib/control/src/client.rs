@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+//! The other side of the API: for the command line. It blocks, so do not use it inside an async runtime.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::header::CONTENT_TYPE;
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens, or not to us. The text says what to do.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The router's own words.
+    #[error("{message}")]
+    Refused {
+        /// The HTTP status, 400 to 599.
+        status: u16,
+        /// One sentence.
+        message: String,
+    },
+    /// What came back is no answer of this API.
+    #[error("the router's answer is not understood: {0}; is it of another version than this command?")]
+    Strange(String),
+}
+
+/// A router's API.
+#[derive(Debug)]
+pub struct ApiClient {
+    path: PathBuf,
+    runtime: Runtime,
+}
+
+impl ApiClient {
+    /// Finds the router that listens at `path`.
+    ///
+    /// # Errors
+    /// [`ClientError::Unreachable`].
+    pub fn connect(path: &Path) -> Result<Self, ClientError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| unreachable(path, &error))?;
+        let client = Self { path: path.to_owned(), runtime };
+        client.runtime.block_on(client.stream())?;
+        Ok(client)
+    }
+
+    /// The answer to `GET path`, such as `/v1/ports`.
+    ///
+    /// # Errors
+    /// The router is gone, refuses, or answers something else than a `T`.
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        understood(&self.exchange(Method::GET, path, Bytes::new())?)
+    }
+
+    /// The answer to `GET path` as it came: for `/metrics`.
+    ///
+    /// # Errors
+    /// The router is gone or refuses.
+    pub fn text(&self, path: &str) -> Result<String, ClientError> {
+        let body = self.exchange(Method::GET, path, Bytes::new())?;
+        String::from_utf8(body.into()).map_err(|error| ClientError::Strange(error.to_string()))
+    }
+
+    /// The answer to `POST path` with `body`.
+    ///
+    /// # Errors
+    /// As [`ApiClient::get`].
+    pub fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        self.send(Method::POST, path, body)
+    }
+
+    /// The answer to `DELETE path` with `body`.
+    ///
+    /// # Errors
+    /// As [`ApiClient::get`].
+    pub fn delete<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        self.send(Method::DELETE, path, body)
+    }
+
+    fn send<T: DeserializeOwned>(&self, method: Method, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(body).map_err(|error| ClientError::Strange(error.to_string()))?;
+        understood(&self.exchange(method, path, body.into())?)
+    }
+
+    fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, ClientError> {
+        self.runtime.block_on(self.exchanged(method, path, body))
+    }
+
+    /// One request on a connection of its own; the body of a good answer.
+    async fn exchanged(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, ClientError> {
+        let lost = |error: hyper::Error| {
+            ClientError::Unreachable(format!("the router at {} went away: {error}", self.path.display()))
+        };
+        let stream = TokioIo::new(self.stream().await?);
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.map_err(lost)?;
+        let connection = tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "perigee")
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .map_err(|error| ClientError::Strange(error.to_string()))?;
+        let response = sender.send_request(request).await.map_err(lost)?;
+        let status = response.status();
+        let body = response.into_body().collect().await.map_err(lost)?.to_bytes();
+        connection.abort();
+        match status.is_success() {
+            true => Ok(body),
+            false => Err(refusal(status, &body)),
+        }
+    }
+
+    async fn stream(&self) -> Result<UnixStream, ClientError> {
+        UnixStream::connect(&self.path).await.map_err(|error| unreachable(&self.path, &error))
+    }
+}
+
+fn understood<T: DeserializeOwned>(body: &[u8]) -> Result<T, ClientError> {
+    serde_json::from_slice(body).map_err(|error| ClientError::Strange(error.to_string()))
+}
+
+fn refusal(status: StatusCode, body: &[u8]) -> ClientError {
+    let answer: Option<Value> = serde_json::from_slice(body).ok();
+    let message = answer.as_ref().and_then(|value| value["error"].as_str());
+    ClientError::Refused { status: status.as_u16(), message: message.unwrap_or(status.as_str()).to_owned() }
+}
+
+fn unreachable(path: &Path, error: &io::Error) -> ClientError {
+    let path = path.display();
+    ClientError::Unreachable(match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => format!(
+            "no router answers at {path}: is it running? `perigee run FILE` starts one; another one's socket is named with --socket"
+        ),
+        ErrorKind::PermissionDenied => {
+            format!("no permission to use {path}: run this as the user who started the router")
+        }
+        _ => format!("cannot reach a router at {path}: {error}"),
+    })
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+//! The privileged helper: a second process that keeps the capabilities the router gives up.
+//!
+//! The router starts it (`perigee helper`) with one end of a socket pair as its standard input, asks it for twins and
+//! for changes to Linux interfaces, and receives descriptors over the same socket. It has no other way in. When the
+//! router ends, however it ends, the socket closes; the helper then restores what it changed, and ends too.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `message.rs` | requests, answers, and how they cross the socket |
+//! | `client.rs` | the router's side: [`Helper`] |
+//! | `server.rs` | the helper's side: [`serve_stdin`] |
+//! | `links.rs` | what it does to Linux, by netlink and `/proc/sys` |
+
+mod client;
+mod links;
+mod message;
+mod server;
+
+pub use client::{Helper, HelperError};
+pub use message::{LinkChange, LinkPreparation, TwinStatus, TwinWanted};
+pub use server::serve_stdin;

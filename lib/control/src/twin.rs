@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+//! A twin: the TAP interface through which Linux sees a port.
+//!
+//! What is written to it arrives in Linux as if from the wire; what Linux sends over it is read here. The helper
+//! makes it; the interface vanishes with the last copy of its descriptor.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// One end of a TAP interface. Never blocks.
+#[derive(Debug)]
+pub struct Twin {
+    file: File,
+}
+
+impl Twin {
+    /// Takes over the descriptor of a TAP without packet information.
+    ///
+    /// # Errors
+    /// The descriptor cannot be made non-blocking.
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        let flags = rustix::fs::fcntl_getfl(&fd)?;
+        rustix::fs::fcntl_setfl(&fd, flags | rustix::fs::OFlags::NONBLOCK)?;
+        Ok(Self { file: File::from(fd) })
+    }
+
+    /// One Ethernet frame that Linux sent, cut off at the end of `buffer`; its length, or `None` if there is none now.
+    ///
+    /// # Errors
+    /// The interface was deleted (`EBADFD`) or set down (`EIO`).
+    pub fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            match (&self.file).read(buffer) {
+                Ok(length) => return Ok(Some(length)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Gives one Ethernet frame to Linux; `false` if Linux has no room for it now.
+    ///
+    /// # Errors
+    /// The interface was deleted (`EBADFD`) or is down (`EIO`), or the frame is shorter than its header (`EINVAL`).
+    pub fn write(&self, frame: &[u8]) -> io::Result<bool> {
+        loop {
+            match (&self.file).write(frame) {
+                Ok(_) => return Ok(true),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl AsFd for Twin {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+//! Which device a port is made of, and the words DPDK has for it.
+
+use crate::error::{Error, Result, c_string};
+use crate::ffi;
+
+/// A device, as the configuration names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Device {
+    /// DPDK's own words: a PCI address (also to be listed in [`EalConfig::pci`](crate::EalConfig)), or a software device
+    /// such as `net_pcap0,rx_pcap=FILE,infinite_rx=1`.
+    Dpdk(String),
+    /// A Linux interface, through an AF_PACKET socket: works with every interface, needs CAP_NET_RAW.
+    Interface(String),
+    /// A Linux interface, through an AF_XDP socket: faster, needs CAP_BPF and CAP_NET_ADMIN.
+    Xdp(String),
+}
+
+impl Device {
+    /// DPDK's device arguments for `queues` pairs of queues and IP packets of `mtu` bytes.
+    pub(crate) fn devargs(&self, queues: u16, mtu: u16) -> Result<String> {
+        match self {
+            Device::Dpdk(devargs) if devargs.is_empty() => {
+                Err(Error::new("a port needs a device: a DPDK device or a Linux interface"))
+            }
+            Device::Dpdk(devargs) => Ok(devargs.clone()),
+            Device::Interface(name) => {
+                // Frames of a power of two, 32 to a block, so that the kernel wakes and maps few blocks: 2 MB per queue
+                // and direction at an MTU of 1500. A frame also holds the kernel's header of about 100 bytes.
+                let frame = (u32::from(mtu) + 200).next_power_of_two().max(2048);
+                Ok(format!(
+                    "net_af_packet_{name},iface={name},qpairs={queues},framesz={frame},blocksz={},framecnt=1024",
+                    frame * 32
+                ))
+            }
+            Device::Xdp(name) => Ok(format!("net_af_xdp_{name},iface={name},start_queue=0,queue_count={queues}")),
+        }
+    }
+
+    /// The Linux interface under it, checked to be there; its MTU in bytes.
+    pub(crate) fn interface_mtu(&self) -> Result<Option<u16>> {
+        let (Device::Interface(name) | Device::Xdp(name)) = self else { return Ok(None) };
+        let bad = |c: char| c == ',' || c == '/' || c.is_whitespace() || c.is_control();
+        if name.is_empty() || name.len() > 15 || name.contains(bad) {
+            return Err(Error::new(format!(
+                "{name:?} cannot be the name of an interface: 1 to 15 characters are expected, no comma, slash or space"
+            )));
+        }
+        let c = c_string(name)?;
+        // SAFETY: a C string.
+        match unsafe { ffi::perigee_interface_mtu(c.as_ptr()) } {
+            mtu if mtu >= 0 => Ok(Some(mtu.min(u16::MAX.into()) as u16)),
+            error => Err(Error::new(format!(
+                "interface {name}: {}; `ip link` lists the interfaces of this network namespace",
+                crate::error::errno_text(error)
+            ))),
+        }
+    }
+
+    /// How messages call it: an interface's name, or a DPDK device without its arguments.
+    pub fn name(&self) -> &str {
+        match self {
+            Device::Dpdk(devargs) => devargs.split(',').next().unwrap_or(devargs),
+            Device::Interface(name) | Device::Xdp(name) => name,
+        }
+    }
+
+    /// What to try where it could not be opened.
+    pub(crate) fn hint(&self) -> &'static str {
+        match self {
+            Device::Dpdk(_) => "check its name and arguments; a PCI device also has to be bound to a driver for DPDK",
+            Device::Interface(_) => "an AF_PACKET socket needs CAP_NET_RAW: run as root or under `unshare -Urn`",
+            Device::Xdp(_) => {
+                "AF_XDP needs CAP_BPF, CAP_NET_ADMIN and as many queues as asked for; AF_PACKET needs less"
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_become_device_arguments() {
+        let device = Device::Interface("veth0".into());
+        assert_eq!(
+            device.devargs(2, 1500).unwrap(),
+            "net_af_packet_veth0,iface=veth0,qpairs=2,framesz=2048,blocksz=65536,framecnt=1024"
+        );
+        assert!(device.devargs(1, 9000).unwrap().contains("framesz=16384,blocksz=524288"));
+        assert!(Device::Dpdk(String::new()).devargs(1, 1500).is_err());
+    }
+
+    #[test]
+    fn bad_interfaces_are_refused_by_name() {
+        for name in ["", "a,b", "a/b", "a b", "sixteen-letters-"] {
+            let error = Device::Interface(name.into()).interface_mtu().unwrap_err().to_string();
+            assert!(error.contains(&format!("{name:?}")), "{error}");
+        }
+        let error = Device::Interface("nothere0".into()).interface_mtu().unwrap_err().to_string();
+        assert!(error.starts_with("interface nothere0: No such device"), "{error}");
+    }
+}

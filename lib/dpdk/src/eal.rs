@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: MIT
+//! Starting DPDK's environment (EAL): once per process, with or without hugepages, quietly.
+
+use crate::error::{Error, Result, c_string, errno_text, last_errno, text};
+use crate::{ffi, log};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::ffi::{CString, c_char, c_int};
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Where packet memory comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Hugepages {
+    /// Hugepages if enough are free, ordinary memory if not.
+    #[default]
+    Auto,
+    /// Hugepages or nothing.
+    Yes,
+    /// Ordinary memory: needs no privilege and no preparation, and costs speed.
+    No,
+}
+
+/// How much DPDK logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum LogLevel {
+    /// What failed.
+    Error,
+    /// What is odd, too. It is kept for error messages and not printed.
+    #[default]
+    Warning,
+    /// What happens, too; printed to standard error as well.
+    Info,
+    /// Everything, printed to standard error as well.
+    Debug,
+}
+
+/// How to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EalConfig {
+    /// Where packet memory comes from.
+    pub hugepages: Hugepages,
+    /// MB of memory: with hugepages, what has to be free for `Auto` to take them; without, how much is reserved.
+    pub memory_mb: u32,
+    /// Keeps DPDK processes on one machine apart.
+    pub file_prefix: String,
+    /// Core of EAL's main thread; `None`: the first this process may use. The calling thread is not pinned to it.
+    pub main_core: Option<usize>,
+    /// Addresses of the PCI devices to use; with none, the PCI bus is left alone.
+    pub pci: Vec<String>,
+    /// More arguments for EAL; they take precedence.
+    pub extra: Vec<String>,
+    /// How much is logged.
+    pub log_level: LogLevel,
+    /// Folder for DPDK's run-time files, its telemetry socket among them; `None`: EAL's choice (`$RUNTIME_DIRECTORY`;
+    /// `/var/run` for root; `$XDG_RUNTIME_DIR`; `/tmp`).
+    pub runtime_dir: Option<PathBuf>,
+}
+
+impl Default for EalConfig {
+    fn default() -> EalConfig {
+        EalConfig {
+            hugepages: Hugepages::Auto,
+            memory_mb: 512,
+            file_prefix: format!("perigee-{}", std::process::id()),
+            main_core: None,
+            pci: Vec::new(),
+            extra: Vec::new(),
+            log_level: LogLevel::default(),
+            runtime_dir: None,
+        }
+    }
+}
+
+/// EAL, started; cleaned up when the last [`Eal`], port, pool, ring and filter is gone.
+#[derive(Debug)]
+pub(crate) struct Started {
+    hugepages: bool,
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let folder = runtime_dir();
+        // SAFETY: everything that uses EAL holds a reference to self, and is gone.
+        unsafe { ffi::rte_eal_cleanup() };
+        remove_runtime_dir(&folder);
+    }
+}
+
+/// The running environment. Everything else of this crate is made from it; clones are the same.
+#[derive(Debug, Clone)]
+pub struct Eal(Arc<Started>);
+
+impl Eal {
+    /// Starts DPDK. Possible once per process, even if it fails.
+    pub fn start(config: &EalConfig) -> Result<Eal> {
+        static TRIED: AtomicBool = AtomicBool::new(false);
+        let hugepages = use_hugepages(config)?;
+        let affinity = sched_getaffinity(None)
+            .map_err(|e| Error::new(format!("the cores this process may use could not be read: {e}")))?;
+        let arguments = arguments(config, hugepages, &affinity)?;
+        if TRIED.swap(true, Ordering::SeqCst) {
+            return Err(Error::new("DPDK starts only once per process: end this process and start a new one"));
+        }
+        set_runtime_dir(config.runtime_dir.as_deref())?;
+        log::capture(config.log_level >= LogLevel::Info);
+
+        // EAL permutes the vector and keeps pointers to the texts, so they stay for the rest of the process.
+        let texts: Vec<CString> = arguments.iter().map(|a| c_string(a)).collect::<Result<_>>()?;
+        let argv: Vec<*mut c_char> = texts.into_iter().map(CString::into_raw).chain([std::ptr::null_mut()]).collect();
+        let argv = argv.leak();
+        // SAFETY: argc texts followed by a null pointer, all writable and never freed.
+        let started = unsafe { ffi::rte_eal_init(argv.len() as c_int - 1, argv.as_mut_ptr()) };
+        // EAL pins the thread that calls it; what this thread does and starts later belongs on any core.
+        let restored = sched_setaffinity(None, &affinity);
+        if started < 0 {
+            remove_runtime_dir(&runtime_dir());
+            return Err(Error::new(format!(
+                "DPDK did not start with \"{}\": {}",
+                arguments[1..].join(" "),
+                log::cause(0, last_errno())
+            )));
+        }
+        restored.map_err(|e| Error::new(format!("the main thread could not be given its cores back: {e}")))?;
+        Ok(Eal(Arc::new(Started { hugepages })))
+    }
+
+    /// Is packet memory in hugepages?
+    pub fn hugepages(&self) -> bool {
+        self.0.hugepages
+    }
+
+    /// DPDK's own telemetry socket (for `dpdk-telemetry.py`), where there is one.
+    pub fn telemetry_socket(&self) -> Option<PathBuf> {
+        Some(runtime_dir().join(TELEMETRY)).filter(|socket| socket.exists())
+    }
+
+    /// Makes the calling thread known to DPDK, so that it has its own cache of every pool; `None` if it already is.
+    pub fn register_thread(&self) -> Result<Option<RegisteredThread>> {
+        // SAFETY: EAL is started.
+        unsafe {
+            if ffi::perigee_lcore() != ffi::LCORE_ANY {
+                return Ok(None);
+            }
+            if ffi::rte_thread_register() != 0 {
+                return Err(Error::new(format!(
+                    "a thread could not be registered with DPDK: {}",
+                    errno_text(last_errno())
+                )));
+            }
+        }
+        Ok(Some(RegisteredThread { _eal: self.started(), not_send: PhantomData }))
+    }
+
+    pub(crate) fn started(&self) -> Arc<Started> {
+        self.0.clone()
+    }
+}
+
+/// Name of DPDK's telemetry socket.
+const TELEMETRY: &str = "dpdk_telemetry.v2";
+
+/// This process's folder for run-time files.
+fn runtime_dir() -> PathBuf {
+    // SAFETY: the text is static; it is empty until EAL has chosen the folder.
+    PathBuf::from(unsafe { text(ffi::rte_eal_get_runtime_dir()) })
+}
+
+/// EAL leaves its folder behind. If there is more in it than the socket, it is somebody else's too, and stays.
+fn remove_runtime_dir(folder: &Path) {
+    if folder.is_absolute() {
+        let _ = std::fs::remove_file(folder.join(TELEMETRY));
+        let _ = std::fs::remove_dir(folder);
+    }
+}
+
+/// A thread known to DPDK until this is dropped, in the same thread.
+#[derive(Debug)]
+pub struct RegisteredThread {
+    _eal: Arc<Started>,
+    not_send: PhantomData<*const ()>,
+}
+
+impl Drop for RegisteredThread {
+    fn drop(&mut self) {
+        // SAFETY: this thread was registered, and EAL still runs.
+        unsafe { ffi::rte_thread_unregister() };
+    }
+}
+
+/// Binds the calling thread to a core.
+pub fn pin_current_thread(core: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    if core >= CpuSet::MAX_CPU {
+        return Err(Error::new(format!("there is no core {core}: at most {} are supported", CpuSet::MAX_CPU)));
+    }
+    set.set(core);
+    sched_setaffinity(None, &set).map_err(|e| {
+        Error::new(format!("a thread could not be bound to core {core}: {e}; choose a core that this process may use"))
+    })
+}
+
+/// The cores this process may use.
+pub fn usable_cores() -> Vec<usize> {
+    sched_getaffinity(None).map(|set| cores(&set)).unwrap_or_default()
+}
+
+fn cores(set: &CpuSet) -> Vec<usize> {
+    (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect()
+}
+
+fn use_hugepages(config: &EalConfig) -> Result<bool> {
+    let given = |argument| config.extra.iter().any(|a| a == argument);
+    if given("--no-huge") {
+        return Ok(false);
+    }
+    let free = free_hugepage_mb(Path::new("/sys/kernel/mm/hugepages"));
+    let enough = free >= u64::from(config.memory_mb);
+    match config.hugepages {
+        Hugepages::No => Ok(false),
+        Hugepages::Auto => Ok(enough),
+        Hugepages::Yes if enough => Ok(true),
+        Hugepages::Yes => Err(Error::new(format!(
+            "{} MB of free hugepages are needed and {free} MB are there: reserve some (as root: sysctl \
+             vm.nr_hugepages={}), or set hugepages to auto",
+            config.memory_mb,
+            config.memory_mb.div_ceil(2)
+        ))),
+    }
+}
+
+fn free_hugepage_mb(folder: &Path) -> u64 {
+    let sizes = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let free_kb = sizes.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let kb: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+        let pages: u64 = std::fs::read_to_string(entry.path().join("free_hugepages")).ok()?.trim().parse().ok()?;
+        Some(kb * pages)
+    });
+    free_kb.sum::<u64>() / 1024
+}
+
+fn arguments(config: &EalConfig, hugepages: bool, affinity: &CpuSet) -> Result<Vec<String>> {
+    let given = |names: &[&str]| config.extra.iter().any(|a| names.iter().any(|n| a.starts_with(n)));
+    let mut to: Vec<String> = ["perigee", "--iova-mode=va"].map(String::from).into();
+    let mut add = |argument: String| to.push(argument);
+
+    if !given(&["--file-prefix"]) {
+        add(format!("--file-prefix={}", config.file_prefix));
+    }
+    if !given(&["-l", "-c", "--lcores", "-s", "-S"]) {
+        let usable = cores(affinity);
+        let core = config.main_core.or(usable.first().copied()).unwrap_or(0);
+        // EAL would print its whole usage.
+        if !usable.contains(&core) {
+            return Err(Error::new(format!(
+                "the main core is to be {core}, and this process may use only the cores {usable:?}: choose one of these"
+            )));
+        }
+        add(format!("--lcores=0@{core}"));
+    }
+    if hugepages {
+        // No files in hugetlbfs, so none stay behind; single files per segment list are what vhost-user wants.
+        if !given(&["--in-memory", "--huge-dir", "--socket-mem", "--legacy-mem"]) {
+            add("--in-memory".into());
+            add("--single-file-segments".into());
+        }
+    } else {
+        if !given(&["--no-huge"]) {
+            add("--no-huge".into());
+        }
+        // No files for secondary processes: there are none, and what a killed process leaves behind is in the way.
+        if !given(&["--no-shconf"]) {
+            add("--no-shconf".into());
+        }
+        if !given(&["-m"]) {
+            add(format!("-m{}", config.memory_mb));
+        }
+    }
+    if !given(&["-a", "--allow", "-b", "--block", "--no-pci"]) {
+        if config.pci.is_empty() {
+            add("--no-pci".into());
+        }
+        config.pci.iter().for_each(|address| add(format!("--allow={address}")));
+    }
+    if !given(&["--log-level"]) {
+        let level = match config.log_level {
+            LogLevel::Error => "error",
+            LogLevel::Warning => "warning",
+            LogLevel::Info => "info",
+            LogLevel::Debug => "debug",
+        };
+        add(format!("--log-level={level}"));
+    }
+    to.extend(config.extra.iter().cloned());
+    Ok(to)
+}
+
+fn set_runtime_dir(folder: Option<&Path>) -> Result<()> {
+    let Some(folder) = folder else { return Ok(()) };
+    if std::env::var_os("RUNTIME_DIRECTORY").is_some_and(|set| set == folder) {
+        return Ok(());
+    }
+    let threads = std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
+    if threads != 1 {
+        return Err(Error::new(format!(
+            "DPDK's run-time folder can only be chosen before the first thread is started; set RUNTIME_DIRECTORY={} \
+             instead",
+            folder.display()
+        )));
+    }
+    // SAFETY: this is the only thread, so nobody reads the environment at the same time.
+    unsafe { std::env::set_var("RUNTIME_DIRECTORY", folder) };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(config: &EalConfig, hugepages: bool) -> String {
+        let mut set = CpuSet::new();
+        set.set(3);
+        set.set(5);
+        arguments(config, hugepages, &set).unwrap().join(" ")
+    }
+
+    #[test]
+    fn arguments_follow_the_configuration() {
+        let mut config = EalConfig { file_prefix: "x".into(), memory_mb: 64, ..EalConfig::default() };
+        assert_eq!(
+            args(&config, false),
+            "perigee --iova-mode=va --file-prefix=x --lcores=0@3 --no-huge --no-shconf -m64 --no-pci --log-level=warning"
+        );
+        config.main_core = Some(5);
+        config.pci = vec!["0000:01:00.0".into()];
+        config.extra = vec!["--log-level=pmd:debug".into(), "--vdev=net_null7".into()];
+        assert_eq!(
+            args(&config, true),
+            "perigee --iova-mode=va --file-prefix=x --lcores=0@5 --in-memory --single-file-segments \
+             --allow=0000:01:00.0 --log-level=pmd:debug --vdev=net_null7"
+        );
+    }
+
+    #[test]
+    fn free_hugepages_are_counted_over_all_sizes() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, pages) in [("hugepages-2048kB", "100\n"), ("hugepages-1048576kB", "2\n"), ("other", "9\n")] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+            std::fs::write(folder.path().join(name).join("free_hugepages"), pages).unwrap();
+        }
+        assert_eq!(free_hugepage_mb(folder.path()), 200 + 2048);
+        assert_eq!(free_hugepage_mb(Path::new("/does/not/exist")), 0);
+    }
+
+    #[test]
+    fn a_core_that_is_not_there_is_refused() {
+        let error = pin_current_thread(1_000_000).unwrap_err().to_string();
+        assert!(error.contains("core 1000000"), "{error}");
+    }
+}

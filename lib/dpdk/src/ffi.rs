@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+//! What is called in C: DPDK's exported functions, and the shim (`shim.h`) over its inlines. Written by hand, so that no
+//! libclang is needed; `shim.c` asserts the layouts.
+
+use perigee_packet::batch::ReceiveArrays;
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+macro_rules! opaque {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[repr(C)]
+        pub struct $name {
+            _private: [u8; 0],
+        }
+    )*};
+}
+
+opaque! {
+    /// `struct rte_mempool`
+    Mempool
+    /// `struct rte_ring`
+    Ring
+    /// `struct rte_flow`
+    Flow
+    /// `struct rte_acl_ctx`
+    Acl
+    /// `struct rte_device`
+    Device
+    /// `FILE`
+    File
+}
+
+/// `RTE_MAX_LCORE`-independent `LCORE_ID_ANY`: the calling thread is unknown to EAL.
+pub const LCORE_ANY: c_uint = c_uint::MAX;
+
+pub const IPV4_CHECKSUM: u16 = 1;
+pub const RSS: u16 = 2;
+pub const RSS_HASH: u16 = 4;
+pub const FAST_FREE: u16 = 8;
+
+/// The first cache line of `struct rte_mbuf`, as far as it is used from Rust.
+#[repr(C)]
+pub struct Mbuf {
+    pub buf_addr: *mut u8,
+    pub iova: u64,
+    pub data_off: u16,
+    pub refcnt: u16,
+    pub nb_segs: u16,
+    pub port: u16,
+    pub ol_flags: u64,
+    pub packet_type: u32,
+    pub pkt_len: u32,
+    pub data_len: u16,
+    pub vlan_tci: u16,
+    pub hash: [u32; 2],
+    pub vlan_tci_outer: u16,
+    pub buf_len: u16,
+    pub pool: *mut Mempool,
+}
+
+const _: () = {
+    use std::mem::offset_of;
+    // The same numbers stand in shim.c, next to DPDK's own declaration.
+    assert!(offset_of!(Mbuf, buf_addr) == 0 && offset_of!(Mbuf, data_off) == 16 && offset_of!(Mbuf, refcnt) == 18);
+    assert!(offset_of!(Mbuf, nb_segs) == 20 && offset_of!(Mbuf, port) == 22 && offset_of!(Mbuf, ol_flags) == 24);
+    assert!(offset_of!(Mbuf, pkt_len) == 36 && offset_of!(Mbuf, data_len) == 40 && offset_of!(Mbuf, buf_len) == 54);
+    assert!(offset_of!(Mbuf, pool) == 56);
+};
+
+/// `struct perigee_odd`, written with relaxed atomics on both sides.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Odd {
+    pub made_whole: std::sync::atomic::AtomicU64,
+    pub dropped_chained: std::sync::atomic::AtomicU64,
+    pub dropped_shared: std::sync::atomic::AtomicU64,
+}
+
+/// `struct perigee_device`
+#[repr(C)]
+pub struct DeviceInfo {
+    pub name: [c_char; 64],
+    pub driver: [c_char; 64],
+    pub mac: [u8; 6],
+    pub max_rx_queues: u16,
+    pub max_tx_queues: u16,
+    pub max_mtu: u16,
+    pub reta_size: u16,
+    pub features: u16,
+    pub socket: i32,
+    pub device: *mut Device,
+}
+
+/// `struct perigee_setup`
+#[repr(C)]
+pub struct Setup {
+    pub pool: *mut Mempool,
+    pub port: u16,
+    pub rx_queues: u16,
+    pub tx_queues: u16,
+    pub rx_descriptors: u16,
+    pub tx_descriptors: u16,
+    pub mtu: u16,
+    pub features: u16,
+}
+
+/// `struct perigee_link`
+#[repr(C)]
+#[derive(Default)]
+pub struct LinkState {
+    pub mbps: u32,
+    pub up: u8,
+    pub full_duplex: u8,
+    pub speed_known: u8,
+}
+
+/// `struct perigee_flow`; numbers in network order.
+#[repr(C)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct FlowPattern {
+    pub source: [u8; 16],
+    pub source_mask: [u8; 16],
+    pub destination: [u8; 16],
+    pub destination_mask: [u8; 16],
+    pub ether_type: u16,
+    pub source_port: u16,
+    pub source_port_mask: u16,
+    pub destination_port: u16,
+    pub destination_port_mask: u16,
+    pub family: u8,
+    pub protocol: u8,
+    pub protocol_mask: u8,
+}
+
+/// `struct perigee_acl_rule`; ports in host order.
+#[repr(C)]
+pub struct AclRule {
+    pub source: [u8; 16],
+    pub destination: [u8; 16],
+    pub source_bits: u8,
+    pub destination_bits: u8,
+    pub protocol: u8,
+    pub protocol_mask: u8,
+    pub source_port_low: u16,
+    pub source_port_high: u16,
+    pub destination_port_low: u16,
+    pub destination_port_high: u16,
+}
+
+/// Writes what DPDK logs: cookie, text, length; returns the number of bytes taken.
+pub type LogWrite = extern "C" fn(*mut c_void, *const c_char, usize) -> isize;
+
+unsafe extern "C" {
+    pub fn rte_eal_init(argc: c_int, argv: *mut *mut c_char) -> c_int;
+    pub fn rte_eal_cleanup() -> c_int;
+    pub fn rte_openlog_stream(stream: *mut File) -> c_int;
+    pub fn rte_strerror(error: c_int) -> *const c_char;
+    pub fn rte_get_tsc_hz() -> u64;
+    pub fn rte_thread_register() -> c_int;
+    pub fn rte_thread_unregister();
+    pub fn rte_eal_get_runtime_dir() -> *const c_char;
+
+    pub fn rte_pktmbuf_pool_create(
+        name: *const c_char,
+        n: c_uint,
+        cache: c_uint,
+        private: u16,
+        room: u16,
+        socket: c_int,
+    ) -> *mut Mempool;
+    pub fn rte_mempool_free(pool: *mut Mempool);
+    pub fn rte_mempool_in_use_count(pool: *const Mempool) -> c_uint;
+    pub fn rte_pktmbuf_free_bulk(mbufs: *mut *mut c_void, n: c_uint);
+    #[cfg(test)]
+    pub fn rte_pktmbuf_copy(m: *const Mbuf, pool: *mut Mempool, offset: u32, length: u32) -> *mut Mbuf;
+    #[cfg(test)]
+    pub fn rte_pktmbuf_clone(m: *mut Mbuf, pool: *mut Mempool) -> *mut Mbuf;
+
+    pub fn rte_dev_probe(devargs: *const c_char) -> c_int;
+    pub fn rte_dev_remove(device: *mut Device) -> c_int;
+    pub fn rte_eth_dev_start(port: u16) -> c_int;
+    pub fn rte_eth_dev_stop(port: u16) -> c_int;
+    pub fn rte_eth_dev_close(port: u16) -> c_int;
+    pub fn rte_eth_dev_set_mtu(port: u16, mtu: u16) -> c_int;
+    pub fn rte_eth_promiscuous_enable(port: u16) -> c_int;
+    pub fn rte_eth_promiscuous_disable(port: u16) -> c_int;
+    pub fn rte_eth_allmulticast_enable(port: u16) -> c_int;
+    pub fn rte_eth_stats_reset(port: u16) -> c_int;
+    pub fn rte_ring_free(ring: *mut Ring);
+    pub fn rte_acl_free(acl: *mut Acl);
+
+    pub fn perigee_rx_burst(
+        port: u16,
+        queue: u16,
+        to: *const ReceiveArrays,
+        burst: u16,
+        pool: *mut Mempool,
+        odd: *const Odd,
+    ) -> u16;
+    pub fn perigee_ring_receive(ring: *mut Ring, to: *const ReceiveArrays, burst: u16, odd: *const Odd) -> u16;
+    pub fn perigee_tx_burst(port: u16, queue: u16, packets: *mut *mut c_void, n: u16) -> u16;
+    pub fn perigee_ring_create(name: *const c_char, capacity: c_uint, socket: c_int) -> *mut Ring;
+    pub fn perigee_ring_enqueue(ring: *mut Ring, packets: *const *mut c_void, n: c_uint) -> c_uint;
+    pub fn perigee_ring_dequeue(ring: *mut Ring, packets: *mut *mut c_void, n: c_uint) -> c_uint;
+    pub fn perigee_ring_count(ring: *const Ring) -> c_uint;
+    pub fn perigee_mbuf_new(pool: *mut Mempool, bytes: *const u8, length: u16) -> *mut Mbuf;
+
+    pub fn perigee_port_find(devargs: *const c_char, port: *mut u16) -> c_int;
+    pub fn perigee_port_describe(port: u16, to: *mut DeviceInfo) -> c_int;
+    pub fn perigee_port_setup(setup: *const Setup, step: *mut *const c_char) -> c_int;
+    pub fn perigee_port_spread(port: u16, reta_size: u16, queues: u16) -> c_int;
+    pub fn perigee_port_link(port: u16, to: *mut LinkState) -> c_int;
+    pub fn perigee_port_stats(port: u16, to: *mut u64) -> c_int;
+    pub fn perigee_port_set_mac(port: u16, mac: *const u8) -> c_int;
+    pub fn perigee_interface_mtu(name: *const c_char) -> c_int;
+    pub fn perigee_flow_create(
+        port: u16,
+        flow: *const FlowPattern,
+        queue: u16,
+        message: *mut c_char,
+        size: usize,
+    ) -> *mut Flow;
+    pub fn perigee_flow_destroy(port: u16, flow: *mut Flow) -> c_int;
+    pub fn perigee_acl_build(
+        name: *const c_char,
+        socket: c_int,
+        family: c_int,
+        rules: *const AclRule,
+        n: u32,
+        error: *mut c_int,
+    ) -> *mut Acl;
+    pub fn perigee_acl_classify(acl: *const Acl, keys: *const u8, stride: usize, n: u32, to: *mut u32) -> c_int;
+
+    pub fn perigee_errno() -> c_int;
+    pub fn perigee_lcore() -> c_uint;
+    pub fn perigee_tsc() -> u64;
+    pub fn perigee_log_stream(write: LogWrite) -> *mut File;
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+//! Packet buffers as `perigee_packet` sees them: a handle is an `rte_mbuf *` of a single segment, not shared.
+
+use crate::ffi::{self, Mbuf};
+use perigee_packet::{Handle, Memory};
+use std::ffi::{c_uint, c_void};
+use std::ptr::NonNull;
+
+/// The memory of every packet in a router on DPDK; there is one, [`MBUF`].
+///
+/// Not of size zero, as batches compare its address to tell memories apart.
+#[derive(Debug)]
+pub struct MbufMemory(#[allow(dead_code, reason = "gives it an address of its own")] u8);
+
+/// Every batch that receives from DPDK is made with this: `Batch::new(&MBUF)`.
+pub static MBUF: MbufMemory = MbufMemory(0);
+
+/// The buffers of some packets as C wants them.
+pub(crate) fn as_c(packets: &mut [Handle]) -> *mut *mut c_void {
+    // Handle is a transparent NonNull<c_void>.
+    packets.as_mut_ptr().cast()
+}
+
+/// Forgets the first `n` packets, which C has taken.
+pub(crate) fn forget_first(packets: &mut Vec<Handle>, n: usize) {
+    if n == packets.len() {
+        packets.clear(); // a handle has no Drop
+    } else {
+        packets.drain(..n);
+    }
+}
+
+fn mbuf(packet: &Handle) -> *mut Mbuf {
+    packet.as_ptr().cast()
+}
+
+/// Makes a buffer of `pool` that holds `bytes`.
+///
+/// # Safety
+/// `pool` must be a living pool of packet buffers.
+pub(crate) unsafe fn make(pool: *mut ffi::Mempool, bytes: &[u8]) -> Option<(Handle, NonNull<u8>)> {
+    let length = u16::try_from(bytes.len()).ok()?;
+    // SAFETY: the pool lives; `bytes` has `length` bytes.
+    let m = NonNull::new(unsafe { ffi::perigee_mbuf_new(pool, bytes.as_ptr(), length) })?;
+    // SAFETY: a fresh buffer, whose packet starts inside its memory.
+    let data = unsafe { NonNull::new_unchecked((*m.as_ptr()).buf_addr.add((*m.as_ptr()).data_off.into())) };
+    Some((Handle::new(m.cast()), data))
+}
+
+// SAFETY: receive hands out whole, unshared buffers only, so each one's memory is its holder's alone until it is freed;
+// pools outlive their packets (see MbufPool's Drop); `copy` makes a fresh buffer that holds the bytes.
+unsafe impl Memory for MbufMemory {
+    #[inline]
+    fn free(&self, packets: &mut Vec<Handle>) {
+        // SAFETY: owned buffers, each freed once, as the vector is emptied.
+        unsafe { ffi::rte_pktmbuf_free_bulk(as_c(packets), packets.len() as c_uint) };
+        packets.clear();
+    }
+
+    #[inline]
+    fn region(&self, packet: &Handle) -> (NonNull<u8>, usize) {
+        // SAFETY: the handle is a living buffer, whose address is never null.
+        unsafe { (NonNull::new_unchecked((*mbuf(packet)).buf_addr), (*mbuf(packet)).buf_len.into()) }
+    }
+
+    #[inline]
+    fn write_back(&self, packet: &mut Handle, data: NonNull<u8>, length: u16) {
+        // SAFETY: the handle is a living buffer lent to us alone; the caller's `data` lies inside it.
+        unsafe {
+            let m = &mut *mbuf(packet);
+            m.data_off = (data.as_ptr() as usize - m.buf_addr as usize) as u16;
+            m.data_len = length;
+            m.pkt_len = length.into();
+        }
+    }
+
+    fn copy(&self, packet: &Handle, bytes: &[u8]) -> Option<(Handle, NonNull<u8>)> {
+        // SAFETY: a living buffer's pool lives.
+        unsafe { make((*mbuf(packet)).pool, bytes) }
+    }
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+//! A port's queues. Each exists once, so that no two threads share one; dropping it gives it back to the port.
+
+use crate::error::{Error, Result};
+use crate::ffi::{self, Odd};
+use crate::memory::{MBUF, as_c, forget_first};
+use crate::port::{Inner, check_memory};
+use perigee_packet::{BATCH_SIZE, Batch, Handle, Memory, ReceiveQueue, TransmitQueue};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Packets that did not come as one buffer of their own, and what became of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RxOdd {
+    /// Chained or shared, and copied into one buffer.
+    pub made_whole: u64,
+    /// Chained and dropped: too long for one buffer, or no buffer was free.
+    pub dropped_chained: u64,
+    /// Shared and dropped: no buffer was free.
+    pub dropped_shared: u64,
+}
+
+impl RxOdd {
+    pub(crate) fn add(&mut self, odd: &Odd) {
+        self.made_whole += odd.made_whole.load(Ordering::Relaxed);
+        self.dropped_chained += odd.dropped_chained.load(Ordering::Relaxed);
+        self.dropped_shared += odd.dropped_shared.load(Ordering::Relaxed);
+    }
+}
+
+/// Marks a queue as taken.
+pub(crate) fn take(taken: &[AtomicBool], index: u16, what: &str, port: &str) -> Result<()> {
+    let Some(flag) = taken.get(usize::from(index)) else {
+        return Err(Error::new(format!("port {port} has no {what} queue {index}: it has {}", taken.len())));
+    };
+    if flag.swap(true, Ordering::Acquire) {
+        return Err(Error::new(format!("{what} queue {index} of port {port} is already in use by another thread")));
+    }
+    Ok(())
+}
+
+/// A receive queue of a device.
+pub struct RxQueue {
+    port: Arc<Inner>,
+    index: u16,
+}
+
+impl RxQueue {
+    pub(crate) fn new(port: Arc<Inner>, index: u16) -> Result<RxQueue> {
+        take(&port.rx_taken, index, "receive", &port.name)?;
+        Ok(RxQueue { port, index })
+    }
+}
+
+impl ReceiveQueue for RxQueue {
+    #[inline]
+    fn receive(&mut self, batch: &mut Batch, burst: usize) -> usize {
+        check_memory(batch);
+        let burst = burst.min(BATCH_SIZE) as u16;
+        let (port, queue) = (&*self.port, self.index);
+        let odd = &port.odd[usize::from(queue)];
+        // SAFETY: the port is started and stays so while we hold it; this queue is ours alone. The shim writes at most
+        // `burst` owned, whole buffers with their metadata into the arrays.
+        unsafe {
+            batch.receive_with(burst.into(), |to| {
+                ffi::perigee_rx_burst(port.id(), queue, &to, burst, port.pool.as_ptr(), odd).into()
+            })
+        }
+    }
+}
+
+impl Drop for RxQueue {
+    fn drop(&mut self) {
+        self.port.rx_taken[usize::from(self.index)].store(false, Ordering::Release);
+    }
+}
+
+/// A transmit queue of a device. It asks a device that takes nothing four more times, then leaves the rest to its caller.
+pub struct TxQueue {
+    port: Arc<Inner>,
+    index: u16,
+}
+
+impl TxQueue {
+    pub(crate) fn new(port: Arc<Inner>, index: u16) -> Result<TxQueue> {
+        take(&port.tx_taken, index, "transmit", &port.name)?;
+        Ok(TxQueue { port, index })
+    }
+}
+
+impl TransmitQueue for TxQueue {
+    #[inline]
+    fn transmit(&mut self, packets: &mut Vec<Handle>) {
+        let n = packets.len().min(u16::MAX.into());
+        // SAFETY: the port is started and stays so while we hold it; this queue is ours alone. The device takes the first
+        // `sent` buffers over, which are then forgotten here.
+        let sent = unsafe { ffi::perigee_tx_burst(self.port.id(), self.index, as_c(packets), n as u16) };
+        forget_first(packets, sent.into());
+    }
+
+    fn discard(&self, packets: &mut Vec<Handle>) {
+        MBUF.free(packets);
+    }
+
+    fn poll(&mut self) {
+        // Only AF_XDP needs a call to get on with what it has taken; others may not even expect an empty burst.
+        if self.port.kick {
+            // SAFETY: as above, with no packets.
+            unsafe { ffi::perigee_tx_burst(self.port.id(), self.index, std::ptr::null_mut(), 0) };
+        }
+    }
+}
+
+impl Drop for TxQueue {
+    fn drop(&mut self) {
+        self.port.tx_taken[usize::from(self.index)].store(false, Ordering::Release);
+    }
+}

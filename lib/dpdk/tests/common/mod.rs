@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+//! What the test programs share: EAL without hugepages or privileges, a list of cases, pcap files.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use perigee_dpdk::{Device, DpdkPort, Eal, EalConfig, Hugepages, MBUF, MbufPool, PoolConfig, PortConfig, usable_cores};
+use perigee_packet::{Batch, Handle, Pool, ReceiveQueue, TransmitQueue};
+use std::path::Path;
+use std::sync::Arc;
+
+/// One case: its name and what it does.
+pub type Case = (&'static str, fn(&Eal));
+
+/// Starts EAL and runs the cases, or those whose names contain the first argument; a panic ends the program.
+pub fn run(cases: &[Case]) {
+    let wanted = std::env::args().nth(1).filter(|a| !a.starts_with('-')).unwrap_or_default();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = EalConfig {
+        hugepages: Hugepages::No,
+        memory_mb: 256,
+        runtime_dir: Some(folder.path().into()),
+        ..EalConfig::default()
+    };
+    let cores = usable_cores();
+    let eal = Eal::start(&config).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(usable_cores(), cores, "the main thread is not left pinned");
+    for (name, case) in cases.iter().filter(|(name, _)| name.contains(&wanted)) {
+        println!("test {name}");
+        case(&eal);
+    }
+    drop(eal);
+    let ours = folder.path().join("dpdk").join(config.file_prefix);
+    // A packet that leaked on purpose keeps EAL going, and its folder.
+    let leaked = cases.iter().any(|(name, _)| name.contains("leak") && name.contains(&wanted));
+    assert_eq!(ours.exists(), leaked, "{} after the end", ours.display());
+    println!("all cases passed");
+}
+
+pub fn pool(eal: &Eal) -> Arc<MbufPool> {
+    pool_of(eal, 2047, 2048)
+}
+
+pub fn pool_of(eal: &Eal, buffers: u32, room: u16) -> Arc<MbufPool> {
+    MbufPool::new(eal, PoolConfig { buffers, cache: 32, room, numa_node: None }).unwrap()
+}
+
+pub fn config(devargs: &str) -> PortConfig {
+    PortConfig::new(Device::Dpdk(devargs.into()))
+}
+
+pub fn open(eal: &Eal, devargs: &str, pool: &Arc<MbufPool>) -> DpdkPort {
+    DpdkPort::open(eal, &config(devargs), pool).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Receives until `n` frames have come or nothing came for long, and copies them out.
+pub fn receive(queue: &mut dyn ReceiveQueue, n: usize) -> Vec<Vec<u8>> {
+    let mut batch = Batch::new(&MBUF);
+    let mut frames = Vec::new();
+    let mut idle = 0;
+    while frames.len() < n && idle < 2_000 {
+        batch.refill();
+        if queue.receive(&mut batch, 32) == 0 {
+            idle += 1;
+            std::thread::sleep(std::time::Duration::from_micros(if idle > 100 { 1000 } else { 0 }));
+        }
+        frames.extend(batch.live().iter().map(|slot| batch.frame(slot).unwrap().to_vec()));
+    }
+    frames
+}
+
+/// Makes packets of frames and sends all of them.
+pub fn send(queue: &mut dyn TransmitQueue, pool: &Arc<MbufPool>, frames: &[Vec<u8>]) {
+    let mut packets: Vec<Handle> = frames.iter().map(|f| pool.packet(f).unwrap().into_handle()).collect();
+    for _ in 0..10_000 {
+        queue.transmit(&mut packets);
+        if packets.is_empty() {
+            return;
+        }
+        std::thread::yield_now();
+    }
+    let left = packets.len();
+    queue.discard(&mut packets);
+    panic!("{left} packets could not be sent");
+}
+
+/// Frames with different lengths (60 ..= longest bytes) and contents.
+pub fn frames(n: usize, longest: usize) -> Vec<Vec<u8>> {
+    let length = |i: usize| 60 + i * 97 % (longest - 59);
+    (0..n).map(|i| (0..length(i)).map(|k| (i * 31 + k * 7) as u8).collect()).collect()
+}
+
+/// Writes a classic pcap file (magic number in host order, microseconds, link type Ethernet).
+pub fn write_pcap(path: &Path, frames: &[Vec<u8>]) {
+    let words = |w: &[u32]| w.iter().flat_map(|w| w.to_ne_bytes()).collect::<Vec<u8>>();
+    let mut file = words(&[0xa1b2_c3d4, u32::from_ne_bytes([2, 0, 4, 0]), 0, 0, 65535, 1]);
+    for frame in frames {
+        file.extend(words(&[0, 0, frame.len() as u32, frame.len() as u32]));
+        file.extend(frame);
+    }
+    std::fs::write(path, file).unwrap();
+}
+
+/// The frames of a classic pcap file.
+pub fn read_pcap(path: &Path) -> Vec<Vec<u8>> {
+    let file = std::fs::read(path).unwrap();
+    let mut rest = &file[24..];
+    let mut frames = Vec::new();
+    while !rest.is_empty() {
+        let length = u32::from_ne_bytes(rest[8..12].try_into().unwrap()) as usize;
+        frames.push(rest[16..16 + length].to_vec());
+        rest = &rest[16 + length..];
+    }
+    frames
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+//! Filter lists against a plain first-match loop, with random rules and packets; hardware filters on devices without any.
+
+mod common;
+
+use common::*;
+use perigee_dpdk::*;
+use perigee_packet::Port;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
+
+fn main() {
+    common::run(&[
+        ("acl_is_first_match", acl_is_first_match),
+        ("acl_edges", acl_edges),
+        ("acl_mistakes", acl_mistakes),
+        ("no_hardware_filters", no_hardware_filters),
+    ]);
+}
+
+/// A packet's five fields: addresses left-aligned in 128 bits.
+struct Tuple {
+    protocol: u8,
+    source: u128,
+    destination: u128,
+    ports: (u16, u16),
+}
+
+/// Few distinct values, so that rules overlap and packets hit them.
+fn address(rng: &mut StdRng) -> u128 {
+    let mut bytes = [0; 16];
+    bytes.fill_with(|| [0, 1, 10, 255][rng.random_range(0..4usize)]);
+    u128::from_be_bytes(bytes)
+}
+
+fn ports(rng: &mut StdRng) -> RangeInclusive<u16> {
+    let (a, b) = (rng.random_range(0..2000), rng.random_range(0..2000));
+    match rng.random_range(0..3) {
+        0 => ANY_PORT,
+        1 => a..=a,
+        _ => a.min(b)..=a.max(b),
+    }
+}
+
+fn rule<A: Address>(rng: &mut StdRng, of: fn(u128) -> A) -> (FiveTuple<A>, Action) {
+    let bits = |rng: &mut StdRng| if rng.random_bool(0.3) { 0 } else { rng.random_range(0..=A::BITS) };
+    let rule = FiveTuple {
+        source: (of(address(rng)), bits(rng)),
+        destination: (of(address(rng)), bits(rng)),
+        protocol: rng.random_bool(0.6).then(|| [1, 6, 17][rng.random_range(0..3usize)]),
+        source_ports: ports(rng),
+        destination_ports: ports(rng),
+    };
+    (rule, if rng.random() { Action::Accept } else { Action::Drop })
+}
+
+/// A packet at random, or one on the edge of a rule.
+fn packet<A: Address>(rng: &mut StdRng, rules: &[(FiveTuple<A>, Action)]) -> Tuple {
+    let near = (!rules.is_empty() && rng.random_bool(0.7)).then(|| &rules[rng.random_range(0..rules.len())].0);
+    let edge = |rng: &mut StdRng, r: &RangeInclusive<u16>| match rng.random_range(0..4) {
+        0 => *r.start(),
+        1 => *r.end(),
+        2 => r.end().wrapping_add(1),
+        _ => r.start().wrapping_sub(1),
+    };
+    let flip = |rng: &mut StdRng| if rng.random_bool(0.3) { 1u128 << rng.random_range(0..128) } else { 0 };
+    match near {
+        None => Tuple {
+            protocol: rng.random_range(0..20),
+            source: address(rng),
+            destination: address(rng),
+            ports: (rng.random_range(0..2000), rng.random()),
+        },
+        Some(rule) => Tuple {
+            protocol: rule.protocol.unwrap_or(17),
+            source: u128::from_be_bytes(rule.source.0.bytes()) ^ flip(rng),
+            destination: u128::from_be_bytes(rule.destination.0.bytes()) ^ flip(rng),
+            ports: (edge(rng, &rule.source_ports), edge(rng, &rule.destination_ports)),
+        },
+    }
+}
+
+/// What the list means: the number of the first rule that matches, from 1, or 0.
+fn first_match<A: Address>(rules: &[(FiveTuple<A>, Action)], p: &Tuple) -> u32 {
+    let under =
+        |a: u128, (b, bits): (A, u8)| bits == 0 || (a ^ u128::from_be_bytes(b.bytes())) >> (128 - u32::from(bits)) == 0;
+    let matches = |(r, _): &(FiveTuple<A>, Action)| {
+        r.protocol.is_none_or(|protocol| protocol == p.protocol)
+            && under(p.source, r.source)
+            && under(p.destination, r.destination)
+            && r.source_ports.contains(&p.ports.0)
+            && r.destination_ports.contains(&p.ports.1)
+    };
+    rules.iter().position(matches).map_or(0, |i| i as u32 + 1)
+}
+
+fn v4(p: &Tuple) -> Key4 {
+    let top = |a: u128| ((a >> 96) as u32).to_be_bytes();
+    key4(p.protocol, top(p.source), top(p.destination), p.ports.0.to_be_bytes(), p.ports.1.to_be_bytes())
+}
+
+fn v6(p: &Tuple) -> Key6 {
+    key6(
+        p.protocol,
+        p.source.to_be_bytes(),
+        p.destination.to_be_bytes(),
+        p.ports.0.to_be_bytes(),
+        p.ports.1.to_be_bytes(),
+    )
+}
+
+fn acl_is_first_match(eal: &Eal) {
+    let (mut hits, mut misses) = (0, 0);
+    for (seed, n) in [(1, 1), (2, 2), (3, 10), (4, 40), (5, 100), (6, 300)] {
+        println!("    seed {seed}, {n} rules");
+        let mut rng = StdRng::seed_from_u64(seed);
+        let rules4: Vec<_> = (0..n).map(|_| rule(&mut rng, |a| Ipv4Addr::from((a >> 96) as u32))).collect();
+        let rules6: Vec<_> = (0..n).map(|_| rule(&mut rng, Ipv6Addr::from)).collect();
+        let filter = AclFilter::new(eal, &rules4, &rules6).unwrap();
+        for size in [1, 3, 31, 64, 65, 256, 256, 256, 256] {
+            let packets: Vec<Tuple> = (0..size).map(|_| packet(&mut rng, &rules4)).collect();
+            let mut got = vec![u32::MAX; size];
+            filter.classify4(&packets.iter().map(v4).collect::<Vec<_>>(), &mut got);
+            let want: Vec<u32> = packets.iter().map(|p| first_match(&rules4, p)).collect();
+            assert_eq!(got, want, "IPv4, seed {seed}");
+            for &result in &got {
+                let action = result.checked_sub(1).map_or(Action::Accept, |i| rules4[i as usize].1);
+                assert_eq!(filter.action4(result), action);
+                if result > 0 { hits += 1 } else { misses += 1 }
+            }
+            let packets: Vec<Tuple> = (0..size).map(|_| packet(&mut rng, &rules6)).collect();
+            filter.classify6(&packets.iter().map(v6).collect::<Vec<_>>(), &mut got);
+            let want: Vec<u32> = packets.iter().map(|p| first_match(&rules6, p)).collect();
+            assert_eq!(got, want, "IPv6, seed {seed}");
+            assert!(got.iter().all(|&r| r == 0 || filter.action6(r) == rules6[r as usize - 1].1));
+        }
+    }
+    println!("    {hits} IPv4 packets hit a rule, {misses} none");
+    assert!(hits > 500 && misses > 100, "packets and rules have to meet");
+}
+
+fn acl_edges(eal: &Eal) {
+    let none = AclFilter::new(eal, &[], &[]).unwrap();
+    let mut got = [7; 3];
+    none.classify4(&[[0xff; 16]; 3], &mut got);
+    assert_eq!(got, [0; 3]);
+    assert_eq!((none.action4(0), none.action6(0)), (Action::Accept, Action::Accept));
+
+    let all = FiveTuple::<Ipv4Addr>::ANY;
+    let host = FiveTuple { source: (Ipv4Addr::new(192, 0, 2, 1), 32), ..all.clone() };
+    let filter = AclFilter::new(eal, &[(host, Action::Accept), (all, Action::Drop)], &[]).unwrap();
+    let key = |last| key4(17, [192, 0, 2, last], [1; 4], [0; 2], [0xff; 2]);
+    filter.classify4(&[key(1), key(2)], &mut got);
+    assert_eq!(got[..2], [1, 2]);
+    assert_eq!((filter.action4(1), filter.action4(2)), (Action::Accept, Action::Drop));
+    filter.classify4(&[], &mut []);
+}
+
+fn acl_mistakes(eal: &Eal) {
+    let any = FiveTuple::<Ipv4Addr>::ANY;
+    let bad = FiveTuple { destination: (Ipv4Addr::LOCALHOST, 40), ..any.clone() };
+    let error = AclFilter::new(eal, &[(any, Action::Drop), (bad, Action::Drop)], &[]).err().unwrap().to_string();
+    assert!(error.starts_with("rule 2 of the IPv4 filter list is wrong: its destination 127.0.0.1/40"), "{error}");
+}
+
+fn no_hardware_filters(eal: &Eal) {
+    let pool = pool(eal);
+    let wanted = PortConfig { slow_path_queue: true, ..config("net_null0") };
+    let port = DpdkPort::open(eal, &wanted, &pool).unwrap();
+    let queue = port.slow_path_queue().expect("net_null has queues to spare");
+    let error = port.steer(&Steer::EtherType(0x0806), queue).err().unwrap().to_string();
+    assert!(error.contains("rte_flow: ") && error.ends_with("the software filter does it"), "{error}");
+    assert!(port.info().notes.contains(&error), "{:?}", port.info().notes);
+    println!("    {error}");
+    let bgp = FiveTuple { protocol: Some(6), destination_ports: 179..=179, ..FiveTuple::<Ipv6Addr>::ANY };
+    assert!(port.steer(&Steer::V6(bgp), queue).err().unwrap().to_string().contains("IPv6 ::/0 to ::/0"));
+    assert!(port.steer(&Steer::EtherType(1), 9).err().unwrap().to_string().contains("no receive queue 9"));
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+//! An EAL that cannot start: one clear sentence with DPDK's own reason, and nothing left behind.
+
+use perigee_dpdk::{Eal, EalConfig, Hugepages};
+
+fn main() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = EalConfig {
+        hugepages: Hugepages::No,
+        // More than 47 bits of addresses.
+        memory_mb: 200_000_000,
+        runtime_dir: Some(folder.path().into()),
+        ..EalConfig::default()
+    };
+    let too_much = EalConfig { hugepages: Hugepages::Yes, memory_mb: u32::MAX, ..config.clone() };
+    let error = Eal::start(&too_much).unwrap_err().to_string();
+    assert!(error.starts_with("4294967295 MB of free hugepages are needed and"), "{error}");
+    println!("{error}");
+
+    let no_core = EalConfig { main_core: Some(999), ..config.clone() };
+    let error = Eal::start(&no_core).unwrap_err().to_string();
+    assert!(error.starts_with("the main core is to be 999"), "{error}");
+    println!("{error}");
+
+    let error = Eal::start(&config).unwrap_err().to_string();
+    assert!(error.starts_with("DPDK did not start with \"") && error.contains("-m200000000"), "{error}");
+    assert!(error.contains("EAL: "), "DPDK's own reason is missing: {error}");
+    println!("{error}");
+    assert!(!folder.path().join("dpdk").join(&config.file_prefix).exists());
+
+    let error = Eal::start(&config).unwrap_err().to_string();
+    assert!(error.contains("only once per process"), "{error}");
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+//! One frame per reason: each goes the whole way from classify to distribute and is counted once, under that reason.
+
+use perigee_modules::filter::{Filter, LinearFilter, Rule};
+use perigee_modules::testing::*;
+use perigee_modules::{Kind, Punted, reason};
+use perigee_packet::{Mask, Pool};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+/// What the host counts for others: the worker's, and lib/lua's for scripts. Tested there.
+const NOT_HERE: [&str; 4] = ["host.unclaimed", "host.script_error", "host.hand_over_full", "host.no_buffer"];
+
+/// Destination that the filter denies.
+const DENIED: u8 = 0;
+/// Destination that is steered to the slow path.
+const STEERED: u8 = 3;
+
+/// A filter that denies all packets to a destination.
+fn deny(to: u8) -> Option<Arc<dyn Filter>> {
+    let rule = |any: IpAddr, to: IpAddr, length: u8| Rule {
+        source: (any, 0),
+        destination: (to, length),
+        protocol: None,
+        source_ports: 0..=65535,
+        destination_ports: 0..=65535,
+        deny: true,
+    };
+    let rules = vec![
+        rule(Ipv4Addr::UNSPECIFIED.into(), v4(to).into(), 16),
+        rule(Ipv6Addr::UNSPECIFIED.into(), v6(to).into(), 48),
+    ];
+    Some(Arc::new(LinearFilter(rules)))
+}
+
+fn rig() -> Rig {
+    Rig::with_filters(deny(DENIED), deny(STEERED))
+}
+
+/// The frame with `bytes` from `at` on.
+fn set(frame: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
+    changed(frame, |frame| frame[at..at + bytes.len()].copy_from_slice(bytes))
+}
+
+/// The same, and the IPv4 checksum made right.
+fn set4(at: usize, bytes: &[u8]) -> Vec<u8> {
+    changed4(udp4(1, 8), |frame| frame[at..at + bytes.len()].copy_from_slice(bytes))
+}
+
+fn set6(at: usize, bytes: &[u8]) -> Vec<u8> {
+    set(udp6(1, 8), at, bytes)
+}
+
+/// Frames that leave the fast path as they are: reason and frame, received on port 0.
+fn frames() -> Vec<(&'static str, Vec<u8>)> {
+    let loopback = Ipv6Addr::LOCALHOST.octets();
+    vec![
+        ("classify.short", udp4(1, 8)[..13].to_vec()),
+        ("classify.not_ours", set(udp4(1, 8), 0, &neighbor(1))),
+        ("classify.unknown_vlan", tagged(udp4(1, 8), 0, 99)),
+        ("classify.arp", arp_request()),
+        ("classify.broadcast", set(udp4(1, 8), 0, &[0xff; 6])),
+        ("classify.multicast", set(udp6(1, 8), 0, &[0x33, 0x33, 0, 0, 0, 1])),
+        ("classify.other_type", set(udp4(1, 8), 12, &[0x88, 0xcc])),
+        ("ipv4_valid.short", udp4(1, 8)[..20].to_vec()),
+        ("ipv4_valid.checksum", set(udp4(1, 8), 24, &[0, 1])),
+        ("ipv4_valid.version", set4(14, &[0x65])),
+        ("ipv4_valid.header_length", set4(14, &[0x44])),
+        ("ipv4_valid.total_length", set4(16, &[0, 19])),
+        ("ipv4_valid.truncated", set4(16, &[0, 37])),
+        ("ipv4_valid.martian_source", set4(26, &[127])),
+        ("ipv4_valid.martian_destination", set4(30, &[240])),
+        ("ipv4_valid.options", with_options(1, &[1; 4])),
+        ("ipv4_valid.multicast", set4(30, &[224])),
+        ("ipv6_valid.short", udp6(1, 8)[..53].to_vec()),
+        ("ipv6_valid.version", set6(14, &[0x40])),
+        ("ipv6_valid.truncated", set6(18, &[0, 17])),
+        ("ipv6_valid.multicast_source", set6(22, &[0xff])),
+        ("ipv6_valid.loopback", set6(22, &loopback)),
+        ("ipv6_valid.unspecified", set6(38, &[0; 16])),
+        ("ipv6_valid.hop_by_hop", set6(20, &[0])),
+        ("ipv6_valid.multicast", set6(38, &[0xff])),
+        ("ipv6_valid.link_local", set6(38, &[0xfe, 0x80])),
+        ("filter.ipv4_denied", udp4(DENIED, 8)),
+        ("filter.ipv6_denied", udp6(DENIED, 8)),
+        ("filter.ipv4_steered", udp4(STEERED, 8)),
+        ("filter.ipv6_steered", udp6(STEERED, 8)),
+        ("ipv4_lookup.local", udp4(LOCAL, 8)),
+        ("ipv4_lookup.no_route", udp4(NOWHERE, 8)),
+        ("ipv4_lookup.unresolved", udp4(UNRESOLVED, 8)),
+        ("ipv4_lookup.unreachable", udp4(UNREACHABLE, 8)),
+        ("ipv4_lookup.prohibited", udp4(PROHIBITED, 8)),
+        ("ipv4_lookup.blackhole", udp4(BLACKHOLE, 8)),
+        ("ipv6_lookup.local", udp6(LOCAL, 8)),
+        ("ipv6_lookup.no_route", udp6(NOWHERE, 8)),
+        ("ipv6_lookup.unresolved", udp6(UNRESOLVED, 8)),
+        ("ipv6_lookup.unreachable", udp6(UNREACHABLE, 8)),
+        ("ipv6_lookup.prohibited", udp6(PROHIBITED, 8)),
+        ("ipv6_lookup.blackhole", udp6(BLACKHOLE, 8)),
+        ("mtu.ipv4_too_big", udp4(1, 1473)),
+        ("mtu.ipv6_too_big", udp6(1, 1453)),
+        ("ttl.expired", set4(22, &[1])),
+        ("hop_limit.expired", set6(21, &[1])),
+        ("distribute.no_port", udp4(NO_OUTPUT, 8)),
+    ]
+}
+
+/// The punted packets so far.
+fn punted(rig: &Rig) -> Vec<Punted> {
+    rig.punted.try_iter().collect()
+}
+
+/// Each frame alone, and all of them in one burst together with frames that go on.
+#[test]
+fn every_frame_is_counted_under_its_reason_alone() {
+    let kinds: std::collections::HashMap<String, Kind> =
+        reason::all().map(|(_, module, info)| (format!("{module}.{}", info.name), info.kind)).collect();
+    let mut together = rig();
+    for (name, frame) in frames() {
+        let mut rig = rig();
+        rig.receive(0, &frame);
+        rig.run_all();
+        assert_eq!(rig.reasons(), [(name.to_owned(), 1)], "frame {frame:02x?}");
+        let punted = punted(&rig);
+        match kinds[name] {
+            Kind::Drop => assert!(punted.is_empty(), "{name}"),
+            Kind::Punt => assert_eq!(punted[0].packet.bytes(), frame, "{name} as it came"),
+        }
+        assert_eq!(rig.ctx.counters.punted.get(), punted.len() as u64);
+        assert_eq!(rig.pool.in_use(), punted.len(), "{name}");
+
+        together.receive(0, &udp4(2, 8));
+        together.receive(0, &frame);
+        together.receive(0, &udp6(1, 8));
+    }
+    together.run_all();
+    let expected: std::collections::BTreeMap<_, _> = frames().iter().map(|(name, _)| (name.to_string(), 1)).collect();
+    assert_eq!(together.reasons().into_iter().collect::<std::collections::BTreeMap<_, _>>(), expected);
+    assert_eq!(together.sent(1).len(), 2 * frames().len(), "p1.10 and p1 are one port");
+}
+
+/// The reasons that need more than a frame.
+#[test]
+fn the_rest_needs_a_special_state() {
+    // A neighbor that gets lost between lookup and apply.
+    let mut rig1 = rig();
+    rig1.receive_classified(&udp4(2, 8));
+    let mut ip4 = rig1.run(perigee_modules::ipv4_lookup::ipv4_lookup);
+    rig1.lose_neighbor(2);
+    perigee_modules::apply::apply(&mut rig1.ctx, &mut rig1.batch, &mut ip4, &mut Mask::default());
+    assert_eq!(rig1.reasons(), [("apply.stale".to_owned(), 1)]);
+
+    // No room for the tag of p1.10.
+    let mut rig2 = rig();
+    let slot = rig2.receive(0, &udp4(2, 8));
+    rig2.use_up_headroom(slot);
+    rig2.run_all();
+    assert_eq!(rig2.reasons(), [("apply.no_room".to_owned(), 1)]);
+
+    // A port's queue and the ring to the slow path have room for 1024: fast packets go on when the ring is full.
+    let mut rig3 = rig();
+    for _ in 0..9 {
+        for _ in 0..128 {
+            rig3.receive(0, &udp4(1, 8));
+            rig3.receive(0, &arp_request());
+        }
+        rig3.run_all();
+    }
+    let full = 9 * 128 - 1024;
+    let expected = [("host.transmit_full", full), ("host.punt_ring_full", full), ("classify.arp", 9 * 128)];
+    assert_eq!(rig3.reasons(), expected.map(|(name, count)| (name.to_owned(), count)));
+    assert_eq!((rig3.sent(1).len(), punted(&rig3).len(), rig3.ctx.counters.punted.get()), (1024, 1024, 1024));
+    assert_eq!((rig3.dropped(), rig3.pool.in_use()), (2 * full, 0));
+}
+
+#[test]
+fn no_reason_is_forgotten() {
+    let special = ["apply.stale", "apply.no_room", "host.transmit_full", "host.punt_ring_full"];
+    let covered: Vec<&str> = frames().iter().map(|(name, _)| *name).chain(special).chain(NOT_HERE).collect();
+    for (_, module, info) in reason::all() {
+        let name = format!("{module}.{}", info.name);
+        assert_eq!(covered.iter().filter(|covered| **covered == name).count(), 1, "{name} needs a frame above");
+    }
+    assert_eq!(covered.len(), reason::all().count());
+}

@@ -1,0 +1,524 @@
+// SPDX-License-Identifier: MIT
+//! The slow path's thread: it owns time and I/O for lib/slowpath, and the routes for everybody.
+//!
+//! Its sources are the workers' punt rings, queues that hardware filters fill, the twins, timers, and requests from the
+//! API. With nothing to do it sleeps in poll(2) until a worker rings the bell, a twin has a frame, or a timer is due.
+
+use crate::change::{Rebuild, ScriptControl};
+use crate::reasons;
+use crate::routing::{Gateways, Routing, SharedTables, lock};
+use crate::twins::PortTwin;
+use crate::wiring::SlowQueues;
+use perigee_control::answers::VersionStatus;
+use perigee_control::api::{Backend, Reply, Request};
+use perigee_control::config::Config;
+use perigee_control::helper::{Helper, TwinStatus};
+use perigee_control::twin::Twin;
+use perigee_fib::InterfaceId;
+use perigee_modules::{Counters, CustomReasons, Punted};
+use perigee_packet::{Batch, Mask, Memory, PortInfo, TransmitQueue};
+use perigee_slowpath::{Config as SlowConfig, Event, Input, Interface, InterfaceAddress, Output, Punt, SlowPath, Time};
+use perigee_worker::{Bell, Clock, Stop};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Frames taken from one source before the next has its turn.
+const TURN: usize = 64;
+/// How often links are looked at, memory is reclaimed and silent workers are noticed.
+const HOUSEKEEPING: u64 = 250_000_000;
+/// A worker that passes no batch boundary for so long is reported.
+const SILENT: u64 = 1_000_000_000;
+/// Longest sleep. Queues that hardware filters fill have no bell: with them it is short.
+const LONGEST_SLEEP: u64 = 100_000_000;
+const LONGEST_SLEEP_WITH_QUEUES: u64 = 1_000_000;
+
+/// A port, as the slow path needs it.
+pub struct RouterPort {
+    /// The port itself.
+    pub port: Arc<dyn perigee_packet::Port>,
+    /// Where packets to be sent on it come from.
+    pub pool: Arc<dyn perigee_packet::Pool>,
+    /// Its twin.
+    pub twin: Option<(Twin, TwinStatus)>,
+}
+
+/// What the thread is made of.
+pub struct SlowParts {
+    /// The configuration, and where it came from.
+    pub config: Config,
+    /// The configuration file's path, for reload.
+    pub path: PathBuf,
+    /// The ports in the configuration's order.
+    pub ports: Vec<RouterPort>,
+    /// Its queues.
+    pub queues: SlowQueues,
+    /// What the workers poll, in words, by worker.
+    pub polled: Vec<Vec<String>>,
+    /// The workers' punt rings.
+    pub punts: Vec<rtrb::Consumer<Punted>>,
+    /// The workers' counters.
+    pub counters: Vec<Arc<Counters>>,
+    /// Names of reasons that scripts make.
+    pub custom: Arc<CustomReasons>,
+    /// The routes.
+    pub routing: Routing,
+    /// The tables that workers have.
+    pub published: SharedTables,
+    /// The tables that scripts are loaded with.
+    pub staging: SharedTables,
+    /// The scripts.
+    pub scripts: Box<dyn ScriptControl>,
+    /// How to make filters anew.
+    pub rebuild: Box<dyn Rebuild>,
+    /// The privileged helper, where there is one.
+    pub helper: Option<Helper>,
+    /// The other end of requests.
+    pub mailbox: MailboxEnd,
+    /// Memory of the packets.
+    pub memory: &'static dyn Memory,
+    /// Monotonic clock in ns.
+    pub clock: Clock,
+    /// Who answers: name, versions.
+    pub version: VersionStatus,
+    /// The request to stop.
+    pub stop: Stop,
+}
+
+/// Where requests go in; also the workers' bell.
+#[derive(Clone)]
+pub struct Mailbox {
+    requests: Sender<(Request, Reply)>,
+    bell: Arc<Bell>,
+}
+
+/// Where they come out.
+pub struct MailboxEnd {
+    requests: Receiver<(Request, Reply)>,
+    bell: Arc<Bell>,
+    wake: OwnedFd,
+}
+
+impl Mailbox {
+    /// A mailbox and its other end.
+    ///
+    /// # Errors
+    /// The system refuses an eventfd.
+    pub fn new() -> std::io::Result<(Mailbox, MailboxEnd)> {
+        let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let ring = wake.try_clone()?;
+        // A full eventfd is one that will wake its reader anyway.
+        let bell = Arc::new(Bell::new(move || {
+            let _ = rustix::io::write(&ring, &1u64.to_ne_bytes());
+        }));
+        let (sender, receiver) = channel();
+        let end = MailboxEnd { requests: receiver, bell: bell.clone(), wake };
+        Ok((Mailbox { requests: sender, bell }, end))
+    }
+
+    /// The bell that wakes the slow path.
+    pub fn bell(&self) -> Arc<Bell> {
+        self.bell.clone()
+    }
+
+    /// Wakes the slow path, to look at whether it should stop.
+    pub fn wake(&self) {
+        self.bell.ring();
+    }
+}
+
+impl Backend for Mailbox {
+    fn handle(&self, request: Request, reply: Reply) {
+        // With the slow path gone the reply is dropped, which the server answers with an error.
+        if self.requests.send((request, reply)).is_ok() {
+            self.bell.ring();
+        }
+    }
+}
+
+/// The thread's state.
+pub struct SlowThread {
+    pub(crate) parts: Parts,
+    pub(crate) machine: SlowPath,
+    pub(crate) twins: Vec<Option<PortTwin>>,
+    pub(crate) infos: Vec<PortInfo>,
+    pub(crate) gateways: Gateways,
+    /// By worker: polls seen last, and when they last changed.
+    pub(crate) pulse: Vec<(u64, u64)>,
+    links: Vec<bool>,
+    batch: Box<Batch>,
+    buffer: Vec<u8>,
+    next_housekeeping: u64,
+    pub(crate) lost_to_transmit: u64,
+    pub(crate) started: u64,
+}
+
+/// What stays of [`SlowParts`].
+pub(crate) struct Parts {
+    pub config: Config,
+    pub path: PathBuf,
+    pub ports: Vec<RouterPort>,
+    pub outputs: Vec<Option<Box<dyn TransmitQueue>>>,
+    pub receivers: Vec<(u16, Box<dyn perigee_packet::ReceiveQueue>)>,
+    pub polled: Vec<Vec<String>>,
+    pub punts: Vec<rtrb::Consumer<Punted>>,
+    pub counters: Vec<Arc<Counters>>,
+    pub custom: Arc<CustomReasons>,
+    pub routing: Routing,
+    pub published: SharedTables,
+    pub staging: SharedTables,
+    pub scripts: Box<dyn ScriptControl>,
+    pub rebuild: Box<dyn Rebuild>,
+    pub helper: Option<Helper>,
+    pub mailbox: MailboxEnd,
+    pub clock: Clock,
+    pub version: VersionStatus,
+    pub stop: Stop,
+}
+
+impl SlowThread {
+    /// Puts the thread together and brings its interfaces up.
+    pub fn new(parts: SlowParts) -> SlowThread {
+        let SlowParts { config, path, mut ports, queues, polled, punts, counters, custom, routing, published, .. } =
+            parts;
+        let SlowParts { staging, scripts, rebuild, helper, mailbox, memory, clock, version, stop, .. } = parts;
+        let SlowQueues { receivers, outputs } = queues;
+        let icmp = config.router.icmp_rate;
+        let slow =
+            SlowConfig { icmp_errors_per_second: icmp, icmp_error_burst: icmp.clamp(1, 50), ..SlowConfig::default() };
+        let now = clock();
+        let twins = ports.iter_mut().map(|port| port.twin.take().map(PortTwin::new)).collect();
+        let infos: Vec<_> = ports.iter().map(|port| port.port.info()).collect();
+        let pulse = vec![(0, now); counters.len()];
+        let links = vec![false; ports.len()];
+        let mut thread = SlowThread {
+            parts: Parts {
+                config,
+                path,
+                ports,
+                outputs,
+                receivers,
+                polled,
+                punts,
+                counters,
+                custom,
+                routing,
+                published,
+                staging,
+                scripts,
+                rebuild,
+                helper,
+                mailbox,
+                clock,
+                version,
+                stop,
+            },
+            machine: SlowPath::new(slow),
+            twins,
+            infos,
+            gateways: Gateways::new(),
+            pulse,
+            links,
+            batch: Batch::new(memory),
+            buffer: vec![0; usize::from(u16::MAX)],
+            next_housekeeping: 0,
+            lost_to_transmit: 0,
+            started: now,
+        };
+        thread.look_at_links();
+        thread.set_interfaces();
+        thread.set_static_neighbors();
+        thread.follow_gateways();
+        thread
+    }
+
+    /// Runs until the router stops.
+    pub fn run(&mut self) {
+        while !self.parts.stop.requested() {
+            if !self.round() {
+                self.sleep();
+            }
+        }
+    }
+
+    /// Looks at every source once; whether any had something.
+    pub fn round(&mut self) -> bool {
+        let mut busy = self.take_punts();
+        busy |= self.receive();
+        busy |= self.read_twins();
+        while let Ok((request, reply)) = self.parts.mailbox.requests.try_recv() {
+            busy = true;
+            self.answer(request, reply);
+        }
+        let now = (self.parts.clock)();
+        if self.machine.next_timeout().is_some_and(|due| due.0 <= now) {
+            self.machine.handle_timeout(Time(now), &self.parts.routing);
+            busy = true;
+        }
+        busy |= self.carry_out();
+        if now >= self.next_housekeeping {
+            self.housekeeping(now);
+        }
+        busy
+    }
+
+    /// Tells the slow path something at the current time.
+    pub(crate) fn tell(&mut self, input: Input<'_>) {
+        self.machine.handle(Time((self.parts.clock)()), input, &self.parts.routing);
+    }
+
+    fn take_punts(&mut self) -> bool {
+        let mut busy = false;
+        for ring in 0..self.parts.punts.len() {
+            for _ in 0..TURN {
+                let Ok(punted) = self.parts.punts[ring].pop() else { break };
+                busy = true;
+                let punt = reasons::punt(punted.reason);
+                self.tell(Input::Punted { interface: punted.interface, punt, frame: punted.packet.bytes() });
+            }
+            self.carry_out();
+        }
+        busy
+    }
+
+    /// Frames that hardware filters put into the slow path's own queues.
+    fn receive(&mut self) -> bool {
+        let mut busy = false;
+        for index in 0..self.parts.receivers.len() {
+            let (port, queue) = &mut self.parts.receivers[index];
+            let port = *port;
+            self.batch.refill();
+            busy |= queue.receive(&mut self.batch, TURN) > 0;
+            for slot in self.batch.live() {
+                let Some(packet) = self.batch.take(slot) else { continue };
+                let interface = self.parts.routing.interfaces().ingress(port, vid(packet.bytes()));
+                if let Some(InterfaceId(interface)) = interface {
+                    self.tell(Input::Punted { interface, punt: Punt::Other, frame: packet.bytes() });
+                }
+            }
+            self.carry_out();
+        }
+        busy
+    }
+
+    /// Frames that Linux sent.
+    fn read_twins(&mut self) -> bool {
+        let mut busy = false;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        for index in 0..self.twins.len() {
+            for _ in 0..TURN {
+                let Some(length) = self.twins[index].as_mut().and_then(|twin| twin.read(&mut buffer)) else { break };
+                busy = true;
+                let frame = &buffer[..length];
+                let interface = self.parts.routing.interfaces().ingress(self.infos[index].port, vid(frame));
+                if let Some(InterfaceId(interface)) = interface {
+                    self.tell(Input::FromTwin { interface, frame });
+                }
+            }
+            self.carry_out();
+        }
+        self.buffer = buffer;
+        busy
+    }
+
+    /// Does what the slow path has decided; whether there was anything.
+    pub(crate) fn carry_out(&mut self) -> bool {
+        let mut busy = false;
+        while let Some(output) = self.machine.poll_output() {
+            busy = true;
+            match output {
+                Output::Transmit { interface, frame } => self.transmit(interface, &frame),
+                Output::ToTwin { interface, frame } => self.give_to_twin(interface, &frame),
+                Output::Event(event) => self.event(event),
+            }
+        }
+        busy
+    }
+
+    fn transmit(&mut self, interface: u16, frame: &[u8]) {
+        let Some(egress) = self.parts.routing.interfaces().egress(InterfaceId(interface)).copied() else { return };
+        let tagged = tagged(frame, egress.vlan);
+        let frame = tagged.as_deref().unwrap_or(frame);
+        let pool =
+            self.infos.iter().position(|info| info.port == egress.port).map(|index| &self.parts.ports[index].pool);
+        let packet = pool.and_then(|pool| pool.packet(frame));
+        let queue = self.parts.outputs.get_mut(usize::from(egress.port)).and_then(Option::as_mut);
+        let (Some(packet), Some(queue)) = (packet, queue) else {
+            self.lost_to_transmit += 1;
+            return;
+        };
+        let mut handles = vec![packet.into_handle()];
+        queue.transmit(&mut handles);
+        if !handles.is_empty() {
+            self.lost_to_transmit += 1;
+            queue.discard(&mut handles);
+        }
+    }
+
+    fn give_to_twin(&mut self, interface: u16, frame: &[u8]) {
+        let Some(egress) = self.parts.routing.interfaces().egress(InterfaceId(interface)).copied() else { return };
+        let index = self.infos.iter().position(|info| info.port == egress.port);
+        if let Some(twin) = index.and_then(|index| self.twins[index].as_mut()) {
+            let tagged = tagged(frame, egress.vlan);
+            twin.write(tagged.as_deref().unwrap_or(frame));
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::NeighborResolved { interface, address, mac }
+            | Event::NeighborChanged { interface, address, mac } => {
+                self.parts.routing.neighbor(interface, address, Some(mac.octets()));
+            }
+            Event::NeighborLost { interface, address } => self.parts.routing.neighbor(interface, address, None),
+            Event::AddressValid { .. } => {}
+            Event::AddressDuplicate { interface, address, mac } => {
+                let name = self.name_of(interface);
+                tracing::error!("{name}: {address} is also {mac}'s: not used until the interface is set up anew");
+            }
+            Event::AddressConflict { interface, address, mac } => {
+                let name = self.name_of(interface);
+                tracing::warn!("{name}: {mac} uses our address {address} too");
+            }
+        }
+    }
+
+    pub(crate) fn name_of(&self, interface: u16) -> String {
+        let interface = self.parts.routing.interfaces().get(InterfaceId(interface));
+        interface.map_or_else(|| "?".to_owned(), |interface| interface.name.clone())
+    }
+
+    fn housekeeping(&mut self, now: u64) {
+        self.next_housekeeping = now + HOUSEKEEPING;
+        if self.look_at_links() {
+            self.set_interfaces();
+        }
+        let mut published = lock(&self.parts.published);
+        published.reclaim();
+        if self.parts.routing.fib().waiting() > 0 {
+            self.parts.routing.fib().reclaim(published.grace());
+        }
+        drop(published);
+        for (worker, pulse) in self.pulse.iter_mut().enumerate() {
+            let polls = self.parts.counters[worker].polls.get();
+            let silent = now.saturating_sub(pulse.1) >= SILENT;
+            if polls != pulse.0 {
+                *pulse = (polls, now);
+            } else if silent && now.saturating_sub(pulse.1) < SILENT + HOUSEKEEPING {
+                tracing::warn!("worker {worker} has passed no batch boundary for a second");
+            }
+        }
+        for queue in self.parts.outputs.iter_mut().flatten() {
+            queue.poll();
+        }
+    }
+
+    /// Whether the link of any port has changed.
+    fn look_at_links(&mut self) -> bool {
+        let links: Vec<bool> = self.parts.ports.iter().map(|port| port.port.link().up).collect();
+        let changed = links != self.links;
+        if changed {
+            for (index, (now, before)) in
+                links.iter().zip(&self.links).enumerate().filter(|(_, (now, before))| now != before)
+            {
+                let name = &self.parts.config.ports[index].name;
+                tracing::info!("port {name}: link {}", if *now && !before { "up" } else { "down" });
+            }
+        }
+        self.links = links;
+        changed
+    }
+
+    /// Tells the slow path what the interfaces are now.
+    pub(crate) fn set_interfaces(&mut self) {
+        let interfaces = self.parts.routing.interfaces().clone();
+        for (id, interface) in interfaces.iter() {
+            let index = self.infos.iter().position(|info| info.port == interface.port);
+            let address = |&(address, prefix_len): &(IpAddr, u8)| InterfaceAddress { address, prefix_len };
+            let interface = Interface {
+                port: interface.port,
+                vlan: interface.vlan,
+                mac: perigee_packet::MacAddr(interface.mac),
+                mtu: interface.mtu,
+                up: index.is_some_and(|index| self.links[index]),
+                addresses: interface.addresses.iter().map(address).collect(),
+            };
+            self.tell(Input::SetInterface { id: id.0, interface });
+        }
+        self.carry_out();
+    }
+
+    /// Tells the slow path the configuration's neighbors.
+    pub(crate) fn set_static_neighbors(&mut self) {
+        for neighbor in self.parts.config.neighbors.clone() {
+            let (interface, address) = (neighbor.interface, neighbor.address);
+            self.tell(Input::SetNeighbor { interface, address, mac: perigee_packet::MacAddr(neighbor.mac.0) });
+        }
+        self.carry_out();
+    }
+
+    /// Tells the slow path which gateways routes need, as far as that has changed.
+    pub(crate) fn follow_gateways(&mut self) {
+        let now = self.parts.routing.gateways();
+        let before = std::mem::replace(&mut self.gateways, now.clone());
+        for &(interface, gateway) in now.difference(&before) {
+            self.tell(Input::Resolve { interface, gateway });
+        }
+        for &(interface, gateway) in before.difference(&now) {
+            self.tell(Input::Forget { interface, gateway });
+        }
+        self.carry_out();
+    }
+
+    /// Sleeps until something happens.
+    fn sleep(&mut self) {
+        self.parts.mailbox.bell.doze();
+        let waiting = self.parts.punts.iter().any(|ring| !ring.is_empty());
+        if waiting || self.parts.stop.requested() {
+            self.parts.mailbox.bell.awake();
+            return;
+        }
+        let longest = if self.parts.receivers.is_empty() { LONGEST_SLEEP } else { LONGEST_SLEEP_WITH_QUEUES };
+        let now = (self.parts.clock)();
+        let due = self.machine.next_timeout().map_or(u64::MAX, |time| time.0).min(self.next_housekeeping);
+        let pause = due.saturating_sub(now).min(longest);
+        let timeout = Timespec { tv_sec: 0, tv_nsec: pause as _ };
+        let wake = self.parts.mailbox.wake.as_fd();
+        let twins = self.twins.iter().flatten().filter(|twin| twin.usable()).map(AsFd::as_fd);
+        let mut fds: Vec<PollFd> =
+            std::iter::once(wake).chain(twins).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        // An interrupted sleep is a short one.
+        let _ = poll(&mut fds, Some(&timeout));
+        self.parts.mailbox.bell.awake();
+        // It may hold nothing, which is no error: something else has woken us.
+        let _ = rustix::io::read(&self.parts.mailbox.wake, &mut [0; 8]);
+    }
+
+    /// Frees the packets that are still held here; to be called when the workers have ended.
+    pub fn finish(&mut self) {
+        for ring in &mut self.parts.punts {
+            while ring.pop().is_ok() {}
+        }
+        self.batch.discard(Mask::ALL);
+        self.parts.receivers.clear();
+        self.parts.outputs.clear();
+    }
+}
+
+/// VLAN id of a frame; 0 for an untagged one.
+fn vid(frame: &[u8]) -> u16 {
+    match frame.get(12..16) {
+        Some(&[0x81, 0x00, high, low]) => u16::from_be_bytes([high, low]) & 0x0fff,
+        _ => 0,
+    }
+}
+
+/// The frame with a VLAN tag, where there is a VLAN.
+fn tagged(frame: &[u8], vlan: u16) -> Option<Vec<u8>> {
+    let (addresses, rest) = frame.split_at_checked(12).filter(|_| vlan != 0)?;
+    let [high, low] = vlan.to_be_bytes();
+    Some([addresses, &[0x81, 0x00, high, low], rest].concat())
+}

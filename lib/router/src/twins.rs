@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+//! The twins as the slow path's thread uses them: frames in and out, counted.
+
+use perigee_control::answers::TwinEntry;
+use perigee_control::helper::TwinStatus;
+use perigee_control::twin::Twin;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// A port's twin.
+pub(crate) struct PortTwin {
+    twin: Twin,
+    entry: TwinEntry,
+    complained: bool,
+}
+
+impl PortTwin {
+    pub fn new((twin, status): (Twin, TwinStatus)) -> PortTwin {
+        let TwinStatus { name, namespace, index } = status;
+        let entry = TwinEntry { name, namespace, index, to_linux: 0, from_linux: 0, dropped: 0 };
+        PortTwin { twin, entry, complained: false }
+    }
+
+    /// Gives a frame to Linux; what it has no room for is dropped and counted, as a device would.
+    pub fn write(&mut self, frame: &[u8]) {
+        match self.twin.write(frame) {
+            Ok(true) => self.entry.to_linux += 1,
+            Ok(false) => self.entry.dropped += 1,
+            Err(error) => {
+                self.entry.dropped += 1;
+                self.complain(&error);
+            }
+        }
+    }
+
+    /// The next frame that Linux sent.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Option<usize> {
+        match self.twin.read(buffer) {
+            Ok(length) => {
+                self.entry.from_linux += u64::from(length.is_some());
+                length
+            }
+            Err(error) => {
+                self.complain(&error);
+                None
+            }
+        }
+    }
+
+    /// Says once that the twin is down or gone; a twin set down by hand is no error for each packet.
+    fn complain(&mut self, error: &std::io::Error) {
+        if !std::mem::replace(&mut self.complained, true) {
+            tracing::warn!("the twin {} takes no packets: {error}; is it set down or deleted?", self.entry.name);
+        }
+    }
+
+    /// Does poll make sense? A deleted twin would be ready for ever.
+    pub fn usable(&self) -> bool {
+        !self.complained
+    }
+
+    pub fn entry(&self) -> &TwinEntry {
+        &self.entry
+    }
+}
+
+impl AsFd for PortTwin {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.twin.as_fd()
+    }
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+//! Who polls which receive queue and who sends on which transmit queue.
+//!
+//! With a queue each, workers share nothing. Where a port has fewer receive queues than there are workers, their owners
+//! spread packets over all workers by flow, on one ring per worker. Where it has fewer transmit queues than workers and
+//! slow path, those without send over a ring to the owner of the port's first queue. Never a lock.
+
+use perigee_packet::{ReceiveQueue, TransmitQueue};
+use perigee_worker::{Receiver, Spread};
+
+/// The queues of one port, as they were opened.
+pub struct PortQueues {
+    /// The port's name.
+    pub name: String,
+    /// The port's number.
+    pub port: u16,
+    /// For workers; at least one.
+    pub receive: Vec<Box<dyn ReceiveQueue>>,
+    /// For the slow path alone, filled by hardware filters.
+    pub slow_receive: Option<Box<dyn ReceiveQueue>>,
+    /// At least one.
+    pub transmit: Vec<Box<dyn TransmitQueue>>,
+}
+
+/// The producers' end of a ring.
+pub trait Sender {
+    /// A queue that puts packets into the ring; any number of threads may have one.
+    fn queue(&self) -> Box<dyn TransmitQueue>;
+}
+
+/// Makes rings for packets of the router's memory.
+pub trait Fabric {
+    /// A ring from all threads to one worker.
+    fn hand_over(&mut self) -> Result<Ring, String>;
+    /// A ring in front of a transmit queue: its producers' end, and the queue for its owner, which also sends what is in
+    /// the ring whenever it is used or polled.
+    fn share(&mut self, queue: Box<dyn TransmitQueue>) -> Result<Shared, String>;
+}
+
+/// A ring: its producers' end and its consumer's.
+pub type Ring = (Box<dyn Sender>, Box<dyn ReceiveQueue>);
+
+/// A transmit queue with a ring in front of it.
+pub type Shared = (Box<dyn Sender>, Box<dyn TransmitQueue>);
+
+/// One worker's share of the queues.
+#[derive(Default)]
+pub struct WorkerQueues {
+    /// What it polls.
+    pub receivers: Vec<Receiver>,
+    /// What it polls, in words: `wan:0`, `hand-over`.
+    pub names: Vec<String>,
+    /// What it sends on, by port number.
+    pub outputs: Vec<Option<Box<dyn TransmitQueue>>>,
+}
+
+/// The slow path's share, by port number.
+#[derive(Default)]
+pub struct SlowQueues {
+    /// Queues that hardware filters fill.
+    pub receivers: Vec<(u16, Box<dyn ReceiveQueue>)>,
+    /// What it sends on.
+    pub outputs: Vec<Option<Box<dyn TransmitQueue>>>,
+}
+
+/// All queues, given out.
+pub struct Wiring {
+    /// By worker.
+    pub workers: Vec<WorkerQueues>,
+    /// The slow path's.
+    pub slow: SlowQueues,
+    /// What goes by ring, a sentence each, for the start-up messages.
+    pub notes: Vec<String>,
+}
+
+/// Gives the ports' queues to `workers` workers and the slow path.
+///
+/// # Errors
+/// A ring could not be made.
+pub fn wire(ports: Vec<PortQueues>, workers: usize, fabric: &mut dyn Fabric) -> Result<Wiring, String> {
+    let width = ports.iter().map(|port| usize::from(port.port) + 1).max().unwrap_or(0);
+    let empty = || std::iter::repeat_with(|| None).take(width).collect::<Vec<_>>();
+    let share = || WorkerQueues { outputs: empty(), ..WorkerQueues::default() };
+    let slow = SlowQueues { outputs: empty(), ..SlowQueues::default() };
+    let mut wiring = Wiring { workers: (0..workers).map(|_| share()).collect(), slow, notes: Vec::new() };
+
+    let spread = ports.iter().any(|port| port.receive.len() < workers);
+    let inboxes = if spread { Some(inboxes(&mut wiring, fabric)?) } else { None };
+    for port in ports {
+        let PortQueues { name, port, receive, slow_receive, transmit } = port;
+        let few = receive.len() < workers;
+        if few {
+            wiring.notes.push(format!(
+                "port {name}: {} for {workers} workers: flows are spread over them in software, by a symmetric hash",
+                count(receive.len(), "receive queue")
+            ));
+        }
+        for (index, queue) in receive.into_iter().enumerate() {
+            let owner = index % workers;
+            let rings = inboxes.as_deref().filter(|_| few);
+            let spread = rings.map(|rings| Spread::new(owner, rings.iter().map(|ring| Some(ring.queue())).collect()));
+            wiring.workers[owner].receivers.push(Receiver { queue, spread });
+            wiring.workers[owner].names.push(format!("{name}:{index}"));
+        }
+        wiring.slow.receivers.extend(slow_receive.map(|queue| (port, queue)));
+        outputs(&mut wiring, &name, port.into(), transmit, fabric)?;
+    }
+    Ok(wiring)
+}
+
+/// A ring to every worker; its other end becomes one of the worker's queues.
+fn inboxes(wiring: &mut Wiring, fabric: &mut dyn Fabric) -> Result<Vec<Box<dyn Sender>>, String> {
+    let mut senders = Vec::new();
+    for worker in &mut wiring.workers {
+        let (sender, queue) = fabric.hand_over()?;
+        senders.push(sender);
+        worker.receivers.push(Receiver { queue, spread: None });
+        worker.names.push("hand-over".to_owned());
+    }
+    Ok(senders)
+}
+
+fn outputs(
+    wiring: &mut Wiring,
+    name: &str,
+    port: usize,
+    mut transmit: Vec<Box<dyn TransmitQueue>>,
+    fabric: &mut dyn Fabric,
+) -> Result<(), String> {
+    let workers = wiring.workers.len();
+    if transmit.is_empty() {
+        return Err(format!("port {name} has no transmit queue"));
+    }
+    if transmit.len() > workers {
+        wiring.slow.outputs[port] = Some(transmit.swap_remove(workers));
+        transmit.truncate(workers);
+        for (worker, queue) in wiring.workers.iter_mut().zip(transmit) {
+            worker.outputs[port] = Some(queue);
+        }
+        return Ok(());
+    }
+    wiring.notes.push(format!(
+        "port {name}: {} for {workers} workers and the slow path: the others send over a ring",
+        count(transmit.len(), "transmit queue")
+    ));
+    let rest = transmit.split_off(1);
+    let first = transmit.pop().ok_or("no first queue")?;
+    let (sender, owners) = fabric.share(first)?;
+    wiring.slow.outputs[port] = Some(sender.queue());
+    let rest = rest.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+    let queues = std::iter::once(Some(owners)).chain(rest);
+    for (worker, queue) in wiring.workers.iter_mut().zip(queues) {
+        worker.outputs[port] = Some(queue.unwrap_or_else(|| sender.queue()));
+    }
+    Ok(())
+}
+
+fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}

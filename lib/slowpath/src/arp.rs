@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+//! ARP (RFC 826, RFC 1812 3.3.2, RFC 1122 2.3.2, RFC 5227).
+//!
+//! | heard | answer | learn |
+//! | --- | --- | --- |
+//! | request for us | reply | the sender, if it is on this link |
+//! | reply to us | - | the sender, if it is on this link; Linux hears it too |
+//! | anything else (gratuitous, for others) | - | the sender, only if it is known already |
+//! | probe: sender 0.0.0.0 | reply, if for us | nothing |
+//! | sender's MAC a group or zero, sender's address ours or no host's | - | nothing |
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use perigee_packet::arp::{LEN, REPLY, REQUEST, Repr};
+use perigee_packet::ethernet::ethertype;
+use perigee_packet::{Arp, MacAddr};
+
+use crate::forward::is_host;
+use crate::frame::{self, Received};
+use crate::machine::{SlowPath, Turn};
+use crate::neighbor::Heard;
+use crate::{InterfaceId, Time};
+
+impl SlowPath {
+    pub(crate) fn arp(&mut self, turn: Turn, received: &Received) {
+        let arp = match Arp::new(received.payload()) {
+            Ok(arp) if matches!(arp.operation(), REQUEST | REPLY) => arp.repr(),
+            _ => {
+                self.counters.drop_arp_malformed += 1;
+                return;
+            }
+        };
+        if !arp.sender_mac.is_unicast() {
+            self.counters.drop_arp_sender_mac += 1;
+            return;
+        }
+        let Some(own) = self.interfaces.get(received.interface) else { return };
+        let (mac, for_us) = (own.config.mac, own.has(IpAddr::V4(arp.target_ip)));
+        let ours = own.has(IpAddr::V4(arp.sender_ip));
+        let probe = arp.sender_ip.is_unspecified();
+        if ours || !probe && !self.may_be_neighbor(received.interface, arp.sender_ip) {
+            self.counters.drop_arp_sender_address += 1;
+            if ours && arp.sender_mac != mac {
+                self.conflict(turn.now, received.interface, IpAddr::V4(arp.sender_ip), arp.sender_mac);
+            }
+            return;
+        }
+        if !probe {
+            self.hear_arp(turn.now, received, &arp, for_us);
+        }
+        match arp.operation {
+            REQUEST if for_us => {
+                self.counters.solicitations_answered += 1;
+                self.send_arp(received.interface, arp.sender_mac, &arp.reply(mac));
+            }
+            REPLY => self.deliver(received),
+            _ => self.counters.drop_arp_not_for_us += 1,
+        }
+    }
+
+    fn hear_arp(&mut self, now: Time, received: &Received, arp: &Repr, for_us: bool) {
+        let Some(own) = self.interfaces.get(received.interface) else { return };
+        let sender = IpAddr::V4(arp.sender_ip);
+        // A broadcast reply answers nobody's question.
+        let to_us = for_us && arp.target_mac == own.config.mac && !received.is_group();
+        let heard = Heard {
+            mac: Some(arp.sender_mac),
+            solicited: arp.operation == REPLY && to_us,
+            replace: true,
+            create: for_us && own.on_link(sender),
+        };
+        self.neighbors.heard(now, (received.interface, sender), heard, &mut self.counters);
+    }
+
+    /// Can a host on this interface have the address?
+    fn may_be_neighbor(&self, interface: InterfaceId, address: Ipv4Addr) -> bool {
+        is_host(address) && !self.interfaces.is_broadcast_of(address, interface)
+    }
+
+    /// Asks for a neighbor: all stations, or the one it was last.
+    pub(crate) fn request(&mut self, interface: InterfaceId, target: Ipv4Addr, mac: Option<MacAddr>) {
+        let Some(own) = self.interfaces.get(interface).filter(|own| own.config.up) else { return };
+        let Some(source) = own.source4(Some(target)) else {
+            self.counters.solicitations_without_source += 1;
+            return;
+        };
+        let arp = Repr::request(own.config.mac, source, target);
+        self.counters.solicitations_sent += 1;
+        self.send_arp(interface, mac.unwrap_or(MacAddr::BROADCAST), &arp);
+    }
+
+    /// Tells the link that an address is here now (RFC 5227 2.3).
+    pub(crate) fn announce(&mut self, interface: InterfaceId, address: Ipv4Addr) {
+        let Some(own) = self.interfaces.get(interface) else { return };
+        let arp = Repr::request(own.config.mac, address, address);
+        self.send_arp(interface, MacAddr::BROADCAST, &arp);
+    }
+
+    fn send_arp(&mut self, interface: InterfaceId, destination: MacAddr, arp: &Repr) {
+        let mut packet = [0; LEN];
+        if arp.emit(&mut packet).is_ok() {
+            self.transmit(interface, frame::build(destination, arp.sender_mac, ethertype::ARP, &packet));
+        }
+    }
+}

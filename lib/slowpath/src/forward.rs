@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT
+//! IPv4: where a packet goes, and the way there (RFC 1812 5).
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use perigee_packet::icmp4::{self, unreachable};
+use perigee_packet::{Ipv4, ipv4, protocol};
+
+use crate::RouteDecision;
+use crate::fragment::fragment;
+use crate::frame::Received;
+use crate::icmp::Problem;
+use crate::machine::{SlowPath, Turn};
+use crate::neighbor::{Answer, Key, Pending};
+use crate::options::{self, SourceRoute};
+
+/// One host can have it: not 0/8, 127/8, a group, or 240/4 with the limited broadcast (RFC 1812 5.3.7, 4.2.2.11).
+pub(crate) fn is_host(address: Ipv4Addr) -> bool {
+    !matches!(address.octets()[0], 0 | 127 | 224..)
+}
+
+impl SlowPath {
+    pub(crate) fn ipv4(&mut self, turn: Turn, received: &Received) {
+        let Ok(packet) = ipv4::validate(received.payload()) else {
+            self.counters.drop_bad_header += 1;
+            return;
+        };
+        let id = received.interface;
+        let (source, destination) = (packet.source(), packet.destination());
+        let broadcast = destination.is_broadcast() || self.interfaces.is_broadcast_of(destination, id);
+        let group = broadcast || destination.is_multicast();
+        // A host that does not know its address yet may speak to a group (RFC 1122 3.2.1.3): DHCP, IGMP.
+        let unborn = source.is_unspecified() && group;
+        if !unborn && (!is_host(source) || self.interfaces.is_broadcast(source)) {
+            self.counters.drop_martian_source += 1;
+        } else if self.interfaces.owner(IpAddr::V4(source), id).is_some() {
+            self.counters.drop_own_source += 1;
+        } else if group {
+            self.group4(received, &packet, broadcast);
+        } else if received.is_group() {
+            self.counters.drop_link_broadcast += 1; // RFC 1812 5.3.4, RFC 1122 3.3.6.
+        } else if self.interfaces.is_broadcast(destination) {
+            self.counters.drop_directed_broadcast += 1;
+        } else if packet.has_options() {
+            self.with_options(turn, received, &packet);
+        } else {
+            self.unicast4(turn, received, &packet, None);
+        }
+    }
+
+    /// Broadcasts and groups end here: Linux hears those of this link (RFC 1812 5.3.5).
+    fn group4(&mut self, received: &Received, packet: &Ipv4<&[u8]>, broadcast: bool) {
+        let echo = packet.protocol() == protocol::ICMP && packet.payload().first() == Some(&icmp4::ECHO_REQUEST);
+        if !broadcast && packet.destination().octets()[..3] != [224, 0, 0] {
+            self.counters.drop_multicast += 1;
+        } else if echo {
+            self.counters.drop_echo_group += 1;
+        } else {
+            self.deliver(received);
+        }
+    }
+
+    fn with_options(&mut self, turn: Turn, received: &Received, packet: &Ipv4<&[u8]>) {
+        match options::scan(packet) {
+            Err(pointer) => {
+                self.counters.drop_bad_option += 1;
+                self.error4(turn, received, packet, Problem::Parameter { pointer });
+            }
+            Ok(Some(_)) if !self.config.allow_source_routes => self.counters.drop_source_route += 1,
+            Ok(route) => self.unicast4(turn, received, packet, route),
+        }
+    }
+
+    fn unicast4(&mut self, turn: Turn, received: &Received, packet: &Ipv4<&[u8]>, route: Option<SourceRoute>) {
+        let destination = packet.destination();
+        if self.interfaces.owner(IpAddr::V4(destination), received.interface).is_none() {
+            return self.forward4(turn, received, packet, destination, None);
+        }
+        // The end of the way, or a stop of a source route.
+        match route.and_then(|route| Some((route, route.next?))) {
+            Some((route, next)) => self.forward4(turn, received, packet, next, Some(route)),
+            None => self.local4(turn, received, packet),
+        }
+    }
+
+    /// Forwards a packet towards `destination`, which is its own or the next one of its source route.
+    fn forward4(
+        &mut self,
+        turn: Turn,
+        received: &Received,
+        packet: &Ipv4<&[u8]>,
+        destination: Ipv4Addr,
+        route: Option<SourceRoute>,
+    ) {
+        if !is_host(destination) || self.interfaces.is_broadcast(destination) {
+            self.counters.drop_martian_destination += 1;
+            return;
+        }
+        let decision = turn.routes.route(IpAddr::V4(destination));
+        if decision == RouteDecision::Local && route.is_none() {
+            return self.local4(turn, received, packet); // Row 11: whatever the TTL.
+        }
+        if packet.source().is_link_local() || destination.is_link_local() {
+            self.counters.drop_link_local += 1;
+            return;
+        }
+        if packet.ttl() <= 1 {
+            self.counters.drop_ttl_expired += 1;
+            return self.error4(turn, received, packet, Problem::TimeExceeded);
+        }
+        let (counter, code) = match decision {
+            RouteDecision::Connected(interface) => {
+                return self.send4(turn, received, packet, (interface, IpAddr::V4(destination)), route);
+            }
+            RouteDecision::Gateway(interface, gateway) if !route.is_some_and(|route| route.strict) => {
+                return self.send4(turn, received, packet, (interface, gateway), route);
+            }
+            RouteDecision::Gateway(..) | RouteDecision::Local => {
+                (&mut self.counters.drop_source_route_failed, unreachable::SOURCE_ROUTE_FAILED)
+            }
+            RouteDecision::NoRoute => (&mut self.counters.drop_no_route, unreachable::NET),
+            RouteDecision::Unreachable => (&mut self.counters.drop_unreachable, unreachable::HOST),
+            RouteDecision::Prohibit => (&mut self.counters.drop_prohibited, unreachable::ADMINISTRATIVELY_PROHIBITED),
+            RouteDecision::Blackhole => {
+                self.counters.drop_blackhole += 1;
+                return;
+            }
+        };
+        *counter += 1;
+        self.error4(turn, received, packet, Problem::Unreachable(code));
+    }
+
+    /// The last steps: size, next hop's MAC, and what the packet takes along.
+    fn send4(
+        &mut self,
+        turn: Turn,
+        received: &Received,
+        packet: &Ipv4<&[u8]>,
+        next_hop: Key,
+        route: Option<SourceRoute>,
+    ) {
+        let Some(mtu) = self.interfaces.get(next_hop.0).filter(|own| own.config.up).map(|own| own.config.mtu) else {
+            self.counters.drop_interface_down += 1;
+            return self.error4(turn, received, packet, Problem::Unreachable(unreachable::HOST));
+        };
+        if packet.total_len() > usize::from(mtu) && packet.dont_fragment() {
+            self.counters.drop_too_big += 1;
+            return self.error4(turn, received, packet, Problem::FragmentationNeeded { mtu });
+        }
+        match self.neighbors.look_up(turn.now, next_hop) {
+            Answer::Mac(mac) => match self.prepare4(turn, packet, next_hop, route) {
+                Err(pointer) => {
+                    self.counters.drop_bad_option += 1;
+                    self.error4(turn, received, packet, Problem::Parameter { pointer });
+                }
+                Ok(ready) => match fragment(&ready, usize::from(mtu)) {
+                    Some(pieces) => {
+                        self.counters.forwarded += 1;
+                        self.counters.fragmented += u64::from(pieces.len() > 1);
+                        pieces.iter().for_each(|piece| self.transmit_ip(next_hop.0, mac, piece));
+                    }
+                    None => self.counters.drop_cannot_fragment += 1,
+                },
+            },
+            Answer::Wait => {
+                let waiting = Pending::Received { interface: received.interface, frame: received.frame.clone() };
+                self.neighbors.enqueue(next_hop, waiting, &mut self.counters);
+            }
+            Answer::Failed => {
+                self.counters.drop_neighbor_failed += 1;
+                self.error4(turn, received, packet, Problem::Unreachable(unreachable::HOST));
+            }
+            Answer::Full => self.counters.drop_neighbor_table_full += 1,
+        }
+    }
+
+    /// The packet with one hop less and its options filled in. `Err`: the wrong byte of an option.
+    fn prepare4(
+        &self,
+        turn: Turn,
+        packet: &Ipv4<&[u8]>,
+        next_hop: Key,
+        route: Option<SourceRoute>,
+    ) -> Result<Vec<u8>, u8> {
+        let mut ready = packet.into_inner()[..packet.total_len()].to_vec();
+        let Ok(mut view) = Ipv4::new(&mut ready[..]) else { return Ok(ready) };
+        view.decrement_ttl();
+        // Row 45: the outgoing interface's address.
+        let ours = self.speak_from4(next_hop.0, next_hop.1).filter(|_| packet.has_options());
+        if let Some(ours) = ours {
+            let is_own = |a| self.interfaces.owner(IpAddr::V4(a), next_hop.0).is_some();
+            options::record(view.options_mut(), ours, is_own, turn.now)?;
+            if let Some((route, next)) = route.and_then(|route| Some((route, route.next?))) {
+                options::advance(view.options_mut(), &route, ours);
+                view.set_destination(next);
+            }
+            view.fill_checksum();
+        }
+        Ok(ready)
+    }
+}

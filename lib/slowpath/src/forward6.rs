@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+//! IPv6: where a packet goes, and the way there (RFC 8200, RFC 4291, RFC 4443).
+
+use std::net::IpAddr;
+
+use perigee_packet::extension::{Ipv6Option, UnknownAction, unknown_action};
+use perigee_packet::icmp6::unreachable;
+use perigee_packet::{Ipv6, ipv6, protocol};
+
+use crate::RouteDecision;
+use crate::frame::Received;
+use crate::icmp6::Problem;
+use crate::machine::{SlowPath, Turn};
+use crate::neighbor::{Answer, Key, Pending};
+
+/// Type of the jumbo payload option, which this router does not know as it forwards no jumbograms (RFC 2675).
+const JUMBO: u8 = 0xc2;
+
+impl SlowPath {
+    pub(crate) fn ipv6(&mut self, turn: Turn, received: &Received) {
+        let Ok(packet) = Ipv6::new(received.payload()) else {
+            self.counters.drop_bad_header += 1;
+            return;
+        };
+        let (source, destination) = (packet.source(), packet.destination());
+        let owner = |address| self.interfaces.owner(IpAddr::V6(address), received.interface);
+        let (ours, owned) =
+            (owner(source).is_some_and(|own| own.is_valid(IpAddr::V6(source))), owner(destination).is_some());
+        if source.is_multicast() || source.is_loopback() {
+            self.counters.drop_martian_source += 1;
+        } else if destination.is_unspecified() || destination.is_loopback() {
+            self.counters.drop_martian_destination += 1;
+        } else if ours {
+            self.own_source6(turn, received, &packet);
+        } else if destination.is_multicast() && destination.octets()[1] & 15 != 2 {
+            self.counters.drop_multicast += 1;
+        } else if received.is_group() && !destination.is_multicast() {
+            self.counters.drop_link_broadcast += 1;
+        } else if self.hop_by_hop(turn, received, &packet) {
+            if destination.is_multicast() || owned {
+                self.local6(turn, received, &packet);
+            } else {
+                self.forward6(turn, received, &packet);
+            }
+        }
+    }
+
+    /// Somebody speaks with our address. A neighbor advertisement among it tells who (RFC 4862 5.4.4).
+    fn own_source6(&mut self, turn: Turn, received: &Received, packet: &Ipv6<&[u8]>) {
+        self.counters.drop_own_source += 1;
+        let ours = self.interfaces.get(received.interface).is_some_and(|own| own.config.mac == received.source);
+        if packet.destination().is_multicast() && !ours {
+            self.conflict(turn.now, received.interface, IpAddr::V6(packet.source()), received.source);
+        }
+    }
+
+    /// Walks the hop-by-hop options (RFC 8200 4.2, 4.3). False: the packet ended here.
+    fn hop_by_hop(&mut self, turn: Turn, received: &Received, packet: &Ipv6<&[u8]>) -> bool {
+        if packet.next_header() != protocol::HOP_BY_HOP {
+            return true;
+        }
+        let Some(Ok(header)) = packet.extension_headers().next() else {
+            self.counters.drop_bad_extension += 1;
+            return false;
+        };
+        let mut options = header.options();
+        while let Some(option) = options.next() {
+            let pointer = header.offset + options.offset();
+            let kind = match option {
+                Ok(Ipv6Option::Pad1 | Ipv6Option::PadN(_) | Ipv6Option::RouterAlert(_)) => continue,
+                Ok(Ipv6Option::Unknown { kind, .. }) => kind,
+                Ok(Ipv6Option::Jumbo(_)) => JUMBO,
+                Err(_) => {
+                    self.counters.drop_bad_extension += 1;
+                    self.error6(turn, received, packet, Problem::header(pointer));
+                    return false;
+                }
+            };
+            let to_groups = match unknown_action(kind) {
+                UnknownAction::Skip => continue,
+                UnknownAction::Discard => None,
+                UnknownAction::DiscardAndReport => Some(true),
+                UnknownAction::DiscardAndReportUnicast => Some(false),
+            };
+            self.counters.drop_unknown_option += 1;
+            if let Some(to_groups) = to_groups {
+                self.error6(turn, received, packet, Problem::option(pointer, to_groups));
+            }
+            return false;
+        }
+        true
+    }
+
+    fn forward6(&mut self, turn: Turn, received: &Received, packet: &Ipv6<&[u8]>) {
+        let (source, destination) = (packet.source(), packet.destination());
+        if source.is_unspecified() {
+            self.counters.drop_martian_source += 1;
+            return;
+        }
+        if destination.is_unicast_link_local() {
+            self.counters.drop_link_local += 1;
+            return;
+        }
+        let decision = turn.routes.route(IpAddr::V6(destination));
+        if decision == RouteDecision::Local {
+            return self.local6(turn, received, packet);
+        }
+        if source.is_unicast_link_local() {
+            self.counters.drop_link_local += 1;
+            return self.error6(turn, received, packet, Problem::unreachable(unreachable::BEYOND_SCOPE));
+        }
+        if packet.hop_limit() <= 1 {
+            self.counters.drop_ttl_expired += 1;
+            return self.error6(turn, received, packet, Problem::hop_limit());
+        }
+        let (counter, code) = match decision {
+            RouteDecision::Connected(interface) => {
+                return self.send6(turn, received, packet, (interface, IpAddr::V6(destination)));
+            }
+            RouteDecision::Gateway(interface, gateway) => {
+                return self.send6(turn, received, packet, (interface, gateway));
+            }
+            RouteDecision::NoRoute => (&mut self.counters.drop_no_route, unreachable::NO_ROUTE),
+            RouteDecision::Unreachable => (&mut self.counters.drop_unreachable, unreachable::ADDRESS),
+            RouteDecision::Prohibit => (&mut self.counters.drop_prohibited, unreachable::ADMINISTRATIVELY_PROHIBITED),
+            RouteDecision::Blackhole | RouteDecision::Local => {
+                self.counters.drop_blackhole += 1;
+                return;
+            }
+        };
+        *counter += 1;
+        self.error6(turn, received, packet, Problem::unreachable(code));
+    }
+
+    /// The last steps: size, next hop's MAC.
+    fn send6(&mut self, turn: Turn, received: &Received, packet: &Ipv6<&[u8]>, next_hop: Key) {
+        let Some(mtu) = self.interfaces.get(next_hop.0).filter(|own| own.config.up).map(|own| own.config.mtu) else {
+            self.counters.drop_interface_down += 1;
+            return self.error6(turn, received, packet, Problem::unreachable(unreachable::ADDRESS));
+        };
+        let len = ipv6::HEADER_LEN + packet.payload_len();
+        if len > usize::from(mtu) {
+            self.counters.drop_too_big += 1;
+            return self.error6(turn, received, packet, Problem::too_big(mtu));
+        }
+        match self.neighbors.look_up(turn.now, next_hop) {
+            Answer::Mac(mac) => {
+                let mut ready = packet.into_inner()[..len].to_vec();
+                if let Ok(mut view) = Ipv6::new(&mut ready[..]) {
+                    view.decrement_hop_limit();
+                }
+                self.counters.forwarded += 1;
+                self.transmit_ip(next_hop.0, mac, &ready);
+            }
+            Answer::Wait => {
+                let waiting = Pending::Received { interface: received.interface, frame: received.frame.clone() };
+                self.neighbors.enqueue(next_hop, waiting, &mut self.counters);
+            }
+            Answer::Failed => {
+                self.counters.drop_neighbor_failed += 1;
+                self.error6(turn, received, packet, Problem::unreachable(unreachable::ADDRESS));
+            }
+            Answer::Full => self.counters.drop_neighbor_table_full += 1,
+        }
+    }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+//! A received frame, taken apart once.
+
+use perigee_packet::ethernet::{self, Ethernet};
+use perigee_packet::vlan;
+use perigee_packet::{MacAddr, Malformed, Vlan};
+
+use crate::InterfaceId;
+
+/// A frame without the interface's own tag.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub interface: InterfaceId,
+    /// From the destination MAC on.
+    pub frame: Vec<u8>,
+    pub destination: MacAddr,
+    pub source: MacAddr,
+    pub ethertype: u16,
+}
+
+impl Received {
+    /// The frame as it came in on an interface of this VLAN.
+    pub(crate) fn new(interface: InterfaceId, vlan: Option<u16>, frame: &[u8]) -> Result<Self, Malformed> {
+        Self::untagged(interface, strip(vlan, frame)?)
+    }
+
+    /// A frame whose tag is already off.
+    pub(crate) fn untagged(interface: InterfaceId, frame: Vec<u8>) -> Result<Self, Malformed> {
+        let view = Ethernet::new(&frame[..])?;
+        let (destination, source, ethertype) = (view.destination(), view.source(), view.ethertype());
+        Ok(Received { interface, frame, destination, source, ethertype })
+    }
+
+    /// What follows the Ethernet header.
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.frame[ethernet::HEADER_LEN..]
+    }
+
+    /// Sent to all stations or a group of them.
+    pub(crate) fn is_group(&self) -> bool {
+        self.destination.is_multicast()
+    }
+}
+
+/// Takes off the interface's own tag, if the frame still has it. VLAN 0 tells only a priority (IEEE 802.1Q 6.9.1).
+pub(crate) fn strip(vlan: Option<u16>, frame: &[u8]) -> Result<Vec<u8>, Malformed> {
+    let outer = Ethernet::new(frame)?;
+    if !vlan::is_tag(outer.ethertype()) {
+        return Ok(frame.to_vec());
+    }
+    let tag = Vlan::new(outer.payload())?;
+    if tag.vid() != vlan.unwrap_or(0) {
+        return Ok(frame.to_vec());
+    }
+    let mut bare = frame[..12].to_vec();
+    bare.extend_from_slice(&frame[12 + vlan::HEADER_LEN..]);
+    Ok(bare)
+}
+
+/// A whole frame.
+pub(crate) fn build(destination: MacAddr, source: MacAddr, ethertype: u16, payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(ethernet::HEADER_LEN + payload.len());
+    frame.extend_from_slice(&destination.octets());
+    frame.extend_from_slice(&source.octets());
+    frame.extend_from_slice(&ethertype.to_be_bytes());
+    frame.extend_from_slice(payload);
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TAGGED: &[u8] = b"\xff\xff\xff\xff\xff\xff\x02\0\0\0\0\x01\x81\0\x20\x64\x08\x06abc";
+
+    #[test]
+    fn own_tag_goes_others_stay() {
+        let bare = Received::new(1, Some(100), TAGGED).unwrap();
+        assert_eq!((bare.ethertype, bare.payload()), (0x0806, &b"abc"[..]));
+        assert!(bare.is_group());
+        let other = Received::new(1, Some(101), TAGGED).unwrap();
+        assert_eq!((other.ethertype, &other.frame[..]), (0x8100, TAGGED));
+        assert_eq!(Received::new(1, None, TAGGED).unwrap().ethertype, 0x8100);
+        assert!(Received::new(1, None, &TAGGED[..13]).is_err());
+        assert!(Received::new(1, Some(100), &TAGGED[..16]).is_err());
+    }
+
+    #[test]
+    fn priority_tag_goes() {
+        let mut frame = TAGGED.to_vec();
+        frame[14..16].copy_from_slice(&[0xe0, 0]);
+        assert_eq!(Received::new(1, None, &frame).unwrap().ethertype, 0x0806);
+    }
+}

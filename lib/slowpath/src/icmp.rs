@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+//! ICMP for IPv4: what is addressed to this router, and the errors it sends (RFC 792, RFC 1812 4.3).
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use perigee_packet::icmp4::{self, Message, unreachable};
+use perigee_packet::{Icmp4, Ipv4, ipv4, protocol};
+
+use crate::forward::is_host;
+use crate::frame::Received;
+use crate::machine::{SlowPath, Turn};
+use crate::options;
+
+/// RFC 1812 4.3.2.3: no more than 576 bytes altogether.
+const MAX_ERROR: usize = 576;
+/// Precedence 6, internetwork control (RFC 1812 4.3.2.5).
+const TOS: u8 = 0xc0;
+
+/// Why a packet could not go on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Problem {
+    Unreachable(u8),
+    FragmentationNeeded { mtu: u16 },
+    TimeExceeded,
+    Parameter { pointer: u8 },
+}
+
+impl Problem {
+    fn message(self, quoted: &[u8]) -> Message<'_> {
+        match self {
+            Problem::Unreachable(code) => Message::Unreachable { code, mtu: 0, quoted },
+            Problem::FragmentationNeeded { mtu } => {
+                Message::Unreachable { code: unreachable::FRAGMENTATION_NEEDED, mtu, quoted }
+            }
+            Problem::TimeExceeded => Message::TimeExceeded { code: icmp4::time_exceeded::TTL, quoted },
+            Problem::Parameter { pointer } => Message::ParameterProblem { code: 0, pointer, quoted },
+        }
+    }
+}
+
+impl SlowPath {
+    /// A packet to an address of this router.
+    pub(crate) fn local4(&mut self, turn: Turn, received: &Received, packet: &Ipv4<&[u8]>) {
+        // Fragments too: Linux reassembles them, and answers an echo request that came in pieces.
+        if packet.protocol() != protocol::ICMP || packet.is_fragment() {
+            return self.deliver(received);
+        }
+        match Icmp4::new(packet.payload()) {
+            Ok(icmp) if icmp.kind() == icmp4::ECHO_REQUEST => self.echo4(turn, received, packet, &icmp),
+            Ok(icmp) if icmp.kind() == icmp4::REDIRECT => self.counters.drop_redirect += 1,
+            Ok(_) => self.deliver(received),
+            Err(_) => self.counters.drop_bad_icmp += 1,
+        }
+    }
+
+    /// RFC 1812 4.3.3.6: the reply has the request's TOS, data, and its record route and timestamp options.
+    fn echo4(&mut self, turn: Turn, received: &Received, request: &Ipv4<&[u8]>, icmp: &Icmp4<&[u8]>) {
+        if !icmp.verify_checksum() {
+            self.counters.drop_bad_icmp += 1;
+            return;
+        }
+        let (to, from) = (request.source(), request.destination());
+        let Some(next_hop) = self.way_back(turn, IpAddr::V4(to), received.interface) else {
+            self.counters.drop_own_unroutable += 1;
+            return;
+        };
+        let mut kept = options::for_reply(request);
+        if options::record(&mut kept, from, |a| a == from, turn.now).is_err() {
+            self.counters.drop_bad_option += 1;
+            return;
+        }
+        let data = icmp.into_inner();
+        let identification = self.next_identification();
+        let repr =
+            ipv4::Repr { tos: request.tos(), identification, ..ipv4::Repr::new(from, to, protocol::ICMP, data.len()) };
+        let mut reply = vec![0; ipv4::HEADER_LEN + kept.len()];
+        let written = repr.emit_with_options(&mut reply, &kept);
+        debug_assert!(written.is_ok());
+        let header = reply.len();
+        reply.extend_from_slice(data);
+        if let Ok(mut view) = Icmp4::new(&mut reply[header..]) {
+            view.set_kind(icmp4::ECHO_REPLY);
+            view.fill_checksum();
+        }
+        self.counters.echo_replied += 1;
+        self.send_own(turn.now, next_hop, reply);
+    }
+
+    /// Tells the sender why its packet did not go on, unless a rule forbids it.
+    pub(crate) fn error4(&mut self, turn: Turn, received: &Received, packet: &Ipv4<&[u8]>, problem: Problem) {
+        if received.is_group() || !self.may_be_answered(received, packet) {
+            self.counters.icmp_errors_suppressed += 1;
+            return;
+        }
+        let to = packet.source();
+        let next_hop = self.way_back(turn, IpAddr::V4(to), received.interface);
+        // Row 32: the address of the interface that the error leaves by (RFC 1812 4.3.2.4).
+        let from = next_hop.and_then(|(interface, next_hop)| self.speak_from4(interface, next_hop));
+        let (Some(next_hop), Some(from)) = (next_hop, from) else {
+            self.counters.icmp_errors_unroutable += 1;
+            return;
+        };
+        if !self.errors4.take(turn.now) {
+            self.counters.icmp_errors_limited += 1;
+            return;
+        }
+        self.counters.icmp_errors_sent += 1;
+        let error = self.build_error4(from, to, packet, problem);
+        self.send_own(turn.now, next_hop, error);
+    }
+
+    fn build_error4(&mut self, from: Ipv4Addr, to: Ipv4Addr, about: &Ipv4<&[u8]>, problem: Problem) -> Vec<u8> {
+        let overhead = ipv4::HEADER_LEN + icmp4::HEADER_LEN;
+        let whole = about.into_inner();
+        let quoted = &whole[..about.total_len().min(MAX_ERROR - overhead)];
+        let message = problem.message(quoted);
+        let mut error = vec![0; overhead + quoted.len()];
+        let repr = ipv4::Repr {
+            tos: TOS,
+            identification: self.next_identification(),
+            ..ipv4::Repr::new(from, to, protocol::ICMP, message.len())
+        };
+        let header = repr.emit(&mut error);
+        let body = message.emit(&mut error[ipv4::HEADER_LEN..]);
+        debug_assert!(header.is_ok() && body.is_ok());
+        error
+    }
+
+    /// The rules of RFC 1812 4.3.2.7, but for the link layer's.
+    fn may_be_answered(&self, received: &Received, packet: &Ipv4<&[u8]>) -> bool {
+        let (source, destination) = (packet.source(), packet.destination());
+        let about_error = packet.protocol() == protocol::ICMP
+            // One whose type is cut off may be an error.
+            && packet.payload().first().is_none_or(|&kind| icmp4::is_error(kind));
+        let group =
+            destination.is_multicast() || destination.is_broadcast() || self.interfaces.is_broadcast(destination);
+        let bad_source = !is_host(source)
+            || self.interfaces.is_broadcast(source)
+            || self.interfaces.owner(IpAddr::V4(source), received.interface).is_some();
+        packet.fragment_offset() == 0 && !about_error && !group && !bad_source
+    }
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT
+//! The router's own interfaces and addresses, and which state duplicate address detection has brought them to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use perigee_packet::MacAddr;
+use perigee_packet::addr::solicited_node;
+
+use crate::{InterfaceId, Time};
+
+/// An address of an interface and the prefix of its link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InterfaceAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// Leading bits that all stations on the link share: 0..=32 or 0..=128; more counts as all.
+    pub prefix_len: u8,
+}
+
+impl InterfaceAddress {
+    /// Is `other` on the link of this prefix?
+    pub fn covers(&self, other: IpAddr) -> bool {
+        match (self.address, other) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => (own.to_bits() ^ other.to_bits()) & mask4(self.prefix_len) == 0,
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let shift = 128 - u32::from(self.prefix_len.min(128));
+                (own.to_bits() ^ other.to_bits()).checked_shr(shift).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+
+    /// The two broadcast addresses of an IPv4 prefix: all ones, and all zeros of old (RFC 1812 4.2.3.1). A /31 and a /32
+    /// have none (RFC 3021).
+    fn broadcasts(&self) -> impl Iterator<Item = Ipv4Addr> + use<> {
+        let (address, len) = (self.address, self.prefix_len);
+        let pair = match address {
+            IpAddr::V4(a) if len <= 30 => Some([a.to_bits() | !mask4(len), a.to_bits() & mask4(len)]),
+            _ => None,
+        };
+        pair.into_iter().flatten().map(Ipv4Addr::from_bits)
+    }
+}
+
+fn mask4(len: u8) -> u32 {
+    u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0)
+}
+
+/// Configuration of a layer 3 interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// The port it is on.
+    pub port: u16,
+    /// Its VLAN; `None`: the port's untagged frames.
+    pub vlan: Option<u16>,
+    /// Its MAC.
+    pub mac: MacAddr,
+    /// Most bytes of an IP packet.
+    pub mtu: u16,
+    /// Administratively up, and the link is there.
+    pub up: bool,
+    /// Its addresses; the first of a family is the primary one. Where none is link-local IPv6 (fe80::/10), one is made
+    /// from the MAC (RFC 4291 appendix A).
+    pub addresses: Vec<InterfaceAddress>,
+}
+
+/// Whether an own address may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressState {
+    /// Duplicate address detection runs: it neither answers nor speaks.
+    Tentative,
+    /// In use.
+    Valid,
+    /// Another station has it; not in use until the interface is set up anew.
+    Duplicate,
+}
+
+/// An own address, to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressInfo {
+    /// Its interface.
+    pub interface: InterfaceId,
+    /// The address and its prefix.
+    pub address: InterfaceAddress,
+    /// Whether it is in use.
+    pub state: AddressState,
+}
+
+/// An IPv6 address under duplicate address detection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Detection {
+    pub state: AddressState,
+    /// Solicitations sent.
+    pub sent: u8,
+    /// When the next step is due, while `Tentative`.
+    pub due: Time,
+}
+
+/// An interface with its state.
+#[derive(Debug)]
+pub(crate) struct Own {
+    pub config: Interface,
+    /// State of every IPv6 address; empty while the interface is down.
+    pub detection: BTreeMap<Ipv6Addr, Detection>,
+}
+
+impl Own {
+    /// Takes a configuration, with the link-local address added where it has none.
+    pub(crate) fn new(mut config: Interface) -> Self {
+        let link_local = |a: &InterfaceAddress| matches!(a.address, IpAddr::V6(a) if a.is_unicast_link_local());
+        if !config.addresses.iter().any(link_local) {
+            let address = IpAddr::V6(config.mac.link_local());
+            config.addresses.push(InterfaceAddress { address, prefix_len: 64 });
+        }
+        Own { config, detection: BTreeMap::new() }
+    }
+
+    /// In use: IPv4 as soon as it is configured, IPv6 once it is known to be unique.
+    pub(crate) fn is_valid(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(_) => true,
+            IpAddr::V6(a) => self.detection.get(&a).is_some_and(|d| d.state == AddressState::Valid),
+        }
+    }
+
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        self.config.addresses.iter().any(|a| a.address == address)
+    }
+
+    /// An address of that kind is on this link.
+    pub(crate) fn on_link(&self, address: IpAddr) -> bool {
+        let link_local = matches!(address, IpAddr::V6(a) if a.is_unicast_link_local());
+        link_local || self.config.addresses.iter().any(|a| a.covers(address))
+    }
+
+    /// Is it the solicited-node group of one of this interface's addresses?
+    pub(crate) fn has_solicited_node(&self, group: Ipv6Addr) -> bool {
+        self.detection.keys().any(|address| solicited_node(*address) == group)
+    }
+
+    fn valid(&self) -> impl Iterator<Item = &InterfaceAddress> {
+        self.config.addresses.iter().filter(|a| self.is_valid(a.address))
+    }
+
+    /// The IPv4 address to speak from: one in the prefix of `to` if there is one, else the primary one.
+    pub(crate) fn source4(&self, to: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+        let near = to.and_then(|to| self.valid().find(|a| a.covers(IpAddr::V4(to))));
+        let any = || self.valid().find(|a| a.address.is_ipv4());
+        match near.or_else(any)?.address {
+            IpAddr::V4(address) => Some(address),
+            IpAddr::V6(_) => None,
+        }
+    }
+
+    /// The IPv6 address to speak from: of the same scope as `to`, if there is one; link-local for neighbor discovery.
+    pub(crate) fn source6(&self, to: Ipv6Addr) -> Option<Ipv6Addr> {
+        let local = to.is_unicast_link_local() || to.is_multicast();
+        let all = || self.valid().filter_map(|a| if let IpAddr::V6(v6) = a.address { Some((a, v6)) } else { None });
+        let near = all().find(|(a, v6)| !local && !v6.is_unicast_link_local() && a.covers(IpAddr::V6(to)));
+        let scope = || all().find(|(_, v6)| v6.is_unicast_link_local() == local);
+        // A link-local source reaches no further than the link, so it is only for destinations on it.
+        let last = || all().find(|_| self.on_link(IpAddr::V6(to)) || to.is_multicast());
+        near.or_else(scope).or_else(last).map(|(_, v6)| v6)
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.detection.values().filter(|d| d.state == AddressState::Tentative).map(|d| d.due).min()
+    }
+}
+
+/// All interfaces, and which addresses are the router's.
+#[derive(Debug, Default)]
+pub(crate) struct Interfaces {
+    table: BTreeMap<InterfaceId, Own>,
+    /// Who has an address that is not link-local.
+    owners: BTreeMap<IpAddr, InterfaceId>,
+    /// Directed broadcast addresses of each interface.
+    broadcasts: BTreeSet<(Ipv4Addr, InterfaceId)>,
+}
+
+impl Interfaces {
+    pub(crate) fn get(&self, id: InterfaceId) -> Option<&Own> {
+        self.table.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: InterfaceId) -> Option<&mut Own> {
+        self.table.get_mut(&id)
+    }
+
+    pub(crate) fn is_up(&self, id: InterfaceId) -> bool {
+        self.get(id).is_some_and(|own| own.config.up)
+    }
+
+    pub(crate) fn set(&mut self, id: InterfaceId, own: Own) {
+        self.table.insert(id, own);
+        self.index();
+    }
+
+    pub(crate) fn remove(&mut self, id: InterfaceId) {
+        self.table.remove(&id);
+        self.index();
+    }
+
+    fn index(&mut self) {
+        self.owners.clear();
+        self.broadcasts.clear();
+        for (&id, own) in &self.table {
+            for a in &own.config.addresses {
+                if !matches!(a.address, IpAddr::V6(v6) if v6.is_unicast_link_local()) {
+                    self.owners.entry(a.address).or_insert(id);
+                }
+                self.broadcasts.extend(a.broadcasts().map(|broadcast| (broadcast, id)));
+            }
+        }
+    }
+
+    /// The interface that has this address. A link-local one is looked for on the receiving interface alone (RFC 4007 5).
+    pub(crate) fn owner(&self, address: IpAddr, receiving: InterfaceId) -> Option<&Own> {
+        let here = self.get(receiving).filter(|own| own.has(address));
+        here.or_else(|| self.owners.get(&address).and_then(|id| self.get(*id)))
+    }
+
+    /// Is it a broadcast address of this interface's prefixes?
+    pub(crate) fn is_broadcast_of(&self, address: Ipv4Addr, id: InterfaceId) -> bool {
+        self.broadcasts.contains(&(address, id))
+    }
+
+    /// Is it a broadcast address of any interface's prefixes?
+    pub(crate) fn is_broadcast(&self, address: Ipv4Addr) -> bool {
+        self.broadcasts.range((address, 0)..=(address, InterfaceId::MAX)).next().is_some()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (InterfaceId, &Own)> {
+        self.table.iter().map(|(id, own)| (*id, own))
+    }
+
+    /// All own addresses with their state.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = AddressInfo> + '_ {
+        self.iter().flat_map(|(interface, own)| {
+            own.config.addresses.iter().map(move |&address| {
+                let state = match address.address {
+                    IpAddr::V4(_) => AddressState::Valid,
+                    IpAddr::V6(a) => own.detection.get(&a).map_or(AddressState::Tentative, |d| d.state),
+                };
+                AddressInfo { interface, address, state }
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str, prefix_len: u8) -> InterfaceAddress {
+        InterfaceAddress { address: text.parse().unwrap(), prefix_len }
+    }
+
+    #[test]
+    fn prefixes_cover_at_every_length() {
+        let covers = |own: &str, len, other: &str| address(own, len).covers(other.parse().unwrap());
+        assert!(covers("10.0.0.1", 24, "10.0.0.255") && !covers("10.0.0.1", 24, "10.0.1.0"));
+        assert!(covers("10.0.0.0", 31, "10.0.0.1") && !covers("10.0.0.0", 32, "10.0.0.1"));
+        assert!(covers("10.0.0.0", 0, "203.0.113.1") && covers("::1", 0, "2001:db8::"));
+        assert!(covers("2001:db8::", 127, "2001:db8::1") && !covers("2001:db8::", 128, "2001:db8::1"));
+        assert!(!covers("2001:db8::", 64, "10.0.0.1") && !covers("10.0.0.1", 200, "10.0.0.2"));
+    }
+
+    #[test]
+    fn broadcasts_of_a_prefix() {
+        let of = |text, len| address(text, len).broadcasts().map(|b| b.to_string()).collect::<Vec<_>>();
+        assert_eq!(of("10.0.0.9", 24), ["10.0.0.255", "10.0.0.0"]);
+        assert_eq!(of("10.0.0.9", 30), ["10.0.0.11", "10.0.0.8"]);
+        assert!(of("10.0.0.9", 31).is_empty() && of("10.0.0.9", 32).is_empty() && of("2001:db8::1", 64).is_empty());
+    }
+}

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: MIT
+//! The state machine: inputs in, outputs out, and what holds the parts together.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use perigee_packet::MacAddr;
+use perigee_packet::ethernet::ethertype;
+
+use crate::fragment::fragment;
+use crate::frame::{self, Received};
+use crate::interface::{AddressInfo, Interface, Interfaces, Own};
+use crate::neighbor::{Action, Answer, Key, NeighborInfo, Neighbors, Pending};
+use crate::rate::TokenBucket;
+use crate::{Config, Counters, Event, Input, InterfaceId, Output, Punt, RouteDecision, Routes, Time};
+
+/// What holds during one call.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn<'a> {
+    pub now: Time,
+    pub routes: &'a dyn Routes,
+}
+
+/// The slow path. After every [`Self::handle`] and [`Self::handle_timeout`], drain [`Self::poll_output`] and ask
+/// [`Self::next_timeout`] when to call again.
+#[derive(Debug)]
+pub struct SlowPath {
+    pub(crate) config: Config,
+    pub(crate) interfaces: Interfaces,
+    pub(crate) neighbors: Neighbors,
+    pub(crate) counters: Counters,
+    pub(crate) errors4: TokenBucket,
+    pub(crate) errors6: TokenBucket,
+    /// Events about conflicts, which anybody on a link can cause.
+    conflicts: TokenBucket,
+    punts: [u64; Punt::COUNT],
+    outputs: VecDeque<Output>,
+    /// Frames among the outputs.
+    frames: usize,
+    identification: u16,
+}
+
+impl SlowPath {
+    /// A slow path without interfaces and neighbors.
+    pub fn new(config: Config) -> Self {
+        let errors = TokenBucket::new(config.icmp_errors_per_second, config.icmp_error_burst);
+        SlowPath {
+            interfaces: Interfaces::default(),
+            neighbors: Neighbors::new(config.clone()),
+            counters: Counters::default(),
+            errors4: errors.clone(),
+            errors6: errors,
+            conflicts: TokenBucket::new(1, 10),
+            punts: [0; Punt::COUNT],
+            outputs: VecDeque::new(),
+            frames: 0,
+            identification: 0,
+            config,
+        }
+    }
+
+    /// Takes an input at a time; never fails, whatever the bytes are.
+    pub fn handle(&mut self, now: Time, input: Input<'_>, routes: &dyn Routes) {
+        let turn = Turn { now, routes };
+        match input {
+            Input::Punted { interface, punt, frame } => self.punted(turn, interface, punt, frame),
+            Input::FromTwin { interface, frame } => self.linux_sent(interface, frame),
+            Input::SetInterface { id, interface } => self.set_interface(turn, id, interface),
+            Input::RemoveInterface { id } => {
+                self.neighbors.remove_all(|key| key.0 == id, false, &mut self.counters);
+                self.interfaces.remove(id);
+            }
+            Input::SetNeighbor { interface, address, mac } => {
+                if mac.is_unicast() && self.interfaces.get(interface).is_some() {
+                    self.neighbors.set_static((interface, address), mac, self.interfaces.is_up(interface));
+                }
+            }
+            Input::UnsetNeighbor { interface, address } => {
+                self.neighbors.unset_static(now, (interface, address), self.interfaces.is_up(interface));
+            }
+            Input::Resolve { interface, gateway } => {
+                if let Some(own) = self.interfaces.get(interface) {
+                    self.neighbors.resolve(now, (interface, gateway), own.config.up);
+                }
+            }
+            Input::Forget { interface, gateway } => self.neighbors.forget((interface, gateway)),
+            Input::NeighborUsed { interface, address } => self.neighbors.used(now, (interface, address)),
+        }
+        self.settle(turn);
+    }
+
+    /// Does everything that is due by `now`.
+    pub fn handle_timeout(&mut self, now: Time, routes: &dyn Routes) {
+        let turn = Turn { now, routes };
+        self.neighbors.expire(now, &mut self.counters);
+        let due = |own: &Own| own.next_timeout().is_some_and(|time| time <= now);
+        let ids: Vec<_> = self.interfaces.iter().filter(|(_, own)| due(own)).map(|(id, _)| id).collect();
+        for id in ids {
+            self.detect(now, id);
+        }
+        self.settle(turn);
+    }
+
+    /// When [`Self::handle_timeout`] has something to do next, if ever.
+    pub fn next_timeout(&self) -> Option<Time> {
+        let detections = self.interfaces.iter().filter_map(|(_, own)| own.next_timeout());
+        detections.chain(self.neighbors.next_timeout()).min()
+    }
+
+    /// The oldest output not yet taken.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        let output = self.outputs.pop_front()?;
+        self.frames -= usize::from(!matches!(output, Output::Event(_)));
+        Some(output)
+    }
+
+    /// What was counted since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Punted frames by the fast path's reason: name and number.
+    pub fn punts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        Punt::ALL.iter().map(|&punt| (punt.name(), self.punts[punt as usize]))
+    }
+
+    /// The neighbor table, ordered by interface and address.
+    pub fn neighbors(&self) -> impl Iterator<Item = NeighborInfo> + '_ {
+        self.neighbors.iter()
+    }
+
+    /// Packets that wait for a neighbor.
+    pub fn queued(&self) -> usize {
+        self.neighbors.queued()
+    }
+
+    /// The router's own addresses.
+    pub fn addresses(&self) -> impl Iterator<Item = AddressInfo> + '_ {
+        self.interfaces.addresses()
+    }
+
+    fn punted(&mut self, turn: Turn, interface: InterfaceId, punt: Punt, frame: &[u8]) {
+        self.counters.punted += 1;
+        self.punts[punt as usize] += 1;
+        let Some(own) = self.usable(interface) else { return };
+        let mac = own.config.mac;
+        let Ok(received) = Received::new(interface, own.config.vlan, frame) else {
+            self.counters.drop_bad_frame += 1;
+            return;
+        };
+        if received.source.is_multicast() {
+            self.counters.drop_bad_frame += 1;
+        } else if !received.is_group() && received.destination != mac {
+            self.counters.drop_other_station += 1;
+        } else {
+            self.receive(turn, &received);
+        }
+    }
+
+    fn receive(&mut self, turn: Turn, received: &Received) {
+        match received.ethertype {
+            ethertype::ARP => self.arp(turn, received),
+            ethertype::IPV4 => self.ipv4(turn, received),
+            ethertype::IPV6 => self.ipv6(turn, received),
+            // A tag that is not the interface's.
+            ethertype::VLAN | ethertype::QINQ => self.counters.drop_bad_frame += 1,
+            // LLDP, IS-IS and the like are Linux' business.
+            _ => self.deliver(received),
+        }
+    }
+
+    fn linux_sent(&mut self, interface: InterfaceId, frame: &[u8]) {
+        self.counters.from_twin += 1;
+        let Some(own) = self.usable(interface) else { return };
+        match frame::strip(own.config.vlan, frame) {
+            Ok(frame) => self.transmit(interface, frame),
+            Err(_) => self.counters.drop_bad_frame += 1,
+        }
+    }
+
+    /// The interface, if it is there and up; else counts why not.
+    fn usable(&mut self, id: InterfaceId) -> Option<&Own> {
+        match self.interfaces.get(id) {
+            None => self.counters.drop_unknown_interface += 1,
+            Some(own) if !own.config.up => self.counters.drop_interface_down += 1,
+            Some(_) => {}
+        }
+        self.interfaces.get(id).filter(|own| own.config.up)
+    }
+
+    fn set_interface(&mut self, turn: Turn, id: InterfaceId, config: Interface) {
+        let mut own = Own::new(config);
+        let before = self.interfaces.get(id).filter(|before| before.config.up);
+        let was_up = before.is_some();
+        let same = before.filter(|before| own.config.up && before.config.mac == own.config.mac);
+        own.detection = same.map(|before| before.detection.clone()).unwrap_or_default();
+        own.detection.retain(|address, _| own.config.addresses.iter().any(|a| a.address == IpAddr::V6(*address)));
+        let known: Vec<_> = same.map(|before| before.config.addresses.clone()).unwrap_or_default();
+        let fresh: Vec<_> = own.config.addresses.iter().filter(|a| !known.contains(a)).map(|a| a.address).collect();
+        let up = own.config.up;
+        self.interfaces.set(id, own);
+        if was_up && !up {
+            self.neighbors.interface_down(id, &mut self.counters);
+        }
+        if let Some(own) = self.interfaces.get(id) {
+            let gone = |key: &Key| key.0 == id && (!own.on_link(key.1) || own.has(key.1));
+            self.neighbors.remove_all(gone, true, &mut self.counters);
+        }
+        if up {
+            self.start_detection(turn.now, id);
+            for address in fresh {
+                if let IpAddr::V4(address) = address {
+                    self.announce(id, address);
+                }
+            }
+        }
+        if up && !was_up {
+            self.neighbors.interface_up(turn.now, id);
+        }
+    }
+
+    /// Carries out what the neighbor table decided, until it has nothing more to say.
+    fn settle(&mut self, turn: Turn) {
+        while let Some(action) = self.neighbors.next_action() {
+            match action {
+                Action::Tell(event) => self.event(event),
+                Action::Solicit((interface, IpAddr::V4(address)), mac) => self.request(interface, address, mac),
+                Action::Solicit((interface, IpAddr::V6(address)), mac) => self.solicit(interface, address, mac),
+                Action::Release(packets) => {
+                    for (key, packet) in packets {
+                        self.release(turn, key, packet);
+                    }
+                }
+            }
+        }
+    }
+
+    fn release(&mut self, turn: Turn, key: Key, packet: Pending) {
+        match packet {
+            Pending::Own(packet) => self.send_own(turn.now, key, packet),
+            Pending::Received { interface, frame } => {
+                if let Ok(received) = Received::untagged(interface, frame) {
+                    self.receive(turn, &received);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn event(&mut self, event: Event) {
+        self.outputs.push_back(Output::Event(event));
+    }
+
+    /// Another station uses `address`: told at a bounded rate, counted always.
+    pub(crate) fn conflict(&mut self, now: Time, interface: InterfaceId, address: IpAddr, mac: MacAddr) {
+        self.counters.address_conflicts += 1;
+        if self.conflicts.take(now) {
+            self.event(Event::AddressConflict { interface, address, mac });
+        }
+    }
+
+    pub(crate) fn deliver(&mut self, received: &Received) {
+        if self.has_room() {
+            self.counters.to_twin += 1;
+            let (interface, frame) = (received.interface, received.frame.clone());
+            self.outputs.push_back(Output::ToTwin { interface, frame });
+        }
+    }
+
+    pub(crate) fn transmit(&mut self, interface: InterfaceId, frame: Vec<u8>) {
+        if self.has_room() {
+            self.counters.transmitted += 1;
+            self.outputs.push_back(Output::Transmit { interface, frame });
+        }
+    }
+
+    /// Takes a place among the outputs' frames.
+    fn has_room(&mut self) -> bool {
+        let room = self.frames < self.config.max_outputs;
+        self.frames += usize::from(room);
+        self.counters.drop_output_full += u64::from(!room);
+        room
+    }
+
+    /// Sends an IP packet to a station whose MAC is known.
+    pub(crate) fn transmit_ip(&mut self, interface: InterfaceId, mac: MacAddr, packet: &[u8]) {
+        let Some(own) = self.interfaces.get(interface) else { return };
+        let kind = if packet.first().is_some_and(|b| b >> 4 == 6) { ethertype::IPV6 } else { ethertype::IPV4 };
+        self.transmit(interface, frame::build(mac, own.config.mac, kind, packet));
+    }
+
+    /// Sends a packet of this router's own to a next hop, in fragments where it must and may.
+    pub(crate) fn send_own(&mut self, now: Time, next_hop: Key, packet: Vec<u8>) {
+        let Some(own) = self.usable(next_hop.0) else { return };
+        let mtu = usize::from(own.config.mtu);
+        match self.neighbors.look_up(now, next_hop) {
+            Answer::Mac(mac) if packet.len() <= mtu => self.transmit_ip(next_hop.0, mac, &packet),
+            // An IPv6 reply as large as the request fits wherever the request did; over a smaller link it does not.
+            Answer::Mac(_) if next_hop.1.is_ipv6() => self.counters.drop_too_big += 1,
+            Answer::Mac(mac) => match fragment(&packet, mtu) {
+                Some(pieces) => {
+                    self.counters.fragmented += 1;
+                    pieces.iter().for_each(|piece| self.transmit_ip(next_hop.0, mac, piece));
+                }
+                None => self.counters.drop_cannot_fragment += 1,
+            },
+            Answer::Wait => self.neighbors.enqueue(next_hop, Pending::Own(packet), &mut self.counters),
+            Answer::Failed => self.counters.drop_neighbor_failed += 1,
+            Answer::Full => self.counters.drop_neighbor_table_full += 1,
+        }
+    }
+
+    /// The way back to the sender of a packet that came in on `receiving`.
+    pub(crate) fn way_back(&self, turn: Turn, to: IpAddr, receiving: InterfaceId) -> Option<Key> {
+        let on_link = self.interfaces.get(receiving).is_some_and(|own| own.on_link(to));
+        if matches!(to, IpAddr::V6(a) if a.is_unicast_link_local()) {
+            return Some((receiving, to));
+        }
+        match turn.routes.route(to) {
+            RouteDecision::Connected(interface) => Some((interface, to)),
+            RouteDecision::Gateway(interface, gateway) => Some((interface, gateway)),
+            RouteDecision::NoRoute if on_link => Some((receiving, to)),
+            _ => None,
+        }
+    }
+
+    /// An IPv4 identification for a packet of this router's own.
+    pub(crate) fn next_identification(&mut self) -> u16 {
+        self.identification = self.identification.wrapping_add(1);
+        self.identification
+    }
+
+    /// Any IPv4 address of this router, the interface's before others'.
+    pub(crate) fn speak_from4(&self, interface: InterfaceId, next_hop: IpAddr) -> Option<Ipv4Addr> {
+        let near = if let IpAddr::V4(next_hop) = next_hop { Some(next_hop) } else { None };
+        let here = self.interfaces.get(interface).and_then(|own| own.source4(near));
+        here.or_else(|| self.interfaces.iter().find_map(|(_, own)| own.source4(None)))
+    }
+
+    /// Any IPv6 address of this router that `to` can answer, the interface's before others'.
+    pub(crate) fn speak_from6(&self, interface: InterfaceId, to: Ipv6Addr) -> Option<Ipv6Addr> {
+        let fits = |a: &Ipv6Addr| to.is_unicast_link_local() || !a.is_unicast_link_local();
+        let here = self.interfaces.get(interface).and_then(|own| own.source6(to));
+        let here_fits = here.filter(fits);
+        let elsewhere = || self.interfaces.iter().find_map(|(_, own)| own.source6(to).filter(fits));
+        here_fits.or_else(elsewhere).or(here)
+    }
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+//! What an attacker cannot fill (RFC 6583), and the rate of everything that answers.
+
+use crate::world::*;
+use perigee_packet::arp::Repr;
+use perigee_packet::{MacAddr, arp};
+use perigee_slowpath::*;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+// IPv6 row 25.
+#[test]
+fn a_scan_fills_neither_table_nor_queue_and_spares_the_known() {
+    let config = Config { max_incomplete: 50, queue_total: 100, ..Config::default() };
+    let mut w = World::with(config);
+    let (a, b) = (host(1, 2), host(2, 3));
+    w.from(a, &udp6(a.v6, b.v6, 1));
+    for n in 0..5000u16 {
+        let nobody = v6(&format!("2001:db8:2::{:x}", 0x1000 + n));
+        w.from(a, &udp6(a.v6, nobody, 1));
+    }
+    let incomplete = w.slow.neighbors().filter(|n| n.state == NeighborState::Incomplete).count();
+    assert_eq!((incomplete, w.slow.queued()), (50, 50));
+    assert_eq!(w.count("drop_neighbor_table_full"), 4950);
+    w.sent.clear();
+    w.from(a, &udp6(a.v6, b.v6, 1));
+    assert_eq!(w.take_packet().1, b.mac);
+    // A gateway is resolved all the same, and a host that speaks first is learned.
+    w.input(Input::Resolve { interface: 2, gateway: v6("fe80::254").into() });
+    assert!(w.neighbor(2, v6("fe80::254")).unwrap().mac.is_some());
+    // And later there is room again.
+    w.advance(10_000);
+    assert_eq!(w.slow.queued(), 0);
+    let late = v6("2001:db8:2::4");
+    w.sent.clear();
+    w.from(a, &udp6(a.v6, late, 1));
+    assert_eq!(w.take_packets().last().unwrap().1, host(2, 4).mac);
+}
+
+#[test]
+fn forged_senders_fill_the_table_up_to_its_limit() {
+    let mut w = World::with(Config { max_neighbors: 20, ..Config::default() });
+    for n in 10..250 {
+        let liar = Host { mac: MacAddr([2, 0xee, 0, 0, 0, n]), ..host(1, n) };
+        w.punt(1, &arp_frame(MacAddr::BROADCAST, &Repr::request(liar.mac, liar.v4, v4("10.0.1.1"))));
+    }
+    assert_eq!(w.slow.neighbors().count(), 20);
+    assert_eq!(w.count("drop_neighbor_table_full"), 220);
+    w.advance(60_000);
+    assert_eq!(w.slow.neighbors().count(), 0, "none of them answered the probes");
+}
+
+#[test]
+fn waiting_packets_are_bounded_over_all_neighbors() {
+    let mut w = World::with(Config { queue_total: 20, ..Config::default() });
+    let a = host(1, 2);
+    for n in 100..120 {
+        for len in 0..4 {
+            w.from(a, &udp4(a.v4, Ipv4Addr::new(10, 0, 2, n), len));
+        }
+    }
+    assert_eq!(w.slow.queued(), 20);
+    assert_eq!(w.count("drop_neighbor_queue_full"), 60);
+    w.advance(3000);
+    assert_eq!(w.slow.queued(), 0);
+}
+
+#[test]
+fn outputs_are_bounded_but_events_are_not_lost() {
+    let mut slow = SlowPath::new(Config { max_outputs: 10, dad_transmits: 0, ..Config::default() });
+    let table = World::bare(Config::default()).table;
+    slow.handle(Time(0), Input::SetInterface { id: 1, interface: interface(1) }, &table);
+    for n in 2..102 {
+        let asker = host(1, n);
+        let frame = arp_frame(MacAddr::BROADCAST, &Repr::request(asker.mac, asker.v4, v4("10.0.1.1")));
+        slow.handle(Time(0), Input::Punted { interface: 1, punt: Punt::NotIp, frame: &frame }, &table);
+    }
+    let (mut frames, mut resolved) = (0, 0);
+    while let Some(output) = slow.poll_output() {
+        match output {
+            Output::Event(Event::NeighborResolved { .. }) => resolved += 1,
+            Output::Event(_) => {}
+            _ => frames += 1,
+        }
+    }
+    assert_eq!((frames, resolved), (10, 100));
+    // Room again once drained.
+    let frame = arp_frame(MacAddr::BROADCAST, &Repr::request(host(1, 2).mac, host(1, 2).v4, v4("10.0.1.1")));
+    slow.handle(Time(0), Input::Punted { interface: 1, punt: Punt::NotIp, frame: &frame }, &table);
+    assert!(matches!(slow.poll_output(), Some(Output::Transmit { .. })));
+}
+
+// Row 18: however packets come and answers fail, a destination is asked at most once a second.
+#[test]
+fn row_18_one_request_per_second_and_destination() {
+    let mut w = World::new();
+    w.hosts.retain(|(_, address), _| *address == IpAddr::V4(host(2, 3).v4));
+    let a = host(1, 2);
+    let mut last: BTreeMap<Ipv4Addr, Time> = BTreeMap::new();
+    for step in 0..60_000u64 {
+        w.advance(7);
+        // Now and then the one that answers falls silent, comes back, or shouts its address unasked.
+        match step % 9000 {
+            3000 => w.hosts.clear(),
+            6000 => {
+                w.hosts.insert((2, host(2, 3).v4.into()), host(2, 3).mac);
+                let b = host(2, 3);
+                w.punt(2, &arp_frame(MacAddr::BROADCAST, &Repr::request(b.mac, b.v4, b.v4)));
+            }
+            _ => {}
+        }
+        w.from(a, &udp4(a.v4, Ipv4Addr::new(10, 0, 2, [3, 77][step as usize % 2]), 1));
+        for (_, frame) in std::mem::take(&mut w.sent) {
+            let Some(arp) = arp_of(&frame).filter(|arp| arp.operation == arp::REQUEST) else { continue };
+            if let Some(before) = last.insert(arp.target_ip, w.now) {
+                // The clock stands at the end of the 7 ms step in which the request was made.
+                assert!(w.now >= before.after_millis(993), "{} at {:?} and {:?}", arp.target_ip, before, w.now);
+            }
+        }
+    }
+    assert!(w.count("solicitations_sent") > 100 && w.count("neighbors_failed") > 10);
+}
+
+// Row 34, IPv6 row 15.
+#[test]
+fn row_34_errors_are_limited_to_burst_and_rate() {
+    let config = Config { icmp_errors_per_second: 10, icmp_error_burst: 5, ..Config::default() };
+    let mut w = World::with(config);
+    let a = host(1, 2);
+    let count = |w: &mut World| {
+        for _ in 0..100 {
+            w.from(a, &udp4(a.v4, v4("198.18.0.1"), 1));
+            w.from(a, &udp6(a.v6, v6("2001:db8:ffff::1"), 1));
+        }
+        let packets = w.take_packets();
+        let four = packets.iter().filter(|p| p.2[0] >> 4 == 4).count();
+        (four, packets.len() - four)
+    };
+    assert_eq!(count(&mut w), (5, 5));
+    w.advance(300);
+    assert_eq!(count(&mut w), (3, 3));
+    assert_eq!(w.count("icmp_errors_limited"), 2 * 192);
+    let mut off = World::with(Config { icmp_errors_per_second: 0, ..Config::default() });
+    assert_eq!(count(&mut off), (0, 0));
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT
+//! IPv4 on its way through: TTL, routes, size, options, broadcasts.
+
+use crate::world::*;
+use perigee_packet::{Ipv4, MacAddr, ipv4, protocol};
+use perigee_slowpath::*;
+use std::net::Ipv4Addr;
+
+/// From host 1.2 to host 2.3, both known to the router.
+fn pair() -> (World, Host, Host) {
+    let mut w = World::new();
+    let (a, b) = (host(1, 2), host(2, 3));
+    w.from(a, &udp4(a.v4, b.v4, 1));
+    w.from(b, &udp4(b.v4, a.v4, 1));
+    assert_eq!(w.take_packets().len(), 2);
+    w.twin.clear();
+    w.events.clear();
+    (w, a, b)
+}
+
+fn with_options(from: Host, to: Ipv4Addr, options: &[u8]) -> Vec<u8> {
+    ip4(ipv4::Repr::new(from.v4, to, protocol::UDP, 0), options, b"data")
+}
+
+// Rows 7, 8, 9: padding goes, the reserved bits stay, one hop less with a right checksum (checked on every frame).
+#[test]
+fn row_7_8_9_forwards_with_one_hop_less_and_nothing_else_changed() {
+    let (mut w, a, b) = pair();
+    let packet = edit4(udp4(a.v4, b.v4, 5), |view| {
+        view.set_tos(0xff);
+        view.set_ttl(2);
+    });
+    let mut reserved = packet.clone();
+    reserved[6] |= 0x80;
+    let reserved = edit4(reserved, |_| ());
+    let padded = [&reserved[..], &[0xee; 21]].concat();
+    w.from(a, &padded);
+    let (interface, mac, sent) = w.take_packet();
+    assert_eq!((interface, mac), (2, b.mac));
+    assert_eq!(sent, edit4(reserved, |view| view.set_ttl(1)));
+}
+
+// Row 10.
+#[test]
+fn row_10_expired_ttl_is_told_from_the_interface_it_leaves_by() {
+    let (mut w, a, b) = pair();
+    for ttl in [0, 1] {
+        w.from(a, &edit4(udp4(a.v4, b.v4, 5), |view| view.set_ttl(ttl)));
+        let (interface, mac, error) = w.take_packet();
+        assert_eq!((interface, mac), (1, a.mac));
+        assert_eq!(icmp4_of(&error).0, 11);
+        assert_eq!(Ipv4::new(&error[..]).unwrap().source(), v4("10.0.1.1"));
+    }
+    let group = udp4(a.v4, v4("239.1.1.1"), 5);
+    w.from(a, &edit4(group, |view| view.set_ttl(1)));
+    w.silent();
+}
+
+// Row 11.
+#[test]
+fn row_11_ttl_does_not_matter_to_the_router_itself() {
+    let (mut w, a, _) = pair();
+    for to in ["10.0.1.1", "10.0.2.1", "10.255.255.1"] {
+        for ttl in [0, 1] {
+            w.from(a, &edit4(udp4(a.v4, v4(to), 5), |view| view.set_ttl(ttl)));
+        }
+    }
+    assert_eq!((w.twin.len(), w.sent.len()), (6, 0));
+}
+
+// Rows 12, 13, 14 (the last also in arp.rs).
+#[test]
+fn row_12_13_every_kind_of_route_has_its_answer() {
+    let (mut w, a, _) = pair();
+    for (to, code) in [("198.18.0.1", 0), ("203.0.113.1", 1), ("203.0.113.200", 13)] {
+        w.from(a, &udp4(a.v4, v4(to), 5));
+        let error = w.take_packet().2;
+        assert_eq!((icmp4_of(&error).0, icmp4_of(&error).1), (3, code), "{to}");
+    }
+    w.from(a, &udp4(a.v4, v4("192.0.2.1"), 5));
+    w.silent();
+    w.from(a, &udp4(a.v4, v4("198.51.100.7"), 5));
+    assert_eq!(w.take_packet().1, host(2, 254).mac);
+    w.table.0.push((prefix("198.51.100.7/32"), RouteDecision::NoRoute));
+    w.from(a, &udp4(a.v4, v4("198.51.100.7"), 5));
+    assert_eq!(icmp4_of(&w.take_packet().2).1, 0, "the longest match");
+}
+
+#[test]
+fn an_interface_that_is_down_is_host_unreachable() {
+    let (mut w, a, b) = pair();
+    w.set(2, Interface { up: false, ..interface(2) });
+    w.sent.clear();
+    w.from(a, &udp4(a.v4, b.v4, 5));
+    assert_eq!(icmp4_of(&w.take_packet().2).1, 1);
+    w.from(b, &udp4(b.v4, a.v4, 5));
+    w.silent();
+}
+
+// Rows 19, 20, 22: fragments, also a fragment; never put together on the way.
+#[test]
+fn row_19_20_22_fragments_what_is_too_big() {
+    let (mut w, a, b) = pair();
+    w.set(2, Interface { mtu: 600, ..interface(2) });
+    w.sent.clear();
+    let whole = edit4(udp4(a.v4, b.v4, 1400), |view| view.set_fragment(false, true, 800));
+    w.from(a, &whole);
+    let pieces = w.take_packets();
+    assert_eq!(pieces.len(), 3);
+    let mut payload = Vec::new();
+    for (interface, mac, piece) in &pieces {
+        let view = Ipv4::new(&piece[..]).unwrap();
+        assert_eq!((*interface, *mac, view.ttl()), (2, b.mac, 63));
+        assert!(piece.len() <= 600 && view.more_fragments());
+        assert_eq!(view.fragment_offset(), 800 + payload.len());
+        payload.extend_from_slice(view.payload());
+    }
+    assert_eq!(payload, &whole[20..]);
+    assert_eq!((w.count("forwarded"), w.count("fragmented")), (3, 1));
+    // Each piece that comes in goes out by itself.
+    for (_, _, piece) in &pieces {
+        w.from(a, piece);
+        assert_eq!(w.take_packet().2.len(), piece.len());
+    }
+}
+
+// Row 24.
+#[test]
+fn row_24_df_and_too_big_tells_the_next_hops_mtu() {
+    let (mut w, a, b) = pair();
+    w.set(2, Interface { mtu: 600, ..interface(2) });
+    w.sent.clear();
+    let df = |len| edit4(udp4(a.v4, b.v4, len), |view| view.set_fragment(true, false, 0));
+    w.from(a, &df(581));
+    let (leaves, _, error) = w.take_packet();
+    assert_eq!(leaves, 1);
+    assert_eq!((icmp4_of(&error).0, icmp4_of(&error).1, icmp4_of(&error).2), (3, 4, 600));
+    w.from(a, &df(580));
+    assert_eq!(w.take_packet().2.len(), 600);
+    // A link too small for any piece: dropped, not looped over.
+    w.set(2, Interface { mtu: 21, ..interface(2) });
+    w.sent.clear();
+    w.from(a, &udp4(a.v4, b.v4, 100));
+    w.silent();
+    assert_eq!(w.count("drop_cannot_fragment"), 1);
+}
+
+// Rows 39, 40, 41.
+#[test]
+fn row_39_40_41_broadcasts_end_here() {
+    let (mut w, a, b) = pair();
+    let all = |packet: &[u8]| ethernet(MacAddr::BROADCAST, a.mac, packet);
+    w.punt(1, &all(&udp4(a.v4, b.v4, 5)));
+    assert_eq!(w.count("drop_link_broadcast"), 1);
+    w.from(a, &udp4(a.v4, v4("10.0.2.255"), 5));
+    w.from(a, &udp4(a.v4, v4("10.0.2.0"), 5));
+    assert_eq!(w.count("drop_directed_broadcast"), 2);
+    w.silent();
+    // This link's own go to Linux.
+    for to in ["255.255.255.255", "10.0.1.255", "224.0.0.5"] {
+        w.punt(1, &all(&udp4(a.v4, v4(to), 5)));
+    }
+    w.punt(1, &all(&udp4(v4("0.0.0.0"), v4("255.255.255.255"), 5)));
+    assert_eq!((w.twin.len(), w.sent.len()), (4, 0));
+    w.punt(1, &all(&udp4(a.v4, v4("239.1.1.1"), 5)));
+    w.punt(1, &all(&ping4(a.v4, v4("255.255.255.255"), b"")));
+    w.punt(1, &all(&ping4(a.v4, v4("224.0.0.1"), b"")));
+    assert_eq!((w.twin.len(), w.sent.len()), (4, 0));
+    assert_eq!((w.count("drop_multicast"), w.count("drop_echo_group")), (1, 2));
+}
+
+#[test]
+fn martians_and_bad_headers_are_dropped_silently() {
+    let (mut w, a, b) = pair();
+    for source in ["0.1.2.3", "127.0.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "10.0.2.255", "0.0.0.0"] {
+        w.from(a, &udp4(v4(source), b.v4, 5));
+    }
+    assert_eq!(w.count("drop_martian_source"), 7);
+    w.from(a, &udp4(v4("10.0.2.1"), b.v4, 5));
+    assert_eq!(w.count("drop_own_source"), 1);
+    for destination in ["0.0.0.1", "127.0.0.1", "240.0.0.1"] {
+        w.from(a, &udp4(a.v4, v4(destination), 5));
+    }
+    assert_eq!(w.count("drop_martian_destination"), 3);
+    w.from(a, &udp4(v4("169.254.1.1"), b.v4, 5));
+    w.from(a, &udp4(a.v4, v4("169.254.1.1"), 5));
+    assert_eq!(w.count("drop_link_local"), 2);
+    let good = udp4(a.v4, b.v4, 5);
+    for (at, value) in [(0, 0x44), (0, 0x65), (3, 19), (3, 200), (10, !good[10])] {
+        let mut bad = good.clone();
+        bad[at] = value;
+        // All but the checksum's own fault have a right checksum, as far as there is a header to sum.
+        let sum = |bad: &mut [u8]| {
+            bad[10..12].fill(0);
+            let checksum = perigee_packet::checksum::checksum(&bad[..20]);
+            bad[10..12].copy_from_slice(&checksum.to_be_bytes());
+        };
+        if at != 10 {
+            sum(&mut bad);
+        }
+        w.from(a, &bad);
+    }
+    w.from(a, &good[..19]);
+    assert_eq!(w.count("drop_bad_header"), 6);
+    w.silent();
+}
+
+// Row 45.
+#[test]
+fn row_45_record_route_and_timestamp_get_the_outgoing_interfaces_address() {
+    let (mut w, a, b) = pair();
+    w.from(a, &with_options(a, b.v4, &[7, 7, 4, 0, 0, 0, 0, 0]));
+    assert_eq!(w.take_packet().2[20..28], [7, 7, 8, 10, 0, 2, 1, 0]);
+    w.from(a, &with_options(a, b.v4, &[68, 12, 5, 1, 0, 0, 0, 0, 0, 0, 0, 0]));
+    let sent = w.take_packet().2;
+    assert_eq!(sent[20..28], [68, 12, 13, 1, 10, 0, 2, 1]);
+    assert_eq!(sent[28] & 0x80, 0x80, "not universal time: there is no clock here");
+}
+
+// Row 44, and router alert, which is for those on the way who want to look.
+#[test]
+fn row_44_unknown_options_pass_unchanged() {
+    let (mut w, a, b) = pair();
+    for options in [[0x9e, 4, 1, 2], [148, 4, 0, 0], [0x5e, 4, 3, 4]] {
+        w.from(a, &with_options(a, b.v4, &options));
+        assert_eq!(w.take_packet().2[20..24], options);
+    }
+    w.from(a, &with_options(a, v4("10.0.1.1"), &[148, 4, 0, 0]));
+    assert_eq!((w.twin.len(), w.sent.len()), (1, 0));
+}
+
+// Row 35.
+#[test]
+fn row_35_a_malformed_option_is_pointed_at() {
+    let (mut w, a, b) = pair();
+    for (options, pointer) in [([1, 7, 9, 4], 22), ([7, 3, 2, 0], 22), ([68, 4, 5, 0xf0], 23)] {
+        w.from(a, &with_options(a, b.v4, &options));
+        let error = w.take_packet().2;
+        let (kind, code, rest, quoted) = icmp4_of(&error);
+        assert_eq!((kind, code, rest >> 24), (12, 0, pointer));
+        assert_eq!(quoted[20..24], options, "quoted as it came");
+    }
+    assert_eq!(w.count("drop_bad_option"), 3);
+}
+
+// Row 46.
+#[test]
+fn row_46_source_routes_are_dropped_unless_allowed() {
+    let route = |kind, next: [u8; 4]| [&[kind, 7, 4][..], &next, &[0]].concat();
+    let (mut w, a, b) = pair();
+    for kind in [131, 137] {
+        w.from(a, &with_options(a, v4("10.0.1.1"), &route(kind, b.v4.octets())));
+        w.from(a, &with_options(a, b.v4, &route(kind, [9, 9, 9, 9])));
+    }
+    w.silent();
+    assert_eq!(w.count("drop_source_route"), 4);
+
+    let mut w = World::with(Config { allow_source_routes: true, ..Config::default() });
+    for kind in [131, 137] {
+        w.from(a, &with_options(a, v4("10.0.1.1"), &route(kind, b.v4.octets())));
+        let (interface, mac, sent) = w.take_packet();
+        assert_eq!((interface, mac, Ipv4::new(&sent[..]).unwrap().destination()), (2, b.mac, b.v4));
+        assert_eq!(sent[20..28], [kind, 7, 8, 10, 0, 2, 1, 0]);
+    }
+    // Loose may go over a gateway, strict may not.
+    let far = [198, 51, 100, 7];
+    w.from(a, &with_options(a, v4("10.0.1.1"), &route(131, far)));
+    assert_eq!(w.take_packet().1, host(2, 254).mac);
+    w.from(a, &with_options(a, v4("10.0.1.1"), &route(137, far)));
+    let errors = w.take_packets();
+    assert_eq!((icmp4_of(&errors[0].2).0, icmp4_of(&errors[0].2).1), (3, 5));
+    // Used up: it is ours.
+    w.twin.clear();
+    w.from(a, &with_options(a, v4("10.0.1.1"), &[131, 7, 8, 9, 9, 9, 9, 0]));
+    assert_eq!(w.twin.len(), 1);
+}
+
+#[test]
+fn a_packet_that_waited_takes_the_way_that_is_right_when_it_goes() {
+    let mut w = World::new();
+    let (a, b) = (host(1, 2), host(2, 3));
+    let answer = w.hosts.remove(&(2, b.v4.into())).unwrap();
+    w.from(a, &edit4(udp4(a.v4, b.v4, 5), |view| view.set_ttl(9)));
+    w.table.0.push((prefix("10.0.2.3/32"), RouteDecision::Gateway(2, v4("10.0.2.254").into())));
+    w.hosts.insert((2, b.v4.into()), answer);
+    w.sent.clear();
+    w.advance(1000);
+    let (_, mac, sent) = w.take_packet();
+    assert_eq!((mac, Ipv4::new(&sent[..]).unwrap().ttl()), (host(2, 254).mac, 8));
+}

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: MIT
+//! Random and mutated frames of all kinds, configuration changes and leaps of time, from a seed that is printed.
+//! `PERIGEE_FUZZ=n` takes n times as many steps.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::world::*;
+use perigee_packet::arp::Repr;
+use perigee_packet::{Ethernet, Ipv4, Ipv6, MacAddr, icmp4, icmp6, ipv4, ipv6, protocol};
+use perigee_slowpath::*;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+const STEPS: u64 = 300_000;
+
+fn pick<T: Copy>(rng: &mut StdRng, from: &[T]) -> T {
+    from[rng.random_range(0..from.len())]
+}
+
+fn bytes(rng: &mut StdRng, most: usize) -> Vec<u8> {
+    let len = rng.random_range(0..=most);
+    (0..len).map(|_| rng.random()).collect()
+}
+
+fn any4(rng: &mut StdRng) -> Ipv4Addr {
+    const SOME: &[&str] = &[
+        "10.0.1.1",
+        "10.0.2.1",
+        "10.0.1.255",
+        "10.0.2.0",
+        "255.255.255.255",
+        "224.0.0.5",
+        "239.1.1.1",
+        "0.0.0.0",
+        "127.0.0.1",
+        "240.0.0.1",
+        "169.254.1.1",
+        "198.51.100.9",
+        "198.18.0.1",
+        "192.0.2.1",
+        "203.0.113.1",
+        "203.0.113.129",
+        "10.255.255.1",
+    ];
+    match rng.random_range(0..10) {
+        0..5 => Ipv4Addr::new(10, 0, rng.random_range(1..3), rng.random_range(2..9)),
+        5..9 => v4(pick(rng, SOME)),
+        _ => Ipv4Addr::from_bits(rng.random()),
+    }
+}
+
+fn any6(rng: &mut StdRng) -> Ipv6Addr {
+    const SOME: &[&str] = &[
+        "2001:db8:1::1",
+        "2001:db8:2::1",
+        "ff02::1",
+        "ff02::2",
+        "ff02::5",
+        "ff02::1:ff00:1",
+        "ff05::1",
+        "::",
+        "::1",
+        "fe80::254",
+        "fe80::2",
+        "fe80::ff:fe00:1",
+        "2001:db8:100::1",
+        "2001:db8:200::1",
+        "2001:db8:201::1",
+        "2001:db8:202::1",
+        "2001:db8:ffff::1",
+    ];
+    match rng.random_range(0..10) {
+        0..5 => Ipv6Addr::new(0x2001, 0xdb8, rng.random_range(1..3), 0, 0, 0, 0, rng.random_range(2..9)),
+        5..9 => v6(pick(rng, SOME)),
+        _ => Ipv6Addr::from_bits(rng.random()),
+    }
+}
+
+fn any_mac(rng: &mut StdRng) -> MacAddr {
+    match rng.random_range(0..10) {
+        0 => MacAddr::BROADCAST,
+        1 => MacAddr::ZERO,
+        2 => mac(rng.random_range(1..3)),
+        3 => MacAddr([0x33, 0x33, 0, 0, 0, 1]),
+        _ => host(rng.random_range(1..3), rng.random_range(2..9)).mac,
+    }
+}
+
+fn arp(rng: &mut StdRng) -> Vec<u8> {
+    let repr = Repr {
+        operation: pick(rng, &[1, 1, 2, 2, 3]),
+        sender_mac: any_mac(rng),
+        sender_ip: any4(rng),
+        target_mac: any_mac(rng),
+        target_ip: any4(rng),
+    };
+    arp_frame(MacAddr::BROADCAST, &repr)[14..].to_vec()
+}
+
+fn packet4(rng: &mut StdRng) -> Vec<u8> {
+    let most = pick(rng, &[40, 40, 200, 1480, 3000]);
+    let mut payload = bytes(rng, most);
+    let protocol = pick(rng, &[protocol::UDP, protocol::TCP, protocol::ICMP, protocol::ICMP]);
+    if protocol == protocol::ICMP && payload.len() >= 8 {
+        payload[0] = pick(rng, &[0, 3, 5, 8, 8, 8, 11, 12, 13]);
+        perigee_packet::Icmp4::new(&mut payload[..]).unwrap().fill_checksum();
+    }
+    const OPTIONS: &[&[u8]] = &[
+        &[7, 11, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        &[68, 12, 5, 1, 0, 0, 0, 0, 0, 0, 0, 0],
+        &[68, 4, 5, 0xf0],
+        &[131, 7, 4, 10, 0, 2, 3, 0],
+        &[137, 7, 4, 198, 51, 100, 7, 0],
+        &[148, 4, 0, 0, 1, 1, 1, 0],
+    ];
+    let options = match rng.random_range(0..8) {
+        0 => pick(rng, OPTIONS).to_vec(),
+        1 => (0..rng.random_range(0..11) * 4).map(|_| rng.random()).collect(),
+        _ => vec![],
+    };
+    let repr = ipv4::Repr {
+        tos: rng.random(),
+        identification: rng.random(),
+        dont_fragment: rng.random_bool(0.3),
+        more_fragments: rng.random_bool(0.1),
+        fragment_offset: if rng.random_bool(0.1) { rng.random_range(0..8000) * 8 } else { 0 },
+        ttl: pick(rng, &[0, 1, 2, 64, 255]),
+        ..ipv4::Repr::new(any4(rng), any4(rng), protocol, 0)
+    };
+    ip4(repr, &options, &payload)
+}
+
+fn packet6(rng: &mut StdRng) -> Vec<u8> {
+    let (from, to) = (any6(rng), any6(rng));
+    let hop_limit = pick(rng, &[0, 1, 2, 64, 255]);
+    let target = any6(rng);
+    let told = Some(any_mac(rng)).filter(|_| rng.random_bool(0.8));
+    match rng.random_range(0..6) {
+        0 => neighbor_solicitation(from, to, target, told),
+        1 => neighbor_advertisement(from, to, target, told, (rng.random(), rng.random(), rng.random())),
+        2 => {
+            let kind = pick(rng, &[1, 2, 3, 4, 100, 128, 128, 128, 129, 130, 133, 134, 135, 136, 137]);
+            let rest = rng.random();
+            icmp6_packet(from, to, hop_limit, kind, rest, &bytes(rng, 1500))
+        }
+        3 => {
+            // Extension headers of random contents in a random order.
+            let kinds = [protocol::HOP_BY_HOP, protocol::ROUTING, protocol::FRAGMENT, protocol::DESTINATION_OPTIONS];
+            let first = pick(rng, &kinds);
+            let mut payload = Vec::new();
+            for _ in 0..rng.random_range(1..4) {
+                let next = pick(rng, &[protocol::ICMPV6, protocol::UDP, kinds[1], kinds[2], kinds[3]]);
+                payload.extend_from_slice(&[next, 0, pick(rng, &[0, 1, 5, 0x1e, 0x5e, 0x9e, 0xde, 0xc2])]);
+                payload.push(rng.random_range(0..5));
+                payload.extend((0..4).map(|_| rng.random::<u8>() & 3));
+            }
+            payload.extend(bytes(rng, 60));
+            ip6(ipv6::Repr { hop_limit, ..ipv6::Repr::new(from, to, first, 0) }, &payload)
+        }
+        _ => {
+            let most = pick(rng, &[40, 1460, 3000]);
+            ip6(ipv6::Repr { hop_limit, ..ipv6::Repr::new(from, to, protocol::UDP, 0) }, &bytes(rng, most))
+        }
+    }
+}
+
+fn frame(rng: &mut StdRng, interface: InterfaceId) -> Vec<u8> {
+    let kind = pick(rng, &[0x0800, 0x0800, 0x0800, 0x86dd, 0x86dd, 0x86dd, 0x0806, 0x88cc]);
+    let payload = match kind {
+        0x0800 => packet4(rng),
+        0x86dd => packet6(rng),
+        0x0806 => arp(rng),
+        _ => bytes(rng, 100),
+    };
+    let to = if rng.random_bool(0.8) { mac(interface) } else { any_mac(rng) };
+    let mut frame = framed(to, any_mac(rng), kind, &payload);
+    if rng.random_bool(0.05) {
+        let tag = [0x81, 0, 0, pick(rng, &[0, 100, 101])];
+        frame.splice(12..12, tag);
+    }
+    if rng.random_bool(0.3) {
+        for _ in 0..rng.random_range(1..4) {
+            let at = rng.random_range(0..frame.len().min(100));
+            frame[at] = rng.random();
+        }
+        if let Some(Ok(mut view)) = frame.get_mut(14..).map(Ipv4::new) {
+            view.fill_checksum(); // Else hardly any mutation gets past the first check.
+        }
+    }
+    match rng.random_range(0..20) {
+        0 => frame.truncate(rng.random_range(0..=frame.len())),
+        1 => frame.extend(bytes(rng, 60)),
+        _ => {}
+    }
+    frame
+}
+
+fn reconfigure(rng: &mut StdRng) -> Input<'static> {
+    let id = rng.random_range(1..4);
+    let address = if rng.random() { IpAddr::V4(any4(rng)) } else { IpAddr::V6(any6(rng)) };
+    match rng.random_range(0..10) {
+        0 | 1 => {
+            let mut config = interface(id);
+            config.mtu = pick(rng, &[0, 20, 28, 68, 576, 1280, 1500, 9000]);
+            config.up = rng.random_bool(0.8);
+            config.vlan = pick(rng, &[None, None, None, Some(100)]);
+            if rng.random_bool(0.2) {
+                config.addresses.push(InterfaceAddress { address, prefix_len: rng.random() });
+            }
+            Input::SetInterface { id, interface: config }
+        }
+        2 if rng.random_bool(0.2) => Input::RemoveInterface { id },
+        2..5 => Input::SetInterface { id, interface: interface(id) },
+        5 => Input::SetNeighbor { interface: id, address, mac: any_mac(rng) },
+        6 => Input::UnsetNeighbor { interface: id, address },
+        7 => Input::Resolve { interface: id, gateway: address },
+        8 => Input::Forget { interface: id, gateway: address },
+        _ => Input::NeighborUsed { interface: id, address },
+    }
+}
+
+/// What the caller would know from events and its own configuration.
+#[derive(Default)]
+struct Mirror {
+    neighbors: BTreeMap<(InterfaceId, IpAddr), MacAddr>,
+    interfaces: BTreeMap<InterfaceId, Interface>,
+    /// Addresses in use before and after the step: what came from them, the router itself said.
+    own: Vec<IpAddr>,
+}
+
+impl Mirror {
+    fn configured(&mut self, input: &Input<'_>) {
+        match input {
+            Input::SetInterface { id, interface } => drop(self.interfaces.insert(*id, interface.clone())),
+            Input::RemoveInterface { id } => drop(self.interfaces.remove(id)),
+            _ => {}
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::NeighborResolved { interface, address, mac } => {
+                assert!(mac.is_unicast());
+                assert_eq!(self.neighbors.insert((interface, address), mac), None, "resolved twice: {event:?}");
+            }
+            Event::NeighborChanged { interface, address, mac } => {
+                assert!(mac.is_unicast());
+                let before = self.neighbors.insert((interface, address), mac);
+                assert!(before.is_some_and(|before| before != mac), "{event:?} after {before:?}");
+            }
+            Event::NeighborLost { interface, address } => {
+                assert!(self.neighbors.remove(&(interface, address)).is_some(), "lost what was not there: {event:?}");
+            }
+            _ => {}
+        }
+    }
+
+    /// The caller's view is the slow path's own.
+    fn agrees(&self, slow: &SlowPath) {
+        let up = |id| self.interfaces.get(&id).is_some_and(|i| i.up);
+        let table = slow.neighbors().filter(|n| up(n.interface));
+        let known: BTreeMap<_, _> = table.filter_map(|n| Some(((n.interface, n.address), n.mac?))).collect();
+        assert_eq!(known, self.neighbors);
+    }
+
+    fn sent(&self, id: InterfaceId, frame: &[u8]) {
+        let config = &self.interfaces[&id];
+        let view = Ethernet::new(frame).unwrap();
+        assert!(config.up && view.source() == config.mac);
+        match view.ethertype() {
+            0x0800 => {
+                assert!(view.payload().len() <= usize::from(config.mtu));
+                self.sent4(view.payload());
+            }
+            // Neighbor discovery has to speak even where the MTU is too small for IPv6.
+            0x86dd => self.sent6(view.payload(), usize::from(config.mtu.max(1280))),
+            _ => {}
+        }
+    }
+
+    fn sent4(&self, packet: &[u8]) {
+        let view = Ipv4::new(packet).unwrap();
+        if !self.own.contains(&view.source().into()) || view.is_fragment() {
+            return;
+        }
+        let (kind, _, _, quoted) = icmp4_of(packet);
+        assert!(kind == 0 || icmp4::is_error(kind));
+        if kind != 0 {
+            let about = Ipv4::new_truncated(quoted).unwrap();
+            let error =
+                about.protocol() == protocol::ICMP && about.payload().first().is_none_or(|&k| icmp4::is_error(k));
+            assert!(!error, "an error about an error: {quoted:?}");
+            assert!(about.fragment_offset() == 0 && !about.destination().is_multicast());
+            assert!(packet.len() <= 576 && !self.own.contains(&about.source().into()));
+        }
+    }
+
+    fn sent6(&self, packet: &[u8], mtu: usize) {
+        let view = Ipv6::new(packet).unwrap();
+        assert!(packet.len() <= mtu);
+        if !self.own.contains(&view.source().into()) && !view.source().is_unspecified() {
+            return;
+        }
+        let (kind, _, _, quoted) = icmp6_of(packet);
+        assert!(matches!(kind, 129 | 135 | 136) || icmp6::is_error(kind), "type {kind}");
+        if icmp6::is_error(kind) {
+            let about = Ipv6::new_truncated(quoted).unwrap();
+            if let Ok(upper) = about.upper_layer()
+                && upper.protocol == protocol::ICMPV6
+            {
+                let error = upper.payload.first().is_none_or(|&k| icmp6::is_error(k) || k == icmp6::REDIRECT);
+                assert!(!error || !upper.has_header(), "an error about an error: {quoted:?}");
+                assert!(upper.has_header());
+            }
+            assert!(packet.len() <= 1280 && !about.source().is_unspecified() && !about.source().is_multicast());
+        }
+    }
+}
+
+fn in_use(slow: &SlowPath) -> Vec<IpAddr> {
+    slow.addresses().filter(|a| a.state == AddressState::Valid).map(|a| a.address.address).collect()
+}
+
+fn total(slow: &SlowPath) -> u64 {
+    slow.counters().iter().filter(|(name, _)| *name != "punted").map(|(_, value)| value).sum()
+}
+
+fn run(seed: u64, steps: u64) {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let config = Config {
+        max_neighbors: 24,
+        max_incomplete: 6,
+        queue_per_neighbor: 2,
+        queue_total: 10,
+        icmp_errors_per_second: 3,
+        icmp_error_burst: 5,
+        max_outputs: 500,
+        allow_source_routes: seed % 2 == 1,
+        ..Config::default()
+    };
+    let mut w = World::bare(config);
+    let mut mirror = Mirror::default();
+    let mut needed = 0;
+    for step in 0..steps {
+        let before = in_use(&w.slow);
+        let choice = if step < 2 { 0 } else { rng.random_range(0..100) };
+        match choice {
+            0 | 1 => {
+                let input = if step < 2 {
+                    let id = step as InterfaceId + 1;
+                    Input::SetInterface { id, interface: interface(id) }
+                } else {
+                    reconfigure(&mut rng)
+                };
+                w.input(input.clone());
+                mirror.configured(&input);
+                needed = w.slow.neighbors().filter(|n| n.gateway || n.state == NeighborState::Static).count();
+            }
+            2..8 => {
+                let ms = pick(&mut rng, &[1, 10, 300, 1000, 6000, 70_000]);
+                w.advance(rng.random_range(0..=ms));
+            }
+            8 => w.now = w.now.after_millis(rng.random_range(0..5000)), // Nobody calls for a while.
+            9 => {
+                let (id, frame) = (rng.random_range(1..4), bytes(&mut rng, 60));
+                w.slow.handle(w.now, Input::FromTwin { interface: id, frame: &frame }, &w.table);
+                while let Some(output) = w.slow.poll_output() {
+                    assert!(matches!(output, Output::Transmit { interface, .. } if interface == id));
+                }
+            }
+            _ => {
+                let id = rng.random_range(1..4);
+                let frame = frame(&mut rng, id);
+                let before = (total(&w.slow), w.slow.queued());
+                w.punt(id, &frame);
+                let after = (total(&w.slow), w.slow.queued());
+                assert!(after.0 > before.0 || after.1 > before.1, "a frame vanished uncounted: {frame:02x?}");
+            }
+        }
+        mirror.own = in_use(&w.slow).into_iter().filter(|a| before.contains(a)).collect();
+        std::mem::take(&mut w.events).into_iter().for_each(|event| mirror.event(event));
+        std::mem::take(&mut w.sent).iter().for_each(|(id, frame)| mirror.sent(*id, frame));
+        w.twin.clear();
+        let incomplete = w.slow.neighbors().filter(|n| n.state == NeighborState::Incomplete && !n.gateway).count();
+        assert!(w.slow.queued() <= 10 && incomplete <= 6);
+        assert_eq!(w.slow.neighbors().map(|n| n.queued).sum::<usize>(), w.slow.queued());
+        assert!(w.slow.neighbors().count() <= 24 + needed);
+        mirror.agrees(&w.slow);
+    }
+    // It reached every corner; a fuzzer that stops at the first check finds nothing.
+    let never = ["icmp_errors_unroutable", "drop_bad_extension", "drop_source_route", "drop_source_route_failed"];
+    let must = |name: &str| steps >= STEPS / 2 && !never.contains(&name) && !name.contains("output_full");
+    let unreached: Vec<_> = w.slow.counters().iter().filter(|(name, value)| must(name) && *value == 0).collect();
+    assert!(unreached.is_empty(), "never happened: {unreached:?}");
+}
+
+#[test]
+fn fuzz() {
+    let times = std::env::var("PERIGEE_FUZZ").ok().and_then(|n| n.parse::<u64>().ok()).unwrap_or(1);
+    for seed in 0..2 * times {
+        println!("seed {seed}");
+        run(seed, STEPS / 2);
+    }
+}
