@@ -156,7 +156,8 @@ fn port_config(config: &Config, port: &config::Port, index: u16, helper: Option<
         config::Device::Dpdk(device) => dpdk::Device::Dpdk(device.clone()),
         config::Device::Linux { interface, driver } => {
             let helper = helper.ok_or_else(|| anyhow!("the helper process is missing"))?;
-            let own = interface_mac(interface)?;
+            let own = helper.link_mac(interface).with_context(|| format!("port {}", port.name))?;
+            let own = MacAddr(own.0);
             let wanted = mac.unwrap_or(own);
             mac = Some(wanted);
             // The kernel hears what an AF_PACKET port hears, and would answer too: it gets a MAC address of its own.
@@ -180,14 +181,6 @@ fn port_config(config: &Config, port: &config::Port, index: u16, helper: Option<
         promiscuous: port.promiscuous,
         ..PortConfig::new(device)
     })
-}
-
-fn interface_mac(interface: &str) -> Result<MacAddr> {
-    let path = format!("/sys/class/net/{interface}/address");
-    let missing = || format!("interface {interface} does not exist here; `ip link` lists those of this network namespace");
-    // A namespace made by `unshare -n` alone still shows the old one's /sys: then netlink has the last word.
-    let text = std::fs::read_to_string(path).with_context(missing)?;
-    text.trim().parse().map_err(|_| anyhow!("interface {interface} has no Ethernet address: {}", text.trim()))
 }
 
 /// A locally administered address that differs from the one given.

@@ -33,6 +33,7 @@ pub fn log(verbose: u8) {
 
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
     log(args.verbose);
+    perigee_dpdk::set_runtime_dir(perigee_dpdk::fallback_runtime_dir().as_deref())?;
     let config = check::load(&args.file)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Before the first thread starts, so that no signal is missed.

@@ -86,7 +86,9 @@ fn path(args: &ShowArgs) -> String {
 fn rows(header: &[&str], numbers: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header);
-    rows.for_each(|row| drop(table.add_row(row)));
+    for row in rows {
+        table.add_row(row);
+    }
     for (index, name) in header.iter().enumerate() {
         if let Some(column) = table.column_mut(index).filter(|_| numbers.contains(name)) {
             column.set_cell_alignment(CellAlignment::Right);

@@ -297,7 +297,25 @@ fn arguments(config: &EalConfig, hugepages: bool, affinity: &CpuSet) -> Result<V
     Ok(to)
 }
 
-fn set_runtime_dir(folder: Option<&Path>) -> Result<()> {
+/// Where EAL should put its run-time files if it cannot use its own choice: root in a user namespace may not write to
+/// `/var/run`. To be called before the first thread is started, and passed on as [`EalConfig::runtime_dir`].
+pub fn fallback_runtime_dir() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let writable = rustix::fs::access("/var/run", rustix::fs::Access::WRITE_OK).is_ok();
+    if set("RUNTIME_DIRECTORY").is_some() || writable || !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    Some(set("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from))
+}
+
+/// DPDK's version, such as "DPDK 22.11.11".
+pub fn version() -> String {
+    // SAFETY: a static text.
+    unsafe { text(ffi::rte_version()) }
+}
+
+/// Makes EAL use this folder for its run-time files. Only possible while there is a single thread.
+pub fn set_runtime_dir(folder: Option<&Path>) -> Result<()> {
     let Some(folder) = folder else { return Ok(()) };
     if std::env::var_os("RUNTIME_DIRECTORY").is_some_and(|set| set == folder) {
         return Ok(());

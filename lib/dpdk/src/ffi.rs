@@ -155,19 +155,12 @@ unsafe extern "C" {
     pub fn rte_eal_cleanup() -> c_int;
     pub fn rte_openlog_stream(stream: *mut File) -> c_int;
     pub fn rte_strerror(error: c_int) -> *const c_char;
+    pub fn rte_version() -> *const c_char;
     pub fn rte_get_tsc_hz() -> u64;
     pub fn rte_thread_register() -> c_int;
     pub fn rte_thread_unregister();
     pub fn rte_eal_get_runtime_dir() -> *const c_char;
 
-    pub fn rte_pktmbuf_pool_create(
-        name: *const c_char,
-        n: c_uint,
-        cache: c_uint,
-        private: u16,
-        room: u16,
-        socket: c_int,
-    ) -> *mut Mempool;
     pub fn rte_mempool_free(pool: *mut Mempool);
     pub fn rte_mempool_in_use_count(pool: *const Mempool) -> c_uint;
     pub fn rte_pktmbuf_free_bulk(mbufs: *mut *mut c_void, n: c_uint);
@@ -234,5 +227,13 @@ unsafe extern "C" {
     pub fn perigee_errno() -> c_int;
     pub fn perigee_lcore() -> c_uint;
     pub fn perigee_tsc() -> u64;
+    pub fn perigee_pool_create(
+        name: *const c_char,
+        buffers: u32,
+        cache: u32,
+        room: u16,
+        socket: c_int,
+        packed: c_int,
+    ) -> *mut Mempool;
     pub fn perigee_log_stream(write: LogWrite) -> *mut File;
 }

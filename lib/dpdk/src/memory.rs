@@ -43,8 +43,10 @@ pub(crate) unsafe fn make(pool: *mut ffi::Mempool, bytes: &[u8]) -> Option<(Hand
     // SAFETY: the pool lives; `bytes` has `length` bytes.
     let m = NonNull::new(unsafe { ffi::perigee_mbuf_new(pool, bytes.as_ptr(), length) })?;
     // SAFETY: a fresh buffer, whose packet starts inside its memory.
-    let data = unsafe { NonNull::new_unchecked((*m.as_ptr()).buf_addr.add((*m.as_ptr()).data_off.into())) };
-    Some((Handle::new(m.cast()), data))
+    unsafe {
+        let data = NonNull::new_unchecked((*m.as_ptr()).buf_addr.add((*m.as_ptr()).data_off.into()));
+        Some((Handle::new(m.cast()), data))
+    }
 }
 
 // SAFETY: receive hands out whole, unshared buffers only, so each one's memory is its holder's alone until it is freed;

@@ -66,8 +66,10 @@ impl MbufPool {
         let socket = config.numa_node.map_or(-1, i32::from);
         let mark = log::mark();
         // SAFETY: EAL is started; the name is a C string that is copied.
-        let pool =
-            unsafe { ffi::rte_pktmbuf_pool_create(name.as_ptr(), config.buffers, config.cache, 0, room, socket) };
+        let pool = unsafe {
+            let packed = !eal.hugepages();
+            ffi::perigee_pool_create(name.as_ptr(), config.buffers, config.cache, room, socket, packed.into())
+        };
         let pool = NonNull::new(pool).ok_or_else(|| {
             Error::new(format!(
                 "no memory pool of {} packet buffers of {} bytes: {}; ask for fewer buffers or give DPDK more memory",

@@ -16,6 +16,7 @@
 #include <rte_lcore.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>
+#include <rte_mempool.h>
 #include <rte_prefetch.h>
 #include <rte_ring.h>
 
@@ -31,6 +32,21 @@ _Static_assert(offsetof(struct rte_mbuf, data_len) == 40, "rte_mbuf changed: ada
 _Static_assert(offsetof(struct rte_mbuf, buf_len) == 54, "rte_mbuf changed: adapt Mbuf in memory.rs");
 _Static_assert(offsetof(struct rte_mbuf, pool) == 56, "rte_mbuf changed: adapt Mbuf in memory.rs");
 _Static_assert(RTE_BYTE_ORDER == RTE_LITTLE_ENDIAN, "the receive loop reads data_off .. port as one little-endian word");
+
+/* ---- pools ---- */
+
+struct rte_mempool *perigee_pool_create(const char *name, uint32_t buffers, uint32_t cache, uint16_t room, int socket,
+					int packed)
+{
+	if (!packed)
+		return rte_pktmbuf_pool_create(name, buffers, cache, 0, room, socket);
+	/* Without hugepages, rte_pktmbuf_pool_create gives each buffer a 4 KB page of its own, so that all headers compete
+	 * for the same few cache sets. Software devices need no physical addresses: buffers may lie back to back. */
+	return rte_mempool_create(name, buffers, sizeof(struct rte_mbuf) + room, cache,
+				  sizeof(struct rte_pktmbuf_pool_private), rte_pktmbuf_pool_init,
+				  &(struct rte_pktmbuf_pool_private){ .mbuf_data_room_size = room }, rte_pktmbuf_init, NULL,
+				  socket, RTE_MEMPOOL_F_NO_IOVA_CONTIG);
+}
 
 /* ---- receive ---- */
 

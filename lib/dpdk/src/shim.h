@@ -133,4 +133,8 @@ int perigee_acl_classify(const struct rte_acl_ctx *acl, const uint8_t *keys, siz
 int perigee_errno(void);
 unsigned int perigee_lcore(void);
 uint64_t perigee_tsc(void);
+
+/* A pool of packet buffers; packed: back to back, for devices that need no physical addresses. NULL: rte_errno. */
+struct rte_mempool *perigee_pool_create(const char *name, uint32_t buffers, uint32_t cache, uint16_t room, int socket,
+					int packed);
 FILE *perigee_log_stream(ssize_t (*write)(void *, const char *, size_t));

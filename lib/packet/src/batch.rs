@@ -28,7 +28,10 @@ unsafe impl Send for Handle {}
 
 impl Handle {
     /// Wraps a buffer's address.
-    pub fn new(buffer: NonNull<c_void>) -> Handle {
+    ///
+    /// # Safety
+    /// The buffer must be one of some [`Memory`], owned by nobody else, and handed only to what belongs to that memory.
+    pub unsafe fn new(buffer: NonNull<c_void>) -> Handle {
         Handle(buffer)
     }
 

@@ -43,9 +43,11 @@ impl HeapPool {
         let mut bytes = vec![0; ROOM + frame.len() + ROOM].into_boxed_slice();
         bytes[ROOM..ROOM + frame.len()].copy_from_slice(frame);
         let buffer = NonNull::from(Box::leak(Box::new(Buffer { bytes, start: ROOM, length: frame.len() })));
-        // SAFETY: the buffer was just made; its bytes stay where they are until it is freed.
-        let data = unsafe { NonNull::new_unchecked((*buffer.as_ptr()).bytes.as_mut_ptr().add(ROOM)) };
-        Some((Handle::new(buffer.cast::<c_void>()), data))
+        // SAFETY: the buffer was just made and is nobody else's; its bytes stay where they are until it is freed.
+        unsafe {
+            let data = NonNull::new_unchecked((*buffer.as_ptr()).bytes.as_mut_ptr().add(ROOM));
+            Some((Handle::new(buffer.cast::<c_void>()), data))
+        }
     }
 }
 

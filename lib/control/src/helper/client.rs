@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::message::{Answer, LinkChange, LinkPreparation, Request, TwinStatus, TwinWanted, receive, send};
-use crate::config::Namespace;
+use crate::config::{Mac, Namespace};
 use crate::twin::Twin;
 
 /// Why the helper did not do what it was asked: one sentence with the way out.
@@ -85,6 +85,17 @@ impl Helper {
     /// This helper made no such twin, or the kernel refuses to delete it.
     pub fn remove_twin(&self, name: &str, namespace: Option<&Namespace>) -> Result<(), HelperError> {
         self.done(&Request::RemoveTwin { name: name.to_owned(), namespace: namespace.cloned() })
+    }
+
+    /// The MAC address of an interface in the router's namespace.
+    ///
+    /// # Errors
+    /// There is none of that name, or the helper is gone.
+    pub fn link_mac(&self, name: &str) -> Result<Mac, HelperError> {
+        match self.ask(&Request::LinkMac(name.to_owned()))? {
+            (Answer::Mac(mac), _) => Ok(mac),
+            _ => Err(confused()),
+        }
     }
 
     /// The twins this helper made and did not remove.

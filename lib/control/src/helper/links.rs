@@ -12,6 +12,8 @@ use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec};
 use tun_rs::{DeviceBuilder, Layer};
 
+use crate::config::Mac;
+
 use super::message::{LinkChange, LinkPreparation, TwinStatus, TwinWanted};
 
 /// What helps where a privilege is missing.
@@ -102,6 +104,19 @@ pub(super) fn change(change: &LinkChange) -> Result<(), String> {
         set(&netlink, message).await
     };
     with_netlink(apply).map_err(|error| format!("cannot change `{}`: {error}{}", change.name, way_out(&error)))
+}
+
+/// The MAC address of an interface.
+pub(super) fn mac(name: &str) -> Result<Mac, String> {
+    let read = async |netlink: Handle| {
+        let link = find(&netlink, name).await?;
+        let mac = attribute(&link, |a| match a {
+            LinkAttribute::Address(mac) => mac.as_slice().try_into().ok().map(Mac),
+            _ => None,
+        });
+        mac.ok_or_else(|| "it is no Ethernet interface".to_owned())
+    };
+    with_netlink(read).map_err(|error| format!("cannot use the interface `{name}`: {error}{}", way_out(&error)))
 }
 
 /// Makes the interface under a port ready, and says how to restore it.

@@ -87,6 +87,8 @@ pub struct TwinStatus {
 pub(super) enum Request {
     MakeTwin(TwinWanted),
     ChangeLink(LinkChange),
+    /// The MAC address of an interface; answered with [`Answer::Mac`].
+    LinkMac(String),
     PrepareLink(LinkPreparation),
     RemoveTwin { name: String, namespace: Option<Namespace> },
     ListTwins,
@@ -96,6 +98,7 @@ pub(super) enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
+    Mac(Mac),
     /// Done; a twin's descriptor comes along.
     Twin(TwinStatus),
     Done,

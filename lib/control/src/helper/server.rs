@@ -73,6 +73,10 @@ impl Server {
                 inside(namespace.as_ref(), move || links::change(&change))?;
                 Ok((Answer::Done, None))
             }
+            Request::LinkMac(name) => {
+                let mac = inside(None, move || links::mac(&name))?;
+                Ok((Answer::Mac(mac), None))
+            }
             Request::PrepareLink(preparation) => {
                 let undo = inside(None, move || links::prepare(&preparation))?;
                 self.undo.push(undo);
