@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT
+//! A whole router on heap packets: ports, workers with the native loop, slow path, tables. Driven by hand, on one thread.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use perigee_control::answers::{ScriptStatus, VersionStatus};
+use perigee_control::config::{Config, Machine};
+use perigee_fib::Published;
+use perigee_modules::{Counters, CustomReasons};
+use perigee_packet::heap::{HeapPool, HeapQueue};
+use perigee_packet::{
+    Batch, Handle, Link, MacAddr, Pool, Port, PortInfo, PortStats, ReceiveQueue, TransmitBuffer, TransmitQueue,
+};
+use perigee_router::{
+    Fabric, Filters, Mailbox, PortQueues, Rebuild, Ring, RouterPort, Routing, ScriptControl, Sender, Shared,
+    SharedTables, SlowParts, SlowThread, wire,
+};
+use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, native, punt_ring};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A port that is a pair of heap queues per direction.
+pub struct HeapPort(pub PortInfo);
+
+impl Port for HeapPort {
+    fn info(&self) -> PortInfo {
+        self.0.clone()
+    }
+    fn link(&self) -> Link {
+        Link { up: true, speed: None, full_duplex: true }
+    }
+    fn stats(&self) -> PortStats {
+        PortStats::default()
+    }
+    fn set_promiscuous(&self, _on: bool) -> Result<(), String> {
+        Ok(())
+    }
+    fn set_mtu(&self, _mtu: u16) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Rings made of heap queues.
+pub struct HeapFabric(pub &'static HeapPool);
+
+struct Producers(HeapQueue);
+impl Sender for Producers {
+    fn queue(&self) -> Box<dyn TransmitQueue> {
+        Box::new(self.0.clone())
+    }
+}
+
+/// A queue that also sends what is in a ring.
+struct Drain {
+    ring: HeapQueue,
+    queue: Box<dyn TransmitQueue>,
+    batch: Box<Batch>,
+}
+
+impl TransmitQueue for Drain {
+    fn transmit(&mut self, packets: &mut Vec<Handle>) {
+        self.queue.transmit(packets);
+        self.poll();
+    }
+    fn discard(&self, packets: &mut Vec<Handle>) {
+        self.queue.discard(packets);
+    }
+    fn poll(&mut self) {
+        self.batch.refill();
+        self.ring.receive(&mut self.batch, 256);
+        let mut handles: Vec<Handle> =
+            self.batch.live().iter().filter_map(|slot| self.batch.take_handle(slot)).collect();
+        self.queue.transmit(&mut handles);
+        self.queue.discard(&mut handles);
+    }
+}
+
+impl Fabric for HeapFabric {
+    fn hand_over(&mut self) -> Result<Ring, String> {
+        // Port 0: heap queues do not keep the port of a packet, so tests with hand-over receive on port 0 only.
+        let queue = HeapQueue::new(self.0, 0, 1024);
+        Ok((Box::new(Producers(queue.clone())), Box::new(queue)))
+    }
+    fn share(&mut self, queue: Box<dyn TransmitQueue>) -> Result<Shared, String> {
+        let ring = HeapQueue::new(self.0, 0, 1024);
+        let drain = Drain { ring: ring.clone(), queue, batch: Batch::new(self.0) };
+        Ok((Box::new(Producers(ring)), Box::new(drain)))
+    }
+}
+
+struct NoScripts;
+impl ScriptControl for NoScripts {
+    fn replace(&self, path: Option<&Path>) -> Result<u64, String> {
+        match path {
+            Some(path) if path.ends_with("broken.lua") => Err("broken.lua:1: unexpected symbol".to_owned()),
+            _ => Ok(2),
+        }
+    }
+    fn status(&self) -> Vec<ScriptStatus> {
+        vec![]
+    }
+}
+
+struct NoFilters;
+impl Rebuild for NoFilters {
+    fn filters(&self, _config: &Config) -> Result<Filters, String> {
+        Ok(Filters::default())
+    }
+}
+
+/// How many queues each port has.
+#[derive(Clone, Copy)]
+pub struct Queues {
+    pub receive: usize,
+    pub transmit: usize,
+}
+
+/// The router under test, and what lies on its wires.
+pub struct Bed {
+    pub pool: &'static HeapPool,
+    /// By port and queue.
+    pub receive: Vec<Vec<HeapQueue>>,
+    /// By port and queue.
+    pub transmit: Vec<Vec<HeapQueue>>,
+    pub workers: Vec<Worker>,
+    pub bursts: Vec<Box<Batch>>,
+    pub slow: SlowThread,
+    pub mailbox: Mailbox,
+    pub counters: Vec<Arc<Counters>>,
+    pub notes: Vec<String>,
+    pub now: Arc<AtomicU64>,
+}
+
+/// MAC address of a port.
+pub fn mac(port: u16) -> [u8; 6] {
+    [2, 0, 0, 0, 0, port as u8]
+}
+
+pub fn parse(text: &str) -> Config {
+    Config::parse_on("router.toml", text, &Machine { cores: vec![0, 1, 2, 3] })
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+impl Bed {
+    /// A router of a configuration, written to `path` for reload.
+    pub fn new(text: &str, path: &Path, queues: Queues) -> Bed {
+        std::fs::write(path, text).unwrap();
+        let config = parse(text);
+        let pool = HeapPool::leak(20_000);
+        let workers = config.workers.len();
+        let make = |n: usize| {
+            let of_port = |port| (0..n).map(|_| HeapQueue::new(pool, port, 4096)).collect::<Vec<_>>();
+            (0..config.ports.len() as u16).map(of_port).collect::<Vec<_>>()
+        };
+        let (receive, transmit) = (make(queues.receive), make(queues.transmit));
+        let info = |(number, port): (u16, &perigee_control::config::Port)| PortInfo {
+            port: number,
+            device: port.name.clone(),
+            driver: "heap".to_owned(),
+            mac: MacAddr(mac(number)),
+            mtu: port.mtu,
+            receive_queues: queues.receive as u16,
+            transmit_queues: queues.transmit as u16,
+            numa_node: None,
+            offloads: vec![],
+            notes: vec![],
+        };
+        let infos: Vec<PortInfo> = (0..).zip(&config.ports).map(info).collect();
+        let ports = infos.iter().zip(receive.iter().zip(&transmit)).map(|(info, (rx, tx))| PortQueues {
+            name: info.device.clone(),
+            port: info.port,
+            receive: rx.iter().map(|queue| Box::new(queue.clone()) as Box<dyn ReceiveQueue>).collect(),
+            slow_receive: None,
+            transmit: tx.iter().map(|queue| Box::new(queue.clone()) as Box<dyn TransmitQueue>).collect(),
+        });
+        let wiring = wire(ports.collect(), workers, &mut HeapFabric(pool)).unwrap();
+        let routing = Routing::new(&config, &infos, Filters::default()).unwrap();
+        let share = || -> SharedTables { Arc::new(Mutex::new(Published::new(routing.tables()))) };
+        let (published, staging) = (share(), share());
+        let now = Arc::new(AtomicU64::new(1));
+        let tick = now.clone();
+        let clock: Clock = Arc::new(move || tick.load(Ordering::Relaxed));
+        let (mailbox, end) = Mailbox::new().unwrap();
+        let custom: Arc<CustomReasons> = Arc::default();
+        let (mut punts, mut made, mut counters, mut polled) = (vec![], vec![], vec![], vec![]);
+        for (id, queues) in wiring.workers.into_iter().enumerate() {
+            let (punt, reader) = punt_ring(config.router.punt_ring as usize, mailbox.bell());
+            punts.push(reader);
+            polled.push(queues.names);
+            counters.push(Arc::new(Counters::new(infos.len())));
+            made.push(Worker::new(WorkerParts {
+                id,
+                receivers: queues.receivers,
+                outputs: queues
+                    .outputs
+                    .into_iter()
+                    .map(|queue| queue.map(|queue| TransmitBuffer::new(queue, 32, 0)))
+                    .collect(),
+                punts: Box::new(punt),
+                tables: published.lock().unwrap().subscribe(),
+                counters: counters[id].clone(),
+                custom: custom.clone(),
+                memory: pool,
+                burst: 32,
+                idle: Idle::Poll,
+                clock: clock.clone(),
+                stop: Stop::default(),
+            }));
+        }
+        let slow = SlowThread::new(SlowParts {
+            ports: infos
+                .iter()
+                .map(|info| RouterPort { port: Arc::new(HeapPort(info.clone())), pool: Arc::new(pool), twin: None })
+                .collect(),
+            config,
+            path: path.to_owned(),
+            queues: wiring.slow,
+            polled,
+            punts,
+            counters: counters.clone(),
+            custom,
+            routing,
+            published,
+            staging,
+            scripts: Box::new(NoScripts),
+            rebuild: Box::new(NoFilters),
+            helper: None,
+            mailbox: end,
+            memory: pool,
+            clock,
+            version: VersionStatus::default(),
+            stop: Stop::default(),
+        });
+        let bursts = made.iter().map(Worker::new_batch).collect();
+        Bed { pool, receive, transmit, workers: made, bursts, slow, mailbox, counters, notes: wiring.notes, now }
+    }
+
+    /// Lets everybody work until nobody has anything to do.
+    pub fn settle(&mut self) {
+        for _ in 0..1000 {
+            let before: u64 = self.counters.iter().map(|counters| counters.received.get()).sum();
+            for (worker, burst) in self.workers.iter_mut().zip(&mut self.bursts) {
+                native::round(worker, burst);
+            }
+            let busy = self.slow.round();
+            let after: u64 = self.counters.iter().map(|counters| counters.received.get()).sum();
+            if !busy && before == after {
+                return;
+            }
+        }
+        panic!("the router never comes to rest");
+    }
+
+    /// Lets time pass, in steps of 100 ms.
+    pub fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds * 10 {
+            self.now.fetch_add(100_000_000, Ordering::Relaxed);
+            self.settle();
+        }
+    }
+
+    /// What the router has sent on a port, over all queues.
+    pub fn sent(&self, port: usize) -> Vec<Vec<u8>> {
+        self.transmit[port].iter().flat_map(|queue| std::iter::from_fn(|| queue.collect())).collect()
+    }
+
+    /// Asks the router, as the API does.
+    pub fn ask(&mut self, client: impl FnOnce() -> String + Send) -> String {
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(client);
+            while !asking.is_finished() {
+                self.slow.round();
+                for (worker, burst) in self.workers.iter_mut().zip(&mut self.bursts) {
+                    native::round(worker, burst);
+                }
+            }
+            asking.join().unwrap()
+        })
+    }
+
+    /// Ends everything; returns how many buffers are left.
+    pub fn end(mut self) -> usize {
+        self.slow.finish();
+        let Bed { pool, receive, transmit, workers, bursts, slow, .. } = self;
+        drop((workers, bursts, slow));
+        receive.iter().chain(&transmit).flatten().for_each(|queue| while queue.collect().is_some() {});
+        drop((receive, transmit));
+        (&pool).in_use()
+    }
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT
+//! A whole router on heap packets: resolution, forwarding, ICMP, wiring with too few queues, reload, random frames.
+
+mod common;
+
+use common::*;
+use perigee_control::api::Server;
+use perigee_control::client::ApiClient;
+use perigee_packet::{Arp, Ethernet, Icmp4, Ipv4, MacAddr, arp, checksum, ethernet, icmp4, ipv4, protocol};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+const TWO_PORTS: &str = r#"
+[router]
+cores = [0]
+[port.a]
+device = "heap0"
+twin = false
+addresses = ["10.0.1.1/24"]
+[port.b]
+device = "heap1"
+twin = false
+addresses = ["10.0.2.1/24"]
+"#;
+
+const PEER_A: MacAddr = MacAddr([2, 0, 0, 0, 1, 0xa]);
+const PEER_B: MacAddr = MacAddr([2, 0, 0, 0, 1, 0xb]);
+const ONE_EACH: Queues = Queues { receive: 1, transmit: 2 };
+
+fn ip(text: &str) -> Ipv4Addr {
+    text.parse().unwrap()
+}
+
+/// A UDP packet from 10.0.1.2, port `port`, through the router's port a.
+fn udp(destination: &str, ttl: u8, port: u16) -> Vec<u8> {
+    let mut frame = vec![0; 14 + 20 + 8 + 20];
+    ethernet::emit(&mut frame, MacAddr(mac(0)), PEER_A, ethernet::ethertype::IPV4).unwrap();
+    let repr = ipv4::Repr { ttl, ..ipv4::Repr::new(ip("10.0.1.2"), ip(destination), protocol::UDP, 28) };
+    repr.emit(&mut frame[14..]).unwrap();
+    frame[34..36].copy_from_slice(&port.to_be_bytes());
+    frame[36..40].copy_from_slice(&[0, 9, 0, 28]);
+    frame
+}
+
+/// Answers every ARP request among the frames; returns the other frames.
+fn answer_arp(bed: &Bed, port: usize, frames: Vec<Vec<u8>>, peer: MacAddr) -> Vec<Vec<u8>> {
+    let is_arp = |frame: &Vec<u8>| Ethernet::new(frame).unwrap().ethertype() == ethernet::ethertype::ARP;
+    let (requests, rest): (Vec<_>, Vec<_>) = frames.into_iter().partition(is_arp);
+    for request in requests {
+        let repr = Arp::new(&request[14..]).unwrap().repr();
+        if repr.operation != arp::REQUEST || repr.sender_ip == repr.target_ip {
+            continue;
+        }
+        let mut frame = vec![0; 14 + arp::LEN];
+        ethernet::emit(&mut frame, repr.sender_mac, peer, ethernet::ethertype::ARP).unwrap();
+        repr.reply(peer).emit(&mut frame[14..]).unwrap();
+        assert!(bed.receive[port][0].inject(&frame));
+    }
+    rest
+}
+
+#[test]
+fn a_packet_waits_for_its_neighbor_and_the_next_goes_by_the_fast_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bed = Bed::new(TWO_PORTS, &folder.path().join("router.toml"), ONE_EACH);
+    bed.settle();
+    bed.sent(1); // what the router tells of itself at the start
+    bed.receive[0][0].inject(&udp("10.0.2.2", 64, 1));
+    bed.settle();
+    let rest = answer_arp(&bed, 1, bed.sent(1), PEER_B);
+    assert!(rest.is_empty(), "nothing before the neighbor is known");
+    bed.settle();
+    let first = bed.sent(1);
+    assert_eq!(first.len(), 1, "the packet that waited");
+    assert_eq!(bed.counters[0].port_transmitted(1), 0, "it went by the slow path");
+    bed.receive[0][0].inject(&udp("10.0.2.2", 64, 1));
+    bed.settle();
+    let second = bed.sent(1);
+    assert_eq!(second, first, "both paths do the same to a packet");
+    assert_eq!(bed.counters[0].port_transmitted(1), 1, "and this one went by the fast path");
+    let frame = Ethernet::new(&second[0]).unwrap();
+    assert_eq!((frame.destination(), frame.source()), (PEER_B, MacAddr(mac(1))));
+    let packet = Ipv4::new(frame.payload()).unwrap();
+    assert!(packet.ttl() == 63 && packet.verify_checksum());
+    assert_eq!(bed.end(), 0);
+}
+
+#[test]
+fn a_neighbor_that_is_lost_is_asked_for_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bed = Bed::new(TWO_PORTS, &folder.path().join("router.toml"), ONE_EACH);
+    bed.receive[0][0].inject(&udp("10.0.2.2", 64, 1));
+    bed.settle();
+    answer_arp(&bed, 1, bed.sent(1), PEER_B);
+    bed.settle();
+    assert_eq!(bed.sent(1).len(), 1);
+    // Nobody answers the refreshes: in the end the neighbor is lost, and with it its host route.
+    bed.pass(120);
+    bed.sent(1);
+    bed.receive[0][0].inject(&udp("10.0.2.2", 64, 1));
+    bed.settle();
+    let rest = answer_arp(&bed, 1, bed.sent(1), PEER_B);
+    assert!(rest.is_empty(), "asked for again");
+    bed.settle();
+    assert_eq!(bed.sent(1).len(), 1);
+    assert_eq!(bed.end(), 0);
+}
+
+#[test]
+fn an_expired_packet_is_answered_by_the_router() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bed = Bed::new(TWO_PORTS, &folder.path().join("router.toml"), ONE_EACH);
+    bed.receive[0][0].inject(&udp("10.0.2.2", 1, 33434));
+    bed.settle();
+    let frames = answer_arp(&bed, 0, bed.sent(0), PEER_A);
+    bed.settle();
+    let frames = [frames, bed.sent(0)].concat();
+    let packet = Ipv4::new(&frames.last().expect("an answer")[14..]).unwrap();
+    assert_eq!((packet.source(), packet.destination()), (ip("10.0.1.1"), ip("10.0.1.2")));
+    let message = Icmp4::new(packet.payload()).unwrap();
+    assert_eq!((message.kind(), message.code()), (icmp4::TIME_EXCEEDED, 0));
+    assert_eq!(bed.end(), 0);
+}
+
+#[test]
+fn two_workers_share_one_queue_and_lose_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!(
+        "{}\n[[neighbor]]\naddress = \"10.0.2.2\"\nmac = \"{PEER_B}\"\n",
+        TWO_PORTS.replace("cores = [0]", "cores = [0, 1]")
+    );
+    let mut bed = Bed::new(&text, &folder.path().join("router.toml"), Queues { receive: 1, transmit: 1 });
+    assert_eq!(bed.notes.len(), 4, "both shortages of both ports are told: {:?}", bed.notes);
+    bed.settle();
+    bed.sent(1);
+    for port in 0..200 {
+        bed.receive[0][0].inject(&udp("10.0.2.2", 64, port));
+    }
+    bed.settle();
+    let frames = bed.sent(1);
+    assert_eq!(frames.len(), 200);
+    let shares: Vec<u64> = bed.counters.iter().map(|counters| counters.port_transmitted(1)).collect();
+    assert!(shares.iter().all(|share| *share > 40), "flows reach both workers: {shares:?}");
+    assert_eq!(shares.iter().sum::<u64>(), 200);
+    assert_eq!(bed.end(), 0);
+}
+
+#[test]
+fn routes_by_hand_and_reload_are_all_or_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, socket) = (folder.path().join("router.toml"), folder.path().join("api.sock"));
+    let mut bed = Bed::new(TWO_PORTS, &path, ONE_EACH);
+    let _server = Server::start(&socket, None, Arc::new(bed.mailbox.clone())).unwrap();
+    let call = |bed: &mut Bed, path: &'static str, body: serde_json::Value| {
+        let socket = socket.clone();
+        bed.ask(move || {
+            let client = ApiClient::connect(&socket).unwrap();
+            let answer = if body.is_null() { client.get::<serde_json::Value>(path) } else { client.post(path, &body) };
+            answer.map_or_else(|error| format!("refused: {error}"), |value| value.to_string())
+        })
+    };
+    let route = serde_json::json!({ "prefix": "10.9.0.0/16", "via": "10.0.2.9" });
+    assert!(call(&mut bed, "/v1/routes", route.clone()).contains("added"));
+    assert!(call(&mut bed, "/v1/routes", route).contains("already"));
+    let bad = serde_json::json!({ "prefix": "10.8.0.0/16", "via": "192.0.2.1" });
+    assert!(call(&mut bed, "/v1/routes", bad).contains("is not on a connected network"));
+
+    std::fs::write(&path, TWO_PORTS.replace("10.0.1.1/24", "10.0.3.1/24")).unwrap();
+    let broken = serde_json::json!({ "script": "/nowhere/broken.lua" });
+    assert!(call(&mut bed, "/v1/reload", broken).contains("broken.lua:1:"));
+    assert!(call(&mut bed, "/v1/routes", serde_json::Value::Null).contains("10.0.1.1/32"), "nothing has changed");
+    assert!(call(&mut bed, "/v1/reload", serde_json::json!({})).contains("generation 2"));
+    let routes = call(&mut bed, "/v1/routes", serde_json::Value::Null);
+    assert!(routes.contains("10.0.3.1/32") && !routes.contains("10.0.1.1/32"), "{routes}");
+    assert!(routes.contains("10.9.0.0/16"), "routes by hand survive");
+    assert!(call(&mut bed, "/v1/config", serde_json::Value::Null).contains("10.9.0.0/16"));
+
+    std::fs::write(&path, TWO_PORTS.replace("heap1", "heap2")).unwrap();
+    let refused = call(&mut bed, "/v1/reload", serde_json::json!({}));
+    assert!(refused.contains("needs a restart"), "{refused}");
+    std::fs::write(&path, "[router]\nburst = 0\n").unwrap();
+    let refused = call(&mut bed, "/v1/reload", serde_json::json!({}));
+    assert!(refused.contains("router.toml:2:"), "{refused}");
+    assert_eq!(bed.end(), 0);
+}
+
+/// Random and mutated frames through fast and slow path together, with time passing: nothing panics, and no buffer is
+/// lost. `PERIGEE_FUZZ` multiplies the number of frames.
+#[test]
+fn random_frames_leak_nothing() {
+    let seed: u64 = std::env::var("PERIGEE_FUZZ_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
+    println!("PERIGEE_FUZZ_SEED={seed}");
+    let times: usize = std::env::var("PERIGEE_FUZZ").map_or(1, |n| n.parse().unwrap());
+    let mut random = StdRng::seed_from_u64(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let mut bed = Bed::new(TWO_PORTS, &folder.path().join("router.toml"), ONE_EACH);
+    bed.settle();
+    let mut arp_frame = vec![0; 42];
+    ethernet::emit(&mut arp_frame, MacAddr::BROADCAST, PEER_A, ethernet::ethertype::ARP).unwrap();
+    arp::Repr::request(PEER_A, ip("10.0.1.2"), ip("10.0.1.1")).emit(&mut arp_frame[14..]).unwrap();
+    let mut injected = 0;
+    for _ in 0..2000 * times {
+        for _ in 0..random.random_range(1..64) {
+            let mut frame = match random.random_range(0..4) {
+                0 => udp("10.0.2.2", random.random(), random.random()),
+                1 => udp("10.0.1.1", random.random(), random.random()),
+                2 => arp_frame.clone(),
+                _ => (0..random.random_range(0..200)).map(|_| random.random()).collect(),
+            };
+            for _ in 0..random.random_range(0..4) {
+                if let Some(last) = frame.len().checked_sub(1) {
+                    let at = random.random_range(0..=last);
+                    frame[at] = random.random();
+                }
+            }
+            if random.random_bool(0.5) && frame.len() >= 34 {
+                frame[24..26].copy_from_slice(&[0, 0]);
+                let sum = checksum::checksum(&frame[14..34]);
+                frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            }
+            frame.truncate(random.random_range(0..=200));
+            let port = random.random_range(0..2);
+            injected += u64::from(bed.receive[port][0].inject(&frame));
+        }
+        bed.now.fetch_add(random.random_range(0..300_000_000), std::sync::atomic::Ordering::Relaxed);
+        bed.settle();
+        for port in 0..2 {
+            for frame in bed.sent(port) {
+                assert!(frame.len() >= 14, "a whole frame goes out");
+            }
+        }
+    }
+    assert_eq!(bed.counters[0].received.get(), injected);
+    assert_eq!(bed.end(), 0);
+}
