@@ -9,7 +9,7 @@ pub enum Idle {
     /// Poll on: lowest latency, a core at 100 %.
     #[default]
     Poll,
-    /// Sleep a little longer with every idle round, up to [`LONGEST_SLEEP`]: the core is free for others.
+    /// Sleep a little longer with every idle round, up to 250 µs: the core is free for others.
     Sleep,
 }
 
