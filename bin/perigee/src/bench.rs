@@ -6,6 +6,10 @@ use std::process::ExitCode;
 
 /// What.
 #[derive(Subcommand)]
-pub enum BenchCommand { /// x
- Forward }
-pub fn bench(_: &BenchCommand) -> Result<ExitCode> { todo!() }
+pub enum BenchCommand {
+    /// x
+    Forward,
+}
+pub fn bench(_: &BenchCommand) -> Result<ExitCode> {
+    todo!()
+}

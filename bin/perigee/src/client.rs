@@ -25,7 +25,10 @@ fn only_socket() -> Result<PathBuf> {
     sockets.sort();
     match sockets.as_slice() {
         [only] => Ok(only.clone()),
-        [] => bail!("no router runs here: {} has no socket; start one with `perigee run FILE`, or name its --socket", folder.display()),
+        [] => bail!(
+            "no router runs here: {} has no socket; start one with `perigee run FILE`, or name its --socket",
+            folder.display()
+        ),
         several => {
             let list: Vec<_> = several.iter().map(|path| path.display().to_string()).collect();
             bail!("several routers run here; name one with --socket: {}", list.join(", "))

@@ -7,4 +7,6 @@ use std::process::ExitCode;
 /// Arguments.
 #[derive(Args)]
 pub struct DemoArgs {}
-pub fn demo(_: &DemoArgs) -> Result<ExitCode> { todo!() }
+pub fn demo(_: &DemoArgs) -> Result<ExitCode> {
+    todo!()
+}

@@ -2,7 +2,9 @@
 //! The configuration's filters and steers, compiled: by rte_acl for the fast path, by rte_flow for devices that can.
 
 use perigee_control::config::{Action, Config, FiveTuple, PortRange, Steer, SteerMatch};
-use perigee_dpdk::{AclFilter, ANY_PORT, Action as AclAction, DpdkPort, Eal, FiveTuple as Rule, FlowRule, Steer as Flow};
+use perigee_dpdk::{
+    ANY_PORT, AclFilter, Action as AclAction, DpdkPort, Eal, FiveTuple as Rule, FlowRule, Steer as Flow,
+};
 use perigee_modules::filter::{Filter, Key, Key4, Key6};
 use perigee_packet::BATCH_SIZE;
 use perigee_router::{Filters, Rebuild};
@@ -114,7 +116,8 @@ impl Rebuild for DpdkFilters {
     fn filters(&self, config: &Config) -> Result<Filters, String> {
         let action = |action| if action == Action::Drop { AclAction::Drop } else { AclAction::Accept };
         let rules: Vec<_> = config.filters.iter().map(|filter| (filter.tuple, action(filter.action))).collect();
-        let steers: Vec<_> = in_software(config, &self.done).into_iter().map(|tuple| (tuple, AclAction::Drop)).collect();
+        let steers: Vec<_> =
+            in_software(config, &self.done).into_iter().map(|tuple| (tuple, AclAction::Drop)).collect();
         Ok(Filters { deny: compile(&self.eal, &rules)?, steer: compile(&self.eal, &steers)? })
     }
 }
@@ -130,7 +133,13 @@ pub fn steer(port: &DpdkPort, index: u16, config: &Config) -> (Vec<FlowRule>, Ve
                 rule4(tuple).map(Flow::V4).into_iter().chain(rule6(tuple).map(Flow::V6)).collect()
             }
         };
-        let Some(queue) = port.slow_path_queue() else { continue };
+        let Some(queue) = port.slow_path_queue() else {
+            let name = &config.ports[usize::from(index)].name;
+            notes.push(format!(
+                "port {name}: the device cannot steer packets to a queue of their own: software does it"
+            ));
+            break;
+        };
         match flows.iter().map(|flow| port.steer(flow, queue)).collect::<Result<Vec<_>, _>>() {
             Ok(made) => {
                 rules.extend(made);

@@ -113,7 +113,8 @@ pub fn start_eal(eal: &config::Eal, pci: Vec<String>) -> Result<Eal> {
 fn open_ports(eal: &Eal, config: &Config, helper: Option<Helper>) -> Result<Opened> {
     let mut pools: BTreeMap<Option<u16>, Arc<MbufPool>> = BTreeMap::new();
     let largest = config.ports.iter().map(|port| port.mtu).max().unwrap_or(1500);
-    let mut opened = Opened { ports: vec![], infos: vec![], pools: vec![], rules: vec![], steered: config.steers.clone(), helper };
+    let mut opened =
+        Opened { ports: vec![], infos: vec![], pools: vec![], rules: vec![], steered: config.steers.clone(), helper };
     for (index, port) in config.ports.iter().enumerate() {
         let node = numa_node(&port.device);
         let pool = match pools.get(&node) {
@@ -131,9 +132,8 @@ fn open_ports(eal: &Eal, config: &Config, helper: Option<Helper>) -> Result<Open
         opened.rules.extend(rules);
         opened.steered.retain(|steer| steer.port.is_some_and(|p| usize::from(p) != index) || done.contains(steer));
         let info = open.info();
-        for note in info.notes.iter().chain(&notes) {
-            tracing::info!("{note}");
-        }
+        info.notes.iter().for_each(|note| tracing::debug!("{note}"));
+        notes.iter().for_each(|note| tracing::info!("{note}"));
         opened.infos.push(info);
         opened.ports.push(open);
     }
@@ -163,7 +163,8 @@ fn port_config(config: &Config, port: &config::Port, index: u16, helper: Option<
             // The kernel hears what an AF_PACKET port hears, and would answer too: it gets a MAC address of its own.
             let clash = *driver == LinuxDriver::AfPacket && wanted == own;
             let other_mac = clash.then(|| config::Mac(another_mac(own)));
-            let prepared = helper.prepare_link(&LinkPreparation { name: interface.clone(), other_mac, mtu: Some(port.mtu) });
+            let prepared =
+                helper.prepare_link(&LinkPreparation { name: interface.clone(), other_mac, mtu: Some(port.mtu) });
             prepared.with_context(|| format!("port {}", port.name))?;
             match driver {
                 LinuxDriver::AfPacket => dpdk::Device::Interface(interface.clone()),
@@ -247,7 +248,8 @@ fn staging(tables: SharedTables, custom: Arc<CustomReasons>) -> perigee_lua::Sta
 fn assemble(config: Config, path: &Path, script: Script, eal: Eal, opened: Opened) -> Result<Running> {
     let count = config.workers.len();
     let twins = make_twins(&config, &opened)?;
-    let ports = config.ports.iter().zip(&opened.ports).map(|(c, port)| queues(&c.name, port)).collect::<Result<Vec<_>>>()?;
+    let ports =
+        config.ports.iter().zip(&opened.ports).map(|(c, port)| queues(&c.name, port)).collect::<Result<Vec<_>>>()?;
     let wiring = wire(ports, count, &mut DpdkFabric(&eal)).map_err(|error| anyhow!(error))?;
     wiring.notes.iter().for_each(|note| tracing::info!("{note}"));
     let rebuild = DpdkFilters { eal: eal.clone(), done: opened.steered.clone() };
@@ -349,7 +351,14 @@ fn enter(eal: &Eal) -> Option<dpdk::RegisteredThread> {
 }
 
 impl Running {
-    fn start_threads(&mut self, eal: &Eal, workers: Vec<Worker>, cores: &[u16], scripts: &Scripts, slow: SlowParts) -> Result<()> {
+    fn start_threads(
+        &mut self,
+        eal: &Eal,
+        workers: Vec<Worker>,
+        cores: &[u16],
+        scripts: &Scripts,
+        slow: SlowParts,
+    ) -> Result<()> {
         for (worker, core) in workers.into_iter().zip(cores.iter().copied()) {
             let (eal, scripts) = (eal.clone(), scripts.clone());
             let body = move || {
@@ -421,8 +430,10 @@ impl Running {
         }
         drop(self.server.take());
         let pools = std::mem::take(&mut self.pools);
+        let kept = self.kept_by_drivers();
         drop(self);
         let missing: usize = pools.iter().map(|pool| pool.in_use()).sum();
+        let missing = missing.saturating_sub(kept);
         if panicked > 0 {
             bail!("{panicked} of the router's threads panicked; the log says where");
         }
@@ -430,6 +441,16 @@ impl Running {
             bail!("{missing} packet buffers did not come back: this is a bug in perigee or in a script's library");
         }
         Ok(())
+    }
+}
+
+impl Running {
+    /// Buffers that drivers do not give back: DPDK's AF_XDP driver forgets those in its fill rings when it is closed.
+    fn kept_by_drivers(&self) -> usize {
+        const FILL_RING: usize = 2048;
+        let infos = self.ports();
+        let xdp = infos.iter().filter(|info| info.driver == "net_af_xdp");
+        xdp.map(|info| usize::from(info.receive_queues) * FILL_RING).sum()
     }
 }
 

@@ -27,7 +27,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     if let Err(missing) = processor_is_new_enough() {
-        eprintln!("perigee: this processor has no {missing}; build with RUSTFLAGS=-Ctarget-cpu=x86-64-v2 for older ones");
+        eprintln!(
+            "perigee: this processor has no {missing}; build with RUSTFLAGS=-Ctarget-cpu=x86-64-v2 for older ones"
+        );
         return ExitCode::FAILURE;
     }
     let arguments = cli::Cli::parse();

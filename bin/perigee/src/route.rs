@@ -49,14 +49,17 @@ fn change(args: &RouteArgs) -> Result<RouteChange> {
     for pair in args.words.chunks(2) {
         match pair {
             [word, value] if word == "via" => {
-                let address: IpAddr = value.parse().map_err(|_| anyhow::anyhow!("via {value}: expected an IP address"))?;
+                let address: IpAddr =
+                    value.parse().map_err(|_| anyhow::anyhow!("via {value}: expected an IP address"))?;
                 change.via = Some(address);
             }
             [word, value] if word == "dev" => change.dev = Some(value.clone()),
             [word, value] if word == "metric" => {
                 change.metric = value.parse().map_err(|_| anyhow::anyhow!("metric {value}: expected a number"))?;
             }
-            other => anyhow::bail!("found `{}`, expected `via ADDRESS`, `dev INTERFACE` or `metric N`", other.join(" ")),
+            other => {
+                anyhow::bail!("found `{}`, expected `via ADDRESS`, `dev INTERFACE` or `metric N`", other.join(" "))
+            }
         }
     }
     Ok(change)

@@ -6,6 +6,7 @@ use crate::{check, reload};
 use anyhow::Result;
 use clap::Args;
 use perigee_control::client::ApiClient;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -24,9 +25,16 @@ pub struct RunArgs {
 /// Log lines on standard error.
 pub fn log(verbose: u8) {
     let level = ["info", "debug", "trace"][usize::from(verbose.min(2))];
-    let filter = tracing_subscriber::EnvFilter::try_from_env("PERIGEE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(format!("warn,perigee={level},perigee_router={level},perigee_control={level}")));
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PERIGEE_LOG").unwrap_or_else(|_| {
+        tracing_subscriber::EnvFilter::new(format!(
+            "warn,perigee={level},perigee_router={level},perigee_control={level}"
+        ))
+    });
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false);
     // A second time is no error: tests start several.
     let _ = subscriber.try_init();
 }
@@ -42,7 +50,14 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let names: Vec<String> = config.ports.iter().map(|port| port.name.clone()).collect();
     let running = launch(config, &args.file)?;
     for (name, port) in names.iter().zip(running.ports()) {
-        tracing::info!("port {name}: {} ({}), {}, {} receive queues, MTU {}", port.device, port.driver, port.mac, port.receive_queues, port.mtu);
+        tracing::info!(
+            "port {name}: {} ({}), {}, {} receive queues, MTU {}",
+            port.device,
+            port.driver,
+            port.mac,
+            port.receive_queues,
+            port.mtu
+        );
     }
     tracing::info!("running; `perigee show ports --socket {}`", running.socket().unwrap_or(Path::new("")).display());
     runtime.block_on(signals.wait(&running));
@@ -83,8 +98,10 @@ impl Signals {
 /// SIGHUP: what `perigee reload` does. The client blocks, so it has a thread of its own.
 fn reload_self(running: &Running) {
     let Some(socket) = running.socket().map(Path::to_owned) else { return };
-    std::thread::spawn(move || match ApiClient::connect(&socket).map_err(Into::into).and_then(|c| reload::reload_at(&c, None)) {
-        Ok(message) => tracing::info!("reloaded: {message}"),
-        Err(error) => tracing::error!("not reloaded: {error:#}"),
+    std::thread::spawn(move || {
+        match ApiClient::connect(&socket).map_err(Into::into).and_then(|c| reload::reload_at(&c, None)) {
+            Ok(message) => tracing::info!("reloaded: {message}"),
+            Err(error) => tracing::error!("not reloaded: {error:#}"),
+        }
     });
 }

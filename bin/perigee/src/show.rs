@@ -116,74 +116,121 @@ fn table(args: &ShowArgs, client: &ApiClient, path: &str) -> Result<Table> {
 }
 
 fn ports(list: &[PortStatus]) -> Table {
-    let header = ["port", "driver", "mac", "link", "mtu", "rx queues", "tx queues", "received", "sent", "addresses", "twin"];
-    rows(&header, &["mtu", "rx queues", "tx queues", "received", "sent"], list.iter().map(|port| {
-        let addresses = port.interfaces.iter().flat_map(|i| {
-            let name = (i.name != port.name).then(|| format!("{}: ", i.name)).unwrap_or_default();
-            i.addresses.iter().map(move |address| format!("{name}{address}"))
-        });
-        vec![
-            port.name.clone(),
-            port.driver.clone(),
-            port.mac.to_string(),
-            if port.link_up { "up" } else { "down" }.to_owned(),
-            port.mtu.to_string(),
-            port.receive_queues.to_string(),
-            port.transmit_queues.to_string(),
-            port.counters.receive_packets.to_string(),
-            port.counters.transmit_packets.to_string(),
-            addresses.collect::<Vec<_>>().join("\n"),
-            port.twin.as_ref().map_or("-".to_owned(), |twin| format!("{} to Linux, {} back", twin.to_linux, twin.from_linux)),
-        ]
-    }))
+    let header =
+        ["port", "driver", "mac", "link", "mtu", "rx queues", "tx queues", "received", "sent", "addresses", "twin"];
+    rows(
+        &header,
+        &["mtu", "rx queues", "tx queues", "received", "sent"],
+        list.iter().map(|port| {
+            let addresses = port.interfaces.iter().flat_map(|i| {
+                let name = (i.name != port.name).then(|| format!("{}: ", i.name)).unwrap_or_default();
+                i.addresses.iter().map(move |address| format!("{name}{address}"))
+            });
+            vec![
+                port.name.clone(),
+                port.driver.clone(),
+                port.mac.to_string(),
+                if port.link_up { "up" } else { "down" }.to_owned(),
+                port.mtu.to_string(),
+                port.receive_queues.to_string(),
+                port.transmit_queues.to_string(),
+                port.counters.receive_packets.to_string(),
+                port.counters.transmit_packets.to_string(),
+                addresses.collect::<Vec<_>>().join("\n"),
+                port.twin
+                    .as_ref()
+                    .map_or("-".to_owned(), |twin| format!("{} to Linux, {} back", twin.to_linux, twin.from_linux)),
+            ]
+        }),
+    )
 }
 
 fn workers(list: &[WorkerStatus]) -> Table {
-    let header = ["worker", "core", "state", "queues", "received", "sent", "punted", "punt ring full", "unclaimed", "packets/burst"];
-    rows(&header, &["worker", "core", "received", "sent", "punted", "punt ring full", "unclaimed", "packets/burst"], list.iter().map(|w| {
-        vec![
-            w.worker.to_string(),
-            w.core.to_string(),
-            w.state.clone(),
-            w.queues.join(" "),
-            w.received.to_string(),
-            w.transmitted.to_string(),
-            w.punted.to_string(),
-            w.punt_full.to_string(),
-            w.unclaimed.to_string(),
-            format!("{:.1}", w.received as f64 / w.batches.max(1) as f64),
-        ]
-    }))
+    let header = [
+        "worker",
+        "core",
+        "state",
+        "queues",
+        "received",
+        "sent",
+        "punted",
+        "punt ring full",
+        "unclaimed",
+        "packets/burst",
+    ];
+    rows(
+        &header,
+        &["worker", "core", "received", "sent", "punted", "punt ring full", "unclaimed", "packets/burst"],
+        list.iter().map(|w| {
+            vec![
+                w.worker.to_string(),
+                w.core.to_string(),
+                w.state.clone(),
+                w.queues.join(" "),
+                w.received.to_string(),
+                w.transmitted.to_string(),
+                w.punted.to_string(),
+                w.punt_full.to_string(),
+                w.unclaimed.to_string(),
+                format!("{:.1}", w.received as f64 / w.batches.max(1) as f64),
+            ]
+        }),
+    )
 }
 
 fn modules(list: &[ModuleStatus], all: bool) -> Table {
     let used = list.iter().filter(|m| all || m.packets + m.dropped + m.punted > 0);
-    rows(&["module", "packets", "dropped", "to slow path", "packets/call", "what it does"], &["packets", "dropped", "to slow path", "packets/call"], used.map(|m| {
-        let per_call = (m.calls > 0).then(|| format!("{:.1}", m.packets as f64 / m.calls as f64));
-        vec![m.module.clone(), m.packets.to_string(), m.dropped.to_string(), m.punted.to_string(), or_dash(per_call), m.about.clone()]
-    }))
+    rows(
+        &["module", "packets", "dropped", "to slow path", "packets/call", "what it does"],
+        &["packets", "dropped", "to slow path", "packets/call"],
+        used.map(|m| {
+            let per_call = (m.calls > 0).then(|| format!("{:.1}", m.packets as f64 / m.calls as f64));
+            vec![
+                m.module.clone(),
+                m.packets.to_string(),
+                m.dropped.to_string(),
+                m.punted.to_string(),
+                or_dash(per_call),
+                m.about.clone(),
+            ]
+        }),
+    )
 }
 
 fn drops(list: &[DropStatus], all: bool) -> Table {
     let used = list.iter().filter(|drop| all || drop.packets > 0);
-    rows(&["module", "reason", "what", "packets", "demanded by"], &["packets"], used.map(|drop| {
-        let what = if drop.kind == DropKind::Drop { "drop" } else { "to slow path" };
-        vec![drop.module.clone(), drop.reason.clone(), what.to_owned(), drop.packets.to_string(), or_dash(drop.rfc.as_ref())]
-    }))
+    rows(
+        &["module", "reason", "what", "packets", "demanded by"],
+        &["packets"],
+        used.map(|drop| {
+            let what = if drop.kind == DropKind::Drop { "drop" } else { "to slow path" };
+            vec![
+                drop.module.clone(),
+                drop.reason.clone(),
+                what.to_owned(),
+                drop.packets.to_string(),
+                or_dash(drop.rfc.as_ref()),
+            ]
+        }),
+    )
 }
 
 fn routes(list: &RouteList) -> Table {
-    let mut table = rows(&["", "prefix", "action", "via", "dev", "source", "metric"], &["metric"], list.routes.iter().map(|route| {
-        vec![
-            if route.best { ">" } else { "" }.to_owned(),
-            route.prefix.to_string(),
-            route.action.clone(),
-            or_dash(route.via),
-            or_dash(route.dev.as_ref()),
-            route.source.clone(),
-            route.metric.to_string(),
-        ]
-    }));
+    let mut table = rows(
+        &["", "prefix", "action", "via", "dev", "source", "metric"],
+        &["metric"],
+        list.routes.iter().map(|route| {
+            vec![
+                if route.best { ">" } else { "" }.to_owned(),
+                route.prefix.to_string(),
+                route.action.clone(),
+                or_dash(route.via),
+                or_dash(route.dev.as_ref()),
+                route.source.clone(),
+                route.metric.to_string(),
+            ]
+        }),
+    );
     let hidden = list.total.saturating_sub(list.routes.len() as u64);
     if hidden > 0 {
         table.add_row(vec![String::new(), format!("... {hidden} more: --limit, --within")]);
@@ -192,31 +239,51 @@ fn routes(list: &RouteList) -> Table {
 }
 
 fn neighbors(list: &[NeighborEntry]) -> Table {
-    rows(&["address", "mac", "dev", "state"], &[], list.iter().map(|n| {
-        vec![n.address.to_string(), or_dash(n.mac), n.dev.clone(), n.state.clone()]
-    }))
+    rows(
+        &["address", "mac", "dev", "state"],
+        &[],
+        list.iter().map(|n| vec![n.address.to_string(), or_dash(n.mac), n.dev.clone(), n.state.clone()]),
+    )
 }
 
 fn scripts(list: &[ScriptStatus]) -> Table {
-    let header = ["worker", "script", "generation", "state", "throws", "traces", "aborts", "blacklisted", "heap KB", "last error"];
-    rows(&header, &["worker", "generation", "throws", "traces", "aborts", "blacklisted", "heap KB"], list.iter().map(|s| {
-        vec![
-            s.worker.to_string(),
-            s.path.clone(),
-            s.generation.to_string(),
-            s.state.clone(),
-            s.throws.to_string(),
-            s.traces.to_string(),
-            s.trace_aborts.to_string(),
-            s.blacklisted.to_string(),
-            format!("{:.0}", s.gc_kb),
-            or_dash(s.error.as_ref()),
-        ]
-    }))
+    let header = [
+        "worker",
+        "script",
+        "generation",
+        "state",
+        "throws",
+        "traces",
+        "aborts",
+        "blacklisted",
+        "heap KB",
+        "last error",
+    ];
+    rows(
+        &header,
+        &["worker", "generation", "throws", "traces", "aborts", "blacklisted", "heap KB"],
+        list.iter().map(|s| {
+            vec![
+                s.worker.to_string(),
+                s.path.clone(),
+                s.generation.to_string(),
+                s.state.clone(),
+                s.throws.to_string(),
+                s.traces.to_string(),
+                s.trace_aborts.to_string(),
+                s.blacklisted.to_string(),
+                format!("{:.0}", s.gc_kb),
+                or_dash(s.error.as_ref()),
+            ]
+        }),
+    )
 }
 
 fn filters(list: &[FilterStatus]) -> Table {
-    rows(&["kind", "number", "rule", "action", "done in"], &["number"], list.iter().map(|f| {
-        vec![f.kind.clone(), f.number.to_string(), f.rule.clone(), f.action.clone(), f.done_in.clone()]
-    }))
+    rows(
+        &["kind", "number", "rule", "action", "done in"],
+        &["number"],
+        list.iter()
+            .map(|f| vec![f.kind.clone(), f.number.to_string(), f.rule.clone(), f.action.clone(), f.done_in.clone()]),
+    )
 }

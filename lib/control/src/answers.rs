@@ -130,8 +130,10 @@ pub struct WorkerStatus {
     pub batches: u64,
     /// Empty polls.
     pub idle_polls: u64,
-    /// Packets received.
+    /// Packets received for this worker's flows.
     pub received: u64,
+    /// Packets received and handed to the workers their flows belong to.
+    pub handed_over: u64,
     /// Packets handed to devices.
     pub transmitted: u64,
     /// Packets given to the slow path.

@@ -33,7 +33,13 @@ impl Device {
                     frame * 32
                 ))
             }
-            Device::Xdp(name) => Ok(format!("net_af_xdp_{name},iface={name},start_queue=0,queue_count={queues}")),
+            Device::Xdp(name) => {
+                let c = c_string(name)?;
+                // SAFETY: a C string.
+                let there_are = unsafe { ffi::perigee_interface_queues(c.as_ptr()) };
+                let queues = queues.min(u16::try_from(there_are).unwrap_or(1)).max(1);
+                Ok(format!("net_af_xdp_{name},iface={name},start_queue=0,queue_count={queues}"))
+            }
         }
     }
 

@@ -32,7 +32,10 @@ mod rule;
 pub use acl::{AclFilter, Action, Key4, Key6, MAX_RULES, key4, key6};
 pub use clock::Clock;
 pub use device::Device;
-pub use eal::{Eal, EalConfig, Hugepages, LogLevel, RegisteredThread, fallback_runtime_dir, pin_current_thread, set_runtime_dir, usable_cores, version};
+pub use eal::{
+    Eal, EalConfig, Hugepages, LogLevel, RegisteredThread, fallback_runtime_dir, pin_current_thread, set_runtime_dir,
+    usable_cores, version,
+};
 pub use error::{Error, Result};
 pub use flow::{FlowRule, Steer};
 pub use log::log_lines;

@@ -3,6 +3,8 @@
 #include "shim.h"
 
 #include <errno.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -375,20 +377,38 @@ int perigee_port_set_mac(uint16_t port, const uint8_t mac[6])
 	return rte_eth_dev_default_mac_addr_set(port, &address);
 }
 
-/* MTU of a Linux interface in bytes. */
-int perigee_interface_mtu(const char *name)
+/* Asks Linux about an interface; 0 or a negative errno. */
+static int ask_interface(const char *name, unsigned long what, struct ifreq *request)
 {
-	struct ifreq request = { 0 };
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	int error = 0;
 
 	if (fd < 0)
 		return -errno;
-	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
-	if (ioctl(fd, SIOCGIFMTU, &request) != 0)
+	snprintf(request->ifr_name, sizeof(request->ifr_name), "%s", name);
+	if (ioctl(fd, what, request) != 0)
 		error = -errno;
 	close(fd);
+	return error;
+}
+
+int perigee_interface_mtu(const char *name)
+{
+	struct ifreq request = { 0 };
+	int error = ask_interface(name, SIOCGIFMTU, &request);
+
 	return error ? error : request.ifr_mtu;
+}
+
+int perigee_interface_queues(const char *name)
+{
+	struct ethtool_channels channels = { .cmd = ETHTOOL_GCHANNELS };
+	struct ifreq request = { .ifr_data = (char *)&channels };
+
+	/* As the AF_XDP driver counts: an interface that cannot tell has one queue. */
+	if (ask_interface(name, SIOCETHTOOL, &request) != 0 || channels.combined_count == 0)
+		return 1;
+	return channels.combined_count;
 }
 
 /* ---- the rest ---- */

@@ -101,6 +101,9 @@ int perigee_port_stats(uint16_t port, uint64_t to[8]);
 int perigee_port_set_mac(uint16_t port, const uint8_t mac[6]);
 int perigee_interface_mtu(const char *name);
 
+/* Queues of a Linux interface that AF_XDP can use, at least 1. */
+int perigee_interface_queues(const char *name);
+
 /* What a hardware filter matches; a mask of zeros matches all. Network order. */
 struct perigee_flow {
 	uint8_t source[16], source_mask[16];

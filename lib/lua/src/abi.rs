@@ -175,7 +175,11 @@ export! {
     fn perigee_gather_add(ctx from ctx; ctx: *mut Context, gather: *mut DropOut, batch: *mut Batch, mask: *mut Mask) -> c_int = -1, {
         let now = borrow!(&mut ctx).now;
         let mask = borrow!(&mut mask);
-        *mask = borrow!(&mut gather).gather(borrow!(&mut batch), *mask, now);
+        let gather = borrow!(&mut gather);
+        if gather.is_gathered_in(batch) {
+            return Err("the batch is the gathered one");
+        }
+        *mask = gather.gather(borrow!(&mut batch), *mask, now);
         Ok(0)
     }
 

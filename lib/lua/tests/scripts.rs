@@ -311,3 +311,53 @@ fn gather_waits_for_a_burst_of_packets_that_dropped_out() {
     });
     assert_eq!(bed.reason("host", "unclaimed"), 1, "what was still gathered when the script ended");
 }
+
+#[test]
+fn copies_without_a_buffer_are_counted() {
+    let bed = Bed::with_buffers(10);
+    let source = "local m = require 'perigee.modules'
+    return function(worker)
+      local burst, copies, all = worker:batch(), worker:batch(), worker:mask()
+      while worker:running() do
+        if worker:receive(1, burst) > 0 then
+          all:assign(burst.live)
+          m.copy(burst, all, copies)
+        end
+        worker:housekeeping()
+      end
+    end";
+    for host in 0..8 {
+        assert!(bed.receive[0].inject(&udp(host, 7, 64)));
+    }
+    let scripts = bed.scripts(script(source)).unwrap();
+    bed.run(&scripts, || wait("received", || bed.reason("host", "no_buffer") > 0));
+    assert_eq!(bed.reason("host", "no_buffer"), 6, "2 of 8 buffers were left");
+}
+
+/// `worker:gather` and `m.move` must not hand out two references to one batch.
+#[test]
+fn a_gathered_batch_cannot_be_gathered_into_itself() {
+    let bed = Bed::new();
+    let source = "local m = require 'perigee.modules'
+    return function(worker)
+      local burst, ip4, ip6 = worker:batch(), worker:mask(), worker:mask()
+      local slow = worker:gather(1, 0)
+      while worker:running() do
+        if worker:receive(1, burst) > 0 then
+          m.classify(burst, ip4, ip6)
+          slow:add(burst, ip4)
+          local batch = slow:ready()
+          ip4:assign(batch.live)
+          slow:add(batch, ip4)
+        end
+        worker:housekeeping()
+      end
+    end";
+    let scripts = bed.scripts(script(source)).unwrap();
+    bed.run(&scripts, || {
+        bed.receive[0].inject(&udp(1, 7, 64));
+        wait("a throw", || scripts.status().throws > 0);
+    });
+    let error = scripts.status().last_error.unwrap();
+    assert!(error.contains("perigee_gather_add: the batch is the gathered one"), "{error}");
+}

@@ -77,6 +77,11 @@ impl DropOut {
         (!self.batch.live().is_empty() && (full || waited)).then_some(&mut *self.batch)
     }
 
+    /// Is this the batch that packets are gathered in?
+    pub fn is_gathered_in(&self, batch: *const Batch) -> bool {
+        std::ptr::eq(&*self.batch, batch)
+    }
+
     /// Number of packets gathered.
     pub fn len(&self) -> usize {
         self.batch.live().count()

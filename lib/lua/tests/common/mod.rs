@@ -45,6 +45,11 @@ pub struct Bed {
 impl Bed {
     /// 192.0.2.0/24 and 2001:db8::/32 lead out of port 1.
     pub fn new() -> Bed {
+        Bed::with_buffers(10_000)
+    }
+
+    /// The same with a pool of so many packet buffers.
+    pub fn with_buffers(buffers: usize) -> Bed {
         let interface = |port: u16| Interface {
             name: format!("p{port}"),
             port,
@@ -63,7 +68,7 @@ impl Bed {
         }
         let view = fib.reader();
         let tables = Tables::new(view.v4, view.v6, view.next_hops, Arc::new(interfaces), None, &MACS);
-        let pool = HeapPool::leak(10_000);
+        let pool = HeapPool::leak(buffers);
         let queues = || (0..2).map(|port| HeapQueue::new(pool, port, 4096)).collect::<Vec<_>>();
         Bed {
             pool,
