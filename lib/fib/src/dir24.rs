@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use prefix_trie::PrefixMap;
-use zerocopy::FromZeros;
 
 use crate::grace::{Deferred, Grace};
 use crate::lookup::{Lookup, LookupError, LookupWriter};
 use crate::next_hop::NextHopId;
 use crate::prefix::Prefix4;
+use crate::table::zeroed;
 
 const NAME: &str = "dir24";
 const ENTRIES: usize = 1 << 24;
@@ -39,11 +39,11 @@ fn len_of(entry: u32) -> u8 {
     (entry >> LEN_SHIFT) as u8
 }
 
-/// A table of 2^24 entries, zeroed without being touched: only pages that are used cost memory.
+/// A table of 2^24 entries.
 type Table = Box<[AtomicU32; ENTRIES]>;
 
 fn table() -> Result<Table, LookupError> {
-    FromZeros::new_box_zeroed().map_err(|_| LookupError::Memory { structure: NAME })
+    zeroed().map_err(|_| LookupError::Memory { structure: NAME })
 }
 
 /// The readers' half.

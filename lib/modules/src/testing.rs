@@ -366,7 +366,7 @@ pub fn fix_checksum(packet: &mut [u8]) {
 }
 
 /// Random numbers for a fuzz test, and how many inputs it should try: `PERIGEE_FUZZ_SEED` (default: a new seed each time)
-/// and `PERIGEE_FUZZ` (default 300000). Both are printed.
+/// and `PERIGEE_FUZZ`, which multiplies 300,000. Both are printed.
 ///
 /// # Panics
 /// If one of them is set to what is no number.
@@ -376,7 +376,7 @@ pub fn fuzz() -> (Random, u64) {
         Some(text.parse().unwrap_or_else(|_| panic!("{variable} is \"{text}\"; set it to a number")))
     };
     let seed = number("PERIGEE_FUZZ_SEED").unwrap_or_else(|| RandomState::new().build_hasher().finish());
-    let count = number("PERIGEE_FUZZ").unwrap_or(300_000);
-    println!("PERIGEE_FUZZ_SEED={seed} PERIGEE_FUZZ={count}");
-    (Random::new(seed), count)
+    let times = number("PERIGEE_FUZZ").unwrap_or(1);
+    println!("PERIGEE_FUZZ_SEED={seed} PERIGEE_FUZZ={times}");
+    (Random::new(seed), 300_000 * times)
 }

@@ -2,7 +2,7 @@
 //! Random, mutated, cut and oversized frames of all kinds, in bursts, the whole way from classify to distribute: nothing
 //! panics, every packet is sent, dropped under a reason or punted, and no buffer is left over.
 //!
-//! `PERIGEE_FUZZ` is the number of frames (default 300000), `PERIGEE_FUZZ_SEED` the seed (default: a new one each time).
+//! `PERIGEE_FUZZ` multiplies the number of frames (300,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each time).
 
 use perigee_fib::synth::Random;
 use perigee_modules::filter::{LinearFilter, Rule};

@@ -82,14 +82,44 @@ impl Mask {
     /// The slots in ascending order.
     #[inline]
     pub fn iter(&self) -> Ones {
-        Ones { mask: *self, word: 0 }
+        Ones { bits: self.words[0], word: 0, mask: *self }
+    }
+
+    /// The slots for which `choose` is true, asked in ascending order. Unlike a loop with [`set_if`](Mask::set_if) it
+    /// gathers its answers in a register.
+    #[inline(always)]
+    pub fn filter(&self, mut choose: impl FnMut(u8) -> bool) -> Mask {
+        self.sort(|slot| [choose(slot)])[0]
+    }
+
+    /// Sorts the slots into several masks by the answers of `choose`.
+    #[inline(always)]
+    pub fn sort<const N: usize>(&self, mut choose: impl FnMut(u8) -> [bool; N]) -> [Mask; N] {
+        let mut masks = [Mask::EMPTY; N];
+        for (word, mut bits) in self.words.into_iter().enumerate() {
+            let mut found = [0; N];
+            while bits != 0 {
+                let bit = bits.trailing_zeros();
+                let chosen = choose((word * 64) as u8 + bit as u8);
+                for (found, chosen) in found.iter_mut().zip(chosen) {
+                    *found |= u64::from(chosen) << bit;
+                }
+                bits &= bits - 1;
+            }
+            for (mask, found) in masks.iter_mut().zip(found) {
+                mask.words[word] = found;
+            }
+        }
+        masks
     }
 }
 
 /// Iterator over the slots of a [`Mask`], in ascending order.
 pub struct Ones {
-    mask: Mask,
+    /// What is left of the current word: in a register, unlike the others.
+    bits: u64,
     word: usize,
+    mask: Mask,
 }
 
 impl Iterator for Ones {
@@ -97,15 +127,13 @@ impl Iterator for Ones {
 
     #[inline(always)]
     fn next(&mut self) -> Option<u8> {
-        while self.word < WORDS {
-            let bits = self.mask.words[self.word];
-            if bits != 0 {
-                self.mask.words[self.word] = bits & (bits - 1);
-                return Some((self.word * 64) as u8 + bits.trailing_zeros() as u8);
-            }
+        while self.bits == 0 {
             self.word += 1;
+            self.bits = *self.mask.words.get(self.word)?;
         }
-        None
+        let slot = (self.word * 64) as u8 + self.bits.trailing_zeros() as u8;
+        self.bits &= self.bits - 1;
+        Some(slot)
     }
 }
 
@@ -198,6 +226,12 @@ mod tests {
             prop_assert_eq!(z.contains(slot), a.contains(&slot) || flag);
             z.clear(slot);
             prop_assert!(!z.contains(slot));
+            prop_assert_eq!(x.filter(|slot| y.contains(slot)), x & y);
+            prop_assert_eq!(x.sort(|slot| [y.contains(slot), !y.contains(slot)]), [x & y, x - y]);
+            // An iterator that is at its end stays there.
+            let mut ones = x.iter();
+            prop_assert_eq!(ones.by_ref().count(), a.len());
+            prop_assert!(ones.next().is_none() && ones.next().is_none());
         }
     }
 }

@@ -2,7 +2,7 @@
 //! Fuzzes every view on the stable toolchain: random bytes, captured packets with some bytes changed, and captured packets
 //! cut off at every length.
 //!
-//! `PERIGEE_FUZZ` is the number of inputs per view (default 200000), `PERIGEE_FUZZ_SEED` the seed (default: a new one each
+//! `PERIGEE_FUZZ` multiplies the number of inputs per view (200,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each
 //! time). A failure prints the seed and the input. `fuzz/` feeds the same functions from cargo-fuzz.
 
 #[path = "../src/captured.rs"]
@@ -40,8 +40,9 @@ fn fuzz(exercise: fn(&[u8]) -> bool, captured: &[&str], layer: usize) {
     }
 
     let seed = number("PERIGEE_FUZZ_SEED").unwrap_or_else(rand::random);
-    let count = number("PERIGEE_FUZZ").unwrap_or(200_000);
-    println!("PERIGEE_FUZZ_SEED={seed} PERIGEE_FUZZ={count}");
+    let times = number("PERIGEE_FUZZ").unwrap_or(1);
+    println!("PERIGEE_FUZZ_SEED={seed} PERIGEE_FUZZ={times}");
+    let count = 200_000 * times;
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut taken = 0;
     for turn in 0..count {

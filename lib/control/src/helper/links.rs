@@ -41,6 +41,7 @@ const PORT_SETTINGS: [(&str, &str, &str); 3] =
 pub(super) struct Undo {
     name: String,
     was_up: bool,
+    was_promiscuous: bool,
     mac: Option<Vec<u8>>,
     mtu: Option<u32>,
     gro: Option<u32>,
@@ -127,6 +128,7 @@ pub(super) fn prepare(wanted: &LinkPreparation) -> Result<Undo, String> {
         let mut undo = Undo {
             name: name.clone(),
             was_up: link.header.flags.contains(LinkFlags::Up),
+            was_promiscuous: link.header.flags.contains(LinkFlags::Promisc),
             mac: None,
             mtu: None,
             gro: attribute(&link, |a| match a {
@@ -180,7 +182,8 @@ pub(super) fn restore(undo: &Undo) -> Result<(), String> {
 
 async fn restore_with(netlink: &Handle, undo: &Undo) -> Result<(), String> {
     let link = find(netlink, &undo.name).await?;
-    let mut message = LinkUnspec::new_with_index(link.header.index);
+    // DPDK makes an interface promiscuous and leaves it so.
+    let mut message = LinkUnspec::new_with_index(link.header.index).promiscuous(undo.was_promiscuous);
     if let Some(mac) = &undo.mac {
         message = message.address(mac.clone());
     }
