@@ -1,15 +1,35 @@
 // SPDX-License-Identifier: MIT
-//! `perigee bench`.
+//! `perigee bench`: measurements of perigee, each comparable with something else on the same machine in the same minute.
+
+mod forward;
+mod instructions;
+mod machine;
+mod peers;
+mod statistics;
+mod traffic;
+mod worker;
+
 use anyhow::Result;
 use clap::Subcommand;
 use std::process::ExitCode;
 
-/// What.
+/// What to measure.
 #[derive(Subcommand)]
 pub enum BenchCommand {
-    /// x
-    Forward,
+    /// Forwarding of one core, beside dpdk-testpmd's bare I/O on the same source: Lua loop, the same loop in Rust
+    Forward(forward::ForwardArgs),
+    /// Instructions per packet of both loops, counted by valgrind: the same on a busy machine
+    Instructions(instructions::InstructionsArgs),
+    /// The process that forwards; `forward` starts it
+    #[command(hide = true)]
+    ForwardWorker(worker::WorkerArgs),
 }
-pub fn bench(_: &BenchCommand) -> Result<ExitCode> {
-    todo!()
+
+/// Runs one.
+pub fn bench(command: &BenchCommand) -> Result<ExitCode> {
+    match command {
+        BenchCommand::Forward(args) => forward::forward(args),
+        BenchCommand::Instructions(args) => instructions::instructions(args),
+        BenchCommand::ForwardWorker(args) => worker::serve(args),
+    }
 }

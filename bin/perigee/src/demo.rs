@@ -1,12 +1,52 @@
 // SPDX-License-Identifier: MIT
-//! `perigee demo`.
+//! `perigee demo`: a client, a router and a server on one machine, and real programs that talk through the router.
+//!
+//! ```text
+//!  outside   finds the tools, makes a temporary folder, waits for Ctrl-C, removes the folder
+//!     | unshare: namespaces for processes, network and mounts (and users, if not root)
+//!  inside    world: client - router - server    router: `perigee run`    probes: ping, traceroute, iperf3
+//!            account: perigee's counters against those of client and server    report: the table
+//! ```
+//!
+//! Everything inside is in a PID namespace of its own, whose first process is `inside`: the kernel ends all the others,
+//! and with them the network namespaces, when it ends. It ends when its standard input does, that is, with `outside`.
+
+mod account;
+mod inside;
+mod outside;
+mod probes;
+mod progress;
+mod refusal;
+mod report;
+mod router;
+mod tools;
+mod world;
+
 use anyhow::Result;
 use clap::Args;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Arguments.
+/// Arguments of `perigee demo`.
 #[derive(Args)]
-pub struct DemoArgs {}
-pub fn demo(_: &DemoArgs) -> Result<ExitCode> {
-    todo!()
+pub struct DemoArgs {
+    /// Leave everything running until Ctrl-C, and print commands to try
+    #[arg(long)]
+    keep: bool,
+    /// The results as one JSON object
+    #[arg(long)]
+    json: bool,
+    /// The temporary folder: this process is already inside
+    #[arg(long, hide = true, value_name = "FOLDER")]
+    inside: Option<PathBuf>,
+    /// How this process was shut in
+    #[arg(long, hide = true, value_enum, default_value_t = refusal::Isolation::User)]
+    isolation: refusal::Isolation,
+}
+
+pub fn demo(args: &DemoArgs) -> Result<ExitCode> {
+    match &args.inside {
+        Some(folder) => inside::run(args, folder),
+        None => outside::run(args),
+    }
 }

@@ -143,7 +143,7 @@ pub fn steer(port: &DpdkPort, index: u16, config: &Config) -> (Vec<FlowRule>, Ve
         match flows.iter().map(|flow| port.steer(flow, queue)).collect::<Result<Vec<_>, _>>() {
             Ok(made) => {
                 rules.extend(made);
-                done.push(steer.clone());
+                done.push(*steer);
             }
             Err(error) => notes.push(error.to_string()),
         }

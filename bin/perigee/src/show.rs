@@ -123,7 +123,7 @@ fn ports(list: &[PortStatus]) -> Table {
         &["mtu", "rx queues", "tx queues", "received", "sent"],
         list.iter().map(|port| {
             let addresses = port.interfaces.iter().flat_map(|i| {
-                let name = (i.name != port.name).then(|| format!("{}: ", i.name)).unwrap_or_default();
+                let name = if i.name == port.name { String::new() } else { format!("{}: ", i.name) };
                 i.addresses.iter().map(move |address| format!("{name}{address}"))
             });
             vec![
@@ -197,7 +197,8 @@ fn modules(list: &[ModuleStatus], all: bool) -> Table {
     )
 }
 
-fn drops(list: &[DropStatus], all: bool) -> Table {
+/// Reasons and their packets; with `all`, also those that nothing left by.
+pub fn drops(list: &[DropStatus], all: bool) -> Table {
     let used = list.iter().filter(|drop| all || drop.packets > 0);
     rows(
         &["module", "reason", "what", "packets", "demanded by"],

@@ -73,9 +73,13 @@ fn workers(text: &mut Writer, snapshot: &Snapshot) {
     text.counters("perigee_worker_received_packets", "packets", "Packets received.", workers, |w| {
         (label(w.worker), w.received)
     });
-    text.counters("perigee_worker_handed_over_packets", "packets", "Packets handed to the worker their flow belongs to.", workers, |w| {
-        (label(w.worker), w.handed_over)
-    });
+    text.counters(
+        "perigee_worker_handed_over_packets",
+        "packets",
+        "Packets handed to the worker their flow belongs to.",
+        workers,
+        |w| (label(w.worker), w.handed_over),
+    );
     text.counters("perigee_worker_transmitted_packets", "packets", "Packets handed to devices.", workers, |w| {
         (label(w.worker), w.transmitted)
     });

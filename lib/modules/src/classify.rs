@@ -45,10 +45,9 @@ enum Class {
 pub fn classify(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mask) {
     let all = batch.live();
     ctx.counters.module(ModuleId::classify, all.count());
-    (*ip4, *ip6) = (Mask::EMPTY, Mask::EMPTY);
     let ports = ctx.tables.ports();
-    for mut packet in batch.packets(all) {
-        let Some(port) = ports.get(usize::from(packet.port())) else { continue };
+    [*ip4, *ip6] = batch.sort(all, |packet| {
+        let port = ports.get(usize::from(packet.port())).unwrap_or(&ctx.tables.nobody);
         let (ours, ethertype) = match packet.frame().first_chunk::<16>() {
             Some(head) => (port.is_own(head), [head[12], head[13]]),
             None => (false, [0, 0]),
@@ -56,9 +55,8 @@ pub fn classify(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut 
         packet.set_l3(14);
         packet.set_interface(port.untagged);
         let plain = ours & port.has_untagged;
-        ip4.set_if(packet.index(), plain & (ethertype == IPV4));
-        ip6.set_if(packet.index(), plain & (ethertype == IPV6));
-    }
+        [plain & (ethertype == IPV4), plain & (ethertype == IPV6)]
+    });
     let rest = all - *ip4 - *ip6;
     if !rest.is_empty() {
         classify_rest(ctx, batch, rest, ip4, ip6);

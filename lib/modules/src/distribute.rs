@@ -21,18 +21,13 @@ reasons! { distribute:
 pub fn distribute(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mask) {
     let all = *ip4 | *ip6;
     ctx.counters.module(ModuleId::distribute, all.count());
-    let mut lost = Mask::EMPTY;
-    for slot in all & batch.live() {
-        let port = usize::from(batch.out_port(slot));
-        let Some(output) = ctx.outputs.get_mut(port).and_then(Option::as_mut) else {
-            lost.set(slot);
-            continue;
-        };
-        let Some(packet) = batch.take_handle(slot) else { continue };
+    let lost = batch.take_handles(all, |port, packet| {
+        let Some(Some(output)) = ctx.outputs.get_mut(usize::from(port)) else { return Some(packet) };
         if let Some(flushed) = output.push(packet, ctx.now) {
-            ctx.flushed(port, flushed);
+            ctx.flushed(port.into(), flushed);
         }
-    }
+        None
+    });
     ctx.drop(batch, lost, NO_PORT);
     (*ip4, *ip6) = (Mask::EMPTY, Mask::EMPTY);
 }

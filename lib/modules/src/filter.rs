@@ -130,10 +130,10 @@ fn in_prefix(address: IpAddr, (network, length): (IpAddr, u8)) -> bool {
 
 /// The module.
 pub fn filter(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mask) {
-    let (filter, steer) = (ctx.tables.filter.clone(), ctx.tables.steer.clone());
-    if filter.is_none() && steer.is_none() {
+    if ctx.tables.filter.is_none() && ctx.tables.steer.is_none() {
         return;
     }
+    let (filter, steer) = (ctx.tables.filter.clone(), ctx.tables.steer.clone());
     ctx.counters.module(ModuleId::filter, ip4.count() + ip6.count());
     if let Some(filter) = filter {
         let (denied4, denied6) = matching(&*filter, batch, *ip4, *ip6);

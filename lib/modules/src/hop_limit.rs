@@ -20,14 +20,13 @@ reasons! { hop_limit:
 /// The module.
 pub fn hop_limit(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
     ctx.counters.module(ModuleId::hop_limit, mask.count());
-    let mut expired = Mask::EMPTY;
-    for mut packet in batch.packets(*mask) {
-        let slot = packet.index();
-        match packet.network_mut::<40>() {
-            Some(header) if header[7] > 1 => header[7] -= 1,
-            _ => expired.set(slot),
+    let expired = batch.filter(*mask, |packet| match packet.network_mut::<40>() {
+        Some(header) if header[7] > 1 => {
+            header[7] -= 1;
+            false
         }
-    }
+        _ => true,
+    });
     ctx.punt(batch, expired, EXPIRED);
     *mask -= expired;
 }

@@ -9,6 +9,7 @@
 use crate::context::Context;
 use crate::lookup::{finish, lookup_batch, lookup_reasons};
 use crate::registry::ModuleId;
+use perigee_fib::NextHopId;
 use perigee_packet::{BATCH_SIZE, Batch, Mask};
 
 /// What it does, for the documentation.
@@ -19,6 +20,9 @@ lookup_reasons!(ipv4_lookup, "RFC 1812 5.2.7.1", "RFC 1812 3.3.2", "RFC 1812 5.2
 /// The module.
 pub fn ipv4_lookup(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
     ctx.counters.module(ModuleId::ipv4_lookup, mask.count());
+    if mask.is_empty() {
+        return;
+    }
     let special = lookup_batch!(ctx, batch, *mask, v4, u32, 20, 16);
     if !special.is_empty() {
         finish(ctx, batch, special, &BY_ACTION);

@@ -9,6 +9,7 @@
 use crate::context::Context;
 use crate::lookup::{finish, lookup_batch, lookup_reasons};
 use crate::registry::ModuleId;
+use perigee_fib::NextHopId;
 use perigee_packet::{BATCH_SIZE, Batch, Mask};
 
 /// What it does, for the documentation.
@@ -19,6 +20,9 @@ lookup_reasons!(ipv6_lookup, "RFC 4443 3.1", "RFC 4861 7.2.2", "RFC 4443 3.1");
 /// The module.
 pub fn ipv6_lookup(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
     ctx.counters.module(ModuleId::ipv6_lookup, mask.count());
+    if mask.is_empty() {
+        return;
+    }
     let special = lookup_batch!(ctx, batch, *mask, v6, u128, 40, 24);
     if !special.is_empty() {
         finish(ctx, batch, special, &BY_ACTION);

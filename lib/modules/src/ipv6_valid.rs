@@ -33,10 +33,7 @@ const SHORTEST_FRAME: usize = 60;
 /// The module.
 pub fn ipv6_valid(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
     ctx.counters.module(ModuleId::ipv6_valid, mask.count());
-    let mut odd = Mask::EMPTY;
-    for packet in batch.packets(*mask) {
-        odd.set_if(packet.index(), !is_plain(&packet));
-    }
+    let odd = batch.filter(*mask, |packet| !is_plain(packet));
     if !odd.is_empty() {
         *mask = (*mask - odd) | look_again(ctx, batch, odd);
     }

@@ -66,21 +66,21 @@ macro_rules! lookup_batch {
         let mut addresses: [$address; BATCH_SIZE] = [0; BATCH_SIZE];
         let mut ids = [0u32; BATCH_SIZE];
         let mut n = 0;
-        for packet in $batch.packets($mask) {
+        $batch.for_each($mask, |packet| {
             if let Some(header) = packet.network::<$header>() {
-                let bytes = std::array::from_fn(|i| header[$at + i]);
-                addresses[n % BATCH_SIZE] = <$address>::from_be_bytes(bytes);
+                addresses[n % BATCH_SIZE] = <$address>::from_be_bytes(std::array::from_fn(|i| header[$at + i]));
             }
             n += 1;
-        }
-        let n = n.min(BATCH_SIZE);
+        });
         $ctx.tables.$table.lookup_batch(&addresses[..n], &mut ids[..n]);
-        let mut special = Mask::EMPTY;
-        for (mut packet, id) in $batch.packets($mask).zip(ids) {
+        let next_hops = $ctx.tables.next_hops.view();
+        n = 0;
+        $batch.filter($mask, |packet| {
+            let id = ids[n % BATCH_SIZE];
+            n += 1;
             packet.set_next_hop(id);
-            special.set_if(packet.index(), !$ctx.tables.next_hop(id).is_forward());
-        }
-        special
+            !next_hops.get(NextHopId(id)).is_forward()
+        })
     }};
 }
 pub(crate) use lookup_batch;

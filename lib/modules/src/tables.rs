@@ -21,6 +21,8 @@ pub struct Tables {
     /// What goes to the slow path, where devices cannot steer it there themselves; what it "denies" is punted.
     pub steer: Option<Arc<dyn Filter>>,
     ports: Vec<PortView>,
+    /// The view of a port that does not exist: no frame is its own.
+    pub(crate) nobody: PortView,
 }
 
 /// What classify needs of a port.
@@ -44,8 +46,8 @@ impl PortView {
     /// Is the frame's destination this port's MAC address?
     #[inline(always)]
     pub fn is_own(&self, head: &[u8; 16]) -> bool {
-        let [a, b, c, d, e, f, g, h, ..] = *head;
-        u64::from_ne_bytes([a, b, c, d, e, f, g, h]) & DESTINATION == self.own
+        let (first, _) = head.as_chunks::<8>();
+        u64::from_ne_bytes(first[0]) & DESTINATION == self.own
     }
 
     /// The interface of a VLAN on this port.
@@ -76,8 +78,9 @@ impl Tables {
                 own: u64::from_ne_bytes([a, b, c, d, e, f, 0, 0]),
             }
         };
+        let nobody = PortView { has_untagged: false, ..view((u16::MAX, &[0; 6])) };
         let ports = (0..).zip(macs).map(view).collect();
-        Tables { v4, v6, next_hops, interfaces, filter, steer: None, ports }
+        Tables { v4, v6, next_hops, interfaces, filter, steer: None, ports, nobody }
     }
 
     /// The same tables with packets that `steer` matches going to the slow path.

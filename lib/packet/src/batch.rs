@@ -228,6 +228,14 @@ impl Batch {
         self.length[..self.count()].iter().map(|&length| u64::from(length)).sum()
     }
 
+    /// No packet has more bytes from its network header on. Those that left since the last refill may have been the longest.
+    #[inline]
+    pub fn longest_network(&self) -> usize {
+        let (lengths, offsets) = (&self.length[..self.count()], &self.l3[..self.count()]);
+        let each = lengths.iter().zip(offsets).map(|(length, l3)| length.saturating_sub((*l3).into()));
+        each.max().unwrap_or(0).into()
+    }
+
     /// Number of slots still free for [`push`](Batch::push).
     #[inline]
     pub fn room(&self) -> usize {
@@ -324,6 +332,42 @@ impl Batch {
         Some(handle)
     }
 
+    /// Takes the buffers of `mask` out for transmission, start and length written into them, and gives each to `give` with
+    /// its outgoing port. What `give` gives back stays in the batch: the mask of those is returned.
+    #[inline(always)]
+    pub fn take_handles(&mut self, mask: Mask, mut give: impl FnMut(u16, Handle) -> Option<Handle>) -> Mask {
+        let mask = mask & self.live;
+        for slot in mask & self.moved {
+            self.write_back(slot);
+        }
+        // Before the first is given: should `give` panic, buffers are lost, not owned twice.
+        self.live -= mask;
+        let refused = mask.filter(|slot| {
+            let i = usize::from(slot);
+            // SAFETY: the slot was live, so its handle is not null, and no longer is: its buffer is ours to give.
+            let handle = Handle(unsafe { NonNull::new_unchecked(self.handle[i]) });
+            let back = give(self.out_port[i], handle);
+            // Another slot's buffer would be owned twice.
+            assert!(
+                back.as_ref().is_none_or(|back| back.as_ptr() == self.handle[i]),
+                "what comes back is what was given"
+            );
+            back.is_some()
+        });
+        self.live |= refused;
+        refused
+    }
+
+    /// Brings the header of a live slot's buffer up to date.
+    #[cold]
+    fn write_back(&mut self, slot: u8) {
+        let i = usize::from(slot);
+        // SAFETY: a live slot's handle and data are never null; the handle is lent for this call.
+        let (mut handle, data) =
+            unsafe { (Handle(NonNull::new_unchecked(self.handle[i])), NonNull::new_unchecked(self.data[i])) };
+        self.memory.write_back(&mut handle, data, self.length[i]);
+    }
+
     /// Frees the packets of `mask` and says how many that were.
     pub fn discard(&mut self, mask: Mask) -> usize {
         let dead = mask & self.live;
@@ -386,6 +430,33 @@ impl Batch {
     pub fn packets(&mut self, mask: Mask) -> Packets<'_> {
         let ones = (mask & self.live).iter();
         Packets { batch: NonNull::from(self), ones, borrow: PhantomData }
+    }
+
+    /// The live packets of `mask` for which `choose` is true; see [`Mask::filter`].
+    #[inline(always)]
+    pub fn filter(&mut self, mask: Mask, mut choose: impl FnMut(&mut Slot<'_>) -> bool) -> Mask {
+        self.sort(mask, |packet| [choose(packet)])[0]
+    }
+
+    /// Calls `f` with each live packet of `mask`: what [`packets`](Batch::packets) does, for short loop bodies.
+    #[inline(always)]
+    pub fn for_each(&mut self, mask: Mask, mut f: impl FnMut(&mut Slot<'_>)) {
+        let [] = self.sort(mask, |packet| {
+            f(packet);
+            []
+        });
+    }
+
+    /// Sorts the live packets of `mask` into several masks; see [`Mask::sort`].
+    #[inline(always)]
+    pub fn sort<const N: usize>(
+        &mut self,
+        mask: Mask,
+        mut choose: impl FnMut(&mut Slot<'_>) -> [bool; N],
+    ) -> [Mask; N] {
+        let batch = NonNull::from(&mut *self);
+        // Each slot comes up once, and is given up again before the next.
+        (mask & self.live).sort(|slot| choose(&mut Slot { batch, slot, borrow: PhantomData }))
     }
 
     /// Next hop of a slot, as set by a lookup; stale for an empty one.
@@ -505,8 +576,12 @@ impl Slot<'_> {
     #[inline(always)]
     fn raw(&self) -> (*mut u8, usize) {
         let i = usize::from(self.slot);
-        // SAFETY: in bounds, and this slot's entries are this borrow's alone.
-        unsafe { ((*self.batch.as_ptr()).data[i], (*self.batch.as_ptr()).length[i].into()) }
+        // SAFETY: in bounds, and this slot's entries are this borrow's alone; a live slot's data is never null.
+        unsafe {
+            let data = (*self.batch.as_ptr()).data[i];
+            std::hint::assert_unchecked(!data.is_null());
+            (data, (*self.batch.as_ptr()).length[i].into())
+        }
     }
 
     /// The frame, from its destination MAC address on.

@@ -90,7 +90,10 @@ pub(super) enum Request {
     /// The MAC address of an interface; answered with [`Answer::Mac`].
     LinkMac(String),
     PrepareLink(LinkPreparation),
-    RemoveTwin { name: String, namespace: Option<Namespace> },
+    RemoveTwin {
+        name: String,
+        namespace: Option<Namespace>,
+    },
     ListTwins,
 }
 

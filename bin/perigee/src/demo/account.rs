@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+//! Could a packet have gone around perigee? Its counters against what client and server sent and got.
+
+use super::router::Router;
+use super::tools::{on, run};
+use super::world::{self, HOSTS};
+use anyhow::{Context, Result, bail};
+use perigee_control::answers::{DropKind, DropStatus, PortStatus, WorkerStatus};
+use serde::Serialize;
+use serde_json::Value;
+use std::time::Duration;
+
+/// What the hosts' kernels counted, both hosts together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Hosts {
+    /// Frames they sent.
+    pub sent: u64,
+    /// Frames that reached them.
+    pub received: u64,
+    /// TCP segments and pings among these: what the router forwarded, at the least.
+    pub forwarded: u64,
+}
+
+/// What perigee counted.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Perigee {
+    /// Packets that the workers received.
+    pub received: u64,
+    /// Packets that the workers sent: the fast path.
+    pub fast_path: u64,
+    /// Packets that the workers gave to the slow path.
+    pub slow_path: u64,
+    /// Packets that went on to Linux through a twin.
+    pub to_linux: u64,
+    /// Packets that Linux sent through a twin.
+    pub from_linux: u64,
+    /// Packets dropped, wherever.
+    pub dropped: u64,
+    /// Frames sent by all ports, of workers and slow path.
+    pub sent: u64,
+}
+
+/// Everything counted.
+pub struct Accounts {
+    pub hosts: Hosts,
+    pub perigee: Perigee,
+    /// Reasons with packets.
+    pub drops: Vec<DropStatus>,
+}
+
+/// Frames that the slow path sends unasked: ARP and ND requests, and packets that waited for the answers.
+const UNASKED: u64 = 200;
+
+/// The accounts, once the last packets are counted; they must agree.
+pub fn settled(router: &Router) -> Result<Accounts> {
+    world::assert_nothing_is_forwarded()?;
+    let mut tries = 20;
+    loop {
+        // In this order: perigee's counters only grow, so a packet between the two is no disagreement.
+        let hosts = hosts()?;
+        let (perigee, drops) = perigee(router)?;
+        tries -= 1;
+        match disagreement(&hosts, &perigee) {
+            None => return Ok(Accounts { hosts, perigee, drops }),
+            Some(sentence) if tries == 0 => bail!(sentence),
+            // Workers publish their counters a little later.
+            Some(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+/// What does not fit.
+fn disagreement(hosts: &Hosts, perigee: &Perigee) -> Option<String> {
+    let own = perigee.sent.saturating_sub(perigee.fast_path);
+    if hosts.received > perigee.sent {
+        return Some(format!(
+            "{} frames reached client and server, but perigee sent {}: some went around it",
+            hosts.received, perigee.sent
+        ));
+    }
+    if perigee.received > hosts.sent + perigee.from_linux {
+        return Some(format!(
+            "perigee's workers received {} frames, but client and server sent {}: some came from elsewhere",
+            perigee.received, hosts.sent
+        ));
+    }
+    if own > perigee.slow_path + perigee.from_linux + UNASKED {
+        return Some(format!(
+            "perigee sent {} frames, its workers only {} of them: the fast path did not forward the rest",
+            perigee.sent, perigee.fast_path
+        ));
+    }
+    (hosts.forwarded > perigee.fast_path + perigee.slow_path).then(|| {
+        format!(
+            "{} TCP segments and pings crossed the router, but its workers sent {} and gave {} to the slow path",
+            hosts.forwarded, perigee.fast_path, perigee.slow_path
+        )
+    })
+}
+
+/// Asks the kernels of client and server.
+fn hosts() -> Result<Hosts> {
+    let mut sum = Hosts::default();
+    for host in &HOSTS {
+        let link: Value = serde_json::from_str(&run(&format!("ip -json -stats -netns {} link show eth0", host.name))?)?;
+        let packets = |way: &str| {
+            link[0]["stats64"][way]["packets"].as_u64().with_context(|| format!("no {way} counter of eth0"))
+        };
+        sum.sent += packets("tx")?;
+        sum.received += packets("rx")?;
+        sum.forwarded += forwarded(&run(&on(host.name, "cat /proc/net/snmp /proc/net/snmp6"))?);
+    }
+    Ok(sum)
+}
+
+/// TCP segments, echo requests and replies that a host received, by `/proc/net/snmp` and `snmp6`.
+fn forwarded(snmp: &str) -> u64 {
+    // A line of names, then one of numbers; for IPv6, a name and a number per line.
+    let lines: Vec<Vec<&str>> = snmp.lines().map(|line| line.split_whitespace().collect()).collect();
+    let v4 = |protocol: &str, name: &str| {
+        let mut both = lines.iter().filter(|line| line.first() == Some(&protocol));
+        let column = both.next()?.iter().position(|word| *word == name)?;
+        both.next()?.get(column)?.parse().ok()
+    };
+    let v6 = |name: &str| lines.iter().find(|line| line.first() == Some(&name))?.get(1)?.parse().ok();
+    let counters: [Option<u64>; 5] = [
+        v4("Tcp:", "InSegs"),
+        v4("Icmp:", "InEchos"),
+        v4("Icmp:", "InEchoReps"),
+        v6("Icmp6InEchos"),
+        v6("Icmp6InEchoReplies"),
+    ];
+    counters.into_iter().flatten().sum()
+}
+
+/// Asks perigee.
+fn perigee(router: &Router) -> Result<(Perigee, Vec<DropStatus>)> {
+    let api = router.api()?;
+    let workers: Vec<WorkerStatus> = api.get("/v1/workers")?;
+    let mut drops: Vec<DropStatus> = api.get("/v1/drops")?;
+    let ports: Vec<PortStatus> = api.get("/v1/ports")?;
+    drops.retain(|drop| drop.packets > 0);
+    let twins = || ports.iter().filter_map(|port| port.twin.as_ref());
+    let counted = Perigee {
+        received: workers.iter().map(|worker| worker.received).sum(),
+        fast_path: workers.iter().map(|worker| worker.transmitted).sum(),
+        slow_path: workers.iter().map(|worker| worker.punted).sum(),
+        to_linux: twins().map(|twin| twin.to_linux).sum(),
+        from_linux: twins().map(|twin| twin.from_linux).sum(),
+        dropped: drops.iter().filter(|drop| drop.kind == DropKind::Drop).map(|drop| drop.packets).sum(),
+        sent: ports.iter().map(|port| port.counters.transmit_packets).sum(),
+    };
+    Ok((counted, drops))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTS: Hosts = Hosts { sent: 1030, received: 1010, forwarded: 1000 };
+
+    fn good() -> Perigee {
+        Perigee { received: 1028, fast_path: 1000, slow_path: 25, sent: 1012, ..Perigee::default() }
+    }
+
+    #[test]
+    fn every_disagreement_is_noticed() {
+        assert_eq!(disagreement(&HOSTS, &good()), None);
+        let said = |perigee: Perigee| disagreement(&HOSTS, &perigee).unwrap();
+        assert!(said(Perigee { sent: 1009, ..good() }).contains("around"));
+        assert!(said(Perigee { received: 1031, ..good() }).contains("elsewhere"));
+        assert!(said(Perigee { fast_path: 700, ..good() }).contains("fast path did not"));
+        assert!(said(Perigee { fast_path: 974, ..good() }).contains("crossed"));
+    }
+
+    #[test]
+    fn counters_of_a_kernel() {
+        let text = "Icmp: InMsgs InErrors InEchos InEchoReps\nIcmp: 9 0 2 3\nTcp: RtoAlgorithm MaxConn InSegs\nTcp: 1 -1 100\n\
+            Icmp6InMsgs\t5\nIcmp6InEchos                    \t7\nIcmp6InEchoReplies              \t11\n";
+        assert_eq!(forwarded(text), 123);
+        assert_eq!(forwarded(""), 0);
+    }
+}

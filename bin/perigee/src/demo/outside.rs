@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+//! The process that the user started: checks, makes the temporary folder, waits, and leaves nothing behind.
+
+use super::refusal::{self, Isolation};
+use super::{DemoArgs, tools};
+use anyhow::{Context, Result, anyhow};
+use clap::ValueEnum;
+use std::fs::Permissions;
+use std::io::{IsTerminal, Write as _};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::process::Command;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// How long the processes inside may take to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The longest folder whose sockets, DPDK's own included, have paths of at most 107 bytes.
+const LONGEST_BASE: usize = 40;
+
+pub fn run(args: &DemoArgs) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let _guard = runtime.enter();
+    // From here on no signal ends this process before it has cleaned up.
+    let mut signals = Signals::new()?;
+    let path = tools::search_path();
+    tools::require(&path)?;
+    tools::require_tun()?;
+    let isolation = refusal::isolation(&path)?;
+    let base = base(std::env::temp_dir());
+    let owner_only = Permissions::from_mode(0o700);
+    let folder = tempfile::Builder::new().prefix("perigee-demo-").permissions(owner_only).tempdir_in(base);
+    let folder =
+        folder.map_err(|error| anyhow!("no folder can be made: {error}; TMPDIR names another place for it"))?;
+    let command = inside(args, isolation, folder.path(), &path)?;
+    let end = runtime.block_on(supervise(command, &mut signals))?;
+    remove(folder)?;
+    Ok(match end {
+        End::Signal(signal) => {
+            stopped();
+            // To end with --keep, there is no other way.
+            if args.keep { ExitCode::SUCCESS } else { ExitCode::from(128 + signal.as_raw_value() as u8) }
+        }
+        End::Success => ExitCode::SUCCESS,
+        // It has been told by the inside.
+        End::Failure => ExitCode::FAILURE,
+    })
+}
+
+fn remove(folder: TempDir) -> Result<()> {
+    let path = folder.path().to_owned();
+    match folder.close() {
+        // The inside may have removed it already.
+        Err(error) if path.exists() => Err(error).with_context(|| format!("{} cannot be removed", path.display())),
+        _ => Ok(()),
+    }
+}
+
+/// Says so, if the terminal is still there.
+fn stopped() {
+    let mut stderr = std::io::stderr();
+    // The terminal has written ^C into the spinner's line.
+    let clear = if stderr.is_terminal() { "\r\x1b[K" } else { "\n" };
+    let _ = writeln!(stderr, "{clear}perigee: demo stopped; nothing is left behind");
+}
+
+/// Where temporary folders are made. What is below /run is hidden inside, and a path may be too long for a socket.
+fn base(wanted: PathBuf) -> PathBuf {
+    let hidden = wanted.starts_with("/run") || wanted.starts_with("/var/run") || wanted.is_relative();
+    if hidden || wanted.as_os_str().len() > LONGEST_BASE { PathBuf::from("/tmp") } else { wanted }
+}
+
+/// The command that becomes `inside`.
+fn inside(args: &DemoArgs, isolation: Isolation, folder: &Path, path: &str) -> Result<Command> {
+    let program = std::env::current_exe().context("the program's own path is not known")?;
+    let mut command = Command::from(tools::command(isolation.unshare()));
+    let isolation = isolation.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+    command.arg(program).args(["demo", "--isolation", &isolation, "--inside"]).arg(folder);
+    command.args(args.keep.then_some("--keep")).args(args.json.then_some("--json"));
+    command.env("PATH", path).env("XDG_RUNTIME_DIR", folder).env("RUNTIME_DIRECTORY", folder);
+    // iperf3 keeps what it sends in a temporary file.
+    command.env("TMPDIR", folder).env_remove("PERIGEE_SOCKET");
+    // A process group of its own: Ctrl-C reaches this process alone, which ends the inside by closing its input.
+    command.stdin(Stdio::piped()).process_group(0).kill_on_drop(true);
+    Ok(command)
+}
+
+enum End {
+    Success,
+    Failure,
+    Signal(SignalKind),
+}
+
+/// Waits for the inside, or for a signal that ends it.
+async fn supervise(mut command: Command, signals: &mut Signals) -> Result<End> {
+    let mut child = command.spawn().context("unshare cannot be run")?;
+    let input = child.stdin.take();
+    let caught = tokio::select! {
+        status = child.wait() => return Ok(if status?.success() { End::Success } else { End::Failure }),
+        caught = signals.next() => caught,
+    };
+    drop(input);
+    if tokio::time::timeout(PATIENCE, child.wait()).await.is_err() {
+        child.kill().await.context("the demo's processes cannot be ended")?;
+    }
+    Ok(End::Signal(caught))
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> SignalKind {
+        tokio::select! {
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.terminate.recv() => SignalKind::terminate(),
+            _ = self.hangup.recv() => SignalKind::hangup(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_neither_hidden_inside_nor_too_long_for_sockets() {
+        for good in ["/tmp", "/var/tmp", "/home/someone/tmp"] {
+            assert_eq!(base(good.into()), Path::new(good));
+        }
+        for bad in ["/run/user/1000", "/var/run", "tmp", "/a/folder/that/is/much/too/long/for/any/socket"] {
+            assert_eq!(base(bad.into()), Path::new("/tmp"));
+        }
+    }
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+//! What real programs say about the way through the router.
+
+use super::tools::{self, on};
+use super::world::{CLIENT, SERVER};
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::net::IpAddr;
+use std::process::Stdio;
+
+/// How long iperf3 sends.
+pub const IPERF_SECONDS: u32 = 3;
+
+/// A ping's statistics.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Ping {
+    /// Percent.
+    pub loss: u64,
+    pub sent: u64,
+    pub received: u64,
+    /// Null if nothing came back.
+    pub rtt_ms: Option<RoundTrip>,
+}
+
+/// Milliseconds.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct RoundTrip {
+    pub min: f64,
+    pub avg: f64,
+    pub max: f64,
+}
+
+/// A TCP connection's throughput.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Iperf {
+    /// 10^9 bits of payload per second, as received.
+    pub gbps: f64,
+    pub retransmits: u64,
+}
+
+/// From the client.
+pub fn ping(address: &str) -> Result<Ping> {
+    let words = on(CLIENT.name, &format!("ping -n -q -c 10 -i 0.1 -W 2 {address}"));
+    // It fails if nothing comes back, and says so in its statistics.
+    let output = tools::output(&words)?;
+    let ping = parse_ping(&String::from_utf8_lossy(&output.stdout));
+    let ping = ping.with_context(|| format!("`{words}` is not understood: {}", tools::said(&output)))?;
+    if ping.received == 0 {
+        bail!("no ping to {address} came back");
+    }
+    Ok(ping)
+}
+
+fn parse_ping(text: &str) -> Option<Ping> {
+    let counts = text.lines().find(|line| line.contains("packets transmitted"))?;
+    let count = |suffix: &str| {
+        let piece = counts.split(',').map(str::trim).find(|piece| piece.ends_with(suffix))?;
+        piece.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    let (sent, received) = (count("transmitted")?, count("received")?);
+    let loss = (100 * sent.saturating_sub(received)).div_ceil(sent.max(1));
+    let round_trip = text.lines().find(|line| line.contains("min/avg/max")).and_then(|line| {
+        let mut numbers =
+            line.split_once('=')?.1.split('/').map(|number| number.split_whitespace().next()?.parse().ok());
+        Some(RoundTrip { min: numbers.next()??, avg: numbers.next()??, max: numbers.next()?? })
+    });
+    Some(Ping { loss, sent, received, rtt_ms: round_trip })
+}
+
+/// The hops to an address, the first of which must be the router.
+pub fn traceroute(address: &str, router: &str) -> Result<Vec<String>> {
+    // One probe at a time: of many at once, the limits on ICMP errors would leave some unanswered.
+    let text = tools::run(&on(CLIENT.name, &format!("traceroute -n -m 5 -w 2 -q 1 -N 1 {address}")))?;
+    let hops = parse_traceroute(&text);
+    if hops.first().map(String::as_str) != Some(router) || hops.last().map(String::as_str) != Some(address) {
+        bail!("the way to {address} should be {router} {address}, but traceroute found: {}", hops.join(" "));
+    }
+    Ok(hops)
+}
+
+/// An address per hop, or `*`.
+fn parse_traceroute(text: &str) -> Vec<String> {
+    let hop = |line: &str| {
+        let mut words = line.split_whitespace();
+        words.next()?.parse::<u8>().ok()?;
+        Some(words.find(|word| word.parse::<IpAddr>().is_ok()).unwrap_or("*").to_owned())
+    };
+    text.lines().filter_map(hop).collect()
+}
+
+/// From the client to a server that goes on listening.
+pub fn iperf3(address: &str) -> Result<Iperf> {
+    let words = on(SERVER.name, "iperf3 --server --forceflush");
+    // It ends with the namespace of processes.
+    let mut server = tools::command(&words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut lines = BufReader::new(server.stdout.take().context("iperf3 has no output")?).lines();
+    if !lines.by_ref().map_while(Result::ok).any(|line| line.contains("listening")) {
+        bail!("`{words}` does not listen");
+    }
+    // A pipe that nobody reads would stop it one day.
+    std::thread::spawn(move || lines.for_each(drop));
+    parse_iperf3(&tools::run(&on(
+        CLIENT.name,
+        &format!("iperf3 --json --connect-timeout 5000 --time {IPERF_SECONDS} --client {address}"),
+    ))?)
+}
+
+/// iperf3 succeeds even if it fails: the error is in its JSON.
+fn parse_iperf3(text: &str) -> Result<Iperf> {
+    let answer: Value = serde_json::from_str(text).context("iperf3's answer is not understood")?;
+    if let Some(error) = answer["error"].as_str() {
+        bail!("iperf3 says: {error}");
+    }
+    let rate = answer["end"]["sum_received"]["bits_per_second"].as_f64();
+    let retransmits = answer["end"]["sum_sent"]["retransmits"].as_u64();
+    Ok(Iperf {
+        gbps: (rate.context("iperf3 reports no throughput")? / 1e6).round() / 1e3,
+        // Only Linux reports them.
+        retransmits: retransmits.unwrap_or(0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(min: f64, avg: f64, max: f64) -> Option<RoundTrip> {
+        Some(RoundTrip { min, avg, max })
+    }
+
+    #[test]
+    fn ping_of_iputils() {
+        let text = "PING 10.0.2.2 (10.0.2.2) 56(84) bytes of data.\n\n--- 10.0.2.2 ping statistics ---\n\
+            3 packets transmitted, 3 received, 0% packet loss, time 206ms\nrtt min/avg/max/mdev = 0.044/0.091/0.186/0.066 ms\n";
+        let expected = Ping { loss: 0, sent: 3, received: 3, rtt_ms: round_trip(0.044, 0.091, 0.186) };
+        assert_eq!(parse_ping(text), Some(expected));
+    }
+
+    #[test]
+    fn ping_with_losses() {
+        let nothing = "\n--- 10.0.0.1 ping statistics ---\n2 packets transmitted, 0 received, +2 errors, 100% packet loss, time 102ms\n\n";
+        assert_eq!(parse_ping(nothing), Some(Ping { loss: 100, sent: 2, received: 0, rtt_ms: None }));
+        // A loss is never rounded to none.
+        let little = "1000 packets transmitted, 999 received, 0.1% packet loss, time 1ms\nrtt min/avg/max/mdev = 1.5/2/3/0 ms, pipe 2\n";
+        assert_eq!(
+            parse_ping(little),
+            Some(Ping { loss: 1, sent: 1000, received: 999, rtt_ms: round_trip(1.5, 2.0, 3.0) })
+        );
+    }
+
+    #[test]
+    fn ping_of_busybox() {
+        let text = "3 packets transmitted, 2 packets received, 33% packet loss\nround-trip min/avg/max = 0.044/0.091/0.186 ms\n";
+        assert_eq!(
+            parse_ping(text),
+            Some(Ping { loss: 34, sent: 3, received: 2, rtt_ms: round_trip(0.044, 0.091, 0.186) })
+        );
+        assert_eq!(parse_ping("ping: bad address"), None);
+    }
+
+    #[test]
+    fn traceroute_lines() {
+        let text = "traceroute to 10.0.2.2 (10.0.2.2), 30 hops max, 60 byte packets\n 1  10.0.1.1  0.443 ms\n 2  *\n 3  * 10.0.2.2  0.412 ms !X\n";
+        assert_eq!(parse_traceroute(text), ["10.0.1.1", "*", "10.0.2.2"]);
+        assert!(parse_traceroute("connect: Network is unreachable").is_empty());
+    }
+
+    #[test]
+    fn iperf3_json() {
+        let text = r#"{"end": {"sum_sent": {"bits_per_second": 1.27e9, "retransmits": 8255}, "sum_received": {"bits_per_second": 1.26e9}}}"#;
+        assert_eq!(parse_iperf3(text).unwrap(), Iperf { gbps: 1.26, retransmits: 8255 });
+        let refused = r#"{"start": {"connected": []}, "intervals": [], "end": {}, "error": "unable to connect to server: Network is unreachable"}"#;
+        assert_eq!(
+            parse_iperf3(refused).unwrap_err().to_string(),
+            "iperf3 says: unable to connect to server: Network is unreachable"
+        );
+        assert!(parse_iperf3(r#"{"end": {}}"#).is_err() && parse_iperf3("").is_err());
+    }
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT
+//! What came out: for people, for programs, and what to try next.
+
+use super::account::{Accounts, Hosts, Perigee};
+use super::probes::{Iperf, Ping};
+use super::refusal::Isolation;
+use super::router::{self, BLOCKLIST, CONFIG, FASTPATH, LOG, SOCKET};
+use super::world::{CLIENT, SERVER};
+use crate::show;
+use anyhow::{Context, Result};
+use perigee_control::answers::{DropKind, DropStatus};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Everything that was found out.
+pub struct Results {
+    pub ping: Ping,
+    pub ping6: Ping,
+    pub traceroute: Vec<String>,
+    pub iperf3: Iperf,
+    pub accounts: Accounts,
+}
+
+/// What programs get.
+#[derive(Serialize)]
+struct Json<'a> {
+    ping: &'a Ping,
+    ping6: &'a Ping,
+    traceroute: &'a [String],
+    iperf3: &'a Iperf,
+    packets: Packets,
+    drops: Vec<Drop<'a>>,
+    /// The demo fails if they do not.
+    counters_agree: bool,
+    counters: Counters<'a>,
+}
+
+#[derive(Serialize)]
+struct Packets {
+    fast_path: u64,
+    slow_path: u64,
+    to_linux: u64,
+    dropped: u64,
+}
+
+#[derive(Serialize)]
+struct Drop<'a> {
+    module: &'a str,
+    reason: &'a str,
+    kind: DropKind,
+    rfc: Option<&'a str>,
+    packets: u64,
+}
+
+#[derive(Serialize)]
+struct Counters<'a> {
+    perigee: &'a Perigee,
+    hosts: &'a Hosts,
+}
+
+impl<'a> Json<'a> {
+    fn new(results: &'a Results) -> Json<'a> {
+        let Accounts { hosts, perigee, drops } = &results.accounts;
+        let Perigee { fast_path, slow_path, to_linux, dropped, .. } = *perigee;
+        let drop = |drop: &'a DropStatus| Drop {
+            module: &drop.module,
+            reason: &drop.reason,
+            kind: drop.kind,
+            rfc: drop.rfc.as_deref(),
+            packets: drop.packets,
+        };
+        Json {
+            ping: &results.ping,
+            ping6: &results.ping6,
+            traceroute: &results.traceroute,
+            iperf3: &results.iperf3,
+            packets: Packets { fast_path, slow_path, to_linux, dropped },
+            drops: drops.iter().map(drop).collect(),
+            counters_agree: true,
+            counters: Counters { perigee, hosts },
+        }
+    }
+}
+
+/// For programs.
+pub fn json(results: &Results) -> Result<String> {
+    Ok(serde_json::to_string_pretty(&Json::new(results))? + "\n")
+}
+
+/// For people.
+pub fn text(results: &Results) -> String {
+    let Accounts { hosts, perigee, drops } = &results.accounts;
+    let mut lines = vec![
+        String::new(),
+        format!(
+            "  {} {}  ───  {} perigee {}  ───  {} {}",
+            CLIENT.name, CLIENT.v4, CLIENT.router_v4, SERVER.router_v4, SERVER.v4, SERVER.name
+        ),
+        String::new(),
+        format!("  ping         {}", ping(&results.ping)),
+        format!("  ping, IPv6   {}", ping(&results.ping6)),
+        format!("  traceroute   {} hops: {}", results.traceroute.len(), results.traceroute.join(", ")),
+        format!(
+            "  iperf3       {:.2} Gbit/s, {} retransmits",
+            results.iperf3.gbps,
+            grouped(results.iperf3.retransmits)
+        ),
+        String::new(),
+    ];
+    let paths = [
+        ("fast path", perigee.fast_path, "forwarded by the script's loop"),
+        ("slow path", perigee.slow_path, "ARP, ND, ICMP, and all that is for the router itself"),
+        ("  to Linux", perigee.to_linux, "of these, given to the twin interfaces"),
+        ("dropped", perigee.dropped, "on either path"),
+    ];
+    lines.extend(paths.map(|(path, packets, what)| format!("  {path:<10} {:>11}  {what}", grouped(packets))));
+    lines.push(String::new());
+    lines.extend(show::drops(drops, false).to_string().lines().map(|line| format!(" {}", line.trim_end())));
+    lines.push(String::new());
+    lines.push(format!(
+        "  {} frames reached client and server; perigee sent {}, its workers {} of them,",
+        grouped(hosts.received),
+        grouped(perigee.sent),
+        grouped(perigee.fast_path)
+    ));
+    lines.push("  and Linux forwards nothing here: no packet went around perigee.".to_owned());
+    lines.join("\n") + "\n"
+}
+
+fn ping(ping: &Ping) -> String {
+    let Ping { loss, sent, received, rtt_ms } = ping;
+    let round_trip = rtt_ms
+        .as_ref()
+        .map(|rtt| format!(", round trip {:.2} / {:.2} / {:.2} ms (min / avg / max)", rtt.min, rtt.avg, rtt.max));
+    format!("{received} of {sent}, {loss} % loss{}", round_trip.unwrap_or_default())
+}
+
+/// `1234567` as `1,234,567`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// What to try while it runs. Other shells see neither our /run nor our namespaces, but they see the folder.
+pub fn hints(folder: &Path, isolation: Isolation) -> Result<String> {
+    // Of the /proc that other shells see.
+    let own = std::fs::read_link("/proc/self").context("/proc/self cannot be read")?;
+    let sudo = if std::env::var_os("SUDO_USER").is_some() { "sudo " } else { "" };
+    let enter = format!("{sudo}{} {}", isolation.nsenter(), own.display());
+    let at = |file: &str| folder.join(file).display().to_string();
+    let keep_variable = if sudo.is_empty() { "" } else { "sudo --preserve-env=PERIGEE_SOCKET " };
+    let perigee = keep_variable.to_owned() + &router::program()?;
+    let on = |host: &str, command: &str| format!("{enter} ip netns exec {host} {command}");
+    let groups = [
+        (
+            "what the router knows and counts",
+            vec![
+                format!("export PERIGEE_SOCKET={}", at(SOCKET)),
+                format!("{perigee} show drops"),
+                format!("{perigee} show modules"),
+            ],
+        ),
+        (
+            "packets from the client, and a shell on it",
+            vec![
+                on(CLIENT.name, &format!("ping {}", SERVER.v4)),
+                on(CLIENT.name, &format!("iperf3 -c {}", SERVER.v4)),
+                on(CLIENT.name, "bash"),
+            ],
+        ),
+        (
+            "another fast path while packets flow; then the first one, with your changes",
+            vec![format!("{perigee} reload {}", at(BLOCKLIST)), format!("{perigee} reload {}", at(FASTPATH))],
+        ),
+        (
+            "a route, and the client's side of the router as Linux sees it",
+            vec![
+                format!("{perigee} route add 10.9.0.0/16 via {}", SERVER.v4),
+                format!("{enter} ip address show {}", CLIENT.port),
+            ],
+        ),
+    ];
+    let mut text = String::from("\nStill running. To try in another shell:\n");
+    for (title, commands) in groups {
+        write!(text, "\n  # {title}\n  {}\n", commands.join("\n  "))?;
+    }
+    write!(text, "\nLog: {}   Configuration: {}\nCtrl-C ends it and removes that folder.\n", at(LOG), at(CONFIG))?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn results() -> Results {
+        let drop = DropStatus {
+            module: "ttl".to_owned(),
+            reason: "expired".to_owned(),
+            kind: DropKind::Punt,
+            rfc: Some("RFC 1812 5.3.1".to_owned()),
+            packets: 1,
+            per_worker: vec![1],
+        };
+        Results {
+            ping: Ping { loss: 0, sent: 10, received: 10, rtt_ms: None },
+            ping6: Ping { loss: 10, sent: 10, received: 9, rtt_ms: None },
+            traceroute: vec!["10.0.1.1".to_owned(), "10.0.2.2".to_owned()],
+            iperf3: Iperf { gbps: 1.25, retransmits: 3 },
+            accounts: Accounts { hosts: Hosts::default(), perigee: Perigee::default(), drops: vec![drop] },
+        }
+    }
+
+    #[test]
+    fn json_has_what_programs_ask_for() {
+        let json: Value = serde_json::from_str(&json(&results()).unwrap()).unwrap();
+        assert_eq!(json["ping"]["loss"], 0);
+        assert_eq!(json["traceroute"][0], "10.0.1.1");
+        assert_eq!(json["iperf3"]["gbps"], 1.25);
+        let drop = r#"[{"module":"ttl","reason":"expired","kind":"punt","rfc":"RFC 1812 5.3.1","packets":1}]"#;
+        assert_eq!(json["drops"], serde_json::from_str::<Value>(drop).unwrap());
+    }
+
+    #[test]
+    fn text_fits_a_terminal() {
+        let text = text(&results());
+        assert!(text.contains("9 of 10, 10 % loss") && text.contains("1.25 Gbit/s"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!([0, 999, 1000, 1234567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+}

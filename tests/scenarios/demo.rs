@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+//! The demonstration shows what it promises, and says what to do where it cannot.
+
+use perigee_tests::{perigee, run, scenario, wait_until};
+use std::fs;
+use std::process::Command;
+
+#[test]
+fn the_demo_reports_what_crossed_the_router() {
+    scenario(|world| {
+        let interfaces = world.interfaces();
+        let report = world.perigee(&["demo", "--json"]).good().out;
+        let report: serde_json::Value = serde_json::from_str(&report).expect("JSON on standard output");
+        assert_eq!(report["ping"]["loss"].as_f64(), Some(0.0), "{report}");
+        assert!(report["iperf3"]["gbps"].as_f64() > Some(0.0), "{report}");
+        assert!(report["traceroute"].to_string().contains("10."), "{report}");
+        assert_eq!(world.interfaces(), interfaces);
+        wait_until("all processes to end", || world.processes().is_empty());
+    });
+}
+
+#[test]
+fn where_user_namespaces_are_refused_the_demo_says_so() {
+    scenario(|world| {
+        fs::write("/proc/sys/user/max_user_namespaces", "0").expect("no more user namespaces in this one");
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", "-all", "--inh-caps", "-all"]).arg(perigee()).arg("demo");
+        let told = run(command.env("NO_COLOR", "1")).refused("namespaces");
+        let sentences: Vec<_> = told.text.lines().filter(|line| line.starts_with("perigee: ")).collect();
+        assert_eq!(sentences.len(), 1, "one sentence:\n{}", told.text);
+        assert!(!told.text.contains("panicked"), "{}", told.text);
+        assert!(world.processes().is_empty());
+    });
+}

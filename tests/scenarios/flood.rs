@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+//! A flood of packets that need the slow path costs those packets, and no others.
+
+use perigee_tests::{Router, World, frame, scenario, wait_until};
+
+/// What goes to the lan costs the slow path some thirty fragments a packet; what goes to the dmz is simple.
+const PORTS: &str = r#"
+[port.wan]
+interface = "w-wan"
+addresses = ["10.0.1.1/24"]
+[port.lan]
+interface = "w-lan"
+addresses = ["10.0.2.1/24"]
+mtu = 68
+[port.dmz]
+interface = "w-dmz"
+addresses = ["10.0.3.1/24"]
+[[neighbor]]
+address = "10.0.2.2"
+mac = "02:00:00:00:00:99"
+[[neighbor]]
+address = "10.0.3.2"
+mac = "02:00:00:00:00:99"
+"#;
+
+/// Every packet a worker received went out, to the slow path, or ended under a reason.
+fn check_sums(router: &Router) {
+    let sums = || {
+        let drops = router.show("drops --all");
+        let fast =
+            drops.as_array().expect("reasons").iter().filter(|d| d["module"] != "slowpath" && d["kind"] == "drop");
+        let dropped: u64 = fast.map(|d| d["packets"].as_u64().unwrap_or(0)).sum();
+        (router.workers("received"), router.workers("transmitted") + router.workers("punted") + dropped)
+    };
+    let mut last = (0, 0);
+    wait_until("the sums to agree", || {
+        let now = sums();
+        let settled = now == last && now.0 == now.1;
+        if now == last && now.0 != now.1 {
+            eprintln!("received {}, accounted for {}", now.0, now.1);
+        }
+        last = now;
+        settled
+    });
+}
+
+fn flooded(world: &World, complex: impl Fn(perigee_packet::MacAddr) -> Vec<u8>) {
+    let (wan, lan, dmz) = (world.wire("w-wan"), world.wire("w-lan"), world.wire("w-dmz"));
+    let router = world.router("punt_ring = 64", PORTS);
+    let mac = router.mac("wan");
+    let (complex, simple) = (complex(mac), frame::udp4(mac, "10.0.1.2", "10.0.3.2", 100));
+    let (mut sent, mut arrived) = (0u64, 0u64);
+    wait_until("the ring to the slow path to overflow", || {
+        for _ in 0..200 {
+            (0..9).for_each(|_| wan.send(&complex));
+            wan.send(&simple);
+            sent += 1;
+            arrived += dmz.drain().iter().filter(|f| frame::is_udp_to(f, "10.0.3.2")).count() as u64;
+            lan.drain();
+        }
+        router.dropped("host.punt_ring_full") > 100
+    });
+    check_sums(&router);
+    // Of the simple packets none was punted and none dropped: what the worker sent is what arrived.
+    wait_until("the last simple packets", || {
+        arrived += dmz.drain().iter().filter(|f| frame::is_udp_to(f, "10.0.3.2")).count() as u64;
+        arrived == router.workers("transmitted")
+    });
+    assert!(arrived > 0 && arrived <= sent, "{arrived} of {sent} simple packets arrived");
+    assert_eq!(router.dropped("host.transmit_full"), 0);
+    // And the slow path lives.
+    wan.send(&frame::arp_request("10.0.1.2", "10.0.1.1"));
+    wan.expect("an ARP reply", |f| frame::arp(f).is_some_and(|m| m.operation() == 2));
+    router.stop();
+}
+
+#[test]
+fn packets_to_be_fragmented() {
+    scenario(|world| flooded(world, |mac| frame::udp4(mac, "10.0.1.2", "10.0.2.2", 1400)));
+}
+
+#[test]
+fn packets_with_options() {
+    scenario(|world| {
+        flooded(world, |mac| {
+            frame::with_options(frame::udp4(mac, "10.0.1.2", "10.0.2.2", 1400), &[7, 7, 4, 0, 0, 0, 0, 0])
+        });
+    });
+}

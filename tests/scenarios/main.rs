@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+//! What perigee does between real counterparts. Each file is named by what it keeps.
+
+mod demo;
+mod filters;
+mod flood;
+mod forwarding;
+mod icmp;
+mod malformed;
+mod metrics;
+mod neighbors;
+mod refusals;
+mod reload;
+mod routes;
+mod twin;
+mod vlan;
+mod workers;
+
+use perigee_tests::{Host, World};
+
+/// A client, a server, and what a configuration needs to connect them.
+struct Pair {
+    client: Host,
+    server: Host,
+}
+
+/// The ports to client and server.
+const PORTS: &str = r#"
+[port.wan]
+interface = "r-client"
+addresses = ["10.0.1.1/24", "2001:db8:1::1/64"]
+[port.lan]
+interface = "r-server"
+addresses = ["10.0.2.1/24", "2001:db8:2::1/64"]
+"#;
+
+impl Pair {
+    fn new(world: &World) -> Pair {
+        Pair {
+            client: world.host("client", &["10.0.1.2/24", "2001:db8:1::2/64"], &["10.0.1.1", "2001:db8:1::1"]),
+            server: world.host("server", &["10.0.2.2/24", "2001:db8:2::2/64"], &["10.0.2.1", "2001:db8:2::1"]),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+//! A running `perigee run`, and what can be asked of it.
+
+use crate::process::{Ended, Process, run};
+use crate::world::perigee;
+use crate::{wait_for, wait_until};
+use nix::sys::signal::Signal;
+use perigee_packet::MacAddr;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const SOCKET: &str = "/run/t.sock";
+
+/// What a router that has ended wrote to its log.
+pub struct Log(pub String);
+
+impl Log {
+    /// Fails if the text is not in it.
+    #[track_caller]
+    pub fn says(&self, text: &str) -> &Log {
+        assert!(self.0.contains(text), "the log does not say {text:?}:\n{}", self.0);
+        self
+    }
+}
+
+/// A running router. Dropped while it runs, it is killed.
+pub struct Router {
+    process: Process,
+}
+
+impl Router {
+    /// Starts the router of a configuration file and waits until it runs.
+    ///
+    /// # Panics
+    /// It does not.
+    pub fn start(file: &Path) -> Router {
+        let mut command = Command::new(perigee());
+        command.arg("run").arg(file).env("XDG_RUNTIME_DIR", "/run").env("NO_COLOR", "1").env_remove("PERIGEE_LOG");
+        let mut router = Router { process: Process::start("router", &mut command) };
+        wait_until("the router to run", || {
+            let ended = router.process.ended();
+            assert!(ended.is_none(), "the router ended ({ended:?}):\n{}", router.log());
+            router.log().contains("running;")
+        });
+        router
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        self.process.stderr()
+    }
+
+    /// Waits for a text in its log.
+    pub fn says(&self, text: &str) {
+        wait_until(&format!("the log to say {text:?}"), || self.log().contains(text));
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
+    }
+
+    /// Its process number.
+    pub fn pid(&self) -> i32 {
+        self.process.pid().as_raw()
+    }
+
+    /// Ends it by SIGTERM. It must end well, with every packet buffer back, and leave no socket behind.
+    pub fn stop(self) -> Log {
+        self.stop_by(Signal::SIGTERM)
+    }
+
+    /// [`Self::stop`] by another signal.
+    pub fn stop_by(mut self, signal: Signal) -> Log {
+        self.signal(signal);
+        let status = wait_for("the router's end", || self.process.ended());
+        let log = Log(self.log());
+        assert!(status.success(), "the router ended with {status}:\n{}", log.0);
+        log.says("every packet buffer is back");
+        assert!(!log.0.contains("panicked"), "{}", log.0);
+        assert!(!Path::new(SOCKET).exists(), "the socket is still there");
+        log
+    }
+
+    /// Ends it without giving it a chance.
+    pub fn kill(mut self) {
+        self.signal(Signal::SIGKILL);
+        wait_for("the router's end", || self.process.ended());
+    }
+
+    /// `perigee WORDS` about this router.
+    pub fn ask(&self, words: &str) -> Ended {
+        run(Command::new(perigee()).args(words.split(' ')).args(["--socket", SOCKET]).env("NO_COLOR", "1"))
+    }
+
+    /// `perigee show WHAT --json`.
+    #[track_caller]
+    pub fn show(&self, what: &str) -> Value {
+        let text = self.ask(&format!("show {what} --json")).good().out;
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("show {what} --json: {error}:\n{text}"))
+    }
+
+    /// A counter of all workers: `received`, `transmitted`, `punted`, ...
+    pub fn workers(&self, counter: &str) -> u64 {
+        self.per_worker(counter).iter().sum()
+    }
+
+    /// A counter of each worker.
+    pub fn per_worker(&self, counter: &str) -> Vec<u64> {
+        let list = self.show("workers");
+        let count = |worker: &Value| worker[counter].as_u64().unwrap_or_else(|| panic!("{counter} in {worker}"));
+        list.as_array().expect("a list of workers").iter().map(count).collect()
+    }
+
+    /// Packets that left the fast path, or ended in the slow path, under a reason: `ipv4_valid.checksum`.
+    pub fn dropped(&self, reason: &str) -> u64 {
+        let list = self.show("drops --all");
+        let named = |entry: &&Value| format!("{}.{}", text(entry, "module"), text(entry, "reason")) == reason;
+        let entry = list.as_array().expect("a list of reasons").iter().find(named);
+        entry.unwrap_or_else(|| panic!("there is no reason {reason}"))["packets"].as_u64().expect("a number")
+    }
+
+    /// Waits until so many packets were counted under a reason.
+    pub fn counts(&self, reason: &str, packets: u64) {
+        wait_until(&format!("{packets} packets under {reason}"), || self.dropped(reason) >= packets);
+        assert_eq!(self.dropped(reason), packets, "{reason}");
+    }
+
+    /// Packets that ended, by whatever reason, in the fast path or the slow path.
+    pub fn all_drops(&self) -> u64 {
+        let list = self.show("drops --all");
+        let drops = list.as_array().expect("a list of reasons").iter().filter(|entry| text(entry, "kind") == "drop");
+        drops.map(|entry| entry["packets"].as_u64().unwrap_or(0)).sum()
+    }
+
+    /// What is shown of a port.
+    pub fn port(&self, name: &str) -> Value {
+        let list = self.show("ports");
+        let port = list.as_array().expect("a list of ports").iter().find(|port| port["name"] == name);
+        port.unwrap_or_else(|| panic!("no port {name} in {list}")).clone()
+    }
+
+    /// The MAC address of a port.
+    pub fn mac(&self, name: &str) -> MacAddr {
+        text(&self.port(name), "mac").parse().expect("a MAC address")
+    }
+
+    /// The state and MAC address of a neighbor, if it is known.
+    pub fn neighbor(&self, address: &str) -> Option<(String, Value)> {
+        let list = self.show("neighbors");
+        let entry = list.as_array()?.iter().find(|entry| entry["address"] == address)?.clone();
+        Some((text(&entry, "state").to_owned(), entry["mac"].clone()))
+    }
+
+    /// Fails if the kernel forwards where the router is: then nothing would be proven.
+    pub fn alone(&self) {
+        for family in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+            let path = format!("/proc/{}/net/../../self/root/proc/sys/net/{family}", self.pid());
+            let own = format!("/proc/sys/net/{family}");
+            let value = fs::read_to_string(if Path::new(&path).exists() { &path } else { &own }).unwrap_or_default();
+            assert_eq!(value.trim(), "0", "the kernel forwards: {family}");
+        }
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- the router's log\n{}---", self.log());
+        }
+    }
+}
+
+/// A text of a JSON object.
+fn text<'a>(object: &'a Value, key: &str) -> &'a str {
+    object[key].as_str().unwrap_or_else(|| panic!("no {key} in {object}"))
+}
