@@ -11,6 +11,7 @@ use perigee_control::answers::{
     WorkerStatus,
 };
 use perigee_control::client::ApiClient;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Arguments of `perigee show`.
@@ -62,12 +63,19 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     let client = connect(&args.router)?;
     let path = path(args);
     match args.what {
-        What::Metrics => print!("{}", client.text(&path)?),
-        _ if args.json => println!("{:#}", client.get::<serde_json::Value>(&path)?),
-        What::Config => print!("{}", client.get::<ConfigText>(&path)?.toml),
-        _ => println!("{}", table(args, &client, &path)?),
+        What::Metrics => print(&client.text(&path)?),
+        _ if args.json => print(&format!("{:#}\n", client.get::<serde_json::Value>(&path)?)),
+        What::Config => print(&client.get::<ConfigText>(&path)?.toml),
+        _ => print(&format!("{}\n", table(args, &client, &path)?.trim_fmt())),
     }
-    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints to standard output; a reader that has seen enough (`| head`) is no error.
+fn print(text: &str) -> Result<ExitCode> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 fn path(args: &ShowArgs) -> String {
