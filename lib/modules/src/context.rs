@@ -29,6 +29,11 @@ pub struct Punted {
 pub trait PuntSink: Send {
     /// Hands a packet over.
     fn punt(&mut self, packet: Punted) -> Result<(), Punted>;
+
+    /// How many packets it has room for now, at most: a flood beyond is freed at once, not one by one.
+    fn room(&self) -> usize {
+        usize::MAX
+    }
 }
 
 /// A worker's context, lent to every module.
@@ -63,10 +68,11 @@ impl Context {
         if mask.is_empty() {
             return;
         }
-        for slot in mask & batch.live() {
+        let punted = mask & batch.live();
+        self.counters.reason(reason, punted.count());
+        for slot in punted.iter().take(self.punts.room()) {
             let (port, interface, next_hop) = (batch.port(slot), batch.interface(slot), batch.next_hop(slot));
             let Some(packet) = batch.take(slot) else { continue };
-            self.counters.reason(reason, 1);
             match self.punts.punt(Punted { packet, reason, port, interface, next_hop }) {
                 Ok(()) => self.counters.punted.add(1),
                 Err(refused) => {
@@ -74,6 +80,11 @@ impl Context {
                     drop(refused.packet);
                 }
             }
+        }
+        // What is left of them found no room.
+        let refused = batch.discard(punted);
+        if refused > 0 {
+            self.counters.reason(host::PUNT_RING_FULL, refused);
         }
     }
 

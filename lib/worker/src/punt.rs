@@ -60,4 +60,8 @@ impl PuntSink for PuntRing {
         self.bell.ring();
         Ok(())
     }
+
+    fn room(&self) -> usize {
+        self.ring.slots()
+    }
 }
