@@ -67,6 +67,21 @@ impl Ended {
         assert!(self.text.contains(text), "{} did not say {text:?}, but:\n{}", self.command, self.text);
         self
     }
+
+    /// The same, if it was a ping whose every echo was answered once, in order.
+    ///
+    /// # Panics
+    /// It was not.
+    #[track_caller]
+    pub fn every_reply(self, count: usize) -> Ended {
+        let replies = self.out.lines().filter(|line| line.contains(" bytes from "));
+        let number = |line: &str| line.split_once("icmp_seq=")?.1.split(' ').next()?.parse::<usize>().ok();
+        let numbers: Vec<_> = replies.filter_map(number).collect();
+        let complete = numbers.iter().copied().eq(1..=count);
+        assert!(complete && self.code == Some(0), "{}: {numbers:?}\n{}", self.command, self.text);
+        assert!(!self.text.contains("DUP!"), "answered twice:\n{}", self.text);
+        self
+    }
 }
 
 fn words(command: &Command) -> String {

@@ -2,6 +2,9 @@
 //! DIR-24-8 for IPv4 (Gupta, Lin, McKeown: "Routing Lookups in Hardware at Memory Access Speeds", 1998): one
 //! entry per /24, and groups of 256 entries for those /24 that have longer prefixes inside.
 //!
+//! Before it stands a summary with one entry per /16, for those that are all alike inside: 256 KB that stay in the cache,
+//! and with few routes nothing else is read.
+//!
 //! An entry carries the length of the prefix it comes from, so the writer sees which entries a change owns
 //! without a table of its own. The default route is not in the table but beside it: setting it is one store, and
 //! a router with few routes touches few pages.
@@ -15,7 +18,7 @@ use crate::grace::{Deferred, Grace};
 use crate::lookup::{Lookup, LookupError, LookupWriter};
 use crate::next_hop::NextHopId;
 use crate::prefix::Prefix4;
-use crate::table::{FirstLook, zeroed};
+use crate::table::zeroed;
 
 const NAME: &str = "dir24";
 const ENTRIES: usize = 1 << 24;
@@ -29,6 +32,11 @@ const EXTENDED: u32 = 1 << 31;
 const LOW: u32 = (1 << 24) - 1;
 /// ... and these bits the length of its prefix, 1 to 32. An entry of zero is under no prefix but the default.
 const LEN_SHIFT: u32 = 24;
+/// In the summary: the /24 of this /16 are not all alike. Its low bits are no group's.
+const MIXED: u32 = EXTENDED;
+/// Number of /16, and of /24 in each.
+const SUMMARIES: usize = 1 << 16;
+const PER_SUMMARY: usize = ENTRIES / SUMMARIES;
 
 fn entry(id: NextHopId, len: u8) -> u32 {
     id.0 | u32::from(len) << LEN_SHIFT
@@ -48,6 +56,7 @@ fn table() -> Result<Table, LookupError> {
 
 /// The readers' half.
 pub struct Dir24 {
+    summary: Box<[AtomicU32; SUMMARIES]>,
     first: Table,
     groups: Table,
     default: AtomicU32,
@@ -70,7 +79,23 @@ impl Dir24 {
         self.groups[Self::in_group(entry & LOW, address)].load(Ordering::Relaxed)
     }
 
-    /// The second pass, for a batch with at least one extended entry.
+    /// The second pass, for a batch with at least one address whose /16 is mixed inside.
+    fn look_into_mixed(&self, addresses: &[u32], entries: &mut [u32]) {
+        let mut any = 0;
+        for (entry, &address) in entries.iter_mut().zip(addresses) {
+            if *entry & MIXED != 0 {
+                *entry = self.first[(address >> 8) as usize].load(Ordering::Relaxed);
+                any |= *entry;
+            }
+        }
+        if any & EXTENDED != 0 {
+            // A group is filled before its index can be seen.
+            fence(Ordering::Acquire);
+            self.look_into_groups(addresses, entries);
+        }
+    }
+
+    /// The third pass, for a batch with at least one extended entry.
     fn look_into_groups(&self, addresses: &[u32], entries: &mut [u32]) {
         for (entry, &address) in entries.iter_mut().zip(addresses) {
             if *entry & EXTENDED != 0 {
@@ -85,14 +110,13 @@ impl Lookup<u32> for Dir24 {
         NAME
     }
 
-    fn first_look(&self) -> FirstLook {
-        FirstLook::new(&self.first[..], 8)
-    }
-
     #[inline]
     fn lookup(&self, address: u32) -> NextHopId {
-        // Acquire: a group is filled before its index can be seen.
-        let mut entry = self.first[(address >> 8) as usize].load(Ordering::Acquire);
+        // Acquire: what an entry stands for is filled before the entry can be seen.
+        let mut entry = self.summary[(address >> 16) as usize].load(Ordering::Acquire);
+        if entry & MIXED != 0 {
+            entry = self.first[(address >> 8) as usize].load(Ordering::Acquire);
+        }
         if entry & EXTENDED != 0 {
             entry = self.group_entry(entry, address);
         }
@@ -105,13 +129,13 @@ impl Lookup<u32> for Dir24 {
         for (addresses, ids) in addresses.chunks(PASS).zip(ids.chunks_mut(PASS)) {
             let mut any = 0;
             for (id, &address) in ids.iter_mut().zip(addresses) {
-                *id = self.first[(address >> 8) as usize].load(Ordering::Relaxed);
+                *id = self.summary[(address >> 16) as usize].load(Ordering::Relaxed);
                 any |= *id;
             }
-            // A group is filled before its index can be seen; the same for the next hops behind all these ids.
+            // The /24 of a /16 are filled before it is called mixed; the same for the next hops behind all these ids.
             fence(Ordering::Acquire);
-            if any & EXTENDED != 0 {
-                self.look_into_groups(addresses, ids);
+            if any & MIXED != 0 {
+                self.look_into_mixed(addresses, ids);
             }
             let default = self.default.load(Ordering::Acquire);
             for id in ids {
@@ -141,7 +165,8 @@ impl Dir24Writer {
 
     /// An empty table with room for at most `limit` /24 that have longer prefixes inside (1 KiB each; at most 65,536).
     pub fn with_groups(limit: u32) -> Result<Self, LookupError> {
-        let shared = Arc::new(Dir24 { first: table()?, groups: table()?, default: AtomicU32::new(0) });
+        let summary = zeroed().map_err(|_| LookupError::Memory { structure: NAME })?;
+        let shared = Arc::new(Dir24 { summary, first: table()?, groups: table()?, default: AtomicU32::new(0) });
         let limit = limit.min(MAX_GROUPS);
         Ok(Self { shared, prefixes: PrefixMap::new(), untouched: 0, free: Vec::new(), retired: Deferred::new(), limit })
     }
@@ -205,6 +230,17 @@ impl Dir24Writer {
         }
     }
 
+    /// Makes the summary say what is true after the entries of `prefix` have changed.
+    fn summarize(&self, prefix: Prefix4) {
+        let start = (prefix.addr() >> 16) as usize;
+        for at in start..start + (1 << 16u32.saturating_sub(prefix.len().into())) {
+            let entries = &self.shared.first[at * PER_SUMMARY..][..PER_SUMMARY];
+            let one = entries[0].load(Ordering::Relaxed);
+            let alike = one & EXTENDED == 0 && entries.iter().all(|entry| entry.load(Ordering::Relaxed) == one);
+            self.shared.summary[at].store(if alike { one } else { MIXED }, Ordering::Release);
+        }
+    }
+
     /// Gives up the group of `prefix` if no prefix longer than /24 is left in it.
     fn fold_group(&mut self, prefix: Prefix4, group: u32) {
         let mut entries = self.group(group).iter().map(|entry| entry.load(Ordering::Relaxed));
@@ -248,6 +284,9 @@ impl LookupWriter<u32> for Dir24Writer {
                 fill(self.part_of_group(group, prefix), new, owns);
             }
         }
+        if prefix.len() > 0 {
+            self.summarize(prefix);
+        }
         Ok(self.prefixes.insert(prefix, id))
     }
 
@@ -267,6 +306,9 @@ impl LookupWriter<u32> for Dir24Writer {
                 self.fold_group(prefix, group);
             }
         }
+        if prefix.len() > 0 {
+            self.summarize(prefix);
+        }
         Ok(id)
     }
 
@@ -279,6 +321,8 @@ impl LookupWriter<u32> for Dir24Writer {
     }
 
     fn memory(&self) -> usize {
-        size_of::<[AtomicU32; ENTRIES]>() + self.untouched as usize * GROUP * size_of::<AtomicU32>()
+        size_of::<[AtomicU32; SUMMARIES]>()
+            + size_of::<[AtomicU32; ENTRIES]>()
+            + self.untouched as usize * GROUP * size_of::<AtomicU32>()
     }
 }

@@ -14,7 +14,7 @@
 //! Nothing here has a clock, a socket or a thread. What a reader may still hold (a group of the table, a next
 //! hop, an old version) is only reused after every [`Subscriber`] passed a batch boundary: see [`Grace`].
 //!
-//! One file has `unsafe` in it: `table.rs`, which asks the kernel for huge pages and the processor for what comes next.
+//! One file has `unsafe` in it: `table.rs`, which asks the kernel for huge pages.
 #![deny(unsafe_code)]
 
 mod dir24;
@@ -42,5 +42,4 @@ pub use next_hop_writer::{NextHopError, NextHopWriter, Via};
 pub use prefix::{Address, Prefix, Prefix4, Prefix6, PrefixError, PrefixOf};
 pub use publish::{Published, Subscriber};
 pub use rib::{Change, Inserted, Removed, Rib, Route, RouteSource, RouteTarget};
-pub use table::FirstLook;
 pub use trie6::{Trie6, Trie6Writer};

@@ -8,7 +8,6 @@ use thiserror::Error;
 use crate::grace::Grace;
 use crate::next_hop::NextHopId;
 use crate::prefix::{Address, PrefixOf};
-use crate::table::FirstLook;
 
 /// The readers' half: shared by all workers, never locked.
 ///
@@ -27,11 +26,6 @@ pub trait Lookup<A: Address>: Send + Sync {
     /// # Panics
     /// If the slices differ in length.
     fn lookup_batch(&self, addresses: &[A], ids: &mut [u32]);
-
-    /// What can be fetched as soon as the first 32 bits of an address are known.
-    fn first_look(&self) -> FirstLook {
-        FirstLook::NONE
-    }
 }
 
 /// The control thread's half: knows every prefix, and stores into what the readers read.

@@ -6,13 +6,11 @@
 //! the device's word where it has one, else computed; there is no switch to turn it off. Bytes behind the packet are cut
 //! off, but for the padding of the shortest Ethernet frame, which does no harm.
 //!
-//! Cost: one read of the header's 20 bytes; everything unusual is found by one test and looked at again out of line. The
-//! lookup's first entry is fetched on the way.
+//! Cost: one read of the header's 20 bytes; everything unusual is found by one test and looked at again out of line.
 
 use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
-use perigee_fib::FirstLook;
 use perigee_packet::batch::flags;
 use perigee_packet::{Batch, Ipv4, Malformed, Mask, Slot, ipv4};
 
@@ -39,8 +37,7 @@ const SHORTEST_FRAME: usize = 60;
 /// The module.
 pub fn ipv4_valid(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
     ctx.counters.module(ModuleId::ipv4_valid, mask.count());
-    let next = ctx.tables.v4.first_look();
-    let odd = batch.filter(*mask, |packet| !is_plain(packet, next));
+    let odd = batch.filter(*mask, |packet| !is_plain(packet));
     if !odd.is_empty() {
         *mask = (*mask - odd) | look_again(ctx, batch, odd);
     }
@@ -48,10 +45,8 @@ pub fn ipv4_valid(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
 
 /// True for what nearly all packets are: a valid header without options, unicast addresses, nothing behind the packet.
 #[inline(always)]
-fn is_plain(packet: &Slot<'_>, next: FirstLook) -> bool {
+fn is_plain(packet: &Slot<'_>) -> bool {
     let Some(header) = packet.network::<20>() else { return false };
-    // The lookup comes soon, and its table is seldom in the cache.
-    next.prefetch(u32::from_be_bytes([header[16], header[17], header[18], header[19]]));
     let frame = packet.frame().len();
     let available = frame - usize::from(packet.l3());
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));

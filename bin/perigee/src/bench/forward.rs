@@ -24,10 +24,10 @@ use std::time::Duration;
 #[derive(Args)]
 pub struct ForwardArgs {
     /// Seconds per measurement
-    #[arg(long, default_value_t = 0.3)]
+    #[arg(long, default_value_t = 0.15)]
     seconds: f64,
     /// Rounds; each measures testpmd, the Lua loop and the native loop once per burst size
-    #[arg(long, default_value_t = 21)]
+    #[arg(long, default_value_t = 41)]
     pairs: usize,
     /// Packets per burst, 1 to 256
     #[arg(long, value_delimiter = ',', default_value = "32,64,128")]

@@ -91,7 +91,7 @@ fn count(bed: &Bed, path: LoopPath, burst: usize, packets: u64, out: &Path, bar:
     command
         .args(["--tool=callgrind", "--smc-check=all", "--quiet"])
         .arg(format!("--callgrind-out-file={}", out.display()));
-    command.arg(program).args(Perigee::arguments(bed, None)).stderr(std::process::Stdio::null());
+    command.arg(program).args(Perigee::arguments(bed, None));
     let mut perigee = Perigee::from_command(&mut command)
         .context("valgrind did not run perigee; if it is not there: sudo apt-get install valgrind")?;
     let sample = perigee.measure(Request { path, burst, warm: u64::MAX, time: 0, packets })?;
