@@ -49,7 +49,9 @@ fn run_inside(name: &str) {
     command.arg("-Urnm").arg(me).args([name, "--exact", "--nocapture", "--test-threads=1"]).env(INSIDE, "1");
     command.env("PATH", search_path());
     let done = command.output().expect("unshare runs");
-    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    // Indented, so that nobody takes its results for this process's own.
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace('\n', "\n  | ");
+    let (out, err) = (text(&done.stdout), text(&done.stderr));
     let ran = out.contains("1 passed");
     assert!(done.status.success() && ran, "{name}, inside its namespaces ({}):\n{out}{err}", done.status);
 }

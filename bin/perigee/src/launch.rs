@@ -350,6 +350,19 @@ fn enter(eal: &Eal) -> Option<dpdk::RegisteredThread> {
     })
 }
 
+/// Keeps the calling thread off the workers' cores, where there are others: a flood for the slow path costs workers nothing.
+fn keep_off(workers: &[u16]) {
+    let mut others = rustix::thread::CpuSet::new();
+    let free =
+        dpdk::usable_cores().into_iter().filter(|core| !workers.iter().any(|worker| usize::from(*worker) == *core));
+    free.for_each(|core| others.set(core));
+    if others.count() > 0
+        && let Err(error) = rustix::thread::sched_setaffinity(None, &others)
+    {
+        tracing::warn!("the slow path shares the workers' cores: {error}");
+    }
+}
+
 impl Running {
     fn start_threads(
         &mut self,
@@ -371,8 +384,10 @@ impl Running {
             self.workers.push(self.guarded(format!("worker-{}", self.workers.len()), body)?);
         }
         let (eal, stop) = (eal.clone(), self.stop.clone());
+        let cores = cores.to_vec();
         let body = move || {
             let _registered = enter(&eal);
+            keep_off(&cores);
             let mut slow = SlowThread::new(slow);
             slow.run();
             debug_assert!(stop.requested());

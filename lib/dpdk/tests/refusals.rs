@@ -4,6 +4,9 @@
 use perigee_dpdk::{Eal, EalConfig, Hugepages};
 
 fn main() {
+    if std::env::args().nth(1).is_some_and(|filter| !filter.starts_with('-') && !"refusals".contains(&filter)) {
+        return;
+    }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = EalConfig {
         hugepages: Hugepages::No,

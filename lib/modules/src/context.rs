@@ -30,6 +30,9 @@ pub trait PuntSink: Send {
     /// Hands a packet over.
     fn punt(&mut self, packet: Punted) -> Result<(), Punted>;
 
+    /// Tells the slow path that packets are there: once for all that were handed over.
+    fn announce(&self) {}
+
     /// How many packets it has room for now, at most: a flood beyond is freed at once, not one by one.
     fn room(&self) -> usize {
         usize::MAX
@@ -81,6 +84,7 @@ impl Context {
                 }
             }
         }
+        self.punts.announce();
         // What is left of them found no room.
         let refused = batch.discard(punted);
         if refused > 0 {

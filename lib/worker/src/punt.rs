@@ -56,9 +56,11 @@ pub fn punt_ring(capacity: usize, bell: Arc<Bell>) -> (PuntRing, rtrb::Consumer<
 
 impl PuntSink for PuntRing {
     fn punt(&mut self, packet: Punted) -> Result<(), Punted> {
-        self.ring.push(packet).map_err(|rtrb::PushError::Full(packet)| packet)?;
+        self.ring.push(packet).map_err(|rtrb::PushError::Full(packet)| packet)
+    }
+
+    fn announce(&self) {
         self.bell.ring();
-        Ok(())
     }
 
     fn room(&self) -> usize {

@@ -6,7 +6,7 @@
 
 mod report;
 
-use crate::bench::machine::{self, Hugepages, Machine};
+use crate::bench::machine::{self, Hugepages, Interrupts, Machine};
 use crate::bench::peers::{Bed, Perigee, Testpmd};
 use crate::bench::statistics::Median;
 use crate::bench::traffic::{self, Frame};
@@ -104,12 +104,7 @@ pub fn forward(args: &ForwardArgs) -> Result<ExitCode> {
     ensure!(args.bursts.iter().all(|burst| (1..=256).contains(burst)), "--bursts: a burst has 1 to 256 packets");
     ensure!((0.01..=3600.0).contains(&args.seconds) && args.pairs > 0, "--seconds: at least 0.01; --pairs: at least 1");
     let (core, other_core) = machine::cores(args.core)?;
-    // From here on Ctrl-C ends the two processes, and thereby this one, with hugepages given back.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let _interrupt = {
-        let _inside = runtime.enter();
-        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?
-    };
+    let mut interrupts = Interrupts::new()?;
     let hugepages = Hugepages::reserve(args.hugepages, 2 * MEMORY)?;
     let folder = tempfile::Builder::new().prefix("perigee-bench-").tempdir()?;
     let bed = Bed { source: folder.path().join("source.pcap"), core, other_core, hugepages: hugepages.enough };
@@ -118,7 +113,8 @@ pub fn forward(args: &ForwardArgs) -> Result<ExitCode> {
 
     let bar = progress((args.pairs * args.bursts.len() + 2) as u64);
     let verified = verify(&bed, &frames, &bar)?;
-    let rounds = rounds(args, &bed, &bar)?;
+    interrupts.check()?;
+    let rounds = rounds(args, &bed, &bar, &mut interrupts)?;
     bar.finish_and_clear();
     let results = results(args, &bed, verified, &rounds);
     let text = report::text(&results);
@@ -155,7 +151,12 @@ fn verify(bed: &Bed, frames: &[Frame], bar: &ProgressBar) -> Result<usize> {
     Ok(verified)
 }
 
-fn rounds(args: &ForwardArgs, bed: &Bed, bar: &ProgressBar) -> Result<BTreeMap<usize, Rounds>> {
+fn rounds(
+    args: &ForwardArgs,
+    bed: &Bed,
+    bar: &ProgressBar,
+    interrupts: &mut Interrupts,
+) -> Result<BTreeMap<usize, Rounds>> {
     let mut testpmd = Testpmd::start(bed)?;
     let mut perigee = Perigee::start(bed, None)?;
     let time = Duration::from_secs_f64(args.seconds);
@@ -175,6 +176,7 @@ fn rounds(args: &ForwardArgs, bed: &Bed, bar: &ProgressBar) -> Result<BTreeMap<u
                 let ns = sample.cpu_ns as f64 / sample.packets as f64;
                 if path == LoopPath::Lua { to.lua.push(ns) } else { to.native.push(ns) }
             }
+            interrupts.check()?;
             bar.inc(1);
         }
     }

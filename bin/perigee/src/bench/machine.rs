@@ -6,6 +6,37 @@ use perigee_dpdk as dpdk;
 use serde::Serialize;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Ctrl-C and SIGTERM while something is measured: what was reserved is given back first.
+pub struct Interrupts {
+    runtime: Runtime,
+    signals: [Signal; 2],
+}
+
+impl Interrupts {
+    /// From here on neither signal ends the process by itself.
+    pub fn new() -> Result<Interrupts> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let signals = {
+            let _inside = runtime.enter();
+            [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?]
+        };
+        Ok(Interrupts { runtime, signals })
+    }
+
+    /// An error if one came.
+    pub fn check(&mut self) -> Result<()> {
+        for signal in &mut self.signals {
+            let came =
+                self.runtime.block_on(async { tokio::time::timeout(Duration::from_millis(1), signal.recv()).await });
+            ensure!(came.is_err(), "interrupted; nothing is left behind");
+        }
+        Ok(())
+    }
+}
 
 /// The machine, for whoever reads the numbers later.
 #[derive(Debug, Clone, Serialize)]
@@ -70,7 +101,6 @@ impl Hugepages {
         let mut pages = Hugepages { before: None, enough: false };
         if let Some(more) = more {
             let before = number(PAGES)?;
-            pages.before = Some(before);
             let denied = || {
                 format!(
                     "{PAGES} cannot be written; --hugepages needs root. Or reserve them yourself: sudo sysctl vm.nr_hugepages={}",
@@ -78,6 +108,7 @@ impl Hugepages {
                 )
             };
             std::fs::write(PAGES, (before + more).to_string()).with_context(denied)?;
+            pages.before = Some(before);
         }
         let free = number(FREE).unwrap_or(0) * 2;
         pages.enough = free >= u64::from(mb);

@@ -82,7 +82,7 @@ impl Perigee {
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         self.0.from.read_line(&mut line)?;
-        ensure!(!line.is_empty(), "perigee's measuring process ended; what it said stands above");
+        ensure!(!line.is_empty(), "perigee's measuring process ended before it answered");
         Ok(line)
     }
 

@@ -2,6 +2,7 @@
 //! What `perigee bench forward` prints.
 
 use super::{Compared, Measured, Results};
+use crate::bench::statistics::Median;
 use comfy_table::{CellAlignment, Table, presets};
 
 const HEADER: [&str; 6] = ["burst", "loop", "Mpps", "ns/packet", "ns over io", "of testpmd io"];
@@ -68,12 +69,20 @@ fn row(burst: &str, name: &str, measured: &Measured) -> [String; 6] {
         name.to_owned(),
         format!("{:.1}", measured.mpps),
         ns(measured.mpps),
-        format!("{:.1} [{:.1}, {:.1}]", over.median, over.low, over.high),
-        format!("{:.2} [{:.2}, {:.2}]", of.median, of.low, of.high),
+        with_interval(over, 1),
+        with_interval(of, 2),
     ]
 }
 
+/// Too few rounds have no interval.
+fn with_interval(Median { median, low, high }: &Median, digits: usize) -> String {
+    match low.is_finite() {
+        true => format!("{median:.digits$} [{low:.digits$}, {high:.digits$}]"),
+        false => format!("{median:.digits$}"),
+    }
+}
+
 fn sentence(Compared { ratio, resolved }: &Compared) -> String {
-    let interval = format!("{:.3} [{:.3}, {:.3}]", ratio.median, ratio.low, ratio.high);
-    if *resolved { interval } else { format!("{interval} not resolved: the interval is wider than 3 points") }
+    let interval = with_interval(ratio, 3);
+    if *resolved { interval } else { format!("{interval} not resolved: its interval is wider than 3 points") }
 }
