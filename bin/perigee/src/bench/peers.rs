@@ -121,7 +121,10 @@ impl Testpmd {
     pub fn start(bed: &Bed) -> Result<Testpmd> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let there = std::env::split_paths(&path).any(|folder| folder.join("dpdk-testpmd").exists());
-        ensure!(there, "dpdk-testpmd is not there, and it is what perigee is compared with: sudo apt-get install dpdk");
+        ensure!(
+            there,
+            "dpdk-testpmd is not there, and it is what perigee is compared with: sudo apt-get install dpdk-dev"
+        );
         // Line by line, as a report that stays in its buffer is no answer.
         let mut command = Command::new("stdbuf");
         command.args(["-oL", "dpdk-testpmd", "--no-pci", "--iova-mode=va", "--log-level=error"]);
