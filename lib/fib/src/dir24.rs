@@ -263,15 +263,22 @@ fn fill(entries: &[AtomicU32], new: u32, owns: impl Fn(u8) -> bool) {
 }
 
 impl LookupWriter<u32> for Dir24Writer {
-    type Reader = Dir24;
+    fn reader(&self) -> Arc<dyn Lookup<u32>> {
+        self.shared.clone()
+    }
 
-    fn reader(&self) -> &Arc<Dir24> {
-        &self.shared
+    fn load(&mut self, routes: &[(Prefix4, NextHopId)]) -> Result<(), LookupError> {
+        let mut fresh = Self::with_groups(self.limit)?;
+        for (prefix, id) in routes {
+            fresh.insert(*prefix, *id)?;
+        }
+        *self = fresh;
+        Ok(())
     }
 
     fn insert(&mut self, prefix: Prefix4, id: NextHopId) -> Result<Option<NextHopId>, LookupError> {
         if id.0 > NextHopId::MAX {
-            return Err(LookupError::NextHop { id: id.0, structure: NAME });
+            return Err(LookupError::NextHop { id: id.0, structure: NAME, max: NextHopId::MAX });
         }
         let new = entry(id, prefix.len());
         // Entries of longer prefixes stay.

@@ -6,27 +6,33 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::dir24::{Dir24, Dir24Writer};
 use crate::grace::Grace;
 use crate::lookup::{Lookup, LookupError, LookupWriter};
 use crate::next_hop::{InterfaceId, Mac, NextHop, NextHopId, NextHops};
 use crate::next_hop_writer::{NextHopError, NextHopWriter, Via};
 use crate::prefix::Prefix;
 use crate::rib::{Change, Rib, Route, RouteSource, RouteTarget};
-use crate::trie6::{Trie6, Trie6Writer};
+use crate::structures;
 
 /// The forwarding table as workers see it: shared, changing in place, never locked.
 #[derive(Clone)]
 pub struct Fib {
     /// IPv4 lookup.
-    pub v4: Arc<Dir24>,
+    pub v4: Arc<dyn Lookup<u32>>,
     /// IPv6 lookup.
-    pub v6: Arc<Trie6>,
+    pub v6: Arc<dyn Lookup<u128>>,
     /// What the ids found there mean.
     pub next_hops: Arc<NextHops>,
 }
 
 impl Fib {
+    /// Whether both are the same memory: then nothing needs to be published.
+    pub fn is_same(&self, other: &Fib) -> bool {
+        Arc::ptr_eq(&self.v4, &other.v4)
+            && Arc::ptr_eq(&self.v6, &other.v6)
+            && Arc::ptr_eq(&self.next_hops, &other.next_hops)
+    }
+
     /// One address at a time, for who is not in a hurry.
     pub fn lookup(&self, address: IpAddr) -> (NextHopId, NextHop) {
         let id = match address {
@@ -40,25 +46,36 @@ impl Fib {
 /// The routes, and what follows from them in the forwarding table. Every call changes both or neither.
 pub struct FibWriter {
     rib: Rib,
-    v4: Dir24Writer,
-    v6: Trie6Writer,
+    v4: Box<dyn LookupWriter<u32>>,
+    v6: Box<dyn LookupWriter<u128>>,
     next_hops: NextHopWriter,
 }
 
 impl FibWriter {
-    /// An empty table with room for `next_hops` gateways (8 bytes each, once used).
+    /// An empty table with room for `next_hops` gateways (8 bytes each, once used), and the default lookup structures.
     pub fn new(next_hops: u32) -> Result<Self, FibError> {
-        let next_hops = NextHopWriter::new(next_hops)?;
-        Ok(Self { rib: Rib::default(), v4: Dir24Writer::new()?, v6: Trie6Writer::new()?, next_hops })
+        Self::with(next_hops, (structures::DEFAULT4.new)()?, (structures::DEFAULT6.new)()?)
     }
 
-    /// The workers' view; the same memory every time.
+    /// The same with lookup structures of the caller's choice, which are empty.
+    pub fn with(
+        next_hops: u32,
+        v4: Box<dyn LookupWriter<u32>>,
+        v6: Box<dyn LookupWriter<u128>>,
+    ) -> Result<Self, FibError> {
+        let next_hops = NextHopWriter::new(next_hops)?;
+        Ok(Self { rib: Rib::default(), v4, v6, next_hops })
+    }
+
+    /// The workers' view. A change may replace the lookup structures in it: compare with [`Fib::is_same`], and publish.
     pub fn reader(&self) -> Fib {
-        Fib {
-            v4: Arc::clone(self.v4.reader()),
-            v6: Arc::clone(self.v6.reader()),
-            next_hops: Arc::clone(self.next_hops.reader()),
-        }
+        Fib { v4: self.v4.reader(), v6: self.v6.reader(), next_hops: Arc::clone(self.next_hops.reader()) }
+    }
+
+    /// Makes the changes so far visible, where a lookup structure collects them.
+    pub fn commit(&mut self) -> Result<(), FibError> {
+        self.v4.commit()?;
+        Ok(self.v6.commit()?)
     }
 
     /// All routes.

@@ -28,19 +28,31 @@ pub trait Lookup<A: Address>: Send + Sync {
     fn lookup_batch(&self, addresses: &[A], ids: &mut [u32]);
 }
 
-/// The control thread's half: knows every prefix, and stores into what the readers read.
-pub trait LookupWriter<A: Address> {
-    /// The readers' half.
-    type Reader: Lookup<A>;
+/// The control thread's half: knows every prefix.
+///
+/// There are two ways to publish a change. A structure that is patched in place stores into what the readers read, and
+/// [`reader`](Self::reader) stays the same. One that rebuilds (or that grows) makes a new readers' half, and
+/// [`reader`](Self::reader) is another one from then on: whoever publishes tables compares, and publishes it.
+pub trait LookupWriter<A: Address>: Send {
+    /// The readers' half as it is now.
+    fn reader(&self) -> Arc<dyn Lookup<A>>;
 
-    /// The readers' half, to be handed to them once.
-    fn reader(&self) -> &Arc<Self::Reader>;
+    /// Replaces everything by these routes, with a new readers' half; of several with one prefix the last counts. Much
+    /// faster than to insert them one by one. After an error nothing has changed, and the old table stays in use.
+    fn load(&mut self, routes: &[(PrefixOf<A>, NextHopId)]) -> Result<(), LookupError>;
 
     /// Sets the next hop of `prefix` and returns its previous one. After an error nothing has changed.
     fn insert(&mut self, prefix: PrefixOf<A>, id: NextHopId) -> Result<Option<NextHopId>, LookupError>;
 
-    /// Forgets `prefix` and returns its next hop: its addresses fall back to the next shorter prefix.
+    /// Forgets `prefix` and returns its next hop: its addresses fall back to the next shorter prefix. After an error
+    /// nothing has changed.
     fn remove(&mut self, prefix: PrefixOf<A>) -> Result<NextHopId, LookupError>;
+
+    /// Makes the changes so far visible in [`reader`](Self::reader), for structures that collect them. To be called after
+    /// one change or after a run of them.
+    fn commit(&mut self) -> Result<(), LookupError> {
+        Ok(())
+    }
 
     /// Makes memory that was unlinked earlier usable again, as far as no reader can hold it.
     fn reclaim(&mut self, grace: Grace);
@@ -50,6 +62,17 @@ pub trait LookupWriter<A: Address> {
 
     /// Bytes of the readers' half that are or were in use, the memory that waits for readers included.
     fn memory(&self) -> usize;
+}
+
+/// How a structure is named, and how an empty one is made.
+#[derive(Clone, Copy)]
+pub struct Structure<A: Address> {
+    /// Its name in the configuration, on the command line and in results.
+    pub name: &'static str,
+    /// One line about it.
+    pub about: &'static str,
+    /// Makes an empty one.
+    pub new: fn() -> Result<Box<dyn LookupWriter<A>>, LookupError>,
 }
 
 /// Why a lookup structure refused a change; it is as it was.
@@ -70,12 +93,14 @@ pub enum LookupError {
         limit: u32,
     },
     /// The next hop's id is too large to be stored.
-    #[error("next hop {id} does not fit in {structure}; expected an id up to {max}", max = NextHopId::MAX)]
+    #[error("next hop {id} does not fit in {structure}; expected an id up to {max}")]
     NextHop {
         /// The id given.
         id: u32,
         /// The structure's name.
         structure: &'static str,
+        /// The largest id that fits.
+        max: u32,
     },
     /// Nothing to remove.
     #[error("there is no route to {prefix} to remove")]

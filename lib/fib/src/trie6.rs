@@ -239,15 +239,22 @@ impl Trie6Writer {
 }
 
 impl LookupWriter<u128> for Trie6Writer {
-    type Reader = Trie6;
+    fn reader(&self) -> Arc<dyn Lookup<u128>> {
+        self.shared.clone()
+    }
 
-    fn reader(&self) -> &Arc<Trie6> {
-        &self.shared
+    fn load(&mut self, routes: &[(Prefix6, NextHopId)]) -> Result<(), LookupError> {
+        let mut fresh = Self::with_nodes(self.limit)?;
+        for (prefix, id) in routes {
+            fresh.insert(*prefix, *id)?;
+        }
+        *self = fresh;
+        Ok(())
     }
 
     fn insert(&mut self, prefix: Prefix6, id: NextHopId) -> Result<Option<NextHopId>, LookupError> {
         if id.0 > NextHopId::MAX {
-            return Err(LookupError::NextHop { id: id.0, structure: NAME });
+            return Err(LookupError::NextHop { id: id.0, structure: NAME, max: NextHopId::MAX });
         }
         if prefix.len() == 0 {
             self.shared.default.store(id.0, Ordering::Release);

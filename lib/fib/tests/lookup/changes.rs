@@ -2,9 +2,7 @@
 //! Every lookup structure against the oracle, after every change.
 
 use perigee_fib::synth::{self, Random};
-use perigee_fib::{
-    Dir24Writer, Grace, Lookup, LookupError, LookupWriter, NextHopId, Prefix4, Prefix6, PrefixOf, Trie6Writer,
-};
+use perigee_fib::{Dir24Writer, Grace, LookupError, LookupWriter, NextHopId, Prefix4, Prefix6, PrefixOf, Trie6Writer};
 use proptest::prelude::*;
 
 use crate::oracle::{Family, Oracle, v4, v6};

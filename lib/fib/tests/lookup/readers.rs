@@ -9,8 +9,8 @@ use std::thread;
 use crate::oracle::{Family, v4, v6};
 use perigee_fib::synth::Random;
 use perigee_fib::{
-    Action, Dir24Writer, Fib, FibWriter, Grace, InterfaceId, Lookup, LookupWriter, NextHopId, Prefix, PrefixOf,
-    Published, Route, RouteSource, RouteTarget, Trie6Writer,
+    Action, Dir24Writer, Fib, FibWriter, Grace, InterfaceId, LookupWriter, NextHopId, Prefix, PrefixOf, Published,
+    Route, RouteSource, RouteTarget, Trie6Writer,
 };
 
 /// Changes to make at least, and batches to see at least in which there was something to see.
@@ -63,7 +63,7 @@ fn flapping<A: Family, W: LookupWriter<A>>(mut writer: W, cover: PrefixOf<A>, bl
     println!("seed {seed}");
     let cover_id = 50;
     writer.insert(cover, NextHopId(cover_id)).expect("room");
-    let reader = writer.reader().clone();
+    let reader = writer.reader();
     let ends = |[outer, inner]: &[PrefixOf<A>; 2]| [inner.addr(), outer.addr().fill(outer.len())];
     let addresses: Vec<A> = blocks.iter().flat_map(ends).collect();
     let mut ids = vec![0; addresses.len()];
