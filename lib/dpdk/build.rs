@@ -5,11 +5,21 @@
 use std::process::exit;
 
 /// What the shim and `ffi.rs` call.
-const LIBRARIES: &[&str] =
-    &["rte_acl", "rte_ethdev", "rte_net", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal", "rte_telemetry"];
+const LIBRARIES: &[&str] = &[
+    "rte_acl",
+    "rte_lpm",
+    "rte_fib",
+    "rte_ethdev",
+    "rte_net",
+    "rte_mbuf",
+    "rte_mempool",
+    "rte_ring",
+    "rte_eal",
+    "rte_telemetry",
+];
 
 fn main() {
-    for file in ["src/shim.h", "src/shim.c", "src/shim_filters.c"] {
+    for file in ["src/shim.h", "src/shim.c", "src/shim_filters.c", "src/shim_fib.c"] {
         println!("cargo:rerun-if-changed={file}");
     }
 
@@ -20,7 +30,7 @@ fn main() {
     };
 
     let mut shim = cc::Build::new();
-    shim.files(["src/shim.c", "src/shim_filters.c"])
+    shim.files(["src/shim.c", "src/shim_filters.c", "src/shim_fib.c"])
         .includes(&dpdk.include_paths)
         .opt_level(3)
         .warnings(true)

@@ -2,12 +2,14 @@
 //! What perigee does between real counterparts. Each file is named by what it keeps.
 
 mod demo;
+mod fib;
 mod filters;
 mod flood;
 mod forwarding;
 mod icmp;
 mod malformed;
 mod metrics;
+mod multipath;
 mod neighbors;
 mod refusals;
 mod reload;

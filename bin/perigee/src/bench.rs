@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! `perigee bench`: measurements of perigee, each comparable with something else on the same machine in the same minute.
 
+mod fib;
 mod forward;
 mod instructions;
 mod machine;
@@ -18,6 +19,8 @@ use std::process::ExitCode;
 pub enum BenchCommand {
     /// Forwarding of one core, beside dpdk-testpmd's bare I/O on the same source: Lua loop, the same loop in Rust
     Forward(forward::ForwardArgs),
+    /// Lookup structures side by side: rate, memory, build time, changes, wrong answers; DPDK's among them
+    Fib(fib::FibArgs),
     /// Instructions per packet of both loops, counted by valgrind: the same on a busy machine
     Instructions(instructions::InstructionsArgs),
     /// The process that forwards; `forward` starts it
@@ -29,6 +32,7 @@ pub enum BenchCommand {
 pub fn bench(command: &BenchCommand) -> Result<ExitCode> {
     match command {
         BenchCommand::Forward(args) => forward::forward(args),
+        BenchCommand::Fib(args) => fib::fib(args),
         BenchCommand::Instructions(args) => instructions::instructions(args),
         BenchCommand::ForwardWorker(args) => worker::serve(args),
     }

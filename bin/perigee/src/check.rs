@@ -3,8 +3,9 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
-use perigee_control::config::{Config, ConfigError};
+use perigee_control::config::{Config, ConfigError, Machine};
 use perigee_lua::Script;
+use perigee_router::Lookups;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -15,9 +16,19 @@ pub struct CheckArgs {
     file: PathBuf,
 }
 
+/// All lookup structures of this program.
+pub fn lookups() -> Lookups {
+    Lookups::default().and(perigee_dpdk::fib::IPV4, perigee_dpdk::fib::IPV6)
+}
+
+/// What configurations are checked against: this machine, and what this program has.
+pub fn machine() -> Machine {
+    Machine { fib: lookups().names(), ..Machine::here() }
+}
+
 /// Loads a configuration, or prints every mistake in it.
-pub fn load(file: &std::path::Path) -> Result<Config> {
-    match Config::load(file) {
+pub fn load(file: &std::path::Path, machine: &Machine) -> Result<Config> {
+    match Config::load_on(file, machine) {
         Ok(config) => {
             config.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
             Ok(config)
@@ -31,7 +42,7 @@ pub fn load(file: &std::path::Path) -> Result<Config> {
 }
 
 pub fn check(args: &CheckArgs) -> Result<ExitCode> {
-    let config = load(&args.file)?;
+    let config = load(&args.file, &machine())?;
     if let Some(script) = &config.router.script {
         // Whether it compiles is known without a router; whether it finds its ports is not.
         Script::read(script)?.compile()?;

@@ -33,6 +33,9 @@ pub struct DemoArgs {
     /// Leave everything running until Ctrl-C, and print commands to try
     #[arg(long)]
     keep: bool,
+    /// What the router looks routes up in: NAME, or one for IPv4 and one for IPv6, as in `perigee run`
+    #[arg(long, value_name = "NAME[,NAME]")]
+    fib: Option<String>,
     /// The results as one JSON object
     #[arg(long)]
     json: bool,

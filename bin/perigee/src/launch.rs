@@ -4,13 +4,14 @@
 //! Whatever fails is said in one sentence, and what was made before is taken back: dropping a half-made router closes its
 //! ports, and the helper removes twins and restores interfaces when its socket closes.
 
+use crate::check;
 use crate::fabric::DpdkFabric;
 use crate::filters::{self, DpdkFilters};
 use crate::scripts::{self, LuaScripts};
 use anyhow::{Context as _, Result, anyhow, bail};
 use perigee_control::answers::VersionStatus;
 use perigee_control::api::Server;
-use perigee_control::config::{self, Config, LinuxDriver};
+use perigee_control::config::{self, Config, LinuxDriver, Machine};
 use perigee_control::helper::{Helper, LinkPreparation, TwinStatus, TwinWanted};
 use perigee_control::privileges;
 use perigee_control::twin::Twin;
@@ -53,12 +54,22 @@ struct Opened {
 ///
 /// # Errors
 /// One sentence with the way out; nothing is left behind.
-pub fn launch(config: Config, path: &Path) -> Result<Running> {
+pub fn launch(config: Config, path: &Path, machine: Machine) -> Result<Running> {
     let script = scripts::read(config.router.script.as_deref())?;
     let helper = start_helper(&config)?;
-    let eal = start_eal(&config.eal, pci_devices(&config))?;
+    let eal = start_eal(&with_tables(&config), pci_devices(&config))?;
     let opened = open_ports(&eal, &config, helper)?;
-    assemble(config, path, script, eal, opened)
+    assemble(config, path, machine, script, eal, opened)
+}
+
+/// The configuration's `[eal]` with memory for lookup structures that are DPDK's, which have all of theirs there.
+fn with_tables(config: &Config) -> config::Eal {
+    let v4 = config.all_routes().filter(|route| route.prefix.addr().is_ipv4()).count();
+    let v6 = config.all_routes().count() - v4;
+    let fib = &config.router.fib;
+    let tables = dpdk::fib::memory_mb(&fib.v4, v4).saturating_add(dpdk::fib::memory_mb(&fib.v6, v6));
+    let memory = config.eal.memory.unwrap_or(EalConfig::default().memory_mb);
+    config::Eal { memory: Some(memory.saturating_add(tables)), ..config.eal.clone() }
 }
 
 /// The helper is needed for twins and for interfaces under ports.
@@ -245,7 +256,14 @@ fn staging(tables: SharedTables, custom: Arc<CustomReasons>) -> perigee_lua::Sta
     })
 }
 
-fn assemble(config: Config, path: &Path, script: Script, eal: Eal, opened: Opened) -> Result<Running> {
+fn assemble(
+    config: Config,
+    path: &Path,
+    machine: Machine,
+    script: Script,
+    eal: Eal,
+    opened: Opened,
+) -> Result<Running> {
     let count = config.workers.len();
     let twins = make_twins(&config, &opened)?;
     let ports =
@@ -254,7 +272,8 @@ fn assemble(config: Config, path: &Path, script: Script, eal: Eal, opened: Opene
     wiring.notes.iter().for_each(|note| tracing::info!("{note}"));
     let rebuild = DpdkFilters { eal: eal.clone(), done: opened.steered.clone() };
     let filters = rebuild.filters(&config).map_err(|error| anyhow!(error))?;
-    let routing = Routing::new(&config, &opened.infos, filters).map_err(|error| anyhow!(error))?;
+    let lookups = check::lookups();
+    let routing = Routing::new(&config, &opened.infos, filters, &lookups).map_err(|error| anyhow!(error))?;
 
     let tables: SharedTables = Arc::new(Mutex::new(Published::new(routing.tables())));
     let staging_tables: SharedTables = Arc::new(Mutex::new(Published::new(routing.tables())));
@@ -316,6 +335,8 @@ fn assemble(config: Config, path: &Path, script: Script, eal: Eal, opened: Opene
         routing,
         published: tables,
         staging: staging_tables,
+        lookups,
+        machine,
         scripts: Box::new(LuaScripts(scripts.clone())),
         rebuild: Box::new(rebuild),
         helper: opened.helper,

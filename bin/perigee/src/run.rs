@@ -3,7 +3,7 @@
 
 use crate::launch::{Running, launch};
 use crate::{check, reload};
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::Args;
 use perigee_control::client::ApiClient;
 use std::io::IsTerminal;
@@ -17,6 +17,9 @@ use tokio::signal::unix::{SignalKind, signal};
 pub struct RunArgs {
     /// The configuration, in TOML
     file: PathBuf,
+    /// The lookup structure to use instead of the configuration's `fib`: NAME, or one for IPv4 and one for IPv6
+    #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
+    fib: Vec<String>,
     /// Say more (-v) or everything (-vv); the environment variable PERIGEE_LOG says it in detail
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
@@ -42,13 +45,20 @@ pub fn log(verbose: u8) {
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
     log(args.verbose);
     perigee_dpdk::set_runtime_dir(perigee_dpdk::fallback_runtime_dir().as_deref())?;
-    let config = check::load(&args.file)?;
+    let mut machine = check::machine();
+    if !args.fib.is_empty() {
+        let choice = machine.fib.choose(&args.fib);
+        machine.fib_override = Some(choice.map_err(|expected| {
+            anyhow!("found --fib {}, expected {}", args.fib.join(","), expected.replace('"', ""))
+        })?);
+    }
+    let config = check::load(&args.file, &machine)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Before the first thread starts, so that no signal is missed.
     let _guard = runtime.enter();
     let mut signals = Signals::new()?;
     let names: Vec<String> = config.ports.iter().map(|port| port.name.clone()).collect();
-    let running = launch(config, &args.file)?;
+    let running = launch(config, &args.file, machine)?;
     for (name, port) in names.iter().zip(running.ports()) {
         tracing::info!(
             "port {name}: {} ({}), {}, {} receive queues, MTU {}",

@@ -7,8 +7,8 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
 use perigee_control::answers::{
-    ConfigText, DropKind, DropStatus, FilterStatus, ModuleStatus, NeighborEntry, PortStatus, RouteList, ScriptStatus,
-    WorkerStatus,
+    ConfigText, DropKind, DropStatus, FibStatus, FilterStatus, GatewayEntry, ModuleStatus, NeighborEntry, NextHopEntry,
+    NextHopMember, PortStatus, RouteList, ScriptStatus, WorkerStatus,
 };
 use perigee_control::client::ApiClient;
 use std::io::Write;
@@ -47,8 +47,12 @@ enum What {
     Drops,
     /// Routes, and where they came from
     Routes,
+    /// What routes are looked up in, and how much memory it takes
+    Fib,
     /// Neighbors: MAC address and state
     Neighbors,
+    /// Next hops, and groups of them: what routes share, who uses it, the members' parts of the flows
+    Nexthops,
     /// Scripts: generation, errors, what the JIT compiler did
     Scripts,
     /// Filters and steers
@@ -116,7 +120,9 @@ fn table(args: &ShowArgs, client: &ApiClient, path: &str) -> Result<Table> {
         What::Modules => modules(&client.get::<Vec<ModuleStatus>>(path)?, args.all),
         What::Drops => drops(&client.get::<Vec<DropStatus>>(path)?, args.all),
         What::Routes => routes(&client.get::<RouteList>(path)?),
+        What::Fib => fib(&client.get::<Vec<FibStatus>>(path)?),
         What::Neighbors => neighbors(&client.get::<Vec<NeighborEntry>>(path)?),
+        What::Nexthops => next_hops(&client.get::<Vec<NextHopEntry>>(path)?),
         What::Scripts => scripts(&client.get::<Vec<ScriptStatus>>(path)?),
         What::Filters => filters(&client.get::<Vec<FilterStatus>>(path)?),
         What::Config | What::Metrics => Table::new(),
@@ -226,16 +232,26 @@ pub fn drops(list: &[DropStatus], all: bool) -> Table {
 
 fn routes(list: &RouteList) -> Table {
     let mut table = rows(
-        &["", "prefix", "action", "via", "dev", "source", "metric"],
-        &["metric"],
+        &["", "prefix", "action", "via", "dev", "source", "preference", "metric"],
+        &["preference", "metric"],
         list.routes.iter().map(|route| {
+            let each =
+                |show: fn(&GatewayEntry) -> String| route.gateways.iter().map(show).collect::<Vec<_>>().join("\n");
+            let (via, dev) = match route.gateways.is_empty() {
+                true => (or_dash(route.via), or_dash(route.dev.as_ref())),
+                false => {
+                    let via = each(|gateway| format!("{} weight {}", gateway.via, gateway.weight));
+                    (via, each(|gateway| or_dash(gateway.dev.as_ref())))
+                }
+            };
             vec![
                 if route.best { ">" } else { "" }.to_owned(),
                 route.prefix.to_string(),
                 route.action.clone(),
-                or_dash(route.via),
-                or_dash(route.dev.as_ref()),
+                via,
+                dev,
                 route.source.clone(),
+                route.preference.to_string(),
                 route.metric.to_string(),
             ]
         }),
@@ -247,11 +263,48 @@ fn routes(list: &RouteList) -> Table {
     table
 }
 
+fn fib(list: &[FibStatus]) -> Table {
+    rows(
+        &["family", "structure", "chosen by", "prefixes", "MB", "why"],
+        &["prefixes", "MB"],
+        list.iter().map(|fib| {
+            vec![
+                fib.family.clone(),
+                fib.structure.clone(),
+                format!("fib = {}", fib.chosen),
+                fib.prefixes.to_string(),
+                format!("{:.1}", fib.bytes as f64 / 1048576.0),
+                or_dash(fib.why.as_ref()),
+            ]
+        }),
+    )
+}
+
 fn neighbors(list: &[NeighborEntry]) -> Table {
     rows(
         &["address", "mac", "dev", "state"],
         &[],
         list.iter().map(|n| vec![n.address.to_string(), or_dash(n.mac), n.dev.clone(), n.state.clone()]),
+    )
+}
+
+fn next_hops(list: &[NextHopEntry]) -> Table {
+    rows(
+        &["id", "kind", "via", "dev", "mac", "leads to", "uses"],
+        &["id", "uses"],
+        list.iter().map(|hop| {
+            let member = |m: &NextHopMember| format!("{} weight {}: {:.1} %", m.id, m.weight, m.share * 100.0);
+            let members = hop.members.iter().map(member).collect::<Vec<_>>().join("\n");
+            vec![
+                hop.id.to_string(),
+                hop.kind.clone(),
+                or_dash(hop.via),
+                or_dash(hop.dev.as_ref()),
+                or_dash(hop.mac),
+                if members.is_empty() { or_dash(hop.target) } else { members },
+                hop.uses.to_string(),
+            ]
+        }),
     )
 }
 

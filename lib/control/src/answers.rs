@@ -201,6 +201,25 @@ pub struct RouteList {
     pub routes: Vec<RouteEntry>,
 }
 
+/// An element of `GET /v1/fib`: what the routes of a family are looked up in.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FibStatus {
+    /// `IPv4` or `IPv6`.
+    pub family: String,
+    /// The choice of the configuration or the command line.
+    pub chosen: String,
+    /// The name of the structure in use.
+    pub structure: String,
+    /// Why it is in use, if that was its own choice.
+    pub why: Option<String>,
+    /// Prefixes in it.
+    pub prefixes: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Whether changes wait for a worker before they take effect.
+    pub pending: bool,
+}
+
 /// A route.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RouteEntry {
@@ -210,14 +229,63 @@ pub struct RouteEntry {
     pub source: String,
     /// `forward`, `local`, `blackhole`, `unreachable` or `prohibit`.
     pub action: String,
-    /// The neighbor it goes to.
+    /// The neighbor or, for a route that other routes carry, the router it goes to.
     pub via: Option<IpAddr>,
-    /// The interface.
+    /// The interface; null for a gateway that is not reached now.
     pub dev: Option<String>,
+    /// Of a route with several gateways: all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gateways: Vec<GatewayEntry>,
+    /// Before the metric: the lower is preferred.
+    pub preference: u8,
     /// The lower is preferred.
     pub metric: u32,
     /// Whether packets use it.
     pub best: bool,
+}
+
+/// One of several gateways of a route.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GatewayEntry {
+    /// Its address.
+    pub via: IpAddr,
+    /// The interface; null while it is not reached.
+    pub dev: Option<String>,
+    /// Its part of the flows, compared with the others'.
+    pub weight: u16,
+}
+
+/// An element of `GET /v1/nexthops`: what routes share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NextHopEntry {
+    /// Its number, as workers know it.
+    pub id: u32,
+    /// `neighbor`, `connected`, `recursive` or `group`.
+    pub kind: String,
+    /// The neighbor's or the gateway's address.
+    pub via: Option<IpAddr>,
+    /// The interface packets leave by.
+    pub dev: Option<String>,
+    /// The neighbor's, if it is known.
+    pub mac: Option<Mac>,
+    /// Of a recursive one: the next hop it is reached by; null while it is not.
+    pub target: Option<u32>,
+    /// Of a group.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<NextHopMember>,
+    /// How many prefixes, groups and recursive next hops lead to it.
+    pub uses: u32,
+}
+
+/// A member of a group of next hops.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NextHopMember {
+    /// The next hop.
+    pub id: u32,
+    /// Its weight.
+    pub weight: u32,
+    /// The part of all flows that it has now, of 1; 0 while others are resolved and it is not.
+    pub share: f64,
 }
 
 /// An element of `GET /v1/neighbors`.
@@ -310,6 +378,12 @@ pub struct Snapshot {
     pub scripts: Vec<ScriptStatus>,
     /// Routes by source.
     pub routes: Vec<(String, u64)>,
+    /// As in `GET /v1/fib`.
+    #[serde(default)]
+    pub fib: Vec<FibStatus>,
+    /// Next hops by kind.
+    #[serde(default)]
+    pub next_hops: Vec<(String, u64)>,
     /// Neighbors by state.
     pub neighbors: Vec<(String, u64)>,
     /// Packet buffers in use and in all.

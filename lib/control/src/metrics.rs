@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::answers::{DropKind, Snapshot};
+use crate::answers::{DropKind, FibStatus, Snapshot};
 
 /// The content type of [`render`]'s text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -143,6 +143,15 @@ fn tables(text: &mut Writer, snapshot: &Snapshot) {
     text.gauges("perigee_routes", "", "Routes, by source.", &snapshot.routes, |(source, count)| {
         (vec![("source", source.clone())], *count as f64)
     });
+    text.gauges("perigee_fib_bytes", "bytes", "Memory of the lookup structures.", &snapshot.fib, |fib| {
+        (fib_labels(fib), fib.bytes as f64)
+    });
+    text.gauges("perigee_fib_prefixes", "", "Prefixes in the lookup structures.", &snapshot.fib, |fib| {
+        (fib_labels(fib), fib.prefixes as f64)
+    });
+    text.gauges("perigee_next_hops", "", "Next hops in use, by kind.", &snapshot.next_hops, |(kind, count)| {
+        (vec![("kind", kind.clone())], *count as f64)
+    });
     text.gauges("perigee_neighbors", "", "Neighbors, by state.", &snapshot.neighbors, |(state, count)| {
         (vec![("state", state.clone())], *count as f64)
     });
@@ -151,6 +160,10 @@ fn tables(text: &mut Writer, snapshot: &Snapshot) {
     text.gauges("perigee_buffers", "", "Packet buffers of the pools.", &buffers, |(what, count)| {
         (vec![("what", (*what).to_owned())], *count as f64)
     });
+}
+
+fn fib_labels(fib: &FibStatus) -> Labels {
+    vec![("family", fib.family.clone()), ("structure", fib.structure.clone())]
 }
 
 enum Kind {

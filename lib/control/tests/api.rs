@@ -71,12 +71,8 @@ fn requests_reach_the_backend_and_answers_come_back() {
     assert_eq!(client.get::<RouteList>("/v1/routes").unwrap().total, 1000);
     let routes: RouteList = client.get("/v1/routes?within=10.0.0.0/8&limit=5").unwrap();
     assert_eq!(routes.total, 5);
-    let change = RouteChange {
-        prefix: "10.1.0.0/16".parse().unwrap(),
-        via: Some("10.0.0.2".parse().unwrap()),
-        dev: None,
-        metric: 0,
-    };
+    let via = Some("10.0.0.2".parse().unwrap());
+    let change = RouteChange { via, ..RouteChange::of("10.1.0.0/16".parse().unwrap()) };
     assert_eq!(client.post::<Outcome>("/v1/routes", &change).unwrap().message, "added");
     match client.delete::<Outcome>("/v1/routes", &change) {
         Err(ClientError::Refused { status: 404, message }) => assert_eq!(message, "there is no route to 10.1.0.0/16"),

@@ -3,14 +3,21 @@
 //!
 //! In the snippets «...» marks the place that must be reported; the marks are taken out before parsing.
 
-use perigee_control::config::{Config, ConfigError, Machine, Mistake, parse_routes};
+use perigee_control::config::{
+    Config, ConfigError, FibChoice, FibNames, Gateway, Machine, Mistake, Route, RouteTo, parse_routes,
+};
 
 /// Three lines that make a snippet a configuration.
 const PORT: &str = "[port.wan]\ndevice = \"net_null0\"\naddresses = [\"10.0.0.1/24\", \"2001:db8::1/64\"]\n";
 
+fn machine() -> Machine {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let fib = FibNames { v4: names(&["both", "old", "auto"]), v6: names(&["both", "new"]) };
+    Machine { cores: vec![0, 1, 2, 3], fib, fib_override: None }
+}
+
 fn parse(text: &str) -> Result<Config, ConfigError> {
-    let machine = Machine { cores: vec![0, 1, 2, 3] };
-    Config::parse_on("test.toml", text, &machine)
+    Config::parse_on("test.toml", text, &machine())
 }
 
 /// The text without marks, and line and column of each mark.
@@ -93,6 +100,15 @@ fn every_check_of_the_router_section() {
         ("transmit_timeout = «\"2s\"»", "(too long)"),
         ("transmit_timeout = «\"1h\"»", "(its unit is not us, ms or s)"),
         ("idle = «\"dream\"»", "found \"dream\", expected \"poll\" or \"sleep\""),
+        (
+            "fib = «\"bogus\"»",
+            "found \"bogus\", expected \"auto\", the name of a lookup structure, or one for IPv4 (both, old) and",
+        ),
+        ("fib = «[\"new\", \"both\", \"old\"]»", "and one for IPv6 (both, new)"),
+        ("fib = «[\"new\", \"new\"]»", "(\"new\" and \"new\")"),
+        ("fib = «[1]»", "the name of a lookup structure"),
+        ("fib = «[]»", "the name of a lookup structure"),
+        ("fib = «7»", "found 7, expected \"auto\""),
         ("metrics = «\"localhost\"»", "an address with a port"),
         ("punt_ring = «1000»", "a power of two from 64 to 65536"),
         ("mbufs = «12»", "packet buffers from 1024"),
@@ -228,6 +244,27 @@ fn every_check_of_routes() {
             "[[route]]\nprefix = \"10.1.0.0/16\"\nblackhole = true\n[[route]]\nprefix = «\"10.1.0.0/16\"»\nvia = \"10.0.0.2\"",
             "a second route to 10.1.0.0/16 with the metric 0",
         ),
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = \"10.0.0.2\"\npreference = «256»", "a preference from 0 to 255"),
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\n«via» = []", "a route with 0 gateways, expected 1 to 256"),
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = [«\"10.0.0.2\"»]", "expected a table"),
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = [«{}»]", "found no `address`"),
+        (
+            "[[route]]\nprefix = \"10.1.0.0/16\"\nvia = [{ address = \"10.0.0.2\" }, { address = «\"10.9.0.2\"» }]",
+            "in no network",
+        ),
+        (
+            "[[route]]\nprefix = \"10.1.0.0/16\"\nvia = [{ address = \"10.0.0.2\", weight = «0» }]",
+            "a weight from 1 to 256",
+        ),
+        (
+            "[[route]]\nprefix = \"10.1.0.0/16\"\n«dev» = \"wan\"\nvia = [{ address = \"10.0.0.2\" }]",
+            "with each of them",
+        ),
+        (
+            "[[route]]\nprefix = \"10.1.0.0/16\"\nvia = \"10.0.0.2\"\ndev = \"wan\"\nrecursive = «true»",
+            "expected one of them",
+        ),
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = «\"127.0.0.1\"»\nrecursive = true", "that other routes lead to"),
         ("[[route]]\nprefix = \"10.1.0.0/16\"\nblackhole = true\n«gateway» = 1", "unknown key `gateway` in [[route]]"),
     ];
     for (snippet, words) in cases {
@@ -282,6 +319,32 @@ fn one_wrong_port_does_not_accuse_the_routes_that_use_it() {
         "[port.wan]\ndevice = \"net_null0\"\naddresses = [«\"10.0.0.0/24\"»]\n[[route]]\nprefix = \"10.1.0.0/16\"\nvia = \"10.0.0.2\"\n",
         &["the address of the network itself"],
     );
+}
+
+#[test]
+fn a_lookup_structure_is_for_the_families_that_have_it() {
+    let cases = [
+        ("", ["auto", "auto"]),
+        ("fib = \"auto\"", ["auto", "auto"]),
+        ("fib = \"both\"", ["both", "both"]),
+        ("fib = \"old\"", ["old", "auto"]),
+        ("fib = \"new\"", ["auto", "new"]),
+        ("fib = [\"old\"]", ["old", "auto"]),
+        ("fib = [\"old\", \"new\"]", ["old", "new"]),
+        ("fib = [\"new\", \"old\"]", ["old", "new"]),
+        ("fib = [\"both\", \"new\"]", ["both", "new"]),
+        ("fib = [\"both\", \"auto\"]", ["both", "auto"]),
+        ("fib = [\"auto\", \"both\"]", ["auto", "both"]),
+    ];
+    for (line, [v4, v6]) in cases {
+        let config = parse(&format!("{PORT}[router]\n{line}\n")).unwrap_or_else(|error| panic!("{error}"));
+        let expected = FibChoice { v4: v4.into(), v6: v6.into() };
+        assert_eq!(config.router.fib, expected, "{line}");
+        assert_eq!(parse(&config.to_toml()).unwrap().router.fib, expected, "{line}, printed and read again");
+    }
+    let machine = Machine { fib_override: Some(FibChoice { v4: "old".into(), v6: "new".into() }), ..machine() };
+    let config = Config::parse_on("test.toml", &format!("{PORT}[router]\nfib = \"both\"\n"), &machine).unwrap();
+    assert_eq!(config.router.fib, machine.fib_override.unwrap(), "the command line has the last word");
 }
 
 #[test]
@@ -350,6 +413,17 @@ dev = "wan"
 [[route]]
 prefix = "10.0.0.0/8"
 unreachable = true
+[[route]]
+prefix = "10.8.0.0/16"
+via = [{ address = "10.0.0.2", weight = 3 }, { address = "10.0.100.0", dev = "wan.100" }]
+preference = 200
+[[route]]
+prefix = "10.9.0.0/16"
+via = [{ address = "10.0.0.2", weight = 256 }, { address = "10.8.0.1", recursive = true }]
+[[route]]
+prefix = "10.10.0.0/16"
+via = "10.8.0.1"
+recursive = true
 
 [[neighbor]]
 address = "10.0.100.0"
@@ -375,7 +449,7 @@ proto = "ospf"
 
 #[test]
 fn what_was_read_prints_and_reads_back_the_same() {
-    let machine = Machine { cores: vec![0, 1, 2, 3] };
+    let machine = machine();
     let config = Config::parse_on("/etc/perigee/edge.toml", FULL, &machine).unwrap();
     assert_eq!(config.interfaces[2].name, "wan.100");
     assert_eq!(config.router.script.as_deref(), Some("/etc/perigee/fast.lua".as_ref()));
@@ -388,8 +462,17 @@ fn what_was_read_prints_and_reads_back_the_same() {
 #[test]
 fn the_routes_file_is_as_exact() {
     let config = parse(PORT).unwrap();
-    let good = "# a comment\n\n10.1.0.0/16 via 10.0.0.2 dev wan\n0.0.0.0/0 via 10.0.0.3 metric 5 # why\n2001:db8:1::/48 via fe80::2 dev wan\n192.0.2.0/24 blackhole\n";
-    assert_eq!(parse_routes("r", good, &config.interfaces).unwrap().len(), 4);
+    let good = "# a comment\n\n10.1.0.0/16 via 10.0.0.2 dev wan\n0.0.0.0/0 via 10.0.0.3 metric 5 # why\n2001:db8:1::/48 via fe80::2 dev wan\n192.0.2.0/24 blackhole\n\
+        10.4.0.0/16 via 10.0.0.2 dev wan weight 2 via 10.0.0.3 preference 9 metric 1\n10.5.0.0/16 recursive 10.4.0.1\n";
+    let routes = parse_routes("r", good, &config.interfaces).unwrap();
+    assert_eq!(routes.len(), 6);
+    let gateway = |last, interface, weight| Gateway { address: [10, 0, 0, last].into(), interface, weight };
+    assert_eq!(routes[4].to, RouteTo::Several(vec![gateway(2, Some(0), 2), gateway(3, Some(0), 1)]));
+    assert_eq!((routes[4].preference, routes[4].metric, routes[0].preference), (9, 1, Route::PREFERENCE));
+    let far = Gateway { address: [10, 4, 0, 1].into(), interface: None, weight: 1 };
+    assert_eq!(routes[5].to, RouteTo::Via(far));
+    let most = |n: usize| parse_routes("r", &format!("10.4.0.0/16{}\n", " via 10.0.0.2".repeat(n)), &config.interfaces);
+    assert!(most(256).is_ok() && most(257).unwrap_err().to_string().contains("expected 1 to 256"));
     let cases = [
         ("«10.1.0.1/16» via 10.0.0.2 dev wan", "(it has bits beyond its length; 10.1.0.0/16?)"),
         ("«ten» via 10.0.0.2", "expected a prefix"),
@@ -403,6 +486,10 @@ fn the_routes_file_is_as_exact() {
         ("10.1.0.0/16 via 10.0.0.2 dev«»", "the name of an interface"),
         ("10.1.0.0/16 via 10.0.0.2 metric «x»", "a metric from 0"),
         ("10.1.0.0/16 via 10.0.0.2 dev wan «onlink»", "expected the end of the line"),
+        ("10.1.0.0/16 via 10.0.0.2 weight «0»", "a weight from 1 to 256"),
+        ("10.1.0.0/16 via 10.0.0.2 via«»", "the address of a neighbor"),
+        ("10.1.0.0/16 via 10.0.0.2 preference «256»", "a preference from 0 to 255"),
+        ("10.1.0.0/16 recursive «224.0.0.1»", "that other routes lead to"),
         ("10.1.0.0/16 blackhole «dev» wan", "expected the end of the line"),
         ("2001:db8::/32 via «10.0.0.2»", "an IPv6 address"),
     ];

@@ -89,7 +89,7 @@ fn random(rng: &mut StdRng) -> String {
 
 #[test]
 fn no_text_makes_a_parser_panic() {
-    let machine = Machine { cores: vec![0, 1] };
+    let machine = Machine { cores: vec![0, 1], ..Machine::default() };
     let interfaces = Config::parse_on("good.toml", CONFIG, &machine).unwrap().interfaces;
     let (mut accepted, mut refused) = (0, 0);
     for seed in 0..rounds() {

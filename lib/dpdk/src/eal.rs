@@ -7,8 +7,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::ffi::{CString, c_char, c_int};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Where packet memory comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -73,6 +73,14 @@ impl Default for EalConfig {
     }
 }
 
+/// The EAL that runs, for what is made where no [`Eal`] is at hand.
+static RUNNING: Mutex<Weak<Started>> = Mutex::new(Weak::new());
+
+/// The running EAL, if it has been started and not cleaned up.
+pub(crate) fn running() -> Option<Arc<Started>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+}
+
 /// EAL, started; cleaned up when the last [`Eal`], port, pool, ring and filter is gone.
 #[derive(Debug)]
 pub(crate) struct Started {
@@ -123,7 +131,9 @@ impl Eal {
             )));
         }
         restored.map_err(|e| Error::new(format!("the main thread could not be given its cores back: {e}")))?;
-        Ok(Eal(Arc::new(Started { hugepages })))
+        let started = Arc::new(Started { hugepages });
+        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&started);
+        Ok(Eal(started))
     }
 
     /// Is packet memory in hugepages?

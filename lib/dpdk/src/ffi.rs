@@ -24,6 +24,14 @@ opaque! {
     Flow
     /// `struct rte_acl_ctx`
     Acl
+    /// `struct rte_lpm`
+    Lpm
+    /// `struct rte_fib`
+    Fib
+    /// `struct rte_lpm6`
+    Lpm6
+    /// `struct rte_fib6`
+    Fib6
     /// `struct rte_device`
     Device
     /// `FILE`
@@ -182,6 +190,15 @@ unsafe extern "C" {
     pub fn rte_ring_free(ring: *mut Ring);
     pub fn rte_acl_free(acl: *mut Acl);
 
+    pub fn rte_lpm_add(lpm: *mut Lpm, ip: u32, length: u8, id: u32) -> c_int;
+    pub fn rte_lpm_delete(lpm: *mut Lpm, ip: u32, length: u8) -> c_int;
+    pub fn rte_lpm_free(lpm: *mut Lpm);
+    pub fn rte_fib_add(fib: *mut Fib, ip: u32, length: u8, id: u64) -> c_int;
+    pub fn rte_fib_delete(fib: *mut Fib, ip: u32, length: u8) -> c_int;
+    pub fn rte_fib_free(fib: *mut Fib);
+    pub fn rte_lpm6_free(lpm: *mut Lpm6);
+    pub fn rte_fib6_free(fib: *mut Fib6);
+
     pub fn perigee_rx_burst(
         port: u16,
         queue: u16,
@@ -224,6 +241,32 @@ unsafe extern "C" {
         error: *mut c_int,
     ) -> *mut Acl;
     pub fn perigee_acl_classify(acl: *const Acl, keys: *const u8, stride: usize, n: u32, to: *mut u32) -> c_int;
+
+    pub fn perigee_lpm_create(name: *const c_char, routes: u32, groups: u32) -> *mut Lpm;
+    pub fn perigee_lpm_lookup(lpm: *const Lpm, ips: *const u32, ids: *mut u32, n: usize, none: u32);
+    pub fn perigee_fib_create(
+        name: *const c_char,
+        log2_size: c_int,
+        routes: u32,
+        groups: u32,
+        vector: *mut c_int,
+    ) -> *mut Fib;
+    pub fn perigee_fib_lookup(fib: *mut Fib, ips: *const u32, ids: *mut u32, n: usize);
+    pub fn perigee_lpm6_create(name: *const c_char, routes: u32, groups: u32) -> *mut Lpm6;
+    pub fn perigee_lpm6_add(lpm: *mut Lpm6, ip: *const [u8; 16], length: u8, id: u32) -> c_int;
+    pub fn perigee_lpm6_delete(lpm: *mut Lpm6, ip: *const [u8; 16], length: u8) -> c_int;
+    pub fn perigee_lpm6_lookup(lpm: *const Lpm6, ips: *const u8, turn: c_int, ids: *mut u32, n: usize, none: u32);
+    pub fn perigee_fib6_create(
+        name: *const c_char,
+        log2_size: c_int,
+        routes: u32,
+        groups: u32,
+        vector: *mut c_int,
+    ) -> *mut Fib6;
+    pub fn perigee_fib6_add(fib: *mut Fib6, ip: *const [u8; 16], length: u8, id: u64) -> c_int;
+    pub fn perigee_fib6_delete(fib: *mut Fib6, ip: *const [u8; 16], length: u8) -> c_int;
+    pub fn perigee_fib6_lookup(fib: *mut Fib6, ips: *const u8, turn: c_int, ids: *mut u32, n: usize);
+    pub fn perigee_heap_used() -> usize;
 
     pub fn perigee_errno() -> c_int;
     pub fn perigee_lcore() -> c_uint;

@@ -7,7 +7,8 @@
 //! ports    device (which one)   port (open, configure, start)   plan (what it can do)   queue (receive, transmit)
 //! hand-over ring (from one to another)
 //! filters  rule (5-tuples)   flow (in the device)   acl (lists in software)
-//! C        ffi (declarations)   shim.h, shim.c (what DPDK has inline; the receive loop), shim_filters.c
+//! routes   fib (rte_lpm, rte_fib and their IPv6 sisters as perigee_fib's lookup structures)
+//! C        ffi (declarations)   shim.h, shim.c (what DPDK has inline; the receive loop), shim_filters.c, shim_fib.c
 //! ```
 //!
 //! Lifetimes keep order: queues and rules hold their port, ports hold their pool, and everything holds EAL. A port is
@@ -19,6 +20,7 @@ mod device;
 mod eal;
 mod error;
 mod ffi;
+pub mod fib;
 mod flow;
 mod log;
 mod memory;

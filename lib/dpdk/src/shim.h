@@ -11,7 +11,11 @@
 #include <sys/types.h>
 
 struct rte_acl_ctx;
+struct rte_fib;
+struct rte_fib6;
 struct rte_flow;
+struct rte_lpm;
+struct rte_lpm6;
 struct rte_mbuf;
 struct rte_mempool;
 struct rte_ring;
@@ -132,6 +136,24 @@ struct perigee_acl_rule {
 struct rte_acl_ctx *perigee_acl_build(const char *name, int socket, int family, const struct perigee_acl_rule *rules,
 				      uint32_t n, int *error);
 int perigee_acl_classify(const struct rte_acl_ctx *acl, const uint8_t *keys, size_t stride, uint32_t n, uint32_t *to);
+
+/* Routing tables. Sizes of next hops are given as log2 of bytes; NULL: rte_errno. `none` is what an address without a route
+ * gets. IPv6 addresses are in network order, or with `turn` in the processor's own. */
+struct rte_lpm *perigee_lpm_create(const char *name, uint32_t routes, uint32_t groups);
+void perigee_lpm_lookup(const struct rte_lpm *lpm, const uint32_t *ips, uint32_t *ids, size_t n, uint32_t none);
+struct rte_fib *perigee_fib_create(const char *name, int log2_size, uint32_t routes, uint32_t groups, int *vector);
+void perigee_fib_lookup(struct rte_fib *fib, const uint32_t *ips, uint32_t *ids, size_t n);
+struct rte_lpm6 *perigee_lpm6_create(const char *name, uint32_t routes, uint32_t groups);
+int perigee_lpm6_add(struct rte_lpm6 *lpm, const void *ip, uint8_t length, uint32_t id);
+int perigee_lpm6_delete(struct rte_lpm6 *lpm, const void *ip, uint8_t length);
+void perigee_lpm6_lookup(const struct rte_lpm6 *lpm, const void *ips, int turn, uint32_t *ids, size_t n, uint32_t none);
+struct rte_fib6 *perigee_fib6_create(const char *name, int log2_size, uint32_t routes, uint32_t groups, int *vector);
+int perigee_fib6_add(struct rte_fib6 *fib, const void *ip, uint8_t length, uint64_t id);
+int perigee_fib6_delete(struct rte_fib6 *fib, const void *ip, uint8_t length);
+void perigee_fib6_lookup(struct rte_fib6 *fib, const void *ips, int turn, uint32_t *ids, size_t n);
+
+/* Bytes of DPDK's heaps that are allocated. */
+size_t perigee_heap_used(void);
 
 int perigee_errno(void);
 unsigned int perigee_lcore(void);

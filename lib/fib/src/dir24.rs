@@ -18,7 +18,7 @@ use crate::grace::{Deferred, Grace};
 use crate::lookup::{Lookup, LookupError, LookupWriter};
 use crate::next_hop::NextHopId;
 use crate::prefix::Prefix4;
-use crate::table::zeroed;
+use crate::table::Table;
 
 const NAME: &str = "dir24";
 const ENTRIES: usize = 1 << 24;
@@ -48,17 +48,15 @@ fn len_of(entry: u32) -> u8 {
 }
 
 /// A table of 2^24 entries.
-type Table = Box<[AtomicU32; ENTRIES]>;
+type Entries = Table<[AtomicU32; ENTRIES]>;
 
-fn table() -> Result<Table, LookupError> {
-    zeroed().map_err(|_| LookupError::Memory { structure: NAME })
-}
+const MEMORY: LookupError = LookupError::Memory { structure: NAME };
 
 /// The readers' half.
 pub struct Dir24 {
-    summary: Box<[AtomicU32; SUMMARIES]>,
-    first: Table,
-    groups: Table,
+    summary: Table<[AtomicU32; SUMMARIES]>,
+    first: Entries,
+    groups: Entries,
     default: AtomicU32,
 }
 
@@ -165,8 +163,9 @@ impl Dir24Writer {
 
     /// An empty table with room for at most `limit` /24 that have longer prefixes inside (1 KiB each; at most 65,536).
     pub fn with_groups(limit: u32) -> Result<Self, LookupError> {
-        let summary = zeroed().map_err(|_| LookupError::Memory { structure: NAME })?;
-        let shared = Arc::new(Dir24 { summary, first: table()?, groups: table()?, default: AtomicU32::new(0) });
+        let summary = Table::zeroed().map_err(|_| MEMORY)?;
+        let (first, groups) = (Table::zeroed().map_err(|_| MEMORY)?, Table::zeroed().map_err(|_| MEMORY)?);
+        let shared = Arc::new(Dir24 { summary, first, groups, default: AtomicU32::new(0) });
         let limit = limit.min(MAX_GROUPS);
         Ok(Self { shared, prefixes: PrefixMap::new(), untouched: 0, free: Vec::new(), retired: Deferred::new(), limit })
     }

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT
 //! The forwarding table: what workers look up in, and the control thread's end that keeps it equal to the routes.
 
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::family::{Change, Loaded, Refusal};
 use crate::grace::Grace;
 use crate::lookup::{Lookup, LookupError, LookupWriter};
 use crate::next_hop::{InterfaceId, Mac, NextHop, NextHopId, NextHops};
-use crate::next_hop_writer::{NextHopError, NextHopWriter, Via};
+use crate::next_hop_writer::{Leaf, NextHopError, NextHopInfo, NextHopWriter, Via};
 use crate::prefix::Prefix;
-use crate::rib::{Change, Rib, Route, RouteSource, RouteTarget};
+use crate::recursion::{Family, Gateways};
+use crate::rib::{Rib, Route, RouteKey, RouteSource, RouteTarget};
 use crate::structures;
 
 /// The forwarding table as workers see it: shared, changing in place, never locked.
@@ -33,7 +36,7 @@ impl Fib {
             && Arc::ptr_eq(&self.next_hops, &other.next_hops)
     }
 
-    /// One address at a time, for who is not in a hurry.
+    /// One address at a time, for who is not in a hurry. The next hop may be a group.
     pub fn lookup(&self, address: IpAddr) -> (NextHopId, NextHop) {
         let id = match address {
             IpAddr::V4(address) => self.v4.lookup(address.to_bits()),
@@ -41,18 +44,68 @@ impl Fib {
         };
         (id, self.next_hops.get(id))
     }
+
+    /// The same for a packet of a flow, by the flow's hash: never a group.
+    pub fn lookup_flow(&self, address: IpAddr, flow: u32) -> (NextHopId, NextHop) {
+        let (id, next_hop) = self.lookup(address);
+        if !next_hop.is_group() {
+            return (id, next_hop);
+        }
+        let member = self.next_hops.member(next_hop, flow);
+        (member, self.next_hops.get(member))
+    }
 }
 
 /// The routes, and what follows from them in the forwarding table. Every call changes both or neither.
+///
+/// A gateway that comes without its interface is reached by the routes to it. While none leads there its routes are
+/// inactive: they stay in the RIB, and the next best ones are used. The rules stand in `recursion.rs`.
 pub struct FibWriter {
     rib: Rib,
-    v4: Box<dyn LookupWriter<u32>>,
-    v6: Box<dyn LookupWriter<u128>>,
+    v4: Half<u32>,
+    v6: Half<u128>,
     next_hops: NextHopWriter,
+    /// How many routes want a neighbor that they name with its interface.
+    wanted: HashMap<Via, u32>,
+    /// Next hops that lost a use since the last commit.
+    released: Vec<NextHopId>,
+}
+
+struct Half<A: Family> {
+    lookup: Box<dyn LookupWriter<A>>,
+    gateways: Gateways<A>,
+}
+
+/// Does something with the family of a prefix: its [`Change`] and its prefix.
+macro_rules! change {
+    ($fib:ident, $prefix:expr, |$change:ident, $own:ident| $what:expr) => {
+        match $prefix {
+            Prefix::V4($own) => {
+                let mut $change = Change {
+                    table: &mut $fib.rib.v4,
+                    gateways: &mut $fib.v4.gateways,
+                    lookup: &mut *$fib.v4.lookup,
+                    next_hops: &mut $fib.next_hops,
+                    released: &mut $fib.released,
+                };
+                $what
+            }
+            Prefix::V6($own) => {
+                let mut $change = Change {
+                    table: &mut $fib.rib.v6,
+                    gateways: &mut $fib.v6.gateways,
+                    lookup: &mut *$fib.v6.lookup,
+                    next_hops: &mut $fib.next_hops,
+                    released: &mut $fib.released,
+                };
+                $what
+            }
+        }
+    };
 }
 
 impl FibWriter {
-    /// An empty table with room for `next_hops` gateways (8 bytes each, once used), and the default lookup structures.
+    /// An empty table with room for `next_hops` next hops (8 bytes each, once used), and the default lookup structures.
     pub fn new(next_hops: u32) -> Result<Self, FibError> {
         Self::with(next_hops, (structures::DEFAULT4.new)()?, (structures::DEFAULT6.new)()?)
     }
@@ -64,18 +117,56 @@ impl FibWriter {
         v6: Box<dyn LookupWriter<u128>>,
     ) -> Result<Self, FibError> {
         let next_hops = NextHopWriter::new(next_hops)?;
-        Ok(Self { rib: Rib::default(), v4, v6, next_hops })
+        let v4 = Half { lookup: v4, gateways: Gateways::new(false) };
+        let v6 = Half { lookup: v6, gateways: Gateways::new(false) };
+        let (rib, wanted, released) = (Rib::default(), HashMap::new(), Vec::new());
+        Ok(Self { rib, v4, v6, next_hops, wanted, released })
+    }
+
+    /// The same table, in which gateways may be reached over the default route. To be called while it is empty.
+    pub fn resolving_via_default(mut self) -> Self {
+        self.v4.gateways = Gateways::new(true);
+        self.v6.gateways = Gateways::new(true);
+        self
+    }
+
+    /// Makes this router's choices within groups others than those of the routers before and behind it, which see the same
+    /// flows: any number that differs from theirs. With another seed flows take other ways.
+    pub fn set_seed(&mut self, seed: u32) {
+        self.next_hops.reader().set_seed(seed);
     }
 
     /// The workers' view. A change may replace the lookup structures in it: compare with [`Fib::is_same`], and publish.
     pub fn reader(&self) -> Fib {
-        Fib { v4: self.v4.reader(), v6: self.v6.reader(), next_hops: Arc::clone(self.next_hops.reader()) }
+        let next_hops = Arc::clone(self.next_hops.reader());
+        Fib { v4: self.v4.lookup.reader(), v6: self.v6.lookup.reader(), next_hops }
     }
 
-    /// Makes the changes so far visible, where a lookup structure collects them.
+    /// Makes the changes so far visible, where a lookup structure collects them, and then gives up the next hops that nothing
+    /// leads to any more. To be called after one change or after a run of them, and before [`reclaim`](Self::reclaim); what
+    /// [`reader`](Self::reader) says after it is to be published between the two.
     pub fn commit(&mut self) -> Result<(), FibError> {
-        self.v4.commit()?;
-        Ok(self.v6.commit()?)
+        let (v4, v6) = (self.v4.lookup.commit(), self.v6.lookup.commit());
+        v4.and(v6)?;
+        // A next hop that nothing leads to any more may still be found where a change is not visible yet.
+        if !self.pending() {
+            self.release();
+        }
+        Ok(())
+    }
+
+    /// Whether a reader keeps a change from being visible: [`commit`](Self::commit) again later.
+    pub fn pending(&self) -> bool {
+        self.v4.lookup.pending() || self.v6.lookup.pending()
+    }
+
+    /// Why the lookup structures are what they are, where they choose themselves: IPv4, IPv6.
+    pub fn why(&self) -> [Option<String>; 2] {
+        [self.v4.lookup.why(), self.v6.lookup.why()]
+    }
+
+    fn release(&mut self) {
+        self.released.drain(..).for_each(|id| self.next_hops.release(id));
     }
 
     /// All routes.
@@ -83,94 +174,150 @@ impl FibWriter {
         &self.rib
     }
 
-    /// Adds a route, in place of the one to the same prefix with the same source and metric. The interface of a
-    /// gateway that comes without is the one of the connected network it is in now.
-    pub fn insert(&mut self, prefix: Prefix, mut route: Route) -> Result<(), FibError> {
-        if let RouteTarget::Gateway { address, interface } = &mut route.target {
-            check_gateway(*address)?;
-            *interface = Some(interface.map_or_else(|| self.link_of(*address), Ok)?);
+    /// Adds a route, in place of the one to the same prefix with the same [`RouteKey`].
+    pub fn insert(&mut self, prefix: Prefix, route: Route) -> Result<(), FibError> {
+        check(prefix, &route)?;
+        let replaced = self.rib.routes(prefix).iter().find(|other| other.key() == route.key()).cloned();
+        change!(self, prefix, |change, prefix| change.insert(prefix, route.clone()))?;
+        self.want(&route, true);
+        replaced.iter().for_each(|replaced| self.want(replaced, false));
+        Ok(())
+    }
+
+    /// Removes the route to `prefix` with this key, and returns it.
+    pub fn remove(&mut self, prefix: Prefix, key: RouteKey) -> Result<Route, FibError> {
+        let removed = change!(self, prefix, |change, prefix| change.remove(prefix, key))?;
+        let route = removed.ok_or(FibError::Missing { prefix })?;
+        self.want(&route, false);
+        Ok(route)
+    }
+
+    /// Replaces everything by these routes; of several with one prefix and key the last counts. Much faster than to insert
+    /// them one by one: for the start of a router.
+    pub fn load(&mut self, routes: impl IntoIterator<Item = (Prefix, Route)>) -> Result<(), FibError> {
+        let mut v4 = Loaded::new(self.v4.gateways.via_default());
+        let mut v6 = Loaded::new(self.v6.gateways.via_default());
+        let result = self.prepare(&mut v4, &mut v6, routes).and_then(|()| self.load_lookup(&v4, &v6));
+        if result.is_ok() {
+            v4 = v4.swap(&mut self.rib.v4, &mut self.v4.gateways);
+            v6 = v6.swap(&mut self.rib.v6, &mut self.v6.gateways);
         }
-        let inserted = self.rib.insert(prefix, route);
-        let result = self.apply(prefix, inserted.change);
-        if result.is_err() {
-            match inserted.replaced {
-                Some(before) => drop(self.rib.insert(prefix, before)),
-                None => drop(self.rib.remove(prefix, route.source, route.metric)),
-            }
+        // What is left over: the old tables, or the new ones.
+        let gone = [v4.uses(&mut self.next_hops), v6.uses(&mut self.next_hops)].concat();
+        self.released.extend(gone);
+        if result.is_ok() {
+            self.want_all();
         }
         result
     }
 
-    /// Removes the route to `prefix` of this source and metric, and returns it.
-    pub fn remove(&mut self, prefix: Prefix, source: RouteSource, metric: u32) -> Result<Route, FibError> {
-        let removed = self.rib.remove(prefix, source, metric).ok_or(FibError::Missing { prefix })?;
-        match self.apply(prefix, removed.change) {
-            Ok(()) => Ok(removed.route),
-            Err(error) => {
-                self.rib.insert(prefix, removed.route);
-                Err(error)
+    fn prepare(
+        &mut self,
+        v4: &mut Loaded<u32>,
+        v6: &mut Loaded<u128>,
+        routes: impl IntoIterator<Item = (Prefix, Route)>,
+    ) -> Result<(), FibError> {
+        let (mut routes4, mut routes6) = (Vec::new(), Vec::new());
+        for (prefix, route) in routes {
+            check(prefix, &route)?;
+            match prefix {
+                Prefix::V4(prefix) => routes4.push((prefix, route)),
+                Prefix::V6(prefix) => routes6.push((prefix, route)),
             }
         }
+        // In order of address the RIB grows where it was touched last, which the caches like.
+        routes4.sort_by_key(|(prefix, _)| *prefix);
+        routes6.sort_by_key(|(prefix, _)| *prefix);
+        routes4.into_iter().try_for_each(|(prefix, route)| v4.insert(&mut self.next_hops, prefix, route))?;
+        routes6.into_iter().try_for_each(|(prefix, route)| v6.insert(&mut self.next_hops, prefix, route))?;
+        v4.settle(&mut self.next_hops)?;
+        Ok(v6.settle(&mut self.next_hops)?)
     }
 
-    /// The link that `gateway` is on, by the connected network it is in.
-    fn link_of(&self, gateway: IpAddr) -> Result<InterfaceId, FibError> {
-        match self.rib.lookup(gateway).map(|(_, route)| route.target) {
-            Some(RouteTarget::Connected { interface }) => Ok(interface),
-            // A neighbor that is resolved already has a route of its own.
-            Some(RouteTarget::Gateway { address, interface: Some(interface) }) if address == gateway => Ok(interface),
-            _ => Err(FibError::GatewayNotConnected { gateway }),
-        }
-    }
-
-    fn apply(&mut self, prefix: Prefix, change: Change) -> Result<(), FibError> {
-        let before = match change {
-            Change::Same => return Ok(()),
-            Change::Gone => Some(self.lookup_remove(prefix)?),
-            Change::Best(route) => {
-                let id = self.next_hop(route.target)?;
-                self.lookup_insert(prefix, id).inspect_err(|_| self.next_hops.release(id))?
-            }
-        };
-        if let Some(before) = before {
-            self.next_hops.release(before);
+    fn load_lookup(&mut self, v4: &Loaded<u32>, v6: &Loaded<u128>) -> Result<(), FibError> {
+        self.v4.lookup.load(&v4.list)?;
+        if let Err(error) = self.v6.lookup.load(&v6.list) {
+            let old = self.rib.v4.0.iter().filter_map(|(prefix, entry)| Some((prefix, entry.next_hop()?)));
+            self.v4.lookup.load(&old.collect::<Vec<_>>())?;
+            return Err(error.into());
         }
         Ok(())
     }
 
-    fn lookup_insert(&mut self, prefix: Prefix, id: NextHopId) -> Result<Option<NextHopId>, LookupError> {
-        match prefix {
-            Prefix::V4(prefix) => self.v4.insert(prefix, id),
-            Prefix::V6(prefix) => self.v6.insert(prefix, id),
-        }
-    }
-
-    fn lookup_remove(&mut self, prefix: Prefix) -> Result<NextHopId, LookupError> {
-        match prefix {
-            Prefix::V4(prefix) => self.v4.remove(prefix),
-            Prefix::V6(prefix) => self.v6.remove(prefix),
-        }
-    }
-
-    /// One more use of the next hop that `target` means.
-    fn next_hop(&mut self, target: RouteTarget) -> Result<NextHopId, FibError> {
-        let via = match target {
-            RouteTarget::Connected { interface } => Via { interface, gateway: None },
-            RouteTarget::Gateway { address, interface: Some(interface) } => Via { interface, gateway: Some(address) },
-            RouteTarget::Gateway { address, interface: None } => {
-                return Err(FibError::GatewayNotConnected { gateway: address });
+    fn want_all(&mut self) {
+        self.wanted.clear();
+        for (_, routes, _) in self.rib.iter() {
+            for via in routes.iter().flat_map(wants) {
+                *self.wanted.entry(via).or_default() += 1;
             }
-            RouteTarget::Local => return Ok(NextHopId::LOCAL),
-            RouteTarget::Blackhole => return Ok(NextHopId::BLACKHOLE),
-            RouteTarget::Unreachable => return Ok(NextHopId::UNREACHABLE),
-            RouteTarget::Prohibit => return Ok(NextHopId::PROHIBIT),
-        };
-        Ok(self.next_hops.acquire(via)?)
+        }
     }
 
-    /// What a next hop stands for: where a packet that was punted with this id wants to go.
+    fn want(&mut self, route: &Route, more: bool) {
+        for via in wants(route) {
+            let count = self.wanted.entry(via).or_default();
+            *count = if more { *count + 1 } else { count.saturating_sub(1) };
+            if *count == 0 {
+                self.wanted.remove(&via);
+            }
+        }
+    }
+
+    /// The neighbors that routes need resolved: gateways with their interfaces, and what the others are reached by. A
+    /// neighbor's own host route needs none.
+    pub fn wanted(&self) -> BTreeSet<(InterfaceId, IpAddr)> {
+        let mut found: BTreeSet<_> = self.wanted.keys().filter_map(|via| Some((via.interface, via.gateway?))).collect();
+        let recursive = self.v4.gateways.iter().map(|(_, id)| id).chain(self.v6.gateways.iter().map(|(_, id)| id));
+        for id in recursive {
+            // Groups among the ways are other routes' own: their members are counted there.
+            if let Leaf::Via(Via { interface, gateway: Some(gateway) }) = self.next_hops.leaf(id, 0) {
+                found.insert((interface, gateway));
+            }
+        }
+        found
+    }
+
+    /// The link that `gateway` is on: that of the connected network it is in, or of the neighbor that it is.
+    ///
+    /// # Errors
+    /// [`FibError::GatewayNotConnected`]; a route may reach it all the same.
+    pub fn link_of(&self, gateway: IpAddr) -> Result<InterfaceId, FibError> {
+        match self.rib.lookup(gateway).map(|(_, route)| &route.target) {
+            Some(RouteTarget::Connected { interface }) => Ok(*interface),
+            // A neighbor that is resolved already has a route of its own.
+            Some(RouteTarget::Gateway { address, interface: Some(interface) }) if *address == gateway => Ok(*interface),
+            _ => Err(FibError::GatewayNotConnected { gateway }),
+        }
+    }
+
+    /// Where `gateway`, which a route names without an interface, is reached now: the link, and the neighbor on it. `None` if
+    /// it is not, if it is by several ways, or if no route names it so.
+    pub fn reached_by(&self, gateway: IpAddr) -> Option<Via> {
+        let id = match gateway {
+            IpAddr::V4(gateway) => self.v4.gateways.id(gateway.to_bits()),
+            IpAddr::V6(gateway) => self.v6.gateways.id(gateway.to_bits()),
+        };
+        let word = self.next_hops.reader().get(id?);
+        match self.next_hops.leaf(id?, 0) {
+            Leaf::Via(via) if !word.is_group() => Some(via),
+            _ => None,
+        }
+    }
+
+    /// What a next hop stands for, if it is a neighbor or a connected network.
     pub fn via(&self, id: NextHopId) -> Option<Via> {
         self.next_hops.via(id)
+    }
+
+    /// Where a packet of a flow to `destination` goes: as a worker does it, past groups and gateways.
+    pub fn decide(&self, destination: IpAddr, flow: u32) -> Leaf {
+        let (id, _) = self.reader().lookup(destination);
+        self.next_hops.leaf(id, flow)
+    }
+
+    /// Every next hop in use.
+    pub fn next_hops(&self) -> impl Iterator<Item = NextHopInfo> {
+        self.next_hops.iter()
     }
 
     /// The neighbor `address` on `interface` has this MAC address now, or none that is known. Takes effect at once
@@ -179,31 +326,52 @@ impl FibWriter {
         self.next_hops.set_neighbor(interface, address, mac);
     }
 
-    /// How many pieces of memory wait for [`reclaim`](Self::reclaim).
+    /// How many pieces of memory wait for [`commit`](Self::commit) or [`reclaim`](Self::reclaim).
     pub fn waiting(&self) -> usize {
-        self.v4.waiting() + self.v6.waiting() + self.next_hops.waiting()
+        self.v4.lookup.waiting() + self.v6.lookup.waiting() + self.next_hops.waiting() + self.released.len()
     }
 
     /// Lets memory be used again that no worker can hold any more. To be called with
-    /// [`Published::grace`](crate::Published::grace) now and then while something is [`waiting`](Self::waiting).
+    /// [`Published::grace`](crate::Published::grace) now and then while something is [`waiting`](Self::waiting), after
+    /// [`commit`](Self::commit).
     pub fn reclaim(&mut self, grace: Grace) {
-        self.v4.reclaim(grace);
-        self.v6.reclaim(grace);
+        self.v4.lookup.reclaim(grace);
+        self.v6.lookup.reclaim(grace);
         self.next_hops.reclaim(grace);
     }
 
     /// Bytes of the lookup structures that are or were in use: IPv4, IPv6.
     pub fn memory(&self) -> (usize, usize) {
-        (self.v4.memory(), self.v6.memory())
+        (self.v4.lookup.memory(), self.v6.lookup.memory())
     }
 }
 
-fn check_gateway(gateway: IpAddr) -> Result<(), FibError> {
-    let broadcast = gateway == IpAddr::V4(std::net::Ipv4Addr::BROADCAST);
-    if gateway.is_unspecified() || gateway.is_multicast() || gateway.is_loopback() || broadcast {
-        return Err(FibError::GatewayAddress { gateway });
+/// The neighbors that a route names with their interface, and wants resolved.
+fn wants(route: &Route) -> impl Iterator<Item = Via> {
+    let gateways = route.gateways().filter(|_| route.source != RouteSource::Neighbor);
+    gateways.filter_map(|(gateway, interface)| Some(Via { interface: interface?, gateway: Some(gateway) }))
+}
+
+fn check(prefix: Prefix, route: &Route) -> Result<(), FibError> {
+    for (gateway, interface) in route.gateways() {
+        let broadcast = gateway == IpAddr::V4(std::net::Ipv4Addr::BROADCAST);
+        if gateway.is_unspecified() || gateway.is_multicast() || gateway.is_loopback() || broadcast {
+            return Err(FibError::GatewayAddress { gateway });
+        }
+        if interface.is_none() && gateway.is_ipv4() != matches!(prefix, Prefix::V4(_)) {
+            return Err(FibError::GatewayFamily { gateway, prefix });
+        }
     }
     Ok(())
+}
+
+impl From<Refusal> for FibError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Lookup(error) => error.into(),
+            Refusal::NextHop(error) => error.into(),
+        }
+    }
 }
 
 /// Why a change of a route was refused; everything is as it was.
@@ -215,7 +383,7 @@ pub enum FibError {
     /// No further next hop.
     #[error(transparent)]
     NextHop(#[from] NextHopError),
-    /// No interface was given, and none has the gateway's network.
+    /// The gateway is in no interface's network.
     #[error(
         "gateway {gateway} is not on a connected network; name the interface, or give one an address in its network"
     )]
@@ -228,6 +396,14 @@ pub enum FibError {
     GatewayAddress {
         /// The gateway given.
         gateway: IpAddr,
+    },
+    /// Of another family than its prefix, and without an interface.
+    #[error("gateway {gateway} is of another family than {prefix}; name the interface it is on")]
+    GatewayFamily {
+        /// The gateway given.
+        gateway: IpAddr,
+        /// The prefix given.
+        prefix: Prefix,
     },
     /// Nothing to remove.
     #[error("there is no such route to {prefix}")]

@@ -54,6 +54,17 @@ pub trait LookupWriter<A: Address>: Send {
         Ok(())
     }
 
+    /// Whether a change is not visible in [`reader`](Self::reader) even after [`commit`](Self::commit), as a reader is in
+    /// the way: commit again later. Until then the next hops of the old state must keep their meaning.
+    fn pending(&self) -> bool {
+        false
+    }
+
+    /// Why it is what it is, in a few words, if it chooses by its routes.
+    fn why(&self) -> Option<String> {
+        None
+    }
+
     /// Makes memory that was unlinked earlier usable again, as far as no reader can hold it.
     fn reclaim(&mut self, grace: Grace);
 
@@ -108,10 +119,36 @@ pub enum LookupError {
         /// The prefix given.
         prefix: String,
     },
+    /// A structure that must not change under its readers has one.
+    #[error("{structure} changes in place, and a reader is in it; let go of the reader first")]
+    Busy {
+        /// The structure's name.
+        structure: &'static str,
+    },
+    /// What the structure is made of is not there.
+    #[error("{structure} cannot be used: {why}")]
+    Unavailable {
+        /// The structure's name.
+        structure: &'static str,
+        /// Why, and what to do.
+        why: &'static str,
+    },
     /// The allocator refused.
     #[error("not enough memory for {structure}")]
     Memory {
         /// The structure's name.
         structure: &'static str,
     },
+}
+
+impl LookupError {
+    /// The same, said of `prefix`.
+    pub(crate) fn on(self, prefix: impl std::fmt::Display) -> Self {
+        match self {
+            Self::Full { structure, what, limit, .. } => {
+                Self::Full { prefix: prefix.to_string(), structure, what, limit }
+            }
+            other => other,
+        }
+    }
 }

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: MIT
 //! Next hops: one 64-bit word each, so that a changed neighbor is one atomic store for every route through it.
+//!
+//! The word of a group of next hops says where its buckets are: ids of next hops in a second table, of which a flow's hash
+//! picks one. It is no word to send by, so a packet of a group takes the way of the odd ones, and a batch without groups
+//! pays nothing for them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use zerocopy::FromZeros;
+
+use crate::group::LOG2;
 
 /// An Ethernet address, its bytes in the order of the wire.
 pub type Mac = [u8; 6];
@@ -33,7 +39,7 @@ impl NextHopId {
     /// A blackhole route.
     pub const BLACKHOLE: Self = Self(4);
     /// Ids below are fixed; from here on they are given out.
-    pub const FIRST_FREE: u32 = 16;
+    pub const FIRST_FREE: u32 = 5;
     /// The largest id a lookup structure can hold.
     pub const MAX: u32 = (1 << 24) - 1;
 }
@@ -63,13 +69,16 @@ pub enum Action {
     Prohibit,
     /// Drop silently.
     Blackhole,
+    /// One of several next hops, by the packet's flow: see [`NextHops::member`].
+    Group,
 }
 
 /// An [`Action`] in one word.
 ///
 /// The low 48 bits are the MAC address as a big-endian number (its first byte in bits 40..48), so that the last
 /// six bytes of `word.to_be_bytes()` are the address. The high 16 bits are the interface, or from 0xfff0 on one
-/// of the actions that send nothing; an unresolved next hop has its interface in the low 16 bits.
+/// of the actions that send nothing; an unresolved next hop has its interface in the low 16 bits, a group the place of its
+/// first bucket in the low 32 and the base-2 logarithm of their number above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextHop(u64);
 
@@ -89,6 +98,7 @@ impl NextHop {
     /// Blackhole route.
     pub const BLACKHOLE: Self = Self(special(4));
     const UNRESOLVED: u64 = special(5);
+    const GROUP: u64 = special(6);
     const MAC_BITS: u64 = (1 << 48) - 1;
 
     /// Send out of `interface` to `mac`. `interface` is below [`InterfaceId::LIMIT`].
@@ -100,6 +110,17 @@ impl NextHop {
     /// Leaves through `interface`, neighbor not known yet.
     pub fn unresolved(interface: InterfaceId) -> Self {
         Self(Self::UNRESOLVED | u64::from(interface.0))
+    }
+
+    /// A group with `1 << log2` buckets, at most 2^16, from `first` on.
+    pub(crate) fn group(first: u32, log2: u8) -> Self {
+        Self(Self::GROUP | u64::from(log2) << 32 | u64::from(first))
+    }
+
+    /// Whether it is a group.
+    #[inline]
+    pub fn is_group(self) -> bool {
+        self.0 & !Self::MAC_BITS == Self::GROUP
     }
 
     /// Whether packets can be sent: the one test of the fast path.
@@ -138,6 +159,7 @@ impl NextHop {
             Self::UNREACHABLE => Action::Unreachable,
             Self::PROHIBIT => Action::Prohibit,
             Self::BLACKHOLE => Action::Blackhole,
+            Self(Self::GROUP) => Action::Group,
             Self(Self::UNRESOLVED) => Action::Unresolved { interface: InterfaceId(self.0 as u16) },
             _ => Action::NoRoute,
         }
@@ -155,13 +177,35 @@ pub struct NextHops {
     /// Each word is kept xor [`NextHop::NO_ROUTE`], so that fresh zeroed memory says "no route" and a large
     /// table costs only the pages in use.
     words: Box<[AtomicU64]>,
+    /// The buckets of all groups: ids of next hops that are no groups.
+    buckets: Box<[AtomicU32]>,
+    /// Makes this router's choices others than those of the routers before it.
+    seed: AtomicU32,
+}
+
+/// Buckets of the smallest groups. There is room for one of these per next hop, within the limits below.
+const SMALLEST: usize = 1 << *LOG2.start();
+/// Buckets at least and at most: room for one group of the largest size, or 524,288 of the smallest (256 MB, once used).
+const MIN_BUCKETS: usize = 1 << 17;
+const MAX_BUCKETS: usize = 1 << 26;
+
+/// Which of the `1 << log2` buckets of a group the flow of this hash falls into (MurmurHash3's 32-bit finalizer: hashes
+/// that differ in a few bits, or that were chosen by another router with another seed, fall anywhere).
+#[inline]
+pub(crate) fn bucket_of(flow: u32, log2: u8) -> usize {
+    let mut h = flow;
+    h = (h ^ h >> 16).wrapping_mul(0x85eb_ca6b);
+    h = (h ^ h >> 13).wrapping_mul(0xc2b2_ae35);
+    ((h ^ h >> 16) >> (32 - u32::from(log2))) as usize
 }
 
 impl NextHops {
     /// A table with room for `capacity` ids, the fixed ones included; `None` if memory is short.
     pub(crate) fn new(capacity: usize) -> Option<Self> {
         let words = <[AtomicU64]>::new_box_zeroed_with_elems(capacity).ok()?;
-        let table = Self { words };
+        let buckets = capacity.saturating_mul(SMALLEST).clamp(MIN_BUCKETS, MAX_BUCKETS);
+        let buckets = <[AtomicU32]>::new_box_zeroed_with_elems(buckets).ok()?;
+        let table = Self { words, buckets, seed: AtomicU32::new(0) };
         table.set(NextHopId::LOCAL, NextHop::LOCAL);
         table.set(NextHopId::UNREACHABLE, NextHop::UNREACHABLE);
         table.set(NextHopId::PROHIBIT, NextHop::PROHIBIT);
@@ -181,8 +225,44 @@ impl NextHops {
         NextHopsView(&self.words)
     }
 
+    /// Release: who sees a group's word also sees its buckets.
     pub(crate) fn set(&self, id: NextHopId, next_hop: NextHop) {
-        self.words[id.0 as usize].store(next_hop.0 ^ NextHop::NO_ROUTE.0, Ordering::Relaxed);
+        self.words[id.0 as usize].store(next_hop.0 ^ NextHop::NO_ROUTE.0, Ordering::Release);
+    }
+
+    /// Which next hop of `group` the packets of a flow take; `flow` is the hash of what its packets have in common. What is
+    /// no group has no member: "no route".
+    ///
+    /// Every bucket is one word, so a reader sees its old or its new member.
+    #[inline]
+    pub fn member(&self, group: NextHop, flow: u32) -> NextHopId {
+        if !group.is_group() {
+            return NextHopId::NO_ROUTE;
+        }
+        let (first, log2) = (group.0 as u32, (group.0 >> 32) as u8);
+        let flow = flow ^ self.seed.load(Ordering::Relaxed);
+        // Acquire: the member's own word was stored before it got the bucket. The same for a group's word, which was
+        // loaded without: its buckets were filled before.
+        std::sync::atomic::fence(Ordering::Acquire);
+        let bucket = self.buckets.get(first as usize + bucket_of(flow, log2));
+        NextHopId(bucket.map_or(NextHopId::NO_ROUTE.0, |bucket| bucket.load(Ordering::Acquire)))
+    }
+
+    pub(crate) fn bucket(&self, at: usize) -> NextHopId {
+        NextHopId(self.buckets[at].load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_bucket(&self, at: usize, id: NextHopId) {
+        self.buckets[at].store(id.0, Ordering::Release);
+    }
+
+    /// How many buckets there are for all groups together.
+    pub(crate) fn buckets(&self) -> usize {
+        self.buckets.len()
+    }
+
+    pub(crate) fn set_seed(&self, seed: u32) {
+        self.seed.store(seed, Ordering::Relaxed);
     }
 
     /// How many ids there is room for.

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
-//! The routing table: every route from every source, and which one per prefix is the best.
+//! The routing table: every route from every source, in order of preference, and which one per prefix is in use.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use prefix_trie::PrefixMap;
+use thiserror::Error;
 
-use crate::next_hop::InterfaceId;
-use crate::prefix::{Prefix, Prefix4, Prefix6, PrefixOf};
+use crate::group::MAX_MEMBERS;
+use crate::next_hop::{InterfaceId, NextHopId};
+use crate::prefix::{Address, Prefix, PrefixOf};
 
-/// Who gave a route. Earlier ones are preferred, whatever their metric.
+/// Who gave a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RouteSource {
     /// The router's own addresses.
@@ -17,12 +20,30 @@ pub enum RouteSource {
     Connected,
     /// The configuration, or the operator.
     Static,
-    /// A resolved neighbor on a connected network; last, as anybody's route to that host comes before it.
+    /// The kernel's table.
+    Linux,
+    /// A routing protocol.
+    Dynamic,
+    /// A resolved neighbor on a connected network.
     Neighbor,
 }
 
+impl RouteSource {
+    /// The preference of this source's routes that come without one.
+    pub const fn preference(self) -> u8 {
+        match self {
+            Self::Local | Self::Connected => 0,
+            Self::Static => 1,
+            Self::Linux => 10,
+            Self::Dynamic => 20,
+            // Last, as anybody's route to that host comes before it.
+            Self::Neighbor => 255,
+        }
+    }
+}
+
 /// Where a route leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RouteTarget {
     /// To the destination itself, on this interface's link.
     Connected {
@@ -33,9 +54,11 @@ pub enum RouteTarget {
     Gateway {
         /// Its address.
         address: IpAddr,
-        /// The link it is on; [`FibWriter::insert`](crate::FibWriter::insert) finds it if it is not given.
+        /// The link it is on. Without, the gateway is reached by the routes to it, and follows them.
         interface: Option<InterfaceId>,
     },
+    /// To several gateways, flow by flow.
+    Multipath(Multipath),
     /// To the router itself.
     Local,
     /// Nowhere, silently.
@@ -46,140 +69,280 @@ pub enum RouteTarget {
     Prohibit,
 }
 
-/// A route; its prefix is its key in the table, together with source and metric.
+/// One of several gateways of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Member {
+    /// Its address.
+    pub address: IpAddr,
+    /// The link it is on, as in [`RouteTarget::Gateway`].
+    pub interface: Option<InterfaceId>,
+    /// Its part of the flows, compared with the other members': 1 to 256.
+    pub weight: u16,
+}
+
+/// 1 to 256 gateways with weights of 1 to 256.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Multipath(Arc<[Member]>);
+
+impl Multipath {
+    /// The largest weight.
+    pub const MAX_WEIGHT: u16 = 256;
+
+    /// These gateways, if their number and weights are allowed.
+    pub fn new(members: &[Member]) -> Result<Self, MultipathError> {
+        if members.is_empty() || members.len() > MAX_MEMBERS {
+            return Err(MultipathError::Members { members: members.len() });
+        }
+        match members.iter().find(|member| !(1..=Self::MAX_WEIGHT).contains(&member.weight)) {
+            Some(&Member { address, weight, .. }) => Err(MultipathError::Weight { gateway: address, weight }),
+            None => Ok(Self(members.into())),
+        }
+    }
+
+    /// The gateways.
+    pub fn members(&self) -> &[Member] {
+        &self.0
+    }
+}
+
+/// Why several gateways are no route.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum MultipathError {
+    /// Too many, or none.
+    #[error("a route cannot have {members} gateways; expected 1 to {MAX_MEMBERS}")]
+    Members {
+        /// How many were given.
+        members: usize,
+    },
+    /// Out of range.
+    #[error("gateway {gateway} cannot have the weight {weight}; expected 1 to {max}", max = Multipath::MAX_WEIGHT)]
+    Weight {
+        /// Whose.
+        gateway: IpAddr,
+        /// The weight given.
+        weight: u16,
+    },
+}
+
+/// A route; its prefix is its key in the table, together with [`RouteKey`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
     /// Who gave it.
     pub source: RouteSource,
-    /// Among routes of one source the lowest metric is the best.
+    /// The lowest preference wins (others call it administrative distance) ...
+    pub preference: u8,
+    /// ... and among routes of one preference the lowest metric.
     pub metric: u32,
     /// Where it leads.
     pub target: RouteTarget,
 }
 
-impl Route {
-    fn rank(&self) -> (RouteSource, u32) {
-        (self.source, self.metric)
+/// What tells the routes to one prefix apart, in the order in which they are preferred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RouteKey {
+    /// See [`Route::preference`].
+    pub preference: u8,
+    /// See [`Route::metric`].
+    pub metric: u32,
+    /// Where all else is equal, in the order of [`RouteSource`].
+    pub source: RouteSource,
+}
+
+impl RouteKey {
+    /// The key of this source's routes with its own preference and metric 0.
+    pub const fn of(source: RouteSource) -> Self {
+        Self { preference: source.preference(), metric: 0, source }
+    }
+
+    /// The same with this metric.
+    pub const fn with_metric(self, metric: u32) -> Self {
+        Self { metric, ..self }
+    }
+
+    /// The same with this preference.
+    pub const fn with_preference(self, preference: u8) -> Self {
+        Self { preference, ..self }
     }
 }
 
-/// What a change of the routes of a prefix did to its best one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Nothing.
-    Same,
-    /// This route is the best now.
-    Best(Route),
-    /// There is none any more.
-    Gone,
+impl Route {
+    /// A route with its source's preference and metric 0.
+    pub const fn new(source: RouteSource, target: RouteTarget) -> Self {
+        Self { source, preference: source.preference(), metric: 0, target }
+    }
+
+    /// The same with this metric.
+    pub fn with_metric(self, metric: u32) -> Self {
+        Self { metric, ..self }
+    }
+
+    /// The same with this preference.
+    pub fn with_preference(self, preference: u8) -> Self {
+        Self { preference, ..self }
+    }
+
+    /// What tells it from the other routes to its prefix.
+    pub fn key(&self) -> RouteKey {
+        RouteKey { preference: self.preference, metric: self.metric, source: self.source }
+    }
+
+    /// Its gateways, each with its interface where one was given.
+    pub fn gateways(&self) -> impl Iterator<Item = (IpAddr, Option<InterfaceId>)> {
+        let (one, several) = match &self.target {
+            RouteTarget::Gateway { address, interface } => (Some((*address, *interface)), &[][..]),
+            RouteTarget::Multipath(multipath) => (None, multipath.members()),
+            _ => (None, &[][..]),
+        };
+        one.into_iter().chain(several.iter().map(|member| (member.address, member.interface)))
+    }
 }
 
-/// What [`Rib::insert`] did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inserted {
-    /// The route of the same source and metric that it took the place of.
-    pub replaced: Option<Route>,
-    /// What it means for the lookup structure.
-    pub change: Change,
+/// The index of a route that was in use and is being removed: beyond every other.
+const GONE: usize = usize::MAX;
+
+/// The routes to one prefix; there is at least one.
+#[derive(Debug, Default)]
+pub(crate) struct Entry {
+    /// Best first.
+    pub routes: Vec<Route>,
+    /// The one that is in use, and its next hop.
+    pub chosen: Option<(usize, NextHopId)>,
 }
 
-/// What [`Rib::remove`] did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Removed {
-    /// The route.
-    pub route: Route,
-    /// What it means for the lookup structure.
-    pub change: Change,
+/// All routes of one family.
+pub(crate) struct Table<A: Address>(pub PrefixMap<PrefixOf<A>, Entry>);
+
+impl<A: Address> Default for Table<A>
+where
+    PrefixOf<A>: prefix_trie::Prefix,
+{
+    fn default() -> Self {
+        Self(PrefixMap::new())
+    }
 }
 
-/// The routes of a prefix, best first; never empty.
-type Routes = Vec<Route>;
+impl<A: Address> Table<A>
+where
+    PrefixOf<A>: prefix_trie::Prefix,
+{
+    pub fn get(&self, prefix: PrefixOf<A>) -> Option<&Entry> {
+        self.0.get(&prefix)
+    }
 
-/// All routes of both families.
+    pub fn routes(&self, prefix: PrefixOf<A>) -> &[Route] {
+        self.get(prefix).map_or(&[], |entry| &entry.routes)
+    }
+
+    /// The longest prefix with a route that contains `address`, whether its routes are in use or not.
+    pub fn covering(&self, address: A) -> Option<(PrefixOf<A>, &Entry)> {
+        let host = PrefixOf::host(address);
+        let (prefix, entry) = self.0.get_lpm(&host)?;
+        if !entry.routes.is_empty() {
+            return Some((prefix, entry));
+        }
+        // Its last route is being removed.
+        self.0.cover(&host).filter(|(_, entry)| !entry.routes.is_empty()).last()
+    }
+
+    /// Adds a route in its place, and returns the one with the same key that was there.
+    pub fn insert(&mut self, prefix: PrefixOf<A>, route: Route) -> Option<Route> {
+        let entry = self.0.entry(prefix).or_default();
+        match entry.routes.binary_search_by_key(&route.key(), Route::key) {
+            Ok(at) => Some(std::mem::replace(&mut entry.routes[at], route)),
+            Err(at) => {
+                entry.routes.insert(at, route);
+                if let Some((chosen, _)) = entry.chosen.as_mut().filter(|(chosen, _)| *chosen >= at && *chosen != GONE)
+                {
+                    *chosen += 1;
+                }
+                None
+            }
+        }
+    }
+
+    /// Takes a route out. Its entry stays, even without a route: see [`clean_up`](Self::clean_up). If it was in use, the
+    /// entry goes on to say so by an index that is beyond every route.
+    pub fn remove(&mut self, prefix: PrefixOf<A>, key: RouteKey) -> Option<Route> {
+        let entry = self.0.get_mut(&prefix)?;
+        let at = entry.routes.binary_search_by_key(&key, Route::key).ok()?;
+        if let Some((chosen, _)) = &mut entry.chosen {
+            *chosen = match (*chosen).cmp(&at) {
+                std::cmp::Ordering::Less => *chosen,
+                std::cmp::Ordering::Equal => GONE,
+                std::cmp::Ordering::Greater => *chosen - 1,
+            };
+        }
+        Some(entry.routes.remove(at))
+    }
+
+    /// Forgets an entry without routes.
+    pub fn clean_up(&mut self, prefix: PrefixOf<A>) {
+        if self.get(prefix).is_some_and(|entry| entry.routes.is_empty()) {
+            self.0.remove(&prefix);
+        }
+    }
+}
+
+/// All routes of both families. [`FibWriter`](crate::FibWriter) changes them.
 #[derive(Default)]
 pub struct Rib {
-    v4: PrefixMap<Prefix4, Routes>,
-    v6: PrefixMap<Prefix6, Routes>,
+    pub(crate) v4: Table<u32>,
+    pub(crate) v6: Table<u128>,
 }
 
 impl Rib {
-    /// Adds a route, in place of the one to the same prefix with the same source and metric.
-    pub fn insert(&mut self, prefix: Prefix, route: Route) -> Inserted {
-        let routes = match prefix {
-            Prefix::V4(prefix) => self.v4.entry(prefix).or_default(),
-            Prefix::V6(prefix) => self.v6.entry(prefix).or_default(),
-        };
-        let before = routes.first().copied();
-        let replaced = match routes.binary_search_by_key(&route.rank(), Route::rank) {
-            Ok(at) => Some(std::mem::replace(&mut routes[at], route)),
-            Err(at) => {
-                routes.insert(at, route);
-                None
-            }
-        };
-        Inserted { replaced, change: change(before, routes.first()) }
-    }
-
-    /// Removes the route to `prefix` of this source and metric, if there is one.
-    pub fn remove(&mut self, prefix: Prefix, source: RouteSource, metric: u32) -> Option<Removed> {
-        let routes = match prefix {
-            Prefix::V4(prefix) => self.v4.get_mut(&prefix)?,
-            Prefix::V6(prefix) => self.v6.get_mut(&prefix)?,
-        };
-        let before = routes.first().copied();
-        let at = routes.binary_search_by_key(&(source, metric), Route::rank).ok()?;
-        let route = routes.remove(at);
-        let change = change(before, routes.first());
-        if change == Change::Gone {
-            match prefix {
-                Prefix::V4(prefix) => drop(self.v4.remove(&prefix)),
-                Prefix::V6(prefix) => drop(self.v6.remove(&prefix)),
-            }
+    fn entry(&self, prefix: Prefix) -> Option<&Entry> {
+        match prefix {
+            Prefix::V4(prefix) => self.v4.get(prefix),
+            Prefix::V6(prefix) => self.v6.get(prefix),
         }
-        Some(Removed { route, change })
     }
 
     /// The routes to exactly this prefix, best first.
     pub fn routes(&self, prefix: Prefix) -> &[Route] {
-        match prefix {
-            Prefix::V4(prefix) => self.v4.get(&prefix),
-            Prefix::V6(prefix) => self.v6.get(&prefix),
-        }
-        .map_or(&[], Vec::as_slice)
+        self.entry(prefix).map_or(&[], |entry| &entry.routes)
     }
 
-    /// The best route of the longest prefix that contains `address`.
+    /// The route to exactly this prefix that is in use: the best of those whose gateways are reached.
+    pub fn chosen(&self, prefix: Prefix) -> Option<&Route> {
+        self.entry(prefix).and_then(Entry::route)
+    }
+
+    /// The longest prefix that contains `address` and has a route in use, with that route.
     pub fn lookup(&self, address: IpAddr) -> Option<(Prefix, &Route)> {
-        let (prefix, routes) = match address {
+        match address {
             IpAddr::V4(address) => {
-                let (prefix, routes) = self.v4.get_lpm(&PrefixOf::host(address.to_bits()))?;
-                (prefix.into(), routes)
+                let cover = self.v4.0.cover(&PrefixOf::host(address.to_bits()));
+                cover.filter_map(|(prefix, entry)| Some((prefix.into(), entry.route()?))).last()
             }
             IpAddr::V6(address) => {
-                let (prefix, routes) = self.v6.get_lpm(&PrefixOf::host(address.to_bits()))?;
-                (prefix.into(), routes)
+                let cover = self.v6.0.cover(&PrefixOf::host(address.to_bits()));
+                cover.filter_map(|(prefix, entry)| Some((prefix.into(), entry.route()?))).last()
             }
-        };
-        routes.first().map(|route| (prefix, route))
+        }
     }
 
-    /// Every prefix with its routes, best first; IPv4 before IPv6, in order of address.
-    pub fn iter(&self) -> impl Iterator<Item = (Prefix, &[Route])> {
-        let v4 = self.v4.iter().map(|(prefix, routes)| (Prefix::V4(prefix), routes.as_slice()));
-        v4.chain(self.v6.iter().map(|(prefix, routes)| (Prefix::V6(prefix), routes.as_slice())))
+    /// Every prefix with its routes, best first, and the index of the one in use; IPv4 before IPv6, in order of address.
+    pub fn iter(&self) -> impl Iterator<Item = (Prefix, &[Route], Option<usize>)> {
+        fn show<P: Into<Prefix>>((prefix, entry): (P, &Entry)) -> (Prefix, &[Route], Option<usize>) {
+            (prefix.into(), &entry.routes, entry.chosen.map(|(at, _)| at))
+        }
+        self.v4.0.iter().map(show).chain(self.v6.0.iter().map(show))
     }
 
     /// How many prefixes have a route.
     pub fn prefixes(&self) -> usize {
-        self.v4.len() + self.v6.len()
+        self.v4.0.len() + self.v6.0.len()
     }
 }
 
-fn change(before: Option<Route>, after: Option<&Route>) -> Change {
-    match after {
-        None => Change::Gone,
-        Some(after) if before == Some(*after) => Change::Same,
-        Some(after) => Change::Best(*after),
+impl Entry {
+    pub fn route(&self) -> Option<&Route> {
+        self.routes.get(self.chosen?.0)
+    }
+
+    pub fn next_hop(&self) -> Option<NextHopId> {
+        self.chosen.map(|(_, id)| id)
     }
 }
 
@@ -187,63 +350,72 @@ fn change(before: Option<Route>, after: Option<&Route>) -> Change {
 mod tests {
     use super::*;
 
-    fn prefix(text: &str) -> Prefix {
+    fn prefix(text: &str) -> PrefixOf<u32> {
         text.parse().expect(text)
     }
 
-    fn route(source: RouteSource, metric: u32, interface: u16) -> Route {
-        Route { source, metric, target: RouteTarget::Connected { interface: InterfaceId(interface) } }
+    fn route(source: RouteSource, metric: u32) -> Route {
+        Route::new(source, RouteTarget::Blackhole).with_metric(metric)
     }
 
     #[test]
-    fn source_before_metric_before_nothing() {
-        let mut rib = Rib::default();
+    fn preference_before_metric_before_source() {
+        let mut table = Table::default();
         let net = prefix("10.0.0.0/8");
-        let (far, near) = (route(RouteSource::Static, 20, 1), route(RouteSource::Static, 10, 2));
-        let (connected, neighbor) = (route(RouteSource::Connected, 99, 3), route(RouteSource::Neighbor, 0, 4));
-        assert_eq!(rib.insert(net, neighbor).change, Change::Best(neighbor));
-        assert_eq!(rib.insert(net, far).change, Change::Best(far));
-        assert_eq!(rib.insert(net, near).change, Change::Best(near));
-        assert_eq!(rib.insert(net, connected).change, Change::Best(connected));
-        assert_eq!(rib.insert(net, connected), Inserted { replaced: Some(connected), change: Change::Same });
-        assert_eq!(rib.routes(net), [connected, near, far, neighbor]);
-        let mut remove = |route: Route| rib.remove(net, route.source, route.metric).expect("there");
-        assert_eq!(remove(far), Removed { route: far, change: Change::Same });
-        assert_eq!(remove(connected), Removed { route: connected, change: Change::Best(near) });
-        assert_eq!(remove(near).change, Change::Best(neighbor));
-        assert_eq!(remove(neighbor).change, Change::Gone);
-        assert_eq!(rib.remove(net, RouteSource::Static, 10), None);
-        assert_eq!((rib.prefixes(), rib.routes(net).len(), rib.iter().count()), (0, 0, 0));
+        let floating = route(RouteSource::Static, 0).with_preference(200);
+        let order = [
+            route(RouteSource::Local, 0),
+            route(RouteSource::Connected, 0),
+            route(RouteSource::Connected, 99),
+            route(RouteSource::Static, 10),
+            route(RouteSource::Static, 20),
+            route(RouteSource::Linux, 0),
+            route(RouteSource::Dynamic, 0),
+            floating,
+            route(RouteSource::Neighbor, 0),
+        ];
+        // In an order that is neither this one nor its reverse.
+        for at in [4, 0, 8, 2, 6, 1, 7, 3, 5] {
+            assert_eq!(table.insert(net, order[at].clone()), None);
+        }
+        assert_eq!(table.routes(net), order);
+        let mut other = order[3].clone();
+        other.target = RouteTarget::Prohibit;
+        assert_eq!(table.insert(net, other.clone()), Some(order[3].clone()), "the same key");
+        assert_eq!(table.remove(net, order[3].key()), Some(other));
+        assert_eq!(table.remove(net, order[3].key()), None);
+        assert_eq!(table.remove(prefix("10.0.0.0/9"), order[0].key()), None);
     }
 
     #[test]
-    fn a_replaced_best_route_is_a_change() {
-        let mut rib = Rib::default();
-        let (old, new) = (route(RouteSource::Static, 0, 1), route(RouteSource::Static, 0, 2));
-        rib.insert(prefix("::/0"), old);
-        assert_eq!(rib.insert(prefix("::/0"), new), Inserted { replaced: Some(old), change: Change::Best(new) });
+    fn what_is_in_use_keeps_its_index() {
+        let mut table = Table::default();
+        let net = prefix("10.0.0.0/8");
+        let (near, far) = (route(RouteSource::Static, 10), route(RouteSource::Static, 20));
+        table.insert(net, far.clone());
+        table.0.get_mut(&net).expect("there").chosen = Some((0, NextHopId::BLACKHOLE));
+        table.insert(net, near.clone());
+        assert_eq!(table.get(net).and_then(Entry::route), Some(&far));
+        table.remove(net, near.key());
+        assert_eq!(table.get(net).and_then(Entry::route), Some(&far));
+        table.remove(net, far.key());
+        let entry = table.get(net).expect("not cleaned up");
+        assert_eq!((entry.route(), entry.next_hop()), (None, Some(NextHopId::BLACKHOLE)));
+        table.clean_up(net);
+        assert!(table.get(net).is_none());
     }
 
     #[test]
-    fn lookup_takes_the_longest() {
-        let mut rib = Rib::default();
-        for (text, interface) in
-            [("0.0.0.0/0", 1), ("10.0.0.0/8", 2), ("10.1.0.0/16", 3), ("10.1.0.1/32", 4), ("2001:db8::/32", 5)]
-        {
-            rib.insert(prefix(text), route(RouteSource::Static, 0, interface));
+    fn several_gateways_are_1_to_256_of_weights_1_to_256() {
+        let member = |weight| Member { address: [10, 0, 0, 1].into(), interface: None, weight };
+        assert!(Multipath::new(&[member(1); 256]).is_ok_and(|multipath| multipath.members().len() == 256));
+        for members in [0, 257] {
+            let error = Multipath::new(&vec![member(1); members]).expect_err("refused").to_string();
+            assert_eq!(error, format!("a route cannot have {members} gateways; expected 1 to 256"));
         }
-        let found = |address: &str| rib.lookup(address.parse().expect(address)).map(|(prefix, _)| prefix.to_string());
-        for (address, expected) in [
-            ("10.1.0.1", "10.1.0.1/32"),
-            ("10.1.0.2", "10.1.0.0/16"),
-            ("10.2.0.0", "10.0.0.0/8"),
-            ("11.0.0.0", "0.0.0.0/0"),
-            ("2001:db8::1", "2001:db8::/32"),
-        ] {
-            assert_eq!(found(address).as_deref(), Some(expected), "{address}");
+        for weight in [0, 257] {
+            let error = Multipath::new(&[member(256), member(weight)]).expect_err("refused").to_string();
+            assert_eq!(error, format!("gateway 10.0.0.1 cannot have the weight {weight}; expected 1 to 256"));
         }
-        assert_eq!(found("2001:db9::1"), None);
-        let order: Vec<String> = rib.iter().map(|(prefix, _)| prefix.to_string()).collect();
-        assert_eq!(order, ["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.0.1/32", "2001:db8::/32"]);
     }
 }

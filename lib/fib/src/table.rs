@@ -1,23 +1,120 @@
 // SPDX-License-Identifier: MIT
-//! Memory for tables of many megabytes: zeroed without being touched, and in huge pages where the system has them. The one
-//! file of this crate with `unsafe` in it.
+//! Memory for tables of many megabytes: zeroed without being touched, and in huge pages where the system has them.
 //!
-//! Random lookups in 64 MB of ordinary pages miss the TLB nearly every time, which takes longer than the lookup itself.
+//! Random lookups in ordinary pages miss the TLB nearly every time, which takes longer than the lookup itself. Tables are
+//! aligned to huge pages, so that no part of them is left in ordinary ones.
 #![allow(unsafe_code)]
 
-use rustix::mm::{Advice, madvise};
-use zerocopy::{AllocError, FromZeros};
+use std::ops::Deref;
+use std::ptr::{NonNull, null_mut, slice_from_raw_parts_mut};
 
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use zerocopy::FromZeros;
+
+/// Size of a huge page.
 const HUGE: usize = 2 << 20;
+/// Tables from this size on are whole huge pages.
+const LARGE: usize = HUGE / 2;
+const PAGE: usize = 4096;
 
-/// A zeroed table: only pages that are used cost memory (2 MB at a time where huge pages are allowed).
-pub(crate) fn zeroed<T: FromZeros>() -> Result<Box<T>, AllocError> {
-    let mut table = T::new_box_zeroed()?;
-    let start: *mut u8 = (&raw mut *table).cast();
-    let before = start.align_offset(HUGE);
-    let whole = size_of::<T>().saturating_sub(before) / HUGE * HUGE;
-    // SAFETY: whole pages inside an allocation that is ours alone; the advice changes what they are made of, not what is in
-    // them. A system that does not follow it is slower, no more.
-    let _ = unsafe { madvise(start.wrapping_add(before).cast(), whole, Advice::LinuxHugepage) };
-    Ok(table)
+/// Memory is short.
+#[derive(Debug)]
+pub(crate) struct OutOfMemory;
+
+/// A table that was zeroed when it was made. Only pages that are used cost memory, 2 MB at a time where the system gives
+/// huge pages.
+pub(crate) struct Table<T: ?Sized> {
+    table: NonNull<T>,
+    mapped: usize,
+}
+
+// SAFETY: it owns its content, as a box does.
+unsafe impl<T: ?Sized + Send> Send for Table<T> {}
+// SAFETY: the same.
+unsafe impl<T: ?Sized + Sync> Sync for Table<T> {}
+
+impl<T: FromZeros> Table<T> {
+    /// A zeroed table of a size known at compile time.
+    pub fn zeroed() -> Result<Self, OutOfMemory> {
+        let (start, mapped) = map(size_of::<T>(), align_of::<T>())?;
+        Ok(Self { table: start.cast(), mapped })
+    }
+}
+
+impl<T: FromZeros> Table<[T]> {
+    /// A zeroed table of `len` words.
+    pub fn zeroed_slice(len: usize) -> Result<Self, OutOfMemory> {
+        let (start, mapped) = map(len.checked_mul(size_of::<T>()).ok_or(OutOfMemory)?, align_of::<T>())?;
+        let table = NonNull::new(slice_from_raw_parts_mut(start.as_ptr().cast(), len)).ok_or(OutOfMemory)?;
+        Ok(Self { table, mapped })
+    }
+}
+
+impl<T: ?Sized> Deref for Table<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: mapped and aligned for as long as we live; all zeros are a `T`, and it is only ever shared.
+        unsafe { self.table.as_ref() }
+    }
+}
+
+impl<T: ?Sized> Drop for Table<T> {
+    fn drop(&mut self) {
+        // SAFETY: we mapped it, and what needs no initialisation needs no destructor.
+        let _ = unsafe { munmap(self.table.as_ptr().cast(), self.mapped) };
+    }
+}
+
+/// Maps zeroed memory, and how much was mapped.
+fn map(bytes: usize, align: usize) -> Result<(NonNull<u8>, usize), OutOfMemory> {
+    assert!(align <= PAGE, "nothing in a table is aligned to more than a page");
+    let unit = if bytes < LARGE { PAGE } else { HUGE };
+    let wanted = bytes.max(1).checked_next_multiple_of(unit).ok_or(OutOfMemory)?;
+    let mapped = wanted.checked_add(unit - PAGE).filter(|size| *size <= isize::MAX as usize).ok_or(OutOfMemory)?;
+    let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+    // SAFETY: fresh memory of the kernel's choice.
+    let start: *mut u8 = unsafe { mmap_anonymous(null_mut(), mapped, prot, flags) }.map_err(|_| OutOfMemory)?.cast();
+    let before = start.align_offset(unit);
+    let table = start.wrapping_add(before);
+    // SAFETY: whole pages of what was just mapped, before and behind the table; the advice changes what pages are made of, not
+    // what is in them. A system that does not follow it is slower, no more.
+    unsafe {
+        if before > 0 {
+            let _ = munmap(start.cast(), before);
+        }
+        if mapped - before > wanted {
+            let _ = munmap(table.wrapping_add(wanted).cast(), mapped - before - wanted);
+        }
+        if unit == HUGE {
+            let _ = madvise(table.cast(), wanted, Advice::LinuxHugepage);
+        }
+    }
+    Ok((NonNull::new(table).ok_or(OutOfMemory)?, wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn tables_of_every_size_are_zeroed_and_writable_to_the_end() {
+        for len in [0, 1, 511, 512, 513, (LARGE / 8) - 1, LARGE / 8, HUGE / 8, HUGE / 8 + 1, 5 * HUGE / 8] {
+            let table = Table::<[AtomicU64]>::zeroed_slice(len).expect("memory");
+            assert_eq!(table.len(), len);
+            assert!(table.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+            table.iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
+            assert!(len * 8 < LARGE || table.as_ptr().addr().is_multiple_of(HUGE));
+        }
+        let array = Table::<[AtomicU64; 1 << 18]>::zeroed().expect("memory");
+        array[(1 << 18) - 1].store(1, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn more_than_there_is_is_refused() {
+        assert!(Table::<[AtomicU64]>::zeroed_slice(usize::MAX / 16).is_err());
+        assert!(Table::<[AtomicU64]>::zeroed_slice(usize::MAX / 4).is_err());
+    }
 }

@@ -4,7 +4,8 @@
 use std::net::IpAddr;
 
 use perigee_fib::{
-    Action, Fib, FibError, FibWriter, InterfaceId, Mac, NextHopId, Prefix, Route, RouteSource, RouteTarget, Via,
+    Action, Dir24Writer, Fib, FibError, FibWriter, InterfaceId, Leaf, Mac, Member, Multipath, NextHopId, NextHopKind,
+    Prefix, Route, RouteKey, RouteSource, RouteTarget, Trie6Writer, Via,
 };
 
 const MAC: Mac = [2, 0, 0, 0, 0, 7];
@@ -20,7 +21,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 fn route(source: RouteSource, target: RouteTarget) -> Route {
-    Route { source, metric: 0, target }
+    Route::new(source, target)
 }
 
 fn via(gateway: &str, interface: Option<InterfaceId>) -> Route {
@@ -62,7 +63,7 @@ fn connected_then_resolved_then_lost() {
         writer.insert(Prefix::host(ip(host)), route(RouteSource::Neighbor, gateway)).expect("room");
         assert_eq!(action(&fib, host), Action::Forward { interface: LAN, mac: MAC });
 
-        writer.remove(Prefix::host(ip(host)), RouteSource::Neighbor, 0).expect("there");
+        writer.remove(Prefix::host(ip(host)), RouteKey::of(RouteSource::Neighbor)).expect("there");
         assert_eq!(action(&fib, host), Action::Unresolved { interface: LAN });
     }
 }
@@ -96,8 +97,10 @@ fn one_store_resolves_every_route_through_a_gateway() {
     writer.insert(prefix("10.0.0.0/8"), via("198.51.100.9", Some(WAN))).expect("room");
     let (id, hop) = fib.lookup(ip("10.1.1.1"));
     assert_eq!(hop.action(), Action::Unresolved { interface: WAN });
-    assert_eq!(fib.lookup(ip("8.8.8.8")).0, id, "the interface was found, so it is the same next hop");
     assert_eq!(writer.via(id), Some(Via { interface: WAN, gateway: Some(ip("198.51.100.9")) }));
+    let same = Leaf::Via(Via { interface: WAN, gateway: Some(ip("198.51.100.9")) });
+    assert_eq!(writer.decide(ip("8.8.8.8"), 0), same, "the interface was found");
+    assert_eq!(writer.reached_by(ip("198.51.100.9")), writer.via(id));
     writer.set_neighbor(WAN, ip("198.51.100.9"), Some(MAC));
     for address in ["10.1.1.1", "8.8.8.8"] {
         assert_eq!(action(&fib, address), Action::Forward { interface: WAN, mac: MAC });
@@ -120,7 +123,7 @@ fn a_better_source_takes_over_and_gives_back() {
     let fib = writer.reader();
     writer.insert(prefix("192.0.2.0/24"), via("198.51.100.9", None)).expect("room");
     assert_eq!(action(&fib, "192.0.2.9"), Action::Unresolved { interface: LAN }, "connected before static");
-    writer.remove(prefix("192.0.2.0/24"), RouteSource::Connected, 0).expect("there");
+    writer.remove(prefix("192.0.2.0/24"), RouteKey::of(RouteSource::Connected)).expect("there");
     assert_eq!(action(&fib, "192.0.2.9"), Action::Unresolved { interface: WAN });
     assert_eq!(writer.rib().routes(prefix("192.0.2.0/24")).len(), 1);
 }
@@ -129,17 +132,22 @@ fn a_better_source_takes_over_and_gives_back() {
 fn refused_and_as_it_was() {
     let mut writer = router();
     let before = writer.rib().prefixes();
-    let mut why = |text: &str, route| writer.insert(prefix(text), route).expect_err("refused").to_string();
     assert_eq!(
-        why("10.0.0.0/8", via("10.0.0.1", None)),
+        writer.link_of(ip("10.0.0.1")).expect_err("nowhere").to_string(),
         "gateway 10.0.0.1 is not on a connected network; name the interface, or give one an address in its network"
     );
-    assert!(why("10.0.0.0/8", via("192.0.2.1", None)).contains("not on a connected network"), "the router itself");
+    assert!(writer.link_of(ip("192.0.2.1")).is_err(), "the router itself");
+    assert_eq!(writer.link_of(ip("192.0.2.2")), Ok(LAN));
+    let mut why = |text: &str, route| writer.insert(prefix(text), route).expect_err("refused").to_string();
+    assert_eq!(
+        why("10.0.0.0/8", via("2001:db8:1::9", None)),
+        "gateway 2001:db8:1::9 is of another family than 10.0.0.0/8; name the interface it is on"
+    );
     for gateway in ["224.0.0.1", "0.0.0.0", "255.255.255.255", "127.0.0.1", "ff02::1", "::", "::1"] {
         let expected = format!("gateway {gateway} is not the address of a neighbor; expected a unicast address");
         assert_eq!(why("10.0.0.0/8", via(gateway, Some(LAN))), expected);
     }
-    let missing = writer.remove(prefix("10.0.0.0/8"), RouteSource::Static, 0);
+    let missing = writer.remove(prefix("10.0.0.0/8"), RouteKey::of(RouteSource::Static));
     assert_eq!(missing.expect_err("missing").to_string(), "there is no such route to 10.0.0.0/8");
     assert_eq!(writer.rib().prefixes(), before);
 }
@@ -148,28 +156,212 @@ fn refused_and_as_it_was() {
 fn out_of_next_hops_the_replaced_route_is_back() {
     let mut writer = FibWriter::new(1).expect("memory");
     let (net, first) = (prefix("10.0.0.0/8"), via("192.0.2.1", Some(LAN)));
-    writer.insert(net, first).expect("room for one");
+    writer.insert(net, first.clone()).expect("room for one");
     let error = writer.insert(net, via("192.0.2.2", Some(LAN))).expect_err("full");
     assert!(matches!(error, FibError::NextHop(_)), "{error}");
     assert!(writer.insert(prefix("11.0.0.0/8"), via("192.0.2.2", Some(LAN))).is_err());
-    assert_eq!((writer.rib().routes(net), writer.rib().prefixes()), (&[first][..], 1));
+    assert_eq!((writer.rib().routes(net), writer.rib().prefixes()), (&[first.clone()][..], 1));
     let (id, _) = writer.reader().lookup(ip("10.0.0.1"));
     assert_eq!(writer.via(id), Some(Via { interface: LAN, gateway: Some(ip("192.0.2.1")) }));
 }
 
 #[test]
 fn unused_next_hops_wait_and_come_back() {
-    let mut writer = FibWriter::new(1).expect("memory");
+    let mut writer = FibWriter::with(
+        1,
+        Box::new(Dir24Writer::new().expect("memory")),
+        Box::new(Trie6Writer::new().expect("memory")),
+    )
+    .expect("memory");
     let mut published = perigee_fib::Published::new(());
     let mut worker = published.subscribe();
     let net = prefix("2001:db8::/32");
     writer.insert(net, via("2001:db8::1", Some(LAN))).expect("room");
-    writer.remove(net, RouteSource::Static, 0).expect("there");
+    writer.remove(net, RouteKey::of(RouteSource::Static)).expect("there");
     assert_eq!(writer.waiting(), 3, "a next hop and two nodes");
+    writer.reclaim(published.grace());
+    worker.refresh();
+    writer.reclaim(published.grace());
+    assert!(writer.insert(net, via("2001:db8::2", Some(LAN))).is_err(), "not committed: readers may still find it");
+    writer.commit().expect("patched in place");
     writer.reclaim(published.grace());
     assert!(writer.insert(net, via("2001:db8::2", Some(LAN))).is_err(), "the worker is in its batch");
     worker.refresh();
     writer.reclaim(published.grace());
     assert_eq!(writer.waiting(), 0);
     writer.insert(net, via("2001:db8::2", Some(LAN))).expect("room again");
+}
+
+fn several(members: &[(&str, Option<InterfaceId>, u16)]) -> Route {
+    let members =
+        members.iter().map(|&(address, interface, weight)| Member { address: ip(address), interface, weight });
+    let multipath = Multipath::new(&members.collect::<Vec<_>>()).expect("in range");
+    route(RouteSource::Static, RouteTarget::Multipath(multipath))
+}
+
+/// How many of some flows go where.
+fn spread(fib: &Fib, address: &str) -> Vec<(Action, u32)> {
+    let mut counts: Vec<(Action, u32)> = Vec::new();
+    for flow in 0..10_000u32 {
+        let action = fib.lookup_flow(ip(address), flow.wrapping_mul(0x9e37_79b9)).1.action();
+        match counts.iter_mut().find(|(seen, _)| *seen == action) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((action, 1)),
+        }
+    }
+    counts.sort_by_key(|(_, count)| *count);
+    counts
+}
+
+#[test]
+fn flows_spread_by_weight_and_move_only_when_they_must() {
+    let mut writer = router();
+    let fib = writer.reader();
+    let members = [("192.0.2.9", Some(LAN), 1), ("198.51.100.9", Some(WAN), 3)];
+    writer.insert(prefix("10.0.0.0/8"), several(&members)).expect("room");
+    writer.insert(prefix("11.0.0.0/8"), several(&[members[1], members[0]])).expect("room");
+    let (id, word) = fib.lookup(ip("10.0.0.1"));
+    assert!(word.is_group() && !word.is_forward() && word.action() == Action::Group);
+    assert_eq!(fib.lookup(ip("11.0.0.1")).0, id, "equal groups are one");
+
+    let unresolved = spread(&fib, "10.0.0.1");
+    assert!(unresolved.iter().all(|(action, _)| matches!(action, Action::Unresolved { .. })), "all are asked for");
+    assert_eq!(unresolved.len(), 2);
+    writer.set_neighbor(LAN, ip("192.0.2.9"), Some(MAC));
+    let lan = Action::Forward { interface: LAN, mac: MAC };
+    assert_eq!(spread(&fib, "10.0.0.1"), [(lan, 10_000)], "one is resolved: it has everything");
+    writer.set_neighbor(WAN, ip("198.51.100.9"), Some(MAC));
+    let both = spread(&fib, "10.0.0.1");
+    assert_eq!(both[0].0, lan);
+    // A quarter of 10,000, and five standard deviations of 43.
+    assert!(both[0].1.abs_diff(2500) < 220, "{both:?}");
+    writer.set_neighbor(WAN, ip("198.51.100.9"), None);
+    writer.set_neighbor(WAN, ip("198.51.100.9"), Some(MAC));
+    assert_eq!(spread(&fib, "10.0.0.1"), both, "back to where they were");
+    assert_eq!(writer.wanted(), [(LAN, ip("192.0.2.9")), (WAN, ip("198.51.100.9"))].into());
+
+    let group = writer.next_hops().find(|hop| hop.id == id).expect("in use");
+    let NextHopKind::Group { members, buckets } = group.kind else { panic!("{group:?}") };
+    assert_eq!((group.uses, buckets), (2, 128));
+    assert_eq!(members.iter().map(|member| (member.weight, member.buckets)).collect::<Vec<_>>(), [(1, 32), (3, 96)]);
+}
+
+#[test]
+fn another_seed_sends_flows_another_way() {
+    let mut writer = router();
+    let fib = writer.reader();
+    writer
+        .insert(prefix("10.0.0.0/8"), several(&[("192.0.2.9", Some(LAN), 1), ("192.0.2.8", Some(LAN), 1)]))
+        .expect("room");
+    let way = |flow| fib.lookup_flow(ip("10.0.0.1"), flow).0;
+    let before: Vec<NextHopId> = (0..1000).map(way).collect();
+    writer.set_seed(7);
+    let same = (0..1000).filter(|flow| way(*flow) == before[*flow as usize]).count();
+    assert!((400..600).contains(&same), "{same} of 1000 flows took the same way: the seeds are not independent");
+}
+
+#[test]
+fn recursive_routes_follow_their_gateway() {
+    let mut writer = router();
+    let fib = writer.reader();
+    let far = prefix("10.0.0.0/8");
+    writer.insert(far, via("203.0.113.1", None)).expect("inactive, but no mistake");
+    writer.insert(far, via("192.0.2.9", Some(LAN)).with_preference(200)).expect("room");
+    assert_eq!(action(&fib, "10.0.0.1"), Action::Unresolved { interface: LAN }, "the next best one");
+    assert_eq!(writer.rib().chosen(far).map(|route| route.preference), Some(200));
+
+    writer.insert(prefix("203.0.113.0/24"), via("198.51.100.9", None)).expect("room");
+    assert_eq!(action(&fib, "10.0.0.1"), Action::Unresolved { interface: WAN }, "over two gateways");
+    let (id, _) = fib.lookup(ip("10.0.0.1"));
+    assert_eq!(writer.wanted(), [(LAN, ip("192.0.2.9")), (WAN, ip("198.51.100.9"))].into());
+    writer.set_neighbor(WAN, ip("198.51.100.9"), Some(MAC));
+    assert_eq!(action(&fib, "10.0.0.1"), Action::Forward { interface: WAN, mac: MAC });
+
+    writer.insert(prefix("203.0.113.0/24"), via("192.0.2.7", None)).expect("room");
+    assert_eq!(action(&fib, "10.0.0.1"), Action::Unresolved { interface: LAN });
+    assert_eq!(fib.lookup(ip("10.0.0.1")).0, id, "the route's own next hop is another word, not another id");
+    writer.insert(prefix("203.0.113.1/32"), route(RouteSource::Dynamic, RouteTarget::Blackhole)).expect("room");
+    assert_eq!(action(&fib, "10.0.0.1"), Action::Blackhole, "RFC 5635");
+
+    writer.remove(prefix("203.0.113.1/32"), RouteKey::of(RouteSource::Dynamic)).expect("there");
+    writer.remove(prefix("203.0.113.0/24"), RouteKey::of(RouteSource::Static)).expect("there");
+    assert_eq!(writer.rib().chosen(far).map(|route| route.preference), Some(200));
+}
+
+/// The interface of a gateway follows later changes of addresses.
+#[test]
+fn a_network_that_moves_takes_its_gateways_along() {
+    let mut writer = router();
+    let fib = writer.reader();
+    writer.insert(prefix("10.0.0.0/8"), via("198.51.100.9", None)).expect("room");
+    let connected = |interface| route(RouteSource::Connected, RouteTarget::Connected { interface });
+    writer.insert(prefix("198.51.100.0/24"), connected(LAN)).expect("room");
+    assert_eq!(action(&fib, "10.0.0.1"), Action::Unresolved { interface: LAN });
+    writer.remove(prefix("198.51.100.0/24"), connected(LAN).key()).expect("there");
+    assert_eq!(action(&fib, "10.0.0.1"), Action::NoRoute);
+    assert_eq!(writer.rib().routes(prefix("10.0.0.0/8")).len(), 1, "it waits");
+    writer.insert(prefix("198.51.100.0/25"), connected(WAN)).expect("room");
+    assert_eq!(action(&fib, "10.0.0.1"), Action::Unresolved { interface: WAN });
+}
+
+#[test]
+fn loops_and_long_chains_are_not_used() {
+    let mut writer = router();
+    let fib = writer.reader();
+    writer.insert(prefix("10.0.0.0/8"), via("10.1.1.1", None)).expect("a loop is no mistake");
+    assert_eq!(action(&fib, "10.0.0.1"), Action::NoRoute, "through itself");
+    writer.insert(prefix("172.16.0.0/12"), via("10.2.2.2", None)).expect("room");
+    writer.insert(prefix("10.2.0.0/16"), via("172.16.0.1", None)).expect("room");
+    assert_eq!(action(&fib, "172.17.0.1"), Action::NoRoute, "through each other");
+    writer.insert(prefix("172.16.0.0/24"), via("192.0.2.9", None)).expect("room");
+    assert_eq!(action(&fib, "172.17.0.1"), Action::Unresolved { interface: LAN }, "the loop is cut");
+    // 20.0.<n>.0/24 via 20.0.<n+1>.1, as deep as one likes; the last is connected.
+    let mut writer = router();
+    let fib = writer.reader();
+    for n in 0..2000u32 {
+        let [hi, lo] = [n >> 8, n & 0xff];
+        let next = format!("20.{}.{}.1", (n + 1) >> 8, (n + 1) & 0xff);
+        writer.insert(prefix(&format!("20.{hi}.{lo}.0/24")), via(&next, None)).expect("room");
+        if n == 90 {
+            break;
+        }
+    }
+    writer.insert(prefix("20.0.91.0/24"), via("192.0.2.9", None)).expect("room");
+    assert_eq!(action(&fib, "20.0.91.7"), Action::Unresolved { interface: LAN });
+    assert_eq!(action(&fib, "20.0.84.7"), Action::Unresolved { interface: LAN }, "eight gateways");
+    assert_eq!(action(&fib, "20.0.83.7"), Action::NoRoute, "nine");
+}
+
+#[test]
+fn the_default_route_reaches_no_gateway_unless_it_is_allowed() {
+    for allowed in [false, true] {
+        let mut writer = FibWriter::new(100).expect("memory");
+        if allowed {
+            writer = writer.resolving_via_default();
+        }
+        writer.insert(prefix("0.0.0.0/0"), via("192.0.2.1", Some(LAN))).expect("room");
+        writer.insert(prefix("10.0.0.0/8"), via("203.0.113.1", None)).expect("room");
+        assert_eq!(writer.rib().chosen(prefix("10.0.0.0/8")).is_some(), allowed);
+    }
+}
+
+#[test]
+fn a_load_is_all_or_nothing() {
+    let mut writer = router();
+    writer.commit().expect("patched in place");
+    let before: Vec<(Prefix, Vec<Route>)> = writer.rib().iter().map(|(p, routes, _)| (p, routes.to_vec())).collect();
+    let many = |n: u32| {
+        (0..n).map(|n| (Prefix::host(IpAddr::V4((n << 8).into())), via(&format!("192.0.2.{}", n + 2), Some(LAN))))
+    };
+    let error = writer.load(many(200)).expect_err("100 next hops only");
+    assert!(matches!(error, FibError::NextHop(_)), "{error}");
+    let after: Vec<(Prefix, Vec<Route>)> = writer.rib().iter().map(|(p, routes, _)| (p, routes.to_vec())).collect();
+    assert_eq!(before, after);
+    assert_eq!(action(&writer.reader(), "192.0.2.9"), Action::Unresolved { interface: LAN });
+
+    let mut writer = router();
+    writer.load(many(90)).expect("room");
+    let fib = writer.reader();
+    assert_eq!((action(&fib, "192.0.2.9"), writer.rib().prefixes()), (Action::NoRoute, 90));
+    assert_eq!(action(&fib, "0.0.1.0"), Action::Unresolved { interface: LAN });
 }

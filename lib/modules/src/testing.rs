@@ -15,7 +15,10 @@
 use crate::filter::Filter;
 use crate::{Context, Counters, CustomReasons, MODULES, PuntSink, Punted, Reason, Run, Tables, reason};
 use perigee_fib::synth::Random;
-use perigee_fib::{FibWriter, Interface, InterfaceId, Interfaces, Prefix, Published, Route, RouteSource, RouteTarget};
+use perigee_fib::{
+    FibWriter, Interface, InterfaceId, Interfaces, Member, Multipath, Prefix, Published, Route, RouteSource,
+    RouteTarget,
+};
 use perigee_packet::heap::{HeapPool, HeapQueue};
 use perigee_packet::{Batch, MacAddr, Mask, Pool, TransmitBuffer};
 use perigee_packet::{arp, checksum, ethernet, ethernet::ethertype, ipv4, ipv6, protocol, udp, vlan};
@@ -42,6 +45,8 @@ pub const UNREACHABLE: u8 = 102;
 pub const PROHIBITED: u8 = 103;
 /// Destination that is the router itself.
 pub const LOCAL: u8 = 104;
+/// Destination that [`Rig::spread`] gives several neighbors.
+pub const SPREAD: u8 = 105;
 /// Destination without a route.
 pub const NOWHERE: u8 = 200;
 /// Source port of the UDP frames.
@@ -103,15 +108,18 @@ fn gateway(interface: u8, v6: bool) -> IpAddr {
     }
 }
 
+/// The prefix of a destination.
+fn prefix(to: u8, is_v6: bool) -> Prefix {
+    let (address, length) = if is_v6 { (v6(to).into(), 48) } else { (IpAddr::from(v4(to)), 16) };
+    Prefix::truncated(address, length).expect("a prefix")
+}
+
 /// The routes of the small router.
 pub fn routes() -> FibWriter {
     let mut fib = FibWriter::new(64).expect("memory for a table");
     for is_v6 in [false, true] {
         let mut add = |to: u8, target| {
-            let (address, length) = if is_v6 { (v6(to).into(), 48) } else { (IpAddr::from(v4(to)), 16) };
-            let prefix = Prefix::truncated(address, length).expect("a prefix");
-            let route = Route { source: RouteSource::Static, metric: 0, target };
-            fib.insert(prefix, route).expect("room for a route");
+            fib.insert(prefix(to, is_v6), Route::new(RouteSource::Static, target)).expect("room for a route");
         };
         let via = |id: u8| RouteTarget::Gateway {
             address: gateway(id, is_v6),
@@ -238,6 +246,20 @@ impl Rig {
             assert!((ip4 - live).is_empty() && (ip6 - live).is_empty(), "{} kept a packet that is gone", module.name);
         }
         assert_eq!(self.batch.refill(), 0, "every packet was sent, dropped or punted");
+    }
+
+    /// Routes to [`SPREAD`] over the neighbors behind these interfaces, each with its weight.
+    pub fn spread(&mut self, neighbors: &[(u8, u16)]) {
+        for is_v6 in [false, true] {
+            let member = |&(id, weight): &(u8, u16)| Member {
+                address: gateway(id, is_v6),
+                interface: Some(InterfaceId(id.into())),
+                weight,
+            };
+            let multipath = Multipath::new(&neighbors.iter().map(member).collect::<Vec<_>>()).expect("a few neighbors");
+            let route = Route::new(RouteSource::Static, RouteTarget::Multipath(multipath));
+            self.fib.insert(prefix(SPREAD, is_v6), route).expect("room for a route");
+        }
     }
 
     /// The neighbors behind an interface are not known any more.

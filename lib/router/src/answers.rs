@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 //! What the API shows, from the state of a running router.
 
+use crate::gateways::config_route;
 use crate::routing::{lock, net, prefix};
 use crate::slow::SlowThread;
 use ipnet::IpNet;
 use perigee_control::answers::{
-    ConfigText, DropKind, DropStatus, FilterStatus, InterfaceEntry, ModuleStatus, NeighborEntry, PortCounters,
-    PortStatus, RouteEntry, RouteList, Snapshot, VersionStatus, WorkerStatus,
+    ConfigText, DropKind, DropStatus, FibStatus, FilterStatus, InterfaceEntry, ModuleStatus, NeighborEntry,
+    PortCounters, PortStatus, RouteEntry, RouteList, Snapshot, VersionStatus, WorkerStatus,
 };
 use perigee_control::api::{Reply, Request};
-use perigee_control::config::{Action, FiveTuple, Mac, RouteTo, SteerMatch};
-use perigee_fib::{InterfaceId, Prefix, Route, RouteSource, RouteTarget};
+use perigee_control::config::{Action, FiveTuple, Mac, SteerMatch};
+use perigee_fib::{InterfaceId, Prefix, Route, RouteKey, RouteSource, RouteTarget};
 use perigee_modules::{Counters, Kind, MODULES, Reason, host, reason};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +26,9 @@ impl SlowThread {
             Request::ShowModules => reply.send(Ok(self.modules())),
             Request::ShowDrops => reply.send(Ok(self.drops())),
             Request::ShowRoutes { within, limit } => reply.send(Ok(self.routes(within, limit))),
+            Request::ShowFib => reply.send(Ok(self.fib())),
             Request::ShowNeighbors => reply.send(Ok(self.neighbors())),
+            Request::ShowNextHops => reply.send(Ok(self.next_hops())),
             Request::ShowScripts => reply.send(Ok(self.parts.scripts.status())),
             Request::ShowFilters => reply.send(Ok(self.filters())),
             Request::ShowConfig => reply.send(Ok(self.config_text())),
@@ -196,11 +199,11 @@ impl SlowThread {
         let within = within.map(prefix);
         let inside = |found: &Prefix| within.is_none_or(|w| w.len() <= found.len() && w.contains(found.addr()));
         let mut list = RouteList { memory: self.parts.routing.memory() as u64, ..RouteList::default() };
-        for (found, routes) in rib.iter().filter(|(found, _)| inside(found)) {
+        for (found, routes, chosen) in rib.iter().filter(|(found, ..)| inside(found)) {
             for (rank, route) in routes.iter().enumerate() {
                 list.total += 1;
                 if list.routes.len() < limit {
-                    list.routes.push(self.route_entry(found, route, rank == 0));
+                    list.routes.push(self.route_entry(found, route, chosen == Some(rank)));
                 }
             }
         }
@@ -211,22 +214,44 @@ impl SlowThread {
         let name = |id: InterfaceId| Some(self.name_of(id.0));
         let (action, via, dev) = match route.target {
             RouteTarget::Connected { interface } => ("forward", None, name(interface)),
-            RouteTarget::Gateway { address, interface } => ("forward", Some(address), interface.and_then(name)),
+            RouteTarget::Gateway { address, interface } => ("forward", Some(address), self.device(address, interface)),
+            RouteTarget::Multipath(_) => ("forward", None, None),
             RouteTarget::Local => ("local", None, None),
             RouteTarget::Blackhole => ("blackhole", None, None),
             RouteTarget::Unreachable => ("unreachable", None, None),
             RouteTarget::Prohibit => ("prohibit", None, None),
         };
-        let by_hand = self.parts.routing.by_hand().any(|(prefix, r)| prefix == found && r.metric == route.metric);
+        let by_hand = self.parts.routing.by_hand().any(|(prefix, r)| prefix == found && r.key() == route.key());
         let source = match route.source {
             RouteSource::Local => "local",
             RouteSource::Connected => "connected",
             RouteSource::Static if by_hand => "api",
             RouteSource::Static => "static",
+            RouteSource::Linux => "linux",
+            RouteSource::Dynamic => "dynamic",
             RouteSource::Neighbor => "neighbor",
         };
         let (source, action) = (source.to_owned(), action.to_owned());
-        RouteEntry { prefix: net(found), source, action, via, dev, metric: route.metric, best }
+        let (preference, metric) = (route.preference, route.metric);
+        let gateways = self.gateway_entries(route);
+        RouteEntry { prefix: net(found), source, action, via, dev, gateways, preference, metric, best }
+    }
+
+    fn fib(&self) -> Vec<FibStatus> {
+        let (routing, choice) = (&self.parts.routing, &self.parts.config.router.fib);
+        let v4 = routing.rib().iter().filter(|(prefix, ..)| prefix.addr().is_ipv4()).count() as u64;
+        let prefixes = [v4, routing.rib().prefixes() as u64 - v4];
+        let families = [("IPv4", &choice.v4), ("IPv6", &choice.v6)];
+        let status = |(((family, chosen), (structure, bytes, why)), prefixes)| FibStatus {
+            family: str::to_owned(family),
+            chosen: String::clone(chosen),
+            structure: str::to_owned(structure),
+            why,
+            prefixes,
+            bytes: bytes as u64,
+            pending: routing.uncommitted(),
+        };
+        families.into_iter().zip(routing.structures()).zip(prefixes).map(status).collect()
     }
 
     fn neighbors(&self) -> Vec<NeighborEntry> {
@@ -269,15 +294,12 @@ impl SlowThread {
         let mut config = self.parts.config.clone();
         let rib = self.parts.routing.rib();
         let still = |route: &perigee_control::config::Route| {
-            rib.routes(prefix(route.prefix)).iter().any(|r| r.source == RouteSource::Static && r.metric == route.metric)
+            let key = RouteKey::of(RouteSource::Static).with_preference(route.preference).with_metric(route.metric);
+            rib.routes(prefix(route.prefix)).iter().any(|route| route.key() == key)
         };
         config.routes.retain(still);
-        for (found, route) in self.parts.routing.by_hand() {
-            if let RouteTarget::Gateway { address, interface: Some(interface) } = route.target {
-                let to = RouteTo::Via { address, interface: interface.0 };
-                config.routes.push(perigee_control::config::Route { prefix: net(found), to, metric: route.metric });
-            }
-        }
+        let by_hand = self.parts.routing.by_hand();
+        config.routes.extend(by_hand.filter_map(|(found, route)| config_route(&self.parts.routing, found, route)));
         ConfigText { toml: config.to_toml() }
     }
 
@@ -295,10 +317,9 @@ impl SlowThread {
             );
         }
         let buffers = pools.values().copied().reduce(|a, b| (a.0 + b.0, a.1 + b.1));
-        let mut sources =
-            self.parts.routing.rib().iter().flat_map(|(prefix, routes)| {
-                routes.iter().map(move |route| self.route_entry(prefix, route, true).source)
-            });
+        let mut sources = self.parts.routing.rib().iter().flat_map(|(prefix, routes, _)| {
+            routes.iter().map(move |route| self.route_entry(prefix, route, true).source)
+        });
         Snapshot {
             version: self.version(),
             ports: self.ports(),
@@ -307,6 +328,8 @@ impl SlowThread {
             drops: self.drops(),
             scripts: self.parts.scripts.status(),
             routes: tally(&mut sources),
+            fib: self.fib(),
+            next_hops: tally(&mut self.next_hops().into_iter().map(|hop| hop.kind)),
             neighbors: tally(&mut self.machine.neighbors().map(|neighbor| neighbor.state.name().to_owned())),
             buffers,
         }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 //! Changes while the router runs: routes by hand, and reload of configuration and script, all or nothing.
 
+use crate::gateways::is_link_local;
 use crate::routing::{Filters, Routing, lock, prefix};
 use crate::slow::SlowThread;
 use perigee_control::answers::{Outcome, ScriptStatus};
 use perigee_control::api::{ApiError, RouteChange};
 use perigee_control::config::Config;
 use perigee_control::helper::LinkChange;
-use perigee_fib::{Published, Route, RouteSource, RouteTarget};
+use perigee_fib::{Member, Multipath, Published, Route, RouteKey, RouteSource, RouteTarget};
 use perigee_slowpath::Input;
+use std::net::IpAddr;
 use std::path::Path;
 
 /// The scripts, as the control side sees them.
@@ -37,64 +39,62 @@ pub trait Rebuild: Send {
 impl SlowThread {
     pub(crate) fn route_add(&mut self, change: &RouteChange) -> Result<Outcome, ApiError> {
         let found = prefix(change.prefix);
-        let address = change.via.ok_or_else(|| ApiError::invalid("`via` is missing: the address of a neighbor"))?;
-        if address.is_ipv4() != found.addr().is_ipv4() {
-            return Err(ApiError::invalid(format!("{address} and {found} are of different families")));
+        let target = self.target(found, change)?;
+        let mut key = RouteKey::of(RouteSource::Static).with_metric(change.metric);
+        key.preference = change.preference.unwrap_or(key.preference);
+        if self.parts.routing.rib().routes(found).iter().any(|route| route.key() == key) {
+            let preference = change.preference.map(|n| format!("preference {n} and ")).unwrap_or_default();
+            let message = format!("there is a route to {found} with {preference}metric {} already", change.metric);
+            return Err(ApiError::conflict(message));
         }
-        let interface = change.dev.as_deref().map(|name| self.interface(name)).transpose()?;
-        if self
-            .parts
-            .routing
-            .rib()
-            .routes(found)
-            .iter()
-            .any(|r| r.source == RouteSource::Static && r.metric == change.metric)
-        {
-            return Err(ApiError::conflict(format!(
-                "there is a route to {found} with metric {} already",
-                change.metric
-            )));
-        }
-        let target = RouteTarget::Gateway { address, interface };
-        let route = Route { source: RouteSource::Static, metric: change.metric, target };
-        if let Some(interface) =
-            interface.filter(|id| !self.parts.routing.on_link(id.0, address) && !is_link_local(address))
-        {
-            let name = self.name_of(interface.0);
-            return Err(ApiError::invalid(format!(
-                "{address} is on none of the networks of {name}; give one it can be reached by"
-            )));
-        }
+        let RouteKey { preference, metric, source } = key;
+        let route = Route { source, preference, metric, target };
+        let gateways: Vec<String> = route.gateways().map(|(gateway, _)| format!("via {gateway}")).collect();
         self.parts.routing.add(found, route).map_err(ApiError::invalid)?;
+        if let Err(error) = self.publish_routes() {
+            // Another one that does not fit is no reason to refuse this one.
+            if error.starts_with(&format!("{found} ")) {
+                self.parts.routing.remove(found, key).map_err(ApiError::failed)?;
+                return Err(ApiError::conflict(error));
+            }
+            self.warn_of_routes(error);
+        }
         self.follow_gateways();
-        Ok(Outcome { message: format!("route to {found} via {address} added") })
+        let mut message = format!("route to {found} {} added", gateways.join(" "));
+        if self.parts.routing.rib().chosen(found).is_none() {
+            message.push_str("; it is not used before a route leads to its gateway");
+        }
+        Ok(Outcome { message })
     }
 
     pub(crate) fn route_del(&mut self, change: &RouteChange) -> Result<Outcome, ApiError> {
         let found = prefix(change.prefix);
-        let routes = self.parts.routing.rib().routes(found);
+        let mut wanted: Vec<IpAddr> = change.all_gateways()?.into_iter().map(|gateway| gateway.via).collect();
+        wanted.sort_unstable();
         let matches = |route: &&Route| {
-            let via = match route.target {
-                RouteTarget::Gateway { address, .. } => Some(address),
-                _ => None,
-            };
+            let mut gateways: Vec<IpAddr> = route.gateways().map(|(gateway, _)| gateway).collect();
+            gateways.sort_unstable();
             route.source == RouteSource::Static
                 && route.metric == change.metric
-                && change.via.is_none_or(|v| Some(v) == via)
+                && change.preference.is_none_or(|preference| preference == route.preference)
+                && (wanted.is_empty() || wanted == gateways)
         };
-        if !routes.iter().any(|route| matches(&route)) {
-            let via = change.via.map(|via| format!(" via {via}")).unwrap_or_default();
+        let Some(key) = self.parts.routing.rib().routes(found).iter().find(matches).map(Route::key) else {
+            let via: String = wanted.iter().map(|via| format!(" via {via}")).collect();
             return Err(ApiError::not_found(format!(
                 "there is no static route to {found}{via} with metric {}",
                 change.metric
             )));
+        };
+        self.parts.routing.remove(found, key).map_err(ApiError::not_found)?;
+        if let Err(error) = self.publish_routes() {
+            self.warn_of_routes(error);
         }
-        self.parts.routing.remove(found, change.metric).map_err(ApiError::not_found)?;
         self.follow_gateways();
         Ok(Outcome { message: format!("route to {found} deleted") })
     }
 
-    fn interface(&self, name: &str) -> Result<perigee_fib::InterfaceId, ApiError> {
+    pub(crate) fn interface(&self, name: &str) -> Result<perigee_fib::InterfaceId, ApiError> {
         let interfaces = self.parts.routing.interfaces();
         interfaces.by_name(name).ok_or_else(|| {
             let names: Vec<_> = interfaces.iter().map(|(_, interface)| interface.name.as_str()).collect();
@@ -104,11 +104,15 @@ impl SlowThread {
 
     /// Reads the configuration and the script anew; changes everything or nothing.
     pub(crate) fn reload(&mut self, script: Option<&Path>) -> Result<Outcome, ApiError> {
-        let config = Config::load(&self.parts.path).map_err(|error| ApiError::invalid(error.to_string()))?;
+        let config = Config::load_on(&self.parts.path, &self.parts.machine)
+            .map_err(|error| ApiError::invalid(error.to_string()))?;
         needs_restart(&self.parts.config, &config).map_err(ApiError::conflict)?;
         let filters = self.parts.rebuild.filters(&config).map_err(ApiError::invalid)?;
-        let mut routing = Routing::new(&config, &self.infos, filters).map_err(ApiError::invalid)?;
+        let mut routing =
+            Routing::new(&config, &self.infos, filters, &self.parts.lookups).map_err(ApiError::invalid)?;
         let lost = self.carry_over(&mut routing);
+        routing.commit().map_err(ApiError::invalid)?;
+        routing.renewed();
 
         // The script is loaded with the new tables, so that it finds new interfaces by name.
         let before = std::mem::replace(&mut *lock(&self.parts.staging), Published::new(routing.tables()));
@@ -136,20 +140,8 @@ impl SlowThread {
     fn carry_over(&self, routing: &mut Routing) -> Vec<String> {
         let mut lost = Vec::new();
         for (prefix, route) in self.parts.routing.by_hand() {
-            let via = |interface: perigee_fib::InterfaceId, address| {
-                let same = self.name_of(interface.0);
-                routing
-                    .interfaces()
-                    .by_name(&same)
-                    .filter(|id| routing.on_link(id.0, address) || is_link_local(address))
-            };
-            let target = match route.target {
-                RouteTarget::Gateway { address, interface: Some(interface) } => via(interface, address)
-                    .map(|interface| RouteTarget::Gateway { address, interface: Some(interface) }),
-                other => Some(other),
-            };
-            let added = target.ok_or("its gateway is on no interface any more".to_owned());
-            if let Err(why) = added.and_then(|target| routing.add(prefix, Route { target, ..*route })) {
+            let added = self.carried_over(route, routing).and_then(|route| routing.add(prefix, route));
+            if let Err(why) = added {
                 lost.push(format!("the route to {prefix} added by hand is gone: {why}"));
             }
         }
@@ -165,6 +157,37 @@ impl SlowThread {
             }
         }
         lost
+    }
+
+    /// A route by hand, its interfaces those of the new configuration with the same names.
+    fn carried_over(&self, route: &Route, new: &Routing) -> Result<Route, String> {
+        let gone = || "its gateway is on no interface any more".to_owned();
+        let find = |address, interface: Option<perigee_fib::InterfaceId>| {
+            let old = &self.parts.routing;
+            match interface {
+                Some(id) => {
+                    let same = new.interfaces().by_name(&self.name_of(id.0));
+                    let same = same.filter(|id| new.on_link(id.0, address) || is_link_local(address));
+                    same.map(Some).ok_or_else(gone)
+                }
+                // A neighbor that was found by its address is to be one still; others are reached by whatever leads there.
+                None if old.link_of(address).is_some() && new.link_of(address).is_none() => Err(gone()),
+                None => Ok(None),
+            }
+        };
+        let target = match &route.target {
+            &RouteTarget::Gateway { address, interface } => {
+                RouteTarget::Gateway { address, interface: find(address, interface)? }
+            }
+            RouteTarget::Multipath(multipath) => {
+                let members = multipath.members().iter();
+                let members: Result<Vec<Member>, String> =
+                    members.map(|m| Ok(Member { interface: find(m.address, m.interface)?, ..*m })).collect();
+                RouteTarget::Multipath(Multipath::new(&members?).map_err(|error| error.to_string())?)
+            }
+            other => other.clone(),
+        };
+        Ok(Route { target, ..route.clone() })
     }
 
     /// Brings slow path and twins to the new configuration.
@@ -198,10 +221,6 @@ impl SlowThread {
             }
         }
     }
-}
-
-fn is_link_local(address: std::net::IpAddr) -> bool {
-    matches!(address, std::net::IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
 /// What of a new configuration can only be had by a restart.

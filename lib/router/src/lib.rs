@@ -7,6 +7,7 @@
 //!        ▲                                 │ owns RIB, neighbors, twins
 //!        └──tables ([`routing`]: published as a whole, patched in place)──┘
 //!
+//!  [`Lookups`]  the structures that routes are looked up in, by name
 //!  [`wiring`]   who polls which queue, who sends on which, and what goes by ring
 //!  [`answers`]  what `perigee show` shows      [`change`]  routes by hand, reload
 //! ```
@@ -17,6 +18,8 @@
 
 pub mod answers;
 pub mod change;
+mod gateways;
+mod lookups;
 mod reasons;
 pub mod routing;
 pub mod slow;
@@ -24,6 +27,7 @@ mod twins;
 pub mod wiring;
 
 pub use change::{Rebuild, ScriptControl, ScriptView};
+pub use lookups::Lookups;
 pub use routing::{Filters, Gateways, Routing, SharedTables};
 pub use slow::{Mailbox, RouterPort, SlowParts, SlowThread};
 pub use wiring::{Fabric, PortQueues, Ring, Sender, Shared, WorkerQueues, wire};

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT
 //! The routes and what follows from them: the forwarding table, the workers' tables, the slow path's view.
 
+use crate::gateways::{is_link_local, static_route};
+use crate::lookups::Lookups;
 use ipnet::IpNet;
-use perigee_control::config::{Config, Route as ConfigRoute, RouteTo};
-use perigee_fib::{FibWriter, Interface, InterfaceId, Interfaces, Prefix, Published, Route, RouteSource, RouteTarget};
+use perigee_control::config::Config;
+use perigee_fib::{
+    Fib, FibWriter, Interface, InterfaceId, Interfaces, Leaf, NextHopId, NextHopInfo, NextHopWriter, Prefix, Published,
+    Route, RouteKey, RouteSource, RouteTarget, Via,
+};
 use perigee_modules::Tables;
 use perigee_modules::filter::Filter;
 use perigee_packet::PortInfo;
@@ -12,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Room for gateways; each costs 8 bytes once it is used.
-const NEXT_HOPS: u32 = 1 << 20;
+/// Room for next hops; each costs 8 bytes once it is used.
+const NEXT_HOPS: u32 = NextHopWriter::MAX;
 
 /// Gateways that routes need: interface and address.
 pub type Gateways = BTreeSet<(u16, IpAddr)>;
@@ -38,11 +43,15 @@ pub struct Filters {
 /// RIB, forwarding table and interfaces of a router.
 pub struct Routing {
     fib: FibWriter,
+    /// What [`tables`](Self::tables) shows of it.
+    shown: Fib,
+    /// Whether anything has changed since the last [`commit`](Self::commit).
+    changed: bool,
     interfaces: Arc<Interfaces>,
     filters: Filters,
     macs: Vec<[u8; 6]>,
     /// Routes added while the router runs: they survive a reload.
-    by_hand: BTreeMap<(Prefix, u32), Route>,
+    by_hand: BTreeMap<(Prefix, RouteKey), Route>,
 }
 
 /// A prefix of the configuration as the table knows it.
@@ -53,19 +62,6 @@ pub fn prefix(net: IpNet) -> Prefix {
 /// The other way round.
 pub fn net(prefix: Prefix) -> IpNet {
     IpNet::new(prefix.addr(), prefix.len()).expect("prefixes keep lengths within their family")
-}
-
-/// A route of the configuration as the table knows it.
-fn static_route(route: &ConfigRoute) -> Route {
-    let target = match route.to {
-        RouteTo::Via { address, interface } => {
-            RouteTarget::Gateway { address, interface: Some(InterfaceId(interface)) }
-        }
-        RouteTo::Blackhole => RouteTarget::Blackhole,
-        RouteTo::Unreachable => RouteTarget::Unreachable,
-        RouteTo::Prohibit => RouteTarget::Prohibit,
-    };
-    Route { source: RouteSource::Static, metric: route.metric, target }
 }
 
 /// The interfaces of a configuration, on the ports as they were opened (in the configuration's order).
@@ -90,33 +86,35 @@ impl Routing {
     ///
     /// # Errors
     /// A sentence that says which interface or route does not fit.
-    pub fn new(config: &Config, ports: &[PortInfo], filters: Filters) -> Result<Routing, String> {
+    pub fn new(config: &Config, ports: &[PortInfo], filters: Filters, lookups: &Lookups) -> Result<Routing, String> {
         let interfaces = Arc::new(interfaces(config, ports)?);
         let width = ports.iter().map(|port| usize::from(port.port) + 1).max().unwrap_or(0);
         let mut macs = vec![[0; 6]; width];
         ports.iter().for_each(|port| macs[usize::from(port.port)] = port.mac.octets());
-        let fib = FibWriter::new(NEXT_HOPS).map_err(|error| error.to_string())?;
-        let mut routing = Routing { fib, interfaces, filters, macs, by_hand: BTreeMap::new() };
-        routing.add_own()?;
+        let fib = lookups.make(&config.router.fib, NEXT_HOPS).map_err(|error| error.to_string())?;
+        let shown = fib.reader();
+        let mut routing = Routing { fib, shown, changed: true, interfaces, filters, macs, by_hand: BTreeMap::new() };
+        routing.fib.set_seed(seed(&routing.macs));
+        let mut routes = routing.own()?;
         for route in config.all_routes() {
-            let found = prefix(route.prefix);
-            routing.fib.insert(found, static_route(route)).map_err(|error| format!("route {found}: {error}"))?;
+            routes.push((prefix(route.prefix), static_route(route)?));
         }
+        routing.fib.load(routes).map_err(|error| format!("routes: {error}"))?;
+        routing.commit()?;
+        routing.renewed();
         Ok(routing)
     }
 
     /// The router's own addresses, their networks, and those networks' broadcast addresses.
-    fn add_own(&mut self) -> Result<(), String> {
-        let interfaces = self.interfaces.clone();
-        let own = interfaces.iter().flat_map(|(id, i)| i.addresses.iter().map(move |a| (id, *a)));
+    fn own(&self) -> Result<Vec<(Prefix, Route)>, String> {
+        let mut routes = Vec::new();
+        let own = self.interfaces.iter().flat_map(|(id, i)| i.addresses.iter().map(move |a| (id, *a)));
         for (interface, (address, length)) in own {
-            let local = Route { source: RouteSource::Local, metric: 0, target: RouteTarget::Local };
-            let connected = RouteTarget::Connected { interface };
-            let connected = Route { source: RouteSource::Connected, metric: 0, target: connected };
+            let local = Route::new(RouteSource::Local, RouteTarget::Local);
             let network = Prefix::truncated(address, length).map_err(|error| error.to_string())?;
-            let mut routes = vec![(Prefix::host(address), local)];
+            routes.push((Prefix::host(address), local.clone()));
             if network != Prefix::host(address) {
-                routes.push((network, connected));
+                routes.push((network, Route::new(RouteSource::Connected, RouteTarget::Connected { interface })));
             }
             if let (IpAddr::V4(address), 0..=30) = (address, length) {
                 // RFC 1812 5.3.5.2: a directed broadcast is for the router to see, not to forward.
@@ -124,16 +122,36 @@ impl Routing {
                 let broadcast = Ipv4Addr::from_bits(address.to_bits() | host_bits);
                 routes.push((Prefix::host(broadcast.into()), local));
             }
-            for (prefix, route) in routes {
-                self.fib.insert(prefix, route).map_err(|error| format!("{prefix}: {error}"))?;
-            }
         }
-        Ok(())
+        Ok(routes)
     }
 
-    /// The tables that workers should see.
+    /// Whether there are changes to [`commit`](Self::commit).
+    pub fn uncommitted(&self) -> bool {
+        self.changed || self.fib.pending()
+    }
+
+    /// Makes all changes so far visible: in the tables that workers have, or in new ones, see [`renewed`](Self::renewed).
+    ///
+    /// # Errors
+    /// A lookup structure has no room for a change; it is tried again with the next one. The other changes are visible.
+    pub fn commit(&mut self) -> Result<(), String> {
+        self.changed = false;
+        self.fib.commit().map_err(|error| error.to_string())
+    }
+
+    /// Whether [`tables`](Self::tables) are others than before, and so have to be published. To be asked after each
+    /// [`commit`](Self::commit).
+    pub fn renewed(&mut self) -> bool {
+        let reader = self.fib.reader();
+        let renewed = !reader.is_same(&self.shown);
+        self.shown = reader;
+        renewed
+    }
+
+    /// The tables that workers should see, as of the last [`renewed`](Self::renewed).
     pub fn tables(&self) -> Tables {
-        let fib = self.fib.reader();
+        let fib = self.shown.clone();
         Tables::new(fib.v4, fib.v6, fib.next_hops, self.interfaces.clone(), self.filters.deny.clone(), &self.macs)
             .with_steer(self.filters.steer.clone())
     }
@@ -146,6 +164,12 @@ impl Routing {
     /// The routes and their forwarding table.
     pub fn fib(&mut self) -> &mut FibWriter {
         &mut self.fib
+    }
+
+    /// What the lookup structures of IPv4 and IPv6 are: name, bytes, and why, where they have chosen themselves.
+    pub fn structures(&self) -> [(&'static str, usize, Option<String>); 2] {
+        let ((v4, v6), [why4, why6]) = (self.fib.memory(), self.fib.why());
+        [(self.shown.v4.name(), v4, why4), (self.shown.v6.name(), v6, why6)]
     }
 
     /// All routes.
@@ -164,56 +188,70 @@ impl Routing {
         self.by_hand.iter().map(|((prefix, _), route)| (*prefix, route))
     }
 
-    /// Adds a route by hand. Returns it as it was stored, its interface found.
+    /// Adds a route by hand.
     ///
     /// # Errors
     /// A sentence about what does not fit; nothing has changed.
-    pub fn add(&mut self, prefix: Prefix, route: Route) -> Result<Route, String> {
-        self.fib.insert(prefix, route).map_err(|error| error.to_string())?;
-        let routes = self.fib.rib().routes(prefix).iter();
-        let same = |r: &&Route| r.source == route.source && r.metric == route.metric;
-        let stored = routes.copied().collect::<Vec<_>>().iter().find(same).copied().unwrap_or(route);
-        self.by_hand.insert((prefix, route.metric), stored);
-        Ok(stored)
+    pub fn add(&mut self, prefix: Prefix, route: Route) -> Result<(), String> {
+        self.fib.insert(prefix, route.clone()).map_err(|error| error.to_string())?;
+        self.changed = true;
+        self.by_hand.insert((prefix, route.key()), route);
+        Ok(())
     }
 
     /// Removes a static route.
     ///
     /// # Errors
     /// There is none.
-    pub fn remove(&mut self, prefix: Prefix, metric: u32) -> Result<Route, String> {
-        let route = self.fib.remove(prefix, RouteSource::Static, metric).map_err(|error| error.to_string())?;
-        self.by_hand.remove(&(prefix, metric));
+    pub fn remove(&mut self, prefix: Prefix, key: RouteKey) -> Result<Route, String> {
+        let route = self.fib.remove(prefix, key).map_err(|error| error.to_string())?;
+        self.changed = true;
+        self.by_hand.remove(&(prefix, key));
         Ok(route)
     }
 
-    /// The gateways that static routes need.
+    /// The gateways that routes need resolved.
     pub fn gateways(&self) -> Gateways {
-        let routes = self.fib.rib().iter().flat_map(|(_, routes)| routes);
-        let gateway = |route: &Route| match (route.source, route.target) {
-            (RouteSource::Static, RouteTarget::Gateway { address, interface: Some(interface) }) => {
-                Some((interface.0, address))
-            }
-            _ => None,
-        };
-        routes.filter_map(gateway).collect()
+        self.fib.wanted().into_iter().map(|(interface, gateway)| (interface.0, gateway)).collect()
+    }
+
+    /// The link of the connected network that a gateway is in, if it is in one.
+    pub fn link_of(&self, gateway: IpAddr) -> Option<InterfaceId> {
+        self.fib.link_of(gateway).ok()
+    }
+
+    /// The same for a gateway that should be in one.
+    ///
+    /// # Errors
+    /// A sentence about what to do.
+    pub fn find_link(&self, gateway: IpAddr) -> Result<InterfaceId, String> {
+        self.fib.link_of(gateway).map_err(|error| error.to_string())
+    }
+
+    /// Where a gateway that a route names without an interface is reached now.
+    pub fn reached_by(&self, gateway: IpAddr) -> Option<Via> {
+        self.fib.reached_by(gateway)
+    }
+
+    /// All next hops in use.
+    pub fn next_hops(&self) -> impl Iterator<Item = NextHopInfo> {
+        self.fib.next_hops()
     }
 
     /// A neighbor has been resolved, changed or (without a MAC address) lost: its next hops change, and a destination on
     /// a connected network gains or loses the host route that keeps its packets in the fast path.
     pub fn neighbor(&mut self, interface: u16, address: IpAddr, mac: Option<[u8; 6]>) {
         let id = InterfaceId(interface);
+        self.changed = true;
         self.fib.set_neighbor(id, address, mac);
         let host = Prefix::host(address);
-        let link_local = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
-        if mac.is_none() || link_local {
+        if mac.is_none() || is_link_local(address) {
             // It is missing where the neighbor was only ever a gateway on another network.
-            let _ = self.fib.remove(host, RouteSource::Neighbor, 0);
+            let _ = self.fib.remove(host, RouteKey::of(RouteSource::Neighbor));
             return;
         }
         let target = RouteTarget::Gateway { address, interface: Some(id) };
-        let route = Route { source: RouteSource::Neighbor, metric: 0, target };
-        if let Err(error) = self.fib.insert(host, route) {
+        if let Err(error) = self.fib.insert(host, Route::new(RouteSource::Neighbor, target)) {
             tracing::warn!("neighbor {address} stays in the slow path: {error}");
         }
     }
@@ -226,23 +264,26 @@ impl Routing {
     }
 }
 
+/// What sets this router's choices among equal ways apart from other routers', and stays the same over reloads and
+/// restarts: its MAC addresses.
+fn seed(macs: &[[u8; 6]]) -> u32 {
+    // FNV-1a (Fowler, Noll, Vo) with 32 bits; whatever is weak in it is mixed again with each flow.
+    macs.iter().flatten().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
 impl Routes for Routing {
-    fn route(&self, destination: IpAddr) -> RouteDecision {
-        let Some((_, route)) = self.fib.rib().lookup(destination) else { return RouteDecision::NoRoute };
-        match route.target {
-            RouteTarget::Local => RouteDecision::Local,
-            RouteTarget::Connected { interface } => RouteDecision::Connected(interface.0),
-            RouteTarget::Gateway { address, interface: Some(interface) } if address == destination => {
-                RouteDecision::Connected(interface.0)
+    /// As the workers find it, so that all packets of a flow go one way.
+    fn route(&self, destination: IpAddr, flow: u32) -> RouteDecision {
+        match self.fib.decide(destination, flow) {
+            Leaf::Via(Via { interface, gateway: Some(gateway) }) if gateway != destination => {
+                RouteDecision::Gateway(interface.0, gateway)
             }
-            RouteTarget::Gateway { address, interface: Some(interface) } => {
-                RouteDecision::Gateway(interface.0, address)
-            }
-            // The table finds the interface of every gateway before it takes the route.
-            RouteTarget::Gateway { interface: None, .. } => RouteDecision::NoRoute,
-            RouteTarget::Unreachable => RouteDecision::Unreachable,
-            RouteTarget::Prohibit => RouteDecision::Prohibit,
-            RouteTarget::Blackhole => RouteDecision::Blackhole,
+            Leaf::Via(Via { interface, .. }) => RouteDecision::Connected(interface.0),
+            Leaf::Fixed(NextHopId::LOCAL) => RouteDecision::Local,
+            Leaf::Fixed(NextHopId::UNREACHABLE) => RouteDecision::Unreachable,
+            Leaf::Fixed(NextHopId::PROHIBIT) => RouteDecision::Prohibit,
+            Leaf::Fixed(NextHopId::BLACKHOLE) => RouteDecision::Blackhole,
+            Leaf::Fixed(_) => RouteDecision::NoRoute,
         }
     }
 }

@@ -5,13 +5,14 @@
 //! API. With nothing to do it sleeps in poll(2) until a worker rings the bell, a twin has a frame, or a timer is due.
 
 use crate::change::{Rebuild, ScriptControl};
+use crate::lookups::Lookups;
 use crate::reasons;
 use crate::routing::{Gateways, Routing, SharedTables, lock};
 use crate::twins::PortTwin;
 use crate::wiring::SlowQueues;
 use perigee_control::answers::VersionStatus;
 use perigee_control::api::{Backend, Reply, Request};
-use perigee_control::config::Config;
+use perigee_control::config::{Config, Machine};
 use perigee_control::helper::{Helper, TwinStatus};
 use perigee_control::twin::Twin;
 use perigee_fib::InterfaceId;
@@ -32,9 +33,10 @@ const TURN: usize = 64;
 const HOUSEKEEPING: u64 = 250_000_000;
 /// A worker that passes no batch boundary for so long is reported.
 const SILENT: u64 = 1_000_000_000;
-/// Longest sleep. Queues that hardware filters fill have no bell: with them it is short.
+/// Longest sleep, and what it is where something is waited for that rings no bell: queues that hardware filters fill, workers
+/// that have to let go of old tables.
 const LONGEST_SLEEP: u64 = 100_000_000;
-const LONGEST_SLEEP_WITH_QUEUES: u64 = 1_000_000;
+const SHORT_SLEEP: u64 = 1_000_000;
 
 /// A port, as the slow path needs it.
 pub struct RouterPort {
@@ -70,6 +72,10 @@ pub struct SlowParts {
     pub published: SharedTables,
     /// The tables that scripts are loaded with.
     pub staging: SharedTables,
+    /// The lookup structures to choose from.
+    pub lookups: Lookups,
+    /// What configurations are checked against.
+    pub machine: Machine,
     /// The scripts.
     pub scripts: Box<dyn ScriptControl>,
     /// How to make filters anew.
@@ -152,6 +158,8 @@ pub struct SlowThread {
     batch: Box<Batch>,
     buffer: Vec<u8>,
     next_housekeeping: u64,
+    /// What was said last of routes that do not fit.
+    route_trouble: Option<String>,
     pub(crate) lost_to_transmit: u64,
     pub(crate) started: u64,
 }
@@ -170,6 +178,8 @@ pub(crate) struct Parts {
     pub routing: Routing,
     pub published: SharedTables,
     pub staging: SharedTables,
+    pub lookups: Lookups,
+    pub machine: Machine,
     pub scripts: Box<dyn ScriptControl>,
     pub rebuild: Box<dyn Rebuild>,
     pub helper: Option<Helper>,
@@ -184,7 +194,20 @@ impl SlowThread {
     pub fn new(parts: SlowParts) -> SlowThread {
         let SlowParts { config, path, mut ports, queues, polled, punts, counters, custom, routing, published, .. } =
             parts;
-        let SlowParts { staging, scripts, rebuild, helper, mailbox, memory, clock, version, stop, .. } = parts;
+        let SlowParts {
+            staging,
+            lookups,
+            machine,
+            scripts,
+            rebuild,
+            helper,
+            mailbox,
+            memory,
+            clock,
+            version,
+            stop,
+            ..
+        } = parts;
         let SlowQueues { receivers, outputs } = queues;
         let icmp = config.router.icmp_rate;
         let slow =
@@ -208,6 +231,8 @@ impl SlowThread {
                 routing,
                 published,
                 staging,
+                lookups,
+                machine,
                 scripts,
                 rebuild,
                 helper,
@@ -225,6 +250,7 @@ impl SlowThread {
             batch: Batch::new(memory),
             buffer: vec![0; usize::from(u16::MAX)],
             next_housekeeping: 0,
+            route_trouble: None,
             lost_to_transmit: 0,
             started: now,
         };
@@ -259,6 +285,11 @@ impl SlowThread {
             busy = true;
         }
         busy |= self.carry_out();
+        if self.parts.routing.uncommitted()
+            && let Err(error) = self.publish_routes()
+        {
+            self.warn_of_routes(error);
+        }
         if now >= self.next_housekeeping {
             self.housekeeping(now);
         }
@@ -398,6 +429,7 @@ impl SlowThread {
         }
         let mut published = lock(&self.parts.published);
         published.reclaim();
+        lock(&self.parts.staging).reclaim();
         if self.parts.routing.fib().waiting() > 0 {
             self.parts.routing.fib().reclaim(published.grace());
         }
@@ -413,6 +445,29 @@ impl SlowThread {
         }
         for queue in self.parts.outputs.iter_mut().flatten() {
             queue.poll();
+        }
+    }
+
+    /// Makes what has changed in the routes visible to workers, and publishes new tables where that takes them. Once for all
+    /// changes of a round.
+    pub(crate) fn publish_routes(&mut self) -> Result<(), String> {
+        // Old tables that nobody holds any more may be what a lookup structure waits for.
+        lock(&self.parts.published).reclaim();
+        let done = self.parts.routing.commit();
+        if self.parts.routing.renewed() {
+            let mut staging = lock(&self.parts.staging);
+            staging.publish(self.parts.routing.tables());
+            staging.reclaim();
+            lock(&self.parts.published).publish(self.parts.routing.tables());
+        }
+        done
+    }
+
+    /// Says once what does not fit: it is tried again and again.
+    pub(crate) fn warn_of_routes(&mut self, error: String) {
+        if self.route_trouble.as_ref() != Some(&error) {
+            tracing::warn!("a route is not in the forwarding table: {error}");
+            self.route_trouble = Some(error);
         }
     }
 
@@ -481,7 +536,9 @@ impl SlowThread {
             self.parts.mailbox.bell.awake();
             return;
         }
-        let longest = if self.parts.receivers.is_empty() { LONGEST_SLEEP } else { LONGEST_SLEEP_WITH_QUEUES };
+        // A worker rings no bell when it lets go of old tables.
+        let bells = self.parts.receivers.is_empty() && !self.parts.routing.uncommitted();
+        let longest = if bells { LONGEST_SLEEP } else { SHORT_SLEEP };
         let now = (self.parts.clock)();
         let due = self.machine.next_timeout().map_or(u64::MAX, |time| time.0).min(self.next_housekeeping);
         let pause = due.saturating_sub(now).min(longest);

@@ -6,9 +6,12 @@ mod common;
 use common::*;
 use perigee_control::api::Server;
 use perigee_control::client::ApiClient;
+use perigee_fib::{Address, Buffer, DoubleBuffered, Lookup, LookupError, NextHopId, PrefixOf, Structure};
 use perigee_packet::{Arp, Ethernet, Icmp4, Ipv4, MacAddr, arp, checksum, ethernet, icmp4, ipv4, protocol};
+use perigee_router::Lookups;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -184,6 +187,112 @@ fn routes_by_hand_and_reload_are_all_or_nothing() {
     let refused = call(&mut bed, "/v1/reload", serde_json::json!({}));
     assert!(refused.contains("router.toml:2:"), "{refused}");
     assert_eq!(bed.end(), 0);
+}
+
+/// A map that must not change under its readers, in place of DPDK's tables, which are not linked here.
+#[derive(Default)]
+struct Map<A>(BTreeMap<(u8, A), NextHopId>);
+
+impl<A: Address> Lookup<A> for Map<A> {
+    fn name(&self) -> &'static str {
+        "map"
+    }
+    fn lookup(&self, address: A) -> NextHopId {
+        let found = self.0.iter().rev().find(|((len, addr), _)| address.truncate(*len) == *addr);
+        found.map_or(NextHopId::NO_ROUTE, |(_, id)| *id)
+    }
+    fn lookup_batch(&self, addresses: &[A], ids: &mut [u32]) {
+        addresses.iter().zip(ids).for_each(|(address, id)| *id = self.lookup(*address).0);
+    }
+}
+
+impl<A: Address> Buffer<A> for Map<A> {
+    fn set(&mut self, prefix: PrefixOf<A>, id: NextHopId) -> Result<(), LookupError> {
+        self.0.insert((prefix.len(), prefix.addr()), id);
+        Ok(())
+    }
+    fn unset(&mut self, prefix: PrefixOf<A>) -> Result<(), LookupError> {
+        self.0.remove(&(prefix.len(), prefix.addr()));
+        Ok(())
+    }
+    fn check(&self, _: NextHopId) -> Result<(), LookupError> {
+        Ok(())
+    }
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+    fn may_grow(&self) -> bool {
+        false
+    }
+    fn memory(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// The lookup structures of perigee_fib, and one that exists twice.
+fn all_lookups() -> Lookups {
+    let v4: Structure<u32> =
+        Structure { name: "map", about: "", new: || Ok(Box::new(DoubleBuffered::new(|_| Ok(Map::default()))?)) };
+    let v6: Structure<u128> =
+        Structure { name: "map", about: "", new: || Ok(Box::new(DoubleBuffered::new(|_| Ok(Map::default()))?)) };
+    Lookups::default().and(&[v4], &[v6])
+}
+
+#[test]
+fn every_lookup_structure_follows_routes_and_neighbors() {
+    let names = all_lookups().names();
+    for turn in 0..names.v4.len().max(names.v6.len()) {
+        let (v4, v6) = (&names.v4[turn % names.v4.len()], &names.v6[turn % names.v6.len()]);
+        println!("{v4} and {v6}");
+        let folder = tempfile::tempdir().unwrap();
+        let (path, socket) = (folder.path().join("router.toml"), folder.path().join("api.sock"));
+        let text = TWO_PORTS.replace("[router]", &format!("[router]\nfib = [\"{v4}\", \"{v6}\"]"));
+        let mut bed = Bed::with(&text, &path, ONE_EACH, all_lookups());
+        let _server = Server::start(&socket, None, Arc::new(bed.mailbox.clone())).unwrap();
+        let call = |bed: &mut Bed, path: &'static str, body: serde_json::Value| {
+            let socket = socket.clone();
+            bed.ask(move || {
+                let client = ApiClient::connect(&socket).unwrap();
+                let answer =
+                    if body.is_null() { client.get::<serde_json::Value>(path) } else { client.post(path, &body) };
+                answer.map_or_else(|error| format!("refused: {error}"), |value| value.to_string())
+            })
+        };
+        // A route by hand through a neighbor who is asked for, then three ways by the fast path.
+        let route = serde_json::json!({ "prefix": "10.9.0.0/16", "via": "10.0.2.2" });
+        assert!(call(&mut bed, "/v1/routes", route).contains("added"));
+        bed.settle();
+        answer_arp(&bed, 1, bed.sent(1), PEER_B);
+        bed.settle();
+        bed.sent(1);
+        for destination in ["10.0.2.2", "10.9.0.1", "10.9.255.255"] {
+            let before = bed.counters[0].port_transmitted(1);
+            bed.receive[0][0].inject(&udp(destination, 64, 1));
+            bed.settle();
+            assert_eq!((bed.sent(1).len(), bed.counters[0].port_transmitted(1) - before), (1, 1), "{destination}");
+        }
+        let shown = call(&mut bed, "/v1/fib", serde_json::Value::Null);
+        assert!(shown.contains(&format!("\"chosen\":\"{v4}\"")) && shown.contains("\"pending\":false"), "{shown}");
+        // Reload makes them anew, another one if the file says so.
+        let other = &names.v4[(turn + 1) % names.v4.len()];
+        std::fs::write(&path, text.replace(&format!("\"{v4}\","), &format!("\"{other}\","))).unwrap();
+        let answer = call(&mut bed, "/v1/reload", serde_json::json!({}));
+        assert!(answer.contains("generation 2"), "{answer}");
+        bed.settle();
+        bed.sent(1);
+        bed.receive[0][0].inject(&udp("10.9.0.1", 64, 1));
+        bed.settle();
+        assert_eq!(bed.sent(1).len(), 1, "after the reload");
+        // Nobody answers any more: the neighbor is lost, and with it the fast path to it.
+        bed.pass(120);
+        bed.sent(1);
+        let before = bed.counters[0].port_transmitted(1);
+        bed.receive[0][0].inject(&udp("10.0.2.2", 64, 1));
+        bed.settle();
+        assert_eq!(bed.counters[0].port_transmitted(1), before, "asked for again");
+        assert!(!bed.slow.round());
+        assert_eq!(bed.end(), 0);
+    }
 }
 
 /// Random and mutated frames through fast and slow path together, with time passing: nothing panics, and no buffer is

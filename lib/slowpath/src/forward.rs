@@ -3,8 +3,9 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use perigee_packet::ethernet::ethertype;
 use perigee_packet::icmp4::{self, unreachable};
-use perigee_packet::{Ipv4, ipv4, protocol};
+use perigee_packet::{Ipv4, flow, ipv4, protocol};
 
 use crate::RouteDecision;
 use crate::fragment::fragment;
@@ -96,7 +97,8 @@ impl SlowPath {
             self.counters.drop_martian_destination += 1;
             return;
         }
-        let decision = turn.routes.route(IpAddr::V4(destination));
+        let flow = flow::symmetric_hash(packet.into_inner(), 0, ethertype::IPV4);
+        let decision = turn.routes.route(IpAddr::V4(destination), flow);
         if decision == RouteDecision::Local && route.is_none() {
             return self.local4(turn, received, packet); // Row 11: whatever the TTL.
         }

@@ -3,9 +3,10 @@
 
 use std::net::IpAddr;
 
+use perigee_packet::ethernet::ethertype;
 use perigee_packet::extension::{Ipv6Option, UnknownAction, unknown_action};
 use perigee_packet::icmp6::unreachable;
-use perigee_packet::{Ipv6, ipv6, protocol};
+use perigee_packet::{Ipv6, flow, ipv6, protocol};
 
 use crate::RouteDecision;
 use crate::frame::Received;
@@ -101,7 +102,8 @@ impl SlowPath {
             self.counters.drop_link_local += 1;
             return;
         }
-        let decision = turn.routes.route(IpAddr::V6(destination));
+        let flow = flow::symmetric_hash(packet.into_inner(), 0, ethertype::IPV6);
+        let decision = turn.routes.route(IpAddr::V6(destination), flow);
         if decision == RouteDecision::Local {
             return self.local6(turn, received, packet);
         }

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use perigee_packet::MacAddr;
 use perigee_packet::ethernet::ethertype;
+use perigee_packet::{MacAddr, flow};
 
 use crate::fragment::fragment;
 use crate::frame::{self, Received};
@@ -315,7 +315,7 @@ impl SlowPath {
         if matches!(to, IpAddr::V6(a) if a.is_unicast_link_local()) {
             return Some((receiving, to));
         }
-        match turn.routes.route(to) {
+        match turn.routes.route(to, flow::symmetric_hash_of(to, to, 0, None)) {
             RouteDecision::Connected(interface) => Some((interface, to)),
             RouteDecision::Gateway(interface, gateway) => Some((interface, gateway)),
             RouteDecision::NoRoute if on_link => Some((receiving, to)),

@@ -47,8 +47,9 @@ pub enum RouteDecision {
 
 /// The routing table, as far as the slow path needs it.
 pub trait Routes {
-    /// The best route. Never asked for groups, broadcasts or link-local IPv6 addresses.
-    fn route(&self, destination: IpAddr) -> RouteDecision;
+    /// The best route. Never asked for groups, broadcasts or link-local IPv6 addresses. Where there are several equal ways
+    /// `flow` picks one: the hash by which the fast path does it too.
+    fn route(&self, destination: IpAddr, flow: u32) -> RouteDecision;
 }
 
 /// Why the fast path gave a frame away. Counted; the slow path judges every packet anew, because tables may have changed.

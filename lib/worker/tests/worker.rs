@@ -174,9 +174,7 @@ fn new_tables_are_seen_at_the_batch_boundary() {
     let mut other = routes();
     let prefix = perigee_fib::Prefix::host(perigee_modules::testing::v4(1).into());
     let target = perigee_fib::RouteTarget::Blackhole;
-    other
-        .insert(prefix, perigee_fib::Route { source: perigee_fib::RouteSource::Static, metric: 0, target })
-        .expect("room for a route");
+    other.insert(prefix, perigee_fib::Route::new(perigee_fib::RouteSource::Static, target)).expect("room for a route");
     let version = published.publish(tables(&other, None));
     assert!(!published.acknowledged(version));
     bench.inject(&udp4(1, 8));

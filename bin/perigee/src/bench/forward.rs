@@ -6,17 +6,19 @@
 
 mod report;
 
+use crate::bench::fib::{Pattern, table};
 use crate::bench::machine::{self, Hugepages, Interrupts, Machine};
 use crate::bench::peers::{Bed, Perigee, Testpmd};
 use crate::bench::statistics::Median;
-use crate::bench::traffic::{self, Frame};
-use crate::bench::worker::{MEMORY, Path as LoopPath, Request};
+use crate::bench::traffic::{self, PACKETS, Traffic};
+use crate::bench::worker::{FullTable, MEMORY, Path as LoopPath, Request};
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use perigee_fib::structures;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -32,6 +34,9 @@ pub struct ForwardArgs {
     /// Packets per burst, 1 to 256
     #[arg(long, value_delimiter = ',', default_value = "32,64,128")]
     bursts: Vec<usize>,
+    /// A full routing table instead of 8 routes: a prefix a line, plain or .gz, its IPv4 part; destinations are drawn from it
+    #[arg(long, value_name = "FILE")]
+    routes: Option<PathBuf>,
     /// The core to measure on [default: the last this process may use]
     #[arg(long)]
     core: Option<usize>,
@@ -88,6 +93,8 @@ struct Results {
     seconds: f64,
     core: usize,
     hugepages: bool,
+    /// What packets are forwarded by.
+    routes: String,
     machine: Machine,
 }
 
@@ -107,12 +114,16 @@ pub fn forward(args: &ForwardArgs) -> Result<ExitCode> {
     let mut interrupts = Interrupts::new()?;
     let hugepages = Hugepages::reserve(args.hugepages, 2 * MEMORY)?;
     let folder = tempfile::Builder::new().prefix("perigee-bench-").tempdir()?;
-    let bed = Bed { source: folder.path().join("source.pcap"), core, other_core, hugepages: hugepages.enough };
-    let frames = traffic::frames()?;
-    traffic::write_pcap(&bed.source, &frames)?;
+    let (traffic, full) = match &args.routes {
+        None => (Traffic::eight()?, None),
+        Some(file) => full(file)?,
+    };
+    let sources = vec![folder.path().join("source.pcap")];
+    let bed = Bed { sources, full, core, other_core, hugepages: hugepages.enough };
+    traffic::write_pcap(&bed.sources[0], &traffic.sources[0])?;
 
     let bar = progress((args.pairs * args.bursts.len() + 2) as u64);
-    let verified = verify(&bed, &frames, &bar)?;
+    let verified = verify(&bed, &traffic, &bar)?;
     interrupts.check()?;
     let rounds = rounds(args, &bed, &bar, &mut interrupts)?;
     bar.finish_and_clear();
@@ -128,24 +139,40 @@ pub fn forward(args: &ForwardArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Next hops of a full table, and the seed of everything random about it.
+const NEXT_HOPS: u32 = 250;
+const SEED: u64 = 1;
+
+/// A full table in the default structure, and packets to random destinations of its.
+fn full(file: &Path) -> Result<(Traffic, Option<FullTable>)> {
+    let entries = table::entries::<u32>(Some(&table::read(file)?), NEXT_HOPS, SEED);
+    ensure!(!entries.is_empty(), "{} has no IPv4 prefix; expected at least one", file.display());
+    let addresses = Pattern::Routed.addresses(&entries, 2 * PACKETS, SEED);
+    let structures = vec![structures::DEFAULT4.name.to_owned()];
+    let routes = Some(file.to_owned());
+    let full = FullTable { routes, family: 4, next_hops: NEXT_HOPS, seed: SEED, structures, memory: 0 };
+    Ok((Traffic::full(&entries, &[addresses])?, Some(full)))
+}
+
 fn progress(steps: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta} left)");
     ProgressBar::new(steps).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// Forwards the source once by each loop, into files, and compares every packet.
-fn verify(bed: &Bed, frames: &[Frame], bar: &ProgressBar) -> Result<usize> {
+fn verify(bed: &Bed, traffic: &Traffic, bar: &ProgressBar) -> Result<usize> {
     let mut verified = 0;
     for path in [LoopPath::Lua, LoopPath::Native] {
         bar.set_message(format!("verifying what leaves ({path:?})"));
         let folder = tempfile::Builder::new().prefix("perigee-bench-").tempdir()?;
         let mut perigee = Perigee::start(bed, Some(folder.path()))?;
-        let request = Request { path, burst: 64, warm: 0, time: 60_000_000_000, packets: frames.len() as u64 };
+        let request =
+            Request { path, burst: 64, warm: 0, time: 60_000_000_000, packets: PACKETS as u64, source: 0, table: 0 };
         let sample = perigee.measure(request)?;
         ensure!(sample.reasons.is_empty(), "packets left the fast path: {:?}", sample.reasons);
         perigee.finish()?;
         let sent = (0..traffic::PORTS).map(|port| traffic::read_pcap(&folder.path().join(format!("{port}.pcap"))));
-        verified += traffic::verify(frames, &sent.collect::<Result<Vec<_>>>()?)?;
+        verified += traffic.verify(&sent.collect::<Result<Vec<_>>>()?)?;
         bar.inc(1);
     }
     Ok(verified)
@@ -170,7 +197,15 @@ fn rounds(
             // Who is first changes, as the first of a pair may find a warmer or colder cache.
             let order = [LoopPath::Lua, LoopPath::Native];
             for path in if pair % 2 == 0 { order } else { [order[1], order[0]] } {
-                let request = Request { path, burst, warm: WARM, time: time.as_nanos() as u64, packets: u64::MAX };
+                let request = Request {
+                    path,
+                    burst,
+                    warm: WARM,
+                    time: time.as_nanos() as u64,
+                    packets: u64::MAX,
+                    source: 0,
+                    table: 0,
+                };
                 let sample = perigee.measure(request).context("while it was measured")?;
                 ensure!(sample.packets > 0, "perigee received nothing in {} s", args.seconds);
                 let ns = sample.cpu_ns as f64 / sample.packets as f64;
@@ -209,6 +244,13 @@ fn results(args: &ForwardArgs, bed: &Bed, verified: usize, rounds: &BTreeMap<usi
         seconds: args.seconds,
         core: bed.core,
         hugepages: bed.hugepages,
+        routes: match &args.routes {
+            None => format!("8 routes over {} ports", traffic::PORTS),
+            Some(file) => {
+                let (file, name) = (file.display(), structures::DEFAULT4.name);
+                format!("the IPv4 routes of {file} in {name}, {NEXT_HOPS} neighbors over {} ports", traffic::PORTS)
+            }
+        },
         machine: Machine::this(),
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::bench::machine::{self, Machine};
 use crate::bench::peers::{Bed, Perigee};
-use crate::bench::traffic;
+use crate::bench::traffic::{self, Traffic};
 use crate::bench::worker::{Path as LoopPath, Request};
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
@@ -45,8 +45,8 @@ pub fn instructions(args: &InstructionsArgs) -> Result<ExitCode> {
     ensure!(args.bursts.iter().all(|burst| (1..=256).contains(burst)), "--bursts: a burst has 1 to 256 packets");
     let (core, other_core) = machine::cores(None)?;
     let folder = tempfile::Builder::new().prefix("perigee-bench-").tempdir()?;
-    let bed = Bed { source: folder.path().join("source.pcap"), core, other_core, hugepages: false };
-    traffic::write_pcap(&bed.source, &traffic::frames()?)?;
+    let bed = Bed { sources: vec![folder.path().join("source.pcap")], full: None, core, other_core, hugepages: false };
+    traffic::write_pcap(&bed.sources[0], &Traffic::eight()?.sources[0])?;
     let bar = ProgressBar::new((args.bursts.len() * args.paths.len() * 2) as u64);
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
@@ -94,7 +94,7 @@ fn count(bed: &Bed, path: LoopPath, burst: usize, packets: u64, out: &Path, bar:
     command.arg(program).args(Perigee::arguments(bed, None));
     let mut perigee = Perigee::from_command(&mut command)
         .context("valgrind did not run perigee; if it is not there: sudo apt-get install valgrind")?;
-    let sample = perigee.measure(Request { path, burst, warm: u64::MAX, time: 0, packets })?;
+    let sample = perigee.measure(Request { path, burst, warm: u64::MAX, time: 0, packets, source: 0, table: 0 })?;
     perigee.finish()?;
     bar.inc(1);
     let text = std::fs::read_to_string(out).with_context(|| format!("callgrind has not written {}", out.display()))?;

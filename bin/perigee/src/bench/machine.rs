@@ -74,11 +74,17 @@ impl Machine {
     }
 }
 
-/// The core to measure on, and another one for everything else.
-pub fn cores(wanted: Option<usize>) -> Result<(usize, usize)> {
+/// The core to measure on: the wanted one, or the last that this process may use.
+pub fn core(wanted: Option<usize>) -> Result<usize> {
     let usable = dpdk::usable_cores();
     let core = wanted.or(usable.last().copied()).context("this process may use no core")?;
     ensure!(usable.contains(&core), "--core is {core}, and this process may use only the cores {usable:?}");
+    Ok(core)
+}
+
+/// The same, and another one for everything else.
+pub fn cores(wanted: Option<usize>) -> Result<(usize, usize)> {
+    let (core, usable) = (core(wanted)?, dpdk::usable_cores());
     let Some(other) = usable.iter().copied().find(|other| *other != core) else {
         bail!("this process may use one core only ({core}); dpdk-testpmd needs a second one for its main thread");
     };

@@ -2,7 +2,7 @@
 //! The two processes that are compared: dpdk-testpmd, driven by its prompt, and perigee's [`worker`](crate::bench::worker),
 //! driven by lines of JSON. Both live through the whole measurement and forward only while they are asked to.
 
-use crate::bench::worker::{MBUFS, MEMORY, Request, Sample};
+use crate::bench::worker::{FullTable, MBUFS, MEMORY, Ready, Request, Sample};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -12,8 +12,10 @@ use std::time::Duration;
 /// What both processes have in common.
 #[derive(Debug, Clone)]
 pub struct Bed {
-    /// The source's file.
-    pub source: PathBuf,
+    /// The sources' files; testpmd has the first.
+    pub sources: Vec<PathBuf>,
+    /// A full routing table in place of the eight routes.
+    pub full: Option<FullTable>,
     /// The core that forwards.
     pub core: usize,
     /// A core for testpmd's main thread.
@@ -51,13 +53,18 @@ impl Drop for Process {
 }
 
 /// perigee in a process of its own.
-pub struct Perigee(Process);
+pub struct Perigee {
+    process: Process,
+    /// What it said when it was ready.
+    pub ready: Ready,
+}
 
 impl Perigee {
     /// The child's command line.
     pub fn arguments(bed: &Bed, sent: Option<&Path>) -> Vec<String> {
         let mut arguments = vec!["bench".to_owned(), "forward-worker".to_owned()];
-        arguments.push(format!("--source={}", bed.source.display()));
+        arguments.extend(bed.sources.iter().map(|source| format!("--source={}", source.display())));
+        arguments.extend(bed.full.iter().map(|full| format!("--full={}", full.to_json())));
         arguments.push(format!("--core={}", bed.core));
         if !bed.hugepages {
             arguments.push("--no-huge".to_owned());
@@ -74,22 +81,22 @@ impl Perigee {
 
     /// Starts it by this command.
     pub fn from_command(command: &mut Command) -> Result<Perigee> {
-        let mut perigee = Perigee(Process::start(command).context("perigee cannot start itself")?);
-        perigee.line()?;
-        Ok(perigee)
+        let mut process = Process::start(command).context("perigee cannot start itself")?;
+        let ready = serde_json::from_str(&Perigee::line(&mut process)?)?;
+        Ok(Perigee { process, ready })
     }
 
-    fn line(&mut self) -> Result<String> {
+    fn line(process: &mut Process) -> Result<String> {
         let mut line = String::new();
-        self.0.from.read_line(&mut line)?;
+        process.from.read_line(&mut line)?;
         ensure!(!line.is_empty(), "perigee's measuring process ended before it answered");
         Ok(line)
     }
 
     /// Measures; every packet received must have been transmitted.
     pub fn measure(&mut self, request: Request) -> Result<Sample> {
-        self.0.say(&serde_json::to_string(&request)?)?;
-        let sample: Sample = serde_json::from_str(&self.line()?)?;
+        self.process.say(&serde_json::to_string(&request)?)?;
+        let sample: Sample = serde_json::from_str(&Perigee::line(&mut self.process)?)?;
         let Sample { received, transmitted, reasons, .. } = &sample;
         ensure!(
             received == transmitted,
@@ -100,8 +107,8 @@ impl Perigee {
 
     /// Ends it, and checks that it gave back all packet buffers.
     pub fn finish(mut self) -> Result<()> {
-        self.0.to = None;
-        let status = self.0.child.wait()?;
+        self.process.to = None;
+        let status = self.process.child.wait()?;
         ensure!(status.success(), "perigee's measuring process ended with {status}");
         Ok(())
     }
@@ -134,7 +141,7 @@ impl Testpmd {
             true => command.args(["--in-memory", "--single-file-segments"]),
             false => command.args(["--no-huge", "--no-shconf"]).arg(format!("-m{MEMORY}")),
         };
-        command.arg(format!("--vdev=net_pcap0,rx_pcap={},infinite_rx=1", bed.source.display()));
+        command.arg(format!("--vdev=net_pcap0,rx_pcap={},infinite_rx=1", bed.sources[0].display()));
         command.args(["--", "--interactive", "--forward-mode=io", "--port-topology=loop", "--no-flush-rx"]);
         command.arg(format!("--total-num-mbufs={MBUFS}"));
         let process =

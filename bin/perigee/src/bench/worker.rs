@@ -5,7 +5,8 @@
 //! Every request gets a worker of its own on the same queues. The worker's clock, which its loop asks once per round, takes
 //! the measurement, so the loop is exactly the one that `perigee run` runs.
 
-use crate::bench::traffic::{self, PORTS};
+use crate::bench::fib::table;
+use crate::bench::traffic::{self, PORTS, Routed};
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
 use nix::time::{ClockId, clock_gettime};
@@ -27,6 +28,9 @@ use std::time::Duration;
 pub const MBUFS: u32 = 98_303;
 /// Memory for them, in MB.
 pub const MEMORY: u32 = 512;
+/// More of both for each further source.
+const MORE_MBUFS: u32 = traffic::PACKETS as u32;
+const MORE_MEMORY: u32 = 192;
 
 /// Transmit buffers as `perigee run` has them by default.
 const TRANSMIT_BURST: usize = 32;
@@ -35,9 +39,12 @@ const TRANSMIT_TIMEOUT: u64 = 100_000;
 /// Arguments of the child.
 #[derive(Args)]
 pub struct WorkerArgs {
-    /// The pcap file that port 0 receives from
-    #[arg(long)]
-    pub source: PathBuf,
+    /// The pcap file that port 0 receives from; further ones are those of further ports
+    #[arg(long = "source", required = true)]
+    pub sources: Vec<PathBuf>,
+    /// A full routing table, as JSON
+    #[arg(long, value_parser = FullTable::from_json)]
+    pub full: Option<FullTable>,
     /// Receive the file once only, and write what each port sends to `0.pcap` and `1.pcap` in this folder
     #[arg(long)]
     pub sent: Option<PathBuf>,
@@ -47,6 +54,64 @@ pub struct WorkerArgs {
     /// Ordinary memory instead of hugepages
     #[arg(long)]
     pub no_huge: bool,
+}
+
+/// A full routing table, in one lookup structure after the other.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FullTable {
+    /// A file of prefixes; none: a synthetic table.
+    pub routes: Option<PathBuf>,
+    /// 4 or 6.
+    pub family: u8,
+    /// How many next hops.
+    pub next_hops: u32,
+    /// Of next hops, and of a synthetic table.
+    pub seed: u64,
+    /// Names of the structures, numbered from 0 in a [`Request`].
+    pub structures: Vec<String>,
+    /// MB that DPDK's structures need.
+    pub memory: u32,
+}
+
+impl FullTable {
+    fn from_json(text: &str) -> Result<FullTable, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+
+    /// For the command line.
+    pub fn to_json(&self) -> String {
+        serde_json::json!(self).to_string()
+    }
+
+    fn tables(&self, ports: u16) -> Result<Vec<Result<Tables, String>>> {
+        match self.family {
+            6 => self.tables_of::<u128>(ports),
+            _ => self.tables_of::<u32>(ports),
+        }
+    }
+
+    /// One per structure, or why there is none.
+    fn tables_of<A: Routed>(&self, ports: u16) -> Result<Vec<Result<Tables, String>>> {
+        let list = self.routes.as_deref().map(table::read).transpose()?;
+        let entries = table::entries::<A>(list.as_ref(), self.next_hops, self.seed);
+        let next_hops = traffic::neighbors(self.next_hops)?;
+        let known = A::structures();
+        let table = |name: &String| {
+            let structure = known.iter().find(|structure| structure.name == name);
+            let structure = structure.with_context(|| format!("there is no structure {name:?}"))?;
+            let mut writer = (structure.new)()?;
+            writer.load(&entries)?;
+            traffic::tables(A::fib(writer.reader(), next_hops.clone())?, ports)
+        };
+        Ok(self.structures.iter().map(|name| table(name).map_err(|error| format!("{error:#}"))).collect())
+    }
+}
+
+/// The child's first line, when it can be asked.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Ready {
+    /// Numbers of the structures that cannot hold the table, and why.
+    pub refused: Vec<(usize, String)>,
 }
 
 /// Which loop.
@@ -74,6 +139,10 @@ pub struct Request {
     pub time: u64,
     /// ... or after so many packets in all, or when the source has no more.
     pub packets: u64,
+    /// The source's number.
+    pub source: u16,
+    /// The number of the structure in [`FullTable::structures`]; 0 with the eight routes.
+    pub table: usize,
 }
 
 /// What came out.
@@ -160,23 +229,26 @@ struct Router {
     // Dropped in this order: ports before the pool that their buffers go back to.
     ports: Vec<DpdkPort>,
     pool: Arc<MbufPool>,
-    tables: SharedTables,
+    /// By structure.
+    tables: Vec<Option<SharedTables>>,
+    ready: Ready,
     eal: Eal,
 }
 
 impl Router {
     fn start(args: &WorkerArgs) -> Result<Router> {
         let hugepages = if args.no_huge { Hugepages::No } else { Hugepages::Yes };
-        let memory_mb = MEMORY;
+        let more = args.sources.len().saturating_sub(1) as u32;
+        let memory_mb = MEMORY + more * MORE_MEMORY + args.full.as_ref().map_or(0, |full| full.memory);
         let eal = Eal::start(&EalConfig { hugepages, memory_mb, main_core: Some(args.core), ..EalConfig::default() })?;
         dpdk::pin_current_thread(args.core)?;
-        let pool = MbufPool::new(&eal, PoolConfig { buffers: MBUFS, ..PoolConfig::default() })?;
-        let source = args.source.display();
-        let ports = (0..PORTS).map(|port| {
-            let receive = match (port, &args.sent) {
-                (0, None) => format!(",rx_pcap={source},infinite_rx=1"),
-                // Never polled: net_pcap wants a source, and without a file to send to it discards.
-                _ => format!(",rx_pcap={source}"),
+        let pool = MbufPool::new(&eal, PoolConfig { buffers: MBUFS + more * MORE_MBUFS, ..PoolConfig::default() })?;
+        let count = PORTS.max(more as u16 + 1);
+        let ports = (0..count).map(|port| {
+            let receive = match (args.sources.get(usize::from(port)), &args.sent) {
+                (Some(source), None) => format!(",rx_pcap={},infinite_rx=1", source.display()),
+                // Never polled if it is not of this port: net_pcap wants a source, and without a file to send to it discards.
+                (source, _) => format!(",rx_pcap={}", source.unwrap_or(&args.sources[0]).display()),
             };
             let transmit =
                 args.sent.as_ref().map_or(String::new(), |to| format!(",tx_pcap={}/{port}.pcap", to.display()));
@@ -184,8 +256,15 @@ impl Router {
             DpdkPort::open(&eal, &PortConfig::new(device), &pool)
         });
         let ports = ports.collect::<Result<Vec<_>, _>>()?;
-        let tables = Arc::new(Mutex::new(Published::new(traffic::tables()?)));
-        Ok(Router { ports, pool, tables, eal })
+        let tables = match &args.full {
+            Some(full) => full.tables(count)?,
+            None => vec![Ok(traffic::tables(traffic::eight_routes()?, count)?)],
+        };
+        let why = |(number, table): (usize, &Result<Tables, String>)| Some((number, table.as_ref().err()?.clone()));
+        let ready = Ready { refused: tables.iter().enumerate().filter_map(why).collect() };
+        let shared = |table: Result<Tables, String>| Some(Arc::new(Mutex::new(Published::new(table.ok()?))));
+        let tables = tables.into_iter().map(shared).collect();
+        Ok(Router { ports, pool, tables, ready, eal })
     }
 
     fn context(tables: &SharedTables) -> Context {
@@ -200,17 +279,25 @@ impl Router {
         }
     }
 
-    fn worker(&self, burst: usize, counters: &Arc<Counters>, clock: Clock, stop: &Stop) -> Result<Worker> {
-        let queue = Box::new(self.ports[0].rx_queue(0)?);
+    fn worker(
+        &self,
+        Request { source, burst, .. }: Request,
+        tables: &SharedTables,
+        counters: &Arc<Counters>,
+        clock: Clock,
+        stop: &Stop,
+    ) -> Result<Worker> {
+        let port = self.ports.get(usize::from(source)).with_context(|| format!("there is no source {source}"))?;
+        let queue = Box::new(port.rx_queue(0)?);
         let output = |port: &DpdkPort| {
             Ok(Some(TransmitBuffer::new(Box::new(port.tx_queue(0)?), TRANSMIT_BURST, TRANSMIT_TIMEOUT)))
         };
         Ok(Worker::new(WorkerParts {
             id: 0,
             receivers: vec![Receiver { queue, spread: None }],
-            outputs: self.ports.iter().map(output).collect::<Result<_>>()?,
+            outputs: self.ports.iter().take(PORTS.into()).map(output).collect::<Result<_>>()?,
             punts: Box::new(NoPunts),
-            tables: subscribe(&self.tables),
+            tables: subscribe(tables),
             counters: counters.clone(),
             custom: Arc::default(),
             memory: &MBUF,
@@ -222,16 +309,18 @@ impl Router {
     }
 
     fn measure(&self, request: Request) -> Result<Sample> {
-        let (counters, stop) = (Arc::new(Counters::new(PORTS.into())), Stop::default());
+        let tables = self.tables.get(request.table).cloned().flatten();
+        let tables = tables.with_context(|| format!("there is no table {}", request.table))?;
+        // Of all ports, those that are only received from included.
+        let (counters, stop) = (Arc::new(Counters::new(self.ports.len())), Stop::default());
         let clock = dpdk::Clock::new(&self.eal);
         let (due, first, last) = (AtomicU64::new(request.warm), Look::default(), Look::default());
         let gauge =
             Arc::new(Gauge { clock, counters: counters.clone(), stop: stop.clone(), request, due, first, last });
         let asked = gauge.clone();
-        let mut worker = self.worker(request.burst, &counters, Arc::new(move || asked.now()), &stop)?;
+        let mut worker = self.worker(request, &tables, &counters, Arc::new(move || asked.now()), &stop)?;
         match request.path {
             Path::Lua => {
-                let tables = self.tables.clone();
                 Scripts::new(Script::builtin(), 1, Box::new(move || Router::context(&tables)))?.run(worker);
             }
             Path::Native => native::run(&mut worker),
@@ -267,7 +356,7 @@ fn io(worker: &mut Worker) {
 pub fn serve(args: &WorkerArgs) -> Result<ExitCode> {
     dpdk::set_runtime_dir(dpdk::fallback_runtime_dir().as_deref())?;
     let router = Router::start(args)?;
-    println!("{{}}");
+    println!("{}", serde_json::to_string(&router.ready)?);
     for line in std::io::stdin().lock().lines() {
         let sample = router.measure(serde_json::from_str(&line?).context("a request is a line of JSON")?)?;
         println!("{}", serde_json::to_string(&sample)?);

@@ -12,7 +12,8 @@ use std::process::ExitCode;
 pub fn run(args: &DemoArgs, folder: &Path) -> Result<ExitCode> {
     end_with_input(folder)?;
     step("namespaces client, router, server; Linux forwards nothing", world::build)?;
-    let mut router = step("perigee run: DPDK on two veth ports, one worker", || Router::start(folder))?;
+    let mut router =
+        step("perigee run: DPDK on two veth ports, one worker", || Router::start(folder, args.fib.as_deref()))?;
     let results = router.or_why(probe)?;
     if !args.keep {
         step("perigee stops, every packet buffer is back", || router.stop())?;

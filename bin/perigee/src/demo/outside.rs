@@ -80,6 +80,7 @@ fn inside(args: &DemoArgs, isolation: Isolation, folder: &Path, path: &str) -> R
     let isolation = isolation.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
     command.arg(program).args(["demo", "--isolation", &isolation, "--inside"]).arg(folder);
     command.args(args.keep.then_some("--keep")).args(args.json.then_some("--json"));
+    command.args(args.fib.iter().map(|names| format!("--fib={names}")));
     command.env("PATH", path).env("XDG_RUNTIME_DIR", folder).env("RUNTIME_DIRECTORY", folder);
     // iperf3 keeps what it sends in a temporary file.
     command.env("TMPDIR", folder).env_remove("PERIGEE_SOCKET");

@@ -29,14 +29,15 @@ pub struct Router {
 
 impl Router {
     /// Starts it, and waits until its API answers.
-    pub fn start(folder: &Path) -> Result<Router> {
+    pub fn start(folder: &Path, fib: Option<&str>) -> Result<Router> {
         fs::write(folder.join(CONFIG), config())?;
         fs::write(folder.join(FASTPATH), include_str!("../../../../lua/fastpath.lua"))?;
         fs::write(folder.join(BLOCKLIST), include_str!("../../../../lua/examples/blocklist.lua"))?;
         let log = File::create(folder.join(LOG))?;
         let program = std::env::current_exe().context("the program's own path is not known")?;
         let mut command = Command::new(program);
-        command.arg("run").arg(folder.join(CONFIG)).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        command.arg("run").args(fib.map(|names| format!("--fib={names}")));
+        command.arg(folder.join(CONFIG)).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let mut router = Router { child: command.spawn()?, folder: folder.to_owned() };
         let deadline = Instant::now() + PATIENCE;
         while router.version().is_err() {

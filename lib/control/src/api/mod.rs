@@ -4,7 +4,7 @@
 //! | method and path | answer |
 //! | --- | --- |
 //! | `GET /v1/version` | [`crate::answers::VersionStatus`] |
-//! | `GET /v1/ports`, `workers`, `modules`, `drops`, `neighbors`, `scripts`, `filters` | a list of `...Status` or `...Entry` |
+//! | `GET /v1/ports`, `workers`, `modules`, `drops`, `fib`, `neighbors`, `nexthops`, `scripts`, `filters` | a list of `...Status` or `...Entry` |
 //! | `GET /v1/routes?within=PREFIX&limit=N` | [`crate::answers::RouteList`] |
 //! | `GET /v1/config` | [`crate::answers::ConfigText`] |
 //! | `POST /v1/routes`, `DELETE /v1/routes` with a [`RouteChange`] | [`crate::answers::Outcome`] |
@@ -46,6 +46,10 @@ pub enum Request {
         /// At most so many.
         limit: usize,
     },
+    /// Answered with a list of [`crate::answers::FibStatus`].
+    ShowFib,
+    /// Answered with a list of [`crate::answers::NextHopEntry`].
+    ShowNextHops,
     /// Answered with a list of [`crate::answers::NeighborEntry`].
     ShowNeighbors,
     /// Answered with a list of [`crate::answers::ScriptStatus`].
@@ -73,15 +77,67 @@ pub enum Request {
 pub struct RouteChange {
     /// Its destinations.
     pub prefix: IpNet,
-    /// The neighbor; needed to add.
+    /// The neighbor; needed to add, if there are no `gateways`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<IpAddr>,
     /// The interface; found by `via` if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dev: Option<String>,
+    /// Whether `via` is no neighbor but a router that other routes lead to.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recursive: bool,
+    /// Several gateways, of which each flow takes one: 1 to 256, instead of `via`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gateways: Vec<RouteGateway>,
+    /// Before the metric: the lower is preferred; 1 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preference: Option<u8>,
     /// The lower is preferred.
     #[serde(default)]
     pub metric: u32,
+}
+
+impl RouteChange {
+    /// A change that says nothing yet but its prefix.
+    pub fn of(prefix: IpNet) -> Self {
+        let gateways = Vec::new();
+        Self { prefix, via: None, dev: None, recursive: false, gateways, preference: None, metric: 0 }
+    }
+
+    /// All gateways, also where there is only one.
+    ///
+    /// # Errors
+    /// Both ways to name them are used.
+    pub fn all_gateways(&self) -> Result<Vec<RouteGateway>, ApiError> {
+        match (self.via, &self.gateways[..]) {
+            (Some(via), []) => {
+                Ok(vec![RouteGateway { via, dev: self.dev.clone(), recursive: self.recursive, weight: 1 }])
+            }
+            (None, gateways) => Ok(gateways.to_vec()),
+            (Some(_), _) => Err(ApiError::invalid("`via` and `gateways` are both given; expected one of them")),
+        }
+    }
+}
+
+/// One of several gateways of a route.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouteGateway {
+    /// Its address.
+    pub via: IpAddr,
+    /// The interface; found by `via` if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dev: Option<String>,
+    /// Whether it is no neighbor but a router that other routes lead to.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recursive: bool,
+    /// Its part of the flows: 1 to 256.
+    #[serde(default = "one")]
+    pub weight: u16,
+}
+
+fn one() -> u16 {
+    1
 }
 
 /// Whoever knows the answers: the router.

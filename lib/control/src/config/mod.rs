@@ -38,10 +38,14 @@ use mistake::Mistakes;
 use reader::Section;
 
 /// The machine a configuration is checked against.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
     /// The cores that exist and are on line, ascending.
     pub cores: Vec<u16>,
+    /// The lookup structures that this program has.
+    pub fib: FibNames,
+    /// Those to use whatever the configuration says.
+    pub fib_override: Option<FibChoice>,
 }
 
 impl Machine {
@@ -53,7 +57,7 @@ impl Machine {
             let count = std::thread::available_parallelism().map_or(1, usize::from);
             (0..count as u16).collect()
         };
-        Self { cores: cores.unwrap_or_else(usable) }
+        Self { cores: cores.unwrap_or_else(usable), ..Self::default() }
     }
 }
 
@@ -74,10 +78,18 @@ impl Config {
     /// # Errors
     /// Every mistake of the file, or, if it has none, those of its routes file; or that one could not be read.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        Self::load_on(path, &Machine::here())
+    }
+
+    /// Like [`Config::load`], for this machine with what the caller knows of it.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn load_on(path: impl AsRef<Path>, machine: &Machine) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         let name = path.display().to_string();
         let text = read_text(path)?;
-        let mut config = Self::parse(&name, &text)?;
+        let mut config = Self::parse_on(&name, &text, machine)?;
         if let Some(file) = &config.routes_file {
             let lines = read_text(file)?;
             config.file_routes = parse_routes(&file.display().to_string(), &lines, &config.interfaces)?;

@@ -69,6 +69,8 @@ pub struct Router {
     pub transmit_timeout: Duration,
     /// What a worker does when its queues are empty.
     pub idle: Idle,
+    /// What routes are looked up in.
+    pub fib: FibChoice,
     /// The API's unix socket.
     pub socket: PathBuf,
     /// Where metrics are served to the network as well; nowhere if `None`.
@@ -79,6 +81,64 @@ pub struct Router {
     pub mbufs: u32,
     /// ICMP errors per second, for the router as a whole (RFC 1812 4.3.2.8, RFC 4443 2.4 f).
     pub icmp_rate: u32,
+}
+
+/// `fib`: the names of the lookup structures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FibChoice {
+    /// For IPv4.
+    pub v4: String,
+    /// For IPv6.
+    pub v6: String,
+}
+
+impl Default for FibChoice {
+    fn default() -> Self {
+        Self { v4: AUTO.into(), v6: AUTO.into() }
+    }
+}
+
+/// The name that leaves the choice to the router.
+pub const AUTO: &str = "auto";
+
+/// The names that `fib` may have, besides [`AUTO`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FibNames {
+    /// Of structures for IPv4.
+    pub v4: Vec<String>,
+    /// Of structures for IPv6.
+    pub v6: Vec<String>,
+}
+
+impl FibNames {
+    /// What names mean: one for the families that have it, or one for each family.
+    ///
+    /// # Errors
+    /// What was expected instead.
+    pub fn choose(&self, names: &[impl AsRef<str>]) -> Result<FibChoice, String> {
+        let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+        let has = |list: &[String], name: &str| name == AUTO || list.iter().any(|known| known == name);
+        let (v4, v6) = (|name: &str| has(&self.v4, name), |name: &str| has(&self.v6, name));
+        let choice = |a: &str, b: &str| FibChoice { v4: a.to_owned(), v6: b.to_owned() };
+        match names[..] {
+            [name] if v4(name) && v6(name) => Ok(choice(name, name)),
+            [name] if v4(name) => Ok(choice(name, AUTO)),
+            [name] if v6(name) => Ok(choice(AUTO, name)),
+            [a, b] if v4(a) && v6(b) => Ok(choice(a, b)),
+            [a, b] if v4(b) && v6(a) => Ok(choice(b, a)),
+            _ => Err(self.expected()),
+        }
+    }
+
+    /// What [`choose`](Self::choose) takes.
+    pub fn expected(&self) -> String {
+        let list = |names: &[String]| names.iter().filter(|name| *name != AUTO).cloned().collect::<Vec<_>>().join(", ");
+        format!(
+            "\"{AUTO}\", the name of a lookup structure, or one for IPv4 ({}) and one for IPv6 ({})",
+            list(&self.v4),
+            list(&self.v6)
+        )
+    }
 }
 
 /// What a worker without packets does.
@@ -97,7 +157,7 @@ pub struct Eal {
     pub args: Vec<String>,
     /// Hugepages or ordinary memory.
     pub hugepages: Hugepages,
-    /// Megabytes of memory; the EAL's own choice if `None`.
+    /// Megabytes of memory, without that of DPDK's lookup structures; the EAL's own choice if `None`.
     pub memory: Option<u32>,
     /// Keeps the files of several routers apart; the router's name if not given.
     pub file_prefix: String,
@@ -179,26 +239,41 @@ pub struct Interface {
 }
 
 /// `[[route]]` or a line of the routes file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Without bits beyond its length.
     pub prefix: IpNet,
     /// Where its packets go.
     pub to: RouteTo,
+    /// Before the metric: the lower is preferred, and routes of other sources have theirs.
+    pub preference: u8,
     /// The lower is preferred.
     pub metric: u32,
 }
 
-/// What becomes of a route's packets.
+impl Route {
+    /// The preference of a static route that comes without one.
+    pub const PREFERENCE: u8 = 1;
+}
+
+/// A gateway of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gateway {
+    /// Its address, within a network of the interface.
+    pub address: IpAddr,
+    /// Index in [`Config::interfaces`]; `None` for a gateway that is reached over other routes.
+    pub interface: Option<u16>,
+    /// Its part of the flows where a route has several: 1 to 256.
+    pub weight: u16,
+}
+
+/// What becomes of a route's packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteTo {
-    /// To a neighbor.
-    Via {
-        /// Its address, within a network of the interface.
-        address: IpAddr,
-        /// Index in [`Config::interfaces`].
-        interface: u16,
-    },
+    /// To one gateway.
+    Via(Gateway),
+    /// To one of several gateways, flow by flow: 2 to 256 of them.
+    Several(Vec<Gateway>),
     /// Dropped silently.
     Blackhole,
     /// Answered with ICMP host unreachable.

@@ -67,6 +67,7 @@ impl Config {
             Idle::Sleep => "sleep",
         };
         out.key("idle", idle);
+        out.key("fib", vec![Value::from(router.fib.v4.clone()), Value::from(router.fib.v6.clone())]);
         out.key("socket", router.socket.display().to_string());
         out.maybe("metrics", router.metrics.map(|address| address.to_string()));
         out.key("punt_ring", i64::from(router.punt_ring));
@@ -117,16 +118,36 @@ impl Config {
     fn print_route(&self, route: &Route, out: &mut Printer) {
         out.head("[[route]]");
         out.key("prefix", route.prefix.to_string());
-        match route.to {
-            RouteTo::Via { address, interface } => {
-                out.key("via", address.to_string());
-                out.key("dev", self.name_of(interface));
+        match &route.to {
+            RouteTo::Via(gateway) => {
+                out.key("via", gateway.address.to_string());
+                match gateway.interface {
+                    Some(interface) => out.key("dev", self.name_of(interface)),
+                    None => out.key("recursive", true),
+                }
+            }
+            RouteTo::Several(gateways) => {
+                let gateways: Vec<Value> = gateways.iter().map(|gateway| self.gateway(gateway)).collect();
+                out.key("via", gateways);
             }
             RouteTo::Blackhole => out.key("blackhole", true),
             RouteTo::Unreachable => out.key("unreachable", true),
             RouteTo::Prohibit => out.key("prohibit", true),
         }
+        out.key("preference", i64::from(route.preference));
         out.key("metric", i64::from(route.metric));
+    }
+
+    /// A gateway of several, as an inline table.
+    fn gateway(&self, gateway: &Gateway) -> Value {
+        let mut table = toml::Table::new();
+        table.insert("address".into(), gateway.address.to_string().into());
+        match gateway.interface {
+            Some(interface) => table.insert("dev".into(), self.name_of(interface).into()),
+            None => table.insert("recursive".into(), true.into()),
+        };
+        table.insert("weight".into(), i64::from(gateway.weight).into());
+        Value::Table(table)
     }
 }
 

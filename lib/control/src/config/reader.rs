@@ -11,7 +11,8 @@ use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::mistake::{Mistakes, Span};
+use super::mistake::Mistakes;
+pub(super) use super::mistake::Span;
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
@@ -61,6 +62,16 @@ impl<'t> Section<'t> {
     pub fn place(&self, key: &str) -> Option<Span> {
         let (key, _) = self.table.get_key_value(key)?;
         Some(key.span())
+    }
+
+    /// How many elements `key` has, if it is there and an array.
+    pub fn elements(&self, key: &str) -> Option<usize> {
+        Some(self.table.get(key)?.get_ref().as_array()?.len())
+    }
+
+    /// Makes `key` a known one, without a look at its value.
+    pub fn know(&mut self, key: &'static str) {
+        self.asked.push(key);
     }
 
     /// The value of `key` as `parse` takes it; `expected` completes the sentence "found ..., expected".
@@ -194,6 +205,7 @@ impl<'t> Section<'t> {
             }
             let mut known = self.asked.clone();
             known.sort_unstable();
+            known.dedup();
             let hint = match nearest(name, &known) {
                 Some(near) => format!("`{near}`"),
                 None => format!("one of {}", known.join(", ")),

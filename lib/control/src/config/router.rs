@@ -8,7 +8,7 @@ use toml::de::DeValue;
 
 use super::Machine;
 use super::below;
-use super::model::{Eal, Hugepages, Idle, Router, Worker};
+use super::model::{Eal, FibChoice, FibNames, Hugepages, Idle, Router, Worker};
 use super::reader::{At, Parsed, Section, integer_of, unfit};
 use super::values::{Namespace, duration};
 
@@ -32,7 +32,10 @@ pub(super) fn a_path(folder: &Path) -> impl Fn(&str) -> Parsed<PathBuf> {
 
 pub(super) fn read_router(root: &mut Section, folder: &Path, machine: &Machine) -> (Router, Vec<Worker>) {
     let mut section = root.table("router");
-    let router = router_keys(section.as_mut(), folder);
+    let mut router = router_keys(section.as_mut(), folder, &machine.fib);
+    if let Some(choice) = &machine.fib_override {
+        router.fib = choice.clone();
+    }
     let workers = read_workers(root, section.as_mut(), machine);
     if let Some(section) = section {
         section.finish();
@@ -41,7 +44,7 @@ pub(super) fn read_router(root: &mut Section, folder: &Path, machine: &Machine) 
 }
 
 /// Reads the keys that are there into the defaults.
-fn router_keys(section: Option<&mut Section>, folder: &Path) -> Router {
+fn router_keys(section: Option<&mut Section>, folder: &Path, structures: &FibNames) -> Router {
     let mut router = Router {
         name: "perigee".into(),
         script: None,
@@ -50,6 +53,7 @@ fn router_keys(section: Option<&mut Section>, folder: &Path) -> Router {
         transmit_queue: 32,
         transmit_timeout: Duration::from_micros(100),
         idle: Idle::Poll,
+        fib: FibChoice::default(),
         socket: PathBuf::new(),
         metrics: None,
         punt_ring: 1024,
@@ -59,6 +63,7 @@ fn router_keys(section: Option<&mut Section>, folder: &Path) -> Router {
     if let Some(section) = section {
         read_identity(section, folder, &mut router);
         read_behaviour(section, &mut router);
+        set(&mut router.fib, read_fib(section, structures));
     }
     if router.socket.as_os_str().is_empty() {
         router.socket = default_socket(&router.name);
@@ -113,6 +118,21 @@ fn read_behaviour(s: &mut Section, router: &mut Router) {
     set(&mut router.transmit_queue, s.integer("transmit_queue", "packets", 1..=256));
     set(&mut router.mbufs, s.integer("mbufs", "packet buffers", 1024..=16_777_216));
     set(&mut router.icmp_rate, s.integer("icmp_rate", "ICMP errors per second", 0..=1_000_000));
+}
+
+/// A name, or a list of one or two.
+fn read_fib(s: &mut Section, structures: &FibNames) -> Option<At<FibChoice>> {
+    s.read("fib", &structures.expected(), |value| {
+        let names: Option<Vec<&str>> = match value {
+            DeValue::Array(array) => array.iter().map(|name| name.get_ref().as_str()).collect(),
+            one => one.as_str().map(|name| vec![name]),
+        };
+        let Some(names) = names else { return unfit() };
+        structures.choose(&names).map_err(|_| match names[..] {
+            [a, b] => format!("{a:?} and {b:?}"),
+            _ => String::new(),
+        })
+    })
 }
 
 /// Letters, digits, - and _, at least one.

@@ -2,21 +2,25 @@
 //! The routes file, one route a line:
 //!
 //! ```text
-//! # prefix      via address  dev interface  [metric number]
+//! # prefix      via address  dev interface  [preference number] [metric number]
 //! 10.1.0.0/16   via 10.0.0.2 dev wan
 //! 2001:db8::/32 via fe80::2  dev wan        metric 20
+//! 10.2.0.0/16   via 10.0.0.2 weight 2 via 10.0.1.2   # two thirds and one third of the flows
+//! 10.3.0.0/16   recursive 10.2.0.1          # a gateway that other routes lead to
 //! 192.0.2.0/24  blackhole    # or unreachable, or prohibit
 //! ```
 //!
 //! `dev` may be left out where one interface's network covers the address. A file with one wrong line is not used
-//! at all. A million lines take well under a second: nothing is allocated per line.
+//! at all. A million lines take well under a second: nothing is allocated for a line with one gateway.
 
+use std::fmt::Display;
 use std::net::IpAddr;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
+use std::str::FromStr;
 
 use super::mistake::{ConfigError, Mistakes};
-use super::model::{Interface, Route, RouteTo};
-use super::routing::{Networks, a_prefix};
+use super::model::{Gateway, Interface, Route, RouteTo};
+use super::routing::{MOST, Networks, a_prefix, far};
 
 /// How many wrong lines are listed; a file of the wrong kind has a million of them.
 const LISTED: usize = 20;
@@ -71,30 +75,62 @@ impl LineReader<'_> {
             let why = if why.is_empty() { why } else { format!(" ({why})") };
             words.wrong(first, format!("found {first:?}{why}, expected a prefix, such as 10.0.0.0/8"))
         })?;
-        let to = match words.next("via ADDRESS, blackhole, unreachable or prohibit")? {
+        let to = match words.next("via ADDRESS, recursive ADDRESS, blackhole, unreachable or prohibit")? {
             "blackhole" => RouteTo::Blackhole,
             "unreachable" => RouteTo::Unreachable,
             "prohibit" => RouteTo::Prohibit,
-            "via" => {
-                let text = words.next("the address of a neighbor")?;
-                let address = text.parse().ok().filter(|a: &IpAddr| a.is_ipv4() == prefix.addr().is_ipv4());
-                let address = address.ok_or_else(|| {
-                    let family = if prefix.addr().is_ipv4() { "IPv4" } else { "IPv6" };
-                    words.wrong(text, format!("found {text:?}, expected an {family} address"))
-                })?;
-                return self.via(prefix, address, text, words).map(Some);
-            }
+            word @ ("via" | "recursive") => self.gateways(prefix, word, &mut words)?,
             other => {
-                let expected = "via, blackhole, unreachable or prohibit";
+                let expected = "via, recursive, blackhole, unreachable or prohibit";
                 return Err(words.wrong(other, format!("found {other:?}, expected {expected}")));
             }
         };
-        let metric = words.metric()?;
+        let preference = words.number("preference", "a preference", Route::PREFERENCE, 0..=u8::MAX)?;
+        let metric = words.number("metric", "a metric", 0, 0..=u32::MAX)?;
         words.end()?;
-        Ok(Some(Route { prefix, to, metric }))
+        Ok(Some(Route { prefix, to, preference, metric }))
     }
 
-    fn via(&mut self, prefix: ipnet::IpNet, address: IpAddr, text: &str, mut words: Words) -> Result<Route, Wrong> {
+    /// All gateways of a route; `word` begins the first.
+    fn gateways<'l>(&mut self, prefix: ipnet::IpNet, word: &'l str, words: &mut Words<'l>) -> Result<RouteTo, Wrong> {
+        let first = self.gateway(prefix, word, words)?;
+        let mut all = Vec::new();
+        while let Some(word) = ["via", "recursive"].into_iter().find(|word| words.skip(word)) {
+            if all.is_empty() {
+                all.push(first);
+            }
+            all.push(self.gateway(prefix, word, words)?);
+            if all.len() > MOST {
+                let end = words.line.trim_end().len();
+                return Err(Wrong {
+                    span: 0..end,
+                    message: format!("found over {MOST} gateways, expected 1 to {MOST}"),
+                });
+            }
+        }
+        Ok(if all.is_empty() { RouteTo::Via(first) } else { RouteTo::Several(all) })
+    }
+
+    fn gateway(&mut self, prefix: ipnet::IpNet, word: &str, words: &mut Words) -> Result<Gateway, Wrong> {
+        let text = words.next("the address of a neighbor")?;
+        let address = text.parse().ok().filter(|a: &IpAddr| a.is_ipv4() == prefix.addr().is_ipv4());
+        let address = address.ok_or_else(|| {
+            let family = if prefix.addr().is_ipv4() { "IPv4" } else { "IPv6" };
+            words.wrong(text, format!("found {text:?}, expected an {family} address"))
+        })?;
+        let interface = match word {
+            "via" => Some(self.neighbor(address, text, words)?),
+            _ => {
+                far(address).map_err(|rest| words.wrong(text, format!("found {address}{rest}")))?;
+                None
+            }
+        };
+        let weight = words.number("weight", "a weight", 1, 1..=MOST as u16)?;
+        Ok(Gateway { address, interface, weight })
+    }
+
+    /// The interface that a neighbor is on.
+    fn neighbor(&mut self, address: IpAddr, text: &str, words: &mut Words) -> Result<u16, Wrong> {
         let mut device = None;
         if words.skip("dev") {
             let name = words.next("the name of an interface")?;
@@ -112,9 +148,7 @@ impl LineReader<'_> {
                 .map_err(|rest| words.wrong(text, format!("found {address}{rest}")))?,
         };
         self.last = Some(((address, device), interface));
-        let metric = words.metric()?;
-        words.end()?;
-        Ok(Route { prefix, to: RouteTo::Via { address, interface }, metric })
+        Ok(interface)
     }
 }
 
@@ -148,12 +182,19 @@ impl<'l> Words<'l> {
         there
     }
 
-    fn metric(&mut self) -> Result<u32, Wrong> {
-        if !self.skip("metric") {
-            return Ok(0);
+    /// The number after the word `name`, if that is next; `what` names it.
+    fn number<T>(&mut self, name: &str, what: &str, default: T, range: RangeInclusive<T>) -> Result<T, Wrong>
+    where
+        T: FromStr + PartialOrd + Display,
+    {
+        if !self.skip(name) {
+            return Ok(default);
         }
-        let text = self.next("a metric")?;
-        text.parse().map_err(|_| self.wrong(text, format!("found {text:?}, expected a metric from 0 to {}", u32::MAX)))
+        let text = self.next(what)?;
+        text.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
+            let (from, to) = (range.start(), range.end());
+            self.wrong(text, format!("found {text:?}, expected {what} from {from} to {to}"))
+        })
     }
 
     fn end(&mut self) -> Result<(), Wrong> {

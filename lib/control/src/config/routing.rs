@@ -6,9 +6,12 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::model::{Interface, Neighbor, Route, RouteTo};
+use super::model::{Gateway, Interface, Neighbor, Route, RouteTo};
 use super::ports::station;
-use super::reader::{At, Parsed, Section, unfit};
+use super::reader::{At, Parsed, Section, Span, unfit};
+
+/// The most gateways of one route, and the largest weight.
+pub(super) const MOST: usize = 256;
 
 /// The networks the router is connected to.
 pub(super) struct Networks<'c> {
@@ -126,8 +129,9 @@ pub(super) fn read_routes(root: &mut Section, networks: &Networks) -> Vec<Route>
         let prefix = section.require("prefix", expected, prefix);
         let to = read_target(&mut section, prefix.as_ref(), networks);
         let metric = section.integer("metric", "a metric", 0..=i64::from(u32::MAX)).map_or(0, |m| m.value);
+        let preference = section.integer("preference", "a preference", 0..=255).map_or(Route::PREFERENCE, |p| p.value);
         if let (Some(prefix), Some(to)) = (prefix, to) {
-            if !seen.insert((prefix.value, metric)) {
+            if !seen.insert((prefix.value, preference, metric)) {
                 section.mistakes().add(
                     &prefix.span,
                     format!(
@@ -136,18 +140,48 @@ pub(super) fn read_routes(root: &mut Section, networks: &Networks) -> Vec<Route>
                     ),
                 );
             }
-            routes.push(Route { prefix: prefix.value, to, metric });
+            routes.push(Route { prefix: prefix.value, to, preference, metric });
         }
         section.finish();
     }
     routes
 }
 
-/// `via` with `dev`, or exactly one of the flags.
+/// `via`, or exactly one of the flags.
 fn read_target(s: &mut Section, prefix: Option<&At<IpNet>>, networks: &Networks) -> Option<RouteTo> {
-    let via = s.text("via", "an IPv4 or IPv6 address", an_address);
-    let has_device = s.place("dev");
-    let device = read_device(s, networks);
+    let fate = read_fate(s)?;
+    if fate.is_some() {
+        return fate;
+    }
+    let Some(count) = s.elements("via") else {
+        return read_gateway(s, "via", prefix, networks).map(RouteTo::Via);
+    };
+    let (span, sections) = (s.place("via")?, s.tables("via"));
+    let mut gateways = Vec::new();
+    for mut section in sections {
+        let gateway = read_gateway(&mut section, "address", prefix, networks);
+        let weight = section.integer("weight", "a weight", 1..=MOST as i64).map_or(1, |weight| weight.value);
+        section.finish();
+        gateways.extend(gateway.map(|gateway| Gateway { weight, ..gateway }));
+    }
+    for (key, at) in ["dev", "recursive"].into_iter().filter_map(|key| Some((key, s.place(key)?))) {
+        s.mistakes().add(&at, format!("found `{key}` beside several gateways, expected it with each of them"));
+    }
+    if count == 0 || count > MOST {
+        s.mistakes().add(&span, format!("found a route with {count} gateways, expected 1 to {MOST}"));
+    }
+    match gateways[..] {
+        _ if gateways.len() != count || count > MOST => None,
+        [] => None,
+        [one] => Some(RouteTo::Via(one)),
+        _ => Some(RouteTo::Several(gateways)),
+    }
+}
+
+/// One of the flags, if any is set; `None` after a mistake.
+fn read_fate(s: &mut Section) -> Option<Option<RouteTo>> {
+    // Whatever comes of it, only what is unknown is to be called so.
+    ["via", "dev", "recursive"].into_iter().for_each(|key| s.know(key));
     let flags =
         [("blackhole", RouteTo::Blackhole), ("unreachable", RouteTo::Unreachable), ("prohibit", RouteTo::Prohibit)];
     let mut targets = Vec::new();
@@ -161,14 +195,31 @@ fn read_target(s: &mut Section, prefix: Option<&At<IpNet>>, networks: &Networks)
         return None;
     }
     match &targets[..] {
-        [] => {}
-        [(_, to)] => return Some(*to),
+        [] => Some(None),
+        [(_, to)] => Some(Some(to.clone())),
         [_, (span, _), ..] => {
             s.mistakes().add(span, "found a second fate for this route, expected one");
-            return None;
+            None
         }
     }
-    let via = s.require("via", "`via = \"ADDRESS\"`, or blackhole, unreachable or prohibit = true", via)?;
+}
+
+/// A gateway's address under `key`, with `dev` or `recursive`.
+fn read_gateway(
+    s: &mut Section,
+    key: &'static str,
+    prefix: Option<&At<IpNet>>,
+    networks: &Networks,
+) -> Option<Gateway> {
+    let via = s.text(key, "an IPv4 or IPv6 address", an_address);
+    let has_device = s.place("dev");
+    let device = read_device(s, networks);
+    let recursive = s.boolean("recursive").filter(|recursive| recursive.value);
+    let expected = match key {
+        "via" => "`via = \"ADDRESS\"`, or blackhole, unreachable or prohibit = true",
+        _ => "the gateway's address",
+    };
+    let via = s.require(key, expected, via)?;
     if let Some(prefix) = prefix
         && prefix.value.addr().is_ipv4() != via.value.is_ipv4()
     {
@@ -179,13 +230,39 @@ fn read_target(s: &mut Section, prefix: Option<&At<IpNet>>, networks: &Networks)
     if has_device.is_some() && device.is_none() {
         return None;
     }
+    if let Some(recursive) = recursive {
+        return a_far_gateway(s, &via, &recursive.span, has_device);
+    }
     match networks.reach(via.value, device.map(|d| d.value)) {
-        Ok(interface) => Some(RouteTo::Via { address: via.value, interface }),
+        Ok(interface) => Some(Gateway { address: via.value, interface: Some(interface), weight: 1 }),
         Err(rest) => {
             s.mistakes().add(&via.span, format!("found {}{rest}", via.value));
             None
         }
     }
+}
+
+/// A gateway that is reached over other routes: in whatever network it is, but on no interface.
+fn a_far_gateway(s: &Section, via: &At<IpAddr>, recursive: &Span, device: Option<Span>) -> Option<Gateway> {
+    if device.is_some() {
+        s.mistakes().add(recursive, "found `recursive` beside `dev`, expected one of them");
+        return None;
+    }
+    match far(via.value) {
+        Ok(address) => Some(Gateway { address, interface: None, weight: 1 }),
+        Err(rest) => {
+            s.mistakes().add(&via.span, format!("found {}{rest}", via.value));
+            None
+        }
+    }
+}
+
+/// The address, if a route can lead to it; the error is the rest of the sentence "found ADDRESS".
+pub(super) fn far(address: IpAddr) -> Result<IpAddr, String> {
+    if address.is_unspecified() || address.is_multicast() || address.is_loopback() || is_link_local(address) {
+        return Err(", expected the address of a router that other routes lead to".into());
+    }
+    Ok(address)
 }
 
 pub(super) fn read_neighbors(root: &mut Section, networks: &Networks) -> Vec<Neighbor> {

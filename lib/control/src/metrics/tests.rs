@@ -123,6 +123,7 @@ fn snapshot() -> Snapshot {
         drops: vec![drop, punt],
         scripts: vec![ScriptStatus { gc_kb: 0.5, ..ScriptStatus::default() }],
         routes: vec![("static".into(), 8)],
+        fib: vec![FibStatus { family: "IPv4".into(), structure: "dirb".into(), bytes: 9, ..FibStatus::default() }],
         neighbors: vec![("reachable".into(), 2)],
         buffers: Some((1, 1024)),
         ..Snapshot::default()
@@ -141,6 +142,7 @@ fn the_text_is_openmetrics_and_holds_the_numbers() {
     let reason = [("module", "ipv4_valid"), ("reason", "odd \"quoted\"\\\nreason"), ("worker", "1")];
     assert_eq!(value("perigee_dropped_packets_total", &reason), Some(7.0));
     assert_eq!(value("perigee_script_memory_bytes", &[("worker", "0")]), Some(512.0));
+    assert_eq!(value("perigee_fib_bytes", &[("family", "IPv4"), ("structure", "dirb")]), Some(9.0));
     assert_eq!(value("perigee_buffers", &[("what", "all")]), Some(1024.0));
 }
 

@@ -12,11 +12,16 @@ pub type Case = (&'static str, fn(&Eal));
 
 /// Starts EAL and runs the cases, or those whose names contain the first argument; a panic ends the program.
 pub fn run(cases: &[Case]) {
+    run_with(256, cases);
+}
+
+/// The same with so many MB of memory.
+pub fn run_with(memory_mb: u32, cases: &[Case]) {
     let wanted = std::env::args().nth(1).filter(|a| !a.starts_with('-')).unwrap_or_default();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = EalConfig {
         hugepages: Hugepages::No,
-        memory_mb: 256,
+        memory_mb,
         runtime_dir: Some(folder.path().into()),
         ..EalConfig::default()
     };

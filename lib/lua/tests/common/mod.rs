@@ -63,7 +63,7 @@ impl Bed {
         for (prefix, gateway) in [("192.0.2.0/24", "10.0.0.2"), ("2001:db8::/32", "fd00::2")] {
             let gateway = gateway.parse().unwrap();
             let target = RouteTarget::Gateway { address: gateway, interface: Some(InterfaceId(1)) };
-            fib.insert(prefix.parse().unwrap(), Route { source: RouteSource::Static, metric: 0, target }).unwrap();
+            fib.insert(prefix.parse().unwrap(), Route::new(RouteSource::Static, target)).unwrap();
             fib.set_neighbor(InterfaceId(1), gateway, Some(NEIGHBOR));
         }
         let view = fib.reader();

@@ -11,7 +11,7 @@ use perigee_packet::{
     Batch, Handle, Link, MacAddr, Pool, Port, PortInfo, PortStats, ReceiveQueue, TransmitBuffer, TransmitQueue,
 };
 use perigee_router::{
-    Fabric, Filters, Mailbox, PortQueues, Rebuild, Ring, RouterPort, Routing, ScriptControl, Sender, Shared,
+    Fabric, Filters, Lookups, Mailbox, PortQueues, Rebuild, Ring, RouterPort, Routing, ScriptControl, Sender, Shared,
     SharedTables, SlowParts, SlowThread, wire,
 };
 use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, native, punt_ring};
@@ -137,15 +137,25 @@ pub fn mac(port: u16) -> [u8; 6] {
 }
 
 pub fn parse(text: &str) -> Config {
-    Config::parse_on("router.toml", text, &Machine { cores: vec![0, 1, 2, 3] })
-        .unwrap_or_else(|error| panic!("{error}"))
+    Config::parse_on("router.toml", text, &machine()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A machine with four cores, and all of perigee_fib's lookup structures.
+pub fn machine() -> Machine {
+    Machine { cores: vec![0, 1, 2, 3], fib: Lookups::default().names(), ..Machine::default() }
 }
 
 impl Bed {
     /// A router of a configuration, written to `path` for reload.
     pub fn new(text: &str, path: &Path, queues: Queues) -> Bed {
+        Bed::with(text, path, queues, Lookups::default())
+    }
+
+    /// The same with other lookup structures to choose from.
+    pub fn with(text: &str, path: &Path, queues: Queues, lookups: Lookups) -> Bed {
         std::fs::write(path, text).unwrap();
-        let config = parse(text);
+        let machine = Machine { fib: lookups.names(), ..machine() };
+        let config = Config::parse_on("router.toml", text, &machine).unwrap_or_else(|error| panic!("{error}"));
         let pool = HeapPool::leak(20_000);
         let workers = config.workers.len();
         let make = |n: usize| {
@@ -174,7 +184,7 @@ impl Bed {
             transmit: tx.iter().map(|queue| Box::new(queue.clone()) as Box<dyn TransmitQueue>).collect(),
         });
         let wiring = wire(ports.collect(), workers, &mut HeapFabric(pool)).unwrap();
-        let routing = Routing::new(&config, &infos, Filters::default()).unwrap();
+        let routing = Routing::new(&config, &infos, Filters::default(), &lookups).unwrap();
         let share = || -> SharedTables { Arc::new(Mutex::new(Published::new(routing.tables()))) };
         let (published, staging) = (share(), share());
         let now = Arc::new(AtomicU64::new(1));
@@ -222,6 +232,8 @@ impl Bed {
             routing,
             published,
             staging,
+            lookups,
+            machine,
             scripts: Box::new(NoScripts),
             rebuild: Box::new(NoFilters),
             helper: None,

@@ -17,7 +17,7 @@ use perigee_slowpath::*;
 pub struct Table(pub Vec<(InterfaceAddress, RouteDecision)>);
 
 impl Routes for Table {
-    fn route(&self, destination: IpAddr) -> RouteDecision {
+    fn route(&self, destination: IpAddr, _flow: u32) -> RouteDecision {
         let matching = self.0.iter().filter(|(prefix, _)| prefix.covers(destination));
         matching.max_by_key(|(prefix, _)| prefix.prefix_len).map_or(RouteDecision::NoRoute, |(_, decision)| *decision)
     }

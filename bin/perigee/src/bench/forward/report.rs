@@ -37,13 +37,13 @@ pub fn text(results: &Results) -> String {
     };
     text.push_str(&format!(
         "\n{} packets that left were compared with what they must be, byte by byte, before anything was timed.\n\
-         Source: net_pcap, {} packets of {} bytes, random destinations, 8 routes over {} ports. Core {} for all; time is the\n\
-         forwarding thread's CPU time. Medians of {} rounds of {} s each, with the interval that holds the true median with\n\
-         95 %. Memory: {memory}\n",
+         Source: net_pcap, {} packets of {} bytes, random destinations, {}.\n\
+         Core {} for all; time is the forwarding thread's CPU time. Medians of {} rounds of {} s each, with the interval that\n\
+         holds the true median with 95 %. Memory: {memory}\n",
         results.verified,
         super::traffic::PACKETS,
         super::traffic::LENGTH,
-        super::traffic::PORTS,
+        results.routes,
         results.core,
         results.pairs,
         results.seconds,

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT
-//! Readers on other threads while the tables change under them: they see the old or the new next hop of a changed
-//! prefix, and never another's. Groups, nodes and next hops are scarce, so that each is reused many times.
+//! Next hops under a reader: it sees the old or the new one of a changed route or neighbor, and never another's. They are
+//! scarce, so that each is reused many times.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-use crate::oracle::{Family, v4, v6};
 use perigee_fib::synth::Random;
 use perigee_fib::{
-    Action, Dir24Writer, Fib, FibWriter, Grace, InterfaceId, LookupWriter, NextHopId, Prefix, PrefixOf, Published,
-    Route, RouteSource, RouteTarget, Trie6Writer,
+    Action, Fib, FibWriter, Grace, InterfaceId, NextHopId, Prefix, Published, Route, RouteKey, RouteSource, RouteTarget,
 };
 
 /// Changes to make at least, and batches to see at least in which there was something to see.
@@ -53,68 +51,6 @@ fn race(mut read: impl FnMut() -> bool + Send, mut change: impl FnMut(Grace) -> 
     assert!(seen.into_inner() >= SIGHTINGS, "the reader saw next to nothing: the test tested nothing");
 }
 
-/// Ids of a block's own prefixes; a block's index is in the id, so that another's is recognised.
-fn own_ids(block: u32) -> [u32; 3] {
-    [100 + 4 * block, 101 + 4 * block, 102 + 4 * block]
-}
-
-/// `BLOCKS` blocks side by side under one cover. In each, two nested prefixes come, change and go.
-fn flapping<A: Family, W: LookupWriter<A>>(mut writer: W, cover: PrefixOf<A>, blocks: &[[PrefixOf<A>; 2]], seed: u64) {
-    println!("seed {seed}");
-    let cover_id = 50;
-    writer.insert(cover, NextHopId(cover_id)).expect("room");
-    let reader = writer.reader();
-    let ends = |[outer, inner]: &[PrefixOf<A>; 2]| [inner.addr(), outer.addr().fill(outer.len())];
-    let addresses: Vec<A> = blocks.iter().flat_map(ends).collect();
-    let mut ids = vec![0; addresses.len()];
-    let mut last = ids.clone();
-    let read = || {
-        reader.lookup_batch(&addresses, &mut ids);
-        for (at, &id) in ids.iter().enumerate() {
-            let allowed = id == cover_id || own_ids(at as u32 / 2).contains(&id);
-            assert!(allowed, "seed {seed}: address {} of block {} got id {id}", addresses[at].ip(), at / 2);
-        }
-        let changed = ids != last;
-        last.clone_from(&ids);
-        changed
-    };
-    let mut random = Random::new(seed);
-    let mut present = vec![[false; 2]; blocks.len()];
-    let change = |grace| {
-        writer.reclaim(grace);
-        let (block, which) = (random.below(BLOCKS) as usize, random.below(2) as usize);
-        let (prefix, present) = (blocks[block][which], &mut present[block][which]);
-        if *present && random.below(2) == 0 {
-            writer.remove(prefix).expect("present");
-            *present = false;
-            return true;
-        }
-        let id = own_ids(block as u32)[random.below(3) as usize];
-        // Refused if all pieces are in use or wait for the reader.
-        let inserted = writer.insert(prefix, NextHopId(id)).is_ok();
-        *present |= inserted;
-        inserted
-    };
-    race(read, change);
-}
-
-#[test]
-fn dir24_under_a_reader() {
-    let blocks: Vec<_> = (0..BLOCKS)
-        .map(|block| [28, 31].map(|len| PrefixOf::truncated(0x0a00_0000 | block << 8 | 0x40, len).expect("in range")))
-        .collect();
-    flapping(Dir24Writer::with_groups(10).expect("memory"), v4("10.0.0.0/16"), &blocks, 1);
-}
-
-#[test]
-fn trie6_under_a_reader() {
-    let base = 0x2001_0db8 << 96;
-    let blocks: Vec<_> = (0..u128::from(BLOCKS))
-        .map(|block| [44, 63].map(|len| PrefixOf::truncated(base | block << 88 | 0x40 << 80, len).expect("in range")))
-        .collect();
-    flapping(Trie6Writer::with_nodes(30).expect("memory"), v6("2001:db8::/32"), &blocks, 2);
-}
-
 /// Each destination has a gateway of its own, whose number is in the last byte of its address and of its MAC.
 #[test]
 fn next_hops_under_a_reader() {
@@ -125,6 +61,8 @@ fn next_hops_under_a_reader() {
     let fib = writer.reader();
     let mut random = Random::new(seed);
     let change = |grace| {
+        writer.commit().expect("patched in place");
+        writer.commit().expect("patched in place");
         writer.reclaim(grace);
         change_one(&mut writer, &mut random)
     };
@@ -167,8 +105,8 @@ fn change_one(writer: &mut FibWriter, random: &mut Random) -> bool {
     let prefix = Prefix::truncated(destination(block).into(), 24).expect("in range");
     let target = RouteTarget::Gateway { address: gateway, interface: Some(interface) };
     match random.below(4) {
-        0 => writer.insert(prefix, Route { source: RouteSource::Static, metric: 0, target }).is_ok(),
-        1 => writer.remove(prefix, RouteSource::Static, 0).is_ok(),
+        0 => writer.insert(prefix, Route::new(RouteSource::Static, target)).is_ok(),
+        1 => writer.remove(prefix, RouteKey::of(RouteSource::Static)).is_ok(),
         2 => {
             writer.set_neighbor(interface, gateway, None);
             true

@@ -69,6 +69,11 @@ impl<A: Family> Oracle<A> {
         longest_first.find_map(|(len, map)| map.get(&address.truncate(*len)).copied()).unwrap_or(NextHopId::NO_ROUTE)
     }
 
+    /// The next hop of exactly this prefix.
+    pub fn lookup_exactly(&self, prefix: PrefixOf<A>) -> Option<NextHopId> {
+        self.lengths.get(&prefix.len())?.get(&prefix.addr()).copied()
+    }
+
     pub fn prefixes(&self) -> Vec<PrefixOf<A>> {
         let all = self
             .lengths

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+//! Nested prefixes as runs: from each address on until the next run's, one next hop.
+//!
+//! Addresses are left-aligned in 128 bits; an IPv4 prefix stands here as the IPv6 prefix of the same bits.
+
+use crate::prefix::Prefix6;
+
+/// Addresses from `start` up to the next run's have this leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub start: u128,
+    pub leaf: u32,
+}
+
+/// The runs of a block of addresses, neighbours with one leaf merged. `prefixes` are those inside it, by address and
+/// shorter ones first, `cover` is the leaf where there are none.
+pub(crate) fn runs(block: Prefix6, cover: u32, prefixes: impl Iterator<Item = (Prefix6, u32)>) -> Vec<Run> {
+    let last = |prefix: Prefix6| prefix.addr() | u128::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
+    let block_last = last(block);
+    let mut runs = vec![Run { start: block.addr(), leaf: cover }];
+    // The prefixes around the place where the sweep is, the innermost last.
+    let mut open: Vec<(u128, u32)> = Vec::new();
+    let close = |open: &mut Vec<(u128, u32)>, runs: &mut Vec<Run>, before: Option<u128>| {
+        while let Some(&(end, _)) = open.last()
+            && before.is_none_or(|addr| end < addr)
+        {
+            open.pop();
+            if end != block_last {
+                push(runs, end + 1, open.last().map_or(cover, |(_, leaf)| *leaf));
+            }
+        }
+    };
+    for (prefix, leaf) in prefixes {
+        close(&mut open, &mut runs, Some(prefix.addr()));
+        push(&mut runs, prefix.addr(), leaf);
+        open.push((last(prefix), leaf));
+    }
+    close(&mut open, &mut runs, None);
+    runs
+}
+
+/// From `start` on it is `leaf`, until something else is pushed.
+fn push(runs: &mut Vec<Run>, start: u128, leaf: u32) {
+    if runs.last().is_some_and(|last| last.start == start) {
+        runs.pop();
+    }
+    if runs.last().is_none_or(|last| last.leaf != leaf) {
+        runs.push(Run { start, leaf });
+    }
+}
+
+/// The 2^`stride` equal parts of a block of addresses that share their first `depth` bits, each with its runs: the first
+/// of them covers the part's first address. Ends early if `each` returns `None`.
+pub(crate) fn split(
+    runs: &[Run],
+    depth: u32,
+    stride: u32,
+    mut each: impl FnMut(usize, &[Run]) -> Option<()>,
+) -> Option<()> {
+    let mut first = 0;
+    for cell in 0..1usize << stride {
+        let cell_of = |run: &Run| (run.start << depth >> (128 - stride)) as usize;
+        // Runs that begin in earlier cells, or with this one, have ended but for the last.
+        let starts_here = |run: &Run| run.start << depth == (cell as u128) << (128 - stride);
+        while runs.get(first + 1).is_some_and(|run| cell_of(run) < cell || starts_here(run)) {
+            first += 1;
+        }
+        let inside = runs[first + 1..].iter().take_while(|run| cell_of(run) == cell).count();
+        each(cell, &runs[first..=first + inside])?;
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(block: &str, cover: u32, prefixes: &[(&str, u32)]) -> Vec<(String, u32)> {
+        let prefix = |text: &str| text.parse::<Prefix6>().expect(text);
+        let mut prefixes: Vec<_> = prefixes.iter().map(|(text, leaf)| (prefix(text), *leaf)).collect();
+        prefixes.sort();
+        let runs = runs(prefix(block), cover, prefixes.into_iter());
+        runs.iter().map(|run| (std::net::Ipv6Addr::from_bits(run.start).to_string(), run.leaf)).collect()
+    }
+
+    #[test]
+    fn nested_prefixes_end_where_the_inner_ones_do() {
+        let runs = of("2001::/16", 9, &[("2001:8000::/17", 1), ("2001:c000::/18", 2), ("2001:c000::/20", 1)]);
+        let expected = [("2001::", 9), ("2001:8000::", 1), ("2001:d000::", 2)];
+        assert_eq!(runs, expected.map(|(start, leaf)| (start.to_owned(), leaf)));
+    }
+
+    #[test]
+    fn the_ends_of_the_space() {
+        let last = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff";
+        let runs = of("::/0", 0, &[("::/128", 1), (&format!("{last}/128"), 2), ("ffff::/16", 3)]);
+        let expected = [("::", 1), ("::1", 0), ("ffff::", 3), (last, 2)];
+        assert_eq!(runs, expected.map(|(start, leaf)| (start.to_owned(), leaf)));
+    }
+
+    #[test]
+    fn parts_begin_with_the_run_around_them() {
+        let run = |start: u128, leaf| Run { start: start << 120, leaf };
+        let runs = [run(0x20, 1), run(0x41, 2), run(0x80, 3), run(0x82, 4), run(0xff, 5)];
+        let mut parts = Vec::new();
+        let all = split(&runs, 0, 2, |cell, runs| {
+            parts.push((cell, runs.iter().map(|run| run.leaf).collect::<Vec<_>>()));
+            Some(())
+        });
+        assert_eq!((all, parts), (Some(()), vec![(0, vec![1]), (1, vec![1, 2]), (2, vec![3, 4]), (3, vec![4, 5])]));
+    }
+}

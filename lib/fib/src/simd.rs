@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+//! The lookups' inner loops for AVX-512 and AVX2, and for any processor: which one is chosen at run time. With `table.rs`
+//! the one room of this crate with `unsafe` in it.
+//!
+//! The tables change while they are read. A gather written in assembly is to the compiler what an atomic load of each
+//! lane is to the processor: an aligned word is read as a whole, old or new. (The intrinsics would be ordinary loads, which
+//! must not race.) Indices are clamped to the table, so that no table, however wrong, leads outside of it.
+#![allow(unsafe_code)]
+
+pub(crate) mod ipv4;
+pub(crate) mod range6;
+
+/// An instruction set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isa {
+    /// What every processor has.
+    Scalar,
+    /// Eight lanes.
+    Avx2,
+    /// Sixteen lanes.
+    Avx512,
+}
+
+impl Isa {
+    /// The best one this processor has.
+    pub fn detect() -> Self {
+        *Self::available().last().unwrap_or(&Self::Scalar)
+    }
+
+    /// Those that this processor has, the best last.
+    pub fn available() -> &'static [Self] {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let all = &[Self::Scalar, Self::Avx2, Self::Avx512];
+            let avx2 = is_x86_feature_detected!("avx2");
+            let avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vl");
+            match (avx2, avx512) {
+                (true, true) => all,
+                (true, false) => &all[..2],
+                _ => &all[..1],
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        &[Self::Scalar]
+    }
+}
+
+/// Starts to fetch what will be needed soon into the cache.
+#[inline(always)]
+pub(crate) fn prefetch<T>(what: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, at an address that is valid.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>((&raw const *what).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = what;
+}

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: MIT
+//! Any run of changes: after each one, the table says what the model says, or the change was refused and it says what it
+//! said before.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use perigee_fib::synth::Random;
+use perigee_fib::{
+    Action, Fib, FibWriter, Grace, InterfaceId, Leaf, Lookup, LookupError, LookupWriter, Member, Multipath, NextHopId,
+    Prefix, PrefixOf, Route, RouteKey, RouteSource, RouteTarget, Via, structures,
+};
+use proptest::prelude::*;
+
+use crate::model::{self, Model};
+
+/// The last byte of an address. All of it happens in two small networks, so that everything covers everything.
+fn address(v6: bool, last: u8) -> IpAddr {
+    if v6 {
+        Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last.into()).into()
+    } else {
+        Ipv4Addr::new(10, 0, 0, last).into()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum To {
+    Link(u8),
+    /// Its last byte, and an interface or 0.
+    Gateway(u8, u8),
+    /// Two or three of the same, with weights.
+    Several([(u8, u8, u16); 3], bool),
+    Fixed(u8),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    v6: bool,
+    /// The last byte of the prefix's address, and how many bits of it count; over 8: the default route.
+    net: (u8, u8),
+    key: (u8, u8),
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Insert(To),
+    Remove,
+    /// Interface, and a MAC address or none.
+    Neighbor(u8, bool),
+    /// All routes anew.
+    Load,
+    /// The next operation of the lookup structure but so many is refused.
+    Break(u8),
+    Commit,
+}
+
+impl Change {
+    fn prefix(&self) -> Prefix {
+        let family = if self.v6 { 128 } else { 32 };
+        match self.net {
+            (_, 9..) => Prefix::truncated(address(self.v6, 0), 0),
+            (last, bits) => Prefix::truncated(address(self.v6, last), family - 8 + bits),
+        }
+        .expect("in range")
+    }
+
+    fn key(&self) -> RouteKey {
+        let sources = [RouteSource::Connected, RouteSource::Static, RouteSource::Linux, RouteSource::Dynamic];
+        RouteKey::of(sources[usize::from(self.key.0 % 4)]).with_metric(self.key.1.into())
+    }
+
+    fn route(&self, to: To) -> Route {
+        let gateway = |last| address(self.v6, last);
+        let interface = |number: u8| (number > 0).then_some(InterfaceId(number.into()));
+        let target = match to {
+            To::Link(number) => RouteTarget::Connected { interface: InterfaceId(number.into()) },
+            To::Gateway(last, number) => RouteTarget::Gateway { address: gateway(last), interface: interface(number) },
+            To::Several(members, three) => {
+                let member = |(last, i, weight)| Member { address: gateway(last), interface: interface(i), weight };
+                let members = members.map(member);
+                let members = &members[..if three { 3 } else { 2 }];
+                RouteTarget::Multipath(Multipath::new(members).expect("few, and weights in range"))
+            }
+            To::Fixed(0) => RouteTarget::Local,
+            To::Fixed(1) => RouteTarget::Blackhole,
+            To::Fixed(2) => RouteTarget::Unreachable,
+            To::Fixed(_) => RouteTarget::Prohibit,
+        };
+        let RouteKey { preference, metric, source } = self.key();
+        Route { source, preference, metric, target }
+    }
+}
+
+/// A lookup structure that refuses one operation when it is told to.
+struct Flaky<A: perigee_fib::Address> {
+    inner: Box<dyn LookupWriter<A>>,
+    left: Arc<AtomicI64>,
+}
+
+impl<A: perigee_fib::Address> Flaky<A> {
+    fn pass(&self) -> Result<(), LookupError> {
+        match self.left.fetch_sub(1, Ordering::Relaxed) {
+            1 => Err(LookupError::Memory { structure: "flaky" }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<A: perigee_fib::Address> LookupWriter<A> for Flaky<A> {
+    fn reader(&self) -> Arc<dyn Lookup<A>> {
+        self.inner.reader()
+    }
+    fn load(&mut self, routes: &[(PrefixOf<A>, NextHopId)]) -> Result<(), LookupError> {
+        self.pass()?;
+        self.inner.load(routes)
+    }
+    fn insert(&mut self, prefix: PrefixOf<A>, id: NextHopId) -> Result<Option<NextHopId>, LookupError> {
+        self.pass()?;
+        self.inner.insert(prefix, id)
+    }
+    fn remove(&mut self, prefix: PrefixOf<A>) -> Result<NextHopId, LookupError> {
+        self.pass()?;
+        self.inner.remove(prefix)
+    }
+    fn reclaim(&mut self, grace: Grace) {
+        self.inner.reclaim(grace);
+    }
+    fn waiting(&self) -> usize {
+        self.inner.waiting()
+    }
+    fn memory(&self) -> usize {
+        self.inner.memory()
+    }
+}
+
+/// The table and the model, changed together.
+struct Pair {
+    writer: FibWriter,
+    model: Model,
+    left: Arc<AtomicI64>,
+    epoch: u64,
+    refused: u32,
+}
+
+impl Pair {
+    fn new(next_hops: u32, via_default: bool) -> Pair {
+        let left = Arc::new(AtomicI64::new(0));
+        let v4 = Flaky { inner: (structures::DEFAULT4.new)().expect("memory"), left: left.clone() };
+        let v6 = Flaky { inner: (structures::DEFAULT6.new)().expect("memory"), left: left.clone() };
+        let mut writer = FibWriter::with(next_hops, Box::new(v4), Box::new(v6)).expect("memory");
+        if via_default {
+            writer = writer.resolving_via_default();
+        }
+        let model = Model { via_default, ..Model::default() };
+        Pair { writer, model, left, epoch: 0, refused: 0 }
+    }
+
+    fn apply(&mut self, change: &Change) {
+        let (prefix, key) = (change.prefix(), change.key());
+        match change.what {
+            What::Insert(to) => {
+                let route = change.route(to);
+                match self.writer.insert(prefix, route.clone()) {
+                    Ok(()) => drop(self.model.routes.insert((prefix, key), route)),
+                    Err(_) => self.refused += 1,
+                }
+            }
+            What::Remove => match self.writer.remove(prefix, key) {
+                Ok(route) => assert_eq!(self.model.routes.remove(&(prefix, key)), Some(route)),
+                Err(_) if self.model.routes.contains_key(&(prefix, key)) => self.refused += 1,
+                Err(error) => assert_eq!(error.to_string(), format!("there is no such route to {prefix}")),
+            },
+            What::Neighbor(interface, known) => {
+                let (interface, address) = (InterfaceId(interface.into()), address(change.v6, change.net.0));
+                let mac = known.then(|| mac_of(interface, address));
+                self.writer.set_neighbor(interface, address, mac);
+                match mac {
+                    Some(mac) => drop(self.model.neighbors.insert((interface, address), mac)),
+                    None => drop(self.model.neighbors.remove(&(interface, address))),
+                }
+            }
+            What::Load => {
+                let routes: Vec<_> = self.model.routes.iter().map(|((p, _), r)| (*p, r.clone())).collect();
+                self.refused += u32::from(self.writer.load(routes).is_err());
+            }
+            What::Break(after) => return self.left.store(i64::from(after) + 1, Ordering::Relaxed),
+            What::Commit => {
+                self.writer.commit().expect("nothing to fail");
+                self.epoch += 1;
+                self.writer.reclaim(Grace { epoch: self.epoch, passed: self.epoch - 1 });
+            }
+        }
+        self.left.store(0, Ordering::Relaxed);
+    }
+
+    /// Everything that can be asked.
+    fn check(&self) {
+        let fib = self.writer.reader();
+        for (v6, last) in [false, true].into_iter().flat_map(|v6| (0..=16).map(move |last| (v6, last))) {
+            self.check_address(&fib, address(v6, if last == 16 { 255 } else { last }));
+        }
+        for (prefix, routes, chosen) in self.writer.rib().iter() {
+            let all: Vec<&Route> =
+                self.model.routes.iter().filter(|((p, _), _)| *p == prefix).map(|(_, r)| r).collect();
+            assert_eq!(routes.iter().collect::<Vec<_>>(), all, "{prefix}");
+            assert_eq!(chosen.map(|at| &routes[at]), self.model.choose(prefix).map(|(route, _)| route), "{prefix}");
+        }
+        let prefixes: BTreeSet<Prefix> = self.model.routes.keys().map(|(prefix, _)| *prefix).collect();
+        assert_eq!(self.writer.rib().prefixes(), prefixes.len());
+    }
+
+    fn check_address(&self, fib: &Fib, address: IpAddr) {
+        let mut random = Random::new(1);
+        // The least of three members has a ninth of the flows: 300 do not all miss it.
+        let flows = if fib.lookup(address).1.is_group() { 300 } else { 1 };
+        let mut seen = BTreeSet::new();
+        for flow in std::iter::repeat_with(|| random.bits() as u32).take(flows) {
+            let leaf = match self.writer.decide(address, flow) {
+                Leaf::Fixed(id) => model::Leaf::Fixed(id),
+                Leaf::Via(Via { interface, gateway: Some(gateway) }) => model::Leaf::Neighbor(interface, gateway),
+                Leaf::Via(Via { interface, gateway: None }) => model::Leaf::Link(interface),
+            };
+            let expected = match leaf {
+                model::Leaf::Fixed(NextHopId::NO_ROUTE) => Action::NoRoute,
+                model::Leaf::Fixed(NextHopId::LOCAL) => Action::Local,
+                model::Leaf::Fixed(NextHopId::BLACKHOLE) => Action::Blackhole,
+                model::Leaf::Fixed(NextHopId::UNREACHABLE) => Action::Unreachable,
+                model::Leaf::Fixed(_) => Action::Prohibit,
+                model::Leaf::Link(interface) => Action::Unresolved { interface },
+                model::Leaf::Neighbor(interface, gateway) => match self.model.neighbors.get(&(interface, gateway)) {
+                    Some(&mac) => Action::Forward { interface, mac },
+                    None => Action::Unresolved { interface },
+                },
+            };
+            assert_eq!(fib.lookup_flow(address, flow).1.action(), expected, "{address}: workers and control differ");
+            seen.insert(leaf);
+        }
+        match self.model.lookup(address) {
+            None => assert_eq!(seen, BTreeSet::from([model::Leaf::Fixed(NextHopId::NO_ROUTE)]), "{address}"),
+            Some(way) if way.all => assert_eq!(seen, way.leaves, "{address}"),
+            Some(way) => assert!(seen.is_subset(&way.leaves), "{address}: {seen:?}, expected some of {:?}", way.leaves),
+        }
+    }
+
+    /// Without routes nothing is in use.
+    fn finish(mut self) {
+        self.left.store(0, Ordering::Relaxed);
+        // A removal is refused while there is no next hop for the route that would take over. Others give some back.
+        while !self.model.routes.is_empty() {
+            let before = self.model.routes.len();
+            for (prefix, key) in self.model.routes.keys().copied().collect::<Vec<_>>() {
+                if self.writer.remove(prefix, key).is_ok() {
+                    self.model.routes.remove(&(prefix, key));
+                }
+            }
+            assert!(self.model.routes.len() < before, "nothing can be removed");
+            self.writer.commit().expect("nothing to fail");
+            self.epoch += 2;
+            self.writer.reclaim(Grace { epoch: self.epoch, passed: self.epoch });
+        }
+        self.writer.commit().expect("nothing to fail");
+        self.epoch += 2;
+        self.writer.reclaim(Grace { epoch: self.epoch, passed: self.epoch });
+        assert_eq!(self.writer.next_hops().collect::<Vec<_>>(), []);
+        assert_eq!((self.writer.waiting(), self.writer.wanted().len()), (0, 0));
+    }
+}
+
+fn mac_of(interface: InterfaceId, address: IpAddr) -> [u8; 6] {
+    let last = match address {
+        IpAddr::V4(address) => address.octets()[3],
+        IpAddr::V6(address) => address.octets()[15],
+    };
+    [2, 0, 0, 0, interface.0 as u8, last]
+}
+
+fn to() -> impl Strategy<Value = To> {
+    let member = || (0u8..16, 0u8..=2, 1u16..=3);
+    prop_oneof![
+        2 => (1u8..=3).prop_map(To::Link),
+        1 => (0u8..16, 1u8..=3).prop_map(|(last, interface)| To::Gateway(last, interface)),
+        4 => (0u8..16).prop_map(|last| To::Gateway(last, 0)),
+        3 => (member(), member(), member(), any::<bool>()).prop_map(|(a, b, c, three)| To::Several([a, b, c], three)),
+        1 => (0u8..4).prop_map(To::Fixed),
+    ]
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let what = prop_oneof![
+        8 => to().prop_map(What::Insert),
+        4 => Just(What::Remove),
+        4 => (1u8..=3, any::<bool>()).prop_map(|(interface, known)| What::Neighbor(interface, known)),
+        1 => Just(What::Load),
+        1 => (0u8..4).prop_map(What::Break),
+        2 => Just(What::Commit),
+    ];
+    let net = prop_oneof![8 => (0u8..16, 4u8..=8), 1 => (0u8..16, 9u8..=9)];
+    (any::<bool>(), net, (0u8..4, 0u8..2), what).prop_map(|(v6, net, key, what)| Change { v6, net, key, what })
+}
+
+fn run(changes: &[Change], next_hops: u32, via_default: bool) {
+    let mut pair = Pair::new(next_hops, via_default);
+    for change in changes {
+        pair.apply(change);
+        pair.check();
+    }
+    pair.finish();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_table_is_what_the_model_says(changes in prop::collection::vec(change(), 1..40), via_default in any::<bool>()) {
+        run(&changes, 1000, via_default);
+    }
+
+    /// Ids run out all the time.
+    #[test]
+    fn a_refused_change_changes_nothing(changes in prop::collection::vec(change(), 1..40), next_hops in 1u32..12) {
+        run(&changes, next_hops, false);
+    }
+}
+
+/// A long life: tables fill up, memory is used again and again. `PERIGEE_FUZZ` multiplies the number of changes (1,000),
+/// `PERIGEE_FUZZ_SEED` repeats a run.
+#[test]
+fn long_churn() {
+    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
+    let seed = number("PERIGEE_FUZZ_SEED").unwrap_or_else(|| {
+        use std::hash::{BuildHasher, Hasher, RandomState};
+        RandomState::new().build_hasher().finish()
+    });
+    let times = number("PERIGEE_FUZZ").unwrap_or(1);
+    println!("PERIGEE_FUZZ_SEED={seed} PERIGEE_FUZZ={times}");
+    let mut random = Random::new(seed);
+    let mut pair = Pair::new(24, false);
+    for _ in 0..1000 * times {
+        let mut below = |end: u8| random.below(end.into()) as u8;
+        let to = match below(10) {
+            0 | 1 => To::Link(1 + below(3)),
+            2 => To::Gateway(below(16), 1 + below(3)),
+            3..=5 => To::Gateway(below(16), 0),
+            6..=8 => {
+                let members = [(); 3].map(|()| (below(16), below(3), 1 + u16::from(below(3))));
+                To::Several(members, below(2) == 0)
+            }
+            _ => To::Fixed(below(4)),
+        };
+        let what = match below(20) {
+            0..=7 => What::Insert(to),
+            8..=12 => What::Remove,
+            13..=15 => What::Neighbor(1 + below(3), below(2) == 0),
+            16 => What::Load,
+            17 => What::Break(below(6)),
+            _ => What::Commit,
+        };
+        let net = (below(16), if below(12) == 0 { 9 } else { 4 + below(5) });
+        let change = Change { v6: below(4) == 0, net, key: (below(4), below(2)), what };
+        pair.apply(&change);
+        pair.check();
+    }
+    assert!(pair.refused > 0, "nothing was ever refused");
+    pair.finish();
+}

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: MIT
+//! Routes, gateways and groups: against a model that works everything out anew after each change, and under readers.
+
+mod changes;
+mod model;
+mod readers;

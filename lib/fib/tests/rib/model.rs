@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+//! What the forwarding table should say, worked out from nothing but the list of routes: slow, plain, and without memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use perigee_fib::{InterfaceId, MAX_DEPTH, NextHopId, Prefix, Route, RouteKey, RouteTarget};
+
+/// Where a packet ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Leaf {
+    /// At a neighbor.
+    Neighbor(InterfaceId, IpAddr),
+    /// On a connected network.
+    Link(InterfaceId),
+    /// At a fixed next hop.
+    Fixed(NextHopId),
+}
+
+/// A route's next hop: where its flows may end, and how many gateways without interface lie between.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Where flows end.
+    pub leaves: BTreeSet<Leaf>,
+    /// Whether every one of these must be some flow's end: not so in a group within a group.
+    pub all: bool,
+    depth: u8,
+    rank: u8,
+}
+
+/// All that was told.
+#[derive(Clone, Default)]
+pub struct Model {
+    pub routes: BTreeMap<(Prefix, RouteKey), Route>,
+    pub neighbors: BTreeMap<(InterfaceId, IpAddr), [u8; 6]>,
+    pub via_default: bool,
+}
+
+impl Model {
+    fn of(&self, prefix: Prefix) -> impl Iterator<Item = &Route> {
+        self.routes.iter().filter(move |((p, _), _)| *p == prefix).map(|(_, route)| route)
+    }
+
+    fn longest(&self, address: IpAddr, fits: impl Fn(Prefix) -> bool) -> Option<Prefix> {
+        let covering = self.routes.keys().map(|(prefix, _)| *prefix).filter(|prefix| prefix.contains(address));
+        covering.filter(|prefix| fits(*prefix)).max_by_key(|prefix| prefix.len())
+    }
+
+    /// What a packet to `address` does; `None`: no route.
+    pub fn lookup(&self, address: IpAddr) -> Option<Way> {
+        let prefix = self.longest(address, |prefix| self.choose(prefix).is_some())?;
+        Some(self.choose(prefix)?.1)
+    }
+
+    /// The route to `prefix` that is used.
+    pub fn choose(&self, prefix: Prefix) -> Option<(&Route, Way)> {
+        self.of(prefix).find_map(|route| Some((route, self.way_of(prefix, route)?)))
+    }
+
+    fn carrier(&self, gateway: IpAddr) -> Option<Prefix> {
+        self.longest(gateway, |_| true).filter(|prefix| prefix.len() > 0 || self.via_default)
+    }
+
+    /// Whether `gateway` leads to `prefix`, by any routes.
+    fn leads_to(&self, gateway: IpAddr, prefix: Prefix, seen: &mut BTreeSet<Prefix>) -> bool {
+        let Some(carrier) = self.carrier(gateway) else { return false };
+        if carrier == prefix {
+            return true;
+        }
+        seen.insert(carrier)
+            && self.of(carrier).any(|route| {
+                let mut gateways = route.gateways().filter(|(_, interface)| interface.is_none());
+                gateways.any(|(gateway, _)| self.leads_to(gateway, prefix, seen))
+            })
+    }
+
+    fn direct(&self, interface: InterfaceId, address: IpAddr) -> Way {
+        let rank = if self.neighbors.contains_key(&(interface, address)) { 2 } else { 1 };
+        Way { leaves: BTreeSet::from([Leaf::Neighbor(interface, address)]), all: true, depth: 0, rank }
+    }
+
+    /// How `gateway` is reached.
+    fn reach(&self, gateway: IpAddr) -> Option<Way> {
+        let (route, way) = self.choose(self.carrier(gateway)?)?;
+        let way = match route.target {
+            RouteTarget::Local => return None,
+            RouteTarget::Connected { interface } => self.direct(interface, gateway),
+            _ => way,
+        };
+        let depth = way.depth + 1;
+        (depth <= MAX_DEPTH).then_some(Way { depth, ..way })
+    }
+
+    /// `None`: a loop. `Some(None)`: none of it, but a member of a group all the same.
+    fn gateway(&self, prefix: Prefix, address: IpAddr, interface: Option<InterfaceId>) -> Option<Option<Way>> {
+        match interface {
+            Some(interface) => Some(Some(self.direct(interface, address))),
+            None if self.leads_to(address, prefix, &mut BTreeSet::new()) => None,
+            None => Some(self.reach(address)),
+        }
+    }
+
+    fn way_of(&self, prefix: Prefix, route: &Route) -> Option<Way> {
+        let fixed = |id| Some(Way { leaves: BTreeSet::from([Leaf::Fixed(id)]), all: true, depth: 0, rank: 2 });
+        match &route.target {
+            RouteTarget::Connected { interface } => {
+                let leaves = BTreeSet::from([Leaf::Link(*interface)]);
+                Some(Way { leaves, all: true, depth: 0, rank: 1 })
+            }
+            RouteTarget::Gateway { address, interface } => self.gateway(prefix, *address, *interface)?,
+            RouteTarget::Multipath(multipath) => {
+                let members = multipath.members().iter();
+                let members: Vec<_> =
+                    members.filter_map(|m| self.gateway(prefix, m.address, m.interface)).flatten().collect();
+                let depth = members.iter().map(|way| way.depth).max()?;
+                let rank = members.iter().map(|way| way.rank).max()?;
+                let best: Vec<&Way> = members.iter().filter(|way| way.rank == rank).collect();
+                let leaves = best.iter().flat_map(|way| &way.leaves).copied().collect();
+                let all = best.iter().all(|way| way.leaves.len() == 1 && way.all);
+                Some(Way { leaves, all, depth, rank })
+            }
+            RouteTarget::Local => fixed(NextHopId::LOCAL),
+            RouteTarget::Blackhole => fixed(NextHopId::BLACKHOLE),
+            RouteTarget::Unreachable => fixed(NextHopId::UNREACHABLE),
+            RouteTarget::Prohibit => fixed(NextHopId::PROHIBIT),
+        }
+    }
+}

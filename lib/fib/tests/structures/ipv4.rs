@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT
+use perigee_fib::{Bm19Writer, Dir24Writer, DirbWriter, DxrWriter, Isa, LookupWriter, NextHopId, Prefix4, PrefixOf};
+use proptest::prelude::*;
+
+use crate::harness::*;
+use crate::oracle::v4;
+
+type Writers = Vec<Box<dyn LookupWriter<u32>>>;
+
+/// Those that are patched in place, once for each instruction set that this processor has.
+fn patched() -> Writers {
+    let mut writers: Writers = vec![Box::new(Dir24Writer::new().expect("memory"))];
+    for isa in Isa::available() {
+        writers.push(Box::new(Bm19Writer::with(*isa, 1 << 20).expect("memory")));
+        writers.push(Box::new(DirbWriter::with(false, *isa, 1 << 20).expect("memory")));
+    }
+    writers.push(Box::new(DirbWriter::new(true).expect("memory")));
+    writers
+}
+
+/// Those that are rebuilt.
+fn rebuilt(bits: &[u8]) -> Writers {
+    bits.iter().map(|bits| -> Box<dyn LookupWriter<u32>> { Box::new(DxrWriter::new(*bits).expect("memory")) }).collect()
+}
+
+const DENSE: Universe<u32> = Universe {
+    base: 0x0a01_0000,
+    varying: 0x0000_3fff,
+    lengths: &[17, 18, 19, 20, 22, 23, 24, 24, 25, 26, 28, 31, 32],
+};
+const WIDE: Universe<u32> = Universe {
+    base: 0,
+    varying: u32::MAX,
+    lengths: &[0, 1, 8, 12, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32],
+};
+/// Many hosts in four /24.
+const HOSTS: Universe<u32> =
+    Universe { base: 0x0a01_fe00, varying: 0x0000_03ff, lengths: &[24, 28, 30, 31, 32, 32, 32] };
+
+#[test]
+fn dense() {
+    (0..4).for_each(|seed| churn(patched(), &DENSE, 500, seed));
+    churn(rebuilt(&[16, 17]), &DENSE, 150, 5);
+}
+
+#[test]
+fn wide() {
+    (10..12).for_each(|seed| churn(patched(), &WIDE, 200, seed));
+    churn(rebuilt(&[16, 19]), &WIDE, 90, 13);
+    churn(rebuilt(&[18, 20]), &WIDE, 30, 15);
+}
+
+#[test]
+fn hosts() {
+    (20..22).for_each(|seed| churn(patched(), &HOSTS, 600, seed));
+    churn(rebuilt(&[16]), &HOSTS, 150, 23);
+}
+
+#[test]
+fn at_the_ends_of_the_space() {
+    for (seed, base) in [(30, 0), (31, 0xffff_c000)] {
+        churn(patched(), &Universe { base, ..DENSE }, 300, seed);
+    }
+    churn(rebuilt(&[16]), &Universe { base: 0xffff_c000, ..DENSE }, 90, 33);
+}
+
+#[test]
+fn whole_tables() {
+    for (seed, universe) in [(40, &DENSE), (41, &WIDE), (42, &HOSTS)] {
+        loads(patched(), universe, &[0, 1, 2, 33, 2001, 3000], seed);
+    }
+    // Ids over 16 bits come with tables of even size.
+    loads(rebuilt(&[16, 17, 18, 19, 20]), &WIDE, &[1, 61], 43);
+}
+
+#[test]
+fn of_duplicates_in_a_whole_table_the_last_counts() {
+    let mut writers = patched();
+    writers.extend(rebuilt(&[16]));
+    for prefix in ["10.0.0.0/8", "10.1.2.0/24", "10.1.2.3/32", "0.0.0.0/0"].map(v4) {
+        let routes = [(prefix, NextHopId(20)), (v4("10.1.2.0/25"), NextHopId(21)), (prefix, NextHopId(22))];
+        for writer in &mut writers {
+            writer.load(&routes).expect("room");
+            assert_eq!(writer.remove(prefix), Ok(NextHopId(22)), "{}", writer.reader().name());
+            assert!(writer.remove(prefix).is_err(), "{}", writer.reader().name());
+        }
+    }
+}
+
+/// Leaves of 16 bits become ones of 32 with the first next hop that needs them.
+#[test]
+fn large_ids_widen_the_leaves() {
+    let sizes = [(1 << 15) - 1, 1 << 15, NextHopId::MAX].map(|limit| {
+        let mut group = Group::new(patched());
+        group.insert(v4("10.0.0.0/9"), NextHopId(7));
+        group.insert(v4("10.1.2.64/26"), NextHopId(8));
+        for prefix in ["10.1.0.0/16", "10.1.2.0/24", "10.1.2.128/26"].map(v4) {
+            group.insert(prefix, NextHopId(limit));
+            group.check_edges(&group.oracle.prefixes(), &format!("next hop {limit}"));
+        }
+        group.writers[1].memory()
+    });
+    assert!(sizes[0] < sizes[1] && sizes[1] == sizes[2], "{sizes:?}");
+}
+
+#[test]
+fn ids_that_do_not_fit_are_refused() {
+    let mut writers = patched();
+    writers.extend(rebuilt(&[16]));
+    for writer in &mut writers {
+        let name = writer.reader().name();
+        let max = if name.starts_with("dxr") { 65_535 } else { NextHopId::MAX };
+        let id = NextHopId(max + 1);
+        let error = writer.insert(v4("10.0.0.0/8"), id).expect_err("refused").to_string();
+        // What is asked first answers for both.
+        assert!(error.ends_with(&format!("; expected an id up to {max}")), "{name}: {error}");
+        assert!(writer.load(&[(v4("10.0.0.0/8"), id)]).is_err(), "{name}");
+        assert_eq!(writer.reader().lookup(0x0a00_0001), NextHopId::NO_ROUTE, "{name}");
+        writer.insert(v4("10.0.0.0/8"), NextHopId(max)).expect("fits");
+        writer.commit().expect("room");
+        assert_eq!(writer.reader().lookup(0x0a00_0001), NextHopId(max), "{name}");
+    }
+}
+
+/// Every /24 of a /19 leads elsewhere: 32 leaves a slot, until there are none left.
+#[test]
+fn out_of_leaves_is_as_it_was() {
+    let writers: Writers = vec![
+        Box::new(Bm19Writer::with(Isa::detect(), 64).expect("memory")),
+        Box::new(DirbWriter::with(false, Isa::detect(), 64).expect("memory")),
+    ];
+    let mut group = Group::new(writers);
+    let place = |at: u32| PrefixOf::truncated(0x0a00_0000 | at << 8, 24).expect("in range");
+    let mut full = None;
+    for at in 0..200 {
+        let results: Vec<_> =
+            group.writers.iter_mut().map(|writer| writer.insert(place(at), NextHopId(20 + at % 2))).collect();
+        assert_eq!(results[0].is_ok(), results[1].is_ok(), "DIRB stands before BM19");
+        if let Err(error) = &results[0] {
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "{} does not fit: all 64 leaves of bm19 are in use; remove routes, or use another structure",
+                    place(at)
+                )
+            );
+            full = Some(at);
+            break;
+        }
+        group.oracle.insert(place(at), NextHopId(20 + at % 2));
+        group.check_edges(&[place(at)], "filling");
+    }
+    let at = full.expect("64 leaves are not enough for 200 runs");
+    let everything = group.oracle.prefixes();
+    group.check_edges(&everything, "refused");
+    group.check_edges(&[place(at)], "refused");
+    assert!(
+        group.writers[0].load(&(0..200).map(|at| (place(at), NextHopId(20 + at % 2))).collect::<Vec<_>>()).is_err()
+    );
+    group.check_edges(&everything, "a table that does not fit");
+    for prefix in everything {
+        group.remove(prefix);
+        group.reclaim();
+    }
+    (0..2).for_each(|_| group.reclaim());
+    group.insert(place(at), NextHopId(9));
+    group.check_edges(&[place(at)], "there is room again");
+}
+
+#[test]
+fn dir24_out_of_groups_is_as_it_was() {
+    let mut group: Group<u32> = Group::new(vec![Box::new(Dir24Writer::with_groups(2).expect("memory"))]);
+    let [a, b, c] = ["10.0.0.1/32", "10.0.1.1/32", "10.0.2.1/32"].map(v4);
+    group.insert(v4("10.0.0.0/8"), NextHopId(20));
+    group.insert(a, NextHopId(21));
+    group.insert(b, NextHopId(22));
+    let error = group.writers[0].insert(c, NextHopId(23)).expect_err("full").to_string();
+    assert_eq!(
+        error,
+        "10.0.2.1/32 does not fit: all 2 groups of long prefixes of dir24 are in use; remove routes, or use another structure"
+    );
+    group.check_edges(&[c], "refused");
+    group.remove(a);
+    assert!(group.writers[0].insert(c, NextHopId(23)).is_err(), "a reader may still be in the group");
+    assert_eq!(group.writers[0].waiting(), 1);
+    (0..2).for_each(|_| group.reclaim());
+    group.insert(c, NextHopId(23));
+    group.check_edges(&[a, b, c], "reused");
+}
+
+/// With more next hops than codes the popular ones keep to the bytes; `auto` goes over to BM19, and back with another table.
+#[test]
+fn auto_follows_the_popular_next_hops() {
+    let mut writers: Writers =
+        vec![Box::new(DirbWriter::new(true).expect("memory")), Box::new(DirbWriter::new(false).expect("memory"))];
+    let names = |writers: &Writers| writers.iter().map(|writer| writer.reader().name()).collect::<Vec<_>>();
+    let table = |hops: u32, from: u32| -> Vec<(Prefix4, NextHopId)> {
+        let place = |at: u32| PrefixOf::truncated(0x0a00_0000 + (at << 8), 24).expect("in range");
+        (0..20_000).map(|at| (place(at), NextHopId(from + at % hops))).collect()
+    };
+    for (hops, from, expected) in [
+        (250, 5, "dirb"),
+        // Large ids, but few of them: they get codes.
+        (250, 40_000, "dirb"),
+        (2000, 5, "bm19"),
+        (255, 5, "dirb"),
+        (3000, 100_000, "bm19"),
+    ] {
+        let routes = table(hops, from);
+        for writer in &mut writers {
+            writer.load(&routes).expect("room");
+        }
+        assert_eq!(names(&writers), [expected, "dirb"], "{hops} next hops from {from} on");
+        assert!(writers[0].why().is_some_and(|why| why.contains("next hops")), "{:?}", writers[0].why());
+        let mut group = Group::new(std::mem::take(&mut writers));
+        for (prefix, id) in &routes {
+            group.oracle.insert(*prefix, *id);
+        }
+        let some: Vec<_> = routes.iter().step_by(97).map(|(prefix, _)| *prefix).collect();
+        group.check_edges(&some, expected);
+        // Changes after the codes were given out.
+        for (at, prefix) in some.iter().enumerate() {
+            match at % 3 {
+                0 => group.remove(*prefix),
+                1 => group.insert(*prefix, NextHopId(77_777)),
+                _ => group.insert(*prefix, NextHopId(6)),
+            }
+            group.reclaim();
+        }
+        group.check_edges(&some, "changed");
+        writers = group.writers;
+    }
+}
+
+/// So many next hops without a code come that the codes are given out anew: at `commit`, not in the middle of a change.
+#[test]
+fn codes_are_given_out_anew() {
+    let mut group = Group::new(vec![Box::new(DirbWriter::new(false).expect("memory"))]);
+    let first = group.writers[0].reader();
+    for at in 0..16u32 {
+        group.insert(PrefixOf::truncated((11 + at) << 24, 8).expect("in range"), NextHopId(300 + at % 3));
+    }
+    assert!(!std::sync::Arc::ptr_eq(&first, &group.writers[0].reader()), "another readers' half");
+    group.check_edges(&group.oracle.prefixes(), "after");
+    assert_eq!(first.lookup(11 << 24), NextHopId(300), "whoever still has the old half is told the same");
+}
+
+#[test]
+fn under_a_reader() {
+    let blocks: Vec<_> =
+        (0..16).map(|at: u32| PrefixOf::truncated(0x0a00_0000 | (at * 3) << 8, 24).expect("in range")).collect();
+    let hosts: Vec<_> = (0..16).map(|at| Prefix4::host(0x0a00_0000 | ((at % 3) << 8) | (at * 5))).collect();
+    for (seed, isa) in (60..).zip(Isa::available()) {
+        for (seed, blocks) in [(seed, &blocks), (seed + 10, &hosts)] {
+            flapping(Box::new(Bm19Writer::with(*isa, 1000).expect("memory")), v4("10.0.0.0/16"), blocks, seed);
+            flapping(Box::new(DirbWriter::with(false, *isa, 1000).expect("memory")), v4("10.0.0.0/16"), blocks, seed);
+        }
+    }
+    flapping(Box::new(Dir24Writer::with_groups(10).expect("memory")), v4("10.0.0.0/16"), &hosts, 80);
+}
+
+fn steps(lengths: std::ops::RangeInclusive<u8>) -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec((0..32u32, lengths, prop::option::of(0..9u32)), 1..50)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_changes(steps in steps(14..=32)) {
+        let prefix = |addr: u32, len| PrefixOf::truncated(0x0a00_1ff0 + addr, len).expect("in range");
+        shrinkable(patched(), &steps, prefix);
+    }
+
+    #[test]
+    fn any_changes_of_rebuilt_ones(steps in steps(14..=32)) {
+        let prefix = |addr: u32, len| PrefixOf::truncated(0x0a00_fff0 + addr, len).expect("in range");
+        shrinkable(rebuilt(&[16]), &steps[..steps.len().min(12)], prefix);
+    }
+}

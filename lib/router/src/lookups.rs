@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+//! The lookup structures that a router may have: perigee_fib's, and what the program adds to them.
+
+use perigee_control::config::{AUTO, FibChoice, FibNames};
+use perigee_fib::structures::{self, DEFAULT4, DEFAULT6};
+use perigee_fib::{Address, FibError, FibWriter, LookupError, LookupWriter, Structure};
+
+/// The lookup structures of both families, by name.
+#[derive(Clone)]
+pub struct Lookups {
+    v4: Vec<Structure<u32>>,
+    v6: Vec<Structure<u128>>,
+}
+
+impl Default for Lookups {
+    /// Those of perigee_fib.
+    fn default() -> Self {
+        Self { v4: structures::IPV4.to_vec(), v6: structures::IPV6.to_vec() }
+    }
+}
+
+impl Lookups {
+    /// The same and some more.
+    #[must_use]
+    pub fn and(mut self, v4: &[Structure<u32>], v6: &[Structure<u128>]) -> Self {
+        self.v4.extend_from_slice(v4);
+        self.v6.extend_from_slice(v6);
+        self
+    }
+
+    /// Their names, for the configuration.
+    pub fn names(&self) -> FibNames {
+        fn names<A: Address>(list: &[Structure<A>]) -> Vec<String> {
+            list.iter().map(|structure| structure.name.to_owned()).collect()
+        }
+        FibNames { v4: names(&self.v4), v6: names(&self.v6) }
+    }
+
+    /// An empty forwarding table with room for so many gateways.
+    ///
+    /// # Errors
+    /// A structure cannot be made.
+    pub fn make(&self, choice: &FibChoice, gateways: u32) -> Result<FibWriter, FibError> {
+        let v4 = one(&self.v4, &choice.v4, DEFAULT4)?;
+        let v6 = one(&self.v6, &choice.v6, DEFAULT6)?;
+        FibWriter::with(gateways, v4, v6)
+    }
+}
+
+/// The structure of this name. The configuration has checked it, so the one missing is [`AUTO`] of a family that has none.
+fn one<A: Address>(
+    list: &[Structure<A>],
+    name: &str,
+    default: &Structure<A>,
+) -> Result<Box<dyn LookupWriter<A>>, LookupError> {
+    debug_assert!(name == AUTO || list.iter().any(|structure| structure.name == name), "no structure {name}");
+    let structure = list.iter().find(|structure| structure.name == name).unwrap_or(default);
+    (structure.new)()
+}
