@@ -167,7 +167,7 @@ pub struct Bm19Writer {
     /// By first leaf: nodes that share an array of leaves, one less than there are; and whether there are any.
     sharers: HashMap<u32, u32>,
     is_shared: Bits,
-    /// By slot: whether there are groups.
+    /// By slot: whether there may be groups.
     has_groups: Bits,
     isa: Isa,
     max_leaves: u32,
@@ -195,7 +195,7 @@ impl Bits {
     }
 }
 
-/// Why a slot could not be encoded: the leaves are used up.
+/// Why a slot could not be encoded: leaves or groups are used up, or a next hop needs wider ones.
 struct NoRoom;
 
 impl Bm19Writer {
@@ -204,9 +204,13 @@ impl Bm19Writer {
         Self::with(Isa::detect(), MAX_LEAVES)
     }
 
-    /// An empty table that looks up by the instructions `isa`, which must be available, and has at most `max_leaves` leaves.
+    /// An empty table that looks up by the instructions `isa`, and has at most `max_leaves` leaves.
+    ///
+    /// # Panics
+    /// If the processor does not have the instructions.
     pub fn with(isa: Isa, max_leaves: u32) -> Result<Self, LookupError> {
-        let max_leaves = max_leaves.min(MAX_LEAVES);
+        assert!(Isa::available().contains(&isa), "this processor has no {isa:?}");
+        let max_leaves = max_leaves.clamp(1, MAX_LEAVES);
         let slots = Box::new(Slots::new(BITS).ok_or(MEMORY)?);
         let writer = Self::around(slots, false, MIN_LEAVES.min(max_leaves.max(1)), MIN_GROUPS, isa, max_leaves);
         writer.map_err(|_| MEMORY)
@@ -238,6 +242,10 @@ impl Bm19Writer {
         let mut writer = Self::around(slots, wide, leaves, groups, isa, max_leaves).map_err(|slots| (slots, MEMORY))?;
         let mut arrays: HashMap<u64, Block> = HashMap::new();
         for slot in 0..writer.slots.len() {
+            if writer.slots.base(slot) == 0 && writer.slots.list(slot).is_empty() {
+                // As it was made.
+                continue;
+            }
             let Ok(node) = writer.encode(slot) else { return Err((writer.slots, full(leaves))) };
             let node = writer.share(node, &mut arrays);
             writer.shared.nodes[slot].store(node, Ordering::Relaxed);
@@ -321,7 +329,7 @@ impl Bm19Writer {
                 group[first..first + (1 << (32 - item.len()))].fill(item.id());
             }
             let fits = group.iter().all(|id| *id <= self.shared.max());
-            let Some(number) = self.groups.take(1).filter(|_| fits) else {
+            let Some(number) = fits.then(|| self.groups.take(1)).flatten() else {
                 self.drop_groups(&made);
                 return Err(NoRoom);
             };
@@ -377,6 +385,8 @@ impl Bm19Writer {
         let old = self.slots.set(prefix, id);
         let slots = if id.is_some() { self.slots.affected(prefix) } else { gone };
         if self.encode_all(slots.clone()).is_err() {
+            // What was encoded last is refused.
+            self.places.0 = usize::MAX;
             self.grow(prefix).inspect_err(|_| {
                 self.slots.set(prefix, old);
             })?;
@@ -438,6 +448,12 @@ impl Bm19Writer {
     /// The readers' half, in its own type.
     pub(crate) fn shared(&self) -> &Arc<Bm19> {
         &self.shared
+    }
+
+    /// What all of a slot is, if it is all alike.
+    pub(crate) fn alike(&self, slot: usize) -> Option<u32> {
+        let node = self.shared.node(slot);
+        (node >> 32 == 0).then_some(node as u32)
     }
 
     /// The /24 of a slot, each with its next hop or, if there are longer prefixes in it, something with bit 31 set.

@@ -31,9 +31,9 @@ const PASS: usize = 64;
 const WORDS: usize = PLACES / 4;
 /// Number of /24.
 const ALL: usize = 1 << 24;
-/// `auto` takes BM19 alone when a larger part of the routed /24 has no code: 1/2. From there on the second table costs
-/// more than the first one saves (measured: see bench/RESULTS.md).
-const TOO_MANY: usize = 2;
+/// `auto` takes BM19 alone when more than a fiftieth of the routed /24 have no code: about there the two tables together are
+/// as fast as the second one alone (bench/RESULTS.md). Nearly every batch asks then, and no two alike.
+const TOO_MANY: usize = 50;
 /// Codes are given out anew when so many more /24 have none: 1/64 of all.
 const STALE: usize = ALL / 64;
 
@@ -95,7 +95,10 @@ impl Lookup<u32> for Dirb {
 
     #[inline]
     fn lookup(&self, address: u32) -> NextHopId {
-        match (ipv4::byte(&self.bytes, address), &self.codes) {
+        let code = ipv4::byte(&self.bytes, address);
+        // A next hop is there before its code can be seen.
+        fence(Ordering::Acquire);
+        match (code, &self.codes) {
             (ASK, _) => self.bm19.lookup(address),
             (code, Codes::Ids) => NextHopId(code),
             (code, Codes::Table(table)) => NextHopId(table.0[code as usize]),
@@ -209,15 +212,24 @@ impl DirbWriter {
             routed += count;
             coded += if u32::from(codes.code(leaf)) == ASK { 0 } else { count };
         }
-        self.routed = (routed, coded, popularity.len());
-        self.front = None;
-        if !self.auto || (routed - coded) * TOO_MANY <= routed {
+        // With the bytes: all of them are painted before anything is replaced, so that an error leaves all as it was.
+        let front = if !self.auto || (routed - coded) * TOO_MANY <= routed {
             let bytes = Arc::new(Table::zeroed().map_err(|_| MEMORY)?);
             let mut front = Front { bytes, codes, asking: 0, asking_at_first: 0 };
-            (0..SLOTS).for_each(|slot| front.paint(slot, &self.bm19.places(slot)));
+            for slot in 0..SLOTS {
+                // Fresh bytes are 0.
+                if self.bm19.alike(slot).is_none_or(|leaf| front.codes.code(leaf) != 0) {
+                    front.paint(slot, &self.bm19.places(slot));
+                }
+            }
             front.asking_at_first = front.asking;
-            self.front = Some(front);
-        }
+            Some(front)
+        } else {
+            None
+        };
+        let hops = popularity.iter().filter(|(_, leaf)| !is_group(*leaf) && *leaf != NextHopId::NO_ROUTE.0).count();
+        self.routed = (routed, coded, hops);
+        self.front = front;
         self.share();
         Ok(())
     }
@@ -227,6 +239,10 @@ impl DirbWriter {
         let mut counts: HashMap<u32, usize> = HashMap::new();
         let (mut last, mut count) = (0, 0);
         for slot in 0..SLOTS {
+            if self.bm19.alike(slot) == Some(last) {
+                count += PLACES;
+                continue;
+            }
             for leaf in self.bm19.places(slot) {
                 if leaf != last {
                     *counts.entry(last).or_default() += std::mem::take(&mut count);
@@ -300,11 +316,21 @@ impl LookupWriter<u32> for DirbWriter {
         Ok(self.change(prefix, None)?.unwrap_or(NextHopId::NO_ROUTE))
     }
 
-    /// Gives codes out anew where too many next hops have come that have none.
+    /// Gives codes out anew where too many next hops have come that have none. Only [`load`](Self::load) brings DIRB back
+    /// where `auto` has gone over to BM19.
     fn commit(&mut self) -> Result<(), LookupError> {
-        match &self.front {
-            Some(front) if front.asking > front.asking_at_first + STALE => self.recode(),
-            _ => Ok(()),
+        let Some(front) = &mut self.front else { return Ok(()) };
+        front.asking_at_first = front.asking_at_first.min(front.asking);
+        // What is a lot depends on the table; for small ones it does not matter.
+        let stale = if self.auto { (self.routed.0 / TOO_MANY).clamp(STALE / 64, STALE) } else { STALE };
+        if front.asking <= front.asking_at_first + stale {
+            return Ok(());
+        }
+        front.asking_at_first = front.asking;
+        // Without the memory for it everything is right all the same, only slower.
+        match self.recode() {
+            Err(LookupError::Memory { .. }) => Ok(()),
+            other => other,
         }
     }
 

@@ -208,6 +208,11 @@ impl LookupWriter<u32> for DxrWriter {
         Ok(())
     }
 
+    /// A build that memory was short for is tried again.
+    fn pending(&self) -> bool {
+        self.dirty
+    }
+
     fn reclaim(&mut self, _: Grace) {}
 
     fn waiting(&self) -> usize {

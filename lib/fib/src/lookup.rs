@@ -55,7 +55,7 @@ pub trait LookupWriter<A: Address>: Send {
     }
 
     /// Whether a change is not visible in [`reader`](Self::reader) even after [`commit`](Self::commit), as a reader is in
-    /// the way: commit again later. Until then the next hops of the old state must keep their meaning.
+    /// the way or memory is short: commit again later. Until then the next hops of the old state must keep their meaning.
     fn pending(&self) -> bool {
         false
     }

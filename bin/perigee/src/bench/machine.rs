@@ -65,8 +65,9 @@ impl Machine {
         let cpu = read("/proc/cpuinfo");
         let numbers = ["cpu family", "model\t", "stepping"].map(|name| field(cpu.clone(), name)).join("/");
         Machine {
-            processor: format!("{} (family/model/stepping {numbers})", field(cpu, "model name")),
-            cores: dpdk::usable_cores().len(),
+            processor: format!("{} (family/model/stepping {numbers})", field(cpu.clone(), "model name")),
+            // The process itself may be bound to one.
+            cores: cpu.lines().filter(|line| line.starts_with("processor")).count(),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             system: field(read("/etc/os-release"), "PRETTY_NAME"),
             dpdk: dpdk::version(),

@@ -245,6 +245,45 @@ fn codes_are_given_out_anew() {
     assert_eq!(first.lookup(11 << 24), NextHopId(300), "whoever still has the old half is told the same");
 }
 
+/// `recode` once took a refused route's places for the slot's own.
+#[test]
+fn a_refused_change_is_not_painted_when_codes_are_given_out() {
+    let mut writer = DirbWriter::with(false, Isa::detect(), 64).expect("memory");
+    let mut oracle = crate::oracle::Oracle::new();
+    let id = NextHopId(300);
+    for at in 0..16u32 {
+        let prefix = PrefixOf::truncated((11 + at) << 24, 8).expect("in range");
+        writer.insert(prefix, id).expect("one run");
+        oracle.insert(prefix, id);
+    }
+    let refused = (0..400).map(|at: u32| PrefixOf::truncated((at * 2) << 8, 24).expect("in range")).find(|prefix| {
+        let inserted = writer.insert(*prefix, id).is_ok();
+        if inserted {
+            oracle.insert(*prefix, id);
+        }
+        !inserted
+    });
+    let refused = refused.expect("64 leaves are not enough");
+    writer.commit().expect("codes are given out");
+    let reader = writer.reader();
+    for address in [refused.addr(), refused.addr() + 256, refused.addr().wrapping_sub(1), 11 << 24, 0] {
+        assert_eq!(reader.lookup(address), oracle.lookup(address), "{address:#x}, {refused} was refused");
+    }
+}
+
+/// `auto` goes over to BM19 while routes come one by one.
+#[test]
+fn auto_leaves_dirb_at_a_commit() {
+    let mut group = Group::new(vec![Box::new(DirbWriter::new(true).expect("memory"))]);
+    assert_eq!(group.writers[0].reader().name(), "dirb");
+    for at in 0..600u32 {
+        group.insert(PrefixOf::truncated((20 << 24) + (at << 12), 20).expect("in range"), NextHopId(1000 + at));
+        group.reclaim();
+    }
+    assert_eq!(group.writers[0].reader().name(), "bm19");
+    group.check_edges(&group.oracle.prefixes(), "after");
+}
+
 #[test]
 fn under_a_reader() {
     let blocks: Vec<_> =
