@@ -4,7 +4,7 @@
 //! A node's bitmap has a bit for each /24 whose next hop differs from the one before it; counting the bits up to an
 //! address's /24 gives the place of its leaf behind the node's base. A /19 that is all alike has no bitmap: its base is
 //! the leaf. A leaf is a next hop, or for a /24 with longer prefixes in it a group of 256 of them. The full Internet table
-//! takes four megabytes of nodes and about two of leaves, less than many a processor's second-level caches.
+//! takes four megabytes of nodes and about two of leaves.
 //!
 //! A change encodes the /19 it is in anew, into leaves that no reader has, and stores the node as one word. The old
 //! leaves wait for their readers. When the leaves are used up, a table with room for more takes its place.

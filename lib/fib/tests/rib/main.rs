@@ -3,4 +3,6 @@
 
 mod changes;
 mod model;
+mod next_hops;
+mod race;
 mod readers;

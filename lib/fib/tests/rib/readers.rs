@@ -3,12 +3,11 @@
 //! come back and are replaced, and while groups, their ids and their buckets pass from one route to the next.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread;
 
+use crate::race::race;
 use perigee_fib::synth::Random;
 use perigee_fib::{
-    Action, Fib, FibWriter, InterfaceId, Member, Multipath, NextHopId, Prefix, Published, Route, RouteKey, RouteSource,
+    Action, Fib, FibWriter, InterfaceId, Member, Multipath, NextHopId, Prefix, Route, RouteKey, RouteSource,
     RouteTarget,
 };
 
@@ -98,36 +97,11 @@ fn groups_under_a_reader() {
     // Fewer next hops than all routes together would like: ids and buckets pass from one to the other.
     let mut writer = FibWriter::new(40).expect("memory");
     let fib = writer.reader();
-    let mut published = Published::new(());
-    let mut subscriber = published.subscribe();
-    let (done, seen) = (AtomicBool::new(false), AtomicU32::new(0));
-    thread::scope(|scope| {
-        let (done, seen) = (&done, &seen);
-        let worker = scope.spawn(move || {
-            let mut flows = Random::new(seed + 1);
-            while !done.load(Ordering::Relaxed) {
-                for _ in 0..64 {
-                    seen.fetch_add(read_all(&fib, &mut flows).into(), Ordering::Relaxed);
-                    subscriber.refresh();
-                }
-                // The writer may be waiting for this core.
-                thread::yield_now();
-            }
-        });
-        let (mut random, mut made) = (Random::new(seed), 0);
-        let enough = |made| made >= CHANGES && seen.load(Ordering::Relaxed) >= SIGHTINGS || made > 1000 * CHANGES;
-        while !enough(made) && !worker.is_finished() {
-            writer.commit().expect("patched in place");
-            writer.reclaim(published.grace());
-            if change_one(&mut writer, &mut random) {
-                made += 1;
-            } else {
-                thread::yield_now();
-            }
-        }
-        done.store(true, Ordering::Relaxed);
-        worker.join().expect("the reader found nothing wrong");
-        println!("{made} changes, {seen:?} batches with something to see");
-    });
-    assert!(seen.into_inner() >= SIGHTINGS, "the reader saw next to nothing: the test tested nothing");
+    let (mut flows, mut random) = (Random::new(seed + 1), Random::new(seed));
+    let change = |grace| {
+        writer.commit().expect("patched in place");
+        writer.reclaim(grace);
+        change_one(&mut writer, &mut random)
+    };
+    race(CHANGES, SIGHTINGS, || read_all(&fib, &mut flows), change);
 }

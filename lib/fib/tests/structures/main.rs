@@ -4,7 +4,6 @@
 
 mod harness;
 mod ipv4;
-mod next_hops;
 mod oracle;
 mod poptrie;
 mod range6;

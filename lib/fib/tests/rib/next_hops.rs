@@ -3,53 +3,15 @@
 //! scarce, so that each is reused many times.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread;
 
+use crate::race::race;
 use perigee_fib::synth::Random;
-use perigee_fib::{
-    Action, Fib, FibWriter, Grace, InterfaceId, NextHopId, Prefix, Published, Route, RouteKey, RouteSource, RouteTarget,
-};
+use perigee_fib::{Action, Fib, FibWriter, InterfaceId, NextHopId, Prefix, Route, RouteKey, RouteSource, RouteTarget};
 
 /// Changes to make at least, and batches to see at least in which there was something to see.
 const CHANGES: u32 = 10_000;
 const SIGHTINGS: u32 = 200;
 const BLOCKS: u32 = 16;
-
-/// Runs `read` again and again on a thread of its own, a batch boundary after each, while `change` changes things
-/// on this one and reclaims what the reader has let go of. `read` returns whether there was something to see.
-fn race(mut read: impl FnMut() -> bool + Send, mut change: impl FnMut(Grace) -> bool) {
-    let mut published = Published::new(());
-    let mut subscriber = published.subscribe();
-    let (done, seen) = (AtomicBool::new(false), AtomicU32::new(0));
-    thread::scope(|scope| {
-        let (done, seen) = (&done, &seen);
-        let worker = scope.spawn(move || {
-            while !done.load(Ordering::Relaxed) {
-                for _ in 0..64 {
-                    seen.fetch_add(read().into(), Ordering::Relaxed);
-                    subscriber.refresh();
-                }
-                // The writer may be waiting for this core.
-                thread::yield_now();
-            }
-        });
-        let mut made = 0;
-        // The reader may not be scheduled for a while; a limit, should there be nothing to see ever.
-        let enough = |made| made >= CHANGES && seen.load(Ordering::Relaxed) >= SIGHTINGS || made > 1000 * CHANGES;
-        while !enough(made) && !worker.is_finished() {
-            if change(published.grace()) {
-                made += 1;
-            } else {
-                thread::yield_now();
-            }
-        }
-        done.store(true, Ordering::Relaxed);
-        worker.join().expect("the reader found nothing wrong");
-        println!("{made} changes, {seen:?} batches with something to see");
-    });
-    assert!(seen.into_inner() >= SIGHTINGS, "the reader saw next to nothing: the test tested nothing");
-}
 
 /// Each destination has a gateway of its own, whose number is in the last byte of its address and of its MAC.
 #[test]
@@ -62,11 +24,10 @@ fn next_hops_under_a_reader() {
     let mut random = Random::new(seed);
     let change = |grace| {
         writer.commit().expect("patched in place");
-        writer.commit().expect("patched in place");
         writer.reclaim(grace);
         change_one(&mut writer, &mut random)
     };
-    race(|| read_all(&fib), change);
+    race(CHANGES, SIGHTINGS, || read_all(&fib), change);
 }
 
 fn destination(block: u32) -> Ipv4Addr {

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+//! A reader on a thread of its own while something changes on this one.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+
+use perigee_fib::{Grace, Published};
+
+/// Runs `read` again and again on a thread of its own, a batch boundary after each, while `change` changes things
+/// on this one and reclaims what the reader has let go of. `read` returns whether there was something to see: at least
+/// so many times, in so many changes at least.
+pub fn race(
+    changes: u32,
+    sightings: u32,
+    mut read: impl FnMut() -> bool + Send,
+    mut change: impl FnMut(Grace) -> bool,
+) {
+    let mut published = Published::new(());
+    let mut subscriber = published.subscribe();
+    let (done, seen) = (AtomicBool::new(false), AtomicU32::new(0));
+    thread::scope(|scope| {
+        let (done, seen) = (&done, &seen);
+        let worker = scope.spawn(move || {
+            while !done.load(Ordering::Relaxed) {
+                for _ in 0..64 {
+                    seen.fetch_add(read().into(), Ordering::Relaxed);
+                    subscriber.refresh();
+                }
+                // The writer may be waiting for this core.
+                thread::yield_now();
+            }
+        });
+        let mut made = 0;
+        // The reader may not be scheduled for a while; a limit, should there be nothing to see ever.
+        let enough = |made| made >= changes && seen.load(Ordering::Relaxed) >= sightings || made > 1000 * changes;
+        while !enough(made) && !worker.is_finished() {
+            if change(published.grace()) {
+                made += 1;
+            } else {
+                thread::yield_now();
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        worker.join().expect("the reader found nothing wrong");
+        println!("{made} changes, {seen:?} batches with something to see");
+    });
+    assert!(seen.into_inner() >= sightings, "the reader saw next to nothing: the test tested nothing");
+}
