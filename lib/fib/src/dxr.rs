@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::grace::Grace;
 use crate::lookup::{Lookup, LookupError, LookupWriter};
 use crate::next_hop::NextHopId;
-use crate::prefix::Prefix4;
-use crate::slots::{Run, Slots, check_id, runs};
+use crate::prefix::{Prefix4, PrefixOf};
+use crate::runs::{Run, runs};
+use crate::slots::{Slots, check_id};
 use crate::table::Table;
 
 /// Next hops have 16 bits in a range.
@@ -46,17 +47,20 @@ impl Dxr {
         let mut ranges: Vec<u32> = Vec::new();
         let mut words = Vec::new();
         words.try_reserve_exact(slots.len()).map_err(|_| memory(()))?;
-        let mut found = Vec::new();
         let low = u32::MAX >> bits;
+        // As prefixes of 128 bits that begin with the same ones.
+        let aligned = |addr: u32, len| PrefixOf::truncated(u128::from(addr) << 96, len).expect("at most 32 bits");
         for slot in 0..slots.len() {
-            runs(slots.base(slot), slots.list(slot), (slot as u32) << (32 - bits), bits, &mut found);
-            if let [Run { id, .. }] = found[..] {
-                words.push(u64::from(id));
+            let block = aligned((slot as u32) << (32 - bits), bits);
+            let inside = slots.list(slot).iter().map(|item| (aligned(item.addr(), item.len()), item.id()));
+            let found = runs(block, slots.base(slot), inside);
+            if let [Run { leaf, .. }] = found[..] {
+                words.push(u64::from(leaf));
                 continue;
             }
             words.push((found.len() as u64) << 32 | ranges.len() as u64);
             ranges.try_reserve(found.len()).map_err(|_| memory(()))?;
-            ranges.extend(found.iter().map(|run| (run.start & low) << 16 | run.id));
+            ranges.extend(found.iter().map(|run| ((run.start >> 96) as u32 & low) << 16 | run.leaf));
         }
         let used = ranges.len();
         let table = Self {
