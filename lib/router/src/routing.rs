@@ -75,6 +75,7 @@ fn interfaces(config: &Config, ports: &[PortInfo]) -> Result<Interfaces, String>
             mtu: interface.mtu,
             mac: port.mac.octets(),
             addresses: interface.addresses.iter().map(|net| (net.addr(), net.prefix_len())).collect(),
+            up: true,
         })
     };
     let list = config.interfaces.iter().map(convert).collect::<Result<Vec<_>, String>>()?;

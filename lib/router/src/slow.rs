@@ -498,7 +498,7 @@ impl SlowThread {
                 vlan: interface.vlan,
                 mac: perigee_packet::MacAddr(interface.mac),
                 mtu: interface.mtu,
-                up: index.is_some_and(|index| self.links[index]),
+                up: interface.up && index.is_some_and(|index| self.links[index]),
                 addresses: interface.addresses.iter().map(address).collect(),
             };
             self.tell(Input::SetInterface { id: id.0, interface });
