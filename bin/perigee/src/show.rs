@@ -266,7 +266,7 @@ fn routes(list: &RouteList) -> Table {
             let (via, dev) = match route.gateways.is_empty() {
                 true => (or_dash(route.via), or_dash(route.dev.as_ref())),
                 false => {
-                    let via = each(|gateway| format!("{} weight {}", gateway.via, gateway.weight));
+                    let via = each(|gateway| format!("{} weight {}", or_dash(gateway.via), gateway.weight));
                     (via, each(|gateway| or_dash(gateway.dev.as_ref())))
                 }
             };

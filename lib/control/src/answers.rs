@@ -298,8 +298,8 @@ pub struct RouteEntry {
 /// One of several gateways of a route.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GatewayEntry {
-    /// Its address.
-    pub via: IpAddr,
+    /// Its address; null for the destinations on the interface's link.
+    pub via: Option<IpAddr>,
     /// The interface; null while it is not reached.
     pub dev: Option<String>,
     /// Its part of the flows, compared with the others'.

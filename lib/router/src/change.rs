@@ -268,8 +268,10 @@ impl SlowThread {
             }
             RouteTarget::Multipath(multipath) => {
                 let members = multipath.members().iter();
+                // No route by hand has a link without a gateway.
+                let find = |m: &Member| find(m.address.ok_or_else(gone)?, m.interface);
                 let members: Result<Vec<Member>, String> =
-                    members.map(|m| Ok(Member { interface: find(m.address, m.interface)?, ..*m })).collect();
+                    members.map(|m| Ok(Member { interface: find(m)?, ..*m })).collect();
                 RouteTarget::Multipath(Multipath::new(&members?).map_err(|error| error.to_string())?)
             }
             other => other.clone(),

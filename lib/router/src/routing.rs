@@ -84,6 +84,7 @@ pub fn configured(config: &Config, ports: &[PortInfo]) -> Result<Vec<Interface>,
             mac: port.mac.octets(),
             up: true,
             addresses: interface.addresses.iter().map(|net| (net.addr(), net.prefix_len())).collect(),
+            up: true,
         })
     };
     config.interfaces.iter().map(convert).collect()
