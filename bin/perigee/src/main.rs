@@ -8,6 +8,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod audit;
 mod bench;
 mod check;
 mod cli;

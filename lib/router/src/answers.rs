@@ -33,6 +33,7 @@ impl SlowThread {
             Request::ShowFilters => reply.send(Ok(self.filters())),
             Request::ShowLinux => reply.send(Ok(self.linux_status())),
             Request::Resync => self.resync(reply),
+            Request::Audit { repair } => self.audit(repair, Some(reply)),
             Request::ShowConfig => reply.send(Ok(self.config_text())),
             Request::RouteAdd(change) => reply.send(self.route_add(&change)),
             Request::RouteDel(change) => reply.send(self.route_del(&change)),

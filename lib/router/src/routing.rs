@@ -318,6 +318,25 @@ impl Routing {
         Ok(route)
     }
 
+    /// What workers look up in.
+    pub fn reader(&self) -> Fib {
+        self.fib.reader()
+    }
+
+    /// The next hop of an address by the routes.
+    pub fn rib_says(&self, address: IpAddr) -> NextHopId {
+        self.fib.expected(address)
+    }
+
+    /// Writes a prefix, and those inside it, into the lookup structure anew.
+    ///
+    /// # Errors
+    /// It has no room.
+    pub fn repair(&mut self, prefix: Prefix) -> Result<usize, FibError> {
+        self.changed = true;
+        self.fib.repair(prefix)
+    }
+
     /// The gateways that routes need resolved.
     pub fn gateways(&self) -> Gateways {
         self.fib.wanted().into_iter().map(|(interface, gateway)| (interface.0, gateway)).collect()

@@ -445,6 +445,13 @@ impl SlowThread {
         }
     }
 
+    /// Whether an interface is up, and its port has a link.
+    pub(crate) fn interface_is_up(&self, interface: u16) -> bool {
+        let Some(interface) = self.parts.routing.interfaces().get(InterfaceId(interface)) else { return false };
+        let index = self.infos.iter().position(|info| info.port == interface.port);
+        interface.up && index.is_some_and(|index| self.links[index])
+    }
+
     pub(crate) fn name_of(&self, interface: u16) -> String {
         let interface = self.parts.routing.interfaces().get(InterfaceId(interface));
         interface.map_or_else(|| "?".to_owned(), |interface| interface.name.clone())
@@ -456,6 +463,7 @@ impl SlowThread {
             self.set_interfaces();
         }
         self.mend_linux();
+        self.audit_when_due(now);
         let mut published = lock(&self.parts.published);
         published.reclaim();
         lock(&self.parts.staging).reclaim();

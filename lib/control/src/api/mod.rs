@@ -8,6 +8,7 @@
 //! | `GET /v1/routes?within=PREFIX&limit=N` | [`crate::answers::RouteList`] |
 //! | `GET /v1/linux` | [`crate::answers::LinuxStatus`] |
 //! | `POST /v1/linux/resync` | the same, when everything has been read from Linux again |
+//! | `POST /v1/audit` with `{"repair": true}` or `{}` | [`crate::answers::AuditReport`] |
 //! | `GET /v1/config` | [`crate::answers::ConfigText`] |
 //! | `POST /v1/routes`, `DELETE /v1/routes` with a [`RouteChange`] | [`crate::answers::Outcome`] |
 //! | `POST /v1/reload` with `{"script": PATH}` or `{}` | [`crate::answers::Outcome`] |
@@ -62,6 +63,11 @@ pub enum Request {
     ShowLinux,
     /// Everything is read from Linux again. Answered with a [`crate::answers::LinuxStatus`] when that is done.
     Resync,
+    /// Linux, RIB and lookup structures are compared. Answered with a [`crate::answers::AuditReport`] when that is done.
+    Audit {
+        /// Whether what differs is mended.
+        repair: bool,
+    },
     /// Answered with a [`crate::answers::ConfigText`].
     ShowConfig,
     /// Answered with an [`crate::answers::Outcome`].
