@@ -9,7 +9,8 @@
 //!   [`privileges::drop_all`]. It makes a [`twin::Twin`] for each port (a TAP interface through which Linux and its
 //!   routing daemons see the port) and quietens the interfaces under `af_packet` ports.
 //! - **Users.** [`api::Server`] answers HTTP on a unix socket for whatever implements [`api::Backend`];
-//!   [`client::ApiClient`] asks it; [`answers`] is what they exchange; [`metrics`] is the same for monitoring.
+//!   [`client::ApiClient`] asks it; [`answers`] is what they exchange; [`metrics`] is the same for monitoring;
+//!   [`taps`] and [`pcapng`] are what `perigee trace` and `perigee capture` get.
 //!
 //! Nothing here touches a packet, and nothing here chooses a next hop.
 #![forbid(unsafe_code)]
@@ -20,5 +21,7 @@ pub mod client;
 pub mod config;
 pub mod helper;
 pub mod metrics;
+pub mod pcapng;
 pub mod privileges;
+pub mod taps;
 pub mod twin;

@@ -111,6 +111,7 @@ impl SlowThread {
         let mut routing =
             Routing::new(&config, &self.infos, filters, &self.parts.lookups).map_err(ApiError::invalid)?;
         let lost = self.carry_over(&mut routing);
+        routing.set_taps(self.parts.routing.taps());
         routing.commit().map_err(ApiError::invalid)?;
         routing.renewed();
 

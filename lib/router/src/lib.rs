@@ -10,6 +10,7 @@
 //!  [`Lookups`]  the structures that routes are looked up in, by name
 //!  [`wiring`]   who polls which queue, who sends on which, and what goes by ring
 //!  [`answers`]  what `perigee show` shows      [`change`]  routes by hand, reload
+//!  `taps`       who looks at packets, `traces`: their ways in words
 //! ```
 //!
 //! Neither DPDK nor LuaJIT is linked here: ports, rings, filters and scripts come in through traits, so a whole router
@@ -23,6 +24,8 @@ mod lookups;
 mod reasons;
 pub mod routing;
 pub mod slow;
+mod taps;
+mod traces;
 mod twins;
 pub mod wiring;
 

@@ -9,8 +9,8 @@ use perigee_fib::{
     Fib, FibWriter, Interface, InterfaceId, Interfaces, Leaf, NextHopId, NextHopInfo, NextHopWriter, Prefix, Published,
     Route, RouteKey, RouteSource, RouteTarget, Via,
 };
-use perigee_modules::Tables;
 use perigee_modules::filter::Filter;
+use perigee_modules::{Tables, Taps};
 use perigee_packet::PortInfo;
 use perigee_slowpath::{RouteDecision, Routes};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,6 +52,8 @@ pub struct Routing {
     macs: Vec<[u8; 6]>,
     /// Routes added while the router runs: they survive a reload.
     by_hand: BTreeMap<(Prefix, RouteKey), Route>,
+    /// Where somebody looks at packets.
+    taps: Option<Arc<Taps>>,
 }
 
 /// A prefix of the configuration as the table knows it.
@@ -93,7 +95,8 @@ impl Routing {
         ports.iter().for_each(|port| macs[usize::from(port.port)] = port.mac.octets());
         let fib = lookups.make(&config.router.fib, NEXT_HOPS).map_err(|error| error.to_string())?;
         let shown = fib.reader();
-        let mut routing = Routing { fib, shown, changed: true, interfaces, filters, macs, by_hand: BTreeMap::new() };
+        let by_hand = BTreeMap::new();
+        let mut routing = Routing { fib, shown, changed: true, interfaces, filters, macs, by_hand, taps: None };
         routing.fib.set_seed(seed(&routing.macs));
         let mut routes = routing.own()?;
         for route in config.all_routes() {
@@ -154,6 +157,17 @@ impl Routing {
         let fib = self.shown.clone();
         Tables::new(fib.v4, fib.v6, fib.next_hops, self.interfaces.clone(), self.filters.deny.clone(), &self.macs)
             .with_steer(self.filters.steer.clone())
+            .with_taps(self.taps.clone())
+    }
+
+    /// Where somebody looks at packets.
+    pub fn taps(&self) -> Option<Arc<Taps>> {
+        self.taps.clone()
+    }
+
+    /// Puts taps into the [`tables`](Self::tables), which then have to be published.
+    pub fn set_taps(&mut self, taps: Option<Arc<Taps>>) {
+        self.taps = taps;
     }
 
     /// The interfaces.
