@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The command line: every word of it with its help.
 
-use crate::{bench, check, demo, reload, route, run, show};
+use crate::{bench, capture, check, demo, reload, route, run, show, trace};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,6 +27,10 @@ enum Command {
     /// Add or delete a route of a running router
     #[command(subcommand)]
     Route(route::RouteCommand),
+    /// Follow single packets: every module with what it decided, the route used, the drop's reason and RFC section
+    Trace(trace::TraceArgs),
+    /// Capture the packets of a port, what is dropped, or what goes to the slow path: as lines or as pcapng
+    Capture(capture::CaptureArgs),
     /// Load configuration and script anew in a running router, all or nothing
     Reload(reload::ReloadArgs),
     /// Measure
@@ -60,6 +64,8 @@ impl Cli {
             Command::Check(args) => check::check(&args),
             Command::Show(args) => show::show(&args),
             Command::Route(command) => route::route(&command),
+            Command::Trace(args) => trace::trace(&args),
+            Command::Capture(args) => capture::capture(&args),
             Command::Reload(args) => reload::reload(&args),
             Command::Bench(command) => bench::bench(&command),
             Command::Header => {
