@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::{ApiError, Backend, Reply, Request, RouteChange};
+use super::{ApiError, Backend, Reply, Request, RouteChange, stream};
 use crate::answers::Snapshot;
 use crate::metrics;
 
@@ -31,7 +31,7 @@ const LONG_PATIENCE: Duration = Duration::from_secs(600);
 /// Routes in an answer unless asked otherwise.
 const ROUTES: usize = 1000;
 
-type Shared = Arc<dyn Backend>;
+pub(super) type Shared = Arc<dyn Backend>;
 
 /// Everything, for the unix socket.
 pub(super) fn everything(backend: Shared) -> Router {
@@ -55,6 +55,8 @@ pub(super) fn everything(backend: Shared) -> Router {
         .route("/v1/config", show(Request::ShowConfig))
         .route("/v1/routes", routes)
         .route("/v1/reload", post(reload))
+        .route("/v1/trace", get(stream::trace))
+        .route("/v1/capture", get(stream::capture))
         .merge(only_metrics())
         .method_not_allowed_fallback(async |uri: Uri| {
             let message = format!("{} cannot be used with this method", uri.path());
@@ -72,7 +74,7 @@ pub(super) fn only_metrics() -> Router<Shared> {
 }
 
 /// Asks the backend and waits.
-async fn ask(backend: &Shared, request: Request) -> Result<Value, ApiError> {
+pub(super) async fn ask(backend: &Shared, request: Request) -> Result<Value, ApiError> {
     ask_for(backend, request, PATIENCE).await
 }
 

@@ -12,12 +12,15 @@
 //! | `GET /v1/config` | [`crate::answers::ConfigText`] |
 //! | `POST /v1/routes`, `DELETE /v1/routes` with a [`RouteChange`] | [`crate::answers::Outcome`] |
 //! | `POST /v1/reload` with `{"script": PATH}` or `{}` | [`crate::answers::Outcome`] |
+//! | `GET /v1/trace?filter=EXPRESSION&count=N` | a stream of [`crate::taps::TraceLine`], one a line |
+//! | `GET /v1/capture?port=NAME&filter=EXPRESSION&count=N&snaplen=BYTES`, or `what=drops`, `what=punts` | a stream of pcapng |
 //! | `GET /metrics` | OpenMetrics text |
 //!
 //! An error is `{"error": "a sentence"}` under a status that fits.
 
 mod endpoints;
 mod server;
+mod stream;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -26,6 +29,8 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::oneshot;
+
+use crate::taps::TapRequest;
 
 pub use server::{Server, StartError};
 
@@ -81,6 +86,8 @@ pub enum Request {
     },
     /// Answered with a [`crate::answers::Snapshot`], which the server turns into text.
     Metrics,
+    /// Answered with a [`crate::taps::TapOn`]; records follow through the request's outlet.
+    Tap(TapRequest),
 }
 
 /// A route to add or to delete.
