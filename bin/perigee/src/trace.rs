@@ -134,7 +134,8 @@ fn route(route: &RouteEntry) -> String {
         let _ = write!(text, " dev {dev}");
     }
     for gateway in &route.gateways {
-        let _ = write!(text, " via {}", gateway.via);
+        let via = gateway.via.map(|via| via.to_string()).or_else(|| gateway.dev.clone());
+        let _ = write!(text, " via {}", via.unwrap_or_default());
     }
     let _ = write!(text, ", {}, preference {}, metric {}", route.source, route.preference, route.metric);
     text
