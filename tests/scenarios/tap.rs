@@ -37,7 +37,8 @@ fn has(trace: &Value, module: &str, decision: &str) -> bool {
 /// tcpdump's view of a file.
 fn tcpdump(file: &str, filter: &str) -> String {
     let mut command = Command::new("tcpdump");
-    command.args(["-n", "-e", "-r", file]);
+    // As root in a namespace of its own, it could not become another user.
+    command.args(["-Z", "root", "-n", "-e", "-r", file]);
     if !filter.is_empty() {
         command.arg(filter);
     }
@@ -121,7 +122,7 @@ fn what_a_port_sends_and_receives_is_a_file_for_tcpdump() {
         // The router's own answers pass the slow path and the twin.
         client.ping(5, "10.0.1.1");
         wait_until("all packets in the file", || {
-            run(Command::new("tcpdump").args(["-n", "-r", "/run/wan.pcapng"])).out.lines().count() >= 110
+            run(Command::new("tcpdump").args(["-Z", "root", "-n", "-r", "/run/wan.pcapng"])).out.lines().count() >= 110
         });
         capture.signal(Signal::SIGINT);
         let ended = capture.end().good();
