@@ -15,6 +15,7 @@ use perigee_router::{LinuxFeeds, Lookups};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 const TWO_PORTS: &str = r#"
@@ -362,9 +363,11 @@ fn an_audit_by_the_configuration_repairs_by_itself() {
     assert_eq!(bed.end(), 0);
 }
 
-/// A table that forgets one prefix the first time, as no table should.
+/// A table that forgets one prefix, once, as no table should.
 #[derive(Default)]
-struct Forgetful<A>(BTreeMap<(u8, A), NextHopId>, bool);
+struct Forgetful<A>(BTreeMap<(u8, A), NextHopId>);
+
+static FORGOTTEN: AtomicBool = AtomicBool::new(false);
 
 impl<A: FibAddress> Lookup<A> for Forgetful<A> {
     fn name(&self) -> &'static str {
@@ -381,7 +384,7 @@ impl<A: FibAddress> Lookup<A> for Forgetful<A> {
 
 impl<A: FibAddress> Buffer<A> for Forgetful<A> {
     fn set(&mut self, prefix: PrefixOf<A>, id: NextHopId) -> Result<(), LookupError> {
-        let forget = prefix.len() == 17 && !std::mem::replace(&mut self.1, true);
+        let forget = prefix.len() == 17 && !FORGOTTEN.swap(true, Ordering::Relaxed);
         if !forget {
             self.0.insert((prefix.len(), prefix.addr()), id);
         }
