@@ -11,6 +11,7 @@ mod malformed;
 mod metrics;
 mod multipath;
 mod neighbors;
+mod ospf;
 mod refusals;
 mod reload;
 mod routes;
