@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What perigee does between real counterparts. Each file is named by what it keeps.
 
+mod bgp;
 mod demo;
 mod fib;
 mod filters;
@@ -12,9 +13,11 @@ mod metrics;
 mod multipath;
 mod neighbors;
 mod ospf;
+mod protocols;
 mod refusals;
 mod reload;
 mod routes;
+mod speakers;
 mod twin;
 mod vlan;
 mod workers;
