@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! BGP over the twins: ten thousand routes come, go and come again, and traffic goes where they say.
 
-use crate::speakers::{announcing_bird, networks, networks6, router_bird, router_frr};
-use crate::{PORTS, Pair};
+use crate::Pair;
+use crate::speakers::{PORTS, announcing_bird, networks, networks6, router_bird, router_frr};
 use perigee_tests::{Bird, Host, LONG_WAIT, Needs, Router, World, scenario_with, wait_until_for};
 
 const ROUTES: usize = 10_000;

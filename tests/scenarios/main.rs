@@ -3,11 +3,17 @@
 
 mod bgp;
 mod demo;
+mod failover;
 mod fib;
 mod filters;
 mod flood;
 mod forwarding;
+mod fpm;
 mod icmp;
+mod linux_hops;
+mod linux_links;
+mod linux_routes;
+mod linux_vlans;
 mod malformed;
 mod metrics;
 mod multipath;
@@ -16,6 +22,7 @@ mod ospf;
 mod protocols;
 mod refusals;
 mod reload;
+mod restart;
 mod routes;
 mod speakers;
 mod twin;

@@ -3,6 +3,16 @@
 
 use std::fmt::Write as _;
 
+/// The ports to client and server, with link-local addresses: bgpd insists on one.
+pub const PORTS: &str = r#"
+[port.wan]
+interface = "r-client"
+addresses = ["10.0.1.1/24", "2001:db8:1::1/64", "fe80::1:1/64"]
+[port.lan]
+interface = "r-server"
+addresses = ["10.0.2.1/24", "2001:db8:2::1/64", "fe80::2:1/64"]
+"#;
+
 /// Timers that suit a test: connect at once, and again soon.
 const TIMERS: &str = "connect delay time 1; connect retry time 2; error wait time 1, 2; hold time 30;";
 

@@ -31,7 +31,7 @@ pub use frr::Frr;
 pub use host::Host;
 pub use process::{Ended, Process, run};
 pub use router::{Log, Router};
-pub use scenario::{Needs, scenario, scenario_with};
+pub use scenario::{Needs, not_run, scenario, scenario_with};
 pub use wire::Wire;
 pub use world::{World, perigee};
 

@@ -20,6 +20,14 @@ const TOOLS: [(&str, &str); 6] = [
     ("ethtool", "ethtool"),
 ];
 
+/// Begins the lines of [`not_run`].
+const NOT_RUN: &str = "NOT RUN: ";
+
+/// Says on standard output what a scenario cannot try here; it passes with what it has tried.
+pub fn not_run(reason: &str) {
+    println!("{NOT_RUN}{reason}");
+}
+
 /// A package that not every scenario needs, and a program that comes with it.
 #[derive(Clone, Copy)]
 pub struct Needs {
@@ -81,6 +89,10 @@ fn run_inside(name: &str) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace('\n', "\n  | ");
     let (out, err) = (text(&done.stdout), text(&done.stderr));
     let ran = out.contains("1 passed");
+    for line in String::from_utf8_lossy(&done.stdout).lines().filter_map(|line| line.split_once(NOT_RUN)) {
+        // Past the test harness, as above.
+        let _ = std::io::stdout().write_all(format!("\n{NOT_RUN}{} ({name})\n", line.1).as_bytes());
+    }
     assert!(done.status.success() && ran, "{name}, inside its namespaces ({}):\n{out}{err}", done.status);
 }
 
