@@ -3,6 +3,7 @@
 
 mod bgp;
 mod demo;
+mod examples;
 mod failover;
 mod fib;
 mod filters;

@@ -36,7 +36,7 @@ impl Frr {
         for words in daemons {
             frr.run(words);
         }
-        frr.load();
+        frr.load(&frr.configuration);
         frr
     }
 
@@ -49,7 +49,7 @@ impl Frr {
     /// Starts a daemon, with its options, after [`Self::kill`], and gives it its configuration.
     pub fn restart(&mut self, words: &str) {
         self.run(words);
-        self.load();
+        self.load(&self.configuration);
     }
 
     /// Another configuration line, or several, while it runs: `["router ospf", "..."]`.
@@ -105,9 +105,10 @@ impl Frr {
         self.daemons.insert(daemon.to_owned(), process);
     }
 
-    /// Gives the configuration to all daemons that run.
-    fn load(&self) {
-        run(self.vtysh().arg("-f").arg(&self.configuration)).good();
+    /// Gives a configuration to all daemons that run; none of its lines may be refused.
+    pub fn load(&self, file: &Path) {
+        let ended = run(self.vtysh().arg("-f").arg(file)).good();
+        assert!(!ended.text.contains('%'), "{}:\n{}", ended.command, ended.text);
     }
 }
 
