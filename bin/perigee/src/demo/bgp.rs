@@ -61,15 +61,15 @@ pub fn probe(router: &Router, folder: &Path) -> Result<Results> {
     let own = Bird { place: None, name: "router-bird", folder: folder.to_owned() };
     let session = step("BIRD beside perigee and on the server: a BGP session", || session(&own, &server))?;
     let announced = step(&format!("{} routes announced", grouped(ROUTES as u64)), || {
-        arrive(router, ROUTES, || server.ask("enable first; enable second"))
+        arrive(router, ROUTES, || server.ask("enable lower; enable upper"))
     })?;
     let title = format!("ping {PINGED} of these networks, through perigee");
     let pings = step(&title, || addresses().map(ping).collect::<Result<Vec<_>>>())?;
     let withdrawn = step(&format!("{} of them withdrawn", grouped(ROUTES as u64 / 2)), || {
-        arrive(router, ROUTES / 2, || server.ask("disable second"))
+        arrive(router, ROUTES / 2, || server.ask("disable upper"))
     })?;
     let (left, no_route) = step("ping the same: half of them have no route now", which_answer)?;
-    let again = step("announced again", || arrive(router, ROUTES, || server.ask("enable second")))?;
+    let again = step("announced again", || arrive(router, ROUTES, || server.ask("enable upper")))?;
     let title = format!("ping {PINGED} of these networks, through perigee");
     let pings_again = step(&title, || addresses().map(ping).collect::<Result<Vec<_>>>())?;
     let accounts = step("perigee's counters against those of client and server", || account::settled(router))?;
@@ -213,7 +213,7 @@ fn server_configuration() -> String {
          protocol bgp to_router {{\n  local {own} as 65002;\n  neighbor {router} as 65001;\n  {TIMERS}\n  \
          ipv4 {{ import none; export all; }};\n}}\n"
     );
-    for (name, numbers) in [("first", 0..ROUTES / 2), ("second", ROUTES / 2..ROUTES)] {
+    for (name, numbers) in [("lower", 0..ROUTES / 2), ("upper", ROUTES / 2..ROUTES)] {
         let _ = writeln!(text, "protocol static {name} {{\n  disabled;\n  ipv4;");
         for number in numbers {
             let _ = writeln!(text, "  route {} blackhole;", network(number));
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(pinged().filter(|number| *number < ROUTES / 2).count(), PINGED / 2);
         assert_eq!(addresses().last().as_deref(), Some("20.39.15.1"));
         let text = server_configuration();
-        let (first, second) = text.split_once("protocol static second").expect("both halves");
+        let (first, second) = text.split_once("protocol static upper").expect("both halves");
         assert_eq!([first, second].map(|half| half.matches("blackhole").count()), [ROUTES / 2; 2]);
     }
 }

@@ -180,7 +180,7 @@ pub fn hints(folder: &Path, isolation: Isolation, bgp: bool) -> Result<String> {
             birdc(bgp::ROUTER_SOCKET, "show protocols all to_server"),
             format!("{perigee} show routes --within 20.0.0.0/16"),
             on(CLIENT.name, "ping 20.39.15.1"),
-            birdc(bgp::SERVER_SOCKET, "disable second"),
+            birdc(bgp::SERVER_SOCKET, "disable upper"),
         ],
     );
     let groups = [
