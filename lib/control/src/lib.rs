@@ -18,6 +18,7 @@ pub mod answers;
 pub mod api;
 pub mod client;
 pub mod config;
+pub mod fpm;
 pub mod helper;
 pub mod metrics;
 pub mod netlink;

@@ -23,6 +23,8 @@ pub struct Linux {
     pub ignore_protocols: Vec<u8>,
     /// Where FRR connects to, in the twins' namespace.
     pub fpm: SocketAddr,
+    /// How long FRR has, when it has connected anew, to name the routes that are to stay.
+    pub fpm_hold: Duration,
     /// Room for news that nobody has read yet, in bytes.
     pub receive_buffer: u64,
     /// How often Linux, RIB and lookup structure are compared; never if `None`.
@@ -59,6 +61,7 @@ impl Default for Linux {
             protocols: None,
             ignore_protocols: Vec::new(),
             fpm: SocketAddr::from(([127, 0, 0, 1], 2620)),
+            fpm_hold: Duration::from_secs(60),
             receive_buffer: 256 << 20,
             audit: None,
         }
@@ -135,11 +138,13 @@ pub(super) fn read_linux(root: &mut Section) -> Linux {
             s.mistakes().add(&table.span, format!("found the table {} a second time", table_name(table.value)));
         }
     }
-    match (s.place("tables"), tables.len()) {
+    // An element that was wrong was reported by itself.
+    match (s.place("tables"), s.elements("tables").unwrap_or(1)) {
         (Some(place), 0) => {
             s.mistakes().add(&place, "found no table, expected one at least; `feed = \"none\"` takes none")
         }
-        (Some(place), 17..) => s.mistakes().add(&place, format!("found {} tables, expected 16 at most", tables.len())),
+        (Some(place), n @ 17..) => s.mistakes().add(&place, format!("found {n} tables, expected 16 at most")),
+        (Some(_), _) if tables.is_empty() => {}
         (Some(_), _) => linux.tables = tables.into_iter().map(|table| table.value).collect(),
         (None, _) => {}
     }
@@ -152,6 +157,7 @@ pub(super) fn read_linux(root: &mut Section) -> Linux {
         text.parse().map_err(|_| String::new())
     });
     set(&mut linux.fpm, fpm);
+    set(&mut linux.fpm_hold, s.text("fpm_hold", "a time, such as \"60s\"", |text| duration(text)));
     let buffer = s.text("receive_buffer", "a size from \"4 KB\" to \"1 GB\"", |text| match bytes(text)? {
         size if (4 << 10..=1 << 30).contains(&size) => Ok(size),
         _ => Err("out of range".into()),

@@ -96,6 +96,7 @@ impl Config {
         out.maybe("protocols", linux.protocols.as_deref().map(list));
         out.key("ignore_protocols", list(&linux.ignore_protocols));
         out.key("fpm", linux.fpm.to_string());
+        out.key("fpm_hold", format!("{}us", linux.fpm_hold.as_micros()));
         out.key("receive_buffer", format!("{} KB", linux.receive_buffer >> 10));
         out.maybe("audit", linux.audit.map(|every| format!("{}us", every.as_micros())));
     }

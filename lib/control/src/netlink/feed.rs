@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -52,6 +52,47 @@ const DUMPS: [(u16, u8, usize); 6] = [
     (kind::GET_ROUTE, AF_INET6, 12),
 ];
 
+/// What a feed is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Everything.
+    Everything,
+    /// Links alone.
+    Links,
+}
+
+impl Scope {
+    fn dumps(self) -> &'static [(u16, u8, usize)] {
+        match self {
+            Scope::Everything => &DUMPS,
+            Scope::Links => &DUMPS[..1],
+        }
+    }
+}
+
+/// Where updates come from: a [`Feed`], or what else knows Linux' routes.
+pub trait Source: Send {
+    /// The next update, if there is one now.
+    fn next(&mut self) -> Option<Update>;
+    /// Asks for a dump.
+    fn dump(&mut self);
+    /// Numbers to show.
+    fn counters(&self) -> SourceCounters;
+}
+
+/// Numbers of a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceCounters {
+    /// Dumps begun.
+    pub dumps: u64,
+    /// How often news were lost for want of room.
+    pub overruns: u64,
+    /// Messages that contradict themselves.
+    pub malformed: u64,
+    /// Messages of no concern here.
+    pub skipped: u64,
+}
+
 /// What is passed on.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Update {
@@ -74,15 +115,11 @@ pub enum Update {
 
 /// Numbers of the thread.
 #[derive(Debug, Default)]
-pub struct FeedCounters {
-    /// Dumps begun.
-    pub dumps: AtomicU64,
-    /// How often the kernel had no room for news.
-    pub overruns: AtomicU64,
-    /// See [`Tally`].
-    pub malformed: AtomicU64,
-    /// See [`Tally`].
-    pub skipped: AtomicU64,
+struct FeedCounters {
+    dumps: AtomicU64,
+    overruns: AtomicU64,
+    malformed: AtomicU64,
+    skipped: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -113,13 +150,14 @@ impl Feed {
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub fn start(sockets: NetlinkSockets, bell: impl Fn() + Send + 'static) -> io::Result<Feed> {
+    pub fn start(sockets: NetlinkSockets, scope: Scope, bell: impl Fn() + Send + 'static) -> io::Result<Feed> {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let counters = FeedCounters::default();
         let shared = Arc::new(Shared { stop: AtomicBool::new(false), dump: AtomicBool::new(true), wake, counters });
         let (sender, updates) = sync_channel(DEPTH);
         let mut listener = Listener {
             sockets,
+            scope,
             shared: shared.clone(),
             sender,
             bell: Box::new(bell),
@@ -134,24 +172,22 @@ impl Feed {
         let thread = std::thread::Builder::new().name("netlink".to_owned()).spawn(body)?;
         Ok(Feed { updates: Some(updates), shared, thread: Some(thread) })
     }
+}
 
-    /// The next update, if there is one now.
-    pub fn next(&self) -> Option<Update> {
-        match self.updates.as_ref()?.try_recv() {
-            Ok(update) => Some(update),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+impl Source for Feed {
+    fn next(&mut self) -> Option<Update> {
+        self.updates.as_ref()?.try_recv().ok()
     }
 
-    /// Asks for a dump.
-    pub fn dump(&self) {
+    fn dump(&mut self) {
         self.shared.dump.store(true, Ordering::Release);
         self.shared.wake();
     }
 
-    /// Its numbers.
-    pub fn counters(&self) -> &FeedCounters {
-        &self.shared.counters
+    fn counters(&self) -> SourceCounters {
+        let FeedCounters { dumps, overruns, malformed, skipped } = &self.shared.counters;
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        SourceCounters { dumps: get(dumps), overruns: get(overruns), malformed: get(malformed), skipped: get(skipped) }
     }
 }
 
@@ -183,6 +219,7 @@ impl From<Errno> for End {
 
 struct Listener {
     sockets: NetlinkSockets,
+    scope: Scope,
     shared: Arc<Shared>,
     sender: SyncSender<Update>,
     bell: Box<dyn Fn() + Send>,
@@ -299,7 +336,7 @@ impl Listener {
         self.shared.counters.dumps.fetch_add(1, Ordering::Relaxed);
         self.pass(Update::DumpBegins)?;
         let (mut complete, mut lost) = (true, false);
-        for (kind, family, length) in DUMPS {
+        for &(kind, family, length) in self.scope.dumps() {
             self.sequence += 1;
             let request = dump_request(kind, family, length, self.sequence);
             send(&self.sockets.dumps, &request, SendFlags::empty())?;

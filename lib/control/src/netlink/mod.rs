@@ -18,8 +18,8 @@ pub mod message;
 mod socket;
 pub mod wire;
 
-pub use feed::{Feed, Update};
-pub use socket::{NetlinkSockets, open_monitor, open_plain};
+pub use feed::{Feed, Scope, Source, SourceCounters, Update};
+pub use socket::{NetlinkSockets, open_links, open_monitor, open_plain};
 
 #[cfg(test)]
 mod tests;

@@ -34,6 +34,14 @@ pub fn open_monitor(buffer: usize) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// The sockets that follow the links of this thread's namespace, and nothing else.
+///
+/// # Errors
+/// The system refuses them.
+pub fn open_links() -> io::Result<NetlinkSockets> {
+    Ok(NetlinkSockets { monitor: open(group::LINK)?, dumps: open(0)? })
+}
+
 /// A socket that hears of nothing but what it asked for.
 ///
 /// # Errors
