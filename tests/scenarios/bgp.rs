@@ -2,7 +2,7 @@
 //! BGP over the twins: ten thousand routes come, go and come again, and traffic goes where they say.
 
 use crate::Pair;
-use crate::speakers::{PORTS, announcing_bird, networks, networks6, router_bird, router_frr};
+use crate::speakers::{Family, PORTS, announcing_bird, networks, networks6, router_bird, router_frr};
 use perigee_tests::{Bird, Host, LONG_WAIT, Needs, Router, World, scenario_with, wait_until_for};
 
 const ROUTES: usize = 10_000;
@@ -91,7 +91,7 @@ fn ten_thousand_routes_by_bird() {
 fn ten_thousand_routes_by_frr() {
     scenario_with(&[Needs::BIRD, Needs::FRR], |world| {
         let (client, speaker, router) = announcer(world);
-        let _frr = world.frr(&["zebra", "bgpd"], &router_frr(&[2]));
+        let _frr = world.frr(&["zebra", "bgpd"], &router_frr(&[2], &Family::BOTH));
         let shown = || world.ip("route show 20.0.0.0/24");
         wait_until_for(LONG_WAIT, "the first route in Linux", || shown().contains("nhid"));
         come_go_and_come_again(&router, &client, &speaker);

@@ -8,7 +8,7 @@
 //!             └── two ─── two: 20.0.0.0/24
 //! ```
 
-use crate::speakers::{announcing_bird, router_bird, router_frr};
+use crate::speakers::{Family, announcing_bird, router_bird, router_frr};
 use perigee_tests::{Bird, Host, LONG_WAIT, Needs, Router, Wire, World, frame, scenario_with, wait_until_for};
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
@@ -150,6 +150,6 @@ fn flows_move_to_the_way_that_is_left_with_bird() {
 fn flows_move_to_the_way_that_is_left_with_frr() {
     scenario_with(&[Needs::BIRD, Needs::FRR], |world: &mut World| {
         let mut frr = None;
-        ways_fail(world, || frr = Some(world.frr(&["zebra", "bgpd"], &router_frr(&[2, 3]))));
+        ways_fail(world, || frr = Some(world.frr(&["zebra", "bgpd"], &router_frr(&[2, 3], &Family::BOTH))));
     });
 }

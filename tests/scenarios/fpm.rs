@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! FRR's zebra tells perigee its routes over TCP (FPM, `dplane_fpm_nl`), past the kernel.
 
-use crate::speakers::{PORTS, announcing_bird, networks, router_frr};
+use crate::speakers::{Family, PORTS, announcing_bird, networks, router_frr};
 use perigee_tests::{Host, LONG_WAIT, Needs, Router, World, scenario_with, wait_until_for};
 
 const ROUTES: usize = 2000;
@@ -31,7 +31,7 @@ fn routes_by_fpm(world: &World, fpm: &str) {
     server.run("ip route add local 20.0.0.0/8 dev lo").good();
     let mut router = world.router("", &format!("{PORTS}\n{FEED}"));
     let speaker = server.bird(&announcing_bird(2, ROUTES, 0));
-    let mut frr = world.frr(&[ZEBRA, "bgpd"], &format!("{fpm}{}", router_frr(&[2])));
+    let mut frr = world.frr(&[ZEBRA, "bgpd"], &format!("{fpm}{}", router_frr(&[2], &Family::BOTH)));
     routes_become(&router, ROUTES);
     follows(&router, &client);
     assert_eq!(router.show("linux")["feed"], "fpm");

@@ -40,7 +40,7 @@ fn bird_of_the_router(costs: [u32; 2]) -> String {
         "log stderr all;\nrouter id 10.0.0.1;\nprotocol device {{ }}\n\
          protocol kernel {{ ipv4 {{ export all; }}; }}\nprotocol kernel {{ ipv6 {{ export all; }}; }}\n\
          protocol ospf v2 four {{ ipv4; {0} }}\nprotocol ospf v3 six {{ ipv6; {0} }}\n",
-        area("stub;")
+        area("stub")
     )
 }
 

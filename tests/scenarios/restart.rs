@@ -2,7 +2,7 @@
 //! Daemons crash and start again without a packet lost: graceful restart (RFC 4724), with the kernel's routes kept meanwhile.
 //! The router starts again and comes to the same table.
 
-use crate::speakers::{PORTS, announcing_bird, networks, router_bird, router_frr};
+use crate::speakers::{Family, PORTS, announcing_bird, networks, router_bird, router_frr};
 use perigee_tests::{Bird, Host, LONG_WAIT, Needs, Process, Router, World, scenario_with, wait_until_for};
 use std::collections::BTreeSet;
 
@@ -71,11 +71,13 @@ fn bird_crashes_and_no_packet_is_lost() {
     });
 }
 
+/// One family only: with two, zebra 8.4 takes stale routes of both out of Linux when the first one's neighbor has told all,
+/// which leaves a gap of some ms until the other's are there again.
 #[test]
 fn bgpd_crashes_and_no_packet_is_lost() {
     scenario_with(&[Needs::BIRD, Needs::FRR], |world| {
         let (client, speaker, router) = announcer(world);
-        let mut frr = world.frr(&["zebra -K 60", "bgpd"], &router_frr(&[2]));
+        let mut frr = world.frr(&["zebra -K 60", "bgpd"], &router_frr(&[2], &[Family::V4]));
         all_learned(&router);
         let ping = steady(&client);
         frr.kill("bgpd");
@@ -96,7 +98,7 @@ fn bgpd_crashes_and_no_packet_is_lost() {
 fn zebra_crashes_and_no_packet_is_lost() {
     scenario_with(&[Needs::BIRD, Needs::FRR], |world| {
         let (client, _speaker, router) = announcer(world);
-        let mut frr = world.frr(&["zebra -K 20", "bgpd"], &router_frr(&[2]));
+        let mut frr = world.frr(&["zebra -K 20", "bgpd"], &router_frr(&[2], &[Family::V4]));
         all_learned(&router);
         let ping = steady(&client);
         frr.kill("zebra");

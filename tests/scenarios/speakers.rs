@@ -76,23 +76,34 @@ pub fn router_bird(nets: &[u8]) -> String {
     text
 }
 
-/// FRR on the router's side: the configuration of bgpd.
-pub fn router_frr(nets: &[u8]) -> String {
+/// What a session carries.
+#[derive(Clone, Copy)]
+pub enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub const BOTH: [Family; 2] = [Family::V4, Family::V6];
+}
+
+/// FRR on the router's side: the configuration of bgpd, with a session for each family.
+pub fn router_frr(nets: &[u8], families: &[Family]) -> String {
     let mut text = "router bgp 65001\n bgp router-id 10.0.0.1\n no bgp ebgp-requires-policy\n \
          no bgp default ipv4-unicast\n bgp bestpath as-path multipath-relax\n bgp graceful-restart\n \
          bgp graceful-restart preserve-fw-state\n timers bgp 10 30\n"
         .to_owned();
-    let neighbors: Vec<_> =
-        nets.iter().map(|net| (format!("10.0.{net}.2"), format!("2001:db8:{net}::2"), format!("6500{net}"))).collect();
-    for (four, six, number) in &neighbors {
-        for address in [four, six] {
-            let _ = writeln!(text, " neighbor {address} remote-as {number}\n neighbor {address} timers connect 1");
+    for family in families {
+        let (name, neighbors): (_, Vec<_>) = match family {
+            Family::V4 => ("ipv4", nets.iter().map(|net| (format!("10.0.{net}.2"), net)).collect()),
+            Family::V6 => ("ipv6", nets.iter().map(|net| (format!("2001:db8:{net}::2"), net)).collect()),
+        };
+        for (address, net) in &neighbors {
+            let _ = writeln!(text, " neighbor {address} remote-as 6500{net}\n neighbor {address} timers connect 1");
         }
-    }
-    for (family, pick) in [("ipv4", 0), ("ipv6", 1)] {
-        let _ = writeln!(text, " address-family {family} unicast\n  redistribute connected");
-        for (four, six, _) in &neighbors {
-            let _ = writeln!(text, "  neighbor {} activate", [four, six][pick]);
+        let _ = writeln!(text, " address-family {name} unicast\n  redistribute connected");
+        for (address, _) in &neighbors {
+            let _ = writeln!(text, "  neighbor {address} activate");
         }
         text += " exit-address-family\n";
     }
