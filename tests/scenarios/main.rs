@@ -26,6 +26,7 @@ mod reload;
 mod restart;
 mod routes;
 mod speakers;
+mod tap;
 mod twin;
 mod vlan;
 mod workers;
