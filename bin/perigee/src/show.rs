@@ -171,7 +171,7 @@ fn ports(list: &[PortStatus]) -> Table {
                 port.driver.clone(),
                 port.mac.to_string(),
                 if port.link_up { "up" } else { "down" }.to_owned(),
-                port.mtu.to_string(),
+                port.interfaces.first().map_or(port.mtu, |interface| interface.mtu).to_string(),
                 port.receive_queues.to_string(),
                 port.transmit_queues.to_string(),
                 port.counters.receive_packets.to_string(),

@@ -474,6 +474,9 @@ pub struct Snapshot {
     /// As in `GET /v1/fib`.
     #[serde(default)]
     pub fib: Vec<FibStatus>,
+    /// As in `GET /v1/linux`.
+    #[serde(default)]
+    pub linux: LinuxStatus,
     /// Next hops by kind.
     #[serde(default)]
     pub next_hops: Vec<(String, u64)>,
