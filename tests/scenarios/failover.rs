@@ -9,9 +9,10 @@
 //! ```
 
 use crate::speakers::{Family, announcing_bird, router_bird, router_frr};
-use perigee_tests::{Bird, Host, LONG_WAIT, Needs, Router, Wire, World, frame, scenario_with, wait_until_for};
+use perigee_tests::{Bird, Host, LONG_WAIT, Needs, Router, Wire, World, frame, run, scenario_with, wait_until_for};
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const PORTS: &str = r#"
@@ -32,7 +33,7 @@ const PACKETS: usize = 3;
 /// A host that announces the network and hears what comes to it.
 struct Way {
     host: Host,
-    bird: Bird,
+    net: u8,
     socket: UdpSocket,
 }
 
@@ -45,9 +46,12 @@ impl Way {
         host.set("ipv4/conf/eth0/rp_filter", "0");
         let socket = host.inside(|| UdpSocket::bind("20.0.0.1:2000").expect("a socket"));
         socket.set_read_timeout(Some(Duration::from_millis(10))).expect("a timeout");
-        // The route of the blackhole must not win over the address.
-        let bird = host.bird(&announcing_bird(net, 1, 0));
-        Way { host, bird, socket }
+        Way { host, net, socket }
+    }
+
+    /// Announces the network.
+    fn bird(&self) -> Bird {
+        self.host.bird(&announcing_bird(self.net, 1, 0))
     }
 
     /// Adds what has come so far: packets by the flow's source port.
@@ -94,12 +98,19 @@ fn gateways(router: &Router) -> Vec<String> {
     names
 }
 
+/// What Linux says of it.
+fn linux() -> String {
+    let ask = |words: &str| run(Command::new("ip").args(words.split(' '))).text;
+    format!("{}{}", ask(&format!("route show {NETWORK}")), ask("nexthop show"))
+}
+
 #[track_caller]
 fn spread_over(router: &Router, interfaces: &[&str]) {
     let mut now = Vec::new();
     let start = Instant::now();
     while now != interfaces {
-        assert!(start.elapsed() < LONG_WAIT, "{NETWORK} was to lead to {interfaces:?}, but leads to {now:?}");
+        let waited = start.elapsed();
+        assert!(waited < LONG_WAIT, "{NETWORK} was to lead to {interfaces:?}, but leads to {now:?}\n{}", linux());
         now = gateways(router);
     }
 }
@@ -109,6 +120,7 @@ fn ways_fail(world: &World, start_daemon: impl FnOnce()) {
     let wire = world.wire("w-wan");
     let (one, two) = (Way::new(world, "one", 2), Way::new(world, "two", 3));
     let router = world.router("", PORTS);
+    let (bird, _other) = (one.bird(), two.bird());
     start_daemon();
     let resolved = |address: &str| router.neighbor(address).is_some_and(|(_, mac)| !mac.is_null());
     let both = || {
@@ -120,10 +132,10 @@ fn ways_fail(world: &World, start_daemon: impl FnOnce()) {
     };
     both();
 
-    one.bird.ask("disable many").good();
+    bird.ask("disable many").good();
     spread_over(&router, &["two"]);
     assert_eq!(flows(&wire, &router, [&one, &two]), [0, usize::from(FLOWS)], "all take what is left");
-    one.bird.ask("enable many").good();
+    bird.ask("enable many").good();
     both();
 
     two.host.run("ip link set eth0 down").good();

@@ -32,7 +32,7 @@ fn bird_of_the_router(costs: [u32; 2]) -> String {
     let area = |stub: &str| {
         format!(
             "area 0 {{ interface \"wan\" {{ {stub} }}; interface \"one\" {{ hello 1; dead 4; cost {}; }}; \
-             interface \"two\" {{ hello 1; dead 4; cost {}; }}; }}",
+             interface \"two\" {{ hello 1; dead 4; cost {}; }}; }};",
             costs[0], costs[1]
         )
     };
@@ -40,7 +40,7 @@ fn bird_of_the_router(costs: [u32; 2]) -> String {
         "log stderr all;\nrouter id 10.0.0.1;\nprotocol device {{ }}\n\
          protocol kernel {{ ipv4 {{ export all; }}; }}\nprotocol kernel {{ ipv6 {{ export all; }}; }}\n\
          protocol ospf v2 four {{ ipv4; {0} }}\nprotocol ospf v3 six {{ ipv6; {0} }}\n",
-        area("stub")
+        area("stub;")
     )
 }
 

@@ -56,17 +56,26 @@ impl Host {
 
     /// Starts BIRD on this host; one for each.
     pub fn bird(&self, configuration: &str) -> Bird {
+        self.settle();
         Bird::start(self.place(), &self.name, configuration)
     }
 
     /// Starts daemons of FRR on this host, such as `["zebra", "ospfd"]`, with options behind their names.
     pub fn frr(&self, daemons: &[&str], configuration: &str) -> Frr {
+        self.settle();
         Frr::start(self.place(), &self.name, daemons, configuration)
     }
 
     /// Runs a command on this host to its end.
     pub fn run(&self, words: &str) -> Ended {
         run(&mut self.command(words))
+    }
+
+    /// Waits for the end of duplicate address detection: until then Linux takes no route by a link-local gateway, and a daemon
+    /// tries that again much later.
+    fn settle(&self) {
+        let valid = || self.run("ip -6 addr show dev eth0 scope link -tentative").good().out.contains("fe80");
+        wait_until("the link-local address to be valid", valid);
     }
 
     /// Sets `/proc/sys/net/NAME` on this host.
