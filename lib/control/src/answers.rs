@@ -148,6 +148,9 @@ pub struct WorkerStatus {
     /// anew. Sleep of an idle worker does not count.
     #[serde(default)]
     pub longest_gap: f64,
+    /// Seconds since the router started, when this was counted: for rates.
+    #[serde(default)]
+    pub uptime: f64,
 }
 
 /// An element of `GET /v1/modules`.

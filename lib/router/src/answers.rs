@@ -115,6 +115,7 @@ impl SlowThread {
                 unclaimed: get("unclaimed"),
                 tables_version: version,
                 longest_gap: counters.longest_gap.get() as f64 / 1e9,
+                uptime: now.saturating_sub(self.started) as f64 / 1e9,
             }
         };
         self.parts.counters.iter().enumerate().map(worker).collect()
