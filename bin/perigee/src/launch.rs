@@ -9,10 +9,13 @@ use crate::fabric::DpdkFabric;
 use crate::filters::{self, DpdkFilters};
 use crate::scripts::{self, LuaScripts};
 use anyhow::{Context as _, Result, anyhow, bail};
+use ipnet::IpNet;
 use perigee_control::answers::VersionStatus;
 use perigee_control::api::Server;
 use perigee_control::config::{self, Config, LinuxDriver, Machine};
-use perigee_control::helper::{Helper, LinkPreparation, TwinStatus, TwinWanted};
+use perigee_control::fpm::Fpm;
+use perigee_control::helper::{Helper, LinkPreparation, SocketWanted, TwinStatus, TwinWanted};
+use perigee_control::netlink::{Feed, Scope, open_links};
 use perigee_control::privileges;
 use perigee_control::twin::Twin;
 use perigee_dpdk::{self as dpdk, DpdkPort, Eal, EalConfig, FlowRule, MBUF, MbufPool, PoolConfig, PortConfig};
@@ -20,7 +23,9 @@ use perigee_fib::Published;
 use perigee_lua::{Script, Scripts};
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted, Reason, reason};
 use perigee_packet::{MacAddr, Pool, Port, PortInfo, ReceiveQueue, TransmitBuffer, TransmitQueue};
-use perigee_router::{Mailbox, PortQueues, Rebuild, RouterPort, Routing, SharedTables, SlowParts, SlowThread, wire};
+use perigee_router::{
+    LinuxFeeds, Mailbox, PortQueues, Rebuild, RouterPort, Routing, SharedTables, SlowParts, SlowThread, wire,
+};
 use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, punt_ring};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,7 +54,7 @@ struct Opened {
     pools: Vec<Arc<MbufPool>>,
     rules: Vec<FlowRule>,
     steered: Vec<config::Steer>,
-    helper: Option<Helper>,
+    helper: Option<Arc<Helper>>,
 }
 
 /// Starts a router.
@@ -75,13 +80,13 @@ fn with_tables(config: &Config) -> config::Eal {
 }
 
 /// The helper is needed for twins and for interfaces under ports.
-fn start_helper(config: &Config) -> Result<Option<Helper>> {
+fn start_helper(config: &Config) -> Result<Option<Arc<Helper>>> {
     let linux = |port: &config::Port| matches!(port.device, config::Device::Linux { .. });
     if !config.ports.iter().any(|port| port.twin || linux(port)) {
         return Ok(None);
     }
     let program = std::env::current_exe().context("the program's own path is not known")?;
-    Ok(Some(Helper::start(&program)?))
+    Ok(Some(Arc::new(Helper::start(&program)?)))
 }
 
 /// The ports that are PCI devices: `0000:03:00.0`, with or without arguments.
@@ -123,7 +128,7 @@ pub fn start_eal(eal: &config::Eal, pci: Vec<String>) -> Result<Eal> {
     thread.join().map_err(|_| anyhow!("DPDK's start-up panicked"))?
 }
 
-fn open_ports(eal: &Eal, config: &Config, helper: Option<Helper>) -> Result<Opened> {
+fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>) -> Result<Opened> {
     let mut pools: BTreeMap<Option<u16>, Arc<MbufPool>> = BTreeMap::new();
     let largest = config.ports.iter().map(|port| port.mtu).max().unwrap_or(1500);
     let mut opened =
@@ -139,7 +144,7 @@ fn open_ports(eal: &Eal, config: &Config, helper: Option<Helper>) -> Result<Open
                 pool
             }
         };
-        let wanted = port_config(config, port, index as u16, opened.helper.as_ref())?;
+        let wanted = port_config(config, port, index as u16, opened.helper.as_deref())?;
         let open = DpdkPort::open(eal, &wanted, &pool)?;
         let (rules, done, notes) = filters::steer(&open, index as u16, config);
         opened.rules.extend(rules);
@@ -214,12 +219,65 @@ fn make_twins(config: &Config, opened: &Opened) -> Result<Vec<Option<(Twin, Twin
             mac: config::Mac(opened.infos[index].mac.octets()),
             mtu: port.mtu,
             namespace: config.router.namespace.clone(),
-            addresses: config.interfaces[index].addresses.clone(),
+            addresses: with_link_local(&config.interfaces[index].addresses, opened.infos[index].mac),
             up: true,
         };
         Ok(Some(helper.make_twin(&wanted)?))
     };
     config.ports.iter().enumerate().map(twin).collect()
+}
+
+/// The addresses, with the link-local one that the slow path speaks from: routing daemons need one, too.
+fn with_link_local(addresses: &[IpNet], mac: MacAddr) -> Vec<IpNet> {
+    let is_link_local = |net: &IpNet| matches!(net, IpNet::V6(net) if net.addr().is_unicast_link_local());
+    let mut addresses = addresses.to_vec();
+    if !addresses.iter().any(is_link_local) {
+        addresses.extend(IpNet::new(mac.link_local().into(), 64));
+    }
+    addresses
+}
+
+/// The VLANs of the configuration, as Linux' own VLAN interfaces on the twins. A kernel that has none does without.
+fn make_vlans(config: &Config, opened: &Opened) {
+    let Some(helper) = &opened.helper else { return };
+    for interface in &config.interfaces {
+        let (port, info) = (&config.ports[usize::from(interface.port)], &opened.infos[usize::from(interface.port)]);
+        let Some(vlan) = interface.vlan.filter(|_| port.twin) else { continue };
+        let wanted = TwinWanted {
+            name: interface.name.clone(),
+            mac: config::Mac(info.mac.octets()),
+            mtu: interface.mtu,
+            namespace: config.router.namespace.clone(),
+            addresses: with_link_local(&interface.addresses, info.mac),
+            up: true,
+        };
+        if let Err(error) = helper.make_vlan(&port.name, vlan, &wanted) {
+            tracing::info!("{error}; {} is the router's alone, and Linux does not see it", interface.name);
+        }
+    }
+}
+
+/// How Linux is followed, where there are twins.
+fn follow_linux(config: &Config, opened: &Opened, mailbox: &Mailbox) -> Result<LinuxFeeds> {
+    let bell = || {
+        let bell = mailbox.bell();
+        move || bell.ring()
+    };
+    let mut feeds = LinuxFeeds::default();
+    let Some(helper) = &opened.helper else { return Ok(feeds) };
+    if config.ports.iter().any(|port| port.twin) {
+        let sockets = helper.netlink(config.linux.receive_buffer as usize, config.router.namespace.as_ref())?;
+        feeds.netlink = Some(Box::new(Feed::start(sockets, Scope::Everything, bell())?));
+    }
+    if feeds.netlink.is_some() && config.linux.feed == config::Feed::Fpm {
+        let listener = SocketWanted::Listener(config.linux.fpm);
+        let listener = helper.open_socket(listener, config.router.namespace.as_ref())?;
+        feeds.routes = Some(Box::new(Fpm::start(listener, config.linux.fpm_hold, bell())?));
+    }
+    if config.ports.iter().any(|port| matches!(port.device, config::Device::Linux { .. })) {
+        feeds.underlay = Some(Box::new(Feed::start(open_links()?, Scope::Links, bell())?));
+    }
+    Ok(feeds)
 }
 
 /// All queues of a port.
@@ -268,6 +326,7 @@ fn assemble(
 ) -> Result<Running> {
     let count = config.workers.len();
     let twins = make_twins(&config, &opened)?;
+    make_vlans(&config, &opened);
     let ports =
         config.ports.iter().zip(&opened.ports).map(|(c, port)| queues(&c.name, port)).collect::<Result<Vec<_>>>()?;
     let wiring = wire(ports, count, &mut DpdkFabric(&eal)).map_err(|error| anyhow!(error))?;
@@ -285,6 +344,7 @@ fn assemble(
     let clock = dpdk::Clock::new(&eal);
     let clock: Clock = Arc::new(move || clock.now());
     let (mailbox, end) = Mailbox::new()?;
+    let feeds = follow_linux(&config, &opened, &mailbox)?;
     let width = opened.infos.iter().map(|info| usize::from(info.port) + 1).max().unwrap_or(0);
     let (mut workers, mut punts, mut counters, mut polled) = (vec![], vec![], vec![], vec![]);
     let stop = Stop::default();
@@ -342,6 +402,7 @@ fn assemble(
         scripts: Box::new(LuaScripts(scripts.clone())),
         rebuild: Box::new(rebuild),
         helper: opened.helper,
+        feeds,
         mailbox: end,
         memory: &MBUF,
         clock,

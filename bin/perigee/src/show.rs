@@ -7,8 +7,8 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
 use perigee_control::answers::{
-    ConfigText, DropKind, DropStatus, FibStatus, FilterStatus, GatewayEntry, ModuleStatus, NeighborEntry, NextHopEntry,
-    NextHopMember, PortStatus, RouteList, ScriptStatus, WorkerStatus,
+    ConfigText, DropKind, DropStatus, FibStatus, FilterStatus, GatewayEntry, LinuxStatus, ModuleStatus, NeighborEntry,
+    NextHopEntry, NextHopMember, PortStatus, RouteList, ScriptStatus, WorkerStatus,
 };
 use perigee_control::client::ApiClient;
 use std::io::Write;
@@ -53,6 +53,8 @@ enum What {
     Neighbors,
     /// Next hops, and groups of them: what routes share, who uses it, the members' parts of the flows
     Nexthops,
+    /// How Linux is followed: routes, changes, what was left out, what was lost and read again
+    Linux,
     /// Scripts: generation, errors, what the JIT compiler did
     Scripts,
     /// Filters and steers
@@ -123,10 +125,34 @@ fn table(args: &ShowArgs, client: &ApiClient, path: &str) -> Result<Table> {
         What::Fib => fib(&client.get::<Vec<FibStatus>>(path)?),
         What::Neighbors => neighbors(&client.get::<Vec<NeighborEntry>>(path)?),
         What::Nexthops => next_hops(&client.get::<Vec<NextHopEntry>>(path)?),
+        What::Linux => linux(&client.get::<LinuxStatus>(path)?),
         What::Scripts => scripts(&client.get::<Vec<ScriptStatus>>(path)?),
         What::Filters => filters(&client.get::<Vec<FilterStatus>>(path)?),
         What::Config | What::Metrics => Table::new(),
     })
+}
+
+fn linux(status: &LinuxStatus) -> Table {
+    let left_out: Vec<String> =
+        status.left_out.iter().map(|(why, n)| format!("{n} {}", why.replace('_', " "))).collect();
+    let lines = [
+        ("feed", status.feed.clone()),
+        ("state", status.state.clone()),
+        ("namespace", status.namespace.as_ref().map_or_else(|| "the router's own".to_owned(), ToString::to_string)),
+        ("tables", status.tables.join(", ")),
+        ("routes", status.routes.to_string()),
+        ("links, addresses", format!("{}, {}", status.links, status.addresses)),
+        ("next-hop objects", status.next_hops.to_string()),
+        ("neighbors by hand", status.neighbors_by_hand.to_string()),
+        ("changes of routes", status.changes.to_string()),
+        ("routes refused", status.refused.to_string()),
+        ("routes left out", if left_out.is_empty() { "none".to_owned() } else { left_out.join(", ") }),
+        ("times news were lost", status.overruns.to_string()),
+        ("times read again", format!("{}, the last one in {:.3} s", status.resyncs, status.resync_seconds)),
+        ("differences found then", status.repaired.to_string()),
+        ("messages malformed, skipped", format!("{}, {}", status.malformed, status.skipped)),
+    ];
+    rows(&["Linux", ""], &[], lines.into_iter().map(|(name, value)| vec![name.to_owned(), value]))
 }
 
 fn ports(list: &[PortStatus]) -> Table {
@@ -252,7 +278,7 @@ fn routes(list: &RouteList) -> Table {
             let (via, dev) = match route.gateways.is_empty() {
                 true => (or_dash(route.via), or_dash(route.dev.as_ref())),
                 false => {
-                    let via = each(|gateway| format!("{} weight {}", gateway.via, gateway.weight));
+                    let via = each(|gateway| format!("{} weight {}", or_dash(gateway.via), gateway.weight));
                     (via, each(|gateway| or_dash(gateway.dev.as_ref())))
                 }
             };

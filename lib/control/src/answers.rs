@@ -3,6 +3,7 @@
 //!
 //! Counters count since the router started. Lists come in the order of the configuration where there is one.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -86,10 +87,17 @@ pub struct InterfaceEntry {
     pub name: String,
     /// The VLAN, null for untagged frames.
     pub vlan: Option<u16>,
+    /// Whether it is used (`ip link set up`).
+    #[serde(default = "yes")]
+    pub up: bool,
     /// Bytes of an IP packet.
     pub mtu: u16,
     /// The router's addresses on it.
     pub addresses: Vec<IpNet>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What a device counted.
@@ -113,6 +121,49 @@ pub struct PortCounters {
     pub transmit_errors: u64,
     /// Frames for which a transmit queue had no room.
     pub transmit_dropped: u64,
+}
+
+/// `GET /v1/linux`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinuxStatus {
+    /// Who tells the routes: `netlink`, `fpm` or `none`.
+    pub feed: String,
+    /// `following`, `reading` (everything, anew), `lost` (news were lost, or the namespace is gone) or `off` (no twins).
+    pub state: String,
+    /// The twins' namespace; the router's own if null.
+    pub namespace: Option<Namespace>,
+    /// The tables that are followed.
+    pub tables: Vec<String>,
+    /// Routes taken over.
+    pub routes: u64,
+    /// Links in the namespace.
+    pub links: u64,
+    /// Addresses on them.
+    pub addresses: u64,
+    /// Neighbors that were set by hand (`ip neigh add`) on the router's interfaces.
+    pub neighbors_by_hand: u64,
+    /// Next-hop objects (`ip nexthop`).
+    pub next_hops: u64,
+    /// Routes taken over, replaced and withdrawn.
+    pub changes: u64,
+    /// Routes that did not fit the table.
+    pub refused: u64,
+    /// Routes left out, by reason: how often one was seen.
+    pub left_out: BTreeMap<String, u64>,
+    /// Dumps asked for.
+    pub dumps: u64,
+    /// How often the kernel had no room for news (ENOBUFS).
+    pub overruns: u64,
+    /// Messages that contradict themselves.
+    pub malformed: u64,
+    /// Messages of other families and kinds.
+    pub skipped: u64,
+    /// Dumps compared with what was there.
+    pub resyncs: u64,
+    /// Routes that were found to differ then, after the first.
+    pub repaired: u64,
+    /// How long the last one took.
+    pub resync_seconds: f64,
 }
 
 /// An element of `GET /v1/workers`.
@@ -254,8 +305,8 @@ pub struct RouteEntry {
 /// One of several gateways of a route.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GatewayEntry {
-    /// Its address.
-    pub via: IpAddr,
+    /// Its address; null for the destinations on the interface's link.
+    pub via: Option<IpAddr>,
     /// The interface; null while it is not reached.
     pub dev: Option<String>,
     /// Its part of the flows, compared with the others'.

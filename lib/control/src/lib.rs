@@ -7,7 +7,7 @@
 //!   with file, line, column and what was expected.
 //! - **Linux.** [`helper::Helper`] is a second process that keeps the capabilities which the router gives up with
 //!   [`privileges::drop_all`]. It makes a [`twin::Twin`] for each port (a TAP interface through which Linux and its
-//!   routing daemons see the port) and quietens the interfaces under `af_packet` ports.
+//!   routing daemons see the port), and [`netlink`] follows what they do there. The helper also quietens the interfaces under `af_packet` ports.
 //! - **Users.** [`api::Server`] answers HTTP on a unix socket for whatever implements [`api::Backend`];
 //!   [`client::ApiClient`] asks it; [`answers`] is what they exchange; [`metrics`] is the same for monitoring.
 //!
@@ -18,7 +18,9 @@ pub mod answers;
 pub mod api;
 pub mod client;
 pub mod config;
+pub mod fpm;
 pub mod helper;
 pub mod metrics;
+pub mod netlink;
 pub mod privileges;
 pub mod twin;

@@ -145,6 +145,32 @@ fn every_check_of_the_eal_section() {
 }
 
 #[test]
+fn every_check_of_the_linux_section() {
+    let cases = [
+        ("feed = «\"bgp\"»", "found \"bgp\", expected \"netlink\", \"fpm\" or \"none\""),
+        ("«tables» = []", "found no table, expected one at least"),
+        ("tables = [\"main\", «\"mane\"»]", "found \"mane\", expected a table: one of main, default, local, or its"),
+        ("tables = [254, «\"main\"»]", "found the table main a second time"),
+        ("tables = [«0»]", "found 0, expected a table"),
+        ("tables = [«4294967296»]", "expected a table"),
+        ("protocols = [«\"brid\"»]", "who makes routes: one of redirect, kernel"),
+        ("protocols = [«256»]", "or its number up to 255"),
+        ("ignore_protocols = «\"bird\"»", "expected an array"),
+        ("fpm = «\"2620\"»", "an address with a port, such as \"127.0.0.1:2620\""),
+        ("fpm_hold = «60»", "found 60, expected a time"),
+        ("receive_buffer = «\"1 KB\"»", "(out of range), expected a size from \"4 KB\" to \"1 GB\""),
+        ("receive_buffer = «\"4 k\"»", "(its unit is not KB, MB or GB)"),
+        ("audit = «\"10ms\"»", "(too short), expected a time of 1s or more"),
+        ("«adit» = \"60s\"", "unknown key `adit` in [linux], expected `audit`"),
+    ];
+    for (snippet, words) in cases {
+        check(&format!("{PORT}[linux]\n{snippet}\n"), &[words]);
+    }
+    let many: Vec<String> = (1..=17).map(|table| table.to_string()).collect();
+    check(&format!("{PORT}[linux]\n«tables» = [{}]\n", many.join(", ")), &["found 17 tables, expected 16 at most"]);
+}
+
+#[test]
 fn every_check_of_a_port() {
     let cases = [
         ("[port.«sixteen_letters_»]\ndevice = \"net_null1\"", "a port name of 16 characters, expected 1 to 15"),
@@ -386,6 +412,16 @@ args = ["--log-level=8"]
 hugepages = false
 memory = 256
 file_prefix = "edge"
+
+[linux]
+feed = "fpm"
+tables = ["main", 100]
+protocols = ["bgp", 77]
+ignore_protocols = ["dhcp"]
+fpm = "127.0.0.1:2621"
+fpm_hold = "30s"
+receive_buffer = "16 MB"
+audit = "60s"
 
 [port.wan]
 interface = "eth0"

@@ -28,7 +28,7 @@ fn target(kind: &str, number: u32) -> RouteTarget {
     if kind != "group" {
         return RouteTarget::Gateway { address: gateway(number), interface };
     }
-    let member = |number| Member { address: gateway(number), interface, weight: 1 };
+    let member = |number| Member { address: Some(gateway(number)), interface, weight: 1 };
     RouteTarget::Multipath(Multipath::new(&[member(number), member(number + 1)]).expect("two gateways"))
 }
 

@@ -171,6 +171,7 @@ pub struct Bm19Writer {
     has_groups: Bits,
     isa: Isa,
     max_leaves: u32,
+    max_groups: u32,
     /// Slots of the change in hand and their new nodes.
     staged: Vec<(usize, u64)>,
     /// The slot that was encoded last, and its places.
@@ -195,8 +196,12 @@ impl Bits {
     }
 }
 
-/// Why a slot could not be encoded: leaves or groups are used up, or a next hop needs wider ones.
-struct NoRoom;
+/// Why a slot could not be encoded.
+enum NoRoom {
+    /// Leaves are used up, or have to be wider.
+    Leaves,
+    Groups,
+}
 
 impl Bm19Writer {
     /// An empty table.
@@ -212,41 +217,58 @@ impl Bm19Writer {
         assert!(Isa::available().contains(&isa), "this processor has no {isa:?}");
         let max_leaves = max_leaves.clamp(1, MAX_LEAVES);
         let slots = Box::new(Slots::new(BITS).ok_or(MEMORY)?);
-        let writer = Self::around(slots, false, MIN_LEAVES.min(max_leaves.max(1)), MIN_GROUPS, isa, max_leaves);
-        writer.map_err(|_| MEMORY)
+        let limits = (max_leaves, MAX_GROUPS);
+        Self::around(slots, false, (MIN_LEAVES.min(max_leaves), MIN_GROUPS), isa, limits).map_err(|_| MEMORY)
     }
 
-    /// A writer of `slots` with nothing encoded yet; the slots back if memory is short.
+    /// A writer of `slots` with nothing encoded yet, with room for so many leaves and groups now and at most; the slots back
+    /// if memory is short.
     fn around(
         slots: Box<Slots>,
         wide: bool,
-        leaves: u32,
-        groups: u32,
+        (leaves, groups): (u32, u32),
         isa: Isa,
-        max_leaves: u32,
+        (max_leaves, max_groups): (u32, u32),
     ) -> Result<Self, Box<Slots>> {
         let Some(shared) = Bm19::new(wide, leaves, groups, isa) else { return Err(slots) };
         let (is_shared, has_groups) = (Bits::new(leaves as usize), Bits::new(1 << BITS));
         let (shared, leaves, groups) = (Arc::new(shared), Blocks::new(0, leaves), Blocks::new(0, groups));
         let (sharers, staged, places) = (HashMap::new(), Vec::new(), (usize::MAX, [0; PLACES]));
-        Ok(Self { shared, slots, leaves, groups, sharers, is_shared, has_groups, isa, max_leaves, staged, places })
+        Ok(Self {
+            shared,
+            slots,
+            leaves,
+            groups,
+            sharers,
+            is_shared,
+            has_groups,
+            isa,
+            max_leaves,
+            max_groups,
+            staged,
+            places,
+        })
     }
 
     /// A table of `slots`, with room for changes. What is not used costs no memory, as it is not touched.
-    fn build(slots: Box<Slots>, isa: Isa, max_leaves: u32) -> Result<Self, (Box<Slots>, LookupError)> {
+    fn build(slots: Box<Slots>, isa: Isa, limits: (u32, u32)) -> Result<Self, (Box<Slots>, LookupError)> {
         // Every prefix starts at most two runs.
-        let leaves = (slots.prefixes() as u32).saturating_mul(4).max(MIN_LEAVES).min(max_leaves);
+        let leaves = (slots.prefixes() as u32).saturating_mul(4).max(MIN_LEAVES).min(limits.0);
         let (max_id, long) = slots.survey(24);
-        let groups = (2 * long + MIN_GROUPS).min(MAX_GROUPS);
+        let groups = (2 * long + MIN_GROUPS).min(limits.1);
         let wide = max_id > NARROW_MAX || groups > NARROW_MAX;
-        let mut writer = Self::around(slots, wide, leaves, groups, isa, max_leaves).map_err(|slots| (slots, MEMORY))?;
+        let mut writer = Self::around(slots, wide, (leaves, groups), isa, limits).map_err(|slots| (slots, MEMORY))?;
         let mut arrays: HashMap<u64, Block> = HashMap::new();
         for slot in 0..writer.slots.len() {
             if writer.slots.base(slot) == 0 && writer.slots.list(slot).is_empty() {
                 // As it was made.
                 continue;
             }
-            let Ok(node) = writer.encode(slot) else { return Err((writer.slots, full(leaves))) };
+            let node = match writer.encode(slot) {
+                Ok(node) => node,
+                Err(NoRoom::Leaves) => return Err((writer.slots, full("leaves", leaves))),
+                Err(NoRoom::Groups) => return Err((writer.slots, full("groups of long prefixes", groups))),
+            };
             let node = writer.share(node, &mut arrays);
             writer.shared.nodes[slot].store(node, Ordering::Relaxed);
         }
@@ -309,7 +331,7 @@ impl Bm19Writer {
         }
         let Some(start) = fits.then(|| self.leaves.take(count as u32)).flatten() else {
             self.drop_groups(&runs[..count]);
-            return Err(NoRoom);
+            return Err(NoRoom::Leaves);
         };
         self.shared.leaves.set(start as usize, &runs[..count]);
         Ok(u64::from(bitmap) << 32 | u64::from(start))
@@ -331,7 +353,7 @@ impl Bm19Writer {
             let fits = group.iter().all(|id| *id <= self.shared.max());
             let Some(number) = fits.then(|| self.groups.take(1)).flatten() else {
                 self.drop_groups(&made);
-                return Err(NoRoom);
+                return Err(if fits { NoRoom::Groups } else { NoRoom::Leaves });
             };
             self.shared.groups.set(number as usize * GROUP, &group);
             *place = EXTENDED | number;
@@ -423,7 +445,7 @@ impl Bm19Writer {
     /// The leaves are used up: makes a table with more of them. After an error the old one is as it was.
     fn grow(&mut self, prefix: Prefix4) -> Result<(), LookupError> {
         let slots = std::mem::replace(&mut self.slots, Box::new(Slots::none()));
-        match Self::build(slots, self.isa, self.max_leaves) {
+        match Self::build(slots, self.isa, (self.max_leaves, self.max_groups)) {
             Ok(grown) => {
                 *self = grown;
                 Ok(())
@@ -485,7 +507,7 @@ impl LookupWriter<u32> for Bm19Writer {
     fn load(&mut self, routes: &[(Prefix4, NextHopId)]) -> Result<(), LookupError> {
         routes.iter().try_for_each(|(_, id)| check_id(NAME, *id, NextHopId::MAX))?;
         let slots = Box::new(Slots::load(BITS, routes).ok_or(MEMORY)?);
-        *self = Self::build(slots, self.isa, self.max_leaves).map_err(|(_, error)| error)?;
+        *self = Self::build(slots, self.isa, (self.max_leaves, self.max_groups)).map_err(|(_, error)| error)?;
         Ok(())
     }
 
@@ -517,12 +539,37 @@ impl LookupWriter<u32> for Bm19Writer {
 
 const MEMORY: LookupError = LookupError::Memory { structure: NAME };
 
-fn full(limit: u32) -> LookupError {
-    LookupError::Full { prefix: "the table".to_owned(), structure: NAME, what: "leaves", limit }
+fn full(what: &'static str, limit: u32) -> LookupError {
+    LookupError::Full { prefix: "the table".to_owned(), structure: NAME, what, limit }
 }
 
 /// The array of leaves of a node, if it has one.
 fn block_of(node: u64) -> Option<Block> {
     let bitmap = (node >> 32) as u32;
     (bitmap != 0).then(|| Block { start: node as u32, len: bitmap.count_ones() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ran_out_is_named() {
+        let mut writer = Bm19Writer::new().expect("memory");
+        writer.max_groups = 3;
+        // Room that was there before the limit was set is no room.
+        let (mut number, mut refused) = (0, None);
+        while refused.is_none() && number <= MIN_GROUPS {
+            let host = Prefix4::host(number << 8 | 1);
+            refused = writer.insert(host, NextHopId(7)).err();
+            number += 1;
+        }
+        let host = Prefix4::host((number - 1) << 8 | 1);
+        let expected = format!(
+            "{host} does not fit: all 3 groups of long prefixes of bm19 are in use; remove routes, or use another structure"
+        );
+        assert_eq!(refused.map(|error| error.to_string()), Some(expected));
+        assert_eq!(writer.reader().lookup(host.addr()), NextHopId::NO_ROUTE);
+        assert_eq!(writer.reader().lookup(1), NextHopId(7));
+    }
 }

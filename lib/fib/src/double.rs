@@ -236,6 +236,10 @@ impl<A: Address + std::hash::Hash, B: Buffer<A>> LookupWriter<A> for DoubleBuffe
         done
     }
 
+    fn commit_is_cheap(&self) -> bool {
+        false
+    }
+
     fn pending(&self) -> bool {
         !self.front.lacks.is_empty()
     }

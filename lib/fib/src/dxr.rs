@@ -204,6 +204,10 @@ impl LookupWriter<u32> for DxrWriter {
     }
 
     /// Builds the table anew. After an error the old one stays in use, and the next call tries again.
+    fn commit_is_cheap(&self) -> bool {
+        false
+    }
+
     fn commit(&mut self) -> Result<(), LookupError> {
         if self.dirty {
             self.shared = Arc::new(Dxr::build(&self.slots, self.bits)?);

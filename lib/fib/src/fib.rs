@@ -12,9 +12,9 @@ use crate::grace::Grace;
 use crate::lookup::{Lookup, LookupError, LookupWriter};
 use crate::next_hop::{InterfaceId, Mac, NextHop, NextHopId, NextHops};
 use crate::next_hop_writer::{Leaf, NextHopError, NextHopInfo, NextHopWriter, Via};
-use crate::prefix::Prefix;
+use crate::prefix::{Prefix, PrefixOf};
 use crate::recursion::{Family, Gateways};
-use crate::rib::{Rib, Route, RouteKey, RouteSource, RouteTarget};
+use crate::rib::{Rib, Route, RouteKey, RouteSource, RouteTarget, Table};
 use crate::structures;
 
 /// The forwarding table as workers see it: shared, changing in place, never locked.
@@ -197,13 +197,18 @@ impl FibWriter {
     pub fn load(&mut self, routes: impl IntoIterator<Item = (Prefix, Route)>) -> Result<(), FibError> {
         let mut v4 = Loaded::new(self.v4.gateways.via_default());
         let mut v6 = Loaded::new(self.v6.gateways.via_default());
-        let result = self.prepare(&mut v4, &mut v6, routes).and_then(|()| self.load_lookup(&v4, &v6));
+        let mut stuck = false;
+        let result = self.prepare(&mut v4, &mut v6, routes).and_then(|()| self.load_lookup(&v4, &v6, &mut stuck));
         if result.is_ok() {
             v4 = v4.swap(&mut self.rib.v4, &mut self.v4.gateways);
             v6 = v6.swap(&mut self.rib.v6, &mut self.v6.gateways);
         }
         // What is left over: the old tables, or the new ones.
-        let gone = [v4.uses(&mut self.next_hops), v6.uses(&mut self.next_hops)].concat();
+        let mut gone = v6.uses(&mut self.next_hops);
+        // Readers that still find the refused table must find nobody else's next hops there: they are never given up.
+        if !stuck {
+            gone.extend(v4.uses(&mut self.next_hops));
+        }
         self.released.extend(gone);
         if result.is_ok() {
             self.want_all();
@@ -234,14 +239,35 @@ impl FibWriter {
         Ok(v6.settle(&mut self.next_hops)?)
     }
 
-    fn load_lookup(&mut self, v4: &Loaded<u32>, v6: &Loaded<u128>) -> Result<(), FibError> {
+    /// Both lookup structures or neither; `stuck`, if IPv4 has the new table all the same.
+    fn load_lookup(&mut self, v4: &Loaded<u32>, v6: &Loaded<u128>, stuck: &mut bool) -> Result<(), FibError> {
         self.v4.lookup.load(&v4.list)?;
         if let Err(error) = self.v6.lookup.load(&v6.list) {
-            let old = self.rib.v4.0.iter().filter_map(|(prefix, entry)| Some((prefix, entry.next_hop()?)));
-            self.v4.lookup.load(&old.collect::<Vec<_>>())?;
+            *stuck = self.v4.lookup.load(&self.rib.v4.list()).is_err();
             return Err(error.into());
         }
         Ok(())
+    }
+
+    /// What the lookup structure should say of an address, by the routes: the next hop of the longest prefix that has a route
+    /// in use. Where [`reader`](Self::reader) says otherwise after a [`commit`](Self::commit), [`repair`](Self::repair) helps.
+    pub fn expected(&self, address: IpAddr) -> NextHopId {
+        self.rib.next_hop(address).unwrap_or(NextHopId::NO_ROUTE)
+    }
+
+    /// Writes what the routes say of `prefix` and of the prefixes inside it into the lookup structure anew, whatever the
+    /// structure believes to hold; returns how many prefixes that were. Where these are many, the whole table of the family is
+    /// loaded anew, and [`reader`](Self::reader) is another one. To be committed. After an error some may be written.
+    pub fn repair(&mut self, prefix: Prefix) -> Result<usize, FibError> {
+        match prefix {
+            Prefix::V4(prefix) => Ok(repair(&self.rib.v4, &mut *self.v4.lookup, prefix)?),
+            Prefix::V6(prefix) => Ok(repair(&self.rib.v6, &mut *self.v6.lookup, prefix)?),
+        }
+    }
+
+    /// Whether [`commit`](Self::commit) costs next to nothing: see [`LookupWriter::commit_is_cheap`].
+    pub fn commit_is_cheap(&self) -> bool {
+        self.v4.lookup.commit_is_cheap() && self.v6.lookup.commit_is_cheap()
     }
 
     fn want_all(&mut self) {
@@ -269,10 +295,9 @@ impl FibWriter {
         let mut found: BTreeSet<_> = self.wanted.keys().filter_map(|via| Some((via.interface, via.gateway?))).collect();
         let recursive = self.v4.gateways.iter().map(|(_, id)| id).chain(self.v6.gateways.iter().map(|(_, id)| id));
         for id in recursive {
-            // Groups among the ways are other routes' own: their members are counted there.
-            if let Leaf::Via(Via { interface, gateway: Some(gateway) }) = self.next_hops.leaf(id, 0) {
+            self.next_hops.neighbors_of(id, |interface, gateway| {
                 found.insert((interface, gateway));
-            }
+            });
         }
         found
     }
@@ -344,6 +369,48 @@ impl FibWriter {
     pub fn memory(&self) -> (usize, usize) {
         (self.v4.lookup.memory(), self.v6.lookup.memory())
     }
+}
+
+/// So many prefixes are written one by one; the whole table at once is faster where there are more, and finds what lies in it
+/// by mistake.
+const FEW: usize = 10_000;
+
+fn repair<A: Family>(
+    table: &Table<A>,
+    lookup: &mut dyn LookupWriter<A>,
+    prefix: PrefixOf<A>,
+) -> Result<usize, LookupError>
+where
+    PrefixOf<A>: prefix_trie::Prefix,
+{
+    if table.under(prefix).nth(FEW).is_some() {
+        let all = table.list();
+        lookup.load(&all)?;
+        return Ok(all.len());
+    }
+    let mut written = 0;
+    if table.get(prefix).is_none() {
+        unset(table, lookup, prefix)?;
+    }
+    for (prefix, entry) in table.under(prefix) {
+        match entry.next_hop() {
+            Some(id) => drop(lookup.insert(prefix, id)?),
+            None => unset(table, lookup, prefix)?,
+        }
+        written += 1;
+    }
+    Ok(written)
+}
+
+/// Makes sure that the lookup structure does not know a prefix, and that readers see so.
+fn unset<A: Family>(table: &Table<A>, lookup: &mut dyn LookupWriter<A>, prefix: PrefixOf<A>) -> Result<(), LookupError>
+where
+    PrefixOf<A>: prefix_trie::Prefix,
+{
+    // Once there, so that all that readers see of it is written, even if it is not believed to be; and it is what they see
+    // without it.
+    lookup.insert(prefix, table.next_hop_around(prefix).unwrap_or(NextHopId::NO_ROUTE))?;
+    lookup.remove(prefix).map(drop)
 }
 
 /// The neighbors that a route names with their interface, and wants resolved.

@@ -22,6 +22,8 @@ pub struct Interface {
     pub mac: Mac,
     /// Own addresses with the prefix lengths of their networks.
     pub addresses: Vec<(IpAddr, u8)>,
+    /// Whether it is in use. One that is down takes no frames in; it keeps its id, and its port and VLAN.
+    pub up: bool,
 }
 
 /// What sending out of an interface needs: 16 bytes, four interfaces per cache line.
@@ -75,6 +77,10 @@ impl Interfaces {
                 return Err(InterfaceError::Duplicate { name: interface.name.clone(), other });
             }
         }
+        // Last, so that two of one port and VLAN are refused whether they are up or not.
+        for interface in list.iter().filter(|interface| !interface.up) {
+            *table.ingress_slot(interface.port, interface.vlan) = None;
+        }
         table.list = list;
         Ok(table)
     }
@@ -91,7 +97,7 @@ impl Interfaces {
         }
     }
 
-    /// The interface a frame came in by. `vlan` is the tag's id, 0 for none or for a priority tag.
+    /// The interface a frame came in by, if it is up. `vlan` is the tag's id, 0 for none or for a priority tag.
     #[inline]
     pub fn ingress(&self, port: u16, vlan: u16) -> Option<InterfaceId> {
         let port = self.ports.get(usize::from(port))?;
@@ -220,6 +226,7 @@ mod tests {
             mtu: 1500,
             mac,
             addresses: vec![("192.0.2.1".parse().expect("address"), 24)],
+            up: true,
         }
     }
 
@@ -244,6 +251,20 @@ mod tests {
         assert_eq!(table.by_name("c"), Some(InterfaceId(2)));
         assert_eq!(table.by_name("e"), None);
         assert!(table.get(InterfaceId(4)).is_none() && table.egress(InterfaceId(u16::MAX)).is_none());
+    }
+
+    #[test]
+    fn what_is_down_takes_no_frames_and_keeps_its_id() {
+        let down = |name, port, vlan| Interface { up: false, ..interface(name, port, vlan) };
+        let list = vec![down("a", 0, None), interface("b", 0, Some(7)), down("c", 0, Some(8)), interface("d", 1, None)];
+        let table = Interfaces::new(list.clone()).expect("table");
+        for (port, vlan, expected) in [(0, 0, None), (0, 7, Some(1)), (0, 8, None), (1, 0, Some(3))] {
+            assert_eq!(table.ingress(port, vlan), expected.map(InterfaceId), "port {port} vlan {vlan}");
+        }
+        assert_eq!(table.by_name("c"), Some(InterfaceId(2)));
+        assert_eq!(table.egress(InterfaceId(2)).map(|egress| egress.vlan), Some(8));
+        let twice = Interfaces::new(vec![list[0].clone(), interface("e", 0, None)]).expect_err("refused").to_string();
+        assert_eq!(twice, "interface e has the same port and VLAN as a; give one of them another VLAN");
     }
 
     #[test]

@@ -41,7 +41,8 @@ pub trait LookupWriter<A: Address>: Send {
     /// faster than to insert them one by one. After an error nothing has changed, and the old table stays in use.
     fn load(&mut self, routes: &[(PrefixOf<A>, NextHopId)]) -> Result<(), LookupError>;
 
-    /// Sets the next hop of `prefix` and returns its previous one. After an error nothing has changed.
+    /// Sets the next hop of `prefix` and returns its previous one. After an error nothing has changed. What readers see is
+    /// written even if the prefix is believed to have this next hop already: so a table that is wrong can be mended.
     fn insert(&mut self, prefix: PrefixOf<A>, id: NextHopId) -> Result<Option<NextHopId>, LookupError>;
 
     /// Forgets `prefix` and returns its next hop: its addresses fall back to the next shorter prefix. After an error
@@ -49,9 +50,17 @@ pub trait LookupWriter<A: Address>: Send {
     fn remove(&mut self, prefix: PrefixOf<A>) -> Result<NextHopId, LookupError>;
 
     /// Makes the changes so far visible in [`reader`](Self::reader), for structures that collect them. To be called after
-    /// one change or after a run of them.
+    /// one change or after a run of them. What it costs is in [`commit_is_cheap`](Self::commit_is_cheap).
     fn commit(&mut self) -> Result<(), LookupError> {
         Ok(())
+    }
+
+    /// Whether a [`commit`](Self::commit) costs next to nothing, so that it may follow every burst of changes: so it is where
+    /// each change is stored at once. Otherwise it costs as much as the table is large, as it is rebuilt (DXR: some tens of
+    /// milliseconds for the Internet's), or as the changes did, which are made a second time (two copies): then the caller
+    /// does well to let changes gather.
+    fn commit_is_cheap(&self) -> bool {
+        true
     }
 
     /// Whether a change is not visible in [`reader`](Self::reader) even after [`commit`](Self::commit), as a reader is in

@@ -317,6 +317,18 @@ impl NextHopWriter {
         Leaf::Fixed(if id.0 < NextHopId::FIRST_FREE { id } else { NextHopId::NO_ROUTE })
     }
 
+    /// The neighbors that packets sent to `id` may go to in the end.
+    pub(crate) fn neighbors_of(&self, id: NextHopId, mut found: impl FnMut(InterfaceId, IpAddr)) {
+        let mut ids = vec![id];
+        while let Some(id) = ids.pop() {
+            match self.entry(self.end_of(id)).map(|entry| &entry.what) {
+                Some(What::Direct(Via { interface, gateway: Some(gateway) })) => found(*interface, *gateway),
+                Some(What::Group(group)) => ids.extend(group.members.iter().map(|(member, _)| *member)),
+                _ => {}
+            }
+        }
+    }
+
     /// The neighbor `address` on `interface` has this MAC address now, or none that is known: one store for all
     /// routes through it, present and future, and one per bucket that changes hands in its groups.
     pub fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<Mac>) {
@@ -409,7 +421,8 @@ impl NextHopWriter {
 
     fn rank(&self, id: NextHopId) -> Rank {
         match self.entry(self.end_of(id)).map(|entry| &entry.what) {
-            Some(What::Direct(via)) if !self.neighbors.contains_key(via) => Rank::Unresolved,
+            // On a link every destination is its own neighbor: its share of the packets goes there, known or not.
+            Some(What::Direct(via)) if via.gateway.is_some() && !self.neighbors.contains_key(via) => Rank::Unresolved,
             Some(What::Recursive { .. }) => Rank::Dead,
             Some(What::Group(group)) => group.rank,
             _ => Rank::Ready,

@@ -355,9 +355,6 @@ impl<A: Family> LookupWriter<A> for PoptrieWriter<A> {
         check_id(NAME, id, NextHopId::MAX)?;
         let key = aligned(prefix);
         let old = self.prefixes.insert(key, id);
-        if old == Some(id) {
-            return Ok(old);
-        }
         if let Err(short) = self.apply(key) {
             match old {
                 Some(old) => self.prefixes.insert(key, old),

@@ -275,9 +275,6 @@ impl LookupWriter<u128> for Range6Writer {
     fn insert(&mut self, prefix: Prefix6, id: NextHopId) -> Result<Option<NextHopId>, LookupError> {
         check_id(NAME, id, NextHopId::MAX)?;
         let old = self.prefixes.insert(prefix, id);
-        if old == Some(id) {
-            return Ok(old);
-        }
         if let Err(error) = self.apply(prefix) {
             match old {
                 Some(old) => self.prefixes.insert(prefix, old),

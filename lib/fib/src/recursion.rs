@@ -6,7 +6,7 @@
 //! - A gateway's *carrier* is the longest prefix of the routing table that contains it, whether that prefix's routes are in
 //!   use or not. The default route carries no gateway, unless that is allowed.
 //! - A gateway has a way if a route of its carrier can be used: the best such is its way. On a connected network the
-//!   gateway is a neighbor; over a route with a gateway it is reached through that; over a blackhole, unreachable or
+//!   gateway is a neighbor, and so it is on each link of a route with several; over a route with a gateway it is reached through that; over a blackhole, unreachable or
 //!   prohibit route it shares that fate (RFC 5635 blackholes with it). An address of the router's own is no way.
 //! - A route can be used if its gateway, or one of several, has a way of at most [`MAX_DEPTH`] steps. A gateway that leads
 //!   back to the route's own prefix, by any routes of the carriers between, is a loop and is not used.
@@ -52,6 +52,20 @@ pub(crate) enum Spec<A> {
     Via(Via),
     Recursive(A),
     Group(Arc<[(Spec<A>, u32)]>),
+}
+
+impl<A: Clone> Spec<A> {
+    /// The way to `gateway` over a group: where a member is a link, the gateway is a neighbor there.
+    fn on_links(self, gateway: IpAddr) -> Self {
+        let Self::Group(members) = self else { return self };
+        let on_link = |(member, weight): &(Self, u32)| match member {
+            Self::Via(Via { interface, gateway: None }) => {
+                (Self::Via(Via { interface: *interface, gateway: Some(gateway) }), *weight)
+            }
+            other => (other.clone(), *weight),
+        };
+        Self::Group(members.iter().map(on_link).collect())
+    }
 }
 
 /// How a route or a gateway is reached.
@@ -302,6 +316,7 @@ where
                 let via = Via { interface, gateway: Some(gateway.ip()) };
                 Some(Way { next: Spec::Via(via), depth })
             }
+            RouteTarget::Multipath(_) => Some(Way { next: next.on_links(gateway.ip()), depth }),
             _ => Some(Way { next, depth }),
         }
     }
@@ -337,11 +352,10 @@ where
         let (mut members, mut deepest) = (Vec::new(), None);
         for member in multipath.members() {
             let (next, depth) = match member.interface {
-                Some(interface) => (Spec::Via(Via { interface, gateway: Some(member.address) }), Some(0)),
+                Some(interface) => (Spec::Via(Via { interface, gateway: member.address }), Some(0)),
                 None => {
-                    let Some(gateway) = A::of(member.address).filter(|gateway| !self.is_loop(prefix, *gateway)) else {
-                        continue;
-                    };
+                    let gateway = member.address.and_then(A::of).filter(|gateway| !self.is_loop(prefix, *gateway));
+                    let Some(gateway) = gateway else { continue };
                     let way = self.state(gateway).and_then(|state| state.way.as_ref());
                     (Spec::Recursive(gateway), way.map(|way| way.depth))
                 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The routing table: every route from every source, in order of preference, and which one per prefix is in use.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -29,6 +30,8 @@ pub enum RouteSource {
 }
 
 impl RouteSource {
+    const COUNT: usize = Self::Neighbor as usize + 1;
+
     /// The preference of this source's routes that come without one.
     pub const fn preference(self) -> u8 {
         match self {
@@ -69,18 +72,18 @@ pub enum RouteTarget {
     Prohibit,
 }
 
-/// One of several gateways of a route.
+/// One of several gateways of a route, or one of several links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Member {
-    /// Its address.
-    pub address: IpAddr,
+    /// Its address; `None`: the destinations themselves, on the link of `interface`.
+    pub address: Option<IpAddr>,
     /// The link it is on, as in [`RouteTarget::Gateway`].
     pub interface: Option<InterfaceId>,
     /// Its part of the flows, compared with the other members': 1 to 256.
     pub weight: u16,
 }
 
-/// 1 to 256 gateways with weights of 1 to 256.
+/// 1 to 256 gateways or links with weights of 1 to 256.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Multipath(Arc<[Member]>);
 
@@ -94,7 +97,10 @@ impl Multipath {
             return Err(MultipathError::Members { members: members.len() });
         }
         match members.iter().find(|member| !(1..=Self::MAX_WEIGHT).contains(&member.weight)) {
-            Some(&Member { address, weight, .. }) => Err(MultipathError::Weight { gateway: address, weight }),
+            Some(member) => Err(MultipathError::Weight { member: *member }),
+            None if members.iter().any(|member| member.address.is_none() && member.interface.is_none()) => {
+                Err(MultipathError::Nowhere)
+            }
             None => Ok(Self(members.into())),
         }
     }
@@ -115,13 +121,24 @@ pub enum MultipathError {
         members: usize,
     },
     /// Out of range.
-    #[error("gateway {gateway} cannot have the weight {weight}; expected 1 to {max}", max = Multipath::MAX_WEIGHT)]
+    #[error("{member} cannot have the weight {weight}; expected 1 to {max}", weight = member.weight, max = Multipath::MAX_WEIGHT)]
     Weight {
-        /// Whose.
-        gateway: IpAddr,
-        /// The weight given.
-        weight: u16,
+        /// Whose, and the weight given.
+        member: Member,
     },
+    /// Neither address nor link.
+    #[error("a member of a route has neither a gateway nor an interface; expected one of them, or both")]
+    Nowhere,
+}
+
+impl fmt::Display for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.address, self.interface) {
+            (Some(address), _) => write!(f, "gateway {address}"),
+            (None, Some(InterfaceId(id))) => write!(f, "interface {id}"),
+            (None, None) => write!(f, "a member without gateway"),
+        }
+    }
 }
 
 /// A route; its prefix is its key in the table, together with [`RouteKey`].
@@ -186,14 +203,14 @@ impl Route {
         RouteKey { preference: self.preference, metric: self.metric, source: self.source }
     }
 
-    /// Its gateways, each with its interface where one was given.
+    /// Its gateways, each with its interface where one was given. A link without a gateway is none.
     pub fn gateways(&self) -> impl Iterator<Item = (IpAddr, Option<InterfaceId>)> {
         let (one, several) = match &self.target {
             RouteTarget::Gateway { address, interface } => (Some((*address, *interface)), &[][..]),
             RouteTarget::Multipath(multipath) => (None, multipath.members()),
             _ => (None, &[][..]),
         };
-        one.into_iter().chain(several.iter().map(|member| (member.address, member.interface)))
+        one.into_iter().chain(several.iter().filter_map(|member| Some((member.address?, member.interface))))
     }
 }
 
@@ -210,14 +227,17 @@ pub(crate) struct Entry {
 }
 
 /// All routes of one family.
-pub(crate) struct Table<A: Address>(pub PrefixMap<PrefixOf<A>, Entry>);
+pub(crate) struct Table<A: Address>(pub PrefixMap<PrefixOf<A>, Entry>, Counts);
+
+/// How many routes there are of each source, by its number: whoever asks waits for no walk through all of them.
+type Counts = [usize; RouteSource::COUNT];
 
 impl<A: Address> Default for Table<A>
 where
     PrefixOf<A>: prefix_trie::Prefix,
 {
     fn default() -> Self {
-        Self(PrefixMap::new())
+        Self(PrefixMap::new(), Counts::default())
     }
 }
 
@@ -247,8 +267,13 @@ where
     /// Adds a route in its place, and returns the one with the same key that was there.
     pub fn insert(&mut self, prefix: PrefixOf<A>, route: Route) -> Option<Route> {
         let entry = self.0.entry(prefix).or_default();
+        self.1[route.source as usize] += 1;
         match entry.routes.binary_search_by_key(&route.key(), Route::key) {
-            Ok(at) => Some(std::mem::replace(&mut entry.routes[at], route)),
+            Ok(at) => {
+                let old = std::mem::replace(&mut entry.routes[at], route);
+                self.1[old.source as usize] -= 1;
+                Some(old)
+            }
             Err(at) => {
                 entry.routes.insert(at, route);
                 if let Some((chosen, _)) = entry.chosen.as_mut().filter(|(chosen, _)| *chosen >= at && *chosen != GONE)
@@ -272,7 +297,30 @@ where
                 std::cmp::Ordering::Greater => *chosen - 1,
             };
         }
-        Some(entry.routes.remove(at))
+        let route = entry.routes.remove(at);
+        self.1[route.source as usize] -= 1;
+        Some(route)
+    }
+
+    /// `prefix` and the prefixes inside it, in order.
+    pub fn under(&self, prefix: PrefixOf<A>) -> impl Iterator<Item = (PrefixOf<A>, &Entry)> {
+        self.0.children(&prefix)
+    }
+
+    /// The next hop of what contains `prefix` and more: that of the longest such prefix that has one.
+    pub fn next_hop_around(&self, prefix: PrefixOf<A>) -> Option<NextHopId> {
+        let cover = self.0.cover(&prefix).filter(|(other, _)| other.len() < prefix.len());
+        cover.filter_map(|(_, entry)| entry.next_hop()).last()
+    }
+
+    /// What the lookup structure should hold.
+    pub fn list(&self) -> Vec<(PrefixOf<A>, NextHopId)> {
+        self.0.iter().filter_map(|(prefix, entry)| Some((prefix, entry.next_hop()?))).collect()
+    }
+
+    /// The prefixes behind this one, or all, in order.
+    fn after(&self, prefix: Option<PrefixOf<A>>) -> impl Iterator<Item = (PrefixOf<A>, &Entry)> {
+        self.0.iter().filter(move |(other, _)| prefix.is_none_or(|prefix| *other > prefix))
     }
 
     /// Forgets an entry without routes.
@@ -301,6 +349,54 @@ impl Rib {
     /// The routes to exactly this prefix, best first.
     pub fn routes(&self, prefix: Prefix) -> &[Route] {
         self.entry(prefix).map_or(&[], |entry| &entry.routes)
+    }
+
+    /// The route to exactly this prefix with this key.
+    pub fn route(&self, prefix: Prefix, key: RouteKey) -> Option<&Route> {
+        let routes = self.routes(prefix);
+        routes.binary_search_by_key(&key, Route::key).ok().map(|at| &routes[at])
+    }
+
+    /// The next at most `limit` prefixes behind this one, or the first ones, in the order of [`iter`](Self::iter): a walk
+    /// through all that may be interrupted, and goes on while routes come and go.
+    pub fn after(&self, prefix: Option<Prefix>, limit: usize) -> Vec<Prefix> {
+        let v4 = match prefix {
+            None => Some(self.v4.after(None)),
+            Some(Prefix::V4(prefix)) => Some(self.v4.after(Some(prefix))),
+            Some(Prefix::V6(_)) => None,
+        };
+        let v6 = self.v6.after(if let Some(Prefix::V6(prefix)) = prefix { Some(prefix) } else { None });
+        let v4 = v4.into_iter().flatten().map(|(prefix, _)| Prefix::V4(prefix));
+        v4.chain(v6.map(|(prefix, _)| Prefix::V6(prefix))).take(limit).collect()
+    }
+
+    /// The routes of one source to IPv4 or IPv6 prefixes behind this one (of the same family), or to all, in order of prefix and
+    /// then best first: to be compared with another list in the same order, in as many turns as one likes.
+    pub fn of_source(
+        &self,
+        source: RouteSource,
+        is_v6: bool,
+        after: Option<Prefix>,
+    ) -> impl Iterator<Item = (Prefix, &Route)> {
+        let (v4, v6) = match (is_v6, after) {
+            (false, Some(Prefix::V4(prefix))) => (Some(self.v4.after(Some(prefix))), None),
+            (false, _) => (Some(self.v4.after(None)), None),
+            (true, Some(Prefix::V6(prefix))) => (None, Some(self.v6.after(Some(prefix)))),
+            (true, _) => (None, Some(self.v6.after(None))),
+        };
+        let v4 = v4.into_iter().flatten().map(|(prefix, entry)| (Prefix::V4(prefix), entry));
+        let v6 = v6.into_iter().flatten().map(|(prefix, entry)| (Prefix::V6(prefix), entry));
+        v4.chain(v6)
+            .flat_map(|(prefix, entry)| entry.routes.iter().map(move |route| (prefix, route)))
+            .filter(move |(_, route)| route.source == source)
+    }
+
+    /// The next hop of the longest prefix that contains `address` and has a route in use.
+    pub(crate) fn next_hop(&self, address: IpAddr) -> Option<NextHopId> {
+        match self.lookup(address)?.0 {
+            Prefix::V4(prefix) => self.v4.get(prefix)?.next_hop(),
+            Prefix::V6(prefix) => self.v6.get(prefix)?.next_hop(),
+        }
     }
 
     /// The route to exactly this prefix that is in use: the best of those whose gateways are reached.
@@ -333,6 +429,16 @@ impl Rib {
     /// How many prefixes have a route.
     pub fn prefixes(&self) -> usize {
         self.v4.0.len() + self.v6.0.len()
+    }
+
+    /// How many IPv4 prefixes have a route.
+    pub fn prefixes4(&self) -> usize {
+        self.v4.0.len()
+    }
+
+    /// How many routes there are of a source.
+    pub fn count(&self, source: RouteSource) -> usize {
+        self.v4.1[source as usize] + self.v6.1[source as usize]
     }
 }
 
@@ -407,7 +513,7 @@ mod tests {
 
     #[test]
     fn several_gateways_are_1_to_256_of_weights_1_to_256() {
-        let member = |weight| Member { address: [10, 0, 0, 1].into(), interface: None, weight };
+        let member = |weight| Member { address: Some([10, 0, 0, 1].into()), interface: None, weight };
         assert!(Multipath::new(&[member(1); 256]).is_ok_and(|multipath| multipath.members().len() == 256));
         for members in [0, 257] {
             let error = Multipath::new(&vec![member(1); members]).expect_err("refused").to_string();
@@ -417,5 +523,10 @@ mod tests {
             let error = Multipath::new(&[member(256), member(weight)]).expect_err("refused").to_string();
             assert_eq!(error, format!("gateway 10.0.0.1 cannot have the weight {weight}; expected 1 to 256"));
         }
+        let link = Member { address: None, interface: Some(InterfaceId(7)), weight: 300 };
+        let error = Multipath::new(&[link]).expect_err("refused").to_string();
+        assert_eq!(error, "interface 7 cannot have the weight 300; expected 1 to 256");
+        let error = Multipath::new(&[Member { address: None, ..member(1) }]).expect_err("refused").to_string();
+        assert_eq!(error, "a member of a route has neither a gateway nor an interface; expected one of them, or both");
     }
 }

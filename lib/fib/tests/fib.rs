@@ -194,7 +194,7 @@ fn unused_next_hops_wait_and_come_back() {
 
 fn several(members: &[(&str, Option<InterfaceId>, u16)]) -> Route {
     let members =
-        members.iter().map(|&(address, interface, weight)| Member { address: ip(address), interface, weight });
+        members.iter().map(|&(address, interface, weight)| Member { address: Some(ip(address)), interface, weight });
     let multipath = Multipath::new(&members.collect::<Vec<_>>()).expect("in range");
     route(RouteSource::Static, RouteTarget::Multipath(multipath))
 }
@@ -244,6 +244,60 @@ fn flows_spread_by_weight_and_move_only_when_they_must() {
     let NextHopKind::Group { members, buckets } = group.kind else { panic!("{group:?}") };
     assert_eq!((group.uses, buckets), (2, 128));
     assert_eq!(members.iter().map(|member| (member.weight, member.buckets)).collect::<Vec<_>>(), [(1, 32), (3, 96)]);
+}
+
+#[test]
+fn links_without_a_gateway_share_by_weight() {
+    let mut writer = router();
+    let fib = writer.reader();
+    let link = |interface, weight| Member { address: None, interface: Some(interface), weight };
+    let neighbor = Member { address: Some(ip("192.0.2.9")), ..link(LAN, 2) };
+    let multipath = Multipath::new(&[link(LAN, 1), link(WAN, 1), neighbor]).expect("in range");
+    writer.insert(prefix("10.0.0.0/8"), route(RouteSource::Linux, RouteTarget::Multipath(multipath))).expect("room");
+    writer.set_neighbor(LAN, ip("192.0.2.9"), Some(MAC));
+    let shares = spread(&fib, "10.1.1.1");
+    assert_eq!(shares.len(), 3, "{shares:?}");
+    assert_eq!(shares[2].0, Action::Forward { interface: LAN, mac: MAC });
+    for (action, count) in &shares[..2] {
+        assert!(matches!(action, Action::Unresolved { .. }));
+        // A quarter of 10,000, and five standard deviations of 43.
+        assert!(count.abs_diff(2500) < 220, "{shares:?}");
+    }
+    let ways: std::collections::BTreeSet<_> =
+        (0..1000u32).map(|flow| format!("{:?}", writer.decide(ip("10.1.1.1"), flow))).collect();
+    let leaf = |interface, gateway| format!("{:?}", Leaf::Via(Via { interface, gateway }));
+    assert_eq!(ways, [leaf(LAN, None), leaf(WAN, None), leaf(LAN, Some(ip("192.0.2.9")))].into());
+
+    // A gateway behind it is a neighbor on each of the links.
+    writer.insert(prefix("11.0.0.0/8"), via("10.7.7.7", None)).expect("room");
+    assert!(writer.wanted().is_superset(&[(LAN, ip("10.7.7.7")), (WAN, ip("10.7.7.7"))].into()));
+    writer.set_neighbor(WAN, ip("10.7.7.7"), Some([2, 0, 0, 0, 0, 8]));
+    let shares = spread(&fib, "11.0.0.1");
+    assert!(shares.iter().any(|(action, _)| *action == Action::Forward { interface: WAN, mac: [2, 0, 0, 0, 0, 8] }));
+}
+
+/// RFC 5549: an IPv4 route over a neighbor that is known by its IPv6 address.
+#[test]
+fn ipv4_over_an_ipv6_gateway() {
+    let mut writer = router();
+    let fib = writer.reader();
+    let other = [2, 0, 0, 0, 0, 8];
+    writer.insert(prefix("10.0.0.0/8"), via("fe80::9", Some(LAN))).expect("room");
+    let both = [("fe80::9", Some(LAN), 1), ("198.51.100.9", Some(WAN), 1)];
+    writer.insert(prefix("11.0.0.0/8"), several(&both)).expect("room");
+    assert_eq!(writer.wanted(), [(LAN, ip("fe80::9")), (WAN, ip("198.51.100.9"))].into());
+    assert_eq!(action(&fib, "10.1.1.1"), Action::Unresolved { interface: LAN });
+    assert_eq!(writer.decide(ip("10.1.1.1"), 0), Leaf::Via(Via { interface: LAN, gateway: Some(ip("fe80::9")) }));
+    writer.set_neighbor(WAN, ip("198.51.100.9"), Some(other));
+    writer.set_neighbor(LAN, ip("fe80::9"), Some(MAC));
+    assert_eq!(action(&fib, "10.1.1.1"), Action::Forward { interface: LAN, mac: MAC });
+    let mut ways: Vec<Action> = spread(&fib, "11.1.1.1").into_iter().map(|(action, _)| action).collect();
+    ways.sort_by_key(|action| format!("{action:?}"));
+    let forward = |interface, mac| Action::Forward { interface, mac };
+    assert_eq!(ways, [forward(LAN, MAC), forward(WAN, other)]);
+    // A route to the gateway's network does not concern it.
+    writer.remove(prefix("2001:db8:1::/64"), RouteKey::of(RouteSource::Connected)).expect("there");
+    assert_eq!(action(&fib, "10.1.1.1"), forward(LAN, MAC));
 }
 
 #[test]

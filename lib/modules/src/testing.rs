@@ -87,6 +87,7 @@ fn interfaces() -> Interfaces {
         mtu,
         mac: own_mac(port),
         addresses: Vec::new(),
+        up: true,
     };
     let list = [
         ("p0", 0, None, 1500),
@@ -252,7 +253,7 @@ impl Rig {
     pub fn spread(&mut self, neighbors: &[(u8, u16)]) {
         for is_v6 in [false, true] {
             let member = |&(id, weight): &(u8, u16)| Member {
-                address: gateway(id, is_v6),
+                address: Some(gateway(id, is_v6)),
                 interface: Some(InterfaceId(id.into())),
                 weight,
             };

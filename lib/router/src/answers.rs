@@ -32,6 +32,8 @@ impl SlowThread {
             Request::ShowNextHops => reply.send(Ok(self.next_hops())),
             Request::ShowScripts => reply.send(Ok(self.parts.scripts.status())),
             Request::ShowFilters => reply.send(Ok(self.filters())),
+            Request::ShowLinux => reply.send(Ok(self.linux_status())),
+            Request::Resync => self.resync(reply),
             Request::ShowConfig => reply.send(Ok(self.config_text())),
             Request::RouteAdd(change) => reply.send(self.route_add(&change)),
             Request::RouteDel(change) => reply.send(self.route_del(&change)),
@@ -52,20 +54,22 @@ impl SlowThread {
     fn port(&self, index: usize) -> PortStatus {
         let (port, config) = (&self.parts.ports[index].port, &self.parts.config.ports[index]);
         let (info, link, stats) = (port.info(), port.link(), port.stats());
-        let interface = |i: &perigee_control::config::Interface| InterfaceEntry {
+        let interface = |i: &perigee_fib::Interface| InterfaceEntry {
             name: i.name.clone(),
             vlan: i.vlan,
+            up: i.up,
             mtu: i.mtu,
-            addresses: i.addresses.clone(),
+            addresses: i.addresses.iter().filter_map(|(a, length)| IpNet::new(*a, *length).ok()).collect(),
         };
-        let interfaces = self.parts.config.interfaces.iter().filter(|i| usize::from(i.port) == index).map(interface);
+        let all = self.parts.routing.interfaces().iter().map(|(_, interface)| interface);
+        let interfaces = all.filter(|interface| interface.port == info.port).map(interface).collect();
         PortStatus {
             name: config.name.clone(),
             device: info.device,
             driver: info.driver,
             mac: Mac(info.mac.octets()),
             mtu: info.mtu,
-            link_up: link.up,
+            link_up: link.up && self.underlay_up(index),
             speed: link.speed,
             promiscuous: config.promiscuous,
             receive_queues: info.receive_queues,
@@ -73,7 +77,7 @@ impl SlowThread {
             numa: info.numa_node,
             offloads: info.offloads.iter().map(|name| (*name).to_owned()).collect(),
             twin: self.twins[index].as_ref().map(|twin| twin.entry().clone()),
-            interfaces: interfaces.collect(),
+            interfaces,
             counters: PortCounters {
                 receive_packets: stats.rx_packets,
                 receive_bytes: stats.rx_bytes,
@@ -250,7 +254,7 @@ impl SlowThread {
 
     fn fib(&self) -> Vec<FibStatus> {
         let (routing, choice) = (&self.parts.routing, &self.parts.config.router.fib);
-        let v4 = routing.rib().iter().filter(|(prefix, ..)| prefix.addr().is_ipv4()).count() as u64;
+        let v4 = routing.rib().prefixes4() as u64;
         let prefixes = [v4, routing.rib().prefixes() as u64 - v4];
         let families = [("IPv4", &choice.v4), ("IPv6", &choice.v6)];
         let status = |(((family, chosen), (structure, bytes, why)), prefixes)| FibStatus {

@@ -2,16 +2,18 @@
 //! Changes while the router runs: routes by hand, and reload of configuration and script, all or nothing.
 
 use crate::gateways::is_link_local;
-use crate::routing::{Filters, Routing, lock, prefix};
+use crate::routing::{Filters, Routing, configured, lock, prefix};
 use crate::slow::SlowThread;
 use perigee_control::answers::{Outcome, ScriptStatus};
 use perigee_control::api::{ApiError, RouteChange};
 use perigee_control::config::Config;
 use perigee_control::helper::LinkChange;
-use perigee_fib::{Member, Multipath, Published, Route, RouteKey, RouteSource, RouteTarget};
+use perigee_fib::{
+    Interface, InterfaceId, Member, Multipath, Prefix, Published, Route, RouteKey, RouteSource, RouteTarget,
+};
 use perigee_slowpath::Input;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The scripts, as the control side sees them.
 pub trait ScriptControl: Send {
@@ -108,8 +110,62 @@ impl SlowThread {
             .map_err(|error| ApiError::invalid(error.to_string()))?;
         needs_restart(&self.parts.config, &config).map_err(ApiError::conflict)?;
         let filters = self.parts.rebuild.filters(&config).map_err(ApiError::invalid)?;
-        let mut routing =
-            Routing::new(&config, &self.infos, filters, &self.parts.lookups).map_err(ApiError::invalid)?;
+        let before = &self.parts.config;
+        // A million routes of Linux need not be looked up anew for a filter.
+        let stays = config.router.fib == before.router.fib && config.interfaces == before.interfaces;
+        let (path, generation, lost) = match stays {
+            true => self.reload_in_place(config, filters, script)?,
+            false => self.reload_anew(config, filters, script)?,
+        };
+        self.linux.set_config(self.parts.config.linux.clone());
+        let routes = self.parts.routing.rib().prefixes();
+        let name = path.map_or("built-in".to_owned(), |path| path.display().to_string());
+        let mut message = format!("script {name} (generation {generation}), {routes} prefixes");
+        lost.iter().for_each(|route| message.push_str(&format!("; {route}")));
+        Ok(Outcome { message })
+    }
+
+    /// The same interfaces and lookup structures: static routes, filters and script change where they are.
+    fn reload_in_place(
+        &mut self,
+        config: Config,
+        filters: Filters,
+        script: Option<&Path>,
+    ) -> Result<Reloaded, ApiError> {
+        let old = self.parts.config.clone();
+        let undo = self.parts.routing.follow_static(&old, &config).map_err(ApiError::invalid)?;
+        let old_filters = self.parts.routing.set_filters(filters);
+        let committed = self.parts.routing.commit();
+        let path = script.map(Path::to_owned).or_else(|| config.router.script.clone());
+        let loaded = committed.and_then(|()| {
+            lock(&self.parts.staging).publish(self.parts.routing.tables());
+            self.parts.scripts.replace(path.as_deref())
+        });
+        let generation = match loaded {
+            Ok(generation) => generation,
+            Err(error) => {
+                self.parts.routing.undo(undo);
+                self.parts.routing.set_filters(old_filters);
+                if let Err(error) = self.publish_routes() {
+                    self.warn_of_routes(error);
+                }
+                return Err(ApiError::invalid(error));
+            }
+        };
+        let before = std::mem::replace(&mut self.parts.config, config);
+        if let Err(error) = self.publish_routes() {
+            self.warn_of_routes(error);
+        }
+        self.follow_neighbors(&before);
+        Ok((path, generation, Vec::new()))
+    }
+
+    /// Other interfaces or lookup structures: everything is made anew and takes the place of what was.
+    fn reload_anew(&mut self, config: Config, filters: Filters, script: Option<&Path>) -> Result<Reloaded, ApiError> {
+        let interfaces = self.interfaces_for(&config).map_err(ApiError::invalid)?;
+        let others = self.routes_of_linux(&interfaces);
+        let mut routing = Routing::with(&config, interfaces, &self.infos, filters, &self.parts.lookups, others)
+            .map_err(ApiError::invalid)?;
         let lost = self.carry_over(&mut routing);
         routing.commit().map_err(ApiError::invalid)?;
         routing.renewed();
@@ -128,12 +184,43 @@ impl SlowThread {
         let old = std::mem::replace(&mut self.parts.routing, routing);
         let before = std::mem::replace(&mut self.parts.config, config);
         self.follow_config(&before, &old);
+        self.linux.interfaces_renumbered();
+        Ok((path, generation, lost))
+    }
 
-        let routes = self.parts.routing.rib().prefixes();
-        let name = path.map_or("built-in".to_owned(), |path| path.display().to_string());
-        let mut message = format!("script {name} (generation {generation}), {routes} prefixes");
-        lost.iter().for_each(|route| message.push_str(&format!("; {route}")));
-        Ok(Outcome { message })
+    /// The interfaces of a new configuration, each as Linux has it now but for what the configuration changes.
+    fn interfaces_for(&self, config: &Config) -> Result<Vec<Interface>, String> {
+        let mut list = configured(config, &self.infos)?;
+        let before = configured(&self.parts.config, &self.infos)?;
+        let now = self.parts.routing.interfaces();
+        let place = |interface: &Interface| (interface.port, interface.vlan);
+        for interface in &mut list {
+            let Some((_, live)) = now.iter().find(|(_, live)| place(live) == place(interface)) else { continue };
+            let had = before.iter().find(|other| place(other) == place(interface));
+            let had = had.map(|other| other.addresses.clone()).unwrap_or_default();
+            let kept = live.addresses.iter().filter(|a| interface.addresses.contains(a) || !had.contains(a));
+            let mut addresses: Vec<_> = kept.copied().collect();
+            addresses.extend(interface.addresses.iter().filter(|a| !live.addresses.contains(a)));
+            *interface = Interface { addresses, up: live.up, ..interface.clone() };
+        }
+        let extra = now.iter().map(|(_, interface)| interface).skip(before.len());
+        let extra: Vec<_> = extra.filter(|extra| !list.iter().any(|i| place(i) == place(extra))).cloned().collect();
+        list.extend(extra);
+        Ok(list)
+    }
+
+    /// What Linux has said so far, with the numbers that interfaces are going to have.
+    fn routes_of_linux(&self, interfaces: &[Interface]) -> Vec<(Prefix, Route)> {
+        let now = self.parts.routing.interfaces();
+        let new = |id: InterfaceId| {
+            let old = now.get(id)?;
+            let at = interfaces.iter().position(|i| (i.port, i.vlan) == (old.port, old.vlan))?;
+            Some(InterfaceId(at as u16))
+        };
+        let routes =
+            self.parts.routing.rib().iter().flat_map(|(prefix, routes, _)| routes.iter().map(move |r| (prefix, r)));
+        let of_linux = routes.filter(|(_, route)| route.source == RouteSource::Linux);
+        of_linux.filter_map(|(prefix, route)| Some((prefix, renumbered(route, new)?))).collect()
     }
 
     /// Routes by hand and resolved neighbors, as far as they fit the new interfaces; the sentences tell what did not.
@@ -181,13 +268,25 @@ impl SlowThread {
             }
             RouteTarget::Multipath(multipath) => {
                 let members = multipath.members().iter();
+                // No route by hand has a link without a gateway.
+                let find = |m: &Member| find(m.address.ok_or_else(gone)?, m.interface);
                 let members: Result<Vec<Member>, String> =
-                    members.map(|m| Ok(Member { interface: find(m.address, m.interface)?, ..*m })).collect();
+                    members.map(|m| Ok(Member { interface: find(m)?, ..*m })).collect();
                 RouteTarget::Multipath(Multipath::new(&members?).map_err(|error| error.to_string())?)
             }
             other => other.clone(),
         };
         Ok(Route { target, ..route.clone() })
+    }
+
+    /// Brings the slow path to the new configuration's neighbors and gateways.
+    fn follow_neighbors(&mut self, before: &Config) {
+        let kept = self.parts.config.neighbors.clone();
+        for gone in before.neighbors.iter().filter(|neighbor| !kept.contains(neighbor)) {
+            self.tell(Input::UnsetNeighbor { interface: gone.interface, address: gone.address });
+        }
+        self.set_static_neighbors();
+        self.follow_gateways();
     }
 
     /// Brings slow path and twins to the new configuration.
@@ -199,12 +298,7 @@ impl SlowThread {
             }
         }
         self.set_interfaces();
-        let kept = self.parts.config.neighbors.clone();
-        for gone in before.neighbors.iter().filter(|neighbor| !kept.contains(neighbor)) {
-            self.tell(Input::UnsetNeighbor { interface: gone.interface, address: gone.address });
-        }
-        self.set_static_neighbors();
-        self.follow_gateways();
+        self.follow_neighbors(before);
         for (index, port) in self.parts.config.ports.iter().enumerate().filter(|(_, port)| port.twin) {
             let addresses = |config: &Config| config.interfaces.get(index).map_or(vec![], |i| i.addresses.clone());
             let (wanted, had) = (addresses(&self.parts.config), addresses(before));
@@ -221,6 +315,30 @@ impl SlowThread {
             }
         }
     }
+}
+
+/// The script's path, its generation, and what did not fit.
+type Reloaded = (Option<PathBuf>, u64, Vec<String>);
+
+/// A route with other numbers of interfaces; `None` if one of them is gone.
+fn renumbered(route: &Route, new: impl Fn(InterfaceId) -> Option<InterfaceId>) -> Option<Route> {
+    let map = |interface: Option<InterfaceId>| match interface {
+        Some(id) => new(id).map(Some),
+        None => Some(None),
+    };
+    let target = match &route.target {
+        RouteTarget::Connected { interface } => RouteTarget::Connected { interface: new(*interface)? },
+        RouteTarget::Gateway { address, interface } => {
+            RouteTarget::Gateway { address: *address, interface: map(*interface)? }
+        }
+        RouteTarget::Multipath(multipath) => {
+            let member = |m: &Member| Some(Member { interface: map(m.interface)?, ..*m });
+            let members: Vec<Member> = multipath.members().iter().filter_map(member).collect();
+            RouteTarget::Multipath(Multipath::new(&members).ok()?)
+        }
+        other => other.clone(),
+    };
+    Some(Route { target, ..route.clone() })
 }
 
 /// What of a new configuration can only be had by a restart.
@@ -244,6 +362,10 @@ fn needs_restart(before: &Config, now: &Config) -> Result<(), String> {
     check("router.mbufs", a.mbufs == b.mbufs);
     check("router.icmp_rate", a.icmp_rate == b.icmp_rate);
     check("[eal]", before.eal == now.eal);
+    check("linux.feed", before.linux.feed == now.linux.feed);
+    check("linux.fpm", before.linux.fpm == now.linux.fpm);
+    check("linux.fpm_hold", before.linux.fpm_hold == now.linux.fpm_hold);
+    check("linux.receive_buffer", before.linux.receive_buffer == now.linux.receive_buffer);
     check("workers", before.workers == now.workers);
     check("[[steer]]", before.steers == now.steers);
     check("[port.*]: device, mac, mtu, promiscuous, queues, twin", before.ports == now.ports);

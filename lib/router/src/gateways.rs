@@ -20,7 +20,7 @@ pub fn static_route(route: &ConfigRoute) -> Result<Route, String> {
     let target = match &route.to {
         RouteTo::Via(gateway) => RouteTarget::Gateway { address: gateway.address, interface: interface(gateway) },
         RouteTo::Several(gateways) => {
-            let member = |g: &Gateway| Member { address: g.address, interface: interface(g), weight: g.weight };
+            let member = |g: &Gateway| Member { address: Some(g.address), interface: interface(g), weight: g.weight };
             let members: Vec<Member> = gateways.iter().map(member).collect();
             RouteTarget::Multipath(Multipath::new(&members).map_err(|error| error.to_string())?)
         }
@@ -41,7 +41,8 @@ pub fn config_route(routing: &Routing, prefix: Prefix, route: &Route) -> Option<
     let to = match &route.target {
         RouteTarget::Gateway { address, interface } => RouteTo::Via(gateway(*address, *interface, 1)),
         RouteTarget::Multipath(multipath) => {
-            RouteTo::Several(multipath.members().iter().map(|m| gateway(m.address, m.interface, m.weight)).collect())
+            let members = multipath.members().iter();
+            RouteTo::Several(members.map(|m| Some(gateway(m.address?, m.interface, m.weight))).collect::<Option<_>>()?)
         }
         _ => return None,
     };
@@ -55,7 +56,9 @@ impl SlowThread {
         let members = gateways.iter().map(|gateway| self.member(prefix, gateway)).collect::<Result<Vec<_>, _>>()?;
         match members[..] {
             [] => Err(ApiError::invalid("`via` is missing: the address of a neighbor")),
-            [Member { address, interface, weight: 1 }] => Ok(RouteTarget::Gateway { address, interface }),
+            [Member { address: Some(address), interface, weight: 1 }] => {
+                Ok(RouteTarget::Gateway { address, interface })
+            }
             _ => {
                 let multipath = Multipath::new(&members).map_err(|error| ApiError::invalid(error.to_string()))?;
                 Ok(RouteTarget::Multipath(multipath))
@@ -84,7 +87,7 @@ impl SlowThread {
             None if !recursive => drop(self.parts.routing.find_link(address).map_err(ApiError::invalid)?),
             _ => {}
         }
-        Ok(Member { address, interface, weight })
+        Ok(Member { address: Some(address), interface, weight })
     }
 
     /// The interface that a gateway is reached by now, by name.
@@ -98,7 +101,10 @@ impl SlowThread {
         let RouteTarget::Multipath(multipath) = &route.target else { return Vec::new() };
         let entry = |&Member { address, interface, weight }: &Member| GatewayEntry {
             via: address,
-            dev: self.device(address, interface),
+            dev: match address {
+                Some(address) => self.device(address, interface),
+                None => interface.map(|id| self.name_of(id.0)),
+            },
             weight,
         };
         multipath.members().iter().map(entry).collect()

@@ -9,6 +9,7 @@
 //!
 //!  [`Lookups`]  the structures that routes are looked up in, by name
 //!  [`wiring`]   who polls which queue, who sends on which, and what goes by ring
+//!  [`linux`]    what `ip`, BIRD and FRR say, done; what the slow path finds out, told
 //!  [`answers`]  what `perigee show` shows      [`change`]  routes by hand, reload
 //! ```
 //!
@@ -19,6 +20,7 @@
 pub mod answers;
 pub mod change;
 mod gateways;
+pub mod linux;
 mod lookups;
 mod reasons;
 pub mod routing;
@@ -27,6 +29,7 @@ mod twins;
 pub mod wiring;
 
 pub use change::{Rebuild, ScriptControl, ScriptView};
+pub use linux::LinuxFeeds;
 pub use lookups::Lookups;
 pub use routing::{Filters, Gateways, Routing, SharedTables};
 pub use slow::{Mailbox, RouterPort, SlowParts, SlowThread};

@@ -6,8 +6,8 @@ use crate::lookups::Lookups;
 use ipnet::IpNet;
 use perigee_control::config::Config;
 use perigee_fib::{
-    Fib, FibWriter, Interface, InterfaceId, Interfaces, Leaf, NextHopId, NextHopInfo, NextHopWriter, Prefix, Published,
-    Route, RouteKey, RouteSource, RouteTarget, Via,
+    Fib, FibError, FibWriter, Interface, InterfaceId, Interfaces, Leaf, NextHopId, NextHopInfo, NextHopWriter, Prefix,
+    Published, Route, RouteKey, RouteSource, RouteTarget, Via,
 };
 use perigee_modules::Tables;
 use perigee_modules::filter::Filter;
@@ -22,6 +22,9 @@ const NEXT_HOPS: u32 = NextHopWriter::MAX;
 
 /// Gateways that routes need: interface and address.
 pub type Gateways = BTreeSet<(u16, IpAddr)>;
+
+/// A route that was changed: its prefix and key, and what was there before.
+pub type Undo = (Prefix, RouteKey, Option<Route>);
 
 /// A published value that several control threads share. Workers never take this lock: they have subscribers.
 pub type SharedTables = Arc<Mutex<Published<Tables>>>;
@@ -47,6 +50,8 @@ pub struct Routing {
     shown: Fib,
     /// Whether anything has changed since the last [`commit`](Self::commit).
     changed: bool,
+    /// Whether there are other interfaces than workers know.
+    renewed: bool,
     interfaces: Arc<Interfaces>,
     filters: Filters,
     macs: Vec<[u8; 6]>,
@@ -65,7 +70,10 @@ pub fn net(prefix: Prefix) -> IpNet {
 }
 
 /// The interfaces of a configuration, on the ports as they were opened (in the configuration's order).
-fn interfaces(config: &Config, ports: &[PortInfo]) -> Result<Interfaces, String> {
+///
+/// # Errors
+/// A sentence: an interface has no port.
+pub fn configured(config: &Config, ports: &[PortInfo]) -> Result<Vec<Interface>, String> {
     let convert = |interface: &perigee_control::config::Interface| {
         let port = ports.get(usize::from(interface.port)).ok_or("an interface without a port")?;
         Ok(Interface {
@@ -74,11 +82,12 @@ fn interfaces(config: &Config, ports: &[PortInfo]) -> Result<Interfaces, String>
             vlan: interface.vlan,
             mtu: interface.mtu,
             mac: port.mac.octets(),
+            up: true,
             addresses: interface.addresses.iter().map(|net| (net.addr(), net.prefix_len())).collect(),
+            up: true,
         })
     };
-    let list = config.interfaces.iter().map(convert).collect::<Result<Vec<_>, String>>()?;
-    Interfaces::new(list).map_err(|error| error.to_string())
+    config.interfaces.iter().map(convert).collect()
 }
 
 impl Routing {
@@ -87,15 +96,32 @@ impl Routing {
     /// # Errors
     /// A sentence that says which interface or route does not fit.
     pub fn new(config: &Config, ports: &[PortInfo], filters: Filters, lookups: &Lookups) -> Result<Routing, String> {
-        let interfaces = Arc::new(interfaces(config, ports)?);
+        Self::with(config, configured(config, ports)?, ports, filters, lookups, Vec::new())
+    }
+
+    /// The same with interfaces as they are now, and with routes of other sources.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn with(
+        config: &Config,
+        interfaces: Vec<Interface>,
+        ports: &[PortInfo],
+        filters: Filters,
+        lookups: &Lookups,
+        others: Vec<(Prefix, Route)>,
+    ) -> Result<Routing, String> {
+        let interfaces = Arc::new(Interfaces::new(interfaces).map_err(|error| error.to_string())?);
         let width = ports.iter().map(|port| usize::from(port.port) + 1).max().unwrap_or(0);
         let mut macs = vec![[0; 6]; width];
         ports.iter().for_each(|port| macs[usize::from(port.port)] = port.mac.octets());
         let fib = lookups.make(&config.router.fib, NEXT_HOPS).map_err(|error| error.to_string())?;
         let shown = fib.reader();
-        let mut routing = Routing { fib, shown, changed: true, interfaces, filters, macs, by_hand: BTreeMap::new() };
+        let by_hand = BTreeMap::new();
+        let mut routing = Routing { fib, shown, changed: true, renewed: false, interfaces, filters, macs, by_hand };
         routing.fib.set_seed(seed(&routing.macs));
-        let mut routes = routing.own()?;
+        let mut routes = own(&routing.interfaces)?;
+        routes.extend(others);
         for route in config.all_routes() {
             routes.push((prefix(route.prefix), static_route(route)?));
         }
@@ -103,27 +129,6 @@ impl Routing {
         routing.commit()?;
         routing.renewed();
         Ok(routing)
-    }
-
-    /// The router's own addresses, their networks, and those networks' broadcast addresses.
-    fn own(&self) -> Result<Vec<(Prefix, Route)>, String> {
-        let mut routes = Vec::new();
-        let own = self.interfaces.iter().flat_map(|(id, i)| i.addresses.iter().map(move |a| (id, *a)));
-        for (interface, (address, length)) in own {
-            let local = Route::new(RouteSource::Local, RouteTarget::Local);
-            let network = Prefix::truncated(address, length).map_err(|error| error.to_string())?;
-            routes.push((Prefix::host(address), local.clone()));
-            if network != Prefix::host(address) {
-                routes.push((network, Route::new(RouteSource::Connected, RouteTarget::Connected { interface })));
-            }
-            if let (IpAddr::V4(address), 0..=30) = (address, length) {
-                // RFC 1812 5.3.5.2: a directed broadcast is for the router to see, not to forward.
-                let host_bits = u32::MAX.checked_shr(length.into()).unwrap_or(0);
-                let broadcast = Ipv4Addr::from_bits(address.to_bits() | host_bits);
-                routes.push((Prefix::host(broadcast.into()), local));
-            }
-        }
-        Ok(routes)
     }
 
     /// Whether there are changes to [`commit`](Self::commit).
@@ -140,13 +145,18 @@ impl Routing {
         self.fib.commit().map_err(|error| error.to_string())
     }
 
+    /// Whether a commit costs no more than the changes in it, in both families; else it builds a whole table anew.
+    pub fn commit_is_cheap(&self) -> bool {
+        self.fib.commit_is_cheap()
+    }
+
     /// Whether [`tables`](Self::tables) are others than before, and so have to be published. To be asked after each
     /// [`commit`](Self::commit).
     pub fn renewed(&mut self) -> bool {
         let reader = self.fib.reader();
         let renewed = !reader.is_same(&self.shown);
         self.shown = reader;
-        renewed
+        std::mem::take(&mut self.renewed) || renewed
     }
 
     /// The tables that workers should see, as of the last [`renewed`](Self::renewed).
@@ -159,6 +169,84 @@ impl Routing {
     /// The interfaces.
     pub fn interfaces(&self) -> &Arc<Interfaces> {
         &self.interfaces
+    }
+
+    /// Other interfaces take the place of those there are, and so do the routes that follow from their addresses. An
+    /// interface keeps its number; there may be more of them at the end.
+    ///
+    /// # Errors
+    /// A sentence about what does not fit. What does is done.
+    pub fn set_interfaces(&mut self, list: Vec<Interface>) -> Result<(), String> {
+        let interfaces = Interfaces::new(list).map_err(|error| error.to_string())?;
+        let key = |(prefix, route): (Prefix, Route)| ((prefix, route.key()), route);
+        let before: BTreeMap<_, _> = own(&self.interfaces)?.into_iter().map(key).collect();
+        let now: BTreeMap<_, _> = own(&interfaces)?.into_iter().map(key).collect();
+        self.interfaces = Arc::new(interfaces);
+        (self.changed, self.renewed) = (true, true);
+        let mut result = Ok(());
+        // First what is new: a destination that only changes its interface is never without a route.
+        for ((prefix, _), route) in now.iter().filter(|(key, route)| before.get(key) != Some(route)) {
+            result = result.and(self.fib.insert(*prefix, route.clone()).map_err(|error| error.to_string()));
+        }
+        for (prefix, key) in before.keys().filter(|key| !now.contains_key(key)) {
+            result = result.and(self.fib.remove(*prefix, *key).map(drop).map_err(|error| error.to_string()));
+        }
+        result
+    }
+
+    /// Other filters; workers have them with the next tables. Returns those before.
+    pub fn set_filters(&mut self, filters: Filters) -> Filters {
+        (self.changed, self.renewed) = (true, true);
+        std::mem::replace(&mut self.filters, filters)
+    }
+
+    /// The static routes of one configuration give way to those of another; routes by hand stay. Returns how to
+    /// [`undo`](Self::undo) it.
+    ///
+    /// # Errors
+    /// A sentence about what does not fit; nothing has changed.
+    pub fn follow_static(&mut self, before: &Config, now: &Config) -> Result<Vec<Undo>, String> {
+        let keyed = |config: &Config| -> Result<BTreeMap<(Prefix, RouteKey), Route>, String> {
+            let routes = config.all_routes().map(|route| Ok((prefix(route.prefix), static_route(route)?)));
+            routes.map(|route| route.map(|(prefix, route)| ((prefix, route.key()), route))).collect()
+        };
+        let (before, now) = (keyed(before)?, keyed(now)?);
+        let mut undo = Vec::new();
+        for ((prefix, key), route) in now.iter().filter(|(key, _)| !self.by_hand.contains_key(key)) {
+            let present = self.rib().routes(*prefix).iter().find(|route| route.key() == *key).cloned();
+            if present.as_ref() == Some(route) {
+                continue;
+            }
+            if let Err(error) = self.fib.insert(*prefix, route.clone()) {
+                self.undo(undo);
+                return Err(format!("routes: {error}"));
+            }
+            undo.push((*prefix, *key, present));
+        }
+        let gone = before.keys().filter(|key| !now.contains_key(key) && !self.by_hand.contains_key(key));
+        let gone: Vec<_> = gone.copied().collect();
+        for (prefix, key) in gone {
+            // One that was deleted by hand is gone already.
+            if let Ok(route) = self.fib.remove(prefix, key) {
+                undo.push((prefix, key, Some(route)));
+            }
+        }
+        self.changed = true;
+        Ok(undo)
+    }
+
+    /// Takes back what [`follow_static`](Self::follow_static) did.
+    pub fn undo(&mut self, undo: Vec<Undo>) {
+        self.changed = true;
+        for (prefix, key, before) in undo.into_iter().rev() {
+            let undone = match before {
+                Some(route) => self.fib.insert(prefix, route),
+                None => self.fib.remove(prefix, key).map(drop),
+            };
+            if let Err(error) = undone {
+                tracing::error!("the route to {prefix} is not as it was: {error}");
+            }
+        }
     }
 
     /// The routes and their forwarding table.
@@ -186,6 +274,27 @@ impl Routing {
     /// Routes that were added while the router runs.
     pub fn by_hand(&self) -> impl Iterator<Item = (Prefix, &Route)> {
         self.by_hand.iter().map(|((prefix, _), route)| (*prefix, route))
+    }
+
+    /// A route of Linux is there now; whether that changes anything.
+    ///
+    /// # Errors
+    /// It does not fit.
+    pub fn insert(&mut self, prefix: Prefix, route: Route) -> Result<bool, FibError> {
+        if self.fib.rib().routes(prefix).contains(&route) {
+            return Ok(false);
+        }
+        self.changed = true;
+        self.fib.insert(prefix, route).map(|()| true)
+    }
+
+    /// It is gone.
+    ///
+    /// # Errors
+    /// There is none, or what is left does not fit.
+    pub fn withdraw(&mut self, prefix: Prefix, key: RouteKey) -> Result<Route, FibError> {
+        self.changed = true;
+        self.fib.remove(prefix, key)
     }
 
     /// Adds a route by hand.
@@ -262,6 +371,29 @@ impl Routing {
         let on = |(own, length): &(IpAddr, u8)| Prefix::truncated(*own, *length).is_ok_and(|p| p.contains(address));
         interface.addresses.iter().any(on)
     }
+}
+
+/// The router's own addresses, their networks, and those networks' broadcast addresses. An interface that is down has none
+/// of them; link-local addresses are no matter of routes.
+fn own(interfaces: &Interfaces) -> Result<Vec<(Prefix, Route)>, String> {
+    let mut routes = Vec::new();
+    let up = interfaces.iter().filter(|(_, interface)| interface.up);
+    let addresses = up.flat_map(|(id, interface)| interface.addresses.iter().map(move |address| (id, *address)));
+    for (interface, (address, length)) in addresses.filter(|(_, (address, _))| !is_link_local(*address)) {
+        let local = Route::new(RouteSource::Local, RouteTarget::Local);
+        let network = Prefix::truncated(address, length).map_err(|error| error.to_string())?;
+        routes.push((Prefix::host(address), local.clone()));
+        if network != Prefix::host(address) {
+            routes.push((network, Route::new(RouteSource::Connected, RouteTarget::Connected { interface })));
+        }
+        if let (IpAddr::V4(address), 0..=30) = (address, length) {
+            // RFC 1812 5.3.5.2: a directed broadcast is for the router to see, not to forward.
+            let host_bits = u32::MAX.checked_shr(length.into()).unwrap_or(0);
+            let broadcast = Ipv4Addr::from_bits(address.to_bits() | host_bits);
+            routes.push((Prefix::host(broadcast.into()), local));
+        }
+    }
+    Ok(routes)
 }
 
 /// What sets this router's choices among equal ways apart from other routers', and stays the same over reloads and

@@ -5,6 +5,8 @@
 //! API. With nothing to do it sleeps in poll(2) until a worker rings the bell, a twin has a frame, or a timer is due.
 
 use crate::change::{Rebuild, ScriptControl};
+use crate::linux::errands::Errands;
+use crate::linux::{COMMIT_PAUSE, LinuxFeeds, LinuxSide, twins};
 use crate::lookups::Lookups;
 use crate::reasons;
 use crate::routing::{Gateways, Routing, SharedTables, lock};
@@ -12,7 +14,7 @@ use crate::twins::PortTwin;
 use crate::wiring::SlowQueues;
 use perigee_control::answers::VersionStatus;
 use perigee_control::api::{Backend, Reply, Request};
-use perigee_control::config::{Config, Machine};
+use perigee_control::config::{Config, Mac, Machine};
 use perigee_control::helper::{Helper, TwinStatus};
 use perigee_control::twin::Twin;
 use perigee_fib::InterfaceId;
@@ -81,7 +83,9 @@ pub struct SlowParts {
     /// How to make filters anew.
     pub rebuild: Box<dyn Rebuild>,
     /// The privileged helper, where there is one.
-    pub helper: Option<Helper>,
+    pub helper: Option<Arc<Helper>>,
+    /// How Linux is followed.
+    pub feeds: LinuxFeeds,
     /// The other end of requests.
     pub mailbox: MailboxEnd,
     /// Memory of the packets.
@@ -136,6 +140,13 @@ impl Mailbox {
     }
 }
 
+impl MailboxEnd {
+    /// The bell that wakes this end.
+    pub(crate) fn bell(&self) -> Arc<Bell> {
+        self.bell.clone()
+    }
+}
+
 impl Backend for Mailbox {
     fn handle(&self, request: Request, reply: Reply) {
         // With the slow path gone the reply is dropped, which the server answers with an error.
@@ -154,7 +165,8 @@ pub struct SlowThread {
     pub(crate) gateways: Gateways,
     /// By worker: polls seen last, and when they last changed.
     pub(crate) pulse: Vec<(u64, u64)>,
-    links: Vec<bool>,
+    pub(crate) links: Vec<bool>,
+    pub(crate) linux: LinuxSide,
     batch: Box<Batch>,
     buffer: Vec<u8>,
     next_housekeeping: u64,
@@ -182,7 +194,7 @@ pub(crate) struct Parts {
     pub machine: Machine,
     pub scripts: Box<dyn ScriptControl>,
     pub rebuild: Box<dyn Rebuild>,
-    pub helper: Option<Helper>,
+    pub helper: Option<Arc<Helper>>,
     pub mailbox: MailboxEnd,
     pub clock: Clock,
     pub version: VersionStatus,
@@ -201,6 +213,7 @@ impl SlowThread {
             scripts,
             rebuild,
             helper,
+            feeds,
             mailbox,
             memory,
             clock,
@@ -217,6 +230,7 @@ impl SlowThread {
         let infos: Vec<_> = ports.iter().map(|port| port.port.info()).collect();
         let pulse = vec![(0, now); counters.len()];
         let links = vec![false; ports.len()];
+        let linux = linux_side(&config, feeds, helper.as_ref(), &mailbox);
         let mut thread = SlowThread {
             parts: Parts {
                 config,
@@ -247,6 +261,7 @@ impl SlowThread {
             gateways: Gateways::new(),
             pulse,
             links,
+            linux,
             batch: Batch::new(memory),
             buffer: vec![0; usize::from(u16::MAX)],
             next_housekeeping: 0,
@@ -285,15 +300,24 @@ impl SlowThread {
             busy = true;
         }
         busy |= self.carry_out();
-        if self.parts.routing.uncommitted()
-            && let Err(error) = self.publish_routes()
-        {
-            self.warn_of_routes(error);
-        }
+        busy |= self.follow_linux();
+        self.commit_routes(now);
         if now >= self.next_housekeeping {
             self.housekeeping(now);
         }
         busy
+    }
+
+    /// Makes what has changed visible, once per burst of changes. Structures that have to be built anew for that wait for
+    /// the end of the burst, but not for ever.
+    fn commit_routes(&mut self, now: u64) {
+        let waits = self.linux.busy() && now.saturating_sub(self.linux.committed) < COMMIT_PAUSE;
+        if self.parts.routing.uncommitted() && !(waits && !self.parts.routing.commit_is_cheap()) {
+            if let Err(error) = self.publish_routes() {
+                self.warn_of_routes(error);
+            }
+            self.linux.committed = (self.parts.clock)();
+        }
     }
 
     /// Tells the slow path something at the current time.
@@ -403,8 +427,12 @@ impl SlowThread {
             Event::NeighborResolved { interface, address, mac }
             | Event::NeighborChanged { interface, address, mac } => {
                 self.parts.routing.neighbor(interface, address, Some(mac.octets()));
+                self.neighbor_for_linux(interface, address, Some(Mac(mac.octets())));
             }
-            Event::NeighborLost { interface, address } => self.parts.routing.neighbor(interface, address, None),
+            Event::NeighborLost { interface, address } => {
+                self.parts.routing.neighbor(interface, address, None);
+                self.neighbor_for_linux(interface, address, None);
+            }
             Event::AddressValid { .. } => {}
             Event::AddressDuplicate { interface, address, mac } => {
                 let name = self.name_of(interface);
@@ -427,6 +455,7 @@ impl SlowThread {
         if self.look_at_links() {
             self.set_interfaces();
         }
+        self.mend_linux();
         let mut published = lock(&self.parts.published);
         published.reclaim();
         lock(&self.parts.staging).reclaim();
@@ -472,19 +501,16 @@ impl SlowThread {
     }
 
     /// Whether the link of any port has changed.
-    fn look_at_links(&mut self) -> bool {
-        let links: Vec<bool> = self.parts.ports.iter().map(|port| port.port.link().up).collect();
-        let changed = links != self.links;
-        if changed {
-            for (index, (now, before)) in
-                links.iter().zip(&self.links).enumerate().filter(|(_, (now, before))| now != before)
-            {
-                let name = &self.parts.config.ports[index].name;
-                tracing::info!("port {name}: link {}", if *now && !before { "up" } else { "down" });
-            }
+    pub(crate) fn look_at_links(&mut self) -> bool {
+        let up = |(index, port): (usize, &RouterPort)| port.port.link().up && self.underlay_up(index);
+        let links: Vec<bool> = self.parts.ports.iter().enumerate().map(up).collect();
+        let before = std::mem::replace(&mut self.links, links);
+        for (index, now) in self.links.iter().enumerate().filter(|(index, now)| before[*index] != **now) {
+            let name = &self.parts.config.ports[index].name;
+            tracing::info!("port {name}: link {}", if *now { "up" } else { "down" });
+            self.carrier_for_linux(index, *now);
         }
-        self.links = links;
-        changed
+        self.links != before
     }
 
     /// Tells the slow path what the interfaces are now.
@@ -498,7 +524,7 @@ impl SlowThread {
                 vlan: interface.vlan,
                 mac: perigee_packet::MacAddr(interface.mac),
                 mtu: interface.mtu,
-                up: index.is_some_and(|index| self.links[index]),
+                up: interface.up && index.is_some_and(|index| self.links[index]),
                 addresses: interface.addresses.iter().map(address).collect(),
             };
             self.tell(Input::SetInterface { id: id.0, interface });
@@ -563,6 +589,17 @@ impl SlowThread {
         self.parts.receivers.clear();
         self.parts.outputs.clear();
     }
+}
+
+/// What is known of Linux at the start: nothing yet.
+fn linux_side(config: &Config, feeds: LinuxFeeds, helper: Option<&Arc<Helper>>, mailbox: &MailboxEnd) -> LinuxSide {
+    let namespace = config.router.namespace.clone();
+    let identity = twins::identity(namespace.as_ref());
+    let errands = helper.filter(|_| feeds.netlink.is_some()).and_then(|helper| {
+        let errands = Errands::start(helper.clone(), namespace, mailbox.bell.clone());
+        errands.inspect_err(|error| tracing::warn!("Linux is not told of neighbors and links: {error}")).ok()
+    });
+    LinuxSide::new(config.linux.clone(), feeds, errands, identity)
 }
 
 /// VLAN id of a frame; 0 for an untagged one.

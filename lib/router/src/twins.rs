@@ -20,6 +20,16 @@ impl PortTwin {
         PortTwin { twin, entry, complained: false }
     }
 
+    /// A port's twin that takes the place of one that is gone, and counts on from it.
+    pub fn again(made: (Twin, TwinStatus), before: Option<PortTwin>) -> PortTwin {
+        let mut twin = PortTwin::new(made);
+        if let Some(PortTwin { entry, .. }) = before {
+            let TwinEntry { to_linux, from_linux, dropped, .. } = entry;
+            twin.entry = TwinEntry { to_linux, from_linux, dropped, ..twin.entry };
+        }
+        twin
+    }
+
     /// Gives a frame to Linux; what it has no room for is dropped and counted, as a device would.
     pub fn write(&mut self, frame: &[u8]) {
         match self.twin.write(frame) {
@@ -36,6 +46,7 @@ impl PortTwin {
     pub fn read(&mut self, buffer: &mut [u8]) -> Option<usize> {
         match self.twin.read(buffer) {
             Ok(length) => {
+                self.complained = false;
                 self.entry.from_linux += u64::from(length.is_some());
                 length
             }

@@ -10,7 +10,7 @@ use perigee_packet::{MacAddr, flow};
 use crate::fragment::fragment;
 use crate::frame::{self, Received};
 use crate::interface::{AddressInfo, Interface, Interfaces, Own};
-use crate::neighbor::{Action, Answer, Key, NeighborInfo, Neighbors, Pending};
+use crate::neighbor::{Action, Answer, Heard, Key, NeighborInfo, Neighbors, Pending};
 use crate::rate::TokenBucket;
 use crate::{Config, Counters, Event, Input, InterfaceId, Output, Punt, RouteDecision, Routes, Time};
 
@@ -78,6 +78,7 @@ impl SlowPath {
             Input::UnsetNeighbor { interface, address } => {
                 self.neighbors.unset_static(now, (interface, address), self.interfaces.is_up(interface));
             }
+            Input::LearnNeighbor { interface, address, mac } => self.learn(now, (interface, address), mac),
             Input::Resolve { interface, gateway } => {
                 if let Some(own) = self.interfaces.get(interface) {
                     self.neighbors.resolve(now, (interface, gateway), own.config.up);
@@ -87,6 +88,14 @@ impl SlowPath {
             Input::NeighborUsed { interface, address } => self.neighbors.used(now, (interface, address)),
         }
         self.settle(turn);
+    }
+
+    fn learn(&mut self, now: Time, key: Key, mac: MacAddr) {
+        let usable = |own: &Own| own.config.up && !own.has(key.1);
+        if mac.is_unicast() && self.interfaces.get(key.0).is_some_and(usable) {
+            let heard = Heard { mac: Some(mac), solicited: false, replace: false, create: true };
+            self.neighbors.heard(now, key, heard, &mut self.counters);
+        }
     }
 
     /// Does everything that is due by `now`.

@@ -172,6 +172,16 @@ pub enum Input<'a> {
         /// Its address.
         address: IpAddr,
     },
+    /// Somebody else on this machine has learned a neighbor's MAC. Taken where nothing is known of that neighbor yet, and
+    /// soon asked for again; what this router has heard itself is the better knowledge.
+    LearnNeighbor {
+        /// Its interface.
+        interface: InterfaceId,
+        /// Its address.
+        address: IpAddr,
+        /// Its MAC; must be unicast, else ignored.
+        mac: MacAddr,
+    },
     /// A next hop was made that needs this gateway: find its MAC now, keep it fresh, and keep trying where it fails.
     /// Ignored on an unknown interface. Said twice, it counts once.
     Resolve {

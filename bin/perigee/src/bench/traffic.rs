@@ -262,6 +262,7 @@ fn interfaces(ports: u16) -> Result<Arc<Interfaces>> {
             (Ipv4Addr::new(10, 0, port as u8, 254).into(), 24),
             (Ipv6Addr::new(0xfd00, 0, 0, port, 0, 0, 0, 254).into(), 64),
         ],
+        up: true,
     };
     Ok(Arc::new(Interfaces::new((0..ports).map(interface).collect())?))
 }

@@ -48,6 +48,11 @@ pub(super) fn everything(backend: Shared) -> Router {
         .route("/v1/nexthops", show(Request::ShowNextHops))
         .route("/v1/scripts", show(Request::ShowScripts))
         .route("/v1/filters", show(Request::ShowFilters))
+        .route("/v1/linux", show(Request::ShowLinux))
+        .route(
+            "/v1/linux/resync",
+            post(async |State(backend): State<Shared>| ask(&backend, Request::Resync).await.map(Json)),
+        )
         .route("/v1/config", show(Request::ShowConfig))
         .route("/v1/routes", routes)
         .route("/v1/reload", post(reload))

@@ -7,6 +7,8 @@
 //! | `GET /v1/ports`, `workers`, `modules`, `drops`, `fib`, `neighbors`, `nexthops`, `scripts`, `filters` | a list of `...Status` or `...Entry` |
 //! | `GET /v1/routes?within=PREFIX&limit=N` | [`crate::answers::RouteList`] |
 //! | `POST /v1/workers/gaps` with `{}` | the list of `GET /v1/workers`; each worker's longest gap begins anew at 0 |
+//! | `GET /v1/linux` | [`crate::answers::LinuxStatus`] |
+//! | `POST /v1/linux/resync` | the same, when everything has been read from Linux again |
 //! | `GET /v1/config` | [`crate::answers::ConfigText`] |
 //! | `POST /v1/routes`, `DELETE /v1/routes` with a [`RouteChange`] | [`crate::answers::Outcome`] |
 //! | `POST /v1/reload` with `{"script": PATH}` or `{}` | [`crate::answers::Outcome`] |
@@ -59,6 +61,10 @@ pub enum Request {
     ShowScripts,
     /// Answered with a list of [`crate::answers::FilterStatus`].
     ShowFilters,
+    /// Answered with a [`crate::answers::LinuxStatus`].
+    ShowLinux,
+    /// Everything is read from Linux again. Answered with a [`crate::answers::LinuxStatus`] when that is done.
+    Resync,
     /// Answered with a [`crate::answers::ConfigText`].
     ShowConfig,
     /// Answered with an [`crate::answers::Outcome`].

@@ -4,6 +4,7 @@
 //! | file | what it reads |
 //! | --- | --- |
 //! | `router.rs` | `[router]`, `[eal]`, the workers |
+//! | `linux.rs` | `[linux]` |
 //! | `ports.rs` | `[port.NAME]` and `[port.NAME.vlan.ID]` |
 //! | `routing.rs` | `[[route]]`, `[[neighbor]]`, and whether an address is on an interface |
 //! | `routes_file.rs` | `PREFIX via ADDRESS dev PORT`, a million lines of it |
@@ -14,6 +15,7 @@
 //! comes out.
 
 mod filters;
+mod linux;
 mod mistake;
 mod model;
 mod ports;
@@ -28,6 +30,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
+pub use linux::{Feed, Linux, protocol_name, table_name};
 pub use mistake::{ConfigError, Mistake};
 pub use model::*;
 pub use router::default_socket;
@@ -136,6 +139,7 @@ fn read_config(mut root: Section, folder: &Path, machine: &Machine) -> Config {
     let mistakes = root.mistakes();
     let (router, workers) = router::read_router(&mut root, folder, machine);
     let eal = router::read_eal(&mut root, &router.name);
+    let linux = linux::read_linux(&mut root);
     let before = mistakes.count();
     let (ports, interfaces) = ports::read_ports(&mut root, folder, &router);
     // With an interface missing, "via an address on no interface" would blame the wrong line.
@@ -150,6 +154,7 @@ fn read_config(mut root: Section, folder: &Path, machine: &Machine) -> Config {
     Config {
         router,
         eal,
+        linux,
         workers,
         routes,
         file_routes: Vec::new(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use super::linux::Linux;
 use super::mistake::Mistake;
 use super::values::{Mac, Namespace, PortRange};
 
@@ -17,6 +18,8 @@ pub struct Config {
     pub router: Router,
     /// `[eal]`.
     pub eal: Eal,
+    /// `[linux]`.
+    pub linux: Linux,
     /// One per worker, at least one.
     pub workers: Vec<Worker>,
     /// `[port.NAME]` in the order of the file.

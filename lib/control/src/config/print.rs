@@ -84,6 +84,21 @@ impl Config {
         }
         out.maybe("memory", self.eal.memory.map(i64::from));
         out.key("file_prefix", self.eal.file_prefix.clone());
+        self.print_linux(out);
+    }
+
+    fn print_linux(&self, out: &mut Printer) {
+        let linux = &self.linux;
+        out.head("[linux]");
+        out.key("feed", linux.feed.name());
+        let list = |numbers: &[u8]| numbers.iter().map(|n| i64::from(*n).into()).collect::<Vec<Value>>();
+        out.key("tables", linux.tables.iter().map(|table| i64::from(*table).into()).collect::<Vec<Value>>());
+        out.maybe("protocols", linux.protocols.as_deref().map(list));
+        out.key("ignore_protocols", list(&linux.ignore_protocols));
+        out.key("fpm", linux.fpm.to_string());
+        out.key("fpm_hold", format!("{}us", linux.fpm_hold.as_micros()));
+        out.key("receive_buffer", format!("{} KB", linux.receive_buffer >> 10));
+        out.maybe("audit", linux.audit.map(|every| format!("{}us", every.as_micros())));
     }
 
     fn print_port(&self, index: usize, out: &mut Printer) {

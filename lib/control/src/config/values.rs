@@ -204,6 +204,19 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     micros.map(Duration::from_micros).ok_or_else(String::new)
 }
 
+/// A size such as `4 KB`, `256 MB` or `1 GB`, in units of 1024.
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).ok_or("it has no unit")?;
+    let (number, unit) = text.split_at(split);
+    let shift = match unit.trim_start() {
+        "KB" => 10,
+        "MB" => 20,
+        "GB" => 30,
+        _ => return Err("its unit is not KB, MB or GB".into()),
+    };
+    digits::<u64>(number).and_then(|n| n.checked_mul(1 << shift)).ok_or_else(String::new)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,6 +231,10 @@ mod tests {
         }
         for text in ["80", "1024-65535"] {
             assert_eq!(text.parse::<PortRange>().unwrap().to_string(), text);
+        }
+        assert_eq!((bytes("4 KB"), bytes("2GB")), (Ok(4096), Ok(2 << 30)));
+        for text in ["", "4", "4 kB", "4 TB", "-1 MB", "99999999999999999999 KB", "18014398509481985 KB"] {
+            assert!(bytes(text).is_err(), "{text}");
         }
         assert_eq!(duration("2ms"), Ok(Duration::from_millis(2)));
     }

@@ -9,9 +9,15 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use super::message::{Answer, LinkChange, LinkPreparation, Request, TwinStatus, TwinWanted, receive, send};
+use super::message::{
+    Answer, LinkChange, LinkPreparation, NeighborChange, Request, SocketWanted, TwinStatus, TwinWanted, receive, send,
+};
 use crate::config::{Mac, Namespace};
+use crate::netlink::NetlinkSockets;
 use crate::twin::Twin;
+
+/// Neighbors in one request: far less than the longest message.
+const MOST_NEIGHBORS: usize = 500;
 
 /// Why the helper did not do what it was asked: one sentence with the way out.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +102,52 @@ impl Helper {
             (Answer::Mac(mac), _) => Ok(mac),
             _ => Err(confused()),
         }
+    }
+
+    /// Opens a socket in a namespace.
+    ///
+    /// # Errors
+    /// The system refuses it, or the namespace cannot be entered.
+    pub fn open_socket(&self, socket: SocketWanted, namespace: Option<&Namespace>) -> Result<OwnedFd, HelperError> {
+        match self.ask(&Request::OpenSocket { socket, namespace: namespace.cloned() })? {
+            (Answer::Socket, Some(fd)) => Ok(fd),
+            _ => Err(confused()),
+        }
+    }
+
+    /// Opens the sockets by which a namespace's network is followed, with `buffer` bytes for news.
+    ///
+    /// # Errors
+    /// The system refuses it, or the namespace cannot be entered.
+    pub fn netlink(&self, buffer: usize, namespace: Option<&Namespace>) -> Result<NetlinkSockets, HelperError> {
+        let monitor = self.open_socket(SocketWanted::Monitor(buffer), namespace)?;
+        let dumps = self.open_socket(SocketWanted::Dumps, namespace)?;
+        Ok(NetlinkSockets { monitor, dumps })
+    }
+
+    /// Tells Linux which neighbors there are, or are no more. Those on a twin that is gone are left out.
+    ///
+    /// # Errors
+    /// The namespace cannot be entered, or the kernel refuses one; the others are told all the same.
+    pub fn change_neighbors(
+        &self,
+        neighbors: &[NeighborChange],
+        namespace: Option<&Namespace>,
+    ) -> Result<(), HelperError> {
+        let mut result = Ok(());
+        for neighbors in neighbors.chunks(MOST_NEIGHBORS) {
+            let (neighbors, namespace) = (neighbors.to_vec(), namespace.cloned());
+            result = result.and(self.done(&Request::ChangeNeighbors { neighbors, namespace }));
+        }
+        result
+    }
+
+    /// Makes a VLAN interface on a twin, so that Linux sees the port's VLAN as the router does. It ends with the twin.
+    ///
+    /// # Errors
+    /// The kernel has no VLAN interfaces, or refuses this one.
+    pub fn make_vlan(&self, on: &str, vlan: u16, wanted: &TwinWanted) -> Result<(), HelperError> {
+        self.done(&Request::MakeVlan { on: on.to_owned(), vlan, wanted: wanted.clone() })
     }
 
     /// The twins this helper made and did not remove.

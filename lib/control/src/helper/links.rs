@@ -21,7 +21,7 @@ pub(super) const WAY_OUT: &str = "run as root, with CAP_NET_ADMIN, or inside `un
 
 /// Settings below `/proc/sys/net/FAMILY/conf/NAME` that make the kernel a mere host on the twin: the router alone
 /// forwards, answers ARP, and decides which addresses there are.
-const TWIN_SETTINGS: [(&str, &str, &str); 8] = [
+pub(super) const TWIN_SETTINGS: [(&str, &str, &str); 8] = [
     ("ipv4", "forwarding", "0"),
     ("ipv4", "rp_filter", "0"),
     ("ipv4", "arp_ignore", "8"),
@@ -212,7 +212,7 @@ pub(super) fn remove(name: &str) -> Result<(), String> {
 }
 
 /// Runs `work` with a netlink socket of this thread's namespace.
-fn with_netlink<T, F>(work: impl FnOnce(Handle) -> F) -> Result<T, String>
+pub(super) fn with_netlink<T, F>(work: impl FnOnce(Handle) -> F) -> Result<T, String>
 where
     F: Future<Output = Result<T, String>>,
 {
@@ -227,7 +227,7 @@ where
     })
 }
 
-async fn find(netlink: &Handle, name: &str) -> Result<LinkMessage, String> {
+pub(super) async fn find(netlink: &Handle, name: &str) -> Result<LinkMessage, String> {
     let mut links = netlink.link().get().match_name(name.to_owned()).execute();
     let none = || format!("there is no interface `{name}`; `ip link` lists those there are");
     match links.try_next().await {
@@ -242,11 +242,11 @@ fn is_absent(error: &rtnetlink::Error) -> bool {
         || message.to_io().raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()))
 }
 
-async fn set(netlink: &Handle, message: LinkMessageBuilder<LinkUnspec>) -> Result<(), String> {
+pub(super) async fn set(netlink: &Handle, message: LinkMessageBuilder<LinkUnspec>) -> Result<(), String> {
     netlink.link().set(message.build()).execute().await.map_err(plain)
 }
 
-async fn add_address(netlink: &Handle, index: u32, net: IpNet) -> Result<(), String> {
+pub(super) async fn add_address(netlink: &Handle, index: u32, net: IpNet) -> Result<(), String> {
     let mut request = netlink.address().add(index, net.addr(), net.prefix_len());
     if net.addr().is_ipv6() {
         // The router does duplicate address detection; the kernel's would keep the address from use meanwhile.
@@ -268,7 +268,7 @@ async fn remove_address(netlink: &Handle, index: u32, net: IpNet) -> Result<(), 
 }
 
 /// A netlink error in the words of the operating system.
-fn plain(error: rtnetlink::Error) -> String {
+pub(super) fn plain(error: rtnetlink::Error) -> String {
     match error {
         rtnetlink::Error::NetlinkError(message) => message.to_io().to_string(),
         other => other.to_string(),
@@ -284,7 +284,7 @@ fn setting_path(family: &str, name: &str, key: &str) -> String {
 }
 
 /// Writes settings; a family the kernel was built without needs none.
-fn set_all(name: &str, settings: &[(&str, &str, &str)]) -> Result<(), String> {
+pub(super) fn set_all(name: &str, settings: &[(&str, &str, &str)]) -> Result<(), String> {
     for (family, key, value) in settings {
         let path = setting_path(family, name, key);
         match fs::write(&path, value) {

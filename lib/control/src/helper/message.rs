@@ -6,6 +6,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ipnet::IpNet;
@@ -70,6 +71,32 @@ pub struct LinkPreparation {
     pub mtu: Option<u16>,
 }
 
+/// A neighbor that Linux is to know, or to forget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NeighborChange {
+    /// Linux' number of the twin.
+    pub link: u32,
+    /// The neighbor's address.
+    pub address: IpAddr,
+    /// Its MAC address; `None` takes the entry away.
+    pub mac: Option<Mac>,
+}
+
+/// The protocol number that marks entries as this router's own, among those of `/etc/iproute2/rt_protos`.
+pub const PROTOCOL: u8 = 0x9e;
+
+/// A socket that lives in the twins' namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SocketWanted {
+    /// Netlink's news, with so many bytes of room.
+    Monitor(usize),
+    /// Netlink, for dumps.
+    Dumps,
+    /// Connections over TCP to this address.
+    Listener(SocketAddr),
+}
+
 /// A twin as the helper knows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TwinStatus {
@@ -95,6 +122,21 @@ pub(super) enum Request {
         namespace: Option<Namespace>,
     },
     ListTwins,
+    /// Answered with [`Answer::Socket`].
+    OpenSocket {
+        socket: SocketWanted,
+        namespace: Option<Namespace>,
+    },
+    ChangeNeighbors {
+        neighbors: Vec<NeighborChange>,
+        namespace: Option<Namespace>,
+    },
+    MakeVlan {
+        /// The twin.
+        on: String,
+        vlan: u16,
+        wanted: TwinWanted,
+    },
 }
 
 /// What the helper answers.
@@ -104,6 +146,8 @@ pub(super) enum Answer {
     Mac(Mac),
     /// Done; a twin's descriptor comes along.
     Twin(TwinStatus),
+    /// A socket comes along.
+    Socket,
     Done,
     Twins(Vec<TwinStatus>),
     /// A sentence: what could not be done, why, and what to do.

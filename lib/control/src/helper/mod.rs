@@ -10,13 +10,15 @@
 //! | `message.rs` | requests, answers, and how they cross the socket |
 //! | `client.rs` | the router's side: [`Helper`] |
 //! | `server.rs` | the helper's side: [`serve_stdin`] |
-//! | `links.rs` | what it does to Linux, by netlink and `/proc/sys` |
+//! | `links.rs` | what it does to Linux' interfaces, by netlink and `/proc/sys` |
+//! | `neighbors.rs` | Linux' neighbors, and VLANs on twins |
 
 mod client;
 mod links;
 mod message;
+mod neighbors;
 mod server;
 
 pub use client::{Helper, HelperError};
-pub use message::{LinkChange, LinkPreparation, TwinStatus, TwinWanted};
+pub use message::{LinkChange, LinkPreparation, NeighborChange, PROTOCOL, SocketWanted, TwinStatus, TwinWanted};
 pub use server::serve_stdin;

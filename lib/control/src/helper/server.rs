@@ -10,8 +10,10 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::links::{self, Undo};
-use super::message::{Answer, Request, TwinStatus, receive, send};
+use super::message::{Answer, Request, SocketWanted, TwinStatus, receive, send};
+use super::neighbors;
 use crate::config::Namespace;
+use crate::netlink;
 use crate::privileges;
 
 /// Serves the router at the other end of the standard input until it closes; then restores what was changed.
@@ -65,6 +67,8 @@ impl Server {
             Request::MakeTwin(wanted) => {
                 let namespace = wanted.namespace.clone();
                 let (fd, status) = inside(namespace.as_ref(), move || links::make_twin(&wanted))?;
+                // The one before is made anew: it was deleted by hand, or its namespace was.
+                self.twins.retain(|twin| (&twin.name, &twin.namespace) != (&status.name, &status.namespace));
                 self.twins.push(status.clone());
                 Ok((Answer::Twin(status), Some(fd)))
             }
@@ -89,6 +93,19 @@ impl Server {
                 self.twins.remove(at);
                 Ok((Answer::Done, None))
             }
+            Request::OpenSocket { socket, namespace } => {
+                let fd = inside(namespace.as_ref(), move || open_socket(socket))?;
+                Ok((Answer::Socket, Some(fd)))
+            }
+            Request::ChangeNeighbors { neighbors, namespace } => {
+                inside(namespace.as_ref(), move || neighbors::change(&neighbors))?;
+                Ok((Answer::Done, None))
+            }
+            Request::MakeVlan { on, vlan, wanted } => {
+                let namespace = wanted.namespace.clone();
+                inside(namespace.as_ref(), move || neighbors::make_vlan(&on, vlan, &wanted))?;
+                Ok((Answer::Done, None))
+            }
             Request::ListTwins => Ok((Answer::Twins(self.twins.clone()), None)),
         }
     }
@@ -99,6 +116,18 @@ impl Server {
             if let Err(error) = inside(None, move || links::restore(&undo)) {
                 tracing::warn!("{error}");
             }
+        }
+    }
+}
+
+/// A socket of this thread's namespace.
+fn open_socket(wanted: SocketWanted) -> Result<OwnedFd, String> {
+    match wanted {
+        SocketWanted::Monitor(buffer) => netlink::open_monitor(buffer).map_err(|error| format!("netlink: {error}")),
+        SocketWanted::Dumps => netlink::open_plain().map_err(|error| format!("netlink: {error}")),
+        SocketWanted::Listener(address) => {
+            let listener = std::net::TcpListener::bind(address);
+            listener.map(OwnedFd::from).map_err(|error| format!("cannot listen on {address}: {error}; is it in use?"))
         }
     }
 }

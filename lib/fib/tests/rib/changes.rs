@@ -30,7 +30,7 @@ enum To {
     Link(u8),
     /// Its last byte, and an interface or 0.
     Gateway(u8, u8),
-    /// Two or three of the same, with weights.
+    /// Two or three of the same, with weights; interfaces from 3 on stand for a link without a gateway.
     Several([(u8, u8, u16); 3], bool),
     Fixed(u8),
 }
@@ -79,7 +79,10 @@ impl Change {
             To::Link(number) => RouteTarget::Connected { interface: InterfaceId(number.into()) },
             To::Gateway(last, number) => RouteTarget::Gateway { address: gateway(last), interface: interface(number) },
             To::Several(members, three) => {
-                let member = |(last, i, weight)| Member { address: gateway(last), interface: interface(i), weight };
+                let member = |(last, i, weight): (u8, u8, u16)| match i {
+                    3.. => Member { address: None, interface: interface(i - 2), weight },
+                    _ => Member { address: Some(gateway(last)), interface: interface(i), weight },
+                };
                 let members = members.map(member);
                 let members = &members[..if three { 3 } else { 2 }];
                 RouteTarget::Multipath(Multipath::new(members).expect("few, and weights in range"))
@@ -206,10 +209,19 @@ impl Pair {
             let all: Vec<&Route> =
                 self.model.routes.iter().filter(|((p, _), _)| *p == prefix).map(|(_, r)| r).collect();
             assert_eq!(routes.iter().collect::<Vec<_>>(), all, "{prefix}");
-            assert_eq!(chosen.map(|at| &routes[at]), self.model.choose(prefix).map(|(route, _)| route), "{prefix}");
+            assert_eq!(
+                chosen.map(|at| &routes[at]),
+                self.model.choose(prefix, None).map(|(route, _)| route),
+                "{prefix}"
+            );
         }
         let prefixes: BTreeSet<Prefix> = self.model.routes.keys().map(|(prefix, _)| *prefix).collect();
         assert_eq!(self.writer.rib().prefixes(), prefixes.len());
+        assert_eq!(self.writer.rib().prefixes4(), prefixes.iter().filter(|prefix| prefix.addr().is_ipv4()).count());
+        for source in [RouteSource::Local, RouteSource::Static, RouteSource::Linux, RouteSource::Dynamic] {
+            let routes = self.writer.rib().iter().flat_map(|(_, routes, _)| routes);
+            assert_eq!(self.writer.rib().count(source), routes.filter(|route| route.source == source).count());
+        }
     }
 
     fn check_address(&self, fib: &Fib, address: IpAddr) {
@@ -278,7 +290,7 @@ fn mac_of(interface: InterfaceId, address: IpAddr) -> [u8; 6] {
 }
 
 fn to() -> impl Strategy<Value = To> {
-    let member = || (0u8..16, 0u8..=2, 1u16..=3);
+    let member = || (0u8..16, 0u8..=4, 1u16..=3);
     prop_oneof![
         2 => (1u8..=3).prop_map(To::Link),
         1 => (0u8..16, 1u8..=3).prop_map(|(last, interface)| To::Gateway(last, interface)),
@@ -345,7 +357,7 @@ fn long_churn() {
             2 => To::Gateway(below(16), 1 + below(3)),
             3..=5 => To::Gateway(below(16), 0),
             6..=8 => {
-                let members = [(); 3].map(|()| (below(16), below(3), 1 + u16::from(below(3))));
+                let members = [(); 3].map(|()| (below(16), below(5), 1 + u16::from(below(3))));
                 To::Several(members, below(2) == 0)
             }
             _ => To::Fixed(below(4)),

@@ -6,3 +6,4 @@ mod model;
 mod next_hops;
 mod race;
 mod readers;
+mod repair;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use perigee_fib::{InterfaceId, MAX_DEPTH, NextHopId, Prefix, Route, RouteKey, RouteTarget};
+use perigee_fib::{InterfaceId, MAX_DEPTH, Member, NextHopId, Prefix, Route, RouteKey, RouteTarget};
 
 /// Where a packet ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,13 +48,13 @@ impl Model {
 
     /// What a packet to `address` does; `None`: no route.
     pub fn lookup(&self, address: IpAddr) -> Option<Way> {
-        let prefix = self.longest(address, |prefix| self.choose(prefix).is_some())?;
-        Some(self.choose(prefix)?.1)
+        let prefix = self.longest(address, |prefix| self.choose(prefix, None).is_some())?;
+        Some(self.choose(prefix, None)?.1)
     }
 
-    /// The route to `prefix` that is used.
-    pub fn choose(&self, prefix: Prefix) -> Option<(&Route, Way)> {
-        self.of(prefix).find_map(|route| Some((route, self.way_of(prefix, route)?)))
+    /// The route to `prefix` that is used, by packets to it or to reach `gateway`.
+    pub fn choose(&self, prefix: Prefix, gateway: Option<IpAddr>) -> Option<(&Route, Way)> {
+        self.of(prefix).find_map(|route| Some((route, self.way_of(prefix, route, gateway)?)))
     }
 
     fn carrier(&self, gateway: IpAddr) -> Option<Prefix> {
@@ -81,7 +81,7 @@ impl Model {
 
     /// How `gateway` is reached.
     fn reach(&self, gateway: IpAddr) -> Option<Way> {
-        let (route, way) = self.choose(self.carrier(gateway)?)?;
+        let (route, way) = self.choose(self.carrier(gateway)?, Some(gateway))?;
         let way = match route.target {
             RouteTarget::Local => return None,
             RouteTarget::Connected { interface } => self.direct(interface, gateway),
@@ -100,18 +100,23 @@ impl Model {
         }
     }
 
-    fn way_of(&self, prefix: Prefix, route: &Route) -> Option<Way> {
+    fn member(&self, prefix: Prefix, member: &Member, to: Option<IpAddr>) -> Option<Option<Way>> {
+        match (member.address, member.interface, to) {
+            (Some(address), interface, _) => self.gateway(prefix, address, interface),
+            (None, Some(interface), Some(gateway)) => Some(Some(self.direct(interface, gateway))),
+            (None, Some(interface), None) => Some(Some(link(interface))),
+            (None, None, _) => unreachable!("refused"),
+        }
+    }
+
+    fn way_of(&self, prefix: Prefix, route: &Route, to: Option<IpAddr>) -> Option<Way> {
         let fixed = |id| Some(Way { leaves: BTreeSet::from([Leaf::Fixed(id)]), all: true, depth: 0, rank: 2 });
         match &route.target {
-            RouteTarget::Connected { interface } => {
-                let leaves = BTreeSet::from([Leaf::Link(*interface)]);
-                Some(Way { leaves, all: true, depth: 0, rank: 1 })
-            }
+            RouteTarget::Connected { interface } => Some(link(*interface)),
             RouteTarget::Gateway { address, interface } => self.gateway(prefix, *address, *interface)?,
             RouteTarget::Multipath(multipath) => {
                 let members = multipath.members().iter();
-                let members: Vec<_> =
-                    members.filter_map(|m| self.gateway(prefix, m.address, m.interface)).flatten().collect();
+                let members: Vec<_> = members.filter_map(|m| self.member(prefix, m, to)).flatten().collect();
                 let depth = members.iter().map(|way| way.depth).max()?;
                 let rank = members.iter().map(|way| way.rank).max()?;
                 let best: Vec<&Way> = members.iter().filter(|way| way.rank == rank).collect();
@@ -125,4 +130,9 @@ impl Model {
             RouteTarget::Prohibit => fixed(NextHopId::PROHIBIT),
         }
     }
+}
+
+/// The destinations on a link, each its own neighbor.
+fn link(interface: InterfaceId) -> Way {
+    Way { leaves: BTreeSet::from([Leaf::Link(interface)]), all: true, depth: 0, rank: 2 }
 }

@@ -62,7 +62,7 @@ fn change_one(writer: &mut FibWriter, random: &mut Random) -> bool {
         0..=2 => {
             let count = 1 + random.below(u32::from(GATEWAYS) * 2) as usize;
             let mut member = || Member {
-                address: gateway(group, random.below(GATEWAYS.into()) as u8),
+                address: Some(gateway(group, random.below(GATEWAYS.into()) as u8)),
                 interface: (random.below(2) == 0).then_some(interface),
                 weight: 1 + random.below(4) as u16,
             };

@@ -57,6 +57,7 @@ impl Bed {
             mtu: 1500,
             mac: MACS[usize::from(port)],
             addresses: vec![],
+            up: true,
         };
         let interfaces = Interfaces::new(vec![interface(0), interface(1)]).unwrap();
         let mut fib = FibWriter::new(100).unwrap();

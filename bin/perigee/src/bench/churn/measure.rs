@@ -65,7 +65,7 @@ pub struct Measured {
     /// Times that Linux had no room for news.
     pub overruns: u64,
     /// Differences between Linux, RIB and lookup structure in the end.
-    pub differences: u64,
+    pub differences: Option<u64>,
 }
 
 /// A time with steady traffic.
@@ -121,7 +121,7 @@ pub fn turn(plan: &Plan<'_>, router: Router, mut say: impl FnMut(&str) -> Result
     say("comparing, stopping")?;
     let overruns = turn.linux()?.overruns - overruns;
     let peak = turn.router.memory()?.peak;
-    let differences = turn.differences()?;
+    let differences = turn.router.differences()?;
     let astray = turn.router.astray()? - astray;
     let account = turn.router.stop()?;
     let missing = account.received.abs_diff(account.transmitted + account.dropped + account.punted);
@@ -205,7 +205,8 @@ impl Turn<'_> {
         let deadline = Instant::now() + self.plan.patience;
         loop {
             let linux = self.linux()?;
-            let arrived = linux.changes - before.changes >= changes || linux.overruns > before.overruns;
+            let lost = linux.overruns > before.overruns && linux.resyncs > before.resyncs;
+            let arrived = linux.changes - before.changes >= changes || lost;
             let (prefixes, pending) = self.router.prefixes()?;
             if arrived && linux.state == "following" && prefixes >= self.full && !pending {
                 return Ok(Instant::now());
@@ -287,9 +288,4 @@ impl Turn<'_> {
         Ok(Pair { quiet: Window::default(), churn: self.window()?, changes, pumped_s, applied_s })
     }
 
-    /// What `perigee audit` finds.
-    fn differences(&mut self) -> Result<u64> {
-        let audit: serde_json::Value = self.router.get("/v1/audit")?;
-        audit["differences"].as_u64().with_context(|| format!("the audit says {audit}"))
-    }
 }

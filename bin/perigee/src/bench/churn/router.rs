@@ -4,7 +4,7 @@
 use super::table::{self, SINK};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use perigee_control::answers::{DropStatus, FibStatus, PortStatus, VersionStatus, WorkerStatus};
-use perigee_control::client::ApiClient;
+use perigee_control::client::{ApiClient, ClientError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
@@ -175,6 +175,15 @@ impl Router {
         // The slow path's own are of what Linux says on the twins: they are not the worker's packets.
         let left = drops.iter().filter(|drop| !drop.per_worker.is_empty()).map(|drop| drop.packets).sum::<u64>();
         Ok(left + spare.counters.transmit_packets)
+    }
+
+    /// What an audit finds to differ between Linux, RIB and lookup structures; nothing if the router cannot be asked that.
+    pub fn differences(&mut self) -> Result<Option<u64>> {
+        match self.get::<serde_json::Value>("/v1/audit") {
+            Ok(audit) => Ok(Some(audit["differences"].as_u64().with_context(|| format!("the audit says {audit}"))?)),
+            Err(error) if matches!(error.downcast_ref(), Some(ClientError::Refused { status: 404, .. })) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// CPU time so far.

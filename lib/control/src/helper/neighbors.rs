@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+//! What the router tells Linux of neighbors and VLANs, inside the namespace of the calling thread.
+
+use rtnetlink::packet_route::neighbour::{NeighbourAttribute, NeighbourFlags, NeighbourState};
+use rtnetlink::packet_route::route::RouteProtocol;
+use rtnetlink::{Handle, LinkUnspec, LinkVlan};
+
+use super::links::{TWIN_SETTINGS, add_address, find, plain, set, set_all, with_netlink};
+use super::message::{NeighborChange, PROTOCOL, TwinWanted};
+
+/// Sets and removes entries of Linux' neighbor table. Goes on after a refusal; the first one is the error.
+pub(super) fn change(neighbors: &[NeighborChange]) -> Result<(), String> {
+    let apply = async |netlink: Handle| {
+        let mut result = Ok(());
+        for neighbor in neighbors {
+            let done = match neighbor.mac {
+                Some(_) => set_neighbor(&netlink, neighbor).await,
+                None => remove_neighbor(&netlink, neighbor).await,
+            };
+            let told = |error: rtnetlink::Error| {
+                format!("Linux does not take {} as a neighbor: {}", neighbor.address, plain(error))
+            };
+            result = result.and(done.map_err(told));
+        }
+        result
+    };
+    with_netlink(apply)
+}
+
+async fn set_neighbor(netlink: &Handle, neighbor: &NeighborChange) -> Result<(), rtnetlink::Error> {
+    let mac = neighbor.mac.map(|mac| mac.0.to_vec()).unwrap_or_default();
+    // Reachable, as the router has just heard of it; Linux asks again by itself when it has not used it for a while.
+    let mut request = netlink
+        .neighbours()
+        .add(neighbor.link, neighbor.address)
+        .link_layer_address(&mac)
+        .state(NeighbourState::Reachable)
+        .flags(NeighbourFlags::ExtLearned)
+        .replace();
+    request.message_mut().attributes.push(NeighbourAttribute::Protocol(RouteProtocol::Other(PROTOCOL)));
+    absent_is_fine(request.execute().await)
+}
+
+async fn remove_neighbor(netlink: &Handle, neighbor: &NeighborChange) -> Result<(), rtnetlink::Error> {
+    let mut request = netlink.neighbours().add(neighbor.link, neighbor.address);
+    let message = std::mem::take(request.message_mut());
+    absent_is_fine(netlink.neighbours().del(message).execute().await)
+}
+
+/// The entry, or the whole twin, may have gone meanwhile.
+fn absent_is_fine(result: Result<(), rtnetlink::Error>) -> Result<(), rtnetlink::Error> {
+    use rustix::io::Errno;
+    match &result {
+        Err(rtnetlink::Error::NetlinkError(message)) => {
+            match message.to_io().raw_os_error().map(Errno::from_raw_os_error) {
+                // A twin that is down has no neighbors.
+                Some(Errno::NODEV | Errno::NOENT | Errno::NETDOWN) => Ok(()),
+                _ => result,
+            }
+        }
+        _ => result,
+    }
+}
+
+/// A VLAN interface on a twin, with addresses.
+pub(super) fn make_vlan(on: &str, vlan: u16, wanted: &TwinWanted) -> Result<(), String> {
+    let name = &wanted.name;
+    let setup = async |netlink: Handle| {
+        let below = find(&netlink, on).await?.header.index;
+        netlink.link().add(LinkVlan::new(name, below, vlan).build()).execute().await.map_err(plain)?;
+        let index = find(&netlink, name).await?.header.index;
+        set_all(name, &TWIN_SETTINGS)?;
+        set(&netlink, LinkUnspec::new_with_index(index).mtu(u32::from(wanted.mtu))).await?;
+        for address in &wanted.addresses {
+            add_address(&netlink, index, *address).await?;
+        }
+        set(&netlink, LinkUnspec::new_with_index(index).up()).await
+    };
+    with_netlink(setup).map_err(|error| format!("cannot create the VLAN interface `{name}`: {error}"))
+}

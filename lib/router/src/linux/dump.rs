@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+//! A dump against what is there: what a dump does not name is gone.
+
+use crate::slow::SlowThread;
+use perigee_fib::{Prefix, Prefix4, Prefix6, RouteKey, RouteSource};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// What a dump has named so far. Of a route no more than its key: 12 bytes of an IPv4 one, 32 of an IPv6 one.
+pub(crate) struct Seen {
+    /// When it began.
+    pub began: u64,
+    v4: Vec<(Prefix4, u8, u32)>,
+    v6: Vec<(Prefix6, u8, u32)>,
+    pub links: BTreeSet<u32>,
+    pub addresses: BTreeMap<u32, Vec<(IpAddr, u8)>>,
+    pub next_hops: BTreeSet<u32>,
+    pub neighbors: BTreeSet<(u16, IpAddr)>,
+}
+
+impl Seen {
+    pub fn new(began: u64) -> Seen {
+        Seen {
+            began,
+            v4: Vec::new(),
+            v6: Vec::new(),
+            links: BTreeSet::new(),
+            addresses: BTreeMap::new(),
+            next_hops: BTreeSet::new(),
+            neighbors: BTreeSet::new(),
+        }
+    }
+
+    /// A route was named; whether it is the first of its key, those of one key coming one after the other.
+    pub fn route(&mut self, prefix: Prefix, key: RouteKey) -> bool {
+        match prefix {
+            Prefix::V4(prefix) => push(&mut self.v4, (prefix, key.preference, key.metric)),
+            Prefix::V6(prefix) => push(&mut self.v6, (prefix, key.preference, key.metric)),
+        }
+    }
+
+    fn sort(&mut self) {
+        self.v4.sort_unstable();
+        self.v6.sort_unstable();
+    }
+
+    fn has(&self, prefix: Prefix, key: RouteKey) -> bool {
+        match prefix {
+            Prefix::V4(prefix) => self.v4.binary_search(&(prefix, key.preference, key.metric)).is_ok(),
+            Prefix::V6(prefix) => self.v6.binary_search(&(prefix, key.preference, key.metric)).is_ok(),
+        }
+    }
+}
+
+fn push<T: PartialEq>(list: &mut Vec<T>, item: T) -> bool {
+    let first = list.last() != Some(&item);
+    if first {
+        list.push(item);
+    }
+    first
+}
+
+impl SlowThread {
+    /// All of a dump has come: what it did not name is gone. One with holes says nothing of that.
+    pub(super) fn dump_ends(&mut self, at: usize, complete: bool) {
+        let Some(mut seen) = self.linux.origins[at].dump.take() else { return };
+        let now = (self.parts.clock)();
+        self.linux.counters.resyncs += 1;
+        self.linux.counters.resync_seconds = now.saturating_sub(seen.began) as f64 / 1e9;
+        if !complete {
+            return;
+        }
+        let origin = &mut self.linux.origins[at];
+        let first = !std::mem::replace(&mut origin.complete, true);
+        origin.lost = false;
+        origin.next_hops.retain(|id, _| seen.next_hops.contains(id));
+        let (routes, is_netlink) = (origin.routes, at == 0);
+        if routes {
+            seen.sort();
+            self.withdraw_unseen(&seen, first);
+        }
+        if is_netlink {
+            self.links_seen(&seen);
+            self.neighbors_seen(&seen);
+        }
+        if first && is_netlink {
+            self.tell_all_neighbors();
+        }
+    }
+
+    fn withdraw_unseen(&mut self, seen: &Seen, first: bool) {
+        let (side, routing) = (&mut self.linux, &mut self.parts.routing);
+        let mut unseen = Vec::new();
+        for (prefix, routes, _) in routing.rib().iter() {
+            let of_linux = routes.iter().filter(|route| route.source == RouteSource::Linux).map(|route| route.key());
+            unseen.extend(of_linux.filter(|key| !seen.has(prefix, *key)).map(|key| (prefix, key)));
+        }
+        if !first {
+            side.counters.repaired += unseen.len() as u64;
+        }
+        for (prefix, key) in unseen {
+            side.withdraw(routing, prefix, key);
+        }
+    }
+}

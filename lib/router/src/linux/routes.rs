@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+//! One route of Linux that is there, or gone.
+
+use super::translate::{self, Names, Skip};
+use super::{LinuxSide, Origin};
+use crate::routing::Routing;
+use crate::slow::SlowThread;
+use perigee_control::netlink::message::{NextHopTo, Route as LinuxRoute};
+use perigee_fib::{InterfaceId, Prefix, Route, RouteKey};
+use std::collections::HashMap;
+
+/// What numbers mean in a feed.
+struct Numbers<'a> {
+    by_link: &'a HashMap<u32, InterfaceId>,
+    origin: &'a Origin,
+}
+
+impl Names for Numbers<'_> {
+    fn interface(&self, link: u32) -> Option<InterfaceId> {
+        self.by_link.get(&link).copied()
+    }
+
+    fn next_hop(&self, id: u32) -> Option<&NextHopTo> {
+        self.origin.next_hops.get(&id)
+    }
+}
+
+impl LinuxSide {
+    /// A route in the router's words.
+    fn translate(&self, at: usize, route: &LinuxRoute) -> Result<Route, Skip> {
+        let RouteKey { preference, metric, source } = self.policy.key(route)?;
+        let names = Numbers { by_link: &self.by_link, origin: &self.origins[at] };
+        let target = translate::target(route, &names)?;
+        Ok(Route { source, preference, metric, target })
+    }
+
+    fn skip(&mut self, skip: Skip) {
+        *self.counters.skips.entry(skip).or_default() += 1;
+    }
+
+    /// What the table refused: said once, counted always.
+    fn refused(&mut self, prefix: Prefix, error: &perigee_fib::FibError) {
+        self.counters.refused += 1;
+        if !std::mem::replace(&mut self.complained, true) {
+            tracing::warn!("a route of Linux to {prefix} is not taken over: {error}; `perigee show linux` counts more");
+        }
+    }
+
+    /// Takes a route out, and counts.
+    pub(super) fn withdraw(&mut self, routing: &mut Routing, prefix: Prefix, key: RouteKey) {
+        match routing.withdraw(prefix, key) {
+            Ok(_) => self.counters.changes += 1,
+            Err(error) => self.refused(prefix, &error),
+        }
+    }
+
+    pub(super) fn insert(&mut self, routing: &mut Routing, prefix: Prefix, route: Route) -> bool {
+        match routing.insert(prefix, route) {
+            Ok(changed) => {
+                self.counters.changes += u64::from(changed);
+                changed
+            }
+            Err(error) => {
+                self.refused(prefix, &error);
+                false
+            }
+        }
+    }
+}
+
+impl SlowThread {
+    pub(super) fn route_is_there(&mut self, at: usize, dumped: bool, linux: &LinuxRoute) {
+        // The route may be over an interface that has just come.
+        self.refresh_interfaces();
+        let (side, routing) = (&mut self.linux, &mut self.parts.routing);
+        let (prefix, origin) = (linux.prefix, &mut side.origins[at]);
+        if linux.next_hop != 0 && !origin.named.contains(&linux.next_hop) {
+            origin.named.insert(linux.next_hop);
+        }
+        let translated = side.translate(at, linux);
+        let route = match translated {
+            Ok(route) => route,
+            Err(skip) => {
+                side.skip(skip);
+                // It may have replaced one that was followed.
+                if let (Ok(key), false) = (side.policy.key(linux), dumped)
+                    && has(routing, prefix, key)
+                {
+                    side.withdraw(routing, prefix, key);
+                }
+                return;
+            }
+        };
+        let key = route.key();
+        if linux.appended && matches!(prefix, Prefix::V4(_)) && has(routing, prefix, key) {
+            side.appended.insert((prefix, key));
+            return;
+        }
+        if let Some(seen) = side.origins[at].dump.as_mut().filter(|_| dumped) {
+            // Of several with one key the first is in use.
+            if !seen.route(prefix, key) {
+                side.appended.insert((prefix, key));
+                return;
+            }
+        }
+        let first = !side.origins[at].complete;
+        if side.insert(routing, prefix, route) && dumped && !first {
+            side.counters.repaired += 1;
+        }
+    }
+
+    pub(super) fn route_is_gone(&mut self, at: usize, linux: &LinuxRoute) {
+        let (side, routing) = (&mut self.linux, &mut self.parts.routing);
+        let prefix = linux.prefix;
+        let key = match side.policy.key(linux) {
+            Ok(key) => key,
+            Err(skip) => return side.skip(skip),
+        };
+        let Some(present) = routing.rib().routes(prefix).iter().find(|route| route.key() == key).cloned() else {
+            return;
+        };
+        if side.appended.remove(&(prefix, key)) {
+            side.suspect();
+        }
+        match side.translate(at, linux) {
+            Ok(gone) if gone.target == present.target => side.withdraw(routing, prefix, key),
+            // IPv6 says of each way by itself that it is gone.
+            Ok(gone) if matches!(prefix, Prefix::V6(_)) => match translate::without(&present, &gone.target) {
+                Some(left) if left != present => drop(side.insert(routing, prefix, left)),
+                Some(_) => {}
+                None => side.withdraw(routing, prefix, key),
+            },
+            // Another one with the same key, or old news: a dump has overtaken them.
+            Ok(_) => {}
+            // What its ways were is not known any more.
+            Err(_) => side.withdraw(routing, prefix, key),
+        }
+    }
+}
+
+fn has(routing: &Routing, prefix: Prefix, key: RouteKey) -> bool {
+    routing.rib().routes(prefix).iter().any(|route| route.key() == key)
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+//! Linux' routes in the router's words, or why one is left out.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use perigee_control::config::Linux as Config;
+use perigee_control::netlink::message::{Hop, Hops, NextHopTo, Route as LinuxRoute, RouteKind};
+use perigee_fib::{InterfaceId, Member, Multipath, Prefix, Route, RouteKey, RouteSource, RouteTarget};
+
+/// The table of addresses that are this machine's.
+const LOCAL: u32 = 255;
+/// Next-hop groups in groups: Linux has none, and a circle is none of ours.
+const DEPTH: usize = 2;
+
+/// Why a route is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Skip {
+    /// Of a table that is not followed.
+    Table,
+    /// Of a maker that is not followed.
+    Protocol,
+    /// Broadcast, multicast, or an address of an interface here, which the router has anyway.
+    Kind,
+    /// For one type of service only.
+    TypeOfService,
+    /// With a header that this router does not make.
+    Encapsulation,
+    /// Over interfaces that are none of the router's.
+    OtherInterface,
+    /// With a next-hop object that is not known, or that is none for packets.
+    NextHop,
+    /// Link-local: never forwarded.
+    LinkLocal,
+}
+
+impl Skip {
+    /// In a word, for `perigee show linux`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Skip::Table => "table",
+            Skip::Protocol => "protocol",
+            Skip::Kind => "kind",
+            Skip::TypeOfService => "type_of_service",
+            Skip::Encapsulation => "encapsulation",
+            Skip::OtherInterface => "other_interface",
+            Skip::NextHop => "next_hop",
+            Skip::LinkLocal => "link_local",
+        }
+    }
+}
+
+/// Which routes are followed.
+pub struct Policy {
+    /// The tables, and what is added to the preference of their routes.
+    tables: Vec<u32>,
+    protocols: [bool; 256],
+}
+
+impl Policy {
+    /// The configuration's.
+    pub fn new(config: &Config) -> Policy {
+        let mut protocols = [config.protocols.is_none(); 256];
+        for protocol in config.protocols.iter().flatten() {
+            protocols[usize::from(*protocol)] = true;
+        }
+        for protocol in &config.ignore_protocols {
+            protocols[usize::from(*protocol)] = false;
+        }
+        Policy { tables: config.tables.clone(), protocols }
+    }
+
+    /// What tells the route from others to its prefix.
+    ///
+    /// # Errors
+    /// It is not followed.
+    #[inline]
+    pub fn key(&self, route: &LinuxRoute) -> Result<RouteKey, Skip> {
+        let local = route.table == LOCAL && route.kind == RouteKind::Local;
+        let rank = match self.tables.iter().position(|table| *table == route.table) {
+            Some(rank) => rank as u8,
+            None if local => 0,
+            None => return Err(Skip::Table),
+        };
+        if !local && !self.protocols[usize::from(route.protocol)] {
+            return Err(Skip::Protocol);
+        }
+        if route.tos != 0 {
+            return Err(Skip::TypeOfService);
+        }
+        if let Prefix::V6(prefix) = route.prefix {
+            // fe80::/10, ff00::/8.
+            let first = (prefix.addr() >> 112) as u16;
+            if first & 0xffc0 == 0xfe80 || first & 0xff00 == 0xff00 {
+                return Err(Skip::LinkLocal);
+            }
+        }
+        let preference = RouteSource::Linux.preference() + rank;
+        Ok(RouteKey { preference, metric: route.metric, source: RouteSource::Linux })
+    }
+}
+
+/// What Linux' numbers mean.
+pub trait Names {
+    /// The interface behind a link.
+    fn interface(&self, link: u32) -> Option<InterfaceId>;
+    /// What a next-hop object stands for.
+    fn next_hop(&self, id: u32) -> Option<&NextHopTo>;
+}
+
+/// Next-hop objects by id.
+pub type NextHops = HashMap<u32, NextHopTo>;
+
+/// Where a route leads.
+///
+/// # Errors
+/// It is left out.
+pub fn target(route: &LinuxRoute, names: &impl Names) -> Result<RouteTarget, Skip> {
+    match route.kind {
+        RouteKind::Unicast if route.encapsulated => Err(Skip::Encapsulation),
+        RouteKind::Unicast => match &route.hops {
+            Hops::None if route.next_hop != 0 => by_object(route.next_hop, names),
+            hops => by_hops(hops.as_slice(), names),
+        },
+        // The addresses of the router's own interfaces are known by themselves.
+        RouteKind::Local => match route.hops.as_slice() {
+            [hop, ..] if names.interface(hop.link).is_some() => Err(Skip::Kind),
+            _ if is_loopback(route.prefix) => Err(Skip::Kind),
+            _ => Ok(RouteTarget::Local),
+        },
+        RouteKind::Blackhole => Ok(RouteTarget::Blackhole),
+        RouteKind::Unreachable => Ok(RouteTarget::Unreachable),
+        RouteKind::Prohibit => Ok(RouteTarget::Prohibit),
+        RouteKind::Other => Err(Skip::Kind),
+    }
+}
+
+fn is_loopback(prefix: Prefix) -> bool {
+    prefix.addr().is_loopback()
+}
+
+fn by_object(id: u32, names: &impl Names) -> Result<RouteTarget, Skip> {
+    let mut hops = Vec::new();
+    match names.next_hop(id) {
+        Some(NextHopTo::Blackhole) => return Ok(RouteTarget::Blackhole),
+        Some(_) => collect(id, 1, names, &mut hops, DEPTH)?,
+        None => return Err(Skip::NextHop),
+    }
+    by_hops(&hops, names)
+}
+
+fn collect(id: u32, weight: u16, names: &impl Names, hops: &mut Vec<Hop>, depth: usize) -> Result<(), Skip> {
+    match names.next_hop(id) {
+        Some(NextHopTo::Hop(hop)) => hops.push(Hop { weight, ..*hop }),
+        Some(NextHopTo::Group(members)) if depth > 0 => {
+            for (id, weight) in members {
+                collect(*id, *weight, names, hops, depth - 1)?;
+            }
+        }
+        _ => return Err(Skip::NextHop),
+    }
+    Ok(())
+}
+
+/// Ways over interfaces that are not the router's are left out; if no other is left, so is the route.
+fn by_hops(hops: &[Hop], names: &impl Names) -> Result<RouteTarget, Skip> {
+    let member = |hop: &Hop| match (names.interface(hop.link), hop.link, hop.gateway) {
+        (None, 0, Some(_)) => Some((hop.gateway, None, hop.weight)), // Told without a link: other routes lead there.
+        (None, ..) => None,
+        (interface, _, gateway) => Some((gateway, interface, hop.weight)),
+    };
+    if let [hop] = hops {
+        return one(member(hop).ok_or(Skip::OtherInterface)?);
+    }
+    let members: Vec<_> = hops.iter().filter_map(member).collect();
+    match members[..] {
+        [] => Err(Skip::OtherInterface),
+        [hop] => one(hop),
+        _ => {
+            let member = |&(address, interface, weight): &Way| Member { address, interface, weight };
+            let members: Vec<Member> = members.iter().map(member).collect();
+            // More than the table takes: Linux has 256 at most, too.
+            Multipath::new(&members).map(RouteTarget::Multipath).map_err(|_| Skip::NextHop)
+        }
+    }
+}
+
+/// Gateway, interface, weight.
+type Way = (Option<IpAddr>, Option<InterfaceId>, u16);
+
+fn one((gateway, interface, _): Way) -> Result<RouteTarget, Skip> {
+    match (gateway, interface) {
+        (Some(address), interface) => Ok(RouteTarget::Gateway { address, interface }),
+        (None, Some(interface)) => Ok(RouteTarget::Connected { interface }),
+        (None, None) => Err(Skip::OtherInterface),
+    }
+}
+
+/// The route without the ways of another, of which Linux has deleted some (IPv6 says each by itself): what is left, `None` for
+/// nothing.
+pub fn without(route: &Route, gone: &RouteTarget) -> Option<Route> {
+    let ways = |target: &RouteTarget| -> Vec<Member> {
+        match target {
+            &RouteTarget::Gateway { address, interface } => {
+                vec![Member { address: Some(address), interface, weight: 1 }]
+            }
+            &RouteTarget::Connected { interface } => {
+                vec![Member { address: None, interface: Some(interface), weight: 1 }]
+            }
+            RouteTarget::Multipath(multipath) => multipath.members().to_vec(),
+            _ => Vec::new(),
+        }
+    };
+    let gone = ways(gone);
+    let is_gone = |way: &Member| gone.iter().any(|g| (g.address, g.interface) == (way.address, way.interface));
+    let left: Vec<Member> = ways(&route.target).into_iter().filter(|way| !is_gone(way)).collect();
+    let target = match left[..] {
+        [] => return None,
+        [way] => one((way.address, way.interface, 1)).ok()?,
+        _ => RouteTarget::Multipath(Multipath::new(&left).ok()?),
+    };
+    Some(Route { target, ..route.clone() })
+}

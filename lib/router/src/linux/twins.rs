@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+//! Twins and namespaces that went away are made anew, and so are sockets that do not work any more.
+
+use super::Origin;
+use super::errands::{Done, Errand};
+use crate::slow::SlowThread;
+use crate::twins::PortTwin;
+use perigee_control::config::{Feed as FeedChoice, Mac, Namespace};
+use perigee_control::helper::TwinWanted;
+use perigee_control::netlink::{Feed, NetlinkSockets, Scope};
+use std::os::unix::fs::MetadataExt;
+
+/// What tells a namespace from another that takes its name: device and inode of its file.
+pub fn identity(namespace: Option<&Namespace>) -> Option<(u64, u64)> {
+    let file = std::fs::metadata(namespace?.path()).ok()?;
+    Some((file.dev(), file.ino()))
+}
+
+impl SlowThread {
+    /// Makes again what is missing; to be called now and then.
+    pub(crate) fn mend_linux(&mut self) {
+        if self.linux.errands.is_none() {
+            return;
+        }
+        self.look_at_namespace();
+        if self.linux.namespace_gone {
+            return;
+        }
+        if std::mem::take(&mut self.linux.retry) {
+            self.reopen();
+        }
+        for port in std::mem::take(&mut self.linux.twinless) {
+            let wanted = self.twin_wanted(port);
+            if let Some(errands) = &self.linux.errands {
+                errands.send(Errand::Twin(port, wanted));
+            }
+        }
+    }
+
+    /// A namespace that was deleted lives on, but nobody can enter it: the one that has its name now is the one to follow.
+    fn look_at_namespace(&mut self) {
+        let Some(namespace) = self.parts.config.router.namespace.clone() else { return };
+        let now = identity(Some(&namespace));
+        if now.is_none() {
+            if !std::mem::replace(&mut self.linux.namespace_gone, true) {
+                tracing::warn!(
+                    "the namespace {namespace} is gone; forwarding goes on as it was, and the twins are made again when \
+                     there is a namespace of that name"
+                );
+            }
+            return;
+        }
+        let changed = self.linux.identity != now;
+        self.linux.identity = now;
+        if std::mem::take(&mut self.linux.namespace_gone) || changed {
+            tracing::warn!("the namespace {namespace} is another one now: its twins are made again");
+            let ports = (0..self.twins.len()).filter(|port| self.twins[*port].is_some());
+            self.linux.twinless = ports.collect();
+            self.reopen();
+        }
+    }
+
+    /// Asks for the sockets anew.
+    pub(super) fn reopen(&mut self) {
+        if let (Some(errands), false) = (&self.linux.errands, self.linux.reopening) {
+            self.linux.reopening = true;
+            errands.send(Errand::Sockets(self.linux.config.receive_buffer as usize));
+        }
+    }
+
+    fn twin_wanted(&self, port: usize) -> TwinWanted {
+        let info = &self.infos[port];
+        let interface = self.parts.routing.interfaces().iter().find(|(_, i)| (i.port, i.vlan) == (info.port, None));
+        let addresses = interface.map(|(_, interface)| {
+            interface
+                .addresses
+                .iter()
+                .filter_map(|(address, length)| ipnet::IpNet::new(*address, *length).ok())
+                .collect()
+        });
+        TwinWanted {
+            name: self.parts.config.ports[port].name.clone(),
+            mac: Mac(info.mac.octets()),
+            mtu: info.mtu,
+            namespace: self.parts.config.router.namespace.clone(),
+            addresses: addresses.unwrap_or_default(),
+            up: true,
+        }
+    }
+
+    /// What has come of errands.
+    pub(super) fn follow_errands(&mut self) {
+        while let Some(done) = self.linux.errands.as_ref().and_then(super::errands::Errands::done) {
+            match done {
+                Done::Twin(port, Ok(twin)) => {
+                    tracing::info!("the twin {} is there again", self.parts.config.ports[port].name);
+                    self.twins[port] = Some(PortTwin::again(twin, self.twins[port].take()));
+                    self.carrier_for_linux(port, self.links[port]);
+                    self.linux.stale = true;
+                    self.linux.dump();
+                    self.tell_all_neighbors();
+                }
+                Done::Twin(port, Err(error)) => {
+                    tracing::warn!("{error}; it is tried again");
+                    self.linux.twinless.insert(port);
+                }
+                Done::Sockets(sockets) => {
+                    self.linux.reopening = false;
+                    if let Err(error) = sockets.and_then(|sockets| self.follow_anew(sockets)) {
+                        tracing::warn!("{error}; it is tried again");
+                        self.linux.retry = true;
+                    }
+                }
+            }
+        }
+    }
+
+    fn follow_anew(&mut self, sockets: NetlinkSockets) -> Result<(), String> {
+        let bell = self.parts.mailbox.bell();
+        let feed = Feed::start(sockets, Scope::Everything, move || bell.ring()).map_err(|error| error.to_string())?;
+        let routes = self.linux.config.feed == FeedChoice::Netlink;
+        let mut origin = Origin::new(Box::new(feed), routes);
+        // What is there stays until the first dump is whole.
+        origin.complete = self.linux.origins.first().is_some_and(|origin| origin.complete);
+        match self.linux.origins.first_mut() {
+            Some(first) => *first = origin,
+            None => self.linux.origins.push(origin),
+        }
+        Ok(())
+    }
+}
