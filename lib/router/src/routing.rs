@@ -84,7 +84,6 @@ pub fn configured(config: &Config, ports: &[PortInfo]) -> Result<Vec<Interface>,
             mac: port.mac.octets(),
             up: true,
             addresses: interface.addresses.iter().map(|net| (net.addr(), net.prefix_len())).collect(),
-            up: true,
         })
     };
     config.interfaces.iter().map(convert).collect()
@@ -213,7 +212,7 @@ impl Routing {
         let (before, now) = (keyed(before)?, keyed(now)?);
         let mut undo = Vec::new();
         for ((prefix, key), route) in now.iter().filter(|(key, _)| !self.by_hand.contains_key(key)) {
-            let present = self.rib().routes(*prefix).iter().find(|route| route.key() == *key).cloned();
+            let present = self.rib().route(*prefix, *key).cloned();
             if present.as_ref() == Some(route) {
                 continue;
             }
@@ -281,7 +280,7 @@ impl Routing {
     /// # Errors
     /// It does not fit.
     pub fn insert(&mut self, prefix: Prefix, route: Route) -> Result<bool, FibError> {
-        if self.fib.rib().routes(prefix).contains(&route) {
+        if self.fib.rib().route(prefix, route.key()) == Some(&route) {
             return Ok(false);
         }
         self.changed = true;

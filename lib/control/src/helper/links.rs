@@ -21,12 +21,13 @@ pub(super) const WAY_OUT: &str = "run as root, with CAP_NET_ADMIN, or inside `un
 
 /// Settings below `/proc/sys/net/FAMILY/conf/NAME` that make the kernel a mere host on the twin: the router alone
 /// forwards, answers ARP, and decides which addresses there are.
-pub(super) const TWIN_SETTINGS: [(&str, &str, &str); 8] = [
+pub(super) const TWIN_SETTINGS: [(&str, &str, &str); 9] = [
     ("ipv4", "forwarding", "0"),
     ("ipv4", "rp_filter", "0"),
     ("ipv4", "arp_ignore", "8"),
     ("ipv6", "forwarding", "0"),
     ("ipv6", "accept_ra", "0"),
+    ("ipv6", "keep_addr_on_down", "1"), // as IPv4 does by itself
     ("ipv6", "accept_dad", "0"),
     ("ipv6", "dad_transmits", "0"),
     ("ipv6", "addr_gen_mode", "1"), // none: no link-local address that the router does not know

@@ -91,9 +91,10 @@ impl SlowThread {
     fn withdraw_unseen(&mut self, seen: &Seen, first: bool) {
         let (side, routing) = (&mut self.linux, &mut self.parts.routing);
         let mut unseen = Vec::new();
-        for (prefix, routes, _) in routing.rib().iter() {
-            let of_linux = routes.iter().filter(|route| route.source == RouteSource::Linux).map(|route| route.key());
-            unseen.extend(of_linux.filter(|key| !seen.has(prefix, *key)).map(|key| (prefix, key)));
+        for is_v6 in [false, true] {
+            let of_linux = routing.rib().of_source(RouteSource::Linux, is_v6, None);
+            let keys = of_linux.map(|(prefix, route)| (prefix, route.key()));
+            unseen.extend(keys.filter(|(prefix, key)| !seen.has(*prefix, *key)));
         }
         if !first {
             side.counters.repaired += unseen.len() as u64;

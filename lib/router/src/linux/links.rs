@@ -33,17 +33,30 @@ impl SlowThread {
         let (index, up) = (link.index, link.up);
         let known =
             self.linux.links.entry(index).or_insert_with(|| Known { link: link.clone(), addresses: Vec::new() });
-        let went_down = known.link.up && !up;
+        let (went_down, came_up) = (known.link.up && !up, !known.link.up && up);
         let changed = known.link != link;
         known.link = link;
         // The link may be new, and already known as what it was put in as.
         if changed || !self.linux.by_link.contains_key(&index) {
             self.linux.stale = true;
         }
+        if came_up {
+            self.restore_link_local(index);
+        }
         if went_down {
             // The kernel takes its IPv4 routes away without a word.
             self.linux.suspect();
         }
+    }
+
+    /// The kernel takes IPv6's link-local address away when a link goes down, and routing daemons need one.
+    fn restore_link_local(&self, link: u32) {
+        let Some((port, errands)) = self.twin_links().get(&link).copied().zip(self.linux.errands.as_ref()) else { return };
+        let address = self.infos[port].mac.link_local();
+        let namespace = self.parts.config.router.namespace.clone();
+        let add = ipnet::IpNet::new(address.into(), 64).into_iter().collect();
+        let name = self.parts.config.ports[port].name.clone();
+        errands.send(Errand::Link(LinkChange { name, namespace, add, ..LinkChange::default() }));
     }
 
     pub(super) fn link_is_gone(&mut self, index: u32) {

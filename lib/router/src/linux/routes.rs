@@ -139,5 +139,5 @@ impl SlowThread {
 }
 
 fn has(routing: &Routing, prefix: Prefix, key: RouteKey) -> bool {
-    routing.rib().routes(prefix).iter().any(|route| route.key() == key)
+    routing.rib().route(prefix, key).is_some()
 }

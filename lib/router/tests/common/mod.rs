@@ -11,7 +11,7 @@ use perigee_packet::{
     Batch, Handle, Link, MacAddr, Pool, Port, PortInfo, PortStats, ReceiveQueue, TransmitBuffer, TransmitQueue,
 };
 use perigee_router::{
-    Fabric, Filters, Lookups, Mailbox, PortQueues, Rebuild, Ring, RouterPort, Routing, ScriptControl, Sender, Shared,
+    Fabric, Filters, LinuxFeeds, Lookups, Mailbox, PortQueues, Rebuild, Ring, RouterPort, Routing, ScriptControl, Sender, Shared,
     SharedTables, SlowParts, SlowThread, wire,
 };
 use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, native, punt_ring};
@@ -237,6 +237,7 @@ impl Bed {
             scripts: Box::new(NoScripts),
             rebuild: Box::new(NoFilters),
             helper: None,
+            feeds: LinuxFeeds::default(),
             mailbox: end,
             memory: pool,
             clock,
