@@ -51,7 +51,9 @@ impl SlowThread {
 
     /// The kernel takes IPv6's link-local address away when a link goes down, and routing daemons need one.
     fn restore_link_local(&self, link: u32) {
-        let Some((port, errands)) = self.twin_links().get(&link).copied().zip(self.linux.errands.as_ref()) else { return };
+        let Some((port, errands)) = self.twin_links().get(&link).copied().zip(self.linux.errands.as_ref()) else {
+            return;
+        };
         let address = self.infos[port].mac.link_local();
         let namespace = self.parts.config.router.namespace.clone();
         let add = ipnet::IpNet::new(address.into(), 64).into_iter().collect();

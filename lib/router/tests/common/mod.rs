@@ -11,8 +11,8 @@ use perigee_packet::{
     Batch, Handle, Link, MacAddr, Pool, Port, PortInfo, PortStats, ReceiveQueue, TransmitBuffer, TransmitQueue,
 };
 use perigee_router::{
-    Fabric, Filters, LinuxFeeds, Lookups, Mailbox, PortQueues, Rebuild, Ring, RouterPort, Routing, ScriptControl, Sender, Shared,
-    SharedTables, SlowParts, SlowThread, wire,
+    Fabric, Filters, LinuxFeeds, Lookups, Mailbox, PortQueues, Rebuild, Ring, RouterPort, Routing, ScriptControl,
+    Sender, Shared, SharedTables, SlowParts, SlowThread, wire,
 };
 use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, native, punt_ring};
 use std::path::Path;

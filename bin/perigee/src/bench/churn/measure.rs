@@ -287,5 +287,4 @@ impl Turn<'_> {
         let applied_s = (self.catch_up(&before, changes)? - start).as_secs_f64();
         Ok(Pair { quiet: Window::default(), churn: self.window()?, changes, pumped_s, applied_s })
     }
-
 }
