@@ -14,6 +14,7 @@ mod neighbors;
 mod refusals;
 mod reload;
 mod routes;
+mod tap;
 mod twin;
 mod vlan;
 mod workers;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The command line: every word of it with its help.
 
-use crate::{bench, check, demo, reload, route, run, show};
+use crate::{audit, bench, capture, check, demo, reload, route, run, show, trace};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,6 +27,12 @@ enum Command {
     /// Add or delete a route of a running router
     #[command(subcommand)]
     Route(route::RouteCommand),
+    /// Compare Linux' routes, the RIB, and what workers look up in, prefix by prefix; exit code 1 if anything differs
+    Audit(audit::AuditArgs),
+    /// Follow single packets: every module with what it decided, the route used, the drop's reason and RFC section
+    Trace(trace::TraceArgs),
+    /// Capture the packets of a port, what is dropped, or what goes to the slow path: as lines or as pcapng
+    Capture(capture::CaptureArgs),
     /// Load configuration and script anew in a running router, all or nothing
     Reload(reload::ReloadArgs),
     /// Measure
@@ -60,6 +66,9 @@ impl Cli {
             Command::Check(args) => check::check(&args),
             Command::Show(args) => show::show(&args),
             Command::Route(command) => route::route(&command),
+            Command::Audit(args) => audit::audit(&args),
+            Command::Trace(args) => trace::trace(&args),
+            Command::Capture(args) => capture::capture(&args),
             Command::Reload(args) => reload::reload(&args),
             Command::Bench(command) => bench::bench(&command),
             Command::Header => {

@@ -16,6 +16,22 @@ pub fn connect(router: &RouterArg) -> Result<ApiClient> {
     Ok(ApiClient::connect(&socket)?)
 }
 
+/// A path with parameters; those without a value are left out.
+pub fn query(path: &str, parameters: &[(&str, Option<String>)]) -> String {
+    let mut query = path.to_owned();
+    for (name, value) in parameters.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))) {
+        query.push(if query.contains('?') { '&' } else { '?' });
+        query.push_str(&format!("{name}="));
+        for byte in value.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => query.push(byte.into()),
+                _ => query.push_str(&format!("%{byte:02X}")),
+            }
+        }
+    }
+    query
+}
+
 /// The one socket in the default folder.
 fn only_socket() -> Result<PathBuf> {
     let example = default_socket("NAME");
@@ -33,5 +49,18 @@ fn only_socket() -> Result<PathBuf> {
             let list: Vec<_> = several.iter().map(|path| path.display().to_string()).collect();
             bail!("several routers run here; name one with --socket: {}", list.join(", "))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_escaped() {
+        let some = |text: &str| Some(text.to_owned());
+        let path = query("/v1/x", &[("a", some("tcp and (é)")), ("b", None), ("c", some("1-2"))]);
+        assert_eq!(path, "/v1/x?a=tcp%20and%20%28%C3%A9%29&c=1-2");
+        assert_eq!(query("/v1/x", &[("b", None)]), "/v1/x");
     }
 }

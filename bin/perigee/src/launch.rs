@@ -313,6 +313,7 @@ fn staging(tables: SharedTables, custom: Arc<CustomReasons>) -> perigee_lua::Sta
         punts: Box::new(NoPunts),
         custom: custom.clone(),
         failure: None,
+        trace: None,
     })
 }
 

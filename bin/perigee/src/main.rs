@@ -3,12 +3,14 @@
 //!
 //! ```text
 //! run > launch (DPDK ports, twins, workers, API)      check, helper
-//! demo > three namespaces around a `run`              show, route, reload: questions over the unix socket
+//! demo > three namespaces around a `run`              show, route, reload, trace, capture: questions over the unix socket
 //! bench > measurements
 //! ```
 #![forbid(unsafe_code)]
 
+mod audit;
 mod bench;
+mod capture;
 mod check;
 mod cli;
 mod client;
@@ -21,6 +23,7 @@ mod route;
 mod run;
 mod scripts;
 mod show;
+mod trace;
 
 use clap::Parser;
 use std::process::ExitCode;

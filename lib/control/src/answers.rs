@@ -164,6 +164,48 @@ pub struct LinuxStatus {
     pub repaired: u64,
     /// How long the last one took.
     pub resync_seconds: f64,
+    /// Audits begun.
+    pub audits: u64,
+    /// Differences that they found.
+    pub audit_differences: u64,
+}
+
+/// `POST /v1/audit`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AuditReport {
+    /// Routes in Linux that are followed.
+    pub linux_routes: u64,
+    /// Routes in the RIB, of every source.
+    pub rib_routes: u64,
+    /// Prefixes whose first and last address was looked up as workers do.
+    pub prefixes: u64,
+    /// Next hops compared with the neighbors.
+    pub next_hops: u64,
+    /// What differs, the first thousand.
+    pub differences: Vec<Difference>,
+    /// How many there are.
+    pub total: u64,
+    /// Those in the lookup structures that were repaired; what differs from Linux is read again.
+    pub repaired: u64,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// A difference between two tables that should agree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Difference {
+    /// Whose; null for a next hop.
+    pub prefix: Option<IpNet>,
+    /// In words.
+    pub kind: String,
+    /// Of the route, where it is about one.
+    pub metric: Option<u32>,
+    /// What Linux says.
+    pub linux: Option<String>,
+    /// What the RIB says.
+    pub rib: Option<String>,
+    /// What workers find.
+    pub lookup: Option<String>,
 }
 
 /// An element of `GET /v1/workers`.

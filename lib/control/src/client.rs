@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +51,7 @@ impl ApiClient {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| unreachable(path, &error))?;
         let client = Self { path: path.to_owned(), runtime };
-        client.runtime.block_on(client.stream())?;
+        client.runtime.block_on(client.socket())?;
         Ok(client)
     }
 
@@ -87,6 +88,38 @@ impl ApiClient {
         self.send(Method::DELETE, path, body)
     }
 
+    /// Gives the body of the answer to `GET path` to `each` in pieces as they come, until it ends, `each` says false, or
+    /// Ctrl-C or SIGTERM ends it, which is no error.
+    ///
+    /// # Errors
+    /// The router is gone or refuses.
+    pub fn stream(&self, path: &str, each: impl FnMut(&[u8]) -> bool) -> Result<(), ClientError> {
+        self.runtime.block_on(self.streamed(path, each))
+    }
+
+    async fn streamed(&self, path: &str, mut each: impl FnMut(&[u8]) -> bool) -> Result<(), ClientError> {
+        let no_signal = |error: io::Error| ClientError::Unreachable(format!("signals cannot be caught: {error}"));
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signal)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(no_signal)?;
+        let mut body = std::pin::pin!(self.answered(Method::GET, path, Bytes::new()).await?);
+        loop {
+            let frame = tokio::select! {
+                frame = body.frame() => frame,
+                _ = interrupt.recv() => return Ok(()),
+                _ = terminate.recv() => return Ok(()),
+            };
+            let Some(frame) = frame else { return Ok(()) };
+            let frame = frame.map_err(|error| self.lost(&error))?;
+            if frame.data_ref().is_some_and(|piece| !each(piece)) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn lost(&self, error: &hyper::Error) -> ClientError {
+        ClientError::Unreachable(format!("the router at {} went away: {error}", self.path.display()))
+    }
+
     fn send<T: DeserializeOwned>(&self, method: Method, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
         let body = serde_json::to_vec(body).map_err(|error| ClientError::Strange(error.to_string()))?;
         understood(&self.exchange(method, path, body.into())?)
@@ -96,14 +129,18 @@ impl ApiClient {
         self.runtime.block_on(self.exchanged(method, path, body))
     }
 
-    /// One request on a connection of its own; the body of a good answer.
     async fn exchanged(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, ClientError> {
-        let lost = |error: hyper::Error| {
-            ClientError::Unreachable(format!("the router at {} went away: {error}", self.path.display()))
-        };
-        let stream = TokioIo::new(self.stream().await?);
+        let body = self.answered(method, path, body).await?;
+        Ok(body.collect().await.map_err(|error| self.lost(&error))?.to_bytes())
+    }
+
+    /// One request on a connection of its own; the body of a good answer, as it comes.
+    async fn answered(&self, method: Method, path: &str, body: Bytes) -> Result<Incoming, ClientError> {
+        let lost = |error: hyper::Error| self.lost(&error);
+        let stream = TokioIo::new(self.socket().await?);
         let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.map_err(lost)?;
-        let connection = tokio::spawn(connection);
+        // Ends with the runtime, or when both the sender and the body are gone.
+        tokio::spawn(connection);
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -113,15 +150,14 @@ impl ApiClient {
             .map_err(|error| ClientError::Strange(error.to_string()))?;
         let response = sender.send_request(request).await.map_err(lost)?;
         let status = response.status();
-        let body = response.into_body().collect().await.map_err(lost)?.to_bytes();
-        connection.abort();
-        match status.is_success() {
-            true => Ok(body),
-            false => Err(refusal(status, &body)),
+        if status.is_success() {
+            return Ok(response.into_body());
         }
+        let body = response.into_body().collect().await.map_err(lost)?.to_bytes();
+        Err(refusal(status, &body))
     }
 
-    async fn stream(&self) -> Result<UnixStream, ClientError> {
+    async fn socket(&self) -> Result<UnixStream, ClientError> {
         UnixStream::connect(&self.path).await.map_err(|error| unreachable(&self.path, &error))
     }
 }

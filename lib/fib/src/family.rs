@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use crate::entries::Table;
 use crate::lookup::{LookupError, LookupWriter};
 use crate::next_hop::NextHopId;
 use crate::next_hop_writer::{NextHopError, NextHopWriter};
 use crate::prefix::PrefixOf;
 use crate::recursion::{Family, Gateways, Settled, Spec, recursive};
-use crate::rib::{Route, RouteKey, Table};
+use crate::rib::{Route, RouteKey};
 
 /// Everything of a family that a change touches.
 pub(crate) struct Change<'f, A: Family> {
@@ -74,11 +75,11 @@ where
 
     /// Removes a route and returns it; `None` if there is none with this key.
     pub fn remove(&mut self, prefix: PrefixOf<A>, key: RouteKey) -> Result<Option<Route>, Refusal> {
-        let chosen = self.table.get(prefix).and_then(|entry| entry.chosen);
+        let chosen = self.table.get(prefix).and_then(|entry| self.table.chosen(entry));
         let Some(route) = self.table.remove(prefix, key) else { return Ok(None) };
         if let Err(refusal) = self.settle(prefix, &[]) {
             self.table.insert(prefix, route);
-            self.set_chosen(prefix, chosen);
+            self.table.set_chosen(prefix, chosen);
             return Err(refusal);
         }
         self.table.clean_up(prefix);
@@ -124,12 +125,43 @@ where
         first.extend(fresh);
         first.sort_unstable();
         first.dedup();
+        if first.is_empty() {
+            return self.settle_one(prefix);
+        }
         let settled = self.gateways.settle(self.table, &first);
         let result = self.follow(prefix, &settled);
         if result.is_err() {
             self.gateways.restore(settled);
         }
         result
+    }
+
+    /// The same where no gateway is concerned, as for nearly every route: one prefix may have another next hop, no more.
+    fn settle_one(&mut self, prefix: PrefixOf<A>) -> Result<(), Refusal> {
+        let Some(entry) = self.table.get(prefix) else { return Ok(()) };
+        let before = self.table.chosen(entry);
+        let now = match self.gateways.choose(prefix, self.table.of(entry)) {
+            Some((at, way)) => Some((at, acquire(self.next_hops, self.gateways, &way.next)?)),
+            None => None,
+        };
+        let (had, has) = (before.map(|(_, id)| id), now.map(|(_, id)| id));
+        if before == now {
+            // As it was: the use is one too many.
+            has.into_iter().for_each(|id| self.next_hops.release(id));
+            return Ok(());
+        }
+        let changed = match has {
+            _ if had == has => Ok(()),
+            Some(id) => self.lookup.insert(prefix, id).map(drop),
+            None => self.lookup.remove(prefix).map(drop),
+        };
+        if let Err(error) = changed {
+            has.into_iter().for_each(|id| self.next_hops.release(id));
+            return Err(error.into());
+        }
+        self.released.extend(had);
+        self.table.set_chosen(prefix, now);
+        Ok(())
     }
 
     fn follow(&mut self, prefix: PrefixOf<A>, settled: &Settled<A>) -> Result<(), Refusal> {
@@ -165,7 +197,7 @@ where
         self.released.extend(before.into_iter().flatten());
         for Choice { prefix, before, now } in plan.choices {
             self.released.extend(before);
-            self.set_chosen(prefix, now);
+            self.table.set_chosen(prefix, now);
         }
         Ok(())
     }
@@ -187,8 +219,8 @@ where
         }
         for prefix in again {
             let entry = self.table.get(prefix);
-            let before = entry.and_then(|entry| entry.chosen);
-            let chosen = entry.and_then(|entry| self.gateways.choose(prefix, &entry.routes));
+            let before = entry.and_then(|entry| self.table.chosen(entry));
+            let chosen = entry.and_then(|entry| self.gateways.choose(prefix, self.table.of(entry)));
             let now = match chosen {
                 Some((at, way)) => Some((at, acquire(self.next_hops, self.gateways, &way.next)?)),
                 None => None,
@@ -239,12 +271,6 @@ where
             }
         }
         result
-    }
-
-    fn set_chosen(&mut self, prefix: PrefixOf<A>, chosen: Option<(usize, NextHopId)>) {
-        if let Some(entry) = self.table.0.get_mut(&prefix) {
-            entry.chosen = chosen;
-        }
     }
 }
 
@@ -333,15 +359,14 @@ where
             ids.push(id);
         }
         next_hops.refresh(&ids);
-        self.list.reserve(self.table.0.len());
-        for (prefix, entry) in self.table.0.iter_mut() {
-            if let Some((at, way)) = self.gateways.choose(prefix, &entry.routes) {
-                let id = acquire(next_hops, &self.gateways, &way.next)?;
-                entry.chosen = Some((at, id));
-                self.list.push((prefix, id));
-            }
-        }
-        Ok(())
+        let (gateways, list) = (&self.gateways, &mut self.list);
+        list.reserve(self.table.tree.len());
+        self.table.choose_all(|prefix, routes| {
+            let Some((at, way)) = gateways.choose(prefix, routes) else { return Ok(None) };
+            let id = acquire(next_hops, gateways, &way.next)?;
+            list.push((prefix, id));
+            Ok(Some((at, id)))
+        })
     }
 
     /// Puts this table in place of another, which is left in its own.
@@ -353,7 +378,7 @@ where
 
     /// The next hops' uses that this table has, which is not to be used any more.
     pub fn uses(&self, next_hops: &mut NextHopWriter) -> Vec<NextHopId> {
-        let mut ids: Vec<NextHopId> = self.table.0.values().filter_map(|entry| entry.next_hop()).collect();
+        let mut ids: Vec<NextHopId> = self.table.tree.iter().filter_map(|(_, entry)| entry.next_hop()).collect();
         for (_, id) in self.gateways.iter() {
             ids.extend(next_hops.set_target(id, None));
             ids.push(id);

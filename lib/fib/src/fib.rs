@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! The forwarding table: what workers look up in, and the control thread's end that keeps it equal to the routes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::entries::Table;
 use crate::family::{Change, Loaded, Refusal};
 use crate::grace::Grace;
 use crate::lookup::{Lookup, LookupError, LookupWriter};
@@ -14,7 +15,7 @@ use crate::next_hop::{InterfaceId, Mac, NextHop, NextHopId, NextHops};
 use crate::next_hop_writer::{Leaf, NextHopError, NextHopInfo, NextHopWriter, Via};
 use crate::prefix::{Prefix, PrefixOf};
 use crate::recursion::{Family, Gateways};
-use crate::rib::{Rib, Route, RouteKey, RouteSource, RouteTarget, Table};
+use crate::rib::{Rib, Route, RouteKey, RouteTarget};
 use crate::structures;
 
 /// The forwarding table as workers see it: shared, changing in place, never locked.
@@ -65,8 +66,6 @@ pub struct FibWriter {
     v4: Half<u32>,
     v6: Half<u128>,
     next_hops: NextHopWriter,
-    /// How many routes want a neighbor that they name with its interface.
-    wanted: HashMap<Via, u32>,
     /// Next hops that lost a use since the last commit.
     released: Vec<NextHopId>,
 }
@@ -119,8 +118,7 @@ impl FibWriter {
         let next_hops = NextHopWriter::new(next_hops)?;
         let v4 = Half { lookup: v4, gateways: Gateways::new(false) };
         let v6 = Half { lookup: v6, gateways: Gateways::new(false) };
-        let (rib, wanted, released) = (Rib::default(), HashMap::new(), Vec::new());
-        Ok(Self { rib, v4, v6, next_hops, wanted, released })
+        Ok(Self { rib: Rib::default(), v4, v6, next_hops, released: Vec::new() })
     }
 
     /// The same table, in which gateways may be reached over the default route. To be called while it is empty.
@@ -177,19 +175,13 @@ impl FibWriter {
     /// Adds a route, in place of the one to the same prefix with the same [`RouteKey`].
     pub fn insert(&mut self, prefix: Prefix, route: Route) -> Result<(), FibError> {
         check(prefix, &route)?;
-        let replaced = self.rib.routes(prefix).iter().find(|other| other.key() == route.key()).cloned();
-        change!(self, prefix, |change, prefix| change.insert(prefix, route.clone()))?;
-        self.want(&route, true);
-        replaced.iter().for_each(|replaced| self.want(replaced, false));
-        Ok(())
+        Ok(change!(self, prefix, |change, prefix| change.insert(prefix, route))?)
     }
 
     /// Removes the route to `prefix` with this key, and returns it.
     pub fn remove(&mut self, prefix: Prefix, key: RouteKey) -> Result<Route, FibError> {
         let removed = change!(self, prefix, |change, prefix| change.remove(prefix, key))?;
-        let route = removed.ok_or(FibError::Missing { prefix })?;
-        self.want(&route, false);
-        Ok(route)
+        removed.ok_or(FibError::Missing { prefix })
     }
 
     /// Replaces everything by these routes; of several with one prefix and key the last counts. Much faster than to insert
@@ -210,9 +202,6 @@ impl FibWriter {
             gone.extend(v4.uses(&mut self.next_hops));
         }
         self.released.extend(gone);
-        if result.is_ok() {
-            self.want_all();
-        }
         result
     }
 
@@ -270,29 +259,11 @@ impl FibWriter {
         self.v4.lookup.commit_is_cheap() && self.v6.lookup.commit_is_cheap()
     }
 
-    fn want_all(&mut self) {
-        self.wanted.clear();
-        for (_, routes, _) in self.rib.iter() {
-            for via in routes.iter().flat_map(wants) {
-                *self.wanted.entry(via).or_default() += 1;
-            }
-        }
-    }
-
-    fn want(&mut self, route: &Route, more: bool) {
-        for via in wants(route) {
-            let count = self.wanted.entry(via).or_default();
-            *count = if more { *count + 1 } else { count.saturating_sub(1) };
-            if *count == 0 {
-                self.wanted.remove(&via);
-            }
-        }
-    }
-
     /// The neighbors that routes need resolved: gateways with their interfaces, and what the others are reached by. A
     /// neighbor's own host route needs none.
     pub fn wanted(&self) -> BTreeSet<(InterfaceId, IpAddr)> {
-        let mut found: BTreeSet<_> = self.wanted.keys().filter_map(|via| Some((via.interface, via.gateway?))).collect();
+        let wanted = self.rib.v4.wanted().chain(self.rib.v6.wanted());
+        let mut found: BTreeSet<_> = wanted.filter_map(|via| Some((via.interface, via.gateway?))).collect();
         let recursive = self.v4.gateways.iter().map(|(_, id)| id).chain(self.v6.gateways.iter().map(|(_, id)| id));
         for id in recursive {
             self.next_hops.neighbors_of(id, |interface, gateway| {
@@ -379,10 +350,7 @@ fn repair<A: Family>(
     table: &Table<A>,
     lookup: &mut dyn LookupWriter<A>,
     prefix: PrefixOf<A>,
-) -> Result<usize, LookupError>
-where
-    PrefixOf<A>: prefix_trie::Prefix,
-{
+) -> Result<usize, LookupError> {
     if table.under(prefix).nth(FEW).is_some() {
         let all = table.list();
         lookup.load(&all)?;
@@ -403,20 +371,15 @@ where
 }
 
 /// Makes sure that the lookup structure does not know a prefix, and that readers see so.
-fn unset<A: Family>(table: &Table<A>, lookup: &mut dyn LookupWriter<A>, prefix: PrefixOf<A>) -> Result<(), LookupError>
-where
-    PrefixOf<A>: prefix_trie::Prefix,
-{
+fn unset<A: Family>(
+    table: &Table<A>,
+    lookup: &mut dyn LookupWriter<A>,
+    prefix: PrefixOf<A>,
+) -> Result<(), LookupError> {
     // Once there, so that all that readers see of it is written, even if it is not believed to be; and it is what they see
     // without it.
-    lookup.insert(prefix, table.next_hop_around(prefix).unwrap_or(NextHopId::NO_ROUTE))?;
+    lookup.insert(prefix, table.next_hop_around(prefix, false).unwrap_or(NextHopId::NO_ROUTE))?;
     lookup.remove(prefix).map(drop)
-}
-
-/// The neighbors that a route names with their interface, and wants resolved.
-fn wants(route: &Route) -> impl Iterator<Item = Via> {
-    let gateways = route.gateways().filter(|_| route.source != RouteSource::Neighbor);
-    gateways.filter_map(|(gateway, interface)| Some(Via { interface: interface?, gateway: Some(gateway) }))
 }
 
 fn check(prefix: Prefix, route: &Route) -> Result<(), FibError> {

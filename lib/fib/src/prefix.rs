@@ -13,6 +13,10 @@ pub trait Address: Copy + Ord + fmt::Debug + Send + Sync + 'static {
     const BITS: u8;
     /// The first `len` bits, the others cleared. `len` is at most `BITS`.
     fn truncate(self, len: u8) -> Self;
+    /// The first `len` bits, the others set. `len` is at most `BITS`.
+    fn last(self, len: u8) -> Self;
+    /// How many of the first bits are the same in both.
+    fn common(self, other: Self) -> u8;
     /// The same address in the standard library's type.
     fn ip(self) -> IpAddr;
 }
@@ -21,6 +25,12 @@ impl Address for u32 {
     const BITS: u8 = 32;
     fn truncate(self, len: u8) -> u32 {
         self & !u32::MAX.checked_shr(len.into()).unwrap_or(0)
+    }
+    fn last(self, len: u8) -> u32 {
+        self | u32::MAX.checked_shr(len.into()).unwrap_or(0)
+    }
+    fn common(self, other: u32) -> u8 {
+        (self ^ other).leading_zeros() as u8
     }
     fn ip(self) -> IpAddr {
         Ipv4Addr::from_bits(self).into()
@@ -31,6 +41,12 @@ impl Address for u128 {
     const BITS: u8 = 128;
     fn truncate(self, len: u8) -> u128 {
         self & !u128::MAX.checked_shr(len.into()).unwrap_or(0)
+    }
+    fn last(self, len: u8) -> u128 {
+        self | u128::MAX.checked_shr(len.into()).unwrap_or(0)
+    }
+    fn common(self, other: u128) -> u8 {
+        (self ^ other).leading_zeros() as u8
     }
     fn ip(self) -> IpAddr {
         Ipv6Addr::from_bits(self).into()

@@ -16,8 +16,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use prefix_trie::PrefixMap;
-
 use crate::blocks::{Block, Blocks};
 use crate::grace::Grace;
 use crate::lookup::{Lookup, LookupError, LookupWriter};
@@ -28,6 +26,7 @@ use crate::simd;
 use crate::simd::Isa;
 use crate::slots::check_id;
 use crate::table::Table;
+use crate::tree::PrefixTree;
 
 use build::{At, Builder};
 use layout::*;
@@ -84,7 +83,7 @@ struct Wear {
 pub struct Range6Writer {
     shared: Arc<Range6>,
     /// Every prefix, by which parts of the table are built anew.
-    prefixes: PrefixMap<Prefix6, NextHopId>,
+    prefixes: PrefixTree<u128, NextHopId>,
     blocks: Blocks,
     slots: HashMap<u16, Wear>,
 }
@@ -118,7 +117,7 @@ impl Range6Writer {
         let words = Table::zeroed_slice(limit as usize * LINE).map_err(|_| LookupError::Memory { structure: NAME })?;
         Ok(Self {
             shared: Arc::new(Range6 { words, default: AtomicU32::new(NextHopId::NO_ROUTE.0), isa }),
-            prefixes: PrefixMap::new(),
+            prefixes: PrefixTree::new(),
             blocks: Blocks::new(ROOT_LINES, limit),
             slots: HashMap::new(),
         })
@@ -147,9 +146,9 @@ impl Range6Writer {
 
     /// The runs of a block, from all prefixes.
     fn runs(&self, block: Prefix6) -> Vec<Run> {
-        let around = self.prefixes.get_lpm(&truncated(block, block.len() - 1));
+        let around = self.prefixes.cover(truncated(block, block.len() - 1)).next();
         let cover = around.filter(|(prefix, _)| prefix.len() > 0).map_or(0, |(_, &id)| leaf(id));
-        runs(block, cover, self.prefixes.children(&block).map(|(prefix, &id)| (prefix, leaf(id))))
+        runs(block, cover, self.prefixes.under(block).map(|(prefix, &id)| (prefix, leaf(id))))
     }
 
     /// Builds what is below these words anew and returns how many runs there are. `None` if there is no room; nothing
@@ -201,7 +200,7 @@ impl Range6Writer {
     /// Makes the table say what the prefixes say, after this one has come, changed or gone.
     fn apply(&mut self, prefix: Prefix6) -> Result<(), LookupError> {
         if prefix.len() == 0 {
-            let default = self.prefixes.get(&prefix).map_or(NextHopId::NO_ROUTE, |&id| id);
+            let default = self.prefixes.get(prefix).map_or(NextHopId::NO_ROUTE, |&id| id);
             self.shared.default.store(default.0, Ordering::Release);
             return Ok(());
         }
@@ -251,7 +250,7 @@ impl LookupWriter<u128> for Range6Writer {
             check_id(NAME, *id, NextHopId::MAX)?;
             fresh.prefixes.insert(*prefix, *id);
         }
-        for (prefix, _) in &fresh.prefixes {
+        for (prefix, _) in fresh.prefixes.iter() {
             fresh.slots.entry((prefix.addr() >> 112) as u16).or_default().prefixes += 1;
         }
         let default = PrefixOf::truncated(0, 0).expect("the shortest length");
@@ -278,7 +277,7 @@ impl LookupWriter<u128> for Range6Writer {
         if let Err(error) = self.apply(prefix) {
             match old {
                 Some(old) => self.prefixes.insert(prefix, old),
-                None => self.prefixes.remove(&prefix),
+                None => self.prefixes.remove(prefix),
             };
             return Err(error);
         }
@@ -286,7 +285,7 @@ impl LookupWriter<u128> for Range6Writer {
     }
 
     fn remove(&mut self, prefix: Prefix6) -> Result<NextHopId, LookupError> {
-        let id = self.prefixes.remove(&prefix).ok_or_else(|| LookupError::Missing { prefix: prefix.to_string() })?;
+        let id = self.prefixes.remove(prefix).ok_or_else(|| LookupError::Missing { prefix: prefix.to_string() })?;
         if let Err(error) = self.apply(prefix) {
             self.prefixes.insert(prefix, id);
             return Err(error);

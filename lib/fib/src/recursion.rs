@@ -19,10 +19,11 @@ use std::sync::Arc;
 
 use prefix_trie::PrefixMap;
 
+use crate::entries::{Routes, Table};
 use crate::next_hop::NextHopId;
 use crate::next_hop_writer::Via;
 use crate::prefix::{Address, PrefixOf};
-use crate::rib::{Route, RouteTarget, Table};
+use crate::rib::{Route, RouteTarget};
 
 /// How many routes may lie between a gateway and the connected network that it is reached over, that one included.
 pub const MAX_DEPTH: u8 = 8;
@@ -175,6 +176,9 @@ where
         let concerned = |gateway: A, state: &State<A>| {
             state.carrier == Some(prefix) || state.carrier != self.carrier(table, gateway)
         };
+        if self.tracked.is_empty() {
+            return Vec::new();
+        }
         let inside = self.tracked.children(&prefix);
         inside.filter(|(host, tracked)| concerned(host.addr(), &tracked.state)).map(|(host, _)| host.addr()).collect()
     }
@@ -190,7 +194,7 @@ where
         for &gateway in first {
             let carrier = self.carrier(table, gateway);
             let mut leads_to: Vec<A> =
-                carrier.iter().flat_map(|carrier| table.routes(*carrier)).flat_map(recursive).collect();
+                carrier.iter().flat_map(|carrier| table.routes(*carrier).iter()).flat_map(recursive).collect();
             leads_to.sort_unstable();
             leads_to.dedup();
             let old = self.set_state(gateway, State { carrier, leads_to, cycle: None, way: None });
@@ -310,7 +314,7 @@ where
         if depth > MAX_DEPTH {
             return None;
         }
-        match routes[at].target {
+        match routes.get(at)?.target {
             RouteTarget::Local => None,
             RouteTarget::Connected { interface } => {
                 let via = Via { interface, gateway: Some(gateway.ip()) };
@@ -322,7 +326,7 @@ where
     }
 
     /// The best of the routes to `prefix` that can be used: its index, and where it leads.
-    pub fn choose(&self, prefix: PrefixOf<A>, routes: &[Route]) -> Option<(usize, Way<A>)> {
+    pub fn choose(&self, prefix: PrefixOf<A>, routes: Routes<'_>) -> Option<(usize, Way<A>)> {
         routes.iter().enumerate().find_map(|(at, route)| Some((at, self.way_of(prefix, route)?)))
     }
 

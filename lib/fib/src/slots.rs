@@ -9,12 +9,11 @@
 use std::cmp::Ordering::Less;
 use std::ops::Range;
 
-use prefix_trie::PrefixMap;
-
 use crate::lookup::LookupError;
 use crate::next_hop::NextHopId;
 use crate::prefix::Prefix4;
 use crate::simd::prefetch;
+use crate::tree::PrefixTree;
 
 /// A prefix and its next hop in one word: address, 8 bits of length, 24 of id. In order of address, then shorter first,
 /// so that whoever paints them in order ends with the longest on top.
@@ -54,7 +53,7 @@ impl Item {
 pub(crate) struct Slots {
     bits: u8,
     /// Prefixes of at most `bits` bits.
-    short: PrefixMap<Prefix4, NextHopId>,
+    short: PrefixTree<u32, NextHopId>,
     /// By slot: the longest of them that covers it, 8 bits of length and 24 of id.
     bases: Vec<u32>,
     /// By slot: the longer ones, sorted.
@@ -70,12 +69,12 @@ impl Slots {
         lists.try_reserve_exact(1 << bits).ok()?;
         bases.resize(1 << bits, 0);
         lists.resize_with(1 << bits, Vec::new);
-        Some(Self { bits, short: PrefixMap::new(), bases, lists, count: 0 })
+        Some(Self { bits, short: PrefixTree::new(), bases, lists, count: 0 })
     }
 
     /// A stand-in without any slots.
     pub fn none() -> Self {
-        Self { bits: 0, short: PrefixMap::new(), bases: Vec::new(), lists: Vec::new(), count: 0 }
+        Self { bits: 0, short: PrefixTree::new(), bases: Vec::new(), lists: Vec::new(), count: 0 }
     }
 
     /// All of `routes`; of several with one prefix the last counts. `None` if memory is short.
@@ -113,8 +112,8 @@ impl Slots {
         let (old, new) = match id {
             Some(id) => (self.short.insert(prefix, id), base(len, id)),
             None => {
-                let old = self.short.remove(&prefix);
-                let cover = self.short.get_lpm(&prefix);
+                let old = self.short.remove(prefix);
+                let cover = self.short.cover(prefix).next();
                 (old, cover.map_or(0, |(cover, id)| base(cover.len(), *id)))
             }
         };
@@ -142,7 +141,7 @@ impl Slots {
     /// The next hop of exactly this prefix.
     pub fn get(&self, prefix: Prefix4) -> Option<NextHopId> {
         if prefix.len() <= self.bits {
-            return self.short.get(&prefix).copied();
+            return self.short.get(prefix).copied();
         }
         let list = &self.lists[slot(self.bits, prefix.addr())];
         let key = Item::new(prefix, NextHopId(0)).key();

@@ -160,7 +160,8 @@ fn out_of_next_hops_the_replaced_route_is_back() {
     let error = writer.insert(net, via("192.0.2.2", Some(LAN))).expect_err("full");
     assert!(matches!(error, FibError::NextHop(_)), "{error}");
     assert!(writer.insert(prefix("11.0.0.0/8"), via("192.0.2.2", Some(LAN))).is_err());
-    assert_eq!((writer.rib().routes(net), writer.rib().prefixes()), (&[first.clone()][..], 1));
+    assert_eq!(writer.rib().routes(net).iter().collect::<Vec<_>>(), [&first]);
+    assert_eq!(writer.rib().prefixes(), 1);
     let (id, _) = writer.reader().lookup(ip("10.0.0.1"));
     assert_eq!(writer.via(id), Some(Via { interface: LAN, gateway: Some(ip("192.0.2.1")) }));
 }
@@ -403,13 +404,15 @@ fn the_default_route_reaches_no_gateway_unless_it_is_allowed() {
 fn a_load_is_all_or_nothing() {
     let mut writer = router();
     writer.commit().expect("patched in place");
-    let before: Vec<(Prefix, Vec<Route>)> = writer.rib().iter().map(|(p, routes, _)| (p, routes.to_vec())).collect();
+    let before: Vec<(Prefix, Vec<Route>)> =
+        writer.rib().iter().map(|(p, routes, _)| (p, routes.iter().cloned().collect())).collect();
     let many = |n: u32| {
         (0..n).map(|n| (Prefix::host(IpAddr::V4((n << 8).into())), via(&format!("192.0.2.{}", n + 2), Some(LAN))))
     };
     let error = writer.load(many(200)).expect_err("100 next hops only");
     assert!(matches!(error, FibError::NextHop(_)), "{error}");
-    let after: Vec<(Prefix, Vec<Route>)> = writer.rib().iter().map(|(p, routes, _)| (p, routes.to_vec())).collect();
+    let after: Vec<(Prefix, Vec<Route>)> =
+        writer.rib().iter().map(|(p, routes, _)| (p, routes.iter().cloned().collect())).collect();
     assert_eq!(before, after);
     assert_eq!(action(&writer.reader(), "192.0.2.9"), Action::Unresolved { interface: LAN });
 

@@ -5,7 +5,7 @@
 //! can ask about with `perigee_failure`, so that no unwinding ever crosses the C boundary.
 
 use crate::host::ScriptWorker;
-use perigee_modules::{Context, Kind, Reason};
+use perigee_modules::{Context, Kind, ModuleId, Reason, trace};
 use perigee_packet::scatter::DropOut;
 use perigee_packet::{Batch, Mask};
 use std::ffi::{CStr, c_char, c_int};
@@ -144,7 +144,11 @@ export! {
     /// Moves packets into another batch, as far as there is room; the rest stays.
     fn perigee_move(ctx from ctx; ctx: *mut Context, from: *mut Batch, mask: *const Mask, to: *mut Batch) -> c_int = -1, {
         distinct(from, to)?;
-        borrow!(&mut from).move_to(*borrow!(&mask), borrow!(&mut to));
+        let (from, mask, to) = (borrow!(&mut from), *borrow!(&mask), borrow!(&mut to));
+        if let Some(ctx) = followed(ctx) {
+            trace::moving(ctx, from, mask, to);
+        }
+        from.move_to(mask, to);
         Ok(0)
     }
 
@@ -179,7 +183,11 @@ export! {
         if gather.is_gathered_in(batch) {
             return Err("the batch is the gathered one");
         }
-        *mask = gather.gather(borrow!(&mut batch), *mask, now);
+        let batch = borrow!(&mut batch);
+        if let Some(ctx) = followed(ctx) {
+            trace::gathering(ctx, batch, *mask);
+        }
+        *mask = gather.gather(batch, *mask, now);
         Ok(0)
     }
 
@@ -214,6 +222,12 @@ export! {
     }
 }
 
+/// The context, while a packet is followed.
+fn followed<'a>(ctx: *mut Context) -> Option<&'a mut Context> {
+    // SAFETY: null or the worker's, which outlives the call, and only its thread calls us.
+    unsafe { ctx.as_mut() }.filter(|ctx| ctx.trace.is_some())
+}
+
 /// Two references to one batch must not exist.
 fn distinct(a: *const Batch, b: *const Batch) -> Result<(), &'static str> {
     if std::ptr::eq(a, b) { Err("from and to are the same batch") } else { Ok(()) }
@@ -237,7 +251,12 @@ macro_rules! export_modules {
         #[unsafe(export_name = concat!("perigee_", stringify!($name)))]
         pub unsafe extern "C" fn $name(ctx: *mut Context, batch: *mut Batch, mask: *mut Mask) -> c_int {
             guard(ctx, stringify!($name), -1, || {
-                perigee_modules::$name::$name(borrow!(&mut ctx), borrow!(&mut batch), borrow!(&mut mask));
+                let (ctx, batch, mask) = (borrow!(&mut ctx), borrow!(&mut batch), borrow!(&mut mask));
+                if ctx.trace.is_some() {
+                    trace::one(ctx, batch, mask, ModuleId::$name, perigee_modules::$name::$name);
+                } else {
+                    perigee_modules::$name::$name(ctx, batch, mask);
+                }
                 Ok(0)
             })
         }
@@ -254,7 +273,12 @@ macro_rules! export_modules {
                     return Err("the two masks are the same");
                 }
                 let (ip4, ip6) = (borrow!(&mut ip4), borrow!(&mut ip6));
-                perigee_modules::$name::$name(borrow!(&mut ctx), borrow!(&mut batch), ip4, ip6);
+                let (ctx, batch) = (borrow!(&mut ctx), borrow!(&mut batch));
+                if ctx.trace.is_some() {
+                    trace::two(ctx, batch, ip4, ip6, ModuleId::$name, perigee_modules::$name::$name);
+                } else {
+                    perigee_modules::$name::$name(ctx, batch, ip4, ip6);
+                }
                 Ok(0)
             })
         }

@@ -96,18 +96,21 @@ impl ScriptWorker {
 
     /// The script has ended: frees what its batches hold, and counts it as lost to an error or left unclaimed.
     pub(crate) fn take_back(&mut self, threw: bool) {
-        let mut left: usize = self.batches.iter_mut().map(|batch| batch.discard(Mask::ALL)).sum();
-        left += self.gathers.iter().map(|gather| gather.len()).sum::<usize>();
+        let reason = if threw { host::SCRIPT_ERROR } else { host::UNCLAIMED };
+        let gathered = self.gathers.iter().map(|gather| gather.len()).sum::<usize>();
+        let context = self.worker.context();
+        let mut left = gathered;
+        for batch in &mut self.batches {
+            left += batch.live().count();
+            context.drop(batch, Mask::ALL, reason);
+        }
+        context.counters.reason(reason, gathered);
+        if !threw {
+            context.counters.unclaimed.add(left as u64);
+        }
         self.batches.clear();
         self.gathers.clear();
         self.masks.clear();
-        let counters = &self.worker.context().counters;
-        if threw {
-            counters.reason(host::SCRIPT_ERROR, left);
-        } else {
-            counters.unclaimed.add(left as u64);
-            counters.reason(host::UNCLAIMED, left);
-        }
     }
 }
 

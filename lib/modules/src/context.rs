@@ -5,6 +5,8 @@ use crate::counters::Counters;
 use crate::host;
 use crate::reason::{CustomReasons, Reason};
 use crate::tables::Tables;
+use crate::taps;
+use crate::trace::{self, Trace};
 use perigee_fib::Subscriber;
 use perigee_packet::rebatch::Flushed;
 use perigee_packet::{Batch, Mask, Packet, TransmitBuffer};
@@ -23,6 +25,8 @@ pub struct Punted {
     pub interface: u16,
     /// Next hop found for it; 0 where there was no lookup or no route.
     pub next_hop: u32,
+    /// Its way so far, where it is followed.
+    pub trace: Option<Box<Trace>>,
 }
 
 /// The way to the slow path: a bounded ring. Gives the packet back when it is full.
@@ -55,12 +59,17 @@ pub struct Context {
     pub custom: Arc<CustomReasons>,
     /// What a module failed with: a panic caught at the C boundary. The script turns it into an error.
     pub failure: Option<String>,
+    /// The packet that is followed, while there is one.
+    pub trace: Option<Box<Trace>>,
 }
 
 impl Context {
     /// Drops the packets of `mask` under a reason.
     pub fn drop(&mut self, batch: &mut Batch, mask: Mask, reason: Reason) {
         if !mask.is_empty() {
+            if self.tapped() {
+                taps::dropping(self, batch, mask, reason);
+            }
             let n = batch.discard(mask);
             self.counters.reason(reason, n);
         }
@@ -72,23 +81,46 @@ impl Context {
             return;
         }
         let punted = mask & batch.live();
+        let tapped = self.tapped();
         self.counters.reason(reason, punted.count());
         for slot in punted.iter().take(self.punts.room()) {
             let (port, interface, next_hop) = (batch.port(slot), batch.interface(slot), batch.next_hop(slot));
+            let trace = if tapped { trace::punted(self, batch, slot, reason) } else { None };
             let Some(packet) = batch.take(slot) else { continue };
-            match self.punts.punt(Punted { packet, reason, port, interface, next_hop }) {
+            match self.punts.punt(Punted { packet, reason, port, interface, next_hop, trace }) {
                 Ok(()) => self.counters.punted.add(1),
                 Err(refused) => {
                     self.counters.reason(host::PUNT_RING_FULL, 1);
-                    drop(refused.packet);
+                    if tapped {
+                        self.refused(refused);
+                    }
                 }
             }
         }
         self.punts.announce();
         // What is left of them found no room.
+        if tapped {
+            taps::dropping(self, batch, punted, host::PUNT_RING_FULL);
+        }
         let refused = batch.discard(punted);
         if refused > 0 {
             self.counters.reason(host::PUNT_RING_FULL, refused);
+        }
+    }
+
+    /// Does anybody look at packets?
+    #[inline]
+    pub fn tapped(&self) -> bool {
+        self.tables.taps.is_some() || self.trace.is_some()
+    }
+
+    /// A packet for which the ring to the slow path had no room, as those who look at packets see it.
+    #[cold]
+    fn refused(&mut self, punted: Punted) {
+        taps::dropped(self, punted.packet.bytes(), punted.port, host::PUNT_RING_FULL);
+        if let Some(mut trace) = punted.trace {
+            trace.step(None, trace::Decision::Dropped(host::PUNT_RING_FULL));
+            trace.end();
         }
     }
 

@@ -8,6 +8,7 @@
 use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
+use crate::taps;
 use perigee_packet::{Batch, Mask};
 
 /// What it does, for the documentation.
@@ -21,6 +22,9 @@ reasons! { distribute:
 pub fn distribute(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mask) {
     let all = *ip4 | *ip6;
     ctx.counters.module(ModuleId::distribute, all.count());
+    if ctx.tables.taps.is_some() {
+        taps::transmitting(ctx, batch, all);
+    }
     let lost = batch.take_handles(all, |port, packet| {
         let Some(Some(output)) = ctx.outputs.get_mut(usize::from(port)) else { return Some(packet) };
         if let Some(flushed) = output.push(packet, ctx.now) {

@@ -15,6 +15,8 @@ pub mod counters;
 pub mod reason;
 pub mod registry;
 pub mod tables;
+pub mod taps;
+pub mod trace;
 
 pub mod apply;
 pub mod classify;
@@ -38,3 +40,5 @@ pub use counters::{Counter, Counters};
 pub use reason::{CustomReasons, Kind, Reason, ReasonInfo};
 pub use registry::{MODULES, Module, ModuleId, Run};
 pub use tables::Tables;
+pub use taps::Taps;
+pub use trace::Trace;

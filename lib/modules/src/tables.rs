@@ -2,6 +2,7 @@
 //! The tables a worker reads: fixed between two batch boundaries, replaced as a whole, patched inside with atomic stores.
 
 use crate::filter::Filter;
+use crate::taps::Taps;
 use perigee_fib::{Interfaces, Lookup, NextHop, NextHopId, NextHops};
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ pub struct Tables {
     pub filter: Option<Arc<dyn Filter>>,
     /// What goes to the slow path, where devices cannot steer it there themselves; what it "denies" is punted.
     pub steer: Option<Arc<dyn Filter>>,
+    /// Where somebody looks at packets; `None` where nobody does.
+    pub taps: Option<Arc<Taps>>,
     ports: Vec<PortView>,
     /// The view of a port that does not exist: no frame is its own.
     pub(crate) nobody: PortView,
@@ -80,12 +83,17 @@ impl Tables {
         };
         let nobody = PortView { has_untagged: false, ..view((u16::MAX, &[0; 6])) };
         let ports = (0..).zip(macs).map(view).collect();
-        Tables { v4, v6, next_hops, interfaces, filter, steer: None, ports, nobody }
+        Tables { v4, v6, next_hops, interfaces, filter, steer: None, taps: None, ports, nobody }
     }
 
     /// The same tables with packets that `steer` matches going to the slow path.
     pub fn with_steer(self, steer: Option<Arc<dyn Filter>>) -> Tables {
         Tables { steer, ..self }
+    }
+
+    /// The same tables with taps.
+    pub fn with_taps(self, taps: Option<Arc<Taps>>) -> Tables {
+        Tables { taps, ..self }
     }
 
     /// The ports, by number.

@@ -207,6 +207,7 @@ impl Rig {
             punts: Box::new(punts),
             custom: Arc::new(CustomReasons::default()),
             failure: None,
+            trace: None,
         };
         Rig { ctx, batch: Batch::new(pool), pool, fib, punted, outputs }
     }

@@ -4,6 +4,7 @@
 //! ```text
 //! bytes   ethernet > vlan > arp | ipv4 > icmp4, udp, tcp | ipv6 > icmp6, udp, tcp      checksum, flow, addr
 //! batch   mask (which slots)   batch (who owns them)   scatter (split, masks, drop-out)   rebatch (at transmit)
+//! looks   summary (what is in a frame, in a line)   expression (tcpdump-like filters)
 //! ports   port (what a worker needs of a device)   heap (packets and queues without one)
 //! ```
 //!
@@ -19,6 +20,7 @@ mod bytes;
 mod captured;
 pub mod checksum;
 pub mod ethernet;
+pub mod expression;
 pub mod extension;
 pub mod flow;
 pub mod heap;
@@ -34,6 +36,7 @@ pub mod port;
 pub mod protocol;
 pub mod rebatch;
 pub mod scatter;
+pub mod summary;
 pub mod tcp;
 pub mod udp;
 pub mod vlan;
@@ -42,6 +45,7 @@ pub use addr::MacAddr;
 pub use arp::Arp;
 pub use batch::{Batch, Handle, Memory, NoRoom, Packet, Slot};
 pub use ethernet::Ethernet;
+pub use expression::{Expression, ExpressionError};
 pub use extension::{ExtensionHeaders, Ipv6Option, Ipv6Options};
 pub use icmp4::Icmp4;
 pub use icmp6::Icmp6;
@@ -53,6 +57,7 @@ pub use mask::{BATCH_SIZE, Mask};
 pub use nd_options::{NdOption, NdOptions};
 pub use port::{Link, Pool, Port, PortInfo, PortStats, ReceiveQueue, TransmitQueue};
 pub use rebatch::TransmitBuffer;
+pub use summary::Summary;
 pub use tcp::Tcp;
 pub use udp::Udp;
 pub use vlan::Vlan;

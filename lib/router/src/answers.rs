@@ -34,11 +34,13 @@ impl SlowThread {
             Request::ShowFilters => reply.send(Ok(self.filters())),
             Request::ShowLinux => reply.send(Ok(self.linux_status())),
             Request::Resync => self.resync(reply),
+            Request::Audit { repair } => self.audit(repair, Some(reply)),
             Request::ShowConfig => reply.send(Ok(self.config_text())),
             Request::RouteAdd(change) => reply.send(self.route_add(&change)),
             Request::RouteDel(change) => reply.send(self.route_del(&change)),
             Request::Reload { script } => reply.send(self.reload(script.as_deref())),
             Request::Metrics => reply.send(Ok(self.snapshot())),
+            Request::Tap(request) => reply.send(self.tap(request)),
         }
     }
 
@@ -225,7 +227,7 @@ impl SlowThread {
         list
     }
 
-    fn route_entry(&self, found: Prefix, route: &Route, best: bool) -> RouteEntry {
+    pub(crate) fn route_entry(&self, found: Prefix, route: &Route, best: bool) -> RouteEntry {
         let name = |id: InterfaceId| Some(self.name_of(id.0));
         let (action, via, dev) = match route.target {
             RouteTarget::Connected { interface } => ("forward", None, name(interface)),

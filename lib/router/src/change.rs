@@ -167,6 +167,7 @@ impl SlowThread {
         let mut routing = Routing::with(&config, interfaces, &self.infos, filters, &self.parts.lookups, others)
             .map_err(ApiError::invalid)?;
         let lost = self.carry_over(&mut routing);
+        routing.set_taps(self.parts.routing.taps());
         routing.commit().map_err(ApiError::invalid)?;
         routing.renewed();
 

@@ -11,6 +11,7 @@
 //!  [`wiring`]   who polls which queue, who sends on which, and what goes by ring
 //!  [`linux`]    what `ip`, BIRD and FRR say, done; what the slow path finds out, told
 //!  [`answers`]  what `perigee show` shows      [`change`]  routes by hand, reload
+//!  `taps`       who looks at packets, `traces`: their ways in words
 //! ```
 //!
 //! Neither DPDK nor LuaJIT is linked here: ports, rings, filters and scripts come in through traits, so a whole router
@@ -25,6 +26,8 @@ mod lookups;
 mod reasons;
 pub mod routing;
 pub mod slow;
+mod taps;
+mod traces;
 mod twins;
 pub mod wiring;
 

@@ -9,8 +9,8 @@ use perigee_fib::{
     Fib, FibError, FibWriter, Interface, InterfaceId, Interfaces, Leaf, NextHopId, NextHopInfo, NextHopWriter, Prefix,
     Published, Route, RouteKey, RouteSource, RouteTarget, Via,
 };
-use perigee_modules::Tables;
 use perigee_modules::filter::Filter;
+use perigee_modules::{Tables, Taps};
 use perigee_packet::PortInfo;
 use perigee_slowpath::{RouteDecision, Routes};
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,6 +57,8 @@ pub struct Routing {
     macs: Vec<[u8; 6]>,
     /// Routes added while the router runs: they survive a reload.
     by_hand: BTreeMap<(Prefix, RouteKey), Route>,
+    /// Where somebody looks at packets.
+    taps: Option<Arc<Taps>>,
 }
 
 /// A prefix of the configuration as the table knows it.
@@ -117,7 +119,8 @@ impl Routing {
         let fib = lookups.make(&config.router.fib, NEXT_HOPS).map_err(|error| error.to_string())?;
         let shown = fib.reader();
         let by_hand = BTreeMap::new();
-        let mut routing = Routing { fib, shown, changed: true, renewed: false, interfaces, filters, macs, by_hand };
+        let (changed, renewed, taps) = (true, false, None);
+        let mut routing = Routing { fib, shown, changed, renewed, interfaces, filters, macs, by_hand, taps };
         routing.fib.set_seed(seed(&routing.macs));
         let mut routes = own(&routing.interfaces)?;
         routes.extend(others);
@@ -163,6 +166,17 @@ impl Routing {
         let fib = self.shown.clone();
         Tables::new(fib.v4, fib.v6, fib.next_hops, self.interfaces.clone(), self.filters.deny.clone(), &self.macs)
             .with_steer(self.filters.steer.clone())
+            .with_taps(self.taps.clone())
+    }
+
+    /// Where somebody looks at packets.
+    pub fn taps(&self) -> Option<Arc<Taps>> {
+        self.taps.clone()
+    }
+
+    /// Puts taps into the [`tables`](Self::tables), which then have to be published.
+    pub fn set_taps(&mut self, taps: Option<Arc<Taps>>) {
+        self.taps = taps;
     }
 
     /// The interfaces.
@@ -316,6 +330,25 @@ impl Routing {
         self.changed = true;
         self.by_hand.remove(&(prefix, key));
         Ok(route)
+    }
+
+    /// What workers look up in.
+    pub fn reader(&self) -> Fib {
+        self.fib.reader()
+    }
+
+    /// The next hop of an address by the routes.
+    pub fn rib_says(&self, address: IpAddr) -> NextHopId {
+        self.fib.expected(address)
+    }
+
+    /// Writes a prefix, and those inside it, into the lookup structure anew.
+    ///
+    /// # Errors
+    /// It has no room.
+    pub fn repair(&mut self, prefix: Prefix) -> Result<usize, FibError> {
+        self.changed = true;
+        self.fib.repair(prefix)
     }
 
     /// The gateways that routes need resolved.

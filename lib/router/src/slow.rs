@@ -8,8 +8,8 @@ use crate::change::{Rebuild, ScriptControl};
 use crate::linux::errands::Errands;
 use crate::linux::{COMMIT_PAUSE, LinuxFeeds, LinuxSide, twins};
 use crate::lookups::Lookups;
-use crate::reasons;
 use crate::routing::{Gateways, Routing, SharedTables, lock};
+use crate::taps::TapBoard;
 use crate::twins::PortTwin;
 use crate::wiring::SlowQueues;
 use perigee_control::answers::VersionStatus;
@@ -20,7 +20,7 @@ use perigee_control::twin::Twin;
 use perigee_fib::InterfaceId;
 use perigee_modules::{Counters, CustomReasons, Punted};
 use perigee_packet::{Batch, Mask, Memory, PortInfo, TransmitQueue};
-use perigee_slowpath::{Config as SlowConfig, Event, Input, Interface, InterfaceAddress, Output, Punt, SlowPath, Time};
+use perigee_slowpath::{Config as SlowConfig, Event, Input, Interface, InterfaceAddress, Output, SlowPath, Time};
 use perigee_worker::{Bell, Clock, Stop};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::net::IpAddr;
@@ -141,7 +141,7 @@ impl Mailbox {
 }
 
 impl MailboxEnd {
-    /// The bell that wakes this end.
+    /// The bell that wakes the slow path.
     pub(crate) fn bell(&self) -> Arc<Bell> {
         self.bell.clone()
     }
@@ -172,6 +172,7 @@ pub struct SlowThread {
     next_housekeeping: u64,
     /// What was said last of routes that do not fit.
     route_trouble: Option<String>,
+    pub(crate) taps: TapBoard,
     pub(crate) lost_to_transmit: u64,
     pub(crate) started: u64,
 }
@@ -266,6 +267,7 @@ impl SlowThread {
             buffer: vec![0; usize::from(u16::MAX)],
             next_housekeeping: 0,
             route_trouble: None,
+            taps: TapBoard::new(),
             lost_to_transmit: 0,
             started: now,
         };
@@ -300,6 +302,7 @@ impl SlowThread {
             busy = true;
         }
         busy |= self.carry_out();
+        busy |= self.mind_taps();
         busy |= self.follow_linux();
         self.commit_routes(now);
         if now >= self.next_housekeeping {
@@ -331,8 +334,7 @@ impl SlowThread {
             for _ in 0..TURN {
                 let Ok(punted) = self.parts.punts[ring].pop() else { break };
                 busy = true;
-                let punt = reasons::punt(punted.reason);
-                self.tell(Input::Punted { interface: punted.interface, punt, frame: punted.packet.bytes() });
+                self.punted(punted);
             }
             self.carry_out();
         }
@@ -351,7 +353,7 @@ impl SlowThread {
                 let Some(packet) = self.batch.take(slot) else { continue };
                 let interface = self.parts.routing.interfaces().ingress(port, vid(packet.bytes()));
                 if let Some(InterfaceId(interface)) = interface {
-                    self.tell(Input::Punted { interface, punt: Punt::Other, frame: packet.bytes() });
+                    self.steered(port, interface, packet.bytes());
                 }
             }
             self.carry_out();
@@ -397,6 +399,7 @@ impl SlowThread {
         let Some(egress) = self.parts.routing.interfaces().egress(InterfaceId(interface)).copied() else { return };
         let tagged = tagged(frame, egress.vlan);
         let frame = tagged.as_deref().unwrap_or(frame);
+        self.sending(egress.port, frame);
         let pool =
             self.infos.iter().position(|info| info.port == egress.port).map(|index| &self.parts.ports[index].pool);
         let packet = pool.and_then(|pool| pool.packet(frame));
@@ -419,6 +422,7 @@ impl SlowThread {
         if let Some(twin) = index.and_then(|index| self.twins[index].as_mut()) {
             let tagged = tagged(frame, egress.vlan);
             twin.write(tagged.as_deref().unwrap_or(frame));
+            self.delivering();
         }
     }
 
@@ -445,6 +449,13 @@ impl SlowThread {
         }
     }
 
+    /// Whether an interface is up, and its port has a link.
+    pub(crate) fn interface_is_up(&self, interface: u16) -> bool {
+        let Some(interface) = self.parts.routing.interfaces().get(InterfaceId(interface)) else { return false };
+        let index = self.infos.iter().position(|info| info.port == interface.port);
+        interface.up && index.is_some_and(|index| self.links[index])
+    }
+
     pub(crate) fn name_of(&self, interface: u16) -> String {
         let interface = self.parts.routing.interfaces().get(InterfaceId(interface));
         interface.map_or_else(|| "?".to_owned(), |interface| interface.name.clone())
@@ -456,6 +467,7 @@ impl SlowThread {
             self.set_interfaces();
         }
         self.mend_linux();
+        self.audit_when_due(now);
         let mut published = lock(&self.parts.published);
         published.reclaim();
         lock(&self.parts.staging).reclaim();
@@ -586,6 +598,7 @@ impl SlowThread {
             while ring.pop().is_ok() {}
         }
         self.batch.discard(Mask::ALL);
+        self.taps.end();
         self.parts.receivers.clear();
         self.parts.outputs.clear();
     }

@@ -99,7 +99,7 @@ pub fn wire(ports: Vec<PortQueues>, workers: usize, fabric: &mut dyn Fabric) -> 
             let owner = index % workers;
             let rings = inboxes.as_deref().filter(|_| few);
             let spread = rings.map(|rings| Spread::new(owner, rings.iter().map(|ring| Some(ring.queue())).collect()));
-            wiring.workers[owner].receivers.push(Receiver { queue, spread });
+            wiring.workers[owner].receivers.push(Receiver { queue, spread, handed_over: false });
             wiring.workers[owner].names.push(format!("{name}:{index}"));
         }
         wiring.slow.receivers.extend(slow_receive.map(|queue| (port, queue)));
@@ -114,7 +114,7 @@ fn inboxes(wiring: &mut Wiring, fabric: &mut dyn Fabric) -> Result<Vec<Box<dyn S
     for worker in &mut wiring.workers {
         let (sender, queue) = fabric.hand_over()?;
         senders.push(sender);
-        worker.receivers.push(Receiver { queue, spread: None });
+        worker.receivers.push(Receiver { queue, spread: None, handed_over: true });
         worker.names.push("hand-over".to_owned());
     }
     Ok(senders)

@@ -3,9 +3,9 @@
 
 use crate::worker::Worker;
 use perigee_modules::{
-    apply, classify, distribute, filter, hop_limit, ipv4_lookup, ipv4_valid, ipv6_lookup, ipv6_valid,
+    Context, ModuleId, apply, classify, distribute, filter, hop_limit, ipv4_lookup, ipv4_valid, ipv6_lookup, ipv6_valid,
 };
-use perigee_modules::{mtu, ttl};
+use perigee_modules::{mtu, trace, ttl};
 use perigee_packet::{Batch, Mask};
 
 /// Runs until the router stops.
@@ -17,24 +17,61 @@ pub fn run(worker: &mut Worker) {
     worker.finish();
 }
 
+/// The modules in their order, each called by `$one` or `$two` as it has one mask or two.
+macro_rules! modules {
+    ($one:ident, $two:ident, $ctx:ident, $burst:ident, $ip4:expr, $ip6:expr) => {
+        $two!(classify, $ctx, $burst, $ip4, $ip6);
+        $one!(ipv4_valid, $ctx, $burst, $ip4);
+        $one!(ipv6_valid, $ctx, $burst, $ip6);
+        $two!(filter, $ctx, $burst, $ip4, $ip6);
+        $one!(ipv4_lookup, $ctx, $burst, $ip4);
+        $one!(ipv6_lookup, $ctx, $burst, $ip6);
+        $two!(mtu, $ctx, $burst, $ip4, $ip6);
+        $one!(ttl, $ctx, $burst, $ip4);
+        $one!(hop_limit, $ctx, $burst, $ip6);
+        $two!(apply, $ctx, $burst, $ip4, $ip6);
+        $two!(distribute, $ctx, $burst, $ip4, $ip6);
+    };
+}
+
+macro_rules! plain {
+    ($name:ident, $ctx:ident, $burst:ident, $($mask:expr),*) => {
+        $name::$name($ctx, $burst, $($mask),*)
+    };
+}
+
+macro_rules! traced_one {
+    ($name:ident, $ctx:ident, $burst:ident, $mask:expr) => {
+        trace::one($ctx, $burst, $mask, ModuleId::$name, $name::$name)
+    };
+}
+
+macro_rules! traced_two {
+    ($name:ident, $ctx:ident, $burst:ident, $ip4:expr, $ip6:expr) => {
+        trace::two($ctx, $burst, $ip4, $ip6, ModuleId::$name, $name::$name)
+    };
+}
+
 /// One round: each queue once, then housekeeping.
 pub fn round(worker: &mut Worker, burst: &mut Batch) {
     let (mut ip4, mut ip6) = (Mask::EMPTY, Mask::EMPTY);
     for queue in 0..worker.queues() {
         if worker.receive(queue, burst) > 0 {
             let ctx = worker.context();
-            classify::classify(ctx, burst, &mut ip4, &mut ip6);
-            ipv4_valid::ipv4_valid(ctx, burst, &mut ip4);
-            ipv6_valid::ipv6_valid(ctx, burst, &mut ip6);
-            filter::filter(ctx, burst, &mut ip4, &mut ip6);
-            ipv4_lookup::ipv4_lookup(ctx, burst, &mut ip4);
-            ipv6_lookup::ipv6_lookup(ctx, burst, &mut ip6);
-            mtu::mtu(ctx, burst, &mut ip4, &mut ip6);
-            ttl::ttl(ctx, burst, &mut ip4);
-            hop_limit::hop_limit(ctx, burst, &mut ip6);
-            apply::apply(ctx, burst, &mut ip4, &mut ip6);
-            distribute::distribute(ctx, burst, &mut ip4, &mut ip6);
+            if ctx.trace.is_some() {
+                traced(ctx, burst);
+                continue;
+            }
+            modules!(plain, plain, ctx, burst, &mut ip4, &mut ip6);
         }
     }
     worker.housekeeping();
+}
+
+/// A burst with a packet in it that is followed.
+#[cold]
+#[inline(never)]
+fn traced(ctx: &mut Context, burst: &mut Batch) {
+    let (mut ip4, mut ip6) = (Mask::EMPTY, Mask::EMPTY);
+    modules!(traced_one, traced_two, ctx, burst, &mut ip4, &mut ip6);
 }

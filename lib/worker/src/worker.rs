@@ -4,8 +4,8 @@
 use crate::idle::{Drowsiness, Idle};
 use crate::spread::Spread;
 use perigee_fib::Subscriber;
-use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Tables, host};
-use perigee_packet::{BATCH_SIZE, Batch, Memory, ReceiveQueue, TransmitBuffer};
+use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Tables, host, taps, trace};
+use perigee_packet::{BATCH_SIZE, Batch, Mask, Memory, ReceiveQueue, TransmitBuffer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,6 +15,15 @@ pub struct Receiver {
     pub queue: Box<dyn ReceiveQueue>,
     /// How to give away other workers' flows; `None` where all packets are this worker's.
     pub spread: Option<Spread>,
+    /// Whether these packets were received before, by the worker that has handed them over.
+    pub handed_over: bool,
+}
+
+impl Receiver {
+    /// A queue whose packets are all this worker's.
+    pub fn new(queue: Box<dyn ReceiveQueue>) -> Receiver {
+        Receiver { queue, spread: None, handed_over: false }
+    }
 }
 
 /// A monotonic clock in ns.
@@ -91,7 +100,7 @@ impl Worker {
     pub fn new(parts: WorkerParts) -> Worker {
         let WorkerParts { id, receivers, outputs, punts, tables, counters, custom, memory, burst, idle, clock, stop } =
             parts;
-        let context = Context { now: clock(), tables, counters, outputs, punts, custom, failure: None };
+        let context = Context { now: clock(), tables, counters, outputs, punts, custom, failure: None, trace: None };
         let burst = burst.clamp(1, BATCH_SIZE);
         let drowsiness = Drowsiness::default();
         let last_round = u64::MAX;
@@ -129,12 +138,11 @@ impl Worker {
     /// Fills the batch from a queue (counted from 0) and returns how many packets are in it for this worker. What the
     /// script left in the batch is freed and counted; a queue that does not exist brings nothing.
     pub fn receive(&mut self, queue: usize, batch: &mut Batch) -> usize {
-        let counters = &self.context.counters;
-        let unclaimed = batch.refill();
-        if unclaimed > 0 {
-            counters.unclaimed.add(unclaimed as u64);
-            counters.reason(host::UNCLAIMED, unclaimed);
+        if !batch.live().is_empty() {
+            self.take_back(batch);
         }
+        batch.refill();
+        let counters = &self.context.counters;
         counters.polls.add(1);
         let Some(receiver) = self.parts.receivers.get_mut(queue) else { return 0 };
         let received = receiver.queue.receive(batch, self.parts.burst);
@@ -145,11 +153,40 @@ impl Worker {
         counters.bursts.add(1);
         counters.received.add(received as u64);
         counters.received_bytes.add(batch.received_bytes());
-        let Some(spread) = &mut receiver.spread else { return received };
-        let spreading = spread.spread(batch);
-        counters.handed_over.add(spreading.handed_over as u64);
-        counters.reason(host::HAND_OVER_FULL, spreading.lost);
+        if self.context.tables.taps.is_some() {
+            return self.receive_tapped(queue, batch);
+        }
+        if receiver.spread.is_some() { self.spread(queue, batch) } else { received }
+    }
+
+    /// What is left of a burst that was received, once others' flows are handed over.
+    fn spread(&mut self, queue: usize, batch: &mut Batch) -> usize {
+        if let Some(spread) = self.parts.receivers.get_mut(queue).and_then(|receiver| receiver.spread.as_mut()) {
+            let (spreading, counters) = (spread.spread(batch), &self.context.counters);
+            counters.handed_over.add(spreading.handed_over as u64);
+            counters.reason(host::HAND_OVER_FULL, spreading.lost);
+        }
         batch.live().count()
+    }
+
+    /// The same while somebody looks at packets.
+    #[cold]
+    #[inline(never)]
+    fn receive_tapped(&mut self, queue: usize, batch: &mut Batch) -> usize {
+        if !self.parts.receivers[queue].handed_over {
+            taps::received(&self.context, batch);
+        }
+        let left = self.spread(queue, batch);
+        taps::begin(&mut self.context, batch);
+        left
+    }
+
+    /// Frees and counts what the script has left in a batch.
+    #[cold]
+    fn take_back(&mut self, batch: &mut Batch) {
+        let left = batch.live().count() as u64;
+        self.context.counters.unclaimed.add(left);
+        self.context.drop(batch, Mask::ALL, host::UNCLAIMED);
     }
 
     /// Between two rounds: what waits is flushed when due, tables change, and an idle worker sleeps.
@@ -161,6 +198,9 @@ impl Worker {
         context.flush_due();
         if context.tables.refresh() {
             context.counters.table_swaps.add(1);
+            if context.trace.is_some() {
+                trace::lost(context);
+            }
         }
         if let Some(pause) = parts.drowsiness.round(parts.idle, std::mem::take(&mut parts.busy)) {
             context.flush_all();

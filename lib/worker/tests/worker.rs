@@ -71,8 +71,8 @@ fn bench(pool: &'static HeapPool, tables: Subscriber<Tables>, options: Options) 
     }));
     let (punts, punted) = punt_ring(options.punt_ring, Arc::clone(&bell));
     let counters = Arc::new(Counters::new(PORTS.into()));
-    let mut receivers = vec![Receiver { queue: Box::new(input.clone()), spread: options.spread }];
-    receivers.extend(options.ring.map(|ring| Receiver { queue: Box::new(ring), spread: None }));
+    let mut receivers = vec![Receiver { queue: Box::new(input.clone()), spread: options.spread, handed_over: false }];
+    receivers.extend(options.ring.map(|ring| Receiver { queue: Box::new(ring), spread: None, handed_over: true }));
     let worker = Worker::new(WorkerParts {
         id: options.id,
         receivers,

@@ -276,6 +276,7 @@ impl Router {
             punts: Box::new(NoPunts),
             custom: Arc::new(CustomReasons::default()),
             failure: None,
+            trace: None,
         }
     }
 
@@ -294,7 +295,7 @@ impl Router {
         };
         Ok(Worker::new(WorkerParts {
             id: 0,
-            receivers: vec![Receiver { queue, spread: None }],
+            receivers: vec![Receiver::new(queue)],
             outputs: self.ports.iter().take(PORTS.into()).map(output).collect::<Result<_>>()?,
             punts: Box::new(NoPunts),
             tables: subscribe(tables),

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::{ApiError, Backend, Reply, Request, RouteChange};
+use super::{ApiError, Backend, Reply, Request, RouteChange, stream};
 use crate::answers::Snapshot;
 use crate::metrics;
 
@@ -26,10 +26,12 @@ use crate::metrics;
 const LONGEST_BODY: usize = 64 * 1024;
 /// How long the router may think. A reload compiles scripts, so it is not short.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long it may take to read and compare whole tables.
+const LONG_PATIENCE: Duration = Duration::from_secs(600);
 /// Routes in an answer unless asked otherwise.
 const ROUTES: usize = 1000;
 
-type Shared = Arc<dyn Backend>;
+pub(super) type Shared = Arc<dyn Backend>;
 
 /// Everything, for the unix socket.
 pub(super) fn everything(backend: Shared) -> Router {
@@ -49,13 +51,13 @@ pub(super) fn everything(backend: Shared) -> Router {
         .route("/v1/scripts", show(Request::ShowScripts))
         .route("/v1/filters", show(Request::ShowFilters))
         .route("/v1/linux", show(Request::ShowLinux))
-        .route(
-            "/v1/linux/resync",
-            post(async |State(backend): State<Shared>| ask(&backend, Request::Resync).await.map(Json)),
-        )
+        .route("/v1/linux/resync", post(resync))
+        .route("/v1/audit", post(audit))
         .route("/v1/config", show(Request::ShowConfig))
         .route("/v1/routes", routes)
         .route("/v1/reload", post(reload))
+        .route("/v1/trace", get(stream::trace))
+        .route("/v1/capture", get(stream::capture))
         .merge(only_metrics())
         .method_not_allowed_fallback(async |uri: Uri| {
             let message = format!("{} cannot be used with this method", uri.path());
@@ -73,17 +75,37 @@ pub(super) fn only_metrics() -> Router<Shared> {
 }
 
 /// Asks the backend and waits.
-async fn ask(backend: &Shared, request: Request) -> Result<Value, ApiError> {
+pub(super) async fn ask(backend: &Shared, request: Request) -> Result<Value, ApiError> {
+    ask_for(backend, request, PATIENCE).await
+}
+
+async fn ask_for(backend: &Shared, request: Request, patience: Duration) -> Result<Value, ApiError> {
     let (sender, receiver) = oneshot::channel();
     backend.handle(request, Reply(sender));
-    match tokio::time::timeout(PATIENCE, receiver).await {
+    match tokio::time::timeout(patience, receiver).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => Err(ApiError { status: 503, message: "the router is stopping".into() }),
         Err(_) => {
-            let message = format!("the router did not answer within {} seconds", PATIENCE.as_secs());
+            let message = format!("the router did not answer within {} seconds", patience.as_secs());
             Err(ApiError { status: 504, message })
         }
     }
+}
+
+async fn resync(State(backend): State<Shared>) -> Result<Json<Value>, ApiError> {
+    ask_for(&backend, Request::Resync, LONG_PATIENCE).await.map(Json)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AuditBody {
+    #[serde(default)]
+    repair: bool,
+}
+
+async fn audit(State(backend): State<Shared>, body: Body) -> Result<Json<Value>, ApiError> {
+    let AuditBody { repair } = read(body, "{\"repair\": true} or {}")?;
+    ask_for(&backend, Request::Audit { repair }, LONG_PATIENCE).await.map(Json)
 }
 
 fn show(request: Request) -> MethodRouter<Shared> {

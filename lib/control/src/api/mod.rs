@@ -9,15 +9,19 @@
 //! | `POST /v1/workers/gaps` with `{}` | the list of `GET /v1/workers`; each worker's longest gap begins anew at 0 |
 //! | `GET /v1/linux` | [`crate::answers::LinuxStatus`] |
 //! | `POST /v1/linux/resync` | the same, when everything has been read from Linux again |
+//! | `POST /v1/audit` with `{"repair": true}` or `{}` | [`crate::answers::AuditReport`] |
 //! | `GET /v1/config` | [`crate::answers::ConfigText`] |
 //! | `POST /v1/routes`, `DELETE /v1/routes` with a [`RouteChange`] | [`crate::answers::Outcome`] |
 //! | `POST /v1/reload` with `{"script": PATH}` or `{}` | [`crate::answers::Outcome`] |
+//! | `GET /v1/trace?filter=EXPRESSION&count=N` | a stream of [`crate::taps::TraceLine`], one a line |
+//! | `GET /v1/capture?port=NAME&filter=EXPRESSION&count=N&snaplen=BYTES`, or `what=drops`, `what=punts` | a stream of pcapng |
 //! | `GET /metrics` | OpenMetrics text |
 //!
 //! An error is `{"error": "a sentence"}` under a status that fits.
 
 mod endpoints;
 mod server;
+mod stream;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -26,6 +30,8 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::oneshot;
+
+use crate::taps::TapRequest;
 
 pub use server::{Server, StartError};
 
@@ -65,6 +71,11 @@ pub enum Request {
     ShowLinux,
     /// Everything is read from Linux again. Answered with a [`crate::answers::LinuxStatus`] when that is done.
     Resync,
+    /// Linux, RIB and lookup structures are compared. Answered with a [`crate::answers::AuditReport`] when that is done.
+    Audit {
+        /// Whether what differs is mended.
+        repair: bool,
+    },
     /// Answered with a [`crate::answers::ConfigText`].
     ShowConfig,
     /// Answered with an [`crate::answers::Outcome`].
@@ -78,6 +89,8 @@ pub enum Request {
     },
     /// Answered with a [`crate::answers::Snapshot`], which the server turns into text.
     Metrics,
+    /// Answered with a [`crate::taps::TapOn`]; records follow through the request's outlet.
+    Tap(TapRequest),
 }
 
 /// A route to add or to delete.

@@ -210,7 +210,7 @@ impl Pair {
                 self.model.routes.iter().filter(|((p, _), _)| *p == prefix).map(|(_, r)| r).collect();
             assert_eq!(routes.iter().collect::<Vec<_>>(), all, "{prefix}");
             assert_eq!(
-                chosen.map(|at| &routes[at]),
+                chosen.and_then(|at| routes.get(at)),
                 self.model.choose(prefix, None).map(|(route, _)| route),
                 "{prefix}"
             );

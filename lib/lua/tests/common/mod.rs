@@ -94,13 +94,14 @@ impl Bed {
             punts: Box::new(Refuse),
             custom: custom.clone(),
             failure: None,
+            trace: None,
         };
         Scripts::new(script, 1, Box::new(staging))
     }
 
     pub fn worker(&self) -> Worker {
         let output = |queue: &HeapQueue| Some(TransmitBuffer::new(Box::new(queue.clone()), 32, 0));
-        let receiver = |queue: &HeapQueue| Receiver { queue: Box::new(queue.clone()), spread: None };
+        let receiver = |queue: &HeapQueue| Receiver::new(Box::new(queue.clone()));
         Worker::new(WorkerParts {
             id: 0,
             receivers: self.receive.iter().map(receiver).collect(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! A dump against what is there: what a dump does not name is gone.
 
+use super::audit::Found;
 use crate::slow::SlowThread;
 use perigee_fib::{Prefix, Prefix4, Prefix6, RouteKey, RouteSource};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,10 +17,12 @@ pub(crate) struct Seen {
     pub addresses: BTreeMap<u32, Vec<(IpAddr, u8)>>,
     pub next_hops: BTreeSet<u32>,
     pub neighbors: BTreeSet<(u16, IpAddr)>,
+    /// Where nothing is to change: what differs, and how many routes were compared.
+    pub audit: Option<(Found, u64)>,
 }
 
 impl Seen {
-    pub fn new(began: u64) -> Seen {
+    pub fn new(began: u64, audit: bool) -> Seen {
         Seen {
             began,
             v4: Vec::new(),
@@ -28,6 +31,7 @@ impl Seen {
             addresses: BTreeMap::new(),
             next_hops: BTreeSet::new(),
             neighbors: BTreeSet::new(),
+            audit: audit.then(|| (Found::new(), 0)),
         }
     }
 
@@ -67,6 +71,11 @@ impl SlowThread {
         let now = (self.parts.clock)();
         self.linux.counters.resyncs += 1;
         self.linux.counters.resync_seconds = now.saturating_sub(seen.began) as f64 / 1e9;
+        if let Some((found, routes)) = seen.audit.take() {
+            seen.sort();
+            let found = self.not_in_linux(found, &seen, complete);
+            return self.audit_dump(found, routes, complete);
+        }
         if !complete {
             return;
         }
@@ -86,6 +95,18 @@ impl SlowThread {
         if first && is_netlink {
             self.tell_all_neighbors();
         }
+    }
+
+    /// Adds what the RIB has of Linux and a dump did not name.
+    fn not_in_linux(&self, mut found: Found, seen: &Seen, complete: bool) -> Found {
+        for is_v6 in [false, true].into_iter().filter(|_| complete) {
+            for (prefix, route) in self.parts.routing.rib().of_source(RouteSource::Linux, is_v6, None) {
+                if !seen.has(prefix, route.key()) {
+                    found.insert((prefix, route.key()), (None, Some(self.in_words(route))));
+                }
+            }
+        }
+        found
     }
 
     fn withdraw_unseen(&mut self, seen: &Seen, first: bool) {

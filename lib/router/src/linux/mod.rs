@@ -7,6 +7,7 @@
 //! | `routes.rs` | one route that is there or gone |
 //! | `translate.rs` | Linux' routes in the router's words |
 //! | `dump.rs` | a dump against what is there: only what differs changes |
+//! | `audit.rs` | Linux, RIB and lookup structures compared |
 //! | `links.rs` | links and addresses to interfaces, and the other way round |
 //! | `neighbors.rs` | neighbors, both ways |
 //! | `twins.rs` | twins and namespaces that went away are made anew |
@@ -16,6 +17,7 @@
 //! Nothing here blocks: updates come through a channel, a turn takes a bounded time, and whatever the helper has to do is done
 //! by another thread.
 
+mod audit;
 pub(crate) mod dump;
 pub(crate) mod errands;
 mod links;
@@ -26,6 +28,7 @@ pub mod translate;
 pub mod twins;
 
 use crate::slow::SlowThread;
+use audit::Audit;
 use dump::Seen;
 use errands::Errands;
 use perigee_control::api::Reply;
@@ -81,6 +84,13 @@ impl Origin {
     }
 }
 
+impl Origin {
+    /// Whether the dump on its way is only compared.
+    fn is_audited(&self) -> bool {
+        self.dump.as_ref().is_some_and(|seen| seen.audit.is_some())
+    }
+}
+
 /// A link of Linux.
 pub(crate) struct Known {
     pub link: Link,
@@ -100,6 +110,9 @@ pub(crate) struct LinuxCounters {
     pub resyncs: u64,
     /// What a dump showed to differ, after the first.
     pub repaired: u64,
+    /// Audits begun, and the differences found.
+    pub audits: u64,
+    pub audit_differences: u64,
     /// The last dump: seconds from its begin to its end.
     pub resync_seconds: f64,
 }
@@ -135,6 +148,8 @@ pub(crate) struct LinuxSide {
     /// Whether that has to be done again.
     retry: bool,
     pub counters: LinuxCounters,
+    pub audit: Option<Audit>,
+    next_audit: u64,
     /// Who waits for a dump: until so many have been compared.
     waiting: Vec<(u64, Reply)>,
     /// Said once of routes that are refused.
@@ -168,6 +183,8 @@ impl LinuxSide {
             reopening: false,
             retry: false,
             counters: LinuxCounters::default(),
+            audit: None,
+            next_audit: 0,
             waiting: Vec::new(),
             complained: false,
             committed: 0,
@@ -239,6 +256,7 @@ impl SlowThread {
                 }
             }
         }
+        let audited = self.go_on_with_audit();
         self.follow_underlay();
         self.follow_errands();
         self.refresh_interfaces();
@@ -248,7 +266,7 @@ impl SlowThread {
         }
         self.tell_neighbors();
         self.answer_resyncs();
-        taken > 0
+        taken > 0 || audited
     }
 
     fn next_piece(&mut self, at: usize) -> Option<Piece> {
@@ -275,7 +293,8 @@ impl SlowThread {
         match piece {
             Piece::Begins => {
                 let now = (self.parts.clock)();
-                self.linux.origins[at].dump = Some(Seen::new(now));
+                let audit = self.dump_is_for_audit(at);
+                self.linux.origins[at].dump = Some(Seen::new(now, audit));
             }
             Piece::Ends { complete } => self.dump_ends(at, complete),
             Piece::Lost => {
@@ -284,6 +303,7 @@ impl SlowThread {
             }
             Piece::Broken(why) => {
                 self.linux.origins[at].lost = true;
+                self.give_up_audit("Linux is not followed any more");
                 tracing::error!("Linux is not followed any more: {why}; it is tried again");
                 self.reopen();
             }
@@ -294,6 +314,8 @@ impl SlowThread {
     fn take_message(&mut self, at: usize, dumped: bool, message: Message) {
         let origin = &mut self.linux.origins[at];
         match message {
+            // A difference is noted, and nothing more.
+            Message::Route(route) if dumped && origin.is_audited() => self.audit_route(at, &route),
             Message::Route(route) if origin.routes => self.route_is_there(at, dumped, &route),
             Message::RouteGone(route) if origin.routes => self.route_is_gone(at, &route),
             Message::Route(_) | Message::RouteGone(_) => {}

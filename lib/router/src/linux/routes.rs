@@ -109,6 +109,28 @@ impl SlowThread {
         }
     }
 
+    /// A route of a dump that is compared with the RIB.
+    pub(super) fn audit_route(&mut self, at: usize, linux: &LinuxRoute) {
+        let side = &mut self.linux;
+        // By its own numbers of next-hop objects, not by those of another feed.
+        let Ok(route) = side.translate(at, linux) else { return };
+        let (prefix, key) = (linux.prefix, route.key());
+        let Some(seen) = side.origins[at].dump.as_mut() else { return };
+        if !seen.route(prefix, key) {
+            return;
+        }
+        let followed = side.origins[at].routes || is_of_frr(linux.protocol);
+        let present = self.parts.routing.rib().route(prefix, key);
+        let differs = followed && present != Some(&route);
+        let words = differs.then(|| (Some(self.in_words(&route)), present.map(|present| self.in_words(present))));
+        if let Some((found, routes)) = self.linux.origins[at].dump.as_mut().and_then(|seen| seen.audit.as_mut()) {
+            *routes += u64::from(followed);
+            if let Some(words) = words {
+                found.insert((prefix, key), words);
+            }
+        }
+    }
+
     pub(super) fn route_is_gone(&mut self, at: usize, linux: &LinuxRoute) {
         let (side, routing) = (&mut self.linux, &mut self.parts.routing);
         let prefix = linux.prefix;
@@ -136,6 +158,11 @@ impl SlowThread {
             Err(_) => side.withdraw(routing, prefix, key),
         }
     }
+}
+
+/// What zebra makes: with its feed, other routes of Linux need not be in the RIB.
+fn is_of_frr(protocol: u8) -> bool {
+    matches!(protocol, 11 | 42 | 186..=198)
 }
 
 fn has(routing: &Routing, prefix: Prefix, key: RouteKey) -> bool {

@@ -61,6 +61,8 @@ impl SlowThread {
             resyncs: side.counters.resyncs,
             repaired: side.counters.repaired,
             resync_seconds: side.counters.resync_seconds,
+            audits: side.counters.audits,
+            audit_differences: side.counters.audit_differences,
         }
     }
 }

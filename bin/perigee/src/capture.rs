@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+//! `perigee capture`: packets of a running router, as lines or as a pcapng file.
+
+use crate::cli::RouterArg;
+use crate::client::{connect, query};
+use anyhow::{Context as _, Result};
+use clap::Args;
+use perigee_control::pcapng::{Block, Direction, Packet, Reader};
+use perigee_packet::Summary;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Arguments of `perigee capture`.
+#[derive(Args)]
+pub struct CaptureArgs {
+    /// A port: what goes in and out; `drops`: what is dropped, with why; `punts`: what the slow path gets, with why
+    #[arg(value_name = "PORT|drops|punts")]
+    what: String,
+    /// Write pcapng to this file (`-`: standard output) instead of lines
+    #[arg(short, long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// Only packets that match, in tcpdump's words: `udp port 53 and not host 10.0.0.1`, `vlan 7`, `in wan`
+    #[arg(long, value_name = "EXPR")]
+    filter: Option<String>,
+    /// End after so many packets [default: Ctrl-C ends it]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Keep so many bytes of each packet
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
+    snaplen: Option<u32>,
+    #[command(flatten)]
+    router: RouterArg,
+}
+
+/// Where packets go.
+enum Out {
+    Lines(Box<dyn Write>),
+    /// pcapng, as it comes.
+    File(Box<dyn Write>),
+}
+
+/// What has come so far.
+struct Session {
+    out: Out,
+    reader: Reader,
+    interfaces: Vec<String>,
+    packets: u64,
+    lost: u64,
+}
+
+pub fn capture(args: &CaptureArgs) -> Result<ExitCode> {
+    let client = connect(&args.router)?;
+    let what = if ["drops", "punts"].contains(&args.what.as_str()) { "what" } else { "port" };
+    let path = query(
+        "/v1/capture",
+        &[
+            (what, Some(args.what.clone())),
+            ("filter", args.filter.clone()),
+            ("count", args.count.map(|n| n.to_string())),
+            ("snaplen", args.snaplen.map(|n| n.to_string())),
+        ],
+    );
+    let (mut session, mut failed) = (None, None);
+    client.stream(&path, |piece| {
+        // Only once the router has agreed: a refusal leaves no file behind.
+        let begun = match &mut session {
+            Some(session) => Ok(session),
+            none => Session::begin(args).map(|session| none.insert(session)),
+        };
+        match begun.and_then(|session| session.piece(piece)) {
+            Ok(()) => true,
+            Err(error) => {
+                // A reader that has seen enough (`| head`) is no error.
+                let enough = error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe);
+                failed = (!enough).then_some(error);
+                false
+            }
+        }
+    })?;
+    failed.map_or(Ok(()), Err)?;
+    if let Some(session) = session {
+        let plural = if session.packets == 1 { "" } else { "s" };
+        eprintln!("{} packet{plural}, {} lost", session.packets, session.lost);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Session {
+    fn begin(args: &CaptureArgs) -> Result<Session> {
+        let out: Out = match args.write.as_deref() {
+            None => Out::Lines(Box::new(std::io::stdout())),
+            Some(path) if path == Path::new("-") => Out::File(Box::new(std::io::stdout())),
+            Some(path) => {
+                let file = File::create(path).with_context(|| format!("{} cannot be written", path.display()))?;
+                Out::File(Box::new(file))
+            }
+        };
+        eprintln!("capturing {}; Ctrl-C ends it", args.what);
+        Ok(Session { out, reader: Reader::default(), interfaces: Vec::new(), packets: 0, lost: 0 })
+    }
+
+    /// Takes a piece of the stream.
+    fn piece(&mut self, piece: &[u8]) -> Result<()> {
+        self.reader.push(piece);
+        let mut lines = String::new();
+        while let Some(block) = self.reader.block().map_err(anyhow::Error::msg)? {
+            match block {
+                Block::Interface { name } => self.interfaces.push(name),
+                Block::Packet(packet) => {
+                    self.packets += 1;
+                    lines.push_str(&self.line(&packet));
+                }
+                Block::Statistics { lost, .. } => self.lost = lost,
+                Block::Section | Block::Other(_) => {}
+            }
+        }
+        let (to, bytes) = match &mut self.out {
+            Out::Lines(to) => (to, lines.as_bytes()),
+            Out::File(to) => (to, piece),
+        };
+        to.write_all(bytes)?;
+        to.flush()?;
+        Ok(())
+    }
+
+    /// `03:12:01.123456789 wan in  10.0.1.2.1000 > 10.0.2.2.53: UDP, TTL 64, 50 bytes; ttl.expired: ...`
+    fn line(&self, packet: &Packet) -> String {
+        let port = self.interfaces.get(packet.interface as usize).map_or("?", String::as_str);
+        let way = match packet.direction {
+            Some(Direction::In) => "in ",
+            Some(Direction::Out) => "out",
+            None => "",
+        };
+        let mut what = Summary::of(&packet.bytes);
+        what.length = packet.length as usize;
+        let comment = packet.comment.as_ref().map(|comment| format!("; {comment}")).unwrap_or_default();
+        format!("{} {port} {way} {what}{comment}\n", clock(packet.time))
+    }
+}
+
+/// The time of day, UTC, of a moment in ns since 1970.
+pub fn clock(time: u64) -> String {
+    let (seconds, ns) = (time / 1_000_000_000, time % 1_000_000_000);
+    format!("{:02}:{:02}:{:02}.{ns:09}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_has_24_hours() {
+        assert_eq!(clock(0), "00:00:00.000000000");
+        assert_eq!(clock(86_399_000_000_001), "23:59:59.000000001");
+        assert_eq!(clock(86_400_000_000_000 * 20_000 + 3_661_500_000_000), "01:01:01.500000000");
+    }
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+//! Taps as streams: `GET /v1/trace` in lines of JSON, `GET /v1/capture` in pcapng. A stream lasts until as many records have
+//! come as were wanted, the client goes away, or the router ends. Once a second it says how many were lost, which also shows
+//! whether the client is still there.
+
+use std::convert::Infallible;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use hyper::body::Bytes;
+use serde::Deserialize;
+use tokio::time::{Instant, timeout_at};
+
+use super::endpoints::{Shared, ask};
+use super::{ApiError, Request};
+use crate::pcapng::{self, Packet};
+use crate::taps::{Inlet, Outlet, Record, TapOn, TapRequest, TapWhat, TraceLine};
+
+/// Between two reports of what was lost.
+const REPORT: Duration = Duration::from_secs(1);
+/// Records in one piece of the body.
+const PIECE: usize = 256;
+/// Bytes of a packet that are kept, at most and unless asked otherwise.
+const SNAPLEN: u32 = 65_535;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TraceQuery {
+    filter: Option<String>,
+    count: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CaptureQuery {
+    port: Option<String>,
+    what: Option<String>,
+    filter: Option<String>,
+    count: Option<u64>,
+    snaplen: Option<u32>,
+}
+
+type Asked<T> = Result<Query<T>, QueryRejection>;
+
+fn read<T>(query: Asked<T>, expected: &str) -> Result<T, ApiError> {
+    let read = query.map(|Query(query)| query);
+    read.map_err(|error| ApiError::invalid(format!("{}; expected {expected}", error.body_text())))
+}
+
+/// Turns the tap on.
+async fn tap(
+    backend: &Shared,
+    what: TapWhat,
+    filter: Option<String>,
+    count: Option<u64>,
+    snaplen: u32,
+) -> Result<(TapOn, Inlet), ApiError> {
+    if count == Some(0) {
+        return Err(ApiError::invalid("found count=0, expected a number from 1 on"));
+    }
+    let (outlet, inlet) = Outlet::new(count, snaplen as usize);
+    let request = TapRequest { what, filter: filter.unwrap_or_default(), outlet };
+    let answer = ask(backend, Request::Tap(request)).await?;
+    let on = serde_json::from_value(answer);
+    on.map(|on| (on, inlet))
+        .map_err(|error| ApiError::failed(format!("the router's answer is not understood: {error}")))
+}
+
+pub(super) async fn trace(State(backend): State<Shared>, query: Asked<TraceQuery>) -> Result<Response, ApiError> {
+    let TraceQuery { filter, count } = read(query, "filter=EXPRESSION and count=NUMBER")?;
+    let (_, inlet) = tap(&backend, TapWhat::Trace, filter, count, SNAPLEN).await?;
+    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
+    Ok((kind, stream(inlet, count, Vec::new(), Lines)).into_response())
+}
+
+pub(super) async fn capture(State(backend): State<Shared>, query: Asked<CaptureQuery>) -> Result<Response, ApiError> {
+    let expected = "port=NAME or what=drops|punts, filter=EXPRESSION, count=NUMBER and snaplen=BYTES";
+    let CaptureQuery { port, what, filter, count, snaplen } = read(query, expected)?;
+    let what = match (port, what.as_deref()) {
+        (Some(port), None) => TapWhat::Port(port),
+        (None, Some("drops")) => TapWhat::Drops,
+        (None, Some("punts")) => TapWhat::Punts,
+        _ => return Err(ApiError::invalid(format!("it is not said what to capture; expected {expected}"))),
+    };
+    let snaplen = snaplen.filter(|bytes| *bytes > 0).unwrap_or(SNAPLEN).min(SNAPLEN);
+    let (on, inlet) = tap(&backend, what, filter, count, snaplen).await?;
+    let (numbers, names): (Vec<u16>, Vec<String>) = on.ports.into_iter().unzip();
+    let mut first = Vec::new();
+    pcapng::begin(&mut first, concat!("perigee ", env!("CARGO_PKG_VERSION")), &names, snaplen);
+    let kind = [(header::CONTENT_TYPE, "application/x-pcapng")];
+    Ok((kind, stream(inlet, count, first, Pcapng { numbers })).into_response())
+}
+
+/// How records are written.
+trait Format: Send + 'static {
+    /// Writes a record; whether it counts.
+    fn record(&self, to: &mut Vec<u8>, record: Record) -> bool;
+    /// Writes how many were lost so far.
+    fn lost(&self, to: &mut Vec<u8>, lost: u64);
+}
+
+struct Lines;
+
+impl Format for Lines {
+    fn record(&self, to: &mut Vec<u8>, record: Record) -> bool {
+        let Record::Trace(trace) = record else { return false };
+        line(to, &TraceLine::Trace(trace));
+        true
+    }
+
+    fn lost(&self, to: &mut Vec<u8>, lost: u64) {
+        line(to, &TraceLine::Lost { lost });
+    }
+}
+
+fn line(to: &mut Vec<u8>, line: &TraceLine) {
+    // Names, numbers and lists: all of it has a form in JSON.
+    if serde_json::to_writer(&mut *to, line).is_ok() {
+        to.push(b'\n');
+    }
+}
+
+struct Pcapng {
+    /// Ports' numbers, by interface.
+    numbers: Vec<u16>,
+}
+
+impl Format for Pcapng {
+    fn record(&self, to: &mut Vec<u8>, record: Record) -> bool {
+        let Record::Captured(captured) = record else { return false };
+        let interface = self.numbers.iter().position(|number| *number == captured.port).unwrap_or(0) as u32;
+        let (time, length, bytes) = (captured.time, captured.length, captured.bytes);
+        let (direction, comment) = (captured.direction, captured.comment);
+        pcapng::packet(to, &Packet { interface, time, length, bytes, direction, comment });
+        true
+    }
+
+    fn lost(&self, to: &mut Vec<u8>, lost: u64) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Nobody knows of which port they were: the first stands for all.
+        pcapng::statistics(to, 0, now.as_nanos() as u64, lost);
+    }
+}
+
+struct Stream<F> {
+    inlet: Inlet,
+    left: u64,
+    format: F,
+    first: Option<Vec<u8>>,
+    report: Instant,
+    ended: bool,
+}
+
+/// The body: pieces as records come.
+fn stream<F: Format>(inlet: Inlet, count: Option<u64>, first: Vec<u8>, format: F) -> Body {
+    let report = Instant::now() + REPORT;
+    let state = Stream { inlet, left: count.unwrap_or(u64::MAX), format, first: Some(first), report, ended: false };
+    let pieces = futures::stream::unfold(state, |mut state| async move {
+        let piece = state.piece().await?;
+        Some((Ok::<_, Infallible>(Bytes::from(piece)), state))
+    });
+    Body::from_stream(pieces)
+}
+
+impl<F: Format> Stream<F> {
+    /// The next piece of the body, or its end.
+    async fn piece(&mut self) -> Option<Vec<u8>> {
+        if self.ended {
+            return None;
+        }
+        // A first piece at once tells the client that the tap is on.
+        if let Some(mut first) = self.first.take() {
+            self.format.lost(&mut first, self.inlet.lost());
+            return Some(first);
+        }
+        let (mut piece, mut records) = (Vec::new(), Vec::new());
+        match timeout_at(self.report, self.inlet.records.recv_many(&mut records, PIECE)).await {
+            Ok(0) => self.ended = true,
+            Ok(_) => {}
+            Err(_) => {
+                self.report = Instant::now() + REPORT;
+                self.format.lost(&mut piece, self.inlet.lost());
+                return Some(piece);
+            }
+        }
+        for record in records {
+            self.ended |= record == Record::End;
+            if self.left > 0 && self.format.record(&mut piece, record) {
+                self.left -= 1;
+            }
+        }
+        self.ended |= self.left == 0;
+        if self.ended {
+            self.format.lost(&mut piece, self.inlet.lost());
+        }
+        Some(piece)
+    }
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+//! Taps, as the API knows them: what is asked for, where the router puts what it sees, and what a trace says.
+
+use crate::answers::RouteEntry;
+use crate::pcapng::Direction;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::mpsc;
+
+/// Records that may wait for a client; the rest is lost, and counted.
+const WAITING: usize = 4096;
+
+/// What is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TapWhat {
+    /// What goes in and out by the port of this name.
+    Port(String),
+    /// What is dropped.
+    Drops,
+    /// What the slow path gets.
+    Punts,
+    /// The way of single packets.
+    Trace,
+}
+
+/// A tap that a client wants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TapRequest {
+    /// What is looked at.
+    pub what: TapWhat,
+    /// Which packets, in the words of `perigee_packet::expression`; empty for all.
+    pub filter: String,
+    /// Where records go.
+    pub outlet: Outlet,
+}
+
+/// What the router answers: the tap is on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TapOn {
+    /// Number and name of each port that packets may be of.
+    pub ports: Vec<(u16, String)>,
+}
+
+/// A packet at a tap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Captured {
+    /// Number of its port.
+    pub port: u16,
+    /// In ns since 1970.
+    pub time: u64,
+    /// Which way it went.
+    pub direction: Option<Direction>,
+    /// Its length on the wire.
+    pub length: u32,
+    /// Its first bytes.
+    pub bytes: Vec<u8>,
+    /// Why it was dropped or punted.
+    pub comment: Option<String>,
+}
+
+/// What a tap brings.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    /// A packet.
+    Captured(Captured),
+    /// A packet's way.
+    Trace(Box<TraceEntry>),
+    /// The router ends.
+    End,
+}
+
+/// Where the router puts records. Never waits: what finds no room is lost, and counted.
+#[derive(Clone, Debug)]
+pub struct Outlet {
+    sender: mpsc::Sender<Record>,
+    lost: Arc<AtomicU64>,
+    left: Arc<AtomicU64>,
+    snaplen: usize,
+}
+
+/// Where the API takes them from.
+#[derive(Debug)]
+pub struct Inlet {
+    /// The records.
+    pub(crate) records: mpsc::Receiver<Record>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Inlet {
+    /// Records lost so far.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// The next record that is there already.
+    pub fn next(&mut self) -> Option<Record> {
+        self.records.try_recv().ok()
+    }
+}
+
+impl PartialEq for Outlet {
+    fn eq(&self, other: &Self) -> bool {
+        self.sender.same_channel(&other.sender)
+    }
+}
+
+impl Outlet {
+    /// For at most `count` records, with at most `snaplen` bytes of a packet.
+    pub fn new(count: Option<u64>, snaplen: usize) -> (Outlet, Inlet) {
+        let (sender, records) = mpsc::channel(WAITING);
+        let lost = Arc::new(AtomicU64::new(0));
+        let left = Arc::new(AtomicU64::new(count.unwrap_or(u64::MAX)));
+        (Outlet { sender, lost: lost.clone(), left, snaplen }, Inlet { records, lost })
+    }
+
+    /// Bytes of a packet that are wanted.
+    pub fn snaplen(&self) -> usize {
+        self.snaplen
+    }
+
+    /// Takes one of the records that are still wanted; false if enough are on their way.
+    pub fn take(&self) -> bool {
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    /// Puts a record that was [taken](Self::take).
+    pub fn put(&self, record: Record) {
+        if self.sender.try_send(record).is_err() {
+            self.lose();
+        }
+    }
+
+    /// A record that was [taken](Self::take) does not come.
+    pub fn lose(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+        self.left.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Tells the client that there will be no more.
+    pub fn end(&self) {
+        // With no room the client sees the end when the last outlet is gone.
+        let _ = self.sender.try_send(Record::End);
+    }
+
+    /// Whether nobody listens any more.
+    pub fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+}
+
+/// A packet's way through the router.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TraceEntry {
+    /// When it came in, in ns since 1970.
+    pub time: u64,
+    /// The port it came in on.
+    pub port: String,
+    /// What it is, in a line.
+    pub packet: String,
+    /// Its length in bytes.
+    pub length: usize,
+    /// Its first bytes as it came in, in hexadecimal digits.
+    pub bytes: String,
+    /// What happened to it.
+    pub steps: Vec<TraceStep>,
+}
+
+/// A step of a packet's way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TraceStep {
+    /// The module; `script` for what happens between modules, `slowpath` for the slow path.
+    pub module: String,
+    /// In a word or two: `goes on`, `next hop`, `dropped`, `punted`, `transmitted`, ...
+    pub decision: String,
+    /// More about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// Why it was dropped or punted, or the slow path's rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The section that demands it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rfc: Option<String>,
+    /// The next hop's number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_hop: Option<u32>,
+    /// The route that was used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route: Option<RouteEntry>,
+}
+
+/// A line of the stream of traces.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum TraceLine {
+    /// How many were lost so far.
+    Lost {
+        /// That many.
+        lost: u64,
+    },
+    /// A packet's way.
+    Trace(Box<TraceEntry>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_than_wanted_and_what_is_lost_is_counted() {
+        let (outlet, mut inlet) = Outlet::new(Some(2), 10);
+        assert!(outlet.take() && outlet.take() && !outlet.take());
+        outlet.put(Record::Trace(Box::default()));
+        outlet.lose();
+        assert!(outlet.take(), "another may come for the one that was lost");
+        assert_eq!((inlet.lost(), inlet.next().is_some(), inlet.next()), (1, true, None));
+
+        let (outlet, inlet) = Outlet::new(None, 10);
+        for _ in 0..WAITING + 5 {
+            assert!(outlet.take());
+            outlet.put(Record::Trace(Box::default()));
+        }
+        assert_eq!(inlet.lost(), 5);
+        assert!(!outlet.is_closed());
+        drop(inlet);
+        assert!(outlet.is_closed());
+    }
+
+    #[test]
+    fn lines_are_told_apart() {
+        let lost = serde_json::to_string(&TraceLine::Lost { lost: 3 }).unwrap();
+        assert_eq!(lost, "{\"lost\":3}");
+        for line in [TraceLine::Lost { lost: 3 }, TraceLine::Trace(Box::default())] {
+            let text = serde_json::to_string(&line).unwrap();
+            assert_eq!(serde_json::from_str::<TraceLine>(&text).unwrap(), line);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+//! Prefixes in order, with something each: a B-tree, of which a walk may start anywhere. It takes a third of a binary trie's
+//! memory, and misses the cache less often.
+
+use std::collections::BTreeMap;
+
+use crate::prefix::{Address, PrefixOf};
+
+/// A map by prefix, in order of address, then shorter first.
+pub(crate) struct PrefixTree<A, V>(BTreeMap<PrefixOf<A>, V>);
+
+impl<A: Address, V> PrefixTree<A, V> {
+    pub fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn get(&self, prefix: PrefixOf<A>) -> Option<&V> {
+        self.0.get(&prefix)
+    }
+
+    pub fn get_mut(&mut self, prefix: PrefixOf<A>) -> Option<&mut V> {
+        self.0.get_mut(&prefix)
+    }
+
+    pub fn insert(&mut self, prefix: PrefixOf<A>, value: V) -> Option<V> {
+        self.0.insert(prefix, value)
+    }
+
+    /// What is there, or what was just put there.
+    pub fn get_or_insert(&mut self, prefix: PrefixOf<A>, value: V) -> &mut V {
+        self.0.entry(prefix).or_insert(value)
+    }
+
+    pub fn remove(&mut self, prefix: PrefixOf<A>) -> Option<V> {
+        self.0.remove(&prefix)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (PrefixOf<A>, &V)> {
+        self.0.iter().map(|(prefix, value)| (*prefix, value))
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (PrefixOf<A>, &mut V)> {
+        self.0.iter_mut().map(|(prefix, value)| (*prefix, value))
+    }
+
+    /// What comes behind this prefix, or all.
+    pub fn after(&self, prefix: Option<PrefixOf<A>>) -> impl Iterator<Item = (PrefixOf<A>, &V)> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = prefix.map_or(Unbounded, Excluded);
+        self.0.range((from, Unbounded)).map(|(prefix, value)| (*prefix, value))
+    }
+
+    /// `prefix` and all prefixes inside it.
+    pub fn under(&self, prefix: PrefixOf<A>) -> impl Iterator<Item = (PrefixOf<A>, &V)> {
+        let last = PrefixOf::host(prefix.addr().last(prefix.len()));
+        self.0.range(prefix..=last).map(|(prefix, value)| (*prefix, value))
+    }
+
+    /// `prefix` and all prefixes around it, the longest first.
+    pub fn cover(&self, prefix: PrefixOf<A>) -> impl Iterator<Item = (PrefixOf<A>, &V)> {
+        let address = prefix.addr();
+        let mut bound = Some(prefix);
+        std::iter::from_fn(move || {
+            loop {
+                // None of those that are wanted lies between what is found and the bound. Where it is not itself one, they contain
+                // it all the same, and so have no more bits than it shares with the address.
+                let (found, value) = self.0.range(..=bound?).next_back()?;
+                let shorter = |len| PrefixOf::truncated(address, len).ok();
+                if found.contains(address) {
+                    bound = found.len().checked_sub(1).and_then(shorter);
+                    return Some((*found, value));
+                }
+                bound = shorter(address.common(found.addr()));
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synth::Random;
+
+    #[test]
+    fn as_a_list_would_have_it() {
+        let seed = 5;
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        let any = |random: &mut Random| {
+            let len = random.below(33) as u8;
+            // Few bits, so that everything covers everything.
+            PrefixOf::truncated((random.bits() as u32) & 0xe0a0_0106, len).expect("in range")
+        };
+        for round in 0..200 {
+            let (mut tree, mut list) = (PrefixTree::new(), Vec::new());
+            for n in 0..round {
+                let prefix: PrefixOf<u32> = any(&mut random);
+                list.retain(|(other, _)| *other != prefix);
+                if random.below(4) > 0 {
+                    tree.insert(prefix, n);
+                    list.push((prefix, n));
+                } else {
+                    tree.remove(prefix);
+                }
+            }
+            list.sort_unstable();
+            assert_eq!(tree.len(), list.len());
+            for _ in 0..50 {
+                let prefix = any(&mut random);
+                let expect = |wanted: &dyn Fn(PrefixOf<u32>) -> bool| -> Vec<_> {
+                    list.iter().copied().filter(|(other, _)| wanted(*other)).collect()
+                };
+                let mut around = expect(&|other| other.len() <= prefix.len() && other.contains(prefix.addr()));
+                around.reverse();
+                let own = |(prefix, value): (PrefixOf<u32>, &i32)| (prefix, *value);
+                assert_eq!(tree.cover(prefix).map(own).collect::<Vec<_>>(), around, "around {prefix}, seed {seed}");
+                let inside = expect(&|other| other.len() >= prefix.len() && prefix.contains(other.addr()));
+                assert_eq!(tree.under(prefix).map(own).collect::<Vec<_>>(), inside, "in {prefix}, seed {seed}");
+                let behind = expect(&|other| other > prefix);
+                assert_eq!(tree.after(Some(prefix)).map(own).collect::<Vec<_>>(), behind);
+            }
+        }
+    }
+}
