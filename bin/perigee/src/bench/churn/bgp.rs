@@ -118,12 +118,11 @@ pub fn run(args: &ChurnArgs, table: &Table, folder: &Path) -> Result<ExitCode> {
         "{} IPv4 and {} IPv6 routes, announced by BIRD over BGP through the router to BIRD on its twin:\n\
          seconds from the receiving BIRD's start, each looked at every {} ms:\n\
          BIRD has all     {bird_s:.1}\nLinux has all    {linux_s:.1}\nperigee has all  {perigee_s:.1}\n\
-         perigee's memory with all of them: {:.0} MB (router and helper); differences by perigee audit: {}\n",
+         perigee's memory with all of them: {:.0} MB (router and helper); differences by perigee audit: {differences}\n",
         grouped(v4),
         grouped(v6),
         POLL.as_millis(),
         mb(memory.now),
-        differences.map_or("-".to_owned(), |differences| differences.to_string()),
     );
     let json = serde_json::json!({
         "routes": all, "bird_s": bird_s, "linux_s": linux_s, "perigee_s": perigee_s,
@@ -131,7 +130,7 @@ pub fn run(args: &ChurnArgs, table: &Table, folder: &Path) -> Result<ExitCode> {
     });
     fs::write(folder.join(JSON), serde_json::to_string_pretty(&json)?)?;
     fs::write(folder.join(TEXT), text)?;
-    Ok(if differences.unwrap_or(0) == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if differences == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The other side and the wire to it.

@@ -31,15 +31,14 @@ pub fn run(args: &ChurnArgs, folder: &Path) -> Result<ExitCode> {
         return bgp::run(args, &table, folder);
     }
     let core = machine::core(args.core)?;
-    let others = dpdk::usable_cores().into_iter().find(|other| *other != core).unwrap_or(core);
-    // The pump must not take the worker's time.
-    dpdk::pin_current_thread(others)?;
-    let bench = Bench { args, table, folder, core };
+    let usable = dpdk::usable_cores();
+    let other = usable.iter().copied().find(|other| *other != core).unwrap_or(core);
+    let bench = Bench { args, table, folder, core, other, usable };
     let rows = bench.rows()?;
     let facts = Facts {
         table: args.routes.as_ref().map_or("synthetic".to_owned(), |file| file.display().to_string()),
         routes: bench.table.counts(),
-        cores: (core, others),
+        cores: (core, other),
         hugepages: subjects(args)?.iter().all(|subject| bench.hugepages(subject)),
         source_mb: args.destinations as f64 * BUFFER as f64 / 1_048_576.0,
     };
@@ -79,9 +78,21 @@ struct Bench<'a> {
     table: Table,
     folder: &'a Path,
     core: usize,
+    other: usize,
+    usable: Vec<usize>,
 }
 
 impl Bench<'_> {
+    /// A router that may use all cores; then this thread, the pump, keeps off the worker's.
+    fn start(&self, subject: &Subject) -> Result<Router> {
+        let mut all = rustix::thread::CpuSet::new();
+        self.usable.iter().for_each(|core| all.set(*core));
+        rustix::thread::sched_setaffinity(None, &all)?;
+        let router = Router::start(self.folder, &self.setup(subject)?.config())?;
+        dpdk::pin_current_thread(self.other)?;
+        Ok(router)
+    }
+
     fn rows(&self) -> Result<Vec<Row>> {
         let args = self.args;
         let subjects = subjects(args)?;
@@ -105,10 +116,7 @@ impl Bench<'_> {
                 bar.inc(1);
                 Ok(())
             };
-            let measured = self.setup(subject).and_then(|setup| {
-                let router = Router::start(self.folder, &setup.config())?;
-                measure::turn(&plan, router, say)
-            });
+            let measured = self.start(subject).and_then(|router| measure::turn(&plan, router, say));
             let measured = measured.map_err(|error| format!("{error:#}"));
             rows.push(Row { structure: subject.name.clone(), family: subject.family, measured });
         }

@@ -65,7 +65,7 @@ pub struct Measured {
     /// Times that Linux had no room for news.
     pub overruns: u64,
     /// Differences between Linux, RIB and lookup structure in the end.
-    pub differences: Option<u64>,
+    pub differences: u64,
 }
 
 /// A time with steady traffic.
@@ -186,7 +186,13 @@ impl Turn<'_> {
         self.router.get("/v1/linux")
     }
 
-    /// The time since the last window's end.
+    /// A window begins.
+    fn begin(&mut self) -> Result<()> {
+        self.last = (self.router.worker()?, self.router.cpu()?);
+        Ok(())
+    }
+
+    /// A window ends, and the next one begins.
     fn window(&mut self) -> Result<Window> {
         let (worker, cpu) = (self.router.worker()?, self.router.cpu()?);
         let (worker0, cpu0) = std::mem::replace(&mut self.last, (worker.clone(), cpu));
@@ -247,7 +253,7 @@ impl Turn<'_> {
             let start = Instant::now();
             netlink::dump()?;
             dumps.push(start.elapsed().as_secs_f64());
-            self.window()?;
+            self.begin()?;
             let start = Instant::now();
             let _: serde_json::Value = self.router.post("/v1/linux/resync").context("a resync cannot be asked for")?;
             resyncs.push(start.elapsed().as_secs_f64());
@@ -268,7 +274,7 @@ impl Turn<'_> {
     }
 
     fn quiet(&mut self) -> Result<Window> {
-        self.window()?;
+        self.begin()?;
         std::thread::sleep(Duration::from_secs_f64(self.plan.seconds));
         self.window()
     }
@@ -276,7 +282,7 @@ impl Turn<'_> {
     /// Withdraws all changing routes and announces them again, until the time is over.
     fn churn(&mut self) -> Result<Pair> {
         let before = self.linux()?;
-        self.window()?;
+        self.begin()?;
         let (start, mut changes) = (Instant::now(), 0);
         while changes == 0 || start.elapsed().as_secs_f64() < self.plan.seconds {
             for change in [Change::Withdraw, Change::Announce] {

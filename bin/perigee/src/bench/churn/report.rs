@@ -21,7 +21,7 @@ pub struct Row {
 impl Row {
     /// Nothing lost, nothing different.
     pub fn is_good(&self) -> bool {
-        self.measured.as_ref().is_ok_and(|measured| measured.lost == 0 && measured.differences.unwrap_or(0) == 0)
+        self.measured.as_ref().is_ok_and(|measured| measured.lost == 0 && measured.differences == 0)
     }
 }
 
@@ -125,7 +125,7 @@ fn cells(row: &Row, measured: &Measured) -> Vec<String> {
         with_interval(&measured.resync_ratio, 2),
         format!("{:.0}", mb(measured.memory.now)),
         measured.gaps.map(us).join(", "),
-        measured.differences.map_or("-".to_owned(), |differences| differences.to_string()),
+        measured.differences.to_string(),
     ]
 }
 

@@ -3,8 +3,8 @@
 
 use super::table::{self, SINK};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use perigee_control::answers::{DropStatus, FibStatus, PortStatus, VersionStatus, WorkerStatus};
-use perigee_control::client::{ApiClient, ClientError};
+use perigee_control::answers::{AuditReport, DropStatus, FibStatus, PortStatus, VersionStatus, WorkerStatus};
+use perigee_control::client::ApiClient;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
@@ -177,13 +177,9 @@ impl Router {
         Ok(left + spare.counters.transmit_packets)
     }
 
-    /// What an audit finds to differ between Linux, RIB and lookup structures; nothing if the router cannot be asked that.
-    pub fn differences(&mut self) -> Result<Option<u64>> {
-        match self.get::<serde_json::Value>("/v1/audit") {
-            Ok(audit) => Ok(Some(audit["differences"].as_u64().with_context(|| format!("the audit says {audit}"))?)),
-            Err(error) if matches!(error.downcast_ref(), Some(ClientError::Refused { status: 404, .. })) => Ok(None),
-            Err(error) => Err(error),
-        }
+    /// What an audit finds to differ between Linux, RIB and lookup structures.
+    pub fn differences(&mut self) -> Result<u64> {
+        Ok(self.post::<AuditReport>("/v1/audit")?.total)
     }
 
     /// CPU time so far.
