@@ -1,19 +1,31 @@
 // SPDX-License-Identifier: MIT
 //! What perigee does between real counterparts. Each file is named by what it keeps.
 
+mod bgp;
 mod demo;
+mod examples;
+mod failover;
 mod fib;
 mod filters;
 mod flood;
 mod forwarding;
+mod fpm;
 mod icmp;
+mod linux_hops;
+mod linux_links;
+mod linux_routes;
+mod linux_vlans;
 mod malformed;
 mod metrics;
 mod multipath;
 mod neighbors;
+mod ospf;
+mod protocols;
 mod refusals;
 mod reload;
+mod restart;
 mod routes;
+mod speakers;
 mod tap;
 mod twin;
 mod vlan;

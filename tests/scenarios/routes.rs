@@ -1,23 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Static routes: from the configuration, from a file, by hand; what keeps them and what does not.
 
+use crate::linux_routes::with_a_second_hop;
 use crate::{PORTS, Pair};
-use perigee_tests::{Host, World, scenario};
-
-/// Client, router, and a server behind which 10.9.0.2 lies.
-fn with_a_second_hop(world: &World) -> (Pair, Host) {
-    let pair = Pair::new(world);
-    let far = world.host("far", &["10.9.0.2/24", "2001:db8:9::2/64"], &["10.9.0.1", "2001:db8:9::1"]);
-    world.ip("link set r-far netns server");
-    world.ip("-n server addr add 10.9.0.1/24 dev r-far");
-    world.ip("-n server addr add 2001:db8:9::1/64 dev r-far nodad");
-    world.ip("-n server link set r-far up");
-    pair.server.run("ethtool -K r-far tx off").good();
-    for family in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-        pair.server.set(family, "1");
-    }
-    (pair, far)
-}
+use perigee_tests::{Host, scenario};
 
 fn hops(client: &Host, address: &str) -> Vec<String> {
     let shown = client.run(&format!("traceroute -n -N 1 -q 1 -w 5 -m 5 {address}")).good().out;

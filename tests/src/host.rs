@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! A machine beside the router: a namespace with an interface `eth0`.
 
+use crate::place::Place;
 use crate::process::{Ended, Process, run};
-use crate::{LONGEST_WAIT, World, wait_until};
+use crate::{Bird, Frr, LONGEST_WAIT, World, wait_until};
 use nix::sched::{CloneFlags, setns};
 use std::fs::File;
 use std::process::Command;
@@ -41,9 +42,26 @@ impl Host {
     }
 
     fn command(&self, words: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/run/netns/{}", self.name)).args(words.split(' '));
-        command
+        self.place().command(words)
+    }
+
+    fn place(&self) -> Place {
+        Place::host(&self.name)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Starts BIRD on this host; one for each.
+    pub fn bird(&self, configuration: &str) -> Bird {
+        Bird::start(self.place(), &self.name, configuration)
+    }
+
+    /// Starts daemons of FRR on this host, such as `["zebra", "ospfd"]`, with options behind their names.
+    pub fn frr(&self, daemons: &[&str], configuration: &str) -> Frr {
+        Frr::start(self.place(), &self.name, daemons, configuration)
     }
 
     /// Runs a command on this host to its end.

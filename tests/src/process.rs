@@ -143,6 +143,17 @@ impl Process {
         status
     }
 
+    /// Ends it without giving it a chance.
+    pub fn kill(&mut self) {
+        self.signal(Signal::SIGKILL);
+        wait_for(&format!("the end of {}", self.command), || self.ended());
+    }
+
+    /// What it has said on standard output and standard error so far.
+    pub fn said(&self) -> String {
+        read_to_string(&self.out).unwrap_or_default() + &self.stderr()
+    }
+
     /// What it has said on standard error so far.
     pub fn stderr(&self) -> String {
         read_to_string(&self.err).unwrap_or_default()

@@ -3,13 +3,15 @@
 
 use crate::process::{Ended, Process, run};
 use crate::world::perigee;
-use crate::{wait_for, wait_until};
+use crate::{LONG_WAIT, wait_for, wait_until};
 use nix::sys::signal::Signal;
 use perigee_packet::MacAddr;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 const SOCKET: &str = "/run/t.sock";
 
@@ -147,6 +149,51 @@ impl Router {
         let list = self.show("neighbors");
         let entry = list.as_array()?.iter().find(|entry| entry["address"] == address)?.clone();
         Some((text(&entry, "state").to_owned(), entry["mac"].clone()))
+    }
+
+    /// The routes of a prefix, the one in use or others.
+    pub fn routes(&self, prefix: &str) -> Vec<Value> {
+        let list = self.show(&format!("routes --within {prefix}"));
+        let all = list["routes"].as_array().expect("a list of routes").iter();
+        all.filter(|route| text(route, "prefix") == prefix).cloned().collect()
+    }
+
+    /// The route of a prefix that is in use.
+    pub fn route(&self, prefix: &str) -> Option<Value> {
+        self.routes(prefix).into_iter().find(|route| route["best"] == true)
+    }
+
+    /// Waits until the route of a prefix leads out of an interface.
+    #[track_caller]
+    pub fn leads(&self, prefix: &str, interface: &str) {
+        self.becomes(prefix, |route| route.is_some_and(|route| route["dev"] == interface));
+    }
+
+    /// Waits until a prefix has no route in use.
+    #[track_caller]
+    pub fn loses(&self, prefix: &str) {
+        self.becomes(prefix, |route| route.is_none());
+    }
+
+    /// Waits until what is in use for a prefix is as wanted; shows it if it does not become so.
+    #[track_caller]
+    pub fn becomes(&self, prefix: &str, wanted: impl Fn(Option<&Value>) -> bool) {
+        let start = Instant::now();
+        loop {
+            let routes = self.routes(prefix);
+            if wanted(routes.iter().find(|route| route["best"] == true)) {
+                return;
+            }
+            assert!(start.elapsed() < LONG_WAIT, "the route of {prefix} is not as wanted: {routes:#?}");
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Asserts that Linux' table, the router's, and what its workers look up in are the same, prefix by prefix.
+    #[track_caller]
+    pub fn audited(&self) {
+        let ended = self.ask("audit");
+        assert_eq!(ended.code, Some(0), "differences:\n{}", ended.text);
     }
 
     /// Fails if the kernel forwards where the router is: then nothing would be proven.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! The router's namespace, and what is made in it.
 
+use crate::place::Place;
 use crate::process::{Ended, Process, run};
-use crate::{Host, Router, Wire};
+use crate::{Bird, Frr, Host, Router, Wire};
 use nix::mount::{MsFlags, mount};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,6 +65,16 @@ impl World {
     /// A cable with the test at its other end; `name` is the interface here.
     pub fn wire(&self, name: &str) -> Wire {
         Wire::new(name)
+    }
+
+    /// Starts BIRD beside the router, on its twins.
+    pub fn bird(&self, configuration: &str) -> Bird {
+        Bird::start(Place::router(), "router", configuration)
+    }
+
+    /// Starts daemons of FRR beside the router, such as `["zebra", "ospfd"]`, with options behind their names.
+    pub fn frr(&self, daemons: &[&str], configuration: &str) -> Frr {
+        Frr::start(Place::router(), "router", daemons, configuration)
     }
 
     /// Writes a file; its path.

@@ -5,6 +5,7 @@
 //!  outside   finds the tools, makes a temporary folder, waits for Ctrl-C, removes the folder
 //!     | unshare: namespaces for processes, network and mounts (and users, if not root)
 //!  inside    world: client - router - server    router: `perigee run`    probes: ping, traceroute, iperf3
+//!            bgp: BIRD beside the router and on the server
 //!            account: perigee's counters against those of client and server    report: the table
 //! ```
 //!
@@ -12,6 +13,8 @@
 //! and with them the network namespaces, when it ends. It ends when its standard input does, that is, with `outside`.
 
 mod account;
+mod bgp;
+mod bgp_report;
 mod inside;
 mod outside;
 mod probes;
@@ -30,6 +33,9 @@ use std::process::ExitCode;
 /// Arguments of `perigee demo`.
 #[derive(Args)]
 pub struct DemoArgs {
+    /// BIRD beside the router learns some thousand routes by BGP: they come, half of them go, and they come again
+    #[arg(long)]
+    bgp: bool,
     /// Leave everything running until Ctrl-C, and print commands to try
     #[arg(long)]
     keep: bool,

@@ -27,7 +27,7 @@ pub fn run(args: &DemoArgs) -> Result<ExitCode> {
     // From here on no signal ends this process before it has cleaned up.
     let mut signals = Signals::new()?;
     let path = tools::search_path();
-    tools::require(&path)?;
+    tools::require(&path, args.bgp)?;
     tools::require_tun()?;
     let isolation = refusal::isolation(&path)?;
     let base = base(std::env::temp_dir());
@@ -80,6 +80,7 @@ fn inside(args: &DemoArgs, isolation: Isolation, folder: &Path, path: &str) -> R
     let isolation = isolation.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
     command.arg(program).args(["demo", "--isolation", &isolation, "--inside"]).arg(folder);
     command.args(args.keep.then_some("--keep")).args(args.json.then_some("--json"));
+    command.args(args.bgp.then_some("--bgp"));
     command.args(args.fib.iter().map(|names| format!("--fib={names}")));
     command.env("PATH", path).env("XDG_RUNTIME_DIR", folder).env("RUNTIME_DIRECTORY", folder);
     // iperf3 keeps what it sends in a temporary file.

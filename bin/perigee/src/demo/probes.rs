@@ -40,9 +40,9 @@ pub struct Iperf {
     pub retransmits: u64,
 }
 
-/// From the client.
-pub fn ping(address: &str) -> Result<Ping> {
-    let words = on(CLIENT.name, &format!("ping -n -q -c 10 -i 0.1 -W 2 {address}"));
+/// Some pings from the client.
+pub fn ping(address: &str, count: u32) -> Result<Ping> {
+    let words = on(CLIENT.name, &format!("ping -n -q -c {count} -i 0.1 -W 2 {address}"));
     // It fails if nothing comes back, and says so in its statistics.
     let output = tools::output(&words)?;
     let ping = parse_ping(&String::from_utf8_lossy(&output.stdout));

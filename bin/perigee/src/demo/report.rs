@@ -2,6 +2,7 @@
 //! What came out: for people, for programs, and what to try next.
 
 use super::account::{Accounts, Hosts, Perigee};
+use super::bgp;
 use super::probes::{Iperf, Ping};
 use super::refusal::Isolation;
 use super::router::{self, BLOCKLIST, CONFIG, FASTPATH, LOG, SOCKET};
@@ -29,6 +30,13 @@ struct Json<'a> {
     ping6: &'a Ping,
     traceroute: &'a [String],
     iperf3: &'a Iperf,
+    #[serde(flatten)]
+    accounts: AccountsJson<'a>,
+}
+
+/// What was counted, for programs.
+#[derive(Serialize)]
+pub struct AccountsJson<'a> {
     packets: Packets,
     drops: Vec<Drop<'a>>,
     /// The demo fails if they do not.
@@ -59,9 +67,9 @@ struct Counters<'a> {
     hosts: &'a Hosts,
 }
 
-impl<'a> Json<'a> {
-    fn new(results: &'a Results) -> Json<'a> {
-        let Accounts { hosts, perigee, drops } = &results.accounts;
+impl<'a> AccountsJson<'a> {
+    pub fn new(accounts: &'a Accounts) -> AccountsJson<'a> {
+        let Accounts { hosts, perigee, drops } = accounts;
         let Perigee { fast_path, slow_path, to_linux, dropped, .. } = *perigee;
         let drop = |drop: &'a DropStatus| Drop {
             module: &drop.module,
@@ -70,11 +78,7 @@ impl<'a> Json<'a> {
             rfc: drop.rfc.as_deref(),
             packets: drop.packets,
         };
-        Json {
-            ping: &results.ping,
-            ping6: &results.ping6,
-            traceroute: &results.traceroute,
-            iperf3: &results.iperf3,
+        AccountsJson {
             packets: Packets { fast_path, slow_path, to_linux, dropped },
             drops: drops.iter().map(drop).collect(),
             counters_agree: true,
@@ -85,12 +89,13 @@ impl<'a> Json<'a> {
 
 /// For programs.
 pub fn json(results: &Results) -> Result<String> {
-    Ok(serde_json::to_string_pretty(&Json::new(results))? + "\n")
+    let Results { ping, ping6, traceroute, iperf3, accounts } = results;
+    let json = Json { ping, ping6, traceroute, iperf3, accounts: AccountsJson::new(accounts) };
+    Ok(serde_json::to_string_pretty(&json)? + "\n")
 }
 
 /// For people.
 pub fn text(results: &Results) -> String {
-    let Accounts { hosts, perigee, drops } = &results.accounts;
     let mut lines = vec![
         String::new(),
         format!(
@@ -108,6 +113,14 @@ pub fn text(results: &Results) -> String {
         ),
         String::new(),
     ];
+    lines.extend(accounts_text(&results.accounts));
+    lines.join("\n") + "\n"
+}
+
+/// What was counted, for people.
+pub fn accounts_text(accounts: &Accounts) -> Vec<String> {
+    let Accounts { hosts, perigee, drops } = accounts;
+    let mut lines = Vec::new();
     let paths = [
         ("fast path", perigee.fast_path, "forwarded by the script's loop"),
         ("slow path", perigee.slow_path, "ARP, ND, ICMP, and all that is for the router itself"),
@@ -125,10 +138,11 @@ pub fn text(results: &Results) -> String {
         grouped(perigee.fast_path)
     ));
     lines.push("  and Linux forwards nothing here: no packet went around perigee.".to_owned());
-    lines.join("\n") + "\n"
+    lines
 }
 
-fn ping(ping: &Ping) -> String {
+/// Pings, and how long they took.
+pub fn ping(ping: &Ping) -> String {
     let Ping { loss, sent, received, rtt_ms } = ping;
     let round_trip = rtt_ms
         .as_ref()
@@ -137,7 +151,7 @@ fn ping(ping: &Ping) -> String {
 }
 
 /// `1234567` as `1,234,567`.
-fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -150,7 +164,7 @@ fn grouped(number: u64) -> String {
 }
 
 /// What to try while it runs. Other shells see neither our /run nor our namespaces, but they see the folder.
-pub fn hints(folder: &Path, isolation: Isolation) -> Result<String> {
+pub fn hints(folder: &Path, isolation: Isolation, bgp: bool) -> Result<String> {
     // Of the /proc that other shells see.
     let own = std::fs::read_link("/proc/self").context("/proc/self cannot be read")?;
     let sudo = if std::env::var_os("SUDO_USER").is_some() { "sudo " } else { "" };
@@ -159,6 +173,16 @@ pub fn hints(folder: &Path, isolation: Isolation) -> Result<String> {
     let keep_variable = if sudo.is_empty() { "" } else { "sudo --preserve-env=PERIGEE_SOCKET " };
     let perigee = keep_variable.to_owned() + &router::program()?;
     let on = |host: &str, command: &str| format!("{enter} ip netns exec {host} {command}");
+    let birdc = |socket: &str, words: &str| format!("{sudo}birdc -s {} {words}", at(socket));
+    let daemons = (
+        "the routing daemons: what they know; withdraw routes while you ping",
+        vec![
+            birdc(bgp::ROUTER_SOCKET, "show protocols all to_server"),
+            format!("{perigee} show routes --within 20.0.0.0/16"),
+            on(CLIENT.name, "ping 20.39.15.1"),
+            birdc(bgp::SERVER_SOCKET, "disable upper"),
+        ],
+    );
     let groups = [
         (
             "what the router knows and counts",
@@ -189,7 +213,7 @@ pub fn hints(folder: &Path, isolation: Isolation) -> Result<String> {
         ),
     ];
     let mut text = String::from("\nStill running. To try in another shell:\n");
-    for (title, commands) in groups {
+    for (title, commands) in groups.into_iter().chain(bgp.then_some(daemons)) {
         write!(text, "\n  # {title}\n  {}\n", commands.join("\n  "))?;
     }
     write!(text, "\nLog: {}   Configuration: {}\nCtrl-C ends it and removes that folder.\n", at(LOG), at(CONFIG))?;

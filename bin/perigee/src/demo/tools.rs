@@ -18,6 +18,9 @@ const NEEDED: [(&str, &str); 9] = [
     ("timeout", "coreutils"),
 ];
 
+/// What `--bgp` needs besides.
+const NEEDED_FOR_BGP: [(&str, &str); 2] = [("bird", "bird2"), ("birdc", "bird2")];
+
 /// Seconds after which a program that does not end is ended.
 const LIMIT: &str = "30";
 
@@ -33,16 +36,17 @@ pub fn found(program: &str, search_path: &str) -> bool {
 }
 
 /// Are all programs there?
-pub fn require(search_path: &str) -> Result<()> {
-    match missing(|program| found(program, search_path)) {
+pub fn require(search_path: &str, bgp: bool) -> Result<()> {
+    match missing(bgp, |program| found(program, search_path)) {
         Some(sentence) => bail!(sentence),
         None => Ok(()),
     }
 }
 
 /// What is missing, in a sentence that says how to get it.
-fn missing(found: impl Fn(&str) -> bool) -> Option<String> {
-    let missing: Vec<_> = NEEDED.into_iter().filter(|(program, _)| !found(program)).collect();
+fn missing(bgp: bool, found: impl Fn(&str) -> bool) -> Option<String> {
+    let needed = NEEDED.into_iter().chain(NEEDED_FOR_BGP.into_iter().filter(|_| bgp));
+    let missing: Vec<_> = needed.filter(|(program, _)| !found(program)).collect();
     let programs: Vec<_> = missing.iter().map(|(program, _)| *program).collect();
     let mut packages: Vec<_> = missing.iter().map(|(_, package)| *package).collect();
     packages.dedup();
@@ -119,10 +123,14 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_with_its_package() {
-        assert_eq!(missing(|_| true), None);
-        let one = missing(|program| program != "ping").unwrap();
+        assert_eq!(missing(true, |_| true), None);
+        let one = missing(true, |program| program != "ping").unwrap();
         assert_eq!(one, "ping is not installed, and the demo runs it: `sudo apt install iputils-ping`");
-        let three = missing(|program| !["unshare", "nsenter", "iperf3"].contains(&program)).unwrap();
+        let bird = |bgp| missing(bgp, |program| !program.starts_with("bird"));
+        assert_eq!(bird(false), None);
+        let wanted = "bird, birdc are not installed, and the demo runs them: `sudo apt install bird2`";
+        assert_eq!(bird(true).as_deref(), Some(wanted));
+        let three = missing(false, |program| !["unshare", "nsenter", "iperf3"].contains(&program)).unwrap();
         assert_eq!(
             three,
             "iperf3, unshare, nsenter are not installed, and the demo runs them: `sudo apt install iperf3 util-linux`"

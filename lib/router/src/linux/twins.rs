@@ -5,9 +5,11 @@ use super::Origin;
 use super::errands::{Done, Errand};
 use crate::slow::SlowThread;
 use crate::twins::PortTwin;
+use ipnet::IpNet;
 use perigee_control::config::{Feed as FeedChoice, Mac, Namespace};
 use perigee_control::helper::TwinWanted;
 use perigee_control::netlink::{Feed, NetlinkSockets, Scope};
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 
 /// What tells a namespace from another that takes its name: device and inode of its file.
@@ -68,22 +70,25 @@ impl SlowThread {
         }
     }
 
+    /// A twin as it was made first, with what was added to it since: Linux takes a twin's addresses away before the twin, so
+    /// those it had last may be gone already.
     fn twin_wanted(&self, port: usize) -> TwinWanted {
         let info = &self.infos[port];
         let interface = self.parts.routing.interfaces().iter().find(|(_, i)| (i.port, i.vlan) == (info.port, None));
-        let addresses = interface.map(|(_, interface)| {
-            interface
-                .addresses
-                .iter()
-                .filter_map(|(address, length)| ipnet::IpNet::new(*address, *length).ok())
-                .collect()
-        });
+        let now = interface.map(|(_, interface)| interface.addresses.as_slice()).unwrap_or_default();
+        let mut addresses = self.parts.config.interfaces[port].addresses.clone();
+        let link_local = |net: &IpNet| matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local());
+        let added = now.iter().filter_map(|(address, length)| IpNet::new(*address, *length).ok());
+        addresses.extend(added.filter(|net| !addresses.contains(net)).collect::<Vec<_>>());
+        if !addresses.iter().any(link_local) {
+            addresses.extend(IpNet::new(info.mac.link_local().into(), 64));
+        }
         TwinWanted {
             name: self.parts.config.ports[port].name.clone(),
             mac: Mac(info.mac.octets()),
             mtu: info.mtu,
             namespace: self.parts.config.router.namespace.clone(),
-            addresses: addresses.unwrap_or_default(),
+            addresses,
             up: true,
         }
     }

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+//! BGP over the twins: ten thousand routes come, go and come again, and traffic goes where they say.
+
+use crate::Pair;
+use crate::speakers::{Family, PORTS, announcing_bird, networks, networks6, router_bird, router_frr};
+use perigee_tests::{Bird, Host, LONG_WAIT, Needs, Router, World, scenario_with, wait_until_for};
+
+const ROUTES: usize = 10_000;
+const ROUTES6: usize = 500;
+
+/// Client and server; the server announces, and answers for whatever it announces.
+fn announcer(world: &World) -> (Host, Bird, Router) {
+    let client = world.host("client", &["10.0.1.2/24", "2001:db8:1::2/64"], &["10.0.1.1", "2001:db8:1::1"]);
+    // No default route: it answers by the routes that it learns.
+    let server = world.host("server", &["10.0.2.2/24", "2001:db8:2::2/64"], &[]);
+    server.run("ip route add local 20.0.0.0/8 dev lo").good();
+    server.run("ip route add local 2001:db8:f000::/48 dev lo").good();
+    let router = world.router("", PORTS);
+    let speaker = server.bird(&announcing_bird(2, ROUTES, ROUTES6));
+    (client, speaker, router)
+}
+
+/// An address in each of some of the networks, the first and the last among them.
+fn some_addresses() -> Vec<String> {
+    let some = networks(ROUTES).step_by(1111).chain(networks(ROUTES).last());
+    let some6 = networks6(ROUTES6).step_by(111).chain(networks6(ROUTES6).last());
+    let inside = |network: String| network.replace(".0/24", ".9").replace("::/64", "::9");
+    some.chain(some6).map(inside).collect()
+}
+
+/// Waits until perigee has so many routes of Linux in these networks.
+fn routes_become(router: &Router, count: usize, count6: usize) {
+    for (within, wanted) in [("20.0.0.0/8", count), ("2001:db8:f000::/48", count6)] {
+        let mut last = 0;
+        let what = format!("{wanted} routes in {within}");
+        wait_until_for(LONG_WAIT, &what, || {
+            last = router.show(&format!("routes --limit 1 --within {within}"))["total"].as_u64().expect("a number");
+            last == wanted as u64
+        });
+    }
+}
+
+/// Routes come, traffic follows; they go, and it ends; they come again.
+fn come_go_and_come_again(router: &Router, client: &Host, speaker: &Bird) {
+    let reached = || {
+        for address in some_addresses() {
+            client.reaches(&address);
+            let before = router.workers("transmitted");
+            client.ping(10, &address);
+            wait_until_for(LONG_WAIT, "the workers' counters", || router.workers("transmitted") >= before + 20);
+        }
+        router.alone();
+        router.audited();
+    };
+    routes_become(router, ROUTES, ROUTES6);
+    reached();
+    for protocol in ["many", "many6"] {
+        speaker.ask(&format!("disable {protocol}")).good();
+    }
+    routes_become(router, 0, 0);
+    router.audited();
+    let before = router.dropped("slowpath.no_route");
+    for address in some_addresses().iter().step_by(5) {
+        client.ping_fails(address);
+    }
+    assert!(router.dropped("slowpath.no_route") > before, "packets to what is withdrawn have no route");
+    for protocol in ["many", "many6"] {
+        speaker.ask(&format!("enable {protocol}")).good();
+    }
+    routes_become(router, ROUTES, ROUTES6);
+    reached();
+}
+
+#[test]
+fn ten_thousand_routes_by_bird() {
+    scenario_with(&[Needs::BIRD], |world| {
+        let (client, speaker, router) = announcer(world);
+        let bird = world.bird(&router_bird(&[2]));
+        wait_until_for(LONG_WAIT, "all routes in BIRD", || bird.networks("master4") >= ROUTES);
+        come_go_and_come_again(&router, &client, &speaker);
+        // In peace: what BIRD takes out of Linux goes from perigee as well.
+        bird.stop();
+        routes_become(&router, 0, 0);
+        router.audited();
+        router.stop();
+    });
+}
+
+/// zebra gives the kernel next-hop objects, and routes that name them.
+#[test]
+fn ten_thousand_routes_by_frr() {
+    scenario_with(&[Needs::BIRD, Needs::FRR], |world| {
+        let (client, speaker, router) = announcer(world);
+        let _frr = world.frr(&["zebra", "bgpd"], &router_frr(&[2], &Family::BOTH));
+        let shown = || world.ip("route show 20.0.0.0/24");
+        wait_until_for(LONG_WAIT, "the first route in Linux", || shown().contains("nhid"));
+        come_go_and_come_again(&router, &client, &speaker);
+        router.stop();
+    });
+}
+
+/// Beside each other: routes of a daemon, of `ip`, and of the configuration.
+#[test]
+fn sources_of_routes_live_side_by_side() {
+    scenario_with(&[Needs::BIRD], |world| {
+        let Pair { client, server } = Pair::new(world);
+        server.run("ip route add local 20.0.0.0/8 dev lo").good();
+        let own = "[[route]]\nprefix = \"20.0.1.0/24\"\nvia = \"10.0.2.2\"\n";
+        let router = world.router("", &format!("{PORTS}\n{own}"));
+        let _speaker = server.bird(&announcing_bird(2, 3, 0));
+        let bird = world.bird(&router_bird(&[2]));
+        world.ip("route add 20.0.3.0/24 via 10.0.2.2");
+        for number in 0..4 {
+            client.reaches(&format!("20.0.{number}.9"));
+        }
+        let source = |prefix: &str| router.route(prefix).expect("a route")["source"].clone();
+        assert_ne!(source("20.0.1.0/24"), source("20.0.0.0/24"), "the configuration's before Linux'");
+        router.becomes("20.0.1.0/24", |_| router.routes("20.0.1.0/24").len() == 2);
+        bird.stop();
+        for lost in ["20.0.0.0/24", "20.0.2.0/24"] {
+            router.loses(lost);
+        }
+        client.ping(10, "20.0.1.9");
+        client.ping(10, "20.0.3.9");
+        router.alone();
+        router.audited();
+        router.stop();
+    });
+}

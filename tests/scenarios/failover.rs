@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+//! Two ways to the same network: flows are spread over both and keep to theirs; what is left of them takes all when the other
+//! is withdrawn, or its link ends.
+//!
+//! ```text
+//!             ┌── one ─── one: 20.0.0.0/24
+//! test ─── wan [perigee]
+//!             └── two ─── two: 20.0.0.0/24
+//! ```
+
+use crate::speakers::{Family, announcing_bird, router_bird, router_frr};
+use perigee_tests::{Bird, Host, LONG_WAIT, Needs, Router, Wire, World, frame, scenario_with, wait_until_for};
+use std::collections::BTreeMap;
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+const PORTS: &str = r#"
+[port.wan]
+interface = "w-wan"
+addresses = ["10.0.1.1/24"]
+[port.one]
+interface = "r-one"
+addresses = ["10.0.2.1/24", "2001:db8:2::1/64", "fe80::2:1/64"]
+[port.two]
+interface = "r-two"
+addresses = ["10.0.3.1/24", "2001:db8:3::1/64", "fe80::3:1/64"]
+"#;
+const NETWORK: &str = "20.0.0.0/24";
+const FLOWS: u16 = 200;
+const PACKETS: usize = 3;
+
+/// A host that announces the network and hears what comes to it.
+struct Way {
+    host: Host,
+    bird: Bird,
+    socket: UdpSocket,
+}
+
+impl Way {
+    fn new(world: &World, name: &str, net: u8) -> Way {
+        let host = world.host(name, &[&format!("10.0.{net}.2/24"), &format!("2001:db8:{net}::2/64")], &[]);
+        host.run("ip addr add 20.0.0.1/32 dev lo").good();
+        // Packets come by a way that the answer would not take: there is none.
+        host.set("ipv4/conf/all/rp_filter", "0");
+        host.set("ipv4/conf/eth0/rp_filter", "0");
+        let socket = host.inside(|| UdpSocket::bind("20.0.0.1:2000").expect("a socket"));
+        socket.set_read_timeout(Some(Duration::from_millis(10))).expect("a timeout");
+        // The route of the blackhole must not win over the address.
+        let bird = host.bird(&announcing_bird(net, 1, 0));
+        Way { host, bird, socket }
+    }
+
+    /// Adds what has come so far: packets by the flow's source port.
+    fn hear(&self, into: &mut BTreeMap<u16, usize>) {
+        let mut buffer = [0; 2048];
+        while let Ok((_, from)) = self.socket.recv_from(&mut buffer) {
+            *into.entry(from.port()).or_default() += 1;
+        }
+    }
+}
+
+/// Sends some packets of each flow; which flows came to each way. Every packet comes, and no flow comes to both.
+fn flows(wire: &Wire, router: &Router, ways: [&Way; 2]) -> [usize; 2] {
+    let mac = router.mac("wan");
+    let mut heard = [BTreeMap::new(), BTreeMap::new()];
+    for _ in 0..PACKETS {
+        for flow in 0..FLOWS {
+            wire.send(&frame::udp4_ports(mac, "10.0.1.2", "20.0.0.1", (3000 + flow, 2000), 20));
+            // No faster than one core of a busy machine takes them.
+            if flow % 32 == 31 {
+                ways.iter().zip(&mut heard).for_each(|(way, heard)| way.hear(heard));
+            }
+        }
+    }
+    let sum = |heard: &[BTreeMap<u16, usize>; 2]| heard.iter().flat_map(BTreeMap::values).sum::<usize>();
+    let (all, start) = (usize::from(FLOWS) * PACKETS, Instant::now());
+    while sum(&heard) < all && start.elapsed() < LONG_WAIT {
+        ways.iter().zip(&mut heard).for_each(|(way, heard)| way.hear(heard));
+    }
+    assert_eq!(sum(&heard), all, "packets that came: {heard:?}");
+    let [one, two] = &heard;
+    let split: Vec<_> = one.keys().filter(|flow| two.contains_key(flow)).collect();
+    assert!(split.is_empty(), "flows that came both ways: {split:?}");
+    [one.len(), two.len()]
+}
+
+/// The interfaces that the network's route has gateways on.
+fn gateways(router: &Router) -> Vec<String> {
+    let Some(route) = router.route(NETWORK) else { return Vec::new() };
+    let of = |entry: &serde_json::Value| entry["dev"].as_str().map(str::to_owned);
+    let several = route["gateways"].as_array().into_iter().flatten().filter_map(of);
+    let mut names: Vec<_> = of(&route).into_iter().chain(several).collect();
+    names.sort();
+    names
+}
+
+#[track_caller]
+fn spread_over(router: &Router, interfaces: &[&str]) {
+    let mut now = Vec::new();
+    let start = Instant::now();
+    while now != interfaces {
+        assert!(start.elapsed() < LONG_WAIT, "{NETWORK} was to lead to {interfaces:?}, but leads to {now:?}");
+        now = gateways(router);
+    }
+}
+
+/// Both ways are used; then one is withdrawn, is back, loses its link, and is back.
+fn ways_fail(world: &World, start_daemon: impl FnOnce()) {
+    let wire = world.wire("w-wan");
+    let (one, two) = (Way::new(world, "one", 2), Way::new(world, "two", 3));
+    let router = world.router("", PORTS);
+    start_daemon();
+    let resolved = |address: &str| router.neighbor(address).is_some_and(|(_, mac)| !mac.is_null());
+    let both = || {
+        spread_over(&router, &["one", "two"]);
+        wait_until_for(LONG_WAIT, "both neighbors", || resolved("10.0.2.2") && resolved("10.0.3.2"));
+        let [first, second] = flows(&wire, &router, [&one, &two]);
+        // Half of 200 flows, and six standard deviations of 7.1.
+        assert!((58..=142).contains(&first) && first + second == usize::from(FLOWS), "{first} and {second} flows");
+    };
+    both();
+
+    one.bird.ask("disable many").good();
+    spread_over(&router, &["two"]);
+    assert_eq!(flows(&wire, &router, [&one, &two]), [0, usize::from(FLOWS)], "all take what is left");
+    one.bird.ask("enable many").good();
+    both();
+
+    two.host.run("ip link set eth0 down").good();
+    router.says("port two: link down");
+    spread_over(&router, &["one"]);
+    assert_eq!(flows(&wire, &router, [&one, &two]), [usize::from(FLOWS), 0], "all take what is left");
+    two.host.run("ip link set eth0 up").good();
+    router.says("port two: link up");
+    both();
+    router.alone();
+    router.audited();
+    router.stop();
+}
+
+#[test]
+fn flows_move_to_the_way_that_is_left_with_bird() {
+    scenario_with(&[Needs::BIRD], |world: &mut World| {
+        let mut bird = None;
+        ways_fail(world, || bird = Some(world.bird(&router_bird(&[2, 3]))));
+    });
+}
+
+#[test]
+fn flows_move_to_the_way_that_is_left_with_frr() {
+    scenario_with(&[Needs::BIRD, Needs::FRR], |world: &mut World| {
+        let mut frr = None;
+        ways_fail(world, || frr = Some(world.frr(&["zebra", "bgpd"], &router_frr(&[2, 3], &Family::BOTH))));
+    });
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+//! FRR's zebra tells perigee its routes over TCP (FPM, `dplane_fpm_nl`), past the kernel.
+
+use crate::speakers::{Family, PORTS, announcing_bird, networks, router_frr};
+use perigee_tests::{Host, LONG_WAIT, Needs, Router, World, scenario_with, wait_until_for};
+
+const ROUTES: usize = 2000;
+const ZEBRA: &str = "zebra -M dplane_fpm_nl";
+const FEED: &str = "[linux]\nfeed = \"fpm\"\n";
+
+fn routes_become(router: &Router, count: usize) {
+    wait_until_for(LONG_WAIT, &format!("{count} routes"), || {
+        router.show("routes --limit 1 --within 20.0.0.0/8")["total"] == count
+    });
+}
+
+fn follows(router: &Router, client: &Host) {
+    for network in networks(ROUTES).step_by(397) {
+        let address = network.replace(".0/24", ".9");
+        client.reaches(&address);
+        let before = router.workers("transmitted");
+        client.ping(10, &address);
+        wait_until_for(LONG_WAIT, "the workers' counters", || router.workers("transmitted") >= before + 20);
+    }
+    router.alone();
+}
+
+fn routes_by_fpm(world: &World, fpm: &str) {
+    let client = world.host("client", &["10.0.1.2/24", "2001:db8:1::2/64"], &["10.0.1.1", "2001:db8:1::1"]);
+    let server = world.host("server", &["10.0.2.2/24", "2001:db8:2::2/64"], &[]);
+    server.run("ip route add local 20.0.0.0/8 dev lo").good();
+    let mut router = world.router("", &format!("{PORTS}\n{FEED}"));
+    let speaker = server.bird(&announcing_bird(2, ROUTES, 0));
+    let mut frr = world.frr(&[ZEBRA, "bgpd"], &format!("{fpm}{}", router_frr(&[2], &Family::BOTH)));
+    routes_become(&router, ROUTES);
+    follows(&router, &client);
+    assert_eq!(router.show("linux")["feed"], "fpm");
+
+    speaker.ask("disable many").good();
+    routes_become(&router, 0);
+    speaker.ask("enable many").good();
+    routes_become(&router, ROUTES);
+
+    // zebra starts again: it tells everything anew.
+    frr.kill("zebra");
+    frr.restart(ZEBRA);
+    frr.says("show ip route summary", &ROUTES.to_string());
+    routes_become(&router, ROUTES);
+    follows(&router, &client);
+
+    // perigee does: zebra finds it again.
+    router.stop();
+    router = world.router("", &format!("{PORTS}\n{FEED}"));
+    routes_become(&router, ROUTES);
+    follows(&router, &client);
+    router.audited();
+    router.stop();
+}
+
+#[test]
+fn routes_by_fpm_with_next_hop_groups() {
+    scenario_with(&[Needs::BIRD, Needs::FRR], |world| {
+        routes_by_fpm(world, "fpm address 127.0.0.1\nfpm use-next-hop-groups\n");
+    });
+}
+
+#[test]
+fn routes_by_fpm_with_gateways() {
+    scenario_with(&[Needs::BIRD, Needs::FRR], |world| {
+        routes_by_fpm(world, "fpm address 127.0.0.1\nno fpm use-next-hop-groups\n");
+    });
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+//! OSPF over the twins, for IPv4 and IPv6: adjacencies become Full on both sides, routes are exchanged, and traffic
+//! follows them, also when a cost changes.
+//!
+//! ```text
+//! client ─── wan [perigee] one ─── one: 10.7.1.1, 10.7.0.1    (BIRD)
+//!                          two ─── two: 10.7.2.1, 10.7.0.1    (FRR)
+//! ```
+//! Neither `one` nor `two` has a default route: an answer comes back only by a route that they have learned.
+
+use perigee_tests::{Bird, Frr, Host, LONG_WAIT, Needs, Router, World, scenario_with, wait_until_for};
+
+const PORTS: &str = r#"
+[port.wan]
+interface = "r-client"
+addresses = ["10.0.1.1/24", "2001:db8:1::1/64", "fe80::1:1/64"]
+[port.one]
+interface = "r-one"
+addresses = ["10.0.2.1/24", "2001:db8:2::1/64", "fe80::2:1/64"]
+[port.two]
+interface = "r-two"
+addresses = ["10.0.3.1/24", "2001:db8:3::1/64", "fe80::3:1/64"]
+"#;
+
+/// What the two routers behind perigee have.
+const FAR: [&str; 4] = ["10.7.1.1", "10.7.2.1", "2001:db8:7:1::1", "2001:db8:7:2::1"];
+/// What both have.
+const SHARED: &str = "10.7.0.1";
+
+/// BIRD on the router's side; `costs` of its interfaces one and two.
+fn bird_of_the_router(costs: [u32; 2]) -> String {
+    let area = |stub: &str| {
+        format!(
+            "area 0 {{ interface \"wan\" {{ {stub} }}; interface \"one\" {{ hello 1; dead 4; cost {}; }}; \
+             interface \"two\" {{ hello 1; dead 4; cost {}; }}; }}",
+            costs[0], costs[1]
+        )
+    };
+    format!(
+        "log stderr all;\nrouter id 10.0.0.1;\nprotocol device {{ }}\n\
+         protocol kernel {{ ipv4 {{ export all; }}; }}\nprotocol kernel {{ ipv6 {{ export all; }}; }}\n\
+         protocol ospf v2 four {{ ipv4; {0} }}\nprotocol ospf v3 six {{ ipv6; {0} }}\n",
+        area("stub")
+    )
+}
+
+/// FRR on the router's side.
+fn frr_of_the_router(costs: [u32; 2]) -> String {
+    let port = |name: &str, cost: u32| {
+        let timers =
+            |words: &str| format!(" {words} hello-interval 1\n {words} dead-interval 4\n {words} cost {cost}\n");
+        format!("interface {name}\n ip ospf area 0\n ipv6 ospf6 area 0\n{}{}", timers("ip ospf"), timers("ipv6 ospf6"))
+    };
+    format!(
+        "interface wan\n ip ospf area 0\n ip ospf passive\n ipv6 ospf6 area 0\n ipv6 ospf6 passive\n{}{}\
+         router ospf\n ospf router-id 10.0.0.1\nrouter ospf6\n ospf6 router-id 10.0.0.1\n",
+        port("one", costs[0]),
+        port("two", costs[1])
+    )
+}
+
+struct Neighbors {
+    client: Host,
+    one: Bird,
+    two: Frr,
+}
+
+/// Client, and the routers one and two with what they announce.
+fn neighbors(world: &World) -> (Neighbors, Router) {
+    let client = world.host("client", &["10.0.1.2/24", "2001:db8:1::2/64"], &["10.0.1.1", "2001:db8:1::1"]);
+    let one = world.host("one", &["10.0.2.2/24", "2001:db8:2::2/64"], &[]);
+    let two = world.host("two", &["10.0.3.2/24", "2001:db8:3::2/64"], &[]);
+    let router = world.router("", PORTS);
+    for (host, number) in [(&one, 1), (&two, 2)] {
+        host.run(&format!("ip addr add 10.7.{number}.1/32 dev lo")).good();
+        host.run(&format!("ip addr add {SHARED}/32 dev lo")).good();
+        host.run(&format!("ip addr add 2001:db8:7:{number}::1/128 dev lo")).good();
+    }
+    let one = one.bird(
+        "log stderr all;\nrouter id 10.0.0.2;\nprotocol device { }\nprotocol direct { ipv6; interface \"lo\"; }\n\
+         protocol kernel { ipv4 { export all; }; }\nprotocol kernel { ipv6 { export all; }; }\n\
+         protocol ospf v2 four { ipv4; area 0 { interface \"lo\" { stub; }; interface \"eth0\" { hello 1; dead 4; }; }; }\n\
+         protocol ospf v3 six { ipv6 { export where source = RTS_DEVICE; }; area 0 { interface \"eth0\" { hello 1; dead 4; }; }; }\n",
+    );
+    let two = two.frr(
+        &["zebra", "ospfd", "ospf6d"],
+        "interface lo\n ip ospf area 0\n\
+         interface eth0\n ip ospf area 0\n ip ospf hello-interval 1\n ip ospf dead-interval 4\n \
+         ipv6 ospf6 area 0\n ipv6 ospf6 hello-interval 1\n ipv6 ospf6 dead-interval 4\n\
+         router ospf\n ospf router-id 10.0.0.3\n\
+         router ospf6\n ospf6 router-id 10.0.0.3\n redistribute connected\n",
+    );
+    (Neighbors { client, one, two }, router)
+}
+
+/// Waits until BIRD has so many full adjacencies with both protocols.
+fn full_in_bird(bird: &Bird, count: usize) {
+    for protocol in ["four", "six"] {
+        wait_until_for(LONG_WAIT, &format!("{count} adjacencies of {protocol} to become Full in BIRD"), || {
+            bird.ask(&format!("show ospf neighbors {protocol}")).out.matches("Full/").count() == count
+        });
+    }
+}
+
+/// The same of FRR.
+fn full_in_frr(frr: &Frr, count: usize) {
+    for words in ["show ip ospf neighbor", "show ipv6 ospf6 neighbor"] {
+        wait_until_for(LONG_WAIT, &format!("{count} adjacencies to become Full in FRR: {words}"), || {
+            frr.ask(words).out.matches("Full/").count() == count
+        });
+    }
+}
+
+/// Pings what has been learned, and asserts that perigee's workers have carried it, out of a port if one is named.
+fn follows(router: &Router, client: &Host, address: &str, port: Option<&str>) {
+    const PINGS: usize = 30;
+    let sent = || port.map_or(0, |port| router.port(port)["counters"]["transmit_packets"].as_u64().expect("a number"));
+    client.reaches(address);
+    let (before, port_before) = (router.workers("transmitted"), sent());
+    client.ping(PINGS, address);
+    let both_ways = 2 * PINGS as u64;
+    wait_until_for(LONG_WAIT, "the workers' counters", || router.workers("transmitted") >= before + both_ways);
+    if let Some(port) = port {
+        assert!(sent() >= port_before + PINGS as u64, "{address} is not reached by {port}");
+    }
+}
+
+/// What was learned is in use; then `turn` makes the way to what both have lead by port two instead of one.
+fn traffic_follows(router: &Router, client: &Host, turn: impl FnOnce()) {
+    for address in FAR {
+        follows(router, client, address, None);
+    }
+    router.leads(&format!("{SHARED}/32"), "one");
+    follows(router, client, SHARED, Some("one"));
+    turn();
+    router.leads(&format!("{SHARED}/32"), "two");
+    follows(router, client, SHARED, Some("two"));
+    router.alone();
+    router.audited();
+}
+
+#[test]
+fn bird_beside_the_router() {
+    scenario_with(&[Needs::BIRD, Needs::FRR], |world| {
+        let (Neighbors { client, one, two }, router) = neighbors(world);
+        let bird = world.bird(&bird_of_the_router([10, 20]));
+        full_in_bird(&bird, 2);
+        full_in_bird(&one, 1);
+        full_in_frr(&two, 1);
+        traffic_follows(&router, &client, || bird.configure(&bird_of_the_router([30, 20])));
+        router.stop();
+    });
+}
+
+#[test]
+fn frr_beside_the_router() {
+    scenario_with(&[Needs::BIRD, Needs::FRR], |world| {
+        let (Neighbors { client, one, two }, router) = neighbors(world);
+        let frr = world.frr(&["zebra", "ospfd", "ospf6d"], &frr_of_the_router([10, 20]));
+        full_in_frr(&frr, 2);
+        full_in_bird(&one, 1);
+        full_in_frr(&two, 1);
+        traffic_follows(&router, &client, || frr.configure(&["interface one", "ip ospf cost 30"]));
+        router.stop();
+    });
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+//! Daemons crash and start again without a packet lost: graceful restart (RFC 4724), with the kernel's routes kept meanwhile.
+//! The router starts again and comes to the same table.
+
+use crate::speakers::{Family, PORTS, announcing_bird, networks, router_bird, router_frr};
+use perigee_tests::{Bird, Host, LONG_WAIT, Needs, Process, Router, World, scenario_with, wait_until_for};
+use std::collections::BTreeSet;
+
+const ROUTES: usize = 1000;
+/// Of a ping that goes on while a daemon is away.
+const PINGS: usize = 3000;
+
+fn announcer(world: &World) -> (Host, Bird, Router) {
+    let client = world.host("client", &["10.0.1.2/24", "2001:db8:1::2/64"], &["10.0.1.1", "2001:db8:1::1"]);
+    let server = world.host("server", &["10.0.2.2/24", "2001:db8:2::2/64"], &[]);
+    server.run("ip route add local 20.0.0.0/8 dev lo").good();
+    let router = world.router("", PORTS);
+    let speaker = server.bird(&announcing_bird(2, ROUTES, 0));
+    (client, speaker, router)
+}
+
+/// The networks of the announcer that perigee has routes in use for.
+fn learned(router: &Router) -> BTreeSet<String> {
+    let list = router.show("routes --limit 100000 --within 20.0.0.0/8");
+    let best = list["routes"].as_array().expect("a list").iter().filter(|route| route["best"] == true);
+    best.map(|route| route["prefix"].as_str().expect("a prefix").to_owned()).collect()
+}
+
+fn all_learned(router: &Router) {
+    let all: BTreeSet<String> = networks(ROUTES).collect();
+    wait_until_for(LONG_WAIT, "the announcer's routes", || learned(router) == all);
+}
+
+/// A ping every 10 ms to a learned network, for half a minute; ended early by [`every_reply_so_far`].
+fn steady(client: &Host) -> Process {
+    client.reaches("20.0.3.9");
+    client.start(&format!("ping -n -i 0.01 -c {PINGS} 20.0.3.9"))
+}
+
+/// Ends the ping; every reply must have come.
+fn no_ping_lost(ping: Process) {
+    ping.signal(nix::sys::signal::Signal::SIGINT);
+    let said = ping.end();
+    let lost = said.out.lines().find(|line| line.contains("packet loss")).unwrap_or_default().to_owned();
+    let sent: usize = lost.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0);
+    let received: usize =
+        lost.split(", ").nth(1).and_then(|text| text.split(' ').next()?.parse().ok()).unwrap_or_default();
+    // The last one may have been on its way.
+    assert!(sent > 10 && received + 1 >= sent, "{lost}\n{}", said.text);
+}
+
+#[test]
+fn bird_crashes_and_no_packet_is_lost() {
+    scenario_with(&[Needs::BIRD], |world| {
+        let (client, speaker, router) = announcer(world);
+        let mut bird = world.bird(&router_bird(&[2]));
+        all_learned(&router);
+        let ping = steady(&client);
+        bird.kill();
+        speaker.says("show protocols all four", "Neighbor graceful restart active");
+        assert_eq!(world.ip("route show 20.0.3.0/24").lines().count(), 1, "Linux keeps its routes");
+        bird.restart();
+        speaker.says("show protocols four", "Established");
+        bird.says("show route count table master4", &format!("for {} networks", ROUTES + 2));
+        bird.says("show status", "Daemon is up and running");
+        all_learned(&router);
+        no_ping_lost(ping);
+        router.alone();
+        router.audited();
+        router.stop();
+    });
+}
+
+/// One family only: with two, zebra 8.4 takes stale routes of both out of Linux when the first one's neighbor has told all,
+/// which leaves a gap of some ms until the other's are there again.
+#[test]
+fn bgpd_crashes_and_no_packet_is_lost() {
+    scenario_with(&[Needs::BIRD, Needs::FRR], |world| {
+        let (client, speaker, router) = announcer(world);
+        let mut frr = world.frr(&["zebra -K 60", "bgpd"], &router_frr(&[2], &[Family::V4]));
+        all_learned(&router);
+        let ping = steady(&client);
+        frr.kill("bgpd");
+        speaker.says("show protocols all four", "Neighbor graceful restart active");
+        assert_eq!(world.ip("route show 20.0.3.0/24").lines().count(), 1, "Linux keeps its routes");
+        frr.restart("bgpd");
+        speaker.says("show protocols four", "Established");
+        frr.says("show bgp ipv4 unicast summary", &ROUTES.to_string());
+        all_learned(&router);
+        no_ping_lost(ping);
+        router.alone();
+        router.audited();
+        router.stop();
+    });
+}
+
+#[test]
+fn zebra_crashes_and_no_packet_is_lost() {
+    scenario_with(&[Needs::BIRD, Needs::FRR], |world| {
+        let (client, _speaker, router) = announcer(world);
+        let mut frr = world.frr(&["zebra -K 20", "bgpd"], &router_frr(&[2], &[Family::V4]));
+        all_learned(&router);
+        let ping = steady(&client);
+        frr.kill("zebra");
+        assert_eq!(world.ip("route show 20.0.3.0/24").lines().count(), 1, "Linux keeps its routes");
+        frr.restart("zebra -K 20");
+        frr.says("show ip route summary", &ROUTES.to_string());
+        all_learned(&router);
+        no_ping_lost(ping);
+        router.alone();
+        router.audited();
+        router.stop();
+    });
+}
+
+#[test]
+fn perigee_starts_again_and_comes_to_the_same_table() {
+    scenario_with(&[Needs::BIRD], |world| {
+        let (client, speaker, mut router) = announcer(world);
+        let bird = world.bird(&router_bird(&[2]));
+        all_learned(&router);
+        client.ping(20, "20.0.3.9");
+        // The twins go, and with them the routes of Linux and the session: after a crash, and after an end in peace.
+        for crash in [true, false] {
+            if crash {
+                router.kill();
+            } else {
+                router.stop();
+            }
+            bird.says("show protocols four2", "start");
+            router = world.router("", PORTS);
+            speaker.says("show protocols four", "Established");
+            all_learned(&router);
+            client.reaches("20.0.3.9");
+            client.ping(20, "20.0.3.9");
+            router.alone();
+            router.audited();
+        }
+        router.stop();
+    });
+}
