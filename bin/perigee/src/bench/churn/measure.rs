@@ -2,10 +2,10 @@
 //! One lookup structure's turn: a router with it, the full table, a resync, and windows in which routes change or do not.
 
 use super::netlink::{self, Change, Pump, Route};
-use super::router::{Cpu, Linux, Memory, Router, SINK_PORT};
+use super::router::{Cpu, Memory, Router, SINK_PORT};
 use crate::bench::statistics::Median;
 use anyhow::{Context as _, Result, bail, ensure};
-use perigee_control::answers::WorkerStatus;
+use perigee_control::answers::{LinuxStatus, WorkerStatus};
 use std::time::{Duration, Instant};
 
 /// Between two questions whether the router has caught up.
@@ -161,7 +161,7 @@ fn settle(router: &mut Router, patience: Duration) -> Result<()> {
     let deadline = Instant::now() + patience;
     let mut before = u64::MAX;
     loop {
-        let linux: Linux = router.get("/v1/linux")?;
+        let linux: LinuxStatus = router.get("/v1/linux")?;
         if linux.state == "following" && linux.changes == before {
             return Ok(());
         }
@@ -182,7 +182,7 @@ struct Pair {
 }
 
 impl Turn<'_> {
-    fn linux(&mut self) -> Result<Linux> {
+    fn linux(&mut self) -> Result<LinuxStatus> {
         self.router.get("/v1/linux")
     }
 
@@ -207,7 +207,7 @@ impl Turn<'_> {
     }
 
     /// Waits until so many changes have been applied, or a resync has made up for lost ones, and all routes are in place.
-    fn catch_up(&mut self, before: &Linux, changes: u64) -> Result<Instant> {
+    fn catch_up(&mut self, before: &LinuxStatus, changes: u64) -> Result<Instant> {
         let deadline = Instant::now() + self.plan.patience;
         loop {
             let linux = self.linux()?;

@@ -5,7 +5,6 @@ use super::table::{self, SINK};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use perigee_control::answers::{AuditReport, DropStatus, FibStatus, PortStatus, VersionStatus, WorkerStatus};
 use perigee_control::client::ApiClient;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -272,20 +271,6 @@ fn account(line: &str) -> Option<Account> {
         dropped: before(" dropped")?,
         punted: before(" to the slow path")?,
     })
-}
-
-/// What `GET /v1/linux` says, as far as it matters here.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub struct Linux {
-    /// `following`, or what is wrong.
-    pub state: String,
-    /// Messages about routes, links, addresses and neighbors so far.
-    pub changes: u64,
-    /// Times that Linux had no room for news.
-    pub overruns: u64,
-    /// Full comparisons.
-    pub resyncs: u64,
 }
 
 #[cfg(test)]
