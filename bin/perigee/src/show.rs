@@ -197,10 +197,21 @@ fn workers(list: &[WorkerStatus]) -> Table {
         "punt ring full",
         "unclaimed",
         "packets/burst",
+        "longest gap",
     ];
     rows(
         &header,
-        &["worker", "core", "received", "sent", "punted", "punt ring full", "unclaimed", "packets/burst"],
+        &[
+            "worker",
+            "core",
+            "received",
+            "sent",
+            "punted",
+            "punt ring full",
+            "unclaimed",
+            "packets/burst",
+            "longest gap",
+        ],
         list.iter().map(|w| {
             vec![
                 w.worker.to_string(),
@@ -213,6 +224,7 @@ fn workers(list: &[WorkerStatus]) -> Table {
                 w.punt_full.to_string(),
                 w.unclaimed.to_string(),
                 format!("{:.1}", w.received as f64 / w.batches.max(1) as f64),
+                format!("{:.0} us", w.longest_gap * 1e6),
             ]
         }),
     )

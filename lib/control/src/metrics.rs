@@ -93,6 +93,13 @@ fn workers(text: &mut Writer, snapshot: &Snapshot) {
     text.counters("perigee_worker_unclaimed_packets", "packets", "Packets a script left behind.", workers, |w| {
         (label(w.worker), w.unclaimed)
     });
+    text.gauges(
+        "perigee_worker_longest_gap_seconds",
+        "seconds",
+        "Longest time between two rounds of the loop.",
+        workers,
+        |w| (label(w.worker), w.longest_gap),
+    );
 }
 
 fn linux(text: &mut Writer, linux: &LinuxStatus) {

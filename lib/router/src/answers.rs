@@ -23,6 +23,7 @@ impl SlowThread {
             Request::Version => reply.send(Ok(self.version())),
             Request::ShowPorts => reply.send(Ok(self.ports())),
             Request::ShowWorkers => reply.send(Ok(self.workers())),
+            Request::TakeGaps => reply.send(Ok(self.take_gaps())),
             Request::ShowModules => reply.send(Ok(self.modules())),
             Request::ShowDrops => reply.send(Ok(self.drops())),
             Request::ShowRoutes { within, limit } => reply.send(Ok(self.routes(within, limit))),
@@ -119,9 +120,19 @@ impl SlowThread {
                 punt_full: counters.reason_packets(host::PUNT_RING_FULL),
                 unclaimed: get("unclaimed"),
                 tables_version: version,
+                longest_gap: counters.longest_gap.get() as f64 / 1e9,
+                uptime: now.saturating_sub(self.started) as f64 / 1e9,
             }
         };
         self.parts.counters.iter().enumerate().map(worker).collect()
+    }
+
+    fn take_gaps(&self) -> Vec<WorkerStatus> {
+        let mut workers = self.workers();
+        for (worker, counters) in workers.iter_mut().zip(&self.parts.counters) {
+            worker.longest_gap = counters.longest_gap.take() as f64 / 1e9;
+        }
+        workers
     }
 
     fn modules(&self) -> Vec<ModuleStatus> {

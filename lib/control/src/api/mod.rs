@@ -6,6 +6,7 @@
 //! | `GET /v1/version` | [`crate::answers::VersionStatus`] |
 //! | `GET /v1/ports`, `workers`, `modules`, `drops`, `fib`, `neighbors`, `nexthops`, `scripts`, `filters` | a list of `...Status` or `...Entry` |
 //! | `GET /v1/routes?within=PREFIX&limit=N` | [`crate::answers::RouteList`] |
+//! | `POST /v1/workers/gaps` with `{}` | the list of `GET /v1/workers`; each worker's longest gap begins anew at 0 |
 //! | `GET /v1/linux` | [`crate::answers::LinuxStatus`] |
 //! | `POST /v1/linux/resync` | the same, when everything has been read from Linux again |
 //! | `POST /v1/audit` with `{"repair": true}` or `{}` | [`crate::answers::AuditReport`] |
@@ -43,6 +44,8 @@ pub enum Request {
     ShowPorts,
     /// Answered with a list of [`crate::answers::WorkerStatus`].
     ShowWorkers,
+    /// Answered as [`Request::ShowWorkers`]; each worker's longest gap begins anew.
+    TakeGaps,
     /// Answered with a list of [`crate::answers::ModuleStatus`].
     ShowModules,
     /// Answered with a list of [`crate::answers::DropStatus`].
