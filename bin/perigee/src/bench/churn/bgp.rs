@@ -65,7 +65,6 @@ impl Bird {
             ensure!(Instant::now() < deadline, "BIRD has {there} routes, expected {routes}");
             std::thread::sleep(POLL);
         }
-        Ok(())
     }
 }
 
