@@ -56,7 +56,7 @@ pub struct ChurnArgs {
     #[arg(long, value_name = "N", default_value_t = 5)]
     resyncs: usize,
     /// Different packets, each to a random destination whose route does not change
-    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    #[arg(long, value_name = "N", default_value_t = 4096)]
     destinations: usize,
     /// Seconds that a structure may take for the full table, or for a window's changes
     #[arg(long, default_value_t = 120)]

@@ -9,7 +9,7 @@ use perigee_control::answers::{LinuxStatus, WorkerStatus};
 use std::time::{Duration, Instant};
 
 /// Between two questions whether the router has caught up.
-const POLL: Duration = Duration::from_millis(2);
+const POLL: Duration = Duration::from_millis(5);
 /// For caches and the JIT compiler.
 const WARM: Duration = Duration::from_millis(500);
 

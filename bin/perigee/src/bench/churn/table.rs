@@ -122,8 +122,9 @@ fn split<A: Family>(mut all: Vec<Entry<A>>, changing: usize, random: &mut Random
         all.swap(at, other);
     }
     let mut stable = all.split_off(changing);
-    // As a daemon announces them.
+    // As a daemon announces and withdraws them.
     stable.sort_unstable_by_key(|(prefix, _)| *prefix);
+    all.sort_unstable_by_key(|(prefix, _)| *prefix);
     Part { stable, changing: all }
 }
 
