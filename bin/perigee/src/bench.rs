@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! `perigee bench`: measurements of perigee, each comparable with something else on the same machine in the same minute.
 
+mod churn;
 mod fib;
 mod forward;
 mod instructions;
@@ -21,6 +22,8 @@ pub enum BenchCommand {
     Forward(forward::ForwardArgs),
     /// Lookup structures side by side: rate, memory, build time, changes, wrong answers; DPDK's among them
     Fib(fib::FibArgs),
+    /// A full table and many changes of it, through Linux: time, memory, lost packets, the worker's longest pause
+    Churn(churn::ChurnArgs),
     /// Instructions per packet of both loops, counted by valgrind: the same on a busy machine
     Instructions(instructions::InstructionsArgs),
     /// The process that forwards; `forward` starts it
@@ -33,6 +36,7 @@ pub fn bench(command: &BenchCommand) -> Result<ExitCode> {
     match command {
         BenchCommand::Forward(args) => forward::forward(args),
         BenchCommand::Fib(args) => fib::fib(args),
+        BenchCommand::Churn(args) => churn::churn(args),
         BenchCommand::Instructions(args) => instructions::instructions(args),
         BenchCommand::ForwardWorker(args) => worker::serve(args),
     }

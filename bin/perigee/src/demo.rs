@@ -19,10 +19,10 @@ mod inside;
 mod outside;
 mod probes;
 mod progress;
-mod refusal;
+pub mod refusal;
 mod report;
 mod router;
-mod tools;
+pub mod tools;
 mod world;
 
 use anyhow::Result;

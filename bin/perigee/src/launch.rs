@@ -21,7 +21,7 @@ use perigee_control::twin::Twin;
 use perigee_dpdk::{self as dpdk, DpdkPort, Eal, EalConfig, FlowRule, MBUF, MbufPool, PoolConfig, PortConfig};
 use perigee_fib::Published;
 use perigee_lua::{Script, Scripts};
-use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted};
+use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted, Reason, reason};
 use perigee_packet::{MacAddr, Pool, Port, PortInfo, ReceiveQueue, TransmitBuffer, TransmitQueue};
 use perigee_router::{
     LinuxFeeds, Mailbox, PortQueues, Rebuild, RouterPort, Routing, SharedTables, SlowParts, SlowThread, wire,
@@ -39,6 +39,8 @@ pub struct Running {
     workers: Vec<JoinHandle<()>>,
     slow: Option<JoinHandle<()>>,
     server: Option<Server>,
+    counters: Vec<Arc<Counters>>,
+    custom: Arc<CustomReasons>,
     // Dropped in this order: rules and ports before the pools that their buffers go back to.
     _rules: Vec<FlowRule>,
     ports: Vec<DpdkPort>,
@@ -408,7 +410,10 @@ fn assemble(
         version,
         stop: stop.clone(),
     };
+    let (kept, names) = (slow.counters.clone(), slow.custom.clone());
     let mut running = Running {
+        counters: kept,
+        custom: names,
         stop,
         mailbox,
         workers: vec![],
@@ -515,11 +520,11 @@ impl Running {
         self.ports.iter().map(Port::info).collect()
     }
 
-    /// Stops all threads, closes the ports, and checks that every packet buffer came back.
+    /// Stops all threads, closes the ports, and checks that every packet buffer came back. What the workers did in all.
     ///
     /// # Errors
     /// A thread panicked, or buffers are missing.
-    pub fn shut_down(mut self) -> Result<()> {
+    pub fn shut_down(mut self) -> Result<Account> {
         self.stop.request();
         self.mailbox.wake();
         let mut panicked = 0;
@@ -529,6 +534,7 @@ impl Running {
         drop(self.server.take());
         let pools = std::mem::take(&mut self.pools);
         let kept = self.kept_by_drivers();
+        let account = self.account();
         drop(self);
         let missing: usize = pools.iter().map(|pool| pool.in_use()).sum();
         let missing = missing.saturating_sub(kept);
@@ -538,11 +544,49 @@ impl Running {
         if missing > 0 {
             bail!("{missing} packet buffers did not come back: this is a bug in perigee or in a script's library");
         }
-        Ok(())
+        Ok(account)
+    }
+}
+
+/// What became of all packets that workers received: with the workers stopped, `received` is the sum of the others.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Account {
+    /// From devices.
+    pub received: u64,
+    /// Taken by devices.
+    pub transmitted: u64,
+    /// Ended under a reason.
+    pub dropped: u64,
+    /// Given to the slow path.
+    pub punted: u64,
+}
+
+impl std::fmt::Display for Account {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Account { received, transmitted, dropped, punted } = self;
+        write!(
+            f,
+            "{received} packets received, {transmitted} transmitted, {dropped} dropped, {punted} to the slow path"
+        )
     }
 }
 
 impl Running {
+    fn account(&self) -> Account {
+        let own = reason::all().filter(|(_, _, info)| info.kind == reason::Kind::Drop).map(|(reason, ..)| reason);
+        let custom = self.custom.all().into_iter().filter(|(.., kind)| *kind == reason::Kind::Drop);
+        let drops: Vec<Reason> = own.chain(custom.map(|(reason, ..)| reason)).collect();
+        let of_worker = |sum: Account, counters: &Arc<Counters>| Account {
+            // What another worker was handed counts there.
+            received: sum.received + counters.received.get().saturating_sub(counters.handed_over.get()),
+            transmitted: sum.transmitted
+                + self.ports().iter().map(|port| counters.port_transmitted(port.port)).sum::<u64>(),
+            dropped: sum.dropped + drops.iter().map(|reason| counters.reason_packets(*reason)).sum::<u64>(),
+            punted: sum.punted + counters.punted.get(),
+        };
+        self.counters.iter().fold(Account::default(), of_worker)
+    }
+
     /// Buffers that drivers do not give back: DPDK's AF_XDP driver forgets those in its fill rings when it is closed.
     fn kept_by_drivers(&self) -> usize {
         const FILL_RING: usize = 2048;

@@ -71,8 +71,8 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     tracing::info!("running; `perigee show ports --socket {}`", running.socket().unwrap_or(Path::new("")).display());
     runtime.block_on(signals.wait(&running));
-    running.shut_down()?;
-    tracing::info!("stopped; every packet buffer is back");
+    let account = running.shut_down()?;
+    tracing::info!("stopped; every packet buffer is back; {account}");
     Ok(ExitCode::SUCCESS)
 }
 

@@ -171,7 +171,7 @@ fn ports(list: &[PortStatus]) -> Table {
                 port.driver.clone(),
                 port.mac.to_string(),
                 if port.link_up { "up" } else { "down" }.to_owned(),
-                port.mtu.to_string(),
+                port.interfaces.first().map_or(port.mtu, |interface| interface.mtu).to_string(),
                 port.receive_queues.to_string(),
                 port.transmit_queues.to_string(),
                 port.counters.receive_packets.to_string(),
@@ -197,10 +197,21 @@ fn workers(list: &[WorkerStatus]) -> Table {
         "punt ring full",
         "unclaimed",
         "packets/burst",
+        "longest gap",
     ];
     rows(
         &header,
-        &["worker", "core", "received", "sent", "punted", "punt ring full", "unclaimed", "packets/burst"],
+        &[
+            "worker",
+            "core",
+            "received",
+            "sent",
+            "punted",
+            "punt ring full",
+            "unclaimed",
+            "packets/burst",
+            "longest gap",
+        ],
         list.iter().map(|w| {
             vec![
                 w.worker.to_string(),
@@ -213,6 +224,7 @@ fn workers(list: &[WorkerStatus]) -> Table {
                 w.punt_full.to_string(),
                 w.unclaimed.to_string(),
                 format!("{:.1}", w.received as f64 / w.batches.max(1) as f64),
+                format!("{:.0} us", w.longest_gap * 1e6),
             ]
         }),
     )

@@ -237,6 +237,13 @@ pub struct WorkerStatus {
     pub unclaimed: u64,
     /// Which of the published tables it uses.
     pub tables_version: u64,
+    /// Seconds: the longest time between two rounds of its loop, since the router started or `POST /v1/workers/gaps` began
+    /// anew. Sleep of an idle worker does not count.
+    #[serde(default)]
+    pub longest_gap: f64,
+    /// Seconds since the router started, when this was counted: for rates.
+    #[serde(default)]
+    pub uptime: f64,
 }
 
 /// An element of `GET /v1/modules`.
@@ -474,6 +481,9 @@ pub struct Snapshot {
     /// As in `GET /v1/fib`.
     #[serde(default)]
     pub fib: Vec<FibStatus>,
+    /// As in `GET /v1/linux`.
+    #[serde(default)]
+    pub linux: LinuxStatus,
     /// Next hops by kind.
     #[serde(default)]
     pub next_hops: Vec<(String, u64)>,

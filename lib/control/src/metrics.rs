@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::answers::{DropKind, FibStatus, Snapshot};
+use crate::answers::{DropKind, FibStatus, LinuxStatus, Snapshot};
 
 /// The content type of [`render`]'s text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -22,6 +22,7 @@ pub fn render(snapshot: &Snapshot) -> String {
     modules(&mut text, snapshot);
     scripts(&mut text, snapshot);
     tables(&mut text, snapshot);
+    linux(&mut text, &snapshot.linux);
     text.0.push_str("# EOF\n");
     text.0
 }
@@ -91,6 +92,40 @@ fn workers(text: &mut Writer, snapshot: &Snapshot) {
     });
     text.counters("perigee_worker_unclaimed_packets", "packets", "Packets a script left behind.", workers, |w| {
         (label(w.worker), w.unclaimed)
+    });
+    text.gauges(
+        "perigee_worker_longest_gap_seconds",
+        "seconds",
+        "Longest time between two rounds of the loop.",
+        workers,
+        |w| (label(w.worker), w.longest_gap),
+    );
+}
+
+fn linux(text: &mut Writer, linux: &LinuxStatus) {
+    let following = u64::from(linux.state == "following");
+    text.family("perigee_linux_following", Kind::Gauge, "", "Whether Linux is followed, and nothing was lost.");
+    text.sample("perigee_linux_following", &[], following);
+    text.family("perigee_linux_routes", Kind::Gauge, "", "Routes taken over from Linux.");
+    text.sample("perigee_linux_routes", &[], linux.routes);
+    text.family("perigee_linux_resync_seconds", Kind::Gauge, "seconds", "How long the last dump took to compare.");
+    text.sample("perigee_linux_resync_seconds", &[], linux.resync_seconds);
+    let counters = [
+        ("perigee_linux_changes", linux.changes, "Routes of Linux taken over, replaced and withdrawn."),
+        ("perigee_linux_refused", linux.refused, "Routes of Linux that did not fit the table."),
+        ("perigee_linux_overruns", linux.overruns, "Times the kernel had no room for its news."),
+        ("perigee_linux_malformed", linux.malformed, "Messages that contradict themselves."),
+        ("perigee_linux_resyncs", linux.resyncs, "Dumps compared with what was there."),
+        ("perigee_linux_repaired", linux.repaired, "Routes that a dump showed to differ."),
+        ("perigee_audits", linux.audits, "Audits begun."),
+        ("perigee_audit_differences", linux.audit_differences, "Differences that audits have found."),
+    ];
+    for (name, value, help) in counters {
+        text.counters(name, "", help, &[value], |value| (Vec::new(), *value));
+    }
+    let left_out: Vec<(&String, u64)> = linux.left_out.iter().map(|(why, n)| (why, *n)).collect();
+    text.counters("perigee_linux_left_out", "", "Routes seen and left out, by reason.", &left_out, |(why, n)| {
+        (vec![("reason", (*why).clone())], *n)
     });
 }
 

@@ -78,6 +78,7 @@ fn requests_reach_the_backend_and_answers_come_back() {
         Err(ClientError::Refused { status: 404, message }) => assert_eq!(message, "there is no route to 10.1.0.0/16"),
         other => panic!("{other:?}"),
     }
+    client.post::<Vec<WorkerStatus>>("/v1/workers/gaps", &json!({})).unwrap();
     client.post::<serde_json::Value>("/v1/reload", &json!({"script": "/x.lua"})).unwrap();
     let text = client.text("/metrics").unwrap();
     assert!(text.ends_with("# EOF\n"), "{text}");
@@ -88,6 +89,7 @@ fn requests_reach_the_backend_and_answers_come_back() {
     assert!(matches!(client.get::<WorkerStatus>("/v1/workers"), Err(ClientError::Strange(_))));
     let asked = fake.asked.lock().unwrap();
     assert!(asked.contains(&Request::Reload { script: Some("/x.lua".into()) }));
+    assert!(asked.contains(&Request::TakeGaps));
     assert!(asked.contains(&Request::RouteDel(change)));
     assert!(asked.contains(&Request::ShowRoutes { within: Some("10.0.0.0/8".parse().unwrap()), limit: 5 }));
     drop(asked);

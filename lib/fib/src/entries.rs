@@ -273,6 +273,12 @@ impl<A: Address> Table<A> {
         self.tree.iter().filter_map(|(prefix, entry)| Some((prefix, entry.next_hop()?))).collect()
     }
 
+    /// How many routes a source has; costs as much as there are different routes.
+    pub fn count(&self, source: RouteSource) -> u64 {
+        let of_source = self.routes.list.iter().filter(|shared| shared.route.source == source);
+        of_source.map(|shared| u64::from(shared.prefixes)).sum()
+    }
+
     /// Adds a route in its place, and returns the one with the same key that was there.
     pub fn insert(&mut self, prefix: PrefixOf<A>, route: Route) -> Option<Route> {
         let key = route.key();

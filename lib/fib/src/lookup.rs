@@ -56,8 +56,7 @@ pub trait LookupWriter<A: Address>: Send {
     }
 
     /// Whether a [`commit`](Self::commit) costs next to nothing, so that it may follow every burst of changes: so it is where
-    /// each change is stored at once. Otherwise it costs as much as the table is large, as it is rebuilt (DXR: some tens of
-    /// milliseconds for the Internet's), or as the changes did, which are made a second time (two copies): then the caller
+    /// each change is stored at once. Otherwise it costs as much as the table is large, as it is rebuilt (DXR), or as the changes did, which are made a second time (two copies): then the caller
     /// does well to let changes gather.
     fn commit_is_cheap(&self) -> bool {
         true

@@ -30,6 +30,21 @@ pub enum RouteSource {
 }
 
 impl RouteSource {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::Local, Self::Connected, Self::Static, Self::Linux, Self::Dynamic, Self::Neighbor];
+
+    /// In a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Connected => "connected",
+            Self::Static => "static",
+            Self::Linux => "linux",
+            Self::Dynamic => "dynamic",
+            Self::Neighbor => "neighbor",
+        }
+    }
+
     /// The preference of this source's routes that come without one.
     pub const fn preference(self) -> u8 {
         match self {
@@ -312,6 +327,16 @@ impl Rib {
     /// How many prefixes have a route.
     pub fn prefixes(&self) -> usize {
         self.v4.tree.len() + self.v6.tree.len()
+    }
+
+    /// The same by family: IPv4, IPv6.
+    pub fn prefixes_by_family(&self) -> [usize; 2] {
+        [self.v4.tree.len(), self.v6.tree.len()]
+    }
+
+    /// How many routes a source has. Not counted one by one: it costs as much as there are different routes.
+    pub fn count(&self, source: RouteSource) -> u64 {
+        self.v4.count(source) + self.v6.count(source)
     }
 }
 

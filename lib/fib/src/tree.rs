@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Prefixes in order, with something each: a B-tree, of which a walk may start anywhere. It takes a third of a binary trie's
-//! memory, and misses the cache less often.
+//! Prefixes in order, with something each: a B-tree, of which a walk may start anywhere. It has no node per prefix,
+//! as a binary trie does.
 
 use std::collections::BTreeMap;
 

@@ -23,6 +23,20 @@ impl Counter {
         self.0.store(n, Ordering::Relaxed);
     }
 
+    /// Raises it to `n` if it is below (for maxima).
+    #[inline(always)]
+    pub fn raise(&self, n: u64) {
+        if n > self.0.load(Ordering::Relaxed) {
+            self.0.store(n, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets a maximum back to 0 and returns what it was. Any thread may: a value that its writer compares just then is at
+    /// worst lost with the others.
+    pub fn take(&self) -> u64 {
+        self.0.swap(0, Ordering::Relaxed)
+    }
+
     /// Its value now.
     #[inline]
     pub fn get(&self) -> u64 {
@@ -86,6 +100,9 @@ worker_counters! {
     sleeps,
     /// Table versions acknowledged.
     table_swaps,
+    /// A maximum, not a sum: the longest time between two rounds of the loop, in ns, since it was last taken back to 0. Sleep
+    /// that the worker wanted does not count.
+    longest_gap,
 }
 
 impl Counters {

@@ -5,7 +5,7 @@ use perigee_modules::taps::TraceSink;
 use perigee_modules::testing::{BLACKHOLE, Rig, UNRESOLVED, changed, udp4};
 use perigee_modules::trace::{self, Decision, Step};
 use perigee_modules::{Context, Kind, ModuleId, Trace, classify, distribute, host, ipv4_lookup, ipv4_valid, ttl};
-use perigee_packet::{Batch, Mask};
+use perigee_packet::{Batch, Mask, Pool};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 

@@ -23,6 +23,7 @@ impl SlowThread {
             Request::Version => reply.send(Ok(self.version())),
             Request::ShowPorts => reply.send(Ok(self.ports())),
             Request::ShowWorkers => reply.send(Ok(self.workers())),
+            Request::TakeGaps => reply.send(Ok(self.take_gaps())),
             Request::ShowModules => reply.send(Ok(self.modules())),
             Request::ShowDrops => reply.send(Ok(self.drops())),
             Request::ShowRoutes { within, limit } => reply.send(Ok(self.routes(within, limit))),
@@ -119,9 +120,19 @@ impl SlowThread {
                 punt_full: counters.reason_packets(host::PUNT_RING_FULL),
                 unclaimed: get("unclaimed"),
                 tables_version: version,
+                longest_gap: counters.longest_gap.get() as f64 / 1e9,
+                uptime: now.saturating_sub(self.started) as f64 / 1e9,
             }
         };
         self.parts.counters.iter().enumerate().map(worker).collect()
+    }
+
+    fn take_gaps(&self) -> Vec<WorkerStatus> {
+        let mut workers = self.workers();
+        for (worker, counters) in workers.iter_mut().zip(&self.parts.counters) {
+            worker.longest_gap = counters.longest_gap.take() as f64 / 1e9;
+        }
+        workers
     }
 
     fn modules(&self) -> Vec<ModuleStatus> {
@@ -228,15 +239,7 @@ impl SlowThread {
             RouteTarget::Prohibit => ("prohibit", None, None),
         };
         let by_hand = self.parts.routing.by_hand().any(|(prefix, r)| prefix == found && r.key() == route.key());
-        let source = match route.source {
-            RouteSource::Local => "local",
-            RouteSource::Connected => "connected",
-            RouteSource::Static if by_hand => "api",
-            RouteSource::Static => "static",
-            RouteSource::Linux => "linux",
-            RouteSource::Dynamic => "dynamic",
-            RouteSource::Neighbor => "neighbor",
-        };
+        let source = if by_hand { "api" } else { route.source.name() };
         let (source, action) = (source.to_owned(), action.to_owned());
         let (preference, metric) = (route.preference, route.metric);
         let gateways = self.gateway_entries(route);
@@ -245,8 +248,7 @@ impl SlowThread {
 
     fn fib(&self) -> Vec<FibStatus> {
         let (routing, choice) = (&self.parts.routing, &self.parts.config.router.fib);
-        let v4 = routing.rib().iter().filter(|(prefix, ..)| prefix.addr().is_ipv4()).count() as u64;
-        let prefixes = [v4, routing.rib().prefixes() as u64 - v4];
+        let prefixes = routing.rib().prefixes_by_family().map(|n| n as u64);
         let families = [("IPv4", &choice.v4), ("IPv6", &choice.v6)];
         let status = |(((family, chosen), (structure, bytes, why)), prefixes)| FibStatus {
             family: str::to_owned(family),
@@ -309,6 +311,17 @@ impl SlowThread {
         ConfigText { toml: config.to_toml() }
     }
 
+    /// How many routes there are, by source as `show routes` calls it.
+    fn routes_by_source(&self) -> Vec<(String, u64)> {
+        let by_hand = self.parts.routing.by_hand().count() as u64;
+        let count = |source: RouteSource| {
+            let less = if source == RouteSource::Static { by_hand } else { 0 };
+            (source.name().to_owned(), self.parts.routing.rib().count(source).saturating_sub(less))
+        };
+        let sources = RouteSource::ALL.into_iter().map(count).chain([("api".to_owned(), by_hand)]);
+        sources.filter(|(_, n)| *n > 0).collect()
+    }
+
     fn snapshot(&self) -> Snapshot {
         let tally = |names: &mut dyn Iterator<Item = String>| {
             let mut counts = BTreeMap::new();
@@ -323,9 +336,6 @@ impl SlowThread {
             );
         }
         let buffers = pools.values().copied().reduce(|a, b| (a.0 + b.0, a.1 + b.1));
-        let mut sources = self.parts.routing.rib().iter().flat_map(|(prefix, routes, _)| {
-            routes.iter().map(move |route| self.route_entry(prefix, route, true).source)
-        });
         Snapshot {
             version: self.version(),
             ports: self.ports(),
@@ -333,7 +343,8 @@ impl SlowThread {
             modules: self.modules(),
             drops: self.drops(),
             scripts: self.parts.scripts.status(),
-            routes: tally(&mut sources),
+            routes: self.routes_by_source(),
+            linux: self.linux_status(),
             fib: self.fib(),
             next_hops: tally(&mut self.next_hops().into_iter().map(|hop| hop.kind)),
             neighbors: tally(&mut self.machine.neighbors().map(|neighbor| neighbor.state.name().to_owned())),

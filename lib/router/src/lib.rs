@@ -29,6 +29,7 @@ pub mod slow;
 mod taps;
 mod traces;
 mod twins;
+mod upkeep;
 pub mod wiring;
 
 pub use change::{Rebuild, ScriptControl, ScriptView};

@@ -20,10 +20,9 @@ use perigee_control::twin::Twin;
 use perigee_fib::InterfaceId;
 use perigee_modules::{Counters, CustomReasons, Punted};
 use perigee_packet::{Batch, Mask, Memory, PortInfo, TransmitQueue};
-use perigee_slowpath::{Config as SlowConfig, Event, Input, Interface, InterfaceAddress, Output, SlowPath, Time};
+use perigee_slowpath::{Config as SlowConfig, Event, Input, Output, SlowPath, Time};
 use perigee_worker::{Bell, Clock, Stop};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,10 +30,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Frames taken from one source before the next has its turn.
 const TURN: usize = 64;
-/// How often links are looked at, memory is reclaimed and silent workers are noticed.
-const HOUSEKEEPING: u64 = 250_000_000;
-/// A worker that passes no batch boundary for so long is reported.
-const SILENT: u64 = 1_000_000_000;
 /// Longest sleep, and what it is where something is waited for that rings no bell: queues that hardware filters fill, workers
 /// that have to let go of old tables.
 const LONGEST_SLEEP: u64 = 100_000_000;
@@ -169,7 +164,7 @@ pub struct SlowThread {
     pub(crate) linux: LinuxSide,
     batch: Box<Batch>,
     buffer: Vec<u8>,
-    next_housekeeping: u64,
+    pub(crate) next_housekeeping: u64,
     /// What was said last of routes that do not fit.
     route_trouble: Option<String>,
     pub(crate) taps: TapBoard,
@@ -449,44 +444,9 @@ impl SlowThread {
         }
     }
 
-    /// Whether an interface is up, and its port has a link.
-    pub(crate) fn interface_is_up(&self, interface: u16) -> bool {
-        let Some(interface) = self.parts.routing.interfaces().get(InterfaceId(interface)) else { return false };
-        let index = self.infos.iter().position(|info| info.port == interface.port);
-        interface.up && index.is_some_and(|index| self.links[index])
-    }
-
     pub(crate) fn name_of(&self, interface: u16) -> String {
         let interface = self.parts.routing.interfaces().get(InterfaceId(interface));
         interface.map_or_else(|| "?".to_owned(), |interface| interface.name.clone())
-    }
-
-    fn housekeeping(&mut self, now: u64) {
-        self.next_housekeeping = now + HOUSEKEEPING;
-        if self.look_at_links() {
-            self.set_interfaces();
-        }
-        self.mend_linux();
-        self.audit_when_due(now);
-        let mut published = lock(&self.parts.published);
-        published.reclaim();
-        lock(&self.parts.staging).reclaim();
-        if self.parts.routing.fib().waiting() > 0 {
-            self.parts.routing.fib().reclaim(published.grace());
-        }
-        drop(published);
-        for (worker, pulse) in self.pulse.iter_mut().enumerate() {
-            let polls = self.parts.counters[worker].polls.get();
-            let silent = now.saturating_sub(pulse.1) >= SILENT;
-            if polls != pulse.0 {
-                *pulse = (polls, now);
-            } else if silent && now.saturating_sub(pulse.1) < SILENT + HOUSEKEEPING {
-                tracing::warn!("worker {worker} has passed no batch boundary for a second");
-            }
-        }
-        for queue in self.parts.outputs.iter_mut().flatten() {
-            queue.poll();
-        }
     }
 
     /// Makes what has changed in the routes visible to workers, and publishes new tables where that takes them. Once for all
@@ -510,60 +470,6 @@ impl SlowThread {
             tracing::warn!("a route is not in the forwarding table: {error}");
             self.route_trouble = Some(error);
         }
-    }
-
-    /// Whether the link of any port has changed.
-    pub(crate) fn look_at_links(&mut self) -> bool {
-        let up = |(index, port): (usize, &RouterPort)| port.port.link().up && self.underlay_up(index);
-        let links: Vec<bool> = self.parts.ports.iter().enumerate().map(up).collect();
-        let before = std::mem::replace(&mut self.links, links);
-        for (index, now) in self.links.iter().enumerate().filter(|(index, now)| before[*index] != **now) {
-            let name = &self.parts.config.ports[index].name;
-            tracing::info!("port {name}: link {}", if *now { "up" } else { "down" });
-            self.carrier_for_linux(index, *now);
-        }
-        self.links != before
-    }
-
-    /// Tells the slow path what the interfaces are now.
-    pub(crate) fn set_interfaces(&mut self) {
-        let interfaces = self.parts.routing.interfaces().clone();
-        for (id, interface) in interfaces.iter() {
-            let index = self.infos.iter().position(|info| info.port == interface.port);
-            let address = |&(address, prefix_len): &(IpAddr, u8)| InterfaceAddress { address, prefix_len };
-            let interface = Interface {
-                port: interface.port,
-                vlan: interface.vlan,
-                mac: perigee_packet::MacAddr(interface.mac),
-                mtu: interface.mtu,
-                up: interface.up && index.is_some_and(|index| self.links[index]),
-                addresses: interface.addresses.iter().map(address).collect(),
-            };
-            self.tell(Input::SetInterface { id: id.0, interface });
-        }
-        self.carry_out();
-    }
-
-    /// Tells the slow path the configuration's neighbors.
-    pub(crate) fn set_static_neighbors(&mut self) {
-        for neighbor in self.parts.config.neighbors.clone() {
-            let (interface, address) = (neighbor.interface, neighbor.address);
-            self.tell(Input::SetNeighbor { interface, address, mac: perigee_packet::MacAddr(neighbor.mac.0) });
-        }
-        self.carry_out();
-    }
-
-    /// Tells the slow path which gateways routes need, as far as that has changed.
-    pub(crate) fn follow_gateways(&mut self) {
-        let now = self.parts.routing.gateways();
-        let before = std::mem::replace(&mut self.gateways, now.clone());
-        for &(interface, gateway) in now.difference(&before) {
-            self.tell(Input::Resolve { interface, gateway });
-        }
-        for &(interface, gateway) in before.difference(&now) {
-            self.tell(Input::Forget { interface, gateway });
-        }
-        self.carry_out();
     }
 
     /// Sleeps until something happens.

@@ -89,6 +89,8 @@ struct Parts {
     idle: Idle,
     drowsiness: Drowsiness,
     busy: bool,
+    /// When the last round ended, in ns; the end of time before the first one.
+    last_round: u64,
     clock: Clock,
     stop: Stop,
 }
@@ -101,7 +103,8 @@ impl Worker {
         let context = Context { now: clock(), tables, counters, outputs, punts, custom, failure: None, trace: None };
         let burst = burst.clamp(1, BATCH_SIZE);
         let drowsiness = Drowsiness::default();
-        let parts = Parts { id, receivers, memory, burst, idle, drowsiness, busy: false, clock, stop };
+        let last_round = u64::MAX;
+        let parts = Parts { id, receivers, memory, burst, idle, drowsiness, busy: false, last_round, clock, stop };
         Worker { context, parts }
     }
 
@@ -190,6 +193,8 @@ impl Worker {
     pub fn housekeeping(&mut self) {
         let (context, parts) = (&mut self.context, &mut self.parts);
         context.now = (parts.clock)();
+        context.counters.longest_gap.raise(context.now.saturating_sub(parts.last_round));
+        parts.last_round = context.now;
         context.flush_due();
         if context.tables.refresh() {
             context.counters.table_swaps.add(1);
@@ -201,6 +206,7 @@ impl Worker {
             context.flush_all();
             context.counters.sleeps.add(1);
             std::thread::sleep(pause);
+            parts.last_round = (parts.clock)();
         }
     }
 

@@ -215,6 +215,21 @@ fn a_worker_that_sleeps_has_sent_everything_before() {
     assert_eq!(bench.sent(1).len(), 1);
 }
 
+/// The time before the first round is none between rounds, and whoever takes the longest gap begins anew.
+#[test]
+fn the_longest_gap_between_two_rounds_is_kept_until_it_is_taken() {
+    let (_, _published, mut bench) = alone(Options::default());
+    for now in [700, 1000, 1300, 1350] {
+        NOW.set(now);
+        bench.rounds(1);
+    }
+    assert_eq!(bench.counters.longest_gap.get(), 300);
+    assert_eq!((bench.counters.longest_gap.take(), bench.counters.longest_gap.get()), (300, 0));
+    NOW.set(1360);
+    bench.rounds(1);
+    assert_eq!(bench.counters.longest_gap.get(), 10);
+}
+
 #[test]
 fn the_loop_ends_when_asked_and_sends_what_waits() {
     let (pool, _published, mut bench) = alone(Options { timeout: u64::MAX, ..Options::default() });

@@ -24,6 +24,7 @@ pub use oracle::{Entry, Ranges};
 pub use patterns::Pattern;
 use perigee_dpdk::{self as dpdk, Eal, EalConfig};
 use perigee_fib::{PrefixList, Structure};
+pub use report::grouped;
 use results::Results;
 use run::Run;
 use std::path::PathBuf;

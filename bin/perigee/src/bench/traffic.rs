@@ -219,7 +219,7 @@ impl Traffic {
 }
 
 /// Packets that a port receives.
-fn frames(destinations: &[IpAddr], port: u16) -> Result<Vec<Frame>> {
+pub fn frames(destinations: &[IpAddr], port: u16) -> Result<Vec<Frame>> {
     let mut random = Random::new(SEED);
     destinations.iter().map(|destination| frame(*destination, port, &mut random)).collect()
 }

@@ -42,6 +42,7 @@ pub(super) fn everything(backend: Shared) -> Router {
         .route("/v1/version", show(Request::Version))
         .route("/v1/ports", show(Request::ShowPorts))
         .route("/v1/workers", show(Request::ShowWorkers))
+        .route("/v1/workers/gaps", post(take_gaps))
         .route("/v1/modules", show(Request::ShowModules))
         .route("/v1/drops", show(Request::ShowDrops))
         .route("/v1/fib", show(Request::ShowFib))
@@ -109,6 +110,10 @@ async fn audit(State(backend): State<Shared>, body: Body) -> Result<Json<Value>,
 
 fn show(request: Request) -> MethodRouter<Shared> {
     get(async move |State(backend): State<Shared>| ask(&backend, request).await.map(Json))
+}
+
+async fn take_gaps(State(backend): State<Shared>) -> Result<Json<Value>, ApiError> {
+    ask(&backend, Request::TakeGaps).await.map(Json)
 }
 
 #[derive(Deserialize)]

@@ -6,6 +6,7 @@
 //! | `GET /v1/version` | [`crate::answers::VersionStatus`] |
 //! | `GET /v1/ports`, `workers`, `modules`, `drops`, `fib`, `neighbors`, `nexthops`, `scripts`, `filters` | a list of `...Status` or `...Entry` |
 //! | `GET /v1/routes?within=PREFIX&limit=N` | [`crate::answers::RouteList`] |
+//! | `POST /v1/workers/gaps` with `{}` | the list of `GET /v1/workers`; each worker's longest gap begins anew at 0 |
 //! | `GET /v1/linux` | [`crate::answers::LinuxStatus`] |
 //! | `POST /v1/linux/resync` | the same, when everything has been read from Linux again |
 //! | `POST /v1/audit` with `{"repair": true}` or `{}` | [`crate::answers::AuditReport`] |
@@ -43,6 +44,8 @@ pub enum Request {
     ShowPorts,
     /// Answered with a list of [`crate::answers::WorkerStatus`].
     ShowWorkers,
+    /// Answered as [`Request::ShowWorkers`]; each worker's longest gap begins anew.
+    TakeGaps,
     /// Answered with a list of [`crate::answers::ModuleStatus`].
     ShowModules,
     /// Answered with a list of [`crate::answers::DropStatus`].
@@ -170,7 +173,28 @@ pub trait Backend: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Reply(oneshot::Sender<Result<Value, ApiError>>);
 
+/// Where the answer to a [`Reply`] comes out, for who is no server.
+#[derive(Debug)]
+pub struct Answer(std::cell::RefCell<oneshot::Receiver<Result<Value, ApiError>>>);
+
+impl Answer {
+    /// The answer, if it has come. One that was dropped is an error.
+    pub fn try_take(&self) -> Option<Result<Value, ApiError>> {
+        match self.0.borrow_mut().try_recv() {
+            Ok(answer) => Some(answer),
+            Err(oneshot::error::TryRecvError::Empty) => None,
+            Err(oneshot::error::TryRecvError::Closed) => Some(Err(ApiError::failed("nobody answers"))),
+        }
+    }
+}
+
 impl Reply {
+    /// A reply, and where its answer comes out.
+    pub fn pair() -> (Reply, Answer) {
+        let (sender, receiver) = oneshot::channel();
+        (Reply(sender), Answer(receiver.into()))
+    }
+
     /// Sends the answer, of the type that [`Request`] says. Whoever asked may be gone; then nothing happens.
     pub fn send<T: Serialize>(self, answer: Result<T, ApiError>) {
         let answer = answer.and_then(|value| {

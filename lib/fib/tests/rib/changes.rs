@@ -217,6 +217,12 @@ impl Pair {
         }
         let prefixes: BTreeSet<Prefix> = self.model.routes.keys().map(|(prefix, _)| *prefix).collect();
         assert_eq!(self.writer.rib().prefixes(), prefixes.len());
+        let v4 = prefixes.iter().filter(|prefix| prefix.addr().is_ipv4()).count();
+        assert_eq!(self.writer.rib().prefixes_by_family(), [v4, prefixes.len() - v4]);
+        for source in RouteSource::ALL {
+            let routes = self.writer.rib().iter().flat_map(|(_, routes, _)| routes);
+            assert_eq!(self.writer.rib().count(source), routes.filter(|route| route.source == source).count() as u64);
+        }
     }
 
     fn check_address(&self, fib: &Fib, address: IpAddr) {

@@ -7,7 +7,7 @@
 use crate::slow::SlowThread;
 use perigee_control::answers::{AuditReport, Difference};
 use perigee_control::api::{ApiError, Reply};
-use perigee_fib::{NextHopInfo, NextHopKind, Prefix, Route, RouteKey, RouteTarget, Via};
+use perigee_fib::{NextHopInfo, NextHopKind, Prefix, Route, RouteKey, RouteSource, RouteTarget, Via};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -224,7 +224,7 @@ impl SlowThread {
         let Audit { replies, repair, began, mut report, .. } = audit;
         report.seconds = (self.parts.clock)().saturating_sub(began) as f64 / 1e9;
         let rib = self.parts.routing.rib();
-        report.rib_routes = rib.iter().map(|(_, routes, _)| routes.len() as u64).sum();
+        report.rib_routes = RouteSource::ALL.into_iter().map(|source| rib.count(source)).sum();
         self.linux.counters.audit_differences += report.total;
         if report.total > 0 {
             let what = if repair { "and repaired" } else { "`perigee audit --repair` mends them" };

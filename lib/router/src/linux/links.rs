@@ -16,6 +16,11 @@ use perigee_control::netlink::message::{Address, Link, Message};
 use perigee_fib::{Interface, InterfaceId, Interfaces};
 use std::collections::HashMap;
 
+/// Linux says that a link's addresses are gone before it says so of the link: those of the last moment, in ns, were there.
+const JUST_GONE: u64 = 1_000_000_000;
+/// Addresses of a link that are remembered for that.
+const RECENT_ADDRESSES: usize = 64;
+
 /// What a twin is to its port: indices in the list of ports, by Linux' number of the twin.
 type Twins = HashMap<u32, usize>;
 
@@ -31,8 +36,11 @@ impl SlowThread {
             seen.links.insert(link.index);
         }
         let (index, up) = (link.index, link.up);
-        let known =
-            self.linux.links.entry(index).or_insert_with(|| Known { link: link.clone(), addresses: Vec::new() });
+        let known = self.linux.links.entry(index).or_insert_with(|| Known {
+            link: link.clone(),
+            addresses: Vec::new(),
+            gone: Vec::new(),
+        });
         let (went_down, came_up) = (known.link.up && !up, !known.link.up && up);
         let changed = known.link != link;
         known.link = link;
@@ -62,9 +70,7 @@ impl SlowThread {
     }
 
     pub(super) fn link_is_gone(&mut self, index: u32) {
-        if self.linux.links.remove(&index).is_none() {
-            return;
-        }
+        let Some(known) = self.linux.links.remove(&index) else { return };
         self.linux.stale = true;
         self.linux.suspect();
         if let Some(port) = self.twin_links().get(&index).copied() {
@@ -72,7 +78,10 @@ impl SlowThread {
             if !self.linux.namespace_gone {
                 tracing::warn!("the twin {name} was deleted; it is made again");
             }
-            self.linux.twinless.insert(port);
+            let now = (self.parts.clock)();
+            let just_gone = known.gone.into_iter().filter(|(when, _)| now.saturating_sub(*when) < JUST_GONE);
+            let addresses = known.addresses.into_iter().chain(just_gone.map(|(_, address)| address)).collect();
+            self.linux.twinless.insert(port, addresses);
         }
     }
 
@@ -97,6 +106,10 @@ impl SlowThread {
         known.addresses.retain(|other| *other != entry);
         if known.addresses.len() != before {
             self.linux.stale = true;
+            known.gone.push(((self.parts.clock)(), entry));
+            if known.gone.len() > RECENT_ADDRESSES {
+                known.gone.remove(0);
+            }
             // With an address go the IPv4 routes that speak from it, unsaid.
             if address.address.is_ipv4() {
                 self.linux.suspect();

@@ -95,6 +95,8 @@ impl Origin {
 pub(crate) struct Known {
     pub link: Link,
     pub addresses: Vec<(IpAddr, u8)>,
+    /// Addresses that it had, and when they went.
+    pub gone: Vec<(u64, (IpAddr, u8))>,
 }
 
 /// Numbers to show.
@@ -138,8 +140,8 @@ pub(crate) struct LinuxSide {
     told: BTreeMap<(u16, IpAddr), Option<Mac>>,
     /// IPv4 routes of which Linux has several with one metric: when the first goes, another takes its place, unsaid.
     appended: BTreeSet<(Prefix, RouteKey)>,
-    /// Ports whose twins are to be made anew.
-    twinless: BTreeSet<usize>,
+    /// Ports whose twins are to be made anew, with the addresses that they had.
+    twinless: BTreeMap<usize, Vec<(IpAddr, u8)>>,
     /// The namespace's file as it was, to see whether it is the same.
     identity: Option<(u64, u64)>,
     namespace_gone: bool,
@@ -177,7 +179,7 @@ impl LinuxSide {
             permanent: BTreeMap::new(),
             told: BTreeMap::new(),
             appended: BTreeSet::new(),
-            twinless: BTreeSet::new(),
+            twinless: BTreeMap::new(),
             identity,
             namespace_gone: false,
             reopening: false,

@@ -41,14 +41,12 @@ impl SlowThread {
         };
         let counters: Vec<_> = side.origins.iter().map(|origin| origin.source.counters()).collect();
         let sum = |pick: fn(&perigee_control::netlink::SourceCounters) -> u64| counters.iter().map(pick).sum();
-        let rib = self.parts.routing.rib();
-        let routes = [false, true].into_iter().flat_map(|is_v6| rib.of_source(RouteSource::Linux, is_v6, None));
         LinuxStatus {
             feed: side.config.feed.name().to_owned(),
             state: state.to_owned(),
             namespace: self.parts.config.router.namespace.clone(),
             tables: side.config.tables.iter().map(|table| table_name(*table)).collect(),
-            routes: routes.count() as u64,
+            routes: self.parts.routing.rib().count(RouteSource::Linux),
             links: side.links.len() as u64,
             addresses: side.links.values().map(|known| known.addresses.len() as u64).sum(),
             neighbors_by_hand: side.permanent.len() as u64,

@@ -31,8 +31,8 @@ impl SlowThread {
         if std::mem::take(&mut self.linux.retry) {
             self.reopen();
         }
-        for port in std::mem::take(&mut self.linux.twinless) {
-            let wanted = self.twin_wanted(port);
+        for (port, addresses) in std::mem::take(&mut self.linux.twinless) {
+            let wanted = self.twin_wanted(port, &addresses);
             if let Some(errands) = &self.linux.errands {
                 errands.send(Errand::Twin(port, wanted));
             }
@@ -57,7 +57,7 @@ impl SlowThread {
         if std::mem::take(&mut self.linux.namespace_gone) || changed {
             tracing::warn!("the namespace {namespace} is another one now: its twins are made again");
             let ports = (0..self.twins.len()).filter(|port| self.twins[*port].is_some());
-            self.linux.twinless = ports.collect();
+            self.linux.twinless = ports.map(|port| (port, Vec::new())).collect();
             self.reopen();
         }
     }
@@ -72,14 +72,18 @@ impl SlowThread {
 
     /// A twin as it was made first, with what was added to it since: Linux takes a twin's addresses away before the twin, so
     /// those it had last may be gone already.
-    fn twin_wanted(&self, port: usize) -> TwinWanted {
+    fn twin_wanted(&self, port: usize, had: &[(IpAddr, u8)]) -> TwinWanted {
         let info = &self.infos[port];
         let interface = self.parts.routing.interfaces().iter().find(|(_, i)| (i.port, i.vlan) == (info.port, None));
         let now = interface.map(|(_, interface)| interface.addresses.as_slice()).unwrap_or_default();
         let mut addresses = self.parts.config.interfaces[port].addresses.clone();
         let link_local = |net: &IpNet| matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local());
-        let added = now.iter().filter_map(|(address, length)| IpNet::new(*address, *length).ok());
-        addresses.extend(added.filter(|net| !addresses.contains(net)).collect::<Vec<_>>());
+        let added = now.iter().chain(had).filter_map(|(address, length)| IpNet::new(*address, *length).ok());
+        for net in added {
+            if !addresses.contains(&net) {
+                addresses.push(net);
+            }
+        }
         if !addresses.iter().any(link_local) {
             addresses.extend(IpNet::new(info.mac.link_local().into(), 64));
         }
@@ -107,7 +111,7 @@ impl SlowThread {
                 }
                 Done::Twin(port, Err(error)) => {
                     tracing::warn!("{error}; it is tried again");
-                    self.linux.twinless.insert(port);
+                    self.linux.twinless.insert(port, Vec::new());
                 }
                 Done::Sockets(sockets) => {
                     self.linux.reopening = false;

@@ -4,6 +4,8 @@
 
 use perigee_control::answers::{ScriptStatus, VersionStatus};
 use perigee_control::config::{Config, Machine};
+use perigee_control::helper::TwinStatus;
+use perigee_control::twin::Twin;
 use perigee_fib::Published;
 use perigee_modules::{Counters, CustomReasons};
 use perigee_packet::heap::{HeapPool, HeapQueue};
@@ -115,6 +117,15 @@ pub struct Queues {
     pub transmit: usize,
 }
 
+/// A twin that is no TAP: its frames go nowhere, and none come.
+fn twin(info: &PortInfo) -> (Twin, TwinStatus) {
+    let (here, there) = std::os::unix::net::UnixDatagram::pair().unwrap();
+    there.set_nonblocking(true).unwrap();
+    std::mem::forget(there); // Its end would be an error at ours.
+    let status = TwinStatus { name: info.device.clone(), namespace: None, index: 10 + u32::from(info.port) };
+    (Twin::new(here.into()).unwrap(), status)
+}
+
 /// The router under test, and what lies on its wires.
 pub struct Bed {
     pub pool: &'static HeapPool,
@@ -153,6 +164,11 @@ impl Bed {
 
     /// The same with other lookup structures to choose from.
     pub fn with(text: &str, path: &Path, queues: Queues, lookups: Lookups) -> Bed {
+        Bed::beside_linux(text, path, queues, lookups, LinuxFeeds::default())
+    }
+
+    /// The same that follows Linux. Each port has a twin then: number 10 and so on in Linux, with nobody at its other end.
+    pub fn beside_linux(text: &str, path: &Path, queues: Queues, lookups: Lookups, feeds: LinuxFeeds) -> Bed {
         std::fs::write(path, text).unwrap();
         let machine = Machine { fib: lookups.names(), ..machine() };
         let config = Config::parse_on("router.toml", text, &machine).unwrap_or_else(|error| panic!("{error}"));
@@ -220,7 +236,11 @@ impl Bed {
         let slow = SlowThread::new(SlowParts {
             ports: infos
                 .iter()
-                .map(|info| RouterPort { port: Arc::new(HeapPort(info.clone())), pool: Arc::new(pool), twin: None })
+                .map(|info| RouterPort {
+                    port: Arc::new(HeapPort(info.clone())),
+                    pool: Arc::new(pool),
+                    twin: feeds.netlink.is_some().then(|| twin(info)),
+                })
                 .collect(),
             config,
             path: path.to_owned(),
@@ -237,7 +257,7 @@ impl Bed {
             scripts: Box::new(NoScripts),
             rebuild: Box::new(NoFilters),
             helper: None,
-            feeds: LinuxFeeds::default(),
+            feeds,
             mailbox: end,
             memory: pool,
             clock,

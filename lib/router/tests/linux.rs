@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: MIT
+//! A router beside a made-up kernel: whatever the kernel says, loses or keeps to itself, the routes become the same.
+
+mod common;
+
+use common::*;
+use perigee_control::answers::{AuditReport, LinuxStatus};
+use perigee_control::api::{Backend, Reply, Request};
+use perigee_control::netlink::message::{Address, Hop, Hops, Link, Message, NextHop, NextHopTo, Route, RouteKind};
+use perigee_control::netlink::{Source, SourceCounters, Update};
+use perigee_fib::{
+    Address as FibAddress, Buffer, DoubleBuffered, Lookup, LookupError, NextHopId, Prefix, PrefixOf, Structure,
+};
+use perigee_router::{LinuxFeeds, Lookups};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+const TWO_PORTS: &str = r#"
+[router]
+cores = [0]
+[port.a]
+device = "heap0"
+addresses = ["10.0.1.1/24", "2001:db8:1::1/64"]
+[port.b]
+device = "heap1"
+addresses = ["10.0.2.1/24", "2001:db8:2::1/64"]
+"#;
+const QUEUES: Queues = Queues { receive: 1, transmit: 2 };
+
+/// What the kernel has.
+#[derive(Default)]
+struct Kernel {
+    up: [bool; 2],
+    routes: BTreeMap<(Prefix, u32), Route>,
+    next_hops: BTreeMap<u32, NextHopTo>,
+    queue: VecDeque<Update>,
+    /// How many times it was asked for a dump.
+    dumps: u64,
+}
+
+impl Kernel {
+    fn dump(&mut self) {
+        self.dumps += 1;
+        let mut all = Vec::new();
+        for (port, name) in [(0u8, "a"), (1, "b")] {
+            let index = 10 + u32::from(port);
+            let up = self.up[usize::from(port)];
+            all.push(Message::Link(Link {
+                index,
+                name: name.into(),
+                up,
+                carrier: up,
+                mtu: 1500,
+                mac: None,
+                vlan: None,
+            }));
+            for (address, prefix_len) in
+                [(format!("10.0.{}.1", port + 1), 24), (format!("2001:db8:{}::1", port + 1), 64)]
+            {
+                let address = address.parse().unwrap();
+                all.push(Message::Address(Address { link: index, address, prefix_len }));
+            }
+        }
+        let next_hop = |(id, to): (&u32, &NextHopTo)| Message::NextHop(NextHop { id: *id, to: to.clone() });
+        all.extend(self.next_hops.iter().map(next_hop));
+        all.extend(self.routes.values().cloned().map(Message::Route));
+        self.queue.push_back(Update::DumpBegins);
+        self.queue.extend(all.chunks(7).map(|chunk| Update::Dumped(chunk.to_vec())));
+        self.queue.push_back(Update::DumpEnds { complete: true });
+    }
+
+    fn say(&mut self, message: Message) {
+        self.queue.push_back(Update::News(vec![message]));
+    }
+}
+
+#[derive(Clone)]
+struct Shared(Arc<Mutex<Kernel>>);
+
+impl Source for Shared {
+    fn next(&mut self) -> Option<Update> {
+        self.0.lock().unwrap().queue.pop_front()
+    }
+    fn dump(&mut self) {
+        self.0.lock().unwrap().dump();
+    }
+    fn counters(&self) -> SourceCounters {
+        SourceCounters::default()
+    }
+}
+
+fn start(text: &str, folder: &tempfile::TempDir, lookups: Lookups) -> (Bed, Shared) {
+    let kernel = Shared(Arc::new(Mutex::new(Kernel { up: [true, true], ..Kernel::default() })));
+    kernel.0.lock().unwrap().dump();
+    let feeds = LinuxFeeds { netlink: Some(Box::new(kernel.clone())), ..LinuxFeeds::default() };
+    let mut bed = Bed::beside_linux(text, &folder.path().join("router.toml"), QUEUES, lookups, feeds);
+    bed.settle();
+    (bed, kernel)
+}
+
+/// Asks the router directly.
+fn ask<T: serde::de::DeserializeOwned>(bed: &mut Bed, request: Request) -> Result<T, String> {
+    let (reply, answer) = Reply::pair();
+    bed.mailbox.handle(request, reply);
+    for _ in 0..100_000 {
+        bed.slow.round();
+        if let Some(answer) = answer.try_take() {
+            return answer.map(|value| serde_json::from_value(value).unwrap()).map_err(|error| error.to_string());
+        }
+    }
+    panic!("no answer");
+}
+
+fn audit(bed: &mut Bed, repair: bool) -> AuditReport {
+    ask(bed, Request::Audit { repair }).unwrap()
+}
+
+/// The routes of Linux as the router shows them: prefix, metric, and where to.
+fn shown(bed: &mut Bed) -> BTreeMap<(String, u32), String> {
+    let list: serde_json::Value = ask(bed, Request::ShowRoutes { within: None, limit: usize::MAX }).unwrap();
+    let routes = list["routes"].as_array().unwrap().iter().filter(|route| route["source"] == "linux");
+    let to = |route: &serde_json::Value| {
+        let gateways = route["gateways"].as_array().cloned().unwrap_or_default();
+        let each = |g: &serde_json::Value| format!("{} {} {}", g["via"], g["dev"], g["weight"]);
+        let several: Vec<String> = gateways.iter().map(each).collect();
+        format!("{} {} {} {several:?}", route["action"], route["via"], route["dev"])
+    };
+    let key = |r: &serde_json::Value| (r["prefix"].as_str().unwrap().to_owned(), r["metric"].as_u64().unwrap() as u32);
+    routes.map(|route| (key(route), to(route))).collect()
+}
+
+fn plain(prefix: Prefix, metric: u32, hops: Vec<Hop>) -> Route {
+    Route {
+        prefix,
+        table: 254,
+        protocol: 12,
+        kind: RouteKind::Unicast,
+        tos: 0,
+        metric,
+        hops: hops.into(),
+        next_hop: 0,
+        appended: false,
+        encapsulated: false,
+    }
+}
+
+fn hop(v6: bool, port: u32, host: u32) -> Hop {
+    let address = if v6 { format!("2001:db8:{}::{host:x}", port + 1) } else { format!("10.0.{}.{host}", port + 1) };
+    Hop { link: 10 + port, gateway: Some(address.parse().unwrap()), weight: 1 }
+}
+
+/// A route as one would meet it, to one of few prefixes, so that they collide.
+fn random_route(random: &mut StdRng) -> Route {
+    let v6 = random.random_range(0..3) == 0;
+    let n = random.random_range(0..40u32);
+    let text =
+        if v6 { format!("2001:db8:{:x}::/48", 0x100 + n) } else { format!("10.{}.0.0/{}", 100 + n / 2, 16 + n % 2) };
+    let metric = random.random_range(0..2) * 10;
+    let mut route = plain(text.parse().unwrap(), metric, vec![]);
+    match random.random_range(0..8) {
+        0 => route.kind = RouteKind::Blackhole,
+        1 => route.kind = RouteKind::Unreachable,
+        2 if !v6 => route.next_hop = random.random_range(1..4),
+        3 | 4 => {
+            let hops = (2..random.random_range(4..7)).map(|host| hop(v6, random.random_range(0..2), host));
+            route.hops = Hops::from(hops.collect::<Vec<_>>());
+        }
+        _ => route.hops = Hops::One(hop(v6, random.random_range(0..2), random.random_range(2..6))),
+    }
+    route
+}
+
+fn uses(route: &Route, kernel: &Kernel, link: u32) -> bool {
+    let by_object = match kernel.next_hops.get(&route.next_hop) {
+        Some(NextHopTo::Hop(hop)) => hop.link == link,
+        _ => false,
+    };
+    by_object || route.hops.as_slice().iter().any(|hop| hop.link == link)
+}
+
+/// One thing that happens to the kernel; `told` says whether anybody hears of it.
+fn step(kernel: &mut Kernel, random: &mut StdRng, told: bool) {
+    let mut news = Vec::new();
+    match random.random_range(0..20) {
+        0 => {
+            // A link goes down, and IPv4 routes over it go without a word; IPv6's are told.
+            let port = random.random_range(0..2usize);
+            let (index, name) = (10 + port as u32, ["a", "b"][port]);
+            kernel.up[port] = !kernel.up[port];
+            let up = kernel.up[port];
+            if !up {
+                let gone: Vec<_> = kernel.routes.values().filter(|r| uses(r, kernel, index)).cloned().collect();
+                for route in gone {
+                    kernel.routes.remove(&(route.prefix, route.metric));
+                    if route.prefix.addr().is_ipv6() {
+                        news.push(Message::RouteGone(route));
+                    }
+                }
+            }
+            let link = Link { index, name: name.into(), up, carrier: up, mtu: 1500, mac: None, vlan: None };
+            news.insert(0, Message::Link(link));
+        }
+        1 => {
+            // A next-hop object changes, and with it all its routes, unsaid.
+            let (id, to) = (random.random_range(1..4), NextHopTo::Hop(hop(false, random.random_range(0..2), 9)));
+            kernel.next_hops.insert(id, to.clone());
+            news.push(Message::NextHop(NextHop { id, to }));
+        }
+        2..6 => {
+            let at = random.random_range(0..kernel.routes.len().max(1));
+            if let Some(key) = kernel.routes.keys().nth(at).copied() {
+                news.extend(kernel.routes.remove(&key).map(Message::RouteGone));
+            }
+        }
+        6 => {
+            // IPv6 loses one way of several.
+            let six = kernel.routes.values_mut().find(|r| r.prefix.addr().is_ipv6() && r.hops.as_slice().len() > 1);
+            if let Some(route) = six {
+                let mut hops = route.hops.as_slice().to_vec();
+                let gone = hops.remove(random.random_range(0..hops.len()));
+                // The same way twice would go together.
+                hops.retain(|hop| (hop.link, hop.gateway) != (gone.link, gone.gateway));
+                if !hops.is_empty() {
+                    news.push(Message::RouteGone(Route { hops: Hops::One(gone), ..route.clone() }));
+                    route.hops = hops.into();
+                }
+            }
+        }
+        _ => {
+            let route = random_route(random);
+            let known = route.next_hop == 0 || kernel.next_hops.contains_key(&route.next_hop);
+            let over_down = (0..2).any(|port| !kernel.up[port] && uses(&route, kernel, 10 + port as u32));
+            if known && !over_down {
+                kernel.routes.insert((route.prefix, route.metric), route.clone());
+                news.push(Message::Route(route));
+            }
+        }
+    }
+    if told {
+        news.into_iter().for_each(|message| kernel.say(message));
+    }
+}
+
+/// What the router should show.
+fn expected(kernel: &Kernel) -> BTreeMap<(String, u32), String> {
+    let dev = |link: u32| format!("\"{}\"", ["a", "b"][(link - 10) as usize]);
+    let text = |route: &Route| {
+        let by_object = match kernel.next_hops.get(&route.next_hop) {
+            Some(NextHopTo::Hop(hop)) => vec![*hop],
+            _ => vec![],
+        };
+        let hops = if by_object.is_empty() { route.hops.as_slice().to_vec() } else { by_object };
+        match (route.kind, &hops[..]) {
+            (RouteKind::Blackhole, _) => "\"blackhole\" null null []".to_owned(),
+            (RouteKind::Unreachable, _) => "\"unreachable\" null null []".to_owned(),
+            (_, [hop]) => format!("\"forward\" \"{}\" {} []", hop.gateway.unwrap(), dev(hop.link)),
+            (_, hops) => {
+                let each = |hop: &Hop| format!("\"{}\" {} {}", hop.gateway.unwrap(), dev(hop.link), hop.weight);
+                format!("\"forward\" null null {:?}", hops.iter().map(each).collect::<Vec<_>>())
+            }
+        }
+    };
+    kernel.routes.values().map(|route| ((route.prefix.to_string(), route.metric), text(route))).collect()
+}
+
+#[test]
+fn whatever_the_kernel_does_the_routes_become_the_same() {
+    let seed = std::env::var("PERIGEE_FUZZ_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(rand::random);
+    let rounds = std::env::var("PERIGEE_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(1) * 60;
+    println!("PERIGEE_FUZZ_SEED={seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let (mut bed, kernel) = start(TWO_PORTS, &folder, Lookups::default());
+    for round in 0..rounds {
+        for _ in 0..random.random_range(1..60) {
+            let mut kernel = kernel.0.lock().unwrap();
+            let told = random.random_range(0..100) > 0;
+            step(&mut kernel, &mut random, told);
+            if !told {
+                // News were lost: the feed says so, and a dump follows.
+                kernel.queue.push_back(Update::Lost);
+                kernel.dump();
+            }
+            if random.random_range(0..200) == 0 {
+                kernel.queue.push_back(Update::DumpBegins);
+                kernel.queue.push_back(Update::DumpEnds { complete: false }); // It has holes, and says nothing of what is gone.
+            }
+        }
+        bed.settle();
+        let wanted = expected(&kernel.0.lock().unwrap());
+        assert_eq!(shown(&mut bed), wanted, "round {round}");
+        let report = audit(&mut bed, false);
+        assert_eq!(report.total, 0, "round {round}: {:?}", report.differences);
+        assert_eq!(report.linux_routes, wanted.len() as u64);
+    }
+    assert_eq!(bed.end(), 0);
+}
+
+#[test]
+fn what_is_already_there_is_not_touched_by_a_dump() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut bed, kernel) = start(TWO_PORTS, &folder, Lookups::default());
+    for n in 0..50 {
+        let route = plain(format!("10.{n}.128.0/24").parse().unwrap(), 0, vec![hop(false, 1, 2)]);
+        let mut kernel = kernel.0.lock().unwrap();
+        kernel.routes.insert((route.prefix, 0), route.clone());
+        kernel.say(Message::Route(route));
+    }
+    bed.settle();
+    let before: LinuxStatus = ask(&mut bed, Request::ShowLinux).unwrap();
+    let after: LinuxStatus = ask(&mut bed, Request::Resync).unwrap();
+    assert_eq!((before.changes, before.routes), (after.changes, after.routes));
+    assert_eq!((after.resyncs, after.repaired), (before.resyncs + 1, 0));
+    assert_eq!(bed.end(), 0);
+}
+
+#[test]
+fn an_audit_finds_what_nobody_was_told_and_repairs_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut bed, kernel) = start(TWO_PORTS, &folder, Lookups::default());
+    let route = |text: &str, host| plain(text.parse().unwrap(), 0, vec![hop(false, 1, host)]);
+    for route in [route("10.20.0.0/16", 2), route("10.21.0.0/16", 2)] {
+        let mut kernel = kernel.0.lock().unwrap();
+        kernel.routes.insert((route.prefix, 0), route.clone());
+        kernel.say(Message::Route(route));
+    }
+    bed.settle();
+    {
+        let mut kernel = kernel.0.lock().unwrap();
+        let (new, other) = (route("10.22.0.0/16", 3), route("10.21.0.0/16", 3));
+        kernel.routes.remove(&(route("10.20.0.0/16", 2).prefix, 0));
+        kernel.routes.insert((new.prefix, 0), new);
+        kernel.routes.insert((other.prefix, 0), other);
+    }
+    let report = audit(&mut bed, false);
+    let found: Vec<_> = report.differences.iter().map(|d| (d.prefix.unwrap().to_string(), d.kind.as_str())).collect();
+    let wanted =
+        [("10.20.0.0/16", "not in Linux"), ("10.21.0.0/16", "another route"), ("10.22.0.0/16", "not in the RIB")];
+    assert_eq!(found, wanted.map(|(prefix, kind)| (prefix.to_owned(), kind)));
+    assert_eq!(audit(&mut bed, true).total, 3);
+    bed.settle();
+    assert_eq!(audit(&mut bed, false).total, 0);
+    assert_eq!(shown(&mut bed), expected(&kernel.0.lock().unwrap()));
+    assert_eq!(bed.end(), 0);
+}
+
+#[test]
+fn an_audit_by_the_configuration_repairs_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("{TWO_PORTS}\n[linux]\naudit = \"5s\"\n");
+    let (mut bed, kernel) = start(&text, &folder, Lookups::default());
+    bed.pass(1);
+    let new = plain("10.22.0.0/16".parse().unwrap(), 0, vec![hop(false, 1, 3)]);
+    kernel.0.lock().unwrap().routes.insert((new.prefix, 0), new);
+    assert!(shown(&mut bed).is_empty());
+    bed.pass(11);
+    assert_eq!(shown(&mut bed).len(), 1);
+    let status: LinuxStatus = ask(&mut bed, Request::ShowLinux).unwrap();
+    assert!(status.audits >= 2 && status.audit_differences == 1, "{status:?}");
+    assert_eq!(bed.end(), 0);
+}
+
+/// A table that forgets one prefix, once, as no table should.
+#[derive(Default)]
+struct Forgetful<A>(BTreeMap<(u8, A), NextHopId>);
+
+static FORGOTTEN: AtomicBool = AtomicBool::new(false);
+
+impl<A: FibAddress> Lookup<A> for Forgetful<A> {
+    fn name(&self) -> &'static str {
+        "forgetful"
+    }
+    fn lookup(&self, address: A) -> NextHopId {
+        let found = self.0.iter().rev().find(|((len, addr), _)| address.truncate(*len) == *addr);
+        found.map_or(NextHopId::NO_ROUTE, |(_, id)| *id)
+    }
+    fn lookup_batch(&self, addresses: &[A], ids: &mut [u32]) {
+        addresses.iter().zip(ids).for_each(|(address, id)| *id = self.lookup(*address).0);
+    }
+}
+
+impl<A: FibAddress> Buffer<A> for Forgetful<A> {
+    fn set(&mut self, prefix: PrefixOf<A>, id: NextHopId) -> Result<(), LookupError> {
+        let forget = prefix.len() == 17 && !FORGOTTEN.swap(true, Ordering::Relaxed);
+        if !forget {
+            self.0.insert((prefix.len(), prefix.addr()), id);
+        }
+        Ok(())
+    }
+    fn unset(&mut self, prefix: PrefixOf<A>) -> Result<(), LookupError> {
+        self.0.remove(&(prefix.len(), prefix.addr()));
+        Ok(())
+    }
+    fn check(&self, _: NextHopId) -> Result<(), LookupError> {
+        Ok(())
+    }
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+    fn may_grow(&self) -> bool {
+        false
+    }
+    fn memory(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[test]
+fn a_wrong_entry_of_a_lookup_structure_is_found_and_written_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let v4: Structure<u32> = Structure {
+        name: "forgetful",
+        about: "",
+        new: || Ok(Box::new(DoubleBuffered::new(|_| Ok(Forgetful::default()))?)),
+    };
+    let text = TWO_PORTS.replace("[router]", "[router]\nfib = \"forgetful\"");
+    let (mut bed, kernel) = start(&text, &folder, Lookups::default().and(&[v4], &[]));
+    let route = plain("10.32.128.0/17".parse().unwrap(), 0, vec![hop(false, 1, 2)]);
+    kernel.0.lock().unwrap().routes.insert((route.prefix, 0), route.clone());
+    kernel.0.lock().unwrap().say(Message::Route(route));
+    bed.settle();
+    let report = audit(&mut bed, false);
+    assert_eq!(report.total, 1, "{:?}", report.differences);
+    assert_eq!(report.differences[0].kind, "workers find another next hop");
+    let repaired = audit(&mut bed, true);
+    assert_eq!((repaired.total, repaired.repaired), (1, 1));
+    bed.settle();
+    assert_eq!(audit(&mut bed, false).total, 0);
+    assert_eq!(bed.end(), 0);
+}
