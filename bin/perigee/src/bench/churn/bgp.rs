@@ -9,7 +9,7 @@ use super::table::Table;
 use super::{ChurnArgs, JSON, TEXT};
 use crate::bench::fib::grouped;
 use crate::demo::tools::{self, run as tool};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::net::IpAddr;
@@ -29,6 +29,7 @@ const UPSTREAM: (&str, &str) = ("10.255.0.2", "fd00:0:0:4::2");
 struct Bird {
     child: Child,
     socket: PathBuf,
+    log: PathBuf,
 }
 
 impl Bird {
@@ -41,19 +42,27 @@ impl Bird {
         let words = format!("bird -f -c {} -s {}", conf.display(), socket.display());
         let words = namespace.map_or(words.clone(), |namespace| tools::on(namespace, &words));
         let child = tools::command(&words).stdout(Stdio::from(log.try_clone()?)).stderr(log).spawn();
-        Ok(Bird { child: child.context("bird cannot be started")?, socket })
+        Ok(Bird { child: child.context("bird cannot be started")?, socket, log: file("log") })
     }
 
-    /// Routes of both families.
-    fn routes(&self) -> u64 {
+    /// Routes of both families; an error if it has ended.
+    fn routes(&mut self) -> Result<u64> {
+        if let Some(status) = self.child.try_wait()? {
+            let log = fs::read_to_string(&self.log).unwrap_or_default();
+            bail!("bird ended with {status}; it said: {}", log.trim());
+        }
         // It answers when it has read its configuration.
         let text = tool(&format!("birdc -s {} show route count", self.socket.display())).unwrap_or_default();
-        count(&text)
+        Ok(count(&text))
     }
 
-    fn wait(&self, routes: u64, deadline: Instant) -> Result<()> {
-        while self.routes() < routes {
-            ensure!(Instant::now() < deadline, "BIRD has {} routes, expected {routes}", self.routes());
+    fn wait(&mut self, routes: u64, deadline: Instant) -> Result<()> {
+        loop {
+            let there = self.routes()?;
+            if there >= routes {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "BIRD has {there} routes, expected {routes}");
             std::thread::sleep(POLL);
         }
         Ok(())
@@ -81,17 +90,17 @@ pub fn run(args: &ChurnArgs, table: &Table, folder: &Path) -> Result<ExitCode> {
     let patience = Duration::from_secs(args.patience);
     wire()?;
     let mut router = Router::start(folder, &config())?;
-    let upstream = Bird::start(folder, "upstream", Some(HOST), &announcing(table))?;
+    let mut upstream = Bird::start(folder, "upstream", Some(HOST), &announcing(table))?;
     eprintln!("perigee: the announcing BIRD reads {} routes", grouped(v4 + v6));
     upstream.wait(all, Instant::now() + patience)?;
     let before = router.prefixes()?.0;
 
     eprintln!("perigee: the receiving BIRD starts");
     let start = Instant::now();
-    let bird = Bird::start(folder, "receiving", None, &receiving())?;
+    let mut bird = Bird::start(folder, "receiving", None, &receiving())?;
     let mut times = [None; 3];
     while times.iter().any(Option::is_none) {
-        let counts = [bird.routes(), in_linux(), router.prefixes()?.0 - before];
+        let counts = [bird.routes()?, in_linux(), router.prefixes()?.0 - before];
         let now = start.elapsed();
         for (time, count) in times.iter_mut().zip(counts) {
             if time.is_none() && count >= all {
@@ -163,7 +172,7 @@ fn sessions(own: (&str, &str), other: (&str, &str), channel: &str) -> String {
     let (own_as, other_as) = if own == ROUTER { (65_001, 65_002) } else { (65_002, 65_001) };
     let session = |name: &str, own: &str, other: &str| {
         format!(
-            "protocol bgp {name} {{\n  local {own} as {own_as};\n  neighbor {other} as {other_as};\n  connect delay time 1;\n  \
+            "protocol bgp session_{name} {{\n  local {own} as {own_as};\n  neighbor {other} as {other_as};\n  connect delay time 1;\n  \
              connect retry time 1;\n  error wait time 1, 2;\n  {name} {{ {channel} }};\n}}\n"
         )
     };

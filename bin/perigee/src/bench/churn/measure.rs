@@ -197,7 +197,12 @@ impl Turn<'_> {
         let (worker, cpu) = (self.router.worker()?, self.router.cpu()?);
         let (worker0, cpu0) = std::mem::replace(&mut self.last, (worker.clone(), cpu));
         let packets = worker.transmitted - worker0.transmitted;
-        ensure!(packets > 0, "the router forwarded nothing for {:.1} s", worker.uptime - worker0.uptime);
+        ensure!(
+            packets > 0,
+            "the router forwarded nothing for {:.1} s; its worker had {:.3} s of its core, which others may want, too",
+            worker.uptime - worker0.uptime,
+            cpu.worker - cpu0.worker
+        );
         let cpu = Cpu {
             worker: cpu.worker - cpu0.worker,
             slow_path: cpu.slow_path - cpu0.slow_path,
