@@ -3,8 +3,8 @@
 //! direction and comment, statistics. Times are in ns.
 //!
 //! Written by the router's API, read by `perigee capture`, Wireshark and tcpdump. Blocks are little-endian; the reader takes
-//! nothing else, as it reads what this writer wrote, and passes over blocks and options it does not know. The crate pcap-file
-//! was looked at: it reads from and writes to streams that may wait, where chunks of an HTTP body come and go here.
+//! nothing else, as it reads what this writer wrote, and passes over blocks and options it does not know. Blocks are made and
+//! taken apart in memory: they come and go in the chunks of an HTTP body.
 
 /// Ethernet, from the list of link types.
 const ETHERNET: u16 = 1;
