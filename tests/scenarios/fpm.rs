@@ -36,16 +36,23 @@ fn routes_by_fpm(world: &World, fpm: &str) {
     follows(&router, &client);
     assert_eq!(router.show("linux")["feed"], "fpm");
 
-    speaker.ask("disable many").good();
-    routes_become(&router, 0);
-    speaker.ask("enable many").good();
-    routes_become(&router, ROUTES);
+    let go_and_come_again = |router: &Router| {
+        speaker.ask("disable many").good();
+        routes_become(router, 0);
+        speaker.ask("enable many").good();
+        routes_become(router, ROUTES);
+    };
+    go_and_come_again(&router);
 
-    // zebra starts again: it tells everything anew.
+    // FRR starts again, all of it, as watchfrr does: perigee hears of everything anew.
     frr.kill("zebra");
+    frr.kill("bgpd");
     frr.restart(ZEBRA);
+    frr.restart("bgpd");
+    speaker.says("show protocols four", "Established");
     frr.says("show ip route summary", &ROUTES.to_string());
     routes_become(&router, ROUTES);
+    go_and_come_again(&router);
     follows(&router, &client);
 
     // perigee does: zebra finds it again.

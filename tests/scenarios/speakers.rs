@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-/// The ports to client and server, with link-local addresses: bgpd insists on one.
+/// The ports to client and server, with link-local addresses, by which BGP for IPv6 names gateways.
 pub const PORTS: &str = r#"
 [port.wan]
 interface = "r-client"

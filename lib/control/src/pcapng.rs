@@ -3,8 +3,8 @@
 //! direction and comment, statistics. Times are in ns.
 //!
 //! Written by the router's API, read by `perigee capture`, Wireshark and tcpdump. Blocks are little-endian; the reader takes
-//! nothing else, as it reads what this writer wrote, and passes over blocks and options it does not know. The crate pcap-file
-//! was looked at: it reads from and writes to streams that may wait, where chunks of an HTTP body come and go here.
+//! nothing else, as it reads what this writer wrote, and passes over blocks and options it does not know. Blocks are made and
+//! taken apart in memory: they come and go in the chunks of an HTTP body.
 
 /// Ethernet, from the list of link types.
 const ETHERNET: u16 = 1;
@@ -113,7 +113,7 @@ pub fn packet(to: &mut Vec<u8>, packet: &Packet) {
     body.resize(body.len().next_multiple_of(4), 0);
     if let Some(comment) = &packet.comment {
         let end = (0..=comment.len().min(LONGEST_COMMENT)).rfind(|at| comment.is_char_boundary(*at));
-        option(&mut body, 1, comment[..end.unwrap_or(0)].as_bytes());
+        option(&mut body, 1, &comment.as_bytes()[..end.unwrap_or(0)]);
     }
     if let Some(direction) = packet.direction {
         option(&mut body, 2, &(direction as u32 + 1).to_le_bytes());
@@ -176,7 +176,7 @@ impl Reader {
     pub fn block(&mut self) -> Result<Option<Block>, String> {
         let Some((kind, length)) = le32(&self.buffer, 0).zip(le32(&self.buffer, 4)) else { return Ok(None) };
         let length = length as usize;
-        if !(12..=LONGEST_BLOCK).contains(&length) || length % 4 != 0 {
+        if !(12..=LONGEST_BLOCK).contains(&length) || !length.is_multiple_of(4) {
             return Err(format!("a pcapng block of {length} bytes; expected 12 to {LONGEST_BLOCK}, a multiple of 4"));
         }
         let Some(whole) = self.buffer.get(..length) else { return Ok(None) };

@@ -94,7 +94,7 @@ impl Inlet {
     }
 
     /// The next record that is there already.
-    pub fn next(&mut self) -> Option<Record> {
+    pub fn ready(&mut self) -> Option<Record> {
         self.records.try_recv().ok()
     }
 }
@@ -214,7 +214,7 @@ mod tests {
         outlet.put(Record::Trace(Box::default()));
         outlet.lose();
         assert!(outlet.take(), "another may come for the one that was lost");
-        assert_eq!((inlet.lost(), inlet.next().is_some(), inlet.next()), (1, true, None));
+        assert_eq!((inlet.lost(), inlet.ready().is_some(), inlet.ready()), (1, true, None));
 
         let (outlet, inlet) = Outlet::new(None, 10);
         for _ in 0..WAITING + 5 {

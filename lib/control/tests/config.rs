@@ -436,6 +436,7 @@ addresses = ["10.0.0.1/24", "fe80::1/64"]
 mtu = 1500
 addresses = ["10.0.100.1/31"]
 [port.lan]
+addresses = ["fe80::1/64"]
 device = "net_pcap0,rx_pcap=in.pcap,tx_pcap=/out.pcap,infinite_rx=1"
 
 [[route]]

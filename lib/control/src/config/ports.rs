@@ -253,7 +253,10 @@ fn read_addresses(s: &mut Section, owner: &str, mtu: u16, taken: &mut Once) -> V
     });
     for At { value, span } in &list {
         let address = value.addr();
-        if let Some(first) = taken.claim(address.to_string(), owner) {
+        // Each link has link-local addresses of its own (RFC 4007 5): fe80::1 may be on all of them.
+        let link_local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        let claimed = if link_local { format!("{address}%{owner}") } else { address.to_string() };
+        if let Some(first) = taken.claim(claimed, owner) {
             let message = format!("found {address}, which `{first}` has already, expected it on one interface");
             s.mistakes().add(span, message);
         }

@@ -111,12 +111,19 @@ impl SlowThread {
 
     fn withdraw_unseen(&mut self, seen: &Seen, first: bool) {
         let (side, routing) = (&mut self.linux, &mut self.parts.routing);
-        let mut unseen = Vec::new();
-        for is_v6 in [false, true] {
+        let [mut unseen, unseen6] = [false, true].map(|is_v6| -> Vec<(Prefix, RouteKey)> {
             let of_linux = routing.rib().of_source(RouteSource::Linux, is_v6, None);
             let keys = of_linux.map(|(prefix, route)| (prefix, route.key()));
-            unseen.extend(keys.filter(|(prefix, key)| !seen.has(*prefix, *key)));
+            keys.filter(|(prefix, key)| !seen.has(*prefix, *key)).collect()
+        });
+        // The kernel counts its way through IPv6's tree, and loses count when the tree changes: only what two dumps in a row do
+        // not name is gone.
+        let (gone, doubtful): (Vec<_>, Vec<_>) = unseen6.into_iter().partition(|key| side.doubtful.contains(key));
+        unseen.extend(gone);
+        if !doubtful.is_empty() {
+            side.dump();
         }
+        side.doubtful = doubtful.into_iter().collect();
         if !first {
             side.counters.repaired += unseen.len() as u64;
         }

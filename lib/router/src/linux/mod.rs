@@ -140,6 +140,8 @@ pub(crate) struct LinuxSide {
     told: BTreeMap<(u16, IpAddr), Option<Mac>>,
     /// IPv4 routes of which Linux has several with one metric: when the first goes, another takes its place, unsaid.
     appended: BTreeSet<(Prefix, RouteKey)>,
+    /// IPv6 routes that the last dump did not name.
+    doubtful: BTreeSet<(Prefix, RouteKey)>,
     /// Ports whose twins are to be made anew, with the addresses that they had.
     twinless: BTreeMap<usize, Vec<(IpAddr, u8)>>,
     /// The namespace's file as it was, to see whether it is the same.
@@ -179,6 +181,7 @@ impl LinuxSide {
             permanent: BTreeMap::new(),
             told: BTreeMap::new(),
             appended: BTreeSet::new(),
+            doubtful: BTreeSet::new(),
             twinless: BTreeMap::new(),
             identity,
             namespace_gone: false,
