@@ -219,7 +219,7 @@ fn make_twins(config: &Config, opened: &Opened) -> Result<Vec<Option<(Twin, Twin
             mac: config::Mac(opened.infos[index].mac.octets()),
             mtu: port.mtu,
             namespace: config.router.namespace.clone(),
-            addresses: with_link_local(&config.interfaces[index].addresses, opened.infos[index].mac),
+            addresses: with_link_local(&config.interfaces[index].addresses, opened.infos[index].mac, port.mtu),
             up: true,
         };
         Ok(Some(helper.make_twin(&wanted)?))
@@ -228,13 +228,8 @@ fn make_twins(config: &Config, opened: &Opened) -> Result<Vec<Option<(Twin, Twin
 }
 
 /// The addresses, with the link-local one that the slow path speaks from: routing daemons need one, too.
-fn with_link_local(addresses: &[IpNet], mac: MacAddr) -> Vec<IpNet> {
-    let is_link_local = |net: &IpNet| matches!(net, IpNet::V6(net) if net.addr().is_unicast_link_local());
-    let mut addresses = addresses.to_vec();
-    if !addresses.iter().any(is_link_local) {
-        addresses.extend(IpNet::new(mac.link_local().into(), 64));
-    }
-    addresses
+fn with_link_local(addresses: &[IpNet], mac: MacAddr, mtu: u16) -> Vec<IpNet> {
+    addresses.iter().copied().chain(perigee_router::missing_link_local(addresses, mac, mtu)).collect()
 }
 
 /// The VLANs of the configuration, as Linux' own VLAN interfaces on the twins. A kernel that has none does without.
@@ -248,7 +243,7 @@ fn make_vlans(config: &Config, opened: &Opened) {
             mac: config::Mac(info.mac.octets()),
             mtu: interface.mtu,
             namespace: config.router.namespace.clone(),
-            addresses: with_link_local(&interface.addresses, info.mac),
+            addresses: with_link_local(&interface.addresses, info.mac, interface.mtu),
             up: true,
         };
         if let Err(error) = helper.make_vlan(&port.name, vlan, &wanted) {

@@ -34,6 +34,7 @@ pub mod wiring;
 
 pub use change::{Rebuild, ScriptControl, ScriptView};
 pub use linux::LinuxFeeds;
+pub use linux::twins::missing_link_local;
 pub use lookups::Lookups;
 pub use routing::{Filters, Gateways, Routing, SharedTables};
 pub use slow::{Mailbox, RouterPort, SlowParts, SlowThread};

@@ -347,6 +347,20 @@ fn an_audit_finds_what_nobody_was_told_and_repairs_it() {
     assert_eq!(bed.end(), 0);
 }
 
+/// An audit that began while a dump had to be applied waited for ever.
+#[test]
+fn an_audit_waits_for_a_dump_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut bed, kernel) = start(TWO_PORTS, &folder, Lookups::default());
+    {
+        let mut kernel = kernel.0.lock().unwrap();
+        kernel.queue.push_back(Update::Lost);
+        kernel.dump();
+    }
+    assert_eq!(audit(&mut bed, false).total, 0);
+    assert_eq!(bed.end(), 0);
+}
+
 #[test]
 fn an_audit_by_the_configuration_repairs_by_itself() {
     let folder = tempfile::tempdir().unwrap();

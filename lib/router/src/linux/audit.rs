@@ -71,8 +71,12 @@ impl SlowThread {
     /// Whether the dump that begins is to be compared, and nothing more.
     pub(super) fn dump_is_for_audit(&self, at: usize) -> bool {
         let origin = &self.linux.origins[at];
-        let waits = self.linux.audit.as_ref().is_some_and(|audit| matches!(audit.phase, Phase::Linux { .. }));
-        at == 0 && waits && !origin.lost && origin.complete && self.linux.origins.iter().all(|origin| origin.complete)
+        at == 0 && self.audit_waits() && !origin.lost && origin.complete
+    }
+
+    /// Whether an audit waits for a dump.
+    pub(super) fn audit_waits(&self) -> bool {
+        self.linux.audit.as_ref().is_some_and(|audit| matches!(audit.phase, Phase::Linux { .. }))
     }
 
     /// The dump has been compared.

@@ -76,6 +76,10 @@ impl SlowThread {
             let found = self.not_in_linux(found, &seen, complete);
             return self.audit_dump(found, routes, complete);
         }
+        if at == 0 && self.audit_waits() {
+            // This one had to be done, and so the next is for the audit.
+            self.linux.dump();
+        }
         if !complete {
             return;
         }

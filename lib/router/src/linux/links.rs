@@ -7,6 +7,7 @@
 
 use super::dump::Seen;
 use super::errands::Errand;
+use super::twins::missing_link_local;
 use super::{Known, LinuxSide};
 use crate::slow::SlowThread;
 use perigee_control::config::Device;
@@ -62,9 +63,9 @@ impl SlowThread {
         let Some((port, errands)) = self.twin_links().get(&link).copied().zip(self.linux.errands.as_ref()) else {
             return;
         };
-        let address = self.infos[port].mac.link_local();
+        let info = &self.infos[port];
         let namespace = self.parts.config.router.namespace.clone();
-        let add = ipnet::IpNet::new(address.into(), 64).into_iter().collect();
+        let add: Vec<_> = missing_link_local(&[], info.mac, info.mtu).into_iter().collect();
         let name = self.parts.config.ports[port].name.clone();
         errands.send(Errand::Link(LinkChange { name, namespace, add, ..LinkChange::default() }));
     }

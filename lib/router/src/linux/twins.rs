@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use perigee_control::config::{Feed as FeedChoice, Mac, Namespace};
 use perigee_control::helper::TwinWanted;
 use perigee_control::netlink::{Feed, NetlinkSockets, Scope};
+use perigee_packet::MacAddr;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 
@@ -16,6 +17,14 @@ use std::os::unix::fs::MetadataExt;
 pub fn identity(namespace: Option<&Namespace>) -> Option<(u64, u64)> {
     let file = std::fs::metadata(namespace?.path()).ok()?;
     Some((file.dev(), file.ino()))
+}
+
+/// The link-local address of a twin that has these addresses and none of that kind. Linux has no IPv6 where the MTU is below
+/// 1280 bytes (RFC 8200 5).
+pub fn missing_link_local(addresses: &[IpNet], mac: MacAddr, mtu: u16) -> Option<IpNet> {
+    let link_local = |net: &IpNet| matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local());
+    let missing = mtu >= 1280 && !addresses.iter().any(link_local);
+    missing.then(|| IpNet::new(mac.link_local().into(), 64).ok())?
 }
 
 impl SlowThread {
@@ -77,16 +86,13 @@ impl SlowThread {
         let interface = self.parts.routing.interfaces().iter().find(|(_, i)| (i.port, i.vlan) == (info.port, None));
         let now = interface.map(|(_, interface)| interface.addresses.as_slice()).unwrap_or_default();
         let mut addresses = self.parts.config.interfaces[port].addresses.clone();
-        let link_local = |net: &IpNet| matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local());
         let added = now.iter().chain(had).filter_map(|(address, length)| IpNet::new(*address, *length).ok());
         for net in added {
             if !addresses.contains(&net) {
                 addresses.push(net);
             }
         }
-        if !addresses.iter().any(link_local) {
-            addresses.extend(IpNet::new(info.mac.link_local().into(), 64));
-        }
+        addresses.extend(missing_link_local(&addresses, info.mac, info.mtu));
         TwinWanted {
             name: self.parts.config.ports[port].name.clone(),
             mac: Mac(info.mac.octets()),
