@@ -309,8 +309,8 @@ impl SlowThread {
     /// Makes what has changed visible, once per burst of changes. Structures that have to be built anew for that wait for
     /// the end of the burst, but not for ever.
     fn commit_routes(&mut self, now: u64) {
-        let waits = self.linux.busy() && now.saturating_sub(self.linux.committed) < COMMIT_PAUSE;
-        if self.parts.routing.uncommitted() && !(waits && !self.parts.routing.commit_is_cheap()) {
+        let more_to_come = self.linux.busy() && now.saturating_sub(self.linux.committed) < COMMIT_PAUSE;
+        if self.parts.routing.uncommitted() && (self.parts.routing.commit_is_cheap() || !more_to_come) {
             if let Err(error) = self.publish_routes() {
                 self.warn_of_routes(error);
             }

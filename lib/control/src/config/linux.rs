@@ -157,7 +157,7 @@ pub(super) fn read_linux(root: &mut Section) -> Linux {
         text.parse().map_err(|_| String::new())
     });
     set(&mut linux.fpm, fpm);
-    set(&mut linux.fpm_hold, s.text("fpm_hold", "a time, such as \"60s\"", |text| duration(text)));
+    set(&mut linux.fpm_hold, s.text("fpm_hold", "a time, such as \"60s\"", duration));
     let buffer = s.text("receive_buffer", "a size from \"4 KB\" to \"1 GB\"", |text| match bytes(text)? {
         size if (4 << 10..=1 << 30).contains(&size) => Ok(size),
         _ => Err("out of range".into()),
