@@ -220,7 +220,7 @@ impl Pair {
         let v4 = prefixes.iter().filter(|prefix| prefix.addr().is_ipv4()).count();
         assert_eq!(self.writer.rib().prefixes_by_family(), [v4, prefixes.len() - v4]);
         for source in RouteSource::ALL {
-            let routes = self.writer.rib().iter().flat_map(|(_, routes, _)| routes);
+            let routes = self.writer.rib().iter().flat_map(|(_, routes, _)| routes.iter());
             assert_eq!(self.writer.rib().count(source), routes.filter(|route| route.source == source).count() as u64);
         }
     }
