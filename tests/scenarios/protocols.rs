@@ -34,6 +34,7 @@ fn rip() {
         there.says("show route for 10.8.0.1", "via 10.0.1.1 on eth0");
         there.says("show route for 2001:db8:8::1", "via fe80::1:1 on eth0");
         router.alone();
+        router.audited();
         router.stop();
     });
 }
@@ -56,6 +57,7 @@ fn isis() {
             side.says("show isis neighbor detail", "State: Up");
         }
         router.alone();
+        router.audited();
         router.stop();
     });
 }
@@ -91,6 +93,7 @@ fn vrrp() {
         there.kill("vrrpd");
         is(&here, "Master");
         router.alone();
+        router.audited();
         router.stop();
     });
 }

@@ -143,6 +143,9 @@ impl Reader {
         while !self.shared.stop.load(Ordering::Acquire) {
             if self.shared.hang_up.swap(false, Ordering::AcqRel) {
                 stream = None;
+                if self.broken_off().is_none() {
+                    return;
+                }
             }
             if let Ok((fresh, peer)) = listener.accept()
                 && fresh.set_nonblocking(true).is_ok()
@@ -159,22 +162,24 @@ impl Reader {
                     Ok(0) => {
                         tracing::info!("zebra has hung up; its routes stay until it is back");
                         stream = None;
-                        Some(())
+                        self.broken_off()
                     }
                     Ok(length) => {
                         let passed = self.take(&buffer[..length]);
                         // What does not begin with the protocol's version is no zebra.
                         if self.state.rest.first().is_some_and(|version| *version != 1) {
                             stream = None;
+                            passed.and_then(|()| self.broken_off())
+                        } else {
+                            passed
                         }
-                        passed
                     }
                     Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                         self.sleep(listener, Some(open))
                     }
                     Err(_) => {
                         stream = None;
-                        Some(())
+                        self.broken_off()
                     }
                 },
                 None => self.sleep(listener, None),
@@ -208,6 +213,14 @@ impl Reader {
         self.state = State { dump_until: Some(now + hold), heard: Some(now), before: true, rest: Vec::new() };
         self.shared.dumps.fetch_add(1, Ordering::Relaxed);
         self.pass(Update::DumpBegins)
+    }
+
+    /// The conversation is over: what was not named in it is not gone.
+    fn broken_off(&mut self) -> Option<()> {
+        match self.state.dump_until.take() {
+            Some(_) => self.pass(Update::DumpEnds { complete: false }),
+            None => Some(()),
+        }
     }
 
     /// A dump ends when the time for it is over and nothing comes any more.
@@ -335,5 +348,6 @@ mod tests {
         assert_eq!(wait(&mut fpm), Update::DumpBegins);
         stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         assert_eq!(stranger.read(&mut [0; 8]).ok().filter(|n| *n > 0), None, "no answer but the end");
+        assert_eq!(wait(&mut fpm), Update::DumpEnds { complete: false }, "what it did not name is not gone");
     }
 }

@@ -276,8 +276,14 @@ impl SlowThread {
     /// Runs until the router stops.
     pub fn run(&mut self) {
         while !self.parts.stop.requested() {
-            if !self.round() {
-                self.sleep();
+            if self.round() {
+                continue;
+            }
+            // Whoever rings from here on wakes the sleeper; what came before is found now.
+            self.parts.mailbox.bell.doze();
+            match self.round() {
+                true => self.parts.mailbox.bell.awake(),
+                false => self.sleep(),
             }
         }
     }
@@ -300,6 +306,7 @@ impl SlowThread {
         busy |= self.mind_taps();
         busy |= self.follow_linux();
         self.commit_routes(now);
+        busy |= self.go_on_with_audit();
         if now >= self.next_housekeeping {
             self.housekeeping(now);
         }

@@ -85,6 +85,9 @@ impl SlowThread {
     pub(crate) fn set_static_neighbors(&mut self) {
         for neighbor in self.parts.config.neighbors.clone() {
             let (interface, address) = (neighbor.interface, neighbor.address);
+            if self.linux.is_by_hand(interface, address) {
+                continue;
+            }
             self.tell(Input::SetNeighbor { interface, address, mac: perigee_packet::MacAddr(neighbor.mac.0) });
         }
         self.carry_out();

@@ -361,6 +361,53 @@ fn an_audit_waits_for_a_dump_of_its_own() {
     assert_eq!(bed.end(), 0);
 }
 
+/// A route beside ours over an interface that is none of the router's took ours away.
+#[test]
+fn a_route_over_a_foreign_interface_leaves_ours_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut bed, kernel) = start(TWO_PORTS, &folder, Lookups::default());
+    for prefix in ["10.20.0.0/16", "2001:db8:20::/48"] {
+        let prefix: Prefix = prefix.parse().unwrap();
+        let ours = plain(prefix, 0, vec![hop(prefix.addr().is_ipv6(), 1, 2)]);
+        let foreign = plain(prefix, 0, vec![Hop { link: 99, ..ours.hops.as_slice()[0] }]);
+        let mut kernel = kernel.0.lock().unwrap();
+        kernel.routes.insert((prefix, 0), ours.clone());
+        kernel.say(Message::Route(ours));
+        kernel.say(Message::Route(Route { appended: true, ..foreign.clone() }));
+        kernel.say(Message::Route(foreign.clone()));
+        kernel.say(Message::RouteGone(foreign));
+    }
+    bed.settle();
+    assert_eq!(shown(&mut bed), expected(&kernel.0.lock().unwrap()));
+    assert_eq!(shown(&mut bed).len(), 2);
+    assert_eq!(bed.end(), 0);
+}
+
+/// An audit that waited took the dump that was to find what the kernel had not said.
+#[test]
+fn a_dump_that_was_asked_for_is_done_though_an_audit_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut bed, kernel) = start(TWO_PORTS, &folder, Lookups::default());
+    let route = plain("10.20.0.0/16".parse().unwrap(), 0, vec![hop(false, 1, 2)]);
+    kernel.0.lock().unwrap().routes.insert((route.prefix, 0), route.clone());
+    kernel.0.lock().unwrap().say(Message::Route(route));
+    bed.settle();
+    let (reply, answer) = Reply::pair();
+    bed.mailbox.handle(Request::Audit { repair: false }, reply);
+    bed.slow.round();
+    {
+        let mut kernel = kernel.0.lock().unwrap();
+        kernel.up[1] = false;
+        kernel.routes.clear();
+        let link = Link { index: 11, name: "b".into(), up: false, carrier: false, mtu: 1500, mac: None, vlan: None };
+        kernel.say(Message::Link(link));
+    }
+    bed.settle();
+    assert!(answer.try_take().is_some_and(|answer| answer.is_ok()));
+    assert!(shown(&mut bed).is_empty());
+    assert_eq!(bed.end(), 0);
+}
+
 #[test]
 fn an_audit_by_the_configuration_repairs_by_itself() {
     let folder = tempfile::tempdir().unwrap();

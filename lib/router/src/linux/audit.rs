@@ -53,7 +53,7 @@ impl SlowThread {
         audit.replies.extend(reply);
         self.linux.counters.audits += 1;
         if followed {
-            self.linux.dump();
+            self.linux.dump_for_audit();
         }
     }
 
@@ -71,7 +71,7 @@ impl SlowThread {
     /// Whether the dump that begins is to be compared, and nothing more.
     pub(super) fn dump_is_for_audit(&self, at: usize) -> bool {
         let origin = &self.linux.origins[at];
-        at == 0 && self.audit_waits() && !origin.lost && origin.complete
+        at == 0 && self.audit_waits() && origin.wanted == 0 && !origin.lost && origin.complete
     }
 
     /// Whether an audit waits for a dump.
@@ -84,13 +84,13 @@ impl SlowThread {
         let Some(audit) = &mut self.linux.audit else { return };
         let Phase::Linux { before } = &mut audit.phase else { return };
         if !complete {
-            return self.linux.dump();
+            return self.linux.dump_for_audit();
         }
         audit.report.linux_routes = routes;
         match before.take() {
             None if !found.is_empty() => {
                 *before = Some(found);
-                return self.linux.dump();
+                return self.linux.dump_for_audit();
             }
             None => {}
             Some(earlier) => {

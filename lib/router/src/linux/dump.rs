@@ -3,7 +3,7 @@
 
 use super::audit::Found;
 use crate::slow::SlowThread;
-use perigee_fib::{Prefix, Prefix4, Prefix6, RouteKey, RouteSource};
+use perigee_fib::{Prefix, Prefix4, Prefix6, Rib, RouteKey, RouteSource, RouteTarget};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -43,17 +43,40 @@ impl Seen {
         }
     }
 
-    fn sort(&mut self) {
-        self.v4.sort_unstable();
-        self.v6.sort_unstable();
-    }
-
-    fn has(&self, prefix: Prefix, key: RouteKey) -> bool {
-        match prefix {
-            Prefix::V4(prefix) => self.v4.binary_search(&(prefix, key.preference, key.metric)).is_ok(),
-            Prefix::V6(prefix) => self.v6.binary_search(&(prefix, key.preference, key.metric)).is_ok(),
+    /// The routes of Linux of one family that the dump did not name. The kernel's order is nearly the RIB's, so that sorting costs
+    /// next to nothing, and then both are walked side by side.
+    fn unseen(&mut self, rib: &Rib, is_v6: bool) -> Vec<(Prefix, RouteKey)> {
+        let routes = rib.of_source(RouteSource::Linux, is_v6, None).map(|(prefix, route)| (prefix, route.key()));
+        match is_v6 {
+            false => left_over(
+                &mut self.v4,
+                routes.filter_map(|(p, key)| if let Prefix::V4(p) = p { Some((p, key)) } else { None }),
+            ),
+            true => left_over(
+                &mut self.v6,
+                routes.filter_map(|(p, key)| if let Prefix::V6(p) = p { Some((p, key)) } else { None }),
+            ),
         }
     }
+}
+
+/// What of `routes`, which are in order, is not in a list.
+fn left_over<P: Ord + Copy + Into<Prefix>>(
+    seen: &mut [(P, u8, u32)],
+    routes: impl Iterator<Item = (P, RouteKey)>,
+) -> Vec<(Prefix, RouteKey)> {
+    seen.sort_unstable();
+    let (mut at, mut unseen) = (0, Vec::new());
+    for (prefix, key) in routes {
+        let wanted = (prefix, key.preference, key.metric);
+        while seen.get(at).is_some_and(|seen| *seen < wanted) {
+            at += 1;
+        }
+        if seen.get(at) != Some(&wanted) {
+            unseen.push((prefix.into(), key));
+        }
+    }
+    unseen
 }
 
 fn push<T: PartialEq>(list: &mut Vec<T>, item: T) -> bool {
@@ -68,18 +91,17 @@ impl SlowThread {
     /// All of a dump has come: what it did not name is gone. One with holes says nothing of that.
     pub(super) fn dump_ends(&mut self, at: usize, complete: bool) {
         let Some(mut seen) = self.linux.origins[at].dump.take() else { return };
-        let now = (self.parts.clock)();
-        self.linux.counters.resyncs += 1;
-        self.linux.counters.resync_seconds = now.saturating_sub(seen.began) as f64 / 1e9;
         if let Some((found, routes)) = seen.audit.take() {
-            seen.sort();
-            let found = self.not_in_linux(found, &seen, complete);
+            let found = self.not_in_linux(found, &mut seen, complete);
             return self.audit_dump(found, routes, complete);
         }
         if at == 0 && self.audit_waits() {
             // This one had to be done, and so the next is for the audit.
-            self.linux.dump();
+            self.linux.dump_for_audit();
         }
+        let now = (self.parts.clock)();
+        self.linux.counters.resyncs += 1;
+        self.linux.counters.resync_seconds = now.saturating_sub(seen.began) as f64 / 1e9;
         if !complete {
             return;
         }
@@ -89,8 +111,7 @@ impl SlowThread {
         origin.next_hops.retain(|id, _| seen.next_hops.contains(id));
         let (routes, is_netlink) = (origin.routes, at == 0);
         if routes {
-            seen.sort();
-            self.withdraw_unseen(&seen, first);
+            self.withdraw_unseen(at, &mut seen, first);
         }
         if is_netlink {
             self.links_seen(&seen);
@@ -102,27 +123,27 @@ impl SlowThread {
     }
 
     /// Adds what the RIB has of Linux and a dump did not name.
-    fn not_in_linux(&self, mut found: Found, seen: &Seen, complete: bool) -> Found {
+    fn not_in_linux(&self, mut found: Found, seen: &mut Seen, complete: bool) -> Found {
+        let rib = self.parts.routing.rib();
         for is_v6 in [false, true].into_iter().filter(|_| complete) {
-            for (prefix, route) in self.parts.routing.rib().of_source(RouteSource::Linux, is_v6, None) {
-                if !seen.has(prefix, route.key()) {
-                    found.insert((prefix, route.key()), (None, Some(self.in_words(route))));
+            for (prefix, key) in seen.unseen(rib, is_v6) {
+                let Some(route) = rib.route(prefix, key) else { continue };
+                // zebra tells the networks of links too, with metrics of its own; in Linux they are the kernel's.
+                if self.linux.origins[0].routes || !matches!(route.target, RouteTarget::Connected { .. }) {
+                    found.insert((prefix, key), (None, Some(self.in_words(route))));
                 }
             }
         }
         found
     }
 
-    fn withdraw_unseen(&mut self, seen: &Seen, first: bool) {
+    fn withdraw_unseen(&mut self, at: usize, seen: &mut Seen, first: bool) {
         let (side, routing) = (&mut self.linux, &mut self.parts.routing);
-        let [mut unseen, unseen6] = [false, true].map(|is_v6| -> Vec<(Prefix, RouteKey)> {
-            let of_linux = routing.rib().of_source(RouteSource::Linux, is_v6, None);
-            let keys = of_linux.map(|(prefix, route)| (prefix, route.key()));
-            keys.filter(|(prefix, key)| !seen.has(*prefix, *key)).collect()
-        });
+        let [mut unseen, unseen6] = [false, true].map(|is_v6| seen.unseen(routing.rib(), is_v6));
         // The kernel counts its way through IPv6's tree, and loses count when the tree changes: only what two dumps in a row do
         // not name is gone.
-        let (gone, doubtful): (Vec<_>, Vec<_>) = unseen6.into_iter().partition(|key| side.doubtful.contains(key));
+        let sure = |key: &(Prefix, RouteKey)| at != 0 || side.doubtful.contains(key);
+        let (gone, doubtful): (Vec<_>, Vec<_>) = unseen6.into_iter().partition(sure);
         unseen.extend(gone);
         if !doubtful.is_empty() {
             side.dump();

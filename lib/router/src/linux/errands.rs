@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
+use ipnet::IpNet;
 use perigee_control::config::Namespace;
 use perigee_control::helper::{Helper, LinkChange, NeighborChange, TwinStatus, TwinWanted};
 use perigee_control::netlink::NetlinkSockets;
@@ -27,8 +28,8 @@ pub(crate) enum Errand {
 
 /// What came of it, where that matters.
 pub(crate) enum Done {
-    /// A port's twin, or why there is none.
-    Twin(usize, Result<(Twin, TwinStatus), String>),
+    /// A port's twin, or why there is none, and the addresses that it was to have.
+    Twin(usize, Result<(Twin, TwinStatus), String>, Vec<IpNet>),
     /// The sockets.
     Sockets(Result<NetlinkSockets, String>),
 }
@@ -91,7 +92,8 @@ fn run(helper: &Helper, namespace: Option<&Namespace>, errand: Errand) -> Option
         Errand::Neighbors(neighbors) => said(helper.change_neighbors(&neighbors, namespace)),
         Errand::Link(change) => said(helper.change_link(&change)),
         Errand::Twin(index, wanted) => {
-            return Some(Done::Twin(index, helper.make_twin(&wanted).map_err(|error| error.to_string())));
+            let made = helper.make_twin(&wanted).map_err(|error| error.to_string());
+            return Some(Done::Twin(index, made, wanted.addresses));
         }
         Errand::Sockets(buffer) => {
             return Some(Done::Sockets(helper.netlink(buffer, namespace).map_err(|error| error.to_string())));

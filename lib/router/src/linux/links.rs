@@ -74,7 +74,7 @@ impl SlowThread {
         let Some(known) = self.linux.links.remove(&index) else { return };
         self.linux.stale = true;
         self.linux.suspect();
-        if let Some(port) = self.twin_links().get(&index).copied() {
+        if let Some(port) = self.twin_links().get(&index).copied().filter(|port| !self.linux.making.contains(port)) {
             let name = self.parts.config.ports[port].name.clone();
             if !self.linux.namespace_gone {
                 tracing::warn!("the twin {name} was deleted; it is made again");

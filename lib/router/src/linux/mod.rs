@@ -71,6 +71,8 @@ pub(crate) struct Origin {
     pub dump: Option<Seen>,
     /// The rest of an update, and whether it belongs to the dump.
     work: Option<(bool, std::vec::IntoIter<Message>)>,
+    /// Dumps that have to be done before one may be for an audit: one that was asked for may have begun before it was.
+    pub wanted: u8,
     /// The first dump has come.
     pub complete: bool,
     /// News were lost, or nothing comes any more.
@@ -80,11 +82,17 @@ pub(crate) struct Origin {
 impl Origin {
     fn new(source: Box<dyn Source>, routes: bool) -> Origin {
         let (next_hops, named) = (NextHops::new(), HashSet::new());
-        Origin { source, routes, next_hops, named, dump: None, work: None, complete: false, lost: false }
+        Origin { source, routes, next_hops, named, dump: None, work: None, wanted: 0, complete: false, lost: false }
     }
 }
 
 impl Origin {
+    /// Asks for a dump that is to be done.
+    pub fn ask(&mut self) {
+        self.wanted = 2;
+        self.source.dump();
+    }
+
     /// Whether the dump on its way is only compared.
     fn is_audited(&self) -> bool {
         self.dump.as_ref().is_some_and(|seen| seen.audit.is_some())
@@ -142,6 +150,8 @@ pub(crate) struct LinuxSide {
     appended: BTreeSet<(Prefix, RouteKey)>,
     /// IPv6 routes that the last dump did not name.
     doubtful: BTreeSet<(Prefix, RouteKey)>,
+    /// Ports whose twins are being made anew.
+    making: BTreeSet<usize>,
     /// Ports whose twins are to be made anew, with the addresses that they had.
     twinless: BTreeMap<usize, Vec<(IpAddr, u8)>>,
     /// The namespace's file as it was, to see whether it is the same.
@@ -182,6 +192,7 @@ impl LinuxSide {
             told: BTreeMap::new(),
             appended: BTreeSet::new(),
             doubtful: BTreeSet::new(),
+            making: BTreeSet::new(),
             twinless: BTreeMap::new(),
             identity,
             namespace_gone: false,
@@ -215,11 +226,23 @@ impl LinuxSide {
 
     /// Asks every feed for all it knows.
     fn dump_all(&mut self) {
-        self.origins.iter_mut().for_each(|origin| origin.source.dump());
+        self.origins.iter_mut().for_each(Origin::ask);
+    }
+
+    /// Whether a neighbor was set by hand in Linux.
+    pub fn is_by_hand(&self, interface: u16, address: IpAddr) -> bool {
+        self.permanent.contains_key(&(interface, address))
     }
 
     /// Asks the kernel for all it knows.
     pub fn dump(&mut self) {
+        if let Some(origin) = self.origins.first_mut() {
+            origin.ask();
+        }
+    }
+
+    /// Asks the kernel for a dump that is only compared.
+    pub fn dump_for_audit(&mut self) {
         if let Some(origin) = self.origins.first_mut() {
             origin.source.dump();
         }
@@ -228,7 +251,7 @@ impl LinuxSide {
     /// Asks for the routes again: the kernel has taken some away without a word.
     fn suspect(&mut self) {
         if let Some(origin) = self.origins.first_mut().filter(|origin| origin.routes) {
-            origin.source.dump();
+            origin.ask();
         }
     }
 
@@ -261,7 +284,6 @@ impl SlowThread {
                 }
             }
         }
-        let audited = self.go_on_with_audit();
         self.follow_underlay();
         self.follow_errands();
         self.refresh_interfaces();
@@ -271,7 +293,7 @@ impl SlowThread {
         }
         self.tell_neighbors();
         self.answer_resyncs();
-        taken > 0 || audited
+        taken > 0
     }
 
     fn next_piece(&mut self, at: usize) -> Option<Piece> {
@@ -299,7 +321,12 @@ impl SlowThread {
             Piece::Begins => {
                 let now = (self.parts.clock)();
                 let audit = self.dump_is_for_audit(at);
-                self.linux.origins[at].dump = Some(Seen::new(now, audit));
+                let origin = &mut self.linux.origins[at];
+                if !audit {
+                    origin.wanted = origin.wanted.saturating_sub(1);
+                    origin.named.clear();
+                }
+                origin.dump = Some(Seen::new(now, audit));
             }
             Piece::Ends { complete } => self.dump_ends(at, complete),
             Piece::Lost => {
@@ -309,6 +336,7 @@ impl SlowThread {
             Piece::Broken(why) => {
                 self.linux.origins[at].lost = true;
                 self.give_up_audit("Linux is not followed any more");
+                self.linux.waiting.clear();
                 tracing::error!("Linux is not followed any more: {why}; it is tried again");
                 self.reopen();
             }
@@ -348,8 +376,11 @@ impl SlowThread {
     /// (nexthop_compat_mode); but routes of an object that is deleted go without a word.
     fn next_hop_changed(&mut self, at: usize, id: u32, before: Option<NextHopTo>) {
         let origin = &mut self.linux.origins[at];
-        if before.is_some_and(|before| origin.next_hops.get(&id) != Some(&before)) && origin.named.contains(&id) {
-            origin.source.dump();
+        let now = origin.next_hops.get(&id);
+        // zebra withdraws the routes of an object before the object.
+        let unsaid = now.is_some() || at == 0;
+        if unsaid && before.is_some_and(|before| now != Some(&before)) && origin.named.contains(&id) {
+            origin.ask();
         }
     }
 }

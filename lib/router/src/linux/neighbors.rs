@@ -48,7 +48,9 @@ impl SlowThread {
         let address = neighbor.address;
         let odd = address.is_multicast() || address.is_unspecified() || address.is_loopback();
         let mac = neighbor.mac.filter(Mac::is_station);
-        (neighbor.protocol != PROTOCOL && !odd).then_some(((interface.0, address), mac))
+        // An entry that somebody makes permanent keeps the mark of who made it first.
+        let own_word = neighbor.protocol == PROTOCOL && !neighbor.permanent;
+        (!own_word && !odd).then_some(((interface.0, address), mac))
     }
 
     /// The neighbor is not set by hand in Linux any more; the configuration may still say it.

@@ -82,11 +82,14 @@ impl SlowThread {
             Ok(route) => route,
             Err(skip) => {
                 side.skip(skip);
-                // It may have replaced one that was followed.
-                if let (Ok(key), false) = (side.policy.key(linux), dumped)
+                // It may have replaced one that was followed, or have come beside it.
+                if let (Ok(key), false) = (side.policy.key(linux), dumped || linux.appended)
                     && has(routing, prefix, key)
                 {
-                    side.withdraw(routing, prefix, key);
+                    match (at, skip) {
+                        (0, Skip::OtherInterface) => side.suspect(),
+                        _ => side.withdraw(routing, prefix, key),
+                    }
                 }
                 return;
             }
@@ -154,6 +157,8 @@ impl SlowThread {
             },
             // Another one with the same key, or old news: a dump has overtaken them.
             Ok(_) => {}
+            // One beside it over another interface, or all that Linux has of several ways.
+            Err(Skip::OtherInterface) if at == 0 => side.suspect(),
             // What its ways were is not known any more.
             Err(_) => side.withdraw(routing, prefix, key),
         }

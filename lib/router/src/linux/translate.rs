@@ -77,9 +77,11 @@ impl Policy {
     #[inline]
     pub fn key(&self, route: &LinuxRoute) -> Result<RouteKey, Skip> {
         let local = route.table == LOCAL && route.kind == RouteKind::Local;
-        let rank = match self.tables.iter().position(|table| *table == route.table) {
-            Some(rank) => rank as u8,
-            None if local => 0,
+        let linux = RouteSource::Linux.preference();
+        let preference = match self.tables.iter().position(|table| *table == route.table) {
+            Some(rank) => linux + rank as u8,
+            // Linux looks there first.
+            None if local => linux - 1,
             None => return Err(Skip::Table),
         };
         if !local && !self.protocols[usize::from(route.protocol)] {
@@ -95,7 +97,6 @@ impl Policy {
                 return Err(Skip::LinkLocal);
             }
         }
-        let preference = RouteSource::Linux.preference() + rank;
         Ok(RouteKey { preference, metric: route.metric, source: RouteSource::Linux })
     }
 }

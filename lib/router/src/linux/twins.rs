@@ -43,6 +43,7 @@ impl SlowThread {
         for (port, addresses) in std::mem::take(&mut self.linux.twinless) {
             let wanted = self.twin_wanted(port, &addresses);
             if let Some(errands) = &self.linux.errands {
+                self.linux.making.insert(port);
                 errands.send(Errand::Twin(port, wanted));
             }
         }
@@ -107,7 +108,9 @@ impl SlowThread {
     pub(super) fn follow_errands(&mut self) {
         while let Some(done) = self.linux.errands.as_ref().and_then(super::errands::Errands::done) {
             match done {
-                Done::Twin(port, Ok(twin)) => {
+                Done::Twin(port, Ok(twin), _) => {
+                    self.linux.making.remove(&port);
+                    self.linux.twinless.remove(&port);
                     tracing::info!("the twin {} is there again", self.parts.config.ports[port].name);
                     self.twins[port] = Some(PortTwin::again(twin, self.twins[port].take()));
                     self.carrier_for_linux(port, self.links[port]);
@@ -115,9 +118,11 @@ impl SlowThread {
                     self.linux.dump();
                     self.tell_all_neighbors();
                 }
-                Done::Twin(port, Err(error)) => {
+                Done::Twin(port, Err(error), addresses) => {
                     tracing::warn!("{error}; it is tried again");
-                    self.linux.twinless.insert(port, Vec::new());
+                    self.linux.making.remove(&port);
+                    let addresses = addresses.iter().map(|net| (net.addr(), net.prefix_len())).collect();
+                    self.linux.twinless.insert(port, addresses);
                 }
                 Done::Sockets(sockets) => {
                     self.linux.reopening = false;
@@ -135,7 +140,9 @@ impl SlowThread {
         let feed = Feed::start(sockets, Scope::Everything, move || bell.ring()).map_err(|error| error.to_string())?;
         let routes = self.linux.config.feed == FeedChoice::Netlink;
         let mut origin = Origin::new(Box::new(feed), routes);
-        // What is there stays until the first dump is whole.
+        self.linux.links.clear();
+        // What is there stays until the first dump is whole, which has to be done.
+        origin.wanted = 1;
         origin.complete = self.linux.origins.first().is_some_and(|origin| origin.complete);
         match self.linux.origins.first_mut() {
             Some(first) => *first = origin,
