@@ -269,7 +269,7 @@ impl Turn<'_> {
 
     fn pair(&mut self, number: usize) -> Result<Pair> {
         // Who is first changes, as the first may find a warmer or colder cache.
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             let quiet = self.quiet()?;
             Ok(Pair { quiet, ..self.churn()? })
         } else {
