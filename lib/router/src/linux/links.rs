@@ -143,7 +143,11 @@ impl SlowThread {
         self.adopt_vlans(&twins);
         let complete = self.linux.origins[0].complete;
         let mut list: Vec<Interface> = self.parts.routing.interfaces().iter().map(|(_, i)| i.clone()).collect();
-        self.linux.by_link = by_link(&self.linux, &twins, self);
+        let links = by_link(&self.linux, &twins, self);
+        if links != self.linux.by_link {
+            self.linux.by_link = links;
+            self.linux.ask_for_what_was_missed();
+        }
         if !complete {
             return;
         }

@@ -73,6 +73,8 @@ pub(crate) struct Origin {
     work: Option<(bool, std::vec::IntoIter<Message>)>,
     /// Dumps that have to be done before one may be for an audit: one that was asked for may have begun before it was.
     pub wanted: u8,
+    /// Whether a route was left out for a link that may come to be known.
+    pub missed: bool,
     /// The first dump has come.
     pub complete: bool,
     /// News were lost, or nothing comes any more.
@@ -82,7 +84,18 @@ pub(crate) struct Origin {
 impl Origin {
     fn new(source: Box<dyn Source>, routes: bool) -> Origin {
         let (next_hops, named) = (NextHops::new(), HashSet::new());
-        Origin { source, routes, next_hops, named, dump: None, work: None, wanted: 0, complete: false, lost: false }
+        Origin {
+            source,
+            routes,
+            next_hops,
+            named,
+            dump: None,
+            work: None,
+            wanted: 0,
+            missed: false,
+            complete: false,
+            lost: false,
+        }
     }
 }
 
@@ -229,6 +242,14 @@ impl LinuxSide {
         self.origins.iter_mut().for_each(Origin::ask);
     }
 
+    /// Links are known now that were not: zebra is to say again what was left out for them. The kernel is asked anyway.
+    fn ask_for_what_was_missed(&mut self) {
+        for origin in self.origins.iter_mut().skip(1).filter(|origin| origin.missed) {
+            origin.missed = false;
+            origin.ask();
+        }
+    }
+
     /// Whether a neighbor was set by hand in Linux.
     pub fn is_by_hand(&self, interface: u16, address: IpAddr) -> bool {
         self.permanent.contains_key(&(interface, address))
@@ -276,6 +297,10 @@ impl SlowThread {
         let start = (self.parts.clock)();
         let mut taken = 0usize;
         for at in 0..self.linux.origins.len() {
+            // What zebra says of links means nothing before the kernel has named them.
+            if at > 0 && !self.linux.origins[0].complete {
+                break;
+            }
             while let Some(piece) = self.next_piece(at) {
                 self.take_piece(at, piece);
                 taken += 1;

@@ -82,6 +82,7 @@ impl SlowThread {
             Ok(route) => route,
             Err(skip) => {
                 side.skip(skip);
+                side.origins[at].missed |= matches!(skip, Skip::OtherInterface | Skip::NextHop);
                 // It may have replaced one that was followed, or have come beside it.
                 if let (Ok(key), false) = (side.policy.key(linux), dumped || linux.appended)
                     && has(routing, prefix, key)
