@@ -14,8 +14,8 @@
 //! | `errands.rs` | what the helper is asked without waiting |
 //! | `status.rs` | `perigee show linux` |
 //!
-//! Nothing here blocks: updates come through a channel, a turn takes a bounded time, and whatever the helper has to do is done
-//! by another thread.
+//! Updates come through a channel and are taken in turns of bounded time, but for the end of a dump; whatever the helper has to
+//! do is done by another thread.
 
 mod audit;
 pub(crate) mod dump;
