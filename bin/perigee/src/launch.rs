@@ -4,28 +4,24 @@
 //! Whatever fails is said in one sentence, and what was made before is taken back: dropping a half-made router closes its
 //! ports, and the helper removes twins and restores interfaces when its socket closes.
 
+mod linux;
+
 use crate::check;
 use crate::fabric::DpdkFabric;
 use crate::filters::{self, DpdkFilters};
 use crate::scripts::{self, LuaScripts};
 use anyhow::{Context as _, Result, anyhow, bail};
-use ipnet::IpNet;
 use perigee_control::answers::VersionStatus;
 use perigee_control::api::Server;
 use perigee_control::config::{self, Config, LinuxDriver, Machine};
-use perigee_control::fpm::Fpm;
-use perigee_control::helper::{Helper, LinkPreparation, SocketWanted, TwinStatus, TwinWanted};
-use perigee_control::netlink::{Feed, Scope, open_links};
+use perigee_control::helper::{Helper, LinkPreparation};
 use perigee_control::privileges;
-use perigee_control::twin::Twin;
 use perigee_dpdk::{self as dpdk, DpdkPort, Eal, EalConfig, FlowRule, MBUF, MbufPool, PoolConfig, PortConfig};
 use perigee_fib::Published;
 use perigee_lua::{Script, Scripts};
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted, Reason, reason};
 use perigee_packet::{MacAddr, Pool, Port, PortInfo, ReceiveQueue, TransmitBuffer, TransmitQueue};
-use perigee_router::{
-    LinuxFeeds, Mailbox, PortQueues, Rebuild, RouterPort, Routing, SharedTables, SlowParts, SlowThread, wire,
-};
+use perigee_router::{Mailbox, PortQueues, Rebuild, RouterPort, Routing, SharedTables, SlowParts, SlowThread, wire};
 use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, punt_ring};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -211,70 +207,6 @@ fn another_mac(mac: MacAddr) -> [u8; 6] {
     octets
 }
 
-fn make_twins(config: &Config, opened: &Opened) -> Result<Vec<Option<(Twin, TwinStatus)>>> {
-    let twin = |(index, port): (usize, &config::Port)| {
-        let Some(helper) = opened.helper.as_ref().filter(|_| port.twin) else { return Ok(None) };
-        let wanted = TwinWanted {
-            name: port.name.clone(),
-            mac: config::Mac(opened.infos[index].mac.octets()),
-            mtu: port.mtu,
-            namespace: config.router.namespace.clone(),
-            addresses: with_link_local(&config.interfaces[index].addresses, opened.infos[index].mac, port.mtu),
-            up: true,
-        };
-        Ok(Some(helper.make_twin(&wanted)?))
-    };
-    config.ports.iter().enumerate().map(twin).collect()
-}
-
-/// The addresses, with the link-local one that the slow path speaks from: routing daemons need one, too.
-fn with_link_local(addresses: &[IpNet], mac: MacAddr, mtu: u16) -> Vec<IpNet> {
-    addresses.iter().copied().chain(perigee_router::missing_link_local(addresses, mac, mtu)).collect()
-}
-
-/// The VLANs of the configuration, as Linux' own VLAN interfaces on the twins. A kernel that has none does without.
-fn make_vlans(config: &Config, opened: &Opened) {
-    let Some(helper) = &opened.helper else { return };
-    for interface in &config.interfaces {
-        let (port, info) = (&config.ports[usize::from(interface.port)], &opened.infos[usize::from(interface.port)]);
-        let Some(vlan) = interface.vlan.filter(|_| port.twin) else { continue };
-        let wanted = TwinWanted {
-            name: interface.name.clone(),
-            mac: config::Mac(info.mac.octets()),
-            mtu: interface.mtu,
-            namespace: config.router.namespace.clone(),
-            addresses: with_link_local(&interface.addresses, info.mac, interface.mtu),
-            up: true,
-        };
-        if let Err(error) = helper.make_vlan(&port.name, vlan, &wanted) {
-            tracing::info!("{error}; {} is the router's alone, and Linux does not see it", interface.name);
-        }
-    }
-}
-
-/// How Linux is followed, where there are twins.
-fn follow_linux(config: &Config, opened: &Opened, mailbox: &Mailbox) -> Result<LinuxFeeds> {
-    let bell = || {
-        let bell = mailbox.bell();
-        move || bell.ring()
-    };
-    let mut feeds = LinuxFeeds::default();
-    let Some(helper) = &opened.helper else { return Ok(feeds) };
-    if config.ports.iter().any(|port| port.twin) {
-        let sockets = helper.netlink(config.linux.receive_buffer as usize, config.router.namespace.as_ref())?;
-        feeds.netlink = Some(Box::new(Feed::start(sockets, Scope::Everything, bell())?));
-    }
-    if feeds.netlink.is_some() && config.linux.feed == config::Feed::Fpm {
-        let listener = SocketWanted::Listener(config.linux.fpm);
-        let listener = helper.open_socket(listener, config.router.namespace.as_ref())?;
-        feeds.routes = Some(Box::new(Fpm::start(listener, config.linux.fpm_hold, bell())?));
-    }
-    if config.ports.iter().any(|port| matches!(port.device, config::Device::Linux { .. })) {
-        feeds.underlay = Some(Box::new(Feed::start(open_links()?, Scope::Links, bell())?));
-    }
-    Ok(feeds)
-}
-
 /// All queues of a port.
 fn queues(name: &str, port: &DpdkPort) -> Result<PortQueues> {
     let info = port.info();
@@ -321,8 +253,8 @@ fn assemble(
     opened: Opened,
 ) -> Result<Running> {
     let count = config.workers.len();
-    let twins = make_twins(&config, &opened)?;
-    make_vlans(&config, &opened);
+    let twins = linux::make_twins(&config, &opened)?;
+    linux::make_vlans(&config, &opened);
     let ports =
         config.ports.iter().zip(&opened.ports).map(|(c, port)| queues(&c.name, port)).collect::<Result<Vec<_>>>()?;
     let wiring = wire(ports, count, &mut DpdkFabric(&eal)).map_err(|error| anyhow!(error))?;
@@ -340,7 +272,7 @@ fn assemble(
     let clock = dpdk::Clock::new(&eal);
     let clock: Clock = Arc::new(move || clock.now());
     let (mailbox, end) = Mailbox::new()?;
-    let feeds = follow_linux(&config, &opened, &mailbox)?;
+    let feeds = linux::follow_linux(&config, &opened, &mailbox)?;
     let width = opened.infos.iter().map(|info| usize::from(info.port) + 1).max().unwrap_or(0);
     let (mut workers, mut punts, mut counters, mut polled) = (vec![], vec![], vec![], vec![]);
     let stop = Stop::default();

@@ -231,7 +231,7 @@ impl SlowThread {
         report.rib_routes = RouteSource::ALL.into_iter().map(|source| rib.count(source)).sum();
         self.linux.counters.audit_differences += report.total;
         if report.total > 0 {
-            let what = if repair { "and repaired" } else { "`perigee audit --repair` mends them" };
+            let what = if repair { "and mends what it can" } else { "`perigee audit --repair` mends them" };
             tracing::warn!("the audit has found {} differences, {what}", report.total);
         }
         for reply in replies {

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+//! What a router has in Linux: twins, VLANs on them, and the feeds by which it follows what happens there.
+
+use super::Opened;
+use anyhow::Result;
+use ipnet::IpNet;
+use perigee_control::config::{self, Config};
+use perigee_control::fpm::Fpm;
+use perigee_control::helper::{SocketWanted, TwinStatus, TwinWanted};
+use perigee_control::netlink::{Feed, Scope, open_links};
+use perigee_control::twin::Twin;
+use perigee_packet::MacAddr;
+use perigee_router::{LinuxFeeds, Mailbox};
+
+/// A twin for each port that is to have one.
+pub(super) fn make_twins(config: &Config, opened: &Opened) -> Result<Vec<Option<(Twin, TwinStatus)>>> {
+    let twin = |(index, port): (usize, &config::Port)| {
+        let Some(helper) = opened.helper.as_ref().filter(|_| port.twin) else { return Ok(None) };
+        let wanted = TwinWanted {
+            name: port.name.clone(),
+            mac: config::Mac(opened.infos[index].mac.octets()),
+            mtu: port.mtu,
+            namespace: config.router.namespace.clone(),
+            addresses: with_link_local(&config.interfaces[index].addresses, opened.infos[index].mac, port.mtu),
+            up: true,
+        };
+        Ok(Some(helper.make_twin(&wanted)?))
+    };
+    config.ports.iter().enumerate().map(twin).collect()
+}
+
+/// The addresses, with the link-local one that the slow path speaks from: routing daemons need one, too.
+fn with_link_local(addresses: &[IpNet], mac: MacAddr, mtu: u16) -> Vec<IpNet> {
+    addresses.iter().copied().chain(perigee_router::missing_link_local(addresses, mac, mtu)).collect()
+}
+
+/// The VLANs of the configuration, as Linux' own VLAN interfaces on the twins. A kernel that has none does without.
+pub(super) fn make_vlans(config: &Config, opened: &Opened) {
+    let Some(helper) = &opened.helper else { return };
+    for interface in &config.interfaces {
+        let (port, info) = (&config.ports[usize::from(interface.port)], &opened.infos[usize::from(interface.port)]);
+        let Some(vlan) = interface.vlan.filter(|_| port.twin) else { continue };
+        let wanted = TwinWanted {
+            name: interface.name.clone(),
+            mac: config::Mac(info.mac.octets()),
+            mtu: interface.mtu,
+            namespace: config.router.namespace.clone(),
+            addresses: with_link_local(&interface.addresses, info.mac, interface.mtu),
+            up: true,
+        };
+        if let Err(error) = helper.make_vlan(&port.name, vlan, &wanted) {
+            tracing::info!("{error}; {} is the router's alone, and Linux does not see it", interface.name);
+        }
+    }
+}
+
+/// How Linux is followed, where there are twins.
+pub(super) fn follow_linux(config: &Config, opened: &Opened, mailbox: &Mailbox) -> Result<LinuxFeeds> {
+    let bell = || {
+        let bell = mailbox.bell();
+        move || bell.ring()
+    };
+    let mut feeds = LinuxFeeds::default();
+    let Some(helper) = &opened.helper else { return Ok(feeds) };
+    if config.ports.iter().any(|port| port.twin) {
+        let sockets = helper.netlink(config.linux.receive_buffer as usize, config.router.namespace.as_ref())?;
+        feeds.netlink = Some(Box::new(Feed::start(sockets, Scope::Everything, bell())?));
+    }
+    if feeds.netlink.is_some() && config.linux.feed == config::Feed::Fpm {
+        let listener = SocketWanted::Listener(config.linux.fpm);
+        let listener = helper.open_socket(listener, config.router.namespace.as_ref())?;
+        feeds.routes = Some(Box::new(Fpm::start(listener, config.linux.fpm_hold, bell())?));
+    }
+    if config.ports.iter().any(|port| matches!(port.device, config::Device::Linux { .. })) {
+        feeds.underlay = Some(Box::new(Feed::start(open_links()?, Scope::Links, bell())?));
+    }
+    Ok(feeds)
+}
