@@ -8,6 +8,7 @@ ffi.cdef[[
 enum { LINK_RING_SIZE = 1024, LINK_MAX_PACKETS = 1023 };
 ]]
 
-if not pcall(ffi.typeof, "struct link") then require("core.link") end
+local declared, size = pcall(ffi.sizeof, "struct link")
+if not declared or not size then require("core.link") end
 
 return {}

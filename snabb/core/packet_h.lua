@@ -8,6 +8,7 @@ ffi.cdef[[
 enum { PACKET_PAYLOAD_SIZE = 10240 };
 ]]
 
-if not pcall(ffi.typeof, "struct packet") then require("core.packet") end
+local declared, size = pcall(ffi.sizeof, "struct packet")
+if not declared or not size then require("core.packet") end
 
 return {}

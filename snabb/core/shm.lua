@@ -10,8 +10,8 @@
 -- dead processes left, and one that an earlier process of the same number left, are told from living ones.
 --
 -- Differs from Snabb: names cannot leave the tree (".." is refused); folders are readable by their owner only; objects are
--- at most `max_size` bytes; opening with the wrong size is an error and creating over another size empties the object first;
--- names in a frame are made in sorted order, and a frame that fails half way leaves nothing behind.
+-- at most `max_size` bytes; creating over an object of another size makes a new one, while those who have mapped the old one
+-- keep it; names in a frame are made in sorted order, and a frame that fails half way leaves nothing behind.
 
 local ffi = require("ffi")
 local sys = require("core.sys")
@@ -170,15 +170,21 @@ local function object_file (name, resolved, size, readonly, create)
       flags = O.RDWR + O.CREAT
    end
    local fd, why = sys.open(file, flags, FILE_MODE)
+   local status = fd and sys.stat(fd)
+   if create and status and status.kind == "file" and status.size > 0 and status.size ~= size then
+      -- Cutting it would pull the memory away under those who use it.
+      sys.close(fd)
+      sys.remove(file)
+      fd, why = sys.open(file, flags, FILE_MODE)
+      status = fd and sys.stat(fd)
+   end
    if not fd then error(("shm: cannot open %s: %s"):format(file, why), 4) end
-   local status = sys.stat(fd)
    if not status or status.kind ~= "file" then
       sys.close(fd)
       error(("shm: %s is not an object"):format(file), 4)
    end
-   if create and status.size ~= size then
-      local done, reason = sys.ftruncate(fd, 0)
-      if done then done, reason = sys.ftruncate(fd, size) end
+   if create and status.size == 0 then
+      local done, reason = sys.ftruncate(fd, size)
       if not done then
          sys.close(fd)
          error(("shm: cannot make %s %d bytes long: %s"):format(file, size, reason), 4)
@@ -408,8 +414,8 @@ local function test_objects ()
    d.n, d.v[99] = 100, 9
    local head = M.open(name, open_ended, true, 1)
    assert(M.open(name, open_ended, true, head.n).v[99] == 9 and not pcall(M.open, name, open_ended, true, 101))
-   -- Another size: emptied.
-   assert(M.create(name, "uint32_t")[0] == 0)
+   -- Another size: a new object.
+   assert(M.create(name, "uint32_t")[0] == 0 and d.v[99] == 9)
    -- Many, and what is in a folder.
    local objects = {}
    for i = 1, 2000 do objects[i] = M.create("selftest.shm/many/"..i, "uint64_t[1]") end
