@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: MIT
 -- core.counter: 64-bit counters in shared memory, for other processes to read. The API is Snabb's.
 --
--- A process counts in a private copy of each counter and publishes all of them now and then with `commit` (the engine does,
--- every 100 breaths). Shared objects lie on pages of their own, so that counting in them directly would touch one cache set
--- and one TLB entry for each; the private copies lie densely, in blocks of 512.
+-- A process counts in a private copy of each counter and publishes all of them now and then with `commit` (the engine
+-- does, every 100 breaths). Shared objects lie on pages of their own, so that counting in them directly would touch
+-- one cache set and one TLB entry for each; the private copies lie densely, in blocks of 512.
 --
 -- Differs from Snabb: slots of deleted counters are used again, and private copies are dense.
 
@@ -63,8 +63,8 @@ function M.open (name)
    return public
 end
 
---- Give a counter up: unmap it, and if this process made it, remove it. Nobody may use it afterwards. Errors if there is no
---- counter of this name.
+--- Give a counter up: unmap it, and if this process made it, remove it. Nobody may use it afterwards. Errors if there
+--- is no counter of this name.
 function M.delete (name)
    local known = by_name[name]
    if not known then error("counter not found for deletion: "..tostring(name), 2) end

@@ -9,7 +9,8 @@ The engine begins to process packets.
 The engine has stopped processing packets.
 
 1,5|breath_start: breath totalpackets totalbytes totaletherbits
-A breath begins. The totals are what has been freed since the process started; totaletherbits includes preamble, gap and CRC.
+A breath begins. The totals are what has been freed since the process started; totaletherbits includes preamble, gap
+and CRC.
 
 1,5|breath_end: breath npackets bpp
 A breath has ended: npackets packets were freed in it, of bpp bytes each on average.

@@ -2,10 +2,11 @@
 -- core.group_freelist: a lock-free queue in shared memory through which the processes of a group pass chunks of free
 -- packets. The API is Snabb's. After Dmitry Vyukov, "Bounded MPMC queue".
 --
--- Every slot has a sequence number that says whose turn it is: at position `pos` (which counts on from 0 and wraps at 2^32)
--- a producer may take the slot when its sequence is pos, a consumer when it is pos + 1; whoever is done sets it to what the
--- next one waits for. Slots are filled and emptied in place, between start_... and `finish`. A process that dies in between
--- leaves a slot that nobody passes: the queue then looks full to producers and empty to consumers.
+-- Every slot has a sequence number that says whose turn it is: at position `pos` (which counts on from 0 and wraps at
+-- 2^32) a producer may take the slot when its sequence is pos, a consumer when it is pos + 1; whoever is done sets it
+-- to what the next one waits for. Slots are filled and emptied in place, between start_... and `finish`. A process
+-- that dies in between leaves a slot that nobody passes: the queue then looks full to producers and empty to
+-- consumers.
 --
 -- Differs from Snabb: `nfree`; a list that exists keeps its size, whatever size is asked for.
 
@@ -64,7 +65,8 @@ function M.freelist_open (name, readonly)
    return shm.open(name, list_t, readonly, size)
 end
 
---- Make a list of *size* chunks (a power of 2, 1024 if omitted), or open it if another process of the group has made it.
+--- Make a list of *size* chunks (a power of 2, 1024 if omitted), or open it if another process of the group has made
+--- it.
 function M.freelist_create (name, size)
    size = size or DEFAULT_SIZE
    if type(size) ~= "number" or size < 1 or size > 2^16 or size % 1 ~= 0 or band(size, size - 1) ~= 0 then
@@ -82,8 +84,8 @@ function M.freelist_create (name, size)
    return fl
 end
 
---- Take a slot to fill. Returns its chunk (set `nfree` and `list[0..nfree-1]`) and the number to give to `finish`; nothing
---- if the list is full.
+--- Take a slot to fill. Returns its chunk (set `nfree` and `list[0..nfree-1]`) and the number to give to `finish`;
+--- nothing if the list is full.
 function M.start_add (fl)
    local mask, pos = fl.enqueue_mask, load(fl.enqueue_pos)
    while true do
@@ -95,8 +97,8 @@ function M.start_add (fl)
    end
 end
 
---- Take the oldest filled slot. Returns its chunk and the number to give to `finish` once it is emptied; nothing if the list
---- is empty.
+--- Take the oldest filled slot. Returns its chunk and the number to give to `finish` once it is emptied; nothing if
+--- the list is empty.
 function M.start_remove (fl)
    local mask, pos = fl.dequeue_mask, load(fl.dequeue_pos)
    while true do

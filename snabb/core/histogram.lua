@@ -1,10 +1,11 @@
 -- SPDX-License-Identifier: MIT
 -- core.histogram: a histogram with logarithmic buckets, which can live in shared memory. The API is Snabb's.
 --
--- One page of 4096 bytes: the minimum, the logarithm of the factor between buckets, the number of samples, and 509 buckets
--- of which the first and the last take what is below the minimum and above the maximum.
+-- One page of 4096 bytes: the minimum, the logarithm of the factor between buckets, the number of samples, and 509
+-- buckets of which the first and the last take what is below the minimum and above the maximum.
 --
--- Differs from Snabb: `quantile`, `summarize` and `report` are ours; a sample that is no number counts in the first bucket.
+-- Differs from Snabb: `quantile`, `summarize` and `report` are ours; a sample that is no number counts in the first
+-- bucket.
 
 local ffi = require("ffi")
 local shm = require("core.shm")
@@ -32,7 +33,8 @@ M.type = shm.register("histogram", M)
 
 local function growth (minimum, maximum)
    if not (type(minimum) == "number" and type(maximum) == "number" and minimum > 0 and maximum > minimum) then
-      error(("histogram: expected 0 < minimum < maximum, not %s and %s"):format(tostring(minimum), tostring(maximum)), 3)
+      local given = tostring(minimum).." and "..tostring(maximum)
+      error("histogram: expected 0 < minimum < maximum, not "..given, 3)
    end
    return log(maximum / minimum) / (BUCKETS - 2)
 end
@@ -75,8 +77,8 @@ local function bounds (histogram, bucket)
    return low, minimum * exp(factor_log * bucket)
 end
 
---- Iterate over all buckets, lowest first: `for count, low, high in h:iterate()`; *count* is a uint64_t. With *previous*, an
---- earlier snapshot, the counts are the differences to it.
+--- Iterate over all buckets, lowest first: `for count, low, high in h:iterate()`; *count* is a uint64_t. With
+--- *previous*, an earlier snapshot, the counts are the differences to it.
 function M.iterate (histogram, previous)
    local bucket = -1
    return function ()
@@ -110,8 +112,8 @@ function M.wrap_thunk (histogram, thunk, now)
    end
 end
 
---- The value below which the share *q* (0 to 1) of the samples lies: the upper bound of its bucket (the maximum for the last
---- one). nil if there are no samples. *previous* as in `iterate`.
+--- The value below which the share *q* (0 to 1) of the samples lies: the upper bound of its bucket (the maximum for
+--- the last one). nil if there are no samples. *previous* as in `iterate`.
 function M.quantile (histogram, q, previous)
    local total = histogram.total - (previous and previous.total or 0)
    if total == 0 then return nil end
@@ -122,8 +124,8 @@ function M.quantile (histogram, q, previous)
    end
 end
 
---- {total, min, avg, max, p50, p90, p99, p999} of a histogram, estimated from its buckets (the middle of each); nil if there
---- are no samples. *previous* as in `iterate`.
+--- {total, min, avg, max, p50, p90, p99, p999} of a histogram, estimated from its buckets (the middle of each); nil
+--- if there are no samples. *previous* as in `iterate`.
 function M.summarize (histogram, previous)
    local total, sum, least, most = 0, 0, nil, nil
    for count, low, high in M.iterate(histogram, previous) do

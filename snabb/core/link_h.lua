@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- core.link_h: what Snabb programs expect to be declared once they require it: `struct link` (core.link declares it, unless
--- it is being loaded right now) and the size of a link's ring.
+-- core.link_h: what Snabb programs expect to be declared once they require it: `struct link` (core.link declares it,
+-- unless it is being loaded right now) and the size of a link's ring.
 
 local ffi = require("ffi")
 

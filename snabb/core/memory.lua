@@ -1,12 +1,13 @@
 -- SPDX-License-Identifier: MIT
 -- core.memory: memory for DMA. The API is Snabb's.
 --
--- Memory comes in chunks of one huge page: from the reserved huge pages if there are any, otherwise from ordinary memory
--- that is aligned to a huge page, so that the kernel can make it one. It is zeroed, touched, and never freed.
+-- Memory comes in chunks of one huge page: from the reserved huge pages if there are any, otherwise from ordinary
+-- memory that is aligned to a huge page, so that the kernel can make it one. It is zeroed, touched, and never freed.
 --
--- Differs from Snabb: devices are driven by DPDK, whose I/O addresses are virtual addresses (IOVA as VA). So the "physical"
--- address that `dma_alloc` and `virtual_to_physical` return is the virtual address itself, as a uint64_t. Memory that is
--- allocated here is not registered with any device and is not shared with other processes; packets are (see core.packet).
+-- Differs from Snabb: devices are driven by DPDK, whose I/O addresses are virtual addresses (IOVA as VA). So the
+-- "physical" address that `dma_alloc` and `virtual_to_physical` return is the virtual address itself, as a uint64_t.
+-- Memory that is allocated here is not registered with any device and is not shared with other processes; packets are
+-- (see core.packet).
 
 local ffi = require("ffi")
 local sys = require("core.sys")
@@ -69,8 +70,9 @@ local function is_power_of_2 (n)
    return n >= 1 and math.log(n) / math.log(2) % 1 == 0
 end
 
---- Allocate *bytes* (up to `huge_page_size`) of zeroed memory aligned to *align* bytes (a power of 2, 128 if omitted). Returns
---- a `char *`, the physical address (a uint64_t, here the virtual address) and the size. It is never freed.
+--- Allocate *bytes* (up to `huge_page_size`) of zeroed memory aligned to *align* bytes (a power of 2, 128 if
+--- omitted). Returns a `char *`, the physical address (a uint64_t, here the virtual address) and the size. It is
+--- never freed.
 function M.dma_alloc (bytes, align)
    align = align or 128
    if type(bytes) ~= "number" or bytes < 0 or bytes % 1 ~= 0 or bytes > M.huge_page_size then

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- core.packet_h: what Snabb programs expect to be declared once they require it: `struct packet` (core.packet declares it,
--- unless it is being loaded right now) and PACKET_PAYLOAD_SIZE.
+-- core.packet_h: what Snabb programs expect to be declared once they require it: `struct packet` (core.packet
+-- declares it, unless it is being loaded right now) and PACKET_PAYLOAD_SIZE.
 
 local ffi = require("ffi")
 

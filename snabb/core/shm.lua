@@ -6,12 +6,13 @@
 --   ROOT/<pid>/group                       a directory; in a worker process a link to its parent's
 --
 -- ROOT is SNABB_SHM_ROOT; otherwise /var/run/snabb for root if that can be written, otherwise $XDG_RUNTIME_DIR/snabb,
--- otherwise /tmp/snabb-UID. A process's folder is locked (flock(2)) while the process lives; that is how the folders that
--- dead processes left, and one that an earlier process of the same number left, are told from living ones.
+-- otherwise /tmp/snabb-UID. A process's folder is locked (flock(2)) while the process lives; that is how the folders
+-- that dead processes left, and one that an earlier process of the same number left, are told from living ones.
 --
--- Differs from Snabb: names cannot leave the tree (".." is refused); folders are readable by their owner only; objects are
--- at most `max_size` bytes; creating over an object of another size makes a new one, while those who have mapped the old one
--- keep it; names in a frame are made in sorted order, and a frame that fails half way leaves nothing behind.
+-- Differs from Snabb: names cannot leave the tree (".." is refused); folders are readable by their owner only;
+-- objects are at most `max_size` bytes; creating over an object of another size makes a new one, while those who have
+-- mapped the old one keep it; names in a frame are made in sorted order, and a frame that fails half way leaves
+-- nothing behind.
 
 local ffi = require("ffi")
 local sys = require("core.sys")
@@ -39,8 +40,9 @@ end
 --- The directory that holds the tree.
 M.root = default_root()
 
---- A folder that names of this process are put under, or false. One that a program sets when it runs several Lua states in
---- one process, so that the objects of each have names of their own; names that begin with "group/" stay as they are.
+--- A folder that names of this process are put under, or false. One that a program sets when it runs several Lua
+--- states in one process, so that the objects of each have names of their own; names that begin with "group/" stay as
+--- they are.
 M.scope = false
 
 -- Sizes of all current mappings, by address.
@@ -59,8 +61,8 @@ local function check (name)
    end
 end
 
---- The path below the root that a name stands for: "/1234/a/b" is "1234/a/b", "a/b" is "<own pid>/a/b". Errors if the name
---- contains "..".
+--- The path below the root that a name stands for: "/1234/a/b" is "1234/a/b", "a/b" is "<own pid>/a/b". Errors if the
+--- name contains "..".
 function M.resolve (name)
    check(name)
    local slash, rest = name:match("^(/*)(.*)$")
@@ -213,14 +215,14 @@ local function map (name, ctype, readonly, create, ...)
    return ffi.cast(ffi.typeof("$ *", ctype), at)
 end
 
---- Map an object, which is made (zeroed) if it is not there. *ctype* is a C type or its declaration; further arguments are
---- the length of a type with an open end. Returns a pointer to it, valid until `unmap`.
+--- Map an object, which is made (zeroed) if it is not there. *ctype* is a C type or its declaration; further
+--- arguments are the length of a type with an open end. Returns a pointer to it, valid until `unmap`.
 function M.create (name, ctype, ...)
    return map(name, ctype, false, true, ...)
 end
 
---- Map an object that is there already, for reading only if *readonly* is true (writing is then a fault). Errors if it is
---- not there or has another size.
+--- Map an object that is there already, for reading only if *readonly* is true (writing is then a fault). Errors if
+--- it is not there or has another size.
 function M.open (name, ctype, readonly, ...)
    return map(name, ctype, readonly, false, ...)
 end
@@ -288,8 +290,8 @@ local function delete_object (frame, name, module)
    end
 end
 
---- Make the objects of a frame: *specs* is {name = {module, arguments of module.create ...}}, as {drops = {counter, 0}}.
---- Returns a table with the objects by name, and `path`, `specs`.
+--- Make the objects of a frame: *specs* is {name = {module, arguments of module.create ...}}, as {drops = {counter,
+--- 0}}. Returns a table with the objects by name, and `path`, `specs`.
 function M.create_frame (folder, specs)
    local frame = {path = folder.."/", specs = specs}
    local made = {}
@@ -313,7 +315,8 @@ function M.create_frame (folder, specs)
    return frame
 end
 
---- Open the objects in a folder for reading; which kind each is follows from its extension, and unknown ones are left out.
+--- Open the objects in a folder for reading; which kind each is follows from its extension, and unknown ones are left
+--- out.
 function M.open_frame (folder)
    local frame = {path = folder.."/", specs = {}, readonly = true}
    for _, file in ipairs(M.children(folder)) do

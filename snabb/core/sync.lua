@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- core.sync: atomic operations on memory that processes or threads share. The API is Snabb's; where Snabb assembles machine
--- code, perigee's binary exports a compare-and-exchange.
+-- core.sync: atomic operations on memory that processes or threads share. The API is Snabb's; where Snabb assembles
+-- machine code, perigee's binary exports a compare-and-exchange.
 
 local ffi = require("ffi")
 require("core.lib_h")

@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
--- The few calls of the C library that the core needs: files, directories, memory maps, processes. Source: POSIX.1-2017,
--- Linux man-pages (statx(2), flock(2), mmap(2)). Not part of Snabb, whose core has them from ljsyscall.
--- Every C function is declared under a name of our own that refers to the libc symbol, so that a library that declares the
--- same function in another way (ljsyscall does) neither changes ours nor trips over it.
+-- The few calls of the C library that the core needs: files, directories, memory maps, processes. Source:
+-- POSIX.1-2017, Linux man-pages (statx(2), flock(2), mmap(2)). Not part of Snabb, whose core has them from ljsyscall.
+-- Every C function is declared under a name of our own that refers to the libc symbol, so that a library that
+-- declares the same function in another way (ljsyscall does) neither changes ours nor trips over it.
 
 local ffi = require("ffi")
 local bit = require("bit")
@@ -33,6 +33,7 @@ unsigned perigee_sys_geteuid(void) __asm__("geteuid");
 int      perigee_sys_access(const char *path, int mode) __asm__("access");
 int      perigee_sys_kill(int pid, int signal) __asm__("kill");
 int      perigee_sys_waitpid(int pid, int *status, int options) __asm__("waitpid");
+int      perigee_sys_nanosleep(const int64_t request[2], int64_t rest[2]) __asm__("nanosleep");
 int      perigee_sys_isatty(int fd) __asm__("isatty");
 char    *perigee_sys_strerror(int errnum) __asm__("strerror");
 int      perigee_sys_posix_spawn(int *pid, const char *path, const void *actions, const void *attributes,
@@ -48,8 +49,8 @@ struct perigee_sys_statx {
 local M = {}
 
 --- Error numbers of Linux that callers compare `ffi.errno()` with.
-M.errno = {EPERM = 1, ENOENT = 2, ESRCH = 3, EINTR = 4, EAGAIN = 11, EACCES = 13, EEXIST = 17, ENOTDIR = 20, EISDIR = 21,
-           ENOTEMPTY = 39}
+M.errno = {EPERM = 1, ENOENT = 2, ESRCH = 3, EINTR = 4, EAGAIN = 11, EACCES = 13, EEXIST = 17, ENOTDIR = 20,
+           EISDIR = 21, ENOTEMPTY = 39}
 --- Flags of open(2).
 M.open_flags = {RDONLY = 0, WRONLY = 1, RDWR = 2, CREAT = 0x40, EXCL = 0x80, TRUNC = 0x200, DIRECTORY = 0x10000,
                 NOFOLLOW = 0x20000, CLOEXEC = 0x80000}
@@ -82,8 +83,8 @@ function M.getppid () return C.perigee_sys_getppid() end
 --- The effective user's number; 0 is root.
 function M.geteuid () return C.perigee_sys_geteuid() end
 
---- Open a file. *flags* is a sum of `open_flags` (CLOEXEC is added), *mode* the permissions of a file that this creates.
---- Returns the descriptor, or nil, the reason and the error number.
+--- Open a file. *flags* is a sum of `open_flags` (CLOEXEC is added), *mode* the permissions of a file that this
+--- creates. Returns the descriptor, or nil, the reason and the error number.
 function M.open (path, flags, mode)
    local fd
    repeat
@@ -111,8 +112,8 @@ end
 local stat_buffer = ffi.new("struct perigee_sys_statx")
 local stat_kinds = {[S_IFDIR] = "directory", [S_IFREG] = "file", [S_IFLNK] = "symlink"}
 
---- What stands at a path, or behind a descriptor: a table {kind = "directory" | "file" | "symlink" | "other", size, uid,
---- mode}. A symbolic link is not followed. nil, the reason and the error number if there is nothing.
+--- What stands at a path, or behind a descriptor: a table {kind = "directory" | "file" | "symlink" | "other", size,
+--- uid, mode}. A symbolic link is not followed. nil, the reason and the error number if there is nothing.
 function M.stat (where)
    local status
    if type(where) == "number" then
@@ -179,6 +180,12 @@ function M.access (path, mode)
    return C.perigee_sys_access(path, mode) == 0
 end
 
+--- Sleep for this many seconds (a fraction, too); a signal ends it earlier.
+function M.sleep (seconds)
+   local whole = math.floor(seconds)
+   C.perigee_sys_nanosleep(ffi.new("int64_t[2]", whole, math.floor((seconds - whole) * 1e9)), nil)
+end
+
 --- Is the descriptor a terminal?
 function M.isatty (fd)
    return C.perigee_sys_isatty(fd) == 1
@@ -200,8 +207,8 @@ function M.list (path)
    return names
 end
 
---- Remove a file, a symbolic link (not what it points to) or a directory with all that is in it. Returns true, or nil and
---- the reason; what is not there is an error, too.
+--- Remove a file, a symbolic link (not what it points to) or a directory with all that is in it. Returns true, or nil
+--- and the reason; what is not there is an error, too.
 function M.remove (path)
    if C.perigee_sys_unlink(path) == 0 then return true end
    local number = ffi.errno()
@@ -213,8 +220,8 @@ function M.remove (path)
    return true
 end
 
---- Send a signal; 0 only asks whether there is such a process. True if there is one and it may be signalled, or if it is
---- another user's (EPERM); false otherwise.
+--- Send a signal; 0 only asks whether there is such a process. True if there is one and it may be signalled, or if it
+--- is another user's (EPERM); false otherwise.
 function M.kill (pid, signal)
    return C.perigee_sys_kill(pid, signal) == 0 or ffi.errno() == errno.EPERM
 end

@@ -1,18 +1,19 @@
 -- SPDX-License-Identifier: MIT
--- core.timeline: a log of events in a ring in shared memory, to be read while the program runs or afterwards. The API is
--- Snabb's.
+-- core.timeline: a log of events in a ring in shared memory, to be read while the program runs or afterwards. The API
+-- is Snabb's.
 --
--- Layout: a header of 64 bytes; entries of 64 bytes (time, index of the message in the string table, core, six arguments);
--- the string table. Each message is stored once, as "level,rate|category name: arguments" and a description in further
--- lines. An event is logged if its rate is at least the timeline's: rates go from 0 (never) to 9 (always), and the engine
--- picks the timeline's rate at random, so that a sample of rare and of frequent events is in the log.
+-- Layout: a header of 64 bytes; entries of 64 bytes (time, index of the message in the string table, core, six
+-- arguments); the string table. Each message is stored once, as "level,rate|category name: arguments" and a
+-- description in further lines. An event is logged if its rate is at least the timeline's: rates go from 0 (never) to
+-- 9 (always), and the engine picks the timeline's rate at random, so that a sample of rare and of frequent events is
+-- in the log.
 --
 -- The events of a module stand in a text: for each, `level,rate|name: argument argument` and, in further lines, what it
 -- means. `load_events(timeline, "apps.my.app")` takes it from the Lua module "apps.my.app_events", which returns the
 -- text, or from a file apps/my/app.events on package.path.
 --
--- Differs from Snabb: times are nanoseconds of the wall clock instead of cycles of the CPU; loggers are compiled by LuaJIT
--- instead of assembled. Logging is for one writer.
+-- Differs from Snabb: times are nanoseconds of the wall clock instead of cycles of the CPU; loggers are compiled by
+-- LuaJIT instead of assembled. Logging is for one writer.
 
 local ffi = require("ffi")
 local bit = require("bit")
@@ -52,8 +53,8 @@ local function is_power_of_2 (n)
    return n >= 1 and n <= 2^24 and n % 1 == 0 and bit.band(n, n - 1) == 0
 end
 
---- A timeline in shared memory under *name*, with *entries* entries (a power of 2, 2^20 if omitted) and *strings* bytes for
---- messages (10^6 if omitted). All rates are logged until `rate` is called.
+--- A timeline in shared memory under *name*, with *entries* entries (a power of 2, 2^20 if omitted) and *strings*
+--- bytes for messages (10^6 if omitted). All rates are logged until `rate` is called.
 function M.new (name, entries, strings)
    entries, strings = entries or 2^20, strings or 1000000
    if not is_power_of_2(entries) then
@@ -67,7 +68,8 @@ function M.new (name, entries, strings)
    header.rate, header.priority_mask = 1, 0xffffffff
    header.magic = MAGIC
    return {name = name, memory = memory, header = header, entries = entries, ring = ffi.cast(entry_ptr, bytes + HEADER),
-           size = HEADER + entries * ENTRY + strings, strings = bytes + HEADER + entries * ENTRY, position = 0, known = {}}
+           size = HEADER + entries * ENTRY + strings, strings = bytes + HEADER + entries * ENTRY, position = 0,
+           known = {}}
 end
 
 local function intern (timeline, text)
@@ -92,20 +94,24 @@ local function logger (timeline, message, rate, level, count)
       local a, b, c, d, e, f = ...
       local next = header.next
       local entry = ring[next]
+      local argument = entry.argument
       entry.time = tonumber(get_time_ns())
       entry.message = message
-      entry.argument[0], entry.argument[1], entry.argument[2] = count > 0 and a or 0, count > 1 and b or 0, count > 2 and c or 0
-      entry.argument[3], entry.argument[4], entry.argument[5] = count > 3 and d or 0, count > 4 and e or 0, count > 5 and f or 0
+      argument[0], argument[1], argument[2] = count > 0 and a or 0, count > 1 and b or 0, count > 2 and c or 0
+      argument[3], argument[4], argument[5] = count > 3 and d or 0, count > 4 and e or 0, count > 5 and f or 0
       header.next = bit.band(next + 1, mask)
    end
 end
 
 local function check_count (count, what)
-   if count > ARGUMENTS then error(("timeline: %s has %d arguments, at most %d are logged"):format(what, count, ARGUMENTS), 3) end
+   if count > ARGUMENTS then
+      error(("timeline: %s has %d arguments, at most %d are logged"):format(what, count, ARGUMENTS), 3)
+   end
 end
 
---- Define an event. *priority* is "error", "warning", "info", "trace", "app", "packet", "library", or a rate from 0 to 9;
---- words of *message*'s first line that begin with "$" are the arguments (at most six). Returns the function that logs it.
+--- Define an event. *priority* is "error", "warning", "info", "trace", "app", "packet", "library", or a rate from 0
+--- to 9; words of *message*'s first line that begin with "$" are the arguments (at most six). Returns the function
+--- that logs it.
 function M.define (timeline, category, priority, message)
    local rate = type(priority) == "number" and priority or priorities[priority]
    if not rate then error("timeline: unrecognized priority: "..tostring(priority), 2) end
@@ -164,9 +170,9 @@ function M.parse_events (timeline, category, spec)
    return events
 end
 
---- Define the events of a module. *category* is what they are logged under, the module's name if omitted; a table is a set
---- of substitutions, whose values are appended to it ({app = "nic"}: "core.app nic"). Returns a table of logging functions
---- by name. Errors if the module has no events.
+--- Define the events of a module. *category* is what they are logged under, the module's name if omitted; a table is
+--- a set of substitutions, whose values are appended to it ({app = "nic"}: "core.app nic"). Returns a table of
+--- logging functions by name. Errors if the module has no events.
 function M.load_events (timeline, path, category)
    if type(category) == "table" then
       local keys = {}
@@ -205,7 +211,9 @@ local function decode (bytes, size, limit)
    local header = ffi.cast(header_ptr, bytes)
    if size < HEADER or header.magic ~= MAGIC or header.major_version ~= MAJOR then return nil, "not a timeline" end
    local entries, strings = tonumber(header.entries), tonumber(header.strings)
-   if not is_power_of_2(entries) or size < HEADER + entries * ENTRY + strings then return nil, "a truncated timeline" end
+   if not is_power_of_2(entries) or size < HEADER + entries * ENTRY + strings then
+      return nil, "a truncated timeline"
+   end
    local ring, text = ffi.cast(entry_ptr, bytes + HEADER), bytes + HEADER + entries * ENTRY
    local list, index = {}, bit.band(header.next - 1, entries - 1)
    for _ = 1, math.min(limit or entries, entries) do
@@ -245,7 +253,8 @@ function M.dump (source, limit)
    print(("%14s %-20s %s"):format("-ns", "category", "message"))
    for i, event in ipairs(list) do
       local older = list[i + 1]
-      print(("%14s %-20s %s"):format(older and ("%.0f"):format(event.time - older.time) or "", event.category, event.text))
+      local gap = older and ("%.0f"):format(event.time - older.time) or ""
+      print(("%14s %-20s %s"):format(gap, event.category, event.text))
    end
    return true
 end

@@ -1,12 +1,12 @@
 -- SPDX-License-Identifier: MIT
 -- core.timer: functions that are called at a time, in ticks of a millisecond. The API is Snabb's.
 --
--- Active timers stand in a binary heap by tick and, within a tick, by the order of activation: that is the order they run
--- in, always. When many ticks have passed since the last run, they are made up for one by one: a repeating timer runs once
--- for each of its periods. Nothing is allocated when a timer repeats.
+-- Active timers stand in a binary heap by tick and, within a tick, by the order of activation: that is the order they
+-- run in, always. When many ticks have passed since the last run, they are made up for one by one: a repeating timer
+-- runs once for each of its periods. Nothing is allocated when a timer repeats.
 --
--- Differs from Snabb: `deactivate` within the timer's own function stops it from repeating, and a timer with a period of
--- 0 runs in the next tick (Snabb loses it when it is activated from a timer).
+-- Differs from Snabb: `deactivate` within the timer's own function stops it from repeating, and a timer with a period
+-- of 0 runs in the next tick (Snabb loses it when it is activated from a timer).
 
 local ffi = require("ffi")
 require("core.lib_h")
@@ -71,8 +71,8 @@ local function now_ticks ()
    return floor(tonumber(C.get_time_ns()) / M.ns_per_tick)
 end
 
---- A timer: *fn* is called with the timer once *nanos* nanoseconds after its activation, or every *nanos* nanoseconds if
---- *mode* is "repeating". It does nothing until `activate`. Returns a table with name, fn, ticks, repeating.
+--- A timer: *fn* is called with the timer once *nanos* nanoseconds after its activation, or every *nanos* nanoseconds
+--- if *mode* is "repeating". It does nothing until `activate`. Returns a table with name, fn, ticks, repeating.
 function M.new (name, fn, nanos, mode)
    if type(name) ~= "string" then error("timer: the name must be a string, not a "..type(name), 2) end
    if type(fn) ~= "function" then error("timer "..name..": expected a function, not a "..type(fn), 2) end
