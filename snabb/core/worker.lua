@@ -138,7 +138,8 @@ end
 
 function M.selftest ()
    assert(M.is_worker() == nil)
-   for _, bad in ipairs{{"", "x = 1"}, {"a"}, {"a", "this is not Lua"}, {"a", ("-"):rep(200000)}, {5, ""}, {"a", "\0"}} do
+   local long = ("-"):rep(200000)
+   for _, bad in ipairs{{"", "x = 1"}, {"a"}, {"a", "this is not Lua"}, {"a", long}, {5, ""}, {"a", "\0"}} do
       assert(not pcall(M.start, bad[1], bad[2]))
    end
    assert(not pcall(M.stop, "nobody") and next(M.status()) == nil)
