@@ -18,6 +18,13 @@ local memory = ffi.new [[
 union { const void *any; const uint8_t *u8; const uint16_t *u16; }
 ]]
 
+-- LuaJIT takes it that memory written as one type is not read as another: it may use again what it has read from it
+-- before. Here, packets are read as 16-bit words that were written as bytes or whatever. ffi.fill is a barrier.
+local scratch = ffi.new("uint8_t[1]")
+local function barrier()
+   ffi.fill(scratch, 1)
+end
+
 local PROTOCOL_TCP, PROTOCOL_UDP = 6, 17
 local big_endian = ffi.abi("be")
 
@@ -54,6 +61,7 @@ end
 
 -- The folded sum, in the machine's byte order, of `len` bytes at `ptr`.
 local function sum_bytes(ptr, len)
+   barrier()
    memory.any = ptr
    local words, sum, first = rshift(len, 1), 0, 0
    if words == 10 then
@@ -93,6 +101,7 @@ local function get16(p, offset) return p[offset] * 256 + p[offset + 1] end
 
 local function put16(p, offset, value)
    p[offset], p[offset + 1] = rshift(value, 8), band(value, 0xff)
+   barrier()
 end
 
 --- Writes the checksum of `len` bytes at `buf` to the 16 bits at `buf` + `offset`, which must have been 0 or the sum
@@ -104,6 +113,7 @@ end
 -- Of the IP packet at p: the upper protocol, the length of the IP header and that of what follows it, cut to `len`; or
 -- nil if it is no IP packet that fits.
 local function dissect(p, len)
+   barrier()
    if len < 1 then return nil end
    local version = rshift(p[0], 4)
    if version == 4 and len >= 20 then
@@ -200,6 +210,7 @@ function M.checksum_update_incremental_32(checksum_cell, value_cell, new_value)
    sum = fold(sum + band(bnot(rshift(old, 16)), 0xffff) + rshift(new_value, 16))
    checksum_cell[0] = swap16(band(bnot(sum), 0xffff))
    value_cell[0] = new
+   barrier()
 end
 
 --- The sum, not complemented, in host byte order, of the TCP pseudo header: the addresses at `sip` and `dip`, each of
