@@ -41,15 +41,15 @@ local function check_size(size, least)
    end
 end
 
-local function make(size, conf)
+local function make(size, src, dst, random_payload)
    local payload = size - header_size
    local p = packet.resize(packet.allocate(), size)
-   ffi.copy(p.data, assert(ethernet:pton(conf.dst)), 6)
-   ffi.copy(p.data + 6, assert(ethernet:pton(conf.src)), 6)
+   ffi.copy(p.data, dst, 6)
+   ffi.copy(p.data + 6, src, 6)
    -- The field is a length, as in IEEE 802.3.
    p.data[12] = bit.rshift(payload, 8)
    p.data[13] = bit.band(payload, 0xff)
-   if conf.random_payload then ffi.copy(p.data + header_size, lib.random_bytes(payload), payload) end
+   if random_payload then ffi.copy(p.data + header_size, lib.random_bytes(payload), payload) end
    return p
 end
 
@@ -60,7 +60,8 @@ function Synth:new(conf)
    if not packets then
       packets = {}
       for _, size in ipairs(conf.sizes) do check_size(size, least) end
-      for k, size in ipairs(conf.sizes) do packets[k] = make(size, conf) end
+      local src, dst = assert(ethernet:pton(conf.src)), assert(ethernet:pton(conf.dst))
+      for k, size in ipairs(conf.sizes) do packets[k] = make(size, src, dst, conf.random_payload) end
    elseif conf.packet_id then
       for _, p in ipairs(packets) do check_size(p.length, least) end
    end
