@@ -56,6 +56,7 @@ end
 --- Makes the frames. Throws if there is none, or one is too short or too long, or an address is none.
 function Synth:new(conf)
    local packets = conf.packets
+   if #(packets or conf.sizes) == 0 then error("Synth: expected at least one size") end
    local least = header_size + (conf.packet_id and 4 or 0)
    if not packets then
       packets = {}
@@ -65,7 +66,6 @@ function Synth:new(conf)
    elseif conf.packet_id then
       for _, p in ipairs(packets) do check_size(p.length, least) end
    end
-   if #packets == 0 then error("Synth: expected at least one size") end
    return setmetatable({cursor = 0, pktid = conf.packet_id and 0, packets = packets}, {__index = Synth})
 end
 
