@@ -30,8 +30,8 @@ local function port (c, name, spec, more)
    if not c.apps[name] then config.app(c, name, require("apps.dpdk.port"), arg, more) end
 end
 
---- Add an app *name* to the configuration *c* that packets of *spec* come from. *placement* is config.app's fifth argument.
---- Returns what a link from it begins with, "NAME.output".
+--- Add an app *name* to the configuration *c* that packets of *spec* come from. *placement* is config.app's fifth
+--- argument. Returns what a link from it begins with, "NAME.output".
 function M.source (c, name, spec, placement)
    check(spec)
    local file = file_of(spec)

@@ -19,8 +19,8 @@ local function usage (code)
    main.exit(code)
 end
 
---- Dump: prints the packets from `input` and frees them. Configuration: `quiet`, no bytes; `file`, a Lua file to print to
---- instead of standard output.
+--- Dump: prints the packets from `input` and frees them. Configuration: `quiet`, no bytes; `file`, a Lua file to
+--- print to instead of standard output.
 M.Dump = {config = {quiet = {default = false}, file = {}}}
 local Dump = M.Dump
 
@@ -44,7 +44,8 @@ function Dump:push ()
    file:flush()
 end
 
---- Run the program: *args* are options and a port or a file's name. *file* is what it prints to, standard output if omitted.
+--- Run the program: *args* are options and a port or a file's name. *file* is what it prints to, standard output if
+--- omitted.
 function M.run (args, file)
    local options = {}
    local handlers = capture.option_handlers(options)

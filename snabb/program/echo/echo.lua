@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- program.echo: sends packets back to the ports that they came from, through chains of forwarding apps of any length; or
--- makes packets and measures how fast they pass a chain.
+-- program.echo: sends packets back to the ports that they came from, through chains of forwarding apps of any length;
+-- or makes packets and measures how fast they pass a chain.
 
 local basic = require("apps.basic.basic_apps")
 local config = require("core.config")
@@ -43,9 +43,9 @@ local function ends (c, k, spec, options, placement)
    return from, to
 end
 
---- The app graph of the program: *ports* is an array of ports (see program.endpoint), *options* has `length` (apps in each
---- chain), `source` (a size, to make packets), `chains` (without ports), `workers`. Returns the configuration and the names
---- of the links at the chains' ends.
+--- The app graph of the program: *ports* is an array of ports (see program.endpoint), *options* has `length` (apps in
+--- each chain), `source` (a size, to make packets), `chains` (without ports), `workers`. Returns the configuration
+--- and the names of the links at the chains' ends.
 function M.graph (ports, options)
    local c, last_links = config.new(), {}
    local chains = #ports > 0 and #ports or options.chains or 1

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- program.example_spray: a small program with an app of its own. It reads a pcap file, drops every other packet, and writes
--- the rest to another one.
+-- program.example_spray: a small program with an app of its own. It reads a pcap file, drops every other packet, and
+-- writes the rest to another one.
 
 local config = require("core.config")
 local engine = require("core.app")

@@ -49,8 +49,9 @@ local function report (links, seconds)
    end
 end
 
---- Connect the app "source" of the configuration *c* to ports and run: what the commands share. *ports* is an array of
---- ports; *options* has `duration` (seconds), `done` (a function for engine.main), `packets` (a limit for each port), `quiet`.
+--- Connect the app "source" of the configuration *c* to ports and run: what the commands share. *ports* is an array
+--- of ports; *options* has `duration` (seconds), `done` (a function for engine.main), `packets` (a limit for each
+--- port), `quiet`.
 function M.run_loadgen (c, ports, options)
    if #ports == 0 then error("expected at least one port", 0) end
    for i, spec in ipairs(ports) do

@@ -1,14 +1,14 @@
 -- SPDX-License-Identifier: MIT
--- program.snsh.profile: a sampling profiler on LuaJIT's jit.profile, for where LuaJIT's own module jit.p is not installed.
--- Options are jit.p's, of which these are known: "f" (by function, as without), "l" (by line), "iN" (a sample each N
--- milliseconds, 1 if omitted).
+-- program.snsh.profile: a sampling profiler on LuaJIT's jit.profile, for where LuaJIT's own module jit.p is not
+-- installed. Options are jit.p's, of which these are known: "f" (by function, as without), "l" (by line), "iN" (a
+-- sample each N milliseconds, 1 if omitted).
 
 local M = {}
 
 local samples, total, output, stop_profile
 
---- Start to take samples. *options* as above; the report goes to *file* (a name), or to standard error. Errors if LuaJIT was
---- built without jit.profile, or if the file cannot be written.
+--- Start to take samples. *options* as above; the report goes to *file* (a name), or to standard error. Errors if
+--- LuaJIT was built without jit.profile, or if the file cannot be written.
 function M.start (options, file)
    options = options or ""
    local profile = require("jit.profile")

@@ -1,8 +1,9 @@
 -- SPDX-License-Identifier: MIT
 -- program.snsh: the Snabb shell, which runs Lua code with Snabb's modules.
 --
--- Differs from Snabb: an error in CODE or SCRIPT ends the shell with exit code 1 and a traceback; the interactive shell prints
--- expressions and reads statements of several lines; -j off, -j on, --profile; a profiler also without LuaJIT's jit.p.
+-- Differs from Snabb: an error in CODE or SCRIPT ends the shell with exit code 1 and a traceback; the interactive
+-- shell prints expressions and reads statements of several lines; -j off, -j on, --profile; a profiler also without
+-- LuaJIT's jit.p.
 
 local lib = require("core.lib")
 local sys = require("core.sys")
@@ -72,8 +73,8 @@ local function run_script (args)
    chunk(unpack(args))
 end
 
--- The function that a text stands for: an expression (its values are printed), or a statement. The second result is true if
--- the text is only the beginning of a statement.
+-- The function that a text stands for: an expression (its values are printed), or a statement. The second result is
+-- true if the text is only the beginning of a statement.
 local function compile (text)
    local expression = text:match("^%s*=(.*)$") or text
    local chunk = loadstring("return "..expression, "=stdin")
@@ -88,8 +89,8 @@ local function show (ok, ...)
    if select("#", ...) > 0 then print(...) end
 end
 
---- Read Lua from *input* (standard input if omitted) line by line and run it, until it ends. An error is printed and the
---- next line read.
+--- Read Lua from *input* (standard input if omitted) line by line and run it, until it ends. An error is printed and
+--- the next line read.
 function M.repl (input)
    input = input or io.stdin
    local prompts = sys.isatty(0) and input == io.stdin
