@@ -98,7 +98,8 @@ local function add_links (lines, entry, all)
       local r = entry.rates.links[name]
       local rx, tx, bytes, drops = r.rxpackets or 0, r.txpackets or 0, r.txbytes or 0, r.txdrop or 0
       if all or rx + tx + drops > 0 then
-         lines[#lines + 1] = ("  %-44s %9.3f %9.3f %8.3f %12.0f"):format(name, rx / 1e6, tx / 1e6, gbps(tx, bytes), drops)
+         lines[#lines + 1] = ("  %-44s %9.3f %9.3f %8.3f %12.0f"):format(name, rx / 1e6, tx / 1e6, gbps(tx, bytes),
+                             drops)
       end
    end
 end
@@ -200,12 +201,13 @@ function M.selftest ()
    assert(M.json({1, 2.5, "a\"\n", {b = true, a = {array = true}}, 0 / 0}) ==
           '[1,2.5,"a\\u0022\\u000a",{"a":[],"b":true},null]')
    local process = {pid = 7, command = "x", name = "n", parent = 3}
-   local counts = {engine = {configs = 2, breaths = 10, frees = 1000}, links = {}, apps = {nic = {drops = 5, still = 1}}}
+   local counts = {engine = {configs = 2, breaths = 10, frees = 1000}, links = {},
+                   apps = {nic = {drops = 5, still = 1}}}
    local rates = {engine = {breaths = 10, frees = 1e6, freebits = 672e6, configs = 0},
                   links = {l = {rxpackets = 1e6, txpackets = 2e6, txbytes = 120e6, txdrop = 9}, idle = {}},
                   apps = {nic = {drops = 2.5, still = 0}}}
    local text = M.text({{process = process, counts = counts, rates = rates}})
-   assert(text:match("^7 n worker of 3 x\n  1%.000 Mfrees/s, 0%.672 Gbps, 10 breaths/s, 100000%.0 frees/breath, 2 conf"))
+   assert(text:match("^7 n worker of 3 x\n  1%.000 Mfrees/s, 0%.672 Gbps, 10 breaths/s, 100000%.0 frees/breath, 2 c"))
    assert(text:match("\n  l +1%.000 +2%.000 +1%.344 +9\n") and not text:match("idle") and not text:match("still"))
    assert(text:match("\n  nic  drops +5 +2%.5/s\n"))
    text = M.text({{process = process, counts = counts, rates = rates}}, true)
