@@ -59,7 +59,7 @@ local breaths, frees, freebits, freebytes = M.breaths, M.frees, M.freebits, M.fr
 local pulls, pushes, ticks, bridges_in, bridges_out = {}, {}, {}, {}, {}
 local running = false
 
---- Seconds of a monotonic clock: during a breath the time at which it started.
+--- Seconds of a monotonic clock: while the engine runs, the time at which the last breath started.
 function M.now ()
    return running and M.monotonic_now or C.get_monotonic_time()
 end
@@ -118,7 +118,6 @@ end
 
 -- push_link of its own, so that an app may add to it.
 local function own_push_links (name, class)
-   if class.push_link == nil then return nil end
    if type(class.push_link) ~= "table" then
       error("bad push_link value for app '"..name.."': expected a table of methods by link name", 0)
    end
@@ -140,7 +139,7 @@ function steps.start_app (name, class, arg)
       app.shm.dtime = {counter, C.get_unix_time()}
       app.shm = shm.create_frame("apps/"..name, app.shm)
    end
-   app.push_link = own_push_links(name, class)
+   if class.push_link then app.push_link = own_push_links(name, class) end
    app_table[name] = app
    M.configuration.apps[name] = {class = class, arg = arg}
 end
@@ -255,6 +254,7 @@ end
 
 --- One breath.
 function M.breathe ()
+   local was_running = running
    running = true
    M.monotonic_now = C.get_monotonic_time()
    take_in()
@@ -281,10 +281,15 @@ function M.breathe ()
    packet.settle(frees, freebytes, freebits)
    breaths.c = breaths.c + 1
    if breaths.c % 100 == 0 then commit() end
-   running = false
+   running = was_running
 end
 
 local next_breath, last_frees, last_free_at = nil, 0, 0
+
+local function doze (microseconds)
+   C.usleep(microseconds)
+   M.monotonic_now = C.get_monotonic_time()
+end
 
 --- Sleep between two breaths as `Hz`, or as what happened asks for.
 function M.pace_breathing ()
@@ -292,13 +297,13 @@ function M.pace_breathing ()
    if M.Hz then
       next_breath = next_breath or now
       local sleep = next_breath - now
-      if sleep > 1e-6 then C.usleep(sleep * 1e6) end
+      if sleep > 1e-6 then doze(sleep * 1e6) end
       next_breath = math.max(next_breath + 1 / M.Hz, now)
    elseif frees.c == last_frees then
       -- Nothing was freed for more than a microsecond, the least that one can sleep.
       if now - last_free_at > 1e-6 then
          M.sleep = math.min(M.sleep + 1, M.maxsleep)
-         C.usleep(M.sleep)
+         doze(M.sleep)
       end
    else
       M.sleep = math.floor(M.sleep / 2)
@@ -317,6 +322,8 @@ end
 local function loop (breathe, options, done)
    local interrupted = ffi.cast("const int32_t *", native.interrupted)
    local check = M.threads and M.threads.check
+   M.monotonic_now = C.get_monotonic_time()
+   running = true -- between breaths, too, the time is that of the last one
    repeat
       breathe()
       if not options.no_timers then timer.run() end
