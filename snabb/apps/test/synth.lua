@@ -126,6 +126,7 @@ function M.selftest()
       end
       assert(got[2]:sub(19) ~= ("\0"):rep(282) and got[2]:sub(19) == got[4]:sub(19))
    end
+   h:stop()
    h = harness.new(Synth, {packets = {packet.from_string("own")}}, {}, {"a"})
    engine.breathe()
    assert(h:take("a")[1] == "own")

@@ -168,8 +168,11 @@ local function push_trunk(self, from)
    end
 end
 
+VlanMux.push_link = {native = push_native, trunk = push_trunk}
+
 --- Creates a multiplexer. Throws if the encapsulation is none.
 function VlanMux:new(conf)
+   -- Its own table, since each link to a VLAN has a push of its own.
    local o = {vlan_links = {}, push_link = {native = push_native, trunk = push_trunk}}
    return M.new_aux(setmetatable(o, {__index = VlanMux}), conf or {})
 end
