@@ -2,16 +2,17 @@
 --
 -- lib.interlink: queues of packets between processes, in shared memory: one transmitter, one receiver.
 --
--- Processes here have no packets in common. So a queue holds copies, each in a slot of its own: `insert` copies a packet in and
--- frees it, `extract` makes a new one of what is in the slot.
+-- Processes here have no packets in common. So a queue holds copies, each in a slot of its own: `insert` copies a
+-- packet in and frees it, `extract` makes a new one of what is in the slot.
 --
--- A queue is a ring. What the transmitter has inserted can be seen by the receiver when it calls `push`; slots that the receiver
--- has emptied can be used again when it calls `pull`. Each side works on its own copies of both indices, in a cache line of
--- its own, and looks at the other side's only when these say full or empty (as in MCRingBuffer: Lee, Bu, Chandranmenon 2010).
--- Between the slots and an index stands a memory barrier, a call that the compiler does not move accesses across either.
+-- A queue is a ring. What the transmitter has inserted can be seen by the receiver when it calls `push`; slots that the
+-- receiver has emptied can be used again when it calls `pull`. Each side works on its own copies of both indices, in a
+-- cache line of its own, and looks at the other side's only when these say full or empty (as in MCRingBuffer: Lee, Bu,
+-- Chandranmenon 2010). Between the slots and an index stands a memory barrier, a call that the compiler does not move
+-- accesses across either.
 --
--- A queue has the state of which sides are attached. Attaching waits until nobody else is attached on that side. Whoever
--- detaches last removes the queue; a side that comes back before that finds the packets that wait.
+-- A queue has the state of which sides are attached. Attaching waits until nobody else is attached on that side.
+-- Whoever detaches last removes the queue; a side that comes back before that finds the packets that wait.
 --
 -- What differs from Snabb: copies, not pointers; fewer states; `capacity`.
 
@@ -63,7 +64,8 @@ local function try(r, side)
    end
 end
 
--- Maps the queue, which is made if it is not there. (shm.create would put a new one in the place of one of another size.)
+-- Maps the queue, which is made if it is not there. (shm.create would put a new one in the place of one of another
+-- size.)
 local function map(name, size)
    if not shm.exists(name) then return shm.create(name, "struct interlink", size) end
    local ok, r = pcall(shm.open, name, "struct interlink", false, size)
@@ -95,8 +97,8 @@ local function attach(name, size, side)
    return r
 end
 
---- Attaches to the queue `name` (a path of core.shm) of `size` slots (a power of two; one stays empty) as its receiver; waits
---- while there is another one. Returns the queue. Throws if it has another size.
+--- Attaches to the queue `name` (a path of core.shm) of `size` slots (a power of two; one stays empty) as its receiver;
+--- waits while there is another one. Returns the queue. Throws if it has another size.
 function M.attach_receiver(name, size)
    return attach(name, size, RECEIVER)
 end

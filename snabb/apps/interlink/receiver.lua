@@ -9,8 +9,8 @@ local interlink = require("lib.interlink")
 local link = require("core.link")
 local shm = require("core.shm")
 
---- Receiver: sends to `output` what the Transmitter that names the same queue has got. Configuration: `queue`, its name (the
---- app's own by default); `size`, its slots, a power of two (1024). The module is the class.
+--- Receiver: sends to `output` what the Transmitter that names the same queue has got. Configuration: `queue`, its name
+--- (the app's own by default); `size`, its slots, a power of two (1024). The module is the class.
 local Receiver = {
    name = "apps.interlink.Receiver",
    config = {queue = {}, size = {default = 1024}},

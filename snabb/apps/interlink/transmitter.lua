@@ -8,8 +8,8 @@ local interlink = require("lib.interlink")
 local link = require("core.link")
 local shm = require("core.shm")
 
---- Transmitter: what comes in on `input` comes out of the Receiver that names the same queue. Configuration: `queue`, its name
---- (the app's own by default); `size`, its slots, a power of two (1024). The module is the class.
+--- Transmitter: what comes in on `input` comes out of the Receiver that names the same queue. Configuration: `queue`,
+--- its name (the app's own by default); `size`, its slots, a power of two (1024). The module is the class.
 local Transmitter = {
    name = "apps.interlink.Transmitter",
    config = {queue = {}, size = {default = 1024}},

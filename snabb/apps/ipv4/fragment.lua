@@ -2,8 +2,9 @@
 --
 -- apps.ipv4.fragment: cuts IPv4 packets that are too long for a link (RFC 791, 3.2).
 --
--- What differs from Snabb: what is a fragment already keeps its identification, its offset and its "more fragments" flag;
--- options that are not to be copied are in the first fragment only; Ethernet padding is not taken for data; no alarms.
+-- What differs from Snabb: what is a fragment already keeps its identification, its offset and its "more fragments"
+-- flag; options that are not to be copied are in the first fragment only; Ethernet padding is not taken for data; no
+-- alarms.
 
 local bit = require("bit")
 local counter = require("core.counter")
@@ -22,9 +23,9 @@ local M = {}
 local ethernet_size, min_header, max_header = 14, 20, 60
 local dont_fragment, more_fragments, offset_mask = 0x4000, 0x2000, 0x1fff
 
---- Fragmenter: forwards packets from `input` to `output`, and cuts IPv4 packets that are longer than the MTU; frees those that
---- must not be cut, or whose length is wrong. Configuration: `mtu`, the MTU in bytes without the Ethernet header, 68 at
---- least. Counters: `out-ipv4-frag`, fragments; `out-ipv4-frag-not`, packets that were not cut.
+--- Fragmenter: forwards packets from `input` to `output`, and cuts IPv4 packets that are longer than the MTU; frees
+--- those that must not be cut, or whose length is wrong. Configuration: `mtu`, the MTU in bytes without the Ethernet
+--- header, 68 at least. Counters: `out-ipv4-frag`, fragments; `out-ipv4-frag-not`, packets that were not cut.
 M.Fragmenter = {}
 local Fragmenter = M.Fragmenter
 Fragmenter.shm = {
@@ -135,7 +136,7 @@ function Fragmenter:push()
          transmit(o, p)
       else
          local size, total = d[14] % 16 * 4, get16(d, 16)
-         if length < ethernet_size + min_header or size < min_header or total < size or total > length - ethernet_size then
+         if size < min_header or total < size or total > length - ethernet_size then
             packet.free(p)
          elseif total <= self.mtu then
             -- What is behind the datagram is padding, which must not make the frame too long.
@@ -162,8 +163,8 @@ local function datagram(options, field, data, id)
    return ffi.string(p, #s)
 end
 
---- Returns the bytes of an Ethernet frame with an IPv4 header, for tests: `options` and `data` are strings, `field` is that
---- of flags and offset, `id` the identification.
+--- Returns the bytes of an Ethernet frame with an IPv4 header, for tests: `options` and `data` are strings, `field` is
+--- that of flags and offset, `id` the identification.
 M.test_datagram = datagram
 
 local function test_sizes(harness, data)
@@ -193,18 +194,20 @@ function M.selftest()
    first_id = 0x4242
    local h = harness.new(Fragmenter, {mtu = 68}, {"input"}, {"output"})
    first_id = false
-   local not_cut = {"short", datagram("", 0x4000, data:sub(1, 48)), datagram("", 0, "pad") .. ("\0"):rep(40), ("\0"):rep(500)}
+   local not_cut = {"short", datagram("", 0x4000, data:sub(1, 48)), datagram("", 0, "pad") .. ("\0"):rep(40),
+                    ("\0"):rep(500)}
    h:send("input", not_cut)
    h:expect("output", not_cut)
    h:send("input", {datagram("", 0, "pad") .. ("\0"):rep(100)})
    h:expect("output", {datagram("", 0, "pad")})
    local wrong = datagram("", 0, data:sub(1, 100))
-   h:send("input", {datagram("", 0x4000, data:sub(1, 49)), wrong:sub(1, 113), wrong:sub(1, 33), macs .. "\x44" .. wrong:sub(16),
-                    datagram("\x83\200\0\0", 0, data:sub(1, 100))})
+   h:send("input", {datagram("", 0x4000, data:sub(1, 49)), wrong:sub(1, 113), wrong:sub(1, 33),
+                    macs .. "\x44" .. wrong:sub(16), datagram("\x83\200\0\0", 0, data:sub(1, 100))})
    h:expect("output", {})
    -- No operation, an option of 3 bytes that is not copied, one of 4 that is.
    h:send("input", {datagram("\1\7\3\4\x83\4\4\9", 0, data:sub(1, 80))})
-   local expected = {datagram("\1\7\3\4\x83\4\4\9", 0x2000, data:sub(1, 40)), datagram("\x83\4\4\9", 5, data:sub(41, 80))}
+   local expected = {datagram("\1\7\3\4\x83\4\4\9", 0x2000, data:sub(1, 40)),
+                     datagram("\x83\4\4\9", 5, data:sub(41, 80))}
    for k, s in ipairs(h:take("output")) do
       local p = ffi.new("uint8_t[100]")
       ffi.copy(p, s, #s)

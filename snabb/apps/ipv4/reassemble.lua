@@ -1,9 +1,11 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.ipv4.reassemble: puts IPv4 fragments together (RFC 791, 3.2; RFC 815's task by the ranges of apps.ipv4.fragments).
+-- apps.ipv4.reassemble: puts IPv4 fragments together (RFC 791, 3.2; RFC 815's task by the ranges of
+-- apps.ipv4.fragments).
 --
--- What differs from Snabb: datagrams that stay incomplete are given up after a time; an exact copy of a fragment does no harm;
--- the protocol is part of what tells datagrams apart, as RFC 791 has it; the header is the first fragment's; no alarms.
+-- What differs from Snabb: datagrams that stay incomplete are given up after a time; an exact copy of a fragment does
+-- no harm; the protocol is part of what tells datagrams apart, as RFC 791 has it; the header is the first fragment's;
+-- no alarms.
 
 local bit = require("bit")
 local counter = require("core.counter")
@@ -92,7 +94,7 @@ function Reassembler:push()
          transmit(o, p)
       else
          local header, total = d[14] % 16 * 4, get16(d, 16)
-         if length < ethernet_size + min_header or header < min_header or total < header or total > length - ethernet_size then
+         if header < min_header or total < header or total > length - ethernet_size then
             packet.free(p)
          elseif band(get16(d, 20), 0x3fff) == 0 then
             counter.add(self.shm["in-ipv4-frag-reassembly-unneeded"])

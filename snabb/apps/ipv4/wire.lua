@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.ipv4.wire: bytes of protocols: fields in network order, the Internet checksum (RFC 1071), and addresses as programs
--- give them (text, binary strings, or arrays of bytes). For the apps of IPv4 and IPv6. Snabb has no such module.
+-- apps.ipv4.wire: bytes of protocols: fields in network order, the Internet checksum (RFC 1071), and addresses as
+-- programs give them (text, binary strings, or arrays of bytes). For the apps of IPv4 and IPv6. Snabb has no such
+-- module.
 
 local bit = require("bit")
 local ffi = require("ffi")
@@ -39,8 +40,8 @@ function M.put32(p, at, n)
    p[at + 2], p[at + 3] = band(rshift(n, 8), 0xff), band(n, 0xff)
 end
 
---- Returns `sum` plus the 16-bit words of the `length` bytes at `p` (an odd last byte counts as the first of a word). To be
---- finished by M.finish; `length` + what was summed before may be up to 2^32 bytes.
+--- Returns `sum` plus the 16-bit words of the `length` bytes at `p` (an odd last byte counts as the first of a word).
+--- To be finished by M.finish; `length` + what was summed before may be up to 2^32 bytes.
 function M.sum(p, length, sum)
    for k = 0, length - 2, 2 do
       sum = sum + p[k] * 256 + p[k + 1]
@@ -55,8 +56,8 @@ function M.finish(sum)
    return band(bnot(sum), 0xffff)
 end
 
---- Returns the checksum of the `length` bytes of an ICMPv6 message at `p`, with the pseudo header (RFC 8200, 8.1) of the
---- IPv6 header at `ip6`: 0 if the checksum inside is right.
+--- Returns the checksum of the `length` bytes of an ICMPv6 message at `p`, with the pseudo header (RFC 8200, 8.1) of
+--- the IPv6 header at `ip6`: 0 if the checksum inside is right.
 function M.icmp6_checksum(ip6, p, length)
    return M.finish(M.sum(p, length, M.sum(ip6 + 8, 32, length + 58)))
 end
@@ -82,8 +83,8 @@ local function bytes_of(what, given, n, parse)
    return out
 end
 
---- Returns a MAC address as an array of 6 bytes. `given`: text like 02:00:00:00:00:01, a string of 6 bytes, or an array of
---- them; `what` is what errors call it.
+--- Returns a MAC address as an array of 6 bytes. `given`: text like 02:00:00:00:00:01, a string of 6 bytes, or an array
+--- of them; `what` is what errors call it.
 function M.mac(what, given)
    return bytes_of(what, given, 6, function (text, out)
       local digits = {text:match("^(%x%x?):(%x%x?):(%x%x?):(%x%x?):(%x%x?):(%x%x?)$")}

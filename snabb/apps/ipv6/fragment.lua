@@ -2,9 +2,9 @@
 --
 -- apps.ipv6.fragment: cuts IPv6 packets that are too long for a path (RFC 8200, 4.5), and learns path MTUs (RFC 8201).
 --
--- What differs from Snabb: headers that every fragment must repeat are repeated; what is a fragment already stays one, with
--- its identification and offset; an MTU below 1280 bytes or above our own, as a "packet too big" may say, is not believed; the
--- number of path MTUs is bounded; Ethernet padding is not taken for data; no alarms.
+-- What differs from Snabb: headers that every fragment must repeat are repeated; what is a fragment already stays one,
+-- with its identification and offset; an MTU below 1280 bytes or above our own, as a "packet too big" may say, is not
+-- believed; the number of path MTUs is bounded; Ethernet padding is not taken for data; no alarms.
 
 local counter = require("core.counter")
 local ctable = require("lib.ctable")
@@ -21,11 +21,11 @@ local get16, put16, get32, put32 = wire.get16, wire.put16, wire.get32, wire.put3
 
 local M = {}
 
---- Fragmenter: forwards packets from `input` to `output`, and cuts IPv6 packets that are longer than the MTU; frees those whose
---- length is wrong. Configuration: `mtu`, the MTU in bytes without the Ethernet header, 1280 at least; `pmtud`, whether to
---- learn the MTUs of paths from ICMPv6 "packet too big" messages, which then are looked for on the way from `south` to
---- `north`; `pmtu_timeout`, how long one is believed (600 seconds); `pmtu_local_addresses`, the addresses (text) that such
---- messages must be for (any without one). Counters: as in `shm`.
+--- Fragmenter: forwards packets from `input` to `output`, and cuts IPv6 packets that are longer than the MTU; frees
+--- those whose length is wrong. Configuration: `mtu`, the MTU in bytes without the Ethernet header, 1280 at least;
+--- `pmtud`, whether to learn the MTUs of paths from ICMPv6 "packet too big" messages, which then are looked for on the
+--- way from `south` to `north`; `pmtu_timeout`, how long one is believed (600 seconds); `pmtu_local_addresses`, the
+--- addresses (text) that such messages must be for (any without one). Counters: as in `shm`.
 M.Fragmenter = {}
 local Fragmenter = M.Fragmenter
 Fragmenter.shm = {

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.ipv6.reassemble: puts IPv6 fragments together (RFC 8200, 4.5; overlapping ones are dropped, RFC 5722; an atomic one is
--- a packet by itself, RFC 6946).
+-- apps.ipv6.reassemble: puts IPv6 fragments together (RFC 8200, 4.5; overlapping ones are dropped, RFC 5722; an atomic
+-- one is a packet by itself, RFC 6946).
 --
--- What differs from Snabb: headers before the fragment header are understood; an exact copy of a fragment does no harm; what
--- arrives after an overlap is dropped too until the timeout, as the RFC has it; no alarms.
+-- What differs from Snabb: headers before the fragment header are understood; an exact copy of a fragment does no harm;
+-- what arrives after an overlap is dropped too until the timeout, as the RFC has it; no alarms.
 
 local bit = require("bit")
 local counter = require("core.counter")
@@ -81,7 +81,8 @@ local function handle(self, p, at, field, now)
    local offset = get16(d, at + 2)
    local more = band(offset, 1) ~= 0
    local first = band(offset, 0xfff8)
-   -- The field that named the fragment header names what is behind it: the first fragment's headers are those of the whole.
+   -- The field that named the fragment header names what is behind it: the first fragment's headers are those of the
+   -- whole.
    d[field] = d[at]
    if first == 0 and not more then return atomic(self, p, at) end
    ffi.copy(key, d + 22, 32)
@@ -138,7 +139,8 @@ local packet6 = headers.test_packet
 -- A fragment of a UDP packet, as bytes.
 local function fragment(id, first, more, data, before)
    before = before or ""
-   local header = "\17\0" .. string.char(math.floor(first / 256), first % 256 + (more and 1 or 0)) .. "\0\0\0" .. string.char(id)
+   local header = "\17\0" .. string.char(math.floor(first / 256), first % 256 + (more and 1 or 0)) .. "\0\0\0" ..
+      string.char(id)
    return packet6(before == "" and 44 or 0, before .. header .. data)
 end
 

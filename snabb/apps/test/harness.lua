@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.test.harness: puts one app into a network of its own, feeds its inputs with given bytes and takes what its outputs
--- send. For selftests. Snabb has no such module.
+-- apps.test.harness: puts one app into a network of its own, feeds its inputs with given bytes and takes what its
+-- outputs send. For selftests. Snabb has no such module.
 
 local ffi = require("ffi")
 local config = require("core.config")
@@ -65,8 +65,8 @@ local function clear()
    if leaked > 0 then error(("%d packets were not freed"):format(leaked), 3) end
 end
 
---- Configures the engine with one app "dut" of `class` with the argument `arg`; `inputs` and `outputs` are arrays of link
---- names. Returns the harness; its field `app` is the app.
+--- Configures the engine with one app "dut" of `class` with the argument `arg`; `inputs` and `outputs` are arrays of
+--- link names. Returns the harness; its field `app` is the app.
 function M.new(class, arg, inputs, outputs)
    clear()
    local c = config.new()

@@ -17,9 +17,9 @@ local function same(p, q)
    return ffi.string(p.data, p.length) == ffi.string(q.data, q.length)
 end
 
---- Match: compares the packets from `rx` with those from `comparator`, one by one, and frees both. Configuration: `fuzzy`
---- (ignore packets from rx that are not the next expected one); `modest` (what is still expected at the end is no error
---- if at least one packet matched).
+--- Match: compares the packets from `rx` with those from `comparator`, one by one, and frees both. Configuration:
+--- `fuzzy` (ignore packets from rx that are not the next expected one); `modest` (what is still expected at the end is
+--- no error if at least one packet matched).
 M.Match = {
    config = {fuzzy = {}, modest = {}}
 }
