@@ -46,7 +46,7 @@ local function header_of_request(self, p)
    if get16(d, 20) % 0x4000 ~= 0 then return nil end -- a fragment
    if d[14 + header] ~= 8 or d[15 + header] ~= 0 then return nil end
    if not self.addresses[get32(d, 30)] then return nil end
-   return wire.finish(wire.sum(d + 14, header, 0)) == 0 and header or nil
+   return wire.ipv4_sum(d, 14, header) == 0 and header or nil
 end
 
 local scratch = ffi.new("uint8_t[6]")
@@ -61,7 +61,7 @@ local function turn(d, header)
    ffi.copy(d + 30, scratch, 4)
    put16(d, 20, 0) -- no flags
    d[22] = 64
-   wire.ipv4_checksum(d + 14, header)
+   wire.ipv4_checksum(d, 14, header)
    local icmp = 14 + header
    d[icmp] = 0
    -- The type was 8: the first word is less by 0x0800, the checksum more.
@@ -107,7 +107,7 @@ local function message(macs, type, src, dst, options, data, changes)
    local p = ffi.new("uint8_t[?]", #s + 1)
    ffi.copy(p, s, #s)
    for at, byte in pairs(changes or {}) do p[at] = byte end
-   wire.ipv4_checksum(p + 14, 20 + #options)
+   wire.ipv4_checksum(p, 14, 20 + #options)
    local at = 34 + #options
    put16(p, at + 2, wire.finish(wire.sum(p + at, #icmp, 0)))
    return ffi.string(p, #s)
