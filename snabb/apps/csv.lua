@@ -45,7 +45,7 @@ local function sorted_keys(t)
 end
 
 --- Writes a row for every app and every link.
-function CSV:output()
+function CSV:write_rows()
    local now = engine.now()
    for _, name in ipairs(sorted_keys(engine.app_table)) do
       local zone = engine.app_table[name].zone or ""
@@ -66,7 +66,7 @@ function CSV:pull()
    local now = engine.now()
    if self.next_report and now < self.next_report then return end
    self.next_report = now + M.interval
-   self:output()
+   self:write_rows()
 end
 
 --- Closes the files.
@@ -96,7 +96,7 @@ function M.selftest()
    local csv = engine.app_table.report
    engine.breathe()
    engine.breathe()
-   csv:output()
+   csv:write_rows()
    engine.configure(config.new())
    local apps, links = lines(directory .. "/app.csv"), lines(directory .. "/link.csv")
    assert(#apps == 7 and apps[1] == app_columns and apps[2]:match("^[%d.]+,report,.*,0,0,0$"))
