@@ -65,6 +65,38 @@ local function equal_function(key_type)
    return function (a, b) return memcmp(a, b, size) == 0 end
 end
 
+-- The most steps of a search that is made of straight code; those of tables with a greater max_displacement are loops.
+local MAX_STEPS = 6
+
+-- Searches by number of steps.
+local searches = {}
+
+-- A function(entries, index, hash) that returns the index of the first entry from `index` on whose hash is at least
+-- `hash`, if it is within 2^steps - 1 entries, and that index otherwise. A binary search without branches: min and max
+-- make a 1 of "less".
+local function make_search(steps)
+   local code = {"local min, max = math.min, math.max\nreturn function (entries, i, hash)\n"}
+   for step = steps - 1, 0, -1 do
+      code[#code + 1] = ("i = i + max(0, min(1, hash - entries[i + %d].hash)) * %d\n"):format(2^step - 1, 2^step)
+   end
+   code[#code + 1] = "return i\nend"
+   return assert(loadstring(table.concat(code), "=ctable_search"))()
+end
+
+local function search_in_loop(entries, index, hash)
+   while entries[index].hash < hash do index = index + 1 end
+   return index
+end
+
+-- The function for tables whose entries are displaced by `displacement` at most.
+local function search_function(displacement)
+   local steps = 0
+   while 2^steps - 1 < displacement do steps = steps + 1 end
+   if steps > MAX_STEPS then return search_in_loop end
+   searches[steps] = searches[steps] or make_search(steps)
+   return searches[steps]
+end
+
 -- Entry types by key and value type, as LuaJIT never frees types.
 local entry_types = {}
 
@@ -138,9 +170,15 @@ local function allocate(ctab, count)
    return entries
 end
 
--- How many entries there is memory for: all could be displaced from the last place; one more is always empty.
+-- How many entries there is memory for: all could be displaced from the last place, and a search may look further; they
+-- are always empty.
 local function capacity(ctab)
-   return ctab.size + min(ctab.size, ctab.max_displacement_limit) + 1
+   return ctab.size + min(ctab.size, ctab.max_displacement_limit) + 2^MAX_STEPS
+end
+
+local function set_max_displacement(ctab, displacement)
+   ctab.max_displacement = displacement
+   ctab.search = search_function(displacement)
 end
 
 --- Gives the table `size` places, and another hash function unless it is new. All pointers to entries become invalid.
@@ -155,7 +193,8 @@ function CTable:resize(size)
    self.capacity = capacity(self)
    self.entries = allocate(self, self.capacity)
    self.byte_size = self.entry_size * self.capacity
-   self.occupancy, self.max_displacement = 0, 0
+   self.occupancy = 0
+   set_max_displacement(self, 0)
    self.occupancy_hi = ceil(size * self.max_occupancy_rate)
    self.occupancy_lo = floor(size * self.min_occupancy_rate)
    if old_size > 0 then
@@ -182,9 +221,9 @@ local function make_room(ctab, index)
       furthest = max(furthest, empty + 1 - floor(entries[empty].hash * scale))
       empty = empty + 1
    end
-   if furthest > limit or empty >= ctab.capacity - 1 then return false end
+   if furthest > limit then return false end
    for i = empty, index + 1, -1 do copy(entries + i, entries + (i - 1), ctab.entry_size) end
-   ctab.max_displacement = max(ctab.max_displacement, furthest)
+   if furthest > ctab.max_displacement then set_max_displacement(ctab, furthest) end
    return true
 end
 
@@ -206,8 +245,7 @@ function CTable:add(key, value, updates_allowed)
    local hash = self.hash_fn(key)
    local entries = self.entries
    local start = floor(hash * self.scale)
-   local index = start
-   while entries[index].hash < hash do index = index + 1 end
+   local index = search_in_loop(entries, self.search(entries, start, hash), hash)
    while entries[index].hash == hash do
       local entry = entries + index
       if self.equal_fn(key, entry.key) then
@@ -222,7 +260,7 @@ function CTable:add(key, value, updates_allowed)
       grow(self)
       return self:add(key, value)
    end
-   self.max_displacement = max(self.max_displacement, index - start)
+   if index - start > self.max_displacement then set_max_displacement(self, index - start) end
    self.occupancy = self.occupancy + 1
    local entry = entries + index
    entry.hash = hash
@@ -241,18 +279,25 @@ function CTable:update(key, value)
    return self:add(key, value, "required")
 end
 
+-- The rare case of several keys with the same hash.
+local function lookup_further(ctab, key, hash, index)
+   local entries = ctab.entries
+   while entries[index].hash == hash do
+      if ctab.equal_fn(key, entries[index].key) then return entries + index end
+      index = index + 1
+   end
+   return nil
+end
+
 --- A pointer to the entry of `key` (fields hash, key, value), valid until the table is next changed; nil if there is
 -- none.
 function CTable:lookup_ptr(key)
    local hash = self.hash_fn(key)
    local entries = self.entries
-   local index = floor(hash * self.scale)
-   while entries[index].hash < hash do index = index + 1 end
-   while entries[index].hash == hash do
-      if self.equal_fn(key, entries[index].key) then return entries + index end
-      index = index + 1
-   end
-   return nil
+   local index = self.search(entries, floor(hash * self.scale), hash)
+   if entries[index].hash ~= hash then return nil end
+   if self.equal_fn(key, entries[index].key) then return entries + index end
+   return lookup_further(self, key, hash, index + 1)
 end
 
 --- Copies the entry of `key` to `entry`, a struct of `entry_type`. Returns whether there is one.
@@ -443,13 +488,16 @@ function M.load(stream, params)
    copied.max_occupancy_rate, copied.min_occupancy_rate = header.max_occupancy_rate, header.min_occupancy_rate
    local ctab = M.new(copied)
    local count = header.size + header.max_displacement
-   if count > ctab.capacity - 1 then error("ctable: saved with a greater max_displacement_limit") end
+   if header.max_displacement > ctab.max_displacement_limit then
+      error("ctable: saved with a greater max_displacement_limit")
+   end
    if is_file then
       read_to(stream, ctab.entries, count * ctab.entry_size)
    else
       stream:read_array(ctab.entries, ctab.entry_type, count)
    end
-   ctab.occupancy, ctab.max_displacement = header.occupancy, header.max_displacement
+   ctab.occupancy = header.occupancy
+   set_max_displacement(ctab, header.max_displacement)
    ctab:selfcheck()
    return ctab
 end
