@@ -191,6 +191,22 @@ local function test_oracle ()
    end
 end
 
+local function test_shared ()
+   local shared = M.create("selftest.histogram/h.histogram", 1, 1000)
+   shared:add(50)
+   local seen = M.open("selftest.histogram/h.histogram")
+   assert(seen.total == 1 and seen.minimum == 1)
+   M.create("selftest.histogram/h.histogram", 1, 1000)
+   assert(seen.total == 0)
+   local frame = shm.create_frame("selftest.histogram/frame", {latency = {M, 1e-6, 1}})
+   frame.latency:add(0.1)
+   local other = shm.open_frame("selftest.histogram/frame")
+   assert(other.latency.total == 1)
+   shm.delete_frame(other)
+   shm.delete_frame(frame)
+   shm.unlink("selftest.histogram")
+end
+
 function M.selftest ()
    local h = M.new(1e-6, 1)
    assert(ffi.sizeof(h) == 4096)
@@ -229,20 +245,7 @@ function M.selftest ()
       assert(not pcall(M.new, bad[1], bad[2]))
    end
    test_oracle()
-   -- In shared memory.
-   local shared = M.create("selftest.histogram/h.histogram", 1, 1000)
-   shared:add(50)
-   local seen = M.open("selftest.histogram/h.histogram")
-   assert(seen.total == 1 and seen.minimum == 1)
-   M.create("selftest.histogram/h.histogram", 1, 1000)
-   assert(seen.total == 0)
-   local frame = shm.create_frame("selftest.histogram/frame", {latency = {M, 1e-6, 1}})
-   frame.latency:add(0.1)
-   local other = shm.open_frame("selftest.histogram/frame")
-   assert(other.latency.total == 1)
-   shm.delete_frame(other)
-   shm.delete_frame(frame)
-   shm.unlink("selftest.histogram")
+   test_shared()
 end
 
 return M

@@ -315,17 +315,19 @@ function M.create_frame (folder, specs)
    return frame
 end
 
---- Open the objects in a folder for reading; which kind each is follows from its extension, and unknown ones are left
---- out.
+--- Open the objects in a folder for reading; which kind each is follows from its extension. Unknown ones are left out,
+--- and so are those that cannot be opened, as their owner may remove them at any time.
 function M.open_frame (folder)
    local frame = {path = folder.."/", specs = {}, readonly = true}
    for _, file in ipairs(M.children(folder)) do
       local name, kind = file:match("^(.*)%.([^.]*)$")
       local module = name and M.types[kind]
       if module and frame[name] == nil then
-         frame[name] = module.open(frame.path..file, "readonly")
-         frame.specs[name] = {setmetatable({type = kind}, {__index = module})}
-         if rawget(module, "delete") then frame.specs[name][1].delete = module.delete end
+         local ok, object = pcall(module.open, frame.path..file, true)
+         if ok then
+            frame[name] = object
+            frame.specs[name] = {{type = kind, delete = rawget(module, "delete")}}
+         end
       end
    end
    return frame
@@ -377,6 +379,9 @@ function M.cleanup ()
    if own_lock then sys.close(own_lock) end
    own_pid, own_lock = false, false
 end
+
+-- A worker's group folder is there from the beginning.
+if worker_parent() then make_own_folder() end
 
 local function test_names ()
    local pid = tostring(sys.getpid())

@@ -7,12 +7,12 @@ require("core.lib_h")
 local C = ffi.C
 
 ffi.cdef[[
-int perigee_snabb_compare_exchange_u32(volatile uint32_t *p, uint32_t old, uint32_t new);
+int perigee_snabb_compare_exchange_u32(uint32_t *p, uint32_t old, uint32_t new);
 ]]
 
 local M = {}
 
-local u32_ptr = ffi.typeof("volatile uint32_t *")
+local u32_ptr, volatile_ptr = ffi.typeof("uint32_t *"), ffi.typeof("volatile uint32_t *")
 
 --- Atomically: if the 32-bit integer at *pointer* is *old*, set it to *new*. Returns whether it was.
 function M.cas (pointer, old, new)
@@ -23,13 +23,13 @@ local cas = M.cas
 --- The 32-bit integer at *pointer* as it stands in memory now, as a number.
 function M.load (pointer)
    C.full_memory_barrier() -- also keeps the compiler from using an earlier load
-   return ffi.cast(u32_ptr, pointer)[0]
+   return ffi.cast(volatile_ptr, pointer)[0]
 end
 
 --- Set the 32-bit integer at *pointer* once all that was written before can be seen.
 function M.store (pointer, value)
    C.full_memory_barrier()
-   ffi.cast(u32_ptr, pointer)[0] = value
+   ffi.cast(volatile_ptr, pointer)[0] = value
 end
 
 --- Take a spin lock (a 32-bit integer, 0 = free) if it is free. Returns whether it was.

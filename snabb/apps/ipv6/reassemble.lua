@@ -1,0 +1,207 @@
+-- SPDX-License-Identifier: MIT
+--
+-- apps.ipv6.reassemble: puts IPv6 fragments together (RFC 8200, 4.5; overlapping ones are dropped, RFC 5722; an atomic one is
+-- a packet by itself, RFC 6946).
+--
+-- What differs from Snabb: headers before the fragment header are understood; an exact copy of a fragment does no harm; what
+-- arrives after an overlap is dropped too until the timeout, as the RFC has it; no alarms.
+
+local bit = require("bit")
+local counter = require("core.counter")
+local engine = require("core.app")
+local ffi = require("ffi")
+local fragments = require("apps.ipv4.fragments")
+local headers = require("apps.ipv6.headers")
+local lib = require("core.lib")
+local link = require("core.link")
+local packet = require("core.packet")
+local wire = require("apps.ipv4.wire")
+
+ffi.cdef("void *memmove(void *to, const void *from, size_t n);")
+
+local C = ffi.C
+local receive, transmit = link.receive, link.transmit
+local get16, put16 = wire.get16, wire.put16
+local band = bit.band
+
+local M = {}
+
+--- Reassembler: forwards packets from `input` to `output`, but IPv6 fragments only when all are there, as one packet.
+--- Configuration: `max_concurrent_reassemblies` (20000), `max_fragments_per_reassembly` (40), `reassembly_timeout` (60
+--- seconds). Each datagram in the making needs about 11 kB. Counters: as in `shm`.
+M.Reassembler = {}
+local Reassembler = M.Reassembler
+Reassembler.shm = {
+   ["in-ipv6-frag-needs-reassembly"] = {counter},
+   ["in-ipv6-frag-reassembled"] = {counter},
+   ["in-ipv6-frag-reassembly-unneeded"] = {counter},
+   ["drop-ipv6-frag-invalid-reassembly"] = {counter},
+   ["drop-ipv6-frag-random-evicted"] = {counter},
+   ["memuse-ipv6-frag-reassembly-buffer"] = {counter},
+}
+
+local schema = {
+   max_concurrent_reassemblies = {default = 20000},
+   max_fragments_per_reassembly = {default = 40},
+   reassembly_timeout = {default = 60},
+}
+
+--- Creates a reassembler. Throws if a number is out of range.
+function Reassembler:new(conf)
+   local o = lib.parse(conf or {}, schema)
+   o.table = fragments.new({
+      key_size = 36,
+      max = o.max_concurrent_reassemblies,
+      max_fragments = o.max_fragments_per_reassembly,
+      timeout = o.reassembly_timeout,
+      bury = true,
+   })
+   o.key = ffi.new("uint8_t[36]")
+   return setmetatable(o, {__index = Reassembler})
+end
+
+-- Sends a packet that is whole.
+local function complete(self, p)
+   put16(p.data, 18, p.length - 54)
+   counter.add(self.shm["in-ipv6-frag-reassembled"])
+   transmit(self.output.output, p)
+end
+
+-- A packet that is one fragment loses its fragment header, which is at `at`.
+local function atomic(self, p, at)
+   local last = 54 + get16(p.data, 18)
+   C.memmove(p.data + at, p.data + at + 8, last - at - 8)
+   complete(self, packet.resize(p, last - 8))
+end
+
+-- Takes the packet `p`, whose fragment header is at `at`, and named by the field at `field`.
+local function handle(self, p, at, field, now)
+   local d, key = p.data, self.key
+   local last = 54 + get16(d, 18)
+   local offset = get16(d, at + 2)
+   local more = band(offset, 1) ~= 0
+   local first = band(offset, 0xfff8)
+   -- The field that named the fragment header names what is behind it: the first fragment's headers are those of the whole.
+   d[field] = d[at]
+   if first == 0 and not more then return atomic(self, p, at) end
+   ffi.copy(key, d + 22, 32)
+   ffi.copy(key + 32, d + at + 4, 4)
+   local what, a, b = self.table:add(key, first, last - at - 8, d + at + 8, more, d, at, now)
+   local evicted = a
+   if what == "complete" then
+      evicted = b
+      complete(self, self.table:take(a))
+   elseif what == "invalid" then
+      counter.add(self.shm["drop-ipv6-frag-invalid-reassembly"])
+   end
+   if evicted then counter.add(self.shm["drop-ipv6-frag-random-evicted"]) end
+   packet.free(p)
+end
+
+--- Forwards and puts together all that waits.
+function Reassembler:push()
+   local i, o = self.input.input, self.output.output
+   local now = engine.now()
+   for _ = 1, link.nreadable(i) do
+      local p = receive(i)
+      local d, length = p.data, p.length
+      if length < 14 or get16(d, 12) ~= 0x86dd then
+         counter.add(self.shm["in-ipv6-frag-reassembly-unneeded"])
+         transmit(o, p)
+      elseif not headers.valid(d, length) then
+         packet.free(p)
+      else
+         local at, field, protocol = headers.upper(d)
+         if protocol ~= headers.fragment then
+            counter.add(self.shm["in-ipv6-frag-reassembly-unneeded"])
+            transmit(o, p)
+         elseif at + 8 > 54 + get16(d, 18) then
+            counter.add(self.shm["drop-ipv6-frag-invalid-reassembly"])
+            packet.free(p)
+         else
+            counter.add(self.shm["in-ipv6-frag-needs-reassembly"])
+            handle(self, p, at, field, now)
+         end
+      end
+   end
+end
+
+--- Gives up what is too old, and writes the memory in use to its counter.
+function Reassembler:tick()
+   local expired = self.table:expire(engine.now())
+   if expired > 0 then counter.add(self.shm["drop-ipv6-frag-invalid-reassembly"], expired) end
+   counter.set(self.shm["memuse-ipv6-frag-reassembly-buffer"], self.table:memory())
+end
+
+local packet6 = headers.test_packet
+
+-- A fragment of a UDP packet, as bytes.
+local function fragment(id, first, more, data, before)
+   before = before or ""
+   local header = "\17\0" .. string.char(math.floor(first / 256), first % 256 + (more and 1 or 0)) .. "\0\0\0" .. string.char(id)
+   return packet6(before == "" and 44 or 0, before .. header .. data)
+end
+
+local function is(h, name, n)
+   assert(counter.read(h.app.shm[name]) == n, name .. tostring(counter.read(h.app.shm[name])))
+end
+
+local function test_orders(harness, data)
+   local Fragmenter = require("apps.ipv6.fragment").Fragmenter
+   local options = "\17\0\1\4\0\0\0\0" -- hop-by-hop, then UDP
+   for _, whole in ipairs({packet6(17, data), packet6(0, options .. data)}) do
+      local h = harness.new(Fragmenter, {mtu = 1280}, {"input"}, {"output"})
+      h:send("input", {whole})
+      local parts = h:take("output")
+      assert(#parts == 4)
+      h = harness.new(Reassembler, {}, {"input"}, {"output"})
+      for _, order in ipairs({{1, 2, 3, 4}, {4, 3, 2, 1}, {2, 4, 1, 3}, {3, 1, 4, 2}, {1, 1, 2, 2, 3, 4}}) do
+         for k, which in ipairs(order) do
+            h:send("input", {parts[which]})
+            h:expect("output", k == #order and {whole} or {})
+         end
+      end
+      is(h, "in-ipv6-frag-reassembled", 5)
+      is(h, "in-ipv6-frag-needs-reassembly", 22)
+      assert(h.app.table:count() == 0)
+      h:stop()
+   end
+end
+
+local function test_bad(harness, data)
+   local h = harness.new(Reassembler, {max_concurrent_reassemblies = 3, reassembly_timeout = 30}, {"input"}, {"output"})
+   local whole = {packet6(17, data), packet6(58, ""), "not IPv6", ("\0"):rep(60), packet6(0, "\44\9cut off")}
+   h:send("input", whole)
+   h:expect("output", whole)
+   is(h, "in-ipv6-frag-reassembly-unneeded", 5)
+   h:send("input", {fragment(1, 0, true, data:sub(1, 16)), fragment(1, 8, false, data:sub(1, 16)), -- overlap
+                    fragment(1, 0, true, data:sub(1, 16)), fragment(1, 16, false, "end"), -- dropped after it
+                    fragment(2, 0, true, data:sub(1, 15)), packet6(44, "\17\0\0\0\0"), packet6(17, "cut"):sub(1, 56)})
+   h:expect("output", {})
+   is(h, "drop-ipv6-frag-invalid-reassembly", 3)
+   -- Atomic fragments are whole, whatever else has their identification.
+   h:send("input", {fragment(1, 0, false, "atomic"), fragment(9, 0, false, "atomic", "\44\0\1\4\0\0\0\0") .. "padding"})
+   h:expect("output", {packet6(17, "atomic"), packet6(0, "\17\0\1\4\0\0\0\0atomic")})
+   local many = {}
+   for k = 11, 20 do many[#many + 1] = fragment(k, 0, true, data:sub(1, 8)) end
+   h:send("input", many)
+   is(h, "drop-ipv6-frag-random-evicted", 9)
+   local real_now, later = engine.now, engine.now() + 31
+   engine.now = function () return later end
+   h.app:tick()
+   engine.now = real_now
+   assert(h.app.table:count() == 0)
+   assert(counter.read(h.app.shm["memuse-ipv6-frag-reassembly-buffer"]) > 3 * 10240)
+   h:stop()
+end
+
+--- Puts packets together that the fragmenter cut, in several orders; refuses overlaps; forwards what is whole.
+function M.selftest()
+   local harness = require("apps.test.harness")
+   local data = ffi.string(lib.random_bytes(4000), 4000)
+   test_orders(harness, data)
+   test_bad(harness, data)
+   assert(not pcall(Reassembler.new, Reassembler, {max_concurrent_reassemblies = 0}))
+end
+
+return M

@@ -1,0 +1,111 @@
+-- SPDX-License-Identifier: MIT
+-- program.packetblaster: sends packets to ports as fast as possible. The commands are programs of their own,
+-- program.packetblaster.replay and .synth.
+--
+-- Differs from Snabb: ports instead of patterns of PCI addresses; --packets, --quiet; no lwaftr and ipfix.
+
+local config = require("core.config")
+local engine = require("core.app")
+local lib = require("core.lib")
+local link = require("core.link")
+local timer = require("core.timer")
+local endpoint = require("program.endpoint")
+
+local M = {}
+
+local function have_command (name)
+   return name:match("^[%w_]+$") and lib.have_module(("program.packetblaster.%s.%s"):format(name, name))
+end
+
+--- Run the program: *args* are a command and its arguments.
+function M.run (args)
+   local command = (args[1] or ""):gsub("-", "_")
+   if not have_command(command) then
+      print(require("program.packetblaster.README_inc"))
+      main.exit((args[1] == "-h" or args[1] == "--help") and 0 or 1)
+   end
+   require(("program.packetblaster.%s.%s"):format(command, command)).run({unpack(args, 2)})
+end
+
+-- The links to the ports, as {spec =, link =}, in the order of ports.
+local function port_links (names)
+   local links = {}
+   for i, name in ipairs(names) do
+      links[i] = {name = name, link = engine.app_table["nic"..i].input.input, packets = 0, bytes = 0}
+   end
+   return links
+end
+
+--- Print what was sent since the last call to each of *links*, which `port_links` made, *seconds* ago.
+local function report (links, seconds)
+   print(("Transmissions (last %.3g s):"):format(seconds))
+   for _, l in ipairs(links) do
+      local stats = link.stats(l.link)
+      local packets, bytes = stats.txpackets - l.packets, stats.txbytes - l.bytes
+      l.packets, l.bytes = stats.txpackets, stats.txbytes
+      -- Preamble, gap and CRC take 24 bytes of a wire.
+      print(("  %-30s %9.3f Mpps %9.3f Gbps, %s dropped in all"):format(l.name, packets / seconds / 1e6,
+            (bytes + 24 * packets) * 8 / seconds / 1e9, lib.comma_value(stats.txdrop)))
+   end
+end
+
+--- Connect the app "source" of the configuration *c* to ports and run: what the commands share. *ports* is an array
+--- of ports; *options* has `duration` (seconds), `done` (a function for engine.main), `packets` (a limit for each
+--- port), `quiet`.
+function M.run_loadgen (c, ports, options)
+   if #ports == 0 then error("expected at least one port", 0) end
+   for i, spec in ipairs(ports) do
+      local to = endpoint.sink(c, "nic"..i, spec)
+      if options.packets then
+         local limit = "limit"..i
+         config.app(c, limit, require("apps.test.npackets").Npackets, {npackets = options.packets})
+         config.link(c, ("source.nic%d -> %s.input"):format(i, limit))
+         config.link(c, limit..".output -> "..to)
+      else
+         config.link(c, ("source.nic%d -> %s"):format(i, to))
+      end
+   end
+   engine.busywait = true
+   engine.configure(c)
+   local links, last = port_links(ports), engine.now()
+   local t = timer.new("packetblaster", function ()
+      local now = engine.now()
+      report(links, now - last)
+      last = now
+   end, 1e9, "repeating")
+   if not options.quiet then timer.activate(t) end
+   local finished = function ()
+      for i = 1, #ports do
+         local nic, limit = engine.app_table["nic"..i], engine.app_table["limit"..i]
+         if limit.n > 0 or not link.empty(nic.input.input) then return false end
+      end
+      return true
+   end
+   local done = options.done or options.packets and finished or nil
+   local deadline = options.duration and engine.now() + options.duration
+   if done and deadline then
+      local plain = done
+      done = function () return plain() or engine.now() >= deadline end
+   end
+   engine.main({duration = not done and options.duration or nil, done = done, no_report = options.quiet,
+                report = {showlinks = true}})
+   timer.deactivate(t)
+   local sent = {}
+   for i, l in ipairs(links) do sent[i] = link.stats(l.link).txpackets end
+   engine.configure(config.new())
+   engine.busywait = false
+   return sent
+end
+
+function M.selftest ()
+   require("program.packetblaster.replay.replay").selftest()
+   require("program.packetblaster.synth.synth").selftest()
+   assert(endpoint.exit_code(M.run, {}) == 1 and endpoint.exit_code(M.run, {"no-such"}) == 1)
+   assert(endpoint.exit_code(M.run, {"../x"}) == 1 and endpoint.exit_code(M.run, {"--help"}) == 0)
+   local file = os.tmpname()
+   M.run({"synth", "-q", "--packets", "3", "pcap:"..file})
+   assert(#endpoint.read_file(file) == 3)
+   os.remove(file)
+end
+
+return M
