@@ -347,7 +347,7 @@ function M.processes ()
    for _, name in ipairs(sys.list(M.root) or {}) do
       local pid = name:match("^%d+$") and tonumber(name)
       if pid then
-         local alive = sys.kill(pid, 0)
+         local alive = sys.alive(pid)
          if not alive then -- a process of another process namespace may share this root: it holds the lock
             local fd = lock_folder(M.root.."/"..name, "exclusive")
             if fd then sys.close(fd) else alive = true end
