@@ -99,8 +99,8 @@ local function make_root ()
          error("shm: cannot create "..M.root..": "..sys.strerror(sys.errno.ENOENT).." (set SNABB_SHM_ROOT?)", 0)
       end
    end
-   -- Somebody else's directory in /tmp would be theirs to change.
-   if status.kind == "directory" and status.uid ~= sys.geteuid() and status.uid ~= 0 then
+   -- Somebody else's directory or link in /tmp would be theirs to change.
+   if status.uid ~= sys.geteuid() and status.uid ~= 0 then
       error("shm: "..M.root.." belongs to another user", 0)
    end
 end
