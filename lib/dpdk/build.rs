@@ -19,7 +19,7 @@ const LIBRARIES: &[&str] = &[
 ];
 
 fn main() {
-    for file in ["src/shim.h", "src/shim.c", "src/shim_filters.c", "src/shim_fib.c"] {
+    for file in ["src/shim.h", "src/shim.c", "src/shim_filters.c", "src/shim_fib.c", "src/snabb.h", "src/shim_snabb.c"] {
         println!("cargo:rerun-if-changed={file}");
     }
 
@@ -30,7 +30,7 @@ fn main() {
     };
 
     let mut shim = cc::Build::new();
-    shim.files(["src/shim.c", "src/shim_filters.c", "src/shim_fib.c"])
+    shim.files(["src/shim.c", "src/shim_filters.c", "src/shim_fib.c", "src/shim_snabb.c"])
         .includes(&dpdk.include_paths)
         .opt_level(3)
         .warnings(true)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Collects LuaJIT's own jit/*.lua (jit.v, jit.dump, jit.p, ...) from where the vendored LuaJIT was built, so that the
-//! binary carries those of exactly its version; and makes this crate's tests export their symbols for `ffi.C`.
+//! binary carries those of exactly its version, and the sources of the Snabb runtime; and makes this crate's tests export
+//! their symbols for `ffi.C`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,34 @@ fn main() {
     }
     list.push(']');
     fs::write(out.join("jit_modules.rs"), list).expect("OUT_DIR can be written");
+    fs::write(out.join("snabb_sources.rs"), snabb_sources()).expect("OUT_DIR can be written");
+}
+
+/// Every file of `snabb/` but its documentation, as a list of (path, text).
+fn snabb_sources() -> String {
+    let root = Path::new(&env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../../snabb");
+    println!("cargo::rerun-if-changed={}", root.display());
+    let mut files = Vec::new();
+    collect(&root, &mut files);
+    files.sort();
+    let mut list = String::from("&[\n");
+    for file in files {
+        let name = file.strip_prefix(&root).expect("collected below it");
+        writeln!(list, "    ({:?}, include_str!({file:?})),", name.display().to_string()).expect("writing to a string");
+    }
+    list.push(']');
+    list
+}
+
+fn collect(folder: &Path, to: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+        let path = entry.expect("a readable folder").path();
+        match path.extension().and_then(|e| e.to_str()) {
+            _ if path.is_dir() => collect(&path, to),
+            Some("md") => {}
+            _ => to.push(path),
+        }
+    }
 }
 
 /// The newest `build/mlua-sys-*/out/luajit-build/src/jit` beside our own output folder.

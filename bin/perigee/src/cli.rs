@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The command line: every word of it with its help.
 
-use crate::{audit, bench, capture, check, demo, reload, route, run, show, trace};
+use crate::{audit, bench, capture, check, demo, reload, route, run, show, snabb, trace};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,6 +35,8 @@ enum Command {
     Capture(capture::CaptureArgs),
     /// Load configuration and script anew in a running router, all or nothing
     Reload(reload::ReloadArgs),
+    /// Run a Snabb program: its apps on DPDK ports, on one or several cores
+    Snabb(snabb::SnabbArgs),
     /// Measure
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -70,6 +72,7 @@ impl Cli {
             Command::Trace(args) => trace::trace(&args),
             Command::Capture(args) => capture::capture(&args),
             Command::Reload(args) => reload::reload(&args),
+            Command::Snabb(args) => snabb::snabb(&args),
             Command::Bench(command) => bench::bench(&command),
             Command::Header => {
                 print!("{}", perigee_lua::HEADER);

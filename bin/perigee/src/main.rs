@@ -4,6 +4,7 @@
 //! ```text
 //! run > launch (DPDK ports, twins, workers, API)      check, helper
 //! demo > three namespaces around a `run`              show, route, reload, trace, capture: questions over the unix socket
+//! snabb > a Snabb program on DPDK ports
 //! bench > measurements
 //! ```
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ mod route;
 mod run;
 mod scripts;
 mod show;
+mod snabb;
 mod trace;
 
 use clap::Parser;

@@ -155,6 +155,47 @@ pub struct AclRule {
     pub destination_port_high: u16,
 }
 
+/// `struct perigee_snabb_port`: a pair of queues as the shim sees it, and what it counts.
+#[repr(C)]
+pub struct SnabbQueues {
+    pub port: u16,
+    pub queue: u16,
+    pub copies: u16,
+    pub kick: u16,
+    pub packets: *mut Mempool,
+    pub device: *mut Mempool,
+    pub received: u64,
+    pub transmitted: u64,
+    pub copied_in: u64,
+    pub copied_out: u64,
+    pub dropped_long: u64,
+    pub dropped_no_buffer: u64,
+}
+
+/// `struct link`
+#[repr(C)]
+pub struct SnabbLink {
+    pub read: i32,
+    pub counted: i32,
+    pub id: i32,
+    pub unused: i32,
+    pub write: i64,
+    pub bytes: i64,
+    pub drops: i64,
+    pub packets: [*mut c_void; 1024],
+}
+
+/// `struct perigee_snabb_freelist`
+#[repr(C)]
+pub struct SnabbFreelist {
+    pub nfree: i64,
+    pub max: i64,
+    pub frees: i64,
+    pub bytes: i64,
+    pub padded: i64,
+    pub list: [*mut c_void; 1 << 20],
+}
+
 /// Writes what DPDK logs: cookie, text, length; returns the number of bytes taken.
 pub type LogWrite = extern "C" fn(*mut c_void, *const c_char, usize) -> isize;
 
@@ -170,7 +211,6 @@ unsafe extern "C" {
     pub fn rte_eal_get_runtime_dir() -> *const c_char;
 
     pub fn rte_mempool_free(pool: *mut Mempool);
-    pub fn rte_mempool_in_use_count(pool: *const Mempool) -> c_uint;
     pub fn rte_pktmbuf_free_bulk(mbufs: *mut *mut c_void, n: c_uint);
     #[cfg(test)]
     pub fn rte_pktmbuf_copy(m: *const Mbuf, pool: *mut Mempool, offset: u32, length: u32) -> *mut Mbuf;
@@ -198,6 +238,25 @@ unsafe extern "C" {
     pub fn rte_fib_free(fib: *mut Fib);
     pub fn rte_lpm6_free(lpm: *mut Lpm6);
     pub fn rte_fib6_free(fib: *mut Fib6);
+
+    pub fn perigee_pool_in_use(pool: *const Mempool) -> c_uint;
+    pub fn perigee_snabb_pool_create(name: *const c_char, most: u32, socket: c_int) -> *mut Mempool;
+    pub fn perigee_snabb_pool_grow(pool: *mut Mempool, zone: *const c_char, n: u32, socket: c_int) -> c_int;
+    pub fn perigee_snabb_pool_size(pool: *const Mempool) -> u32;
+    pub fn perigee_snabb_pool_available(pool: *const Mempool) -> u32;
+    pub fn perigee_snabb_ring_create(name: *const c_char, capacity: c_uint, socket: c_int) -> *mut Ring;
+    pub fn perigee_snabb_take(pool: *mut Mempool, to: *mut *mut c_void, n: u32) -> u32;
+    pub fn perigee_snabb_give(pool: *mut Mempool, from: *mut *mut c_void, n: u32);
+    pub fn perigee_snabb_receive(port: *mut SnabbQueues, to: *mut SnabbLink, n: u32) -> u32;
+    pub fn perigee_snabb_transmit(port: *mut SnabbQueues, from: *mut SnabbLink, counts: *mut SnabbFreelist) -> u32;
+    pub fn perigee_snabb_put(to: *mut Ring, from: *mut SnabbLink) -> u32;
+    pub fn perigee_snabb_get(from: *mut Ring, to: *mut SnabbLink, n: u32) -> u32;
+    pub fn perigee_snabb_load(flag: *const i32) -> i32;
+    pub fn perigee_snabb_compare_exchange_u32(at: *mut u32, old: u32, new: u32) -> c_int;
+    pub fn get_monotonic_time() -> f64;
+    pub fn get_unix_time() -> f64;
+    pub fn get_time_ns() -> u64;
+    pub fn full_memory_barrier();
 
     pub fn perigee_rx_burst(
         port: u16,

@@ -7,8 +7,10 @@
 //! ports    device (which one)   port (open, configure, start)   plan (what it can do)   queue (receive, transmit)
 //! hand-over ring (from one to another)
 //! filters  rule (5-tuples)   flow (in the device)   acl (lists in software)
+//! snabb    snabb (packets in the layout of Snabb programs: pool, ports, rings between threads)
 //! routes   fib (rte_lpm, rte_fib and their IPv6 sisters as perigee_fib's lookup structures)
-//! C        ffi (declarations)   shim.h, shim.c (what DPDK has inline; the receive loop), shim_filters.c, shim_fib.c
+//! C        ffi (declarations)   shim.h, shim.c (what DPDK has inline; the receive loop), shim_filters.c, shim_fib.c,
+//!          shim_snabb.c
 //! ```
 //!
 //! Lifetimes keep order: queues and rules hold their port, ports hold their pool, and everything holds EAL. A port is
@@ -30,6 +32,7 @@ mod port;
 mod queue;
 mod ring;
 mod rule;
+pub mod snabb;
 
 pub use acl::{AclFilter, Action, Key4, Key6, MAX_RULES, key4, key6};
 pub use clock::Clock;

@@ -81,6 +81,11 @@ impl MbufPool {
         Ok(Arc::new(MbufPool { pool, config, eal: eal.started() }))
     }
 
+    /// A pool whose making is over; `config` says what room its buffers have.
+    pub(crate) fn of(pool: NonNull<ffi::Mempool>, config: PoolConfig, eal: &Eal) -> Arc<MbufPool> {
+        Arc::new(MbufPool { pool, config, eal: eal.started() })
+    }
+
     /// What it was made as.
     pub fn config(&self) -> &PoolConfig {
         &self.config
@@ -101,7 +106,7 @@ impl Pool for MbufPool {
 
     fn in_use(&self) -> usize {
         // SAFETY: the pool lives as long as self.
-        unsafe { ffi::rte_mempool_in_use_count(self.pool.as_ptr()) as usize }
+        unsafe { ffi::perigee_pool_in_use(self.pool.as_ptr()) as usize }
     }
 
     fn size(&self) -> usize {

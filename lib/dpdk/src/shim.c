@@ -50,6 +50,14 @@ struct rte_mempool *perigee_pool_create(const char *name, uint32_t buffers, uint
 				  socket, RTE_MEMPOOL_F_NO_IOVA_CONTIG);
 }
 
+unsigned int perigee_pool_in_use(const struct rte_mempool *pool)
+{
+	/* Not rte_mempool_in_use_count: a pool may be made larger than it has been filled so far. */
+	unsigned int available = rte_mempool_avail_count(pool);
+
+	return available < pool->populated_size ? pool->populated_size - available : 0;
+}
+
 /* ---- receive ---- */
 
 /* Flags of a packet that is not a plain buffer of its own, or that a device would take as a request at transmit. */

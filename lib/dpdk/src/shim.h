@@ -162,4 +162,6 @@ uint64_t perigee_tsc(void);
 /* A pool of packet buffers; packed: back to back, for devices that need no physical addresses. NULL: rte_errno. */
 struct rte_mempool *perigee_pool_create(const char *name, uint32_t buffers, uint32_t cache, uint16_t room, int socket,
 					int packed);
+/* Packets of the pool that somebody has. */
+unsigned int perigee_pool_in_use(const struct rte_mempool *pool);
 FILE *perigee_log_stream(ssize_t (*write)(void *, const char *, size_t));

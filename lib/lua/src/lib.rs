@@ -10,6 +10,8 @@
 //!  [`vm`]: a script loaded in a VM of its own        [`host`]: a worker as its script sees it
 //! ```
 //!
+//! Beside it, [`snabb`]: the VM of a Snabb program, which has nothing to do with the router's scripts.
+//!
 //! One VM per worker; nothing is shared between VMs. A call from Lua to a module costs a machine call: everything goes by
 //! pointer, as LuaJIT does not compile calls that pass structs by value.
 
@@ -17,9 +19,11 @@ pub mod abi;
 pub mod host;
 mod layout;
 pub mod scripts;
+pub mod snabb;
 pub mod vm;
 
 pub use host::ScriptCounters;
+pub use mlua;
 pub use scripts::{ScriptStatus, Scripts, Staging};
 pub use vm::{Loaded, Script, ScriptError};
 

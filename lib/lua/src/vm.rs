@@ -16,7 +16,7 @@ const LUA_MODULES: &[(&str, &str)] = &[
     ("perigee.packet", include_str!("../../../lua/perigee/packet.lua")),
 ];
 const HOST: &str = include_str!("../../../lua/perigee/host.lua");
-const JIT_MODULES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/jit_modules.rs"));
+pub(crate) const JIT_MODULES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/jit_modules.rs"));
 
 /// Instructions a script may take to load. The loop it returns has no limit.
 const LOAD_LIMIT: u32 = 50_000_000;

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+//! `perigee snabb`: runs Snabb programs on DPDK ports.
+//!
+//! ```text
+//! process   what the VMs of this process share: EAL, packets, ports, links between threads
+//! native    the functions that Lua finds in `core.native`
+//! threads   one VM per thread, and the messages between the first one and the others
+//! ```
+
+mod native;
+mod process;
+mod threads;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use perigee_dpdk as dpdk;
+use perigee_lua::snabb::SnabbSources;
+use process::Process;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+#[derive(Args)]
+#[command(after_help = "Programs: perigee snabb (without a program) lists them. A program's own --help tells the rest.\n\
+    Environment: SNABB_SHM_ROOT (folder of counters), SNABB_TREE, PERIGEE_SNABB (a folder to read the Lua sources from).")]
+pub struct SnabbArgs {
+    /// Run the selftest of a module, such as apps.basic.basic_apps; exit code 43: skipped
+    #[arg(short = 't', long = "test", value_name = "MODULE", conflicts_with = "program")]
+    test: Option<String>,
+    /// A folder with `apps`, `lib` and `program` of a Snabb tree of your own (its `src`), searched before perigee's
+    #[arg(long, value_name = "DIR", env = "SNABB_TREE")]
+    tree: Option<PathBuf>,
+    /// Threads to spread the apps over, one VM each; `config.app(c, name, class, arg, {worker = N})` places one by hand
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    workers: u16,
+    /// A port that programs may call by its number, from 0 on; may be repeated. DEVICE: a PCI address, a DPDK device such
+    /// as net_pcap0,rx_pcap=FILE, a Linux interface, or xdp:INTERFACE
+    #[arg(long = "port", value_name = "DEVICE")]
+    ports: Vec<String>,
+    /// MB of memory for packets, of 11.5 KB each [default: half of the machine's, at most 4096]
+    #[arg(long, value_name = "MB")]
+    memory: Option<u32>,
+    /// Packet memory in hugepages
+    #[arg(long, value_name = "WHEN", value_parser = ["auto", "yes", "no"], default_value = "auto")]
+    hugepages: String,
+    /// The program (- and _ are the same), or a file with one, such as ./my.lua
+    program: Option<String>,
+    /// Its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    args: Vec<String>,
+}
+
+/// What the command line and the environment say.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub sources: SnabbSources,
+    pub tree: Option<PathBuf>,
+    pub workers: u16,
+    pub ports: Vec<String>,
+    pub memory_mb: u32,
+    pub hugepages: dpdk::Hugepages,
+}
+
+pub fn snabb(args: &SnabbArgs) -> Result<ExitCode> {
+    let options = options(args)?;
+    let worker = std::env::var_os("SNABB_PROGRAM_LUACODE").is_some();
+    let (function, arguments) = match (&args.test, &args.program) {
+        (Some(module), _) => ("test", vec![module.clone()]),
+        (None, Some(program)) => ("run", std::iter::once(program.clone()).chain(args.args.iter().cloned()).collect()),
+        (None, None) if worker => ("run", vec!["worker".to_owned()]),
+        (None, None) => {
+            println!("Programs: {}", native::programs(&options).join(", "));
+            println!("Run one with `perigee snabb PROGRAM ARGS`, a file with `perigee snabb ./my.lua`; -h shows the options.");
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    if worker {
+        // A worker process ends with the one that started it.
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    }
+    // Before the first thread is started.
+    dpdk::set_runtime_dir(dpdk::fallback_runtime_dir().as_deref())?;
+    let process = Arc::new(Process::new(options));
+    process::end_on_signals(&process)?;
+    let vm = threads::Vm::new(&process, 1)?;
+    let result = vm.run("core.main", function, &arguments);
+    // Programs end by core.main.exit, which does not return.
+    let code = match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{error}");
+            1
+        }
+    };
+    process.exit(code)
+}
+
+fn options(args: &SnabbArgs) -> Result<Options> {
+    let folder = std::env::var_os("PERIGEE_SNABB").map(PathBuf::from);
+    if let Some(tree) = &args.tree
+        && !["apps", "lib", "program", "core"].iter().any(|part| tree.join(part).is_dir())
+    {
+        bail!(
+            "--tree {}: expected a folder with apps, lib or program in it, such as the src of a Snabb tree",
+            tree.display()
+        );
+    }
+    let tree = args.tree.as_ref().map(std::path::absolute).transpose().context("--tree")?;
+    Ok(Options {
+        sources: SnabbSources { folder, definitions: dpdk::snabb::definitions() },
+        tree,
+        workers: args.workers,
+        ports: args.ports.clone(),
+        memory_mb: args.memory.unwrap_or_else(default_memory_mb),
+        hugepages: match args.hugepages.as_str() {
+            "yes" => dpdk::Hugepages::Yes,
+            "no" => dpdk::Hugepages::No,
+            _ => dpdk::Hugepages::Auto,
+        },
+    })
+}
+
+/// Half of the machine's memory, at most 4 GB: it is reserved, and taken only as packets are made.
+fn default_memory_mb() -> u32 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse().ok());
+    let total: u64 = total.unwrap_or(1 << 20);
+    (total / 2048).min(4096) as u32
+}

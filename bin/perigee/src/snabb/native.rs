@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+//! The functions that Lua finds in `core.native`: everything that is not called for every burst.
+//!
+//! Failures come back as nil and a message, as Lua's own libraries do it.
+
+use super::Options;
+use super::process::{PortWish, Process, VmState, lock};
+use perigee_dpdk as dpdk;
+use perigee_lua::mlua::{self, LightUserData, Lua, Table, Value};
+use perigee_packet::addr::MacAddr;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+fn pointer(address: usize) -> LightUserData {
+    LightUserData(address as *mut c_void)
+}
+
+/// A result as Lua has it: the value, or nil and a message.
+fn told<T>(result: Result<T, String>) -> mlua::Result<(Option<T>, Option<String>)> {
+    Ok(match result {
+        Ok(value) => (Some(value), None),
+        Err(why) => (None, Some(why)),
+    })
+}
+
+/// Fills the table for one VM; `thread` counts from 1, the program's own.
+pub fn fill(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>, thread: u16) -> mlua::Result<()> {
+    let options = &process.options;
+    to.set("thread", thread)?;
+    to.set("workers", options.workers)?;
+    to.set("ports", options.ports.clone())?;
+    to.set("tree", options.tree.as_ref().map(|tree| tree.display().to_string()))?;
+    to.set("interrupted", pointer((&raw const process.interrupted) as usize))?;
+    to.set("version", concat!("perigee ", env!("CARGO_PKG_VERSION")))?;
+    let list = programs(options);
+    to.set("programs", lua.create_function(move |_, ()| Ok(list.clone()))?)?;
+    packets(lua, to, process, state)?;
+    ports(lua, to, process, state)?;
+    let shared = process.clone();
+    to.set("ring", lua.create_function(move |_, name: String| told(shared.ring(&name).map(pointer)))?)?;
+    let shared = process.clone();
+    to.set("free_ring", lua.create_function(move |_, name: String| Ok(shared.free_ring(&name)))?)?;
+    let shared = process.clone();
+    let exit = move |_: &Lua, code: i32| -> mlua::Result<()> {
+        if thread == 1 {
+            shared.exit(code);
+        }
+        Err(mlua::Error::runtime(format!("the app ended its thread with exit code {code}")))
+    };
+    to.set("exit", lua.create_function(exit)?)?;
+    let pin = |_: &Lua, core: usize| told(dpdk::pin_current_thread(core).map(|()| true).map_err(|e| e.to_string()));
+    to.set("pin", lua.create_function(pin)?)?;
+    to.set("cores", lua.create_function(|_, ()| Ok(dpdk::usable_cores()))?)
+}
+
+fn packets(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>) -> mlua::Result<()> {
+    let mine = state.clone();
+    to.set(
+        "freelist",
+        lua.create_function(move |_, ()| Ok(LightUserData(lock(&mine.slate).freelist())))?,
+    )?;
+    let mine = state.clone();
+    to.set("new_link", lua.create_function(move |_, ()| Ok(LightUserData(lock(&mine.slate).new_link())))?)?;
+    let mine = state.clone();
+    let free_link = move |_: &Lua, at: usize| Ok(lock(&mine.slate).free_link(at as *mut c_void));
+    to.set("free_link", lua.create_function(free_link)?)?;
+    let (shared, mine) = (process.clone(), state.clone());
+    let pool = move |_: &Lua, ()| {
+        told(shared.dpdk().map(|(_, pool)| {
+            lock(&mine.slate).use_pool(&pool);
+            LightUserData(pool.as_ptr())
+        }))
+    };
+    to.set("pool", lua.create_function(pool)?)?;
+    let shared = process.clone();
+    let grow = move |_: &Lua, n: u32| told(shared.dpdk().and_then(|(_, pool)| pool.grow(n).map_err(|e| e.to_string())));
+    to.set("grow", lua.create_function(grow)?)?;
+    let shared = process.clone();
+    to.set("packets", lua.create_function(move |_, ()| Ok(shared.packets()))?)
+}
+
+/// What an app says about its port: {queue =, queues =, mac =, promiscuous =, mtu =}.
+fn wish(table: &Table) -> Result<PortWish, String> {
+    let number = |key: &str, most: u16| -> Result<Option<u16>, String> {
+        match table.get::<Value>(key) {
+            Ok(Value::Nil) => Ok(None),
+            Ok(value) => match value.as_u32() {
+                Some(n) if n <= u32::from(most) => Ok(Some(n as u16)),
+                _ => Err(format!("port: {key}: expected a number from 0 to {most}")),
+            },
+            Err(error) => Err(error.to_string()),
+        }
+    };
+    let mac = match table.get::<Option<String>>("mac") {
+        Ok(None) => None,
+        Ok(Some(text)) => Some(text.parse::<MacAddr>().map_err(|error| format!("port: mac {text:?}: {error}"))?),
+        Err(error) => return Err(error.to_string()),
+    };
+    Ok(PortWish {
+        queue: number("queue", 1023)?.unwrap_or(0),
+        queues: number("queues", 1024)?.unwrap_or(1),
+        mac,
+        promiscuous: table.get::<Option<bool>>("promiscuous").ok().flatten().unwrap_or(false),
+        mtu: number("mtu", dpdk::snabb::MAX_PAYLOAD - dpdk::FRAME_OVERHEAD)?,
+    })
+}
+
+fn ports(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>) -> mlua::Result<()> {
+    let (shared, mine) = (process.clone(), state.clone());
+    let open = move |lua: &Lua, (name, asked): (String, Table)| {
+        let opened = wish(&asked).and_then(|wish| shared.open_port(&mine, &name, &wish));
+        told(match opened {
+            Ok(address) => Ok(describe(lua, &mine, address)?),
+            Err(why) => Err(why),
+        })
+    };
+    to.set("open_port", lua.create_function(open)?)?;
+    let (shared, mine) = (process.clone(), state.clone());
+    to.set("close_port", lua.create_function(move |_, at: usize| Ok(shared.close_port(&mine, at)))?)?;
+    let mine = state.clone();
+    let counts = move |lua: &Lua, at: usize| -> mlua::Result<Option<Table>> {
+        let ports = lock(&mine.ports);
+        let Some((_, port)) = ports.get(&at) else { return Ok(None) };
+        let (counts, stats) = (port.counts(), port.stats());
+        let table = lua.create_table()?;
+        for (name, n) in [
+            ("received", counts.received),
+            ("transmitted", counts.transmitted),
+            ("copied_in", counts.copied_in),
+            ("copied_out", counts.copied_out),
+            ("dropped_long", counts.dropped_long),
+            ("dropped_no_buffer", counts.dropped_no_buffer),
+            ("rx_packets", stats.rx_packets),
+            ("rx_bytes", stats.rx_bytes),
+            ("rx_missed", stats.rx_missed),
+            ("rx_errors", stats.rx_errors),
+            ("rx_no_buffer", stats.rx_no_buffer),
+            ("tx_packets", stats.tx_packets),
+            ("tx_bytes", stats.tx_bytes),
+            ("tx_errors", stats.tx_errors),
+        ] {
+            table.set(name, n as f64)?;
+        }
+        table.set("link_up", port.link_is_up())?;
+        Ok(Some(table))
+    };
+    to.set("port_counts", lua.create_function(counts)?)
+}
+
+fn describe(lua: &Lua, state: &VmState, address: usize) -> mlua::Result<Table> {
+    let ports = lock(&state.ports);
+    let table = lua.create_table()?;
+    let Some((_, port)) = ports.get(&address) else { return Ok(table) };
+    let info = port.info();
+    table.set("queues", pointer(address))?;
+    table.set("address", address)?;
+    table.set("device", info.device)?;
+    table.set("driver", info.driver)?;
+    table.set("mac", info.mac.to_string())?;
+    table.set("mtu", info.mtu)?;
+    table.set("receive_queues", info.receive_queues)?;
+    table.set("notes", info.notes)?;
+    Ok(table)
+}
+
+/// Names of the programs that are built in, or in the tree.
+pub fn programs(options: &Options) -> Vec<String> {
+    let own = match &options.sources.folder {
+        Some(folder) => folders(&folder.join("program")),
+        None => {
+            let names = perigee_lua::snabb::SOURCES.iter().filter_map(|(path, _)| {
+                let (name, file) = path.strip_prefix("program/")?.split_once('/')?;
+                (file == format!("{name}.lua")).then(|| name.to_owned())
+            });
+            names.collect()
+        }
+    };
+    let tree = options.tree.as_ref().map(|tree| folders(&tree.join("program"))).unwrap_or_default();
+    let mut names: Vec<String> = own.into_iter().chain(tree).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn folders(of: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(of).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        entry.path().join(format!("{name}.lua")).is_file().then_some(name)
+    });
+    names.collect()
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT
+//! What the VMs of a process share: DPDK, started when the first packet or port is asked for; packets; ports, of which apps
+//! in several threads may have queues; links between threads.
+
+use super::Options;
+use super::threads::Threads;
+use perigee_dpdk::snabb::{SharedPort, Slate, SnabbPool, SnabbPort, SnabbRing};
+use perigee_dpdk::{Device, Eal, EalConfig, PortConfig};
+use perigee_packet::addr::MacAddr;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The process; there is one.
+pub struct Process {
+    pub options: Options,
+    /// Set when a signal asks for the end; Lua looks at it after every breath.
+    pub interrupted: AtomicI32,
+    pub threads: Threads,
+    dpdk: Mutex<Option<(Eal, SnabbPool)>>,
+    ports: Mutex<BTreeMap<String, (SharedPort, usize)>>,
+    rings: Mutex<BTreeMap<String, Arc<SnabbRing>>>,
+    states: Mutex<Vec<Arc<VmState>>>,
+}
+
+/// What one VM's Lua works on, outside of it.
+#[derive(Default)]
+pub struct VmState {
+    pub slate: Mutex<Slate>,
+    /// By the address that Lua knows them by.
+    pub ports: Mutex<BTreeMap<usize, (String, SnabbPort)>>,
+}
+
+/// What an app wants of its port.
+#[derive(Debug, Clone, Default)]
+pub struct PortWish {
+    pub queue: u16,
+    pub queues: u16,
+    pub mac: Option<MacAddr>,
+    pub promiscuous: bool,
+    pub mtu: Option<u16>,
+}
+
+/// A lock that a panicking thread does not take with it.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Process {
+    pub fn new(options: Options) -> Process {
+        Process {
+            options,
+            interrupted: AtomicI32::new(0),
+            threads: Threads::default(),
+            dpdk: Mutex::default(),
+            ports: Mutex::default(),
+            rings: Mutex::default(),
+            states: Mutex::default(),
+        }
+    }
+
+    /// DPDK and its packets; starts it if this is the first call.
+    pub fn dpdk(&self) -> Result<(Eal, SnabbPool), String> {
+        let mut dpdk = lock(&self.dpdk);
+        if let Some(running) = &*dpdk {
+            return Ok(running.clone());
+        }
+        let config = EalConfig {
+            memory_mb: self.options.memory_mb,
+            hugepages: self.options.hugepages,
+            file_prefix: format!("perigee-snabb-{}", std::process::id()),
+            // A bus without devices: those that programs name are opened one by one.
+            pci: if Path::new("/sys/bus/pci/devices").exists() { vec!["0000:00:00.0".to_owned()] } else { Vec::new() },
+            ..EalConfig::default()
+        };
+        let started = Eal::start(&config).and_then(|eal| SnabbPool::new(&eal).map(|pool| (eal, pool)));
+        let started = started.map_err(|error| error.to_string())?;
+        *dpdk = Some(started.clone());
+        Ok(started)
+    }
+
+    /// Packets made, and those in the pool.
+    pub fn packets(&self) -> (u32, u32) {
+        lock(&self.dpdk).as_ref().map_or((0, 0), |(_, pool)| (pool.size(), pool.available()))
+    }
+
+    /// A new VM's state.
+    pub fn new_state(&self) -> Arc<VmState> {
+        let state = Arc::new(VmState::default());
+        lock(&self.states).push(state.clone());
+        state
+    }
+
+    /// A VM has ended: what it had goes back.
+    pub fn retire(&self, state: &Arc<VmState>) {
+        let ports: Vec<usize> = lock(&state.ports).keys().copied().collect();
+        for port in ports {
+            self.close_port(state, port);
+        }
+        *lock(&state.slate) = Slate::default();
+        lock(&self.states).retain(|known| !Arc::ptr_eq(known, state));
+    }
+
+    /// Opens a pair of queues of a port; its address and notes.
+    pub fn open_port(&self, state: &VmState, name: &str, wish: &PortWish) -> Result<usize, String> {
+        let (eal, pool) = self.dpdk()?;
+        let mut ports = lock(&self.ports);
+        if !ports.contains_key(name) {
+            let queues = wish.queues.max(wish.queue + 1);
+            let config = PortConfig {
+                receive_queues: queues,
+                transmit_queues: queues,
+                mtu: wish.mtu,
+                mac: wish.mac,
+                promiscuous: wish.promiscuous,
+                one_pool: true,
+                ..PortConfig::new(device(name))
+            };
+            let port = SharedPort::open(&eal, &config, &pool).map_err(|error| error.to_string())?;
+            ports.insert(name.to_owned(), (port, 0));
+        }
+        let (port, users) = ports.get_mut(name).expect("inserted above");
+        let queues = match port.queues(wish.queue, &pool) {
+            Ok(queues) => queues,
+            Err(error) => {
+                if *users == 0 {
+                    ports.remove(name);
+                }
+                return Err(error.to_string());
+            }
+        };
+        *users += 1;
+        let address = queues.as_ptr() as usize;
+        lock(&state.ports).insert(address, (name.to_owned(), queues));
+        Ok(address)
+    }
+
+    /// Gives a pair of queues back; the port is closed with its last.
+    pub fn close_port(&self, state: &VmState, address: usize) -> bool {
+        let Some((name, queues)) = lock(&state.ports).remove(&address) else { return false };
+        drop(queues);
+        let mut ports = lock(&self.ports);
+        if let Some((_, users)) = ports.get_mut(&name) {
+            *users -= 1;
+            if *users == 0 {
+                ports.remove(&name);
+            }
+        }
+        true
+    }
+
+    /// The ring of a link between threads, made when the first of them asks.
+    pub fn ring(&self, name: &str) -> Result<usize, String> {
+        let (eal, pool) = self.dpdk()?;
+        let mut rings = lock(&self.rings);
+        if !rings.contains_key(name) {
+            let ring = SnabbRing::new(&eal, &pool, 1024).map_err(|error| error.to_string())?;
+            rings.insert(name.to_owned(), Arc::new(ring));
+        }
+        Ok(rings[name].as_ptr() as usize)
+    }
+
+    /// Frees the ring of a link that no thread has any more, with the packets in it.
+    pub fn free_ring(&self, name: &str) -> bool {
+        lock(&self.rings).remove(name).is_some()
+    }
+
+    /// Ends the threads, closes ports, gives everything back, and ends the process.
+    pub fn exit(&self, code: i32) -> ! {
+        self.threads.end();
+        let states: Vec<_> = std::mem::take(&mut *lock(&self.states));
+        for state in &states {
+            self.retire(state);
+        }
+        lock(&self.ports).clear();
+        lock(&self.rings).clear();
+        let dpdk = lock(&self.dpdk).take();
+        if let Some((_, pool)) = &dpdk
+            && std::env::var_os("SNABB_DEBUG").is_some()
+        {
+            let (made, available) = (pool.size(), pool.available());
+            eprintln!("packets at the end: {made} made, {} not returned", made - available);
+        }
+        drop(dpdk);
+        std::process::exit(code)
+    }
+}
+
+/// What a port is made of, from its name.
+fn device(name: &str) -> Device {
+    if let Some(interface) = name.strip_prefix("xdp:") {
+        return Device::Xdp(interface.to_owned());
+    }
+    let is_interface = !name.contains(['/', ',']) && Path::new("/sys/class/net").join(name).exists();
+    if is_interface { Device::Interface(name.to_owned()) } else { Device::Dpdk(name.to_owned()) }
+}
+
+/// SIGINT and SIGTERM set `interrupted`; a second one, or a program that does not look, ends the process at once.
+pub fn end_on_signals(process: &Arc<Process>) -> anyhow::Result<ExitCode> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let process = process.clone();
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            let (Ok(mut interrupt), Ok(mut terminate)) =
+                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+            else {
+                return;
+            };
+            let code = tokio::select! {
+                _ = interrupt.recv() => 130,
+                _ = terminate.recv() => 143,
+            };
+            process.interrupted.store(code, Ordering::Release);
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+                () = tokio::time::sleep(std::time::Duration::from_millis(500)) => {}
+            }
+            std::process::exit(code)
+        });
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+//! One VM per thread, and the messages between the program's own and the others.
+//!
+//! The first VM asks, in text, and each of the others answers: what that says is Lua's business (snabb/core/threads.lua).
+//! Whether a thread should breathe is a number that it looks at after every breath.
+
+use super::native;
+use super::process::{Process, VmState, lock};
+use perigee_lua::mlua::{self, LightUserData, Lua, Table};
+use perigee_lua::snabb::{SnabbError, SnabbVm};
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A thread is to wait for messages, to breathe, or to end.
+const PAUSE: i32 = 0;
+const QUIT: i32 = 2;
+
+/// How long an answer may take: apps may open devices when they start.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a thread has to end; one that is stuck in an app is left to the end of the process.
+const END: Duration = Duration::from_secs(2);
+
+/// The other threads of a process.
+#[derive(Default)]
+pub struct Threads {
+    threads: Mutex<BTreeMap<u16, Thread>>,
+    /// Threads that died, which the first VM looks at after every breath, and why the first of them did.
+    died: AtomicI32,
+    why: Mutex<Option<String>>,
+}
+
+struct Thread {
+    wanted: Arc<AtomicI32>,
+    ask: Sender<String>,
+    answers: Receiver<Result<String, String>>,
+    ended: Receiver<()>,
+    handle: JoinHandle<()>,
+}
+
+/// What a thread's VM sees of its place.
+struct Seat {
+    wanted: Arc<AtomicI32>,
+    asked: Receiver<String>,
+    answer: Sender<Result<String, String>>,
+}
+
+impl Threads {
+    fn start(process: &Arc<Process>, number: u16) -> Result<(), String> {
+        let (ask, asked) = channel();
+        let (answer, answers) = channel();
+        let (end, ended) = channel();
+        let wanted = Arc::new(AtomicI32::new(PAUSE));
+        let seat = Seat { wanted: wanted.clone(), asked, answer };
+        let (eal, _) = process.dpdk()?;
+        let shared = process.clone();
+        let body = move || {
+            let registered = eal.register_thread();
+            if let Err(error) = registered.map_err(|e| e.to_string()).and_then(|_known| serve(&shared, number, seat)) {
+                let mut why = lock(&shared.threads.why);
+                why.get_or_insert_with(|| format!("worker {number}: {error}"));
+                drop(why);
+                shared.threads.died.fetch_add(1, Ordering::Release);
+            }
+            let _ = end.send(());
+        };
+        let handle = std::thread::Builder::new().name(format!("snabb-{number}")).spawn(body);
+        let handle = handle.map_err(|error| format!("no thread for worker {number}: {error}"))?;
+        lock(&process.threads.threads).insert(number, Thread { wanted, ask, answers, ended, handle });
+        Ok(())
+    }
+
+    /// Sends a message to a thread, and waits for its answer.
+    fn ask(&self, number: u16, text: String) -> Result<String, String> {
+        let threads = lock(&self.threads);
+        let thread = threads.get(&number).ok_or_else(|| format!("there is no worker {number}"))?;
+        let dead = || lock(&self.why).clone().unwrap_or_else(|| format!("worker {number} has ended"));
+        thread.ask.send(text).map_err(|_| dead())?;
+        match thread.answers.recv_timeout(PATIENCE) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Timeout) => Err(format!("worker {number} does not answer")),
+            Err(RecvTimeoutError::Disconnected) => Err(dead()),
+        }
+    }
+
+    fn want(&self, number: u16, what: i32) -> bool {
+        let threads = lock(&self.threads);
+        let Some(thread) = threads.get(&number) else { return false };
+        thread.wanted.store(what, Ordering::Release);
+        true
+    }
+
+    /// Ends all threads.
+    pub fn end(&self) {
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for thread in threads.values() {
+            thread.wanted.store(QUIT, Ordering::Release);
+        }
+        for (_, thread) in threads {
+            drop(thread.ask);
+            if thread.ended.recv_timeout(END).is_ok() {
+                let _ = thread.handle.join();
+            }
+        }
+    }
+}
+
+/// What another thread does: its VM answers messages and breathes, until it is to quit.
+fn serve(process: &Arc<Process>, number: u16, seat: Seat) -> Result<(), String> {
+    let vm = Vm::with_seat(process, number, Some(seat)).map_err(|error| error.to_string())?;
+    vm.run("core.threads", "serve", &[]).map(drop).map_err(|error| error.to_string())
+}
+
+/// A VM with its state outside of it.
+pub struct Vm {
+    vm: Option<SnabbVm>,
+    process: Arc<Process>,
+    state: Arc<VmState>,
+}
+
+impl Vm {
+    /// The program's own VM.
+    pub fn new(process: &Arc<Process>, number: u16) -> Result<Vm, SnabbError> {
+        Vm::with_seat(process, number, None)
+    }
+
+    fn with_seat(process: &Arc<Process>, number: u16, seat: Option<Seat>) -> Result<Vm, SnabbError> {
+        let state = process.new_state();
+        let native = |lua: &Lua, table: &Table| -> mlua::Result<()> {
+            native::fill(lua, table, process, &state, number)?;
+            match seat {
+                Some(seat) => fill_seat(lua, table, seat),
+                None => fill_threads(lua, table, process),
+            }
+        };
+        let vm = SnabbVm::new(&process.options.sources, native)?;
+        Ok(Vm { vm: Some(vm), process: process.clone(), state })
+    }
+
+    /// Calls a function of a module.
+    pub fn run(&self, module: &str, function: &str, args: &[String]) -> Result<i32, SnabbError> {
+        self.vm.as_ref().map_or(Ok(0), |vm| vm.call(module, function, args))
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        // Lua first: it works on what the state holds.
+        self.vm = None;
+        self.process.retire(&self.state);
+    }
+}
+
+/// For the first VM: start, ask, want, and what became of the others.
+fn fill_threads(lua: &Lua, to: &Table, process: &Arc<Process>) -> mlua::Result<()> {
+    to.set("died", LightUserData((&raw const process.threads.died).cast_mut().cast::<c_void>()))?;
+    let shared = process.clone();
+    let start = move |_: &Lua, number: u16| Ok(Threads::start(&shared, number).err());
+    to.set("start_thread", lua.create_function(start)?)?;
+    let shared = process.clone();
+    let ask = move |_: &Lua, (number, text): (u16, String)| {
+        Ok(match shared.threads.ask(number, text) {
+            Ok(answer) => (true, answer),
+            Err(why) => (false, why),
+        })
+    };
+    to.set("ask_thread", lua.create_function(ask)?)?;
+    let shared = process.clone();
+    let want = move |_: &Lua, (number, what): (u16, i32)| Ok(shared.threads.want(number, what));
+    to.set("want_thread", lua.create_function(want)?)?;
+    let shared = process.clone();
+    to.set("death", lua.create_function(move |_, ()| Ok(lock(&shared.threads.why).clone()))?)
+}
+
+/// For the others: the next message, its answer, and what is wanted.
+fn fill_seat(lua: &Lua, to: &Table, seat: Seat) -> mlua::Result<()> {
+    let Seat { wanted, asked, answer } = seat;
+    to.set("wanted", LightUserData(Arc::as_ptr(&wanted).cast_mut().cast::<c_void>()))?;
+    // While it breathes, a thread looks whether there is a message; else it waits for one.
+    let asked = Mutex::new(asked);
+    let next = move |_: &Lua, wait: bool| {
+        // Kept alive with the function, as Lua has its address.
+        let _wanted = &wanted;
+        let asked = lock(&asked);
+        Ok(if wait { asked.recv_timeout(Duration::from_millis(20)).ok() } else { asked.try_recv().ok() })
+    };
+    to.set("next_message", lua.create_function(next)?)?;
+    let reply = move |_: &Lua, (ok, text): (bool, String)| {
+        let _ = answer.send(if ok { Ok(text) } else { Err(text) });
+        Ok(())
+    };
+    to.set("answer", lua.create_function(reply)?)
+}

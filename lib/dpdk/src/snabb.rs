@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: MIT
+//! Snabb's packets in DPDK's buffers: a pool that grows, ports that move whole bursts to and from links, rings between
+//! threads. `snabb.h` has the layout; Lua calls the shim directly, once per burst, with the pointers given out here.
+//!
+//! A [`Slate`] is what one thread's Lua works on: its free packets and its links. It is not Lua's, so that every packet in
+//! it finds its way back to the pool however the script ends.
+
+use crate::eal::{Eal, Started};
+use crate::error::{Error, Result, c_string, errno_text, last_errno};
+use crate::ffi::{self, SnabbFreelist, SnabbLink, SnabbQueues};
+use crate::pool::{MbufPool, PoolConfig};
+use crate::port::{DpdkPort, PortConfig};
+use crate::queue::{RxQueue, TxQueue};
+use crate::{Device, log};
+use perigee_packet::{Port, PortInfo, PortStats};
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// `snabb.h`, of which [`definitions`] is a part.
+const HEADER: &str = include_str!("snabb.h");
+
+/// Most packets of a process, as in Snabb.
+pub const MAX_PACKETS: u32 = (1 << 20) - 1;
+
+/// Most bytes of a packet.
+pub const MAX_PAYLOAD: u16 = 10_240;
+
+/// What `ffi.cdef` has to know.
+pub fn definitions() -> &'static str {
+    let (_, rest) = HEADER.split_once("/* ffi.cdef begins */").expect("snabb.h has its first mark");
+    rest.split_once("/* ffi.cdef ends */").expect("snabb.h has its second mark").0
+}
+
+/// What Lua finds by name in the program: listed, so that the linker keeps it.
+#[repr(transparent)]
+struct Exports([*const c_void; 12]);
+
+// SAFETY: addresses of functions, which never change.
+unsafe impl Sync for Exports {}
+
+#[used]
+static EXPORTS: Exports = Exports([
+    ffi::perigee_snabb_take as *const c_void,
+    ffi::perigee_snabb_give as *const c_void,
+    ffi::perigee_snabb_receive as *const c_void,
+    ffi::perigee_snabb_transmit as *const c_void,
+    ffi::perigee_snabb_put as *const c_void,
+    ffi::perigee_snabb_get as *const c_void,
+    ffi::perigee_snabb_load as *const c_void,
+    ffi::perigee_snabb_compare_exchange_u32 as *const c_void,
+    ffi::get_monotonic_time as *const c_void,
+    ffi::get_unix_time as *const c_void,
+    ffi::get_time_ns as *const c_void,
+    ffi::full_memory_barrier as *const c_void,
+]);
+
+/// The packets of a process; clones are the same.
+#[derive(Clone)]
+pub struct SnabbPool(Arc<Packets>);
+
+struct Packets {
+    pool: Arc<MbufPool>,
+    /// Growing is for one thread at a time.
+    growing: Mutex<()>,
+}
+
+impl SnabbPool {
+    /// A pool without packets; see [`SnabbPool::grow`].
+    pub fn new(eal: &Eal) -> Result<SnabbPool> {
+        let room = MAX_PAYLOAD + 512;
+        let mark = log::mark();
+        // SAFETY: EAL is started; a C string that is copied.
+        let pool = unsafe { ffi::perigee_snabb_pool_create(c"snabb".as_ptr(), MAX_PACKETS, -1) };
+        let pool = NonNull::new(pool).ok_or_else(|| {
+            Error::new(format!("no pool of packets in Snabb's layout: {}", log::cause(mark, last_errno())))
+        })?;
+        let config = PoolConfig { buffers: MAX_PACKETS, cache: 256, room, numa_node: None };
+        let pool = MbufPool::of(pool, config, eal);
+        Ok(SnabbPool(Arc::new(Packets { pool, growing: Mutex::default() })))
+    }
+
+    /// Makes up to `n` more packets; returns how many.
+    ///
+    /// # Errors
+    /// Where there is no memory for them, or there are [`MAX_PACKETS`].
+    pub fn grow(&self, n: u32) -> Result<u32> {
+        static ZONES: AtomicU32 = AtomicU32::new(0);
+        let _one_at_a_time = self.0.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let zone = c_string(&format!("snabb{}", ZONES.fetch_add(1, Ordering::Relaxed)))?;
+        let mark = log::mark();
+        // SAFETY: the pool lives as long as self; the lock keeps others out.
+        let made = unsafe { ffi::perigee_snabb_pool_grow(self.0.pool.as_ptr(), zone.as_ptr(), n, -1) };
+        u32::try_from(made).map_err(|_| {
+            Error::new(format!(
+                "no memory for {n} more packets of 11,776 bytes each, besides {}: {}; give more with --memory",
+                self.size(),
+                log::cause(mark, made)
+            ))
+        })
+    }
+
+    /// Packets made so far.
+    pub fn size(&self) -> u32 {
+        // SAFETY: the pool lives as long as self.
+        unsafe { ffi::perigee_snabb_pool_size(self.0.pool.as_ptr()) }
+    }
+
+    /// Packets that nobody has.
+    pub fn available(&self) -> u32 {
+        // SAFETY: as above.
+        unsafe { ffi::perigee_snabb_pool_available(self.0.pool.as_ptr()) }
+    }
+
+    /// For the shim's functions; valid as long as self.
+    pub fn as_ptr(&self) -> *mut c_void {
+        self.0.pool.as_ptr().cast()
+    }
+}
+
+/// A pair of queues of a port, for one thread's app.
+pub struct SnabbPort {
+    queues: Box<SnabbQueues>,
+    notes: Vec<String>,
+    port: SharedPort,
+    // Dropped with the port, which they hold.
+    _rx: RxQueue,
+    _tx: TxQueue,
+    _packets: SnabbPool,
+}
+
+// SAFETY: the queues are this port's alone; whoever has it may use them from any one thread.
+unsafe impl Send for SnabbPort {}
+
+/// A port that several apps may take queues of; clones are the same.
+#[derive(Clone)]
+pub struct SharedPort {
+    port: DpdkPort,
+    copies: bool,
+    kick: bool,
+}
+
+impl SharedPort {
+    /// Opens a port that receives into Snabb's packets; where the device refuses these, its own buffers are used and every
+    /// packet is copied (`notes` of its info say so).
+    pub fn open(eal: &Eal, config: &PortConfig, packets: &SnabbPool) -> Result<SharedPort> {
+        let xdp = match &config.device {
+            Device::Xdp(_) => true,
+            Device::Dpdk(devargs) => devargs.starts_with("net_af_xdp"),
+            Device::Interface(_) => false,
+        };
+        let needed = (u32::from(config.receive_descriptors) + 64) * u32::from(config.receive_queues) + 4096;
+        let large = |config: &PortConfig| {
+            if packets.available() < needed {
+                packets.grow(needed)?;
+            }
+            DpdkPort::open(eal, config, &packets.0.pool)
+        };
+        // Buffers of a page at most: AF_XDP takes no others.
+        let first = if xdp { Err(Error::new("AF_XDP takes buffers of a page at most")) } else { large(config) };
+        let (port, copies) = match first {
+            Ok(port) => (port, false),
+            Err(error) => {
+                let mtu = config.mtu.unwrap_or(1500).max(1500);
+                let pool = MbufPool::new(eal, PoolConfig::default().for_mtu(mtu))?;
+                // A device that is not there is refused for the same reason again, in its own words.
+                match DpdkPort::open(eal, config, &pool) {
+                    Ok(port) => (port, true),
+                    Err(again) => return Err(if xdp { again } else { error }),
+                }
+            }
+        };
+        Ok(SharedPort { port, copies, kick: xdp })
+    }
+
+    /// Takes a pair of queues.
+    pub fn queues(&self, index: u16, packets: &SnabbPool) -> Result<SnabbPort> {
+        let (rx, tx) = (self.port.rx_queue(index)?, self.port.tx_queue(index)?);
+        let info = self.port.info();
+        let mut notes = info.notes.clone();
+        if self.copies {
+            notes.push(format!("{} takes no buffers of 11 KB: every packet is copied", info.device));
+        }
+        let queues = Box::new(SnabbQueues {
+            port: info.port,
+            queue: index,
+            copies: self.copies.into(),
+            kick: self.kick.into(),
+            packets: packets.0.pool.as_ptr(),
+            device: self.port.pool().as_ptr(),
+            received: 0,
+            transmitted: 0,
+            copied_in: 0,
+            copied_out: 0,
+            dropped_long: 0,
+            dropped_no_buffer: 0,
+        });
+        Ok(SnabbPort { queues, notes, port: self.clone(), _rx: rx, _tx: tx, _packets: packets.clone() })
+    }
+}
+
+/// What a pair of queues counted besides plain packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SnabbCounts {
+    /// Packets from the device.
+    pub received: u64,
+    /// Packets that the device took.
+    pub transmitted: u64,
+    /// Chained, shared or foreign packets that were copied at receive.
+    pub copied_in: u64,
+    /// Packets that were copied at transmit, as their memory is not the pool's or is shared.
+    pub copied_out: u64,
+    /// Dropped, as longer than 10,240 bytes or than the device's buffers.
+    pub dropped_long: u64,
+    /// Dropped, as no buffer was free to copy to.
+    pub dropped_no_buffer: u64,
+}
+
+impl SnabbPort {
+    /// For the shim's functions; valid as long as self, which does not move it.
+    pub fn as_ptr(&self) -> *mut c_void {
+        (&raw const *self.queues).cast_mut().cast()
+    }
+
+    /// What the port is.
+    pub fn info(&self) -> PortInfo {
+        PortInfo { notes: self.notes.clone(), ..self.port.port.info() }
+    }
+
+    /// What the device counts.
+    pub fn stats(&self) -> PortStats {
+        self.port.port.stats()
+    }
+
+    /// Is the link up?
+    pub fn link_is_up(&self) -> bool {
+        self.port.port.link().up
+    }
+
+    /// What the queues counted. Only for the thread that uses them.
+    pub fn counts(&self) -> SnabbCounts {
+        let q = &*self.queues;
+        SnabbCounts {
+            received: q.received,
+            transmitted: q.transmitted,
+            copied_in: q.copied_in,
+            copied_out: q.copied_out,
+            dropped_long: q.dropped_long,
+            dropped_no_buffer: q.dropped_no_buffer,
+        }
+    }
+}
+
+/// A link between two threads: one puts packets in, the other takes them out.
+pub struct SnabbRing {
+    ring: NonNull<ffi::Ring>,
+    packets: SnabbPool,
+    _eal: Arc<Started>,
+}
+
+// SAFETY: one producer and one consumer may use it at the same time; that there are no more is the graph's business.
+unsafe impl Send for SnabbRing {}
+// SAFETY: as above.
+unsafe impl Sync for SnabbRing {}
+
+impl SnabbRing {
+    /// A ring for `capacity` packets.
+    pub fn new(eal: &Eal, packets: &SnabbPool, capacity: u32) -> Result<SnabbRing> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = c_string(&format!("snabb-ring{}", NUMBER.fetch_add(1, Ordering::Relaxed)))?;
+        // SAFETY: EAL is started; the name is a C string that is copied.
+        let ring = unsafe { ffi::perigee_snabb_ring_create(name.as_ptr(), capacity, -1) };
+        let ring = NonNull::new(ring)
+            .ok_or_else(|| Error::new(format!("no ring for {capacity} packets: {}", errno_text(last_errno()))))?;
+        Ok(SnabbRing { ring, packets: packets.clone(), _eal: eal.started() })
+    }
+
+    /// For the shim's functions; valid as long as self.
+    pub fn as_ptr(&self) -> *mut c_void {
+        self.ring.as_ptr().cast()
+    }
+}
+
+impl Drop for SnabbRing {
+    fn drop(&mut self) {
+        let mut left = [std::ptr::null_mut(); 64];
+        // SAFETY: nobody else has the ring any more; what it holds are packets of the pool.
+        unsafe {
+            loop {
+                let n = ffi::perigee_ring_dequeue(self.ring.as_ptr(), left.as_mut_ptr(), left.len() as u32);
+                if n == 0 {
+                    break;
+                }
+                ffi::perigee_snabb_give(self.packets.as_ptr().cast(), left.as_mut_ptr(), n);
+            }
+            ffi::rte_ring_free(self.ring.as_ptr());
+        }
+    }
+}
+
+/// The free packets and the links of one thread's Lua, in memory of their own.
+pub struct Slate {
+    freelist: NonNull<SnabbFreelist>,
+    links: Vec<NonNull<SnabbLink>>,
+    pool: Option<SnabbPool>,
+}
+
+// SAFETY: the memory is owned by the slate alone; its thread uses it through the pointers given out.
+unsafe impl Send for Slate {}
+
+/// Zeroed memory for a plain structure, at the start of a cache line. Only what is written to takes room.
+fn zeroed<T>() -> NonNull<T> {
+    let layout = Layout::new::<T>().align_to(64).expect("64 is a power of two");
+    // SAFETY: the layout is not empty.
+    NonNull::new(unsafe { alloc_zeroed(layout) }.cast()).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+/// # Safety
+/// `memory` must come from [`zeroed`] and be used no more.
+unsafe fn release<T>(memory: NonNull<T>) {
+    let layout = Layout::new::<T>().align_to(64).expect("64 is a power of two");
+    // SAFETY: made with the same layout.
+    unsafe { std::alloc::dealloc(memory.as_ptr().cast(), layout) };
+}
+
+impl Slate {
+    /// No packets and no links.
+    pub fn new() -> Slate {
+        let freelist: NonNull<SnabbFreelist> = zeroed();
+        // SAFETY: zeroed memory of our own.
+        unsafe { (*freelist.as_ptr()).max = (1 << 20) - 1 };
+        Slate { freelist, links: Vec::new(), pool: None }
+    }
+
+    /// The pool that packets go back to at the end.
+    pub fn use_pool(&mut self, pool: &SnabbPool) {
+        self.pool = Some(pool.clone());
+    }
+
+    /// `struct perigee_snabb_freelist *`, valid as long as self.
+    pub fn freelist(&self) -> *mut c_void {
+        self.freelist.as_ptr().cast()
+    }
+
+    /// `struct link *`, valid until [`Slate::free_link`].
+    pub fn new_link(&mut self) -> *mut c_void {
+        let link = zeroed::<SnabbLink>();
+        self.links.push(link);
+        link.as_ptr().cast()
+    }
+
+    /// Gives a link back with the packets in it; false: there is no such link.
+    pub fn free_link(&mut self, link: *mut c_void) -> bool {
+        let Some(index) = self.links.iter().position(|known| known.as_ptr().cast() == link) else { return false };
+        let link = self.links.remove(index);
+        self.empty(link);
+        // SAFETY: it came from zeroed, and is forgotten.
+        unsafe { release(link) };
+        true
+    }
+
+    fn give(&self, packets: *mut *mut c_void, n: u32) {
+        let Some(pool) = &self.pool else { return };
+        // SAFETY: callers pass arrays of n packets that nobody else has; what is not the pool's is left alone.
+        unsafe { ffi::perigee_snabb_give(pool.as_ptr().cast(), packets, n) };
+    }
+
+    fn empty(&self, link: NonNull<SnabbLink>) {
+        // SAFETY: a living link, whose thread has ended or calls us.
+        let link = unsafe { &mut *link.as_ptr() };
+        while i64::from(link.read) < link.write {
+            let slot = (link.read & 1023) as usize;
+            self.give(&raw mut link.packets[slot], 1);
+            link.read += 1;
+        }
+    }
+}
+
+impl Default for Slate {
+    fn default() -> Slate {
+        Slate::new()
+    }
+}
+
+impl Drop for Slate {
+    fn drop(&mut self) {
+        let links = std::mem::take(&mut self.links);
+        for link in links {
+            self.empty(link);
+            // SAFETY: it came from zeroed, and is forgotten.
+            unsafe { release(link) };
+        }
+        // SAFETY: our own memory; Lua keeps nfree within the list.
+        unsafe {
+            let list = &mut *self.freelist.as_ptr();
+            let n = list.nfree.clamp(0, list.list.len() as i64) as u32;
+            self.give(list.list.as_mut_ptr(), n);
+            release(self.freelist);
+        }
+    }
+}
+
+const _: () = {
+    use std::mem::{offset_of, size_of};
+    assert!(offset_of!(SnabbLink, write) == 16 && offset_of!(SnabbLink, packets) == 40);
+    assert!(size_of::<SnabbLink>() == 40 + 8 * 1024 && offset_of!(SnabbFreelist, list) == 40);
+    assert!(size_of::<c_int>() == 4);
+};

@@ -1,0 +1,381 @@
+-- SPDX-License-Identifier: MIT
+-- core.app, "engine": runs a graph of apps, breath by breath. The API is Snabb's.
+--
+-- A breath: the clock is read; every app with a `pull` brings packets in, in the order of names; then every link's reader is
+-- pushed, in the order in which packets flow; then apps with a `tick` have their turn, 1000 times a second. Between breaths
+-- timers run, and the engine sleeps if nothing happened.
+--
+-- Differs from Snabb: apps may run on several threads (core.threads); the order is the same in every run; a link is settled
+-- after its reader's turn (see core.link).
+
+local ffi = require("ffi")
+local C = ffi.C
+local counter = require("core.counter")
+local config = require("core.config")
+local graph = require("core.graph")
+local histogram = require("core.histogram")
+local lib = require("core.lib")
+local link = require("core.link")
+local native = require("core.native")
+local packet = require("core.packet")
+local shm = require("core.shm")
+local timer = require("core.timer")
+require("core.clib_h")
+require("core.lib_h")
+
+local M = {}
+
+--- Packets that an app should bring in for each pull and link: 102.
+M.pull_npackets = math.floor(link.max / 10)
+--- Log the steps of configure to standard output.
+M.log = false
+--- Exit code of a selftest that was skipped.
+M.test_skipped_code = 43
+--- Breaths per second to aim for; false: as many as there is work for.
+M.Hz = false
+--- Microseconds that the engine sleeps now between two breaths, and at most, when it is idle.
+M.sleep, M.maxsleep = 0, 100
+--- Never sleep.
+M.busywait = false
+--- How often in a second `tick` is called.
+M.tick_Hz = 1000
+--- The running apps and links, by name.
+M.app_table, M.link_table = {}, {}
+--- What runs now.
+M.configuration = config.new()
+--- The time of this breath in seconds; use `now`.
+M.monotonic_now = false
+--- The name that this process has claimed, or false.
+M.program_name = false
+
+M.breaths = counter.create("engine/breaths.counter")
+M.frees = counter.create("engine/frees.counter")
+M.freebits = counter.create("engine/freebits.counter")
+M.freebytes = counter.create("engine/freebytes.counter")
+M.configs = counter.create("engine/configs.counter")
+
+local app_table, link_table = M.app_table, M.link_table
+local breaths, frees, freebits, freebytes = M.breaths, M.frees, M.freebits, M.freebytes
+local pulls, pushes, ticks, bridges_in, bridges_out = {}, {}, {}, {}, {}
+local running = false
+
+--- Seconds of a monotonic clock: during a breath the time at which it started.
+function M.now ()
+   return running and M.monotonic_now or C.get_monotonic_time()
+end
+
+-- ---- configuration ----
+
+local steps = {}
+
+local function tell_linked (app, event, direction, name)
+   if event == "unlink" and app.unlink then
+      app:unlink(direction, name)
+   elseif app.link then
+      app:link(direction, name)
+   end
+end
+
+function steps.link (app_name, direction, name, spec)
+   local app = app_table[app_name]
+   app[direction][name] = link_table[spec]
+   table.insert(app[direction], link_table[spec])
+   tell_linked(app, "link", direction, name)
+end
+
+function steps.unlink (app_name, direction, name)
+   local app = app_table[app_name]
+   local links = app[direction]
+   local gone = links[name]
+   links[name] = nil
+   for i = 1, #links do
+      if links[i] == gone then
+         table.remove(links, i)
+         break
+      end
+   end
+   tell_linked(app, "unlink", direction, name)
+end
+
+function steps.new_link (spec)
+   link_table[spec] = link.new(spec)
+   M.configuration.links[spec] = true
+end
+
+function steps.free_link (spec)
+   link.free(link_table[spec], spec)
+   link_table[spec] = nil
+   M.configuration.links[spec] = nil
+end
+
+function steps.stop_app (name)
+   local app = app_table[name]
+   if app.stop then app:stop() end
+   if app.shm then shm.delete_frame(app.shm) end
+   app_table[name] = nil
+   M.configuration.apps[name] = nil
+end
+
+-- push_link of its own, so that an app may add to it.
+local function own_push_links (name, class)
+   if class.push_link == nil then return nil end
+   if type(class.push_link) ~= "table" then
+      error("bad push_link value for app '"..name.."': expected a table of methods by link name", 0)
+   end
+   local copy = {}
+   for link_name, method in pairs(class.push_link) do copy[link_name] = method end
+   return copy
+end
+
+function steps.start_app (name, class, arg)
+   if not class.new then error("app '"..name.."': its class has no method new", 0) end
+   local app = class:new(arg)
+   if type(app) ~= "table" then
+      error(("bad return value from app '%s' start() method: %s"):format(name, tostring(app)), 0)
+   end
+   app.appname = name
+   app.output, app.input = {}, {}
+   app.zone = app.zone or name
+   if app.shm then
+      app.shm.dtime = {counter, C.get_unix_time()}
+      app.shm = shm.create_frame("apps/"..name, app.shm)
+   end
+   app.push_link = own_push_links(name, class)
+   app_table[name] = app
+   M.configuration.apps[name] = {class = class, arg = arg}
+end
+
+function steps.reconfig_app (name, class, arg)
+   app_table[name]:reconfig(arg)
+   M.configuration.apps[name].arg = arg
+end
+
+local function list_bridges (bridges)
+   bridges_in, bridges_out = {}, {}
+   for _, spec in ipairs(graph.sorted_keys(bridges or {})) do
+      local bridge = bridges[spec]
+      local list = bridge.direction == "input" and bridges_in or bridges_out
+      list[#list + 1] = {ring = bridge.ring, link = link_table[spec], wait = bridge.wait}
+   end
+end
+
+--- Bring what this thread runs to a description: what is in both goes on as it is.
+function M.configure_here (new)
+   local actions = graph.actions(M.configuration, new)
+   M.next_configuration = new
+   for _, action in ipairs(actions) do
+      if M.log then io.write("engine: ", action[1], " ", action[2], "\n") end
+      steps[action[1]](unpack(action, 2))
+   end
+   M.next_configuration = nil
+   pulls, pushes, ticks = graph.breathe_order(app_table, link_table, new.bridges)
+   list_bridges(new.bridges)
+   counter.add(M.configs)
+end
+
+--- Bring the running graph to the description *new* (core.config): links and apps that are gone are removed, new ones made,
+--- apps of another class or argument restarted, or given the argument by their `reconfig`. "no such app" is raised before
+--- anything is changed.
+function M.configure (new)
+   local placed = M.threads and M.threads.place(new)
+   if not placed and M.wants_threads(new) then
+      M.threads = require("core.threads")
+      placed = M.threads.place(new)
+   end
+   M.configure_here(placed or new)
+end
+
+--- Does a description need more than one thread?
+function M.wants_threads (new)
+   if native.thread ~= 1 then return false end
+   for _, app in pairs(new.apps) do
+      if (app.worker or 1) > 1 then return true end
+   end
+   return native.workers > 1
+end
+
+--- Stop all apps.
+function M.stop ()
+   M.configure(config.new())
+end
+
+-- ---- breaths ----
+
+local next_tick
+
+--- Start counting ticks from now.
+function M.enable_tick () next_tick = false end
+--- Stop calling tick.
+function M.disable_tick () next_tick = nil end
+
+local function tick_is_due ()
+   if next_tick == nil then return false end
+   local now = M.monotonic_now
+   if not next_tick then next_tick = now end
+   if now < next_tick then return false end
+   next_tick = math.max(next_tick + 1 / M.tick_Hz, now)
+   return true
+end
+
+local function commit ()
+   for _, l in pairs(link_table) do link.settle(l) end
+   counter.commit()
+end
+
+-- An empty link goes back to its first slot: rings stay in the cache.
+local function rewind (l)
+   local read = l.read
+   if l.write == read and read ~= 0 then
+      l.counted = l.counted - read
+      l.read, l.write = 0, 0
+   end
+end
+
+local function take_in ()
+   for i = 1, #bridges_in do
+      local bridge = bridges_in[i]
+      C.perigee_snabb_get(bridge.ring, bridge.link, M.pull_npackets)
+   end
+end
+
+-- Hands packets over; where the graph of threads has no cycle, waits until all are, as a breath would for a slow app.
+local function hand_over ()
+   for i = 1, #bridges_out do
+      local bridge = bridges_out[i]
+      C.perigee_snabb_put(bridge.ring, bridge.link)
+      if bridge.wait and bridge.link.write ~= bridge.link.read then
+         M.threads.wait(function ()
+            C.perigee_snabb_put(bridge.ring, bridge.link)
+            return bridge.link.write == bridge.link.read
+         end)
+      end
+      rewind(bridge.link)
+   end
+end
+
+--- One breath.
+function M.breathe ()
+   running = true
+   M.monotonic_now = C.get_monotonic_time()
+   take_in()
+   local list = pulls
+   for i = 1, #list do
+      local app = list[i]
+      app:pull()
+   end
+   list = pushes
+   for i = 1, #list do
+      local turn = list[i]
+      local l = turn.link
+      turn.push(turn.app, l)
+      rewind(l)
+   end
+   hand_over()
+   if tick_is_due() then
+      list = ticks
+      for i = 1, #list do
+         local app = list[i]
+         app:tick()
+      end
+   end
+   packet.settle(frees, freebytes, freebits)
+   breaths.c = breaths.c + 1
+   if breaths.c % 100 == 0 then commit() end
+   running = false
+end
+
+local next_breath, last_frees, last_free_at = nil, 0, 0
+
+--- Sleep between two breaths as `Hz`, or as what happened asks for.
+function M.pace_breathing ()
+   local now = M.monotonic_now
+   if M.Hz then
+      next_breath = next_breath or now
+      local sleep = next_breath - now
+      if sleep > 1e-6 then C.usleep(sleep * 1e6) end
+      next_breath = math.max(next_breath + 1 / M.Hz, now)
+   elseif frees.c == last_frees then
+      -- Nothing was freed for more than a microsecond, the least that one can sleep.
+      if now - last_free_at > 1e-6 then
+         M.sleep = math.min(M.sleep + 1, M.maxsleep)
+         C.usleep(M.sleep)
+      end
+   else
+      M.sleep = math.floor(M.sleep / 2)
+      last_frees = tonumber(frees.c)
+      last_free_at = now
+   end
+end
+
+local latency
+
+--- Keep a histogram of how long breaths take in shared memory, "engine/latency.histogram".
+function M.enable_latency_histogram ()
+   latency = latency or histogram.create("engine/latency.histogram", 1e-6, 1e0)
+end
+
+local function loop (breathe, options, done)
+   local interrupted = ffi.cast("const int32_t *", native.interrupted)
+   local check = M.threads and M.threads.check
+   repeat
+      breathe()
+      if not options.no_timers then timer.run() end
+      if not M.busywait then M.pace_breathing() end
+      if check then check() end
+      if C.perigee_snabb_load(interrupted) ~= 0 then require("core.main").interrupted() end
+   until done and done()
+end
+
+--- Run the engine. Options: *duration* in seconds, or *done*, a function that says when to end (neither: for ever);
+--- *report*, what to print at the end ({showlinks =, showapps =, showload =}), or *no_report*; *measure_latency* (true unless
+--- said otherwise); *no_timers*.
+function M.main (options)
+   options = options or {}
+   local done = options.done
+   if options.duration then
+      if done then error("You can not have both 'duration' and 'done'", 2) end
+      done = lib.timeout(options.duration)
+   end
+   local breathe = M.breathe
+   if options.measure_latency or options.measure_latency == nil then
+      M.enable_latency_histogram()
+      breathe = histogram.wrap_thunk(latency, breathe, M.now)
+   end
+   M.enable_tick()
+   if M.threads then M.threads.run() end
+   local ok, why = xpcall(loop, function (reason)
+      return type(reason) == "string" and debug.traceback(reason, 2) or reason
+   end, breathe, options, done)
+   running = false
+   if M.threads then M.threads.pause() end
+   commit()
+   if not ok then error(why, 0) end
+   if not options.no_report then M.report(options.report) end
+end
+
+-- ---- what other parts offer through the engine ----
+
+local others = require("core.report")
+for _, name in ipairs{"report", "report_load", "report_links", "report_apps", "claim_name", "unclaim_name",
+                      "enumerate_named_programs"} do
+   M[name] = function (...) return others[name](M, ...) end
+end
+
+--- The log of what the engine does (core.timeline), made when it is first asked for.
+function M.timeline ()
+   M.timeline_log = M.timeline_log or require("core.timeline").new("engine/timeline")
+   return M.timeline_log
+end
+
+--- Snabb's profiler of machine code zones: not here; LuaJIT's own is (`snsh -P`). Does nothing.
+function M.setvmprofile () end
+--- See setvmprofile. Does nothing.
+M.vmprofile = {}
+--- Snabb's log of what the compiler does: not here; see `snsh -j`. Does nothing.
+function M.enable_auditlog () end
+--- Starts the random choice of what the timeline logs anew.
+function M.randomize_log_rate () end
+
+function M.selftest () require("core.app_test").run(M) end
+
+return M

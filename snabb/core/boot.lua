@@ -1,0 +1,121 @@
+-- SPDX-License-Identifier: MIT
+-- The first file that runs in a VM: where modules are found, what is global, and how a program is called and ends.
+--
+-- `require(name)` looks, in this order, for
+--   1. perigee's own `core.*`, and its apps in the place of hardware drivers (they reach the hardware through DPDK),
+--   2. `apps`, `lib` and `program` of the user's own Snabb tree (--tree, SNABB_TREE), with `lib/ljsyscall` and the like beside,
+--   3. perigee's own `apps`, `lib` and `program`,
+--   4. the files that package.path names.
+-- A name that ends in `_h`, `_inc` or `_yang` also stands for a C header (given to ffi.cdef) or for a text, as in Snabb.
+
+local native, definitions = ...
+local ffi = require("ffi")
+
+ffi.cdef(definitions)
+ffi.cdef[[bool perigee_snabb_match(const void *filter, const uint8_t *data, uint32_t length);]]
+package.preload["core.native"] = function () return native end
+
+-- LuaJIT's limits are made for scripts, not for graphs of a hundred apps.
+require("jit.opt").start("maxtrace=8000", "maxmcode=65536", "sizemcode=1024", "maxrecord=20000", "maxirconst=4000",
+                         "maxside=1000", "maxsnap=2000", "loopunroll=15")
+
+-- ---- modules ----
+
+local REPLACED = {} -- modules of hardware drivers that perigee answers for
+for _, name in ipairs{"apps.intel.intel_app", "apps.intel.intel1g", "apps.intel_mp.intel_mp", "apps.intel_avf.intel_avf",
+                      "apps.mellanox.connectx", "apps.mellanox.connectx4", "apps.solarflare.solarflare",
+                      "apps.virtio_net.virtio_net", "apps.xdp.xdp"} do
+   REPLACED[name] = true
+end
+
+local function own (path)
+   return native.source(path), "=snabb/"..path
+end
+
+-- Where a tree may keep libraries that Snabb puts on the path when it is built.
+local BESIDE = {"", "../lib/ljsyscall/", "../lib/pflua/src/", "../lib/luajit/dynasm/", "../lib/dynasm/"}
+
+local function tree (path)
+   if not native.tree then return nil end
+   for _, folder in ipairs(BESIDE) do
+      local name = native.tree.."/"..folder..path
+      local file = io.open(name, "rb")
+      if file then
+         local text = file:read("*a")
+         file:close()
+         if text then return text, "@"..name end
+      end
+   end
+end
+
+-- A file that stands for a module, and what the module is then.
+local KINDS = {
+   {"", ".lua", function (text, name) return assert(loadstring(text, name)) end},
+   {"_h", ".h", function (text) return function () ffi.cdef(text) return true end end},
+   {"_inc", ".inc", function (text) return function () return text end end},
+   {"_inc", "", function (text) return function () return text end end}, -- README for README_inc
+   {"_yang", ".yang", function (text) return function () return text end end},
+   {"", ".dasl", function (text, name) return require("core.dynasm").load(text, name) end},
+}
+
+local function find (places, path)
+   for _, place in ipairs(places) do
+      for _, kind in ipairs(KINDS) do
+         local suffix, extension, load = unpack(kind)
+         if suffix == "" or path:sub(-#suffix) == suffix then
+            local text, name = place(path:sub(1, #path - #suffix)..extension)
+            if text then return load(text, name) end
+         end
+      end
+   end
+end
+
+local function search (name)
+   local path = name:gsub("%.", "/")
+   local places = {tree, own}
+   if name:match("^core%.") or name:match("^apps%.dpdk") or REPLACED[name] then places = {own, tree} end
+   return find(places, path) or ("\n\tno module '"..name.."' in perigee"..(native.tree and " or in "..native.tree or ""))
+end
+
+table.insert(package.loaders, 2, search)
+
+-- ---- globals ----
+
+local function expose (name, module)
+   rawset(_G, name, require(module))
+end
+
+require("lib.lua.strict")
+rawset(_G, "developer_debug", os.getenv("SNABB_DEBUG") ~= nil)
+local plain_assert = assert
+-- As in Snabb: an error that is no text becomes one.
+rawset(_G, "assert", function (value, message, ...)
+   if value then return value, message, ... end
+   return plain_assert(false, message ~= nil and tostring(message) or nil)
+end)
+for _, pair in ipairs{{"lib", "core.lib"}, {"shm", "core.shm"}, {"counter", "core.counter"}, {"memory", "core.memory"},
+                      {"packet", "core.packet"}, {"link", "core.link"}, {"config", "core.config"},
+                      {"timer", "core.timer"}, {"engine", "core.app"}, {"main", "core.main"}} do
+   local name, module = unpack(pair)
+   if name == "lib" or name == "shm" or name == "counter" then require(module) else expose(name, module) end
+end
+
+-- ---- ends ----
+
+local main = require("core.main")
+-- luacheck: ignore os
+os.exit = function (code)
+   if code == true or code == nil then code = 0 elseif code == false then code = 1 end
+   main.exit(code)
+end
+
+--- What the binary calls: require(module)[fn](args). Returns true and an exit code, or false and a message.
+return function (module, fn, args)
+   local function call ()
+      return require(module)[fn](args)
+   end
+   local ok, result = xpcall(call, function (reason)
+      return debug.traceback(tostring(reason), 2)
+   end)
+   return ok, result
+end

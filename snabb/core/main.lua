@@ -1,0 +1,139 @@
+-- SPDX-License-Identifier: MIT
+-- core.main: finds a program, runs it, and ends the process. The API is Snabb's.
+--
+-- Differs from Snabb: a program may also be a single file anywhere (a name with a slash or ending in .lua).
+
+local ffi = require("ffi")
+local native = require("core.native")
+local shm = require("core.shm")
+
+local M = {}
+
+--- The program's arguments.
+M.parameters = {}
+
+local cleaned = false
+
+--- End the process with an exit code (0 if omitted), after giving back what it holds.
+function M.exit (code)
+   io.stdout:flush()
+   if not cleaned then
+      cleaned = true
+      pcall(shm.cleanup)
+   end
+   native.exit(code or 0)
+end
+
+--- The user wants it to end (Ctrl-C, SIGTERM).
+function M.interrupted ()
+   M.exit(130)
+end
+
+--- Print an error with its traceback and end the process with code 1.
+function M.fail (reason)
+   io.stdout:flush()
+   io.stderr:write(tostring(reason), "\n")
+   M.exit(1)
+end
+
+--- What Snabb's programs install as handler of errors.
+function M.handler (reason)
+   M.fail(debug.traceback(tostring(reason), 2))
+end
+
+local function exists (name)
+   local file = io.open(name, "rb")
+   if file then file:close() end
+   return file ~= nil
+end
+
+-- A program in a file of its own: its folder is searched by require.
+local function program_of_file (path)
+   local folder, name = path:match("^(.*)/([^/]*)$")
+   folder, name = folder or ".", (name or path):gsub("%.lua$", "")
+   package.path = folder.."/?.lua;"..package.path
+   local chunk, why = loadfile(path)
+   if not chunk then error(why, 0) end
+   local module = "program."..name:gsub("%-", "_").."."..name:gsub("%-", "_")
+   package.preload[module] = chunk
+   return module
+end
+
+--- The module of a program: its name with - as _, or a file.
+function M.program_module (name)
+   if name:match("/") or name:match("%.lua$") then
+      if not exists(name) then error("there is no file "..name, 0) end
+      return program_of_file(name)
+   end
+   name = name:gsub("%-", "_")
+   if not name:match("^[%w_]+$") then error("bad name of a program: "..name, 0) end
+   return "program."..name.."."..name
+end
+
+local function find_program (name)
+   local module = M.program_module(name)
+   M.program_name = module
+   local ok, result = pcall(require, module)
+   if ok then
+      result = type(result) == "table" and result or package.loaded[module]
+      if type(result) ~= "table" or not result.run then
+         error(name..": expected a module with a function run(args)", 0)
+      end
+      return result
+   end
+   if tostring(result):match("module '"..module.."' not found") then
+      error("unknown program: "..name..". There are: "..table.concat(native.programs(), ", ")..
+               "; or give a file, such as ./my.lua", 0)
+   end
+   error(result, 0)
+end
+
+--- Run a program: args[1] is its name or file, the others are its arguments. Returns an exit code.
+function M.run (args)
+   local code = os.getenv("SNABB_PROGRAM_LUACODE")
+   if code then
+      -- A worker process (core.worker): what it is to do is in the environment.
+      local chunk, why = loadstring(code, "=worker")
+      if not chunk then error(why, 0) end
+      chunk()
+      return M.exit(0)
+   end
+   local ok, program = pcall(find_program, args[1])
+   if not ok then
+      M.fail("perigee snabb: "..tostring(program))
+   end
+   M.parameters = {unpack(args, 2)}
+   local done, result = xpcall(program.run, function (reason)
+      return debug.traceback(tostring(reason), 2)
+   end, M.parameters)
+   if not done then M.fail(result) end
+   M.exit(0)
+end
+
+--- Run the selftest of a module: args[1].
+function M.test (args)
+   local name = args[1]
+   local done, result = xpcall(function ()
+      local module = require(name)
+      if type(module) ~= "table" or not module.selftest then error(name.." has no selftest", 0) end
+      module.selftest()
+   end, function (reason) return debug.traceback(tostring(reason), 2) end)
+   if not done then M.fail(result) end
+   M.exit(0)
+end
+
+function M.selftest ()
+   assert(M.program_module("packet-blaster") == "program.packet_blaster.packet_blaster")
+   assert(not pcall(M.program_module, "../x") and not pcall(M.program_module, "a b"))
+   local name = os.tmpname()
+   local file = assert(io.open(name..".lua", "w"))
+   file:write("return {run = function (args) return #args end}")
+   file:close()
+   local module = M.program_module(name..".lua")
+   assert(require(module).run{1, 2} == 2)
+   os.remove(name..".lua")
+   os.remove(name)
+   assert(ffi.abi("64bit"))
+end
+
+return M
