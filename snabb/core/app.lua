@@ -48,11 +48,13 @@ M.monotonic_now = false
 --- The name that this process has claimed, or false.
 M.program_name = false
 
-M.breaths = counter.create("engine/breaths.counter")
-M.frees = counter.create("engine/frees.counter")
-M.freebits = counter.create("engine/freebits.counter")
-M.freebytes = counter.create("engine/freebytes.counter")
-M.configs = counter.create("engine/configs.counter")
+-- Each thread counts for itself; the others' counters are in folders of their own.
+local folder = native.thread == 1 and "engine/" or "workers/"..native.thread.."/engine/"
+M.breaths = counter.create(folder.."breaths.counter")
+M.frees = counter.create(folder.."frees.counter")
+M.freebits = counter.create(folder.."freebits.counter")
+M.freebytes = counter.create(folder.."freebytes.counter")
+M.configs = counter.create(folder.."configs.counter")
 
 local app_table, link_table = M.app_table, M.link_table
 local breaths, frees, freebits, freebytes = M.breaths, M.frees, M.freebits, M.freebytes
@@ -182,6 +184,7 @@ function M.configure (new)
       placed = M.threads.place(new)
    end
    M.configure_here(placed or new)
+   if placed then M.threads.placed() end
 end
 
 --- Does a description need more than one thread?
@@ -316,12 +319,13 @@ local latency
 
 --- Keep a histogram of how long breaths take in shared memory, "engine/latency.histogram".
 function M.enable_latency_histogram ()
-   latency = latency or histogram.create("engine/latency.histogram", 1e-6, 1e0)
+   latency = latency or histogram.create(folder.."latency.histogram", 1e-6, 1e0)
 end
 
 local function loop (breathe, options, done)
    local interrupted = ffi.cast("const int32_t *", native.interrupted)
-   local check = M.threads and M.threads.check
+   local first = native.thread == 1
+   local check = first and M.threads and M.threads.check
    M.monotonic_now = C.get_monotonic_time()
    running = true -- between breaths, too, the time is that of the last one
    repeat
@@ -329,7 +333,7 @@ local function loop (breathe, options, done)
       if not options.no_timers then timer.run() end
       if not M.busywait then M.pace_breathing() end
       if check then check() end
-      if C.perigee_snabb_load(interrupted) ~= 0 then require("core.main").interrupted() end
+      if first and C.perigee_snabb_load(interrupted) ~= 0 then require("core.main").interrupted() end
    until done and done()
 end
 
@@ -349,12 +353,13 @@ function M.main (options)
       breathe = histogram.wrap_thunk(latency, breathe, M.now)
    end
    M.enable_tick()
-   if M.threads then M.threads.run() end
+   local others = native.thread == 1 and M.threads
+   if others then others.run() end
    local ok, why = xpcall(loop, function (reason)
       return type(reason) == "string" and debug.traceback(reason, 2) or reason
    end, breathe, options, done)
    running = false
-   if M.threads then M.threads.pause() end
+   if others then others.pause() end
    commit()
    if not ok then error(why, 0) end
    if not options.no_report then M.report(options.report) end
@@ -364,7 +369,7 @@ end
 
 local others = require("core.report")
 for _, name in ipairs{"report", "report_load", "report_links", "report_apps", "claim_name", "unclaim_name",
-                      "enumerate_named_programs"} do
+                      "enumerate_named_programs", "total"} do
    M[name] = function (...) return others[name](M, ...) end
 end
 
