@@ -48,18 +48,20 @@ M.monotonic_now = false
 --- The name that this process has claimed, or false.
 M.program_name = false
 
-M.breaths = counter.create("engine/breaths.counter")
-M.frees = counter.create("engine/frees.counter")
-M.freebits = counter.create("engine/freebits.counter")
-M.freebytes = counter.create("engine/freebytes.counter")
-M.configs = counter.create("engine/configs.counter")
+-- Each thread counts for itself; the others' counters are in folders of their own.
+local folder = native.thread == 1 and "engine/" or "workers/"..native.thread.."/engine/"
+M.breaths = counter.create(folder.."breaths.counter")
+M.frees = counter.create(folder.."frees.counter")
+M.freebits = counter.create(folder.."freebits.counter")
+M.freebytes = counter.create(folder.."freebytes.counter")
+M.configs = counter.create(folder.."configs.counter")
 
 local app_table, link_table = M.app_table, M.link_table
 local breaths, frees, freebits, freebytes = M.breaths, M.frees, M.freebits, M.freebytes
 local pulls, pushes, ticks, bridges_in, bridges_out = {}, {}, {}, {}, {}
 local running = false
 
---- Seconds of a monotonic clock: during a breath the time at which it started.
+--- Seconds of a monotonic clock: while the engine runs, the time at which the last breath started.
 function M.now ()
    return running and M.monotonic_now or C.get_monotonic_time()
 end
@@ -118,7 +120,6 @@ end
 
 -- push_link of its own, so that an app may add to it.
 local function own_push_links (name, class)
-   if class.push_link == nil then return nil end
    if type(class.push_link) ~= "table" then
       error("bad push_link value for app '"..name.."': expected a table of methods by link name", 0)
    end
@@ -140,7 +141,7 @@ function steps.start_app (name, class, arg)
       app.shm.dtime = {counter, C.get_unix_time()}
       app.shm = shm.create_frame("apps/"..name, app.shm)
    end
-   app.push_link = own_push_links(name, class)
+   if class.push_link then app.push_link = own_push_links(name, class) end
    app_table[name] = app
    M.configuration.apps[name] = {class = class, arg = arg}
 end
@@ -183,6 +184,7 @@ function M.configure (new)
       placed = M.threads.place(new)
    end
    M.configure_here(placed or new)
+   if placed then M.threads.placed() end
 end
 
 --- Does a description need more than one thread?
@@ -255,6 +257,7 @@ end
 
 --- One breath.
 function M.breathe ()
+   local was_running = running
    running = true
    M.monotonic_now = C.get_monotonic_time()
    take_in()
@@ -281,10 +284,15 @@ function M.breathe ()
    packet.settle(frees, freebytes, freebits)
    breaths.c = breaths.c + 1
    if breaths.c % 100 == 0 then commit() end
-   running = false
+   running = was_running
 end
 
 local next_breath, last_frees, last_free_at = nil, 0, 0
+
+local function doze (microseconds)
+   C.usleep(microseconds)
+   M.monotonic_now = C.get_monotonic_time()
+end
 
 --- Sleep between two breaths as `Hz`, or as what happened asks for.
 function M.pace_breathing ()
@@ -292,13 +300,13 @@ function M.pace_breathing ()
    if M.Hz then
       next_breath = next_breath or now
       local sleep = next_breath - now
-      if sleep > 1e-6 then C.usleep(sleep * 1e6) end
+      if sleep > 1e-6 then doze(sleep * 1e6) end
       next_breath = math.max(next_breath + 1 / M.Hz, now)
    elseif frees.c == last_frees then
       -- Nothing was freed for more than a microsecond, the least that one can sleep.
       if now - last_free_at > 1e-6 then
          M.sleep = math.min(M.sleep + 1, M.maxsleep)
-         C.usleep(M.sleep)
+         doze(M.sleep)
       end
    else
       M.sleep = math.floor(M.sleep / 2)
@@ -311,18 +319,21 @@ local latency
 
 --- Keep a histogram of how long breaths take in shared memory, "engine/latency.histogram".
 function M.enable_latency_histogram ()
-   latency = latency or histogram.create("engine/latency.histogram", 1e-6, 1e0)
+   latency = latency or histogram.create(folder.."latency.histogram", 1e-6, 1e0)
 end
 
 local function loop (breathe, options, done)
    local interrupted = ffi.cast("const int32_t *", native.interrupted)
-   local check = M.threads and M.threads.check
+   local first = native.thread == 1
+   local check = first and M.threads and M.threads.check
+   M.monotonic_now = C.get_monotonic_time()
+   running = true -- between breaths, too, the time is that of the last one
    repeat
       breathe()
       if not options.no_timers then timer.run() end
       if not M.busywait then M.pace_breathing() end
       if check then check() end
-      if C.perigee_snabb_load(interrupted) ~= 0 then require("core.main").interrupted() end
+      if first and C.perigee_snabb_load(interrupted) ~= 0 then require("core.main").interrupted() end
    until done and done()
 end
 
@@ -342,12 +353,13 @@ function M.main (options)
       breathe = histogram.wrap_thunk(latency, breathe, M.now)
    end
    M.enable_tick()
-   if M.threads then M.threads.run() end
+   local others = native.thread == 1 and M.threads
+   if others then others.run() end
    local ok, why = xpcall(loop, function (reason)
       return type(reason) == "string" and debug.traceback(reason, 2) or reason
    end, breathe, options, done)
    running = false
-   if M.threads then M.threads.pause() end
+   if others then others.pause() end
    commit()
    if not ok then error(why, 0) end
    if not options.no_report then M.report(options.report) end
@@ -357,7 +369,7 @@ end
 
 local others = require("core.report")
 for _, name in ipairs{"report", "report_load", "report_links", "report_apps", "claim_name", "unclaim_name",
-                      "enumerate_named_programs"} do
+                      "enumerate_named_programs", "total"} do
    M[name] = function (...) return others[name](M, ...) end
 end
 

@@ -34,7 +34,11 @@ local function take_slot ()
    if not slot then
       slot = high
       high = high + 1
-      if slot % BLOCK == 0 then blocks[#blocks + 1] = block_t() end
+      if slot % BLOCK == 0 then
+         local memory = block_t()
+         -- References made once, as each would be an allocation.
+         blocks[#blocks + 1] = {memory = memory, private = memory.private, public = memory.public}
+      end
    end
    return slot, blocks[math.floor(slot / BLOCK) + 1], slot % BLOCK
 end

@@ -197,7 +197,68 @@ local function test_slots (fl)
    assert(not M.start_remove(fl))
 end
 
+-- What a worker process does: it takes chunks out and puts them in again, at random several at once.
+local CYCLE = [[
+local freelist, shm = require("core.group_freelist"), require("core.shm")
+local fl = freelist.freelist_open("group/selftest.group_freelist")
+local done = shm.create("group/selftest.group_freelist.%d", "uint32_t")
+local ids, count = {}, 0
+math.randomseed(%d)
+for i = 1, 20000 do
+   for _ = 1, math.random(3) do
+      local chunk, sequence = freelist.start_remove(fl)
+      if chunk then
+         count = count + 1
+         ids[count] = chunk.nfree
+         freelist.finish(chunk, sequence)
+      end
+   end
+   for _ = 1, i == 20000 and count or math.random(0, count) do
+      local chunk, sequence
+      repeat chunk, sequence = freelist.start_add(fl) until chunk
+      chunk.nfree = ids[count]
+      count = count - 1
+      freelist.finish(chunk, sequence)
+   end
+end
+done[0] = 1
+]]
+
+-- Two processes at once: every chunk is there once at the end.
+local function test_processes ()
+   local worker, sys = require("core.worker"), require("core.sys")
+   local fl = M.freelist_create("group/selftest.group_freelist", 8)
+   for i = 1, 8 do
+      local chunk, sequence = M.start_add(fl)
+      chunk.nfree = i
+      M.finish(chunk, sequence)
+   end
+   for i = 1, 2 do worker.start("selftest"..i, CYCLE:format(i, i)) end
+   for i = 1, 2 do
+      local name, waited = "selftest"..i, 0
+      while worker.status()[name].alive do
+         waited = waited + 1
+         assert(waited < 6000, "a worker does not end")
+         sys.sleep(0.01)
+      end
+      assert(worker.status()[name].status == 0)
+      assert(shm.open("group/selftest.group_freelist."..i, "uint32_t", true)[0] == 1)
+   end
+   assert(M.nfree(fl) == 36 and fl.enqueue_pos[0] > 20000)
+   local seen = {}
+   for _ = 1, 8 do
+      local chunk, sequence = M.start_remove(fl)
+      assert(not seen[chunk.nfree])
+      seen[chunk.nfree] = true
+      M.finish(chunk, sequence)
+   end
+   assert(not M.start_remove(fl) and #seen == 8)
+   shm.unmap(fl)
+   for _, name in ipairs{"", ".1", ".2"} do shm.unlink("group/selftest.group_freelist"..name) end
+end
+
 function M.selftest ()
+   test_processes()
    local seed = tonumber(os.getenv("PERIGEE_FUZZ_SEED") or "1")
    math.randomseed(seed)
    local name = "selftest.group_freelist/a.group_freelist"

@@ -9,6 +9,8 @@ local shm = require("core.shm")
 
 local M = {}
 
+--- The program's module, and its file if it is one.
+M.program_name, M.program_file = false, false
 --- The program's arguments.
 M.parameters = {}
 
@@ -52,6 +54,7 @@ local function program_of_file (path)
    local folder, name = path:match("^(.*)/([^/]*)$")
    folder, name = folder or ".", (name or path):gsub("%.lua$", "")
    package.path = folder.."/?.lua;"..package.path
+   M.program_file = path
    local chunk, why = loadfile(path)
    if not chunk then error(why, 0) end
    local module = "program."..name:gsub("%-", "_").."."..name:gsub("%-", "_")

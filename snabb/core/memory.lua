@@ -34,8 +34,9 @@ M.huge_page_size = huge_page_size()
 M.huge_page_bits = math.floor(math.log(M.huge_page_size) / math.log(2) + 0.5)
 --- All chunks: {pointer = char *, physical = uint64_t, size =, used = (bytes)}. The last one serves allocations.
 M.chunks = {}
---- Lowest address of memory allocated here and the address after the highest; false as long as there is none.
+--- Lowest address of memory allocated here; false as long as there is none.
 M.dma_min_addr = false
+--- The address after the highest of memory allocated here; false as long as there is none.
 M.dma_max_addr = false
 
 -- A huge page, or as much ordinary memory with the same alignment.

@@ -16,12 +16,22 @@ local function sorted_names (t)
    return names
 end
 
+-- A counter of the engine, over all threads.
+local function total (engine, name)
+   local sum = tonumber(counter.read(engine[name]))
+   for _, worker in ipairs(engine.threads and engine.threads.others() or {}) do
+      sum = sum + tonumber(counter.read(counter.open("workers/"..worker.."/engine/"..name..".counter")))
+   end
+   return sum
+end
+M.total = total
+
 local last -- the counters at the last report of the load
 
 --- Print packets and bits freed per second, packets per breath and bytes per packet since the last report.
 function M.report_load (engine)
    local now = {time = engine.now()}
-   for _, name in ipairs{"frees", "freebits", "freebytes", "breaths"} do now[name] = tonumber(counter.read(engine[name])) end
+   for _, name in ipairs{"frees", "freebits", "freebytes", "breaths"} do now[name] = total(engine, name) end
    if last then
       local interval, frees = now.time - last.time, now.frees - last.frees
       local function rate (n, per) return per > 0 and math.floor(n / per) or 0 end

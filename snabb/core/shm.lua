@@ -99,8 +99,8 @@ local function make_root ()
          error("shm: cannot create "..M.root..": "..sys.strerror(sys.errno.ENOENT).." (set SNABB_SHM_ROOT?)", 0)
       end
    end
-   -- Somebody else's directory in /tmp would be theirs to change.
-   if status.kind == "directory" and status.uid ~= sys.geteuid() and status.uid ~= 0 then
+   -- Somebody else's directory or link in /tmp would be theirs to change.
+   if status.uid ~= sys.geteuid() and status.uid ~= 0 then
       error("shm: "..M.root.." belongs to another user", 0)
    end
 end
@@ -347,7 +347,7 @@ function M.processes ()
    for _, name in ipairs(sys.list(M.root) or {}) do
       local pid = name:match("^%d+$") and tonumber(name)
       if pid then
-         local alive = sys.kill(pid, 0)
+         local alive = sys.alive(pid)
          if not alive then -- a process of another process namespace may share this root: it holds the lock
             local fd = lock_folder(M.root.."/"..name, "exclusive")
             if fd then sys.close(fd) else alive = true end

@@ -226,6 +226,16 @@ function M.kill (pid, signal)
    return C.perigee_sys_kill(pid, signal) == 0 or ffi.errno() == errno.EPERM
 end
 
+--- Is there a process of this number that runs? One that has ended and waits for its parent to notice does not.
+function M.alive (pid)
+   if not M.kill(pid, 0) then return false end
+   local file = io.open(("/proc/%d/stat"):format(pid))
+   if not file then return true end -- no /proc, or not for us
+   local state = (file:read("*l") or ""):match("^.*%) (%a)")
+   file:close()
+   return state ~= "Z" and state ~= "X"
+end
+
 --- Has child process *pid* ended? Returns nil while it runs; then, once, its exit status (128 + the signal if it was
 --- killed), and -1 if it is no child (any more). *wait*: wait for its end.
 function M.reap (pid, wait)
@@ -305,7 +315,14 @@ function M.selftest ()
    local pid = assert(M.spawn("/bin/sh", {"sh", "-c", code}, {PERIGEE_A = "1", HOME = false}))
    assert(M.reap(pid, true) == 3 and M.reap(pid) == -1 and not M.kill(pid, 0) and M.kill(M.getpid(), 0))
    pid = assert(M.spawn("/bin/sh", {"sh", "-c", "sleep 100"}, {}))
-   assert(M.reap(pid) == nil and M.kill(pid, M.signal.KILL) and M.reap(pid, true) == 128 + 9)
+   assert(M.reap(pid) == nil and M.alive(pid) and M.kill(pid, M.signal.KILL) and M.reap(pid, true) == 128 + 9)
+   assert(not M.alive(pid) and M.alive(M.getpid()))
+   pid = assert(M.spawn("/bin/true", {"true"}, {}))
+   for _ = 1, 1000 do
+      if not M.alive(pid) then break end
+      M.sleep(0.01)
+   end
+   assert(not M.alive(pid) and M.kill(pid, 0) and M.reap(pid, true) == 0) -- it was a zombie
    assert(not M.spawn("/none/such", {"such"}, {}))
    assert(M.remove(dir) and not M.stat(dir))
 end

@@ -53,7 +53,7 @@ struct rte_mempool *perigee_pool_create(const char *name, uint32_t buffers, uint
 unsigned int perigee_pool_in_use(const struct rte_mempool *pool)
 {
 	/* Not rte_mempool_in_use_count: a pool may be made larger than it has been filled so far. */
-	unsigned int available = rte_mempool_avail_count(pool);
+	unsigned int available = pool->populated_size ? rte_mempool_avail_count(pool) : 0;
 
 	return available < pool->populated_size ? pool->populated_size - available : 0;
 }

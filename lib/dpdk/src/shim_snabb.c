@@ -154,7 +154,8 @@ uint32_t perigee_snabb_pool_size(const struct rte_mempool *pool)
 
 uint32_t perigee_snabb_pool_available(const struct rte_mempool *pool)
 {
-	return rte_mempool_avail_count(pool);
+	/* Before it has been filled for the first time, a mempool has no ring to count in. */
+	return pool->populated_size ? rte_mempool_avail_count(pool) : 0;
 }
 
 uint32_t perigee_snabb_take(struct perigee_snabb_pool *from, struct packet **to, uint32_t n)
@@ -162,7 +163,7 @@ uint32_t perigee_snabb_take(struct perigee_snabb_pool *from, struct packet **to,
 	struct rte_mempool *pool = (struct rte_mempool *)from;
 	uint32_t taken = 0;
 
-	while (taken < n) {
+	while (taken < n && pool->populated_size > 0) {
 		struct rte_mbuf *burst[BURST];
 		uint32_t some = RTE_MIN(n - taken, (uint32_t)BURST);
 

@@ -2,9 +2,9 @@
 --
 -- apps.basic.basic_apps: the plumbing of app networks: Source, Join, Split, Sink, Tee, Repeater, Truncate, Sample.
 --
--- What differs from Snabb: Split leaves packets that fit on no output on its input (Snabb's documentation says so, its code
--- dropped them on the first output); Truncate pads with zeros behind the packet's end; wrong arguments and missing links are
--- errors that say what is wrong.
+-- What differs from Snabb: Split leaves packets that fit on no output on its input (Snabb's documentation says so, its
+-- code dropped them on the first output); Truncate pads with zeros behind the packet's end; wrong arguments and missing
+-- links are errors that say what is wrong.
 
 local ffi = require("ffi")
 local engine = require("core.app")
@@ -49,8 +49,8 @@ function Source:new(size)
    return setmetatable({size = size, packet = packet.from_pointer(zeros, size)}, {__index = Source})
 end
 
--- Copies of a known length become a few moves in compiled code, instead of a call: what small packets are made with. The
--- bytes behind a packet's end belong to it and mean nothing, so that whole cache lines may be written.
+-- Copies of a known length become a few moves in compiled code, instead of a call: what small packets are made with.
+-- The bytes behind a packet's end belong to it and mean nothing, so that whole cache lines may be written.
 local function fill_64(o, n, template, size)
    for _ = 1, n do
       local p = allocate()

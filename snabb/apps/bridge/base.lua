@@ -1,12 +1,13 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.bridge.base: what Ethernet bridges have in common: ports, split-horizon groups, and which port may send to which.
+-- apps.bridge.base: what Ethernet bridges have in common: ports, split-horizon groups, and which port may send to
+-- which.
 --
--- A packet from a free port may leave by all other ports; one from a port of a split-horizon group by all ports outside that
--- group. Ports and groups have numbers from 1; the group of free ports is 0.
+-- A packet from a free port may leave by all other ports; one from a port of a split-horizon group by all ports outside
+-- that group. Ports and groups have numbers from 1; the group of free ports is 0.
 --
--- What differs from Snabb: groups are numbered in the order of their names, so that two runs are the same; a port may have
--- only an input or only an output; frames shorter than an Ethernet header are freed.
+-- What differs from Snabb: groups are numbered in the order of their names, so that two runs are the same; a port may
+-- have only an input or only an output; frames shorter than an Ethernet header are freed.
 
 local link = require("core.link")
 local packet = require("core.packet")
@@ -15,9 +16,9 @@ local transmit, clone, free = link.transmit, packet.clone, packet.free
 
 local M = {}
 
---- bridge: the class that bridges derive from; not an app by itself. Configuration: `ports`, an array of the names of free
---- ports; `split_horizon_groups`, a table of groups by name, each an array of port names; `config`, a table for the deriving
---- class. A port is the input and the output link of its name.
+--- bridge: the class that bridges derive from; not an app by itself. Configuration: `ports`, an array of the names of
+--- free ports; `split_horizon_groups`, a table of groups by name, each an array of port names; `config`, a table for
+--- the deriving class. A port is the input and the output link of its name.
 M.bridge = {
    config = {
       ports = {default = {}},

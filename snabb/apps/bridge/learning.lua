@@ -1,9 +1,10 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.bridge.learning: a bridge that learns behind which port an address is (IEEE 802.1D, 7.8), with split-horizon groups.
+-- apps.bridge.learning: a bridge that learns behind which port an address is (IEEE 802.1D, 7.8), with split-horizon
+-- groups.
 --
--- What differs from Snabb: written in Lua alone, over a table of its own (apps.bridge.mac_table); a port may lack a link;
--- frames shorter than an Ethernet header are freed.
+-- What differs from Snabb: written in Lua alone, over a table of its own (apps.bridge.mac_table); a port may lack a
+-- link; frames shorter than an Ethernet header are freed.
 
 local bit = require("bit")
 local base = require("apps.bridge.base")
@@ -19,9 +20,10 @@ local band = bit.band
 
 local M = {}
 
---- bridge: sends a packet to the port behind which its destination was seen, or, if it was not seen, to all ports that it
---- may go to. Multicast goes to all of them. Configuration: that of apps.bridge.base; in `config` the table `mac_table` with
---- `size` (256 addresses), `timeout` (60 seconds), `resize_max` (65536), `copy_on_resize` (true) and `verbose` (false).
+--- bridge: sends a packet to the port behind which its destination was seen, or, if it was not seen, to all ports that
+--- it may go to. Multicast goes to all of them. Configuration: that of apps.bridge.base; in `config` the table
+--- `mac_table` with `size` (256 addresses), `timeout` (60 seconds), `resize_max` (65536), `copy_on_resize` (true) and
+--- `verbose` (false).
 M.bridge = setmetatable({config = base.bridge.config, _name = "learning bridge"}, {__index = base.bridge})
 local bridge = M.bridge
 

@@ -2,10 +2,10 @@
 --
 -- apps.bridge.mac_table: which port a MAC address was last seen on: the table of the learning bridge.
 --
--- An open-addressing hash table. A search looks at no more than `reach` neighbouring slots, so that a flood of addresses made
--- to collide costs no more than that; an address that finds no slot in reach is not learned, and its packets are flooded.
--- An entry counts for `timeout` seconds after its address was last seen. Old entries are swept out, and the table is
--- doubled up to its limit, when it holds more than its size.
+-- An open-addressing hash table. A search looks at no more than `reach` neighbouring slots, so that a flood of
+-- addresses made to collide costs no more than that; an address that finds no slot in reach is not learned, and its
+-- packets are flooded. An entry counts for `timeout` seconds after its address was last seen. Old entries are swept
+-- out, and the table is doubled up to its limit, when it holds more than its size.
 --
 -- What differs from Snabb: its own structure and methods; only the configuration is the same.
 
@@ -32,8 +32,8 @@ local function slots_for(size)
 end
 
 --- Creates an empty table. `config` (optional) has `size`, the number of addresses (256); `timeout`, seconds (60);
---- `resize_max`, what size may grow to (65536); `copy_on_resize`, whether addresses are kept then (true); `verbose`, whether
---- that is printed (false). Throws if one is out of range.
+--- `resize_max`, what size may grow to (65536); `copy_on_resize`, whether addresses are kept then (true); `verbose`,
+--- whether that is printed (false). Throws if one is out of range.
 function M.new(config)
    local c = setmetatable({}, {__index = defaults})
    for key, value in pairs(config or {}) do
@@ -70,7 +70,8 @@ local function words(mac)
    return tobit(mac[2] * 0x1000000 + mac[3] * 0x10000 + mac[4] * 0x100 + mac[5]), mac[0] * 0x100 + mac[1]
 end
 
--- The index of the slot of an address, or of the best slot to put it (empty, else outdated), or nil; and whether it is there.
+-- The index of the slot of an address, or of the best slot to put it (empty, else outdated), or nil; and whether it is
+-- there.
 local function find(self, lo, hi, now)
    local slots, mask, oldest = self.slots, self.mask, now - self.config.timeout
    local first, best = hash(lo, hi, self.seed), -1
@@ -88,8 +89,8 @@ local function find(self, lo, hi, now)
    return best >= 0 and best or nil, false
 end
 
---- Notes that the address at `mac` (a pointer to six bytes) was seen at the time `now` (seconds) on the port `port` (1 to
---- 65535) of the group `group`.
+--- Notes that the address at `mac` (a pointer to six bytes) was seen at the time `now` (seconds) on the port `port` (1
+--- to 65535) of the group `group`.
 function Table:insert(mac, port, group, now)
    local lo, hi = words(mac)
    local index, found = find(self, lo, hi, now)
@@ -116,8 +117,8 @@ function Table:lookup(mac, now)
    end
 end
 
---- Sweeps entries out that are too old at the time `now` (seconds), and doubles the table if it is still too full. To be
---- called now and then; costs time in proportion to the table.
+--- Sweeps entries out that are too old at the time `now` (seconds), and doubles the table if it is still too full. To
+--- be called now and then; costs time in proportion to the table.
 function Table:maintain(now)
    local old, last, oldest = self.slots, self.mask, now - self.config.timeout
    local live = 0

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.fwd.fwd: forwards packets unchanged. Links may be called input and output or rx and tx, or anything if there is only
--- one of each. Pushes, so that a chain of such apps is passed in one breath.
+-- apps.fwd.fwd: forwards packets unchanged. Links may be called input and output or rx and tx, or anything if there is
+-- only one of each. Pushes, so that a chain of such apps is passed in one breath.
 
 local link = require("core.link")
 
@@ -9,8 +9,8 @@ local nreadable, receive, transmit = link.nreadable, link.receive, link.transmit
 
 local M = {}
 
---- Fwd: what comes in on `input` (or `rx`, or else the first input) goes out on `output` (or `tx`, or else the first output).
---- No argument. The field `transmitted` counts the packets.
+--- Fwd: what comes in on `input` (or `rx`, or else the first input) goes out on `output` (or `tx`, or else the first
+--- output). No argument. The field `transmitted` counts the packets.
 M.Fwd = {}
 local Fwd = M.Fwd
 

@@ -2,8 +2,8 @@
 --
 -- apps.ipv4.arp: finds out the MAC address of the next hop, and answers who asks for ours (RFC 826).
 --
--- What differs from Snabb: addresses may be text as well as bytes; a sender's address must not be a group address; packets
--- shorter than an Ethernet header are freed on both sides; no alarms.
+-- What differs from Snabb: addresses may be text as well as bytes; a sender's address must not be a group address;
+-- packets shorter than an Ethernet header are freed on both sides; no alarms.
 
 local bit = require("bit")
 local counter = require("core.counter")
@@ -26,11 +26,12 @@ local request, reply = 1, 2
 local interval = 3 -- seconds between requests
 local frame_size = 42
 
---- ARP: a next hop's MAC address for the packets that go south. Packets from `north` get the next hop's MAC address and our
---- own and go `south`; they wait until the address is known. Packets from `south` go `north`, but ARP, which ends here.
---- Configuration: `self_ip`, our IPv4 address; `self_mac`, our MAC address (a random one by default); `next_mac`, the next
---- hop's; or `next_ip`, its IPv4 address, to be resolved; `shared_next_mac_key`, the path of a shared memory object through
---- which several processes tell each other the address. Addresses are arrays of bytes or text. Counters: as in `shm`.
+--- ARP: a next hop's MAC address for the packets that go south. Packets from `north` get the next hop's MAC address and
+--- our own and go `south`; they wait until the address is known. Packets from `south` go `north`, but ARP, which ends
+--- here. Configuration: `self_ip`, our IPv4 address; `self_mac`, our MAC address (a random one by default); `next_mac`,
+--- the next hop's; or `next_ip`, its IPv4 address, to be resolved; `shared_next_mac_key`, the path of a shared memory
+--- object through which several processes tell each other the address. Addresses are arrays of bytes or text. Counters:
+--- as in `shm`.
 M.ARP = {}
 local ARP = M.ARP
 ARP.shm = {
@@ -149,7 +150,8 @@ end
 
 local function handle_arp(self, p, south)
    local d = p.data
-   if p.length < frame_size or get16(d, 14) ~= 1 or get16(d, 16) ~= ipv4_ethertype or d[18] ~= 6 or d[19] ~= 4 then return end
+   if p.length < frame_size then return end
+   if get16(d, 14) ~= 1 or get16(d, 16) ~= ipv4_ethertype or d[18] ~= 6 or d[19] ~= 4 then return end
    local oper, sha, spa, tpa = get16(d, 20), d + 22, d + 28, d + 38
    if oper == request then
       count(self, "in-arp-request-bytes", "in-arp-request-packets", p)

@@ -2,9 +2,9 @@
 --
 -- apps.ipv4.echo: answers pings (RFC 792, RFC 1122 section 3.2.2.6).
 --
--- What differs from Snabb: fragments and packets whose IPv4 header has a wrong checksum are passed on, not answered; the ICMP
--- checksum is adjusted (RFC 1624), not made anew, so that a damaged request stays damaged; lengths are those of the IPv4
--- header.
+-- What differs from Snabb: fragments and packets whose IPv4 header has a wrong checksum are passed on, not answered;
+-- the ICMP checksum is adjusted (RFC 1624), not made anew, so that a damaged request stays damaged; lengths are those
+-- of the IPv4 header.
 
 local counter = require("core.counter")
 local ffi = require("ffi")
@@ -16,9 +16,9 @@ local get16, put16, get32 = wire.get16, wire.put16, wire.get32
 
 local M = {}
 
---- ICMPEcho: between `south` (the world) and `north`: passes packets on in both directions, but answers echo requests from
---- the south for one of our addresses. Configuration: `address`, an IPv4 address, and `addresses`, an array of them, as
---- arrays of 4 bytes or text. Counters: in- and out-icmpv4-echo-bytes and -packets.
+--- ICMPEcho: between `south` (the world) and `north`: passes packets on in both directions, but answers echo requests
+--- from the south for one of our addresses. Configuration: `address`, an IPv4 address, and `addresses`, an array of
+--- them, as arrays of 4 bytes or text. Counters: in- and out-icmpv4-echo-bytes and -packets.
 M.ICMPEcho = {}
 local ICMPEcho = M.ICMPEcho
 ICMPEcho.shm = {
@@ -46,7 +46,7 @@ local function header_of_request(self, p)
    if get16(d, 20) % 0x4000 ~= 0 then return nil end -- a fragment
    if d[14 + header] ~= 8 or d[15 + header] ~= 0 then return nil end
    if not self.addresses[get32(d, 30)] then return nil end
-   return wire.finish(wire.sum(d + 14, header, 0)) == 0 and header or nil
+   return wire.ipv4_sum(d, 14, header) == 0 and header or nil
 end
 
 local scratch = ffi.new("uint8_t[6]")
@@ -61,7 +61,7 @@ local function turn(d, header)
    ffi.copy(d + 30, scratch, 4)
    put16(d, 20, 0) -- no flags
    d[22] = 64
-   wire.ipv4_checksum(d + 14, header)
+   wire.ipv4_checksum(d, 14, header)
    local icmp = 14 + header
    d[icmp] = 0
    -- The type was 8: the first word is less by 0x0800, the checksum more.
@@ -70,8 +70,8 @@ local function turn(d, header)
    put16(d, icmp + 2, sum)
 end
 
---- If the packet `p` is an echo request for us, makes it the answer, sends that south and returns true; else returns false,
---- and the packet still belongs to the caller.
+--- If the packet `p` is an echo request for us, makes it the answer, sends that south and returns true; else returns
+--- false, and the packet still belongs to the caller.
 function ICMPEcho:respond_to_echo_request(p)
    local header = header_of_request(self, p)
    if not header then return false end
@@ -101,12 +101,13 @@ end
 local function message(macs, type, src, dst, options, data, changes)
    local icmp = string.char(type) .. "\0\0\0\x12\x34\0\1" .. data
    local total = 20 + #options + #icmp
-   local s = macs .. "\8\0" .. string.char(0x45 + #options / 4) .. "\0" .. string.char(math.floor(total / 256), total % 256) ..
+   local s = macs .. "\8\0" .. string.char(0x45 + #options / 4) .. "\0" ..
+      string.char(math.floor(total / 256), total % 256) ..
       "\xab\xcd\0\0\64\1\0\0" .. src .. dst .. options .. icmp
    local p = ffi.new("uint8_t[?]", #s + 1)
    ffi.copy(p, s, #s)
    for at, byte in pairs(changes or {}) do p[at] = byte end
-   wire.ipv4_checksum(p + 14, 20 + #options)
+   wire.ipv4_checksum(p, 14, 20 + #options)
    local at = 34 + #options
    put16(p, at + 2, wire.finish(wire.sum(p + at, #icmp, 0)))
    return ffi.string(p, #s)

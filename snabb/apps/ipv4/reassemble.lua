@@ -1,9 +1,11 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.ipv4.reassemble: puts IPv4 fragments together (RFC 791, 3.2; RFC 815's task by the ranges of apps.ipv4.fragments).
+-- apps.ipv4.reassemble: puts IPv4 fragments together (RFC 791, 3.2; RFC 815's task by the ranges of
+-- apps.ipv4.fragments).
 --
--- What differs from Snabb: datagrams that stay incomplete are given up after a time; an exact copy of a fragment does no harm;
--- the protocol is part of what tells datagrams apart, as RFC 791 has it; the header is the first fragment's; no alarms.
+-- What differs from Snabb: datagrams that stay incomplete are given up after a time; an exact copy of a fragment does
+-- no harm; the protocol is part of what tells datagrams apart, as RFC 791 has it; the header is the first fragment's;
+-- no alarms.
 
 local bit = require("bit")
 local counter = require("core.counter")
@@ -52,57 +54,73 @@ function Reassembler:new(conf)
       max_fragments = o.max_fragments_per_reassembly,
       timeout = o.reassembly_timeout,
    })
-   o.key = ffi.new("uint8_t[12]")
    return setmetatable(o, {__index = Reassembler})
 end
 
--- `header`, `total`: the lengths that the packet's IPv4 header says.
-local function handle(self, p, header, total, now)
-   local d, key = p.data, self.key
+-- The lengths of the header and of all of an IPv4 packet, and its field of flags and offset; nil if it is none, false if
+-- its lengths are wrong.
+local function parse(p)
+   local d, length = p.data, p.length
+   if length < ethernet_size or get16(d, 12) ~= 0x0800 then return nil end
+   local header, total = d[14] % 16 * 4, get16(d, 16)
+   if header < min_header or total < header or total > length - ethernet_size then return false end
+   return header, total, get16(d, 20)
+end
+
+local function set_key(t)
+   local d, key = t.box[0].data, t.key
    ffi.copy(key, d + 26, 8)
-   key[8], key[9], key[10] = d[18], d[19], d[23]
-   local field = get16(d, 20)
-   local what, a, b = self.table:add(key, band(field, 0x1fff) * 8, total - header, d + ethernet_size + header,
-                                     band(field, 0x2000) ~= 0, d, ethernet_size + header, now)
-   local evicted = a
+   key[8], key[9], key[10], key[11] = d[18], d[19], d[23], 0
+end
+
+local function complete(self, out)
+   local d = out.data
+   put16(d, 16, out.length - ethernet_size)
+   put16(d, 18, 0)
+   put16(d, 20, 0)
+   wire.ipv4_checksum(d, ethernet_size, d[14] % 16 * 4)
+   counter.add(self.shm["in-ipv4-frag-reassembled"])
+   transmit(self.output.output, out)
+end
+
+-- Takes the fragment in the table's box.
+local function handle(self, header, total, field, now)
+   local t = self.table
+   counter.add(self.shm["in-ipv4-frag-needs-reassembly"])
+   set_key(t)
+   local what, index, evicted = t:add(band(field, 0x1fff) * 8, total - header, ethernet_size + header,
+                                      band(field, 0x2000) ~= 0, ethernet_size + header, now)
    if what == "complete" then
-      evicted = b
-      local out = self.table:take(a)
-      put16(out.data, 16, out.length - ethernet_size)
-      put16(out.data, 18, 0)
-      put16(out.data, 20, 0)
-      wire.ipv4_checksum(out.data + ethernet_size, out.data[14] % 16 * 4)
-      counter.add(self.shm["in-ipv4-frag-reassembled"])
-      transmit(self.output.output, out)
+      complete(self, t:take(index))
    elseif what == "invalid" then
       counter.add(self.shm["drop-ipv4-frag-invalid-reassembly"])
    end
    if evicted then counter.add(self.shm["drop-ipv4-frag-random-evicted"]) end
+   packet.free(t.box[0])
+end
+
+-- Takes the packet in the table's box. (A box, since a pointer that lives while another loop runs is an object that LuaJIT
+-- has to make.)
+local function step(self, o, now)
+   local box = self.table.box
+   local header, total, field = parse(box[0])
+   if header == false then
+      packet.free(box[0])
+   elseif header and band(field, 0x3fff) ~= 0 then
+      handle(self, header, total, field, now)
+   else
+      counter.add(self.shm["in-ipv4-frag-reassembly-unneeded"])
+      transmit(o, box[0])
+   end
 end
 
 --- Forwards and puts together all that waits.
 function Reassembler:push()
    local i, o = self.input.input, self.output.output
-   local now = engine.now()
+   local now, box = engine.now(), self.table.box
    for _ = 1, link.nreadable(i) do
-      local p = receive(i)
-      local d, length = p.data, p.length
-      if length < ethernet_size or get16(d, 12) ~= 0x0800 then
-         counter.add(self.shm["in-ipv4-frag-reassembly-unneeded"])
-         transmit(o, p)
-      else
-         local header, total = d[14] % 16 * 4, get16(d, 16)
-         if length < ethernet_size + min_header or header < min_header or total < header or total > length - ethernet_size then
-            packet.free(p)
-         elseif band(get16(d, 20), 0x3fff) == 0 then
-            counter.add(self.shm["in-ipv4-frag-reassembly-unneeded"])
-            transmit(o, p)
-         else
-            counter.add(self.shm["in-ipv4-frag-needs-reassembly"])
-            handle(self, p, header, total, now)
-            packet.free(p)
-         end
-      end
+      box[0] = receive(i)
+      step(self, o, now)
    end
 end
 

@@ -15,9 +15,9 @@ local get16, put16, same = wire.get16, wire.put16, wire.same
 
 local M = {}
 
---- ICMPEcho: between `south` (the world) and `north`: passes packets on in both directions, but answers echo requests from
---- the south for one of our addresses. Configuration: `address`, an IPv6 address, and `addresses`, an array of them, as
---- arrays of 16 bytes or text. Counters: in- and out-icmpv6-echo-bytes and -packets.
+--- ICMPEcho: between `south` (the world) and `north`: passes packets on in both directions, but answers echo requests
+--- from the south for one of our addresses. Configuration: `address`, an IPv6 address, and `addresses`, an array of
+--- them, as arrays of 16 bytes or text. Counters: in- and out-icmpv6-echo-bytes and -packets.
 M.ICMPEcho = {}
 local ICMPEcho = M.ICMPEcho
 ICMPEcho.shm = {
@@ -54,8 +54,8 @@ end
 
 local scratch = ffi.new("uint8_t[16]")
 
---- If the packet `p` is an echo request for us, makes it the answer, sends that south and returns true; else returns false,
---- and the packet still belongs to the caller.
+--- If the packet `p` is an echo request for us, makes it the answer, sends that south and returns true; else returns
+--- false, and the packet still belongs to the caller.
 function ICMPEcho:respond_to_echo_request(p)
    if not is_request(self, p) then return false end
    local d, c, length = p.data, self.shm, p.length
@@ -93,7 +93,8 @@ end
 
 local function message(macs, type, src, dst, data, changes)
    local icmp = string.char(type) .. "\0\0\0\x12\x34\0\1" .. data
-   local s = macs .. "\x86\xdd\x60\0\0\0" .. string.char(math.floor(#icmp / 256), #icmp % 256) .. "\58\64" .. src .. dst .. icmp
+   local s = macs .. "\x86\xdd\x60\0\0\0" .. string.char(math.floor(#icmp / 256), #icmp % 256) .. "\58\64" .. src ..
+      dst .. icmp
    local p = ffi.new("uint8_t[?]", #s)
    ffi.copy(p, s, #s)
    for at, byte in pairs(changes or {}) do p[at] = byte end
@@ -121,8 +122,9 @@ function M.selftest()
    h:send("south", {request(you, me, "good"):sub(1, -5) .. "evil"})
    local p = ffi.cast("const uint8_t *", h:take("south")[1])
    assert(wire.icmp6_checksum(p + 14, p + 54, 12) ~= 0)
-   local others = {request(you, address(3), ""), message(there, 129, you, me, "a reply"), request(you, me, "x", {[20] = 17}),
-                   request(you, me, "x", {[55] = 1}), request(you, me, "x", {[19] = 60}), request(you, me, ""):sub(1, 61),
+   local others = {request(you, address(3), ""), message(there, 129, you, me, "a reply"),
+                   request(you, me, "x", {[20] = 17}), request(you, me, "x", {[55] = 1}),
+                   request(you, me, "x", {[19] = 60}), request(you, me, ""):sub(1, 61),
                    request(you, me, "x", {[14] = 0x45}), "short"}
    h:send("south", others)
    h:expect("south", {})

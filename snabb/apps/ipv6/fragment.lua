@@ -2,9 +2,9 @@
 --
 -- apps.ipv6.fragment: cuts IPv6 packets that are too long for a path (RFC 8200, 4.5), and learns path MTUs (RFC 8201).
 --
--- What differs from Snabb: headers that every fragment must repeat are repeated; what is a fragment already stays one, with
--- its identification and offset; an MTU below 1280 bytes or above our own, as a "packet too big" may say, is not believed; the
--- number of path MTUs is bounded; Ethernet padding is not taken for data; no alarms.
+-- What differs from Snabb: headers that every fragment must repeat are repeated; what is a fragment already stays one,
+-- with its identification and offset; an MTU below 1280 bytes or above our own, as a "packet too big" may say, is not
+-- believed; the number of path MTUs is bounded; Ethernet padding is not taken for data; no alarms.
 
 local counter = require("core.counter")
 local ctable = require("lib.ctable")
@@ -21,11 +21,11 @@ local get16, put16, get32, put32 = wire.get16, wire.put16, wire.get32, wire.put3
 
 local M = {}
 
---- Fragmenter: forwards packets from `input` to `output`, and cuts IPv6 packets that are longer than the MTU; frees those whose
---- length is wrong. Configuration: `mtu`, the MTU in bytes without the Ethernet header, 1280 at least; `pmtud`, whether to
---- learn the MTUs of paths from ICMPv6 "packet too big" messages, which then are looked for on the way from `south` to
---- `north`; `pmtu_timeout`, how long one is believed (600 seconds); `pmtu_local_addresses`, the addresses (text) that such
---- messages must be for (any without one). Counters: as in `shm`.
+--- Fragmenter: forwards packets from `input` to `output`, and cuts IPv6 packets that are longer than the MTU; frees
+--- those whose length is wrong. Configuration: `mtu`, the MTU in bytes without the Ethernet header, 1280 at least;
+--- `pmtud`, whether to learn the MTUs of paths from ICMPv6 "packet too big" messages, which then are looked for on the
+--- way from `south` to `north`; `pmtu_timeout`, how long one is believed (600 seconds); `pmtu_local_addresses`, the
+--- addresses (text) that such messages must be for (any without one). Counters: as in `shm`.
 M.Fragmenter = {}
 local Fragmenter = M.Fragmenter
 Fragmenter.shm = {
@@ -64,6 +64,7 @@ function Fragmenter:new(conf)
       error(("Fragmenter: mtu: expected at least 1280 bytes, got %s"):format(tostring(o.mtu)))
    end
    o.next_fragment_id = first_id or math.random(0, 0xffff) * 0x10000 + math.random(0, 0xffff)
+   o.box = ffi.new("struct packet *[1]")
    if o.pmtud then
       o.paths, o.npaths, o.address, o.path = new_paths(), 0, address_t(), path_t()
       o.next_expiry = 0
@@ -82,31 +83,32 @@ end
 --- Is called with a packet that is too long and cannot be cut; it is freed afterwards. Does nothing.
 function Fragmenter:unfragmentable_packet(_) end
 
--- Sends a fragment with the first `at` bytes of the packet at `d`.
-local function send(self, d, at, field, protocol, id, offset, data, length)
-   local p = packet.from_pointer(d, at)
+-- Sends a fragment of the packet in self.box: its first `at` bytes, a fragment header, the `length` bytes at `data`.
+local function send(self, at, field, protocol, id, offset, data, length)
+   local p = packet.from_pointer(self.box[0].data, at)
    p.length = at + 8
    local out = p.data
    out[field] = headers.fragment
    out[at], out[at + 1] = protocol, 0
    put16(out, at + 2, offset)
    put32(out, at + 4, id)
-   p = packet.append(p, data, length) or p
-   put16(p.data, 18, at + 8 + length - 54)
+   packet.append(p, self.box[0].data + data, length)
+   put16(out, 18, at + 8 + length - 54)
    counter.add(self.shm["out-ipv6-frag"])
    transmit(self.output.output, p)
 end
 
--- Sends the packet in fragments; it still belongs to the caller.
-local function cut(self, p, mtu)
-   local d = p.data
-   local at, field, protocol = headers.per_fragment(d)
+-- Sends the packet in self.box in fragments. (A box and numbers, since pointers that live across a loop are objects that
+-- have to be made.)
+local function cut(self, mtu)
+   local at, field, protocol = headers.per_fragment(self.box[0].data)
    local room = at and mtu + 14 - at - 8 or 0
-   if room < 8 then return self:unfragmentable_packet(p) end
-   local payload, left = at, 54 + get16(d, 18) - at
+   if room < 8 then return self:unfragmentable_packet(self.box[0]) end
+   local payload, left = at, 54 + get16(self.box[0].data, 18) - at
    local id, base, more
    if protocol == headers.fragment then
-      if left < 8 then return self:unfragmentable_packet(p) end
+      if left < 8 then return self:unfragmentable_packet(self.box[0]) end
+      local d = self.box[0].data
       id, base, protocol = get32(d, at + 4), get16(d, at + 2), d[at]
       more, payload, left = base % 2, at + 8, left - 8
       base = base - base % 8
@@ -116,39 +118,45 @@ local function cut(self, p, mtu)
    while left > 0 do
       local length, flag = room - room % 8, 1
       if room >= left then length, flag = left, more end
-      send(self, d, at, field, protocol, id, base + flag, d + payload, length)
+      send(self, at, field, protocol, id, base + flag, payload, length)
       payload, left, base = payload + length, left - length, base + length
    end
 end
 
-local function path_mtu(self, d)
-   if not self.pmtud then return self.mtu end
+-- The length of an IPv6 packet from its header on, and the MTU of its path; nil if it is none, false if its length is wrong.
+local function parse(self, p)
+   local d, length = p.data, p.length
+   if length < 14 or get16(d, 12) ~= 0x86dd then return nil end
+   if not headers.valid(d, length) then return false end
+   local total = 40 + get16(d, 18)
+   if not self.pmtud then return total, self.mtu end
    ffi.copy(self.address.bytes, d + 38, 16)
    local entry = self.paths:lookup_ptr(self.address)
-   return entry and entry.value.mtu or self.mtu
+   return total, entry and entry.value.mtu or self.mtu
+end
+
+-- Takes the packet in self.box.
+local function step(self, o)
+   local box = self.box
+   local total, mtu = parse(self, box[0])
+   if total == false then
+      packet.free(box[0])
+   elseif total and total > mtu then
+      cut(self, mtu)
+      packet.free(box[0])
+   else
+      -- What is behind the packet is padding, which must not make the frame too long.
+      if total and box[0].length > mtu + 14 then packet.resize(box[0], total + 14) end
+      counter.add(self.shm["out-ipv6-frag-not"])
+      transmit(o, box[0])
+   end
 end
 
 local function push_output(self, i, o)
+   local box = self.box
    for _ = 1, link.nreadable(i) do
-      local p = receive(i)
-      local d, length = p.data, p.length
-      if length < 14 or get16(d, 12) ~= 0x86dd then
-         counter.add(self.shm["out-ipv6-frag-not"])
-         transmit(o, p)
-      elseif not headers.valid(d, length) then
-         packet.free(p)
-      else
-         local mtu, total = path_mtu(self, d), 40 + get16(d, 18)
-         if total <= mtu then
-            -- What is behind the packet is padding, which must not make the frame too long.
-            if length > mtu + 14 then p = packet.resize(p, total + 14) end
-            counter.add(self.shm["out-ipv6-frag-not"])
-            transmit(o, p)
-         else
-            cut(self, p, mtu)
-            packet.free(p)
-         end
-      end
+      box[0] = receive(i)
+      step(self, o)
    end
 end
 

@@ -18,9 +18,10 @@ function M.valid(d, length)
    return length >= 54 and d[14] >= 0x60 and d[14] < 0x70 and get16(d, 18) <= length - 54
 end
 
---- Finds the end of the headers of a valid packet at `d` that every router on the way may look at (RFC 8200, 4.5: the part that
---- fragments repeat): hop-by-hop options, destination options before a routing header, the routing header. Returns the
---- offset of what follows, the offset of the field that says its protocol, and that protocol; or nil if headers are cut off.
+--- Finds the end of the headers of a valid packet at `d` that every router on the way may look at (RFC 8200, 4.5: the
+--- part that fragments repeat): hop-by-hop options, destination options before a routing header, the routing header.
+--- Returns the offset of what follows, the offset of the field that says its protocol, and that protocol; or nil if
+--- headers are cut off.
 function M.per_fragment(d)
    local last = 54 + get16(d, 18)
    local at, field = 54, 20
@@ -38,8 +39,8 @@ function M.per_fragment(d)
    return ending, ending_field, d[ending_field]
 end
 
---- Walks hop-by-hop, destination and routing headers. Returns the offset of what follows them, the offset of the field that
---- says its protocol, and that protocol; or nil if headers are cut off, or are more than 8.
+--- Walks hop-by-hop, destination and routing headers. Returns the offset of what follows them, the offset of the field
+--- that says its protocol, and that protocol; or nil if headers are cut off, or are more than 8.
 function M.upper(d)
    local last = 54 + get16(d, 18)
    local at, field = 54, 20
@@ -54,8 +55,8 @@ function M.upper(d)
    return nil
 end
 
---- Returns an IPv6 packet in an Ethernet frame, as a string, for tests: `protocol` is the first next header, `payload` the
---- bytes behind the IPv6 header, `dst` the last byte of the destination.
+--- Returns an IPv6 packet in an Ethernet frame, as a string, for tests: `protocol` is the first next header, `payload`
+--- the bytes behind the IPv6 header, `dst` the last byte of the destination.
 function M.test_packet(protocol, payload, dst)
    local address = "\x20\1\13\xb8" .. ("\0"):rep(11)
    return "\2\0\0\0\0\1\2\0\0\0\0\2\x86\xdd\x60\0\0\0" .. string.char(math.floor(#payload / 256), #payload % 256) ..

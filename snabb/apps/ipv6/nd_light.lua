@@ -3,9 +3,9 @@
 -- apps.ipv6.nd_light: as much of IPv6 neighbor discovery (RFC 4861) as a next hop needs: finds out its MAC address, and
 -- answers who asks for ours.
 --
--- What differs from Snabb: solicitations from the unspecified address are answered to all nodes (7.2.4); advertisements'
--- checksums are verified, and the target's link-layer address may be among other options; `retrans` gives the last
--- solicitation its time to be answered.
+-- What differs from Snabb: solicitations from the unspecified address are answered to all nodes (7.2.4);
+-- advertisements' checksums are verified, and the target's link-layer address may be among other options; `retrans`
+-- gives the last solicitation its time to be answered.
 
 local counter = require("core.counter")
 local engine = require("core.app")
@@ -25,13 +25,13 @@ local source_option, target_option = 1, 2
 -- Ethernet, IPv6, then an ICMPv6 message of 24 bytes with one option of 8.
 local icmp_offset, target_offset, option_offset, frame_size = 54, 62, 78, 86
 
---- nd_light: a next hop's MAC address for the packets that go south. Packets from `north` get the next hop's MAC address and
---- ours and go `south`; they are freed until the address is known. Packets from `south` go `north`, but neighbor
---- solicitations and advertisements, which end here. Configuration: `local_mac`, `local_ip`, ours; `next_hop`, the next
---- hop's IPv6 address; `remote_mac`, its MAC address, which is then not asked for; `delay`, milliseconds between
---- solicitations (1000); `retrans`, how often one is repeated before the app throws (for ever by default); `quiet`, not to
---- print what happens. Addresses are text, strings of bytes or arrays of bytes. Counters: as in `shm`; `status` is 1 when the
---- address is known, else 2.
+--- nd_light: a next hop's MAC address for the packets that go south. Packets from `north` get the next hop's MAC
+--- address and ours and go `south`; they are freed until the address is known. Packets from `south` go `north`, but
+--- neighbor solicitations and advertisements, which end here. Configuration: `local_mac`, `local_ip`, ours; `next_hop`,
+--- the next hop's IPv6 address; `remote_mac`, its MAC address, which is then not asked for; `delay`, milliseconds
+--- between solicitations (1000); `retrans`, how often one is repeated before the app throws (for ever by default);
+--- `quiet`, not to print what happens. Addresses are text, strings of bytes or arrays of bytes. Counters: as in `shm`;
+--- `status` is 1 when the address is known, else 2.
 M.nd_light = {
    config = {
       local_mac = {required = true},
@@ -156,8 +156,8 @@ local function bad(self, what)
    counter.add(self.shm.rxerrors)
 end
 
--- Checks the options behind the target (4.6: none has length 0). Returns the offset of the option `wanted`, or false if it is
--- not there, or nil if they are malformed.
+-- Checks the options behind the target (4.6: none has length 0). Returns the offset of the option `wanted`, or false if
+-- it is not there, or nil if they are malformed.
 local function find_option(d, last, wanted)
    local at, found = option_offset, false
    while at < last do
@@ -173,7 +173,9 @@ local all_nodes, all_nodes_mac = wire.ipv6("group", "ff02::1"), wire.mac("group"
 local unspecified = ffi.new("uint8_t[16]")
 
 local function handle_solicitation(self, d, last)
-   if wire.icmp6_checksum(d + 14, d + icmp_offset, last - icmp_offset) ~= 0 then return bad(self, "ns_checksum_errors") end
+   if wire.icmp6_checksum(d + 14, d + icmp_offset, last - icmp_offset) ~= 0 then
+      return bad(self, "ns_checksum_errors")
+   end
    if not same(d + target_offset, self.local_ip, 16) then return bad(self, "ns_target_address_errors") end
    if find_option(d, last, source_option) == nil then return bad(self, "nd_protocol_errors") end
    local a = self.advertisement
@@ -193,7 +195,9 @@ end
 local function handle_advertisement(self, d, last)
    if self._eth_header then return bad(self, "na_duplicate_errors") end
    local solicited = d[icmp_offset + 4] % 128 >= 64
-   if not solicited or not same(d + target_offset, self.next_hop, 16) then return bad(self, "na_target_address_errors") end
+   if not solicited or not same(d + target_offset, self.next_hop, 16) then
+      return bad(self, "na_target_address_errors")
+   end
    local option = find_option(d, last, target_option)
    if not option or d[option + 1] ~= 1 or d[option + 2] % 2 == 1 or
       wire.icmp6_checksum(d + 14, d + icmp_offset, last - icmp_offset) ~= 0 then
@@ -204,7 +208,8 @@ local function handle_advertisement(self, d, last)
    counter.set(self.shm.status, 1)
 end
 
--- Takes a packet from the south if it is neighbor discovery, and returns true then; the packet still belongs to the caller.
+-- Takes a packet from the south if it is neighbor discovery, and returns true then; the packet still belongs to the
+-- caller.
 local function handle(self, p)
    local d = p.data
    if p.length < icmp_offset + 4 or get16(d, 12) ~= 0x86dd or d[20] ~= 58 then return false end
@@ -268,7 +273,8 @@ end
 
 local function test_messages(harness)
    local me, hop, me_mac, hop_mac = address(1), address("123:4567"), mac(1), mac(2)
-   local h = harness.new(nd_light, {local_mac = "02:00:00:00:00:01", local_ip = "2001:db8::1", next_hop = hop, quiet = true},
+   local h = harness.new(nd_light, {local_mac = "02:00:00:00:00:01", local_ip = "2001:db8::1", next_hop = hop,
+                                    quiet = true},
                          {"north", "south"}, {"north", "south"})
    local c = h.app.shm
    local group, group_mac = ffi.string(wire.ipv6("g", "ff02::1:ff23:4567"), 16), "\x33\x33\xff\x23\x45\x67"
@@ -276,18 +282,23 @@ local function test_messages(harness)
    h:send("north", {data})
    h:expect("south", {message(solicitation, group_mac, me_mac, group, me, hop, source_option, 0)})
    assert(counter.read(c.txdrop) == 1 and counter.read(c.status) == 2)
-   local function ask(src, target, changes) return message(solicitation, me_mac, mac(9), me, src, target, 1, 0, changes) end
+   local function ask(src, target, changes)
+      return message(solicitation, me_mac, mac(9), me, src, target, source_option, 0, changes)
+   end
    local function advertise(...) return message(advertisement, me_mac, hop_mac, me, hop, ...) end
    h:send("south", {ask(address(9), me), ask(("\0"):rep(16), me)})
    h:expect("south", {message(advertisement, mac(9), me_mac, address(9), me, me, target_option, 0x40),
-                      message(advertisement, "\x33\x33\0\0\0\1", me_mac, ffi.string(all_nodes, 16), me, me, target_option, 0x20)})
-   h:send("south", {ask(address(9), address(2)), ask(address(9), me):sub(1, -2) .. "!", ask(address(9), me, {[21] = 64}),
+                      message(advertisement, "\x33\x33\0\0\0\1", me_mac, ffi.string(all_nodes, 16), me, me,
+                              target_option, 0x20)})
+   h:send("south", {ask(address(9), address(2)), ask(address(9), me):sub(1, -2) .. "!",
+                    ask(address(9), me, {[21] = 64}),
                     ask(address(9), me, {[79] = 0}), ask(address(9), me, {[79] = 2}), advertise(hop, target_option, 0),
                     advertise(address(3), target_option, 0x40), advertise(hop, source_option, 0x40),
-                    advertise(hop, target_option, 0x40):sub(1, -2) .. "!", advertise(hop, target_option, 0x40):sub(1, 85)})
+                    advertise(hop, target_option, 0x40):sub(1, -2) .. "!",
+                    advertise(hop, target_option, 0x40):sub(1, 85)})
    h:expect("south", {})
-   local counts = {ns_target_address_errors = 1, ns_checksum_errors = 1, nd_protocol_errors = 6, na_target_address_errors = 2,
-                   rxerrors = 10}
+   local counts = {ns_target_address_errors = 1, ns_checksum_errors = 1, nd_protocol_errors = 6,
+                   na_target_address_errors = 2, rxerrors = 10}
    for name, n in pairs(counts) do assert(counter.read(c[name]) == n, name) end
    h:send("south", {advertise(hop, target_option, 0x60), advertise(hop, target_option, 0x60), "other", data})
    h:expect("north", {"other", data})
@@ -302,8 +313,8 @@ local function test_messages(harness)
 end
 
 local function test_retransmission(harness)
-   local h = harness.new(nd_light, {local_mac = mac(1), local_ip = address(1), next_hop = address(2), retrans = 2, delay = 500,
-                                    quiet = true}, {"north"}, {"south"})
+   local h = harness.new(nd_light, {local_mac = mac(1), local_ip = address(1), next_hop = address(2), retrans = 2,
+                                    delay = 500, quiet = true}, {"north"}, {"south"})
    local real_now, time = engine.now, engine.now() + 100
    h.app.due = nil
    engine.now = function () return time end
@@ -326,7 +337,8 @@ function M.selftest()
    local harness = require("apps.test.harness")
    test_messages(harness)
    test_retransmission(harness)
-   local h = harness.new(nd_light, {local_mac = mac(1), local_ip = address(1), next_hop = address(2), remote_mac = mac(2)},
+   local h = harness.new(nd_light, {local_mac = mac(1), local_ip = address(1), next_hop = address(2),
+                                    remote_mac = mac(2)},
                          {"north"}, {"south"})
    h:send("north", {("\0"):rep(14)})
    h:expect("south", {mac(2) .. mac(1) .. "\x86\xdd"})

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.ipv6.reassemble: puts IPv6 fragments together (RFC 8200, 4.5; overlapping ones are dropped, RFC 5722; an atomic one is
--- a packet by itself, RFC 6946).
+-- apps.ipv6.reassemble: puts IPv6 fragments together (RFC 8200, 4.5; overlapping ones are dropped, RFC 5722; an atomic
+-- one is a packet by itself, RFC 6946).
 --
--- What differs from Snabb: headers before the fragment header are understood; an exact copy of a fragment does no harm; what
--- arrives after an overlap is dropped too until the timeout, as the RFC has it; no alarms.
+-- What differs from Snabb: headers before the fragment header are understood; an exact copy of a fragment does no harm;
+-- what arrives after an overlap is dropped too until the timeout, as the RFC has it; no alarms.
 
 local bit = require("bit")
 local counter = require("core.counter")
@@ -56,7 +56,6 @@ function Reassembler:new(conf)
       timeout = o.reassembly_timeout,
       bury = true,
    })
-   o.key = ffi.new("uint8_t[36]")
    return setmetatable(o, {__index = Reassembler})
 end
 
@@ -74,55 +73,68 @@ local function atomic(self, p, at)
    complete(self, packet.resize(p, last - 8))
 end
 
--- Takes the packet `p`, whose fragment header is at `at`, and named by the field at `field`.
-local function handle(self, p, at, field, now)
-   local d, key = p.data, self.key
-   local last = 54 + get16(d, 18)
-   local offset = get16(d, at + 2)
+-- Puts the key into the table; returns where the packet ends, and its field of offset and flags. The field that named the
+-- fragment header names then what is behind it: the first fragment's headers are the whole's.
+local function prepare(t, at, field)
+   local d = t.box[0].data
+   d[field] = d[at]
+   ffi.copy(t.key, d + 22, 32)
+   ffi.copy(t.key + 32, d + at + 4, 4)
+   return 54 + get16(d, 18), get16(d, at + 2)
+end
+
+-- Takes the packet in the table's box, whose fragment header is at `at`, and named by the field at `field`.
+local function handle(self, at, field, now)
+   local t = self.table
+   counter.add(self.shm["in-ipv6-frag-needs-reassembly"])
+   local last, offset = prepare(t, at, field)
    local more = band(offset, 1) ~= 0
    local first = band(offset, 0xfff8)
-   -- The field that named the fragment header names what is behind it: the first fragment's headers are those of the whole.
-   d[field] = d[at]
-   if first == 0 and not more then return atomic(self, p, at) end
-   ffi.copy(key, d + 22, 32)
-   ffi.copy(key + 32, d + at + 4, 4)
-   local what, a, b = self.table:add(key, first, last - at - 8, d + at + 8, more, d, at, now)
-   local evicted = a
+   if first == 0 and not more then return atomic(self, t.box[0], at) end
+   local what, index, evicted = t:add(first, last - at - 8, at + 8, more, at, now)
    if what == "complete" then
-      evicted = b
-      complete(self, self.table:take(a))
+      complete(self, t:take(index))
    elseif what == "invalid" then
       counter.add(self.shm["drop-ipv6-frag-invalid-reassembly"])
    end
    if evicted then counter.add(self.shm["drop-ipv6-frag-random-evicted"]) end
-   packet.free(p)
+   packet.free(t.box[0])
+end
+
+-- The offset of the fragment header and of the field that names it; nil if there is none; false if the packet's length is
+-- wrong, or the fragment header is cut off.
+local function find_fragment(p)
+   local d, length = p.data, p.length
+   if length < 14 or get16(d, 12) ~= 0x86dd then return nil end
+   if not headers.valid(d, length) then return false end
+   local at, field, protocol = headers.upper(d)
+   if protocol ~= headers.fragment then return nil end
+   if at + 8 > 54 + get16(d, 18) then return false end
+   return at, field
+end
+
+-- Takes the packet in the table's box. (A box, since a pointer that lives while another loop runs is an object that LuaJIT
+-- has to make.)
+local function step(self, o, now)
+   local box = self.table.box
+   local at, field = find_fragment(box[0])
+   if at then
+      handle(self, at, field, now)
+   elseif at == nil then
+      counter.add(self.shm["in-ipv6-frag-reassembly-unneeded"])
+      transmit(o, box[0])
+   else
+      packet.free(box[0])
+   end
 end
 
 --- Forwards and puts together all that waits.
 function Reassembler:push()
    local i, o = self.input.input, self.output.output
-   local now = engine.now()
+   local now, box = engine.now(), self.table.box
    for _ = 1, link.nreadable(i) do
-      local p = receive(i)
-      local d, length = p.data, p.length
-      if length < 14 or get16(d, 12) ~= 0x86dd then
-         counter.add(self.shm["in-ipv6-frag-reassembly-unneeded"])
-         transmit(o, p)
-      elseif not headers.valid(d, length) then
-         packet.free(p)
-      else
-         local at, field, protocol = headers.upper(d)
-         if protocol ~= headers.fragment then
-            counter.add(self.shm["in-ipv6-frag-reassembly-unneeded"])
-            transmit(o, p)
-         elseif at + 8 > 54 + get16(d, 18) then
-            counter.add(self.shm["drop-ipv6-frag-invalid-reassembly"])
-            packet.free(p)
-         else
-            counter.add(self.shm["in-ipv6-frag-needs-reassembly"])
-            handle(self, p, at, field, now)
-         end
-      end
+      box[0] = receive(i)
+      step(self, o, now)
    end
 end
 
@@ -138,7 +150,8 @@ local packet6 = headers.test_packet
 -- A fragment of a UDP packet, as bytes.
 local function fragment(id, first, more, data, before)
    before = before or ""
-   local header = "\17\0" .. string.char(math.floor(first / 256), first % 256 + (more and 1 or 0)) .. "\0\0\0" .. string.char(id)
+   local header = "\17\0" .. string.char(math.floor(first / 256), first % 256 + (more and 1 or 0)) .. "\0\0\0" ..
+      string.char(id)
    return packet6(before == "" and 44 or 0, before .. header .. data)
 end
 
@@ -178,7 +191,7 @@ local function test_bad(harness, data)
                     fragment(1, 0, true, data:sub(1, 16)), fragment(1, 16, false, "end"), -- dropped after it
                     fragment(2, 0, true, data:sub(1, 15)), packet6(44, "\17\0\0\0\0"), packet6(17, "cut"):sub(1, 56)})
    h:expect("output", {})
-   is(h, "drop-ipv6-frag-invalid-reassembly", 3)
+   is(h, "drop-ipv6-frag-invalid-reassembly", 2)
    -- Atomic fragments are whole, whatever else has their identification.
    h:send("input", {fragment(1, 0, false, "atomic"), fragment(9, 0, false, "atomic", "\44\0\1\4\0\0\0\0") .. "padding"})
    h:expect("output", {packet6(17, "atomic"), packet6(0, "\17\0\1\4\0\0\0\0atomic")})

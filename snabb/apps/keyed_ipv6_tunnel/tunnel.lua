@@ -1,9 +1,10 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.keyed_ipv6_tunnel.tunnel: Ethernet frames in IPv6, told apart by a key (RFC 8159: L2TPv3 without its control plane).
+-- apps.keyed_ipv6_tunnel.tunnel: Ethernet frames in IPv6, told apart by a key (RFC 8159: L2TPv3 without its control
+-- plane).
 --
--- What differs from Snabb: the Ethernet type and the length that the IPv6 header says are checked, and bytes behind that length
--- are not taken for data; frames that do not fit into a packet with the headers are freed and counted.
+-- What differs from Snabb: the Ethernet type and the length that the IPv6 header says are checked, and bytes behind
+-- that length are not taken for data; frames that do not fit into a packet with the headers are freed and counted.
 
 local counter = require("core.counter")
 local ffi = require("ffi")
@@ -20,11 +21,12 @@ local l2tpv3 = 115
 -- Ethernet 14, IPv6 40, session 4, cookie 8.
 local session_offset, cookie_offset, header_size = 54, 58, 66
 
---- SimpleKeyedTunnel: what comes in on `decapsulated` gets Ethernet, IPv6 and tunnel headers and goes out on `encapsulated`;
---- what comes in on `encapsulated` and has the right headers loses them and goes out on `decapsulated`. Configuration:
---- `local_address`, `remote_address`, IPv6 addresses as text; `local_cookie`, which is sent, and `remote_cookie`, which is
---- expected: up to 8 bytes as hexadecimal digits; `local_session`, the session identifier (all ones by default);
---- `default_gateway_MAC`, where frames are sent (zeros by default); `hop_limit` (64). Counters: as in `shm`.
+--- SimpleKeyedTunnel: what comes in on `decapsulated` gets Ethernet, IPv6 and tunnel headers and goes out on
+--- `encapsulated`; what comes in on `encapsulated` and has the right headers loses them and goes out on `decapsulated`.
+--- Configuration: `local_address`, `remote_address`, IPv6 addresses as text; `local_cookie`, which is sent, and
+--- `remote_cookie`, which is expected: up to 8 bytes as hexadecimal digits; `local_session`, the session identifier
+--- (all ones by default); `default_gateway_MAC`, where frames are sent (zeros by default); `hop_limit` (64). Counters:
+--- as in `shm`.
 M.SimpleKeyedTunnel = {
    config = {
       local_address = {required = true},
@@ -77,7 +79,8 @@ function Tunnel:new(conf)
    ffi.copy(header + 38, wire.ipv6("remote_address", conf.remote_address), 16)
    wire.put32(header, session_offset, bit.tobit(number("local_session", conf.local_session, 0xffffffff, 0, 0xffffffff)))
    ffi.copy(header + cookie_offset, cookie("local_cookie", conf.local_cookie), 8)
-   return setmetatable({header = header, remote_cookie = cookie("remote_cookie", conf.remote_cookie)}, {__index = Tunnel})
+   return setmetatable({header = header, remote_cookie = cookie("remote_cookie", conf.remote_cookie)},
+                       {__index = Tunnel})
 end
 
 local function bad(self, what, p)
@@ -141,24 +144,27 @@ end
 function M.selftest()
    local harness = require("apps.test.harness")
    local conf = {local_address = "2001:db8::1", remote_address = "2001:db8::2", local_cookie = "0102030405060708",
-                 remote_cookie = "1112131415161718", local_session = 0xdeadbeef, default_gateway_MAC = "a1:b2:c3:d4:e5:f6",
-                 hop_limit = 33}
+                 remote_cookie = "1112131415161718", local_session = 0xdeadbeef,
+                 default_gateway_MAC = "a1:b2:c3:d4:e5:f6", hop_limit = 33}
    local names = {"encapsulated", "decapsulated"}
    local h = harness.new(Tunnel, conf, names, names)
    local a, b = ffi.string(wire.ipv6("a", "2001:db8::1"), 16), ffi.string(wire.ipv6("b", "2001:db8::2"), 16)
    h:send("decapsulated", {"frame", ("x"):rep(packet.max_payload - 65)})
    h:expect("encapsulated", {"\xa1\xb2\xc3\xd4\xe5\xf6\0\0\0\0\0\0\x86\xdd\x60\0\0\0\0\17\115\33" .. a .. b ..
                              "\xde\xad\xbe\xef\1\2\3\4\5\6\7\8frame"})
-   local from_there = ("\0"):rep(12) .. "\x86\xdd\x60\0\0\0\0\17\115\33" .. b .. a .. "any!\x11\x12\x13\x14\x15\x16\x17\x18frame"
+   local from_there = ("\0"):rep(12) .. "\x86\xdd\x60\0\0\0\0\17\115\33" .. b .. a ..
+      "any!\x11\x12\x13\x14\x15\x16\x17\x18frame"
    local function changed(at) return from_there:sub(1, at) .. "?" .. from_there:sub(at + 2) end
-   h:send("encapsulated", {from_there, from_there .. "padding", from_there:sub(1, 65), from_there:sub(1, 70), changed(12),
+   h:send("encapsulated", {from_there, from_there .. "padding", from_there:sub(1, 65), from_there:sub(1, 70),
+                           changed(12),
                            changed(20), changed(18), changed(58), changed(65), changed(22), changed(53), changed(54)})
    h:expect("decapsulated", {"frame", "frame", "frame"})
    local counts = {length_errors = 4, protocol_errors = 2, cookie_errors = 2, remote_address_errors = 1,
                    local_address_errors = 1, rxerrors = 10}
    for name, n in pairs(counts) do assert(counter.read(h.app.shm[name]) == n, name) end
    h:stop()
-   for name, value in pairs({local_address = "x", remote_address = "10.0.0.1", local_cookie = "123", remote_cookie = "xy",
+   for name, value in pairs({local_address = "x", remote_address = "10.0.0.1", local_cookie = "123",
+                             remote_cookie = "xy",
                              local_session = 2^32, default_gateway_MAC = "nowhere", hop_limit = 256}) do
       local wrong = setmetatable({[name] = value}, {__index = conf})
       local ok, err = pcall(Tunnel.new, Tunnel, wrong)

@@ -2,12 +2,13 @@
 --
 -- apps.packet_filter.conntrack: named tables of flows, so that a filter lets answers through.
 --
--- A flow is the two addresses, the protocol and, for TCP and UDP, the two ports, in either direction: both have one entry.
--- A table is two generations: what is tracked or used goes to the young one; each `agestep` seconds, or when it is full, the
--- young one becomes the old one and what was old is forgotten. So a flow lives for one to two steps after its last packet.
+-- A flow is the two addresses, the protocol and, for TCP and UDP, the two ports, in either direction: both have one
+-- entry. A table is two generations: what is tracked or used goes to the young one; each `agestep` seconds, or when it
+-- is full, the young one becomes the old one and what was old is forgotten. So a flow lives for one to two steps after
+-- its last packet.
 --
--- What differs from Snabb: a packet of a flow keeps it alive; a table forgets by itself, and holds no more than
--- 2 * max_flows flows; IPv4 options and IPv6 extension headers are passed over; fragments without ports belong to no flow;
+-- What differs from Snabb: a packet of a flow keeps it alive; a table forgets by itself, and holds no more than 2 *
+-- max_flows flows; IPv4 options and IPv6 extension headers are passed over; fragments without ports belong to no flow;
 -- lengths are checked where they are given.
 
 local ffi = require("ffi")
@@ -28,7 +29,7 @@ local ipv4_ethertype, ipv6_ethertype = 0x0800, 0x86dd
 local tcp, udp, fragment = 6, 17, 44
 
 -- a is the end whose address and port come first, as bytes compare.
-local ends = "struct { uint8_t a[%d], b[%d]; uint16_t a_port, b_port; uint8_t protocol, unused[3]; } __attribute__((packed))"
+local ends = "struct { uint8_t a[%d], b[%d]; uint16_t a_port, b_port; uint8_t protocol, unused[3]; }"
 local key_types = {[4] = ffi.typeof(ends:format(4, 4)), [16] = ffi.typeof(ends:format(16, 16))}
 local value_type = ffi.typeof("struct { uint8_t flags; }")
 local one = value_type(1)
@@ -64,7 +65,8 @@ end
 
 local function rd16(p, at) return p[at] * 256 + p[at + 1] end
 
--- Returns the offset of the header behind IPv6 extension headers and its protocol; nil if there is none within `length`.
+-- Returns the offset of the header behind IPv6 extension headers and its protocol; nil if there is none within
+-- `length`.
 local function skip_extensions(p, at, protocol, length)
    for _ = 1, 8 do
       if protocol == 0 or protocol == 43 or protocol == 60 then -- hop-by-hop options, routing, destination options
@@ -98,7 +100,8 @@ local function fill(p, size, src, dst, at, protocol, length)
    return size
 end
 
--- Puts the flow of a packet into a key. Returns the size of the addresses (which says which key), or nil if it has none.
+-- Puts the flow of a packet into a key. Returns the size of the addresses (which says which key), or nil if it has
+-- none.
 local function parse(p, length)
    if length < 34 then return nil end
    local ethertype = rd16(p, 12)
@@ -131,14 +134,14 @@ local function known(t, size)
    return true
 end
 
---- Defines the table `name` unless there is one. Flows are forgotten when unused for `agestep` seconds (7200 by default) to
---- twice that.
+--- Defines the table `name` unless there is one. Flows are forgotten when unused for `agestep` seconds (7200 by
+--- default) to twice that.
 function M.define(name, agestep)
    tables[name] = tables[name] or new_table(agestep or default_agestep)
 end
 
---- Notes the flow of a packet in the table `name`. `buffer` points to an Ethernet frame; `length` is its length in bytes
---- (without it, the headers are read whatever they say). Returns whether it has a flow.
+--- Notes the flow of a packet in the table `name`. `buffer` points to an Ethernet frame; `length` is its length in
+--- bytes (without it, the headers are read whatever they say). Returns whether it has a flow.
 function M.track(name, buffer, length)
    local t, size = get(name), parse(buffer, length or math.huge)
    if not size then return false end
@@ -217,7 +220,8 @@ function M.dump()
          for _, size in ipairs({4, 16}) do
             for entry in t[generation][size]:iterate() do
                local k = entry.key
-               print(("%s [%d] %s/%d - %s/%d"):format(generation, k.protocol, text(k.a, size), k.a_port, text(k.b, size),
+               print(("%s [%d] %s/%d - %s/%d"):format(generation, k.protocol, text(k.a, size), k.a_port,
+                                                      text(k.b, size),
                                                      k.b_port))
             end
          end
@@ -240,7 +244,8 @@ end
 local function packet6(src, dst, extensions, protocol, sport, dport)
    local address = "\x20\1\13\xb8" .. ("\0"):rep(11)
    return macs .. "\x86\xdd\x60\0\0\0\0\40" .. string.char(extensions == "" and protocol or 0) .. "\64" ..
-      address .. string.char(src) .. address .. string.char(dst) .. extensions .. word(sport) .. word(dport) .. ("\0"):rep(16)
+      address .. string.char(src) .. address .. string.char(dst) .. extensions .. word(sport) .. word(dport) ..
+         ("\0"):rep(16)
 end
 
 local function test_flows(check, track)

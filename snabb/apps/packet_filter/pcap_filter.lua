@@ -16,9 +16,9 @@ local receive, transmit = link.receive, link.transmit
 local M = {}
 
 --- PcapFilter: forwards packets from `input` (or `rx`) to `output` (or `tx`) if they match, and frees the others.
---- Configuration: `filter`, the expression; `state_table`, the name of a table of flows (shared by all filters that name
---- it): a packet of a flow of which one packet has matched passes, in both directions; `native`, not used. Counters:
---- `rxerrors`, packets freed; `sessions_established`, flows that began.
+--- Configuration: `filter`, the expression; `state_table`, the name of a table of flows (shared by all filters that
+--- name it): a packet of a flow of which one packet has matched passes, in both directions; `native`, not used.
+--- Counters: `rxerrors`, packets freed; `sessions_established`, flows that began.
 M.PcapFilter = {
    config = {
       filter = {required = true},

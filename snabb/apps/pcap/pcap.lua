@@ -15,8 +15,8 @@ local empty, receive, transmit = link.empty, link.receive, link.transmit
 
 local M = {}
 
---- PcapReader: sends the packets of a pcap file to its link `output`, as fast as the engine pulls, and then nothing more.
---- Argument: the file's name. The field `done` is true once the file has been read to its end.
+--- PcapReader: sends the packets of a pcap file to its link `output`, as fast as the engine pulls, and then nothing
+--- more. Argument: the file's name. The field `done` is true once the file has been read to its end.
 M.PcapReader = {}
 local PcapReader = M.PcapReader
 
@@ -46,8 +46,8 @@ function PcapReader:pull()
    end
 end
 
---- PcapWriter: writes the packets from its link `input` to a pcap file. Argument: the file's name, or an array of the name
---- and a mode of io.open ("w" without one).
+--- PcapWriter: writes the packets from its link `input` to a pcap file. Argument: the file's name, or an array of the
+--- name and a mode of io.open ("w" without one).
 M.PcapWriter = {}
 local PcapWriter = M.PcapWriter
 

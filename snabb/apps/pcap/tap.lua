@@ -9,9 +9,9 @@ local M = {}
 
 local modes = {truncate = "w+b", append = "a+b"}
 
---- Tap: sends the packets from `input` to `output` and writes those that match a filter, or every nth of these, to a file.
---- Configuration: `filename`; `mode`, "truncate" (the default) or "append"; `filter`, an expression of tcpdump's filter
---- language, without which every packet matches; `sample`, n (1 by default: every matching packet).
+--- Tap: sends the packets from `input` to `output` and writes those that match a filter, or every nth of these, to a
+--- file. Configuration: `filename`; `mode`, "truncate" (the default) or "append"; `filter`, an expression of tcpdump's
+--- filter language, without which every packet matches; `sample`, n (1 by default: every matching packet).
 M.Tap = {
    config = {
       filename = {required = true},
@@ -22,8 +22,8 @@ M.Tap = {
 }
 local Tap = M.Tap
 
---- Opens the file; writes a pcap file header if it is empty. Throws if it cannot, if the mode is none of the two, if the
---- filter is not one, or if `sample` is not a whole number above 0.
+--- Opens the file; writes a pcap file header if it is empty. Throws if it cannot, if the mode is none of the two, if
+--- the filter is not one, or if `sample` is not a whole number above 0.
 function Tap:new(conf)
    local mode = modes[conf.mode]
    if not mode then error(("Tap: mode: expected truncate or append, got %s"):format(tostring(conf.mode))) end

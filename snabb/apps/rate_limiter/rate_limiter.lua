@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.rate_limiter.rate_limiter: limits a stream to a number of bytes per second, by a token bucket; what exceeds it is
--- dropped.
+-- apps.rate_limiter.rate_limiter: limits a stream to a number of bytes per second, by a token bucket; what exceeds it
+-- is dropped.
 
 local counter = require("core.counter")
 local engine = require("core.app")
@@ -11,8 +11,8 @@ local packet = require("core.packet")
 local M = {}
 
 --- RateLimiter: forwards packets from `input` to `output` while tokens are in the bucket, and frees the others. Counter
---- `txdrop`: packets freed. Configuration: `rate`, bytes per second; `bucket_capacity`, bytes; `initial_capacity`, the bytes
---- in the bucket at first (`bucket_capacity` by default).
+--- `txdrop`: packets freed. Configuration: `rate`, bytes per second; `bucket_capacity`, bytes; `initial_capacity`, the
+--- bytes in the bucket at first (`bucket_capacity` by default).
 M.RateLimiter = {
    config = {
       rate = {required = true},
@@ -36,7 +36,8 @@ function RateLimiter:new(conf)
    return o
 end
 
---- Sets `rate` (bytes per second), `bucket_capacity` (bytes) and what is in the bucket (`initial_capacity`, or a full bucket).
+--- Sets `rate` (bytes per second), `bucket_capacity` (bytes) and what is in the bucket (`initial_capacity`, or a full
+--- bucket).
 function RateLimiter:reset(rate, bucket_capacity, initial_capacity)
    self.rate = check("rate", rate)
    self.bucket_capacity = check("bucket_capacity", bucket_capacity)
@@ -81,7 +82,8 @@ end
 function M.selftest()
    local harness = require("apps.test.harness")
    local real_now, time = engine.now, 100
-   local h = harness.new(RateLimiter, {rate = 1000, bucket_capacity = 250, initial_capacity = 100}, {"input"}, {"output"})
+   local h = harness.new(RateLimiter, {rate = 1000, bucket_capacity = 250, initial_capacity = 100}, {"input"},
+                         {"output"})
    local function send(count, size) -- pushes by hand: the engine's own clock is none of this test's
       for _ = 1, count do link.transmit(h.app.input.input, packet.resize(packet.allocate(), size)) end
       engine.now = function () return time end

@@ -89,8 +89,8 @@ function M.index(name)
    return r.number
 end
 
---- Returns whether the device of the request `r` is up; sets it up or down first if `up` is a boolean. `fd` (optional) is any
---- socket. Throws if that fails.
+--- Returns whether the device of the request `r` is up; sets it up or down first if `up` is a boolean. `fd` (optional)
+--- is any socket. Throws if that fails.
 function M.up(r, up, fd)
    must("flags", r, ioctl(fd, SIOCGIFFLAGS, r))
    if up ~= nil then
@@ -100,7 +100,8 @@ function M.up(r, up, fd)
    return bit.band(r.flags, IFF_UP) ~= 0
 end
 
---- Returns the MTU in bytes, without the Ethernet header, of the device of the request `r`; sets it first if `mtu` is given.
+--- Returns the MTU in bytes, without the Ethernet header, of the device of the request `r`; sets it first if `mtu` is
+--- given.
 function M.mtu(r, mtu, fd)
    if mtu then
       r.number = mtu
@@ -135,8 +136,8 @@ function M.open_tap(name)
    return nil, ("TUNSETIFF of %s: %s"):format(name, why)
 end
 
---- Runs `f` in a new network namespace, whose device lo is up, and returns what it returns; then goes back to the old one.
---- Returns nil and the reason if there can be none. For tests.
+--- Runs `f` in a new network namespace, whose device lo is up, and returns what it returns; then goes back to the old
+--- one. Returns nil and the reason if there can be none. For tests.
 function M.in_namespace(f)
    local old = C.perigee_net_open("/proc/thread-self/ns/net", O_CLOEXEC, 0)
    if old < 0 then return nil, "/proc/thread-self/ns/net: " .. M.strerror() end

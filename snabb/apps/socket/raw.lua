@@ -2,8 +2,9 @@
 --
 -- apps.socket.raw: a network device of Linux through a packet socket (packet(7)).
 --
--- What differs from Snabb: VLAN tags, which Linux takes out of what it receives, are put back; packets that the device refuses
--- (longer than its MTU, shorter than a header, or while it is down) are freed and counted in `txdrop`, where Snabb threw.
+-- What differs from Snabb: VLAN tags, which Linux takes out of what it receives, are put back; packets that the device
+-- refuses (longer than its MTU, shorter than a header, or while it is down) are freed and counted in `txdrop`, where
+-- Snabb threw.
 
 local bit = require("bit")
 local counter = require("core.counter")
@@ -40,8 +41,9 @@ local TP_STATUS_VLAN_VALID, TP_STATUS_VLAN_TPID_VALID = 0x10, 0x40
 
 local M = {}
 
---- RawSocket: sends the packets from its link `rx` to a network device, and what that receives to its link `tx`. Argument:
---- the device's name. Counters: rx- and txbytes, -packets, -mcast, -bcast; `txdrop`, packets that the device refused.
+--- RawSocket: sends the packets from its link `rx` to a network device, and what that receives to its link `tx`.
+--- Argument: the device's name. Counters: rx- and txbytes, -packets, -mcast, -bcast; `txdrop`, packets that the device
+--- refused.
 M.RawSocket = {}
 local RawSocket = M.RawSocket
 
@@ -115,8 +117,8 @@ local function receive(self)
       return false
    end
    p.length = n
-   if aux.type == PACKET_AUXDATA and bit.band(aux.status, TP_STATUS_VLAN_VALID) ~= 0 and n >= 14 then p = put_tag(p, aux) end
-   return p
+   local tagged = aux.type == PACKET_AUXDATA and bit.band(aux.status, TP_STATUS_VLAN_VALID) ~= 0
+   return tagged and n >= 14 and put_tag(p, aux) or p
 end
 
 --- Sends to `tx` what has come in, up to engine.pull_npackets packets.
@@ -183,8 +185,8 @@ end
 
 local function test_loopback(harness)
    local h = harness.new(RawSocket, "lo", {"rx"}, {"tx"})
-   local frames = {frame("\2\0\0\0\0\1", "one"), frame(("\xff"):rep(6), "all"), frame("\1\0\x5e\0\0\1", ("x"):rep(3000)),
-                   frame("\2\0\0\0\0\1", "\0\7\x88\xb5tagged", "\x81\0")}
+   local frames = {frame("\2\0\0\0\0\1", "one"), frame(("\xff"):rep(6), "all"),
+                   frame("\1\0\x5e\0\0\1", ("x"):rep(3000)), frame("\2\0\0\0\0\1", "\0\7\x88\xb5tagged", "\x81\0")}
    h:send("rx", frames)
    for _ = 1, 10 do engine.breathe() end
    local got = ours(h:take("tx"))
@@ -192,8 +194,8 @@ local function test_loopback(harness)
    for k, s in ipairs(frames) do assert(got[k] == s, k) end
    local c = h.app.shm
    local function is(name, n) assert(counter.read(c[name]) == n, name) end
-   for name, n in pairs({txpackets = 4, txbytes = 17 + 17 + 3014 + 24, txmcast = 2, txbcast = 1, txdrop = 0, rxmcast = 2,
-                         rxbcast = 1}) do
+   for name, n in pairs({txpackets = 4, txbytes = 17 + 17 + 3014 + 24, txmcast = 2, txbcast = 1, txdrop = 0,
+                         rxmcast = 2, rxbcast = 1}) do
       is(name, n)
    end
    h:send("rx", {"short", ("x"):rep(5000)})

@@ -2,8 +2,8 @@
 --
 -- apps.tap.tap: a tap device of Linux: a network device of the host whose other end is this app.
 --
--- What differs from Snabb: packets that the device refuses (while it is down, or shorter than an Ethernet header) are freed and
--- counted in `txdrop`, where Snabb threw.
+-- What differs from Snabb: packets that the device refuses (while it is down, or shorter than an Ethernet header) are
+-- freed and counted in `txdrop`, where Snabb threw.
 
 local bit = require("bit")
 local counter = require("core.counter")
@@ -19,12 +19,12 @@ local errno = netdev.errno
 
 local M = {}
 
---- Tap: sends the packets from `input` to the host by a tap device, and what the host sends by it to `output`. Argument:
---- the device's name (it is made and set up if it is not there), or a table of `name`; `mtu`, bytes (1514); `mtu_fixup`,
---- whether `mtu_offset` bytes (14, the Ethernet header) are to be taken off that to get the MTU that Linux has (true);
---- `mtu_set`, whether to set that MTU: if not, it must be the device's (by default it is set if the device was made).
---- Counters: rx- and txbytes, -packets, -mcast, -bcast; `txdrop`; `type`, `status` (1: up, 2: down), `mtu`, `speed`,
---- `macaddr`.
+--- Tap: sends the packets from `input` to the host by a tap device, and what the host sends by it to `output`.
+--- Argument: the device's name (it is made and set up if it is not there), or a table of `name`; `mtu`, bytes (1514);
+--- `mtu_fixup`, whether `mtu_offset` bytes (14, the Ethernet header) are to be taken off that to get the MTU that Linux
+--- has (true); `mtu_set`, whether to set that MTU: if not, it must be the device's (by default it is set if the device
+--- was made). Counters: rx- and txbytes, -packets, -mcast, -bcast; `txdrop`; `type`, `status` (1: up, 2: down), `mtu`,
+--- `speed`, `macaddr`.
 M.Tap = {}
 local Tap = M.Tap
 
@@ -202,7 +202,8 @@ local function test_device()
    same(ours(apps.out.got), from_host)
    same(ours(apps.host_out.got), to_host)
    local counters = apps.tap.shm
-   for name, n in pairs({txpackets = 2, txbytes = 2014 + 17, txmcast = 1, txbcast = 1, txdrop = 0, mtu = 2014, status = 1}) do
+   for name, n in pairs({txpackets = 2, txbytes = 2014 + 17, txmcast = 1, txbcast = 1, txdrop = 0, mtu = 2014,
+                         status = 1}) do
       is(counters, name, n)
    end
    assert(counter.read(counters.rxpackets) >= 2 and netdev.mtu(netdev.request("perigee0")) == 2000)

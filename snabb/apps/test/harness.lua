@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.test.harness: puts one app into a network of its own, feeds its inputs with given bytes and takes what its outputs
--- send. For selftests. Snabb has no such module.
+-- apps.test.harness: puts one app into a network of its own, feeds its inputs with given bytes and takes what its
+-- outputs send. For selftests. Snabb has no such module.
 
 local ffi = require("ffi")
 local config = require("core.config")
@@ -54,10 +54,21 @@ local function hex(s)
    return (s:gsub(".", function (c) return ("%02x "):format(c:byte()) end))
 end
 
---- Configures the engine with one app "dut" of `class` with the argument `arg`; `inputs` and `outputs` are arrays of link
---- names. Returns the harness; its field `app` is the app.
-function M.new(class, arg, inputs, outputs)
+-- Packets in use before the network was made: as many must be when it is gone.
+local before
+
+local function clear()
    engine.configure(config.new())
+   local now = packet.outstanding()
+   local leaked = before and now - before or 0
+   before = now
+   if leaked > 0 then error(("%d packets were not freed"):format(leaked), 3) end
+end
+
+--- Configures the engine with one app "dut" of `class` with the argument `arg`; `inputs` and `outputs` are arrays of
+--- link names. Returns the harness; its field `app` is the app.
+function M.new(class, arg, inputs, outputs)
+   clear()
    local c = config.new()
    config.app(c, "dut", class, arg)
    for _, name in ipairs(inputs) do
@@ -101,9 +112,10 @@ function Harness:expect(name, packets)
    end
 end
 
---- Stops all apps.
+--- Stops all apps. Throws if packets were leaked.
 function Harness:stop()
-   engine.configure(config.new())
+   clear()
+   before = nil
 end
 
 --- Runs an app of its own that turns each packet around, and checks what comes out.
@@ -125,6 +137,16 @@ function M.selftest()
    h:send("rx", {"xy"})
    assert(not pcall(h.expect, h, "tx", {"xy"}))
    h:stop()
+   local Leak = {}
+   function Leak:new() return setmetatable({kept = {}}, {__index = Leak}) end
+   function Leak:push() table.insert(self.kept, link.receive(self.input.rx)) end
+   h = M.new(Leak, nil, {"rx"}, {})
+   h:send("rx", {"kept"})
+   local kept = h.app.kept[1]
+   local ok, err = pcall(h.stop, h)
+   assert(not ok and tostring(err):match("1 packets were not freed"), err)
+   packet.free(kept)
+   before = nil
 end
 
 return M

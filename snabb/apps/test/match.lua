@@ -6,6 +6,10 @@ local ffi = require("ffi")
 local link = require("core.link")
 local packet = require("core.packet")
 
+ffi.cdef("int memcmp(const void *a, const void *b, size_t n);")
+
+local C = ffi.C
+
 local M = {}
 
 local function dump(p)
@@ -13,13 +17,12 @@ local function dump(p)
 end
 
 local function same(p, q)
-   if p.length ~= q.length then return false end
-   return ffi.string(p.data, p.length) == ffi.string(q.data, q.length)
+   return p.length == q.length and C.memcmp(p.data, q.data, p.length) == 0
 end
 
---- Match: compares the packets from `rx` with those from `comparator`, one by one, and frees both. Configuration: `fuzzy`
---- (ignore packets from rx that are not the next expected one); `modest` (what is still expected at the end is no error
---- if at least one packet matched).
+--- Match: compares the packets from `rx` with those from `comparator`, one by one, and frees both. Configuration:
+--- `fuzzy` (ignore packets from rx that are not the next expected one); `modest` (what is still expected at the end is
+--- no error if at least one packet matched).
 M.Match = {
    config = {fuzzy = {}, modest = {}}
 }

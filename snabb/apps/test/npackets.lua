@@ -6,8 +6,8 @@ local link = require("core.link")
 
 local M = {}
 
---- Npackets: forwards packets from `input` to `output`, `npackets` in all (1000000 by default); further ones are not taken
---- from the link. The field `n` is how many may still pass.
+--- Npackets: forwards packets from `input` to `output`, `npackets` in all (1000000 by default); further ones are not
+--- taken from the link. The field `n` is how many may still pass.
 M.Npackets = {
    config = {npackets = {default = 1000000}}
 }

@@ -2,8 +2,8 @@
 --
 -- apps.test.synth: Ethernet frames of given sizes.
 --
--- What differs from Snabb: `packet_id` works as documented there (the number is written, and counts on each output link);
--- frames may be as long as a packet.
+-- What differs from Snabb: `packet_id` works as documented there (the number is written, and counts on each output
+-- link); frames may be as long as a packet.
 
 local ffi = require("ffi")
 local engine = require("core.app")
@@ -19,10 +19,10 @@ local M = {}
 local header_size = 14
 
 --- Synth: sends Ethernet frames to all its output links, engine.pull_npackets to each in a breath, going round a list.
---- Configuration: `sizes`, the sizes of the frames in bytes with the Ethernet header, an array ({64} by default); `src` and
---- `dst`, MAC addresses as text; `random_payload`, random bytes instead of zeros; `packet_id`, a 32-bit number behind the
---- Ethernet header that counts the frames sent to each link from 0; or `packets`, an array of packets to send instead (which
---- then belong to the app).
+--- Configuration: `sizes`, the sizes of the frames in bytes with the Ethernet header, an array ({64} by default); `src`
+--- and `dst`, MAC addresses as text; `random_payload`, random bytes instead of zeros; `packet_id`, a 32-bit number
+--- behind the Ethernet header that counts the frames sent to each link from 0; or `packets`, an array of packets to
+--- send instead (which then belong to the app).
 M.Synth = {
    config = {
       sizes = {default = {64}},
@@ -126,6 +126,7 @@ function M.selftest()
       end
       assert(got[2]:sub(19) ~= ("\0"):rep(282) and got[2]:sub(19) == got[4]:sub(19))
    end
+   h:stop()
    h = harness.new(Synth, {packets = {packet.from_string("own")}}, {}, {"a"})
    engine.breathe()
    assert(h:take("a")[1] == "own")

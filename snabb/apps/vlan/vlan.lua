@@ -2,8 +2,8 @@
 --
 -- apps.vlan.vlan: VLAN tags of IEEE 802.1Q and 802.1ad: put on, taken off, and told apart.
 --
--- What differs from Snabb: a tag is recognised by its VLAN identifier alone, whatever its priority bits; frames too short to
--- be Ethernet, or too long for a tag, are freed; each VlanMux has its own table of pushes.
+-- What differs from Snabb: a tag is recognised by its VLAN identifier alone, whatever its priority bits; frames too
+-- short to be Ethernet, or too long for a tag, are freed; each VlanMux has its own table of pushes.
 
 local ffi = require("ffi")
 local bit = require("bit")
@@ -25,12 +25,12 @@ local addresses_size, tag_size, header_size = 12, 4, 14
 
 local encapsulation = {default = "dot1q"}
 
---- Tagger: puts a tag on all packets from `input` and sends them to `output`. Configuration: `tag`, the VLAN identifier;
---- `encapsulation`, "dot1q" (the default), "dot1ad" or the tag's Ethernet type as a number.
+--- Tagger: puts a tag on all packets from `input` and sends them to `output`. Configuration: `tag`, the VLAN
+--- identifier; `encapsulation`, "dot1q" (the default), "dot1ad" or the tag's Ethernet type as a number.
 M.Tagger = {config = {encapsulation = encapsulation, tag = {required = true}}}
 
---- Untagger: takes the tag from packets of one VLAN that come in on `input` and sends them to `output`; frees all others.
---- Configuration: as Tagger's.
+--- Untagger: takes the tag from packets of one VLAN that come in on `input` and sends them to `output`; frees all
+--- others. Configuration: as Tagger's.
 M.Untagger = {config = {encapsulation = encapsulation, tag = {required = true}}}
 
 --- VlanMux: joins VLANs to a trunk and splits it. A packet from the input `vlanX` gets the tag X and goes to the output
@@ -43,7 +43,8 @@ local Tagger, Untagger, VlanMux = M.Tagger, M.Untagger, M.VlanMux
 -- The four bytes of a tag with priority 0, as a number that a 32-bit store writes in network order.
 local function build_tag(vid, tpid)
    local tag = ffi.new("union { uint8_t bytes[4]; uint32_t number; }")
-   tag.bytes[0], tag.bytes[1], tag.bytes[2], tag.bytes[3] = rshift(tpid, 8), band(tpid, 0xff), rshift(vid, 8), band(vid, 0xff)
+   tag.bytes[0], tag.bytes[1] = rshift(tpid, 8), band(tpid, 0xff)
+   tag.bytes[2], tag.bytes[3] = rshift(vid, 8), band(vid, 0xff)
    return tag.number
 end
 
@@ -53,7 +54,8 @@ function M.pop_tag(pkt)
    return packet.shiftleft(pkt, tag_size)
 end
 
---- Puts `tag` (four bytes in network order, as a number) into the packet `pkt`. Returns the packet: use only what is returned.
+--- Puts `tag` (four bytes in network order, as a number) into the packet `pkt`. Returns the packet: use only what is
+--- returned.
 function M.push_tag(pkt, tag)
    pkt = packet.shiftright(pkt, tag_size)
    C.memmove(pkt.data, pkt.data + tag_size, addresses_size)
@@ -168,8 +170,11 @@ local function push_trunk(self, from)
    end
 end
 
+VlanMux.push_link = {native = push_native, trunk = push_trunk}
+
 --- Creates a multiplexer. Throws if the encapsulation is none.
 function VlanMux:new(conf)
+   -- Its own table, since each link to a VLAN has a push of its own.
    local o = {vlan_links = {}, push_link = {native = push_native, trunk = push_trunk}}
    return M.new_aux(setmetatable(o, {__index = VlanMux}), conf or {})
 end

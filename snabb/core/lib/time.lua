@@ -21,8 +21,10 @@ local function monotonic_ns()
 end
 
 -- The engine's clock, in seconds. core.app is not loaded before it is needed: it depends on core.lib.
+local engine
 local function engine_now()
-   return require("core.app").now()
+   engine = engine or require("core.app") -- once: a call of require in every breath would leave compiled code
+   return engine.now()
 end
 
 --- A function that returns true when `duration` has passed since the call of `timer`, else false. With the `mode`

@@ -89,6 +89,11 @@ local function show (ok, ...)
    if select("#", ...) > 0 then print(...) end
 end
 
+-- The traceback of an error, without the shell's own part.
+local function trace (reason)
+   return (debug.traceback(tostring(reason), 2):gsub("\n%s*%[C%]: in function 'xpcall'.*$", ""))
+end
+
 --- Read Lua from *input* (standard input if omitted) line by line and run it, until it ends. An error is printed and
 --- the next line read.
 function M.repl (input)
@@ -105,7 +110,7 @@ function M.repl (input)
       text = text and text.."\n"..line or line
       local chunk, unfinished, why = compile(text)
       if chunk then
-         show(xpcall(chunk, debug.traceback))
+         show(xpcall(chunk, trace))
          text = nil
       elseif not unfinished then
          print("Error: "..why)

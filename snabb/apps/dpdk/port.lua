@@ -1,0 +1,215 @@
+-- SPDX-License-Identifier: MIT
+-- apps.dpdk.port: a port of DPDK's, any device that it knows: what comes from the device goes to the app's output link, what
+-- comes on its input links goes to the device. Packets are not copied (see core.packet), but where a device takes no buffers
+-- of 11 KB, or where a packet's memory is not the pool's.
+--
+-- The class in the place of Snabb's hardware drivers: see apps.dpdk.hardware.
+
+local ffi = require("ffi")
+local C = ffi.C
+local counter = require("core.counter")
+local engine = require("core.app")
+local lib = require("core.lib")
+local link = require("core.link")
+local native = require("core.native")
+local packet = require("core.packet")
+
+local receive, transmit, empty, full = link.receive, link.transmit, link.empty, link.full
+
+--- A pair of queues of a port. *port*: a number (the one of a --port option, counted from 0) or a device: a PCI address, a
+--- DPDK device such as "net_pcap0,rx_pcap=FILE", a Linux interface, or "xdp:INTERFACE". *queue*: which pair, from 0 on;
+--- *queues*: how many the port is opened with (as many as the apps of the graph use, if omitted). *mac*: the port's MAC
+--- address. *vlan*: only packets with this tag are received, and lose it; what is sent gets it. *promisc*: receive packets
+--- to any MAC address. *mtu* in bytes.
+local Port = {
+   config = {
+      port = {required = true}, queue = {default = 0}, queues = {}, mac = {}, vlan = {}, promisc = {default = false},
+      mtu = {},
+   },
+}
+Port.__index = Port
+
+-- A port's number stands for the device of that --port option.
+local function device_name (port)
+   if type(port) == "number" then
+      local name = native.ports[port + 1]
+      if not name then
+         error(("port %s: there are %d ports; give one with `perigee snabb --port DEVICE PROGRAM`"):format(
+            tostring(port), #native.ports), 0)
+      end
+      return name
+   end
+   if type(port) ~= "string" or port == "" then
+      error("port: expected a number or a device, got "..tostring(port), 0)
+   end
+   if port:match("^%x%x:%x%x%.%x$") then return "0000:"..port end
+   return port
+end
+
+-- All apps of the graph that use the device: it is opened with as many queues as the highest of them needs.
+local function queues_wanted (name, conf)
+   local most = conf.queue
+   for _, app in pairs(engine.next_configuration and engine.next_configuration.apps or {}) do
+      local arg = app.arg
+      if type(arg) == "table" and arg.port ~= nil and type(arg.queue) == "number" then
+         local ok, other = pcall(device_name, arg.port)
+         if ok and other == name then most = math.max(most, arg.queue) end
+      end
+   end
+   return most + 1
+end
+
+local function check_vlan (vlan)
+   if vlan ~= nil and (type(vlan) ~= "number" or vlan < 1 or vlan > 4094 or vlan % 1 ~= 0) then
+      error("vlan: expected a number from 1 to 4094, got "..tostring(vlan), 0)
+   end
+   return vlan
+end
+
+local told = {} -- what was said about a device already
+
+--- Open the queues. Errors if there is no such device, or it has not that many queues.
+function Port:new (conf)
+   local name = device_name(conf.port)
+   local vlan = check_vlan(conf.vlan)
+   local opened, why = native.open_port(name, {queue = conf.queue, queues = conf.queues or queues_wanted(name, conf),
+                                               mac = conf.mac, promiscuous = conf.promisc, mtu = conf.mtu})
+   if not opened then error(tostring(why), 0) end
+   for _, note in ipairs(opened.notes) do
+      if note:match("every packet is copied") and not told[note] then
+         told[note] = true
+         io.stderr:write("note: ", note, "\n")
+      end
+   end
+   -- Packets go out to the device and come back from it: this thread must not keep too many of them.
+   packet.keep_at_most(8192)
+   local self = {
+      device = name, address = opened.address, mac = opened.mac, mtu = opened.mtu, driver = opened.driver, vlan = vlan,
+      notes = opened.notes,
+      queues = ffi.cast("struct perigee_snabb_port *", opened.queues),
+      due = lib.throttle(1),
+      shm = {
+         rxpackets = {counter}, rxbytes = {counter}, rxdrop = {counter}, rxerrors = {counter}, rxcopied = {counter},
+         txpackets = {counter}, txbytes = {counter}, txdrop = {counter}, txerrors = {counter}, txcopied = {counter},
+         mtu = {counter, opened.mtu}, status = {counter, 2},
+      },
+   }
+   if vlan then self.tagged_in, self.tagged_out = link.new(name..".vlan.in"), link.new(name..".vlan.out") end
+   return setmetatable(self, Port)
+end
+
+--- Which of its links it sends received packets to: output, tx, or whichever there is.
+function Port:link ()
+   self.to = self.output.output or self.output.tx or self.output[1]
+end
+Port.unlink = Port.link
+
+local tag_t = ffi.typeof("struct { uint8_t mac[12]; uint16_t tpid, tci; } *")
+
+local function is_tagged (p, vlan)
+   local header = ffi.cast(tag_t, p.data)
+   return p.length >= 18 and header.tpid == 0x0081 and lib.ntohs(header.tci) % 4096 == vlan
+end
+
+local function untag (self, from, to)
+   while not empty(from) and not full(to) do
+      local p = receive(from)
+      if is_tagged(p, self.vlan) then
+         -- The addresses move up over the tag.
+         local at = p.data
+         C.memmove(at + 4, at, 12)
+         transmit(to, packet.shiftleft(p, 4))
+      else
+         counter.add(self.shm.rxdrop)
+         packet.free(p)
+      end
+   end
+end
+
+local function tag (self, from, to)
+   local tci = lib.htons(self.vlan)
+   while not empty(from) and not full(to) do
+      local p = receive(from)
+      if p.length < 14 or p.length + 4 > packet.max_payload then
+         counter.add(self.shm.txdrop)
+         packet.free(p)
+      else
+         p = packet.shiftright(p, 4)
+         C.memmove(p.data, p.data + 4, 12)
+         local header = ffi.cast(tag_t, p.data)
+         header.tpid, header.tci = 0x0081, tci
+         transmit(to, p)
+      end
+   end
+end
+
+--- Receive up to engine.pull_npackets packets.
+function Port:pull ()
+   local to = self.to
+   if to then
+      if self.vlan then
+         C.perigee_snabb_receive(self.queues, self.tagged_in, engine.pull_npackets)
+         untag(self, self.tagged_in, to)
+      else
+         C.perigee_snabb_receive(self.queues, to, engine.pull_npackets)
+      end
+   end
+   if self.due() then self:update_counters() end
+end
+
+--- Send what is on the input links, as far as the device takes it; the rest waits in the link.
+function Port:push ()
+   local input = self.input
+   for i = 1, #input do
+      local from = input[i]
+      if self.vlan then
+         tag(self, from, self.tagged_out)
+         from = self.tagged_out
+      end
+      C.perigee_snabb_transmit(self.queues, from, packet.freelist)
+   end
+end
+
+--- Bring the counters in shared memory up to date; every second by itself.
+function Port:update_counters ()
+   local now = native.port_counts(self.address)
+   local stats = self.shm
+   counter.set(stats.rxpackets, now.rx_packets)
+   counter.set(stats.rxbytes, now.rx_bytes)
+   counter.set(stats.rxerrors, now.rx_errors + now.rx_missed + now.rx_no_buffer)
+   counter.set(stats.rxcopied, now.copied_in)
+   counter.set(stats.txpackets, now.tx_packets)
+   counter.set(stats.txbytes, now.tx_bytes)
+   counter.set(stats.txerrors, now.tx_errors + now.dropped_long + now.dropped_no_buffer)
+   counter.set(stats.txcopied, now.copied_out)
+   counter.set(stats.status, now.link_up and 1 or 2)
+   return now
+end
+
+--- Print what the device and the queues counted.
+function Port:report ()
+   local now = self:update_counters()
+   print(("%s (%s, %s): %d received, %d sent, %d missed, %d copied in, %d copied out"):format(
+      self.device, self.driver, self.mac, now.received, now.transmitted, now.rx_missed + now.rx_no_buffer,
+      now.copied_in, now.copied_out))
+end
+
+--- Give the queues back; the port is closed with the last of them.
+function Port:stop ()
+   if self.shm and self.shm.rxpackets and ffi.istype(counter.t, self.shm.rxpackets) then self:update_counters() end
+   if self.vlan then
+      link.free(self.tagged_in)
+      link.free(self.tagged_out)
+   end
+   native.close_port(self.address)
+end
+
+Port.driver = Port
+Port.port = Port
+
+--- The device that stands for a port's number or address.
+Port.device_name = device_name
+
+function Port.selftest () require("apps.dpdk.port_test").run(Port) end
+
+return Port

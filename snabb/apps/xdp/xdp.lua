@@ -1,0 +1,16 @@
+-- SPDX-License-Identifier: MIT
+-- apps.xdp.xdp: Linux interfaces through AF_XDP sockets, by DPDK: see apps.dpdk.hardware.
+
+local hardware = require("apps.dpdk.hardware")
+
+local M = {}
+
+--- A Linux interface through an AF_XDP socket; {ifname =, queue =}.
+M.XDP = hardware.driver("XDP", "xdp:")
+M.driver = M.XDP
+--- Snabb asks for permission to use its XDP app; not needed here. Does nothing.
+function M.snabb_enable_xdp () end
+
+function M.selftest () hardware.selftest() end
+
+return M

@@ -1,0 +1,453 @@
+-- SPDX-License-Identifier: MIT
+-- core.threads: an app graph on several threads, one VM each. Not part of Snabb, whose workers are processes (core.worker).
+--
+-- The program's own VM is worker 1. It says which apps run where, gives every other worker its part of the graph in text, and
+-- tells it when to breathe. A link from one worker to another becomes a ring of packet pointers between two links of the same
+-- name: its producer's and its consumer's.
+--
+-- Nothing is lost between workers that a single thread would not lose: a worker whose ring is full waits for the one behind
+-- it; unless packets go round in a circle of workers, where nobody may wait: then links drop when they are full.
+--
+-- An app's class must be reachable for the other VM: a field of a module that require finds (or of the program's own file),
+-- or the module itself. Its argument must be data: numbers, texts, booleans, tables and C arrays.
+
+local ffi = require("ffi")
+local C = ffi.C
+local config = require("core.config")
+local graph = require("core.graph")
+local native = require("core.native")
+local packet = require("core.packet")
+
+local M = {}
+
+local RUN, PAUSE = 1, 0
+
+-- ---- arguments and classes as text ----
+
+local function is_plain_array (value)
+   return tostring(ffi.typeof(value)):match("^ctype<(.*)%[%d+%]>$")
+end
+
+local function encode (value, where, seen)
+   local kind = type(value)
+   if kind == "number" then return value == value and ("%.17g"):format(value):gsub("inf", "math.huge") or "0/0" end
+   if kind == "string" then return (("%q"):format(value):gsub("\n", "n")) end
+   if kind == "boolean" or kind == "nil" then return tostring(value) end
+   if kind == "cdata" then
+      if ffi.istype("int64_t", value) or ffi.istype("uint64_t", value) then return tostring(value) end
+      local element = is_plain_array(value)
+      if element and not element:match("%*") then
+         return ("array(%q, %d, %s)"):format(element, ffi.sizeof(value), encode(ffi.string(value, ffi.sizeof(value)), where))
+      end
+   end
+   if kind ~= "table" then
+      error(where..": a "..(kind == "cdata" and tostring(ffi.typeof(value)) or kind).." cannot go to another worker", 0)
+   end
+   if seen[value] then error(where..": a table that contains itself cannot go to another worker", 0) end
+   seen[value] = true
+   local keys = {}
+   for key in pairs(value) do keys[#keys + 1] = key end
+   table.sort(keys, function (a, b) return type(a)..tostring(a) < type(b)..tostring(b) end)
+   local parts = {}
+   for i, key in ipairs(keys) do
+      parts[i] = "["..encode(key, where, seen).."]="..encode(value[key], where.."."..tostring(key), seen)
+   end
+   seen[value] = nil
+   return "{"..table.concat(parts, ",").."}"
+end
+
+--- A value as Lua text, for `decode` in another VM. *where* is its name in errors.
+function M.encode (value, where)
+   return (encode(value, where or "value", {}))
+end
+
+local function array (element, bytes, text)
+   local value = ffi.new(element.."["..bytes / ffi.sizeof(element).."]")
+   ffi.copy(value, text, bytes)
+   return value
+end
+
+--- The value of a text made by `encode`.
+function M.decode (text)
+   local chunk = assert(loadstring("local array, math = ... return "..text, "=message"))
+   return setfenv(chunk, {})(array, {huge = math.huge})
+end
+
+--- Where another VM finds a class: {module, field}; field is false if the module itself is the class.
+function M.find_class (class, app)
+   local names = {}
+   for name in pairs(package.loaded) do
+      if type(name) == "string" and name ~= "_G" then names[#names + 1] = name end
+   end
+   table.sort(names)
+   for _, name in ipairs(names) do
+      local module = package.loaded[name]
+      if module == class then return {name, false} end
+   end
+   for _, name in ipairs(names) do
+      local module = package.loaded[name]
+      if type(module) == "table" then
+         local fields = {}
+         for field, value in pairs(module) do
+            if type(field) == "string" and value == class then fields[#fields + 1] = field end
+         end
+         table.sort(fields)
+         if fields[1] then return {name, fields[1]} end
+      end
+   end
+   error("app "..app..": its class is not a field of any module, so another worker cannot find it: put it in the table that "..
+            "a module (or the program) returns", 0)
+end
+
+-- ---- placement ----
+
+-- Sets of apps that links connect.
+local function components (c)
+   local group = {}
+   local function root (name)
+      while group[name] ~= name do name = group[name] end
+      return name
+   end
+   local names = graph.sorted_keys(c.apps)
+   for _, name in ipairs(names) do group[name] = name end
+   for _, spec in ipairs(graph.sorted_keys(c.links)) do
+      local fa, _, ta = config.parse_link(spec)
+      if group[fa] and group[ta] then
+         local a, b = root(fa), root(ta)
+         if a < b then group[b] = a elseif b < a then group[a] = b end
+      end
+   end
+   local sets, by_root = {}, {}
+   for _, name in ipairs(names) do
+      local r = root(name)
+      if not by_root[r] then
+         by_root[r] = {}
+         sets[#sets + 1] = by_root[r]
+      end
+      table.insert(by_root[r], name)
+   end
+   return sets
+end
+
+-- The apps of a set in the order in which packets pass them.
+local function along_the_links (c, set)
+   local inside, incoming, next_apps = {}, {}, {}
+   for _, name in ipairs(set) do inside[name], incoming[name], next_apps[name] = true, 0, {} end
+   for _, spec in ipairs(graph.sorted_keys(c.links)) do
+      local fa, _, ta = config.parse_link(spec)
+      if inside[fa] and inside[ta] and fa ~= ta then
+         incoming[ta] = incoming[ta] + 1
+         table.insert(next_apps[fa], ta)
+      end
+   end
+   local order, done = {}, {}
+   while #order < #set do
+      local pick
+      for _, name in ipairs(set) do
+         if not done[name] and (incoming[name] <= 0 or not pick) then
+            pick = name
+            if incoming[name] <= 0 then break end
+         end
+      end
+      done[pick] = true
+      order[#order + 1] = pick
+      for _, name in ipairs(next_apps[pick]) do incoming[name] = incoming[name] - 1 end
+   end
+   return order
+end
+
+--- Which worker each app runs on: {name = number}. Apps with a place of their own keep it. The others: connected groups of
+--- apps go to the worker with the fewest apps, larger ones first; if there are fewer groups than workers, the largest are cut
+--- along the way of packets.
+function M.assign (c, workers)
+   local place, load, free = {}, {}, {}
+   for i = 1, workers do load[i] = 0 end
+   for _, set in ipairs(components(c)) do
+      local rest = {}
+      for _, name in ipairs(set) do
+         local worker = c.apps[name].worker
+         if worker then
+            place[name] = worker
+            load[worker] = (load[worker] or 0) + 1
+         else
+            rest[#rest + 1] = name
+         end
+      end
+      if #rest > 0 then
+         free[#free + 1] = along_the_links(c, rest)
+         free[#free].rank, free[#free].width = #free, 1
+      end
+   end
+   local function by_size (a, b)
+      if #a ~= #b then return #a > #b end
+      return a.rank < b.rank
+   end
+   while #free > 0 and #free < workers do
+      table.sort(free, by_size)
+      if #free[1] < 2 then break end
+      local whole = table.remove(free, 1)
+      local half = math.ceil(#whole / 2)
+      local width = whole.width / 2
+      free[#free + 1] = {rank = whole.rank, width = width, unpack(whole, 1, half)}
+      free[#free + 1] = {rank = whole.rank + width, width = width, unpack(whole, half + 1)}
+   end
+   table.sort(free, by_size)
+   for _, set in ipairs(free) do
+      local best = 1
+      for i = 2, workers do
+         if load[i] < load[best] then best = i end
+      end
+      for _, name in ipairs(set) do place[name] = best end
+      load[best] = load[best] + #set
+   end
+   return place
+end
+
+-- Can packets come back to a worker that they have left?
+local function has_circle (edges)
+   local state = {}
+   local function visit (worker)
+      if state[worker] == "open" then return true end
+      if state[worker] then return false end
+      state[worker] = "open"
+      for to in pairs(edges[worker] or {}) do
+         if visit(to) then return true end
+      end
+      state[worker] = "done"
+      return false
+   end
+   for from in pairs(edges) do
+      if visit(from) then return true end
+   end
+   return false
+end
+
+--- The parts of a graph: {worker = {apps, links, bridges}}.
+function M.split (c, place)
+   local parts, edges = {}, {}
+   local function part (worker)
+      parts[worker] = parts[worker] or {apps = {}, links = {}, bridges = {}}
+      return parts[worker]
+   end
+   part(1)
+   for _, name in ipairs(graph.sorted_keys(c.apps)) do part(place[name]).apps[name] = c.apps[name] end
+   local bridges = {}
+   for _, spec in ipairs(graph.sorted_keys(c.links)) do
+      local fa, _, ta = config.parse_link(spec)
+      for _, name in ipairs{fa, ta} do
+         if not c.apps[name] then error("no such app: "..name.." (in the link "..spec..")", 0) end
+      end
+      local from, to = place[fa], place[ta]
+      part(from).links[spec], part(to).links[spec] = true, true
+      if from ~= to then
+         edges[from] = edges[from] or {}
+         edges[from][to] = true
+         bridges[#bridges + 1] = {spec, from, to}
+      end
+   end
+   local wait = not has_circle(edges)
+   for _, bridge in ipairs(bridges) do
+      local spec, from, to = unpack(bridge)
+      part(from).bridges[spec] = {direction = "output", wait = wait}
+      part(to).bridges[spec] = {direction = "input"}
+   end
+   return parts
+end
+
+-- ---- the first worker: asks the others ----
+
+local started, configured, all_links, old_bridges = {}, {}, {}, {}
+
+local function ask (worker, text)
+   local ok, answer = native.ask_thread(worker, text)
+   if not ok then error(answer, 0) end
+   return answer
+end
+
+local function start (worker)
+   if started[worker] then return end
+   local why = native.start_thread(worker)
+   if why then error(why, 0) end
+   started[worker] = true
+   ask(worker, M.encode({do_ = "hello", program = M.program()}))
+end
+
+--- The program's own file, if it is one: other workers look for classes there, too.
+function M.program ()
+   local main = require("core.main")
+   return {path = package.path, module = main.program_name, file = main.program_file}
+end
+
+local function part_as_text (part)
+   local apps = {}
+   for name, app in pairs(part.apps) do
+      apps[name] = {class = M.find_class(app.class, name), arg = app.arg}
+      M.encode(app.arg, "app "..name)
+   end
+   return M.encode({do_ = "configure", apps = apps, links = part.links, bridges = part.bridges})
+end
+
+-- Rings by name; what is in one that nobody has any more is freed.
+local function with_rings (part)
+   for spec, bridge in pairs(part.bridges) do bridge.ring = M.ring(spec) end
+   return part
+end
+
+--- The ring of a link between workers.
+function M.ring (spec)
+   local ring, why = native.ring(spec)
+   if not ring then error("link "..spec..": "..tostring(why), 0) end
+   return ffi.cast("struct perigee_snabb_ring *", ring)
+end
+
+local breathing = false
+
+--- Give every worker its part of the graph *c*; returns the first worker's own. Call `placed` when that is configured.
+function M.place (c)
+   M.resume = breathing
+   if breathing then M.pause() end
+   local workers = native.workers
+   for _, app in pairs(c.apps) do workers = math.max(workers, app.worker or 1) end
+   local parts = M.split(c, M.assign(c, workers))
+   local texts = {}
+   for worker, part in pairs(parts) do
+      if worker ~= 1 then texts[worker] = part_as_text(part) end
+   end
+   -- Packets cross from thread to thread: none must keep too many.
+   packet.keep_at_most(4096)
+   for worker in pairs(configured) do
+      if not texts[worker] then texts[worker] = part_as_text({apps = {}, links = {}, bridges = {}}) end
+   end
+   for _, worker in ipairs(graph.sorted_keys(texts)) do
+      start(worker)
+      ask(worker, texts[worker])
+      configured[worker] = true
+   end
+   local bridges = {}
+   for _, part in pairs(parts) do
+      for spec in pairs(part.bridges) do bridges[spec] = true end
+   end
+   M.next_bridges = bridges
+   all_links = graph.sorted_keys(c.links)
+   return with_rings(parts[1])
+end
+
+--- All workers have the new graph: frees rings that none has any more, and lets the others breathe again if they did.
+function M.placed ()
+   for _, spec in ipairs(graph.sorted_keys(old_bridges)) do
+      if not M.next_bridges[spec] then native.free_ring(spec) end
+   end
+   old_bridges = M.next_bridges
+   if M.resume then M.run() end
+end
+
+--- The numbers of the other workers.
+function M.others () return graph.sorted_keys(started) end
+
+--- The links of all workers, by name.
+function M.links () return all_links end
+
+local died = native.died and ffi.cast("const int32_t *", native.died)
+
+--- Errors if a worker has died.
+function M.check ()
+   if C.perigee_snabb_load(died) ~= 0 then error(tostring(native.death()), 0) end
+end
+
+--- Let the other workers breathe.
+function M.run ()
+   M.check()
+   breathing = true
+   for worker in pairs(started) do native.want_thread(worker, RUN) end
+end
+
+--- Let them stop after the breath that they are in. Returns when they have.
+function M.pause ()
+   breathing = false
+   for worker in pairs(started) do native.want_thread(worker, PAUSE) end
+   for worker in pairs(started) do native.ask_thread(worker, M.encode({do_ = "settle"})) end
+end
+
+-- ---- waiting for a ring ----
+
+local wanted = native.wanted and ffi.cast("const int32_t *", native.wanted)
+
+--- Ask *ready* until it says true, the other workers are gone, or this one is to stop.
+function M.wait (ready)
+   local spins = 0
+   while not ready() do
+      spins = spins + 1
+      if wanted then
+         if C.perigee_snabb_load(wanted) ~= RUN then return end
+      elseif C.perigee_snabb_load(died) ~= 0 then
+         return
+      end
+      -- Where there are more threads than cores, the one that is waited for needs this one's.
+      if spins > 100 then C.usleep(spins > 1000 and 50 or 1) end
+   end
+end
+
+-- ---- the other workers: answer, and breathe ----
+
+local answers = {}
+
+function answers.hello (message)
+   local program = message.program
+   package.path = program.path
+   if program.file then require("core.main").program_module(program.file) end
+   packet.keep_at_most(4096)
+   return "hello"
+end
+
+local function class_of (found)
+   local module = require(found[1])
+   if found[2] then
+      local loaded = type(module) == "table" and module or package.loaded[found[1]]
+      return loaded[found[2]] or package.loaded[found[1]][found[2]]
+   end
+   return module
+end
+
+function answers.configure (message)
+   local c = config.new()
+   for name, app in pairs(message.apps) do c.apps[name] = {class = class_of(app.class), arg = app.arg} end
+   c.links, c.bridges = message.links, message.bridges
+   require("core.app").configure_here(with_rings(c))
+   return "configured"
+end
+
+function answers.settle ()
+   require("core.counter").commit()
+   return "settled"
+end
+
+local function answer (text)
+   local message = M.decode(text)
+   local ok, result = xpcall(answers[message.do_], function (why)
+      return type(why) == "string" and why or debug.traceback(tostring(why), 2)
+   end, message)
+   native.answer(ok, tostring(result))
+end
+
+--- What a worker's thread does from its start to its end.
+function M.serve ()
+   local engine = require("core.app")
+   engine.threads = M
+   while true do
+      local want = C.perigee_snabb_load(wanted)
+      if want == RUN then
+         engine.main{done = function () return C.perigee_snabb_load(wanted) ~= RUN end, no_report = true,
+                     measure_latency = false}
+      elseif want == PAUSE then
+         local text = native.next_message(true)
+         if text then answer(text) end
+      else
+         break
+      end
+   end
+   engine.configure_here(config.new())
+end
+
+function M.selftest () require("core.threads_test").run(M) end
+
+return M
