@@ -17,6 +17,34 @@ M.LPM4_dxr = LPM4_dxr
 
 local CHUNK = 2^16
 
+-- Searches by number of steps.
+local searches = {}
+
+-- A function(smints, i, top, low) that returns the index of the first interval from `i` on that ends at `low` or
+-- later; there are fewer than 2^steps from `i` to `top`, and that one does. A binary search without branches, which
+-- would break LuaJIT's traces: min and max make a 1 of "less".
+local function search_function(steps)
+   if not searches[steps] then
+      local code = {"local min, max = math.min, math.max\nreturn function (smints, i, top, low)\n"}
+      for step = steps - 1, 0, -1 do
+         code[#code + 1] = ("i = i + max(0, min(1, low - smints[min(i + %d, top)])) * %d\n"):format(2^step - 1, 2^step)
+      end
+      code[#code + 1] = "return i\nend"
+      searches[steps] = assert(loadstring(table.concat(code), "=dxr_search"))()
+   end
+   return searches[steps]
+end
+
+-- Chooses the function for the greatest number of intervals in a /16.
+local function choose_search(self)
+   local greatest, steps = 0, 0
+   for chunk = 0, CHUNK - 1 do
+      greatest = math.max(greatest, self.dxr_tops[chunk] - self.dxr_bottoms[chunk])
+   end
+   while 2^steps - 1 < greatest do steps = steps + 1 end
+   self.dxr_search = search_function(steps)
+end
+
 --- A new, empty table.
 function LPM4_dxr:new()
    local o = LPM4_trie.new(self)
@@ -26,6 +54,7 @@ function LPM4_dxr:new()
    o:alloc("dxr_bottoms", ffi.typeof("uint32_t"), CHUNK)
    o:alloc("dxr_tops", ffi.typeof("uint32_t"), CHUNK)
    o.dxr_ioff = 0
+   o.dxr_search = search_function(0)
    return o
 end
 
@@ -81,18 +110,20 @@ function LPM4_dxr:build()
       position = math.max(position, ends[depth] + 1)
       depth = depth - 1
    end
+   choose_search(self)
    return self
+end
+
+--- Reads what alloc_store has written to the memory at `pointer`.
+function LPM4_dxr:alloc_load(pointer)
+   LPM4_trie.alloc_load(self, pointer)
+   choose_search(self)
 end
 
 --- The index of the interval of the address `ip`.
 function LPM4_dxr:search_interval(ip)
-   local chunk, low = rshift(ip, 16), band(ip, 0xffff)
-   local bottom, top = self.dxr_bottoms[chunk], self.dxr_tops[chunk]
-   while bottom < top do
-      local middle = rshift(bottom + top, 1)
-      if self.dxr_smints[middle] < low then bottom = middle + 1 else top = middle end
-   end
-   return bottom
+   local chunk = rshift(ip, 16)
+   return (self.dxr_search(self.dxr_smints, self.dxr_bottoms[chunk], self.dxr_tops[chunk], band(ip, 0xffff)))
 end
 
 --- The key of the address `ip` at the last `build`; 0 if no prefix matches.
