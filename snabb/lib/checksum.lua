@@ -37,6 +37,8 @@ local function swap16(n)
    return (rshift(bswap(n), 16))
 end
 
+-- Calls to return are in parentheses lest they be tail calls, of which LuaJIT unrolls only a few in a trace.
+
 -- `sum` < 2^32, as a 16-bit number that is 0 only if it is 0.
 local function fold(sum)
    sum = band(sum, 0xffff) + rshift(sum, 16)
@@ -56,7 +58,7 @@ local function sum_words(first, last)
       i = i + 8
    end
    for j = i, last - 1 do a = tobit(a + memory.u16[j]) end
-   return fold(fold(a) + fold(b))
+   return (fold(fold(a) + fold(b)))
 end
 
 -- The folded sum, in the machine's byte order, of `len` bytes at `ptr`.
@@ -81,7 +83,7 @@ local function sum_bytes(ptr, len)
       if big_endian then byte = lshift(byte, 8) end
       sum = sum + byte
    end
-   return fold(sum)
+   return (fold(sum))
 end
 
 --- The Internet checksum, in host byte order, of `len` bytes at `ptr` (a pointer), on top of `initial`, a sum in host
@@ -133,7 +135,7 @@ end
 local function pseudo_sum(p, protocol, length)
    local addresses
    if rshift(p[0], 4) == 4 then addresses = sum_bytes(p + 12, 8) else addresses = sum_bytes(p + 8, 32) end
-   return fold(swap16(addresses) + fold(length) + protocol)
+   return (fold(swap16(addresses) + fold(length) + protocol))
 end
 
 --- The sum, not complemented, in host byte order, of the pseudo header of the TCP or UDP packet over IPv4 or IPv6 at
@@ -179,19 +181,21 @@ function M.prepare_packet4(buf, len)
    if not header or rshift(p[0], 4) ~= 4 then return nil end
    put16(p, 10, 0)
    put16(p, 10, ipsum(p, header, 0))
-   return prepare(p, len)
+   local start, offset = prepare(p, len)
+   return start, offset
 end
 
 --- Like prepare_packet4, for the IPv6 packet at `buf`.
 function M.prepare_packet6(buf, len)
    local p = ffi.cast(u8_p, buf)
    if len < 40 or rshift(p[0], 4) ~= 6 then return nil end
-   return prepare(p, len)
+   local start, offset = prepare(p, len)
+   return start, offset
 end
 
 local function update16(checksum, old, new)
    -- RFC 1624, equation 3: HC' = ~(~HC + ~m + m').
-   return fold(band(bnot(checksum), 0xffff) + band(bnot(old), 0xffff) + new)
+   return (fold(band(bnot(checksum), 0xffff) + band(bnot(old), 0xffff) + new))
 end
 
 --- Writes `new_value` (host byte order) to `value_cell[0]`, a uint16_t *, and updates the checksum at `checksum_cell`,

@@ -30,6 +30,7 @@ local SIP_C, SIP_D = 1, 2
 local M = {}
 local CTable = {}
 local LookupStreamer = {}
+local u8_p = ffi.typeof("uint8_t *")
 M.CTable, M.LookupStreamer = CTable, LookupStreamer
 
 local function is_scalar(ctype)
@@ -369,15 +370,17 @@ end
 -- `entries[i].value` where `is_found(i)`.
 function CTable:make_lookup_streamer(width)
    if not (width > 0 and width <= 262144) then error("Width value out of range: "..tostring(width)) end
-   return setmetatable({width = width, table = self, entries = self.type(width)}, {__index = LookupStreamer})
+   local value_offset = ffi.offsetof(self.entry_type, "value")
+   return setmetatable({
+      width = width, table = self, entries = self.type(width),
+      value_offset = value_offset, value_size = self.entry_size - value_offset
+   }, {__index = LookupStreamer})
 end
 
 --- Looks up all keys, and fills in the hash (0xffffffff: not found) and the value of each entry.
 function LookupStreamer:stream()
    local entries, ctab = self.entries, self.table
-   local value_offset = ffi.offsetof(ctab.entry_type, "value")
-   local value_size = ctab.entry_size - value_offset
-   local u8_p = ffi.typeof("uint8_t *")
+   local value_offset, value_size = self.value_offset, self.value_size
    for i = 0, self.width - 1 do
       local found = ctab:lookup_ptr(entries[i].key)
       if found then

@@ -50,8 +50,10 @@ local function throttle(self, preamble)
    local discard_rate, threshold = self.discards / (self.clock() - self.stamp), self.rate * self.throttle.excess
    if discard_rate > threshold and current > limits.min_rate then
       local rate = math.max(limits.min_rate, current / 2)
-      local format = "%sMessage discard rate %.2f Hz exceeds threshold (%.2f Hz), throttling logging rate to %.2f Hz%s\n"
-      self.fh:write(format:format(preamble, discard_rate, threshold, rate, rate == limits.min_rate and " (minimum)" or ""))
+      local format = "%sMessage discard rate %.2f Hz exceeds threshold (%.2f Hz), "
+         .."throttling logging rate to %.2f Hz%s\n"
+      self.fh:write(format:format(preamble, discard_rate, threshold, rate,
+                                  rate == limits.min_rate and " (minimum)" or ""))
       self.tb:set(rate)
    elseif discard_rate <= threshold and current < self.rate then
       local rate = math.min(self.rate, current + self.rate / limits.increment)

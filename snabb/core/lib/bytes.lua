@@ -128,4 +128,8 @@ function M.csum(ptr, len)
    return M.finish_csum(M.update_csum(ptr, len))
 end
 
+function M.selftest()
+   require("core.lib").selftest()
+end
+
 return M

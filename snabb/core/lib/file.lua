@@ -124,4 +124,8 @@ function M.firstfile(path)
    return M.files_in_directory(path)[1]
 end
 
+function M.selftest()
+   require("core.lib").selftest()
+end
+
 return M

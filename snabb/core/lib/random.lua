@@ -64,4 +64,8 @@ function M.random_printable_string(entropy)
    return table.concat(characters)
 end
 
+function M.selftest()
+   require("core.lib").selftest()
+end
+
 return M

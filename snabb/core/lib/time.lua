@@ -84,4 +84,8 @@ function M.waitfor2(name, test, attempts, interval)
    error("timeout waiting for "..name)
 end
 
+function M.selftest()
+   require("core.lib").selftest()
+end
+
 return M

@@ -203,4 +203,8 @@ function M.load_string(expression)
    return assert(loadstring("return "..expression))()
 end
 
+function M.selftest()
+   require("core.lib").selftest()
+end
+
 return M

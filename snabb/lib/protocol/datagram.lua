@@ -22,6 +22,20 @@ Datagram._name = "datagram"
 -- How many bytes may be pushed before a commit.
 Datagram.push_buffer_size = 512
 
+-- Gives the parsed headers' objects back. Steps for the usual number of them: a loop would end LuaJIT's traces.
+local function free_stack(parse)
+   local stack, index = parse.stack, parse.index
+   for i = index, 5, -1 do
+      stack[i]:free()
+      stack[i] = nil
+   end
+   if index >= 4 then stack[4]:free() stack[4] = nil end
+   if index >= 3 then stack[3]:free() stack[3] = nil end
+   if index >= 2 then stack[2]:free() stack[2] = nil end
+   stack[1]:free()
+   stack[1] = nil
+end
+
 --- A new datagram of the packet `p` (nil: a new, empty one), whose outermost header is of the class `class` (nil: not
 -- known). Options: delayed_commit (true or false). Called on a datagram: reuses it; its former packet is left to
 -- whoever has it.
@@ -33,10 +47,7 @@ function Datagram:new(p, class, options)
       o._packet = ffi.new("struct packet *[1]")
    end
    local parse, push = o._parse, o._push
-   for i = parse.index, 1, -1 do
-      parse.stack[i]:free()
-      parse.stack[i] = nil
-   end
+   if parse.index > 0 then free_stack(parse) end
    parse.index, parse.offset, parse.ulp = 0, 0, class
    push.offset, push.size = Datagram.push_buffer_size, 0
    o._offset = 0
@@ -98,7 +109,8 @@ end
 --- Parses the headers of the array `sequence` of {class, check} (either may be nil), as parse_match does, and returns
 -- the last one's object; nil as soon as one cannot be parsed. Without `sequence`: the next header.
 function Datagram:parse(sequence)
-   if not sequence then return self:parse_match() end
+   -- In parentheses lest it be a tail call, of which LuaJIT unrolls only a few in a trace.
+   if not sequence then return (self:parse_match()) end
    local proto
    for i = 1, #sequence do
       local step = sequence[i]

@@ -43,17 +43,17 @@ end
 
 --- The priority, 3 bits; with `value`, sets it.
 function Dot1q:pcp(value)
-   return lib.bitfield(16, self:header(), "pcp_dei_vid", 0, 3, value)
+   return (lib.bitfield(16, self:header(), "pcp_dei_vid", 0, 3, value))
 end
 
 --- Whether the frame may be dropped, 1 bit; with `value`, sets it.
 function Dot1q:dei(value)
-   return lib.bitfield(16, self:header(), "pcp_dei_vid", 3, 1, value)
+   return (lib.bitfield(16, self:header(), "pcp_dei_vid", 3, 1, value))
 end
 
 --- The VLAN's number, 12 bits; with `value`, sets it.
 function Dot1q:vid(value)
-   return lib.bitfield(16, self:header(), "pcp_dei_vid", 4, 12, value)
+   return (lib.bitfield(16, self:header(), "pcp_dei_vid", 4, 12, value))
 end
 
 --- The type of what follows the tag; with `value`, sets it.

@@ -117,11 +117,6 @@ function Header:upper_layer()
    return package.loaded[name] or require(name)
 end
 
---- Gives the object back to its class for reuse; the memory that it was a view of remains what it is.
-function Header:free()
-   Header:superClass().free(self)
-end
-
 function Header.selftest()
    local Pair = subClass(Header)
    Pair._name = "pair"

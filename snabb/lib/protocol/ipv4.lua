@@ -118,22 +118,22 @@ end
 
 --- The version, 4 bits; with `value`, sets it.
 function Ipv4:version(value)
-   return bitfield(16, self:header(), "ihl_v_tos", 0, 4, value)
+   return (bitfield(16, self:header(), "ihl_v_tos", 0, 4, value))
 end
 
 --- The header's length in words of 4 bytes; with `value`, sets it.
 function Ipv4:ihl(value)
-   return bitfield(16, self:header(), "ihl_v_tos", 4, 4, value)
+   return (bitfield(16, self:header(), "ihl_v_tos", 4, 4, value))
 end
 
 --- The DSCP (Differentiated Services codepoint), 6 bits; with `value`, sets it.
 function Ipv4:dscp(value)
-   return bitfield(16, self:header(), "ihl_v_tos", 8, 6, value)
+   return (bitfield(16, self:header(), "ihl_v_tos", 8, 6, value))
 end
 
 --- The ECN (Explicit Congestion Notification) field, 2 bits; with `value`, sets it.
 function Ipv4:ecn(value)
-   return bitfield(16, self:header(), "ihl_v_tos", 14, 2, value)
+   return (bitfield(16, self:header(), "ihl_v_tos", 14, 2, value))
 end
 
 --- The length of the packet from the IPv4 header on, in bytes; with `value`, sets it.
@@ -152,12 +152,12 @@ end
 
 --- The flags, 3 bits: 2 is DF (don't fragment), 1 is MF (more fragments); with `value`, sets them.
 function Ipv4:flags(value)
-   return bitfield(16, self:header(), "frag_off", 0, 3, value)
+   return (bitfield(16, self:header(), "frag_off", 0, 3, value))
 end
 
 --- The fragment offset, 13 bits, in units of 8 bytes; with `value`, sets it.
 function Ipv4:frag_off(value)
-   return bitfield(16, self:header(), "frag_off", 3, 13, value)
+   return (bitfield(16, self:header(), "frag_off", 3, 13, value))
 end
 
 --- The TTL (time to live); with `value`, sets it.

@@ -113,27 +113,27 @@ end
 
 --- The version, 4 bits; with `value`, sets it.
 function Ipv6:version(value)
-   return bitfield(32, self:header(), "v_tc_fl", 0, 4, value)
+   return (bitfield(32, self:header(), "v_tc_fl", 0, 4, value))
 end
 
 --- The traffic class, 8 bits; with `value`, sets it.
 function Ipv6:traffic_class(value)
-   return bitfield(32, self:header(), "v_tc_fl", 4, 8, value)
+   return (bitfield(32, self:header(), "v_tc_fl", 4, 8, value))
 end
 
 --- The DSCP (Differentiated Services codepoint), 6 bits; with `value`, sets it.
 function Ipv6:dscp(value)
-   return bitfield(32, self:header(), "v_tc_fl", 4, 6, value)
+   return (bitfield(32, self:header(), "v_tc_fl", 4, 6, value))
 end
 
 --- The ECN (Explicit Congestion Notification) field, 2 bits; with `value`, sets it.
 function Ipv6:ecn(value)
-   return bitfield(32, self:header(), "v_tc_fl", 10, 2, value)
+   return (bitfield(32, self:header(), "v_tc_fl", 10, 2, value))
 end
 
 --- The flow label, 20 bits; with `value`, sets it.
 function Ipv6:flow_label(value)
-   return bitfield(32, self:header(), "v_tc_fl", 12, 20, value)
+   return (bitfield(32, self:header(), "v_tc_fl", 12, 20, value))
 end
 
 --- The length of what follows the header, in bytes; with `value`, sets it.

@@ -76,57 +76,57 @@ end
 function Tcp:offset(value)
    local h = self:header()
    if value ~= nil then bitfield(16, h, "off_flags", 4, 3, 0) end
-   return bitfield(16, h, "off_flags", 0, 4, value)
+   return (bitfield(16, h, "off_flags", 0, 4, value))
 end
 
 --- All flags, 9 bits, from NS to FIN; with `value`, sets them.
 function Tcp:flags(value)
-   return bitfield(16, self:header(), "off_flags", 7, 9, value)
+   return (bitfield(16, self:header(), "off_flags", 7, 9, value))
 end
 
 --- The flag NS (nonce sum), 0 or 1; with `value`, sets it.
 function Tcp:ns(value)
-   return bitfield(16, self:header(), "off_flags", 7, 1, value)
+   return (bitfield(16, self:header(), "off_flags", 7, 1, value))
 end
 
 --- The flag CWR (congestion window reduced), 0 or 1; with `value`, sets it.
 function Tcp:cwr(value)
-   return bitfield(16, self:header(), "off_flags", 8, 1, value)
+   return (bitfield(16, self:header(), "off_flags", 8, 1, value))
 end
 
 --- The flag ECE (ECN echo), 0 or 1; with `value`, sets it.
 function Tcp:ece(value)
-   return bitfield(16, self:header(), "off_flags", 9, 1, value)
+   return (bitfield(16, self:header(), "off_flags", 9, 1, value))
 end
 
 --- The flag URG (urgent), 0 or 1; with `value`, sets it.
 function Tcp:urg(value)
-   return bitfield(16, self:header(), "off_flags", 10, 1, value)
+   return (bitfield(16, self:header(), "off_flags", 10, 1, value))
 end
 
 --- The flag ACK (acknowledgment), 0 or 1; with `value`, sets it.
 function Tcp:ack(value)
-   return bitfield(16, self:header(), "off_flags", 11, 1, value)
+   return (bitfield(16, self:header(), "off_flags", 11, 1, value))
 end
 
 --- The flag PSH (push), 0 or 1; with `value`, sets it.
 function Tcp:psh(value)
-   return bitfield(16, self:header(), "off_flags", 12, 1, value)
+   return (bitfield(16, self:header(), "off_flags", 12, 1, value))
 end
 
 --- The flag RST (reset), 0 or 1; with `value`, sets it.
 function Tcp:rst(value)
-   return bitfield(16, self:header(), "off_flags", 13, 1, value)
+   return (bitfield(16, self:header(), "off_flags", 13, 1, value))
 end
 
 --- The flag SYN (synchronize), 0 or 1; with `value`, sets it.
 function Tcp:syn(value)
-   return bitfield(16, self:header(), "off_flags", 14, 1, value)
+   return (bitfield(16, self:header(), "off_flags", 14, 1, value))
 end
 
 --- The flag FIN (no more data), 0 or 1; with `value`, sets it.
 function Tcp:fin(value)
-   return bitfield(16, self:header(), "off_flags", 15, 1, value)
+   return (bitfield(16, self:header(), "off_flags", 15, 1, value))
 end
 
 --- The window; with `value`, sets it first.

@@ -22,4 +22,16 @@ function M.checksum(header, size, payload, length, ip, protocol)
    return (ipsum(ffi.cast(u8_p, payload), length, bnot(sum)))
 end
 
+function M.selftest()
+   local lib = require("core.lib")
+   local header, payload = ffi.new("uint16_t[2]"), ffi.new("uint8_t[3]", 1, 2, 3)
+   ffi.copy(header, "\1\2\3\4", 4)
+   assert(M.checksum(header, 4, payload, 3) == lib.csum("\1\2\3\4\1\2\3", 7))
+   assert(M.checksum(header, 4, payload, 0) == lib.csum("\1\2\3\4", 4))
+   local ip = {pseudo_header = function (_, length, protocol)
+      return ffi.new("uint8_t[4]", 9, 8, length, protocol)
+   end}
+   assert(M.checksum(header, 4, payload, 3, ip, 6) == lib.csum("\9\8\7\6\1\2\3\4\1\2\3", 11))
+end
+
 return M

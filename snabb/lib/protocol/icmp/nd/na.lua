@@ -42,22 +42,22 @@ end
 -- Reads or sets the flag that is the bit `offset`.
 local function flag(self, offset, value)
    if type(value) == "boolean" then value = value and 1 or 0 end
-   return bitfield(32, self:header(), "flags", offset, 1, value)
+   return (bitfield(32, self:header(), "flags", offset, 1, value))
 end
 
 --- The flag R (the sender is a router), 0 or 1; with `value`, sets it.
 function Na:router(value)
-   return flag(self, 0, value)
+   return (flag(self, 0, value))
 end
 
 --- The flag S (an answer to a solicitation), 0 or 1; with `value`, sets it.
 function Na:solicited(value)
-   return flag(self, 1, value)
+   return (flag(self, 1, value))
 end
 
 --- The flag O (the cached address is to be overridden), 0 or 1; with `value`, sets it.
 function Na:override(value)
-   return flag(self, 2, value)
+   return (flag(self, 2, value))
 end
 
 function Na.selftest()
