@@ -23,7 +23,25 @@ fn main() {
     }
     list.push(']');
     fs::write(out.join("jit_modules.rs"), list).expect("OUT_DIR can be written");
+    dynasm(&out, jit.parent().and_then(Path::parent).expect("jit/ lies in src/ of LuaJIT"));
     fs::write(out.join("snabb_sources.rs"), snabb_sources()).expect("OUT_DIR can be written");
+}
+
+/// Compiles the encoder of DynASM, which comes with LuaJIT: libraries of Snabb trees call it from Lua.
+fn dynasm(out: &Path, luajit: &Path) {
+    if env::var("CARGO_CFG_TARGET_ARCH").as_deref() != Ok("x86_64") {
+        return;
+    }
+    let file = out.join("dynasm.c");
+    let text = "#include <stddef.h>\n\
+        typedef int (*DASM_EXTERN_TYPE)(void *ctx, unsigned char *addr, int idx, int type);\n\
+        DASM_EXTERN_TYPE DASM_EXTERN_FUNC;\n\
+        #define DASM_EXTERN(ctx, addr, idx, type) DASM_EXTERN_FUNC(ctx, addr, idx, type)\n\
+        #define DASM_CHECKS 1\n\
+        #include \"dasm_proto.h\"\n\
+        #include \"dasm_x86.h\"\n";
+    fs::write(&file, text).expect("OUT_DIR can be written");
+    cc::Build::new().file(&file).include(luajit.join("dynasm")).warnings(false).opt_level(2).compile("perigee_dynasm");
 }
 
 /// Every file of `snabb/` but its documentation, as a list of (path, text).

@@ -29,9 +29,14 @@ local frames = {} -- by the link's id: its counters
 
 -- ---- the fast part ----
 
---- Take the packet at the front of the link. The link must not be empty: see `empty`.
+local function nothing_there ()
+   error("link.receive: the link is empty; ask link.empty first", 3)
+end
+
+--- Take the packet at the front of the link. Errors if there is none: see `empty`.
 function M.receive (l)
    local read = l.read
+   if l.write == read then nothing_there() end -- free where `empty` was asked: the compiler sees that it is the same question
    local p = l.packets[band(read, size)]
    l.read = tobit(read + 1)
    return p
@@ -232,6 +237,9 @@ function M.selftest ()
    packet.free(M.receive(l))
    assert(M.stats(l).rxpackets == seen + 1 and M.nreadable(l) == 4)
    assert(not pcall(function () return l.nothing end))
+   local other = M.new("selftest.z -> selftest.z")
+   assert(not pcall(M.receive, other) and M.empty(other) and M.stats(other).rxpackets == 0)
+   M.free(other)
    -- What is still in a link is freed with it.
    M.free(l)
    assert(packet.outstanding() == outstanding)

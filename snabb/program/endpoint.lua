@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
 -- Where the packets of perigee's programs come from and go to, as it is written on a command line. Not part of Snabb.
 --
---   PORT         a port as perigee knows it: a PCI address, a device with its arguments (net_null0, net_tap0,iface=x), or
---                a number: the one of a --port option, counted from 0
+--   PORT         a port as perigee knows it: a PCI address, a device with its arguments (net_null0, net_tap0,iface=x),
+--                or a number: the one of a --port option, counted from 0
 --   pcap:FILE    to read: the packets of a pcap file, then nothing more; to write: a pcap file
 
 local engine = require("core.app")

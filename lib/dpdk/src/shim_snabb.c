@@ -186,9 +186,16 @@ void perigee_snabb_give(struct perigee_snabb_pool *to, struct packet **from, uin
 		void *burst[BURST];
 		uint32_t some = 0;
 
-		for (; n > 0 && some < BURST; n--, from++)
-			if (is_own(pool, *from))
-				burst[some++] = mbuf_of(*from);
+		for (; n > 0 && some < BURST; n--, from++) {
+			struct rte_mbuf *m = mbuf_of(*from);
+
+			if (!is_own(pool, *from))
+				continue;
+			if (likely(rte_mbuf_refcnt_read(m) == 1))
+				burst[some++] = m;
+			else
+				rte_pktmbuf_free_seg(m); /* somebody else has it, too */
+		}
 		rte_mempool_put_bulk(pool, burst, some);
 	}
 }

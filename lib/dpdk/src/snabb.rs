@@ -144,8 +144,8 @@ pub struct SharedPort {
 
 impl SharedPort {
     /// Opens a port that receives into Snabb's packets; where the device refuses these, its own buffers are used and every
-    /// packet is copied (`notes` of its info say so).
-    pub fn open(eal: &Eal, config: &PortConfig, packets: &SnabbPool) -> Result<SharedPort> {
+    /// packet is copied (`notes` of its info say so); so it is if `copy` asks for it.
+    pub fn open(eal: &Eal, config: &PortConfig, packets: &SnabbPool, copy: bool) -> Result<SharedPort> {
         let xdp = match &config.device {
             Device::Xdp(_) => true,
             Device::Dpdk(devargs) => devargs.starts_with("net_af_xdp"),
@@ -159,7 +159,8 @@ impl SharedPort {
             DpdkPort::open(eal, config, &packets.0.pool)
         };
         // Buffers of a page at most: AF_XDP takes no others.
-        let first = if xdp { Err(Error::new("AF_XDP takes buffers of a page at most")) } else { large(config) };
+        let own = xdp || copy;
+        let first = if own { Err(Error::new("AF_XDP takes buffers of a page at most")) } else { large(config) };
         let (port, copies) = match first {
             Ok(port) => (port, false),
             Err(error) => {
@@ -168,7 +169,7 @@ impl SharedPort {
                 // A device that is not there is refused for the same reason again, in its own words.
                 match DpdkPort::open(eal, config, &pool) {
                     Ok(port) => (port, true),
-                    Err(again) => return Err(if xdp { again } else { error }),
+                    Err(again) => return Err(if own { again } else { error }),
                 }
             }
         };
@@ -181,7 +182,7 @@ impl SharedPort {
         let info = self.port.info();
         let mut notes = info.notes.clone();
         if self.copies {
-            notes.push(format!("{} takes no buffers of 11 KB: every packet is copied", info.device));
+            notes.push(format!("{} has buffers of its own, none of 11 KB: every packet is copied", info.device));
         }
         let queues = Box::new(SnabbQueues {
             port: info.port,

@@ -128,6 +128,34 @@ pub unsafe extern "C" fn perigee_snabb_match(filter: *const Expression, data: *c
     std::panic::catch_unwind(|| filter.matches(frame, 0)).unwrap_or(false)
 }
 
-/// Keeps the linker from leaving the functions out that only Lua calls.
+/// Keeps the linker from leaving a function out that only Lua calls.
 #[used]
 static EXPORT: unsafe extern "C" fn(*const Expression, *const u8, u32) -> bool = perigee_snabb_match;
+
+/// The same for DynASM's encoder.
+#[cfg(target_arch = "x86_64")]
+mod dynasm {
+    use std::ffi::c_void;
+
+    macro_rules! keep {
+        ($($name:ident)*) => {
+            unsafe extern "C" {
+                $(fn $name();)*
+                static DASM_EXTERN_FUNC: c_void;
+            }
+
+            #[repr(transparent)]
+            struct Kept([*const c_void; 11]);
+            // SAFETY: addresses, which never change.
+            unsafe impl Sync for Kept {}
+            #[used]
+            static KEPT: Kept = Kept([$($name as *const c_void,)* &raw const DASM_EXTERN_FUNC]);
+        };
+    }
+
+    // Their arguments are of no interest here.
+    keep! {
+        dasm_init dasm_free dasm_setupglobal dasm_growpc dasm_setup dasm_put dasm_link dasm_encode dasm_getpclabel
+        dasm_checkstep
+    }
+}

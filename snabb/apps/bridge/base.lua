@@ -9,6 +9,7 @@
 -- What differs from Snabb: groups are numbered in the order of their names, so that two runs are the same; a port may
 -- have only an input or only an output; frames shorter than an Ethernet header are freed.
 
+local class = require("lib.lua.class")
 local link = require("core.link")
 local packet = require("core.packet")
 
@@ -19,15 +20,14 @@ local M = {}
 --- bridge: the class that bridges derive from; not an app by itself. Configuration: `ports`, an array of the names of
 --- free ports; `split_horizon_groups`, a table of groups by name, each an array of port names; `config`, a table for
 --- the deriving class. A port is the input and the output link of its name.
-M.bridge = {
-   config = {
-      ports = {default = {}},
-      split_horizon_groups = {default = {}},
-      config = {default = {}},
-   }
-}
+M.bridge = class.subClass(nil)
 local bridge = M.bridge
 bridge._name = "base bridge"
+bridge.config = {
+   ports = {default = {}},
+   split_horizon_groups = {default = {}},
+   config = {default = {}},
+}
 
 local function add_port(self, name, group)
    if self._ports[name] then error(("%s: duplicate definition of port %s"):format(self._name, tostring(name))) end
@@ -50,7 +50,8 @@ end
 --- Creates the ports and groups of a bridge of the class `self`. Throws if a port is named twice.
 function bridge:new(conf)
    if self == bridge then error("base bridge: expected a class that derives from it") end
-   local o = setmetatable({_conf = conf, _ports = {}, _groups = {}, _dst_ports = {}}, {__index = self})
+   local o = bridge:superClass().new(self)
+   o._conf, o._ports, o._groups, o._dst_ports = conf, {}, {}, {}
    conf.config = conf.config or {}
    for _, name in ipairs(conf.ports or {}) do add_port(o, name, 0) end
    add_groups(o, conf.split_horizon_groups or {})
@@ -112,7 +113,8 @@ end
 
 --- Checks the numbers of ports and groups, and which may send to which.
 function M.selftest()
-   local Test = setmetatable({_name = "test bridge"}, {__index = bridge})
+   local Test = class.subClass(bridge)
+   Test._name = "test bridge"
    local b = Test:new({ports = {"a", "b"}, split_horizon_groups = {y = {"e"}, x = {"c", "d"}}})
    local order = {}
    for handle, port in ipairs(b._ports) do

@@ -3,14 +3,16 @@
 -- apps.bridge.flooding: a bridge that sends each packet to all ports that it may go to.
 
 local base = require("apps.bridge.base")
+local class = require("lib.lua.class")
 local link = require("core.link")
 
 local M = {}
 
 --- bridge: sends what comes in on a port to all other ports outside its split-horizon group. Configuration: that of
 --- apps.bridge.base; `config` is not used.
-M.bridge = setmetatable({config = base.bridge.config, _name = "flooding bridge"}, {__index = base.bridge})
+M.bridge = class.subClass(base.bridge)
 local bridge = M.bridge
+bridge._name = "flooding bridge"
 
 --- Floods all that waits, port by port.
 function bridge:push()

@@ -8,6 +8,7 @@
 
 local bit = require("bit")
 local base = require("apps.bridge.base")
+local class = require("lib.lua.class")
 local engine = require("core.app")
 local link = require("core.link")
 local mac_table = require("apps.bridge.mac_table")
@@ -24,12 +25,13 @@ local M = {}
 --- it may go to. Multicast goes to all of them. Configuration: that of apps.bridge.base; in `config` the table
 --- `mac_table` with `size` (256 addresses), `timeout` (60 seconds), `resize_max` (65536), `copy_on_resize` (true) and
 --- `verbose` (false).
-M.bridge = setmetatable({config = base.bridge.config, _name = "learning bridge"}, {__index = base.bridge})
+M.bridge = class.subClass(base.bridge)
 local bridge = M.bridge
+bridge._name = "learning bridge"
 
 --- Creates a bridge that knows no address yet.
 function bridge:new(conf)
-   local o = base.bridge.new(self, conf)
+   local o = bridge:superClass().new(self, conf)
    o._mac_table = mac_table.new(o._conf.config.mac_table)
    o._maintenance = engine.now()
    return o

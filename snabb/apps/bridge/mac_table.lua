@@ -31,6 +31,11 @@ local function slots_for(size)
    return n
 end
 
+local function allocate(self)
+   local n = slots_for(self.size)
+   self.slots, self.mask, self.count = slots_t(n), n - 1, 0
+end
+
 --- Creates an empty table. `config` (optional) has `size`, the number of addresses (256); `timeout`, seconds (60);
 --- `resize_max`, what size may grow to (65536); `copy_on_resize`, whether addresses are kept then (true); `verbose`,
 --- whether that is printed (false). Throws if one is out of range.
@@ -44,13 +49,8 @@ function M.new(config)
    if type(c.timeout) ~= "number" or c.timeout <= 0 then error("mac_table: timeout: expected a number of seconds") end
    local self = setmetatable({config = c, size = math.min(c.size, c.resize_max), count = 0, overflow = false}, Table)
    self.seed = tobit(math.random(0, 0x7fffffff))
-   self:_allocate()
+   allocate(self)
    return self
-end
-
-function Table:_allocate()
-   local n = slots_for(self.size)
-   self.slots, self.mask, self.count = slots_t(n), n - 1, 0
 end
 
 -- Bob Jenkins' one-at-a-time mixing, over the two words of an address.
@@ -134,7 +134,7 @@ function Table:maintain(now)
    end
    self.overflow = false
    if not grown and live == self.count then return end
-   self:_allocate()
+   allocate(self)
    if grown and not self.config.copy_on_resize then return end
    for k = 0, last do
       local slot = old[k]

@@ -20,11 +20,12 @@ local receive, transmit, empty, full = link.receive, link.transmit, link.empty, 
 --- DPDK device such as "net_pcap0,rx_pcap=FILE", a Linux interface, or "xdp:INTERFACE". *queue*: which pair, from 0 on;
 --- *queues*: how many the port is opened with (as many as the apps of the graph use, if omitted). *mac*: the port's MAC
 --- address. *vlan*: only packets with this tag are received, and lose it; what is sent gets it. *promisc*: receive packets
---- to any MAC address. *mtu* in bytes.
+--- to any MAC address. *mtu* in bytes. *copy*: receive into the device's own buffers and copy, for a device that would hold
+--- too many of Snabb's.
 local Port = {
    config = {
       port = {required = true}, queue = {default = 0}, queues = {}, mac = {}, vlan = {}, promisc = {default = false},
-      mtu = {},
+      mtu = {}, copy = {default = false},
    },
 }
 Port.__index = Port
@@ -72,11 +73,13 @@ local told = {} -- what was said about a device already
 function Port:new (conf)
    local name = device_name(conf.port)
    local vlan = check_vlan(conf.vlan)
-   local opened, why = native.open_port(name, {queue = conf.queue, queues = conf.queues or queues_wanted(name, conf),
-                                               mac = conf.mac, promiscuous = conf.promisc, mtu = conf.mtu})
+   local opened, why = native.open_port(name, {
+      queue = conf.queue, queues = conf.queues or queues_wanted(name, conf), mac = conf.mac, promiscuous = conf.promisc,
+      mtu = conf.mtu, copy = conf.copy,
+   })
    if not opened then error(tostring(why), 0) end
    for _, note in ipairs(opened.notes) do
-      if note:match("every packet is copied") and not told[note] then
+      if note:match("every packet is copied") and not conf.copy and not told[note] then
          told[note] = true
          io.stderr:write("note: ", note, "\n")
       end

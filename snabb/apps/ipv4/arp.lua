@@ -145,7 +145,12 @@ end
 local function next_mac_from_others(self)
    local ok, object = pcall(shm.open, self.shared_next_mac_key, mac_t)
    -- All zeros: made by another process that has not written it yet. The object stays mapped, and follows changes.
-   if ok and not same(object, unknown, 6) then resolved(self, object, true) end
+   if not ok then return end
+   if same(object, unknown, 6) then
+      shm.unmap(object)
+   else
+      resolved(self, ffi.cast("uint8_t *", object), true)
+   end
 end
 
 local function handle_arp(self, p, south)
@@ -244,12 +249,38 @@ local function test_resolution(harness)
    h:stop()
 end
 
+-- Two apps: one gets the reply and tells the other.
+local function test_sharing(harness)
+   local key, none = "group/selftest-next-mac", ("\0"):rep(6)
+   shm.unlink(key)
+   local conf = {self_mac = ours, self_ip = "10.0.0.1", next_ip = "10.0.0.2", shared_next_mac_key = key}
+   local h = harness.new(ARP, conf, {"north", "south"}, {"north", "south"})
+   local config = require("core.config")
+   config.app(h.config, "other", ARP, conf)
+   config.app(h.config, "in_other", harness.Feed)
+   config.app(h.config, "out_other", harness.Collect)
+   config.link(h.config, "in_other.output -> other.north")
+   config.link(h.config, "other.south -> out_other.input")
+   engine.configure(h.config)
+   h:send("other", {none .. none .. "\8\0waits"})
+   h:take("other")
+   h:send("south", {arp(ours, peer, 2, peer, "\10\0\0\2", ours, "\10\0\0\1")})
+   engine.breathe()
+   engine.breathe()
+   h:expect("other", {peer .. ours .. "\8\0waits"})
+   h:stop()
+   shm.unlink(key)
+end
+
 --- Resolves an address, answers, and passes packets.
 function M.selftest()
    local harness = require("apps.test.harness")
    local real_print = print
    rawset(_G, "print", function () end)
-   local ok, err = pcall(test_resolution, harness)
+   local ok, err = xpcall(function ()
+      test_resolution(harness)
+      test_sharing(harness)
+   end, debug.traceback)
    rawset(_G, "print", real_print)
    if not ok then error(err, 0) end
    local h = harness.new(ARP, {self_ip = "10.0.0.1", next_mac = peer}, {"north"}, {"south"})

@@ -105,8 +105,8 @@ local function send(self, header, at, length, id, field)
    transmit(self.output.output, p)
 end
 
--- Sends the packet in self.box in fragments. (A box and numbers, since pointers that live across a loop are objects that
--- have to be made.)
+-- Sends the packet in self.box in fragments. (A box and numbers, since pointers that live across a loop are objects
+-- that have to be made.)
 local function cut(self, size, total)
    local field, id = get16(self.box[0].data, 20), get16(self.box[0].data, 18)
    if band(field, dont_fragment) ~= 0 then return self:unfragmentable_packet(self.box[0]) end

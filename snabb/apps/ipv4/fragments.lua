@@ -42,10 +42,11 @@ struct {
    uint8_t data[%d];
 }]]
 
---- Creates an empty table. Its field `key` points to the key, and `box` to a pointer to the packet, of the fragment that
---- `add` is to look at (so that no pointer lives across its loops: LuaJIT would make objects of them). `conf` has `key_size`, the bytes of a key (a multiple of 4, up to 36); `max`, the most
---- datagrams at a time; `max_fragments`, the most fragments of one; `timeout`, seconds; `bury`, whether fragments that
---- arrive after their datagram was ended by a bad one are dropped too, until the timeout.
+--- Creates an empty table. Its field `key` points to the key, and `box` to a pointer to the packet, of the fragment
+--- that `add` is to look at (so that no pointer lives across its loops: LuaJIT would make objects of them). `conf` has
+--- `key_size`, the bytes of a key (a multiple of 4, up to 36); `max`, the most datagrams at a time; `max_fragments`,
+--- the most fragments of one; `timeout`, seconds; `bury`, whether fragments that arrive after their datagram was ended
+--- by a bad one are dropped too, until the timeout.
 function M.new(conf)
    local function check(name, low, high)
       local n = conf[name]
@@ -145,8 +146,8 @@ local function give_up(self, index)
    return "invalid"
 end
 
--- Puts the range, whose data are at `data` in the packet, into the sorted ranges of the datagram. Returns "new", "copy" (an
--- exact one is there) or "overlap".
+-- Puts the range, whose data are at `data` in the packet, into the sorted ranges of the datagram. Returns "new", "copy"
+-- (an exact one is there) or "overlap".
 local function insert(self, slot, first, last, data)
    local at = slot.count
    while at > 0 and slot.starts[at - 1] > first do at = at - 1 end
@@ -173,9 +174,9 @@ end
 
 --- Adds the fragment in self.box, whose key is in self.key. `first`: its offset in the datagram in bytes; `size`: its
 --- bytes, at `data` in the packet; `more`: whether more follow; `headers_length`: the bytes that go before the data, of
---- which the first fragment's are kept; `now`: seconds. Returns what has become of the datagram: "complete" (to be taken
---- with `take`), "pending", "invalid" (it is given up), or "dead" (it was before); then its index, and whether another
---- datagram was given up for it.
+--- which the first fragment's are kept; `now`: seconds. Returns what has become of the datagram: "complete" (to be
+--- taken with `take`), "pending", "invalid" (it is given up), or "dead" (it was before); then its index, and whether
+--- another datagram was given up for it.
 function Table:add(first, size, data, more, headers_length, now)
    local bucket = bucket_of(self)
    local index = lookup(self, bucket)

@@ -57,8 +57,8 @@ function Reassembler:new(conf)
    return setmetatable(o, {__index = Reassembler})
 end
 
--- The lengths of the header and of all of an IPv4 packet, and its field of flags and offset; nil if it is none, false if
--- its lengths are wrong.
+-- The lengths of the header and of all of an IPv4 packet, and its field of flags and offset; nil if it is none, false
+-- if its lengths are wrong.
 local function parse(p)
    local d, length = p.data, p.length
    if length < ethernet_size or get16(d, 12) ~= 0x0800 then return nil end
@@ -99,8 +99,8 @@ local function handle(self, header, total, field, now)
    packet.free(t.box[0])
 end
 
--- Takes the packet in the table's box. (A box, since a pointer that lives while another loop runs is an object that LuaJIT
--- has to make.)
+-- Takes the packet in the table's box. (A box, since a pointer that lives while another loop runs is an object that
+-- LuaJIT has to make.)
 local function step(self, o, now)
    local box = self.table.box
    local header, total, field = parse(box[0])

@@ -98,8 +98,8 @@ local function send(self, at, field, protocol, id, offset, data, length)
    transmit(self.output.output, p)
 end
 
--- Sends the packet in self.box in fragments. (A box and numbers, since pointers that live across a loop are objects that
--- have to be made.)
+-- Sends the packet in self.box in fragments. (A box and numbers, since pointers that live across a loop are objects
+-- that have to be made.)
 local function cut(self, mtu)
    local at, field, protocol = headers.per_fragment(self.box[0].data)
    local room = at and mtu + 14 - at - 8 or 0
@@ -123,7 +123,8 @@ local function cut(self, mtu)
    end
 end
 
--- The length of an IPv6 packet from its header on, and the MTU of its path; nil if it is none, false if its length is wrong.
+-- The length of an IPv6 packet from its header on, and the MTU of its path; nil if it is none, false if its length is
+-- wrong.
 local function parse(self, p)
    local d, length = p.data, p.length
    if length < 14 or get16(d, 12) ~= 0x86dd then return nil end

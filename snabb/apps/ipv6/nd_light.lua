@@ -7,6 +7,7 @@
 -- advertisements' checksums are verified, and the target's link-layer address may be among other options; `retrans`
 -- gives the last solicitation its time to be answered.
 
+local class = require("lib.lua.class")
 local counter = require("core.counter")
 local engine = require("core.app")
 local ffi = require("ffi")
@@ -32,30 +33,29 @@ local icmp_offset, target_offset, option_offset, frame_size = 54, 62, 78, 86
 --- between solicitations (1000); `retrans`, how often one is repeated before the app throws (for ever by default);
 --- `quiet`, not to print what happens. Addresses are text, strings of bytes or arrays of bytes. Counters: as in `shm`;
 --- `status` is 1 when the address is known, else 2.
-M.nd_light = {
-   config = {
-      local_mac = {required = true},
-      remote_mac = {},
-      local_ip = {required = true},
-      next_hop = {required = true},
-      delay = {default = 1000},
-      retrans = {},
-      quiet = {default = false},
-   },
-   shm = {
-      status = {counter, 2},
-      rxerrors = {counter},
-      txerrors = {counter},
-      txdrop = {counter},
-      ns_checksum_errors = {counter},
-      ns_target_address_errors = {counter},
-      na_duplicate_errors = {counter},
-      na_target_address_errors = {counter},
-      nd_protocol_errors = {counter},
-   },
-}
+M.nd_light = class.subClass(nil)
 local nd_light = M.nd_light
 nd_light._name = "Partial IPv6 neighbor discovery"
+nd_light.config = {
+   local_mac = {required = true},
+   remote_mac = {},
+   local_ip = {required = true},
+   next_hop = {required = true},
+   delay = {default = 1000},
+   retrans = {},
+   quiet = {default = false},
+}
+nd_light.shm = {
+   status = {counter, 2},
+   rxerrors = {counter},
+   txerrors = {counter},
+   txdrop = {counter},
+   ns_checksum_errors = {counter},
+   ns_target_address_errors = {counter},
+   na_duplicate_errors = {counter},
+   na_target_address_errors = {counter},
+   nd_protocol_errors = {counter},
+}
 
 -- Fills the frame at `d` (of frame_size zeros) with a message to `dst_ip`, but no checksum.
 local function fill(d, dst_mac, src_mac, dst_ip, src_ip, kind, target, option)
@@ -118,7 +118,7 @@ end
 
 --- Creates the app. Throws if an address is none.
 function nd_light:new(conf)
-   return configure(setmetatable({}, {__index = nd_light}), conf)
+   return configure(nd_light:superClass().new(self), conf)
 end
 
 --- Takes another configuration; a next hop's address that is known stays known.

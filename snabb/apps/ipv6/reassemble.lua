@@ -73,8 +73,8 @@ local function atomic(self, p, at)
    complete(self, packet.resize(p, last - 8))
 end
 
--- Puts the key into the table; returns where the packet ends, and its field of offset and flags. The field that named the
--- fragment header names then what is behind it: the first fragment's headers are the whole's.
+-- Puts the key into the table; returns where the packet ends, and its field of offset and flags. The field that named
+-- the fragment header names then what is behind it: the first fragment's headers are the whole's.
 local function prepare(t, at, field)
    local d = t.box[0].data
    d[field] = d[at]
@@ -101,8 +101,8 @@ local function handle(self, at, field, now)
    packet.free(t.box[0])
 end
 
--- The offset of the fragment header and of the field that names it; nil if there is none; false if the packet's length is
--- wrong, or the fragment header is cut off.
+-- The offset of the fragment header and of the field that names it; nil if there is none; false if the packet's length
+-- is wrong, or the fragment header is cut off.
 local function find_fragment(p)
    local d, length = p.data, p.length
    if length < 14 or get16(d, 12) ~= 0x86dd then return nil end
@@ -113,8 +113,8 @@ local function find_fragment(p)
    return at, field
 end
 
--- Takes the packet in the table's box. (A box, since a pointer that lives while another loop runs is an object that LuaJIT
--- has to make.)
+-- Takes the packet in the table's box. (A box, since a pointer that lives while another loop runs is an object that
+-- LuaJIT has to make.)
 local function step(self, o, now)
    local box = self.table.box
    local at, field = find_fragment(box[0])

@@ -7,6 +7,8 @@ local config = require("core.config")
 local engine = require("core.app")
 local lib = require("core.lib")
 local link = require("core.link")
+local sys = require("core.sys")
+local instances = require("program.top.instances")
 local endpoint = require("program.endpoint")
 local Fwd = require("apps.fwd.fwd").Fwd
 
@@ -65,19 +67,22 @@ function M.graph (ports, options)
    return c, last_links
 end
 
-local function report (last_links, seconds)
-   local packets, dropped, found = 0, 0, false
+-- What the chains' last links have counted. Links on other workers are read where they are published.
+local function totals (last_links)
+   local published = instances.read(sys.getpid())
+   local packets, dropped = 0, 0
    for _, spec in ipairs(last_links) do
-      local l = engine.link_table[spec] -- links on other workers are not ours to look at
-      if l then
-         local stats = link.stats(l)
-         packets, dropped, found = packets + stats.rxpackets, dropped + stats.txdrop, true
-      end
+      local l = engine.link_table[spec]
+      local stats = l and link.stats(l) or published and published.links[spec]
+      if stats then packets, dropped = packets + stats.rxpackets, dropped + stats.txdrop end
    end
-   if found then
-      print(("%s packets in %.3f s: %.3f Mpps, %s dropped at the end"):format(lib.comma_value(packets), seconds,
-            packets / seconds / 1e6, lib.comma_value(dropped)))
-   end
+   return packets, dropped
+end
+
+local function report (last_links, seconds)
+   local packets, dropped = totals(last_links)
+   print(("%s packets in %.3f s: %.3f Mpps, %s dropped at the end"):format(lib.comma_value(packets), seconds,
+         packets / seconds / 1e6, lib.comma_value(dropped)))
 end
 
 local function options_of (args)
@@ -144,6 +149,7 @@ function M.selftest ()
    for _ = 1, 10 do engine.breathe() end
    local stats = link.stats(engine.app_table.sink1.input.input)
    assert(stats.rxpackets == 10 * engine.pull_npackets and stats.txdrop == 0)
+   assert(totals({links[1], "fwd1_100.output -> sink1.input"}) == stats.rxpackets)
    engine.configure(config.new())
    local exit_code = endpoint.exit_code
    assert(exit_code(M.run, {}) == 1 and exit_code(M.run, {"-h"}) == 0)

@@ -79,7 +79,7 @@ fn packets(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>) 
     to.set("packets", lua.create_function(move |_, ()| Ok(shared.packets()))?)
 }
 
-/// What an app says about its port: {queue =, queues =, mac =, promiscuous =, mtu =}.
+/// What an app says about its port: {queue =, queues =, mac =, promiscuous =, mtu =, copy =}.
 fn wish(table: &Table) -> Result<PortWish, String> {
     let number = |key: &str, most: u16| -> Result<Option<u16>, String> {
         match table.get::<Value>(key) {
@@ -96,11 +96,13 @@ fn wish(table: &Table) -> Result<PortWish, String> {
         Ok(Some(text)) => Some(text.parse::<MacAddr>().map_err(|error| format!("port: mac {text:?}: {error}"))?),
         Err(error) => return Err(error.to_string()),
     };
+    let flag = |key: &str| table.get::<Option<bool>>(key).ok().flatten().unwrap_or(false);
     Ok(PortWish {
         queue: number("queue", 1023)?.unwrap_or(0),
         queues: number("queues", 1024)?.unwrap_or(1),
         mac,
-        promiscuous: table.get::<Option<bool>>("promiscuous").ok().flatten().unwrap_or(false),
+        promiscuous: flag("promiscuous"),
+        copy: flag("copy"),
         mtu: number("mtu", dpdk::snabb::MAX_PAYLOAD - dpdk::FRAME_OVERHEAD)?,
     })
 }

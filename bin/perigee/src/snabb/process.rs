@@ -41,6 +41,7 @@ pub struct PortWish {
     pub mac: Option<MacAddr>,
     pub promiscuous: bool,
     pub mtu: Option<u16>,
+    pub copy: bool,
 }
 
 /// A lock that a panicking thread does not take with it.
@@ -118,7 +119,7 @@ impl Process {
                 one_pool: true,
                 ..PortConfig::new(device(name))
             };
-            let port = SharedPort::open(&eal, &config, &pool).map_err(|error| error.to_string())?;
+            let port = SharedPort::open(&eal, &config, &pool, wish.copy).map_err(|error| error.to_string())?;
             ports.insert(name.to_owned(), (port, 0));
         }
         let (port, users) = ports.get_mut(name).expect("inserted above");
