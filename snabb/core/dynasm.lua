@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
--- core.dynasm: loads .dasl files, Lua with assembler in it, of a user's Snabb tree. The tree has the translator (dynasm.lua,
--- dasm.lua, dasm_x86.lua); perigee has the encoder, DynASM's own C code, which dasm.lua calls through the FFI.
+-- core.dynasm: loads .dasl files, Lua with assembler in it, of a user's Snabb tree. The tree has the translator
+-- (dynasm.lua, dasm.lua, dasm_x86.lua); perigee has the encoder, DynASM's own C code, which dasm.lua calls through the
+-- FFI.
 
 local ffi = require("ffi")
 
