@@ -2,11 +2,14 @@
 -- The first file that runs in a VM: where modules are found, what is global, and how a program is called and ends.
 --
 -- `require(name)` looks, in this order, for
---   1. perigee's own `core.*`, and its apps in the place of hardware drivers (they reach the hardware through DPDK),
---   2. `apps`, `lib` and `program` of the user's own Snabb tree (--tree, SNABB_TREE), with `lib/ljsyscall` and the like beside,
+--   1. perigee's own `core.*`, its apps in the place of hardware drivers (they reach the hardware through DPDK), and
+--      what calls C code of Snabb's own binary,
+--   2. `apps`, `lib` and `program` of the user's own Snabb tree (--tree, SNABB_TREE), with `lib/ljsyscall` and the like
+--      beside,
 --   3. perigee's own `apps`, `lib` and `program`,
 --   4. the files that package.path names.
--- A name that ends in `_h`, `_inc` or `_yang` also stands for a C header (given to ffi.cdef) or for a text, as in Snabb.
+-- A name that ends in `_h`, `_inc` or `_yang` also stands for a C header (given to ffi.cdef) or for a text, as in
+-- Snabb.
 
 local native, definitions = ...
 local ffi = require("ffi")
@@ -21,9 +24,11 @@ require("jit.opt").start("maxtrace=8000", "maxmcode=65536", "sizemcode=1024", "m
 
 -- ---- modules ----
 
-local REPLACED = {} -- modules of hardware drivers that perigee answers for
-for _, name in ipairs{"apps.intel.intel_app", "apps.intel.intel1g", "apps.intel_mp.intel_mp", "apps.intel_avf.intel_avf",
-                      "apps.mellanox.connectx", "apps.mellanox.connectx4", "apps.solarflare.solarflare",
+-- Modules that perigee answers for even where a tree has them: they drive hardware, or call C code of Snabb's own
+-- binary.
+local REPLACED = {["lib.hardware.pci"] = true, ["lib.checksum"] = true}
+for _, name in ipairs{"apps.intel.intel_app", "apps.intel.intel1g", "apps.intel_mp.intel_mp",
+                      "apps.intel_avf.intel_avf", "apps.mellanox.connectx", "apps.mellanox.connectx4", "apps.solarflare.solarflare",
                       "apps.virtio_net.virtio_net", "apps.xdp.xdp"} do
    REPLACED[name] = true
 end
@@ -74,7 +79,8 @@ local function search (name)
    local path = name:gsub("%.", "/")
    local places = {tree, own}
    if name:match("^core%.") or name:match("^apps%.dpdk") or REPLACED[name] then places = {own, tree} end
-   return find(places, path) or ("\n\tno module '"..name.."' in perigee"..(native.tree and " or in "..native.tree or ""))
+   local also = native.tree and " or in "..native.tree or ""
+   return find(places, path) or "\n\tno module '"..name.."' in perigee"..also
 end
 
 table.insert(package.loaders, 2, search)
@@ -99,6 +105,9 @@ for _, pair in ipairs{{"lib", "core.lib"}, {"shm", "core.shm"}, {"counter", "cor
    local name, module = unpack(pair)
    if name == "lib" or name == "shm" or name == "counter" then require(module) else expose(name, module) end
 end
+
+local lib = require("core.lib")
+if lib.getenv("SNABB_RANDOM_SEED") then lib.randomseed(lib.getenv("SNABB_RANDOM_SEED")) end
 
 -- ---- ends ----
 
