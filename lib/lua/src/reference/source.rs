@@ -205,12 +205,12 @@ fn head(lines: &[&str]) -> Vec<String> {
 
 /// The keys of a class's `config`, in its own table or assigned to it later; nothing where they are not written there.
 fn schema(lines: &[&str], at: usize, class: &str) -> Vec<Key> {
-    let text = lines[at..].join("\n");
+    let text = without_comments(&lines[at..]);
     let own = text.split_once(" = ").map(|(_, value)| value).filter(|value| value.starts_with('{')).and_then(table);
     if let Some(config) = own.and_then(|own| entries(own).into_iter().find(|(name, _)| *name == "config")) {
         return keys(config.1);
     }
-    let text = lines.join("\n");
+    let text = without_comments(lines);
     for name in [format!("\n{class}.config = "), format!("\nM.{class}.config = "), format!("\n{class}._config = ")] {
         if let Some((_, value)) = text.split_once(&name) {
             return table(value).map(|_| keys(value)).unwrap_or_default();
@@ -265,37 +265,31 @@ fn entries(inside: &str) -> Vec<(&str, &str)> {
     parts.into_iter().filter_map(entry).collect()
 }
 
-/// `name = value`, without comments.
 fn entry(part: &str) -> Option<(&str, &str)> {
-    // A comment before an entry belongs to it, or to the one before it.
-    let mut part = part.trim();
-    while part.starts_with("--") {
-        part = part.split_once('\n')?.1.trim_start();
-    }
     let (name, value) = part.split_once('=')?;
-    let value = value.split("--").next()?;
     Some((name.trim(), value.trim()))
 }
 
-/// The characters of a text that are in no comment and no string, with their places.
+fn without_comments(lines: &[&str]) -> String {
+    let mut text = String::new();
+    for line in lines {
+        let end = code(line).find(|(at, _)| line[*at..].starts_with("--")).map_or(line.len(), |(at, _)| at);
+        text.push_str(&line[..end]);
+        text.push('\n');
+    }
+    text
+}
+
+/// The characters of a text that are in no string, with their places.
 fn code(text: &str) -> impl Iterator<Item = (usize, char)> {
-    let (mut quote, mut comment, mut before) = (None, false, '\n');
+    let (mut quote, mut before) = (None, ' ');
     text.char_indices().filter(move |(_, c)| {
         let last = std::mem::replace(&mut before, *c);
-        if comment {
-            comment = *c != '\n';
-            return false;
-        }
-        if let Some(mark) = quote {
-            if *c == mark && last != '\\' {
-                quote = None;
-            }
-            return false;
-        }
-        match c {
-            '"' | '\'' => quote = Some(*c),
-            '-' if last == '-' => comment = true,
-            _ => return true,
+        match (quote, c) {
+            (Some(mark), _) if *c == mark && last != '\\' => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(*c),
+            (None, _) => return true,
         }
         false
     })
