@@ -24,7 +24,8 @@ local function check_links (new)
    for _, spec in ipairs(sorted_keys(new.links)) do
       local fa, _, ta = config.parse_link(spec)
       local bridge = new.bridges and new.bridges[spec]
-      for direction, app in pairs{output = fa, input = ta} do
+      for _, place in ipairs{{"output", fa}, {"input", ta}} do
+         local direction, app = unpack(place)
          if not new.apps[app] and not (bridge and bridge.direction ~= direction) then
             error("no such app: "..app.." (in the link "..spec..")", 0)
          end

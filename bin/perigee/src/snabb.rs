@@ -21,8 +21,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 #[derive(Args)]
-#[command(after_help = "Programs: perigee snabb (without a program) lists them. A program's own --help tells the rest.\n\
-    Environment: SNABB_SHM_ROOT (folder of counters), SNABB_TREE, PERIGEE_SNABB (a folder to read the Lua sources from).")]
+#[command(
+    after_help = "Programs: perigee snabb (without a program) lists them. A program's own --help tells the rest.\n\
+    Environment: SNABB_SHM_ROOT (folder of counters), SNABB_TREE, PERIGEE_SNABB (a folder to read the Lua sources from)."
+)]
 pub struct SnabbArgs {
     /// Run the selftest of a module, such as apps.basic.basic_apps; exit code 43: skipped
     #[arg(short = 't', long = "test", value_name = "MODULE", conflicts_with = "program")]
@@ -67,7 +69,9 @@ pub fn snabb(args: &SnabbArgs) -> Result<ExitCode> {
         (None, true) if is_worker()? => ("run", vec!["worker".to_owned()]),
         (None, true) => {
             println!("Programs: {}", native::programs(&options).join(", "));
-            println!("Run one with `perigee snabb PROGRAM ARGS`, a file with `perigee snabb ./my.lua`; -h shows the options.");
+            println!(
+                "Run one with `perigee snabb PROGRAM ARGS`, a file with `perigee snabb ./my.lua`; -h shows the options."
+            );
             return Ok(ExitCode::SUCCESS);
         }
     };

@@ -148,7 +148,15 @@ fn two_threads(args: &SnabbBenchArgs, bar: &ProgressBar) -> Result<Vec<Chains>> 
 fn text(args: &SnabbBenchArgs, lines: &[Line], chains: &[Chains]) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
-    table.set_header(["graph", "apps", "Mpps", "ns per packet and app", "Snabb, Mpps", "of Snabb", "bytes of garbage per breath"]);
+    table.set_header([
+        "graph",
+        "apps",
+        "Mpps",
+        "ns per packet and app",
+        "Snabb, Mpps",
+        "of Snabb",
+        "bytes of garbage per breath",
+    ]);
     for line in lines {
         let reference = SNABB.iter().find(|(n, _)| *n == line.n && line.graph == "chain" && args.bytes == 60);
         table.add_row([
@@ -178,7 +186,10 @@ fn text(args: &SnabbBenchArgs, lines: &[Line], chains: &[Chains]) -> String {
                 format!("{:.2} [{:.2}, {:.2}]", c.ratio, c.low, c.high),
             ]);
         }
-        text += &format!("\n{table}\n\nBy the clock, in turn: medians of {} pairs, with the interval of the sign test.\n", args.pairs);
+        text += &format!(
+            "\n{table}\n\nBy the clock, in turn: medians of {} pairs, with the interval of the sign test.\n",
+            args.pairs
+        );
     }
     text
 }
