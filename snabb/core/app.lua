@@ -219,7 +219,18 @@ local function tick_is_due ()
    return true
 end
 
+local interrupted = ffi.cast("const int32_t *", native.interrupted)
+local first = native.thread == 1
+local since_commit = 0
+
+-- A signal asks the program to end. Looked at where time passes: not after every breath of a busy engine.
+local function look_for_signals ()
+   if first and C.perigee_snabb_load(interrupted) ~= 0 then require("core.main").interrupted() end
+end
+
 local function commit ()
+   since_commit = 0
+   look_for_signals()
    for _, l in pairs(link_table) do link.settle(l) end
    counter.commit()
 end
@@ -283,7 +294,8 @@ function M.breathe ()
    end
    packet.settle(frees, freebytes, freebits)
    breaths.c = breaths.c + 1
-   if breaths.c % 100 == 0 then commit() end
+   since_commit = since_commit + 1
+   if since_commit >= 100 then commit() end
    running = was_running
 end
 
@@ -291,6 +303,7 @@ local next_breath, last_frees, last_free_at = nil, 0, 0
 
 local function doze (microseconds)
    C.usleep(microseconds)
+   look_for_signals()
    M.monotonic_now = C.get_monotonic_time()
 end
 
@@ -323,8 +336,6 @@ function M.enable_latency_histogram ()
 end
 
 local function loop (breathe, options, done)
-   local interrupted = ffi.cast("const int32_t *", native.interrupted)
-   local first = native.thread == 1
    local check = first and M.threads and M.threads.check
    M.monotonic_now = C.get_monotonic_time()
    running = true -- between breaths, too, the time is that of the last one
@@ -333,7 +344,6 @@ local function loop (breathe, options, done)
       if not options.no_timers then timer.run() end
       if not M.busywait then M.pace_breathing() end
       if check then check() end
-      if first and C.perigee_snabb_load(interrupted) ~= 0 then require("core.main").interrupted() end
    until done and done()
 end
 
@@ -353,7 +363,7 @@ function M.main (options)
       breathe = histogram.wrap_thunk(latency, breathe, M.now)
    end
    M.enable_tick()
-   local others = native.thread == 1 and M.threads
+   local others = first and M.threads
    if others then others.run() end
    local ok, why = xpcall(loop, function (reason)
       return type(reason) == "string" and debug.traceback(reason, 2) or reason
