@@ -356,9 +356,16 @@ function M.check ()
    if C.perigee_snabb_load(died) ~= 0 then error(tostring(native.death()), 0) end
 end
 
+-- What programs set in the engine holds for all workers.
+local SETTINGS = {"Hz", "busywait", "maxsleep", "pull_npackets", "tick_Hz", "log"}
+
 --- Let the other workers breathe.
 function M.run ()
    M.check()
+   local engine, settings = require("core.app"), {}
+   for _, name in ipairs(SETTINGS) do settings[name] = engine[name] end
+   local text = M.encode({do_ = "settings", settings = settings})
+   for _, worker in ipairs(graph.sorted_keys(started)) do ask(worker, text) end
    breathing = true
    for worker in pairs(started) do native.want_thread(worker, RUN) end
 end
@@ -416,6 +423,12 @@ function answers.configure (message)
    c.links, c.bridges = message.links, message.bridges
    require("core.app").configure_here(with_rings(c))
    return "configured"
+end
+
+function answers.settings (message)
+   local engine = require("core.app")
+   for name, value in pairs(message.settings) do engine[name] = value end
+   return "set"
 end
 
 function answers.settle ()
