@@ -61,6 +61,9 @@ local breaths, frees, freebits, freebytes = M.breaths, M.frees, M.freebits, M.fr
 local pulls, pushes, ticks, bridges_in, bridges_out = {}, {}, {}, {}, {}
 local running = false
 
+-- Functions that log what the engine does, by the names of core.engine_events; false until `timeline` is called.
+local events = false
+
 --- Seconds of a monotonic clock: while the engine runs, the time at which the last breath started.
 function M.now ()
    return running and M.monotonic_now or C.get_monotonic_time()
@@ -233,6 +236,7 @@ local function commit ()
    look_for_signals()
    for _, l in pairs(link_table) do link.settle(l) end
    counter.commit()
+   if events then events.commited_counters() end
 end
 
 -- An empty link goes back to its first slot: rings stay in the cache.
@@ -266,17 +270,28 @@ local function hand_over ()
    end
 end
 
+-- How many packets this breath freed, and of how many bytes each.
+local function end_of_breath ()
+   local fl = packet.freelist
+   local n, bytes = tonumber(fl.frees), tonumber(fl.bytes)
+   events.breath_end(tonumber(breaths.c), n, n > 0 and math.floor(bytes / n) or 0)
+end
+
 --- One breath.
 function M.breathe ()
    local was_running = running
    running = true
    M.monotonic_now = C.get_monotonic_time()
+   if events then
+      events.breath_start(tonumber(breaths.c), tonumber(frees.c), tonumber(freebytes.c), tonumber(freebits.c))
+   end
    take_in()
    local list = pulls
    for i = 1, #list do
       local app = list[i]
       app:pull()
    end
+   if events then events.breath_pulled() end
    list = pushes
    for i = 1, #list do
       local turn = list[i]
@@ -285,13 +300,16 @@ function M.breathe ()
       rewind(l)
    end
    hand_over()
+   if events then events.breath_pushed() end
    if tick_is_due() then
       list = ticks
       for i = 1, #list do
          local app = list[i]
          app:tick()
       end
+      if events then events.breath_ticked() end
    end
+   if events then end_of_breath() end
    packet.settle(frees, freebytes, freebits)
    breaths.c = breaths.c + 1
    since_commit = since_commit + 1
@@ -319,6 +337,7 @@ function M.pace_breathing ()
       -- Nothing was freed for more than a microsecond, the least that one can sleep.
       if now - last_free_at > 1e-6 then
          M.sleep = math.min(M.sleep + 1, M.maxsleep)
+         if events then events.sleep_on_idle(M.sleep) end
          doze(M.sleep)
       end
    else
@@ -363,6 +382,7 @@ function M.main (options)
       breathe = histogram.wrap_thunk(latency, breathe, M.now)
    end
    M.enable_tick()
+   if events then events.engine_started() end
    local others = first and M.threads
    if others then others.run() end
    local ok, why = xpcall(loop, function (reason)
@@ -371,6 +391,7 @@ function M.main (options)
    running = false
    if others then others.pause() end
    commit()
+   if events then events.engine_stopped() end
    if not ok then error(why, 0) end
    if not options.no_report then M.report(options.report) end
 end
@@ -383,9 +404,13 @@ for _, name in ipairs{"report", "report_load", "report_links", "report_apps", "c
    M[name] = function (...) return others[name](M, ...) end
 end
 
---- The log of what the engine does (core.timeline), made when it is first asked for.
+--- The log of what the engine does (core.timeline), made when it is first asked for; the engine logs from then on.
 function M.timeline ()
-   M.timeline_log = M.timeline_log or require("core.timeline").new("engine/timeline")
+   if not M.timeline_log then
+      local timeline = require("core.timeline")
+      M.timeline_log = timeline.new(folder.."timeline")
+      events = timeline.load_events(M.timeline_log, "core.engine")
+   end
    return M.timeline_log
 end
 
