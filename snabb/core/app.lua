@@ -24,6 +24,7 @@ require("core.clib_h")
 require("core.lib_h")
 
 local M = {}
+local sorted_keys = lib.sorted_keys
 
 --- Packets that an app should bring in for each pull and link: 102.
 M.pull_npackets = math.floor(link.max / 10)
@@ -156,7 +157,7 @@ end
 
 local function list_bridges (bridges)
    bridges_in, bridges_out = {}, {}
-   for _, spec in ipairs(graph.sorted_keys(bridges or {})) do
+   for _, spec in ipairs(sorted_keys(bridges or {})) do
       local bridge = bridges[spec]
       local list = bridge.direction == "input" and bridges_in or bridges_out
       list[#list + 1] = {ring = bridge.ring, link = link_table[spec], wait = bridge.wait}
