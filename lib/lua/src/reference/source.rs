@@ -190,7 +190,7 @@ fn is_class(lines: &[&str], at: usize, name: &str) -> bool {
         let function = line.strip_prefix("function ").unwrap_or("");
         names.iter().any(|name| function.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with(":new")))
     };
-    value.trim() != "nil" && lines.iter().any(|line| made(&line))
+    value.trim() != "nil" && lines.iter().any(made)
 }
 
 /// The head comment: the comment lines behind the licence.
