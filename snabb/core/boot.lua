@@ -2,11 +2,13 @@
 -- The first file that runs in a VM: where modules are found, what is global, and how a program is called and ends.
 --
 -- `require(name)` looks, in this order, for
---   1. perigee's own `core.*`, and its apps in the place of hardware drivers (they reach the hardware through DPDK),
+--   1. perigee's own `core.*`, its apps in the place of hardware drivers (they reach the hardware through DPDK), and its
+--      modules in the place of those that are half C, of which a tree has only the Lua half,
 --   2. `apps`, `lib` and `program` of the user's own Snabb tree (--tree, SNABB_TREE), with `lib/ljsyscall` and the like beside,
 --   3. perigee's own `apps`, `lib` and `program`,
 --   4. the files that package.path names.
--- A name that ends in `_h`, `_inc` or `_yang` also stands for a C header (given to ffi.cdef) or for a text, as in Snabb.
+-- A name that ends in `_h`, `_inc`, `_yang` or `_events` also stands for a C header (given to ffi.cdef) or for a text, as in
+-- Snabb.
 
 local native, definitions = ...
 local ffi = require("ffi")
@@ -21,10 +23,12 @@ require("jit.opt").start("maxtrace=8000", "maxmcode=65536", "sizemcode=1024", "m
 
 -- ---- modules ----
 
-local REPLACED = {} -- modules of hardware drivers that perigee answers for
+local REPLACED = {} -- modules that perigee answers for: drivers, and those whose other half is C that is not in a tree
 for _, name in ipairs{"apps.intel.intel_app", "apps.intel.intel1g", "apps.intel_mp.intel_mp", "apps.intel_avf.intel_avf",
                       "apps.mellanox.connectx", "apps.mellanox.connectx4", "apps.solarflare.solarflare",
-                      "apps.virtio_net.virtio_net", "apps.xdp.xdp"} do
+                      "apps.virtio_net.virtio_net", "apps.xdp.xdp", "lib.hardware.pci",
+                      "lib.checksum", "lib.lpm.lpm4_248", "lib.lpm.lpm4_dxr", "apps.bridge.learning",
+                      "apps.bridge.mac_table"} do
    REPLACED[name] = true
 end
 
@@ -55,8 +59,11 @@ local KINDS = {
    {"_inc", ".inc", function (text) return function () return text end end},
    {"_inc", "", function (text) return function () return text end end}, -- README for README_inc
    {"_yang", ".yang", function (text) return function () return text end end},
-   {"", ".dasl", function (text, name) return require("core.dynasm").load(text, name) end},
+   {"_events", ".events", function (text) return function () return text end end},
 }
+if ffi.arch == "x64" then -- all files with assembler in them are for that; elsewhere perigee's own module is better
+   KINDS[#KINDS + 1] = {"", ".dasl", function (text, name) return require("core.dynasm").load(text, name) end}
+end
 
 local function find (places, path)
    for _, place in ipairs(places) do
@@ -86,12 +93,13 @@ local function expose (name, module)
 end
 
 require("lib.lua.strict")
+require("lib.lua.class") -- subClass is a global
 rawset(_G, "developer_debug", os.getenv("SNABB_DEBUG") ~= nil)
 local plain_assert = assert
 -- As in Snabb: an error that is no text becomes one.
 rawset(_G, "assert", function (value, message, ...)
    if value then return value, message, ... end
-   return plain_assert(false, message ~= nil and tostring(message) or nil)
+   return plain_assert(false, message ~= nil and tostring(message) or "assertion failed!")
 end)
 for _, pair in ipairs{{"lib", "core.lib"}, {"shm", "core.shm"}, {"counter", "core.counter"}, {"memory", "core.memory"},
                       {"packet", "core.packet"}, {"link", "core.link"}, {"config", "core.config"},

@@ -12,8 +12,9 @@ function M.load (text, name)
    if not found then
       error(name:sub(2)..": this file needs DynASM's translator: expected dynasm.lua and dasm.lua in the tree", 0)
    end
-   if dynasm.loadstring then return assert(dynasm.loadstring(text, {filename = name:sub(2)})) end
-   return assert(dynasm.loadfile(name:sub(2)))
+   -- From a string it would leave out a last line without an end.
+   if name:sub(1, 1) == "@" then return assert(dynasm.loadfile(name:sub(2))) end
+   return assert(dynasm.loadstring(text))
 end
 
 -- The encoder makes of a list of actions the bytes that it stands for: 0 .. 232 are copied, 255 ends.

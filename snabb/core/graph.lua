@@ -84,6 +84,43 @@ function M.actions (old, new)
    return actions
 end
 
+-- Snabb's names of the steps link and unlink.
+local DIRECTED = {link_output = {"link", "output"}, link_input = {"link", "input"},
+                  unlink_output = {"unlink", "output"}, unlink_input = {"unlink", "input"}}
+
+--- Steps in the form that Snabb gives them, in which programs send them to others: {{name, {arguments}}, ...}.
+function M.to_snabb (actions)
+   local result = {}
+   for i, action in ipairs(actions) do
+      local name = action[1]
+      if name == "link" or name == "unlink" then
+         local app, direction, link, spec = unpack(action, 2)
+         result[i] = {name.."_"..direction, {app, link, spec}}
+      else
+         result[i] = {name, {unpack(action, 2, table.maxn(action))}}
+      end
+   end
+   return result
+end
+
+--- The other way round. Errors if a name is none of a step.
+function M.from_snabb (actions)
+   local known = {free_link = true, new_link = true, stop_app = true, start_app = true, reconfig_app = true}
+   local result = {}
+   for i, action in ipairs(actions) do
+      local name, arguments = unpack(action)
+      local directed = DIRECTED[name]
+      if directed then
+         result[i] = {directed[1], arguments[1], directed[2], arguments[2], arguments[3]}
+      elseif known[name] then
+         result[i] = {name, unpack(arguments, 1, table.maxn(arguments))}
+      else
+         error("apply_config_actions: there is no step "..tostring(name), 3)
+      end
+   end
+   return result
+end
+
 -- Depth first from the entries; reverse post-order. Without recursion, as chains may be long.
 local function topological (entries, nodes, successors)
    local visited, post_order = {}, {}
