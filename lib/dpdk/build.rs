@@ -19,7 +19,8 @@ const LIBRARIES: &[&str] = &[
 ];
 
 fn main() {
-    for file in ["src/shim.h", "src/shim.c", "src/shim_filters.c", "src/shim_fib.c", "src/snabb.h", "src/shim_snabb.c"] {
+    for file in ["src/shim.h", "src/shim.c", "src/shim_filters.c", "src/shim_fib.c", "src/snabb.h", "src/shim_snabb.c"]
+    {
         println!("cargo:rerun-if-changed={file}");
     }
 

@@ -1,12 +1,12 @@
 -- SPDX-License-Identifier: MIT
 -- core.app, "engine": runs a graph of apps, breath by breath. The API is Snabb's.
 --
--- A breath: the clock is read; every app with a `pull` brings packets in, in the order of names; then every link's reader is
--- pushed, in the order in which packets flow; then apps with a `tick` have their turn, 1000 times a second. Between breaths
--- timers run, and the engine sleeps if nothing happened.
+-- A breath: the clock is read; every app with a `pull` brings packets in, in the order of names; then every link's
+-- reader is pushed, in the order in which packets flow; then apps with a `tick` have their turn, 1000 times a second.
+-- Between breaths timers run, and the engine sleeps if nothing happened.
 --
--- Differs from Snabb: apps may run on several threads (core.threads); the order is the same in every run; a link is settled
--- after its reader's turn (see core.link).
+-- Differs from Snabb: apps may run on several threads (core.threads); the order is the same in every run; a link is
+-- settled after its reader's turn (see core.link).
 
 local ffi = require("ffi")
 local C = ffi.C
@@ -178,9 +178,9 @@ function M.configure_here (new)
    counter.add(M.configs)
 end
 
---- The steps from one description to another, for `apply_config_actions`, perhaps in another process: {{name, {arguments}},
---- ...}. Names: unlink_output, unlink_input (app, link), free_link, new_link (link's description), link_output, link_input
---- (app, link, description), stop_app (app), start_app, reconfig_app (app, class, argument).
+--- The steps from one description to another, for `apply_config_actions`, perhaps in another process: {{name,
+--- {arguments}}, ...}. Names: unlink_output, unlink_input (app, link), free_link, new_link (link's description),
+--- link_output, link_input (app, link, description), stop_app (app), start_app, reconfig_app (app, class, argument).
 function M.compute_config_actions (old, new)
    return graph.to_snabb(graph.actions(old, new))
 end
@@ -190,9 +190,9 @@ function M.apply_config_actions (actions)
    take_steps(graph.from_snabb(actions))
 end
 
---- Bring the running graph to the description *new* (core.config): links and apps that are gone are removed, new ones made,
---- apps of another class or argument restarted, or given the argument by their `reconfig`. "no such app" is raised before
---- anything is changed.
+--- Bring the running graph to the description *new* (core.config): links and apps that are gone are removed, new ones
+--- made, apps of another class or argument restarted, or given the argument by their `reconfig`. "no such app" is
+--- raised before anything is changed.
 function M.configure (new)
    local placed = M.threads and M.threads.place(new)
    if not placed and M.wants_threads(new) then
@@ -354,8 +354,8 @@ local function loop (breathe, options, done)
 end
 
 --- Run the engine. Options: *duration* in seconds, or *done*, a function that says when to end (neither: for ever);
---- *report*, what to print at the end ({showlinks =, showapps =, showload =}), or *no_report*; *measure_latency* (true unless
---- said otherwise); *no_timers*.
+--- *report*, what to print at the end ({showlinks =, showapps =, showload =}), or *no_report*; *measure_latency* (true
+--- unless said otherwise); *no_timers*.
 function M.main (options)
    options = options or {}
    local done = options.done

@@ -105,8 +105,8 @@ local function test_order (engine)
       turns = {}
       engine.stop()
       engine.configure(graph({b_source = Pull, a_source = Pull, left = Push, right = Push, join = Push, special = Both},
-         {"join.p -> special.y", "join.o -> special.x", "right.o -> join.r", "left.o -> join.l", "b_source.o -> right.i",
-          "a_source.o -> left.i"}))
+         {"join.p -> special.y", "join.o -> special.x", "right.o -> join.r", "left.o -> join.l",
+          "b_source.o -> right.i", "a_source.o -> left.i"}))
       engine.breathe()
       assert(table.concat(turns, ", ") == first, "the order changes: "..table.concat(turns, ", "))
    end

@@ -2,9 +2,10 @@
 -- The first file that runs in a VM: where modules are found, what is global, and how a program is called and ends.
 --
 -- `require(name)` looks, in this order, for
---   1. perigee's own `core.*`, its apps in the place of hardware drivers (they reach the hardware through DPDK), and its
---      modules in the place of those that are half C, of which a tree has only the Lua half,
---   2. `apps`, `lib` and `program` of the user's own Snabb tree (--tree, SNABB_TREE), with `lib/ljsyscall` and the like beside,
+--   1. perigee's own `core.*`, its apps in the place of hardware drivers (they reach the hardware through DPDK), and
+--      what calls C code of Snabb's own binary,
+--   2. `apps`, `lib` and `program` of the user's own Snabb tree (--tree, SNABB_TREE), with `lib/ljsyscall` and the like
+--      beside,
 --   3. perigee's own `apps`, `lib` and `program`,
 --   4. the files that package.path names.
 -- A name that ends in `_h`, `_inc`, `_yang` or `_events` also stands for a C header (given to ffi.cdef) or for a text, as in
@@ -23,12 +24,14 @@ require("jit.opt").start("maxtrace=8000", "maxmcode=65536", "sizemcode=1024", "m
 
 -- ---- modules ----
 
-local REPLACED = {} -- modules that perigee answers for: drivers, and those whose other half is C that is not in a tree
-for _, name in ipairs{"apps.intel.intel_app", "apps.intel.intel1g", "apps.intel_mp.intel_mp", "apps.intel_avf.intel_avf",
-                      "apps.mellanox.connectx", "apps.mellanox.connectx4", "apps.solarflare.solarflare",
-                      "apps.virtio_net.virtio_net", "apps.xdp.xdp", "lib.hardware.pci",
-                      "lib.checksum", "lib.lpm.lpm4_248", "lib.lpm.lpm4_dxr", "apps.bridge.learning",
-                      "apps.bridge.mac_table"} do
+-- Modules that perigee answers for even where a tree has them: they drive hardware, or call C code of Snabb's own
+-- binary.
+local REPLACED = {}
+for _, name in ipairs{"apps.intel.intel_app", "apps.intel.intel1g", "apps.intel_mp.intel_mp",
+                      "apps.intel_avf.intel_avf", "apps.mellanox.connectx", "apps.mellanox.connectx4",
+                      "apps.solarflare.solarflare", "apps.virtio_net.virtio_net", "apps.xdp.xdp",
+                      "lib.hardware.pci", "lib.checksum", "lib.lpm.lpm4_248", "lib.lpm.lpm4_dxr",
+                      "apps.bridge.learning", "apps.bridge.mac_table"} do
    REPLACED[name] = true
 end
 
@@ -81,7 +84,8 @@ local function search (name)
    local path = name:gsub("%.", "/")
    local places = {tree, own}
    if name:match("^core%.") or name:match("^apps%.dpdk") or REPLACED[name] then places = {own, tree} end
-   return find(places, path) or ("\n\tno module '"..name.."' in perigee"..(native.tree and " or in "..native.tree or ""))
+   local also = native.tree and " or in "..native.tree or ""
+   return find(places, path) or "\n\tno module '"..name.."' in perigee"..also
 end
 
 table.insert(package.loaders, 2, search)
@@ -107,6 +111,9 @@ for _, pair in ipairs{{"lib", "core.lib"}, {"shm", "core.shm"}, {"counter", "cor
    local name, module = unpack(pair)
    if name == "lib" or name == "shm" or name == "counter" then require(module) else expose(name, module) end
 end
+
+local lib = require("core.lib")
+if lib.getenv("SNABB_RANDOM_SEED") then lib.randomseed(lib.getenv("SNABB_RANDOM_SEED")) end
 
 -- ---- ends ----
 

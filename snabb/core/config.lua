@@ -35,8 +35,8 @@ local function read_value (text)
    return text
 end
 
---- Add an app *name* of *class* with argument *arg* (text is read as a Lua value, as in Snabb). If the class has a schema,
---- `config`, the argument is checked by lib.parse. *placement*, {worker = N}, puts it on a thread of its own.
+--- Add an app *name* of *class* with argument *arg* (text is read as a Lua value, as in Snabb). If the class has a
+--- schema, `config`, the argument is checked by lib.parse. *placement*, {worker = N}, puts it on a thread of its own.
 function M.app (c, name, class, arg, placement)
    check_name("app", name)
    if type(class) ~= "table" then

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
--- core.dynasm: loads .dasl files, Lua with assembler in it, of a user's Snabb tree. The tree has the translator (dynasm.lua,
--- dasm.lua, dasm_x86.lua); perigee has the encoder, DynASM's own C code, which dasm.lua calls through the FFI.
+-- core.dynasm: loads .dasl files, Lua with assembler in it, of a user's Snabb tree. The tree has the translator
+-- (dynasm.lua, dasm.lua, dasm_x86.lua); perigee has the encoder, DynASM's own C code, which dasm.lua calls through the
+-- FFI.
 
 local ffi = require("ffi")
 
@@ -31,7 +32,7 @@ local function test_encoder ()
    ]]
    local C = ffi.C
    local state, globals, size = ffi.new("perigee_dasm_state"), ffi.new("void *[8]"), ffi.new("size_t[1]")
-   local actions = ffi.new("const uint8_t[8]", {0x48, 0x89, 0xf8, 0xc3, 255}) -- mov rax, rdi; ret; the end
+   local actions = ffi.new("const uint8_t[8]", {0x55, 0x5d, 0x90, 0xc3, 255}) -- push rbp; pop rbp; nop; ret; the end
    C.perigee_dasm_init(state, 1)
    C.perigee_dasm_setupglobal(state, globals, 8)
    C.perigee_dasm_setup(state, actions)
@@ -39,7 +40,7 @@ local function test_encoder ()
    assert(C.perigee_dasm_link(state, size) == 0 and size[0] == 4)
    local code = ffi.new("uint8_t[16]")
    assert(C.perigee_dasm_encode(state, code) == 0)
-   assert(ffi.string(code, 4) == "\x48\x89\xf8\xc3")
+   assert(ffi.string(code, 4) == "\x55\x5d\x90\xc3")
    C.perigee_dasm_free(state)
 end
 

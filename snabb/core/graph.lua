@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: MIT
--- core.graph: how a running app graph becomes another one, and in which order its apps have their turns. What core.app is
--- built on; not part of Snabb's API.
+-- core.graph: how a running app graph becomes another one, and in which order its apps have their turns. What core.app
+-- is built on; not part of Snabb's API.
 --
--- Everything is in the order of names, so that the same description gives the same run.
--- A link may lead to or from another thread: such a bridge (see core.threads) is in *bridges*, {spec = {direction =, ring =}},
--- and only one of its apps is here.
+-- Everything is in the order of names, so that the same description gives the same run. A link may lead to or from
+-- another thread: such a bridge (see core.threads) is in *bridges*, {spec = {direction =, ring =}}, and only one of its
+-- apps is here.
 
 local config = require("core.config")
 local lib = require("core.lib")
@@ -24,7 +24,8 @@ local function check_links (new)
    for _, spec in ipairs(sorted_keys(new.links)) do
       local fa, _, ta = config.parse_link(spec)
       local bridge = new.bridges and new.bridges[spec]
-      for direction, app in pairs{output = fa, input = ta} do
+      for _, place in ipairs{{"output", fa}, {"input", ta}} do
+         local direction, app = unpack(place)
          if not new.apps[app] and not (bridge and bridge.direction ~= direction) then
             error("no such app: "..app.." (in the link "..spec..")", 0)
          end
@@ -67,7 +68,8 @@ local function app_actions (old, new, add)
    return fresh
 end
 
---- The steps from the description *old* to *new*, in order: {{name, arguments...}, ...}. Errors, "no such app", before any.
+--- The steps from the description *old* to *new*, in order: {{name, arguments...}, ...}. Errors, "no such app", before
+--- any.
 function M.actions (old, new)
    local actions = {}
    local function add (...) actions[#actions + 1] = {...} end
@@ -158,7 +160,8 @@ local function link_names (links)
    return names
 end
 
--- Links in the order of the names of where they lead: "app.input". A link without an app here has the name of its bridge.
+-- Links in the order of the names of where they lead: "app.input". A link without an app here has the name of its
+-- bridge.
 local function order_links (app_table, spec_of)
    local name_of, reader_of = {}, {}
    for _, app_name in ipairs(sorted_keys(app_table)) do
@@ -252,12 +255,13 @@ function M.selftest ()
    for seed = 1, 200 do test_order(seed) end
    local A, B = {}, {reconfig = function () end}
    local function app (class, arg) return {class = class, arg = arg} end
-   local old = {apps = {x = app(A, 1), y = app(B, 1), z = app(A)}, links = {["x.o -> y.i"] = true, ["y.o -> z.i"] = true}}
+   local old = {apps = {x = app(A, 1), y = app(B, 1), z = app(A)},
+                links = {["x.o -> y.i"] = true, ["y.o -> z.i"] = true}}
    local new = {apps = {x = app(A, 2), y = app(B, 2)}, links = {["x.o -> y.i"] = true}}
    local names = {}
    for i, action in ipairs(M.actions(old, new)) do names[i] = action[1].." "..tostring(action[2]) end
-   assert(table.concat(names, ", ") == "unlink y, unlink z, free_link y.o -> z.i, stop_app z, stop_app x, start_app x, "..
-             "reconfig_app y, link x", table.concat(names, ", "))
+   local want = "unlink y, unlink z, free_link y.o -> z.i, stop_app z, stop_app x, start_app x, reconfig_app y, link x"
+   assert(table.concat(names, ", ") == want, table.concat(names, ", "))
    new.links["x.o -> nobody.i"] = true
    local ok, why = pcall(M.actions, old, new)
    assert(not ok and why:match("no such app: nobody"))

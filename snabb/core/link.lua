@@ -1,11 +1,12 @@
 -- SPDX-License-Identifier: MIT
--- core.link: links, rings of 1024 slots that hold up to 1023 packets on their way from one app to the next. The API is Snabb's.
+-- core.link: links, rings of 1024 slots that hold up to 1023 packets on their way from one app to the next. The API is
+-- Snabb's.
 --
--- Differs from Snabb, for speed: only bytes and drops are counted for each packet; packets follow from the ring's indices, and
--- what was received from what was transmitted and is no longer there. `l.stats` brings the counters up to date when it is
--- looked at, and the engine does so before it publishes them. An empty ring starts at slot 0 again, so that links stay in the
--- cache; and the two indices have different C types, so that LuaJIT keeps both in registers: a store to one cannot be to the
--- other.
+-- Differs from Snabb, for speed: only bytes and drops are counted for each packet; packets follow from the ring's
+-- indices, and what was received from what was transmitted and is no longer there. `l.stats` brings the counters up to
+-- date when it is looked at, and the engine does so before it publishes them. An empty ring starts at slot 0 again, so
+-- that links stay in the cache; and the two indices have different C types, so that LuaJIT keeps both in registers: a
+-- store to one cannot be to the other.
 
 local ffi = require("ffi")
 local bit = require("bit")
@@ -36,7 +37,8 @@ end
 --- Take the packet at the front of the link. Errors if there is none: see `empty`.
 function M.receive (l)
    local read = l.read
-   if l.write == read then nothing_there() end -- free where `empty` was asked: the compiler sees that it is the same question
+   -- Free where `empty` was asked: the compiler sees that it is the same question.
+   if l.write == read then nothing_there() end
    local p = l.packets[band(read, size)]
    l.read = tobit(read + 1)
    return p

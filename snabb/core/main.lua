@@ -93,7 +93,7 @@ end
 
 --- Run a program: args[1] is its name or file, the others are its arguments. Returns an exit code.
 function M.run (args)
-   local code = os.getenv("SNABB_PROGRAM_LUACODE")
+   local code = require("core.worker").is_worker() and os.getenv("SNABB_PROGRAM_LUACODE")
    if code then
       -- A worker process (core.worker): what it is to do is in the environment.
       local chunk, why = loadstring(code, "=worker")

@@ -96,7 +96,8 @@ local function name_path (name)
    return shm.root.."/by-name/"..name
 end
 
---- Claim a name by which other processes find this one. Errors if a living process has it. A name claimed before is given up.
+--- Claim a name by which other processes find this one. Errors if a living process has it. A name claimed before is
+--- given up.
 function M.claim_name (engine, name)
    if engine.program_name == name then return end
    local path, own = name_path(name), shm.root.."/"..sys.getpid()

@@ -1,15 +1,16 @@
 -- SPDX-License-Identifier: MIT
--- core.threads: an app graph on several threads, one VM each. Not part of Snabb, whose workers are processes (core.worker).
+-- core.threads: an app graph on several threads, one VM each. Not part of Snabb, whose workers are processes
+-- (core.worker).
 --
--- The program's own VM is worker 1. It says which apps run where, gives every other worker its part of the graph in text, and
--- tells it when to breathe. A link from one worker to another becomes a ring of packet pointers between two links of the same
--- name: its producer's and its consumer's.
+-- The program's own VM is worker 1. It says which apps run where, gives every other worker its part of the graph in
+-- text, and tells it when to breathe. A link from one worker to another becomes a ring of packet pointers between two
+-- links of the same name: its producer's and its consumer's.
 --
--- Nothing is lost between workers that a single thread would not lose: a worker whose ring is full waits for the one behind
--- it; unless packets go round in a circle of workers, where nobody may wait: then links drop when they are full.
+-- Nothing is lost between workers that a single thread would not lose: a worker whose ring is full waits for the one
+-- behind it; unless packets go round in a circle of workers, where nobody may wait: then links drop when they are full.
 --
--- An app's class must be reachable for the other VM: a field of a module that require finds (or of the program's own file),
--- or the module itself. Its argument must be data: numbers, texts, booleans, tables and C arrays.
+-- An app's class must be reachable for the other VM: a field of a module that require finds (or of the program's own
+-- file), or the module itself. Its argument must be data: numbers, texts, booleans, tables and C arrays.
 
 local ffi = require("ffi")
 local C = ffi.C
@@ -37,7 +38,8 @@ local function encode (value, where, seen)
       if ffi.istype("int64_t", value) or ffi.istype("uint64_t", value) then return tostring(value) end
       local element = is_plain_array(value)
       if element and not element:match("%*") then
-         return ("array(%q, %d, %s)"):format(element, ffi.sizeof(value), encode(ffi.string(value, ffi.sizeof(value)), where))
+         local bytes = ffi.sizeof(value)
+         return ("array(%q, %d, %s)"):format(element, bytes, encode(ffi.string(value, bytes), where))
       end
    end
    if kind ~= "table" then
@@ -95,8 +97,8 @@ function M.find_class (class, app)
          if fields[1] then return {name, fields[1]} end
       end
    end
-   error("app "..app..": its class is not a field of any module, so another worker cannot find it: put it in the table that "..
-            "a module (or the program) returns", 0)
+   error("app "..app..": its class is not a field of any module, so another worker cannot find it: put it in the "..
+            "table that a module (or the program) returns", 0)
 end
 
 -- ---- placement ----
@@ -156,9 +158,9 @@ local function along_the_links (c, set)
    return order
 end
 
---- Which worker each app runs on: {name = number}. Apps with a place of their own keep it. The others: connected groups of
---- apps go to the worker with the fewest apps, larger ones first; if there are fewer groups than workers, the largest are cut
---- along the way of packets.
+--- Which worker each app runs on: {name = number}. Apps with a place of their own keep it. The others: connected groups
+--- of apps go to the worker with the fewest apps, larger ones first; if there are fewer groups than workers, the
+--- largest are cut along the way of packets.
 function M.assign (c, workers)
    local place, load, free = {}, {}, {}
    for i = 1, workers do load[i] = 0 end

@@ -72,7 +72,8 @@ end
 
 local function test_encode (threads)
    local mac = ffi.new("uint8_t[6]", {1, 2, 3, 4, 5, 6})
-   local value = {1, -2.5, "text\nwith\0zeros\"\\1", true, {nested = {x = 2^53}}, [7] = 5ULL, mac = mac, huge = math.huge}
+   local value = {1, -2.5, "text\nwith\0zeros\"\\1", true, {nested = {x = 2^53}}, [7] = 5ULL, mac = mac,
+                  huge = math.huge}
    local back = threads.decode(threads.encode(value))
    assert(lib.equal(back[5], value[5]) and back[1] == 1 and back[2] == -2.5 and back[3] == value[3] and back[7] == 5ULL)
    assert(ffi.string(back.mac, 6) == ffi.string(mac, 6) and back.huge == math.huge and back[4] == true)

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- lib.pf: filter expressions as tcpdump has them, compiled by perigee itself (lib/packet's expressions, the same as those of
--- `perigee capture`). Not part of Snabb, which has pflua for it.
+-- lib.pf: filter expressions as tcpdump has them, compiled by perigee itself (lib/packet's expressions, the same as
+-- those of `perigee capture`). Not part of Snabb, which has pflua for it.
 
 local ffi = require("ffi")
 local native = require("core.native")
@@ -16,7 +16,8 @@ function Filter:match (data, length)
    return C.perigee_snabb_match(self.compiled, data, length)
 end
 
---- Compile an expression; an object with the method match. Errors with the place of a mistake; an empty text matches all.
+--- Compile an expression; an object with the method match. Errors with the place of a mistake; an empty text matches
+--- all.
 function M.compile (text)
    local compiled, why = native.filter(text)
    if not compiled then error("filter "..tostring(text)..": "..tostring(why), 2) end

@@ -25,6 +25,7 @@ mod refusals;
 mod reload;
 mod restart;
 mod routes;
+mod snabb;
 mod speakers;
 mod tap;
 mod twin;

@@ -7,6 +7,7 @@ mod forward;
 mod instructions;
 mod machine;
 mod peers;
+mod snabb;
 mod statistics;
 mod traffic;
 mod worker;
@@ -26,6 +27,8 @@ pub enum BenchCommand {
     Churn(churn::ChurnArgs),
     /// Instructions per packet of both loops, counted by valgrind: the same on a busy machine
     Instructions(instructions::InstructionsArgs),
+    /// Graphs of Snabb apps, on one thread and on two, beside Snabb's own figures
+    Snabb(snabb::SnabbBenchArgs),
     /// The process that forwards; `forward` starts it
     #[command(hide = true)]
     ForwardWorker(worker::WorkerArgs),
@@ -38,6 +41,7 @@ pub fn bench(command: &BenchCommand) -> Result<ExitCode> {
         BenchCommand::Fib(args) => fib::fib(args),
         BenchCommand::Churn(args) => churn::churn(args),
         BenchCommand::Instructions(args) => instructions::instructions(args),
+        BenchCommand::Snabb(args) => snabb::snabb(args),
         BenchCommand::ForwardWorker(args) => worker::serve(args),
     }
 }

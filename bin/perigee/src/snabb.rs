@@ -21,8 +21,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 #[derive(Args)]
-#[command(after_help = "Programs: perigee snabb (without a program) lists them. A program's own --help tells the rest.\n\
-    Environment: SNABB_SHM_ROOT (folder of counters), SNABB_TREE, PERIGEE_SNABB (a folder to read the Lua sources from).")]
+#[command(
+    after_help = "Programs: perigee snabb (without a program) lists them. A program's own --help tells the rest.\n\
+    Environment: SNABB_SHM_ROOT (folder of counters), SNABB_TREE, PERIGEE_SNABB (a folder to read the Lua sources from)."
+)]
 pub struct SnabbArgs {
     /// Run the selftest of a module, such as apps.basic.basic_apps; exit code 43: skipped
     #[arg(short = 't', long = "test", value_name = "MODULE", conflicts_with = "program")]
@@ -43,11 +45,9 @@ pub struct SnabbArgs {
     /// Packet memory in hugepages
     #[arg(long, value_name = "WHEN", value_parser = ["auto", "yes", "no"], default_value = "auto")]
     hugepages: String,
-    /// The program (- and _ are the same), or a file with one, such as ./my.lua
-    program: Option<String>,
-    /// Its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
-    args: Vec<String>,
+    /// The program (- and _ are the same), or a file with one, such as ./my.lua; and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]
+    program: Vec<String>,
 }
 
 /// What the command line and the environment say.
@@ -63,21 +63,18 @@ pub struct Options {
 
 pub fn snabb(args: &SnabbArgs) -> Result<ExitCode> {
     let options = options(args)?;
-    let worker = std::env::var_os("SNABB_PROGRAM_LUACODE").is_some();
-    let (function, arguments) = match (&args.test, &args.program) {
+    let (function, arguments) = match (&args.test, args.program.is_empty()) {
         (Some(module), _) => ("test", vec![module.clone()]),
-        (None, Some(program)) => ("run", std::iter::once(program.clone()).chain(args.args.iter().cloned()).collect()),
-        (None, None) if worker => ("run", vec!["worker".to_owned()]),
-        (None, None) => {
+        (None, false) => ("run", args.program.clone()),
+        (None, true) if is_worker()? => ("run", vec!["worker".to_owned()]),
+        (None, true) => {
             println!("Programs: {}", native::programs(&options).join(", "));
-            println!("Run one with `perigee snabb PROGRAM ARGS`, a file with `perigee snabb ./my.lua`; -h shows the options.");
+            println!(
+                "Run one with `perigee snabb PROGRAM ARGS`, a file with `perigee snabb ./my.lua`; -h shows the options."
+            );
             return Ok(ExitCode::SUCCESS);
         }
     };
-    if worker {
-        // A worker process ends with the one that started it.
-        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    }
     // Before the first thread is started.
     dpdk::set_runtime_dir(dpdk::fallback_runtime_dir().as_deref())?;
     let process = Arc::new(Process::new(options));
@@ -93,6 +90,21 @@ pub fn snabb(args: &SnabbArgs) -> Result<ExitCode> {
         }
     };
     process.exit(code)
+}
+
+/// Is this a worker process of core.worker? Then it ends with the thread that started it.
+fn is_worker() -> Result<bool> {
+    if std::env::var_os("SNABB_PROGRAM_LUACODE").is_none() {
+        return Ok(false);
+    }
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    // Asked afterwards: the parent may have ended before it could send a signal. Others inherit the variables, too.
+    let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    let told = std::env::var("SNABB_WORKER_PARENT").unwrap_or_default();
+    if told.parse() != Ok(parent) {
+        bail!("SNABB_PROGRAM_LUACODE is set, and not by this process's parent: give a program, or unset it");
+    }
+    Ok(true)
 }
 
 fn options(args: &SnabbArgs) -> Result<Options> {

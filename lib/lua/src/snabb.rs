@@ -89,8 +89,7 @@ impl SnabbVm {
     /// What it throws, with a traceback.
     pub fn call(&self, module: &str, function: &str, args: &[String]) -> Result<i32, SnabbError> {
         let args = self.lua.create_sequence_from(args.iter().map(String::as_str)).map_err(|e| SnabbError::of(&e))?;
-        let result: MultiValue =
-            self.start.call((module, function, args)).map_err(|error| SnabbError::of(&error))?;
+        let result: MultiValue = self.start.call((module, function, args)).map_err(|error| SnabbError::of(&error))?;
         match (result.front(), result.get(1)) {
             (Some(Value::Boolean(true)), code) => Ok(code.and_then(Value::as_i32).unwrap_or(0)),
             (_, Some(text)) => Err(SnabbError(text.to_string().unwrap_or_default())),

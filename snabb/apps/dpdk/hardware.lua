@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
--- apps.dpdk.hardware: apps in the place of Snabb's hardware drivers. Whatever the device is, DPDK has a driver for it: the app
--- is apps.dpdk.port, with the PCI address that the driver was given. What only that hardware does is left out, and said.
+-- apps.dpdk.hardware: apps in the place of Snabb's hardware drivers. Whatever the device is, DPDK has a driver for it:
+-- the app is apps.dpdk.port, with the PCI address that the driver was given. What only that hardware does is left out,
+-- and said.
 
 local Port = require("apps.dpdk.port")
 
@@ -13,8 +14,9 @@ local SAME = {
 }
 -- What has no meaning here, or is as DPDK has it by itself.
 local LEFT_OUT = {
-   vmdq = true, txq = true, rate_limit = true, priority = true, ring_buffer_size = true, master_stats = true, run_stats = true,
-   rxcounter = true, txcounter = true, wait_for_link = true, linkup_wait = true, linkup_wait_recheck = true, poolnum = true,
+   vmdq = true, txq = true, rate_limit = true, priority = true, ring_buffer_size = true, master_stats = true,
+   run_stats = true, rxcounter = true, txcounter = true, wait_for_link = true, linkup_wait = true,
+   linkup_wait_recheck = true, poolnum = true,
    mirror = true, rxburst = true, txburst = true, vmdq_queueing_mode = true, index = true, sendq_size = true,
    recvq_size = true, sync_stats_interval = true, macvlan = true, filter = true,
 }
@@ -44,7 +46,8 @@ function M.translate (driver, conf, prefix)
    if #unknown > 0 then notice(driver, "these arguments do nothing with DPDK: "..table.concat(unknown, ", ")) end
    if arg.port == nil then error(driver..": expected a PCI address (pciaddr) or another port", 0) end
    if prefix then arg.port = prefix..arg.port end
-   -- A queue of the virtual machine's share of the card has a MAC address of its own: the card is then told to take all.
+   -- A queue of the virtual machine's share of the card has a MAC address of its own: the card is then told to take
+   -- all.
    if arg.queue ~= 0 and arg.mac then arg.promisc = true end
    notice(driver, arg.port.." is opened by DPDK's own driver (apps.dpdk.port)")
    return arg
@@ -61,7 +64,8 @@ function M.driver (name, prefix)
 end
 
 function M.selftest ()
-   local arg = M.translate("Test", {pciaddr = "net_null3", macaddr = "02:00:00:00:00:01", rxq = 2, vmdq = true, strange = 1})
+   local arg = M.translate("Test", {pciaddr = "net_null3", macaddr = "02:00:00:00:00:01", rxq = 2, vmdq = true,
+                                    strange = 1})
    assert(arg.port == "net_null3" and arg.mac == "02:00:00:00:00:01" and arg.queue == 2 and arg.promisc == true)
    assert(M.translate("Test", "01:00.0").port == "01:00.0")
    assert(not pcall(M.translate, "Test", {}))

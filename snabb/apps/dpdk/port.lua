@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
--- apps.dpdk.port: a port of DPDK's, any device that it knows: what comes from the device goes to the app's output link, what
--- comes on its input links goes to the device. Packets are not copied (see core.packet), but where a device takes no buffers
--- of 11 KB, or where a packet's memory is not the pool's.
+-- apps.dpdk.port: a port of DPDK's, any device that it knows: what comes from the device goes to the app's output link,
+-- what comes on its input links goes to the device. Packets are not copied (see core.packet), but where a device takes
+-- no buffers of 11 KB, or where a packet's memory is not the pool's.
 --
 -- The class in the place of Snabb's hardware drivers: see apps.dpdk.hardware.
 
@@ -16,12 +16,12 @@ local packet = require("core.packet")
 
 local receive, transmit, empty, full = link.receive, link.transmit, link.empty, link.full
 
---- A pair of queues of a port. *port*: a number (the one of a --port option, counted from 0) or a device: a PCI address, a
---- DPDK device such as "net_pcap0,rx_pcap=FILE", a Linux interface, or "xdp:INTERFACE". *queue*: which pair, from 0 on;
---- *queues*: how many the port is opened with (as many as the apps of the graph use, if omitted). *mac*: the port's MAC
---- address. *vlan*: only packets with this tag are received, and lose it; what is sent gets it. *promisc*: receive packets
---- to any MAC address. *mtu* in bytes. *copy*: receive into the device's own buffers and copy, for a device that would hold
---- too many of Snabb's.
+--- A pair of queues of a port. *port*: a number (the one of a --port option, counted from 0) or a device: a PCI
+--- address, a DPDK device such as "net_pcap0,rx_pcap=FILE", a Linux interface, or "xdp:INTERFACE". *queue*: which pair,
+--- from 0 on; *queues*: how many the port is opened with (as many as the apps of the graph use, if omitted). *mac*: the
+--- port's MAC address. *vlan*: only packets with this tag are received, and lose it; what is sent gets it. *promisc*:
+--- receive packets to any MAC address. *mtu* in bytes. *copy*: receive into the device's own buffers and copy, for a
+--- device that would hold too many of Snabb's.
 local Port = {
    config = {
       port = {required = true}, queue = {default = 0}, queues = {}, mac = {}, vlan = {}, promisc = {default = false},

@@ -24,8 +24,8 @@ local function number_in (file)
    return lib.can_read(file) and lib.firstline(file) or nil
 end
 
---- What is known about a device: {pciaddress, vendor, device, model, interface, driver = "apps.dpdk.port", rx = "input",
---- tx = "output", usable = true}. A name that is no PCI address is a port of another kind.
+--- What is known about a device: {pciaddress, vendor, device, model, interface, driver = "apps.dpdk.port", rx =
+--- "input", tx = "output", usable = true}. A name that is no PCI address is a port of another kind.
 function M.device_info (address)
    local path = M.path(address)
    return {

@@ -102,7 +102,9 @@ local function numbers (text)
    local list = {}
    for word in text:gmatch("[^,]+") do
       local n = tonumber(word)
-      if not n or n < 0 or n > 1000 or n % 1 ~= 0 then error("--apps: expected numbers from 0 to 1000, got "..word, 0) end
+      if not n or n < 0 or n > 1000 or n % 1 ~= 0 then
+         error("--apps: expected numbers from 0 to 1000, got "..word, 0)
+      end
       list[#list + 1] = n
    end
    return list

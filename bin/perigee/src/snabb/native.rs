@@ -55,10 +55,7 @@ pub fn fill(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>,
 
 fn packets(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>) -> mlua::Result<()> {
     let mine = state.clone();
-    to.set(
-        "freelist",
-        lua.create_function(move |_, ()| Ok(LightUserData(lock(&mine.slate).freelist())))?,
-    )?;
+    to.set("freelist", lua.create_function(move |_, ()| Ok(LightUserData(lock(&mine.slate).freelist())))?)?;
     let mine = state.clone();
     to.set("new_link", lua.create_function(move |_, ()| Ok(LightUserData(lock(&mine.slate).new_link())))?)?;
     let mine = state.clone();

@@ -194,8 +194,12 @@ fn device(name: &str) -> Device {
     if let Some(interface) = name.strip_prefix("xdp:") {
         return Device::Xdp(interface.to_owned());
     }
-    let is_interface = !name.contains(['/', ',']) && Path::new("/sys/class/net").join(name).exists();
-    if is_interface { Device::Interface(name.to_owned()) } else { Device::Dpdk(name.to_owned()) }
+    // Asked of the kernel: /sys may show another network namespace.
+    if nix::net::if_::if_nametoindex(name).is_ok() {
+        Device::Interface(name.to_owned())
+    } else {
+        Device::Dpdk(name.to_owned())
+    }
 }
 
 /// SIGINT and SIGTERM set `interrupted`; a second one, or a program that does not look, ends the process at once.

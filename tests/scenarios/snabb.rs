@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+//! Snabb programs on DPDK's software ports: the runtime's selftests, the example programs between real hosts and on files,
+//! on one thread and on two; trees of one's own; mistakes.
+
+use nix::sys::signal::Signal;
+use perigee_tests::{Ended, Host, Process, World, perigee, run, scenario, wait_until};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn example(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/snabb").join(name).display().to_string()
+}
+
+fn command(words: &[&str]) -> Command {
+    let mut command = Command::new(perigee());
+    command.args(["snabb", "--memory", "600", "--hugepages", "no"]).args(words);
+    command.env("SNABB_SHM_ROOT", "/run/snabb").env("SNABB_DEBUG", "1").current_dir("/run");
+    command
+}
+
+fn snabb(words: &[&str]) -> Ended {
+    run(&mut command(words))
+}
+
+/// Every module of `snabb/` with a selftest, by name.
+fn modules() -> Vec<String> {
+    fn collect(folder: &Path, root: &Path, to: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).expect("the folder of sources").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                collect(&path, root, to);
+            } else if path.extension().is_some_and(|extension| extension == "lua") {
+                let text = fs::read_to_string(&path).expect("a source");
+                let has =
+                    |line: &str| line.contains("selftest") && line.contains("function") && !line.contains("local ");
+                if text.lines().any(has) || text.contains(".selftest = ") {
+                    let name = path.strip_prefix(root).expect("below it").with_extension("");
+                    to.push(name.display().to_string().replace('/', "."));
+                }
+            }
+        }
+    }
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../snabb");
+    let mut names = Vec::new();
+    collect(&root, &root, &mut names);
+    names.sort();
+    names
+}
+
+/// A part of the selftests; the parts run side by side.
+fn selftests(part: usize) {
+    let names = modules();
+    assert!(names.len() > 130, "only {} selftests were found", names.len());
+    let mut skipped = Vec::new();
+    for name in names.iter().skip(part).step_by(4) {
+        let ended = snabb(&["-t", name]);
+        match ended.code {
+            Some(0) => {}
+            Some(43) => skipped.push(name.clone()),
+            _ => panic!("the selftest of {name}: {:?}\n{}", ended.code, ended.text),
+        }
+    }
+    // What needs a device that this machine may not have.
+    let may: &[&str] = &["apps.tap.tap", "apps.socket.raw", "apps.socket.netdev"];
+    assert!(skipped.iter().all(|name| may.contains(&name.as_str())), "skipped: {skipped:?}");
+}
+
+#[test]
+fn selftests_pass_1() {
+    scenario(|_| selftests(0));
+}
+
+#[test]
+fn selftests_pass_2() {
+    scenario(|_| selftests(1));
+}
+
+#[test]
+fn selftests_pass_3() {
+    scenario(|_| selftests(2));
+}
+
+#[test]
+fn selftests_pass_4() {
+    scenario(|_| selftests(3));
+}
+
+/// Two hosts in one network, and the cables' ends here, up.
+fn two_hosts(world: &World) -> (Host, Host) {
+    let left = world.host("left", &["10.0.0.1/24", "fd00::1/64"], &[]);
+    let right = world.host("right", &["10.0.0.2/24", "fd00::2/64"], &[]);
+    for name in ["r-left", "r-right"] {
+        world.ip(&format!("link set {name} up"));
+    }
+    (left, right)
+}
+
+fn forwarding(world: &World, workers: &str) {
+    let (left, _right) = two_hosts(world);
+    let words = ["--workers", workers, &example("forward.lua"), "5", "r-left", "r-right"];
+    let mut program: Process = world.start("snabb", &mut command(&words));
+    wait_until("packets to cross", || left.run("ping -c 1 -W 1 10.0.0.2").code == Some(0));
+    left.ping(20, "-i 0.02 10.0.0.2").every_reply(20);
+    left.ping(20, "-i 0.02 -s 1400 fd00::2").every_reply(20);
+    let top = snabb(&["top", "--once"]).good();
+    assert!(top.out.contains("there_3"), "top does not show the links:\n{}", top.out);
+    program.signal(Signal::SIGTERM);
+    wait_until("its end", || program.ended().is_some());
+    let said = program.said();
+    assert!(said.contains("0 not returned"), "packets are missing at the end:\n{said}");
+}
+
+#[test]
+fn a_program_of_forwarding_apps_joins_two_hosts() {
+    scenario(|world| forwarding(world, "1"));
+}
+
+#[test]
+fn a_program_of_forwarding_apps_joins_two_hosts_on_two_threads() {
+    scenario(|world| forwarding(world, "2"));
+}
+
+/// A pcap file of frames, microseconds, little-endian.
+fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut file: Vec<u8> =
+        [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65535, 1].iter().flat_map(|n| n.to_le_bytes()).collect();
+    for frame in frames {
+        let n = frame.len() as u32;
+        file.extend([0, 0, n, n].iter().flat_map(|n| n.to_le_bytes()));
+        file.extend(frame);
+    }
+    file
+}
+
+fn frames_of(file: &[u8]) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    let mut rest = &file[24..];
+    while rest.len() >= 16 {
+        let n = u32::from_le_bytes(rest[8..12].try_into().expect("four bytes")) as usize;
+        frames.push(rest[16..16 + n].to_vec());
+        rest = &rest[16 + n..];
+    }
+    frames
+}
+
+#[test]
+fn an_echo_program_sends_back_what_it_gets() {
+    scenario(|world| {
+        let frames: Vec<Vec<u8>> = (0..2000_u32)
+            .map(|i| {
+                let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
+                frame.extend(i.to_be_bytes());
+                frame.resize(60 + (i as usize * 37) % 1400, i as u8);
+                frame
+            })
+            .collect();
+        fs::write("/run/in.pcap", pcap(&frames)).expect("a file of frames");
+        for workers in ["1", "2"] {
+            let port = format!("net_pcap0,rx_pcap=/run/in.pcap,tx_pcap=/run/out{workers}.pcap");
+            let ended = snabb(&["--workers", workers, &example("echo.lua"), &port, "3", "2"]).good();
+            assert!(ended.text.contains("0 not returned"), "{}", ended.text);
+            let back = frames_of(&fs::read(format!("/run/out{workers}.pcap")).expect("the file that it wrote"));
+            assert_eq!(back.len(), frames.len(), "with {workers} workers: {}", ended.text);
+            for (sent, got) in frames.iter().zip(&back) {
+                assert_eq!((&got[..6], &got[6..12], &got[12..]), (&sent[6..12], &sent[..6], &sent[12..]));
+            }
+        }
+        let _ = world;
+    });
+}
+
+#[test]
+fn a_worker_that_dies_takes_its_graph_down() {
+    scenario(|world| {
+        let program = "local T = require('core.threads_test')\n\
+            return {run = function ()\n\
+              local c = config.new()\n\
+              config.app(c, 'source', T.Numbers, {})\n\
+              config.app(c, 'bomb', T.Bomb, nil, {worker = 2})\n\
+              config.link(c, 'source.output -> bomb.input')\n\
+              engine.configure(c)\n\
+              engine.main{duration = 30}\n\
+            end}\n";
+        let file = world.file("bomb.lua", program);
+        let ended = snabb(&[&file.display().to_string()]).refused("the bomb went off");
+        assert!(ended.text.contains("worker 2") && ended.text.contains("0 not returned"), "{}", ended.text);
+    });
+}
+
+#[test]
+fn mistakes_are_told() {
+    scenario(|world| {
+        snabb(&["no-such-program"]).refused("unknown program: no-such-program. There are: ");
+        snabb(&["./nothing.lua"]).refused("there is no file ./nothing.lua");
+        snabb(&["-t", "no.such.module"]).refused("no.such.module");
+        snabb(&["--tree", "/run/nothing", "snsh"]).refused("expected a folder with apps, lib or program");
+        let mistakes = [
+            ("config.link(config.new(), 'a.x b.y')", "expected \"app.output -> app.input\""),
+            ("local c = config.new() config.link(c, 'a.x -> b.y') engine.configure(c)", "no such app: a"),
+            ("config.app(config.new(), 'x', {config = {a = {required = true}}}, {})", "missing required parameter"),
+            ("packet.from_string(('x'):rep(10241))", "packet payload overflow"),
+            ("config.app(config.new(), 'x', nil)", "expected a class"),
+            ("return nothing_of_that_name", "is not declared"),
+            (
+                "local c = config.new() config.app(c, 'p', require('apps.dpdk.port'), {port = 7}) engine.configure(c)",
+                "give one with `perigee snabb --port DEVICE PROGRAM`",
+            ),
+        ];
+        for (code, message) in mistakes {
+            let ended = snabb(&["snsh", "-e", code]).refused(message);
+            assert!(ended.text.contains("stack traceback"), "{}", ended.text);
+        }
+        // A program that is no program.
+        let file = world.file("empty.lua", "return 5\n");
+        snabb(&[&file.display().to_string()]).refused("expected a module with a function run(args)");
+        let file = world.file("wrong.lua", "function (\n");
+        snabb(&[&file.display().to_string()]).refused("wrong.lua:1");
+    });
+}
+
+#[test]
+fn a_tree_of_ones_own_comes_before_perigees_apps() {
+    scenario(|world| {
+        let write = |path: &str, text: &str| {
+            let path = Path::new("/run/tree").join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
+            fs::write(path, text).expect("a file of the tree");
+        };
+        write(
+            "apps/basic/basic_apps.lua",
+            "module(..., package.seeall)\nSink = {}\nfunction Sink:new () return setmetatable({mine = true}, {__index = Sink}) \
+             end\n",
+        );
+        write("lib/mine.h", "struct mine { int a, b; };\n");
+        write("program/my_program/README.inc", "Usage: my-program\n");
+        write(
+            "program/my_program/my_program.lua",
+            "module(..., package.seeall)\nrequire('lib.mine_h')\nfunction run (args)\n\
+             print(require('program.my_program.README_inc'))\n\
+             print('sink', require('apps.basic.basic_apps').Sink:new().mine, 'size', require('ffi').sizeof('struct mine'))\n\
+             print('core', require('core.link').max, 'fallback', require('apps.fwd.fwd') ~= nil, args[1])\nend\n",
+        );
+        let ended = snabb(&["--tree", "/run/tree", "my-program", "-h"]).good();
+        for text in ["Usage: my-program", "sink\ttrue\tsize\t8", "core\t1023\tfallback\ttrue\t-h"] {
+            assert!(ended.out.contains(text), "{text:?} is missing:\n{}", ended.out);
+        }
+        let _ = world;
+    });
+}
+
+#[test]
+fn packets_on_a_linux_interface_are_captured_and_blasted() {
+    scenario(|world| {
+        world.ip("link add one type veth peer name two");
+        world.ip("link set one up");
+        world.ip("link set two up");
+        let mut capture = world.start("capture", &mut command(&["pcap", "--count", "500", "two", "/run/got.pcap"]));
+        wait_until("500 packets", || {
+            snabb(&["packetblaster", "synth", "--duration", "0.2", "--sizes", "100", "one"]).good();
+            capture.ended().is_some()
+        });
+        let got = frames_of(&fs::read("/run/got.pcap").expect("the capture"));
+        assert!(got.iter().filter(|frame| frame.len() == 100).count() > 400, "{} frames", got.len());
+    });
+}
