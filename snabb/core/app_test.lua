@@ -61,7 +61,8 @@ local function test_actions (engine)
              "start_app a, start_app b, new_link a.x -> b.y, link_output a, link_input b")
    local a = engine.app_table.a
    assert(a.output.x == engine.link_table["a.x -> b.y"] and engine.app_table.b.input[1] == a.output.x and a.arg == 1)
-   assert(apply(graph{a = {App, 2}, b = App}) == "unlink_output a, unlink_input b, free_link a.x -> b.y, reconfig_app a")
+   assert(apply(graph{a = {App, 2}, b = App}) ==
+             "unlink_output a, unlink_input b, free_link a.x -> b.y, reconfig_app a")
    assert(engine.app_table.a == a and a.arg == 2 and #a.output == 0 and engine.configuration.apps.a.arg == 2)
    local ok, why = pcall(engine.apply_config_actions, {{"explode", {}}})
    assert(not ok and why:match("no step explode"))

@@ -8,8 +8,8 @@
 --      beside,
 --   3. perigee's own `apps`, `lib` and `program`,
 --   4. the files that package.path names.
--- A name that ends in `_h`, `_inc`, `_yang` or `_events` also stands for a C header (given to ffi.cdef) or for a text, as in
--- Snabb.
+-- A name that ends in `_h`, `_inc`, `_yang` or `_events` also stands for a C header (given to ffi.cdef) or for a
+-- text, as in Snabb.
 
 local native, definitions = ...
 local ffi = require("ffi")
@@ -31,7 +31,8 @@ for _, name in ipairs{"apps.intel.intel_app", "apps.intel.intel1g", "apps.intel_
                       "apps.intel_avf.intel_avf", "apps.mellanox.connectx", "apps.mellanox.connectx4",
                       "apps.solarflare.solarflare", "apps.virtio_net.virtio_net", "apps.xdp.xdp",
                       "lib.hardware.pci", "lib.checksum", "lib.lpm.lpm4_248", "lib.lpm.lpm4_dxr",
-                      "apps.bridge.learning", "apps.bridge.mac_table"} do
+                      "apps.bridge.learning", "apps.bridge.mac_table",
+                      "program.packetblaster.packetblaster"} do
    REPLACED[name] = true
 end
 

@@ -35,7 +35,8 @@ uint32_t htonl(uint32_t);
 uint32_t ntohl(uint32_t);
 ]]
 
--- What Snabb has in C of its own: functions whose call is all that matters, as the compiler moves no load or store over it.
+-- What Snabb has in C of its own: functions whose call is all that matters, as the compiler moves no load or store over
+-- it.
 ffi.cdef[[
 void nop() __asm__("full_memory_barrier");
 void prefetch_for_read(const void *) __asm__("full_memory_barrier");

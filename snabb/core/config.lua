@@ -51,8 +51,8 @@ function M.app (c, name, class, arg, placement)
    c.apps[name] = {class = class, arg = arg, worker = check_placement(name, placement)}
 end
 
---- Check an app's argument, a table or its text as a Lua value, against a schema: see lib.parse. Without a schema, it is
---- only read.
+--- Check an app's argument, a table or its text as a Lua value, against a schema: see lib.parse. Without a schema, it
+--- is only read.
 function M.parse_app_arg (arg, schema)
    if type(arg) == "string" then arg = read_value(arg) end
    if not schema then return arg end
