@@ -219,10 +219,15 @@ end
 
 -- ---- breaths ----
 
-local next_tick
+local next_tick, tick_period
 
---- Start counting ticks from now.
-function M.enable_tick () next_tick = false end
+--- Start counting ticks from now; *frequency* of them in a second (tick_Hz if omitted; 0: none).
+function M.enable_tick (frequency)
+   frequency = frequency or M.tick_Hz
+   tick_period = 1 / frequency
+   next_tick = nil
+   if frequency > 0 then next_tick = false end
+end
 --- Stop calling tick.
 function M.disable_tick () next_tick = nil end
 
@@ -231,12 +236,12 @@ local function tick_is_due ()
    local now = M.monotonic_now
    if not next_tick then next_tick = now end
    if now < next_tick then return false end
-   next_tick = math.max(next_tick + 1 / M.tick_Hz, now)
+   next_tick = math.max(next_tick + tick_period, now)
    return true
 end
 
 local function commit ()
-   for _, l in pairs(link_table) do link.settle(l) end
+   link.settle_all()
    counter.commit()
 end
 

@@ -19,10 +19,15 @@ local function sorted_keys (t)
 end
 M.sorted_keys = sorted_keys
 
--- Errors unless every link has its apps: before anything is changed.
+-- Errors unless every link has its apps, and these know it by a name of its own: before anything is changed.
 local function check_links (new)
+   local taken = {}
    for _, spec in ipairs(sorted_keys(new.links)) do
-      local fa, _, ta = config.parse_link(spec)
+      local fa, fl, ta, tl = config.parse_link(spec)
+      for _, port in ipairs{fa..": duplicate output link "..fl, ta..": duplicate input link "..tl} do
+         if taken[port] then error(port.." (in the links "..taken[port].." and "..spec..")", 0) end
+         taken[port] = spec
+      end
       local bridge = new.bridges and new.bridges[spec]
       for _, place in ipairs{{"output", fa}, {"input", ta}} do
          local direction, app = unpack(place)
