@@ -10,6 +10,7 @@ local engine = require("core.app")
 local link = require("core.link")
 
 local M = {}
+local sorted_keys = require("core.lib").sorted_keys
 
 --- Seconds between two rows of an app or a link.
 M.interval = 1.0
@@ -35,13 +36,6 @@ function CSV:new(directory)
       appfile = open(directory, "app.csv", app_columns),
       linkfile = open(directory, "link.csv", link_columns),
    }, {__index = CSV})
-end
-
-local function sorted_keys(t)
-   local keys = {}
-   for key in pairs(t) do keys[#keys + 1] = key end
-   table.sort(keys)
-   return keys
 end
 
 --- Writes a row for every app and every link.

@@ -24,6 +24,7 @@ require("core.clib_h")
 require("core.lib_h")
 
 local M = {}
+local sorted_keys = lib.sorted_keys
 
 --- Packets that an app should bring in for each pull and link: 102.
 M.pull_npackets = math.floor(link.max / 10)
@@ -60,6 +61,9 @@ local app_table, link_table = M.app_table, M.link_table
 local breaths, frees, freebits, freebytes = M.breaths, M.frees, M.freebits, M.freebytes
 local pulls, pushes, ticks, bridges_in, bridges_out = {}, {}, {}, {}, {}
 local running = false
+
+-- Functions that log what the engine does, by the names of core.engine_events; false until `timeline` is called.
+local events = false
 
 --- Seconds of a monotonic clock: while the engine runs, the time at which the last breath started.
 function M.now ()
@@ -153,7 +157,7 @@ end
 
 local function list_bridges (bridges)
    bridges_in, bridges_out = {}, {}
-   for _, spec in ipairs(graph.sorted_keys(bridges or {})) do
+   for _, spec in ipairs(sorted_keys(bridges or {})) do
       local bridge = bridges[spec]
       local list = bridge.direction == "input" and bridges_in or bridges_out
       list[#list + 1] = {ring = bridge.ring, link = link_table[spec], wait = bridge.wait}
@@ -240,9 +244,21 @@ local function tick_is_due ()
    return true
 end
 
+local interrupted = ffi.cast("const int32_t *", native.interrupted)
+local first = native.thread == 1
+local since_commit = 0
+
+-- A signal asks the program to end. Looked at where time passes: not after every breath of a busy engine.
+local function look_for_signals ()
+   if first and C.perigee_snabb_load(interrupted) ~= 0 then require("core.main").interrupted() end
+end
+
 local function commit ()
+   since_commit = 0
+   look_for_signals()
    link.settle_all()
    counter.commit()
+   if events then events.commited_counters() end
 end
 
 -- An empty link goes back to its first slot: rings stay in the cache.
@@ -276,17 +292,28 @@ local function hand_over ()
    end
 end
 
+-- How many packets this breath freed, and of how many bytes each.
+local function end_of_breath ()
+   local fl = packet.freelist
+   local n, bytes = tonumber(fl.frees), tonumber(fl.bytes)
+   events.breath_end(tonumber(breaths.c), n, n > 0 and math.floor(bytes / n) or 0)
+end
+
 --- One breath.
 function M.breathe ()
    local was_running = running
    running = true
    M.monotonic_now = C.get_monotonic_time()
+   if events then
+      events.breath_start(tonumber(breaths.c), tonumber(frees.c), tonumber(freebytes.c), tonumber(freebits.c))
+   end
    take_in()
    local list = pulls
    for i = 1, #list do
       local app = list[i]
       app:pull()
    end
+   if events then events.breath_pulled() end
    list = pushes
    for i = 1, #list do
       local turn = list[i]
@@ -295,16 +322,20 @@ function M.breathe ()
       rewind(l)
    end
    hand_over()
+   if events then events.breath_pushed() end
    if tick_is_due() then
       list = ticks
       for i = 1, #list do
          local app = list[i]
          app:tick()
       end
+      if events then events.breath_ticked() end
    end
+   if events then end_of_breath() end
    packet.settle(frees, freebytes, freebits)
    breaths.c = breaths.c + 1
-   if breaths.c % 100 == 0 then commit() end
+   since_commit = since_commit + 1
+   if since_commit >= 100 then commit() end
    running = was_running
 end
 
@@ -312,6 +343,7 @@ local next_breath, last_frees, last_free_at = nil, 0, 0
 
 local function doze (microseconds)
    C.usleep(microseconds)
+   look_for_signals()
    M.monotonic_now = C.get_monotonic_time()
 end
 
@@ -327,6 +359,7 @@ function M.pace_breathing ()
       -- Nothing was freed for more than a microsecond, the least that one can sleep.
       if now - last_free_at > 1e-6 then
          M.sleep = math.min(M.sleep + 1, M.maxsleep)
+         if events then events.sleep_on_idle(M.sleep) end
          doze(M.sleep)
       end
    else
@@ -344,8 +377,6 @@ function M.enable_latency_histogram ()
 end
 
 local function loop (breathe, options, done)
-   local interrupted = ffi.cast("const int32_t *", native.interrupted)
-   local first = native.thread == 1
    local check = first and M.threads and M.threads.check
    M.monotonic_now = C.get_monotonic_time()
    running = true -- between breaths, too, the time is that of the last one
@@ -354,7 +385,6 @@ local function loop (breathe, options, done)
       if not options.no_timers then timer.run() end
       if not M.busywait then M.pace_breathing() end
       if check then check() end
-      if first and C.perigee_snabb_load(interrupted) ~= 0 then require("core.main").interrupted() end
    until done and done()
 end
 
@@ -374,7 +404,8 @@ function M.main (options)
       breathe = histogram.wrap_thunk(latency, breathe, M.now)
    end
    M.enable_tick()
-   local others = native.thread == 1 and M.threads
+   if events then events.engine_started() end
+   local others = first and M.threads
    if others then others.run() end
    local ok, why = xpcall(loop, function (reason)
       return type(reason) == "string" and debug.traceback(reason, 2) or reason
@@ -382,6 +413,7 @@ function M.main (options)
    running = false
    if others then others.pause() end
    commit()
+   if events then events.engine_stopped() end
    if not ok then error(why, 0) end
    if not options.no_report then M.report(options.report) end
 end
@@ -394,9 +426,13 @@ for _, name in ipairs{"report", "report_load", "report_links", "report_apps", "c
    M[name] = function (...) return others[name](M, ...) end
 end
 
---- The log of what the engine does (core.timeline), made when it is first asked for.
+--- The log of what the engine does (core.timeline), made when it is first asked for; the engine logs from then on.
 function M.timeline ()
-   M.timeline_log = M.timeline_log or require("core.timeline").new("engine/timeline")
+   if not M.timeline_log then
+      local timeline = require("core.timeline")
+      M.timeline_log = timeline.new(folder.."timeline")
+      events = timeline.load_events(M.timeline_log, "core.engine")
+   end
    return M.timeline_log
 end
 

@@ -179,6 +179,23 @@ local function test_names (engine)
    assert(not engine.enumerate_named_programs()[name.."-2"] and not engine.program_name)
 end
 
+-- With a timeline, the engine says what it does.
+local function test_timeline (engine)
+   local log = engine.timeline()
+   assert(engine.timeline() == log)
+   local breaths = 0
+   engine.main{done = function () breaths = breaths + 1 return breaths == 3 end, no_report = true}
+   local seen = {}
+   for _, event in ipairs(require("core.timeline").events(log, 1000)) do
+      local name = event.text:match("^[%w_]+")
+      seen[name] = (seen[name] or 0) + 1
+   end
+   for name, n in pairs{engine_started = 1, breath_start = 3, breath_pulled = 3, breath_pushed = 3, breath_end = 3,
+                        engine_stopped = 1} do
+      assert(seen[name] == n, name..": "..tostring(seen[name]))
+   end
+end
+
 function M.run (engine)
    test_configure(engine)
    test_actions(engine)
@@ -187,6 +204,7 @@ function M.run (engine)
    test_packets_and_counters(engine)
    test_main(engine)
    test_names(engine)
+   test_timeline(engine)
 end
 
 return M

@@ -3,7 +3,7 @@
 --
 -- `require(name)` looks, in this order, for
 --   1. perigee's own `core.*`, its apps in the place of hardware drivers (they reach the hardware through DPDK), and
---      what calls C code of Snabb's own binary,
+--      the like (REPLACED below),
 --   2. `apps`, `lib` and `program` of the user's own Snabb tree (--tree, SNABB_TREE), with `lib/ljsyscall` and the like
 --      beside,
 --   3. perigee's own `apps`, `lib` and `program`,
@@ -24,15 +24,16 @@ require("jit.opt").start("maxtrace=8000", "maxmcode=65536", "sizemcode=1024", "m
 
 -- ---- modules ----
 
--- Modules that perigee answers for even where a tree has them: they drive hardware, or call C code of Snabb's own
--- binary.
+-- Modules that perigee answers for even where a tree has them: they drive hardware, call C code of Snabb's own binary,
+-- or hand packets from process to process by pointer, which takes Snabb's memory, shared by all of its processes.
 local REPLACED = {}
 for _, name in ipairs{"apps.intel.intel_app", "apps.intel.intel1g", "apps.intel_mp.intel_mp",
                       "apps.intel_avf.intel_avf", "apps.mellanox.connectx", "apps.mellanox.connectx4",
                       "apps.solarflare.solarflare", "apps.virtio_net.virtio_net", "apps.xdp.xdp",
                       "lib.hardware.pci", "lib.checksum", "lib.lpm.lpm4_248", "lib.lpm.lpm4_dxr",
                       "apps.bridge.learning", "apps.bridge.mac_table",
-                      "program.packetblaster.packetblaster"} do
+                      "program.packetblaster.packetblaster", "lib.interlink", "apps.interlink.receiver",
+                      "apps.interlink.transmitter"} do
    REPLACED[name] = true
 end
 
@@ -96,6 +97,12 @@ table.insert(package.loaders, 2, search)
 local function expose (name, module)
    rawset(_G, name, require(module))
 end
+
+-- What Snabb's own compiler has of profilers, which programs start and stop. Here they do nothing.
+local jit = require("jit")
+jit.vmprofile = jit.vmprofile or {open = function () end, start = function () end, stop = function () end}
+package.preload["jit.vmprofile"] = function () return jit.vmprofile end
+jit.auditlog = jit.auditlog or function () end
 
 require("lib.lua.strict")
 require("lib.lua.class") -- subClass is a global

@@ -10,14 +10,8 @@ local config = require("core.config")
 local lib = require("core.lib")
 
 local M = {}
+local sorted_keys = lib.sorted_keys
 
-local function sorted_keys (t)
-   local keys = {}
-   for key in pairs(t) do keys[#keys + 1] = key end
-   table.sort(keys)
-   return keys
-end
-M.sorted_keys = sorted_keys
 
 -- Errors unless every link has its apps, and these know it by a name of its own: before anything is changed.
 local function check_links (new)

@@ -8,13 +8,7 @@ local shm = require("core.shm")
 local sys = require("core.sys")
 
 local M = {}
-
-local function sorted_names (t)
-   local names = {}
-   for name in pairs(t) do names[#names + 1] = name end
-   table.sort(names)
-   return names
-end
+local sorted_keys = lib.sorted_keys
 
 -- A counter of the engine, over all threads.
 local function total (engine, name)
@@ -63,7 +57,7 @@ end
 function M.report_links (engine)
    print("link report:")
    local links = links_everywhere(engine)
-   for _, name in ipairs(sorted_names(links)) do
+   for _, name in ipairs(sorted_keys(links)) do
       local sent, dropped = unpack(links[name])
       local loss = sent > 0 and dropped * 100 / (dropped + sent) or 0
       print(("%20s sent on %s (loss rate: %d%%)"):format(lib.comma_value(sent), name, loss))
@@ -73,7 +67,7 @@ end
 --- Let every app print its own report.
 function M.report_apps (engine)
    print("apps report:")
-   for _, name in ipairs(sorted_names(engine.app_table)) do
+   for _, name in ipairs(sorted_keys(engine.app_table)) do
       local app = engine.app_table[name]
       if app.report then
          print(name)

@@ -18,6 +18,7 @@ local ffi = require("ffi")
 local sys = require("core.sys")
 
 local M = {}
+local sorted_keys = require("core.lib").sorted_keys
 
 local O = sys.open_flags
 local DIRECTORY_MODE, FILE_MODE = 448, 384 -- 0700, 0600
@@ -273,13 +274,6 @@ function M.register (name, module)
    assert(not M.types[name], "shm: duplicate type: "..tostring(name))
    M.types[name] = module
    return name
-end
-
-local function sorted_keys (t)
-   local keys = {}
-   for key in pairs(t) do keys[#keys + 1] = key end
-   table.sort(keys)
-   return keys
 end
 
 local function delete_object (frame, name, module)

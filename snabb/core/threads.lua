@@ -15,9 +15,9 @@
 local ffi = require("ffi")
 local C = ffi.C
 local config = require("core.config")
-local graph = require("core.graph")
 local native = require("core.native")
 local packet = require("core.packet")
+local sorted_keys = require("core.lib").sorted_keys
 
 local M = {}
 
@@ -110,9 +110,9 @@ local function components (c)
       while group[name] ~= name do name = group[name] end
       return name
    end
-   local names = graph.sorted_keys(c.apps)
+   local names = sorted_keys(c.apps)
    for _, name in ipairs(names) do group[name] = name end
-   for _, spec in ipairs(graph.sorted_keys(c.links)) do
+   for _, spec in ipairs(sorted_keys(c.links)) do
       local fa, _, ta = config.parse_link(spec)
       if group[fa] and group[ta] then
          local a, b = root(fa), root(ta)
@@ -135,7 +135,7 @@ end
 local function along_the_links (c, set)
    local inside, incoming, next_apps = {}, {}, {}
    for _, name in ipairs(set) do inside[name], incoming[name], next_apps[name] = true, 0, {} end
-   for _, spec in ipairs(graph.sorted_keys(c.links)) do
+   for _, spec in ipairs(sorted_keys(c.links)) do
       local fa, _, ta = config.parse_link(spec)
       if inside[fa] and inside[ta] and fa ~= ta then
          incoming[ta] = incoming[ta] + 1
@@ -232,9 +232,9 @@ function M.split (c, place)
       return parts[worker]
    end
    part(1)
-   for _, name in ipairs(graph.sorted_keys(c.apps)) do part(place[name]).apps[name] = c.apps[name] end
+   for _, name in ipairs(sorted_keys(c.apps)) do part(place[name]).apps[name] = c.apps[name] end
    local bridges = {}
-   for _, spec in ipairs(graph.sorted_keys(c.links)) do
+   for _, spec in ipairs(sorted_keys(c.links)) do
       local fa, _, ta = config.parse_link(spec)
       for _, name in ipairs{fa, ta} do
          if not c.apps[name] then error("no such app: "..name.." (in the link "..spec..")", 0) end
@@ -320,7 +320,7 @@ function M.place (c)
    for worker in pairs(configured) do
       if not texts[worker] then texts[worker] = part_as_text({apps = {}, links = {}, bridges = {}}) end
    end
-   for _, worker in ipairs(graph.sorted_keys(texts)) do
+   for _, worker in ipairs(sorted_keys(texts)) do
       start(worker)
       ask(worker, texts[worker])
       configured[worker] = true
@@ -330,13 +330,13 @@ function M.place (c)
       for spec in pairs(part.bridges) do bridges[spec] = true end
    end
    M.next_bridges = bridges
-   all_links = graph.sorted_keys(c.links)
+   all_links = sorted_keys(c.links)
    return with_rings(parts[1])
 end
 
 --- All workers have the new graph: frees rings that none has any more, and lets the others breathe again if they did.
 function M.placed ()
-   for _, spec in ipairs(graph.sorted_keys(old_bridges)) do
+   for _, spec in ipairs(sorted_keys(old_bridges)) do
       if not M.next_bridges[spec] then native.free_ring(spec) end
    end
    old_bridges = M.next_bridges
@@ -344,7 +344,7 @@ function M.placed ()
 end
 
 --- The numbers of the other workers.
-function M.others () return graph.sorted_keys(started) end
+function M.others () return sorted_keys(started) end
 
 --- The links of all workers, by name.
 function M.links () return all_links end
@@ -356,9 +356,16 @@ function M.check ()
    if C.perigee_snabb_load(died) ~= 0 then error(tostring(native.death()), 0) end
 end
 
+-- What programs set in the engine holds for all workers.
+local SETTINGS = {"Hz", "busywait", "maxsleep", "pull_npackets", "tick_Hz", "log"}
+
 --- Let the other workers breathe.
 function M.run ()
    M.check()
+   local engine, settings = require("core.app"), {}
+   for _, name in ipairs(SETTINGS) do settings[name] = engine[name] end
+   local text = M.encode({do_ = "settings", settings = settings})
+   for _, worker in ipairs(sorted_keys(started)) do ask(worker, text) end
    breathing = true
    for worker in pairs(started) do native.want_thread(worker, RUN) end
 end
@@ -416,6 +423,12 @@ function answers.configure (message)
    c.links, c.bridges = message.links, message.bridges
    require("core.app").configure_here(with_rings(c))
    return "configured"
+end
+
+function answers.settings (message)
+   local engine = require("core.app")
+   for name, value in pairs(message.settings) do engine[name] = value end
+   return "set"
 end
 
 function answers.settle ()

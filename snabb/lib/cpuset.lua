@@ -5,6 +5,7 @@
 local numa = require("lib.numa")
 
 local M = {}
+local sorted_keys = require("core.lib").sorted_keys
 local CPUSet = {}
 
 --- A new, empty set.
@@ -19,13 +20,6 @@ local global
 function M.global_cpuset()
    global = global or M.new()
    return global
-end
-
-local function sorted_keys(t)
-   local keys = {}
-   for key in pairs(t) do keys[#keys + 1] = key end
-   table.sort(keys)
-   return keys
 end
 
 local function cpus_of(self, cpu)

@@ -203,6 +203,14 @@ function M.load_string(expression)
    return assert(loadstring("return "..expression))()
 end
 
+--- The keys of a table, sorted. Not in Snabb.
+function M.sorted_keys(t)
+   local keys = {}
+   for key in pairs(t) do keys[#keys + 1] = key end
+   table.sort(keys)
+   return keys
+end
+
 function M.selftest()
    require("core.lib").selftest()
 end

@@ -12,19 +12,13 @@ require("core.lib_h")
 local C = ffi.C
 
 local M = {}
+local sorted_keys = lib.sorted_keys
 
 local long_options = {once = "1", interval = "i", all = "a", json = "J", help = "h"}
 
 local function usage (code)
    print(require("program.top.README_inc"))
    main.exit(code)
-end
-
-local function sorted_keys (t)
-   local keys = {}
-   for key in pairs(t) do keys[#keys + 1] = key end
-   table.sort(keys)
-   return keys
 end
 
 -- ---- JSON (RFC 8259) ----

@@ -4,8 +4,9 @@
 //! The first VM asks, in text, and each of the others answers: what that says is Lua's business (snabb/core/threads.lua).
 //! Whether a thread should breathe is a number that it looks at after every breath.
 
-use super::native;
 use super::process::{Process, VmState, lock};
+use super::{Options, native};
+use perigee_dpdk as dpdk;
 use perigee_lua::mlua::{self, LightUserData, Lua, Table};
 use perigee_lua::snabb::{SnabbError, SnabbVm};
 use std::collections::BTreeMap;
@@ -59,6 +60,7 @@ impl Threads {
         let (eal, _) = process.dpdk()?;
         let shared = process.clone();
         let body = move || {
+            pin(&shared.options, number);
             let registered = eal.register_thread();
             if let Err(error) = registered.map_err(|e| e.to_string()).and_then(|_known| serve(&shared, number, seat)) {
                 let mut why = lock(&shared.threads.why);
@@ -106,6 +108,19 @@ impl Threads {
                 let _ = thread.handle.join();
             }
         }
+    }
+}
+
+/// Gives a thread a core of its own, where there are as many cores as workers. The program's own stays free: processes that
+/// it starts would inherit its core.
+fn pin(options: &Options, number: u16) {
+    let cores = dpdk::usable_cores();
+    if options.workers > 1
+        && cores.len() >= usize::from(options.workers)
+        && let Some(&core) = cores.get(usize::from(number) - 1)
+        && let Err(error) = dpdk::pin_current_thread(core)
+    {
+        eprintln!("note: worker {number}: {error}");
     }
 }
 

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+//! Snabb's packets: the pool's layout, and that whatever a thread had goes back. What Lua does with them is tested by the
+//! selftests of `snabb/`.
+
+mod common;
+
+use perigee_dpdk::snabb::{MAX_PACKETS, SharedPort, Slate, SnabbPool, SnabbRing};
+use perigee_dpdk::{Device, Eal, PortConfig};
+use std::ffi::c_void;
+
+/// The same as in `snabb.h`, of which this needs a part.
+mod shim {
+    use std::ffi::c_void;
+
+    /// `struct link`
+    #[repr(C)]
+    pub struct Link {
+        pub read: i32,
+        pub rest: [i32; 3],
+        pub write: i64,
+        pub bytes: i64,
+        pub drops: i64,
+        pub packets: [*mut c_void; 1024],
+    }
+
+    unsafe extern "C" {
+        pub fn perigee_snabb_take(pool: *mut c_void, to: *mut *mut c_void, n: u32) -> u32;
+        pub fn perigee_snabb_give(pool: *mut c_void, from: *mut *mut c_void, n: u32);
+        pub fn perigee_snabb_put(to: *mut c_void, from: *mut Link) -> u32;
+        pub fn perigee_snabb_get(from: *mut c_void, to: *mut Link, n: u32) -> u32;
+        pub fn perigee_snabb_receive(port: *mut c_void, to: *mut Link, n: u32) -> u32;
+        pub fn perigee_snabb_transmit(port: *mut c_void, from: *mut Link, counts: *mut c_void) -> u32;
+    }
+}
+
+fn main() {
+    common::run_with(600, &[("packets_lie_in_windows_and_come_back", everything)]);
+}
+
+fn take(pool: &SnabbPool, n: usize) -> Vec<*mut c_void> {
+    let mut packets = vec![std::ptr::null_mut(); n];
+    // SAFETY: there is room for n pointers.
+    let taken = unsafe { shim::perigee_snabb_take(pool.as_ptr(), packets.as_mut_ptr(), n as u32) };
+    packets.truncate(taken as usize);
+    packets
+}
+
+fn link(slate: &mut Slate) -> &'static mut shim::Link {
+    // SAFETY: a living link of the slate, used by this thread alone until the slate is dropped.
+    unsafe { &mut *slate.new_link().cast() }
+}
+
+/// One case, as a process has one such pool.
+fn everything(eal: &Eal) {
+    let pool = SnabbPool::new(eal).expect("a pool");
+    assert_eq!((pool.size(), pool.available(), take(&pool, 3).len()), (0, 0, 0));
+    assert_eq!(pool.grow(1000).expect("memory"), 1000);
+    assert_eq!(pool.grow(500).expect("memory"), 500);
+    assert!(pool.grow(MAX_PACKETS).expect_err("that is 12 GB").to_string().contains("--memory"));
+    windows(&pool);
+    slates_give_back(&pool);
+    rings_keep_order(eal, &pool);
+    ports_move_packets(eal, &pool);
+    assert_eq!(pool.available(), pool.size());
+}
+
+/// Every packet starts 256 bytes into a window of its own; all of them are there once; what is no packet is left alone.
+fn windows(pool: &SnabbPool) {
+    let mut packets = take(pool, 2000);
+    assert_eq!((packets.len(), pool.available()), (1500, 0));
+    packets.sort_unstable();
+    packets.dedup();
+    assert_eq!(packets.len(), 1500);
+    assert!(packets.iter().all(|packet| *packet as usize % 512 == 256));
+    assert!(packets.windows(2).all(|pair| pair[1] as usize - pair[0] as usize >= 23 * 512));
+    for &packet in &packets {
+        // SAFETY: ours: a length, then 10,240 bytes; the farthest a packet can be moved is to the end of its window.
+        unsafe {
+            assert_eq!(packet.cast::<u16>().read(), 0);
+            packet.cast::<u8>().add(254).write_bytes(0xee, 10_242);
+        }
+    }
+    let mut elsewhere = vec![0_u8; 30_000];
+    packets.push(elsewhere.as_mut_ptr().cast());
+    // SAFETY: all but the last are the pool's, and are forgotten.
+    unsafe { shim::perigee_snabb_give(pool.as_ptr(), packets.as_mut_ptr(), packets.len() as u32) };
+    assert_eq!(pool.available(), 1500);
+    let again = take(pool, 1500);
+    assert_eq!(again.len(), 1500);
+    let mut again = again;
+    // SAFETY: as above.
+    unsafe { shim::perigee_snabb_give(pool.as_ptr(), again.as_mut_ptr(), 1500) };
+}
+
+fn slates_give_back(pool: &SnabbPool) {
+    let mut slate = Slate::new();
+    slate.use_pool(pool);
+    let (full, half) = (link(&mut slate), link(&mut slate));
+    for (link, n) in [(&mut *full, 1023), (&mut *half, 10)] {
+        for packet in take(pool, n) {
+            link.packets[(link.write & 1023) as usize] = packet;
+            link.write += 1;
+        }
+    }
+    assert_eq!(pool.available(), 1500 - 1033);
+    let at = (&raw mut *half).cast();
+    assert!(slate.free_link(at) && !slate.free_link(at));
+    assert_eq!(pool.available(), 1500 - 1023);
+    drop(slate);
+    assert_eq!(pool.available(), 1500);
+}
+
+fn rings_keep_order(eal: &Eal, pool: &SnabbPool) {
+    let (mut here, mut there) = (Slate::new(), Slate::new());
+    here.use_pool(pool);
+    there.use_pool(pool);
+    let ring = SnabbRing::new(eal, pool, 100).expect("a ring");
+    let (from, to) = (link(&mut here), link(&mut there));
+    // Over the end of the links' rings, too.
+    (from.read, from.write, to.read, to.write) = (1000, 1000, 1010, 1010);
+    let packets = take(pool, 150);
+    for &packet in &packets {
+        from.packets[(from.write & 1023) as usize] = packet;
+        from.write += 1;
+    }
+    // SAFETY: living links and a living ring, on one thread.
+    unsafe {
+        assert_eq!(shim::perigee_snabb_put(ring.as_ptr(), from), 100);
+        assert_eq!(shim::perigee_snabb_put(ring.as_ptr(), from), 0);
+        assert_eq!(shim::perigee_snabb_get(ring.as_ptr(), to, 70), 70);
+        assert_eq!(shim::perigee_snabb_put(ring.as_ptr(), from), 50);
+        assert_eq!(shim::perigee_snabb_get(ring.as_ptr(), to, 60), 60);
+    }
+    let got: Vec<_> = (1010..to.write).map(|at| to.packets[(at & 1023) as usize]).collect();
+    assert_eq!(got, packets[..130]);
+    drop((ring, here, there));
+    assert_eq!(pool.available(), 1500);
+}
+
+fn ports_move_packets(eal: &Eal, pool: &SnabbPool) {
+    let mut slate = Slate::new();
+    slate.use_pool(pool);
+    let config = PortConfig { one_pool: true, ..PortConfig::new(Device::Dpdk("net_null7,size=60".into())) };
+    for copy in [false, true] {
+        let shared = SharedPort::open(eal, &config, pool, copy).expect("a port");
+        let port = shared.queues(0, pool).expect("its queues");
+        assert!(shared.queues(0, pool).is_err(), "the queues are given out once");
+        let link = link(&mut slate);
+        // SAFETY: a living port, link and list of free packets, on one thread.
+        let (received, sent) = unsafe {
+            let received = shim::perigee_snabb_receive(port.as_ptr(), link, 2000);
+            (received, shim::perigee_snabb_transmit(port.as_ptr(), link, slate.freelist()))
+        };
+        assert_eq!((received, sent), (1023, 1023), "a link holds 1023");
+        let counts = port.counts();
+        assert_eq!((counts.received, counts.transmitted), (1023, 1023));
+        assert_eq!((counts.copied_in, counts.copied_out), if copy { (1023, 1023) } else { (0, 0) });
+        assert!(!copy || port.info().notes.iter().any(|note| note.contains("every packet is copied")));
+    }
+    drop(slate);
+    assert_eq!(pool.available(), pool.size());
+}
