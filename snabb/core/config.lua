@@ -35,14 +35,14 @@ local function read_value (text)
    return text
 end
 
---- Add an app *name* of *class* with argument *arg* (text is read as a Lua value, as in Snabb). If the class has a
---- schema, `config`, the argument is checked by lib.parse. *placement*, {worker = N}, puts it on a thread of its own.
+--- Add an app *name* of *class* with argument *arg*. If the class has a schema, `config`, the argument (or the Lua value
+--- that it stands for, if it is a text) is checked by lib.parse. *placement*, {worker = N}, puts it on a thread of its
+--- own.
 function M.app (c, name, class, arg, placement)
    check_name("app", name)
    if type(class) ~= "table" then
       error("app "..name..": expected a class (a table with a method new), got "..type(class), 2)
    end
-   if type(arg) == "string" then arg = read_value(arg) end
    if class.config then
       local ok, parsed = pcall(M.parse_app_arg, arg, class.config)
       if not ok then error("failed to configure '"..name.."': "..tostring(parsed), 2) end
@@ -130,8 +130,11 @@ function M.selftest ()
       assert(not ok and why:match("two"))
    end
    assert(not pcall(M.app, c, "two", Class, 5) and c.apps.two == nil)
-   M.app(c, "text", {}, "{a = 1, b = 'x'}")
-   assert(c.apps.text.arg.a == 1 and c.apps.text.arg.b == "x")
+   M.app(c, "text", Class, "{needed = 1, other = 'x'}")
+   assert(c.apps.text.arg.needed == 1 and c.apps.text.arg.other == "x")
+   -- Without a schema, an argument is what it is: a file may be called 1e3.
+   M.app(c, "text", {}, "1e3")
+   assert(c.apps.text.arg == "1e3")
    assert(M.parse_app_arg("{needed = 2}", Class.config).other == 7 and M.parse_app_arg("{x = 3}").x == 3)
    assert(M.canonical_link("a.x->b.y") == "a.x -> b.y")
    assert(M.graphviz(c) == 'digraph config {\n  "a" -> "b" [taillabel="x", headlabel="y"]\n}\n')

@@ -18,16 +18,16 @@ local function check_links (new)
    local taken = {}
    for _, spec in ipairs(sorted_keys(new.links)) do
       local fa, fl, ta, tl = config.parse_link(spec)
-      for _, port in ipairs{fa..": duplicate output link "..fl, ta..": duplicate input link "..tl} do
-         if taken[port] then error(port.." (in the links "..taken[port].." and "..spec..")", 0) end
-         taken[port] = spec
-      end
       local bridge = new.bridges and new.bridges[spec]
       for _, place in ipairs{{"output", fa}, {"input", ta}} do
          local direction, app = unpack(place)
          if not new.apps[app] and not (bridge and bridge.direction ~= direction) then
             error("no such app: "..app.." (in the link "..spec..")", 0)
          end
+      end
+      for _, port in ipairs{fa..": duplicate output link "..fl, ta..": duplicate input link "..tl} do
+         if taken[port] then error(port.." (in the links "..taken[port].." and "..spec..")", 0) end
+         taken[port] = spec
       end
    end
 end
@@ -261,11 +261,11 @@ function M.selftest ()
    for i, action in ipairs(M.actions(old, new)) do names[i] = action[1].." "..tostring(action[2]) end
    local want = "unlink y, unlink z, free_link y.o -> z.i, stop_app z, stop_app x, start_app x, reconfig_app y, link x"
    assert(table.concat(names, ", ") == want, table.concat(names, ", "))
-   new.links["x.o -> nobody.i"] = true
+   new.links["x.p -> nobody.i"] = true
    local ok, why = pcall(M.actions, old, new)
    assert(not ok and why:match("no such app: nobody"))
    -- What ends in another thread is no mistake.
-   new.bridges = {["x.o -> nobody.i"] = {direction = "output"}}
+   new.bridges = {["x.p -> nobody.i"] = {direction = "output"}}
    assert(M.actions(old, new))
 end
 
