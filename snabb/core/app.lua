@@ -164,18 +164,34 @@ local function list_bridges (bridges)
    end
 end
 
---- Bring what this thread runs to a description: what is in both goes on as it is.
-function M.configure_here (new)
-   local actions = graph.actions(M.configuration, new)
-   M.next_configuration = new
+local function take_steps (actions, bridges)
    for _, action in ipairs(actions) do
       if M.log then io.write("engine: ", action[1], " ", action[2], "\n") end
       steps[action[1]](unpack(action, 2))
    end
+   pulls, pushes, ticks = graph.breathe_order(app_table, link_table, bridges)
+   list_bridges(bridges)
+end
+
+--- Bring what this thread runs to a description: what is in both goes on as it is.
+function M.configure_here (new)
+   local actions = graph.actions(M.configuration, new)
+   M.next_configuration = new
+   take_steps(actions, new.bridges)
    M.next_configuration = nil
-   pulls, pushes, ticks = graph.breathe_order(app_table, link_table, new.bridges)
-   list_bridges(new.bridges)
    counter.add(M.configs)
+end
+
+--- The steps from one description to another, for `apply_config_actions`, perhaps in another process: {{name,
+--- {arguments}}, ...}. Names: unlink_output, unlink_input (app, link), free_link, new_link (link's description),
+--- link_output, link_input (app, link, description), stop_app (app), start_app, reconfig_app (app, class, argument).
+function M.compute_config_actions (old, new)
+   return graph.to_snabb(graph.actions(old, new))
+end
+
+--- Take the steps that `compute_config_actions` returned, or a part of them. For graphs on one thread.
+function M.apply_config_actions (actions)
+   take_steps(graph.from_snabb(actions))
 end
 
 --- Bring the running graph to the description *new* (core.config): links and apps that are gone are removed, new ones
@@ -207,10 +223,15 @@ end
 
 -- ---- breaths ----
 
-local next_tick
+local next_tick, tick_period
 
---- Start counting ticks from now.
-function M.enable_tick () next_tick = false end
+--- Start counting ticks from now; *frequency* of them in a second (tick_Hz if omitted; 0: none).
+function M.enable_tick (frequency)
+   frequency = frequency or M.tick_Hz
+   tick_period = 1 / frequency
+   next_tick = nil
+   if frequency > 0 then next_tick = false end
+end
 --- Stop calling tick.
 function M.disable_tick () next_tick = nil end
 
@@ -219,7 +240,7 @@ local function tick_is_due ()
    local now = M.monotonic_now
    if not next_tick then next_tick = now end
    if now < next_tick then return false end
-   next_tick = math.max(next_tick + 1 / M.tick_Hz, now)
+   next_tick = math.max(next_tick + tick_period, now)
    return true
 end
 
@@ -235,7 +256,7 @@ end
 local function commit ()
    since_commit = 0
    look_for_signals()
-   for _, l in pairs(link_table) do link.settle(l) end
+   link.settle_all()
    counter.commit()
    if events then events.commited_counters() end
 end
@@ -418,9 +439,15 @@ end
 --- Snabb's profiler of machine code zones: not here; LuaJIT's own is (`snsh -P`). Does nothing.
 function M.setvmprofile () end
 --- See setvmprofile. Does nothing.
+function M.clearvmprofiles () end
+--- See setvmprofile: false.
+M.vmprofile_enabled = false
+--- See setvmprofile. Empty.
 M.vmprofile = {}
 --- Snabb's log of what the compiler does: not here; see `snsh -j`. Does nothing.
-function M.enable_auditlog () end
+function M.enable_auditlog () M.auditlog_enabled = true end
+--- Was enable_auditlog called?
+M.auditlog_enabled = false
 --- Starts the random choice of what the timeline logs anew.
 function M.randomize_log_rate () end
 

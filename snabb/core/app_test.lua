@@ -36,6 +36,10 @@ local function test_configure (engine)
    assert(engine.app_table.app1.output.x == l and #engine.app_table.app2.output == 1)
    local ok, why = pcall(engine.configure, graph({app1 = App}, {"app1.x -> nobody.x"}))
    assert(not ok and why:match("no such app: nobody"))
+   ok, why = pcall(engine.configure, graph({app1 = App, app2 = App}, {"app1.x -> app2.x", "app1.y -> app2.x"}))
+   assert(not ok and why:match("app2: duplicate input link x"))
+   ok, why = pcall(engine.configure, graph({app1 = App, app2 = App}, {"app1.x -> app2.x", "app1.x -> app2.y"}))
+   assert(not ok and why:match("app1: duplicate output link x"))
    assert(engine.app_table.app2 == two and link.nreadable(l) == 1)
    local configs = counter.read(engine.configs)
    engine.stop()
@@ -45,6 +49,31 @@ local function test_configure (engine)
    ok, why = pcall(engine.configure, graph{bad = {{new = function () return 5 end}}})
    assert(not ok and why:match("bad return value from app 'bad'"))
    engine.stop()
+end
+
+-- The steps in Snabb's form, by which a program configures an engine in another process.
+local function test_actions (engine)
+   local App = class{push = function () end, reconfig = function (self, arg) self.arg = arg end}
+   local function apply (new)
+      local actions = engine.compute_config_actions(engine.configuration, new)
+      engine.apply_config_actions(actions)
+      local names = {}
+      for i, action in ipairs(actions) do names[i] = action[1].." "..action[2][1] end
+      return table.concat(names, ", ")
+   end
+   assert(apply(graph({a = {App, 1}, b = App}, {"a.x -> b.y"})) ==
+             "start_app a, start_app b, new_link a.x -> b.y, link_output a, link_input b")
+   local a = engine.app_table.a
+   assert(a.output.x == engine.link_table["a.x -> b.y"] and engine.app_table.b.input[1] == a.output.x and a.arg == 1)
+   assert(apply(graph{a = {App, 2}, b = App}) ==
+             "unlink_output a, unlink_input b, free_link a.x -> b.y, reconfig_app a")
+   assert(engine.app_table.a == a and a.arg == 2 and #a.output == 0 and engine.configuration.apps.a.arg == 2)
+   local ok, why = pcall(engine.apply_config_actions, {{"explode", {}}})
+   assert(not ok and why:match("no step explode"))
+   engine.apply_config_actions{{"stop_app", {"a"}}, {"start_app", {"c", App}}}
+   assert(engine.app_table.c and not engine.app_table.a)
+   engine.stop()
+   assert(lib.equal(engine.app_table, {}))
 end
 
 local function test_reconfig_and_link_events (engine)
@@ -169,6 +198,7 @@ end
 
 function M.run (engine)
    test_configure(engine)
+   test_actions(engine)
    test_reconfig_and_link_events(engine)
    test_order(engine)
    test_packets_and_counters(engine)

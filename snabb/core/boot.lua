@@ -3,13 +3,13 @@
 --
 -- `require(name)` looks, in this order, for
 --   1. perigee's own `core.*`, its apps in the place of hardware drivers (they reach the hardware through DPDK), and
---      what calls C code of Snabb's own binary,
+--      the like (REPLACED below),
 --   2. `apps`, `lib` and `program` of the user's own Snabb tree (--tree, SNABB_TREE), with `lib/ljsyscall` and the like
 --      beside,
 --   3. perigee's own `apps`, `lib` and `program`,
 --   4. the files that package.path names.
--- A name that ends in `_h`, `_inc` or `_yang` also stands for a C header (given to ffi.cdef) or for a text, as in
--- Snabb.
+-- A name that ends in `_h`, `_inc`, `_yang` or `_events` also stands for a C header (given to ffi.cdef) or for a
+-- text, as in Snabb.
 
 local native, definitions = ...
 local ffi = require("ffi")
@@ -24,12 +24,16 @@ require("jit.opt").start("maxtrace=8000", "maxmcode=65536", "sizemcode=1024", "m
 
 -- ---- modules ----
 
--- Modules that perigee answers for even where a tree has them: they drive hardware, or call C code of Snabb's own
--- binary.
-local REPLACED = {["lib.hardware.pci"] = true, ["lib.checksum"] = true}
+-- Modules that perigee answers for even where a tree has them: they drive hardware, call C code of Snabb's own binary,
+-- or hand packets from process to process by pointer, which takes Snabb's memory, shared by all of its processes.
+local REPLACED = {}
 for _, name in ipairs{"apps.intel.intel_app", "apps.intel.intel1g", "apps.intel_mp.intel_mp",
-                      "apps.intel_avf.intel_avf", "apps.mellanox.connectx", "apps.mellanox.connectx4", "apps.solarflare.solarflare",
-                      "apps.virtio_net.virtio_net", "apps.xdp.xdp"} do
+                      "apps.intel_avf.intel_avf", "apps.mellanox.connectx", "apps.mellanox.connectx4",
+                      "apps.solarflare.solarflare", "apps.virtio_net.virtio_net", "apps.xdp.xdp",
+                      "lib.hardware.pci", "lib.checksum", "lib.lpm.lpm4_248", "lib.lpm.lpm4_dxr",
+                      "apps.bridge.learning", "apps.bridge.mac_table",
+                      "program.packetblaster.packetblaster", "lib.interlink", "apps.interlink.receiver",
+                      "apps.interlink.transmitter"} do
    REPLACED[name] = true
 end
 
@@ -60,8 +64,11 @@ local KINDS = {
    {"_inc", ".inc", function (text) return function () return text end end},
    {"_inc", "", function (text) return function () return text end end}, -- README for README_inc
    {"_yang", ".yang", function (text) return function () return text end end},
-   {"", ".dasl", function (text, name) return require("core.dynasm").load(text, name) end},
+   {"_events", ".events", function (text) return function () return text end end},
 }
+if ffi.arch == "x64" then -- all files with assembler in them are for that; elsewhere perigee's own module is better
+   KINDS[#KINDS + 1] = {"", ".dasl", function (text, name) return require("core.dynasm").load(text, name) end}
+end
 
 local function find (places, path)
    for _, place in ipairs(places) do
@@ -91,13 +98,21 @@ local function expose (name, module)
    rawset(_G, name, require(module))
 end
 
+-- What Snabb's own compiler has of profilers, which programs start and stop. Here they do nothing.
+local jit = require("jit")
+jit.vmprofile = jit.vmprofile or {open = function () end, start = function () end, stop = function () end}
+package.preload["jit.vmprofile"] = function () return jit.vmprofile end
+jit.auditlog = jit.auditlog or function () end
+
 require("lib.lua.strict")
+-- subClass is a global. A tree's module returns nothing, perigee's own modules ask for a field.
+if type(require("lib.lua.class")) ~= "table" then package.loaded["lib.lua.class"] = {subClass = rawget(_G, "subClass")} end
 rawset(_G, "developer_debug", os.getenv("SNABB_DEBUG") ~= nil)
 local plain_assert = assert
 -- As in Snabb: an error that is no text becomes one.
 rawset(_G, "assert", function (value, message, ...)
    if value then return value, message, ... end
-   return plain_assert(false, message ~= nil and tostring(message) or nil)
+   return plain_assert(false, message ~= nil and tostring(message) or "assertion failed!")
 end)
 for _, pair in ipairs{{"lib", "core.lib"}, {"shm", "core.shm"}, {"counter", "core.counter"}, {"memory", "core.memory"},
                       {"packet", "core.packet"}, {"link", "core.link"}, {"config", "core.config"},

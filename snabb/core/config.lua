@@ -27,17 +27,21 @@ local function check_placement (name, placement)
    return worker
 end
 
---- Add an app *name* of *class* with argument *arg* (text is read as a Lua value, as in Snabb). If the class has a
---- schema, `config`, the argument is checked by lib.parse. *placement*, {worker = N}, puts it on a thread of its own.
+-- The Lua value that a text stands for, or the text itself.
+local function read_value (text)
+   local read = loadstring("return "..text)
+   local ok, value = pcall(setfenv(read or function () end, {}))
+   if ok and value ~= nil then return value end
+   return text
+end
+
+--- Add an app *name* of *class* with argument *arg*. If the class has a schema, `config`, the argument (or the Lua value
+--- that it stands for, if it is a text) is checked by lib.parse. *placement*, {worker = N}, puts it on a thread of its
+--- own.
 function M.app (c, name, class, arg, placement)
    check_name("app", name)
    if type(class) ~= "table" then
       error("app "..name..": expected a class (a table with a method new), got "..type(class), 2)
-   end
-   if type(arg) == "string" then
-      local read = loadstring("return "..arg)
-      local ok, value = pcall(setfenv(read or function () end, {}))
-      if ok and value ~= nil then arg = value end
    end
    if class.config then
       local ok, parsed = pcall(M.parse_app_arg, arg, class.config)
@@ -47,8 +51,11 @@ function M.app (c, name, class, arg, placement)
    c.apps[name] = {class = class, arg = arg, worker = check_placement(name, placement)}
 end
 
---- Check an app's argument against a schema: see lib.parse.
+--- Check an app's argument, a table or its text as a Lua value, against a schema: see lib.parse. Without a schema, it
+--- is only read.
 function M.parse_app_arg (arg, schema)
+   if type(arg) == "string" then arg = read_value(arg) end
+   if not schema then return arg end
    if arg ~= nil and type(arg) ~= "table" then error("bad argument: expected a table, got "..tostring(arg)) end
    return lib.parse(arg, schema)
 end
@@ -69,11 +76,27 @@ function M.format_link (fa, fl, ta, tl)
    return canonical(fa, fl, ta, tl)
 end
 
+--- The same for a link's description in any of the ways that `link` takes.
+function M.canonical_link (spec)
+   return canonical(M.parse_link(spec))
+end
+
 --- Add the link "app.output -> app.input".
 function M.link (c, spec)
    local ok, fa, fl, ta, tl = pcall(M.parse_link, spec)
    if not ok then error((fa:gsub("^.-: link parse", "link parse")), 2) end
    c.links[canonical(fa, fl, ta, tl)] = true
+end
+
+--- The graph in Graphviz's language.
+function M.graphviz (c)
+   local lines = {}
+   for spec in pairs(c.links) do
+      local fa, fl, ta, tl = M.parse_link(spec)
+      lines[#lines + 1] = ('  "%s" -> "%s" [taillabel="%s", headlabel="%s"]\n'):format(fa, ta, fl, tl)
+   end
+   table.sort(lines)
+   return "digraph config {\n"..table.concat(lines).."}\n"
 end
 
 --- A copy of a description; its apps' classes and arguments are the same.
@@ -107,8 +130,14 @@ function M.selftest ()
       assert(not ok and why:match("two"))
    end
    assert(not pcall(M.app, c, "two", Class, 5) and c.apps.two == nil)
-   M.app(c, "text", {}, "{a = 1, b = 'x'}")
-   assert(c.apps.text.arg.a == 1 and c.apps.text.arg.b == "x")
+   M.app(c, "text", Class, "{needed = 1, other = 'x'}")
+   assert(c.apps.text.arg.needed == 1 and c.apps.text.arg.other == "x")
+   -- Without a schema, an argument is what it is: a file may be called 1e3.
+   M.app(c, "text", {}, "1e3")
+   assert(c.apps.text.arg == "1e3")
+   assert(M.parse_app_arg("{needed = 2}", Class.config).other == 7 and M.parse_app_arg("{x = 3}").x == 3)
+   assert(M.canonical_link("a.x->b.y") == "a.x -> b.y")
+   assert(M.graphviz(c) == 'digraph config {\n  "a" -> "b" [taillabel="x", headlabel="y"]\n}\n')
    M.app(c, "plain", {}, "just text")
    assert(c.apps.plain.arg == "just text")
    assert(not pcall(M.app, c, "a b", {}) and not pcall(M.app, c, "nil", nil))

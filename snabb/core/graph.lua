@@ -13,16 +13,21 @@ local M = {}
 local sorted_keys = lib.sorted_keys
 
 
--- Errors unless every link has its apps: before anything is changed.
+-- Errors unless every link has its apps, and these know it by a name of its own: before anything is changed.
 local function check_links (new)
+   local taken = {}
    for _, spec in ipairs(sorted_keys(new.links)) do
-      local fa, _, ta = config.parse_link(spec)
+      local fa, fl, ta, tl = config.parse_link(spec)
       local bridge = new.bridges and new.bridges[spec]
       for _, place in ipairs{{"output", fa}, {"input", ta}} do
          local direction, app = unpack(place)
          if not new.apps[app] and not (bridge and bridge.direction ~= direction) then
             error("no such app: "..app.." (in the link "..spec..")", 0)
          end
+      end
+      for _, port in ipairs{fa..": duplicate output link "..fl, ta..": duplicate input link "..tl} do
+         if taken[port] then error(port.." (in the links "..taken[port].." and "..spec..")", 0) end
+         taken[port] = spec
       end
    end
 end
@@ -78,6 +83,43 @@ function M.actions (old, new)
       if new.apps[ta] and (is_new or fresh[ta]) then add("link", ta, "input", tl, spec) end
    end
    return actions
+end
+
+-- Snabb's names of the steps link and unlink.
+local DIRECTED = {link_output = {"link", "output"}, link_input = {"link", "input"},
+                  unlink_output = {"unlink", "output"}, unlink_input = {"unlink", "input"}}
+
+--- Steps in the form that Snabb gives them, in which programs send them to others: {{name, {arguments}}, ...}.
+function M.to_snabb (actions)
+   local result = {}
+   for i, action in ipairs(actions) do
+      local name = action[1]
+      if name == "link" or name == "unlink" then
+         local app, direction, link, spec = unpack(action, 2)
+         result[i] = {name.."_"..direction, {app, link, spec}}
+      else
+         result[i] = {name, {unpack(action, 2, table.maxn(action))}}
+      end
+   end
+   return result
+end
+
+--- The other way round. Errors if a name is none of a step.
+function M.from_snabb (actions)
+   local known = {free_link = true, new_link = true, stop_app = true, start_app = true, reconfig_app = true}
+   local result = {}
+   for i, action in ipairs(actions) do
+      local name, arguments = unpack(action)
+      local directed = DIRECTED[name]
+      if directed then
+         result[i] = {directed[1], arguments[1], directed[2], arguments[2], arguments[3]}
+      elseif known[name] then
+         result[i] = {name, unpack(arguments, 1, table.maxn(arguments))}
+      else
+         error("apply_config_actions: there is no step "..tostring(name), 3)
+      end
+   end
+   return result
 end
 
 -- Depth first from the entries; reverse post-order. Without recursion, as chains may be long.
@@ -219,11 +261,11 @@ function M.selftest ()
    for i, action in ipairs(M.actions(old, new)) do names[i] = action[1].." "..tostring(action[2]) end
    local want = "unlink y, unlink z, free_link y.o -> z.i, stop_app z, stop_app x, start_app x, reconfig_app y, link x"
    assert(table.concat(names, ", ") == want, table.concat(names, ", "))
-   new.links["x.o -> nobody.i"] = true
+   new.links["x.p -> nobody.i"] = true
    local ok, why = pcall(M.actions, old, new)
    assert(not ok and why:match("no such app: nobody"))
    -- What ends in another thread is no mistake.
-   new.bridges = {["x.o -> nobody.i"] = {direction = "output"}}
+   new.bridges = {["x.p -> nobody.i"] = {direction = "output"}}
    assert(M.actions(old, new))
 end
 

@@ -26,7 +26,9 @@ local size, max = 1023, 1023
 local link_ptr = ffi.typeof("struct link *")
 local free = packet.free
 
-local frames = {} -- by the link's id: its counters
+-- By the link's id: its counters, and the link.
+local frames, links = {}, {}
+local in_use = {} -- by the folder of counters
 
 -- ---- the fast part ----
 
@@ -120,6 +122,12 @@ function M.settle (l)
 end
 local settle = M.settle
 
+--- Settle all links: those of the graph, and those that apps have made for themselves. The engine does so when it
+--- publishes counters, long before a link's indices are at their end.
+function M.settle_all ()
+   for _, l in pairs(links) do settle(l) end
+end
+
 --- The link's counters as numbers: rxpackets, rxbytes, txpackets, txbytes, txdrop.
 function M.stats (l)
    local stats, result = settle(l), {}
@@ -143,7 +151,8 @@ ffi.metatype("struct link", {__index = index})
 
 local free_ids, last_id = {}, 0
 
---- A new link of this name, with its counters in shared memory under links/NAME.
+--- A new link of this name, with its counters in shared memory under links/NAME; under links/NAME#2 and so on as long
+--- as other links have that name.
 function M.new (name)
    local l = ffi.cast(link_ptr, native.new_link())
    local id = table.remove(free_ids)
@@ -152,7 +161,14 @@ function M.new (name)
       id = last_id
    end
    l.id = id
-   frames[id] = shm.create_frame("links/"..name, {
+   local folder, n = "links/"..name, 1
+   while in_use[folder] do
+      n = n + 1
+      folder = "links/"..name.."#"..n
+   end
+   in_use[folder] = true
+   links[id] = l
+   frames[id] = shm.create_frame(folder, {
       dtime = {counter, C.get_unix_time()}, rxpackets = {counter}, rxbytes = {counter},
       txpackets = {counter}, txbytes = {counter}, txdrop = {counter},
    })
@@ -163,8 +179,10 @@ end
 function M.free (l)
    while l.write ~= l.read do free(M.receive(l)) end
    local id = l.id
-   shm.delete_frame(frames[id])
-   frames[id] = nil
+   local frame = frames[id]
+   in_use[frame.path:sub(1, -2)] = nil
+   shm.delete_frame(frame)
+   frames[id], links[id] = nil, nil
    table.insert(free_ids, id)
    native.free_link(tonumber(ffi.cast("uintptr_t", l)))
 end
@@ -242,6 +260,15 @@ function M.selftest ()
    local other = M.new("selftest.z -> selftest.z")
    assert(not pcall(M.receive, other) and M.empty(other) and M.stats(other).rxpackets == 0)
    M.free(other)
+   -- Links of the same name count for themselves; apps' own links are settled with the others.
+   other = M.new("selftest.x -> selftest.y")
+   M.transmit(other, packet.from_string("y"))
+   other.read, other.counted, other.write = 2^30, 2^30, 2^30 + 1 -- the same slot
+   M.settle_all()
+   assert(other.read == 0 and other.write == 1 and M.stats(other).txpackets == 1 and M.stats(l).rxpackets == seen + 1)
+   assert(shm.exists("links/selftest.x -> selftest.y#2/txbytes.counter"))
+   M.free(other)
+   assert(M.stats(l).rxpackets == seen + 1 and not shm.exists("links/selftest.x -> selftest.y#2"))
    -- What is still in a link is freed with it.
    M.free(l)
    assert(packet.outstanding() == outstanding)

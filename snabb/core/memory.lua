@@ -16,7 +16,8 @@ local M = {}
 
 local char_ptr = ffi.typeof("char *")
 
-local function huge_page_size ()
+--- Bytes of a huge page, as the kernel says: see huge_page_size.
+function M.get_huge_page_size ()
    local file = io.open("/proc/meminfo")
    if file then
       local kilobytes = file:read("*a"):match("Hugepagesize: +(%d+) kB")
@@ -29,7 +30,7 @@ end
 --- Bytes of a page.
 M.base_page_size = 4096
 --- Bytes of a huge page, which is also the most that `dma_alloc` returns at once.
-M.huge_page_size = huge_page_size()
+M.huge_page_size = M.get_huge_page_size()
 --- Address bits within a huge page: log2 of `huge_page_size`.
 M.huge_page_bits = math.floor(math.log(M.huge_page_size) / math.log(2) + 0.5)
 --- All chunks: {pointer = char *, physical = uint64_t, size =, used = (bytes)}. The last one serves allocations.

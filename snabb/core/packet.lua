@@ -21,6 +21,12 @@ local M = {}
 local packet_ptr = ffi.typeof("struct packet *")
 local address = ffi.typeof("int64_t")
 local WINDOW, HEADROOM = 512, 256
+--- Packets lie in windows of this many bytes, aligned to it.
+M.packet_alignment = WINDOW
+--- Bytes free before a new packet.
+M.default_headroom = HEADROOM
+--- Packets start at even addresses.
+M.minimum_alignment = 2
 local MAX_PACKETS = 1e6
 
 --- The C type of a packet.

@@ -9,6 +9,7 @@
 -- Differs from Snabb: starting a second worker of a name whose worker lives is an error; `stop` waits for the end and
 -- removes the worker's shared memory; `status` has the exit status, too.
 
+local native = require("core.native")
 local shm = require("core.shm")
 local sys = require("core.sys")
 
@@ -57,7 +58,8 @@ function M.start (name, luacode)
    shm.mkdir(shm.resolve("group"))
    io.stdout:flush()
    local pid, reason = sys.spawn(exec_path, exec_arguments, {SNABB_PROGRAM_LUACODE = luacode, SNABB_WORKER_NAME = name,
-                                                             SNABB_WORKER_PARENT = tostring(sys.getpid())})
+                                                             SNABB_WORKER_PARENT = tostring(sys.getpid()),
+                                                             SNABB_TREE = native.tree or nil})
    if not pid then error(("worker %s: cannot start %s: %s"):format(name, exec_path, reason), 2) end
    children[name] = {pid = pid}
    return pid

@@ -50,7 +50,7 @@ function M.sink (c, name, spec, placement)
    check(spec)
    local file = file_of(spec)
    if file then
-      config.app(c, name, require("apps.pcap.pcap").PcapWriter, {file, "w"}, placement)
+      config.app(c, name, require("apps.pcap.pcap").PcapWriter, file, placement)
    else
       port(c, name, spec, placement)
    end

@@ -8,6 +8,8 @@ local M = {}
 --- Intel 82599, i210, i350; {pciaddr =, macaddr =, vlan =, rxq =}.
 M.Intel = hardware.driver("Intel")
 M.driver = M.Intel
+--- The name that older programs know it by.
+M.Intel82599 = M.Intel
 
 function M.selftest () hardware.selftest() end
 

@@ -35,6 +35,9 @@ function M.device_info (address)
    }
 end
 
+--- The devices that scan_devices found the last time.
+M.devices = {}
+
 --- All network devices on the PCI bus, by address.
 function M.scan_devices ()
    local devices = {}
@@ -42,10 +45,9 @@ function M.scan_devices ()
       local class = number_in(M.path(address).."/class")
       if class and class:match("^0x02") then devices[#devices + 1] = M.device_info(M.canonical(address)) end
    end
+   M.devices = devices
    return devices
 end
-
-M.devices = {}
 
 --- Kernel drivers are unbound by the one who starts the program (dpdk-devbind.py). Does nothing.
 function M.unbind_device_from_linux () end
@@ -57,7 +59,7 @@ function M.selftest ()
    assert(M.qualified("net_null0") == "net_null0")
    local info = M.device_info("net_null0")
    assert(info.driver == "apps.dpdk.port" and require(info.driver).driver and info.rx == "input" and info.usable)
-   M.scan_devices()
+   assert(M.scan_devices() == M.devices)
 end
 
 return M

@@ -50,6 +50,24 @@ end
 
 local record, extra = record_t(), extra_t()
 
+--- Writes the header of a record of `length` bytes, which the caller writes next, to the open `file`. Its timestamp is
+-- 0.
+function M.write_record_header(file, length)
+   record.ts_sec, record.ts_usec, record.incl_len, record.orig_len = 0, 0, length, length
+   file:write(ffi.string(record, RECORD_SIZE))
+end
+
+--- Reads an object of the C type with the name `ctype` from the open `file`. Returns a pointer to it, or nil at the
+-- file's end. Errors, if it is cut off.
+function M.readc(file, ctype)
+   local bytes = file:read(ffi.sizeof(ctype))
+   if bytes == nil then return nil end
+   if #bytes ~= ffi.sizeof(ctype) then error(("short read of %s from %s"):format(ctype, tostring(file))) end
+   local object = ffi.new(ffi.typeof("$[1]", ffi.typeof(ctype)))
+   ffi.copy(object, bytes, #bytes)
+   return object
+end
+
 --- Writes a frame of `length` bytes at `buffer` to the open `file`, and flushes it. With `port`, a number, a struct
 -- pcap_record_extra follows the frame in the record, with that port_id and flags 0 (`input` is true) or 1. The
 -- timestamp is
@@ -183,6 +201,16 @@ local function test_round_trip(name)
    assert(all[2].frame == "\1\2\3" and all[2].extra.port_id == 7 and all[2].extra.flags == 0)
    assert(all[2].header.ts_sec == 1 and all[2].header.ts_usec == 500000 and all[2].header.orig_len == 3)
    assert(all[3].frame == "" and all[3].extra.port_id == 8 and all[3].extra.flags == 1)
+   file = assert(io.open(name, "wb"))
+   M.write_file_header(file)
+   M.write_record_header(file, 4)
+   file:write("four", "tail")
+   file:close()
+   file = io.open(name, "rb")
+   assert(M.readc(file, "struct pcap_file")[0].network == LINKTYPE_ETHERNET)
+   assert(M.readc(file, "struct pcap_record")[0].incl_len == 4)
+   assert(M.readc(file, "uint32_t")[0] == 0x72756f66 and not pcall(M.readc, file, "uint64_t"))
+   file:close()
 end
 
 local function test_variants(name)
