@@ -104,7 +104,10 @@ function steps.unlink (app_name, direction, name)
 end
 
 function steps.new_link (spec)
-   link_table[spec] = link.new(spec)
+   -- Of a link between two threads the sender's counters are where those of any link are, the other's beside it.
+   local bridge = M.next_configuration and M.next_configuration.bridges and M.next_configuration.bridges[spec]
+   local receiver = bridge and bridge.direction == "input"
+   link_table[spec] = link.new(spec, receiver and "workers/"..native.thread.."/links/")
    M.configuration.links[spec] = true
 end
 
@@ -270,10 +273,13 @@ local function rewind (l)
    end
 end
 
+-- Packets that went to other threads or came from there: work, as freeing packets is.
+local crossed = 0
+
 local function take_in ()
    for i = 1, #bridges_in do
       local bridge = bridges_in[i]
-      C.perigee_snabb_get(bridge.ring, bridge.link, M.pull_npackets)
+      crossed = crossed + C.perigee_snabb_get(bridge.ring, bridge.link, M.pull_npackets)
    end
 end
 
@@ -281,14 +287,10 @@ end
 local function hand_over ()
    for i = 1, #bridges_out do
       local bridge = bridges_out[i]
-      C.perigee_snabb_put(bridge.ring, bridge.link)
-      if bridge.wait and bridge.link.write ~= bridge.link.read then
-         M.threads.wait(function ()
-            C.perigee_snabb_put(bridge.ring, bridge.link)
-            return bridge.link.write == bridge.link.read
-         end)
-      end
-      rewind(bridge.link)
+      local l = bridge.link
+      crossed = crossed + C.perigee_snabb_put(bridge.ring, l)
+      if bridge.wait and l.write ~= l.read then crossed = crossed + M.threads.hand_over(bridge.ring, l) end
+      rewind(l)
    end
 end
 
@@ -339,7 +341,7 @@ function M.breathe ()
    running = was_running
 end
 
-local next_breath, last_frees, last_free_at = nil, 0, 0
+local next_breath, last_frees, last_crossed, last_free_at = nil, 0, 0, 0
 
 local function doze (microseconds)
    C.usleep(microseconds)
@@ -355,16 +357,17 @@ function M.pace_breathing ()
       local sleep = next_breath - now
       if sleep > 1e-6 then doze(sleep * 1e6) end
       next_breath = math.max(next_breath + 1 / M.Hz, now)
-   elseif frees.c == last_frees then
-      -- Nothing was freed for more than a microsecond, the least that one can sleep.
-      if now - last_free_at > 1e-6 then
+   elseif frees.c == last_frees and crossed == last_crossed then
+      -- Nothing was freed for more than a microsecond, the least that one can sleep; packets of another thread come in
+      -- bursts, and a nap would hold it up.
+      if now - last_free_at > (bridges_in[1] and 1e-4 or 1e-6) then
          M.sleep = math.min(M.sleep + 1, M.maxsleep)
          if events then events.sleep_on_idle(M.sleep) end
          doze(M.sleep)
       end
    else
       M.sleep = math.floor(M.sleep / 2)
-      last_frees = tonumber(frees.c)
+      last_frees, last_crossed = tonumber(frees.c), crossed
       last_free_at = now
    end
 end

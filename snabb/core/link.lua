@@ -151,9 +151,9 @@ ffi.metatype("struct link", {__index = index})
 
 local free_ids, last_id = {}, 0
 
---- A new link of this name, with its counters in shared memory under links/NAME; under links/NAME#2 and so on as long
+--- A new link of this name, with its counters in shared memory under links/NAME (*folder*NAME, if it is given); under links/NAME#2 and so on as long
 --- as other links have that name.
-function M.new (name)
+function M.new (name, folder)
    local l = ffi.cast(link_ptr, native.new_link())
    local id = table.remove(free_ids)
    if not id then
@@ -161,10 +161,11 @@ function M.new (name)
       id = last_id
    end
    l.id = id
-   local folder, n = "links/"..name, 1
+   local base, n = (folder or "links/")..name, 1
+   folder = base
    while in_use[folder] do
       n = n + 1
-      folder = "links/"..name.."#"..n
+      folder = base.."#"..n
    end
    in_use[folder] = true
    links[id] = l

@@ -381,19 +381,26 @@ end
 
 local wanted = native.wanted and ffi.cast("const int32_t *", native.wanted)
 
---- Ask *ready* until it says true, the other workers are gone, or this one is to stop.
-function M.wait (ready)
-   local spins = 0
-   while not ready() do
+local interrupted = ffi.cast("const int32_t *", native.interrupted)
+
+-- Is there nobody to wait for, or is this worker to stop?
+local function in_vain ()
+   if C.perigee_snabb_load(interrupted) ~= 0 then return true end
+   if wanted then return C.perigee_snabb_load(wanted) ~= RUN end
+   return C.perigee_snabb_load(died) ~= 0
+end
+
+--- Move the packets of a link to a ring, and wait until all are there, the other workers are gone, or this one is to
+--- stop. Returns how many went.
+function M.hand_over (ring, l)
+   local moved, spins = 0, 0
+   while l.write ~= l.read and not in_vain() do
+      moved = moved + C.perigee_snabb_put(ring, l)
       spins = spins + 1
-      if wanted then
-         if C.perigee_snabb_load(wanted) ~= RUN then return end
-      elseif C.perigee_snabb_load(died) ~= 0 then
-         return
-      end
       -- Where there are more threads than cores, the one that is waited for needs this one's.
-      if spins > 100 then C.usleep(spins > 1000 and 50 or 1) end
+      if spins > 2000 then C.usleep(spins > 4000 and 50 or 1) end
    end
+   return moved
 end
 
 -- ---- the other workers: answer, and breathe ----

@@ -109,6 +109,9 @@ fn is_worker() -> Result<bool> {
 
 fn options(args: &SnabbArgs) -> Result<Options> {
     let folder = std::env::var_os("PERIGEE_SNABB").map(PathBuf::from);
+    if let Some(folder) = folder.as_ref().filter(|folder| !folder.join("core/boot.lua").is_file()) {
+        bail!("PERIGEE_SNABB={}: expected a folder like perigee's snabb/, with core/boot.lua in it", folder.display());
+    }
     if let Some(tree) = &args.tree
         && !["apps", "lib", "program", "core"].iter().any(|part| tree.join(part).is_dir())
     {

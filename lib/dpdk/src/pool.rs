@@ -8,7 +8,7 @@ use crate::{ffi, log};
 use perigee_packet::{Packet, Pool};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Free bytes before a received packet (`RTE_PKTMBUF_HEADROOM`).
 pub const HEADROOM: u16 = 128;
@@ -47,6 +47,7 @@ impl PoolConfig {
 pub struct MbufPool {
     pool: NonNull<ffi::Mempool>,
     config: PoolConfig,
+    abandoned: AtomicBool,
     eal: Arc<Started>,
 }
 
@@ -78,12 +79,17 @@ impl MbufPool {
                 log::cause(mark, last_errno())
             ))
         })?;
-        Ok(Arc::new(MbufPool { pool, config, eal: eal.started() }))
+        Ok(MbufPool::of(pool, config, eal))
     }
 
     /// A pool whose making is over; `config` says what room its buffers have.
     pub(crate) fn of(pool: NonNull<ffi::Mempool>, config: PoolConfig, eal: &Eal) -> Arc<MbufPool> {
-        Arc::new(MbufPool { pool, config, eal: eal.started() })
+        Arc::new(MbufPool { pool, config, abandoned: AtomicBool::new(false), eal: eal.started() })
+    }
+
+    /// Whoever has its packets is gone or will not use them: EAL need not stay for them.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
     }
 
     /// What it was made as.
@@ -119,7 +125,7 @@ impl Drop for MbufPool {
         if self.in_use() == 0 {
             // SAFETY: no buffer is in use, and nobody is left who could take one.
             unsafe { ffi::rte_mempool_free(self.pool.as_ptr()) };
-        } else {
+        } else if !self.abandoned.load(Ordering::Relaxed) {
             // Someone still holds a packet: its memory, and so EAL, has to stay for the rest of the process.
             std::mem::forget(self.eal.clone());
         }

@@ -114,6 +114,12 @@ impl SnabbPool {
         unsafe { ffi::perigee_snabb_pool_available(self.0.pool.as_ptr()) }
     }
 
+    /// The process is about to end: packets that a program still has will not be used any more, so EAL may be cleaned up
+    /// in spite of them.
+    pub fn abandon(&self) {
+        self.0.pool.abandon();
+    }
+
     /// For the shim's functions; valid as long as self.
     pub fn as_ptr(&self) -> *mut c_void {
         self.0.pool.as_ptr().cast()

@@ -184,6 +184,9 @@ impl Process {
             let (made, available) = (pool.size(), pool.available());
             eprintln!("packets at the end: {made} made, {} not returned", made - available);
         }
+        if let Some((_, pool)) = &dpdk {
+            pool.abandon();
+        }
         drop(dpdk);
         std::process::exit(code)
     }
