@@ -277,11 +277,15 @@ local function take_in ()
    end
 end
 
+local handed = 0 -- packets handed over since the start
+
 -- Hands packets over; where the graph of threads has no cycle, waits until all are, as a breath would for a slow app.
 local function hand_over ()
    for i = 1, #bridges_out do
       local bridge = bridges_out[i]
+      local waiting = link.nreadable(bridge.link)
       C.perigee_snabb_put(bridge.ring, bridge.link)
+      handed = handed + waiting - link.nreadable(bridge.link)
       if bridge.wait and bridge.link.write ~= bridge.link.read then
          M.threads.wait(function ()
             C.perigee_snabb_put(bridge.ring, bridge.link)
@@ -339,7 +343,7 @@ function M.breathe ()
    running = was_running
 end
 
-local next_breath, last_frees, last_free_at = nil, 0, 0
+local next_breath, last_done, last_done_at = nil, 0, 0
 
 local function doze (microseconds)
    C.usleep(microseconds)
@@ -355,17 +359,16 @@ function M.pace_breathing ()
       local sleep = next_breath - now
       if sleep > 1e-6 then doze(sleep * 1e6) end
       next_breath = math.max(next_breath + 1 / M.Hz, now)
-   elseif frees.c == last_frees then
-      -- Nothing was freed for more than a microsecond, the least that one can sleep.
-      if now - last_free_at > 1e-6 then
+   elseif tonumber(frees.c) + handed == last_done then
+      -- Nothing was freed or handed to another thread for more than a microsecond, the least that one can sleep.
+      if now - last_done_at > 1e-6 then
          M.sleep = math.min(M.sleep + 1, M.maxsleep)
          if events then events.sleep_on_idle(M.sleep) end
          doze(M.sleep)
       end
    else
       M.sleep = math.floor(M.sleep / 2)
-      last_frees = tonumber(frees.c)
-      last_free_at = now
+      last_done, last_done_at = tonumber(frees.c) + handed, now
    end
 end
 
