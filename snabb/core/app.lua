@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- core.app, "engine": runs a graph of apps, breath by breath. The API is Snabb's.
+-- core.app: the engine, the global `engine`: runs a graph of apps, breath by breath. The API is Snabb's.
 --
 -- A breath: the clock is read; every app with a `pull` brings packets in, in the order of names; then every link's
 -- reader is pushed, in the order in which packets flow; then apps with a `tick` have their turn, 1000 times a second.

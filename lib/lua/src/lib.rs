@@ -10,7 +10,8 @@
 //!  [`vm`]: a script loaded in a VM of its own        [`host`]: a worker as its script sees it
 //! ```
 //!
-//! Beside it, [`snabb`]: the VM of a Snabb program, which has nothing to do with the router's scripts.
+//! Beside it, [`snabb`]: the VM of a Snabb program, which has nothing to do with the router's scripts; and
+//! [`reference`](mod@reference), the documentation page of what such programs are offered.
 //!
 //! One VM per worker; nothing is shared between VMs. A call from Lua to a module costs a machine call: everything goes by
 //! pointer, as LuaJIT does not compile calls that pass structs by value.
@@ -18,6 +19,7 @@
 pub mod abi;
 pub mod host;
 mod layout;
+pub mod reference;
 pub mod scripts;
 pub mod snabb;
 pub mod vm;

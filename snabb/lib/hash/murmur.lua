@@ -35,6 +35,7 @@ local function tail64(bytes, first, last)
    return k
 end
 
+--- The variant for 32-bit machines; the result has 32 bits.
 M.MurmurHash3_x86_32 = subClass(base)
 local X86 = M.MurmurHash3_x86_32
 X86._name, X86._size = "MurmurHash3_x86_32", 32
@@ -62,6 +63,7 @@ function X86:hash(data, length, seed)
    return self.h
 end
 
+--- The variant for 64-bit machines; the result has 128 bits.
 M.MurmurHash3_x64_128 = subClass(base)
 local X64 = M.MurmurHash3_x64_128
 X64._name, X64._size = "MurmurHash3_x64_128", 128

@@ -4,11 +4,11 @@
 --
 -- A protocol is a subclass with
 --   _name   the protocol's name,
---   _ulp    {method = name of the method that tells the upper layer protocol, class_map = {[its result] = module
--- name}}, that has called `init` with an array of struct types: the first one is what `new` and `new_from_mem` take; a
--- class of headers with several layouts (see lib.protocol.gre) may choose another: `object._headers[i]`, each with
--- `box`, an array of one pointer to the struct, and `data`, the object's own struct; `object._header` is the one in
--- use.
+--   _ulp    {method = name of the method that tells the upper layer protocol,
+--            class_map = {[its result] = module name}},
+-- that has called `init` with an array of struct types: the first one is what `new` and `new_from_mem` take; a class of
+-- headers with several layouts (see lib.protocol.gre) may choose another: `object._headers[i]`, each with `box`, an
+-- array of one pointer to the struct, and `data`, the object's own struct; `object._header` is the one in use.
 --
 -- What differs from Snabb: `clone` keeps its copy alive by itself.
 local ffi = require("ffi")
