@@ -283,6 +283,7 @@ local function take_in ()
    end
 end
 
+
 -- Hands packets over; where the graph of threads has no cycle, waits until all are, as a breath would for a slow app.
 local function hand_over ()
    for i = 1, #bridges_out do

@@ -106,7 +106,9 @@ jit.auditlog = jit.auditlog or function () end
 
 require("lib.lua.strict")
 -- subClass is a global. A tree's module returns nothing, perigee's own modules ask for a field.
-if type(require("lib.lua.class")) ~= "table" then package.loaded["lib.lua.class"] = {subClass = rawget(_G, "subClass")} end
+if type(require("lib.lua.class")) ~= "table" then
+   package.loaded["lib.lua.class"] = {subClass = rawget(_G, "subClass")}
+end
 rawset(_G, "developer_debug", os.getenv("SNABB_DEBUG") ~= nil)
 local plain_assert = assert
 -- As in Snabb: an error that is no text becomes one.

@@ -35,9 +35,9 @@ local function read_value (text)
    return text
 end
 
---- Add an app *name* of *class* with argument *arg*. If the class has a schema, `config`, the argument (or the Lua value
---- that it stands for, if it is a text) is checked by lib.parse. *placement*, {worker = N}, puts it on a thread of its
---- own.
+--- Add an app *name* of *class* with argument *arg*. If the class has a schema, `config`, the argument (or the Lua
+--- value that it stands for, if it is a text) is checked by lib.parse. *placement*, {worker = N}, puts it on a thread
+--- of its own.
 function M.app (c, name, class, arg, placement)
    check_name("app", name)
    if type(class) ~= "table" then
