@@ -317,6 +317,14 @@ pub struct Slate {
 // SAFETY: the memory is owned by the slate alone; its thread uses it through the pointers given out.
 unsafe impl Send for Slate {}
 
+/// A link, and room behind it: the rings of neighboring links should not start at the same place of a page, or what is
+/// written to one looks to the processor like what is read from the other.
+#[repr(C)]
+struct Placed {
+    link: SnabbLink,
+    apart: [u8; 1024],
+}
+
 /// Zeroed memory for a plain structure, at the start of a cache line. Only what is written to takes room.
 fn zeroed<T>() -> NonNull<T> {
     let layout = Layout::new::<T>().align_to(64).expect("64 is a power of two");
@@ -353,7 +361,7 @@ impl Slate {
 
     /// `struct link *`, valid until [`Slate::free_link`].
     pub fn new_link(&mut self) -> *mut c_void {
-        let link = zeroed::<SnabbLink>();
+        let link = zeroed::<Placed>().cast::<SnabbLink>();
         self.links.push(link);
         link.as_ptr().cast()
     }
@@ -363,8 +371,8 @@ impl Slate {
         let Some(index) = self.links.iter().position(|known| known.as_ptr().cast() == link) else { return false };
         let link = self.links.remove(index);
         self.empty(link);
-        // SAFETY: it came from zeroed, and is forgotten.
-        unsafe { release(link) };
+        // SAFETY: it came from zeroed as this type, and is forgotten.
+        unsafe { release(link.cast::<Placed>()) };
         true
     }
 
@@ -396,8 +404,8 @@ impl Drop for Slate {
         let links = std::mem::take(&mut self.links);
         for link in links {
             self.empty(link);
-            // SAFETY: it came from zeroed, and is forgotten.
-            unsafe { release(link) };
+            // SAFETY: it came from zeroed as this type, and is forgotten.
+            unsafe { release(link.cast::<Placed>()) };
         }
         // SAFETY: our own memory; Lua keeps nfree within the list.
         unsafe {
@@ -413,5 +421,6 @@ const _: () = {
     use std::mem::{offset_of, size_of};
     assert!(offset_of!(SnabbLink, write) == 16 && offset_of!(SnabbLink, packets) == 40);
     assert!(size_of::<SnabbLink>() == 40 + 8 * 1024 && offset_of!(SnabbFreelist, list) == 40);
-    assert!(size_of::<c_int>() == 4);
+    assert!(offset_of!(Placed, link) == 0 && size_of::<Placed>() == size_of::<SnabbLink>() + size_of::<[u8; 1024]>());
+    assert!(offset_of!(Placed, apart) > 0 && size_of::<c_int>() == 4);
 };

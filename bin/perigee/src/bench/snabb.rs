@@ -73,7 +73,11 @@ pub fn snabb(args: &SnabbBenchArgs) -> Result<ExitCode> {
     bar.finish_and_clear();
     let text = text(args, &lines, &chains);
     if args.json {
-        println!("{}", json!({ "snabb": lines, "two_threads": chains, "machine": Machine::this() }));
+        let chains = chains.iter().flat_map(|c| [(1, c.one), (2, c.two)].map(|(workers, mpps)| {
+            json!({ "graph": "chains", "n": c.n, "workers": workers, "bytes": args.bytes, "mpps": mpps, "ratio": c.ratio })
+        }));
+        let all: Vec<_> = lines.iter().map(|line| json!(line)).chain(chains).collect();
+        println!("{}", json!({ "snabb": all, "machine": Machine::this() }));
     } else {
         print!("{text}");
     }
