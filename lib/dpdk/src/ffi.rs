@@ -168,8 +168,11 @@ pub struct SnabbQueues {
     pub transmitted: u64,
     pub copied_in: u64,
     pub copied_out: u64,
-    pub dropped_long: u64,
-    pub dropped_no_buffer: u64,
+    pub rx_long: u64,
+    pub rx_no_buffer: u64,
+    pub tx_long: u64,
+    pub tx_no_buffer: u64,
+    pub max_frame: u64,
 }
 
 /// `struct link`

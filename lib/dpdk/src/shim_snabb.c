@@ -236,9 +236,9 @@ static __attribute__((noinline, cold)) struct packet *copy_in(struct perigee_sna
 	if (m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED)
 		rte_vlan_insert(&m);
 	if (m->pkt_len > PACKET_PAYLOAD_SIZE)
-		port->dropped_long++;
+		port->rx_long++;
 	else if (perigee_snabb_take((struct perigee_snabb_pool *)port->packets, &p, 1) == 0)
-		port->dropped_no_buffer++;
+		port->rx_no_buffer++;
 	else {
 		port->copied_in++;
 		copy_chain(m, p);
@@ -249,12 +249,13 @@ static __attribute__((noinline, cold)) struct packet *copy_in(struct perigee_sna
 
 uint32_t perigee_snabb_receive(struct perigee_snabb_port *port, struct link *to, uint32_t n)
 {
-	uint32_t received = 0;
+	uint32_t received = 0, taken = 0;
 
 	n = RTE_MIN(n, room_of(to));
-	while (received < n) {
+	/* Bounded by what the device gives: all of it may have to be dropped. */
+	while (taken < n) {
 		struct rte_mbuf *burst[BURST];
-		uint16_t want = (uint16_t)RTE_MIN(n - received, (uint32_t)BURST);
+		uint16_t want = (uint16_t)RTE_MIN(n - taken, (uint32_t)BURST);
 		uint16_t got = rte_eth_rx_burst(port->port, port->queue, burst, want);
 
 		for (uint16_t i = 0; i < got; i++) {
@@ -275,6 +276,7 @@ uint32_t perigee_snabb_receive(struct perigee_snabb_port *port, struct link *to,
 			received++;
 		}
 		port->received += got;
+		taken += got;
 		if (got < want)
 			break;
 	}
@@ -291,10 +293,6 @@ static __attribute__((noinline, cold)) struct rte_mbuf *copy_out(struct perigee_
 
 	if (to == NULL) {
 		rte_pktmbuf_free(m);
-		if (m)
-			port->dropped_long++;
-		else
-			port->dropped_no_buffer++;
 		return NULL;
 	}
 	memcpy(to, p->data, p->length);
@@ -304,7 +302,8 @@ static __attribute__((noinline, cold)) struct rte_mbuf *copy_out(struct perigee_
 
 static inline int can_go_as_it_is(const struct perigee_snabb_port *port, const struct packet *p)
 {
-	return !port->copies && is_own(port->packets, p) && rte_mbuf_refcnt_read(mbuf_of(p)) == 1;
+	return !port->copies && p->length <= PACKET_PAYLOAD_SIZE && is_own(port->packets, p) &&
+	       rte_mbuf_refcnt_read(mbuf_of(p)) == 1;
 }
 
 static inline struct rte_mbuf *dressed(const struct packet *p)
@@ -318,6 +317,20 @@ static inline struct rte_mbuf *dressed(const struct packet *p)
 	m->next = NULL;
 	m->ol_flags = 0;
 	return m;
+}
+
+/* A packet that cannot be sent does not stop those behind it. */
+static __attribute__((noinline, cold)) void drop(struct perigee_snabb_port *port, struct packet *p,
+						 struct perigee_snabb_freelist *counts)
+{
+	if (p->length > PACKET_PAYLOAD_SIZE || p->length > port->max_frame)
+		port->tx_long++;
+	else
+		port->tx_no_buffer++;
+	counts->frees++;
+	counts->bytes += p->length;
+	counts->padded += RTE_MAX(p->length, 60);
+	perigee_snabb_give((struct perigee_snabb_pool *)port->packets, &p, 1);
 }
 
 uint32_t perigee_snabb_transmit(struct perigee_snabb_port *port, struct link *from, struct perigee_snabb_freelist *counts)
@@ -362,14 +375,13 @@ uint32_t perigee_snabb_transmit(struct perigee_snabb_port *port, struct link *fr
 		counts->frees += sent;
 		port->transmitted += sent;
 		gone += sent;
-		if (n < BURST && sent == n && gone < waiting) {
-			/* The next one could not be copied: it is dropped, so that it does not stop those behind it. */
-			struct packet *p = front(from, gone);
-
-			counts->frees++;
-			perigee_snabb_give((struct perigee_snabb_pool *)port->packets, &p, 1);
-			gone++;
-		} else if (sent < n)
+		if (n < BURST && sent == n && gone < waiting)
+			/* The next one could not be copied. */
+			drop(port, front(from, gone++), counts);
+		else if (sent == 0 && lengths[0] > port->max_frame)
+			/* The device does not take it, and would not the next time. */
+			drop(port, front(from, gone++), counts);
+		else if (sent < n)
 			break;
 	}
 	from->read += (int32_t)gone;

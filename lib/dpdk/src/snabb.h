@@ -80,8 +80,10 @@ struct perigee_snabb_port {
 	struct rte_mempool *packets; /* Snabb's pool */
 	struct rte_mempool *device;  /* the pool that the device receives into, and that is sent from when copying */
 	uint64_t received, transmitted;
-	uint64_t copied_in, copied_out;          /* chained, shared or from elsewhere: copied */
-	uint64_t dropped_long, dropped_no_buffer; /* over 10,240 bytes; no free buffer to copy to */
+	uint64_t copied_in, copied_out;     /* chained, shared or from elsewhere: copied */
+	uint64_t rx_long, rx_no_buffer;     /* received and dropped: over 10,240 bytes; no free packet to copy to */
+	uint64_t tx_long, tx_no_buffer;     /* the same when sending: longer than the device takes; no buffer of its own */
+	uint64_t max_frame;                 /* what the device's MTU makes of a frame */
 };
 
 struct rte_mempool *perigee_snabb_pool_create(const char *name, uint32_t most, int socket);

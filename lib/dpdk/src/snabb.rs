@@ -128,7 +128,8 @@ impl SnabbPool {
 
 /// A pair of queues of a port, for one thread's app.
 pub struct SnabbPort {
-    queues: Box<SnabbQueues>,
+    /// From a box: Lua has its address, and the shim writes there.
+    queues: NonNull<SnabbQueues>,
     notes: Vec<String>,
     port: SharedPort,
     // Dropped with the port, which they hold.
@@ -158,15 +159,15 @@ impl SharedPort {
             Device::Interface(_) => false,
         };
         let needed = (u32::from(config.receive_descriptors) + 64) * u32::from(config.receive_queues) + 4096;
-        let large = |config: &PortConfig| {
-            if packets.available() < needed {
-                packets.grow(needed)?;
-            }
-            DpdkPort::open(eal, config, &packets.0.pool)
-        };
+        if packets.available() < needed {
+            packets.grow(needed)?;
+        }
         // Buffers of a page at most: AF_XDP takes no others.
         let own = xdp || copy;
-        let first = if own { Err(Error::new("AF_XDP takes buffers of a page at most")) } else { large(config) };
+        let first = match own {
+            true => Err(Error::new("AF_XDP takes buffers of a page at most")),
+            false => DpdkPort::open(eal, config, &packets.0.pool),
+        };
         let (port, copies) = match first {
             Ok(port) => (port, false),
             Err(error) => {
@@ -190,7 +191,7 @@ impl SharedPort {
         if self.copies {
             notes.push(format!("{} has buffers of its own, none of 11 KB: every packet is copied", info.device));
         }
-        let queues = Box::new(SnabbQueues {
+        let queues = Box::leak(Box::new(SnabbQueues {
             port: info.port,
             queue: index,
             copies: self.copies.into(),
@@ -201,10 +202,13 @@ impl SharedPort {
             transmitted: 0,
             copied_in: 0,
             copied_out: 0,
-            dropped_long: 0,
-            dropped_no_buffer: 0,
-        });
-        Ok(SnabbPort { queues, notes, port: self.clone(), _rx: rx, _tx: tx, _packets: packets.clone() })
+            rx_long: 0,
+            rx_no_buffer: 0,
+            tx_long: 0,
+            tx_no_buffer: 0,
+            max_frame: u64::from(info.mtu) + u64::from(crate::FRAME_OVERHEAD),
+        }));
+        Ok(SnabbPort { queues: queues.into(), notes, port: self.clone(), _rx: rx, _tx: tx, _packets: packets.clone() })
     }
 }
 
@@ -219,16 +223,20 @@ pub struct SnabbCounts {
     pub copied_in: u64,
     /// Packets that were copied at transmit, as their memory is not the pool's or is shared.
     pub copied_out: u64,
-    /// Dropped, as longer than 10,240 bytes or than the device's buffers.
-    pub dropped_long: u64,
-    /// Dropped, as no buffer was free to copy to.
-    pub dropped_no_buffer: u64,
+    /// Received and dropped: longer than 10,240 bytes.
+    pub rx_long: u64,
+    /// Received and dropped: no packet was free to copy to.
+    pub rx_no_buffer: u64,
+    /// Dropped instead of sent: longer than 10,240 bytes, or than the device takes.
+    pub tx_long: u64,
+    /// Dropped instead of sent: no buffer of the device's was free to copy to.
+    pub tx_no_buffer: u64,
 }
 
 impl SnabbPort {
     /// For the shim's functions; valid as long as self, which does not move it.
     pub fn as_ptr(&self) -> *mut c_void {
-        (&raw const *self.queues).cast_mut().cast()
+        self.queues.as_ptr().cast()
     }
 
     /// What the port is.
@@ -248,15 +256,25 @@ impl SnabbPort {
 
     /// What the queues counted. Only for the thread that uses them.
     pub fn counts(&self) -> SnabbCounts {
-        let q = &*self.queues;
+        // SAFETY: our own memory; the thread that uses it is the one that calls.
+        let q = unsafe { self.queues.as_ref() };
         SnabbCounts {
             received: q.received,
             transmitted: q.transmitted,
             copied_in: q.copied_in,
             copied_out: q.copied_out,
-            dropped_long: q.dropped_long,
-            dropped_no_buffer: q.dropped_no_buffer,
+            rx_long: q.rx_long,
+            rx_no_buffer: q.rx_no_buffer,
+            tx_long: q.tx_long,
+            tx_no_buffer: q.tx_no_buffer,
         }
+    }
+}
+
+impl Drop for SnabbPort {
+    fn drop(&mut self) {
+        // SAFETY: it came from a box, and nobody uses it any more.
+        drop(unsafe { Box::from_raw(self.queues.as_ptr()) });
     }
 }
 

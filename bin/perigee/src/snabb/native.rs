@@ -45,7 +45,9 @@ pub fn fill(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>,
         if thread == 1 {
             shared.exit(code);
         }
-        Err(mlua::Error::runtime(format!("the app ended its thread with exit code {code}")))
+        // The program's own thread ends the process; this one stops even if the app catches the error.
+        shared.threads.ask_for_exit(thread, code);
+        Err(mlua::Error::runtime(format!("the app ended the program with exit code {code}")))
     };
     to.set("exit", lua.create_function(exit)?)?;
     let pin = |_: &Lua, core: usize| told(dpdk::pin_current_thread(core).map(|()| true).map_err(|e| e.to_string()));
@@ -127,8 +129,10 @@ fn ports(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>) ->
             ("transmitted", counts.transmitted),
             ("copied_in", counts.copied_in),
             ("copied_out", counts.copied_out),
-            ("dropped_long", counts.dropped_long),
-            ("dropped_no_buffer", counts.dropped_no_buffer),
+            ("rx_long", counts.rx_long),
+            ("rx_dropped", counts.rx_no_buffer),
+            ("tx_long", counts.tx_long),
+            ("tx_no_buffer", counts.tx_no_buffer),
             ("rx_packets", stats.rx_packets),
             ("rx_bytes", stats.rx_bytes),
             ("rx_missed", stats.rx_missed),

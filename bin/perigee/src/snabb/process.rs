@@ -10,7 +10,7 @@ use perigee_packet::addr::MacAddr;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The process; there is one.
@@ -19,6 +19,8 @@ pub struct Process {
     /// Set when a signal asks for the end; Lua looks at it after every breath.
     pub interrupted: AtomicI32,
     pub threads: Threads,
+    /// The end has begun: from then on a signal waits for it.
+    ending: AtomicBool,
     dpdk: Mutex<Option<(Eal, SnabbPool)>>,
     ports: Mutex<BTreeMap<String, (SharedPort, usize)>>,
     rings: Mutex<BTreeMap<String, Arc<SnabbRing>>>,
@@ -55,6 +57,7 @@ impl Process {
             options,
             interrupted: AtomicI32::new(0),
             threads: Threads::default(),
+            ending: AtomicBool::new(false),
             dpdk: Mutex::default(),
             ports: Mutex::default(),
             rings: Mutex::default(),
@@ -170,7 +173,12 @@ impl Process {
 
     /// Ends the threads, closes ports, gives everything back, and ends the process.
     pub fn exit(&self, code: i32) -> ! {
-        self.threads.end();
+        self.ending.store(true, Ordering::Release);
+        if !self.threads.end() {
+            // A thread that does not come back still uses its packets and ports: nothing can be taken from it.
+            eprintln!("note: a worker is stuck in an app; the process ends without it");
+            std::process::exit(code);
+        }
         let states: Vec<_> = std::mem::take(&mut *lock(&self.states));
         for state in &states {
             self.retire(state);
@@ -226,6 +234,9 @@ pub fn end_on_signals(process: &Arc<Process>) -> anyhow::Result<ExitCode> {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
                 () = tokio::time::sleep(std::time::Duration::from_millis(500)) => {}
+            }
+            if process.ending.load(Ordering::Acquire) {
+                tokio::time::sleep(std::time::Duration::from_secs(10)).await;
             }
             std::process::exit(code)
         });

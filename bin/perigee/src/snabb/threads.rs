@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A thread is to wait for messages, to breathe, or to end.
 const PAUSE: i32 = 0;
 const QUIT: i32 = 2;
 
 /// How long an answer may take: apps may open devices when they start.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a thread has to end; one that is stuck in an app is left to the end of the process.
 const END: Duration = Duration::from_secs(2);
 
@@ -33,6 +33,8 @@ pub struct Threads {
     /// Threads that died, which the first VM looks at after every breath, and why the first of them did.
     died: AtomicI32,
     why: Mutex<Option<String>>,
+    /// The exit code that an app on another thread asks for.
+    exit_code: Mutex<Option<i32>>,
 }
 
 struct Thread {
@@ -78,13 +80,22 @@ impl Threads {
 
     /// Sends a message to a thread, and waits for its answer.
     fn ask(&self, number: u16, text: String) -> Result<String, String> {
+        if self.died.load(Ordering::Acquire) != 0 {
+            return Err(lock(&self.why).clone().unwrap_or_default());
+        }
         let threads = lock(&self.threads);
         let thread = threads.get(&number).ok_or_else(|| format!("there is no worker {number}"))?;
         let dead = || lock(&self.why).clone().unwrap_or_else(|| format!("worker {number} has ended"));
         thread.ask.send(text).map_err(|_| dead())?;
         match thread.answers.recv_timeout(PATIENCE) {
             Ok(answer) => answer,
-            Err(RecvTimeoutError::Timeout) => Err(format!("worker {number} does not answer")),
+            Err(RecvTimeoutError::Timeout) => {
+                // Its answer would be taken for that of the next question.
+                let why = format!("worker {number} is stuck: no answer for {} s", PATIENCE.as_secs());
+                lock(&self.why).get_or_insert_with(|| why.clone());
+                self.died.fetch_add(1, Ordering::Release);
+                Err(why)
+            }
             Err(RecvTimeoutError::Disconnected) => Err(dead()),
         }
     }
@@ -96,18 +107,29 @@ impl Threads {
         true
     }
 
-    /// Ends all threads.
-    pub fn end(&self) {
+    /// An app on another thread wants the process to end.
+    pub fn ask_for_exit(&self, number: u16, code: i32) {
+        lock(&self.exit_code).get_or_insert(code);
+        self.want(number, QUIT);
+        self.died.fetch_add(1, Ordering::Release);
+    }
+
+    /// Ends all threads; false: one of them does not end.
+    pub fn end(&self) -> bool {
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads.values() {
             thread.wanted.store(QUIT, Ordering::Release);
         }
+        let deadline = Instant::now() + END;
+        let mut all = true;
         for (_, thread) in threads {
             drop(thread.ask);
-            if thread.ended.recv_timeout(END).is_ok() {
-                let _ = thread.handle.join();
+            match thread.ended.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(()) => drop(thread.handle.join()),
+                Err(_) => all = false,
             }
         }
+        all
     }
 }
 
@@ -187,6 +209,8 @@ fn fill_threads(lua: &Lua, to: &Table, process: &Arc<Process>) -> mlua::Result<(
     let shared = process.clone();
     let want = move |_: &Lua, (number, what): (u16, i32)| Ok(shared.threads.want(number, what));
     to.set("want_thread", lua.create_function(want)?)?;
+    let shared = process.clone();
+    to.set("exit_code", lua.create_function(move |_, ()| Ok(*lock(&shared.threads.exit_code)))?)?;
     let shared = process.clone();
     to.set("death", lua.create_function(move |_, ()| Ok(lock(&shared.threads.why).clone()))?)
 }
