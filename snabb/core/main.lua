@@ -43,6 +43,16 @@ function M.handler (reason)
    M.fail(debug.traceback(tostring(reason), 2))
 end
 
+-- Perigee's own programs raise what the user is to put right without a place in a source file: it is told as it is.
+-- Where something else fails, and in programs of the user's own, the traceback helps.
+local function with_traceback (reason)
+   reason = tostring(reason)
+   local text = reason:match("^(.-)\nstack traceback:") or reason
+   local own = M.program_name and not M.program_file and not native.tree
+   if own and not rawget(_G, "developer_debug") and not text:match("^%S+:%d+: ") then return text end
+   return debug.traceback(reason, 2)
+end
+
 local function exists (name)
    local file = io.open(name, "rb")
    if file then file:close() end
@@ -106,9 +116,7 @@ function M.run (args)
       M.fail("perigee snabb: "..tostring(program))
    end
    M.parameters = {unpack(args, 2)}
-   local done, result = xpcall(program.run, function (reason)
-      return debug.traceback(tostring(reason), 2)
-   end, M.parameters)
+   local done, result = xpcall(program.run, with_traceback, M.parameters)
    if not done then M.fail(result) end
    M.exit(0)
 end
@@ -150,8 +158,24 @@ local function test_surroundings ()
    C.full_memory_barrier()
 end
 
+-- A wrong file name given to a program ended in a traceback.
+local function test_traceback ()
+   local name, file, debugging = M.program_name, M.program_file, rawget(_G, "developer_debug")
+   M.program_name, M.program_file = "program.dump.dump", false
+   rawset(_G, "developer_debug", false)
+   local plain = not native.tree
+   assert((with_traceback("there is no file x") == "there is no file x") == plain)
+   assert((with_traceback("x: damaged\nstack traceback:\n\tf") == "x: damaged") == plain)
+   assert(with_traceback("snabb/program/x.lua:7: attempt to call nil"):match("\nstack traceback:"))
+   M.program_file = "my.lua"
+   assert(with_traceback("there is no file x"):match("\nstack traceback:"))
+   M.program_name, M.program_file = name, file
+   rawset(_G, "developer_debug", debugging)
+end
+
 function M.selftest ()
    test_surroundings()
+   test_traceback()
    assert(M.program_module("packet-blaster") == "program.packet_blaster.packet_blaster")
    assert(not pcall(M.program_module, "../x") and not pcall(M.program_module, "a b"))
    local name = os.tmpname()

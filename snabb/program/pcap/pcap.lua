@@ -58,7 +58,7 @@ end
 --- Run a configuration that `capture` began until the packets of a file are through, the limit is reached, or
 --- options.duration seconds have passed. Then the apps are stopped.
 function M.run_capture (c, options)
-   engine.configure(c)
+   endpoint.start(c, true)
    local limit = engine.app_table.limit
    local deadline = options.duration and engine.now() + options.duration
    engine.main({no_report = true, done = function ()
@@ -73,7 +73,7 @@ end
 function M.option_handlers (options)
    return {
       f = function (arg) options.filter = arg end,
-      c = function (arg) options.count = endpoint.number(arg, "--count", 1) end,
+      c = function (arg) options.count = endpoint.whole(arg, "--count", 1) end,
       D = function (arg) options.duration = endpoint.number(arg, "--duration", 0) end,
    }
 end
