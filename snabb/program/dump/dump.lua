@@ -5,6 +5,7 @@ local ffi = require("ffi")
 local config = require("core.config")
 local lib = require("core.lib")
 local link = require("core.link")
+local links = require("apps.links")
 local packet = require("core.packet")
 local decode = require("program.dump.decode")
 local endpoint = require("program.endpoint")
@@ -31,7 +32,7 @@ end
 
 --- Prints all that waits.
 function Dump:push ()
-   local i, file = self.input.input, self.file
+   local i, file = links.input(self, "input"), self.file
    if link.empty(i) then return end
    while not link.empty(i) do
       local p = link.receive(i)

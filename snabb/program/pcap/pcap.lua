@@ -5,6 +5,7 @@ local config = require("core.config")
 local engine = require("core.app")
 local lib = require("core.lib")
 local link = require("core.link")
+local links = require("apps.links")
 local packet = require("core.packet")
 local endpoint = require("program.endpoint")
 
@@ -29,7 +30,7 @@ end
 
 --- Forwards or frees all that waits.
 function Limit:push ()
-   local i, o = self.input.input, self.output.output
+   local i, o = links.one_in_one_out(self)
    for _ = 1, link.nreadable(i) do
       local p = link.receive(i)
       if self.seen < self.count then
