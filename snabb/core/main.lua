@@ -26,8 +26,14 @@ function M.exit (code)
    native.exit(code or 0)
 end
 
+--- A function that is called before the user's Ctrl-C (or a SIGTERM) ends the process, to say what was done; or false.
+M.at_interrupt = false
+
 --- The user wants it to end (Ctrl-C, SIGTERM).
 function M.interrupted ()
+   local last_words = M.at_interrupt
+   M.at_interrupt = false
+   if last_words then pcall(last_words) end
    M.exit(130)
 end
 
@@ -173,8 +179,19 @@ local function test_traceback ()
    rawset(_G, "developer_debug", debugging)
 end
 
+local function test_interrupt ()
+   local exit, said, code = M.exit, 0, nil
+   M.exit = function (status) code = status end
+   M.at_interrupt = function () said = said + 1 error("must not keep it from ending") end
+   M.interrupted()
+   M.interrupted()
+   M.exit = exit
+   assert(said == 1 and code == 130 and not M.at_interrupt)
+end
+
 function M.selftest ()
    test_surroundings()
+   test_interrupt()
    test_traceback()
    assert(M.program_module("packet-blaster") == "program.packet_blaster.packet_blaster")
    assert(not pcall(M.program_module, "../x") and not pcall(M.program_module, "a b"))

@@ -104,10 +104,15 @@ function M.run (args)
    endpoint.start(c)
    local start = engine.now()
    local deadline = options.duration and start + options.duration
+   local function finish ()
+      if not options.quiet then report(last_links, engine.now() - start) end
+   end
+   main.at_interrupt = finish
    engine.main({no_report = true, done = function ()
       return endpoint.drained() or deadline and engine.now() >= deadline or false
    end})
-   if not options.quiet then report(last_links, engine.now() - start) end
+   main.at_interrupt = false
+   finish()
    engine.configure(config.new())
 end
 
@@ -144,6 +149,7 @@ function M.selftest ()
    assert(totals({links[1], "fwd1_100.output -> sink1.input"}) == stats.rxpackets)
    engine.configure(config.new())
    local exit_code = endpoint.exit_code
+   assert(not main.at_interrupt) -- only while it runs
    assert(exit_code(M.run, {}) == 1 and exit_code(M.run, {"-h"}) == 0)
    for _, bad in ipairs{{"-n", "x"}, {"-n", "1.5"}, {"-s", "0"}, {"-w", "0"}, {"-n", "1", "pcap:x"}} do
       if not bad[3] then bad[3] = "pcap:x,y" end

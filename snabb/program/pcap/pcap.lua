@@ -89,8 +89,11 @@ function M.run (args)
    local c = config.new()
    local file = args[2] == "-" and "/dev/stdout" or args[2]
    config.link(c, M.capture(c, args[1], options).." -> "..endpoint.sink(c, "writer", "pcap:"..file))
+   local function tell (count) io.stderr:write(("%d packets\n"):format(count)) end
+   main.at_interrupt = function () tell(engine.app_table.limit.seen) end
    local count = M.run_capture(c, options)
-   io.stderr:write(("%d packets\n"):format(count))
+   main.at_interrupt = false
+   tell(count)
 end
 
 function M.selftest ()
