@@ -26,8 +26,14 @@ function M.exit (code)
    native.exit(code or 0)
 end
 
+--- A function that is called before the user's Ctrl-C (or a SIGTERM) ends the process, to say what was done; or false.
+M.at_interrupt = false
+
 --- The user wants it to end (Ctrl-C, SIGTERM).
 function M.interrupted ()
+   local last_words = M.at_interrupt
+   M.at_interrupt = false
+   if last_words then pcall(last_words) end
    M.exit(130)
 end
 
@@ -41,6 +47,16 @@ end
 --- What Snabb's programs install as handler of errors.
 function M.handler (reason)
    M.fail(debug.traceback(tostring(reason), 2))
+end
+
+-- Perigee's own programs raise what the user is to put right without a place in a source file: it is told as it is.
+-- Where something else fails, and in programs of the user's own, the traceback helps.
+local function with_traceback (reason)
+   reason = tostring(reason)
+   local text = reason:match("^(.-)\nstack traceback:") or reason
+   local own = M.program_name and not M.program_file and not native.tree
+   if own and not rawget(_G, "developer_debug") and not text:match("^%S+:%d+: ") then return text end
+   return debug.traceback(reason, 2)
 end
 
 local function exists (name)
@@ -106,9 +122,7 @@ function M.run (args)
       M.fail("perigee snabb: "..tostring(program))
    end
    M.parameters = {unpack(args, 2)}
-   local done, result = xpcall(program.run, function (reason)
-      return debug.traceback(tostring(reason), 2)
-   end, M.parameters)
+   local done, result = xpcall(program.run, with_traceback, M.parameters)
    if not done then M.fail(result) end
    M.exit(0)
 end
@@ -150,8 +164,35 @@ local function test_surroundings ()
    C.full_memory_barrier()
 end
 
+-- A wrong file name given to a program ended in a traceback.
+local function test_traceback ()
+   local name, file, debugging = M.program_name, M.program_file, rawget(_G, "developer_debug")
+   M.program_name, M.program_file = "program.dump.dump", false
+   rawset(_G, "developer_debug", false)
+   local plain = not native.tree
+   assert((with_traceback("there is no file x") == "there is no file x") == plain)
+   assert((with_traceback("x: damaged\nstack traceback:\n\tf") == "x: damaged") == plain)
+   assert(with_traceback("snabb/program/x.lua:7: attempt to call nil"):match("\nstack traceback:"))
+   M.program_file = "my.lua"
+   assert(with_traceback("there is no file x"):match("\nstack traceback:"))
+   M.program_name, M.program_file = name, file
+   rawset(_G, "developer_debug", debugging)
+end
+
+local function test_interrupt ()
+   local exit, said, code = M.exit, 0, nil
+   M.exit = function (status) code = status end
+   M.at_interrupt = function () said = said + 1 error("must not keep it from ending") end
+   M.interrupted()
+   M.interrupted()
+   M.exit = exit
+   assert(said == 1 and code == 130 and not M.at_interrupt)
+end
+
 function M.selftest ()
    test_surroundings()
+   test_interrupt()
+   test_traceback()
    assert(M.program_module("packet-blaster") == "program.packet_blaster.packet_blaster")
    assert(not pcall(M.program_module, "../x") and not pcall(M.program_module, "a b"))
    local name = os.tmpname()

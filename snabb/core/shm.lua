@@ -122,6 +122,18 @@ local function worker_parent ()
    return parent == sys.getppid() and parent or nil
 end
 
+-- A folder with this file stays after its process's end, until somebody asks for it to go (SNABB_SHM_KEEP).
+local KEPT = ".kept"
+
+local function wants_keeping ()
+   return os.getenv("SNABB_SHM_KEEP") ~= nil
+end
+
+local function mark_as_kept (folder)
+   local fd = sys.open(folder.."/"..KEPT, O.RDWR + O.CREAT, FILE_MODE)
+   if fd then sys.close(fd) end
+end
+
 local function make_own_folder ()
    local pid = sys.getpid()
    if own_pid == pid then return end
@@ -141,13 +153,14 @@ local function make_own_folder ()
       error("shm: cannot create "..folder..": "..why, 0)
    end
    own_lock = lock_folder(folder, "shared")
+   if wants_keeping() then mark_as_kept(folder) end
    local parent = worker_parent()
    if parent then
       sys.mkdir(M.root.."/"..parent, DIRECTORY_MODE)
       sys.mkdir(M.root.."/"..parent.."/group", DIRECTORY_MODE)
       sys.symlink("../"..parent.."/group", folder.."/group")
    end
-   pcall(M.gc)
+   pcall(M.gc, true)
 end
 
 --- Make a directory and those above it. *name* is a path below the root, as `resolve` returns it.
@@ -354,10 +367,13 @@ function M.processes ()
 end
 
 --- Remove the folders of processes that are gone, and names of programs that lead to them. Returns the process numbers.
-function M.gc ()
+--- *spare*: not those that are kept, as their processes had SNABB_SHM_KEEP in the environment.
+function M.gc (spare)
    local removed = {}
    for _, process in ipairs(M.processes()) do
-      if not process.alive and sys.remove(M.root.."/"..process.pid) then removed[#removed + 1] = process.pid end
+      local folder = M.root.."/"..process.pid
+      local stays = process.alive or spare and sys.stat(folder.."/"..KEPT)
+      if not stays and sys.remove(folder) then removed[#removed + 1] = process.pid end
    end
    for _, name in ipairs(sys.list(M.root.."/by-name") or {}) do
       local link = M.root.."/by-name/"..name
@@ -366,10 +382,11 @@ function M.gc ()
    return removed
 end
 
---- Remove this process's own folder, when it ends (SNABB_SHM_KEEP in the environment keeps it). Objects stay mapped.
+--- Remove this process's own folder, when it ends. With SNABB_SHM_KEEP in the environment it stays until `gc`. Objects
+--- stay mapped.
 function M.cleanup ()
    if own_pid ~= sys.getpid() then return end
-   if os.getenv("SNABB_SHM_KEEP") == nil then sys.remove(M.root.."/"..own_pid) end
+   if not wants_keeping() then sys.remove(M.root.."/"..own_pid) end
    if own_lock then sys.close(own_lock) end
    own_pid, own_lock = false, false
 end
@@ -479,7 +496,20 @@ local function test_processes ()
    assert(own[sys.getpid()] == true and own[dead] == nil)
 end
 
+-- The next process to start removed what was to be kept.
+local function test_kept ()
+   local dead = assert(sys.spawn("/bin/true", {"true"}, {}))
+   assert(sys.reap(dead, true) == 0)
+   M.mkdir(dead.."/engine")
+   mark_as_kept(M.root.."/"..dead)
+   M.gc(true)
+   assert(M.exists("/"..dead.."/engine"))
+   M.gc()
+   assert(not M.exists("/"..dead))
+end
+
 function M.selftest ()
+   test_kept()
    test_names()
    test_objects()
    test_frames()

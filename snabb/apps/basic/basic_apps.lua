@@ -9,6 +9,7 @@
 local ffi = require("ffi")
 local engine = require("core.app")
 local link = require("core.link")
+local links = require("apps.links")
 local packet = require("core.packet")
 
 local receive, transmit = link.receive, link.transmit
@@ -16,18 +17,9 @@ local nreadable, nwritable = link.nreadable, link.nwritable
 local allocate, clone, free, resize = packet.allocate, packet.clone, packet.free, packet.resize
 local copy = ffi.copy
 local min = math.min
+local one_in_one_out = links.one_in_one_out
 
 local M = {}
-
-local function bad_link(app, dir, name)
-   error(("%s: no %s link named '%s'"):format(app.appname or "app", dir, name), 3)
-end
-
--- The one input `input` and the one output `output` of an app that has no others.
-local function one_in_one_out(app)
-   return app.input.input or bad_link(app, "input", "input"),
-          app.output.output or bad_link(app, "output", "output")
-end
 
 local function whole_number(what, n, low, high)
    local value = tonumber(n)
@@ -92,7 +84,7 @@ end
 
 --- Moves all that waits on the inputs.
 function Join:push()
-   local o = self.output.output or bad_link(self, "output", "output")
+   local o = links.output(self, "output")
    local input = self.input
    for k = 1, #input do
       local i = input[k]

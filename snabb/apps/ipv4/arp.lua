@@ -11,6 +11,7 @@ local engine = require("core.app")
 local ffi = require("ffi")
 local lib = require("core.lib")
 local link = require("core.link")
+local links = require("apps.links")
 local packet = require("core.packet")
 local shm = require("core.shm")
 local wire = require("apps.ipv4.wire")
@@ -203,11 +204,12 @@ end
 
 --- Asks for the address if that is due; passes packets in both directions.
 function ARP:push()
-   local input, output = self.input, self.output
-   self:maybe_send_arp_request(output.south)
-   if input.south then push_north(self, input.south, output.south, output.north) end
+   local input = self.input
+   local to_south = links.output(self, "south")
+   self:maybe_send_arp_request(to_south)
+   if input.south then push_north(self, input.south, to_south, links.output(self, "north")) end
    if self.next_mac then
-      if input.north then push_south(self, input.north, output.south) end
+      if input.north then push_south(self, input.north, to_south) end
    elseif self.shared_next_mac_key then
       next_mac_from_others(self)
    end

@@ -8,10 +8,9 @@
 
 local counter = require("core.counter")
 local ffi = require("ffi")
-local link = require("core.link")
+local responder = require("apps.ipv4.responder")
 local wire = require("apps.ipv4.wire")
 
-local receive, transmit, nreadable = link.receive, link.transmit, link.nreadable
 local get16, put16, get32 = wire.get16, wire.put16, wire.get32
 
 local M = {}
@@ -19,22 +18,11 @@ local M = {}
 --- ICMPEcho: between `south` (the world) and `north`: passes packets on in both directions, but answers echo requests
 --- from the south for one of our addresses. Configuration: `address`, an IPv4 address, and `addresses`, an array of
 --- them, as arrays of 4 bytes or text. Counters: in- and out-icmpv4-echo-bytes and -packets.
-M.ICMPEcho = {}
+M.ICMPEcho = responder.class("icmpv4")
 local ICMPEcho = M.ICMPEcho
-ICMPEcho.shm = {
-   ["in-icmpv4-echo-bytes"] = {counter},
-   ["in-icmpv4-echo-packets"] = {counter},
-   ["out-icmpv4-echo-bytes"] = {counter},
-   ["out-icmpv4-echo-packets"] = {counter},
-}
-
---- Creates the app. Throws if an address is none.
-function ICMPEcho:new(conf)
-   local addresses = {}
-   local function add(address) addresses[get32(wire.ipv4("address", address), 0)] = true end
-   if conf.address then add(conf.address) end
-   for _, address in ipairs(conf.addresses or {}) do add(address) end
-   return setmetatable({addresses = addresses}, {__index = ICMPEcho})
+-- As a number, for the header's.
+function ICMPEcho.add_address(addresses, address)
+   addresses[get32(wire.ipv4("address", address), 0)] = true
 end
 
 -- The length of the IPv4 header if this is a request for us, else nil.
@@ -70,31 +58,12 @@ local function turn(d, header)
    put16(d, icmp + 2, sum)
 end
 
---- If the packet `p` is an echo request for us, makes it the answer, sends that south and returns true; else returns
---- false, and the packet still belongs to the caller.
-function ICMPEcho:respond_to_echo_request(p)
+--- If the packet `p` is an echo request for us, makes it the answer and returns true.
+function ICMPEcho:make_answer(p)
    local header = header_of_request(self, p)
    if not header then return false end
    turn(p.data, header)
-   local c, length = self.shm, p.length
-   counter.add(c["in-icmpv4-echo-bytes"], length)
-   counter.add(c["in-icmpv4-echo-packets"])
-   counter.add(c["out-icmpv4-echo-bytes"], length)
-   counter.add(c["out-icmpv4-echo-packets"])
-   transmit(self.output.south, p)
    return true
-end
-
---- Answers, and passes on, all that waits.
-function ICMPEcho:push()
-   local south, north = self.input.south, self.input.north
-   for _ = 1, south and nreadable(south) or 0 do
-      local p = receive(south)
-      if not self:respond_to_echo_request(p) then transmit(self.output.north, p) end
-   end
-   for _ = 1, north and nreadable(north) or 0 do
-      transmit(self.output.south, receive(north))
-   end
 end
 
 -- An echo request or reply as bytes, with the right checksums. `changes` are bytes to put in (by offset) before.

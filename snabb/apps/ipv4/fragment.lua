@@ -11,6 +11,7 @@ local counter = require("core.counter")
 local ffi = require("ffi")
 local lib = require("core.lib")
 local link = require("core.link")
+local links = require("apps.links")
 local packet = require("core.packet")
 local wire = require("apps.ipv4.wire")
 
@@ -160,7 +161,8 @@ end
 
 --- Forwards and cuts all that waits.
 function Fragmenter:push()
-   local i, o, box = self.input.input, self.output.output, self.box
+   local box = self.box
+   local i, o = links.one_in_one_out(self)
    for _ = 1, link.nreadable(i) do
       box[0] = receive(i)
       step(self, o)

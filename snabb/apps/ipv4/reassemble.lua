@@ -11,13 +11,11 @@ local bit = require("bit")
 local counter = require("core.counter")
 local engine = require("core.app")
 local ffi = require("ffi")
-local fragments = require("apps.ipv4.fragments")
 local lib = require("core.lib")
-local link = require("core.link")
 local packet = require("core.packet")
+local reassembler = require("apps.ipv4.reassembler")
 local wire = require("apps.ipv4.wire")
 
-local receive, transmit = link.receive, link.transmit
 local get16, put16 = wire.get16, wire.put16
 local band = bit.band
 
@@ -28,34 +26,8 @@ local ethernet_size, min_header = 14, 20
 --- Reassembler: forwards packets from `input` to `output`, but IPv4 fragments only when all are there, as one packet.
 --- Configuration: `max_concurrent_reassemblies` (20000), `max_fragments_per_reassembly` (40), `reassembly_timeout` (60
 --- seconds). Each datagram in the making needs about 11 kB. Counters: as in `shm`.
-M.Reassembler = {}
+M.Reassembler = reassembler.class("ipv4", 12)
 local Reassembler = M.Reassembler
-Reassembler.shm = {
-   ["in-ipv4-frag-needs-reassembly"] = {counter},
-   ["in-ipv4-frag-reassembled"] = {counter},
-   ["in-ipv4-frag-reassembly-unneeded"] = {counter},
-   ["drop-ipv4-frag-invalid-reassembly"] = {counter},
-   ["drop-ipv4-frag-random-evicted"] = {counter},
-   ["memuse-ipv4-frag-reassembly-buffer"] = {counter},
-}
-
-local schema = {
-   max_concurrent_reassemblies = {default = 20000},
-   max_fragments_per_reassembly = {default = 40},
-   reassembly_timeout = {default = 60},
-}
-
---- Creates a reassembler. Throws if a number is out of range.
-function Reassembler:new(conf)
-   local o = lib.parse(conf or {}, schema)
-   o.table = fragments.new({
-      key_size = 12,
-      max = o.max_concurrent_reassemblies,
-      max_fragments = o.max_fragments_per_reassembly,
-      timeout = o.reassembly_timeout,
-   })
-   return setmetatable(o, {__index = Reassembler})
-end
 
 -- The lengths of the header and of all of an IPv4 packet, and its field of flags and offset; nil if it is none, false
 -- if its lengths are wrong.
@@ -73,35 +45,25 @@ local function set_key(t)
    key[8], key[9], key[10], key[11] = d[18], d[19], d[23], 0
 end
 
-local function complete(self, out)
+--- Makes the first fragment's header that of the packet `out`.
+function Reassembler:complete(out)
    local d = out.data
    put16(d, 16, out.length - ethernet_size)
    put16(d, 18, 0)
    put16(d, 20, 0)
    wire.ipv4_checksum(d, ethernet_size, d[14] % 16 * 4)
-   counter.add(self.shm["in-ipv4-frag-reassembled"])
-   transmit(self.output.output, out)
 end
 
 -- Takes the fragment in the table's box.
 local function handle(self, header, total, field, now)
-   local t = self.table
-   counter.add(self.shm["in-ipv4-frag-needs-reassembly"])
-   set_key(t)
-   local what, index, evicted = t:add(band(field, 0x1fff) * 8, total - header, ethernet_size + header,
-                                      band(field, 0x2000) ~= 0, ethernet_size + header, now)
-   if what == "complete" then
-      complete(self, t:take(index))
-   elseif what == "invalid" then
-      counter.add(self.shm["drop-ipv4-frag-invalid-reassembly"])
-   end
-   if evicted then counter.add(self.shm["drop-ipv4-frag-random-evicted"]) end
-   packet.free(t.box[0])
+   self:count("needed")
+   set_key(self.table)
+   self:add(band(field, 0x1fff) * 8, total - header, ethernet_size + header, band(field, 0x2000) ~= 0,
+            ethernet_size + header, now)
 end
 
--- Takes the packet in the table's box. (A box, since a pointer that lives while another loop runs is an object that
--- LuaJIT has to make.)
-local function step(self, o, now)
+--- Takes the packet in the table's box.
+function Reassembler:step(o, now)
    local box = self.table.box
    local header, total, field = parse(box[0])
    if header == false then
@@ -109,26 +71,8 @@ local function step(self, o, now)
    elseif header and band(field, 0x3fff) ~= 0 then
       handle(self, header, total, field, now)
    else
-      counter.add(self.shm["in-ipv4-frag-reassembly-unneeded"])
-      transmit(o, box[0])
+      self:pass(o)
    end
-end
-
---- Forwards and puts together all that waits.
-function Reassembler:push()
-   local i, o = self.input.input, self.output.output
-   local now, box = engine.now(), self.table.box
-   for _ = 1, link.nreadable(i) do
-      box[0] = receive(i)
-      step(self, o, now)
-   end
-end
-
---- Gives up what is too old, and writes the memory in use to its counter.
-function Reassembler:tick()
-   local expired = self.table:expire(engine.now())
-   if expired > 0 then counter.add(self.shm["drop-ipv4-frag-invalid-reassembly"], expired) end
-   counter.set(self.shm["memuse-ipv4-frag-reassembly-buffer"], self.table:memory())
 end
 
 local function is(h, name, n)

@@ -7,10 +7,9 @@
 
 local counter = require("core.counter")
 local ffi = require("ffi")
-local link = require("core.link")
+local responder = require("apps.ipv4.responder")
 local wire = require("apps.ipv4.wire")
 
-local receive, transmit, nreadable = link.receive, link.transmit, link.nreadable
 local get16, put16, same = wire.get16, wire.put16, wire.same
 
 local M = {}
@@ -18,22 +17,11 @@ local M = {}
 --- ICMPEcho: between `south` (the world) and `north`: passes packets on in both directions, but answers echo requests
 --- from the south for one of our addresses. Configuration: `address`, an IPv6 address, and `addresses`, an array of
 --- them, as arrays of 16 bytes or text. Counters: in- and out-icmpv6-echo-bytes and -packets.
-M.ICMPEcho = {}
+M.ICMPEcho = responder.class("icmpv6")
 local ICMPEcho = M.ICMPEcho
-ICMPEcho.shm = {
-   ["in-icmpv6-echo-bytes"] = {counter},
-   ["in-icmpv6-echo-packets"] = {counter},
-   ["out-icmpv6-echo-bytes"] = {counter},
-   ["out-icmpv6-echo-packets"] = {counter},
-}
-
---- Creates the app. Throws if an address is none.
-function ICMPEcho:new(conf)
-   local addresses = {}
-   local function add(address) table.insert(addresses, wire.ipv6("address", address)) end
-   if conf.address then add(conf.address) end
-   for _, address in ipairs(conf.addresses or {}) do add(address) end
-   return setmetatable({addresses = addresses}, {__index = ICMPEcho})
+-- A list: there are few.
+function ICMPEcho.add_address(addresses, address)
+   table.insert(addresses, wire.ipv6("address", address))
 end
 
 --- Returns whether the 16 bytes at `dst` are one of our addresses.
@@ -54,11 +42,10 @@ end
 
 local scratch = ffi.new("uint8_t[16]")
 
---- If the packet `p` is an echo request for us, makes it the answer, sends that south and returns true; else returns
---- false, and the packet still belongs to the caller.
-function ICMPEcho:respond_to_echo_request(p)
+--- If the packet `p` is an echo request for us, makes it the answer and returns true.
+function ICMPEcho:make_answer(p)
    if not is_request(self, p) then return false end
-   local d, c, length = p.data, self.shm, p.length
+   local d = p.data
    ffi.copy(scratch, d, 6)
    ffi.copy(d, d + 6, 6)
    ffi.copy(d + 6, scratch, 6)
@@ -71,24 +58,7 @@ function ICMPEcho:respond_to_echo_request(p)
    local sum = get16(d, 56) + 0xfeff
    if sum > 0xffff then sum = sum - 0xffff end
    put16(d, 56, sum)
-   counter.add(c["in-icmpv6-echo-bytes"], length)
-   counter.add(c["in-icmpv6-echo-packets"])
-   counter.add(c["out-icmpv6-echo-bytes"], length)
-   counter.add(c["out-icmpv6-echo-packets"])
-   transmit(self.output.south, p)
    return true
-end
-
---- Answers, and passes on, all that waits.
-function ICMPEcho:push()
-   local south, north = self.input.south, self.input.north
-   for _ = 1, south and nreadable(south) or 0 do
-      local p = receive(south)
-      if not self:respond_to_echo_request(p) then transmit(self.output.north, p) end
-   end
-   for _ = 1, north and nreadable(north) or 0 do
-      transmit(self.output.south, receive(north))
-   end
 end
 
 local function message(macs, type, src, dst, data, changes)

@@ -13,6 +13,7 @@ local ffi = require("ffi")
 local headers = require("apps.ipv6.headers")
 local lib = require("core.lib")
 local link = require("core.link")
+local links = require("apps.links")
 local packet = require("core.packet")
 local wire = require("apps.ipv4.wire")
 
@@ -215,9 +216,10 @@ end
 
 --- Forwards and cuts all that waits; learns path MTUs.
 function Fragmenter:push()
-   push_output(self, self.input.input, self.output.output)
+   push_output(self, links.one_in_one_out(self))
    if not self.pmtud then return end
-   local south, north = self.input.south, self.output.north
+   local south = self.input.south
+   local north = south and links.output(self, "north")
    for _ = 1, south and link.nreadable(south) or 0 do
       local p = receive(south)
       if self:process_ptb(p) then packet.free(p) else transmit(north, p) end

@@ -12,6 +12,7 @@ local counter = require("core.counter")
 local engine = require("core.app")
 local ffi = require("ffi")
 local link = require("core.link")
+local links = require("apps.links")
 local packet = require("core.packet")
 local wire = require("apps.ipv4.wire")
 
@@ -247,14 +248,15 @@ end
 
 --- Asks for the next hop's address if that is due; passes packets in both directions.
 function nd_light:push()
-   solicit(self)
+   local down = links.output(self, "south")
    local south, north = self.input.south, self.input.north
-   local up = self.output.north
+   local up = south and links.output(self, "north")
+   solicit(self)
    for _ = 1, south and nreadable(south) or 0 do
       local p = receive(south)
       if handle(self, p) then packet.free(p) else transmit(up, p) end
    end
-   if north then push_south(self, north, self.output.south) end
+   if north then push_south(self, north, down) end
 end
 
 local function address(n) return ffi.string(wire.ipv6("a", "2001:db8::" .. n), 16) end

@@ -10,17 +10,15 @@ local bit = require("bit")
 local counter = require("core.counter")
 local engine = require("core.app")
 local ffi = require("ffi")
-local fragments = require("apps.ipv4.fragments")
 local headers = require("apps.ipv6.headers")
 local lib = require("core.lib")
-local link = require("core.link")
 local packet = require("core.packet")
+local reassembler = require("apps.ipv4.reassembler")
 local wire = require("apps.ipv4.wire")
 
 ffi.cdef("void *memmove(void *to, const void *from, size_t n);")
 
 local C = ffi.C
-local receive, transmit = link.receive, link.transmit
 local get16, put16 = wire.get16, wire.put16
 local band = bit.band
 
@@ -29,48 +27,19 @@ local M = {}
 --- Reassembler: forwards packets from `input` to `output`, but IPv6 fragments only when all are there, as one packet.
 --- Configuration: `max_concurrent_reassemblies` (20000), `max_fragments_per_reassembly` (40), `reassembly_timeout` (60
 --- seconds). Each datagram in the making needs about 11 kB. Counters: as in `shm`.
-M.Reassembler = {}
+M.Reassembler = reassembler.class("ipv6", 36, true)
 local Reassembler = M.Reassembler
-Reassembler.shm = {
-   ["in-ipv6-frag-needs-reassembly"] = {counter},
-   ["in-ipv6-frag-reassembled"] = {counter},
-   ["in-ipv6-frag-reassembly-unneeded"] = {counter},
-   ["drop-ipv6-frag-invalid-reassembly"] = {counter},
-   ["drop-ipv6-frag-random-evicted"] = {counter},
-   ["memuse-ipv6-frag-reassembly-buffer"] = {counter},
-}
 
-local schema = {
-   max_concurrent_reassemblies = {default = 20000},
-   max_fragments_per_reassembly = {default = 40},
-   reassembly_timeout = {default = 60},
-}
-
---- Creates a reassembler. Throws if a number is out of range.
-function Reassembler:new(conf)
-   local o = lib.parse(conf or {}, schema)
-   o.table = fragments.new({
-      key_size = 36,
-      max = o.max_concurrent_reassemblies,
-      max_fragments = o.max_fragments_per_reassembly,
-      timeout = o.reassembly_timeout,
-      bury = true,
-   })
-   return setmetatable(o, {__index = Reassembler})
-end
-
--- Sends a packet that is whole.
-local function complete(self, p)
+--- Sets the length in the header of the packet `p`.
+function Reassembler:complete(p)
    put16(p.data, 18, p.length - 54)
-   counter.add(self.shm["in-ipv6-frag-reassembled"])
-   transmit(self.output.output, p)
 end
 
 -- A packet that is one fragment loses its fragment header, which is at `at`.
 local function atomic(self, p, at)
    local last = 54 + get16(p.data, 18)
    C.memmove(p.data + at, p.data + at + 8, last - at - 8)
-   complete(self, packet.resize(p, last - 8))
+   self:send_whole(packet.resize(p, last - 8))
 end
 
 -- Puts the key into the table; returns where the packet ends, and its field of offset and flags. The field that named
@@ -86,19 +55,12 @@ end
 -- Takes the packet in the table's box, whose fragment header is at `at`, and named by the field at `field`.
 local function handle(self, at, field, now)
    local t = self.table
-   counter.add(self.shm["in-ipv6-frag-needs-reassembly"])
+   self:count("needed")
    local last, offset = prepare(t, at, field)
    local more = band(offset, 1) ~= 0
    local first = band(offset, 0xfff8)
    if first == 0 and not more then return atomic(self, t.box[0], at) end
-   local what, index, evicted = t:add(first, last - at - 8, at + 8, more, at, now)
-   if what == "complete" then
-      complete(self, t:take(index))
-   elseif what == "invalid" then
-      counter.add(self.shm["drop-ipv6-frag-invalid-reassembly"])
-   end
-   if evicted then counter.add(self.shm["drop-ipv6-frag-random-evicted"]) end
-   packet.free(t.box[0])
+   self:add(first, last - at - 8, at + 8, more, at, now)
 end
 
 -- The offset of the fragment header and of the field that names it; nil if there is none; false if the packet's length
@@ -113,36 +75,17 @@ local function find_fragment(p)
    return at, field
 end
 
--- Takes the packet in the table's box. (A box, since a pointer that lives while another loop runs is an object that
--- LuaJIT has to make.)
-local function step(self, o, now)
+--- Takes the packet in the table's box.
+function Reassembler:step(o, now)
    local box = self.table.box
    local at, field = find_fragment(box[0])
    if at then
       handle(self, at, field, now)
    elseif at == nil then
-      counter.add(self.shm["in-ipv6-frag-reassembly-unneeded"])
-      transmit(o, box[0])
+      self:pass(o)
    else
       packet.free(box[0])
    end
-end
-
---- Forwards and puts together all that waits.
-function Reassembler:push()
-   local i, o = self.input.input, self.output.output
-   local now, box = engine.now(), self.table.box
-   for _ = 1, link.nreadable(i) do
-      box[0] = receive(i)
-      step(self, o, now)
-   end
-end
-
---- Gives up what is too old, and writes the memory in use to its counter.
-function Reassembler:tick()
-   local expired = self.table:expire(engine.now())
-   if expired > 0 then counter.add(self.shm["drop-ipv6-frag-invalid-reassembly"], expired) end
-   counter.set(self.shm["memuse-ipv6-frag-reassembly-buffer"], self.table:memory())
 end
 
 local packet6 = headers.test_packet

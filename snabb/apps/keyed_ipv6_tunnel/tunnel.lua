@@ -9,6 +9,7 @@
 local counter = require("core.counter")
 local ffi = require("ffi")
 local link = require("core.link")
+local links = require("apps.links")
 local packet = require("core.packet")
 local wire = require("apps.ipv4.wire")
 
@@ -132,12 +133,10 @@ end
 
 --- Encapsulates and decapsulates all that waits.
 function Tunnel:push()
-   local input, output = self.input, self.output
-   if not (input.decapsulated and output.encapsulated and input.encapsulated and output.decapsulated) then
-      error("SimpleKeyedTunnel: expected the links encapsulated and decapsulated, in and out")
-   end
-   encapsulate(self, input.decapsulated, output.encapsulated)
-   decapsulate(self, input.encapsulated, output.decapsulated)
+   local plain, tunnel = links.input(self, "decapsulated"), links.input(self, "encapsulated")
+   local to_plain, to_tunnel = links.output(self, "decapsulated"), links.output(self, "encapsulated")
+   encapsulate(self, plain, to_tunnel)
+   decapsulate(self, tunnel, to_plain)
 end
 
 --- Sends frames through, compares the headers byte by byte, and damages each of them.

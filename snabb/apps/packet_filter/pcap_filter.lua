@@ -8,6 +8,7 @@
 local conntrack = require("apps.packet_filter.conntrack")
 local counter = require("core.counter")
 local link = require("core.link")
+local links = require("apps.links")
 local packet = require("core.packet")
 local pf = require("lib.pf")
 
@@ -60,8 +61,8 @@ end
 
 --- Filters all that waits.
 function PcapFilter:push()
-   local i = self.from or error("PcapFilter: no input link named 'input' or 'rx'")
-   local o = self.to or error("PcapFilter: no output link named 'output' or 'tx'")
+   local i = self.from or links.missing(self, "input", "input", "rx")
+   local o = self.to or links.missing(self, "output", "output", "tx")
    local filter, name = self.filter, self.state_table
    for _ = 1, link.nreadable(i) do
       local p = receive(i)

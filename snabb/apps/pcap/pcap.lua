@@ -8,6 +8,7 @@
 local ffi = require("ffi")
 local engine = require("core.app")
 local link = require("core.link")
+local links = require("apps.links")
 local packet = require("core.packet")
 local pcap = require("lib.pcap.pcap")
 
@@ -28,8 +29,7 @@ end
 
 --- Sends the next engine.pull_npackets packets.
 function PcapReader:pull()
-   local o = self.output.output
-   if not o then error(("%s: no output link named 'output'"):format(self.appname or "PcapReader")) end
+   local o = links.output(self, "output")
    if self.done then return end
    for _ = 1, engine.pull_npackets do
       local data = self.iterator()
@@ -65,7 +65,7 @@ end
 
 --- Writes all that waits.
 function PcapWriter:push()
-   local i, file = self.input.input, self.file
+   local i, file = links.input(self, "input"), self.file
    if empty(i) then return end
    while not empty(i) do
       local p = receive(i)
@@ -101,7 +101,7 @@ end
 
 --- Prints all that waits.
 function StdOutput:push()
-   local i, file = self.input.input, self.file
+   local i, file = links.input(self, "input"), self.file
    while not empty(i) do
       local p = receive(i)
       self.count = self.count + 1

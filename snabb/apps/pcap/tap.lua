@@ -3,6 +3,7 @@
 -- apps.pcap.tap: forwards packets and records some of them in a pcap file.
 
 local link = require("core.link")
+local links = require("apps.links")
 local pcap = require("lib.pcap.pcap")
 
 local M = {}
@@ -39,7 +40,7 @@ end
 
 --- Records and forwards all that waits.
 function Tap:push()
-   local i, o = self.input.input, self.output.output
+   local i, o = links.one_in_one_out(self)
    local filter, n = self.filter, self.n
    while not link.empty(i) do
       local p = link.receive(i)

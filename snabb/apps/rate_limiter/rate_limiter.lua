@@ -6,6 +6,7 @@
 local counter = require("core.counter")
 local engine = require("core.app")
 local link = require("core.link")
+local links = require("apps.links")
 local packet = require("core.packet")
 
 local M = {}
@@ -47,8 +48,8 @@ end
 --- Returns a table of `rx` and `tx`, the packets that came in and went out so far, and `time`, now in nanoseconds.
 function RateLimiter:get_stat_snapshot()
    return {
-      rx = link.stats(self.input.input).txpackets,
-      tx = link.stats(self.output.output).txpackets,
+      rx = link.stats(links.input(self, "input")).txpackets,
+      tx = link.stats(links.output(self, "output")).txpackets,
       time = engine.now() * 1e9,
    }
 end
@@ -58,8 +59,7 @@ RateLimiter.snapshot = RateLimiter.get_stat_snapshot
 
 --- Fills the bucket for the time that has passed, then forwards what it pays for.
 function RateLimiter:push()
-   local i = self.input.input or error("RateLimiter: no input link named 'input'")
-   local o = self.output.output or error("RateLimiter: no output link named 'output'")
+   local i, o = links.one_in_one_out(self)
    local now = engine.now()
    local content = self.bucket_content + self.rate * (now - (self.last_time or now))
    content = math.min(content, self.bucket_capacity)

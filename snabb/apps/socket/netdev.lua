@@ -4,6 +4,7 @@
 -- tun devices, and network namespaces for tests. Snabb has no such module.
 
 local bit = require("bit")
+local counter = require("core.counter")
 local ffi = require("ffi")
 
 ffi.cdef[[
@@ -156,11 +157,54 @@ function M.in_namespace(f)
    return unpack(results, 2)
 end
 
+--- Runs a selftest's `f` in a new network namespace; where there can be none, ends the selftest as skipped.
+function M.test_in_namespace(f)
+   local ok, why = M.in_namespace(f)
+   if not ok then
+      print("skipped: no network namespace: " .. why)
+      main.exit(43)
+   end
+end
+
+--- Puts the counters of a device's packets into `shm`, what an app's frame is made of: rx- and txbytes, -packets,
+--- -mcast, -bcast; `txdrop`. Returns it.
+function M.add_counters(shm)
+   for _, dir in ipairs({"rx", "tx"}) do
+      for _, what in ipairs({"bytes", "packets", "mcast", "bcast"}) do shm[dir .. what] = {counter} end
+   end
+   shm.txdrop = {counter}
+   return shm
+end
+
+-- Counts the frame at `data` if it is sent to a group, or to all.
+local function count_group(data, mcast, bcast)
+   if data[0] % 2 == 0 then return end
+   counter.add(mcast)
+   for k = 0, 5 do
+      if data[k] ~= 0xff then return end
+   end
+   counter.add(bcast)
+end
+
+--- Counts the packet `p`, which has come in, in the frame of counters `c`.
+function M.count_received(c, p)
+   counter.add(c.rxbytes, p.length)
+   counter.add(c.rxpackets)
+   count_group(p.data, c.rxmcast, c.rxbcast)
+end
+
+--- Counts the packet `p`, which was sent, in the frame of counters `c`.
+function M.count_sent(c, p)
+   counter.add(c.txbytes, p.length)
+   counter.add(c.txpackets)
+   count_group(p.data, c.txmcast, c.txbcast)
+end
+
 --- Looks at lo in a namespace of its own.
 function M.selftest()
    for _, bad in ipairs({"", "sixteen-bytes-xy", "a b", "a/b", 5}) do assert(not pcall(M.request, bad)) end
    assert(not M.index("nosuchdevice"))
-   local ok, why = M.in_namespace(function ()
+   M.test_in_namespace(function ()
       local r = M.request("lo")
       assert(M.up(r) and M.index("lo") == 1 and M.mac(r)[5] == 0)
       assert(M.mtu(r, 9000) == 9000 and M.mtu(r) == 9000)
@@ -168,10 +212,6 @@ function M.selftest()
       assert(not pcall(M.mtu, r, -1) and not pcall(M.up, M.request("nosuchdevice")))
       return true
    end)
-   if not ok then
-      print("skipped: no network namespace: " .. why)
-      main.exit(43)
-   end
 end
 
 return M

@@ -65,24 +65,11 @@ end
 
 --- Opens a socket on the device `ifname`. Throws if there is no such device, or that is not allowed.
 function RawSocket:new(ifname)
-   local o = setmetatable({fd = open_socket(ifname), shm = {}}, {__index = RawSocket})
-   for _, dir in ipairs({"rx", "tx"}) do
-      for _, what in ipairs({"bytes", "packets", "mcast", "bcast"}) do o.shm[dir .. what] = {counter} end
-   end
-   o.shm.txdrop = {counter}
+   local o = setmetatable({fd = open_socket(ifname), shm = netdev.add_counters({})}, {__index = RawSocket})
    o.iov = ffi.new("struct perigee_net_iovec")
    o.aux = ffi.new("struct perigee_net_auxdata")
    o.message = ffi.new("struct perigee_net_msghdr", {iov = o.iov, iov_length = 1, control = o.aux})
    return o
-end
-
-local function count_group(data, mcast, bcast)
-   if data[0] % 2 == 0 then return end
-   counter.add(mcast)
-   for k = 0, 5 do
-      if data[k] ~= 0xff then return end
-   end
-   counter.add(bcast)
 end
 
 -- Puts the tag back that Linux took out.
@@ -129,9 +116,7 @@ function RawSocket:pull()
       local p = receive(self)
       if p == nil then return end
       if p then
-         counter.add(c.rxbytes, p.length)
-         counter.add(c.rxpackets)
-         count_group(p.data, c.rxmcast, c.rxbcast)
+         netdev.count_received(c, p)
          link.transmit(l, p)
       end
    end
@@ -155,9 +140,7 @@ function RawSocket:push()
       local taken = try(self, p)
       if taken == nil then return end
       if taken then
-         counter.add(c.txbytes, p.length)
-         counter.add(c.txpackets)
-         count_group(p.data, c.txmcast, c.txbcast)
+         netdev.count_sent(c, p)
       else
          counter.add(c.txdrop)
       end
@@ -220,11 +203,7 @@ function M.selftest()
       local ok, err = pcall(RawSocket.new, RawSocket, bad)
       assert(not ok and tostring(err):match("network device") or tostring(err):match("RawSocket: "), err)
    end
-   local ok, why = netdev.in_namespace(function () return test_loopback(harness) end)
-   if not ok then
-      print("skipped: no network namespace: " .. why)
-      main.exit(43)
-   end
+   netdev.test_in_namespace(function () return test_loopback(harness) end)
 end
 
 return M

@@ -5,7 +5,6 @@
 -- What differs from Snabb: packets that the device refuses (while it is down, or shorter than an Ethernet header) are
 -- freed and counted in `txdrop`, where Snabb threw.
 
-local bit = require("bit")
 local counter = require("core.counter")
 local engine = require("core.app")
 local ffi = require("ffi")
@@ -54,18 +53,13 @@ end
 local function frame_of_counters(conf, request)
    local number = ffi.new("union { uint8_t bytes[8]; uint64_t number; }")
    ffi.copy(number.bytes, netdev.mac(request), 6)
-   local shm = {
+   return netdev.add_counters({
       type = {counter, 0x1001}, -- propVirtual
       status = {counter, netdev.up(request) and 1 or 2},
       mtu = {counter, conf.mtu},
       speed = {counter, 0},
       macaddr = {counter, number.number},
-      txdrop = {counter},
-   }
-   for _, dir in ipairs({"rx", "tx"}) do
-      for _, what in ipairs({"bytes", "packets", "mcast", "bcast"}) do shm[dir .. what] = {counter} end
-   end
-   return shm
+   })
 end
 
 --- Opens the device, or makes it. Throws if that fails or is not allowed, or its MTU is another one.
@@ -94,15 +88,6 @@ function Tap:status()
    counter.set(self.shm.status, netdev.up(self.request) and 1 or 2)
 end
 
-local function count_group(data, mcast, bcast)
-   if data[0] % 2 == 0 then return end
-   counter.add(mcast)
-   for k = 0, 5 do
-      if data[k] ~= 0xff then return end
-   end
-   counter.add(bcast)
-end
-
 local function bad(self, what, number)
    error(("Failed %s on %s: %s"):format(what, self.name, netdev.strerror(number)))
 end
@@ -122,9 +107,7 @@ function Tap:pull()
          bad(self, "read", number)
       end
       p.length = n
-      counter.add(c.rxbytes, n)
-      counter.add(c.rxpackets)
-      count_group(p.data, c.rxmcast, c.rxbcast)
+      netdev.count_received(c, p)
       link.transmit(l, p)
    end
 end
@@ -136,9 +119,7 @@ function Tap:push()
       local p = link.front(l)
       local n = tonumber(C.perigee_net_write(self.fd, p.data, p.length))
       if n >= 0 then
-         counter.add(c.txbytes, n)
-         counter.add(c.txpackets)
-         count_group(p.data, c.txmcast, c.txbcast)
+         netdev.count_sent(c, p)
       else
          local number = ffi.errno()
          if number == errno.EAGAIN or number == errno.EINTR or number == errno.ENOBUFS then return end

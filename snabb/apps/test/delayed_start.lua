@@ -4,6 +4,7 @@
 
 local engine = require("core.app")
 local link = require("core.link")
+local links = require("apps.links")
 
 local M = {}
 
@@ -20,7 +21,7 @@ end
 --- Forwards what waits, once the time has come.
 function Delayed_start:push()
    if engine.now() < self.start then return end
-   local i, o = self.input.input, self.output.output
+   local i, o = links.one_in_one_out(self)
    for _ = 1, link.nreadable(i) do
       link.transmit(o, link.receive(i))
    end

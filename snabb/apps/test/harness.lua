@@ -7,6 +7,7 @@ local ffi = require("ffi")
 local config = require("core.config")
 local engine = require("core.app")
 local link = require("core.link")
+local links = require("apps.links")
 local packet = require("core.packet")
 
 local M = {}
@@ -22,7 +23,7 @@ end
 
 --- Sends the whole queue, as far as the link takes it.
 function Feed:pull()
-   local queue, o = self.queue, self.output.output
+   local queue, o = self.queue, links.output(self, "output")
    while #queue > 0 and not link.full(o) do
       link.transmit(o, packet.from_string(table.remove(queue, 1)))
    end
@@ -39,7 +40,7 @@ end
 
 --- Takes all that waits.
 function Collect:push()
-   local i = self.input.input
+   local i = links.input(self, "input")
    while not link.empty(i) do
       local p = link.receive(i)
       self.got[#self.got + 1] = ffi.string(p.data, p.length)

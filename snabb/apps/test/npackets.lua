@@ -3,6 +3,7 @@
 -- apps.test.npackets: lets a number of packets through and leaves the others where they are.
 
 local link = require("core.link")
+local links = require("apps.links")
 
 local M = {}
 
@@ -20,7 +21,7 @@ end
 
 --- Forwards what waits, up to the number.
 function Npackets:push()
-   local i, o = self.input.input, self.output.output
+   local i, o = links.one_in_one_out(self)
    local count = math.min(link.nreadable(i), self.n)
    for _ = 1, count do
       link.transmit(o, link.receive(i))

@@ -8,6 +8,7 @@
 local ffi = require("ffi")
 local bit = require("bit")
 local link = require("core.link")
+local links = require("apps.links")
 local packet = require("core.packet")
 
 ffi.cdef("void *memmove(void *to, const void *from, size_t n);")
@@ -119,7 +120,8 @@ end
 
 --- Tags all that waits.
 function Tagger:push()
-   tag_all(self.input.input, self.output.output, self.tag)
+   local i, o = links.one_in_one_out(self)
+   tag_all(i, o, self.tag)
 end
 
 --- Creates an untagger. Throws if the tag or the encapsulation is none.
@@ -131,7 +133,7 @@ end
 
 --- Untags all that waits.
 function Untagger:push()
-   local i, o = self.input.input, self.output.output
+   local i, o = links.one_in_one_out(self)
    local vid, tpid = self.vid, self.tpid
    for _ = 1, nreadable(i) do
       local p = receive(i)
@@ -149,7 +151,7 @@ local function send(o, p)
 end
 
 local function push_native(self, from)
-   local trunk = self.output.trunk or error("VlanMux: no output link named 'trunk'")
+   local trunk = links.output(self, "trunk")
    for _ = 1, nreadable(from) do
       transmit(trunk, receive(from))
    end
@@ -196,7 +198,7 @@ function VlanMux:link(dir, name)
    else
       local tag = build_tag(vid, self.tpid)
       self.push_link[name] = function (app, from)
-         tag_all(from, app.output.trunk or error("VlanMux: no output link named 'trunk'"), tag)
+         tag_all(from, links.output(app, "trunk"), tag)
       end
    end
 end

@@ -129,8 +129,9 @@ function M.run (args)
       b = function (text) options.bytes = number("bytes", text, 1, 10240) end,
       h = function () print(require("program.bench.README_inc")) main.exit(0) end,
    }
-   lib.dogetopt(args, handlers, "g:n:s:r:b:h",
-                {graph = "g", apps = "n", seconds = "s", rounds = "r", bytes = "b", help = "h"})
+   local rest = lib.dogetopt(args, handlers, "g:n:s:r:b:h",
+                             {graph = "g", apps = "n", seconds = "s", rounds = "r", bytes = "b", help = "h"})
+   if rest[1] then error("bench: expected options only, got "..rest[1], 0) end
    if not graphs[graph] then error("--graph: expected chain, chains or ports, got "..graph, 0) end
    for _, n in ipairs(list) do
       local m = M.measure(graph, n, options)
@@ -145,6 +146,7 @@ function M.selftest ()
       local m = M.measure(graph, 2, {seconds = 0.02, rounds = 1, bytes = 60})
       assert(m.mpps > 0 and m.mpps_cpu > 0 and m.breaths > 0 and m.garbage < 1000, graph)
    end
+   assert(not pcall(M.run, {"extra"})) -- was passed over, and the options behind it
    assert(not pcall(numbers, "1,x") and not pcall(number, "seconds", "no", 0, 1))
    assert(#numbers("1,20,3") == 3)
 end

@@ -5,9 +5,10 @@ local ffi = require("ffi")
 local config = require("core.config")
 local lib = require("core.lib")
 local link = require("core.link")
+local links = require("apps.links")
 local packet = require("core.packet")
-local sys = require("core.sys")
 local decode = require("program.dump.decode")
+local endpoint = require("program.endpoint")
 local capture = require("program.pcap.pcap")
 
 local M = {}
@@ -31,7 +32,7 @@ end
 
 --- Prints all that waits.
 function Dump:push ()
-   local i, file = self.input.input, self.file
+   local i, file = links.input(self, "input"), self.file
    if link.empty(i) then return end
    while not link.empty(i) do
       local p = link.receive(i)
@@ -53,9 +54,7 @@ function M.run (args, file)
    function handlers.q () options.quiet = true end
    args = lib.dogetopt(args, handlers, "qf:c:D:h", long_options)
    if #args ~= 1 then usage(1) end
-   local spec = args[1]
-   local status = sys.stat(spec)
-   if status and (status.kind == "file" or status.kind == "symlink") then spec = "pcap:"..spec end
+   local spec = endpoint.file_or_port(args[1])
    local c = config.new()
    local from = capture.capture(c, spec, options)
    config.app(c, "dump", Dump, {quiet = options.quiet, file = file})
@@ -65,7 +64,6 @@ end
 
 function M.selftest ()
    decode.selftest()
-   local endpoint = require("program.endpoint")
    local input, output = os.tmpname(), os.tmpname()
    local ether = "\2\0\0\0\0\2\2\0\0\0\0\1"
    endpoint.write_file(input, {ether.."\8\6", ether.."\136\204abc", "x"})
@@ -87,6 +85,11 @@ function M.selftest ()
           lines[3].."   0x0000  78                                       x\n", all)
    os.remove(input)
    os.remove(output)
+   -- A file that was not there failed as a device.
+   for _, name in ipairs{"nosuch.pcap", "pcap:nosuch.pcap", "./nosuch"} do
+      local ok, why = pcall(M.run, {name})
+      assert(not ok and why == "there is no file "..name:gsub("^pcap:", ""), why)
+   end
    assert(endpoint.exit_code(M.run, {}) == 1 and endpoint.exit_code(M.run, {"-h"}) == 0)
 end
 

@@ -7,8 +7,6 @@ local config = require("core.config")
 local engine = require("core.app")
 local lib = require("core.lib")
 local link = require("core.link")
-local sys = require("core.sys")
-local instances = require("program.top.instances")
 local endpoint = require("program.endpoint")
 local Fwd = require("apps.fwd.fwd").Fwd
 
@@ -67,14 +65,12 @@ function M.graph (ports, options)
    return c, last_links
 end
 
--- What the chains' last links have counted. Links on other workers are read where they are published.
+-- What the chains' last links have counted.
 local function totals (last_links)
-   local published = instances.read(sys.getpid())
    local packets, dropped = 0, 0
    for _, spec in ipairs(last_links) do
-      local l = engine.link_table[spec]
-      local stats = l and link.stats(l) or published and published.links[spec]
-      if stats then packets, dropped = packets + stats.rxpackets, dropped + stats.txdrop end
+      local stats = endpoint.link_stats(spec)
+      packets, dropped = packets + stats.rxpackets, dropped + stats.txdrop
    end
    return packets, dropped
 end
@@ -87,11 +83,7 @@ end
 
 local function options_of (args)
    local options = {length = 1}
-   local function whole (text, option, least)
-      local n = endpoint.number(text, option, least)
-      if n % 1 ~= 0 then error(option..": expected a whole number, not "..text, 0) end
-      return n
-   end
+   local whole = endpoint.whole
    local handlers = {
       n = function (arg) options.length = whole(arg, "--length", 0) end,
       s = function (arg) options.source = whole(arg, "--source", 1) end,
@@ -109,13 +101,18 @@ function M.run (args)
    local options, ports = options_of(args)
    if #ports == 0 and not options.source then usage(1) end
    local c, last_links = M.graph(ports, options)
-   engine.configure(c)
+   endpoint.start(c)
    local start = engine.now()
    local deadline = options.duration and start + options.duration
+   local function finish ()
+      if not options.quiet then report(last_links, engine.now() - start) end
+   end
+   main.at_interrupt = finish
    engine.main({no_report = true, done = function ()
       return endpoint.drained() or deadline and engine.now() >= deadline or false
    end})
-   if not options.quiet then report(last_links, engine.now() - start) end
+   main.at_interrupt = false
+   finish()
    engine.configure(config.new())
 end
 
@@ -152,6 +149,7 @@ function M.selftest ()
    assert(totals({links[1], "fwd1_100.output -> sink1.input"}) == stats.rxpackets)
    engine.configure(config.new())
    local exit_code = endpoint.exit_code
+   assert(not main.at_interrupt) -- only while it runs
    assert(exit_code(M.run, {}) == 1 and exit_code(M.run, {"-h"}) == 0)
    for _, bad in ipairs{{"-n", "x"}, {"-n", "1.5"}, {"-s", "0"}, {"-w", "0"}, {"-n", "1", "pcap:x"}} do
       if not bad[3] then bad[3] = "pcap:x,y" end

@@ -31,11 +31,8 @@ function M.run (args)
       to = "playback.rx"
    end
    config.link(c, from.." -> "..to)
-   engine.configure(c)
-   -- The interface's own pull never ends: done when the file is read and the link is empty.
-   engine.main({report = {showlinks = true}, done = function ()
-      return engine.app_table.capture.done and require("core.link").empty(engine.app_table.playback.input[1])
-   end})
+   endpoint.start(c)
+   engine.main({report = {showlinks = true}, done = endpoint.drained})
    engine.configure(config.new())
 end
 

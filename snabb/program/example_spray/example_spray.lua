@@ -4,7 +4,6 @@
 
 local config = require("core.config")
 local engine = require("core.app")
-local pcap = require("apps.pcap.pcap")
 local endpoint = require("program.endpoint")
 local Sprayer = require("program.example_spray.sprayer").Sprayer
 
@@ -17,12 +16,10 @@ function M.run (args)
       main.exit(args[1] == "-h" and 0 or args[1] == "--help" and 0 or 1)
    end
    local c = config.new()
-   config.app(c, "capture", pcap.PcapReader, args[1])
    config.app(c, "spray_app", Sprayer)
-   config.app(c, "output_file", pcap.PcapWriter, args[2])
-   config.link(c, "capture.output -> spray_app.input")
-   config.link(c, "spray_app.output -> output_file.input")
-   engine.configure(c)
+   config.link(c, endpoint.source(c, "capture", "pcap:"..args[1]).." -> spray_app.input")
+   config.link(c, "spray_app.output -> "..endpoint.sink(c, "output_file", "pcap:"..args[2]))
+   endpoint.start(c)
    engine.main({done = endpoint.drained, report = {showlinks = true}})
    engine.configure(config.new())
 end

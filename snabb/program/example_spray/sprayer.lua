@@ -2,6 +2,7 @@
 -- program.example_spray.sprayer: an app that drops every other packet.
 
 local link = require("core.link")
+local links = require("apps.links")
 local packet = require("core.packet")
 
 local M = {}
@@ -17,8 +18,7 @@ end
 
 --- Forwards or frees all that waits, as far as `output` takes it.
 function Sprayer:push ()
-   local i = assert(self.input.input, "Sprayer: no link named 'input'")
-   local o = assert(self.output.output, "Sprayer: no link named 'output'")
+   local i, o = links.one_in_one_out(self)
    while not link.empty(i) and not link.full(o) do
       local p = link.receive(i)
       self.count = self.count + 1

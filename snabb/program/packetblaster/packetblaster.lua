@@ -27,20 +27,11 @@ function M.run (args)
    require(("program.packetblaster.%s.%s"):format(command, command)).run({unpack(args, 2)})
 end
 
--- The links to the ports, as {spec =, link =}, in the order of ports.
-local function port_links (names)
-   local links = {}
-   for i, name in ipairs(names) do
-      links[i] = {name = name, link = engine.app_table["nic"..i].input.input, packets = 0, bytes = 0}
-   end
-   return links
-end
-
---- Print what was sent since the last call to each of *links*, which `port_links` made, *seconds* ago.
+-- Print what was sent since the last call, *seconds* ago, to each of *links*: {name =, spec =, packets =, bytes =}.
 local function report (links, seconds)
    print(("Transmissions (last %.3g s):"):format(seconds))
    for _, l in ipairs(links) do
-      local stats = link.stats(l.link)
+      local stats = endpoint.link_stats(l.spec)
       local packets, bytes = stats.txpackets - l.packets, stats.txbytes - l.bytes
       l.packets, l.bytes = stats.txpackets, stats.txbytes
       -- Preamble, gap and CRC take 24 bytes of a wire.
@@ -54,20 +45,22 @@ end
 --- port), `quiet`.
 function M.run_loadgen (c, ports, options)
    if #ports == 0 then error("expected at least one port", 0) end
+   local links = {}
    for i, spec in ipairs(ports) do
       local to = endpoint.sink(c, "nic"..i, spec)
+      local from = ("source.nic%d"):format(i)
       if options.packets then
          local limit = "limit"..i
          config.app(c, limit, require("apps.test.npackets").Npackets, {npackets = options.packets})
-         config.link(c, ("source.nic%d -> %s.input"):format(i, limit))
-         config.link(c, limit..".output -> "..to)
-      else
-         config.link(c, ("source.nic%d -> %s"):format(i, to))
+         config.link(c, ("%s -> %s.input"):format(from, limit))
+         from = limit..".output"
       end
+      links[i] = {name = spec, spec = from.." -> "..to, packets = 0, bytes = 0}
+      config.link(c, links[i].spec)
    end
    engine.busywait = true
-   engine.configure(c)
-   local links, last = port_links(ports), engine.now()
+   endpoint.start(c, options.done or options.packets)
+   local last = engine.now()
    local t = timer.new("packetblaster", function ()
       local now = engine.now()
       report(links, now - last)
@@ -91,7 +84,7 @@ function M.run_loadgen (c, ports, options)
                 report = {showlinks = true}})
    timer.deactivate(t)
    local sent = {}
-   for i, l in ipairs(links) do sent[i] = link.stats(l.link).txpackets end
+   for i, l in ipairs(links) do sent[i] = endpoint.link_stats(l.spec).txpackets end
    engine.configure(config.new())
    engine.busywait = false
    return sent

@@ -5,6 +5,7 @@ local config = require("core.config")
 local engine = require("core.app")
 local lib = require("core.lib")
 local link = require("core.link")
+local links = require("apps.links")
 local packet = require("core.packet")
 local endpoint = require("program.endpoint")
 
@@ -29,7 +30,7 @@ end
 
 --- Forwards or frees all that waits.
 function Limit:push ()
-   local i, o = self.input.input, self.output.output
+   local i, o = links.one_in_one_out(self)
    for _ = 1, link.nreadable(i) do
       local p = link.receive(i)
       if self.seen < self.count then
@@ -58,7 +59,7 @@ end
 --- Run a configuration that `capture` began until the packets of a file are through, the limit is reached, or
 --- options.duration seconds have passed. Then the apps are stopped.
 function M.run_capture (c, options)
-   engine.configure(c)
+   endpoint.start(c, true)
    local limit = engine.app_table.limit
    local deadline = options.duration and engine.now() + options.duration
    engine.main({no_report = true, done = function ()
@@ -73,7 +74,7 @@ end
 function M.option_handlers (options)
    return {
       f = function (arg) options.filter = arg end,
-      c = function (arg) options.count = endpoint.number(arg, "--count", 1) end,
+      c = function (arg) options.count = endpoint.whole(arg, "--count", 1) end,
       D = function (arg) options.duration = endpoint.number(arg, "--duration", 0) end,
    }
 end
@@ -88,8 +89,11 @@ function M.run (args)
    local c = config.new()
    local file = args[2] == "-" and "/dev/stdout" or args[2]
    config.link(c, M.capture(c, args[1], options).." -> "..endpoint.sink(c, "writer", "pcap:"..file))
+   local function tell (count) io.stderr:write(("%d packets\n"):format(count)) end
+   main.at_interrupt = function () tell(engine.app_table.limit.seen) end
    local count = M.run_capture(c, options)
-   io.stderr:write(("%d packets\n"):format(count))
+   main.at_interrupt = false
+   tell(count)
 end
 
 function M.selftest ()

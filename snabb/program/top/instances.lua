@@ -82,15 +82,34 @@ function M.list ()
    return all
 end
 
---- What a process counts now: {engine = {counters by name}, links = {link = counters}, apps = {app = counters}}; nil
---- if it has no folder.
+-- The engines of a process by the number of their thread. The first one's folder is the process's own.
+local function read_engines (folder)
+   local engines = {["1"] = read_counters(folder.."/engine")}
+   for _, number in ipairs(sys.list(folder.."/workers") or {}) do
+      engines[number] = read_counters(folder.."/workers/"..number.."/engine")
+   end
+   return engines
+end
+
+-- Threads are configured together: the first one's counter says how often.
+local function add_engine (sums, counters, first)
+   for name, value in pairs(counters) do
+      if first or name ~= "configs" then sums[name] = (sums[name] or 0) + value end
+   end
+end
+
+--- What a process counts now: {engine = {counters by name}, workers = {number of a thread, as text = {counters of its
+--- engine by name}}, links = {link = counters}, apps = {app = counters}}; nil if it has no folder. What is in `engine`
+--- are the sums of all threads; `workers` is empty if there is only one.
 function M.read (pid)
    local folder = shm.root.."/"..pid
    if not sys.stat(folder) then return nil end
-   local counts = {engine = {}, links = {}, apps = {}}
+   local counts = {engine = {}, workers = {}, links = {}, apps = {}}
    for _, scope in ipairs(scopes(folder)) do
-      for name, value in pairs(read_counters(scope.."/engine")) do
-         counts.engine[name] = (counts.engine[name] or 0) + value
+      local engines = read_engines(scope)
+      for number, counters in pairs(engines) do
+         add_engine(counts.engine, counters, number == "1")
+         if scope == folder and next(engines, next(engines)) then counts.workers[number] = counters end
       end
       read_tree(scope.."/links", "", counts.links)
       read_tree(scope.."/apps", "", counts.apps)
@@ -112,8 +131,8 @@ end
 
 --- The rates per second between two results of `read`, *seconds* apart, in the same shape.
 function M.rates (now, before, seconds)
-   local rates = {engine = rate_table(now.engine, before.engine, seconds), links = {}, apps = {}}
-   for _, kind in ipairs{"links", "apps"} do
+   local rates = {engine = rate_table(now.engine, before.engine, seconds), workers = {}, links = {}, apps = {}}
+   for _, kind in ipairs{"workers", "links", "apps"} do
       for name, counters in pairs(now[kind]) do
          rates[kind][name] = rate_table(counters, before[kind][name], seconds)
       end
@@ -121,7 +140,31 @@ function M.rates (now, before, seconds)
    return rates
 end
 
+-- `top` showed the first thread's engine only. What a thread keeps of links is no link of the process.
+local function test_engines_of_other_threads ()
+   local counter = require("core.counter")
+   local pid = sys.getpid()
+   local before = M.read(pid)
+   assert(next(before.workers) == nil)
+   local frames = {
+      shm.create_frame("workers/2/engine", {frees = {counter, 1000}, configs = {counter, 7}}),
+      shm.create_frame("workers/3/engine", {frees = {counter, 500}}),
+      shm.create_frame("workers/3/links/a.output -> b.input", {txpackets = {counter, 5}}),
+   }
+   local counts = M.read(pid)
+   assert(counts.engine.frees == before.engine.frees + 1500 and counts.engine.configs == before.engine.configs)
+   assert(counts.workers["1"].frees == before.engine.frees and counts.workers["2"].frees == 1000)
+   assert(counts.workers["3"].frees == 500 and not counts.links["a.output -> b.input"])
+   counter.add(frames[1].frees, 20)
+   counter.commit()
+   local rates = M.rates(M.read(pid), counts, 2)
+   assert(rates.workers["2"].frees == 10 and rates.workers["3"].frees == 0 and rates.engine.frees == 10)
+   for _, frame in ipairs(frames) do shm.delete_frame(frame) end
+   shm.unlink("workers")
+end
+
 function M.selftest ()
+   test_engines_of_other_threads()
    local counter = require("core.counter")
    local base = "selftest.top"
    local frames = {

@@ -109,17 +109,31 @@ local function add_apps (lines, entry, all)
    end
 end
 
+local function engine_text (r)
+   local frees, breaths = r.frees or 0, r.breaths or 0
+   return ("%.3f Mfrees/s, %.3f Gbps, %.0f breaths/s, %.1f frees/breath"):format(
+      frees / 1e6, (r.freebits or 0) / 1e9, breaths, breaths > 0 and frees / breaths or 0)
+end
+
+-- The numbers of workers, which are texts.
+local function by_number (workers)
+   local numbers = sorted_keys(workers)
+   table.sort(numbers, function (a, b) return (tonumber(a) or 0) < (tonumber(b) or 0) end)
+   return numbers
+end
+
 --- The text that shows a result of `measure`; *all*: also what stands still.
 function M.text (measured, all)
    local lines = {}
    for _, entry in ipairs(measured) do
-      local process, r = entry.process, entry.rates.engine
+      local process = entry.process
       lines[#lines + 1] = ("%d %s%s%s"):format(process.pid, process.name and process.name.." " or "",
                           process.parent and ("worker of %d "):format(process.parent) or "", process.command or "")
-      local frees = r.frees or 0
-      lines[#lines + 1] = ("  %.3f Mfrees/s, %.3f Gbps, %.0f breaths/s, %.1f frees/breath, %s configurations"):format(
-         frees / 1e6, (r.freebits or 0) / 1e9, r.breaths or 0, (r.breaths or 0) > 0 and frees / r.breaths or 0,
-         lib.comma_value(entry.counts.engine.configs or 0))
+      lines[#lines + 1] = ("  %s, %s configurations"):format(engine_text(entry.rates.engine),
+                          lib.comma_value(entry.counts.engine.configs or 0))
+      for _, number in ipairs(by_number(entry.rates.workers)) do
+         lines[#lines + 1] = ("    worker %s: %s"):format(number, engine_text(entry.rates.workers[number]))
+      end
       if next(entry.rates.links) then add_links(lines, entry, all) end
       add_apps(lines, entry, all)
       lines[#lines + 1] = ""
@@ -149,6 +163,9 @@ function M.run (args)
       h = function () usage(0) end,
    }, "1i:aJh", long_options)
    local before = M.measure(args)
+   if #args > 0 and #before == 0 then
+      error("top: no process matches "..table.concat(args, " or ").."; `perigee snabb ps` lists those that run", 0)
+   end
    repeat
       sys.sleep(interval)
       local measured = M.measure(args, before)
@@ -160,7 +177,7 @@ function M.run (args)
          io.flush()
       end
       before = measured
-   until once or json
+   until once or json or #args > 0 and #before == 0
 end
 
 local function test_graph ()
@@ -197,19 +214,25 @@ function M.selftest ()
    local process = {pid = 7, command = "x", name = "n", parent = 3}
    local counts = {engine = {configs = 2, breaths = 10, frees = 1000}, links = {},
                    apps = {nic = {drops = 5, still = 1}}}
-   local rates = {engine = {breaths = 10, frees = 1e6, freebits = 672e6, configs = 0},
+   local rates = {engine = {breaths = 10, frees = 1e6, freebits = 672e6, configs = 0}, workers = {},
                   links = {l = {rxpackets = 1e6, txpackets = 2e6, txbytes = 120e6, txdrop = 9}, idle = {}},
                   apps = {nic = {drops = 2.5, still = 0}}}
    local text = M.text({{process = process, counts = counts, rates = rates}})
    assert(text:match("^7 n worker of 3 x\n  1%.000 Mfrees/s, 0%.672 Gbps, 10 breaths/s, 100000%.0 frees/breath, 2 c"))
    assert(text:match("\n  l +1%.000 +2%.000 +1%.344 +9\n") and not text:match("idle") and not text:match("still"))
    assert(text:match("\n  nic  drops +5 +2%.5/s\n"))
+   rates.workers = {["10"] = {}, ["2"] = {breaths = 5, frees = 1e6}}
    text = M.text({{process = process, counts = counts, rates = rates}}, true)
+   assert(text:match("configurations\n    worker 2: 1%.000 Mfrees/s, [^\n]+, 200000%.0 frees/breath\n    worker 10: 0"))
    assert(text:match("\n  idle +0%.000") and text:match("still"))
    assert(M.text({}) == "No process found." and M.to_json({}) == "[]")
    test_graph()
-   M.run({"-1", "-i", "0.001", "no such name"})
    local exit_code = endpoint.exit_code
+   -- It cleared the screen for ever.
+   for _, arguments in ipairs{{"-i", "0.001", "no such name"}, {"--json", "2147483648"}} do
+      local ok, why = pcall(M.run, arguments)
+      assert(not ok and why:match("^top: no process matches"), why)
+   end
    assert(exit_code(M.run, {"-h"}) == 0 and not pcall(M.run, {"-i", "x"}))
    assert(exit_code(M.run, {"--json", "-i", "0.001"}) == nil)
 end

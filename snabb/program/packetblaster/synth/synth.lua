@@ -19,7 +19,7 @@ end
 local function sizes_of (text)
    local sizes = {}
    for part in (text..","):gmatch("([^,]*),") do
-      sizes[#sizes + 1] = endpoint.number(part, "--sizes", 14)
+      sizes[#sizes + 1] = endpoint.whole(part, "--sizes", 14)
    end
    return sizes
 end
@@ -33,7 +33,7 @@ function M.run (args)
       s = function (arg) synth.src = arg end,
       d = function (arg) synth.dst = arg end,
       S = function (arg) synth.sizes = sizes_of(arg) end,
-      n = function (arg) options.packets = endpoint.number(arg, "--packets", 0) end,
+      n = function (arg) options.packets = endpoint.whole(arg, "--packets", 0) end,
       q = function () options.quiet = true end,
       ["random-payload"] = function () synth.random_payload = true end,
       ["packet-id"] = function () synth.packet_id = true end,
@@ -66,7 +66,7 @@ function M.selftest ()
    os.remove(a)
    os.remove(b)
    assert(endpoint.exit_code(M.run, {"-q"}) == 1 and endpoint.exit_code(M.run, {"--help"}) == 0)
-   for _, bad in ipairs{{"-n", "x"}, {"-S", "60,,"}, {"-S", "5"}, {"-D", "-1"}, {"-S", "20000"}} do
+   for _, bad in ipairs{{"-n", "x"}, {"-n", "1.5"}, {"-S", "60.5"}, {"-S", "60,,"}, {"-S", "5"}, {"-D", "-1"}, {"-S", "20000"}} do
       assert(not pcall(M.run, {"-q", bad[1], bad[2], "pcap:"..a}))
    end
    os.remove(a)
