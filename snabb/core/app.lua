@@ -158,22 +158,35 @@ function steps.reconfig_app (name, class, arg)
    M.configuration.apps[name].arg = arg
 end
 
+local bridges_now = {}
+
 local function list_bridges (bridges)
+   bridges_now = bridges or {}
    bridges_in, bridges_out = {}, {}
    for _, spec in ipairs(sorted_keys(bridges or {})) do
       local bridge = bridges[spec]
       local list = bridge.direction == "input" and bridges_in or bridges_out
-      list[#list + 1] = {ring = bridge.ring, link = link_table[spec], wait = bridge.wait}
+      -- A step that failed may have left a link out.
+      if link_table[spec] then
+         list[#list + 1] = {ring = bridge.ring, link = link_table[spec], wait = bridge.wait}
+      end
    end
 end
 
 local function take_steps (actions, bridges)
-   for _, action in ipairs(actions) do
-      if M.log then io.write("engine: ", action[1], " ", action[2], "\n") end
-      steps[action[1]](unpack(action, 2))
-   end
+   local ok, why = xpcall(function ()
+      for _, action in ipairs(actions) do
+         if M.log then io.write("engine: ", action[1], " ", action[2], "\n") end
+         steps[action[1]](unpack(action, 2))
+      end
+   end, function (reason)
+      return type(reason) == "string" and debug.traceback(reason, 2) or reason
+   end)
+   M.next_configuration = nil
+   -- However far it came: what was freed must have no more turns.
    pulls, pushes, ticks = graph.breathe_order(app_table, link_table, bridges)
    list_bridges(bridges)
+   if not ok then error(why, 0) end
 end
 
 --- Bring what this thread runs to a description: what is in both goes on as it is.
@@ -181,8 +194,12 @@ function M.configure_here (new)
    local actions = graph.actions(M.configuration, new)
    M.next_configuration = new
    take_steps(actions, new.bridges)
-   M.next_configuration = nil
    counter.add(M.configs)
+end
+
+--- What this thread runs, with its links to other threads.
+function M.part ()
+   return {apps = M.configuration.apps, links = M.configuration.links, bridges = bridges_now}
 end
 
 --- The steps from one description to another, for `apply_config_actions`, perhaps in another process: {{name,
@@ -197,17 +214,34 @@ function M.apply_config_actions (actions)
    take_steps(graph.from_snabb(actions))
 end
 
+-- How many queues of each device the apps of a graph use, on whatever thread. A class that uses some has a function
+-- port_of(arg), which returns the device and the queue.
+local function queues_of_ports (new)
+   local queues = {}
+   for _, name in ipairs(sorted_keys(new.apps)) do
+      local class, arg = new.apps[name].class, new.apps[name].arg
+      if class.port_of then
+         local ok, device, queue = pcall(class.port_of, arg)
+         if ok and device then queues[device] = math.max(queues[device] or 0, (queue or 0) + 1) end
+      end
+   end
+   return queues
+end
+
+--- How many queues of each device the graph uses.
+M.port_queues = {}
+
 --- Bring the running graph to the description *new* (core.config): links and apps that are gone are removed, new ones
 --- made, apps of another class or argument restarted, or given the argument by their `reconfig`. "no such app" is
 --- raised before anything is changed.
 function M.configure (new)
-   local placed = M.threads and M.threads.place(new)
-   if not placed and M.wants_threads(new) then
-      M.threads = require("core.threads")
-      placed = M.threads.place(new)
+   if native.thread ~= 1 then
+      error("engine.configure: an app on another thread cannot change the graph; the program's own thread can", 2)
    end
-   M.configure_here(placed or new)
-   if placed then M.threads.placed() end
+   graph.check(new)
+   M.port_queues = queues_of_ports(new)
+   if not M.threads and M.wants_threads(new) then M.threads = require("core.threads") end
+   if M.threads then M.threads.configure(new) else M.configure_here(new) end
 end
 
 --- Does a description need more than one thread?
@@ -415,7 +449,10 @@ function M.main (options)
       return type(reason) == "string" and debug.traceback(reason, 2) or reason
    end, breathe, options, done)
    running = false
-   if others then others.pause() end
+   if others then
+      others.pause()
+      if ok then ok, why = pcall(others.check) end
+   end
    commit()
    if events then events.engine_stopped() end
    if not ok then error(why, 0) end

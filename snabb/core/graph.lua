@@ -13,8 +13,8 @@ local M = {}
 local sorted_keys = lib.sorted_keys
 
 
--- Errors unless every link has its apps, and these know it by a name of its own: before anything is changed.
-local function check_links (new)
+--- Errors unless every link has its apps, and these know it by a name of its own: before anything is changed.
+function M.check (new)
    local taken = {}
    for _, spec in ipairs(sorted_keys(new.links)) do
       local fa, fl, ta, tl = config.parse_link(spec)
@@ -72,7 +72,7 @@ end
 function M.actions (old, new)
    local actions = {}
    local function add (...) actions[#actions + 1] = {...} end
-   check_links(new)
+   M.check(new)
    unlink_actions(old, new, add)
    local fresh = app_actions(old, new, add)
    for _, spec in ipairs(sorted_keys(new.links)) do

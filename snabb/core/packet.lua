@@ -27,7 +27,6 @@ M.packet_alignment = WINDOW
 M.default_headroom = HEADROOM
 --- Packets start at even addresses.
 M.minimum_alignment = 2
-local MAX_PACKETS = 1e6
 
 --- The C type of a packet.
 M.packet_t = ffi.typeof("struct packet")
@@ -63,11 +62,13 @@ end
 
 -- Cold: the stack is empty.
 local function refill ()
-   if take(256) > 0 then return end
-   if fl.nfree == 0 then
+   -- Other threads may take what this one has made.
+   for _ = 1, 100 do
+      if take(256) > 0 then return end
       M.preallocate_step()
-      if fl.nfree == 0 then error("packet allocation overflow: "..MAX_PACKETS.." packets are in use", 3) end
+      if fl.nfree > 0 then return end
    end
+   error("packet allocation overflow: all packets are in use", 3)
 end
 
 -- Cold: the stack is larger than this thread should keep.

@@ -158,16 +158,16 @@ local function along_the_links (c, set)
    return order
 end
 
---- Which worker each app runs on: {name = number}. Apps with a place of their own keep it. The others: connected groups
---- of apps go to the worker with the fewest apps, larger ones first; if there are fewer groups than workers, the
---- largest are cut along the way of packets.
-function M.assign (c, workers)
+--- Which worker each app runs on: {name = number}. Apps with a place of their own have it; those that *before*, the
+--- same of the last graph, has placed stay there. The others: connected groups of apps go to the worker with the fewest
+--- apps, larger ones first; if there are fewer groups than workers, the largest are cut along the way of packets.
+function M.assign (c, workers, before)
    local place, load, free = {}, {}, {}
    for i = 1, workers do load[i] = 0 end
    for _, set in ipairs(components(c)) do
       local rest = {}
       for _, name in ipairs(set) do
-         local worker = c.apps[name].worker
+         local worker = c.apps[name].worker or before and before[name]
          if worker then
             place[name] = worker
             load[worker] = (load[worker] or 0) + 1
@@ -286,7 +286,10 @@ local function part_as_text (part)
       apps[name] = {class = M.find_class(app.class, name), arg = app.arg}
       M.encode(app.arg, "app "..name)
    end
-   return M.encode({do_ = "configure", apps = apps, links = part.links, bridges = part.bridges})
+   local bridges = {}
+   for spec, bridge in pairs(part.bridges) do bridges[spec] = {direction = bridge.direction, wait = bridge.wait} end
+   local queues = require("core.app").port_queues
+   return M.encode({do_ = "configure", apps = apps, links = part.links, bridges = bridges, queues = queues})
 end
 
 -- Rings by name; what is in one that nobody has any more is freed.
@@ -304,43 +307,70 @@ end
 
 local breathing = false
 
---- Give every worker its part of the graph *c*; returns the first worker's own. Call `placed` when that is configured.
-function M.place (c)
-   M.resume = breathing
-   if breathing then M.pause() end
-   local workers = native.workers
+-- What a worker runs before and after a change.
+local function in_both (old, new)
+   local part = {apps = {}, links = {}, bridges = {}}
+   for name, app in pairs(old.apps) do
+      if new.apps[name] then part.apps[name] = app end
+   end
+   for spec in pairs(old.links) do
+      local before, after = old.bridges[spec], new.bridges[spec]
+      if new.links[spec] and (before and before.direction) == (after and after.direction) then
+         part.links[spec], part.bridges[spec] = true, before
+      end
+   end
+   return part
+end
+
+local NOTHING = {apps = {}, links = {}, bridges = {}}
+local parts_now, place_now = {}, {} -- of the other workers, as far as it is known; of apps
+
+-- First what goes, everywhere, then what comes: devices and names are free before another worker takes them.
+local function change (engine, parts, texts)
+   for _, worker in ipairs(sorted_keys(configured)) do
+      ask(worker, part_as_text(in_both(parts_now[worker] or NOTHING, parts[worker] or NOTHING)))
+   end
+   engine.configure_here(with_rings(in_both(engine.part(), parts[1])))
+   local bridges = {}
+   for _, part in pairs(parts) do
+      for spec in pairs(part.bridges) do bridges[spec] = true end
+   end
+   for _, spec in ipairs(sorted_keys(old_bridges)) do
+      if not bridges[spec] then native.free_ring(spec) end
+   end
+   old_bridges = bridges
+   for _, worker in ipairs(sorted_keys(texts)) do
+      start(worker)
+      configured[worker] = true
+      ask(worker, texts[worker])
+      parts_now[worker] = parts[worker]
+   end
+   engine.configure_here(with_rings(parts[1]))
+end
+
+--- Bring the graph on all workers to the description *c*. What cannot be said to another worker is an error before
+--- anything is changed.
+function M.configure (c)
+   local engine, workers = require("core.app"), native.workers
    for _, app in pairs(c.apps) do workers = math.max(workers, app.worker or 1) end
-   local parts = M.split(c, M.assign(c, workers))
-   local texts = {}
+   local place = M.assign(c, workers, place_now)
+   local parts, texts = M.split(c, place), {}
    for worker, part in pairs(parts) do
       if worker ~= 1 then texts[worker] = part_as_text(part) end
    end
    -- Packets cross from thread to thread: none must keep too many.
    packet.keep_at_most(4096)
-   for worker in pairs(configured) do
-      if not texts[worker] then texts[worker] = part_as_text({apps = {}, links = {}, bridges = {}}) end
+   local resume = breathing
+   if resume then M.pause() end
+   M.check()
+   local ok, why = pcall(change, engine, parts, texts)
+   if ok then
+      place_now, all_links = place, sorted_keys(c.links)
+   else
+      parts_now = {} -- how far each came is not known: the next change makes everything anew
    end
-   for _, worker in ipairs(sorted_keys(texts)) do
-      start(worker)
-      ask(worker, texts[worker])
-      configured[worker] = true
-   end
-   local bridges = {}
-   for _, part in pairs(parts) do
-      for spec in pairs(part.bridges) do bridges[spec] = true end
-   end
-   M.next_bridges = bridges
-   all_links = sorted_keys(c.links)
-   return with_rings(parts[1])
-end
-
---- All workers have the new graph: frees rings that none has any more, and lets the others breathe again if they did.
-function M.placed ()
-   for _, spec in ipairs(sorted_keys(old_bridges)) do
-      if not M.next_bridges[spec] then native.free_ring(spec) end
-   end
-   old_bridges = M.next_bridges
-   if M.resume then M.run() end
+   if resume then M.run() end
+   if not ok then error(why, 0) end
 end
 
 --- The numbers of the other workers.
@@ -351,9 +381,12 @@ function M.links () return all_links end
 
 local died = native.died and ffi.cast("const int32_t *", native.died)
 
---- Errors if a worker has died.
+--- Errors if a worker has died; ends the process if an app on one asked for that.
 function M.check ()
-   if C.perigee_snabb_load(died) ~= 0 then error(tostring(native.death()), 0) end
+   if C.perigee_snabb_load(died) == 0 then return end
+   local code = native.exit_code()
+   if code then require("core.main").exit(code) end
+   error(tostring(native.death()), 0)
 end
 
 -- What programs set in the engine holds for all workers.
@@ -387,7 +420,7 @@ local interrupted = ffi.cast("const int32_t *", native.interrupted)
 local function in_vain ()
    if C.perigee_snabb_load(interrupted) ~= 0 then return true end
    if wanted then return C.perigee_snabb_load(wanted) ~= RUN end
-   return C.perigee_snabb_load(died) ~= 0
+   return not breathing or C.perigee_snabb_load(died) ~= 0
 end
 
 --- Move the packets of a link to a ring, and wait until all are there, the other workers are gone, or this one is to
@@ -428,7 +461,9 @@ function answers.configure (message)
    local c = config.new()
    for name, app in pairs(message.apps) do c.apps[name] = {class = class_of(app.class), arg = app.arg} end
    c.links, c.bridges = message.links, message.bridges
-   require("core.app").configure_here(with_rings(c))
+   local engine = require("core.app")
+   engine.port_queues = message.queues
+   engine.configure_here(with_rings(c))
    return "configured"
 end
 
@@ -444,10 +479,12 @@ function answers.settle ()
 end
 
 local function answer (text)
-   local message = M.decode(text)
-   local ok, result = xpcall(answers[message.do_], function (why)
+   local ok, result = xpcall(function ()
+      local message = M.decode(text)
+      return answers[message.do_](message)
+   end, function (why)
       return type(why) == "string" and why or debug.traceback(tostring(why), 2)
-   end, message)
+   end)
    native.answer(ok, tostring(result))
 end
 

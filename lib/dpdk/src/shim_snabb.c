@@ -378,7 +378,7 @@ uint32_t perigee_snabb_transmit(struct perigee_snabb_port *port, struct link *fr
 		if (n < BURST && sent == n && gone < waiting)
 			/* The next one could not be copied. */
 			drop(port, front(from, gone++), counts);
-		else if (sent == 0 && lengths[0] > port->max_frame)
+		else if (n > 0 && sent == 0 && lengths[0] > port->max_frame)
 			/* The device does not take it, and would not the next time. */
 			drop(port, front(from, gone++), counts);
 		else if (sent < n)

@@ -31,8 +31,9 @@ local function notice (driver, text)
    end
 end
 
---- The argument of apps.dpdk.port for that of a driver named *driver*. *prefix* goes before the device's name.
-function M.translate (driver, conf, prefix)
+--- The argument of apps.dpdk.port for that of a driver named *driver*, and the names of what has no meaning there.
+--- *prefix* goes before the device's name.
+function M.arguments (driver, conf, prefix)
    if type(conf) ~= "table" then conf = {pciaddr = conf} end
    local arg, unknown = {queue = 0, promisc = false}, {}
    for key, value in pairs(conf) do
@@ -43,9 +44,15 @@ function M.translate (driver, conf, prefix)
       end
    end
    table.sort(unknown)
-   if #unknown > 0 then notice(driver, "these arguments do nothing with DPDK: "..table.concat(unknown, ", ")) end
    if arg.port == nil then error(driver..": expected a PCI address (pciaddr) or another port", 0) end
    if prefix then arg.port = prefix..arg.port end
+   return arg, unknown
+end
+
+--- The same, with a notice of what was done.
+function M.translate (driver, conf, prefix)
+   local arg, unknown = M.arguments(driver, conf, prefix)
+   if #unknown > 0 then notice(driver, "these arguments do nothing with DPDK: "..table.concat(unknown, ", ")) end
    -- A queue of the virtual machine's share of the card has a MAC address of its own: the card is then told to take
    -- all.
    if arg.queue ~= 0 and arg.mac then arg.promisc = true end
@@ -58,6 +65,9 @@ function M.driver (name, prefix)
    local Class = {}
    function Class:new (conf)
       return Port:new(M.translate(name, conf, prefix))
+   end
+   function Class.port_of (conf)
+      return Port.port_of((M.arguments(name, conf, prefix)))
    end
    Class.driver = Class
    return Class

@@ -47,17 +47,9 @@ local function device_name (port)
    return port
 end
 
--- All apps of the graph that use the device: it is opened with as many queues as the highest of them needs.
-local function queues_wanted (name, conf)
-   local most = conf.queue
-   for _, app in pairs(engine.next_configuration and engine.next_configuration.apps or {}) do
-      local arg = app.arg
-      if type(arg) == "table" and arg.port ~= nil and type(arg.queue) == "number" then
-         local ok, other = pcall(device_name, arg.port)
-         if ok and other == name then most = math.max(most, arg.queue) end
-      end
-   end
-   return most + 1
+--- The device and the queue of an app with this argument.
+function Port.port_of (arg)
+   return device_name(arg.port), arg.queue
 end
 
 local function check_vlan (vlan)
@@ -74,7 +66,7 @@ function Port:new (conf)
    local name = device_name(conf.port)
    local vlan = check_vlan(conf.vlan)
    local opened, why = native.open_port(name, {
-      queue = conf.queue, queues = conf.queues or queues_wanted(name, conf), mac = conf.mac, promiscuous = conf.promisc,
+      queue = conf.queue, queues = conf.queues or engine.port_queues[name] or 1, mac = conf.mac, promiscuous = conf.promisc,
       mtu = conf.mtu, copy = conf.copy,
    })
    if not opened then error(tostring(why), 0) end
@@ -90,7 +82,7 @@ function Port:new (conf)
       device = name, address = opened.address, mac = opened.mac, mtu = opened.mtu, driver = opened.driver, vlan = vlan,
       notes = opened.notes,
       queues = ffi.cast("struct perigee_snabb_port *", opened.queues),
-      due = lib.throttle(1),
+      due = lib.throttle(1), quiet = 0, vlan_rxdrop = 0, vlan_txdrop = 0,
       shm = {
          rxpackets = {counter}, rxbytes = {counter}, rxdrop = {counter}, rxerrors = {counter}, rxcopied = {counter},
          txpackets = {counter}, txbytes = {counter}, txdrop = {counter}, txerrors = {counter}, txcopied = {counter},
@@ -123,7 +115,7 @@ local function untag (self, from, to)
          C.memmove(at + 4, at, 12)
          transmit(to, packet.shiftleft(p, 4))
       else
-         counter.add(self.shm.rxdrop)
+         self.vlan_rxdrop = self.vlan_rxdrop + 1
          packet.free(p)
       end
    end
@@ -134,7 +126,7 @@ local function tag (self, from, to)
    while not empty(from) and not full(to) do
       local p = receive(from)
       if p.length < 14 or p.length + 4 > packet.max_payload then
-         counter.add(self.shm.txdrop)
+         self.vlan_txdrop = self.vlan_txdrop + 1
          packet.free(p)
       else
          p = packet.shiftright(p, 4)
@@ -146,15 +138,37 @@ local function tag (self, from, to)
    end
 end
 
+-- Nothing came for a while: because the device has no free packets to receive into? Then more are made, as a driver
+-- of Snabb's would by allocating them.
+local function feed (self)
+   local made, available = native.packets()
+   if available >= 512 or self.starved then return end
+   local more, why = native.grow(math.max(1024, math.min(made, 65536)))
+   if not more then
+      self.starved = true
+      io.stderr:write("note: ", self.device, " has no packets to receive into: ", tostring(why), "\n")
+   end
+end
+
+--- Receive up to engine.pull_npackets packets to a link.
+function Port:receive (to)
+   if C.perigee_snabb_receive(self.queues, to, engine.pull_npackets) > 0 then
+      self.quiet = 0
+      return
+   end
+   self.quiet = self.quiet + 1
+   if self.quiet % 64 == 1 then feed(self) end
+end
+
 --- Receive up to engine.pull_npackets packets.
 function Port:pull ()
    local to = self.to
    if to then
       if self.vlan then
-         C.perigee_snabb_receive(self.queues, self.tagged_in, engine.pull_npackets)
+         self:receive(self.tagged_in)
          untag(self, self.tagged_in, to)
       else
-         C.perigee_snabb_receive(self.queues, to, engine.pull_npackets)
+         self:receive(to)
       end
    end
    if self.due() then self:update_counters() end
@@ -180,10 +194,12 @@ function Port:update_counters ()
    counter.set(stats.rxpackets, now.rx_packets)
    counter.set(stats.rxbytes, now.rx_bytes)
    counter.set(stats.rxerrors, now.rx_errors + now.rx_missed + now.rx_no_buffer)
+   counter.set(stats.rxdrop, now.rx_long + now.rx_dropped + self.vlan_rxdrop)
    counter.set(stats.rxcopied, now.copied_in)
    counter.set(stats.txpackets, now.tx_packets)
    counter.set(stats.txbytes, now.tx_bytes)
-   counter.set(stats.txerrors, now.tx_errors + now.dropped_long + now.dropped_no_buffer)
+   counter.set(stats.txerrors, now.tx_errors)
+   counter.set(stats.txdrop, now.tx_long + now.tx_no_buffer + self.vlan_txdrop)
    counter.set(stats.txcopied, now.copied_out)
    counter.set(stats.status, now.link_up and 1 or 2)
    return now

@@ -13,6 +13,12 @@ function M:new (arg)
    return Port:new(require("core.lib").parse(arg, Port.config))
 end
 
+--- The device and the queue of an app with this argument.
+function M.port_of (arg)
+   if type(arg) ~= "table" then arg = {port = arg} end
+   return Port.port_of(arg)
+end
+
 M.dpdk_device, M.DPDKDevice, M.driver = M, M, M
 
 function M.selftest ()

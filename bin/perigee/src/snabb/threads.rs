@@ -110,7 +110,12 @@ impl Threads {
     /// An app on another thread wants the process to end.
     pub fn ask_for_exit(&self, number: u16, code: i32) {
         lock(&self.exit_code).get_or_insert(code);
-        self.want(number, QUIT);
+        // Locked while the first VM waits for an answer: then that is the error.
+        if let Ok(threads) = self.threads.try_lock()
+            && let Some(thread) = threads.get(&number)
+        {
+            thread.wanted.store(QUIT, Ordering::Release);
+        }
         self.died.fetch_add(1, Ordering::Release);
     }
 
