@@ -77,7 +77,8 @@ local OTHERS = {["apps.csv"] = true, ["apps.bridge.base"] = true, ["apps.dpdk.ha
                 ["apps.virtio_net.virtio_net"] = true, ["apps.xdp.xdp"] = true}
 
 local macs = "\2\0\0\0\0\1\2\0\0\0\0\2"
-local frames = {macs .. "\8\0" .. ("4"):rep(60), macs .. "\x86\xdd\x60" .. ("6"):rep(1500), macs .. "\x81\0\0\1\8\0vlan",
+local frames = {macs .. "\8\0" .. ("4"):rep(60), macs .. "\x86\xdd\x60" .. ("6"):rep(1500),
+                macs .. "\x81\0\0\1\8\0vlan",
                 macs .. "\x81\0\0\2\8\0other", "short"}
 
 local function run(class, arg, inputs, outputs)
