@@ -12,6 +12,9 @@ local links = require("apps.links")
 local packet = require("core.packet")
 local pcap = require("lib.pcap.pcap")
 
+ffi.cdef("int ferror(void *stream);")
+
+local C = ffi.C
 local empty, receive, transmit = link.empty, link.receive, link.transmit
 
 local M = {}
@@ -63,16 +66,18 @@ function PcapWriter:new(conf)
    return setmetatable({file = file}, {__index = PcapWriter})
 end
 
---- Writes all that waits.
+--- Writes all that waits. Throws if the file cannot take it.
 function PcapWriter:push()
    local i, file = links.input(self, "input"), self.file
-   if empty(i) then return end
    while not empty(i) do
       local p = receive(i)
       pcap.write_record(file, p.data, p.length)
       packet.free(p)
    end
-   file:flush()
+   -- The stream remembers; what flush returns in compiled code is no use: it is asked again after it has failed.
+   if C.ferror(file) ~= 0 then
+      error(("%s: cannot write: the disk is full, or nobody reads"):format(self.appname or "PcapWriter"), 0)
+   end
 end
 
 --- Closes the file.
@@ -167,6 +172,11 @@ function M.selftest()
    f:close()
    local printed = io.open(filename):read("*a")
    assert(printed:match("^packet 1: 18 bytes\n  0000  00 41 42 .* %.ABCDEFGHIJKLMNO\n  0010  50 51  +PQ\n$"), printed)
+   -- A full disk went unnoticed.
+   h = harness.new(PcapWriter, "/dev/full", {"input"}, {})
+   ok, err = pcall(h.send, h, "input", {"lost"})
+   assert(not ok and tostring(err):match("dut: cannot write"), err)
+   h:stop()
    os.remove(filename)
    assert(not pcall(PcapReader.new, PcapReader, filename))
    assert(not pcall(PcapWriter.new, PcapWriter, filename .. "/no/such"))

@@ -15,6 +15,7 @@ local M = {}
 local i, o, both = {"input"}, {"output"}, {"north", "south"}
 local tunnel = {"encapsulated", "decapsulated"}
 local file = os.tmpname()
+local nowhere = {write = function () end, flush = function () return true end}
 
 -- Module, class (false: the module is it), configuration, inputs, outputs; whether it needs a network namespace.
 local cases = {
@@ -49,7 +50,7 @@ local cases = {
    {"apps.packet_filter.pcap_filter", "PcapFilter", {filter = "tcp or udp"}, i, o},
    {"apps.pcap.pcap", "PcapReader", file, {}, o},
    {"apps.pcap.pcap", "PcapWriter", "/dev/null", i, {}},
-   {"apps.pcap.pcap", "StdOutput", {write = function () end, flush = function () end}, i, {}},
+   {"apps.pcap.pcap", "StdOutput", nowhere, i, {}},
    {"apps.pcap.tap", "Tap", {filename = "/dev/null"}, i, o},
    {"apps.rate_limiter.rate_limiter", "RateLimiter", {rate = 1000, bucket_capacity = 1000}, i, o},
    {"apps.socket.raw", "RawSocket", "lo", {"rx"}, {"tx"}, true},
@@ -63,7 +64,7 @@ local cases = {
    {"apps.vlan.vlan", "Tagger", {tag = 1}, i, o},
    {"apps.vlan.vlan", "Untagger", {tag = 1}, i, o},
    {"apps.vlan.vlan", "VlanMux", {}, {"trunk", "native", "vlan1"}, {"trunk", "native", "vlan1", "vlan2"}},
-   {"program.dump.dump", "Dump", {quiet = true, file = {write = function () end, flush = function () end}}, i, {}},
+   {"program.dump.dump", "Dump", {quiet = true, file = nowhere}, i, {}},
    {"program.example_spray.sprayer", "Sprayer", nil, i, o},
    {"program.pcap.pcap", "Limit", {count = 5}, i, o},
 }
@@ -76,7 +77,8 @@ local OTHERS = {["apps.csv"] = true, ["apps.bridge.base"] = true, ["apps.dpdk.ha
                 ["apps.virtio_net.virtio_net"] = true, ["apps.xdp.xdp"] = true}
 
 local macs = "\2\0\0\0\0\1\2\0\0\0\0\2"
-local frames = {macs .. "\8\0" .. ("4"):rep(60), macs .. "\x86\xdd\x60" .. ("6"):rep(1500), macs .. "\x81\0\0\1\8\0vlan",
+local frames = {macs .. "\8\0" .. ("4"):rep(60), macs .. "\x86\xdd\x60" .. ("6"):rep(1500),
+                macs .. "\x81\0\0\1\8\0vlan",
                 macs .. "\x81\0\0\2\8\0other", "short"}
 
 local function run(class, arg, inputs, outputs)

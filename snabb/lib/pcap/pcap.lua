@@ -70,8 +70,7 @@ end
 
 --- Writes a frame of `length` bytes at `buffer` to the open `file`, and flushes it. With `port`, a number, a struct
 -- pcap_record_extra follows the frame in the record, with that port_id and flags 0 (`input` is true) or 1. The
--- timestamp is
--- `time`, in seconds (default 0).
+-- timestamp is `time`, in seconds (default 0).
 function M.write_record(file, buffer, length, port, input, time)
    time = time or 0
    record.ts_sec = math.floor(time)

@@ -30,7 +30,19 @@ function Dump:new (conf)
    return setmetatable({quiet = conf.quiet, file = conf.file or io.stdout, count = 0}, {__index = Dump})
 end
 
---- Prints all that waits.
+-- As other programs do when nobody reads any more what they print (`| head`): 128 and the number of SIGPIPE.
+local EPIPE, SIGPIPE_CODE = 32, 141
+
+local function flush (file)
+   local done, why, number = file:flush()
+   if done then return end
+   if number == EPIPE then main.exit(SIGPIPE_CODE) end
+   error("dump: cannot write: "..tostring(why), 0)
+end
+
+jit.off(flush) -- compiled, a flush that has failed is asked once more, and then says that all is well
+
+--- Prints all that waits. When nobody reads the output any more, the program ends.
 function Dump:push ()
    local i, file = links.input(self, "input"), self.file
    if link.empty(i) then return end
@@ -42,7 +54,7 @@ function Dump:push ()
       file:write(("%6d %s\n"):format(self.count, decode.line(bytes)))
       if not self.quiet then file:write(decode.hex(bytes), "\n") end
    end
-   file:flush()
+   flush(file)
 end
 
 --- Run the program: *args* are options and a port or a file's name. *file* is what it prints to, standard output if
@@ -83,6 +95,13 @@ function M.selftest ()
           lines[2].."   0x0000  0200 0000 0002 0200 0000 0001 88cc 6162  ..............ab\n"..
           "   0x0010  63                                       c\n"..
           lines[3].."   0x0000  78                                       x\n", all)
+   -- With `| head` it went on for ever.
+   local closed = {write = function () end, flush = function () return nil, "Broken pipe", 32 end}
+   assert(endpoint.exit_code(M.run, {"-q", input}, closed) == 141)
+   require("core.app").configure(config.new())
+   closed.flush = function () return nil, "No space left on device", 28 end
+   assert(not pcall(M.run, {"-q", input}, closed))
+   require("core.app").configure(config.new())
    os.remove(input)
    os.remove(output)
    -- A file that was not there failed as a device.

@@ -66,7 +66,8 @@ function M.selftest ()
    os.remove(a)
    os.remove(b)
    assert(endpoint.exit_code(M.run, {"-q"}) == 1 and endpoint.exit_code(M.run, {"--help"}) == 0)
-   for _, bad in ipairs{{"-n", "x"}, {"-n", "1.5"}, {"-S", "60.5"}, {"-S", "60,,"}, {"-S", "5"}, {"-D", "-1"}, {"-S", "20000"}} do
+   for _, bad in ipairs{{"-n", "x"}, {"-n", "1.5"}, {"-S", "60.5"},
+                     {"-S", "60,,"}, {"-S", "5"}, {"-D", "-1"}, {"-S", "20000"}} do
       assert(not pcall(M.run, {"-q", bad[1], bad[2], "pcap:"..a}))
    end
    os.remove(a)
