@@ -101,6 +101,9 @@ local function make_root ()
       end
    end
    -- Somebody else's directory or link in /tmp would be theirs to change.
+   if status.kind == "symlink" and not os.getenv("SNABB_SHM_ROOT") then
+      error("shm: "..M.root.." is a symbolic link; expected a folder (set SNABB_SHM_ROOT?)", 0)
+   end
    if status.uid ~= sys.geteuid() and status.uid ~= 0 then
       error("shm: "..M.root.." belongs to another user", 0)
    end
@@ -129,8 +132,11 @@ local function wants_keeping ()
    return os.getenv("SNABB_SHM_KEEP") ~= nil
 end
 
-local function mark_as_kept (folder)
-   local fd = sys.open(folder.."/"..KEPT, O.RDWR + O.CREAT, FILE_MODE)
+-- Only folders with this file are ever removed as those of processes that are gone: there may be others in the root.
+local OURS = ".process"
+
+local function mark (folder, name)
+   local fd = sys.open(folder.."/"..name, O.RDWR + O.CREAT, FILE_MODE)
    if fd then sys.close(fd) end
 end
 
@@ -140,7 +146,7 @@ local function make_own_folder ()
    own_pid, own_lock = pid, false
    make_root()
    local folder = M.root.."/"..pid
-   if sys.stat(folder) then
+   if sys.stat(folder.."/"..OURS) then
       local fd = lock_folder(folder, "exclusive")
       if fd then -- nobody holds it: an earlier process had our number
          sys.remove(folder)
@@ -148,12 +154,13 @@ local function make_own_folder ()
       end
    end
    local made, why = sys.mkdir(folder, DIRECTORY_MODE)
+   if made then mark(folder, OURS) end
    if not made then
       own_pid = false
       error("shm: cannot create "..folder..": "..why, 0)
    end
    own_lock = lock_folder(folder, "shared")
-   if wants_keeping() then mark_as_kept(folder) end
+   if wants_keeping() then mark(folder, KEPT) end
    local parent = worker_parent()
    if parent then
       sys.mkdir(M.root.."/"..parent, DIRECTORY_MODE)
@@ -372,7 +379,7 @@ function M.gc (spare)
    local removed = {}
    for _, process in ipairs(M.processes()) do
       local folder = M.root.."/"..process.pid
-      local stays = process.alive or spare and sys.stat(folder.."/"..KEPT)
+      local stays = process.alive or not sys.stat(folder.."/"..OURS) or spare and sys.stat(folder.."/"..KEPT)
       if not stays and sys.remove(folder) then removed[#removed + 1] = process.pid end
    end
    for _, name in ipairs(sys.list(M.root.."/by-name") or {}) do
@@ -482,6 +489,9 @@ local function test_processes ()
    local dead = assert(sys.spawn("/bin/true", {"true"}, {}))
    assert(sys.reap(dead, true) == 0)
    M.mkdir(dead.."/engine")
+   M.gc()
+   assert(M.exists("/"..dead)) -- without the mark it is no process's
+   mark(M.root.."/"..dead, OURS)
    M.mkdir("by-name")
    sys.symlink(M.root.."/"..dead, M.root.."/by-name/selftest-dead")
    local held = lock_folder(M.root.."/"..dead, "shared")
@@ -501,7 +511,8 @@ local function test_kept ()
    local dead = assert(sys.spawn("/bin/true", {"true"}, {}))
    assert(sys.reap(dead, true) == 0)
    M.mkdir(dead.."/engine")
-   mark_as_kept(M.root.."/"..dead)
+   mark(M.root.."/"..dead, OURS)
+   mark(M.root.."/"..dead, KEPT)
    M.gc(true)
    assert(M.exists("/"..dead.."/engine"))
    M.gc()

@@ -359,7 +359,7 @@ function M.configure (c)
       if worker ~= 1 then texts[worker] = part_as_text(part) end
    end
    -- Packets cross from thread to thread: none must keep too many.
-   packet.keep_at_most(4096)
+   packet.keep_at_most(2048)
    local resume = breathing
    if resume then M.pause() end
    M.check()
@@ -444,7 +444,7 @@ function answers.hello (message)
    local program = message.program
    package.path = program.path
    if program.file then require("core.main").program_module(program.file) end
-   packet.keep_at_most(4096)
+   packet.keep_at_most(2048)
    return "hello"
 end
 

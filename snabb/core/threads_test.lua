@@ -213,6 +213,102 @@ local function test_reconfigure ()
    engine.stop()
 end
 
+-- Sends and receives on a pair of queues; what it is on another thread tells test_queues.
+M.QueueCount = {}
+function M.QueueCount:new ()
+   return setmetatable({shm = {seen = {counter}}}, {__index = M.QueueCount})
+end
+function M.QueueCount:push ()
+   while not link.empty(self.input.input) do
+      packet.free(link.receive(self.input.input))
+      counter.add(self.shm.seen)
+   end
+end
+
+local function queues (places)
+   local c, Port = config.new(), require("apps.dpdk.port")
+   for queue, worker in pairs(places) do
+      config.app(c, "port"..queue, Port, {port = "net_null_shared", queue = queue}, {worker = worker})
+      config.app(c, "count"..queue, M.QueueCount, nil, {worker = worker})
+      config.link(c, "port"..queue..".output -> count"..queue..".input")
+   end
+   return c
+end
+
+-- Queues of one device on several threads; and apps, with their device, that move from one to another.
+local function test_queues ()
+   for _, places in ipairs{{[0] = 2, [1] = 1}, {[0] = 1, [1] = 2}, {[0] = 1}, {[0] = 2}} do
+      engine.configure(queues(places))
+      local deadline = engine.now() + 30
+      engine.main{no_report = true, done = function ()
+         counter.commit()
+         for queue in pairs(places) do
+            if count("count"..queue, "seen") == 0 then return engine.now() > deadline end
+         end
+         return true
+      end}
+      for queue in pairs(places) do assert(count("count"..queue, "seen") > 0) end
+      engine.report_links()
+   end
+   -- A device is opened once, with the queues of that graph: more need another start.
+   local ok, why = pcall(engine.configure, queues{[0] = 2, [1] = 1})
+   assert(not ok and why:match("give queues = N"), tostring(why))
+   engine.stop()
+end
+
+-- What stays keeps its place; a description that is refused changes nothing and stops nobody; a breath by hand ends.
+local function test_steady ()
+   local before = {a_source = 1, a_pass01 = 1, a_pass02 = 1, a_check = 1}
+   local c = config.new()
+   chain(c, "a", 2)
+   for i = 1, 3 do chain(c, "b"..i, 9) end
+   local threads = require("core.threads")
+   local place = threads.assign(c, 2, before)
+   for name, worker in pairs(before) do assert(place[name] == worker) end
+
+   c = config.new()
+   chain(c, "go", 2, 1e12, function (i) return {worker = i < 2 and 1 or 2} end)
+   engine.configure(c)
+   local bad = config.copy(c)
+   config.link(bad, "go_source.more -> nobody.input")
+   local breaths, refused, seen = 0, 0, nil
+   engine.main{no_report = true, done = function ()
+      breaths = breaths + 1
+      if breaths == 5 then
+         local ok, why = pcall(engine.configure, bad)
+         assert(not ok and why:match("no such app: nobody"))
+         refused, seen = refused + 1, count("go_check", "seen")
+      end
+      counter.commit()
+      return refused == 1 and count("go_check", "seen") > seen + 10000 or breaths > 1e7
+   end}
+   assert(count("go_check", "seen") > seen + 10000 and count("go_check", "disorder") == 0)
+   for _ = 1, 50 do engine.breathe() end
+   engine.stop()
+end
+
+-- Tries to change the graph from where it may not.
+M.Meddler = {}
+function M.Meddler:new ()
+   return setmetatable({shm = {refused = {counter}}}, {__index = M.Meddler})
+end
+function M.Meddler:pull ()
+   local ok, why = pcall(engine.configure, config.new())
+   if not ok and why:match("another thread cannot change the graph") then counter.add(self.shm.refused) end
+end
+
+local function test_meddler ()
+   local c = config.new()
+   config.app(c, "meddler", M.Meddler, nil, {worker = 2})
+   engine.configure(c)
+   local deadline = engine.now() + 30
+   engine.main{no_report = true, done = function ()
+      return count("meddler", "refused") > 0 or engine.now() > deadline
+   end}
+   assert(count("meddler", "refused") > 0)
+   engine.stop()
+end
+
 local function test_death ()
    local c = config.new()
    config.app(c, "source", M.Numbers, {limit = 1e12})
@@ -231,6 +327,9 @@ function M.run (threads)
    assert(native.thread == 1)
    test_same_packets()
    test_reconfigure()
+   test_queues()
+   test_steady()
+   test_meddler()
    test_death()
 end
 

@@ -188,6 +188,59 @@ fn a_worker_that_dies_takes_its_graph_down() {
     });
 }
 
+/// A program that ends from another thread, and one whose other thread does not come back.
+#[test]
+fn programs_end_with_their_code_from_every_thread() {
+    scenario(|world| {
+        let program = |name: &str, body: &str| {
+            let text = format!(
+                "local App = {{new = function (self) return setmetatable({{}}, {{__index = self}}) end}}\n\
+                 function App:pull ()\n{body}\nend\n\
+                 return {{App = App, run = function ()\n\
+                   local c = config.new()\n\
+                   config.app(c, 'app', App, nil, {{worker = 2}})\n\
+                   engine.configure(c)\n\
+                   if os.getenv('SOON') then\n\
+                     timer.activate(timer.new('end', function () main.exit(5) end, 3e8))\n\
+                   end\n\
+                   engine.main{{duration = 60}}\n\
+                 end}}\n"
+            );
+            world.file(name, &text).display().to_string()
+        };
+        for (name, body) in [("exit.lua", "os.exit(7)"), ("caught.lua", "pcall(main.exit, 7)")] {
+            let ended = snabb(&[&program(name, body)]);
+            assert_eq!(ended.code, Some(7), "{name}: {}", ended.text);
+        }
+        let stuck = program("stuck.lua", "while true do end");
+        let ended = run(command(&[&stuck]).env("SOON", "1"));
+        assert_eq!(ended.code, Some(5), "{}", ended.text);
+        assert!(ended.text.contains("a worker is stuck in an app"), "{}", ended.text);
+        let quiet = program("quiet.lua", "");
+        for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
+            let mut process = world.start("quiet", &mut command(&[&quiet]));
+            wait_until("its folder", || {
+                Path::new("/run/snabb").exists() && fs::read_dir("/run/snabb").is_ok_and(|f| f.count() > 0)
+            });
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            process.signal(signal);
+            wait_until("its end", || process.ended().is_some());
+            assert_eq!(process.end().code, Some(code));
+        }
+    });
+}
+
+/// A folder whose name is a number, in the root, that is not a process's: it stays.
+#[test]
+fn strange_folders_in_the_root_of_shared_memory_stay() {
+    scenario(|_| {
+        fs::create_dir_all("/run/snabb/99999999/photos").expect("folders");
+        snabb(&["snsh", "-e", "print(1)"]).good();
+        snabb(&["gc"]).good();
+        assert!(Path::new("/run/snabb/99999999/photos").exists());
+    });
+}
+
 #[test]
 fn mistakes_are_told() {
     scenario(|world| {

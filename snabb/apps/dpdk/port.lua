@@ -69,7 +69,11 @@ function Port:new (conf)
       queue = conf.queue, queues = conf.queues or engine.port_queues[name] or 1, mac = conf.mac, promiscuous = conf.promisc,
       mtu = conf.mtu, copy = conf.copy,
    })
-   if not opened then error(tostring(why), 0) end
+   if not opened then
+      local hint = tostring(why):match("has no %w+ queue") and
+         "; a port has the queues of the graph that opened it: give queues = N there" or ""
+      error(tostring(why)..hint, 0)
+   end
    for _, note in ipairs(opened.notes) do
       if note:match("every packet is copied") and not conf.copy and not told[note] then
          told[note] = true
@@ -77,7 +81,7 @@ function Port:new (conf)
       end
    end
    -- Packets go out to the device and come back from it: this thread must not keep too many of them.
-   packet.keep_at_most(8192)
+   packet.keep_at_most(2048)
    local self = {
       device = name, address = opened.address, mac = opened.mac, mtu = opened.mtu, driver = opened.driver, vlan = vlan,
       notes = opened.notes,

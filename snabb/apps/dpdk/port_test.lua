@@ -181,6 +181,53 @@ local function test_odd_packets (Port)
    os.remove(name)
 end
 
+-- A packet whose length was set by hand beyond its memory is not sent.
+local function test_overlong (Port)
+   local keeper, port = loopback(Port, {port = RING})
+   local p = packet.from_string("x")
+   p.length = 20000
+   keeper.to_send = {p, packet.from_string("behind it")}
+   breathe()
+   local got = take_all(keeper)
+   assert(#got == 1 and text_of(got[1]) == "behind it")
+   packet.free(got[1])
+   port:update_counters()
+   assert(native.port_counts(port.address).tx_long == 1 and counter.read(port.shm.txdrop) == 1)
+end
+
+-- The first packets of a process come through a port with buffers of its own: there has to be something to copy to.
+local function test_copies_first (Port)
+   local c = config.new()
+   config.app(c, "keeper", Keeper)
+   config.app(c, "port", Port, {port = "net_null_first", copy = true})
+   config.link(c, "port.output -> keeper.input")
+   engine.configure(c)
+   breathe(1)
+   local got = take_all(engine.app_table.keeper)
+   assert(#got == 102)
+   for _, p in ipairs(got) do packet.free(p) end
+   engine.stop()
+end
+
+-- An app that keeps what it gets: the device is given more packets to receive into.
+local function test_more_packets (Port)
+   local c = config.new()
+   config.app(c, "keeper", Keeper)
+   config.app(c, "port", Port, {port = "net_null_more"})
+   config.link(c, "port.output -> keeper.input")
+   engine.configure(c)
+   local keeper, before = engine.app_table.keeper, (native.packets())
+   local breaths = 0
+   while #keeper.got < before + 5000 and breaths < 20000 do
+      breathe(1)
+      breaths = breaths + 1
+   end
+   local got = take_all(keeper)
+   assert(#got >= before + 5000, "only "..#got)
+   for _, p in ipairs(got) do packet.free(p) end
+   engine.stop()
+end
+
 local function test_refusals (Port)
    local function refused (arg, pattern)
       local ok, why = pcall(Port.new, Port, arg)
@@ -225,12 +272,15 @@ local function test_queues (Port)
 end
 
 function M.run (Port)
+   test_copies_first(Port)
    test_zero_copy(Port)
    test_foreign(Port)
    test_counts(Port)
+   test_overlong(Port)
    test_vlan(Port)
    engine.stop()
    test_odd_packets(Port)
+   test_more_packets(Port)
    test_refusals(Port)
    test_queues(Port)
    assert(packet.outstanding() == 0, packet.outstanding().." packets are missing")
