@@ -118,7 +118,8 @@ rawset(_G, "assert", function (value, message, ...)
 end)
 for _, pair in ipairs{{"lib", "core.lib"}, {"shm", "core.shm"}, {"counter", "core.counter"}, {"memory", "core.memory"},
                       {"packet", "core.packet"}, {"link", "core.link"}, {"config", "core.config"},
-                      {"timer", "core.timer"}, {"timeline", "core.timeline"}, {"engine", "core.app"}, {"main", "core.main"}} do
+                      {"timer", "core.timer"}, {"timeline", "core.timeline"}, {"engine", "core.app"},
+                      {"main", "core.main"}} do
    local name, module = unpack(pair)
    if name == "lib" or name == "shm" or name == "counter" then require(module) else expose(name, module) end
 end

@@ -151,8 +151,8 @@ ffi.metatype("struct link", {__index = index})
 
 local free_ids, last_id = {}, 0
 
---- A new link of this name, with its counters in shared memory under links/NAME (*folder*NAME, if it is given); under links/NAME#2 and so on as long
---- as other links have that name.
+--- A new link of this name, with its counters in shared memory under links/NAME (*folder*NAME, if it is given); under
+--- links/NAME#2 and so on as long as other links have that name.
 function M.new (name, folder)
    local l = ffi.cast(link_ptr, native.new_link())
    local id = table.remove(free_ids)

@@ -66,7 +66,8 @@ function Port:new (conf)
    local name = device_name(conf.port)
    local vlan = check_vlan(conf.vlan)
    local opened, why = native.open_port(name, {
-      queue = conf.queue, queues = conf.queues or engine.port_queues[name] or 1, mac = conf.mac, promiscuous = conf.promisc,
+      queue = conf.queue, queues = conf.queues or engine.port_queues[name] or 1, mac = conf.mac,
+      promiscuous = conf.promisc,
       mtu = conf.mtu, copy = conf.copy,
    })
    if not opened then

@@ -20,7 +20,7 @@ local M = {}
 --- them, as arrays of 4 bytes or text. Counters: in- and out-icmpv4-echo-bytes and -packets.
 M.ICMPEcho = responder.class("icmpv4")
 local ICMPEcho = M.ICMPEcho
--- As a number, for the header's.
+--- Adds an address, text or bytes, to those that are answered for.
 function ICMPEcho.add_address(addresses, address)
    addresses[get32(wire.ipv4("address", address), 0)] = true
 end

@@ -19,7 +19,7 @@ local M = {}
 --- them, as arrays of 16 bytes or text. Counters: in- and out-icmpv6-echo-bytes and -packets.
 M.ICMPEcho = responder.class("icmpv6")
 local ICMPEcho = M.ICMPEcho
--- A list: there are few.
+--- Adds an address, text or bytes, to those that are answered for.
 function ICMPEcho.add_address(addresses, address)
    table.insert(addresses, wire.ipv6("address", address))
 end
