@@ -103,7 +103,7 @@ fn forwarding(world: &World, workers: &str) {
     wait_until("packets to cross", || left.run("ping -c 1 -W 1 10.0.0.2").code == Some(0));
     left.ping(20, "-i 0.02 10.0.0.2").every_reply(20);
     left.ping(20, "-i 0.02 -s 1400 fd00::2").every_reply(20);
-    let top = snabb(&["top", "--once"]).good();
+    let top = snabb(&["top", "--once", "--json"]).good();
     assert!(top.out.contains("there_3"), "top does not show the links:\n{}", top.out);
     program.signal(Signal::SIGTERM);
     wait_until("its end", || program.ended().is_some());
