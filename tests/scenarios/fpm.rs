@@ -2,7 +2,8 @@
 //! FRR's zebra tells perigee its routes over TCP (FPM, `dplane_fpm_nl`), past the kernel.
 
 use crate::speakers::{Family, PORTS, announcing_bird, networks, router_frr};
-use perigee_tests::{Host, LONG_WAIT, Needs, Router, World, scenario_with, wait_until_for};
+use perigee_tests::{Frr, Host, LONG_WAIT, Needs, Router, World, scenario_with, wait_until_for};
+use std::time::{Duration, Instant};
 
 const ROUTES: usize = 2000;
 const ZEBRA: &str = "zebra -M dplane_fpm_nl";
@@ -23,6 +24,24 @@ fn follows(router: &Router, client: &Host) {
         wait_until_for(LONG_WAIT, "the workers' counters", || router.workers("transmitted") >= before + 20);
     }
     router.alone();
+}
+
+/// FRR's interfaces, perigee's twins, went and came while perigee started again. bgpd 8.4 often does not get over that: it answers
+/// its neighbor with "Finite state machine error" for ever, `clear bgp *` or not. Then FRR, too, is started again, as its watchfrr
+/// would be told to.
+fn comes_back(router: &Router, frr: &mut Frr) {
+    let begin = Instant::now();
+    let mut again = false;
+    wait_until_for(LONG_WAIT, &format!("{ROUTES} routes, perigee having started again"), || {
+        if !again && begin.elapsed() > Duration::from_secs(30) {
+            again = true;
+            frr.kill("zebra");
+            frr.kill("bgpd");
+            frr.restart(ZEBRA);
+            frr.restart("bgpd");
+        }
+        router.show("routes --limit 1 --within 20.0.0.0/8")["total"] == ROUTES
+    });
 }
 
 fn routes_by_fpm(world: &World, fpm: &str) {
@@ -58,7 +77,7 @@ fn routes_by_fpm(world: &World, fpm: &str) {
     // perigee does: zebra finds it again.
     router.stop();
     router = world.router("", &format!("{PORTS}\n{FEED}"));
-    routes_become(&router, ROUTES);
+    comes_back(&router, &mut frr);
     follows(&router, &client);
     router.audited();
     router.stop();

@@ -28,18 +28,15 @@ pub fn networks6(count: usize) -> impl Iterator<Item = String> {
 
 /// BIRD that announces networks to a router at 10.0.NET.1, from 10.0.NET.2, and the same for IPv6. It takes routes into its
 /// kernel, as its host has no other way back; not that to its own network, by which Linux would look for gateways.
-///
-/// It waits to be called: where both sides call once a second, FRR and BIRD may end each other's sessions for minutes
-/// ("Finite state machine error").
 pub fn announcing_bird(net: u8, count: usize, count6: usize) -> String {
     let mut text = format!(
         "log stderr all;\nrouter id 10.0.{net}.2;\nprotocol device {{ }}\n\
          protocol kernel {{ ipv4 {{ export where source = RTS_BGP; }}; }}\n\
          protocol kernel {{ ipv6 {{ export where source = RTS_BGP; }}; }}\n\
-         protocol bgp four {{ local 10.0.{net}.2 as 6500{net}; neighbor 10.0.{net}.1 as 65001; {TIMERS} passive on; \
+         protocol bgp four {{ local 10.0.{net}.2 as 6500{net}; neighbor 10.0.{net}.1 as 65001; {TIMERS} \
          graceful restart on; ipv4 {{ import where net != 10.0.{net}.0/24; export all; }}; }}\n\
          protocol bgp six {{ local 2001:db8:{net}::2 as 6500{net}; neighbor 2001:db8:{net}::1 as 65001; {TIMERS} \
-         passive on; graceful restart on; ipv6 {{ import where net != 2001:db8:{net}::/64; export all; }}; }}\n"
+         graceful restart on; ipv6 {{ import where net != 2001:db8:{net}::/64; export all; }}; }}\n"
     );
     for (name, family, routes) in
         [("many", "ipv4", networks(count).collect::<Vec<_>>()), ("many6", "ipv6", networks6(count6).collect())]
