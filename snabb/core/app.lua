@@ -317,7 +317,6 @@ local function take_in ()
    end
 end
 
-
 -- Hands packets over; where the graph of threads has no cycle, waits until all are, as a breath would for a slow app.
 local function hand_over ()
    for i = 1, #bridges_out do
@@ -477,7 +476,7 @@ function M.timeline ()
    return M.timeline_log
 end
 
---- Snabb's profiler of machine code zones: not here; LuaJIT's own is (`snsh -P`). Does nothing.
+--- Snabb's profiler of machine code zones: not here; LuaJIT's own is (`snsh -j p`). Does nothing.
 function M.setvmprofile () end
 --- See setvmprofile. Does nothing.
 function M.clearvmprofiles () end

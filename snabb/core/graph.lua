@@ -12,7 +12,6 @@ local lib = require("core.lib")
 local M = {}
 local sorted_keys = lib.sorted_keys
 
-
 --- Errors unless every link has its apps, and these know it by a name of its own: before anything is changed.
 function M.check (new)
    local taken = {}

@@ -31,7 +31,6 @@ pub fn fill(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>,
     to.set("ports", options.ports.clone())?;
     to.set("tree", options.tree.as_ref().map(|tree| tree.display().to_string()))?;
     to.set("interrupted", pointer((&raw const process.interrupted) as usize))?;
-    to.set("version", concat!("perigee ", env!("CARGO_PKG_VERSION")))?;
     let list = programs(options);
     to.set("programs", lua.create_function(move |_, ()| Ok(list.clone()))?)?;
     packets(lua, to, process, state)?;
@@ -49,10 +48,7 @@ pub fn fill(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>,
         shared.threads.ask_for_exit(thread, code);
         Err(mlua::Error::runtime(format!("the app ended the program with exit code {code}")))
     };
-    to.set("exit", lua.create_function(exit)?)?;
-    let pin = |_: &Lua, core: usize| told(dpdk::pin_current_thread(core).map(|()| true).map_err(|e| e.to_string()));
-    to.set("pin", lua.create_function(pin)?)?;
-    to.set("cores", lua.create_function(|_, ()| Ok(dpdk::usable_cores()))?)
+    to.set("exit", lua.create_function(exit)?)
 }
 
 fn packets(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>) -> mlua::Result<()> {

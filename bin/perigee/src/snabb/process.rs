@@ -9,7 +9,6 @@ use perigee_dpdk::{Device, Eal, EalConfig, PortConfig};
 use perigee_packet::addr::MacAddr;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -214,7 +213,7 @@ fn device(name: &str) -> Device {
 }
 
 /// SIGINT and SIGTERM set `interrupted`; a second one, or a program that does not look, ends the process at once.
-pub fn end_on_signals(process: &Arc<Process>) -> anyhow::Result<ExitCode> {
+pub fn end_on_signals(process: &Arc<Process>) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let process = process.clone();
@@ -241,5 +240,5 @@ pub fn end_on_signals(process: &Arc<Process>) -> anyhow::Result<ExitCode> {
             std::process::exit(code)
         });
     })?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
