@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "batch-service-time-model.h"
+
+#include "ns3/boolean.h"
+#include "ns3/double.h"
+
+namespace ns3
+{
+
+NS_OBJECT_ENSURE_REGISTERED(BatchServiceTimeModel);
+
+TypeId
+BatchServiceTimeModel::GetTypeId()
+{
+    static TypeId tid =
+        TypeId("ns3::BatchServiceTimeModel")
+            .SetParent<ServiceTimeModel>()
+            .SetGroupName("SoftRouter")
+            .AddConstructor<BatchServiceTimeModel>()
+            .AddAttribute("BurstCost",
+                          "Nanoseconds per burst",
+                          DoubleValue(400),
+                          MakeDoubleAccessor(&BatchServiceTimeModel::m_burst),
+                          MakeDoubleChecker<double>(0))
+            .AddAttribute("PacketCost",
+                          "Nanoseconds per packet",
+                          DoubleValue(300),
+                          MakeDoubleAccessor(&BatchServiceTimeModel::m_packet),
+                          MakeDoubleChecker<double>(0))
+            .AddAttribute("ByteCost",
+                          "Nanoseconds per byte of frame size",
+                          DoubleValue(0),
+                          MakeDoubleAccessor(&BatchServiceTimeModel::m_byte),
+                          MakeDoubleChecker<double>(0))
+            .AddAttribute("MissCost",
+                          "Nanoseconds per lookup that misses the cache",
+                          DoubleValue(0),
+                          MakeDoubleAccessor(&BatchServiceTimeModel::m_miss),
+                          MakeDoubleChecker<double>(0))
+            .AddAttribute("CacheSize",
+                          "Bytes of cache that routes can be in",
+                          DoubleValue(0),
+                          MakeDoubleAccessor(&BatchServiceTimeModel::m_cache),
+                          MakeDoubleChecker<double>(0))
+            .AddAttribute("D",
+                          "Nanoseconds for each core beyond the first",
+                          DoubleValue(0),
+                          MakeDoubleAccessor(&BatchServiceTimeModel::m_d),
+                          MakeDoubleChecker<double>(0))
+            .AddAttribute("U",
+                          "Nanoseconds where packets cross in both directions",
+                          DoubleValue(0),
+                          MakeDoubleAccessor(&BatchServiceTimeModel::m_u),
+                          MakeDoubleChecker<double>(0))
+            .AddAttribute("ContentionPerPacket",
+                          "Whether D and U count for each packet, not for each burst",
+                          BooleanValue(false),
+                          MakeBooleanAccessor(&BatchServiceTimeModel::m_contentionPerPacket),
+                          MakeBooleanChecker());
+    return tid;
+}
+
+BatchServiceTimeModel::BatchServiceTimeModel()
+{
+}
+
+BatchServiceTimeModel::~BatchServiceTimeModel()
+{
+}
+
+double
+BatchServiceTimeModel::GetContentionNs(const ServiceContext& context) const
+{
+    return m_d * (context.cores - 1.0) + (context.twoWay ? m_u : 0);
+}
+
+double
+BatchServiceTimeModel::GetMissShare(double workingSet) const
+{
+    return workingSet > m_cache ? 1 - m_cache / workingSet : 0;
+}
+
+double
+BatchServiceTimeModel::GetBurstNs(const ServiceContext& context) const
+{
+    return m_burst + (m_contentionPerPacket ? 0 : GetContentionNs(context));
+}
+
+double
+BatchServiceTimeModel::GetPacketNs(uint32_t frameSize, const ServiceContext& context) const
+{
+    return m_packet + m_byte * frameSize + GetMissShare(context.workingSet) * m_miss +
+           (m_contentionPerPacket ? GetContentionNs(context) : 0);
+}
+
+} // namespace ns3

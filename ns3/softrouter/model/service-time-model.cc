@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "service-time-model.h"
+
+namespace ns3
+{
+
+NS_OBJECT_ENSURE_REGISTERED(ServiceTimeModel);
+
+TypeId
+ServiceTimeModel::GetTypeId()
+{
+    static TypeId tid =
+        TypeId("ns3::ServiceTimeModel").SetParent<Object>().SetGroupName("SoftRouter");
+    return tid;
+}
+
+ServiceTimeModel::~ServiceTimeModel()
+{
+}
+
+} // namespace ns3
