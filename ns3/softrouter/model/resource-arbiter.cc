@@ -224,7 +224,7 @@ ResourceArbiter::FindVictims(const Claim& claim, const std::vector<Held>& found)
                  m_holding.end(),
                  std::back_inserter(holders),
                  [this, &claim](const Claim* holder) {
-                     return holder->priority < claim.priority &&
+                     return holder->priority < claim.priority && holder->user->IsRevocable() &&
                             std::all_of(holder->held.begin(),
                                         holder->held.end(),
                                         [this](const Held& h) { return m_pools[h.pool].preemptive; });

@@ -79,6 +79,11 @@ class ResourceUser
      * again, before those that came after it.
      */
     virtual void Revoke() = 0;
+    /**
+     * \return false if it gives its resources back in this very instant: taking them away would
+     * have it wait with nothing left to do
+     */
+    virtual bool IsRevocable() const = 0;
 };
 
 /**

@@ -174,6 +174,12 @@ TaskUnit::Revoke()
     m_state = WAITING;
 }
 
+bool
+TaskUnit::IsRevocable() const
+{
+    return m_state != WORKING || m_begun + m_remaining > Simulator::Now();
+}
+
 void
 TaskUnit::Begin()
 {

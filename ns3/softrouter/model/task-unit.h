@@ -114,6 +114,7 @@ class TaskUnit : public Object, private ResourceUser
   private:
     void Reply(Time delay) override;
     void Revoke() override;
+    bool IsRevocable() const override;
     /**
      * \brief Go on with the burst that was interrupted, or take one.
      */
