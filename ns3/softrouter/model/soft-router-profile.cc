@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "soft-router-profile.h"
+
+#include "batch-service-time-model.h"
+#include "eq7-service-time-model.h"
+#include "json-section.h"
+#include "linear-contention-service-time-model.h"
+
+#include "ns3/boolean.h"
+#include "ns3/double.h"
+#include "ns3/object-factory.h"
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace ns3
+{
+
+namespace
+{
+
+using Json = nlohmann::json;
+
+constexpr std::size_t MAX_FILE_BYTES = 4 << 20; // a fit's report may be long, but not longer
+constexpr double MAX_NS = 1e9;                  // a second
+constexpr double MAX_US = 1e9;                  // a thousand seconds
+constexpr double MAX_BYTES = 1e15;
+constexpr double MAX_RATE = 1e6;
+constexpr const char* EXPECTED = "a profile as `perigee predict fit` writes it";
+
+const JsonRange COST{0, MAX_NS};
+
+SoftRouterProfile::Eq7
+ReadEq7(const JsonSection& section)
+{
+    const JsonRange any{-MAX_RATE, MAX_RATE};
+    const JsonRange positive{0, MAX_RATE};
+    SoftRouterProfile::Eq7 eq7;
+    eq7.a = section.Number("a", positive);
+    eq7.a0 = section.Number("a0", any);
+    eq7.b = section.Number("b", positive);
+    eq7.b0 = section.Number("b0", any);
+    for (uint32_t cores = 1; cores <= 64; cores++)
+    {
+        for (const uint32_t size : {64U, 9216U}) // linear in between
+        {
+            const double rate = (eq7.a * cores + eq7.a0) * size + eq7.b * cores + eq7.b0;
+            if (!(rate > 0))
+            {
+                throw JsonMistake("parameters: found a rate of " + ShownNumber(rate) +
+                                  " Gbit/s with " + std::to_string(cores) +
+                                  " cores and frames of " + std::to_string(size) +
+                                  " bytes, expected more than 0 for 1 to 64 cores and 64 to 9216 "
+                                  "bytes: correct a, a0, b, b0");
+            }
+        }
+    }
+    return eq7;
+}
+
+SoftRouterProfile::Contention
+ReadContention(const JsonSection& section)
+{
+    SoftRouterProfile::Contention contention;
+    contention.c0Ns = section.Number("c0_ns", COST);
+    contention.cByteNs = section.Number("c_byte_ns", COST);
+    contention.dNs = section.Number("d_ns", COST);
+    contention.uNs = section.Number("u_ns", COST);
+    if (contention.c0Ns + contention.cByteNs == 0)
+    {
+        throw JsonMistake(
+            "parameters: found c0_ns and c_byte_ns 0, expected a packet to take time");
+    }
+    return contention;
+}
+
+SoftRouterProfile::Batch
+ReadBatch(const JsonSection& section)
+{
+    SoftRouterProfile::Batch batch;
+    batch.cBatchNs = section.Number("c_batch_ns", COST);
+    batch.cPacketNs = section.Number("c_packet_ns", COST);
+    batch.cByteNs = section.Number("c_byte_ns", COST);
+    batch.missNs = section.Number("miss_ns", COST);
+    batch.cacheBytes = section.Number("cache_bytes", {0, MAX_BYTES});
+    batch.dNs = section.Number("d_ns", COST);
+    batch.uNs = section.Number("u_ns", COST);
+    if (section.Find("contention_per"))
+    {
+        batch.contentionPerPacket = section.Word("contention_per", {"burst", "packet"}) == "packet";
+    }
+    if (batch.cBatchNs + batch.cPacketNs + batch.cByteNs == 0)
+    {
+        throw JsonMistake("parameters: found c_batch_ns, c_packet_ns and c_byte_ns 0, expected a "
+                          "packet to take time");
+    }
+    return batch;
+}
+
+void
+ReadRouter(const JsonSection& section, SoftRouterProfile& profile)
+{
+    section.Whole("burst", 1, 1024, profile.burst);
+    section.Whole("receive_ring", 1, 65536, profile.receiveRing);
+    section.Whole("transmit_ring", 1, 65536, profile.transmitRing);
+    section.Whole("transmit_buffer", 1, 65536, profile.transmitBuffer);
+    section.Whole("punt_ring", 1, 65536, profile.puntRing);
+    section.Whole("ports", 1, 64, profile.ports);
+    section.Number("transmit_timeout_us", {0, MAX_US}, profile.transmitTimeoutUs);
+    section.Number("link_gbps", {0, MAX_RATE, true}, profile.linkGbps);
+    section.Number("wake_up_us", {0, MAX_US}, profile.wakeUpUs);
+    section.Number("punt_share", {0, 1}, profile.puntShare);
+    section.Number("slow_path_ns", COST, profile.slowPathNs);
+    section.Number("working_set_bytes", {0, MAX_BYTES}, profile.workingSetBytes);
+    const Json* sleep = section.Find("sleep_after_us");
+    if (sleep && !sleep->is_null())
+    {
+        profile.sleeps = true;
+        section.Number("sleep_after_us", {0, MAX_US}, profile.sleepAfterUs);
+    }
+    if (profile.receiveRing < profile.burst)
+    {
+        throw JsonMistake(section.Path("receive_ring") + ": found " +
+                          std::to_string(profile.receiveRing) +
+                          ", expected at least the burst of " + std::to_string(profile.burst));
+    }
+    if (profile.transmitBuffer > 1 && !(profile.transmitTimeoutUs > 0))
+    {
+        section.Refuse("transmit_timeout_us",
+                       "a number > 0, as transmit_buffer is " +
+                           std::to_string(profile.transmitBuffer) +
+                           ": packets must not wait for ever");
+    }
+}
+
+SoftRouterProfile
+ReadProfile(const Json& json)
+{
+    if (!json.is_object())
+    {
+        throw JsonMistake("found " + ShownValue(json) +
+                          ", expected an object with \"format\": " + "\"perigee-profile/1\"");
+    }
+    // Format first: a file of another format has other keys, and that is not what is wrong.
+    const auto format = json.find("format");
+    if (format == json.end() || *format != "perigee-profile/1")
+    {
+        throw JsonMistake("format: found " +
+                          (format == json.end() ? "nothing" : ShownValue(*format)) +
+                          ", expected \"perigee-profile/1\"");
+    }
+    const JsonSection root(
+        json,
+        "",
+        {"format", "name", "description", "model", "parameters", "router", "fit"});
+    SoftRouterProfile profile;
+    root.Text("name", 200, profile.name);
+    if (profile.name.empty())
+    {
+        root.Refuse("name", "a name for the router");
+    }
+    root.Text("description", 10000, profile.description);
+    const std::string model = root.Word("model", {"eq7", "contention", "batch"});
+    const Json& parameters = root.Object("parameters");
+    if (model == "eq7")
+    {
+        profile.model = SoftRouterProfile::Model::EQ7;
+        profile.eq7 = ReadEq7(JsonSection(parameters, "parameters", {"a", "a0", "b", "b0"}));
+    }
+    else if (model == "contention")
+    {
+        profile.model = SoftRouterProfile::Model::CONTENTION;
+        profile.contention = ReadContention(
+            JsonSection(parameters, "parameters", {"c0_ns", "c_byte_ns", "d_ns", "u_ns"}));
+    }
+    else
+    {
+        profile.model = SoftRouterProfile::Model::BATCH;
+        profile.batch = ReadBatch(JsonSection(parameters,
+                                              "parameters",
+                                              {"c_batch_ns",
+                                               "c_packet_ns",
+                                               "c_byte_ns",
+                                               "miss_ns",
+                                               "cache_bytes",
+                                               "d_ns",
+                                               "u_ns",
+                                               "contention_per"}));
+    }
+    if (root.Find("router"))
+    {
+        ReadRouter(JsonSection(root.Object("router"),
+                               "router",
+                               {"burst",
+                                "receive_ring",
+                                "transmit_ring",
+                                "transmit_buffer",
+                                "transmit_timeout_us",
+                                "ports",
+                                "link_gbps",
+                                "sleep_after_us",
+                                "wake_up_us",
+                                "punt_share",
+                                "slow_path_ns",
+                                "punt_ring",
+                                "working_set_bytes"}),
+                   profile);
+    }
+    return profile;
+}
+
+} // namespace
+
+bool
+SoftRouterProfile::Read(const std::string& file, SoftRouterProfile& profile, std::string& error)
+{
+    std::ifstream stream(file, std::ios::binary);
+    std::string text;
+    if (stream)
+    {
+        // One byte more than allowed, to know a file that is too long.
+        text.resize(MAX_FILE_BYTES + 1);
+        stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+        text.resize(static_cast<std::size_t>(stream.gcount()));
+    }
+    if (!stream && !stream.eof())
+    {
+        error = file + ": cannot be read (" + std::strerror(errno) + "), expected " + EXPECTED;
+        return false;
+    }
+    if (text.size() > MAX_FILE_BYTES)
+    {
+        error = file + ": found more than " + std::to_string(MAX_FILE_BYTES) + " bytes, expected " +
+                EXPECTED;
+        return false;
+    }
+    return Parse(text, file, profile, error);
+}
+
+bool
+SoftRouterProfile::Parse(const std::string& text,
+                         const std::string& name,
+                         SoftRouterProfile& profile,
+                         std::string& error)
+{
+    try
+    {
+        profile = ReadProfile(ParseJson(text, EXPECTED));
+        return true;
+    }
+    catch (const JsonMistake& mistake)
+    {
+        error = name + ": " + mistake.what();
+        return false;
+    }
+}
+
+Ptr<ServiceTimeModel>
+SoftRouterProfile::CreateServiceTimeModel() const
+{
+    switch (model)
+    {
+    case Model::EQ7:
+        return CreateObjectWithAttributes<Eq7ServiceTimeModel>("A",
+                                                               DoubleValue(eq7.a),
+                                                               "A0",
+                                                               DoubleValue(eq7.a0),
+                                                               "B",
+                                                               DoubleValue(eq7.b),
+                                                               "B0",
+                                                               DoubleValue(eq7.b0));
+    case Model::CONTENTION:
+        return CreateObjectWithAttributes<LinearContentionServiceTimeModel>(
+            "C0",
+            DoubleValue(contention.c0Ns),
+            "CByte",
+            DoubleValue(contention.cByteNs),
+            "D",
+            DoubleValue(contention.dNs),
+            "U",
+            DoubleValue(contention.uNs));
+    case Model::BATCH:
+        break;
+    }
+    return CreateObjectWithAttributes<BatchServiceTimeModel>(
+        "BurstCost",
+        DoubleValue(batch.cBatchNs),
+        "PacketCost",
+        DoubleValue(batch.cPacketNs),
+        "ByteCost",
+        DoubleValue(batch.cByteNs),
+        "MissCost",
+        DoubleValue(batch.missNs),
+        "CacheSize",
+        DoubleValue(batch.cacheBytes),
+        "D",
+        DoubleValue(batch.dNs),
+        "U",
+        DoubleValue(batch.uNs),
+        "ContentionPerPacket",
+        BooleanValue(batch.contentionPerPacket));
+}
+
+} // namespace ns3
