@@ -21,6 +21,7 @@ struct RouterItem
 {
     Ptr<Packet> packet;                  //!< the packet, its link-layer header removed
     Ptr<NetDevice> device;               //!< the port it arrived on
+    uint32_t port{0};                    //!< its number
     Address from;                        //!< link-layer source
     Address to;                          //!< link-layer destination
     NetDevice::PacketType type{NetDevice::PACKET_HOST}; //!< as the port classified it

@@ -110,6 +110,7 @@ SoftRouter::Receive(RouterItem item, uint32_t port)
 {
     const Time now = Simulator::Now();
     item.arrival = now;
+    item.port = port;
     item.frameSize = std::max(item.packet->GetSize() + m_overhead, MIN_FRAME);
     uint32_t core = 0;
     if (!m_distribute.IsNull())
@@ -203,6 +204,12 @@ SoftRouter::Drop(Ptr<const Packet> packet, DropCause cause)
 {
     m_drops[cause]++;
     m_dropTrace(packet, cause);
+}
+
+void
+SoftRouter::CountTransmitDrop(Ptr<const Packet> packet)
+{
+    Drop(packet, TRANSMIT_RING);
 }
 
 void

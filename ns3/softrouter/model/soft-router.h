@@ -109,6 +109,12 @@ class SoftRouter : public Object
     void Receive(RouterItem item, uint32_t port);
 
     /**
+     * \brief A packet that had left for the node's stack found its transmit ring full.
+     * \param packet the packet
+     */
+    void CountTransmitDrop(Ptr<const Packet> packet);
+
+    /**
      * \return the cores
      */
     Ptr<ResourcePool> GetCores() const;

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "soft-router-helper.h"
+
+#include "ns3/abort.h"
+#include "ns3/double.h"
+#include "ns3/linear-contention-service-time-model.h"
+#include "ns3/loopback-net-device.h"
+#include "ns3/net-device-queue-interface.h"
+#include "ns3/nstime.h"
+#include "ns3/pointer.h"
+#include "ns3/punt-rule.h"
+#include "ns3/queue-item.h"
+#include "ns3/queue-size.h"
+#include "ns3/queue.h"
+#include "ns3/simulator.h"
+#include "ns3/soft-router-tap.h"
+#include "ns3/traffic-control-layer.h"
+#include "ns3/transmit-buffer-queue-disc.h"
+#include "ns3/uinteger.h"
+
+#include <cstdlib>
+#include <iostream>
+
+namespace ns3
+{
+
+namespace
+{
+
+/**
+ * \brief A transmit ring was full.
+ * \param router whose
+ * \param item what was dropped
+ */
+void
+CountDrop(Ptr<SoftRouter> router, Ptr<const QueueDiscItem> item)
+{
+    router->CountTransmitDrop(item->GetPacket());
+}
+
+/**
+ * \param us microseconds
+ * \return the same as time
+ */
+Time
+Microseconds(double us)
+{
+    return Time::FromDouble(us, Time::US);
+}
+
+} // namespace
+
+void
+SoftRouterHelper::Set(std::string name, const AttributeValue& value)
+{
+    m_attributes.emplace_back(name, value.Copy());
+}
+
+void
+SoftRouterHelper::SetContention(std::string name, const AttributeValue& value)
+{
+    m_contention.emplace_back(name, value.Copy());
+}
+
+void
+SoftRouterHelper::SetForward(SoftRouter::Forward forward)
+{
+    m_forward = forward;
+}
+
+Ptr<SoftRouter>
+SoftRouterHelper::Install(Ptr<Node> node, const std::string& file) const
+{
+    SoftRouterProfile profile;
+    std::string error;
+    if (!SoftRouterProfile::Read(file, profile, error))
+    {
+        // A simulation that went on with other parameters would be worth nothing.
+        std::cerr << error << std::endl;
+        std::exit(1);
+    }
+    return Install(node, profile);
+}
+
+std::vector<Ptr<SoftRouter>>
+SoftRouterHelper::Install(NodeContainer nodes, const std::string& file) const
+{
+    std::vector<Ptr<SoftRouter>> routers;
+    for (auto node = nodes.Begin(); node != nodes.End(); ++node)
+    {
+        if (auto router = Install(*node, file))
+        {
+            routers.push_back(router);
+        }
+    }
+    return routers;
+}
+
+Ptr<SoftRouter>
+SoftRouterHelper::Install(Ptr<Node> node, const SoftRouterProfile& profile) const
+{
+    if (node->GetSystemId() != Simulator::GetSystemId())
+    {
+        return nullptr;
+    }
+    NS_ABORT_MSG_IF(node->GetObject<SoftRouter>(), "This node is a SoftRouter already");
+    auto router = Create(profile);
+    for (uint32_t i = 0; i < node->GetNDevices(); i++)
+    {
+        const Ptr<NetDevice> device = node->GetDevice(i);
+        if (DynamicCast<LoopbackNetDevice>(device) || DynamicCast<SoftRouterTap>(device))
+        {
+            continue;
+        }
+        router->AddPort(device);
+        if (m_forward.IsNull())
+        {
+            InstallTransmitRing(router, device, profile);
+        }
+    }
+    router->Build(node);
+    node->AggregateObject(router);
+    return router;
+}
+
+Ptr<SoftRouter>
+SoftRouterHelper::Create(const SoftRouterProfile& profile) const
+{
+    auto router = CreateObject<SoftRouter>();
+    router->SetAttribute("ServiceModel", PointerValue(profile.CreateServiceTimeModel()));
+    router->SetAttribute("Burst", UintegerValue(profile.burst));
+    router->SetAttribute("ReceiveRing", UintegerValue(profile.receiveRing));
+    router->SetAttribute("PuntRing", UintegerValue(profile.puntRing));
+    router->SetAttribute("TransmitBuffer", UintegerValue(profile.transmitBuffer));
+    router->SetAttribute("TransmitTimeout", TimeValue(Microseconds(profile.transmitTimeoutUs)));
+    if (profile.sleeps)
+    {
+        router->SetAttribute("SleepAfter", TimeValue(Microseconds(profile.sleepAfterUs)));
+        router->SetAttribute("WakeUpTime", TimeValue(Microseconds(profile.wakeUpUs)));
+    }
+    if (profile.slowPathNs > 0)
+    {
+        auto slow = CreateObject<LinearContentionServiceTimeModel>();
+        slow->SetAttribute("C0", DoubleValue(profile.slowPathNs));
+        slow->SetAttribute("CByte", DoubleValue(0));
+        slow->SetAttribute("D", DoubleValue(0));
+        slow->SetAttribute("U", DoubleValue(0));
+        router->SetAttribute("SlowPathModel", PointerValue(slow));
+        router->SetAttribute("PuntShare", DoubleValue(profile.puntShare));
+        if (m_forward.IsNull())
+        {
+            router->SetAttribute("PuntRule", PointerValue(CreateObject<PuntRule>()));
+        }
+    }
+    PointerValue contention;
+    router->GetAttribute("Contention", contention);
+    contention.GetObject()->SetAttribute("WorkingSet", DoubleValue(profile.workingSetBytes));
+    for (const auto& [name, value] : m_contention)
+    {
+        contention.GetObject()->SetAttribute(name, *value);
+    }
+    for (const auto& [name, value] : m_attributes)
+    {
+        router->SetAttribute(name, *value);
+    }
+    if (!m_forward.IsNull())
+    {
+        router->SetForward(m_forward);
+    }
+    return router;
+}
+
+void
+SoftRouterHelper::InstallTransmitRing(Ptr<SoftRouter> router,
+                                      Ptr<NetDevice> device,
+                                      const SoftRouterProfile& profile) const
+{
+    auto control = device->GetNode()->GetObject<TrafficControlLayer>();
+    if (!control || !device->GetObject<NetDeviceQueueInterface>())
+    {
+        return; // a device without flow control: its own queue is all there is
+    }
+    if (control->GetRootQueueDiscOnDevice(device))
+    {
+        control->DeleteRootQueueDiscOnDevice(device);
+    }
+    auto ring = CreateObject<TransmitBufferQueueDisc>();
+    ring->SetAttribute("BurstSize", UintegerValue(profile.transmitBuffer));
+    ring->SetAttribute("Timeout", TimeValue(Microseconds(profile.transmitTimeoutUs)));
+    ring->SetMaxSize(QueueSize(QueueSizeUnit::PACKETS, profile.transmitRing));
+    ring->TraceConnectWithoutContext("Drop", MakeBoundCallback(&CountDrop, router));
+    control->SetRootQueueDiscOnDevice(device, ring);
+    // What waits, waits in the ring: the device itself has the packet that it sends next.
+    PointerValue queue;
+    if (device->GetAttributeFailSafe("TxQueue", queue) && queue.GetObject())
+    {
+        queue.GetObject()->SetAttributeFailSafe(
+            "MaxSize",
+            QueueSizeValue(QueueSize(QueueSizeUnit::PACKETS, 1)));
+    }
+}
+
+int32_t
+SoftRouterHelper::CrossConnect(const RouterItem& item)
+{
+    return static_cast<int32_t>(item.port ^ 1U);
+}
+
+} // namespace ns3
