@@ -39,6 +39,17 @@ CountDrop(Ptr<SoftRouter> router, Ptr<const QueueDiscItem> item)
 }
 
 /**
+ * \brief A device without flow control had no room.
+ * \param router whose
+ * \param packet what was dropped
+ */
+void
+CountDeviceDrop(Ptr<SoftRouter> router, Ptr<const Packet> packet)
+{
+    router->CountTransmitDrop(packet);
+}
+
+/**
  * \param us microseconds
  * \return the same as time
  */
@@ -175,10 +186,21 @@ SoftRouterHelper::InstallTransmitRing(Ptr<SoftRouter> router,
                                       Ptr<NetDevice> device,
                                       const SoftRouterProfile& profile) const
 {
+    PointerValue queue;
+    const bool hasQueue = device->GetAttributeFailSafe("TxQueue", queue) && queue.GetObject();
     auto control = device->GetNode()->GetObject<TrafficControlLayer>();
     if (!control || !device->GetObject<NetDeviceQueueInterface>())
     {
-        return; // a device without flow control: its own queue is all there is
+        NS_ABORT_MSG_IF(profile.transmitBuffer > 1,
+                        "A transmit_buffer needs devices with flow control and an internet stack "
+                        "on the node, and here is neither");
+        if (hasQueue)
+        {
+            queue.GetObject()->TraceConnectWithoutContext(
+                "Drop",
+                MakeBoundCallback(&CountDeviceDrop, router));
+        }
+        return;
     }
     if (control->GetRootQueueDiscOnDevice(device))
     {
@@ -190,10 +212,9 @@ SoftRouterHelper::InstallTransmitRing(Ptr<SoftRouter> router,
     ring->SetMaxSize(QueueSize(QueueSizeUnit::PACKETS, profile.transmitRing));
     ring->TraceConnectWithoutContext("Drop", MakeBoundCallback(&CountDrop, router));
     control->SetRootQueueDiscOnDevice(device, ring);
-    // What waits, waits in the ring: the device itself has the packet that it sends next.
-    PointerValue queue;
-    if (device->GetAttributeFailSafe("TxQueue", queue) && queue.GetObject())
+    if (hasQueue)
     {
+        // What waits, waits in the ring: the device itself has the packet that it sends next.
         queue.GetObject()->SetAttributeFailSafe(
             "MaxSize",
             QueueSizeValue(QueueSize(QueueSizeUnit::PACKETS, 1)));
