@@ -68,6 +68,16 @@ class EthernetLinkHelper
     void SetFlowControl(bool on);
 
     /**
+     * \brief Makes links of EthernetPorts instead of point-to-point devices. Off unless set.
+     *
+     * These take a fraction of the time to simulate, pad short frames, and have a packet arrive
+     * with its last bit. They know no flow control, and cannot be cut in a distributed simulation.
+     *
+     * \param on whether they do
+     */
+    void SetRaw(bool on);
+
+    /**
      * \brief Links two nodes.
      * \param first a node
      * \param second another one
@@ -76,11 +86,20 @@ class EthernetLinkHelper
     NetDeviceContainer Install(Ptr<Node> first, Ptr<Node> second) const;
 
   private:
+    /**
+     * \brief Links two nodes by EthernetPorts.
+     * \param first a node
+     * \param second another one
+     * \return a device of each
+     */
+    NetDeviceContainer InstallRaw(Ptr<Node> first, Ptr<Node> second) const;
+
     DataRate m_rate;      //!< of links
     Time m_delay;         //!< of links
     uint32_t m_queueSize; //!< packets
     uint16_t m_mtu;       //!< bytes
     bool m_flowControl;   //!< whether queue discs are held up
+    bool m_raw;           //!< whether devices are EthernetPorts
 };
 
 } // namespace ns3
