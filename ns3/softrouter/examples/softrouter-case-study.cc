@@ -112,7 +112,7 @@ main(int argc, char* argv[])
     CommandLine cmd(__FILE__);
     cmd.AddValue("eq7", "Profile with the published model", eq7File);
     cmd.AddValue("contention", "Profile with linear contention", contentionFile);
-    cmd.AddValue("csv", "File to write; empty: none", csv);
+    cmd.AddValue("csv", "File to write; none: none", csv);
     cmd.AddValue("seconds", "Simulated time of each measurement", seconds);
     cmd.Parse(argc, argv);
 
@@ -126,7 +126,7 @@ main(int argc, char* argv[])
         return 1;
     }
     std::ofstream out;
-    if (!csv.empty())
+    if (csv != "none")
     {
         out.open(csv);
         out << "# plot: {\"title\": \"Published case study: throughput of a software router\", "

@@ -65,6 +65,7 @@ RouterTestbed::Build()
     links.SetRate(DataRate(static_cast<uint64_t>(std::llround(m_setup.profile.linkGbps * 1e9))));
     links.SetQueueSize(m_setup.profile.transmitRing);
     links.SetMtu(FrameSource::MAX_SIZE);
+    links.SetRaw(true);
     const uint32_t pairs = m_setup.profile.ports / 2;
     for (uint32_t pair = 0; pair < pairs; pair++)
     {

@@ -6,6 +6,7 @@
 #include "ns3/simulator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace ns3
@@ -98,9 +99,11 @@ SoftRouter::ReceiveFromDevice(Ptr<NetDevice> device,
     RouterItem item;
     // Nobody changes it on its way: who sends it on sends a copy.
     item.packet = ConstCast<Packet>(packet);
-    item.device = device;
-    item.from = from;
     item.protocol = protocol;
+    if (m_tap)
+    {
+        item.fromSize = from.CopyAllTo(item.from.data(), item.from.size());
+    }
     Receive(std::move(item), m_portOfDevice[device->GetIfIndex()]);
     return true;
 }
@@ -164,7 +167,9 @@ SoftRouter::Deliver(RouterItem& item)
     if (m_tap)
     {
         Depart(item);
-        m_tap->HandOver(item.device, item.packet, item.protocol, item.from);
+        Address from;
+        from.CopyAllFrom(item.from.data(), item.fromSize);
+        m_tap->HandOver(m_ports[item.port].device, item.packet, item.protocol, from);
         return;
     }
     const int32_t port = m_forward(item);
@@ -180,8 +185,11 @@ bool
 SoftRouter::Transmit(uint32_t port, const RouterItem& item)
 {
     const Ptr<NetDevice>& device = m_ports[port].device;
-    // Observers of the receiving port may still look at the packet; the sender writes into it.
-    if (!device->Send(item.packet->Copy(), device->GetBroadcast(), item.protocol))
+    // The sender writes into the packet: if observers still look at it, into a copy.
+    const bool alone = item.packet->GetReferenceCount() == 1;
+    if (!device->Send(alone ? item.packet : item.packet->Copy(),
+                      device->GetBroadcast(),
+                      item.protocol))
     {
         DropInside(item.packet, TRANSMIT_RING);
         return false;
@@ -235,7 +243,7 @@ SoftRouter::Sample()
     if (departures > 0)
     {
         const double area = counters.area - m_sampleCounters.area;
-        m_littleTrace(Time::FromDouble(area / static_cast<double>(departures), Time::NS));
+        m_littleTrace(Time(std::llround(area / static_cast<double>(departures))));
     }
     m_sampleCounters = counters;
     m_sample = Simulator::Schedule(m_sampleInterval, &SoftRouter::Sample, this);

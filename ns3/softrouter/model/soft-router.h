@@ -103,7 +103,7 @@ class SoftRouter : public Object
     void Build(Ptr<Node> node);
     /**
      * \brief Put a packet into the router as if a port had received it.
-     * \param item the packet; device, protocol and packet must be set
+     * \param item the packet; protocol and packet must be set
      * \param port the port's number
      */
     void Receive(RouterItem item, uint32_t port);

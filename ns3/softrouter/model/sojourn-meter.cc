@@ -15,23 +15,32 @@ constexpr uint32_t SUB = 128; //!< bins of each power of two
 constexpr uint32_t SUB_BITS = 7;
 
 /**
- * \param ps picoseconds
- * \return the bin: exact below 256 ps, then 128 bins for each power of two
+ * \param steps of time
+ * \return the bin: exact below 256 steps, then 128 bins for each power of two
  */
 uint32_t
-BinOf(uint64_t ps)
+BinOf(uint64_t steps)
 {
-    if (ps < 2 * SUB)
+    if (steps < 2 * SUB)
     {
-        return ps;
+        return steps;
     }
-    const uint32_t shift = 63 - __builtin_clzll(ps) - SUB_BITS;
-    return (shift << SUB_BITS) + static_cast<uint32_t>(ps >> shift);
+    const uint32_t shift = 63 - __builtin_clzll(steps) - SUB_BITS;
+    return (shift << SUB_BITS) + static_cast<uint32_t>(steps >> shift);
+}
+
+/**
+ * \return nanoseconds of a time step
+ */
+double
+NsPerStep()
+{
+    return Time(1).ToDouble(Time::NS);
 }
 
 /**
  * \param bin number of a bin
- * \return the middle of its values, in picoseconds
+ * \return the middle of its values, in time steps
  */
 double
 MiddleOf(uint32_t bin)
@@ -60,8 +69,9 @@ SojournMeter::Reset(Time now)
 void
 SojournMeter::Integrate(Time now)
 {
-    m_total.area += static_cast<double>(m_present) * (now - m_last).ToDouble(Time::NS);
-    m_last = now;
+    const int64_t steps = now.GetTimeStep();
+    m_total.area += static_cast<double>(m_present) * static_cast<double>(steps - m_last);
+    m_last = steps;
 }
 
 void
@@ -77,10 +87,10 @@ SojournMeter::Depart(Time arrival, Time now)
     Integrate(now);
     m_present--;
     m_total.departures++;
-    const int64_t ps = (now - arrival).GetPicoSeconds();
-    m_sum += static_cast<double>(ps) / 1000;
-    m_max = std::max(m_max, ps);
-    const uint32_t bin = BinOf(ps);
+    const int64_t steps = now.GetTimeStep() - arrival.GetTimeStep();
+    m_sum += steps;
+    m_max = std::max(m_max, steps);
+    const uint32_t bin = BinOf(steps);
     if (bin >= m_bins.size())
     {
         m_bins.resize(bin + SUB);
@@ -111,14 +121,14 @@ double
 SojournMeter::GetMeanNs() const
 {
     const auto departures = static_cast<double>(GetDepartures());
-    return departures == 0 ? std::numeric_limits<double>::quiet_NaN() : m_sum / departures;
+    return departures == 0 ? std::numeric_limits<double>::quiet_NaN() : m_sum * NsPerStep() / departures;
 }
 
 double
 SojournMeter::GetMaxNs() const
 {
     return GetDepartures() == 0 ? std::numeric_limits<double>::quiet_NaN()
-                                : static_cast<double>(m_max) / 1000;
+                                : m_max * NsPerStep();
 }
 
 double
@@ -131,7 +141,7 @@ SojournMeter::GetPercentileNs(double share) const
         seen += m_bins[bin];
         if (m_bins[bin] > 0 && static_cast<double>(seen) >= wanted)
         {
-            return std::min(MiddleOf(bin), static_cast<double>(m_max)) / 1000;
+            return std::min(MiddleOf(bin), static_cast<double>(m_max)) * NsPerStep();
         }
     }
     return std::numeric_limits<double>::quiet_NaN();
@@ -143,14 +153,15 @@ SojournMeter::GetLittleNs(Time now) const
     const Counters counters = GetCounters(now);
     const auto departures = static_cast<double>(counters.departures - m_base.departures);
     return departures == 0 ? std::numeric_limits<double>::quiet_NaN()
-                           : (counters.area - m_base.area) / departures;
+                           : (counters.area - m_base.area) * NsPerStep() / departures;
 }
 
 SojournMeter::Counters
 SojournMeter::GetCounters(Time now) const
 {
     Counters counters = m_total;
-    counters.area += static_cast<double>(m_present) * (now - m_last).ToDouble(Time::NS);
+    counters.area +=
+        static_cast<double>(m_present) * static_cast<double>(now.GetTimeStep() - m_last);
     return counters;
 }
 

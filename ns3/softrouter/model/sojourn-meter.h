@@ -15,7 +15,7 @@ namespace ns3
  * \brief Measures how long packets stay in a router, in two ways.
  *
  * Packet by packet: mean, largest, and percentiles from a histogram whose bins are at most 1/128
- * of their value wide. And from counters alone, as one does with a real router in overload (Eq. 4):
+ * of their value wide (or a time step of the simulation, where that is more). And from counters alone, as one does with a real router in overload (Eq. 4):
  * the mean number of packets in the router, received less departed, over the rate of departures is
  * their mean sojourn time (Little's law).
  */
@@ -75,14 +75,14 @@ class SojournMeter
     /// What Little's law needs of a stretch of time.
     struct Counters
     {
-        double area{0};         //!< packets in the router, times ns
+        double area{0};         //!< packets in the router, times time steps
         uint64_t departures{0}; //!< packets that departed
     };
 
     /**
      * \param now the present
      * \return counters since the very beginning, whatever was reset; the difference of two gives
-     * the mean sojourn time in between as area over departures, in ns
+     * the mean sojourn time in between as area over departures, in time steps
      */
     Counters GetCounters(Time now) const;
 
@@ -96,9 +96,9 @@ class SojournMeter
     uint64_t m_present{0};           //!< packets in the router
     Counters m_total;                //!< since the beginning, up to m_last
     Counters m_base;                 //!< those at the last Reset()
-    double m_sum{0};                 //!< of sojourn times, in ns
-    Time m_last;                     //!< when m_present changed last
-    int64_t m_max{0};                //!< longest sojourn time, in ps
+    int64_t m_sum{0};                //!< of sojourn times, in time steps
+    int64_t m_last{0};               //!< when m_present changed last, in time steps
+    int64_t m_max{0};                //!< longest sojourn time, in time steps
     std::vector<uint64_t> m_bins;    //!< packets by sojourn time
 };
 
