@@ -151,15 +151,28 @@ class LinkOracleTest : public TestCase
                                              ", round " + std::to_string(round) + ", packet " +
                                              std::to_string(i);
                     NS_TEST_ASSERT_MSG_EQ(m_taken.at(i), (offers[i].start >= 0), what);
+                    if (IsStatusFailure())
+                    {
+                        return; // an ASSERT alone goes on
+                    }
                     if (offers[i].start < 0)
                     {
                         continue;
+                    }
+                    NS_TEST_ASSERT_MSG_LT(arrived, m_sizes.size(), what);
+                    if (IsStatusFailure())
+                    {
+                        return; // an ASSERT alone goes on
                     }
                     NS_TEST_ASSERT_MSG_EQ(m_sizes.at(arrived), offers[i].size, what);
                     NS_TEST_ASSERT_MSG_EQ(m_arrivals.at(arrived),
                                           offers[i].start + (offers[i].size + behind) * BYTE +
                                               delay,
                                           what);
+                    if (IsStatusFailure())
+                    {
+                        return; // an ASSERT alone goes on
+                    }
                     arrived++;
                 }
                 NS_TEST_EXPECT_MSG_EQ(arrived, m_arrivals.size(), "no others");
@@ -218,6 +231,10 @@ class PortTest : public TestCase
         const auto devices = link.Install(nodes.Get(0), nodes.Get(1));
         auto port = DynamicCast<EthernetPort>(devices.Get(0));
         NS_TEST_ASSERT_MSG_NE(port, nullptr, "a raw link has EthernetPorts");
+        if (IsStatusFailure())
+        {
+            return; // an ASSERT alone goes on
+        }
         NS_TEST_EXPECT_MSG_EQ(port->GetMtu(), 9000, "mtu");
         NS_TEST_EXPECT_MSG_EQ(port->IsLinkUp(), true, "link");
         NS_TEST_EXPECT_MSG_EQ(port->GetNode(), nodes.Get(0), "node");

@@ -124,8 +124,12 @@ class ExactRateTest : public FrameTest
     {
         Make("900Mbps", false, 10); // 746.67 ns a frame
         RunFor(NanoSeconds(7466667));
-        NS_TEST_EXPECT_MSG_EQ(m_source->GetOffered(), 10001, "10000 gaps");
-        NS_TEST_EXPECT_MSG_EQ(m_times.at(10000), 7466666, "the last one's time");
+        NS_TEST_ASSERT_MSG_EQ(m_times.size(), 10001, "10000 gaps");
+        if (IsStatusFailure())
+        {
+            return; // an ASSERT alone goes on
+        }
+        NS_TEST_EXPECT_MSG_EQ(m_times.back(), 7466666, "the last one's time");
         int64_t shortest = INT64_MAX;
         int64_t longest = 0;
         for (std::size_t i = 1; i < m_times.size(); i++)
@@ -265,6 +269,10 @@ class FlowsTest : public FrameTest
         RunFor(NanoSeconds(672 * 7));
         const std::vector<uint32_t> expected{300, 307, 314, 300, 307, 314, 300};
         NS_TEST_ASSERT_MSG_EQ(m_sources.size(), expected.size(), "frames");
+        if (IsStatusFailure())
+        {
+            return; // an ASSERT alone goes on
+        }
         for (std::size_t i = 0; i < expected.size(); i++)
         {
             NS_TEST_EXPECT_MSG_EQ(m_sources[i], (0xc6120000 | expected[i]), "frame " << i);

@@ -72,6 +72,10 @@ class GoodProfileTest : public TestCase
         NS_TEST_ASSERT_MSG_EQ(SoftRouterProfile::Parse(g_batch, "batch", profile, error),
                               true,
                               error);
+        if (IsStatusFailure())
+        {
+            return; // an ASSERT alone goes on
+        }
         NS_TEST_EXPECT_MSG_EQ(profile.name, "lab router", "name");
         NS_TEST_EXPECT_MSG_EQ(profile.description, "for tests", "description");
         NS_TEST_EXPECT_MSG_EQ(profile.burst, 64, "burst");
@@ -332,6 +336,10 @@ class MutatedProfileTest : public TestCase
                                        error.find('\n') == std::string::npos),
                                       true,
                                       "seed " << seed << ", round " << round << ": " << error);
+                if (IsStatusFailure())
+                {
+                    return; // an ASSERT alone goes on
+                }
                 continue;
             }
             accepted++;
@@ -344,6 +352,10 @@ class MutatedProfileTest : public TestCase
             NS_TEST_ASSERT_MSG_EQ((ns > 0 && ns < 1e13),
                                   true,
                                   "seed " << seed << ", round " << round << ": " << ns << " ns");
+            if (IsStatusFailure())
+            {
+                return; // an ASSERT alone goes on
+            }
         }
         // Changes of the name or of white space do no harm: some must be accepted, most not.
         NS_TEST_EXPECT_MSG_GT(accepted, rounds / 100, "seed " << seed);

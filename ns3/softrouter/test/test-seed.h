@@ -21,8 +21,8 @@ inline uint32_t
 GetTestSeed(const std::string& test)
 {
     const char* wanted = std::getenv("PERIGEE_FUZZ_SEED");
-    const uint32_t seed = wanted ? static_cast<uint32_t>(std::strtoul(wanted, nullptr, 10))
-                                 : std::random_device()();
+    const uint32_t seed =
+        wanted ? static_cast<uint32_t>(std::strtoul(wanted, nullptr, 10)) : std::random_device()();
     std::cout << test << ": seed " << seed << std::endl;
     return seed;
 }

@@ -181,6 +181,10 @@ class QueueDiscBackPressureTest : public TransmitBufferQueueDiscTest
         Simulator::Run();
         NS_TEST_EXPECT_MSG_EQ((m_received == UpTo(100)), true, "what the other node got");
         NS_TEST_ASSERT_MSG_EQ(m_sent.size(), 100, "what the device got");
+        if (IsStatusFailure())
+        {
+            return; // an ASSERT alone goes on
+        }
         NS_TEST_EXPECT_MSG_EQ(m_sent.front(), 110, "the first burst goes at the timeout");
         // The last packet enters the device's queue of 2 when the one before it on the link has
         // left: 97 packets of 80 us after the first.
