@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+//! Predictions: how fast a router will be with other cores, links and traffic than it was measured with.
+//!
+//! ```text
+//! points (CSV) ──► fit ──► profile (JSON) ──► service times ──┬─► closed forms ──► answer
+//!                             │                               └─► ns-3 module ──► answer
+//! points (CSV) ──► verify ◄───┘
+//! ```
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`profile`] | a router's parameters in a JSON file |
+//! | [`service`] | what packets cost a core, when cores, direction and tables are settled |
+//! | [`error`] | mistakes in inputs: file, place, found, expected |
+//!
+//! Nothing here touches a device or a clock. The crate imports no other one of the project.
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod profile;
+pub mod service;
+
+pub use error::Error;
+pub use profile::{Model, Per, Profile, Router};
+pub use service::Service;
