@@ -10,6 +10,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`profile`] | a router's parameters in a JSON file |
+//! | [`points`] | measured points in a CSV file |
 //! | [`service`] | what packets cost a core, when cores, direction and tables are settled |
 //! | [`error`] | mistakes in inputs: file, place, found, expected |
 //!
@@ -17,9 +18,11 @@
 #![forbid(unsafe_code)]
 
 pub mod error;
+pub mod points;
 pub mod profile;
 pub mod service;
 
 pub use error::Error;
+pub use points::{Bound, Point};
 pub use profile::{Model, Per, Profile, Router};
 pub use service::Service;
