@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The command line: every word of it with its help.
 
-use crate::{audit, bench, capture, check, demo, reload, route, run, show, snabb, trace};
+use crate::{audit, bench, capture, check, demo, predict, reload, route, run, show, snabb, trace};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,6 +40,9 @@ enum Command {
     /// Measure
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Say how fast a router will be on other hardware, from measured points
+    #[command(subcommand)]
+    Predict(predict::PredictCommand),
     /// Print perigee.h, the C ABI of modules: `perigee header > perigee.h`
     Header,
     /// Print a completion script: `perigee completions bash > /etc/bash_completion.d/perigee`
@@ -74,6 +77,7 @@ impl Cli {
             Command::Reload(args) => reload::reload(&args),
             Command::Snabb(args) => snabb::snabb(&args),
             Command::Bench(command) => bench::bench(&command),
+            Command::Predict(command) => predict::predict(&command),
             Command::Header => {
                 print!("{}", perigee_lua::HEADER);
                 Ok(ExitCode::SUCCESS)

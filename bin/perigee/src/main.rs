@@ -6,6 +6,7 @@
 //! demo > three namespaces around a `run`              show, route, reload, trace, capture: questions over the unix socket
 //! snabb > a Snabb program on DPDK ports
 //! bench > measurements
+//! predict > a profile from measured points, and answers from it
 //! ```
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,7 @@ mod demo;
 mod fabric;
 mod filters;
 mod launch;
+mod predict;
 mod reload;
 mod route;
 mod run;

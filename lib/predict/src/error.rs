@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+//! What can be wrong with an input: which file, where in it, what was found, what was expected.
+
+use std::path::PathBuf;
+
+/// A mistake in an input, in one sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file that cannot be read or written.
+    #[error("{file}: {source}; expected {expected}", file = file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// What was to be done with it.
+        expected: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A place in a JSON file.
+    #[error("{file}: {path}: found {found}, expected {expected}")]
+    Key {
+        /// The file.
+        file: String,
+        /// Keys from the outermost on, with dots: `parameters.c0_ns`.
+        path: String,
+        /// What stands there.
+        found: String,
+        /// What may stand there.
+        expected: String,
+    },
+    /// A text that is no JSON.
+    #[error("{file}:{line}:{column}: found {found}, expected JSON")]
+    Json {
+        /// The file.
+        file: String,
+        /// Line, from 1 on.
+        line: usize,
+        /// Column, from 1 on.
+        column: usize,
+        /// What the parser said.
+        found: String,
+    },
+    /// A place in a CSV file.
+    #[error("{file}:{line}: {column}found {found}, expected {expected}", column = column.as_ref().map(|c| format!("column {c}: ")).unwrap_or_default())]
+    Cell {
+        /// The file.
+        file: String,
+        /// Line, from 1 on.
+        line: u64,
+        /// The column's name, if it is about one.
+        column: Option<String>,
+        /// What stands there.
+        found: String,
+        /// What may stand there.
+        expected: String,
+    },
+    /// Points that cannot answer the question.
+    #[error("{0}")]
+    Points(String),
+}

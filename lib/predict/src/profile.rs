@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: MIT
+//! Profiles: what was measured of a router, as the parameters of a service-time model, in a JSON file.
+//!
+//! The same files are read by the ns-3 module (`ns3/softrouter`), with the same rules. Unknown keys are mistakes everywhere
+//! but inside `fit`, where the report of a fit is kept for people and for `perigee predict verify`.
+
+use crate::error::Error;
+use crate::service::Service;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+/// What a profile says in `format`.
+pub const FORMAT: &str = "perigee-profile/1";
+
+/// No profile is larger, in bytes; a `fit` with many points has some hundred kilobytes.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// Frame sizes that a model must be able to answer for, in bytes, from Ethernet header to frame check sequence.
+pub const SIZES: [u32; 2] = [64, 9216];
+
+/// Most cores that a model must be able to answer for.
+pub const MAX_CORES: u32 = 64;
+
+/// A measured router.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// Its name, for tables and plots.
+    pub name: String,
+    /// What was measured, where, by whom.
+    pub description: Option<String>,
+    /// How long a core takes for packets.
+    pub model: Model,
+    /// Everything of the router but its cores' time.
+    pub router: Router,
+    /// The fit's report, if `perigee predict fit` wrote the profile.
+    pub fit: Option<serde_json::Value>,
+}
+
+/// A service-time model: how long a core takes for a burst of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(tag = "model", content = "parameters", rename_all = "lowercase")]
+pub enum Model {
+    /// Equations 5 to 7 of the published model: the rate of k cores on the wire, in Gbit/s, is
+    /// `D(k, S) = (a k + a0) S + (b k + b0)`, S in bytes.
+    Eq7 {
+        /// Gbit/s per byte and core.
+        a: f64,
+        /// Gbit/s per byte.
+        a0: f64,
+        /// Gbit/s per core.
+        b: f64,
+        /// Gbit/s.
+        b0: f64,
+    },
+    /// Linear contention: a packet costs `c0 + c_byte S + d (k - 1) + u [two-way]`.
+    Contention {
+        /// Nanoseconds per packet.
+        c0_ns: f64,
+        /// Nanoseconds per byte of the frame.
+        c_byte_ns: f64,
+        /// Nanoseconds per packet for each further core.
+        d_ns: f64,
+        /// Nanoseconds per packet where traffic goes both ways.
+        u_ns: f64,
+    },
+    /// Batches and the cache: a burst costs `c_batch + sum over its packets (c_packet + c_byte S + m(W) miss)`, and contention.
+    Batch {
+        /// Nanoseconds per burst.
+        c_batch_ns: f64,
+        /// Nanoseconds per packet.
+        c_packet_ns: f64,
+        /// Nanoseconds per byte of the frame.
+        c_byte_ns: f64,
+        /// Nanoseconds per lookup that misses the cache.
+        miss_ns: f64,
+        /// Bytes of tables that the cache holds: `m(W) = max(0, 1 - cache_bytes / W)` of the lookups miss.
+        cache_bytes: f64,
+        /// Nanoseconds for each further core, per burst or packet (`contention_per`).
+        d_ns: f64,
+        /// Nanoseconds where traffic goes both ways, per burst or packet.
+        u_ns: f64,
+        /// What the last two are paid for.
+        contention_per: Per,
+    },
+}
+
+/// What contention is paid for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Per {
+    /// Once in a burst.
+    #[default]
+    Burst,
+    /// For each packet.
+    Packet,
+}
+
+/// What a router has besides cores, and how it uses them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Router {
+    /// Packets that a core takes at once, at most: 1 to 1024.
+    pub burst: u32,
+    /// Descriptors of a receive queue, in packets.
+    pub receive_ring: u32,
+    /// Descriptors of a transmit queue, in packets.
+    pub transmit_ring: u32,
+    /// Packets per transmit burst; 1: each is handed over by itself.
+    pub transmit_buffer: u32,
+    /// When a transmit buffer that is not full is sent, in microseconds.
+    pub transmit_timeout_us: f64,
+    /// Ports.
+    pub ports: u32,
+    /// Rate of each port's link and direction, in Gbit/s.
+    pub link_gbps: f64,
+    /// How long a core polls in vain before it sleeps, in microseconds; none: it never sleeps.
+    pub sleep_after_us: Option<f64>,
+    /// How long it takes to wake, in microseconds.
+    pub wake_up_us: f64,
+    /// Share of the packets that go to the slow path, 0 to 1.
+    pub punt_share: f64,
+    /// What the slow path takes for one, in nanoseconds.
+    pub slow_path_ns: f64,
+    /// Packets that wait for the slow path, at most.
+    pub punt_ring: u32,
+    /// Bytes of the tables that packets are looked up in: 64 per distinct destination, at most one per route.
+    pub working_set_bytes: f64,
+}
+
+impl Default for Router {
+    fn default() -> Self {
+        Self {
+            burst: 32,
+            receive_ring: 512,
+            transmit_ring: 512,
+            transmit_buffer: 1,
+            transmit_timeout_us: 0.0,
+            ports: 2,
+            link_gbps: 10.0,
+            sleep_after_us: None,
+            wake_up_us: 0.0,
+            punt_share: 0.0,
+            slow_path_ns: 0.0,
+            punt_ring: 512,
+            working_set_bytes: 0.0,
+        }
+    }
+}
+
+impl Profile {
+    /// Reads a profile.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is larger than 16 MiB, or is no profile: see [`Profile::parse`].
+    pub fn load(file: &Path) -> Result<Self, Error> {
+        let expected = "a profile that can be read: `perigee predict fit` writes them";
+        let failed = |source| Error::File { file: file.to_owned(), expected, source };
+        let mut text = String::new();
+        fs::File::open(file).and_then(|f| f.take(MAX_BYTES + 1).read_to_string(&mut text)).map_err(failed)?;
+        if text.len() as u64 > MAX_BYTES {
+            return Err(failed(io::Error::other(format!("more than {} MiB", MAX_BYTES >> 20))));
+        }
+        Self::parse(&text, &file.display().to_string())
+    }
+
+    /// Takes a profile from its text; `name` says in errors where that came from.
+    ///
+    /// # Errors
+    /// Text that is no JSON, keys that are missing or unknown, values of the wrong kind or out of bounds.
+    pub fn parse(text: &str, name: &str) -> Result<Self, Error> {
+        let head: Head = parse(text, name)?;
+        if head.format != FORMAT {
+            return Err(key(name, "format", format!("{:?}", head.format), format!("{FORMAT:?}")));
+        }
+        let profile = match head.model {
+            ModelName::Eq7 => Raw::<Eq7>::read(text, name)?,
+            ModelName::Contention => Raw::<Contention>::read(text, name)?,
+            ModelName::Batch => Raw::<Batch>::read(text, name)?,
+        };
+        profile.check(name)?;
+        Ok(profile)
+    }
+
+    /// The profile as [`Profile::parse`] reads it, indented, with a line feed at its end.
+    pub fn to_json(&self) -> String {
+        #[derive(Serialize)]
+        struct Written<'a> {
+            format: &'static str,
+            name: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            description: &'a Option<String>,
+            #[serde(flatten)]
+            model: &'a Model,
+            router: &'a Router,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            fit: &'a Option<serde_json::Value>,
+        }
+        let Self { name, description, model, router, fit } = self;
+        let written = Written { format: FORMAT, name, description, model, router, fit };
+        serde_json::to_string_pretty(&written).expect("all keys are strings") + "\n"
+    }
+
+    /// The time that packets take on each of `cores` cores, if traffic goes one way or both, and packets are looked up in
+    /// `working_set` bytes of tables.
+    pub fn service(&self, cores: u32, two_way: bool, working_set: f64) -> Service {
+        self.model.service(cores, two_way, working_set)
+    }
+
+    /// Are all values within their bounds, and do they fit together?
+    ///
+    /// # Errors
+    /// The first one that is not; `name` is the file that errors speak of.
+    pub fn check(&self, name: &str) -> Result<(), Error> {
+        self.model.check(name)?;
+        self.router.check(name)
+    }
+}
+
+/// Do traffic and its answers share the cores, where nothing says so? From two cores on, as in the published measurements.
+pub fn two_way_by_default(cores: u32) -> bool {
+    cores >= 2
+}
+
+impl Model {
+    /// Its name in profiles and on the command line.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Eq7 { .. } => "eq7",
+            Self::Contention { .. } => "contention",
+            Self::Batch { .. } => "batch",
+        }
+    }
+
+    /// See [`Profile::service`].
+    pub fn service(&self, cores: u32, two_way: bool, working_set: f64) -> Service {
+        let k = f64::from(cores.max(1));
+        let contention = |d: f64, u: f64| d * (k - 1.0) + if two_way { u } else { 0.0 };
+        match *self {
+            Self::Eq7 { a, a0, b, b0 } => Service::Rate { byte_gbps: a + a0 / k, gbps: b + b0 / k },
+            Self::Contention { c0_ns, c_byte_ns, d_ns, u_ns } => {
+                Service::Linear { burst_ns: 0.0, packet_ns: c0_ns + contention(d_ns, u_ns), byte_ns: c_byte_ns }
+            }
+            Self::Batch { c_batch_ns, c_packet_ns, c_byte_ns, miss_ns, cache_bytes, d_ns, u_ns, contention_per } => {
+                let missing = miss_share(working_set, cache_bytes) * miss_ns;
+                let (per_burst, per_packet) = match contention_per {
+                    Per::Burst => (contention(d_ns, u_ns), 0.0),
+                    Per::Packet => (0.0, contention(d_ns, u_ns)),
+                };
+                Service::Linear {
+                    burst_ns: c_batch_ns + per_burst,
+                    packet_ns: c_packet_ns + missing + per_packet,
+                    byte_ns: c_byte_ns,
+                }
+            }
+        }
+    }
+
+    /// The parameters that are numbers, by their names in profiles.
+    pub fn parameters(&self) -> Vec<(&'static str, f64)> {
+        match *self {
+            Self::Eq7 { a, a0, b, b0 } => vec![("a", a), ("a0", a0), ("b", b), ("b0", b0)],
+            Self::Contention { c0_ns, c_byte_ns, d_ns, u_ns } => {
+                vec![("c0_ns", c0_ns), ("c_byte_ns", c_byte_ns), ("d_ns", d_ns), ("u_ns", u_ns)]
+            }
+            Self::Batch { c_batch_ns, c_packet_ns, c_byte_ns, miss_ns, cache_bytes, d_ns, u_ns, contention_per: _ } => {
+                vec![
+                    ("c_batch_ns", c_batch_ns),
+                    ("c_packet_ns", c_packet_ns),
+                    ("c_byte_ns", c_byte_ns),
+                    ("miss_ns", miss_ns),
+                    ("cache_bytes", cache_bytes),
+                    ("d_ns", d_ns),
+                    ("u_ns", u_ns),
+                ]
+            }
+        }
+    }
+
+    fn check(&self, name: &str) -> Result<(), Error> {
+        for (parameter, value) in self.parameters() {
+            let may_be_negative = matches!(parameter, "a0" | "b0");
+            let expected = if may_be_negative { "a finite number" } else { "a number >= 0" };
+            if !value.is_finite() || value < 0.0 && !may_be_negative {
+                return Err(key(name, &format!("parameters.{parameter}"), value, expected));
+            }
+        }
+        // Linear in both, so the corners are the extremes.
+        for (cores, size) in [1, MAX_CORES].into_iter().flat_map(|k| SIZES.map(|size| (k, size))) {
+            let time = self.service(cores, false, 0.0).total_ns(&[size]);
+            if !(time.is_finite() && time > 0.0) {
+                let (found, expected) = match self {
+                    Self::Eq7 { a, a0, b, b0 } => {
+                        let (k, s) = (f64::from(cores), f64::from(size));
+                        (format!("D({cores}, {size}) = {} Gbit/s", (a * k + a0) * s + b * k + b0), "a rate > 0")
+                    }
+                    _ => (format!("{time} ns for a packet of {size} bytes on {cores} cores"), "a time > 0"),
+                };
+                let expected = format!("{expected} for 1 to {MAX_CORES} cores and {} to {} bytes", SIZES[0], SIZES[1]);
+                return Err(key(name, "parameters", found, expected));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Share of lookups that miss a cache of `cache_bytes` in tables of `working_set` bytes.
+pub fn miss_share(working_set: f64, cache_bytes: f64) -> f64 {
+    if working_set > cache_bytes { 1.0 - cache_bytes / working_set } else { 0.0 }
+}
+
+impl Router {
+    /// Are all values within their bounds, and do they fit together?
+    ///
+    /// # Errors
+    /// The first one that is not; `name` is the file that errors speak of.
+    pub fn check(&self, name: &str) -> Result<(), Error> {
+        let whole = [
+            ("burst", self.burst, 1024),
+            ("receive_ring", self.receive_ring, 65_536),
+            ("transmit_ring", self.transmit_ring, 65_536),
+            ("transmit_buffer", self.transmit_buffer, 1024),
+            ("ports", self.ports, 64),
+            ("punt_ring", self.punt_ring, 65_536),
+        ];
+        for (what, value, most) in whole {
+            if !(1..=most).contains(&value) {
+                return Err(key(name, &format!("router.{what}"), value, format!("a whole number, 1 to {most}")));
+            }
+        }
+        let numbers = [
+            ("transmit_timeout_us", self.transmit_timeout_us),
+            ("sleep_after_us", self.sleep_after_us.unwrap_or(0.0)),
+            ("wake_up_us", self.wake_up_us),
+            ("slow_path_ns", self.slow_path_ns),
+            ("working_set_bytes", self.working_set_bytes),
+        ];
+        for (what, value) in numbers {
+            if !(value.is_finite() && value >= 0.0) {
+                return Err(key(name, &format!("router.{what}"), value, "a number >= 0"));
+            }
+        }
+        if !(self.link_gbps.is_finite() && self.link_gbps > 0.0) {
+            return Err(key(name, "router.link_gbps", self.link_gbps, "a number > 0"));
+        }
+        if !(0.0..=1.0).contains(&self.punt_share) {
+            return Err(key(name, "router.punt_share", self.punt_share, "a number, 0 to 1"));
+        }
+        if self.receive_ring < self.burst {
+            let expected = format!("at least router.burst, {}: a burst comes from one ring", self.burst);
+            return Err(key(name, "router.receive_ring", self.receive_ring, expected));
+        }
+        if self.transmit_buffer > 1 && self.transmit_timeout_us == 0.0 {
+            let expected = "a number > 0, as router.transmit_buffer is more than 1: else packets would wait for ever";
+            return Err(key(name, "router.transmit_timeout_us", "0", expected));
+        }
+        Ok(())
+    }
+}
+
+fn key(file: &str, path: &str, found: impl ToString, expected: impl Into<String>) -> Error {
+    Error::Key { file: file.to_owned(), path: path.to_owned(), found: found.to_string(), expected: expected.into() }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ModelName {
+    Eq7,
+    Contention,
+    Batch,
+}
+
+/// What says how the rest is to be read; the rest is skipped.
+#[derive(Deserialize)]
+struct Head {
+    format: String,
+    model: ModelName,
+}
+
+/// A whole profile, with the parameters of one model.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw<P> {
+    #[serde(rename = "format")]
+    _format: String,
+    name: String,
+    description: Option<String>,
+    #[serde(rename = "model")]
+    _model: ModelName,
+    parameters: P,
+    #[serde(default)]
+    router: Router,
+    fit: Option<serde_json::Value>,
+}
+
+impl<P: DeserializeOwned + Into<Model>> Raw<P> {
+    fn read(text: &str, file: &str) -> Result<Profile, Error> {
+        let Self { name, description, parameters, router, fit, .. } = parse(text, file)?;
+        Ok(Profile { name, description, model: parameters.into(), router, fit })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Eq7 {
+    a: f64,
+    a0: f64,
+    b: f64,
+    b0: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Contention {
+    c0_ns: f64,
+    c_byte_ns: f64,
+    d_ns: f64,
+    u_ns: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Batch {
+    c_batch_ns: f64,
+    c_packet_ns: f64,
+    c_byte_ns: f64,
+    miss_ns: f64,
+    cache_bytes: f64,
+    d_ns: f64,
+    u_ns: f64,
+    #[serde(default)]
+    contention_per: Per,
+}
+
+impl From<Eq7> for Model {
+    fn from(Eq7 { a, a0, b, b0 }: Eq7) -> Self {
+        Self::Eq7 { a, a0, b, b0 }
+    }
+}
+
+impl From<Contention> for Model {
+    fn from(Contention { c0_ns, c_byte_ns, d_ns, u_ns }: Contention) -> Self {
+        Self::Contention { c0_ns, c_byte_ns, d_ns, u_ns }
+    }
+}
+
+impl From<Batch> for Model {
+    fn from(b: Batch) -> Self {
+        let Batch { c_batch_ns, c_packet_ns, c_byte_ns, miss_ns, cache_bytes, d_ns, u_ns, contention_per } = b;
+        Self::Batch { c_batch_ns, c_packet_ns, c_byte_ns, miss_ns, cache_bytes, d_ns, u_ns, contention_per }
+    }
+}
+
+/// Reads JSON; mistakes come with the path of their key.
+fn parse<T: DeserializeOwned>(text: &str, file: &str) -> Result<T, Error> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    let value: T = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        explain(error.into_inner(), &path, file)
+    })?;
+    json.end().map_err(|error| explain(error, ".", file))?;
+    Ok(value)
+}
+
+/// serde's words in ours: found, expected.
+fn explain(error: serde_json::Error, path: &str, file: &str) -> Error {
+    let (line, column) = (error.line(), error.column());
+    let text = error.to_string();
+    let text = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
+    if error.classify() != serde_json::error::Category::Data {
+        return Error::Json { file: file.to_owned(), line, column, found: format!("a mistake ({text})") };
+    }
+    let path = if path == "." { "profile" } else { path };
+    let kinds = |expected: &str| match expected {
+        "f64" => "a number".to_owned(),
+        "u32" => format!("a whole number, 0 to {}", u32::MAX),
+        other if other.starts_with("struct ") => "an object".to_owned(),
+        other => other.to_owned(),
+    };
+    if let Some(field) = text.strip_prefix("missing field ") {
+        return key(file, path, format!("no {field}"), "this key, as the model or the format has it");
+    }
+    for (begin, kind) in [("unknown field ", "the unknown key "), ("unknown variant ", "")] {
+        if let Some((found, expected)) = text.strip_prefix(begin).and_then(|t| t.split_once(", expected ")) {
+            return key(file, path, format!("{kind}{found}"), expected);
+        }
+    }
+    if let Some(field) = text.strip_prefix("duplicate field ") {
+        return key(file, path, format!("{field} twice"), "each key once");
+    }
+    let found = ["invalid type: ", "invalid value: "].into_iter().find_map(|begin| text.strip_prefix(begin));
+    match found.and_then(|t| t.split_once(", expected ")) {
+        Some((found, expected)) => key(file, path, found, kinds(expected)),
+        None => key(file, path, format!("a mistake ({text})"), "a profile"),
+    }
+}
+
+#[cfg(test)]
+#[path = "profile_tests.rs"]
+mod tests;

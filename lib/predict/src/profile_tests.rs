@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+//! Profiles: what is read is what was written, and every mistake is named.
+
+use super::*;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn contention() -> Value {
+    json!({
+        "format": FORMAT, "name": "test", "model": "contention",
+        "parameters": {"c0_ns": 563.4, "c_byte_ns": 0.0, "d_ns": 29.1, "u_ns": 11.1},
+    })
+}
+
+fn refused(profile: &Value) -> String {
+    Profile::parse(&profile.to_string(), "p.json").expect_err("a mistake").to_string()
+}
+
+#[test]
+fn the_times_follow_the_equations() {
+    let profile = Profile::parse(&contention().to_string(), "p.json").expect("a profile");
+    assert_eq!(profile.router, Router::default());
+    let close = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found}, not {expected}");
+    close(profile.service(1, false, 0.0).total_ns(&[64, 1518]), 2.0 * 563.4);
+    close(profile.service(4, true, 0.0).packet_ns(64), 563.4 + 3.0 * 29.1 + 11.1);
+    close(profile.service(4, false, 0.0).packet_ns(64), 563.4 + 3.0 * 29.1);
+    let eq7 = Model::Eq7 { a: 0.011392, a0: 0.002709, b: 0.227037, b0: 0.063321 };
+    // Eq. 5 itself, for the aggregate of four cores.
+    let d = (0.011392 * 4.0 + 0.002709) * 256.0 + 0.227037 * 4.0 + 0.063321;
+    close(eq7.service(4, true, 0.0).packet_ns(256), 4.0 * 276.0 * 8.0 / d);
+    close(4.0 * eq7.service(4, true, 0.0).saturated_gbps(256, 32), d);
+    let batch = |contention_per| Model::Batch {
+        c_batch_ns: 400.0,
+        c_packet_ns: 30.0,
+        c_byte_ns: 0.1,
+        miss_ns: 80.0,
+        cache_bytes: 1000.0,
+        d_ns: 5.0,
+        u_ns: 7.0,
+        contention_per,
+    };
+    // Three quarters of 4000 bytes are not in the cache.
+    let service = batch(Per::Burst).service(3, true, 4000.0);
+    close(service.total_ns(&[100, 200]), 400.0 + 2.0 * 5.0 + 7.0 + 2.0 * (30.0 + 0.75 * 80.0) + 0.1 * 300.0);
+    let service = batch(Per::Packet).service(3, false, 500.0);
+    close(service.total_ns(&[100, 200]), 400.0 + 2.0 * (30.0 + 2.0 * 5.0) + 0.1 * 300.0);
+    close(service.total_ns(&[]), 0.0);
+}
+
+#[test]
+fn mistakes_are_named() {
+    let with = |pointer: &str, value: Value| {
+        let mut profile = contention();
+        profile["router"] = json!({});
+        let (parent, last) = pointer.rsplit_once('/').expect("a pointer");
+        profile.pointer_mut(parent).expect("a parent")[last] = value;
+        refused(&profile)
+    };
+    for (pointer, value, expected) in [
+        ("/parameters/c0_ns", json!(-3), "p.json: parameters.c0_ns: found -3, expected a number >= 0"),
+        ("/parameters/c0_ns", json!("x"), "p.json: parameters.c0_ns: found string \"x\", expected a number"),
+        ("/parameters/c0_ns", json!(null), "p.json: parameters.c0_ns: found null, expected a number"),
+        ("/parameters/c0_ns", json!(0), "found 0 ns for a packet of 64 bytes on 1 cores, expected a time > 0"),
+        ("/parameters/a", json!(1), "found the unknown key `a`, expected one of `c0_ns`"),
+        ("/model", json!("m/m/1"), "p.json: model: found `m/m/1`, expected one of `eq7`, `contention`, `batch`"),
+        ("/model", json!("eq7"), "the unknown key `c0_ns`"),
+        ("/format", json!("perigee-profile/2"), "p.json: format: found \"perigee-profile/2\", expected \"perigee"),
+        ("/surprise", json!(1), "found the unknown key `surprise`"),
+        ("/router/burst", json!(0), "p.json: router.burst: found 0, expected a whole number, 1 to 1024"),
+        ("/router/burst", json!(1.5), "p.json: router.burst: found floating point `1.5`, expected a whole number"),
+        ("/router/burst", json!(-1), "p.json: router.burst: found integer `-1`, expected a whole number"),
+        ("/router/burst", json!(1000), "p.json: router.receive_ring: found 512, expected at least router.burst, 1000"),
+        ("/router/transmit_buffer", json!(8), "p.json: router.transmit_timeout_us: found 0, expected a number > 0"),
+        ("/router/link_gbps", json!(0), "p.json: router.link_gbps: found 0, expected a number > 0"),
+        ("/router/punt_share", json!(1.1), "p.json: router.punt_share: found 1.1, expected a number, 0 to 1"),
+        ("/router/ports", json!(65), "p.json: router.ports: found 65, expected a whole number, 1 to 64"),
+        ("/router/sleep_after_us", json!(-1), "p.json: router.sleep_after_us: found -1, expected a number >= 0"),
+        ("/router/queues", json!(1), "p.json: router.queues: found the unknown key `queues`"),
+    ] {
+        let said = with(pointer, value);
+        assert!(said.contains(expected), "{pointer}: {said}");
+    }
+    let mut profile = contention();
+    profile["parameters"].as_object_mut().expect("an object").remove("d_ns");
+    assert!(refused(&profile).starts_with("p.json: parameters: found no `d_ns`"), "{}", refused(&profile));
+    for (text, expected) in [
+        ("{\n\"a\" 1}", "p.json:2:5: found a mistake (expected `:`), expected JSON"),
+        ("", "p.json:1:0: found a mistake (EOF while parsing a value)"),
+        ("[]", "p.json: profile: found"),
+        ("{\"format\": \"a\", \"format\": \"b\"}", "`format` twice"),
+    ] {
+        let said = Profile::parse(text, "p.json").expect_err("a mistake").to_string();
+        assert!(said.contains(expected), "{text}: {said}");
+    }
+    let twice = contention().to_string().replace("\"c0_ns\":", "\"c0_ns\":1,\"c0_ns\":");
+    let said = Profile::parse(&twice, "p.json").expect_err("a mistake").to_string();
+    assert!(said.contains("p.json: parameters.c0_ns: found `c0_ns` twice") || said.contains("`c0_ns` twice"), "{said}");
+    let after = contention().to_string() + "}";
+    assert!(Profile::parse(&after, "p.json").expect_err("a mistake").to_string().contains("expected JSON"));
+    let huge = contention().to_string().replace("563.4", "1e999");
+    assert!(Profile::parse(&huge, "p.json").expect_err("a mistake").to_string().contains("p.json:"));
+}
+
+#[test]
+fn a_rate_that_vanishes_is_no_model() {
+    let mut profile = contention();
+    profile["model"] = json!("eq7");
+    profile["parameters"] = json!({"a": 0.01, "a0": -0.02, "b": 0.5, "b0": 0.1});
+    let said = refused(&profile);
+    assert!(said.contains("p.json: parameters: found D(1, 64) = -0.04"), "{said}");
+    assert!(said.contains("a rate > 0 for 1 to 64 cores and 64 to 9216 bytes"), "{said}");
+    profile["parameters"]["a0"] = json!(-0.005);
+    Profile::parse(&profile.to_string(), "p.json").expect("a0 may be negative");
+}
+
+#[test]
+fn files_that_are_not_there_or_too_large() {
+    let folder = tempfile::tempdir().expect("folder");
+    let said = Profile::load(&folder.path().join("none.json")).expect_err("no file").to_string();
+    assert!(said.contains("none.json: No such file") && said.contains("perigee predict fit"), "{said}");
+    let file = folder.path().join("large.json");
+    fs::File::create(&file).and_then(|f| f.set_len(MAX_BYTES + 2)).expect("a large file");
+    assert!(Profile::load(&file).expect_err("too large").to_string().contains("more than 16 MiB"));
+}
+
+fn any_model() -> impl Strategy<Value = Model> {
+    let ns = 0.0..1e6;
+    prop_oneof![
+        (0.001..1.0, 0.0..1.0, 0.01..10.0, 0.0..1.0).prop_map(|(a, a0, b, b0)| Model::Eq7 { a, a0, b, b0 }),
+        (1.0..1e6, ns.clone(), ns.clone(), ns.clone()).prop_map(|(c0_ns, c_byte_ns, d_ns, u_ns)| Model::Contention {
+            c0_ns,
+            c_byte_ns,
+            d_ns,
+            u_ns
+        }),
+        (prop::array::uniform7(ns), prop::bool::ANY).prop_map(|(p, per_packet)| Model::Batch {
+            c_batch_ns: p[0] + 1.0,
+            c_packet_ns: p[1],
+            c_byte_ns: p[2],
+            miss_ns: p[3],
+            cache_bytes: p[4],
+            d_ns: p[5],
+            u_ns: p[6],
+            contention_per: if per_packet { Per::Packet } else { Per::Burst },
+        }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_is_read(model in any_model(), burst in 1..512_u32, sleep in prop::option::of(0.0..1e3)) {
+        let router = Router { burst, sleep_after_us: sleep, ..Router::default() };
+        let fit = Some(json!({"any": ["thing", 1]}));
+        let profile = Profile { name: "n".to_owned(), description: None, model, router, fit };
+        prop_assert_eq!(Profile::parse(&profile.to_json(), "p.json").expect("as written"), profile);
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(cut in 0..400_usize, byte in any::<u8>(), at in 0..400_usize) {
+        let mut text = contention().to_string().into_bytes();
+        if let Some(place) = text.get_mut(at) { *place = byte; }
+        text.truncate(cut.max(1));
+        if let Ok(text) = String::from_utf8(text) {
+            let _ = Profile::parse(&text, "p.json");
+        }
+    }
+}
