@@ -23,9 +23,13 @@ namespace ns3
 double
 RouterTestbed::Result::GetLoss() const
 {
-    // Packets that are on their way when the measurement begins and ends make it inexact by some.
-    return offered == 0 ? 0
-                        : std::max(0.0, 1 - static_cast<double>(accepted) / offered);
+    // From the drops, not from what is missing: packets are on their way when it begins and ends.
+    uint64_t lost = refused;
+    for (const uint64_t dropped : drops)
+    {
+        lost += dropped;
+    }
+    return offered == 0 ? 0 : static_cast<double>(lost) / static_cast<double>(offered);
 }
 
 RouterTestbed::Result

@@ -71,7 +71,7 @@ class RouterTestbed
         std::vector<double> shares;   //!< of the received packets, by core
 
         /**
-         * \return share of the offered packets that did not arrive, 0 to 1
+         * \return share of the offered packets that were dropped, 0 to 1
          */
         double GetLoss() const;
     };
