@@ -18,7 +18,10 @@
 
 pub mod error;
 pub mod profile;
+pub mod queueing;
+pub mod rss;
 pub mod service;
+pub mod traffic;
 
 pub use error::Error;
 pub use profile::{Model, Per, Profile, Router};
