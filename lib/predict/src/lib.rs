@@ -16,7 +16,11 @@
 //! Nothing here touches a device or a clock. The crate imports no other one of the project.
 #![forbid(unsafe_code)]
 
+pub mod capacity;
 pub mod error;
+pub mod figures;
+pub mod objective;
+mod parallel;
 pub mod profile;
 pub mod queueing;
 pub mod rss;
