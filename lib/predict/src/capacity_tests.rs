@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::profile::Profile;
-use crate::queueing::single;
+use crate::queueing::{brute, single};
 
 const CONTENTION: &str = r#"{"format": "perigee-profile/1", "name": "n", "model": "contention",
     "parameters": {"c0_ns": 563.4, "c_byte_ns": 0, "d_ns": 29.1, "u_ns": 11.1}, "router": {"burst": 1, "receive_ring": 65536}}"#;
@@ -23,7 +23,7 @@ fn capacity(change: impl Fn(&mut Router), traffic: &Traffic, cores: u32) -> Capa
 #[test]
 fn one_core_is_md1() {
     let one = capacity(|_| (), &traffic("64", 1, 1), 1);
-    assert_eq!(one.no_loss(), (1e9 / 563.4, Limit::Core));
+    assert_eq!(one.no_loss(), (1e9 / 563.4, Limit::Core, Method::Closed(RATES)));
     let figures = one.figures(1e6);
     let mean = single::mean_wait(1e-3, &[(1.0, 563.4)]).unwrap() + 563.4;
     assert!((figures.mean_ns.unwrap() / mean - 1.0).abs() < 1e-9);
@@ -42,7 +42,7 @@ fn the_worst_core_limits() {
         let router = capacity(|r| r.link_gbps = 1000.0, &traffic, cores);
         let worst = router.shares().iter().copied().fold(0.0, f64::max);
         let packet = 563.4 + 29.1 * f64::from(cores - 1) + 11.1;
-        let (pps, limit) = router.no_loss();
+        let (pps, limit, _) = router.no_loss();
         assert!((pps * worst * packet / 1e9 - 1.0).abs() < 1e-12);
         assert_eq!(limit, Limit::Core);
         // A little below it no core is full, above it one is and loses.
@@ -57,7 +57,7 @@ fn the_worst_core_limits() {
 fn links_limit() {
     let quick = |r: &mut Router| r.link_gbps = 1.0;
     let router = capacity(quick, &traffic("64", 1000, 2), 8);
-    let (pps, limit) = router.no_loss();
+    let (pps, limit, _) = router.no_loss();
     assert_eq!(limit, Limit::Link);
     assert!((pps - 2e9 / 672.0).abs() < 1.0);
     let figures = router.figures(2.0 * pps);
@@ -109,15 +109,85 @@ fn what_needs_a_simulation_says_so() {
     assert!(buffers.loss.is_some() && buffers.utilisation.is_some());
     assert!(buffers.mean_ns.is_none() && buffers.sojourn_ns.is_none() && buffers.incomplete());
     let slow = |r: &mut Router| (r.punt_share, r.slow_path_ns) = (0.01, 20_000.0);
-    let punts = capacity(slow, &traffic, 2);
-    let none = capacity(|_| (), &traffic, 2);
-    let packet = 563.4 + 29.1 + 11.1;
-    assert!((none.no_loss().0 / punts.no_loss().0 - (packet + 200.0) / packet).abs() < 1e-9);
-    let figures = punts.figures(1e6);
-    assert!(figures.loss.is_none() && figures.mean_ns.is_none());
-    let expected = none.figures(1e6).busiest().unwrap() * (packet + 200.0) / packet;
-    assert!((figures.busiest().unwrap() / expected - 1.0).abs() < 1e-9);
+    let figures = capacity(slow, &traffic, 2).figures(1e6);
+    assert!(figures.loss.is_none() && figures.mean_ns.is_none() && figures.utilisation.is_none());
     let huge = |r: &mut Router| (r.burst, r.receive_ring) = (1024, 65_536);
     let figures = capacity(huge, &traffic, 1).figures(1e8);
     assert!(matches!(figures.methods.loss, Method::Missing(why) if why.contains("too large")));
+}
+
+/// On one core, packet by packet, the slow path has 1 - rate x service of the time; on two, what both leave.
+#[test]
+fn the_slow_path_has_what_is_left() {
+    let slow = |r: &mut Router| (r.punt_share, r.slow_path_ns, r.link_gbps) = (0.01, 20_000.0, 100.0);
+    let (pps, limit, method) = capacity(slow, &traffic("64", 1, 1), 1).no_loss();
+    assert!((pps * (563.4 + 200.0) / 1e9 - 1.0).abs() < 1e-4, "{pps}");
+    assert_eq!((limit, method), (Limit::Slow, Method::Closed(SLOW)));
+    let two = capacity(slow, &traffic("64", 100, 1), 2);
+    let pps = two.no_loss().0;
+    let busy: f64 = two.shares().iter().map(|share| share * pps * (563.4 + 29.1) / 1e9).product();
+    assert!((pps * 200.0 / 1e9 - (1.0 - busy)).abs() < 1e-3, "{pps}: {busy}");
+    let few = |r: &mut Router| (r.punt_share, r.slow_path_ns) = (1e-6, 20_000.0);
+    let (pps, limit, _) = capacity(few, &traffic("64", 1, 1), 1).no_loss();
+    assert!(limit == Limit::Slow && (pps * 563.42 / 1e9 - 1.0).abs() < 1e-3);
+}
+
+/// A core with two rings of which one has more: where it is full, what it loses above, beside events.
+#[test]
+fn two_rings_fill_one_after_the_other() {
+    let traffic = traffic("64", 100, 2);
+    let mut router = capacity(|r| (r.burst, r.receive_ring, r.link_gbps) = (32, 512, 1000.0), &traffic, 1);
+    router.server.burst_ns = 400.0;
+    router.server.packets = vec![(1.0, 300.0)];
+    router.shares = vec![[0.7, 0.3]];
+    let events =
+        brute::Server { burst: 32, ring: 512, burst_ns: 400.0, packets: vec![(1.0, 300.0)], sleep: None, other: 0.3 };
+    let limit = router.no_loss().0;
+    // 32 and 32 x 3 / 7 packets in two bursts.
+    assert!((limit / ((32.0 + 96.0 / 7.0) / (800.0 + 300.0 * (32.0 + 96.0 / 7.0)) * 1e9) - 1.0).abs() < 1e-12);
+    for load in [0.95, 1.05, 1.3, 3.0] {
+        let rate = load * limit;
+        let [loss] = events.measure(rate / 1e9, 200_000, |seen| [seen.loss()]);
+        let ours = router.lost(&router.shares[0], rate) / rate;
+        println!("{load}: {ours}, events {} +- {}", loss.mean, loss.error);
+        assert!((ours - loss.mean).abs() < loss.error + 0.002, "{load}");
+    }
+}
+
+/// How far "as if both rings were one" is from events: the bounds that docs and help name.
+#[test]
+fn two_rings_as_one_are_an_approximation() {
+    let traffic = traffic("64", 1000, 2);
+    for (burst_ns, packet_ns, load) in [(400.0, 300.0, 0.5), (400.0, 300.0, 0.9), (0.0, 600.0, 0.7), (30.0, 130.0, 0.9)]
+    {
+        let mut router = capacity(|r| (r.burst, r.receive_ring, r.link_gbps) = (32, 512, 1000.0), &traffic, 1);
+        router.server.burst_ns = burst_ns;
+        router.server.packets = vec![(1.0, packet_ns)];
+        let pps = load * router.no_loss().0;
+        let figures = router.figures(pps);
+        assert_eq!(figures.methods, Methods::all(Method::Approximate(MERGED)));
+        let events =
+            brute::Server { burst: 32, ring: 512, burst_ns, packets: vec![(1.0, packet_ns)], sleep: None, other: 0.5 };
+        let p99 = figures.sojourn_ns.unwrap().p99;
+        let [mean, below, above] =
+            events.measure(pps / 1e9, 200_000, |seen| [seen.mean(), seen.at_most(p99 / 1.3), seen.at_most(p99 * 1.3)]);
+        let ratio = figures.mean_ns.unwrap() / mean.mean;
+        println!("{burst_ns} + {packet_ns} n at {load}: mean x {ratio}, {} to {}", below.mean, above.mean);
+        assert!((0.75..1.2).contains(&ratio) && below.mean < 0.99 && above.mean > 0.99);
+        assert!(figures.loss.unwrap() < 1e-9);
+    }
+}
+
+/// Packet by packet, two rings have the mean of one, but other percentiles.
+#[test]
+fn single_packets_of_two_ports() {
+    let router = capacity(|r| r.link_gbps = 100.0, &traffic("64", 1000, 2), 1);
+    let pps = 0.8 * router.no_loss().0;
+    let figures = router.figures(pps);
+    assert_eq!(figures.methods.mean, Method::Closed(MD1));
+    assert_eq!(figures.methods.percentiles, Method::Approximate(MERGED));
+    let packets = vec![(1.0, 563.4 + 11.1)];
+    let events = brute::Server { burst: 1, ring: 65_536, burst_ns: 0.0, packets, sleep: None, other: 0.5 };
+    let [mean] = events.measure(pps / 1e9, 200_000, |seen| [seen.mean()]);
+    assert!(mean.agrees_with(figures.mean_ns.unwrap()), "{mean:?}");
 }

@@ -9,6 +9,8 @@ use std::fmt;
 pub enum Method {
     /// By a formula or a numerical solution of the model, named.
     Closed(&'static str),
+    /// By a formula or a solution of a model that is a little simpler, named.
+    Approximate(&'static str),
     /// By simulating packets in ns-3.
     Simulated {
         /// Version of ns-3.
@@ -22,10 +24,18 @@ pub enum Method {
     Missing(String),
 }
 
+impl Method {
+    /// Is a simulation better than this?
+    fn is_weak(&self) -> bool {
+        matches!(self, Self::Missing(_) | Self::Approximate(_))
+    }
+}
+
 impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Self::Closed(name) => write!(f, "closed form: {name}"),
+            Self::Approximate(name) => write!(f, "approximation: {name}"),
             Self::Simulated { ns3, events, packets } => {
                 write!(f, "ns-3 {ns3} simulation: {} events, {} packets", grouped(*events), grouped(*packets))
             }
@@ -124,14 +134,14 @@ impl Figures {
         self.utilisation.as_ref().map(|cores| cores.iter().copied().fold(0.0, f64::max))
     }
 
-    /// Is anything missing that a simulation could tell?
+    /// Could a simulation tell more: is anything missing or approximate?
     pub fn incomplete(&self) -> bool {
-        self.methods.named().iter().any(|(_, method)| matches!(method, Method::Missing(_)))
+        self.methods.named().iter().any(|(_, method)| method.is_weak())
     }
 
-    /// Takes what is missing here from a simulation of the same.
+    /// Takes what is missing or approximate here from a simulation of the same.
     pub fn complete(self, simulated: Self) -> Self {
-        let missing = |method: &Method| matches!(method, Method::Missing(_));
+        let missing = Method::is_weak;
         let (of, by) = (self.methods.clone(), simulated.methods.clone());
         let pick = |ours: Method, theirs: Method| if missing(&ours) { theirs } else { ours };
         let loss =
@@ -179,7 +189,7 @@ mod tests {
             batch: Some(1.5),
             methods: Methods {
                 mean: Method::Missing("timeouts".to_owned()),
-                percentiles: Method::Missing("timeouts".to_owned()),
+                percentiles: Method::Approximate("a simpler formula"),
                 ..Methods::all(Method::Closed("a formula"))
             },
         };
@@ -197,6 +207,7 @@ mod tests {
         assert!(closed.incomplete() && !simulated.incomplete());
         let both = closed.complete(simulated);
         assert_eq!((both.loss, both.mean_ns, both.batch), (Some(0.0), Some(700.0), Some(1.5)));
+        assert_eq!(both.sojourn_ns.unwrap().p50, 1.0);
         assert_eq!((&both.methods.loss, &both.methods.mean), (&Method::Closed("a formula"), &method));
         assert!(!both.incomplete());
     }

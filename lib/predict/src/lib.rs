@@ -25,6 +25,7 @@ pub mod profile;
 pub mod queueing;
 pub mod rss;
 pub mod service;
+pub mod simulate;
 pub mod traffic;
 
 pub use error::Error;

@@ -17,7 +17,7 @@ pub mod single;
 pub mod sojourn;
 
 #[cfg(test)]
-mod brute;
+pub(crate) mod brute;
 
 pub use chain::{BatchServer, Sleep, Steady, TooLarge};
 pub use single::Md1;

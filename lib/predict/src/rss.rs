@@ -71,15 +71,16 @@ impl Flow {
     }
 }
 
-/// The share of all packets that each core gets. Flow f has direction `f % directions`; each direction has the same rate,
-/// spread evenly over its flows.
-pub fn shares(flows: u32, directions: u32, cores: u32) -> Vec<f64> {
-    let directions = directions.clamp(1, flows.max(1));
-    let mut shares = vec![0.0; cores.max(1) as usize];
+/// The share of all packets that each core gets, by direction. Flow f has direction `f % directions` (1 or 2); each direction has
+/// the same rate, spread evenly over its flows.
+pub fn shares(flows: u32, directions: u32, cores: u32) -> Vec<[f64; 2]> {
+    let directions = directions.clamp(1, flows.clamp(1, 2));
+    let mut shares = vec![[0.0; 2]; cores.max(1) as usize];
     for number in 0..flows {
         let direction = number % directions;
         let of_direction = (flows - direction).div_ceil(directions);
-        shares[Flow::numbered(number).core(cores)] += 1.0 / f64::from(directions) / f64::from(of_direction);
+        let share = 1.0 / f64::from(directions) / f64::from(of_direction);
+        shares[Flow::numbered(number).core(cores)][direction as usize] += share;
     }
     shares
 }
@@ -119,7 +120,7 @@ mod tests {
         for (flows, directions, cores) in [(1, 1, 1), (1, 2, 4), (3, 2, 4), (1000, 2, 16), (65_535, 1, 64)] {
             let shares = shares(flows, directions, cores);
             assert_eq!(shares.len(), cores as usize);
-            let all: f64 = shares.iter().sum();
+            let all: f64 = shares.iter().flatten().sum();
             assert!((all - 1.0).abs() < 1e-9, "{flows} flows, {directions} ways, {cores} cores: {all}");
         }
     }
@@ -127,9 +128,9 @@ mod tests {
     /// Of three flows, two go one way and have a quarter of the traffic each; the third has half.
     #[test]
     fn each_direction_has_its_rate() {
-        let mut expected = vec![0.0; 4];
-        for (number, share) in [(0, 0.25), (1, 0.5), (2, 0.25)] {
-            expected[Flow::numbered(number).core(4)] += share;
+        let mut expected = vec![[0.0; 2]; 4];
+        for (number, direction, share) in [(0, 0, 0.25), (1, 1, 0.5), (2, 0, 0.25)] {
+            expected[Flow::numbered(number).core(4)][direction] += share;
         }
         assert_eq!(shares(3, 2, 4), expected);
     }

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
-/// A server that takes up to `burst` packets at once from a ring with `ring` places.
+/// A server that takes up to `burst` packets at once from a ring with `ring` places, or from two of them in turn.
+#[derive(Clone)]
 pub struct Server {
     pub burst: usize,
     pub ring: usize,
@@ -16,6 +17,8 @@ pub struct Server {
     pub packets: Vec<(f64, f64)>,
     /// Idle nanoseconds after which it sleeps, nanoseconds that it takes to wake.
     pub sleep: Option<(f64, f64)>,
+    /// Share of the packets that come to a second ring.
+    pub other: f64,
 }
 
 /// What was seen.
@@ -50,7 +53,8 @@ impl Server {
             time: 0.0,
         };
         let gap = |random: &mut StdRng| -(1.0 - random.random::<f64>()).ln() / rate;
-        let mut ring: VecDeque<(f64, f64)> = VecDeque::new();
+        let mut rings: [VecDeque<(f64, f64)>; 2] = Default::default();
+        let mut turn = 0;
         let mut next = gap(&mut random);
         let (mut count, mut begin, mut free) = (0u64, None, 0.0);
         // Lets packets come until `until`.
@@ -60,6 +64,7 @@ impl Server {
                     let counted = count >= warm_up;
                     count += 1;
                     seen.offered += u64::from(counted);
+                    let ring = &mut rings[usize::from(self.other > 0.0 && random.random::<f64>() < self.other)];
                     if ring.len() < self.ring {
                         let mut left = random.random::<f64>();
                         let time = self.packets.iter().find(|(probability, _)| {
@@ -76,7 +81,7 @@ impl Server {
         }
         while count < warm_up + packets {
             let mut now: f64 = free;
-            if ring.is_empty() {
+            if rings.iter().all(VecDeque::is_empty) {
                 now = next;
                 arrive!(now);
                 if let Some((after, wake)) = self.sleep
@@ -86,6 +91,8 @@ impl Server {
                     arrive!(now);
                 }
             }
+            turn = if rings[1 - turn].is_empty() { turn } else { 1 - turn };
+            let ring = &mut rings[turn];
             let batch = ring.len().min(self.burst);
             let taken: Vec<_> = ring.drain(..batch).collect();
             let time = self.burst_ns + taken.iter().map(|packet| packet.1).sum::<f64>();

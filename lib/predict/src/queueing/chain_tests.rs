@@ -20,6 +20,7 @@ fn events(server: &BatchServer) -> brute::Server {
         burst_ns: server.burst_ns,
         packets: server.packets.clone(),
         sleep: server.sleep.map(|sleep| (sleep.after_ns, sleep.wake_ns)),
+        other: 0.0,
     }
 }
 

@@ -153,8 +153,14 @@ mod tests {
     #[test]
     fn events_agree() {
         let queue = Md1::new(0.8 / 500.0, 500.0).unwrap();
-        let server =
-            brute::Server { burst: 1, ring: usize::MAX, burst_ns: 0.0, packets: vec![(1.0, 500.0)], sleep: None };
+        let server = brute::Server {
+            burst: 1,
+            ring: usize::MAX,
+            burst_ns: 0.0,
+            packets: vec![(1.0, 500.0)],
+            sleep: None,
+            other: 0.0,
+        };
         let times = [0.5, 0.9, 0.99, 0.999].map(|share| quantile(&queue, share));
         let seen = server.measure(0.8 / 500.0, 100_000, |seen| times.map(|time| seen.at_most(time)));
         for (time, seen) in times.iter().zip(&seen) {

@@ -87,12 +87,13 @@ fn events_agree() {
             burst_ns: server.burst_ns,
             packets: server.packets.clone(),
             sleep: server.sleep.map(|sleep| (sleep.after_ns, sleep.wake_ns)),
+            other: 0.0,
         };
         println!("{server:?} at {load}");
         // Times are exact to 0.3 % and a cell; many sojourns may have the same.
         let near =
             |time: f64, i: usize| (0.003 * time + 1.5 * sojourn.step) * if i.is_multiple_of(2) { -1.0 } else { 1.0 };
-        let measured = events.measure(rate, 150_000, |seen| -> [f64; 10] {
+        let measured = events.measure(rate, 80_000, |seen| -> [f64; 10] {
             std::array::from_fn(|i| seen.at_most(times[i / 2] + near(times[i / 2], i)))
         });
         for (time, seen) in times.iter().zip(measured.chunks(2)) {
