@@ -155,7 +155,7 @@ impl Capacity {
                 .iter()
                 .map(|queue| queue.steady.utilisation.powi(queue.cores as i32))
                 .product::<f64>();
-            let free = if self.shares.iter().any(|shares| *shares == [0.0; 2]) { 1.0 } else { 1.0 - busy };
+            let free = if self.shares.contains(&[0.0; 2]) { 1.0 } else { 1.0 - busy };
             Ok(pps * slow_ns / 1e9 < free)
         };
         let (mut low, mut high) = (0.0, most);

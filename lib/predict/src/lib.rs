@@ -16,6 +16,7 @@
 //! Nothing here touches a device or a clock. The crate imports no other one of the project.
 #![forbid(unsafe_code)]
 
+pub mod answer;
 pub mod capacity;
 pub mod error;
 pub mod figures;

@@ -105,6 +105,9 @@ pub struct Condition {
     pub inclusive: bool,
 }
 
+/// No loss at all.
+pub const NO_LOSS: Condition = Condition { quantity: Quantity::Loss, limit: 0.0, inclusive: true };
+
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{}{}{}", self.quantity, if self.inclusive { "<=" } else { "<" }, self.quantity.show(self.limit))
