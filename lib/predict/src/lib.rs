@@ -22,6 +22,7 @@ pub mod error;
 pub mod figures;
 pub mod objective;
 mod parallel;
+pub mod plot;
 pub mod profile;
 pub mod queueing;
 pub mod rss;
