@@ -77,7 +77,7 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
 }
 
 /// Prints to standard output; a reader that has seen enough (`| head`) is no error.
-fn print(text: &str) -> Result<ExitCode> {
+pub fn print(text: &str) -> Result<ExitCode> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(ExitCode::SUCCESS),
@@ -97,7 +97,7 @@ fn path(args: &ShowArgs) -> String {
 }
 
 /// A table with a header; columns named in `numbers` are aligned right.
-fn rows(header: &[&str], numbers: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Table {
+pub fn rows(header: &[&str], numbers: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header);
     for row in rows {
@@ -111,7 +111,7 @@ fn rows(header: &[&str], numbers: &[&str], rows: impl Iterator<Item = Vec<String
     table
 }
 
-fn or_dash(text: Option<impl ToString>) -> String {
+pub fn or_dash(text: Option<impl ToString>) -> String {
     text.map_or_else(|| "-".to_owned(), |text| text.to_string())
 }
 

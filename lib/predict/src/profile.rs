@@ -312,7 +312,11 @@ pub fn miss_share(working_set: f64, cache_bytes: f64) -> f64 {
 }
 
 impl Router {
-    fn check(&self, name: &str) -> Result<(), Error> {
+    /// Are all values within their bounds, and do they fit together?
+    ///
+    /// # Errors
+    /// The first one that is not; `name` is the file that errors speak of.
+    pub fn check(&self, name: &str) -> Result<(), Error> {
         let whole = [
             ("burst", self.burst, 1024),
             ("receive_ring", self.receive_ring, 65_536),

@@ -35,9 +35,9 @@ impl Scale {
 
     /// There are no halves between whole numbers.
     fn linear(low: f64, high: f64, wanted: usize, whole: bool) -> Self {
-        let low = if low >= 0.0 && low < FROM_ZERO * high { 0.0 } else { low };
-        let high = if high <= 0.0 && high > FROM_ZERO * low { 0.0 } else { high };
-        // A single value has room around it.
+        let single = low == high;
+        let low = if low >= 0.0 && (single || low < FROM_ZERO * high) { 0.0 } else { low };
+        let high = if high <= 0.0 && (single || high > FROM_ZERO * low) { 0.0 } else { high };
         let room = if high > low { high - low } else { low.abs().max(1.0) };
         let step = nice(room / wanted.max(1) as f64).max(if whole { 1.0 } else { 0.0 });
         let first = (low / step).floor();
@@ -142,7 +142,8 @@ mod tests {
         assert_eq!(words(&[1e-7, 1.0], true), ["1e−7", "1e−6", "1e−5", "1e−4", "0.001", "0.01", "0.1", "1"]);
         assert_eq!(words(&[64.0, 1518.0], true), ["50", "100", "200", "500", "1000", "2000"]);
         assert_eq!(words(&[1.0, 3.0], false), ["0", "1", "2", "3"], "whole numbers");
-        assert_eq!(words(&[5.0], false).len(), 6);
+        assert_eq!(words(&[5.0], false), ["0", "1", "2", "3", "4", "5"]);
+        assert_eq!(words(&[-2.5], false).len(), 6);
     }
 
     #[test]

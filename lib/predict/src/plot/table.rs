@@ -3,6 +3,7 @@
 
 use super::{Axis, Chart, Line, MAX_LINES};
 use crate::error::Error;
+use crate::points::line_of;
 use serde::Deserialize;
 use std::fs;
 use std::io::{self, Read as _};
@@ -75,8 +76,8 @@ pub fn parse(text: &str, name: &str, columns: Columns) -> Result<Chart, Error> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let columns = columns.or(of_file(text, name)?);
     let mut table = csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
-    let header = table.headers().map_err(|error| malformed(error, name))?.clone();
-    let line = header.position().map_or(1, csv::Position::line);
+    let header = table.headers().map_err(|error| malformed(&error, name, text))?.clone();
+    let line = header.position().map_or(1, |position| line_of(text.as_bytes(), position));
     let wrong =
         |found: String, expected: String| Error::Cell { file: name.to_owned(), line, column: None, found, expected };
     if header.len() < 2 {
@@ -102,10 +103,10 @@ pub fn parse(text: &str, name: &str, columns: Columns) -> Result<Chart, Error> {
         y: Axis { label: columns.y_label.unwrap_or_else(|| names(&header, &y)), log: columns.log_y },
         ..Chart::default()
     };
-    let columns = Places { name, header: &header, x, y, series };
+    let columns = Places { name, text, header: &header, x, y, series };
     let mut points = 0;
     for row in table.records() {
-        let row = row.map_err(|error| malformed(error, name))?;
+        let row = row.map_err(|error| malformed(&error, name, text))?;
         points += columns.add(&row, &mut chart)?;
         if points > MAX_POINTS {
             return Err(Error::Points(format!("{name}: found more than {MAX_POINTS} points, expected fewer")));
@@ -160,8 +161,8 @@ fn of_file(text: &str, name: &str) -> Result<Columns, Error> {
 }
 
 /// What the CSV reader found.
-fn malformed(error: csv::Error, name: &str) -> Error {
-    let line = error.position().map_or(1, csv::Position::line);
+fn malformed(error: &csv::Error, name: &str, text: &str) -> Error {
+    let line = error.position().map_or(1, |position| line_of(text.as_bytes(), position));
     let found = match error.kind() {
         csv::ErrorKind::UnequalLengths { len, expected_len, .. } => format!("{len} cells under {expected_len} columns"),
         csv::ErrorKind::Utf8 { .. } => "bytes that are no text".to_owned(),
@@ -179,6 +180,7 @@ fn malformed(error: csv::Error, name: &str) -> Error {
 /// Where a chart's columns are.
 struct Places<'a> {
     name: &'a str,
+    text: &'a str,
     header: &'a csv::StringRecord,
     x: usize,
     y: Vec<usize>,
@@ -233,7 +235,7 @@ impl Places<'_> {
     fn wrong(&self, row: &csv::StringRecord, column: usize, found: String, expected: &str) -> Error {
         Error::Cell {
             file: self.name.to_owned(),
-            line: row.position().map_or(1, csv::Position::line),
+            line: row.position().map_or(1, |position| line_of(self.text.as_bytes(), position)),
             column: Some(self.header[column].to_owned()),
             found,
             expected: expected.to_owned(),
