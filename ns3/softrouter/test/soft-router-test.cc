@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// A router with finite hardware in ns-3's own networks, and as the published case study measured it.
+// A router with finite hardware in ns-3's own networks, and as the published case study measured
+// it.
 #include "ns3/boolean.h"
 #include "ns3/config.h"
 #include "ns3/data-rate.h"
@@ -160,14 +161,14 @@ class Network
         }
     }
 
-    NodeContainer nodes;           //!< host, router, host
-    NetDeviceContainer ports;      //!< of the router
-    Ipv6Address destination6;      //!< of the last host
-    Ptr<Socket> sender;            //!< at the first host
-    Ptr<Socket> sender6;           //!< likewise, IPv6
-    Ptr<Socket> receiver;          //!< at the last host
-    Ptr<Socket> receiver6;         //!< likewise, IPv6
-    std::vector<Time> arrivals;    //!< of datagrams, at the last host
+    NodeContainer nodes;        //!< host, router, host
+    NetDeviceContainer ports;   //!< of the router
+    Ipv6Address destination6;   //!< of the last host
+    Ptr<Socket> sender;         //!< at the first host
+    Ptr<Socket> sender6;        //!< likewise, IPv6
+    Ptr<Socket> receiver;       //!< at the last host
+    Ptr<Socket> receiver6;      //!< likewise, IPv6
+    std::vector<Time> arrivals; //!< of datagrams, at the last host
 };
 
 } // namespace
@@ -259,8 +260,7 @@ class SoftRouterOverloadTestCase : public TestCase
             Callback<void, Ptr<const Packet>, SoftRouter::DropCause>(drop));
         std::vector<double> utilisation;
         const auto used = [&utilisation](uint32_t, double share) { utilisation.push_back(share); };
-        router->TraceConnectWithoutContext("Utilisation",
-                                           Callback<void, uint32_t, double>(used));
+        router->TraceConnectWithoutContext("Utilisation", Callback<void, uint32_t, double>(used));
         std::vector<Time> little;
         const auto sojourn = [&little](Time mean) { little.push_back(mean); };
         router->TraceConnectWithoutContext("LittleSojourn", Callback<void, Time>(sojourn));
@@ -479,11 +479,11 @@ class SoftRouterCaseStudyTestCase : public TestCase
         };
 
         const std::vector<Row> table{
-            {1, 64, 1.1928},    {1, 128, 2.0952},    {1, 256, 3.9000},   {1, 512, 7.5096},
-            {1, 1024, 10},      {1, 1518, 10},       {2, 64, 2.1489},    {2, 128, 3.7804},
-            {2, 256, 7.0433},   {2, 512, 13.5693},   {3, 64, 3.1050},    {3, 128, 5.4656},
-            {3, 256, 10.1867},  {3, 512, 16.5430},   {4, 64, 4.0611},    {4, 128, 7.1508},
-            {4, 256, 13.3301},  {100, 64, 4.0611},   {100, 128, 7.1508}, {100, 256, 13.3301},
+            {1, 64, 1.1928},   {1, 128, 2.0952},  {1, 256, 3.9000},   {1, 512, 7.5096},
+            {1, 1024, 10},     {1, 1518, 10},     {2, 64, 2.1489},    {2, 128, 3.7804},
+            {2, 256, 7.0433},  {2, 512, 13.5693}, {3, 64, 3.1050},    {3, 128, 5.4656},
+            {3, 256, 10.1867}, {3, 512, 16.5430}, {4, 64, 4.0611},    {4, 128, 7.1508},
+            {4, 256, 13.3301}, {100, 64, 4.0611}, {100, 128, 7.1508}, {100, 256, 13.3301},
         };
         RouterTestbed::Setup setup;
         setup.profile.model = SoftRouterProfile::Model::EQ7;
