@@ -24,3 +24,50 @@ pub fn predict(command: &PredictCommand) -> Result<ExitCode> {
         PredictCommand::Verify(args) => verify::verify(args),
     }
 }
+
+/// A point in a few words: `4 flows, 4 cores, 64 bytes`, and what else it says.
+fn point_name(
+    flows: u32,
+    cores: u32,
+    frame_size: u32,
+    two_way: bool,
+    burst: Option<u32>,
+    working_set: Option<f64>,
+) -> String {
+    let plural = |n: u32, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let mut words = vec![plural(flows, "flow"), plural(cores, "core"), format!("{frame_size} bytes")];
+    if two_way != perigee_predict::profile::two_way_by_default(cores) {
+        words.push(if two_way { "two-way" } else { "one-way" }.to_owned());
+    }
+    words.extend(burst.map(|burst| format!("bursts of {burst}")));
+    words.extend(working_set.map(|bytes| format!("tables of {bytes} bytes")));
+    words.join(", ")
+}
+
+/// Errors of rates: mean with and without sign, and the worst with its line.
+fn errors_line(signed: f64, absolute: f64, (worst, line): (f64, u64)) -> String {
+    format!("errors: mean {signed:+.3} %, mean absolute {absolute:.3} %, worst {worst:+.3} % (line {line})")
+}
+
+/// A number with six significant digits.
+fn significant(value: f64) -> String {
+    let before = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
+    match before {
+        -4..=9 => format!("{value:.*}", (5 - before).max(0) as usize),
+        _ => format!("{value:.5e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_points_in_words() {
+        let numbers = [0.0, 0.011392137, -563.3802, 1.5e6, 1.0e12, 3.0e-9].map(significant);
+        assert_eq!(numbers, ["0.00000", "0.0113921", "-563.380", "1500000", "1.00000e12", "3.00000e-9"]);
+        assert_eq!(point_name(1, 1, 64, false, None, None), "1 flow, 1 core, 64 bytes");
+        let all = point_name(4, 2, 512, false, Some(8), Some(6400.0));
+        assert_eq!(all, "4 flows, 2 cores, 512 bytes, one-way, bursts of 8, tables of 6400 bytes");
+    }
+}

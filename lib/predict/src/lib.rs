@@ -16,16 +16,33 @@
 //! | [`service`] | what packets cost a core, when cores, direction and tables are settled |
 //! | [`error`] | mistakes in inputs: file, place, found, expected |
 //! | [`verify`] | a profile beside measured points |
+//! | [`traffic`], [`objective`] | rates, sizes, numbers of cores, limits, as people write them |
+//! | [`rss`] | which core a flow goes to |
+//! | [`queueing`] | a core's queue: sojourn times, batches, loss |
+//! | [`capacity`] | cores and links together, by closed forms |
+//! | [`simulate`] | the same from the ns-3 module, a process of its own |
+//! | [`figures`], [`answer`] | what either says, how it is known, how many cores are needed |
+//! | [`plot`] | charts as SVG, from CSV files too |
 //!
-//! Nothing here touches a device or a clock. The crate imports no other one of the project.
+//! Nothing here touches a device. The crate imports no other one of the project.
 #![forbid(unsafe_code)]
 
+pub mod answer;
+pub mod capacity;
 pub mod error;
+pub mod figures;
 pub mod fit;
+pub mod objective;
+mod parallel;
+pub mod plot;
 pub mod points;
 pub mod profile;
+pub mod queueing;
+pub mod rss;
 pub mod saturation;
 pub mod service;
+pub mod simulate;
+pub mod traffic;
 pub mod verify;
 
 pub use error::Error;

@@ -163,7 +163,7 @@ pub fn parse(text: &[u8], file: &str) -> Result<Vec<Point>, Error> {
 }
 
 /// The line of a record. The reader's positions are those before the blank lines and comments above it.
-fn line_of(text: &[u8], position: &csv::Position) -> u64 {
+pub(crate) fn line_of(text: &[u8], position: &csv::Position) -> u64 {
     let (mut line, mut rest) = (position.line(), text.get(position.byte() as usize..).unwrap_or_default());
     while let Some(b'\r' | b'\n' | b'#') = rest.first() {
         let end = match rest[0] {

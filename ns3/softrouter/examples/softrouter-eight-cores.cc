@@ -56,8 +56,7 @@ Simulate(SoftRouterProfile profile, uint32_t cores, uint32_t size, double second
     setup.directions = cores == 1 ? 1 : 2;
     // A tenth more than what is expected: enough for overload, without simulating packets that are
     // only dropped.
-    setup.rateGbps =
-        std::min(LINK_GBPS * setup.directions, 1.1 * ClosedForm(profile, cores, size));
+    setup.rateGbps = std::min(LINK_GBPS * setup.directions, 1.1 * ClosedForm(profile, cores, size));
     setup.sizes = {{size, 1.0}};
     setup.warmUp = 0.0005;
     setup.duration = seconds;

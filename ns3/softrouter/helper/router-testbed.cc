@@ -23,9 +23,13 @@ namespace ns3
 double
 RouterTestbed::Result::GetLoss() const
 {
-    // Packets that are on their way when the measurement begins and ends make it inexact by some.
-    return offered == 0 ? 0
-                        : std::max(0.0, 1 - static_cast<double>(accepted) / offered);
+    // From the drops, not from what is missing: packets are on their way when it begins and ends.
+    uint64_t lost = refused;
+    for (const uint64_t dropped : drops)
+    {
+        lost += dropped;
+    }
+    return offered == 0 ? 0 : static_cast<double>(lost) / static_cast<double>(offered);
 }
 
 RouterTestbed::Result
@@ -88,9 +92,8 @@ RouterTestbed::Build()
     helper.Set("Truncate", BooleanValue(m_setup.truncate));
     helper.SetForward(MakeCallback(&SoftRouterHelper::CrossConnect));
     const bool twoWay = m_setup.directions == 2 && m_setup.cores >= 2;
-    helper.SetContention(
-        "Direction",
-        EnumValue(twoWay ? ContentionDomain::TWO_WAY : ContentionDomain::ONE_WAY));
+    helper.SetContention("Direction",
+                         EnumValue(twoWay ? ContentionDomain::TWO_WAY : ContentionDomain::ONE_WAY));
     m_router = helper.Install(router, m_setup.profile);
     m_router->AssignStreams(1000);
     if (m_setup.pinned)
@@ -201,7 +204,8 @@ RouterTestbed::End()
     {
         const Time busy = m_router->GetCores()->Get(core)->GetBusyTime() - m_busy[core];
         result.utilisation.push_back(busy.ToDouble(Time::S) / m_setup.duration);
-        result.shares.push_back(static_cast<double>(m_router->GetReceived(core) - m_received[core]));
+        result.shares.push_back(
+            static_cast<double>(m_router->GetReceived(core) - m_received[core]));
         received += m_router->GetReceived(core) - m_received[core];
         units += m_router->GetUnits()[core]->GetPackets();
         bursts += m_router->GetUnits()[core]->GetBursts();

@@ -32,46 +32,46 @@ class RouterTestbed
     /// What to measure.
     struct Setup
     {
-        SoftRouterProfile profile;    //!< the router, with its ports and links
-        uint32_t cores{1};            //!< of the router
-        uint32_t directions{2};       //!< 1 or 2
-        uint32_t flows{1};            //!< at least one per direction
-        double rateGbps{10};          //!< offered in all, on the wire
+        SoftRouterProfile profile; //!< the router, with its ports and links
+        uint32_t cores{1};         //!< of the router
+        uint32_t directions{2};    //!< 1 or 2
+        uint32_t flows{1};         //!< at least one per direction
+        double rateGbps{10};       //!< offered in all, on the wire
         std::vector<std::pair<uint32_t, double>> sizes{{64, 1.0}}; //!< frame bytes and weight
-        bool poisson{false};          //!< arrivals; otherwise at a constant rate
-        uint32_t seed{1};             //!< of the random numbers
-        double warmUp{0.002};         //!< seconds before the measurement
-        double duration{0.02};        //!< seconds of the measurement
-        bool pinned{false};           //!< flow f goes to core f modulo cores; otherwise RSS
-        bool truncate{false};         //!< service times to whole nanoseconds
+        bool poisson{false};   //!< arrivals; otherwise at a constant rate
+        uint32_t seed{1};      //!< of the random numbers
+        double warmUp{0.002};  //!< seconds before the measurement
+        double duration{0.02}; //!< seconds of the measurement
+        bool pinned{false};    //!< flow f goes to core f modulo cores; otherwise RSS
+        bool truncate{false};  //!< service times to whole nanoseconds
     };
 
     /// What was measured, while it was.
     struct Result
     {
-        uint64_t events{0};           //!< of the whole simulation
-        uint64_t packets{0};          //!< offered in the whole simulation
-        double seconds{0};            //!< of the measurement
-        uint64_t offered{0};          //!< packets
-        uint64_t accepted{0};         //!< packets that reached the other end device
-        double offeredGbps{0};        //!< on the wire
-        double acceptedGbps{0};       //!< on the wire, from the first to the last of these packets
-        double acceptedPps{0};        //!< packets per second, the same
+        uint64_t events{0};     //!< of the whole simulation
+        uint64_t packets{0};    //!< offered in the whole simulation
+        double seconds{0};      //!< of the measurement
+        uint64_t offered{0};    //!< packets
+        uint64_t accepted{0};   //!< packets that reached the other end device
+        double offeredGbps{0};  //!< on the wire
+        double acceptedGbps{0}; //!< on the wire, from the first to the last of these packets
+        double acceptedPps{0};  //!< packets per second, the same
         std::array<uint64_t, SoftRouter::DROP_CAUSES> drops{}; //!< by cause
-        uint64_t refused{0};          //!< packets that did not fit on an end device's link
-        double meanNs{0};             //!< sojourn time
-        double p50Ns{0};              //!< sojourn time
-        double p90Ns{0};              //!< sojourn time
-        double p99Ns{0};              //!< sojourn time
-        double p999Ns{0};             //!< sojourn time
-        double maxNs{0};              //!< sojourn time
-        double littleNs{0};           //!< mean sojourn time by Little's law
-        double batchMean{0};          //!< packets of a burst
+        uint64_t refused{0};             //!< packets that did not fit on an end device's link
+        double meanNs{0};                //!< sojourn time
+        double p50Ns{0};                 //!< sojourn time
+        double p90Ns{0};                 //!< sojourn time
+        double p99Ns{0};                 //!< sojourn time
+        double p999Ns{0};                //!< sojourn time
+        double maxNs{0};                 //!< sojourn time
+        double littleNs{0};              //!< mean sojourn time by Little's law
+        double batchMean{0};             //!< packets of a burst
         std::vector<double> utilisation; //!< by core
-        std::vector<double> shares;   //!< of the received packets, by core
+        std::vector<double> shares;      //!< of the received packets, by core
 
         /**
-         * \return share of the offered packets that did not arrive, 0 to 1
+         * \return share of the offered packets that were dropped, 0 to 1
          */
         double GetLoss() const;
     };
@@ -108,16 +108,16 @@ class RouterTestbed
      */
     void End();
 
-    Setup m_setup;                              //!< what to measure
-    Result m_result;                            //!< what was measured
-    Ptr<SoftRouter> m_router;                   //!< the router
-    std::vector<Ptr<FrameSource>> m_sources;    //!< by pair and direction, where there are flows
-    std::vector<Ptr<FrameSink>> m_sinks;        //!< likewise
-    std::vector<Time> m_busy;                   //!< of each core, at the beginning
-    std::vector<uint64_t> m_received;           //!< of each core, at the beginning
-    uint64_t m_units{0};                        //!< packets that task units did, at the beginning
-    uint64_t m_bursts{0};                       //!< their bursts, at the beginning
-    uint64_t m_before{0};                       //!< packets offered before
+    Setup m_setup;                           //!< what to measure
+    Result m_result;                         //!< what was measured
+    Ptr<SoftRouter> m_router;                //!< the router
+    std::vector<Ptr<FrameSource>> m_sources; //!< by pair and direction, where there are flows
+    std::vector<Ptr<FrameSink>> m_sinks;     //!< likewise
+    std::vector<Time> m_busy;                //!< of each core, at the beginning
+    std::vector<uint64_t> m_received;        //!< of each core, at the beginning
+    uint64_t m_units{0};                     //!< packets that task units did, at the beginning
+    uint64_t m_bursts{0};                    //!< their bursts, at the beginning
+    uint64_t m_before{0};                    //!< packets offered before
     std::array<uint64_t, SoftRouter::DROP_CAUSES> m_drops{}; //!< at the beginning
 };
 

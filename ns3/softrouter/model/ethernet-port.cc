@@ -118,7 +118,7 @@ EthernetPort::GetRate() const
     return m_rate;
 }
 
-int64_t
+double
 EthernetPort::GetSteps(uint32_t bytes)
 {
     if (m_stepsPerByte == 0)
@@ -127,7 +127,7 @@ EthernetPort::GetSteps(uint32_t bytes)
         m_stepsPerByte = 8.0 * static_cast<double>(Seconds(1).GetTimeStep()) /
                          static_cast<double>(m_rate.GetBitRate());
     }
-    return static_cast<int64_t>(bytes * m_stepsPerByte + 0.5);
+    return bytes * m_stepsPerByte;
 }
 
 uint32_t
@@ -158,8 +158,13 @@ EthernetPort::Send(Ptr<Packet> packet, const Address& to, uint16_t protocol)
     {
         m_waiting.push_back(start);
     }
-    m_free = start + GetSteps(PREAMBLE + frame + GAP);
-    const int64_t arrival = start + GetSteps(PREAMBLE + frame) + m_delay;
+    // Back to back, what a time step cannot hold of one packet's time is carried over to the next:
+    // the rate of a link does not depend on the simulation's resolution.
+    const double carry = start > now ? m_carry : 0;
+    const double end = GetSteps(PREAMBLE + frame + GAP) + carry;
+    m_free = start + static_cast<int64_t>(end);
+    m_carry = end - std::floor(end);
+    const int64_t arrival = start + std::llround(GetSteps(PREAMBLE + frame) + carry) + m_delay;
     Simulator::ScheduleWithContext(m_peer->m_node->GetId(),
                                    TimeStep(static_cast<uint64_t>(arrival - now)),
                                    &EthernetPort::Receive,

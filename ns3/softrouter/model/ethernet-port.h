@@ -108,9 +108,9 @@ class EthernetPort : public NetDevice
     /**
      * \brief Gets how long bytes take.
      * \param bytes on the wire
-     * \return time steps of the simulation, rounded
+     * \return time steps of the simulation
      */
-    int64_t GetSteps(uint32_t bytes);
+    double GetSteps(uint32_t bytes);
 
     /**
      * \brief Takes a packet whose last bit has come.
@@ -131,6 +131,7 @@ class EthernetPort : public NetDevice
     Ptr<EthernetPort> m_peer;         //!< at the other end
     int64_t m_delay{0};               //!< of the cable, time steps
     int64_t m_free{0};                //!< when the next packet can start, time steps
+    double m_carry{0};                //!< part of a time step that m_free leaves out
     std::deque<int64_t> m_waiting;    //!< when each packet of the ring starts, time steps
     ReceiveCallback m_receive;        //!< takes packets
     PromiscReceiveCallback m_promisc; //!< sees packets

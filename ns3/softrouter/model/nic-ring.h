@@ -77,11 +77,11 @@ class NicRing : public Object
     void DoDispose() override;
 
   private:
-    std::vector<RouterItem> m_items; //!< as many as fit, filled from m_head on
-    uint32_t m_size{512};            //!< packets that fit
-    uint32_t m_head{0};              //!< where the oldest packet is
-    uint64_t m_drops{0};             //!< packets refused
-    TracedValue<uint32_t> m_length;  //!< packets in the ring
+    std::vector<RouterItem> m_items;               //!< as many as fit, filled from m_head on
+    uint32_t m_size{512};                          //!< packets that fit
+    uint32_t m_head{0};                            //!< where the oldest packet is
+    uint64_t m_drops{0};                           //!< packets refused
+    TracedValue<uint32_t> m_length;                //!< packets in the ring
     TracedCallback<Ptr<const Packet>> m_dropTrace; //!< a packet found the ring full
 };
 

@@ -19,8 +19,8 @@ class Node;
  * \brief Which packets a router's fast path cannot finish: the same as in a real one.
  *
  * Neither IPv4 nor IPv6 (ARP); IPv4 with options (RFC 1812, 5.2.4.1); IPv6 with hop-by-hop options
- * (RFC 8200, 4.3); a TTL or hop limit that ends here; multicast; the node's own addresses; fragments
- * are forwarded as they are.
+ * (RFC 8200, 4.3); a TTL or hop limit that ends here; multicast; the node's own addresses;
+ * fragments are forwarded as they are.
  */
 class PuntRule : public Object
 {

@@ -65,8 +65,7 @@ ResourceArbiter::Resolve(const ResourceDemand& demand) const
                                  static_cast<uint32_t>(demand.index) >= size),
                             "Found a demand for " << demand.count << " " << demand.pool->GetKind()
                                                   << " with index " << demand.index
-                                                  << ", expected one with an index below "
-                                                  << size);
+                                                  << ", expected one with an index below " << size);
             return {i, demand.count, demand.index};
         }
     }
@@ -131,8 +130,8 @@ ResourceArbiter::Grant()
 {
     NS_ABORT_MSG_IF(m_granting, "A task unit asks for resources while it is told about some");
     m_granting = true;
-    // A revocation may set free more than was asked for: then all look once more. That ends, as each
-    // time resources go to a higher priority.
+    // A revocation may set free more than was asked for: then all look once more. That ends, as
+    // each time resources go to a higher priority.
     while (Pass())
     {
     }
@@ -220,15 +219,16 @@ std::vector<ResourceArbiter::Claim*>
 ResourceArbiter::FindVictims(const Claim& claim, const std::vector<Held>& found) const
 {
     std::vector<Claim*> holders;
-    std::copy_if(m_holding.begin(),
-                 m_holding.end(),
-                 std::back_inserter(holders),
-                 [this, &claim](const Claim* holder) {
-                     return holder->priority < claim.priority && holder->user->IsRevocable() &&
-                            std::all_of(holder->held.begin(),
-                                        holder->held.end(),
-                                        [this](const Held& h) { return m_pools[h.pool].preemptive; });
-                 });
+    std::copy_if(
+        m_holding.begin(),
+        m_holding.end(),
+        std::back_inserter(holders),
+        [this, &claim](const Claim* holder) {
+            return holder->priority < claim.priority && holder->user->IsRevocable() &&
+                   std::all_of(holder->held.begin(), holder->held.end(), [this](const Held& h) {
+                       return m_pools[h.pool].preemptive;
+                   });
+        });
     std::sort(holders.begin(), holders.end(), [](const Claim* a, const Claim* b) {
         return a->priority != b->priority ? a->priority < b->priority : a->granted > b->granted;
     });

@@ -22,9 +22,10 @@ namespace ns3
  * Requests wait in one order: higher priority first, and among equals as they came. A request is
  * granted whole or not at all, and nobody asks while holding something; so there is no circle of
  * holders that wait for each other, and no deadlock. A request may overtake earlier ones only with
- * resources that none of them lacks; so nobody starves behind equals. A request takes resources from
- * holders of lower priority (the lowest first, of these the latest) if and only if it then has all
- * that it needs, and only from those whose resources are all from preemptive pools. Whoever lost its resources waits with its old rank.
+ * resources that none of them lacks; so nobody starves behind equals. A request takes resources
+ * from holders of lower priority (the lowest first, of these the latest) if and only if it then has
+ * all that it needs, and only from those whose resources are all from preemptive pools. Whoever
+ * lost its resources waits with its old rank.
  */
 class ResourceArbiter : public SimpleRefCount<ResourceArbiter>
 {
@@ -72,10 +73,10 @@ class ResourceArbiter : public SimpleRefCount<ResourceArbiter>
     /// What a pool's resources are to the requests that are looked at later in one pass.
     struct Pool
     {
-        Ptr<ResourcePool> pool;      //!< the resources
-        bool preemptive{false};      //!< higher priorities may take them from lower ones
-        std::vector<bool> reserved;  //!< wanted by an earlier request
-        bool wanted{false};          //!< an earlier request lacks some, whichever
+        Ptr<ResourcePool> pool;     //!< the resources
+        bool preemptive{false};     //!< higher priorities may take them from lower ones
+        std::vector<bool> reserved; //!< wanted by an earlier request
+        bool wanted{false};         //!< an earlier request lacks some, whichever
     };
 
     /// A demand with its pool's number.
@@ -179,13 +180,13 @@ class ResourceArbiter : public SimpleRefCount<ResourceArbiter>
      */
     void Tell(const Claim& claim, ResourceMessage::Type type) const;
 
-    std::vector<Pool> m_pools;                     //!< by number
-    std::vector<std::unique_ptr<Claim>> m_claims;  //!< by number of the task unit
-    std::set<Claim*, Order> m_waiting;             //!< requests that wait
-    std::vector<Claim*> m_holding;                 //!< those who hold something
-    uint64_t m_requests{0};                        //!< requests so far
-    uint64_t m_grants{0};                          //!< grants so far
-    bool m_granting{false};                        //!< Grant() is at work
+    std::vector<Pool> m_pools;                    //!< by number
+    std::vector<std::unique_ptr<Claim>> m_claims; //!< by number of the task unit
+    std::set<Claim*, Order> m_waiting;            //!< requests that wait
+    std::vector<Claim*> m_holding;                //!< those who hold something
+    uint64_t m_requests{0};                       //!< requests so far
+    uint64_t m_grants{0};                         //!< grants so far
+    bool m_granting{false};                       //!< Grant() is at work
 };
 
 } // namespace ns3

@@ -95,12 +95,12 @@ class ResourceManager : public Object, private ResourceListener
      */
     const TracedCallback<const ResourceMessage&>& GetTrace(ResourceMessage::Type type) const;
 
-    Ptr<ResourceArbiter> m_arbiter;                          //!< who decides
-    uint32_t m_users{0};                                     //!< task units known
-    TracedCallback<const ResourceMessage&> m_requestTrace;   //!< request
-    TracedCallback<const ResourceMessage&> m_replyTrace;     //!< reply
-    TracedCallback<const ResourceMessage&> m_releaseTrace;   //!< release
-    TracedCallback<const ResourceMessage&> m_revokeTrace;    //!< revoke
+    Ptr<ResourceArbiter> m_arbiter;                        //!< who decides
+    uint32_t m_users{0};                                   //!< task units known
+    TracedCallback<const ResourceMessage&> m_requestTrace; //!< request
+    TracedCallback<const ResourceMessage&> m_replyTrace;   //!< reply
+    TracedCallback<const ResourceMessage&> m_releaseTrace; //!< release
+    TracedCallback<const ResourceMessage&> m_revokeTrace;  //!< revoke
 };
 
 } // namespace ns3

@@ -51,11 +51,11 @@ struct ResourceMessage
         REVOKE   //!< they are taken from it, for one of higher priority
     };
 
-    Type type{REQUEST};                //!< which of the four
-    uint64_t id{0};                    //!< of the request that all four belong to
-    uint32_t user{0};                  //!< number of the task unit, as given when it was added
-    uint32_t priority{0};              //!< of the task unit; higher goes first
-    Time time;                         //!< when
+    Type type{REQUEST};                  //!< which of the four
+    uint64_t id{0};                      //!< of the request that all four belong to
+    uint32_t user{0};                    //!< number of the task unit, as given when it was added
+    uint32_t priority{0};                //!< of the task unit; higher goes first
+    Time time;                           //!< when
     std::vector<ResourceDemand> demands; //!< what is needed (REQUEST)
     std::vector<ResourceGrant> grants;   //!< what changes hands (REPLY, RELEASE, REVOKE)
 };

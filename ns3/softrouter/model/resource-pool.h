@@ -57,8 +57,8 @@ class ResourcePool : public Object
     void DoDispose() override;
 
   private:
-    std::string m_kind;                      //!< what it holds
-    std::vector<Ptr<Resource>> m_resources;  //!< by index
+    std::string m_kind;                     //!< what it holds
+    std::vector<Ptr<Resource>> m_resources; //!< by index
 };
 
 } // namespace ns3

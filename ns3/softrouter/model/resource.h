@@ -78,15 +78,15 @@ class Resource : public Object
      */
     bool IsAsleep(Time now) const;
 
-    Time m_sleepAfter;     //!< idle time until it sleeps; negative: never
-    Time m_wakeUpTime;     //!< time to get ready again
-    Time m_since;          //!< when it was acquired or released last
-    Time m_ready;          //!< when it has woken up
-    Time m_busyTime;       //!< time held, up to the last release
-    Time m_sleepTime;      //!< time slept, up to the last wake-up
-    uint64_t m_wakeUps{0}; //!< times woken
-    bool m_free{true};     //!< nobody holds it
-    TracedCallback<Time, Time> m_sleepTrace;     //!< it slept, told when woken
+    Time m_sleepAfter;                               //!< idle time until it sleeps; negative: never
+    Time m_wakeUpTime;                               //!< time to get ready again
+    Time m_since;                                    //!< when it was acquired or released last
+    Time m_ready;                                    //!< when it has woken up
+    Time m_busyTime;                                 //!< time held, up to the last release
+    Time m_sleepTime;                                //!< time slept, up to the last wake-up
+    uint64_t m_wakeUps{0};                           //!< times woken
+    bool m_free{true};                               //!< nobody holds it
+    TracedCallback<Time, Time> m_sleepTrace;         //!< it slept, told when woken
     TracedCallback<Ptr<Resource>, bool> m_busyTrace; //!< it was taken or given back
 };
 

@@ -77,11 +77,11 @@ class SoftRouterTap : public NetDevice
     void DoDispose() override;
 
   private:
-    uint32_t m_index{0};                     //!< of the device, given by the node
-    uint16_t m_mtu{1500};                    //!< as it was set
-    Address m_address;                       //!< as it was set
-    Ptr<Node> m_node;                        //!< where it is
-    NetDevice::ReceiveCallback m_receive;    //!< how the node receives
+    uint32_t m_index{0};                  //!< of the device, given by the node
+    uint16_t m_mtu{1500};                 //!< as it was set
+    Address m_address;                    //!< as it was set
+    Ptr<Node> m_node;                     //!< where it is
+    NetDevice::ReceiveCallback m_receive; //!< how the node receives
 };
 
 } // namespace ns3

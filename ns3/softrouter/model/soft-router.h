@@ -9,8 +9,8 @@
 #include "resource-pool.h"
 #include "rss-distributor.h"
 #include "service-time-model.h"
-#include "sojourn-meter.h"
 #include "soft-router-tap.h"
+#include "sojourn-meter.h"
 #include "task-unit.h"
 #include "transmit-buffer.h"
 
@@ -282,48 +282,48 @@ class SoftRouter : public Object
     void Sample();
 
     // Attributes
-    uint32_t m_cores{1};                    //!< of the fast path
-    uint32_t m_burst{32};                   //!< packets of a burst
-    uint32_t m_receiveRing{512};            //!< packets of a receive ring
-    uint32_t m_puntRing{512};               //!< packets of the punt ring
-    uint32_t m_transmitBuffer{1};           //!< packets gathered per port
-    Time m_transmitTimeout;                 //!< how long they are gathered
-    uint32_t m_overhead{18};                //!< bytes of a frame around what a device hands over
-    Ptr<ServiceTimeModel> m_model;          //!< fast path
-    Ptr<ServiceTimeModel> m_slowModel;      //!< slow path; null: there is none
-    SlowPathCore m_slowPathCore{SHARED};    //!< where it works
-    double m_puntShare{0};                  //!< of packets, at random
-    Ptr<PuntRule> m_puntRule;               //!< which packets; null: none
-    Time m_sleepAfter;                      //!< of cores
-    Time m_wakeUpTime;                      //!< of cores
-    bool m_truncate{false};                 //!< service times to whole ns
-    Time m_sampleInterval;                  //!< of reports; zero: none
+    uint32_t m_cores{1};                 //!< of the fast path
+    uint32_t m_burst{32};                //!< packets of a burst
+    uint32_t m_receiveRing{512};         //!< packets of a receive ring
+    uint32_t m_puntRing{512};            //!< packets of the punt ring
+    uint32_t m_transmitBuffer{1};        //!< packets gathered per port
+    Time m_transmitTimeout;              //!< how long they are gathered
+    uint32_t m_overhead{18};             //!< bytes of a frame around what a device hands over
+    Ptr<ServiceTimeModel> m_model;       //!< fast path
+    Ptr<ServiceTimeModel> m_slowModel;   //!< slow path; null: there is none
+    SlowPathCore m_slowPathCore{SHARED}; //!< where it works
+    double m_puntShare{0};               //!< of packets, at random
+    Ptr<PuntRule> m_puntRule;            //!< which packets; null: none
+    Time m_sleepAfter;                   //!< of cores
+    Time m_wakeUpTime;                   //!< of cores
+    bool m_truncate{false};              //!< service times to whole ns
+    Time m_sampleInterval;               //!< of reports; zero: none
 
     // Parts
-    Ptr<ContentionDomain> m_contention;     //!< of the cores
-    Ptr<RssDistributor> m_distributor;      //!< which core
-    Ptr<ResourcePool> m_pool;               //!< the cores
-    Ptr<Resource> m_slowCore;               //!< the slow path's own
-    Ptr<LocalResourceManager> m_manager;    //!< if task units share cores
-    Ptr<SoftRouterTap> m_tap;               //!< to the node's stack
-    Ptr<NicRing> m_punted;                  //!< the punt ring
-    std::vector<Port> m_ports;              //!< by number
-    std::vector<int32_t> m_portOfDevice;    //!< by the device's index; -1: none
-    std::vector<Ptr<NicRing>> m_rings;      //!< by port and core
-    std::vector<Ptr<TaskUnit>> m_units;     //!< by core, then the slow path's
-    Ptr<UniformRandomVariable> m_random;    //!< for PuntShare
-    Forward m_forward;                      //!< instead of the node's stack
-    Distribute m_distribute;                //!< instead of RSS
+    Ptr<ContentionDomain> m_contention;       //!< of the cores
+    Ptr<RssDistributor> m_distributor;        //!< which core
+    Ptr<ResourcePool> m_pool;                 //!< the cores
+    Ptr<Resource> m_slowCore;                 //!< the slow path's own
+    Ptr<LocalResourceManager> m_manager;      //!< if task units share cores
+    Ptr<SoftRouterTap> m_tap;                 //!< to the node's stack
+    Ptr<NicRing> m_punted;                    //!< the punt ring
+    std::vector<Port> m_ports;                //!< by number
+    std::vector<int32_t> m_portOfDevice;      //!< by the device's index; -1: none
+    std::vector<Ptr<NicRing>> m_rings;        //!< by port and core
+    std::vector<Ptr<TaskUnit>> m_units;       //!< by core, then the slow path's
+    Ptr<UniformRandomVariable> m_random;      //!< for PuntShare
+    Forward m_forward;                        //!< instead of the node's stack
+    Distribute m_distribute;                  //!< instead of RSS
     Callback<bool, const RouterItem&> m_punt; //!< more packets for the slow path
 
     // Counters
-    SojournMeter m_meter;                             //!< since the start, or a Reset()
-    SojournMeter::Counters m_sampleCounters;          //!< at the last report
-    std::vector<Time> m_sampleBusy;                   //!< of each core at the last report
-    std::vector<uint64_t> m_received;                 //!< by core
-    uint64_t m_forwarded{0};                          //!< sent on their way
-    std::array<uint64_t, DROP_CAUSES> m_drops{};      //!< by cause
-    EventId m_sample;                                 //!< the next report
+    SojournMeter m_meter;                        //!< since the start, or a Reset()
+    SojournMeter::Counters m_sampleCounters;     //!< at the last report
+    std::vector<Time> m_sampleBusy;              //!< of each core at the last report
+    std::vector<uint64_t> m_received;            //!< by core
+    uint64_t m_forwarded{0};                     //!< sent on their way
+    std::array<uint64_t, DROP_CAUSES> m_drops{}; //!< by cause
+    EventId m_sample;                            //!< the next report
 
     TracedCallback<Ptr<const Packet>, Time> m_sojournTrace;   //!< a packet has left
     TracedCallback<Ptr<const Packet>, DropCause> m_dropTrace; //!< a packet is lost

@@ -121,14 +121,14 @@ double
 SojournMeter::GetMeanNs() const
 {
     const auto departures = static_cast<double>(GetDepartures());
-    return departures == 0 ? std::numeric_limits<double>::quiet_NaN() : m_sum * NsPerStep() / departures;
+    return departures == 0 ? std::numeric_limits<double>::quiet_NaN()
+                           : m_sum * NsPerStep() / departures;
 }
 
 double
 SojournMeter::GetMaxNs() const
 {
-    return GetDepartures() == 0 ? std::numeric_limits<double>::quiet_NaN()
-                                : m_max * NsPerStep();
+    return GetDepartures() == 0 ? std::numeric_limits<double>::quiet_NaN() : m_max * NsPerStep();
 }
 
 double

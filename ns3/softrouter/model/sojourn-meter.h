@@ -15,9 +15,10 @@ namespace ns3
  * \brief Measures how long packets stay in a router, in two ways.
  *
  * Packet by packet: mean, largest, and percentiles from a histogram whose bins are at most 1/128
- * of their value wide (or a time step of the simulation, where that is more). And from counters alone, as one does with a real router in overload (Eq. 4):
- * the mean number of packets in the router, received less departed, over the rate of departures is
- * their mean sojourn time (Little's law).
+ * of their value wide (or a time step of the simulation, where that is more). And from counters
+ * alone, as one does with a real router in overload (Eq. 4): the mean number of packets in the
+ * router, received less departed, over the rate of departures is their mean sojourn time (Little's
+ * law).
  */
 class SojournMeter
 {
@@ -93,13 +94,13 @@ class SojournMeter
      */
     void Integrate(Time now);
 
-    uint64_t m_present{0};           //!< packets in the router
-    Counters m_total;                //!< since the beginning, up to m_last
-    Counters m_base;                 //!< those at the last Reset()
-    int64_t m_sum{0};                //!< of sojourn times, in time steps
-    int64_t m_last{0};               //!< when m_present changed last, in time steps
-    int64_t m_max{0};                //!< longest sojourn time, in time steps
-    std::vector<uint64_t> m_bins;    //!< packets by sojourn time
+    uint64_t m_present{0};        //!< packets in the router
+    Counters m_total;             //!< since the beginning, up to m_last
+    Counters m_base;              //!< those at the last Reset()
+    int64_t m_sum{0};             //!< of sojourn times, in time steps
+    int64_t m_last{0};            //!< when m_present changed last, in time steps
+    int64_t m_max{0};             //!< longest sojourn time, in time steps
+    std::vector<uint64_t> m_bins; //!< packets by sojourn time
 };
 
 } // namespace ns3

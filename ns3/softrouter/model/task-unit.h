@@ -139,27 +139,27 @@ class TaskUnit : public Object, private ResourceUser
      */
     bool HasPackets() const;
 
-    uint32_t m_burstSize{32};            //!< packets of a burst, at most
-    uint32_t m_priority{1};              //!< higher goes first
-    bool m_truncate{false};              //!< cut service times to whole nanoseconds
-    std::vector<Ptr<NicRing>> m_queues;  //!< incoming
-    uint32_t m_turn{0};                  //!< which of them is next
-    Output m_output;                     //!< outgoing
-    Ptr<ServiceTimeModel> m_model;       //!< how long a burst takes
-    Ptr<ContentionDomain> m_contention;  //!< what that depends on
-    Ptr<Resource> m_core;                //!< its own, or
-    Ptr<ResourceManager> m_manager;      //!< whom it asks
-    uint32_t m_user{0};                  //!< its number there
-    State m_state{IDLE};                 //!< what it is about
-    std::vector<RouterItem> m_burst;     //!< what it works on
-    std::vector<RouterItem> m_done;      //!< what it hands on; kept for its memory
-    Time m_remaining;                    //!< of the service time, when m_begun
-    Time m_begun;                        //!< when work began or went on
-    double m_carry{0};                   //!< part of a time step that was not spent yet
-    double m_stepsPerNs{0};              //!< time steps of the simulation in a nanosecond
-    EventId m_event;                     //!< end of waking up or of a burst
-    uint64_t m_packets{0};               //!< handed on
-    uint64_t m_bursts{0};                //!< begun
+    uint32_t m_burstSize{32};                    //!< packets of a burst, at most
+    uint32_t m_priority{1};                      //!< higher goes first
+    bool m_truncate{false};                      //!< cut service times to whole nanoseconds
+    std::vector<Ptr<NicRing>> m_queues;          //!< incoming
+    uint32_t m_turn{0};                          //!< which of them is next
+    Output m_output;                             //!< outgoing
+    Ptr<ServiceTimeModel> m_model;               //!< how long a burst takes
+    Ptr<ContentionDomain> m_contention;          //!< what that depends on
+    Ptr<Resource> m_core;                        //!< its own, or
+    Ptr<ResourceManager> m_manager;              //!< whom it asks
+    uint32_t m_user{0};                          //!< its number there
+    State m_state{IDLE};                         //!< what it is about
+    std::vector<RouterItem> m_burst;             //!< what it works on
+    std::vector<RouterItem> m_done;              //!< what it hands on; kept for its memory
+    Time m_remaining;                            //!< of the service time, when m_begun
+    Time m_begun;                                //!< when work began or went on
+    double m_carry{0};                           //!< part of a time step that was not spent yet
+    double m_stepsPerNs{0};                      //!< time steps of the simulation in a nanosecond
+    EventId m_event;                             //!< end of waking up or of a burst
+    uint64_t m_packets{0};                       //!< handed on
+    uint64_t m_bursts{0};                        //!< begun
     TracedCallback<uint32_t, Time> m_burstTrace; //!< a burst begins
 };
 

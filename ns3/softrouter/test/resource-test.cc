@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // Resources, and the managers that hand them out: all or nothing, by priority, with revocation.
+#include "ns3/boolean.h"
 #include "ns3/global-resource-manager.h"
 #include "ns3/local-resource-manager.h"
 #include "ns3/resource-pool.h"
 #include "ns3/resource.h"
 #include "ns3/simulator.h"
-#include "ns3/test.h"
-#include "ns3/boolean.h"
 #include "ns3/string.h"
+#include "ns3/test.h"
 
 #include <algorithm>
 #include <map>
@@ -47,8 +47,8 @@ MakePool(const std::string& kind, uint32_t size)
 Ptr<LocalResourceManager>
 MakeManager(Ptr<ResourcePool> pool, bool preemptive)
 {
-    auto manager = CreateObjectWithAttributes<LocalResourceManager>("Preemptive",
-                                                                    BooleanValue(preemptive));
+    auto manager =
+        CreateObjectWithAttributes<LocalResourceManager>("Preemptive", BooleanValue(preemptive));
     manager->SetPool(pool);
     return manager;
 }
@@ -360,10 +360,10 @@ class ResourceOracleTestCase : public TestCase
                 if (random() % 2 == 0)
                 {
                     const bool one = random() % 2 == 0;
-                    user->demands.push_back({local->GetPool(),
-                                             one ? 1 : 1 + static_cast<uint32_t>(random() % size),
-                                             one ? static_cast<int32_t>(random() % size)
-                                                 : ResourceDemand::ANY});
+                    user->demands.push_back(
+                        {local->GetPool(),
+                         one ? 1 : 1 + static_cast<uint32_t>(random() % size),
+                         one ? static_cast<int32_t>(random() % size) : ResourceDemand::ANY});
                 }
             }
             if (user->demands.empty())
@@ -527,11 +527,11 @@ class ResourceOracleTestCase : public TestCase
         Simulator::Destroy();
     }
 
-    Ptr<GlobalResourceManager> m_global;                        //!< decides
-    std::vector<Ptr<LocalResourceManager>> m_locals;            //!< one per kind
-    std::vector<std::unique_ptr<User>> m_users;                 //!< by number
+    Ptr<GlobalResourceManager> m_global;                            //!< decides
+    std::vector<Ptr<LocalResourceManager>> m_locals;                //!< one per kind
+    std::vector<std::unique_ptr<User>> m_users;                     //!< by number
     std::map<std::pair<ResourcePool*, uint32_t>, uint32_t> m_owner; //!< who had what last
-    std::multiset<uint32_t> m_revoked;                          //!< priorities, since a reply
+    std::multiset<uint32_t> m_revoked;                              //!< priorities, since a reply
 };
 
 /**

@@ -134,10 +134,10 @@ class Arrivals
         Next();
     }
 
-    Station& m_station;                    //!< where packets arrive
-    uint32_t m_left;                       //!< packets still to come
-    double m_carry{0};                     //!< part of a nanosecond
-    Ptr<ExponentialRandomVariable> m_gap;  //!< between two
+    Station& m_station;                   //!< where packets arrive
+    uint32_t m_left;                      //!< packets still to come
+    double m_carry{0};                    //!< part of a nanosecond
+    Ptr<ExponentialRandomVariable> m_gap; //!< between two
 };
 
 } // namespace
@@ -280,7 +280,10 @@ class TaskUnitBatchTestCase : public TestCase
         Station station(model, BATCH);
         Arrivals arrivals(station, 1 / rate, m_load > 0.95 ? 3000000 : 1000000);
         Simulator::Run();
-        NS_TEST_EXPECT_MSG_EQ_TOL(station.meter.GetMeanNs(), expected, 0.03 * expected, "simulated");
+        NS_TEST_EXPECT_MSG_EQ_TOL(station.meter.GetMeanNs(),
+                                  expected,
+                                  0.03 * expected,
+                                  "simulated");
         Simulator::Destroy();
     }
 
@@ -317,7 +320,7 @@ class TaskUnitRevokeTestCase : public TestCase
         Simulator::Schedule(NanoSeconds(0), &Station::Arrive, &low);
         Simulator::Schedule(NanoSeconds(400), &Station::Arrive, &middle); // low has 600 left
         Simulator::Schedule(NanoSeconds(500), &Station::Arrive, &high);   // middle has 200 left
-        Simulator::Schedule(NanoSeconds(900), &Station::Arrive, &high);   // low, at 750, has 450 left
+        Simulator::Schedule(NanoSeconds(900), &Station::Arrive, &high); // low, at 750, has 450 left
         Simulator::Schedule(NanoSeconds(900), &Station::Arrive, &low);
         Simulator::Run();
         Expect(high, {550, 950}, "high");
@@ -397,8 +400,8 @@ class TaskUnitPreemptionTestCase : public TestCase
         const std::vector<std::vector<int64_t>>& arrivals)
     {
         std::vector<std::vector<int64_t>> done(CLASSES);
-        std::vector<int64_t> left(CLASSES, 0);      // of the packet at the head of each class
-        std::vector<std::size_t> next(CLASSES, 0);  // packet of each class
+        std::vector<int64_t> left(CLASSES, 0);     // of the packet at the head of each class
+        std::vector<std::size_t> next(CLASSES, 0); // packet of each class
         for (int64_t now = 0; now < 20000; now++)
         {
             for (int32_t c = CLASSES - 1; c >= 0; c--)
@@ -422,7 +425,8 @@ class TaskUnitPreemptionTestCase : public TestCase
      * \param arrivals by class, sorted, ns
      * \return when each packet is done
      */
-    static std::vector<std::vector<Time>> Simulate(const std::vector<std::vector<int64_t>>& arrivals)
+    static std::vector<std::vector<Time>> Simulate(
+        const std::vector<std::vector<int64_t>>& arrivals)
     {
         auto pool = CreateObject<ResourcePool>();
         pool->Add(CreateObject<Resource>());
@@ -639,8 +643,7 @@ class SojournMeterTestCase : public TestCase
         for (uint32_t i = 0; i < 20000; i++)
         {
             // From 1 ns to a second, evenly over the orders of magnitude.
-            const int64_t ns =
-                std::pow(10, std::uniform_real_distribution<double>(0, 9)(random));
+            const int64_t ns = std::pow(10, std::uniform_real_distribution<double>(0, 9)(random));
             all.push_back(static_cast<double>(ns));
             meter.Arrive(Seconds(0));
             meter.Depart(Seconds(0), NanoSeconds(ns));

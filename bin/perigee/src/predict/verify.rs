@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
-//! `perigee predict verify`.
+//! `perigee predict verify`: a profile beside measured points.
 
-use anyhow::{Result, bail};
+use super::{errors_line, point_name};
+use crate::show::{print, rows};
+use anyhow::Result;
 use clap::Args;
-use perigee_predict::Profile;
+use perigee_predict::verify::{self, Errors, Verification};
+use perigee_predict::{Profile, points};
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,13 +17,58 @@ pub struct VerifyArgs {
     /// The profile
     #[arg(value_name = "PROFILE.json")]
     profile: PathBuf,
-    /// Measured points
+    /// Measured points; those that the profile was fitted to are counted apart
     #[arg(value_name = "POINTS.csv")]
     points: PathBuf,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Compares.
 pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
-    Profile::load(&args.profile)?;
-    bail!("{}: found points, expected a perigee that can read them: that comes next", args.points.display())
+    let profile = Profile::load(&args.profile)?;
+    let points = points::load(&args.points)?;
+    let found = verify::verify(&profile, &points, &args.points.display().to_string())?;
+    if args.json { print(&format!("{}\n", serde_json::to_string_pretty(&found)?)) } else { print(&tables(&found)) }
+}
+
+fn tables(found: &Verification) -> String {
+    let table = rows(
+        &["line", "point", "measured Gbit/s", "predicted", "error %", "limit", "fit"],
+        &["line", "measured Gbit/s", "predicted", "error %"],
+        found.points.iter().map(|point| {
+            vec![
+                point.line.to_string(),
+                point_name(
+                    point.flows,
+                    point.cores,
+                    point.frame_size,
+                    point.two_way,
+                    point.burst,
+                    point.working_set_bytes,
+                ),
+                format!("{:.4}", point.gbps),
+                format!("{:.4}", point.predicted_gbps),
+                format!("{:+.3}", point.error_percent),
+                point.limit.to_owned(),
+                if point.fitted { "fitted" } else { "" }.to_owned(),
+            ]
+        }),
+    );
+    let mut text = format!("{} ({}) beside {}\n\n{}\n\n", found.profile, found.model, found.file, table.trim_fmt());
+    for (what, errors) in [
+        ("all points", Some(&found.all)),
+        ("not fitted", found.new.as_ref()),
+        ("fitted", found.fitted.as_ref()),
+        ("limited by cores", found.limited_by_cores.as_ref()),
+        ("limited by links", found.limited_by_links.as_ref()),
+    ] {
+        if let Some(errors) = errors {
+            let Errors { points, signed_mean_percent, mean_absolute_percent, worst_percent, worst_line } = *errors;
+            let line = errors_line(signed_mean_percent, mean_absolute_percent, (worst_percent, worst_line));
+            let _ = writeln!(text, "{:<24} {line}", format!("{what} ({points}):"));
+        }
+    }
+    text
 }

@@ -7,11 +7,12 @@ use super::lines::{Fitted, Measured, predict};
 use crate::points::Bound;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
+use std::path::Path;
 
 /// How a fit came about, and how well it does.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Where the points came from.
+    /// The file that the points came from, without its folder: profiles are read elsewhere.
     pub file: String,
     /// The model's name.
     pub model: &'static str,
@@ -185,7 +186,7 @@ pub fn report(fitted: &Fitted, measured: &Measured, file: &str) -> Report {
     }
     let (parameters, no_intervals) = parameters(estimate, points.len());
     Report {
-        file: file.to_owned(),
+        file: Path::new(file).file_name().map_or_else(|| file.to_owned(), |name| name.to_string_lossy().into_owned()),
         model: estimate.kind.name(),
         chosen_because: None,
         candidates: Vec::new(),

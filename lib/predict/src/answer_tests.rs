@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+//! Questions with answers known otherwise, and a simulator that is a script.
+
+use super::*;
+use crate::simulate::PROGRAM;
+use crate::traffic::Arrivals;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Linear contention of the published 64-byte rows, packet by packet, one way: all closed forms are exact.
+fn question(rate: &str, cores: &str, objective: Option<&str>) -> Question {
+    let text = r#"{"format": "perigee-profile/1", "name": "published", "model": "contention",
+        "parameters": {"c0_ns": 563.4, "c_byte_ns": 0, "d_ns": 29.1, "u_ns": 11.1},
+        "router": {"burst": 1, "receive_ring": 4096, "link_gbps": 50}}"#;
+    Question {
+        profile: Profile::parse(text, "test").unwrap(),
+        rate: rate.parse().unwrap(),
+        traffic: Traffic { sizes: "64".parse().unwrap(), flows: 1000, directions: 1, arrivals: Arrivals::Poisson },
+        cores: cores.parse().unwrap(),
+        objective: objective.map(|text| text.parse().unwrap()),
+        simulate: Simulate::WhereNeeded,
+        seed: 1,
+        packets: 1000,
+    }
+}
+
+fn ask(question: &Question) -> Answer {
+    answer(question, None, &|_, _| ()).unwrap()
+}
+
+#[test]
+fn the_least_number_of_cores_is_found() {
+    // 5 Mpps of 563.4 + 29.1 (k - 1) ns need at least three cores, and RSS is not even.
+    let all = ask(&question("5Mpps", "1..8", None));
+    let Needed::Cores { cores } = all.needed else { panic!("{:?}", all.needed) };
+    assert!((3..=5).contains(&cores));
+    for row in &all.rows {
+        let worst = row.shares.iter().copied().fold(0.0, f64::max);
+        let busy = 5e6 * worst * (563.4 + 29.1 * f64::from(row.cores - 1)) / 1e9;
+        assert_eq!(busy <= 1.0, row.cores >= cores, "{} cores: {busy}", row.cores);
+        assert_eq!(busy <= 1.0, row.no_loss_pps >= 5e6);
+    }
+    assert_eq!(all.load_cores, cores);
+    assert!(all.load.windows(2).all(|pair| pair[0].loss <= pair[1].loss), "loss grows with load");
+    assert!(
+        all.sentence.starts_with(&format!("{cores} cores forward 5 Mpps of 64 B with no loss")),
+        "{}",
+        all.sentence
+    );
+    assert!(all.notes.is_empty(), "{:?}", all.notes);
+    let utilised = ask(&question("5Mpps", "1..8", Some("utilisation<70%")));
+    assert!(matches!(utilised.needed, Needed::Cores { cores: more } if more > cores));
+}
+
+#[test]
+fn objectives_that_cannot_be_reached() {
+    let link = ask(&question("60G", "1..4", Some("loss<1%")));
+    assert_eq!(link.needed, Needed::Link);
+    assert!(link.sentence.starts_with("no number of cores reaches this: the link is the limit"), "{}", link.sentence);
+    let none = ask(&question("5Mpps", "1..4", Some("p99<0.5us")));
+    assert!(matches!(none.needed, Needed::None { .. }));
+    assert!(
+        none.sentence.starts_with("none of 1..4 cores reaches p99<500ns at 5 Mpps of 64 B: the best is "),
+        "{}",
+        none.sentence
+    );
+    let one = ask(&question("5Mpps", "1", None));
+    assert!(
+        one.sentence.starts_with("1 core does not reach no loss at 5 Mpps of 64 B: the best is 1 core"),
+        "{}",
+        one.sentence
+    );
+    // Without a limit of loss, what links cannot carry is no obstacle.
+    let times = ask(&question("60G", "1..4", Some("mean<1s")));
+    assert_eq!(times.needed, Needed::Cores { cores: 1 });
+}
+
+/// Two ways, or test equipment: what is not exact is marked, and how to get it is told.
+#[test]
+fn without_a_simulator_gaps_are_told() {
+    let mut asked = question("1Mpps", "1..2", Some("p99<1ms"));
+    asked.traffic.arrivals = Arrivals::Constant;
+    let answer = ask(&asked);
+    assert_eq!(answer.needed, Needed::Unknown { cores: 1 });
+    assert!(answer.notes.iter().any(|note| note.starts_with("-: ") && note.contains("libns3-dev")));
+    assert!(answer.rows[0].figures.loss == Some(0.0) && answer.rows[0].figures.mean_ns.is_none());
+    let mut asked = question("1Mpps", "1..2", Some("p99<1ms"));
+    asked.traffic.directions = 2;
+    let answer = ask(&asked);
+    assert_eq!(answer.needed, Needed::Cores { cores: 1 });
+    assert!(answer.notes.iter().any(|note| note.starts_with("~: ")));
+}
+
+/// A simulator that always says the same.
+fn simulator(folder: &std::path::Path, cores: u32) -> Simulator {
+    let busy = vec!["0.5"; cores as usize].join(",");
+    let said = format!(
+        r#"{{"ns3": "3.37", "events": 10, "packets": 1200, "offered_pps": 1e6, "accepted_pps": 9e5, "loss": 0.1, "batch_mean": 2,
+        "sojourn_ns": {{"mean": 1, "p50": 2, "p90": 3, "p99": 4, "p99.9": 5}}, "utilisation": [{busy}]}}"#
+    );
+    let program = folder.join(PROGRAM);
+    fs::write(&program, format!("#!/bin/sh\ncat <<'END'\n{said}\nEND\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    Simulator::find(Some(&program), None, Duration::from_secs(60)).unwrap().unwrap()
+}
+
+fn simulated(asked: &Question, simulator: &Simulator, progress: &(dyn Fn(usize, usize) + Sync)) -> Answer {
+    loop {
+        match answer(asked, Some(simulator), progress) {
+            // Another test's child has the script open from before its exec: soon it has not.
+            Err(SimulationError::Absent { source, .. }) if source.kind() == std::io::ErrorKind::ExecutableFileBusy => {}
+            result => return result.unwrap(),
+        }
+    }
+}
+
+#[test]
+fn a_simulation_is_used_where_it_must_and_where_it_shall() {
+    let folder = tempfile::tempdir().unwrap();
+    let simulator = simulator(folder.path(), 2);
+    let closed = simulated(&question("1Mpps", "2", None), &simulator, &|_, _| panic!("nothing to simulate"));
+    assert!(closed.methods.iter().all(|(_, method)| method.starts_with("closed form")));
+    let forced = Question { simulate: Simulate::Always, ..question("1Mpps", "2", None) };
+    let heard = Mutex::new(Vec::new());
+    let always = simulated(&forced, &simulator, &|done, all| heard.lock().unwrap().push((done, all)));
+    assert_eq!(always.rows[0].figures.loss, Some(0.1));
+    assert_eq!(always.methods[0].0, "throughput");
+    assert_eq!(always.methods[1].1, "ns-3 3.37 simulation: 10 events, 1,200 packets");
+    let runs = 1 + always.load.len();
+    assert!(heard.lock().unwrap().contains(&(runs, runs)));
+    let mut constant = question("1Mpps", "2", None);
+    constant.traffic.arrivals = Arrivals::Constant;
+    let mixed = simulated(&constant, &simulator, &|_, _| ());
+    assert_eq!((mixed.rows[0].figures.loss, mixed.rows[0].figures.mean_ns), (Some(0.0), Some(1.0)));
+    let never = Question { simulate: Simulate::Never, ..constant };
+    assert_eq!(simulated(&never, &simulator, &|_, _| panic!("never")).rows[0].figures.mean_ns, None);
+}
+
+#[test]
+fn answers_are_json() {
+    let json = serde_json::to_value(ask(&question("1Mpps", "1..2", Some("loss<1%")))).unwrap();
+    assert_eq!(json["needed"], serde_json::json!({"verdict": "cores", "cores": 1}));
+    assert_eq!(json["rows"][1]["cores"], 2);
+    assert!(json["rows"][0]["sojourn_ns"]["p99.9"].as_f64().unwrap() > 563.4);
+    assert!(json["rows"][0]["methods"]["mean"].as_str().unwrap().contains("M/D/1"));
+}

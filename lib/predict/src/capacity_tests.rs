@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+//! Cores and links together, beside values by hand.
+
+use super::*;
+use crate::profile::Profile;
+use crate::queueing::{brute, single};
+
+const CONTENTION: &str = r#"{"format": "perigee-profile/1", "name": "n", "model": "contention",
+    "parameters": {"c0_ns": 563.4, "c_byte_ns": 0, "d_ns": 29.1, "u_ns": 11.1}, "router": {"burst": 1, "receive_ring": 65536}}"#;
+
+fn traffic(sizes: &str, flows: u32, directions: u32) -> Traffic {
+    Traffic { sizes: sizes.parse().unwrap(), flows, directions, arrivals: Arrivals::Poisson }
+}
+
+fn capacity(change: impl Fn(&mut Router), traffic: &Traffic, cores: u32) -> Capacity {
+    let mut profile = Profile::parse(CONTENTION, "test").unwrap();
+    change(&mut profile.router);
+    let service = profile.service(cores, traffic.ways() == 2, 0.0);
+    Capacity::new(&profile.router, service, traffic, cores)
+}
+
+/// One core, one flow: its rate without loss is what it serves; M/D/1 has its times.
+#[test]
+fn one_core_is_md1() {
+    let one = capacity(|_| (), &traffic("64", 1, 1), 1);
+    assert_eq!(one.no_loss(), (1e9 / 563.4, Limit::Core, Method::Closed(RATES)));
+    let figures = one.figures(1e6);
+    let mean = single::mean_wait(1e-3, &[(1.0, 563.4)]).unwrap() + 563.4;
+    assert!((figures.mean_ns.unwrap() / mean - 1.0).abs() < 1e-9);
+    assert!((figures.busiest().unwrap() - 0.5634).abs() < 1e-9);
+    assert_eq!(figures.loss, Some(0.0));
+    assert!((figures.batch.unwrap() - 1.0).abs() < 1e-9);
+    assert_eq!(figures.methods.percentiles, Method::Closed(MD1));
+    assert!(!figures.incomplete());
+}
+
+/// The flow limits itself on one core, however many there are.
+#[test]
+fn the_worst_core_limits() {
+    for cores in [1, 2, 4, 16] {
+        let traffic = traffic("64", 100, 2);
+        let router = capacity(|r| r.link_gbps = 1000.0, &traffic, cores);
+        let worst = router.shares().iter().copied().fold(0.0, f64::max);
+        let packet = 563.4 + 29.1 * f64::from(cores - 1) + 11.1;
+        let (pps, limit, _) = router.no_loss();
+        assert!((pps * worst * packet / 1e9 - 1.0).abs() < 1e-12);
+        assert_eq!(limit, Limit::Core);
+        // A little below it no core is full, above it one is and loses.
+        let below = router.figures(0.97 * pps);
+        assert!(below.loss.unwrap() < 1e-3 && (below.busiest().unwrap() - 0.97).abs() < 1e-3);
+        assert!(router.figures(1.2 * pps).loss.unwrap() > 1e-3);
+    }
+}
+
+/// Two links of 10 Gbit/s carry 2 x 14.88 million small frames; what is above is lost.
+#[test]
+fn links_limit() {
+    let quick = |r: &mut Router| r.link_gbps = 1.0;
+    let router = capacity(quick, &traffic("64", 1000, 2), 8);
+    let (pps, limit, _) = router.no_loss();
+    assert_eq!(limit, Limit::Link);
+    assert!((pps - 2e9 / 672.0).abs() < 1.0);
+    let figures = router.figures(2.0 * pps);
+    assert!((figures.loss.unwrap() - 0.5).abs() < 1e-9);
+    let one_way = capacity(quick, &traffic("64", 1000, 1), 8);
+    assert!((one_way.no_loss().0 * 2.0 / pps - 1.0).abs() < 1e-12);
+    let one_flow = capacity(quick, &traffic("64", 1, 2), 8);
+    assert_eq!(one_flow.link_pps(), one_way.link_pps(), "a single flow has one direction");
+}
+
+/// Far above full load each core serves what it can: those with small shares are not full.
+#[test]
+fn accepted_is_the_sum_of_cores() {
+    let traffic = traffic("64", 3, 1);
+    let router = capacity(|r| (r.link_gbps, r.receive_ring) = (1000.0, 512), &traffic, 4);
+    let pps = 1.5 * router.no_loss().0;
+    let of_core = 1e9 / (563.4 + 3.0 * 29.1);
+    let expected: f64 = router.shares().iter().map(|share| (share * pps).min(of_core)).sum();
+    let accepted = router.figures(pps).accepted_pps.unwrap();
+    assert!((accepted / expected - 1.0).abs() < 1e-3, "{accepted}, {expected}");
+    let constant = Capacity { arrivals: Arrivals::Constant, ..router };
+    let figures = constant.figures(pps);
+    assert!((figures.accepted_pps.unwrap() / expected - 1.0).abs() < 1e-12);
+    assert!(figures.mean_ns.is_none() && matches!(figures.methods.mean, Method::Missing(_)));
+}
+
+/// The mix of two cores' distributions lies between them, and has the mean of both.
+#[test]
+fn cores_are_mixed_by_their_packets() {
+    let traffic = traffic("64", 100, 2);
+    let router = capacity(|r| r.link_gbps = 100.0, &traffic, 2);
+    let pps = 0.9 * router.no_loss().0;
+    let figures = router.figures(pps);
+    let packet = 563.4 + 29.1 + 11.1;
+    let alone: Vec<_> = router.shares().iter().map(|share| Md1::new(share * pps / 1e9, packet).unwrap()).collect();
+    let mean: f64 = router.shares().iter().zip(&alone).map(|(share, queue)| share * queue.mean_sojourn()).sum();
+    assert!((figures.mean_ns.unwrap() / mean - 1.0).abs() < 1e-9);
+    let p99 = figures.sojourn_ns.unwrap().p99;
+    let at_most: f64 =
+        router.shares().iter().zip(&alone).map(|(share, queue)| share * queue.sojourn_at_most(p99)).sum();
+    assert!((at_most - 0.99).abs() < 1e-5, "{at_most}");
+}
+
+/// What has no closed form is missing, not wrong.
+#[test]
+fn what_needs_a_simulation_says_so() {
+    let traffic = traffic("imix", 100, 2);
+    let buffers = capacity(|r| (r.transmit_buffer, r.transmit_timeout_us) = (32, 10.0), &traffic, 2).figures(1e6);
+    assert!(buffers.loss.is_some() && buffers.utilisation.is_some());
+    assert!(buffers.mean_ns.is_none() && buffers.sojourn_ns.is_none() && buffers.incomplete());
+    let slow = |r: &mut Router| (r.punt_share, r.slow_path_ns) = (0.01, 20_000.0);
+    let figures = capacity(slow, &traffic, 2).figures(1e6);
+    assert!(figures.loss.is_none() && figures.mean_ns.is_none() && figures.utilisation.is_none());
+    let huge = |r: &mut Router| (r.burst, r.receive_ring) = (1024, 65_536);
+    let figures = capacity(huge, &traffic, 1).figures(1e8);
+    assert!(matches!(figures.methods.loss, Method::Missing(why) if why.contains("too large")));
+}
+
+/// On one core, packet by packet, the slow path has 1 - rate x service of the time; on two, what both leave.
+#[test]
+fn the_slow_path_has_what_is_left() {
+    let slow = |r: &mut Router| (r.punt_share, r.slow_path_ns, r.link_gbps) = (0.01, 20_000.0, 100.0);
+    let (pps, limit, method) = capacity(slow, &traffic("64", 1, 1), 1).no_loss();
+    assert!((pps * (563.4 + 200.0) / 1e9 - 1.0).abs() < 1e-4, "{pps}");
+    assert_eq!((limit, method), (Limit::Slow, Method::Closed(SLOW)));
+    let two = capacity(slow, &traffic("64", 100, 1), 2);
+    let pps = two.no_loss().0;
+    let busy: f64 = two.shares().iter().map(|share| share * pps * (563.4 + 29.1) / 1e9).product();
+    assert!((pps * 200.0 / 1e9 - (1.0 - busy)).abs() < 1e-3, "{pps}: {busy}");
+    let few = |r: &mut Router| (r.punt_share, r.slow_path_ns) = (1e-6, 20_000.0);
+    let (pps, limit, _) = capacity(few, &traffic("64", 1, 1), 1).no_loss();
+    assert!(limit == Limit::Slow && (pps * 563.42 / 1e9 - 1.0).abs() < 1e-3);
+}
+
+/// A core with two rings of which one has more: where it is full, what it loses above, beside events.
+#[test]
+fn two_rings_fill_one_after_the_other() {
+    let traffic = traffic("64", 100, 2);
+    let mut router = capacity(|r| (r.burst, r.receive_ring, r.link_gbps) = (32, 512, 1000.0), &traffic, 1);
+    router.server.burst_ns = 400.0;
+    router.server.packets = vec![(1.0, 300.0)];
+    router.shares = vec![[0.7, 0.3]];
+    let events =
+        brute::Server { burst: 32, ring: 512, burst_ns: 400.0, packets: vec![(1.0, 300.0)], sleep: None, other: 0.3 };
+    let limit = router.no_loss().0;
+    // 32 and 32 x 3 / 7 packets in two bursts.
+    assert!((limit / ((32.0 + 96.0 / 7.0) / (800.0 + 300.0 * (32.0 + 96.0 / 7.0)) * 1e9) - 1.0).abs() < 1e-12);
+    for load in [0.95, 1.05, 1.3, 3.0] {
+        let rate = load * limit;
+        let [loss] = events.measure(rate / 1e9, 200_000, |seen| [seen.loss()]);
+        let ours = router.lost(&router.shares[0], rate) / rate;
+        println!("{load}: {ours}, events {} +- {}", loss.mean, loss.error);
+        assert!((ours - loss.mean).abs() < loss.error + 0.002, "{load}");
+    }
+}
+
+/// How far "as if both rings were one" is from events: the bounds that docs and help name.
+#[test]
+fn two_rings_as_one_are_an_approximation() {
+    let traffic = traffic("64", 1000, 2);
+    for (burst_ns, packet_ns, load) in [(400.0, 300.0, 0.5), (400.0, 300.0, 0.9), (0.0, 600.0, 0.7), (30.0, 130.0, 0.9)]
+    {
+        let mut router = capacity(|r| (r.burst, r.receive_ring, r.link_gbps) = (32, 512, 1000.0), &traffic, 1);
+        router.server.burst_ns = burst_ns;
+        router.server.packets = vec![(1.0, packet_ns)];
+        let pps = load * router.no_loss().0;
+        let figures = router.figures(pps);
+        assert_eq!(figures.methods, Methods::all(Method::Approximate(MERGED)));
+        let events =
+            brute::Server { burst: 32, ring: 512, burst_ns, packets: vec![(1.0, packet_ns)], sleep: None, other: 0.5 };
+        let p99 = figures.sojourn_ns.unwrap().p99;
+        let [mean, below, above] =
+            events.measure(pps / 1e9, 200_000, |seen| [seen.mean(), seen.at_most(p99 / 1.3), seen.at_most(p99 * 1.3)]);
+        let ratio = figures.mean_ns.unwrap() / mean.mean;
+        println!("{burst_ns} + {packet_ns} n at {load}: mean x {ratio}, {} to {}", below.mean, above.mean);
+        assert!((0.75..1.2).contains(&ratio) && below.mean < 0.99 && above.mean > 0.99);
+        assert!(figures.loss.unwrap() < 1e-9);
+    }
+}
+
+/// Packet by packet, two rings have the mean of one, but other percentiles.
+#[test]
+fn single_packets_of_two_ports() {
+    let router = capacity(|r| r.link_gbps = 100.0, &traffic("64", 1000, 2), 1);
+    let pps = 0.8 * router.no_loss().0;
+    let figures = router.figures(pps);
+    assert_eq!(figures.methods.mean, Method::Closed(MD1));
+    assert_eq!(figures.methods.percentiles, Method::Approximate(MERGED));
+    let packets = vec![(1.0, 563.4 + 11.1)];
+    let events = brute::Server { burst: 1, ring: 65_536, burst_ns: 0.0, packets, sleep: None, other: 0.5 };
+    let [mean] = events.measure(pps / 1e9, 200_000, |seen| [seen.mean()]);
+    assert!(mean.agrees_with(figures.mean_ns.unwrap()), "{mean:?}");
+}

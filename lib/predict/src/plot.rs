@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+//! Line charts as SVG.
+//!
+//! Written here rather than taken from a library: the page of `perigee predict run` wants charts that follow its light or dark
+//! style, need neither fonts nor scripts, and are the same bytes for the same numbers; what draws that is short.
+//!
+//! | module | does |
+//! | --- | --- |
+//! | [`table`] | reads a chart from a CSV file |
+//! | [`scale`] | limits of axes, ticks, their words |
+//! | `draw` | the SVG |
+
+mod draw;
+pub mod scale;
+pub mod table;
+
+pub use draw::{STYLE, draw};
+pub use table::{Columns, read};
+
+/// Most lines of a chart: more cannot be told apart.
+pub const MAX_LINES: usize = 24;
+
+/// A chart.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chart {
+    /// Above it.
+    pub title: String,
+    /// Horizontal axis.
+    pub x: Axis,
+    /// Vertical axis.
+    pub y: Axis,
+    /// Lines.
+    pub lines: Vec<Line>,
+    /// Values with a name, as dashed lines across.
+    pub marks: Vec<Mark>,
+}
+
+/// An axis.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Axis {
+    /// What it shows, with the unit.
+    pub label: String,
+    /// Logarithmic?
+    pub log: bool,
+}
+
+impl Axis {
+    /// A linear axis.
+    pub fn linear(label: &str) -> Self {
+        Self { label: label.to_owned(), log: false }
+    }
+
+    /// A logarithmic axis.
+    pub fn log(label: &str) -> Self {
+        Self { label: label.to_owned(), log: true }
+    }
+}
+
+/// A line through points.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Line {
+    /// Its name; the legend is left out where one line has none.
+    pub name: String,
+    /// Its points, x and y.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A value of an axis that has a name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// Of the horizontal axis; else of the vertical one.
+    pub horizontal: bool,
+    /// The value.
+    pub at: f64,
+    /// Its name.
+    pub name: String,
+}
+
+/// Where a drawing is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A file of its own: with colours for a light background in each element, and for a dark one in a style.
+    File,
+    /// A page that has [`STYLE`].
+    Page,
+}

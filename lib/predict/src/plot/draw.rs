@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: MIT
+//! A chart as SVG: title, legend in rows above the lines (never over them), grid, lines with markers that say their values.
+//!
+//! Colours stay apart for people who see fewer of them, and lines differ by marker, too. Elements carry their colours for a light
+//! background; [`STYLE`] has those for a dark one, which win where a style sheet is obeyed.
+
+use super::scale::Scale;
+use super::{Chart, Line, Place};
+use crate::traffic::significant;
+use std::fmt::Write as _;
+
+const WIDTH: f64 = 760.0;
+/// Height of the part with lines.
+const HEIGHT: f64 = 300.0;
+const FONT: f64 = 13.0;
+/// Height of a row of the legend.
+const ROW: f64 = 20.0;
+/// Longest name in the legend, in characters.
+const NAME: usize = 48;
+/// Lines with more points have no markers.
+const MARKERS: usize = 60;
+
+const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#aa4499", "#8a6d00", "#555555"];
+const DASHES: [&str; 4] =
+    ["", " stroke-dasharray=\"7 4\"", " stroke-dasharray=\"2 4\"", " stroke-dasharray=\"9 3 2 3\""];
+const INK: &str = "#1c1f23";
+const DIM: &str = "#5b6470";
+const GRID: &str = "#e3e6ea";
+const PAPER: &str = "#ffffff";
+
+/// Colours for a dark background, for the style sheet of a page with charts of [`Place::Page`].
+pub const STYLE: &str = "@media (prefers-color-scheme: dark) {
+  .pp-ink { fill: #e8eaed } .pp-dim { fill: #a0a8b2 } .pp-grid { stroke: #343a42 } .pp-axis { stroke: #6b7480 }
+  .pp-paper { fill: #16191d } .pp-halo { stroke: #16191d } .pp-mark { stroke: #a0a8b2 }
+  .pp-s0 { stroke: #56b4e9 } .pp-s1 { stroke: #f28a4b } .pp-s2 { stroke: #35c49a }
+  .pp-s3 { stroke: #d98ccb } .pp-s4 { stroke: #d9b84a } .pp-s5 { stroke: #c2c8cf }
+  .pp-f0 { fill: #56b4e9 } .pp-f1 { fill: #f28a4b } .pp-f2 { fill: #35c49a }
+  .pp-f3 { fill: #d98ccb } .pp-f4 { fill: #d9b84a } .pp-f5 { fill: #c2c8cf }
+}
+";
+
+/// Draws a chart. Points that are not finite, or cannot be on a logarithmic axis, are gaps.
+pub fn draw(chart: &Chart, place: Place) -> String {
+    Drawing::new(chart).draw(place)
+}
+
+/// A chart with its measures.
+struct Drawing<'a> {
+    chart: &'a Chart,
+    x: Scale,
+    y: Scale,
+    /// Edges of the part with lines.
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+    legend: Vec<(f64, f64)>,
+    svg: String,
+}
+
+impl<'a> Drawing<'a> {
+    fn new(chart: &'a Chart) -> Self {
+        let points = || chart.lines.iter().flat_map(|line| &line.points);
+        let marks =
+            |horizontal: bool| chart.marks.iter().filter(move |mark| mark.horizontal == horizontal).map(|mark| mark.at);
+        let x = Scale::new(points().map(|point| point.0).chain(marks(true)), chart.x.log, 8);
+        let y = Scale::new(points().map(|point| point.1).chain(marks(false)), chart.y.log, 6);
+        let words = y.ticks().iter().map(|tick| width(&y.word(*tick), FONT)).fold(20.0, f64::max);
+        let (left, right) = (words + 22.0, WIDTH - 26.0);
+        let mut top = 14.0 + if chart.title.is_empty() { 0.0 } else { 26.0 };
+        let legend = legend(&chart.lines, left, right, &mut top);
+        top += if chart.y.label.is_empty() { 8.0 } else { 24.0 };
+        Self { chart, x, y, left, right, top, bottom: top + HEIGHT, legend, svg: String::new() }
+    }
+
+    fn draw(mut self, place: Place) -> String {
+        let height = self.bottom + if self.chart.x.label.is_empty() { 34.0 } else { 54.0 };
+        let title = escape(&self.chart.title);
+        let _ = write!(
+            self.svg,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{title}\" \
+             font-family=\"system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif\" font-size=\"{FONT}\""
+        );
+        if place == Place::File {
+            let _ = write!(self.svg, " width=\"{WIDTH}\" height=\"{height:.0}\"><style>{STYLE}</style>");
+            let _ = write!(self.svg, "<rect class=\"pp-paper\" width=\"100%\" height=\"100%\" fill=\"{PAPER}\"/>");
+        } else {
+            self.svg.push('>');
+        }
+        if !title.is_empty() {
+            self.text(
+                self.left,
+                26.0,
+                "start",
+                "pp-ink",
+                &format!(" font-size=\"16\" font-weight=\"600\" fill=\"{INK}\""),
+                &title,
+            );
+        }
+        self.grid();
+        self.marks();
+        for (i, line) in self.chart.lines.iter().enumerate() {
+            self.line(i, line);
+        }
+        self.names();
+        self.svg.push_str("</svg>\n");
+        self.svg
+    }
+
+    fn text(&mut self, x: f64, y: f64, anchor: &str, class: &str, more: &str, escaped: &str) {
+        let _ = write!(
+            self.svg,
+            "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\"{more}>{escaped}</text>"
+        );
+    }
+
+    fn at(&self, (x, y): (f64, f64)) -> (f64, f64) {
+        let across = self.left + self.x.place(x) * (self.right - self.left);
+        (across, self.bottom - self.y.place(y) * (self.bottom - self.top))
+    }
+
+    fn grid(&mut self) {
+        let dim = format!(" fill=\"{DIM}\"");
+        let (left, right, top, bottom) = (self.left, self.right, self.top, self.bottom);
+        for tick in self.y.ticks().to_vec() {
+            let (_, y) = self.at((0.0, tick));
+            let _ = write!(self.svg, "<path class=\"pp-grid\" d=\"M{left:.1} {y:.1}H{right:.1}\" stroke=\"{GRID}\"/>");
+            let word = escape(&self.y.word(tick));
+            self.text(left - 8.0, y + 0.35 * FONT, "end", "pp-dim", &dim, &word);
+        }
+        let mut free = f64::NEG_INFINITY;
+        for tick in self.x.ticks().to_vec() {
+            let (x, _) = self.at((tick, 0.0));
+            let _ = write!(self.svg, "<path class=\"pp-grid\" d=\"M{x:.1} {top:.1}V{bottom:.1}\" stroke=\"{GRID}\"/>");
+            let word = self.x.word(tick);
+            let half = 0.5 * width(&word, FONT);
+            // Words that would run into each other are left out.
+            if x - half >= free && x + half <= WIDTH {
+                self.text(x, bottom + 20.0, "middle", "pp-dim", &dim, &escape(&word));
+                free = x + half + 8.0;
+            }
+        }
+        let _ = write!(self.svg, "<path class=\"pp-axis\" d=\"M{left:.1} {bottom:.1}H{right:.1}\" stroke=\"{DIM}\"/>");
+        let label = escape(&self.chart.y.label);
+        if !label.is_empty() {
+            self.text(left, top - 10.0, "start", "pp-dim", &dim, &label);
+        }
+        let label = escape(&self.chart.x.label);
+        if !label.is_empty() {
+            self.text(0.5 * (left + right), bottom + 42.0, "middle", "pp-dim", &dim, &label);
+        }
+    }
+
+    fn marks(&mut self) {
+        let look = format!("fill=\"none\" stroke=\"{DIM}\" stroke-dasharray=\"5 4\"");
+        let halo = format!(
+            " fill=\"{DIM}\" stroke=\"{PAPER}\" stroke-width=\"4\" stroke-linejoin=\"round\" paint-order=\"stroke\" font-size=\"12\""
+        );
+        for mark in &self.chart.marks {
+            let scale = if mark.horizontal { &self.x } else { &self.y };
+            if !scale.has(mark.at) {
+                continue;
+            }
+            let (x, y) = self.at((mark.at, mark.at));
+            let name = escape(&mark.name);
+            let (left, right, top, bottom) = (self.left, self.right, self.top, self.bottom);
+            if mark.horizontal {
+                let _ = write!(self.svg, "<path class=\"pp-mark\" d=\"M{x:.1} {top:.1}V{bottom:.1}\" {look}/>");
+                let fits = x + 6.0 + width(&mark.name, 12.0) < right;
+                let (x, anchor) = if fits { (x + 6.0, "start") } else { (x - 6.0, "end") };
+                self.text(x, top + 13.0, anchor, "pp-dim pp-halo", &halo, &name);
+            } else {
+                let _ = write!(self.svg, "<path class=\"pp-mark\" d=\"M{left:.1} {y:.1}H{right:.1}\" {look}/>");
+                let y = if y - top > 18.0 { y - 5.0 } else { y + 15.0 };
+                self.text(left + 8.0, y, "start", "pp-dim pp-halo", &halo, &name);
+            }
+        }
+    }
+
+    fn line(&mut self, i: usize, line: &Line) {
+        let usable = |point: &&(f64, f64)| self.x.has(point.0) && self.y.has(point.1);
+        let mut path = String::new();
+        for pieces in line.points.split(|point| !usable(&point)) {
+            for (j, point) in pieces.iter().enumerate() {
+                let (x, y) = self.at(*point);
+                let _ = write!(path, "{}{x:.1} {y:.1}", if j == 0 { "M" } else { "L" });
+            }
+        }
+        let (colour, dash) = look(i);
+        let _ = write!(
+            self.svg,
+            "<path class=\"pp-s{}\" d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-linejoin=\"round\"{dash}/>",
+            i % COLOURS.len()
+        );
+        if line.points.len() > MARKERS {
+            return;
+        }
+        let name = if line.name.is_empty() { String::new() } else { format!("{}: ", escape(&line.name)) };
+        for point in line.points.iter().filter(usable) {
+            let shape = marker(i, self.at(*point));
+            let (x, y) = (significant(point.0, 6), significant(point.1, 4));
+            let _ = write!(self.svg, "<g><title>{name}{x}, {y}</title>{shape}</g>");
+        }
+    }
+
+    fn names(&mut self) {
+        for (i, (x, y)) in self.legend.clone().into_iter().enumerate() {
+            let (colour, dash) = look(i);
+            let end = x + 24.0;
+            let _ = write!(
+                self.svg,
+                "<path class=\"pp-s{}\" d=\"M{x:.1} {y:.1}H{end:.1}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>{}",
+                i % COLOURS.len(),
+                marker(i, (x + 12.0, y))
+            );
+            let name = escape(&short(&self.chart.lines[i].name));
+            self.text(x + 30.0, y + 0.35 * FONT, "start", "pp-ink", &format!(" fill=\"{INK}\""), &name);
+        }
+    }
+}
+
+/// Where the names of lines are: in rows from `top`, which is moved below them. None if there is one line without a name.
+fn legend(lines: &[Line], left: f64, right: f64, top: &mut f64) -> Vec<(f64, f64)> {
+    if lines.iter().all(|line| line.name.is_empty()) {
+        return Vec::new();
+    }
+    let mut places = Vec::new();
+    let (mut x, mut y) = (left, *top + 0.5 * ROW);
+    for line in lines {
+        let needed = 30.0 + width(&short(&line.name), FONT);
+        if x + needed > right && x > left {
+            (x, y) = (left, y + ROW);
+        }
+        places.push((x, y));
+        x += needed + 22.0;
+    }
+    *top = y + 0.5 * ROW + 6.0;
+    places
+}
+
+/// A line's colour, and its dashes from the seventh line on.
+fn look(i: usize) -> (&'static str, &'static str) {
+    (COLOURS[i % COLOURS.len()], DASHES[i / COLOURS.len() % DASHES.len()])
+}
+
+/// A line's marker: circle, square, triangle, diamond.
+fn marker(i: usize, (x, y): (f64, f64)) -> String {
+    let (class, colour) = (i % COLOURS.len(), look(i).0);
+    let path = match i % 4 {
+        0 => return format!("<circle class=\"pp-f{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.4\" fill=\"{colour}\"/>"),
+        1 => "m-3 -3h6v6h-6z",
+        2 => "m0 -4.2l4 7h-8z",
+        _ => "m0 -4.4l4.4 4.4l-4.4 4.4l-4.4 -4.4z",
+    };
+    format!("<path class=\"pp-f{class}\" d=\"M{x:.1} {y:.1}{path}\" fill=\"{colour}\"/>")
+}
+
+/// A name as the legend shows it.
+fn short(name: &str) -> String {
+    if name.chars().count() <= NAME { name.to_owned() } else { name.chars().take(NAME - 1).chain(['…']).collect() }
+}
+
+/// About how wide a text is, in the unit of its font size: fonts differ, so a little more than most.
+fn width(text: &str, size: f64) -> f64 {
+    let of = |c: char| match c {
+        'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '|' | '!' | '\'' => 0.32,
+        'f' | 't' | 'r' | ' ' | '(' | ')' | '/' | '-' => 0.42,
+        'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.95,
+        'A'..='Z' => 0.72,
+        c if c.is_ascii() => 0.62,
+        _ => 0.9,
+    };
+    text.chars().map(of).sum::<f64>() * size
+}
+
+/// A text inside XML or HTML, also inside an attribute. Characters that XML 1.0 does not know are left out.
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            '\u{fffe}' | '\u{ffff}' => {}
+            c if c.is_control() => escaped.push(' '),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Axis, Mark};
+    use super::*;
+
+    fn chart() -> Chart {
+        let line = |name: &str, by: f64| Line {
+            name: name.to_owned(),
+            points: (1..=16).map(|k| (f64::from(k), by * f64::from(k))).collect(),
+        };
+        Chart {
+            title: "Cores <& \"links\">".to_owned(),
+            x: Axis::linear("Cores"),
+            y: Axis::linear("Gbit/s"),
+            lines: vec![line("a", 1.0), line("b", 2.0)],
+            marks: vec![Mark { horizontal: false, at: 10.0, name: "offered".to_owned() }],
+        }
+    }
+
+    #[test]
+    fn texts_are_escaped() {
+        let svg = draw(&chart(), Place::File);
+        assert!(svg.contains("Cores &lt;&amp; &quot;links&quot;&gt;") && !svg.contains("<&"));
+        assert_eq!(escape("a\u{0}\u{ffff}'"), "a &#39;");
+    }
+
+    #[test]
+    fn every_point_is_in_the_picture() {
+        let svg = draw(&chart(), Place::Page);
+        assert_eq!(svg.matches("<title>a: ").count(), 16);
+        for part in svg.split("cx=\"").skip(1) {
+            let x: f64 = part.split('"').next().unwrap().parse().unwrap();
+            let y: f64 = part.split("cy=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
+            assert!((0.0..=WIDTH).contains(&x) && y > 0.0 && y < 500.0);
+        }
+        assert!(!svg.contains("<style>") && draw(&chart(), Place::File).contains("<style>"));
+    }
+
+    #[test]
+    fn gaps_and_nothing_can_be_drawn() {
+        let mut gaps = chart();
+        gaps.y.log = true;
+        gaps.lines[0].points[3].1 = 0.0;
+        gaps.lines[0].points[9].1 = f64::NAN;
+        let svg = draw(&gaps, Place::File);
+        let path = svg.split("class=\"pp-s0\" d=\"").nth(1).unwrap().split('"').next().unwrap();
+        assert_eq!(path.matches('M').count(), 3, "{path}");
+        assert!(!svg.contains("NaN"));
+        assert!(draw(&Chart::default(), Place::File).ends_with("</svg>\n"));
+    }
+
+    #[test]
+    fn names_never_leave_the_picture() {
+        let mut many = chart();
+        many.lines = (0..24)
+            .map(|i| Line { name: format!("a rather long name of line {i}"), points: vec![(1.0, 1.0)] })
+            .collect();
+        let drawing = Drawing::new(&many);
+        assert_eq!(drawing.legend.len(), 24);
+        for ((x, y), line) in drawing.legend.iter().zip(&many.lines) {
+            assert!(x + 30.0 + width(&line.name, FONT) <= drawing.right + 1.0 && *y < drawing.top - 10.0);
+        }
+    }
+}

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: MIT
+//! The simulation: a program of the ns-3 module (`ns3/softrouter`), given a scenario in JSON, which answers in JSON.
+//!
+//! It is a process of its own: what it prints is bounded, and so is its time; whatever it does wrong becomes an error that says
+//! what came instead of an answer.
+
+use crate::figures::{Figures, Method, Methods, Percentiles};
+use crate::profile::Profile;
+use crate::traffic::Arrivals;
+use serde::{Deserialize, Serialize};
+use std::env;
+use std::ffi::OsStr;
+use std::io::{self, Read, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The program's name.
+pub const PROGRAM: &str = "softrouter-predict";
+/// Environment variable with its path.
+pub const VARIABLE: &str = "PERIGEE_NS3";
+/// How it comes onto a machine.
+pub const INSTALL: &str =
+    "install ns-3 and build the module: `apt install libns3-dev nlohmann-json3-dev cmake`, then `./x ns3`";
+/// Most that it may print, in bytes.
+const MOST_OUTPUT: u64 = 1 << 20;
+/// Between two looks at a running program.
+const LOOK: Duration = Duration::from_millis(5);
+/// What is shown of what it printed.
+const EXCERPT: usize = 300;
+
+/// Why there is no answer from the simulation.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulationError {
+    /// No program.
+    #[error("{file}: found no simulator ({source}), expected {PROGRAM}; {INSTALL}", file = file.display())]
+    Absent {
+        /// Where it was to be.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file of the scenario's, or a pipe, that cannot be used.
+    #[error("the simulation's {what}: {source}")]
+    Io {
+        /// What it was.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It said that something is wrong.
+    #[error("{program}: {status}{said}", program = program.display())]
+    Failed {
+        /// The program.
+        program: PathBuf,
+        /// How it ended.
+        status: String,
+        /// What it said, with a colon before it; empty if nothing.
+        said: String,
+    },
+    /// It took too long.
+    #[error("{program}: found no answer within {seconds} s; simulate fewer packets (--packets) or wait longer (--timeout)", program = program.display())]
+    Late {
+        /// The program.
+        program: PathBuf,
+        /// What it had.
+        seconds: u64,
+    },
+    /// It said something else.
+    #[error("{program}: found {found}, expected an answer in JSON as ns3/softrouter gives it; build it anew: `./x ns3`", program = program.display())]
+    Answer {
+        /// The program.
+        program: PathBuf,
+        /// What it said.
+        found: String,
+    },
+}
+
+/// A program that simulates.
+#[derive(Clone, Debug)]
+pub struct Simulator {
+    program: PathBuf,
+    timeout: Duration,
+}
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The router; its ports and link are what is simulated.
+    pub profile: Profile,
+    /// Cores.
+    pub cores: u32,
+    /// 1 or 2 directions that have a flow.
+    pub directions: u32,
+    /// Gbit/s on the wire, all directions together.
+    pub rate_gbps: f64,
+    /// The same in packets per second.
+    pub rate_pps: f64,
+    /// Frame sizes in bytes with their weights.
+    pub sizes: Vec<(u32, f64)>,
+    /// Flows.
+    pub flows: u32,
+    /// How packets come.
+    pub arrivals: Arrivals,
+    /// Seed of its random numbers.
+    pub seed: u64,
+    /// Packets to be offered and counted.
+    pub packets: u64,
+}
+
+/// Packets that pass before counting begins, as a share of those that are counted.
+const WARM_UP: f64 = 0.2;
+
+#[derive(Serialize)]
+struct Size {
+    bytes: u32,
+    weight: f64,
+}
+
+impl Scenario {
+    /// As the program reads it.
+    fn to_json(&self) -> String {
+        #[derive(Serialize)]
+        struct Written {
+            profile: serde_json::Value,
+            cores: u32,
+            ports: u32,
+            link_gbps: f64,
+            directions: u32,
+            rate_gbps: f64,
+            sizes: Vec<Size>,
+            flows: u32,
+            arrivals: Arrivals,
+            seed: u64,
+            warm_up_s: f64,
+            duration_s: f64,
+        }
+        let mut profile = self.profile.clone();
+        // A fit's report may be long, and says nothing to a simulation.
+        profile.fit = None;
+        let duration = self.packets as f64 / self.rate_pps;
+        let written = Written {
+            profile: serde_json::from_str(&profile.to_json()).expect("a profile writes JSON"),
+            cores: self.cores,
+            ports: profile.router.ports,
+            link_gbps: profile.router.link_gbps,
+            directions: self.directions,
+            rate_gbps: self.rate_gbps,
+            sizes: self.sizes.iter().map(|&(bytes, weight)| Size { bytes, weight }).collect(),
+            flows: self.flows,
+            arrivals: self.arrivals,
+            seed: self.seed,
+            warm_up_s: WARM_UP * duration,
+            duration_s: duration,
+        };
+        serde_json::to_string_pretty(&written).expect("all keys are strings")
+    }
+}
+
+/// The program's answer; keys that are not used here may be in it, too.
+#[derive(Clone, Debug, Deserialize)]
+struct Answer {
+    ns3: String,
+    events: u64,
+    packets: u64,
+    offered_pps: f64,
+    accepted_pps: f64,
+    loss: f64,
+    sojourn_ns: Sojourn,
+    batch_mean: Option<f64>,
+    utilisation: Vec<f64>,
+}
+
+/// None: no packet passed.
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Sojourn {
+    mean: Option<f64>,
+    p50: Option<f64>,
+    p90: Option<f64>,
+    p99: Option<f64>,
+    #[serde(rename = "p99.9")]
+    p999: Option<f64>,
+}
+
+impl Answer {
+    /// The answer to a scenario with so many cores; else what is wrong with it.
+    fn parse(text: &str, cores: u32) -> Result<Self, String> {
+        let answer: Self = serde_json::from_str(text).map_err(|error| format!("{:?} ({error})", excerpt(text)))?;
+        let times = answer.sojourn_ns;
+        let numbers = [
+            ("offered_pps", Some(answer.offered_pps), f64::INFINITY),
+            ("accepted_pps", Some(answer.accepted_pps), f64::INFINITY),
+            ("loss", Some(answer.loss), 1.0),
+            ("batch_mean", answer.batch_mean, f64::INFINITY),
+            ("sojourn_ns.mean", times.mean, f64::INFINITY),
+            ("sojourn_ns.p50", times.p50, f64::INFINITY),
+            ("sojourn_ns.p90", times.p90, f64::INFINITY),
+            ("sojourn_ns.p99", times.p99, f64::INFINITY),
+            ("sojourn_ns.p99.9", times.p999, f64::INFINITY),
+        ];
+        let utilisation = answer.utilisation.iter().map(|share| ("utilisation", Some(*share), 1.0 + 1e-6));
+        for (name, value, most) in numbers.into_iter().chain(utilisation) {
+            if value.is_some_and(|value| !(value.is_finite() && (0.0..=most).contains(&value))) {
+                return Err(format!("{name} {}", value.unwrap_or_default()));
+            }
+        }
+        if answer.utilisation.len() != cores as usize {
+            return Err(format!("utilisation of {} cores instead of {cores}", answer.utilisation.len()));
+        }
+        if answer.packets == 0 || answer.offered_pps == 0.0 {
+            return Err("a simulation without packets".to_owned());
+        }
+        Ok(answer)
+    }
+
+    fn figures(self) -> Figures {
+        let times = self.sojourn_ns;
+        let method = Method::Simulated { ns3: self.ns3, events: self.events, packets: self.packets };
+        let percentiles = || Some(Percentiles { p50: times.p50?, p90: times.p90?, p99: times.p99?, p999: times.p999? });
+        Figures {
+            offered_pps: self.offered_pps,
+            accepted_pps: Some(self.accepted_pps),
+            loss: Some(self.loss),
+            mean_ns: times.mean,
+            sojourn_ns: percentiles(),
+            utilisation: Some(self.utilisation.into_iter().map(|share| share.min(1.0)).collect()),
+            batch: self.batch_mean.filter(|batch| *batch > 0.0),
+            methods: Methods::all(method),
+        }
+    }
+}
+
+impl Simulator {
+    /// The program: `named` on the command line, else what [`VARIABLE`] says, else `ns3/softrouter-predict` beside `beside` (this
+    /// executable) or one folder above, else on PATH. None: it is not installed.
+    ///
+    /// # Errors
+    /// A program that was named and is not there.
+    pub fn find(
+        named: Option<&Path>,
+        beside: Option<&Path>,
+        timeout: Duration,
+    ) -> Result<Option<Self>, SimulationError> {
+        let by_variable = env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+        if let Some(program) = named.map(Path::to_owned).or(by_variable) {
+            return match program.metadata() {
+                Ok(_) => Ok(Some(Self { program, timeout })),
+                Err(source) => Err(SimulationError::Absent { file: program, source }),
+            };
+        }
+        let built =
+            beside.and_then(Path::parent).into_iter().flat_map(|folder| [Some(folder), folder.parent()]).flatten();
+        let built = built.map(|folder| folder.join("ns3").join(PROGRAM));
+        let path = env::var_os("PATH").unwrap_or_default();
+        let installed = env::split_paths(&path).map(|folder| folder.join(PROGRAM)).collect::<Vec<_>>();
+        let program = built.chain(installed).find(|file| file.is_file());
+        Ok(program.map(|program| Self { program, timeout }))
+    }
+
+    /// The program's path.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Simulates.
+    ///
+    /// # Errors
+    /// A program that cannot be started, fails, takes too long, or answers something else.
+    pub fn run(&self, scenario: &Scenario) -> Result<Figures, SimulationError> {
+        let io = |what| move |source| SimulationError::Io { what, source };
+        let mut file = tempfile::Builder::new().suffix(".json").tempfile().map_err(io("scenario"))?;
+        file.write_all(scenario.to_json().as_bytes()).map_err(io("scenario"))?;
+        let text = self.output(file.path())?;
+        let wrong = |found| SimulationError::Answer { program: self.program.clone(), found };
+        Ok(Answer::parse(&text, scenario.cores).map_err(wrong)?.figures())
+    }
+
+    /// What the program prints for a scenario in a file.
+    fn output(&self, scenario: &Path) -> Result<String, SimulationError> {
+        let mut argument = OsStr::new("--scenario=").to_owned();
+        argument.push(scenario);
+        let mut command = Command::new(&self.program);
+        command.arg(argument).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(|source| SimulationError::Absent { file: self.program.clone(), source })?;
+        let mut running = Running(child);
+        let said = reader(running.0.stdout.take());
+        let complained = reader(running.0.stderr.take());
+        let end = Instant::now() + self.timeout;
+        let late = || SimulationError::Late { program: self.program.clone(), seconds: self.timeout.as_secs() };
+        let status = loop {
+            match running.0.try_wait() {
+                Ok(Some(status)) => break status,
+                Ok(None) if Instant::now() >= end => return Err(late()),
+                Ok(None) => thread::sleep(LOOK),
+                Err(source) => return Err(SimulationError::Io { what: "end", source }),
+            }
+        };
+        // Whatever it may have started still has the pipes, and shall not hold us up.
+        let patience = LOOK.max(end.saturating_duration_since(Instant::now()));
+        let said = said.recv_timeout(patience).map_err(|_| late())?;
+        let wrong = |found| SimulationError::Answer { program: self.program.clone(), found };
+        if said.len() as u64 > MOST_OUTPUT {
+            return Err(wrong(format!("more than {} KiB", MOST_OUTPUT >> 10)));
+        }
+        if !status.success() {
+            let complaint = complained.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
+            let complaint = excerpt(&String::from_utf8_lossy(&complaint));
+            let said = if complaint.is_empty() { complaint } else { format!(": {complaint}") };
+            return Err(SimulationError::Failed { program: self.program.clone(), status: status.to_string(), said });
+        }
+        String::from_utf8(said).map_err(|error| wrong(format!("bytes that are no text ({error})")))
+    }
+}
+
+/// A process that does not outlive its owner.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended by itself, or it is too late for it: in both cases an error here changes nothing.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Reads a pipe to its end or to its limit, aside; the program would wait for ever if nobody read.
+fn reader(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            // What came before an error is still of use.
+            let _ = pipe.by_ref().take(MOST_OUTPUT + 1).read_to_end(&mut bytes);
+        }
+        // Nobody waits any more if the program was too late.
+        let _ = sender.send(bytes);
+    });
+    receiver
+}
+
+/// The beginning of a text, on one line.
+fn excerpt(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(EXCERPT) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+#[path = "simulate_tests.rs"]
+mod tests;
