@@ -2,6 +2,7 @@
 //! The profiles beside the ns-3 module: what `perigee predict fit` makes of the published points today.
 
 use perigee_predict::fit::{Kind, Options, fit};
+use perigee_predict::profile::Router;
 use perigee_predict::{Model, Profile, points};
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,7 @@ fn profiles_are_what_a_fit_writes() {
             kind: Some(kind),
             name: name.to_owned(),
             description: kept.description.clone(),
+            router: Router { burst: 1, ..Router::default() },
             ..Options::default()
         };
         let fresh = fit(&points, file, &options).expect("a fit").profile;
