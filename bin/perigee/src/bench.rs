@@ -6,6 +6,7 @@ mod fib;
 mod forward;
 mod instructions;
 mod machine;
+mod ns3;
 mod peers;
 mod snabb;
 mod statistics;
@@ -27,6 +28,8 @@ pub enum BenchCommand {
     Churn(churn::ChurnArgs),
     /// Instructions per packet of both loops, counted by valgrind: the same on a busy machine
     Instructions(instructions::InstructionsArgs),
+    /// Packets per second that the ns-3 module simulates
+    Ns3(ns3::Ns3Args),
     /// Graphs of Snabb apps, on one thread and on two, beside Snabb's own figures
     Snabb(snabb::SnabbBenchArgs),
     /// The process that forwards; `forward` starts it
@@ -41,6 +44,7 @@ pub fn bench(command: &BenchCommand) -> Result<ExitCode> {
         BenchCommand::Fib(args) => fib::fib(args),
         BenchCommand::Churn(args) => churn::churn(args),
         BenchCommand::Instructions(args) => instructions::instructions(args),
+        BenchCommand::Ns3(args) => ns3::ns3(args),
         BenchCommand::Snabb(args) => snabb::snabb(args),
         BenchCommand::ForwardWorker(args) => worker::serve(args),
     }
