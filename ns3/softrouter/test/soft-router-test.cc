@@ -264,6 +264,22 @@ class SoftRouterOverloadTestCase : public TestCase
         std::vector<Time> little;
         const auto sojourn = [&little](Time mean) { little.push_back(mean); };
         router->TraceConnectWithoutContext("LittleSojourn", Callback<void, Time>(sojourn));
+        uint32_t longest = 0;
+        const auto length = [&longest](uint32_t, uint32_t now) {
+            longest = std::max(longest, now);
+        };
+        const bool rings =
+            Config::ConnectWithoutContextFailSafe("/NodeList/1/$ns3::SoftRouter/Rings/*/Length",
+                                                  Callback<void, uint32_t, uint32_t>(length));
+        NS_TEST_EXPECT_MSG_EQ(rings, true, "rings are found by their path");
+        uint32_t bursts = 0;
+        const auto burst = [&bursts](uint32_t packets, Time service) {
+            bursts += service == NanoSeconds(2000) * packets;
+        };
+        const bool units =
+            Config::ConnectWithoutContextFailSafe("/NodeList/1/$ns3::SoftRouter/Units/*/Burst",
+                                                  Callback<void, uint32_t, Time>(burst));
+        NS_TEST_EXPECT_MSG_EQ(units, true, "task units are found by their path");
         network.Open();
         network.Send(10000, MicroSeconds(1), Seconds(1)); // twice what a core of 2 us can do
         Simulator::Stop(Seconds(1.1));
@@ -271,6 +287,8 @@ class SoftRouterOverloadTestCase : public TestCase
         const uint64_t drops = router->GetDrops(SoftRouter::RECEIVE_RING);
         NS_TEST_EXPECT_MSG_EQ(router->GetReceived(), router->GetForwarded() + drops, "all counted");
         NS_TEST_EXPECT_MSG_EQ(traced, drops, "drops are traced");
+        NS_TEST_EXPECT_MSG_EQ(longest, 512, "the ring was full");
+        NS_TEST_EXPECT_MSG_EQ(bursts, router->GetUnits()[0]->GetBursts(), "bursts are traced");
         // It works from the first packet until 512 more and those of its burst are done.
         NS_TEST_EXPECT_MSG_EQ_TOL(network.arrivals.size(), 5512, 40, "half, and a ring");
         NS_TEST_EXPECT_MSG_EQ_TOL(utilisation.at(1005), 1, 1e-9, "busy");
