@@ -187,7 +187,9 @@ impl<'a> Asked<'a> {
 
     fn capacity(&self, cores: u32) -> Capacity {
         let Question { profile, traffic, .. } = self.question;
-        let service = profile.service(cores, traffic.ways() == 2, profile.router.working_set_bytes);
+        // A core alone has nobody to contend with, whichever way packets go.
+        let two_way = traffic.ways() == 2 && cores >= 2;
+        let service = profile.service(cores, two_way, profile.router.working_set_bytes);
         Capacity::new(&profile.router, service, traffic, cores)
     }
 
@@ -342,7 +344,7 @@ impl<'a> Asked<'a> {
                 format!("for exact figures {INSTALL}")
             };
             notes.push(format!(
-                "~: packets of two ports wait in two rings, here taken as one; means were within 25 %, p99 within 30 % up to a load of 0.9. {exact}"
+                "~: packets of several ports wait in a ring each, here taken as one; means were within 25 %, p99 within 30 % up to a load of 0.9. {exact}"
             ));
         }
         let wire_ns = traffic.sizes.mean_wire_bits() / profile.router.link_gbps;

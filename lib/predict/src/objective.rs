@@ -184,12 +184,12 @@ impl Objective {
 /// N packets without a loss say, at 95 %, that less than 3 / N are lost; no more.
 fn too_few_packets(condition: &Condition, value: f64, figures: &Figures) -> Option<String> {
     let Method::Simulated { packets, .. } = condition.quantity.method(figures) else { return None };
-    let known = 3.0 / *packets as f64;
+    let known = 3.0 * (1.0 + crate::simulate::WARM_UP) / *packets as f64;
     let unknown = condition.quantity == Quantity::Loss && value == 0.0 && condition.limit < known;
     unknown.then(|| {
         let needed = if condition.limit > 0.0 { format!("{:.0}", 3.0 / condition.limit) } else { "more".to_owned() };
         format!(
-            "a simulation of {packets} packets without loss says loss<{} only: simulate {needed} (--packets)",
+            "a simulation of {packets:.0} packets without loss says loss<{} only: simulate {needed} (--packets)",
             share(known)
         )
     })

@@ -20,7 +20,8 @@ const NAME: usize = 48;
 /// Lines with more points have no markers.
 const MARKERS: usize = 60;
 
-const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#aa4499", "#8a6d00", "#555555"];
+/// In the order in which they are used.
+pub(super) const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#aa4499", "#8a6d00", "#555555"];
 const DASHES: [&str; 4] =
     ["", " stroke-dasharray=\"7 4\"", " stroke-dasharray=\"2 4\"", " stroke-dasharray=\"9 3 2 3\""];
 const INK: &str = "#1c1f23";
@@ -99,8 +100,8 @@ impl<'a> Drawing<'a> {
         }
         self.grid();
         self.marks();
-        for (i, line) in self.chart.lines.iter().enumerate() {
-            self.line(i, line);
+        for line in &self.chart.lines {
+            self.line(line);
         }
         self.names();
         self.svg.push_str("</svg>\n");
@@ -177,7 +178,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    fn line(&mut self, i: usize, line: &Line) {
+    fn line(&mut self, line: &Line) {
         let usable = |point: &&(f64, f64)| self.x.has(point.0) && self.y.has(point.1);
         let mut path = String::new();
         for pieces in line.points.split(|point| !usable(&point)) {
@@ -186,18 +187,17 @@ impl<'a> Drawing<'a> {
                 let _ = write!(path, "{}{x:.1} {y:.1}", if j == 0 { "M" } else { "L" });
             }
         }
-        let (colour, dash) = look(i);
+        let (class, colour, dash) = look(line);
         let _ = write!(
             self.svg,
-            "<path class=\"pp-s{}\" d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-linejoin=\"round\"{dash}/>",
-            i % COLOURS.len()
+            "<path class=\"pp-s{class}\" d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-linejoin=\"round\"{dash}/>"
         );
         if line.points.len() > MARKERS {
             return;
         }
         let name = if line.name.is_empty() { String::new() } else { format!("{}: ", escape(&line.name)) };
         for point in line.points.iter().filter(usable) {
-            let shape = marker(i, self.at(*point));
+            let shape = marker(line, self.at(*point));
             let (x, y) = (significant(point.0, 6), significant(point.1, 4));
             let _ = write!(self.svg, "<g><title>{name}{x}, {y}</title>{shape}</g>");
         }
@@ -205,15 +205,15 @@ impl<'a> Drawing<'a> {
 
     fn names(&mut self) {
         for (i, (x, y)) in self.legend.clone().into_iter().enumerate() {
-            let (colour, dash) = look(i);
+            let line = &self.chart.lines[i];
+            let (class, colour, dash) = look(line);
             let end = x + 24.0;
             let _ = write!(
                 self.svg,
-                "<path class=\"pp-s{}\" d=\"M{x:.1} {y:.1}H{end:.1}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>{}",
-                i % COLOURS.len(),
-                marker(i, (x + 12.0, y))
+                "<path class=\"pp-s{class}\" d=\"M{x:.1} {y:.1}H{end:.1}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>{}",
+                marker(line, (x + 12.0, y))
             );
-            let name = escape(&short(&self.chart.lines[i].name));
+            let name = escape(&short(&line.name));
             self.text(x + 30.0, y + 0.35 * FONT, "start", "pp-ink", &format!(" fill=\"{INK}\""), &name);
         }
     }
@@ -238,15 +238,16 @@ fn legend(lines: &[Line], left: f64, right: f64, top: &mut f64) -> Vec<(f64, f64
     places
 }
 
-/// A line's colour, and its dashes from the seventh line on.
-fn look(i: usize) -> (&'static str, &'static str) {
-    (COLOURS[i % COLOURS.len()], DASHES[i / COLOURS.len() % DASHES.len()])
+/// A line's class, colour and dashes.
+fn look(line: &Line) -> (usize, &'static str, &'static str) {
+    let class = line.colour % COLOURS.len();
+    (class, COLOURS[class], DASHES[line.dash % DASHES.len()])
 }
 
 /// A line's marker: circle, square, triangle, diamond.
-fn marker(i: usize, (x, y): (f64, f64)) -> String {
-    let (class, colour) = (i % COLOURS.len(), look(i).0);
-    let path = match i % 4 {
+fn marker(line: &Line, (x, y): (f64, f64)) -> String {
+    let (class, colour, _) = look(line);
+    let path = match line.colour % 4 {
         0 => return format!("<circle class=\"pp-f{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.4\" fill=\"{colour}\"/>"),
         1 => "m-3 -3h6v6h-6z",
         2 => "m0 -4.2l4 7h-8z",
@@ -274,7 +275,7 @@ fn width(text: &str, size: f64) -> f64 {
 }
 
 /// A text inside XML or HTML, also inside an attribute. Characters that XML 1.0 does not know are left out.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {
         match c {
@@ -297,15 +298,13 @@ mod tests {
     use super::*;
 
     fn chart() -> Chart {
-        let line = |name: &str, by: f64| Line {
-            name: name.to_owned(),
-            points: (1..=16).map(|k| (f64::from(k), by * f64::from(k))).collect(),
-        };
+        let line =
+            |i, name: &str, by: f64| Line::nth(i, name, (1..=16).map(|k| (f64::from(k), by * f64::from(k))).collect());
         Chart {
             title: "Cores <& \"links\">".to_owned(),
             x: Axis::linear("Cores"),
             y: Axis::linear("Gbit/s"),
-            lines: vec![line("a", 1.0), line("b", 2.0)],
+            lines: vec![line(0, "a", 1.0), line(1, "b", 2.0)],
             marks: vec![Mark { horizontal: false, at: 10.0, name: "offered".to_owned() }],
         }
     }
@@ -345,9 +344,8 @@ mod tests {
     #[test]
     fn names_never_leave_the_picture() {
         let mut many = chart();
-        many.lines = (0..24)
-            .map(|i| Line { name: format!("a rather long name of line {i}"), points: vec![(1.0, 1.0)] })
-            .collect();
+        many.lines =
+            (0..24).map(|i| Line::nth(i, format!("a rather long name of line {i}"), vec![(1.0, 1.0)])).collect();
         let drawing = Drawing::new(&many);
         assert_eq!(drawing.legend.len(), 24);
         for ((x, y), line) in drawing.legend.iter().zip(&many.lines) {
