@@ -113,6 +113,17 @@ impl Capacity {
         self.link_pps / self.of_ports.iter().copied().fold(0.0, f64::max)
     }
 
+    /// Places of all receive rings that have packets.
+    pub fn places(&self) -> u64 {
+        let rings = self.shares.iter().flatten().filter(|share| **share > 0.0).count();
+        rings as u64 * u64::from(self.router.receive_ring)
+    }
+
+    /// Share of the packets that cores have no time for, in the long run.
+    pub fn overload(&self, pps: f64) -> f64 {
+        self.rates(pps).iter().map(|rates| self.lost(rates)).sum::<f64>() / pps
+    }
+
     /// Packets per second that each core gets from each port, when `pps` are offered and links carry what they can.
     fn rates(&self, pps: f64) -> Vec<Vec<f64>> {
         let carried = |port: usize| pps * (self.link_pps / (pps * self.of_ports[port])).min(1.0);

@@ -16,7 +16,7 @@ const STYLE: &str = "
 body { margin: 0; background: var(--page); color: var(--ink);
   font: 16px/1.5 system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif }
 main { max-width: 1080px; margin: 0 auto; padding: 32px 20px 64px }
-h1 { font-size: 28px; line-height: 1.2; margin: 0 0 4px } h2 { font-size: 20px; margin: 36px 0 12px }
+h1 { font-size: 28px; line-height: 1.2; margin: 0 0 4px } main > p:first-child { margin: 0 } h2 { font-size: 20px; margin: 36px 0 12px }
 p { margin: 8px 0 } .dim, dt, caption, footer { color: var(--dim) }
 .answer { background: var(--paper); border: 1px solid var(--line); border-left: 6px solid var(--good); border-radius: 8px;
   padding: 14px 18px; margin: 20px 0; font-size: 18px } .answer.bad { border-left-color: var(--bad) }
@@ -40,7 +40,7 @@ pub fn page(question: &Question, answer: &Answer, version: &str) -> String {
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{name}: prediction</title>\
-         <style>{STYLE}{}</style></head>\n<body><main>\n<h1>{name}</h1>\n",
+         <style>{STYLE}{}</style></head>\n<body><main>\n<p class=\"dim\">Prediction from a profile</p>\n<h1>{name}</h1>\n",
         plot::STYLE
     );
     if let Some(description) = &question.profile.description {

@@ -47,7 +47,7 @@ pub fn by_load(figures: &Figures, question: &Question, no_loss_pps: f64) -> Vec<
 }
 
 /// The rows of the table by load: a few of them for a terminal, or all.
-pub fn loads<'a>(answer: &'a Answer, all: bool) -> impl Iterator<Item = &'a Figures> {
+pub fn loads(answer: &Answer, all: bool) -> impl Iterator<Item = &Figures> {
     let no_loss = no_loss_pps(answer);
     answer.load.iter().filter(move |figures| {
         let load = figures.offered_pps / no_loss;
@@ -71,7 +71,7 @@ fn of_figures(figures: &Figures) -> Vec<String> {
         marked(times.map(|times| time(times.p50)), &methods.percentiles),
         marked(times.map(|times| time(times.p99)), &methods.percentiles),
         marked(times.map(|times| time(times.p999)), &methods.percentiles),
-        marked(figures.busiest().map(|busy| format!("{:.1}%", 100.0 * busy)), &methods.utilisation),
+        marked(figures.busiest().map(share), &methods.utilisation),
         marked(figures.batch.map(|batch| significant(batch, 3)), &methods.utilisation),
     ]
 }

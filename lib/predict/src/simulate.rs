@@ -107,12 +107,11 @@ pub struct Scenario {
     pub arrivals: Arrivals,
     /// Seed of its random numbers.
     pub seed: u64,
+    /// Packets to be offered before counting begins.
+    pub warm_up: u64,
     /// Packets to be offered and counted.
     pub packets: u64,
 }
-
-/// Packets that pass before counting begins, as a share of those that are counted.
-pub const WARM_UP: f64 = 0.2;
 
 #[derive(Serialize)]
 struct Size {
@@ -141,7 +140,6 @@ impl Scenario {
         let mut profile = self.profile.clone();
         // A fit's report may be long, and says nothing to a simulation.
         profile.fit = None;
-        let duration = self.packets as f64 / self.rate_pps;
         let written = Written {
             profile: serde_json::from_str(&profile.to_json()).expect("a profile writes JSON"),
             cores: self.cores,
@@ -153,8 +151,8 @@ impl Scenario {
             flows: self.flows,
             arrivals: self.arrivals,
             seed: self.seed,
-            warm_up_s: WARM_UP * duration,
-            duration_s: duration,
+            warm_up_s: self.warm_up as f64 / self.rate_pps,
+            duration_s: self.packets as f64 / self.rate_pps,
         };
         serde_json::to_string_pretty(&written).expect("all keys are strings")
     }
@@ -226,7 +224,8 @@ impl Answer {
     fn figures(self) -> Figures {
         let loss = self.loss();
         let times = self.sojourn_ns;
-        let method = Method::Simulated { ns3: self.ns3, events: self.events, packets: self.packets };
+        let counted = (self.offered_pps * self.measured_s).round() as u64;
+        let method = Method::Simulated { ns3: self.ns3, events: self.events, packets: self.packets, counted };
         let percentiles = || Some(Percentiles { p50: times.p50?, p90: times.p90?, p99: times.p99?, p999: times.p999? });
         Figures {
             offered_pps: self.offered_pps,

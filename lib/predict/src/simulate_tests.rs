@@ -24,6 +24,7 @@ fn scenario() -> Scenario {
         flows: 100,
         arrivals: Arrivals::Poisson,
         seed: 7,
+        warm_up: 1000,
         packets: 5000,
     }
 }

@@ -9,7 +9,8 @@ use super::{Chart, Line, Place};
 use crate::traffic::significant;
 use std::fmt::Write as _;
 
-const WIDTH: f64 = 760.0;
+/// Width of a file; on a page, two charts are side by side.
+const WIDTHS: [f64; 2] = [760.0, 580.0];
 /// Height of the part with lines.
 const HEIGHT: f64 = 300.0;
 const FONT: f64 = 13.0;
@@ -42,12 +43,13 @@ pub const STYLE: &str = "@media (prefers-color-scheme: dark) {
 
 /// Draws a chart. Points that are not finite, or cannot be on a logarithmic axis, are gaps.
 pub fn draw(chart: &Chart, place: Place) -> String {
-    Drawing::new(chart).draw(place)
+    Drawing::new(chart, place).draw(place)
 }
 
 /// A chart with its measures.
 struct Drawing<'a> {
     chart: &'a Chart,
+    width: f64,
     x: Scale,
     y: Scale,
     /// Edges of the part with lines.
@@ -60,30 +62,31 @@ struct Drawing<'a> {
 }
 
 impl<'a> Drawing<'a> {
-    fn new(chart: &'a Chart) -> Self {
+    fn new(chart: &'a Chart, place: Place) -> Self {
+        let whole = WIDTHS[usize::from(place == Place::Page)];
         let points = || chart.lines.iter().flat_map(|line| &line.points);
         let marks =
             |horizontal: bool| chart.marks.iter().filter(move |mark| mark.horizontal == horizontal).map(|mark| mark.at);
         let x = Scale::new(points().map(|point| point.0).chain(marks(true)), chart.x.log, 8);
         let y = Scale::new(points().map(|point| point.1).chain(marks(false)), chart.y.log, 6);
         let words = y.ticks().iter().map(|tick| width(&y.word(*tick), FONT)).fold(20.0, f64::max);
-        let (left, right) = (words + 22.0, WIDTH - 26.0);
+        let (left, right) = (words + 22.0, whole - 26.0);
         let mut top = 14.0 + if chart.title.is_empty() { 0.0 } else { 26.0 };
         let legend = legend(&chart.lines, left, right, &mut top);
         top += if chart.y.label.is_empty() { 8.0 } else { 24.0 };
-        Self { chart, x, y, left, right, top, bottom: top + HEIGHT, legend, svg: String::new() }
+        Self { chart, width: whole, x, y, left, right, top, bottom: top + HEIGHT, legend, svg: String::new() }
     }
 
     fn draw(mut self, place: Place) -> String {
         let height = self.bottom + if self.chart.x.label.is_empty() { 34.0 } else { 54.0 };
-        let title = escape(&self.chart.title);
+        let (title, width) = (escape(&self.chart.title), self.width);
         let _ = write!(
             self.svg,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{title}\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height:.0}\" role=\"img\" aria-label=\"{title}\" \
              font-family=\"system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif\" font-size=\"{FONT}\""
         );
         if place == Place::File {
-            let _ = write!(self.svg, " width=\"{WIDTH}\" height=\"{height:.0}\"><style>{STYLE}</style>");
+            let _ = write!(self.svg, " width=\"{width}\" height=\"{height:.0}\"><style>{STYLE}</style>");
             let _ = write!(self.svg, "<rect class=\"pp-paper\" width=\"100%\" height=\"100%\" fill=\"{PAPER}\"/>");
         } else {
             self.svg.push('>');
@@ -136,7 +139,7 @@ impl<'a> Drawing<'a> {
             let word = self.x.word(tick);
             let half = 0.5 * width(&word, FONT);
             // Words that would run into each other are left out.
-            if x - half >= free && x + half <= WIDTH {
+            if x - half >= free && x + half <= self.width {
                 self.text(x, bottom + 20.0, "middle", "pp-dim", &dim, &escape(&word));
                 free = x + half + 8.0;
             }
@@ -169,7 +172,7 @@ impl<'a> Drawing<'a> {
                 let _ = write!(self.svg, "<path class=\"pp-mark\" d=\"M{x:.1} {top:.1}V{bottom:.1}\" {look}/>");
                 let fits = x + 6.0 + width(&mark.name, 12.0) < right;
                 let (x, anchor) = if fits { (x + 6.0, "start") } else { (x - 6.0, "end") };
-                self.text(x, top + 13.0, anchor, "pp-dim pp-halo", &halo, &name);
+                self.text(x, bottom - 8.0, anchor, "pp-dim pp-halo", &halo, &name);
             } else {
                 let _ = write!(self.svg, "<path class=\"pp-mark\" d=\"M{left:.1} {y:.1}H{right:.1}\" {look}/>");
                 let y = if y - top > 18.0 { y - 5.0 } else { y + 15.0 };
@@ -323,7 +326,7 @@ mod tests {
         for part in svg.split("cx=\"").skip(1) {
             let x: f64 = part.split('"').next().unwrap().parse().unwrap();
             let y: f64 = part.split("cy=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
-            assert!((0.0..=WIDTH).contains(&x) && y > 0.0 && y < 500.0);
+            assert!((0.0..=WIDTHS[1]).contains(&x) && y > 0.0 && y < 500.0);
         }
         assert!(!svg.contains("<style>") && draw(&chart(), Place::File).contains("<style>"));
     }
@@ -346,7 +349,7 @@ mod tests {
         let mut many = chart();
         many.lines =
             (0..24).map(|i| Line::nth(i, format!("a rather long name of line {i}"), vec![(1.0, 1.0)])).collect();
-        let drawing = Drawing::new(&many);
+        let drawing = Drawing::new(&many, Place::Page);
         assert_eq!(drawing.legend.len(), 24);
         for ((x, y), line) in drawing.legend.iter().zip(&many.lines) {
             assert!(x + 30.0 + width(&line.name, FONT) <= drawing.right + 1.0 && *y < drawing.top - 10.0);
