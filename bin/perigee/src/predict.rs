@@ -2,6 +2,8 @@
 //! `perigee predict`: profiles from measured points, and what they say about other hardware.
 
 mod fit;
+mod plot;
+mod run;
 mod verify;
 
 use anyhow::Result;
@@ -15,6 +17,10 @@ pub enum PredictCommand {
     Fit(fit::FitArgs),
     /// Compare a profile with measured points: predicted, measured, error
     Verify(verify::VerifyArgs),
+    /// Say how fast a router will be, how much it will lose, how long packets will stay, and how many cores it needs
+    Run(run::RunArgs),
+    /// Draw a CSV file as SVG
+    Plot(plot::PlotArgs),
 }
 
 /// Does it.
@@ -22,6 +28,8 @@ pub fn predict(command: &PredictCommand) -> Result<ExitCode> {
     match command {
         PredictCommand::Fit(args) => fit::fit(args),
         PredictCommand::Verify(args) => verify::verify(args),
+        PredictCommand::Run(args) => run::run(args),
+        PredictCommand::Plot(args) => plot::plot(args),
     }
 }
 

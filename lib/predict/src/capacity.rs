@@ -11,7 +11,7 @@
 //! | accepted rate, loss | Poisson: what finds a ring full, by the Markov chain; constant: what is above the core's rate |
 //! | utilisation, batches | Poisson: the chain; constant: where bursts cost nothing besides their packets |
 //! | mean, percentiles | Poisson: M/D/1, or the chain and the distribution on a grid |
-//! | packets from two ports | approximately: as if both rings were one (single packets: mean and utilisation exactly) |
+//! | packets from several ports | approximately: as if the rings were one (single packets: mean and utilisation exactly) |
 //! | with a transmit buffer | all but times: those depend on when its timer runs |
 //! | with a slow path | throughput: the slow path has what the fast path leaves of any core, one packet at a time |
 
@@ -30,7 +30,7 @@ const SLOW: &str = "what the fast path (Markov chain per core) leaves to the slo
 const MD1: &str = "M/D/1 per core (Pollaczek and Khinchine; Franx 2001)";
 const MG1: &str = "Markov chain of M/G/1/K per core";
 const BATCH: &str = "Markov chain of the batch server per core";
-const MERGED: &str = "Markov chain per core, the rings of its two ports as one";
+const MERGED: &str = "Markov chain per core, the rings of its ports as one";
 /// Loss below which a queue counts as endless.
 const NO_LOSS: f64 = 1e-12;
 
@@ -52,9 +52,11 @@ pub struct Capacity {
     router: Router,
     arrivals: Arrivals,
     server: BatchServer,
-    /// Of each core, by direction, which is by receiving port.
-    shares: Vec<[f64; 2]>,
-    /// Packets per second that all links together carry.
+    /// Of each core, by receiving port.
+    shares: Vec<Vec<f64>>,
+    /// Share of each receiving port, all cores together.
+    of_ports: Vec<f64>,
+    /// Packets per second that a link carries.
     link_pps: f64,
 }
 
@@ -65,7 +67,7 @@ pub struct Traffic {
     pub sizes: Sizes,
     /// Number of flows.
     pub flows: u32,
-    /// 1: port 0 to 1; 2: flows in turn both ways.
+    /// 1: from one port of each pair to the other; 2: flows in turn both ways.
     pub directions: u32,
     /// How packets come.
     pub arrivals: Arrivals,
@@ -88,23 +90,48 @@ impl Capacity {
             packets: packet_times(&traffic.sizes, service),
             sleep: router.sleep_after_us.map(|after| Sleep { after_ns: after * 1e3, wake_ns: router.wake_up_us * 1e3 }),
         };
+        let ports = rss::Ports { directions: traffic.directions, pairs: router.ports / 2 };
+        let shares = rss::shares(traffic.flows, ports, cores);
+        let of_ports = (0..shares[0].len()).map(|port| shares.iter().map(|shares| shares[port]).sum()).collect();
         Self {
             router: router.clone(),
             arrivals: traffic.arrivals,
             server,
-            shares: rss::shares(traffic.flows, traffic.directions, cores),
-            link_pps: f64::from(traffic.ways()) * router.link_gbps * 1e9 / traffic.sizes.mean_wire_bits(),
+            shares,
+            of_ports,
+            link_pps: router.link_gbps * 1e9 / traffic.sizes.mean_wire_bits(),
         }
     }
 
     /// Each core's share of the packets.
     pub fn shares(&self) -> Vec<f64> {
-        self.shares.iter().map(|[one, other]| one + other).collect()
+        self.shares.iter().map(|shares| shares.iter().sum()).collect()
     }
 
-    /// Packets per second that the links carry, all directions together.
+    /// Packets per second of all ports together at which the first link is full.
     pub fn link_pps(&self) -> f64 {
-        self.link_pps
+        self.link_pps / self.of_ports.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// Places of all receive rings that have packets.
+    pub fn places(&self) -> u64 {
+        let rings = self.shares.iter().flatten().filter(|share| **share > 0.0).count();
+        rings as u64 * u64::from(self.router.receive_ring)
+    }
+
+    /// Share of the packets that cores have no time for, in the long run.
+    pub fn overload(&self, pps: f64) -> f64 {
+        self.rates(pps).iter().map(|rates| self.lost(rates)).sum::<f64>() / pps
+    }
+
+    /// Packets per second that each core gets from each port, when `pps` are offered and links carry what they can.
+    fn rates(&self, pps: f64) -> Vec<Vec<f64>> {
+        let carried = |port: usize| pps * (self.link_pps / (pps * self.of_ports[port])).min(1.0);
+        let of_core = |shares: &Vec<f64>| {
+            let ports = shares.iter().enumerate().filter(|(_, share)| **share > 0.0);
+            ports.map(|(port, share)| share * carried(port)).collect()
+        };
+        self.shares.iter().map(of_core).collect()
     }
 
     /// A mean packet's time on a core in full bursts, in nanoseconds.
@@ -114,11 +141,12 @@ impl Capacity {
 
     /// Packets per second up to which no ring fills for ever, what limits them, and how that is known.
     ///
-    /// A core is at its limit when its fullest ring always has a burst; its other ring has as many packets then as came in the
-    /// time of both bursts.
+    /// A core is at its limit when its fullest ring always has a burst; its other rings have as many packets then as came
+    /// in the time of all bursts.
     pub fn no_loss(&self) -> (f64, Limit, Method) {
         let cores = self.shares.iter().map(|shares| self.core_pps(shares)).fold(f64::INFINITY, f64::min);
-        let (pps, limit) = if cores < self.link_pps { (cores, Limit::Core) } else { (self.link_pps, Limit::Link) };
+        let links = self.link_pps();
+        let (pps, limit) = if cores < links { (cores, Limit::Core) } else { (links, Limit::Link) };
         if self.router.punt_share * self.router.slow_path_ns == 0.0 {
             return (pps, limit, Method::Closed(RATES));
         }
@@ -129,9 +157,9 @@ impl Capacity {
         }
     }
 
-    /// Packets per second of all cores at which this one, with its shares of two rings, is at its limit.
-    fn core_pps(&self, shares: &[f64; 2]) -> f64 {
-        let most = shares[0].max(shares[1]);
+    /// Packets per second of all cores at which this one, with its shares of its rings, is at its limit.
+    fn core_pps(&self, shares: &[f64]) -> f64 {
+        let most = shares.iter().copied().fold(0.0, f64::max);
         if most == 0.0 {
             return f64::INFINITY;
         }
@@ -155,7 +183,8 @@ impl Capacity {
                 .iter()
                 .map(|queue| queue.steady.utilisation.powi(queue.cores as i32))
                 .product::<f64>();
-            let free = if self.shares.contains(&[0.0; 2]) { 1.0 } else { 1.0 - busy };
+            let idle = self.shares.iter().any(|shares| shares.iter().all(|share| *share == 0.0));
+            let free = if idle { 1.0 } else { 1.0 - busy };
             Ok(pps * slow_ns / 1e9 < free)
         };
         let (mut low, mut high) = (0.0, most);
@@ -171,15 +200,10 @@ impl Capacity {
 
     /// The figures when `pps` packets per second are offered.
     pub fn figures(&self, pps: f64) -> Figures {
-        let arriving = pps.min(self.link_pps);
-        let mut figures = match self.arrivals {
-            Arrivals::Constant => self.constant(arriving),
-            Arrivals::Poisson => self.poisson(arriving),
+        let figures = match self.arrivals {
+            Arrivals::Constant => self.constant(pps),
+            Arrivals::Poisson => self.poisson(pps),
         };
-        figures.offered_pps = pps;
-        if arriving < pps {
-            figures.loss = figures.accepted_pps.map(|accepted| 1.0 - accepted / pps);
-        }
         self.without_the_unknown(figures)
     }
 
@@ -211,10 +235,12 @@ impl Capacity {
 
     /// Packets at equal distances: what each ring and link has no time for is lost.
     fn constant(&self, pps: f64) -> Figures {
-        let lost: f64 = self.shares.iter().map(|shares| self.lost(shares, pps)).sum();
+        let rates = self.rates(pps);
+        let arriving: f64 = rates.iter().flatten().sum();
+        let lost = (pps - arriving).max(0.0) + rates.iter().map(|rates| self.lost(rates)).sum::<f64>();
         let simple = self.server.burst_ns == 0.0;
-        let packet_ns = self.server.packet_time();
-        let utilisation = || self.shares().iter().map(|share| (share * pps * packet_ns / 1e9).min(1.0)).collect();
+        let busy = |rates: &Vec<f64>| (rates.iter().sum::<f64>() * self.server.packet_time() / 1e9).min(1.0);
+        let utilisation = || rates.iter().map(busy).collect();
         let why = |what: &str| Method::Missing(format!("{what} of packets at equal distances"));
         Figures {
             offered_pps: pps,
@@ -233,12 +259,12 @@ impl Capacity {
         }
     }
 
-    /// Packets per second that a core's rings cannot take when it is above its limit. A round of two bursts takes as long as it
-    /// takes for the next round's packets to come, or those of full bursts.
-    fn lost(&self, shares: &[f64; 2], pps: f64) -> f64 {
+    /// Packets per second that a core's rings cannot take when it is above its limit. A round of bursts takes as long as it takes
+    /// for the next round's packets to come, or those of full bursts.
+    fn lost(&self, rates: &[f64]) -> f64 {
         let burst = self.server.burst as f64;
-        let rates = shares.map(|share| share * pps / 1e9);
-        let mut round = rates.iter().filter(|rate| **rate > 0.0).count() as f64 * self.burst_time(burst);
+        let rates: Vec<_> = rates.iter().map(|pps| pps / 1e9).collect();
+        let mut round = rates.len() as f64 * self.burst_time(burst);
         for _ in 0..10_000 {
             let next: f64 = rates.iter().map(|rate| self.burst_time((rate * round).min(burst))).sum();
             if (round - next).abs() <= 1e-12 * round {
@@ -255,8 +281,11 @@ impl Capacity {
             Ok(queues) => queues,
             Err(too_large) => return nothing(pps, &too_large.to_string()),
         };
-        let served = |queue: &Queue| queue.share * (1.0 - queue.loss);
-        let lost: f64 = queues.iter().map(|queue| queue.share * queue.loss).sum();
+        let served = |queue: &Queue| queue.pps() * (1.0 - queue.loss);
+        let arriving: f64 = queues.iter().map(Queue::pps).sum();
+        let in_rings: f64 = queues.iter().map(|queue| queue.pps() * queue.loss).sum();
+        // Rounding is no loss.
+        let on_links = if arriving < pps * (1.0 - 1e-12) { pps - arriving } else { 0.0 };
         let all: f64 = queues.iter().map(served).sum();
         let mean = queues.iter().map(|queue| served(queue) * queue.steady.mean_sojourn_ns).sum::<f64>() / all;
         let bursts: f64 = queues.iter().map(|queue| served(queue) / queue.steady.mean_batch).sum();
@@ -265,14 +294,15 @@ impl Capacity {
         let weighted = || queues.iter().zip(&times);
         let at_most = |time| weighted().map(|(queue, times)| served(queue) * times.at_most(time)).sum::<f64>() / all;
         let [p50, p90, p99, p999] = [0.5, 0.9, 0.99, 0.999].map(|share| quantile(share, longest, at_most));
-        let utilisation = self.shares.iter().map(|shares| {
-            let queue = queues.iter().find(|queue| queue.shares == *shares);
+        let rates = self.rates(pps);
+        let utilisation = rates.iter().map(|rates| {
+            let queue = queues.iter().find(|queue| queue.rates == *rates);
             queue.map_or(0.0, |queue| queue.steady.utilisation)
         });
         Figures {
             offered_pps: pps,
-            accepted_pps: Some(pps * all),
-            loss: Some(lost),
+            accepted_pps: Some(all),
+            loss: Some((in_rings + on_links) / pps),
             mean_ns: Some(mean),
             sojourn_ns: Some(Percentiles { p50, p90, p99, p999 }),
             utilisation: Some(utilisation.collect()),
@@ -289,7 +319,7 @@ impl Capacity {
             1 => MG1,
             _ => BATCH,
         });
-        if !queues.iter().any(Queue::has_two_rings) {
+        if !queues.iter().any(|queue| queue.rates.len() > 1) {
             return Methods::all(exact);
         }
         let merged = Methods::all(Method::Approximate(MERGED));
@@ -300,23 +330,22 @@ impl Capacity {
         merged
     }
 
-    /// The queues of the cores that have packets; cores with the same shares are solved once.
+    /// The queues of the cores that have packets; cores with the same rates are solved once.
     fn queues(&self, pps: f64) -> Result<Vec<Queue>, TooLarge> {
-        let mut different: Vec<([f64; 2], usize)> = Vec::new();
-        for shares in self.shares.iter().filter(|shares| **shares != [0.0; 2]) {
-            match different.iter_mut().find(|(known, _)| known == shares) {
+        let mut different: Vec<(Vec<f64>, usize)> = Vec::new();
+        for rates in self.rates(pps).into_iter().filter(|rates| !rates.is_empty()) {
+            match different.iter_mut().find(|(known, _)| *known == rates) {
                 Some((_, cores)) => *cores += 1,
-                None => different.push((*shares, 1)),
+                None => different.push((rates, 1)),
             }
         }
-        let solved = parallel::map(&different, |&(shares, cores)| {
-            let share = shares[0] + shares[1];
-            let rings = shares.iter().filter(|share| **share > 0.0).count();
-            let server = BatchServer { ring: rings * self.server.ring, ..self.server.clone() };
-            let steady = server.solve(share * pps / 1e9)?;
-            // A ring with more than its half may be full while the other is not.
-            let loss = if rings == 2 { steady.loss.max(self.lost(&shares, pps) / (share * pps)) } else { steady.loss };
-            Ok(Queue { shares, cores, share: share * cores as f64, loss, steady })
+        let solved = parallel::map(&different, |(rates, cores)| {
+            let rate: f64 = rates.iter().sum();
+            let server = BatchServer { ring: rates.len() * self.server.ring, ..self.server.clone() };
+            let steady = server.solve(rate / 1e9)?;
+            // A ring that gets more than the others may be full while they are not.
+            let loss = if rates.len() > 1 { steady.loss.max(self.lost(rates) / rate) } else { steady.loss };
+            Ok(Queue { rates: rates.clone(), cores: *cores, loss, steady })
         });
         solved.into_iter().collect()
     }
@@ -349,20 +378,20 @@ fn nothing(pps: f64, why: &str) -> Figures {
     }
 }
 
-/// Cores with the same shares of the packets.
+/// Cores with the same rates.
 struct Queue {
-    /// Of one of them, by ring.
-    shares: [f64; 2],
+    /// Packets per second of each ring of one of them.
+    rates: Vec<f64>,
     cores: usize,
-    /// Of all of them together.
-    share: f64,
+    /// Share of the packets that rings lose.
     loss: f64,
     steady: Steady,
 }
 
 impl Queue {
-    fn has_two_rings(&self) -> bool {
-        self.shares.iter().all(|share| *share > 0.0)
+    /// Packets per second that come to all of them together.
+    fn pps(&self) -> f64 {
+        self.rates.iter().sum::<f64>() * self.cores as f64
     }
 }
 

@@ -19,6 +19,8 @@ pub enum Method {
         events: u64,
         /// Packets offered, those of the warm-up among them.
         packets: u64,
+        /// Packets offered after the warm-up: those that figures are of.
+        counted: u64,
     },
     /// Not known, and why.
     Missing(String),
@@ -36,7 +38,7 @@ impl fmt::Display for Method {
         match self {
             Self::Closed(name) => write!(f, "closed form: {name}"),
             Self::Approximate(name) => write!(f, "approximation: {name}"),
-            Self::Simulated { ns3, events, packets } => {
+            Self::Simulated { ns3, events, packets, .. } => {
                 write!(f, "ns-3 {ns3} simulation: {} events, {} packets", grouped(*events), grouped(*packets))
             }
             Self::Missing(why) => write!(f, "not known: {why}"),
@@ -120,7 +122,7 @@ pub struct Figures {
     pub mean_ns: Option<f64>,
     /// Percentiles of the same.
     pub sojourn_ns: Option<Percentiles>,
-    /// Share of time that each core works, 0 to 1.
+    /// Share of time that each core works or wakes up, 0 to 1.
     pub utilisation: Option<Vec<f64>>,
     /// Mean packets that a core takes at once.
     pub batch: Option<f64>,
@@ -193,7 +195,7 @@ mod tests {
                 ..Methods::all(Method::Closed("a formula"))
             },
         };
-        let method = Method::Simulated { ns3: "3.37".to_owned(), events: 1, packets: 2 };
+        let method = Method::Simulated { ns3: "3.37".to_owned(), events: 1, packets: 2, counted: 2 };
         let simulated = Figures {
             offered_pps: 1.01e6,
             accepted_pps: Some(0.9e6),

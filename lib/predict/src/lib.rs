@@ -22,6 +22,7 @@
 //! | [`capacity`] | cores and links together, by closed forms |
 //! | [`simulate`] | the same from the ns-3 module, a process of its own |
 //! | [`figures`], [`answer`] | what either says, how it is known, how many cores are needed |
+//! | [`report`], [`html`] | an answer's tables and charts; the page with them |
 //! | [`plot`] | charts as SVG, from CSV files too |
 //!
 //! Nothing here touches a device. The crate imports no other one of the project.
@@ -32,12 +33,14 @@ pub mod capacity;
 pub mod error;
 pub mod figures;
 pub mod fit;
+pub mod html;
 pub mod objective;
 mod parallel;
 pub mod plot;
 pub mod points;
 pub mod profile;
 pub mod queueing;
+pub mod report;
 pub mod rss;
 pub mod saturation;
 pub mod service;

@@ -183,13 +183,13 @@ impl Objective {
 
 /// N packets without a loss say, at 95 %, that less than 3 / N are lost; no more.
 fn too_few_packets(condition: &Condition, value: f64, figures: &Figures) -> Option<String> {
-    let Method::Simulated { packets, .. } = condition.quantity.method(figures) else { return None };
-    let known = 3.0 / *packets as f64;
+    let Method::Simulated { counted, .. } = condition.quantity.method(figures) else { return None };
+    let known = 3.0 / (*counted).max(1) as f64;
     let unknown = condition.quantity == Quantity::Loss && value == 0.0 && condition.limit < known;
     unknown.then(|| {
         let needed = if condition.limit > 0.0 { format!("{:.0}", 3.0 / condition.limit) } else { "more".to_owned() };
         format!(
-            "a simulation of {packets} packets without loss says loss<{} only: simulate {needed} (--packets)",
+            "a simulation of {counted} packets without loss says loss<{} only: simulate {needed} (--packets)",
             share(known)
         )
     })
@@ -311,7 +311,7 @@ mod tests {
         some.methods.percentiles = Method::Missing("no ns-3".to_owned());
         assert!(matches!(objective("p99<1s").judge(&some), Verdict::Unknown { why, .. } if why == "no ns-3"));
         assert!(matches!(objective("p99<1s,mean<0.1ns").judge(&some), Verdict::Missed { .. }), "one miss is enough");
-        some.methods.loss = Method::Simulated { ns3: "3.37".to_owned(), events: 9, packets: 1000 };
+        some.methods.loss = Method::Simulated { ns3: "3.37".to_owned(), events: 9, packets: 1200, counted: 1000 };
         assert_eq!(objective("loss<1%").judge(&some), Verdict::Met);
         let told = objective("loss<0.1%").judge(&some);
         assert!(matches!(&told, Verdict::Unknown { why, .. } if why.contains("simulate 3000")), "{told:?}");

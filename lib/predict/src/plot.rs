@@ -14,7 +14,7 @@ mod draw;
 pub mod scale;
 pub mod table;
 
-pub use draw::{STYLE, draw};
+pub use draw::{STYLE, draw, escape};
 pub use table::{Columns, read};
 
 /// Most lines of a chart: more cannot be told apart.
@@ -63,6 +63,17 @@ pub struct Line {
     pub name: String,
     /// Its points, x and y.
     pub points: Vec<(f64, f64)>,
+    /// Number of its colour and marker; they begin anew after some.
+    pub colour: usize,
+    /// Number of its dashes; 0: none.
+    pub dash: usize,
+}
+
+impl Line {
+    /// The i-th line of several that have nothing in common: a colour each; dashes only where colours begin anew.
+    pub fn nth(i: usize, name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.into(), points, colour: i % draw::COLOURS.len(), dash: i / draw::COLOURS.len() }
+    }
 }
 
 /// A value of an axis that has a name.

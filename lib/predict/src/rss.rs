@@ -71,16 +71,27 @@ impl Flow {
     }
 }
 
-/// The share of all packets that each core gets, by direction. Flow f has direction `f % directions` (1 or 2); each direction has
-/// the same rate, spread evenly over its flows.
-pub fn shares(flows: u32, directions: u32, cores: u32) -> Vec<[f64; 2]> {
-    let directions = directions.clamp(1, flows.clamp(1, 2));
-    let mut shares = vec![[0.0; 2]; cores.max(1) as usize];
+/// Which ports packets come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// 1 or 2: packets come at one port of a pair, or at both.
+    pub directions: u32,
+    /// Pairs of ports.
+    pub pairs: u32,
+}
+
+/// The share of all packets that each core gets from each receiving port. Flow f has direction `f % directions` over pair
+/// `f / directions % pairs`; each direction has the same rate, spread evenly over its flows.
+pub fn shares(flows: u32, ports: Ports, cores: u32) -> Vec<Vec<f64>> {
+    let directions = ports.directions.clamp(1, flows.clamp(1, 2));
+    let pairs = ports.pairs.max(1);
+    let mut shares = vec![vec![0.0; (directions * pairs) as usize]; cores.max(1) as usize];
     for number in 0..flows {
         let direction = number % directions;
         let of_direction = (flows - direction).div_ceil(directions);
+        let port = number / directions % pairs * directions + direction;
         let share = 1.0 / f64::from(directions) / f64::from(of_direction);
-        shares[Flow::numbered(number).core(cores)][direction as usize] += share;
+        shares[Flow::numbered(number).core(cores)][port as usize] += share;
     }
     shares
 }
@@ -117,21 +128,32 @@ mod tests {
 
     #[test]
     fn shares_add_up() {
-        for (flows, directions, cores) in [(1, 1, 1), (1, 2, 4), (3, 2, 4), (1000, 2, 16), (65_535, 1, 64)] {
-            let shares = shares(flows, directions, cores);
+        for (flows, directions, pairs, cores) in
+            [(1, 1, 1, 1), (1, 2, 1, 4), (3, 2, 1, 4), (1000, 2, 4, 16), (65_535, 1, 3, 64)]
+        {
+            let shares = shares(flows, Ports { directions, pairs }, cores);
             assert_eq!(shares.len(), cores as usize);
             let all: f64 = shares.iter().flatten().sum();
-            assert!((all - 1.0).abs() < 1e-9, "{flows} flows, {directions} ways, {cores} cores: {all}");
+            assert!((all - 1.0).abs() < 1e-9, "{flows} flows, {directions} ways, {pairs} pairs, {cores} cores: {all}");
         }
     }
 
     /// Of three flows, two go one way and have a quarter of the traffic each; the third has half.
     #[test]
     fn each_direction_has_its_rate() {
-        let mut expected = vec![[0.0; 2]; 4];
+        let mut expected = vec![vec![0.0; 2]; 4];
         for (number, direction, share) in [(0, 0, 0.25), (1, 1, 0.5), (2, 0, 0.25)] {
             expected[Flow::numbered(number).core(4)][direction] += share;
         }
-        assert_eq!(shares(3, 2, 4), expected);
+        assert_eq!(shares(3, Ports { directions: 2, pairs: 1 }, 4), expected);
+    }
+
+    /// Eight flows over two pairs: 0 and 4 come at the first port, 1 and 5 at its opposite, 2 and 6 at the second pair.
+    #[test]
+    fn pairs_take_turns() {
+        let shares = shares(8, Ports { directions: 2, pairs: 2 }, 1);
+        assert_eq!(shares, [[0.25; 4]]);
+        let uneven = super::shares(3, Ports { directions: 1, pairs: 2 }, 1);
+        assert!((uneven[0][0] - 2.0 / 3.0).abs() < 1e-12 && (uneven[0][1] - 1.0 / 3.0).abs() < 1e-12);
     }
 }

@@ -8,6 +8,7 @@ use crate::figures::{Figures, Method, Methods, Percentiles};
 use crate::profile::Profile;
 use crate::traffic::Arrivals;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsStr;
 use std::io::{self, Read, Write as _};
@@ -106,12 +107,11 @@ pub struct Scenario {
     pub arrivals: Arrivals,
     /// Seed of its random numbers.
     pub seed: u64,
+    /// Packets to be offered before counting begins.
+    pub warm_up: u64,
     /// Packets to be offered and counted.
     pub packets: u64,
 }
-
-/// Packets that pass before counting begins, as a share of those that are counted.
-const WARM_UP: f64 = 0.2;
 
 #[derive(Serialize)]
 struct Size {
@@ -140,7 +140,6 @@ impl Scenario {
         let mut profile = self.profile.clone();
         // A fit's report may be long, and says nothing to a simulation.
         profile.fit = None;
-        let duration = self.packets as f64 / self.rate_pps;
         let written = Written {
             profile: serde_json::from_str(&profile.to_json()).expect("a profile writes JSON"),
             cores: self.cores,
@@ -152,8 +151,8 @@ impl Scenario {
             flows: self.flows,
             arrivals: self.arrivals,
             seed: self.seed,
-            warm_up_s: WARM_UP * duration,
-            duration_s: duration,
+            warm_up_s: self.warm_up as f64 / self.rate_pps,
+            duration_s: self.packets as f64 / self.rate_pps,
         };
         serde_json::to_string_pretty(&written).expect("all keys are strings")
     }
@@ -166,8 +165,8 @@ struct Answer {
     events: u64,
     packets: u64,
     offered_pps: f64,
-    accepted_pps: f64,
-    loss: f64,
+    measured_s: f64,
+    drops: BTreeMap<String, u64>,
     sojourn_ns: Sojourn,
     batch_mean: Option<f64>,
     utilisation: Vec<f64>,
@@ -191,8 +190,8 @@ impl Answer {
         let times = answer.sojourn_ns;
         let numbers = [
             ("offered_pps", Some(answer.offered_pps), f64::INFINITY),
-            ("accepted_pps", Some(answer.accepted_pps), f64::INFINITY),
-            ("loss", Some(answer.loss), 1.0),
+            ("measured_s", Some(answer.measured_s), f64::INFINITY),
+            ("drops over packets", Some(answer.loss()), 1.0),
             ("batch_mean", answer.batch_mean, f64::INFINITY),
             ("sojourn_ns.mean", times.mean, f64::INFINITY),
             ("sojourn_ns.p50", times.p50, f64::INFINITY),
@@ -209,20 +208,29 @@ impl Answer {
         if answer.utilisation.len() != cores as usize {
             return Err(format!("utilisation of {} cores instead of {cores}", answer.utilisation.len()));
         }
-        if answer.packets == 0 || answer.offered_pps == 0.0 {
+        if answer.packets == 0 || answer.offered_pps * answer.measured_s == 0.0 {
             return Err("a simulation without packets".to_owned());
         }
         Ok(answer)
     }
 
+    /// Share of the packets that were dropped anywhere. Not what did not arrive while it was measured: packets that are on their
+    /// way at the beginning and at the end would make a small loss of nothing.
+    fn loss(&self) -> f64 {
+        let dropped: f64 = self.drops.values().map(|drops| *drops as f64).sum();
+        if dropped == 0.0 { 0.0 } else { dropped / (self.offered_pps * self.measured_s) }
+    }
+
     fn figures(self) -> Figures {
+        let loss = self.loss();
         let times = self.sojourn_ns;
-        let method = Method::Simulated { ns3: self.ns3, events: self.events, packets: self.packets };
+        let counted = (self.offered_pps * self.measured_s).round() as u64;
+        let method = Method::Simulated { ns3: self.ns3, events: self.events, packets: self.packets, counted };
         let percentiles = || Some(Percentiles { p50: times.p50?, p90: times.p90?, p99: times.p99?, p999: times.p999? });
         Figures {
             offered_pps: self.offered_pps,
-            accepted_pps: Some(self.accepted_pps),
-            loss: Some(self.loss),
+            accepted_pps: Some(self.offered_pps * (1.0 - loss)),
+            loss: Some(loss),
             mean_ns: times.mean,
             sojourn_ns: percentiles(),
             utilisation: Some(self.utilisation.into_iter().map(|share| share.min(1.0)).collect()),

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 const ANSWER: &str = r#"{"ns3": "3.37", "events": 123456, "packets": 7000, "measured_s": 0.01, "offered_pps": 1e6, "offered_gbps": 0.672,
-    "accepted_pps": 9.9e5, "accepted_gbps": 0.66528, "loss": 0.01, "drops": {"receive_ring": 70, "transmit_ring": 0, "punt_ring": 0},
+    "accepted_pps": 9.9e5, "accepted_gbps": 0.66528, "loss": 0.01, "drops": {"receive_ring": 70, "transmit_ring": 20, "punt_ring": 10},
     "sojourn_ns": {"mean": 700, "p50": 600, "p90": 900, "p99": 1500, "p99.9": 2500, "max": 9000}, "sojourn_little_ns": 701,
     "batch_mean": 1.5, "utilisation": [0.5, 0.625], "shares": [0.4, 0.6]}"#;
 
@@ -24,6 +24,7 @@ fn scenario() -> Scenario {
         flows: 100,
         arrivals: Arrivals::Poisson,
         seed: 7,
+        warm_up: 1000,
         packets: 5000,
     }
 }
@@ -91,14 +92,15 @@ fn what_is_no_answer_is_told() {
     assert!(error("kill -SEGV $$").contains("signal: 11"));
     assert!(error("head -c 3000000 /dev/zero").contains("more than 1024 KiB"));
     for (from, to, told) in [
-        ("\"loss\": 0.01", "\"loss\": 1.5", "loss 1.5"),
-        ("\"loss\": 0.01", "\"loss\": -1", "loss -1"),
+        ("\"receive_ring\": 70", "\"receive_ring\": 20000", "drops over packets 2.003"),
+        ("\"receive_ring\": 70", "\"receive_ring\": -70", "invalid value"),
         ("\"mean\": 700", "\"mean\": -700", "sojourn_ns.mean -700"),
         ("[0.5, 0.625]", "[0.5]", "utilisation of 1 cores instead of 2"),
         ("[0.5, 0.625]", "[0.5, 7]", "utilisation 7"),
         ("\"packets\": 7000", "\"packets\": 0", "without packets"),
         ("\"events\": 123456,", "", "missing field `events`"),
-        ("\"loss\": 0.01", "\"loss\": \"low\"", "invalid type"),
+        ("\"measured_s\": 0.01", "\"measured_s\": \"long\"", "invalid type"),
+        ("\"measured_s\": 0.01", "\"measured_s\": 0", "drops over packets"),
     ] {
         let changed = ANSWER.replace(from, to);
         assert_ne!(changed, ANSWER);

@@ -9,7 +9,8 @@ use super::{Chart, Line, Place};
 use crate::traffic::significant;
 use std::fmt::Write as _;
 
-const WIDTH: f64 = 760.0;
+/// Width of a file; on a page, two charts are side by side.
+const WIDTHS: [f64; 2] = [760.0, 580.0];
 /// Height of the part with lines.
 const HEIGHT: f64 = 300.0;
 const FONT: f64 = 13.0;
@@ -20,7 +21,8 @@ const NAME: usize = 48;
 /// Lines with more points have no markers.
 const MARKERS: usize = 60;
 
-const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#aa4499", "#8a6d00", "#555555"];
+/// In the order in which they are used.
+pub(super) const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#aa4499", "#8a6d00", "#555555"];
 const DASHES: [&str; 4] =
     ["", " stroke-dasharray=\"7 4\"", " stroke-dasharray=\"2 4\"", " stroke-dasharray=\"9 3 2 3\""];
 const INK: &str = "#1c1f23";
@@ -41,12 +43,13 @@ pub const STYLE: &str = "@media (prefers-color-scheme: dark) {
 
 /// Draws a chart. Points that are not finite, or cannot be on a logarithmic axis, are gaps.
 pub fn draw(chart: &Chart, place: Place) -> String {
-    Drawing::new(chart).draw(place)
+    Drawing::new(chart, place).draw(place)
 }
 
 /// A chart with its measures.
 struct Drawing<'a> {
     chart: &'a Chart,
+    width: f64,
     x: Scale,
     y: Scale,
     /// Edges of the part with lines.
@@ -59,30 +62,31 @@ struct Drawing<'a> {
 }
 
 impl<'a> Drawing<'a> {
-    fn new(chart: &'a Chart) -> Self {
+    fn new(chart: &'a Chart, place: Place) -> Self {
+        let whole = WIDTHS[usize::from(place == Place::Page)];
         let points = || chart.lines.iter().flat_map(|line| &line.points);
         let marks =
             |horizontal: bool| chart.marks.iter().filter(move |mark| mark.horizontal == horizontal).map(|mark| mark.at);
         let x = Scale::new(points().map(|point| point.0).chain(marks(true)), chart.x.log, 8);
         let y = Scale::new(points().map(|point| point.1).chain(marks(false)), chart.y.log, 6);
         let words = y.ticks().iter().map(|tick| width(&y.word(*tick), FONT)).fold(20.0, f64::max);
-        let (left, right) = (words + 22.0, WIDTH - 26.0);
+        let (left, right) = (words + 22.0, whole - 26.0);
         let mut top = 14.0 + if chart.title.is_empty() { 0.0 } else { 26.0 };
         let legend = legend(&chart.lines, left, right, &mut top);
         top += if chart.y.label.is_empty() { 8.0 } else { 24.0 };
-        Self { chart, x, y, left, right, top, bottom: top + HEIGHT, legend, svg: String::new() }
+        Self { chart, width: whole, x, y, left, right, top, bottom: top + HEIGHT, legend, svg: String::new() }
     }
 
     fn draw(mut self, place: Place) -> String {
         let height = self.bottom + if self.chart.x.label.is_empty() { 34.0 } else { 54.0 };
-        let title = escape(&self.chart.title);
+        let (title, width) = (escape(&self.chart.title), self.width);
         let _ = write!(
             self.svg,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{title}\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height:.0}\" role=\"img\" aria-label=\"{title}\" \
              font-family=\"system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif\" font-size=\"{FONT}\""
         );
         if place == Place::File {
-            let _ = write!(self.svg, " width=\"{WIDTH}\" height=\"{height:.0}\"><style>{STYLE}</style>");
+            let _ = write!(self.svg, " width=\"{width}\" height=\"{height:.0}\"><style>{STYLE}</style>");
             let _ = write!(self.svg, "<rect class=\"pp-paper\" width=\"100%\" height=\"100%\" fill=\"{PAPER}\"/>");
         } else {
             self.svg.push('>');
@@ -99,8 +103,8 @@ impl<'a> Drawing<'a> {
         }
         self.grid();
         self.marks();
-        for (i, line) in self.chart.lines.iter().enumerate() {
-            self.line(i, line);
+        for line in &self.chart.lines {
+            self.line(line);
         }
         self.names();
         self.svg.push_str("</svg>\n");
@@ -135,7 +139,7 @@ impl<'a> Drawing<'a> {
             let word = self.x.word(tick);
             let half = 0.5 * width(&word, FONT);
             // Words that would run into each other are left out.
-            if x - half >= free && x + half <= WIDTH {
+            if x - half >= free && x + half <= self.width {
                 self.text(x, bottom + 20.0, "middle", "pp-dim", &dim, &escape(&word));
                 free = x + half + 8.0;
             }
@@ -168,7 +172,7 @@ impl<'a> Drawing<'a> {
                 let _ = write!(self.svg, "<path class=\"pp-mark\" d=\"M{x:.1} {top:.1}V{bottom:.1}\" {look}/>");
                 let fits = x + 6.0 + width(&mark.name, 12.0) < right;
                 let (x, anchor) = if fits { (x + 6.0, "start") } else { (x - 6.0, "end") };
-                self.text(x, top + 13.0, anchor, "pp-dim pp-halo", &halo, &name);
+                self.text(x, bottom - 8.0, anchor, "pp-dim pp-halo", &halo, &name);
             } else {
                 let _ = write!(self.svg, "<path class=\"pp-mark\" d=\"M{left:.1} {y:.1}H{right:.1}\" {look}/>");
                 let y = if y - top > 18.0 { y - 5.0 } else { y + 15.0 };
@@ -177,7 +181,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    fn line(&mut self, i: usize, line: &Line) {
+    fn line(&mut self, line: &Line) {
         let usable = |point: &&(f64, f64)| self.x.has(point.0) && self.y.has(point.1);
         let mut path = String::new();
         for pieces in line.points.split(|point| !usable(&point)) {
@@ -186,18 +190,17 @@ impl<'a> Drawing<'a> {
                 let _ = write!(path, "{}{x:.1} {y:.1}", if j == 0 { "M" } else { "L" });
             }
         }
-        let (colour, dash) = look(i);
+        let (class, colour, dash) = look(line);
         let _ = write!(
             self.svg,
-            "<path class=\"pp-s{}\" d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-linejoin=\"round\"{dash}/>",
-            i % COLOURS.len()
+            "<path class=\"pp-s{class}\" d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-linejoin=\"round\"{dash}/>"
         );
         if line.points.len() > MARKERS {
             return;
         }
         let name = if line.name.is_empty() { String::new() } else { format!("{}: ", escape(&line.name)) };
         for point in line.points.iter().filter(usable) {
-            let shape = marker(i, self.at(*point));
+            let shape = marker(line, self.at(*point));
             let (x, y) = (significant(point.0, 6), significant(point.1, 4));
             let _ = write!(self.svg, "<g><title>{name}{x}, {y}</title>{shape}</g>");
         }
@@ -205,15 +208,15 @@ impl<'a> Drawing<'a> {
 
     fn names(&mut self) {
         for (i, (x, y)) in self.legend.clone().into_iter().enumerate() {
-            let (colour, dash) = look(i);
+            let line = &self.chart.lines[i];
+            let (class, colour, dash) = look(line);
             let end = x + 24.0;
             let _ = write!(
                 self.svg,
-                "<path class=\"pp-s{}\" d=\"M{x:.1} {y:.1}H{end:.1}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>{}",
-                i % COLOURS.len(),
-                marker(i, (x + 12.0, y))
+                "<path class=\"pp-s{class}\" d=\"M{x:.1} {y:.1}H{end:.1}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>{}",
+                marker(line, (x + 12.0, y))
             );
-            let name = escape(&short(&self.chart.lines[i].name));
+            let name = escape(&short(&line.name));
             self.text(x + 30.0, y + 0.35 * FONT, "start", "pp-ink", &format!(" fill=\"{INK}\""), &name);
         }
     }
@@ -238,15 +241,16 @@ fn legend(lines: &[Line], left: f64, right: f64, top: &mut f64) -> Vec<(f64, f64
     places
 }
 
-/// A line's colour, and its dashes from the seventh line on.
-fn look(i: usize) -> (&'static str, &'static str) {
-    (COLOURS[i % COLOURS.len()], DASHES[i / COLOURS.len() % DASHES.len()])
+/// A line's class, colour and dashes.
+fn look(line: &Line) -> (usize, &'static str, &'static str) {
+    let class = line.colour % COLOURS.len();
+    (class, COLOURS[class], DASHES[line.dash % DASHES.len()])
 }
 
 /// A line's marker: circle, square, triangle, diamond.
-fn marker(i: usize, (x, y): (f64, f64)) -> String {
-    let (class, colour) = (i % COLOURS.len(), look(i).0);
-    let path = match i % 4 {
+fn marker(line: &Line, (x, y): (f64, f64)) -> String {
+    let (class, colour, _) = look(line);
+    let path = match line.colour % 4 {
         0 => return format!("<circle class=\"pp-f{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.4\" fill=\"{colour}\"/>"),
         1 => "m-3 -3h6v6h-6z",
         2 => "m0 -4.2l4 7h-8z",
@@ -274,7 +278,7 @@ fn width(text: &str, size: f64) -> f64 {
 }
 
 /// A text inside XML or HTML, also inside an attribute. Characters that XML 1.0 does not know are left out.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {
         match c {
@@ -297,15 +301,13 @@ mod tests {
     use super::*;
 
     fn chart() -> Chart {
-        let line = |name: &str, by: f64| Line {
-            name: name.to_owned(),
-            points: (1..=16).map(|k| (f64::from(k), by * f64::from(k))).collect(),
-        };
+        let line =
+            |i, name: &str, by: f64| Line::nth(i, name, (1..=16).map(|k| (f64::from(k), by * f64::from(k))).collect());
         Chart {
             title: "Cores <& \"links\">".to_owned(),
             x: Axis::linear("Cores"),
             y: Axis::linear("Gbit/s"),
-            lines: vec![line("a", 1.0), line("b", 2.0)],
+            lines: vec![line(0, "a", 1.0), line(1, "b", 2.0)],
             marks: vec![Mark { horizontal: false, at: 10.0, name: "offered".to_owned() }],
         }
     }
@@ -324,7 +326,7 @@ mod tests {
         for part in svg.split("cx=\"").skip(1) {
             let x: f64 = part.split('"').next().unwrap().parse().unwrap();
             let y: f64 = part.split("cy=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
-            assert!((0.0..=WIDTH).contains(&x) && y > 0.0 && y < 500.0);
+            assert!((0.0..=WIDTHS[1]).contains(&x) && y > 0.0 && y < 500.0);
         }
         assert!(!svg.contains("<style>") && draw(&chart(), Place::File).contains("<style>"));
     }
@@ -345,10 +347,9 @@ mod tests {
     #[test]
     fn names_never_leave_the_picture() {
         let mut many = chart();
-        many.lines = (0..24)
-            .map(|i| Line { name: format!("a rather long name of line {i}"), points: vec![(1.0, 1.0)] })
-            .collect();
-        let drawing = Drawing::new(&many);
+        many.lines =
+            (0..24).map(|i| Line::nth(i, format!("a rather long name of line {i}"), vec![(1.0, 1.0)])).collect();
+        let drawing = Drawing::new(&many, Place::Page);
         assert_eq!(drawing.legend.len(), 24);
         for ((x, y), line) in drawing.legend.iter().zip(&many.lines) {
             assert!(x + 30.0 + width(&line.name, FONT) <= drawing.right + 1.0 && *y < drawing.top - 10.0);

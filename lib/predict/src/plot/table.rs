@@ -191,12 +191,16 @@ impl Places<'_> {
     /// Adds a row's points, and says how many they are. A cell of y that is empty is none.
     fn add(&self, row: &csv::StringRecord, chart: &mut Chart) -> Result<usize, Error> {
         let x = self.number(row, self.x, chart.x.log)?;
-        let series = self.series.map(|column| &row[column]);
+        let series = self.series.map(|column| match row[column].parse::<f64>() {
+            // A bare number says little.
+            Ok(_) => format!("{} {}", &self.header[column], &row[column]),
+            Err(_) => row[column].to_owned(),
+        });
         let mut points = 0;
-        for column in self.y.iter().copied().filter(|column| !row[*column].is_empty()) {
+        for (dash, column) in self.y.iter().copied().enumerate().filter(|(_, column)| !row[*column].is_empty()) {
             let y = self.number(row, column, chart.y.log)?;
-            let name = match (series, self.y.len()) {
-                (Some(series), 1) => series.to_owned(),
+            let name = match (&series, self.y.len()) {
+                (Some(series), 1) => series.clone(),
                 (Some(series), _) => format!("{series}, {}", &self.header[column]),
                 (None, 1) => String::new(),
                 (None, _) => self.header[column].to_owned(),
@@ -206,11 +210,22 @@ impl Places<'_> {
                 line.points.push((x, y));
                 continue;
             }
-            if chart.lines.len() == MAX_LINES {
+            let i = chart.lines.len();
+            if i == MAX_LINES {
                 let found = format!("more than {MAX_LINES} lines");
                 return Err(self.wrong(row, column, found, "fewer values of the series, or fewer columns (--y)"));
             }
-            chart.lines.push(Line { name, points: vec![(x, y)] });
+            let mut line = Line::nth(i, name, vec![(x, y)]);
+            // Several columns of a series have its colour, and dashes each.
+            if let Some(series) = series.as_ref().filter(|_| self.y.len() > 1) {
+                let of_series = chart
+                    .lines
+                    .iter()
+                    .find(|line| line.name.strip_prefix(series.as_str()).is_some_and(|n| n.starts_with(", ")));
+                let next = chart.lines.iter().map(|line| line.colour + 1).max().unwrap_or(0);
+                (line.colour, line.dash) = (of_series.map_or(next, |line| line.colour), dash);
+            }
+            chart.lines.push(line);
         }
         Ok(points)
     }
@@ -268,11 +283,13 @@ mod tests {
         );
         let lines: Vec<_> = chart.lines.iter().map(|line| (line.name.as_str(), line.points.clone())).collect();
         let expected = [
-            ("4, mean", vec![(0.5, 1.5)]),
-            ("2, mean", vec![(0.1, 0.7), (0.5, 1.8)]),
-            ("2, p99", vec![(0.1, 0.9), (0.5, 6.0)]),
+            ("cores 4, mean", vec![(0.5, 1.5)]),
+            ("cores 2, mean", vec![(0.1, 0.7), (0.5, 1.8)]),
+            ("cores 2, p99", vec![(0.1, 0.9), (0.5, 6.0)]),
         ];
         assert_eq!(lines, expected);
+        let looks: Vec<_> = chart.lines.iter().map(|line| (line.colour, line.dash)).collect();
+        assert_eq!(looks, [(0, 0), (1, 0), (1, 1)], "a colour for each series, dashes for each column");
     }
 
     #[test]

@@ -88,6 +88,9 @@ impl Server {
                     && now - free > after
                 {
                     now += wake;
+                    if count > warm_up {
+                        seen.busy += wake;
+                    }
                     arrive!(now);
                 }
             }

@@ -61,7 +61,7 @@ pub struct Steady {
     pub mean_sojourn_ns: f64,
     /// Mean packets taken at once.
     pub mean_batch: f64,
-    /// Share of time in service.
+    /// Share of time in service, or waking up.
     pub utilisation: f64,
     /// Per service, the probability that it begins with so many packets in the ring, its own among them.
     pub(super) begin: Vec<f64>,
@@ -294,7 +294,8 @@ impl Steady {
         lost += self.woken * overflow;
         in_ring += self.woken * ring;
         let wake_ns = server.sleep.map_or(0.0, |sleep| sleep.wake_ns);
-        let cycle = busy + (self.idle + self.woken) / self.rate + self.woken * wake_ns;
+        busy += self.woken * wake_ns;
+        let cycle = busy + (self.idle + self.woken) / self.rate;
         self.mean_batch = served;
         // By Little's law: packets and time in the ring, per packet; and each packet of a burst stays for all of it.
         self.mean_sojourn_ns = (in_ring / self.rate + in_service) / served;

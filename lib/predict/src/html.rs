@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT
+//! An answer as a page: one file without scripts or anything from the network, light or dark as the reader's system is.
+
+use crate::answer::{Answer, Needed, Question};
+use crate::plot::{self, Place, escape};
+use crate::report::{self, BY_CORES, BY_LOAD};
+use crate::traffic::prefixed;
+use std::fmt::Write as _;
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1c1f23; --dim: #5b6470; --paper: #ffffff; --page: #f4f5f7; --line: #dfe3e8;
+  --good: #00734f; --bad: #b3440a; --accent: #0072b2; --mark: #e8f3fa }
+@media (prefers-color-scheme: dark) { :root { --ink: #e8eaed; --dim: #a0a8b2; --paper: #16191d; --page: #0e1013;
+  --line: #2c3138; --good: #35c49a; --bad: #f28a4b; --accent: #56b4e9; --mark: #16283a } }
+* { box-sizing: border-box }
+body { margin: 0; background: var(--page); color: var(--ink);
+  font: 16px/1.5 system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif }
+main { max-width: 1080px; margin: 0 auto; padding: 32px 20px 64px }
+h1 { font-size: 28px; line-height: 1.2; margin: 0 0 4px } main > p:first-child { margin: 0 } h2 { font-size: 20px; margin: 36px 0 12px }
+p { margin: 8px 0 } .dim, dt, caption, footer { color: var(--dim) }
+.answer { background: var(--paper); border: 1px solid var(--line); border-left: 6px solid var(--good); border-radius: 8px;
+  padding: 14px 18px; margin: 20px 0; font-size: 18px } .answer.bad { border-left-color: var(--bad) }
+dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(200px, 1fr)); gap: 10px 24px; margin: 0 }
+dt { font-size: 13px } dd { margin: 0; font-weight: 600; overflow-wrap: anywhere }
+.card { background: var(--paper); border: 1px solid var(--line); border-radius: 8px; padding: 16px 18px; overflow-x: auto }
+table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums }
+th { color: var(--dim); font-weight: 600; border-bottom: 2px solid var(--line) }
+th, td { padding: 5px 9px; text-align: right; white-space: nowrap } td { border-bottom: 1px solid var(--line) }
+tr:last-child td { border-bottom: 0 } tr.needed td { background: var(--mark); font-weight: 600 }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 16px }
+.charts svg { width: 100%; height: auto; display: block } ul { padding-left: 20px; margin: 8px 0 } li { margin: 4px 0 }
+footer { margin-top: 40px; font-size: 13px }
+@media print { body { background: none } .card, .answer { break-inside: avoid } }
+";
+
+/// The page. `version` is that of the program, for the footer.
+pub fn page(question: &Question, answer: &Answer, version: &str) -> String {
+    let name = escape(&question.profile.name);
+    let good = matches!(answer.needed, Needed::Cores { .. });
+    let mut html = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{name}: prediction</title>\
+         <style>{STYLE}{}</style></head>\n<body><main>\n<p class=\"dim\">Prediction from a profile</p>\n<h1>{name}</h1>\n",
+        plot::STYLE
+    );
+    if let Some(description) = &question.profile.description {
+        let _ = writeln!(html, "<p class=\"dim\">{}</p>", escape(description));
+    }
+    let _ = writeln!(
+        html,
+        "<p class=\"answer{}\">{}</p>",
+        if good { "" } else { " bad" },
+        escape(&capital(&answer.sentence))
+    );
+    inputs(&mut html, question, answer);
+    html.push_str("<h2>By number of cores</h2>\n");
+    let _ = writeln!(
+        html,
+        "<p class=\"dim\">At {} offered; rates in Gbit/s on the wire.</p>",
+        escape(&offered(question, answer))
+    );
+    let rows = answer
+        .rows
+        .iter()
+        .map(|row| (answer.needed == Needed::Cores { cores: row.cores }, report::by_cores(row, question)));
+    table(&mut html, &BY_CORES, rows);
+    let charts = report::charts(question, answer);
+    if !charts.is_empty() {
+        html.push_str("<h2>Charts</h2>\n<div class=\"charts\">\n");
+        for chart in &charts {
+            let _ = writeln!(html, "<div class=\"card\">{}</div>", plot::draw(chart, Place::Page));
+        }
+        html.push_str("</div>\n");
+    }
+    let cores = answer.load_cores;
+    let _ = writeln!(html, "<h2>Against load, {cores} core{}</h2>", if cores == 1 { "" } else { "s" });
+    html.push_str("<p class=\"dim\">Load is the offered rate over the throughput without loss.</p>\n");
+    let no_loss = report::no_loss_pps(answer);
+    let rows = report::loads(answer, true).map(|figures| (false, report::by_load(figures, question, no_loss)));
+    table(&mut html, &BY_LOAD, rows);
+    method(&mut html, question, answer);
+    let _ = writeln!(
+        html,
+        "<footer>perigee {} predict run. The model: docs/model.md.</footer>\n</main></body></html>",
+        escape(version)
+    );
+    html
+}
+
+fn offered(question: &Question, answer: &Answer) -> String {
+    format!("{} of {} ({}pps)", question.rate, question.traffic.sizes, prefixed(answer.offered_pps))
+}
+
+fn inputs(html: &mut String, question: &Question, answer: &Answer) {
+    let Question { profile, traffic, objective, .. } = question;
+    let router = &profile.router;
+    let inputs = [
+        ("Offered", offered(question, answer)),
+        ("Flows", format!("{}, {}", traffic.flows, if traffic.ways() == 2 { "both ways" } else { "one way" })),
+        ("Arrivals", traffic.arrivals.to_string()),
+        ("Objective", objective.as_ref().map_or_else(|| "no loss".to_owned(), ToString::to_string)),
+        ("Links", format!("{} ports, {} Gbit/s each", router.ports, router.link_gbps)),
+        ("Service times", format!("{} ({})", profile.model.name(), parameters(question))),
+        ("Burst, receive ring", format!("{}, {} packets", router.burst, router.receive_ring)),
+    ];
+    html.push_str("<div class=\"card\"><dl>\n");
+    for (what, value) in inputs {
+        let _ = writeln!(html, "<div><dt>{what}</dt><dd>{}</dd></div>", escape(&value));
+    }
+    html.push_str("</dl></div>\n");
+}
+
+fn parameters(question: &Question) -> String {
+    let parameters = question.profile.model.parameters();
+    let words = parameters.iter().map(|(name, value)| format!("{name} {}", crate::traffic::significant(*value, 5)));
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// A table; rows with a mark are the answer.
+fn table(html: &mut String, header: &[&str], rows: impl Iterator<Item = (bool, Vec<String>)>) {
+    html.push_str("<div class=\"card\"><table><thead><tr>");
+    for name in header {
+        let _ = write!(html, "<th scope=\"col\">{}</th>", escape(name));
+    }
+    html.push_str("</tr></thead><tbody>\n");
+    for (needed, cells) in rows {
+        html.push_str(if needed { "<tr class=\"needed\">" } else { "<tr>" });
+        for cell in cells {
+            let _ = write!(html, "<td>{}</td>", escape(&cell));
+        }
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</tbody></table></div>\n");
+}
+
+fn method(html: &mut String, question: &Question, answer: &Answer) {
+    html.push_str("<h2>How this is known</h2>\n<div class=\"card\"><ul>\n");
+    for (what, method) in &answer.methods {
+        let _ = writeln!(html, "<li><strong>{}</strong>: {}</li>", escape(&capital(what)), escape(method));
+    }
+    for note in &answer.notes {
+        let _ = writeln!(html, "<li>{}</li>", escape(&capital(note)));
+    }
+    html.push_str("</ul>\n<p>What the model takes for granted:</p>\n<ul>\n");
+    for assumption in report::assumptions(question) {
+        let _ = writeln!(html, "<li>{}</li>", escape(&assumption));
+    }
+    html.push_str("</ul></div>\n");
+}
+
+/// With a capital letter at its beginning.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::{Simulate, answer};
+    use crate::capacity::Traffic;
+    use crate::profile::Profile;
+    use crate::traffic::Arrivals;
+
+    fn question(name: &str) -> Question {
+        let text = format!(
+            r#"{{"format": "perigee-profile/1", "name": {name:?}, "description": "a <b> & c", "model": "contention",
+            "parameters": {{"c0_ns": 563.4, "c_byte_ns": 0, "d_ns": 29.1, "u_ns": 11.1}}}}"#
+        );
+        Question {
+            profile: Profile::parse(&text, "test").unwrap(),
+            rate: "3Mpps".parse().unwrap(),
+            traffic: Traffic { sizes: "64".parse().unwrap(), flows: 100, directions: 2, arrivals: Arrivals::Poisson },
+            cores: "1..3".parse().unwrap(),
+            objective: Some("loss<0.1%,p99<1ms".parse().unwrap()),
+            simulate: Simulate::WhereNeeded,
+            seed: 1,
+            packets: 1000,
+        }
+    }
+
+    /// Every tag that is opened is closed, in order; nothing is loaded; what came from the profile is text.
+    #[test]
+    fn a_page_is_whole_and_safe() {
+        let question = question("<script>alert('1')</script>");
+        let html = page(&question, &answer(&question, None, &|_, _| ()).unwrap(), "0.1.0");
+        assert!(html.contains("&lt;script&gt;") && html.contains("a &lt;b&gt; &amp; c"));
+        for forbidden in ["<script", "http://", "https://", "src=", "url(", "@import", "NaN"] {
+            let found = html.replace("http://www.w3.org/2000/svg", "");
+            assert!(!found.contains(forbidden), "{forbidden}");
+        }
+        let mut open = Vec::new();
+        for tag in html.split('<').skip(1) {
+            let inside = tag.split('>').next().unwrap();
+            let name = inside.split([' ', '\n']).next().unwrap();
+            if let Some(closed) = name.strip_prefix('/') {
+                assert_eq!(open.pop(), Some(closed));
+            } else if !inside.ends_with('/') && !["!doctype", "meta"].contains(&name) {
+                open.push(name);
+            }
+        }
+        assert!(open.is_empty(), "{open:?}");
+        assert_eq!(html.matches("<svg").count(), 4);
+        assert_eq!(html.matches("class=\"needed\"").count(), 1);
+    }
+
+    #[test]
+    fn one_number_of_cores_has_no_chart_of_cores() {
+        let question = Question { cores: "2".parse().unwrap(), ..question("n") };
+        let html = page(&question, &answer(&question, None, &|_, _| ()).unwrap(), "0.1.0");
+        assert!(!html.contains("Throughput by number of cores") && html.contains("Sojourn time against load"));
+    }
+}
