@@ -16,7 +16,20 @@ use std::path::Path;
 pub const FORMAT: &str = "perigee-profile/1";
 
 /// No profile is larger, in bytes; a `fit` with many points has some hundred kilobytes.
-const MAX_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 4 << 20;
+
+/// Bytes of a name, at most.
+const MOST_NAME: usize = 200;
+
+/// Bytes of a description, at most.
+const MOST_WORDS: usize = 10_000;
+
+// Bounds of values. The ns-3 module has the same (`model/soft-router-profile.cc`): what one reads the other does, too.
+const MOST_NS: f64 = 1e9;
+const MOST_US: f64 = 1e9;
+const MOST_BYTES: f64 = 1e15;
+const MOST_RATE: f64 = 1e6;
+const LEAST_GBPS: f64 = 1e-6;
 
 /// Frame sizes that a model must be able to answer for, in bytes, from Ethernet header to frame check sequence.
 pub const SIZES: [u32; 2] = [64, 9216];
@@ -214,6 +227,14 @@ impl Profile {
     /// # Errors
     /// The first one that is not; `name` is the file that errors speak of.
     pub fn check(&self, name: &str) -> Result<(), Error> {
+        if !(1..=MOST_NAME).contains(&self.name.len()) {
+            let found = format!("{} bytes", self.name.len());
+            return Err(key(name, "name", found, format!("a name of 1 to {MOST_NAME} bytes")));
+        }
+        let words = self.description.as_ref().map_or(0, String::len);
+        if words > MOST_WORDS {
+            return Err(key(name, "description", format!("{words} bytes"), format!("at most {MOST_WORDS}")));
+        }
         self.model.check(name)?;
         self.router.check(name)
     }
@@ -282,8 +303,16 @@ impl Model {
     fn check(&self, name: &str) -> Result<(), Error> {
         for (parameter, value) in self.parameters() {
             let may_be_negative = matches!(parameter, "a0" | "b0");
-            let expected = if may_be_negative { "a finite number" } else { "a number >= 0" };
-            if !value.is_finite() || value < 0.0 && !may_be_negative {
+            let most = match parameter {
+                "cache_bytes" => MOST_BYTES,
+                _ if parameter.ends_with("_ns") => MOST_NS,
+                _ => MOST_RATE,
+            };
+            let expected = match may_be_negative {
+                true => format!("a number of at most {most:e}, with or without a sign"),
+                false => format!("a number >= 0 (and at most {most:e})"),
+            };
+            if !(value.abs() <= most) || value < 0.0 && !may_be_negative {
                 return Err(key(name, &format!("parameters.{parameter}"), value, expected));
             }
         }
@@ -331,19 +360,21 @@ impl Router {
             }
         }
         let numbers = [
-            ("transmit_timeout_us", self.transmit_timeout_us),
-            ("sleep_after_us", self.sleep_after_us.unwrap_or(0.0)),
-            ("wake_up_us", self.wake_up_us),
-            ("slow_path_ns", self.slow_path_ns),
-            ("working_set_bytes", self.working_set_bytes),
+            ("transmit_timeout_us", self.transmit_timeout_us, MOST_US),
+            ("sleep_after_us", self.sleep_after_us.unwrap_or(0.0), MOST_US),
+            ("wake_up_us", self.wake_up_us, MOST_US),
+            ("slow_path_ns", self.slow_path_ns, MOST_NS),
+            ("working_set_bytes", self.working_set_bytes, MOST_BYTES),
         ];
-        for (what, value) in numbers {
-            if !(value.is_finite() && value >= 0.0) {
-                return Err(key(name, &format!("router.{what}"), value, "a number >= 0"));
+        for (what, value, most) in numbers {
+            if !(0.0..=most).contains(&value) {
+                let expected = format!("a number >= 0 (and at most {most:e})");
+                return Err(key(name, &format!("router.{what}"), value, expected));
             }
         }
-        if !(self.link_gbps.is_finite() && self.link_gbps > 0.0) {
-            return Err(key(name, "router.link_gbps", self.link_gbps, "a number > 0"));
+        if !(LEAST_GBPS..=MOST_RATE).contains(&self.link_gbps) {
+            let expected = format!("a number >= {LEAST_GBPS:e} (and at most {MOST_RATE:e})");
+            return Err(key(name, "router.link_gbps", self.link_gbps, expected));
         }
         if !(0.0..=1.0).contains(&self.punt_share) {
             return Err(key(name, "router.punt_share", self.punt_share, "a number, 0 to 1"));
@@ -351,6 +382,10 @@ impl Router {
         if self.receive_ring < self.burst {
             let expected = format!("at least router.burst, {}: a burst comes from one ring", self.burst);
             return Err(key(name, "router.receive_ring", self.receive_ring, expected));
+        }
+        if self.transmit_ring < self.transmit_buffer {
+            let expected = format!("at least router.transmit_buffer, {}: a burst must fit", self.transmit_buffer);
+            return Err(key(name, "router.transmit_ring", self.transmit_ring, expected));
         }
         if self.transmit_buffer > 1 && self.transmit_timeout_us == 0.0 {
             let expected = "a number > 0, as router.transmit_buffer is more than 1: else packets would wait for ever";

@@ -115,6 +115,12 @@ main(int argc, char* argv[])
     cmd.AddValue("csv", "File to write; none: none", csv);
     cmd.AddValue("seconds", "Simulated time of each measurement", seconds);
     cmd.Parse(argc, argv);
+    if (!(seconds > 0 && seconds <= 10))
+    {
+        std::cerr << "--seconds: found " << seconds << ", expected more than 0, at most 10"
+                  << std::endl;
+        return 1;
+    }
 
     SoftRouterProfile eq7;
     SoftRouterProfile contention;
@@ -129,6 +135,11 @@ main(int argc, char* argv[])
     if (csv != "none")
     {
         out.open(csv);
+        if (!out)
+        {
+            std::cerr << csv << " cannot be written" << std::endl;
+            return 1;
+        }
         out << "# plot: {\"title\": \"Published case study: throughput of a software router\", "
                "\"x\": \"frame_size\", \"y\": [\"measured_gbps\", \"eq7_gbps\", "
                "\"contention_gbps\"], \"series\": \"flows\", \"x_label\": \"Frame size, bytes\", "

@@ -79,6 +79,12 @@ main(int argc, char* argv[])
     cmd.AddValue("csv", "File to write; none: none", csv);
     cmd.AddValue("seconds", "Simulated time of each point", seconds);
     cmd.Parse(argc, argv);
+    if (!(seconds > 0 && seconds <= 10))
+    {
+        std::cerr << "--seconds: found " << seconds << ", expected more than 0, at most 10"
+                  << std::endl;
+        return 1;
+    }
 
     SoftRouterProfile eq7;
     SoftRouterProfile contention;
@@ -93,6 +99,11 @@ main(int argc, char* argv[])
     if (csv != "none")
     {
         out.open(csv);
+        if (!out)
+        {
+            std::cerr << csv << " cannot be written" << std::endl;
+            return 1;
+        }
         out << "# plot: {\"title\": \"Predicted: 8 cores, two 50 Gbit/s links, linear "
                "contention\", \"x\": \"frame_size\", \"y\": [\"contention_gbps\"], \"series\": "
                "\"cores\", \"x_label\": \"Frame size, bytes\", \"y_label\": \"Throughput on the "

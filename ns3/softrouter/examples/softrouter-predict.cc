@@ -110,7 +110,7 @@ ReadScenario(const std::string& file)
         throw JsonMistake(error);
     }
     section.Whole("ports", 2, 64, setup.profile.ports);
-    section.Number("link_gbps", {0, 1e6, true}, setup.profile.linkGbps);
+    section.Number("link_gbps", {1e-6, 1e6}, setup.profile.linkGbps);
     section.Whole("cores", 1, 1024, setup.cores);
     section.Whole("directions", 1, 2, setup.directions);
     section.Whole("flows", 1, FrameSource::MAX_FLOWS, setup.flows);

@@ -53,6 +53,7 @@ class RouterTestbed
         uint64_t packets{0};    //!< offered in the whole simulation
         double seconds{0};      //!< of the measurement
         uint64_t offered{0};    //!< packets
+        uint64_t received{0};   //!< packets that reached the router
         uint64_t accepted{0};   //!< packets that reached the other end device
         double offeredGbps{0};  //!< on the wire
         double acceptedGbps{0}; //!< on the wire, from the first to the last of these packets
@@ -71,7 +72,7 @@ class RouterTestbed
         std::vector<double> shares;      //!< of the received packets, by core
 
         /**
-         * \return share of the offered packets that were dropped, 0 to 1
+         * \return share of the received packets that the router dropped, 0 to 1
          */
         double GetLoss() const;
     };

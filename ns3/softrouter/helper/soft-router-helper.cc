@@ -196,9 +196,19 @@ SoftRouterHelper::InstallTransmitRing(Ptr<SoftRouter> router,
                         "on the node, and here is neither");
         if (hasQueue)
         {
+            queue.GetObject()->SetAttributeFailSafe(
+                "MaxSize",
+                QueueSizeValue(QueueSize(QueueSizeUnit::PACKETS, profile.transmitRing)));
             queue.GetObject()->TraceConnectWithoutContext(
                 "Drop",
                 MakeBoundCallback(&CountDeviceDrop, router));
+        }
+        else
+        {
+            // An EthernetPort, say: its ring is its own.
+            device->SetAttributeFailSafe("QueueSize", UintegerValue(profile.transmitRing));
+            device->TraceConnectWithoutContext("MacTxDrop",
+                                               MakeBoundCallback(&CountDeviceDrop, router));
         }
         return;
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "contention-domain.h"
 
+#include "enum-accessor.h"
+
 #include "ns3/double.h"
 #include "ns3/enum.h"
 
@@ -23,13 +25,13 @@ ContentionDomain::GetTypeId()
                           "Which cores slow each other down: those allotted to forwarding, or "
                           "those that work when a burst begins.",
                           EnumValue(ALLOTTED),
-                          MakeEnumAccessor(&ContentionDomain::m_count),
+                          MakeAnyEnumAccessor<Count>(&ContentionDomain::m_count),
                           MakeEnumChecker(ALLOTTED, "Allotted", BUSY, "Busy"))
             .AddAttribute("Direction",
                           "Whether packets cross the router in both directions; Auto: from two "
                           "cores on.",
                           EnumValue(AUTO),
-                          MakeEnumAccessor(&ContentionDomain::m_direction),
+                          MakeAnyEnumAccessor<Direction>(&ContentionDomain::m_direction),
                           MakeEnumChecker(AUTO, "Auto", ONE_WAY, "OneWay", TWO_WAY, "TwoWay"))
             .AddAttribute("WorkingSet",
                           "Bytes of the routing table that are looked up.",

@@ -26,13 +26,21 @@ Joined(std::initializer_list<const char*> names)
     return joined;
 }
 
+constexpr int MAX_DEPTH = 64;
+
 /// Finds keys that an object has twice, of which a parsed object keeps the last only.
 class TwiceFinder
 {
   public:
     /// Takes an event of the parser; see nlohmann's parser_callback_t.
-    bool operator()(int /* depth */, Json::parse_event_t event, Json& parsed)
+    bool operator()(int depth, Json::parse_event_t event, Json& parsed)
     {
+        // What is nested deeper than the machine's stack would end the program.
+        if (depth > MAX_DEPTH)
+        {
+            throw JsonMistake("found more than " + std::to_string(MAX_DEPTH) +
+                              " levels of lists and objects, expected fewer");
+        }
         switch (event)
         {
         case Json::parse_event_t::object_start:

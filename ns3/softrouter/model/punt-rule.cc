@@ -42,37 +42,24 @@ PuntRule::~PuntRule()
 {
 }
 
-void
-PuntRule::DoDispose()
-{
-    m_node = nullptr;
-    Object::DoDispose();
-}
-
-void
-PuntRule::SetNode(Ptr<Node> node)
-{
-    m_node = node;
-}
-
 bool
-PuntRule::Matches(const RouterItem& item) const
+PuntRule::Matches(const RouterItem& item, const Node& node) const
 {
     std::array<uint8_t, IPV6_HEADER> header;
     const uint32_t size = item.packet->CopyData(header.data(), header.size());
     switch (item.protocol)
     {
     case ETHERTYPE_IPV4:
-        return MatchesIpv4(header.data(), size);
+        return MatchesIpv4(header.data(), size, node);
     case ETHERTYPE_IPV6:
-        return MatchesIpv6(header.data(), size);
+        return MatchesIpv6(header.data(), size, node);
     default:
         return true;
     }
 }
 
 bool
-PuntRule::MatchesIpv4(const uint8_t* header, uint32_t size) const
+PuntRule::MatchesIpv4(const uint8_t* header, uint32_t size, const Node& node) const
 {
     constexpr uint8_t VERSION_AND_LENGTH = 0x45; // version 4, five words: no options
     if (size < IPV4_HEADER || header[0] != VERSION_AND_LENGTH || header[8] <= 1)
@@ -84,12 +71,12 @@ PuntRule::MatchesIpv4(const uint8_t* header, uint32_t size) const
     {
         return true;
     }
-    const Ptr<Ipv4> ipv4 = m_node ? m_node->GetObject<Ipv4>() : nullptr;
+    const Ptr<Ipv4> ipv4 = node.GetObject<Ipv4>();
     return ipv4 && ipv4->GetInterfaceForAddress(destination) >= 0;
 }
 
 bool
-PuntRule::MatchesIpv6(const uint8_t* header, uint32_t size) const
+PuntRule::MatchesIpv6(const uint8_t* header, uint32_t size, const Node& node) const
 {
     constexpr uint8_t HOP_BY_HOP = 0;
     if (size < IPV6_HEADER || (header[0] >> 4) != 6 || header[6] == HOP_BY_HOP || header[7] <= 1)
@@ -101,7 +88,7 @@ PuntRule::MatchesIpv6(const uint8_t* header, uint32_t size) const
     {
         return true;
     }
-    const Ptr<Ipv6> ipv6 = m_node ? m_node->GetObject<Ipv6>() : nullptr;
+    const Ptr<Ipv6> ipv6 = node.GetObject<Ipv6>();
     return ipv6 && ipv6->GetInterfaceForAddress(destination) >= 0;
 }
 

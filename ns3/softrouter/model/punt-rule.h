@@ -35,34 +35,27 @@ class PuntRule : public Object
     ~PuntRule() override;
 
     /**
-     * \brief Set whose addresses are local. Without a node none are.
-     * \param node the router
-     */
-    void SetNode(Ptr<Node> node);
-    /**
      * \param item a packet
+     * \param node the router, whose addresses are local
      * \return whether it is one for the slow path
      */
-    bool Matches(const RouterItem& item) const;
-
-  protected:
-    void DoDispose() override;
+    bool Matches(const RouterItem& item, const Node& node) const;
 
   private:
     /**
      * \param header first bytes of the packet
      * \param size how many there are
+     * \param node the router
      * \return whether this IPv4 packet is one for the slow path
      */
-    bool MatchesIpv4(const uint8_t* header, uint32_t size) const;
+    bool MatchesIpv4(const uint8_t* header, uint32_t size, const Node& node) const;
     /**
      * \param header first bytes of the packet
      * \param size how many there are
+     * \param node the router
      * \return whether this IPv6 packet is one for the slow path
      */
-    bool MatchesIpv6(const uint8_t* header, uint32_t size) const;
-
-    Ptr<Node> m_node; //!< the router
+    bool MatchesIpv6(const uint8_t* header, uint32_t size, const Node& node) const;
 };
 
 } // namespace ns3

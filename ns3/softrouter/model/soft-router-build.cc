@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // How a router is described (attributes, trace sources) and put together. A packet's way through it
 // is in soft-router.cc.
+#include "enum-accessor.h"
 #include "soft-router.h"
 
 #include "ns3/abort.h"
@@ -79,7 +80,7 @@ SoftRouter::GetTypeId()
                           "Where the slow path works: on the cores of the fast path while they "
                           "have nothing else to do, or on one of its own.",
                           EnumValue(SHARED),
-                          MakeEnumAccessor(&SoftRouter::m_slowPathCore),
+                          MakeAnyEnumAccessor<SlowPathCore>(&SoftRouter::m_slowPathCore),
                           MakeEnumChecker(SHARED, "Shared", OWN, "Own"))
             .AddAttribute("PuntShare",
                           "Share of the packets, at random, that go to the slow path.",
@@ -171,10 +172,7 @@ SoftRouter::Build(Ptr<Node> node)
         m_tap = CreateObject<SoftRouterTap>();
         node->AddDevice(m_tap);
     }
-    if (m_puntRule)
-    {
-        m_puntRule->SetNode(node);
-    }
+    m_node = node;
     for (uint32_t port = 0; port < m_ports.size(); port++)
     {
         const uint32_t index = m_ports[port].device->GetIfIndex();

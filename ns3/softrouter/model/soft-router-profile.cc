@@ -28,6 +28,7 @@ constexpr std::size_t MAX_FILE_BYTES = 4 << 20; // a fit's report may be long, b
 constexpr double MAX_NS = 1e9;                  // a second
 constexpr double MAX_US = 1e9;                  // a thousand seconds
 constexpr double MAX_BYTES = 1e15;
+constexpr double MIN_GBPS = 1e-6; // a kilobit per second
 constexpr double MAX_RATE = 1e6;
 constexpr const char* EXPECTED = "a profile as `perigee predict fit` writes it";
 
@@ -106,11 +107,11 @@ ReadRouter(const JsonSection& section, SoftRouterProfile& profile)
     section.Whole("burst", 1, 1024, profile.burst);
     section.Whole("receive_ring", 1, 65536, profile.receiveRing);
     section.Whole("transmit_ring", 1, 65536, profile.transmitRing);
-    section.Whole("transmit_buffer", 1, 65536, profile.transmitBuffer);
+    section.Whole("transmit_buffer", 1, 1024, profile.transmitBuffer);
     section.Whole("punt_ring", 1, 65536, profile.puntRing);
     section.Whole("ports", 1, 64, profile.ports);
     section.Number("transmit_timeout_us", {0, MAX_US}, profile.transmitTimeoutUs);
-    section.Number("link_gbps", {0, MAX_RATE, true}, profile.linkGbps);
+    section.Number("link_gbps", {MIN_GBPS, MAX_RATE}, profile.linkGbps);
     section.Number("wake_up_us", {0, MAX_US}, profile.wakeUpUs);
     section.Number("punt_share", {0, 1}, profile.puntShare);
     section.Number("slow_path_ns", COST, profile.slowPathNs);
@@ -126,6 +127,12 @@ ReadRouter(const JsonSection& section, SoftRouterProfile& profile)
         throw JsonMistake(section.Path("receive_ring") + ": found " +
                           std::to_string(profile.receiveRing) +
                           ", expected at least the burst of " + std::to_string(profile.burst));
+    }
+    if (profile.transmitRing < profile.transmitBuffer)
+    {
+        throw JsonMistake(
+            section.Path("transmit_ring") + ": found " + std::to_string(profile.transmitRing) +
+            ", expected at least the transmit_buffer of " + std::to_string(profile.transmitBuffer));
     }
     if (profile.transmitBuffer > 1 && !(profile.transmitTimeoutUs > 0))
     {
@@ -162,7 +169,10 @@ ReadProfile(const Json& json)
     {
         root.Refuse("name", "a name for the router");
     }
-    root.Text("description", 10000, profile.description);
+    if (const Json* text = root.Find("description"); text && !text->is_null())
+    {
+        root.Text("description", 10000, profile.description);
+    }
     const std::string model = root.Word("model", {"eq7", "contention", "batch"});
     const Json& parameters = root.Object("parameters");
     if (model == "eq7")

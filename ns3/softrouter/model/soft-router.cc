@@ -44,9 +44,21 @@ SoftRouter::DoDispose()
     {
         m_manager->Dispose();
     }
+    for (auto& port : m_ports)
+    {
+        if (!m_portOfDevice.empty())
+        {
+            port.device->SetReceiveCallback(NetDevice::ReceiveCallback());
+        }
+        if (port.buffer)
+        {
+            port.buffer->Dispose();
+        }
+    }
     m_units.clear();
     m_rings.clear();
     m_ports.clear();
+    m_node = nullptr;
     m_manager = nullptr;
     m_punted = nullptr;
     m_tap = nullptr;
@@ -158,7 +170,7 @@ bool
 SoftRouter::IsPunted(const RouterItem& item)
 {
     return (m_puntShare > 0 && m_random->GetValue(0, 1) < m_puntShare) ||
-           (m_puntRule && m_puntRule->Matches(item)) || (!m_punt.IsNull() && m_punt(item));
+           (m_puntRule && m_puntRule->Matches(item, *m_node)) || (!m_punt.IsNull() && m_punt(item));
 }
 
 void

@@ -305,6 +305,7 @@ class SoftRouter : public Object
     Ptr<ResourcePool> m_pool;                 //!< the cores
     Ptr<Resource> m_slowCore;                 //!< the slow path's own
     Ptr<LocalResourceManager> m_manager;      //!< if task units share cores
+    Ptr<Node> m_node;                         //!< whose devices the ports are
     Ptr<SoftRouterTap> m_tap;                 //!< to the node's stack
     Ptr<NicRing> m_punted;                    //!< the punt ring
     std::vector<Port> m_ports;                //!< by number

@@ -157,8 +157,12 @@ class BadProfileTest : public TestCase
         Refused("{\n  \"a\": tru }", "p.json: line 2, column 11: found no valid JSON");
         Refused("{\"a\": NaN}", "p.json: line 1, column 7: found no valid JSON");
         Refused("[1, 2]", "p.json: found an array, expected an object");
-        Refused(std::string(1000000, '['), "p.json: line 1, column 1000001: found no valid JSON");
-        Refused(std::string(1000000, '[') + std::string(1000000, ']'), "p.json: found an array");
+        Refused(std::string(60, '['), "p.json: line 1, column 61: found no valid JSON");
+        Refused(std::string(60, '[') + std::string(60, ']'), "p.json: found an array");
+        // Copying or printing what is nested so deeply ends a program.
+        Refused(std::string(1000000, '['), "p.json: found more than 64 levels");
+        Refused(With(g_eq7, "{", "{\"fit\": " + std::string(99, '[') + std::string(99, ']') + ", "),
+                "p.json: found more than 64 levels");
         Refused(With(g_eq7, "\"eq7\"", std::string("\"\xff\"")), "p.json: line 1, column ");
         Refused(With(g_eq7, "0.011392", "1e999"), "p.json: number overflow parsing '1e999'");
         Refused(With(g_eq7, "\"b\":", "\"a\": 1, \"b\":"),
@@ -215,12 +219,18 @@ class BadProfileTest : public TestCase
                 "p.json: router.receive_ring: found 63, expected at least the burst of 64");
         Refused(With(g_batch, "\"ports\": 4", "\"ports\": 65"), "p.json: router.ports: found 65");
         Refused(With(g_batch, "\"link_gbps\": 25", "\"link_gbps\": 0"),
-                "p.json: router.link_gbps: found 0, expected a number > 0");
+                "p.json: router.link_gbps: found 0, expected a number >= 1e-06");
         Refused(With(g_batch, "\"transmit_timeout_us\": 100", "\"transmit_timeout_us\": 0"),
                 "p.json: router.transmit_timeout_us: found 0, expected a number > 0, as "
                 "transmit_buffer is 16");
         Refused(With(g_batch, "\"transmit_timeout_us\": 100,", ""),
                 "p.json: router.transmit_timeout_us: found nothing, expected a number > 0");
+        Refused(
+            With(g_batch, "\"transmit_ring\": 256", "\"transmit_ring\": 15"),
+            "p.json: router.transmit_ring: found 15, expected at least the transmit_buffer of 16");
+        Refused(
+            With(g_batch, "\"transmit_buffer\": 16", "\"transmit_buffer\": 1025"),
+            "p.json: router.transmit_buffer: found 1025, expected a whole number from 1 to 1024");
         Refused(With(g_batch, "0.01", "1.01"),
                 "p.json: router.punt_share: found 1.01, expected a number from 0 to 1");
         Refused(With(g_batch, "\"sleep_after_us\": 50", "\"sleep_after_us\": false"),
