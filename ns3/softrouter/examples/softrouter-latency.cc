@@ -276,12 +276,13 @@ Measure(const Server& server, double scale, uint32_t seed, std::ofstream& out)
             Write(out, server, "constant", point, constant);
         }
     }
-    std::printf("At exactly its capacity, one packet in 100 stays longer than %.1f us with Poisson "
-                "arrivals, and than %.2f us at a\nconstant rate, which hides what queues do. (So "
-                "near a load of 1 they change slowly: these runs say little of the\nmean; --scale "
-                "makes them longer.)\n\n",
-                poissonFull.p99Ns / 1e3,
-                constantFull.p99Ns / 1e3);
+    std::printf(
+        "At exactly its capacity, one packet in 100 stayed longer than %.1f us with Poisson "
+        "arrivals, and than %.2f us at a\nconstant rate, which hides what queues do. (So "
+        "near a load of 1 they change slowly: these runs say little of the\nmean; --scale "
+        "makes them longer.)\n\n",
+        poissonFull.p99Ns / 1e3,
+        constantFull.p99Ns / 1e3);
     return packets;
 }
 

@@ -125,9 +125,11 @@ PrintLimits(const TcpChain::Setup& setup, const SoftRouterProfile& profile)
     const double mbps = 8e3 * GetSegment(setup.ipv6);
     std::printf(
         "Beside the datagrams, links allow a goodput of %.1f Mbit/s, one core %.1f Mbit/s if "
-        "nothing is lost.\n\n",
+        "nothing is lost.\nWhat is lost and sent again counts from the start, all else from "
+        "%.0f s on.\n\n",
         (line - cross) * mbps,
-        std::max(0.0, std::min(core, line - cross)) * mbps);
+        std::max(0.0, std::min(core, line - cross)) * mbps,
+        TcpChain::SETTLED);
 }
 
 /**
@@ -263,7 +265,7 @@ Check(const TcpChain::Setup& setup, double share, const std::string& tcp)
     }
     if (!(setup.seconds > TcpChain::SETTLED && setup.seconds <= 1000))
     {
-        return "--seconds: expected more than 1, after which flows are measured, and at most 1000";
+        return "--seconds: expected more than 2, after which flows are measured, and at most 1000";
     }
     if (!(setup.shortestMs > TcpChain::LEAST_RTT_MS && setup.longestMs >= setup.shortestMs &&
           setup.longestMs <= 1000))
@@ -337,8 +339,8 @@ main(int argc, char* argv[])
             return 1;
         }
         out << "# plot: {\"title\": \"TCP through three routers\", \"x\": \"time_ms\", \"y\": "
-               "[\"goodput_mbps\"], \"series\": \"variant\", \"x_label\": \"Time, ms\", "
-               "\"y_label\": \"Goodput, Mbit/s\"}\n"
+               "[\"throughput_mbps\"], \"series\": \"variant\", \"x_label\": \"Time, ms\", "
+               "\"y_label\": \"Throughput on the wire, Mbit/s\"}\n"
             << TcpChain::GetHeader() << '\n';
     }
     std::printf(

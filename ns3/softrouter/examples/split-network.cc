@@ -132,6 +132,7 @@ void
 SplitNetwork::BuildRouters()
 {
     const SoftRouterHelper helper;
+    m_setup.profile.transmitRing = QUEUE;
     for (uint32_t half = 0; half < 2; half++)
     {
         m_routers[half] = helper.Install(m_nodes[half], m_setup.profile);

@@ -40,7 +40,7 @@ class TcpChain
     static constexpr double LINK_GBPS = 0.1;    //!< of the links between routers
     static constexpr double HOST_GBPS = 1;      //!< of the links to senders and receivers
     static constexpr uint32_t RING = 128;       //!< packets of each queue
-    static constexpr double SETTLED = 1;        //!< seconds after which flows are measured
+    static constexpr double SETTLED = 2;        //!< seconds after which flows are measured
     static constexpr uint32_t INTERVAL_MS = 10; //!< of the time series
     static constexpr double LEAST_RTT_MS = 1;   //!< that the links between routers take already
 
@@ -48,7 +48,7 @@ class TcpChain
     struct Setup
     {
         uint32_t flows{10};   //!< with a sender and a receiver each
-        double seconds{4};    //!< from the first flow's start
+        double seconds{5};    //!< from the first flow's start
         double shortestMs{4}; //!< round-trip time of the first flow, without queues
         double longestMs{20}; //!< likewise of the last one, those of the others in between
         double cross{0.05};   //!< share of a link for datagrams of one more sender, at random times
@@ -63,7 +63,7 @@ class TcpChain
         std::array<uint32_t, ROUTERS> cores{}; //!< of each router; 0: infinite capacity
     };
 
-    /// What was found after the first second.
+    /// What was found after SETTLED.
     struct Found
     {
         std::vector<double> mbps;                      //!< goodput of each flow
@@ -219,7 +219,8 @@ class TcpChain
     std::vector<Flow> m_flows;                              //!< all
     Rtt m_rtt;                                              //!< of the measurement
     Rtt m_recent;                                           //!< since the last row
-    uint64_t m_sampled{0};                                  //!< bytes delivered up to the last row
+    uint64_t m_bits{0};                                     //!< on the wire to receivers
+    uint64_t m_sampled{0};                                  //!< of these, up to the last row
     Found m_found;                                          //!< the result
 };
 
