@@ -9,7 +9,7 @@ use crate::profile::{Model, Per, Router};
 use nalgebra::DMatrix;
 
 /// More different working sets are not looked at one by one.
-const MAX_WORKING_SETS: usize = 256;
+const MAX_WORKING_SETS: usize = 64;
 
 /// A parameter of a fitted model.
 #[derive(Clone, Debug, PartialEq)]
@@ -203,6 +203,11 @@ fn cache_found(solved: &Solved, points: &[&Point], router: &Router) -> Option<Ca
     }
     if cache == Cache::At(0.0) {
         return held(0.0, false, "would be negative, held at 0; the others were fitted again".to_owned());
+    }
+    // At a measured working set the size was tried, not solved for.
+    if matches!(cache, Cache::At(_)) && points.len() <= solved.solution.free.len() {
+        let why = format!("held at {bytes}, a measured working set that fits best: as many parameters as points");
+        return held(bytes, true, why);
     }
     Some(CacheFound { bytes, held: None, open: false })
 }

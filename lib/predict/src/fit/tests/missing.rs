@@ -6,7 +6,7 @@ use crate::fit::design::{Cache, Form};
 use crate::fit::solve::System;
 use crate::fit::{Fit, Kind, Options, fit};
 use crate::points::{Bound, Point};
-use crate::profile::{Model, Per, Router};
+use crate::profile::{Model, Per, Profile, Router};
 use nalgebra::DMatrix;
 use proptest::prelude::*;
 
@@ -245,5 +245,33 @@ proptest! {
         let ones = nalgebra::DVector::from_element(rows.len(), 1.0);
         let least = &design * svd.solve(&ones, 1e-9).expect("both sides were asked for") - &ones;
         prop_assert!((solution.squares - least.norm_squared()).abs() < 1e-9, "{} and {}", solution.squares, least.norm_squared());
+    }
+
+    /// Whatever was measured, there is a fit that is a profile, or a reason.
+    #[test]
+    fn no_points_make_it_panic(
+        lines in prop::collection::vec((1..9_u32, 0..4_usize, -9.0..9.0, any::<bool>(), 0..4_usize, 0..5_usize, 0..9_usize), 1..20),
+        kind in 0..4_usize,
+    ) {
+        let points: Vec<Point> = lines.into_iter().zip(2..).map(|((cores, size, gbps, two_way, burst, set, odd), line)| Point {
+            line,
+            frame_size: [64, 512, 1518, 9216][size],
+            // Mostly like measurements, sometimes anything.
+            gbps: if odd == 0 { 10_f64.powf(gbps) } else { f64::from(cores) * (1.0 + gbps / 10.0) },
+            burst: [None, Some(1), Some(32), Some(1024)][burst],
+            working_set: [None, Some(0.0), Some(64.0), Some(1e6), Some(1e11)][set],
+            bound: [Some(Bound::Line), Some(Bound::Cpu), None][odd.min(2)],
+            line_gbps: Some([1e9, 10.0 * f64::from(cores)][odd.min(1)]),
+            ..point(&CONTENTION, cores, 64, two_way, 32, 0.0)
+        }).collect();
+        let options = Options { kind: [None, Some(Kind::Eq7), Some(Kind::Contention), Some(Kind::Batch)][kind], ..Options::default() };
+        match fit(&points, "p.csv", &options) {
+            Ok(found) => {
+                prop_assert!(Profile::parse(&found.profile.to_json(), "p.json").is_ok());
+                prop_assert!(found.report.summary.mean_absolute_percent.is_finite());
+                prop_assert_eq!(found.report.points.len() + found.report.left_out.len(), points.len());
+            }
+            Err(error) => prop_assert!(error.to_string().starts_with("p.csv"), "{error}"),
+        }
     }
 }
