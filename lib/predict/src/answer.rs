@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! From a question to its answer: figures for each number of cores, how many are needed, figures against load.
 
-use crate::capacity::{Capacity, Limit, Traffic};
+use crate::capacity::{Capacity, Limit, MERGED, SPACED, Traffic};
 use crate::figures::{Figures, Method};
 use crate::objective::{Objective, Verdict, share, time};
 use crate::parallel;
@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Loads of the curves: offered rate over the throughput without loss.
 const LOADS: [f64; 18] =
     [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.2, 1.35, 1.5];
+
+/// Packets of each simulation of a curve, at most: there are many.
+const LOAD_PACKETS: u64 = 200_000;
 
 /// When to simulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +130,7 @@ pub fn answer(
     let asked = Asked::new(question, simulator, progress);
     let capacities: Vec<_> = question.cores.counts().iter().map(|&cores| (cores, asked.capacity(cores))).collect();
     let offered: Vec<_> = capacities.iter().map(|(cores, capacity)| (*cores, capacity, asked.pps)).collect();
-    let figures = asked.figures(&offered)?;
+    let figures = asked.figures(&offered, question.packets)?;
     let rows: Vec<_> = capacities
         .iter()
         .zip(figures)
@@ -143,7 +146,7 @@ pub fn answer(
     let no_loss = capacity.no_loss().0;
     let loads = LOADS.iter().map(|load| load * no_loss).filter(|pps| *pps <= link_pps * (1.0 + 1e-9));
     let loads: Vec<_> = loads.map(|pps| (load_cores, capacity, pps)).collect();
-    let load = asked.figures(&loads)?;
+    let load = asked.figures(&loads, question.packets.min(LOAD_PACKETS))?;
     let per_pps = question.traffic.sizes.mean_wire_bits() / 1e9;
     Ok(Answer {
         offered_pps: asked.pps,
@@ -194,7 +197,7 @@ impl<'a> Asked<'a> {
     }
 
     /// Figures of cores at rates: by closed forms, by simulation, or both.
-    fn figures(&self, wanted: &[(u32, &Capacity, f64)]) -> Result<Vec<Figures>, SimulationError> {
+    fn figures(&self, wanted: &[(u32, &Capacity, f64)], packets: u64) -> Result<Vec<Figures>, SimulationError> {
         let always = self.question.simulate == Simulate::Always;
         let closed = wanted.iter().map(|(_, capacity, pps)| (!always).then(|| capacity.figures(*pps)));
         let closed: Vec<Option<Figures>> = closed.collect();
@@ -211,7 +214,7 @@ impl<'a> Asked<'a> {
             (self.progress)(self.done.load(Ordering::Relaxed), all);
         }
         let simulated = parallel::map(&work, |((cores, capacity, pps), _)| {
-            let figures = simulator.run(&self.scenario(*cores, capacity, pps.min(capacity.link_pps())));
+            let figures = simulator.run(&self.scenario(*cores, capacity, pps.min(capacity.link_pps()), packets));
             (self.progress)(self.done.fetch_add(1, Ordering::Relaxed) + 1, all);
             figures.map(|figures| of_all_that_is_offered(figures, *pps))
         });
@@ -225,8 +228,8 @@ impl<'a> Asked<'a> {
         merged.collect()
     }
 
-    fn scenario(&self, cores: u32, capacity: &Capacity, pps: f64) -> Scenario {
-        let Question { profile, traffic, seed, packets, .. } = self.question;
+    fn scenario(&self, cores: u32, capacity: &Capacity, pps: f64, packets: u64) -> Scenario {
+        let Question { profile, traffic, seed, .. } = self.question;
         Scenario {
             profile: profile.clone(),
             cores,
@@ -237,8 +240,8 @@ impl<'a> Asked<'a> {
             flows: traffic.flows,
             arrivals: traffic.arrivals,
             seed: *seed,
-            warm_up: warm_up(capacity, pps, *packets),
-            packets: *packets,
+            warm_up: warm_up(capacity, pps, packets),
+            packets,
         }
     }
 
@@ -338,27 +341,21 @@ impl<'a> Asked<'a> {
                 if *simulate == Simulate::Never { "only a simulation could say" } else { INSTALL }
             ));
         }
-        if weak(|method| matches!(method, Method::Approximate(_))) {
-            let exact = if *simulate == Simulate::Never {
-                "simulate for exact figures".to_owned()
-            } else {
-                format!("for exact figures {INSTALL}")
-            };
+        let exact = match simulate {
+            Simulate::Never => "only a simulation is exact".to_owned(),
+            _ => format!("for exact figures {INSTALL}"),
+        };
+        if weak(|method| *method == Method::Approximate(MERGED)) {
             notes.push(format!(
-                "~: packets of several ports wait in a ring each, here taken as one; means were within 25 %, p99 within 30 % up to a load of 0.9. {exact}"
+                "~: packets of several ports wait in a ring each, here taken as one: the mean was within 25 %, p99 within 30 % up to a \
+                 load of 0.9; {exact}"
             ));
         }
-        let wire_ns = traffic.sizes.mean_wire_bits() / profile.router.link_gbps;
-        let of_link = self.pps / capacity.link_pps();
-        let spaced = wire_ns * of_link.min(1.0) > 0.3 * capacity.packet_ns();
-        if spaced
-            && weak(|method| matches!(method, Method::Closed(_) | Method::Approximate(_)))
-            && *simulate != Simulate::Always
-        {
+        if weak(|method| *method == Method::Approximate(SPACED)) {
+            let wire_ns = traffic.sizes.mean_wire_bits() / profile.router.link_gbps;
+            let (wire, core) = (time(wire_ns), time(capacity.packet_ns()));
             notes.push(format!(
-                "a frame takes {} on the wire and {} on a core: links space packets, queues are shorter than the closed forms say (--simulate counts that)",
-                time(wire_ns),
-                time(capacity.packet_ns())
+                "~: a frame takes {wire} on the wire and {core} on a core, so links space packets: loss and times are less than said; {exact}"
             ));
         }
         let none_lost = rows.iter().find_map(|row| match row.figures.methods.loss {

@@ -12,6 +12,7 @@
 //! | utilisation, batches | Poisson: the chain; constant: where bursts cost nothing besides their packets |
 //! | mean, percentiles | Poisson: M/D/1, or the chain and the distribution on a grid |
 //! | packets from several ports | approximately: as if the rings were one (single packets: mean and utilisation exactly) |
+//! | links of no more than a few times a core's rate | approximately: frames come no closer than they take on the wire |
 //! | with a transmit buffer | all but times: those depend on when its timer runs |
 //! | with a slow path | throughput: the slow path has what the fast path leaves of any core, one packet at a time |
 
@@ -30,7 +31,11 @@ const SLOW: &str = "what the fast path (Markov chain per core) leaves to the slo
 const MD1: &str = "M/D/1 per core (Pollaczek and Khinchine; Franx 2001)";
 const MG1: &str = "Markov chain of M/G/1/K per core";
 const BATCH: &str = "Markov chain of the batch server per core";
-const MERGED: &str = "Markov chain per core, the rings of its ports as one";
+pub(crate) const MERGED: &str = "Markov chain per core, the rings of its ports as one";
+pub(crate) const SPACED: &str = "Markov chain per core, as if links did not space packets";
+/// Links space packets if a frame takes more than this part of a core's time for it. What comes closer than a frame is only moved
+/// apart, so the wait that is overestimated is this squared: some percent.
+const SPACE: f64 = 0.3;
 /// Loss below which a queue counts as endless.
 const NO_LOSS: f64 = 1e-12;
 
@@ -307,8 +312,18 @@ impl Capacity {
             sojourn_ns: Some(Percentiles { p50, p90, p99, p999 }),
             utilisation: Some(utilisation.collect()),
             batch: Some(all / bursts),
-            methods: self.methods(&queues, &times),
+            methods: if self.is_spaced(pps) {
+                Methods::all(Method::Approximate(SPACED))
+            } else {
+                self.methods(&queues, &times)
+            },
         }
+    }
+
+    /// Do links change how packets come? On the wire they are a queue of their own, which spaces them for as long as it is busy.
+    fn is_spaced(&self, pps: f64) -> bool {
+        let busy = (self.of_ports.iter().copied().fold(0.0, f64::max) * pps / self.link_pps).min(1.0);
+        1e9 / self.link_pps > SPACE * self.packet_ns() * (1.0 - busy)
     }
 
     /// How the figures of Poisson packets are known.
