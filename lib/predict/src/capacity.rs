@@ -33,6 +33,8 @@ const MG1: &str = "Markov chain of M/G/1/K per core";
 const BATCH: &str = "Markov chain of the batch server per core";
 pub(crate) const MERGED: &str = "Markov chain per core, the rings of its ports as one";
 pub(crate) const SPACED: &str = "Markov chain per core, as if links did not space packets";
+const SMALL_RING: &str = "what receive rings lose, but not what a small transmit ring does";
+const WAKING: &str = "rates of cores and links, but not what a ring loses while its core wakes up";
 /// Links space packets if a frame takes more than this part of a core's time for it. What comes closer than a frame is only moved
 /// apart, so the wait that is overestimated is this squared: some percent.
 const SPACE: f64 = 0.3;
@@ -116,6 +118,17 @@ impl Capacity {
     /// Packets per second of all ports together at which the first link is full.
     pub fn link_pps(&self) -> f64 {
         self.link_pps / self.of_ports.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// Packets per second that links bring to the router when `pps` are offered to all ports together.
+    pub fn carried(&self, pps: f64) -> f64 {
+        self.of_ports.iter().map(|share| (share * pps).min(self.link_pps)).sum()
+    }
+
+    /// Packets per second of all ports together at which the last link is full.
+    pub fn all_links_pps(&self) -> f64 {
+        let least = self.of_ports.iter().copied().filter(|share| *share > 0.0).fold(f64::INFINITY, f64::min);
+        self.link_pps / least
     }
 
     /// Places of all receive rings that have packets.
@@ -222,6 +235,10 @@ impl Capacity {
                 *method = Method::Missing(why.to_owned());
             }
         };
+        // All cores may hand over a burst at once.
+        if self.server.burst as u64 * self.shares.len() as u64 > u64::from(self.router.transmit_ring) {
+            figures.methods.loss = Method::Approximate(SMALL_RING);
+        }
         if self.router.transmit_buffer > 1 {
             times("how long packets wait in transmit buffers");
         }
@@ -240,6 +257,7 @@ impl Capacity {
 
     /// Packets at equal distances: what each ring and link has no time for is lost.
     fn constant(&self, pps: f64) -> Figures {
+        let asleep = self.router.sleep_after_us.map_or(0.0, |_| self.router.wake_up_us / 1e6);
         let rates = self.rates(pps);
         let arriving: f64 = rates.iter().flatten().sum();
         let lost = (pps - arriving).max(0.0) + rates.iter().map(|rates| self.lost(rates)).sum::<f64>();
@@ -256,7 +274,10 @@ impl Capacity {
             utilisation: simple.then(utilisation),
             batch: None,
             methods: Methods {
-                loss: Method::Closed(RATES),
+                loss: match rates.iter().flatten().any(|rate| rate * asleep > f64::from(self.router.receive_ring)) {
+                    true => Method::Approximate(WAKING),
+                    false => Method::Closed(RATES),
+                },
                 utilisation: if simple { Method::Closed(RATES) } else { why("batches") },
                 mean: why("times"),
                 percentiles: why("times"),

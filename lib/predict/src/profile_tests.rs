@@ -76,7 +76,11 @@ fn mistakes_are_named() {
         ("/router/ports", json!(65), "p.json: router.ports: found 65, expected a whole number, 1 to 64"),
         ("/router/sleep_after_us", json!(-1), "p.json: router.sleep_after_us: found -1, expected a number >= 0"),
         ("/router/transmit_buffer", json!(1025), "p.json: router.transmit_buffer: found 1025, expected a whole number"),
-        ("/parameters/c0_ns", json!(1e10), "p.json: parameters.c0_ns: found 10000000000, expected a number >= 0 (and at"),
+        (
+            "/parameters/c0_ns",
+            json!(1e10),
+            "p.json: parameters.c0_ns: found 10000000000, expected a number >= 0 (and at",
+        ),
         ("/name", json!(""), "p.json: name: found 0 bytes, expected a name of 1 to 200 bytes"),
         ("/router/queues", json!(1), "p.json: router.queues: found the unknown key `queues`"),
     ] {
@@ -86,7 +90,10 @@ fn mistakes_are_named() {
     let mut profile = contention();
     profile["router"] = json!({"transmit_buffer": 600, "transmit_timeout_us": 10});
     let said = refused(&profile);
-    assert!(said.starts_with("p.json: router.transmit_ring: found 512, expected at least router.transmit_buffer"), "{said}");
+    assert!(
+        said.starts_with("p.json: router.transmit_ring: found 512, expected at least router.transmit_buffer"),
+        "{said}"
+    );
     let mut profile = contention();
     profile["parameters"].as_object_mut().expect("an object").remove("d_ns");
     assert!(refused(&profile).starts_with("p.json: parameters: found no `d_ns`"), "{}", refused(&profile));
