@@ -214,9 +214,10 @@ impl<'a> Asked<'a> {
             (self.progress)(self.done.load(Ordering::Relaxed), all);
         }
         let simulated = parallel::map(&work, |((cores, capacity, pps), _)| {
-            let figures = simulator.run(&self.scenario(*cores, capacity, pps.min(capacity.link_pps()), packets));
+            let arriving = pps.min(capacity.link_pps());
+            let figures = simulator.run(&self.scenario(*cores, capacity, arriving, packets));
             (self.progress)(self.done.fetch_add(1, Ordering::Relaxed) + 1, all);
-            figures.map(|figures| of_all_that_is_offered(figures, *pps))
+            figures.map(|figures| of_what_is_offered(figures, arriving, *pps))
         });
         let mut simulated = simulated.into_iter();
         let mut take = || simulated.next().expect("as many as there is work");
@@ -383,12 +384,15 @@ fn number(cores: u32) -> String {
     if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") }
 }
 
-/// What a simulation of as much as links carry says of what is offered.
-fn of_all_that_is_offered(mut figures: Figures, pps: f64) -> Figures {
-    if let Some(accepted) = figures.accepted_pps.filter(|_| pps > figures.offered_pps * 1.05) {
-        figures.loss = Some(1.0 - accepted / pps);
-        figures.offered_pps = pps;
+/// What a simulation says of the rate that was asked for: links carry `arriving` of `pps`. How many packets a simulation really
+/// offers is random, too.
+fn of_what_is_offered(mut figures: Figures, arriving: f64, pps: f64) -> Figures {
+    if let Some(loss) = figures.loss {
+        let accepted = arriving * (1.0 - loss);
+        figures.accepted_pps = Some(accepted);
+        figures.loss = Some(if arriving < pps { 1.0 - accepted / pps } else { loss });
     }
+    figures.offered_pps = pps;
     figures
 }
 
