@@ -6,6 +6,7 @@ use crate::figures::{Figures, Method};
 use crate::objective::{Objective, Verdict, share, time};
 use crate::parallel;
 use crate::profile::Profile;
+use crate::report;
 use crate::simulate::{INSTALL, Scenario, SimulationError, Simulator};
 use crate::traffic::{Cores, Rate, prefixed};
 use serde::Serialize;
@@ -400,7 +401,7 @@ fn of_what_is_offered(mut figures: Figures, arriving: f64, pps: f64) -> Figures 
 fn figures_of(row: &Row) -> String {
     let figures = &row.figures;
     let mut words = Vec::new();
-    words.extend(figures.loss.map(|loss| format!("loss {}", share(loss))));
+    words.extend(figures.loss.map(|loss| format!("loss {}", report::loss(loss))));
     words.extend(figures.mean_ns.map(|mean| format!("mean {}", time(mean))));
     words.extend(figures.sojourn_ns.map(|percentiles| format!("p99 {}", time(percentiles.p99))));
     words.extend(figures.busiest().map(|busy| format!("busiest core {}", share(busy))));
