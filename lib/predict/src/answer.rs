@@ -6,6 +6,7 @@ use crate::figures::{Figures, Method};
 use crate::objective::{Objective, Verdict, share, time};
 use crate::parallel;
 use crate::profile::Profile;
+use crate::report;
 use crate::simulate::{INSTALL, Scenario, SimulationError, Simulator};
 use crate::traffic::{Cores, Rate, prefixed};
 use serde::Serialize;
@@ -217,9 +218,10 @@ impl<'a> Asked<'a> {
         }
         let simulated = parallel::map(&work, |((cores, capacity, pps), _)| {
             // Above that, only more would be refused before the router.
-            let figures = simulator.run(&self.scenario(*cores, capacity, pps.min(capacity.all_links_pps()), packets));
+            let arriving = pps.min(capacity.all_links_pps());
+            let figures = simulator.run(&self.scenario(*cores, capacity, arriving, packets));
             (self.progress)(self.done.fetch_add(1, Ordering::Relaxed) + 1, all);
-            figures.map(|figures| of_all_that_is_offered(figures, *pps, capacity.carried(*pps)))
+            figures.map(|figures| of_what_is_offered(figures, capacity.carried(*pps), *pps))
         });
         let mut simulated = simulated.into_iter();
         let mut take = || simulated.next().expect("as many as there is work");
@@ -388,11 +390,15 @@ fn number(cores: u32) -> String {
     if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") }
 }
 
-/// What a simulation says of the packets that links carry, as a share of all that are offered.
-fn of_all_that_is_offered(mut figures: Figures, pps: f64, carried: f64) -> Figures {
+/// What a simulation says of the rate that was asked for: links carry `carried` of `pps`. How many packets a simulation really
+/// offers is random, too.
+fn of_what_is_offered(mut figures: Figures, carried: f64, pps: f64) -> Figures {
+    if let Some(loss) = figures.loss {
+        let accepted = carried * (1.0 - loss);
+        figures.accepted_pps = Some(accepted);
+        figures.loss = Some(if carried < pps * (1.0 - 1e-9) { 1.0 - accepted / pps } else { loss });
+    }
     figures.offered_pps = pps;
-    figures.accepted_pps = figures.loss.map(|loss| carried * (1.0 - loss));
-    figures.loss = figures.accepted_pps.map(|accepted| (1.0 - accepted / pps).max(0.0));
     figures
 }
 
@@ -400,7 +406,7 @@ fn of_all_that_is_offered(mut figures: Figures, pps: f64, carried: f64) -> Figur
 fn figures_of(row: &Row) -> String {
     let figures = &row.figures;
     let mut words = Vec::new();
-    words.extend(figures.loss.map(|loss| format!("loss {}", share(loss))));
+    words.extend(figures.loss.map(|loss| format!("loss {}", report::loss(loss))));
     words.extend(figures.mean_ns.map(|mean| format!("mean {}", time(mean))));
     words.extend(figures.sojourn_ns.map(|percentiles| format!("p99 {}", time(percentiles.p99))));
     words.extend(figures.busiest().map(|busy| format!("busiest core {}", share(busy))));

@@ -236,7 +236,8 @@ impl Capacity {
             }
         };
         // All cores may hand over a burst at once.
-        if self.server.burst as u64 * self.shares.len() as u64 > u64::from(self.router.transmit_ring) {
+        let at_once = self.server.burst as u64 * self.shares.len() as u64;
+        if at_once > u64::from(self.router.transmit_ring) && known(&figures.methods.loss) {
             figures.methods.loss = Method::Approximate(SMALL_RING);
         }
         if self.router.transmit_buffer > 1 {

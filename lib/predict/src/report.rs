@@ -77,7 +77,7 @@ fn of_figures(figures: &Figures) -> Vec<String> {
 }
 
 /// A loss as a share; less than a packet in ten thousand million is none.
-fn loss(loss: f64) -> String {
+pub(crate) fn loss(loss: f64) -> String {
     if loss < 1e-10 { "0%".to_owned() } else { share(loss) }
 }
 
