@@ -97,7 +97,7 @@ fn without_a_simulator_gaps_are_told() {
 fn simulator(folder: &std::path::Path, cores: u32) -> Simulator {
     let busy = vec!["0.5"; cores as usize].join(",");
     let said = format!(
-        r#"{{"ns3": "3.37", "events": 10, "packets": 1200, "offered_pps": 1e6, "measured_s": 0.001, "drops": {{"receive_ring": 100}}, "batch_mean": 2,
+        r#"{{"ns3": "3.37", "events": 10, "packets": 1200, "offered_pps": 1e6, "measured_s": 0.001, "loss": 0.1, "batch_mean": 2,
         "sojourn_ns": {{"mean": 1, "p50": 2, "p90": 3, "p99": 4, "p99.9": 5}}, "utilisation": [{busy}]}}"#
     );
     let program = folder.join(PROGRAM);

@@ -12,6 +12,7 @@
 //! | utilisation, batches | Poisson: the chain; constant: where bursts cost nothing besides their packets |
 //! | mean, percentiles | Poisson: M/D/1, or the chain and the distribution on a grid |
 //! | packets from several ports | approximately: as if the rings were one (single packets: mean and utilisation exactly) |
+//! | links of no more than a few times a core's rate | approximately: frames come no closer than they take on the wire |
 //! | with a transmit buffer | all but times: those depend on when its timer runs |
 //! | with a slow path | throughput: the slow path has what the fast path leaves of any core, one packet at a time |
 
@@ -30,7 +31,13 @@ const SLOW: &str = "what the fast path (Markov chain per core) leaves to the slo
 const MD1: &str = "M/D/1 per core (Pollaczek and Khinchine; Franx 2001)";
 const MG1: &str = "Markov chain of M/G/1/K per core";
 const BATCH: &str = "Markov chain of the batch server per core";
-const MERGED: &str = "Markov chain per core, the rings of its ports as one";
+pub(crate) const MERGED: &str = "Markov chain per core, the rings of its ports as one";
+pub(crate) const SPACED: &str = "Markov chain per core, as if links did not space packets";
+const SMALL_RING: &str = "what receive rings lose, but not what a small transmit ring does";
+const WAKING: &str = "rates of cores and links, but not what a ring loses while its core wakes up";
+/// Links space packets if a frame takes more than this part of a core's time for it. What comes closer than a frame is only moved
+/// apart, so the wait that is overestimated is this squared: some percent.
+const SPACE: f64 = 0.3;
 /// Loss below which a queue counts as endless.
 const NO_LOSS: f64 = 1e-12;
 
@@ -111,6 +118,17 @@ impl Capacity {
     /// Packets per second of all ports together at which the first link is full.
     pub fn link_pps(&self) -> f64 {
         self.link_pps / self.of_ports.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// Packets per second that links bring to the router when `pps` are offered to all ports together.
+    pub fn carried(&self, pps: f64) -> f64 {
+        self.of_ports.iter().map(|share| (share * pps).min(self.link_pps)).sum()
+    }
+
+    /// Packets per second of all ports together at which the last link is full.
+    pub fn all_links_pps(&self) -> f64 {
+        let least = self.of_ports.iter().copied().filter(|share| *share > 0.0).fold(f64::INFINITY, f64::min);
+        self.link_pps / least
     }
 
     /// Places of all receive rings that have packets.
@@ -217,6 +235,11 @@ impl Capacity {
                 *method = Method::Missing(why.to_owned());
             }
         };
+        // All cores may hand over a burst at once.
+        let at_once = self.server.burst as u64 * self.shares.len() as u64;
+        if at_once > u64::from(self.router.transmit_ring) && known(&figures.methods.loss) {
+            figures.methods.loss = Method::Approximate(SMALL_RING);
+        }
         if self.router.transmit_buffer > 1 {
             times("how long packets wait in transmit buffers");
         }
@@ -235,6 +258,7 @@ impl Capacity {
 
     /// Packets at equal distances: what each ring and link has no time for is lost.
     fn constant(&self, pps: f64) -> Figures {
+        let asleep = self.router.sleep_after_us.map_or(0.0, |_| self.router.wake_up_us / 1e6);
         let rates = self.rates(pps);
         let arriving: f64 = rates.iter().flatten().sum();
         let lost = (pps - arriving).max(0.0) + rates.iter().map(|rates| self.lost(rates)).sum::<f64>();
@@ -251,7 +275,10 @@ impl Capacity {
             utilisation: simple.then(utilisation),
             batch: None,
             methods: Methods {
-                loss: Method::Closed(RATES),
+                loss: match rates.iter().flatten().any(|rate| rate * asleep > f64::from(self.router.receive_ring)) {
+                    true => Method::Approximate(WAKING),
+                    false => Method::Closed(RATES),
+                },
                 utilisation: if simple { Method::Closed(RATES) } else { why("batches") },
                 mean: why("times"),
                 percentiles: why("times"),
@@ -307,8 +334,18 @@ impl Capacity {
             sojourn_ns: Some(Percentiles { p50, p90, p99, p999 }),
             utilisation: Some(utilisation.collect()),
             batch: Some(all / bursts),
-            methods: self.methods(&queues, &times),
+            methods: if self.is_spaced(pps) {
+                Methods::all(Method::Approximate(SPACED))
+            } else {
+                self.methods(&queues, &times)
+            },
         }
+    }
+
+    /// Do links change how packets come? On the wire they are a queue of their own, which spaces them for as long as it is busy.
+    fn is_spaced(&self, pps: f64) -> bool {
+        let busy = (self.of_ports.iter().copied().fold(0.0, f64::max) * pps / self.link_pps).min(1.0);
+        1e9 / self.link_pps > SPACE * self.packet_ns() * (1.0 - busy)
     }
 
     /// How the figures of Poisson packets are known.

@@ -208,3 +208,16 @@ fn pairs_of_ports() {
     assert!((figures.accepted_pps.unwrap() / one_link - 1.0 - 2.0 / 3.0).abs() < 1e-6, "{figures:?}");
     assert!((figures.loss.unwrap() - (4.0 / 3.0 - 1.0) / 2.0).abs() < 1e-6);
 }
+
+/// Where a frame takes about as long on the wire as on a core, there is hardly a queue: that is said.
+#[test]
+fn links_space_packets() {
+    let at = |link: f64, pps: f64| {
+        let router = capacity(|r| r.link_gbps = link, &traffic("64", 1000, 1), 1);
+        router.figures(pps).methods.mean
+    };
+    assert_eq!(at(10.0, 1e6), Method::Closed(MD1), "67 ns on the wire, 563 on the core");
+    assert_eq!(at(1.0, 1e6), Method::Approximate(SPACED), "672 ns on the wire");
+    assert_eq!(at(4.5, 0.5e6), Method::Closed(MD1), "149 ns on an idle wire");
+    assert_eq!(at(4.5, 1.5e6), Method::Approximate(SPACED), "on a wire that is busy for a fifth of the time");
+}

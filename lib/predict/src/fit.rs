@@ -93,6 +93,8 @@ pub fn fit(points: &[Point], file: &str, options: &Options) -> Result<Fit, Error
 
 fn profile(fitted: &lines::Fitted, options: &Options) -> Profile {
     let Options { router, name, description, .. } = options.clone();
+    // A profile has a name.
+    let name = if name.is_empty() { "fitted".to_owned() } else { name };
     Profile { name, description, model: fitted.estimate.model, router, fit: None }
 }
 

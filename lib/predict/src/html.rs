@@ -98,7 +98,10 @@ fn inputs(html: &mut String, question: &Question, answer: &Answer) {
         ("Offered", offered(question, answer)),
         ("Flows", format!("{}, {}", traffic.flows, if traffic.ways() == 2 { "both ways" } else { "one way" })),
         ("Arrivals", traffic.arrivals.to_string()),
-        ("Objective", objective.as_ref().map_or_else(|| "no loss".to_owned(), ToString::to_string)),
+        (
+            "Objective",
+            objective.as_ref().map_or_else(|| "no loss".to_owned(), |limits| limits.to_string().replace(',', ", ")),
+        ),
         ("Links", format!("{} ports, {} Gbit/s each", router.ports, router.link_gbps)),
         ("Service times", format!("{} ({})", profile.model.name(), parameters(question))),
         ("Burst, receive ring", format!("{}, {} packets", router.burst, router.receive_ring)),

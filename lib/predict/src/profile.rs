@@ -167,7 +167,7 @@ impl Profile {
     /// Reads a profile.
     ///
     /// # Errors
-    /// A file that cannot be read, is larger than 16 MiB, or is no profile: see [`Profile::parse`].
+    /// A file that cannot be read, is larger than 4 MiB, or is no profile: see [`Profile::parse`].
     pub fn load(file: &Path) -> Result<Self, Error> {
         let expected = "a profile that can be read: `perigee predict fit` writes them";
         let failed = |source| Error::File { file: file.to_owned(), expected, source };

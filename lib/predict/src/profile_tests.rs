@@ -71,15 +71,29 @@ fn mistakes_are_named() {
         ("/router/burst", json!(-1), "p.json: router.burst: found integer `-1`, expected a whole number"),
         ("/router/burst", json!(1000), "p.json: router.receive_ring: found 512, expected at least router.burst, 1000"),
         ("/router/transmit_buffer", json!(8), "p.json: router.transmit_timeout_us: found 0, expected a number > 0"),
-        ("/router/link_gbps", json!(0), "p.json: router.link_gbps: found 0, expected a number > 0"),
+        ("/router/link_gbps", json!(0), "p.json: router.link_gbps: found 0, expected a number >= 1e-6"),
         ("/router/punt_share", json!(1.1), "p.json: router.punt_share: found 1.1, expected a number, 0 to 1"),
         ("/router/ports", json!(65), "p.json: router.ports: found 65, expected a whole number, 1 to 64"),
         ("/router/sleep_after_us", json!(-1), "p.json: router.sleep_after_us: found -1, expected a number >= 0"),
+        ("/router/transmit_buffer", json!(1025), "p.json: router.transmit_buffer: found 1025, expected a whole number"),
+        (
+            "/parameters/c0_ns",
+            json!(1e10),
+            "p.json: parameters.c0_ns: found 10000000000, expected a number >= 0 (and at",
+        ),
+        ("/name", json!(""), "p.json: name: found 0 bytes, expected a name of 1 to 200 bytes"),
         ("/router/queues", json!(1), "p.json: router.queues: found the unknown key `queues`"),
     ] {
         let said = with(pointer, value);
         assert!(said.contains(expected), "{pointer}: {said}");
     }
+    let mut profile = contention();
+    profile["router"] = json!({"transmit_buffer": 600, "transmit_timeout_us": 10});
+    let said = refused(&profile);
+    assert!(
+        said.starts_with("p.json: router.transmit_ring: found 512, expected at least router.transmit_buffer"),
+        "{said}"
+    );
     let mut profile = contention();
     profile["parameters"].as_object_mut().expect("an object").remove("d_ns");
     assert!(refused(&profile).starts_with("p.json: parameters: found no `d_ns`"), "{}", refused(&profile));
@@ -120,7 +134,7 @@ fn files_that_are_not_there_or_too_large() {
     assert!(said.contains("none.json: No such file") && said.contains("perigee predict fit"), "{said}");
     let file = folder.path().join("large.json");
     fs::File::create(&file).and_then(|f| f.set_len(MAX_BYTES + 2)).expect("a large file");
-    assert!(Profile::load(&file).expect_err("too large").to_string().contains("more than 16 MiB"));
+    assert!(Profile::load(&file).expect_err("too large").to_string().contains("more than 4 MiB"));
 }
 
 fn any_model() -> impl Strategy<Value = Model> {

@@ -77,7 +77,7 @@ fn of_figures(figures: &Figures) -> Vec<String> {
 }
 
 /// A loss as a share; less than a packet in ten thousand million is none.
-fn loss(loss: f64) -> String {
+pub(crate) fn loss(loss: f64) -> String {
     if loss < 1e-10 { "0%".to_owned() } else { share(loss) }
 }
 
@@ -186,7 +186,7 @@ pub fn assumptions(question: &Question) -> Vec<String> {
     let mut said = vec![
         format!("Packets come {}.", match traffic.arrivals {
             crate::traffic::Arrivals::Poisson => "at random, independent of each other (Poisson)",
-            crate::traffic::Arrivals::Constant => "at equal distances, as test equipment sends them",
+            crate::traffic::Arrivals::Constant => "back to back at a constant bit rate, all ports in step, as test equipment sends them",
         }),
         format!(
             "{} flows are spread over the cores by RSS: Toeplitz with Microsoft's key over addresses and ports, 128 entries; their rates are equal.",

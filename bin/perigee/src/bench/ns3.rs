@@ -72,9 +72,15 @@ pub fn ns3(args: &Ns3Args) -> Result<ExitCode> {
         let rate = of(&|run| run.packets / run.cpu / 1e6);
         let cells = [format!("{packets:.0}"), format!("{time:.1}"), format!("{cpu:.1}"), format!("{rate:.2}")];
         table.add_row([(*name).to_owned(), (*what).to_owned()].into_iter().chain(cells));
-        results.insert((*name).to_owned(), json!({ "packets": packets, "seconds": time, "cpu_seconds": cpu, "mpps": rate }));
+        results.insert(
+            (*name).to_owned(),
+            json!({ "packets": packets, "seconds": time, "cpu_seconds": cpu, "mpps": rate }),
+        );
     }
-    let text = format!("{table}\n\nEach on one core, medians of {} runs, start and end of the process included.\n", args.rounds);
+    let text = format!(
+        "{table}\n\nEach on one core, medians of {} runs, start and end of the process included.\n",
+        args.rounds
+    );
     match args.json {
         true => println!("{}", json!({ "ns3": results })),
         false => print!("{text}"),
@@ -89,7 +95,9 @@ pub fn ns3(args: &Ns3Args) -> Result<ExitCode> {
 fn beside_this_program() -> Result<PathBuf> {
     let program = std::env::current_exe().context("the program's own path is not known")?;
     let folder = program.parent().and_then(Path::parent).map(|target| target.join("ns3"));
-    folder.filter(|folder| folder.is_dir()).context("the ns-3 module is not built; `./x ns3` does that, or name its --folder")
+    folder
+        .filter(|folder| folder.is_dir())
+        .context("the ns-3 module is not built; `./x ns3` does that, or name its --folder")
 }
 
 /// Runs an example once.

@@ -33,7 +33,7 @@ const LONGEST: usize = 100_000;
 
 impl Md1 {
     /// Queue with `rate` packets per nanosecond and a service time in nanoseconds. None where the load is 1 or more, or so near
-    /// that the queue has no end within [`LONGEST`].
+    /// that the queue has no end within 100,000 packets.
     pub fn new(rate: f64, service: f64) -> Option<Self> {
         let load = rate * service;
         if !(rate > 0.0 && service > 0.0 && load < 1.0) {
