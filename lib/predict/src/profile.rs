@@ -312,7 +312,8 @@ impl Model {
                 true => format!("a number of at most {most:e}, with or without a sign"),
                 false => format!("a number >= 0 (and at most {most:e})"),
             };
-            if !(value.abs() <= most) || value < 0.0 && !may_be_negative {
+            let least = if may_be_negative { -most } else { 0.0 };
+            if !(least..=most).contains(&value) {
                 return Err(key(name, &format!("parameters.{parameter}"), value, expected));
             }
         }
