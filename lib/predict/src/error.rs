@@ -7,14 +7,14 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file that cannot be read or written.
-    #[error("{file}: {source}; expected {expected}", file = file.display())]
+    #[error("{file}: {cause}; expected {expected}", file = file.display())]
     File {
         /// The file.
         file: PathBuf,
         /// What was to be done with it.
         expected: &'static str,
-        /// What the system said.
-        source: std::io::Error,
+        /// What the system said; part of the sentence, and so not its `source`.
+        cause: std::io::Error,
     },
     /// A place in a JSON file.
     #[error("{file}: {path}: found {found}, expected {expected}")]

@@ -115,7 +115,8 @@ impl Point {
 /// # Errors
 /// A file that cannot be read or is larger than 4 MiB; a line, column or value that is wrong: see [`parse`].
 pub fn load(file: &Path) -> Result<Vec<Point>, Error> {
-    let failed = |source| Error::File { file: file.to_owned(), expected: "a CSV file of measured points", source };
+    let failed =
+        |source| Error::File { file: file.to_owned(), expected: "a CSV file of measured points", cause: source };
     let mut text = Vec::new();
     fs::File::open(file).and_then(|f| f.take(MAX_BYTES + 1).read_to_end(&mut text)).map_err(failed)?;
     if text.len() as u64 > MAX_BYTES {

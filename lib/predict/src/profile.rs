@@ -170,7 +170,7 @@ impl Profile {
     /// A file that cannot be read, is larger than 4 MiB, or is no profile: see [`Profile::parse`].
     pub fn load(file: &Path) -> Result<Self, Error> {
         let expected = "a profile that can be read: `perigee predict fit` writes them";
-        let failed = |source| Error::File { file: file.to_owned(), expected, source };
+        let failed = |source| Error::File { file: file.to_owned(), expected, cause: source };
         let mut text = String::new();
         fs::File::open(file).and_then(|f| f.take(MAX_BYTES + 1).read_to_string(&mut text)).map_err(failed)?;
         if text.len() as u64 > MAX_BYTES {

@@ -59,7 +59,7 @@ impl Columns {
 /// # Errors
 /// A file that cannot be read, columns that it does not have, cells that are no numbers.
 pub fn read(file: &Path, columns: Columns) -> Result<Chart, Error> {
-    let failed = |source| Error::File { file: file.to_owned(), expected: "a CSV file that can be read", source };
+    let failed = |source| Error::File { file: file.to_owned(), expected: "a CSV file that can be read", cause: source };
     let mut text = String::new();
     fs::File::open(file).and_then(|f| f.take(MAX_BYTES + 1).read_to_string(&mut text)).map_err(failed)?;
     if text.len() as u64 > MAX_BYTES {
