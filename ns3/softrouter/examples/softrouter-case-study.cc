@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // The published case study: two end devices, a router between them, constant-rate traffic of 1 to 4
 // and of 100 flows with six frame sizes. Prints the published table beside the simulated one.
+#include "example-files.h"
+
 #include "ns3/command-line.h"
 #include "ns3/nstime.h"
 #include "ns3/router-testbed.h"
@@ -11,7 +13,6 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
-#include <iostream>
 #include <string>
 #include <vector>
 
@@ -115,31 +116,16 @@ main(int argc, char* argv[])
     cmd.AddValue("csv", "File to write; none: none", csv);
     cmd.AddValue("seconds", "Simulated time of each measurement", seconds);
     cmd.Parse(argc, argv);
-    if (!(seconds > 0 && seconds <= 10))
-    {
-        std::cerr << "--seconds: found " << seconds << ", expected more than 0, at most 10"
-                  << std::endl;
-        return 1;
-    }
-
     SoftRouterProfile eq7;
     SoftRouterProfile contention;
-    std::string error;
-    if (!SoftRouterProfile::Read(eq7File, eq7, error) ||
-        !SoftRouterProfile::Read(contentionFile, contention, error))
+    std::ofstream out;
+    if (!AreSeconds(seconds) || !ReadProfile(eq7File, eq7) ||
+        !ReadProfile(contentionFile, contention) || !OpenCsv(csv, out))
     {
-        std::cerr << error << std::endl;
         return 1;
     }
-    std::ofstream out;
-    if (csv != "none")
+    if (out.is_open())
     {
-        out.open(csv);
-        if (!out)
-        {
-            std::cerr << csv << " cannot be written" << std::endl;
-            return 1;
-        }
         out << "# plot: {\"title\": \"Published case study: throughput of a software router\", "
                "\"x\": \"frame_size\", \"y\": [\"measured_gbps\", \"eq7_gbps\", "
                "\"contention_gbps\"], \"series\": \"flows\", \"x_label\": \"Frame size, bytes\", "

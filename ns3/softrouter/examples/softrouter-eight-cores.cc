@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // A router that was not measured: up to 8 cores and two 50 Gbit/s links, as the published model and
 // as linear contention predict it from measurements with 4 cores and 10 Gbit/s.
+#include "example-files.h"
+
 #include "ns3/command-line.h"
 #include "ns3/nstime.h"
 #include "ns3/router-testbed.h"
@@ -11,7 +13,6 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <iostream>
 #include <string>
 #include <vector>
 
@@ -79,31 +80,16 @@ main(int argc, char* argv[])
     cmd.AddValue("csv", "File to write; none: none", csv);
     cmd.AddValue("seconds", "Simulated time of each point", seconds);
     cmd.Parse(argc, argv);
-    if (!(seconds > 0 && seconds <= 10))
-    {
-        std::cerr << "--seconds: found " << seconds << ", expected more than 0, at most 10"
-                  << std::endl;
-        return 1;
-    }
-
     SoftRouterProfile eq7;
     SoftRouterProfile contention;
-    std::string error;
-    if (!SoftRouterProfile::Read(eq7File, eq7, error) ||
-        !SoftRouterProfile::Read(contentionFile, contention, error))
+    std::ofstream out;
+    if (!AreSeconds(seconds) || !ReadProfile(eq7File, eq7) ||
+        !ReadProfile(contentionFile, contention) || !OpenCsv(csv, out))
     {
-        std::cerr << error << std::endl;
         return 1;
     }
-    std::ofstream out;
-    if (csv != "none")
+    if (out.is_open())
     {
-        out.open(csv);
-        if (!out)
-        {
-            std::cerr << csv << " cannot be written" << std::endl;
-            return 1;
-        }
         out << "# plot: {\"title\": \"Predicted: 8 cores, two 50 Gbit/s links, linear "
                "contention\", \"x\": \"frame_size\", \"y\": [\"contention_gbps\"], \"series\": "
                "\"cores\", \"x_label\": \"Frame size, bytes\", \"y_label\": \"Throughput on the "
