@@ -67,12 +67,15 @@ pub struct Line {
     pub colour: usize,
     /// Number of its dashes; 0: none.
     pub dash: usize,
+    /// Its series and its column, where colours tell series apart and dashes columns: the legend has each once.
+    pub part: Option<(String, String)>,
 }
 
 impl Line {
     /// The i-th line of several that have nothing in common: a colour each; dashes only where colours begin anew.
     pub fn nth(i: usize, name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
-        Self { name: name.into(), points, colour: i % draw::COLOURS.len(), dash: i / draw::COLOURS.len() }
+        let colours = draw::COLOURS.len();
+        Self { name: name.into(), points, colour: i % colours, dash: i / colours, part: None }
     }
 }
 

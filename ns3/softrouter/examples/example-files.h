@@ -46,7 +46,7 @@ OpenCsv(const std::string& file, std::ofstream& out)
     out.open(file);
     if (!out)
     {
-        std::cerr << file << " cannot be written" << std::endl;
+        std::cerr << file << ": cannot be written, expected a file that can, or none" << std::endl;
     }
     return static_cast<bool>(out);
 }

@@ -129,7 +129,7 @@ main(int argc, char* argv[])
         out << "# plot: {\"title\": \"Published case study: throughput of a software router\", "
                "\"x\": \"frame_size\", \"y\": [\"measured_gbps\", \"eq7_gbps\", "
                "\"contention_gbps\"], \"series\": \"flows\", \"x_label\": \"Frame size, bytes\", "
-               "\"y_label\": \"Throughput on the wire, Gbit/s\"}\n"
+               "\"y_label\": \"Throughput on the wire, Gbit/s\", \"log_x\": true}\n"
                "flows,frame_size,measured_gbps,published_simulation_gbps,published_eq5_gbps,"
                "eq7_gbps,eq7_truncated_gbps,contention_gbps\n";
     }

@@ -3,6 +3,7 @@
 // times (Poisson) and when they come like clockwork, beside what queueing theory says. Twice: a
 // core that takes packets in bursts, and one that takes them one by one as in the published model.
 #include "batch-server.h"
+#include "example-files.h"
 
 #include "ns3/command-line.h"
 #include "ns3/nstime.h"
@@ -294,10 +295,8 @@ Measure(const Server& server, double scale, uint32_t seed, std::ofstream& out)
 bool
 Read(const std::string& file, Server& server)
 {
-    std::string error;
-    if (!SoftRouterProfile::Read(file, server.profile, error))
+    if (!ReadProfile(file, server.profile))
     {
-        std::cerr << error << std::endl;
         return false;
     }
     if (server.profile.receiveRing > BatchServer::MAX_RING)
@@ -346,15 +345,12 @@ main(int argc, char* argv[])
     batch.name = "bursts of up to " + std::to_string(batch.profile.burst);
     single.profile.burst = 1;
     std::ofstream out;
-    if (csv != "none")
+    if (!OpenCsv(csv, out))
     {
-        out.open(csv);
-        if (!out)
-        {
-            std::cerr << csv << ": cannot be written, expected a file that can, or none"
-                      << std::endl;
-            return 1;
-        }
+        return 1;
+    }
+    if (out.is_open())
+    {
         out << "# plot: {\"title\": \"Sojourn time in a router with one core\", \"x\": \"load\", "
                "\"y\": [\"mean_ns\", \"p99_ns\"], \"series\": \"series\", \"x_label\": \"Load\", "
                "\"y_label\": \"Sojourn time, ns\", \"log_y\": true}\n"

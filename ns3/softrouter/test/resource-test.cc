@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // Resources, and the managers that hand them out: all or nothing, by priority, with revocation.
+#include "test-seed.h"
+
 #include "ns3/boolean.h"
 #include "ns3/global-resource-manager.h"
 #include "ns3/local-resource-manager.h"
@@ -479,7 +481,7 @@ class ResourceOracleTestCase : public TestCase
 
     void DoRun() override
     {
-        const uint32_t seed = std::random_device{}();
+        const uint32_t seed = GetTestSeed("softrouter-resource");
         std::mt19937 random(seed);
         for (uint32_t run = 0; run < 300; run++)
         {

@@ -7,6 +7,7 @@
 use super::scale::Scale;
 use super::{Chart, Line, Place};
 use crate::traffic::significant;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Width of a file; on a page, two charts are side by side.
@@ -57,8 +58,16 @@ struct Drawing<'a> {
     right: f64,
     top: f64,
     bottom: f64,
-    legend: Vec<(f64, f64)>,
+    legend: Vec<(Entry, f64, f64)>,
     svg: String,
+}
+
+/// A name in the legend.
+struct Entry {
+    name: String,
+    /// Number of the colour and marker; none: dashes of any colour.
+    colour: Option<usize>,
+    dash: usize,
 }
 
 impl<'a> Drawing<'a> {
@@ -190,7 +199,8 @@ impl<'a> Drawing<'a> {
                 let _ = write!(path, "{}{x:.1} {y:.1}", if j == 0 { "M" } else { "L" });
             }
         }
-        let (class, colour, dash) = look(line);
+        let (class, colour) = look(line.colour);
+        let dash = DASHES[line.dash % DASHES.len()];
         let _ = write!(
             self.svg,
             "<path class=\"pp-s{class}\" d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-linejoin=\"round\"{dash}/>"
@@ -200,57 +210,86 @@ impl<'a> Drawing<'a> {
         }
         let name = if line.name.is_empty() { String::new() } else { format!("{}: ", escape(&line.name)) };
         for point in line.points.iter().filter(usable) {
-            let shape = marker(line, self.at(*point));
+            let shape = marker(line.colour, self.at(*point));
             let (x, y) = (significant(point.0, 6), significant(point.1, 4));
             let _ = write!(self.svg, "<g><title>{name}{x}, {y}</title>{shape}</g>");
         }
     }
 
     fn names(&mut self) {
-        for (i, (x, y)) in self.legend.clone().into_iter().enumerate() {
-            let line = &self.chart.lines[i];
-            let (class, colour, dash) = look(line);
-            let end = x + 24.0;
+        for (Entry { name, colour, dash }, x, y) in std::mem::take(&mut self.legend) {
+            let (end, dash) = (x + 24.0, DASHES[dash % DASHES.len()]);
+            let (look, shape) = match colour {
+                Some(number) => {
+                    let (class, colour) = look(number);
+                    (format!("class=\"pp-s{class}\" stroke=\"{colour}\""), marker(number, (x + 12.0, y)))
+                }
+                None => (format!("class=\"pp-mark\" stroke=\"{DIM}\""), String::new()),
+            };
             let _ = write!(
                 self.svg,
-                "<path class=\"pp-s{class}\" d=\"M{x:.1} {y:.1}H{end:.1}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>{}",
-                marker(line, (x + 12.0, y))
+                "<path {look} d=\"M{x:.1} {y:.1}H{end:.1}\" fill=\"none\" stroke-width=\"2\"{dash}/>{shape}"
             );
-            let name = escape(&short(&line.name));
+            let name = escape(&short(&name));
             self.text(x + 30.0, y + 0.35 * FONT, "start", "pp-ink", &format!(" fill=\"{INK}\""), &name);
         }
     }
 }
 
-/// Where the names of lines are: in rows from `top`, which is moved below them. None if there is one line without a name.
-fn legend(lines: &[Line], left: f64, right: f64, top: &mut f64) -> Vec<(f64, f64)> {
+/// The names in the legend. Where lines are told apart by series and column, these; else the lines. None if there is one line
+/// without a name.
+fn entries(lines: &[Line]) -> Vec<Entry> {
     if lines.iter().all(|line| line.name.is_empty()) {
         return Vec::new();
     }
+    let mut series = BTreeMap::new();
+    let mut columns = BTreeMap::new();
+    for line in lines {
+        if let Some((name, column)) = &line.part {
+            series.insert(line.colour, name);
+            columns.insert(line.dash, column);
+        }
+    }
+    if lines.iter().any(|line| line.part.is_none()) || series.len() < 2 || columns.len() < 2 {
+        let of_line = |line: &Line| Entry { name: line.name.clone(), colour: Some(line.colour), dash: line.dash };
+        return lines.iter().map(of_line).collect();
+    }
+    let of_series =
+        series.into_iter().map(|(colour, name)| Entry { name: name.clone(), colour: Some(colour), dash: 0 });
+    let of_columns = columns.into_iter().map(|(dash, name)| Entry { name: name.clone(), colour: None, dash });
+    of_series.chain(of_columns).collect()
+}
+
+/// Where the names are: in rows from `top`, which is moved below them; dashes begin a row of their own.
+fn legend(lines: &[Line], left: f64, right: f64, top: &mut f64) -> Vec<(Entry, f64, f64)> {
     let mut places = Vec::new();
     let (mut x, mut y) = (left, *top + 0.5 * ROW);
-    for line in lines {
-        let needed = 30.0 + width(&short(&line.name), FONT);
-        if x + needed > right && x > left {
+    let mut coloured = true;
+    for entry in entries(lines) {
+        let needed = 30.0 + width(&short(&entry.name), FONT);
+        let other_kind = std::mem::replace(&mut coloured, entry.colour.is_some()) != entry.colour.is_some();
+        if x > left && (x + needed > right || other_kind) {
             (x, y) = (left, y + ROW);
         }
-        places.push((x, y));
+        places.push((entry, x, y));
         x += needed + 22.0;
     }
-    *top = y + 0.5 * ROW + 6.0;
+    if !places.is_empty() {
+        *top = y + 0.5 * ROW + 6.0;
+    }
     places
 }
 
-/// A line's class, colour and dashes.
-fn look(line: &Line) -> (usize, &'static str, &'static str) {
-    let class = line.colour % COLOURS.len();
-    (class, COLOURS[class], DASHES[line.dash % DASHES.len()])
+/// Class and value of a colour.
+fn look(number: usize) -> (usize, &'static str) {
+    let class = number % COLOURS.len();
+    (class, COLOURS[class])
 }
 
-/// A line's marker: circle, square, triangle, diamond.
-fn marker(line: &Line, (x, y): (f64, f64)) -> String {
-    let (class, colour, _) = look(line);
-    let path = match line.colour % 4 {
+/// A marker, by the number of its colour: circle, square, triangle, diamond.
+fn marker(number: usize, (x, y): (f64, f64)) -> String {
+    let (class, colour) = look(number);
+    let path = match number % 4 {
         0 => return format!("<circle class=\"pp-f{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.4\" fill=\"{colour}\"/>"),
         1 => "m-3 -3h6v6h-6z",
         2 => "m0 -4.2l4 7h-8z",
@@ -351,8 +390,24 @@ mod tests {
             (0..24).map(|i| Line::nth(i, format!("a rather long name of line {i}"), vec![(1.0, 1.0)])).collect();
         let drawing = Drawing::new(&many, Place::Page);
         assert_eq!(drawing.legend.len(), 24);
-        for ((x, y), line) in drawing.legend.iter().zip(&many.lines) {
+        for ((entry, x, y), line) in drawing.legend.iter().zip(&many.lines) {
+            assert_eq!(entry.name, line.name);
             assert!(x + 30.0 + width(&line.name, FONT) <= drawing.right + 1.0 && *y < drawing.top - 10.0);
         }
+    }
+
+    #[test]
+    fn the_legend_has_each_series_and_each_column_once() {
+        let mut grid = chart();
+        grid.lines = (0..12).map(|i| Line::nth(i, format!("line {i}"), vec![(1.0, 1.0)])).collect();
+        for (i, line) in grid.lines.iter_mut().enumerate() {
+            (line.colour, line.dash) = (i / 3, i % 3);
+            line.part = Some((format!("series {}", i / 3), format!("column {}", i % 3)));
+        }
+        let names = |lines: &[Line]| entries(lines).into_iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+        assert_eq!(names(&grid.lines), "series 0, series 1, series 2, series 3, column 0, column 1, column 2");
+        let drawing = Drawing::new(&grid, Place::File);
+        assert!(drawing.legend[4].2 > drawing.legend[3].2, "columns begin a row");
+        assert_eq!(names(&grid.lines[..3]), "line 0, line 1, line 2", "one series needs no grid");
     }
 }

@@ -218,12 +218,10 @@ impl Places<'_> {
             let mut line = Line::nth(i, name, vec![(x, y)]);
             // Several columns of a series have its colour, and dashes each.
             if let Some(series) = series.as_ref().filter(|_| self.y.len() > 1) {
-                let of_series = chart
-                    .lines
-                    .iter()
-                    .find(|line| line.name.strip_prefix(series.as_str()).is_some_and(|n| n.starts_with(", ")));
+                let of_series = |line: &&Line| line.part.as_ref().is_some_and(|(name, _)| name == series);
                 let next = chart.lines.iter().map(|line| line.colour + 1).max().unwrap_or(0);
-                (line.colour, line.dash) = (of_series.map_or(next, |line| line.colour), dash);
+                (line.colour, line.dash) = (chart.lines.iter().find(of_series).map_or(next, |line| line.colour), dash);
+                line.part = Some((series.clone(), self.header[column].to_owned()));
             }
             chart.lines.push(line);
         }
