@@ -6,8 +6,10 @@ mod plot;
 mod run;
 mod verify;
 
+use crate::show::rows;
 use anyhow::Result;
 use clap::Subcommand;
+use perigee_predict::compared::Compared;
 use std::process::ExitCode;
 
 /// What to do.
@@ -34,22 +36,38 @@ pub fn predict(command: &PredictCommand) -> Result<ExitCode> {
 }
 
 /// A point in a few words: `4 flows, 4 cores, 64 bytes`, and what else it says.
-fn point_name(
-    flows: u32,
-    cores: u32,
-    frame_size: u32,
-    two_way: bool,
-    burst: Option<u32>,
-    working_set: Option<f64>,
-) -> String {
+fn point_name(point: &Compared) -> String {
     let plural = |n: u32, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    let mut words = vec![plural(flows, "flow"), plural(cores, "core"), format!("{frame_size} bytes")];
-    if two_way != perigee_predict::profile::two_way_by_default(cores) {
-        words.push(if two_way { "two-way" } else { "one-way" }.to_owned());
+    let mut words =
+        vec![plural(point.flows, "flow"), plural(point.cores, "core"), format!("{} bytes", point.frame_size)];
+    if point.two_way != perigee_predict::profile::two_way_by_default(point.cores) {
+        words.push(if point.two_way { "two-way" } else { "one-way" }.to_owned());
     }
-    words.extend(burst.map(|burst| format!("bursts of {burst}")));
-    words.extend(working_set.map(|bytes| format!("tables of {bytes} bytes")));
+    words.extend(point.burst.map(|burst| format!("bursts of {burst}")));
+    words.extend(point.working_set_bytes.map(|bytes| format!("tables of {bytes} bytes")));
     words.join(", ")
+}
+
+/// Points beside predictions, a row each, with further columns, of which some are numbers.
+fn compared<'a, const N: usize>(
+    more: [&str; N],
+    numbers: &[&str],
+    lines: impl Iterator<Item = (&'a Compared, [String; N])>,
+) -> String {
+    let columns = ["line", "point", "measured Gbit/s", "predicted", "error %"];
+    let right = ["line", "measured Gbit/s", "predicted", "error %"];
+    let cells = lines.map(|(point, more)| {
+        let mut cells = vec![
+            point.line.to_string(),
+            point_name(point),
+            format!("{:.4}", point.gbps),
+            format!("{:.4}", point.predicted_gbps),
+            format!("{:+.3}", point.error_percent),
+        ];
+        cells.extend(more);
+        cells
+    });
+    rows(&[&columns[..], &more].concat(), &[&right[..], numbers].concat(), cells).trim_fmt()
 }
 
 /// Errors of rates: mean with and without sign, and the worst with its line.
@@ -74,8 +92,11 @@ mod tests {
     fn numbers_and_points_in_words() {
         let numbers = [0.0, 0.011392137, -563.3802, 1.5e6, 1.0e12, 3.0e-9].map(significant);
         assert_eq!(numbers, ["0.00000", "0.0113921", "-563.380", "1500000", "1.00000e12", "3.00000e-9"]);
-        assert_eq!(point_name(1, 1, 64, false, None, None), "1 flow, 1 core, 64 bytes");
-        let all = point_name(4, 2, 512, false, Some(8), Some(6400.0));
-        assert_eq!(all, "4 flows, 2 cores, 512 bytes, one-way, bursts of 8, tables of 6400 bytes");
+        let point = |text: &str| {
+            Compared::of(&perigee_predict::points::parse(text.as_bytes(), "p.csv").expect("points")[0], 1.0)
+        };
+        assert_eq!(point_name(&point("flows,cores,frame_size,gbps\n1,1,64,1\n")), "1 flow, 1 core, 64 bytes");
+        let all = point("flows,cores,frame_size,gbps,two_way,burst,working_set_bytes\n4,2,512,1,0,8,6400\n");
+        assert_eq!(point_name(&all), "4 flows, 2 cores, 512 bytes, one-way, bursts of 8, tables of 6400 bytes");
     }
 }

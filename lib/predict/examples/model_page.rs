@@ -103,8 +103,8 @@ impl Data {
                 point.gbps,
                 with_error(published(point, "published_simulated")),
                 published(point, "published_eq5"),
-                with_error(self.by_eq7[i].predicted_gbps),
-                with_error(self.by_contention[i].predicted_gbps),
+                with_error(self.by_eq7[i].point.predicted_gbps),
+                with_error(self.by_contention[i].point.predicted_gbps),
                 self.by_eq7[i].limit,
                 packets[0],
                 packets[1],
@@ -138,8 +138,8 @@ impl Data {
         for (name, which) in sets {
             let all = [
                 of(which, &|i| published(&self.points[i], "published_simulated")),
-                of(which, &|i| self.by_eq7[i].predicted_gbps),
-                of(which, &|i| self.by_contention[i].predicted_gbps),
+                of(which, &|i| self.by_eq7[i].point.predicted_gbps),
+                of(which, &|i| self.by_contention[i].point.predicted_gbps),
             ];
             let mut line = |what: &str, value: &dyn Fn(&Errors) -> String| {
                 let rows = format!("{name} ({})", all[0].points);

@@ -22,7 +22,7 @@ mod solve;
 
 pub use design::Kind;
 pub use lines::predict;
-pub use report::{Candidate, CrossValidated, Parameter, PointReport, Report, Summary, Worst, percent};
+pub use report::{Candidate, CrossValidated, Parameter, PointReport, Report, Summary, Worst};
 
 use crate::error::Error;
 use crate::points::Point;

@@ -30,6 +30,7 @@
 
 pub mod answer;
 pub mod capacity;
+pub mod compared;
 pub mod error;
 pub mod figures;
 pub mod fit;

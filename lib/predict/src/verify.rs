@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! A profile beside measured points: predicted, measured, error; points of the profile's own fit counted apart.
 
+use crate::compared::{Compared, percent};
 use crate::error::Error;
-use crate::fit::percent;
 use crate::fit::predict;
 use crate::points::{Bound, Point};
 use crate::profile::Profile;
@@ -35,32 +35,13 @@ pub struct Verification {
 /// A point as measured and as predicted.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verified {
-    /// Its line in the file.
-    pub line: u64,
-    /// Flows.
-    pub flows: u32,
-    /// Cores.
-    pub cores: u32,
-    /// Frame size in bytes.
-    pub frame_size: u32,
-    /// Flows go both ways.
-    pub two_way: bool,
-    /// Forced burst size.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub burst: Option<u32>,
-    /// Working set in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub working_set_bytes: Option<f64>,
-    /// Measured, in Gbit/s on the wire.
-    pub gbps: f64,
-    /// Predicted, links and all.
-    pub predicted_gbps: f64,
-    /// The same by direction.
+    /// The point.
+    #[serde(flatten)]
+    pub point: Compared,
+    /// Predicted by direction, in Gbit/s on the wire.
     pub directions_gbps: [f64; 2],
     /// What limits the predicted rate: `cores`, or `links` for at least one of the flows.
     pub limit: &'static str,
-    /// Predicted over measured, less 1, in percent.
-    pub error_percent: f64,
     /// It is one of the points that the profile was fitted to.
     pub fitted: bool,
 }
@@ -105,24 +86,19 @@ pub fn verify(profile: &Profile, points: &[Point], file: &str) -> Result<Verific
         let line = line_gbps(point, file, profile.router.link_gbps)?;
         let predicted = predict(&profile.model, point, line, &profile.router);
         verified.push(Verified {
-            line: point.line,
-            flows: point.flows,
-            cores: point.cores,
-            frame_size: point.frame_size,
-            two_way: point.two_way,
-            burst: point.burst,
-            working_set_bytes: point.working_set,
-            gbps: point.gbps,
-            predicted_gbps: predicted.gbps,
+            point: Compared::of(point, predicted.gbps),
             directions_gbps: predicted.directions,
             limit: if predicted.bound == Bound::Cpu { "cores" } else { "links" },
-            error_percent: percent(predicted.gbps / point.gbps - 1.0),
             fitted: is_fitted(profile, point),
         });
     }
     let errors = |which: &dyn Fn(&Verified) -> bool| {
         let chosen = verified.iter().filter(|point| which(point));
-        Errors::of(&chosen.map(|p| (p.line, p.predicted_gbps / p.gbps - 1.0)).collect::<Vec<_>>())
+        Errors::of(
+            &chosen
+                .map(|Verified { point, .. }| (point.line, point.predicted_gbps / point.gbps - 1.0))
+                .collect::<Vec<_>>(),
+        )
     };
     let all =
         errors(&|_| true).ok_or_else(|| Error::Points(format!("{file}: found no points, expected at least one")))?;
@@ -184,12 +160,13 @@ mod tests {
         for (point, predicted) in points.iter().zip(&found.points) {
             let published = point.note_number("published_eq5").expect("a column");
             // Their parameters were rounded to six decimals.
-            assert!((predicted.predicted_gbps / published - 1.0).abs() < 1e-4, "{published}: {predicted:?}");
+            assert!((predicted.point.predicted_gbps / published - 1.0).abs() < 1e-4, "{published}: {predicted:?}");
         }
         let by_links: Vec<_> =
-            found.points.iter().filter(|p| p.limit == "links").map(|p| (p.flows, p.frame_size)).collect();
+            found.points.iter().filter(|p| p.limit == "links").map(|p| (p.point.flows, p.point.frame_size)).collect();
         assert_eq!(by_links, [(1, 1024), (1, 1518), (3, 512)]);
-        let lines: Vec<_> = found.points.iter().filter(|p| p.fitted).map(|p| (p.flows, p.frame_size)).collect();
+        let lines: Vec<_> =
+            found.points.iter().filter(|p| p.fitted).map(|p| (p.point.flows, p.point.frame_size)).collect();
         assert_eq!(lines, [(1, 64), (1, 512), (4, 64), (4, 256)]);
         assert_eq!(
             (found.all.points, found.new.expect("some").points, found.fitted.expect("some").points),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! `perigee predict fit`: a profile from measured points, with all that is to be said about it.
 
-use super::{errors_line, point_name, significant};
+use super::{compared, errors_line, significant};
 use crate::show::{or_dash, print, rows};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
@@ -122,9 +122,9 @@ fn tables(fit: &Fit, args: &FitArgs) -> String {
     if let Some(why) = &report.no_intervals {
         let _ = writeln!(text, "{why}");
     }
-    let _ = writeln!(text, "\n{}", residuals(&report.points).trim_fmt());
+    let _ = writeln!(text, "\n{}", residuals(&report.points));
     if !report.left_out.is_empty() {
-        let _ = writeln!(text, "\nleft out, as links limit the rate:\n{}", residuals(&report.left_out).trim_fmt());
+        let _ = writeln!(text, "\nleft out, as links limit the rate:\n{}", residuals(&report.left_out));
     }
     let _ = writeln!(text, "\n{}", summary(report));
     for Parameter { name, held, .. } in &report.parameters {
@@ -186,28 +186,10 @@ fn parameters(list: &[Parameter]) -> comfy_table::Table {
     )
 }
 
-fn residuals(list: &[PointReport]) -> comfy_table::Table {
-    rows(
-        &["line", "point", "measured Gbit/s", "predicted", "error %", "without it %"],
-        &["line", "measured Gbit/s", "predicted", "error %", "without it %"],
-        list.iter().map(|point| {
-            vec![
-                point.line.to_string(),
-                point_name(
-                    point.flows,
-                    point.cores,
-                    point.frame_size,
-                    point.two_way,
-                    point.burst,
-                    point.working_set_bytes,
-                ),
-                format!("{:.4}", point.gbps),
-                format!("{:.4}", point.predicted_gbps),
-                percent(point.error_percent),
-                or_dash(point.cross_validated_percent.map(percent)),
-            ]
-        }),
-    )
+fn residuals(list: &[PointReport]) -> String {
+    let without = "without it %";
+    let lines = list.iter().map(|line| (&line.point, [or_dash(line.cross_validated_percent.map(percent))]));
+    compared([without], &[without], lines)
 }
 
 fn summary(report: &Report) -> String {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! `perigee predict verify`: a profile beside measured points.
 
-use super::{errors_line, point_name};
-use crate::show::{print, rows};
+use super::{compared, errors_line};
+use crate::show::print;
 use anyhow::Result;
 use clap::Args;
-use perigee_predict::verify::{self, Errors, Verification};
+use perigee_predict::verify::{self, Errors, Verification, Verified};
 use perigee_predict::{Profile, points};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -34,29 +34,14 @@ pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
 }
 
 fn tables(found: &Verification) -> String {
-    let table = rows(
-        &["line", "point", "measured Gbit/s", "predicted", "error %", "limit", "fit"],
-        &["line", "measured Gbit/s", "predicted", "error %"],
-        found.points.iter().map(|point| {
-            vec![
-                point.line.to_string(),
-                point_name(
-                    point.flows,
-                    point.cores,
-                    point.frame_size,
-                    point.two_way,
-                    point.burst,
-                    point.working_set_bytes,
-                ),
-                format!("{:.4}", point.gbps),
-                format!("{:.4}", point.predicted_gbps),
-                format!("{:+.3}", point.error_percent),
-                point.limit.to_owned(),
-                if point.fitted { "fitted" } else { "" }.to_owned(),
-            ]
+    let table = compared(
+        ["limit", "fit"],
+        &[],
+        found.points.iter().map(|Verified { point, limit, fitted, .. }| {
+            (point, [(*limit).to_owned(), if *fitted { "fitted" } else { "" }.to_owned()])
         }),
     );
-    let mut text = format!("{} ({}) beside {}\n\n{}\n\n", found.profile, found.model, found.file, table.trim_fmt());
+    let mut text = format!("{} ({}) beside {}\n\n{}\n\n", found.profile, found.model, found.file, table);
     for (what, errors) in [
         ("all points", Some(&found.all)),
         ("not fitted", found.new.as_ref()),

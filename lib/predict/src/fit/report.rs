@@ -4,6 +4,7 @@
 use super::choose;
 use super::estimate::{Estimate, Estimated};
 use super::lines::{Fitted, Measured, predict};
+use crate::compared::{Compared, percent};
 use crate::points::Bound;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
@@ -119,39 +120,15 @@ pub struct CrossValidated {
 /// A point beside what the fit says of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct PointReport {
-    /// Its line in the file.
-    pub line: u64,
-    /// Flows.
-    pub flows: u32,
-    /// Cores.
-    pub cores: u32,
-    /// Frame size in bytes.
-    pub frame_size: u32,
-    /// Flows go both ways.
-    pub two_way: bool,
-    /// Forced burst size.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub burst: Option<u32>,
-    /// Working set in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub working_set_bytes: Option<f64>,
-    /// Measured, in Gbit/s on the wire.
-    pub gbps: f64,
-    /// Predicted, links and all.
-    pub predicted_gbps: f64,
-    /// Predicted over measured, less 1, in percent.
-    pub error_percent: f64,
+    /// The point.
+    #[serde(flatten)]
+    pub point: Compared,
     /// The same by a fit without this point, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cross_validated_percent: Option<f64>,
     /// Why it was left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
-}
-
-/// A share in percent, with six decimals: what comes after is rounding, and would differ from machine to machine.
-pub fn percent(share: f64) -> f64 {
-    (share * 1e8).round() / 1e6 + 0.0
 }
 
 /// The report on a fit.
@@ -161,20 +138,8 @@ pub fn report(fitted: &Fitted, measured: &Measured, file: &str) -> Report {
     let mut without = estimate.cross_validated().into_iter();
     for (i, point) in measured.points.iter().enumerate() {
         let predicted = predict(&estimate.model, point, measured.lines[i], measured.router);
-        let mut line = PointReport {
-            line: point.line,
-            flows: point.flows,
-            cores: point.cores,
-            frame_size: point.frame_size,
-            two_way: point.two_way,
-            burst: point.burst,
-            working_set_bytes: point.working_set,
-            gbps: point.gbps,
-            predicted_gbps: predicted.gbps,
-            error_percent: percent(predicted.gbps / point.gbps - 1.0),
-            cross_validated_percent: None,
-            left_out: None,
-        };
+        let mut line =
+            PointReport { point: Compared::of(point, predicted.gbps), cross_validated_percent: None, left_out: None };
         if used[i] {
             line.cross_validated_percent = without.next().flatten().map(percent);
             points.push(line);
@@ -223,15 +188,16 @@ fn parameters(estimate: &Estimate, points: usize) -> (Vec<Parameter>, Option<Str
 
 fn summary(estimate: &Estimate, points: &[PointReport]) -> Summary {
     let n = points.len() as f64;
-    let worst = points.iter().max_by(|a, b| a.error_percent.abs().total_cmp(&b.error_percent.abs()));
-    let worst = worst.expect("a fit has points");
+    let errors = || points.iter().map(|line| line.point.error_percent);
+    let worst = points.iter().map(|line| &line.point);
+    let worst = worst.max_by(|a, b| a.error_percent.abs().total_cmp(&b.error_percent.abs())).expect("a fit has points");
     let degrees_of_freedom = points.len() - estimate.solved();
     Summary {
         points: points.len(),
         parameters: estimate.solved(),
         degrees_of_freedom,
-        signed_mean_percent: points.iter().map(|point| point.error_percent).sum::<f64>() / n,
-        mean_absolute_percent: points.iter().map(|point| point.error_percent.abs()).sum::<f64>() / n,
+        signed_mean_percent: errors().sum::<f64>() / n,
+        mean_absolute_percent: errors().map(f64::abs).sum::<f64>() / n,
         worst: Worst { line: worst.line, error_percent: worst.error_percent },
         standard_deviation_percent: (degrees_of_freedom > 0)
             .then(|| percent((estimate.squares / degrees_of_freedom as f64).sqrt())),

@@ -202,10 +202,10 @@ fn errors_are_not_hidden_behind_links() {
     slow.gbps = 9.0;
     let line = slow.line;
     let found = fitted(Kind::Contention, &points).expect("a fit");
-    assert!(found.report.points.iter().any(|p| p.line == line), "left out");
+    assert!(found.report.points.iter().any(|p| p.point.line == line), "left out");
     points.iter_mut().find(|p| p.line == line).expect("in the grid").gbps = 9.9;
     let found = fitted(Kind::Contention, &points).expect("a fit");
-    assert!(found.report.left_out.iter().any(|p| p.line == line), "not left out");
+    assert!(found.report.left_out.iter().any(|p| p.point.line == line), "not left out");
 }
 
 fn any_form() -> impl Strategy<Value = Form> {

@@ -161,7 +161,7 @@ fn the_published_parameters() {
 fn the_published_table() {
     let points = published("published.csv");
     let found = fit(&points, "p.csv", &Options::default()).expect("a fit");
-    let left_out: Vec<(u32, u32)> = found.report.left_out.iter().map(|p| (p.flows, p.frame_size)).collect();
+    let left_out: Vec<(u32, u32)> = found.report.left_out.iter().map(|p| (p.point.flows, p.point.frame_size)).collect();
     assert_eq!(left_out, [(1, 1024), (1, 1518), (3, 512)]);
     assert_eq!(found.report.model, "contention");
     let why = found.report.chosen_because.expect("a reason");
