@@ -62,19 +62,78 @@ fn objectives_that_cannot_be_reached() {
     let none = ask(&question("5Mpps", "1..4", Some("p99<0.5us")));
     assert!(matches!(none.needed, Needed::None { .. }));
     assert!(
-        none.sentence.starts_with("none of 1..4 cores reaches p99<500ns at 5 Mpps of 64 B: the best is "),
+        none.sentence.starts_with("none of 1..4 cores forwards 5 Mpps of 64 B with p99<500ns: the best is "),
         "{}",
         none.sentence
     );
     let one = ask(&question("5Mpps", "1", None));
     assert!(
-        one.sentence.starts_with("1 core does not reach no loss at 5 Mpps of 64 B: the best is 1 core"),
+        one.sentence.starts_with("1 core does not forward 5 Mpps of 64 B with no loss: no loss up to 1.775 Mpps"),
         "{}",
         one.sentence
     );
     // Without a limit of loss, what links cannot carry is no obstacle.
     let times = ask(&question("60G", "1..4", Some("mean<1s")));
     assert_eq!(times.needed, Needed::Cores { cores: 1 });
+}
+
+/// Shares of a thousand flows are sums that miss 1/2 by a hair: exactly the links' rate was refused.
+#[test]
+fn line_rate_is_no_more_than_links_carry() {
+    for (rate, directions, flows) in [("100G", 2, 1000), ("100G", 2, 999), ("50G", 1, 1000), ("100G", 2, 2)] {
+        let mut asked = question(rate, "1..2", None);
+        asked.traffic.sizes = "9216".parse().unwrap();
+        (asked.traffic.directions, asked.traffic.flows) = (directions, flows);
+        let answer = ask(&asked);
+        assert_eq!(answer.needed, Needed::Cores { cores: 1 }, "{rate}, {flows} flows: {}", answer.sentence);
+        assert!((answer.link_gbps - 50.0 * f64::from(directions)).abs() < 1e-6);
+    }
+}
+
+/// Three flows over two pairs of ports: one port has none, and one pair's direction is full before the other one is.
+#[test]
+fn links_of_uneven_flows() {
+    let mut asked = question("200G", "8", None);
+    asked.traffic.sizes = "9216".parse().unwrap();
+    (asked.traffic.directions, asked.traffic.flows, asked.profile.router.ports) = (2, 3, 4);
+    let answer = ask(&asked);
+    assert!((answer.link_gbps - 150.0).abs() < 1e-6, "{}", answer.link_gbps);
+    assert!(answer.rows[0].no_loss_gbps < 101.0, "{}", answer.rows[0].no_loss_gbps);
+    assert!(answer.sentence.contains("the link is the limit"), "{}", answer.sentence);
+}
+
+/// Random packets overflow a ring of one place long before the core is full: the loss was told as a rate without loss.
+#[test]
+fn what_small_rings_lose_is_told() {
+    let mut asked = question("0.9Mpps", "1", None);
+    asked.profile.router.receive_ring = 1;
+    let answer = ask(&asked);
+    assert!(
+        answer.sentence.ends_with("1 core does not forward 900 kpps of 64 B with no loss: loss 9.85%"),
+        "{}",
+        answer.sentence
+    );
+    assert!(answer.notes.iter().any(|note| note.starts_with("no loss up to: ")), "{:?}", answer.notes);
+}
+
+/// Rings of several ports: what they lose is known between bounds, and an objective between them is not met.
+#[test]
+fn a_loss_between_bounds_is_not_judged() {
+    let ask_for = |objective| {
+        let mut asked = question("1.5Mpps", "2", objective);
+        (asked.traffic.directions, asked.profile.router.receive_ring) = (2, 4);
+        asked.simulate = Simulate::Never;
+        ask(&asked)
+    };
+    let figures = &ask_for(None).rows[0].figures;
+    let (most, least) = (figures.loss.unwrap(), figures.loss_at_least.unwrap());
+    assert!(least > 0.0 && most > 3.0 * least, "{least} to {most}");
+    assert_eq!(ask_for(Some("loss<0.00001%")).needed, Needed::None { best: 2 });
+    let middle = format!("loss<{}", (least * most).sqrt());
+    let between = ask_for(Some(&middle));
+    assert_eq!(between.needed, Needed::Unknown { cores: 2 });
+    assert!(between.sentence.contains("loss is between"), "{}", between.sentence);
+    assert_eq!(ask_for(Some("loss<10%")).needed, Needed::Cores { cores: 2 });
 }
 
 /// Two ways, or test equipment: what is not exact is marked, and how to get it is told.
@@ -136,6 +195,44 @@ fn a_simulation_is_used_where_it_must_and_where_it_shall() {
     assert_eq!((mixed.rows[0].figures.loss, mixed.rows[0].figures.mean_ns), (Some(0.0), Some(1.0)));
     let never = Question { simulate: Simulate::Never, ..constant };
     assert_eq!(simulated(&never, &simulator, &|_, _| panic!("never")).rows[0].figures.mean_ns, None);
+}
+
+/// A simulation offers what its random numbers say: in overload that changed the accepted rate to more than cores can do.
+#[test]
+fn overloaded_cores_accept_what_they_can() {
+    let of = |loss: f64, accepted: f64| {
+        let method = Method::Simulated { ns3: "3.37".to_owned(), events: 9, packets: 9, counted: 9, settled: true };
+        Figures { offered_pps: 0.99e6, accepted_pps: Some(accepted), loss: Some(loss), ..Figures::unknown(1e6, method) }
+    };
+    let over = of_what_is_offered(of(0.1, 0.891e6), 1e6, 1e6, true);
+    assert_eq!((over.offered_pps, over.accepted_pps), (1e6, Some(0.891e6)));
+    assert!((over.loss.unwrap() - 0.109).abs() < 1e-12);
+    let under = of_what_is_offered(of(0.1, 0.891e6), 1e6, 1e6, false);
+    assert_eq!((under.accepted_pps, under.loss), (Some(0.9e6), Some(0.1)));
+    let links = of_what_is_offered(of(0.1, 0.891e6), 1e6, 2e6, false);
+    assert_eq!((links.accepted_pps, links.loss), (Some(0.9e6), Some(0.55)));
+}
+
+/// Large rings were still filling when packets began to be counted, and nothing was lost.
+#[test]
+fn simulations_are_as_long_as_queues_are_slow() {
+    let of = |ring, load: f64, cores| {
+        let mut asked = question("1Mpps", "1", None);
+        asked.profile.router.receive_ring = ring;
+        asked.profile.router.link_gbps = 1000.0;
+        let service = asked.profile.service(cores, false, 0.0);
+        let capacity = Capacity::new(&asked.profile.router, service, &asked.traffic, cores);
+        Size::of(&capacity, load * capacity.no_loss().0, 200_000)
+    };
+    let plain = of(512, 0.5, 1);
+    assert_eq!((plain.packets, plain.settled), (200_000, true));
+    assert!((40_000..40_100).contains(&plain.warm_up));
+    let full = of(65_536, 1.1, 1);
+    assert!(full.settled && full.warm_up as f64 > 65_536.0 * 1.1 / 0.1, "{}", full.warm_up);
+    let near = of(512, 0.99, 1);
+    assert!(near.settled && near.packets > 400_000, "{}", near.packets);
+    assert!(!of(65_536, 1.0, 1).settled);
+    assert!(of(512, 0.98, 4).packets > of(512, 0.98, 1).packets, "each core has its queue");
 }
 
 #[test]

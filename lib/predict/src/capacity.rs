@@ -11,20 +11,24 @@
 //! | accepted rate, loss | Poisson: what finds a ring full, by the Markov chain; constant: what is above the core's rate |
 //! | utilisation, batches | Poisson: the chain; constant: where bursts cost nothing besides their packets |
 //! | mean, percentiles | Poisson: M/D/1, or the chain and the distribution on a grid |
-//! | packets from several ports | approximately: as if the rings were one (single packets: mean and utilisation exactly) |
+//! | packets from several ports | approximately: as if the rings were one (single packets: mean and utilisation exactly); loss between bounds |
 //! | links of no more than a few times a core's rate | approximately: frames come no closer than they take on the wire |
 //! | with a transmit buffer | all but times: those depend on when its timer runs |
 //! | with a slow path | throughput: the slow path has what the fast path leaves of any core, one packet at a time |
 
+mod queues;
+
+use self::queues::{Queue, Times, packet_times};
 use crate::figures::{Figures, Method, Methods, Percentiles};
 use crate::parallel;
 use crate::profile::Router;
 use crate::queueing::sojourn::quantile;
-use crate::queueing::{BatchServer, Distribution, Md1, Sleep, Steady, TooLarge};
+use crate::queueing::{BatchServer, Sleep, TooLarge};
 use crate::rss;
 use crate::service::Service;
 use crate::traffic::{Arrivals, Sizes};
 use serde::Serialize;
+use std::f64::consts::PI;
 
 const RATES: &str = "rates of cores (RSS shares) and links";
 const SLOW: &str = "what the fast path (Markov chain per core) leaves to the slow path";
@@ -35,6 +39,7 @@ pub(crate) const MERGED: &str = "Markov chain per core, the rings of its ports a
 pub(crate) const SPACED: &str = "Markov chain per core, as if links did not space packets";
 const SMALL_RING: &str = "what receive rings lose, but not what a small transmit ring does";
 const WAKING: &str = "rates of cores and links, but not what a ring loses while its core wakes up";
+const UNEVEN: &str = "rates of cores and links, but not what a ring loses while packets come close together";
 /// Links space packets if a frame takes more than this part of a core's time for it. What comes closer than a frame is only moved
 /// apart, so the wait that is overestimated is this squared: some percent.
 const SPACE: f64 = 0.3;
@@ -65,6 +70,18 @@ pub struct Capacity {
     of_ports: Vec<f64>,
     /// Packets per second that a link carries.
     link_pps: f64,
+    /// Frames differ in size.
+    mixed: bool,
+    flows: u32,
+}
+
+/// How long queues take to come to what they are in the long run, in packets of all the router.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Relaxation {
+    /// From empty rings.
+    pub fill: f64,
+    /// From one state to others that know nothing of it.
+    pub forget: f64,
 }
 
 /// What comes: all but the rate.
@@ -107,6 +124,8 @@ impl Capacity {
             shares,
             of_ports,
             link_pps: router.link_gbps * 1e9 / traffic.sizes.mean_wire_bits(),
+            mixed: traffic.sizes.entries().len() > 1,
+            flows: traffic.flows,
         }
     }
 
@@ -122,7 +141,7 @@ impl Capacity {
 
     /// Packets per second that links bring to the router when `pps` are offered to all ports together.
     pub fn carried(&self, pps: f64) -> f64 {
-        self.of_ports.iter().map(|share| (share * pps).min(self.link_pps)).sum()
+        self.of_ports.iter().filter(|share| **share > 0.0).map(|share| (share * pps).min(self.link_pps)).sum()
     }
 
     /// Packets per second of all ports together at which the last link is full.
@@ -131,15 +150,47 @@ impl Capacity {
         self.link_pps / least
     }
 
-    /// Places of all receive rings that have packets.
-    pub fn places(&self) -> u64 {
-        let rings = self.shares.iter().flatten().filter(|share| **share > 0.0).count();
-        rings as u64 * u64::from(self.router.receive_ring)
-    }
-
     /// Share of the packets that cores have no time for, in the long run.
     pub fn overload(&self, pps: f64) -> f64 {
         self.rates(pps).iter().map(|rates| self.lost(rates)).sum::<f64>() / pps
+    }
+
+    /// Packets per second that links carry at most, all ports with packets together.
+    pub fn most_carried(&self) -> f64 {
+        self.carried(f64::INFINITY)
+    }
+
+    /// Packets of all the router that pass until every core's queue is as it is in the long run, about, and until it has forgotten
+    /// what it was: a queue that is neither short nor full wanders, the longer the nearer the core is to its limit.
+    ///
+    /// As Brownian motion between two walls K apart, with a drift of `d = 1 - load` and a variance of 1 for each packet: it forgets
+    /// like `exp(-t (d^2 + (pi / K)^2) / 2)`. Packets at equal distances repeat themselves flow by flow. Above the limit, the excess
+    /// fills the rings first.
+    pub fn relaxation(&self, pps: f64) -> Relaxation {
+        let mut found = Relaxation { fill: 0.0, forget: 0.0 };
+        for (shares, rates) in self.shares.iter().zip(self.rates(pps)) {
+            let rate: f64 = rates.iter().sum();
+            if rate == 0.0 {
+                continue;
+            }
+            let places = rates.len() as f64 * f64::from(self.router.receive_ring);
+            let load = rate / (self.core_pps(shares) * shares.iter().sum::<f64>());
+            let forget = match self.arrivals {
+                Arrivals::Poisson => 2.0 / ((1.0 - load).powi(2) + (PI / places).powi(2)),
+                Arrivals::Constant => f64::from(self.flows),
+            };
+            let excess = if load > 1.0 { (1.5 * places * load / (load - 1.0)).min(places * places) } else { 0.0 };
+            let fill = excess.max(3.0 * forget);
+            // Of this core's packets; the others have theirs meanwhile.
+            let of_all = self.carried(pps) / rate;
+            found = Relaxation { fill: found.fill.max(fill * of_all), forget: found.forget.max(forget * of_all) };
+        }
+        found
+    }
+
+    /// Is there a slow path that packets go to?
+    fn has_slow_path(&self) -> bool {
+        self.router.punt_share * self.router.slow_path_ns > 0.0
     }
 
     /// Packets per second that each core gets from each port, when `pps` are offered and links carry what they can.
@@ -165,7 +216,7 @@ impl Capacity {
         let cores = self.shares.iter().map(|shares| self.core_pps(shares)).fold(f64::INFINITY, f64::min);
         let links = self.link_pps();
         let (pps, limit) = if cores < links { (cores, Limit::Core) } else { (links, Limit::Link) };
-        if self.router.punt_share * self.router.slow_path_ns == 0.0 {
+        if !self.has_slow_path() {
             return (pps, limit, Method::Closed(RATES));
         }
         match self.slow_pps(pps) {
@@ -235,18 +286,19 @@ impl Capacity {
                 *method = Method::Missing(why.to_owned());
             }
         };
-        // All cores may hand over a burst at once.
+        // All cores may hand over a burst at once, and again before a busy link has taken the first.
         let at_once = self.server.burst as u64 * self.shares.len() as u64;
-        if at_once > u64::from(self.router.transmit_ring) && known(&figures.methods.loss) {
+        let busy = self.links_busy(figures.offered_pps) > 0.5;
+        if at_once * if busy { 2 } else { 1 } > u64::from(self.router.transmit_ring) && known(&figures.methods.loss) {
             figures.methods.loss = Method::Approximate(SMALL_RING);
         }
         if self.router.transmit_buffer > 1 {
             times("how long packets wait in transmit buffers");
         }
-        if self.router.punt_share > 0.0 {
+        if self.has_slow_path() {
             let why = "what happens to packets on the slow path";
             times(why);
-            (figures.accepted_pps, figures.loss) = (None, None);
+            (figures.accepted_pps, figures.loss, figures.loss_at_least) = (None, None, None);
             (figures.utilisation, figures.batch) = (None, None);
             for method in [&mut figures.methods.loss, &mut figures.methods.utilisation].into_iter().filter(|m| known(m))
             {
@@ -259,10 +311,14 @@ impl Capacity {
     /// Packets at equal distances: what each ring and link has no time for is lost.
     fn constant(&self, pps: f64) -> Figures {
         let asleep = self.router.sleep_after_us.map_or(0.0, |_| self.router.wake_up_us / 1e6);
+        let ring = f64::from(self.router.receive_ring);
+        // RSS gives a core its flows' packets now closer together, now further apart; a burst's come while it works on another.
+        let close =
+            2.0 * f64::from(self.router.burst) + (6.0 * f64::from(self.flows).sqrt()).min(f64::from(self.flows));
         let rates = self.rates(pps);
         let arriving: f64 = rates.iter().flatten().sum();
         let lost = (pps - arriving).max(0.0) + rates.iter().map(|rates| self.lost(rates)).sum::<f64>();
-        let simple = self.server.burst_ns == 0.0;
+        let simple = self.server.burst_ns == 0.0 && asleep == 0.0;
         let busy = |rates: &Vec<f64>| (rates.iter().sum::<f64>() * self.server.packet_time() / 1e9).min(1.0);
         let utilisation = || rates.iter().map(busy).collect();
         let why = |what: &str| Method::Missing(format!("{what} of packets at equal distances"));
@@ -270,14 +326,18 @@ impl Capacity {
             offered_pps: pps,
             accepted_pps: Some(pps - lost),
             loss: Some(lost / pps),
+            loss_at_least: None,
             mean_ns: None,
             sojourn_ns: None,
             utilisation: simple.then(utilisation),
             batch: None,
             methods: Methods {
-                loss: match rates.iter().flatten().any(|rate| rate * asleep > f64::from(self.router.receive_ring)) {
-                    true => Method::Approximate(WAKING),
-                    false => Method::Closed(RATES),
+                loss: if rates.iter().flatten().any(|rate| rate * asleep > ring) {
+                    Method::Approximate(WAKING)
+                } else if self.mixed || close > ring {
+                    Method::Approximate(UNEVEN)
+                } else {
+                    Method::Closed(RATES)
                 },
                 utilisation: if simple { Method::Closed(RATES) } else { why("batches") },
                 mean: why("times"),
@@ -306,21 +366,26 @@ impl Capacity {
     fn poisson(&self, pps: f64) -> Figures {
         let queues = match self.queues(pps) {
             Ok(queues) => queues,
-            Err(too_large) => return nothing(pps, &too_large.to_string()),
+            Err(too_large) => return Figures::unknown(pps, Method::Missing(too_large.to_string())),
         };
         let served = |queue: &Queue| queue.pps() * (1.0 - queue.loss);
         let arriving: f64 = queues.iter().map(Queue::pps).sum();
         let in_rings: f64 = queues.iter().map(|queue| queue.pps() * queue.loss).sum();
+        let at_least: f64 = queues.iter().map(|queue| queue.pps() * queue.loss_at_least).sum();
         // Rounding is no loss.
         let on_links = if arriving < pps * (1.0 - 1e-12) { pps - arriving } else { 0.0 };
         let all: f64 = queues.iter().map(served).sum();
         let mean = queues.iter().map(|queue| served(queue) * queue.steady.mean_sojourn_ns).sum::<f64>() / all;
         let bursts: f64 = queues.iter().map(|queue| served(queue) / queue.steady.mean_batch).sum();
-        let times: Vec<_> = parallel::map(&queues, |queue| Times::of(queue, &self.server));
-        let longest = times.iter().map(Times::longest).fold(0.0, f64::max);
-        let weighted = || queues.iter().zip(&times);
-        let at_most = |time| weighted().map(|(queue, times)| served(queue) * times.at_most(time)).sum::<f64>() / all;
-        let [p50, p90, p99, p999] = [0.5, 0.9, 0.99, 0.999].map(|share| quantile(share, longest, at_most));
+        let times = parallel::map(&queues, |queue| Times::of(queue, &self.server));
+        let percentiles = times.as_ref().ok().map(|times| {
+            let longest = times.iter().map(Times::longest).fold(0.0, f64::max);
+            let weighted = || queues.iter().zip(times);
+            let at_most =
+                |time| weighted().map(|(queue, times)| served(queue) * times.at_most(time)).sum::<f64>() / all;
+            let [p50, p90, p99, p999] = [0.5, 0.9, 0.99, 0.999].map(|share| quantile(share, longest, at_most));
+            Percentiles { p50, p90, p99, p999 }
+        });
         let rates = self.rates(pps);
         let utilisation = rates.iter().map(|rates| {
             let queue = queues.iter().find(|queue| queue.rates == *rates);
@@ -330,26 +395,37 @@ impl Capacity {
             offered_pps: pps,
             accepted_pps: Some(all),
             loss: Some((in_rings + on_links) / pps),
+            loss_at_least: (at_least < 0.99 * in_rings).then_some((at_least + on_links) / pps),
             mean_ns: Some(mean),
-            sojourn_ns: Some(Percentiles { p50, p90, p99, p999 }),
+            sojourn_ns: percentiles,
             utilisation: Some(utilisation.collect()),
             batch: Some(all / bursts),
-            methods: if self.is_spaced(pps) {
-                Methods::all(Method::Approximate(SPACED))
-            } else {
-                self.methods(&queues, &times)
-            },
+            methods: self.methods(&queues, &times, pps),
         }
+    }
+
+    /// Share of time in which the busiest port's link is busy.
+    fn links_busy(&self, pps: f64) -> f64 {
+        (self.of_ports.iter().copied().fold(0.0, f64::max) * pps / self.link_pps).min(1.0)
     }
 
     /// Do links change how packets come? On the wire they are a queue of their own, which spaces them for as long as it is busy.
     fn is_spaced(&self, pps: f64) -> bool {
-        let busy = (self.of_ports.iter().copied().fold(0.0, f64::max) * pps / self.link_pps).min(1.0);
-        1e9 / self.link_pps > SPACE * self.packet_ns() * (1.0 - busy)
+        1e9 / self.link_pps > SPACE * self.packet_ns() * (1.0 - self.links_busy(pps))
     }
 
     /// How the figures of Poisson packets are known.
-    fn methods(&self, queues: &[Queue], times: &[Times]) -> Methods {
+    fn methods(&self, queues: &[Queue], times: &Result<Vec<Times>, TooLarge>, pps: f64) -> Methods {
+        let times = match times {
+            Ok(times) => times,
+            Err(too_large) => {
+                let percentiles = Method::Missing(too_large.to_string());
+                return Methods { percentiles, ..self.methods(queues, &Ok(Vec::new()), pps) };
+            }
+        };
+        if self.is_spaced(pps) {
+            return Methods::all(Method::Approximate(SPACED));
+        }
         let endless = queues.iter().all(|queue| queue.loss < NO_LOSS);
         let exact = Method::Closed(match self.server.burst {
             1 if times.iter().all(|times| matches!(times, Times::Md1(_))) => MD1,
@@ -365,99 +441,6 @@ impl Capacity {
             return Methods { loss: exact.clone(), utilisation: exact.clone(), mean: exact, ..merged };
         }
         merged
-    }
-
-    /// The queues of the cores that have packets; cores with the same rates are solved once.
-    fn queues(&self, pps: f64) -> Result<Vec<Queue>, TooLarge> {
-        let mut different: Vec<(Vec<f64>, usize)> = Vec::new();
-        for rates in self.rates(pps).into_iter().filter(|rates| !rates.is_empty()) {
-            match different.iter_mut().find(|(known, _)| *known == rates) {
-                Some((_, cores)) => *cores += 1,
-                None => different.push((rates, 1)),
-            }
-        }
-        let solved = parallel::map(&different, |(rates, cores)| {
-            let rate: f64 = rates.iter().sum();
-            let server = BatchServer { ring: rates.len() * self.server.ring, ..self.server.clone() };
-            let steady = server.solve(rate / 1e9)?;
-            // A ring that gets more than the others may be full while they are not.
-            let loss = if rates.len() > 1 { steady.loss.max(self.lost(rates) / rate) } else { steady.loss };
-            Ok(Queue { rates: rates.clone(), cores: *cores, loss, steady })
-        });
-        solved.into_iter().collect()
-    }
-}
-
-/// Service times with their probabilities; sizes that take the same time are one.
-fn packet_times(sizes: &Sizes, service: Service) -> Vec<(f64, f64)> {
-    let mut times: Vec<(f64, f64)> = Vec::new();
-    for &(size, share) in sizes.entries() {
-        let time = service.packet_ns(size);
-        match times.iter_mut().find(|(_, known)| *known == time) {
-            Some((sum, _)) => *sum += share,
-            None => times.push((share, time)),
-        }
-    }
-    times
-}
-
-/// Figures that are not known.
-fn nothing(pps: f64, why: &str) -> Figures {
-    Figures {
-        offered_pps: pps,
-        accepted_pps: None,
-        loss: None,
-        mean_ns: None,
-        sojourn_ns: None,
-        utilisation: None,
-        batch: None,
-        methods: Methods::all(Method::Missing(why.to_owned())),
-    }
-}
-
-/// Cores with the same rates.
-struct Queue {
-    /// Packets per second of each ring of one of them.
-    rates: Vec<f64>,
-    cores: usize,
-    /// Share of the packets that rings lose.
-    loss: f64,
-    steady: Steady,
-}
-
-impl Queue {
-    /// Packets per second that come to all of them together.
-    fn pps(&self) -> f64 {
-        self.rates.iter().sum::<f64>() * self.cores as f64
-    }
-}
-
-/// The distribution of a sojourn time.
-enum Times {
-    Md1(Md1),
-    Grid(Distribution),
-}
-
-impl Times {
-    fn of(queue: &Queue, server: &BatchServer) -> Self {
-        let single = server.burst == 1 && server.packets.len() == 1 && server.sleep.is_none();
-        let endless = single && queue.loss < NO_LOSS;
-        let md1 = if endless { Md1::new(queue.steady.rate, server.burst_time(1)) } else { None };
-        md1.map_or_else(|| Self::Grid(queue.steady.sojourn()), Self::Md1)
-    }
-
-    fn at_most(&self, time: f64) -> f64 {
-        match self {
-            Self::Md1(queue) => queue.sojourn_at_most(time),
-            Self::Grid(times) => times.at_most(time),
-        }
-    }
-
-    fn longest(&self) -> f64 {
-        match self {
-            Self::Md1(queue) => queue.longest(),
-            Self::Grid(times) => times.longest(),
-        }
     }
 }
 

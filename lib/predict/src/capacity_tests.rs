@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::profile::Profile;
-use crate::queueing::{brute, single};
+use crate::queueing::{Md1, brute, single};
 
 const CONTENTION: &str = r#"{"format": "perigee-profile/1", "name": "n", "model": "contention",
     "parameters": {"c0_ns": 563.4, "c_byte_ns": 0, "d_ns": 29.1, "u_ns": 11.1}, "router": {"burst": 1, "receive_ring": 65536}}"#;
@@ -220,4 +220,54 @@ fn links_space_packets() {
     assert_eq!(at(1.0, 1e6), Method::Approximate(SPACED), "672 ns on the wire");
     assert_eq!(at(4.5, 0.5e6), Method::Closed(MD1), "149 ns on an idle wire");
     assert_eq!(at(4.5, 1.5e6), Method::Approximate(SPACED), "on a wire that is busy for a fifth of the time");
+}
+
+/// Cores that sleep are busy with waking up, too; frames of several sizes, or a small ring, lose packets that come close together.
+/// All this was told as exact without it.
+#[test]
+fn equal_distances_are_exact_only_where_they_are() {
+    let of = |change: &dyn Fn(&mut Router), sizes: &str, flows: u32| {
+        let traffic = Traffic { arrivals: Arrivals::Constant, ..traffic(sizes, flows, 1) };
+        let figures = capacity(change, &traffic, 1).figures(1e6);
+        (figures.methods.loss, figures.utilisation.is_some())
+    };
+    assert_eq!(of(&|_| (), "64", 1000), (Method::Closed(RATES), true));
+    assert_eq!(of(&|_| (), "imix", 1000), (Method::Approximate(UNEVEN), true));
+    assert_eq!(of(&|router| router.receive_ring = 2, "64", 1000), (Method::Approximate(UNEVEN), true));
+    let sleeps = |router: &mut Router| (router.sleep_after_us, router.wake_up_us) = (Some(0.0), 50.0);
+    assert_eq!(of(&sleeps, "64", 1000), (Method::Closed(RATES), false));
+}
+
+/// A share for a slow path that takes no time is no slow path.
+#[test]
+fn punted_packets_need_a_slow_path() {
+    let punts = |ns: f64| move |router: &mut Router| (router.punt_share, router.slow_path_ns) = (0.5, ns);
+    let one = traffic("64", 1, 1);
+    assert_eq!(capacity(punts(0.0), &one, 1).figures(1e6).loss, Some(0.0));
+    assert_eq!(capacity(punts(1000.0), &one, 1).figures(1e6).loss, None);
+}
+
+/// What two rings lose lies between one ring with all their places and one with half of them.
+#[test]
+fn loss_of_several_rings_is_between_bounds() {
+    let router = capacity(|router| router.receive_ring = 4, &traffic("64", 1000, 2), 1);
+    let events = brute::Server {
+        burst: 1,
+        ring: 4,
+        burst_ns: 0.0,
+        packets: router.server.packets.clone(),
+        sleep: None,
+        other: 0.5,
+    };
+    for load in [0.5, 0.7, 0.9, 1.2] {
+        let pps = load * router.no_loss().0;
+        let figures = router.figures(pps);
+        let (most, least) = (figures.loss.unwrap(), figures.loss_at_least.unwrap());
+        let seen = events.run(pps / 1e9, 1_000_000, brute::seed());
+        let lost = seen.lost as f64 / seen.offered as f64;
+        // A few times the standard error of so many losses that come in clusters.
+        let error = 10.0 * (lost / seen.offered as f64).sqrt();
+        assert!(least < lost + error && lost - error < most, "{least} to {most}, events {lost}");
+        assert!(load > 1.0 || 2.0 * least < most);
+    }
 }

@@ -21,6 +21,8 @@ pub enum Method {
         packets: u64,
         /// Packets offered after the warm-up: those that figures are of.
         counted: u64,
+        /// They are enough for queues to be as they are in the long run.
+        settled: bool,
     },
     /// Not known, and why.
     Missing(String),
@@ -116,8 +118,11 @@ pub struct Figures {
     pub offered_pps: f64,
     /// Packets per second that leave.
     pub accepted_pps: Option<f64>,
-    /// Share of the offered packets that is lost, 0 to 1.
+    /// Share of the offered packets that is lost, 0 to 1; where [`Self::loss_at_least`] is known, at most.
     pub loss: Option<f64>,
+    /// The same at least, where only bounds are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_at_least: Option<f64>,
     /// Mean time from the receive ring to the hand-over to the transmit device, in nanoseconds.
     pub mean_ns: Option<f64>,
     /// Percentiles of the same.
@@ -131,6 +136,21 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// Nothing but the offered rate, and why.
+    pub fn unknown(offered_pps: f64, method: Method) -> Self {
+        Self {
+            offered_pps,
+            accepted_pps: None,
+            loss: None,
+            loss_at_least: None,
+            mean_ns: None,
+            sojourn_ns: None,
+            utilisation: None,
+            batch: None,
+            methods: Methods::all(method),
+        }
+    }
+
     /// Utilisation of the core that works most.
     pub fn busiest(&self) -> Option<f64> {
         self.utilisation.as_ref().map(|cores| cores.iter().copied().fold(0.0, f64::max))
@@ -141,13 +161,21 @@ impl Figures {
         self.methods.named().iter().any(|(_, method)| method.is_weak())
     }
 
-    /// Takes what is missing or approximate here from a simulation of the same.
+    /// Is anything missing?
+    pub fn missing(&self) -> bool {
+        self.methods.named().iter().any(|(_, method)| matches!(method, Method::Missing(_)))
+    }
+
+    /// Takes what is missing here from a simulation of the same, and what is approximate if it was long enough to know better.
     pub fn complete(self, simulated: Self) -> Self {
-        let missing = Method::is_weak;
+        let short = matches!(simulated.methods.loss, Method::Simulated { settled: false, .. });
+        let missing = |method: &Method| if short { matches!(method, Method::Missing(_)) } else { method.is_weak() };
         let (of, by) = (self.methods.clone(), simulated.methods.clone());
         let pick = |ours: Method, theirs: Method| if missing(&ours) { theirs } else { ours };
-        let loss =
-            if missing(&of.loss) { (simulated.accepted_pps, simulated.loss) } else { (self.accepted_pps, self.loss) };
+        let loss = match missing(&of.loss) {
+            true => (simulated.accepted_pps, simulated.loss, simulated.loss_at_least),
+            false => (self.accepted_pps, self.loss, self.loss_at_least),
+        };
         let (utilisation, batch) = match missing(&of.utilisation) {
             true => (simulated.utilisation, simulated.batch),
             false => (self.utilisation, self.batch),
@@ -156,6 +184,7 @@ impl Figures {
             offered_pps: self.offered_pps,
             accepted_pps: loss.0,
             loss: loss.1,
+            loss_at_least: loss.2,
             mean_ns: if missing(&of.mean) { simulated.mean_ns } else { self.mean_ns },
             sojourn_ns: if missing(&of.percentiles) { simulated.sojourn_ns } else { self.sojourn_ns },
             utilisation,
@@ -185,6 +214,7 @@ mod tests {
             offered_pps: 1e6,
             accepted_pps: Some(1e6),
             loss: Some(0.0),
+            loss_at_least: None,
             mean_ns: None,
             sojourn_ns: None,
             utilisation: Some(vec![0.5]),
@@ -195,11 +225,12 @@ mod tests {
                 ..Methods::all(Method::Closed("a formula"))
             },
         };
-        let method = Method::Simulated { ns3: "3.37".to_owned(), events: 1, packets: 2, counted: 2 };
+        let method = Method::Simulated { ns3: "3.37".to_owned(), events: 1, packets: 2, counted: 2, settled: true };
         let simulated = Figures {
             offered_pps: 1.01e6,
             accepted_pps: Some(0.9e6),
             loss: Some(0.1),
+            loss_at_least: None,
             mean_ns: Some(700.0),
             sojourn_ns: Some(Percentiles { p50: 1.0, p90: 2.0, p99: 3.0, p999: 4.0 }),
             utilisation: Some(vec![0.6]),
@@ -212,5 +243,22 @@ mod tests {
         assert_eq!(both.sojourn_ns.unwrap().p50, 1.0);
         assert_eq!((&both.methods.loss, &both.methods.mean), (&Method::Closed("a formula"), &method));
         assert!(!both.incomplete());
+    }
+
+    /// Near full load, short simulations with nothing lost took the place of approximations that knew better.
+    #[test]
+    fn a_short_simulation_does_not_replace_an_approximation() {
+        let of = |method: Method, time: f64| Figures {
+            mean_ns: Some(time),
+            methods: Methods { percentiles: Method::Missing("large".to_owned()), ..Methods::all(method.clone()) },
+            ..Figures::unknown(1e6, method)
+        };
+        let simulated = |settled| {
+            let method = Method::Simulated { ns3: "3.37".to_owned(), events: 1, packets: 2, counted: 2, settled };
+            Figures { methods: Methods::all(method.clone()), ..of(method, 5.0) }
+        };
+        let closed = || of(Method::Approximate("a simpler formula"), 7.0);
+        assert_eq!(closed().complete(simulated(true)).mean_ns, Some(5.0));
+        assert_eq!(closed().complete(simulated(false)).mean_ns, Some(7.0));
     }
 }

@@ -105,6 +105,12 @@ pub struct Condition {
     pub inclusive: bool,
 }
 
+impl Condition {
+    fn allows(&self, value: f64) -> bool {
+        value < self.limit || self.inclusive && value == self.limit
+    }
+}
+
 /// No loss at all.
 pub const NO_LOSS: Condition = Condition { quantity: Quantity::Loss, limit: 0.0, inclusive: true };
 
@@ -165,10 +171,17 @@ impl Objective {
                 unknown.get_or_insert(Verdict::Unknown { condition: *condition, why });
                 continue;
             };
-            if value < condition.limit || condition.inclusive && value == condition.limit {
+            if condition.allows(value) {
                 if let Some(why) = too_few_packets(condition, value, figures) {
                     unknown.get_or_insert(Verdict::Unknown { condition: *condition, why });
                 }
+                continue;
+            }
+            if let Some(least) =
+                figures.loss_at_least.filter(|least| condition.quantity == Quantity::Loss && condition.allows(*least))
+            {
+                let why = format!("loss is between {} and {}: only a simulation could say", share(least), share(value));
+                unknown.get_or_insert(Verdict::Unknown { condition: *condition, why });
                 continue;
             }
             let excess = if condition.limit > 0.0 { value / condition.limit } else { f64::MAX };
@@ -187,11 +200,11 @@ fn too_few_packets(condition: &Condition, value: f64, figures: &Figures) -> Opti
     let known = 3.0 / (*counted).max(1) as f64;
     let unknown = condition.quantity == Quantity::Loss && value == 0.0 && condition.limit < known;
     unknown.then(|| {
-        let needed = if condition.limit > 0.0 { format!("{:.0}", 3.0 / condition.limit) } else { "more".to_owned() };
-        format!(
-            "a simulation of {counted} packets without loss says loss<{} only: simulate {needed} (--packets)",
-            share(known)
-        )
+        let advice = match condition.limit > 0.0 {
+            true => format!("simulate {:.0} (--packets)", 3.0 / condition.limit),
+            false => "no number of packets says more than a limit above 0".to_owned(),
+        };
+        format!("a simulation of {counted} packets without loss says loss<{} only: {advice}", share(known))
     })
 }
 
@@ -252,6 +265,7 @@ mod tests {
             offered_pps: 1e6,
             accepted_pps: Some(1e6 * (1.0 - loss)),
             loss: Some(loss),
+            loss_at_least: None,
             mean_ns: Some(p99 / 4.0),
             sojourn_ns: Some(Percentiles { p50: p99 / 5.0, p90: p99 / 2.0, p99, p999: 2.0 * p99 }),
             utilisation: Some(vec![0.3, 0.7]),
@@ -305,13 +319,23 @@ mod tests {
     }
 
     #[test]
+    fn bounds_of_loss_are_judged_by_both_ends() {
+        let between = |least| Figures { loss_at_least: Some(least), ..figures(0.002, 1.0) };
+        let judge = |limit: &str, least| objective(limit).judge(&between(least));
+        assert_eq!(judge("loss<0.3%", 1e-4), Verdict::Met);
+        assert!(matches!(judge("loss<0.1%", 1e-4), Verdict::Unknown { why, .. } if why.contains("0.01% and 0.2%")));
+        assert!(matches!(judge("loss<0.1%", 1.5e-3), Verdict::Missed { value: 0.002, .. }));
+    }
+
+    #[test]
     fn what_is_not_known_is_not_met() {
         let mut some = figures(0.0, 1.0);
         some.sojourn_ns = None;
         some.methods.percentiles = Method::Missing("no ns-3".to_owned());
         assert!(matches!(objective("p99<1s").judge(&some), Verdict::Unknown { why, .. } if why == "no ns-3"));
         assert!(matches!(objective("p99<1s,mean<0.1ns").judge(&some), Verdict::Missed { .. }), "one miss is enough");
-        some.methods.loss = Method::Simulated { ns3: "3.37".to_owned(), events: 9, packets: 1200, counted: 1000 };
+        some.methods.loss =
+            Method::Simulated { ns3: "3.37".to_owned(), events: 9, packets: 1200, counted: 1000, settled: true };
         assert_eq!(objective("loss<1%").judge(&some), Verdict::Met);
         let told = objective("loss<0.1%").judge(&some);
         assert!(matches!(&told, Verdict::Unknown { why, .. } if why.contains("simulate 3000")), "{told:?}");

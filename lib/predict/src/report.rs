@@ -202,7 +202,7 @@ pub fn assumptions(question: &Question) -> Vec<String> {
     if let Some(after) = router.sleep_after_us {
         said.push(format!("A core sleeps after {after} us without packets and wakes within {} us.", router.wake_up_us));
     }
-    if router.punt_share > 0.0 {
+    if router.punt_share * router.slow_path_ns > 0.0 {
         said.push(format!(
             "{} of the packets go to the slow path, which takes {} for one, on whichever core is free.",
             share(router.punt_share),

@@ -2,15 +2,14 @@
 //! The simulation: a program of the ns-3 module (`ns3/softrouter`), given a scenario in JSON, which answers in JSON.
 //!
 //! It is a process of its own: what it prints is bounded, and so is its time; whatever it does wrong becomes an error that says
-//! what came instead of an answer.
+//! what came instead of an answer. Scenario and answer go through pipes; the program ends by itself when whoever started it does.
 
 use crate::figures::{Figures, Method, Methods, Percentiles};
 use crate::profile::Profile;
 use crate::traffic::Arrivals;
 use serde::{Deserialize, Serialize};
 use std::env;
-use std::ffi::OsStr;
-use std::io::{self, Read, Write as _};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -44,7 +43,7 @@ pub enum SimulationError {
         /// What the system said.
         source: io::Error,
     },
-    /// A file of the scenario's, or a pipe, that cannot be used.
+    /// A process that cannot be waited for.
     #[error("the simulation's {what}: {source}")]
     Io {
         /// What it was.
@@ -112,6 +111,8 @@ pub struct Scenario {
     pub warm_up: u64,
     /// Packets to be offered and counted.
     pub packets: u64,
+    /// They are enough for queues to be as they are in the long run.
+    pub settled: bool,
 }
 
 #[derive(Serialize)]
@@ -217,16 +218,17 @@ impl Answer {
         Ok(answer)
     }
 
-    fn figures(self) -> Figures {
+    fn figures(self, settled: bool) -> Figures {
         let loss = self.loss;
         let times = self.sojourn_ns;
         let counted = (self.offered_pps * self.measured_s).round() as u64;
-        let method = Method::Simulated { ns3: self.ns3, events: self.events, packets: self.packets, counted };
+        let method = Method::Simulated { ns3: self.ns3, events: self.events, packets: self.packets, counted, settled };
         let percentiles = || Some(Percentiles { p50: times.p50?, p90: times.p90?, p99: times.p99?, p999: times.p999? });
         Figures {
             offered_pps: self.offered_pps,
             accepted_pps: Some(self.offered_pps * (1.0 - loss)),
             loss: Some(loss),
+            loss_at_least: None,
             mean_ns: times.mean,
             sojourn_ns: percentiles(),
             utilisation: Some(self.utilisation.into_iter().map(|share| share.min(1.0)).collect()),
@@ -273,22 +275,18 @@ impl Simulator {
     /// # Errors
     /// A program that cannot be started, fails, takes too long, or answers something else.
     pub fn run(&self, scenario: &Scenario) -> Result<Figures, SimulationError> {
-        let io = |what| move |source| SimulationError::Io { what, source };
-        let mut file = tempfile::Builder::new().suffix(".json").tempfile().map_err(io("scenario"))?;
-        file.write_all(scenario.to_json().as_bytes()).map_err(io("scenario"))?;
-        let text = self.output(file.path())?;
+        let text = self.output(scenario.to_json())?;
         let wrong = |found| SimulationError::Answer { program: self.program.clone(), found };
-        Ok(Answer::parse(&text, scenario.cores).map_err(wrong)?.figures())
+        Ok(Answer::parse(&text, scenario.cores).map_err(wrong)?.figures(scenario.settled))
     }
 
-    /// What the program prints for a scenario in a file.
-    fn output(&self, scenario: &Path) -> Result<String, SimulationError> {
-        let mut argument = OsStr::new("--scenario=").to_owned();
-        argument.push(scenario);
+    /// What the program prints for a scenario, which comes to it by a pipe.
+    fn output(&self, scenario: String) -> Result<String, SimulationError> {
         let mut command = Command::new(&self.program);
-        command.arg(argument).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.arg("--scenario=-").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|source| SimulationError::Absent { file: self.program.clone(), source })?;
         let mut running = Running(child);
+        writer(running.0.stdin.take(), scenario);
         let said = reader(running.0.stdout.take());
         let complained = reader(running.0.stderr.take());
         let end = Instant::now() + self.timeout;
@@ -327,6 +325,16 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Writes into a pipe and closes it, aside: a program that does not read would hold us up.
+fn writer(pipe: Option<impl Write + Send + 'static>, text: String) {
+    thread::spawn(move || {
+        if let Some(mut pipe) = pipe {
+            // A program that ended before it had read all says by its end, or its answer, what was wrong.
+            let _ = pipe.write_all(text.as_bytes());
+        }
+    });
 }
 
 /// Reads a pipe to its end or to its limit, aside; the program would wait for ever if nobody read.

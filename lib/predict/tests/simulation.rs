@@ -63,6 +63,7 @@ fn both(case: &Case, simulator: &Simulator) -> (Figures, Figures) {
         seed: 1,
         warm_up: PACKETS / 4,
         packets: PACKETS,
+        settled: true,
         profile,
     };
     (capacity.figures(pps), simulator.run(&scenario).expect("an answer"))

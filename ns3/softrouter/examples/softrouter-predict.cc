@@ -14,6 +14,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#ifdef __linux__
+#include <csignal>
+#include <sys/prctl.h>
+#endif
+
 using namespace ns3;
 
 namespace
@@ -24,13 +29,18 @@ using Json = nlohmann::json;
 constexpr std::size_t MAX_FILE_BYTES = 8 << 20;
 
 /**
- * \param file to read
+ * \param file to read; -: standard input
  * \return its text
  */
 std::string
 ReadFile(const std::string& file)
 {
-    std::ifstream in(file, std::ios::binary);
+    std::ifstream opened;
+    if (file != "-")
+    {
+        opened.open(file, std::ios::binary);
+    }
+    std::istream& in = file == "-" ? std::cin : opened;
     if (!in)
     {
         throw JsonMistake("cannot be read, expected a scenario as `perigee predict run` writes it");
@@ -176,13 +186,20 @@ main(int argc, char* argv[])
     std::string file;
     CommandLine cmd(__FILE__);
     cmd.Usage("Simulates a software router between two end devices, for `perigee predict`.");
-    cmd.AddValue("scenario", "JSON file that says what to simulate", file);
+    cmd.AddValue("scenario", "JSON file that says what to simulate; -: standard input", file);
     cmd.Parse(argc, argv);
     if (file.empty())
     {
         std::cerr << "Found no scenario, expected --scenario=FILE" << std::endl;
         return 1;
     }
+#ifdef __linux__
+    if (file == "-")
+    {
+        // Whoever writes the scenario into a pipe waits for the answer: without them, nobody does.
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+    }
+#endif
     try
     {
         std::cout << Answer(RouterTestbed::Run(ReadScenario(file))).dump(2) << std::endl;

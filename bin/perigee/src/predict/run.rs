@@ -21,6 +21,8 @@ use std::time::Duration;
 
 /// Packets of a simulation, where neither the command line nor the objective asks for more.
 const PACKETS: u64 = 200_000;
+/// Longest time that a simulation may be given, in seconds.
+const MOST_SECONDS: u64 = 1_000_000;
 /// Most that an objective asks for by itself.
 const MOST_PACKETS: u64 = 5_000_000;
 /// Seeds that ns-3 takes.
@@ -71,7 +73,7 @@ pub struct RunArgs {
     /// The simulator, softrouter-predict [default: PERIGEE_NS3, target/ns3 beside perigee, PATH]
     #[arg(long, value_name = "PATH")]
     simulator: Option<PathBuf>,
-    /// Packets of each simulation [default: 200000, or what a limit of loss needs]
+    /// Packets of each simulation, more near full load [default: 200000, or what a limit of loss needs]
     #[arg(long, value_name = "N")]
     packets: Option<u64>,
     /// Seconds that a simulation may take
@@ -138,6 +140,9 @@ impl RunArgs {
             seed: self.seed,
             packets: PACKETS,
         };
+        if question.rate.pps(&question.traffic.sizes) < 1.0 {
+            bail!("--rate: found {}, expected at least a packet per second", self.rate);
+        }
         question.packets = self.packets(&question)?;
         Ok(question)
     }
@@ -158,8 +163,8 @@ impl RunArgs {
         if self.closed {
             return Ok(None);
         }
-        if self.timeout == 0 {
-            bail!("--timeout: found 0, expected seconds, at least 1");
+        if !(1..=MOST_SECONDS).contains(&self.timeout) {
+            bail!("--timeout: found {}, expected seconds, 1 to {MOST_SECONDS}", self.timeout);
         }
         let executable = std::env::current_exe().ok();
         let found =

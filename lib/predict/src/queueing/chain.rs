@@ -15,6 +15,9 @@ use super::poisson::{convolve, poisson, tails};
 /// Most matrix elements, and most steps of the elimination, that are worth it; beyond, simulate.
 const MOST_ELEMENTS: usize = 40_000_000;
 const MOST_STEPS: f64 = 4e9;
+/// Most packets expected in a full burst's time or in the time to wake, and most probabilities of arrivals in bursts of all sizes.
+const MOST_ARRIVALS: f64 = 1e6;
+const MOST_PROBABILITIES: f64 = 2e7;
 /// States beyond which almost nothing is are left out: e to this power.
 const EDGE: f64 = 45.0;
 
@@ -44,10 +47,10 @@ pub struct Sleep {
 
 /// A chain that is too large to be worth it.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("the Markov chain of a burst of {burst} and a ring of {ring} is too large: simulate")]
+#[error("the queue of a burst of {burst} and a ring of {ring} is too large for a closed form here: simulate")]
 pub struct TooLarge {
-    burst: usize,
-    ring: usize,
+    pub(super) burst: usize,
+    pub(super) ring: usize,
 }
 
 /// A server in its steady state.
@@ -93,8 +96,13 @@ impl BatchServer {
     /// The steady state with `rate` Poisson arrivals per nanosecond.
     ///
     /// # Errors
-    /// Rings and bursts of many thousand packets, whose chain would take minutes.
+    /// Rings and bursts of many thousand packets, whose chain would take minutes; millions of packets in a burst's time.
     pub fn solve(&self, rate: f64) -> Result<Steady, TooLarge> {
+        let waking_ns = self.sleep.map_or(0.0, |sleep| sleep.wake_ns);
+        let in_burst = rate * self.burst_time(self.burst);
+        if in_burst.max(rate * waking_ns) > MOST_ARRIVALS || in_burst * self.burst as f64 > MOST_PROBABILITIES {
+            return Err(self.too_large());
+        }
         let places = self.places(rate);
         let arrivals = self.arrivals(rate);
         let waking = self.sleep.map_or_else(|| vec![1.0], |sleep| poisson(rate * sleep.wake_ns));
@@ -121,6 +129,10 @@ impl BatchServer {
         };
         steady.count(&arrivals, &waking);
         Ok(steady)
+    }
+
+    pub(super) fn too_large(&self) -> TooLarge {
+        TooLarge { burst: self.burst, ring: self.ring }
     }
 
     /// Probabilities of arrivals during a service of n, for n = 0..=B.
@@ -175,7 +187,7 @@ impl BatchServer {
         let width = arrivals[self.burst].len().min(places + 1);
         let elements = (places + 1).saturating_mul(width + self.burst.min(places));
         if elements > MOST_ELEMENTS || elements as f64 * self.burst as f64 > MOST_STEPS {
-            return Err(TooLarge { burst: self.burst, ring: self.ring });
+            return Err(self.too_large());
         }
         let mut rows: Vec<Row> = Vec::with_capacity(places + 1);
         for q in 0..=places {

@@ -14,15 +14,22 @@
 //! about a thousandth. Everything is added up, nothing is drawn at random.
 //!
 //! One thing is left out: in a ring that is full behind the packet, some of those who would share its burst are lost. That
-//! matters only where the ring is smaller than two bursts and full.
+//! matters only where the ring is smaller than two bursts and full; the mean, which the chain knows exactly, tells.
 
-use super::chain::Steady;
+use super::chain::{Steady, TooLarge};
 use super::poisson::{convolve, cut, poisson};
 
 /// Cells of the longest sojourn.
 const CELLS: f64 = 2000.0;
 /// Sums over positions and batches of all cells, at most; fewer cells for large bursts.
 const SUMS: f64 = 4e7;
+/// Most sums, and most numbers in the table of arrivals, that are worth it; beyond, simulate.
+const MOST_SUMS: f64 = 1e9;
+const MOST_ELEMENTS: usize = 40_000_000;
+/// The distribution's mean may differ so much from the chain's, as a share.
+const CLOSE: f64 = 0.02;
+/// Loss below which it does not matter to times.
+const LOSS: f64 = 1e-9;
 /// What is less likely is left out.
 const REST: f64 = 1e-10;
 
@@ -84,14 +91,21 @@ pub fn quantile(share: f64, longest: f64, at_most: impl Fn(f64) -> f64) -> f64 {
 
 impl Steady {
     /// The distribution of the sojourn time of packets that are not lost.
-    pub fn sojourn(&self) -> Distribution {
-        let grid = Grid::new(self);
-        let arrivals = grid.arrivals();
+    ///
+    /// # Errors
+    /// Full rings of many thousand packets, and those that the grid is not exact for: its mean is not the chain's.
+    pub fn sojourn(&self) -> Result<Distribution, TooLarge> {
+        let grid = Grid::new(self)?;
+        let arrivals = grid.arrivals()?;
         let waits = grid.waits(&arrivals);
         let mut cells = grid.services(&waits);
         cut(&mut cells, 1e-12);
         let exact = self.server.packets.iter().map(|(p, time)| (self.server.burst_ns + time, p * self.idle));
-        Distribution::new(grid.step, &cells, exact.collect())
+        let found = Distribution::new(grid.step, &cells, exact.collect());
+        if (found.mean() / self.mean_sojourn_ns - 1.0).abs() > CLOSE {
+            return Err(self.server.too_large());
+        }
+        Ok(found)
     }
 }
 
@@ -182,7 +196,7 @@ struct Arrivals {
 }
 
 impl<'a> Grid<'a> {
-    fn new(steady: &'a Steady) -> Self {
+    fn new(steady: &'a Steady) -> Result<Self, TooLarge> {
         let server = &steady.server;
         let mut left = 0.0;
         let mut begun = steady.begin.len() - 1;
@@ -203,7 +217,15 @@ impl<'a> Grid<'a> {
         let bursts = found / server.burst;
         let full = bursts.saturating_sub(1) as f64 * server.burst_ns + longest(steady, bursts * server.burst);
         let all = service.max(wake_ns) + full + service;
-        let mut step = all / CELLS.min(SUMS / (most * most) as f64).max(400.0);
+        let mut cells = CELLS.min(SUMS / (most * most) as f64).max(400.0);
+        // Where packets are lost, it matters who of those that come within a cell was first: there shall rarely be two.
+        if steady.loss > LOSS {
+            cells = cells.max(4.0 * all * steady.rate);
+        }
+        if cells * (found + most * most) as f64 > MOST_SUMS {
+            return Err(server.too_large());
+        }
+        let mut step = all / cells;
         // A single packet's time on the grid, if it is more than a few steps, is exact.
         let one = server.burst_time(1);
         if one > 4.0 * step {
@@ -218,11 +240,11 @@ impl<'a> Grid<'a> {
             });
         }
         let cells = (all / step) as usize + 4;
-        Self { steady, step, cells, most, found, times }
+        Ok(Self { steady, step, cells, most, found, times })
     }
 
     /// Arrivals while the server works or wakes.
-    fn arrivals(&self) -> Arrivals {
+    fn arrivals(&self) -> Result<Arrivals, TooLarge> {
         let steady = self.steady;
         let burst = steady.server.burst;
         let lowest = steady.begin.iter().position(|p| *p > REST * 1e-3).unwrap_or(0).saturating_sub(burst);
@@ -230,7 +252,11 @@ impl<'a> Grid<'a> {
         let waking =
             steady.server.sleep.filter(|_| steady.woken > 0.0).map(|sleep| Steps::of(sleep.wake_ns, self.step));
         let rows = longest.max(waking.as_ref().map_or(0, Steps::end));
-        let mut arrivals = Arrivals { lowest, rows: vec![vec![0.0; self.found + 1 - lowest.min(self.found)]; rows] };
+        let columns = self.found + 1 - lowest.min(self.found);
+        if rows.saturating_mul(columns) > MOST_ELEMENTS {
+            return Err(steady.server.too_large());
+        }
+        let mut arrivals = Arrivals { lowest, rows: vec![vec![0.0; columns]; rows] };
         // Services that leave nothing in the ring at first, all n together.
         let mut ends = vec![0.0; longest];
         for (p, time) in steady.begin.iter().zip(&self.times).take(burst) {
@@ -253,7 +279,7 @@ impl<'a> Grid<'a> {
                 }
             }
         }
-        arrivals
+        Ok(arrivals)
     }
 
     /// Adds the arrivals of an interval that begins with `ring` (weights by number) and takes `steps`.

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+//! An answer in words: the sentence, how figures are known, what a reader should know besides.
+
+use super::{Asked, HARDLY, Needed, Question, Row, Simulate};
+use crate::capacity::{Capacity, MERGED, SPACED};
+use crate::figures::{Figures, Method};
+use crate::objective::{Verdict, share, time};
+use crate::report;
+use crate::simulate::INSTALL;
+use crate::traffic::prefixed;
+
+impl Asked<'_> {
+    pub(super) fn sentence(&self, needed: &Needed, rows: &[Row], carried: f64) -> String {
+        let Question { rate, traffic, cores, objective, .. } = self.question;
+        let row =
+            |cores: u32| rows.iter().find(|row| row.cores == cores).expect("a number of cores that was asked about");
+        let offered = format!("{rate} of {}", traffic.sizes);
+        let goal = objective.as_ref().map_or_else(|| "no loss".to_owned(), ToString::to_string);
+        match needed {
+            Needed::Cores { cores: 1 } => format!("1 core forwards {offered} with {goal}: {}", figures_of(row(1))),
+            Needed::Cores { cores: least } => {
+                let of = if let [1, ..] | [_] = cores.counts() { String::new() } else { format!(" (of {cores})") };
+                format!("{least} cores{of} forward {offered} with {goal}: {}", figures_of(row(*least)))
+            }
+            Needed::Link => format!(
+                "no number of cores reaches this: the link is the limit: links carry {}pps of this traffic, {}pps are offered",
+                prefixed(carried),
+                prefixed(self.pps)
+            ),
+            Needed::None { best } => {
+                let (of, best_is) = match cores.counts() {
+                    [1] => ("1 core does not forward".to_owned(), String::new()),
+                    [only] => (format!("{only} cores do not forward"), String::new()),
+                    _ => (format!("none of {cores} cores forwards"), format!("the best is {} with ", number(*best))),
+                };
+                let why = match self.judge(row(*best)) {
+                    // What rings lose below that, or limits of times, are said as they are.
+                    Verdict::Missed { condition, value, .. }
+                        if objective.is_some() || self.pps <= row(*best).no_loss_pps =>
+                    {
+                        format!("{} {}", condition.quantity, condition.quantity.show(value))
+                    }
+                    _ => format!("no loss up to {}pps", prefixed(row(*best).no_loss_pps)),
+                };
+                format!("{of} {offered} with {goal}: {best_is}{why}")
+            }
+            Needed::Unknown { cores } => match self.judge(row(*cores)) {
+                Verdict::Unknown { condition, why } => {
+                    let reach = if *cores == 1 { "reaches" } else { "reach" };
+                    format!("whether {} {reach} {condition} is not known: {why}", number(*cores))
+                }
+                _ => "it is not known".to_owned(),
+            },
+        }
+    }
+
+    pub(super) fn notes(&self, rows: &[Row], load: &[Figures], capacity: &Capacity) -> Vec<String> {
+        let Question { profile, traffic, simulate, .. } = self.question;
+        let mut notes = Vec::new();
+        let all = || rows.iter().map(|row| &row.figures).chain(load);
+        let weak =
+            |what: fn(&Method) -> bool| all().any(|figures| figures.methods.named().iter().any(|(_, m)| what(m)));
+        if weak(|method| matches!(method, Method::Missing(_))) {
+            notes.push(format!(
+                "-: {}",
+                if *simulate == Simulate::Never { "only a simulation could say" } else { INSTALL }
+            ));
+        }
+        let exact = match (simulate, self.simulator) {
+            (Simulate::Never, _) => "only a simulation is exact".to_owned(),
+            (_, None) => format!("for exact figures {INSTALL}"),
+            _ => "near a load of 1 queues change so slowly that only a longer simulation would be better".to_owned(),
+        };
+        if weak(|method| *method == Method::Approximate(MERGED)) {
+            notes.push(format!(
+                "~: packets of several ports wait in a ring each, here taken as one: the mean was within 25 %, p99 within 30 %, p99.9 \
+                 within 45 % up to a load of 0.9; losses are at most what is said; {exact}"
+            ));
+        }
+        let short = |figures: &Figures| matches!(figures.methods.percentiles, Method::Simulated { settled: false, .. });
+        if rows.iter().any(|row| short(&row.figures)) {
+            notes.push(
+                "near a load of 1 queues change so slowly that the simulation was too short for loss and times: simulate more (--packets)"
+                    .to_owned(),
+            );
+        } else if load.iter().any(short) {
+            notes.push(
+                "against load: near 1 queues change so slowly that these short simulations say little of loss and times there"
+                    .to_owned(),
+            );
+        }
+        let early = |figures: &Figures| figures.loss.is_some_and(|loss| loss > HARDLY);
+        let row = rows.iter().find(|row| row.figures.offered_pps <= row.no_loss_pps * 0.9 && early(&row.figures));
+        if row.is_some()
+            || load.iter().any(|figures| figures.offered_pps <= capacity.no_loss().0 * 0.9 && early(figures))
+        {
+            notes.push(
+                "no loss up to: what cores and links have time for; here packets that come close together overflow rings before"
+                    .to_owned(),
+            );
+        }
+        if weak(|method| *method == Method::Approximate(SPACED)) {
+            let wire_ns = traffic.sizes.mean_wire_bits() / profile.router.link_gbps;
+            let (wire, core) = (time(wire_ns), time(capacity.packet_ns()));
+            notes.push(format!(
+                "~: a frame takes {wire} on the wire and {core} on a core, so links space packets: times, and what receive rings lose, are less than said; {exact}"
+            ));
+        }
+        let none_lost = rows.iter().find_map(|row| match row.figures.methods.loss {
+            Method::Simulated { counted, .. } if row.figures.loss == Some(0.0) => Some(counted.max(1)),
+            _ => None,
+        });
+        if let Some(counted) = none_lost {
+            let known = share(3.0 / counted as f64);
+            notes.push(format!("no packet lost of {counted} simulated ones says, at 95 %, loss<{known}"));
+        }
+        notes
+    }
+}
+
+/// "1 core", "4 cores".
+fn number(cores: u32) -> String {
+    if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") }
+}
+
+/// The figures that are known, in words.
+fn figures_of(row: &Row) -> String {
+    let figures = &row.figures;
+    let mut words = Vec::new();
+    words.extend(figures.loss.map(|loss| format!("loss {}", report::loss(loss))));
+    words.extend(figures.mean_ns.map(|mean| format!("mean {}", time(mean))));
+    words.extend(figures.sojourn_ns.map(|percentiles| format!("p99 {}", time(percentiles.p99))));
+    words.extend(figures.busiest().map(|busy| format!("busiest core {}", share(busy))));
+    words.push(format!("no loss up to {}pps", prefixed(row.no_loss_pps)));
+    words.join(", ")
+}
+
+/// Each method with the figures that it gives, summed up over rows.
+pub(super) fn methods(rows: &[Row]) -> Vec<(String, String)> {
+    let mut all: Vec<(&'static str, Method)> = Vec::new();
+    for row in rows {
+        let named = row.figures.methods.named();
+        for (what, method) in [("throughput", &row.no_loss_method)].into_iter().chain(named) {
+            let known = all.iter_mut().find(|(name, known)| *name == what && same(known, method));
+            match (known, method) {
+                (None, _) => all.push((what, method.clone())),
+                (
+                    Some((_, Method::Simulated { events, packets, .. })),
+                    Method::Simulated { events: more, packets: further, .. },
+                ) => {
+                    *events += more;
+                    *packets += further;
+                }
+                (Some(_), _) => {}
+            }
+        }
+    }
+    let mut told: Vec<(String, String)> = Vec::new();
+    for (what, method) in all {
+        let method = method.to_string();
+        match told.iter_mut().find(|(_, known)| *known == method) {
+            Some((names, _)) => *names = format!("{names}, {what}"),
+            None => told.push((what.to_owned(), method)),
+        }
+    }
+    told
+}
+
+/// The same way of knowing; simulations are all one.
+fn same(one: &Method, other: &Method) -> bool {
+    one == other || matches!((one, other), (Method::Simulated { .. }, Method::Simulated { .. }))
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+//! The queues of a router's cores at a rate, solved: what they lose, and the distributions of their times.
+
+use super::{Capacity, NO_LOSS};
+use crate::parallel;
+use crate::queueing::{BatchServer, Distribution, Md1, Steady, TooLarge};
+use crate::service::Service;
+use crate::traffic::Sizes;
+
+impl Capacity {
+    /// The queues of the cores that have packets; cores with the same rates are solved once.
+    pub(super) fn queues(&self, pps: f64) -> Result<Vec<Queue>, TooLarge> {
+        let mut different: Vec<(Vec<f64>, usize)> = Vec::new();
+        for rates in self.rates(pps).into_iter().filter(|rates| !rates.is_empty()) {
+            match different.iter_mut().find(|(known, _)| *known == rates) {
+                Some((_, cores)) => *cores += 1,
+                None => different.push((rates, 1)),
+            }
+        }
+        parallel::map(&different, |(rates, cores)| {
+            let rate: f64 = rates.iter().sum();
+            let server = BatchServer { ring: rates.len() * self.server.ring, ..self.server.clone() };
+            let steady = server.solve(rate / 1e9)?;
+            let (loss, loss_at_least) = self.losses(rates, &steady)?;
+            Ok(Queue { rates: rates.clone(), cores: *cores, loss, loss_at_least, steady })
+        })
+    }
+
+    /// What a core's rings lose, at most and at least, as shares. A ring that is full loses packets while others have room: more than
+    /// one ring of all places would, less than one with the places of a single ring, which is full whenever one of them is.
+    fn losses(&self, rates: &[f64], merged: &Steady) -> Result<(f64, f64), TooLarge> {
+        if rates.len() == 1 {
+            return Ok((merged.loss, merged.loss));
+        }
+        let rate: f64 = rates.iter().sum();
+        // A ring that gets more than the others may be full all the time.
+        let at_least = merged.loss.max(self.lost(rates) / rate);
+        let at_most = self.server.solve(rate / 1e9)?.loss;
+        Ok((at_most.max(at_least), at_least))
+    }
+}
+
+/// Service times with their probabilities; sizes that take the same time are one.
+pub(super) fn packet_times(sizes: &Sizes, service: Service) -> Vec<(f64, f64)> {
+    let mut times: Vec<(f64, f64)> = Vec::new();
+    for &(size, share) in sizes.entries() {
+        let time = service.packet_ns(size);
+        match times.iter_mut().find(|(_, known)| *known == time) {
+            Some((sum, _)) => *sum += share,
+            None => times.push((share, time)),
+        }
+    }
+    times
+}
+
+/// Cores with the same rates.
+pub(super) struct Queue {
+    /// Packets per second of each ring of one of them.
+    pub(super) rates: Vec<f64>,
+    pub(super) cores: usize,
+    /// Share of the packets that rings lose, at most.
+    pub(super) loss: f64,
+    /// The same at least.
+    pub(super) loss_at_least: f64,
+    pub(super) steady: Steady,
+}
+
+impl Queue {
+    /// Packets per second that come to all of them together.
+    pub(super) fn pps(&self) -> f64 {
+        self.rates.iter().sum::<f64>() * self.cores as f64
+    }
+}
+
+/// The distribution of a sojourn time.
+pub(super) enum Times {
+    Md1(Md1),
+    Grid(Distribution),
+}
+
+impl Times {
+    pub(super) fn of(queue: &Queue, server: &BatchServer) -> Result<Self, TooLarge> {
+        let single = server.burst == 1 && server.packets.len() == 1 && server.sleep.is_none();
+        let endless = single && queue.loss < NO_LOSS;
+        let md1 = if endless { Md1::new(queue.steady.rate, server.burst_time(1)) } else { None };
+        md1.map_or_else(|| Ok(Self::Grid(queue.steady.sojourn()?)), |md1| Ok(Self::Md1(md1)))
+    }
+
+    pub(super) fn at_most(&self, time: f64) -> f64 {
+        match self {
+            Self::Md1(queue) => queue.sojourn_at_most(time),
+            Self::Grid(times) => times.at_most(time),
+        }
+    }
+
+    pub(super) fn longest(&self) -> f64 {
+        match self {
+            Self::Md1(queue) => queue.longest(),
+            Self::Grid(times) => times.longest(),
+        }
+    }
+}
