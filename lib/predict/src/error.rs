@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What can be wrong with an input: which file, where in it, what was found, what was expected.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// A mistake in an input, in one sentence.
@@ -57,4 +58,28 @@ pub enum Error {
     /// Points that cannot answer the question.
     #[error("{0}")]
     Points(String),
+}
+
+/// Text of a file in a message: not too long, and nothing in it that a terminal would obey.
+pub(crate) fn shown_text(text: &str) -> String {
+    const MOST: usize = 60;
+    let shown: String = text.chars().take(MOST).map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect();
+    if text.chars().nth(MOST).is_some() { shown + "..." } else { shown }
+}
+
+/// A key of a file in a message, which is to be seen if it is empty, too.
+pub(crate) fn shown_key(key: &str) -> String {
+    if key.is_empty() { "\"\"".to_owned() } else { shown_text(key) }
+}
+
+/// A number in a message: exact, and never with hundreds of digits.
+pub(crate) fn shown_number(number: f64) -> String {
+    let plain = number == 0.0 || (1e-4..1e15).contains(&number.abs());
+    if plain { number.to_string() } else { format!("{number:e}") }
+}
+
+/// A number that is out of bounds, rounded if it is out of them then, too.
+pub(crate) fn shown_outside(number: f64, bounds: RangeInclusive<f64>) -> String {
+    let rounded = format!("{number:.5e}").parse().unwrap_or(number);
+    shown_number(if bounds.contains(&rounded) { number } else { rounded })
 }

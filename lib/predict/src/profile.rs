@@ -4,10 +4,12 @@
 //! The same files are read by the ns-3 module (`ns3/softrouter`), with the same rules. Unknown keys are mistakes everywhere
 //! but inside `fit`, where the report of a fit is kept for people and for `perigee predict verify`.
 
-use crate::error::Error;
+mod json;
+mod read;
+
+use crate::error::{Error, shown_number, shown_outside, shown_text};
 use crate::service::Service;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -25,7 +27,9 @@ const MOST_NAME: usize = 200;
 const MOST_WORDS: usize = 10_000;
 
 // Bounds of values. The ns-3 module has the same (`model/soft-router-profile.cc`): what one reads the other does, too.
+const LEAST_NS: f64 = 1e-3;
 const MOST_NS: f64 = 1e9;
+const LEAST_TIMEOUT_US: f64 = 1e-3;
 const MOST_US: f64 = 1e9;
 const MOST_BYTES: f64 = 1e15;
 const MOST_RATE: f64 = 1e6;
@@ -101,7 +105,7 @@ pub enum Model {
 }
 
 /// What contention is paid for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Per {
     /// Once in a burst.
@@ -112,7 +116,7 @@ pub enum Per {
 }
 
 /// What a router has besides cores, and how it uses them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Router {
     /// Packets that a core takes at once, at most: 1 to 1024.
@@ -123,9 +127,9 @@ pub struct Router {
     pub transmit_ring: u32,
     /// Packets per transmit burst; 1: each is handed over by itself.
     pub transmit_buffer: u32,
-    /// When a transmit buffer that is not full is sent, in microseconds.
+    /// When a transmit buffer that is not full is sent, in microseconds; at least 1e-3 if there is one.
     pub transmit_timeout_us: f64,
-    /// Ports.
+    /// Ports, an even number: 2 to 64.
     pub ports: u32,
     /// Rate of each port's link and direction, in Gbit/s.
     pub link_gbps: f64,
@@ -135,7 +139,7 @@ pub struct Router {
     pub wake_up_us: f64,
     /// Share of the packets that go to the slow path, 0 to 1.
     pub punt_share: f64,
-    /// What the slow path takes for one, in nanoseconds.
+    /// What the slow path takes for one, in nanoseconds; 0: there is no slow path, whatever the share.
     pub slow_path_ns: f64,
     /// Packets that wait for the slow path, at most.
     pub punt_ring: u32,
@@ -171,12 +175,13 @@ impl Profile {
     pub fn load(file: &Path) -> Result<Self, Error> {
         let expected = "a profile that can be read: `perigee predict fit` writes them";
         let failed = |source| Error::File { file: file.to_owned(), expected, cause: source };
-        let mut text = String::new();
-        fs::File::open(file).and_then(|f| f.take(MAX_BYTES + 1).read_to_string(&mut text)).map_err(failed)?;
-        if text.len() as u64 > MAX_BYTES {
+        let mut bytes = Vec::new();
+        fs::File::open(file).and_then(|f| f.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(failed)?;
+        if bytes.len() as u64 > MAX_BYTES {
             return Err(failed(io::Error::other(format!("more than {} MiB", MAX_BYTES >> 20))));
         }
-        Self::parse(&text, &file.display().to_string())
+        let name = file.display().to_string();
+        Self::parse(json::decode(&bytes, &name)?, &name)
     }
 
     /// Takes a profile from its text; `name` says in errors where that came from.
@@ -184,15 +189,7 @@ impl Profile {
     /// # Errors
     /// Text that is no JSON, keys that are missing or unknown, values of the wrong kind or out of bounds.
     pub fn parse(text: &str, name: &str) -> Result<Self, Error> {
-        let head: Head = parse(text, name)?;
-        if head.format != FORMAT {
-            return Err(key(name, "format", format!("{:?}", head.format), format!("{FORMAT:?}")));
-        }
-        let profile = match head.model {
-            ModelName::Eq7 => Raw::<Eq7>::read(text, name)?,
-            ModelName::Contention => Raw::<Contention>::read(text, name)?,
-            ModelName::Batch => Raw::<Batch>::read(text, name)?,
-        };
+        let profile = read::profile(&json::parse(text, name)?, name)?;
         profile.check(name)?;
         Ok(profile)
     }
@@ -231,9 +228,14 @@ impl Profile {
             let found = format!("{} bytes", self.name.len());
             return Err(key(name, "name", found, format!("a name of 1 to {MOST_NAME} bytes")));
         }
+        if self.name.chars().any(char::is_control) {
+            // It is printed on terminals.
+            let found = format!("\"{}\" with a control character", shown_text(&self.name));
+            return Err(key(name, "name", found, "a name without"));
+        }
         let words = self.description.as_ref().map_or(0, String::len);
         if words > MOST_WORDS {
-            return Err(key(name, "description", format!("{words} bytes"), format!("at most {MOST_WORDS}")));
+            return Err(key(name, "description", format!("{words} bytes"), format!("at most {MOST_WORDS} bytes")));
         }
         self.model.check(name)?;
         self.router.check(name)
@@ -314,25 +316,51 @@ impl Model {
             };
             let least = if may_be_negative { -most } else { 0.0 };
             if !(least..=most).contains(&value) {
-                return Err(key(name, &format!("parameters.{parameter}"), value, expected));
+                return Err(key(name, &format!("parameters.{parameter}"), shown_number(value), expected));
             }
         }
-        // Linear in both, so the corners are the extremes.
+        // Linear in both, or a quotient of such, so the corners are the extremes.
         for (cores, size) in [1, MAX_CORES].into_iter().flat_map(|k| SIZES.map(|size| (k, size))) {
-            let time = self.service(cores, false, 0.0).total_ns(&[size]);
-            if !(time.is_finite() && time > 0.0) {
-                let (found, expected) = match self {
-                    Self::Eq7 { a, a0, b, b0 } => {
-                        let (k, s) = (f64::from(cores), f64::from(size));
-                        (format!("D({cores}, {size}) = {} Gbit/s", (a * k + a0) * s + b * k + b0), "a rate > 0")
-                    }
-                    _ => (format!("{time} ns for a packet of {size} bytes on {cores} cores"), "a time > 0"),
-                };
-                let expected = format!("{expected} for 1 to {MAX_CORES} cores and {} to {} bytes", SIZES[0], SIZES[1]);
+            if let Some((found, expected)) = self.unfit(cores, size) {
+                let expected = format!("{expected}, for 1 to {MAX_CORES} cores and {} to {} bytes", SIZES[0], SIZES[1]);
                 return Err(key(name, "parameters", found, expected));
             }
         }
         Ok(())
+    }
+
+    /// A burst of one packet must take 1e-3 to 1e9 ns: one-way and without misses not less, two-way and with nothing but
+    /// misses not more. If it does not: what was found, and expected. The ns-3 module calculates the same in the same order.
+    fn unfit(&self, cores: u32, size: u32) -> Option<(String, String)> {
+        let (k, s) = (f64::from(cores), f64::from(size));
+        let (batch, packet, byte, d, u, miss) = match *self {
+            Self::Eq7 { a, a0, b, b0 } => {
+                let rate = (a * k + a0) * s + (b * k + b0);
+                let bits = k * ((s + 20.0) * 8.0);
+                let (least, most) = (bits / MOST_NS, bits / LEAST_NS);
+                return (!(least..=most).contains(&rate)).then(|| {
+                    let found = format!("D({cores}, {size}) = {} Gbit/s", shown_outside(rate, least..=most));
+                    let time = format!("a packet takes {LEAST_NS:e} to {MOST_NS:e} ns of a core");
+                    (found, format!("{} to {} there: {time}", shown_number(least), shown_number(most)))
+                });
+            }
+            Self::Contention { c0_ns, c_byte_ns, d_ns, u_ns } => (0.0, c0_ns, c_byte_ns, d_ns, u_ns, 0.0),
+            Self::Batch { c_batch_ns, c_packet_ns, c_byte_ns, miss_ns, d_ns, u_ns, .. } => {
+                (c_batch_ns, c_packet_ns, c_byte_ns, d_ns, u_ns, miss_ns)
+            }
+        };
+        let least = batch + packet + byte * s + d * (k - 1.0);
+        let most = least + u + miss;
+        let (time, way) = if least < LEAST_NS {
+            (least, "one-way, without misses")
+        } else if most > MOST_NS {
+            (most, "two-way, with nothing but misses")
+        } else {
+            return None;
+        };
+        let time = shown_outside(time, LEAST_NS..=MOST_NS);
+        let found = format!("{time} ns for a burst of one packet of {size} bytes, k = {cores}, {way}");
+        Some((found, format!("{LEAST_NS:e} to {MOST_NS:e} ns")))
     }
 }
 
@@ -347,18 +375,16 @@ impl Router {
     /// # Errors
     /// The first one that is not; `name` is the file that errors speak of.
     pub fn check(&self, name: &str) -> Result<(), Error> {
-        let whole = [
-            ("burst", self.burst, 1024),
-            ("receive_ring", self.receive_ring, 65_536),
-            ("transmit_ring", self.transmit_ring, 65_536),
-            ("transmit_buffer", self.transmit_buffer, 1024),
-            ("ports", self.ports, 64),
-            ("punt_ring", self.punt_ring, 65_536),
+        let counts = [
+            ("burst", self.burst),
+            ("receive_ring", self.receive_ring),
+            ("transmit_ring", self.transmit_ring),
+            ("transmit_buffer", self.transmit_buffer),
+            ("ports", self.ports),
+            ("punt_ring", self.punt_ring),
         ];
-        for (what, value, most) in whole {
-            if !(1..=most).contains(&value) {
-                return Err(key(name, &format!("router.{what}"), value, format!("a whole number, 1 to {most}")));
-            }
+        if let Some((what, value)) = counts.into_iter().find(|&(what, value)| !is_count(what, value)) {
+            return Err(key(name, &format!("router.{what}"), value, expected_count(what)));
         }
         let numbers = [
             ("transmit_timeout_us", self.transmit_timeout_us, MOST_US),
@@ -370,15 +396,15 @@ impl Router {
         for (what, value, most) in numbers {
             if !(0.0..=most).contains(&value) {
                 let expected = format!("a number >= 0 (and at most {most:e})");
-                return Err(key(name, &format!("router.{what}"), value, expected));
+                return Err(key(name, &format!("router.{what}"), shown_number(value), expected));
             }
         }
         if !(LEAST_GBPS..=MOST_RATE).contains(&self.link_gbps) {
             let expected = format!("a number >= {LEAST_GBPS:e} (and at most {MOST_RATE:e})");
-            return Err(key(name, "router.link_gbps", self.link_gbps, expected));
+            return Err(key(name, "router.link_gbps", shown_number(self.link_gbps), expected));
         }
         if !(0.0..=1.0).contains(&self.punt_share) {
-            return Err(key(name, "router.punt_share", self.punt_share, "a number, 0 to 1"));
+            return Err(key(name, "router.punt_share", shown_number(self.punt_share), "a number, 0 to 1"));
         }
         if self.receive_ring < self.burst {
             let expected = format!("at least router.burst, {}: a burst comes from one ring", self.burst);
@@ -388,151 +414,43 @@ impl Router {
             let expected = format!("at least router.transmit_buffer, {}: a burst must fit", self.transmit_buffer);
             return Err(key(name, "router.transmit_ring", self.transmit_ring, expected));
         }
-        if self.transmit_buffer > 1 && self.transmit_timeout_us == 0.0 {
-            let expected = "a number > 0, as router.transmit_buffer is more than 1: else packets would wait for ever";
-            return Err(key(name, "router.transmit_timeout_us", "0", expected));
+        // Less than this may be nothing in the simulator's picoseconds, and nothing is for ever.
+        if self.transmit_buffer > 1 && self.transmit_timeout_us < LEAST_TIMEOUT_US {
+            let expected = format!(
+                "a number >= {LEAST_TIMEOUT_US:e}, as router.transmit_buffer is more than 1: else packets would wait for ever"
+            );
+            return Err(key(name, "router.transmit_timeout_us", shown_number(self.transmit_timeout_us), expected));
         }
         Ok(())
     }
+}
+
+/// The most that a whole number of a router may be.
+fn most_of(count: &str) -> u32 {
+    match count {
+        "burst" | "transmit_buffer" => 1024,
+        "ports" => 64,
+        _ => 65_536,
+    }
+}
+
+/// May a whole number of a router be this? Ports come in pairs, as traffic goes from one to its opposite.
+fn is_count(count: &str, value: u32) -> bool {
+    (1..=most_of(count)).contains(&value) && (count != "ports" || value.is_multiple_of(2))
+}
+
+/// What a message says that it may be.
+fn expected_count(count: &str) -> String {
+    let most = most_of(count);
+    if count == "ports" { format!("an even whole number, 2 to {most}") } else { format!("a whole number, 1 to {most}") }
 }
 
 fn key(file: &str, path: &str, found: impl ToString, expected: impl Into<String>) -> Error {
     Error::Key { file: file.to_owned(), path: path.to_owned(), found: found.to_string(), expected: expected.into() }
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum ModelName {
-    Eq7,
-    Contention,
-    Batch,
-}
-
-/// What says how the rest is to be read; the rest is skipped.
-#[derive(Deserialize)]
-struct Head {
-    format: String,
-    model: ModelName,
-}
-
-/// A whole profile, with the parameters of one model.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Raw<P> {
-    #[serde(rename = "format")]
-    _format: String,
-    name: String,
-    description: Option<String>,
-    #[serde(rename = "model")]
-    _model: ModelName,
-    parameters: P,
-    #[serde(default)]
-    router: Router,
-    fit: Option<serde_json::Value>,
-}
-
-impl<P: DeserializeOwned + Into<Model>> Raw<P> {
-    fn read(text: &str, file: &str) -> Result<Profile, Error> {
-        let Self { name, description, parameters, router, fit, .. } = parse(text, file)?;
-        Ok(Profile { name, description, model: parameters.into(), router, fit })
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Eq7 {
-    a: f64,
-    a0: f64,
-    b: f64,
-    b0: f64,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Contention {
-    c0_ns: f64,
-    c_byte_ns: f64,
-    d_ns: f64,
-    u_ns: f64,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Batch {
-    c_batch_ns: f64,
-    c_packet_ns: f64,
-    c_byte_ns: f64,
-    miss_ns: f64,
-    cache_bytes: f64,
-    d_ns: f64,
-    u_ns: f64,
-    #[serde(default)]
-    contention_per: Per,
-}
-
-impl From<Eq7> for Model {
-    fn from(Eq7 { a, a0, b, b0 }: Eq7) -> Self {
-        Self::Eq7 { a, a0, b, b0 }
-    }
-}
-
-impl From<Contention> for Model {
-    fn from(Contention { c0_ns, c_byte_ns, d_ns, u_ns }: Contention) -> Self {
-        Self::Contention { c0_ns, c_byte_ns, d_ns, u_ns }
-    }
-}
-
-impl From<Batch> for Model {
-    fn from(b: Batch) -> Self {
-        let Batch { c_batch_ns, c_packet_ns, c_byte_ns, miss_ns, cache_bytes, d_ns, u_ns, contention_per } = b;
-        Self::Batch { c_batch_ns, c_packet_ns, c_byte_ns, miss_ns, cache_bytes, d_ns, u_ns, contention_per }
-    }
-}
-
-/// Reads JSON; mistakes come with the path of their key.
-fn parse<T: DeserializeOwned>(text: &str, file: &str) -> Result<T, Error> {
-    let mut json = serde_json::Deserializer::from_str(text);
-    let value: T = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let path = error.path().to_string();
-        explain(error.into_inner(), &path, file)
-    })?;
-    json.end().map_err(|error| explain(error, ".", file))?;
-    Ok(value)
-}
-
-/// serde's words in ours: found, expected.
-fn explain(error: serde_json::Error, path: &str, file: &str) -> Error {
-    let (line, column) = (error.line(), error.column());
-    let text = error.to_string();
-    let text = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
-    if error.classify() != serde_json::error::Category::Data {
-        return Error::Json { file: file.to_owned(), line, column, found: format!("a mistake ({text})") };
-    }
-    let path = if path == "." { "profile" } else { path };
-    let kinds = |expected: &str| match expected {
-        "f64" => "a number".to_owned(),
-        "u32" => format!("a whole number, 0 to {}", u32::MAX),
-        other if other.starts_with("struct ") => "an object".to_owned(),
-        other => other.to_owned(),
-    };
-    if let Some(field) = text.strip_prefix("missing field ") {
-        return key(file, path, format!("no {field}"), "this key, as the model or the format has it");
-    }
-    for (begin, kind) in [("unknown field ", "the unknown key "), ("unknown variant ", "")] {
-        if let Some((found, expected)) = text.strip_prefix(begin).and_then(|t| t.split_once(", expected ")) {
-            return key(file, path, format!("{kind}{found}"), expected);
-        }
-    }
-    if let Some(field) = text.strip_prefix("duplicate field ") {
-        return key(file, path, format!("{field} twice"), "each key once");
-    }
-    let found = ["invalid type: ", "invalid value: "].into_iter().find_map(|begin| text.strip_prefix(begin));
-    match found.and_then(|t| t.split_once(", expected ")) {
-        Some((found, expected)) => key(file, path, found, kinds(expected)),
-        None => key(file, path, format!("a mistake ({text})"), "a profile"),
-    }
-}
-
+#[cfg(test)]
+mod cases;
 #[cfg(test)]
 #[path = "profile_tests.rs"]
 mod tests;

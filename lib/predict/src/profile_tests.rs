@@ -58,22 +58,34 @@ fn mistakes_are_named() {
     };
     for (pointer, value, expected) in [
         ("/parameters/c0_ns", json!(-3), "p.json: parameters.c0_ns: found -3, expected a number >= 0"),
-        ("/parameters/c0_ns", json!("x"), "p.json: parameters.c0_ns: found string \"x\", expected a number"),
+        ("/parameters/c0_ns", json!("x"), "p.json: parameters.c0_ns: found \"x\", expected a number"),
         ("/parameters/c0_ns", json!(null), "p.json: parameters.c0_ns: found null, expected a number"),
-        ("/parameters/c0_ns", json!(0), "found 0 ns for a packet of 64 bytes on 1 cores, expected a time > 0"),
-        ("/parameters/a", json!(1), "found the unknown key `a`, expected one of `c0_ns`"),
-        ("/model", json!("m/m/1"), "p.json: model: found `m/m/1`, expected one of `eq7`, `contention`, `batch`"),
+        ("/parameters/c0_ns", json!(0), "found 0 ns for a burst of one packet of 64 bytes, k = 1, one-way"),
+        (
+            "/parameters/u_ns",
+            json!(1e9),
+            "found 1000000563.4 ns for a burst of one packet of 64 bytes, k = 1, two-way, with",
+        ),
+        ("/parameters/a", json!(1), "found the unknown key `a`, expected one of c0_ns, c_byte_ns"),
+        ("/model", json!("m/m/1"), "p.json: model: found \"m/m/1\", expected one of eq7, contention, batch"),
         ("/model", json!("eq7"), "the unknown key `c0_ns`"),
         ("/format", json!("perigee-profile/2"), "p.json: format: found \"perigee-profile/2\", expected \"perigee"),
         ("/surprise", json!(1), "found the unknown key `surprise`"),
         ("/router/burst", json!(0), "p.json: router.burst: found 0, expected a whole number, 1 to 1024"),
-        ("/router/burst", json!(1.5), "p.json: router.burst: found floating point `1.5`, expected a whole number"),
-        ("/router/burst", json!(-1), "p.json: router.burst: found integer `-1`, expected a whole number"),
+        ("/router/burst", json!(1.5), "p.json: router.burst: found 1.5, expected a whole number, 1 to 1024"),
+        (
+            "/router/burst",
+            json!(4_294_967_296_u64),
+            "router.burst: found 4294967296, expected a whole number, 1 to 1024",
+        ),
+        ("/router/burst", json!([1]), "p.json: router.burst: found an array, expected a whole number, 1 to 1024"),
+        ("/router/burst", json!(-1), "p.json: router.burst: found -1, expected a whole number, 1 to 1024"),
         ("/router/burst", json!(1000), "p.json: router.receive_ring: found 512, expected at least router.burst, 1000"),
-        ("/router/transmit_buffer", json!(8), "p.json: router.transmit_timeout_us: found 0, expected a number > 0"),
+        ("/router/transmit_buffer", json!(8), "p.json: router.transmit_timeout_us: found 0, expected a number >= 1e-3"),
         ("/router/link_gbps", json!(0), "p.json: router.link_gbps: found 0, expected a number >= 1e-6"),
         ("/router/punt_share", json!(1.1), "p.json: router.punt_share: found 1.1, expected a number, 0 to 1"),
-        ("/router/ports", json!(65), "p.json: router.ports: found 65, expected a whole number, 1 to 64"),
+        ("/router/ports", json!(65), "p.json: router.ports: found 65, expected an even whole number, 2 to 64"),
+        ("/router/ports", json!(3), "p.json: router.ports: found 3, expected an even whole number, 2 to 64"),
         ("/router/sleep_after_us", json!(-1), "p.json: router.sleep_after_us: found -1, expected a number >= 0"),
         ("/router/transmit_buffer", json!(1025), "p.json: router.transmit_buffer: found 1025, expected a whole number"),
         (
@@ -82,7 +94,24 @@ fn mistakes_are_named() {
             "p.json: parameters.c0_ns: found 10000000000, expected a number >= 0 (and at",
         ),
         ("/name", json!(""), "p.json: name: found 0 bytes, expected a name of 1 to 200 bytes"),
+        (
+            "/name",
+            json!("\u{1b}[31m"),
+            "p.json: name: found \"?[31m\" with a control character, expected a name without",
+        ),
         ("/router/queues", json!(1), "p.json: router.queues: found the unknown key `queues`"),
+        ("/router/", json!(1), "p.json: router.\"\": found the unknown key `\"\"`"),
+        ("/a\nb\u{7}", json!(1), "p.json: a?b?: found the unknown key `a?b?`"),
+        ("/router", json!([32]), "p.json: router: found an array, expected an object"),
+        ("/router", json!(null), "p.json: router: found null, expected an object"),
+        ("/parameters", json!([563.4, 0, 29.1, 11.1]), "p.json: parameters: found an array, expected an object"),
+        (
+            "/model",
+            json!({"contention": null}),
+            "p.json: model: found an object, expected one of eq7, contention, batch",
+        ),
+        ("/parameters/c0_ns", json!(1e300), "p.json: parameters.c0_ns: found 1e300, expected a number >= 0"),
+        ("/parameters/c0_ns", json!(-1e-300), "p.json: parameters.c0_ns: found -1e-300, expected a number >= 0"),
     ] {
         let said = with(pointer, value);
         assert!(said.contains(expected), "{pointer}: {said}");
@@ -100,15 +129,23 @@ fn mistakes_are_named() {
     for (text, expected) in [
         ("{\n\"a\" 1}", "p.json:2:5: found a mistake (expected `:`), expected JSON"),
         ("", "p.json:1:0: found a mistake (EOF while parsing a value)"),
-        ("[]", "p.json: profile: found"),
-        ("{\"format\": \"a\", \"format\": \"b\"}", "`format` twice"),
+        ("[]", "p.json: profile: found an array, expected an object"),
+        ("{\"format\": \"a\", \"format\": \"b\"}", "p.json: format: found `format` twice, expected each key once"),
+        ("{\"a\": {\"\": 1, \"\": 2}}", "p.json: a.\"\": found `\"\"` twice"),
+        ("\u{feff}{}", "p.json:1:1: found a byte order mark, which must not be there, expected JSON"),
+        ("{\n}\0}", "p.json:2:2: found a NUL byte, expected JSON"),
+        ("{\n\"a\":\n 1e999}", "p.json:3:6: found a mistake (number out of range), expected JSON"),
     ] {
         let said = Profile::parse(text, "p.json").expect_err("a mistake").to_string();
         assert!(said.contains(expected), "{text}: {said}");
     }
     let twice = contention().to_string().replace("\"c0_ns\":", "\"c0_ns\":1,\"c0_ns\":");
     let said = Profile::parse(&twice, "p.json").expect_err("a mistake").to_string();
-    assert!(said.contains("p.json: parameters.c0_ns: found `c0_ns` twice") || said.contains("`c0_ns` twice"), "{said}");
+    assert_eq!(said, "p.json: parameters.c0_ns: found `c0_ns` twice, expected each key once");
+    let long = contention().to_string().replace("\"name\"", &format!("\"{}\"", "x".repeat(1000)));
+    let said = Profile::parse(&long, "p.json").expect_err("a mistake").to_string();
+    assert!(said.starts_with(&format!("p.json: {}...: found the unknown key `xxx", "x".repeat(60))), "{said}");
+    assert!(said.len() < 300, "{said}");
     let after = contention().to_string() + "}";
     assert!(Profile::parse(&after, "p.json").expect_err("a mistake").to_string().contains("expected JSON"));
     let huge = contention().to_string().replace("563.4", "1e999");
@@ -121,8 +158,9 @@ fn a_rate_that_vanishes_is_no_model() {
     profile["model"] = json!("eq7");
     profile["parameters"] = json!({"a": 0.01, "a0": -0.02, "b": 0.5, "b0": 0.1});
     let said = refused(&profile);
-    assert!(said.contains("p.json: parameters: found D(1, 64) = -0.04"), "{said}");
-    assert!(said.contains("a rate > 0 for 1 to 64 cores and 64 to 9216 bytes"), "{said}");
+    let expected = "p.json: parameters: found D(1, 64) = -0.04 Gbit/s";
+    assert!(said.starts_with(expected) && said.contains(", expected 6.72e-7 to 672000 there: a packet"), "{said}");
+    assert!(said.ends_with("takes 1e-3 to 1e9 ns of a core, for 1 to 64 cores and 64 to 9216 bytes"), "{said}");
     profile["parameters"]["a0"] = json!(-0.005);
     Profile::parse(&profile.to_string(), "p.json").expect("a0 may be negative");
 }
@@ -135,13 +173,27 @@ fn files_that_are_not_there_or_too_large() {
     let file = folder.path().join("large.json");
     fs::File::create(&file).and_then(|f| f.set_len(MAX_BYTES + 2)).expect("a large file");
     assert!(Profile::load(&file).expect_err("too large").to_string().contains("more than 4 MiB"));
+    // Cut in the middle of a character.
+    let mut bytes = vec![b' '; MAX_BYTES as usize];
+    bytes.extend("é".as_bytes());
+    fs::write(&file, &bytes).expect("a large file");
+    assert!(Profile::load(&file).expect_err("too large").to_string().contains("more than 4 MiB"));
+    for (bytes, expected) in [
+        (&b"{\n \"\xff\"}"[..], ":2:3: found byte 0xff, which is not UTF-8, expected JSON"),
+        (b"\xff\xfe{", ":1:1: found byte 0xff, which"),
+        (b"{}\xe2\x82", ":1:3: found byte 0xe2, which"),
+    ] {
+        fs::write(&file, bytes).expect("a file");
+        let said = Profile::load(&file).expect_err("no text").to_string();
+        assert!(said.contains(expected), "{said}");
+    }
 }
 
 fn any_model() -> impl Strategy<Value = Model> {
     let ns = 0.0..1e6;
     prop_oneof![
         (0.001..1.0, 0.0..1.0, 0.01..10.0, 0.0..1.0).prop_map(|(a, a0, b, b0)| Model::Eq7 { a, a0, b, b0 }),
-        (1.0..1e6, ns.clone(), ns.clone(), ns.clone()).prop_map(|(c0_ns, c_byte_ns, d_ns, u_ns)| Model::Contention {
+        (1.0..1e6, 0.0..1e4, ns.clone(), ns.clone()).prop_map(|(c0_ns, c_byte_ns, d_ns, u_ns)| Model::Contention {
             c0_ns,
             c_byte_ns,
             d_ns,
@@ -150,7 +202,7 @@ fn any_model() -> impl Strategy<Value = Model> {
         (prop::array::uniform7(ns), prop::bool::ANY).prop_map(|(p, per_packet)| Model::Batch {
             c_batch_ns: p[0] + 1.0,
             c_packet_ns: p[1],
-            c_byte_ns: p[2],
+            c_byte_ns: p[2] / 100.0,
             miss_ns: p[3],
             cache_bytes: p[4],
             d_ns: p[5],

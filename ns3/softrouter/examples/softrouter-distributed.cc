@@ -266,6 +266,13 @@ main(int argc, char* argv[])
         std::cerr << error << std::endl;
         return 1;
     }
+    if (setup.profile.transmitBuffer > 1)
+    {
+        // SoftRouterHelper would end the program without naming the file.
+        std::cerr << file << ": router.transmit_buffer: found " << setup.profile.transmitBuffer
+                  << ", expected 1: this network's links have no flow control" << std::endl;
+        return 1;
+    }
     if (!(setup.seconds > 0 && setup.seconds <= 1000) || setup.seed == 0)
     {
         std::cerr

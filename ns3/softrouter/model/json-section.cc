@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "json-section.h"
 
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <set>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -26,68 +28,6 @@ Joined(std::initializer_list<const char*> names)
     return joined;
 }
 
-constexpr int MAX_DEPTH = 64;
-
-/// Finds keys that an object has twice, of which a parsed object keeps the last only.
-class TwiceFinder
-{
-  public:
-    /// Takes an event of the parser; see nlohmann's parser_callback_t.
-    bool operator()(int depth, Json::parse_event_t event, Json& parsed)
-    {
-        // What is nested deeper than the machine's stack would end the program.
-        if (depth > MAX_DEPTH)
-        {
-            throw JsonMistake("found more than " + std::to_string(MAX_DEPTH) +
-                              " levels of lists and objects, expected fewer");
-        }
-        switch (event)
-        {
-        case Json::parse_event_t::object_start:
-            m_free += !m_levels.empty() && m_levels.back().key == "fit" ? 1 : 0;
-            m_levels.emplace_back();
-            break;
-        case Json::parse_event_t::object_end:
-            m_levels.pop_back();
-            m_free -= !m_levels.empty() && m_levels.back().key == "fit" ? 1 : 0;
-            break;
-        case Json::parse_event_t::key:
-            TakeKey(parsed.get_ref<const std::string&>());
-            break;
-        default:
-            break;
-        }
-        return true;
-    }
-
-  private:
-    /// An object that is being parsed.
-    struct Level
-    {
-        std::string key;            // the last one
-        std::set<std::string> keys; // all so far
-    };
-
-    void TakeKey(const std::string& key)
-    {
-        Level& level = m_levels.back();
-        level.key = key;
-        if (m_free > 0 || level.keys.insert(key).second)
-        {
-            return;
-        }
-        std::string path;
-        for (const Level& each : m_levels)
-        {
-            path += (path.empty() ? "" : ".") + ShownText(each.key);
-        }
-        throw JsonMistake(path + ": found this key twice, expected it once: remove one");
-    }
-
-    std::vector<Level> m_levels;
-    std::size_t m_free{0}; // levels that are in a "fit"
-};
-
 /// Where a byte of a text is: "line 2, column 7".
 std::string
 PlaceOf(const std::string& text, std::size_t byte)
@@ -106,14 +46,195 @@ PlaceOf(const std::string& text, std::size_t byte)
     return "line " + std::to_string(line) + ", column " + std::to_string(column);
 }
 
+constexpr std::size_t MAX_DEPTH = 64;
+
+/// The byte, from 1 on, at which a text that is JSON so far gets deeper than it may.
+std::size_t
+FindTooDeep(const std::string& text)
+{
+    std::size_t depth = 0;
+    bool quoted = false;
+    for (std::size_t i = 0; i < text.size(); i++)
+    {
+        const char c = text[i];
+        if (quoted && c == '\\')
+        {
+            i++;
+        }
+        else if (c == '"')
+        {
+            quoted = !quoted;
+        }
+        else if (!quoted && (c == '[' || c == '{') && ++depth > MAX_DEPTH)
+        {
+            return i + 1;
+        }
+        else if (!quoted && (c == ']' || c == '}'))
+        {
+            depth--;
+        }
+    }
+    return text.size();
+}
+
+/**
+ * \brief Refuses what is no JSON, with its place, and JSON that is too deep or has keys twice, of
+ * which a parsed object would keep the last only.
+ *
+ * The functions are events of the parser; see nlohmann's json_sax.
+ */
+class Checker
+{
+  public:
+    /**
+     * \param text that is parsed, which must outlive this
+     * \param expected what it should be
+     */
+    Checker(const std::string& text, const std::string& expected)
+        : m_text(text),
+          m_expected(expected)
+    {
+    }
+
+    bool null()
+    {
+        return true;
+    }
+
+    bool boolean(bool /* value */)
+    {
+        return true;
+    }
+
+    bool number_integer(Json::number_integer_t /* value */)
+    {
+        return true;
+    }
+
+    bool number_unsigned(Json::number_unsigned_t /* value */)
+    {
+        return true;
+    }
+
+    bool number_float(Json::number_float_t /* value */, const Json::string_t& /* text */)
+    {
+        return true;
+    }
+
+    bool string(Json::string_t& /* value */)
+    {
+        return true;
+    }
+
+    bool binary(Json::binary_t& /* value */)
+    {
+        return true;
+    }
+
+    bool start_object(std::size_t /* elements */)
+    {
+        Deeper();
+        m_free += !m_levels.empty() && m_levels.back().key == "fit" ? 1 : 0;
+        m_levels.emplace_back();
+        return true;
+    }
+
+    bool end_object()
+    {
+        m_depth--;
+        m_levels.pop_back();
+        m_free -= !m_levels.empty() && m_levels.back().key == "fit" ? 1 : 0;
+        return true;
+    }
+
+    bool start_array(std::size_t /* elements */)
+    {
+        Deeper();
+        return true;
+    }
+
+    bool end_array()
+    {
+        m_depth--;
+        return true;
+    }
+
+    bool key(Json::string_t& name)
+    {
+        Level& level = m_levels.back();
+        level.key = name;
+        if (m_free > 0 || level.keys.insert(name).second)
+        {
+            return true;
+        }
+        std::string path;
+        for (const Level& each : m_levels)
+        {
+            path += (path.empty() ? "" : ".") + ShownKey(each.key);
+        }
+        throw JsonMistake(path + ": found this key twice, expected it once: remove one");
+    }
+
+    bool parse_error(std::size_t position, const std::string& token, const Json::exception& error)
+    {
+        const std::string what = error.what();
+        if (what.find("number overflow") != std::string::npos)
+        {
+            const std::size_t begin = position - std::min(position, token.size()) + 1;
+            throw JsonMistake(PlaceOf(m_text, begin) + ": found " + ShownText(token) +
+                              ", expected a number that fits a double");
+        }
+        // "[json.exception.parse_error.101] parse error at line 2, column 3: syntax error while
+        // parsing value - invalid literal; last read: 'nul'"
+        std::size_t begin = what.find(" - ");
+        begin = begin == std::string::npos ? what.find("] ") + 2 : begin + 3;
+        throw JsonMistake(PlaceOf(m_text, position) + ": found no valid JSON (" +
+                          ShownText(what.substr(begin)) + "), expected " + m_expected);
+    }
+
+  private:
+    /// An object that is being parsed.
+    struct Level
+    {
+        std::string key;            // the last one
+        std::set<std::string> keys; // all so far
+    };
+
+    /// Copying or printing what is nested deeper than the machine's stack would end the program.
+    void Deeper()
+    {
+        if (++m_depth > MAX_DEPTH)
+        {
+            throw JsonMistake(PlaceOf(m_text, FindTooDeep(m_text)) + ": found more than " +
+                              std::to_string(MAX_DEPTH) +
+                              " levels of lists and objects, expected fewer");
+        }
+    }
+
+    const std::string& m_text;
+    const std::string& m_expected;
+    std::vector<Level> m_levels;
+    std::size_t m_depth{0}; // lists and objects
+    std::size_t m_free{0};  // levels that are in a "fit"
+};
+
 } // namespace
 
 std::string
 ShownNumber(double number)
 {
-    std::ostringstream text;
-    text << number;
-    return text.str();
+    // As few digits as tell it from others: "found 1e-06, expected at least 1e-06" helps nobody.
+    constexpr int MOST = 17;
+    char text[32];
+    for (int digits = 6; digits <= MOST; digits++)
+    {
+        std::snprintf(text, sizeof(text), "%.*g", digits, number);
+        if (std::strtod(text, nullptr) == number)
+        {
+            break;
+        }
+    }
+    return text;
 }
 
 std::string
@@ -126,6 +247,12 @@ ShownText(const std::string& text)
         c = c >= ' ' && c <= '~' ? c : '?';
     }
     return text.size() > MOST ? shown + "..." : shown;
+}
+
+std::string
+ShownKey(const std::string& key)
+{
+    return key.empty() ? "\"\"" : ShownText(key);
 }
 
 std::string
@@ -148,23 +275,19 @@ ShownValue(const Json& value)
 Json
 ParseJson(const std::string& text, const std::string& expected)
 {
-    try
+    if (text.compare(0, 3, "\xef\xbb\xbf") == 0)
     {
-        return Json::parse(text, TwiceFinder());
+        throw JsonMistake("line 1, column 1: found a byte order mark, expected " + expected +
+                          " without one");
     }
-    catch (const Json::parse_error& error)
+    // The parser would take it for the end.
+    if (const std::size_t at = text.find('\0'); at != std::string::npos)
     {
-        throw JsonMistake(PlaceOf(text, error.byte) + ": found no valid JSON, expected " +
-                          expected);
+        throw JsonMistake(PlaceOf(text, at + 1) + ": found a NUL byte, expected " + expected);
     }
-    catch (const Json::exception& error)
-    {
-        // "[json.exception.out_of_range.406] number overflow parsing '1e999'"
-        const std::string what = error.what();
-        const std::size_t start = what.find("] ");
-        throw JsonMistake(ShownText(start == std::string::npos ? what : what.substr(start + 2)) +
-                          ": expected numbers that fit a double");
-    }
+    Checker checker(text, expected);
+    Json::sax_parse(text, &checker);
+    return Json::parse(text);
 }
 
 bool
@@ -204,7 +327,7 @@ JsonSection::JsonSection(const Json& object,
         }
         if (!known)
         {
-            throw JsonMistake(Path(ShownText(entry.key())) +
+            throw JsonMistake(Path(ShownKey(entry.key())) +
                               ": found an unknown key, expected none but " + Joined(keys));
         }
     }

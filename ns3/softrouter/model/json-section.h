@@ -25,7 +25,7 @@ struct JsonMistake : public std::runtime_error
 };
 
 /**
- * \brief Shows a number in a message.
+ * \brief Shows a number in a message, with as few digits as are exact, but six at least.
  * \param number the number
  * \return text
  */
@@ -39,6 +39,13 @@ std::string ShownNumber(double number);
 std::string ShownText(const std::string& text);
 
 /**
+ * \brief Shows a key of a file in a message: as text, or so that an empty one is seen.
+ * \param key the key
+ * \return printable ASCII
+ */
+std::string ShownKey(const std::string& key);
+
+/**
  * \brief Shows a value in a message.
  * \param value the value
  * \return text
@@ -46,7 +53,8 @@ std::string ShownText(const std::string& text);
 std::string ShownValue(const nlohmann::json& value);
 
 /**
- * \brief Parses JSON, and refuses objects that have a key twice (but below a key "fit").
+ * \brief Parses JSON, and refuses objects that have a key twice (but below a key "fit"), more than
+ * 64 levels of lists and objects, a byte order mark and NUL bytes.
  * \param text the text
  * \param expected what the text should be, for the message
  * \return the value

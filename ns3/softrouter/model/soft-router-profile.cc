@@ -12,9 +12,12 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 namespace ns3
 {
@@ -25,7 +28,9 @@ namespace
 using Json = nlohmann::json;
 
 constexpr std::size_t MAX_FILE_BYTES = 4 << 20; // a fit's report may be long, but not longer
+constexpr double MIN_NS = 1e-3;                 // a picosecond, the simulator's step
 constexpr double MAX_NS = 1e9;                  // a second
+constexpr double MIN_TIMEOUT_US = 1e-3;         // less may be no time at all in the simulator
 constexpr double MAX_US = 1e9;                  // a thousand seconds
 constexpr double MAX_BYTES = 1e15;
 constexpr double MIN_GBPS = 1e-6; // a kilobit per second
@@ -33,6 +38,94 @@ constexpr double MAX_RATE = 1e6;
 constexpr const char* EXPECTED = "a profile as `perigee predict fit` writes it";
 
 const JsonRange COST{0, MAX_NS};
+
+constexpr const char* WHERE = ", for 1 to 64 cores and 64 to 9216 bytes";
+
+/// A number of cores and a frame size for which a model is checked.
+struct Corner
+{
+    double cores;
+    double size;
+
+    /// Says which one it is: "D(1, 64)".
+    std::string Name() const
+    {
+        return "D(" + ShownNumber(cores) + ", " + ShownNumber(size) + ")";
+    }
+};
+
+/// Linear in both, or a quotient of such, so the corners are the extremes.
+const std::vector<Corner> CORNERS = {{1, 64}, {1, 9216}, {64, 64}, {64, 9216}};
+
+/// A number that is out of bounds, rounded if it is out of them then, too.
+std::string
+ShownOutside(double number, double least, double most)
+{
+    char text[32];
+    std::snprintf(text, sizeof(text), "%.6g", number);
+    const double rounded = std::strtod(text, nullptr);
+    return ShownNumber(rounded >= least && rounded <= most ? number : rounded);
+}
+
+/// What a packet costs; see SoftRouterProfile::Batch.
+struct Costs
+{
+    double batch;
+    double packet;
+    double byte;
+    double d;
+    double u;
+    double miss;
+};
+
+/**
+ * \brief A burst of one packet must take 1e-3 to 1e9 ns: one-way and without misses not less,
+ * two-way and with nothing but misses not more. `perigee` calculates the same in the same order.
+ */
+void
+CheckTimes(const Costs& costs)
+{
+    for (const Corner& corner : CORNERS)
+    {
+        const double least =
+            costs.batch + costs.packet + costs.byte * corner.size + costs.d * (corner.cores - 1);
+        const double most = least + costs.u + costs.miss;
+        if (least >= MIN_NS && most <= MAX_NS)
+        {
+            continue;
+        }
+        const bool isShort = !(least >= MIN_NS);
+        throw JsonMistake(
+            "parameters: found " + ShownOutside(isShort ? least : most, MIN_NS, MAX_NS) +
+            " ns for a burst of one packet of " + ShownNumber(corner.size) +
+            " bytes, k = " + ShownNumber(corner.cores) + ", " +
+            (isShort ? "one-way, without misses" : "two-way, with nothing but misses") +
+            ", expected " + ShownNumber(MIN_NS) + " to " + ShownNumber(MAX_NS) + " ns" + WHERE);
+    }
+}
+
+/// The same for Eq. 7, where it is a matter of the rate.
+void
+CheckRates(const SoftRouterProfile::Eq7& eq7)
+{
+    for (const Corner& corner : CORNERS)
+    {
+        const double k = corner.cores;
+        const double rate = (eq7.a * k + eq7.a0) * corner.size + (eq7.b * k + eq7.b0);
+        const double bits = k * ((corner.size + 20) * 8);
+        const double least = bits / MAX_NS;
+        const double most = bits / MIN_NS;
+        if (rate >= least && rate <= most)
+        {
+            continue;
+        }
+        throw JsonMistake("parameters: found " + corner.Name() + " = " +
+                          ShownOutside(rate, least, most) + " Gbit/s, expected " +
+                          ShownNumber(least) + " to " + ShownNumber(most) +
+                          " there: a packet takes " + ShownNumber(MIN_NS) + " to " +
+                          ShownNumber(MAX_NS) + " ns of a core" + WHERE);
+    }
+}
 
 SoftRouterProfile::Eq7
 ReadEq7(const JsonSection& section)
@@ -44,21 +137,7 @@ ReadEq7(const JsonSection& section)
     eq7.a0 = section.Number("a0", any);
     eq7.b = section.Number("b", positive);
     eq7.b0 = section.Number("b0", any);
-    for (uint32_t cores = 1; cores <= 64; cores++)
-    {
-        for (const uint32_t size : {64U, 9216U}) // linear in between
-        {
-            const double rate = (eq7.a * cores + eq7.a0) * size + eq7.b * cores + eq7.b0;
-            if (!(rate > 0))
-            {
-                throw JsonMistake("parameters: found a rate of " + ShownNumber(rate) +
-                                  " Gbit/s with " + std::to_string(cores) +
-                                  " cores and frames of " + std::to_string(size) +
-                                  " bytes, expected more than 0 for 1 to 64 cores and 64 to 9216 "
-                                  "bytes: correct a, a0, b, b0");
-            }
-        }
-    }
+    CheckRates(eq7);
     return eq7;
 }
 
@@ -70,11 +149,7 @@ ReadContention(const JsonSection& section)
     contention.cByteNs = section.Number("c_byte_ns", COST);
     contention.dNs = section.Number("d_ns", COST);
     contention.uNs = section.Number("u_ns", COST);
-    if (contention.c0Ns + contention.cByteNs == 0)
-    {
-        throw JsonMistake(
-            "parameters: found c0_ns and c_byte_ns 0, expected a packet to take time");
-    }
+    CheckTimes({0, contention.c0Ns, contention.cByteNs, contention.dNs, contention.uNs, 0});
     return contention;
 }
 
@@ -93,11 +168,8 @@ ReadBatch(const JsonSection& section)
     {
         batch.contentionPerPacket = section.Word("contention_per", {"burst", "packet"}) == "packet";
     }
-    if (batch.cBatchNs + batch.cPacketNs + batch.cByteNs == 0)
-    {
-        throw JsonMistake("parameters: found c_batch_ns, c_packet_ns and c_byte_ns 0, expected a "
-                          "packet to take time");
-    }
+    CheckTimes(
+        {batch.cBatchNs, batch.cPacketNs, batch.cByteNs, batch.dNs, batch.uNs, batch.missNs});
     return batch;
 }
 
@@ -109,7 +181,11 @@ ReadRouter(const JsonSection& section, SoftRouterProfile& profile)
     section.Whole("transmit_ring", 1, 65536, profile.transmitRing);
     section.Whole("transmit_buffer", 1, 1024, profile.transmitBuffer);
     section.Whole("punt_ring", 1, 65536, profile.puntRing);
-    section.Whole("ports", 1, 64, profile.ports);
+    section.Whole("ports", 2, 64, profile.ports);
+    if (profile.ports % 2 != 0)
+    {
+        section.Refuse("ports", "an even whole number from 2 to 64");
+    }
     section.Number("transmit_timeout_us", {0, MAX_US}, profile.transmitTimeoutUs);
     section.Number("link_gbps", {MIN_GBPS, MAX_RATE}, profile.linkGbps);
     section.Number("wake_up_us", {0, MAX_US}, profile.wakeUpUs);
@@ -134,13 +210,29 @@ ReadRouter(const JsonSection& section, SoftRouterProfile& profile)
             section.Path("transmit_ring") + ": found " + std::to_string(profile.transmitRing) +
             ", expected at least the transmit_buffer of " + std::to_string(profile.transmitBuffer));
     }
-    if (profile.transmitBuffer > 1 && !(profile.transmitTimeoutUs > 0))
+    if (profile.transmitBuffer > 1 && !(profile.transmitTimeoutUs >= MIN_TIMEOUT_US))
     {
         section.Refuse("transmit_timeout_us",
-                       "a number > 0, as transmit_buffer is " +
+                       "a number >= " + ShownNumber(MIN_TIMEOUT_US) + ", as transmit_buffer is " +
                            std::to_string(profile.transmitBuffer) +
                            ": packets must not wait for ever");
     }
+}
+
+/// Whether text has characters that a terminal would obey: C0, DEL, and C1 in UTF-8.
+bool
+HasControl(const std::string& text)
+{
+    for (std::size_t i = 0; i < text.size(); i++)
+    {
+        const auto c = static_cast<unsigned char>(text[i]);
+        const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+        if (c < 0x20 || c == 0x7f || (c == 0xc2 && next >= 0x80 && next <= 0x9f))
+        {
+            return true;
+        }
+    }
+    return false;
 }
 
 SoftRouterProfile
@@ -168,6 +260,10 @@ ReadProfile(const Json& json)
     if (profile.name.empty())
     {
         root.Refuse("name", "a name for the router");
+    }
+    if (HasControl(profile.name))
+    {
+        root.Refuse("name", "a name without control characters"); // it is printed on terminals
     }
     if (const Json* text = root.Find("description"); text && !text->is_null())
     {

@@ -68,16 +68,16 @@ struct SoftRouterProfile
     Batch batch;                 //!< if model is BATCH
     uint32_t burst{32};          //!< packets a core takes at once, at most (1 to 1024)
     uint32_t receiveRing{512};   //!< packets in a receive ring (at least burst)
-    uint32_t transmitRing{512};  //!< packets in a transmit ring
+    uint32_t transmitRing{512};  //!< packets in a transmit ring (at least transmitBuffer)
     uint32_t transmitBuffer{1};  //!< packets per transmit burst; 1: no buffer
-    double transmitTimeoutUs{0}; //!< microseconds a packet waits for such a burst, at most
-    uint32_t ports{2};           //!< of the router
+    double transmitTimeoutUs{0}; //!< microseconds a packet waits for that, at most (1e-3 on)
+    uint32_t ports{2};           //!< of the router: an even number (2 to 64)
     double linkGbps{10};         //!< Gbit/s of each port's link
     bool sleeps{false};          //!< whether idle cores sleep (sleep_after_us is not null)
     double sleepAfterUs{0};      //!< microseconds a core is idle before it sleeps, if it does
     double wakeUpUs{0};          //!< microseconds a sleeping core needs to wake up
     double puntShare{0};         //!< share of packets that the slow path handles (0 to 1)
-    double slowPathNs{0};        //!< ns that the slow path needs for a packet
+    double slowPathNs{0};        //!< ns that the slow path needs for a packet; 0: there is none
     uint32_t puntRing{512};      //!< packets that may wait for the slow path
     double workingSetBytes{0};   //!< bytes of the routing table that are looked up
 
