@@ -73,8 +73,8 @@ impl Asked<'_> {
         };
         if weak(|method| *method == Method::Approximate(MERGED)) {
             notes.push(format!(
-                "~: packets of several ports wait in a ring each, here taken as one: the mean was within 25 %, p99 within 30 %, p99.9 \
-                 within 45 % up to a load of 0.9; losses are at most what is said; {exact}"
+                "~: packets of several ports wait in a ring each, here taken as one: the mean was within 20 %, p50 and p99 within \
+                 a third, p99.9 within a half up to a load of 0.9; losses are at most what is said; {exact}"
             ));
         }
         let short = |figures: &Figures| matches!(figures.methods.percentiles, Method::Simulated { settled: false, .. });
