@@ -179,6 +179,7 @@ impl Capacity {
                 Arrivals::Poisson => 2.0 / ((1.0 - load).powi(2) + (PI / places).powi(2)),
                 Arrivals::Constant => f64::from(self.flows),
             };
+            let forget = forget.max(self.for_wake_ups(rate, load));
             let excess = if load > 1.0 { (1.5 * places * load / (load - 1.0)).min(places * places) } else { 0.0 };
             let fill = excess.max(3.0 * forget);
             // Of this core's packets; the others have theirs meanwhile.
@@ -186,6 +187,19 @@ impl Capacity {
             found = Relaxation { fill: found.fill.max(fill * of_all), forget: found.forget.max(forget * of_all) };
         }
         found
+    }
+
+    /// Packets of a core, with `rate` of them per second, of which ten wake it up; 0 if that hardly adds to the mean.
+    ///
+    /// The core is idle for `1 / rate` at a time, in the time that work and waking up leave.
+    fn for_wake_ups(&self, rate: f64, load: f64) -> f64 {
+        let (Some(after_us), true) = (self.router.sleep_after_us, load < 1.0) else { return 0.0 };
+        let wake_s = self.router.wake_up_us / 1e6;
+        let asleep = (-rate * after_us / 1e6).exp();
+        let per_packet = (1.0 - load) * asleep / (1.0 + rate * asleep * wake_s);
+        // Those that come while the core wakes up wait for half of that, on the mean.
+        let added_ns = per_packet * (1.0 + rate * wake_s) * wake_s * 0.5e9;
+        if added_ns > 0.01 * self.packet_ns() { 10.0 / per_packet } else { 0.0 }
     }
 
     /// Is there a slow path that packets go to?
@@ -428,7 +442,7 @@ impl Capacity {
         }
         let endless = queues.iter().all(|queue| queue.loss < NO_LOSS);
         let exact = Method::Closed(match self.server.burst {
-            1 if times.iter().all(|times| matches!(times, Times::Md1(_))) => MD1,
+            1 if !times.is_empty() && times.iter().all(|times| matches!(times, Times::Md1(_))) => MD1,
             1 => MG1,
             _ => BATCH,
         });

@@ -271,3 +271,17 @@ fn loss_of_several_rings_is_between_bounds() {
         assert!(load > 1.0 || 2.0 * least < most);
     }
 }
+
+/// Cores that rarely sleep, but then for long: a few wake-ups in a simulation said little of the mean.
+#[test]
+fn rare_wake_ups_need_long_simulations() {
+    let sleeps = |after, wake| {
+        let change = move |r: &mut Router| (r.sleep_after_us, r.wake_up_us, r.receive_ring) = (Some(after), wake, 512);
+        let router = capacity(change, &traffic("64", 1, 1), 1);
+        router.relaxation(1e6).forget
+    };
+    let never = capacity(|r| r.receive_ring = 512, &traffic("64", 1, 1), 1).relaxation(1e6).forget;
+    assert!(sleeps(5.0, 1000.0) > 20.0 * never);
+    // What adds next to nothing to the mean does not matter, nor does a time to wake of nothing.
+    assert_eq!((sleeps(40.0, 1.0), sleeps(0.0, 0.0)), (never, never));
+}

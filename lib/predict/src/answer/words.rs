@@ -80,12 +80,13 @@ impl Asked<'_> {
         let short = |figures: &Figures| matches!(figures.methods.percentiles, Method::Simulated { settled: false, .. });
         if rows.iter().any(|row| short(&row.figures)) {
             notes.push(
-                "near a load of 1 queues change so slowly that the simulation was too short for loss and times: simulate more (--packets)"
+                "queues change so slowly near a load of 1, or cores wake up so rarely, that the simulation was too short for loss and times: \
+                 simulate more (--packets)"
                     .to_owned(),
             );
         } else if load.iter().any(short) {
             notes.push(
-                "against load: near 1 queues change so slowly that these short simulations say little of loss and times there"
+                "against load: near 1 queues change so slowly, or cores wake up so rarely, that short simulations say little of loss and times"
                     .to_owned(),
             );
         }
@@ -103,7 +104,7 @@ impl Asked<'_> {
             let wire_ns = traffic.sizes.mean_wire_bits() / profile.router.link_gbps;
             let (wire, core) = (time(wire_ns), time(capacity.packet_ns()));
             notes.push(format!(
-                "~: a frame takes {wire} on the wire and {core} on a core, so links space packets: times, and what receive rings lose, are less than said; {exact}"
+                "~: a frame takes {wire} on the wire and {core} on a core, so links space packets, which makes queues shorter and is left out here; {exact}"
             ));
         }
         let none_lost = rows.iter().find_map(|row| match row.figures.methods.loss {
