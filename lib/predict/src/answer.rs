@@ -5,10 +5,9 @@ mod words;
 
 use crate::capacity::{Capacity, Limit, Relaxation, Traffic};
 use crate::figures::{Figures, Method};
-use crate::objective::{Objective, Verdict};
+use crate::objective::{self, Objective, Quantity, Verdict};
 use crate::parallel;
 use crate::profile::Profile;
-use crate::report;
 use crate::simulate::{Scenario, SimulationError, Simulator};
 use crate::traffic::{Cores, Rate};
 use serde::Serialize;
@@ -30,9 +29,6 @@ const ROUNDING: f64 = 1e-9;
 /// So many times as many packets are simulated, at most, where queues change slowly; and not more than this for that reason.
 const MOST_TIMES: u64 = 15;
 const MOST_PACKETS: u64 = 5_000_000;
-
-/// How often a queue forgets its state while packets are counted: the mean of so many is within a quarter, mostly.
-const FORGOTTEN: f64 = 30.0;
 
 /// When to simulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +166,7 @@ pub fn answer(
         offered_gbps: asked.pps * per_pps,
         link_gbps: capacity.most_carried() * per_pps,
         sentence: asked.sentence(&needed, &rows, carried),
-        methods: words::methods(&rows),
+        methods: words::methods(&rows, &load),
         notes: asked.notes(&rows, &load, capacity),
         rows,
         needed,
@@ -286,18 +282,19 @@ impl<'a> Asked<'a> {
     fn judge(&self, row: &Row) -> Verdict {
         let Some(objective) = &self.question.objective else {
             let excess = self.pps / row.no_loss_pps;
-            let condition = crate::objective::NO_LOSS;
+            let condition = objective::NO_LOSS;
+            if excess > 1.0 + ROUNDING {
+                return Verdict::Missed { condition, value: 1.0 - 1.0 / excess, excess };
+            }
             // Random arrivals may overflow a small ring below what the cores can do.
-            let lost = row.figures.loss.unwrap_or(0.0);
-            let at_least = row.figures.loss_at_least.unwrap_or(lost);
-            return match (excess <= 1.0 + ROUNDING, lost <= HARDLY, at_least <= HARDLY) {
-                (true, true, _) => Verdict::Met,
-                (true, false, true) => {
-                    let why = format!("it is between {} and {}", report::loss(at_least), report::loss(lost));
-                    Verdict::Unknown { condition, why: format!("{why}: only a simulation could say") }
+            let figures = &row.figures;
+            return match Quantity::Loss.known(figures) {
+                Err(why) => Verdict::Unknown { condition, why },
+                Ok(lost) if lost <= HARDLY => Verdict::Met,
+                Ok(lost) if figures.loss_at_least.is_some_and(|least| least <= HARDLY) => {
+                    Verdict::Unknown { condition, why: objective::between(figures.loss_at_least, lost) }
                 }
-                (true, false, false) => Verdict::Missed { condition, value: lost, excess: 1.0 + lost },
-                (false, _, _) => Verdict::Missed { condition, value: 1.0 - 1.0 / excess, excess },
+                Ok(lost) => Verdict::Missed { condition, value: lost, excess: 1.0 + lost },
             };
         };
         objective.judge(&row.figures)
@@ -335,13 +332,12 @@ struct Size {
 impl Size {
     /// `packets`, or more where queues change slowly, until they forget; before that a fifth, and until rings are full.
     fn of(capacity: &Capacity, pps: f64, packets: u64) -> Self {
-        let Relaxation { fill, forget } = capacity.relaxation(pps);
+        let Relaxation { fill, count } = capacity.relaxation(pps);
         let most = MOST_TIMES.saturating_mul(packets).min(packets.max(MOST_PACKETS));
-        let forget = FORGOTTEN * forget;
         Self {
             warm_up: packets / 5 + (fill as u64).min(most),
-            packets: packets.max((forget as u64).min(most)),
-            settled: fill.max(forget) <= most as f64,
+            packets: packets.max((count as u64).min(most)),
+            settled: fill.max(count) <= most as f64,
         }
     }
 }

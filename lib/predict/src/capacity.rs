@@ -43,6 +43,10 @@ const UNEVEN: &str = "rates of cores and links, but not what a ring loses while 
 /// Links space packets if a frame takes more than this part of a core's time for it. What comes closer than a frame is only moved
 /// apart, so the wait that is overestimated is this squared: some percent.
 const SPACE: f64 = 0.3;
+/// How often a queue shall forget its state while packets are counted: the mean of so many is within a quarter, mostly.
+const FORGOTTEN: f64 = 30.0;
+/// How often a core shall wake up in that time.
+const WAKE_UPS: f64 = 300.0;
 /// Loss below which a queue counts as endless.
 const NO_LOSS: f64 = 1e-12;
 
@@ -80,8 +84,8 @@ pub struct Capacity {
 pub struct Relaxation {
     /// From empty rings.
     pub fill: f64,
-    /// From one state to others that know nothing of it.
-    pub forget: f64,
+    /// To be counted, for means that say something.
+    pub count: f64,
 }
 
 /// What comes: all but the rate.
@@ -160,36 +164,36 @@ impl Capacity {
         self.carried(f64::INFINITY)
     }
 
-    /// Packets of all the router that pass until every core's queue is as it is in the long run, about, and until it has forgotten
-    /// what it was: a queue that is neither short nor full wanders, the longer the nearer the core is to its limit.
+    /// Packets of all the router that must pass until every core's queue is as it is in the long run, about, and then be counted: a
+    /// queue that is neither short nor full wanders, the longer the nearer the core is to its limit.
     ///
     /// As Brownian motion between two walls K apart, with a drift of `d = 1 - load` and a variance of 1 for each packet: it forgets
-    /// like `exp(-t (d^2 + (pi / K)^2) / 2)`. Packets at equal distances repeat themselves flow by flow. Above the limit, the excess
-    /// fills the rings first.
+    /// like `exp(-t (d^2 + (pi / K)^2) / 2)`. Above the limit, the excess fills the rings first.
     pub fn relaxation(&self, pps: f64) -> Relaxation {
-        let mut found = Relaxation { fill: 0.0, forget: 0.0 };
-        for (shares, rates) in self.shares.iter().zip(self.rates(pps)) {
+        let mut found = Relaxation { fill: 0.0, count: 0.0 };
+        for rates in self.rates(pps) {
             let rate: f64 = rates.iter().sum();
             if rate == 0.0 {
                 continue;
             }
             let places = rates.len() as f64 * f64::from(self.router.receive_ring);
-            let load = rate / (self.core_pps(shares) * shares.iter().sum::<f64>());
+            let load = self.load(&rates);
             let forget = match self.arrivals {
                 Arrivals::Poisson => 2.0 / ((1.0 - load).powi(2) + (PI / places).powi(2)),
-                Arrivals::Constant => f64::from(self.flows),
+                Arrivals::Constant => 0.0,
             };
-            let forget = forget.max(self.for_wake_ups(rate, load));
             let excess = if load > 1.0 { (1.5 * places * load / (load - 1.0)).min(places * places) } else { 0.0 };
-            let fill = excess.max(3.0 * forget);
+            let (fill, count) = (excess.max(3.0 * forget), (FORGOTTEN * forget).max(self.for_wake_ups(rate, load)));
             // Of this core's packets; the others have theirs meanwhile.
             let of_all = self.carried(pps) / rate;
-            found = Relaxation { fill: found.fill.max(fill * of_all), forget: found.forget.max(forget * of_all) };
+            found = Relaxation { fill: found.fill.max(fill * of_all), count: found.count.max(count * of_all) };
         }
-        found
+        // Packets at equal distances repeat themselves when each flow has had its turn.
+        let period = if self.arrivals == Arrivals::Constant { f64::from(self.flows) } else { 0.0 };
+        Relaxation { fill: found.fill.max(period), count: found.count.max(period) }
     }
 
-    /// Packets of a core, with `rate` of them per second, of which ten wake it up; 0 if that hardly adds to the mean.
+    /// Packets of a core, with `rate` of them per second, of which a few hundred wake it up; 0 if that hardly adds to the mean.
     ///
     /// The core is idle for `1 / rate` at a time, in the time that work and waking up leave.
     fn for_wake_ups(&self, rate: f64, load: f64) -> f64 {
@@ -199,7 +203,7 @@ impl Capacity {
         let per_packet = (1.0 - load) * asleep / (1.0 + rate * asleep * wake_s);
         // Those that come while the core wakes up wait for half of that, on the mean.
         let added_ns = per_packet * (1.0 + rate * wake_s) * wake_s * 0.5e9;
-        if added_ns > 0.01 * self.packet_ns() { 10.0 / per_packet } else { 0.0 }
+        if added_ns > 0.01 * self.packet_ns() { WAKE_UPS / per_packet } else { 0.0 }
     }
 
     /// Is there a slow path that packets go to?
@@ -240,7 +244,7 @@ impl Capacity {
         }
     }
 
-    /// Packets per second of all cores at which this one, with its shares of its rings, is at its limit.
+    /// Packets per second of all cores at which this one, with its shares of its rings, is at its limit. Of rates, their multiple there.
     fn core_pps(&self, shares: &[f64]) -> f64 {
         let most = shares.iter().copied().fold(0.0, f64::max);
         if most == 0.0 {
@@ -385,7 +389,10 @@ impl Capacity {
         let served = |queue: &Queue| queue.pps() * (1.0 - queue.loss);
         let arriving: f64 = queues.iter().map(Queue::pps).sum();
         let in_rings: f64 = queues.iter().map(|queue| queue.pps() * queue.loss).sum();
-        let at_least: f64 = queues.iter().map(|queue| queue.pps() * queue.loss_at_least).sum();
+        // Packets that links space come more evenly than those of the queues here.
+        let even = || self.rates(pps).iter().map(|rates| self.lost(rates)).sum();
+        let random = || queues.iter().map(|queue| queue.pps() * queue.loss_at_least).sum();
+        let at_least: f64 = if self.is_spaced(pps) { even() } else { random() };
         // Rounding is no loss.
         let on_links = if arriving < pps * (1.0 - 1e-12) { pps - arriving } else { 0.0 };
         let all: f64 = queues.iter().map(served).sum();
@@ -430,19 +437,21 @@ impl Capacity {
 
     /// How the figures of Poisson packets are known.
     fn methods(&self, queues: &[Queue], times: &Result<Vec<Times>, TooLarge>, pps: f64) -> Methods {
-        let times = match times {
-            Ok(times) => times,
-            Err(too_large) => {
-                let percentiles = Method::Missing(too_large.to_string());
-                return Methods { percentiles, ..self.methods(queues, &Ok(Vec::new()), pps) };
-            }
-        };
+        let by_franx = times.as_ref().is_ok_and(|times| times.iter().all(|times| matches!(times, Times::Md1(_))));
+        let methods = self.methods_of_queues(queues, by_franx, pps);
+        match times {
+            Ok(_) => methods,
+            Err(too_large) => Methods { percentiles: Method::Missing(too_large.to_string()), ..methods },
+        }
+    }
+
+    fn methods_of_queues(&self, queues: &[Queue], by_franx: bool, pps: f64) -> Methods {
         if self.is_spaced(pps) {
             return Methods::all(Method::Approximate(SPACED));
         }
         let endless = queues.iter().all(|queue| queue.loss < NO_LOSS);
         let exact = Method::Closed(match self.server.burst {
-            1 if !times.is_empty() && times.iter().all(|times| matches!(times, Times::Md1(_))) => MD1,
+            1 if by_franx => MD1,
             1 => MG1,
             _ => BATCH,
         });

@@ -56,6 +56,17 @@ impl Quantity {
         }
     }
 
+    /// Its value, or why there is none.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn known(self, figures: &Figures) -> Result<f64, String> {
+        self.of(figures).filter(|value| value.is_finite()).ok_or_else(|| match self.method(figures) {
+            Method::Missing(why) => why.clone(),
+            _ => "no packet passed".to_owned(),
+        })
+    }
+
     /// How it is known.
     fn method(self, figures: &Figures) -> &Method {
         match self {
@@ -143,6 +154,12 @@ pub enum Verdict {
     },
 }
 
+/// Why a loss of which only bounds are known cannot be judged.
+pub fn between(least: Option<f64>, most: f64) -> String {
+    let (least, most) = (share(least.unwrap_or(0.0)), share(most));
+    format!("loss is between {least} and {most}: only a simulation that is long enough could say")
+}
+
 /// Limits that hold together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objective(Vec<Condition>);
@@ -163,13 +180,12 @@ impl Objective {
         let mut missed: Option<Verdict> = None;
         let mut unknown = None;
         for condition in &self.0 {
-            let Some(value) = condition.quantity.of(figures) else {
-                let why = match condition.quantity.method(figures) {
-                    Method::Missing(why) => why.clone(),
-                    _ => "no packet passed".to_owned(),
-                };
-                unknown.get_or_insert(Verdict::Unknown { condition: *condition, why });
-                continue;
+            let value = match condition.quantity.known(figures) {
+                Ok(value) => value,
+                Err(why) => {
+                    unknown.get_or_insert(Verdict::Unknown { condition: *condition, why });
+                    continue;
+                }
             };
             if condition.allows(value) {
                 if let Some(why) = too_few_packets(condition, value, figures) {
@@ -180,7 +196,7 @@ impl Objective {
             if let Some(least) =
                 figures.loss_at_least.filter(|least| condition.quantity == Quantity::Loss && condition.allows(*least))
             {
-                let why = format!("loss is between {} and {}: only a simulation could say", share(least), share(value));
+                let why = between(Some(least), value);
                 unknown.get_or_insert(Verdict::Unknown { condition: *condition, why });
                 continue;
             }

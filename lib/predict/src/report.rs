@@ -189,7 +189,7 @@ pub fn assumptions(question: &Question) -> Vec<String> {
             crate::traffic::Arrivals::Constant => "back to back at a constant bit rate, all ports in step, as test equipment sends them",
         }),
         format!(
-            "{} flows are spread over the cores by RSS: Toeplitz with Microsoft's key over addresses and ports, 128 entries; their rates are equal.",
+            "{} flows are spread over the cores by RSS: Toeplitz with Microsoft's key over addresses and ports, 128 entries; the flows of a port have equal rates, as have ports.",
             traffic.flows
         ),
         format!(

@@ -46,8 +46,9 @@ impl Asked<'_> {
             }
             Needed::Unknown { cores } => match self.judge(row(*cores)) {
                 Verdict::Unknown { condition, why } => {
-                    let reach = if *cores == 1 { "reaches" } else { "reach" };
-                    format!("whether {} {reach} {condition} is not known: {why}", number(*cores))
+                    let forward = if *cores == 1 { "forwards" } else { "forward" };
+                    let goal = if objective.is_some() { condition.to_string() } else { goal };
+                    format!("whether {} {forward} {offered} with {goal} is not known: {why}", number(*cores))
                 }
                 _ => "it is not known".to_owned(),
             },
@@ -74,7 +75,7 @@ impl Asked<'_> {
         if weak(|method| *method == Method::Approximate(MERGED)) {
             notes.push(format!(
                 "~: packets of several ports wait in a ring each, here taken as one: the mean was within 20 %, p50 and p99 within \
-                 a third, p99.9 within a half up to a load of 0.9; losses are at most what is said; {exact}"
+                 a third, p99.9 within a half up to a load of 0.9 if rings get equal shares; losses are then at most what is said; {exact}"
             ));
         }
         let short = |figures: &Figures| matches!(figures.methods.percentiles, Method::Simulated { settled: false, .. });
@@ -136,24 +137,23 @@ fn figures_of(row: &Row) -> String {
     words.join(", ")
 }
 
-/// Each method with the figures that it gives, summed up over rows.
-pub(super) fn methods(rows: &[Row]) -> Vec<(String, String)> {
+/// Each method with the figures that it gives, summed up over rows and loads.
+pub(super) fn methods(rows: &[Row], load: &[Figures]) -> Vec<(String, String)> {
+    let throughput = rows.iter().map(|row| ("throughput", &row.no_loss_method));
+    let figures = rows.iter().map(|row| &row.figures).chain(load).flat_map(|figures| figures.methods.named());
     let mut all: Vec<(&'static str, Method)> = Vec::new();
-    for row in rows {
-        let named = row.figures.methods.named();
-        for (what, method) in [("throughput", &row.no_loss_method)].into_iter().chain(named) {
-            let known = all.iter_mut().find(|(name, known)| *name == what && same(known, method));
-            match (known, method) {
-                (None, _) => all.push((what, method.clone())),
-                (
-                    Some((_, Method::Simulated { events, packets, .. })),
-                    Method::Simulated { events: more, packets: further, .. },
-                ) => {
-                    *events += more;
-                    *packets += further;
-                }
-                (Some(_), _) => {}
+    for (what, method) in throughput.chain(figures) {
+        let known = all.iter_mut().find(|(name, known)| *name == what && same(known, method));
+        match (known, method) {
+            (None, _) => all.push((what, method.clone())),
+            (
+                Some((_, Method::Simulated { events, packets, .. })),
+                Method::Simulated { events: more, packets: further, .. },
+            ) => {
+                *events += more;
+                *packets += further;
             }
+            (Some(_), _) => {}
         }
     }
     let mut told: Vec<(String, String)> = Vec::new();

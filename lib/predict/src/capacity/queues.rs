@@ -7,6 +7,9 @@ use crate::queueing::{BatchServer, Distribution, Md1, Steady, TooLarge};
 use crate::service::Service;
 use crate::traffic::Sizes;
 
+/// Rings whose shares cost a core no more than this, as a share, beside equal ones, are equal.
+const EQUAL: f64 = 1e-6;
+
 impl Capacity {
     /// The queues of the cores that have packets; cores with the same rates are solved once.
     pub(super) fn queues(&self, pps: f64) -> Result<Vec<Queue>, TooLarge> {
@@ -18,25 +21,46 @@ impl Capacity {
             }
         }
         parallel::map(&different, |(rates, cores)| {
-            let rate: f64 = rates.iter().sum();
             let server = BatchServer { ring: rates.len() * self.server.ring, ..self.server.clone() };
-            let steady = server.solve(rate / 1e9)?;
-            let (loss, loss_at_least) = self.losses(rates, &steady)?;
+            let load = self.load(rates);
+            let steady = server.solve(load * server.capacity())?;
+            let losses = if rates.len() == 1 { [steady.loss; 2] } else { self.losses(rates, &server, load)? };
+            let [loss, loss_at_least] = losses.map(|loss| if loss < NO_LOSS { 0.0 } else { loss });
             Ok(Queue { rates: rates.clone(), cores: *cores, loss, loss_at_least, steady })
         })
     }
 
-    /// What a core's rings lose, at most and at least, as shares. A ring that is full loses packets while others have room: more than
-    /// one ring of all places would, less than one with the places of a single ring, which is full whenever one of them is.
-    fn losses(&self, rates: &[f64], merged: &Steady) -> Result<(f64, f64), TooLarge> {
-        if rates.len() == 1 {
-            return Ok((merged.loss, merged.loss));
+    /// A core's rates over those at its limit. Bursts from rings that get less than others are smaller and cost more for each
+    /// packet, so this may be more than the packets over what the core can do in full bursts.
+    pub(super) fn load(&self, rates: &[f64]) -> f64 {
+        match rates {
+            [only] => only / 1e9 / self.server.capacity(),
+            _ => 1.0 / self.core_pps(rates),
         }
+    }
+
+    /// What a core's rings lose, at most and at least, as shares. A ring that is full loses packets while others have room: more than
+    /// one ring with all places would, less than one with the places of a single ring, which is full whenever one of them is.
+    ///
+    /// If one of them gets more than the others, the latter is not all: each has to wait for the bursts of the others, and loses about
+    /// as much as one whose every burst takes as long as all of theirs.
+    fn losses(&self, rates: &[f64], merged: &BatchServer, load: f64) -> Result<[f64; 2], TooLarge> {
         let rate: f64 = rates.iter().sum();
         // A ring that gets more than the others may be full all the time.
-        let at_least = merged.loss.max(self.lost(rates) / rate);
-        let at_most = self.server.solve(rate / 1e9)?.loss;
-        Ok((at_most.max(at_least), at_least))
+        let at_least = merged.solve(rate / 1e9)?.loss.max(self.lost(rates) / rate);
+        let mut at_most = self.server.solve(rate / 1e9)?.loss.max(at_least);
+        if load > rate / 1e9 / self.server.capacity() * (1.0 + EQUAL) {
+            let burst = self.server.burst as f64;
+            let most = rates.iter().copied().fold(0.0, f64::max);
+            let round: f64 = rates.iter().map(|rate| self.burst_time(burst * rate / most)).sum();
+            let alone = BatchServer { burst_ns: round - burst * self.server.packet_time(), ..self.server.clone() };
+            let mut lost = 0.0;
+            for rate in rates {
+                lost += rate * alone.solve(rate / 1e9)?.loss;
+            }
+            at_most = at_most.max(lost / rate);
+        }
+        Ok([at_most, at_least])
     }
 }
 

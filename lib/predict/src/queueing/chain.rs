@@ -18,6 +18,8 @@ const MOST_STEPS: f64 = 4e9;
 /// Most packets expected in a full burst's time or in the time to wake, and most probabilities of arrivals in bursts of all sizes.
 const MOST_ARRIVALS: f64 = 1e6;
 const MOST_PROBABILITIES: f64 = 2e7;
+/// What is less likely does not happen. Its inverse, times itself, is still a number.
+const NEVER: f64 = 1e-100;
 /// States beyond which almost nothing is are left out: e to this power.
 const EDGE: f64 = 45.0;
 
@@ -247,13 +249,20 @@ impl Row {
 }
 
 /// The stationary distribution: states are taken out from the last one down, then put in again from the first one up.
+///
+/// Far above full load a ring that has n packets never has fewer again: states below are as good as impossible.
 fn stationary(mut rows: Vec<Row>) -> Vec<f64> {
     let last = rows.len() - 1;
+    let mut first = 0;
     for n in (1..=last).rev() {
         let (above, from_n) = rows.split_at_mut(n);
         let row = &from_n[0];
         let lower = &row.weights[..n - row.lowest];
         let down: f64 = lower.iter().sum();
+        if down < NEVER {
+            first = n;
+            break;
+        }
         let through = |other: &mut Row| {
             let Some(p) = other.weights.get_mut(n - other.lowest).filter(|p| **p > 0.0) else { return };
             *p /= down;
@@ -268,11 +277,11 @@ fn stationary(mut rows: Vec<Row>) -> Vec<f64> {
         others.iter_mut().rev().take_while(|other| other.highest() >= n).for_each(through);
     }
     let mut states = vec![0.0; last + 1];
-    states[0] = 1.0;
-    for i in 0..last {
-        // Far above full load the first states are smaller than the last by more than a number can hold.
-        if states[i] > 1e200 {
-            states.iter_mut().for_each(|state| *state *= 1e-200);
+    states[first] = 1.0;
+    for i in first..last {
+        // Above full load the first states are smaller than the last by more than a number can hold.
+        if states[i] > 1.0 / NEVER {
+            states.iter_mut().for_each(|state| *state *= NEVER);
         }
         let from = states[i];
         let row = &rows[i];

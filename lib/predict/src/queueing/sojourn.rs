@@ -102,10 +102,8 @@ impl Steady {
         cut(&mut cells, 1e-12);
         let exact = self.server.packets.iter().map(|(p, time)| (self.server.burst_ns + time, p * self.idle));
         let found = Distribution::new(grid.step, &cells, exact.collect());
-        if (found.mean() / self.mean_sojourn_ns - 1.0).abs() > CLOSE {
-            return Err(self.server.too_large());
-        }
-        Ok(found)
+        let close = (found.mean() / self.mean_sojourn_ns - 1.0).abs() <= CLOSE;
+        if close { Ok(found) } else { Err(self.server.too_large()) }
     }
 }
 
