@@ -182,8 +182,13 @@ impl Capacity {
                 Arrivals::Poisson => 2.0 / ((1.0 - load).powi(2) + (PI / places).powi(2)),
                 Arrivals::Constant => 0.0,
             };
-            let excess = if load > 1.0 { (1.5 * places * load / (load - 1.0)).min(places * places) } else { 0.0 };
-            let (fill, count) = (excess.max(3.0 * forget), (FORGOTTEN * forget).max(self.for_wake_ups(rate, load)));
+            let (excess, stay) = match load > 1.0 {
+                // Those that come now leave when all that are there have left.
+                true => ((1.5 * places * load / (load - 1.0)).min(places * places), 2.0 * places * load),
+                false => (0.0, 0.0),
+            };
+            let fill = excess.max(3.0 * forget);
+            let count = stay.max(FORGOTTEN * forget).max(self.for_wake_ups(rate, load));
             // Of this core's packets; the others have theirs meanwhile.
             let of_all = self.carried(pps) / rate;
             found = Relaxation { fill: found.fill.max(fill * of_all), count: found.count.max(count * of_all) };
