@@ -210,6 +210,9 @@ impl Drop for Router {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("--- the router's log\n{}---", self.log());
+            for what in ["ports", "neighbors", "nexthops", "routes --limit 12", "linux", "drops"] {
+                eprintln!("--- show {what}\n{}---", self.ask(&format!("show {what}")).out);
+            }
         }
     }
 }
