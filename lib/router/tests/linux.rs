@@ -299,6 +299,32 @@ fn whatever_the_kernel_does_the_routes_become_the_same() {
     assert_eq!(bed.end(), 0);
 }
 
+/// A dump that came to nothing made the router forget which next-hop objects routes use, and that these change with them.
+#[test]
+fn a_broken_dump_forgets_no_next_hop_objects() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut bed, kernel) = start(TWO_PORTS, &folder, Lookups::default());
+    let object = |port| NextHopTo::Hop(hop(false, port, 9));
+    let change = |port| {
+        let mut kernel = kernel.0.lock().unwrap();
+        kernel.next_hops.insert(1, object(port));
+        kernel.say(Message::NextHop(NextHop { id: 1, to: object(port) }));
+    };
+    change(0);
+    let route = Route { next_hop: 1, ..plain("10.114.0.0/17".parse().unwrap(), 10, vec![]) };
+    {
+        let mut kernel = kernel.0.lock().unwrap();
+        kernel.routes.insert((route.prefix, route.metric), route.clone());
+        kernel.say(Message::Route(route));
+        kernel.queue.push_back(Update::DumpBegins);
+        kernel.queue.push_back(Update::DumpEnds { complete: false });
+    }
+    change(1);
+    bed.settle();
+    assert_eq!(shown(&mut bed), expected(&kernel.0.lock().unwrap()));
+    assert_eq!(bed.end(), 0);
+}
+
 #[test]
 fn what_is_already_there_is_not_touched_by_a_dump() {
     let folder = tempfile::tempdir().unwrap();

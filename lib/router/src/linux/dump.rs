@@ -4,7 +4,7 @@
 use super::audit::Found;
 use crate::slow::SlowThread;
 use perigee_fib::{Prefix, Prefix4, Prefix6, Rib, RouteKey, RouteSource, RouteTarget};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 
 /// What a dump has named so far. Of a route no more than its key: 12 bytes of an IPv4 one, 32 of an IPv6 one.
@@ -16,6 +16,8 @@ pub(crate) struct Seen {
     pub links: BTreeSet<u32>,
     pub addresses: BTreeMap<u32, Vec<(IpAddr, u8)>>,
     pub next_hops: BTreeSet<u32>,
+    /// Ids of next-hop objects that routes named.
+    pub named: HashSet<u32>,
     pub neighbors: BTreeSet<(u16, IpAddr)>,
     /// Where nothing is to change: what differs, and how many routes were compared.
     pub audit: Option<(Found, u64)>,
@@ -30,6 +32,7 @@ impl Seen {
             links: BTreeSet::new(),
             addresses: BTreeMap::new(),
             next_hops: BTreeSet::new(),
+            named: HashSet::new(),
             neighbors: BTreeSet::new(),
             audit: audit.then(|| (Found::new(), 0)),
         }
@@ -109,6 +112,7 @@ impl SlowThread {
         let first = !std::mem::replace(&mut origin.complete, true);
         origin.lost = false;
         origin.next_hops.retain(|id, _| seen.next_hops.contains(id));
+        origin.named = std::mem::take(&mut seen.named);
         let (routes, is_netlink) = (origin.routes, at == 0);
         if routes {
             self.withdraw_unseen(at, &mut seen, first);

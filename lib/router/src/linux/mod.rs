@@ -65,7 +65,7 @@ pub(crate) struct Origin {
     pub routes: bool,
     /// Next-hop objects by its numbers.
     pub next_hops: NextHops,
-    /// Ids that routes have named since the last dump.
+    /// Ids that routes have named in the last whole dump, and since.
     pub named: HashSet<u32>,
     /// The dump that is on its way.
     pub dump: Option<Seen>,
@@ -349,7 +349,6 @@ impl SlowThread {
                 let origin = &mut self.linux.origins[at];
                 if !audit {
                     origin.wanted = origin.wanted.saturating_sub(1);
-                    origin.named.clear();
                 }
                 origin.dump = Some(Seen::new(now, audit));
             }

@@ -74,8 +74,11 @@ impl SlowThread {
         self.refresh_interfaces();
         let (side, routing) = (&mut self.linux, &mut self.parts.routing);
         let (prefix, origin) = (linux.prefix, &mut side.origins[at]);
-        if linux.next_hop != 0 && !origin.named.contains(&linux.next_hop) {
+        if linux.next_hop != 0 {
             origin.named.insert(linux.next_hop);
+            if let Some(seen) = &mut origin.dump {
+                seen.named.insert(linux.next_hop);
+            }
         }
         let translated = side.translate(at, linux);
         let route = match translated {
