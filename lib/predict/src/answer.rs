@@ -220,11 +220,10 @@ impl<'a> Asked<'a> {
         };
         let sizes: Vec<_> = wanted.iter().map(|(_, capacity, pps)| Size::of(capacity, *pps, packets)).collect();
         // A simulation that is too short for its queues knows less than an approximation.
-        let needs = |closed: &Option<Figures>, size: &Size| match closed {
-            Some(figures) => figures.missing() || figures.incomplete() && size.settled,
-            None => true,
-        };
-        let work: Vec<_> = wanted.iter().zip(&sizes).zip(&closed).filter(|((_, size), c)| needs(c, size)).collect();
+        let needs = |figures: &Figures, size: &Size| figures.missing() || figures.incomplete() && size.settled;
+        let questions = wanted.iter().zip(&sizes).zip(&closed);
+        let work: Vec<_> =
+            questions.filter(|((_, size), closed)| closed.as_ref().is_none_or(|c| needs(c, size))).collect();
         let all = self.all.fetch_add(work.len(), Ordering::Relaxed) + work.len();
         if !work.is_empty() {
             (self.progress)(self.done.load(Ordering::Relaxed), all);
@@ -240,8 +239,8 @@ impl<'a> Asked<'a> {
         let mut simulated = simulated.into_iter();
         let mut take = || simulated.next().expect("as many as there is work");
         let merged = closed.into_iter().zip(&sizes).map(|(closed, size)| match closed {
-            Some(figures) if !needs(&Some(figures.clone()), size) => figures,
-            Some(figures) => figures.complete(take()),
+            Some(figures) if needs(&figures, size) => figures.complete(take()),
+            Some(figures) => figures,
             None => take(),
         });
         Ok(merged.collect())
