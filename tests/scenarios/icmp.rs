@@ -2,7 +2,7 @@
 //! What a router says when a packet cannot go on: too big, too old, too often.
 
 use crate::Pair;
-use perigee_packet::icmp4::{ECHO_REPLY, TIME_EXCEEDED};
+use perigee_packet::wire::icmp4::{ECHO_REPLY, TIME_EXCEEDED};
 use perigee_tests::{frame, scenario, wait_until};
 
 /// The way to the server takes packets of 1400 bytes, the way to the client of 1500.

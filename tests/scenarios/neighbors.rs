@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! ARP and neighbor discovery, as a station on the wire sees them.
 
-use perigee_packet::arp::{REPLY, REQUEST};
+use perigee_packet::wire::arp::{REPLY, REQUEST};
 use perigee_packet::{Ethernet, MacAddr};
 use perigee_tests::{Wire, frame, scenario, wait_until};
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! A port's VLANs are interfaces like any other: tags come off and on, and nothing leaks between them.
 
-use perigee_packet::arp::REPLY;
-use perigee_packet::{Ethernet, ethernet::ethertype};
+use perigee_packet::Ethernet;
+use perigee_packet::wire::arp::REPLY;
+use perigee_packet::wire::ethernet::ethertype;
 use perigee_tests::{Router, Wire, World, frame, scenario, wait_until};
 
 const VLANS: &str = r#"

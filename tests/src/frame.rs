@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Frames to put on a wire, and what to look for in those that come back.
 
-use perigee_packet::ethernet::ethertype;
-use perigee_packet::{
-    Arp, Ethernet, Icmp4, Ipv4, Ipv6, MacAddr, arp, ethernet, icmp4, ipv4, ipv6, protocol, udp, vlan,
-};
+use perigee_packet::wire::ethernet::ethertype;
+use perigee_packet::wire::{arp, ethernet, icmp4, ipv4, ipv6, protocol, udp, vlan};
+use perigee_packet::{Arp, Ethernet, Icmp4, Ipv4, Ipv6, MacAddr};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A station at the far end of a wire.
@@ -95,7 +94,7 @@ pub fn changed4(frame: Vec<u8>, change: impl FnOnce(&mut [u8])) -> Vec<u8> {
         change(packet);
         let length = (usize::from(packet[0] & 15) * 4).clamp(ipv4::HEADER_LEN, packet.len());
         packet[10..12].fill(0);
-        let sum = perigee_packet::checksum::checksum(&packet[..length]);
+        let sum = perigee_packet::wire::checksum::checksum(&packet[..length]);
         packet[10..12].copy_from_slice(&sum.to_be_bytes());
     })
 }

@@ -7,7 +7,7 @@ use crate::ffi::{self, DeviceInfo, Setup};
 use crate::pool::MbufPool;
 use crate::port::{PortConfig, promiscuous};
 use perigee_packet::PortInfo;
-use perigee_packet::addr::MacAddr;
+use perigee_packet::wire::addr::MacAddr;
 
 /// What of the configuration the device can do.
 pub(crate) struct Plan {

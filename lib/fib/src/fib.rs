@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::entries::Table;
-use crate::family::{Change, Loaded, Refusal};
-use crate::grace::Grace;
+use crate::lookup::structures;
 use crate::lookup::{Lookup, LookupError, LookupWriter};
+use crate::next_hop::writer::{Leaf, NextHopError, NextHopInfo, NextHopWriter, Via};
 use crate::next_hop::{InterfaceId, Mac, NextHop, NextHopId, NextHops};
-use crate::next_hop_writer::{Leaf, NextHopError, NextHopInfo, NextHopWriter, Via};
 use crate::prefix::{Prefix, PrefixOf};
-use crate::recursion::{Family, Gateways};
+use crate::publish::grace::Grace;
+use crate::rib::entries::Table;
+use crate::rib::family::{Change, Loaded, Refusal};
+use crate::rib::recursion::{Family, Gateways};
 use crate::rib::{Rib, Route, RouteKey, RouteTarget};
-use crate::structures;
 
 /// The forwarding table as workers see it: shared, changing in place, never locked.
 #[derive(Clone)]

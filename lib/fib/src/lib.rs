@@ -15,63 +15,40 @@
 //! Nothing here has a clock, a socket or a thread. What a reader may still hold (a group of the table, a next
 //! hop, an old version) is only reused after every [`Subscriber`] passed a batch boundary: see [`Grace`].
 //!
-//! Which lookup structures there are is in [`structures`]. `unsafe` is in `table.rs` (huge pages) and in the room `simd`
-//! (vector instructions and prefetch), nowhere else.
+//! Which lookup structures there are is in [`structures`]. `unsafe` is in `lookup/table.rs` (huge pages) and in the room
+//! `lookup/simd` (vector instructions and prefetch), nowhere else.
 #![deny(unsafe_code)]
 
-mod blocks;
-mod bm19;
-mod buckets;
-mod dir24;
-mod dirb;
-mod double;
-mod dxr;
-mod entries;
-mod family;
 mod fib;
-mod grace;
-mod group;
 mod interface;
-mod lookup;
+pub mod lookup;
 mod next_hop;
-mod next_hop_writer;
-mod poptrie;
 mod prefix;
 mod prefix_list;
 mod publish;
-mod range6;
-mod reads;
-mod recursion;
 mod rib;
-mod runs;
-mod simd;
-mod slots;
-pub mod structures;
-mod sync;
 pub mod synth;
-mod table;
-mod tree;
-mod trie6;
 
-pub use bm19::{Bm19, Bm19Writer};
-pub use dir24::{Dir24, Dir24Writer};
-pub use dirb::{Dirb, DirbWriter};
-pub use double::{Buffer, DoubleBuffered, Make, SingleBuffered};
-pub use dxr::{Dxr, DxrWriter};
-pub use entries::Routes;
 pub use fib::{Fib, FibError, FibWriter};
-pub use grace::Grace;
 pub use interface::{Egress, Interface, InterfaceError, Interfaces};
+pub use lookup::bm19::{Bm19, Bm19Writer};
+pub use lookup::dir24::{Dir24, Dir24Writer};
+pub use lookup::dirb::{Dirb, DirbWriter};
+pub use lookup::double::{Buffer, DoubleBuffered, Make, SingleBuffered};
+pub use lookup::dxr::{Dxr, DxrWriter};
+pub use lookup::poptrie::{Poptrie, PoptrieWriter};
+pub use lookup::range6::{Range6, Range6Writer};
+pub use lookup::reads::RandomReads;
+pub use lookup::simd::Isa;
+pub use lookup::structures;
+pub use lookup::trie6::{Trie6, Trie6Writer};
 pub use lookup::{Lookup, LookupError, LookupWriter, Structure};
+pub use next_hop::writer::{GroupMember, Leaf, NextHopError, NextHopInfo, NextHopKind, NextHopWriter, Via};
 pub use next_hop::{Action, InterfaceId, Mac, NextHop, NextHopId, NextHops, NextHopsView};
-pub use next_hop_writer::{GroupMember, Leaf, NextHopError, NextHopInfo, NextHopKind, NextHopWriter, Via};
-pub use poptrie::{Poptrie, PoptrieWriter};
 pub use prefix::{Address, Prefix, Prefix4, Prefix6, PrefixError, PrefixOf};
 pub use prefix_list::{LineError, PrefixList, PrefixListError};
+pub use publish::grace::Grace;
 pub use publish::{Published, Subscriber};
-pub use range6::{Range6, Range6Writer};
-pub use reads::RandomReads;
-pub use recursion::MAX_DEPTH;
+pub use rib::entries::Routes;
+pub use rib::recursion::MAX_DEPTH;
 pub use rib::{Member, Multipath, MultipathError, Rib, Route, RouteKey, RouteSource, RouteTarget};
-pub use simd::Isa;
-pub use trie6::{Trie6, Trie6Writer};

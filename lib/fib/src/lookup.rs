@@ -1,13 +1,29 @@
 // SPDX-License-Identifier: MIT
 //! What every longest-prefix-match structure can do: readers look up while one writer patches in place.
 
+pub(crate) mod blocks;
+pub(crate) mod bm19;
+pub(crate) mod dir24;
+pub(crate) mod dirb;
+pub(crate) mod double;
+pub(crate) mod dxr;
+pub(crate) mod poptrie;
+pub(crate) mod range6;
+pub(crate) mod reads;
+pub(crate) mod runs;
+pub(crate) mod simd;
+pub(crate) mod slots;
+pub mod structures;
+pub(crate) mod table;
+pub(crate) mod trie6;
+
 use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::grace::Grace;
 use crate::next_hop::NextHopId;
 use crate::prefix::{Address, PrefixOf};
+use crate::publish::grace::Grace;
 
 /// The readers' half: shared by all workers, never locked.
 ///

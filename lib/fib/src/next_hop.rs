@@ -5,11 +5,15 @@
 //! picks one. It is no word to send by, so a packet of a group takes the way of the odd ones, and a batch without groups
 //! pays nothing for them.
 
+pub(crate) mod buckets;
+pub(crate) mod group;
+pub(crate) mod writer;
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use zerocopy::FromZeros;
 
-use crate::group::LOG2;
+use crate::next_hop::group::LOG2;
 
 /// An Ethernet address, its bytes in the order of the wire.
 pub type Mac = [u8; 6];

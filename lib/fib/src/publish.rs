@@ -7,12 +7,15 @@
 //! is dropped on the publisher's thread. The version is the epoch too: tables that are patched in place bump it
 //! without a new value, to learn when every worker has passed a batch boundary.
 
+pub(crate) mod grace;
+pub(crate) mod sync;
+
 use std::collections::VecDeque;
 use std::ops::Deref;
 
-use crate::grace::Grace;
-use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Arc, Mutex};
+use crate::publish::grace::Grace;
+use crate::publish::sync::atomic::{AtomicU64, Ordering};
+use crate::publish::sync::{Arc, Mutex};
 
 /// Acknowledged by a subscriber that is gone: it holds no one up.
 const GONE: u64 = u64::MAX;

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: MIT
 //! The routing table: every route from every source, in order of preference, and which one per prefix is in use.
 
+pub(crate) mod entries;
+pub(crate) mod family;
+pub(crate) mod recursion;
+pub(crate) mod tree;
+
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::entries::{Routes, Table};
-use crate::group::MAX_MEMBERS;
+use crate::next_hop::group::MAX_MEMBERS;
 use crate::next_hop::{InterfaceId, NextHopId};
 use crate::prefix::{Address, Prefix, PrefixOf};
+use crate::rib::entries::{Routes, Table};
 
 /// Who gave a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,7 @@
 
 use crate::host::ScriptWorker;
 use perigee_modules::{Context, Kind, ModuleId, Reason, trace};
-use perigee_packet::scatter::DropOut;
+use perigee_packet::batch::scatter::DropOut;
 use perigee_packet::{Batch, Mask};
 use std::ffi::{CStr, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -4,7 +4,7 @@
 
 use crate::scripts::Generation;
 use perigee_modules::{Context, Counter, host};
-use perigee_packet::scatter::DropOut;
+use perigee_packet::batch::scatter::DropOut;
 use perigee_packet::{Batch, Mask, NoRoom, Slot};
 use perigee_worker::Worker;
 use std::sync::Arc;

@@ -5,7 +5,8 @@ mod common;
 
 use common::*;
 use perigee_lua::Script;
-use perigee_packet::{Ipv4, checksum};
+use perigee_packet::Ipv4;
+use perigee_packet::wire::checksum;
 use std::path::{Path, PathBuf};
 
 fn examples() -> PathBuf {

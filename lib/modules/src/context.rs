@@ -8,7 +8,7 @@ use crate::tables::Tables;
 use crate::taps;
 use crate::trace::{self, Trace};
 use perigee_fib::Subscriber;
-use perigee_packet::rebatch::Flushed;
+use perigee_packet::batch::rebatch::Flushed;
 use perigee_packet::{Batch, Mask, Packet, TransmitBuffer};
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@
 use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
-use perigee_packet::protocol::{DCCP, SCTP, TCP, UDP, UDP_LITE};
+use perigee_packet::wire::protocol::{DCCP, SCTP, TCP, UDP, UDP_LITE};
 use perigee_packet::{BATCH_SIZE, Batch, ExtensionHeaders, Mask, Slot};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -217,7 +217,8 @@ fn set_ports<const N: usize>(key: &mut Key<N>, upper: &[u8]) {
 mod tests {
     use super::*;
     use crate::testing::{DESTINATION_PORT, Rig, SOURCE_PORT, SOURCE4, SOURCE6, changed, fuzz, udp4, udp6, v4, v6};
-    use perigee_packet::{Ipv6, protocol};
+    use perigee_packet::Ipv6;
+    use perigee_packet::wire::protocol;
     use std::sync::Arc;
 
     fn all4(deny: bool) -> Rule {

@@ -12,7 +12,8 @@ use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
 use perigee_packet::batch::flags;
-use perigee_packet::{Batch, Ipv4, Malformed, Mask, Slot, ipv4};
+use perigee_packet::wire::ipv4;
+use perigee_packet::{Batch, Ipv4, Malformed, Mask, Slot};
 
 /// What it does, for the documentation.
 pub const SUMMARY: &str =

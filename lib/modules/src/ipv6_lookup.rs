@@ -12,7 +12,8 @@ use crate::context::Context;
 use crate::lookup::{finish, lookup_batch, lookup_reasons};
 use crate::registry::ModuleId;
 use perigee_fib::NextHopId;
-use perigee_packet::{BATCH_SIZE, Batch, Mask, ethernet::ethertype};
+use perigee_packet::wire::ethernet::ethertype;
+use perigee_packet::{BATCH_SIZE, Batch, Mask};
 
 /// What it does, for the documentation.
 pub const SUMMARY: &str = "Finds the next hop by longest-prefix match; what cannot be sent on goes to the slow path.";
@@ -100,7 +101,7 @@ mod tests {
             rig.receive_classified(&frame);
             assert_eq!(rig.run(ipv6_lookup), (0..3).collect());
             assert_eq!(rig.batch.next_hop(0), rig.batch.next_hop(2), "one flow, one way");
-            let flow = perigee_packet::flow::symmetric_hash(&frame, 14, ethertype::IPV6);
+            let flow = perigee_packet::wire::flow::symmetric_hash(&frame, 14, ethertype::IPV6);
             let (id, _) = rig.fib.reader().lookup_flow(testing::v6(testing::SPREAD).into(), flow);
             assert_eq!(rig.batch.next_hop(0), id.0);
             match rig.ctx.tables.next_hop(id.0).action() {

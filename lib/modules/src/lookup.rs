@@ -2,7 +2,8 @@
 //! What IPv4 and IPv6 lookup share: what becomes of a packet by its next hop.
 
 use perigee_fib::{Action, NextHop, NextHopId};
-use perigee_packet::{Batch, Mask, flow};
+use perigee_packet::wire::flow;
+use perigee_packet::{Batch, Mask};
 
 use crate::context::Context;
 use crate::reason::Reason;

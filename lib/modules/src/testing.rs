@@ -19,9 +19,9 @@ use perigee_fib::{
     FibWriter, Interface, InterfaceId, Interfaces, Member, Multipath, Prefix, Published, Route, RouteSource,
     RouteTarget,
 };
-use perigee_packet::heap::{HeapPool, HeapQueue};
+use perigee_packet::batch::heap::{HeapPool, HeapQueue};
+use perigee_packet::wire::{arp, checksum, ethernet, ethernet::ethertype, ipv4, ipv6, protocol, udp, vlan};
 use perigee_packet::{Batch, MacAddr, Mask, Pool, TransmitBuffer};
-use perigee_packet::{arp, checksum, ethernet, ethernet::ethertype, ipv4, ipv6, protocol, udp, vlan};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;

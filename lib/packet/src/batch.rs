@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Packet buffers and the batch that owns them: the one file of this crate with `unsafe` in it.
+//! Packet buffers and the batch that owns them. With `batch/heap.rs` the only files of this crate with `unsafe` in them.
 //!
 //! A [`Batch`] is a structure of arrays: pointer, length and metadata of up to 256 packets side by side, so that a module
 //! that needs one of them touches a few cache lines. The batch *owns* its packets through its `live` mask: whatever
@@ -10,7 +10,14 @@
 //! `data .. data + length` lies inside that buffer. Everything public keeps it, or is `unsafe` and says what to keep.
 #![allow(unsafe_code)]
 
-use crate::mask::{BATCH_SIZE, Mask};
+#[allow(unsafe_code)]
+pub mod heap;
+pub mod mask;
+pub mod port;
+pub mod rebatch;
+pub mod scatter;
+
+use mask::{BATCH_SIZE, Mask};
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -511,7 +518,7 @@ impl std::fmt::Debug for Batch {
 /// Iterator over the packets of a mask; see [`Batch::packets`].
 pub struct Packets<'a> {
     batch: NonNull<Batch>,
-    ones: crate::mask::Ones,
+    ones: crate::batch::mask::Ones,
     borrow: PhantomData<&'a mut Batch>,
 }
 

@@ -4,7 +4,7 @@
 //!
 //! `PERIGEE_FUZZ` multiplies the number of operations (100,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each time).
 
-use perigee_packet::heap::{HeapPool, HeapQueue, ROOM};
+use perigee_packet::batch::heap::{HeapPool, HeapQueue, ROOM};
 use perigee_packet::{BATCH_SIZE, Batch, Mask, Memory, NoRoom, Packet, Pool, ReceiveQueue, TransmitQueue};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};

@@ -5,7 +5,7 @@
 //! `PERIGEE_FUZZ` multiplies the number of inputs per view (200,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each
 //! time). A failure prints the seed and the input. `fuzz/` feeds the same functions from cargo-fuzz.
 
-#[path = "../src/captured.rs"]
+#[path = "../src/wire/captured.rs"]
 mod captured;
 mod exercise;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Rebatching at transmit: by size, by timeout, into a full queue, and at the end.
 
-use perigee_packet::heap::{HeapPool, HeapQueue};
-use perigee_packet::rebatch::Flushed;
+use perigee_packet::batch::heap::{HeapPool, HeapQueue};
+use perigee_packet::batch::rebatch::Flushed;
 use perigee_packet::{Handle, Pool, TransmitBuffer};
 
 /// A buffer of `size` packets and 100 ns before a queue with room for `capacity`.

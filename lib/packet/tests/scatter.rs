@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The three scatterings against a naive sort of the same packets: who goes where, in which order, and when.
 
-use perigee_packet::heap::HeapPool;
-use perigee_packet::scatter::{DropOut, classify, split};
+use perigee_packet::batch::heap::HeapPool;
+use perigee_packet::batch::scatter::{DropOut, classify, split};
 use perigee_packet::{BATCH_SIZE, Batch, Mask, Pool};
 use proptest::prelude::*;
 

@@ -11,8 +11,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use perigee_packet::arp::{LEN, REPLY, REQUEST, Repr};
-use perigee_packet::ethernet::ethertype;
+use perigee_packet::wire::arp::{LEN, REPLY, REQUEST, Repr};
+use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::{Arp, MacAddr};
 
 use crate::forward::is_host;

@@ -3,9 +3,10 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use perigee_packet::ethernet::ethertype;
-use perigee_packet::icmp4::{self, unreachable};
-use perigee_packet::{Ipv4, flow, ipv4, protocol};
+use perigee_packet::Ipv4;
+use perigee_packet::wire::ethernet::ethertype;
+use perigee_packet::wire::icmp4::{self, unreachable};
+use perigee_packet::wire::{flow, ipv4, protocol};
 
 use crate::RouteDecision;
 use crate::fragment::fragment;

@@ -3,10 +3,11 @@
 
 use std::net::IpAddr;
 
-use perigee_packet::ethernet::ethertype;
-use perigee_packet::extension::{Ipv6Option, UnknownAction, unknown_action};
-use perigee_packet::icmp6::unreachable;
-use perigee_packet::{Ipv6, flow, ipv6, protocol};
+use perigee_packet::Ipv6;
+use perigee_packet::wire::ethernet::ethertype;
+use perigee_packet::wire::extension::{Ipv6Option, UnknownAction, unknown_action};
+use perigee_packet::wire::icmp6::unreachable;
+use perigee_packet::wire::{flow, ipv6, protocol};
 
 use crate::RouteDecision;
 use crate::frame::Received;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! IPv4 fragmentation (RFC 791 3.2, RFC 1812 5.2.6).
 
-use perigee_packet::ipv4::{HEADER_LEN, Ipv4};
-use perigee_packet::ipv4_options::{END, NOP, is_copied};
+use perigee_packet::wire::ipv4::{HEADER_LEN, Ipv4};
+use perigee_packet::wire::ipv4_options::{END, NOP, is_copied};
 
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
@@ -69,7 +69,7 @@ fn later_header(view: &Ipv4<&[u8]>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perigee_packet::{ipv4, protocol};
+    use perigee_packet::wire::{ipv4, protocol};
 
     fn packet(options: &[u8], len: usize) -> Vec<u8> {
         let (a, b) = ([10, 0, 0, 1].into(), [10, 1, 0, 1].into());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! A received frame, taken apart once.
 
-use perigee_packet::ethernet::{self, Ethernet};
-use perigee_packet::vlan;
+use perigee_packet::wire::ethernet::{self, Ethernet};
+use perigee_packet::wire::vlan;
 use perigee_packet::{MacAddr, Malformed, Vlan};
 
 use crate::InterfaceId;

@@ -3,8 +3,9 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use perigee_packet::icmp4::{self, Message, unreachable};
-use perigee_packet::{Icmp4, Ipv4, ipv4, protocol};
+use perigee_packet::wire::icmp4::{self, Message, unreachable};
+use perigee_packet::wire::{ipv4, protocol};
+use perigee_packet::{Icmp4, Ipv4};
 
 use crate::forward::is_host;
 use crate::frame::Received;

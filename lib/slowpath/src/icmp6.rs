@@ -3,8 +3,9 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use perigee_packet::icmp6::{self, parameter_problem};
-use perigee_packet::{Icmp6, Ipv6, ipv6, protocol};
+use perigee_packet::wire::icmp6::{self, parameter_problem};
+use perigee_packet::wire::{ipv6, protocol};
+use perigee_packet::{Icmp6, Ipv6};
 
 use crate::frame::Received;
 use crate::machine::{SlowPath, Turn};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use perigee_packet::MacAddr;
-use perigee_packet::addr::solicited_node;
+use perigee_packet::wire::addr::solicited_node;
 
 use crate::{InterfaceId, Time};
 

@@ -4,8 +4,9 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use perigee_packet::ethernet::ethertype;
-use perigee_packet::{MacAddr, flow};
+use perigee_packet::MacAddr;
+use perigee_packet::wire::ethernet::ethertype;
+use perigee_packet::wire::flow;
 
 use crate::fragment::fragment;
 use crate::frame::{self, Received};

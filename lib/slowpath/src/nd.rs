@@ -5,10 +5,11 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use perigee_packet::addr::solicited_node;
-use perigee_packet::ethernet::ethertype;
-use perigee_packet::icmp6::{self, Advertisement, Message};
-use perigee_packet::{Icmp6, Ipv6, MacAddr, NdOptions, ipv6, protocol};
+use perigee_packet::wire::addr::solicited_node;
+use perigee_packet::wire::ethernet::ethertype;
+use perigee_packet::wire::icmp6::{self, Advertisement, Message};
+use perigee_packet::wire::{ipv6, protocol};
+use perigee_packet::{Icmp6, Ipv6, MacAddr, NdOptions};
 
 use crate::frame::{self, Received};
 use crate::interface::{AddressState, Detection};

@@ -3,8 +3,8 @@
 
 use std::net::Ipv4Addr;
 
-use perigee_packet::ipv4::HEADER_LEN;
-use perigee_packet::ipv4_options::{
+use perigee_packet::wire::ipv4::HEADER_LEN;
+use perigee_packet::wire::ipv4_options::{
     END, Ipv4Option, LOOSE_SOURCE_ROUTE, NOP, RECORD_ROUTE, STRICT_SOURCE_ROUTE, TIMESTAMP,
 };
 use perigee_packet::{Ipv4, Ipv4Options};
@@ -161,7 +161,7 @@ pub(crate) fn for_reply(packet: &Ipv4<&[u8]>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perigee_packet::ipv4;
+    use perigee_packet::wire::ipv4;
 
     const OURS: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
 

@@ -2,7 +2,8 @@
 //! Several workers behind a port with too few receive queues: the queue's owner gives each packet to the worker its flow
 //! belongs to, by a symmetric hash, so both directions of a connection meet the same worker.
 
-use perigee_packet::{Batch, Handle, Mask, TransmitQueue, flow};
+use perigee_packet::wire::flow;
+use perigee_packet::{Batch, Handle, Mask, TransmitQueue};
 
 /// The rings from one worker to all, and which of them is its own.
 pub struct Spread {
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
     use perigee_fib::synth::Random;
     use perigee_modules::testing::{changed, tagged, udp4, udp6};
-    use perigee_packet::heap::{HeapPool, HeapQueue};
+    use perigee_packet::batch::heap::{HeapPool, HeapQueue};
     use perigee_packet::{Pool, ReceiveQueue};
 
     /// A UDP frame of some flow, and its answer's.

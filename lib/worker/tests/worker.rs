@@ -6,7 +6,7 @@ use perigee_fib::{Published, Subscriber};
 use perigee_modules::testing::{LOCAL, NO_OUTPUT, PORTS, arp_request, changed, fix_checksum, neighbor, own_mac};
 use perigee_modules::testing::{routes, tables, tagged, udp4, udp6};
 use perigee_modules::{Counters, CustomReasons, Punted, Tables, host};
-use perigee_packet::heap::{HeapPool, HeapQueue};
+use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::{Mask, Pool, TransmitBuffer};
 use perigee_worker::{Bell, Idle, Receiver, Spread, Stop, Worker, WorkerParts, native, punt_ring};
 use std::cell::Cell;

@@ -12,7 +12,8 @@ use perigee_fib::{
     RouteSource, RouteTarget, Via, structures,
 };
 use perigee_modules::Tables;
-use perigee_packet::{MacAddr, ethernet, ipv4, ipv6, protocol, udp};
+use perigee_packet::MacAddr;
+use perigee_packet::wire::{ethernet, ipv4, ipv6, protocol, udp};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 use perigee_fib::*;
 use perigee_lua::{Script, Scripts};
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted, Tables, reason};
-use perigee_packet::heap::{HeapPool, HeapQueue};
+use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::{Pool, TransmitBuffer};
 use perigee_worker::{Idle, Receiver, Stop, Worker, WorkerParts};
 use std::sync::{Arc, Mutex};
@@ -163,7 +163,7 @@ pub fn udp(host: u8, port: u16, ttl: u8) -> Vec<u8> {
     frame[12..14].copy_from_slice(&[0x08, 0x00]);
     frame[14..24].copy_from_slice(&[0x45, 0, 0, 46, 0, 1, 0, 0, ttl, 17]);
     frame[26..34].copy_from_slice(&[198, 51, 100, 1, 192, 0, 2, host]);
-    let checksum = perigee_packet::checksum::ipv4_header(&frame[14..34]);
+    let checksum = perigee_packet::wire::checksum::ipv4_header(&frame[14..34]);
     frame[24..26].copy_from_slice(&checksum.to_be_bytes());
     frame[34..36].copy_from_slice(&1000u16.to_be_bytes());
     frame[36..38].copy_from_slice(&port.to_be_bytes());

@@ -7,11 +7,11 @@
 use std::fmt::Debug;
 use std::hint::black_box as keep;
 
-use perigee_packet::arp::Arp;
+use perigee_packet::wire::arp::Arp;
+use perigee_packet::wire::{flow, icmp4, ipv4, vlan};
 use perigee_packet::{
     Ethernet, Icmp4, Icmp6, Ipv4, Ipv4Options, Ipv6, Ipv6Options, MacAddr, Malformed, NdOptions, Tcp, Udp, Vlan,
 };
-use perigee_packet::{flow, icmp4, ipv4, vlan};
 
 /// A source of values to write: splitmix64, from the bytes themselves, so that a failing input fails again.
 struct Values(u64);
@@ -257,7 +257,7 @@ pub fn ipv6(bytes: &[u8]) -> bool {
 }
 
 fn read_icmp6(view: &Icmp6<impl AsRef<[u8]>>) {
-    use perigee_packet::icmp6::Message::*;
+    use perigee_packet::wire::icmp6::Message::*;
     keep((view.kind(), view.code(), view.checksum()));
     match view.message() {
         RouterSolicitation { options }

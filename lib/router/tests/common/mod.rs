@@ -8,7 +8,7 @@ use perigee_control::helper::TwinStatus;
 use perigee_control::twin::Twin;
 use perigee_fib::Published;
 use perigee_modules::{Counters, CustomReasons};
-use perigee_packet::heap::{HeapPool, HeapQueue};
+use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::{
     Batch, Handle, Link, MacAddr, Pool, Port, PortInfo, PortStats, ReceiveQueue, TransmitBuffer, TransmitQueue,
 };

@@ -2,7 +2,7 @@
 //! ARP and what the neighbor table makes of it.
 
 use crate::world::*;
-use perigee_packet::arp::{REPLY, REQUEST, Repr};
+use perigee_packet::wire::arp::{REPLY, REQUEST, Repr};
 use perigee_packet::{Ethernet, MacAddr};
 use perigee_slowpath::*;
 use std::net::{IpAddr, Ipv4Addr};

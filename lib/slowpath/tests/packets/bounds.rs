@@ -2,8 +2,9 @@
 //! What an attacker cannot fill (RFC 6583), and the rate of everything that answers.
 
 use crate::world::*;
-use perigee_packet::arp::Repr;
-use perigee_packet::{MacAddr, arp};
+use perigee_packet::MacAddr;
+use perigee_packet::wire::arp;
+use perigee_packet::wire::arp::Repr;
 use perigee_slowpath::*;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};

@@ -2,7 +2,8 @@
 //! IPv4 on its way through: TTL, routes, size, options, broadcasts.
 
 use crate::world::*;
-use perigee_packet::{Ipv4, MacAddr, ipv4, protocol};
+use perigee_packet::wire::{ipv4, protocol};
+use perigee_packet::{Ipv4, MacAddr};
 use perigee_slowpath::*;
 use std::net::Ipv4Addr;
 
@@ -192,7 +193,7 @@ fn martians_and_bad_headers_are_dropped_silently() {
         // All but the checksum's own fault have a right checksum, as far as there is a header to sum.
         let sum = |bad: &mut [u8]| {
             bad[10..12].fill(0);
-            let checksum = perigee_packet::checksum::checksum(&bad[..20]);
+            let checksum = perigee_packet::wire::checksum::checksum(&bad[..20]);
             bad[10..12].copy_from_slice(&checksum.to_be_bytes());
         };
         if at != 10 {

@@ -2,7 +2,8 @@
 //! IPv6 on its way through: hop limit, routes, size, hop-by-hop options, scopes.
 
 use crate::world::*;
-use perigee_packet::{Ipv6, MacAddr, ipv6, protocol};
+use perigee_packet::wire::{ipv6, protocol};
+use perigee_packet::{Ipv6, MacAddr};
 use perigee_slowpath::*;
 use std::net::Ipv6Addr;
 

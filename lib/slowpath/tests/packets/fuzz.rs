@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::world::*;
-use perigee_packet::arp::Repr;
-use perigee_packet::{Ethernet, Ipv4, Ipv6, MacAddr, icmp4, icmp6, ipv4, ipv6, protocol};
+use perigee_packet::wire::arp::Repr;
+use perigee_packet::wire::{icmp4, icmp6, ipv4, ipv6, protocol};
+use perigee_packet::{Ethernet, Ipv4, Ipv6, MacAddr};
 use perigee_slowpath::*;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

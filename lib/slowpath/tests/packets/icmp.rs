@@ -2,7 +2,8 @@
 //! Echo, and when an ICMP error is sent, what it says, and when not.
 
 use crate::world::*;
-use perigee_packet::{Ipv4, MacAddr, icmp4, ipv4, protocol};
+use perigee_packet::wire::{icmp4, ipv4, protocol};
+use perigee_packet::{Ipv4, MacAddr};
 use perigee_slowpath::*;
 use std::net::Ipv4Addr;
 

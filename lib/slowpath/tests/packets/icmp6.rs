@@ -2,7 +2,8 @@
 //! ICMPv6 echo, and when an error is sent and when not.
 
 use crate::world::*;
-use perigee_packet::{Ipv6, MacAddr, ipv6, protocol};
+use perigee_packet::wire::{ipv6, protocol};
+use perigee_packet::{Ipv6, MacAddr};
 use perigee_slowpath::*;
 
 const OURS: &str = "2001:db8:1::1";

@@ -2,7 +2,7 @@
 //! Neighbor discovery and duplicate address detection.
 
 use crate::world::*;
-use perigee_packet::addr::solicited_node;
+use perigee_packet::wire::addr::solicited_node;
 use perigee_packet::{Ethernet, MacAddr};
 use perigee_slowpath::*;
 use std::net::{IpAddr, Ipv6Addr};

@@ -2,7 +2,8 @@
 //! What Linux gets and what it sends; interfaces, tags and frames for others.
 
 use crate::world::*;
-use perigee_packet::{MacAddr, ipv4, protocol};
+use perigee_packet::MacAddr;
+use perigee_packet::wire::{ipv4, protocol};
 use perigee_slowpath::*;
 
 #[test]

@@ -9,9 +9,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use perigee_packet::ethernet::ethertype;
-use perigee_packet::icmp6::{self, Advertisement, Message};
-use perigee_packet::{Arp, Ethernet, Icmp4, Icmp6, Ipv4, Ipv6, MacAddr, arp, icmp4, ipv4, ipv6, protocol};
+use perigee_packet::wire::ethernet::ethertype;
+use perigee_packet::wire::icmp6::{self, Advertisement, Message};
+use perigee_packet::wire::{arp, icmp4, ipv4, ipv6, protocol};
+use perigee_packet::{Arp, Ethernet, Icmp4, Icmp6, Ipv4, Ipv6, MacAddr};
 use perigee_slowpath::*;
 
 pub struct Table(pub Vec<(InterfaceAddress, RouteDecision)>);

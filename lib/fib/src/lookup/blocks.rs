@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+//! Which runs of words of an arena are in use: blocks of any length, given out by the control thread, and given out
+//! again after every reader has let go of them.
+
+use crate::publish::grace::{Deferred, Grace};
+
+/// Lengths up to this one have a free list each; longer ones are rounded up to a quarter of a power of two.
+const EXACT: u32 = 64;
+
+/// A run of words: where it starts, and how long it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub start: u32,
+    pub len: u32,
+}
+
+impl Block {
+    /// The indices of its words.
+    pub fn words(self) -> std::ops::Range<usize> {
+        self.start as usize..(self.start + self.len) as usize
+    }
+}
+
+/// The allocator of an arena of `limit` words.
+pub(crate) struct Blocks {
+    limit: u32,
+    /// Words from here on were never used.
+    top: u32,
+    /// Free blocks by class of length.
+    free: Vec<Vec<u32>>,
+    retired: Deferred<Block>,
+}
+
+/// The class of a length, and the length of that class's blocks.
+fn class(len: u32) -> (usize, u32) {
+    if len <= EXACT {
+        return (len as usize, len);
+    }
+    // Four classes between one power of two and the next.
+    let shift = (len - 1).ilog2() - 2;
+    let rounded = (((len - 1) >> shift) + 1) << shift;
+    let index = EXACT + 4 * (shift - (EXACT.ilog2() - 2)) + ((rounded - 1) >> shift) - 3;
+    (index as usize, rounded)
+}
+
+impl Blocks {
+    /// Nothing is given out yet; the words below `first` never will be.
+    pub fn new(first: u32, limit: u32) -> Self {
+        Self { limit, top: first, free: Vec::new(), retired: Deferred::new() }
+    }
+
+    /// A block of at least `len` words, 1 or more; `None` if the arena has no room for it. What is in it is undefined.
+    pub fn take(&mut self, len: u32) -> Option<u32> {
+        let (class, len) = class(len);
+        if let Some(start) = self.free.get_mut(class).and_then(Vec::pop) {
+            return Some(start);
+        }
+        let end = self.top.checked_add(len).filter(|end| *end <= self.limit)?;
+        Some(std::mem::replace(&mut self.top, end))
+    }
+
+    /// Gives back a block that no reader has ever seen.
+    pub fn give_back(&mut self, block: Block) {
+        let (class, _) = class(block.len);
+        if self.free.len() <= class {
+            self.free.resize_with(class + 1, Vec::new);
+        }
+        self.free[class].push(block.start);
+    }
+
+    /// Readers cannot find the block any more, but some may still be in it.
+    pub fn retire(&mut self, block: Block) {
+        self.retired.retire(block);
+    }
+
+    /// Makes retired blocks usable again, as far as no reader is in them.
+    pub fn reclaim(&mut self, grace: Grace) {
+        let ripe: Vec<Block> = self.retired.reclaim(grace).collect();
+        ripe.into_iter().for_each(|block| self.give_back(block));
+    }
+
+    /// How many blocks wait for readers.
+    pub fn waiting(&self) -> usize {
+        self.retired.len()
+    }
+
+    /// Words that are or were in use.
+    pub fn touched(&self) -> u32 {
+        self.top
+    }
+
+    /// Words there are.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synth::Random;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn classes_hold_their_lengths_in_order() {
+        let mut last = (0, 0);
+        for len in 1..100_000 {
+            let (index, rounded) = class(len);
+            assert!(rounded >= len && rounded <= len + len / 4, "{len} -> {rounded}");
+            assert!(
+                (index, rounded) == last || index == last.0 + 1 && rounded > last.1,
+                "{len}: {index} after {last:?}"
+            );
+            assert_eq!(class(rounded), (index, rounded));
+            last = (index, rounded);
+        }
+    }
+
+    /// Blocks in use, or waiting for readers, never overlap.
+    #[test]
+    fn blocks_never_overlap() {
+        let seed = 7;
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        let mut blocks = Blocks::new(5, 20_000);
+        let (mut used, mut epoch, mut refused) = (BTreeMap::new(), 0, 0);
+        for _ in 0..20_000 {
+            let mut known = used.keys().copied().skip(random.below(used.len() as u32 + 1) as usize);
+            match known.next().filter(|_| random.below(2) == 0) {
+                Some(start) => {
+                    let len = used.remove(&start).expect("known");
+                    blocks.retire(Block { start, len });
+                }
+                None => {
+                    let longest = if random.below(9) == 0 { 900 } else { 40 };
+                    let len = 1 + random.below(longest);
+                    let Some(start) = blocks.take(len) else {
+                        refused += 1;
+                        continue;
+                    };
+                    assert!(start >= 5 && start + len <= 20_000);
+                    let before = used.range(..start).next_back().is_none_or(|(s, l)| s + l <= start);
+                    let after = used.range(start..).next().is_none_or(|(s, _)| start + len <= *s);
+                    assert!(before && after, "seed {seed}: block of {len} at {start} overlaps");
+                    used.insert(start, len);
+                }
+            }
+            if random.below(4) == 0 {
+                epoch += 1;
+                blocks.reclaim(Grace { epoch, passed: epoch - 1 });
+            }
+        }
+        assert!(refused > 0, "the arena was never full");
+        used.into_iter().for_each(|(start, len)| blocks.retire(Block { start, len }));
+        (0..2).for_each(|_| blocks.reclaim(Grace { epoch: u64::MAX, passed: u64::MAX }));
+        assert_eq!(blocks.waiting(), 0);
+    }
+}

@@ -1,0 +1,575 @@
+// SPDX-License-Identifier: MIT
+//! BM19 for IPv4: one node of eight bytes per /19, a bitmap of runs over its 32 /24 and where their next hops are.
+//!
+//! A node's bitmap has a bit for each /24 whose next hop differs from the one before it; counting the bits up to an
+//! address's /24 gives the place of its leaf behind the node's base. A /19 that is all alike has no bitmap: its base is
+//! the leaf. A leaf is a next hop, or for a /24 with longer prefixes in it a group of 256 of them. The full Internet table
+//! takes four megabytes of nodes and about two of leaves.
+//!
+//! A change encodes the /19 it is in anew, into leaves that no reader has, and stores the node as one word. The old
+//! leaves wait for their readers. When the leaves are used up, a table with room for more takes its place.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};
+
+use crate::lookup::blocks::{Block, Blocks};
+use crate::lookup::simd::ipv4::{self, Leaves, Nodes};
+use crate::lookup::simd::{Isa, prefetch};
+use crate::lookup::slots::{Item, Slots, check_id};
+use crate::lookup::table::Table;
+use crate::lookup::{Lookup, LookupError, LookupWriter};
+use crate::next_hop::NextHopId;
+use crate::prefix::Prefix4;
+use crate::publish::grace::Grace;
+
+const NAME: &str = "bm19";
+/// A slot is a /19.
+const BITS: u8 = 19;
+/// /24 in a slot.
+pub(crate) const PLACES: usize = 32;
+/// Addresses in a /24.
+const GROUP: usize = 256;
+/// A leaf of 32 bits: the low bits are a group's number if this bit is set, else a next hop.
+const EXTENDED: u32 = 1 << 31;
+/// A leaf of 16 bits is the same with fewer bits: next hops and groups up to this one.
+const NARROW_MAX: u32 = (1 << 15) - 1;
+/// The leaves never have a higher index, and groups never a higher number.
+const MAX_LEAVES: u32 = 1 << 30;
+const MAX_GROUPS: u32 = 1 << 21;
+/// Leaves and groups of an empty table.
+const MIN_LEAVES: u32 = 1 << 12;
+const MIN_GROUPS: u32 = 1 << 10;
+
+/// The readers' half.
+pub struct Bm19 {
+    nodes: Table<Nodes>,
+    leaves: Words,
+    /// 256 leaves each, for /24 with longer prefixes inside; these are all next hops.
+    groups: Words,
+    isa: Isa,
+}
+
+/// Leaves: of 16 bits while all next hops fit, as they then take half of the cache.
+enum Words {
+    Narrow(Table<[AtomicU16]>),
+    Wide(Table<[AtomicU32]>),
+}
+
+impl Words {
+    fn new(wide: bool, len: usize) -> Option<Self> {
+        let len = len.next_multiple_of(2);
+        Some(match wide {
+            false => Self::Narrow(Table::zeroed_slice(len).ok()?),
+            true => Self::Wide(Table::zeroed_slice(len).ok()?),
+        })
+    }
+
+    /// A leaf, as one of 32 bits.
+    #[inline]
+    fn get(&self, at: usize) -> u32 {
+        match self {
+            Self::Narrow(words) => ipv4::widen(words[at].load(Ordering::Relaxed)),
+            Self::Wide(words) => words[at].load(Ordering::Relaxed),
+        }
+    }
+
+    /// Stores leaves of 32 bits, all of which fit, from `at` on.
+    #[inline]
+    fn set(&self, at: usize, leaves: &[u32]) {
+        match self {
+            Self::Narrow(words) => {
+                let narrow = |leaf: u32| (leaf | leaf >> 16) as u16;
+                words[at..].iter().zip(leaves).for_each(|(word, leaf)| word.store(narrow(*leaf), Ordering::Relaxed));
+            }
+            Self::Wide(words) => {
+                words[at..].iter().zip(leaves).for_each(|(word, leaf)| word.store(*leaf, Ordering::Relaxed));
+            }
+        }
+    }
+
+    fn bytes(&self, words: u32) -> usize {
+        words as usize * if matches!(self, Self::Narrow(_)) { 2 } else { 4 }
+    }
+}
+
+impl Bm19 {
+    fn new(wide: bool, leaves: u32, groups: u32, isa: Isa) -> Option<Self> {
+        let (leaves, groups) = (Words::new(wide, leaves as usize)?, Words::new(wide, groups as usize * GROUP)?);
+        Some(Self { nodes: Table::zeroed().ok()?, leaves, groups, isa })
+    }
+
+    /// The largest next hop and group number that fit.
+    fn max(&self) -> u32 {
+        if matches!(self.leaves, Words::Narrow(_)) { NARROW_MAX } else { NextHopId::MAX }
+    }
+
+    /// The node of a slot.
+    #[inline]
+    fn node(&self, slot: usize) -> u64 {
+        // Acquire: the leaves are written before their node can be seen.
+        self.nodes[slot].load(Ordering::Acquire)
+    }
+
+    /// Ends those lookups that have found a group.
+    #[cold]
+    fn look_into_groups(&self, addresses: &[u32], ids: &mut [u32]) {
+        // A group is filled before its leaf can be seen.
+        fence(Ordering::Acquire);
+        for (id, &address) in ids.iter_mut().zip(addresses) {
+            *id = self.in_group(*id, address);
+        }
+    }
+
+    #[inline]
+    fn in_group(&self, leaf: u32, address: u32) -> u32 {
+        match leaf & EXTENDED {
+            0 => leaf,
+            _ => self.groups.get((leaf ^ EXTENDED) as usize * GROUP + address as usize % GROUP),
+        }
+    }
+}
+
+impl Lookup<u32> for Bm19 {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    #[inline]
+    fn lookup(&self, address: u32) -> NextHopId {
+        let node = self.node((address >> 13) as usize);
+        let leaf = match node >> 32 {
+            0 => node as u32,
+            _ => self.leaves.get(ipv4::leaf_index(node, address) as usize),
+        };
+        NextHopId(self.in_group(leaf, address))
+    }
+
+    #[inline]
+    fn lookup_batch(&self, addresses: &[u32], ids: &mut [u32]) {
+        let leaves = match &self.leaves {
+            Words::Narrow(leaves) => Leaves::Narrow(leaves),
+            Words::Wide(leaves) => Leaves::Wide(leaves),
+        };
+        let all = ipv4::bm19(self.isa, &self.nodes, leaves, addresses, ids);
+        if all & EXTENDED != 0 {
+            self.look_into_groups(addresses, ids);
+        }
+    }
+}
+
+/// The control thread's half.
+pub struct Bm19Writer {
+    shared: Arc<Bm19>,
+    slots: Box<Slots>,
+    leaves: Blocks,
+    groups: Blocks,
+    /// By first leaf: nodes that share an array of leaves, one less than there are; and whether there are any.
+    sharers: HashMap<u32, u32>,
+    is_shared: Bits,
+    /// By slot: whether there may be groups.
+    has_groups: Bits,
+    isa: Isa,
+    max_leaves: u32,
+    max_groups: u32,
+    /// Slots of the change in hand and their new nodes.
+    staged: Vec<(usize, u64)>,
+    /// The slot that was encoded last, and its places.
+    places: (usize, [u32; PLACES]),
+}
+
+/// Bits that are looked at before something larger is.
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn new(len: usize) -> Self {
+        Self(vec![0; len.div_ceil(64)])
+    }
+
+    fn get(&self, at: u32) -> bool {
+        self.0[at as usize / 64] >> (at % 64) & 1 != 0
+    }
+
+    fn set(&mut self, at: u32, to: bool) {
+        let word = &mut self.0[at as usize / 64];
+        *word = *word & !(1 << (at % 64)) | u64::from(to) << (at % 64);
+    }
+}
+
+/// Why a slot could not be encoded.
+enum NoRoom {
+    /// Leaves are used up, or have to be wider.
+    Leaves,
+    Groups,
+}
+
+impl Bm19Writer {
+    /// An empty table.
+    pub fn new() -> Result<Self, LookupError> {
+        Self::with(Isa::detect(), MAX_LEAVES)
+    }
+
+    /// An empty table that looks up by the instructions `isa`, and has at most `max_leaves` leaves.
+    ///
+    /// # Panics
+    /// If the processor does not have the instructions.
+    pub fn with(isa: Isa, max_leaves: u32) -> Result<Self, LookupError> {
+        assert!(Isa::available().contains(&isa), "this processor has no {isa:?}");
+        let max_leaves = max_leaves.clamp(1, MAX_LEAVES);
+        let slots = Box::new(Slots::new(BITS).ok_or(MEMORY)?);
+        let limits = (max_leaves, MAX_GROUPS);
+        Self::around(slots, false, (MIN_LEAVES.min(max_leaves), MIN_GROUPS), isa, limits).map_err(|_| MEMORY)
+    }
+
+    /// A writer of `slots` with nothing encoded yet, with room for so many leaves and groups now and at most; the slots back
+    /// if memory is short.
+    fn around(
+        slots: Box<Slots>,
+        wide: bool,
+        (leaves, groups): (u32, u32),
+        isa: Isa,
+        (max_leaves, max_groups): (u32, u32),
+    ) -> Result<Self, Box<Slots>> {
+        let Some(shared) = Bm19::new(wide, leaves, groups, isa) else { return Err(slots) };
+        let (is_shared, has_groups) = (Bits::new(leaves as usize), Bits::new(1 << BITS));
+        let (shared, leaves, groups) = (Arc::new(shared), Blocks::new(0, leaves), Blocks::new(0, groups));
+        let (sharers, staged, places) = (HashMap::new(), Vec::new(), (usize::MAX, [0; PLACES]));
+        Ok(Self {
+            shared,
+            slots,
+            leaves,
+            groups,
+            sharers,
+            is_shared,
+            has_groups,
+            isa,
+            max_leaves,
+            max_groups,
+            staged,
+            places,
+        })
+    }
+
+    /// A table of `slots`, with room for changes. What is not used costs no memory, as it is not touched.
+    fn build(slots: Box<Slots>, isa: Isa, limits: (u32, u32)) -> Result<Self, (Box<Slots>, LookupError)> {
+        // Every prefix starts at most two runs.
+        let leaves = (slots.prefixes() as u32).saturating_mul(4).max(MIN_LEAVES).min(limits.0);
+        let (max_id, long) = slots.survey(24);
+        let groups = (2 * long + MIN_GROUPS).min(limits.1);
+        let wide = max_id > NARROW_MAX || groups > NARROW_MAX;
+        let mut writer = Self::around(slots, wide, (leaves, groups), isa, limits).map_err(|slots| (slots, MEMORY))?;
+        let mut arrays: HashMap<u64, Block> = HashMap::new();
+        for slot in 0..writer.slots.len() {
+            if writer.slots.base(slot) == 0 && writer.slots.list(slot).is_empty() {
+                // As it was made.
+                continue;
+            }
+            let node = match writer.encode(slot) {
+                Ok(node) => node,
+                Err(NoRoom::Leaves) => return Err((writer.slots, full("leaves", leaves))),
+                Err(NoRoom::Groups) => return Err((writer.slots, full("groups of long prefixes", groups))),
+            };
+            let node = writer.share(node, &mut arrays);
+            writer.shared.nodes[slot].store(node, Ordering::Relaxed);
+        }
+        Ok(writer)
+    }
+
+    /// The node itself, or one that uses an equal array of leaves that is there already.
+    fn share(&mut self, node: u64, arrays: &mut HashMap<u64, Block>) -> u64 {
+        let Some(block) = block_of(node) else { return node };
+        let leaves = || block.words().map(|at| self.shared.leaves.get(at));
+        // Two arrays with the same hash that differ are not shared, no more.
+        let hash = leaves().fold(u64::from(block.len), |hash, leaf| {
+            (hash.rotate_left(5) ^ u64::from(leaf)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        });
+        let first = *arrays.entry(hash).or_insert(block);
+        if first == block || !first.words().map(|at| self.shared.leaves.get(at)).eq(leaves()) {
+            return node;
+        }
+        self.leaves.give_back(block);
+        self.is_shared.set(first.start, true);
+        *self.sharers.entry(first.start).or_insert(0) += 1;
+        node & !u64::from(u32::MAX) | u64::from(first.start)
+    }
+
+    /// Makes the node of a slot, and its leaves; what they say of each place is left in `places`.
+    fn encode(&mut self, slot: usize) -> Result<u64, NoRoom> {
+        let mut places = [self.slots.base(slot); PLACES];
+        if self.slots.list(slot).is_empty() && places[0] <= self.shared.max() {
+            self.places = (slot, places);
+            return Ok(places[0].into());
+        }
+        let mut long = false;
+        for item in self.slots.list(slot) {
+            if item.len() > 24 {
+                long = true;
+                continue;
+            }
+            let first = (item.addr() >> 8) as usize % PLACES;
+            match 1 << (24 - item.len()) {
+                1 => places[first] = item.id(),
+                count => places[first..first + count].fill(item.id()),
+            }
+        }
+        if long {
+            self.encode_groups(slot, &mut places)?;
+        }
+        self.places = (slot, places);
+        let mut bitmap = 1u32;
+        let mut runs = [places[0]; PLACES];
+        let mut count = 1;
+        for place in 1..PLACES {
+            let differs = places[place] != places[place - 1];
+            bitmap |= u32::from(differs) << place;
+            runs[count % PLACES] = places[place];
+            count += usize::from(differs);
+        }
+        let fits = runs[..count].iter().all(|leaf| leaf & !EXTENDED <= self.shared.max());
+        if count == 1 && fits {
+            return Ok(places[0].into());
+        }
+        let Some(start) = fits.then(|| self.leaves.take(count as u32)).flatten() else {
+            self.drop_groups(&runs[..count]);
+            return Err(NoRoom::Leaves);
+        };
+        self.shared.leaves.set(start as usize, &runs[..count]);
+        Ok(u64::from(bitmap) << 32 | u64::from(start))
+    }
+
+    /// Puts groups in the places that have longer prefixes inside.
+    #[cold]
+    fn encode_groups(&mut self, slot: usize, places: &mut [u32; PLACES]) -> Result<(), NoRoom> {
+        self.has_groups.set(slot as u32, true);
+        let long: Vec<Item> = self.slots.list(slot).iter().filter(|item| item.len() > 24).copied().collect();
+        let mut made = Vec::new();
+        for items in long.chunk_by(|a, b| a.addr() >> 8 == b.addr() >> 8) {
+            let place = &mut places[(items[0].addr() >> 8) as usize % PLACES];
+            let mut group = [*place; GROUP];
+            for item in items {
+                let first = (item.addr() & 0xff) as usize;
+                group[first..first + (1 << (32 - item.len()))].fill(item.id());
+            }
+            let fits = group.iter().all(|id| *id <= self.shared.max());
+            let Some(number) = fits.then(|| self.groups.take(1)).flatten() else {
+                self.drop_groups(&made);
+                return Err(if fits { NoRoom::Groups } else { NoRoom::Leaves });
+            };
+            self.shared.groups.set(number as usize * GROUP, &group);
+            *place = EXTENDED | number;
+            made.push(*place);
+        }
+        Ok(())
+    }
+
+    /// Gives back groups that no reader has seen.
+    fn drop_groups(&mut self, leaves: &[u32]) {
+        for leaf in leaves.iter().filter(|leaf| **leaf & EXTENDED != 0) {
+            self.groups.give_back(Block { start: leaf ^ EXTENDED, len: 1 });
+        }
+    }
+
+    /// Calls `release` for every block that only this node of a slot uses.
+    fn release(&mut self, slot: usize, node: u64, release: fn(&mut Blocks, Block)) {
+        let block = block_of(node);
+        if let Some(Block { start, .. }) = block.filter(|block| self.is_shared.get(block.start)) {
+            let sharers = self.sharers.entry(start).or_insert(1);
+            *sharers -= 1;
+            if *sharers == 0 {
+                self.sharers.remove(&start);
+                self.is_shared.set(start, false);
+            }
+            return;
+        }
+        if self.has_groups.get(slot as u32) {
+            let leaves = block.map_or(0..0, Block::words).map(|at| self.shared.leaves.get(at));
+            let inline = block.is_none().then_some(node as u32);
+            for leaf in leaves.chain(inline).filter(|leaf| leaf & EXTENDED != 0) {
+                release(&mut self.groups, Block { start: leaf ^ EXTENDED, len: 1 });
+            }
+        }
+        if let Some(block) = block {
+            release(&mut self.leaves, block);
+        }
+    }
+
+    /// Sets or forgets the next hop of `prefix`, and calls `seen` for each slot where that may be seen. After an error
+    /// nothing has changed.
+    pub(crate) fn change(
+        &mut self,
+        prefix: Prefix4,
+        id: Option<NextHopId>,
+        mut seen: impl FnMut(&Self, usize),
+    ) -> Result<Option<NextHopId>, LookupError> {
+        // All of these miss the cache: better at once than one after the other.
+        prefetch(&self.shared.nodes[(prefix.addr() >> 13) as usize]);
+        let gone = self.slots.affected(prefix);
+        let old = self.slots.set(prefix, id);
+        let slots = if id.is_some() { self.slots.affected(prefix) } else { gone };
+        if self.encode_all(slots.clone()).is_err() {
+            // What was encoded last is refused.
+            self.places.0 = usize::MAX;
+            self.grow(prefix).inspect_err(|_| {
+                self.slots.set(prefix, old);
+            })?;
+            slots.for_each(|slot| seen(self, slot));
+            return Ok(old);
+        }
+        let mut staged = std::mem::take(&mut self.staged);
+        for (slot, node) in staged.drain(..) {
+            let old = self.shared.node(slot);
+            // Release: the leaves are written before the node can be seen; a next hop before its id.
+            self.shared.nodes[slot].store(node, Ordering::Release);
+            seen(self, slot);
+            self.release(slot, old, Blocks::retire);
+        }
+        self.staged = staged;
+        self.places.0 = usize::MAX;
+        Ok(old)
+    }
+
+    /// Encodes slots into `staged`; nothing is there after an error.
+    fn encode_all(&mut self, mut slots: impl Iterator<Item = usize>) -> Result<(), NoRoom> {
+        let mut staged = std::mem::take(&mut self.staged);
+        let encoded = slots.try_for_each(|slot| {
+            staged.push((slot, self.encode(slot)?));
+            Ok(())
+        });
+        if encoded.is_err() {
+            staged.drain(..).for_each(|(slot, node)| self.release(slot, node, Blocks::give_back));
+        }
+        self.staged = staged;
+        encoded
+    }
+
+    /// The leaves are used up: makes a table with more of them. After an error the old one is as it was.
+    fn grow(&mut self, prefix: Prefix4) -> Result<(), LookupError> {
+        let slots = std::mem::replace(&mut self.slots, Box::new(Slots::none()));
+        match Self::build(slots, self.isa, (self.max_leaves, self.max_groups)) {
+            Ok(grown) => {
+                *self = grown;
+                Ok(())
+            }
+            Err((slots, error)) => {
+                self.slots = slots;
+                Err(error.on(prefix))
+            }
+        }
+    }
+
+    /// Leaves at most.
+    pub(crate) fn max_leaves(&self) -> u32 {
+        self.max_leaves
+    }
+
+    /// Refuses a prefix that is not there.
+    pub(crate) fn check_present(&self, prefix: Prefix4) -> Result<(), LookupError> {
+        self.slots.check_present(prefix)
+    }
+
+    /// The readers' half, in its own type.
+    pub(crate) fn shared(&self) -> &Arc<Bm19> {
+        &self.shared
+    }
+
+    /// What all of a slot is, if it is all alike.
+    pub(crate) fn alike(&self, slot: usize) -> Option<u32> {
+        let node = self.shared.node(slot);
+        (node >> 32 == 0).then_some(node as u32)
+    }
+
+    /// The /24 of a slot, each with its next hop or, if there are longer prefixes in it, something with bit 31 set.
+    pub(crate) fn places(&self, slot: usize) -> [u32; PLACES] {
+        if self.places.0 == slot {
+            return self.places.1;
+        }
+        let node = self.shared.node(slot);
+        if node >> 32 == 0 {
+            return [node as u32; PLACES];
+        }
+        let (bitmap, mut at) = ((node >> 32) as u32, node as u32 as usize);
+        let mut leaf = 0;
+        std::array::from_fn(|place| {
+            if bitmap >> place & 1 != 0 {
+                leaf = self.shared.leaves.get(at);
+                at += 1;
+            }
+            leaf
+        })
+    }
+}
+
+impl LookupWriter<u32> for Bm19Writer {
+    fn reader(&self) -> Arc<dyn Lookup<u32>> {
+        self.shared.clone()
+    }
+
+    fn load(&mut self, routes: &[(Prefix4, NextHopId)]) -> Result<(), LookupError> {
+        routes.iter().try_for_each(|(_, id)| check_id(NAME, *id, NextHopId::MAX))?;
+        let slots = Box::new(Slots::load(BITS, routes).ok_or(MEMORY)?);
+        *self = Self::build(slots, self.isa, (self.max_leaves, self.max_groups)).map_err(|(_, error)| error)?;
+        Ok(())
+    }
+
+    fn insert(&mut self, prefix: Prefix4, id: NextHopId) -> Result<Option<NextHopId>, LookupError> {
+        check_id(NAME, id, NextHopId::MAX)?;
+        self.change(prefix, Some(id), |_, _| ())
+    }
+
+    fn remove(&mut self, prefix: Prefix4) -> Result<NextHopId, LookupError> {
+        self.check_present(prefix)?;
+        Ok(self.change(prefix, None, |_, _| ())?.unwrap_or(NextHopId::NO_ROUTE))
+    }
+
+    fn reclaim(&mut self, grace: Grace) {
+        self.leaves.reclaim(grace);
+        self.groups.reclaim(grace);
+    }
+
+    fn waiting(&self) -> usize {
+        self.leaves.waiting() + self.groups.waiting()
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Nodes>()
+            + self.shared.leaves.bytes(self.leaves.touched())
+            + self.shared.groups.bytes(self.groups.touched() * GROUP as u32)
+    }
+}
+
+const MEMORY: LookupError = LookupError::Memory { structure: NAME };
+
+fn full(what: &'static str, limit: u32) -> LookupError {
+    LookupError::Full { prefix: "the table".to_owned(), structure: NAME, what, limit }
+}
+
+/// The array of leaves of a node, if it has one.
+fn block_of(node: u64) -> Option<Block> {
+    let bitmap = (node >> 32) as u32;
+    (bitmap != 0).then(|| Block { start: node as u32, len: bitmap.count_ones() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ran_out_is_named() {
+        let mut writer = Bm19Writer::new().expect("memory");
+        writer.max_groups = 3;
+        // Room that was there before the limit was set is no room.
+        let (mut number, mut refused) = (0, None);
+        while refused.is_none() && number <= MIN_GROUPS {
+            let host = Prefix4::host(number << 8 | 1);
+            refused = writer.insert(host, NextHopId(7)).err();
+            number += 1;
+        }
+        let host = Prefix4::host((number - 1) << 8 | 1);
+        let expected = format!(
+            "{host} does not fit: all 3 groups of long prefixes of bm19 are in use; remove routes, or use another structure"
+        );
+        assert_eq!(refused.map(|error| error.to_string()), Some(expected));
+        assert_eq!(writer.reader().lookup(host.addr()), NextHopId::NO_ROUTE);
+        assert_eq!(writer.reader().lookup(1), NextHopId(7));
+    }
+}

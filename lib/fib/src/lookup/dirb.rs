@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: MIT
+//! DIRB for IPv4: one byte per /24 in front of [BM19](crate::lookup::bm19), which is only asked where the byte says so.
+//!
+//! A byte is the code of a next hop, or 255: the /24 has longer prefixes inside, or a next hop without a code. While all
+//! next hops in use have ids below 255 the codes are the ids; else the most popular ones (by /24 they lead to) get the
+//! codes, and one more small table turns codes into ids. Codes are given out when the table is built and when it
+//! [is built anew](DirbWriter::recode) because too many /24 have none.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use crate::lookup::bm19::{Bm19, Bm19Writer, PLACES};
+use crate::lookup::simd::ipv4::{self, Bytes};
+use crate::lookup::simd::{Isa, prefetch};
+use crate::lookup::slots::check_id;
+use crate::lookup::table::Table;
+use crate::lookup::{Lookup, LookupError, LookupWriter};
+use crate::next_hop::NextHopId;
+use crate::prefix::Prefix4;
+use crate::publish::grace::Grace;
+
+const NAME: &str = "dirb";
+/// The byte that says: ask BM19.
+const ASK: u32 = 255;
+/// Slots of BM19.
+const SLOTS: usize = 1 << 19;
+/// Addresses looked up at a time: one bit each in a mask.
+const PASS: usize = 64;
+/// Words of four bytes in a slot of BM19.
+const WORDS: usize = PLACES / 4;
+/// Number of /24.
+const ALL: usize = 1 << 24;
+/// `auto` takes BM19 alone when more than a fiftieth of the routed /24 have no code: about there the two tables together are
+/// as fast as the second one alone (bench/RESULTS.md). Nearly every batch asks then, and no two alike.
+const TOO_MANY: usize = 50;
+/// Codes are given out anew when so many more /24 have none: 1/64 of all.
+const STALE: usize = ALL / 64;
+
+/// The readers' half.
+pub struct Dirb {
+    bytes: Arc<Table<Bytes>>,
+    codes: Codes,
+    bm19: Arc<Bm19>,
+    isa: Isa,
+}
+
+/// Which next hops have codes.
+#[derive(Clone)]
+enum Codes {
+    /// A code is an id.
+    Ids,
+    /// Ids by code, and codes by id. The code [`ASK`] stands for no id.
+    Table(Arc<([u32; 256], HashMap<u32, u8>)>),
+}
+
+impl Codes {
+    /// The code of a place of BM19.
+    fn code(&self, leaf: u32) -> u8 {
+        match self {
+            Self::Ids => leaf.min(ASK) as u8,
+            Self::Table(table) => table.1.get(&leaf).copied().unwrap_or(ASK as u8),
+        }
+    }
+}
+
+/// In a table of codes: none.
+const NO_ID: u32 = u32::MAX;
+
+impl Dirb {
+    /// Ends those lookups that have found no code.
+    #[inline(never)]
+    fn ask(&self, mut mask: u64, addresses: &[u32], ids: &mut [u32]) {
+        let mut places = [0u8; PASS];
+        let (mut asked, mut found) = ([0u32; PASS], [0u32; PASS]);
+        let mut count = 0;
+        while mask != 0 {
+            let place = mask.trailing_zeros() as usize;
+            places[count % PASS] = place as u8;
+            asked[count % PASS] = addresses[place];
+            count += 1;
+            mask &= mask - 1;
+        }
+        self.bm19.lookup_batch(&asked[..count], &mut found[..count]);
+        for (place, id) in places[..count].iter().zip(found) {
+            ids[usize::from(*place)] = id;
+        }
+    }
+}
+
+impl Lookup<u32> for Dirb {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    #[inline]
+    fn lookup(&self, address: u32) -> NextHopId {
+        let code = ipv4::byte(&self.bytes, address);
+        // A next hop is there before its code can be seen.
+        fence(Ordering::Acquire);
+        match (code, &self.codes) {
+            (ASK, _) => self.bm19.lookup(address),
+            (code, Codes::Ids) => NextHopId(code),
+            (code, Codes::Table(table)) => NextHopId(table.0[code as usize]),
+        }
+    }
+
+    #[inline]
+    fn lookup_batch(&self, addresses: &[u32], ids: &mut [u32]) {
+        assert_eq!(addresses.len(), ids.len(), "one id per address");
+        for (addresses, ids) in addresses.chunks(PASS).zip(ids.chunks_mut(PASS)) {
+            let mask = ipv4::bytes(self.isa, &self.bytes, addresses, ids);
+            // A next hop is there before its code can be seen.
+            fence(Ordering::Acquire);
+            if let Codes::Table(table) = &self.codes {
+                ids.iter_mut().for_each(|id| *id = table.0[*id as usize & 255]);
+            }
+            if mask != 0 {
+                self.ask(mask, addresses, ids);
+            }
+        }
+    }
+}
+
+/// The control thread's half; with `auto` it takes BM19 alone where most next hops have no code.
+pub struct DirbWriter {
+    bm19: Bm19Writer,
+    /// The bytes, their codes and how many of them are [`ASK`]; none while `auto` does without.
+    front: Option<Front>,
+    shared: Arc<dyn Lookup<u32>>,
+    auto: bool,
+    isa: Isa,
+    /// Of the /24 that had a route when codes were given out: all, and those whose next hop got one; and the next hops.
+    routed: (usize, usize, usize),
+}
+
+struct Front {
+    bytes: Arc<Table<Bytes>>,
+    codes: Codes,
+    asking: usize,
+    /// So many were asking when the codes were given out.
+    asking_at_first: usize,
+}
+
+impl Front {
+    /// Stores the bytes of a slot.
+    fn paint(&mut self, slot: usize, places: &[u32; PLACES]) {
+        let (mut last, mut code) = (places[0], self.codes.code(places[0]));
+        let bytes: [u8; PLACES] = std::array::from_fn(|place| {
+            if places[place] != last {
+                (last, code) = (places[place], self.codes.code(places[place]));
+            }
+            code
+        });
+        for (word, bytes) in self.bytes[slot * WORDS..][..WORDS].iter().zip(bytes.as_chunks::<4>().0) {
+            let old = word.load(Ordering::Relaxed).to_le_bytes();
+            if old != *bytes {
+                self.asking += asking(bytes);
+                self.asking -= asking(&old);
+                word.store(u32::from_le_bytes(*bytes), Ordering::Release);
+            }
+        }
+    }
+}
+
+/// How many of these bytes are [`ASK`].
+fn asking(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| u32::from(**byte) == ASK).count()
+}
+
+impl DirbWriter {
+    /// An empty table; with `auto` it may take BM19 alone.
+    pub fn new(auto: bool) -> Result<Self, LookupError> {
+        Self::with(auto, Isa::detect(), u32::MAX)
+    }
+
+    /// The same, looking up by the instructions `isa`, which must be available, with at most `max_leaves` in BM19.
+    pub fn with(auto: bool, isa: Isa, max_leaves: u32) -> Result<Self, LookupError> {
+        let bm19 = Bm19Writer::with(isa, max_leaves)?;
+        let front = Front {
+            bytes: Arc::new(Table::zeroed().map_err(|_| MEMORY)?),
+            codes: Codes::Ids,
+            asking: 0,
+            asking_at_first: 0,
+        };
+        let shared = bm19.shared().clone();
+        let mut writer = Self { bm19, front: Some(front), shared, auto, isa, routed: (0, 0, 0) };
+        writer.share();
+        Ok(writer)
+    }
+
+    /// Makes the readers' half anew from its parts.
+    fn share(&mut self) {
+        let bm19 = self.bm19.shared().clone();
+        self.shared = match &self.front {
+            Some(Front { bytes, codes, .. }) => {
+                Arc::new(Dirb { bytes: bytes.clone(), codes: codes.clone(), bm19, isa: self.isa })
+            }
+            None => bm19,
+        };
+    }
+
+    /// Counts the /24 of every next hop, and gives codes to the most popular ones. `auto` decides whether to have any.
+    fn recode(&mut self) -> Result<(), LookupError> {
+        let popularity = self.popularity();
+        let codes = match popularity.iter().all(|(_, leaf)| *leaf < ASK || is_group(*leaf)) {
+            true => Codes::Ids,
+            false => give_out(&popularity),
+        };
+        let (mut routed, mut coded) = (0, 0);
+        for &(count, leaf) in popularity.iter().filter(|(_, leaf)| *leaf != NextHopId::NO_ROUTE.0) {
+            routed += count;
+            coded += if u32::from(codes.code(leaf)) == ASK { 0 } else { count };
+        }
+        // With the bytes: all of them are painted before anything is replaced, so that an error leaves all as it was.
+        let front = if !self.auto || (routed - coded) * TOO_MANY <= routed {
+            let bytes = Arc::new(Table::zeroed().map_err(|_| MEMORY)?);
+            let mut front = Front { bytes, codes, asking: 0, asking_at_first: 0 };
+            for slot in 0..SLOTS {
+                // Fresh bytes are 0.
+                if self.bm19.alike(slot).is_none_or(|leaf| front.codes.code(leaf) != 0) {
+                    front.paint(slot, &self.bm19.places(slot));
+                }
+            }
+            front.asking_at_first = front.asking;
+            Some(front)
+        } else {
+            None
+        };
+        let hops = popularity.iter().filter(|(_, leaf)| !is_group(*leaf) && *leaf != NextHopId::NO_ROUTE.0).count();
+        self.routed = (routed, coded, hops);
+        self.front = front;
+        self.share();
+        Ok(())
+    }
+
+    /// Every next hop in use with the number of its /24, the most popular first.
+    fn popularity(&self) -> Vec<(usize, u32)> {
+        let mut counts: HashMap<u32, usize> = HashMap::new();
+        let (mut last, mut count) = (0, 0);
+        for slot in 0..SLOTS {
+            if self.bm19.alike(slot) == Some(last) {
+                count += PLACES;
+                continue;
+            }
+            for leaf in self.bm19.places(slot) {
+                if leaf != last {
+                    *counts.entry(last).or_default() += std::mem::take(&mut count);
+                    last = leaf;
+                }
+                count += 1;
+            }
+        }
+        *counts.entry(last).or_default() += count;
+        let mut popularity: Vec<(usize, u32)> = counts.into_iter().map(|(leaf, count)| (count, leaf)).collect();
+        popularity.sort_unstable_by(|a, b| b.cmp(a));
+        popularity
+    }
+
+    fn change(&mut self, prefix: Prefix4, id: Option<NextHopId>) -> Result<Option<NextHopId>, LookupError> {
+        let front = &mut self.front;
+        if let Some(front) = front {
+            prefetch(&front.bytes[(prefix.addr() >> 13) as usize * WORDS]);
+        }
+        let before = Arc::as_ptr(self.bm19.shared());
+        let old = self.bm19.change(prefix, id, |bm19, slot| {
+            if let Some(front) = front {
+                front.paint(slot, &bm19.places(slot));
+            }
+        })?;
+        if Arc::as_ptr(self.bm19.shared()) != before {
+            self.share();
+        }
+        Ok(old)
+    }
+}
+
+/// The most popular next hops by code, and their codes.
+fn give_out(popularity: &[(usize, u32)]) -> Codes {
+    let mut table = ([NO_ID; 256], HashMap::new());
+    let popular = popularity.iter().map(|(_, leaf)| *leaf).filter(|leaf| !is_group(*leaf));
+    for (code, id) in (0..ASK as u8).zip(popular) {
+        table.0[usize::from(code)] = id;
+        table.1.insert(id, code);
+    }
+    Codes::Table(Arc::new(table))
+}
+
+/// Does this place of BM19 have longer prefixes inside?
+fn is_group(leaf: u32) -> bool {
+    leaf > NextHopId::MAX
+}
+
+const MEMORY: LookupError = LookupError::Memory { structure: NAME };
+
+impl LookupWriter<u32> for DirbWriter {
+    fn reader(&self) -> Arc<dyn Lookup<u32>> {
+        self.shared.clone()
+    }
+
+    fn load(&mut self, routes: &[(Prefix4, NextHopId)]) -> Result<(), LookupError> {
+        let mut fresh = Self::with(self.auto, self.isa, self.bm19.max_leaves())?;
+        fresh.bm19.load(routes)?;
+        fresh.recode()?;
+        *self = fresh;
+        Ok(())
+    }
+
+    fn insert(&mut self, prefix: Prefix4, id: NextHopId) -> Result<Option<NextHopId>, LookupError> {
+        check_id(NAME, id, NextHopId::MAX)?;
+        self.change(prefix, Some(id))
+    }
+
+    fn remove(&mut self, prefix: Prefix4) -> Result<NextHopId, LookupError> {
+        self.bm19.check_present(prefix)?;
+        Ok(self.change(prefix, None)?.unwrap_or(NextHopId::NO_ROUTE))
+    }
+
+    /// Gives codes out anew where too many next hops have come that have none. Only [`load`](Self::load) brings DIRB back
+    /// where `auto` has gone over to BM19.
+    fn commit(&mut self) -> Result<(), LookupError> {
+        let Some(front) = &mut self.front else { return Ok(()) };
+        front.asking_at_first = front.asking_at_first.min(front.asking);
+        // What is a lot depends on the table; for small ones it does not matter.
+        let stale = if self.auto { (self.routed.0 / TOO_MANY).clamp(STALE / 64, STALE) } else { STALE };
+        if front.asking <= front.asking_at_first + stale {
+            return Ok(());
+        }
+        front.asking_at_first = front.asking;
+        // Without the memory for it everything is right all the same, only slower.
+        match self.recode() {
+            Err(LookupError::Memory { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Says what `auto` has chosen, and by what.
+    fn why(&self) -> Option<String> {
+        let (routed, coded, hops) = self.routed;
+        let share = (100 * coded).checked_div(routed).unwrap_or(100);
+        let choice = if self.front.is_some() { "dirb" } else { "bm19" };
+        self.auto.then(|| {
+            format!("{choice}: the most popular of {hops} next hops, up to 255, have {share} % of the routed /24")
+        })
+    }
+
+    fn reclaim(&mut self, grace: Grace) {
+        self.bm19.reclaim(grace);
+    }
+
+    fn waiting(&self) -> usize {
+        self.bm19.waiting()
+    }
+
+    fn memory(&self) -> usize {
+        self.bm19.memory() + if self.front.is_some() { size_of::<Bytes>() } else { 0 }
+    }
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: MIT
+//! Two copies of a structure that must not change under its readers (left-right, also called double buffering).
+//!
+//! ```text
+//!            readers                 the writer
+//!   front    look up here            leaves it alone
+//!   back     none, as soon as the    changes it; commit() makes it the front, and reader() is another one
+//!            last has let it go
+//! ```
+//!
+//! After a commit the old front is the back. While a reader is still in it (somebody has its `Arc`), changes are only
+//! noted; when it is free, whatever it lacks is done there too. Nothing ever waits for a reader.
+//!
+//! What is noted are the prefixes a copy lacks, not the changes: the writer has the whole table in a map, so to catch up is
+//! to give each such prefix the state it has there. Notes are bounded by the number of prefixes, to try again does no harm,
+//! and a change that does not fit stays noted until it does.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::lookup::{Lookup, LookupError, LookupWriter};
+use crate::next_hop::NextHopId;
+use crate::prefix::{Address, PrefixOf};
+use crate::publish::grace::Grace;
+
+/// A structure that may only be changed while nobody reads it. After an error it is as it was.
+pub trait Buffer<A: Address>: Lookup<A> + Sized + 'static {
+    /// Sets the next hop of `prefix`, which may have one.
+    fn set(&mut self, prefix: PrefixOf<A>, id: NextHopId) -> Result<(), LookupError>;
+
+    /// Forgets `prefix`; it is no error if it is unknown.
+    fn unset(&mut self, prefix: PrefixOf<A>) -> Result<(), LookupError>;
+
+    /// Whether it can store this id.
+    fn check(&self, id: NextHopId) -> Result<(), LookupError>;
+
+    /// For how many routes it was made. One that is [`LookupError::Full`] is made anew with more, if it
+    /// [`may_grow`](Self::may_grow).
+    fn room(&self) -> usize;
+
+    /// Whether one made anew could hold more.
+    fn may_grow(&self) -> bool;
+
+    /// Bytes that lookups may read.
+    fn memory(&self) -> usize;
+}
+
+/// Makes an empty copy for so many routes, or for as many as are possible at most.
+pub type Make<B> = fn(usize) -> Result<B, LookupError>;
+
+/// By prefix. Every next hop in it has passed [`Buffer::check`].
+type Routes<A> = HashMap<PrefixOf<A>, NextHopId>;
+
+/// A copy, and the prefixes that may be otherwise in it than in the writer's map.
+struct Copy<A, B> {
+    buffer: Arc<B>,
+    lacks: HashSet<PrefixOf<A>>,
+}
+
+impl<A: Address + std::hash::Hash, B: Buffer<A>> Copy<A, B> {
+    fn new(make: Make<B>, room: usize, routes: &Routes<A>) -> Result<Self, LookupError> {
+        Ok(Self { buffer: Arc::new(filled(make, room, routes)?), lacks: HashSet::new() })
+    }
+
+    /// Only if no reader is in it.
+    fn free(&mut self) -> Option<&mut B> {
+        Arc::get_mut(&mut self.buffer)
+    }
+
+    /// Does what it lacks, as far as that fits; the first error, if any. `last` is what the other copy lacks, too. It must be
+    /// free.
+    fn catch_up(&mut self, make: Make<B>, routes: &Routes<A>, last: &HashSet<PrefixOf<A>>) -> Result<(), LookupError> {
+        let Some(buffer) = Arc::get_mut(&mut self.buffer) else { return Ok(()) };
+        let mut first = Ok(());
+        // What goes makes room for what comes; then what readers have already, as they must not lose it.
+        for turn in [Turn::Gone, Turn::Shown, Turn::New] {
+            self.lacks.retain(|prefix| {
+                let done = match routes.get(prefix) {
+                    None if turn == Turn::Gone => buffer.unset(*prefix),
+                    Some(id) if turn == Turn::Shown && !last.contains(prefix) => buffer.set(*prefix, *id),
+                    Some(id) if turn == Turn::New => buffer.set(*prefix, *id),
+                    _ => return true,
+                };
+                let failed = done.is_err();
+                if first.is_ok() {
+                    first = done;
+                }
+                failed
+            });
+        }
+        if matches!(first, Err(LookupError::Full { .. })) && buffer.may_grow() {
+            // All of `routes`, or the error stands.
+            let more = self.buffer.room().saturating_mul(GROWTH);
+            *self = Self::new(make, more, routes).map_err(|_| first.clone().expect_err("matched"))?;
+            return Ok(());
+        }
+        first
+    }
+}
+
+/// The order in which a copy catches up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Gone,
+    Shown,
+    New,
+}
+
+/// A copy that is full is replaced by one for so many times as many routes.
+const GROWTH: usize = 4;
+
+/// A new buffer with these routes, for at least `room`, and for more if they need more.
+fn filled<A: Address, B: Buffer<A>>(make: Make<B>, room: usize, routes: &Routes<A>) -> Result<B, LookupError> {
+    let mut buffer = make(room.max(routes.len()))?;
+    loop {
+        match routes.iter().try_for_each(|(prefix, id)| buffer.set(*prefix, *id)) {
+            Ok(()) => return Ok(buffer),
+            Err(LookupError::Full { .. }) if buffer.may_grow() => {
+                let before = buffer.room();
+                drop(buffer);
+                buffer = make(before.saturating_mul(GROWTH))?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The routes by prefix, each next hop checked; the last of several counts.
+fn checked<A: Address + std::hash::Hash, B: Buffer<A>>(
+    buffer: &B,
+    routes: &[(PrefixOf<A>, NextHopId)],
+) -> Result<Routes<A>, LookupError> {
+    routes.iter().try_for_each(|(_, id)| buffer.check(*id))?;
+    Ok(routes.iter().copied().collect())
+}
+
+fn missing<A: Address>(prefix: PrefixOf<A>) -> LookupError {
+    LookupError::Missing { prefix: prefix.to_string() }
+}
+
+/// The writer of two copies.
+///
+/// A next hop that does not fit is refused by `insert`, always. That a copy is full is told by `insert` where the back is
+/// free, with nothing changed, else by `commit`: the change is then still noted, what readers see is a table without it, and
+/// every later `commit` tries again.
+pub struct DoubleBuffered<A, B> {
+    make: Make<B>,
+    routes: Routes<A>,
+    front: Copy<A, B>,
+    back: Copy<A, B>,
+}
+
+impl<A: Address + std::hash::Hash, B: Buffer<A>> DoubleBuffered<A, B> {
+    /// Two empty copies.
+    pub fn new(make: Make<B>) -> Result<Self, LookupError> {
+        let routes = Routes::new();
+        let (front, back) = (Copy::new(make, 0, &routes)?, Copy::new(make, 0, &routes)?);
+        Ok(Self { make, routes, front, back })
+    }
+
+    /// Sets or (without an id) removes `prefix` in the back, where that is free. Expects the map to be changed already.
+    fn change(&mut self, prefix: PrefixOf<A>, id: Option<NextHopId>) -> Result<(), LookupError> {
+        let Some(buffer) = self.back.free() else {
+            self.back.lacks.insert(prefix);
+            self.front.lacks.insert(prefix);
+            return Ok(());
+        };
+        let done = match id {
+            Some(id) => buffer.set(prefix, id),
+            None => buffer.unset(prefix),
+        };
+        match done {
+            Ok(()) => drop(self.back.lacks.remove(&prefix)),
+            Err(LookupError::Full { .. }) => {
+                let noted = !self.back.lacks.insert(prefix);
+                let result = self.back.catch_up(self.make, &self.routes, &self.front.lacks);
+                if self.back.lacks.contains(&prefix) {
+                    if !noted {
+                        self.back.lacks.remove(&prefix);
+                    }
+                    return result;
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        self.front.lacks.insert(prefix);
+        Ok(())
+    }
+}
+
+impl<A: Address + std::hash::Hash, B: Buffer<A>> LookupWriter<A> for DoubleBuffered<A, B> {
+    fn reader(&self) -> Arc<dyn Lookup<A>> {
+        self.front.buffer.clone()
+    }
+
+    fn load(&mut self, routes: &[(PrefixOf<A>, NextHopId)]) -> Result<(), LookupError> {
+        let routes = checked(&*self.front.buffer, routes)?;
+        let front = Copy::new(self.make, 0, &routes)?;
+        let back = Copy::new(self.make, 0, &routes)?;
+        *self = Self { make: self.make, routes, front, back };
+        Ok(())
+    }
+
+    fn insert(&mut self, prefix: PrefixOf<A>, id: NextHopId) -> Result<Option<NextHopId>, LookupError> {
+        self.front.buffer.check(id)?;
+        let before = self.routes.insert(prefix, id);
+        if let Err(error) = self.change(prefix, Some(id)) {
+            match before {
+                Some(before) => drop(self.routes.insert(prefix, before)),
+                None => drop(self.routes.remove(&prefix)),
+            }
+            return Err(error);
+        }
+        Ok(before)
+    }
+
+    fn remove(&mut self, prefix: PrefixOf<A>) -> Result<NextHopId, LookupError> {
+        let id = self.routes.remove(&prefix).ok_or_else(|| missing(prefix))?;
+        if let Err(error) = self.change(prefix, None) {
+            self.routes.insert(prefix, id);
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    fn commit(&mut self) -> Result<(), LookupError> {
+        if self.front.lacks.is_empty() || self.back.free().is_none() {
+            return Ok(());
+        }
+        let done = self.back.catch_up(self.make, &self.routes, &self.front.lacks);
+        // Readers must gain by the swap, and lose nothing.
+        let (front, back) = (&self.front.lacks, &self.back.lacks);
+        if back.len() < front.len() && back.is_subset(front) {
+            std::mem::swap(&mut self.front, &mut self.back);
+        }
+        done
+    }
+
+    fn commit_is_cheap(&self) -> bool {
+        false
+    }
+
+    fn pending(&self) -> bool {
+        !self.front.lacks.is_empty()
+    }
+
+    fn reclaim(&mut self, _: Grace) {
+        // What does not fit stays noted, and is told by commit.
+        let _ = self.back.catch_up(self.make, &self.routes, &self.front.lacks);
+    }
+
+    fn waiting(&self) -> usize {
+        self.back.lacks.len()
+    }
+
+    fn memory(&self) -> usize {
+        self.front.buffer.memory() + self.back.buffer.memory()
+    }
+}
+
+/// The writer of a single copy, for measurements: what the structure alone takes and how fast it changes. A change is
+/// refused while somebody holds the [`reader`](LookupWriter::reader).
+pub struct SingleBuffered<A, B> {
+    make: Make<B>,
+    routes: Routes<A>,
+    only: Copy<A, B>,
+}
+
+impl<A: Address + std::hash::Hash, B: Buffer<A>> SingleBuffered<A, B> {
+    /// An empty copy.
+    pub fn new(make: Make<B>) -> Result<Self, LookupError> {
+        let routes = Routes::new();
+        Ok(Self { make, only: Copy::new(make, 0, &routes)?, routes })
+    }
+
+    fn free(&mut self) -> Result<&mut B, LookupError> {
+        let structure = self.only.buffer.name();
+        self.only.free().ok_or(LookupError::Busy { structure })
+    }
+}
+
+impl<A: Address + std::hash::Hash, B: Buffer<A>> LookupWriter<A> for SingleBuffered<A, B> {
+    fn reader(&self) -> Arc<dyn Lookup<A>> {
+        self.only.buffer.clone()
+    }
+
+    fn load(&mut self, routes: &[(PrefixOf<A>, NextHopId)]) -> Result<(), LookupError> {
+        let routes = checked(&*self.only.buffer, routes)?;
+        self.only = Copy::new(self.make, 0, &routes)?;
+        self.routes = routes;
+        Ok(())
+    }
+
+    fn insert(&mut self, prefix: PrefixOf<A>, id: NextHopId) -> Result<Option<NextHopId>, LookupError> {
+        self.only.buffer.check(id)?;
+        let done = self.free()?.set(prefix, id);
+        if let (Err(error @ LookupError::Full { .. }), true) = (&done, self.only.buffer.may_grow()) {
+            let mut routes = self.routes.clone();
+            routes.insert(prefix, id);
+            let more = self.only.buffer.room().saturating_mul(GROWTH);
+            self.only = Copy::new(self.make, more, &routes).map_err(|_| error.clone())?;
+        } else {
+            done?;
+        }
+        Ok(self.routes.insert(prefix, id))
+    }
+
+    fn remove(&mut self, prefix: PrefixOf<A>) -> Result<NextHopId, LookupError> {
+        let id = *self.routes.get(&prefix).ok_or_else(|| missing(prefix))?;
+        self.free()?.unset(prefix)?;
+        self.routes.remove(&prefix);
+        Ok(id)
+    }
+
+    fn reclaim(&mut self, _: Grace) {}
+
+    fn waiting(&self) -> usize {
+        0
+    }
+
+    fn memory(&self) -> usize {
+        self.only.buffer.memory()
+    }
+}

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: MIT
+//! Poptrie for both families (Asai, Ohara: "Poptrie: A Compressed Trie with Population Count for Fast and Scalable Software
+//! IP Routing Table Lookup", SIGCOMM 2015), written from the paper.
+//!
+//! The first bits of an address lead to a leaf or to a node at once ("direct pointing": 18 bits for IPv4, 16 for IPv6),
+//! from there on it is six bits a node. A node is two bitmaps of 64: `vector` says which values lead to another node,
+//! `leafvec` where among the others a leaf differs from the one before it. Children and leaves of a node lie side by side,
+//! so counting bits finds them behind `base1` and `base0`.
+//!
+//! A change writes what is below one entry of the first table anew, where no reader is, and stores the entry. What was
+//! below it waits for its readers. The default route stands beside the table.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use prefix_trie::PrefixMap;
+
+use crate::lookup::blocks::{Block, Blocks};
+use crate::lookup::runs::{Run, runs, split};
+use crate::lookup::slots::check_id;
+use crate::lookup::table::Table;
+use crate::lookup::{Lookup, LookupError, LookupWriter};
+use crate::next_hop::NextHopId;
+use crate::prefix::{Address, Prefix6, PrefixOf};
+use crate::publish::grace::Grace;
+
+const NAME: &str = "poptrie";
+/// Bits a node looks at.
+const STRIDE: u32 = 6;
+/// Nodes and leaves at most: 96 MiB and 64 MiB, which cost memory as they are used.
+const MAX_NODES: u32 = 1 << 22;
+const MAX_LEAVES: u32 = 1 << 24;
+/// Addresses whose first entries are loaded before any is looked at.
+const PASS: usize = 64;
+/// An entry of the first table: a leaf if this bit is set, else a node.
+const LEAF: u32 = 1 << 31;
+
+/// The address families, as a poptrie sees them.
+pub trait Family: Address + Into<u128> {
+    /// Bits of the first table.
+    const DIRECT: u32;
+    /// `bits` bits of the address from `from` on; bits behind its end are zero.
+    fn bits(self, from: u32, bits: u32) -> usize;
+}
+
+impl Family for u32 {
+    const DIRECT: u32 = 18;
+    #[inline(always)]
+    fn bits(self, from: u32, bits: u32) -> usize {
+        (u64::from(self) << 32 << from >> (64 - bits)) as usize
+    }
+}
+
+impl Family for u128 {
+    const DIRECT: u32 = 16;
+    #[inline(always)]
+    fn bits(self, from: u32, bits: u32) -> usize {
+        (self << from >> (128 - bits)) as usize
+    }
+}
+
+/// Leaves are ids plus one: 0 is where only the default route is.
+fn leaf(id: NextHopId) -> u32 {
+    id.0 + 1
+}
+
+/// A node: `vector`, `leafvec`, and `base1` and `base0` in one word.
+type Node = [u64; 3];
+
+/// How many bits of `bitmap` are set up to bit `value`.
+#[inline(always)]
+fn upto(bitmap: u64, value: usize) -> u32 {
+    (bitmap & u64::MAX >> (63 - value)).count_ones()
+}
+
+/// The readers' half.
+pub struct Poptrie<A> {
+    direct: Table<[AtomicU32]>,
+    nodes: Table<[[AtomicU64; 3]]>,
+    leaves: Table<[AtomicU32]>,
+    default: AtomicU32,
+    family: PhantomData<A>,
+}
+
+impl<A: Family> Poptrie<A> {
+    #[inline(always)]
+    fn node(&self, index: u32) -> Node {
+        let words = &self.nodes[index as usize];
+        [0, 1, 2].map(|at: usize| words[at].load(Ordering::Relaxed))
+    }
+
+    /// The leaf of an address whose first bits have this entry.
+    #[inline(always)]
+    fn descend(&self, entry: u32, address: A) -> u32 {
+        if entry & LEAF != 0 {
+            return entry & !LEAF;
+        }
+        let (mut node, mut depth) = (self.node(entry), A::DIRECT);
+        loop {
+            let value = address.bits(depth, STRIDE);
+            let [vector, leafvec, bases] = node;
+            if vector >> value & 1 == 0 {
+                let index = bases as u32 + upto(leafvec, value) - 1;
+                return self.leaves[index as usize].load(Ordering::Relaxed);
+            }
+            node = self.node((bases >> 32) as u32 + upto(vector, value) - 1);
+            depth += STRIDE;
+        }
+    }
+
+    #[inline(always)]
+    fn id(&self, leaf: u32) -> u32 {
+        if leaf == 0 { self.default.load(Ordering::Acquire) } else { leaf - 1 }
+    }
+}
+
+impl<A: Family> Lookup<A> for Poptrie<A> {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    #[inline]
+    fn lookup(&self, address: A) -> NextHopId {
+        // Acquire: what an entry leads to is filled before the entry can be seen.
+        let entry = self.direct[address.bits(0, A::DIRECT)].load(Ordering::Acquire);
+        NextHopId(self.id(self.descend(entry, address)))
+    }
+
+    fn lookup_batch(&self, addresses: &[A], ids: &mut [u32]) {
+        assert_eq!(addresses.len(), ids.len(), "one id per address");
+        for (addresses, ids) in addresses.chunks(PASS).zip(ids.chunks_mut(PASS)) {
+            for (id, &address) in ids.iter_mut().zip(addresses) {
+                *id = self.direct[address.bits(0, A::DIRECT)].load(Ordering::Relaxed);
+            }
+            fence(Ordering::Acquire);
+            for (id, &address) in ids.iter_mut().zip(addresses) {
+                *id = self.id(self.descend(*id, address));
+            }
+        }
+    }
+}
+
+/// The control thread's half.
+pub struct PoptrieWriter<A> {
+    shared: Arc<Poptrie<A>>,
+    /// Every prefix, its address left-aligned.
+    prefixes: PrefixMap<Prefix6, NextHopId>,
+    nodes: Blocks,
+    leaves: Blocks,
+}
+
+/// What there is no room for, and how many there can be.
+type Short = (&'static str, u32);
+
+/// Writes nodes and leaves that no reader has yet.
+struct Builder<'a, A> {
+    shared: &'a Poptrie<A>,
+    nodes: &'a mut Blocks,
+    leaves: &'a mut Blocks,
+    /// What was taken so far: to be given back if the rest does not fit.
+    taken_nodes: Vec<Block>,
+    taken_leaves: Vec<Block>,
+    short: Option<Short>,
+}
+
+impl<A: Family> Builder<'_, A> {
+    /// The entry of the first table for addresses that share their first `A::DIRECT` bits and have these runs.
+    fn entry(&mut self, runs: &[Run]) -> Option<u32> {
+        if let [run] = runs {
+            return Some(LEAF | run.leaf);
+        }
+        let node = self.node(runs, A::DIRECT)?;
+        self.put_nodes(&[node])
+    }
+
+    fn node(&mut self, runs: &[Run], depth: u32) -> Option<Node> {
+        let (mut vector, mut leafvec) = (0, 0);
+        let (mut children, mut leaves) = (Vec::new(), Vec::new());
+        split(runs, depth, STRIDE, |value, inside| {
+            if let [run] = inside {
+                if leaves.last() != Some(&run.leaf) {
+                    leafvec |= 1 << value;
+                    leaves.push(run.leaf);
+                }
+            } else {
+                vector |= 1 << value;
+                children.push(self.node(inside, depth + STRIDE)?);
+            }
+            Some(())
+        })?;
+        let (base1, base0) = (self.put_nodes(&children)?, self.put_leaves(&leaves)?);
+        Some([vector, leafvec, u64::from(base1) << 32 | u64::from(base0)])
+    }
+
+    fn put_nodes(&mut self, nodes: &[Node]) -> Option<u32> {
+        if nodes.is_empty() {
+            return Some(0);
+        }
+        let len = nodes.len() as u32;
+        let Some(start) = self.nodes.take(len) else {
+            self.short = Some(("nodes", self.nodes.limit()));
+            return None;
+        };
+        self.taken_nodes.push(Block { start, len });
+        for (to, node) in self.shared.nodes[start as usize..].iter().zip(nodes) {
+            to.iter().zip(node).for_each(|(to, word)| to.store(*word, Ordering::Relaxed));
+        }
+        Some(start)
+    }
+
+    fn put_leaves(&mut self, leaves: &[u32]) -> Option<u32> {
+        if leaves.is_empty() {
+            return Some(0);
+        }
+        let len = leaves.len() as u32;
+        let Some(start) = self.leaves.take(len) else {
+            self.short = Some(("leaves", self.leaves.limit()));
+            return None;
+        };
+        self.taken_leaves.push(Block { start, len });
+        self.shared.leaves[start as usize..]
+            .iter()
+            .zip(leaves)
+            .for_each(|(to, leaf)| to.store(*leaf, Ordering::Relaxed));
+        Some(start)
+    }
+}
+
+/// A prefix with its address left-aligned.
+fn aligned<A: Family>(prefix: PrefixOf<A>) -> Prefix6 {
+    let addr: u128 = prefix.addr().into();
+    PrefixOf::truncated(addr << (128 - A::BITS), prefix.len()).expect("the family's lengths are shorter")
+}
+
+impl<A: Family> PoptrieWriter<A> {
+    /// An empty table.
+    pub fn new() -> Result<Self, LookupError> {
+        Self::with_room(MAX_NODES, MAX_LEAVES)
+    }
+
+    /// An empty table with room for at most so many nodes (24 bytes each; at most 4,194,304) and leaves (4 bytes each; at
+    /// most 16,777,216).
+    pub fn with_room(nodes: u32, leaves: u32) -> Result<Self, LookupError> {
+        let (nodes, leaves) = (nodes.min(MAX_NODES), leaves.min(MAX_LEAVES));
+        let memory = |_| LookupError::Memory { structure: NAME };
+        let shared = Poptrie {
+            direct: Table::zeroed_slice(1 << A::DIRECT).map_err(memory)?,
+            nodes: Table::zeroed_slice(nodes as usize).map_err(memory)?,
+            leaves: Table::zeroed_slice(leaves as usize).map_err(memory)?,
+            default: AtomicU32::new(NextHopId::NO_ROUTE.0),
+            family: PhantomData,
+        };
+        shared.direct.iter().for_each(|entry| entry.store(LEAF, Ordering::Relaxed));
+        Ok(Self {
+            shared: Arc::new(shared),
+            prefixes: PrefixMap::new(),
+            nodes: Blocks::new(0, nodes),
+            leaves: Blocks::new(0, leaves),
+        })
+    }
+
+    /// Builds the entries of a block anew from its runs. If there is no room nothing has changed.
+    fn rebuild(&mut self, block: Prefix6, runs: &[Run]) -> Result<(), Short> {
+        let shared = self.shared.clone();
+        let (len, addr) = (u32::from(block.len()), block.addr());
+        let bits = A::DIRECT - len;
+        let mut fresh = Vec::with_capacity(1 << bits);
+        let mut builder = Builder {
+            shared: &shared,
+            nodes: &mut self.nodes,
+            leaves: &mut self.leaves,
+            taken_nodes: Vec::new(),
+            taken_leaves: Vec::new(),
+            short: None,
+        };
+        let mut put = |runs: &[Run]| {
+            fresh.push(builder.entry(runs)?);
+            Some(())
+        };
+        let _ = if bits == 0 { put(runs) } else { split(runs, len, bits, |_, runs| put(runs)) };
+        if let Some(short) = builder.short {
+            let (nodes, leaves) = (builder.taken_nodes, builder.taken_leaves);
+            nodes.into_iter().for_each(|block| self.nodes.give_back(block));
+            leaves.into_iter().for_each(|block| self.leaves.give_back(block));
+            return Err(short);
+        }
+        let first = (addr >> (128 - A::DIRECT)) as usize;
+        for (entry, fresh) in shared.direct[first..].iter().zip(fresh) {
+            let old = entry.load(Ordering::Relaxed);
+            entry.store(fresh, Ordering::Release);
+            if old & LEAF == 0 {
+                self.retire(old, 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up these nodes and everything below them: no reader finds them any more.
+    fn retire(&mut self, start: u32, len: u32) {
+        for index in start..start + len {
+            let [vector, leafvec, bases] = self.shared.node(index);
+            if vector != 0 {
+                self.retire((bases >> 32) as u32, vector.count_ones());
+            }
+            if leafvec != 0 {
+                self.leaves.retire(Block { start: bases as u32, len: leafvec.count_ones() });
+            }
+        }
+        self.nodes.retire(Block { start, len });
+    }
+
+    /// Makes the table say what the prefixes say, after this one has come, changed or gone.
+    fn apply(&mut self, prefix: Prefix6) -> Result<(), Short> {
+        if prefix.len() == 0 {
+            let default = self.prefixes.get(&prefix).map_or(NextHopId::NO_ROUTE, |&id| id);
+            self.shared.default.store(default.0, Ordering::Release);
+            return Ok(());
+        }
+        let within = |len: u8| PrefixOf::truncated(prefix.addr(), len).expect("shorter than a prefix");
+        let block = within(prefix.len().min(A::DIRECT as u8));
+        let around = self.prefixes.get_lpm(&within(block.len() - 1)).filter(|(prefix, _)| prefix.len() > 0);
+        let cover = around.map_or(0, |(_, &id)| leaf(id));
+        let runs = runs(block, cover, self.prefixes.children(&block).map(|(prefix, &id)| (prefix, leaf(id))));
+        self.rebuild(block, &runs)
+    }
+}
+
+fn full(prefix: impl std::fmt::Display, (what, limit): Short) -> LookupError {
+    LookupError::Full { prefix: prefix.to_string(), structure: NAME, what, limit }
+}
+
+impl<A: Family> LookupWriter<A> for PoptrieWriter<A> {
+    fn reader(&self) -> Arc<dyn Lookup<A>> {
+        self.shared.clone()
+    }
+
+    fn load(&mut self, routes: &[(PrefixOf<A>, NextHopId)]) -> Result<(), LookupError> {
+        let mut fresh = Self::with_room(self.nodes.limit(), self.leaves.limit())?;
+        for (prefix, id) in routes {
+            check_id(NAME, *id, NextHopId::MAX)?;
+            fresh.prefixes.insert(aligned(*prefix), *id);
+        }
+        let default = PrefixOf::truncated(0, 0).expect("the shortest length");
+        fresh.apply(default).expect("the default takes no room");
+        let longer = fresh.prefixes.iter().filter(|(prefix, _)| prefix.len() > 0);
+        let runs = runs(default, 0, longer.map(|(prefix, &id)| (prefix, leaf(id))));
+        let of = format_args!("a table of {} prefixes", routes.len());
+        fresh.rebuild(default, &runs).map_err(|short| full(of, short))?;
+        *self = fresh;
+        Ok(())
+    }
+
+    fn insert(&mut self, prefix: PrefixOf<A>, id: NextHopId) -> Result<Option<NextHopId>, LookupError> {
+        check_id(NAME, id, NextHopId::MAX)?;
+        let key = aligned(prefix);
+        let old = self.prefixes.insert(key, id);
+        if let Err(short) = self.apply(key) {
+            match old {
+                Some(old) => self.prefixes.insert(key, old),
+                None => self.prefixes.remove(&key),
+            };
+            return Err(full(prefix, short));
+        }
+        Ok(old)
+    }
+
+    fn remove(&mut self, prefix: PrefixOf<A>) -> Result<NextHopId, LookupError> {
+        let key = aligned(prefix);
+        let id = self.prefixes.remove(&key).ok_or_else(|| LookupError::Missing { prefix: prefix.to_string() })?;
+        if let Err(short) = self.apply(key) {
+            self.prefixes.insert(key, id);
+            return Err(full(prefix, short));
+        }
+        Ok(id)
+    }
+
+    fn reclaim(&mut self, grace: Grace) {
+        self.nodes.reclaim(grace);
+        self.leaves.reclaim(grace);
+    }
+
+    fn waiting(&self) -> usize {
+        self.nodes.waiting() + self.leaves.waiting()
+    }
+
+    fn memory(&self) -> usize {
+        size_of_val(&*self.shared.direct)
+            + self.nodes.touched() as usize * size_of::<Node>()
+            + self.leaves.touched() as usize * size_of::<u32>()
+    }
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: MIT
+//! Ranges for IPv6: the first 16 bits at once, then indices of 4 to 16 bits where prefixes are dense, and lines of up to
+//! eleven runs where they are not.
+//!
+//! A line is one cache line: the last 32-bit values of its runs and their leaves side by side, so that one load and one
+//! vector compare end a lookup. How many bits an index takes is chosen node by node, by what it saves and what it costs
+//! (`build.rs`). A batch goes down side by side, and its lines come last, all at once: no branch depends on one address.
+//!
+//! A change writes what is below one word anew, where no reader is, and stores the word. What was below it waits for its
+//! readers. The default route stands beside the table.
+
+mod build;
+pub(crate) mod layout;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+use crate::lookup::blocks::{Block, Blocks};
+use crate::lookup::runs::{Run, runs};
+use crate::lookup::simd;
+use crate::lookup::simd::Isa;
+use crate::lookup::slots::check_id;
+use crate::lookup::table::Table;
+use crate::lookup::{Lookup, LookupError, LookupWriter};
+use crate::next_hop::NextHopId;
+use crate::prefix::{Prefix6, PrefixOf};
+use crate::publish::grace::Grace;
+use crate::rib::tree::PrefixTree;
+
+use build::{At, Builder};
+use layout::*;
+
+const NAME: &str = "range6";
+/// Lines of 64 bytes at most, the root's 4,096 included: 128 MiB, which cost memory as they are used.
+const MAX_LINES: u32 = 1 << 21;
+/// Bits of the root, and so the slots that are built anew after many changes.
+const ROOT_BITS: u8 = MAX_STRIDE as u8;
+/// A slot is built anew after this many changes and half as many as it had prefixes.
+const PATIENCE: u32 = 64;
+
+/// Leaves are ids plus one: 0 is where only the default route is.
+fn leaf(id: NextHopId) -> u32 {
+    id.0 + 1
+}
+
+/// The readers' half.
+pub struct Range6 {
+    /// Lines of 64 bytes: a table starts at a page.
+    words: Table<[AtomicU32]>,
+    default: AtomicU32,
+    isa: Isa,
+}
+
+impl Lookup<u128> for Range6 {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    #[inline]
+    fn lookup(&self, address: u128) -> NextHopId {
+        match walk(&self.words, address) {
+            0 => NextHopId(self.default.load(Ordering::Acquire)),
+            leaf => NextHopId(leaf - 1),
+        }
+    }
+
+    fn lookup_batch(&self, addresses: &[u128], ids: &mut [u32]) {
+        simd::range6::range6(self.isa, &self.words, self.default.load(Ordering::Acquire), addresses, ids);
+        // A next hop is set before its id can be seen.
+        fence(Ordering::Acquire);
+    }
+}
+
+/// How a slot, a /16, has changed since it was built as a whole.
+#[derive(Clone, Copy, Default)]
+struct Wear {
+    prefixes: u32,
+    changes: u32,
+}
+
+/// The control thread's half.
+pub struct Range6Writer {
+    shared: Arc<Range6>,
+    /// Every prefix, by which parts of the table are built anew.
+    prefixes: PrefixTree<u128, NextHopId>,
+    blocks: Blocks,
+    slots: HashMap<u16, Wear>,
+}
+
+/// The words that a change replaces: consecutive ones of one index.
+struct Place {
+    /// The addresses below them.
+    block: Prefix6,
+    /// The first of them.
+    at: usize,
+    /// Two to the power of this many.
+    bits: u32,
+    /// Behind so many indices.
+    level: u32,
+}
+
+impl Range6Writer {
+    /// An empty table.
+    pub fn new() -> Result<Self, LookupError> {
+        Self::with_lines(MAX_LINES, Isa::detect())
+    }
+
+    /// An empty table of at most `limit` lines of 64 bytes (at least 4,097, at most 2,097,152), read with these
+    /// instructions.
+    ///
+    /// # Panics
+    /// If this processor does not have them.
+    pub fn with_lines(limit: u32, isa: Isa) -> Result<Self, LookupError> {
+        assert!(Isa::available().contains(&isa), "this processor lacks {isa:?}");
+        let limit = limit.clamp(ROOT_LINES + 1, MAX_LINES);
+        let words = Table::zeroed_slice(limit as usize * LINE).map_err(|_| LookupError::Memory { structure: NAME })?;
+        Ok(Self {
+            shared: Arc::new(Range6 { words, default: AtomicU32::new(NextHopId::NO_ROUTE.0), isa }),
+            prefixes: PrefixTree::new(),
+            blocks: Blocks::new(ROOT_LINES, limit),
+            slots: HashMap::new(),
+        })
+    }
+
+    /// Where the change of a prefix longer than the default is to be made.
+    fn place(&self, prefix: Prefix6) -> Place {
+        let words = &self.shared.words;
+        let (mut node, mut depth, mut level) = (ROOT, 0, 1);
+        loop {
+            let (from, to) = (depth, depth + stride(node));
+            let below = |bits: u32| (prefix.addr() << from >> (128 - bits)) as usize;
+            if u32::from(prefix.len()) < to {
+                // It has several words of this node to itself.
+                let bits = to - u32::from(prefix.len());
+                return Place { block: prefix, at: start(node) + below(to - from), bits, level };
+            }
+            let at = start(node) + below(to - from);
+            let word = words[at].load(Ordering::Relaxed);
+            if u32::from(prefix.len()) == to || word & KIND != INDEX {
+                return Place { block: truncated(prefix, to as u8), at, bits: 0, level };
+            }
+            (node, depth, level) = (word, to, level + 1);
+        }
+    }
+
+    /// The runs of a block, from all prefixes.
+    fn runs(&self, block: Prefix6) -> Vec<Run> {
+        let around = self.prefixes.cover(truncated(block, block.len() - 1)).next();
+        let cover = around.filter(|(prefix, _)| prefix.len() > 0).map_or(0, |(_, &id)| leaf(id));
+        runs(block, cover, self.prefixes.under(block).map(|(prefix, &id)| (prefix, leaf(id))))
+    }
+
+    /// Builds what is below these words anew and returns how many runs there are. `None` if there is no room; nothing
+    /// has changed then.
+    fn rebuild(&mut self, place: &Place) -> Option<usize> {
+        let (runs, depth) = (self.runs(place.block), place.block.len().into());
+        let shared = self.shared.clone();
+        let mut fresh = Vec::with_capacity(1 << place.bits);
+        let mut builder = Builder { words: &shared.words, blocks: &mut self.blocks, taken: Vec::new() };
+        if place.bits == 0 {
+            fresh.extend(builder.word(&runs, At { depth, level: place.level }));
+        } else {
+            let at = At { depth, level: place.level - 1 };
+            let _ = builder.cells(&runs, at, place.bits, |_, word| fresh.push(word));
+        }
+        if fresh.len() < 1 << place.bits {
+            builder.taken.into_iter().for_each(|block| self.blocks.give_back(block));
+            return None;
+        }
+        for (word, fresh) in shared.words[place.at..].iter().zip(fresh) {
+            let old = word.load(Ordering::Relaxed);
+            word.store(fresh, Ordering::Release);
+            self.retire(old);
+        }
+        Some(runs.len())
+    }
+
+    /// Gives up everything below a word that no reader finds any more.
+    fn retire(&mut self, word: u32) {
+        let shared = self.shared.clone();
+        let line =
+            |line: u32| shared.words[line as usize * LINE..][..LINE].iter().map(|word| word.load(Ordering::Relaxed));
+        let first = word & LINE_MASK;
+        let len = match word & KIND {
+            0 => return,
+            INDEX => 1 << (stride(word) - MIN_STRIDE),
+            TREE => 2 + line(first).filter(|last| *last != u32::MAX).count() as u32,
+            _ => 1,
+        };
+        if word & KIND == INDEX {
+            (first..first + len).flat_map(line).for_each(|word| self.retire(word));
+        } else if word & WIDE != 0 {
+            let lines = if len > 1 { first + 1..first + len } else { first..first + 1 };
+            lines.flat_map(|at| line(at).skip(WIDE_WORDS)).for_each(|word| self.retire(word));
+        }
+        self.blocks.retire(Block { start: first, len });
+    }
+
+    /// Makes the table say what the prefixes say, after this one has come, changed or gone.
+    fn apply(&mut self, prefix: Prefix6) -> Result<(), LookupError> {
+        if prefix.len() == 0 {
+            let default = self.prefixes.get(prefix).map_or(NextHopId::NO_ROUTE, |&id| id);
+            self.shared.default.store(default.0, Ordering::Release);
+            return Ok(());
+        }
+        let place = self.place(prefix);
+        if self.rebuild(&place).is_none() {
+            let limit = self.blocks.limit();
+            return Err(LookupError::Full { prefix: prefix.to_string(), structure: NAME, what: "lines", limit });
+        }
+        if place.block.len() > ROOT_BITS {
+            self.wear(prefix);
+        }
+        Ok(())
+    }
+
+    /// Counts a change below the root's words. After many of them the strides no longer suit the slot.
+    fn wear(&mut self, prefix: Prefix6) {
+        let slot = (prefix.addr() >> 112) as u16;
+        let wear = self.slots.entry(slot).or_default();
+        wear.changes += 1;
+        if wear.changes > PATIENCE + wear.prefixes / 2 {
+            let place = Place { block: truncated(prefix, ROOT_BITS), at: slot.into(), bits: 0, level: 1 };
+            // Without room for it the slot stays as it is, which is correct too.
+            let runs = self.rebuild(&place);
+            let prefixes = runs.map_or(wear_of(&self.slots, slot).prefixes, |runs| runs as u32);
+            self.slots.insert(slot, Wear { prefixes, changes: 0 });
+        }
+    }
+}
+
+fn wear_of(slots: &HashMap<u16, Wear>, slot: u16) -> Wear {
+    slots.get(&slot).copied().unwrap_or_default()
+}
+
+/// The block of `len` bits around a prefix that is at least as long.
+fn truncated(prefix: Prefix6, len: u8) -> Prefix6 {
+    PrefixOf::truncated(prefix.addr(), len).expect("shorter than a prefix")
+}
+
+impl LookupWriter<u128> for Range6Writer {
+    fn reader(&self) -> Arc<dyn Lookup<u128>> {
+        self.shared.clone()
+    }
+
+    fn load(&mut self, routes: &[(Prefix6, NextHopId)]) -> Result<(), LookupError> {
+        let mut fresh = Self::with_lines(self.blocks.limit(), self.shared.isa)?;
+        for (prefix, id) in routes {
+            check_id(NAME, *id, NextHopId::MAX)?;
+            fresh.prefixes.insert(*prefix, *id);
+        }
+        for (prefix, _) in fresh.prefixes.iter() {
+            fresh.slots.entry((prefix.addr() >> 112) as u16).or_default().prefixes += 1;
+        }
+        let default = PrefixOf::truncated(0, 0).expect("the shortest length");
+        fresh.apply(default)?;
+        let longer = fresh.prefixes.iter().filter(|(prefix, _)| prefix.len() > 0);
+        let runs = runs(default, 0, longer.map(|(prefix, &id)| (prefix, leaf(id))));
+        let shared = fresh.shared.clone();
+        let mut builder = Builder { words: &shared.words, blocks: &mut fresh.blocks, taken: Vec::new() };
+        let root = &shared.words[..1 << MAX_STRIDE];
+        if builder
+            .cells(&runs, At { depth: 0, level: 0 }, MAX_STRIDE, |cell, word| root[cell].store(word, Ordering::Release))
+            .is_none()
+        {
+            let (prefix, limit) = (format!("a table of {} prefixes", routes.len()), fresh.blocks.limit());
+            return Err(LookupError::Full { prefix, structure: NAME, what: "lines", limit });
+        }
+        *self = fresh;
+        Ok(())
+    }
+
+    fn insert(&mut self, prefix: Prefix6, id: NextHopId) -> Result<Option<NextHopId>, LookupError> {
+        check_id(NAME, id, NextHopId::MAX)?;
+        let old = self.prefixes.insert(prefix, id);
+        if let Err(error) = self.apply(prefix) {
+            match old {
+                Some(old) => self.prefixes.insert(prefix, old),
+                None => self.prefixes.remove(prefix),
+            };
+            return Err(error);
+        }
+        Ok(old)
+    }
+
+    fn remove(&mut self, prefix: Prefix6) -> Result<NextHopId, LookupError> {
+        let id = self.prefixes.remove(prefix).ok_or_else(|| LookupError::Missing { prefix: prefix.to_string() })?;
+        if let Err(error) = self.apply(prefix) {
+            self.prefixes.insert(prefix, id);
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    fn reclaim(&mut self, grace: Grace) {
+        self.blocks.reclaim(grace);
+    }
+
+    fn waiting(&self) -> usize {
+        self.blocks.waiting()
+    }
+
+    fn memory(&self) -> usize {
+        self.blocks.touched() as usize * LINE * size_of::<AtomicU32>()
+    }
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+//! How the nodes of range6 are chosen and written.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::lookup::blocks::{Block, Blocks};
+use crate::lookup::runs::{Run, split};
+
+use super::layout::*;
+
+/// What it may cost, in bytes of table, to spare one run's addresses a step through a line ...
+const LINE_STEP: u64 = 12;
+/// ... or through an index that most of a batch does not go through.
+const INDEX_STEP: u64 = 60;
+/// Indices that all lanes of a batch go through anyway, the root included.
+const FREE_LEVELS: u32 = 3;
+
+/// Where a node is: behind so many bits of the address, and so many indices.
+#[derive(Clone, Copy)]
+pub(super) struct At {
+    pub depth: u32,
+    pub level: u32,
+}
+
+/// Where a run begins, by 32 bits of the address, and what it has: the leaf of one run, or more than one run.
+struct Part {
+    key: u32,
+    from: usize,
+    to: usize,
+}
+
+/// The parts of a block.
+struct Parts {
+    parts: Vec<Part>,
+    wide: bool,
+}
+
+impl Parts {
+    /// How many of them one line takes.
+    fn per_line(&self) -> usize {
+        if self.wide { WIDE_RUNS } else { NARROW_RUNS }
+    }
+
+    fn fit_in_tree(&self) -> bool {
+        self.parts.len() <= TREE_LINES * self.per_line()
+    }
+}
+
+/// Writes nodes that no reader has yet.
+pub(super) struct Builder<'a> {
+    pub words: &'a [AtomicU32],
+    pub blocks: &'a mut Blocks,
+    /// What was taken so far: to be given back if the rest does not fit.
+    pub taken: Vec<Block>,
+}
+
+impl Builder<'_> {
+    /// The word for the block of addresses that share their first `depth` bits, which has these runs; the first of them
+    /// may begin before it. `None` if there is no room.
+    pub fn word(&mut self, runs: &[Run], At { depth, level }: At) -> Option<u32> {
+        if runs.len() == 1 {
+            return Some(runs[0].leaf);
+        }
+        let parts = parts(runs, depth).filter(Parts::fit_in_tree);
+        let (stride, cost) = best_stride(&runs[1..], At { depth, level });
+        match parts {
+            Some(parts) if tree_cost(parts.parts.len() as u64, parts.per_line() as u64) <= cost => {
+                self.lines(runs, &parts, At { depth, level })
+            }
+            _ => self.index(runs, At { depth, level }, stride),
+        }
+    }
+
+    /// The words of the 2^`stride` equal parts of a block, for `put` to put where they belong.
+    pub fn cells(
+        &mut self,
+        runs: &[Run],
+        At { depth, level }: At,
+        stride: u32,
+        mut put: impl FnMut(usize, u32),
+    ) -> Option<()> {
+        split(runs, depth, stride, |cell, inside| {
+            put(cell, self.word(inside, At { depth: depth + stride, level: level + 1 })?);
+            Some(())
+        })
+    }
+
+    fn take(&mut self, lines: u32) -> Option<u32> {
+        let start = self.blocks.take(lines)?;
+        self.taken.push(Block { start, len: lines });
+        Some(start)
+    }
+
+    fn index(&mut self, runs: &[Run], at: At, stride: u32) -> Option<u32> {
+        let word = index(stride, self.take(1 << (stride - MIN_STRIDE))?);
+        let node = &self.words[start(word)..][..1 << stride];
+        self.cells(runs, at, stride, |cell, word| node[cell].store(word, Ordering::Relaxed))?;
+        let deep = at.depth + stride > 48;
+        Some(word | if deep { DEEP } else { 0 })
+    }
+
+    /// One line, or a tree of them.
+    fn lines(&mut self, runs: &[Run], parts: &Parts, at: At) -> Option<u32> {
+        // After the first 64 bits there may be no bits that tell the runs apart.
+        let deep = at.depth > 32 && runs[1..].iter().any(|run| run.start as u64 != 0);
+        let flags = if parts.wide { WIDE } else { 0 } | if deep { DEEP } else { 0 };
+        let count = parts.parts.len().div_ceil(parts.per_line());
+        if count == 1 {
+            let line = self.take(1)?;
+            self.line(line, runs, parts.wide, &parts.parts, at)?;
+            return Some(LEAVES | flags | line);
+        }
+        let tree = self.take(count as u32 + 1)?;
+        let lines = || (tree + 1..).zip(parts.parts.chunks(parts.per_line()));
+        let lasts = lines().skip(1).map(|(_, parts)| parts[0].key - 1);
+        let words = &self.words[tree as usize * LINE..][..LINE];
+        for (word, last) in words.iter().zip(lasts.chain(std::iter::repeat(u32::MAX))) {
+            word.store(last, Ordering::Relaxed);
+        }
+        for (line, these) in lines() {
+            self.line(line, runs, parts.wide, these, at)?;
+        }
+        Some(TREE | flags | tree)
+    }
+
+    /// Fills one line.
+    fn line(&mut self, line: u32, runs: &[Run], wide: bool, parts: &[Part], at: At) -> Option<()> {
+        let node = &self.words[line as usize * LINE..][..LINE];
+        let lasts = if wide { WIDE_RUNS } else { NARROW_RUNS } - 1;
+        for (run, word) in node.iter().enumerate() {
+            let last = parts.get(run + 1).map_or(u32::MAX, |part| part.key - 1);
+            word.store(if run < lasts { last } else { 0 }, Ordering::Relaxed);
+        }
+        for (run, part) in parts.iter().enumerate() {
+            if wide {
+                let word = self.word(&runs[part.from..=part.to], At { depth: at.depth + 32, level: at.level })?;
+                node[WIDE_WORDS + run].store(word, Ordering::Relaxed);
+            } else {
+                let place = NARROW_LEAVES + run;
+                node[place / 2].fetch_or(runs[part.from].leaf << (16 * (place % 2)), Ordering::Relaxed);
+            }
+        }
+        Some(())
+    }
+}
+
+/// The runs by 32 bits of the address from `depth` on. `None` if they are more than a tree can hold.
+fn parts(runs: &[Run], depth: u32) -> Option<Parts> {
+    const MOST: usize = NARROW_RUNS * TREE_LINES;
+    let key = |run: &Run| (run.start << depth >> 96) as u32;
+    let exact = |run: &Run| run.start << depth << 32 == 0;
+    let mut parts = Vec::with_capacity(runs.len().min(MOST) + 2);
+    parts.push(Part { key: 0, from: 0, to: 0 });
+    let mut put = |part: Part| {
+        if parts.last().is_some_and(|last: &Part| last.key == part.key) {
+            parts.pop();
+        }
+        parts.push(part);
+        parts.len() <= MOST + 1
+    };
+    let mut at = 1;
+    while at < runs.len() {
+        let here = key(&runs[at]);
+        let room = if exact(&runs[at]) && runs.get(at + 1).is_none_or(|next| key(next) != here) {
+            at += 1;
+            put(Part { key: here, from: at - 1, to: at - 1 })
+        } else {
+            // More than one run in this value of the 32 bits: told apart by the bits behind them.
+            let from = if exact(&runs[at]) { at } else { at - 1 };
+            at += runs[at..].iter().take_while(|run| key(run) == here).count();
+            put(Part { key: here, from, to: at - 1 })
+                && (here == u32::MAX || put(Part { key: here + 1, from: at - 1, to: at - 1 }))
+        };
+        if !room {
+            return None;
+        }
+    }
+    let wide = parts.iter().any(|part| part.from != part.to || runs[part.from].leaf > 0xffff);
+    (parts.len() <= MOST).then_some(Parts { parts, wide })
+}
+
+/// What lines for so many runs cost, in bytes.
+fn tree_cost(runs: u64, per_line: u64) -> u64 {
+    let lines = runs.div_ceil(per_line);
+    let (lines, steps) = if lines == 1 { (1, 1) } else { (lines + 1, 2) };
+    lines * LINE as u64 * 4 + (runs - 1) * steps * LINE_STEP
+}
+
+/// The stride that costs least for an index of a block with these boundaries inside it, and what it costs in bytes.
+fn best_stride(boundaries: &[Run], at: At) -> (u32, u64) {
+    let step = |level: u32| if level < FREE_LEVELS { 0 } else { INDEX_STEP };
+    let further = LINE as u64 * 4 / NARROW_RUNS as u64 + 4 + 2 * LINE_STEP + step(at.level + 1);
+    let mut best = (MIN_STRIDE, u64::MAX);
+    for stride in MIN_STRIDE..=MAX_STRIDE.min((128 - at.depth).max(MIN_STRIDE)) {
+        let own = (4 << stride) + boundaries.len() as u64 * step(at.level);
+        if own >= best.1 {
+            break;
+        }
+        let cost = own + below(boundaries, at.depth, stride, further);
+        if cost < best.1 {
+            best = (stride, cost);
+        }
+    }
+    best
+}
+
+/// What is needed below an index of this stride, in bytes: nothing for cells that are all alike inside, `further` for each
+/// run of those with too many runs for a tree.
+fn below(boundaries: &[Run], depth: u32, stride: u32, further: u64) -> u64 {
+    const MOST: u64 = (NARROW_RUNS * TREE_LINES) as u64;
+    let cost = |inside: u64| match inside {
+        0 => 0,
+        _ if inside < MOST => tree_cost(inside + 1, NARROW_RUNS as u64),
+        // Another index, and trees below it.
+        _ => inside * further,
+    };
+    let (mut total, mut cell, mut inside) = (0, 0, 0);
+    for run in boundaries.iter().filter(|run| run.start << depth << stride != 0) {
+        let of = run.start << depth >> (128 - stride);
+        if of != cell {
+            total += cost(inside);
+            (cell, inside) = (of, 0);
+        }
+        inside += 1;
+    }
+    total + cost(inside)
+}

@@ -1,0 +1,571 @@
+// SPDX-License-Identifier: MIT
+//! The control thread's view of the next hops: what each one is, who uses it, and its neighbor's address.
+//!
+//! There are three kinds. A direct one is a neighbor on a link, and its word holds the neighbor's MAC address. A recursive one
+//! stands for a gateway that is reached over other routes; its word is a copy of its target's, so that a gateway that is
+//! reached in another way is one store for every route through it. A group has members of the first two kinds, and its
+//! buckets hold direct ones only: readers never look further than once.
+
+mod show;
+
+pub use show::{GroupMember, NextHopInfo, NextHopKind};
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::next_hop::buckets::{Block, Buckets};
+use crate::next_hop::group::{self, Share};
+use crate::next_hop::{self, InterfaceId, Mac, NextHop, NextHopId, NextHops};
+use crate::publish::grace::{Deferred, Grace};
+
+/// What a next hop stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Via {
+    /// Where packets leave.
+    pub interface: InterfaceId,
+    /// The neighbor they go to; `None` on a connected network, where it is each packet's own destination. That
+    /// stays unresolved: a resolved destination gets a route of its own.
+    pub gateway: Option<IpAddr>,
+}
+
+/// A member of a group: its id and weight.
+type Weighted = (NextHopId, u32);
+
+enum What {
+    /// Free, or waiting for readers.
+    Nothing,
+    Direct(Via),
+    Recursive {
+        gateway: IpAddr,
+        target: Option<NextHopId>,
+    },
+    Group(Box<Group>),
+}
+
+struct Group {
+    /// In the order of `owners`' indices.
+    members: Arc<[Weighted]>,
+    /// Who has each bucket while all are alive.
+    owners: Box<[u8]>,
+    block: Block,
+    rank: Rank,
+}
+
+/// How good a way is; a group uses its best members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// The gateway is not reached at all.
+    Dead,
+    /// The neighbor's MAC address is not known.
+    Unresolved,
+    /// Packets can be sent, or have another fate that is certain.
+    Ready,
+}
+
+struct Entry {
+    what: What,
+    /// How many prefixes, groups and recursive next hops lead here; an entry that is waiting for readers or free has none.
+    uses: u32,
+}
+
+/// Where a packet goes in the end: past groups and recursive gateways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaf {
+    /// To a neighbor or a connected network.
+    Via(Via),
+    /// One of the fixed ids.
+    Fixed(NextHopId),
+}
+
+/// Gives out the ids of [`NextHops`] and stores the neighbors' addresses in them.
+pub struct NextHopWriter {
+    shared: Arc<NextHops>,
+    direct: HashMap<Via, NextHopId>,
+    groups: HashMap<Arc<[Weighted]>, NextHopId>,
+    /// By id, from [`NextHopId::FIRST_FREE`] on.
+    entries: Vec<Entry>,
+    free: Vec<NextHopId>,
+    retired: Deferred<(NextHopId, Option<Block>)>,
+    buckets: Buckets,
+    neighbors: HashMap<Via, Mac>,
+    /// By next hop: the groups it is a member of, and the recursive next hops whose target it is.
+    dependents: HashMap<NextHopId, BTreeSet<NextHopId>>,
+}
+
+impl NextHopWriter {
+    /// The largest number of next hops.
+    pub const MAX: u32 = NextHopId::MAX + 1 - NextHopId::FIRST_FREE;
+
+    /// An empty table with room for `capacity` next hops, at least 1.
+    pub fn new(capacity: u32) -> Result<Self, NextHopError> {
+        if capacity == 0 || capacity > Self::MAX {
+            return Err(NextHopError::Capacity { capacity });
+        }
+        let ids = capacity + NextHopId::FIRST_FREE;
+        let shared = Arc::new(NextHops::new(ids as usize).ok_or(NextHopError::Memory { capacity })?);
+        Ok(Self {
+            buckets: Buckets::new(shared.buckets()),
+            shared,
+            direct: HashMap::new(),
+            groups: HashMap::new(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            retired: Deferred::new(),
+            neighbors: HashMap::new(),
+            dependents: HashMap::new(),
+        })
+    }
+
+    /// The readers' half.
+    pub fn reader(&self) -> &Arc<NextHops> {
+        &self.shared
+    }
+
+    fn entry(&self, id: NextHopId) -> Option<&Entry> {
+        self.entries.get(id.0.checked_sub(NextHopId::FIRST_FREE)? as usize).filter(|entry| entry.uses > 0)
+    }
+
+    fn entry_mut(&mut self, id: NextHopId) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(id.0.checked_sub(NextHopId::FIRST_FREE)? as usize)?;
+        (entry.uses > 0).then_some(entry)
+    }
+
+    /// One more use of `id`, which is in use or fixed.
+    pub(crate) fn retain(&mut self, id: NextHopId) {
+        if let Some(entry) = self.entry_mut(id) {
+            entry.uses += 1;
+        }
+    }
+
+    /// One more use of the next hop `via`, which is made if there is none yet.
+    pub fn acquire(&mut self, via: Via) -> Result<NextHopId, NextHopError> {
+        if let Some(&id) = self.direct.get(&via) {
+            self.retain(id);
+            return Ok(id);
+        }
+        let id = self.take_id(What::Direct(via))?;
+        self.direct.insert(via, id);
+        self.shared.set(id, self.word(id));
+        Ok(id)
+    }
+
+    /// One more use of the group of these members, which is made if there is none yet. Equal groups are one: the order of
+    /// members and a common factor of their weights do not count, and one that is named twice has both weights. Of a single
+    /// member it is a use of that one. The members are direct or recursive, and in use.
+    pub fn acquire_group(&mut self, members: &[Weighted]) -> Result<NextHopId, NextHopError> {
+        let members = self.canonical(members)?;
+        if let [(id, _)] = *members {
+            self.retain(id);
+            return Ok(id);
+        }
+        if let Some(&id) = self.groups.get(&members) {
+            self.retain(id);
+            return Ok(id);
+        }
+        let shares: Vec<Share> = members.iter().map(|&(id, weight)| Share { key: self.identity(id), weight }).collect();
+        let log2 = group::log2_buckets(&shares);
+        let block = self.buckets.take(log2).ok_or(NextHopError::Buckets { limit: self.shared.buckets() })?;
+        let owners = group::fill(&shares, log2);
+        let group = Group { members: members.clone(), owners, block, rank: Rank::Dead };
+        let id = match self.take_id(What::Group(Box::new(group))) {
+            Ok(id) => id,
+            Err(error) => {
+                self.buckets.give_back(block);
+                return Err(error);
+            }
+        };
+        for &(member, _) in members.iter() {
+            self.retain(member);
+            self.dependents.entry(member).or_default().insert(id);
+        }
+        self.groups.insert(members, id);
+        self.store(id);
+        Ok(id)
+    }
+
+    /// Every member once, in an order that no other route has a say in, weights without a common factor.
+    fn canonical(&self, members: &[Weighted]) -> Result<Arc<[Weighted]>, NextHopError> {
+        let mut weights: BTreeMap<(u64, NextHopId), u32> = BTreeMap::new();
+        for &(id, weight) in members {
+            *weights.entry((self.identity(id), id)).or_default() += weight.max(1);
+        }
+        if weights.is_empty() || weights.len() > group::MAX_MEMBERS {
+            return Err(NextHopError::Members { members: weights.len() });
+        }
+        let common = weights.values().copied().fold(0, divisor);
+        Ok(weights.into_iter().map(|((_, id), weight)| (id, weight / common)).collect())
+    }
+
+    /// Who a next hop is, whatever its id.
+    fn identity(&self, id: NextHopId) -> u64 {
+        let of = |address: IpAddr| match address {
+            IpAddr::V4(address) => group::mix(address.to_bits().into()),
+            IpAddr::V6(address) => {
+                let bits = address.to_bits();
+                group::mix(group::mix((bits >> 64) as u64) ^ bits as u64)
+            }
+        };
+        match self.entry(id).map(|entry| &entry.what) {
+            Some(What::Direct(Via { interface, gateway })) => {
+                group::mix(gateway.map_or(0, of) ^ u64::from(interface.0) << 1)
+            }
+            Some(What::Recursive { gateway, .. }) => group::mix(of(*gateway) ^ 1),
+            _ => u64::from(id.0),
+        }
+    }
+
+    /// A recursive next hop for `gateway`, without a target yet, in one use.
+    pub(crate) fn recursive(&mut self, gateway: IpAddr) -> Result<NextHopId, NextHopError> {
+        let id = self.take_id(What::Recursive { gateway, target: None })?;
+        self.shared.set(id, self.word(id));
+        Ok(id)
+    }
+
+    /// A recursive next hop has this target from now on; nothing is stored before [`refresh`](Self::refresh). The use of
+    /// `target` becomes this next hop's. Returns the old target, whose use becomes the caller's to release.
+    pub(crate) fn set_target(&mut self, id: NextHopId, target: Option<NextHopId>) -> Option<NextHopId> {
+        let Some(Entry { what: What::Recursive { target: at, .. }, .. }) = self.entry_mut(id) else { return target };
+        let old = std::mem::replace(at, target);
+        if let Some(old) = old {
+            self.forget_dependent(old, id);
+        }
+        if let Some(target) = target {
+            self.dependents.entry(target).or_default().insert(id);
+        }
+        old
+    }
+
+    fn forget_dependent(&mut self, of: NextHopId, dependent: NextHopId) {
+        if let Some(dependents) = self.dependents.get_mut(&of) {
+            dependents.remove(&dependent);
+            if dependents.is_empty() {
+                self.dependents.remove(&of);
+            }
+        }
+    }
+
+    fn take_id(&mut self, what: What) -> Result<NextHopId, NextHopError> {
+        let entry = Entry { what, uses: 1 };
+        if let Some(id) = self.free.pop() {
+            self.entries[(id.0 - NextHopId::FIRST_FREE) as usize] = entry;
+            return Ok(id);
+        }
+        let id = NextHopId::FIRST_FREE as usize + self.entries.len();
+        if id >= self.shared.capacity() {
+            return Err(NextHopError::Full { limit: self.entries.len() });
+        }
+        self.entries.push(entry);
+        Ok(NextHopId(id as u32))
+    }
+
+    /// One use less of `id`. Without any it is given up, and given out again after every reader has let go of it.
+    /// Fixed ids are nobody's.
+    pub fn release(&mut self, id: NextHopId) {
+        let mut ids = vec![id];
+        while let Some(id) = ids.pop() {
+            let Some(entry) = self.entry_mut(id) else { continue };
+            entry.uses -= 1;
+            if entry.uses > 0 {
+                continue;
+            }
+            let mut block = None;
+            match std::mem::replace(&mut entry.what, What::Nothing) {
+                What::Nothing => {}
+                What::Direct(via) => drop(self.direct.remove(&via)),
+                What::Recursive { target, .. } => {
+                    if let Some(target) = target {
+                        self.forget_dependent(target, id);
+                        ids.push(target);
+                    }
+                }
+                What::Group(group) => {
+                    block = Some(group.block);
+                    self.groups.remove(&group.members);
+                    for &(member, _) in group.members.iter() {
+                        self.forget_dependent(member, id);
+                        ids.push(member);
+                    }
+                }
+            }
+            self.retired.retire((id, block));
+        }
+    }
+
+    /// What `id` stands for, if it is in use and a direct one.
+    pub fn via(&self, id: NextHopId) -> Option<Via> {
+        match self.entry(id)?.what {
+            What::Direct(via) => Some(via),
+            _ => None,
+        }
+    }
+
+    /// Where packets of a flow that were sent to `id` go in the end.
+    pub fn leaf(&self, mut id: NextHopId, flow: u32) -> Leaf {
+        // A recursive next hop, a group and a direct one are the longest way: targets are followed to their end below.
+        while let Some(entry) = self.entry(id) {
+            id = match &entry.what {
+                What::Direct(via) => return Leaf::Via(*via),
+                What::Recursive { target: Some(target), .. } => *target,
+                What::Group(_) => self.shared.member(self.word(id), flow),
+                What::Recursive { target: None, .. } => NextHopId::UNREACHABLE,
+                What::Nothing => NextHopId::NO_ROUTE,
+            };
+        }
+        Leaf::Fixed(if id.0 < NextHopId::FIRST_FREE { id } else { NextHopId::NO_ROUTE })
+    }
+
+    /// The neighbors that packets sent to `id` may go to in the end.
+    pub(crate) fn neighbors_of(&self, id: NextHopId, mut found: impl FnMut(InterfaceId, IpAddr)) {
+        let mut ids = vec![id];
+        while let Some(id) = ids.pop() {
+            match self.entry(self.end_of(id)).map(|entry| &entry.what) {
+                Some(What::Direct(Via { interface, gateway: Some(gateway) })) => found(*interface, *gateway),
+                Some(What::Group(group)) => ids.extend(group.members.iter().map(|(member, _)| *member)),
+                _ => {}
+            }
+        }
+    }
+
+    /// The neighbor `address` on `interface` has this MAC address now, or none that is known: one store for all
+    /// routes through it, present and future, and one per bucket that changes hands in its groups.
+    pub fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<Mac>) {
+        let via = Via { interface, gateway: Some(address) };
+        let before = match mac {
+            Some(mac) => self.neighbors.insert(via, mac),
+            None => self.neighbors.remove(&via),
+        };
+        if before == mac {
+            return;
+        }
+        let Some(&id) = self.direct.get(&via) else { return };
+        // A group takes its packets away from a neighbor before it is lost, and back after it is known.
+        if mac.is_some() {
+            self.shared.set(id, self.word(id));
+        }
+        self.refresh_dependents(&[id]);
+        self.shared.set(id, self.word(id));
+    }
+
+    /// Makes readers see what the recursive next hops `ids` and all that depend on them are now.
+    pub(crate) fn refresh(&mut self, ids: &[NextHopId]) {
+        let order = self.in_order(ids);
+        order.into_iter().for_each(|id| self.store(id));
+    }
+
+    fn refresh_dependents(&mut self, ids: &[NextHopId]) {
+        let order = self.in_order(ids);
+        order.into_iter().filter(|id| !ids.contains(id)).for_each(|id| self.store(id));
+    }
+
+    /// `ids` and all that depend on them, each after what it depends on.
+    fn in_order(&self, ids: &[NextHopId]) -> Vec<NextHopId> {
+        let (mut order, mut seen) = (Vec::new(), HashSet::new());
+        let mut stack: Vec<(NextHopId, bool)> = ids.iter().map(|id| (*id, false)).collect();
+        while let Some((id, done)) = stack.pop() {
+            if done {
+                order.push(id);
+            } else if seen.insert(id) {
+                stack.push((id, true));
+                stack.extend(self.dependents.get(&id).into_iter().flatten().map(|id| (*id, false)));
+            }
+        }
+        order.reverse();
+        order
+    }
+
+    /// Stores a next hop's word, and the buckets of a group that change hands.
+    fn store(&mut self, id: NextHopId) {
+        if let Some(mut group) = self.take_group(id) {
+            let ranks: Vec<Rank> = group.members.iter().map(|(member, _)| self.rank(*member)).collect();
+            group.rank = ranks.iter().copied().max().unwrap_or(Rank::Dead);
+            let alive: Vec<bool> = ranks.iter().map(|rank| *rank == group.rank).collect();
+            for bucket in 0..group.block.len() {
+                let owner = group::owner(&group.owners, bucket, &alive);
+                let (member, _) = group.members[usize::from(owner)];
+                let (at, leaf) = (group.block.first as usize + bucket, self.bucket_leaf(member, bucket));
+                if self.shared.bucket(at) != leaf {
+                    self.shared.set_bucket(at, leaf);
+                }
+            }
+            if let Some(entry) = self.entry_mut(id) {
+                entry.what = What::Group(group);
+            }
+        }
+        let word = self.word(id);
+        if self.shared.get(id) != word {
+            self.shared.set(id, word);
+        }
+    }
+
+    fn take_group(&mut self, id: NextHopId) -> Option<Box<Group>> {
+        let entry = self.entry_mut(id)?;
+        match std::mem::replace(&mut entry.what, What::Nothing) {
+            What::Group(group) => Some(group),
+            other => {
+                entry.what = other;
+                None
+            }
+        }
+    }
+
+    /// The end of a recursive next hop's targets: direct, a group, fixed, or a recursive one without a target.
+    fn end_of(&self, mut id: NextHopId) -> NextHopId {
+        while let Some(What::Recursive { target: Some(target), .. }) = self.entry(id).map(|entry| &entry.what) {
+            id = *target;
+        }
+        id
+    }
+
+    fn rank(&self, id: NextHopId) -> Rank {
+        match self.entry(self.end_of(id)).map(|entry| &entry.what) {
+            // On a link every destination is its own neighbor: its share of the packets goes there, known or not.
+            Some(What::Direct(via)) if via.gateway.is_some() && !self.neighbors.contains_key(via) => Rank::Unresolved,
+            Some(What::Recursive { .. }) => Rank::Dead,
+            Some(What::Group(group)) => group.rank,
+            _ => Rank::Ready,
+        }
+    }
+
+    /// Which next hop a bucket of `member` holds; of a group within the group it is another one in each bucket.
+    fn bucket_leaf(&self, member: NextHopId, bucket: usize) -> NextHopId {
+        let end = self.end_of(member);
+        match self.entry(end).map(|entry| &entry.what) {
+            Some(What::Group(inner)) => {
+                let at = next_hop::bucket_of(group::mix(bucket as u64) as u32, inner.block.log2);
+                self.shared.bucket(inner.block.first as usize + at)
+            }
+            _ => end,
+        }
+    }
+
+    fn word(&self, id: NextHopId) -> NextHop {
+        let end = self.end_of(id);
+        match self.entry(end).map(|entry| &entry.what) {
+            Some(What::Direct(via)) => match self.neighbors.get(via) {
+                Some(&mac) => NextHop::forward(via.interface, mac),
+                None => NextHop::unresolved(via.interface),
+            },
+            Some(What::Group(group)) => NextHop::group(group.block.first, group.block.log2),
+            Some(What::Recursive { .. }) => NextHop::UNREACHABLE,
+            Some(What::Nothing) | None => self.shared.get(end),
+        }
+    }
+
+    /// How many ids wait for [`reclaim`](Self::reclaim).
+    pub fn waiting(&self) -> usize {
+        self.retired.len()
+    }
+
+    /// Lets ids and buckets be given out again that no reader can hold any more.
+    pub fn reclaim(&mut self, grace: Grace) {
+        for (id, block) in self.retired.reclaim(grace) {
+            self.shared.set(id, NextHop::NO_ROUTE);
+            self.free.push(id);
+            if let Some(block) = block {
+                self.buckets.give_back(block);
+            }
+        }
+    }
+}
+
+fn divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { divisor(b, a % b) }
+}
+
+/// Why there is no further next hop.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NextHopError {
+    /// A table of that size cannot be.
+    #[error("a table of {capacity} next hops cannot be made; expected 1 to {max}", max = NextHopWriter::MAX)]
+    Capacity {
+        /// The number asked for.
+        capacity: u32,
+    },
+    /// The allocator refused.
+    #[error("not enough memory for a table of {capacity} next hops")]
+    Memory {
+        /// The number asked for.
+        capacity: u32,
+    },
+    /// Too many members, or none.
+    #[error("a group of {members} next hops cannot be made; expected 1 to {max}", max = group::MAX_MEMBERS)]
+    Members {
+        /// How many different ones there were.
+        members: usize,
+    },
+    /// No room for a group's buckets.
+    #[error("all {limit} buckets for groups of next hops are in use; remove routes with several next hops")]
+    Buckets {
+        /// How many there are.
+        limit: usize,
+    },
+    /// All are in use.
+    #[error("all {limit} next hops are in use; remove routes, or start with a larger table")]
+    Full {
+        /// How many there are.
+        limit: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::next_hop::Action;
+
+    const MAC: Mac = [2, 0, 0, 0, 0, 9];
+
+    fn via(interface: u16, gateway: &str) -> Via {
+        Via { interface: InterfaceId(interface), gateway: Some(gateway.parse().expect(gateway)) }
+    }
+
+    #[test]
+    fn a_neighbor_serves_routes_made_before_and_after_it() {
+        let mut writer = NextHopWriter::new(8).expect("writer");
+        let table = Arc::clone(writer.reader());
+        let (a, b) = (via(1, "10.0.0.1"), via(2, "10.0.0.1"));
+        let id = writer.acquire(a).expect("room");
+        assert_eq!(id.0, NextHopId::FIRST_FREE);
+        assert_eq!(table.get(id).action(), Action::Unresolved { interface: InterfaceId(1) });
+        for Via { interface, gateway } in [a, b] {
+            writer.set_neighbor(interface, gateway.expect("gateway"), Some(MAC));
+        }
+        assert_eq!(table.get(id).action(), Action::Forward { interface: InterfaceId(1), mac: MAC });
+        let other = writer.acquire(b).expect("room");
+        assert_eq!(table.get(other).action(), Action::Forward { interface: InterfaceId(2), mac: MAC });
+        writer.set_neighbor(InterfaceId(1), "10.0.0.1".parse().expect("address"), None);
+        assert_eq!(table.get(id).action(), Action::Unresolved { interface: InterfaceId(1) });
+        assert_eq!(writer.via(id), Some(a), "still found on the slow path");
+        assert_eq!(writer.via(NextHopId::LOCAL), None);
+    }
+
+    #[test]
+    fn an_id_is_not_given_out_while_a_reader_may_hold_it() {
+        let mut writer = NextHopWriter::new(1).expect("writer");
+        let (a, b) = (via(1, "10.0.0.1"), via(1, "10.0.0.2"));
+        let id = writer.acquire(a).expect("room");
+        assert_eq!(writer.acquire(a), Ok(id), "one id per gateway");
+        writer.release(id);
+        assert_eq!(writer.via(id), Some(a), "one use is left");
+        writer.release(id);
+        writer.release(id);
+        assert_eq!(writer.via(id), None);
+        assert_eq!(writer.acquire(b), Err(NextHopError::Full { limit: 1 }));
+        writer.reclaim(Grace { epoch: 1, passed: 0 });
+        assert_eq!(writer.acquire(b), Err(NextHopError::Full { limit: 1 }), "a reader is in its batch");
+        assert_eq!(writer.reader().get(id).action(), Action::Unresolved { interface: InterfaceId(1) });
+        writer.reclaim(Grace { epoch: 2, passed: 1 });
+        assert_eq!(writer.reader().get(id).action(), Action::NoRoute);
+        assert_eq!(writer.acquire(b), Ok(id));
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused() {
+        for capacity in [0, NextHopId::MAX, u32::MAX] {
+            let error = NextHopWriter::new(capacity).err().expect("refused").to_string();
+            assert_eq!(error, format!("a table of {capacity} next hops cannot be made; expected 1 to 16777211"));
+        }
+    }
+}

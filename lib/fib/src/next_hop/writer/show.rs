@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+//! The next hops in use, to be shown.
+
+use std::net::IpAddr;
+
+use super::{Group, NextHopWriter, Via, What};
+use crate::next_hop::group;
+use crate::next_hop::{Mac, NextHopId};
+
+/// A next hop that is in use, to be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextHopInfo {
+    /// Its id.
+    pub id: NextHopId,
+    /// How many prefixes, groups and recursive next hops lead here.
+    pub uses: u32,
+    /// What it is.
+    pub kind: NextHopKind,
+}
+
+/// What a next hop is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NextHopKind {
+    /// A neighbor, or the destinations on a link.
+    Direct {
+        /// Which.
+        via: Via,
+        /// The neighbor's MAC address, if it is known.
+        mac: Option<Mac>,
+    },
+    /// A gateway that is reached over other routes.
+    Recursive {
+        /// The gateway.
+        gateway: IpAddr,
+        /// The next hop it is reached by, if it is.
+        target: Option<NextHopId>,
+    },
+    /// Several next hops.
+    Group {
+        /// Each with its weight and the buckets it has now.
+        members: Vec<GroupMember>,
+        /// How many buckets there are.
+        buckets: usize,
+    },
+}
+
+/// A member of a group, to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupMember {
+    /// The member.
+    pub id: NextHopId,
+    /// Its weight; those of a group have no common divisor.
+    pub weight: u32,
+    /// How many of the group's buckets it has now.
+    pub buckets: usize,
+}
+
+impl NextHopWriter {
+    /// Every next hop in use, in order of id.
+    pub fn iter(&self) -> impl Iterator<Item = NextHopInfo> {
+        let ids = (NextHopId::FIRST_FREE..).map(NextHopId);
+        ids.zip(&self.entries).filter(|(_, entry)| entry.uses > 0).filter_map(|(id, entry)| {
+            let kind = match &entry.what {
+                What::Nothing => return None,
+                What::Direct(via) => NextHopKind::Direct { via: *via, mac: self.neighbors.get(via).copied() },
+                What::Recursive { gateway, target } => NextHopKind::Recursive { gateway: *gateway, target: *target },
+                What::Group(group) => self.describe(group),
+            };
+            Some(NextHopInfo { id, uses: entry.uses, kind })
+        })
+    }
+
+    fn describe(&self, group: &Group) -> NextHopKind {
+        let alive: Vec<bool> = group.members.iter().map(|(member, _)| self.rank(*member) == group.rank).collect();
+        let mut members: Vec<GroupMember> =
+            group.members.iter().map(|&(id, weight)| GroupMember { id, weight, buckets: 0 }).collect();
+        for bucket in 0..group.block.len() {
+            members[usize::from(group::owner(&group.owners, bucket, &alive))].buckets += 1;
+        }
+        members.sort_by_key(|member| member.id);
+        NextHopKind::Group { members, buckets: group.block.len() }
+    }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+//! What a worker needs of a device: a queue to receive from, a queue to transmit on, and, for the control side, the port
+//! they belong to. Implemented by lib/dpdk for devices and rings, and by [`heap`](crate::batch::heap) for tests.
+
+use crate::batch::{Batch, Handle, Packet};
+use crate::wire::addr::MacAddr;
+
+/// A receive queue, used by one thread.
+pub trait ReceiveQueue: Send {
+    /// Fills an empty batch with up to `burst` packets and returns how many came; never waits.
+    fn receive(&mut self, batch: &mut Batch, burst: usize) -> usize;
+}
+
+/// A transmit queue, used by one thread (or a ring to the thread that has the device's queue).
+pub trait TransmitQueue: Send {
+    /// Takes packets from the front of `packets` as far as there is room; never waits. What it leaves is still the
+    /// caller's.
+    fn transmit(&mut self, packets: &mut Vec<Handle>);
+
+    /// Frees packets that could not be sent.
+    fn discard(&self, packets: &mut Vec<Handle>);
+
+    /// Lets the device finish what it has taken (called from time to time when there is nothing to send).
+    fn poll(&mut self) {}
+}
+
+/// Where new packets come from: a pool of buffers.
+pub trait Pool: Send + Sync {
+    /// A new packet holding `bytes`; `None` when the pool is empty or its buffers are too small.
+    fn packet(&self, bytes: &[u8]) -> Option<Packet>;
+
+    /// How many buffers are in use now, those cached in queues and devices included.
+    fn in_use(&self) -> usize;
+
+    /// How many buffers there are.
+    fn size(&self) -> usize;
+}
+
+/// State of a port's link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Link {
+    /// Can packets pass?
+    pub up: bool,
+    /// Speed in Mbit/s; `None` where the device doesn't know.
+    pub speed: Option<u32>,
+    /// Both directions at once?
+    pub full_duplex: bool,
+}
+
+/// A device's own counters, since it was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PortStats {
+    /// Frames received.
+    pub rx_packets: u64,
+    /// Bytes received, without preamble and FCS.
+    pub rx_bytes: u64,
+    /// Frames lost as no receive descriptor was free.
+    pub rx_missed: u64,
+    /// Frames with errors.
+    pub rx_errors: u64,
+    /// Frames lost as no packet buffer was free.
+    pub rx_no_buffer: u64,
+    /// Frames sent.
+    pub tx_packets: u64,
+    /// Bytes sent, without preamble and FCS.
+    pub tx_bytes: u64,
+    /// Frames that could not be sent.
+    pub tx_errors: u64,
+}
+
+/// What a port is and can do, fixed once it is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortInfo {
+    /// Number of the port.
+    pub port: u16,
+    /// Name of the device, as its driver knows it.
+    pub device: String,
+    /// Name of the driver.
+    pub driver: String,
+    /// The port's MAC address.
+    pub mac: MacAddr,
+    /// Largest IP packet in bytes.
+    pub mtu: u16,
+    /// Receive queues for workers.
+    pub receive_queues: u16,
+    /// Transmit queues.
+    pub transmit_queues: u16,
+    /// NUMA node, where known.
+    pub numa_node: Option<u16>,
+    /// What the device does itself, by name ("ipv4-checksum", "rss", "vlan-filter", "flow", ...).
+    pub offloads: Vec<&'static str>,
+    /// What was asked for and is done in software instead, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// A started port, as the control side sees it.
+pub trait Port: Send + Sync {
+    /// What it is and can do.
+    fn info(&self) -> PortInfo;
+    /// State of its link now.
+    fn link(&self) -> Link;
+    /// Its counters now.
+    fn stats(&self) -> PortStats;
+    /// Switches promiscuous mode; an error sentence where the device cannot.
+    fn set_promiscuous(&self, on: bool) -> Result<(), String>;
+    /// Sets the MTU in bytes; an error sentence where the device cannot.
+    fn set_mtu(&self, mtu: u16) -> Result<(), String>;
+}
