@@ -5,7 +5,7 @@ use crate::cli::RouterArg;
 use crate::client::connect;
 use anyhow::Result;
 use clap::Args;
-use perigee_control::answers::{AuditReport, Difference};
+use perigee_api::answers::{AuditReport, Difference};
 use serde_json::json;
 use std::process::ExitCode;
 

@@ -5,7 +5,7 @@ use crate::cli::RouterArg;
 use crate::client::{connect, query};
 use anyhow::{Context as _, Result};
 use clap::Args;
-use perigee_control::pcapng::{Block, Direction, Packet, Reader};
+use perigee_api::pcapng::{Block, Direction, Packet, Reader};
 use perigee_packet::Summary;
 use std::fs::File;
 use std::io::{ErrorKind, Write};

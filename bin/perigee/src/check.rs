@@ -3,7 +3,7 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
-use perigee_control::config::{Config, ConfigError, Machine};
+use perigee_config::{Config, ConfigError, Machine};
 use perigee_lua::Script;
 use perigee_router::Lookups;
 use std::path::PathBuf;

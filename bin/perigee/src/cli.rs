@@ -87,7 +87,7 @@ impl Cli {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Helper => {
-                perigee_control::helper::serve_stdin()?;
+                perigee_helper::serve_stdin()?;
                 Ok(ExitCode::SUCCESS)
             }
         }

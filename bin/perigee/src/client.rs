@@ -3,8 +3,8 @@
 
 use crate::cli::RouterArg;
 use anyhow::{Result, bail};
-use perigee_control::client::ApiClient;
-use perigee_control::config::default_socket;
+use perigee_api::client::ApiClient;
+use perigee_config::default_socket;
 use std::path::PathBuf;
 
 /// Connects to the router that is meant.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The configuration's filters and steers, compiled: by rte_acl for the fast path, by rte_flow for devices that can.
 
-use perigee_control::config::{Action, Config, FiveTuple, PortRange, Steer, SteerMatch};
+use perigee_config::{Action, Config, FiveTuple, PortRange, Steer, SteerMatch};
 use perigee_dpdk::{
     ANY_PORT, AclFilter, Action as AclAction, DpdkPort, Eal, FiveTuple as Rule, FlowRule, Steer as Flow,
 };

@@ -5,7 +5,7 @@ use crate::cli::RouterArg;
 use crate::client::connect;
 use anyhow::Result;
 use clap::Args;
-use perigee_control::answers::Outcome;
+use perigee_api::answers::Outcome;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -26,7 +26,7 @@ pub fn reload(args: &ReloadArgs) -> Result<ExitCode> {
 }
 
 /// Asks a router to reload; what it says.
-pub fn reload_at(client: &perigee_control::client::ApiClient, script: Option<&Path>) -> Result<String> {
+pub fn reload_at(client: &perigee_api::client::ApiClient, script: Option<&Path>) -> Result<String> {
     let outcome: Outcome = client.post("/v1/reload", &serde_json::json!({ "script": script }))?;
     Ok(outcome.message)
 }

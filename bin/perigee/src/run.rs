@@ -5,7 +5,7 @@ use crate::launch::{Running, launch};
 use crate::{check, reload};
 use anyhow::{Result, anyhow};
 use clap::Args;
-use perigee_control::client::ApiClient;
+use perigee_api::client::ApiClient;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,9 +29,8 @@ pub struct RunArgs {
 pub fn log(verbose: u8) {
     let level = ["info", "debug", "trace"][usize::from(verbose.min(2))];
     let filter = tracing_subscriber::EnvFilter::try_from_env("PERIGEE_LOG").unwrap_or_else(|_| {
-        tracing_subscriber::EnvFilter::new(format!(
-            "warn,perigee={level},perigee_router={level},perigee_control={level}"
-        ))
+        // A prefix: all of perigee's crates.
+        tracing_subscriber::EnvFilter::new(format!("warn,perigee={level}"))
     });
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)

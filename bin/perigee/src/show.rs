@@ -6,11 +6,11 @@ use crate::client::connect;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
-use perigee_control::answers::{
+use perigee_api::answers::{
     ConfigText, DropKind, DropStatus, FibStatus, FilterStatus, GatewayEntry, LinuxStatus, ModuleStatus, NeighborEntry,
     NextHopEntry, NextHopMember, PortStatus, RouteList, ScriptStatus, WorkerStatus,
 };
-use perigee_control::client::ApiClient;
+use perigee_api::client::ApiClient;
 use std::io::Write;
 use std::process::ExitCode;
 

@@ -5,12 +5,12 @@ use crate::gateways::config_route;
 use crate::routing::{lock, net, prefix};
 use crate::slow::SlowThread;
 use ipnet::IpNet;
-use perigee_control::answers::{
+use perigee_api::answers::{
     ConfigText, DropKind, DropStatus, FibStatus, FilterStatus, InterfaceEntry, ModuleStatus, NeighborEntry,
     PortCounters, PortStatus, RouteEntry, RouteList, Snapshot, VersionStatus, WorkerStatus,
 };
-use perigee_control::api::{Reply, Request};
-use perigee_control::config::{Action, FiveTuple, Mac, SteerMatch};
+use perigee_api::{Reply, Request};
+use perigee_config::{Action, FiveTuple, Mac, SteerMatch};
 use perigee_fib::{InterfaceId, Prefix, Route, RouteKey, RouteSource, RouteTarget};
 use perigee_modules::{Counters, Kind, MODULES, Reason, host, reason};
 use std::collections::BTreeMap;
@@ -301,7 +301,7 @@ impl SlowThread {
     fn config_text(&self) -> ConfigText {
         let mut config = self.parts.config.clone();
         let rib = self.parts.routing.rib();
-        let still = |route: &perigee_control::config::Route| {
+        let still = |route: &perigee_config::Route| {
             let key = RouteKey::of(RouteSource::Static).with_preference(route.preference).with_metric(route.metric);
             rib.routes(prefix(route.prefix)).iter().any(|route| route.key() == key)
         };

@@ -4,13 +4,13 @@
 use crate::gateways::is_link_local;
 use crate::routing::{Filters, Routing, configured, lock, prefix};
 use crate::slow::SlowThread;
-use perigee_control::answers::{Outcome, ScriptStatus};
-use perigee_control::api::{ApiError, RouteChange};
-use perigee_control::config::Config;
-use perigee_control::helper::LinkChange;
+use perigee_api::answers::{Outcome, ScriptStatus};
+use perigee_api::{ApiError, RouteChange};
+use perigee_config::Config;
 use perigee_fib::{
     Interface, InterfaceId, Member, Multipath, Prefix, Published, Route, RouteKey, RouteSource, RouteTarget,
 };
+use perigee_helper::LinkChange;
 use perigee_slowpath::Input;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};

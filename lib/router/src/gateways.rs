@@ -3,9 +3,9 @@
 
 use crate::routing::{Routing, net};
 use crate::slow::SlowThread;
-use perigee_control::answers::{GatewayEntry, NextHopEntry, NextHopMember};
-use perigee_control::api::{ApiError, RouteChange, RouteGateway};
-use perigee_control::config::{Gateway, Mac, Route as ConfigRoute, RouteTo};
+use perigee_api::answers::{GatewayEntry, NextHopEntry, NextHopMember};
+use perigee_api::{ApiError, RouteChange, RouteGateway};
+use perigee_config::{Gateway, Mac, Route as ConfigRoute, RouteTo};
 use perigee_fib::{
     InterfaceId, Member, Multipath, NextHopInfo, NextHopKind, Prefix, Route, RouteSource, RouteTarget, Via,
 };

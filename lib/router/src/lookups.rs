@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The lookup structures that a router may have: perigee_fib's, and what the program adds to them.
 
-use perigee_control::config::{AUTO, FibChoice, FibNames};
+use perigee_config::{AUTO, FibChoice, FibNames};
 use perigee_fib::structures::{self, DEFAULT4, DEFAULT6};
 use perigee_fib::{Address, FibError, FibWriter, LookupError, LookupWriter, Structure};
 

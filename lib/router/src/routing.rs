@@ -4,7 +4,7 @@
 use crate::gateways::{is_link_local, static_route};
 use crate::lookups::Lookups;
 use ipnet::IpNet;
-use perigee_control::config::Config;
+use perigee_config::Config;
 use perigee_fib::{
     Fib, FibError, FibWriter, Interface, InterfaceId, Interfaces, Leaf, NextHopId, NextHopInfo, NextHopWriter, Prefix,
     Published, Route, RouteKey, RouteSource, RouteTarget, Via,
@@ -76,7 +76,7 @@ pub fn net(prefix: Prefix) -> IpNet {
 /// # Errors
 /// A sentence: an interface has no port.
 pub fn configured(config: &Config, ports: &[PortInfo]) -> Result<Vec<Interface>, String> {
-    let convert = |interface: &perigee_control::config::Interface| {
+    let convert = |interface: &perigee_config::Interface| {
         let port = ports.get(usize::from(interface.port)).ok_or("an interface without a port")?;
         Ok(Interface {
             name: interface.name.clone(),

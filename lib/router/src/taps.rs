@@ -10,9 +10,9 @@
 use crate::reasons;
 use crate::routing::lock;
 use crate::slow::SlowThread;
-use perigee_control::api::ApiError;
-use perigee_control::pcapng;
-use perigee_control::taps::{Captured, Outlet, Record, TapOn, TapRequest, TapWhat};
+use perigee_api::ApiError;
+use perigee_api::pcapng;
+use perigee_api::taps::{Captured, Outlet, Record, TapOn, TapRequest, TapWhat};
 use perigee_modules::taps::{CaptureSink, Direction, Seen, TraceSink};
 use perigee_modules::trace::{Decision, Trace};
 use perigee_modules::{CustomReasons, Kind, Punted, Reason, Taps};

@@ -3,7 +3,7 @@
 
 use crate::slow::SlowThread;
 use crate::taps::word;
-use perigee_control::taps::{TraceEntry, TraceStep};
+use perigee_api::taps::{TraceEntry, TraceStep};
 use perigee_fib::NextHopId;
 use perigee_modules::trace::{Decision, Step, Trace};
 use perigee_modules::{Kind, MODULES, Reason};
@@ -91,7 +91,7 @@ impl SlowThread {
     }
 
     /// The route that is used for a destination now.
-    fn route_of(&self, destination: Option<IpAddr>) -> Option<perigee_control::answers::RouteEntry> {
+    fn route_of(&self, destination: Option<IpAddr>) -> Option<perigee_api::answers::RouteEntry> {
         let (prefix, route) = self.parts.routing.rib().lookup(destination?)?;
         Some(self.route_entry(prefix, route, true))
     }

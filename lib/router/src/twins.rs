@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! The twins as the slow path's thread uses them: frames in and out, counted.
 
-use perigee_control::answers::TwinEntry;
-use perigee_control::helper::TwinStatus;
-use perigee_control::twin::Twin;
+use perigee_api::answers::TwinEntry;
+use perigee_helper::TwinStatus;
+use perigee_helper::twin::Twin;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// A port's twin.

@@ -4,13 +4,13 @@
 mod common;
 
 use common::*;
-use perigee_control::answers::{AuditReport, LinuxStatus};
-use perigee_control::api::{Backend, Reply, Request};
-use perigee_control::netlink::message::{Address, Hop, Hops, Link, Message, NextHop, NextHopTo, Route, RouteKind};
-use perigee_control::netlink::{Source, SourceCounters, Update};
+use perigee_api::answers::{AuditReport, LinuxStatus};
+use perigee_api::{Backend, Reply, Request};
 use perigee_fib::{
     Address as FibAddress, Buffer, DoubleBuffered, Lookup, LookupError, NextHopId, Prefix, PrefixOf, Structure,
 };
+use perigee_netlink::message::{Address, Hop, Hops, Link, Message, NextHop, NextHopTo, Route, RouteKind};
+use perigee_netlink::{Source, SourceCounters, Update};
 use perigee_router::{LinuxFeeds, Lookups};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

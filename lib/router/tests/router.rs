@@ -4,8 +4,8 @@
 mod common;
 
 use common::*;
-use perigee_control::api::Server;
-use perigee_control::client::ApiClient;
+use perigee_api::Server;
+use perigee_api::client::ApiClient;
 use perigee_fib::{Address, Buffer, DoubleBuffered, Lookup, LookupError, NextHopId, PrefixOf, Structure};
 use perigee_packet::wire::{arp, checksum, ethernet, icmp4, ipv4, protocol};
 use perigee_packet::{Arp, Ethernet, Icmp4, Ipv4, MacAddr};

@@ -4,10 +4,10 @@
 mod common;
 
 use common::*;
-use perigee_control::api::Server;
-use perigee_control::client::{ApiClient, ClientError};
-use perigee_control::pcapng::{Block, Direction, Packet, Reader};
-use perigee_control::taps::{TraceEntry, TraceLine, TraceStep};
+use perigee_api::Server;
+use perigee_api::client::{ApiClient, ClientError};
+use perigee_api::pcapng::{Block, Direction, Packet, Reader};
+use perigee_api::taps::{TraceEntry, TraceLine, TraceStep};
 use perigee_packet::wire::{arp, ethernet, ipv4, protocol};
 use perigee_packet::{Arp, Ethernet, MacAddr};
 use rand::rngs::StdRng;

@@ -5,7 +5,7 @@ use super::router::Router;
 use super::tools::{on, run};
 use super::world::{self, HOSTS};
 use anyhow::{Context, Result, bail};
-use perigee_control::answers::{DropKind, DropStatus, PortStatus, WorkerStatus};
+use perigee_api::answers::{DropKind, DropStatus, PortStatus, WorkerStatus};
 use serde::Serialize;
 use serde_json::Value;
 use std::time::Duration;

@@ -9,7 +9,7 @@ use super::tools::{self, on, run};
 use super::world::{CLIENT, SERVER};
 use super::{account, account::Accounts};
 use anyhow::{Context, Result, bail};
-use perigee_control::answers::RouteList;
+use perigee_api::answers::RouteList;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs::{self, File};

@@ -9,7 +9,7 @@ use super::router::{self, BLOCKLIST, CONFIG, FASTPATH, LOG, SOCKET};
 use super::world::{CLIENT, SERVER};
 use crate::show;
 use anyhow::{Context, Result};
-use perigee_control::answers::{DropKind, DropStatus};
+use perigee_api::answers::{DropKind, DropStatus};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::Path;

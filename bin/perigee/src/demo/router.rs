@@ -4,8 +4,8 @@
 use super::tools;
 use super::world::{CLIENT, Host, SERVER};
 use anyhow::{Context, Result, anyhow, bail};
-use perigee_control::answers::VersionStatus;
-use perigee_control::client::ApiClient;
+use perigee_api::answers::VersionStatus;
+use perigee_api::client::ApiClient;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -139,7 +139,7 @@ mod tests {
         let file = folder.path().join(CONFIG);
         fs::write(&file, config()).unwrap();
         fs::write(folder.path().join(FASTPATH), "").unwrap();
-        let config = perigee_control::config::Config::load(&file).unwrap();
+        let config = perigee_config::Config::load(&file).unwrap();
         assert_eq!(config.router.socket, folder.path().join(SOCKET));
         assert_eq!(config.ports.len(), 2);
         assert_eq!(config.workers.len(), 1);

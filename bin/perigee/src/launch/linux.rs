@@ -4,11 +4,13 @@
 use super::Opened;
 use anyhow::Result;
 use ipnet::IpNet;
-use perigee_control::config::{self, Config};
-use perigee_control::fpm::Fpm;
-use perigee_control::helper::{SocketWanted, TwinStatus, TwinWanted};
-use perigee_control::netlink::{Feed, Scope, open_links};
-use perigee_control::twin::Twin;
+use perigee_config as config;
+use perigee_config::Config;
+use perigee_helper::open_links;
+use perigee_helper::twin::Twin;
+use perigee_helper::{SocketWanted, TwinStatus, TwinWanted};
+use perigee_netlink::fpm::Fpm;
+use perigee_netlink::{Feed, Scope};
 use perigee_packet::MacAddr;
 use perigee_router::{LinuxFeeds, Mailbox};
 

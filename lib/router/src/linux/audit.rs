@@ -5,8 +5,8 @@
 //! in a row show it, and each prefix is compared with the RIB as it is at that moment.
 
 use crate::slow::SlowThread;
-use perigee_control::answers::{AuditReport, Difference};
-use perigee_control::api::{ApiError, Reply};
+use perigee_api::answers::{AuditReport, Difference};
+use perigee_api::{ApiError, Reply};
 use perigee_fib::{NextHopInfo, NextHopKind, Prefix, Route, RouteKey, RouteSource, RouteTarget, Via};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -199,8 +199,7 @@ impl SlowThread {
                 wrong.push((interface.0, gateway, mac, known));
             }
         }
-        let name =
-            |mac: Option<[u8; 6]>| mac.map_or("no MAC".to_owned(), |mac| perigee_control::config::Mac(mac).to_string());
+        let name = |mac: Option<[u8; 6]>| mac.map_or("no MAC".to_owned(), |mac| perigee_config::Mac(mac).to_string());
         for (interface, gateway, mac, known) in wrong {
             let dev = self.name_of(interface);
             let Some(audit) = &mut self.linux.audit else { return };

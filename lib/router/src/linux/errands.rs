@@ -7,11 +7,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use ipnet::IpNet;
-use perigee_control::config::Namespace;
-use perigee_control::helper::{Helper, LinkChange, NeighborChange, TwinStatus, TwinWanted};
-use perigee_control::netlink::NetlinkSockets;
-use perigee_control::privileges;
-use perigee_control::twin::Twin;
+use perigee_config::Namespace;
+use perigee_helper::NetlinkSockets;
+use perigee_helper::privileges;
+use perigee_helper::twin::Twin;
+use perigee_helper::{Helper, LinkChange, NeighborChange, TwinStatus, TwinWanted};
 use perigee_worker::Bell;
 
 /// A thing to do.
@@ -83,7 +83,7 @@ impl Drop for Errands {
 }
 
 fn run(helper: &Helper, namespace: Option<&Namespace>, errand: Errand) -> Option<Done> {
-    let said = |result: Result<(), perigee_control::helper::HelperError>| {
+    let said = |result: Result<(), perigee_helper::HelperError>| {
         if let Err(error) = result {
             tracing::debug!("{error}");
         }

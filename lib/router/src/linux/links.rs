@@ -10,11 +10,11 @@ use super::errands::Errand;
 use super::twins::missing_link_local;
 use super::{Known, LinuxSide};
 use crate::slow::SlowThread;
-use perigee_control::config::Device;
-use perigee_control::helper::LinkChange;
-use perigee_control::netlink::Update;
-use perigee_control::netlink::message::{Address, Link, Message};
+use perigee_config::Device;
 use perigee_fib::{Interface, InterfaceId, Interfaces};
+use perigee_helper::LinkChange;
+use perigee_netlink::Update;
+use perigee_netlink::message::{Address, Link, Message};
 use std::collections::HashMap;
 
 /// Linux says that a link's addresses are gone before it says so of the link: those of the last moment, in ns, were there.

@@ -31,11 +31,11 @@ use crate::slow::SlowThread;
 use audit::Audit;
 use dump::Seen;
 use errands::Errands;
-use perigee_control::api::Reply;
-use perigee_control::config::{Linux as Config, Mac};
-use perigee_control::netlink::message::{Link, Message, NextHopTo};
-use perigee_control::netlink::{Source, Update};
+use perigee_api::Reply;
+use perigee_config::{Linux as Config, Mac};
 use perigee_fib::{InterfaceId, Prefix, RouteKey};
+use perigee_netlink::message::{Link, Message, NextHopTo};
+use perigee_netlink::{Source, Update};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use translate::{NextHops, Policy, Skip};
@@ -187,7 +187,7 @@ pub(crate) struct LinuxSide {
 
 impl LinuxSide {
     pub fn new(config: Config, feeds: LinuxFeeds, errands: Option<Errands>, identity: Option<(u64, u64)>) -> Self {
-        use perigee_control::config::Feed;
+        use perigee_config::Feed;
         let LinuxFeeds { netlink, routes, underlay } = feeds;
         let netlink = netlink.map(|source| Origin::new(source, config.feed == Feed::Netlink));
         let routes = routes.map(|source| Origin::new(source, true));

@@ -8,9 +8,9 @@
 use super::dump::Seen;
 use super::errands::Errand;
 use crate::slow::SlowThread;
-use perigee_control::config::Mac;
-use perigee_control::helper::{NeighborChange, PROTOCOL};
-use perigee_control::netlink::message::Neighbor;
+use perigee_config::Mac;
+use perigee_helper::{NeighborChange, PROTOCOL};
+use perigee_netlink::message::Neighbor;
 use perigee_packet::MacAddr;
 use perigee_slowpath::Input;
 use std::net::IpAddr;

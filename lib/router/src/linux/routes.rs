@@ -5,8 +5,8 @@ use super::translate::{self, Names, Skip};
 use super::{LinuxSide, Origin};
 use crate::routing::Routing;
 use crate::slow::SlowThread;
-use perigee_control::netlink::message::{NextHopTo, Route as LinuxRoute};
 use perigee_fib::{InterfaceId, Prefix, Route, RouteKey};
+use perigee_netlink::message::{NextHopTo, Route as LinuxRoute};
 use std::collections::HashMap;
 
 /// What numbers mean in a feed.

@@ -2,9 +2,9 @@
 //! `perigee show linux`.
 
 use crate::slow::SlowThread;
-use perigee_control::answers::LinuxStatus;
-use perigee_control::api::{ApiError, Reply};
-use perigee_control::config::table_name;
+use perigee_api::answers::LinuxStatus;
+use perigee_api::{ApiError, Reply};
+use perigee_config::table_name;
 use perigee_fib::RouteSource;
 
 impl SlowThread {
@@ -40,7 +40,7 @@ impl SlowThread {
             _ => "following",
         };
         let counters: Vec<_> = side.origins.iter().map(|origin| origin.source.counters()).collect();
-        let sum = |pick: fn(&perigee_control::netlink::SourceCounters) -> u64| counters.iter().map(pick).sum();
+        let sum = |pick: fn(&perigee_netlink::SourceCounters) -> u64| counters.iter().map(pick).sum();
         LinuxStatus {
             feed: side.config.feed.name().to_owned(),
             state: state.to_owned(),

@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use perigee_control::config::Linux as Config;
-use perigee_control::netlink::message::{Hop, Hops, NextHopTo, Route as LinuxRoute, RouteKind};
+use perigee_config::Linux as Config;
 use perigee_fib::{InterfaceId, Member, Multipath, Prefix, Route, RouteKey, RouteSource, RouteTarget};
+use perigee_netlink::message::{Hop, Hops, NextHopTo, Route as LinuxRoute, RouteKind};
 
 /// The table of addresses that are this machine's.
 const LOCAL: u32 = 255;

@@ -2,11 +2,11 @@
 //! A whole router on heap packets: ports, workers with the native loop, slow path, tables. Driven by hand, on one thread.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use perigee_control::answers::{ScriptStatus, VersionStatus};
-use perigee_control::config::{Config, Machine};
-use perigee_control::helper::TwinStatus;
-use perigee_control::twin::Twin;
+use perigee_api::answers::{ScriptStatus, VersionStatus};
+use perigee_config::{Config, Machine};
 use perigee_fib::Published;
+use perigee_helper::TwinStatus;
+use perigee_helper::twin::Twin;
 use perigee_modules::{Counters, CustomReasons};
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::{
@@ -179,7 +179,7 @@ impl Bed {
             (0..config.ports.len() as u16).map(of_port).collect::<Vec<_>>()
         };
         let (receive, transmit) = (make(queues.receive), make(queues.transmit));
-        let info = |(number, port): (u16, &perigee_control::config::Port)| PortInfo {
+        let info = |(number, port): (u16, &perigee_config::Port)| PortInfo {
             port: number,
             device: port.name.clone(),
             driver: "heap".to_owned(),

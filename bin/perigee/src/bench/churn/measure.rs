@@ -5,7 +5,7 @@ use super::netlink::{self, Change, Pump, Route};
 use super::router::{Cpu, Memory, Router, SINK_PORT};
 use crate::bench::statistics::Median;
 use anyhow::{Context as _, Result, bail, ensure};
-use perigee_control::answers::{LinuxStatus, WorkerStatus};
+use perigee_api::answers::{LinuxStatus, WorkerStatus};
 use std::time::{Duration, Instant};
 
 /// Between two questions whether the router has caught up.

@@ -3,8 +3,8 @@
 
 use super::table::{self, SINK};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use perigee_control::answers::{AuditReport, DropStatus, FibStatus, PortStatus, VersionStatus, WorkerStatus};
-use perigee_control::client::ApiClient;
+use perigee_api::answers::{AuditReport, DropStatus, FibStatus, PortStatus, VersionStatus, WorkerStatus};
+use perigee_api::client::ApiClient;
 use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
 use std::fs::{self, File};

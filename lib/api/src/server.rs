@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+//! The socket and the thread behind it.
+
+use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use tokio::sync::watch;
+
+use super::{Backend, endpoints};
+use perigee_helper::privileges;
+
+/// How long requests under way may take once the router stops.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Why the API could not start: one sentence with the way out.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct StartError(String);
+
+/// A running API. When dropped, it stops and its socket is removed.
+#[derive(Debug)]
+pub struct Server {
+    path: PathBuf,
+    /// The socket's device and inode: what is removed at the end is what was made.
+    identity: (u64, u64),
+    metrics: Option<SocketAddr>,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens on the unix socket `path`, which only the same user may use, and, if `metrics` is given, for
+    /// `GET /metrics` on that address of the network. The folder is made if there is none, the socket of a router that
+    /// was killed is replaced.
+    ///
+    /// # Errors
+    /// A living router uses `path`, or something there is no socket, or the system refuses it.
+    pub fn start(path: &Path, metrics: Option<SocketAddr>, backend: Arc<dyn Backend>) -> Result<Self, StartError> {
+        let listener = listen_privately(path)?;
+        let identity = fs::symlink_metadata(path).map(|m| (m.dev(), m.ino())).map_err(|e| refused(path, &e))?;
+        let (stop, stopped) = watch::channel(false);
+        // From here on, dropping the server removes the socket.
+        let mut server = Self { path: path.to_owned(), identity, metrics: None, stop, thread: None };
+        let network = metrics.map(listen_to_network).transpose()?;
+        server.metrics = network.as_ref().and_then(|listener| listener.local_addr().ok());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| refused(path, &error))?;
+        let serve = move || {
+            if let Err(error) = privileges::drop_all() {
+                tracing::warn!("the API thread keeps its capabilities: {error}");
+            }
+            if let Err(error) = runtime.block_on(serve(listener, network, backend, stopped)) {
+                tracing::error!("the API has ended: {error}");
+            }
+        };
+        let thread = thread::Builder::new().name("api".into()).spawn(serve);
+        server.thread = Some(thread.map_err(|error| refused(path, &error))?);
+        Ok(server)
+    }
+
+    /// The socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where metrics are served to the network, with the port that the system chose if it was 0.
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Removed first: nobody should still find what is about to end.
+        let ours = fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity);
+        if ours && let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!("cannot remove {}: {error}", self.path.display());
+        }
+        self.stop.send_replace(true);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // a panic there was printed there
+        }
+    }
+}
+
+async fn serve(
+    unix: UnixListener,
+    network: Option<TcpListener>,
+    backend: Arc<dyn Backend>,
+    mut stopped: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let stop = |mut stopped: watch::Receiver<bool>| async move {
+        // An error means that the server is gone, which is a stop too.
+        let _ = stopped.wait_for(|stop| *stop).await;
+    };
+    let mut tasks = tokio::task::JoinSet::new();
+    if let Some(network) = network {
+        let listener = tokio::net::TcpListener::from_std(network)?;
+        let app = endpoints::only_metrics().with_state(backend.clone());
+        let serving = axum::serve(listener, app).with_graceful_shutdown(stop(stopped.clone()));
+        tasks.spawn(serving.into_future());
+    }
+    let listener = tokio::net::UnixListener::from_std(unix)?;
+    let serving = axum::serve(listener, endpoints::everything(backend)).with_graceful_shutdown(stop(stopped.clone()));
+    tasks.spawn(serving.into_future());
+    let _ = stopped.wait_for(|stop| *stop).await;
+    let _ = tokio::time::timeout(FAREWELL, tasks.join_all()).await; // the rest is cut off
+    Ok(())
+}
+
+/// A listening socket at `path` that never, not for a moment, others can connect to.
+fn listen_privately(path: &Path) -> Result<UnixListener, StartError> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|error| StartError(format!("cannot make the folder {} for the API's socket: {error}; choose another `socket` in [router], or set XDG_RUNTIME_DIR", folder.display())))?;
+    }
+    make_way(path)?;
+    let bound = || -> io::Result<UnixListener> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        // Linux gives the new file the mode of the socket, so there is no moment with another one.
+        fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+        bind(&socket, &SocketAddrUnix::new(path)?)?;
+        listen(&socket, 64)?;
+        Ok(socket.into())
+    };
+    bound().map_err(|error| refused(path, &error))
+}
+
+/// Removes the socket of a router that was killed; refuses that of a living one, and anything else.
+fn make_way(path: &Path) -> Result<(), StartError> {
+    let shown = path.display();
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(refused(path, &error)),
+        Ok(meta) if !meta.file_type().is_socket() => {
+            return Err(StartError(format!(
+                "{shown} is there already and is no socket; choose another `socket` in [router]"
+            )));
+        }
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Err(StartError(format!(
+            "a running router uses {shown} already; stop it, or give this one another `name` or `socket` in [router]"
+        ))),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(|error| refused(path, &error))
+        }
+        Err(error) => Err(refused(path, &error)),
+    }
+}
+
+fn listen_to_network(address: SocketAddr) -> Result<TcpListener, StartError> {
+    let listener = TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    listener.map_err(|error| {
+        StartError(format!("cannot serve metrics on {address}: {error}; choose another `metrics` in [router]"))
+    })
+}
+
+fn refused(path: &Path, error: &io::Error) -> StartError {
+    StartError(format!("cannot listen on {}: {error}; choose another `socket` in [router]", path.display()))
+}

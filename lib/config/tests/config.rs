@@ -1,0 +1,571 @@
+// SPDX-License-Identifier: MIT
+//! Every mistake a configuration can make: where it is reported, and in which words.
+//!
+//! In the snippets «...» marks the place that must be reported; the marks are taken out before parsing.
+
+use perigee_config::{
+    Config, ConfigError, FibChoice, FibNames, Gateway, Machine, Mistake, Route, RouteTo, parse_routes,
+};
+
+/// Three lines that make a snippet a configuration.
+const PORT: &str = "[port.wan]\ndevice = \"net_null0\"\naddresses = [\"10.0.0.1/24\", \"2001:db8::1/64\"]\n";
+
+fn machine() -> Machine {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let fib = FibNames { v4: names(&["both", "old", "auto"]), v6: names(&["both", "new"]) };
+    Machine { cores: vec![0, 1, 2, 3], fib, fib_override: None }
+}
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse_on("test.toml", text, &machine())
+}
+
+/// The text without marks, and line and column of each mark.
+fn unmark(marked: &str) -> (String, Vec<(usize, usize)>) {
+    let (mut text, mut places) = (String::new(), Vec::new());
+    for c in marked.chars() {
+        match c {
+            '«' => {
+                let line = text.matches('\n').count() + 1;
+                let column = text.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+                places.push((line, column));
+            }
+            '»' => {}
+            c => text.push(c),
+        }
+    }
+    (text, places)
+}
+
+fn check(marked: &str, expected: &[&str]) {
+    let (text, places) = unmark(marked);
+    let error = parse(&text).expect_err(&text);
+    compare(&text, error.mistakes(), &places, expected);
+}
+
+fn compare(text: &str, found: &[Mistake], places: &[(usize, usize)], expected: &[&str]) {
+    let shown: Vec<String> = found.iter().map(Mistake::to_string).collect();
+    let shown = shown.join("\n");
+    let at: Vec<_> = found.iter().map(|m| (m.line, m.column)).collect();
+    assert_eq!(at, places, "in\n{text}\n{shown}");
+    for (mistake, words) in found.iter().zip(expected) {
+        assert!(mistake.message.contains(words), "{words:?} is not in\n{shown}");
+    }
+    assert_eq!(found.len(), expected.len(), "in\n{text}\n{shown}");
+}
+
+#[test]
+fn a_mistake_is_shown_with_its_line_and_a_caret() {
+    let text = format!("{PORT}[router]\nburst = 0\n");
+    let error = parse(&text).unwrap_err().to_string();
+    let expected = "test.toml:5:9: found 0, expected packets from 1 to 256\n  5 | burst = 0\n    |         ^";
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn all_mistakes_are_listed_in_the_order_of_the_file() {
+    check(
+        "[router]\nburst = «0»\n«brust» = 1\nidle = «7»\n«[port.«\"a b\"»]\n[«nonsense»]\n",
+        &[
+            "found 0",
+            "`burst`",
+            "\"poll\" or \"sleep\"",
+            "neither `device` nor `interface`",
+            "letters, digits",
+            "unknown key `nonsense`",
+        ],
+    );
+}
+
+#[test]
+fn what_is_not_toml_is_refused_with_its_place() {
+    check("[router]\nburst = «»\nname = «»\n", &["found what is not TOML: ", "not TOML"]);
+    check("[router]\nburst = 1\n«burst» = 2\n", &["duplicate key"]);
+}
+
+#[test]
+fn every_check_of_the_router_section() {
+    let cases = [
+        ("«burts» = 3", "found the unknown key `burts` in [router], expected `burst`"),
+        ("name = «\"a b\"»", "found \"a b\", expected 1 to 32 letters"),
+        ("name = «7»", "found 7, expected 1 to 32"),
+        ("script = «\"\"»", "expected the path of a Lua script"),
+        ("namespace = «\"..\"»", "expected the name, the path or the process"),
+        ("burst = «0»", "found 0, expected packets from 1 to 256"),
+        ("burst = «257»", "found 257"),
+        ("burst = «\"32\"»", "found \"32\""),
+        ("burst = «0xffffffffffffffffffff»", "expected packets from 1 to 256"),
+        ("transmit_queue = «-1»", "found -1, expected packets from 1 to 256"),
+        ("transmit_timeout = «\"100\"»", "(it has no unit), expected a time up to 1s"),
+        ("transmit_timeout = «\"2s\"»", "(too long)"),
+        ("transmit_timeout = «\"1h\"»", "(its unit is not us, ms or s)"),
+        ("idle = «\"dream\"»", "found \"dream\", expected \"poll\" or \"sleep\""),
+        (
+            "fib = «\"bogus\"»",
+            "found \"bogus\", expected \"auto\", the name of a lookup structure, or one for IPv4 (both, old) and",
+        ),
+        ("fib = «[\"new\", \"both\", \"old\"]»", "and one for IPv6 (both, new)"),
+        ("fib = «[\"new\", \"new\"]»", "(\"new\" and \"new\")"),
+        ("fib = «[1]»", "the name of a lookup structure"),
+        ("fib = «[]»", "the name of a lookup structure"),
+        ("fib = «7»", "found 7, expected \"auto\""),
+        ("metrics = «\"localhost\"»", "an address with a port"),
+        ("punt_ring = «1000»", "a power of two from 64 to 65536"),
+        ("mbufs = «12»", "packet buffers from 1024"),
+        ("icmp_rate = «1.5»", "found the fraction 1.5"),
+        ("workers = «0»", "workers from 1 to 128"),
+        ("cores = [0, «4»]", "found 4, expected a core of this machine, one of 0 to 3"),
+        ("cores = «0»", "expected an array, each element a core"),
+        ("«cores» = []", "found no core to work on"),
+        ("workers = 2\n«cores» = [1]", "only one of workers, cores and [[worker]]"),
+    ];
+    for (snippet, words) in cases {
+        check(&format!("{PORT}[router]\n{snippet}\n"), &[words]);
+    }
+    let long = format!("{PORT}[router]\nsocket = «\"/{}\"»\n", "x".repeat(107));
+    check(&long, &["(108 bytes long), expected the path of a unix socket"]);
+    check(&format!("{PORT}[[worker]]\ncore = «9»\n"), &["found 9, expected a core of this machine"]);
+    check(&format!("{PORT}«[[worker]]»\n"), &["found no `core` in [[worker]]"]);
+    check(&format!("worker = «1»\n{PORT}"), &["expected tables headed [[worker]]"]);
+    check(&format!("router = «1»\n{PORT}"), &["expected a table headed [router]"]);
+}
+
+#[test]
+fn every_check_of_the_eal_section() {
+    let cases = [
+        ("args = [«1»]", "an argument of the EAL"),
+        ("hugepages = «\"maybe\"»", "true, false or \"auto\""),
+        ("memory = «1»", "megabytes from 16"),
+        ("file_prefix = «\"a/b\"»", "letters, digits"),
+        ("«socket_mem» = 1", "unknown key `socket_mem` in [eal], expected one of args,"),
+    ];
+    for (snippet, words) in cases {
+        check(&format!("{PORT}[eal]\n{snippet}\n"), &[words]);
+    }
+}
+
+#[test]
+fn every_check_of_the_linux_section() {
+    let cases = [
+        ("feed = «\"bgp\"»", "found \"bgp\", expected \"netlink\", \"fpm\" or \"none\""),
+        ("«tables» = []", "found no table, expected one at least"),
+        ("tables = [\"main\", «\"mane\"»]", "found \"mane\", expected a table: one of main, default, local, or its"),
+        ("tables = [254, «\"main\"»]", "found the table main a second time"),
+        ("tables = [«0»]", "found 0, expected a table"),
+        ("tables = [«4294967296»]", "expected a table"),
+        ("protocols = [«\"brid\"»]", "who makes routes: one of redirect, kernel"),
+        ("protocols = [«256»]", "or its number up to 255"),
+        ("ignore_protocols = «\"bird\"»", "expected an array"),
+        ("fpm = «\"2620\"»", "an address with a port, such as \"127.0.0.1:2620\""),
+        ("fpm_hold = «60»", "found 60, expected a time"),
+        ("receive_buffer = «\"1 KB\"»", "(out of range), expected a size from \"4 KB\" to \"1 GB\""),
+        ("receive_buffer = «\"4 k\"»", "(its unit is not KB, MB or GB)"),
+        ("audit = «\"10ms\"»", "(too short), expected a time of 1s or more"),
+        ("«adit» = \"60s\"", "unknown key `adit` in [linux], expected `audit`"),
+    ];
+    for (snippet, words) in cases {
+        check(&format!("{PORT}[linux]\n{snippet}\n"), &[words]);
+    }
+    let many: Vec<String> = (1..=17).map(|table| table.to_string()).collect();
+    check(&format!("{PORT}[linux]\n«tables» = [{}]\n", many.join(", ")), &["found 17 tables, expected 16 at most"]);
+}
+
+#[test]
+fn every_check_of_a_port() {
+    let cases = [
+        ("[port.«sixteen_letters_»]\ndevice = \"net_null1\"", "a port name of 16 characters, expected 1 to 15"),
+        ("«[port.lan]»", "neither `device` nor `interface` in [port.lan]"),
+        ("[port.lan]\ndevice = \"net_null1\"\n«interface» = \"eth1\"", "both `device` and `interface`"),
+        ("[port.lan]\n«device» = \"net_null0,copy=1\"", "the device of port `wan` again"),
+        ("[port.lan]\ndevice = «\"01:00\"»", "expected a PCI address or a virtual device"),
+        ("[port.lan]\ndevice = «\"net_null1, x\"»", "there is a blank in it"),
+        ("[port.lan]\ndevice = \"0000:01:00.0\"\n«driver» = \"af_xdp\"", "expected it only beside `interface`"),
+        ("[port.lan]\ninterface = «\"averyveryverylongname\"»", "the name of a Linux interface"),
+        ("[port.lan]\ninterface = \"eth1\"\ndriver = «\"e1000\"»", "\"af_packet\" or \"af_xdp\""),
+        ("[port.«eth1»]\ninterface = \"eth1\"", "found a port named like its Linux interface `eth1`"),
+        ("[port.lan]\ndevice = \"net_null1\"\nmac = «\"01:00:5e:00:00:01\"»", "(a group address or zero)"),
+        ("[port.lan]\ndevice = \"net_null1\"\nmac = «\"02:00\"»", "the MAC address of one station"),
+        ("[port.lan]\ndevice = \"net_null1\"\nmtu = «67»", "bytes of IP from 68 to 9600"),
+        ("[port.lan]\ndevice = \"net_null1\"\npromiscuous = «1»", "true or false"),
+        ("[port.lan]\ndevice = \"net_null1\"\nqueues = «0»", "receive queues from 1"),
+        ("[port.lan]\ndevice = \"net_null1\"\ntwin = «\"yes\"»", "true or false"),
+        ("[port.lan]\ndevice = \"net_null1\"\n«adress» = []", "unknown key `adress` in [port.lan]"),
+        ("[port]\nlan = «3»", "expected a table headed [port.lan]"),
+    ];
+    for (snippet, words) in cases {
+        check(&format!("{PORT}{snippet}\n"), &[words]);
+    }
+    check("[port.«\"a.b\"»]\ndevice = \"net_null1\"\n", &["found the port name \"a.b\""]);
+    check("[«port»]\n", &["found no port, expected at least one table headed [port.NAME]"]); // fuzz seed 202055
+    check("port = «3»\n", &["expected a table headed [port.NAME]"]);
+    let error = parse("").unwrap_err();
+    assert!(error.to_string().starts_with("test.toml:1:1: found no port, expected"), "{error}");
+    let error = parse(&format!("{PORT}[port.wan]\n")).unwrap_err();
+    assert!(error.to_string().contains("test.toml:4:"), "a port named twice: {error}");
+}
+
+#[test]
+fn every_check_of_addresses_and_vlans() {
+    let addresses = [
+        ("10.1.0.1", "(it has no prefix length)"),
+        ("10.1.0.256/24", "an address of the router"),
+        ("10.1.0.0/24", "(the address of the network itself)"),
+        ("10.1.0.255/24", "(the network's broadcast address)"),
+        ("224.0.0.5/32", "(no host's address)"),
+        ("127.0.0.1/8", "(no host's address)"),
+        ("255.255.255.255/32", "(no host's address)"),
+        ("::/128", "(no host's address)"),
+        ("10.1.0.1/0", "(its network would be everything)"),
+        ("10.0.0.1/16", "found 10.0.0.1, which `wan` has already"),
+    ];
+    for (address, words) in addresses {
+        check(&format!("{PORT}[port.lan]\ndevice = \"net_null1\"\naddresses = [«\"{address}\"»]\n"), &[words]);
+    }
+    check(
+        &format!("{PORT}[port.lan]\ndevice = \"net_null1\"\naddresses = «\"10.1.0.1/24\"»\n"),
+        &["expected an array"],
+    );
+    let vlans = [
+        ("[port.wan.vlan.«0»]", "found the VLAN \"0\", expected a number from 1 to 4094"),
+        ("[port.wan.vlan.«4095»]", "found the VLAN \"4095\""),
+        ("[port.wan.vlan.«007»]", "found the VLAN \"007\""),
+        ("[port.wan.vlan.«red»]", "found the VLAN \"red\""),
+        ("[port.wan.vlan.7]\nmtu = «9000»", "expected at most 1500, the port's own"),
+        ("[port.wan.vlan.7]\nmtu = 1000\naddresses = [«\"2001:db8:1::1/64\"»]", "expected an MTU of at least 1280"),
+        ("[port.wan.vlan.7]\n«color» = 1", "unknown key `color` in [port.wan.vlan.7]"),
+    ];
+    for (snippet, words) in vlans {
+        check(&format!("{PORT}{snippet}\n"), &[words]);
+    }
+}
+
+#[test]
+fn every_check_of_routes() {
+    let cases = [
+        ("«[[route]]»\nblackhole = true", "found no `prefix` in [[route]]"),
+        ("[[route]]\nprefix = «\"10.1.0.1/16\"»\nblackhole = true", "(it has bits beyond its length; 10.1.0.0/16?)"),
+        ("[[route]]\nprefix = «\"10.1.0.0\"»\nblackhole = true", "(it has no length)"),
+        ("«[[route]]»\nprefix = \"10.1.0.0/16\"", "found no `via` in [[route]], expected `via = \"ADDRESS\"`"),
+        (
+            "[[route]]\nprefix = \"10.1.0.0/16\"\nvia = «\"10.9.0.1\"»",
+            "in no network of any interface, expected an address within 10.0.0.0/24 (wan)",
+        ),
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = «\"10.9.0.1\"»\ndev = \"wan\"", "in no network of `wan`"),
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = «\"10.0.0.1\"»", "an address of `wan` itself"),
+        (
+            "[[route]]\nprefix = \"10.1.0.0/16\"\nvia = «\"2001:db8::2\"»",
+            "expected an address of the family of 10.1.0.0/16",
+        ),
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = «\"ten\"»", "an IPv4 or IPv6 address"),
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = «\"224.0.0.1\"»", "expected the address of a neighbor"),
+        ("[[route]]\nprefix = \"2001:db8:1::/48\"\nvia = «\"fe80::1\"»", "without `dev`"),
+        (
+            "[[route]]\nprefix = \"10.1.0.0/16\"\nvia = \"10.0.0.2\"\ndev = «\"lan\"»",
+            "found the interface \"lan\", expected one of wan",
+        ),
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = \"10.0.0.2\"\nmetric = «-1»", "a metric from 0"),
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = \"10.0.0.2\"\nblackhole = «true»", "both sent on and dropped"),
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\nblackhole = true\nprohibit = «true»", "a second fate"),
+        (
+            "[[route]]\nprefix = \"10.1.0.0/16\"\nblackhole = true\n[[route]]\nprefix = «\"10.1.0.0/16\"»\nvia = \"10.0.0.2\"",
+            "a second route to 10.1.0.0/16 with the metric 0",
+        ),
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = \"10.0.0.2\"\npreference = «256»", "a preference from 0 to 255"),
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\n«via» = []", "a route with 0 gateways, expected 1 to 256"),
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = [«\"10.0.0.2\"»]", "expected a table"),
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = [«{}»]", "found no `address`"),
+        (
+            "[[route]]\nprefix = \"10.1.0.0/16\"\nvia = [{ address = \"10.0.0.2\" }, { address = «\"10.9.0.2\"» }]",
+            "in no network",
+        ),
+        (
+            "[[route]]\nprefix = \"10.1.0.0/16\"\nvia = [{ address = \"10.0.0.2\", weight = «0» }]",
+            "a weight from 1 to 256",
+        ),
+        (
+            "[[route]]\nprefix = \"10.1.0.0/16\"\n«dev» = \"wan\"\nvia = [{ address = \"10.0.0.2\" }]",
+            "with each of them",
+        ),
+        (
+            "[[route]]\nprefix = \"10.1.0.0/16\"\nvia = \"10.0.0.2\"\ndev = \"wan\"\nrecursive = «true»",
+            "expected one of them",
+        ),
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = «\"127.0.0.1\"»\nrecursive = true", "that other routes lead to"),
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\nblackhole = true\n«gateway» = 1", "unknown key `gateway` in [[route]]"),
+    ];
+    for (snippet, words) in cases {
+        check(&format!("{PORT}{snippet}\n"), &[words]);
+    }
+    check(&format!("routes_file = «1»\n{PORT}"), &["the path of a file with routes"]);
+}
+
+#[test]
+fn every_check_of_neighbors() {
+    let mac = "mac = \"02:00:00:00:00:02\"";
+    check(&format!("{PORT}«[[neighbor]]»\n{mac}\n"), &["found no `address`"]);
+    check(&format!("{PORT}«[[neighbor]]»\naddress = \"10.0.0.2\"\n"), &["found no `mac`"]);
+    check(&format!("{PORT}[[neighbor]]\n{mac}\naddress = «\"10.9.0.2\"»\n"), &["in no network of any interface"]);
+    check(&format!("{PORT}[[neighbor]]\n{mac}\naddress = «\"10.0.0.1\"»\n"), &["an address of `wan` itself"]);
+    check(&format!("{PORT}[[neighbor]]\n{mac}\naddress = \"10.0.0.2\"\ndev = «\"x\"»\n"), &["the interface \"x\""]);
+    check(
+        &format!("{PORT}[[neighbor]]\naddress = \"10.0.0.2\"\nmac = «\"ff:ff:ff:ff:ff:ff\"»\n"),
+        &["(a group address or zero)"],
+    );
+    let twice = format!("[[neighbor]]\n{mac}\naddress = \"10.0.0.2\"\n[[neighbor]]\n{mac}\naddress = «\"10.0.0.2\"»\n");
+    check(&format!("{PORT}{twice}"), &["the neighbor 10.0.0.2 a second time"]);
+}
+
+#[test]
+fn every_check_of_filters_and_steers() {
+    let cases = [
+        ("«[[filter]]»\nproto = \"tcp\"", "found no `action` in [[filter]]"),
+        ("[[filter]]\naction = «\"deny\"»", "\"accept\" or \"drop\""),
+        ("[[filter]]\naction = \"drop\"\nsrc = «\"10.0.0.1/8\"»", "10.0.0.0/8?"),
+        ("[[filter]]\naction = \"drop\"\nsrc = \"10.0.0.0/8\"\ndst = «\"2001:db8::1\"»", "of the family of 10.0.0.0/8"),
+        ("[[filter]]\naction = \"drop\"\nproto = «\"tpc\"»", "expected a protocol: tcp"),
+        ("[[filter]]\naction = \"drop\"\nproto = «256»", "expected a protocol"),
+        ("[[filter]]\naction = \"drop\"\nproto = \"udp\"\ndport = «\"90-80\"»", "(the end is before the beginning)"),
+        ("[[filter]]\naction = \"drop\"\nproto = \"udp\"\nsport = «65536»", "a port or a range"),
+        ("[[filter]]\naction = \"drop\"\ndport = «80»", "without a protocol that has ports"),
+        ("[[filter]]\naction = \"drop\"\nproto = \"icmp\"\ndport = «80»", "without a protocol that has ports"),
+        ("[[filter]]\naction = \"drop\"\n«source» = 1", "unknown key `source`"),
+        ("«[[steer]]»\nport = \"wan\"", "found no `ethertype`"),
+        ("[[steer]]\nport = «\"lan\"»\nethertype = \"arp\"", "expected one of the ports wan"),
+        ("[[steer]]\nethertype = «1500»", "an Ethernet type from 0x600"),
+        ("[[steer]]\nethertype = «\"arp\"»\nproto = \"tcp\"", "one or the other"),
+    ];
+    for (snippet, words) in cases {
+        check(&format!("{PORT}{snippet}\n"), &[words]);
+    }
+}
+
+#[test]
+fn one_wrong_port_does_not_accuse_the_routes_that_use_it() {
+    check(
+        "[port.wan]\ndevice = \"net_null0\"\naddresses = [«\"10.0.0.0/24\"»]\n[[route]]\nprefix = \"10.1.0.0/16\"\nvia = \"10.0.0.2\"\n",
+        &["the address of the network itself"],
+    );
+}
+
+#[test]
+fn a_lookup_structure_is_for_the_families_that_have_it() {
+    let cases = [
+        ("", ["auto", "auto"]),
+        ("fib = \"auto\"", ["auto", "auto"]),
+        ("fib = \"both\"", ["both", "both"]),
+        ("fib = \"old\"", ["old", "auto"]),
+        ("fib = \"new\"", ["auto", "new"]),
+        ("fib = [\"old\"]", ["old", "auto"]),
+        ("fib = [\"old\", \"new\"]", ["old", "new"]),
+        ("fib = [\"new\", \"old\"]", ["old", "new"]),
+        ("fib = [\"both\", \"new\"]", ["both", "new"]),
+        ("fib = [\"both\", \"auto\"]", ["both", "auto"]),
+        ("fib = [\"auto\", \"both\"]", ["auto", "both"]),
+    ];
+    for (line, [v4, v6]) in cases {
+        let config = parse(&format!("{PORT}[router]\n{line}\n")).unwrap_or_else(|error| panic!("{error}"));
+        let expected = FibChoice { v4: v4.into(), v6: v6.into() };
+        assert_eq!(config.router.fib, expected, "{line}");
+        assert_eq!(parse(&config.to_toml()).unwrap().router.fib, expected, "{line}, printed and read again");
+    }
+    let machine = Machine { fib_override: Some(FibChoice { v4: "old".into(), v6: "new".into() }), ..machine() };
+    let config = Config::parse_on("test.toml", &format!("{PORT}[router]\nfib = \"both\"\n"), &machine).unwrap();
+    assert_eq!(config.router.fib, machine.fib_override.unwrap(), "the command line has the last word");
+}
+
+#[test]
+fn two_workers_on_one_core_are_warned_about() {
+    let config = parse(&format!("{PORT}[router]\ncores = [1, 1]\n")).unwrap();
+    let warnings: Vec<_> = config.warnings.iter().map(|w| (w.line, w.column)).collect();
+    assert_eq!(warnings, [(5, 13)]);
+    assert!(config.warnings[0].message.contains("a second worker on core 1"));
+    let config = parse(&format!("{PORT}[router]\nworkers = 3\n")).unwrap();
+    let cores: Vec<_> = config.workers.iter().map(|w| w.core).collect();
+    assert_eq!((cores, config.warnings.len()), (vec![3, 2, 1], 0));
+}
+
+/// A configuration with something of everything.
+const FULL: &str = r#"
+routes_file = "routes.txt"
+
+[router]
+name = "edge"
+script = "fast.lua"
+namespace = "blue"
+burst = 64
+transmit_queue = 16
+transmit_timeout = "2ms"
+idle = "sleep"
+socket = "/tmp/edge.sock"
+metrics = "127.0.0.1:9100"
+punt_ring = 2048
+mbufs = 4096
+icmp_rate = 10
+
+[[worker]]
+core = 2
+[[worker]]
+core = 3
+
+[eal]
+args = ["--log-level=8"]
+hugepages = false
+memory = 256
+file_prefix = "edge"
+
+[linux]
+feed = "fpm"
+tables = ["main", 100]
+protocols = ["bgp", 77]
+ignore_protocols = ["dhcp"]
+fpm = "127.0.0.1:2621"
+fpm_hold = "30s"
+receive_buffer = "16 MB"
+audit = "60s"
+
+[port.wan]
+interface = "eth0"
+driver = "af_xdp"
+mac = "02:00:00:00:00:01"
+mtu = 9000
+promiscuous = true
+queues = 2
+twin = false
+addresses = ["10.0.0.1/24", "fe80::1/64"]
+[port.wan.vlan.100]
+mtu = 1500
+addresses = ["10.0.100.1/31"]
+[port.lan]
+addresses = ["fe80::1/64"]
+device = "net_pcap0,rx_pcap=in.pcap,tx_pcap=/out.pcap,infinite_rx=1"
+
+[[route]]
+prefix = "0.0.0.0/0"
+via = "10.0.0.2"
+metric = 20
+[[route]]
+prefix = "::/0"
+via = "fe80::2"
+dev = "wan"
+[[route]]
+prefix = "10.0.0.0/8"
+unreachable = true
+[[route]]
+prefix = "10.8.0.0/16"
+via = [{ address = "10.0.0.2", weight = 3 }, { address = "10.0.100.0", dev = "wan.100" }]
+preference = 200
+[[route]]
+prefix = "10.9.0.0/16"
+via = [{ address = "10.0.0.2", weight = 256 }, { address = "10.8.0.1", recursive = true }]
+[[route]]
+prefix = "10.10.0.0/16"
+via = "10.8.0.1"
+recursive = true
+
+[[neighbor]]
+address = "10.0.100.0"
+mac = "02:00:00:00:00:02"
+dev = "wan.100"
+
+[[filter]]
+src = "10.0.0.0/8"
+proto = "tcp"
+dport = "80-443"
+action = "accept"
+[[filter]]
+dst = "2001:db8::1"
+proto = 47
+action = "drop"
+
+[[steer]]
+port = "wan"
+ethertype = 0x88cc
+[[steer]]
+proto = "ospf"
+"#;
+
+#[test]
+fn what_was_read_prints_and_reads_back_the_same() {
+    let machine = machine();
+    let config = Config::parse_on("/etc/perigee/edge.toml", FULL, &machine).unwrap();
+    assert_eq!(config.interfaces[2].name, "wan.100");
+    assert_eq!(config.router.script.as_deref(), Some("/etc/perigee/fast.lua".as_ref()));
+    let printed = config.to_toml();
+    assert!(printed.contains("rx_pcap=/etc/perigee/in.pcap,tx_pcap=/out.pcap"), "{printed}");
+    let again = Config::parse_on("printed.toml", &printed, &machine).unwrap_or_else(|e| panic!("{e}\n{printed}"));
+    assert_eq!(again, config, "{printed}");
+}
+
+#[test]
+fn the_routes_file_is_as_exact() {
+    let config = parse(PORT).unwrap();
+    let good = "# a comment\n\n10.1.0.0/16 via 10.0.0.2 dev wan\n0.0.0.0/0 via 10.0.0.3 metric 5 # why\n2001:db8:1::/48 via fe80::2 dev wan\n192.0.2.0/24 blackhole\n\
+        10.4.0.0/16 via 10.0.0.2 dev wan weight 2 via 10.0.0.3 preference 9 metric 1\n10.5.0.0/16 recursive 10.4.0.1\n";
+    let routes = parse_routes("r", good, &config.interfaces).unwrap();
+    assert_eq!(routes.len(), 6);
+    let gateway = |last, interface, weight| Gateway { address: [10, 0, 0, last].into(), interface, weight };
+    assert_eq!(routes[4].to, RouteTo::Several(vec![gateway(2, Some(0), 2), gateway(3, Some(0), 1)]));
+    assert_eq!((routes[4].preference, routes[4].metric, routes[0].preference), (9, 1, Route::PREFERENCE));
+    let far = Gateway { address: [10, 4, 0, 1].into(), interface: None, weight: 1 };
+    assert_eq!(routes[5].to, RouteTo::Via(far));
+    let most = |n: usize| parse_routes("r", &format!("10.4.0.0/16{}\n", " via 10.0.0.2".repeat(n)), &config.interfaces);
+    assert!(most(256).is_ok() && most(257).unwrap_err().to_string().contains("expected 1 to 256"));
+    let cases = [
+        ("«10.1.0.1/16» via 10.0.0.2 dev wan", "(it has bits beyond its length; 10.1.0.0/16?)"),
+        ("«ten» via 10.0.0.2", "expected a prefix"),
+        ("10.1.0.0/16«»", "found the end of the line, expected via ADDRESS"),
+        ("10.1.0.0/16 via«» # nothing", "expected the address of a neighbor"),
+        ("10.1.0.0/16 «thru» 10.0.0.2", "found \"thru\""),
+        ("10.1.0.0/16 via «fe80::2» dev wan", "an IPv4 address"),
+        ("10.1.0.0/16 via «10.9.0.2» dev wan", "in no network of `wan`"),
+        ("10.1.0.0/16 via «10.0.0.1»", "an address of `wan` itself"),
+        ("10.1.0.0/16 via 10.0.0.2 dev «lan»", "expected one of wan"),
+        ("10.1.0.0/16 via 10.0.0.2 dev«»", "the name of an interface"),
+        ("10.1.0.0/16 via 10.0.0.2 metric «x»", "a metric from 0"),
+        ("10.1.0.0/16 via 10.0.0.2 dev wan «onlink»", "expected the end of the line"),
+        ("10.1.0.0/16 via 10.0.0.2 weight «0»", "a weight from 1 to 256"),
+        ("10.1.0.0/16 via 10.0.0.2 via«»", "the address of a neighbor"),
+        ("10.1.0.0/16 via 10.0.0.2 preference «256»", "a preference from 0 to 255"),
+        ("10.1.0.0/16 recursive «224.0.0.1»", "that other routes lead to"),
+        ("10.1.0.0/16 blackhole «dev» wan", "expected the end of the line"),
+        ("2001:db8::/32 via «10.0.0.2»", "an IPv6 address"),
+    ];
+    for (line, words) in cases {
+        let (text, places) = unmark(&format!("10.3.0.0/16 via 10.0.0.2\n{line}\n"));
+        let error = parse_routes("routes.txt", &text, &config.interfaces).expect_err(&text);
+        compare(&text, error.mistakes(), &places, &[words]);
+    }
+    let many = parse_routes("r", &"x\n".repeat(1000), &config.interfaces).unwrap_err();
+    assert_eq!(many.mistakes().len(), 20, "a file of the wrong kind is not listed whole");
+}
+
+#[test]
+fn files_are_read_from_the_folder_of_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.toml");
+    std::fs::write(&path, format!("routes_file = \"r.txt\"\n{PORT}")).unwrap();
+    let error = Config::load(&path).unwrap_err().to_string();
+    assert!(error.contains("r.txt: No such file"), "{error}");
+    std::fs::write(folder.path().join("r.txt"), "10.1.0.0/16 via 10.0.0.2\n10.1.0.0/16 via\n").unwrap();
+    let error = Config::load(&path).unwrap_err().to_string();
+    assert!(error.contains("r.txt:2:16: found the end of the line"), "{error}");
+    std::fs::write(folder.path().join("r.txt"), "10.1.0.0/16 via 10.0.0.2\n").unwrap();
+    assert_eq!(Config::load(&path).unwrap().file_routes.len(), 1);
+    std::fs::write(&path, b"[router]\nname = \"\xff\"\n").unwrap();
+    let error = Config::load(&path).unwrap_err().to_string();
+    assert!(error.contains("a.toml:2:9: found the byte 0xff, expected UTF-8 text"), "{error}");
+}
+
+#[test]
+fn every_example_is_accepted() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "toml") {
+            Config::load(&path).unwrap_or_else(|error| panic!("{error}"));
+            count += 1;
+        }
+    }
+    assert!(count >= 2, "the examples are gone");
+}

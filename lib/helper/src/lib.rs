@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+//! The privileged helper: a second process that keeps the capabilities the router gives up.
+//!
+//! The router starts it (`perigee helper`) with one end of a socket pair as its standard input, asks it for twins and
+//! for changes to Linux interfaces, and receives descriptors over the same socket. It has no other way in. When the
+//! router ends, however it ends, the socket closes; the helper then restores what it changed, and ends too.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `message.rs` | requests, answers, and how they cross the socket |
+//! | `client.rs` | the router's side: [`Helper`] |
+//! | `server.rs` | the helper's side: [`serve_stdin`] |
+//! | `links.rs` | what it does to Linux' interfaces, by netlink and `/proc/sys` |
+//! | `sockets.rs` | sockets of netlink, which belong to the namespace they are opened in |
+//! | `twin.rs` | a TAP interface, without blocking |
+//! | `privileges.rs` | how a thread of the router gives its capabilities up |
+//! | `neighbors.rs` | Linux' neighbors, and VLANs on twins |
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod links;
+mod message;
+mod neighbors;
+pub mod privileges;
+mod server;
+mod sockets;
+pub mod twin;
+
+pub use client::{Helper, HelperError};
+pub use message::{LinkChange, LinkPreparation, NeighborChange, PROTOCOL, SocketWanted, TwinStatus, TwinWanted};
+pub use server::serve_stdin;
+pub use sockets::{NetlinkSockets, open_links, open_monitor, open_plain};

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: MIT
+//! What the helper does to Linux, inside the namespace of the calling thread.
+
+use std::future::Future;
+use std::os::fd::{AsFd, OwnedFd};
+use std::{fs, io};
+
+use futures::TryStreamExt;
+use ipnet::IpNet;
+use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
+use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec};
+use tun_rs::{DeviceBuilder, Layer};
+
+use perigee_config::Mac;
+
+use super::message::{LinkChange, LinkPreparation, TwinStatus, TwinWanted};
+
+/// What helps where a privilege is missing.
+pub(super) const WAY_OUT: &str = "run as root, with CAP_NET_ADMIN, or inside `unshare -Urnm`";
+
+/// Settings below `/proc/sys/net/FAMILY/conf/NAME` that make the kernel a mere host on the twin: the router alone
+/// forwards, answers ARP, and decides which addresses there are.
+pub(super) const TWIN_SETTINGS: [(&str, &str, &str); 9] = [
+    ("ipv4", "forwarding", "0"),
+    ("ipv4", "rp_filter", "0"),
+    ("ipv4", "arp_ignore", "8"),
+    ("ipv6", "forwarding", "0"),
+    ("ipv6", "accept_ra", "0"),
+    ("ipv6", "keep_addr_on_down", "1"), // as IPv4 does by itself
+    ("ipv6", "accept_dad", "0"),
+    ("ipv6", "dad_transmits", "0"),
+    ("ipv6", "addr_gen_mode", "1"), // none: no link-local address that the router does not know
+];
+
+/// Settings that silence the kernel on an interface whose packets belong to a port.
+const PORT_SETTINGS: [(&str, &str, &str); 3] =
+    [("ipv4", "forwarding", "0"), ("ipv4", "arp_ignore", "8"), ("ipv6", "disable_ipv6", "1")];
+
+/// How a prepared interface was before.
+#[derive(Debug)]
+pub(super) struct Undo {
+    name: String,
+    was_up: bool,
+    was_promiscuous: bool,
+    mac: Option<Vec<u8>>,
+    mtu: Option<u32>,
+    gro: Option<u32>,
+    settings: Vec<(String, String)>,
+}
+
+/// A TAP as wanted, in the namespace of this thread. It vanishes if anything fails, as its descriptor is then closed.
+pub(super) fn make_twin(wanted: &TwinWanted) -> Result<(OwnedFd, TwinStatus), String> {
+    let name = &wanted.name;
+    let failed = |error: String| {
+        let hint = way_out(&error);
+        format!("cannot create the twin `{name}`: {error}{hint}")
+    };
+    if fs::exists(format!("/proc/sys/net/ipv4/conf/{name}")).unwrap_or(false) {
+        return Err(failed("an interface of that name is there already; rename it or the port".into()));
+    }
+    // Not up yet: the kernel would give itself a link-local address before it is told not to.
+    let device = DeviceBuilder::new().name(name.as_str()).layer(Layer::L2).enable(false).build_sync();
+    let device = device.map_err(|error| failed(format!("/dev/net/tun: {error}")))?;
+    let fd = device.as_fd().try_clone_to_owned().map_err(|error| failed(error.to_string()))?;
+    let setup = async |netlink: Handle| {
+        let link = find(&netlink, name).await?;
+        let index = link.header.index;
+        set_all(name, &TWIN_SETTINGS)?;
+        let message = LinkUnspec::new_with_index(index).address(wanted.mac.0.to_vec()).mtu(u32::from(wanted.mtu));
+        set(&netlink, message).await?;
+        for address in &wanted.addresses {
+            add_address(&netlink, index, *address).await?;
+        }
+        if wanted.up {
+            set(&netlink, LinkUnspec::new_with_index(index).up()).await?;
+        }
+        Ok(index)
+    };
+    let index = with_netlink(setup).map_err(failed)?;
+    Ok((fd, TwinStatus { name: name.clone(), namespace: wanted.namespace.clone(), index }))
+}
+
+/// Sets an interface up or down, its carrier, its MTU, its addresses.
+pub(super) fn change(change: &LinkChange) -> Result<(), String> {
+    let apply = async |netlink: Handle| {
+        let index = find(&netlink, &change.name).await?.header.index;
+        for address in &change.remove {
+            remove_address(&netlink, index, *address).await?;
+        }
+        for address in &change.add {
+            add_address(&netlink, index, *address).await?;
+        }
+        let mut message = LinkUnspec::new_with_index(index);
+        if let Some(mtu) = change.mtu {
+            message = message.mtu(u32::from(mtu));
+        }
+        if let Some(carrier) = change.carrier {
+            message = message.carrier(carrier);
+        }
+        message = match change.up {
+            Some(true) => message.up(),
+            Some(false) => message.down(),
+            None => message,
+        };
+        set(&netlink, message).await
+    };
+    with_netlink(apply).map_err(|error| format!("cannot change `{}`: {error}{}", change.name, way_out(&error)))
+}
+
+/// The MAC address of an interface.
+pub(super) fn mac(name: &str) -> Result<Mac, String> {
+    let read = async |netlink: Handle| {
+        let link = find(&netlink, name).await?;
+        let mac = attribute(&link, |a| match a {
+            LinkAttribute::Address(mac) => mac.as_slice().try_into().ok().map(Mac),
+            _ => None,
+        });
+        mac.ok_or_else(|| "it is no Ethernet interface".to_owned())
+    };
+    with_netlink(read).map_err(|error| format!("cannot use the interface `{name}`: {error}{}", way_out(&error)))
+}
+
+/// Makes the interface under a port ready, and says how to restore it.
+pub(super) fn prepare(wanted: &LinkPreparation) -> Result<Undo, String> {
+    let name = &wanted.name;
+    let apply = async |netlink: Handle| {
+        let link = find(&netlink, name).await?;
+        let mut undo = Undo {
+            name: name.clone(),
+            was_up: link.header.flags.contains(LinkFlags::Up),
+            was_promiscuous: link.header.flags.contains(LinkFlags::Promisc),
+            mac: None,
+            mtu: None,
+            gro: attribute(&link, |a| match a {
+                LinkAttribute::GroMaxSize(size) => Some(*size),
+                _ => None,
+            }),
+            settings: current_settings(name),
+        };
+        // Packets that the kernel joined to larger ones than the MTU would be cut off.
+        let mut message =
+            LinkUnspec::new_with_index(link.header.index).up().append_extra_attribute(LinkAttribute::GroMaxSize(1));
+        if let Some(mac) = wanted.other_mac {
+            undo.mac = attribute(&link, |a| match a {
+                LinkAttribute::Address(mac) => Some(mac.clone()),
+                _ => None,
+            });
+            message = message.address(mac.0.to_vec());
+        }
+        if let Some(mtu) = wanted.mtu {
+            undo.mtu = attribute(&link, |a| match a {
+                LinkAttribute::Mtu(mtu) => Some(*mtu),
+                _ => None,
+            });
+            message = message.mtu(u32::from(mtu));
+        }
+        // The settings first: an interface that comes up with IPv6 speaks at once.
+        let done = match set_all(name, &PORT_SETTINGS) {
+            Ok(()) => set(&netlink, message).await,
+            Err(error) => Err(error),
+        };
+        match done {
+            Ok(()) => Ok(undo),
+            Err(error) => {
+                // Half of it would be worse than nothing; the first error is the one to tell.
+                let _ = restore_with(&netlink, &undo).await;
+                Err(error)
+            }
+        }
+    };
+    with_netlink(apply).map_err(|error| format!("cannot prepare the interface `{name}`: {error}{}", way_out(&error)))
+}
+
+/// Puts an interface back as it was. One that is gone needs nothing.
+pub(super) fn restore(undo: &Undo) -> Result<(), String> {
+    if !fs::exists(format!("/proc/sys/net/ipv4/conf/{}", undo.name)).unwrap_or(true) {
+        return Ok(());
+    }
+    with_netlink(async |netlink: Handle| restore_with(&netlink, undo).await)
+        .map_err(|error| format!("cannot restore the interface `{}`: {error}", undo.name))
+}
+
+async fn restore_with(netlink: &Handle, undo: &Undo) -> Result<(), String> {
+    let link = find(netlink, &undo.name).await?;
+    // DPDK makes an interface promiscuous and leaves it so.
+    let mut message = LinkUnspec::new_with_index(link.header.index).promiscuous(undo.was_promiscuous);
+    if let Some(mac) = &undo.mac {
+        message = message.address(mac.clone());
+    }
+    if let Some(mtu) = undo.mtu {
+        message = message.mtu(mtu);
+    }
+    if let Some(gro) = undo.gro {
+        message = message.append_extra_attribute(LinkAttribute::GroMaxSize(gro));
+    }
+    if !undo.was_up {
+        message = message.down();
+    }
+    for (path, value) in &undo.settings {
+        fs::write(path, value).map_err(|error| format!("{path}: {error}"))?;
+    }
+    set(netlink, message).await
+}
+
+/// Deletes a twin whose descriptor is still open.
+pub(super) fn remove(name: &str) -> Result<(), String> {
+    let apply = async |netlink: Handle| {
+        let index = find(&netlink, name).await?.header.index;
+        netlink.link().del(index).execute().await.map_err(plain)
+    };
+    with_netlink(apply).map_err(|error| format!("cannot remove the twin `{name}`: {error}{}", way_out(&error)))
+}
+
+/// Runs `work` with a netlink socket of this thread's namespace.
+pub(super) fn with_netlink<T, F>(work: impl FnOnce(Handle) -> F) -> Result<T, String>
+where
+    F: Future<Output = Result<T, String>>,
+{
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    runtime.block_on(async {
+        let (connection, handle, _) = rtnetlink::new_connection().map_err(|error| format!("netlink: {error}"))?;
+        let pump = tokio::spawn(connection);
+        let result = work(handle).await;
+        pump.abort();
+        result
+    })
+}
+
+pub(super) async fn find(netlink: &Handle, name: &str) -> Result<LinkMessage, String> {
+    let mut links = netlink.link().get().match_name(name.to_owned()).execute();
+    let none = || format!("there is no interface `{name}`; `ip link` lists those there are");
+    match links.try_next().await {
+        Ok(link) => link.ok_or_else(none),
+        Err(error) if is_absent(&error) => Err(none()),
+        Err(error) => Err(plain(error)),
+    }
+}
+
+fn is_absent(error: &rtnetlink::Error) -> bool {
+    matches!(error, rtnetlink::Error::NetlinkError(message) if message.to_io().kind() == io::ErrorKind::NotFound
+        || message.to_io().raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()))
+}
+
+pub(super) async fn set(netlink: &Handle, message: LinkMessageBuilder<LinkUnspec>) -> Result<(), String> {
+    netlink.link().set(message.build()).execute().await.map_err(plain)
+}
+
+pub(super) async fn add_address(netlink: &Handle, index: u32, net: IpNet) -> Result<(), String> {
+    let mut request = netlink.address().add(index, net.addr(), net.prefix_len());
+    if net.addr().is_ipv6() {
+        // The router does duplicate address detection; the kernel's would keep the address from use meanwhile.
+        request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+    }
+    request.execute().await.map_err(|error| format!("the address {net}: {}", plain(error)))
+}
+
+/// Takes an address away; one that somebody else has taken away before is no error.
+async fn remove_address(netlink: &Handle, index: u32, net: IpNet) -> Result<(), String> {
+    let get = netlink.address().get().set_link_index_filter(index).set_address_filter(net.addr());
+    let found: Vec<_> =
+        get.execute().try_collect().await.map_err(|error| format!("the address {net}: {}", plain(error)))?;
+    for message in found.into_iter().filter(|message| message.header.prefix_len == net.prefix_len()) {
+        let removed = netlink.address().del(message).execute().await;
+        removed.map_err(|error| format!("the address {net}: {}", plain(error)))?;
+    }
+    Ok(())
+}
+
+/// A netlink error in the words of the operating system.
+pub(super) fn plain(error: rtnetlink::Error) -> String {
+    match error {
+        rtnetlink::Error::NetlinkError(message) => message.to_io().to_string(),
+        other => other.to_string(),
+    }
+}
+
+fn attribute<T>(link: &LinkMessage, pick: impl Fn(&LinkAttribute) -> Option<T>) -> Option<T> {
+    link.attributes.iter().find_map(pick)
+}
+
+fn setting_path(family: &str, name: &str, key: &str) -> String {
+    format!("/proc/sys/net/{family}/conf/{name}/{key}")
+}
+
+/// Writes settings; a family the kernel was built without needs none.
+pub(super) fn set_all(name: &str, settings: &[(&str, &str, &str)]) -> Result<(), String> {
+    for (family, key, value) in settings {
+        let path = setting_path(family, name, key);
+        match fs::write(&path, value) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => result.map_err(|error| format!("{path}: {error}"))?,
+        }
+    }
+    Ok(())
+}
+
+/// What [`PORT_SETTINGS`] will overwrite.
+fn current_settings(name: &str) -> Vec<(String, String)> {
+    let paths = PORT_SETTINGS.iter().map(|(family, key, _)| setting_path(family, name, key));
+    paths.filter_map(|path| fs::read_to_string(&path).ok().map(|value| (path, value))).collect()
+}
+
+fn way_out(error: &str) -> String {
+    match error.contains("Operation not permitted") || error.contains("Permission denied") {
+        true => format!("; {WAY_OUT}"),
+        false => String::new(),
+    }
+}

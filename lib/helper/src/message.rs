@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT
+//! What router and helper say to each other.
+//!
+//! The socket is of type `SOCK_SEQPACKET`: the kernel keeps messages apart, so each is one JSON text and needs no
+//! length before it. A descriptor travels with its answer (`SCM_RIGHTS`).
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use ipnet::IpNet;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use perigee_config::{Mac, Namespace};
+
+/// The longest message in bytes; a twin with a thousand addresses fits.
+const LONGEST: usize = 128 * 1024;
+
+/// A twin to be made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TwinWanted {
+    /// The interface's name: the port's.
+    pub name: String,
+    /// The port's own.
+    pub mac: Mac,
+    /// Bytes of an IP packet.
+    pub mtu: u16,
+    /// Where it is made; the router's own namespace if `None`.
+    pub namespace: Option<Namespace>,
+    /// The router's addresses there.
+    pub addresses: Vec<IpNet>,
+    /// Whether it is set up at once.
+    pub up: bool,
+}
+
+/// A change to a twin; what is `None` stays.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkChange {
+    /// The interface's name.
+    pub name: String,
+    /// Where it is.
+    pub namespace: Option<Namespace>,
+    /// Whether Linux may use it.
+    pub up: Option<bool>,
+    /// Whether its port has a link.
+    pub carrier: Option<bool>,
+    /// Bytes of an IP packet.
+    pub mtu: Option<u16>,
+    /// Addresses to take away.
+    #[serde(default)]
+    pub remove: Vec<IpNet>,
+    /// Addresses to give.
+    #[serde(default)]
+    pub add: Vec<IpNet>,
+}
+
+/// How a Linux interface is made ready to carry a port: up, and the kernel silent on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkPreparation {
+    /// The interface, in the router's own namespace.
+    pub name: String,
+    /// Given to the interface if it has the port's: otherwise the kernel takes the port's packets for its own.
+    pub other_mac: Option<Mac>,
+    /// Bytes of an IP packet, if it is to be changed.
+    pub mtu: Option<u16>,
+}
+
+/// A neighbor that Linux is to know, or to forget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NeighborChange {
+    /// Linux' number of the twin.
+    pub link: u32,
+    /// The neighbor's address.
+    pub address: IpAddr,
+    /// Its MAC address; `None` takes the entry away.
+    pub mac: Option<Mac>,
+}
+
+/// The protocol number that marks entries as this router's own, among those of `/etc/iproute2/rt_protos`.
+pub const PROTOCOL: u8 = 0x9e;
+
+/// A socket that lives in the twins' namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SocketWanted {
+    /// Netlink's news, with so many bytes of room.
+    Monitor(usize),
+    /// Netlink, for dumps.
+    Dumps,
+    /// Connections over TCP to this address.
+    Listener(SocketAddr),
+}
+
+/// A twin as the helper knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TwinStatus {
+    /// The interface's name.
+    pub name: String,
+    /// Where it is; the router's own namespace if `None`.
+    pub namespace: Option<Namespace>,
+    /// Linux's number of it there.
+    pub index: u32,
+}
+
+/// What the router asks.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Request {
+    MakeTwin(TwinWanted),
+    ChangeLink(LinkChange),
+    /// The MAC address of an interface; answered with [`Answer::Mac`].
+    LinkMac(String),
+    PrepareLink(LinkPreparation),
+    RemoveTwin {
+        name: String,
+        namespace: Option<Namespace>,
+    },
+    ListTwins,
+    /// Answered with [`Answer::Socket`].
+    OpenSocket {
+        socket: SocketWanted,
+        namespace: Option<Namespace>,
+    },
+    ChangeNeighbors {
+        neighbors: Vec<NeighborChange>,
+        namespace: Option<Namespace>,
+    },
+    MakeVlan {
+        /// The twin.
+        on: String,
+        vlan: u16,
+        wanted: TwinWanted,
+    },
+}
+
+/// What the helper answers.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Answer {
+    Mac(Mac),
+    /// Done; a twin's descriptor comes along.
+    Twin(TwinStatus),
+    /// A socket comes along.
+    Socket,
+    Done,
+    Twins(Vec<TwinStatus>),
+    /// A sentence: what could not be done, why, and what to do.
+    Failed(String),
+}
+
+/// Sends one message, with at most one descriptor.
+pub(super) fn send(socket: impl AsFd, message: &impl Serialize, fd: Option<BorrowedFd>) -> io::Result<()> {
+    let text = serde_json::to_vec(message)?;
+    if text.len() > LONGEST {
+        return Err(io::Error::other("the message is too long"));
+    }
+    let fds: Vec<BorrowedFd> = fd.into_iter().collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+    }
+    // NOSIGNAL: a router that is gone is an error here, not the end of the process.
+    sendmsg(socket, &[IoSlice::new(&text)], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Receives one message and the descriptor that came with it; `None` at the end of the conversation.
+pub(super) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(T, Option<OwnedFd>)>> {
+    let mut text = vec![0; LONGEST];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut text)];
+    let received = loop {
+        match recvmsg(&socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Err(rustix::io::Errno::INTR) => {}
+            result => break result?,
+        }
+    };
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    if received.flags.contains(ReturnFlags::TRUNC) {
+        return Err(io::Error::other("the message is too long"));
+    }
+    let fd = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    Ok(Some((serde_json::from_slice(&text[..received.bytes])?, fd)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use std::io::Read;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    #[test]
+    fn a_descriptor_travels_with_its_message() {
+        let (a, b) = pair();
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, b"hello").unwrap();
+        send(&a, &Answer::Done, Some(file.as_fd())).unwrap();
+        send(&a, &Answer::Failed("no".into()), None).unwrap();
+        let (answer, fd) = receive::<Answer>(&b).unwrap().unwrap();
+        assert!(matches!(answer, Answer::Done));
+        let mut copy = std::fs::File::from(fd.expect("a descriptor"));
+        std::io::Seek::rewind(&mut copy).unwrap();
+        let mut text = String::new();
+        copy.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "hello");
+        let (answer, fd) = receive::<Answer>(&b).unwrap().unwrap();
+        assert!(matches!(answer, Answer::Failed(text) if text == "no") && fd.is_none());
+    }
+
+    #[test]
+    fn the_end_and_nonsense_are_told_apart() {
+        let (a, b) = pair();
+        rustix::io::write(&a, b"{\"make_twin\":7}").unwrap();
+        assert!(receive::<Request>(&b).is_err());
+        drop(a);
+        assert!(receive::<Request>(&b).unwrap().is_none());
+        assert!(send(&b, &Request::ListTwins, None).is_err(), "nobody is there");
+    }
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+//! The sockets of netlink. They belong to the network namespace of the thread that opens them, and stay with it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+
+/// Multicast groups, as bits of the address to bind to.
+mod group {
+    pub const LINK: u32 = 1 << 0;
+    pub const NEIGHBOR: u32 = 1 << 2;
+    pub const IPV4_ADDRESS: u32 = 1 << 4;
+    pub const IPV4_ROUTE: u32 = 1 << 6;
+    pub const IPV6_ADDRESS: u32 = 1 << 8;
+    pub const IPV6_ROUTE: u32 = 1 << 10;
+    pub const NEXT_HOP: u32 = 1 << 31;
+    pub const ALL: u32 = LINK | NEIGHBOR | IPV4_ADDRESS | IPV4_ROUTE | IPV6_ADDRESS | IPV6_ROUTE | NEXT_HOP;
+}
+
+/// What a feed of lib/netlink reads.
+#[derive(Debug)]
+pub struct NetlinkSockets {
+    /// News, in all groups that a router listens to. See [`open_monitor`].
+    pub monitor: OwnedFd,
+    /// For dumps. See [`open_plain`].
+    pub dumps: OwnedFd,
+}
+
+/// A socket that hears of every change, with room for `buffer` bytes of news that nobody has read yet (the kernel's own
+/// bookkeeping of each message included: about 700 bytes for a route). Without CAP_NET_ADMIN in the first user namespace the
+/// kernel gives less, as much as `net.core.rmem_max` says.
+///
+/// # Errors
+/// The system refuses it.
+pub fn open_monitor(buffer: usize) -> io::Result<OwnedFd> {
+    let socket = open(group::ALL)?;
+    // The kernel's numbers are signed, and it doubles them.
+    let buffer = buffer.clamp(1, i32::MAX as usize / 2);
+    if sockopt::set_socket_recv_buffer_size_force(&socket, buffer).is_err() {
+        sockopt::set_socket_recv_buffer_size(&socket, buffer)?;
+    }
+    Ok(socket)
+}
+
+/// The sockets that follow the links of this thread's namespace, and nothing else.
+///
+/// # Errors
+/// The system refuses them.
+pub fn open_links() -> io::Result<NetlinkSockets> {
+    Ok(NetlinkSockets { monitor: open(group::LINK)?, dumps: open(0)? })
+}
+
+/// A socket that hears of nothing but what it asked for.
+///
+/// # Errors
+/// The system refuses it.
+pub fn open_plain() -> io::Result<OwnedFd> {
+    open(0)
+}
+
+fn open(groups: u32) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // Protocol 0 is NETLINK_ROUTE.
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    bind(&socket, &SocketAddrNetlink::new(0, groups))?;
+    Ok(socket)
+}

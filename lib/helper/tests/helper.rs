@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT
+//! The helper inside user, network and mount namespaces: real TAPs, real settings, no root.
+//!
+//! This binary plays three parts (hence no test harness): the test, which runs itself again under `unshare -Urnm`;
+//! there, the router; and, started by that one, the helper.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::thread::sleep;
+use std::time::Duration;
+
+use perigee_config::{Mac, Namespace};
+use perigee_helper::privileges;
+use perigee_helper::twin::Twin;
+use perigee_helper::{Helper, LinkChange, LinkPreparation, TwinStatus, TwinWanted, serve_stdin};
+
+fn main() -> ExitCode {
+    let part = std::env::args().nth(1);
+    match part.as_deref() {
+        Some("helper") => serve_stdin().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS),
+        Some("inside") => {
+            inside();
+            ExitCode::SUCCESS
+        }
+        Some("unprivileged") => {
+            unprivileged();
+            ExitCode::SUCCESS
+        }
+        // A filter for other tests.
+        Some(filter) if !filter.starts_with('-') && !"helper".contains(filter) => ExitCode::SUCCESS,
+        _ => outside(),
+    }
+}
+
+/// Runs the parts in namespaces of their own, or says why not; under CI that is a failure.
+fn outside() -> ExitCode {
+    let itself = std::env::current_exe().expect("the path of this test");
+    let possible = Command::new("unshare").args(["-Urnm", "test", "-w", "/dev/net/tun"]).status();
+    if !possible.as_ref().is_ok_and(|status| status.success()) {
+        println!("skipped: `unshare -Urnm` with /dev/net/tun is not possible here ({possible:?})");
+        println!("test result: ok. 0 passed; 0 failed; 1 ignored");
+        return ExitCode::from(u8::from(std::env::var_os("CI").is_some_and(|ci| ci == "true")));
+    }
+    let parts = ["inside", "unprivileged"];
+    for part in parts {
+        let status = Command::new("unshare").args(["-Urnm"]).arg(&itself).arg(part).status().expect("unshare");
+        if !status.success() {
+            println!("helper {part}: FAILED");
+            return ExitCode::FAILURE;
+        }
+        println!("helper {part}: ok");
+    }
+    println!("test result: ok. {} passed; 0 failed; 0 ignored", parts.len());
+    ExitCode::SUCCESS
+}
+
+fn start() -> Helper {
+    Helper::start(&std::env::current_exe().unwrap()).unwrap()
+}
+
+fn twin(name: &str) -> TwinWanted {
+    TwinWanted {
+        name: name.into(),
+        mac: Mac([2, 0, 0, 0, 0, 7]),
+        mtu: 1400,
+        namespace: None,
+        addresses: vec!["10.0.0.1/24".parse().unwrap(), "2001:db8::1/64".parse().unwrap()],
+        up: true,
+    }
+}
+
+fn setting(family: &str, name: &str, key: &str) -> String {
+    let path = format!("/proc/sys/net/{family}/conf/{name}/{key}");
+    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}")).trim().to_owned()
+}
+
+/// `ip ARGS`, as a witness that is not our own netlink code.
+fn ip(args: &str) -> String {
+    let output = Command::new("ip").args(args.split(' ')).output().expect("the `ip` command");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {args}: {errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn exists(name: &str) -> bool {
+    Path::new("/proc/sys/net/ipv4/conf").join(name).exists()
+}
+
+/// Waits for what another process or the kernel does in its own time.
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..1000 {
+        if holds() {
+            return;
+        }
+        sleep(Duration::from_millis(10));
+    }
+    panic!("{what} did not come true");
+}
+
+fn inside() {
+    a_twin_is_made_as_wanted_and_carries_frames();
+    a_twin_ends_with_its_descriptor();
+    twins_in_another_namespace();
+    a_prepared_interface_is_restored();
+    refusals_are_sentences();
+    the_helper_goes_on_without_the_routers_privileges();
+}
+
+fn a_twin_is_made_as_wanted_and_carries_frames() {
+    let helper = start();
+    let (fd, status) = helper.make_twin(&twin("wan")).unwrap();
+    let shown = ip("-d addr show dev wan");
+    for words in ["02:00:00:00:00:07", "mtu 1400", "10.0.0.1/24", "2001:db8::1/64", "UP", "tun type tap"] {
+        assert!(shown.contains(words), "{words} is not in\n{shown}");
+    }
+    for words in ["fe80:", "tentative", "dadfailed"] {
+        assert!(!shown.contains(words), "{words} is in\n{shown}");
+    }
+    let expected = [
+        ("ipv4", "forwarding", "0"),
+        ("ipv4", "rp_filter", "0"),
+        ("ipv4", "arp_ignore", "8"),
+        ("ipv6", "forwarding", "0"),
+        ("ipv6", "accept_ra", "0"),
+        ("ipv6", "accept_dad", "0"),
+        ("ipv6", "dad_transmits", "0"),
+        ("ipv6", "addr_gen_mode", "1"),
+    ];
+    for (family, key, value) in expected {
+        assert_eq!(setting(family, "wan", key), value, "{family} {key}");
+    }
+    assert_eq!(helper.twins().unwrap(), [TwinStatus { name: "wan".into(), namespace: None, index: status.index }]);
+
+    frames_pass_both_ways(&fd);
+    a_twin_can_be_changed(&helper, &fd);
+    helper.remove_twin("wan", None).unwrap();
+    assert!(!exists("wan"));
+    assert!(helper.twins().unwrap().is_empty());
+    assert!(fd.read(&mut [0; 64]).is_err(), "its descriptor knows");
+}
+
+fn frames_pass_both_ways(fd: &Twin) {
+    // Linux answers an echo request that comes from the wire, to the neighbor's MAC it was told.
+    ip("neigh add 10.0.0.2 lladdr 02:00:00:00:00:09 dev wan");
+    ip("link set lo up");
+    assert!(fd.write(&echo_request()).unwrap());
+    let mut buffer = [0; 2048];
+    eventually("an echo reply", || match fd.read(&mut buffer).unwrap() {
+        Some(length) => length == 42 && buffer[..6] == [2, 0, 0, 0, 0, 9] && buffer[34] == 0,
+        None => false,
+    });
+    assert_eq!(&buffer[26..34], &[10, 0, 0, 1, 10, 0, 0, 2]);
+    while fd.read(&mut buffer).unwrap().is_some() {} // nothing more is no waiting
+    assert!(fd.write(&[0; 5]).is_err(), "no frame at all");
+}
+
+fn a_twin_can_be_changed(helper: &Helper, fd: &Twin) {
+    let down = LinkChange { name: "wan".into(), carrier: Some(false), mtu: Some(1300), ..LinkChange::default() };
+    helper.change_link(&down).unwrap();
+    eventually("no carrier", || ip("link show dev wan").contains("NO-CARRIER"));
+    assert!(ip("link show dev wan").contains("mtu 1300"));
+    helper.change_link(&LinkChange { name: "wan".into(), up: Some(false), ..LinkChange::default() }).unwrap();
+    assert!(!ip("link show dev wan").contains("UP"));
+    assert!(fd.write(&echo_request()).is_err(), "a twin that is down takes nothing");
+}
+
+/// 10.0.0.2 asks 10.0.0.1 for an echo.
+fn echo_request() -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 7, 2, 0, 0, 0, 0, 9, 8, 0];
+    let mut ip = vec![0x45, 0, 0, 28, 0, 1, 0, 0, 64, 1, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1];
+    let mut icmp = vec![8, 0, 0, 0, 0, 1, 0, 1];
+    for (header, at) in [(&mut ip, 10), (&mut icmp, 2)] {
+        let sum: u32 = header.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+        let folded = !((sum & 0xffff) + (sum >> 16)) as u16;
+        header[at..at + 2].copy_from_slice(&folded.to_be_bytes());
+    }
+    frame.extend(ip);
+    frame.extend(icmp);
+    frame
+}
+
+fn a_twin_ends_with_its_descriptor() {
+    let helper = start();
+    let (fd, _) = helper.make_twin(&twin("short")).unwrap();
+    assert!(exists("short") && fd.as_fd().try_clone_to_owned().is_ok());
+    drop(helper);
+    assert!(exists("short"), "the router's descriptor keeps it");
+    drop(fd);
+    eventually("the twin's end", || !exists("short"));
+}
+
+fn twins_in_another_namespace() {
+    // `ip netns add` needs a /run/netns of our own.
+    assert!(Command::new("mount").args(["-t", "tmpfs", "tmpfs", "/run"]).status().unwrap().success());
+    ip("netns add blue");
+    let helper = start();
+    let wanted = TwinWanted { namespace: Some(Namespace::Name("blue".into())), ..twin("wan") };
+    let (fd, status) = helper.make_twin(&wanted).unwrap();
+    assert!(!exists("wan"), "it is in the wrong namespace");
+    assert!(ip("-n blue addr show dev wan").contains("10.0.0.1/24"));
+    assert_eq!(status.namespace, wanted.namespace);
+    let (_own, _) = helper.make_twin(&twin("wan")).expect("the same name in another namespace");
+    helper.remove_twin("wan", wanted.namespace.as_ref()).unwrap();
+    assert!(!ip("-n blue link show").contains("wan:") && exists("wan"));
+    drop(fd);
+    let by_path = TwinWanted { namespace: Some(Namespace::Path("/run/netns/blue".into())), ..twin("lan") };
+    let (_fd, _) = helper.make_twin(&by_path).unwrap();
+    assert!(ip("-n blue link show").contains("lan:"));
+}
+
+fn a_prepared_interface_is_restored() {
+    ip("link add left type veth peer name right");
+    // The queueing discipline appears when an interface is first up, and stays.
+    let link = || ip("-o -d link show dev left").replace("qdisc noop ", "qdisc noqueue ");
+    let before = link();
+    let helper = start();
+    let wanted = LinkPreparation { name: "left".into(), other_mac: Some(Mac([2, 9, 9, 9, 9, 9])), mtu: Some(1600) };
+    helper.prepare_link(&wanted).unwrap();
+    let shown = ip("-d link show dev left");
+    for words in ["02:09:09:09:09:09", "mtu 1600", ",UP", "gro_max_size 1 "] {
+        assert!(
+            shown.contains(words),
+            "{words} is not in
+{shown}"
+        );
+    }
+    assert_eq!(setting("ipv6", "left", "disable_ipv6"), "1");
+    assert_eq!(setting("ipv4", "left", "arp_ignore"), "8");
+    drop(helper);
+    assert_eq!(link(), before);
+    assert_eq!(setting("ipv6", "left", "disable_ipv6"), "0");
+    assert_eq!(setting("ipv4", "left", "arp_ignore"), "0");
+    // One that vanished meanwhile is no trouble.
+    let helper = start();
+    helper.prepare_link(&wanted).unwrap();
+    ip("link del left");
+    drop(helper);
+}
+
+fn refusals_are_sentences() {
+    let helper = start();
+    let nowhere = TwinWanted { namespace: Some(Namespace::Name("red".into())), ..twin("wan") };
+    let cases = [
+        (
+            helper.make_twin(&nowhere).map(drop),
+            "cannot enter the network namespace red: /run/netns/red: No such file or directory (os error 2); make it with `ip netns add red`",
+        ),
+        (
+            helper.make_twin(&twin("lo")).map(drop),
+            "cannot create the twin `lo`: an interface of that name is there already; rename it or the port",
+        ),
+        (helper.remove_twin("wan", None), "there is no twin `wan` to remove"),
+        (
+            helper.change_link(&LinkChange { name: "wan".into(), ..LinkChange::default() }),
+            "cannot change `wan`: there is no interface `wan`; `ip link` lists those there are",
+        ),
+        (
+            helper.prepare_link(&LinkPreparation { name: "eth9".into(), other_mac: None, mtu: None }),
+            "cannot prepare the interface `eth9`: there is no interface `eth9`; `ip link` lists those there are",
+        ),
+    ];
+    for (result, expected) in cases {
+        assert_eq!(result.unwrap_err().to_string(), expected);
+    }
+    let impossible = TwinWanted { mac: Mac([1, 0, 0, 0, 0, 0]), ..twin("odd") };
+    let error = helper.make_twin(&impossible).unwrap_err().to_string();
+    assert!(error.starts_with("cannot create the twin `odd`: "), "{error}");
+    assert!(!exists("odd"), "half a twin is left behind");
+    let gone = Helper::start_with(&mut Command::new("true")).unwrap();
+    eventually("an error from a helper that is gone", || gone.twins().is_err());
+    assert!(Helper::start(Path::new("/nonexistent")).unwrap_err().to_string().contains("cannot start the helper"));
+}
+
+fn the_helper_goes_on_without_the_routers_privileges() {
+    let helper = start();
+    privileges::drop_all().unwrap();
+    assert_eq!(privileges::still_privileged().unwrap(), Vec::<String>::new());
+    assert!(!Command::new("ip").args(["link", "set", "lo", "down"]).output().unwrap().status.success());
+    let (_fd, _) = helper.make_twin(&twin("late")).unwrap();
+    assert!(exists("late"));
+}
+
+/// A helper that never had any privilege says what is missing.
+fn unprivileged() {
+    privileges::drop_all().unwrap();
+    let helper = start();
+    let error = helper.make_twin(&twin("wan")).unwrap_err().to_string();
+    let expected = "cannot create the twin `wan`: /dev/net/tun: Operation not permitted (os error 1); run as root, with \
+                    CAP_NET_ADMIN, or inside `unshare -Urnm`";
+    assert_eq!(error, expected);
+}

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: MIT
+//! Bytes to [`Message`]s. Nothing in them is believed: what is cut off or contradicts itself is counted and left out, and
+//! so is what a router does not know.
+//!
+//! Written for routes by the million: one pass over the attributes, and no memory for a route with one way.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use perigee_fib::Prefix;
+
+use super::message::{Address, Hop, Hops, Link, Message, Neighbor, NextHop, NextHopTo, Route, RouteKind};
+use super::wire::{AF_INET, AF_INET6, Attributes, Malformed, Messages, Raw, flag, kind, u16_at, u32_at};
+use perigee_config::Mac;
+
+/// What was left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Messages that are not as long as they say, or lack what they must have.
+    pub malformed: u64,
+    /// Messages of families and kinds that are of no concern here.
+    pub skipped: u64,
+}
+
+/// What a datagram says about the dump that it belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dump {
+    /// Nothing more comes.
+    pub done: bool,
+    /// It may have holes: the kernel's table changed meanwhile.
+    pub interrupted: bool,
+    /// The kernel's refusal (errno), or its word that messages were lost (ENOBUFS).
+    pub error: Option<i32>,
+}
+
+/// The errno that says that messages were lost.
+pub const ENOBUFS: i32 = 105;
+
+/// Takes a datagram apart. `sequence` is that of the request whose answer this is; other answers are old ones, and are left
+/// out. Without, it is news.
+pub fn decode(datagram: &[u8], sequence: Option<u32>, into: &mut Vec<Message>, tally: &mut Tally) -> Dump {
+    let mut dump = Dump::default();
+    for raw in Messages(datagram) {
+        let Ok(raw) = raw else {
+            tally.malformed += 1;
+            break;
+        };
+        if sequence.is_some_and(|sequence| sequence != raw.sequence) {
+            continue;
+        }
+        dump.interrupted |= raw.flags & flag::DUMP_INTERRUPTED != 0;
+        match raw.kind {
+            kind::DONE => {
+                dump.done = true;
+                // Its body is 0, or what the dump ended with.
+                dump.error = dump.error.or(refusal(&raw));
+            }
+            kind::ERROR => {
+                dump.done = true;
+                dump.error = dump.error.or(refusal(&raw));
+            }
+            kind::OVERRUN => dump.error = Some(ENOBUFS),
+            _ => match message(&raw) {
+                Ok(Some(message)) => into.push(message),
+                Ok(None) => tally.skipped += 1,
+                Err(Malformed) => tally.malformed += 1,
+            },
+        }
+    }
+    dump
+}
+
+/// The errno at the start of a message, which is negative or 0.
+fn refusal(raw: &Raw) -> Option<i32> {
+    let code = u32_at(raw.body, 0)? as i32;
+    (code < 0).then(|| code.saturating_neg())
+}
+
+/// One message; `None` if it is of no concern here.
+///
+/// # Errors
+/// It is cut off, or lacks what it must have.
+pub fn message(raw: &Raw) -> Result<Option<Message>, Malformed> {
+    Ok(match raw.kind {
+        kind::NEW_LINK => link(raw.body)?.map(Message::Link),
+        kind::DEL_LINK => link(raw.body)?.map(|link| Message::LinkGone(link.index)),
+        kind::NEW_ADDRESS => address(raw.body)?.map(Message::Address),
+        kind::DEL_ADDRESS => address(raw.body)?.map(Message::AddressGone),
+        kind::NEW_NEIGHBOR => neighbor(raw.body)?.map(Message::Neighbor),
+        kind::DEL_NEIGHBOR => neighbor(raw.body)?.map(Message::NeighborGone),
+        kind::NEW_NEXT_HOP => Some(Message::NextHop(next_hop(raw.body)?)),
+        kind::DEL_NEXT_HOP => Some(Message::NextHopGone(next_hop(raw.body)?.id)),
+        kind::NEW_ROUTE => {
+            let appended = raw.flags & flag::APPEND != 0;
+            route(raw.body)?.map(|route| Message::Route(Route { appended, ..route }))
+        }
+        kind::DEL_ROUTE => route(raw.body)?.map(Message::RouteGone),
+        _ => None,
+    })
+}
+
+/// Fixed part and attributes.
+fn split(body: &[u8], fixed: usize) -> Result<(&[u8], Attributes<'_>), Malformed> {
+    let (head, rest) = body.split_at_checked(fixed).ok_or(Malformed)?;
+    Ok((head, Attributes(rest)))
+}
+
+fn number(value: &[u8]) -> Result<u32, Malformed> {
+    u32_at(value, 0).ok_or(Malformed)
+}
+
+fn mac(value: &[u8]) -> Option<Mac> {
+    value.try_into().ok().map(Mac)
+}
+
+/// An address of this family.
+#[inline]
+fn ip(family: u8, value: &[u8]) -> Result<IpAddr, Malformed> {
+    match family {
+        AF_INET => Ok(IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(value).map_err(|_| Malformed)?))),
+        AF_INET6 => Ok(IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(value).map_err(|_| Malformed)?))),
+        _ => Err(Malformed),
+    }
+}
+
+fn text(value: &[u8]) -> String {
+    let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
+    String::from_utf8_lossy(&value[..end]).into_owned()
+}
+
+/// struct ifinfomsg, IFLA_*.
+fn link(body: &[u8]) -> Result<Option<Link>, Malformed> {
+    const ADDRESS: u16 = 1;
+    const NAME: u16 = 3;
+    const MTU: u16 = 4;
+    const LINK: u16 = 5;
+    const LINK_INFO: u16 = 18;
+    const UP: u32 = 1;
+    const LOWER_UP: u32 = 1 << 16;
+    let (head, attributes) = split(body, 16)?;
+    if head[0] != super::wire::AF_UNSPEC {
+        return Ok(None); // of a bridge, or of IPv6's settings
+    }
+    let (index, flags) = (number(&head[4..])?, number(&head[8..])?);
+    let (up, carrier) = (flags & UP != 0, flags & LOWER_UP != 0);
+    let mut link = Link { index, name: String::new(), up, carrier, mtu: 0, mac: None, vlan: None };
+    let (mut below, mut vlan) = (None, None);
+    for attribute in attributes {
+        match attribute? {
+            (ADDRESS, value) => link.mac = mac(value),
+            (NAME, value) => link.name = text(value),
+            (MTU, value) => link.mtu = number(value)?,
+            (LINK, value) => below = Some(number(value)?),
+            (LINK_INFO, value) => vlan = vlan_id(value)?,
+            _ => {}
+        }
+    }
+    link.vlan = below.zip(vlan);
+    if link.name.is_empty() { Err(Malformed) } else { Ok(Some(link)) }
+}
+
+/// The VLAN in IFLA_LINKINFO, if that is what the interface is.
+fn vlan_id(info: &[u8]) -> Result<Option<u16>, Malformed> {
+    const KIND: u16 = 1;
+    const DATA: u16 = 2;
+    const VLAN_ID: u16 = 1;
+    let (mut is_vlan, mut id) = (false, None);
+    for attribute in Attributes(info) {
+        match attribute? {
+            (KIND, value) => is_vlan = text(value) == "vlan",
+            (DATA, value) => {
+                for inner in Attributes(value) {
+                    if let (VLAN_ID, value) = inner? {
+                        id = u16_at(value, 0);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(id.filter(|_| is_vlan))
+}
+
+/// struct ifaddrmsg, IFA_*.
+fn address(body: &[u8]) -> Result<Option<Address>, Malformed> {
+    const ADDRESS: u16 = 1;
+    const LOCAL: u16 = 2;
+    const FLAGS: u16 = 8;
+    const NO_PREFIX_ROUTE: u32 = 0x200;
+    let (head, attributes) = split(body, 8)?;
+    let (family, length, link) = (head[0], head[1], number(&head[4..])?);
+    if family != AF_INET && family != AF_INET6 {
+        return Ok(None);
+    }
+    let (mut peer, mut local, mut flags) = (None, None, u32::from(head[2]));
+    for attribute in attributes {
+        match attribute? {
+            (ADDRESS, value) => peer = Some(ip(family, value)?),
+            (LOCAL, value) => local = Some(ip(family, value)?),
+            (FLAGS, value) => flags = number(value)?,
+            _ => {}
+        }
+    }
+    let address = local.or(peer).ok_or(Malformed)?;
+    let longest = if family == AF_INET { 32 } else { 128 };
+    // The network of a point-to-point link is its peer's, and has a route of its own.
+    let alone = flags & NO_PREFIX_ROUTE != 0 || peer.is_some_and(|peer| peer != address);
+    let prefix_len = if alone { longest } else { length };
+    if prefix_len > longest { Err(Malformed) } else { Ok(Some(Address { link, address, prefix_len })) }
+}
+
+/// struct ndmsg, NDA_*.
+fn neighbor(body: &[u8]) -> Result<Option<Neighbor>, Malformed> {
+    const DESTINATION: u16 = 1;
+    const LINK_ADDRESS: u16 = 2;
+    const PROTOCOL: u16 = 12;
+    const PROXY: u8 = 0x08;
+    const INCOMPLETE: u16 = 0x01;
+    const FAILED: u16 = 0x20;
+    const NO_ARP: u16 = 0x40;
+    const PERMANENT: u16 = 0x80;
+    let (head, attributes) = split(body, 12)?;
+    let (family, link, state) = (head[0], number(&head[4..])?, u16_at(head, 8).ok_or(Malformed)?);
+    if family != AF_INET && family != AF_INET6 || head[10] & PROXY != 0 {
+        return Ok(None);
+    }
+    let (mut address, mut link_address, mut protocol) = (None, None, 0);
+    for attribute in attributes {
+        match attribute? {
+            (DESTINATION, value) => address = Some(ip(family, value)?),
+            (LINK_ADDRESS, value) => link_address = mac(value),
+            (PROTOCOL, value) => protocol = value.first().copied().unwrap_or(0),
+            _ => {}
+        }
+    }
+    let usable = state & (INCOMPLETE | FAILED) == 0;
+    Ok(Some(Neighbor {
+        link,
+        address: address.ok_or(Malformed)?,
+        mac: link_address.filter(|_| usable),
+        permanent: state & (PERMANENT | NO_ARP) != 0,
+        protocol,
+    }))
+}
+
+/// struct nhmsg, NHA_*.
+fn next_hop(body: &[u8]) -> Result<NextHop, Malformed> {
+    const ID: u16 = 1;
+    const GROUP: u16 = 2;
+    const BLACKHOLE: u16 = 4;
+    const LINK: u16 = 5;
+    const GATEWAY: u16 = 6;
+    const ENCAPSULATION: u16 = 8;
+    const BRIDGE: u16 = 11;
+    let (head, attributes) = split(body, 8)?;
+    let (mut id, mut group, mut blackhole, mut other) = (None, None, false, false);
+    let mut hop = Hop { link: 0, gateway: None, weight: 1 };
+    for attribute in attributes {
+        match attribute? {
+            (ID, value) => id = Some(number(value)?),
+            (GROUP, value) => group = Some(members(value)?),
+            (BLACKHOLE, _) => blackhole = true,
+            (LINK, value) => hop.link = number(value)?,
+            (GATEWAY, value) => hop.gateway = Some(ip(head[0], value)?),
+            (ENCAPSULATION | BRIDGE, _) => other = true,
+            _ => {}
+        }
+    }
+    let to = match group {
+        _ if other => NextHopTo::Other,
+        Some(group) => NextHopTo::Group(group),
+        None if blackhole => NextHopTo::Blackhole,
+        None => NextHopTo::Hop(hop),
+    };
+    Ok(NextHop { id: id.ok_or(Malformed)?, to })
+}
+
+/// An array of struct nexthop_grp: id, and weight less one.
+fn members(value: &[u8]) -> Result<Box<[(u32, u16)]>, Malformed> {
+    let (members, rest) = value.as_chunks::<8>();
+    if !rest.is_empty() || members.is_empty() {
+        return Err(Malformed);
+    }
+    let member = |m: &[u8; 8]| (u32::from_ne_bytes([m[0], m[1], m[2], m[3]]), u16::from(m[4]) + 1);
+    Ok(members.iter().map(member).collect())
+}
+
+/// struct rtmsg, RTA_*.
+fn route(body: &[u8]) -> Result<Option<Route>, Malformed> {
+    const DESTINATION: u16 = 1;
+    const LINK: u16 = 4;
+    const GATEWAY: u16 = 5;
+    const PRIORITY: u16 = 6;
+    const MULTIPATH: u16 = 9;
+    const TABLE: u16 = 15;
+    const VIA: u16 = 18;
+    const ENCAPSULATION: u16 = 22;
+    const NEXT_HOP: u16 = 30;
+    const CLONED: u32 = 0x200;
+    let (head, attributes) = split(body, 12)?;
+    let (family, length, source_length, tos) = (head[0], head[1], head[2], head[3]);
+    if family != AF_INET && family != AF_INET6 || number(&head[8..])? & CLONED != 0 {
+        return Ok(None);
+    }
+    let kind = route_kind(head[7]);
+    // By source: an IPv6 route of another kind.
+    if source_length != 0 {
+        return Ok(None);
+    }
+    let mut destination =
+        if family == AF_INET { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    let (mut table, mut metric, mut next_hop, mut encapsulated) = (u32::from(head[4]), 0, 0, false);
+    let (mut hop, mut several) = (Hop { link: 0, gateway: None, weight: 1 }, Hops::None);
+    for attribute in attributes {
+        match attribute? {
+            (DESTINATION, value) => destination = ip(family, value)?,
+            (LINK, value) => hop.link = number(value)?,
+            (GATEWAY, value) => hop.gateway = Some(ip(family, value)?),
+            (VIA, value) => hop.gateway = Some(via(value)?),
+            (PRIORITY, value) => metric = number(value)?,
+            (TABLE, value) => table = number(value)?,
+            (MULTIPATH, value) => (several, encapsulated) = multipath(family, value)?,
+            (ENCAPSULATION, _) => encapsulated = true,
+            (NEXT_HOP, value) => next_hop = number(value)?,
+            _ => {}
+        }
+    }
+    let prefix = Prefix::truncated(destination, length).map_err(|_| Malformed)?;
+    let hops = match several {
+        Hops::None if hop.link == 0 && hop.gateway.is_none() => Hops::None,
+        Hops::None => Hops::One(hop),
+        several => several,
+    };
+    let protocol = head[5];
+    let appended = false;
+    Ok(Some(Route { prefix, table, protocol, kind, tos, metric, hops, next_hop, appended, encapsulated }))
+}
+
+fn route_kind(kind: u8) -> RouteKind {
+    match kind {
+        1 => RouteKind::Unicast,
+        2 => RouteKind::Local,
+        6 => RouteKind::Blackhole,
+        7 => RouteKind::Unreachable,
+        8 => RouteKind::Prohibit,
+        _ => RouteKind::Other,
+    }
+}
+
+/// struct rtvia: a gateway of any family.
+fn via(value: &[u8]) -> Result<IpAddr, Malformed> {
+    let family = u16_at(value, 0).ok_or(Malformed)?;
+    ip(u8::try_from(family).map_err(|_| Malformed)?, &value[2..])
+}
+
+/// An array of struct rtnexthop, each with attributes; and whether one of them encapsulates.
+fn multipath(family: u8, mut value: &[u8]) -> Result<(Hops, bool), Malformed> {
+    const GATEWAY: u16 = 5;
+    const VIA: u16 = 18;
+    const ENCAPSULATION: u16 = 22;
+    let (mut hops, mut encapsulated) = (Vec::new(), false);
+    while value.len() >= 8 {
+        let length = usize::from(u16_at(value, 0).ok_or(Malformed)?);
+        if length < 8 || length > value.len() {
+            return Err(Malformed);
+        }
+        let mut hop = Hop { link: number(&value[4..])?, gateway: None, weight: u16::from(value[3]) + 1 };
+        for attribute in Attributes(&value[8..length]) {
+            match attribute? {
+                (GATEWAY, value) => hop.gateway = Some(ip(family, value)?),
+                (VIA, value) => hop.gateway = Some(via(value)?),
+                (ENCAPSULATION, _) => encapsulated = true,
+                _ => {}
+            }
+        }
+        hops.push(hop);
+        value = value.get((length + 3) & !3..).unwrap_or_default();
+    }
+    if hops.is_empty() { Err(Malformed) } else { Ok((hops.into(), encapsulated)) }
+}

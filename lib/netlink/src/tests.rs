@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+//! Messages built by hand, byte by byte, and the same ones cut off, changed and made up.
+
+use super::decode::{Dump, ENOBUFS, Tally, decode};
+use super::message::*;
+use super::wire::{dump_request, flag, kind};
+use perigee_config::Mac;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+/// An attribute, padded.
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut bytes = ((value.len() + 4) as u16).to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+fn word(number: u32) -> [u8; 4] {
+    number.to_ne_bytes()
+}
+
+/// A message: header, fixed part, attributes.
+fn framed(kind: u16, flags: u16, sequence: u32, head: &[u8], attributes: &[Vec<u8>]) -> Vec<u8> {
+    let body = [head.to_vec(), attributes.concat()].concat();
+    let mut bytes = word((body.len() + 16) as u32).to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(flags.to_ne_bytes());
+    bytes.extend(word(sequence));
+    bytes.extend(word(0));
+    bytes.extend(body);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+fn news(bytes: &[u8]) -> (Vec<Message>, Tally) {
+    let (mut into, mut tally) = (Vec::new(), Tally::default());
+    decode(bytes, None, &mut into, &mut tally);
+    (into, tally)
+}
+
+fn one(bytes: &[u8]) -> Message {
+    let (mut messages, tally) = news(bytes);
+    assert_eq!((messages.len(), tally), (1, Tally::default()), "{messages:?}");
+    messages.remove(0)
+}
+
+/// struct rtmsg: family, length, source length, type of service, table, protocol, scope, kind, flags.
+fn route_head(family: u8, length: u8, kind: u8) -> Vec<u8> {
+    [vec![family, length, 0, 0, 254, 12, 0, kind], word(0).to_vec()].concat()
+}
+
+/// struct rtnexthop with a gateway.
+fn way(link: u32, weight: u8, gateway: &[u8]) -> Vec<u8> {
+    let inner = attribute(5, gateway);
+    let mut bytes = ((inner.len() + 8) as u16).to_ne_bytes().to_vec();
+    bytes.extend([0, weight - 1]);
+    bytes.extend(word(link));
+    bytes.extend(inner);
+    bytes
+}
+
+fn samples() -> Vec<Vec<u8>> {
+    let link_head = [vec![0; 4], word(7).to_vec(), word(0x10001).to_vec(), word(0).to_vec()].concat();
+    let vlan = [attribute(1, b"vlan\0"), attribute(2, &attribute(1, &100u16.to_ne_bytes()))].concat();
+    let link = [
+        attribute(3, b"wan.100\0"),
+        attribute(1, &[2, 0, 0, 0, 0, 7]),
+        attribute(4, &word(1400)),
+        attribute(5, &word(3)),
+        attribute(18, &vlan),
+    ];
+    let address_head = [vec![2, 24, 0x80, 0], word(7).to_vec()].concat();
+    let address = [attribute(1, &[10, 0, 0, 1]), attribute(2, &[10, 0, 0, 1]), attribute(8, &word(0x80))];
+    let neighbor_head = [vec![2, 0, 0, 0], word(7).to_vec(), 0x80u16.to_ne_bytes().to_vec(), vec![0, 1]].concat();
+    let neighbor = [attribute(1, &[10, 0, 0, 2]), attribute(2, &[2, 0, 0, 0, 0, 9]), attribute(12, &[4])];
+    let next_hop_head = [2, 0, 0, 0, 0, 0, 0, 0];
+    let next_hop = [attribute(1, &word(5)), attribute(5, &word(7)), attribute(6, &[10, 0, 0, 2])];
+    let members = [word(5), [2, 0, 0, 0], word(6), [0, 0, 0, 0]].concat();
+    let group = [attribute(1, &word(9)), attribute(2, &members)];
+    let plain =
+        [attribute(1, &[10, 9, 0, 0]), attribute(5, &[10, 0, 0, 2]), attribute(4, &word(7)), attribute(6, &word(20))];
+    let ways = [way(7, 1, &[10, 0, 0, 2]), way(8, 3, &[10, 0, 1, 2])].concat();
+    let several = [attribute(1, &[10, 9, 0, 0]), attribute(15, &word(1000)), attribute(9, &ways)];
+    let mut six = vec![0; 16];
+    six[..4].copy_from_slice(&[0x20, 1, 0xd, 0xb8]);
+    let by_object = [attribute(1, &six), attribute(30, &word(9))];
+    let over_v6 = [attribute(18, &[10u16.to_ne_bytes().to_vec(), six.clone()].concat()), attribute(4, &word(7))];
+    vec![
+        framed(kind::NEW_LINK, 0, 0, &link_head, &link),
+        framed(kind::NEW_ADDRESS, 0, 0, &address_head, &address),
+        framed(kind::NEW_NEIGHBOR, 0, 0, &neighbor_head, &neighbor),
+        framed(kind::NEW_NEXT_HOP, 0, 0, &next_hop_head, &next_hop),
+        framed(kind::NEW_NEXT_HOP, 0, 0, &next_hop_head, &group),
+        framed(kind::NEW_ROUTE, 0, 0, &route_head(2, 16, 1), &plain),
+        framed(kind::NEW_ROUTE, flag::APPEND, 0, &route_head(2, 16, 1), &several),
+        framed(kind::DEL_ROUTE, 0, 0, &route_head(10, 32, 1), &by_object),
+        framed(kind::NEW_ROUTE, 0, 0, &route_head(2, 0, 1), &over_v6),
+        framed(kind::NEW_ROUTE, 0, 0, &route_head(2, 8, 6), &[attribute(1, &[10, 0, 0, 0])]),
+    ]
+}
+
+#[test]
+fn messages_say_what_they_say() {
+    let all = samples();
+    let link = Link {
+        index: 7,
+        name: "wan.100".into(),
+        up: true,
+        carrier: true,
+        mtu: 1400,
+        mac: Some(Mac([2, 0, 0, 0, 0, 7])),
+        vlan: Some((3, 100)),
+    };
+    assert_eq!(one(&all[0]), Message::Link(link));
+    let address = Address { link: 7, address: "10.0.0.1".parse().unwrap(), prefix_len: 24 };
+    assert_eq!(one(&all[1]), Message::Address(address));
+    let neighbor = Neighbor {
+        link: 7,
+        address: "10.0.0.2".parse().unwrap(),
+        mac: Some(Mac([2, 0, 0, 0, 0, 9])),
+        permanent: true,
+        protocol: 4,
+    };
+    assert_eq!(one(&all[2]), Message::Neighbor(neighbor));
+    let hop = |link, gateway: &str, weight| Hop { link, gateway: Some(gateway.parse().unwrap()), weight };
+    assert_eq!(one(&all[3]), Message::NextHop(NextHop { id: 5, to: NextHopTo::Hop(hop(7, "10.0.0.2", 1)) }));
+    let group = NextHopTo::Group([(5, 3), (6, 1)].into());
+    assert_eq!(one(&all[4]), Message::NextHop(NextHop { id: 9, to: group }));
+    let plain = Route {
+        prefix: "10.9.0.0/16".parse().unwrap(),
+        table: 254,
+        protocol: 12,
+        kind: RouteKind::Unicast,
+        tos: 0,
+        metric: 20,
+        hops: Hops::One(hop(7, "10.0.0.2", 1)),
+        next_hop: 0,
+        appended: false,
+        encapsulated: false,
+    };
+    assert_eq!(one(&all[5]), Message::Route(plain.clone()));
+    let hops = Hops::Many([hop(7, "10.0.0.2", 1), hop(8, "10.0.1.2", 3)].into());
+    let several = Route { table: 1000, metric: 0, hops, appended: true, ..plain.clone() };
+    assert_eq!(one(&all[6]), Message::Route(several));
+    let prefix = "2001:db8::/32".parse().unwrap();
+    let by_object = Route { prefix, metric: 0, hops: Hops::None, next_hop: 9, ..plain.clone() };
+    assert_eq!(one(&all[7]), Message::RouteGone(by_object));
+    let hops = Hops::One(hop(7, "2001:db8::", 1));
+    let over_v6 = Route { prefix: "0.0.0.0/0".parse().unwrap(), metric: 0, hops, ..plain.clone() };
+    assert_eq!(one(&all[8]), Message::Route(over_v6));
+    let nowhere = Route { prefix: "10.0.0.0/8".parse().unwrap(), metric: 0, hops: Hops::None, ..plain };
+    assert_eq!(one(&all[9]), Message::Route(Route { kind: RouteKind::Blackhole, ..nowhere }));
+}
+
+#[test]
+fn a_datagram_has_many_messages_and_an_end() {
+    let mut bytes = samples().concat();
+    bytes.extend(framed(kind::DONE, flag::DUMP_INTERRUPTED, 0, &word(0), &[]));
+    let (mut into, mut tally) = (Vec::new(), Tally::default());
+    let dump = decode(&bytes, Some(0), &mut into, &mut tally);
+    assert_eq!(dump, Dump { done: true, interrupted: true, error: None });
+    assert_eq!((into.len(), tally), (samples().len(), Tally::default()));
+    // The answer to another question is none.
+    let dump = decode(&bytes, Some(7), &mut into, &mut tally);
+    assert_eq!((dump, into.len()), (Dump::default(), samples().len()));
+    let refused = framed(kind::ERROR, 0, 3, &word((-105i32) as u32), &[]);
+    assert_eq!(decode(&refused, Some(3), &mut into, &mut tally).error, Some(ENOBUFS));
+    let lowest = framed(kind::ERROR, 0, 3, &word(i32::MIN as u32), &[]);
+    assert_eq!(decode(&lowest, Some(3), &mut into, &mut tally).error, Some(i32::MAX));
+}
+
+#[test]
+fn what_is_of_no_concern_is_counted() {
+    let bridge = framed(kind::NEW_NEIGHBOR, 0, 0, &[7, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0], &[]);
+    let mpls = framed(kind::NEW_ROUTE, 0, 0, &route_head(28, 20, 1), &[]);
+    let mut cloned = framed(kind::NEW_ROUTE, 0, 0, &route_head(2, 32, 1), &[attribute(1, &[10, 0, 0, 1])]);
+    cloned[16 + 9] |= 2;
+    let unknown = framed(77, 0, 0, &[0; 12], &[]);
+    for bytes in [bridge, mpls, cloned, unknown] {
+        assert_eq!(news(&bytes), (vec![], Tally { malformed: 0, skipped: 1 }));
+    }
+    let too_long = framed(kind::NEW_ROUTE, 0, 0, &route_head(2, 33, 1), &[attribute(1, &[10, 0, 0, 1])]);
+    let no_name = framed(kind::NEW_LINK, 0, 0, &[0; 16], &[]);
+    let short = framed(kind::NEW_ROUTE, 0, 0, &route_head(2, 24, 1)[..11], &[]);
+    let wrong_family = framed(kind::NEW_ROUTE, 0, 0, &route_head(2, 24, 1), &[attribute(1, &[0; 16])]);
+    for bytes in [too_long, no_name, short, wrong_family] {
+        assert_eq!(news(&bytes), (vec![], Tally { malformed: 1, skipped: 0 }));
+    }
+}
+
+#[test]
+fn whatever_the_bytes_are() {
+    let seed = std::env::var("PERIGEE_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand::random);
+    let rounds = std::env::var("PERIGEE_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(1) * 200_000u64;
+    println!("PERIGEE_FUZZ_SEED={seed}");
+    let mut random = SmallRng::seed_from_u64(seed);
+    let samples = samples();
+    let (mut into, mut tally) = (Vec::new(), Tally::default());
+    for _ in 0..rounds {
+        let mut bytes = samples[random.random_range(0..samples.len())].clone();
+        match random.random_range(0..4) {
+            0 => bytes.truncate(random.random_range(0..=bytes.len())),
+            1 => bytes.iter_mut().for_each(|byte| *byte = random.random()),
+            _ => {}
+        }
+        for _ in 0..random.random_range(0..4) {
+            if !bytes.is_empty() {
+                let at = random.random_range(0..bytes.len());
+                bytes[at] =
+                    if random.random() { random.random() } else { bytes[at] ^ (1 << random.random_range(0..8)) };
+            }
+        }
+        if random.random_range(0..8) == 0 {
+            bytes.extend(&samples[random.random_range(0..samples.len())]);
+        }
+        into.clear();
+        let sequence = random.random::<bool>().then_some(0);
+        decode(&bytes, sequence, &mut into, &mut tally);
+        for message in &into {
+            if let Message::Route(route) | Message::RouteGone(route) = message {
+                assert!(route.hops.as_slice().iter().all(|hop| (1..=256).contains(&hop.weight)), "{route:?}");
+                let longest = if route.prefix.addr().is_ipv4() { 32 } else { 128 };
+                assert!(route.prefix.len() <= longest);
+            }
+        }
+    }
+    assert!(tally.malformed > 0 && tally.skipped > 0, "the fuzzer reaches both: {tally:?}");
+}
+
+#[test]
+fn requests_are_as_long_as_they_say() {
+    let request = dump_request(kind::GET_ROUTE, 2, 12, 9);
+    assert_eq!(request.len(), 28);
+    assert_eq!(u32::from_ne_bytes(request[..4].try_into().unwrap()), 28);
+    assert_eq!(request[16], 2);
+}
