@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  workers (one thread each)             slow path (one thread)                      API (one thread)
-//!  lib/lua drives lib/worker ──punts──►  [`slow`] drives lib/slowpath  ◄──requests── lib/control
+//!  lib/lua drives lib/worker ──punts──►  [`slow`] drives lib/slowpath  ◄──requests── lib/api
 //!        ▲                                 │ owns RIB, neighbors, twins
 //!        └──tables ([`routing`]: published as a whole, patched in place)──┘
 //!
