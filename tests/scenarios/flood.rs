@@ -44,7 +44,7 @@ fn check_sums(router: &Router) {
     });
 }
 
-fn flooded(world: &World, complex: impl Fn(perigee_packet::MacAddr) -> Vec<u8>) {
+fn flooded(world: &World, complex: impl Fn(perigee_net::MacAddr) -> Vec<u8>) {
     let (wan, lan, dmz) = (world.wire("w-wan"), world.wire("w-lan"), world.wire("w-dmz"));
     let router = world.router("punt_ring = 64", PORTS);
     let mac = router.mac("wan");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Malformed frames end under their reason, and no packet buffer with them.
 
-use perigee_packet::MacAddr;
+use perigee_net::MacAddr;
 use perigee_tests::frame::{changed, changed4, tagged, udp4, udp6, with_options};
 use perigee_tests::{Router, Wire, World, frame, scenario, wait_until};
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! ARP and neighbor discovery, as a station on the wire sees them.
 
+use perigee_net::MacAddr;
+use perigee_packet::Ethernet;
 use perigee_packet::wire::arp::{REPLY, REQUEST};
-use perigee_packet::{Ethernet, MacAddr};
 use perigee_tests::{Wire, frame, scenario, wait_until};
 
 const TWO: &str = r#"

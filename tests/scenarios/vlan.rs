@@ -36,7 +36,7 @@ fn answer(wire: &Wire, address: &str, vid: Option<u16>) {
 }
 
 /// MAC addresses, tag, TTL and checksum of a forwarded packet.
-fn check(frame: &[u8], from: perigee_packet::MacAddr, vid: Option<u16>) {
+fn check(frame: &[u8], from: perigee_net::MacAddr, vid: Option<u16>) {
     let header = Ethernet::new(frame).expect("a frame");
     assert_eq!((header.destination(), header.source()), (frame::STATION, from));
     assert_eq!(frame::vid(frame), vid);

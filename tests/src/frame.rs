@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! Frames to put on a wire, and what to look for in those that come back.
 
+use perigee_net::MacAddr;
 use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::{arp, ethernet, icmp4, ipv4, ipv6, protocol, udp, vlan};
-use perigee_packet::{Arp, Ethernet, Icmp4, Ipv4, Ipv6, MacAddr};
+use perigee_packet::{Arp, Ethernet, Icmp4, Ipv4, Ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A station at the far end of a wire.

@@ -5,7 +5,7 @@ use crate::process::{Ended, Process, run};
 use crate::world::perigee;
 use crate::{LONG_WAIT, wait_for, wait_until};
 use nix::sys::signal::Signal;
-use perigee_packet::MacAddr;
+use perigee_net::MacAddr;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

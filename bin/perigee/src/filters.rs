@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! The configuration's filters and steers, compiled: by rte_acl for the fast path, by rte_flow for devices that can.
 
-use perigee_config::{Action, Config, FiveTuple, PortRange, Steer, SteerMatch};
-use perigee_dpdk::{
-    ANY_PORT, AclFilter, Action as AclAction, DpdkPort, Eal, FiveTuple as Rule, FlowRule, Steer as Flow,
-};
+use perigee_config::{Action, Config, Steer, SteerMatch};
+use perigee_dpdk::{AclFilter, Action as AclAction, DpdkPort, Eal, FlowRule, Steer as Flow};
 use perigee_modules::filter::{Filter, Key, Key4, Key6};
+use perigee_net::FiveTuple;
 use perigee_packet::BATCH_SIZE;
 use perigee_router::{Filters, Rebuild};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// A compiled list behind the fast path's trait.
@@ -43,50 +40,12 @@ impl Filter for Acl {
     }
 }
 
-fn ports(range: Option<PortRange>) -> RangeInclusive<u16> {
-    range.map_or(ANY_PORT, |range| range.first..=range.last)
-}
-
-/// The rule for IPv4 packets, if there are any that it can match.
-fn rule4(tuple: &FiveTuple) -> Option<Rule<Ipv4Addr>> {
-    let prefix = |net: Option<ipnet::IpNet>| match net.map(|net| (net.addr(), net.prefix_len())) {
-        None => Some((Ipv4Addr::UNSPECIFIED, 0)),
-        Some((IpAddr::V4(address), length)) => Some((address, length)),
-        Some((IpAddr::V6(_), _)) => None,
-    };
-    Some(Rule {
-        source: prefix(tuple.src)?,
-        destination: prefix(tuple.dst)?,
-        protocol: tuple.proto,
-        source_ports: ports(tuple.sport),
-        destination_ports: ports(tuple.dport),
-    })
-}
-
-/// The rule for IPv6 packets, if there are any that it can match.
-fn rule6(tuple: &FiveTuple) -> Option<Rule<Ipv6Addr>> {
-    let prefix = |net: Option<ipnet::IpNet>| match net.map(|net| (net.addr(), net.prefix_len())) {
-        None => Some((Ipv6Addr::UNSPECIFIED, 0)),
-        Some((IpAddr::V6(address), length)) => Some((address, length)),
-        Some((IpAddr::V4(_), _)) => None,
-    };
-    Some(Rule {
-        source: prefix(tuple.src)?,
-        destination: prefix(tuple.dst)?,
-        protocol: tuple.proto,
-        source_ports: ports(tuple.sport),
-        destination_ports: ports(tuple.dport),
-    })
-}
-
 /// Compiles a list of rules; `None` for an empty one.
 fn compile(eal: &Eal, rules: &[(FiveTuple, AclAction)]) -> Result<Option<Arc<dyn Filter>>, String> {
     if rules.is_empty() {
         return Ok(None);
     }
-    let v4: Vec<_> = rules.iter().filter_map(|(tuple, action)| Some((rule4(tuple)?, *action))).collect();
-    let v6: Vec<_> = rules.iter().filter_map(|(tuple, action)| Some((rule6(tuple)?, *action))).collect();
-    let filter = AclFilter::new(eal, &v4, &v6).map_err(|error| error.to_string())?;
+    let filter = AclFilter::new(eal, rules).map_err(|error| error.to_string())?;
     Ok(Some(Arc::new(Acl(filter))))
 }
 
@@ -130,7 +89,8 @@ pub fn steer(port: &DpdkPort, index: u16, config: &Config) -> (Vec<FlowRule>, Ve
         let flows: Vec<Flow> = match &steer.what {
             SteerMatch::EtherType(kind) => vec![Flow::EtherType(*kind)],
             SteerMatch::FiveTuple(tuple) => {
-                rule4(tuple).map(Flow::V4).into_iter().chain(rule6(tuple).map(Flow::V6)).collect()
+                let (v4, v6) = (tuple.ipv4().then_some(Flow::V4(*tuple)), tuple.ipv6().then_some(Flow::V6(*tuple)));
+                v4.into_iter().chain(v6).collect()
             }
         };
         let Some(queue) = port.slow_path_queue() else {

@@ -21,7 +21,8 @@ use perigee_helper::privileges;
 use perigee_helper::{Helper, LinkPreparation};
 use perigee_lua::{Script, Scripts};
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted, Reason, reason};
-use perigee_packet::{MacAddr, Pool, Port, PortInfo, ReceiveQueue, TransmitBuffer, TransmitQueue};
+use perigee_net::MacAddr;
+use perigee_packet::{Pool, Port, PortInfo, ReceiveQueue, TransmitBuffer, TransmitQueue};
 use perigee_router::{Mailbox, PortQueues, Rebuild, RouterPort, Routing, SharedTables, SlowParts, SlowThread, wire};
 use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, punt_ring};
 use std::collections::BTreeMap;
@@ -68,7 +69,7 @@ pub fn launch(config: Config, path: &Path, machine: Machine) -> Result<Running> 
 
 /// The configuration's `[eal]` with memory for lookup structures that are DPDK's, which have all of theirs there.
 fn with_tables(config: &Config) -> config::Eal {
-    let v4 = config.all_routes().filter(|route| route.prefix.addr().is_ipv4()).count();
+    let v4 = config.all_routes().filter(|(prefix, _)| prefix.addr().is_ipv4()).count();
     let v6 = config.all_routes().count() - v4;
     let fib = &config.router.fib;
     let tables = dpdk::fib::memory_mb(&fib.v4, v4).saturating_add(dpdk::fib::memory_mb(&fib.v6, v6));
@@ -166,18 +167,17 @@ fn numa_node(device: &config::Device) -> Option<u16> {
 /// How a port is opened; prepares the interface under it.
 fn port_config(config: &Config, port: &config::Port, index: u16, helper: Option<&Helper>) -> Result<PortConfig> {
     let workers = config.workers.len() as u16;
-    let mut mac = port.mac.map(|mac| MacAddr(mac.0));
+    let mut mac = port.mac;
     let device = match &port.device {
         config::Device::Dpdk(device) => dpdk::Device::Dpdk(device.clone()),
         config::Device::Linux { interface, driver } => {
             let helper = helper.ok_or_else(|| anyhow!("the helper process is missing"))?;
             let own = helper.link_mac(interface).with_context(|| format!("port {}", port.name))?;
-            let own = MacAddr(own.0);
             let wanted = mac.unwrap_or(own);
             mac = Some(wanted);
             // The kernel hears what an AF_PACKET port hears, and would answer too: it gets a MAC address of its own.
             let clash = *driver == LinuxDriver::AfPacket && wanted == own;
-            let other_mac = clash.then(|| config::Mac(another_mac(own)));
+            let other_mac = clash.then(|| another_mac(own));
             let prepared =
                 helper.prepare_link(&LinkPreparation { name: interface.clone(), other_mac, mtu: Some(port.mtu) });
             prepared.with_context(|| format!("port {}", port.name))?;
@@ -200,12 +200,12 @@ fn port_config(config: &Config, port: &config::Port, index: u16, helper: Option<
 }
 
 /// A locally administered address that differs from the one given.
-fn another_mac(mac: MacAddr) -> [u8; 6] {
+fn another_mac(mac: MacAddr) -> MacAddr {
     let mut octets = mac.octets();
     octets[0] = (octets[0] | 0x02) & 0xfe;
     octets[5] ^= 0x80;
     octets[4] ^= 0x70;
-    octets
+    MacAddr(octets)
 }
 
 /// All queues of a port.

@@ -8,6 +8,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use perigee_api::answers::Outcome;
 use perigee_api::{RouteChange, RouteGateway};
+use perigee_net::Prefix;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -25,7 +26,8 @@ pub enum RouteCommand {
 #[derive(Args)]
 pub struct RouteArgs {
     /// The destinations, such as 10.1.0.0/16 or 2001:db8::/32
-    prefix: ipnet::IpNet,
+    #[arg(value_parser = Prefix::around)]
+    prefix: Prefix,
     /// `via ADDRESS`: the neighbor; `dev INTERFACE`: found by the neighbor's address if not given; `weight N`: its part of
     /// the flows where there are several, each with its own `via`; `recursive ADDRESS` instead of `via`: a router that other
     /// routes lead to; at the end `preference N` and `metric N`

@@ -11,6 +11,7 @@ use perigee_api::answers::{
     NextHopEntry, NextHopMember, PortStatus, RouteList, ScriptStatus, WorkerStatus,
 };
 use perigee_api::client::ApiClient;
+use perigee_net::Prefix;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -26,8 +27,8 @@ pub struct ShowArgs {
     #[arg(long)]
     all: bool,
     /// `show routes`: only this prefix and those inside it
-    #[arg(long, value_name = "PREFIX")]
-    within: Option<ipnet::IpNet>,
+    #[arg(long, value_name = "PREFIX", value_parser = Prefix::around)]
+    within: Option<Prefix>,
     /// `show routes`: at most so many
     #[arg(long, default_value_t = 1000)]
     limit: usize,

@@ -6,10 +6,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use perigee_net::{InterfaceAddress, MacAddr, Namespace, Prefix};
 use serde::{Deserialize, Serialize};
-
-use perigee_config::{Mac, Namespace};
 
 /// `GET /v1/version`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -38,7 +36,7 @@ pub struct PortStatus {
     /// The DPDK driver, such as `net_af_packet`.
     pub driver: String,
     /// In use on the wire.
-    pub mac: Mac,
+    pub mac: MacAddr,
     /// Bytes of an IP packet.
     pub mtu: u16,
     /// Whether there is a link.
@@ -93,7 +91,7 @@ pub struct InterfaceEntry {
     /// Bytes of an IP packet.
     pub mtu: u16,
     /// The router's addresses on it.
-    pub addresses: Vec<IpNet>,
+    pub addresses: Vec<InterfaceAddress>,
 }
 
 fn yes() -> bool {
@@ -195,7 +193,7 @@ pub struct AuditReport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
     /// Whose; null for a next hop.
-    pub prefix: Option<IpNet>,
+    pub prefix: Option<Prefix>,
     /// In words.
     pub kind: String,
     /// Of the route, where it is about one.
@@ -324,7 +322,7 @@ pub struct FibStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RouteEntry {
     /// Its destinations.
-    pub prefix: IpNet,
+    pub prefix: Prefix,
     /// `connected`, `local`, `static`, `neighbor` or `api`.
     pub source: String,
     /// `forward`, `local`, `blackhole`, `unreachable` or `prohibit`.
@@ -367,7 +365,7 @@ pub struct NextHopEntry {
     /// The interface packets leave by.
     pub dev: Option<String>,
     /// The neighbor's, if it is known.
-    pub mac: Option<Mac>,
+    pub mac: Option<MacAddr>,
     /// Of a recursive one: the next hop it is reached by; null while it is not.
     pub target: Option<u32>,
     /// Of a group.
@@ -394,7 +392,7 @@ pub struct NeighborEntry {
     /// Its address.
     pub address: IpAddr,
     /// Null while it is being asked for.
-    pub mac: Option<Mac>,
+    pub mac: Option<MacAddr>,
     /// The interface.
     pub dev: String,
     /// `static`, `incomplete`, `reachable`, `stale`, `probe` or `failed`.

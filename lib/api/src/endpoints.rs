@@ -12,7 +12,7 @@ use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{MethodRouter, get, post};
-use ipnet::IpNet;
+use perigee_net::Prefix;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -119,7 +119,8 @@ async fn take_gaps(State(backend): State<Shared>) -> Result<Json<Value>, ApiErro
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RoutesQuery {
-    within: Option<IpNet>,
+    #[serde(default, deserialize_with = "perigee_net::network")]
+    within: Option<Prefix>,
     limit: Option<usize>,
 }
 

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use ipnet::IpNet;
+use perigee_net::Prefix;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -29,7 +29,7 @@ pub enum Request {
     /// Answered with a [`crate::answers::RouteList`].
     ShowRoutes {
         /// Only those of this prefix and longer ones below it.
-        within: Option<IpNet>,
+        within: Option<Prefix>,
         /// At most so many.
         limit: usize,
     },
@@ -73,8 +73,9 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouteChange {
-    /// Its destinations.
-    pub prefix: IpNet,
+    /// Its destinations; host bits are cleared.
+    #[serde(deserialize_with = "perigee_net::network")]
+    pub prefix: Prefix,
     /// The neighbor; needed to add, if there are no `gateways`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<IpAddr>,
@@ -97,7 +98,7 @@ pub struct RouteChange {
 
 impl RouteChange {
     /// A change that says nothing yet but its prefix.
-    pub fn of(prefix: IpNet) -> Self {
+    pub fn of(prefix: Prefix) -> Self {
         let gateways = Vec::new();
         Self { prefix, via: None, dev: None, recursive: false, gateways, preference: None, metric: 0 }
     }

@@ -3,13 +3,13 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use perigee_net::{FiveTuple, PortRange, PortRangeError, Prefix};
 use toml::de::DeValue;
 
-use super::model::{Action, Filter, FiveTuple, Port, Steer, SteerMatch};
+use super::model::{Action, Filter, Port, Steer, SteerMatch};
 use super::reader::{At, Parsed, Section, integer_of, unfit};
 use super::routing::a_prefix;
-use super::values::{PortRange, ethertype, has_ports, protocol};
+use super::values::{ethertype, has_ports, protocol};
 
 pub(super) fn read_filters(root: &mut Section) -> Vec<Filter> {
     let mut filters = Vec::new();
@@ -104,7 +104,7 @@ fn read_tuple(s: &mut Section) -> FiveTuple {
         }
     }
     FiveTuple {
-        src: src.map(|at: At<IpNet>| at.value),
+        src: src.map(|at: At<Prefix>| at.value),
         dst: dst.map(|at| at.value),
         proto: proto.map(|at| at.value),
         sport: sport.map(|at| at.value),
@@ -112,17 +112,17 @@ fn read_tuple(s: &mut Section) -> FiveTuple {
     }
 }
 
-fn prefix_or_address(text: &str) -> Parsed<IpNet> {
+fn prefix_or_address(text: &str) -> Parsed<Prefix> {
     match text.parse::<IpAddr>() {
-        Ok(address) => Ok(IpNet::from(address)),
+        Ok(address) => Ok(Prefix::host(address)),
         Err(_) => a_prefix(text),
     }
 }
 
 fn ports(value: &DeValue) -> Parsed<PortRange> {
     if let Some(text) = value.as_str() {
-        return text.parse();
+        return text.parse().map_err(|error: PortRangeError| error.to_string());
     }
     let number = integer_of(value).and_then(|n| u16::try_from(n).ok());
-    number.map_or_else(unfit, |port| Ok(PortRange { first: port, last: port }))
+    number.map_or_else(unfit, |port| Ok(PortRange::only(port)))
 }

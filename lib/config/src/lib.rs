@@ -37,7 +37,6 @@ pub use mistake::{ConfigError, Mistake};
 pub use model::*;
 pub use router::default_socket;
 pub use routes_file::parse_routes;
-pub use values::{Mac, Namespace, PortRange};
 
 use mistake::Mistakes;
 use reader::Section;

@@ -5,11 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ipnet::IpNet;
+use perigee_net::{FiveTuple, InterfaceAddress, InterfaceId, MacAddr, Namespace, Prefix, Route};
 
 use super::linux::Linux;
 use super::mistake::Mistake;
-use super::values::{Mac, Namespace, PortRange};
 
 /// A whole configuration. Every index in it is valid; every address was checked against the interfaces.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,10 +25,10 @@ pub struct Config {
     pub ports: Vec<Port>,
     /// The ports' own interfaces (the first `ports.len()` of them, in the same order), then the VLANs'.
     pub interfaces: Vec<Interface>,
-    /// `[[route]]`.
-    pub routes: Vec<Route>,
+    /// `[[route]]`: to a gateway, to several or to nowhere.
+    pub routes: Vec<(Prefix, Route)>,
     /// What `routes_file` held; filled by [`Config::load`].
-    pub file_routes: Vec<Route>,
+    pub file_routes: Vec<(Prefix, Route)>,
     /// `routes_file`, if there is one.
     pub routes_file: Option<PathBuf>,
     /// `[[neighbor]]`.
@@ -44,14 +43,14 @@ pub struct Config {
 
 impl Config {
     /// Every route, those of the file last.
-    pub fn all_routes(&self) -> impl Iterator<Item = &Route> {
+    pub fn all_routes(&self) -> impl Iterator<Item = &(Prefix, Route)> {
         self.routes.iter().chain(&self.file_routes)
     }
 
     /// The index in [`Config::interfaces`] of `wan` or `wan.100`.
-    pub fn interface_named(&self, name: &str) -> Option<u16> {
+    pub fn interface_named(&self, name: &str) -> Option<InterfaceId> {
         let at = self.interfaces.iter().position(|i| i.name == name)?;
-        Some(at as u16)
+        Some(InterfaceId(at as u16))
     }
 }
 
@@ -192,7 +191,7 @@ pub struct Port {
     /// What DPDK opens.
     pub device: Device,
     /// Instead of the device's own MAC address.
-    pub mac: Option<Mac>,
+    pub mac: Option<MacAddr>,
     /// Bytes of an IP packet.
     pub mtu: u16,
     /// Whether frames to other MAC addresses are received.
@@ -238,51 +237,7 @@ pub struct Interface {
     /// Bytes of an IP packet.
     pub mtu: u16,
     /// The router's own addresses, each with the length of its network's prefix.
-    pub addresses: Vec<IpNet>,
-}
-
-/// `[[route]]` or a line of the routes file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// Without bits beyond its length.
-    pub prefix: IpNet,
-    /// Where its packets go.
-    pub to: RouteTo,
-    /// Before the metric: the lower is preferred, and routes of other sources have theirs.
-    pub preference: u8,
-    /// The lower is preferred.
-    pub metric: u32,
-}
-
-impl Route {
-    /// The preference of a static route that comes without one.
-    pub const PREFERENCE: u8 = 1;
-}
-
-/// A gateway of a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gateway {
-    /// Its address, within a network of the interface.
-    pub address: IpAddr,
-    /// Index in [`Config::interfaces`]; `None` for a gateway that is reached over other routes.
-    pub interface: Option<u16>,
-    /// Its part of the flows where a route has several: 1 to 256.
-    pub weight: u16,
-}
-
-/// What becomes of a route's packets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RouteTo {
-    /// To one gateway.
-    Via(Gateway),
-    /// To one of several gateways, flow by flow: 2 to 256 of them.
-    Several(Vec<Gateway>),
-    /// Dropped silently.
-    Blackhole,
-    /// Answered with ICMP host unreachable.
-    Unreachable,
-    /// Answered with ICMP administratively prohibited.
-    Prohibit,
+    pub addresses: Vec<InterfaceAddress>,
 }
 
 /// `[[neighbor]]`: an address that is not asked for by ARP or ND.
@@ -291,36 +246,9 @@ pub struct Neighbor {
     /// Within a network of the interface.
     pub address: IpAddr,
     /// The address of one station.
-    pub mac: Mac,
+    pub mac: MacAddr,
     /// Index in [`Config::interfaces`].
-    pub interface: u16,
-}
-
-/// What a rule looks at; what is `None` matches everything.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FiveTuple {
-    /// Source address.
-    pub src: Option<IpNet>,
-    /// Destination address, of the same family.
-    pub dst: Option<IpNet>,
-    /// Protocol number.
-    pub proto: Option<u8>,
-    /// Source port.
-    pub sport: Option<PortRange>,
-    /// Destination port.
-    pub dport: Option<PortRange>,
-}
-
-impl FiveTuple {
-    /// Whether it can match IPv4 packets.
-    pub fn ipv4(&self) -> bool {
-        ![self.src, self.dst].iter().flatten().any(|net| matches!(net, IpNet::V6(_)))
-    }
-
-    /// Whether it can match IPv6 packets.
-    pub fn ipv6(&self) -> bool {
-        ![self.src, self.dst].iter().flatten().any(|net| matches!(net, IpNet::V4(_)))
-    }
+    pub interface: InterfaceId,
 }
 
 /// `[[filter]]`: one rule of the fast path's filter.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::Path;
 
-use ipnet::IpNet;
+use perigee_net::{InterfaceAddress, MacAddr};
 use toml::de::DeValue;
 
 use super::below;
@@ -13,7 +13,6 @@ use super::mistake::Span;
 use super::model::{Device, Interface, LinuxDriver, Port, Router};
 use super::reader::{At, Parsed, Section, unfit};
 use super::router::{is_word, set};
-use super::values::Mac;
 
 /// The longest name of a Linux interface (`IFNAMSIZ` without its final zero).
 const NAME: usize = 15;
@@ -175,9 +174,9 @@ fn read_device(name: &At<String>, s: &mut Section, folder: &Path) -> At<Device> 
 }
 
 /// A MAC address that a frame can come from.
-pub(super) fn station(text: &str) -> Parsed<Mac> {
-    let mac: Mac = text.parse()?;
-    match mac.is_station() {
+pub(super) fn station(text: &str) -> Parsed<MacAddr> {
+    let mac: MacAddr = text.parse().map_err(|_| "not six pairs of hexadecimal digits with colons between")?;
+    match mac.is_unicast() {
         true => Ok(mac),
         false => Err("a group address or zero".into()),
     }
@@ -245,14 +244,14 @@ fn read_vlan(id: &At<String>, mut s: Section, port: &Port, index: u16, addresses
     Some(Interface { name, port: index, vlan: Some(vlan?), mtu, addresses })
 }
 
-fn read_addresses(s: &mut Section, owner: &str, mtu: u16, taken: &mut Once) -> Vec<IpNet> {
+fn read_addresses(s: &mut Section, owner: &str, mtu: u16, taken: &mut Once) -> Vec<InterfaceAddress> {
     let expected = "an address of the router with the length of its network's prefix, such as \"10.0.0.1/24\"";
     let list = s.list("addresses", expected, |value| match value {
         DeValue::String(text) => own_address(text),
         _ => unfit(),
     });
     for At { value, span } in &list {
-        let address = value.addr();
+        let address = value.address;
         // Each link has link-local addresses of its own (RFC 4007 5): fe80::1 may be on all of them.
         let link_local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
         let claimed = if link_local { format!("{address}%{owner}") } else { address.to_string() };
@@ -277,29 +276,29 @@ fn check_ipv6_mtu(s: &Section, address: IpAddr, mtu: u16, span: &Span) {
 }
 
 /// An address that a host may have (RFC 1122 3.2.1.3, RFC 4291 2.5 and 2.7).
-fn own_address(text: &str) -> Parsed<IpNet> {
-    let net: IpNet = match text.parse() {
-        Ok(net) => net,
+fn own_address(text: &str) -> Parsed<InterfaceAddress> {
+    let own: InterfaceAddress = match text.parse() {
+        Ok(own) => own,
         Err(_) if text.parse::<IpAddr>().is_ok() => return Err("it has no prefix length".into()),
         Err(_) => return unfit(),
     };
-    let address = net.addr();
+    let address = own.address;
     if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
         return Err("no host's address".into());
     }
-    if net.prefix_len() == 0 {
+    if own.prefix_len == 0 {
         return Err("its network would be everything".into());
     }
-    if let IpNet::V4(v4) = net {
-        if v4.addr().is_broadcast() || v4.addr().octets()[0] >= 240 {
+    if let IpAddr::V4(v4) = address {
+        if v4.is_broadcast() || v4.octets()[0] >= 240 {
             return Err("no host's address".into());
         }
-        if v4.prefix_len() < 31 && v4.addr() == v4.network() {
-            return Err("the address of the network itself".into());
-        }
-        if v4.prefix_len() < 31 && v4.addr() == v4.broadcast() {
-            return Err("the network's broadcast address".into());
+        // Of old, the address of the network is a broadcast address, too.
+        if own.broadcasts().any(|broadcast| broadcast == v4) {
+            let first = own.network().addr() == address;
+            let what = if first { "the address of the network itself" } else { "the network's broadcast address" };
+            return Err(what.into());
         }
     }
-    Ok(net)
+    Ok(own)
 }

@@ -5,6 +5,8 @@ use std::fmt::Write;
 
 use toml::Value;
 
+use perigee_net::{FiveTuple, InterfaceId, Member, Prefix, Route, RouteTarget};
+
 use super::model::*;
 
 impl Config {
@@ -19,8 +21,8 @@ impl Config {
         for index in 0..self.ports.len() {
             self.print_port(index, &mut out);
         }
-        for route in &self.routes {
-            self.print_route(route, &mut out);
+        for (prefix, route) in &self.routes {
+            self.print_route(*prefix, route, &mut out);
         }
         for neighbor in &self.neighbors {
             out.head("[[neighbor]]");
@@ -49,8 +51,8 @@ impl Config {
         out.0
     }
 
-    fn name_of(&self, interface: u16) -> String {
-        self.interfaces[usize::from(interface)].name.clone()
+    fn name_of(&self, interface: InterfaceId) -> String {
+        self.interfaces[interface.index()].name.clone()
     }
 
     fn print_router(&self, out: &mut Printer) {
@@ -130,33 +132,37 @@ impl Config {
         }
     }
 
-    fn print_route(&self, route: &Route, out: &mut Printer) {
+    fn print_route(&self, prefix: Prefix, route: &Route, out: &mut Printer) {
         out.head("[[route]]");
-        out.key("prefix", route.prefix.to_string());
-        match &route.to {
-            RouteTo::Via(gateway) => {
-                out.key("via", gateway.address.to_string());
-                match gateway.interface {
-                    Some(interface) => out.key("dev", self.name_of(interface)),
+        out.key("prefix", prefix.to_string());
+        match &route.target {
+            RouteTarget::Gateway { address, interface } => {
+                out.key("via", address.to_string());
+                match interface {
+                    Some(interface) => out.key("dev", self.name_of(*interface)),
                     None => out.key("recursive", true),
                 }
             }
-            RouteTo::Several(gateways) => {
-                let gateways: Vec<Value> = gateways.iter().map(|gateway| self.gateway(gateway)).collect();
+            RouteTarget::Multipath(multipath) => {
+                let gateways: Vec<Value> = multipath.members().iter().map(|gateway| self.gateway(gateway)).collect();
                 out.key("via", gateways);
             }
-            RouteTo::Blackhole => out.key("blackhole", true),
-            RouteTo::Unreachable => out.key("unreachable", true),
-            RouteTo::Prohibit => out.key("prohibit", true),
+            RouteTarget::Blackhole => out.key("blackhole", true),
+            RouteTarget::Unreachable => out.key("unreachable", true),
+            RouteTarget::Prohibit => out.key("prohibit", true),
+            // No route of a configuration: an interface's addresses say it.
+            RouteTarget::Connected { .. } | RouteTarget::Local => {}
         }
         out.key("preference", i64::from(route.preference));
         out.key("metric", i64::from(route.metric));
     }
 
     /// A gateway of several, as an inline table.
-    fn gateway(&self, gateway: &Gateway) -> Value {
+    fn gateway(&self, gateway: &Member) -> Value {
         let mut table = toml::Table::new();
-        table.insert("address".into(), gateway.address.to_string().into());
+        if let Some(address) = gateway.address {
+            table.insert("address".into(), address.to_string().into());
+        }
         match gateway.interface {
             Some(interface) => table.insert("dev".into(), self.name_of(interface).into()),
             None => table.insert("recursive".into(), true.into()),

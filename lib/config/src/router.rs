@@ -10,7 +10,8 @@ use super::Machine;
 use super::below;
 use super::model::{Eal, FibChoice, FibNames, Hugepages, Idle, Router, Worker};
 use super::reader::{At, Parsed, Section, integer_of, unfit};
-use super::values::{Namespace, duration};
+use super::values::duration;
+use perigee_net::Namespace;
 
 /// The longest path a unix socket can have (`sun_path` without its final zero).
 const SOCKET_PATH: usize = 107;
@@ -81,7 +82,9 @@ fn read_identity(s: &mut Section, folder: &Path, router: &mut Router) {
     let script = s.text("script", "the path of a Lua script", a_path(folder));
     router.script = script.map(|s| s.value);
     let expected = "the name, the path or the process of a network namespace, such as \"blue\"";
-    router.namespace = s.text("namespace", expected, str::parse::<Namespace>).map(|n| n.value);
+    router.namespace = s
+        .text("namespace", expected, |text| text.parse::<Namespace>().map_err(|error| error.to_string()))
+        .map(|n| n.value);
     let metrics = s.text("metrics", "an address with a port, such as \"127.0.0.1:9100\"", |text| {
         text.parse().map_err(|_| String::new())
     });

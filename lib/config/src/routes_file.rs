@@ -19,8 +19,9 @@ use std::ops::{Range, RangeInclusive};
 use std::str::FromStr;
 
 use super::mistake::{ConfigError, Mistakes};
-use super::model::{Gateway, Interface, Route, RouteTo};
-use super::routing::{MOST, Networks, a_prefix, far};
+use super::model::Interface;
+use super::routing::{Networks, a_prefix, far, to_one};
+use perigee_net::{InterfaceId, Member, Multipath, Prefix, Route, RouteSource, RouteTarget};
 
 /// How many wrong lines are listed; a file of the wrong kind has a million of them.
 const LISTED: usize = 20;
@@ -29,7 +30,7 @@ const LISTED: usize = 20;
 ///
 /// # Errors
 /// The first 20 mistakes.
-pub fn parse_routes(name: &str, text: &str, interfaces: &[Interface]) -> Result<Vec<Route>, ConfigError> {
+pub fn parse_routes(name: &str, text: &str, interfaces: &[Interface]) -> Result<Vec<(Prefix, Route)>, ConfigError> {
     let mistakes = Mistakes::new(name, text);
     let mut reader = LineReader { networks: Networks::new(interfaces, true), last: None };
     let mut routes = Vec::with_capacity(text.len() / 40);
@@ -61,11 +62,11 @@ struct Wrong {
 struct LineReader<'c> {
     networks: Networks<'c>,
     /// The last gateway that was resolved; runs of lines share theirs.
-    last: Option<((IpAddr, Option<u16>), u16)>,
+    last: Option<((IpAddr, Option<InterfaceId>), InterfaceId)>,
 }
 
 impl LineReader<'_> {
-    fn line(&mut self, line: &str) -> Result<Option<Route>, Wrong> {
+    fn line(&mut self, line: &str) -> Result<Option<(Prefix, Route)>, Wrong> {
         let code = line.split('#').next().unwrap_or_default();
         let mut words = Words { line, rest: code.split_ascii_whitespace() };
         let Some(first) = words.rest.next() else {
@@ -75,24 +76,24 @@ impl LineReader<'_> {
             let why = if why.is_empty() { why } else { format!(" ({why})") };
             words.wrong(first, format!("found {first:?}{why}, expected a prefix, such as 10.0.0.0/8"))
         })?;
-        let to = match words.next("via ADDRESS, recursive ADDRESS, blackhole, unreachable or prohibit")? {
-            "blackhole" => RouteTo::Blackhole,
-            "unreachable" => RouteTo::Unreachable,
-            "prohibit" => RouteTo::Prohibit,
+        let target = match words.next("via ADDRESS, recursive ADDRESS, blackhole, unreachable or prohibit")? {
+            "blackhole" => RouteTarget::Blackhole,
+            "unreachable" => RouteTarget::Unreachable,
+            "prohibit" => RouteTarget::Prohibit,
             word @ ("via" | "recursive") => self.gateways(prefix, word, &mut words)?,
             other => {
                 let expected = "via, recursive, blackhole, unreachable or prohibit";
                 return Err(words.wrong(other, format!("found {other:?}, expected {expected}")));
             }
         };
-        let preference = words.number("preference", "a preference", Route::PREFERENCE, 0..=u8::MAX)?;
+        let preference = words.number("preference", "a preference", RouteSource::Static.preference(), 0..=u8::MAX)?;
         let metric = words.number("metric", "a metric", 0, 0..=u32::MAX)?;
         words.end()?;
-        Ok(Some(Route { prefix, to, preference, metric }))
+        Ok(Some((prefix, Route { source: RouteSource::Static, preference, metric, target })))
     }
 
     /// All gateways of a route; `word` begins the first.
-    fn gateways<'l>(&mut self, prefix: ipnet::IpNet, word: &'l str, words: &mut Words<'l>) -> Result<RouteTo, Wrong> {
+    fn gateways<'l>(&mut self, prefix: Prefix, word: &'l str, words: &mut Words<'l>) -> Result<RouteTarget, Wrong> {
         let first = self.gateway(prefix, word, words)?;
         let mut all = Vec::new();
         while let Some(word) = ["via", "recursive"].into_iter().find(|word| words.skip(word)) {
@@ -100,18 +101,19 @@ impl LineReader<'_> {
                 all.push(first);
             }
             all.push(self.gateway(prefix, word, words)?);
-            if all.len() > MOST {
-                let end = words.line.trim_end().len();
-                return Err(Wrong {
-                    span: 0..end,
-                    message: format!("found over {MOST} gateways, expected 1 to {MOST}"),
-                });
+            if all.len() > Multipath::MAX_MEMBERS {
+                break;
             }
         }
-        Ok(if all.is_empty() { RouteTo::Via(first) } else { RouteTo::Several(all) })
+        let target = if all.is_empty() { to_one(first) } else { Multipath::new(&all).ok().map(RouteTarget::Multipath) };
+        target.ok_or_else(|| {
+            const MOST: usize = Multipath::MAX_MEMBERS;
+            let end = words.line.trim_end().len();
+            Wrong { span: 0..end, message: format!("found over {MOST} gateways, expected 1 to {MOST}") }
+        })
     }
 
-    fn gateway(&mut self, prefix: ipnet::IpNet, word: &str, words: &mut Words) -> Result<Gateway, Wrong> {
+    fn gateway(&mut self, prefix: Prefix, word: &str, words: &mut Words) -> Result<Member, Wrong> {
         let text = words.next("the address of a neighbor")?;
         let address = text.parse().ok().filter(|a: &IpAddr| a.is_ipv4() == prefix.addr().is_ipv4());
         let address = address.ok_or_else(|| {
@@ -125,12 +127,12 @@ impl LineReader<'_> {
                 None
             }
         };
-        let weight = words.number("weight", "a weight", 1, 1..=MOST as u16)?;
-        Ok(Gateway { address, interface, weight })
+        let weight = words.number("weight", "a weight", 1, 1..=Multipath::MAX_WEIGHT)?;
+        Ok(Member { address: Some(address), interface, weight })
     }
 
     /// The interface that a neighbor is on.
-    fn neighbor(&mut self, address: IpAddr, text: &str, words: &mut Words) -> Result<u16, Wrong> {
+    fn neighbor(&mut self, address: IpAddr, text: &str, words: &mut Words) -> Result<InterfaceId, Wrong> {
         let mut device = None;
         if words.skip("dev") {
             let name = words.next("the name of an interface")?;

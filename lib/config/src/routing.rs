@@ -4,14 +4,11 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use perigee_net::{InterfaceId, Member, Multipath, Prefix, PrefixError, Route, RouteSource, RouteTarget};
 
-use super::model::{Gateway, Interface, Neighbor, Route, RouteTo};
+use super::model::{Interface, Neighbor};
 use super::ports::station;
-use super::reader::{At, Parsed, Section, Span, unfit};
-
-/// The most gateways of one route, and the largest weight.
-pub(super) const MOST: usize = 256;
+use super::reader::{At, Parsed, Section, Span};
 
 /// The networks the router is connected to.
 pub(super) struct Networks<'c> {
@@ -26,11 +23,11 @@ impl<'c> Networks<'c> {
     }
 
     /// The index of the interface `name`; the error is what was expected.
-    pub fn named(&self, name: &str) -> Result<u16, String> {
+    pub fn named(&self, name: &str) -> Result<InterfaceId, String> {
         match self.interfaces.iter().position(|i| i.name == name) {
-            Some(at) => Ok(at as u16),
+            Some(at) => Ok(InterfaceId(at as u16)),
             // The first interface stands in; the mistakes before keep the configuration from use.
-            None if !self.sure => Ok(0),
+            None if !self.sure => Ok(InterfaceId(0)),
             None => {
                 let names: Vec<_> = self.interfaces.iter().take(8).map(|i| i.name.as_str()).collect();
                 Err(format!("one of {}", names.join(", ")))
@@ -40,20 +37,20 @@ impl<'c> Networks<'c> {
 
     /// The interface through which `address` is reached without a router between: `device`, or the one with the
     /// longest prefix that covers it. The error is the rest of the sentence "found ADDRESS".
-    pub fn reach(&self, address: IpAddr, device: Option<u16>) -> Result<u16, String> {
+    pub fn reach(&self, address: IpAddr, device: Option<InterfaceId>) -> Result<InterfaceId, String> {
         if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
             return Err(", expected the address of a neighbor".into());
         }
-        let of_device = |index: &usize| device.is_none_or(|d| usize::from(d) == *index);
-        let mut best: Option<(u8, u16)> = None;
+        let of_device = |index: &usize| device.is_none_or(|d| d.index() == *index);
+        let mut best: Option<(u8, InterfaceId)> = None;
         for (index, interface) in self.interfaces.iter().enumerate().filter(|(i, _)| of_device(i)) {
             for net in &interface.addresses {
-                if net.addr() == address {
+                if net.address == address {
                     return Err(format!(", an address of `{}` itself, expected that of a neighbor", interface.name));
                 }
-                let longer = best.is_none_or(|(length, _)| net.prefix_len() > length);
-                if longer && net.contains(&address) {
-                    best = Some((net.prefix_len(), index as u16));
+                let longer = best.is_none_or(|(length, _)| net.prefix_len > length);
+                if longer && net.covers(address) {
+                    best = Some((net.prefix_len, InterfaceId(index as u16)));
                 }
             }
         }
@@ -63,19 +60,19 @@ impl<'c> Networks<'c> {
             (None, None) if is_link_local(address) => {
                 Err(" without `dev`, expected `dev`: each interface has a network of link-local addresses".into())
             }
-            (None, device) if !self.sure => Ok(device.unwrap_or(0)),
+            (None, device) if !self.sure => Ok(device.unwrap_or(InterfaceId(0))),
             (None, device) => Err(self.nowhere(device)),
         }
     }
 
-    fn nowhere(&self, device: Option<u16>) -> String {
-        let chosen = self.interfaces.iter().enumerate().filter(|(i, _)| device.is_none_or(|d| usize::from(d) == *i));
+    fn nowhere(&self, device: Option<InterfaceId>) -> String {
+        let chosen = self.interfaces.iter().enumerate().filter(|(i, _)| device.is_none_or(|d| d.index() == *i));
         let networks: Vec<String> = chosen
-            .flat_map(|(_, i)| i.addresses.iter().map(move |net| format!("{} ({})", net.trunc(), i.name)))
+            .flat_map(|(_, i)| i.addresses.iter().map(move |net| format!("{} ({})", net.network(), i.name)))
             .take(6)
             .collect();
         let place = match device {
-            Some(index) => format!("`{}`", self.interfaces[usize::from(index)].name),
+            Some(index) => format!("`{}`", self.interfaces[index.index()].name),
             None => "any interface".into(),
         };
         match networks.is_empty() {
@@ -92,16 +89,12 @@ fn is_link_local(address: IpAddr) -> bool {
 }
 
 /// A prefix without bits beyond its length.
-pub(super) fn a_prefix(text: &str) -> Parsed<IpNet> {
-    let net: IpNet = match text.parse() {
-        Ok(net) => net,
-        Err(_) if text.parse::<IpAddr>().is_ok() => return Err("it has no length".into()),
-        Err(_) => return unfit(),
-    };
-    match net.trunc() {
-        trunc if trunc == net => Ok(net),
-        trunc => Err(format!("it has bits beyond its length; {trunc}?")),
-    }
+pub(super) fn a_prefix(text: &str) -> Parsed<Prefix> {
+    text.parse().map_err(|error| match error {
+        PrefixError::HostBits { len, expected, .. } => format!("it has bits beyond its length; {expected}/{len}?"),
+        _ if text.parse::<IpAddr>().is_ok() => "it has no length".into(),
+        _ => String::new(),
+    })
 }
 
 fn an_address(text: &str) -> Parsed<IpAddr> {
@@ -109,7 +102,7 @@ fn an_address(text: &str) -> Parsed<IpAddr> {
 }
 
 /// `dev`, resolved.
-pub(super) fn read_device(s: &mut Section, networks: &Networks) -> Option<At<u16>> {
+pub(super) fn read_device(s: &mut Section, networks: &Networks) -> Option<At<InterfaceId>> {
     let name = s.text("dev", "the name of an interface", |text| Ok(text.to_owned()))?;
     match networks.named(&name.value) {
         Ok(value) => Some(At { value, span: name.span }),
@@ -120,7 +113,7 @@ pub(super) fn read_device(s: &mut Section, networks: &Networks) -> Option<At<u16
     }
 }
 
-pub(super) fn read_routes(root: &mut Section, networks: &Networks) -> Vec<Route> {
+pub(super) fn read_routes(root: &mut Section, networks: &Networks) -> Vec<(Prefix, Route)> {
     let mut seen = HashSet::new();
     let mut routes = Vec::new();
     for mut section in root.tables("route") {
@@ -129,7 +122,9 @@ pub(super) fn read_routes(root: &mut Section, networks: &Networks) -> Vec<Route>
         let prefix = section.require("prefix", expected, prefix);
         let to = read_target(&mut section, prefix.as_ref(), networks);
         let metric = section.integer("metric", "a metric", 0..=i64::from(u32::MAX)).map_or(0, |m| m.value);
-        let preference = section.integer("preference", "a preference", 0..=255).map_or(Route::PREFERENCE, |p| p.value);
+        let preference = section
+            .integer("preference", "a preference", 0..=255)
+            .map_or(RouteSource::Static.preference(), |p| p.value);
         if let (Some(prefix), Some(to)) = (prefix, to) {
             if !seen.insert((prefix.value, preference, metric)) {
                 section.mistakes().add(
@@ -140,7 +135,7 @@ pub(super) fn read_routes(root: &mut Section, networks: &Networks) -> Vec<Route>
                     ),
                 );
             }
-            routes.push(Route { prefix: prefix.value, to, preference, metric });
+            routes.push((prefix.value, Route { source: RouteSource::Static, preference, metric, target: to }));
         }
         section.finish();
     }
@@ -148,42 +143,53 @@ pub(super) fn read_routes(root: &mut Section, networks: &Networks) -> Vec<Route>
 }
 
 /// `via`, or exactly one of the flags.
-fn read_target(s: &mut Section, prefix: Option<&At<IpNet>>, networks: &Networks) -> Option<RouteTo> {
+fn read_target(s: &mut Section, prefix: Option<&At<Prefix>>, networks: &Networks) -> Option<RouteTarget> {
     let fate = read_fate(s)?;
     if fate.is_some() {
         return fate;
     }
     let Some(count) = s.elements("via") else {
-        return read_gateway(s, "via", prefix, networks).map(RouteTo::Via);
+        return read_gateway(s, "via", prefix, networks).and_then(to_one);
     };
     let (span, sections) = (s.place("via")?, s.tables("via"));
     let mut gateways = Vec::new();
     for mut section in sections {
         let gateway = read_gateway(&mut section, "address", prefix, networks);
-        let weight = section.integer("weight", "a weight", 1..=MOST as i64).map_or(1, |weight| weight.value);
+        let weight = section
+            .integer("weight", "a weight", 1..=i64::from(Multipath::MAX_WEIGHT))
+            .map_or(1, |weight| weight.value);
         section.finish();
-        gateways.extend(gateway.map(|gateway| Gateway { weight, ..gateway }));
+        gateways.extend(gateway.map(|gateway| Member { weight, ..gateway }));
     }
     for (key, at) in ["dev", "recursive"].into_iter().filter_map(|key| Some((key, s.place(key)?))) {
         s.mistakes().add(&at, format!("found `{key}` beside several gateways, expected it with each of them"));
     }
+    const MOST: usize = Multipath::MAX_MEMBERS;
     if count == 0 || count > MOST {
         s.mistakes().add(&span, format!("found a route with {count} gateways, expected 1 to {MOST}"));
     }
     match gateways[..] {
         _ if gateways.len() != count || count > MOST => None,
         [] => None,
-        [one] => Some(RouteTo::Via(one)),
-        _ => Some(RouteTo::Several(gateways)),
+        [one] => to_one(one),
+        _ => Multipath::new(&gateways).ok().map(RouteTarget::Multipath),
     }
 }
 
+/// A route's only gateway: its weight means nothing.
+pub(super) fn to_one(gateway: Member) -> Option<RouteTarget> {
+    Some(RouteTarget::Gateway { address: gateway.address?, interface: gateway.interface })
+}
+
 /// One of the flags, if any is set; `None` after a mistake.
-fn read_fate(s: &mut Section) -> Option<Option<RouteTo>> {
+fn read_fate(s: &mut Section) -> Option<Option<RouteTarget>> {
     // Whatever comes of it, only what is unknown is to be called so.
     ["via", "dev", "recursive"].into_iter().for_each(|key| s.know(key));
-    let flags =
-        [("blackhole", RouteTo::Blackhole), ("unreachable", RouteTo::Unreachable), ("prohibit", RouteTo::Prohibit)];
+    let flags = [
+        ("blackhole", RouteTarget::Blackhole),
+        ("unreachable", RouteTarget::Unreachable),
+        ("prohibit", RouteTarget::Prohibit),
+    ];
     let mut targets = Vec::new();
     for (key, to) in flags {
         if let Some(At { value: true, span }) = s.boolean(key) {
@@ -208,9 +214,9 @@ fn read_fate(s: &mut Section) -> Option<Option<RouteTo>> {
 fn read_gateway(
     s: &mut Section,
     key: &'static str,
-    prefix: Option<&At<IpNet>>,
+    prefix: Option<&At<Prefix>>,
     networks: &Networks,
-) -> Option<Gateway> {
+) -> Option<Member> {
     let via = s.text(key, "an IPv4 or IPv6 address", an_address);
     let has_device = s.place("dev");
     let device = read_device(s, networks);
@@ -234,7 +240,7 @@ fn read_gateway(
         return a_far_gateway(s, &via, &recursive.span, has_device);
     }
     match networks.reach(via.value, device.map(|d| d.value)) {
-        Ok(interface) => Some(Gateway { address: via.value, interface: Some(interface), weight: 1 }),
+        Ok(interface) => Some(Member { address: Some(via.value), interface: Some(interface), weight: 1 }),
         Err(rest) => {
             s.mistakes().add(&via.span, format!("found {}{rest}", via.value));
             None
@@ -243,13 +249,13 @@ fn read_gateway(
 }
 
 /// A gateway that is reached over other routes: in whatever network it is, but on no interface.
-fn a_far_gateway(s: &Section, via: &At<IpAddr>, recursive: &Span, device: Option<Span>) -> Option<Gateway> {
+fn a_far_gateway(s: &Section, via: &At<IpAddr>, recursive: &Span, device: Option<Span>) -> Option<Member> {
     if device.is_some() {
         s.mistakes().add(recursive, "found `recursive` beside `dev`, expected one of them");
         return None;
     }
     match far(via.value) {
-        Ok(address) => Some(Gateway { address, interface: None, weight: 1 }),
+        Ok(address) => Some(Member { address: Some(address), interface: None, weight: 1 }),
         Err(rest) => {
             s.mistakes().add(&via.span, format!("found {}{rest}", via.value));
             None

@@ -3,9 +3,8 @@
 //!
 //! In the snippets «...» marks the place that must be reported; the marks are taken out before parsing.
 
-use perigee_config::{
-    Config, ConfigError, FibChoice, FibNames, Gateway, Machine, Mistake, Route, RouteTo, parse_routes,
-};
+use perigee_config::{Config, ConfigError, FibChoice, FibNames, Machine, Mistake, parse_routes};
+use perigee_net::{InterfaceId, Member, Multipath, RouteSource, RouteTarget};
 
 /// Three lines that make a snippet a configuration.
 const PORT: &str = "[port.wan]\ndevice = \"net_null0\"\naddresses = [\"10.0.0.1/24\", \"2001:db8::1/64\"]\n";
@@ -503,11 +502,14 @@ fn the_routes_file_is_as_exact() {
         10.4.0.0/16 via 10.0.0.2 dev wan weight 2 via 10.0.0.3 preference 9 metric 1\n10.5.0.0/16 recursive 10.4.0.1\n";
     let routes = parse_routes("r", good, &config.interfaces).unwrap();
     assert_eq!(routes.len(), 6);
-    let gateway = |last, interface, weight| Gateway { address: [10, 0, 0, last].into(), interface, weight };
-    assert_eq!(routes[4].to, RouteTo::Several(vec![gateway(2, Some(0), 2), gateway(3, Some(0), 1)]));
-    assert_eq!((routes[4].preference, routes[4].metric, routes[0].preference), (9, 1, Route::PREFERENCE));
-    let far = Gateway { address: [10, 4, 0, 1].into(), interface: None, weight: 1 };
-    assert_eq!(routes[5].to, RouteTo::Via(far));
+    let routes: Vec<_> = routes.iter().map(|(_, route)| route).collect();
+    let wan = Some(InterfaceId(0));
+    let gateway = |last, weight| Member { address: Some([10, 0, 0, last].into()), interface: wan, weight };
+    let two = Multipath::new(&[gateway(2, 2), gateway(3, 1)]).unwrap();
+    assert_eq!(routes[4].target, RouteTarget::Multipath(two));
+    assert_eq!((routes[4].preference, routes[4].metric), (9, 1));
+    assert_eq!(routes[0].preference, RouteSource::Static.preference());
+    assert_eq!(routes[5].target, RouteTarget::Gateway { address: [10, 4, 0, 1].into(), interface: None });
     let most = |n: usize| parse_routes("r", &format!("10.4.0.0/16{}\n", " via 10.0.0.2".repeat(n)), &config.interfaces);
     assert!(most(256).is_ok() && most(257).unwrap_err().to_string().contains("expected 1 to 256"));
     let cases = [

@@ -5,8 +5,8 @@
 use crate::eal::{Eal, Started};
 use crate::error::{Error, Result, c_string, errno_text};
 use crate::ffi::{self, AclRule};
-use crate::rule::{Address, FiveTuple};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use crate::rule::{self, Family};
+use perigee_net::FiveTuple;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -74,17 +74,13 @@ pub struct AclFilter {
 }
 
 impl AclFilter {
-    /// Compiles the lists; the first rule that matches decides.
-    pub fn new(
-        eal: &Eal,
-        v4: &[(FiveTuple<Ipv4Addr>, Action)],
-        v6: &[(FiveTuple<Ipv6Addr>, Action)],
-    ) -> Result<AclFilter> {
-        Ok(AclFilter { v4: Table::new(eal, v4)?, v6: Table::new(eal, v6)? })
+    /// Compiles a list; the first rule that matches decides.
+    pub fn new(eal: &Eal, rules: &[(FiveTuple, Action)]) -> Result<AclFilter> {
+        Ok(AclFilter { v4: Table::new(eal, Family::V4, rules)?, v6: Table::new(eal, Family::V6, rules)? })
     }
 
-    /// For each IPv4 key, writes the number of the first rule that matches, from 1, or 0 if none does. Panics if `to` is
-    /// shorter than `keys`.
+    /// For each IPv4 key, writes the number of the first rule that matches, from 1 among the rules that can match IPv4, or 0
+    /// if none does. Panics if `to` is shorter than `keys`.
     pub fn classify4(&self, keys: &[Key4], to: &mut [u32]) {
         self.v4.classify(keys, to);
     }
@@ -121,33 +117,42 @@ unsafe impl Send for Table {}
 unsafe impl Sync for Table {}
 
 impl Table {
-    fn new<A: Address>(eal: &Eal, rules: &[(FiveTuple<A>, Action)]) -> Result<Table> {
+    /// The rules that can match packets of a family, in their order.
+    fn new(eal: &Eal, family: Family, rules: &[(FiveTuple, Action)]) -> Result<Table> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let actions = [Action::Accept].into_iter().chain(rules.iter().map(|&(_, action)| action)).collect();
+        let rules = rules.iter().filter(|(tuple, _)| family.has(tuple));
+        let (lines, actions): (Vec<AclRule>, Vec<Action>) =
+            rules.map(|(tuple, action)| (AclRule::from(tuple), *action)).unzip();
+        let actions = [Action::Accept].into_iter().chain(actions).collect();
         let mut table = Table { acl: None, actions, _eal: eal.started() };
-        if rules.is_empty() {
+        if lines.is_empty() {
             return Ok(table);
         }
-        if rules.len() > MAX_RULES {
+        if lines.len() > MAX_RULES {
             return Err(Error::new(format!(
                 "a filter list has {} rules; at most {MAX_RULES} are possible",
-                rules.len()
+                lines.len()
             )));
         }
-        let lines: Vec<AclRule> =
-            rules.iter().enumerate().map(|(i, (rule, _))| line(i, rule)).collect::<Result<_>>()?;
         let name = c_string(&format!("perigee-acl{}", NUMBER.fetch_add(1, Ordering::Relaxed)))?;
         let mut error = 0;
         // SAFETY: EAL is started; the rules are as many as told and checked; DPDK copies what it keeps.
         let acl = unsafe {
-            ffi::perigee_acl_build(name.as_ptr(), -1, A::FAMILY.into(), lines.as_ptr(), lines.len() as u32, &mut error)
+            ffi::perigee_acl_build(
+                name.as_ptr(),
+                -1,
+                family.number().into(),
+                lines.as_ptr(),
+                lines.len() as u32,
+                &mut error,
+            )
         };
         table.acl = NonNull::new(acl);
         if table.acl.is_none() {
             return Err(Error::new(format!(
                 "the IPv{} filter list of {} rules could not be built: {}; give DPDK more memory or shorten the list",
-                A::FAMILY,
-                rules.len(),
+                family.number(),
+                lines.len(),
                 errno_text(error)
             )));
         }
@@ -180,20 +185,23 @@ impl Drop for Table {
     }
 }
 
-fn line<A: Address>(index: usize, rule: &FiveTuple<A>) -> Result<AclRule> {
-    if let Some(mistake) = rule.mistake() {
-        return Err(Error::new(format!("rule {} of the IPv{} filter list is wrong: {mistake}", index + 1, A::FAMILY)));
+impl From<&FiveTuple> for AclRule {
+    fn from(tuple: &FiveTuple) -> AclRule {
+        let ((source, source_bits), (destination, destination_bits)) = (rule::bytes(tuple.src), rule::bytes(tuple.dst));
+        let (protocol, protocol_mask) = rule::protocol(tuple.proto);
+        let (source_port_low, source_port_high) = rule::ports(tuple.sport);
+        let (destination_port_low, destination_port_high) = rule::ports(tuple.dport);
+        AclRule {
+            source,
+            destination,
+            source_bits,
+            destination_bits,
+            protocol,
+            protocol_mask,
+            source_port_low,
+            source_port_high,
+            destination_port_low,
+            destination_port_high,
+        }
     }
-    Ok(AclRule {
-        source: rule.source.0.bytes(),
-        destination: rule.destination.0.bytes(),
-        source_bits: rule.source.1,
-        destination_bits: rule.destination.1,
-        protocol: rule.protocol.unwrap_or(0),
-        protocol_mask: if rule.protocol.is_some() { 0xff } else { 0 },
-        source_port_low: *rule.source_ports.start(),
-        source_port_high: *rule.source_ports.end(),
-        destination_port_low: *rule.destination_ports.start(),
-        destination_port_high: *rule.destination_ports.end(),
-    })
 }

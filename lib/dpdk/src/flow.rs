@@ -5,10 +5,9 @@
 use crate::error::{Error, Result, text};
 use crate::ffi::{self, FlowPattern};
 use crate::port::Inner;
-use crate::rule::{ANY_PORT, Address, FiveTuple};
+use crate::rule::{self, Family};
+use perigee_net::{FiveTuple, PortRange, Prefix};
 use std::ffi::c_char;
-use std::net::{Ipv4Addr, Ipv6Addr};
-use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -21,9 +20,9 @@ pub enum Steer {
     /// By Ethernet type, such as 0x0806 for ARP.
     EtherType(u16),
     /// By IPv4 addresses, protocol and ports.
-    V4(FiveTuple<Ipv4Addr>),
+    V4(FiveTuple),
     /// By IPv6 addresses, protocol and ports.
-    V6(FiveTuple<Ipv6Addr>),
+    V6(FiveTuple),
 }
 
 /// A filter in a device, until it is dropped.
@@ -66,14 +65,11 @@ impl Drop for FlowRule {
 
 impl std::fmt::Display for Steer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = |prefix: Option<Prefix>, all: &str| prefix.map_or(all.to_owned(), |prefix| prefix.to_string());
         match self {
             Steer::EtherType(number) => write!(f, "Ethernet type {number:#06x}"),
-            Steer::V4(rule) => {
-                write!(f, "IPv4 {}/{} to {}/{}", rule.source.0, rule.source.1, rule.destination.0, rule.destination.1)
-            }
-            Steer::V6(rule) => {
-                write!(f, "IPv6 {}/{} to {}/{}", rule.source.0, rule.source.1, rule.destination.0, rule.destination.1)
-            }
+            Steer::V4(rule) => write!(f, "IPv4 {} to {}", shown(rule.src, "0.0.0.0/0"), shown(rule.dst, "0.0.0.0/0")),
+            Steer::V6(rule) => write!(f, "IPv6 {} to {}", shown(rule.src, "::/0"), shown(rule.dst, "::/0")),
         }
     }
 }
@@ -81,34 +77,36 @@ impl std::fmt::Display for Steer {
 fn pattern(rule: &Steer) -> Result<FlowPattern> {
     match rule {
         Steer::EtherType(number) => Ok(FlowPattern { ether_type: number.to_be(), ..FlowPattern::default() }),
-        Steer::V4(tuple) => five_tuple(tuple),
-        Steer::V6(tuple) => five_tuple(tuple),
+        Steer::V4(tuple) => five_tuple(Family::V4, tuple),
+        Steer::V6(tuple) => five_tuple(Family::V6, tuple),
     }
 }
 
-fn five_tuple<A: Address>(rule: &FiveTuple<A>) -> Result<FlowPattern> {
-    if let Some(mistake) = rule.mistake() {
-        return Err(Error::new(format!("a hardware filter is wrong: {mistake}")));
+fn five_tuple(family: Family, tuple: &FiveTuple) -> Result<FlowPattern> {
+    if !family.has(tuple) {
+        let number = family.number();
+        return Err(Error::new(format!("a hardware filter for IPv{number} names an address of the other family")));
     }
-    let (source_port, source_port_mask) = port(&rule.source_ports)?;
-    let (destination_port, destination_port_mask) = port(&rule.destination_ports)?;
-    let protocol = rule.protocol.unwrap_or(0);
+    let (source_port, source_port_mask) = port(tuple.sport)?;
+    let (destination_port, destination_port_mask) = port(tuple.dport)?;
+    let (protocol, protocol_mask) = rule::protocol(tuple.proto);
     if source_port_mask | destination_port_mask != 0 && ![TCP, UDP].contains(&protocol) {
         return Err(Error::new("a hardware filter with ports needs a protocol that has them: TCP (6) or UDP (17)"));
     }
+    let ((source, source_bits), (destination, destination_bits)) = (rule::bytes(tuple.src), rule::bytes(tuple.dst));
     Ok(FlowPattern {
-        source: masked(rule.source),
-        source_mask: mask(rule.source.1),
-        destination: masked(rule.destination),
-        destination_mask: mask(rule.destination.1),
+        source,
+        source_mask: mask(source_bits),
+        destination,
+        destination_mask: mask(destination_bits),
         ether_type: 0,
         source_port,
         source_port_mask,
         destination_port,
         destination_port_mask,
-        family: A::FAMILY,
+        family: family.number(),
         protocol,
-        protocol_mask: if rule.protocol.is_some() { 0xff } else { 0 },
+        protocol_mask,
     })
 }
 
@@ -118,22 +116,14 @@ fn mask(bits: u8) -> [u8; 16] {
     ones.to_be_bytes()
 }
 
-fn masked<A: Address>((address, bits): (A, u8)) -> [u8; 16] {
-    (u128::from_be_bytes(address.bytes()) & u128::from_be_bytes(mask(bits))).to_be_bytes()
-}
-
 /// Value and mask of one port or of all; devices have no other ranges.
-fn port(range: &RangeInclusive<u16>) -> Result<(u16, u16)> {
-    if *range == ANY_PORT {
-        Ok((0, 0))
-    } else if range.start() == range.end() {
-        Ok((range.start().to_be(), u16::MAX))
-    } else {
-        Err(Error::new(format!(
-            "a hardware filter takes one port or all, not {}-{}: the software filter takes ranges",
-            range.start(),
-            range.end()
-        )))
+fn port(range: Option<PortRange>) -> Result<(u16, u16)> {
+    match rule::ports(range) {
+        (0, u16::MAX) => Ok((0, 0)),
+        (first, last) if first == last => Ok((first.to_be(), u16::MAX)),
+        (first, last) => Err(Error::new(format!(
+            "a hardware filter takes one port or all, not {first}-{last}: the software filter takes ranges"
+        ))),
     }
 }
 
@@ -143,12 +133,9 @@ mod tests {
 
     #[test]
     fn tuples_become_values_and_masks_in_network_order() {
-        let rule = FiveTuple {
-            source: (Ipv4Addr::new(10, 1, 2, 3), 12),
-            protocol: Some(TCP),
-            destination_ports: 179..=179,
-            ..FiveTuple::<Ipv4Addr>::ANY
-        };
+        let any = FiveTuple::default();
+        let rule =
+            FiveTuple { src: "10.0.0.0/12".parse().ok(), proto: Some(TCP), dport: Some(PortRange::only(179)), ..any };
         let p = pattern(&Steer::V4(rule)).unwrap();
         assert_eq!(p.source[..5], [10, 0, 0, 0, 0]);
         assert_eq!(p.source_mask[..5], [255, 0xf0, 0, 0, 0]);
@@ -157,7 +144,7 @@ mod tests {
         assert_eq!((p.destination_port.to_ne_bytes(), p.destination_port_mask), ([0, 179], 0xffff));
         assert_eq!((p.family, p.protocol, p.protocol_mask), (4, 6, 0xff));
 
-        let rule = FiveTuple { destination: ("2001:db8::1".parse().unwrap(), 128), ..FiveTuple::<Ipv6Addr>::ANY };
+        let rule = FiveTuple { dst: "2001:db8::1/128".parse().ok(), ..any };
         let p = pattern(&Steer::V6(rule)).unwrap();
         assert_eq!((p.destination[..4].to_vec(), p.destination[15]), (vec![0x20, 1, 0x0d, 0xb8], 1));
         assert_eq!((p.destination_mask, p.family, p.protocol_mask), ([255; 16], 6, 0));
@@ -166,12 +153,11 @@ mod tests {
 
     #[test]
     fn what_no_device_can_is_refused_in_a_sentence() {
-        let any = FiveTuple::<Ipv4Addr>::ANY;
+        let any = FiveTuple::default();
         for (rule, text) in [
-            (FiveTuple { source_ports: 1..=2, protocol: Some(UDP), ..any.clone() }, "not 1-2"),
-            (FiveTuple { source_ports: 1..=1, ..any.clone() }, "needs a protocol"),
-            (FiveTuple { source: (Ipv4Addr::UNSPECIFIED, 33), ..any.clone() }, "0.0.0.0/33"),
-            (FiveTuple { source_ports: RangeInclusive::new(2, 1), ..any }, "wrong order"),
+            (FiveTuple { sport: PortRange::new(1, 2).ok(), proto: Some(UDP), ..any }, "not 1-2"),
+            (FiveTuple { sport: Some(PortRange::only(1)), ..any }, "needs a protocol"),
+            (FiveTuple { src: "::/0".parse().ok(), ..any }, "the other family"),
         ] {
             let error = pattern(&Steer::V4(rule)).unwrap_err().to_string();
             assert!(error.contains(text), "{error}");

@@ -49,4 +49,3 @@ pub use pool::{FRAME_OVERHEAD, HEADROOM, MbufPool, PoolConfig};
 pub use port::{DpdkPort, PortConfig};
 pub use queue::{RxOdd, RxQueue, TxQueue};
 pub use ring::{RingReceiver, RingSender, RingToTx, ring};
-pub use rule::{ANY_PORT, Address, FiveTuple};

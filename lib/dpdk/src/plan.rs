@@ -6,8 +6,8 @@ use crate::error::{errno_text, text};
 use crate::ffi::{self, DeviceInfo, Setup};
 use crate::pool::MbufPool;
 use crate::port::{PortConfig, promiscuous};
+use perigee_net::MacAddr;
 use perigee_packet::PortInfo;
-use perigee_packet::wire::addr::MacAddr;
 
 /// What of the configuration the device can do.
 pub(crate) struct Plan {

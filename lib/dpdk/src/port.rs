@@ -12,7 +12,7 @@ use crate::memory::MBUF;
 use crate::plan::Plan;
 use crate::pool::{FRAME_OVERHEAD, MbufPool};
 use crate::queue::{RxOdd, RxQueue, TxQueue};
-use perigee_packet::wire::addr::MacAddr;
+use perigee_net::MacAddr;
 use perigee_packet::{Batch, Link, Port, PortInfo, PortStats};
 use std::collections::BTreeSet;
 use std::ffi::c_int;

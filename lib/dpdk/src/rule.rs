@@ -1,96 +1,50 @@
 // SPDX-License-Identifier: MIT
-//! What filters match: the five fields that make a flow.
+//! Five-tuples as DPDK takes them: fields of fixed width in place of prefixes and ranges, for one address family at a time.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-use std::ops::RangeInclusive;
+use perigee_net::{FiveTuple, PortRange, Prefix};
 
-/// An address family's addresses.
-pub trait Address: Copy + Eq + std::fmt::Display + private::Sealed {
-    /// Bits of an address.
-    const BITS: u8;
+/// An address family of a filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
     /// 4 or 6.
-    const FAMILY: u8;
-    /// The address in network order, left-aligned.
-    fn bytes(self) -> [u8; 16];
-}
-
-mod private {
-    pub trait Sealed {}
-    impl Sealed for std::net::Ipv4Addr {}
-    impl Sealed for std::net::Ipv6Addr {}
-}
-
-impl Address for Ipv4Addr {
-    const BITS: u8 = 32;
-    const FAMILY: u8 = 4;
-    fn bytes(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[..4].copy_from_slice(&self.octets());
-        bytes
-    }
-}
-
-impl Address for Ipv6Addr {
-    const BITS: u8 = 128;
-    const FAMILY: u8 = 6;
-    fn bytes(self) -> [u8; 16] {
-        self.octets()
-    }
-}
-
-/// Packets by source and destination prefix, protocol and ports. A packet without ports has 0 in their place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FiveTuple<A> {
-    /// Source address and prefix length; bits behind the prefix do not matter.
-    pub source: (A, u8),
-    /// Destination address and prefix length.
-    pub destination: (A, u8),
-    /// Protocol number (IPv6: of the upper layer); `None`: any.
-    pub protocol: Option<u8>,
-    /// Source ports.
-    pub source_ports: RangeInclusive<u16>,
-    /// Destination ports.
-    pub destination_ports: RangeInclusive<u16>,
-}
-
-/// Every port.
-pub const ANY_PORT: RangeInclusive<u16> = 0..=u16::MAX;
-
-impl FiveTuple<Ipv4Addr> {
-    /// Matches every IPv4 packet; narrow it with struct update syntax.
-    pub const ANY: FiveTuple<Ipv4Addr> = FiveTuple {
-        source: (Ipv4Addr::UNSPECIFIED, 0),
-        destination: (Ipv4Addr::UNSPECIFIED, 0),
-        protocol: None,
-        source_ports: ANY_PORT,
-        destination_ports: ANY_PORT,
-    };
-}
-
-impl FiveTuple<Ipv6Addr> {
-    /// Matches every IPv6 packet; narrow it with struct update syntax.
-    pub const ANY: FiveTuple<Ipv6Addr> = FiveTuple {
-        source: (Ipv6Addr::UNSPECIFIED, 0),
-        destination: (Ipv6Addr::UNSPECIFIED, 0),
-        protocol: None,
-        source_ports: ANY_PORT,
-        destination_ports: ANY_PORT,
-    };
-}
-
-impl<A: Address> FiveTuple<A> {
-    /// What is wrong with it, as the end of a sentence.
-    pub(crate) fn mistake(&self) -> Option<String> {
-        for (name, (address, bits)) in [("source", self.source), ("destination", self.destination)] {
-            if bits > A::BITS {
-                return Some(format!("its {name} {address}/{bits} has a prefix longer than {} bits", A::BITS));
-            }
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Family::V4 => 4,
+            Family::V6 => 6,
         }
-        for (name, ports) in [("source", &self.source_ports), ("destination", &self.destination_ports)] {
-            if ports.is_empty() {
-                return Some(format!("its {name} ports {}-{} are in the wrong order", ports.start(), ports.end()));
-            }
-        }
-        None
     }
+
+    /// Whether a tuple can match packets of this family.
+    pub(crate) fn has(self, tuple: &FiveTuple) -> bool {
+        match self {
+            Family::V4 => tuple.ipv4(),
+            Family::V6 => tuple.ipv6(),
+        }
+    }
+}
+
+/// The first address of a prefix, in network order and left-aligned, and its length; no prefix is one of length 0.
+pub(crate) fn bytes(prefix: Option<Prefix>) -> ([u8; 16], u8) {
+    let first = match prefix {
+        None => 0,
+        Some(Prefix::V4(prefix)) => u128::from(prefix.addr()) << 96,
+        Some(Prefix::V6(prefix)) => prefix.addr(),
+    };
+    (first.to_be_bytes(), prefix.map_or(0, Prefix::len))
+}
+
+/// The lowest and the highest port. A packet without ports has 0 in their place.
+pub(crate) fn ports(range: Option<PortRange>) -> (u16, u16) {
+    let range = range.unwrap_or(PortRange::ALL);
+    (range.first(), range.last())
+}
+
+/// Protocol and mask.
+pub(crate) fn protocol(proto: Option<u8>) -> (u8, u8) {
+    proto.map_or((0, 0), |number| (number, 0xff))
 }

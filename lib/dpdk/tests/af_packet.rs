@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use perigee_dpdk::*;
-use perigee_packet::wire::addr::MacAddr;
+use perigee_net::MacAddr;
 use perigee_packet::{Pool, Port, TransmitQueue};
 use std::process::{Command, exit};
 

@@ -5,17 +5,17 @@ mod common;
 
 use common::*;
 use perigee_dpdk::*;
+use perigee_net::{FiveTuple, PortRange, Prefix};
 use perigee_packet::Port;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use std::net::{Ipv4Addr, Ipv6Addr};
-use std::ops::RangeInclusive;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 fn main() {
     common::run(&[
         ("acl_is_first_match", acl_is_first_match),
         ("acl_edges", acl_edges),
-        ("acl_mistakes", acl_mistakes),
+        ("acl_families_keep_their_order", acl_families_keep_their_order),
         ("no_hardware_filters", no_hardware_filters),
     ]);
 }
@@ -35,35 +35,51 @@ fn address(rng: &mut StdRng) -> u128 {
     u128::from_be_bytes(bytes)
 }
 
-fn ports(rng: &mut StdRng) -> RangeInclusive<u16> {
+fn ports(rng: &mut StdRng) -> Option<PortRange> {
     let (a, b) = (rng.random_range(0..2000), rng.random_range(0..2000));
     match rng.random_range(0..3) {
-        0 => ANY_PORT,
-        1 => a..=a,
-        _ => a.min(b)..=a.max(b),
+        0 => None,
+        1 => Some(PortRange::only(a)),
+        _ => PortRange::new(a.min(b), a.max(b)).ok(),
     }
 }
 
-fn rule<A: Address>(rng: &mut StdRng, of: fn(u128) -> A) -> (FiveTuple<A>, Action) {
-    let bits = |rng: &mut StdRng| if rng.random_bool(0.3) { 0 } else { rng.random_range(0..=A::BITS) };
+fn rule(rng: &mut StdRng, of: fn(u128) -> IpAddr) -> (FiveTuple, Action) {
+    let prefix = |rng: &mut StdRng| {
+        let address = of(address(rng));
+        let bits = if rng.random_bool(0.3) { 0 } else { rng.random_range(0..=Prefix::longest(address)) };
+        Prefix::truncated(address, bits).ok()
+    };
     let rule = FiveTuple {
-        source: (of(address(rng)), bits(rng)),
-        destination: (of(address(rng)), bits(rng)),
-        protocol: rng.random_bool(0.6).then(|| [1, 6, 17][rng.random_range(0..3usize)]),
-        source_ports: ports(rng),
-        destination_ports: ports(rng),
+        src: prefix(rng),
+        dst: prefix(rng),
+        proto: rng.random_bool(0.6).then(|| [1, 6, 17][rng.random_range(0..3usize)]),
+        sport: ports(rng),
+        dport: ports(rng),
     };
     (rule, if rng.random() { Action::Accept } else { Action::Drop })
 }
 
+/// A prefix's first address, left-aligned in 128 bits, and its length.
+fn bits(prefix: Option<Prefix>) -> (u128, u8) {
+    match prefix {
+        None => (0, 0),
+        Some(Prefix::V4(prefix)) => (u128::from(prefix.addr()) << 96, prefix.len()),
+        Some(Prefix::V6(prefix)) => (prefix.addr(), prefix.len()),
+    }
+}
+
 /// A packet at random, or one on the edge of a rule.
-fn packet<A: Address>(rng: &mut StdRng, rules: &[(FiveTuple<A>, Action)]) -> Tuple {
+fn packet(rng: &mut StdRng, rules: &[(FiveTuple, Action)]) -> Tuple {
     let near = (!rules.is_empty() && rng.random_bool(0.7)).then(|| &rules[rng.random_range(0..rules.len())].0);
-    let edge = |rng: &mut StdRng, r: &RangeInclusive<u16>| match rng.random_range(0..4) {
-        0 => *r.start(),
-        1 => *r.end(),
-        2 => r.end().wrapping_add(1),
-        _ => r.start().wrapping_sub(1),
+    let edge = |rng: &mut StdRng, range: Option<PortRange>| {
+        let range = range.unwrap_or(PortRange::ALL);
+        match rng.random_range(0..4) {
+            0 => range.first(),
+            1 => range.last(),
+            2 => range.last().wrapping_add(1),
+            _ => range.first().wrapping_sub(1),
+        }
     };
     let flip = |rng: &mut StdRng| if rng.random_bool(0.3) { 1u128 << rng.random_range(0..128) } else { 0 };
     match near {
@@ -74,24 +90,26 @@ fn packet<A: Address>(rng: &mut StdRng, rules: &[(FiveTuple<A>, Action)]) -> Tup
             ports: (rng.random_range(0..2000), rng.random()),
         },
         Some(rule) => Tuple {
-            protocol: rule.protocol.unwrap_or(17),
-            source: u128::from_be_bytes(rule.source.0.bytes()) ^ flip(rng),
-            destination: u128::from_be_bytes(rule.destination.0.bytes()) ^ flip(rng),
-            ports: (edge(rng, &rule.source_ports), edge(rng, &rule.destination_ports)),
+            protocol: rule.proto.unwrap_or(17),
+            source: bits(rule.src).0 ^ flip(rng),
+            destination: bits(rule.dst).0 ^ flip(rng),
+            ports: (edge(rng, rule.sport), edge(rng, rule.dport)),
         },
     }
 }
 
 /// What the list means: the number of the first rule that matches, from 1, or 0.
-fn first_match<A: Address>(rules: &[(FiveTuple<A>, Action)], p: &Tuple) -> u32 {
-    let under =
-        |a: u128, (b, bits): (A, u8)| bits == 0 || (a ^ u128::from_be_bytes(b.bytes())) >> (128 - u32::from(bits)) == 0;
-    let matches = |(r, _): &(FiveTuple<A>, Action)| {
-        r.protocol.is_none_or(|protocol| protocol == p.protocol)
-            && under(p.source, r.source)
-            && under(p.destination, r.destination)
-            && r.source_ports.contains(&p.ports.0)
-            && r.destination_ports.contains(&p.ports.1)
+fn first_match(rules: &[(FiveTuple, Action)], p: &Tuple) -> u32 {
+    let under = |a: u128, prefix| {
+        let (first, len) = bits(prefix);
+        len == 0 || (a ^ first) >> (128 - u32::from(len)) == 0
+    };
+    let matches = |(r, _): &(FiveTuple, Action)| {
+        r.proto.is_none_or(|protocol| protocol == p.protocol)
+            && under(p.source, r.src)
+            && under(p.destination, r.dst)
+            && r.sport.is_none_or(|range| range.contains(p.ports.0))
+            && r.dport.is_none_or(|range| range.contains(p.ports.1))
     };
     rules.iter().position(matches).map_or(0, |i| i as u32 + 1)
 }
@@ -116,9 +134,11 @@ fn acl_is_first_match(eal: &Eal) {
     for (seed, n) in [(1, 1), (2, 2), (3, 10), (4, 40), (5, 100), (6, 300)] {
         println!("    seed {seed}, {n} rules");
         let mut rng = StdRng::seed_from_u64(seed);
-        let rules4: Vec<_> = (0..n).map(|_| rule(&mut rng, |a| Ipv4Addr::from((a >> 96) as u32))).collect();
-        let rules6: Vec<_> = (0..n).map(|_| rule(&mut rng, Ipv6Addr::from)).collect();
-        let filter = AclFilter::new(eal, &rules4, &rules6).unwrap();
+        let rules4: Vec<_> = (0..n).map(|_| rule(&mut rng, |a| Ipv4Addr::from((a >> 96) as u32).into())).collect();
+        let rules6: Vec<_> = (0..n).map(|_| rule(&mut rng, |a| Ipv6Addr::from(a).into())).collect();
+        // One list, in which the families take turns.
+        let both: Vec<_> = rules4.iter().zip(&rules6).flat_map(|(a, b)| [*a, *b]).collect();
+        let filter = AclFilter::new(eal, &both).unwrap();
         for size in [1, 3, 31, 64, 65, 256, 256, 256, 256] {
             let packets: Vec<Tuple> = (0..size).map(|_| packet(&mut rng, &rules4)).collect();
             let mut got = vec![u32::MAX; size];
@@ -142,15 +162,15 @@ fn acl_is_first_match(eal: &Eal) {
 }
 
 fn acl_edges(eal: &Eal) {
-    let none = AclFilter::new(eal, &[], &[]).unwrap();
+    let none = AclFilter::new(eal, &[]).unwrap();
     let mut got = [7; 3];
     none.classify4(&[[0xff; 16]; 3], &mut got);
     assert_eq!(got, [0; 3]);
     assert_eq!((none.action4(0), none.action6(0)), (Action::Accept, Action::Accept));
 
-    let all = FiveTuple::<Ipv4Addr>::ANY;
-    let host = FiveTuple { source: (Ipv4Addr::new(192, 0, 2, 1), 32), ..all.clone() };
-    let filter = AclFilter::new(eal, &[(host, Action::Accept), (all, Action::Drop)], &[]).unwrap();
+    let all = FiveTuple::default();
+    let host = FiveTuple { src: "192.0.2.1/32".parse().ok(), ..all };
+    let filter = AclFilter::new(eal, &[(host, Action::Accept), (all, Action::Drop)]).unwrap();
     let key = |last| key4(17, [192, 0, 2, last], [1; 4], [0; 2], [0xff; 2]);
     filter.classify4(&[key(1), key(2)], &mut got);
     assert_eq!(got[..2], [1, 2]);
@@ -158,11 +178,19 @@ fn acl_edges(eal: &Eal) {
     filter.classify4(&[], &mut []);
 }
 
-fn acl_mistakes(eal: &Eal) {
-    let any = FiveTuple::<Ipv4Addr>::ANY;
-    let bad = FiveTuple { destination: (Ipv4Addr::LOCALHOST, 40), ..any.clone() };
-    let error = AclFilter::new(eal, &[(any, Action::Drop), (bad, Action::Drop)], &[]).err().unwrap().to_string();
-    assert!(error.starts_with("rule 2 of the IPv4 filter list is wrong: its destination 127.0.0.1/40"), "{error}");
+/// Rules without addresses are for both families, each of which numbers its own.
+fn acl_families_keep_their_order(eal: &Eal) {
+    let all = FiveTuple::default();
+    let (v6, tcp) = (FiveTuple { src: "2001:db8::/32".parse().ok(), ..all }, FiveTuple { proto: Some(6), ..all });
+    let filter = AclFilter::new(eal, &[(v6, Action::Drop), (tcp, Action::Accept), (all, Action::Drop)]).unwrap();
+    let mut got = [7; 2];
+    filter.classify4(&[6, 17].map(|protocol| key4(protocol, [192, 0, 2, 1], [1; 4], [0; 2], [0; 2])), &mut got);
+    assert_eq!((got, got.map(|rule| filter.action4(rule))), ([1, 2], [Action::Accept, Action::Drop]));
+    let key = |first| key6(6, [first; 16], [1; 16], [0; 2], [0; 2]);
+    let mut inside = key(0);
+    inside[4..8].copy_from_slice(&[0x20, 1, 0x0d, 0xb8]);
+    filter.classify6(&[inside, key(9)], &mut got);
+    assert_eq!((got, got.map(|rule| filter.action6(rule))), ([1, 2], [Action::Drop, Action::Accept]));
 }
 
 fn no_hardware_filters(eal: &Eal) {
@@ -174,7 +202,7 @@ fn no_hardware_filters(eal: &Eal) {
     assert!(error.contains("rte_flow: ") && error.ends_with("the software filter does it"), "{error}");
     assert!(port.info().notes.contains(&error), "{:?}", port.info().notes);
     println!("    {error}");
-    let bgp = FiveTuple { protocol: Some(6), destination_ports: 179..=179, ..FiveTuple::<Ipv6Addr>::ANY };
+    let bgp = FiveTuple { proto: Some(6), dport: Some(PortRange::only(179)), ..FiveTuple::default() };
     assert!(port.steer(&Steer::V6(bgp), queue).err().unwrap().to_string().contains("IPv6 ::/0 to ::/0"));
     assert!(port.steer(&Steer::EtherType(1), 9).err().unwrap().to_string().contains("no receive queue 9"));
 }

@@ -6,7 +6,8 @@ mod common;
 
 use perigee_dpdk::{Eal, fib};
 use perigee_fib::synth::{self, Random};
-use perigee_fib::{Address, Buffer, Lookup, LookupError, NextHopId, PrefixOf, Structure};
+use perigee_fib::{Buffer, Lookup, LookupError, NextHopId, Structure};
+use perigee_net::{Address, PrefixOf};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;

@@ -6,10 +6,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
-use perigee_fib::{
-    FibError, FibWriter, InterfaceId, Member, Multipath, NextHopId, Prefix, Route, RouteSource, RouteTarget,
-    structures, synth,
-};
+use perigee_fib::{FibError, FibWriter, NextHopId, structures, synth};
+use perigee_net::{InterfaceId, MacAddr, Member, Multipath, Prefix, Route, RouteSource, RouteTarget};
 
 const LAN: InterfaceId = InterfaceId(1);
 
@@ -64,7 +62,7 @@ fn main() -> Result<(), FibError> {
             if way == "load" {
                 let start = Instant::now();
                 for n in 0..250 {
-                    writer.set_neighbor(LAN, gateway(n), Some([2, 0, 0, 0, 0, n as u8]));
+                    writer.set_neighbor(LAN, gateway(n), Some(MacAddr([2, 0, 0, 0, 0, n as u8])));
                 }
                 println!("{kind:9} 250 neighbors resolved in {:6.2} ms", start.elapsed().as_secs_f64() * 1e3);
                 let start = Instant::now();

@@ -9,9 +9,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use perigee_fib::synth::Random;
-use perigee_fib::{
-    FibWriter, InterfaceId, NextHopWriter, Prefix, Published, Route, RouteKey, RouteSource, RouteTarget, synth,
-};
+use perigee_fib::{FibWriter, NextHopWriter, Published, synth};
+use perigee_net::{InterfaceId, MacAddr, Prefix, Route, RouteKey, RouteSource, RouteTarget};
 
 /// Changes per commit.
 const BURST: usize = 1000;
@@ -84,7 +83,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut writer = FibWriter::new(NextHopWriter::MAX)?;
     for number in 0..gateways {
         let gateway = IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0001 + number));
-        (0..4).for_each(|port| writer.set_neighbor(InterfaceId(port), gateway, Some([2, 0, 0, 0, 0, number as u8])));
+        (0..4).for_each(|port| {
+            writer.set_neighbor(InterfaceId(port), gateway, Some(MacAddr([2, 0, 0, 0, 0, number as u8])))
+        });
     }
     run("inserted", &mut writer, &prefixes, |writer, prefix| writer.insert(prefix, route(prefix, gateways, 0)))?;
     let (v4, v6) = writer.memory();

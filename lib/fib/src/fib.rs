@@ -10,13 +10,13 @@ use thiserror::Error;
 use crate::lookup::structures;
 use crate::lookup::{Lookup, LookupError, LookupWriter};
 use crate::next_hop::writer::{Leaf, NextHopError, NextHopInfo, NextHopWriter, Via};
-use crate::next_hop::{InterfaceId, Mac, NextHop, NextHopId, NextHops};
-use crate::prefix::{Prefix, PrefixOf};
+use crate::next_hop::{NextHop, NextHopId, NextHops};
 use crate::publish::grace::Grace;
+use crate::rib::Rib;
 use crate::rib::entries::Table;
 use crate::rib::family::{Change, Loaded, Refusal};
 use crate::rib::recursion::{Family, Gateways};
-use crate::rib::{Rib, Route, RouteKey, RouteTarget};
+use perigee_net::{InterfaceId, MacAddr, Prefix, PrefixOf, Route, RouteKey, RouteTarget};
 
 /// The forwarding table as workers see it: shared, changing in place, never locked.
 #[derive(Clone)]
@@ -318,7 +318,7 @@ impl FibWriter {
 
     /// The neighbor `address` on `interface` has this MAC address now, or none that is known. Takes effect at once
     /// on all routes through it; the host route to a connected destination is the caller's to insert.
-    pub fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<Mac>) {
+    pub fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
         self.next_hops.set_neighbor(interface, address, mac);
     }
 

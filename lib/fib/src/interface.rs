@@ -1,30 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! Interfaces: a port or a VLAN on a port, with MTU, MAC address and IP addresses.
-
-use std::net::IpAddr;
+//! All interfaces by id: which one a frame belongs to, and what sending out of one needs.
 
 use thiserror::Error;
 
-use crate::next_hop::{InterfaceId, Mac, mac_bits};
-
-/// One interface, as configured.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interface {
-    /// Name that people use; unique.
-    pub name: String,
-    /// The port's index.
-    pub port: u16,
-    /// VLAN id, 1 to 4094 (IEEE 802.1Q); `None` for untagged frames.
-    pub vlan: Option<u16>,
-    /// Largest IP packet, in bytes.
-    pub mtu: u16,
-    /// Own MAC address.
-    pub mac: Mac,
-    /// Own addresses with the prefix lengths of their networks.
-    pub addresses: Vec<(IpAddr, u8)>,
-    /// Whether it is in use. One that is down takes no frames in; it keeps its id, and its port and VLAN.
-    pub up: bool,
-}
+use crate::next_hop::mac_bits;
+use perigee_net::{Interface, InterfaceAddress, InterfaceId, Prefix};
 
 /// What sending out of an interface needs: 16 bytes, four interfaces per cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,10 +140,8 @@ fn check(interface: &Interface) -> Result<(), InterfaceError> {
     if interface.mtu < Interfaces::SMALLEST_MTU {
         return Err(InterfaceError::Mtu { name: name(), mtu: interface.mtu });
     }
-    if let Some(&(address, len)) =
-        interface.addresses.iter().find(|(address, len)| *len > if address.is_ipv4() { 32 } else { 128 })
-    {
-        return Err(InterfaceError::Address { name: name(), address, len });
+    if let Some(&address) = interface.addresses.iter().find(|address| !address.is_valid()) {
+        return Err(InterfaceError::Address { name: name(), address });
     }
     Ok(())
 }
@@ -202,30 +180,29 @@ pub enum InterfaceError {
         mtu: u16,
     },
     /// A prefix length over 32 or 128.
-    #[error("interface {name}: {address}/{len} is not an address with a prefix length; expected at most {longest}", longest = if address.is_ipv4() { 32 } else { 128 })]
+    #[error("interface {name}: {address} is not an address with a prefix length; expected at most {longest}", longest = Prefix::longest(address.address))]
     Address {
         /// The interface.
         name: String,
-        /// The address given.
-        address: IpAddr,
-        /// The length given.
-        len: u8,
+        /// The address and length given.
+        address: InterfaceAddress,
     },
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perigee_net::MacAddr;
 
     fn interface(name: &str, port: u16, vlan: Option<u16>) -> Interface {
-        let mac = [2, 0, 0, 0, 0, port as u8];
+        let mac = MacAddr([2, 0, 0, 0, 0, port as u8]);
         Interface {
             name: name.to_owned(),
             port,
             vlan,
             mtu: 1500,
             mac,
-            addresses: vec![("192.0.2.1".parse().expect("address"), 24)],
+            addresses: vec!["192.0.2.1/24".parse().expect("address")],
             up: true,
         }
     }
@@ -282,8 +259,10 @@ mod tests {
         }
         let small = Interface { mtu: 67, ..interface("a", 1, None) };
         assert_eq!(why(vec![small]), "interface a: an MTU of 67 bytes is too small; expected at least 68");
-        let long =
-            Interface { addresses: vec![("192.0.2.1".parse().expect("address"), 33)], ..interface("a", 1, None) };
+        let long = Interface {
+            addresses: vec![InterfaceAddress { address: "192.0.2.1".parse().expect("address"), prefix_len: 33 }],
+            ..interface("a", 1, None)
+        };
         assert_eq!(
             why(vec![long]),
             "interface a: 192.0.2.1/33 is not an address with a prefix length; expected at most 32"

@@ -22,8 +22,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::next_hop::NextHopId;
-use crate::prefix::{Address, PrefixOf};
 use crate::publish::grace::Grace;
+use perigee_net::{Address, PrefixOf};
 
 /// The readers' half: shared by all workers, never locked.
 ///

@@ -14,18 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use zerocopy::FromZeros;
 
 use crate::next_hop::group::LOG2;
-
-/// An Ethernet address, its bytes in the order of the wire.
-pub type Mac = [u8; 6];
-
-/// Index into the table of [`Interfaces`](crate::Interfaces); below [`InterfaceId::LIMIT`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct InterfaceId(pub u16);
-
-impl InterfaceId {
-    /// Ids from here on are not interfaces: the word of a next hop codes its other actions with them.
-    pub const LIMIT: u16 = 0xfff0;
-}
+use perigee_net::{InterfaceId, MacAddr};
 
 /// Index into the table of [`NextHops`]; at most 24 bits. The low ids are the same in every table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,7 +45,7 @@ pub enum Action {
         /// Where it leaves.
         interface: InterfaceId,
         /// The neighbor's address.
-        mac: Mac,
+        mac: MacAddr,
     },
     /// It leaves through `interface`, but the neighbor's MAC address is not known yet: punt.
     Unresolved {
@@ -106,7 +95,7 @@ impl NextHop {
     const MAC_BITS: u64 = (1 << 48) - 1;
 
     /// Send out of `interface` to `mac`. `interface` is below [`InterfaceId::LIMIT`].
-    pub fn forward(interface: InterfaceId, mac: Mac) -> Self {
+    pub fn forward(interface: InterfaceId, mac: MacAddr) -> Self {
         debug_assert!(interface.0 < InterfaceId::LIMIT, "{interface:?} is reserved");
         Self(u64::from(interface.0) << 48 | mac_bits(mac))
     }
@@ -156,7 +145,7 @@ impl NextHop {
     pub fn action(self) -> Action {
         if self.is_forward() {
             let [_, _, mac @ ..] = self.0.to_be_bytes();
-            return Action::Forward { interface: self.interface(), mac };
+            return Action::Forward { interface: self.interface(), mac: MacAddr(mac) };
         }
         match Self(self.0 & !Self::MAC_BITS) {
             Self::LOCAL => Action::Local,
@@ -171,8 +160,8 @@ impl NextHop {
 }
 
 /// A MAC address as a big-endian number of 48 bits.
-pub(crate) fn mac_bits(mac: Mac) -> u64 {
-    let [a, b, c, d, e, f] = mac;
+pub(crate) fn mac_bits(mac: MacAddr) -> u64 {
+    let [a, b, c, d, e, f] = mac.octets();
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
@@ -292,7 +281,7 @@ impl NextHopsView<'_> {
 mod tests {
     use super::*;
 
-    const MAC: Mac = [2, 0, 0x5e, 0x10, 0xfe, 0xff];
+    const MAC: MacAddr = MacAddr([2, 0, 0x5e, 0x10, 0xfe, 0xff]);
 
     #[test]
     fn a_word_says_what_was_put_in() {
@@ -300,10 +289,10 @@ mod tests {
             let hop = NextHop::forward(interface, MAC);
             assert!(hop.is_forward());
             assert_eq!(hop.action(), Action::Forward { interface, mac: MAC });
-            assert_eq!(hop.word().to_be_bytes()[2..], MAC);
+            assert_eq!(hop.word().to_be_bytes()[2..], MAC.octets());
             assert_eq!(hop.mac_bits(), 0x0200_5e10_feff);
-            let broadcast = NextHop::forward(interface, [0xff; 6]);
-            assert_eq!(broadcast.action(), Action::Forward { interface, mac: [0xff; 6] });
+            let broadcast = NextHop::forward(interface, MacAddr::BROADCAST);
+            assert_eq!(broadcast.action(), Action::Forward { interface, mac: MacAddr::BROADCAST });
             let hop = NextHop::unresolved(interface);
             assert!(!hop.is_forward());
             assert_eq!(hop.action(), Action::Unresolved { interface });

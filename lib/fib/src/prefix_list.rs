@@ -13,7 +13,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::prefix::{Prefix, Prefix4, Prefix6, PrefixError};
+use perigee_net::{Prefix, Prefix4, Prefix6, PrefixError};
 
 /// How many wrong lines are listed; a file of the wrong kind has a million of them.
 const LISTED: usize = 20;

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::prefix::{Address, Prefix4, Prefix6, PrefixOf};
+use perigee_net::{Address, Prefix4, Prefix6, PrefixOf};
 
 /// How many IPv4 prefixes of each length a Tier-1 provider's table of 901,899 has; /25 to /31 are spread evenly.
 const IPV4_LENGTHS: [(u8, u32); 25] = [

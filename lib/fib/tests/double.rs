@@ -5,9 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use perigee_fib::{
-    Buffer, DoubleBuffered, Grace, Lookup, LookupError, LookupWriter, NextHopId, Prefix4, PrefixOf, SingleBuffered,
-};
+use perigee_fib::{Buffer, DoubleBuffered, Grace, Lookup, LookupError, LookupWriter, NextHopId, SingleBuffered};
+use perigee_net::{Prefix4, PrefixOf};
 use proptest::prelude::*;
 
 /// By length and address, a lookup tries them from the longest on.

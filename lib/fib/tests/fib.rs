@@ -3,12 +3,10 @@
 
 use std::net::IpAddr;
 
-use perigee_fib::{
-    Action, Dir24Writer, Fib, FibError, FibWriter, InterfaceId, Leaf, Mac, Member, Multipath, NextHopId, NextHopKind,
-    Prefix, Route, RouteKey, RouteSource, RouteTarget, Trie6Writer, Via,
-};
+use perigee_fib::{Action, Dir24Writer, Fib, FibError, FibWriter, Leaf, NextHopId, NextHopKind, Trie6Writer, Via};
+use perigee_net::{InterfaceId, MacAddr, Member, Multipath, Prefix, Route, RouteKey, RouteSource, RouteTarget};
 
-const MAC: Mac = [2, 0, 0, 0, 0, 7];
+const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 7]);
 const LAN: InterfaceId = InterfaceId(3);
 const WAN: InterfaceId = InterfaceId(4);
 
@@ -272,9 +270,13 @@ fn links_without_a_gateway_share_by_weight() {
     // A gateway behind it is a neighbor on each of the links.
     writer.insert(prefix("11.0.0.0/8"), via("10.7.7.7", None)).expect("room");
     assert!(writer.wanted().is_superset(&[(LAN, ip("10.7.7.7")), (WAN, ip("10.7.7.7"))].into()));
-    writer.set_neighbor(WAN, ip("10.7.7.7"), Some([2, 0, 0, 0, 0, 8]));
+    writer.set_neighbor(WAN, ip("10.7.7.7"), Some(MacAddr([2, 0, 0, 0, 0, 8])));
     let shares = spread(&fib, "11.0.0.1");
-    assert!(shares.iter().any(|(action, _)| *action == Action::Forward { interface: WAN, mac: [2, 0, 0, 0, 0, 8] }));
+    assert!(
+        shares
+            .iter()
+            .any(|(action, _)| *action == Action::Forward { interface: WAN, mac: MacAddr([2, 0, 0, 0, 0, 8]) })
+    );
 }
 
 /// RFC 5549: an IPv4 route over a neighbor that is known by its IPv6 address.
@@ -282,7 +284,7 @@ fn links_without_a_gateway_share_by_weight() {
 fn ipv4_over_an_ipv6_gateway() {
     let mut writer = router();
     let fib = writer.reader();
-    let other = [2, 0, 0, 0, 0, 8];
+    let other = MacAddr([2, 0, 0, 0, 0, 8]);
     writer.insert(prefix("10.0.0.0/8"), via("fe80::9", Some(LAN))).expect("room");
     let both = [("fe80::9", Some(LAN), 1), ("198.51.100.9", Some(WAN), 1)];
     writer.insert(prefix("11.0.0.0/8"), several(&both)).expect("room");

@@ -14,7 +14,7 @@ use super::message::{
 };
 use crate::NetlinkSockets;
 use crate::twin::Twin;
-use perigee_config::{Mac, Namespace};
+use perigee_net::{MacAddr, Namespace};
 
 /// Neighbors in one request: far less than the longest message.
 const MOST_NEIGHBORS: usize = 500;
@@ -97,7 +97,7 @@ impl Helper {
     ///
     /// # Errors
     /// There is none of that name, or the helper is gone.
-    pub fn link_mac(&self, name: &str) -> Result<Mac, HelperError> {
+    pub fn link_mac(&self, name: &str) -> Result<MacAddr, HelperError> {
         match self.ask(&Request::LinkMac(name.to_owned()))? {
             (Answer::Mac(mac), _) => Ok(mac),
             _ => Err(confused()),

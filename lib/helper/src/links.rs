@@ -6,13 +6,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::{fs, io};
 
 use futures::TryStreamExt;
-use ipnet::IpNet;
+use perigee_net::{InterfaceAddress, MacAddr};
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
 use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec};
 use tun_rs::{DeviceBuilder, Layer};
-
-use perigee_config::Mac;
 
 use super::message::{LinkChange, LinkPreparation, TwinStatus, TwinWanted};
 
@@ -109,11 +107,11 @@ pub(super) fn change(change: &LinkChange) -> Result<(), String> {
 }
 
 /// The MAC address of an interface.
-pub(super) fn mac(name: &str) -> Result<Mac, String> {
+pub(super) fn mac(name: &str) -> Result<MacAddr, String> {
     let read = async |netlink: Handle| {
         let link = find(&netlink, name).await?;
         let mac = attribute(&link, |a| match a {
-            LinkAttribute::Address(mac) => mac.as_slice().try_into().ok().map(Mac),
+            LinkAttribute::Address(mac) => mac.as_slice().try_into().ok().map(MacAddr),
             _ => None,
         });
         mac.ok_or_else(|| "it is no Ethernet interface".to_owned())
@@ -247,9 +245,9 @@ pub(super) async fn set(netlink: &Handle, message: LinkMessageBuilder<LinkUnspec
     netlink.link().set(message.build()).execute().await.map_err(plain)
 }
 
-pub(super) async fn add_address(netlink: &Handle, index: u32, net: IpNet) -> Result<(), String> {
-    let mut request = netlink.address().add(index, net.addr(), net.prefix_len());
-    if net.addr().is_ipv6() {
+pub(super) async fn add_address(netlink: &Handle, index: u32, net: InterfaceAddress) -> Result<(), String> {
+    let mut request = netlink.address().add(index, net.address, net.prefix_len);
+    if net.address.is_ipv6() {
         // The router does duplicate address detection; the kernel's would keep the address from use meanwhile.
         request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
     }
@@ -257,11 +255,11 @@ pub(super) async fn add_address(netlink: &Handle, index: u32, net: IpNet) -> Res
 }
 
 /// Takes an address away; one that somebody else has taken away before is no error.
-async fn remove_address(netlink: &Handle, index: u32, net: IpNet) -> Result<(), String> {
-    let get = netlink.address().get().set_link_index_filter(index).set_address_filter(net.addr());
+async fn remove_address(netlink: &Handle, index: u32, net: InterfaceAddress) -> Result<(), String> {
+    let get = netlink.address().get().set_link_index_filter(index).set_address_filter(net.address);
     let found: Vec<_> =
         get.execute().try_collect().await.map_err(|error| format!("the address {net}: {}", plain(error)))?;
-    for message in found.into_iter().filter(|message| message.header.prefix_len == net.prefix_len()) {
+    for message in found.into_iter().filter(|message| message.header.prefix_len == net.prefix_len) {
         let removed = netlink.address().del(message).execute().await;
         removed.map_err(|error| format!("the address {net}: {}", plain(error)))?;
     }

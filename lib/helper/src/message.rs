@@ -9,7 +9,6 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use ipnet::IpNet;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -17,7 +16,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use perigee_config::{Mac, Namespace};
+use perigee_net::{InterfaceAddress, MacAddr, Namespace};
 
 /// The longest message in bytes; a twin with a thousand addresses fits.
 const LONGEST: usize = 128 * 1024;
@@ -28,13 +27,13 @@ pub struct TwinWanted {
     /// The interface's name: the port's.
     pub name: String,
     /// The port's own.
-    pub mac: Mac,
+    pub mac: MacAddr,
     /// Bytes of an IP packet.
     pub mtu: u16,
     /// Where it is made; the router's own namespace if `None`.
     pub namespace: Option<Namespace>,
     /// The router's addresses there.
-    pub addresses: Vec<IpNet>,
+    pub addresses: Vec<InterfaceAddress>,
     /// Whether it is set up at once.
     pub up: bool,
 }
@@ -54,10 +53,10 @@ pub struct LinkChange {
     pub mtu: Option<u16>,
     /// Addresses to take away.
     #[serde(default)]
-    pub remove: Vec<IpNet>,
+    pub remove: Vec<InterfaceAddress>,
     /// Addresses to give.
     #[serde(default)]
-    pub add: Vec<IpNet>,
+    pub add: Vec<InterfaceAddress>,
 }
 
 /// How a Linux interface is made ready to carry a port: up, and the kernel silent on it.
@@ -66,7 +65,7 @@ pub struct LinkPreparation {
     /// The interface, in the router's own namespace.
     pub name: String,
     /// Given to the interface if it has the port's: otherwise the kernel takes the port's packets for its own.
-    pub other_mac: Option<Mac>,
+    pub other_mac: Option<MacAddr>,
     /// Bytes of an IP packet, if it is to be changed.
     pub mtu: Option<u16>,
 }
@@ -79,7 +78,7 @@ pub struct NeighborChange {
     /// The neighbor's address.
     pub address: IpAddr,
     /// Its MAC address; `None` takes the entry away.
-    pub mac: Option<Mac>,
+    pub mac: Option<MacAddr>,
 }
 
 /// The protocol number that marks entries as this router's own, among those of `/etc/iproute2/rt_protos`.
@@ -143,7 +142,7 @@ pub(super) enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
-    Mac(Mac),
+    Mac(MacAddr),
     /// Done; a twin's descriptor comes along.
     Twin(TwinStatus),
     /// A socket comes along.

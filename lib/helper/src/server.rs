@@ -14,7 +14,7 @@ use super::message::{Answer, Request, SocketWanted, TwinStatus, receive, send};
 use super::neighbors;
 use crate::privileges;
 use crate::sockets;
-use perigee_config::Namespace;
+use perigee_net::Namespace;
 
 /// Serves the router at the other end of the standard input until it closes; then restores what was changed.
 ///

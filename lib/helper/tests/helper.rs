@@ -11,10 +11,10 @@ use std::process::{Command, ExitCode};
 use std::thread::sleep;
 use std::time::Duration;
 
-use perigee_config::{Mac, Namespace};
 use perigee_helper::privileges;
 use perigee_helper::twin::Twin;
 use perigee_helper::{Helper, LinkChange, LinkPreparation, TwinStatus, TwinWanted, serve_stdin};
+use perigee_net::{MacAddr, Namespace};
 
 fn main() -> ExitCode {
     let part = std::env::args().nth(1);
@@ -63,7 +63,7 @@ fn start() -> Helper {
 fn twin(name: &str) -> TwinWanted {
     TwinWanted {
         name: name.into(),
-        mac: Mac([2, 0, 0, 0, 0, 7]),
+        mac: MacAddr([2, 0, 0, 0, 0, 7]),
         mtu: 1400,
         namespace: None,
         addresses: vec!["10.0.0.1/24".parse().unwrap(), "2001:db8::1/64".parse().unwrap()],
@@ -216,7 +216,7 @@ fn a_prepared_interface_is_restored() {
     let link = || ip("-o -d link show dev left").replace("qdisc noop ", "qdisc noqueue ");
     let before = link();
     let helper = start();
-    let wanted = LinkPreparation { name: "left".into(), other_mac: Some(Mac([2, 9, 9, 9, 9, 9])), mtu: Some(1600) };
+    let wanted = LinkPreparation { name: "left".into(), other_mac: Some(MacAddr([2, 9, 9, 9, 9, 9])), mtu: Some(1600) };
     helper.prepare_link(&wanted).unwrap();
     let shown = ip("-d link show dev left");
     for words in ["02:09:09:09:09:09", "mtu 1600", ",UP", "gro_max_size 1 "] {
@@ -264,7 +264,7 @@ fn refusals_are_sentences() {
     for (result, expected) in cases {
         assert_eq!(result.unwrap_err().to_string(), expected);
     }
-    let impossible = TwinWanted { mac: Mac([1, 0, 0, 0, 0, 0]), ..twin("odd") };
+    let impossible = TwinWanted { mac: MacAddr([1, 0, 0, 0, 0, 0]), ..twin("odd") };
     let error = helper.make_twin(&impossible).unwrap_err().to_string();
     assert!(error.starts_with("cannot create the twin `odd`: "), "{error}");
     assert!(!exists("odd"), "half a twin is left behind");

@@ -33,8 +33,8 @@ fn the_default_fast_path_forwards() {
             frames.len() == 200
         });
         for (host, frame) in frames.iter().enumerate() {
-            assert_eq!(frame[..6], NEIGHBOR);
-            assert_eq!(frame[6..12], MACS[1]);
+            assert_eq!(frame[..6], NEIGHBOR.octets());
+            assert_eq!(frame[6..12], MACS[1].octets());
             let ip = Ipv4::new(&frame[14..]).unwrap();
             assert_eq!((ip.ttl(), usize::from(ip.destination().octets()[3])), (63, host), "in order");
             assert_eq!(checksum::checksum(&frame[14..34]), 0);

@@ -111,8 +111,8 @@ mod tests {
         let (port, vlan, _) = EGRESS[usize::from(to)];
         let frame = if vlan == 0 { frame.to_vec() } else { tagged(frame.to_vec(), port, vlan) };
         changed(frame, |frame| {
-            frame[..6].copy_from_slice(&neighbor(to));
-            frame[6..12].copy_from_slice(&own_mac(port));
+            frame[..6].copy_from_slice(&neighbor(to).octets());
+            frame[6..12].copy_from_slice(&own_mac(port).octets());
         })
     }
 

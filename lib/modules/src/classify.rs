@@ -118,6 +118,7 @@ fn class_of(port: &PortView, packet: &mut Slot<'_>) -> Class {
 mod tests {
     use super::*;
     use crate::testing::{Rig, arp_request, changed, neighbor, own_mac, tagged, udp4, udp6};
+    use perigee_net::MacAddr;
 
     /// What classify makes of one frame: ("ip4" | "ip6" | the reason, interface, offset of the network header).
     fn classified(port: u16, frame: &[u8]) -> (String, u16, usize) {
@@ -139,7 +140,7 @@ mod tests {
         };
         let interface = rig.punted.try_recv().map_or(rig.batch.interface(slot), |punted| {
             assert_eq!((punted.packet.bytes(), punted.port, punted.next_hop), (frame, port, 0), "as it came");
-            punted.interface
+            punted.interface.0
         });
         (what, interface, rig.batch.l3(slot))
     }
@@ -148,8 +149,8 @@ mod tests {
         assert_eq!(classified(port, frame), (what.to_owned(), interface, l3), "port {port}, frame {frame:02x?}");
     }
 
-    fn to(frame: Vec<u8>, mac: [u8; 6]) -> Vec<u8> {
-        changed(frame, |frame| frame[..6].copy_from_slice(&mac))
+    fn to(frame: Vec<u8>, mac: MacAddr) -> Vec<u8> {
+        changed(frame, |frame| frame[..6].copy_from_slice(&mac.octets()))
     }
 
     #[test]
@@ -169,7 +170,7 @@ mod tests {
         expect(0, &prioritized(0), "ip4", 0, 18);
         expect(
             2,
-            &changed(prioritized(0), |frame| frame[..6].copy_from_slice(&own_mac(2))),
+            &changed(prioritized(0), |frame| frame[..6].copy_from_slice(&own_mac(2).octets())),
             "classify.unknown_vlan",
             0,
             18,
@@ -195,9 +196,9 @@ mod tests {
         expect(0, &arp_request(), "classify.arp", 0, 14);
         expect(0, &to(arp_request(), own_mac(0)), "classify.arp", 0, 14);
         expect(1, &changed(tagged(arp_request(), 1, 10), |frame| frame[..6].fill(0xff)), "classify.arp", 2, 18);
-        expect(0, &to(udp4(1, 8), [0xff; 6]), "classify.broadcast", 0, 14);
-        expect(0, &to(udp4(1, 8), [1, 0, 0x5e, 0, 0, 5]), "classify.multicast", 0, 14);
-        expect(0, &to(udp6(1, 8), [0x33, 0x33, 0, 0, 0, 1]), "classify.multicast", 0, 14);
+        expect(0, &to(udp4(1, 8), MacAddr::BROADCAST), "classify.broadcast", 0, 14);
+        expect(0, &to(udp4(1, 8), MacAddr([1, 0, 0x5e, 0, 0, 5])), "classify.multicast", 0, 14);
+        expect(0, &to(udp6(1, 8), MacAddr([0x33, 0x33, 0, 0, 0, 1])), "classify.multicast", 0, 14);
         expect(
             0,
             &changed(udp4(1, 8), |frame| frame[12..14].copy_from_slice(&[0x88, 0xcc])),

@@ -8,6 +8,7 @@ use crate::tables::Tables;
 use crate::taps;
 use crate::trace::{self, Trace};
 use perigee_fib::Subscriber;
+use perigee_net::InterfaceId;
 use perigee_packet::batch::rebatch::Flushed;
 use perigee_packet::{Batch, Mask, Packet, TransmitBuffer};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub struct Punted {
     /// Port it was received on.
     pub port: u16,
     /// Interface it was received on.
-    pub interface: u16,
+    pub interface: InterfaceId,
     /// Next hop found for it; 0 where there was no lookup or no route.
     pub next_hop: u32,
     /// Its way so far, where it is followed.
@@ -84,7 +85,8 @@ impl Context {
         let tapped = self.tapped();
         self.counters.reason(reason, punted.count());
         for slot in punted.iter().take(self.punts.room()) {
-            let (port, interface, next_hop) = (batch.port(slot), batch.interface(slot), batch.next_hop(slot));
+            let (port, interface, next_hop) =
+                (batch.port(slot), InterfaceId(batch.interface(slot)), batch.next_hop(slot));
             let trace = if tapped { trace::punted(self, batch, slot, reason) } else { None };
             let Some(packet) = batch.take(slot) else { continue };
             match self.punts.punt(Punted { packet, reason, port, interface, next_hop, trace }) {

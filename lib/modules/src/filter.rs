@@ -11,10 +11,10 @@
 use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
+use perigee_net::FiveTuple;
 use perigee_packet::wire::protocol::{DCCP, SCTP, TCP, UDP, UDP_LITE};
 use perigee_packet::{BATCH_SIZE, Batch, ExtensionHeaders, Mask, Slot};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::ops::RangeInclusive;
 
 /// What it does, for the documentation.
 pub const SUMMARY: &str = "Drops what the configured 5-tuple filters deny; gives the slow path what is steered there.";
@@ -70,19 +70,11 @@ pub trait Filter: Send + Sync {
     fn match6(&self, keys: &[Key6], denied: &mut [bool]);
 }
 
-/// A rule of a filter list. Source and destination are of one family.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A rule of a filter list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
-    /// Source prefix: address and length.
-    pub source: (IpAddr, u8),
-    /// Destination prefix: address and length.
-    pub destination: (IpAddr, u8),
-    /// Protocol; `None` for all.
-    pub protocol: Option<u8>,
-    /// Source ports.
-    pub source_ports: RangeInclusive<u16>,
-    /// Destination ports.
-    pub destination_ports: RangeInclusive<u16>,
+    /// The packets it is about.
+    pub tuple: FiveTuple,
     /// Drop what matches? Else it goes on.
     pub deny: bool,
 }
@@ -93,12 +85,14 @@ pub struct LinearFilter(pub Vec<Rule>);
 
 impl LinearFilter {
     fn denies<const N: usize>(&self, key: &Key<N>, address: impl Fn([u8; N]) -> IpAddr) -> bool {
-        let matches = |rule: &&Rule| {
-            in_prefix(address(key.source), rule.source)
-                && in_prefix(address(key.destination), rule.destination)
-                && rule.protocol.is_none_or(|protocol| protocol == key.protocol)
-                && rule.source_ports.contains(&u16::from_be_bytes(key.source_port))
-                && rule.destination_ports.contains(&u16::from_be_bytes(key.destination_port))
+        let (source, destination) = (address(key.source), address(key.destination));
+        let [sport, dport] = [key.source_port, key.destination_port].map(u16::from_be_bytes);
+        let matches = |Rule { tuple, .. }: &&Rule| {
+            tuple.src.is_none_or(|prefix| prefix.contains(source))
+                && tuple.dst.is_none_or(|prefix| prefix.contains(destination))
+                && tuple.proto.is_none_or(|protocol| protocol == key.protocol)
+                && tuple.sport.is_none_or(|range| range.contains(sport))
+                && tuple.dport.is_none_or(|range| range.contains(dport))
         };
         self.0.iter().find(matches).is_some_and(|rule| rule.deny)
     }
@@ -115,16 +109,6 @@ impl Filter for LinearFilter {
         for (key, denied) in keys.iter().zip(denied) {
             *denied = self.denies(key, |a| IpAddr::V6(Ipv6Addr::from(a)));
         }
-    }
-}
-
-fn in_prefix(address: IpAddr, (network, length): (IpAddr, u8)) -> bool {
-    match (address, network) {
-        (IpAddr::V4(a), IpAddr::V4(n)) => u64::from(u32::from(a) ^ u32::from(n)) >> (32 - length.min(32)) == 0,
-        (IpAddr::V6(a), IpAddr::V6(n)) => {
-            length == 0 || (u128::from(a) ^ u128::from(n)) >> (128 - length.min(128)) == 0
-        }
-        _ => false,
     }
 }
 
@@ -217,20 +201,26 @@ fn set_ports<const N: usize>(key: &mut Key<N>, upper: &[u8]) {
 mod tests {
     use super::*;
     use crate::testing::{DESTINATION_PORT, Rig, SOURCE_PORT, SOURCE4, SOURCE6, changed, fuzz, udp4, udp6, v4, v6};
+    use perigee_net::{PortRange, Prefix};
     use perigee_packet::Ipv6;
     use perigee_packet::wire::protocol;
     use std::sync::Arc;
 
+    /// All packets of a family.
+    fn family(all: &str) -> FiveTuple {
+        FiveTuple { src: all.parse().ok(), ..FiveTuple::default() }
+    }
+
     fn all4(deny: bool) -> Rule {
-        rule((Ipv4Addr::UNSPECIFIED.into(), 0), (Ipv4Addr::UNSPECIFIED.into(), 0), deny)
+        Rule { tuple: family("0.0.0.0/0"), deny }
     }
 
     fn all6(deny: bool) -> Rule {
-        rule((Ipv6Addr::UNSPECIFIED.into(), 0), (Ipv6Addr::UNSPECIFIED.into(), 0), deny)
+        Rule { tuple: family("::/0"), deny }
     }
 
-    fn rule(source: (IpAddr, u8), destination: (IpAddr, u8), deny: bool) -> Rule {
-        Rule { source, destination, protocol: None, source_ports: 0..=65535, destination_ports: 0..=65535, deny }
+    fn ports(first: u16, last: u16) -> Option<PortRange> {
+        PortRange::new(first, last).ok()
     }
 
     /// Which of the frames these rules deny, told by the mask; families are told by the first nibble.
@@ -262,35 +252,37 @@ mod tests {
     #[test]
     fn each_part_of_the_five_tuple_counts() {
         for (frame, all, source, destination) in [
-            (udp4(1, 8), all4 as fn(bool) -> Rule, IpAddr::from(SOURCE4), IpAddr::from(v4(1))),
-            (udp6(1, 8), all6, SOURCE6.into(), v6(1).into()),
+            (udp4(1, 8), family("0.0.0.0/0"), IpAddr::from(SOURCE4), IpAddr::from(v4(1))),
+            (udp6(1, 8), family("::/0"), SOURCE6.into(), v6(1).into()),
         ] {
-            let hit = |rule: Rule| denied(vec![rule], std::slice::from_ref(&frame))[0];
-            let longest = if source.is_ipv4() { 32 } else { 128 };
-            assert!(hit(all(true)) && !hit(all(false)));
-            assert!(hit(Rule { source: (source, longest), destination: (destination, longest), ..all(true) }));
-            assert!(!hit(Rule { source: (destination, longest), ..all(true) }));
-            assert!(!hit(Rule { destination: (source, longest), ..all(true) }));
-            assert!(hit(Rule { protocol: Some(protocol::UDP), ..all(true) }));
-            assert!(!hit(Rule { protocol: Some(protocol::TCP), ..all(true) }));
-            for (ports, expected) in [(0..=SOURCE_PORT - 1, false), (SOURCE_PORT..=SOURCE_PORT, true)] {
-                assert_eq!(hit(Rule { source_ports: ports, ..all(true) }), expected);
+            let hit = |tuple: FiveTuple| denied(vec![Rule { tuple, deny: true }], std::slice::from_ref(&frame))[0];
+            let host = |address| Some(Prefix::host(address));
+            assert!(hit(all) && hit(FiveTuple::default()));
+            assert!(!denied(vec![Rule { tuple: all, deny: false }], std::slice::from_ref(&frame))[0]);
+            assert!(hit(FiveTuple { src: host(source), dst: host(destination), ..all }));
+            assert!(!hit(FiveTuple { src: host(destination), ..all }));
+            assert!(!hit(FiveTuple { dst: host(source), ..all }));
+            assert!(hit(FiveTuple { proto: Some(protocol::UDP), ..all }));
+            assert!(!hit(FiveTuple { proto: Some(protocol::TCP), ..all }));
+            for (sport, expected) in [(ports(0, SOURCE_PORT - 1), false), (ports(SOURCE_PORT, SOURCE_PORT), true)] {
+                assert_eq!(hit(FiveTuple { sport, ..all }), expected);
             }
-            for (ports, expected) in [(DESTINATION_PORT + 1..=65535, false), (0..=DESTINATION_PORT, true)] {
-                assert_eq!(hit(Rule { destination_ports: ports, ..all(true) }), expected);
+            for (dport, expected) in [(ports(DESTINATION_PORT + 1, 65535), false), (ports(0, DESTINATION_PORT), true)] {
+                assert_eq!(hit(FiveTuple { dport, ..all }), expected);
             }
         }
     }
 
     #[test]
     fn prefixes_match_to_the_bit() {
+        let hit = |network: IpAddr, length: u8, frame: Vec<u8>| {
+            let tuple = FiveTuple { dst: Prefix::truncated(network, length).ok(), ..FiveTuple::default() };
+            denied(vec![Rule { tuple, deny: true }], &[frame])[0]
+        };
         for length in 0..=32u8 {
             let beyond =
                 |bit: u8| Ipv4Addr::from(u32::from(v4(1)) ^ 1u32.checked_shl(32 - u32::from(bit)).unwrap_or(0));
-            let hit = |network: Ipv4Addr| {
-                let rule = Rule { destination: (network.into(), length), ..all4(true) };
-                denied(vec![rule], &[udp4(1, 8)])[0]
-            };
+            let hit = |network: Ipv4Addr| hit(network.into(), length, udp4(1, 8));
             assert!(hit(v4(1)));
             assert!(length == 0 || !hit(beyond(length)), "the last bit of /{length}");
             assert!(length == 32 || hit(beyond(length + 1)), "the first bit behind /{length}");
@@ -298,17 +290,18 @@ mod tests {
         for length in 0..=128u8 {
             let beyond =
                 |bit: u8| Ipv6Addr::from(u128::from(v6(1)) ^ 1u128.checked_shl(128 - u32::from(bit)).unwrap_or(0));
-            let hit = |network: Ipv6Addr| in_prefix(v6(1).into(), (network.into(), length));
+            let hit = |network: Ipv6Addr| hit(network.into(), length, udp6(1, 8));
             assert!(hit(v6(1)));
             assert!(length == 0 || !hit(beyond(length)), "the last bit of /{length}");
             assert!(length == 128 || hit(beyond(length + 1)), "the first bit behind /{length}");
         }
-        assert!(!in_prefix(v4(1).into(), (Ipv6Addr::UNSPECIFIED.into(), 0)), "families do not mix");
+        assert!(!hit(Ipv6Addr::UNSPECIFIED.into(), 0, udp4(1, 8)), "families do not mix");
+        assert!(!hit(Ipv4Addr::UNSPECIFIED.into(), 0, udp6(1, 8)), "families do not mix");
     }
 
     #[test]
     fn the_first_rule_that_matches_decides() {
-        let to_1 = |deny| Rule { destination: (v4(1).into(), 32), ..all4(deny) };
+        let to_1 = |deny| Rule { deny, ..rule_to_1() };
         let frames = [udp4(1, 8), udp4(2, 8), udp6(1, 8)];
         assert_eq!(denied(vec![to_1(false), all4(true)], &frames), [false, true, false]);
         assert_eq!(denied(vec![all4(true), to_1(false)], &frames), [true, true, false]);
@@ -338,12 +331,13 @@ mod tests {
     }
 
     fn rule_to_1() -> Rule {
-        Rule { destination: (v4(1).into(), 32), ..all4(true) }
+        Rule { tuple: FiveTuple { dst: Some(Prefix::host(v4(1).into())), ..FiveTuple::default() }, deny: true }
     }
 
     #[test]
     fn fragments_and_options() {
-        let port_rule = || vec![Rule { destination_ports: DESTINATION_PORT..=DESTINATION_PORT, ..all4(true) }];
+        let deny = |tuple| vec![Rule { tuple, deny: true }];
+        let dport = Some(PortRange::only(DESTINATION_PORT));
         let first = changed(udp4(1, 8), |frame| frame[20] = 0x20);
         let later = changed(udp4(1, 8), |frame| frame[21] = 1);
         let options = changed(udp4(1, 8), |frame| {
@@ -353,10 +347,13 @@ mod tests {
         let no_ports = changed(udp4(1, 8), |frame| frame[23] = protocol::OSPF);
         let cut = udp4(1, 8)[..37].to_vec();
         let frames = [first, later, options, no_ports, cut];
-        assert_eq!(denied(port_rule(), &frames), [true, false, true, false, false]);
-        let port_0 =
-            Rule { source_ports: 0..=0, destination_ports: 0..=0, protocol: Some(protocol::UDP), ..all4(true) };
-        assert_eq!(denied(vec![port_0], &frames), [false, true, false, false, true]);
+        assert_eq!(
+            denied(deny(FiveTuple { dport, ..family("0.0.0.0/0") }), &frames),
+            [true, false, true, false, false]
+        );
+        let (zero, proto) = (Some(PortRange::only(0)), Some(protocol::UDP));
+        let port_0 = FiveTuple { sport: zero, dport: zero, proto, ..family("0.0.0.0/0") };
+        assert_eq!(denied(deny(port_0), &frames), [false, true, false, false, true]);
     }
 
     /// The UDP packet with extension headers in front of it; `extensions` are their kinds and bytes.
@@ -374,13 +371,11 @@ mod tests {
 
     #[test]
     fn ipv6_extension_headers_are_skipped() {
+        let deny = |tuple| vec![Rule { tuple, deny: true }];
+        let any_udp = FiveTuple { proto: Some(protocol::UDP), ..family("::/0") };
         let hit = |frame: &[u8]| {
-            let rule = Rule {
-                protocol: Some(protocol::UDP),
-                destination_ports: DESTINATION_PORT..=DESTINATION_PORT,
-                ..all6(true)
-            };
-            denied(vec![rule], &[frame.to_vec()])[0]
+            let tuple = FiveTuple { dport: Some(PortRange::only(DESTINATION_PORT)), ..any_udp };
+            denied(deny(tuple), &[frame.to_vec()])[0]
         };
         let options = (protocol::DESTINATION_OPTIONS, vec![0, 0, 1, 4, 0, 0, 0, 0]);
         let long = (protocol::ROUTING, [&[0, 2][..], &[0; 22]].concat());
@@ -390,15 +385,14 @@ mod tests {
         assert!(hit(&extended(&[])));
         assert!(hit(&extended(&[options.clone(), long, authentication, first])));
         assert!(!hit(&extended(std::slice::from_ref(&later))), "no ports in a later fragment");
-        let any_udp = Rule { protocol: Some(protocol::UDP), ..all6(true) };
-        assert_eq!(denied(vec![any_udp], &[extended(&[later])]), [true], "but its protocol is known");
+        assert_eq!(denied(deny(any_udp), &[extended(&[later])]), [true], "but its protocol is known");
         assert!(hit(&extended(&vec![options.clone(); 8])));
         assert!(!hit(&extended(&vec![options; 9])), "the chain is too long to be followed");
         // A chain that is cut off, and an upper layer of less than four bytes.
         let cut = extended(&[(protocol::DESTINATION_OPTIONS, vec![0, 0, 1, 4, 0, 0, 0, 0])]);
         assert!(!hit(&cut[..60]) && !hit(&cut[..65]));
-        let udp_port_0 = Rule { protocol: Some(protocol::UDP), destination_ports: 0..=0, ..all6(true) };
-        assert_eq!(denied(vec![udp_port_0], &[cut[..65].to_vec()]), [true]);
+        let udp_port_0 = FiveTuple { dport: Some(PortRange::only(0)), ..any_udp };
+        assert_eq!(denied(deny(udp_port_0), &[cut[..65].to_vec()]), [true]);
     }
 
     /// Whatever the bytes are, a key is made or not, and it is the views' own where these can read the packet.

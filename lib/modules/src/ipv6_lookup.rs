@@ -36,7 +36,8 @@ pub fn ipv6_lookup(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
 mod tests {
     use super::*;
     use crate::testing::{self, INTERFACES, Rig, neighbor, udp6};
-    use perigee_fib::{Action, InterfaceId};
+    use perigee_fib::Action;
+    use perigee_net::InterfaceId;
 
     #[test]
     fn a_mixed_burst_is_sorted_by_what_its_next_hops_say() {

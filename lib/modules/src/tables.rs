@@ -4,6 +4,7 @@
 use crate::filter::Filter;
 use crate::taps::Taps;
 use perigee_fib::{Interfaces, Lookup, NextHop, NextHopId, NextHops};
+use perigee_net::MacAddr;
 use std::sync::Arc;
 
 /// Everything a module may look up; a clone shares what is large.
@@ -67,13 +68,13 @@ impl Tables {
         next_hops: Arc<NextHops>,
         interfaces: Arc<Interfaces>,
         filter: Option<Arc<dyn Filter>>,
-        macs: &[[u8; 6]],
+        macs: &[MacAddr],
     ) -> Tables {
-        let view = |(number, mac): (u16, &[u8; 6])| {
+        let view = |(number, mac): (u16, &MacAddr)| {
             let untagged = interfaces.ingress(number, 0);
-            let [a, b, c, d, e, f] = *mac;
+            let [a, b, c, d, e, f] = mac.octets();
             PortView {
-                mac: *mac,
+                mac: mac.octets(),
                 untagged: untagged.map_or(0, |id| id.0),
                 has_untagged: untagged.is_some(),
                 number,
@@ -81,7 +82,7 @@ impl Tables {
                 own: u64::from_ne_bytes([a, b, c, d, e, f, 0, 0]),
             }
         };
-        let nobody = PortView { has_untagged: false, ..view((u16::MAX, &[0; 6])) };
+        let nobody = PortView { has_untagged: false, ..view((u16::MAX, &MacAddr::ZERO)) };
         let ports = (0..).zip(macs).map(view).collect();
         Tables { v4, v6, next_hops, interfaces, filter, steer: None, taps: None, ports, nobody }
     }

@@ -15,13 +15,11 @@
 use crate::filter::Filter;
 use crate::{Context, Counters, CustomReasons, MODULES, PuntSink, Punted, Reason, Run, Tables, reason};
 use perigee_fib::synth::Random;
-use perigee_fib::{
-    FibWriter, Interface, InterfaceId, Interfaces, Member, Multipath, Prefix, Published, Route, RouteSource,
-    RouteTarget,
-};
+use perigee_fib::{FibWriter, Interfaces, Published};
+use perigee_net::{Interface, InterfaceId, MacAddr, Member, Multipath, Prefix, Route, RouteSource, RouteTarget};
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::wire::{arp, checksum, ethernet, ethernet::ethertype, ipv4, ipv6, protocol, udp, vlan};
-use perigee_packet::{Batch, MacAddr, Mask, Pool, TransmitBuffer};
+use perigee_packet::{Batch, Mask, Pool, TransmitBuffer};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -55,13 +53,13 @@ pub const SOURCE_PORT: u16 = 4000;
 pub const DESTINATION_PORT: u16 = 4001;
 
 /// A port's MAC address.
-pub const fn own_mac(port: u16) -> [u8; 6] {
-    [2, 0, 0, 0, 0xaa, port as u8]
+pub const fn own_mac(port: u16) -> MacAddr {
+    MacAddr([2, 0, 0, 0, 0xaa, port as u8])
 }
 
 /// MAC address of the neighbor behind an interface.
-pub const fn neighbor(interface: u8) -> [u8; 6] {
-    [6, 0xde, 0xad, 0xbe, 0xef, interface]
+pub const fn neighbor(interface: u8) -> MacAddr {
+    MacAddr([6, 0xde, 0xad, 0xbe, 0xef, interface])
 }
 
 /// An address of a destination.
@@ -274,7 +272,7 @@ impl Rig {
         self.set_neighbor(interface, Some(neighbor(interface)));
     }
 
-    fn set_neighbor(&mut self, interface: u8, mac: Option<[u8; 6]>) {
+    fn set_neighbor(&mut self, interface: u8, mac: Option<MacAddr>) {
         for is_v6 in [false, true] {
             self.fib.set_neighbor(InterfaceId(interface.into()), gateway(interface, is_v6), mac);
         }
@@ -318,7 +316,7 @@ impl Default for Rig {
 /// An Ethernet header to a port.
 fn to_port(port: u16, kind: u16, payload: usize) -> Vec<u8> {
     let mut frame = vec![0; ethernet::HEADER_LEN + payload];
-    ethernet::emit(&mut frame, MacAddr(own_mac(port)), MacAddr([2, 0x11, 0x22, 0x33, 0x44, 0x55]), kind).expect("room");
+    ethernet::emit(&mut frame, own_mac(port), MacAddr([2, 0x11, 0x22, 0x33, 0x44, 0x55]), kind).expect("room");
     frame
 }
 
@@ -351,7 +349,7 @@ pub fn with_options(to: u8, options: &[u8]) -> Vec<u8> {
 /// An ARP request, broadcast.
 pub fn arp_request() -> Vec<u8> {
     let mut frame = changed(to_port(0, ethertype::ARP, arp::LEN), |frame| frame[..6].fill(0xff));
-    let request = arp::Repr::request(MacAddr(neighbor(0)), Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 254));
+    let request = arp::Repr::request(neighbor(0), Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 254));
     request.emit(&mut frame[14..]).expect("room");
     frame
 }
@@ -359,7 +357,7 @@ pub fn arp_request() -> Vec<u8> {
 /// The frame with a VLAN tag, and to another port's MAC address.
 pub fn tagged(frame: Vec<u8>, port: u16, vid: u16) -> Vec<u8> {
     let mut tagged = [&frame[..14], &[0; 4], &frame[14..]].concat();
-    tagged[..6].copy_from_slice(&own_mac(port));
+    tagged[..6].copy_from_slice(&own_mac(port).octets());
     let kind = u16::from_be_bytes([frame[12], frame[13]]);
     tagged[12..14].copy_from_slice(&ethertype::VLAN.to_be_bytes());
     vlan::emit(&mut tagged[14..], vid, kind).expect("room");

@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::reason::Reason;
 use crate::registry::ModuleId;
 use crate::taps::TraceSink;
+use perigee_net::InterfaceId;
 use perigee_packet::{BATCH_SIZE, Batch, Mask, Summary};
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ pub enum Decision {
     /// It came in on this interface; the network header starts so many bytes on.
     Classified {
         /// The interface.
-        interface: u16,
+        interface: InterfaceId,
         /// Bytes.
         l3: usize,
     },
@@ -179,7 +180,9 @@ impl Trace {
         };
         let hops = |frame: &[u8]| Summary::of(frame).hops;
         let decision = match module {
-            ModuleId::classify => Decision::Classified { interface: batch.interface(slot), l3: batch.l3(slot) },
+            ModuleId::classify => {
+                Decision::Classified { interface: InterfaceId(batch.interface(slot)), l3: batch.l3(slot) }
+            }
             ModuleId::ipv4_lookup | ModuleId::ipv6_lookup => Decision::NextHop(batch.next_hop(slot)),
             ModuleId::apply => {
                 let header = frame.get(..batch.l3(slot)).unwrap_or(frame).to_vec();

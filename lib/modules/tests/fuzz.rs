@@ -7,9 +7,9 @@
 use perigee_fib::synth::Random;
 use perigee_modules::filter::{LinearFilter, Rule};
 use perigee_modules::testing::*;
+use perigee_net::{FiveTuple, PortRange, Prefix};
 use perigee_packet::Pool;
 use perigee_packet::batch::flags::{IPV4_CHECKSUM_BAD, IPV4_CHECKSUM_GOOD};
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 /// Prints the burst that was on its way when an assertion failed.
@@ -97,21 +97,15 @@ fn frame(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
 
 /// A filter that denies some of it.
 fn rig() -> Rig {
-    let any = (Ipv4Addr::UNSPECIFIED.into(), 0);
-    let rule = Rule {
-        source: any,
-        destination: (v4(0).into(), 15),
-        protocol: Some(17),
-        source_ports: 0..=65535,
-        destination_ports: 4001..=4001,
-        deny: true,
-    };
-    Rig::with_filter(Some(Arc::new(LinearFilter(vec![rule]))))
+    let dst = Prefix::truncated(v4(0).into(), 15).ok();
+    let dport = Some(PortRange::only(4001));
+    let tuple = FiveTuple { dst, proto: Some(17), dport, ..FiveTuple::default() };
+    Rig::with_filter(Some(Arc::new(LinearFilter(vec![Rule { tuple, deny: true }]))))
 }
 
 /// The port whose MAC address a frame is for, else 0.
 fn port_of(frame: &[u8]) -> u16 {
-    (0..PORTS).find(|port| frame.starts_with(&own_mac(*port))).unwrap_or(0)
+    (0..PORTS).find(|port| frame.starts_with(&own_mac(*port).octets())).unwrap_or(0)
 }
 
 /// What a burst's packets became, so far.
@@ -136,7 +130,7 @@ fn run(rig: &mut Rig, account: &mut Account, random: &mut Random, burst: Vec<(u1
     for port in 0..PORTS {
         for frame in rig.sent(port) {
             account.sent += 1;
-            assert!(frame.len() >= 14 + 20 && frame[6..12] == own_mac(port), "port {port} sent {frame:02x?}");
+            assert!(frame.len() >= 14 + 20 && frame[6..12] == own_mac(port).octets(), "port {port} sent {frame:02x?}");
             let l3 = if frame[12..14] == [0x81, 0] { 18 } else { 14 };
             let hops = if frame[l3 - 2..l3] == [8, 0] { frame[l3 + 8] } else { frame[l3 + 7] };
             assert!(hops > 0, "port {port} sent {frame:02x?}");

@@ -4,8 +4,9 @@
 use perigee_modules::filter::{Filter, LinearFilter, Rule};
 use perigee_modules::testing::*;
 use perigee_modules::{Kind, Punted, reason};
+use perigee_net::{FiveTuple, Prefix};
 use perigee_packet::{Mask, Pool};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 /// What the host counts for others: the worker's, and lib/lua's for scripts. Tested there.
@@ -18,18 +19,11 @@ const STEERED: u8 = 3;
 
 /// A filter that denies all packets to a destination.
 fn deny(to: u8) -> Option<Arc<dyn Filter>> {
-    let rule = |any: IpAddr, to: IpAddr, length: u8| Rule {
-        source: (any, 0),
-        destination: (to, length),
-        protocol: None,
-        source_ports: 0..=65535,
-        destination_ports: 0..=65535,
-        deny: true,
+    let rule = |to: IpAddr, length: u8| {
+        let tuple = FiveTuple { dst: Prefix::truncated(to, length).ok(), ..FiveTuple::default() };
+        Rule { tuple, deny: true }
     };
-    let rules = vec![
-        rule(Ipv4Addr::UNSPECIFIED.into(), v4(to).into(), 16),
-        rule(Ipv6Addr::UNSPECIFIED.into(), v6(to).into(), 48),
-    ];
+    let rules = vec![rule(v4(to).into(), 16), rule(v6(to).into(), 48)];
     Some(Arc::new(LinearFilter(rules)))
 }
 
@@ -56,7 +50,7 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
     let loopback = Ipv6Addr::LOCALHOST.octets();
     vec![
         ("classify.short", udp4(1, 8)[..13].to_vec()),
-        ("classify.not_ours", set(udp4(1, 8), 0, &neighbor(1))),
+        ("classify.not_ours", set(udp4(1, 8), 0, &neighbor(1).octets())),
         ("classify.unknown_vlan", tagged(udp4(1, 8), 0, 99)),
         ("classify.arp", arp_request()),
         ("classify.broadcast", set(udp4(1, 8), 0, &[0xff; 6])),

@@ -43,7 +43,7 @@ fn decisions(steps: &[Step]) -> Vec<(Option<ModuleId>, Decision)> {
 }
 
 const CLASSIFIED: (Option<ModuleId>, Decision) =
-    (Some(ModuleId::classify), Decision::Classified { interface: 0, l3: 14 });
+    (Some(ModuleId::classify), Decision::Classified { interface: perigee_net::InterfaceId(0), l3: 14 });
 
 #[test]
 fn what_the_script_does_between_modules_shows() {

@@ -6,11 +6,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use perigee_fib::Prefix;
+use perigee_net::{InterfaceAddress, MacAddr, Prefix};
 
 use super::message::{Address, Hop, Hops, Link, Message, Neighbor, NextHop, NextHopTo, Route, RouteKind};
 use super::wire::{AF_INET, AF_INET6, Attributes, Malformed, Messages, Raw, flag, kind, u16_at, u32_at};
-use perigee_config::Mac;
 
 /// What was left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,8 +107,8 @@ fn number(value: &[u8]) -> Result<u32, Malformed> {
     u32_at(value, 0).ok_or(Malformed)
 }
 
-fn mac(value: &[u8]) -> Option<Mac> {
-    value.try_into().ok().map(Mac)
+fn mac(value: &[u8]) -> Option<MacAddr> {
+    value.try_into().ok().map(MacAddr)
 }
 
 /// An address of this family.
@@ -201,11 +200,12 @@ fn address(body: &[u8]) -> Result<Option<Address>, Malformed> {
         }
     }
     let address = local.or(peer).ok_or(Malformed)?;
-    let longest = if family == AF_INET { 32 } else { 128 };
+    let longest = Prefix::longest(address);
     // The network of a point-to-point link is its peer's, and has a route of its own.
     let alone = flags & NO_PREFIX_ROUTE != 0 || peer.is_some_and(|peer| peer != address);
     let prefix_len = if alone { longest } else { length };
-    if prefix_len > longest { Err(Malformed) } else { Ok(Some(Address { link, address, prefix_len })) }
+    let address = InterfaceAddress::new(address, prefix_len).map_err(|_| Malformed)?;
+    Ok(Some(Address { link, address }))
 }
 
 /// struct ndmsg, NDA_*.

@@ -3,9 +3,7 @@
 
 use std::net::IpAddr;
 
-use perigee_fib::Prefix;
-
-use perigee_config::Mac;
+use perigee_net::{InterfaceAddress, MacAddr, Prefix};
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +44,7 @@ pub struct Link {
     /// Bytes of an IP packet.
     pub mtu: u32,
     /// Its MAC address, where it has one.
-    pub mac: Option<Mac>,
+    pub mac: Option<MacAddr>,
     /// The VLAN that it is, and the index of the interface that it is on.
     pub vlan: Option<(u32, u16)>,
 }
@@ -56,10 +54,8 @@ pub struct Link {
 pub struct Address {
     /// The interface's index.
     pub link: u32,
-    /// The address itself.
-    pub address: IpAddr,
-    /// The length of its network's prefix; that of a host if it says nothing of its network (`peer`, `noprefixroute`).
-    pub prefix_len: u8,
+    /// The address; with the length of a host if it says nothing of its network (`peer`, `noprefixroute`).
+    pub address: InterfaceAddress,
 }
 
 /// A neighbor.
@@ -70,7 +66,7 @@ pub struct Neighbor {
     /// Its address.
     pub address: IpAddr,
     /// Its MAC address, where it is known.
-    pub mac: Option<Mac>,
+    pub mac: Option<MacAddr>,
     /// Set by hand: never asked for (NUD_PERMANENT, NUD_NOARP).
     pub permanent: bool,
     /// Who made the entry, in numbers of routing protocols; 0 for the kernel itself.

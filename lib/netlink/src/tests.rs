@@ -4,7 +4,7 @@
 use super::decode::{Dump, ENOBUFS, Tally, decode};
 use super::message::*;
 use super::wire::{dump_request, flag, kind};
-use perigee_config::Mac;
+use perigee_net::MacAddr;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -110,16 +110,16 @@ fn messages_say_what_they_say() {
         up: true,
         carrier: true,
         mtu: 1400,
-        mac: Some(Mac([2, 0, 0, 0, 0, 7])),
+        mac: Some(MacAddr([2, 0, 0, 0, 0, 7])),
         vlan: Some((3, 100)),
     };
     assert_eq!(one(&all[0]), Message::Link(link));
-    let address = Address { link: 7, address: "10.0.0.1".parse().unwrap(), prefix_len: 24 };
+    let address = Address { link: 7, address: "10.0.0.1/24".parse().unwrap() };
     assert_eq!(one(&all[1]), Message::Address(address));
     let neighbor = Neighbor {
         link: 7,
         address: "10.0.0.2".parse().unwrap(),
-        mac: Some(Mac([2, 0, 0, 0, 0, 9])),
+        mac: Some(MacAddr([2, 0, 0, 0, 0, 9])),
         permanent: true,
         protocol: 4,
     };

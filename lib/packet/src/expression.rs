@@ -17,9 +17,9 @@
 
 mod parse;
 
-use crate::wire::addr::MacAddr;
 use crate::wire::ethernet::ethertype;
 use crate::wire::summary::Summary;
+use perigee_net::MacAddr;
 use std::fmt;
 use std::net::IpAddr;
 

@@ -2,12 +2,12 @@
 //! Packets: header views that check once and are safe after, checksums, and the batches that packets travel in.
 //!
 //! ```text
-//! wire        header views: ethernet > vlan > arp | ipv4 > icmp4, udp | ipv6 > icmp6, udp; checksums, addresses, flows
+//! wire        header views: ethernet > vlan > arp | ipv4 > icmp4, udp | ipv6 > icmp6, udp; checksums, flows
 //! batch       what packets travel in: mask (which slots), scatter, rebatch (at transmit); ports, and heap memory for tests
 //! expression  filters in tcpdump's words
 //! ```
 //!
-//! This crate imports nothing, knows no clock, thread or socket, and has `unsafe` in two files only: `batch.rs`, which owns
+//! This crate imports perigee-net alone, knows no clock, thread or socket, and has `unsafe` in two files only: `batch.rs`, which owns
 //! packet memory, and `batch/heap.rs`, which is such memory for tests.
 #![deny(unsafe_code)]
 
@@ -22,5 +22,5 @@ pub use batch::{Batch, Handle, Memory, NoRoom, Packet, Slot};
 pub use expression::{Expression, ExpressionError};
 pub use wire::{
     Arp, Ethernet, ExtensionHeaders, Icmp4, Icmp6, Ipv4, Ipv4Option, Ipv4Options, Ipv6, Ipv6Option, Ipv6Options,
-    MacAddr, Malformed, NdOption, NdOptions, Summary, Tcp, Udp, Vlan,
+    Malformed, NdOption, NdOptions, Summary, Tcp, Udp, Vlan,
 };

@@ -5,12 +5,11 @@
 //! ethernet > vlan > arp
 //!                   ipv4 (ipv4_options) > icmp4, udp, tcp
 //!                   ipv6 (extension)    > icmp6 (nd_options), udp, tcp
-//! addr       MAC addresses and what is derived from them      checksum   RFC 1071, RFC 1624
 //! flow       the five fields that make a flow, and its hash   summary    a frame described in one line
-//! malformed  why bytes are not what they should be            protocol   numbers
+//! malformed  why bytes are not what they should be            checksum   RFC 1071, RFC 1624
+//! protocol   numbers
 //! ```
 
-pub mod addr;
 pub mod arp;
 mod bytes;
 #[cfg(test)]
@@ -32,7 +31,6 @@ pub mod tcp;
 pub mod udp;
 pub mod vlan;
 
-pub use addr::MacAddr;
 pub use arp::Arp;
 pub use ethernet::Ethernet;
 pub use extension::{ExtensionHeaders, Ipv6Option, Ipv6Options};

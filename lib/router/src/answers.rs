@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MIT
 //! What the API shows, from the state of a running router.
 
-use crate::gateways::config_route;
-use crate::routing::{lock, net, prefix};
+use crate::routing::lock;
 use crate::slow::SlowThread;
-use ipnet::IpNet;
 use perigee_api::answers::{
     ConfigText, DropKind, DropStatus, FibStatus, FilterStatus, InterfaceEntry, ModuleStatus, NeighborEntry,
     PortCounters, PortStatus, RouteEntry, RouteList, Snapshot, VersionStatus, WorkerStatus,
 };
 use perigee_api::{Reply, Request};
-use perigee_config::{Action, FiveTuple, Mac, SteerMatch};
-use perigee_fib::{InterfaceId, Prefix, Route, RouteKey, RouteSource, RouteTarget};
+use perigee_config::{Action, SteerMatch};
 use perigee_modules::{Counters, Kind, MODULES, Reason, host, reason};
+use perigee_net::{FiveTuple, InterfaceId, Prefix, Route, RouteSource, RouteTarget};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -56,12 +54,12 @@ impl SlowThread {
     fn port(&self, index: usize) -> PortStatus {
         let (port, config) = (&self.parts.ports[index].port, &self.parts.config.ports[index]);
         let (info, link, stats) = (port.info(), port.link(), port.stats());
-        let interface = |i: &perigee_fib::Interface| InterfaceEntry {
+        let interface = |i: &perigee_net::Interface| InterfaceEntry {
             name: i.name.clone(),
             vlan: i.vlan,
             up: i.up,
             mtu: i.mtu,
-            addresses: i.addresses.iter().filter_map(|(a, length)| IpNet::new(*a, *length).ok()).collect(),
+            addresses: i.addresses.clone(),
         };
         let all = self.parts.routing.interfaces().iter().map(|(_, interface)| interface);
         let interfaces = all.filter(|interface| interface.port == info.port).map(interface).collect();
@@ -69,7 +67,7 @@ impl SlowThread {
             name: config.name.clone(),
             device: info.device,
             driver: info.driver,
-            mac: Mac(info.mac.octets()),
+            mac: info.mac,
             mtu: info.mtu,
             link_up: link.up && self.underlay_up(index),
             speed: link.speed,
@@ -211,9 +209,8 @@ impl SlowThread {
         dropped.chain([drop("transmit", "", self.lost_to_transmit)]).collect()
     }
 
-    fn routes(&self, within: Option<IpNet>, limit: usize) -> RouteList {
+    fn routes(&self, within: Option<Prefix>, limit: usize) -> RouteList {
         let rib = self.parts.routing.rib();
-        let within = within.map(prefix);
         let inside = |found: &Prefix| within.is_none_or(|w| w.len() <= found.len() && w.contains(found.addr()));
         let mut list = RouteList { memory: self.parts.routing.memory() as u64, ..RouteList::default() };
         for (found, routes, chosen) in rib.iter().filter(|(found, ..)| inside(found)) {
@@ -228,7 +225,7 @@ impl SlowThread {
     }
 
     pub(crate) fn route_entry(&self, found: Prefix, route: &Route, best: bool) -> RouteEntry {
-        let name = |id: InterfaceId| Some(self.name_of(id.0));
+        let name = |id: InterfaceId| Some(self.name_of(id));
         let (action, via, dev) = match route.target {
             RouteTarget::Connected { interface } => ("forward", None, name(interface)),
             RouteTarget::Gateway { address, interface } => ("forward", Some(address), self.device(address, interface)),
@@ -243,7 +240,7 @@ impl SlowThread {
         let (source, action) = (source.to_owned(), action.to_owned());
         let (preference, metric) = (route.preference, route.metric);
         let gateways = self.gateway_entries(route);
-        RouteEntry { prefix: net(found), source, action, via, dev, gateways, preference, metric, best }
+        RouteEntry { prefix: found, source, action, via, dev, gateways, preference, metric, best }
     }
 
     fn fib(&self) -> Vec<FibStatus> {
@@ -265,7 +262,7 @@ impl SlowThread {
     fn neighbors(&self) -> Vec<NeighborEntry> {
         let entry = |neighbor: perigee_slowpath::NeighborInfo| NeighborEntry {
             address: neighbor.address,
-            mac: neighbor.mac.map(|mac| Mac(mac.octets())),
+            mac: neighbor.mac,
             dev: self.name_of(neighbor.interface),
             state: neighbor.state.name().to_owned(),
             age: None,
@@ -301,13 +298,9 @@ impl SlowThread {
     fn config_text(&self) -> ConfigText {
         let mut config = self.parts.config.clone();
         let rib = self.parts.routing.rib();
-        let still = |route: &perigee_config::Route| {
-            let key = RouteKey::of(RouteSource::Static).with_preference(route.preference).with_metric(route.metric);
-            rib.routes(prefix(route.prefix)).iter().any(|route| route.key() == key)
-        };
-        config.routes.retain(still);
+        config.routes.retain(|(prefix, route)| rib.route(*prefix, route.key()).is_some());
         let by_hand = self.parts.routing.by_hand();
-        config.routes.extend(by_hand.filter_map(|(found, route)| config_route(&self.parts.routing, found, route)));
+        config.routes.extend(by_hand.map(|(prefix, route)| (prefix, self.parts.routing.with_links(route))));
         ConfigText { toml: config.to_toml() }
     }
 

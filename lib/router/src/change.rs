@@ -2,15 +2,14 @@
 //! Changes while the router runs: routes by hand, and reload of configuration and script, all or nothing.
 
 use crate::gateways::is_link_local;
-use crate::routing::{Filters, Routing, configured, lock, prefix};
+use crate::routing::{Filters, Routing, configured, lock};
 use crate::slow::SlowThread;
 use perigee_api::answers::{Outcome, ScriptStatus};
 use perigee_api::{ApiError, RouteChange};
 use perigee_config::Config;
-use perigee_fib::{
-    Interface, InterfaceId, Member, Multipath, Prefix, Published, Route, RouteKey, RouteSource, RouteTarget,
-};
+use perigee_fib::Published;
 use perigee_helper::LinkChange;
+use perigee_net::{Interface, InterfaceId, Member, Multipath, Prefix, Route, RouteKey, RouteSource, RouteTarget};
 use perigee_slowpath::Input;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -40,7 +39,7 @@ pub trait Rebuild: Send {
 
 impl SlowThread {
     pub(crate) fn route_add(&mut self, change: &RouteChange) -> Result<Outcome, ApiError> {
-        let found = prefix(change.prefix);
+        let found = change.prefix;
         let target = self.target(found, change)?;
         let mut key = RouteKey::of(RouteSource::Static).with_metric(change.metric);
         key.preference = change.preference.unwrap_or(key.preference);
@@ -70,7 +69,7 @@ impl SlowThread {
     }
 
     pub(crate) fn route_del(&mut self, change: &RouteChange) -> Result<Outcome, ApiError> {
-        let found = prefix(change.prefix);
+        let found = change.prefix;
         let mut wanted: Vec<IpAddr> = change.all_gateways()?.into_iter().map(|gateway| gateway.via).collect();
         wanted.sort_unstable();
         let matches = |route: &&Route| {
@@ -96,7 +95,7 @@ impl SlowThread {
         Ok(Outcome { message: format!("route to {found} deleted") })
     }
 
-    pub(crate) fn interface(&self, name: &str) -> Result<perigee_fib::InterfaceId, ApiError> {
+    pub(crate) fn interface(&self, name: &str) -> Result<InterfaceId, ApiError> {
         let interfaces = self.parts.routing.interfaces();
         interfaces.by_name(name).ok_or_else(|| {
             let names: Vec<_> = interfaces.iter().map(|(_, interface)| interface.name.as_str()).collect();
@@ -234,13 +233,11 @@ impl SlowThread {
             }
         }
         for neighbor in self.machine.neighbors() {
-            let same = |id: u16| {
-                routing.interfaces().get(perigee_fib::InterfaceId(id)).is_some_and(|i| i.name == self.name_of(id))
-            };
+            let same = |id: InterfaceId| routing.interfaces().get(id).is_some_and(|i| i.name == self.name_of(id));
             if let Some(mac) = neighbor.mac.filter(|_| same(neighbor.interface)) {
                 let address = neighbor.address;
                 if routing.on_link(neighbor.interface, address) || is_link_local(address) {
-                    routing.neighbor(neighbor.interface, address, Some(mac.octets()));
+                    routing.neighbor(neighbor.interface, address, Some(mac));
                 }
             }
         }
@@ -250,12 +247,12 @@ impl SlowThread {
     /// A route by hand, its interfaces those of the new configuration with the same names.
     fn carried_over(&self, route: &Route, new: &Routing) -> Result<Route, String> {
         let gone = || "its gateway is on no interface any more".to_owned();
-        let find = |address, interface: Option<perigee_fib::InterfaceId>| {
+        let find = |address, interface: Option<InterfaceId>| {
             let old = &self.parts.routing;
             match interface {
                 Some(id) => {
-                    let same = new.interfaces().by_name(&self.name_of(id.0));
-                    let same = same.filter(|id| new.on_link(id.0, address) || is_link_local(address));
+                    let same = new.interfaces().by_name(&self.name_of(id));
+                    let same = same.filter(|id| new.on_link(*id, address) || is_link_local(address));
                     same.map(Some).ok_or_else(gone)
                 }
                 // A neighbor that was found by its address is to be one still; others are reached by whatever leads there.
@@ -295,7 +292,7 @@ impl SlowThread {
         let now = self.parts.routing.interfaces().clone();
         for (id, interface) in old.interfaces().iter() {
             if now.get(id).is_none_or(|same| same.name != interface.name) {
-                self.tell(Input::RemoveInterface { id: id.0 });
+                self.tell(Input::RemoveInterface { id });
             }
         }
         self.set_interfaces();

@@ -1,52 +1,30 @@
 // SPDX-License-Identifier: MIT
-//! Gateways of routes in the three languages they are spoken of: the configuration's, the API's and the table's.
+//! Gateways of routes as the API names them and as the table does.
 
-use crate::routing::{Routing, net};
+use crate::routing::Routing;
 use crate::slow::SlowThread;
 use perigee_api::answers::{GatewayEntry, NextHopEntry, NextHopMember};
 use perigee_api::{ApiError, RouteChange, RouteGateway};
-use perigee_config::{Gateway, Mac, Route as ConfigRoute, RouteTo};
-use perigee_fib::{
-    InterfaceId, Member, Multipath, NextHopInfo, NextHopKind, Prefix, Route, RouteSource, RouteTarget, Via,
-};
+use perigee_fib::{NextHopInfo, NextHopKind, Via};
+use perigee_net::{InterfaceId, Member, Multipath, Prefix, Route, RouteTarget};
 use std::net::IpAddr;
 
-/// A route of the configuration as the table knows it.
-///
-/// # Errors
-/// The configuration's checks let no such route through.
-pub fn static_route(route: &ConfigRoute) -> Result<Route, String> {
-    let interface = |gateway: &Gateway| gateway.interface.map(InterfaceId);
-    let target = match &route.to {
-        RouteTo::Via(gateway) => RouteTarget::Gateway { address: gateway.address, interface: interface(gateway) },
-        RouteTo::Several(gateways) => {
-            let member = |g: &Gateway| Member { address: Some(g.address), interface: interface(g), weight: g.weight };
-            let members: Vec<Member> = gateways.iter().map(member).collect();
-            RouteTarget::Multipath(Multipath::new(&members).map_err(|error| error.to_string())?)
-        }
-        RouteTo::Blackhole => RouteTarget::Blackhole,
-        RouteTo::Unreachable => RouteTarget::Unreachable,
-        RouteTo::Prohibit => RouteTarget::Prohibit,
-    };
-    Ok(Route::new(RouteSource::Static, target).with_preference(route.preference).with_metric(route.metric))
-}
-
-/// A route by hand as the configuration would have it; `None` for one that it cannot say.
-pub fn config_route(routing: &Routing, prefix: Prefix, route: &Route) -> Option<ConfigRoute> {
-    // Without an interface: a neighbor that was found by its address, or a router that other routes lead to.
-    let gateway = |address, interface: Option<InterfaceId>, weight| {
-        let interface = interface.or_else(|| routing.link_of(address));
-        Gateway { address, interface: interface.map(|id| id.0), weight }
-    };
-    let to = match &route.target {
-        RouteTarget::Gateway { address, interface } => RouteTo::Via(gateway(*address, *interface, 1)),
-        RouteTarget::Multipath(multipath) => {
-            let members = multipath.members().iter();
-            RouteTo::Several(members.map(|m| Some(gateway(m.address?, m.interface, m.weight))).collect::<Option<_>>()?)
-        }
-        _ => return None,
-    };
-    Some(ConfigRoute { prefix: net(prefix), to, preference: route.preference, metric: route.metric })
+impl Routing {
+    /// A route as the configuration would have it: each gateway on the link it is a neighbor on, if it is one.
+    pub fn with_links(&self, route: &Route) -> Route {
+        let link = |interface: Option<InterfaceId>, address| interface.or_else(|| self.link_of(address));
+        let target = match &route.target {
+            &RouteTarget::Gateway { address, interface } => {
+                RouteTarget::Gateway { address, interface: link(interface, address) }
+            }
+            RouteTarget::Multipath(multipath) => RouteTarget::Multipath(multipath.map(|member| {
+                let link = member.address.map_or(member.interface, |address| link(member.interface, address));
+                Member { interface: link, ..member }
+            })),
+            other => other.clone(),
+        };
+        Route { target, ..route.clone() }
+    }
 }
 
 impl SlowThread {
@@ -79,8 +57,8 @@ impl SlowThread {
             Some(_) if *recursive => {
                 return Err(ApiError::invalid(format!("{address} is recursive and has a `dev`; expected one of them")));
             }
-            Some(id) if !self.parts.routing.on_link(id.0, address) && !is_link_local(address) => {
-                let name = self.name_of(id.0);
+            Some(id) if !self.parts.routing.on_link(id, address) && !is_link_local(address) => {
+                let name = self.name_of(id);
                 let message = format!("{address} is on none of the networks of {name}; give one it can be reached by");
                 return Err(ApiError::invalid(message));
             }
@@ -93,7 +71,7 @@ impl SlowThread {
     /// The interface that a gateway is reached by now, by name.
     pub(crate) fn device(&self, address: IpAddr, interface: Option<InterfaceId>) -> Option<String> {
         let id = interface.or_else(|| Some(self.parts.routing.reached_by(address)?.interface))?;
-        Some(self.name_of(id.0))
+        Some(self.name_of(id))
     }
 
     /// The gateways of a route that has several, to be shown.
@@ -103,7 +81,7 @@ impl SlowThread {
             via: address,
             dev: match address {
                 Some(address) => self.device(address, interface),
-                None => interface.map(|id| self.name_of(id.0)),
+                None => interface.map(|id| self.name_of(id)),
             },
             weight,
         };
@@ -130,7 +108,7 @@ impl SlowThread {
         match kind {
             NextHopKind::Direct { via: Via { interface, gateway }, mac } => {
                 let entry = entry(if gateway.is_some() { "neighbor" } else { "connected" });
-                NextHopEntry { via: gateway, dev: Some(self.name_of(interface.0)), mac: mac.map(Mac), ..entry }
+                NextHopEntry { via: gateway, dev: Some(self.name_of(interface)), mac, ..entry }
             }
             NextHopKind::Recursive { gateway, target } => NextHopEntry {
                 via: Some(gateway),

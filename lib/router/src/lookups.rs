@@ -3,7 +3,8 @@
 
 use perigee_config::{AUTO, FibChoice, FibNames};
 use perigee_fib::structures::{self, DEFAULT4, DEFAULT6};
-use perigee_fib::{Address, FibError, FibWriter, LookupError, LookupWriter, Structure};
+use perigee_fib::{FibError, FibWriter, LookupError, LookupWriter, Structure};
+use perigee_net::Address;
 
 /// The lookup structures of both families, by name.
 #[derive(Clone)]

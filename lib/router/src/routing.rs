@@ -1,27 +1,24 @@
 // SPDX-License-Identifier: MIT
 //! The routes and what follows from them: the forwarding table, the workers' tables, the slow path's view.
 
-use crate::gateways::{is_link_local, static_route};
+use crate::gateways::is_link_local;
 use crate::lookups::Lookups;
-use ipnet::IpNet;
 use perigee_config::Config;
-use perigee_fib::{
-    Fib, FibError, FibWriter, Interface, InterfaceId, Interfaces, Leaf, NextHopId, NextHopInfo, NextHopWriter, Prefix,
-    Published, Route, RouteKey, RouteSource, RouteTarget, Via,
-};
+use perigee_fib::{Fib, FibError, FibWriter, Interfaces, Leaf, NextHopId, NextHopInfo, NextHopWriter, Published, Via};
 use perigee_modules::filter::Filter;
 use perigee_modules::{Tables, Taps};
+use perigee_net::{Interface, InterfaceId, MacAddr, Prefix, Prefix4, Route, RouteKey, RouteSource, RouteTarget};
 use perigee_packet::PortInfo;
 use perigee_slowpath::{RouteDecision, Routes};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Room for next hops; each costs 8 bytes once it is used.
 const NEXT_HOPS: u32 = NextHopWriter::MAX;
 
 /// Gateways that routes need: interface and address.
-pub type Gateways = BTreeSet<(u16, IpAddr)>;
+pub type Gateways = BTreeSet<(InterfaceId, IpAddr)>;
 
 /// A route that was changed: its prefix and key, and what was there before.
 pub type Undo = (Prefix, RouteKey, Option<Route>);
@@ -54,21 +51,11 @@ pub struct Routing {
     renewed: bool,
     interfaces: Arc<Interfaces>,
     filters: Filters,
-    macs: Vec<[u8; 6]>,
+    macs: Vec<MacAddr>,
     /// Routes added while the router runs: they survive a reload.
     by_hand: BTreeMap<(Prefix, RouteKey), Route>,
     /// Where somebody looks at packets.
     taps: Option<Arc<Taps>>,
-}
-
-/// A prefix of the configuration as the table knows it.
-pub fn prefix(net: IpNet) -> Prefix {
-    Prefix::truncated(net.addr(), net.prefix_len()).expect("ipnet keeps lengths within their family")
-}
-
-/// The other way round.
-pub fn net(prefix: Prefix) -> IpNet {
-    IpNet::new(prefix.addr(), prefix.len()).expect("prefixes keep lengths within their family")
 }
 
 /// The interfaces of a configuration, on the ports as they were opened (in the configuration's order).
@@ -83,9 +70,9 @@ pub fn configured(config: &Config, ports: &[PortInfo]) -> Result<Vec<Interface>,
             port: port.port,
             vlan: interface.vlan,
             mtu: interface.mtu,
-            mac: port.mac.octets(),
+            mac: port.mac,
             up: true,
-            addresses: interface.addresses.iter().map(|net| (net.addr(), net.prefix_len())).collect(),
+            addresses: interface.addresses.clone(),
         })
     };
     config.interfaces.iter().map(convert).collect()
@@ -114,8 +101,8 @@ impl Routing {
     ) -> Result<Routing, String> {
         let interfaces = Arc::new(Interfaces::new(interfaces).map_err(|error| error.to_string())?);
         let width = ports.iter().map(|port| usize::from(port.port) + 1).max().unwrap_or(0);
-        let mut macs = vec![[0; 6]; width];
-        ports.iter().for_each(|port| macs[usize::from(port.port)] = port.mac.octets());
+        let mut macs = vec![MacAddr::ZERO; width];
+        ports.iter().for_each(|port| macs[usize::from(port.port)] = port.mac);
         let fib = lookups.make(&config.router.fib, NEXT_HOPS).map_err(|error| error.to_string())?;
         let shown = fib.reader();
         let by_hand = BTreeMap::new();
@@ -124,9 +111,7 @@ impl Routing {
         routing.fib.set_seed(seed(&routing.macs));
         let mut routes = own(&routing.interfaces)?;
         routes.extend(others);
-        for route in config.all_routes() {
-            routes.push((prefix(route.prefix), static_route(route)?));
-        }
+        routes.extend(config.all_routes().cloned());
         routing.fib.load(routes).map_err(|error| format!("routes: {error}"))?;
         routing.commit()?;
         routing.renewed();
@@ -219,11 +204,10 @@ impl Routing {
     /// # Errors
     /// A sentence about what does not fit; nothing has changed.
     pub fn follow_static(&mut self, before: &Config, now: &Config) -> Result<Vec<Undo>, String> {
-        let keyed = |config: &Config| -> Result<BTreeMap<(Prefix, RouteKey), Route>, String> {
-            let routes = config.all_routes().map(|route| Ok((prefix(route.prefix), static_route(route)?)));
-            routes.map(|route| route.map(|(prefix, route)| ((prefix, route.key()), route))).collect()
+        let keyed = |config: &Config| -> BTreeMap<(Prefix, RouteKey), Route> {
+            config.all_routes().map(|(prefix, route)| ((*prefix, route.key()), route.clone())).collect()
         };
-        let (before, now) = (keyed(before)?, keyed(now)?);
+        let (before, now) = (keyed(before), keyed(now));
         let mut undo = Vec::new();
         for ((prefix, key), route) in now.iter().filter(|(key, _)| !self.by_hand.contains_key(key)) {
             let present = self.rib().route(*prefix, *key).cloned();
@@ -353,7 +337,7 @@ impl Routing {
 
     /// The gateways that routes need resolved.
     pub fn gateways(&self) -> Gateways {
-        self.fib.wanted().into_iter().map(|(interface, gateway)| (interface.0, gateway)).collect()
+        self.fib.wanted().into_iter().collect()
     }
 
     /// The link of the connected network that a gateway is in, if it is in one.
@@ -381,27 +365,25 @@ impl Routing {
 
     /// A neighbor has been resolved, changed or (without a MAC address) lost: its next hops change, and a destination on
     /// a connected network gains or loses the host route that keeps its packets in the fast path.
-    pub fn neighbor(&mut self, interface: u16, address: IpAddr, mac: Option<[u8; 6]>) {
-        let id = InterfaceId(interface);
+    pub fn neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
         self.changed = true;
-        self.fib.set_neighbor(id, address, mac);
+        self.fib.set_neighbor(interface, address, mac);
         let host = Prefix::host(address);
         if mac.is_none() || is_link_local(address) {
             // It is missing where the neighbor was only ever a gateway on another network.
             let _ = self.fib.remove(host, RouteKey::of(RouteSource::Neighbor));
             return;
         }
-        let target = RouteTarget::Gateway { address, interface: Some(id) };
+        let target = RouteTarget::Gateway { address, interface: Some(interface) };
         if let Err(error) = self.fib.insert(host, Route::new(RouteSource::Neighbor, target)) {
             tracing::warn!("neighbor {address} stays in the slow path: {error}");
         }
     }
 
     /// Whether an address is on the network of one of an interface's addresses.
-    pub fn on_link(&self, interface: u16, address: IpAddr) -> bool {
-        let Some(interface) = self.interfaces.get(InterfaceId(interface)) else { return false };
-        let on = |(own, length): &(IpAddr, u8)| Prefix::truncated(*own, *length).is_ok_and(|p| p.contains(address));
-        interface.addresses.iter().any(on)
+    pub fn on_link(&self, interface: InterfaceId, address: IpAddr) -> bool {
+        let Some(interface) = self.interfaces.get(interface) else { return false };
+        interface.addresses.iter().any(|own| own.covers(address))
     }
 }
 
@@ -411,18 +393,18 @@ fn own(interfaces: &Interfaces) -> Result<Vec<(Prefix, Route)>, String> {
     let mut routes = Vec::new();
     let up = interfaces.iter().filter(|(_, interface)| interface.up);
     let addresses = up.flat_map(|(id, interface)| interface.addresses.iter().map(move |address| (id, *address)));
-    for (interface, (address, length)) in addresses.filter(|(_, (address, _))| !is_link_local(*address)) {
+    for (interface, own) in addresses.filter(|(_, own)| !is_link_local(own.address)) {
         let local = Route::new(RouteSource::Local, RouteTarget::Local);
-        let network = Prefix::truncated(address, length).map_err(|error| error.to_string())?;
-        routes.push((Prefix::host(address), local.clone()));
-        if network != Prefix::host(address) {
+        let (host, network) = (Prefix::host(own.address), own.network());
+        routes.push((host, local.clone()));
+        if network != host {
             routes.push((network, Route::new(RouteSource::Connected, RouteTarget::Connected { interface })));
         }
-        if let (IpAddr::V4(address), 0..=30) = (address, length) {
+        if let Prefix::V4(network) = network
+            && network.len() <= 30
+        {
             // RFC 1812 5.3.5.2: a directed broadcast is for the router to see, not to forward.
-            let host_bits = u32::MAX.checked_shr(length.into()).unwrap_or(0);
-            let broadcast = Ipv4Addr::from_bits(address.to_bits() | host_bits);
-            routes.push((Prefix::host(broadcast.into()), local));
+            routes.push((Prefix4::host(network.last()).into(), local));
         }
     }
     Ok(routes)
@@ -430,9 +412,11 @@ fn own(interfaces: &Interfaces) -> Result<Vec<(Prefix, Route)>, String> {
 
 /// What sets this router's choices among equal ways apart from other routers', and stays the same over reloads and
 /// restarts: its MAC addresses.
-fn seed(macs: &[[u8; 6]]) -> u32 {
+fn seed(macs: &[MacAddr]) -> u32 {
     // FNV-1a (Fowler, Noll, Vo) with 32 bits; whatever is weak in it is mixed again with each flow.
-    macs.iter().flatten().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+    macs.iter()
+        .flat_map(|mac| mac.octets())
+        .fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 impl Routes for Routing {
@@ -440,9 +424,9 @@ impl Routes for Routing {
     fn route(&self, destination: IpAddr, flow: u32) -> RouteDecision {
         match self.fib.decide(destination, flow) {
             Leaf::Via(Via { interface, gateway: Some(gateway) }) if gateway != destination => {
-                RouteDecision::Gateway(interface.0, gateway)
+                RouteDecision::Gateway(interface, gateway)
             }
-            Leaf::Via(Via { interface, .. }) => RouteDecision::Connected(interface.0),
+            Leaf::Via(Via { interface, .. }) => RouteDecision::Connected(interface),
             Leaf::Fixed(NextHopId::LOCAL) => RouteDecision::Local,
             Leaf::Fixed(NextHopId::UNREACHABLE) => RouteDecision::Unreachable,
             Leaf::Fixed(NextHopId::PROHIBIT) => RouteDecision::Prohibit,

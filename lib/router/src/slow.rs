@@ -14,11 +14,11 @@ use crate::twins::PortTwin;
 use crate::wiring::SlowQueues;
 use perigee_api::answers::VersionStatus;
 use perigee_api::{Backend, Reply, Request};
-use perigee_config::{Config, Mac, Machine};
-use perigee_fib::InterfaceId;
+use perigee_config::{Config, Machine};
 use perigee_helper::twin::Twin;
 use perigee_helper::{Helper, TwinStatus};
 use perigee_modules::{Counters, CustomReasons, Punted};
+use perigee_net::InterfaceId;
 use perigee_packet::{Batch, Mask, Memory, PortInfo, TransmitQueue};
 use perigee_slowpath::{Config as SlowConfig, Event, Input, Output, SlowPath, Time};
 use perigee_worker::{Bell, Clock, Stop};
@@ -354,7 +354,7 @@ impl SlowThread {
             for slot in self.batch.live() {
                 let Some(packet) = self.batch.take(slot) else { continue };
                 let interface = self.parts.routing.interfaces().ingress(port, vid(packet.bytes()));
-                if let Some(InterfaceId(interface)) = interface {
+                if let Some(interface) = interface {
                     self.steered(port, interface, packet.bytes());
                 }
             }
@@ -373,7 +373,7 @@ impl SlowThread {
                 busy = true;
                 let frame = &buffer[..length];
                 let interface = self.parts.routing.interfaces().ingress(self.infos[index].port, vid(frame));
-                if let Some(InterfaceId(interface)) = interface {
+                if let Some(interface) = interface {
                     self.tell(Input::FromTwin { interface, frame });
                 }
             }
@@ -397,8 +397,8 @@ impl SlowThread {
         busy
     }
 
-    fn transmit(&mut self, interface: u16, frame: &[u8]) {
-        let Some(egress) = self.parts.routing.interfaces().egress(InterfaceId(interface)).copied() else { return };
+    fn transmit(&mut self, interface: InterfaceId, frame: &[u8]) {
+        let Some(egress) = self.parts.routing.interfaces().egress(interface).copied() else { return };
         let tagged = tagged(frame, egress.vlan);
         let frame = tagged.as_deref().unwrap_or(frame);
         self.sending(egress.port, frame);
@@ -418,8 +418,8 @@ impl SlowThread {
         }
     }
 
-    fn give_to_twin(&mut self, interface: u16, frame: &[u8]) {
-        let Some(egress) = self.parts.routing.interfaces().egress(InterfaceId(interface)).copied() else { return };
+    fn give_to_twin(&mut self, interface: InterfaceId, frame: &[u8]) {
+        let Some(egress) = self.parts.routing.interfaces().egress(interface).copied() else { return };
         let index = self.infos.iter().position(|info| info.port == egress.port);
         if let Some(twin) = index.and_then(|index| self.twins[index].as_mut()) {
             let tagged = tagged(frame, egress.vlan);
@@ -432,8 +432,8 @@ impl SlowThread {
         match event {
             Event::NeighborResolved { interface, address, mac }
             | Event::NeighborChanged { interface, address, mac } => {
-                self.parts.routing.neighbor(interface, address, Some(mac.octets()));
-                self.neighbor_for_linux(interface, address, Some(Mac(mac.octets())));
+                self.parts.routing.neighbor(interface, address, Some(mac));
+                self.neighbor_for_linux(interface, address, Some(mac));
             }
             Event::NeighborLost { interface, address } => {
                 self.parts.routing.neighbor(interface, address, None);
@@ -451,8 +451,8 @@ impl SlowThread {
         }
     }
 
-    pub(crate) fn name_of(&self, interface: u16) -> String {
-        let interface = self.parts.routing.interfaces().get(InterfaceId(interface));
+    pub(crate) fn name_of(&self, interface: InterfaceId) -> String {
+        let interface = self.parts.routing.interfaces().get(interface);
         interface.map_or_else(|| "?".to_owned(), |interface| interface.name.clone())
     }
 

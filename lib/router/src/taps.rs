@@ -16,6 +16,7 @@ use perigee_api::taps::{Captured, Outlet, Record, TapOn, TapRequest, TapWhat};
 use perigee_modules::taps::{CaptureSink, Direction, Seen, TraceSink};
 use perigee_modules::trace::{Decision, Trace};
 use perigee_modules::{CustomReasons, Kind, Punted, Reason, Taps};
+use perigee_net::InterfaceId;
 use perigee_packet::{Expression, Summary};
 use perigee_slowpath::{Counters, Input, Punt};
 use perigee_worker::Bell;
@@ -267,7 +268,7 @@ impl SlowThread {
     }
 
     /// A frame from a queue that a hardware filter fills.
-    pub(crate) fn steered(&mut self, port: u16, interface: u16, frame: &[u8]) {
+    pub(crate) fn steered(&mut self, port: u16, interface: InterfaceId, frame: &[u8]) {
         if self.taps.taps.is_empty() {
             self.tell(Input::Punted { interface, punt: Punt::Other, frame });
             return;
@@ -279,7 +280,7 @@ impl SlowThread {
     }
 
     /// Tells the slow path of a frame, and captures it if that drops it.
-    fn watch(&mut self, interface: u16, punt: Punt, seen: Seen<'_>) {
+    fn watch(&mut self, interface: InterfaceId, punt: Punt, seen: Seen<'_>) {
         let before = self.taps.has(Place::Drops).then(|| self.machine.counters().clone());
         self.tell(Input::Punted { interface, punt, frame: seen.frame });
         if let Some(before) = before {
@@ -297,7 +298,7 @@ impl SlowThread {
     }
 
     /// The same for a packet that is followed: what the slow path counts and sends is what it did.
-    fn follow(&mut self, trace: Box<Trace>, interface: u16, punt: Punt, seen: Seen<'_>) {
+    fn follow(&mut self, trace: Box<Trace>, interface: InterfaceId, punt: Punt, seen: Seen<'_>) {
         // What earlier packets have caused is not this one's.
         self.carry_out();
         let (before, waiting) = (self.machine.counters().clone(), self.machine.queued());

@@ -99,7 +99,7 @@ impl SlowThread {
     fn next_hop_in_words(&mut self, id: u32) -> String {
         match self.parts.routing.fib().via(NextHopId(id)) {
             Some(via) => {
-                let dev = self.name_of(via.interface.0);
+                let dev = self.name_of(via.interface);
                 via.gateway.map_or_else(|| format!("dev {dev}"), |gateway| format!("via {gateway} dev {dev}"))
             }
             None => String::new(),

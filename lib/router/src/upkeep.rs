@@ -3,9 +3,8 @@
 
 use crate::routing::lock;
 use crate::slow::{RouterPort, SlowThread};
-use perigee_fib::InterfaceId;
-use perigee_slowpath::{Input, Interface, InterfaceAddress};
-use std::net::IpAddr;
+use perigee_net::{Interface, InterfaceId};
+use perigee_slowpath::Input;
 
 /// How often links are looked at, memory is reclaimed and silent workers are noticed.
 const HOUSEKEEPING: u64 = 250_000_000;
@@ -56,8 +55,8 @@ impl SlowThread {
     }
 
     /// Whether an interface is up, and its port has a link.
-    pub(crate) fn interface_is_up(&self, interface: u16) -> bool {
-        let Some(interface) = self.parts.routing.interfaces().get(InterfaceId(interface)) else { return false };
+    pub(crate) fn interface_is_up(&self, interface: InterfaceId) -> bool {
+        let Some(interface) = self.parts.routing.interfaces().get(interface) else { return false };
         let index = self.infos.iter().position(|info| info.port == interface.port);
         interface.up && index.is_some_and(|index| self.links[index])
     }
@@ -67,16 +66,9 @@ impl SlowThread {
         let interfaces = self.parts.routing.interfaces().clone();
         for (id, interface) in interfaces.iter() {
             let index = self.infos.iter().position(|info| info.port == interface.port);
-            let address = |&(address, prefix_len): &(IpAddr, u8)| InterfaceAddress { address, prefix_len };
-            let interface = Interface {
-                port: interface.port,
-                vlan: interface.vlan,
-                mac: perigee_packet::MacAddr(interface.mac),
-                mtu: interface.mtu,
-                up: interface.up && index.is_some_and(|index| self.links[index]),
-                addresses: interface.addresses.iter().map(address).collect(),
-            };
-            self.tell(Input::SetInterface { id: id.0, interface });
+            let up = interface.up && index.is_some_and(|index| self.links[index]);
+            let interface = Interface { up, ..interface.clone() };
+            self.tell(Input::SetInterface { id, interface });
         }
         self.carry_out();
     }
@@ -88,7 +80,7 @@ impl SlowThread {
             if self.linux.is_by_hand(interface, address) {
                 continue;
             }
-            self.tell(Input::SetNeighbor { interface, address, mac: perigee_packet::MacAddr(neighbor.mac.0) });
+            self.tell(Input::SetNeighbor { interface, address, mac: neighbor.mac });
         }
         self.carry_out();
     }

@@ -6,9 +6,8 @@ mod common;
 use common::*;
 use perigee_api::answers::{AuditReport, LinuxStatus};
 use perigee_api::{Backend, Reply, Request};
-use perigee_fib::{
-    Address as FibAddress, Buffer, DoubleBuffered, Lookup, LookupError, NextHopId, Prefix, PrefixOf, Structure,
-};
+use perigee_fib::{Buffer, DoubleBuffered, Lookup, LookupError, NextHopId, Structure};
+use perigee_net::{Address as FibAddress, Prefix, PrefixOf};
 use perigee_netlink::message::{Address, Hop, Hops, Link, Message, NextHop, NextHopTo, Route, RouteKind};
 use perigee_netlink::{Source, SourceCounters, Update};
 use perigee_router::{LinuxFeeds, Lookups};
@@ -57,11 +56,9 @@ impl Kernel {
                 mac: None,
                 vlan: None,
             }));
-            for (address, prefix_len) in
-                [(format!("10.0.{}.1", port + 1), 24), (format!("2001:db8:{}::1", port + 1), 64)]
-            {
+            for address in [format!("10.0.{}.1/24", port + 1), format!("2001:db8:{}::1/64", port + 1)] {
                 let address = address.parse().unwrap();
-                all.push(Message::Address(Address { link: index, address, prefix_len }));
+                all.push(Message::Address(Address { link: index, address }));
             }
         }
         let next_hop = |(id, to): (&u32, &NextHopTo)| Message::NextHop(NextHop { id: *id, to: to.clone() });

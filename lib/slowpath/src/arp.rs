@@ -11,15 +11,16 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use perigee_net::{InterfaceId, MacAddr};
+use perigee_packet::Arp;
 use perigee_packet::wire::arp::{LEN, REPLY, REQUEST, Repr};
 use perigee_packet::wire::ethernet::ethertype;
-use perigee_packet::{Arp, MacAddr};
 
+use crate::Time;
 use crate::forward::is_host;
 use crate::frame::{self, Received};
 use crate::machine::{SlowPath, Turn};
 use crate::neighbor::Heard;
-use crate::{InterfaceId, Time};
 
 impl SlowPath {
     pub(crate) fn arp(&mut self, turn: Turn, received: &Received) {

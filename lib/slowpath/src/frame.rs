@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! A received frame, taken apart once.
 
+use perigee_net::{InterfaceId, MacAddr};
 use perigee_packet::wire::ethernet::{self, Ethernet};
 use perigee_packet::wire::vlan;
-use perigee_packet::{MacAddr, Malformed, Vlan};
-
-use crate::InterfaceId;
+use perigee_packet::{Malformed, Vlan};
 
 /// A frame without the interface's own tag.
 #[derive(Debug)]
@@ -75,20 +74,20 @@ mod tests {
 
     #[test]
     fn own_tag_goes_others_stay() {
-        let bare = Received::new(1, Some(100), TAGGED).unwrap();
+        let bare = Received::new(InterfaceId(1), Some(100), TAGGED).unwrap();
         assert_eq!((bare.ethertype, bare.payload()), (0x0806, &b"abc"[..]));
         assert!(bare.is_group());
-        let other = Received::new(1, Some(101), TAGGED).unwrap();
+        let other = Received::new(InterfaceId(1), Some(101), TAGGED).unwrap();
         assert_eq!((other.ethertype, &other.frame[..]), (0x8100, TAGGED));
-        assert_eq!(Received::new(1, None, TAGGED).unwrap().ethertype, 0x8100);
-        assert!(Received::new(1, None, &TAGGED[..13]).is_err());
-        assert!(Received::new(1, Some(100), &TAGGED[..16]).is_err());
+        assert_eq!(Received::new(InterfaceId(1), None, TAGGED).unwrap().ethertype, 0x8100);
+        assert!(Received::new(InterfaceId(1), None, &TAGGED[..13]).is_err());
+        assert!(Received::new(InterfaceId(1), Some(100), &TAGGED[..16]).is_err());
     }
 
     #[test]
     fn priority_tag_goes() {
         let mut frame = TAGGED.to_vec();
         frame[14..16].copy_from_slice(&[0xe0, 0]);
-        assert_eq!(Received::new(1, None, &frame).unwrap().ethertype, 0x0806);
+        assert_eq!(Received::new(InterfaceId(1), None, &frame).unwrap().ethertype, 0x0806);
     }
 }

@@ -4,66 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use perigee_packet::MacAddr;
-use perigee_packet::wire::addr::solicited_node;
+use perigee_net::{Interface, InterfaceAddress, InterfaceId, solicited_node};
 
-use crate::{InterfaceId, Time};
-
-/// An address of an interface and the prefix of its link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct InterfaceAddress {
-    /// The address.
-    pub address: IpAddr,
-    /// Leading bits that all stations on the link share: 0..=32 or 0..=128; more counts as all.
-    pub prefix_len: u8,
-}
-
-impl InterfaceAddress {
-    /// Is `other` on the link of this prefix?
-    pub fn covers(&self, other: IpAddr) -> bool {
-        match (self.address, other) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => (own.to_bits() ^ other.to_bits()) & mask4(self.prefix_len) == 0,
-            (IpAddr::V6(own), IpAddr::V6(other)) => {
-                let shift = 128 - u32::from(self.prefix_len.min(128));
-                (own.to_bits() ^ other.to_bits()).checked_shr(shift).unwrap_or(0) == 0
-            }
-            _ => false,
-        }
-    }
-
-    /// The two broadcast addresses of an IPv4 prefix: all ones, and all zeros of old (RFC 1812 4.2.3.1). A /31 and a /32
-    /// have none (RFC 3021).
-    fn broadcasts(&self) -> impl Iterator<Item = Ipv4Addr> + use<> {
-        let (address, len) = (self.address, self.prefix_len);
-        let pair = match address {
-            IpAddr::V4(a) if len <= 30 => Some([a.to_bits() | !mask4(len), a.to_bits() & mask4(len)]),
-            _ => None,
-        };
-        pair.into_iter().flatten().map(Ipv4Addr::from_bits)
-    }
-}
-
-fn mask4(len: u8) -> u32 {
-    u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0)
-}
-
-/// Configuration of a layer 3 interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interface {
-    /// The port it is on.
-    pub port: u16,
-    /// Its VLAN; `None`: the port's untagged frames.
-    pub vlan: Option<u16>,
-    /// Its MAC.
-    pub mac: MacAddr,
-    /// Most bytes of an IP packet.
-    pub mtu: u16,
-    /// Administratively up, and the link is there.
-    pub up: bool,
-    /// Its addresses; the first of a family is the primary one. Where none is link-local IPv6 (fe80::/10), one is made
-    /// from the MAC (RFC 4291 appendix A).
-    pub addresses: Vec<InterfaceAddress>,
-}
+use crate::Time;
 
 /// Whether an own address may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,7 +171,7 @@ impl Interfaces {
 
     /// Is it a broadcast address of any interface's prefixes?
     pub(crate) fn is_broadcast(&self, address: Ipv4Addr) -> bool {
-        self.broadcasts.range((address, 0)..=(address, InterfaceId::MAX)).next().is_some()
+        self.broadcasts.range((address, InterfaceId(0))..=(address, InterfaceId(u16::MAX))).next().is_some()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (InterfaceId, &Own)> {
@@ -246,32 +189,5 @@ impl Interfaces {
                 AddressInfo { interface, address, state }
             })
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn address(text: &str, prefix_len: u8) -> InterfaceAddress {
-        InterfaceAddress { address: text.parse().unwrap(), prefix_len }
-    }
-
-    #[test]
-    fn prefixes_cover_at_every_length() {
-        let covers = |own: &str, len, other: &str| address(own, len).covers(other.parse().unwrap());
-        assert!(covers("10.0.0.1", 24, "10.0.0.255") && !covers("10.0.0.1", 24, "10.0.1.0"));
-        assert!(covers("10.0.0.0", 31, "10.0.0.1") && !covers("10.0.0.0", 32, "10.0.0.1"));
-        assert!(covers("10.0.0.0", 0, "203.0.113.1") && covers("::1", 0, "2001:db8::"));
-        assert!(covers("2001:db8::", 127, "2001:db8::1") && !covers("2001:db8::", 128, "2001:db8::1"));
-        assert!(!covers("2001:db8::", 64, "10.0.0.1") && !covers("10.0.0.1", 200, "10.0.0.2"));
-    }
-
-    #[test]
-    fn broadcasts_of_a_prefix() {
-        let of = |text, len| address(text, len).broadcasts().map(|b| b.to_string()).collect::<Vec<_>>();
-        assert_eq!(of("10.0.0.9", 24), ["10.0.0.255", "10.0.0.0"]);
-        assert_eq!(of("10.0.0.9", 30), ["10.0.0.11", "10.0.0.8"]);
-        assert!(of("10.0.0.9", 31).is_empty() && of("10.0.0.9", 32).is_empty() && of("2001:db8::1", 64).is_empty());
     }
 }

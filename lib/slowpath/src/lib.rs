@@ -33,7 +33,7 @@ mod rate;
 mod types;
 
 pub use counters::Counters;
-pub use interface::{AddressInfo, AddressState, Interface, InterfaceAddress};
+pub use interface::{AddressInfo, AddressState};
 pub use machine::SlowPath;
 pub use neighbor::{NeighborInfo, NeighborState};
-pub use types::{Config, Event, Input, InterfaceId, Output, Punt, RouteDecision, Routes, Time};
+pub use types::{Config, Event, Input, Output, Punt, RouteDecision, Routes, Time};

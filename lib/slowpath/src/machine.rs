@@ -4,16 +4,16 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use perigee_packet::MacAddr;
+use perigee_net::{Interface, InterfaceId, MacAddr};
 use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::flow;
 
 use crate::fragment::fragment;
 use crate::frame::{self, Received};
-use crate::interface::{AddressInfo, Interface, Interfaces, Own};
+use crate::interface::{AddressInfo, Interfaces, Own};
 use crate::neighbor::{Action, Answer, Heard, Key, NeighborInfo, Neighbors, Pending};
 use crate::rate::TokenBucket;
-use crate::{Config, Counters, Event, Input, InterfaceId, Output, Punt, RouteDecision, Routes, Time};
+use crate::{Config, Counters, Event, Input, Output, Punt, RouteDecision, Routes, Time};
 
 /// What holds during one call.
 #[derive(Clone, Copy)]

@@ -5,17 +5,17 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use perigee_packet::wire::addr::solicited_node;
+use perigee_net::{InterfaceId, MacAddr, solicited_node};
 use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::icmp6::{self, Advertisement, Message};
 use perigee_packet::wire::{ipv6, protocol};
-use perigee_packet::{Icmp6, Ipv6, MacAddr, NdOptions};
+use perigee_packet::{Icmp6, Ipv6, NdOptions};
 
 use crate::frame::{self, Received};
 use crate::interface::{AddressState, Detection};
 use crate::machine::{SlowPath, Turn};
 use crate::neighbor::Heard;
-use crate::{Event, InterfaceId, Time};
+use crate::{Event, Time};
 
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// RFC 4861 10 RETRANS_TIMER, which also spaces duplicate address detection.

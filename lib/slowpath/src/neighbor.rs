@@ -18,9 +18,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use perigee_packet::MacAddr;
+use perigee_net::{InterfaceId, MacAddr};
 
-use crate::{Config, Counters, Event, InterfaceId, Time};
+use crate::{Config, Counters, Event, Time};
 
 /// A neighbor: an address is one only together with its link.
 pub(crate) type Key = (InterfaceId, IpAddr);

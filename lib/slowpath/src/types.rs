@@ -3,9 +3,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use perigee_packet::MacAddr;
-
-use crate::interface::Interface;
+use perigee_net::{Interface, InterfaceId, MacAddr};
 
 /// Nanoseconds since any moment the caller likes; only differences count. Must not go back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,9 +20,6 @@ impl Time {
         Time(self.0.saturating_add(millis.saturating_mul(1_000_000)))
     }
 }
-
-/// Index of a layer 3 interface: a port, or a VLAN on one.
-pub type InterfaceId = u16;
 
 /// Where a packet to a destination goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -117,8 +117,8 @@ impl Bench {
 /// The frame as it should leave by port 1 or 2: one hop less, MAC addresses of the next link.
 fn forwarded(frame: &[u8], interface: u8, port: u16) -> Vec<u8> {
     changed(frame.to_vec(), |frame| {
-        frame[..6].copy_from_slice(&neighbor(interface));
-        frame[6..12].copy_from_slice(&own_mac(port));
+        frame[..6].copy_from_slice(&neighbor(interface).octets());
+        frame[6..12].copy_from_slice(&own_mac(port).octets());
         if frame[12..14] == [8, 0] {
             frame[22] -= 1;
             fix_checksum(&mut frame[14..]);
@@ -172,9 +172,9 @@ fn what_a_script_leaves_is_freed_and_counted() {
 fn new_tables_are_seen_at_the_batch_boundary() {
     let (_, mut published, mut bench) = alone(Options::default());
     let mut other = routes();
-    let prefix = perigee_fib::Prefix::host(perigee_modules::testing::v4(1).into());
-    let target = perigee_fib::RouteTarget::Blackhole;
-    other.insert(prefix, perigee_fib::Route::new(perigee_fib::RouteSource::Static, target)).expect("room for a route");
+    let prefix = perigee_net::Prefix::host(perigee_modules::testing::v4(1).into());
+    let target = perigee_net::RouteTarget::Blackhole;
+    other.insert(prefix, perigee_net::Route::new(perigee_net::RouteSource::Static, target)).expect("room for a route");
     let version = published.publish(tables(&other, None));
     assert!(!published.acknowledged(version));
     bench.inject(&udp4(1, 8));

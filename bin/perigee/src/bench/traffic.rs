@@ -7,12 +7,9 @@
 use crate::bench::fib::{Entry, Family, Ranges};
 use anyhow::{Context as _, Result, ensure};
 use perigee_fib::synth::Random;
-use perigee_fib::{
-    Fib, FibWriter, Interface, InterfaceId, Interfaces, Lookup, NextHopId, NextHopWriter, NextHops, Prefix, Route,
-    RouteSource, RouteTarget, Via, structures,
-};
+use perigee_fib::{Fib, FibWriter, Interfaces, Lookup, NextHopId, NextHopWriter, NextHops, Via, structures};
 use perigee_modules::Tables;
-use perigee_packet::MacAddr;
+use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr, Prefix, Route, RouteSource, RouteTarget};
 use perigee_packet::wire::{ethernet, ipv4, ipv6, protocol, udp};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -44,13 +41,13 @@ const ROUTES: [([u8; 4], u8); 8] = [
 /// A packet of a source, or one that left.
 pub type Frame = Vec<u8>;
 
-fn own_mac(port: u16) -> [u8; 6] {
-    [2, 0, 0, 0, 0, port as u8]
+fn own_mac(port: u16) -> MacAddr {
+    MacAddr([2, 0, 0, 0, 0, port as u8])
 }
 
-fn neighbor_mac(neighbor: u32) -> [u8; 6] {
+fn neighbor_mac(neighbor: u32) -> MacAddr {
     let [a, b, c, d] = neighbor.to_be_bytes();
-    [2, 1, a, b, c, d]
+    MacAddr([2, 1, a, b, c, d])
 }
 
 /// Neighbor `n` is on port `n % 2`.
@@ -183,8 +180,8 @@ impl Traffic {
         };
         let neighbor = self.neighbor(destination)?;
         let mut out = frame.to_vec();
-        out[..6].copy_from_slice(&neighbor_mac(neighbor));
-        out[6..12].copy_from_slice(&own_mac(port_of(neighbor)));
+        out[..6].copy_from_slice(&neighbor_mac(neighbor).octets());
+        out[6..12].copy_from_slice(&own_mac(port_of(neighbor)).octets());
         if is_v4 {
             out[22] -= 1;
             out[24..26].fill(0);
@@ -228,7 +225,7 @@ pub fn frames(destinations: &[IpAddr], port: u16) -> Result<Vec<Frame>> {
 fn frame(destination: IpAddr, port: u16, random: &mut Random) -> Result<Frame> {
     let (a, b, c) = (random.below(256) as u8, random.below(256) as u8, 1 + random.below(254) as u8);
     let mut frame = vec![0; if destination.is_ipv4() { LENGTH } else { LENGTH6 }];
-    let (source_mac, router) = (MacAddr([2, 0, 0, 0, 2, 0]), MacAddr(own_mac(port)));
+    let (source_mac, router) = (MacAddr([2, 0, 0, 0, 2, 0]), own_mac(port));
     let udp_at = match destination {
         IpAddr::V4(destination) => {
             ethernet::emit(&mut frame, router, source_mac, 0x0800)?;
@@ -260,8 +257,8 @@ fn interfaces(ports: u16) -> Result<Arc<Interfaces>> {
         mtu: 1500,
         mac: own_mac(port),
         addresses: vec![
-            (Ipv4Addr::new(10, 0, port as u8, 254).into(), 24),
-            (Ipv6Addr::new(0xfd00, 0, 0, port, 0, 0, 0, 254).into(), 64),
+            InterfaceAddress { address: Ipv4Addr::new(10, 0, port as u8, 254).into(), prefix_len: 24 },
+            InterfaceAddress { address: Ipv6Addr::new(0xfd00, 0, 0, port, 0, 0, 0, 254).into(), prefix_len: 64 },
         ],
         up: true,
     };
@@ -270,7 +267,7 @@ fn interfaces(ports: u16) -> Result<Arc<Interfaces>> {
 
 /// The tables of a router with so many ports that has these lookup structures.
 pub fn tables(fib: Fib, ports: u16) -> Result<Tables> {
-    let macs: Vec<[u8; 6]> = (0..ports).map(own_mac).collect();
+    let macs: Vec<MacAddr> = (0..ports).map(own_mac).collect();
     Ok(Tables::new(fib.v4, fib.v6, fib.next_hops, interfaces(ports)?, None, &macs))
 }
 
@@ -372,7 +369,7 @@ mod tests {
     #[test]
     fn neighbors_have_the_ids_of_the_table() {
         let next_hops = neighbors(250).unwrap();
-        let mac = |mac: [u8; 6]| mac.iter().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
+        let mac = |mac: MacAddr| mac.octets().iter().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
         for neighbor in [0, 1, 249] {
             let next_hop = next_hops.get(NextHopId(NextHopId::FIRST_FREE + neighbor));
             assert_eq!((next_hop.interface().0, next_hop.mac_bits()), (port_of(neighbor), mac(neighbor_mac(neighbor))));

@@ -3,15 +3,14 @@
 
 use super::Opened;
 use anyhow::Result;
-use ipnet::IpNet;
 use perigee_config as config;
 use perigee_config::Config;
 use perigee_helper::open_links;
 use perigee_helper::twin::Twin;
 use perigee_helper::{SocketWanted, TwinStatus, TwinWanted};
+use perigee_net::{InterfaceAddress, MacAddr};
 use perigee_netlink::fpm::Fpm;
 use perigee_netlink::{Feed, Scope};
-use perigee_packet::MacAddr;
 use perigee_router::{LinuxFeeds, Mailbox};
 
 /// A twin for each port that is to have one.
@@ -20,7 +19,7 @@ pub(super) fn make_twins(config: &Config, opened: &Opened) -> Result<Vec<Option<
         let Some(helper) = opened.helper.as_ref().filter(|_| port.twin) else { return Ok(None) };
         let wanted = TwinWanted {
             name: port.name.clone(),
-            mac: config::Mac(opened.infos[index].mac.octets()),
+            mac: opened.infos[index].mac,
             mtu: port.mtu,
             namespace: config.router.namespace.clone(),
             addresses: with_link_local(&config.interfaces[index].addresses, opened.infos[index].mac, port.mtu),
@@ -32,7 +31,7 @@ pub(super) fn make_twins(config: &Config, opened: &Opened) -> Result<Vec<Option<
 }
 
 /// The addresses, with the link-local one that the slow path speaks from: routing daemons need one, too.
-fn with_link_local(addresses: &[IpNet], mac: MacAddr, mtu: u16) -> Vec<IpNet> {
+fn with_link_local(addresses: &[InterfaceAddress], mac: MacAddr, mtu: u16) -> Vec<InterfaceAddress> {
     addresses.iter().copied().chain(perigee_router::missing_link_local(addresses, mac, mtu)).collect()
 }
 
@@ -44,7 +43,7 @@ pub(super) fn make_vlans(config: &Config, opened: &Opened) {
         let Some(vlan) = interface.vlan.filter(|_| port.twin) else { continue };
         let wanted = TwinWanted {
             name: interface.name.clone(),
-            mac: config::Mac(info.mac.octets()),
+            mac: info.mac,
             mtu: interface.mtu,
             namespace: config.router.namespace.clone(),
             addresses: with_link_local(&interface.addresses, info.mac, interface.mtu),

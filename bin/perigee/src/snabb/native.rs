@@ -7,7 +7,7 @@ use super::Options;
 use super::process::{PortWish, Process, VmState, lock};
 use perigee_dpdk as dpdk;
 use perigee_lua::mlua::{self, LightUserData, Lua, Table, Value};
-use perigee_packet::wire::addr::MacAddr;
+use perigee_net::MacAddr;
 use std::ffi::c_void;
 use std::sync::Arc;
 

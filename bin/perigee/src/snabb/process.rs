@@ -6,7 +6,7 @@ use super::Options;
 use super::threads::Threads;
 use perigee_dpdk::snabb::{SharedPort, Slate, SnabbPool, SnabbPort, SnabbRing};
 use perigee_dpdk::{Device, Eal, EalConfig, PortConfig};
-use perigee_packet::wire::addr::MacAddr;
+use perigee_net::MacAddr;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::*;
 use crate::answers::*;
-use perigee_config::Mac;
+use perigee_net::MacAddr;
 
 /// A sample's name with its labels sorted in, and its value.
 type Samples = HashMap<(String, Vec<(String, String)>), f64>;
@@ -94,7 +94,7 @@ fn snapshot() -> Snapshot {
         name: "wan".into(),
         device: "eth0".into(),
         driver: "net_af_packet".into(),
-        mac: Mac([2, 0, 0, 0, 0, 1]),
+        mac: MacAddr([2, 0, 0, 0, 0, 1]),
         mtu: 1500,
         link_up: true,
         speed: None,

@@ -3,7 +3,8 @@
 
 use crate::eal::{Started, running};
 use crate::ffi;
-use perigee_fib::{Address, LookupError, NextHopId, PrefixOf};
+use perigee_fib::{LookupError, NextHopId};
+use perigee_net::{Address, PrefixOf};
 use std::ffi::{CString, c_int};
 use std::ptr::NonNull;
 use std::sync::Arc;

@@ -4,7 +4,8 @@
 use super::MOST4;
 use super::table::{Table, Top, added, check, full, room};
 use crate::ffi;
-use perigee_fib::{Buffer, Lookup, LookupError, NextHopId, Prefix4};
+use perigee_fib::{Buffer, Lookup, LookupError, NextHopId};
+use perigee_net::Prefix4;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 

@@ -4,7 +4,8 @@
 use super::MOST6;
 use super::table::{Table, Top, added, check, room};
 use crate::ffi;
-use perigee_fib::{Buffer, Lookup, LookupError, NextHopId, Prefix6};
+use perigee_fib::{Buffer, Lookup, LookupError, NextHopId};
+use perigee_net::Prefix6;
 use std::ffi::CString;
 
 const LEAST: usize = 1 << 12;

@@ -17,8 +17,8 @@ use prefix_trie::PrefixMap;
 use crate::lookup::table::Table;
 use crate::lookup::{Lookup, LookupError, LookupWriter};
 use crate::next_hop::NextHopId;
-use crate::prefix::Prefix4;
 use crate::publish::grace::{Deferred, Grace};
+use perigee_net::Prefix4;
 
 const NAME: &str = "dir24";
 const ENTRIES: usize = 1 << 24;

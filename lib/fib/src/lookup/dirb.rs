@@ -17,8 +17,8 @@ use crate::lookup::slots::check_id;
 use crate::lookup::table::Table;
 use crate::lookup::{Lookup, LookupError, LookupWriter};
 use crate::next_hop::NextHopId;
-use crate::prefix::Prefix4;
 use crate::publish::grace::Grace;
+use perigee_net::Prefix4;
 
 const NAME: &str = "dirb";
 /// The byte that says: ask BM19.

@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use crate::lookup::{Lookup, LookupError, LookupWriter};
 use crate::next_hop::NextHopId;
-use crate::prefix::{Address, PrefixOf};
 use crate::publish::grace::Grace;
+use perigee_net::{Address, PrefixOf};
 
 /// A structure that may only be changed while nobody reads it. After an error it is as it was.
 pub trait Buffer<A: Address>: Lookup<A> + Sized + 'static {

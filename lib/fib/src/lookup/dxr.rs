@@ -17,8 +17,8 @@ use crate::lookup::slots::{Slots, check_id};
 use crate::lookup::table::Table;
 use crate::lookup::{Lookup, LookupError, LookupWriter};
 use crate::next_hop::NextHopId;
-use crate::prefix::{Prefix4, PrefixOf};
 use crate::publish::grace::Grace;
+use perigee_net::{Prefix4, PrefixOf};
 
 /// Next hops have 16 bits in a range.
 const MAX_ID: u32 = u16::MAX as u32;

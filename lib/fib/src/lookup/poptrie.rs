@@ -22,8 +22,8 @@ use crate::lookup::slots::check_id;
 use crate::lookup::table::Table;
 use crate::lookup::{Lookup, LookupError, LookupWriter};
 use crate::next_hop::NextHopId;
-use crate::prefix::{Address, Prefix6, PrefixOf};
 use crate::publish::grace::Grace;
+use perigee_net::{Address, Prefix6, PrefixOf};
 
 const NAME: &str = "poptrie";
 /// Bits a node looks at.

@@ -24,9 +24,9 @@ use crate::lookup::slots::check_id;
 use crate::lookup::table::Table;
 use crate::lookup::{Lookup, LookupError, LookupWriter};
 use crate::next_hop::NextHopId;
-use crate::prefix::{Prefix6, PrefixOf};
 use crate::publish::grace::Grace;
 use crate::rib::tree::PrefixTree;
+use perigee_net::{Prefix6, PrefixOf};
 
 use build::{At, Builder};
 use layout::*;

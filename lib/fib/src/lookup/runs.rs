@@ -3,7 +3,7 @@
 //!
 //! Addresses are left-aligned in 128 bits; an IPv4 prefix stands here as the IPv6 prefix of the same bits.
 
-use crate::prefix::Prefix6;
+use perigee_net::Prefix6;
 
 /// Addresses from `start` up to the next run's have this leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

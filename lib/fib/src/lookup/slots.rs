@@ -12,8 +12,8 @@ use std::ops::Range;
 use crate::lookup::LookupError;
 use crate::lookup::simd::prefetch;
 use crate::next_hop::NextHopId;
-use crate::prefix::Prefix4;
 use crate::rib::tree::PrefixTree;
+use perigee_net::Prefix4;
 
 /// A prefix and its next hop in one word: address, 8 bits of length, 24 of id. In order of address, then shorter first,
 /// so that whoever paints them in order ends with the longest on top.

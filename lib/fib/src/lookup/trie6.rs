@@ -14,8 +14,8 @@ use zerocopy::FromZeros;
 
 use crate::lookup::{Lookup, LookupError, LookupWriter};
 use crate::next_hop::NextHopId;
-use crate::prefix::Prefix6;
 use crate::publish::grace::{Deferred, Grace};
+use perigee_net::Prefix6;
 
 const NAME: &str = "trie6";
 const ROOT_BITS: u8 = 16;

@@ -19,8 +19,6 @@ pub(crate) struct Share {
     pub weight: u32,
 }
 
-/// The largest group.
-pub(crate) const MAX_MEMBERS: usize = 256;
 /// The smallest and the largest number of buckets: 2^7 and 2^16.
 pub(crate) const LOG2: std::ops::RangeInclusive<u8> = 7..=16;
 

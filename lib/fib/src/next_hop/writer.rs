@@ -18,8 +18,9 @@ use thiserror::Error;
 
 use crate::next_hop::buckets::{Block, Buckets};
 use crate::next_hop::group::{self, Share};
-use crate::next_hop::{self, InterfaceId, Mac, NextHop, NextHopId, NextHops};
+use crate::next_hop::{self, NextHop, NextHopId, NextHops};
 use crate::publish::grace::{Deferred, Grace};
+use perigee_net::{InterfaceId, MacAddr, Multipath};
 
 /// What a next hop stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,7 +91,7 @@ pub struct NextHopWriter {
     free: Vec<NextHopId>,
     retired: Deferred<(NextHopId, Option<Block>)>,
     buckets: Buckets,
-    neighbors: HashMap<Via, Mac>,
+    neighbors: HashMap<Via, MacAddr>,
     /// By next hop: the groups it is a member of, and the recursive next hops whose target it is.
     dependents: HashMap<NextHopId, BTreeSet<NextHopId>>,
 }
@@ -192,7 +193,7 @@ impl NextHopWriter {
         for &(id, weight) in members {
             *weights.entry((self.identity(id), id)).or_default() += weight.max(1);
         }
-        if weights.is_empty() || weights.len() > group::MAX_MEMBERS {
+        if weights.is_empty() || weights.len() > Multipath::MAX_MEMBERS {
             return Err(NextHopError::Members { members: weights.len() });
         }
         let common = weights.values().copied().fold(0, divisor);
@@ -331,7 +332,7 @@ impl NextHopWriter {
 
     /// The neighbor `address` on `interface` has this MAC address now, or none that is known: one store for all
     /// routes through it, present and future, and one per bucket that changes hands in its groups.
-    pub fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<Mac>) {
+    pub fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
         let via = Via { interface, gateway: Some(address) };
         let before = match mac {
             Some(mac) => self.neighbors.insert(via, mac),
@@ -491,7 +492,7 @@ pub enum NextHopError {
         capacity: u32,
     },
     /// Too many members, or none.
-    #[error("a group of {members} next hops cannot be made; expected 1 to {max}", max = group::MAX_MEMBERS)]
+    #[error("a group of {members} next hops cannot be made; expected 1 to {max}", max = Multipath::MAX_MEMBERS)]
     Members {
         /// How many different ones there were.
         members: usize,
@@ -515,7 +516,7 @@ mod tests {
     use super::*;
     use crate::next_hop::Action;
 
-    const MAC: Mac = [2, 0, 0, 0, 0, 9];
+    const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
 
     fn via(interface: u16, gateway: &str) -> Via {
         Via { interface: InterfaceId(interface), gateway: Some(gateway.parse().expect(gateway)) }

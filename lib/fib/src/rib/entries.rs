@@ -9,9 +9,8 @@ use std::collections::HashMap;
 
 use crate::next_hop::NextHopId;
 use crate::next_hop::writer::Via;
-use crate::prefix::{Address, PrefixOf};
 use crate::rib::tree::PrefixTree;
-use crate::rib::{Route, RouteKey, RouteSource, RouteTarget};
+use perigee_net::{Address, PrefixOf, Route, RouteKey, RouteSource, RouteTarget};
 
 /// The index of a route that was in use and is being removed: beyond every other.
 const GONE: usize = usize::MAX;

@@ -6,10 +6,9 @@ use std::collections::BTreeSet;
 use crate::lookup::{LookupError, LookupWriter};
 use crate::next_hop::NextHopId;
 use crate::next_hop::writer::{NextHopError, NextHopWriter};
-use crate::prefix::PrefixOf;
 use crate::rib::entries::Table;
 use crate::rib::recursion::{Family, Gateways, Settled, Spec, recursive};
-use crate::rib::{Route, RouteKey};
+use perigee_net::{PrefixOf, Route, RouteKey};
 
 /// Everything of a family that a change touches.
 pub(crate) struct Change<'f, A: Family> {

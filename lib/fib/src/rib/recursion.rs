@@ -21,9 +21,8 @@ use prefix_trie::PrefixMap;
 
 use crate::next_hop::NextHopId;
 use crate::next_hop::writer::Via;
-use crate::prefix::{Address, PrefixOf};
 use crate::rib::entries::{Routes, Table};
-use crate::rib::{Route, RouteTarget};
+use perigee_net::{Address, PrefixOf, Route, RouteTarget};
 
 /// How many routes may lie between a gateway and the connected network that it is reached over, that one included.
 pub const MAX_DEPTH: u8 = 8;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::prefix::{Address, PrefixOf};
+use perigee_net::{Address, PrefixOf};
 
 /// A map by prefix, in order of address, then shorter first.
 pub(crate) struct PrefixTree<A, V>(BTreeMap<PrefixOf<A>, V>);

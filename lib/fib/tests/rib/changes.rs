@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use perigee_fib::synth::Random;
-use perigee_fib::{
-    Action, Fib, FibWriter, Grace, InterfaceId, Leaf, Lookup, LookupError, LookupWriter, Member, Multipath, NextHopId,
-    Prefix, PrefixOf, Route, RouteKey, RouteSource, RouteTarget, Via, structures,
+use perigee_fib::{Action, Fib, FibWriter, Grace, Leaf, Lookup, LookupError, LookupWriter, NextHopId, Via, structures};
+use perigee_net::{
+    InterfaceId, MacAddr, Member, Multipath, Prefix, PrefixOf, Route, RouteKey, RouteSource, RouteTarget,
 };
 use proptest::prelude::*;
 
@@ -98,12 +98,12 @@ impl Change {
 }
 
 /// A lookup structure that refuses one operation when it is told to.
-struct Flaky<A: perigee_fib::Address> {
+struct Flaky<A: perigee_net::Address> {
     inner: Box<dyn LookupWriter<A>>,
     left: Arc<AtomicI64>,
 }
 
-impl<A: perigee_fib::Address> Flaky<A> {
+impl<A: perigee_net::Address> Flaky<A> {
     fn pass(&self) -> Result<(), LookupError> {
         match self.left.fetch_sub(1, Ordering::Relaxed) {
             1 => Err(LookupError::Memory { structure: "flaky" }),
@@ -112,7 +112,7 @@ impl<A: perigee_fib::Address> Flaky<A> {
     }
 }
 
-impl<A: perigee_fib::Address> LookupWriter<A> for Flaky<A> {
+impl<A: perigee_net::Address> LookupWriter<A> for Flaky<A> {
     fn reader(&self) -> Arc<dyn Lookup<A>> {
         self.inner.reader()
     }
@@ -282,12 +282,12 @@ impl Pair {
     }
 }
 
-fn mac_of(interface: InterfaceId, address: IpAddr) -> [u8; 6] {
+fn mac_of(interface: InterfaceId, address: IpAddr) -> MacAddr {
     let last = match address {
         IpAddr::V4(address) => address.octets()[3],
         IpAddr::V6(address) => address.octets()[15],
     };
-    [2, 0, 0, 0, interface.0 as u8, last]
+    MacAddr([2, 0, 0, 0, interface.0 as u8, last])
 }
 
 fn to() -> impl Strategy<Value = To> {

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use perigee_fib::{InterfaceId, MAX_DEPTH, Member, NextHopId, Prefix, Route, RouteKey, RouteTarget};
+use perigee_fib::{MAX_DEPTH, NextHopId};
+use perigee_net::{InterfaceId, MacAddr, Member, Prefix, Route, RouteKey, RouteTarget};
 
 /// Where a packet ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +33,7 @@ pub struct Way {
 #[derive(Clone, Default)]
 pub struct Model {
     pub routes: BTreeMap<(Prefix, RouteKey), Route>,
-    pub neighbors: BTreeMap<(InterfaceId, IpAddr), [u8; 6]>,
+    pub neighbors: BTreeMap<(InterfaceId, IpAddr), MacAddr>,
     pub via_default: bool,
 }
 

@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::race::race;
 use perigee_fib::synth::Random;
-use perigee_fib::{Action, Fib, FibWriter, InterfaceId, NextHopId, Prefix, Route, RouteKey, RouteSource, RouteTarget};
+use perigee_fib::{Action, Fib, FibWriter, NextHopId};
+use perigee_net::{InterfaceId, MacAddr, Prefix, Route, RouteKey, RouteSource, RouteTarget};
 
 /// Changes to make at least, and batches to see at least in which there was something to see.
 const CHANGES: u32 = 10_000;
@@ -44,7 +45,7 @@ fn read_all(fib: &Fib) -> bool {
         match fib.next_hops.get(NextHopId(id)).action() {
             Action::Forward { interface, mac } => {
                 assert_eq!(
-                    (interface, mac[5]),
+                    (interface, mac.octets()[5]),
                     (InterfaceId(block), block as u8),
                     "block {block} got another's next hop"
                 );
@@ -73,7 +74,7 @@ fn change_one(writer: &mut FibWriter, random: &mut Random) -> bool {
             true
         }
         _ => {
-            writer.set_neighbor(interface, gateway, Some([2, 0, 0, 0, 0, block as u8]));
+            writer.set_neighbor(interface, gateway, Some(MacAddr([2, 0, 0, 0, 0, block as u8])));
             true
         }
     }

@@ -6,10 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::race::race;
 use perigee_fib::synth::Random;
-use perigee_fib::{
-    Action, Fib, FibWriter, InterfaceId, Member, Multipath, NextHopId, Prefix, Route, RouteKey, RouteSource,
-    RouteTarget,
-};
+use perigee_fib::{Action, Fib, FibWriter, NextHopId};
+use perigee_net::{InterfaceId, MacAddr, Member, Multipath, Prefix, Route, RouteKey, RouteSource, RouteTarget};
 
 const CHANGES: u32 = 20_000;
 const SIGHTINGS: u32 = 2_000;
@@ -41,7 +39,7 @@ fn read_all(fib: &Fib, flows: &mut Random) -> bool {
             };
             match word.action() {
                 Action::Forward { interface, mac } => {
-                    assert_eq!((interface.0, u16::from(mac[4])), (group, group), "another group's member");
+                    assert_eq!((interface.0, u16::from(mac.octets()[4])), (group, group), "another group's member");
                     sent = true;
                 }
                 Action::Unresolved { interface } => assert_eq!(interface.0, group, "another group's member"),
@@ -84,7 +82,7 @@ fn change_one(writer: &mut FibWriter, random: &mut Random) -> bool {
             true
         }
         _ => {
-            writer.set_neighbor(interface, gateway(group, number), Some([2, 0, 0, 0, group as u8, number]));
+            writer.set_neighbor(interface, gateway(group, number), Some(MacAddr([2, 0, 0, 0, group as u8, number])));
             true
         }
     }

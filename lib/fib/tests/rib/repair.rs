@@ -6,10 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 
 use perigee_fib::synth::Random;
-use perigee_fib::{
-    Address, FibWriter, Grace, InterfaceId, Leaf, Lookup, LookupError, LookupWriter, NextHopId, Prefix, PrefixOf,
-    Route, RouteKey, RouteSource, RouteTarget, Structure, Via, structures,
-};
+use perigee_fib::{FibWriter, Grace, Leaf, Lookup, LookupError, LookupWriter, NextHopId, Structure, Via, structures};
+use perigee_net::{Address, InterfaceId, Prefix, PrefixOf, Route, RouteKey, RouteSource, RouteTarget};
 
 /// What happens to the next operations; those after them are done.
 #[derive(Clone, Copy, PartialEq, Eq)]

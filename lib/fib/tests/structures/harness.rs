@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use perigee_fib::synth::Random;
-use perigee_fib::{Grace, LookupError, LookupWriter, NextHopId, PrefixOf, Published};
+use perigee_fib::{Grace, LookupError, LookupWriter, NextHopId, Published};
+use perigee_net::PrefixOf;
 
 use crate::oracle::{Family, Oracle};
 

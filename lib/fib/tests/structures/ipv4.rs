@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-use perigee_fib::{Bm19Writer, Dir24Writer, DirbWriter, DxrWriter, Isa, LookupWriter, NextHopId, Prefix4, PrefixOf};
+use perigee_fib::{Bm19Writer, Dir24Writer, DirbWriter, DxrWriter, Isa, LookupWriter, NextHopId};
+use perigee_net::{Prefix4, PrefixOf};
 use proptest::prelude::*;
 
 use crate::harness::*;

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use perigee_fib::NextHopId;
 use perigee_fib::synth::Random;
-use perigee_fib::{Address, NextHopId, Prefix4, Prefix6, PrefixOf};
+use perigee_net::{Address, Prefix4, Prefix6, PrefixOf};
 
 /// What the tests need to know of an address family.
 pub trait Family: Address + std::hash::Hash {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-use perigee_fib::{LookupWriter, NextHopId, PoptrieWriter, PrefixOf};
+use perigee_fib::{LookupWriter, NextHopId, PoptrieWriter};
+use perigee_net::PrefixOf;
 use proptest::prelude::*;
 
 use crate::harness::*;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-use perigee_fib::{Isa, LookupWriter, NextHopId, Prefix6, PrefixOf, Range6Writer};
+use perigee_fib::{Isa, LookupWriter, NextHopId, Range6Writer};
+use perigee_net::{Prefix6, PrefixOf};
 use proptest::prelude::*;
 
 use crate::harness::*;

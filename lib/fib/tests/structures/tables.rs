@@ -3,7 +3,8 @@
 //! `PERIGEE_ROUTES` names (a prefix a line, not compressed).
 
 use perigee_fib::synth::{self, Random};
-use perigee_fib::{LookupWriter, NextHopId, PrefixList, PrefixOf, Structure, structures};
+use perigee_fib::{LookupWriter, NextHopId, PrefixList, Structure, structures};
+use perigee_net::PrefixOf;
 
 use crate::harness::Group;
 use crate::oracle::Family;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-use perigee_fib::{LookupWriter, NextHopId, Prefix6, PrefixOf, Trie6Writer};
+use perigee_fib::{LookupWriter, NextHopId, Trie6Writer};
+use perigee_net::{Prefix6, PrefixOf};
 use proptest::prelude::*;
 
 use crate::harness::*;

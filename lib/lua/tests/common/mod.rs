@@ -4,14 +4,15 @@
 use perigee_fib::*;
 use perigee_lua::{Script, Scripts};
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted, Tables, reason};
+use perigee_net::{Interface, InterfaceId, MacAddr, Route, RouteSource, RouteTarget};
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::{Pool, TransmitBuffer};
 use perigee_worker::{Idle, Receiver, Stop, Worker, WorkerParts};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-pub const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
-pub const NEIGHBOR: [u8; 6] = [2, 0, 0, 0, 0, 0x99];
+pub const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2])];
+pub const NEIGHBOR: MacAddr = MacAddr([2, 0, 0, 0, 0, 0x99]);
 
 struct Refuse;
 impl PuntSink for Refuse {
@@ -158,7 +159,7 @@ pub fn wait(what: &str, mut condition: impl FnMut() -> bool) {
 /// An IPv4 UDP packet to 192.0.2.`host` from port 1000 to `port`.
 pub fn udp(host: u8, port: u16, ttl: u8) -> Vec<u8> {
     let mut frame = vec![0; 60];
-    frame[..6].copy_from_slice(&MACS[0]);
+    frame[..6].copy_from_slice(&MACS[0].octets());
     frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 0x55]);
     frame[12..14].copy_from_slice(&[0x08, 0x00]);
     frame[14..24].copy_from_slice(&[0x45, 0, 0, 46, 0, 1, 0, 0, ttl, 17]);

@@ -3,7 +3,7 @@
 //! they belong to. Implemented by lib/dpdk for devices and rings, and by [`heap`](crate::batch::heap) for tests.
 
 use crate::batch::{Batch, Handle, Packet};
-use crate::wire::addr::MacAddr;
+use perigee_net::MacAddr;
 
 /// A receive queue, used by one thread.
 pub trait ReceiveQueue: Send {

@@ -2,9 +2,9 @@
 //! From words to a tree, by recursive descent. Lists are flat, so that only parentheses and `not` nest.
 
 use super::{DEEPEST, End, ExpressionError, LONGEST, Node};
-use crate::wire::addr::MacAddr;
 use crate::wire::ethernet::ethertype;
 use crate::wire::protocol;
+use perigee_net::MacAddr;
 use std::net::IpAddr;
 
 const PRIMITIVE: &str = "a primitive such as `host 10.0.0.1`, `net 10.0.0.0/8`, `port 53`, `tcp`, `arp`, `vlan 7`, \

@@ -11,8 +11,9 @@
 
 use std::net::Ipv4Addr;
 
+use crate::wire::Malformed;
 use crate::wire::bytes::{array, be16, put, put16};
-use crate::wire::{MacAddr, Malformed};
+use perigee_net::MacAddr;
 
 /// Bytes of an ARP packet.
 pub const LEN: usize = 28;

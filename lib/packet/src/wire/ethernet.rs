@@ -8,8 +8,9 @@
 //! +-------------------+-------------------+---------+--------
 //! ```
 
+use crate::wire::Malformed;
 use crate::wire::bytes::{array, be16, put, put16};
-use crate::wire::{MacAddr, Malformed};
+use perigee_net::MacAddr;
 
 /// Bytes of the header, without any tag.
 pub const HEADER_LEN: usize = 14;

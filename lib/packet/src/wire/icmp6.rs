@@ -22,7 +22,8 @@ use std::net::Ipv6Addr;
 
 use crate::wire::bytes::{array, be16, be32, put, put16};
 use crate::wire::nd_options::{self, NdOptions};
-use crate::wire::{MacAddr, Malformed, checksum, protocol};
+use crate::wire::{Malformed, checksum, protocol};
+use perigee_net::MacAddr;
 
 /// Bytes before the body.
 pub const HEADER_LEN: usize = 8;
@@ -420,7 +421,7 @@ mod tests {
         let (source, destination, bytes) = captured(captured::SOLICITATION_DAD);
         let message = Icmp6::new(&bytes[..]).unwrap();
         let Message::NeighborSolicitation { target, options } = message.message() else { panic!("{message:?}") };
-        assert_eq!((source, destination), (Ipv6Addr::UNSPECIFIED, crate::wire::addr::solicited_node(target)));
+        assert_eq!((source, destination), (Ipv6Addr::UNSPECIFIED, perigee_net::solicited_node(target)));
         assert_eq!(options.source_link_layer(), Ok(None));
         let mac = MacAddr([2, 0, 0, 0, 0, 9]);
         for (link_layer, len) in [(None, 24), (Some(mac), 32)] {

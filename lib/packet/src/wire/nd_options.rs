@@ -7,8 +7,9 @@
 
 use std::net::Ipv6Addr;
 
+use crate::wire::Malformed;
 use crate::wire::bytes::{array, be32};
-use crate::wire::{MacAddr, Malformed};
+use perigee_net::MacAddr;
 
 /// Type: source link-layer address.
 pub const SOURCE_LINK_LAYER: u8 = 1;

@@ -4,11 +4,11 @@
 //! Unlike the views this refuses nothing, as it is there to look at frames that are dropped because they are broken: what is
 //! cut off or makes no sense is `None`.
 
-use crate::wire::addr::MacAddr;
 use crate::wire::ethernet::{self, ethertype};
 use crate::wire::extension::ExtensionHeaders;
 use crate::wire::vlan;
 use crate::wire::{Arp, arp, icmp4, icmp6, protocol};
+use perigee_net::MacAddr;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -7,10 +7,11 @@
 use std::fmt::Debug;
 use std::hint::black_box as keep;
 
+use perigee_net::MacAddr;
 use perigee_packet::wire::arp::Arp;
 use perigee_packet::wire::{flow, icmp4, ipv4, vlan};
 use perigee_packet::{
-    Ethernet, Icmp4, Icmp6, Ipv4, Ipv4Options, Ipv6, Ipv6Options, MacAddr, Malformed, NdOptions, Tcp, Udp, Vlan,
+    Ethernet, Icmp4, Icmp6, Ipv4, Ipv4Options, Ipv6, Ipv6Options, Malformed, NdOptions, Tcp, Udp, Vlan,
 };
 
 /// A source of values to write: splitmix64, from the bytes themselves, so that a failing input fails again.

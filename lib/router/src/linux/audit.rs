@@ -7,7 +7,8 @@
 use crate::slow::SlowThread;
 use perigee_api::answers::{AuditReport, Difference};
 use perigee_api::{ApiError, Reply};
-use perigee_fib::{NextHopInfo, NextHopKind, Prefix, Route, RouteKey, RouteSource, RouteTarget, Via};
+use perigee_fib::{NextHopInfo, NextHopKind, Via};
+use perigee_net::{InterfaceId, MacAddr, Prefix, Route, RouteKey, RouteSource, RouteTarget};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -104,14 +105,7 @@ impl SlowThread {
                     let metric = Some(key.metric);
                     tell(
                         &mut audit.report,
-                        Difference {
-                            prefix: Some(crate::routing::net(prefix)),
-                            kind: kind.into(),
-                            metric,
-                            linux,
-                            rib,
-                            lookup: None,
-                        },
+                        Difference { prefix: Some(prefix), kind: kind.into(), metric, linux, rib, lookup: None },
                     );
                 }
             }
@@ -151,14 +145,14 @@ impl SlowThread {
     fn audit_prefix(&mut self, prefix: Prefix) {
         let routing = &mut self.parts.routing;
         let reader = routing.reader();
-        for address in [prefix.addr(), last(prefix)] {
+        for address in [prefix.addr(), prefix.last()] {
             let (expected, (found, _)) = (routing.rib_says(address), reader.lookup(address));
             if expected == found {
                 continue;
             }
             let Some(audit) = &mut self.linux.audit else { return };
             let difference = Difference {
-                prefix: Some(crate::routing::net(prefix)),
+                prefix: Some(prefix),
                 kind: "workers find another next hop".into(),
                 metric: None,
                 linux: None,
@@ -178,13 +172,11 @@ impl SlowThread {
 
     /// The MAC address of each next hop against the neighbor's.
     fn audit_next_hops(&mut self) {
-        let neighbors: BTreeMap<(u16, IpAddr), [u8; 6]> = self
+        let neighbors: BTreeMap<(InterfaceId, IpAddr), MacAddr> = self
             .machine
             .neighbors()
-            .filter(|neighbor| {
-                self.parts.routing.interfaces().get(perigee_fib::InterfaceId(neighbor.interface)).is_some_and(|i| i.up)
-            })
-            .filter_map(|neighbor| Some(((neighbor.interface, neighbor.address), neighbor.mac?.octets())))
+            .filter(|neighbor| self.parts.routing.interfaces().get(neighbor.interface).is_some_and(|i| i.up))
+            .filter_map(|neighbor| Some(((neighbor.interface, neighbor.address), neighbor.mac?)))
             .collect();
         let next_hops: Vec<NextHopInfo> = self.parts.routing.next_hops().collect();
         let mut wrong = Vec::new();
@@ -192,14 +184,14 @@ impl SlowThread {
             let NextHopKind::Direct { via: Via { interface, gateway: Some(gateway) }, mac } = hop.kind else {
                 continue;
             };
-            let known = neighbors.get(&(interface.0, gateway)).copied();
+            let known = neighbors.get(&(interface, gateway)).copied();
             // A link that is out takes its neighbors along.
-            let link_up = self.interface_is_up(interface.0);
+            let link_up = self.interface_is_up(interface);
             if mac != known && link_up {
-                wrong.push((interface.0, gateway, mac, known));
+                wrong.push((interface, gateway, mac, known));
             }
         }
-        let name = |mac: Option<[u8; 6]>| mac.map_or("no MAC".to_owned(), |mac| perigee_config::Mac(mac).to_string());
+        let name = |mac: Option<MacAddr>| mac.map_or("no MAC".to_owned(), |mac| mac.to_string());
         for (interface, gateway, mac, known) in wrong {
             let dev = self.name_of(interface);
             let Some(audit) = &mut self.linux.audit else { return };
@@ -249,14 +241,14 @@ impl SlowThread {
 
     /// A route of Linux in a few words.
     pub(super) fn in_words(&self, route: &Route) -> String {
-        let dev = |interface: Option<perigee_fib::InterfaceId>| {
-            interface.map(|id| format!(" dev {}", self.name_of(id.0))).unwrap_or_default()
+        let dev = |interface: Option<perigee_net::InterfaceId>| {
+            interface.map(|id| format!(" dev {}", self.name_of(id))).unwrap_or_default()
         };
         match &route.target {
             RouteTarget::Connected { interface } => dev(Some(*interface)).trim_start().to_owned(),
             RouteTarget::Gateway { address, interface } => format!("via {address}{}", dev(*interface)),
             RouteTarget::Multipath(multipath) => {
-                let member = |m: &perigee_fib::Member| {
+                let member = |m: &perigee_net::Member| {
                     let via = m.address.map(|address| format!(" via {address}")).unwrap_or_default();
                     format!("nexthop{via}{} weight {}", dev(m.interface), m.weight)
                 };
@@ -274,19 +266,5 @@ fn tell(report: &mut AuditReport, difference: Difference) {
     report.total += 1;
     if report.differences.len() < TOLD {
         report.differences.push(difference);
-    }
-}
-
-/// The last address of a prefix.
-fn last(prefix: Prefix) -> IpAddr {
-    match prefix.addr() {
-        IpAddr::V4(address) => {
-            let host = u32::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
-            IpAddr::V4((address.to_bits() | host).into())
-        }
-        IpAddr::V6(address) => {
-            let host = u128::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
-            IpAddr::V6((address.to_bits() | host).into())
-        }
     }
 }

@@ -3,7 +3,8 @@
 
 use super::audit::Found;
 use crate::slow::SlowThread;
-use perigee_fib::{Prefix, Prefix4, Prefix6, Rib, RouteKey, RouteSource, RouteTarget};
+use perigee_fib::Rib;
+use perigee_net::{InterfaceAddress, InterfaceId, Prefix, Prefix4, Prefix6, RouteKey, RouteSource, RouteTarget};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 
@@ -14,11 +15,11 @@ pub(crate) struct Seen {
     v4: Vec<(Prefix4, u8, u32)>,
     v6: Vec<(Prefix6, u8, u32)>,
     pub links: BTreeSet<u32>,
-    pub addresses: BTreeMap<u32, Vec<(IpAddr, u8)>>,
+    pub addresses: BTreeMap<u32, Vec<InterfaceAddress>>,
     pub next_hops: BTreeSet<u32>,
     /// Ids of next-hop objects that routes named.
     pub named: HashSet<u32>,
-    pub neighbors: BTreeSet<(u16, IpAddr)>,
+    pub neighbors: BTreeSet<(InterfaceId, IpAddr)>,
     /// Where nothing is to change: what differs, and how many routes were compared.
     pub audit: Option<(Found, u64)>,
 }

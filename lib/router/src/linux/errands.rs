@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use ipnet::IpNet;
-use perigee_config::Namespace;
 use perigee_helper::NetlinkSockets;
 use perigee_helper::privileges;
 use perigee_helper::twin::Twin;
 use perigee_helper::{Helper, LinkChange, NeighborChange, TwinStatus, TwinWanted};
+use perigee_net::{InterfaceAddress, Namespace};
 use perigee_worker::Bell;
 
 /// A thing to do.
@@ -29,7 +28,7 @@ pub(crate) enum Errand {
 /// What came of it, where that matters.
 pub(crate) enum Done {
     /// A port's twin, or why there is none, and the addresses that it was to have.
-    Twin(usize, Result<(Twin, TwinStatus), String>, Vec<IpNet>),
+    Twin(usize, Result<(Twin, TwinStatus), String>, Vec<InterfaceAddress>),
     /// The sockets.
     Sockets(Result<NetlinkSockets, String>),
 }

@@ -11,8 +11,9 @@ use super::twins::missing_link_local;
 use super::{Known, LinuxSide};
 use crate::slow::SlowThread;
 use perigee_config::Device;
-use perigee_fib::{Interface, InterfaceId, Interfaces};
+use perigee_fib::Interfaces;
 use perigee_helper::LinkChange;
+use perigee_net::{Interface, InterfaceId};
 use perigee_netlink::Update;
 use perigee_netlink::message::{Address, Link, Message};
 use std::collections::HashMap;
@@ -87,7 +88,7 @@ impl SlowThread {
     }
 
     pub(super) fn address_is_there(&mut self, at: usize, dumped: bool, address: &Address) {
-        let entry = (address.address, address.prefix_len);
+        let entry = address.address;
         if let Some(seen) = self.linux.origins[at].dump.as_mut().filter(|_| dumped) {
             seen.addresses.entry(address.link).or_default().push(entry);
             return;
@@ -101,7 +102,7 @@ impl SlowThread {
     }
 
     pub(super) fn address_is_gone(&mut self, address: &Address) {
-        let entry = (address.address, address.prefix_len);
+        let entry = address.address;
         let Some(known) = self.linux.links.get_mut(&address.link) else { return };
         let before = known.addresses.len();
         known.addresses.retain(|other| *other != entry);
@@ -112,7 +113,7 @@ impl SlowThread {
                 known.gone.remove(0);
             }
             // With an address go the IPv4 routes that speak from it, unsaid.
-            if address.address.is_ipv4() {
+            if entry.address.is_ipv4() {
                 self.linux.suspect();
             }
         }
@@ -185,7 +186,7 @@ impl SlowThread {
             if taken || !(1..=4094).contains(&vlan) || list.len() >= usize::from(InterfaceId::LIMIT) {
                 continue;
             }
-            let (name, mac) = (known.link.name.clone(), info.mac.octets());
+            let (name, mac) = (known.link.name.clone(), info.mac);
             tracing::info!("Linux has a VLAN {vlan} on {}: the interface {name}", self.name_of_port(info.port));
             let mtu = info.mtu.max(Interfaces::SMALLEST_MTU);
             let vlan = Some(vlan);

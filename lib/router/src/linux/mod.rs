@@ -32,8 +32,8 @@ use audit::Audit;
 use dump::Seen;
 use errands::Errands;
 use perigee_api::Reply;
-use perigee_config::{Linux as Config, Mac};
-use perigee_fib::{InterfaceId, Prefix, RouteKey};
+use perigee_config::Linux as Config;
+use perigee_net::{InterfaceAddress, InterfaceId, MacAddr, Prefix, RouteKey};
 use perigee_netlink::message::{Link, Message, NextHopTo};
 use perigee_netlink::{Source, Update};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -115,9 +115,9 @@ impl Origin {
 /// A link of Linux.
 pub(crate) struct Known {
     pub link: Link,
-    pub addresses: Vec<(IpAddr, u8)>,
+    pub addresses: Vec<InterfaceAddress>,
     /// Addresses that it had, and when they went.
-    pub gone: Vec<(u64, (IpAddr, u8))>,
+    pub gone: Vec<(u64, InterfaceAddress)>,
 }
 
 /// Numbers to show.
@@ -156,9 +156,9 @@ pub(crate) struct LinuxSide {
     /// Links or addresses have changed since interfaces were set.
     stale: bool,
     /// Neighbors that somebody has set by hand.
-    permanent: BTreeMap<(u16, IpAddr), Mac>,
+    permanent: BTreeMap<(InterfaceId, IpAddr), MacAddr>,
     /// What Linux has to be told of neighbors.
-    told: BTreeMap<(u16, IpAddr), Option<Mac>>,
+    told: BTreeMap<(InterfaceId, IpAddr), Option<MacAddr>>,
     /// IPv4 routes of which Linux has several with one metric: when the first goes, another takes its place, unsaid.
     appended: BTreeSet<(Prefix, RouteKey)>,
     /// IPv6 routes that the last dump did not name.
@@ -166,7 +166,7 @@ pub(crate) struct LinuxSide {
     /// Ports whose twins are being made anew.
     making: BTreeSet<usize>,
     /// Ports whose twins are to be made anew, with the addresses that they had.
-    twinless: BTreeMap<usize, Vec<(IpAddr, u8)>>,
+    twinless: BTreeMap<usize, Vec<InterfaceAddress>>,
     /// The namespace's file as it was, to see whether it is the same.
     identity: Option<(u64, u64)>,
     namespace_gone: bool,
@@ -251,7 +251,7 @@ impl LinuxSide {
     }
 
     /// Whether a neighbor was set by hand in Linux.
-    pub fn is_by_hand(&self, interface: u16, address: IpAddr) -> bool {
+    pub fn is_by_hand(&self, interface: InterfaceId, address: IpAddr) -> bool {
         self.permanent.contains_key(&(interface, address))
     }
 

@@ -8,10 +8,9 @@
 use super::dump::Seen;
 use super::errands::Errand;
 use crate::slow::SlowThread;
-use perigee_config::Mac;
 use perigee_helper::{NeighborChange, PROTOCOL};
+use perigee_net::{InterfaceId, MacAddr};
 use perigee_netlink::message::Neighbor;
-use perigee_packet::MacAddr;
 use perigee_slowpath::Input;
 use std::net::IpAddr;
 
@@ -25,12 +24,12 @@ impl SlowThread {
         match mac {
             Some(mac) if neighbor.permanent => {
                 if self.linux.permanent.insert(key, mac) != Some(mac) {
-                    self.tell(Input::SetNeighbor { interface, address, mac: MacAddr(mac.0) });
+                    self.tell(Input::SetNeighbor { interface, address, mac });
                 }
             }
             Some(mac) => {
                 self.not_by_hand(key);
-                self.tell(Input::LearnNeighbor { interface, address, mac: MacAddr(mac.0) });
+                self.tell(Input::LearnNeighbor { interface, address, mac });
             }
             None => self.not_by_hand(key),
         }
@@ -43,25 +42,25 @@ impl SlowThread {
     }
 
     /// On which of the router's interfaces a neighbor is, if it is one that matters: not the router's own word.
-    fn neighbor_here(&self, neighbor: &Neighbor) -> Option<((u16, IpAddr), Option<Mac>)> {
+    fn neighbor_here(&self, neighbor: &Neighbor) -> Option<((InterfaceId, IpAddr), Option<MacAddr>)> {
         let interface = self.linux.by_link.get(&neighbor.link)?;
         let address = neighbor.address;
         let odd = address.is_multicast() || address.is_unspecified() || address.is_loopback();
-        let mac = neighbor.mac.filter(Mac::is_station);
+        let mac = neighbor.mac.filter(|mac| mac.is_unicast());
         // An entry that somebody makes permanent keeps the mark of who made it first.
         let own_word = neighbor.protocol == PROTOCOL && !neighbor.permanent;
-        (!own_word && !odd).then_some(((interface.0, address), mac))
+        (!own_word && !odd).then_some(((*interface, address), mac))
     }
 
     /// The neighbor is not set by hand in Linux any more; the configuration may still say it.
-    fn not_by_hand(&mut self, key: (u16, IpAddr)) {
+    fn not_by_hand(&mut self, key: (InterfaceId, IpAddr)) {
         if self.linux.permanent.remove(&key).is_none() {
             return;
         }
         let (interface, address) = key;
         let configured = self.parts.config.neighbors.iter().find(|n| (n.interface, n.address) == key).map(|n| n.mac);
         match configured {
-            Some(mac) => self.tell(Input::SetNeighbor { interface, address, mac: MacAddr(mac.0) }),
+            Some(mac) => self.tell(Input::SetNeighbor { interface, address, mac }),
             None => self.tell(Input::UnsetNeighbor { interface, address }),
         }
     }
@@ -73,7 +72,7 @@ impl SlowThread {
     }
 
     /// The slow path has found a neighbor, or lost it: Linux is to know, too.
-    pub(crate) fn neighbor_for_linux(&mut self, interface: u16, address: IpAddr, mac: Option<Mac>) {
+    pub(crate) fn neighbor_for_linux(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
         // What Linux was told by hand, it knows.
         if self.linux.errands.is_some() && !self.linux.permanent.contains_key(&(interface, address)) {
             self.linux.told.insert((interface, address), mac);
@@ -84,7 +83,7 @@ impl SlowThread {
     pub(super) fn tell_all_neighbors(&mut self) {
         let known: Vec<_> = self.machine.neighbors().filter_map(|n| Some((n.interface, n.address, n.mac?))).collect();
         for (interface, address, mac) in known {
-            self.neighbor_for_linux(interface, address, Some(Mac(mac.octets())));
+            self.neighbor_for_linux(interface, address, Some(mac));
         }
     }
 
@@ -95,7 +94,7 @@ impl SlowThread {
         }
         let told = std::mem::take(&mut self.linux.told);
         let link_of =
-            |interface: u16| self.linux.by_link.iter().find(|(_, id)| id.0 == interface).map(|(link, _)| *link);
+            |interface: InterfaceId| self.linux.by_link.iter().find(|(_, id)| **id == interface).map(|(link, _)| *link);
         let change = |((interface, address), mac)| Some(NeighborChange { link: link_of(interface)?, address, mac });
         let changes: Vec<_> = told.into_iter().filter_map(change).collect();
         if let (Some(errands), false) = (&self.linux.errands, changes.is_empty()) {

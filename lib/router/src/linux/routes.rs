@@ -5,7 +5,7 @@ use super::translate::{self, Names, Skip};
 use super::{LinuxSide, Origin};
 use crate::routing::Routing;
 use crate::slow::SlowThread;
-use perigee_fib::{InterfaceId, Prefix, Route, RouteKey};
+use perigee_net::{InterfaceId, Prefix, Route, RouteKey};
 use perigee_netlink::message::{NextHopTo, Route as LinuxRoute};
 use std::collections::HashMap;
 

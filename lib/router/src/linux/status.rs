@@ -5,7 +5,7 @@ use crate::slow::SlowThread;
 use perigee_api::answers::LinuxStatus;
 use perigee_api::{ApiError, Reply};
 use perigee_config::table_name;
-use perigee_fib::RouteSource;
+use perigee_net::RouteSource;
 
 impl SlowThread {
     /// Reads everything from Linux again; answered when that is done.

@@ -5,12 +5,11 @@ use super::Origin;
 use super::errands::{Done, Errand};
 use crate::slow::SlowThread;
 use crate::twins::PortTwin;
-use ipnet::IpNet;
-use perigee_config::{Feed as FeedChoice, Mac, Namespace};
+use perigee_config::Feed as FeedChoice;
 use perigee_helper::NetlinkSockets;
 use perigee_helper::TwinWanted;
+use perigee_net::{InterfaceAddress, MacAddr, Namespace};
 use perigee_netlink::{Feed, Scope};
-use perigee_packet::MacAddr;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 
@@ -22,10 +21,11 @@ pub fn identity(namespace: Option<&Namespace>) -> Option<(u64, u64)> {
 
 /// The link-local address of a twin that has these addresses and none of that kind. Linux has no IPv6 where the MTU is below
 /// 1280 bytes (RFC 8200 5).
-pub fn missing_link_local(addresses: &[IpNet], mac: MacAddr, mtu: u16) -> Option<IpNet> {
-    let link_local = |net: &IpNet| matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local());
+pub fn missing_link_local(addresses: &[InterfaceAddress], mac: MacAddr, mtu: u16) -> Option<InterfaceAddress> {
+    let link_local =
+        |own: &InterfaceAddress| matches!(own.address, IpAddr::V6(address) if address.is_unicast_link_local());
     let missing = mtu >= 1280 && !addresses.iter().any(link_local);
-    missing.then(|| IpNet::new(mac.link_local().into(), 64).ok())?
+    missing.then(|| InterfaceAddress { address: mac.link_local().into(), prefix_len: 64 })
 }
 
 impl SlowThread {
@@ -83,21 +83,20 @@ impl SlowThread {
 
     /// A twin as it was made first, with what was added to it since: Linux takes a twin's addresses away before the twin, so
     /// those it had last may be gone already.
-    fn twin_wanted(&self, port: usize, had: &[(IpAddr, u8)]) -> TwinWanted {
+    fn twin_wanted(&self, port: usize, had: &[InterfaceAddress]) -> TwinWanted {
         let info = &self.infos[port];
         let interface = self.parts.routing.interfaces().iter().find(|(_, i)| (i.port, i.vlan) == (info.port, None));
         let now = interface.map(|(_, interface)| interface.addresses.as_slice()).unwrap_or_default();
         let mut addresses = self.parts.config.interfaces[port].addresses.clone();
-        let added = now.iter().chain(had).filter_map(|(address, length)| IpNet::new(*address, *length).ok());
-        for net in added {
-            if !addresses.contains(&net) {
-                addresses.push(net);
+        for address in now.iter().chain(had) {
+            if !addresses.contains(address) {
+                addresses.push(*address);
             }
         }
         addresses.extend(missing_link_local(&addresses, info.mac, info.mtu));
         TwinWanted {
             name: self.parts.config.ports[port].name.clone(),
-            mac: Mac(info.mac.octets()),
+            mac: info.mac,
             mtu: info.mtu,
             namespace: self.parts.config.router.namespace.clone(),
             addresses,
@@ -122,7 +121,6 @@ impl SlowThread {
                 Done::Twin(port, Err(error), addresses) => {
                     tracing::warn!("{error}; it is tried again");
                     self.linux.making.remove(&port);
-                    let addresses = addresses.iter().map(|net| (net.addr(), net.prefix_len())).collect();
                     self.linux.twinless.insert(port, addresses);
                 }
                 Done::Sockets(sockets) => {

@@ -8,9 +8,10 @@ use perigee_fib::Published;
 use perigee_helper::TwinStatus;
 use perigee_helper::twin::Twin;
 use perigee_modules::{Counters, CustomReasons};
+use perigee_net::MacAddr;
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::{
-    Batch, Handle, Link, MacAddr, Pool, Port, PortInfo, PortStats, ReceiveQueue, TransmitBuffer, TransmitQueue,
+    Batch, Handle, Link, Pool, Port, PortInfo, PortStats, ReceiveQueue, TransmitBuffer, TransmitQueue,
 };
 use perigee_router::{
     Fabric, Filters, LinuxFeeds, Lookups, Mailbox, PortQueues, Rebuild, Ring, RouterPort, Routing, ScriptControl,

@@ -2,7 +2,7 @@
 //! What an attacker cannot fill (RFC 6583), and the rate of everything that answers.
 
 use crate::world::*;
-use perigee_packet::MacAddr;
+use perigee_net::MacAddr;
 use perigee_packet::wire::arp;
 use perigee_packet::wire::arp::Repr;
 use perigee_slowpath::*;
@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr};
 fn a_scan_fills_neither_table_nor_queue_and_spares_the_known() {
     let config = Config { max_incomplete: 50, queue_total: 100, ..Config::default() };
     let mut w = World::with(config);
-    let (a, b) = (host(1, 2), host(2, 3));
+    let (a, b) = (host(LEFT, 2), host(RIGHT, 3));
     w.from(a, &udp6(a.v6, b.v6, 1));
     for n in 0..5000u16 {
         let nobody = v6(&format!("2001:db8:2::{:x}", 0x1000 + n));
@@ -27,23 +27,23 @@ fn a_scan_fills_neither_table_nor_queue_and_spares_the_known() {
     w.from(a, &udp6(a.v6, b.v6, 1));
     assert_eq!(w.take_packet().1, b.mac);
     // A gateway is resolved all the same, and a host that speaks first is learned.
-    w.input(Input::Resolve { interface: 2, gateway: v6("fe80::254").into() });
-    assert!(w.neighbor(2, v6("fe80::254")).unwrap().mac.is_some());
+    w.input(Input::Resolve { interface: RIGHT, gateway: v6("fe80::254").into() });
+    assert!(w.neighbor(RIGHT, v6("fe80::254")).unwrap().mac.is_some());
     // And later there is room again.
     w.advance(10_000);
     assert_eq!(w.slow.queued(), 0);
     let late = v6("2001:db8:2::4");
     w.sent.clear();
     w.from(a, &udp6(a.v6, late, 1));
-    assert_eq!(w.take_packets().last().unwrap().1, host(2, 4).mac);
+    assert_eq!(w.take_packets().last().unwrap().1, host(RIGHT, 4).mac);
 }
 
 #[test]
 fn forged_senders_fill_the_table_up_to_its_limit() {
     let mut w = World::with(Config { max_neighbors: 20, ..Config::default() });
     for n in 10..250 {
-        let liar = Host { mac: MacAddr([2, 0xee, 0, 0, 0, n]), ..host(1, n) };
-        w.punt(1, &arp_frame(MacAddr::BROADCAST, &Repr::request(liar.mac, liar.v4, v4("10.0.1.1"))));
+        let liar = Host { mac: MacAddr([2, 0xee, 0, 0, 0, n]), ..host(LEFT, n) };
+        w.punt(LEFT, &arp_frame(MacAddr::BROADCAST, &Repr::request(liar.mac, liar.v4, v4("10.0.1.1"))));
     }
     assert_eq!(w.slow.neighbors().count(), 20);
     assert_eq!(w.count("drop_neighbor_table_full"), 220);
@@ -54,7 +54,7 @@ fn forged_senders_fill_the_table_up_to_its_limit() {
 #[test]
 fn waiting_packets_are_bounded_over_all_neighbors() {
     let mut w = World::with(Config { queue_total: 20, ..Config::default() });
-    let a = host(1, 2);
+    let a = host(LEFT, 2);
     for n in 100..120 {
         for len in 0..4 {
             w.from(a, &udp4(a.v4, Ipv4Addr::new(10, 0, 2, n), len));
@@ -70,11 +70,11 @@ fn waiting_packets_are_bounded_over_all_neighbors() {
 fn outputs_are_bounded_but_events_are_not_lost() {
     let mut slow = SlowPath::new(Config { max_outputs: 10, dad_transmits: 0, ..Config::default() });
     let table = World::bare(Config::default()).table;
-    slow.handle(Time(0), Input::SetInterface { id: 1, interface: interface(1) }, &table);
+    slow.handle(Time(0), Input::SetInterface { id: LEFT, interface: interface(LEFT) }, &table);
     for n in 2..102 {
-        let asker = host(1, n);
+        let asker = host(LEFT, n);
         let frame = arp_frame(MacAddr::BROADCAST, &Repr::request(asker.mac, asker.v4, v4("10.0.1.1")));
-        slow.handle(Time(0), Input::Punted { interface: 1, punt: Punt::NotIp, frame: &frame }, &table);
+        slow.handle(Time(0), Input::Punted { interface: LEFT, punt: Punt::NotIp, frame: &frame }, &table);
     }
     let (mut frames, mut resolved) = (0, 0);
     while let Some(output) = slow.poll_output() {
@@ -86,8 +86,8 @@ fn outputs_are_bounded_but_events_are_not_lost() {
     }
     assert_eq!((frames, resolved), (10, 100));
     // Room again once drained.
-    let frame = arp_frame(MacAddr::BROADCAST, &Repr::request(host(1, 2).mac, host(1, 2).v4, v4("10.0.1.1")));
-    slow.handle(Time(0), Input::Punted { interface: 1, punt: Punt::NotIp, frame: &frame }, &table);
+    let frame = arp_frame(MacAddr::BROADCAST, &Repr::request(host(LEFT, 2).mac, host(LEFT, 2).v4, v4("10.0.1.1")));
+    slow.handle(Time(0), Input::Punted { interface: LEFT, punt: Punt::NotIp, frame: &frame }, &table);
     assert!(matches!(slow.poll_output(), Some(Output::Transmit { .. })));
 }
 
@@ -95,8 +95,8 @@ fn outputs_are_bounded_but_events_are_not_lost() {
 #[test]
 fn row_18_one_request_per_second_and_destination() {
     let mut w = World::new();
-    w.hosts.retain(|(_, address), _| *address == IpAddr::V4(host(2, 3).v4));
-    let a = host(1, 2);
+    w.hosts.retain(|(_, address), _| *address == IpAddr::V4(host(RIGHT, 3).v4));
+    let a = host(LEFT, 2);
     let mut last: BTreeMap<Ipv4Addr, Time> = BTreeMap::new();
     for step in 0..60_000u64 {
         w.advance(7);
@@ -104,9 +104,9 @@ fn row_18_one_request_per_second_and_destination() {
         match step % 9000 {
             3000 => w.hosts.clear(),
             6000 => {
-                w.hosts.insert((2, host(2, 3).v4.into()), host(2, 3).mac);
-                let b = host(2, 3);
-                w.punt(2, &arp_frame(MacAddr::BROADCAST, &Repr::request(b.mac, b.v4, b.v4)));
+                w.hosts.insert((RIGHT, host(RIGHT, 3).v4.into()), host(RIGHT, 3).mac);
+                let b = host(RIGHT, 3);
+                w.punt(RIGHT, &arp_frame(MacAddr::BROADCAST, &Repr::request(b.mac, b.v4, b.v4)));
             }
             _ => {}
         }
@@ -127,7 +127,7 @@ fn row_18_one_request_per_second_and_destination() {
 fn row_34_errors_are_limited_to_burst_and_rate() {
     let config = Config { icmp_errors_per_second: 10, icmp_error_burst: 5, ..Config::default() };
     let mut w = World::with(config);
-    let a = host(1, 2);
+    let a = host(LEFT, 2);
     let count = |w: &mut World| {
         for _ in 0..100 {
             w.from(a, &udp4(a.v4, v4("198.18.0.1"), 1));

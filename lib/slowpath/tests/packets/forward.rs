@@ -2,15 +2,16 @@
 //! IPv4 on its way through: TTL, routes, size, options, broadcasts.
 
 use crate::world::*;
+use perigee_net::{Interface, MacAddr};
+use perigee_packet::Ipv4;
 use perigee_packet::wire::{ipv4, protocol};
-use perigee_packet::{Ipv4, MacAddr};
 use perigee_slowpath::*;
 use std::net::Ipv4Addr;
 
 /// From host 1.2 to host 2.3, both known to the router.
 fn pair() -> (World, Host, Host) {
     let mut w = World::new();
-    let (a, b) = (host(1, 2), host(2, 3));
+    let (a, b) = (host(LEFT, 2), host(RIGHT, 3));
     w.from(a, &udp4(a.v4, b.v4, 1));
     w.from(b, &udp4(b.v4, a.v4, 1));
     assert_eq!(w.take_packets().len(), 2);
@@ -37,7 +38,7 @@ fn row_7_8_9_forwards_with_one_hop_less_and_nothing_else_changed() {
     let padded = [&reserved[..], &[0xee; 21]].concat();
     w.from(a, &padded);
     let (interface, mac, sent) = w.take_packet();
-    assert_eq!((interface, mac), (2, b.mac));
+    assert_eq!((interface, mac), (RIGHT, b.mac));
     assert_eq!(sent, edit4(reserved, |view| view.set_ttl(1)));
 }
 
@@ -48,7 +49,7 @@ fn row_10_expired_ttl_is_told_from_the_interface_it_leaves_by() {
     for ttl in [0, 1] {
         w.from(a, &edit4(udp4(a.v4, b.v4, 5), |view| view.set_ttl(ttl)));
         let (interface, mac, error) = w.take_packet();
-        assert_eq!((interface, mac), (1, a.mac));
+        assert_eq!((interface, mac), (LEFT, a.mac));
         assert_eq!(icmp4_of(&error).0, 11);
         assert_eq!(Ipv4::new(&error[..]).unwrap().source(), v4("10.0.1.1"));
     }
@@ -81,7 +82,7 @@ fn row_12_13_every_kind_of_route_has_its_answer() {
     w.from(a, &udp4(a.v4, v4("192.0.2.1"), 5));
     w.silent();
     w.from(a, &udp4(a.v4, v4("198.51.100.7"), 5));
-    assert_eq!(w.take_packet().1, host(2, 254).mac);
+    assert_eq!(w.take_packet().1, host(RIGHT, 254).mac);
     w.table.0.push((prefix("198.51.100.7/32"), RouteDecision::NoRoute));
     w.from(a, &udp4(a.v4, v4("198.51.100.7"), 5));
     assert_eq!(icmp4_of(&w.take_packet().2).1, 0, "the longest match");
@@ -90,7 +91,7 @@ fn row_12_13_every_kind_of_route_has_its_answer() {
 #[test]
 fn an_interface_that_is_down_is_host_unreachable() {
     let (mut w, a, b) = pair();
-    w.set(2, Interface { up: false, ..interface(2) });
+    w.set(RIGHT, Interface { up: false, ..interface(RIGHT) });
     w.sent.clear();
     w.from(a, &udp4(a.v4, b.v4, 5));
     assert_eq!(icmp4_of(&w.take_packet().2).1, 1);
@@ -102,7 +103,7 @@ fn an_interface_that_is_down_is_host_unreachable() {
 #[test]
 fn row_19_20_22_fragments_what_is_too_big() {
     let (mut w, a, b) = pair();
-    w.set(2, Interface { mtu: 600, ..interface(2) });
+    w.set(RIGHT, Interface { mtu: 600, ..interface(RIGHT) });
     w.sent.clear();
     let whole = edit4(udp4(a.v4, b.v4, 1400), |view| view.set_fragment(false, true, 800));
     w.from(a, &whole);
@@ -111,7 +112,7 @@ fn row_19_20_22_fragments_what_is_too_big() {
     let mut payload = Vec::new();
     for (interface, mac, piece) in &pieces {
         let view = Ipv4::new(&piece[..]).unwrap();
-        assert_eq!((*interface, *mac, view.ttl()), (2, b.mac, 63));
+        assert_eq!((*interface, *mac, view.ttl()), (RIGHT, b.mac, 63));
         assert!(piece.len() <= 600 && view.more_fragments());
         assert_eq!(view.fragment_offset(), 800 + payload.len());
         payload.extend_from_slice(view.payload());
@@ -129,17 +130,17 @@ fn row_19_20_22_fragments_what_is_too_big() {
 #[test]
 fn row_24_df_and_too_big_tells_the_next_hops_mtu() {
     let (mut w, a, b) = pair();
-    w.set(2, Interface { mtu: 600, ..interface(2) });
+    w.set(RIGHT, Interface { mtu: 600, ..interface(RIGHT) });
     w.sent.clear();
     let df = |len| edit4(udp4(a.v4, b.v4, len), |view| view.set_fragment(true, false, 0));
     w.from(a, &df(581));
     let (leaves, _, error) = w.take_packet();
-    assert_eq!(leaves, 1);
+    assert_eq!(leaves, LEFT);
     assert_eq!((icmp4_of(&error).0, icmp4_of(&error).1, icmp4_of(&error).2), (3, 4, 600));
     w.from(a, &df(580));
     assert_eq!(w.take_packet().2.len(), 600);
     // A link too small for any piece: dropped, not looped over.
-    w.set(2, Interface { mtu: 21, ..interface(2) });
+    w.set(RIGHT, Interface { mtu: 21, ..interface(RIGHT) });
     w.sent.clear();
     w.from(a, &udp4(a.v4, b.v4, 100));
     w.silent();
@@ -151,7 +152,7 @@ fn row_24_df_and_too_big_tells_the_next_hops_mtu() {
 fn row_39_40_41_broadcasts_end_here() {
     let (mut w, a, b) = pair();
     let all = |packet: &[u8]| ethernet(MacAddr::BROADCAST, a.mac, packet);
-    w.punt(1, &all(&udp4(a.v4, b.v4, 5)));
+    w.punt(LEFT, &all(&udp4(a.v4, b.v4, 5)));
     assert_eq!(w.count("drop_link_broadcast"), 1);
     w.from(a, &udp4(a.v4, v4("10.0.2.255"), 5));
     w.from(a, &udp4(a.v4, v4("10.0.2.0"), 5));
@@ -159,13 +160,13 @@ fn row_39_40_41_broadcasts_end_here() {
     w.silent();
     // This link's own go to Linux.
     for to in ["255.255.255.255", "10.0.1.255", "224.0.0.5"] {
-        w.punt(1, &all(&udp4(a.v4, v4(to), 5)));
+        w.punt(LEFT, &all(&udp4(a.v4, v4(to), 5)));
     }
-    w.punt(1, &all(&udp4(v4("0.0.0.0"), v4("255.255.255.255"), 5)));
+    w.punt(LEFT, &all(&udp4(v4("0.0.0.0"), v4("255.255.255.255"), 5)));
     assert_eq!((w.twin.len(), w.sent.len()), (4, 0));
-    w.punt(1, &all(&udp4(a.v4, v4("239.1.1.1"), 5)));
-    w.punt(1, &all(&ping4(a.v4, v4("255.255.255.255"), b"")));
-    w.punt(1, &all(&ping4(a.v4, v4("224.0.0.1"), b"")));
+    w.punt(LEFT, &all(&udp4(a.v4, v4("239.1.1.1"), 5)));
+    w.punt(LEFT, &all(&ping4(a.v4, v4("255.255.255.255"), b"")));
+    w.punt(LEFT, &all(&ping4(a.v4, v4("224.0.0.1"), b"")));
     assert_eq!((w.twin.len(), w.sent.len()), (4, 0));
     assert_eq!((w.count("drop_multicast"), w.count("drop_echo_group")), (1, 2));
 }
@@ -260,13 +261,13 @@ fn row_46_source_routes_are_dropped_unless_allowed() {
     for kind in [131, 137] {
         w.from(a, &with_options(a, v4("10.0.1.1"), &route(kind, b.v4.octets())));
         let (interface, mac, sent) = w.take_packet();
-        assert_eq!((interface, mac, Ipv4::new(&sent[..]).unwrap().destination()), (2, b.mac, b.v4));
+        assert_eq!((interface, mac, Ipv4::new(&sent[..]).unwrap().destination()), (RIGHT, b.mac, b.v4));
         assert_eq!(sent[20..28], [kind, 7, 8, 10, 0, 2, 1, 0]);
     }
     // Loose may go over a gateway, strict may not.
     let far = [198, 51, 100, 7];
     w.from(a, &with_options(a, v4("10.0.1.1"), &route(131, far)));
-    assert_eq!(w.take_packet().1, host(2, 254).mac);
+    assert_eq!(w.take_packet().1, host(RIGHT, 254).mac);
     w.from(a, &with_options(a, v4("10.0.1.1"), &route(137, far)));
     let errors = w.take_packets();
     assert_eq!((icmp4_of(&errors[0].2).0, icmp4_of(&errors[0].2).1), (3, 5));
@@ -279,13 +280,13 @@ fn row_46_source_routes_are_dropped_unless_allowed() {
 #[test]
 fn a_packet_that_waited_takes_the_way_that_is_right_when_it_goes() {
     let mut w = World::new();
-    let (a, b) = (host(1, 2), host(2, 3));
-    let answer = w.hosts.remove(&(2, b.v4.into())).unwrap();
+    let (a, b) = (host(LEFT, 2), host(RIGHT, 3));
+    let answer = w.hosts.remove(&(RIGHT, b.v4.into())).unwrap();
     w.from(a, &edit4(udp4(a.v4, b.v4, 5), |view| view.set_ttl(9)));
-    w.table.0.push((prefix("10.0.2.3/32"), RouteDecision::Gateway(2, v4("10.0.2.254").into())));
-    w.hosts.insert((2, b.v4.into()), answer);
+    w.table.0.push((prefix("10.0.2.3/32"), RouteDecision::Gateway(RIGHT, v4("10.0.2.254").into())));
+    w.hosts.insert((RIGHT, b.v4.into()), answer);
     w.sent.clear();
     w.advance(1000);
     let (_, mac, sent) = w.take_packet();
-    assert_eq!((mac, Ipv4::new(&sent[..]).unwrap().ttl()), (host(2, 254).mac, 8));
+    assert_eq!((mac, Ipv4::new(&sent[..]).unwrap().ttl()), (host(RIGHT, 254).mac, 8));
 }

@@ -2,15 +2,16 @@
 //! IPv6 on its way through: hop limit, routes, size, hop-by-hop options, scopes.
 
 use crate::world::*;
+use perigee_net::{Interface, MacAddr};
+use perigee_packet::Ipv6;
 use perigee_packet::wire::{ipv6, protocol};
-use perigee_packet::{Ipv6, MacAddr};
 use perigee_slowpath::*;
 use std::net::Ipv6Addr;
 
 /// From host 1.2 to host 2.3, both known to the router.
 fn pair() -> (World, Host, Host) {
     let mut w = World::new();
-    let (a, b) = (host(1, 2), host(2, 3));
+    let (a, b) = (host(LEFT, 2), host(RIGHT, 3));
     w.from(a, &udp6(a.v6, b.v6, 1));
     w.from(b, &udp6(b.v6, a.v6, 1));
     assert_eq!(w.take_packets().len(), 2);
@@ -36,7 +37,7 @@ fn row6_1_7_forwards_with_one_hop_less_and_nothing_else_changed() {
         let packet = ip6(ipv6::Repr { next_header, ..repr }, &[0xff; 9]);
         w.from(a, &[&packet[..], &[0; 5]].concat());
         let (interface, mac, sent) = w.take_packet();
-        assert_eq!((interface, mac, sent[7]), (2, b.mac, 1));
+        assert_eq!((interface, mac, sent[7]), (RIGHT, b.mac, 1));
         assert_eq!((&sent[..7], &sent[8..]), (&packet[..7], &packet[8..]));
     }
 }
@@ -57,7 +58,7 @@ fn row6_1_12_every_reason_has_its_error() {
     for (packet, expected) in cases {
         w.from(a, &packet);
         let (interface, mac, error) = w.take_packet();
-        assert_eq!((interface, mac), (1, a.mac));
+        assert_eq!((interface, mac), (LEFT, a.mac));
         let (kind, code, rest, quoted) = icmp6_of(&error);
         assert_eq!(((kind, code), rest, quoted), (expected, 0, &packet[..]));
         let view = Ipv6::new(&error[..]).unwrap();
@@ -66,14 +67,14 @@ fn row6_1_12_every_reason_has_its_error() {
     w.from(a, &to("2001:db8:200::1"));
     w.silent();
     w.from(a, &to("2001:db8:100::1"));
-    assert_eq!(w.take_packet().1, host(2, 254).mac, "over a link-local gateway");
+    assert_eq!(w.take_packet().1, host(RIGHT, 254).mac, "over a link-local gateway");
 }
 
 // IPv6 rows 2, 3, 13.
 #[test]
 fn row6_2_3_13_too_big_is_told_never_fragmented() {
     let (mut w, a, b) = pair();
-    w.set(2, Interface { mtu: 1300, ..interface(2) });
+    w.set(RIGHT, Interface { mtu: 1300, ..interface(RIGHT) });
     w.sent.clear();
     let packet = udp6(a.v6, b.v6, 1261);
     w.from(a, &packet);
@@ -102,7 +103,7 @@ fn row6_5_unknown_options_do_what_their_bits_say() {
         assert_eq!((error_kind, code, pointer), (4, 2, 44), "pointing at the option");
         // To a group, only 10 reports.
         let group = with_options(a.v6, v6("ff02::5"), &options(kind));
-        w.punt(1, &ethernet(MacAddr([0x33, 0x33, 0, 0, 0, 5]), a.mac, &group));
+        w.punt(LEFT, &ethernet(MacAddr([0x33, 0x33, 0, 0, 0, 5]), a.mac, &group));
         assert_eq!(w.take_packets().len(), usize::from(kind == 0x9e));
     }
     assert_eq!(w.count("drop_unknown_option"), 5);
@@ -132,7 +133,7 @@ fn row6_8_9_10_11_scopes_are_not_left() {
     let (mut w, a, b) = pair();
     let local = v6("fe80::77");
     w.from(a, &udp6(a.v6, local, 1));
-    w.from(a, &udp6(a.v6, mac(2).link_local(), 1));
+    w.from(a, &udp6(a.v6, mac(RIGHT).link_local(), 1));
     w.from(a, &udp6(v6("::1"), b.v6, 1));
     w.from(a, &udp6(v6("::"), b.v6, 1));
     w.from(a, &udp6(v6("ff02::1"), b.v6, 1));
@@ -141,16 +142,16 @@ fn row6_8_9_10_11_scopes_are_not_left() {
     w.from(a, &udp6(a.v6, v6("ff0e::1"), 1));
     w.from(a, &udp6(v6("2001:db8:2::1"), b.v6, 1));
     w.silent();
-    w.hosts.insert((1, local.into()), a.mac);
+    w.hosts.insert((LEFT, local.into()), a.mac);
     w.from(a, &udp6(local, b.v6, 1));
     let (interface, mac, error) = w.take_packet();
-    assert_eq!((interface, mac, icmp6_of(&error).0, icmp6_of(&error).1), (1, a.mac, 1, 2));
+    assert_eq!((interface, mac, icmp6_of(&error).0, icmp6_of(&error).1), (LEFT, a.mac, 1, 2));
     let names =
         ["drop_link_local", "drop_martian_source", "drop_martian_destination", "drop_multicast", "drop_own_source"];
     assert_eq!(names.map(|name| w.count(name)), [3, 3, 1, 2, 1]);
     // To this link's groups: Linux.
     w.twin.clear();
-    w.punt(1, &ethernet(MacAddr([0x33, 0x33, 0, 0, 0, 5]), a.mac, &udp6(local, v6("ff02::5"), 1)));
+    w.punt(LEFT, &ethernet(MacAddr([0x33, 0x33, 0, 0, 0, 5]), a.mac, &udp6(local, v6("ff02::5"), 1)));
     assert_eq!(w.twin.len(), 1);
 }
 
@@ -158,15 +159,15 @@ fn row6_8_9_10_11_scopes_are_not_left() {
 #[test]
 fn row6_24_point_to_point_prefix_of_127_bits() {
     let mut w = World::bare(Config::default());
-    w.set(1, interface(1));
-    w.set(2, Interface { addresses: vec![prefix("2001:db8:9::/127")], ..interface(2) });
-    w.table.0.push((prefix("2001:db8:9::/127"), RouteDecision::Connected(2)));
+    w.set(LEFT, interface(LEFT));
+    w.set(RIGHT, Interface { addresses: vec![prefix("2001:db8:9::/127")], ..interface(RIGHT) });
+    w.table.0.push((prefix("2001:db8:9::/127"), RouteDecision::Connected(RIGHT)));
     let peer = v6("2001:db8:9::1");
-    w.hosts.insert((2, peer.into()), host(2, 3).mac);
+    w.hosts.insert((RIGHT, peer.into()), host(RIGHT, 3).mac);
     w.advance(1500);
     w.sent.clear();
-    w.from(host(1, 2), &udp6(host(1, 2).v6, peer, 1));
-    assert_eq!(w.take_packet().1, host(2, 3).mac);
+    w.from(host(LEFT, 2), &udp6(host(LEFT, 2).v6, peer, 1));
+    assert_eq!(w.take_packet().1, host(RIGHT, 3).mac);
 }
 
 #[test]
@@ -175,9 +176,9 @@ fn cut_off_packets_and_link_broadcasts_are_dropped() {
     let good = udp6(a.v6, b.v6, 20);
     w.from(a, &good[..39]);
     w.from(a, &good[..59]);
-    w.punt(1, &framed(mac(1), a.mac, 0x86dd, &udp4(a.v4, b.v4, 40)));
+    w.punt(LEFT, &framed(mac(LEFT), a.mac, 0x86dd, &udp4(a.v4, b.v4, 40)));
     assert_eq!(w.count("drop_bad_header"), 3);
-    w.punt(1, &ethernet(MacAddr::BROADCAST, a.mac, &good));
+    w.punt(LEFT, &ethernet(MacAddr::BROADCAST, a.mac, &good));
     assert_eq!(w.count("drop_link_broadcast"), 1);
     w.silent();
 }

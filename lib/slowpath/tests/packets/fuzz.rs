@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::world::*;
+use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr};
 use perigee_packet::wire::arp::Repr;
 use perigee_packet::wire::{icmp4, icmp6, ipv4, ipv6, protocol};
-use perigee_packet::{Ethernet, Ipv4, Ipv6, MacAddr};
+use perigee_packet::{Ethernet, Ipv4, Ipv6};
 use perigee_slowpath::*;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -82,9 +83,9 @@ fn any_mac(rng: &mut StdRng) -> MacAddr {
     match rng.random_range(0..10) {
         0 => MacAddr::BROADCAST,
         1 => MacAddr::ZERO,
-        2 => mac(rng.random_range(1..3)),
+        2 => mac(InterfaceId(rng.random_range(1..3))),
         3 => MacAddr([0x33, 0x33, 0, 0, 0, 1]),
-        _ => host(rng.random_range(1..3), rng.random_range(2..9)).mac,
+        _ => host(InterfaceId(rng.random_range(1..3)), rng.random_range(2..9)).mac,
     }
 }
 
@@ -198,7 +199,7 @@ fn frame(rng: &mut StdRng, interface: InterfaceId) -> Vec<u8> {
 }
 
 fn reconfigure(rng: &mut StdRng) -> Input<'static> {
-    let id = rng.random_range(1..4);
+    let id = InterfaceId(rng.random_range(1..4));
     let address = if rng.random() { IpAddr::V4(any4(rng)) } else { IpAddr::V6(any6(rng)) };
     match rng.random_range(0..10) {
         0 | 1 => {
@@ -349,7 +350,7 @@ fn run(seed: u64, steps: u64) {
         match choice {
             0 | 1 => {
                 let input = if step < 2 {
-                    let id = step as InterfaceId + 1;
+                    let id = InterfaceId(step as u16 + 1);
                     Input::SetInterface { id, interface: interface(id) }
                 } else {
                     reconfigure(&mut rng)
@@ -364,14 +365,14 @@ fn run(seed: u64, steps: u64) {
             }
             8 => w.now = w.now.after_millis(rng.random_range(0..5000)), // Nobody calls for a while.
             9 => {
-                let (id, frame) = (rng.random_range(1..4), bytes(&mut rng, 60));
+                let (id, frame) = (InterfaceId(rng.random_range(1..4)), bytes(&mut rng, 60));
                 w.slow.handle(w.now, Input::FromTwin { interface: id, frame: &frame }, &w.table);
                 while let Some(output) = w.slow.poll_output() {
                     assert!(matches!(output, Output::Transmit { interface, .. } if interface == id));
                 }
             }
             _ => {
-                let id = rng.random_range(1..4);
+                let id = InterfaceId(rng.random_range(1..4));
                 let frame = frame(&mut rng, id);
                 let before = (total(&w.slow), w.slow.queued());
                 w.punt(id, &frame);

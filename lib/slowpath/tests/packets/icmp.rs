@@ -2,8 +2,9 @@
 //! Echo, and when an ICMP error is sent, what it says, and when not.
 
 use crate::world::*;
+use perigee_net::{Interface, MacAddr};
+use perigee_packet::Ipv4;
 use perigee_packet::wire::{icmp4, ipv4, protocol};
-use perigee_packet::{Ipv4, MacAddr};
 use perigee_slowpath::*;
 use std::net::Ipv4Addr;
 
@@ -20,7 +21,7 @@ fn icmp(from: Ipv4Addr, to: Ipv4Addr, kind: u8) -> Vec<u8> {
 #[test]
 fn row_30_36_answers_echo_from_the_address_asked() {
     let mut w = World::new();
-    let a = host(1, 2);
+    let a = host(LEFT, 2);
     for to in ["10.0.1.1", "10.0.2.1", "10.255.255.1"] {
         for len in [0, 1, 56, 548, 1472] {
             let data: Vec<u8> = (0..len).map(|i| i as u8).collect();
@@ -32,7 +33,7 @@ fn row_30_36_answers_echo_from_the_address_asked() {
                 }),
             );
             let (interface, mac, reply) = w.take_packet();
-            assert_eq!((interface, mac), (1, a.mac));
+            assert_eq!((interface, mac), (LEFT, a.mac));
             assert_eq!(icmp4_of(&reply), (0, 0, 0x0009_0001, &data[..]));
             let view = Ipv4::new(&reply[..]).unwrap();
             assert_eq!((view.source(), view.destination(), view.ttl(), view.tos()), (v4(to), a.v4, 64, 0x48));
@@ -44,7 +45,7 @@ fn row_30_36_answers_echo_from_the_address_asked() {
 #[test]
 fn echo_reply_records_the_route_and_fits_the_way_back() {
     let mut w = World::new();
-    let a = host(1, 2);
+    let a = host(LEFT, 2);
     let mut request = ping4(a.v4, v4("10.0.1.1"), &[7; 1000]);
     let payload = request.split_off(20);
     let repr = ipv4::Repr::new(a.v4, v4("10.0.1.1"), protocol::ICMP, 0);
@@ -52,7 +53,7 @@ fn echo_reply_records_the_route_and_fits_the_way_back() {
     let reply = w.take_packet().2;
     assert_eq!(reply[20..28], [7, 7, 8, 10, 0, 1, 1, 0]);
     assert_eq!(icmp4_of(&reply).3, [7; 1000]);
-    w.set(1, Interface { mtu: 576, ..interface(1) });
+    w.set(LEFT, Interface { mtu: 576, ..interface(LEFT) });
     w.sent.clear();
     w.from(a, &ping4(a.v4, v4("10.0.1.1"), &[7; 1000]));
     let pieces = w.take_packets();
@@ -62,7 +63,7 @@ fn echo_reply_records_the_route_and_fits_the_way_back() {
 #[test]
 fn bad_echo_and_redirects_are_dropped_and_the_rest_is_for_linux() {
     let mut w = World::new();
-    let a = host(1, 2);
+    let a = host(LEFT, 2);
     let mut bad = ping4(a.v4, v4("10.0.1.1"), b"data");
     bad[29] ^= 1;
     w.from(a, &bad);
@@ -82,7 +83,7 @@ fn bad_echo_and_redirects_are_dropped_and_the_rest_is_for_linux() {
 #[test]
 fn row_30_31_33_quotes_the_packet_as_it_came() {
     let mut w = World::new();
-    let a = host(1, 2);
+    let a = host(LEFT, 2);
     for len in [0, 8, 100, 520, 528, 529, 1400] {
         let packet = edit4(udp4(a.v4, NOWHERE, len), |view| view.set_ttl(3));
         w.from(a, &[&packet[..], &[0; 9]].concat());
@@ -99,21 +100,21 @@ fn row_30_31_33_quotes_the_packet_as_it_came() {
 fn row_32_the_source_is_of_the_interface_the_error_leaves_by() {
     let mut w = World::new();
     let far = v4("198.51.100.9");
-    w.from(host(1, 2), &udp4(far, NOWHERE, 5));
+    w.from(host(LEFT, 2), &udp4(far, NOWHERE, 5));
     let (leaves, to, error) = w.take_packet();
-    assert_eq!((leaves, to), (2, host(2, 254).mac));
+    assert_eq!((leaves, to), (RIGHT, host(RIGHT, 254).mac));
     let view = Ipv4::new(&error[..]).unwrap();
     assert_eq!((view.source(), view.destination()), (v4("10.0.2.1"), far));
     // The primary address, or the one in the next hop's prefix.
-    let mut config = interface(2);
+    let mut config = interface(RIGHT);
     config.addresses.insert(0, prefix("172.16.0.1/24"));
-    w.set(2, config);
+    w.set(RIGHT, config);
     w.sent.clear();
-    w.from(host(1, 2), &udp4(far, NOWHERE, 5));
+    w.from(host(LEFT, 2), &udp4(far, NOWHERE, 5));
     assert_eq!(Ipv4::new(&w.take_packet().2[..]).unwrap().source(), v4("10.0.2.1"));
     // Nowhere to go: no error.
     w.twin.clear();
-    w.from(host(1, 2), &udp4(v4("198.18.7.7"), NOWHERE, 5));
+    w.from(host(LEFT, 2), &udp4(v4("198.18.7.7"), NOWHERE, 5));
     w.silent();
     assert_eq!(w.count("icmp_errors_unroutable"), 1);
 }
@@ -122,8 +123,8 @@ fn row_32_the_source_is_of_the_interface_the_error_leaves_by() {
 #[test]
 fn row_25_to_29_no_error_where_none_may_be() {
     let mut w = World::new();
-    let (a, b) = (host(1, 2), host(2, 3));
-    w.set(2, Interface { mtu: 600, ..interface(2) });
+    let (a, b) = (host(LEFT, 2), host(RIGHT, 3));
+    w.set(RIGHT, Interface { mtu: 600, ..interface(RIGHT) });
     w.sent.clear();
     let reasons: [(&str, Ipv4Addr, u8, usize); 5] = [
         ("no route", NOWHERE, 9, 5),
@@ -147,8 +148,8 @@ fn row_25_to_29_no_error_where_none_may_be() {
             }
         }
         w.from(a, &edit4(packet(a.v4), |v| v.set_fragment(true, true, 8))); // Row 26.
-        w.punt(1, &ethernet(MacAddr::BROADCAST, a.mac, &packet(a.v4))); // Row 27.
-        w.punt(1, &ethernet(MacAddr([1, 0, 0x5e, 0, 0, 1]), a.mac, &packet(a.v4)));
+        w.punt(LEFT, &ethernet(MacAddr::BROADCAST, a.mac, &packet(a.v4))); // Row 27.
+        w.punt(LEFT, &ethernet(MacAddr([1, 0, 0x5e, 0, 0, 1]), a.mac, &packet(a.v4)));
         for from in ["0.0.0.0", "127.0.0.1", "224.0.0.9", "240.0.0.1", "10.0.1.255", "10.0.1.1", "10.0.2.1"] {
             w.from(a, &packet(v4(from))); // Row 29.
         }
@@ -172,10 +173,10 @@ fn row_25_to_29_no_error_where_none_may_be() {
 #[test]
 fn a_router_without_ipv4_addresses_sends_no_ipv4_error() {
     let mut w = World::bare(Config::default());
-    w.set(1, Interface { addresses: vec![], ..interface(1) });
+    w.set(LEFT, Interface { addresses: vec![], ..interface(LEFT) });
     w.advance(2000);
     w.sent.clear();
-    w.from(host(1, 2), &udp4(host(1, 2).v4, NOWHERE, 5));
+    w.from(host(LEFT, 2), &udp4(host(LEFT, 2).v4, NOWHERE, 5));
     w.silent();
     assert_eq!(w.count("icmp_errors_unroutable"), 1);
 }

@@ -2,9 +2,9 @@
 //! ICMPv6 echo, and when an error is sent and when not.
 
 use crate::world::*;
+use perigee_net::{Interface, MacAddr};
+use perigee_packet::Ipv6;
 use perigee_packet::wire::{ipv6, protocol};
-use perigee_packet::{Ipv6, MacAddr};
-use perigee_slowpath::*;
 
 const OURS: &str = "2001:db8:1::1";
 
@@ -12,15 +12,15 @@ const OURS: &str = "2001:db8:1::1";
 #[test]
 fn row6_16_answers_echo_from_the_address_asked() {
     let mut w = World::new();
-    let a = host(1, 2);
-    for to in [v6(OURS), v6("2001:db8:2::1"), mac(1).link_local()] {
+    let a = host(LEFT, 2);
+    for to in [v6(OURS), v6("2001:db8:2::1"), mac(LEFT).link_local()] {
         for len in [0, 1, 56, 1452] {
             let data: Vec<u8> = (0..len).map(|i| i as u8).collect();
             let mut request = ping6(a.v6, to, &data);
             request[7] = 1;
             w.from(a, &request);
             let (interface, mac, reply) = w.take_packet();
-            assert_eq!((interface, mac), (1, a.mac));
+            assert_eq!((interface, mac), (LEFT, a.mac));
             assert_eq!(icmp6_of(&reply), (129, 0, 0x0009_0001, &data[..]));
             let view = Ipv6::new(&reply[..]).unwrap();
             assert_eq!((view.source(), view.destination(), view.hop_limit()), (to, a.v6, 64));
@@ -31,20 +31,20 @@ fn row6_16_answers_echo_from_the_address_asked() {
 #[test]
 fn answers_echo_to_its_groups_from_the_interfaces_address() {
     let mut w = World::new();
-    let a = host(1, 2);
+    let a = host(LEFT, 2);
     let local = v6("fe80::2");
-    w.hosts.insert((1, local.into()), a.mac);
+    w.hosts.insert((LEFT, local.into()), a.mac);
     let cases =
-        [(a.v6, "ff02::1", v6(OURS)), (local, "ff02::2", mac(1).link_local()), (a.v6, "ff02::1:ff00:1", v6(OURS))];
+        [(a.v6, "ff02::1", v6(OURS)), (local, "ff02::2", mac(LEFT).link_local()), (a.v6, "ff02::1:ff00:1", v6(OURS))];
     for (from, group, expected) in cases {
-        w.punt(1, &ethernet(MacAddr::from_ipv6_multicast(v6(group)), a.mac, &ping6(from, v6(group), b"x")));
+        w.punt(LEFT, &ethernet(MacAddr::from_ipv6_multicast(v6(group)), a.mac, &ping6(from, v6(group), b"x")));
         let reply = w.take_packet().2;
         let view = Ipv6::new(&reply[..]).unwrap();
         assert_eq!((view.source(), view.destination()), (expected, from));
     }
     w.twin.clear();
     for group in ["ff02::5", "ff02::1:ff99:9999"] {
-        w.punt(1, &ethernet(MacAddr::from_ipv6_multicast(v6(group)), a.mac, &ping6(a.v6, v6(group), b"x")));
+        w.punt(LEFT, &ethernet(MacAddr::from_ipv6_multicast(v6(group)), a.mac, &ping6(a.v6, v6(group), b"x")));
     }
     w.silent();
     assert_eq!(w.count("drop_echo_group"), 2);
@@ -53,7 +53,7 @@ fn answers_echo_to_its_groups_from_the_interfaces_address() {
 #[test]
 fn bad_echo_and_redirects_are_dropped_and_the_rest_is_for_linux() {
     let mut w = World::new();
-    let a = host(1, 2);
+    let a = host(LEFT, 2);
     let mut bad = ping6(a.v6, v6(OURS), b"data");
     bad[43] ^= 1;
     w.from(a, &bad);
@@ -75,11 +75,12 @@ fn bad_echo_and_redirects_are_dropped_and_the_rest_is_for_linux() {
 #[test]
 fn row6_6_routing_header_type_0_is_refused() {
     let mut w = World::new();
-    let a = host(1, 2);
+    let a = host(LEFT, 2);
     // To the address of the other interface: RFC 4443 2.2 (a) wants the error from there.
     let asked = v6("2001:db8:2::1");
     let routing = |kind: u8, left: u8| {
-        let payload = [&[protocol::UDP, 2, kind, left, 0, 0, 0, 0][..], &host(2, 3).v6.octets(), b"datadata"].concat();
+        let payload =
+            [&[protocol::UDP, 2, kind, left, 0, 0, 0, 0][..], &host(RIGHT, 3).v6.octets(), b"datadata"].concat();
         ip6(ipv6::Repr::new(a.v6, asked, protocol::ROUTING, 0), &payload)
     };
     w.from(a, &routing(0, 1));
@@ -96,8 +97,8 @@ fn row6_6_routing_header_type_0_is_refused() {
 #[test]
 fn row6_14_no_error_where_none_may_be() {
     let mut w = World::new();
-    let (a, b) = (host(1, 2), host(2, 3));
-    w.set(2, Interface { mtu: 1280, ..interface(2) });
+    let (a, b) = (host(LEFT, 2), host(RIGHT, 3));
+    w.set(RIGHT, Interface { mtu: 1280, ..interface(RIGHT) });
     w.sent.clear();
     let nowhere = v6("2001:db8:ffff::1");
     for (reason, to, hop_limit, len) in
@@ -119,7 +120,7 @@ fn row6_14_no_error_where_none_may_be() {
         for from in ["::", "ff02::9", "::1", OURS] {
             w.from(a, &set(udp6(v6(from), to, len)));
         }
-        w.punt(1, &ethernet(MacAddr([0x33, 0x33, 0, 0, 0, 1]), a.mac, &set(udp6(a.v6, to, len))));
+        w.punt(LEFT, &ethernet(MacAddr([0x33, 0x33, 0, 0, 0, 1]), a.mac, &set(udp6(a.v6, to, len))));
         assert_eq!(w.take_packets(), [], "{reason}");
         w.from(a, &set(udp6(a.v6, to, len)));
         assert_eq!(w.take_packets().len(), 1, "{reason}: the same packet without fault");

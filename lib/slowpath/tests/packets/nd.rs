@@ -2,8 +2,8 @@
 //! Neighbor discovery and duplicate address detection.
 
 use crate::world::*;
-use perigee_packet::wire::addr::solicited_node;
-use perigee_packet::{Ethernet, MacAddr};
+use perigee_net::{Interface, MacAddr, solicited_node};
+use perigee_packet::Ethernet;
 use perigee_slowpath::*;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -24,7 +24,7 @@ fn ask(w: &mut World, from: Host, target: Ipv6Addr, mac: Option<MacAddr>) {
 
 /// A neighbor advertisement from a host about its own address; flags: solicited, override.
 fn tell(w: &mut World, from: Host, mac_told: Option<MacAddr>, solicited: bool, replace: bool) {
-    let to = v6(&format!("2001:db8:{}::1", from.interface));
+    let to = v6(&format!("2001:db8:{}::1", from.interface.0));
     let packet = neighbor_advertisement(from.v6, to, from.v6, mac_told, (false, solicited, replace));
     w.from(from, &packet);
 }
@@ -35,19 +35,19 @@ fn state(w: &World, of: Host) -> Option<(NeighborState, Option<MacAddr>)> {
 
 #[test]
 fn answers_for_global_and_link_local_addresses_and_learns_the_asker() {
-    for target in [OURS, mac(1).link_local()] {
+    for target in [OURS, mac(LEFT).link_local()] {
         let mut w = quiet();
-        let a = host(1, 2);
+        let a = host(LEFT, 2);
         ask(&mut w, a, target, Some(a.mac));
         let (interface, frame) = &w.sent[0];
-        assert_eq!((*interface, Ethernet::new(&frame[..]).unwrap().destination()), (1, a.mac));
+        assert_eq!((*interface, Ethernet::new(&frame[..]).unwrap().destination()), (LEFT, a.mac));
         assert_eq!(advertisement_of(frame), Some((target, target, true, true)));
         assert_eq!(
             (frame[21], frame[58] & 0x80, &frame[78..86]),
             (255, 0x80, &[2, 1, 2, 0, 0, 0, 0, 1][..]),
             "hop limit, router, MAC"
         );
-        assert_eq!(w.events, [Event::NeighborResolved { interface: 1, address: a.v6.into(), mac: a.mac }]);
+        assert_eq!(w.events, [Event::NeighborResolved { interface: LEFT, address: a.v6.into(), mac: a.mac }]);
         assert!(w.twin.is_empty());
     }
 }
@@ -55,7 +55,7 @@ fn answers_for_global_and_link_local_addresses_and_learns_the_asker() {
 #[test]
 fn asks_back_where_a_solicitation_tells_no_mac() {
     let mut w = World::new();
-    let a = host(1, 2);
+    let a = host(LEFT, 2);
     let packet = neighbor_solicitation(a.v6, OURS, OURS, None);
     w.from(a, &packet);
     assert_eq!(solicitation_of(&w.sent[0].1).map(|s| s.1), Some(a.v6));
@@ -65,7 +65,7 @@ fn asks_back_where_a_solicitation_tells_no_mac() {
 #[test]
 fn does_not_answer_for_others_off_link_askers_or_the_other_link() {
     let mut w = quiet();
-    let a = host(1, 2);
+    let a = host(LEFT, 2);
     ask(&mut w, a, v6("2001:db8:1::9"), Some(a.mac));
     ask(&mut w, a, v6("2001:db8:2::1"), Some(a.mac));
     ask(&mut w, Host { v6: v6("2001:db8:9::9"), ..a }, OURS, Some(a.mac));
@@ -76,7 +76,7 @@ fn does_not_answer_for_others_off_link_askers_or_the_other_link() {
 // IPv6 row 17.
 #[test]
 fn row6_17_invalid_messages_are_dropped() {
-    let a = host(1, 2);
+    let a = host(LEFT, 2);
     let group = solicited_node(OURS);
     let good = neighbor_solicitation(a.v6, group, OURS, Some(a.mac));
     let mut bad: Vec<Vec<u8>> = Vec::new();
@@ -117,7 +117,7 @@ fn row6_17_invalid_messages_are_dropped() {
     let mut w = quiet();
     let n = bad.len() as u64;
     for packet in &bad {
-        w.punt(1, &ethernet(mac(1), a.mac, packet));
+        w.punt(LEFT, &ethernet(mac(LEFT), a.mac, packet));
     }
     assert_eq!(w.count("drop_nd_invalid"), n);
     // Group and zero MACs; and a message that is cut off.
@@ -129,7 +129,7 @@ fn row6_17_invalid_messages_are_dropped() {
     assert_eq!(w.count("drop_bad_icmp"), 1);
     w.silent();
     assert_eq!(w.slow.neighbors().count(), 0);
-    w.punt(1, &ethernet(mac(1), a.mac, &good));
+    w.punt(LEFT, &ethernet(mac(LEFT), a.mac, &good));
     assert_eq!(w.sent.len(), 1, "the same without fault");
 }
 
@@ -137,7 +137,7 @@ fn row6_17_invalid_messages_are_dropped() {
 #[test]
 fn row6_18_queues_asks_three_times_then_tells() {
     let mut w = World::new();
-    let (a, nobody) = (host(1, 2), v6("2001:db8:2::77"));
+    let (a, nobody) = (host(LEFT, 2), v6("2001:db8:2::77"));
     ask(&mut w, a, OURS, Some(a.mac));
     w.sent.clear();
     w.from(a, &udp6(a.v6, nobody, 10));
@@ -145,15 +145,15 @@ fn row6_18_queues_asks_three_times_then_tells() {
         let frame = w.sent[0].1.clone();
         let group = solicited_node(nobody);
         assert_eq!(Ethernet::new(&frame[..]).unwrap().destination(), MacAddr::from_ipv6_multicast(group));
-        assert_eq!(solicitation_of(&frame), Some((mac(2).link_local(), nobody)));
-        assert_eq!(w.take_requests(), [(2, IpAddr::V6(nobody))], "second {second}");
+        assert_eq!(solicitation_of(&frame), Some((mac(RIGHT).link_local(), nobody)));
+        assert_eq!(w.take_requests(), [(RIGHT, IpAddr::V6(nobody))], "second {second}");
         w.advance(1000);
     }
     let (interface, to, error) = w.take_packet();
-    assert_eq!((interface, to), (1, a.mac));
+    assert_eq!((interface, to), (LEFT, a.mac));
     assert_eq!((icmp6_of(&error).0, icmp6_of(&error).1), (1, 3));
     // And one that answers gets what waited.
-    let b = host(2, 3);
+    let b = host(RIGHT, 3);
     w.from(a, &udp6(a.v6, b.v6, 10));
     assert_eq!(w.take_packet().1, b.mac);
     assert_eq!(w.twin.len(), 1, "Linux hears the answer too");
@@ -163,11 +163,11 @@ fn row6_18_queues_asks_three_times_then_tells() {
 #[test]
 fn row6_19_advertisements_move_the_states_as_the_table_says() {
     use NeighborState::*;
-    let b = host(2, 3);
+    let b = host(RIGHT, 3);
     let other = MacAddr([2, 0xbb, 0, 0, 0, 1]);
     let incomplete = || {
         let mut w = quiet();
-        w.from(host(1, 2), &udp6(host(1, 2).v6, b.v6, 1));
+        w.from(host(LEFT, 2), &udp6(host(LEFT, 2).v6, b.v6, 1));
         w
     };
     let reachable = || {
@@ -214,7 +214,7 @@ fn row6_19_advertisements_move_the_states_as_the_table_says() {
 #[test]
 fn stale_waits_for_use_then_delays_then_probes_by_unicast() {
     let mut w = World::with(Config { unused_refreshes: 0, ..Config::default() });
-    let (a, b) = (host(1, 2), host(2, 3));
+    let (a, b) = (host(LEFT, 2), host(RIGHT, 3));
     w.from(a, &udp6(a.v6, b.v6, 1));
     w.hosts.clear();
     w.advance(30_000);
@@ -230,21 +230,21 @@ fn stale_waits_for_use_then_delays_then_probes_by_unicast() {
     assert_eq!(frame[38..54], b.v6.octets(), "sent to the address itself");
     w.advance(3000);
     assert_eq!(state(&w, b), None);
-    assert_eq!(w.events.last(), Some(&Event::NeighborLost { interface: 2, address: b.v6.into() }));
+    assert_eq!(w.events.last(), Some(&Event::NeighborLost { interface: RIGHT, address: b.v6.into() }));
 }
 
 // IPv6 row 22.
 #[test]
 fn row6_22_an_address_is_used_only_once_it_is_unique() {
     let mut w = World::bare(Config::default());
-    w.set(1, interface(1));
-    let local = mac(1).link_local();
+    w.set(LEFT, interface(LEFT));
+    let local = mac(LEFT).link_local();
     let asked: Vec<_> = w.sent.iter().filter_map(|(_, f)| solicitation_of(f)).collect();
     assert_eq!(asked.len(), 2);
     assert!([OURS, local].iter().all(|a| asked.contains(&(UNSPECIFIED, *a))));
     // Tentative: neither asked for, nor pinged, nor spoken from.
     w.sent.clear();
-    let a = host(1, 2);
+    let a = host(LEFT, 2);
     ask(&mut w, a, OURS, Some(a.mac));
     w.from(a, &ping6(a.v6, OURS, b"x"));
     w.from(a, &udp6(a.v6, OURS, 1));
@@ -252,7 +252,7 @@ fn row6_22_an_address_is_used_only_once_it_is_unique() {
     w.silent();
     assert_eq!((w.count("drop_tentative"), w.count("icmp_errors_unroutable")), (3, 1));
     w.advance(1000);
-    let valid = |address| Event::AddressValid { interface: 1, address };
+    let valid = |address| Event::AddressValid { interface: LEFT, address };
     assert_eq!(w.events, [valid(OURS), valid(local)]);
     assert!(w.sent.iter().all(|(_, f)| advertisement_of(f).is_some_and(|a| !a.2 && a.3)));
     assert!(w.slow.addresses().all(|a| a.state == AddressState::Valid));
@@ -263,28 +263,28 @@ fn row6_22_an_address_is_used_only_once_it_is_unique() {
 
 #[test]
 fn row6_22_a_duplicate_is_not_used() {
-    let thief = host(1, 9);
+    let thief = host(LEFT, 9);
     let solicits = neighbor_solicitation(UNSPECIFIED, solicited_node(OURS), OURS, None);
     let advertises = neighbor_advertisement(OURS, v6("ff02::1"), OURS, Some(thief.mac), (false, false, true));
     for packet in [solicits, advertises] {
         let mut w = World::bare(Config::default());
-        w.set(1, interface(1));
+        w.set(LEFT, interface(LEFT));
         w.advance(500);
         let group = MacAddr([0x33, 0x33, 0, 0, 0, 1]);
         // Our own frame, looped back, is no proof.
-        w.punt(1, &ethernet(group, mac(1), &packet));
+        w.punt(LEFT, &ethernet(group, mac(LEFT), &packet));
         assert!(w.events.is_empty());
-        w.punt(1, &ethernet(group, thief.mac, &packet));
-        assert_eq!(w.events, [Event::AddressDuplicate { interface: 1, address: OURS, mac: thief.mac }]);
+        w.punt(LEFT, &ethernet(group, thief.mac, &packet));
+        assert_eq!(w.events, [Event::AddressDuplicate { interface: LEFT, address: OURS, mac: thief.mac }]);
         w.advance(10_000);
         w.sent.clear();
-        ask(&mut w, host(1, 2), OURS, Some(host(1, 2).mac));
+        ask(&mut w, host(LEFT, 2), OURS, Some(host(LEFT, 2).mac));
         w.silent();
         let state = w.slow.addresses().find(|a| a.address.address == IpAddr::V6(OURS)).unwrap().state;
         assert_eq!(state, AddressState::Duplicate);
         // The link coming up anew tries again.
-        w.set(1, Interface { up: false, ..interface(1) });
-        w.set(1, interface(1));
+        w.set(LEFT, Interface { up: false, ..interface(LEFT) });
+        w.set(LEFT, interface(LEFT));
         w.advance(1000);
         assert!(w.slow.addresses().all(|a| a.state == AddressState::Valid));
     }
@@ -294,7 +294,7 @@ fn row6_22_a_duplicate_is_not_used() {
 fn answers_a_detecting_station_so_that_it_gives_way() {
     let mut w = quiet();
     let packet = neighbor_solicitation(UNSPECIFIED, solicited_node(OURS), OURS, None);
-    w.punt(1, &ethernet(MacAddr([0x33, 0x33, 0xff, 0, 0, 1]), host(1, 9).mac, &packet));
+    w.punt(LEFT, &ethernet(MacAddr([0x33, 0x33, 0xff, 0, 0, 1]), host(LEFT, 9).mac, &packet));
     let frame = &w.sent[0].1;
     assert_eq!(frame[..6], [0x33, 0x33, 0, 0, 0, 1]);
     assert_eq!(advertisement_of(frame), Some((OURS, OURS, false, true)));
@@ -304,23 +304,23 @@ fn answers_a_detecting_station_so_that_it_gives_way() {
 #[test]
 fn another_user_of_a_valid_address_is_a_conflict() {
     let mut w = quiet();
-    let thief = host(1, 9);
+    let thief = host(LEFT, 9);
     let packet = neighbor_advertisement(OURS, v6("ff02::1"), OURS, Some(thief.mac), (false, false, true));
-    w.punt(1, &ethernet(MacAddr([0x33, 0x33, 0, 0, 0, 1]), thief.mac, &packet));
-    assert_eq!(w.events, [Event::AddressConflict { interface: 1, address: OURS.into(), mac: thief.mac }]);
+    w.punt(LEFT, &ethernet(MacAddr([0x33, 0x33, 0, 0, 0, 1]), thief.mac, &packet));
+    assert_eq!(w.events, [Event::AddressConflict { interface: LEFT, address: OURS.into(), mac: thief.mac }]);
     w.silent();
 }
 
 #[test]
 fn without_detection_addresses_are_valid_at_once_and_changes_keep_the_rest() {
     let mut w = World::bare(Config { dad_transmits: 0, ..Config::default() });
-    w.set(1, interface(1));
+    w.set(LEFT, interface(LEFT));
     assert!(w.slow.addresses().all(|a| a.state == AddressState::Valid));
     let mut w = World::new();
-    let mut more = interface(1);
+    let mut more = interface(LEFT);
     more.addresses.push(prefix("2001:db8:1::53/64"));
-    w.set(1, more);
+    w.set(LEFT, more);
     let tentative: Vec<_> = w.slow.addresses().filter(|a| a.state == AddressState::Tentative).collect();
     assert_eq!(tentative.len(), 1);
-    assert_eq!(w.take_requests(), [(1, v6("2001:db8:1::53").into())], "nothing else is announced again");
+    assert_eq!(w.take_requests(), [(LEFT, v6("2001:db8:1::53").into())], "nothing else is announced again");
 }

@@ -9,11 +9,17 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr};
 use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::icmp6::{self, Advertisement, Message};
 use perigee_packet::wire::{arp, icmp4, ipv4, ipv6, protocol};
-use perigee_packet::{Arp, Ethernet, Icmp4, Icmp6, Ipv4, Ipv6, MacAddr};
+use perigee_packet::{Arp, Ethernet, Icmp4, Icmp6, Ipv4, Ipv6};
 use perigee_slowpath::*;
+
+/// The link of 10.0.1.0/24.
+pub const LEFT: InterfaceId = InterfaceId(1);
+/// The link of 10.0.2.0/24.
+pub const RIGHT: InterfaceId = InterfaceId(2);
 
 pub struct Table(pub Vec<(InterfaceAddress, RouteDecision)>);
 
@@ -25,8 +31,7 @@ impl Routes for Table {
 }
 
 pub fn prefix(text: &str) -> InterfaceAddress {
-    let (address, len) = text.split_once('/').unwrap();
-    InterfaceAddress { address: address.parse().unwrap(), prefix_len: len.parse().unwrap() }
+    text.parse().unwrap()
 }
 
 pub fn v4(text: &str) -> Ipv4Addr {
@@ -49,25 +54,27 @@ pub struct Host {
 pub fn host(interface: InterfaceId, n: u8) -> Host {
     Host {
         interface,
-        mac: MacAddr([2, 0xaa, 0, 0, interface as u8, n]),
-        v4: Ipv4Addr::new(10, 0, interface as u8, n),
-        v6: Ipv6Addr::new(0x2001, 0xdb8, interface, 0, 0, 0, 0, u16::from(n)),
+        mac: MacAddr([2, 0xaa, 0, 0, interface.0 as u8, n]),
+        v4: Ipv4Addr::new(10, 0, interface.0 as u8, n),
+        v6: Ipv6Addr::new(0x2001, 0xdb8, interface.0, 0, 0, 0, 0, u16::from(n)),
     }
 }
 
 /// The router's MAC on an interface.
 pub fn mac(interface: InterfaceId) -> MacAddr {
-    MacAddr([2, 0, 0, 0, 0, interface as u8])
+    MacAddr([2, 0, 0, 0, 0, interface.0 as u8])
 }
 
 pub fn interface(id: InterfaceId) -> Interface {
+    let number = id.0;
     Interface {
-        port: id,
+        name: format!("link{number}"),
+        port: number,
         vlan: None,
         mac: mac(id),
         mtu: 1500,
         up: true,
-        addresses: vec![prefix(&format!("10.0.{id}.1/24")), prefix(&format!("2001:db8:{id}::1/64"))],
+        addresses: vec![prefix(&format!("10.0.{number}.1/24")), prefix(&format!("2001:db8:{number}::1/64"))],
     }
 }
 
@@ -92,7 +99,7 @@ impl World {
 
     pub fn with(config: Config) -> World {
         let mut world = World::bare(config);
-        for id in [1, 2] {
+        for id in [LEFT, RIGHT] {
             world.set(id, interface(id));
         }
         world.advance(1500);
@@ -104,33 +111,33 @@ impl World {
     /// Routes and hosts, but no interface yet.
     pub fn bare(config: Config) -> World {
         use RouteDecision::*;
-        let gateway4 = Gateway(2, IpAddr::V4(v4("10.0.2.254")));
-        let gateway6 = Gateway(2, IpAddr::V6(v6("fe80::254")));
+        let gateway4 = Gateway(RIGHT, IpAddr::V4(v4("10.0.2.254")));
+        let gateway6 = Gateway(RIGHT, IpAddr::V6(v6("fe80::254")));
         let table = Table(vec![
-            (prefix("10.0.1.0/24"), Connected(1)),
-            (prefix("10.0.2.0/24"), Connected(2)),
+            (prefix("10.0.1.0/24"), Connected(LEFT)),
+            (prefix("10.0.2.0/24"), Connected(RIGHT)),
             (prefix("198.51.100.0/24"), gateway4),
             (prefix("192.0.2.0/24"), Blackhole),
             (prefix("203.0.113.0/25"), Unreachable),
             (prefix("203.0.113.128/25"), Prohibit),
             (prefix("10.255.255.1/32"), Local),
-            (prefix("2001:db8:1::/64"), Connected(1)),
-            (prefix("2001:db8:2::/64"), Connected(2)),
+            (prefix("2001:db8:1::/64"), Connected(LEFT)),
+            (prefix("2001:db8:2::/64"), Connected(RIGHT)),
             (prefix("2001:db8:100::/48"), gateway6),
             (prefix("2001:db8:200::/48"), Blackhole),
             (prefix("2001:db8:201::/48"), Unreachable),
             (prefix("2001:db8:202::/48"), Prohibit),
         ]);
         let mut hosts = BTreeMap::new();
-        for interface in [1, 2] {
+        for interface in [LEFT, RIGHT] {
             for n in 2..=5 {
                 let host = host(interface, n);
                 hosts.insert((interface, IpAddr::V4(host.v4)), host.mac);
                 hosts.insert((interface, IpAddr::V6(host.v6)), host.mac);
             }
         }
-        hosts.insert((2, IpAddr::V4(v4("10.0.2.254"))), host(2, 254).mac);
-        hosts.insert((2, IpAddr::V6(v6("fe80::254"))), host(2, 254).mac);
+        hosts.insert((RIGHT, IpAddr::V4(v4("10.0.2.254"))), host(RIGHT, 254).mac);
+        hosts.insert((RIGHT, IpAddr::V6(v6("fe80::254"))), host(RIGHT, 254).mac);
         let slow = SlowPath::new(config);
         World { slow, now: Time::from_secs(100), table, hosts, sent: vec![], twin: vec![], events: vec![] }
     }

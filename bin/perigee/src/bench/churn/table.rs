@@ -6,7 +6,8 @@ use crate::bench::fib::{Entry, Family, Pattern, Ranges, table};
 use crate::bench::traffic::{self, Frame, Routed};
 use anyhow::{Result, ensure};
 use perigee_fib::synth::Random;
-use perigee_fib::{Address, NextHopId, PrefixList};
+use perigee_fib::{NextHopId, PrefixList};
+use perigee_net::Address;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The network of the port that all routes lead to; its gateways are number 256 and up.
@@ -138,7 +139,8 @@ fn route<A: Address>((prefix, id): &Entry<A>) -> Route {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perigee_fib::{Prefix, synth};
+    use perigee_fib::synth;
+    use perigee_net::Prefix;
     use std::collections::HashSet;
 
     fn small() -> (PrefixList, Table) {

@@ -3,7 +3,8 @@
 
 use perigee_dpdk::fib as dpdk;
 use perigee_fib::synth::{self, Random};
-use perigee_fib::{Address, PrefixList, PrefixOf, Structure, structures};
+use perigee_fib::{PrefixList, Structure, structures};
+use perigee_net::{Address, PrefixOf};
 use std::hash::Hash;
 
 /// An address family, named by the type of its addresses.

@@ -268,7 +268,8 @@ pub fn wrong<A: Family>(lookup: &dyn Lookup<A>, addresses: &[A], right: &[u32], 
 mod tests {
     use super::super::oracle::{Ranges, edges};
     use super::*;
-    use perigee_fib::{PrefixOf, structures, synth};
+    use perigee_fib::{structures, synth};
+    use perigee_net::PrefixOf;
 
     /// Wrong for one address.
     struct Broken(Arc<dyn Lookup<u32>>, u32);

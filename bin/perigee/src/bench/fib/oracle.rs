@@ -5,7 +5,8 @@
 //! next hop, tried from the longest length down.
 
 use super::family::Family;
-use perigee_fib::{NextHopId, PrefixOf};
+use perigee_fib::NextHopId;
+use perigee_net::PrefixOf;
 
 /// A route of the table that is measured.
 pub type Entry<A> = (PrefixOf<A>, NextHopId);

@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn next_hops_are_fixed_by_the_seed() {
-        let list = PrefixList { v4: (0..5000).map(perigee_fib::Prefix4::host).collect(), v6: Vec::new() };
+        let list = PrefixList { v4: (0..5000).map(perigee_net::Prefix4::host).collect(), v6: Vec::new() };
         let table = entries::<u32>(Some(&list), 250, 1);
         assert_eq!(table, entries::<u32>(Some(&list), 250, 1));
         assert_ne!(table, entries::<u32>(Some(&list), 250, 2));

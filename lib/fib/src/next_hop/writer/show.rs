@@ -4,8 +4,9 @@
 use std::net::IpAddr;
 
 use super::{Group, NextHopWriter, Via, What};
+use crate::next_hop::NextHopId;
 use crate::next_hop::group;
-use crate::next_hop::{Mac, NextHopId};
+use perigee_net::MacAddr;
 
 /// A next hop that is in use, to be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub enum NextHopKind {
         /// Which.
         via: Via,
         /// The neighbor's MAC address, if it is known.
-        mac: Option<Mac>,
+        mac: Option<MacAddr>,
     },
     /// A gateway that is reached over other routes.
     Recursive {

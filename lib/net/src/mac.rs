@@ -45,7 +45,7 @@ impl MacAddr {
         matches!(self.0, [0, 0, 0, 0, 0, 0])
     }
 
-    /// An address one host can have: neither a group nor zero.
+    /// An address that one station can own: neither a group (IEEE 802 section 8.2) nor zero.
     #[inline]
     pub const fn is_unicast(self) -> bool {
         !self.is_multicast() && !self.is_zero()

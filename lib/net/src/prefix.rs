@@ -94,6 +94,11 @@ impl<A: Address> PrefixOf<A> {
         self.addr
     }
 
+    /// The last address, in host order.
+    pub fn last(self) -> A {
+        self.addr.last(self.len)
+    }
+
     /// Length in bits, 0 to 32 or 128.
     #[allow(clippy::len_without_is_empty)] // a length of 0 is the default route, not an empty one
     pub fn len(self) -> u8 {
@@ -168,6 +173,12 @@ impl Prefix {
         })
     }
 
+    /// The prefix that the text ADDRESS/LENGTH lies in: as [`FromStr`] reads it, but host bits are cleared, not refused.
+    pub fn around(text: &str) -> Result<Self, PrefixError> {
+        let (addr, len) = Self::parts(text)?;
+        Self::truncated(addr, len)
+    }
+
     /// The prefix that holds this one address.
     pub fn host(addr: IpAddr) -> Self {
         match addr {
@@ -176,11 +187,38 @@ impl Prefix {
         }
     }
 
+    /// The longest prefix of the family of `addr`: 32 or 128.
+    pub const fn longest(addr: IpAddr) -> u8 {
+        if addr.is_ipv4() { u32::BITS as u8 } else { u128::BITS as u8 }
+    }
+
+    /// Address and length of the text ADDRESS/LENGTH, as they are written.
+    pub(crate) fn parts(text: &str) -> Result<(IpAddr, u8), PrefixError> {
+        let syntax = || PrefixError::Syntax {
+            text: text.to_owned(),
+            expected: "ADDRESS/LENGTH like 10.0.0.0/8 or 2001:db8::/32",
+        };
+        let (addr, len) = text.split_once('/').ok_or_else(syntax)?;
+        // u8's own parser would take "+8" and "0000008".
+        if len.len() > 3 || !len.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(syntax());
+        }
+        Ok((addr.parse().map_err(|_| syntax())?, len.parse().map_err(|_| syntax())?))
+    }
+
     /// The first address.
     pub fn addr(self) -> IpAddr {
         match self {
             Self::V4(prefix) => prefix.addr().ip(),
             Self::V6(prefix) => prefix.addr().ip(),
+        }
+    }
+
+    /// The last address.
+    pub fn last(self) -> IpAddr {
+        match self {
+            Self::V4(prefix) => prefix.last().ip(),
+            Self::V6(prefix) => prefix.last().ip(),
         }
     }
 
@@ -234,16 +272,8 @@ impl FromStr for Prefix {
     type Err = PrefixError;
 
     fn from_str(text: &str) -> Result<Self, PrefixError> {
-        let syntax = || PrefixError::Syntax {
-            text: text.to_owned(),
-            expected: "ADDRESS/LENGTH like 10.0.0.0/8 or 2001:db8::/32",
-        };
-        let (addr, len) = text.split_once('/').ok_or_else(syntax)?;
-        // u8's own parser would take "+8".
-        if !len.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(syntax());
-        }
-        Self::new(addr.parse().map_err(|_| syntax())?, len.parse().map_err(|_| syntax())?)
+        let (addr, len) = Self::parts(text)?;
+        Self::new(addr, len)
     }
 }
 
@@ -280,7 +310,8 @@ pub enum PrefixError {
     },
 }
 
-/// Lets the tries of `prefix-trie` be keyed by our own type.
+/// Lets the tries of `prefix-trie` be keyed by these prefixes.
+#[cfg(feature = "trie")]
 macro_rules! trie_key {
     ($addr:ty) => {
         impl prefix_trie::Prefix for PrefixOf<$addr> {
@@ -297,7 +328,9 @@ macro_rules! trie_key {
         }
     };
 }
+#[cfg(feature = "trie")]
 trie_key!(u32);
+#[cfg(feature = "trie")]
 trie_key!(u128);
 
 #[cfg(test)]
@@ -318,11 +351,39 @@ mod tests {
         assert_eq!(why("10.1.2.3/8"), "10.1.2.3/8 has bits set behind its length; expected 10.0.0.0/8");
         assert_eq!(why("10.0.0.0/33"), "10.0.0.0/33: the length is too long; expected 0 to 32");
         assert_eq!(why("::1/129"), "::1/129: the length is too long; expected 0 to 128");
-        for text in ["", "/", "10.0.0.0", "10.0.0/8", "10.0.0.0/", "10.0.0.0/+8", "10.0.0.0/-1", "::/1000", "x/8"] {
+        for text in [
+            "",
+            "/",
+            "10.0.0.0",
+            "10.0.0/8",
+            "10.0.0.0/",
+            "10.0.0.0/+8",
+            "10.0.0.0/0008",
+            "10.0.0.0/-1",
+            "010.0.0.0/8",
+            "::/1000",
+            "x/8",
+        ] {
             assert!(why(text).contains("expected ADDRESS/LENGTH"), "{text}");
         }
+        assert_eq!(Prefix::around("10.1.2.3/8"), "10.0.0.0/8".parse());
+        assert_eq!(Prefix::around("10.0.0.0/33"), "10.0.0.0/33".parse());
         assert!("::/0".parse::<Prefix4>().expect_err("v6").to_string().contains("an IPv4 prefix"));
         assert!("0.0.0.0/0".parse::<Prefix6>().expect_err("v4").to_string().contains("an IPv6 prefix"));
+    }
+
+    #[test]
+    fn first_and_last_address() {
+        for (text, last) in
+            [("10.0.0.0/8", "10.255.255.255"), ("192.0.2.1/32", "192.0.2.1"), ("2001:db8::/127", "2001:db8::1")]
+        {
+            let prefix: Prefix = text.parse().expect(text);
+            assert_eq!(
+                (prefix.addr().to_string() + "/", prefix.last().to_string()),
+                (text.split_inclusive('/').next().expect(text).to_owned(), last.to_owned())
+            );
+        }
+        assert_eq!(Prefix4::new(0, 0).expect("default").last(), u32::MAX);
     }
 
     #[test]

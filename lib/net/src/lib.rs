@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+//! The words that every other crate speaks: plain values that parse, print and compare.
+//!
+//! ```text
+//! MacAddr                                     02:00:00:00:00:01
+//! Prefix           (Prefix4, Prefix6)         10.0.0.0/8           no bit set behind the length
+//! InterfaceAddress                            10.0.1.1/24          a host's address and its network's length
+//! Interface        (InterfaceId)              a port or a VLAN on a port
+//! Route            (RouteKey, RouteTarget)    who gave it, how much it is preferred, where it leads
+//! FiveTuple        (PortRange)                what a filter matches
+//! Namespace                                   blue, /proc/1/ns/net, 4711
+//! ```
+//!
+//! A type belongs here if two crates that do not import one another need it, and if it means the same to both.
+#![forbid(unsafe_code)]
+
+mod interface;
+mod mac;
+mod namespace;
+mod prefix;
+mod route;
+#[cfg(feature = "serde")]
+mod text;
+mod tuple;
+
+pub use interface::{Interface, InterfaceAddress, InterfaceId};
+pub use mac::{MacAddr, ParseMacError, solicited_node};
+pub use namespace::{Namespace, NamespaceError};
+pub use prefix::{Address, Prefix, Prefix4, Prefix6, PrefixError, PrefixOf};
+pub use route::{Member, Multipath, MultipathError, Route, RouteKey, RouteSource, RouteTarget};
+#[cfg(feature = "serde")]
+pub use text::network;
+pub use tuple::{FiveTuple, PortRange, PortRangeError};
