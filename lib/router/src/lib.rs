@@ -23,7 +23,6 @@ pub mod change;
 mod gateways;
 pub mod linux;
 mod lookups;
-mod reasons;
 pub mod routing;
 pub mod slow;
 mod taps;

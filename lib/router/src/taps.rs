@@ -7,7 +7,6 @@
 //!         ──punted packets, with their traces──► slow path's thread: what it did ──► the same queue
 //! ```
 
-use crate::reasons;
 use crate::routing::lock;
 use crate::slow::SlowThread;
 use perigee_api::ApiError;
@@ -18,7 +17,7 @@ use perigee_modules::trace::{Decision, Trace};
 use perigee_modules::{CustomReasons, Kind, Punted, Reason, Taps};
 use perigee_net::InterfaceId;
 use perigee_packet::{Expression, Summary};
-use perigee_slowpath::{Counters, Input, Punt};
+use perigee_slowpath::{Counters, Input};
 use perigee_worker::Bell;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -247,9 +246,8 @@ impl SlowThread {
 
     /// A packet from a punt ring.
     pub(crate) fn punted(&mut self, mut punted: Punted) {
-        let punt = reasons::punt(punted.reason);
         if self.taps.taps.is_empty() {
-            self.tell(Input::Punted { interface: punted.interface, punt, frame: punted.packet.bytes() });
+            self.tell(Input::Punted { interface: punted.interface, frame: punted.packet.bytes() });
             return;
         }
         let trace = punted.trace.take();
@@ -262,27 +260,27 @@ impl SlowThread {
         };
         self.taps.put(Place::Punts, &seen, None);
         match trace {
-            Some(trace) => self.follow(trace, punted.interface, punt, seen),
-            None => self.watch(punted.interface, punt, seen),
+            Some(trace) => self.follow(trace, punted.interface, seen),
+            None => self.watch(punted.interface, seen),
         }
     }
 
     /// A frame from a queue that a hardware filter fills.
     pub(crate) fn steered(&mut self, port: u16, interface: InterfaceId, frame: &[u8]) {
         if self.taps.taps.is_empty() {
-            self.tell(Input::Punted { interface, punt: Punt::Other, frame });
+            self.tell(Input::Punted { interface, frame });
             return;
         }
         let seen = Seen { frame, port, direction: Direction::In, reason: None, now: (self.parts.clock)() };
         self.taps.put(Place::Port(port), &seen, None);
         self.taps.put(Place::Punts, &seen, Some("steered here by the device"));
-        self.watch(interface, Punt::Other, seen);
+        self.watch(interface, seen);
     }
 
     /// Tells the slow path of a frame, and captures it if that drops it.
-    fn watch(&mut self, interface: InterfaceId, punt: Punt, seen: Seen<'_>) {
+    fn watch(&mut self, interface: InterfaceId, seen: Seen<'_>) {
         let before = self.taps.has(Place::Drops).then(|| self.machine.counters().clone());
-        self.tell(Input::Punted { interface, punt, frame: seen.frame });
+        self.tell(Input::Punted { interface, frame: seen.frame });
         if let Some(before) = before {
             self.capture_drop(&before, seen);
         }
@@ -298,12 +296,12 @@ impl SlowThread {
     }
 
     /// The same for a packet that is followed: what the slow path counts and sends is what it did.
-    fn follow(&mut self, trace: Box<Trace>, interface: InterfaceId, punt: Punt, seen: Seen<'_>) {
+    fn follow(&mut self, trace: Box<Trace>, interface: InterfaceId, seen: Seen<'_>) {
         // What earlier packets have caused is not this one's.
         self.carry_out();
         let (before, waiting) = (self.machine.counters().clone(), self.machine.queued());
         self.taps.following = Some(trace);
-        self.tell(Input::Punted { interface, punt, frame: seen.frame });
+        self.tell(Input::Punted { interface, frame: seen.frame });
         self.capture_drop(&before, seen);
         let after = self.machine.counters().clone();
         for (rule, section, times) in counted(&before, &after) {

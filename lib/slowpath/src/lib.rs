@@ -36,4 +36,4 @@ pub use counters::Counters;
 pub use interface::{AddressInfo, AddressState};
 pub use machine::SlowPath;
 pub use neighbor::{NeighborInfo, NeighborState};
-pub use types::{Config, Event, Input, Output, Punt, RouteDecision, Routes, Time};
+pub use types::{Config, Event, Input, Output, RouteDecision, Routes, Time};

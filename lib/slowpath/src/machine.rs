@@ -13,7 +13,7 @@ use crate::frame::{self, Received};
 use crate::interface::{AddressInfo, Interfaces, Own};
 use crate::neighbor::{Action, Answer, Heard, Key, NeighborInfo, Neighbors, Pending};
 use crate::rate::TokenBucket;
-use crate::{Config, Counters, Event, Input, Output, Punt, RouteDecision, Routes, Time};
+use crate::{Config, Counters, Event, Input, Output, RouteDecision, Routes, Time};
 
 /// What holds during one call.
 #[derive(Clone, Copy)]
@@ -34,7 +34,6 @@ pub struct SlowPath {
     pub(crate) errors6: TokenBucket,
     /// Events about conflicts, which anybody on a link can cause.
     conflicts: TokenBucket,
-    punts: [u64; Punt::COUNT],
     outputs: VecDeque<Output>,
     /// Frames among the outputs.
     frames: usize,
@@ -52,7 +51,6 @@ impl SlowPath {
             errors4: errors.clone(),
             errors6: errors,
             conflicts: TokenBucket::new(1, 10),
-            punts: [0; Punt::COUNT],
             outputs: VecDeque::new(),
             frames: 0,
             identification: 0,
@@ -64,7 +62,7 @@ impl SlowPath {
     pub fn handle(&mut self, now: Time, input: Input<'_>, routes: &dyn Routes) {
         let turn = Turn { now, routes };
         match input {
-            Input::Punted { interface, punt, frame } => self.punted(turn, interface, punt, frame),
+            Input::Punted { interface, frame } => self.punted(turn, interface, frame),
             Input::FromTwin { interface, frame } => self.linux_sent(interface, frame),
             Input::SetInterface { id, interface } => self.set_interface(turn, id, interface),
             Input::RemoveInterface { id } => {
@@ -129,11 +127,6 @@ impl SlowPath {
         &self.counters
     }
 
-    /// Punted frames by the fast path's reason: name and number.
-    pub fn punts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        Punt::ALL.iter().map(|&punt| (punt.name(), self.punts[punt as usize]))
-    }
-
     /// The neighbor table, ordered by interface and address.
     pub fn neighbors(&self) -> impl Iterator<Item = NeighborInfo> + '_ {
         self.neighbors.iter()
@@ -149,9 +142,8 @@ impl SlowPath {
         self.interfaces.addresses()
     }
 
-    fn punted(&mut self, turn: Turn, interface: InterfaceId, punt: Punt, frame: &[u8]) {
+    fn punted(&mut self, turn: Turn, interface: InterfaceId, frame: &[u8]) {
         self.counters.punted += 1;
-        self.punts[punt as usize] += 1;
         let Some(own) = self.usable(interface) else { return };
         let mac = own.config.mac;
         let Ok(received) = Received::new(interface, own.config.vlan, frame) else {

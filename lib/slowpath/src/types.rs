@@ -47,88 +47,14 @@ pub trait Routes {
     fn route(&self, destination: IpAddr, flow: u32) -> RouteDecision;
 }
 
-/// Why the fast path gave a frame away. Counted; the slow path judges every packet anew, because tables may have changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Punt {
-    /// Neither IPv4 nor IPv6: ARP and what nobody knows.
-    NotIp,
-    /// To an address of this router.
-    LocalDestination,
-    /// TTL or hop limit used up.
-    TtlExpired,
-    /// No route.
-    NoRoute,
-    /// An unreachable route.
-    Unreachable,
-    /// A prohibit route.
-    Prohibit,
-    /// The next hop has no MAC yet.
-    Unresolved,
-    /// Larger than the next link takes.
-    TooBig,
-    /// IPv4 options.
-    Options,
-    /// IPv6 hop-by-hop options.
-    HopByHop,
-    /// An IP group.
-    Multicast,
-    /// A link-layer or IP broadcast.
-    Broadcast,
-    /// Anything else, a script's own wish included.
-    Other,
-}
-
-impl Punt {
-    /// How many there are.
-    pub const COUNT: usize = 13;
-
-    /// All of them, in order of their numbers.
-    pub const ALL: [Punt; Punt::COUNT] = [
-        Punt::NotIp,
-        Punt::LocalDestination,
-        Punt::TtlExpired,
-        Punt::NoRoute,
-        Punt::Unreachable,
-        Punt::Prohibit,
-        Punt::Unresolved,
-        Punt::TooBig,
-        Punt::Options,
-        Punt::HopByHop,
-        Punt::Multicast,
-        Punt::Broadcast,
-        Punt::Other,
-    ];
-
-    /// As a word, for metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Punt::NotIp => "not_ip",
-            Punt::LocalDestination => "local_destination",
-            Punt::TtlExpired => "ttl_expired",
-            Punt::NoRoute => "no_route",
-            Punt::Unreachable => "unreachable",
-            Punt::Prohibit => "prohibit",
-            Punt::Unresolved => "unresolved",
-            Punt::TooBig => "too_big",
-            Punt::Options => "options",
-            Punt::HopByHop => "hop_by_hop",
-            Punt::Multicast => "multicast",
-            Punt::Broadcast => "broadcast",
-            Punt::Other => "other",
-        }
-    }
-}
-
 /// What the caller tells the slow path.
 #[derive(Clone, Debug)]
 pub enum Input<'a> {
-    /// A frame that the fast path gave away, as it was received (unchanged, its VLAN tag may be there or not).
+    /// A frame that the fast path punted, as it was received (unchanged, its VLAN tag may be there or not). Why it was
+    /// punted does not matter here: tables may have changed since, so the slow path judges every packet itself.
     Punted {
         /// The interface it came in on.
         interface: InterfaceId,
-        /// Why it is here.
-        punt: Punt,
         /// From the destination MAC on, without checksum.
         frame: &'a [u8],
     },

@@ -74,7 +74,7 @@ fn outputs_are_bounded_but_events_are_not_lost() {
     for n in 2..102 {
         let asker = host(LEFT, n);
         let frame = arp_frame(MacAddr::BROADCAST, &Repr::request(asker.mac, asker.v4, v4("10.0.1.1")));
-        slow.handle(Time(0), Input::Punted { interface: LEFT, punt: Punt::NotIp, frame: &frame }, &table);
+        slow.handle(Time(0), Input::Punted { interface: LEFT, frame: &frame }, &table);
     }
     let (mut frames, mut resolved) = (0, 0);
     while let Some(output) = slow.poll_output() {
@@ -87,7 +87,7 @@ fn outputs_are_bounded_but_events_are_not_lost() {
     assert_eq!((frames, resolved), (10, 100));
     // Room again once drained.
     let frame = arp_frame(MacAddr::BROADCAST, &Repr::request(host(LEFT, 2).mac, host(LEFT, 2).v4, v4("10.0.1.1")));
-    slow.handle(Time(0), Input::Punted { interface: LEFT, punt: Punt::NotIp, frame: &frame }, &table);
+    slow.handle(Time(0), Input::Punted { interface: LEFT, frame: &frame }, &table);
     assert!(matches!(slow.poll_output(), Some(Output::Transmit { .. })));
 }
 

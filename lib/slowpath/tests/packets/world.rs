@@ -153,7 +153,7 @@ impl World {
 
     /// A frame punted on an interface.
     pub fn punt(&mut self, interface: InterfaceId, frame: &[u8]) {
-        self.input(Input::Punted { interface, punt: Punt::Other, frame });
+        self.input(Input::Punted { interface, frame });
     }
 
     /// An IP packet from a host to the router's MAC.
@@ -187,7 +187,7 @@ impl World {
                 }
             }
             let Some((interface, frame)) = answers.pop_front() else { return };
-            let input = Input::Punted { interface, punt: Punt::NotIp, frame: &frame };
+            let input = Input::Punted { interface, frame: &frame };
             self.slow.handle(self.now, input, &self.table);
         }
     }
