@@ -57,6 +57,8 @@ pub enum Decision {
     Lost,
     /// The slow path has counted something for it.
     SlowPath {
+        /// Whether that ended the packet.
+        dropped: bool,
         /// The counter's name.
         rule: &'static str,
         /// The section behind it.

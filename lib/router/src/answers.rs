@@ -11,6 +11,7 @@ use perigee_api::{Reply, Request};
 use perigee_config::{Action, SteerMatch};
 use perigee_modules::{Counters, Kind, MODULES, Reason, host, reason};
 use perigee_net::{FiveTuple, InterfaceId, Prefix, Route, RouteSource, RouteTarget};
+use perigee_slowpath::CounterKind;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -154,20 +155,20 @@ impl SlowThread {
                 modules.push(ModuleStatus { module: name, about, dropped, punted, ..ModuleStatus::default() });
             }
         }
-        modules.extend(self.slow_path_module());
+        modules.push(self.slow_path_module());
         modules
     }
 
     /// The slow path, shown like a module.
-    fn slow_path_module(&self) -> Option<ModuleStatus> {
+    fn slow_path_module(&self) -> ModuleStatus {
         let counters = self.machine.counters();
-        Some(ModuleStatus {
+        ModuleStatus {
             module: "slowpath".to_owned(),
             about: "ARP, ND, ICMP, fragments, options, and what is for the router itself.".to_owned(),
-            packets: counters.iter().find(|(name, _)| *name == "punted").map(|(_, n)| n)?,
-            dropped: counters.iter().filter(|(name, _)| name.starts_with("drop_")).map(|(_, n)| n).sum(),
+            packets: counters.punted,
+            dropped: counters.iter().filter(|count| count.kind == CounterKind::Drop).map(|count| count.value).sum(),
             ..ModuleStatus::default()
-        })
+        }
     }
 
     fn drops(&self) -> Vec<DropStatus> {
@@ -204,8 +205,8 @@ impl SlowThread {
             packets,
             per_worker: Vec::new(),
         };
-        let rules = perigee_slowpath::Counters::RULES.iter().zip(self.machine.counters().iter());
-        let dropped = rules.filter_map(|((name, rfc), (_, n))| Some(drop(name.strip_prefix("drop_")?, rfc, n)));
+        let drops = self.machine.counters().iter().filter(|count| count.kind == CounterKind::Drop);
+        let dropped = drops.map(|count| drop(count.name, count.section, count.value));
         dropped.chain([drop("transmit", "", self.lost_to_transmit)]).collect()
     }
 

@@ -17,7 +17,7 @@ use perigee_modules::trace::{Decision, Trace};
 use perigee_modules::{CustomReasons, Kind, Punted, Reason, Taps};
 use perigee_net::InterfaceId;
 use perigee_packet::{Expression, Summary};
-use perigee_slowpath::{Counters, Input};
+use perigee_slowpath::{Count, CounterKind, Counters, Input};
 use perigee_worker::Bell;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -287,11 +287,9 @@ impl SlowThread {
     }
 
     fn capture_drop(&self, before: &Counters, seen: Seen<'_>) {
-        for (rule, section, _) in counted(before, self.machine.counters()) {
-            if let Some(rule) = rule.strip_prefix("drop_") {
-                let comment = with_section(&format!("slowpath.{rule}"), section);
-                self.taps.put(Place::Drops, &seen, Some(&comment));
-            }
+        for drop in self.machine.counters().since(before).filter(|count| count.kind == CounterKind::Drop) {
+            let comment = with_section(&format!("slowpath.{}", drop.name), drop.section);
+            self.taps.put(Place::Drops, &seen, Some(&comment));
         }
     }
 
@@ -304,10 +302,11 @@ impl SlowThread {
         self.tell(Input::Punted { interface, frame: seen.frame });
         self.capture_drop(&before, seen);
         let after = self.machine.counters().clone();
-        for (rule, section, times) in counted(&before, &after) {
+        for Count { kind, name: rule, section, value: times } in after.since(&before) {
+            let dropped = kind == CounterKind::Drop;
             // What it sends and gives to Linux is shown as such.
-            if !["punted", "transmitted", "to_twin"].contains(&rule) {
-                self.taps.note(|| Decision::SlowPath { rule, section, times });
+            if dropped || !["punted", "transmitted", "to_twin"].contains(&rule) {
+                self.taps.note(|| Decision::SlowPath { dropped, rule, section, times });
             }
         }
         if self.machine.queued() > waiting {
@@ -333,13 +332,6 @@ impl SlowThread {
     pub(crate) fn delivering(&mut self) {
         self.taps.note(|| Decision::Delivered);
     }
-}
-
-/// What was counted between two looks: rule, section, times.
-fn counted(before: &Counters, after: &Counters) -> Vec<(&'static str, &'static str, u64)> {
-    let values = before.iter().zip(after.iter()).zip(Counters::RULES);
-    let more = values.filter(|(((_, before), (_, after)), _)| after > before);
-    more.map(|(((name, before), (_, after)), (_, section))| (name, *section, after - before)).collect()
 }
 
 /// What becomes of a packet under a reason.

@@ -60,7 +60,7 @@ impl SlowThread {
             Decision::Moved => said("moved", "into another batch".to_owned()),
             Decision::Gathered => said("gathered", "it waits for others, and is not followed any further".to_owned()),
             Decision::Lost => said("lost", "it is out of sight, and nobody has said why".to_owned()),
-            Decision::SlowPath { rule, section, times } => slow_rule(rule, section, *times),
+            Decision::SlowPath { dropped, rule, section, times } => slow_rule(*dropped, rule, section, *times),
             Decision::Waits => slow("waits", "for the MAC address of its next hop".to_owned()),
             Decision::Sent { port, frame } => slow("transmitted", format!("port {}: {frame}", self.port_name(*port))),
             Decision::Delivered => slow("delivered", "to Linux, through the port's twin".to_owned()),
@@ -118,14 +118,13 @@ fn slow(decision: &str, detail: String) -> TraceStep {
     TraceStep { module, decision: decision.to_owned(), detail: Some(detail), ..TraceStep::default() }
 }
 
-fn slow_rule(rule: &str, section: &str, times: u64) -> TraceStep {
-    let name = rule.strip_prefix("drop_");
-    let decision = if name.is_some() { "dropped".to_owned() } else { rule.replace('_', " ") };
+fn slow_rule(dropped: bool, rule: &str, section: &str, times: u64) -> TraceStep {
+    let decision = if dropped { "dropped".to_owned() } else { rule.replace('_', " ") };
     TraceStep {
         module: "slowpath".to_owned(),
         decision,
         detail: (times > 1).then(|| format!("{times} times")),
-        reason: name.map(|name| format!("slowpath.{name}")),
+        reason: dropped.then(|| format!("slowpath.{rule}")),
         rfc: section.starts_with("RFC").then(|| section.to_owned()),
         ..TraceStep::default()
     }

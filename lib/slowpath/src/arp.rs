@@ -27,12 +27,12 @@ impl SlowPath {
         let arp = match Arp::new(received.payload()) {
             Ok(arp) if matches!(arp.operation(), REQUEST | REPLY) => arp.repr(),
             _ => {
-                self.counters.drop_arp_malformed += 1;
+                self.counters.drops.arp_malformed += 1;
                 return;
             }
         };
         if !arp.sender_mac.is_unicast() {
-            self.counters.drop_arp_sender_mac += 1;
+            self.counters.drops.arp_sender_mac += 1;
             return;
         }
         let Some(own) = self.interfaces.get(received.interface) else { return };
@@ -40,7 +40,7 @@ impl SlowPath {
         let ours = own.has(IpAddr::V4(arp.sender_ip));
         let probe = arp.sender_ip.is_unspecified();
         if ours || !probe && !self.may_be_neighbor(received.interface, arp.sender_ip) {
-            self.counters.drop_arp_sender_address += 1;
+            self.counters.drops.arp_sender_address += 1;
             if ours && arp.sender_mac != mac {
                 self.conflict(turn.now, received.interface, IpAddr::V4(arp.sender_ip), arp.sender_mac);
             }
@@ -55,7 +55,7 @@ impl SlowPath {
                 self.send_arp(received.interface, arp.sender_mac, &arp.reply(mac));
             }
             REPLY => self.deliver(received),
-            _ => self.counters.drop_arp_not_for_us += 1,
+            _ => self.counters.drops.arp_not_for_us += 1,
         }
     }
 

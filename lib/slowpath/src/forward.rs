@@ -24,7 +24,7 @@ pub(crate) fn is_host(address: Ipv4Addr) -> bool {
 impl SlowPath {
     pub(crate) fn ipv4(&mut self, turn: Turn, received: &Received) {
         let Ok(packet) = ipv4::validate(received.payload()) else {
-            self.counters.drop_bad_header += 1;
+            self.counters.drops.bad_header += 1;
             return;
         };
         let id = received.interface;
@@ -34,15 +34,15 @@ impl SlowPath {
         // A host that does not know its address yet may speak to a group (RFC 1122 3.2.1.3): DHCP, IGMP.
         let unborn = source.is_unspecified() && group;
         if !unborn && (!is_host(source) || self.interfaces.is_broadcast(source)) {
-            self.counters.drop_martian_source += 1;
+            self.counters.drops.martian_source += 1;
         } else if self.interfaces.owner(IpAddr::V4(source), id).is_some() {
-            self.counters.drop_own_source += 1;
+            self.counters.drops.own_source += 1;
         } else if group {
             self.group4(received, &packet, broadcast);
         } else if received.is_group() {
-            self.counters.drop_link_broadcast += 1; // RFC 1812 5.3.4, RFC 1122 3.3.6.
+            self.counters.drops.link_broadcast += 1; // RFC 1812 5.3.4, RFC 1122 3.3.6.
         } else if self.interfaces.is_broadcast(destination) {
-            self.counters.drop_directed_broadcast += 1;
+            self.counters.drops.directed_broadcast += 1;
         } else if packet.has_options() {
             self.with_options(turn, received, &packet);
         } else {
@@ -54,9 +54,9 @@ impl SlowPath {
     fn group4(&mut self, received: &Received, packet: &Ipv4<&[u8]>, broadcast: bool) {
         let echo = packet.protocol() == protocol::ICMP && packet.payload().first() == Some(&icmp4::ECHO_REQUEST);
         if !broadcast && packet.destination().octets()[..3] != [224, 0, 0] {
-            self.counters.drop_multicast += 1;
+            self.counters.drops.multicast += 1;
         } else if echo {
-            self.counters.drop_echo_group += 1;
+            self.counters.drops.echo_group += 1;
         } else {
             self.deliver(received);
         }
@@ -65,10 +65,10 @@ impl SlowPath {
     fn with_options(&mut self, turn: Turn, received: &Received, packet: &Ipv4<&[u8]>) {
         match options::scan(packet) {
             Err(pointer) => {
-                self.counters.drop_bad_option += 1;
+                self.counters.drops.bad_option += 1;
                 self.error4(turn, received, packet, Problem::Parameter { pointer });
             }
-            Ok(Some(_)) if !self.config.allow_source_routes => self.counters.drop_source_route += 1,
+            Ok(Some(_)) if !self.config.allow_source_routes => self.counters.drops.source_route += 1,
             Ok(route) => self.unicast4(turn, received, packet, route),
         }
     }
@@ -95,7 +95,7 @@ impl SlowPath {
         route: Option<SourceRoute>,
     ) {
         if !is_host(destination) || self.interfaces.is_broadcast(destination) {
-            self.counters.drop_martian_destination += 1;
+            self.counters.drops.martian_destination += 1;
             return;
         }
         let flow = flow::symmetric_hash(packet.into_inner(), 0, ethertype::IPV4);
@@ -104,11 +104,11 @@ impl SlowPath {
             return self.local4(turn, received, packet); // Row 11: whatever the TTL.
         }
         if packet.source().is_link_local() || destination.is_link_local() {
-            self.counters.drop_link_local += 1;
+            self.counters.drops.link_local += 1;
             return;
         }
         if packet.ttl() <= 1 {
-            self.counters.drop_ttl_expired += 1;
+            self.counters.drops.ttl_expired += 1;
             return self.error4(turn, received, packet, Problem::TimeExceeded);
         }
         let (counter, code) = match decision {
@@ -119,13 +119,13 @@ impl SlowPath {
                 return self.send4(turn, received, packet, (interface, gateway), route);
             }
             RouteDecision::Gateway(..) | RouteDecision::Local => {
-                (&mut self.counters.drop_source_route_failed, unreachable::SOURCE_ROUTE_FAILED)
+                (&mut self.counters.drops.source_route_failed, unreachable::SOURCE_ROUTE_FAILED)
             }
-            RouteDecision::NoRoute => (&mut self.counters.drop_no_route, unreachable::NET),
-            RouteDecision::Unreachable => (&mut self.counters.drop_unreachable, unreachable::HOST),
-            RouteDecision::Prohibit => (&mut self.counters.drop_prohibited, unreachable::ADMINISTRATIVELY_PROHIBITED),
+            RouteDecision::NoRoute => (&mut self.counters.drops.no_route, unreachable::NET),
+            RouteDecision::Unreachable => (&mut self.counters.drops.unreachable, unreachable::HOST),
+            RouteDecision::Prohibit => (&mut self.counters.drops.prohibited, unreachable::ADMINISTRATIVELY_PROHIBITED),
             RouteDecision::Blackhole => {
-                self.counters.drop_blackhole += 1;
+                self.counters.drops.blackhole += 1;
                 return;
             }
         };
@@ -143,17 +143,17 @@ impl SlowPath {
         route: Option<SourceRoute>,
     ) {
         let Some(mtu) = self.interfaces.get(next_hop.0).filter(|own| own.config.up).map(|own| own.config.mtu) else {
-            self.counters.drop_interface_down += 1;
+            self.counters.drops.interface_down += 1;
             return self.error4(turn, received, packet, Problem::Unreachable(unreachable::HOST));
         };
         if packet.total_len() > usize::from(mtu) && packet.dont_fragment() {
-            self.counters.drop_too_big += 1;
+            self.counters.drops.too_big += 1;
             return self.error4(turn, received, packet, Problem::FragmentationNeeded { mtu });
         }
         match self.neighbors.look_up(turn.now, next_hop) {
             Answer::Mac(mac) => match self.prepare4(turn, packet, next_hop, route) {
                 Err(pointer) => {
-                    self.counters.drop_bad_option += 1;
+                    self.counters.drops.bad_option += 1;
                     self.error4(turn, received, packet, Problem::Parameter { pointer });
                 }
                 Ok(ready) => match fragment(&ready, usize::from(mtu)) {
@@ -162,7 +162,7 @@ impl SlowPath {
                         self.counters.fragmented += u64::from(pieces.len() > 1);
                         pieces.iter().for_each(|piece| self.transmit_ip(next_hop.0, mac, piece));
                     }
-                    None => self.counters.drop_cannot_fragment += 1,
+                    None => self.counters.drops.cannot_fragment += 1,
                 },
             },
             Answer::Wait => {
@@ -170,10 +170,10 @@ impl SlowPath {
                 self.neighbors.enqueue(next_hop, waiting, &mut self.counters);
             }
             Answer::Failed => {
-                self.counters.drop_neighbor_failed += 1;
+                self.counters.drops.neighbor_failed += 1;
                 self.error4(turn, received, packet, Problem::Unreachable(unreachable::HOST));
             }
-            Answer::Full => self.counters.drop_neighbor_table_full += 1,
+            Answer::Full => self.counters.drops.neighbor_table_full += 1,
         }
     }
 

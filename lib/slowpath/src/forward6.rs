@@ -21,7 +21,7 @@ const JUMBO: u8 = 0xc2;
 impl SlowPath {
     pub(crate) fn ipv6(&mut self, turn: Turn, received: &Received) {
         let Ok(packet) = Ipv6::new(received.payload()) else {
-            self.counters.drop_bad_header += 1;
+            self.counters.drops.bad_header += 1;
             return;
         };
         let (source, destination) = (packet.source(), packet.destination());
@@ -29,15 +29,15 @@ impl SlowPath {
         let (ours, owned) =
             (owner(source).is_some_and(|own| own.is_valid(IpAddr::V6(source))), owner(destination).is_some());
         if source.is_multicast() || source.is_loopback() {
-            self.counters.drop_martian_source += 1;
+            self.counters.drops.martian_source += 1;
         } else if destination.is_unspecified() || destination.is_loopback() {
-            self.counters.drop_martian_destination += 1;
+            self.counters.drops.martian_destination += 1;
         } else if ours {
             self.own_source6(turn, received, &packet);
         } else if destination.is_multicast() && destination.octets()[1] & 15 != 2 {
-            self.counters.drop_multicast += 1;
+            self.counters.drops.multicast += 1;
         } else if received.is_group() && !destination.is_multicast() {
-            self.counters.drop_link_broadcast += 1;
+            self.counters.drops.link_broadcast += 1;
         } else if self.hop_by_hop(turn, received, &packet) {
             if destination.is_multicast() || owned {
                 self.local6(turn, received, &packet);
@@ -49,7 +49,7 @@ impl SlowPath {
 
     /// Somebody speaks with our address. A neighbor advertisement among it tells who (RFC 4862 5.4.4).
     fn own_source6(&mut self, turn: Turn, received: &Received, packet: &Ipv6<&[u8]>) {
-        self.counters.drop_own_source += 1;
+        self.counters.drops.own_source += 1;
         let ours = self.interfaces.get(received.interface).is_some_and(|own| own.config.mac == received.source);
         if packet.destination().is_multicast() && !ours {
             self.conflict(turn.now, received.interface, IpAddr::V6(packet.source()), received.source);
@@ -62,7 +62,7 @@ impl SlowPath {
             return true;
         }
         let Some(Ok(header)) = packet.extension_headers().next() else {
-            self.counters.drop_bad_extension += 1;
+            self.counters.drops.bad_extension += 1;
             return false;
         };
         let mut options = header.options();
@@ -73,7 +73,7 @@ impl SlowPath {
                 Ok(Ipv6Option::Unknown { kind, .. }) => kind,
                 Ok(Ipv6Option::Jumbo(_)) => JUMBO,
                 Err(_) => {
-                    self.counters.drop_bad_extension += 1;
+                    self.counters.drops.bad_extension += 1;
                     self.error6(turn, received, packet, Problem::header(pointer));
                     return false;
                 }
@@ -84,7 +84,7 @@ impl SlowPath {
                 UnknownAction::DiscardAndReport => Some(true),
                 UnknownAction::DiscardAndReportUnicast => Some(false),
             };
-            self.counters.drop_unknown_option += 1;
+            self.counters.drops.unknown_option += 1;
             if let Some(to_groups) = to_groups {
                 self.error6(turn, received, packet, Problem::option(pointer, to_groups));
             }
@@ -96,11 +96,11 @@ impl SlowPath {
     fn forward6(&mut self, turn: Turn, received: &Received, packet: &Ipv6<&[u8]>) {
         let (source, destination) = (packet.source(), packet.destination());
         if source.is_unspecified() {
-            self.counters.drop_martian_source += 1;
+            self.counters.drops.martian_source += 1;
             return;
         }
         if destination.is_unicast_link_local() {
-            self.counters.drop_link_local += 1;
+            self.counters.drops.link_local += 1;
             return;
         }
         let flow = flow::symmetric_hash(packet.into_inner(), 0, ethertype::IPV6);
@@ -109,11 +109,11 @@ impl SlowPath {
             return self.local6(turn, received, packet);
         }
         if source.is_unicast_link_local() {
-            self.counters.drop_link_local += 1;
+            self.counters.drops.link_local += 1;
             return self.error6(turn, received, packet, Problem::unreachable(unreachable::BEYOND_SCOPE));
         }
         if packet.hop_limit() <= 1 {
-            self.counters.drop_ttl_expired += 1;
+            self.counters.drops.ttl_expired += 1;
             return self.error6(turn, received, packet, Problem::hop_limit());
         }
         let (counter, code) = match decision {
@@ -123,11 +123,11 @@ impl SlowPath {
             RouteDecision::Gateway(interface, gateway) => {
                 return self.send6(turn, received, packet, (interface, gateway));
             }
-            RouteDecision::NoRoute => (&mut self.counters.drop_no_route, unreachable::NO_ROUTE),
-            RouteDecision::Unreachable => (&mut self.counters.drop_unreachable, unreachable::ADDRESS),
-            RouteDecision::Prohibit => (&mut self.counters.drop_prohibited, unreachable::ADMINISTRATIVELY_PROHIBITED),
+            RouteDecision::NoRoute => (&mut self.counters.drops.no_route, unreachable::NO_ROUTE),
+            RouteDecision::Unreachable => (&mut self.counters.drops.unreachable, unreachable::ADDRESS),
+            RouteDecision::Prohibit => (&mut self.counters.drops.prohibited, unreachable::ADMINISTRATIVELY_PROHIBITED),
             RouteDecision::Blackhole | RouteDecision::Local => {
-                self.counters.drop_blackhole += 1;
+                self.counters.drops.blackhole += 1;
                 return;
             }
         };
@@ -138,12 +138,12 @@ impl SlowPath {
     /// The last steps: size, next hop's MAC.
     fn send6(&mut self, turn: Turn, received: &Received, packet: &Ipv6<&[u8]>, next_hop: Key) {
         let Some(mtu) = self.interfaces.get(next_hop.0).filter(|own| own.config.up).map(|own| own.config.mtu) else {
-            self.counters.drop_interface_down += 1;
+            self.counters.drops.interface_down += 1;
             return self.error6(turn, received, packet, Problem::unreachable(unreachable::ADDRESS));
         };
         let len = ipv6::HEADER_LEN + packet.payload_len();
         if len > usize::from(mtu) {
-            self.counters.drop_too_big += 1;
+            self.counters.drops.too_big += 1;
             return self.error6(turn, received, packet, Problem::too_big(mtu));
         }
         match self.neighbors.look_up(turn.now, next_hop) {
@@ -160,10 +160,10 @@ impl SlowPath {
                 self.neighbors.enqueue(next_hop, waiting, &mut self.counters);
             }
             Answer::Failed => {
-                self.counters.drop_neighbor_failed += 1;
+                self.counters.drops.neighbor_failed += 1;
                 self.error6(turn, received, packet, Problem::unreachable(unreachable::ADDRESS));
             }
-            Answer::Full => self.counters.drop_neighbor_table_full += 1,
+            Answer::Full => self.counters.drops.neighbor_table_full += 1,
         }
     }
 }

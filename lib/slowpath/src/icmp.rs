@@ -48,26 +48,26 @@ impl SlowPath {
         }
         match Icmp4::new(packet.payload()) {
             Ok(icmp) if icmp.kind() == icmp4::ECHO_REQUEST => self.echo4(turn, received, packet, &icmp),
-            Ok(icmp) if icmp.kind() == icmp4::REDIRECT => self.counters.drop_redirect += 1,
+            Ok(icmp) if icmp.kind() == icmp4::REDIRECT => self.counters.drops.redirect += 1,
             Ok(_) => self.deliver(received),
-            Err(_) => self.counters.drop_bad_icmp += 1,
+            Err(_) => self.counters.drops.bad_icmp += 1,
         }
     }
 
     /// RFC 1812 4.3.3.6: the reply has the request's TOS, data, and its record route and timestamp options.
     fn echo4(&mut self, turn: Turn, received: &Received, request: &Ipv4<&[u8]>, icmp: &Icmp4<&[u8]>) {
         if !icmp.verify_checksum() {
-            self.counters.drop_bad_icmp += 1;
+            self.counters.drops.bad_icmp += 1;
             return;
         }
         let (to, from) = (request.source(), request.destination());
         let Some(next_hop) = self.way_back(turn, IpAddr::V4(to), received.interface) else {
-            self.counters.drop_own_unroutable += 1;
+            self.counters.drops.own_unroutable += 1;
             return;
         };
         let mut kept = options::for_reply(request);
         if options::record(&mut kept, from, |a| a == from, turn.now).is_err() {
-            self.counters.drop_bad_option += 1;
+            self.counters.drops.bad_option += 1;
             return;
         }
         let data = icmp.into_inner();

@@ -60,29 +60,29 @@ impl SlowPath {
         let destination = packet.destination();
         if let Some(icmp) = plain_icmp(packet) {
             let Ok(icmp) = Icmp6::new(icmp) else {
-                self.counters.drop_bad_icmp += 1;
+                self.counters.drops.bad_icmp += 1;
                 return;
             };
             if matches!(icmp.kind(), icmp6::NEIGHBOR_SOLICITATION | icmp6::NEIGHBOR_ADVERTISEMENT) {
                 return self.neighbor_discovery(turn, received, packet, &icmp);
             }
             if !self.is_in_use(destination, received) {
-                self.counters.drop_tentative += 1;
+                self.counters.drops.tentative += 1;
                 return;
             }
             match icmp.kind() {
                 icmp6::ECHO_REQUEST => return self.echo6(turn, received, packet, &icmp),
                 icmp6::REDIRECT => {
-                    self.counters.drop_redirect += 1;
+                    self.counters.drops.redirect += 1;
                     return;
                 }
                 _ => {}
             }
         } else if !self.is_in_use(destination, received) {
-            self.counters.drop_tentative += 1;
+            self.counters.drops.tentative += 1;
             return;
         } else if let Some(pointer) = routing_type_0(packet) {
-            self.counters.drop_routing_header += 1;
+            self.counters.drops.routing_header += 1;
             return self.error6(turn, received, packet, Problem::header(pointer));
         }
         self.deliver(received);
@@ -97,11 +97,11 @@ impl SlowPath {
     fn echo6(&mut self, turn: Turn, received: &Received, request: &Ipv6<&[u8]>, icmp: &Icmp6<&[u8]>) {
         let (to, asked) = (request.source(), request.destination());
         if !icmp.verify_checksum(&to, &asked) {
-            self.counters.drop_bad_icmp += 1;
+            self.counters.drops.bad_icmp += 1;
             return;
         }
         if to.is_unspecified() {
-            self.counters.drop_martian_source += 1;
+            self.counters.drops.martian_source += 1;
             return;
         }
         let next_hop = self.way_back(turn, IpAddr::V6(to), received.interface);
@@ -111,11 +111,11 @@ impl SlowPath {
         } else if self.is_member(asked, received) {
             self.speak_from6(received.interface, to)
         } else {
-            self.counters.drop_echo_group += 1;
+            self.counters.drops.echo_group += 1;
             return;
         };
         let (Some(next_hop), Some(from)) = (next_hop, from) else {
-            self.counters.drop_own_unroutable += 1;
+            self.counters.drops.own_unroutable += 1;
             return;
         };
         let data = icmp.into_inner();

@@ -32,7 +32,7 @@ mod options;
 mod rate;
 mod types;
 
-pub use counters::Counters;
+pub use counters::{Count, CounterKind, Counters, Drops};
 pub use interface::{AddressInfo, AddressState};
 pub use machine::SlowPath;
 pub use neighbor::{NeighborInfo, NeighborState};

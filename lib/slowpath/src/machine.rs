@@ -147,13 +147,13 @@ impl SlowPath {
         let Some(own) = self.usable(interface) else { return };
         let mac = own.config.mac;
         let Ok(received) = Received::new(interface, own.config.vlan, frame) else {
-            self.counters.drop_bad_frame += 1;
+            self.counters.drops.bad_frame += 1;
             return;
         };
         if received.source.is_multicast() {
-            self.counters.drop_bad_frame += 1;
+            self.counters.drops.bad_frame += 1;
         } else if !received.is_group() && received.destination != mac {
-            self.counters.drop_other_station += 1;
+            self.counters.drops.other_station += 1;
         } else {
             self.receive(turn, &received);
         }
@@ -165,7 +165,7 @@ impl SlowPath {
             ethertype::IPV4 => self.ipv4(turn, received),
             ethertype::IPV6 => self.ipv6(turn, received),
             // A tag that is not the interface's.
-            ethertype::VLAN | ethertype::QINQ => self.counters.drop_bad_frame += 1,
+            ethertype::VLAN | ethertype::QINQ => self.counters.drops.bad_frame += 1,
             // LLDP, IS-IS and the like are Linux' business.
             _ => self.deliver(received),
         }
@@ -176,15 +176,15 @@ impl SlowPath {
         let Some(own) = self.usable(interface) else { return };
         match frame::strip(own.config.vlan, frame) {
             Ok(frame) => self.transmit(interface, frame),
-            Err(_) => self.counters.drop_bad_frame += 1,
+            Err(_) => self.counters.drops.bad_frame += 1,
         }
     }
 
     /// The interface, if it is there and up; else counts why not.
     fn usable(&mut self, id: InterfaceId) -> Option<&Own> {
         match self.interfaces.get(id) {
-            None => self.counters.drop_unknown_interface += 1,
-            Some(own) if !own.config.up => self.counters.drop_interface_down += 1,
+            None => self.counters.drops.unknown_interface += 1,
+            Some(own) if !own.config.up => self.counters.drops.interface_down += 1,
             Some(_) => {}
         }
         self.interfaces.get(id).filter(|own| own.config.up)
@@ -279,7 +279,7 @@ impl SlowPath {
     fn has_room(&mut self) -> bool {
         let room = self.frames < self.config.max_outputs;
         self.frames += usize::from(room);
-        self.counters.drop_output_full += u64::from(!room);
+        self.counters.drops.output_full += u64::from(!room);
         room
     }
 
@@ -297,17 +297,17 @@ impl SlowPath {
         match self.neighbors.look_up(now, next_hop) {
             Answer::Mac(mac) if packet.len() <= mtu => self.transmit_ip(next_hop.0, mac, &packet),
             // An IPv6 reply as large as the request fits wherever the request did; over a smaller link it does not.
-            Answer::Mac(_) if next_hop.1.is_ipv6() => self.counters.drop_too_big += 1,
+            Answer::Mac(_) if next_hop.1.is_ipv6() => self.counters.drops.too_big += 1,
             Answer::Mac(mac) => match fragment(&packet, mtu) {
                 Some(pieces) => {
                     self.counters.fragmented += 1;
                     pieces.iter().for_each(|piece| self.transmit_ip(next_hop.0, mac, piece));
                 }
-                None => self.counters.drop_cannot_fragment += 1,
+                None => self.counters.drops.cannot_fragment += 1,
             },
             Answer::Wait => self.neighbors.enqueue(next_hop, Pending::Own(packet), &mut self.counters),
-            Answer::Failed => self.counters.drop_neighbor_failed += 1,
-            Answer::Full => self.counters.drop_neighbor_table_full += 1,
+            Answer::Failed => self.counters.drops.neighbor_failed += 1,
+            Answer::Full => self.counters.drops.neighbor_table_full += 1,
         }
     }
 

@@ -71,8 +71,8 @@ impl SlowPath {
         icmp: &Icmp6<&[u8]>,
     ) {
         match validate(packet, icmp) {
-            Err(true) => self.counters.drop_nd_mac += 1,
-            Err(false) => self.counters.drop_nd_invalid += 1,
+            Err(true) => self.counters.drops.nd_mac += 1,
+            Err(false) => self.counters.drops.nd_invalid += 1,
             Ok(Valid::Solicitation { target, mac }) => self.solicited(turn, received, packet.source(), target, mac),
             Ok(Valid::Advertisement { target, mac, solicited, replace }) => {
                 let heard = Heard { mac, solicited, replace, create: false };
@@ -86,12 +86,12 @@ impl SlowPath {
         let Some(own) = self.interfaces.get(id) else { return };
         let detects = source.is_unspecified();
         if !own.has(IpAddr::V6(target)) || !detects && !own.on_link(IpAddr::V6(source)) {
-            self.counters.drop_nd_not_for_us += 1;
+            self.counters.drops.nd_not_for_us += 1;
             return;
         }
         if !own.is_valid(IpAddr::V6(target)) {
             // RFC 4862 5.4.3: another station tries the same address; our own looped-back frame does not count.
-            self.counters.drop_tentative += 1;
+            self.counters.drops.tentative += 1;
             if detects && received.source != own.config.mac {
                 self.duplicate(id, target, received.source);
             }
@@ -115,7 +115,7 @@ impl SlowPath {
             self.neighbors.heard(now, (id, IpAddr::V6(target)), heard, &mut self.counters);
             return self.deliver(received);
         }
-        self.counters.drop_nd_not_for_us += 1;
+        self.counters.drops.nd_not_for_us += 1;
         let mac = heard.mac.unwrap_or(received.source);
         if received.source == own.config.mac {
             // Our own, looped back.

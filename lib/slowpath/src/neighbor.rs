@@ -214,7 +214,7 @@ impl Neighbors {
         let Some(n) = self.table.get_mut(&key) else { return };
         let full = n.queue.len() >= self.config.queue_per_neighbor.max(1) || self.queued >= self.config.queue_total;
         if full {
-            counters.drop_neighbor_queue_full += 1;
+            counters.drops.neighbor_queue_full += 1;
             if n.queue.pop_front().is_none() {
                 return;
             }
@@ -288,7 +288,7 @@ impl Neighbors {
         let Some(n) = self.table.get_mut(&key) else {
             let Some(mac) = heard.mac.filter(|_| heard.create) else { return };
             if self.table.len() >= self.config.max_neighbors {
-                counters.drop_neighbor_table_full += 1;
+                counters.drops.neighbor_table_full += 1;
                 return;
             }
             self.insert(key, false);
@@ -325,7 +325,7 @@ impl Neighbors {
     pub(crate) fn interface_down(&mut self, id: InterfaceId, counters: &mut Counters) {
         for key in self.keys(|key| key.0 == id) {
             let Some(n) = self.table.get_mut(&key) else { continue };
-            counters.drop_interface_down += n.queue.len() as u64;
+            counters.drops.interface_down += n.queue.len() as u64;
             self.queued -= n.queue.len();
             n.queue.clear();
             let wanted = n.wanted;
@@ -359,7 +359,7 @@ impl Neighbors {
             if keep_needed && (n.wanted || n.state == NeighborState::Static) {
                 continue;
             }
-            counters.drop_interface_down += n.queue.len() as u64;
+            counters.drops.interface_down += n.queue.len() as u64;
             self.queued -= n.queue.len();
             n.queue.clear();
             self.remove(key);

@@ -49,7 +49,7 @@ fn does_not_answer_for_others_or_on_the_wrong_link() {
         w.punt(LEFT, &arp_frame(MacAddr::BROADCAST, &request(host(LEFT, 2), v4(target))));
     }
     w.silent();
-    assert_eq!(w.count("drop_arp_not_for_us"), 2);
+    assert_eq!(w.dropped("arp_not_for_us"), 2);
     assert!(w.events.is_empty());
 }
 
@@ -90,7 +90,7 @@ fn the_oldest_waiting_packet_makes_room() {
     for len in 1..=10 {
         w.from(a, &udp4(a.v4, b.v4, len));
     }
-    assert_eq!((w.slow.queued(), w.count("drop_neighbor_queue_full")), (8, 2));
+    assert_eq!((w.slow.queued(), w.dropped("neighbor_queue_full")), (8, 2));
     w.punt(RIGHT, &arp_frame(mac(RIGHT), &reply_to_router(b, b.mac)));
     let lens: Vec<_> = w.take_packets().iter().map(|p| p.2.len() - 20).collect();
     assert_eq!(lens, [3, 4, 5, 6, 7, 8, 9, 10]);
@@ -137,7 +137,7 @@ fn row_17_group_and_zero_macs_are_refused() {
         w.punt(RIGHT, &frame);
     }
     w.silent();
-    assert_eq!(w.count("drop_arp_sender_mac"), 3);
+    assert_eq!(w.dropped("arp_sender_mac"), 3);
     assert_eq!(w.neighbor(RIGHT, b.v4).unwrap().mac, None);
 }
 
@@ -166,7 +166,7 @@ fn senders_off_the_link_are_answered_but_not_learned() {
     for bad in ["127.0.0.1", "224.0.0.5", "10.0.1.255", "255.255.255.255", "240.0.0.1"] {
         w.punt(LEFT, &arp_frame(MacAddr::BROADCAST, &request(Host { v4: v4(bad), ..stranger }, v4("10.0.1.1"))));
     }
-    assert_eq!(w.count("drop_arp_sender_address"), 5);
+    assert_eq!(w.dropped("arp_sender_address"), 5);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn malformed_arp_is_dropped_under_its_reason() {
         w.punt(LEFT, &bad);
     }
     w.silent();
-    assert_eq!(w.count("drop_arp_malformed"), 6);
+    assert_eq!(w.dropped("arp_malformed"), 6);
 }
 
 // Row 18: a neighbor is confirmed again by unicast before its MAC is dropped.

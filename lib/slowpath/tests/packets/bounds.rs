@@ -22,7 +22,7 @@ fn a_scan_fills_neither_table_nor_queue_and_spares_the_known() {
     }
     let incomplete = w.slow.neighbors().filter(|n| n.state == NeighborState::Incomplete).count();
     assert_eq!((incomplete, w.slow.queued()), (50, 50));
-    assert_eq!(w.count("drop_neighbor_table_full"), 4950);
+    assert_eq!(w.dropped("neighbor_table_full"), 4950);
     w.sent.clear();
     w.from(a, &udp6(a.v6, b.v6, 1));
     assert_eq!(w.take_packet().1, b.mac);
@@ -46,7 +46,7 @@ fn forged_senders_fill_the_table_up_to_its_limit() {
         w.punt(LEFT, &arp_frame(MacAddr::BROADCAST, &Repr::request(liar.mac, liar.v4, v4("10.0.1.1"))));
     }
     assert_eq!(w.slow.neighbors().count(), 20);
-    assert_eq!(w.count("drop_neighbor_table_full"), 220);
+    assert_eq!(w.dropped("neighbor_table_full"), 220);
     w.advance(60_000);
     assert_eq!(w.slow.neighbors().count(), 0, "none of them answered the probes");
 }
@@ -61,7 +61,7 @@ fn waiting_packets_are_bounded_over_all_neighbors() {
         }
     }
     assert_eq!(w.slow.queued(), 20);
-    assert_eq!(w.count("drop_neighbor_queue_full"), 60);
+    assert_eq!(w.dropped("neighbor_queue_full"), 60);
     w.advance(3000);
     assert_eq!(w.slow.queued(), 0);
 }

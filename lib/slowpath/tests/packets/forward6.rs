@@ -106,7 +106,7 @@ fn row6_5_unknown_options_do_what_their_bits_say() {
         w.punt(LEFT, &ethernet(MacAddr([0x33, 0x33, 0, 0, 0, 5]), a.mac, &group));
         assert_eq!(w.take_packets().len(), usize::from(kind == 0x9e));
     }
-    assert_eq!(w.count("drop_unknown_option"), 5);
+    assert_eq!(w.dropped("unknown_option"), 5);
     // A jumbo payload is unknown here; padding and router alert are not.
     w.from(a, &with_options(a.v6, b.v6, &[0xc2, 4, 0, 1, 0, 0]));
     assert_eq!(icmp6_of(&w.take_packet().2).1, 2);
@@ -124,7 +124,7 @@ fn broken_hop_by_hop_options_are_told_or_dropped() {
     assert_eq!((icmp6_of(&error).0, icmp6_of(&error).1, icmp6_of(&error).2), (4, 0, 44));
     w.from(a, &ip6(ipv6::Repr::new(a.v6, b.v6, protocol::HOP_BY_HOP, 0), &[protocol::UDP, 9, 1, 0]));
     w.silent();
-    assert_eq!(w.count("drop_bad_extension"), 2);
+    assert_eq!(w.dropped("bad_extension"), 2);
 }
 
 // IPv6 rows 8 to 11.
@@ -147,8 +147,8 @@ fn row6_8_9_10_11_scopes_are_not_left() {
     let (interface, mac, error) = w.take_packet();
     assert_eq!((interface, mac, icmp6_of(&error).0, icmp6_of(&error).1), (LEFT, a.mac, 1, 2));
     let names =
-        ["drop_link_local", "drop_martian_source", "drop_martian_destination", "drop_multicast", "drop_own_source"];
-    assert_eq!(names.map(|name| w.count(name)), [3, 3, 1, 2, 1]);
+        ["link_local", "martian_source", "martian_destination", "multicast", "own_source"];
+    assert_eq!(names.map(|name| w.dropped(name)), [3, 3, 1, 2, 1]);
     // To this link's groups: Linux.
     w.twin.clear();
     w.punt(LEFT, &ethernet(MacAddr([0x33, 0x33, 0, 0, 0, 5]), a.mac, &udp6(local, v6("ff02::5"), 1)));
@@ -177,8 +177,8 @@ fn cut_off_packets_and_link_broadcasts_are_dropped() {
     w.from(a, &good[..39]);
     w.from(a, &good[..59]);
     w.punt(LEFT, &framed(mac(LEFT), a.mac, 0x86dd, &udp4(a.v4, b.v4, 40)));
-    assert_eq!(w.count("drop_bad_header"), 3);
+    assert_eq!(w.dropped("bad_header"), 3);
     w.punt(LEFT, &ethernet(MacAddr::BROADCAST, a.mac, &good));
-    assert_eq!(w.count("drop_link_broadcast"), 1);
+    assert_eq!(w.dropped("link_broadcast"), 1);
     w.silent();
 }

@@ -70,7 +70,7 @@ fn bad_echo_and_redirects_are_dropped_and_the_rest_is_for_linux() {
     w.from(a, &ip4(ipv4::Repr::new(a.v4, v4("10.0.1.1"), protocol::ICMP, 0), &[], &[8, 0, 0]));
     w.from(a, &icmp(a.v4, v4("10.0.1.1"), icmp4::REDIRECT));
     w.silent();
-    assert_eq!((w.count("drop_bad_icmp"), w.count("drop_redirect")), (2, 1));
+    assert_eq!((w.dropped("bad_icmp"), w.dropped("redirect")), (2, 1));
     for kind in [0, 3, 11, 12, 13] {
         w.from(a, &icmp(a.v4, v4("10.0.1.1"), kind));
     }

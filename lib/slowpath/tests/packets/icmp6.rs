@@ -47,7 +47,7 @@ fn answers_echo_to_its_groups_from_the_interfaces_address() {
         w.punt(LEFT, &ethernet(MacAddr::from_ipv6_multicast(v6(group)), a.mac, &ping6(a.v6, v6(group), b"x")));
     }
     w.silent();
-    assert_eq!(w.count("drop_echo_group"), 2);
+    assert_eq!(w.dropped("echo_group"), 2);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn bad_echo_and_redirects_are_dropped_and_the_rest_is_for_linux() {
     w.from(a, &ip6(ipv6::Repr::new(a.v6, v6(OURS), protocol::ICMPV6, 0), &[128, 0, 0]));
     w.from(a, &icmp6_packet(a.v6, v6(OURS), 255, 137, 0, &[0; 32]));
     w.silent();
-    assert_eq!((w.count("drop_bad_icmp"), w.count("drop_redirect")), (2, 1));
+    assert_eq!((w.dropped("bad_icmp"), w.dropped("redirect")), (2, 1));
     for kind in [1, 2, 3, 4, 129, 130, 133] {
         w.from(a, &icmp6_packet(a.v6, v6(OURS), 255, kind, 0, &[0; 32]));
     }

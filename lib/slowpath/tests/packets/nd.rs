@@ -70,7 +70,7 @@ fn does_not_answer_for_others_off_link_askers_or_the_other_link() {
     ask(&mut w, a, v6("2001:db8:2::1"), Some(a.mac));
     ask(&mut w, Host { v6: v6("2001:db8:9::9"), ..a }, OURS, Some(a.mac));
     w.silent();
-    assert_eq!((w.count("drop_nd_not_for_us"), w.slow.neighbors().count()), (3, 0));
+    assert_eq!((w.dropped("nd_not_for_us"), w.slow.neighbors().count()), (3, 0));
 }
 
 // IPv6 row 17.
@@ -119,14 +119,14 @@ fn row6_17_invalid_messages_are_dropped() {
     for packet in &bad {
         w.punt(LEFT, &ethernet(mac(LEFT), a.mac, packet));
     }
-    assert_eq!(w.count("drop_nd_invalid"), n);
+    assert_eq!(w.dropped("nd_invalid"), n);
     // Group and zero MACs; and a message that is cut off.
     for mac in [MacAddr::BROADCAST, MacAddr::ZERO] {
         ask(&mut w, a, OURS, Some(mac));
     }
-    assert_eq!(w.count("drop_nd_mac"), 2);
+    assert_eq!(w.dropped("nd_mac"), 2);
     w.from(a, &icmp6_packet(a.v6, OURS, 255, 135, 0, &[0; 15]));
-    assert_eq!(w.count("drop_bad_icmp"), 1);
+    assert_eq!(w.dropped("bad_icmp"), 1);
     w.silent();
     assert_eq!(w.slow.neighbors().count(), 0);
     w.punt(LEFT, &ethernet(mac(LEFT), a.mac, &good));
@@ -250,7 +250,7 @@ fn row6_22_an_address_is_used_only_once_it_is_unique() {
     w.from(a, &udp6(a.v6, OURS, 1));
     w.from(a, &udp6(a.v6, v6("2001:db8:ffff::1"), 1));
     w.silent();
-    assert_eq!((w.count("drop_tentative"), w.count("icmp_errors_unroutable")), (3, 1));
+    assert_eq!((w.dropped("tentative"), w.count("icmp_errors_unroutable")), (3, 1));
     w.advance(1000);
     let valid = |address| Event::AddressValid { interface: LEFT, address };
     assert_eq!(w.events, [valid(OURS), valid(local)]);

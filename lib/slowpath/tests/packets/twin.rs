@@ -36,7 +36,7 @@ fn what_linux_sends_goes_out_as_it_is() {
     w.slow.handle(w.now, Input::FromTwin { interface: LEFT, frame: &frames[1] }, &w.table);
     assert_eq!(w.slow.poll_output(), Some(Output::Transmit { interface: LEFT, frame: frames[1].clone() }));
     w.slow.handle(w.now, Input::FromTwin { interface: LEFT, frame: b"short" }, &w.table);
-    assert_eq!((w.slow.poll_output(), w.count("drop_bad_frame")), (None, 1));
+    assert_eq!((w.slow.poll_output(), w.dropped("bad_frame")), (None, 1));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn the_own_tag_is_taken_off_in_both_directions() {
     w.twin.clear();
     w.punt(LEFT, &tag(101));
     w.silent();
-    assert_eq!(w.count("drop_bad_frame"), 1);
+    assert_eq!(w.dropped("bad_frame"), 1);
     w.input(Input::FromTwin { interface: LEFT, frame: &tag(100) });
     assert_eq!(w.sent, [(LEFT, plain)]);
 }
@@ -69,8 +69,8 @@ fn frames_for_others_unknown_types_and_unknown_interfaces() {
     w.punt(LEFT, &ethernet(mac(LEFT), MacAddr::BROADCAST, &packet));
     w.punt(LEFT, &[2; 13]);
     w.silent();
-    let names = ["drop_other_station", "drop_unknown_interface", "drop_bad_frame"];
-    assert_eq!(names.map(|name| w.count(name)), [1, 1, 2]);
+    let names = ["other_station", "unknown_interface", "bad_frame"];
+    assert_eq!(names.map(|name| w.dropped(name)), [1, 1, 2]);
     // LLDP and the like are Linux' business.
     let lldp = framed(MacAddr([1, 0x80, 0xc2, 0, 0, 0xe]), a.mac, 0x88cc, b"lldp");
     w.punt(LEFT, &lldp);

@@ -231,11 +231,22 @@ impl World {
 
     /// Counters that are not zero.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.slow.counters().iter().filter(|(_, value)| *value > 0).collect()
+        let counted = self.slow.counters().iter().filter(|count| count.value > 0);
+        counted.map(|count| (count.name, count.value)).collect()
     }
 
+    /// How often something happened that is not a drop.
     pub fn count(&self, name: &str) -> u64 {
-        self.slow.counters().iter().find(|(n, _)| *n == name).unwrap().1
+        self.value(CounterKind::Event, name)
+    }
+
+    /// How many frames were dropped for a reason.
+    pub fn dropped(&self, name: &str) -> u64 {
+        self.value(CounterKind::Drop, name)
+    }
+
+    fn value(&self, kind: CounterKind, name: &str) -> u64 {
+        self.slow.counters().iter().find(|count| count.kind == kind && count.name == name).unwrap().value
     }
 
     pub fn neighbor(&self, interface: InterfaceId, address: impl Into<IpAddr>) -> Option<NeighborInfo> {
