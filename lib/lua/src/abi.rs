@@ -5,7 +5,7 @@
 //! can ask about with `perigee_failure`, so that no unwinding ever crosses the C boundary.
 
 use crate::host::ScriptWorker;
-use perigee_modules::{Context, Kind, ModuleId, Reason, trace};
+use perigee_modules::{Context, Kind, ModuleId, Reason, watch};
 use perigee_packet::batch::scatter::DropOut;
 use perigee_packet::{Batch, Mask};
 use std::ffi::{CStr, c_char, c_int};
@@ -146,7 +146,7 @@ export! {
         distinct(from, to)?;
         let (from, mask, to) = (borrow!(&mut from), *borrow!(&mask), borrow!(&mut to));
         if let Some(ctx) = followed(ctx) {
-            trace::moving(ctx, from, mask, to);
+            watch::moving(ctx, from, mask, to);
         }
         from.move_to(mask, to);
         Ok(0)
@@ -185,7 +185,7 @@ export! {
         }
         let batch = borrow!(&mut batch);
         if let Some(ctx) = followed(ctx) {
-            trace::gathering(ctx, batch, *mask);
+            watch::gathering(ctx, batch, *mask);
         }
         *mask = gather.gather(batch, *mask, now);
         Ok(0)
@@ -253,7 +253,7 @@ macro_rules! export_modules {
             guard(ctx, stringify!($name), -1, || {
                 let (ctx, batch, mask) = (borrow!(&mut ctx), borrow!(&mut batch), borrow!(&mut mask));
                 if ctx.trace.is_some() {
-                    trace::one(ctx, batch, mask, ModuleId::$name, perigee_modules::$name::$name);
+                    watch::one(ctx, batch, mask, ModuleId::$name, perigee_modules::$name::$name);
                 } else {
                     perigee_modules::$name::$name(ctx, batch, mask);
                 }
@@ -275,7 +275,7 @@ macro_rules! export_modules {
                 let (ip4, ip6) = (borrow!(&mut ip4), borrow!(&mut ip6));
                 let (ctx, batch) = (borrow!(&mut ctx), borrow!(&mut batch));
                 if ctx.trace.is_some() {
-                    trace::two(ctx, batch, ip4, ip6, ModuleId::$name, perigee_modules::$name::$name);
+                    watch::two(ctx, batch, ip4, ip6, ModuleId::$name, perigee_modules::$name::$name);
                 } else {
                     perigee_modules::$name::$name(ctx, batch, ip4, ip6);
                 }

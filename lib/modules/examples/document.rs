@@ -2,5 +2,5 @@
 //! Prints the modules' documentation page: `cargo run -p perigee-modules --example document > docs/modules.md`.
 
 fn main() {
-    print!("{}", perigee_modules::registry::documentation());
+    print!("{}", perigee_modules::documentation());
 }

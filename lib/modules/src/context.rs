@@ -5,8 +5,7 @@ use crate::counters::Counters;
 use crate::host;
 use crate::reason::{CustomReasons, Reason};
 use crate::tables::Tables;
-use crate::taps;
-use crate::trace::{self, Trace};
+use crate::trace::{Decision, Trace};
 use perigee_fib::Subscriber;
 use perigee_net::InterfaceId;
 use perigee_packet::batch::rebatch::Flushed;
@@ -35,10 +34,10 @@ pub trait PuntSink: Send {
     /// Hands a packet over.
     fn punt(&mut self, packet: Punted) -> Result<(), Punted>;
 
-    /// Tells the slow path that packets are there: once for all that were handed over.
+    /// Tells the slow path, once after any number of packets, that some are there.
     fn announce(&self) {}
 
-    /// How many packets it has room for now, at most: a flood beyond is freed at once, not one by one.
+    /// How many packets it has room for now, at most: what a flood brings beyond that is freed at once, not one by one.
     fn room(&self) -> usize {
         usize::MAX
     }
@@ -69,7 +68,7 @@ impl Context {
     pub fn drop(&mut self, batch: &mut Batch, mask: Mask, reason: Reason) {
         if !mask.is_empty() {
             if self.tapped() {
-                taps::dropping(self, batch, mask, reason);
+                self.dropping(batch, mask, reason);
             }
             let n = batch.discard(mask);
             self.counters.reason(reason, n);
@@ -87,7 +86,7 @@ impl Context {
         for slot in punted.iter().take(self.punts.room()) {
             let (port, interface, next_hop) =
                 (batch.port(slot), InterfaceId(batch.interface(slot)), batch.next_hop(slot));
-            let trace = if tapped { trace::punted(self, batch, slot, reason) } else { None };
+            let trace = if tapped { self.punting(batch, slot, reason) } else { None };
             let Some(packet) = batch.take(slot) else { continue };
             match self.punts.punt(Punted { packet, reason, port, interface, next_hop, trace }) {
                 Ok(()) => self.counters.punted.add(1),
@@ -102,7 +101,7 @@ impl Context {
         self.punts.announce();
         // What is left of them found no room.
         if tapped {
-            taps::dropping(self, batch, punted, host::PUNT_RING_FULL);
+            self.dropping(batch, punted, host::PUNT_RING_FULL);
         }
         let refused = batch.discard(punted);
         if refused > 0 {
@@ -110,18 +109,43 @@ impl Context {
         }
     }
 
-    /// Does anybody look at packets?
+    /// Is a tap on, or a packet followed?
     #[inline]
     pub fn tapped(&self) -> bool {
         self.tables.taps.is_some() || self.trace.is_some()
     }
 
-    /// A packet for which the ring to the slow path had no room, as those who look at packets see it.
+    /// Shows packets that are about to be dropped to taps and trace.
+    #[cold]
+    fn dropping(&mut self, batch: &Batch, mask: Mask, reason: Reason) {
+        let dead = mask & batch.live();
+        if let Some(taps) = &self.tables.taps {
+            for slot in dead {
+                if let Some(frame) = batch.frame(slot) {
+                    taps.dropped(frame, batch.port(slot), reason, self.now);
+                }
+            }
+        }
+        if let Some(trace) = self.trace.take_if(|trace| trace.is_in(batch, dead)) {
+            trace.dropped(reason);
+        }
+    }
+
+    /// The trace of a packet that is about to be punted, which goes with it.
+    #[cold]
+    fn punting(&mut self, batch: &Batch, slot: u8, reason: Reason) -> Option<Box<Trace>> {
+        let trace = self.trace.take_if(|trace| trace.is_in(batch, Mask::only(slot)))?;
+        Some(trace.punted(reason))
+    }
+
+    /// Shows a packet for which the ring to the slow path had no room to taps and trace.
     #[cold]
     fn refused(&mut self, punted: Punted) {
-        taps::dropped(self, punted.packet.bytes(), punted.port, host::PUNT_RING_FULL);
+        if let Some(taps) = &self.tables.taps {
+            taps.dropped(punted.packet.bytes(), punted.port, host::PUNT_RING_FULL, self.now);
+        }
         if let Some(mut trace) = punted.trace {
-            trace.step(None, trace::Decision::Dropped(host::PUNT_RING_FULL));
+            trace.step(None, Decision::Dropped(host::PUNT_RING_FULL));
             trace.end();
         }
     }

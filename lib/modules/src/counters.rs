@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-//! A worker's counters: written by that worker alone, read by anybody at any time.
+//! A worker's counters: written by that worker alone, read by any thread at any time.
 
 use crate::reason::{REASON_COUNT, Reason};
-use crate::registry::{MODULES, ModuleId};
+use crate::registry::ModuleId;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A counter with a single writer: adding is a load and a store, not a locked instruction.
@@ -62,8 +62,8 @@ macro_rules! worker_counters {
                 let zeros = |n| std::iter::repeat_with(Counter::default).take(n).collect();
                 Counters {
                     $($name: Counter::default(),)*
-                    calls: zeros(MODULES.len()),
-                    modules: zeros(MODULES.len()),
+                    calls: zeros(ModuleId::COUNT),
+                    modules: zeros(ModuleId::COUNT),
                     reasons: zeros(REASON_COUNT),
                     transmitted: zeros(ports),
                 }

@@ -8,7 +8,7 @@
 use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
-use crate::taps;
+use crate::watch;
 use perigee_packet::{Batch, Mask};
 
 /// What it does, for the documentation.
@@ -23,7 +23,7 @@ pub fn distribute(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mu
     let all = *ip4 | *ip6;
     ctx.counters.module(ModuleId::distribute, all.count());
     if ctx.tables.taps.is_some() {
-        taps::transmitting(ctx, batch, all);
+        watch::transmitting(ctx, batch, all);
     }
     let lost = batch.take_handles(all, |port, packet| {
         let Some(Some(output)) = ctx.outputs.get_mut(usize::from(port)) else { return Some(packet) };

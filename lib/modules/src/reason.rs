@@ -2,7 +2,7 @@
 //! Why a packet leaves the fast path. Every drop and every punt has a module, a name and a counter per worker, and names
 //! the section of the RFC where one demands it.
 
-use crate::registry::{MODULES, ModuleId};
+use crate::registry::ModuleId;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many reasons a module can have.
@@ -52,20 +52,9 @@ impl Reason {
     pub fn index(self) -> usize {
         usize::from(self.0).min(REASON_COUNT - 1)
     }
-
-    /// The built-in reason's module and description; `None` for a script's.
-    pub fn describe(self) -> Option<(&'static str, &'static ReasonInfo)> {
-        let module = MODULES.get(usize::from(self.0 / PER_MODULE))?;
-        Some((module.name, module.reasons.get(usize::from(self.0 % PER_MODULE))?))
-    }
 }
 
-/// All built-in reasons.
-pub fn all() -> impl Iterator<Item = (Reason, &'static str, &'static ReasonInfo)> {
-    (0..FIRST_CUSTOM).filter_map(|n| Reason(n).describe().map(|(module, info)| (Reason(n), module, info)))
-}
-
-/// The reasons that scripts and shared libraries name at run time, the same for all workers of a router.
+/// The reasons that scripts and shared libraries name at run time, shared by all workers of a router.
 #[derive(Debug, Default)]
 pub struct CustomReasons(Mutex<Vec<(String, String, Kind)>>);
 
@@ -115,23 +104,3 @@ macro_rules! reasons {
     (@ punt) => { $crate::reason::Kind::Punt };
 }
 pub(crate) use reasons;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashSet;
-
-    #[test]
-    fn every_reason_has_a_name_of_its_own_and_a_text() {
-        let mut names = HashSet::new();
-        for (reason, module, info) in all() {
-            assert!(names.insert((module, info.name)), "{module}.{} twice", info.name);
-            assert!(
-                !info.text.is_empty()
-                    && info.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
-            );
-            assert!(reason.0 < FIRST_CUSTOM);
-        }
-        assert!(MODULES.len() * usize::from(PER_MODULE) <= usize::from(FIRST_CUSTOM));
-    }
-}

@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: MIT
-//! Taps: where somebody looks at packets of a running router. A tap is part of the [`Tables`](crate::Tables), so turning
-//! one on or off is a publication, and with none on there is one load and one branch per burst.
+//! Taps: places where packets of a running router can be looked at. A tap is part of the [`Tables`](crate::Tables), so
+//! turning one on or off is a publication, and with none on there is one load and one branch per burst.
 //!
 //! ```text
 //! captures of a port   Worker::receive (as frames came in), distribute (as they go into the transmit buffer)
 //! captures of drops    Context::drop, and what the host frees
-//! traces               begin in Worker::receive, see `trace`
+//! traces               begin in Worker::receive, see `watch`
 //! ```
 //!
-//! Whoever takes the packets is behind a trait and must not wait. What is here is cold code: it may allocate.
+//! What takes the packets is behind a trait and must not wait. What is here is cold code: it may allocate.
 
-use crate::context::Context;
 use crate::reason::Reason;
-use crate::trace::Trace;
+use crate::trace::TraceSink;
 use perigee_packet::{Batch, Mask};
 use std::sync::Arc;
-
-/// How long a followed packet may wait in a batch of the script's, in ns.
-const PATIENCE: u64 = 1_000_000_000;
 
 /// Which way a captured frame went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,14 +45,6 @@ pub trait CaptureSink: Send + Sync {
     fn put(&self, seen: &Seen<'_>);
 }
 
-/// Takes traces. Called on workers' threads: it must not wait.
-pub trait TraceSink: Send + Sync {
-    /// Whether a packet that came in on a port is to be followed.
-    fn wants(&self, frame: &[u8], port: u16) -> bool;
-    /// Takes a trace that has ended.
-    fn put(&self, trace: Box<Trace>);
-}
-
 /// All taps that are on.
 #[derive(Clone, Default)]
 pub struct Taps {
@@ -73,76 +61,45 @@ impl Taps {
     pub fn is_empty(&self) -> bool {
         self.ports.is_empty() && self.drops.is_empty() && self.traces.is_empty()
     }
-}
 
-/// A burst as it came in: to be called before anything looks at it.
-#[cold]
-pub fn received(ctx: &Context, batch: &Batch) {
-    let Some(taps) = &ctx.tables.taps else { return };
-    for (port, sink) in &taps.ports {
-        for slot in batch.live().iter().filter(|slot| batch.port(*slot) == *port) {
-            let Some(frame) = batch.frame(slot) else { continue };
-            sink.put(&Seen { frame, port: *port, direction: Direction::In, reason: None, now: ctx.now });
+    /// A burst as it came in.
+    #[cold]
+    pub(crate) fn received(&self, batch: &Batch, now: u64) {
+        self.captured(batch, batch.live(), Direction::In, now, |slot| batch.port(slot));
+    }
+
+    /// Packets that are about to be put into transmit buffers.
+    #[cold]
+    pub(crate) fn transmitting(&self, batch: &Batch, mask: Mask, now: u64) {
+        self.captured(batch, mask & batch.live(), Direction::Out, now, |slot| batch.out_port(slot));
+    }
+
+    /// Shows the packets of `mask` to the captures of their ports.
+    fn captured(&self, batch: &Batch, mask: Mask, direction: Direction, now: u64, port_of: impl Fn(u8) -> u16) {
+        for (port, sink) in &self.ports {
+            for slot in mask.iter().filter(|slot| port_of(*slot) == *port) {
+                let Some(frame) = batch.frame(slot) else { continue };
+                sink.put(&Seen { frame, port: *port, direction, reason: None, now });
+            }
         }
     }
-}
 
-/// Chooses a packet of a burst to be followed, at most one.
-#[cold]
-pub fn begin(ctx: &mut Context, batch: &Batch) {
-    if ctx.tables.taps.as_ref().is_none_or(|taps| taps.traces.is_empty()) {
-        return;
-    }
-    match &ctx.trace {
-        // The one before waits in another batch of the script's: not for ever.
-        Some(trace) if ctx.now.saturating_sub(trace.time) > PATIENCE => crate::trace::lost(ctx),
-        Some(_) => return,
-        None => {}
-    }
-    let Some(taps) = &ctx.tables.taps else { return };
-    // Each has its turn to choose first.
-    let first = ctx.counters.bursts.get() as usize % taps.traces.len();
-    let (before, after) = taps.traces.split_at(first);
-    for sink in after.iter().chain(before) {
-        let wanted = |slot: &u8| batch.frame(*slot).is_some_and(|frame| sink.wants(frame, batch.port(*slot)));
-        if let Some(slot) = batch.live().iter().find(wanted) {
-            ctx.trace = Some(Trace::begin(sink.clone(), batch, slot, ctx.now));
-            return;
+    /// A packet that is about to be dropped.
+    #[cold]
+    pub(crate) fn dropped(&self, frame: &[u8], port: u16, reason: Reason, now: u64) {
+        for sink in &self.drops {
+            sink.put(&Seen { frame, port, direction: Direction::In, reason: Some(reason), now });
         }
     }
-}
 
-/// Packets that are about to be put into transmit buffers.
-#[cold]
-pub fn transmitting(ctx: &Context, batch: &Batch, mask: Mask) {
-    let Some(taps) = &ctx.tables.taps else { return };
-    for (port, sink) in &taps.ports {
-        for slot in (mask & batch.live()).iter().filter(|slot| batch.out_port(*slot) == *port) {
-            let Some(frame) = batch.frame(slot) else { continue };
-            sink.put(&Seen { frame, port: *port, direction: Direction::Out, reason: None, now: ctx.now });
-        }
-    }
-}
-
-/// Packets that are about to be dropped.
-#[cold]
-pub fn dropping(ctx: &mut Context, batch: &Batch, mask: Mask, reason: Reason) {
-    let dead = mask & batch.live();
-    for slot in dead {
-        if let Some(frame) = batch.frame(slot) {
-            dropped(ctx, frame, batch.port(slot), reason);
-        }
-    }
-    if ctx.trace.as_ref().is_some_and(|trace| trace.is_in(batch, dead)) {
-        crate::trace::dropped(ctx, reason);
-    }
-}
-
-/// A packet that is about to be dropped, in no batch any more.
-#[cold]
-pub fn dropped(ctx: &Context, frame: &[u8], port: u16, reason: Reason) {
-    let Some(taps) = &ctx.tables.taps else { return };
-    for sink in &taps.drops {
-        sink.put(&Seen { frame, port, direction: Direction::In, reason: Some(reason), now: ctx.now });
+    /// Chooses a packet of a burst to be followed: its slot, and who asked for it. `turn` counts bursts, so that each
+    /// tracer in turn is the first to choose.
+    pub(crate) fn choose(&self, batch: &Batch, turn: u64) -> Option<(&Arc<dyn TraceSink>, u8)> {
+        let first = (turn as usize).checked_rem(self.traces.len())?;
+        let (before, after) = self.traces.split_at(first);
+        after.iter().chain(before).find_map(|sink| {
+            let wanted = |slot: &u8| batch.frame(*slot).is_some_and(|frame| sink.wants(frame, batch.port(*slot)));
+            batch.live().iter().find(wanted).map(|slot| (sink, slot))
+        })
     }
 }

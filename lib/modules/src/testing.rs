@@ -13,7 +13,7 @@
 //! ```
 
 use crate::filter::Filter;
-use crate::{Context, Counters, CustomReasons, MODULES, PuntSink, Punted, Reason, Run, Tables, reason};
+use crate::{Context, Counters, CustomReasons, Kind, MODULES, PuntSink, Punted, Reason, Run, Tables, all_reasons};
 use perigee_fib::synth::Random;
 use perigee_fib::{FibWriter, Interfaces, Published};
 use perigee_net::{Interface, InterfaceId, MacAddr, Member, Multipath, Prefix, Route, RouteSource, RouteTarget};
@@ -290,13 +290,13 @@ impl Rig {
     /// The name and count of every reason that was counted, as "module.reason".
     pub fn reasons(&self) -> Vec<(String, u64)> {
         let count = |reason: Reason| self.ctx.counters.reason_packets(reason);
-        let counted = reason::all().map(|(reason, module, info)| (format!("{module}.{}", info.name), count(reason)));
+        let counted = all_reasons().map(|(reason, module, info)| (format!("{module}.{}", info.name), count(reason)));
         counted.filter(|(_, count)| *count > 0).collect()
     }
 
     /// Packets dropped, by all reasons together.
     pub fn dropped(&self) -> u64 {
-        let drops = reason::all().filter(|(_, _, info)| info.kind == reason::Kind::Drop);
+        let drops = all_reasons().filter(|(_, _, info)| info.kind == Kind::Drop);
         drops.map(|(reason, ..)| self.ctx.counters.reason_packets(reason)).sum()
     }
 

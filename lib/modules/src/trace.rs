@@ -1,33 +1,36 @@
 // SPDX-License-Identifier: MIT
-//! A packet that is followed: every module that had it, with what it decided.
-//!
-//! A worker follows at most one packet at a time ([`Context::trace`]). Whoever calls modules (the C ABI, the native loop)
-//! calls them through [`one`] and [`two`] while there is one; modules themselves know nothing of it. What a script does to
-//! the packet between two calls shows as a change of its bytes. Cold code all through.
+//! The trace of a packet: every module that had it, with what it decided. This is data; [`watch`](crate::watch) and the
+//! worker's context feed it. What a script does to the packet between two modules shows as a change of its bytes.
 
-use crate::context::Context;
 use crate::reason::Reason;
 use crate::registry::ModuleId;
-use crate::taps::TraceSink;
 use perigee_net::InterfaceId;
 use perigee_packet::{BATCH_SIZE, Batch, Mask, Summary};
 use std::sync::Arc;
 
 /// Bytes of the frame that a trace keeps.
 const KEPT: usize = 256;
-/// Steps beyond which a trace ends: a script may send a packet round in circles.
+/// Steps beyond which a trace ends: a script may send a packet round in a circle.
 const MOST_STEPS: usize = 256;
+
+/// Takes traces. Called on workers' threads: it must not wait.
+pub trait TraceSink: Send + Sync {
+    /// Whether a packet that came in on a port is to be followed.
+    fn wants(&self, frame: &[u8], port: u16) -> bool;
+    /// Takes a trace that has ended.
+    fn put(&self, trace: Box<Trace>);
+}
 
 /// What a module (or the script itself) did with the packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It is the next module's.
+    /// It goes on to the next module.
     GoesOn,
-    /// It came in on this interface; the network header starts so many bytes on.
+    /// The interface it came in on, and where its network header starts.
     Classified {
         /// The interface.
         interface: InterfaceId,
-        /// Bytes.
+        /// Offset of the network header in the frame, in bytes.
         l3: usize,
     },
     /// It has a next hop.
@@ -47,13 +50,13 @@ pub enum Decision {
     Dropped(Reason),
     /// The slow path has it.
     Punted(Reason),
-    /// The script has changed so many bytes of it, or its length.
+    /// The script has changed it: the number of bytes that differ, those gained or lost included.
     Changed(usize),
     /// The script has moved it into another batch.
     Moved,
     /// The script gathers it with others; it is not followed any further.
     Gathered,
-    /// It is gone, and nobody has said why.
+    /// It is gone, and no module has said why.
     Lost,
     /// The slow path has counted something for it.
     SlowPath {
@@ -90,7 +93,7 @@ pub struct Step {
 
 /// A packet's way.
 pub struct Trace {
-    /// Who wants to know.
+    /// Who asked for it.
     pub sink: Arc<dyn TraceSink>,
     /// When it came in, in ns of the worker's clock.
     pub time: u64,
@@ -149,14 +152,14 @@ impl Trace {
         }
     }
 
-    /// The trace is at its end.
+    /// Hands the trace to whoever asked for it.
     pub fn end(self: Box<Self>) {
         let sink = self.sink.clone();
         sink.put(self);
     }
 
-    /// Before a module: notes what the script has changed. Whether the module gets the packet.
-    fn enter(&mut self, batch: &Batch, mask: Mask, module: ModuleId) -> bool {
+    /// Before a module: notes what the script has changed. Returns whether the module gets the packet.
+    pub(crate) fn enter(&mut self, batch: &Batch, mask: Mask, module: ModuleId) -> bool {
         let here = module == ModuleId::classify || mask.contains(self.place.1);
         let Some(frame) = batch.frame(self.place.1).filter(|_| here && self.place.0 == address(batch)) else {
             return false;
@@ -171,8 +174,8 @@ impl Trace {
         true
     }
 
-    /// After a module that has neither dropped nor punted it. Whether that is the end.
-    fn leave(&mut self, batch: &Batch, module: ModuleId) -> bool {
+    /// After a module that has neither dropped nor punted it. Returns whether the trace is at its end.
+    pub(crate) fn leave(&mut self, batch: &Batch, module: ModuleId) -> bool {
         let slot = self.place.1;
         self.module = None;
         let Some(frame) = batch.frame(slot) else {
@@ -200,100 +203,29 @@ impl Trace {
         self.left = frame.to_vec();
         self.steps.len() >= MOST_STEPS
     }
-}
 
-/// Calls a module of one mask while a packet is followed.
-#[cold]
-#[inline(never)]
-pub fn one(
-    ctx: &mut Context,
-    batch: &mut Batch,
-    mask: &mut Mask,
-    module: ModuleId,
-    run: fn(&mut Context, &mut Batch, &mut Mask),
-) {
-    let inside = ctx.trace.as_mut().is_some_and(|trace| trace.enter(batch, *mask, module));
-    run(ctx, batch, mask);
-    if inside {
-        after(ctx, batch, module);
+    /// The packet was dropped.
+    pub(crate) fn dropped(mut self: Box<Self>, reason: Reason) {
+        self.step(self.module, Decision::Dropped(reason));
+        self.end();
     }
-}
 
-/// The same for a module of two masks.
-#[cold]
-#[inline(never)]
-pub fn two(
-    ctx: &mut Context,
-    batch: &mut Batch,
-    ip4: &mut Mask,
-    ip6: &mut Mask,
-    module: ModuleId,
-    run: fn(&mut Context, &mut Batch, &mut Mask, &mut Mask),
-) {
-    let inside = ctx.trace.as_mut().is_some_and(|trace| trace.enter(batch, *ip4 | *ip6, module));
-    run(ctx, batch, ip4, ip6);
-    if inside {
-        after(ctx, batch, module);
+    /// The packet is about to be punted; its trace goes with it.
+    pub(crate) fn punted(mut self: Box<Self>, reason: Reason) -> Box<Trace> {
+        self.step(self.module, Decision::Punted(reason));
+        self
     }
-}
 
-fn after(ctx: &mut Context, batch: &Batch, module: ModuleId) {
-    // Dropped or punted: then it is not here any more.
-    if ctx.trace.as_mut().is_some_and(|trace| trace.leave(batch, module)) {
-        end(ctx);
-    }
-}
-
-/// The packet that is followed was dropped.
-pub(crate) fn dropped(ctx: &mut Context, reason: Reason) {
-    if let Some(trace) = &mut ctx.trace {
-        let module = trace.module;
-        trace.step(module, Decision::Dropped(reason));
-    }
-    end(ctx);
-}
-
-/// The trace of a packet that is about to be punted, which goes with it.
-#[cold]
-pub(crate) fn punted(ctx: &mut Context, batch: &Batch, slot: u8, reason: Reason) -> Option<Box<Trace>> {
-    let mut trace = ctx.trace.take_if(|trace| trace.is_in(batch, Mask::only(slot)))?;
-    let module = trace.module;
-    trace.step(module, Decision::Punted(reason));
-    Some(trace)
-}
-
-/// To be called before packets of a mask move into another batch: the one that is followed is followed there.
-#[cold]
-pub fn moving(ctx: &mut Context, from: &Batch, mask: Mask, to: &Batch) {
-    let moving = mask & from.live();
-    let Some(trace) = ctx.trace.as_mut().filter(|trace| trace.is_in(from, moving)) else { return };
-    let slot = to.count() + moving.iter().filter(|slot| *slot < trace.place.1).count();
-    if slot < BATCH_SIZE {
-        trace.place = (address(to), slot as u8);
-        trace.step(None, Decision::Moved);
-    }
-}
-
-/// To be called before packets of a mask are gathered: the one that is followed is lost sight of.
-#[cold]
-pub fn gathering(ctx: &mut Context, batch: &Batch, mask: Mask) {
-    if let Some(trace) = ctx.trace.as_mut().filter(|trace| trace.is_in(batch, mask & batch.live())) {
-        trace.step(None, Decision::Gathered);
-        end(ctx);
-    }
-}
-
-/// Ends the trace whose packet nobody has seen since it was moved away.
-#[cold]
-pub fn lost(ctx: &mut Context) {
-    if let Some(trace) = &mut ctx.trace {
-        trace.step(None, Decision::Lost);
-    }
-    end(ctx);
-}
-
-fn end(ctx: &mut Context) {
-    if let Some(trace) = ctx.trace.take() {
-        trace.end();
+    /// The packet is about to move into another batch, together with the others of `mask`.
+    pub(crate) fn moving(&mut self, from: &Batch, mask: Mask, to: &Batch) {
+        let moving = mask & from.live();
+        if !self.is_in(from, moving) {
+            return;
+        }
+        let slot = to.count() + moving.iter().filter(|slot| *slot < self.place.1).count();
+        if slot < BATCH_SIZE {
+            self.place = (address(to), slot as u8);
+            self.step(None, Decision::Moved);
+        }
     }
 }

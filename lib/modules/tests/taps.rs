@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! A packet that is followed, and what a script does to it between two modules.
 
-use perigee_modules::taps::TraceSink;
 use perigee_modules::testing::{BLACKHOLE, Rig, UNRESOLVED, changed, udp4};
-use perigee_modules::trace::{self, Decision, Step};
-use perigee_modules::{Context, Kind, ModuleId, Trace, classify, distribute, host, ipv4_lookup, ipv4_valid, ttl};
+use perigee_modules::trace::{Decision, Step, TraceSink};
+use perigee_modules::{
+    Context, Kind, ModuleId, Trace, classify, distribute, host, ipv4_lookup, ipv4_valid, ttl, watch,
+};
 use perigee_packet::{Batch, Mask, Pool};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -29,13 +30,13 @@ fn rig(frames: &[Vec<u8>]) -> (Rig, Receiver<Box<Trace>>) {
     let sink = Arc::new(Keeper(Mutex::new(sender)));
     rig.ctx.trace = Some(Trace::begin(sink, &rig.batch, slots[slots.len() - 1], 7));
     let (mut ip4, mut ip6) = (Mask::EMPTY, Mask::EMPTY);
-    trace::two(&mut rig.ctx, &mut rig.batch, &mut ip4, &mut ip6, ModuleId::classify, classify::classify);
+    watch::two(&mut rig.ctx, &mut rig.batch, &mut ip4, &mut ip6, ModuleId::classify, classify::classify);
     (rig, ended)
 }
 
 fn one(ctx: &mut Context, batch: &mut Batch, module: ModuleId, run: fn(&mut Context, &mut Batch, &mut Mask)) {
     let mut mask = batch.live();
-    trace::one(ctx, batch, &mut mask, module, run);
+    watch::one(ctx, batch, &mut mask, module, run);
 }
 
 fn decisions(steps: &[Step]) -> Vec<(Option<ModuleId>, Decision)> {
@@ -56,13 +57,13 @@ fn what_the_script_does_between_modules_shows() {
     // It is moved to another batch, behind one that is there already, and followed there.
     let mut other = Batch::new(rig.pool);
     other.push(rig.pool.packet(&udp4(3, 8)).unwrap(), 0).unwrap();
-    trace::moving(&mut rig.ctx, &rig.batch, Mask::ALL, &other);
+    watch::moving(&mut rig.ctx, &rig.batch, Mask::ALL, &other);
     rig.batch.move_to(Mask::ALL, &mut other);
     one(&mut rig.ctx, &mut other, ModuleId::ipv4_lookup, ipv4_lookup::ipv4_lookup);
     other.slot(2).unwrap().set_out_port(2);
     let mut mask = other.live();
     let (ip6, run) = (&mut Mask::default(), distribute::distribute);
-    trace::two(&mut rig.ctx, &mut other, &mut mask, ip6, ModuleId::distribute, run);
+    watch::two(&mut rig.ctx, &mut other, &mut mask, ip6, ModuleId::distribute, run);
     let trace = ended.try_recv().expect("the trace has ended");
     assert_eq!((trace.time, trace.port, &trace.frame), (7, 0, &udp4(2, 8)));
     let steps = decisions(&trace.steps);
@@ -82,7 +83,7 @@ fn what_the_script_does_between_modules_shows() {
 }
 
 #[test]
-fn drops_end_a_trace_whoever_drops() {
+fn every_drop_ends_a_trace() {
     let (mut rig, ended) = rig(&[udp4(1, 8), udp4(BLACKHOLE, 8)]);
     one(&mut rig.ctx, &mut rig.batch, ModuleId::ipv4_lookup, ipv4_lookup::ipv4_lookup);
     let steps = decisions(&ended.try_recv().unwrap().steps);
@@ -97,7 +98,7 @@ fn drops_end_a_trace_whoever_drops() {
     assert_eq!(steps, [CLASSIFIED, (None, Decision::Dropped(reason))]);
 
     let (mut rig, ended) = self::rig(&[udp4(1, 8)]);
-    trace::gathering(&mut rig.ctx, &rig.batch, Mask::ALL);
+    watch::gathering(&mut rig.ctx, &rig.batch, Mask::ALL);
     assert_eq!(decisions(&ended.try_recv().unwrap().steps), [CLASSIFIED, (None, Decision::Gathered)]);
 }
 

@@ -9,7 +9,7 @@ use perigee_api::answers::{
 };
 use perigee_api::{Reply, Request};
 use perigee_config::{Action, SteerMatch};
-use perigee_modules::{Counters, Kind, MODULES, Reason, host, reason};
+use perigee_modules::{Counters, Kind, MODULES, Reason, all_reasons, host};
 use perigee_net::{FiveTuple, InterfaceId, Prefix, Route, RouteSource, RouteTarget};
 use perigee_slowpath::CounterKind;
 use std::collections::BTreeMap;
@@ -185,7 +185,7 @@ impl SlowThread {
             }
         };
         let builtin =
-            reason::all().map(|(reason, module, info)| status(reason, module, info.name, info.kind, info.rfc));
+            all_reasons().map(|(reason, module, info)| status(reason, module, info.name, info.kind, info.rfc));
         let custom = self
             .parts
             .custom

@@ -5,7 +5,7 @@ use crate::worker::Worker;
 use perigee_modules::{
     Context, ModuleId, apply, classify, distribute, filter, hop_limit, ipv4_lookup, ipv4_valid, ipv6_lookup, ipv6_valid,
 };
-use perigee_modules::{mtu, trace, ttl};
+use perigee_modules::{mtu, ttl, watch};
 use perigee_packet::{Batch, Mask};
 
 /// Runs until the router stops.
@@ -42,13 +42,13 @@ macro_rules! plain {
 
 macro_rules! traced_one {
     ($name:ident, $ctx:ident, $burst:ident, $mask:expr) => {
-        trace::one($ctx, $burst, $mask, ModuleId::$name, $name::$name)
+        watch::one($ctx, $burst, $mask, ModuleId::$name, $name::$name)
     };
 }
 
 macro_rules! traced_two {
     ($name:ident, $ctx:ident, $burst:ident, $ip4:expr, $ip6:expr) => {
-        trace::two($ctx, $burst, $ip4, $ip6, ModuleId::$name, $name::$name)
+        watch::two($ctx, $burst, $ip4, $ip6, ModuleId::$name, $name::$name)
     };
 }
 

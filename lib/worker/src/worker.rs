@@ -4,7 +4,7 @@
 use crate::idle::{Drowsiness, Idle};
 use crate::spread::Spread;
 use perigee_fib::Subscriber;
-use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Tables, host, taps, trace};
+use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Tables, host, watch};
 use perigee_packet::{BATCH_SIZE, Batch, Mask, Memory, ReceiveQueue, TransmitBuffer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -174,10 +174,10 @@ impl Worker {
     #[inline(never)]
     fn receive_tapped(&mut self, queue: usize, batch: &mut Batch) -> usize {
         if !self.parts.receivers[queue].handed_over {
-            taps::received(&self.context, batch);
+            watch::received(&self.context, batch);
         }
         let left = self.spread(queue, batch);
-        taps::begin(&mut self.context, batch);
+        watch::begin(&mut self.context, batch);
         left
     }
 
@@ -199,7 +199,7 @@ impl Worker {
         if context.tables.refresh() {
             context.counters.table_swaps.add(1);
             if context.trace.is_some() {
-                trace::lost(context);
+                watch::lost(context);
             }
         }
         if let Some(pause) = parts.drowsiness.round(parts.idle, std::mem::take(&mut parts.busy)) {

@@ -3,7 +3,7 @@
 
 use perigee_fib::*;
 use perigee_lua::{Script, Scripts};
-use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted, Tables, reason};
+use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted, Tables};
 use perigee_net::{Interface, InterfaceId, MacAddr, Route, RouteSource, RouteTarget};
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::{Pool, TransmitBuffer};
@@ -136,7 +136,9 @@ impl Bed {
 
     /// Packets that left under a reason.
     pub fn reason(&self, module: &str, name: &str) -> u64 {
-        let builtin = reason::all().find(|(_, m, info)| *m == module && info.name == name).map(|(reason, ..)| reason);
+        let builtin = perigee_modules::all_reasons()
+            .find(|(_, m, info)| *m == module && info.name == name)
+            .map(|(reason, ..)| reason);
         let custom = || self.custom.all().into_iter().find(|(_, m, n, _)| m == module && n == name).map(|r| r.0);
         builtin.or_else(custom).map_or(0, |reason| self.counters.reason_packets(reason))
     }
