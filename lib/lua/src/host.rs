@@ -2,7 +2,7 @@
 //! A worker as its script sees it: the worker itself, and the batches and masks the script has asked for. They belong to
 //! the host, which frees what they hold when the script ends, however it ends.
 
-use crate::scripts::Generation;
+use crate::generation::Generation;
 use perigee_modules::{Context, Counter, host};
 use perigee_packet::batch::scatter::DropOut;
 use perigee_packet::{Batch, Mask, NoRoom, Slot};
@@ -133,7 +133,7 @@ pub(crate) fn copy(from: &Batch, mask: Mask, to: &mut Batch) -> Copied {
     Copied { missing }
 }
 
-/// Changes where a packet starts or ends, and says in words why it cannot.
+/// Changes where a packet starts or ends; the error says why it cannot.
 pub(crate) fn reshape(
     batch: &mut Batch,
     slot: u32,

@@ -17,6 +17,7 @@
 //! pointer, as LuaJIT does not compile calls that pass structs by value.
 
 pub mod abi;
+mod generation;
 pub mod host;
 mod layout;
 pub mod reference;

@@ -6,6 +6,7 @@
 //! boundary, and it goes on in the new VM. A script that throws is started again in a fresh VM; after
 //! [`THROWS`] throws within [`WINDOW`] the script before it returns on all workers, or the built-in one.
 
+use crate::generation::Generation;
 use crate::host::{ScriptCounters, ScriptWorker};
 use crate::vm::{Loaded, Script, ScriptError};
 use perigee_modules::Context;
@@ -15,9 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// So many throws ...
+/// Number of throws ...
 pub const THROWS: usize = 3;
-/// ... within this time, and the last good script returns.
+/// ... within this time after which the last good script returns.
 pub const WINDOW: Duration = Duration::from_secs(10);
 /// Pause before a script that keeps throwing is started again when there is none to return to.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -25,20 +26,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Makes a context for loading: tables as the workers have them, no queues.
 pub type Staging = Box<dyn FnMut() -> Context + Send>;
 
-/// Which script a worker runs, against which is current.
-pub(crate) struct Generation {
-    current: Arc<AtomicU64>,
-    mine: u64,
-}
-
-impl Generation {
-    #[inline]
-    pub(crate) fn is_current(&self) -> bool {
-        self.current.load(Ordering::Acquire) == self.mine
-    }
-}
-
-/// What can be told of a router's script.
+/// What the API shows of a router's script.
 #[derive(Debug, Clone)]
 pub struct ScriptStatus {
     /// Path, or "built-in".
@@ -74,7 +62,7 @@ pub struct Scripts {
 }
 
 impl Scripts {
-    /// Loads the first script for so many workers.
+    /// Loads the first script, once per worker.
     pub fn new(script: Script, workers: usize, mut staging: Staging) -> Result<Scripts, ScriptError> {
         let waiting = load_all(&script, workers, &mut staging)?;
         let status = ScriptStatus {
@@ -108,7 +96,7 @@ impl Scripts {
         self.state().script.clone()
     }
 
-    /// What can be told of it.
+    /// What the API shows of it.
     pub fn status(&self) -> ScriptStatus {
         self.state().status.clone()
     }
@@ -173,7 +161,7 @@ impl Scripts {
     /// Runs a worker's scripts, one after the other, until the router stops; gives the worker back.
     pub fn run(&self, worker: Worker) {
         let (id, Some(counters)) = (worker.id(), self.counters.get(worker.id()).cloned()) else { return };
-        let generation = Generation { current: self.current.clone(), mine: 0 };
+        let generation = Generation::none(self.current.clone());
         let mut worker = ScriptWorker::new(worker, generation, counters.clone());
         while worker.worker().running() {
             let (loaded, generation) = match self.fetch(id) {
@@ -186,7 +174,7 @@ impl Scripts {
                     continue;
                 }
             };
-            worker.generation().mine = generation;
+            worker.generation().set(generation);
             let result = loaded.run(&mut worker);
             loaded.note_heap(&counters);
             let ended = !worker.running();
