@@ -79,7 +79,7 @@ impl Cli {
             Command::Bench(command) => bench::bench(&command),
             Command::Predict(command) => predict::predict(&command),
             Command::Header => {
-                print!("{}", perigee_lua::HEADER);
+                print!("{}", perigee_lua::header());
                 Ok(ExitCode::SUCCESS)
             }
             Command::Completions { shell } => {

@@ -9,7 +9,8 @@
  * and call it from a script: `local mine = m.native("./mine.so", "mine", 1)`. Everything goes by pointer. Functions that
  * return int return 0, or -1 after a failure that perigee_failure() describes.
  *
- * The part between the two marks is also what `ffi.cdef` reads: no preprocessor there.
+ * The part between the two marks is also what `ffi.cdef` reads: no preprocessor there. The fields of perigee_batch, the
+ * modules of the registry and the asserted offsets are generated: cargo run -p perigee-lua --example header
  */
 #ifndef PERIGEE_H
 #define PERIGEE_H
@@ -121,13 +122,13 @@ static inline void perigee_mask_remove(perigee_mask *mask, const perigee_mask *o
     mask->word[i] &= ~other->word[i];
 }
 
-/* The same numbers are asserted in lib/lua/src/layout.rs: neither side can change alone. */
 #ifdef __cplusplus
 #define PERIGEE_ASSERT static_assert
 #else
 #define PERIGEE_ASSERT _Static_assert
 #endif
 #define PERIGEE_AT(field, offset) PERIGEE_ASSERT(offsetof(perigee_batch, field) == (offset), #field " has moved")
+/* The offsets of Rust's struct Batch. */
 PERIGEE_AT(live, 0);
 PERIGEE_AT(moved, 32);
 PERIGEE_AT(count, 64);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! LuaJIT and the C ABI: what stands between the Rust modules and those who script them.
+//! LuaJIT and the C ABI: what stands between the Rust modules and the scripts that call them.
 //!
 //! ```text
 //!  lua/fastpath.lua ──┐                         ┌── perigee_modules: classify, ttl, ...
@@ -18,17 +18,15 @@
 
 pub mod abi;
 mod generation;
+mod header;
 pub mod host;
-mod layout;
 pub mod reference;
 pub mod scripts;
 pub mod snabb;
 pub mod vm;
 
+pub use header::header;
 pub use host::ScriptCounters;
 pub use mlua;
 pub use scripts::{ScriptStatus, Scripts, Staging};
 pub use vm::{Loaded, Script, ScriptError};
-
-/// `perigee.h`, whole.
-pub const HEADER: &str = include_str!("../include/perigee.h");

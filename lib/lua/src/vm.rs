@@ -82,12 +82,6 @@ pub struct Loaded {
     body: Function,
 }
 
-/// The text between the marks of the header: what `ffi.cdef` understands.
-fn definitions() -> &'static str {
-    let (_, rest) = crate::HEADER.split_once("/* ffi.cdef begins */").expect("perigee.h has its first mark");
-    rest.split_once("/* ffi.cdef ends */").expect("perigee.h has its second mark").0
-}
-
 /// The message of a Lua error without its traceback: "file:line: what".
 pub(crate) fn message(error: &mlua::Error) -> String {
     let mut error = error;
@@ -148,7 +142,7 @@ fn prepare(lua: &Lua, script: &Script) -> mlua::Result<(Function, Function)> {
         }
     }
     let names: String = lua.load("return require('jit.vmdef').bcnames").eval()?;
-    lua.load(HOST).set_name("=perigee.host").call((definitions(), registry, names))
+    lua.load(HOST).set_name("=perigee.host").call((crate::header::definitions(), registry, names))
 }
 
 /// Runs the script's text, which returns its loop. The compiler is off meanwhile, as hooks do not fire in compiled code:

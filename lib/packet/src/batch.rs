@@ -140,41 +140,87 @@ pub enum NoRoom {
     Short,
 }
 
-/// Up to 256 packets, side by side; part of the C ABI (`perigee_batch`).
-#[repr(C)]
-pub struct Batch {
-    live: Mask,
-    moved: Mask,
-    count: u32,
-    data: [*mut u8; BATCH_SIZE],
-    handle: [*mut c_void; BATCH_SIZE],
-    length: [u16; BATCH_SIZE],
-    port: [u16; BATCH_SIZE],
-    out_port: [u16; BATCH_SIZE],
-    interface: [u16; BATCH_SIZE],
-    l3: [u8; BATCH_SIZE],
-    flags: [u8; BATCH_SIZE],
-    next_hop: [u32; BATCH_SIZE],
-    hash: [u32; BATCH_SIZE],
-    memory: &'static dyn Memory,
+/// A field of [`Batch`] that is part of the C ABI.
+pub struct Field {
+    /// Its name, in Rust and in C.
+    pub name: &'static str,
+    /// Type in C: of the field, or of an entry where there is one per slot.
+    pub c_type: &'static str,
+    /// Whether it is an array with an entry per slot.
+    pub per_slot: bool,
+    /// Offset in bytes.
+    pub offset: usize,
+    /// What it holds, as `perigee.h` says it.
+    pub about: &'static str,
 }
 
-/// Where each field of [`Batch`] lies, for the assertions of the C header: (name, offset in bytes).
-pub const BATCH_LAYOUT: &[(&str, usize)] = &[
-    ("live", std::mem::offset_of!(Batch, live)),
-    ("moved", std::mem::offset_of!(Batch, moved)),
-    ("count", std::mem::offset_of!(Batch, count)),
-    ("data", std::mem::offset_of!(Batch, data)),
-    ("handle", std::mem::offset_of!(Batch, handle)),
-    ("length", std::mem::offset_of!(Batch, length)),
-    ("port", std::mem::offset_of!(Batch, port)),
-    ("out_port", std::mem::offset_of!(Batch, out_port)),
-    ("interface", std::mem::offset_of!(Batch, interface)),
-    ("l3", std::mem::offset_of!(Batch, l3)),
-    ("flags", std::mem::offset_of!(Batch, flags)),
-    ("next_hop", std::mem::offset_of!(Batch, next_hop)),
-    ("hash", std::mem::offset_of!(Batch, hash)),
-];
+/// Defines the batch from the one list of its fields, `name: type = empty, "type in C", "what it holds"`: the struct, an
+/// empty batch, what moves with a packet, and `perigee_batch` in `perigee.h` follow from it.
+macro_rules! batch {
+    (
+        batch { $($name:ident: $type:ty = $empty:expr, $c_type:literal, $about:literal;)* }
+        slots { $($array:ident: $entry:ty = $nothing:expr, $c_entry:literal, $holds:literal;)* }
+    ) => {
+        /// Up to 256 packets, side by side; part of the C ABI (`perigee_batch`).
+        #[repr(C)]
+        pub struct Batch {
+            $($name: $type,)*
+            $($array: [$entry; BATCH_SIZE],)*
+            memory: &'static dyn Memory,
+        }
+
+        /// The fields of [`Batch`] that C sees, in their order.
+        pub const BATCH_LAYOUT: &[Field] = &[
+            $(Field {
+                name: stringify!($name),
+                c_type: $c_type,
+                per_slot: false,
+                offset: std::mem::offset_of!(Batch, $name),
+                about: $about,
+            },)*
+            $(Field {
+                name: stringify!($array),
+                c_type: $c_entry,
+                per_slot: true,
+                offset: std::mem::offset_of!(Batch, $array),
+                about: $holds,
+            },)*
+        ];
+
+        impl Batch {
+            /// An empty batch for packets of one kind of memory.
+            pub fn new(memory: &'static dyn Memory) -> Box<Batch> {
+                Box::new(Batch { $($name: $empty,)* $($array: [$nothing; BATCH_SIZE],)* memory })
+            }
+
+            /// Copies all that is known of a slot's packet, its buffer included, to a slot of another batch.
+            #[inline(always)]
+            fn copy_slot(&self, from: usize, to: &mut Batch, at: usize) {
+                $(to.$array[at] = self.$array[from];)*
+            }
+        }
+    };
+}
+
+batch! {
+    batch {
+        live: Mask = Mask::EMPTY, "perigee_mask", "slots that hold a packet";
+        moved: Mask = Mask::EMPTY, "perigee_mask", "slots whose packet was moved or resized; the host's";
+        count: u32 = 0, "uint32_t", "slots in use, emptied ones included";
+    }
+    slots {
+        data: *mut u8 = std::ptr::null_mut(), "uint8_t *", "the frame, from its destination MAC address on";
+        handle: *mut c_void = std::ptr::null_mut(), "void *", "the buffer; the host's";
+        length: u16 = 0, "uint16_t", "bytes of the frame";
+        port: u16 = 0, "uint16_t", "port it was received on";
+        out_port: u16 = 0, "uint16_t", "port it leaves by: set by apply, read by distribute";
+        interface: u16 = 0, "uint16_t", "interface it was received on: set by classify";
+        l3: u8 = 0, "uint8_t", "offset of the network header: set by classify";
+        flags: u8 = 0, "uint8_t", "PERIGEE_IPV4_CHECKSUM_GOOD, ...";
+        next_hop: u32 = 0, "uint32_t", "next-hop id: set by a lookup";
+        hash: u32 = 0, "uint32_t", "the device's flow hash, where flags say so";
+    }
+}
 
 // SAFETY: the pointers are owned buffers (see Handle) and memory that goes with them.
 unsafe impl Send for Batch {}
@@ -197,26 +243,6 @@ pub struct ReceiveArrays {
 }
 
 impl Batch {
-    /// An empty batch for packets of one kind of memory.
-    pub fn new(memory: &'static dyn Memory) -> Box<Batch> {
-        Box::new(Batch {
-            live: Mask::EMPTY,
-            moved: Mask::EMPTY,
-            count: 0,
-            data: [std::ptr::null_mut(); BATCH_SIZE],
-            handle: [std::ptr::null_mut(); BATCH_SIZE],
-            length: [0; BATCH_SIZE],
-            port: [0; BATCH_SIZE],
-            out_port: [0; BATCH_SIZE],
-            interface: [0; BATCH_SIZE],
-            l3: [0; BATCH_SIZE],
-            flags: [0; BATCH_SIZE],
-            next_hop: [0; BATCH_SIZE],
-            hash: [0; BATCH_SIZE],
-            memory,
-        })
-    }
-
     /// The slots that hold a packet.
     #[inline]
     pub fn live(&self) -> Mask {
@@ -254,7 +280,7 @@ impl Batch {
         self.memory
     }
 
-    /// Makes room for the next burst: frees what nobody has claimed and says how many packets that were.
+    /// Makes room for the next burst: frees what was not claimed, and returns the number of those packets.
     #[inline]
     pub fn refill(&mut self) -> usize {
         let unclaimed = if self.live.is_empty() { 0 } else { self.discard(Mask::ALL) };
@@ -280,7 +306,7 @@ impl Batch {
             hash: self.hash.as_mut_ptr(),
         });
         debug_assert!(n <= burst);
-        // Whoever punts before a lookup must not hand over the next hop of an earlier packet.
+        // A punt before the lookup must not hand over the next hop of an earlier packet.
         self.next_hop[..n].fill(0);
         self.count = n as u32;
         self.live = Mask::first(n);
@@ -304,7 +330,7 @@ impl Batch {
         self.next_hop[i] = 0;
         self.count += 1;
         self.live.set(slot);
-        // A packet that was changed on its way has a buffer header that still tells of its old place.
+        // Where a packet was changed on its way, its buffer's header still has the old place.
         self.moved.set(slot);
         Ok(slot)
     }
@@ -375,7 +401,7 @@ impl Batch {
         self.memory.write_back(&mut handle, data, self.length[i]);
     }
 
-    /// Frees the packets of `mask` and says how many that were.
+    /// Frees the packets of `mask`; returns their number.
     pub fn discard(&mut self, mask: Mask) -> usize {
         let dead = mask & self.live;
         let mut handles: Vec<Handle> = dead.iter().filter_map(|slot| self.take_handle(slot)).collect();
@@ -384,23 +410,14 @@ impl Batch {
         n
     }
 
-    /// Moves the packets of `mask` with their metadata behind those of `to`, as far as there is room; returns how many.
+    /// Moves the packets of `mask` with their metadata behind those of `to`, as far as there is room; returns the number of those that were moved.
     pub fn move_to(&mut self, mask: Mask, to: &mut Batch) -> usize {
         assert!(std::ptr::addr_eq(self.memory, to.memory), "packets move between batches of the same memory only");
         let mut moved = 0;
         for slot in (mask & self.live).iter().take(to.room()) {
             let (from, at) = (usize::from(slot), to.count());
             self.live.clear(slot);
-            to.handle[at] = self.handle[from];
-            to.data[at] = self.data[from];
-            to.length[at] = self.length[from];
-            to.port[at] = self.port[from];
-            to.out_port[at] = self.out_port[from];
-            to.interface[at] = self.interface[from];
-            to.l3[at] = self.l3[from];
-            to.flags[at] = self.flags[from];
-            to.next_hop[at] = self.next_hop[from];
-            to.hash[at] = self.hash[from];
+            self.copy_slot(from, to, at);
             to.live.set(at as u8);
             to.moved.set_if(at as u8, self.moved.contains(slot));
             to.count += 1;
