@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! What IPv4 and IPv6 lookup share: what becomes of a packet by its next hop.
 
-use perigee_fib::{Action, NextHop, NextHopId};
-use perigee_packet::wire::flow;
-use perigee_packet::{Batch, Mask};
-
 use crate::context::Context;
 use crate::reason::Reason;
+use crate::tables::Tables;
+use perigee_fib::{Action, Lookup, NextHop, NextHopId};
+use perigee_net::Address;
+use perigee_packet::wire::flow;
+use perigee_packet::{BATCH_SIZE, Batch, Mask};
 
 /// The reasons of a lookup module, by what its next hop says.
 pub(crate) struct Reasons {
@@ -19,10 +20,10 @@ pub(crate) struct Reasons {
 }
 
 /// Gives those packets of `special` that have several next hops the one of their flow; `ethertype` is that of all of them.
-/// Evaluates to the rest: packets whose next hop, after that, cannot be sent to.
+/// Returns the rest: packets whose next hop, after that, cannot be sent to.
 ///
-/// All packets of a flow take one way (RFC 2991), by the hash that also gives a flow its worker. So does what the slow path
-/// forwards.
+/// All packets of a flow take one way (RFC 2991), chosen by the hash that also gives a flow its worker, and so do those
+/// that the slow path forwards.
 fn spread(ctx: &Context, batch: &mut Batch, special: Mask, ethertype: u16) -> Mask {
     let next_hops = &*ctx.tables.next_hops;
     batch.filter(special, |packet| {
@@ -38,7 +39,7 @@ fn spread(ctx: &Context, batch: &mut Batch, special: Mask, ethertype: u16) -> Ma
 }
 
 /// Punts or drops the packets of `special` that cannot be sent on; the others have several next hops, and get one of them.
-/// Evaluates to the mask of packets that are gone.
+/// Returns the mask of packets that are gone.
 #[inline(never)]
 pub(crate) fn finish(ctx: &mut Context, batch: &mut Batch, special: Mask, ethertype: u16, reasons: &Reasons) -> Mask {
     let gone = spread(ctx, batch, special, ethertype);
@@ -51,7 +52,7 @@ pub(crate) fn finish(ctx: &mut Context, batch: &mut Batch, special: Mask, ethert
             Action::Prohibit => ctx.punt(batch, only, reasons.prohibited),
             Action::Blackhole => ctx.drop(batch, only, reasons.blackhole),
             Action::NoRoute => ctx.punt(batch, only, reasons.no_route),
-            // A neighbor that was resolved a moment ago is the slow path's all the same: it forwards the packet.
+            // A packet whose neighbor was resolved a moment ago goes to the slow path like the others, which forwards it.
             Action::Unresolved { .. } | Action::Forward { .. } | Action::Group => {
                 ctx.punt(batch, only, reasons.unresolved);
             }
@@ -84,28 +85,171 @@ macro_rules! lookup_reasons {
 }
 pub(crate) use lookup_reasons;
 
-/// Gathers the destinations of a mask, looks them up together, and writes the next hops back. Evaluates to the mask of
-/// packets whose next hop cannot be sent to, groups included.
-macro_rules! lookup_batch {
-    ($ctx:ident, $batch:ident, $mask:expr, $table:ident, $address:ty, $header:literal, $at:literal) => {{
-        let mut addresses: [$address; BATCH_SIZE] = [0; BATCH_SIZE];
-        let mut ids = [0u32; BATCH_SIZE];
-        let mut n = 0;
-        $batch.for_each($mask, |packet| {
-            if let Some(header) = packet.network::<$header>() {
-                addresses[n % BATCH_SIZE] = <$address>::from_be_bytes(std::array::from_fn(|i| header[$at + i]));
-            }
-            n += 1;
-        });
-        $ctx.tables.$table.lookup_batch(&addresses[..n], &mut ids[..n]);
-        let next_hops = $ctx.tables.next_hops.view();
-        n = 0;
-        $batch.filter($mask, |packet| {
-            let id = ids[n % BATCH_SIZE];
-            n += 1;
-            packet.set_next_hop(id);
-            !next_hops.get(NextHopId(id)).is_forward()
-        })
-    }};
+/// Gathers the destinations of a mask, looks them up together, and writes the next hops back. Returns the mask of packets
+/// whose next hop cannot be sent to, groups included. `HEADER` is the length of the family's fixed header, `AT` the offset of
+/// the destination in it, in bytes.
+#[inline(always)]
+pub(crate) fn lookup_batch<A: Destination, const HEADER: usize, const AT: usize>(
+    ctx: &Context,
+    batch: &mut Batch,
+    mask: Mask,
+) -> Mask {
+    let mut addresses = [A::ZERO; BATCH_SIZE];
+    let mut ids = [0u32; BATCH_SIZE];
+    let mut n = 0;
+    batch.for_each(mask, |packet| {
+        if let Some(header) = packet.network::<HEADER>() {
+            addresses[n % BATCH_SIZE] = A::read::<HEADER, AT>(header);
+        }
+        n += 1;
+    });
+    A::table(&ctx.tables).lookup_batch(&addresses[..n], &mut ids[..n]);
+    let next_hops = ctx.tables.next_hops.view();
+    n = 0;
+    batch.filter(mask, |packet| {
+        let id = ids[n % BATCH_SIZE];
+        n += 1;
+        packet.set_next_hop(id);
+        !next_hops.get(NextHopId(id)).is_forward()
+    })
 }
-pub(crate) use lookup_batch;
+
+/// An address that packets are looked up by.
+pub(crate) trait Destination: Address {
+    /// What unused places hold.
+    const ZERO: Self;
+    /// The address at an offset of a header.
+    fn read<const HEADER: usize, const AT: usize>(header: &[u8; HEADER]) -> Self;
+    /// The table of its family.
+    fn table(tables: &Tables) -> &dyn Lookup<Self>;
+}
+
+macro_rules! destination {
+    ($address:ty, $table:ident) => {
+        impl Destination for $address {
+            const ZERO: $address = 0;
+
+            #[inline(always)]
+            fn read<const HEADER: usize, const AT: usize>(header: &[u8; HEADER]) -> $address {
+                <$address>::from_be_bytes(std::array::from_fn(|i| header[AT + i]))
+            }
+
+            #[inline(always)]
+            fn table(tables: &Tables) -> &dyn Lookup<$address> {
+                &*tables.$table
+            }
+        }
+    };
+}
+destination!(u32, v4);
+destination!(u128, v6);
+
+/// The tests of both lookup modules, each of which runs them for its family.
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::testing::{self, INTERFACES, Rig, changed, neighbor};
+    use perigee_net::InterfaceId;
+    use std::net::IpAddr;
+
+    /// A lookup module and what its family's packets look like.
+    pub(crate) struct Family {
+        pub run: fn(&mut Context, &mut Batch, &mut Mask),
+        pub reasons: Reasons,
+        pub ethertype: u16,
+        /// A UDP packet to a destination, with a number of bytes of data.
+        pub udp: fn(u8, usize) -> Vec<u8>,
+        /// Where its frame has the source port.
+        pub source_port: usize,
+        /// An address of a destination.
+        pub address: fn(u8) -> IpAddr,
+    }
+
+    pub(crate) fn a_mixed_burst_is_sorted_by_what_its_next_hops_say(family: &Family) {
+        let mut rig = Rig::new();
+        let reasons = &family.reasons;
+        let special = [
+            (testing::LOCAL, reasons.local),
+            (testing::NOWHERE, reasons.no_route),
+            (testing::UNRESOLVED, reasons.unresolved),
+            (testing::UNREACHABLE, reasons.unreachable),
+            (testing::PROHIBITED, reasons.prohibited),
+            (testing::BLACKHOLE, reasons.blackhole),
+        ];
+        for (to, _) in special {
+            for to in (0..INTERFACES).chain([to]) {
+                rig.receive_classified(&(family.udp)(to, 8));
+            }
+        }
+        let mask = rig.run(family.run);
+        assert_eq!(mask, (0..42).filter(|slot| slot % 7 != 6).collect());
+        assert_eq!(rig.batch.live(), mask);
+        for slot in mask {
+            let to = slot % 7;
+            let action = rig.ctx.tables.next_hop(rig.batch.next_hop(slot)).action();
+            assert_eq!(action, Action::Forward { interface: InterfaceId(to.into()), mac: neighbor(to) });
+        }
+        for (to, reason) in special {
+            assert_eq!(rig.ctx.counters.reason_packets(reason), 1, "destination {to}");
+            if to != testing::BLACKHOLE {
+                let punted = rig.punted.try_recv().unwrap();
+                assert_eq!((punted.packet.bytes(), punted.reason), (&(family.udp)(to, 8)[..], reason));
+                assert_eq!(punted.next_hop != 0, to != testing::NOWHERE);
+            }
+        }
+        assert_eq!((rig.reasons().len(), rig.ctx.counters.punted.get()), (6, 5));
+    }
+
+    /// A route that changes while the workers run: the next burst sees it.
+    pub(crate) fn a_resolved_neighbor_is_used_at_once(family: &Family) {
+        let mut rig = Rig::new();
+        rig.lose_neighbor(3);
+        rig.receive_classified(&(family.udp)(3, 8));
+        assert!(rig.run(family.run).is_empty());
+        rig.find_neighbor(3);
+        rig.receive_classified(&(family.udp)(3, 8));
+        assert_eq!(rig.run(family.run), Mask::only(1));
+    }
+
+    /// Two gateways, the second with three times the weight of the first: every flow keeps to one of them, which is the one
+    /// that the table's own view of the flow's hash names, and the slow path gets what goes to a gateway that is not known.
+    pub(crate) fn flows_are_spread_over_several_next_hops(family: &Family) {
+        let mut rig = Rig::new();
+        rig.spread(&[(1, 1), (2, 3)]);
+        let at = family.source_port;
+        let frame = |port: u16| {
+            changed((family.udp)(testing::SPREAD, 8), |f| f[at..at + 2].copy_from_slice(&port.to_be_bytes()))
+        };
+        let mut counts = [0; 2];
+        for port in 1000..1200 {
+            let frame = frame(port);
+            rig.receive_classified(&frame);
+            rig.receive_classified(&(family.udp)(3, 8));
+            rig.receive_classified(&frame);
+            assert_eq!(rig.run(family.run), (0..3).collect());
+            assert_eq!(rig.batch.next_hop(0), rig.batch.next_hop(2), "one flow, one way");
+            let flow = flow::symmetric_hash(&frame, 14, family.ethertype);
+            let (id, _) = rig.fib.reader().lookup_flow((family.address)(testing::SPREAD), flow);
+            assert_eq!(rig.batch.next_hop(0), id.0);
+            match rig.ctx.tables.next_hop(id.0).action() {
+                Action::Forward { interface: InterfaceId(to @ 1..=2), .. } => counts[usize::from(to) - 1] += 1,
+                other => panic!("{other:?}"),
+            }
+            rig.batch.discard(Mask::ALL);
+            rig.batch.refill();
+        }
+        // A quarter of 200, and five standard deviations of 6.
+        assert!((20..80).contains(&counts[0]), "{counts:?}");
+        rig.lose_neighbor(1);
+        for port in 1000..1064 {
+            rig.receive_classified(&frame(port));
+        }
+        assert_eq!(rig.run(family.run).count(), 64, "the other one takes them");
+        rig.batch.discard(Mask::ALL);
+        rig.batch.refill();
+        rig.lose_neighbor(2);
+        rig.receive_classified(&frame(1000));
+        assert!(rig.run(family.run).is_empty());
+        assert_eq!(rig.ctx.counters.reason_packets(family.reasons.unresolved), 1);
+    }
+}
