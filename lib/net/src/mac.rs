@@ -71,6 +71,12 @@ impl MacAddr {
     }
 }
 
+/// Whether one host can have an IPv4 address: not 0/8, 127/8, a group, or 240/4 with the limited broadcast (RFC 1812 5.3.7,
+/// 4.2.2.11).
+pub const fn is_host(address: Ipv4Addr) -> bool {
+    !matches!(address.octets()[0], 0 | 127 | 224..)
+}
+
 /// The solicited-node group of an address: ff02::1:ff00:0/104 and its low 24 bits (RFC 4291 2.7.1).
 pub const fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let o = address.octets();
@@ -130,6 +136,15 @@ impl FromStr for MacAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_of_a_host_is_no_group_and_not_reserved() {
+        let host = |text: &str| is_host(text.parse().unwrap());
+        assert!(["1.0.0.0", "10.0.0.255", "126.255.255.255", "128.0.0.0", "223.255.255.255"].into_iter().all(host));
+        let none =
+            ["0.0.0.0", "0.255.255.255", "127.0.0.1", "127.255.255.255", "224.0.0.0", "240.0.0.1", "255.255.255.255"];
+        assert!(!none.into_iter().any(host));
+    }
 
     #[test]
     fn text_round_trip() {

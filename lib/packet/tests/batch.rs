@@ -136,6 +136,29 @@ fn a_changed_place_is_written_back_when_the_packet_leaves() {
     assert_eq!(pool.in_use(), 0, "queues free what is left in them");
 }
 
+/// Each change of size alone, once and twice.
+#[test]
+fn a_changed_size_is_written_back_when_the_packet_leaves() {
+    let pool = HeapPool::leak(8);
+    let (mut rx, mut tx) = (HeapQueue::new(pool, 3, 8), HeapQueue::new(pool, 0, 8));
+    (0..5).for_each(|_| assert!(rx.inject(b"abcde")));
+    let mut batch = Batch::new(pool);
+    assert_eq!(rx.receive(&mut batch, 8), 5);
+    let mut sizes = |slot, sizes: &[usize]| {
+        for size in sizes {
+            batch.slot(slot).unwrap().resize(*size).unwrap();
+        }
+    };
+    sizes(0, &[3]);
+    sizes(1, &[4, 2]);
+    sizes(2, &[6]);
+    sizes(3, &[9, 5]);
+    let mut handles: Vec<_> = batch.live().iter().filter_map(|slot| batch.take_handle(slot)).collect();
+    tx.transmit(&mut handles);
+    let sent: Vec<_> = std::iter::from_fn(|| tx.collect()).collect();
+    assert_eq!(sent, [&b"abc"[..], b"ab", b"abcde\0", b"abcde", b"abcde"]);
+}
+
 #[test]
 fn a_received_packet_knows_no_next_hop_of_an_earlier_one() {
     let (pool, mut batch) = batch_of(&[b"a"]);

@@ -107,7 +107,7 @@ impl Bench {
         std::iter::from_fn(|| self.outputs[usize::from(port)].collect()).collect()
     }
 
-    /// So many rounds of the loop.
+    /// `n` rounds of the loop.
     fn rounds(&mut self, n: usize) {
         let mut burst = self.worker.new_batch();
         (0..n).for_each(|_| native::round(&mut self.worker, &mut burst));
@@ -215,7 +215,20 @@ fn a_worker_that_sleeps_has_sent_everything_before() {
     assert_eq!(bench.sent(1).len(), 1);
 }
 
-/// The time before the first round is none between rounds, and whoever takes the longest gap begins anew.
+#[test]
+fn a_worker_with_packets_does_not_fall_asleep() {
+    let options = Options { idle: Idle::Sleep, ..Options::default() };
+    let (_, _published, mut bench) = alone(options);
+    for _ in 0..200 {
+        bench.inject(&udp4(1, 8));
+        bench.rounds(1);
+    }
+    assert_eq!(bench.counters.sleeps.get(), 0);
+    bench.rounds(100);
+    assert!(bench.counters.sleeps.get() > 0, "without packets it does");
+}
+
+/// The time before the first round is no gap, and taking the longest gap sets it back.
 #[test]
 fn the_longest_gap_between_two_rounds_is_kept_until_it_is_taken() {
     let (_, _published, mut bench) = alone(Options::default());
@@ -304,7 +317,7 @@ fn a_full_hand_over_ring_is_counted() {
     assert_eq!(pool.in_use(), 0);
 }
 
-/// The `number`-th packet of a flow, told by its source port.
+/// The `number`-th packet of a flow, which is known by its source port.
 fn flow(port: u16, number: u32) -> Vec<u8> {
     changed(udp4(1, 8), |frame| {
         frame[34..36].copy_from_slice(&port.to_be_bytes());

@@ -416,6 +416,30 @@ mod tests {
         assert_eq!(advertisement.emit(&mut buf[1..], &source, &destination), Err(Malformed::Short));
     }
 
+    /// The answer to a unicast solicitation may leave the MAC out (RFC 4861 4.4).
+    #[test]
+    fn advertisements_have_their_flags_with_and_without_a_mac() {
+        let (source, destination, _) = captured(captured::ADVERTISEMENT);
+        for (link_layer, len) in [(None, 24), (Some(MacAddr([2, 0, 0, 0, 0, 9])), 32)] {
+            for flags in 0..8 {
+                let [router, solicited, r#override] = [4, 2, 1].map(|bit| flags & bit != 0);
+                let sent = Advertisement { router, solicited, r#override, target: source, link_layer };
+                let mut buf = [0xff; 32];
+                assert_eq!(sent.emit(&mut buf, &source, &destination), Ok(len));
+                let written = Icmp6::new(&buf[..len]).unwrap();
+                assert!(written.verify_checksum(&source, &destination));
+                assert_eq!(buf[4..8], [flags << 5, 0, 0, 0], "the other bits are reserved");
+                let Message::NeighborAdvertisement { router, solicited, r#override, target, options } =
+                    written.message()
+                else {
+                    panic!("{buf:02x?}")
+                };
+                let link_layer = options.target_link_layer().unwrap();
+                assert_eq!(Advertisement { router, solicited, r#override, target, link_layer }, sent);
+            }
+        }
+    }
+
     #[test]
     fn reads_and_writes_solicitations() {
         let (source, destination, bytes) = captured(captured::SOLICITATION_DAD);

@@ -23,7 +23,7 @@ fn reply_to_router(from: Host, mac_of_sender: MacAddr) -> Repr {
     }
 }
 
-/// Deaf hosts: nobody answers.
+/// No host answers.
 fn quiet() -> World {
     let mut world = World::new();
     world.hosts.clear();
@@ -39,7 +39,7 @@ fn answers_requests_for_its_addresses_and_learns_the_asker() {
     assert_eq!((*interface, Ethernet::new(&frame[..]).unwrap().destination()), (LEFT, a.mac));
     assert_eq!(arp_of(frame).unwrap(), request(a, v4("10.0.1.1")).reply(mac(LEFT)));
     assert_eq!(w.events, [Event::NeighborResolved { interface: LEFT, address: a.v4.into(), mac: a.mac }]);
-    assert!(w.twin.is_empty(), "requests are not Linux' business");
+    assert!(w.twin.is_empty(), "requests are not Linux's business");
 }
 
 #[test]
@@ -62,9 +62,9 @@ fn answers_a_probe_but_learns_nothing_from_it() {
     assert_eq!(w.slow.neighbors().count(), 0);
 }
 
-// Rows 15, 16: packets wait for the answer, no error meanwhile.
+// RFC 1812 3.3.2: packets wait for the answer, no error meanwhile.
 #[test]
-fn row_15_16_resolves_and_sends_what_waited() {
+fn resolves_and_sends_what_waited() {
     let mut w = quiet();
     let (a, b) = (host(LEFT, 2), host(RIGHT, 3));
     for len in 1..=3 {
@@ -83,6 +83,29 @@ fn row_15_16_resolves_and_sends_what_waited() {
     assert_eq!(w.count("icmp_errors_sent"), 0);
 }
 
+/// A reply that names another target address or MAC, or is a broadcast, is no answer to this router's question: the sender is
+/// learned where it is wanted, but not confirmed.
+#[test]
+fn a_reply_to_another_station_confirms_nothing() {
+    let (a, b) = (host(LEFT, 2), host(RIGHT, 3));
+    let good = reply_to_router(b, b.mac);
+    let other_address = Repr { target_ip: v4("10.0.2.9"), ..good };
+    let other_mac = Repr { target_mac: host(RIGHT, 9).mac, ..good };
+    let replies = [
+        (mac(RIGHT), good, NeighborState::Reachable),
+        (mac(RIGHT), other_address, NeighborState::Delay),
+        (mac(RIGHT), other_mac, NeighborState::Delay),
+        (MacAddr::BROADCAST, good, NeighborState::Delay),
+    ];
+    for (to, reply, expected) in replies {
+        let mut w = quiet();
+        w.from(a, &udp4(a.v4, b.v4, 1));
+        w.punt(RIGHT, &framed(to, b.mac, 0x0806, &arp_frame(to, &reply)[14..]));
+        let neighbor = w.neighbor(RIGHT, b.v4).unwrap();
+        assert_eq!((neighbor.state, neighbor.mac), (expected, Some(b.mac)), "{reply:?} to {to}");
+    }
+}
+
 #[test]
 fn the_oldest_waiting_packet_makes_room() {
     let mut w = quiet();
@@ -96,9 +119,9 @@ fn the_oldest_waiting_packet_makes_room() {
     assert_eq!(lens, [3, 4, 5, 6, 7, 8, 9, 10]);
 }
 
-// Rows 14 and 18: three requests, one per second, then host unreachable for all that waited, then quiet for a while.
+// RFC 1812 5.2.7.1, RFC 1122 2.3.2.1: three requests, one per second, then host unreachable for all that waited, then quiet for a while.
 #[test]
-fn row_14_18_failure_is_told_and_remembered() {
+fn failure_is_told_and_remembered() {
     let mut w = World::new();
     let (a, nobody) = (host(LEFT, 2), v4("10.0.2.77"));
     w.punt(LEFT, &arp_frame(MacAddr::BROADCAST, &request(a, v4("10.0.1.1"))));
@@ -125,9 +148,9 @@ fn row_14_18_failure_is_told_and_remembered() {
     assert_eq!(w.take_requests(), [(RIGHT, IpAddr::V4(nobody))]);
 }
 
-// Row 17.
+// RFC 1812 3.3.2.
 #[test]
-fn row_17_group_and_zero_macs_are_refused() {
+fn group_and_zero_macs_are_refused() {
     let mut w = quiet();
     let (a, b) = (host(LEFT, 2), host(RIGHT, 3));
     w.from(a, &udp4(a.v4, b.v4, 1));
@@ -200,9 +223,9 @@ fn malformed_arp_is_dropped_under_its_reason() {
     assert_eq!(w.dropped("arp_malformed"), 6);
 }
 
-// Row 18: a neighbor is confirmed again by unicast before its MAC is dropped.
+// RFC 1122 2.3.2.1: a neighbor is confirmed again by unicast before its MAC is dropped.
 #[test]
-fn row_18_refreshes_by_unicast_and_drops_who_does_not_answer() {
+fn refreshes_by_unicast_and_drops_who_does_not_answer() {
     let mut w = World::new();
     let (a, b) = (host(LEFT, 2), host(RIGHT, 3));
     w.from(a, &udp4(a.v4, b.v4, 1));

@@ -73,9 +73,9 @@ fn does_not_answer_for_others_off_link_askers_or_the_other_link() {
     assert_eq!((w.dropped("nd_not_for_us"), w.slow.neighbors().count()), (3, 0));
 }
 
-// IPv6 row 17.
+// RFC 4861 7.1.
 #[test]
-fn row6_17_invalid_messages_are_dropped() {
+fn invalid_messages_are_dropped() {
     let a = host(LEFT, 2);
     let group = solicited_node(OURS);
     let good = neighbor_solicitation(a.v6, group, OURS, Some(a.mac));
@@ -133,9 +133,9 @@ fn row6_17_invalid_messages_are_dropped() {
     assert_eq!(w.sent.len(), 1, "the same without fault");
 }
 
-// IPv6 row 18: three solicitations to the group, then address unreachable.
+// RFC 4861 7.2.2: three solicitations to the group, then address unreachable.
 #[test]
-fn row6_18_queues_asks_three_times_then_tells() {
+fn queues_asks_three_times_then_tells() {
     let mut w = World::new();
     let (a, nobody) = (host(LEFT, 2), v6("2001:db8:2::77"));
     ask(&mut w, a, OURS, Some(a.mac));
@@ -159,9 +159,9 @@ fn row6_18_queues_asks_three_times_then_tells() {
     assert_eq!(w.twin.len(), 1, "Linux hears the answer too");
 }
 
-// IPv6 row 19: RFC 4861 7.2.5, one line each.
+// RFC 4861 7.2.5: one line each.
 #[test]
-fn row6_19_advertisements_move_the_states_as_the_table_says() {
+fn advertisements_move_the_states_as_the_table_says() {
     use NeighborState::*;
     let b = host(RIGHT, 3);
     let other = MacAddr([2, 0xbb, 0, 0, 0, 1]);
@@ -233,9 +233,9 @@ fn stale_waits_for_use_then_delays_then_probes_by_unicast() {
     assert_eq!(w.events.last(), Some(&Event::NeighborLost { interface: RIGHT, address: b.v6.into() }));
 }
 
-// IPv6 row 22.
+// RFC 4862 5.4.
 #[test]
-fn row6_22_an_address_is_used_only_once_it_is_unique() {
+fn an_address_is_used_only_once_it_is_unique() {
     let mut w = World::bare(Config::default());
     w.set(LEFT, interface(LEFT));
     let local = mac(LEFT).link_local();
@@ -254,15 +254,19 @@ fn row6_22_an_address_is_used_only_once_it_is_unique() {
     w.advance(1000);
     let valid = |address| Event::AddressValid { interface: LEFT, address };
     assert_eq!(w.events, [valid(OURS), valid(local)]);
-    assert!(w.sent.iter().all(|(_, f)| advertisement_of(f).is_some_and(|a| !a.2 && a.3)));
+    // Told to all nodes, unasked and to replace what they know (RFC 4861 7.2.6).
+    let told: Vec<_> = w.sent.iter().filter_map(|(_, frame)| advertisement_of(frame)).collect();
+    assert_eq!(told, [OURS, local].map(|address| (address, address, false, true)));
+    assert!(w.sent.iter().all(|(_, frame)| frame[..6] == [0x33, 0x33, 0, 0, 0, 1]));
     assert!(w.slow.addresses().all(|a| a.state == AddressState::Valid));
     w.sent.clear();
     w.from(a, &ping6(a.v6, OURS, b"x"));
     assert_eq!(w.sent.len(), 2, "solicitation and reply");
 }
 
+// RFC 4862 5.4.
 #[test]
-fn row6_22_a_duplicate_is_not_used() {
+fn a_duplicate_is_not_used() {
     let thief = host(LEFT, 9);
     let solicits = neighbor_solicitation(UNSPECIFIED, solicited_node(OURS), OURS, None);
     let advertises = neighbor_advertisement(OURS, v6("ff02::1"), OURS, Some(thief.mac), (false, false, true));
@@ -282,7 +286,7 @@ fn row6_22_a_duplicate_is_not_used() {
         w.silent();
         let state = w.slow.addresses().find(|a| a.address.address == IpAddr::V6(OURS)).unwrap().state;
         assert_eq!(state, AddressState::Duplicate);
-        // The link coming up anew tries again.
+        // A link that comes up again tries again.
         w.set(LEFT, Interface { up: false, ..interface(LEFT) });
         w.set(LEFT, interface(LEFT));
         w.advance(1000);
