@@ -11,13 +11,13 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use perigee_net::is_host;
 use perigee_net::{InterfaceId, MacAddr};
 use perigee_packet::Arp;
 use perigee_packet::wire::arp::{LEN, REPLY, REQUEST, Repr};
 use perigee_packet::wire::ethernet::ethertype;
 
 use crate::Time;
-use crate::forward::is_host;
 use crate::frame::{self, Received};
 use crate::machine::{SlowPath, Turn};
 use crate::neighbor::Heard;

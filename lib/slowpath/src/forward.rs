@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use perigee_net::is_host;
 use perigee_packet::Ipv4;
 use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::icmp4::{self, unreachable};
@@ -15,11 +16,6 @@ use crate::icmp::Problem;
 use crate::machine::{SlowPath, Turn};
 use crate::neighbor::{Answer, Key, Pending};
 use crate::options::{self, SourceRoute};
-
-/// One host can have it: not 0/8, 127/8, a group, or 240/4 with the limited broadcast (RFC 1812 5.3.7, 4.2.2.11).
-pub(crate) fn is_host(address: Ipv4Addr) -> bool {
-    !matches!(address.octets()[0], 0 | 127 | 224..)
-}
 
 impl SlowPath {
     pub(crate) fn ipv4(&mut self, turn: Turn, received: &Received) {
@@ -101,7 +97,7 @@ impl SlowPath {
         let flow = flow::symmetric_hash(packet.into_inner(), 0, ethertype::IPV4);
         let decision = turn.routes.route(IpAddr::V4(destination), flow);
         if decision == RouteDecision::Local && route.is_none() {
-            return self.local4(turn, received, packet); // Row 11: whatever the TTL.
+            return self.local4(turn, received, packet); // Whatever the TTL (RFC 1812 4.2.2.9).
         }
         if packet.source().is_link_local() || destination.is_link_local() {
             self.counters.drops.link_local += 1;
@@ -188,7 +184,7 @@ impl SlowPath {
         let mut ready = packet.into_inner()[..packet.total_len()].to_vec();
         let Ok(mut view) = Ipv4::new(&mut ready[..]) else { return Ok(ready) };
         view.decrement_ttl();
-        // Row 45: the outgoing interface's address.
+        // The outgoing interface's address (RFC 1812 5.3.13.5, 5.3.13.6).
         let ours = self.speak_from4(next_hop.0, next_hop.1).filter(|_| packet.has_options());
         if let Some(ours) = ours {
             let is_own = |a| self.interfaces.owner(IpAddr::V4(a), next_hop.0).is_some();

@@ -47,7 +47,7 @@ impl SlowPath {
         }
     }
 
-    /// Somebody speaks with our address. A neighbor advertisement among it tells who (RFC 4862 5.4.4).
+    /// Another station sends from our address. A neighbor advertisement says which one (RFC 4862 5.4.4).
     fn own_source6(&mut self, turn: Turn, received: &Received, packet: &Ipv6<&[u8]>) {
         self.counters.drops.own_source += 1;
         let ours = self.interfaces.get(received.interface).is_some_and(|own| own.config.mac == received.source);

@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(fragment(&packet(&[], 100), 0), None);
     }
 
-    // Row 20; and Linux clears the reserved flag (row 8), we do not.
+    // A fragment is cut like a whole packet (RFC 1812 5.2.6). Linux clears the reserved flag, we do not (5.2.5).
     #[test]
     fn fragments_a_fragment_and_keeps_the_reserved_flag() {
         let mut whole = packet(&[], 200);
@@ -119,7 +119,7 @@ mod tests {
         assert!(pieces.iter().all(|p| p[6] & 0x80 != 0));
     }
 
-    // Row 21.
+    // The copied flag (RFC 791 3.1).
     #[test]
     fn only_copied_options_go_into_later_fragments() {
         // Record route (not copied), NOP, router alert (copied), end.

@@ -3,11 +3,11 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use perigee_net::is_host;
 use perigee_packet::wire::icmp4::{self, Message, unreachable};
 use perigee_packet::wire::{ipv4, protocol};
 use perigee_packet::{Icmp4, Ipv4};
 
-use crate::forward::is_host;
 use crate::frame::Received;
 use crate::machine::{SlowPath, Turn};
 use crate::options;
@@ -95,7 +95,7 @@ impl SlowPath {
         }
         let to = packet.source();
         let next_hop = self.way_back(turn, IpAddr::V4(to), received.interface);
-        // Row 32: the address of the interface that the error leaves by (RFC 1812 4.3.2.4).
+        // The address of the interface that the error leaves by (RFC 1812 4.3.2.4).
         let from = next_hop.and_then(|(interface, next_hop)| self.speak_from4(interface, next_hop));
         let (Some(next_hop), Some(from)) = (next_hop, from) else {
             self.counters.icmp_errors_unroutable += 1;

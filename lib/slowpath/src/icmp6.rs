@@ -13,7 +13,7 @@ use crate::nd::is_solicited_node;
 
 /// RFC 4443 2.4 (c): as much as the minimum MTU holds.
 const MAX_ERROR: usize = ipv6::MIN_MTU;
-/// The same precedence as IPv4's errors have: class selector 6.
+/// The precedence that IPv4's errors have: class selector 6.
 const TRAFFIC_CLASS: u8 = 0xc0;
 
 /// An error message without what it quotes.

@@ -15,7 +15,7 @@ pub enum AddressState {
     Tentative,
     /// In use.
     Valid,
-    /// Another station has it; not in use until the interface is set up anew.
+    /// Another station has it; not in use until the interface comes up again.
     Duplicate,
 }
 

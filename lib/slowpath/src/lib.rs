@@ -9,11 +9,11 @@
 //! ```
 //!
 //! It is a full router: a punted frame is the original one, before any change, and goes through every step again, so that
-//! a packet fares the same on either path. Only what is rare comes here, so the code prefers plain to fast. It has no clock,
+//! a packet is treated alike on either path. Only what is rare comes here, so the code prefers plain to fast. It has no clock,
 //! socket, thread or randomness: the same inputs give the same outputs. All its memory is bounded by [`Config`].
 //!
-//! Frames are untagged inside: a received frame's VLAN tag is taken off where it is the interface's own, and whoever
-//! transmits an [`Output`] adds the interface's tag.
+//! Frames are untagged inside: a received frame's VLAN tag is taken off where it is the interface's own, and the caller,
+//! which transmits an [`Output`], adds the interface's tag.
 #![forbid(unsafe_code)]
 
 mod arp;

@@ -32,7 +32,7 @@ pub struct SlowPath {
     pub(crate) counters: Counters,
     pub(crate) errors4: TokenBucket,
     pub(crate) errors6: TokenBucket,
-    /// Events about conflicts, which anybody on a link can cause.
+    /// Events about conflicts, which any station on a link can cause.
     conflicts: TokenBucket,
     outputs: VecDeque<Output>,
     /// Frames among the outputs.
@@ -166,7 +166,7 @@ impl SlowPath {
             ethertype::IPV6 => self.ipv6(turn, received),
             // A tag that is not the interface's.
             ethertype::VLAN | ethertype::QINQ => self.counters.drops.bad_frame += 1,
-            // LLDP, IS-IS and the like are Linux' business.
+            // LLDP, IS-IS and the like are Linux's business.
             _ => self.deliver(received),
         }
     }
@@ -252,7 +252,7 @@ impl SlowPath {
         self.outputs.push_back(Output::Event(event));
     }
 
-    /// Another station uses `address`: told at a bounded rate, counted always.
+    /// Another station uses `address`: events about it are limited in rate, counts are not.
     pub(crate) fn conflict(&mut self, now: Time, interface: InterfaceId, address: IpAddr, mac: MacAddr) {
         self.counters.address_conflicts += 1;
         if self.conflicts.take(now) {

@@ -190,7 +190,7 @@ impl SlowPath {
         self.event(Event::AddressDuplicate { interface, address, mac });
     }
 
-    /// Tells all nodes where an address is (RFC 4861 7.2.4 for a detecting station, 7.2.6 unasked).
+    /// Announces an address to all nodes (RFC 4861 7.2.4 for a detecting station, 7.2.6 unasked).
     fn advertise(&mut self, interface: InterfaceId, address: Ipv6Addr) {
         let packet = advertisement(address, ALL_NODES, self.own_mac(interface), false);
         self.transmit_ip(interface, MacAddr::from_ipv6_multicast(ALL_NODES), &packet);

@@ -28,7 +28,7 @@ pub(crate) type Key = (InterfaceId, IpAddr);
 /// A packet that waits for its next hop's MAC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pending {
-    /// Somebody else's, as received (Ethernet header, no tag); it is forwarded anew when the wait is over.
+    /// Somebody else's, as received (Ethernet header, no tag); it is forwarded from the start when the wait is over.
     Received { interface: InterfaceId, frame: Vec<u8> },
     /// This router's own IP packet, ready to go.
     Own(Vec<u8>),
@@ -61,7 +61,7 @@ pub(crate) enum Answer {
 /// What was heard of a neighbor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard {
-    /// Its MAC, if told.
+    /// Its MAC, if the message has one.
     pub mac: Option<MacAddr>,
     /// It answered a request of ours: the path works in both directions.
     pub solicited: bool,
@@ -127,7 +127,7 @@ struct Neighbor {
     state: NeighborState,
     /// Known in all states but `Incomplete` and `Failed`.
     mac: Option<MacAddr>,
-    /// What the caller believes: the MAC it was told, and not told to be lost.
+    /// What the caller believes: the MAC of the last event, unless an event has said since that it is lost.
     told: Option<MacAddr>,
     queue: VecDeque<Pending>,
     /// Requests sent in this state.
@@ -252,7 +252,7 @@ impl Neighbors {
         let Some(n) = self.table.get_mut(&key).filter(|n| n.wanted) else { return };
         n.wanted = false;
         self.incomplete += usize::from(n.state == NeighborState::Incomplete);
-        // Without a timer it waits for its interface to come up, which is now nobody's concern.
+        // Without a timer it waits for its interface to come up, which is not waited for any more.
         if n.state == NeighborState::Failed && n.timer.is_none() {
             self.remove(key);
         }

@@ -180,7 +180,7 @@ mod tests {
         record(&mut options, OURS, |a| a == OURS, Time(5_000_000)).map(|()| options)
     }
 
-    // Row 35.
+    // RFC 1812 4.3.3.5.
     #[test]
     fn pointers_name_the_wrong_byte() {
         assert_eq!(scanned(&[7, 7, 4, 0, 0, 0, 0, 0]), Ok(None));

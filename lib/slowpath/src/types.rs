@@ -10,12 +10,12 @@ use perigee_net::{Interface, InterfaceId, MacAddr};
 pub struct Time(pub u64);
 
 impl Time {
-    /// So many seconds after time 0.
+    /// That number of seconds after time 0.
     pub const fn from_secs(secs: u64) -> Time {
         Time(secs.saturating_mul(1_000_000_000))
     }
 
-    /// This time and so many milliseconds.
+    /// That number of milliseconds later.
     pub const fn after_millis(self, millis: u64) -> Time {
         Time(self.0.saturating_add(millis.saturating_mul(1_000_000)))
     }
@@ -24,7 +24,7 @@ impl Time {
 /// Where a packet to a destination goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteDecision {
-    /// To this router, though no interface of its has the address (say, an address of Linux' loopback).
+    /// To this router, though none of its interfaces has the address (say, an address of Linux's loopback).
     Local,
     /// The destination is a neighbor on this interface.
     Connected(InterfaceId),
@@ -93,8 +93,8 @@ pub enum Input<'a> {
         /// Its address.
         address: IpAddr,
     },
-    /// Somebody else on this machine has learned a neighbor's MAC. Taken where nothing is known of that neighbor yet, and
-    /// soon asked for again; what this router has heard itself is the better knowledge.
+    /// Another program on this machine has learned a neighbor's MAC. Used where nothing is known of that neighbor yet, and
+    /// confirmed soon; what this router has heard itself takes precedence.
     LearnNeighbor {
         /// Its interface.
         interface: InterfaceId,
@@ -177,7 +177,7 @@ pub enum Event {
         /// Its address.
         address: IpAddr,
     },
-    /// Duplicate address detection found nobody else: the address is in use from now on.
+    /// Duplicate address detection found no other station: the address is in use from now on.
     AddressValid {
         /// Its interface.
         interface: InterfaceId,

@@ -9,7 +9,7 @@ use perigee_slowpath::*;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-// IPv6 row 25.
+// RFC 6583.
 #[test]
 fn a_scan_fills_neither_table_nor_queue_and_spares_the_known() {
     let config = Config { max_incomplete: 50, queue_total: 100, ..Config::default() };
@@ -26,7 +26,7 @@ fn a_scan_fills_neither_table_nor_queue_and_spares_the_known() {
     w.sent.clear();
     w.from(a, &udp6(a.v6, b.v6, 1));
     assert_eq!(w.take_packet().1, b.mac);
-    // A gateway is resolved all the same, and a host that speaks first is learned.
+    // A gateway is still resolved, and a host that speaks first is learned.
     w.input(Input::Resolve { interface: RIGHT, gateway: v6("fe80::254").into() });
     assert!(w.neighbor(RIGHT, v6("fe80::254")).unwrap().mac.is_some());
     // And later there is room again.
@@ -91,16 +91,16 @@ fn outputs_are_bounded_but_events_are_not_lost() {
     assert!(matches!(slow.poll_output(), Some(Output::Transmit { .. })));
 }
 
-// Row 18: however packets come and answers fail, a destination is asked at most once a second.
+// RFC 1122 2.3.2.1: however packets come and answers fail, a destination is asked at most once a second.
 #[test]
-fn row_18_one_request_per_second_and_destination() {
+fn one_request_per_second_and_destination() {
     let mut w = World::new();
     w.hosts.retain(|(_, address), _| *address == IpAddr::V4(host(RIGHT, 3).v4));
     let a = host(LEFT, 2);
     let mut last: BTreeMap<Ipv4Addr, Time> = BTreeMap::new();
     for step in 0..60_000u64 {
         w.advance(7);
-        // Now and then the one that answers falls silent, comes back, or shouts its address unasked.
+        // At times the one that answers falls silent, comes back, or announces its address unasked.
         match step % 9000 {
             3000 => w.hosts.clear(),
             6000 => {
@@ -122,9 +122,9 @@ fn row_18_one_request_per_second_and_destination() {
     assert!(w.count("solicitations_sent") > 100 && w.count("neighbors_failed") > 10);
 }
 
-// Row 34, IPv6 row 15.
+// RFC 1812 4.3.2.8, RFC 4443 2.4(f).
 #[test]
-fn row_34_errors_are_limited_to_burst_and_rate() {
+fn errors_are_limited_to_burst_and_rate() {
     let config = Config { icmp_errors_per_second: 10, icmp_error_burst: 5, ..Config::default() };
     let mut w = World::with(config);
     let a = host(LEFT, 2);

@@ -24,9 +24,9 @@ fn with_options(from: Host, to: Ipv4Addr, options: &[u8]) -> Vec<u8> {
     ip4(ipv4::Repr::new(from.v4, to, protocol::UDP, 0), options, b"data")
 }
 
-// Rows 7, 8, 9: padding goes, the reserved bits stay, one hop less with a right checksum (checked on every frame).
+// RFC 1812 5.2.2, 5.2.5, 5.3.1: padding goes, the reserved bits stay, one hop less with a right checksum (checked on every frame).
 #[test]
-fn row_7_8_9_forwards_with_one_hop_less_and_nothing_else_changed() {
+fn forwards_with_one_hop_less_and_nothing_else_changed() {
     let (mut w, a, b) = pair();
     let packet = edit4(udp4(a.v4, b.v4, 5), |view| {
         view.set_tos(0xff);
@@ -42,9 +42,9 @@ fn row_7_8_9_forwards_with_one_hop_less_and_nothing_else_changed() {
     assert_eq!(sent, edit4(reserved, |view| view.set_ttl(1)));
 }
 
-// Row 10.
+// RFC 1812 5.3.1.
 #[test]
-fn row_10_expired_ttl_is_told_from_the_interface_it_leaves_by() {
+fn expired_ttl_is_told_from_the_interface_it_leaves_by() {
     let (mut w, a, b) = pair();
     for ttl in [0, 1] {
         w.from(a, &edit4(udp4(a.v4, b.v4, 5), |view| view.set_ttl(ttl)));
@@ -58,9 +58,9 @@ fn row_10_expired_ttl_is_told_from_the_interface_it_leaves_by() {
     w.silent();
 }
 
-// Row 11.
+// RFC 1812 4.2.2.9.
 #[test]
-fn row_11_ttl_does_not_matter_to_the_router_itself() {
+fn ttl_does_not_matter_to_the_router_itself() {
     let (mut w, a, _) = pair();
     for to in ["10.0.1.1", "10.0.2.1", "10.255.255.1"] {
         for ttl in [0, 1] {
@@ -70,9 +70,9 @@ fn row_11_ttl_does_not_matter_to_the_router_itself() {
     assert_eq!((w.twin.len(), w.sent.len()), (6, 0));
 }
 
-// Rows 12, 13, 14 (the last also in arp.rs).
+// RFC 1812 5.2.4.3, 5.2.7.1; for a host that does not answer ARP, see arp.rs.
 #[test]
-fn row_12_13_every_kind_of_route_has_its_answer() {
+fn every_kind_of_route_has_its_answer() {
     let (mut w, a, _) = pair();
     for (to, code) in [("198.18.0.1", 0), ("203.0.113.1", 1), ("203.0.113.200", 13)] {
         w.from(a, &udp4(a.v4, v4(to), 5));
@@ -99,9 +99,9 @@ fn an_interface_that_is_down_is_host_unreachable() {
     w.silent();
 }
 
-// Rows 19, 20, 22: fragments, also a fragment; never put together on the way.
+// RFC 1812 5.2.6: fragments, also a fragment; never put together on the way.
 #[test]
-fn row_19_20_22_fragments_what_is_too_big() {
+fn fragments_what_is_too_big() {
     let (mut w, a, b) = pair();
     w.set(RIGHT, Interface { mtu: 600, ..interface(RIGHT) });
     w.sent.clear();
@@ -126,9 +126,9 @@ fn row_19_20_22_fragments_what_is_too_big() {
     }
 }
 
-// Row 24.
+// RFC 1191 4.
 #[test]
-fn row_24_df_and_too_big_tells_the_next_hops_mtu() {
+fn df_and_too_big_tells_the_next_hops_mtu() {
     let (mut w, a, b) = pair();
     w.set(RIGHT, Interface { mtu: 600, ..interface(RIGHT) });
     w.sent.clear();
@@ -147,9 +147,9 @@ fn row_24_df_and_too_big_tells_the_next_hops_mtu() {
     assert_eq!(w.dropped("cannot_fragment"), 1);
 }
 
-// Rows 39, 40, 41.
+// RFC 1812 5.3.4, 5.3.5.1, 5.3.5.2.
 #[test]
-fn row_39_40_41_broadcasts_end_here() {
+fn broadcasts_end_here() {
     let (mut w, a, b) = pair();
     let all = |packet: &[u8]| ethernet(MacAddr::BROADCAST, a.mac, packet);
     w.punt(LEFT, &all(&udp4(a.v4, b.v4, 5)));
@@ -207,9 +207,9 @@ fn martians_and_bad_headers_are_dropped_silently() {
     w.silent();
 }
 
-// Row 45.
+// RFC 1812 4.2.2.2, 5.3.13.5, 5.3.13.6.
 #[test]
-fn row_45_record_route_and_timestamp_get_the_outgoing_interfaces_address() {
+fn record_route_and_timestamp_get_the_outgoing_interfaces_address() {
     let (mut w, a, b) = pair();
     w.from(a, &with_options(a, b.v4, &[7, 7, 4, 0, 0, 0, 0, 0]));
     assert_eq!(w.take_packet().2[20..28], [7, 7, 8, 10, 0, 2, 1, 0]);
@@ -219,9 +219,9 @@ fn row_45_record_route_and_timestamp_get_the_outgoing_interfaces_address() {
     assert_eq!(sent[28] & 0x80, 0x80, "not universal time: there is no clock here");
 }
 
-// Row 44, and router alert, which is for those on the way who want to look.
+// RFC 1812 5.3.13.1; and router alert, which asks routers on the way to look (RFC 2113).
 #[test]
-fn row_44_unknown_options_pass_unchanged() {
+fn unknown_options_pass_unchanged() {
     let (mut w, a, b) = pair();
     for options in [[0x9e, 4, 1, 2], [148, 4, 0, 0], [0x5e, 4, 3, 4]] {
         w.from(a, &with_options(a, b.v4, &options));
@@ -231,9 +231,9 @@ fn row_44_unknown_options_pass_unchanged() {
     assert_eq!((w.twin.len(), w.sent.len()), (1, 0));
 }
 
-// Row 35.
+// RFC 1812 4.3.3.5.
 #[test]
-fn row_35_a_malformed_option_is_pointed_at() {
+fn a_malformed_option_is_pointed_at() {
     let (mut w, a, b) = pair();
     for (options, pointer) in [([1, 7, 9, 4], 22), ([7, 3, 2, 0], 22), ([68, 4, 5, 0xf0], 23)] {
         w.from(a, &with_options(a, b.v4, &options));
@@ -245,9 +245,9 @@ fn row_35_a_malformed_option_is_pointed_at() {
     assert_eq!(w.dropped("bad_option"), 3);
 }
 
-// Row 46.
+// RFC 1812 5.3.13, RFC 7126 4.3.
 #[test]
-fn row_46_source_routes_are_dropped_unless_allowed() {
+fn source_routes_are_dropped_unless_allowed() {
     let route = |kind, next: [u8; 4]| [&[kind, 7, 4][..], &next, &[0]].concat();
     let (mut w, a, b) = pair();
     for kind in [131, 137] {

@@ -26,13 +26,13 @@ fn with_options(from: Ipv6Addr, to: Ipv6Addr, options: &[u8]) -> Vec<u8> {
     ip6(ipv6::Repr::new(from, to, protocol::HOP_BY_HOP, 0), &header)
 }
 
-// IPv6 rows 1, 4, 7, 24.
+// RFC 8200 3 and 4, RFC 6437 3, RFC 7608.
 #[test]
-fn row6_1_7_forwards_with_one_hop_less_and_nothing_else_changed() {
+fn forwards_with_one_hop_less_and_nothing_else_changed() {
     let (mut w, a, b) = pair();
     let repr =
         ipv6::Repr { traffic_class: 0xff, flow_label: 0xabcde, hop_limit: 2, ..ipv6::Repr::new(a.v6, b.v6, 0, 0) };
-    // Row 4: destination options and a fragment header of nonsense are not the router's to judge.
+    // RFC 8200 4: destination options and a fragment header of nonsense are not the router's to judge.
     for next_header in [protocol::UDP, protocol::DESTINATION_OPTIONS, protocol::FRAGMENT, 200] {
         let packet = ip6(ipv6::Repr { next_header, ..repr }, &[0xff; 9]);
         w.from(a, &[&packet[..], &[0; 5]].concat());
@@ -42,9 +42,9 @@ fn row6_1_7_forwards_with_one_hop_less_and_nothing_else_changed() {
     }
 }
 
-// IPv6 rows 1, 12, 13.
+// RFC 8200 3, RFC 4443 2.4(c) and 3.1.
 #[test]
-fn row6_1_12_every_reason_has_its_error() {
+fn every_reason_has_its_error() {
     let (mut w, a, b) = pair();
     let mut expired = udp6(a.v6, b.v6, 9);
     expired[7] = 1;
@@ -70,9 +70,9 @@ fn row6_1_12_every_reason_has_its_error() {
     assert_eq!(w.take_packet().1, host(RIGHT, 254).mac, "over a link-local gateway");
 }
 
-// IPv6 rows 2, 3, 13.
+// RFC 8200 4.5, RFC 4443 3.2, RFC 4443 2.4(c).
 #[test]
-fn row6_2_3_13_too_big_is_told_never_fragmented() {
+fn too_big_is_told_never_fragmented() {
     let (mut w, a, b) = pair();
     w.set(RIGHT, Interface { mtu: 1300, ..interface(RIGHT) });
     w.sent.clear();
@@ -86,9 +86,9 @@ fn row6_2_3_13_too_big_is_told_never_fragmented() {
     assert_eq!(w.take_packet().2.len(), 1300);
 }
 
-// IPv6 row 5.
+// RFC 8200 4.2.
 #[test]
-fn row6_5_unknown_options_do_what_their_bits_say() {
+fn unknown_options_do_what_their_bits_say() {
     let (mut w, a, b) = pair();
     let options = |kind: u8| [1, 0, kind, 0, 1, 0];
     w.from(a, &with_options(a.v6, b.v6, &options(0x1e)));
@@ -127,9 +127,9 @@ fn broken_hop_by_hop_options_are_told_or_dropped() {
     assert_eq!(w.dropped("bad_extension"), 2);
 }
 
-// IPv6 rows 8 to 11.
+// RFC 4291 2.5.6, 2.5.3, 2.7, RFC 4007 9.
 #[test]
-fn row6_8_9_10_11_scopes_are_not_left() {
+fn scopes_are_not_left() {
     let (mut w, a, b) = pair();
     let local = v6("fe80::77");
     w.from(a, &udp6(a.v6, local, 1));
@@ -146,8 +146,7 @@ fn row6_8_9_10_11_scopes_are_not_left() {
     w.from(a, &udp6(local, b.v6, 1));
     let (interface, mac, error) = w.take_packet();
     assert_eq!((interface, mac, icmp6_of(&error).0, icmp6_of(&error).1), (LEFT, a.mac, 1, 2));
-    let names =
-        ["link_local", "martian_source", "martian_destination", "multicast", "own_source"];
+    let names = ["link_local", "martian_source", "martian_destination", "multicast", "own_source"];
     assert_eq!(names.map(|name| w.dropped(name)), [3, 3, 1, 2, 1]);
     // To this link's groups: Linux.
     w.twin.clear();
@@ -155,9 +154,9 @@ fn row6_8_9_10_11_scopes_are_not_left() {
     assert_eq!(w.twin.len(), 1);
 }
 
-// IPv6 row 24.
+// RFC 6164.
 #[test]
-fn row6_24_point_to_point_prefix_of_127_bits() {
+fn point_to_point_prefix_of_127_bits() {
     let mut w = World::bare(Config::default());
     w.set(LEFT, interface(LEFT));
     w.set(RIGHT, Interface { addresses: vec![prefix("2001:db8:9::/127")], ..interface(RIGHT) });

@@ -17,9 +17,9 @@ fn icmp(from: Ipv4Addr, to: Ipv4Addr, kind: u8) -> Vec<u8> {
     ip4(ipv4::Repr::new(from, to, protocol::ICMP, 0), &[], &payload)
 }
 
-// Rows 30, 36: from the address asked, fresh TTL, same data, any size that fits.
+// RFC 1812 4.3.2.2, 4.3.3.6: from the address asked, fresh TTL, same data, any size that fits.
 #[test]
-fn row_30_36_answers_echo_from_the_address_asked() {
+fn answers_echo_from_the_address_asked() {
     let mut w = World::new();
     let a = host(LEFT, 2);
     for to in ["10.0.1.1", "10.0.2.1", "10.255.255.1"] {
@@ -39,7 +39,7 @@ fn row_30_36_answers_echo_from_the_address_asked() {
             assert_eq!((view.source(), view.destination(), view.ttl(), view.tos()), (v4(to), a.v4, 64, 0x48));
         }
     }
-    assert!(w.twin.iter().all(|(_, frame)| arp_of(frame).is_some()), "not Linux' business");
+    assert!(w.twin.iter().all(|(_, frame)| arp_of(frame).is_some()), "not Linux's business");
 }
 
 #[test]
@@ -74,14 +74,14 @@ fn bad_echo_and_redirects_are_dropped_and_the_rest_is_for_linux() {
     for kind in [0, 3, 11, 12, 13] {
         w.from(a, &icmp(a.v4, v4("10.0.1.1"), kind));
     }
-    // Row 23: pieces, which Linux puts together.
+    // Pieces, which Linux puts together (RFC 1812 4.2.2.8).
     w.from(a, &edit4(ping4(a.v4, v4("10.0.1.1"), &[0; 64]), |view| view.set_fragment(false, true, 0)));
     assert_eq!((w.twin.len(), w.sent.len()), (6, 0));
 }
 
-// Row 31, 33: as much as 576 bytes hold, unchanged; precedence 6; fresh TTL.
+// RFC 1812 4.3.2.2, 4.3.2.3, 4.3.2.5: as much as 576 bytes hold, unchanged; precedence 6; fresh TTL.
 #[test]
-fn row_30_31_33_quotes_the_packet_as_it_came() {
+fn quotes_the_packet_as_it_came() {
     let mut w = World::new();
     let a = host(LEFT, 2);
     for len in [0, 8, 100, 520, 528, 529, 1400] {
@@ -95,9 +95,9 @@ fn row_30_31_33_quotes_the_packet_as_it_came() {
     }
 }
 
-// Row 32: the way back may be another than the way here.
+// RFC 1812 4.3.2.4: the way back may be another than the way here.
 #[test]
-fn row_32_the_source_is_of_the_interface_the_error_leaves_by() {
+fn the_source_is_of_the_interface_the_error_leaves_by() {
     let mut w = World::new();
     let far = v4("198.51.100.9");
     w.from(host(LEFT, 2), &udp4(far, NOWHERE, 5));
@@ -119,9 +119,9 @@ fn row_32_the_source_is_of_the_interface_the_error_leaves_by() {
     assert_eq!(w.count("icmp_errors_unroutable"), 1);
 }
 
-// Rows 25 to 29, each for each reason to send an error.
+// RFC 1812 4.3.2.7: each case for each reason to send an error.
 #[test]
-fn row_25_to_29_no_error_where_none_may_be() {
+fn no_error_where_none_may_be() {
     let mut w = World::new();
     let (a, b) = (host(LEFT, 2), host(RIGHT, 3));
     w.set(RIGHT, Interface { mtu: 600, ..interface(RIGHT) });
@@ -144,21 +144,21 @@ fn row_25_to_29_no_error_where_none_may_be() {
         let before = w.slow.counters().clone();
         for kind in [3, 4, 5, 11, 12] {
             if reason != "too big" {
-                w.from(a, &error(kind)); // Row 25.
+                w.from(a, &error(kind)); // An ICMP error.
             }
         }
-        w.from(a, &edit4(packet(a.v4), |v| v.set_fragment(true, true, 8))); // Row 26.
-        w.punt(LEFT, &ethernet(MacAddr::BROADCAST, a.mac, &packet(a.v4))); // Row 27.
+        w.from(a, &edit4(packet(a.v4), |v| v.set_fragment(true, true, 8))); // Not a first fragment.
+        w.punt(LEFT, &ethernet(MacAddr::BROADCAST, a.mac, &packet(a.v4))); // A link-layer broadcast.
         w.punt(LEFT, &ethernet(MacAddr([1, 0, 0x5e, 0, 0, 1]), a.mac, &packet(a.v4)));
         for from in ["0.0.0.0", "127.0.0.1", "224.0.0.9", "240.0.0.1", "10.0.1.255", "10.0.1.1", "10.0.2.1"] {
-            w.from(a, &packet(v4(from))); // Row 29.
+            w.from(a, &packet(v4(from))); // A source that no host has.
         }
         assert_eq!(w.take_packets(), [], "{reason}");
         assert_eq!(w.count("icmp_errors_sent"), before.icmp_errors_sent, "{reason}");
         w.from(a, &packet(a.v4));
         assert_eq!(w.take_packets().len(), 1, "{reason}: the same packet without fault");
     }
-    // Row 28: packets to groups never come as far as an error.
+    // Packets to groups never come as far as an error.
     for to in ["224.0.0.9", "239.0.0.1", "255.255.255.255", "10.0.1.255", "10.0.2.255"] {
         w.from(a, &edit4(udp4(a.v4, v4(to), 5), |v| v.set_ttl(1)));
         let bad = ip4(ipv4::Repr::new(a.v4, v4(to), protocol::UDP, 0), &[7, 3, 2, 0], &[]);

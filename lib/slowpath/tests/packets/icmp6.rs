@@ -8,9 +8,9 @@ use perigee_packet::wire::{ipv6, protocol};
 
 const OURS: &str = "2001:db8:1::1";
 
-// IPv6 row 16.
+// RFC 4443 4.2.
 #[test]
-fn row6_16_answers_echo_from_the_address_asked() {
+fn answers_echo_from_the_address_asked() {
     let mut w = World::new();
     let a = host(LEFT, 2);
     for to in [v6(OURS), v6("2001:db8:2::1"), mac(LEFT).link_local()] {
@@ -71,9 +71,9 @@ fn bad_echo_and_redirects_are_dropped_and_the_rest_is_for_linux() {
     assert_eq!((w.twin.len(), w.sent.len()), (9, 0));
 }
 
-// IPv6 row 6.
+// RFC 5095 3.
 #[test]
-fn row6_6_routing_header_type_0_is_refused() {
+fn routing_header_type_0_is_refused() {
     let mut w = World::new();
     let a = host(LEFT, 2);
     // To the address of the other interface: RFC 4443 2.2 (a) wants the error from there.
@@ -93,9 +93,9 @@ fn row6_6_routing_header_type_0_is_refused() {
     assert_eq!((w.twin.len(), w.sent.len()), (2, 0));
 }
 
-// IPv6 row 14.
+// RFC 4443 2.4(e).
 #[test]
-fn row6_14_no_error_where_none_may_be() {
+fn no_error_where_none_may_be() {
     let mut w = World::new();
     let (a, b) = (host(LEFT, 2), host(RIGHT, 3));
     w.set(RIGHT, Interface { mtu: 1280, ..interface(RIGHT) });

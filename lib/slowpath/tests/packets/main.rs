@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Packets in, packets out, under a virtual clock. `world.rs` is the harness; the others are tests by topic. A number in a
-//! comment is a row of the conformance lists.
+//! Packets in, packets out, under a virtual clock. `world.rs` is the harness; the others are tests by topic. Comments name
+//! the sections of the RFCs that a test is about.
 #![forbid(unsafe_code)]
 #![allow(missing_docs)]
 

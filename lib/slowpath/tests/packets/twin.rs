@@ -71,7 +71,7 @@ fn frames_for_others_unknown_types_and_unknown_interfaces() {
     w.silent();
     let names = ["other_station", "unknown_interface", "bad_frame"];
     assert_eq!(names.map(|name| w.dropped(name)), [1, 1, 2]);
-    // LLDP and the like are Linux' business.
+    // LLDP and the like are Linux's business.
     let lldp = framed(MacAddr([1, 0x80, 0xc2, 0, 0, 0xe]), a.mac, 0x88cc, b"lldp");
     w.punt(LEFT, &lldp);
     assert_eq!(w.twin, [(LEFT, lldp)]);

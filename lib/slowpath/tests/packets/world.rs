@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Two links, hosts that answer for their addresses, a routing table, and a clock that moves when told to.
+//! Two links, hosts that answer for their addresses, a routing table, and a clock that moves when a test says so.
 //!
 //! ```text
 //! hosts 10.0.1.n, 2001:db8:1::n ── 1 [router] 2 ── hosts 10.0.2.n, 2001:db8:2::n
