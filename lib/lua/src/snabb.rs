@@ -131,7 +131,7 @@ pub unsafe extern "C" fn perigee_snabb_match(filter: *const Expression, data: *c
 #[used]
 static EXPORT: unsafe extern "C" fn(*const Expression, *const u8, u32) -> bool = perigee_snabb_match;
 
-/// The same for DynASM's encoder.
+/// Keeps DynASM's encoder in the program, as above.
 #[cfg(target_arch = "x86_64")]
 mod dynasm {
     use std::ffi::c_void;

@@ -223,7 +223,7 @@ mod tests {
         PortRange::new(first, last).ok()
     }
 
-    /// Which of the frames these rules deny, told by the mask; families are told by the first nibble.
+    /// Which of the frames these rules deny, by the mask; the first nibble of the packet gives its family.
     fn denied(rules: Vec<Rule>, frames: &[Vec<u8>]) -> Vec<bool> {
         let mut rig = Rig::with_filter(Some(Arc::new(LinearFilter(rules))));
         let (mut ip4, mut ip6) = (Mask::EMPTY, Mask::EMPTY);
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(rig.reasons(), [("filter.ipv6_denied".to_owned(), 1), ("filter.ipv4_steered".to_owned(), 1)]);
         let punted = rig.punted.try_recv().unwrap();
         assert_eq!((punted.packet.bytes(), punted.reason), (&udp4(1, 8)[..], STEERED4));
-        // Without a filter it steers all the same.
+        // It steers without a filter, too.
         let mut rig = Rig::with_filters(None, steer);
         rig.receive_classified(&udp6(1, 8));
         filter(&mut rig.ctx, &mut rig.batch, &mut Mask::default(), &mut Mask::only(0));
@@ -405,7 +405,7 @@ mod tests {
         for _ in 0..count {
             rig.batch.refill();
             let mut frame: Vec<u8> = (0..random.below(120)).map(|_| random.bits() as u8).collect();
-            // Chains with short lengths reach their end now and then.
+            // Some chains with short lengths reach their end.
             let len = frame.len();
             for at in (54..len.max(54)).step_by(8) {
                 frame[at] = extensions[random.below(10) as usize];

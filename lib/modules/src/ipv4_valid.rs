@@ -38,9 +38,9 @@ const SHORTEST_FRAME: usize = 60;
 /// The module.
 pub fn ipv4_valid(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
     ctx.counters.module(ModuleId::ipv4_valid, mask.count());
-    let odd = batch.filter(*mask, |packet| !is_plain(packet));
-    if !odd.is_empty() {
-        *mask = (*mask - odd) | look_again(ctx, batch, odd);
+    let suspect = batch.filter(*mask, |packet| !is_plain(packet));
+    if !suspect.is_empty() {
+        *mask = (*mask - suspect) | look_again(ctx, batch, suspect);
     }
 }
 
@@ -74,7 +74,7 @@ fn is_sum_right(header: &[u8; 20]) -> bool {
     sum.is_multiple_of(0xffff)
 }
 
-/// Finds out what is odd about packets; returns those that are fine after all.
+/// Finds out what is wrong with packets; returns those that are fine after all.
 #[inline(never)]
 fn look_again(ctx: &mut Context, batch: &mut Batch, odd: Mask) -> Mask {
     let mut fine = Mask::EMPTY;
@@ -255,7 +255,7 @@ mod tests {
         if packet.len() < 20 || random.below(16) == 0 {
             return packet;
         }
-        // Valid but for the options, in a quarter of the cases; then up to two fields anew.
+        // Valid but for the options, in a quarter of the cases; then up to two fields are drawn again.
         packet[0] = if random.below(4) == 0 { 0x40 | random.bits() as u8 & 15 } else { 0x45 };
         let total = packet.len() - if random.below(2) == 0 { random.below(packet.len() as u32) as usize } else { 0 };
         packet[2..4].copy_from_slice(&(total as u16).to_be_bytes());
@@ -295,7 +295,7 @@ mod tests {
                 if let Some(name) = verdict {
                     *expected.entry(format!("ipv4_valid.{name}")).or_default() += 1;
                 }
-                // The view's own validation is the same up to here.
+                // Up to here the view's own validation checks what this one does.
                 if device == 0 {
                     let passes = !matches!(
                         verdict,

@@ -33,9 +33,9 @@ const SHORTEST_FRAME: usize = 60;
 /// The module.
 pub fn ipv6_valid(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
     ctx.counters.module(ModuleId::ipv6_valid, mask.count());
-    let odd = batch.filter(*mask, |packet| !is_plain(packet));
-    if !odd.is_empty() {
-        *mask = (*mask - odd) | look_again(ctx, batch, odd);
+    let suspect = batch.filter(*mask, |packet| !is_plain(packet));
+    if !suspect.is_empty() {
+        *mask = (*mask - suspect) | look_again(ctx, batch, suspect);
     }
 }
 
@@ -57,9 +57,9 @@ fn is_plain_address(first: u8) -> bool {
 }
 
 #[inline(never)]
-fn look_again(ctx: &mut Context, batch: &mut Batch, odd: Mask) -> Mask {
+fn look_again(ctx: &mut Context, batch: &mut Batch, suspect: Mask) -> Mask {
     let mut fine = Mask::EMPTY;
-    for slot in odd {
+    for slot in suspect {
         let Some(mut packet) = batch.slot(slot) else { continue };
         match verdict(&mut packet) {
             None => fine.set(slot),

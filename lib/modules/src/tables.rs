@@ -22,7 +22,7 @@ pub struct Tables {
     pub filter: Option<Arc<dyn Filter>>,
     /// What goes to the slow path, where devices cannot steer it there themselves; what it "denies" is punted.
     pub steer: Option<Arc<dyn Filter>>,
-    /// Where somebody looks at packets; `None` where nobody does.
+    /// Captures and traces; `None` while none is on.
     pub taps: Option<Arc<Taps>>,
     ports: Vec<PortView>,
     /// The view of a port that does not exist: no frame is its own.
@@ -87,12 +87,12 @@ impl Tables {
         Tables { v4, v6, next_hops, interfaces, filter, steer: None, taps: None, ports, nobody }
     }
 
-    /// The same tables with packets that `steer` matches going to the slow path.
+    /// These tables, with packets that `steer` matches going to the slow path.
     pub fn with_steer(self, steer: Option<Arc<dyn Filter>>) -> Tables {
         Tables { steer, ..self }
     }
 
-    /// The same tables with taps.
+    /// These tables, with taps.
     pub fn with_taps(self, taps: Option<Arc<Taps>>) -> Tables {
         Tables { taps, ..self }
     }

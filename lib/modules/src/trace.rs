@@ -93,7 +93,7 @@ pub struct Step {
 
 /// A packet's way.
 pub struct Trace {
-    /// Who asked for it.
+    /// The sink that asked for it.
     pub sink: Arc<dyn TraceSink>,
     /// When it came in, in ns of the worker's clock.
     pub time: u64,
@@ -152,7 +152,7 @@ impl Trace {
         }
     }
 
-    /// Hands the trace to whoever asked for it.
+    /// Hands the trace to the sink that asked for it.
     pub fn end(self: Box<Self>) {
         let sink = self.sink.clone();
         sink.put(self);

@@ -10,7 +10,6 @@
 //! `data .. data + length` lies inside that buffer. Everything public keeps it, or is `unsafe` and says what to keep.
 #![allow(unsafe_code)]
 
-#[allow(unsafe_code)]
 pub mod heap;
 pub mod mask;
 pub mod port;

@@ -26,7 +26,7 @@ pub(crate) struct Drowsiness {
 }
 
 impl Drowsiness {
-    /// Tells whether the last round brought packets; returns how long to sleep now, if at all.
+    /// Takes whether the last round brought packets; returns how long to sleep now, if at all.
     pub fn round(&mut self, policy: Idle, packets: bool) -> Option<Duration> {
         if packets || policy == Idle::Poll {
             self.rounds = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! `lua/fastpath.lua` in Rust, line by line: what the script is measured against, and what runs it without LuaJIT in tests.
+//! `lua/fastpath.lua` in Rust, line by line: what the script is measured against, and what tests run without LuaJIT.
 
 use crate::worker::Worker;
 use perigee_modules::{
@@ -68,7 +68,7 @@ pub fn round(worker: &mut Worker, burst: &mut Batch) {
     worker.housekeeping();
 }
 
-/// A burst with a packet in it that is followed.
+/// A burst while a packet is followed.
 #[cold]
 #[inline(never)]
 fn traced(ctx: &mut Context, burst: &mut Batch) {

@@ -34,12 +34,12 @@ pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Asks all who look to come to an end.
+    /// Asks all threads that look to come to an end.
     pub fn request(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Was it asked?
+    /// Whether they are to come to an end.
     #[inline]
     pub fn requested(&self) -> bool {
         self.0.load(Ordering::Acquire)
@@ -169,7 +169,7 @@ impl Worker {
         batch.live().count()
     }
 
-    /// The same while somebody looks at packets.
+    /// [`Self::spread`], and shows the burst to taps and trace.
     #[cold]
     #[inline(never)]
     fn receive_tapped(&mut self, queue: usize, batch: &mut Batch) -> usize {

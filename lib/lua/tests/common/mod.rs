@@ -49,7 +49,7 @@ impl Bed {
         Bed::with_buffers(10_000)
     }
 
-    /// The same with a pool of so many packet buffers.
+    /// With a pool of that number of packet buffers.
     pub fn with_buffers(buffers: usize) -> Bed {
         let interface = |port: u16| Interface {
             name: format!("p{port}"),
