@@ -1,80 +1,76 @@
 // SPDX-License-Identifier: MIT
 //! The configuration: TOML in, checked values out, or every mistake with file, line, column and what was expected.
 //!
-//! | file | what it reads |
+//! | file | what it declares and reads |
 //! | --- | --- |
-//! | `router.rs` | `[router]`, `[eal]`, the workers |
+//! | `router.rs`, `workers.rs`, `fib.rs` | `[router]`, `[[worker]]`, what `fib` chooses from |
+//! | `eal.rs` | `[eal]` |
 //! | `linux.rs` | `[linux]` |
-//! | `ports.rs` | `[port.NAME]` and `[port.NAME.vlan.ID]` |
-//! | `routing.rs` | `[[route]]`, `[[neighbor]]`, and whether an address is on an interface |
+//! | `ports.rs`, `interfaces.rs` | `[port.NAME]`; `[port.NAME.vlan.ID]` and the addresses of both |
+//! | `routes.rs`, `neighbors.rs`, `networks.rs` | `[[route]]`, `[[neighbor]]`; which interface an address is on |
 //! | `routes_file.rs` | `PREFIX via ADDRESS dev PORT`, a million lines of it |
-//! | `filters.rs` | `[[filter]]`, `[[steer]]` |
-//! | `print.rs` | the way back, for `perigee show config` |
+//! | `filters.rs`, `steers.rs`, `tuples.rs` | `[[filter]]`, `[[steer]]`, and the packets both are about |
 //!
-//! `reader.rs` walks the TOML tree and `mistake.rs` collects what does not fit; `values.rs` and `model.rs` are what
-//! comes out.
+//! Each declares its keys by [`section::section!`], with a kind of value from `kind.rs`. `reader.rs` walks the TOML
+//! tree, `given.rs` is a value of it, `mistake.rs` collects what does not fit. `model.rs` is the whole, and `tables.rs`
+//! turns it into tables again, for `print.rs` (`perigee show config`) and `reload.rs` (what needs a restart).
+//! `document.rs` writes docs/configuration.md.
 
 #![forbid(unsafe_code)]
 
+mod document;
+mod eal;
+mod fib;
 mod filters;
+mod given;
+mod interfaces;
+mod kind;
 mod linux;
+mod machine;
 mod mistake;
 mod model;
+mod neighbors;
+mod networks;
+mod once;
 mod ports;
 mod print;
 mod reader;
+mod reload;
 mod router;
+mod routes;
 mod routes_file;
-mod routing;
+mod section;
+mod steers;
+mod tables;
+mod tuples;
 mod values;
+mod workers;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use toml::de::DeTable;
 
+pub use document::{Key, documentation, keys};
+pub use eal::{Eal, Hugepages};
+pub use fib::{AUTO, FibChoice, FibNames};
+pub use filters::{Action, Filter};
+pub use interfaces::Interface;
 pub use linux::{Feed, Linux, protocol_name, table_name};
+pub use machine::Machine;
 pub use mistake::{ConfigError, Mistake};
-pub use model::*;
-pub use router::default_socket;
+pub use model::Config;
+pub use neighbors::Neighbor;
+pub use ports::{Device, LinuxDriver, Port};
+pub use router::{Idle, Router, default_socket};
 pub use routes_file::parse_routes;
+pub use section::Reload;
+pub use steers::{Steer, SteerMatch};
+pub use workers::Worker;
 
 use mistake::Mistakes;
 use reader::Section;
-
-/// The machine a configuration is checked against.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Machine {
-    /// The cores that exist and are on line, ascending.
-    pub cores: Vec<u16>,
-    /// The lookup structures that this program has.
-    pub fib: FibNames,
-    /// Those to use whatever the configuration says.
-    pub fib_override: Option<FibChoice>,
-}
-
-impl Machine {
-    /// This one, from `/sys`; where that is hidden, as many cores as this process may use.
-    pub fn here() -> Self {
-        let online = std::fs::read_to_string("/sys/devices/system/cpu/online");
-        let cores = online.ok().and_then(|text| core_list(text.trim()));
-        let usable = || {
-            let count = std::thread::available_parallelism().map_or(1, usize::from);
-            (0..count as u16).collect()
-        };
-        Self { cores: cores.unwrap_or_else(usable), ..Self::default() }
-    }
-}
-
-/// A list as `/sys` writes it: `0-3,6`.
-fn core_list(text: &str) -> Option<Vec<u16>> {
-    let mut cores = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
-        cores.extend(first..=last);
-    }
-    Some(cores)
-}
+use routes_file::FileKeys;
+use section::Context;
 
 impl Config {
     /// Reads and checks the file at `path` and the routes file it names.
@@ -85,10 +81,10 @@ impl Config {
         Self::load_on(path, &Machine::here())
     }
 
-    /// Like [`Config::load`], for this machine with what the caller knows of it.
+    /// Like [`Config::load`], on a machine that the caller describes.
     ///
     /// # Errors
-    /// The same.
+    /// Like [`Config::load`].
     pub fn load_on(path: impl AsRef<Path>, machine: &Machine) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -138,19 +134,23 @@ impl Config {
 
 fn read_config(mut root: Section, folder: &Path, machine: &Machine) -> Config {
     let mistakes = root.mistakes();
-    let (router, workers) = router::read_router(&mut root, folder, machine);
-    let eal = router::read_eal(&mut root, &router.name);
-    let linux = linux::read_linux(&mut root);
+    let context = Context { folder, machine, ..Context::bare() };
+    let (router, workers) = read_router(&mut root, &context);
+    let context = Context { name: &router.name, ..context };
+    let eal = read_table(&mut root, "eal", |s| Eal::read(s, &context));
+    let linux = read_table(&mut root, "linux", |s| Linux::read(s, &context));
     let before = mistakes.count();
-    let (ports, interfaces) = ports::read_ports(&mut root, folder, &router);
+    let (ports, interfaces) = ports::read_ports(&mut root, &context, &router);
     // With an interface missing, "via an address on no interface" would blame the wrong line.
     let sure = mistakes.count() == before;
-    let networks = routing::Networks::new(&interfaces, sure);
-    let routes = routing::read_routes(&mut root, &networks);
-    let neighbors = routing::read_neighbors(&mut root, &networks);
-    let filters = filters::read_filters(&mut root);
-    let steers = filters::read_steers(&mut root, &ports, sure);
-    let routes_file = root.text("routes_file", "the path of a file with routes", router::a_path(folder));
+    let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+    let context = Context { ports: &names, sure, ..context };
+    let networks = networks::Networks::new(&interfaces, sure);
+    let routes = routes::read_routes(&mut root, &context, &networks);
+    let neighbors = neighbors::read_neighbors(&mut root, &context, &networks);
+    let filters = filters::read_filters(&mut root, &context);
+    let steers = steers::read_steers(&mut root, &context);
+    let FileKeys { routes_file } = FileKeys::read(&mut root, &context);
     root.finish();
     Config {
         router,
@@ -159,7 +159,7 @@ fn read_config(mut root: Section, folder: &Path, machine: &Machine) -> Config {
         workers,
         routes,
         file_routes: Vec::new(),
-        routes_file: routes_file.map(|path| path.value),
+        routes_file,
         neighbors,
         filters,
         steers,
@@ -167,6 +167,26 @@ fn read_config(mut root: Section, folder: &Path, machine: &Machine) -> Config {
         interfaces,
         warnings: Vec::new(),
     }
+}
+
+/// The table `[key]`, whether it is there or not.
+fn read_table<T>(root: &mut Section, key: &'static str, read: impl FnOnce(&mut Section) -> T) -> T {
+    let mut section = root.table(key);
+    let value = read(&mut section);
+    section.finish();
+    value
+}
+
+/// `[router]`, in which the workers may be named. The command line has the last word about the lookup structures.
+fn read_router(root: &mut Section, context: &Context) -> (Router, Vec<Worker>) {
+    let mut section = root.table("router");
+    let mut router = Router::read(&mut section, context);
+    if let Some(choice) = &context.machine.fib_override {
+        router.fib = choice.clone();
+    }
+    let workers = workers::read_workers(root, &mut section, context);
+    section.finish();
+    (router, workers)
 }
 
 fn folder_of(name: &str) -> &Path {
@@ -186,21 +206,4 @@ fn read_text(path: &Path) -> Result<String, ConfigError> {
         mistakes.add(&(valid..valid), format!("found the byte 0x{byte:02x}, expected UTF-8 text"));
         ConfigError::Mistakes(mistakes.into_parts().0)
     })
-}
-
-/// `path` as it is if absolute, else below `folder`.
-fn below(folder: &Path, path: &str) -> PathBuf {
-    folder.join(path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn core_lists_are_read_as_sys_writes_them() {
-        assert_eq!(core_list("0-3,6"), Some(vec![0, 1, 2, 3, 6]));
-        assert_eq!(core_list("0"), Some(vec![0]));
-        assert_eq!(core_list(""), None);
-    }
 }

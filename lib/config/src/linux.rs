@@ -1,77 +1,67 @@
 // SPDX-License-Identifier: MIT
-//! `[linux]`: which routes of Linux the router follows, how it hears of them, and how often it looks whether all is well.
+//! `[linux]`: which routes of Linux the router follows, how it learns of them, and how often it compares.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use toml::de::DeValue;
 
-use super::reader::{Parsed, Section, integer_of, unfit};
-use super::router::set;
-use super::values::{bytes, duration};
+use super::given::{Given, Parsed, unfit};
+use super::kind::{Kind, choice, integer_of, list, name_of, optional, socket_address, time, value};
+use super::section::section;
+use super::values::{bytes, bytes_text};
 
-/// `[linux]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Linux {
-    /// Who tells the routes.
-    pub feed: Feed,
-    /// Tables whose routes are taken; those of the first are preferred to equal ones of the next.
-    pub tables: Vec<u32>,
-    /// Makers of routes that are taken; all if `None`. Numbers as in `/etc/iproute2/rt_protos`.
-    pub protocols: Option<Vec<u8>>,
-    /// Makers of routes that are not.
-    pub ignore_protocols: Vec<u8>,
-    /// Where FRR connects to, in the twins' namespace.
-    pub fpm: SocketAddr,
-    /// How long FRR has, when it has connected anew, to name the routes that are to stay.
-    pub fpm_hold: Duration,
-    /// Room for news that nobody has read yet, in bytes.
-    pub receive_buffer: u64,
-    /// How often Linux, RIB and lookup structure are compared; never if `None`.
-    pub audit: Option<Duration>,
+section! {
+    /// Which routes of Linux are followed, and how.
+    pub struct Linux(context) keys {
+        /// Where routes come from: the kernel; FRR's zebra with its module `dplane_fpm_nl`, by TCP; or nowhere.
+        feed: Feed, choice(FEEDS), default Feed::Netlink, restart;
+        /// Tables whose routes are taken; those of the first are preferred to equal ones of the next.
+        tables: Vec<u32>, tables_kind(), default vec![TABLES[0].1] => "`[\"main\"]`", live;
+        /// Protocols, which is Linux's word for the programs that make routes, whose routes are taken.
+        protocols: Option<Vec<u8>>, optional(protocol_list()), default None => "all", live;
+        /// Protocols whose routes are not taken.
+        ignore_protocols: Vec<u8>, protocol_list(), default Vec::new(), live;
+        /// Where FRR connects to, in the twins' namespace.
+        fpm: SocketAddr, socket_address("an address with a port, such as \"127.0.0.1:2620\""),
+            default SocketAddr::from(([127, 0, 0, 1], 2620)), restart;
+        /// How long FRR has, after it has connected again, to name the routes that are to stay.
+        fpm_hold: Duration, time("a time, such as \"60s\"", Ok), default Duration::from_secs(60), restart;
+        /// Room for the kernel's notifications until they are read. When it overflows, everything is read again.
+        receive_buffer: u64, buffer_size(), default 256 << 20, restart;
+        /// How often Linux's table, the RIB and the lookup structures are compared and differences repaired.
+        audit: Option<Duration>, optional(time("a time of 1s or more, such as \"60s\"", a_second_at_least)),
+            default None => "never", live;
+    }
 }
 
-/// Who tells the routes.
+/// Where routes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feed {
     /// The kernel.
     Netlink,
     /// FRR's zebra (`dplane_fpm_nl`).
     Fpm,
-    /// Nobody.
+    /// Nowhere.
     None,
 }
+
+const FEEDS: &[(&str, Feed)] = &[("netlink", Feed::Netlink), ("fpm", Feed::Fpm), ("none", Feed::None)];
 
 impl Feed {
     /// As in the configuration.
     pub fn name(self) -> &'static str {
-        match self {
-            Feed::Netlink => "netlink",
-            Feed::Fpm => "fpm",
-            Feed::None => "none",
-        }
+        name_of(FEEDS, &self)
     }
 }
 
-impl Default for Linux {
-    fn default() -> Self {
-        Self {
-            feed: Feed::Netlink,
-            tables: vec![TABLES[0].1],
-            protocols: None,
-            ignore_protocols: Vec::new(),
-            fpm: SocketAddr::from(([127, 0, 0, 1], 2620)),
-            fpm_hold: Duration::from_secs(60),
-            receive_buffer: 256 << 20,
-            audit: None,
-        }
-    }
-}
+/// The most tables that can be followed.
+const MOST_TABLES: usize = 16;
 
 /// Names of tables (`/etc/iproute2/rt_tables`).
 const TABLES: [(&str, u32); 3] = [("main", 254), ("default", 253), ("local", 255)];
 
-/// Names of makers of routes (`/etc/iproute2/rt_protos`).
+/// Names of the programs that make routes (`/etc/iproute2/rt_protos`).
 const PROTOCOLS: [(&str, u8); 21] = [
     ("redirect", 1),
     ("kernel", 2),
@@ -96,7 +86,7 @@ const PROTOCOLS: [(&str, u8); 21] = [
     ("openr", 99),
 ];
 
-/// The name of a maker of routes, or its number.
+/// The name of a program that makes routes, or its number.
 pub fn protocol_name(protocol: u8) -> String {
     let known = PROTOCOLS.iter().find(|(_, number)| *number == protocol);
     known.map_or_else(|| protocol.to_string(), |(name, _)| (*name).to_owned())
@@ -121,53 +111,54 @@ fn list_of<T>(names: &[(&str, T)]) -> String {
     names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
-pub(super) fn read_linux(root: &mut Section) -> Linux {
-    let mut linux = Linux::default();
-    let Some(mut s) = root.table("linux") else { return linux };
-    let feed = s.text("feed", "\"netlink\", \"fpm\" or \"none\"", |text| match text {
-        "netlink" => Ok(Feed::Netlink),
-        "fpm" => Ok(Feed::Fpm),
-        "none" => Ok(Feed::None),
-        _ => unfit(),
-    });
-    set(&mut linux.feed, feed);
+fn protocol_list() -> Kind<'static, Vec<u8>> {
+    let names = list_of(&PROTOCOLS);
+    let expected = format!("who makes routes: one of {names}, or its number up to 255");
+    let protocol = value(expected, |value| named(value, &PROTOCOLS, 255), |number| i64::from(*number).into());
+    list(protocol).described(format!("an array of names ({names}) or numbers from 1 to 255"))
+}
+
+/// One to sixteen tables, each once.
+fn tables_kind() -> Kind<'static, Vec<u32>> {
     let expected = format!("a table: one of {}, or its number", list_of(&TABLES));
-    let tables = s.list("tables", &expected, |value| named(value, &TABLES, u32::MAX.into()));
-    for (at, table) in tables.iter().enumerate() {
-        if tables[..at].iter().any(|other| other.value == table.value) {
-            s.mistakes().add(&table.span, format!("found the table {} a second time", table_name(table.value)));
+    Kind::new(expected, read_tables, |tables: &Vec<u32>| {
+        Some(tables.iter().map(|table| i64::from(*table)).collect::<Vec<_>>().into())
+    })
+    .described("an array of 1 to 16 tables, by their names or numbers in `/etc/iproute2/rt_tables`")
+}
+
+fn read_tables(given: &Given, expected: &str) -> Option<Vec<u32>> {
+    let mut tables = Vec::new();
+    let mut count = 0;
+    for element in given.elements(expected)? {
+        count += 1;
+        let table = element.parse(expected, |value| named(value, &TABLES, u32::MAX.into()));
+        let Some(table) = table else { continue };
+        if tables.contains(&table) {
+            let message = format!("found the table {} a second time", table_name(table));
+            given.mistakes.add(&element.value.span(), message);
         }
+        tables.push(table);
     }
-    // An element that was wrong was reported by itself.
-    match (s.place("tables"), s.elements("tables").unwrap_or(1)) {
-        (Some(place), 0) => {
-            s.mistakes().add(&place, "found no table, expected one at least; `feed = \"none\"` takes none")
+    match count {
+        0 => {
+            let message = "found no table, expected one at least; `feed = \"none\"` takes none";
+            given.mistakes.add(&given.key, message);
         }
-        (Some(place), n @ 17..) => s.mistakes().add(&place, format!("found {n} tables, expected 16 at most")),
-        (Some(_), _) if tables.is_empty() => {}
-        (Some(_), _) => linux.tables = tables.into_iter().map(|table| table.value).collect(),
-        (None, _) => {}
+        1..=MOST_TABLES => {}
+        _ => given.mistakes.add(&given.key, format!("found {count} tables, expected {MOST_TABLES} at most")),
     }
-    let expected = format!("who makes routes: one of {}, or its number up to 255", list_of(&PROTOCOLS));
-    let protocols = s.list("protocols", &expected, |value| named(value, &PROTOCOLS, 255));
-    linux.protocols = s.place("protocols").map(|_| protocols.into_iter().map(|at| at.value).collect());
-    let ignored = s.list("ignore_protocols", &expected, |value| named(value, &PROTOCOLS, 255));
-    linux.ignore_protocols = ignored.into_iter().map(|at| at.value).collect();
-    let fpm = s.text("fpm", "an address with a port, such as \"127.0.0.1:2620\"", |text| {
-        text.parse().map_err(|_| String::new())
-    });
-    set(&mut linux.fpm, fpm);
-    set(&mut linux.fpm_hold, s.text("fpm_hold", "a time, such as \"60s\"", duration));
-    let buffer = s.text("receive_buffer", "a size from \"4 KB\" to \"1 GB\"", |text| match bytes(text)? {
+    Some(tables)
+}
+
+fn buffer_size() -> Kind<'static, u64> {
+    let parse = |value: &DeValue| match bytes(value.as_str().ok_or_else(String::new)?)? {
         size if (4 << 10..=1 << 30).contains(&size) => Ok(size),
         _ => Err("out of range".into()),
-    });
-    set(&mut linux.receive_buffer, buffer);
-    let audit = s.text("audit", "a time of 1s or more, such as \"60s\"", |text| match duration(text)? {
-        time if time >= Duration::from_secs(1) => Ok(time),
-        _ => Err("too short".into()),
-    });
-    linux.audit = audit.map(|at| at.value);
-    s.finish();
-    linux
+    };
+    value("a size from \"4 KB\" to \"1 GB\"", parse, |size| bytes_text(*size).into())
+}
+
+fn a_second_at_least(time: Duration) -> Parsed<Duration> {
+    if time >= Duration::from_secs(1) { Ok(time) } else { Err("too short".into()) }
 }

@@ -1,27 +1,46 @@
 // SPDX-License-Identifier: MIT
-//! The routes file, one route a line:
-//!
-//! ```text
-//! # prefix      via address  dev interface  [preference number] [metric number]
-//! 10.1.0.0/16   via 10.0.0.2 dev wan
-//! 2001:db8::/32 via fe80::2  dev wan        metric 20
-//! 10.2.0.0/16   via 10.0.0.2 weight 2 via 10.0.1.2   # two thirds and one third of the flows
-//! 10.3.0.0/16   recursive 10.2.0.1          # a gateway that other routes lead to
-//! 192.0.2.0/24  blackhole    # or unreachable, or prohibit
-//! ```
-//!
-//! `dev` may be left out where one interface's network covers the address. A file with one wrong line is not used
-//! at all. A million lines take well under a second: nothing is allocated for a line with one gateway.
+//! The routes file: one route a line, see [`FORMAT`]. A million lines take well under a second: nothing is allocated
+//! for a line with one gateway.
 
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::ops::{Range, RangeInclusive};
+use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::mistake::{ConfigError, Mistakes};
-use super::model::Interface;
-use super::routing::{Networks, a_prefix, far, to_one};
 use perigee_net::{InterfaceId, Member, Multipath, Prefix, Route, RouteSource, RouteTarget};
+
+use super::interfaces::Interface;
+use super::kind::{optional, path};
+use super::mistake::{ConfigError, Mistakes};
+use super::networks::{Networks, a_prefix, far};
+use super::routes::to_one;
+use super::section::section;
+
+section! {
+    /// Keys that belong to no table.
+    pub(crate) struct FileKeys(context) keys {
+        /// A file with further static routes, up to millions: see the end of this page.
+        routes_file: Option<PathBuf>, optional(path("the path of a file with routes", context.folder)),
+            default None => "none", live;
+    }
+}
+
+/// How the routes file is written.
+pub(crate) const FORMAT: &str = "\
+One route a line:
+
+```text
+# prefix      via address  dev interface  [preference number] [metric number]
+10.1.0.0/16   via 10.0.0.2 dev wan
+2001:db8::/32 via fe80::2  dev wan        metric 20
+10.2.0.0/16   via 10.0.0.2 weight 2 via 10.0.1.2   # two thirds and one third of the flows
+10.3.0.0/16   recursive 10.2.0.1          # a gateway that other routes lead to
+192.0.2.0/24  blackhole    # or unreachable, or prohibit
+```
+
+`dev` may be left out where one interface's network covers the address. A file with one wrong line is not used at all.
+";
 
 /// How many wrong lines are listed; a file of the wrong kind has a million of them.
 const LISTED: usize = 20;

@@ -58,6 +58,17 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     micros.map(Duration::from_micros).ok_or_else(String::new)
 }
 
+/// A time as [`duration`] reads it, in the largest unit that is exact.
+pub(super) fn duration_text(time: Duration) -> String {
+    let micros = time.as_micros();
+    let (factor, unit) = match micros {
+        _ if micros.is_multiple_of(1_000_000) => (1_000_000, "s"),
+        _ if micros.is_multiple_of(1_000) => (1_000, "ms"),
+        _ => (1, "us"),
+    };
+    format!("{}{unit}", micros / factor)
+}
+
 /// A size such as `4 KB`, `256 MB` or `1 GB`, in units of 1024.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let split = text.find(|c: char| !c.is_ascii_digit()).ok_or("it has no unit")?;
@@ -71,6 +82,22 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
     digits::<u64>(number).and_then(|n| n.checked_mul(1 << shift)).ok_or_else(String::new)
 }
 
+/// A size as [`bytes`] reads it, in the largest unit that is exact.
+pub(super) fn bytes_text(size: u64) -> String {
+    let (shift, unit) = match size.trailing_zeros() {
+        30.. => (30, "GB"),
+        20.. => (20, "MB"),
+        _ => (10, "KB"),
+    };
+    format!("{} {unit}", size >> shift)
+}
+
+/// Letters, digits, - and _, at least one.
+pub(super) fn is_word(text: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    !text.is_empty() && text.bytes().all(fits)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,6 +109,12 @@ mod tests {
             assert!(bytes(text).is_err(), "{text}");
         }
         assert_eq!(duration("2ms"), Ok(Duration::from_millis(2)));
+        for text in ["100us", "2ms", "1500us", "60s", "0s"] {
+            assert_eq!(duration(text).map(duration_text), Ok(text.to_owned()));
+        }
+        for text in ["4 KB", "1025 KB", "256 MB", "1 GB"] {
+            assert_eq!(bytes(text).map(bytes_text), Ok(text.to_owned()));
+        }
     }
 
     #[test]

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+//! `[port.NAME.vlan.ID]` and `addresses`: the interfaces of ports and VLANs.
+
+use std::net::IpAddr;
+
+use perigee_net::InterfaceAddress;
+
+use super::given::{At, Parsed, unfit};
+use super::kind::{Kind, at, integer, list, optional, text};
+use super::once::Once;
+use super::reader::Section;
+use super::section::{Context, section};
+
+/// The smallest MTU of a link that carries IPv6 (RFC 8200 section 5).
+const IPV6_MTU: u16 = 1280;
+/// Interface numbers from 0xfff0 on mean something else in a next hop.
+pub(crate) const INTERFACES: usize = 0xfff0;
+
+section! {
+    /// A VLAN of a port, an interface of its own: frames with this tag (IEEE 802.1Q), 1 to 4094.
+    pub(crate) struct VlanKeys(context) keys {
+        /// The longest IP packet that is sent; at most that of the port.
+        mtu: Option<At<u16>>, optional(at(mtu_kind())), default None => "the port's", live;
+    }
+}
+
+section! {
+    /// The addresses of an interface.
+    pub(crate) struct AddressKeys(context) keys {
+        /// The router's own addresses, each with the length of its network's prefix. A port's twin has them too.
+        addresses: Vec<At<InterfaceAddress>>, list(at(own_address())), default Vec::new(), live;
+    }
+}
+
+/// A port's own interface, or one of its VLANs (`[port.NAME.vlan.ID]`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interface {
+    /// `wan`, or `wan.100`.
+    pub name: String,
+    /// Index in [`Config::ports`](super::Config::ports).
+    pub port: u16,
+    /// 1 to 4094; `None` for untagged frames.
+    pub vlan: Option<u16>,
+    /// Bytes of an IP packet.
+    pub mtu: u16,
+    /// The router's own addresses, each with the length of its network's prefix.
+    pub addresses: Vec<InterfaceAddress>,
+}
+
+impl AddressKeys {
+    /// The keys that say the same as `addresses`.
+    pub fn of(addresses: &[InterfaceAddress]) -> Self {
+        Self { addresses: addresses.iter().copied().map(At::nowhere).collect() }
+    }
+}
+
+/// The VLAN `id` of the port whose own interface is `port`.
+pub(crate) fn read_vlan(
+    id: &At<String>,
+    mut s: Section,
+    context: &Context,
+    port: &Interface,
+    addresses: &mut Addresses,
+) -> Option<Interface> {
+    let number = id.value.parse::<u16>().ok();
+    let vlan = number.filter(|n| (1..=4094).contains(n) && n.to_string() == id.value);
+    if vlan.is_none() {
+        let message = format!("found the VLAN {:?}, expected a number from 1 to 4094", id.value);
+        s.mistakes().add(&id.span, message);
+    }
+    let name = format!("{}.{}", port.name, id.value);
+    let given = VlanKeys::read(&mut s, context).mtu;
+    let mtu = given.as_ref().map_or(port.mtu, |mtu| mtu.value);
+    if let Some(at) = given
+        && at.value > port.mtu
+    {
+        let message = format!("found an MTU of {mtu}, expected at most {}, the port's own", port.mtu);
+        s.mistakes().add(&at.span, message);
+    }
+    let addresses = addresses.check(AddressKeys::read(&mut s, context), &name, mtu, &s);
+    s.finish();
+    Some(Interface { name, port: port.port, vlan: Some(vlan?), mtu, addresses })
+}
+
+/// The addresses that interfaces have so far.
+#[derive(Default)]
+pub(crate) struct Addresses(Once);
+
+impl Addresses {
+    /// The addresses of the interface `owner`, each checked against the others and against its MTU.
+    pub fn check(&mut self, keys: AddressKeys, owner: &str, mtu: u16, s: &Section) -> Vec<InterfaceAddress> {
+        for At { value, span } in &keys.addresses {
+            let address = value.address;
+            // Each link has link-local addresses of its own (RFC 4007 5): fe80::1 may be on all of them.
+            let link_local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+            let claimed = if link_local { format!("{address}%{owner}") } else { address.to_string() };
+            if let Some(first) = self.0.claim(claimed, owner) {
+                let message = format!("found {address}, which `{first}` has already, expected it on one interface");
+                s.mistakes().add(span, message);
+            }
+            if address.is_ipv6() && mtu < IPV6_MTU {
+                let message = format!(
+                    "found an IPv6 address on an interface with an MTU of {mtu}, expected an MTU of at least {IPV6_MTU}"
+                );
+                s.mistakes().add(span, message);
+            }
+        }
+        keys.addresses.into_iter().map(|at| at.value).collect()
+    }
+}
+
+/// Bytes of an IP packet that a link may carry.
+pub(crate) fn mtu_kind() -> Kind<'static, u16> {
+    integer("bytes of IP", 68..=9600)
+}
+
+fn own_address() -> Kind<'static, InterfaceAddress> {
+    let expected = "an address of the router with the length of its network's prefix, such as \"10.0.0.1/24\"";
+    text(expected, host_address)
+}
+
+/// An address that a host may have (RFC 1122 3.2.1.3, RFC 4291 2.5 and 2.7).
+fn host_address(text: &str) -> Parsed<InterfaceAddress> {
+    let own: InterfaceAddress = match text.parse() {
+        Ok(own) => own,
+        Err(_) if text.parse::<IpAddr>().is_ok() => return Err("it has no prefix length".into()),
+        Err(_) => return unfit(),
+    };
+    let address = own.address;
+    if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
+        return Err("no host's address".into());
+    }
+    if own.prefix_len == 0 {
+        return Err("its network would be everything".into());
+    }
+    if let IpAddr::V4(v4) = address {
+        if v4.is_broadcast() || v4.octets()[0] >= 240 {
+            return Err("no host's address".into());
+        }
+        // Of old, the address of the network is a broadcast address, too.
+        if own.broadcasts().any(|broadcast| broadcast == v4) {
+            let first = own.network().addr() == address;
+            let what = if first { "the address of the network itself" } else { "the network's broadcast address" };
+            return Err(what.into());
+        }
+    }
+    Ok(own)
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+//! A configuration as the tables of a file that says the same: what is printed, and what a reload compares.
+
+use super::filters::FilterKeys;
+use super::given::At;
+use super::interfaces::{AddressKeys, VlanKeys};
+use super::model::Config;
+use super::neighbors::NeighborKeys;
+use super::ports::DeviceKeys;
+use super::routes::{PrefixKeys, RouteKeys, ViaKeys};
+use super::routes_file::FileKeys;
+use super::section::{Entry, Keys};
+use super::steers::{SteerKeys, steered};
+use super::tuples::TupleKeys;
+use super::workers::WorkerKeys;
+
+/// A table of the file.
+pub(crate) struct Table {
+    /// `[router]`, `[[route]]`; empty for what stands before the first head.
+    pub head: String,
+    pub entries: Vec<Entry>,
+}
+
+impl Table {
+    fn new(head: impl Into<String>, entries: impl IntoIterator<Item = Vec<Entry>>) -> Self {
+        Self { head: head.into(), entries: entries.into_iter().flatten().collect() }
+    }
+}
+
+impl Config {
+    /// Every table. A key that is not in here is neither printed nor compared.
+    pub(crate) fn tables(&self) -> Vec<Table> {
+        // Spelled out, so that what is added to a configuration is not forgotten here.
+        let Self {
+            router,
+            eal,
+            linux,
+            workers,
+            ports,
+            interfaces,
+            routes,
+            file_routes: _,
+            routes_file,
+            neighbors,
+            filters,
+            steers,
+            warnings: _,
+        } = self;
+        let mut tables = vec![
+            Table::new("", [FileKeys { routes_file: routes_file.clone() }.entries()]),
+            Table::new("[router]", [router.entries(), WorkerKeys::of(workers).entries()]),
+            Table::new("[eal]", [eal.entries()]),
+            Table::new("[linux]", [linux.entries()]),
+        ];
+        tables.extend((0..ports.len()).flat_map(|index| self.tables_of_port(index)));
+        tables.extend(routes.iter().map(|(prefix, route)| {
+            let via = ViaKeys::of(route, interfaces).entries();
+            Table::new("[[route]]", [PrefixKeys::of(*prefix).entries(), via, RouteKeys::of(route).entries()])
+        }));
+        let of_neighbor = |neighbor| NeighborKeys::of(neighbor, interfaces).entries();
+        tables.extend(neighbors.iter().map(|neighbor| Table::new("[[neighbor]]", [of_neighbor(neighbor)])));
+        tables.extend(filters.iter().map(|filter| {
+            Table::new("[[filter]]", [TupleKeys::of(&filter.tuple).entries(), FilterKeys::of(filter).entries()])
+        }));
+        tables.extend(steers.iter().map(|steer| {
+            let tuple = TupleKeys::of(&steer.tuple());
+            Table::new("[[steer]]", [steered(&SteerKeys::of(steer, ports), &tuple)])
+        }));
+        tables
+    }
+
+    /// A port and its VLANs.
+    fn tables_of_port(&self, index: usize) -> Vec<Table> {
+        let port = &self.ports[index];
+        let own = &self.interfaces[index];
+        let keys = [DeviceKeys::of(&port.device).entries(), port.entries(), AddressKeys::of(&own.addresses).entries()];
+        let mut tables = vec![Table::new(format!("[port.{}]", port.name), keys)];
+        let of_port = self.interfaces.iter().filter(|interface| usize::from(interface.port) == index);
+        tables.extend(of_port.filter_map(|interface| {
+            let head = format!("[port.{}.vlan.{}]", port.name, interface.vlan?);
+            let mtu = VlanKeys { mtu: Some(At::nowhere(interface.mtu)) };
+            Some(Table::new(head, [mtu.entries(), AddressKeys::of(&interface.addresses).entries()]))
+        }));
+        tables
+    }
+}
