@@ -9,6 +9,14 @@ const CONFIG: &str = r#"
 burst = 32
 transmit_timeout = "100us"
 cores = [0, 1]
+[eal]
+args = ["--log-level=8"]
+memory = 64
+[linux]
+tables = ["main", 7]
+protocols = ["bird"]
+receive_buffer = "16 MB"
+audit = "60s"
 [port.wan]
 device = "net_pcap0,rx_pcap=in.pcap"
 mac = "02:00:00:00:00:01"
@@ -17,7 +25,7 @@ addresses = ["10.0.0.1/24", "2001:db8::1/64"]
 addresses = ["10.7.0.1/24"]
 [[route]]
 prefix = "0.0.0.0/0"
-via = "10.0.0.2"
+via = [{ address = "10.0.0.2", weight = 2 }, { address = "10.7.0.2" }]
 [[neighbor]]
 address = "10.0.0.2"
 mac = "02:00:00:00:00:02"
@@ -107,6 +115,11 @@ fn no_text_makes_a_parser_panic() {
             parsed.inspect(|config| {
                 let again = Config::parse_on("again.toml", &config.to_toml(), &machine);
                 assert_eq!(again.as_ref().map(Config::to_toml).ok(), Some(config.to_toml()));
+                let changed = again.map(|again| config.restart_needed(&again));
+                assert!(
+                    changed.is_ok_and(|keys| keys.is_empty()),
+                    "printed and read again, it is another configuration"
+                );
             })
         });
         match outcome {

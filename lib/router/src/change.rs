@@ -107,7 +107,11 @@ impl SlowThread {
     pub(crate) fn reload(&mut self, script: Option<&Path>) -> Result<Outcome, ApiError> {
         let config = Config::load_on(&self.parts.path, &self.parts.machine)
             .map_err(|error| ApiError::invalid(error.to_string()))?;
-        needs_restart(&self.parts.config, &config).map_err(ApiError::conflict)?;
+        let changed = self.parts.config.restart_needed(&config);
+        if !changed.is_empty() {
+            let message = format!("nothing was changed, as a change of {} needs a restart", changed.join(", "));
+            return Err(ApiError::conflict(message));
+        }
         let filters = self.parts.rebuild.filters(&config).map_err(ApiError::invalid)?;
         let before = &self.parts.config;
         // A million routes of Linux need not be looked up anew for a filter.
@@ -337,38 +341,4 @@ fn renumbered(route: &Route, new: impl Fn(InterfaceId) -> Option<InterfaceId>) -
         other => other.clone(),
     };
     Some(Route { target, ..route.clone() })
-}
-
-/// What of a new configuration can only be had by a restart.
-fn needs_restart(before: &Config, now: &Config) -> Result<(), String> {
-    let mut changed = Vec::new();
-    let mut check = |what: &str, same: bool| {
-        if !same {
-            changed.push(what.to_owned());
-        }
-    };
-    let (a, b) = (&before.router, &now.router);
-    check("router.name", a.name == b.name);
-    check("router.namespace", a.namespace == b.namespace);
-    check("router.burst", a.burst == b.burst);
-    check("router.transmit_queue", a.transmit_queue == b.transmit_queue);
-    check("router.transmit_timeout", a.transmit_timeout == b.transmit_timeout);
-    check("router.idle", a.idle == b.idle);
-    check("router.socket", a.socket == b.socket);
-    check("router.metrics", a.metrics == b.metrics);
-    check("router.punt_ring", a.punt_ring == b.punt_ring);
-    check("router.mbufs", a.mbufs == b.mbufs);
-    check("router.icmp_rate", a.icmp_rate == b.icmp_rate);
-    check("[eal]", before.eal == now.eal);
-    check("linux.feed", before.linux.feed == now.linux.feed);
-    check("linux.fpm", before.linux.fpm == now.linux.fpm);
-    check("linux.fpm_hold", before.linux.fpm_hold == now.linux.fpm_hold);
-    check("linux.receive_buffer", before.linux.receive_buffer == now.linux.receive_buffer);
-    check("workers", before.workers == now.workers);
-    check("[[steer]]", before.steers == now.steers);
-    check("[port.*]: device, mac, mtu, promiscuous, queues, twin", before.ports == now.ports);
-    if changed.is_empty() {
-        return Ok(());
-    }
-    Err(format!("nothing was changed, as a change of {} needs a restart", changed.join(", ")))
 }

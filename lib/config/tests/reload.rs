@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+//! What a reload does with a change of each key: all that are declared are tried.
+
+use std::collections::BTreeSet;
+
+use perigee_config::{Config, FibNames, Machine, Reload, keys};
+
+/// A key with its table, what stands before it there, two values, and what the refusal of a reload names; nothing where
+/// the change is live.
+type Case = (&'static str, &'static str, &'static str, &'static str, &'static str, &'static str);
+
+#[rustfmt::skip]
+const CASES: &[Case] = &[
+    ("", "routes_file", "", "'a.txt'", "'b.txt'", ""),
+    ("[router]", "name", "[router]", "'a'", "'b'", "router.name, router.socket, eal.file_prefix"),
+    ("[router]", "script", "[router]", "'a.lua'", "'b.lua'", ""),
+    ("[router]", "namespace", "[router]", "'a'", "'b'", "router.namespace"),
+    ("[router]", "burst", "[router]", "16", "17", "router.burst"),
+    ("[router]", "transmit_queue", "[router]", "16", "17", "router.transmit_queue"),
+    ("[router]", "transmit_timeout", "[router]", "'1ms'", "'1001us'", "router.transmit_timeout"),
+    ("[router]", "idle", "[router]", "'poll'", "'sleep'", "router.idle"),
+    ("[router]", "fib", "[router]", "'auto'", "'other'", ""),
+    ("[router]", "socket", "[router]", "'/a'", "'/b'", "router.socket"),
+    ("[router]", "metrics", "[router]", "'127.0.0.1:1'", "'127.0.0.1:2'", "router.metrics"),
+    ("[router]", "punt_ring", "[router]", "64", "128", "router.punt_ring"),
+    ("[router]", "mbufs", "[router]", "2048", "2049", "router.mbufs"),
+    ("[router]", "icmp_rate", "[router]", "0", "1", "router.icmp_rate"),
+    ("[router]", "workers", "[router]", "1", "2", "workers"),
+    ("[router]", "cores", "[router]", "[1]", "[2]", "workers"),
+    ("[[worker]]", "core", "[[worker]]", "1", "2", "workers"),
+    ("[eal]", "args", "[eal]", "['-a']", "['-b']", "eal.args"),
+    ("[eal]", "hugepages", "[eal]", "true", "'auto'", "eal.hugepages"),
+    ("[eal]", "memory", "[eal]", "64", "65", "eal.memory"),
+    ("[eal]", "file_prefix", "[eal]", "'a'", "'b'", "eal.file_prefix"),
+    ("[linux]", "feed", "[linux]", "'fpm'", "'none'", "linux.feed"),
+    ("[linux]", "tables", "[linux]", "[1]", "[2]", ""),
+    ("[linux]", "protocols", "[linux]", "[1]", "[2]", ""),
+    ("[linux]", "ignore_protocols", "[linux]", "[1]", "[2]", ""),
+    ("[linux]", "fpm", "[linux]", "'127.0.0.1:1'", "'127.0.0.1:2'", "linux.fpm"),
+    ("[linux]", "fpm_hold", "[linux]", "'1s'", "'2s'", "linux.fpm_hold"),
+    ("[linux]", "receive_buffer", "[linux]", "'4 KB'", "'5 KB'", "linux.receive_buffer"),
+    ("[linux]", "audit", "[linux]", "'1s'", "'1001ms'", ""),
+    ("[port.NAME]", "device", "[port.b]", "'net_null1'", "'net_null2'", "port.b.device"),
+    ("[port.NAME]", "interface", "[port.b]", "'x'", "'y'", "port.b.interface"),
+    ("[port.NAME]", "driver", "[port.b]\ninterface = 'x'", "'af_packet'", "'af_xdp'", "port.b.driver"),
+    ("[port.NAME]", "mac", "[port.b]\ninterface = 'x'", "'02:00:00:00:00:01'", "'02:00:00:00:00:02'", "port.b.mac"),
+    ("[port.NAME]", "mtu", "[port.b]\ninterface = 'x'", "1400", "1401", "port.b.mtu"),
+    ("[port.NAME]", "promiscuous", "[port.b]\ninterface = 'x'", "true", "false", "port.b.promiscuous"),
+    ("[port.NAME]", "queues", "[port.b]\ninterface = 'x'", "1", "2", "port.b.queues"),
+    ("[port.NAME]", "twin", "[port.b]\ninterface = 'x'", "true", "false", "port.b.twin"),
+    ("[port.NAME]", "addresses", "[port.b]\ninterface = 'x'", "['10.1.0.1/24']", "[]", ""),
+    ("[port.NAME.vlan.ID]", "mtu", "[port.a.vlan.7]", "1400", "1401", ""),
+    ("[port.NAME.vlan.ID]", "addresses", "[port.a.vlan.7]", "['10.1.0.1/24']", "[]", ""),
+    ("[[route]]", "prefix", "[[route]]\nblackhole = true", "'10.8.0.0/16'", "'10.9.0.0/16'", ""),
+    ("[[route]]", "via", "[[route]]\nprefix = '10.9.0.0/16'", "'10.0.0.2'", "'10.0.0.3'", ""),
+    ("[[route]]", "dev", "[[route]]\nprefix = '2001:db8::/32'\nvia = 'fe80::2'", "'a'", "'a.7'", ""),
+    ("[[route]]", "recursive", "[[route]]\nprefix = '10.9.0.0/16'\nvia = '10.0.0.2'", "true", "false", ""),
+    ("[[route]]", "blackhole", "[[route]]\nprefix = '10.9.0.0/16'", "true", "false\nprohibit = true", ""),
+    ("[[route]]", "unreachable", "[[route]]\nprefix = '10.9.0.0/16'", "true", "false\nprohibit = true", ""),
+    ("[[route]]", "prohibit", "[[route]]\nprefix = '10.9.0.0/16'", "true", "false\nblackhole = true", ""),
+    ("[[route]]", "preference", "[[route]]\nprefix = '10.9.0.0/16'\nblackhole = true", "1", "2", ""),
+    ("[[route]]", "metric", "[[route]]\nprefix = '10.9.0.0/16'\nblackhole = true", "0", "1", ""),
+    ("[[route]] via", "address", "[[route]]\nprefix = '::/0'\n[[route.via]]\ndev = 'a'", "'fe80::2'", "'fe80::3'", ""),
+    ("[[route]] via", "dev", "[[route]]\nprefix = '::/0'\n[[route.via]]\naddress = 'fe80::2'", "'a'", "'a.7'", ""),
+    ("[[route]] via", "recursive", "[[route]]\nprefix = '0.0.0.0/0'\n[[route.via]]\naddress = '10.0.0.2'",
+        "true", "false", ""),
+    ("[[route]] via", "weight",
+        "[[route]]\nprefix = '0.0.0.0/0'\nvia = [{ address = '10.0.0.2' }, { address = '10.0.0.3',",
+        "1 }]", "2 }]", ""),
+    ("[[neighbor]]", "address", "[[neighbor]]\nmac = '02:00:00:00:00:02'", "'10.0.0.2'", "'10.0.0.3'", ""),
+    ("[[neighbor]]", "mac", "[[neighbor]]\naddress = '10.0.0.2'", "'02:00:00:00:00:02'", "'02:00:00:00:00:03'", ""),
+    ("[[neighbor]]", "dev", "[[neighbor]]\nmac = '02:00:00:00:00:02'\naddress = 'fe80::2'", "'a'", "'a.7'", ""),
+    ("[[filter]]", "src", "[[filter]]\naction = 'drop'", "'10.0.0.0/8'", "'10.0.0.0/9'", ""),
+    ("[[filter]]", "dst", "[[filter]]\naction = 'drop'", "'10.0.0.0/8'", "'10.0.0.0/9'", ""),
+    ("[[filter]]", "proto", "[[filter]]\naction = 'drop'", "'tcp'", "'udp'", ""),
+    ("[[filter]]", "sport", "[[filter]]\naction = 'drop'\nproto = 'tcp'", "1", "2", ""),
+    ("[[filter]]", "dport", "[[filter]]\naction = 'drop'\nproto = 'tcp'", "1", "2", ""),
+    ("[[filter]]", "action", "[[filter]]", "'drop'", "'accept'", ""),
+    ("[[steer]]", "port", "[port.b]\ninterface = 'x'\n[[steer]]\nproto = 'tcp'", "'a'", "'b'", "[[steer]]"),
+    ("[[steer]]", "ethertype", "[[steer]]", "'arp'", "'lldp'", "[[steer]]"),
+    ("[[steer]]", "src", "[[steer]]", "'10.0.0.0/8'", "'10.0.0.0/9'", "[[steer]]"),
+    ("[[steer]]", "dst", "[[steer]]", "'10.0.0.0/8'", "'10.0.0.0/9'", "[[steer]]"),
+    ("[[steer]]", "proto", "[[steer]]", "'tcp'", "'udp'", "[[steer]]"),
+    ("[[steer]]", "sport", "[[steer]]\nproto = 'tcp'", "1", "2", "[[steer]]"),
+    ("[[steer]]", "dport", "[[steer]]\nproto = 'tcp'", "1", "2", "[[steer]]"),
+];
+
+const PORT: &str = "[port.a]\ndevice = 'net_null0'\naddresses = ['10.0.0.1/24']\n[port.a.vlan.8]\n";
+
+fn parse(text: &str) -> Config {
+    let fib = FibNames { v4: vec!["other".into()], v6: vec![] };
+    let machine = Machine { cores: vec![0, 1, 2, 3], fib, fib_override: None };
+    Config::parse_on("test.toml", text, &machine).unwrap_or_else(|error| panic!("{error}\nin\n{text}"))
+}
+
+/// The key with `value`, among all that it needs.
+fn with(&(table, key, before, ..): &Case, value: &str) -> Config {
+    let seven = if before.contains(".vlan.7") { "" } else { "[port.a.vlan.7]\n" };
+    let gap = if before.ends_with(',') { " " } else { "\n" };
+    match table {
+        "" => parse(&format!("{key} = {value}\n{PORT}{seven}")),
+        _ => parse(&format!("{PORT}{seven}{before}{gap}{key} = {value}\n")),
+    }
+}
+
+#[test]
+fn a_change_of_a_key_is_live_or_named() {
+    for case in CASES {
+        let (table, key, _, first, second, named) = case;
+        let (before, now) = (with(case, first), with(case, second));
+        assert_eq!(before.restart_needed(&before), Vec::<String>::new(), "{table} {key}");
+        assert_ne!(before, now, "{table} {key} has no effect");
+        assert_eq!(before.restart_needed(&now).join(", "), *named, "{table} {key}");
+        assert_eq!(now.restart_needed(&before).join(", "), *named, "{table} {key}, back");
+    }
+}
+
+#[test]
+fn every_key_is_tried_and_described_as_it_behaves() {
+    let tried: BTreeSet<_> = CASES.iter().map(|(table, key, .., named)| (*table, *key, !named.is_empty())).collect();
+    let declared: BTreeSet<_> = keys().iter().map(|key| (key.table, key.name, key.reload == Reload::Restart)).collect();
+    assert_eq!(tried, declared);
+}
+
+#[test]
+fn every_key_is_described() {
+    for key in keys() {
+        let texts = [&key.sentence, &key.expected, &key.default];
+        assert!(texts.iter().all(|text| !text.is_empty() && !text.contains('|')), "{key:?}");
+        assert!(key.sentence.ends_with('.'), "{key:?}");
+    }
+}
+
+#[test]
+fn ports_and_steers_that_come_and_go_need_a_restart() {
+    let two = |first: &str, second: &str| {
+        let port = |name: &str| format!("[port.{name}]\ndevice = 'net_{name}'\n");
+        parse(&(port(first) + &port(second)))
+    };
+    assert_eq!(two("a", "b").restart_needed(&two("a", "c")), ["[port.b]", "[port.c]"]);
+    assert_eq!(two("a", "b").restart_needed(&two("b", "a")), ["the order of the ports"]);
+    let steers = |n: usize| parse(&(PORT.to_owned() + &"[[steer]]\nethertype = 'arp'\n".repeat(n)));
+    assert_eq!(steers(1).restart_needed(&steers(2)), ["[[steer]]"]);
+    assert_eq!(steers(1).restart_needed(&steers(0)), ["[[steer]]"]);
+    let vlan = parse(&format!("{PORT}[port.a.vlan.9]\n"));
+    assert!(vlan.restart_needed(&parse(PORT)).is_empty(), "VLANs come and go");
+}
+
+#[test]
+fn the_same_said_in_other_words_is_no_change() {
+    let one = parse(&format!("{PORT}[router]\nworkers = 1\ntransmit_timeout = '1ms'\n"));
+    let other = parse(&format!("{PORT}[router]\ntransmit_timeout = '1000us'\n[[worker]]\ncore = 3\n"));
+    assert!(one.restart_needed(&other).is_empty());
+}
