@@ -37,7 +37,7 @@ pub enum Action {
 const ACTIONS: &[(&str, Action)] = &[("accept", Action::Accept), ("drop", Action::Drop)];
 
 impl FilterKeys {
-    /// The keys that say the same as `filter`, besides those of its tuple.
+    /// The keys that describe `filter`, besides those of its tuple.
     pub fn of(filter: &Filter) -> Self {
         let Filter { tuple: _, action } = filter;
         Self { action: Some(*action) }

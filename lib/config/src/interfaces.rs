@@ -48,7 +48,7 @@ pub struct Interface {
 }
 
 impl AddressKeys {
-    /// The keys that say the same as `addresses`.
+    /// The keys that describe `addresses`.
     pub fn of(addresses: &[InterfaceAddress]) -> Self {
         Self { addresses: addresses.iter().copied().map(At::nowhere).collect() }
     }

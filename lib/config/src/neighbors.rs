@@ -38,7 +38,7 @@ pub struct Neighbor {
 }
 
 impl NeighborKeys {
-    /// The keys that say the same as `neighbor`.
+    /// The keys that describe `neighbor`.
     pub fn of(neighbor: &Neighbor, interfaces: &[Interface]) -> Self {
         let Neighbor { address, mac, interface } = neighbor;
         let name = interfaces[interface.index()].name.clone();

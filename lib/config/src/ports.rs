@@ -165,7 +165,7 @@ fn opened(device: &Device) -> String {
 }
 
 impl DeviceKeys {
-    /// The keys that say the same as `device`.
+    /// The keys that describe `device`.
     pub fn of(device: &Device) -> Self {
         match device {
             Device::Dpdk(device) => Self { device: Some(At::nowhere(device.clone())), interface: None, driver: None },

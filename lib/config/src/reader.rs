@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Reading typed values from a spanned TOML tree.
 //!
-//! A derived deserializer stops at the first error; whoever writes a configuration should see all mistakes at once. So
+//! A derived deserializer stops at the first error; the author of a configuration should see all mistakes at once. So
 //! the tree is walked here: a [`Section`] is asked for each key that is declared for it, reports what does not fit,
 //! and in [`Section::finish`] the keys that nobody asked for.
 

@@ -106,7 +106,7 @@ impl PrefixKeys {
 }
 
 impl ViaKeys {
-    /// The keys that say the same as `route`.
+    /// The keys that describe `route`.
     pub fn of(route: &Route, interfaces: &[Interface]) -> Self {
         match &route.target {
             RouteTarget::Gateway { address, interface } => {
@@ -124,7 +124,7 @@ impl ViaKeys {
 }
 
 impl RouteKeys {
-    /// The keys that say the same as `route`.
+    /// The keys that describe `route`.
     pub fn of(route: &Route) -> Self {
         let flag = |to: RouteTarget| (route.target == to).then(|| At::nowhere(true));
         Self {
@@ -159,7 +159,7 @@ impl RouteKeys {
 }
 
 impl GatewayKeys {
-    /// The keys that say the same as `gateway`.
+    /// The keys that describe `gateway`.
     pub fn of(gateway: &Member, interfaces: &[Interface]) -> Self {
         let Member { address, interface, weight } = gateway;
         let name = |id: InterfaceId| interfaces[id.index()].name.clone();

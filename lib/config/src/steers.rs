@@ -42,7 +42,7 @@ pub enum SteerMatch {
 }
 
 impl SteerKeys {
-    /// The keys that say the same as `steer`, besides those of its tuple.
+    /// The keys that describe `steer`, besides those of its tuple.
     pub fn of(steer: &Steer, ports: &[Port]) -> Self {
         let Steer { port, what } = steer;
         let ethertype = match what {
@@ -94,7 +94,7 @@ pub(crate) fn read_steers(root: &mut Section, context: &Context) -> Vec<Steer> {
     steers
 }
 
-/// All keys of a steer. Devices are told their rules when they start: unlike those of a filter, these need a restart.
+/// All keys of a steer. Devices get their rules when they start: unlike those of a filter, these need a restart.
 pub(crate) fn steered(keys: &SteerKeys, tuple: &TupleKeys) -> Vec<Entry> {
     let tuple = tuple.entries().into_iter().map(|entry| Entry { reload: Reload::Restart, ..entry });
     keys.entries().into_iter().chain(tuple).collect()

@@ -30,7 +30,7 @@ section! {
 }
 
 impl TupleKeys {
-    /// The keys that say the same as `tuple`.
+    /// The keys that describe `tuple`.
     pub fn of(tuple: &FiveTuple) -> Self {
         let FiveTuple { src, dst, proto, sport, dport } = *tuple;
         Self {

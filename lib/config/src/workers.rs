@@ -37,7 +37,7 @@ pub struct Worker {
 }
 
 impl WorkerKeys {
-    /// The keys that say the same as `workers`.
+    /// The keys that describe `workers`.
     pub fn of(workers: &[Worker]) -> Self {
         let cores = workers.iter().map(|Worker { core }| At::nowhere(*core)).collect();
         Self { workers: None, cores }
