@@ -355,5 +355,4 @@ fn of_what_is_offered(mut figures: Figures, carried: f64, pps: f64, overloaded: 
 }
 
 #[cfg(test)]
-#[path = "answer_tests.rs"]
 mod tests;

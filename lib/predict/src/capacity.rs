@@ -473,5 +473,4 @@ impl Capacity {
 }
 
 #[cfg(test)]
-#[path = "capacity_tests.rs"]
 mod tests;

@@ -29,8 +29,18 @@ pub enum Error {
         /// What may stand there.
         expected: String,
     },
+    /// Keys or kinds of values in a JSON file.
+    #[error("{file}: {path}: {said}")]
+    Value {
+        /// The file.
+        file: String,
+        /// Keys from the outermost on, with dots.
+        path: String,
+        /// What was found and expected, in serde's words.
+        said: String,
+    },
     /// A text that is no JSON.
-    #[error("{file}:{line}:{column}: found {found}, expected JSON")]
+    #[error("{file}:{line}:{column}: found a mistake ({found}), expected JSON")]
     Json {
         /// The file.
         file: String,
@@ -61,15 +71,10 @@ pub enum Error {
 }
 
 /// Text of a file in a message: not too long, and nothing in it that a terminal would obey.
-pub(crate) fn shown_text(text: &str) -> String {
-    const MOST: usize = 60;
+pub(crate) fn printable(text: &str) -> String {
+    const MOST: usize = 300;
     let shown: String = text.chars().take(MOST).map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect();
     if text.chars().nth(MOST).is_some() { shown + "..." } else { shown }
-}
-
-/// A key of a file in a message, which is to be seen if it is empty, too.
-pub(crate) fn shown_key(key: &str) -> String {
-    if key.is_empty() { "\"\"".to_owned() } else { shown_text(key) }
 }
 
 /// A number in a message: exact, and never with hundreds of digits.

@@ -343,5 +343,4 @@ impl Row<'_> {
 }
 
 #[cfg(test)]
-#[path = "points_tests.rs"]
 mod tests;

@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: MIT
 //! Profiles: what was measured of a router, as the parameters of a service-time model, in a JSON file.
 //!
-//! The same files are read by the ns-3 module (`ns3/softrouter`), with the same rules. Unknown keys are mistakes everywhere
-//! but inside `fit`, where the report of a fit is kept for people and for `perigee predict verify`.
+//! Here they are checked in full. The ns-3 module (`ns3/softrouter`) reads the same files, and has no bounds but those of its own
+//! attributes. Unknown keys are mistakes everywhere but inside `fit`, where the report of a fit is kept for people and for
+//! `perigee predict verify`.
 
-mod json;
 mod read;
 
-use crate::error::{Error, shown_number, shown_outside, shown_text};
+use crate::error::{Error, printable, shown_number, shown_outside};
 use crate::service::Service;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::{self, Read as _};
 use std::path::Path;
 
 /// What a profile says in `format`.
 pub const FORMAT: &str = "perigee-profile/1";
-
-/// No profile is larger, in bytes; a `fit` with many points has some hundred kilobytes.
-const MAX_BYTES: u64 = 4 << 20;
 
 /// Bytes of a name, at most.
 const MOST_NAME: usize = 200;
@@ -26,7 +22,7 @@ const MOST_NAME: usize = 200;
 /// Bytes of a description, at most.
 const MOST_WORDS: usize = 10_000;
 
-// Bounds of values. The ns-3 module has the same (`model/soft-router-profile.cc`): what one reads the other does, too.
+// Bounds of values.
 const LEAST_NS: f64 = 1e-3;
 const MOST_NS: f64 = 1e9;
 const LEAST_TIMEOUT_US: f64 = 1e-3;
@@ -57,8 +53,8 @@ pub struct Profile {
 }
 
 /// A service-time model: how long a core takes for a burst of packets.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(tag = "model", content = "parameters", rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "model", content = "parameters", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Model {
     /// Equations 5 to 7 of the published model: the rate of k cores on the wire, in Gbit/s, is
     /// `D(k, S) = (a k + a0) S + (b k + b0)`, S in bytes.
@@ -100,12 +96,13 @@ pub enum Model {
         /// Nanoseconds where traffic goes both ways, per burst or packet.
         u_ns: f64,
         /// What the last two are paid for.
+        #[serde(default)]
         contention_per: Per,
     },
 }
 
 /// What contention is paid for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Per {
     /// Once in a burst.
@@ -116,7 +113,7 @@ pub enum Per {
 }
 
 /// What a router has besides cores, and how it uses them.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Router {
     /// Packets that a core takes at once, at most: 1 to 1024.
@@ -171,17 +168,11 @@ impl Profile {
     /// Reads a profile.
     ///
     /// # Errors
-    /// A file that cannot be read, is larger than 4 MiB, or is no profile: see [`Profile::parse`].
+    /// A file that cannot be read, or is no profile: see [`Profile::parse`].
     pub fn load(file: &Path) -> Result<Self, Error> {
         let expected = "a profile that can be read: `perigee predict fit` writes them";
-        let failed = |source| Error::File { file: file.to_owned(), expected, cause: source };
-        let mut bytes = Vec::new();
-        fs::File::open(file).and_then(|f| f.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(failed)?;
-        if bytes.len() as u64 > MAX_BYTES {
-            return Err(failed(io::Error::other(format!("more than {} MiB", MAX_BYTES >> 20))));
-        }
-        let name = file.display().to_string();
-        Self::parse(json::decode(&bytes, &name)?, &name)
+        let bytes = fs::read(file).map_err(|cause| Error::File { file: file.to_owned(), expected, cause })?;
+        Self::from_json(&bytes, &file.display().to_string())
     }
 
     /// Takes a profile from its text; `name` says in errors where that came from.
@@ -189,7 +180,11 @@ impl Profile {
     /// # Errors
     /// Text that is no JSON, keys that are missing or unknown, values of the wrong kind or out of bounds.
     pub fn parse(text: &str, name: &str) -> Result<Self, Error> {
-        let profile = read::profile(&json::parse(text, name)?, name)?;
+        Self::from_json(text.as_bytes(), name)
+    }
+
+    fn from_json(json: &[u8], name: &str) -> Result<Self, Error> {
+        let profile = read::profile(json, name)?;
         profile.check(name)?;
         Ok(profile)
     }
@@ -230,7 +225,7 @@ impl Profile {
         }
         if self.name.chars().any(char::is_control) {
             // It is printed on terminals.
-            let found = format!("\"{}\" with a control character", shown_text(&self.name));
+            let found = format!("\"{}\" with a control character", printable(&self.name));
             return Err(key(name, "name", found, "a name without"));
         }
         let words = self.description.as_ref().map_or(0, String::len);
@@ -330,7 +325,7 @@ impl Model {
     }
 
     /// A burst of one packet must take 1e-3 to 1e9 ns: one-way and without misses not less, two-way and with nothing but
-    /// misses not more. If it does not: what was found, and expected. The ns-3 module calculates the same in the same order.
+    /// misses not more. If it does not: what was found, and expected.
     fn unfit(&self, cores: u32, size: u32) -> Option<(String, String)> {
         let (k, s) = (f64::from(cores), f64::from(size));
         let (batch, packet, byte, d, u, miss) = match *self {
@@ -452,5 +447,4 @@ fn key(file: &str, path: &str, found: impl ToString, expected: impl Into<String>
 #[cfg(test)]
 mod cases;
 #[cfg(test)]
-#[path = "profile_tests.rs"]
 mod tests;

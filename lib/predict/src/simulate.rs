@@ -362,5 +362,4 @@ fn excerpt(text: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "simulate_tests.rs"]
 mod tests;

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // What `perigee predict` asks ns-3: a scenario in JSON in, what was measured in JSON out.
-#include "../model/json-section.h" // not one of the module's headers: it needs nlohmann_json
-
 #include "ns3/command-line.h"
 #include "ns3/nstime.h"
 #include "ns3/router-testbed.h"
 #include "ns3/soft-router-profile.h"
 
-#include <cstdio>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 
 #ifdef __linux__
@@ -26,124 +23,43 @@ namespace
 
 using Json = nlohmann::json;
 
-constexpr std::size_t MAX_FILE_BYTES = 8 << 20;
-
 /**
- * \param file to read; -: standard input
- * \return its text
- */
-std::string
-ReadFile(const std::string& file)
-{
-    std::ifstream opened;
-    if (file != "-")
-    {
-        opened.open(file, std::ios::binary);
-    }
-    std::istream& in = file == "-" ? std::cin : opened;
-    if (!in)
-    {
-        throw JsonMistake("cannot be read, expected a scenario as `perigee predict run` writes it");
-    }
-    std::string text;
-    for (std::istreambuf_iterator<char> next(in), end; next != end; ++next)
-    {
-        text.push_back(*next);
-        if (text.size() > MAX_FILE_BYTES)
-        {
-            throw JsonMistake("found more than 8 MiB, expected a scenario");
-        }
-    }
-    return text;
-}
-
-/**
- * \param scenario whose frame sizes
- * \return bytes and weight of each
- */
-std::vector<std::pair<uint32_t, double>>
-ReadSizes(const Json& scenario)
-{
-    const Json* list = nullptr;
-    if (const auto found = scenario.find("sizes"); found != scenario.end() && found->is_array())
-    {
-        list = &*found;
-    }
-    if (list == nullptr || list->empty() || list->size() > 64)
-    {
-        throw JsonMistake("sizes: expected a list of 1 to 64 objects with bytes and weight");
-    }
-    std::vector<std::pair<uint32_t, double>> sizes;
-    for (std::size_t i = 0; i < list->size(); i++)
-    {
-        const JsonSection size((*list)[i], "sizes[" + std::to_string(i) + "]", {"bytes", "weight"});
-        uint32_t bytes = 0;
-        size.Whole("bytes", FrameSource::MIN_SIZE, FrameSource::MAX_SIZE, bytes);
-        if (bytes == 0)
-        {
-            size.Refuse("bytes", "a frame size");
-        }
-        sizes.emplace_back(bytes, size.Number("weight", {0, 1e9, true}));
-    }
-    return sizes;
-}
-
-/**
- * \param file with the scenario
+ * \brief Reads a scenario, which `perigee predict run` has checked: only the profile is checked
+ * again, as it may come from elsewhere.
+ * \param in JSON
  * \return what to measure
  */
 RouterTestbed::Setup
-ReadScenario(const std::string& file)
+ReadScenario(std::istream& in)
 {
-    const Json scenario = ParseJson(ReadFile(file), "a scenario");
-    const JsonSection section(scenario,
-                              "",
-                              {"profile",
-                               "cores",
-                               "ports",
-                               "link_gbps",
-                               "directions",
-                               "rate_gbps",
-                               "sizes",
-                               "flows",
-                               "arrivals",
-                               "seed",
-                               "warm_up_s",
-                               "duration_s"});
+    const Json scenario = Json::parse(in);
     RouterTestbed::Setup setup;
     std::string error;
-    if (!SoftRouterProfile::Parse(section.Object("profile").dump(),
-                                  "profile",
-                                  setup.profile,
-                                  error))
+    if (!SoftRouterProfile::Parse(scenario.at("profile").dump(), "profile", setup.profile, error))
     {
-        throw JsonMistake(error);
+        throw std::runtime_error(error);
     }
-    section.Whole("ports", 2, 64, setup.profile.ports);
-    section.Number("link_gbps", {1e-6, 1e6}, setup.profile.linkGbps);
-    section.Whole("cores", 1, 1024, setup.cores);
-    section.Whole("directions", 1, 2, setup.directions);
-    section.Whole("flows", 1, FrameSource::MAX_FLOWS, setup.flows);
-    section.Whole("seed", 1, 4000000000U, setup.seed);
-    setup.rateGbps = section.Number("rate_gbps", {0, 1e6, true});
-    setup.warmUp = section.Number("warm_up_s", {0, 1000});
-    setup.duration = section.Number("duration_s", {0, 1000, true});
-    setup.poisson = section.Word("arrivals", {"poisson", "constant"}) == "poisson";
-    setup.sizes = ReadSizes(scenario);
-    if (setup.profile.ports % 2 != 0)
+    setup.profile.ports = scenario.at("ports").get<uint32_t>();
+    setup.profile.linkGbps = scenario.at("link_gbps").get<double>();
+    setup.cores = scenario.at("cores").get<uint32_t>();
+    setup.directions = scenario.at("directions").get<uint32_t>();
+    setup.flows = scenario.at("flows").get<uint32_t>();
+    setup.seed = scenario.at("seed").get<uint32_t>();
+    setup.rateGbps = scenario.at("rate_gbps").get<double>();
+    setup.warmUp = scenario.at("warm_up_s").get<double>();
+    setup.duration = scenario.at("duration_s").get<double>();
+    setup.poisson = scenario.at("arrivals") == "poisson";
+    setup.sizes.clear();
+    for (const Json& size : scenario.at("sizes"))
     {
-        section.Refuse("ports", "an even number: pairs of ports");
-    }
-    if (setup.flows < setup.directions)
-    {
-        section.Refuse("flows", "at least one per direction");
+        setup.sizes.emplace_back(size.at("bytes").get<uint32_t>(), size.at("weight").get<double>());
     }
     return setup;
 }
 
 /**
  * \param result what was measured
- * \return the same for whoever asked
+ * \return the same as JSON
  */
 Json
 Answer(const RouterTestbed::Result& result)
@@ -196,15 +112,18 @@ main(int argc, char* argv[])
 #ifdef __linux__
     if (file == "-")
     {
-        // Whoever writes the scenario into a pipe waits for the answer: without them, nobody does.
+        // The process that writes the scenario into a pipe waits for the answer: when it is gone,
+        // nobody does.
         prctl(PR_SET_PDEATHSIG, SIGTERM);
     }
 #endif
     try
     {
-        std::cout << Answer(RouterTestbed::Run(ReadScenario(file))).dump(2) << std::endl;
+        std::ifstream opened(file);
+        const auto setup = ReadScenario(file == "-" ? std::cin : opened);
+        std::cout << Answer(RouterTestbed::Run(setup)).dump(2) << std::endl;
     }
-    catch (const JsonMistake& mistake)
+    catch (const std::exception& mistake)
     {
         std::cerr << file << ": " << mistake.what() << std::endl;
         return 1;

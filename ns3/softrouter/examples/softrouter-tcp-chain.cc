@@ -11,6 +11,8 @@
 
 #include "ns3/command-line.h"
 #include "ns3/config.h"
+#include "ns3/double.h"
+#include "ns3/eq7-service-time-model.h"
 #include "ns3/nstime.h"
 #include "ns3/rng-seed-manager.h"
 #include "ns3/service-time-model.h"
@@ -49,21 +51,20 @@ const std::vector<TcpChain::Variant> VARIANTS = {
 void
 SlowDown(SoftRouterProfile& profile, double factor)
 {
-    auto& eq7 = profile.eq7;
-    for (double* rate : {&eq7.a, &eq7.a0, &eq7.b, &eq7.b0})
+    const auto model = profile.CreateServiceTimeModel();
+    const TypeId type = model->GetInstanceTypeId();
+    const bool rates = type == Eq7ServiceTimeModel::GetTypeId();
+    for (std::size_t i = 0; i < type.GetAttributeN(); i++)
     {
-        *rate /= factor;
-    }
-    auto& linear = profile.contention;
-    for (double* time : {&linear.c0Ns, &linear.cByteNs, &linear.dNs, &linear.uNs})
-    {
-        *time *= factor;
-    }
-    auto& batch = profile.batch;
-    for (double* time :
-         {&batch.cBatchNs, &batch.cPacketNs, &batch.cByteNs, &batch.missNs, &batch.dNs, &batch.uNs})
-    {
-        *time *= factor;
+        const auto attribute = type.GetAttribute(i);
+        DoubleValue value;
+        if (attribute.checker->GetValueTypeName() == "ns3::DoubleValue" &&
+            attribute.name != "CacheSize")
+        {
+            model->GetAttribute(attribute.name, value);
+            profile.model.Set(attribute.name,
+                              DoubleValue(rates ? value.Get() / factor : value.Get() * factor));
+        }
     }
 }
 

@@ -18,9 +18,6 @@
 #include "ns3/transmit-buffer-queue-disc.h"
 #include "ns3/uinteger.h"
 
-#include <cstdlib>
-#include <iostream>
-
 namespace ns3
 {
 
@@ -82,15 +79,7 @@ SoftRouterHelper::SetForward(SoftRouter::Forward forward)
 Ptr<SoftRouter>
 SoftRouterHelper::Install(Ptr<Node> node, const std::string& file) const
 {
-    SoftRouterProfile profile;
-    std::string error;
-    if (!SoftRouterProfile::Read(file, profile, error))
-    {
-        // A simulation that went on with other parameters would be worth nothing.
-        std::cerr << error << std::endl;
-        std::exit(1);
-    }
-    return Install(node, profile);
+    return Install(node, SoftRouterProfile::Load(file));
 }
 
 std::vector<Ptr<SoftRouter>>

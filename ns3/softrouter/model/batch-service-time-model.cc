@@ -21,37 +21,37 @@ BatchServiceTimeModel::GetTypeId()
                           "Nanoseconds per burst",
                           DoubleValue(400),
                           MakeDoubleAccessor(&BatchServiceTimeModel::m_burst),
-                          MakeDoubleChecker<double>(0))
+                          MakeDoubleChecker<double>(0, 1e9))
             .AddAttribute("PacketCost",
                           "Nanoseconds per packet",
                           DoubleValue(300),
                           MakeDoubleAccessor(&BatchServiceTimeModel::m_packet),
-                          MakeDoubleChecker<double>(0))
+                          MakeDoubleChecker<double>(0, 1e9))
             .AddAttribute("ByteCost",
                           "Nanoseconds per byte of frame size",
                           DoubleValue(0),
                           MakeDoubleAccessor(&BatchServiceTimeModel::m_byte),
-                          MakeDoubleChecker<double>(0))
+                          MakeDoubleChecker<double>(0, 1e9))
             .AddAttribute("MissCost",
                           "Nanoseconds per lookup that misses the cache",
                           DoubleValue(0),
                           MakeDoubleAccessor(&BatchServiceTimeModel::m_miss),
-                          MakeDoubleChecker<double>(0))
+                          MakeDoubleChecker<double>(0, 1e9))
             .AddAttribute("CacheSize",
                           "Bytes of cache that routes can be in",
                           DoubleValue(0),
                           MakeDoubleAccessor(&BatchServiceTimeModel::m_cache),
-                          MakeDoubleChecker<double>(0))
+                          MakeDoubleChecker<double>(0, 1e15))
             .AddAttribute("D",
                           "Nanoseconds for each core beyond the first",
                           DoubleValue(0),
                           MakeDoubleAccessor(&BatchServiceTimeModel::m_d),
-                          MakeDoubleChecker<double>(0))
+                          MakeDoubleChecker<double>(0, 1e9))
             .AddAttribute("U",
                           "Nanoseconds where packets cross in both directions",
                           DoubleValue(0),
                           MakeDoubleAccessor(&BatchServiceTimeModel::m_u),
-                          MakeDoubleChecker<double>(0))
+                          MakeDoubleChecker<double>(0, 1e9))
             .AddAttribute("ContentionPerPacket",
                           "Whether D and U count for each packet, not for each burst",
                           BooleanValue(false),

@@ -37,7 +37,7 @@ ContentionDomain::GetTypeId()
                           "Bytes of the routing table that are looked up.",
                           DoubleValue(0),
                           MakeDoubleAccessor(&ContentionDomain::m_workingSet),
-                          MakeDoubleChecker<double>(0));
+                          MakeDoubleChecker<double>(0, 1e15));
     return tid;
 }
 

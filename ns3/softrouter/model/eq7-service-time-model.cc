@@ -20,22 +20,22 @@ Eq7ServiceTimeModel::GetTypeId()
                                           "Gbit/s that a core adds per byte of frame size",
                                           DoubleValue(0.011392),
                                           MakeDoubleAccessor(&Eq7ServiceTimeModel::m_a),
-                                          MakeDoubleChecker<double>(0))
+                                          MakeDoubleChecker<double>(0, 1e6))
                             .AddAttribute("A0",
                                           "Gbit/s per byte of frame size, whatever the cores",
                                           DoubleValue(0.002709),
                                           MakeDoubleAccessor(&Eq7ServiceTimeModel::m_a0),
-                                          MakeDoubleChecker<double>())
+                                          MakeDoubleChecker<double>(-1e6, 1e6))
                             .AddAttribute("B",
                                           "Gbit/s that a core adds",
                                           DoubleValue(0.227037),
                                           MakeDoubleAccessor(&Eq7ServiceTimeModel::m_b),
-                                          MakeDoubleChecker<double>(0))
+                                          MakeDoubleChecker<double>(0, 1e6))
                             .AddAttribute("B0",
                                           "Gbit/s, whatever the cores",
                                           DoubleValue(0.063321),
                                           MakeDoubleAccessor(&Eq7ServiceTimeModel::m_b0),
-                                          MakeDoubleChecker<double>());
+                                          MakeDoubleChecker<double>(-1e6, 1e6));
     return tid;
 }
 

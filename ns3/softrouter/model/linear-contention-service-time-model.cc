@@ -20,22 +20,22 @@ LinearContentionServiceTimeModel::GetTypeId()
                           "Nanoseconds per packet",
                           DoubleValue(563.4),
                           MakeDoubleAccessor(&LinearContentionServiceTimeModel::m_c0),
-                          MakeDoubleChecker<double>(0))
+                          MakeDoubleChecker<double>(0, 1e9))
             .AddAttribute("CByte",
                           "Nanoseconds per byte of frame size",
                           DoubleValue(0),
                           MakeDoubleAccessor(&LinearContentionServiceTimeModel::m_cByte),
-                          MakeDoubleChecker<double>(0))
+                          MakeDoubleChecker<double>(0, 1e9))
             .AddAttribute("D",
                           "Nanoseconds per packet for each core beyond the first",
                           DoubleValue(29.1),
                           MakeDoubleAccessor(&LinearContentionServiceTimeModel::m_d),
-                          MakeDoubleChecker<double>(0))
+                          MakeDoubleChecker<double>(0, 1e9))
             .AddAttribute("U",
                           "Nanoseconds per packet where packets cross in both directions",
                           DoubleValue(11.1),
                           MakeDoubleAccessor(&LinearContentionServiceTimeModel::m_u),
-                          MakeDoubleChecker<double>(0));
+                          MakeDoubleChecker<double>(0, 1e9));
     return tid;
 }
 

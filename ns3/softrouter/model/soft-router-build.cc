@@ -58,7 +58,7 @@ SoftRouter::GetTypeId()
                           "How long the first of these waits for others.",
                           TimeValue(Seconds(0)),
                           MakeTimeAccessor(&SoftRouter::m_transmitTimeout),
-                          MakeTimeChecker(Seconds(0)))
+                          MakeTimeChecker(Seconds(0), Seconds(1000)))
             .AddAttribute("FrameOverhead",
                           "Bytes of a frame around what its device hands over: Ethernet header and "
                           "FCS.",
@@ -101,7 +101,7 @@ SoftRouter::GetTypeId()
                           "Time that a sleeping core takes to get to work.",
                           TimeValue(Seconds(0)),
                           MakeTimeAccessor(&SoftRouter::m_wakeUpTime),
-                          MakeTimeChecker(Seconds(0)))
+                          MakeTimeChecker(Seconds(0), Seconds(1000)))
             .AddAttribute("Truncate",
                           "Cut each packet's service time to whole nanoseconds, as the published "
                           "simulation did.",

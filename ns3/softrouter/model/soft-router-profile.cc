@@ -2,21 +2,25 @@
 #include "soft-router-profile.h"
 
 #include "batch-service-time-model.h"
+#include "contention-domain.h"
 #include "eq7-service-time-model.h"
-#include "json-section.h"
+#include "ethernet-port.h"
 #include "linear-contention-service-time-model.h"
+#include "soft-router.h"
 
 #include "ns3/boolean.h"
 #include "ns3/double.h"
-#include "ns3/object-factory.h"
+#include "ns3/nstime.h"
+#include "ns3/uinteger.h"
 
-#include <cerrno>
-#include <cstddef>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
+#include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace ns3
@@ -27,294 +31,311 @@ namespace
 
 using Json = nlohmann::json;
 
-constexpr std::size_t MAX_FILE_BYTES = 4 << 20; // a fit's report may be long, but not longer
-constexpr double MIN_NS = 1e-3;                 // a picosecond, the simulator's step
-constexpr double MAX_NS = 1e9;                  // a second
-constexpr double MIN_TIMEOUT_US = 1e-3;         // less may be no time at all in the simulator
-constexpr double MAX_US = 1e9;                  // a thousand seconds
-constexpr double MAX_BYTES = 1e15;
-constexpr double MIN_GBPS = 1e-6; // a kilobit per second
-constexpr double MAX_RATE = 1e6;
-constexpr const char* EXPECTED = "a profile as `perigee predict fit` writes it";
-
-const JsonRange COST{0, MAX_NS};
-
-constexpr const char* WHERE = ", for 1 to 64 cores and 64 to 9216 bytes";
-
-/// A number of cores and a frame size for which a model is checked.
-struct Corner
+/**
+ * \brief Refuses a profile.
+ * \param path of the key
+ * \param found what stands there
+ * \param expected what may stand there
+ */
+[[noreturn]] void
+Refuse(const std::string& path, const std::string& found, const std::string& expected)
 {
-    double cores;
-    double size;
-
-    /// Says which one it is: "D(1, 64)".
-    std::string Name() const
-    {
-        return "D(" + ShownNumber(cores) + ", " + ShownNumber(size) + ")";
-    }
-};
-
-/// Linear in both, or a quotient of such, so the corners are the extremes.
-const std::vector<Corner> CORNERS = {{1, 64}, {1, 9216}, {64, 64}, {64, 9216}};
-
-/// A number that is out of bounds, rounded if it is out of them then, too.
-std::string
-ShownOutside(double number, double least, double most)
-{
-    char text[32];
-    std::snprintf(text, sizeof(text), "%.6g", number);
-    const double rounded = std::strtod(text, nullptr);
-    return ShownNumber(rounded >= least && rounded <= most ? number : rounded);
+    throw std::runtime_error(path + ": found " + found + ", expected " + expected);
 }
 
-/// What a packet costs; see SoftRouterProfile::Batch.
-struct Costs
+/**
+ * \param value of a key
+ * \return what a message shows of it
+ */
+std::string
+Shown(const Json& value)
 {
-    double batch;
-    double packet;
-    double byte;
-    double d;
-    double u;
-    double miss;
+    return value.is_structured() ? std::string("an ") + value.type_name() : value.dump();
+}
+
+/**
+ * \brief Takes a value for an attribute, whose bounds it has.
+ * \param path of the key
+ * \param json the value; microseconds, where the attribute is a time
+ * \param type of the object
+ * \param attribute of it
+ * \return the same value
+ */
+Ptr<const AttributeValue>
+ToAttribute(const std::string& path, const Json& json, TypeId type, const char* attribute)
+{
+    constexpr double MOST_US = 1e12; // what a Time cannot hold is not made one
+    TypeId::AttributeInformation info;
+    type.LookupAttributeByName(attribute, &info);
+    const std::string kind = info.checker->GetValueTypeName();
+    Ptr<const AttributeValue> value;
+    if (kind == "ns3::UintegerValue" && json.is_number_unsigned())
+    {
+        value = Create<UintegerValue>(json.get<uint64_t>());
+    }
+    else if (kind == "ns3::DoubleValue" && json.is_number())
+    {
+        value = Create<DoubleValue>(json.get<double>());
+    }
+    else if (kind == "ns3::TimeValue" && json.is_number() && json >= 0 && json <= MOST_US)
+    {
+        value = Create<TimeValue>(Time::FromDouble(json.get<double>(), Time::US));
+    }
+    if (!value || !info.checker->Check(*value))
+    {
+        Refuse(path,
+               Shown(json),
+               "what the attribute " + type.GetName() + "::" + attribute +
+                   " takes: " + info.checker->GetUnderlyingTypeInformation());
+    }
+    return value;
+}
+
+/**
+ * \brief A JSON object whose keys are taken one by one; those that are left are unknown.
+ */
+class Section
+{
+  public:
+    /**
+     * \param json the object
+     * \param path its place, such as "router"; empty for the outermost
+     */
+    Section(const Json& json, const std::string& path)
+        : m_path(path.empty() ? path : path + ".")
+    {
+        if (!json.is_object())
+        {
+            Refuse(path.empty() ? "profile" : path, Shown(json), "an object");
+        }
+        for (const auto& entry : json.items())
+        {
+            m_left.emplace(entry.key(), &entry.value());
+        }
+    }
+
+    /// Refuses keys that were not taken.
+    void End() const
+    {
+        if (!m_left.empty())
+        {
+            Refuse(m_path + m_left.begin()->first, "an unknown key", "none of this name");
+        }
+    }
+
+    /**
+     * \param key to take
+     * \return its value; null: there is none
+     */
+    const Json* Find(const char* key)
+    {
+        const auto node = m_left.extract(key);
+        return node.empty() || node.mapped()->is_null() ? nullptr : node.mapped();
+    }
+
+    /**
+     * \param key to take, which must be there
+     * \return its value
+     */
+    const Json& Get(const char* key)
+    {
+        const Json* value = Find(key);
+        if (!value)
+        {
+            Refuse(m_path + key, "nothing", "this key");
+        }
+        return *value;
+    }
+
+    /**
+     * \param key of a text, which must be there
+     * \return the text
+     */
+    std::string Text(const char* key)
+    {
+        const Json& value = Get(key);
+        if (!value.is_string())
+        {
+            Refuse(m_path + key, Shown(value), "text");
+        }
+        return value.get<std::string>();
+    }
+
+    /**
+     * \brief Takes a number that may be missing.
+     * \param key of it
+     * \param type which has an attribute for it
+     * \param attribute the attribute
+     * \param [in,out] field stays as it is if there is no number
+     * \return whether there is one
+     */
+    template <typename T>
+    bool Take(const char* key, TypeId type, const char* attribute, T& field)
+    {
+        const Json* value = Find(key);
+        if (value)
+        {
+            ToAttribute(m_path + key, *value, type, attribute);
+            field = value->get<T>();
+        }
+        return value;
+    }
+
+  private:
+    std::string m_path;                        //!< before each key
+    std::map<std::string, const Json*> m_left; //!< keys that were not taken
+};
+
+/// A model's keys in "parameters", and its attributes.
+struct Keys
+{
+    TypeId type;                                              //!< of the model
+    std::vector<std::pair<const char*, const char*>> numbers; //!< key and attribute
 };
 
 /**
- * \brief A burst of one packet must take 1e-3 to 1e9 ns: one-way and without misses not less,
- * two-way and with nothing but misses not more. `perigee` calculates the same in the same order.
+ * \param name of a model
+ * \return its keys
+ */
+Keys
+FindKeys(const std::string& name)
+{
+    if (name == "eq7")
+    {
+        return {Eq7ServiceTimeModel::GetTypeId(),
+                {{"a", "A"}, {"a0", "A0"}, {"b", "B"}, {"b0", "B0"}}};
+    }
+    if (name == "contention")
+    {
+        return {LinearContentionServiceTimeModel::GetTypeId(),
+                {{"c0_ns", "C0"}, {"c_byte_ns", "CByte"}, {"d_ns", "D"}, {"u_ns", "U"}}};
+    }
+    if (name == "batch")
+    {
+        return {BatchServiceTimeModel::GetTypeId(),
+                {{"c_batch_ns", "BurstCost"},
+                 {"c_packet_ns", "PacketCost"},
+                 {"c_byte_ns", "ByteCost"},
+                 {"miss_ns", "MissCost"},
+                 {"cache_bytes", "CacheSize"},
+                 {"d_ns", "D"},
+                 {"u_ns", "U"}}};
+    }
+    Refuse("model", "\"" + name + "\"", "eq7, contention or batch");
+}
+
+/**
+ * \param name of a model
+ * \param parameters of it
+ * \return what makes it
+ */
+ObjectFactory
+ReadModel(const std::string& name, const Json& parameters)
+{
+    const Keys keys = FindKeys(name);
+    Section section(parameters, "parameters");
+    ObjectFactory model;
+    model.SetTypeId(keys.type);
+    for (const auto& [key, attribute] : keys.numbers)
+    {
+        const std::string path = std::string("parameters.") + key;
+        model.Set(attribute, *ToAttribute(path, section.Get(key), keys.type, attribute));
+    }
+    if (const Json* per = name == "batch" ? section.Find("contention_per") : nullptr)
+    {
+        if (*per != "burst" && *per != "packet")
+        {
+            Refuse("parameters.contention_per", Shown(*per), "burst or packet");
+        }
+        model.Set("ContentionPerPacket", BooleanValue(*per == "packet"));
+    }
+    section.End();
+    return model;
+}
+
+/**
+ * \param json the key "router"
+ * \param [in,out] profile gets what it says
  */
 void
-CheckTimes(const Costs& costs)
+ReadRouter(const Json& json, SoftRouterProfile& profile)
 {
-    for (const Corner& corner : CORNERS)
+    const TypeId router = SoftRouter::GetTypeId();
+    const TypeId slow = LinearContentionServiceTimeModel::GetTypeId();
+    const TypeId cores = ContentionDomain::GetTypeId();
+    Section section(json, "router");
+    section.Take("burst", router, "Burst", profile.burst);
+    section.Take("receive_ring", router, "ReceiveRing", profile.receiveRing);
+    section.Take("transmit_ring", EthernetPort::GetTypeId(), "QueueSize", profile.transmitRing);
+    section.Take("transmit_buffer", router, "TransmitBuffer", profile.transmitBuffer);
+    section.Take("transmit_timeout_us", router, "TransmitTimeout", profile.transmitTimeoutUs);
+    profile.sleeps = section.Take("sleep_after_us", router, "SleepAfter", profile.sleepAfterUs);
+    section.Take("wake_up_us", router, "WakeUpTime", profile.wakeUpUs);
+    section.Take("punt_ring", router, "PuntRing", profile.puntRing);
+    section.Take("punt_share", router, "PuntShare", profile.puntShare);
+    section.Take("slow_path_ns", slow, "C0", profile.slowPathNs);
+    section.Take("working_set_bytes", cores, "WorkingSet", profile.workingSetBytes);
+    // These two are no attribute's, but RouterTestbed's.
+    if (const Json* ports = section.Find("ports"))
     {
-        const double least =
-            costs.batch + costs.packet + costs.byte * corner.size + costs.d * (corner.cores - 1);
-        const double most = least + costs.u + costs.miss;
-        if (least >= MIN_NS && most <= MAX_NS)
+        if (!ports->is_number_unsigned() || *ports < 2 || *ports > 64 ||
+            ports->get<uint64_t>() % 2 != 0)
         {
-            continue;
+            Refuse("router.ports", Shown(*ports), "an even number from 2 to 64");
         }
-        const bool isShort = !(least >= MIN_NS);
-        throw JsonMistake(
-            "parameters: found " + ShownOutside(isShort ? least : most, MIN_NS, MAX_NS) +
-            " ns for a burst of one packet of " + ShownNumber(corner.size) +
-            " bytes, k = " + ShownNumber(corner.cores) + ", " +
-            (isShort ? "one-way, without misses" : "two-way, with nothing but misses") +
-            ", expected " + ShownNumber(MIN_NS) + " to " + ShownNumber(MAX_NS) + " ns" + WHERE);
+        profile.ports = ports->get<uint32_t>();
     }
-}
-
-/// The same for Eq. 7, where it is a matter of the rate.
-void
-CheckRates(const SoftRouterProfile::Eq7& eq7)
-{
-    for (const Corner& corner : CORNERS)
+    if (const Json* link = section.Find("link_gbps"))
     {
-        const double k = corner.cores;
-        const double rate = (eq7.a * k + eq7.a0) * corner.size + (eq7.b * k + eq7.b0);
-        const double bits = k * ((corner.size + 20) * 8);
-        const double least = bits / MAX_NS;
-        const double most = bits / MIN_NS;
-        if (rate >= least && rate <= most)
+        if (!link->is_number() || !(*link > 0 && *link <= 1e6))
         {
-            continue;
+            Refuse("router.link_gbps", Shown(*link), "more than 0, at most 1e6");
         }
-        throw JsonMistake("parameters: found " + corner.Name() + " = " +
-                          ShownOutside(rate, least, most) + " Gbit/s, expected " +
-                          ShownNumber(least) + " to " + ShownNumber(most) +
-                          " there: a packet takes " + ShownNumber(MIN_NS) + " to " +
-                          ShownNumber(MAX_NS) + " ns of a core" + WHERE);
+        profile.linkGbps = link->get<double>();
     }
-}
-
-SoftRouterProfile::Eq7
-ReadEq7(const JsonSection& section)
-{
-    const JsonRange any{-MAX_RATE, MAX_RATE};
-    const JsonRange positive{0, MAX_RATE};
-    SoftRouterProfile::Eq7 eq7;
-    eq7.a = section.Number("a", positive);
-    eq7.a0 = section.Number("a0", any);
-    eq7.b = section.Number("b", positive);
-    eq7.b0 = section.Number("b0", any);
-    CheckRates(eq7);
-    return eq7;
-}
-
-SoftRouterProfile::Contention
-ReadContention(const JsonSection& section)
-{
-    SoftRouterProfile::Contention contention;
-    contention.c0Ns = section.Number("c0_ns", COST);
-    contention.cByteNs = section.Number("c_byte_ns", COST);
-    contention.dNs = section.Number("d_ns", COST);
-    contention.uNs = section.Number("u_ns", COST);
-    CheckTimes({0, contention.c0Ns, contention.cByteNs, contention.dNs, contention.uNs, 0});
-    return contention;
-}
-
-SoftRouterProfile::Batch
-ReadBatch(const JsonSection& section)
-{
-    SoftRouterProfile::Batch batch;
-    batch.cBatchNs = section.Number("c_batch_ns", COST);
-    batch.cPacketNs = section.Number("c_packet_ns", COST);
-    batch.cByteNs = section.Number("c_byte_ns", COST);
-    batch.missNs = section.Number("miss_ns", COST);
-    batch.cacheBytes = section.Number("cache_bytes", {0, MAX_BYTES});
-    batch.dNs = section.Number("d_ns", COST);
-    batch.uNs = section.Number("u_ns", COST);
-    if (section.Find("contention_per"))
+    section.End();
+    if (profile.transmitBuffer > 1 && !(profile.transmitTimeoutUs > 0))
     {
-        batch.contentionPerPacket = section.Word("contention_per", {"burst", "packet"}) == "packet";
-    }
-    CheckTimes(
-        {batch.cBatchNs, batch.cPacketNs, batch.cByteNs, batch.dNs, batch.uNs, batch.missNs});
-    return batch;
-}
-
-void
-ReadRouter(const JsonSection& section, SoftRouterProfile& profile)
-{
-    section.Whole("burst", 1, 1024, profile.burst);
-    section.Whole("receive_ring", 1, 65536, profile.receiveRing);
-    section.Whole("transmit_ring", 1, 65536, profile.transmitRing);
-    section.Whole("transmit_buffer", 1, 1024, profile.transmitBuffer);
-    section.Whole("punt_ring", 1, 65536, profile.puntRing);
-    section.Whole("ports", 2, 64, profile.ports);
-    if (profile.ports % 2 != 0)
-    {
-        section.Refuse("ports", "an even whole number from 2 to 64");
-    }
-    section.Number("transmit_timeout_us", {0, MAX_US}, profile.transmitTimeoutUs);
-    section.Number("link_gbps", {MIN_GBPS, MAX_RATE}, profile.linkGbps);
-    section.Number("wake_up_us", {0, MAX_US}, profile.wakeUpUs);
-    section.Number("punt_share", {0, 1}, profile.puntShare);
-    section.Number("slow_path_ns", COST, profile.slowPathNs);
-    section.Number("working_set_bytes", {0, MAX_BYTES}, profile.workingSetBytes);
-    const Json* sleep = section.Find("sleep_after_us");
-    if (sleep && !sleep->is_null())
-    {
-        profile.sleeps = true;
-        section.Number("sleep_after_us", {0, MAX_US}, profile.sleepAfterUs);
-    }
-    if (profile.receiveRing < profile.burst)
-    {
-        throw JsonMistake(section.Path("receive_ring") + ": found " +
-                          std::to_string(profile.receiveRing) +
-                          ", expected at least the burst of " + std::to_string(profile.burst));
+        Refuse("router.transmit_timeout_us",
+               std::to_string(profile.transmitTimeoutUs),
+               "more than 0, as transmit_buffer is more than 1: packets must not wait for ever");
     }
     if (profile.transmitRing < profile.transmitBuffer)
     {
-        throw JsonMistake(
-            section.Path("transmit_ring") + ": found " + std::to_string(profile.transmitRing) +
-            ", expected at least the transmit_buffer of " + std::to_string(profile.transmitBuffer));
-    }
-    if (profile.transmitBuffer > 1 && !(profile.transmitTimeoutUs >= MIN_TIMEOUT_US))
-    {
-        section.Refuse("transmit_timeout_us",
-                       "a number >= " + ShownNumber(MIN_TIMEOUT_US) + ", as transmit_buffer is " +
-                           std::to_string(profile.transmitBuffer) +
-                           ": packets must not wait for ever");
+        Refuse("router.transmit_ring",
+               std::to_string(profile.transmitRing),
+               "at least the transmit_buffer of " + std::to_string(profile.transmitBuffer));
     }
 }
 
-/// Whether text has characters that a terminal would obey: C0, DEL, and C1 in UTF-8.
-bool
-HasControl(const std::string& text)
-{
-    for (std::size_t i = 0; i < text.size(); i++)
-    {
-        const auto c = static_cast<unsigned char>(text[i]);
-        const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
-        if (c < 0x20 || c == 0x7f || (c == 0xc2 && next >= 0x80 && next <= 0x9f))
-        {
-            return true;
-        }
-    }
-    return false;
-}
-
+/**
+ * \param json a profile
+ * \return the same
+ */
 SoftRouterProfile
 ReadProfile(const Json& json)
 {
-    if (!json.is_object())
-    {
-        throw JsonMistake("found " + ShownValue(json) +
-                          ", expected an object with \"format\": " + "\"perigee-profile/1\"");
-    }
+    constexpr const char* FORMAT = "perigee-profile/1";
+    Section root(json, "");
     // Format first: a file of another format has other keys, and that is not what is wrong.
-    const auto format = json.find("format");
-    if (format == json.end() || *format != "perigee-profile/1")
+    if (const std::string format = root.Text("format"); format != FORMAT)
     {
-        throw JsonMistake("format: found " +
-                          (format == json.end() ? "nothing" : ShownValue(*format)) +
-                          ", expected \"perigee-profile/1\"");
+        Refuse("format", format, FORMAT);
     }
-    const JsonSection root(
-        json,
-        "",
-        {"format", "name", "description", "model", "parameters", "router", "fit"});
     SoftRouterProfile profile;
-    root.Text("name", 200, profile.name);
-    if (profile.name.empty())
+    profile.name = root.Text("name");
+    if (const Json* text = root.Find("description"); text && text->is_string())
     {
-        root.Refuse("name", "a name for the router");
+        profile.description = text->get<std::string>();
     }
-    if (HasControl(profile.name))
+    const std::string model = root.Text("model");
+    profile.model = ReadModel(model, root.Get("parameters"));
+    if (const Json* router = root.Find("router"))
     {
-        root.Refuse("name", "a name without control characters"); // it is printed on terminals
+        ReadRouter(*router, profile);
     }
-    if (const Json* text = root.Find("description"); text && !text->is_null())
-    {
-        root.Text("description", 10000, profile.description);
-    }
-    const std::string model = root.Word("model", {"eq7", "contention", "batch"});
-    const Json& parameters = root.Object("parameters");
-    if (model == "eq7")
-    {
-        profile.model = SoftRouterProfile::Model::EQ7;
-        profile.eq7 = ReadEq7(JsonSection(parameters, "parameters", {"a", "a0", "b", "b0"}));
-    }
-    else if (model == "contention")
-    {
-        profile.model = SoftRouterProfile::Model::CONTENTION;
-        profile.contention = ReadContention(
-            JsonSection(parameters, "parameters", {"c0_ns", "c_byte_ns", "d_ns", "u_ns"}));
-    }
-    else
-    {
-        profile.model = SoftRouterProfile::Model::BATCH;
-        profile.batch = ReadBatch(JsonSection(parameters,
-                                              "parameters",
-                                              {"c_batch_ns",
-                                               "c_packet_ns",
-                                               "c_byte_ns",
-                                               "miss_ns",
-                                               "cache_bytes",
-                                               "d_ns",
-                                               "u_ns",
-                                               "contention_per"}));
-    }
-    if (root.Find("router"))
-    {
-        ReadRouter(JsonSection(root.Object("router"),
-                               "router",
-                               {"burst",
-                                "receive_ring",
-                                "transmit_ring",
-                                "transmit_buffer",
-                                "transmit_timeout_us",
-                                "ports",
-                                "link_gbps",
-                                "sleep_after_us",
-                                "wake_up_us",
-                                "punt_share",
-                                "slow_path_ns",
-                                "punt_ring",
-                                "working_set_bytes"}),
-                   profile);
-    }
+    root.Find("fit");
+    root.End();
     return profile;
 }
 
@@ -323,27 +344,28 @@ ReadProfile(const Json& json)
 bool
 SoftRouterProfile::Read(const std::string& file, SoftRouterProfile& profile, std::string& error)
 {
-    std::ifstream stream(file, std::ios::binary);
-    std::string text;
-    if (stream)
+    const std::ifstream stream(file, std::ios::binary);
+    std::ostringstream text;
+    if (!stream || !(text << stream.rdbuf())) // a folder can be opened, but not read
     {
-        // One byte more than allowed, to know a file that is too long.
-        text.resize(MAX_FILE_BYTES + 1);
-        stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-        text.resize(static_cast<std::size_t>(stream.gcount()));
-    }
-    if (!stream && !stream.eof())
-    {
-        error = file + ": cannot be read (" + std::strerror(errno) + "), expected " + EXPECTED;
+        error = file + ": cannot be read, expected a profile as `perigee predict fit` writes it";
         return false;
     }
-    if (text.size() > MAX_FILE_BYTES)
+    return Parse(text.str(), file, profile, error);
+}
+
+SoftRouterProfile
+SoftRouterProfile::Load(const std::string& file)
+{
+    SoftRouterProfile profile;
+    std::string error;
+    if (!Read(file, profile, error))
     {
-        error = file + ": found more than " + std::to_string(MAX_FILE_BYTES) + " bytes, expected " +
-                EXPECTED;
-        return false;
+        // A simulation that went on with other parameters would be worth nothing.
+        std::cerr << error << std::endl;
+        std::exit(1);
     }
-    return Parse(text, file, profile, error);
+    return profile;
 }
 
 bool
@@ -354,10 +376,10 @@ SoftRouterProfile::Parse(const std::string& text,
 {
     try
     {
-        profile = ReadProfile(ParseJson(text, EXPECTED));
+        profile = ReadProfile(Json::parse(text));
         return true;
     }
-    catch (const JsonMistake& mistake)
+    catch (const std::exception& mistake) // ours, and nlohmann's
     {
         error = name + ": " + mistake.what();
         return false;
@@ -367,47 +389,7 @@ SoftRouterProfile::Parse(const std::string& text,
 Ptr<ServiceTimeModel>
 SoftRouterProfile::CreateServiceTimeModel() const
 {
-    switch (model)
-    {
-    case Model::EQ7:
-        return CreateObjectWithAttributes<Eq7ServiceTimeModel>("A",
-                                                               DoubleValue(eq7.a),
-                                                               "A0",
-                                                               DoubleValue(eq7.a0),
-                                                               "B",
-                                                               DoubleValue(eq7.b),
-                                                               "B0",
-                                                               DoubleValue(eq7.b0));
-    case Model::CONTENTION:
-        return CreateObjectWithAttributes<LinearContentionServiceTimeModel>(
-            "C0",
-            DoubleValue(contention.c0Ns),
-            "CByte",
-            DoubleValue(contention.cByteNs),
-            "D",
-            DoubleValue(contention.dNs),
-            "U",
-            DoubleValue(contention.uNs));
-    case Model::BATCH:
-        break;
-    }
-    return CreateObjectWithAttributes<BatchServiceTimeModel>(
-        "BurstCost",
-        DoubleValue(batch.cBatchNs),
-        "PacketCost",
-        DoubleValue(batch.cPacketNs),
-        "ByteCost",
-        DoubleValue(batch.cByteNs),
-        "MissCost",
-        DoubleValue(batch.missNs),
-        "CacheSize",
-        DoubleValue(batch.cacheBytes),
-        "D",
-        DoubleValue(batch.dNs),
-        "U",
-        DoubleValue(batch.uNs),
-        "ContentionPerPacket",
-        BooleanValue(batch.contentionPerPacket));
+    return model.Create<ServiceTimeModel>();
 }
 
 } // namespace ns3

@@ -49,8 +49,8 @@ FixedProfile(double ns)
 {
     SoftRouterProfile profile;
     profile.name = "made up for a test";
-    profile.model = SoftRouterProfile::Model::CONTENTION;
-    profile.contention.c0Ns = ns;
+    profile.model.SetTypeId("ns3::LinearContentionServiceTimeModel");
+    profile.model.Set("C0", DoubleValue(ns), "D", DoubleValue(0), "U", DoubleValue(0));
     return profile;
 }
 
@@ -466,7 +466,7 @@ class SoftRouterRssTestCase : public TestCase
         }
         NS_TEST_EXPECT_MSG_EQ(result.GetLoss(), 0, "there is time enough");
         // Half of what all cores can do is too much for one that has more than half.
-        setup.profile.contention.c0Ns = 4e9 * 84 * 8 / 1e9 / 2;
+        setup.profile.model.Set("C0", DoubleValue(4e9 * 84 * 8 / 1e9 / 2));
         const auto half = RouterTestbed::Run(setup);
         const double most = *std::max_element(expected.begin(), expected.end());
         NS_TEST_EXPECT_MSG_EQ((half.GetLoss() > 0), (most > 0.5), "by the worst core");
@@ -504,8 +504,7 @@ class SoftRouterCaseStudyTestCase : public TestCase
             {4, 256, 13.3301}, {100, 64, 4.0611}, {100, 128, 7.1508}, {100, 256, 13.3301},
         };
         RouterTestbed::Setup setup;
-        setup.profile.model = SoftRouterProfile::Model::EQ7;
-        setup.profile.eq7 = {0.011392, 0.002709, 0.227037, 0.063321};
+        setup.profile.model.SetTypeId("ns3::Eq7ServiceTimeModel"); // whose defaults are published
         setup.profile.burst = 1;
         for (const auto& row : table)
         {

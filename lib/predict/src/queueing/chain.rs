@@ -342,5 +342,4 @@ fn during(above: &[f64], rest: usize, places: usize) -> (f64, f64) {
 }
 
 #[cfg(test)]
-#[path = "chain_tests.rs"]
 mod tests;

@@ -368,5 +368,4 @@ fn longest(steady: &Steady, n: usize) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "sojourn_tests.rs"]
 mod tests;
