@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// What examples share: reading profiles and opening the file for results, or saying why not.
+// What examples share: the file for results, the time that it took, and the end where something is
+// wrong.
 #ifndef SOFTROUTER_EXAMPLE_FILES_H
 #define SOFTROUTER_EXAMPLE_FILES_H
 
-#include "ns3/soft-router-profile.h"
-
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <string>
@@ -13,58 +16,139 @@ namespace ns3
 {
 
 /**
- * \brief Read a profile; if that cannot be, say so on standard error.
- * \param file its name
- * \param profile [out] the profile
- * \return whether it was read
+ * \brief End the program unless something is as it must be.
+ * \param good whether it is
+ * \param message what was found and what was expected
  */
-inline bool
-ReadProfile(const std::string& file, SoftRouterProfile& profile)
+inline void
+Require(bool good, const std::string& message)
 {
-    std::string error;
-    if (SoftRouterProfile::Read(file, profile, error))
+    if (!good)
     {
-        return true;
+        std::cerr << message << std::endl;
+        std::exit(1);
     }
-    std::cerr << error << std::endl;
-    return false;
 }
 
 /**
- * \brief Open a file for results, unless its name is "none"; if that cannot be, say so.
- * \param file its name
- * \param out the file
- * \return whether it is open or not wanted
+ * \brief A CSV file for results.
  */
-inline bool
-OpenCsv(const std::string& file, std::ofstream& out)
+class CsvFile
 {
-    if (file == "none")
+  public:
+    /**
+     * \param file its name; "none": there is none
+     * \param plot what `perigee predict plot` draws of it, JSON
+     * \param columns the header
+     */
+    CsvFile(const std::string& file, const std::string& plot, const std::string& columns)
+        : m_file(file)
     {
-        return true;
+        if (IsWanted())
+        {
+            m_out.open(file);
+            m_out << "# plot: " << plot << '\n' << columns << '\n';
+            Check();
+        }
     }
-    out.open(file);
-    if (!out)
+
+    /**
+     * \return where rows go; null: nowhere
+     */
+    std::ostream* GetStream()
     {
-        std::cerr << file << ": cannot be written, expected a file that can, or none" << std::endl;
+        return IsWanted() ? &m_out : nullptr;
     }
-    return static_cast<bool>(out);
-}
+
+    /**
+     * \brief Write a row.
+     * \param first cell
+     * \param others cells
+     */
+    template <typename First, typename... Others>
+    void Row(const First& first, const Others&... others)
+    {
+        if (IsWanted())
+        {
+            m_out << first;
+            ((m_out << ',' << others), ...);
+            m_out << '\n';
+        }
+    }
+
+    /**
+     * \brief All is written.
+     */
+    void Close()
+    {
+        if (IsWanted())
+        {
+            m_out.close();
+            Check();
+            std::printf("%s written; draw it: perigee predict plot %s\n",
+                        m_file.c_str(),
+                        m_file.c_str());
+        }
+    }
+
+  private:
+    /// \return whether there is a file
+    bool IsWanted() const
+    {
+        return m_file != "none";
+    }
+
+    /// End the program if the file cannot be written.
+    void Check() const
+    {
+        Require(static_cast<bool>(m_out),
+                m_file + ": cannot be written, expected a file that can, or none");
+    }
+
+    std::string m_file;  //!< its name
+    std::ofstream m_out; //!< the file
+};
 
 /**
- * \param seconds of simulated time, as asked for on the command line
- * \return whether they make sense; if not, it was said
+ * \brief How long a program takes.
  */
-inline bool
-AreSeconds(double seconds)
+class Stopwatch
 {
-    if (seconds > 0 && seconds <= 10)
+  public:
+    /**
+     * \return seconds since it was made
+     */
+    double GetSeconds() const
     {
-        return true;
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - m_start).count();
     }
-    std::cerr << "--seconds: found " << seconds << ", expected more than 0, at most 10"
-              << std::endl;
-    return false;
+
+    /**
+     * \brief Print how fast it was.
+     * \param packets that were simulated
+     */
+    void Print(uint64_t packets) const
+    {
+        const double took = GetSeconds();
+        std::printf("%llu packets in %.1f s: %.2f million packets per second\n",
+                    static_cast<unsigned long long>(packets),
+                    took,
+                    static_cast<double>(packets) / took / 1e6);
+    }
+
+  private:
+    /// When it was made.
+    std::chrono::steady_clock::time_point m_start{std::chrono::steady_clock::now()};
+};
+
+/**
+ * \param seconds of simulated time that were asked for
+ */
+inline void
+CheckSeconds(double seconds)
+{
+    Require(seconds > 0 && seconds <= 10,
+            "--seconds: found " + std::to_string(seconds) + ", expected more than 0, at most 10");
 }
 
 } // namespace ns3

@@ -9,10 +9,8 @@
 #include "ns3/soft-router-profile.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -87,14 +85,7 @@ struct Errors
 RouterTestbed::Result
 Simulate(const SoftRouterProfile& profile, const Row& row, double seconds, bool truncate)
 {
-    RouterTestbed::Setup setup;
-    setup.profile = profile;
-    setup.flows = row.flows;
-    setup.cores = std::min(row.flows, 4U);
-    setup.pinned = row.flows <= 4;
-    setup.directions = row.flows == 1 ? 1 : 2;
-    setup.rateGbps = profile.linkGbps * setup.directions;
-    setup.sizes = {{row.size, 1.0}};
+    auto setup = RouterTestbed::Setup::Saturated(profile, row.flows, 4, row.size);
     setup.truncate = truncate;
     setup.duration = seconds;
     return RouterTestbed::Run(setup);
@@ -116,23 +107,16 @@ main(int argc, char* argv[])
     cmd.AddValue("csv", "File to write; none: none", csv);
     cmd.AddValue("seconds", "Simulated time of each measurement", seconds);
     cmd.Parse(argc, argv);
-    SoftRouterProfile eq7;
-    SoftRouterProfile contention;
-    std::ofstream out;
-    if (!AreSeconds(seconds) || !ReadProfile(eq7File, eq7) ||
-        !ReadProfile(contentionFile, contention) || !OpenCsv(csv, out))
-    {
-        return 1;
-    }
-    if (out.is_open())
-    {
-        out << "# plot: {\"title\": \"Published case study: throughput of a software router\", "
-               "\"x\": \"frame_size\", \"y\": [\"measured_gbps\", \"eq7_gbps\", "
-               "\"contention_gbps\"], \"series\": \"flows\", \"x_label\": \"Frame size, bytes\", "
-               "\"y_label\": \"Throughput on the wire, Gbit/s\", \"log_x\": true}\n"
-               "flows,frame_size,measured_gbps,published_simulation_gbps,published_eq5_gbps,"
-               "eq7_gbps,eq7_truncated_gbps,contention_gbps\n";
-    }
+    CheckSeconds(seconds);
+    const auto eq7 = SoftRouterProfile::Load(eq7File);
+    const auto contention = SoftRouterProfile::Load(contentionFile);
+    CsvFile out(csv,
+                "{\"title\": \"Published case study: throughput of a software router\", "
+                "\"x\": \"frame_size\", \"y\": [\"measured_gbps\", \"eq7_gbps\", "
+                "\"contention_gbps\"], \"series\": \"flows\", \"x_label\": \"Frame size, bytes\", "
+                "\"y_label\": \"Throughput on the wire, Gbit/s\", \"log_x\": true}",
+                "flows,frame_size,measured_gbps,published_simulation_gbps,published_eq5_gbps,"
+                "eq7_gbps,eq7_truncated_gbps,contention_gbps");
     std::printf("Throughput on the wire, Gbit/s.      published             simulated here\n"
                 "flows  size  measured | simulated    Eq. 5 |    Eq. 7  in whole ns  contention\n");
     Errors publishedSimulation;
@@ -144,7 +128,7 @@ main(int argc, char* argv[])
     Errors truncatedPublished;
     double worst = 0;
     uint64_t packets = 0;
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     for (const Row& row : TABLE)
     {
         const auto plain = Simulate(eq7, row, seconds, false);
@@ -160,12 +144,14 @@ main(int argc, char* argv[])
                     plain.acceptedGbps,
                     whole.acceptedGbps,
                     linear.acceptedGbps);
-        if (out.is_open())
-        {
-            out << row.flows << ',' << row.size << ',' << row.measured << ',' << row.simulated
-                << ',' << row.eq5 << ',' << plain.acceptedGbps << ',' << whole.acceptedGbps << ','
-                << linear.acceptedGbps << '\n';
-        }
+        out.Row(row.flows,
+                row.size,
+                row.measured,
+                row.simulated,
+                row.eq5,
+                plain.acceptedGbps,
+                whole.acceptedGbps,
+                linear.acceptedGbps);
         publishedSimulation.Add(row.simulated, row.measured);
         againstEq5.Add(plain.acceptedGbps, row.eq5);
         worst = std::max(worst, std::abs(plain.acceptedGbps / row.eq5 - 1));
@@ -179,8 +165,6 @@ main(int argc, char* argv[])
             contentionCpu.Add(linear.acceptedGbps, row.measured);
         }
     }
-    const double took =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     std::printf("\nErrors\n");
     publishedSimulation.Print("published simulation - measured, all rows");
     publishedSmall.Print("published simulation - measured, CPU-bound, 1..4");
@@ -190,13 +174,8 @@ main(int argc, char* argv[])
     truncatedPublished.Print("Eq. 7 in whole ns - published simulation");
     againstEq5.Print("Eq. 7 - published Eq. 5");
     std::printf("Largest difference of Eq. 7 from the published Eq. 5: %.4f %%\n", 100 * worst);
-    std::printf("\n%llu packets in %.1f s: %.2f million packets per second\n",
-                static_cast<unsigned long long>(packets),
-                took,
-                static_cast<double>(packets) / took / 1e6);
-    if (out.is_open())
-    {
-        std::printf("%s written; draw it: perigee predict plot %s\n", csv.c_str(), csv.c_str());
-    }
+    std::printf("\n");
+    watch.Print(packets);
+    out.Close();
     return 0;
 }

@@ -11,12 +11,13 @@
 //
 //   mpiexec -n 2 softrouter-distributed          (ns-3 built with MPI)
 //   softrouter-distributed --sequential          (any ns-3)
-#include "split-network.h"
+#include "example-files.h"
 
 #include "ns3/command-line.h"
 #include "ns3/config.h"
 #include "ns3/nstime.h"
 #include "ns3/soft-router-profile.h"
+#include "ns3/split-network.h"
 #include "ns3/uinteger.h"
 
 #ifdef NS3_MPI
@@ -31,9 +32,9 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -46,86 +47,29 @@ namespace
 using Halves = std::array<SplitNetwork::Counts, 2>;
 
 /**
- * \brief Print what one process has seen.
- * \param setup which
- * \param counts of both halves; those of other ranks are empty
- */
-void
-PrintHere(const SplitNetwork::Setup& setup, const Halves& counts)
-{
-    std::string text;
-    for (uint32_t half = 0; half < 2; half++)
-    {
-        const SplitNetwork::Counts& mine = counts[half];
-        if (half % setup.ranks != setup.rank)
-        {
-            continue;
-        }
-        char line[400];
-        std::snprintf(
-            line,
-            sizeof(line),
-            "rank %u of %u: the %s router received %llu packets, forwarded %llu, lost %llu "
-            "in receive and %llu in transmit rings,\n  had %llu bursts and a mean sojourn time of "
-            "%.3f us; end devices sent %llu frames, got %llu, and %llu bytes by TCP\n",
-            setup.rank,
-            setup.ranks,
-            half == 0 ? "first" : "second",
-            static_cast<unsigned long long>(mine[SplitNetwork::RECEIVED]),
-            static_cast<unsigned long long>(mine[SplitNetwork::FORWARDED]),
-            static_cast<unsigned long long>(mine[SplitNetwork::RECEIVE_RING]),
-            static_cast<unsigned long long>(mine[SplitNetwork::TRANSMIT_RING]),
-            static_cast<unsigned long long>(mine[SplitNetwork::BURSTS]),
-            mine[SplitNetwork::SOJOURN] * 1e-6 /
-                std::max<uint64_t>(mine[SplitNetwork::FORWARDED], 1),
-            static_cast<unsigned long long>(mine[SplitNetwork::FRAMES_SENT]),
-            static_cast<unsigned long long>(mine[SplitNetwork::FRAMES_ARRIVED]),
-            static_cast<unsigned long long>(mine[SplitNetwork::TCP_BYTES]));
-        text += line;
-    }
-    std::cout << text << std::flush; // at once: another rank writes to the same terminal
-}
-
-/**
  * \brief Write a table of what was counted.
  * \param csv file; none: none
  * \param ways to simulate: how many processes, and what they counted
- * \return whether it could be written; otherwise the reason was told
  */
-bool
+void
 Write(const std::string& csv, const std::vector<std::pair<uint32_t, Halves>>& ways)
 {
-    if (csv == "none")
-    {
-        return true;
-    }
-    std::ofstream out(csv);
-    out << "# plot: {\"title\": \"Two routers, simulated by one process or two\", \"x\": "
-           "\"router\", "
-           "\"y\": [\"received\", \"forwarded\"], \"series\": \"processes\", \"x_label\": "
-           "\"Router\", \"y_label\": \"Packets\"}\n"
-           "processes,router,received,forwarded,receive_ring,transmit_ring,bursts,sojourn_ps,"
-           "frames_sent,frames_arrived,tcp_bytes\n";
+    CsvFile out(csv,
+                "{\"title\": \"Two routers, simulated by one process or two\", \"x\": "
+                "\"router\", "
+                "\"y\": [\"received\", \"forwarded\"], \"series\": \"processes\", \"x_label\": "
+                "\"Router\", \"y_label\": \"Packets\"}",
+                "processes,router,received,forwarded,receive_ring,transmit_ring,bursts,sojourn_ps,"
+                "frames_sent,frames_arrived,tcp_bytes");
     for (const auto& [processes, halves] : ways)
     {
         for (uint32_t half = 0; half < 2; half++)
         {
-            out << processes << ',' << half + 1;
-            for (const uint64_t count : halves[half])
-            {
-                out << ',' << count;
-            }
-            out << '\n';
+            std::apply([&, p = processes](auto... counts) { out.Row(p, half + 1, counts...); },
+                       halves[half]);
         }
     }
-    out.close();
-    if (!out)
-    {
-        std::cerr << csv << ": cannot be written, expected a file that can, or none" << std::endl;
-        return false;
-    }
-    std::printf("%s written; draw it: perigee predict plot %s\n", csv.c_str(), csv.c_str());
-    return true;
+    out.Close();
 }
 
 /**
@@ -210,7 +154,8 @@ RunApart(SplitNetwork::Setup setup,
         return 1;
     }
     const auto mine = SplitNetwork(setup).Run();
-    PrintHere(setup, mine);
+    // At once: another rank writes to the same terminal.
+    std::cout << SplitNetwork::Describe(setup, mine) << std::flush;
     // Of each counter, all ranks but one have 0.
     Halves all{};
     MPI_Reduce(mine.data(),
@@ -229,12 +174,14 @@ RunApart(SplitNetwork::Setup setup,
     }
     if (ranks == 1)
     {
-        return Write(csv, {{1, all}}) ? 0 : 1;
+        Write(csv, {{1, all}});
+        return 0;
     }
     GlobalValue::Bind("SimulatorImplementationType", StringValue("ns3::DefaultSimulatorImpl"));
     const auto alone = RunAlone(setup);
     const bool equal = Compare(all, alone);
-    return Write(csv, {{2, all}, {1, alone}}) && equal ? 0 : 1;
+    Write(csv, {{2, all}, {1, alone}});
+    return equal ? 0 : 1;
 }
 #endif
 
@@ -260,32 +207,19 @@ main(int argc, char* argv[])
                  nullMessages);
     cmd.Parse(argc, argv);
 
-    std::string error;
-    if (!SoftRouterProfile::Read(file, setup.profile, error))
-    {
-        std::cerr << error << std::endl;
-        return 1;
-    }
-    if (setup.profile.transmitBuffer > 1)
-    {
-        // SoftRouterHelper would end the program without naming the file.
-        std::cerr << file << ": router.transmit_buffer: found " << setup.profile.transmitBuffer
-                  << ", expected 1: this network's links have no flow control" << std::endl;
-        return 1;
-    }
-    if (!(setup.seconds > 0 && setup.seconds <= 1000) || setup.seed == 0)
-    {
-        std::cerr
-            << "--seconds, --seed: expected a time above 0 and up to 1000 s, and a seed from 1 on"
-            << std::endl;
-        return 1;
-    }
+    setup.profile = SoftRouterProfile::Load(file);
+    Require(setup.profile.transmitBuffer == 1,
+            file +
+                ": router.transmit_buffer: expected 1: this network's links have no flow control");
+    Require(setup.seconds > 0 && setup.seconds <= 1000 && setup.seed > 0,
+            "--seconds, --seed: expected a time above 0 and up to 1000 s, and a seed from 1 on");
     Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(1448));
     if (sequential)
     {
         const auto alone = RunAlone(setup);
-        PrintHere(setup, alone);
-        return Write(csv, {{1, alone}}) ? 0 : 1;
+        std::cout << SplitNetwork::Describe(setup, alone) << std::flush;
+        Write(csv, {{1, alone}});
+        return 0;
     }
 #ifdef NS3_MPI
     return RunApart(setup,

@@ -10,11 +10,8 @@
 #include "ns3/soft-router-profile.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <string>
-#include <vector>
 
 using namespace ns3;
 
@@ -49,16 +46,10 @@ RouterTestbed::Result
 Simulate(SoftRouterProfile profile, uint32_t cores, uint32_t size, double seconds)
 {
     profile.linkGbps = LINK_GBPS;
-    RouterTestbed::Setup setup;
-    setup.profile = profile;
-    setup.cores = cores;
-    setup.flows = cores;
-    setup.pinned = true;
-    setup.directions = cores == 1 ? 1 : 2;
+    auto setup = RouterTestbed::Setup::Saturated(profile, cores, MAX_CORES, size);
     // A tenth more than what is expected: enough for overload, without simulating packets that are
     // only dropped.
-    setup.rateGbps = std::min(LINK_GBPS * setup.directions, 1.1 * ClosedForm(profile, cores, size));
-    setup.sizes = {{size, 1.0}};
+    setup.rateGbps = std::min(setup.rateGbps, 1.1 * ClosedForm(profile, cores, size));
     setup.warmUp = 0.0005;
     setup.duration = seconds;
     return RouterTestbed::Run(setup);
@@ -80,27 +71,20 @@ main(int argc, char* argv[])
     cmd.AddValue("csv", "File to write; none: none", csv);
     cmd.AddValue("seconds", "Simulated time of each point", seconds);
     cmd.Parse(argc, argv);
-    SoftRouterProfile eq7;
-    SoftRouterProfile contention;
-    std::ofstream out;
-    if (!AreSeconds(seconds) || !ReadProfile(eq7File, eq7) ||
-        !ReadProfile(contentionFile, contention) || !OpenCsv(csv, out))
-    {
-        return 1;
-    }
-    if (out.is_open())
-    {
-        out << "# plot: {\"title\": \"Predicted: 8 cores, two 50 Gbit/s links, linear "
-               "contention\", \"x\": \"frame_size\", \"y\": [\"contention_gbps\"], \"series\": "
-               "\"cores\", \"x_label\": \"Frame size, bytes\", \"y_label\": \"Throughput on the "
-               "wire, Gbit/s\"}\n"
-               "cores,frame_size,eq7_gbps,contention_gbps,eq7_mpps,contention_mpps\n";
-    }
+    CheckSeconds(seconds);
+    const auto eq7 = SoftRouterProfile::Load(eq7File);
+    const auto contention = SoftRouterProfile::Load(contentionFile);
+    CsvFile out(csv,
+                "{\"title\": \"Predicted: 8 cores, two 50 Gbit/s links, linear "
+                "contention\", \"x\": \"frame_size\", \"y\": [\"contention_gbps\"], \"series\": "
+                "\"cores\", \"x_label\": \"Frame size, bytes\", \"y_label\": \"Throughput on the "
+                "wire, Gbit/s\"}",
+                "cores,frame_size,eq7_gbps,contention_gbps,eq7_mpps,contention_mpps");
     std::printf("Throughput of a router with two 50 Gbit/s links, simulated; a flow per core\n"
                 "              Eq. 7             linear contention\n"
                 "cores  size   Gbit/s    Mpps     Gbit/s    Mpps\n");
     uint64_t packets = 0;
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     for (uint32_t cores = 1; cores <= MAX_CORES; cores++)
     {
         for (const uint32_t size : {64U, 128U, 256U, 512U, 1024U, 1518U})
@@ -115,27 +99,19 @@ main(int argc, char* argv[])
                         published.acceptedPps / 1e6,
                         linear.acceptedGbps,
                         linear.acceptedPps / 1e6);
-            if (out.is_open())
-            {
-                out << cores << ',' << size << ',' << published.acceptedGbps << ','
-                    << linear.acceptedGbps << ',' << published.acceptedPps / 1e6 << ','
-                    << linear.acceptedPps / 1e6 << '\n';
-            }
+            out.Row(cores,
+                    size,
+                    published.acceptedGbps,
+                    linear.acceptedGbps,
+                    published.acceptedPps / 1e6,
+                    linear.acceptedPps / 1e6);
         }
     }
-    const double took =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     std::printf("\n8 cores, 64 bytes: Eq. 7 gives %.2f Mpps, linear contention %.2f Mpps (closed "
                 "forms).\n",
                 ClosedForm(eq7, MAX_CORES, 64) * 1000 / (84 * 8),
                 ClosedForm(contention, MAX_CORES, 64) * 1000 / (84 * 8));
-    std::printf("%llu packets in %.1f s: %.2f million packets per second\n",
-                static_cast<unsigned long long>(packets),
-                took,
-                static_cast<double>(packets) / took / 1e6);
-    if (out.is_open())
-    {
-        std::printf("%s written; draw it: perigee predict plot %s\n", csv.c_str(), csv.c_str());
-    }
+    watch.Print(packets);
+    out.Close();
     return 0;
 }

@@ -27,6 +27,23 @@ constexpr uint32_t END_DEVICE_QUEUE = 65536; // packets
 
 } // namespace
 
+RouterTestbed::Setup
+RouterTestbed::Setup::Saturated(const SoftRouterProfile& profile,
+                                uint32_t flows,
+                                uint32_t maxCores,
+                                uint32_t size)
+{
+    Setup setup;
+    setup.profile = profile;
+    setup.flows = flows;
+    setup.cores = std::min(flows, maxCores);
+    setup.pinned = flows <= maxCores;
+    setup.directions = flows == 1 ? 1 : 2;
+    setup.rateGbps = profile.linkGbps * setup.directions;
+    setup.sizes = {{size, 1.0}};
+    return setup;
+}
+
 double
 RouterTestbed::Result::GetLoss() const
 {

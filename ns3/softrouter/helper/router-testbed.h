@@ -44,6 +44,20 @@ class RouterTestbed
         double duration{0.02}; //!< seconds of the measurement
         bool pinned{false};    //!< flow f goes to core f modulo cores; otherwise RSS
         bool truncate{false};  //!< service times to whole nanoseconds
+
+        /**
+         * \brief As the published case study measured: flows at a constant rate that fill the
+         * links, in both directions by turns if there are several, and a core for each.
+         * \param profile of the router
+         * \param flows how many
+         * \param maxCores with more flows than that, RSS distributes them
+         * \param size of the frames, bytes
+         * \return what to measure
+         */
+        static Setup Saturated(const SoftRouterProfile& profile,
+                               uint32_t flows,
+                               uint32_t maxCores,
+                               uint32_t size);
     };
 
     /// What was measured, while it was.

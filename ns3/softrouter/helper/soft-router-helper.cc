@@ -48,7 +48,7 @@ CountDeviceDrop(Ptr<SoftRouter> router, Ptr<const Packet> packet)
 
 /**
  * \param us microseconds
- * \return the same as time
+ * \return the time
  */
 Time
 Microseconds(double us)

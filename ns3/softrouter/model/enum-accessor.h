@@ -9,7 +9,7 @@
 namespace ns3
 {
 
-/// Where MakeEnumAccessor wants to be told the enumeration: ns-3 3.42 and newer.
+/// Where MakeEnumAccessor needs the enumeration as a parameter: ns-3 3.42 and newer.
 template <typename Enum, typename Member>
 auto
 ChooseEnumAccessor(Member member, int /* preferred */) -> decltype(MakeEnumAccessor<Enum>(member))

@@ -173,7 +173,7 @@ FrameSource::StartApplication()
     {
         return;
     }
-    m_to = m_device->GetBroadcast(); // which devices make anew each time
+    m_to = m_device->GetBroadcast(); // which devices make each time
     if (m_sizes.empty())
     {
         AddSize(MIN_SIZE, 1);

@@ -128,7 +128,7 @@ ResourceArbiter::Wait(Claim& claim)
 void
 ResourceArbiter::Grant()
 {
-    NS_ABORT_MSG_IF(m_granting, "A task unit asks for resources while it is told about some");
+    NS_ABORT_MSG_IF(m_granting, "A task unit asks for resources while it is notified of some");
     m_granting = true;
     // A revocation may set free more than was asked for: then all look once more. That ends, as
     // each time resources go to a higher priority.

@@ -24,8 +24,8 @@ namespace ns3
  * holders that wait for each other, and no deadlock. A request may overtake earlier ones only with
  * resources that none of them lacks; so nobody starves behind equals. A request takes resources
  * from holders of lower priority (the lowest first, of these the latest) if and only if it then has
- * all that it needs, and only from those whose resources are all from preemptive pools. Whoever
- * lost its resources waits with its old rank.
+ * all that it needs, and only from those whose resources are all from preemptive pools. A unit
+ * that lost its resources waits with its old rank.
  */
 class ResourceArbiter : public SimpleRefCount<ResourceArbiter>
 {

@@ -62,7 +62,7 @@ struct ResourceMessage
 
 /**
  * \ingroup softrouter
- * \brief Whoever asks a resource manager: a task unit.
+ * \brief What asks a resource manager: a task unit.
  */
 class ResourceUser
 {
@@ -88,7 +88,7 @@ class ResourceUser
 
 /**
  * \ingroup softrouter
- * \brief Whoever hears of the messages: a manager with its trace sources.
+ * \brief What is notified of the messages: a manager with its trace sources.
  */
 class ResourceListener
 {

@@ -31,7 +31,7 @@ Resource::GetTypeId()
                           MakeTimeAccessor(&Resource::m_wakeUpTime),
                           MakeTimeChecker(Seconds(0)))
             .AddTraceSource("Sleep",
-                            "It has slept; told when it is woken, with when it began and how "
+                            "It has slept; fired when it is woken, with when it began and how "
                             "long it took.",
                             MakeTraceSourceAccessor(&Resource::m_sleepTrace),
                             "ns3::Resource::SleepTracedCallback")

@@ -15,8 +15,8 @@ namespace ns3
  * \ingroup softrouter
  * \brief Something that one task unit at a time can hold: a core, a DMA engine, a bus.
  *
- * A resource that nobody has held for SleepAfter sleeps, as a core in an idle state does; whoever
- * gets it then waits for WakeUpTime. By default it never sleeps: a core that polls.
+ * A resource that nobody has held for SleepAfter sleeps, as a core in an idle state does; the user
+ * that gets it then waits for WakeUpTime. By default it never sleeps: a core that polls.
  */
 class Resource : public Object
 {
@@ -86,7 +86,7 @@ class Resource : public Object
     Time m_sleepTime;                                //!< time slept, up to the last wake-up
     uint64_t m_wakeUps{0};                           //!< times woken
     bool m_free{true};                               //!< nobody holds it
-    TracedCallback<Time, Time> m_sleepTrace;         //!< it slept, told when woken
+    TracedCallback<Time, Time> m_sleepTrace;         //!< it slept, fired when woken
     TracedCallback<Ptr<Resource>, bool> m_busyTrace; //!< it was taken or given back
 };
 

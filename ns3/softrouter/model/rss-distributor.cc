@@ -21,7 +21,7 @@ NS_OBJECT_ENSURE_REGISTERED(RssDistributor);
 namespace
 {
 
-/// Microsoft's key, which drivers use unless they are told another.
+/// Microsoft's key, which drivers use unless another is set.
 constexpr const char* MICROSOFT_KEY =
     "6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa";
 

@@ -84,7 +84,7 @@ class RssDistributor : public Object
     const std::vector<uint16_t>& GetIndirectionTable() const;
 
     /**
-     * \brief Sets the size of the indirection table, and fills it anew.
+     * \brief Sets the size of the indirection table, and refills it.
      * \param size entries, a power of two from 1 to 65536
      */
     void SetTableSize(uint32_t size);

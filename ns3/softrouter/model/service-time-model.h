@@ -30,8 +30,8 @@ struct ServiceContext
  *     T = GetBurstNs() + GetPacketNs(S_1) + ... + GetPacketNs(S_n)   nanoseconds.
  *
  * Times are double, not Time: a service time cut to whole nanoseconds explains most of the
- * difference between the published equation and the published simulation. Whoever schedules an
- * event from the sum rounds once, to the resolution of the simulation.
+ * difference between the published equation and the published simulation. A caller
+ * that schedules an event from the sum rounds once, to the resolution of the simulation.
  */
 class ServiceTimeModel : public Object
 {

@@ -53,7 +53,7 @@ class TaskUnit : public Object, private ResourceUser
     ~TaskUnit() override;
 
     /**
-     * \brief Add an incoming queue. Whoever puts a packet there calls Notify().
+     * \brief Add an incoming queue. The one that puts a packet there calls Notify().
      * \param queue the queue
      */
     void AddQueue(Ptr<NicRing> queue);

@@ -300,7 +300,7 @@ class SourceRefusedTest : public FrameTest
 {
   public:
     SourceRefusedTest()
-        : FrameTest("what the device refuses is counted; counters start anew; nothing at rate 0")
+        : FrameTest("what the device refuses is counted; counters start again; nothing at rate 0")
     {
     }
 
@@ -315,7 +315,7 @@ class SourceRefusedTest : public FrameTest
         NS_TEST_EXPECT_MSG_EQ(m_source->GetRefused() + m_sink->GetPackets(), 1000, "no other loss");
         NS_TEST_EXPECT_MSG_EQ_TOL(static_cast<double>(m_sink->GetPackets()), 505, 1, "arrived");
         m_source->ResetCounters();
-        NS_TEST_EXPECT_MSG_EQ(m_source->GetOffered() + m_source->GetRefused(), 0, "anew");
+        NS_TEST_EXPECT_MSG_EQ(m_source->GetOffered() + m_source->GetRefused(), 0, "reset");
         Simulator::Destroy();
 
         Make("0bps", true, 5);

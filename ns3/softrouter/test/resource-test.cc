@@ -55,7 +55,7 @@ MakeManager(Ptr<ResourcePool> pool, bool preemptive)
     return manager;
 }
 
-/// A task unit that only counts what it is told.
+/// A task unit that only counts its notifications.
 struct Counting : public ResourceUser
 {
     uint32_t replies{0}; //!< times it got its resources
@@ -451,8 +451,8 @@ class ResourceOracleTestCase : public TestCase
         std::sort(waiting.begin(), waiting.end(), [](const User* a, const User* b) {
             return a->priority != b->priority ? a->priority > b->priority : a->asked < b->asked;
         });
-        // Whoever waits could not be served with what is free or revocable, less all of each kind
-        // that somebody before it waits for.
+        // A unit that waits could not be served with what is free or revocable, less all of each
+        // kind that somebody before it waits for.
         std::set<ResourcePool*> wanted;
         for (const User* user : waiting)
         {

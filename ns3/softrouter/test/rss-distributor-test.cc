@@ -334,7 +334,7 @@ class RssTableTest : public TestCase
             NS_TEST_EXPECT_MSG_EQ(rss->GetQueue(hash), hash % 128 % 3, "hash " << hash);
         }
         rss->SetAttribute("TableSize", UintegerValue(16));
-        NS_TEST_EXPECT_MSG_EQ(rss->GetQueue(0xdeadbeef), 15 % 3, "filled anew, 3 queues");
+        NS_TEST_EXPECT_MSG_EQ(rss->GetQueue(0xdeadbeef), 15 % 3, "refilled, 3 queues");
         rss->SetIndirectionTable({7, 9});
         NS_TEST_EXPECT_MSG_EQ(rss->GetQueue(4), 7, "even hashes");
         NS_TEST_EXPECT_MSG_EQ(rss->GetQueue(5), 9, "odd hashes");

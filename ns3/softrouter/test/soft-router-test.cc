@@ -60,7 +60,7 @@ class Network
   public:
     /**
      * \param rate of both links
-     * \param ipv6 whether there is IPv6, which says something now and then by itself
+     * \param ipv6 whether there is IPv6, which sends a few packets by itself
      */
     explicit Network(const std::string& rate, bool ipv6 = false)
     {
@@ -503,17 +503,12 @@ class SoftRouterCaseStudyTestCase : public TestCase
             {3, 256, 10.1867}, {3, 512, 16.5430}, {4, 64, 4.0611},    {4, 128, 7.1508},
             {4, 256, 13.3301}, {100, 64, 4.0611}, {100, 128, 7.1508}, {100, 256, 13.3301},
         };
-        RouterTestbed::Setup setup;
-        setup.profile.model.SetTypeId("ns3::Eq7ServiceTimeModel"); // whose defaults are published
-        setup.profile.burst = 1;
+        SoftRouterProfile profile;
+        profile.model.SetTypeId("ns3::Eq7ServiceTimeModel"); // whose defaults are published
+        profile.burst = 1;
         for (const auto& row : table)
         {
-            setup.flows = row.flows;
-            setup.cores = std::min(row.flows, 4U);
-            setup.pinned = row.flows <= 4;
-            setup.directions = row.flows == 1 ? 1 : 2;
-            setup.rateGbps = 10 * setup.directions;
-            setup.sizes = {{row.size, 1.0}};
+            auto setup = RouterTestbed::Setup::Saturated(profile, row.flows, 4, row.size);
             setup.warmUp = 0.001;
             setup.duration = 0.01;
             const auto result = RouterTestbed::Run(setup);

@@ -21,7 +21,11 @@
 #include <string>
 #include <vector>
 
+namespace ns3
+{
+
 /**
+ * \ingroup softrouter
  * \brief Three routers in a row, and TCP flows through all of them, each with a sender and a
  * receiver of its own: built of ns-3's ordinary parts, run, and measured.
  *
@@ -35,14 +39,18 @@
 class TcpChain
 {
   public:
-    static constexpr uint32_t ROUTERS = 3;      //!< first, middle, last
-    static constexpr uint32_t FRAME = 1518;     //!< bytes, of full data frames
-    static constexpr double LINK_GBPS = 0.1;    //!< of the links between routers
-    static constexpr double HOST_GBPS = 1;      //!< of the links to senders and receivers
-    static constexpr uint32_t RING = 128;       //!< packets of each queue
+    static constexpr uint32_t ROUTERS = 3;   //!< first, middle, last
+    static constexpr uint32_t FRAME = 1518;  //!< bytes, of full data frames
+    static constexpr double LINK_GBPS = 0.1; //!< of the links between routers
+    static constexpr double HOST_GBPS = 1;   //!< of the links to senders and receivers
+    static constexpr uint32_t RING = 128;    //!< packets of each queue
+    static constexpr double START = 2; //!< seconds: the first flow; IPv6 addresses are good by then
     static constexpr double SETTLED = 2;        //!< seconds after which flows are measured
     static constexpr uint32_t INTERVAL_MS = 10; //!< of the time series
     static constexpr double LEAST_RTT_MS = 1;   //!< that the links between routers take already
+    static constexpr uint32_t ACK_FRAME = 70;   //!< bytes: Ethernet, IPv4, TCP with timestamps
+    static constexpr uint32_t MAX_FLOWS = 200;  //!< that addresses are enough for
+    static constexpr double FRAME_BITS = 8 * (FRAME + 20); //!< of full data frames on the wire
 
     /// What is simulated.
     struct Setup
@@ -78,7 +86,46 @@ class TcpChain
         std::array<double, ROUTERS> p99Us{};           //!< likewise, 99th percentile
         uint64_t forwarded{0};                         //!< packets by the three routers' cores
         uint64_t events{0};                            //!< of the simulation
+
+        /**
+         * \return goodput of all flows, Mbit/s
+         */
+        double GetGoodput() const;
+        /**
+         * \return Jain's index of fairness (1984): 1 if all flows have as much, 1/n if one has it
+         * all
+         */
+        double GetFairness() const;
     };
+
+    /// What one core needs when no other works and bursts are full, ns.
+    struct Needs
+    {
+        double frame; //!< for a full data frame
+        double ack;   //!< for an acknowledgment
+    };
+
+    /**
+     * \param profile of a router
+     * \return what its cores need
+     */
+    static Needs GetNeeds(const SoftRouterProfile& profile);
+    /**
+     * \brief Make a router so slow that one core can forward a share of a link between routers:
+     * full frames, and an acknowledgment for every second of them. \param [in,out] profile of the
+     * router \param share of a link \return how many times as long everything takes
+     */
+    static double SlowDown(SoftRouterProfile& profile, double share);
+    /**
+     * \param ipv6 whether headers are IPv6's
+     * \return bytes of data in a full frame: 1500 less IP header, TCP header and timestamps
+     */
+    static uint32_t GetSegment(bool ipv6);
+    /**
+     * \param setup what is to be simulated
+     * \return what is wrong with it; empty: nothing
+     */
+    static std::string Check(const Setup& setup);
 
     /**
      * \param setup what is simulated
@@ -88,7 +135,7 @@ class TcpChain
      */
     TcpChain(const Setup& setup,
              const Variant& variant,
-             const ns3::SoftRouterProfile& profile,
+             const SoftRouterProfile& profile,
              std::ostream* out);
     /**
      * \brief Run it, once. Destroys the simulator's state.
@@ -109,11 +156,11 @@ class TcpChain
     /// A TCP flow as its ends see it.
     struct Flow
     {
-        ns3::Ptr<ns3::PacketSink> sink; //!< where it ends
-        uint64_t before{0};             //!< bytes that came before flows were measured
-        ns3::SequenceNumber32 next;     //!< the first byte not sent yet
-        ns3::SequenceNumber32 probe;    //!< the acknowledgment that ends a measurement of the RTT
-        double probed{-1};              //!< ms: when it began; negative: none is going on
+        Ptr<PacketSink> sink;   //!< where it ends
+        uint64_t before{0};     //!< bytes that came before flows were measured
+        SequenceNumber32 next;  //!< the first byte not sent yet
+        SequenceNumber32 probe; //!< the acknowledgment that ends a measurement of the RTT
+        double probed{-1};      //!< ms: when it began; negative: none is going on
     };
 
     /**
@@ -128,7 +175,7 @@ class TcpChain
      * \brief Give routers their cores.
      * \param profile of them
      */
-    void BuildRouters(const ns3::SoftRouterProfile& profile);
+    void BuildRouters(const SoftRouterProfile& profile);
     /**
      * \brief Count what devices' queues have no room for.
      */
@@ -136,7 +183,7 @@ class TcpChain
     /**
      * \return what a receiver listens to
      */
-    ns3::Address GetAny() const;
+    Address GetAny() const;
     /**
      * \brief Make a flow's sender and receiver.
      * \param flow its number
@@ -163,9 +210,9 @@ class TcpChain
      * \param socket which
      */
     void Sent(uint32_t flow,
-              ns3::Ptr<const ns3::Packet> packet,
-              const ns3::TcpHeader& header,
-              ns3::Ptr<const ns3::TcpSocketBase> socket);
+              Ptr<const Packet> packet,
+              const TcpHeader& header,
+              Ptr<const TcpSocketBase> socket);
     /**
      * \brief A sender receives a segment.
      * \param flow its number
@@ -174,9 +221,9 @@ class TcpChain
      * \param socket which
      */
     void Received(uint32_t flow,
-                  ns3::Ptr<const ns3::Packet> packet,
-                  const ns3::TcpHeader& header,
-                  ns3::Ptr<const ns3::TcpSocketBase> socket);
+                  Ptr<const Packet> packet,
+                  const TcpHeader& header,
+                  Ptr<const TcpSocketBase> socket);
     /**
      * \brief Flows have settled: measure from now on.
      */
@@ -202,26 +249,28 @@ class TcpChain
         uint64_t samples{0}; //!< how many
     };
 
-    Setup m_setup;                                          //!< what is simulated
-    Variant m_variant;                                      //!< what the routers are
-    std::ostream* m_out;                                    //!< time series
-    ns3::NodeContainer m_senders;                           //!< by flow
-    ns3::NodeContainer m_receivers;                         //!< by flow
-    ns3::NodeContainer m_routers;                           //!< first, middle, last
-    std::vector<ns3::NetDeviceContainer> m_left;            //!< by flow: sender, first router
-    std::vector<ns3::NetDeviceContainer> m_right;           //!< by flow: last router, receiver
-    std::vector<ns3::NetDeviceContainer> m_middle;          //!< first to middle, middle to last
-    std::vector<ns3::Address> m_destinations;               //!< by flow
-    std::array<ns3::Ptr<ns3::SoftRouter>, ROUTERS> m_cores; //!< null: infinite capacity
-    std::array<double, ROUTERS> m_busy{};                   //!< seconds, before the measurement
-    ns3::Ptr<ns3::Socket> m_cross;                          //!< sends datagrams
-    ns3::Ptr<ns3::ExponentialRandomVariable> m_gap;         //!< seconds between them
-    std::vector<Flow> m_flows;                              //!< all
-    Rtt m_rtt;                                              //!< of the measurement
-    Rtt m_recent;                                           //!< since the last row
-    uint64_t m_bits{0};                                     //!< on the wire to receivers
-    uint64_t m_sampled{0};                                  //!< of these, up to the last row
-    Found m_found;                                          //!< the result
+    Setup m_setup;                                //!< what is simulated
+    Variant m_variant;                            //!< what the routers are
+    std::ostream* m_out;                          //!< time series
+    NodeContainer m_senders;                      //!< by flow
+    NodeContainer m_receivers;                    //!< by flow
+    NodeContainer m_routers;                      //!< first, middle, last
+    std::vector<NetDeviceContainer> m_left;       //!< by flow: sender, first router
+    std::vector<NetDeviceContainer> m_right;      //!< by flow: last router, receiver
+    std::vector<NetDeviceContainer> m_middle;     //!< first to middle, middle to last
+    std::vector<Address> m_destinations;          //!< by flow
+    std::array<Ptr<SoftRouter>, ROUTERS> m_cores; //!< null: infinite capacity
+    std::array<double, ROUTERS> m_busy{};         //!< seconds, before the measurement
+    Ptr<Socket> m_cross;                          //!< sends datagrams
+    Ptr<ExponentialRandomVariable> m_gap;         //!< seconds between them
+    std::vector<Flow> m_flows;                    //!< all
+    Rtt m_rtt;                                    //!< of the measurement
+    Rtt m_recent;                                 //!< since the last row
+    uint64_t m_bits{0};                           //!< on the wire to receivers
+    uint64_t m_sampled{0};                        //!< of these, up to the last row
+    Found m_found;                                //!< the result
 };
+
+} // namespace ns3
 
 #endif // SOFTROUTER_TCP_CHAIN_H

@@ -20,7 +20,12 @@
 #include "ns3/soft-router-helper.h"
 #include "ns3/uinteger.h"
 
-using namespace ns3;
+#include <algorithm>
+#include <iomanip>
+#include <sstream>
+
+namespace ns3
+{
 
 namespace
 {
@@ -50,6 +55,30 @@ const char*
 SplitNetwork::GetName(uint32_t counter)
 {
     return NAMES[counter];
+}
+
+std::string
+SplitNetwork::Describe(const Setup& setup, const std::array<Counts, 2>& counts)
+{
+    std::ostringstream text;
+    text << std::fixed << std::setprecision(3);
+    for (uint32_t half = 0; half < 2; half++)
+    {
+        const Counts& mine = counts[half];
+        if (half % setup.ranks != setup.rank)
+        {
+            continue;
+        }
+        text << "rank " << setup.rank << " of " << setup.ranks << ": the "
+             << (half == 0 ? "first" : "second") << " router received " << mine[RECEIVED]
+             << " packets, forwarded " << mine[FORWARDED] << ", lost " << mine[RECEIVE_RING]
+             << " in receive and " << mine[TRANSMIT_RING] << " in transmit rings,\n  had "
+             << mine[BURSTS] << " bursts and a mean sojourn time of "
+             << mine[SOJOURN] * 1e-6 / std::max<uint64_t>(mine[FORWARDED], 1)
+             << " us; end devices sent " << mine[FRAMES_SENT] << " frames, got "
+             << mine[FRAMES_ARRIVED] << ", and " << mine[TCP_BYTES] << " bytes by TCP\n";
+    }
+    return text.str();
 }
 
 SplitNetwork::SplitNetwork(const Setup& setup)
@@ -223,3 +252,5 @@ SplitNetwork::Run()
     Simulator::Destroy();
     return counts;
 }
+
+} // namespace ns3

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+namespace ns3
+{
+
 namespace
 {
 
@@ -155,3 +158,5 @@ BatchServer::GetRingArea(double rate, uint32_t rest, double service) const
     }
     return area;
 }
+
+} // namespace ns3

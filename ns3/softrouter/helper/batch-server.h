@@ -5,7 +5,11 @@
 #include <cstdint>
 #include <vector>
 
+namespace ns3
+{
+
 /**
+ * \ingroup softrouter
  * \brief A core with one receive ring in theory, to compare simulations with: Poisson arrivals, at
  * most B packets at once, T(n) = burst + n packet, all of them done at its end.
  *
@@ -84,5 +88,7 @@ class BatchServer
     uint32_t m_burst;  //!< packets at once
     uint32_t m_ring;   //!< packets that may wait
 };
+
+} // namespace ns3
 
 #endif // SOFTROUTER_BATCH_SERVER_H

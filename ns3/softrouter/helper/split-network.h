@@ -14,9 +14,14 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
+namespace ns3
+{
+
 /**
+ * \ingroup softrouter
  * \brief Two routers with senders on the one side and receivers on the other, in one process, or
  * cut between the routers and simulated by two.
  *
@@ -48,11 +53,11 @@ class SplitNetwork
     /// What is simulated.
     struct Setup
     {
-        ns3::SoftRouterProfile profile; //!< of both routers
-        double seconds{0.05};           //!< simulated
-        uint32_t seed{1};               //!< of the frames' times
-        uint32_t ranks{1};              //!< processes: 1 or 2
-        uint32_t rank{0};               //!< this one
+        SoftRouterProfile profile; //!< of both routers
+        double seconds{0.05};      //!< simulated
+        uint32_t seed{1};          //!< of the frames' times
+        uint32_t ranks{1};         //!< processes: 1 or 2
+        uint32_t rank{0};          //!< this one
     };
 
     /**
@@ -60,6 +65,13 @@ class SplitNetwork
      * \return its name in tables
      */
     static const char* GetName(uint32_t counter);
+    /**
+     * \brief Describe what one process has seen.
+     * \param setup what was simulated
+     * \param counts of both halves; those of other ranks are empty
+     * \return two lines for each half that this rank has
+     */
+    static std::string Describe(const Setup& setup, const std::array<Counts, 2>& counts);
     /**
      * \param setup what is simulated
      */
@@ -98,19 +110,21 @@ class SplitNetwork
      * \param device the router's towards that
      * \param next address of the next node
      */
-    static void RouteFrames(ns3::Ptr<ns3::NetDevice> device, ns3::Ipv4Address next);
+    static void RouteFrames(Ptr<NetDevice> device, Ipv4Address next);
 
-    Setup m_setup;                                               //!< what is simulated
-    std::array<ns3::NodeContainer, 2> m_hosts;                   //!< of each half
-    std::array<ns3::Ptr<ns3::Node>, 2> m_nodes;                  //!< each half's router
-    std::array<std::vector<ns3::NetDeviceContainer>, 2> m_links; //!< each half's router and hosts
-    ns3::NetDeviceContainer m_cut;                               //!< the link between the halves
-    std::vector<ns3::Ipv4Address> m_receivers;                   //!< addresses of the right hosts
-    std::array<ns3::Ptr<ns3::SoftRouter>, 2> m_routers;          //!< null: another rank's
-    ns3::Ptr<ns3::FrameSource> m_source;                         //!< null: another rank's
-    ns3::Ptr<ns3::FrameSink> m_sink;                             //!< null: another rank's
-    std::vector<ns3::Ptr<ns3::PacketSink>> m_tcp;                //!< those of this rank
-    std::array<uint64_t, 2> m_sojourn{};                         //!< ps, of each half's router
+    Setup m_setup;                                          //!< what is simulated
+    std::array<NodeContainer, 2> m_hosts;                   //!< of each half
+    std::array<Ptr<Node>, 2> m_nodes;                       //!< each half's router
+    std::array<std::vector<NetDeviceContainer>, 2> m_links; //!< each half's router and hosts
+    NetDeviceContainer m_cut;                               //!< the link between the halves
+    std::vector<Ipv4Address> m_receivers;                   //!< addresses of the right hosts
+    std::array<Ptr<SoftRouter>, 2> m_routers;               //!< null: another rank's
+    Ptr<FrameSource> m_source;                              //!< null: another rank's
+    Ptr<FrameSink> m_sink;                                  //!< null: another rank's
+    std::vector<Ptr<PacketSink>> m_tcp;                     //!< those of this rank
+    std::array<uint64_t, 2> m_sojourn{};                    //!< ps, of each half's router
 };
+
+} // namespace ns3
 
 #endif // SOFTROUTER_SPLIT_NETWORK_H
