@@ -54,7 +54,7 @@ fn tables_json_and_a_page() {
     }
     let page = fs::read_to_string(folder.path().join("page.html")).expect("written");
     assert!(
-        page.starts_with("<!doctype html>")
+        page.starts_with("<!DOCTYPE html>")
             && page.contains("2 cores forward 3 Mpps")
             && page.matches("<svg").count() >= 3
     );

@@ -6,10 +6,10 @@ mod words;
 use crate::capacity::{Capacity, Limit, Relaxation, Traffic};
 use crate::figures::{Figures, Method};
 use crate::objective::{self, Objective, Quantity, Verdict};
-use crate::parallel;
 use crate::profile::Profile;
 use crate::simulate::{Scenario, SimulationError, Simulator};
 use crate::traffic::{Cores, Rate};
+use rayon::prelude::*;
 use serde::Serialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,14 +21,15 @@ const LOADS: [f64; 18] =
 pub const LOAD_PACKETS: u64 = 200_000;
 
 /// Loss that counts as none where nothing is said of it: less than a packet in a million.
-const HARDLY: f64 = 1e-6;
+const NEGLIGIBLE_LOSS: f64 = 1e-6;
 
 /// Shares of packets are sums of many: what they differ by is no loss.
 const ROUNDING: f64 = 1e-9;
 
-/// So many times as many packets are simulated, at most, where queues change slowly; and not more than this for that reason.
-const MOST_TIMES: u64 = 15;
-const MOST_PACKETS: u64 = 5_000_000;
+/// Where queues change slowly, simulations are at most this many times as long, and for that reason alone no longer than
+/// `MAX_PACKETS`.
+const MAX_LENGTHENING: u64 = 15;
+const MAX_PACKETS: u64 = 5_000_000;
 
 /// When to simulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub enum Simulate {
 /// What is asked.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The router, with its ports and links as they shall be.
+    /// The router, with its ports and links as they will be.
     pub profile: Profile,
     /// The offered rate.
     pub rate: Rate,
@@ -52,7 +53,7 @@ pub struct Question {
     pub traffic: Traffic,
     /// Numbers of cores.
     pub cores: Cores,
-    /// What shall be reached; none: no loss.
+    /// The objective; none: no loss.
     pub objective: Option<Objective>,
     /// When to simulate.
     pub simulate: Simulate,
@@ -65,11 +66,11 @@ pub struct Question {
 /// A number of cores with its figures at the offered rate.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// How many.
+    /// Number of cores.
     pub cores: u32,
     /// Packets per second up to which nothing is lost for want of time.
     pub no_loss_pps: f64,
-    /// The same in Gbit/s on the wire.
+    /// Gbit/s on the wire up to which nothing is lost for want of time.
     pub no_loss_gbps: f64,
     /// What it is limited by.
     pub limit: Limit,
@@ -86,7 +87,7 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Needed {
-    /// So many.
+    /// A number of cores.
     Cores {
         /// The least number that was asked about and meets the objective.
         cores: u32,
@@ -98,7 +99,7 @@ pub enum Needed {
         /// The one that comes nearest.
         best: u32,
     },
-    /// It cannot be told without a simulation, or a longer one.
+    /// It cannot be known without a simulation, or a longer one.
     Unknown {
         /// The least number that may be enough.
         cores: u32,
@@ -130,7 +131,7 @@ pub struct Answer {
     pub notes: Vec<String>,
 }
 
-/// Answers. `progress` hears of simulations that are done and of all that there are so far.
+/// Answers a question. `progress` is called with the number of simulations that are done, and of all that are known to be needed.
 ///
 /// # Errors
 /// A simulator that fails.
@@ -228,15 +229,15 @@ impl<'a> Asked<'a> {
         if !work.is_empty() {
             (self.progress)(self.done.load(Ordering::Relaxed), all);
         }
-        let simulated = parallel::map(&work, |(((cores, capacity, pps), size), _)| {
+        let simulated = work.par_iter().map(|(((cores, capacity, pps), size), _)| {
             // Above that, only more would be refused before the router.
             let arriving = pps.min(capacity.all_links_pps());
             let figures = simulator.run(&self.scenario(*cores, arriving, **size));
             (self.progress)(self.done.fetch_add(1, Ordering::Relaxed) + 1, all);
             let overloaded = capacity.overload(*pps) > 0.0;
             figures.map(|figures| of_what_is_offered(figures, capacity.carried(*pps), *pps, overloaded))
-        })?;
-        let mut simulated = simulated.into_iter();
+        });
+        let mut simulated = simulated.collect::<Result<Vec<_>, _>>()?.into_iter();
         let mut take = || simulated.next().expect("as many as there is work");
         let merged = closed.into_iter().zip(&sizes).map(|(closed, size)| match closed {
             Some(figures) if needs(&figures, size) => figures.complete(take()),
@@ -277,7 +278,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// What becomes of the objective with this number of cores. Without one, nothing shall be lost.
+    /// Is the objective met with this number of cores? Without one, it is that nothing is lost.
     fn judge(&self, row: &Row) -> Verdict {
         let Some(objective) = &self.question.objective else {
             let excess = self.pps / row.no_loss_pps;
@@ -289,8 +290,8 @@ impl<'a> Asked<'a> {
             let figures = &row.figures;
             return match Quantity::Loss.known(figures) {
                 Err(why) => Verdict::Unknown { condition, why },
-                Ok(lost) if lost <= HARDLY => Verdict::Met,
-                Ok(lost) if figures.loss_at_least.is_some_and(|least| least <= HARDLY) => {
+                Ok(lost) if lost <= NEGLIGIBLE_LOSS => Verdict::Met,
+                Ok(lost) if figures.loss_at_least.is_some_and(|least| least <= NEGLIGIBLE_LOSS) => {
                     Verdict::Unknown { condition, why: objective::between(figures.loss_at_least, lost) }
                 }
                 Ok(lost) => Verdict::Missed { condition, value: lost, excess: 1.0 + lost },
@@ -318,7 +319,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// How many packets to simulate.
+/// The length of a simulation, in packets.
 #[derive(Clone, Copy)]
 struct Size {
     /// Before they are counted.
@@ -332,7 +333,7 @@ impl Size {
     /// `packets`, or more where queues change slowly, until they forget; before that a fifth, and until rings are full.
     fn of(capacity: &Capacity, pps: f64, packets: u64) -> Self {
         let Relaxation { fill, count } = capacity.relaxation(pps);
-        let most = MOST_TIMES.saturating_mul(packets).min(packets.max(MOST_PACKETS));
+        let most = MAX_LENGTHENING.saturating_mul(packets).min(packets.max(MAX_PACKETS));
         Self {
             warm_up: packets / 5 + (fill as u64).min(most),
             packets: packets.max((count as u64).min(most)),

@@ -20,13 +20,13 @@ mod queues;
 
 use self::queues::{Queue, Times, packet_times};
 use crate::figures::{Figures, Method, Methods, Percentiles};
-use crate::parallel;
 use crate::profile::Router;
 use crate::queueing::sojourn::quantile;
 use crate::queueing::{BatchServer, Sleep, TooLarge};
 use crate::rss;
 use crate::service::Service;
 use crate::traffic::{Arrivals, Sizes};
+use rayon::prelude::*;
 use serde::Serialize;
 use std::f64::consts::PI;
 
@@ -42,13 +42,13 @@ const WAKING: &str = "rates of cores and links, but not what a ring loses while 
 const UNEVEN: &str = "rates of cores and links, but not what a ring loses while packets come close together";
 /// Links space packets if a frame takes more than this part of a core's time for it. What comes closer than a frame is only moved
 /// apart, so the wait that is overestimated is this squared: some percent.
-const SPACE: f64 = 0.3;
-/// How often a queue shall forget its state while packets are counted: the mean of so many is within a quarter, mostly.
-const FORGOTTEN: f64 = 30.0;
-/// How often a core shall wake up in that time.
-const WAKE_UPS: f64 = 300.0;
+const SPACED_FROM: f64 = 0.3;
+/// Relaxation times that a simulation shall count packets for: the mean over 30 of them is mostly within a quarter.
+const MIN_RELAXATIONS: f64 = 30.0;
+/// Wake-ups of a core that it shall count packets for.
+const MIN_WAKE_UPS: f64 = 300.0;
 /// Loss below which a queue counts as endless.
-const NO_LOSS: f64 = 1e-12;
+const NEGLIGIBLE_LOSS: f64 = 1e-12;
 
 /// What limits the throughput.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -188,7 +188,7 @@ impl Capacity {
                 false => (0.0, 0.0),
             };
             let fill = excess.max(3.0 * forget);
-            let count = stay.max(FORGOTTEN * forget).max(self.for_wake_ups(rate, load));
+            let count = stay.max(MIN_RELAXATIONS * forget).max(self.for_wake_ups(rate, load));
             // Of this core's packets; the others have theirs meanwhile.
             let of_all = self.carried(pps) / rate;
             found = Relaxation { fill: found.fill.max(fill * of_all), count: found.count.max(count * of_all) };
@@ -208,7 +208,7 @@ impl Capacity {
         let per_packet = (1.0 - load) * asleep / (1.0 + rate * asleep * wake_s);
         // Those that come while the core wakes up wait for half of that, on the mean.
         let added_ns = per_packet * (1.0 + rate * wake_s) * wake_s * 0.5e9;
-        if added_ns > 0.01 * self.packet_ns() { WAKE_UPS / per_packet } else { 0.0 }
+        if added_ns > 0.01 * self.packet_ns() { MIN_WAKE_UPS / per_packet } else { 0.0 }
     }
 
     /// Is there a slow path that packets go to?
@@ -403,7 +403,7 @@ impl Capacity {
         let all: f64 = queues.iter().map(served).sum();
         let mean = queues.iter().map(|queue| served(queue) * queue.steady.mean_sojourn_ns).sum::<f64>() / all;
         let bursts: f64 = queues.iter().map(|queue| served(queue) / queue.steady.mean_batch).sum();
-        let times = parallel::map(&queues, |queue| Times::of(queue, &self.server));
+        let times = queues.par_iter().map(|queue| Times::of(queue, &self.server)).collect::<Result<Vec<_>, _>>();
         let percentiles = times.as_ref().ok().map(|times| {
             let longest = times.iter().map(Times::longest).fold(0.0, f64::max);
             let weighted = || queues.iter().zip(times);
@@ -437,7 +437,7 @@ impl Capacity {
 
     /// Do links change how packets come? On the wire they are a queue of their own, which spaces them for as long as it is busy.
     fn is_spaced(&self, pps: f64) -> bool {
-        1e9 / self.link_pps > SPACE * self.packet_ns() * (1.0 - self.links_busy(pps))
+        1e9 / self.link_pps > SPACED_FROM * self.packet_ns() * (1.0 - self.links_busy(pps))
     }
 
     /// How the figures of Poisson packets are known.
@@ -454,7 +454,7 @@ impl Capacity {
         if self.is_spaced(pps) {
             return Methods::all(Method::Approximate(SPACED));
         }
-        let endless = queues.iter().all(|queue| queue.loss < NO_LOSS);
+        let endless = queues.iter().all(|queue| queue.loss < NEGLIGIBLE_LOSS);
         let exact = Method::Closed(match self.server.burst {
             1 if by_franx => MD1,
             1 => MG1,

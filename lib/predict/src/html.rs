@@ -2,10 +2,10 @@
 //! An answer as a page: one file without scripts or anything from the network, light or dark as the reader's system is.
 
 use crate::answer::{Answer, Needed, Question};
-use crate::plot::{self, Place, escape};
+use crate::number::{prefixed, significant};
 use crate::report::{self, BY_CORES, BY_LOAD};
-use crate::traffic::prefixed;
-use std::fmt::Write as _;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use perigee_chart::{self as chart, Place};
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1c1f23; --dim: #5b6470; --paper: #ffffff; --page: #f4f5f7; --line: #dfe3e8;
@@ -35,63 +35,56 @@ footer { margin-top: 40px; font-size: 13px }
 
 /// The page. `version` is that of the program, for the footer.
 pub fn page(question: &Question, answer: &Answer, version: &str) -> String {
-    let name = escape(&question.profile.name);
+    let name = &question.profile.name;
     let good = matches!(answer.needed, Needed::Cores { .. });
-    let mut html = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{name}: prediction</title>\
-         <style>{STYLE}{}</style></head>\n<body><main>\n<p class=\"dim\">Prediction from a profile</p>\n<h1>{name}</h1>\n",
-        plot::STYLE
-    );
-    if let Some(description) = &question.profile.description {
-        let _ = writeln!(html, "<p class=\"dim\">{}</p>", escape(description));
-    }
-    let _ = writeln!(
-        html,
-        "<p class=\"answer{}\">{}</p>",
-        if good { "" } else { " bad" },
-        escape(&capital(&answer.sentence))
-    );
-    inputs(&mut html, question, answer);
-    html.push_str("<h2>By number of cores</h2>\n");
-    let _ = writeln!(
-        html,
-        "<p class=\"dim\">At {} offered; rates in Gbit/s on the wire.</p>",
-        escape(&offered(question, answer))
-    );
-    let rows = answer
+    let cores = answer.load_cores;
+    let no_loss = report::no_loss_pps(answer);
+    let by_cores = answer
         .rows
         .iter()
         .map(|row| (answer.needed == Needed::Cores { cores: row.cores }, report::by_cores(row, question)));
-    table(&mut html, &BY_CORES, rows);
+    let by_load = report::loads(answer, true).map(|figures| (false, report::by_load(figures, question, no_loss)));
     let charts = report::charts(question, answer);
-    if !charts.is_empty() {
-        html.push_str("<h2>Charts</h2>\n<div class=\"charts\">\n");
-        for chart in &charts {
-            let _ = writeln!(html, "<div class=\"card\">{}</div>", plot::draw(chart, Place::Page));
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (name) ": prediction" }
+                style { (PreEscaped(STYLE)) (PreEscaped(chart::STYLE)) }
+            }
+            body {
+                main {
+                    p.dim { "Prediction from a profile" }
+                    h1 { (name) }
+                    @if let Some(description) = &question.profile.description { p.dim { (description) } }
+                    p.answer.bad[!good] { (capital(&answer.sentence)) }
+                    (inputs(question, answer))
+                    h2 { "By number of cores" }
+                    p.dim { "At " (offered(question, answer)) " offered; rates in Gbit/s on the wire." }
+                    (table(&BY_CORES, by_cores))
+                    @if !charts.is_empty() {
+                        h2 { "Charts" }
+                        div.charts { @for chart in &charts { div.card { (chart::draw(chart, Place::Page)) } } }
+                    }
+                    h2 { "Against load, " (cores) " core" @if cores != 1 { "s" } }
+                    p.dim { "Load is the offered rate over the throughput without loss." }
+                    (table(&BY_LOAD, by_load))
+                    (method(question, answer))
+                    footer { "perigee " (version) " predict run. The model: docs/model.md." }
+                }
+            }
         }
-        html.push_str("</div>\n");
-    }
-    let cores = answer.load_cores;
-    let _ = writeln!(html, "<h2>Against load, {cores} core{}</h2>", if cores == 1 { "" } else { "s" });
-    html.push_str("<p class=\"dim\">Load is the offered rate over the throughput without loss.</p>\n");
-    let no_loss = report::no_loss_pps(answer);
-    let rows = report::loads(answer, true).map(|figures| (false, report::by_load(figures, question, no_loss)));
-    table(&mut html, &BY_LOAD, rows);
-    method(&mut html, question, answer);
-    let _ = writeln!(
-        html,
-        "<footer>perigee {} predict run. The model: docs/model.md.</footer>\n</main></body></html>",
-        escape(version)
-    );
-    html
+    };
+    page.into_string()
 }
 
 fn offered(question: &Question, answer: &Answer) -> String {
     format!("{} of {} ({}pps)", question.rate, question.traffic.sizes, prefixed(answer.offered_pps))
 }
 
-fn inputs(html: &mut String, question: &Question, answer: &Answer) {
+fn inputs(question: &Question, answer: &Answer) -> Markup {
     let Question { profile, traffic, objective, .. } = question;
     let router = &profile.router;
     let inputs = [
@@ -106,49 +99,45 @@ fn inputs(html: &mut String, question: &Question, answer: &Answer) {
         ("Service times", format!("{} ({})", profile.model.name(), parameters(question))),
         ("Burst, receive ring", format!("{}, {} packets", router.burst, router.receive_ring)),
     ];
-    html.push_str("<div class=\"card\"><dl>\n");
-    for (what, value) in inputs {
-        let _ = writeln!(html, "<div><dt>{what}</dt><dd>{}</dd></div>", escape(&value));
+    html! {
+        div.card { dl { @for (what, value) in inputs { div { dt { (what) } dd { (value) } } } } }
     }
-    html.push_str("</dl></div>\n");
 }
 
 fn parameters(question: &Question) -> String {
     let parameters = question.profile.model.parameters();
-    let words = parameters.iter().map(|(name, value)| format!("{name} {}", crate::traffic::significant(*value, 5)));
-    words.collect::<Vec<_>>().join(", ")
+    let said = parameters.iter().map(|(name, value)| format!("{name} {}", significant(*value, 5)));
+    said.collect::<Vec<_>>().join(", ")
 }
 
 /// A table; rows with a mark are the answer.
-fn table(html: &mut String, header: &[&str], rows: impl Iterator<Item = (bool, Vec<String>)>) {
-    html.push_str("<div class=\"card\"><table><thead><tr>");
-    for name in header {
-        let _ = write!(html, "<th scope=\"col\">{}</th>", escape(name));
-    }
-    html.push_str("</tr></thead><tbody>\n");
-    for (needed, cells) in rows {
-        html.push_str(if needed { "<tr class=\"needed\">" } else { "<tr>" });
-        for cell in cells {
-            let _ = write!(html, "<td>{}</td>", escape(&cell));
+fn table(header: &[&str], rows: impl Iterator<Item = (bool, Vec<String>)>) -> Markup {
+    html! {
+        div.card {
+            table {
+                thead { tr { @for name in header { th scope="col" { (name) } } } }
+                tbody {
+                    @for (needed, cells) in rows {
+                        tr.needed[needed] { @for cell in cells { td { (cell) } } }
+                    }
+                }
+            }
         }
-        html.push_str("</tr>\n");
     }
-    html.push_str("</tbody></table></div>\n");
 }
 
-fn method(html: &mut String, question: &Question, answer: &Answer) {
-    html.push_str("<h2>How this is known</h2>\n<div class=\"card\"><ul>\n");
-    for (what, method) in &answer.methods {
-        let _ = writeln!(html, "<li><strong>{}</strong>: {}</li>", escape(&capital(what)), escape(method));
+fn method(question: &Question, answer: &Answer) -> Markup {
+    html! {
+        h2 { "How this is known" }
+        div.card {
+            ul {
+                @for (what, method) in &answer.methods { li { strong { (capital(what)) } ": " (method) } }
+                @for note in &answer.notes { li { (capital(note)) } }
+            }
+            p { "What the model takes for granted:" }
+            ul { @for assumption in report::assumptions(question) { li { (assumption) } } }
+        }
     }
-    for note in &answer.notes {
-        let _ = writeln!(html, "<li>{}</li>", escape(&capital(note)));
-    }
-    html.push_str("</ul>\n<p>What the model takes for granted:</p>\n<ul>\n");
-    for assumption in report::assumptions(question) {
-        let _ = writeln!(html, "<li>{}</li>", escape(&assumption));
-    }
-    html.push_str("</ul></div>\n");
 }
 
 /// With a capital letter at its beginning.
@@ -198,7 +187,7 @@ mod tests {
             let name = inside.split([' ', '\n']).next().unwrap();
             if let Some(closed) = name.strip_prefix('/') {
                 assert_eq!(open.pop(), Some(closed));
-            } else if !inside.ends_with('/') && !["!doctype", "meta"].contains(&name) {
+            } else if !inside.ends_with('/') && !["!DOCTYPE", "meta"].contains(&name) {
                 open.push(name);
             }
         }

@@ -20,12 +20,13 @@
 //! | [`rss`] | which core a flow goes to |
 //! | [`queueing`] | a core's queue: sojourn times, batches, loss |
 //! | [`capacity`] | cores and links together, by closed forms |
-//! | [`simulate`] | the same from the ns-3 module, a process of its own |
+//! | [`simulate`] | cores and links by the ns-3 module, a process of its own |
 //! | [`figures`], [`answer`] | what either says, how it is known, how many cores are needed |
 //! | [`report`], [`html`] | an answer's tables and charts; the page with them |
-//! | [`plot`] | charts as SVG, from CSV files too |
+//! | [`plot`] | charts from CSV files |
+//! | [`number`] | numbers as tables and sentences show them |
 //!
-//! Nothing here touches a device. The crate imports no other one of the project.
+//! Nothing here touches a device. Of the project's crates, this one imports `perigee-chart` alone.
 #![forbid(unsafe_code)]
 
 pub mod answer;
@@ -35,8 +36,8 @@ pub mod error;
 pub mod figures;
 pub mod fit;
 pub mod html;
+pub mod number;
 pub mod objective;
-mod parallel;
 pub mod plot;
 pub mod points;
 pub mod profile;

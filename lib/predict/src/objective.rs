@@ -2,7 +2,8 @@
 //! Objectives: what a router shall reach, such as `loss<0.001%,p99<100us,utilisation<80%`.
 
 use crate::figures::{Figures, Method};
-use crate::traffic::{Mistake, mistake, significant};
+use crate::number::{share, time};
+use crate::traffic::{Mistake, mistake};
 use std::fmt;
 use std::str::FromStr;
 
@@ -59,7 +60,7 @@ impl Quantity {
     /// Its value, or why there is none.
     ///
     /// # Errors
-    /// In words.
+    /// For people.
     pub fn known(self, figures: &Figures) -> Result<f64, String> {
         self.of(figures).filter(|value| value.is_finite()).ok_or_else(|| match self.method(figures) {
             Method::Missing(why) => why.clone(),
@@ -77,25 +78,10 @@ impl Quantity {
         }
     }
 
-    /// A value of it in words: `0.02%`, `12.3us`.
+    /// A value of it with its unit: `0.02%`, `12.3us`.
     pub fn show(self, value: f64) -> String {
         if self.is_share() { share(value) } else { time(value) }
     }
-}
-
-/// A share in percent, three digits: `0.0012%`.
-pub fn share(value: f64) -> String {
-    format!("{}%", significant(value * 100.0, 3))
-}
-
-/// Nanoseconds in a unit that suits, three digits: `12.3us`.
-pub fn time(nanoseconds: f64) -> String {
-    let units = [(1e9, "s"), (1e6, "ms"), (1e3, "us")];
-    let (value, unit) = units
-        .into_iter()
-        .find(|(factor, _)| nanoseconds >= *factor * 0.9995)
-        .map_or((nanoseconds, "ns"), |(factor, unit)| (nanoseconds / factor, unit));
-    format!("{}{unit}", significant(value, 3))
 }
 
 impl fmt::Display for Quantity {
@@ -353,8 +339,8 @@ mod tests {
         some.methods.loss =
             Method::Simulated { ns3: "3.37".to_owned(), events: 9, packets: 1200, counted: 1000, settled: true };
         assert_eq!(objective("loss<1%").judge(&some), Verdict::Met);
-        let told = objective("loss<0.1%").judge(&some);
-        assert!(matches!(&told, Verdict::Unknown { why, .. } if why.contains("simulate 3000")), "{told:?}");
+        let said = objective("loss<0.1%").judge(&some);
+        assert!(matches!(&said, Verdict::Unknown { why, .. } if why.contains("simulate 3000")), "{said:?}");
     }
 
     proptest! {

@@ -4,9 +4,10 @@
 use crate::answer::{Answer, Question, Row};
 use crate::capacity::Limit;
 use crate::figures::{Figures, Method};
-use crate::objective::{Quantity, share, time};
-use crate::plot::{Axis, Chart, Line, Mark};
-use crate::traffic::{Rate, significant};
+use crate::number::{loss, share, significant, time};
+use crate::objective::Quantity;
+use crate::traffic::{Arrivals, Rate};
+use perigee_chart::{Axis, Chart, Line, Mark};
 
 /// Columns of the table by number of cores.
 pub const BY_CORES: [&str; 12] =
@@ -74,11 +75,6 @@ fn of_figures(figures: &Figures) -> Vec<String> {
         marked(figures.busiest().map(share), &methods.utilisation),
         marked(figures.batch.map(|batch| significant(batch, 3)), &methods.utilisation),
     ]
-}
-
-/// A loss as a share; less than a packet in ten thousand million is none.
-pub(crate) fn loss(loss: f64) -> String {
-    if loss < 1e-10 { "0%".to_owned() } else { share(loss) }
 }
 
 /// A value, with a mark where it is approximate; a dash where it is missing.
@@ -185,8 +181,8 @@ pub fn assumptions(question: &Question) -> Vec<String> {
     let traffic = &question.traffic;
     let mut said = vec![
         format!("Packets come {}.", match traffic.arrivals {
-            crate::traffic::Arrivals::Poisson => "at random, independent of each other (Poisson)",
-            crate::traffic::Arrivals::Constant => "back to back at a constant bit rate, all ports in step, as test equipment sends them",
+            Arrivals::Poisson => "at random, independent of each other (Poisson)",
+            Arrivals::Constant => "back to back at a constant bit rate, all ports in step, as test equipment sends them",
         }),
         format!(
             "{} flows are spread over the cores by RSS: Toeplitz with Microsoft's key over addresses and ports, 128 entries; the flows of a port have equal rates, as have ports.",

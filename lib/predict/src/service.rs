@@ -9,7 +9,7 @@ pub fn wire_bits(size: u32) -> f64 {
     f64::from(size + WIRE_OVERHEAD) * 8.0
 }
 
-/// A core's time for packets. From [`Profile::service`](crate::profile::Profile::service).
+/// A core's time for packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Service {
     /// A rate on the wire that grows with the frame (Eq. 7): `x = (S + 20) 8 / (byte_gbps S + gbps)` nanoseconds.

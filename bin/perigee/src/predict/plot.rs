@@ -4,7 +4,8 @@
 use crate::show::print;
 use anyhow::{Context as _, Result};
 use clap::Args;
-use perigee_predict::plot::{self, Columns, Place};
+use perigee_chart::Place;
+use perigee_predict::plot::{self, Columns};
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,10 +19,10 @@ pub struct PlotArgs {
     /// The chart, SVG [default: standard output]
     #[arg(short, long, value_name = "FILE.svg")]
     output: Option<PathBuf>,
-    /// Column of the horizontal axis [default: the file's word, or the first]
+    /// Column of the horizontal axis [default: what the file says, or the first]
     #[arg(long, value_name = "COLUMN")]
     x: Option<String>,
-    /// Columns of the vertical axis, with commas [default: the file's word, or all that are left]
+    /// Columns of the vertical axis, with commas [default: what the file says, or all that are left]
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
     y: Vec<String>,
     /// Column whose values are lines of their own
@@ -49,7 +50,7 @@ pub fn plot(args: &PlotArgs) -> Result<ExitCode> {
         log_y: args.log_y,
         ..Columns::default()
     };
-    let svg = plot::draw(&plot::read(&args.file, columns)?, Place::File);
+    let svg = perigee_chart::draw(&plot::read(&args.file, columns)?, Place::File).into_string() + "\n";
     match &args.output {
         None => print(&svg),
         Some(file) => {

@@ -22,9 +22,9 @@ use std::time::Duration;
 /// Packets of a simulation, where neither the command line nor the objective asks for more.
 const PACKETS: u64 = 200_000;
 /// Longest time that a simulation may be given, in seconds.
-const MOST_SECONDS: u64 = 1_000_000;
+const MAX_SECONDS: u64 = 1_000_000;
 /// Most that an objective asks for by itself.
-const MOST_PACKETS: u64 = 5_000_000;
+const MAX_PACKETS: u64 = 5_000_000;
 /// Seeds that ns-3 takes.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=4_000_000_000;
 
@@ -151,7 +151,7 @@ impl RunArgs {
     fn packets(&self, question: &Question) -> Result<u64> {
         let Some(packets) = self.packets else {
             let loss = question.objective.as_ref().and_then(|objective| objective.loss()).filter(|loss| *loss > 0.0);
-            return Ok(loss.map_or(PACKETS, |loss| ((4.0 / loss) as u64).clamp(PACKETS, MOST_PACKETS)));
+            return Ok(loss.map_or(PACKETS, |loss| ((4.0 / loss) as u64).clamp(PACKETS, MAX_PACKETS)));
         };
         if !(1000..=1_000_000_000).contains(&packets) {
             bail!("--packets: found {packets}, expected 1000 to 1000000000");
@@ -163,8 +163,8 @@ impl RunArgs {
         if self.closed {
             return Ok(None);
         }
-        if !(1..=MOST_SECONDS).contains(&self.timeout) {
-            bail!("--timeout: found {}, expected seconds, 1 to {MOST_SECONDS}", self.timeout);
+        if !(1..=MAX_SECONDS).contains(&self.timeout) {
+            bail!("--timeout: found {}, expected seconds, 1 to {MAX_SECONDS}", self.timeout);
         }
         let executable = std::env::current_exe().ok();
         let found =
@@ -215,7 +215,7 @@ fn tables(question: &Question, answer: &Answer) -> String {
         profile.name,
         question.rate,
         traffic.sizes,
-        perigee_predict::traffic::prefixed(answer.offered_pps).trim_end(),
+        perigee_predict::number::prefixed(answer.offered_pps).trim_end(),
         traffic.flows,
         traffic.arrivals,
         profile.router.ports,

@@ -102,7 +102,7 @@ fn links_of_uneven_flows() {
     assert!(answer.sentence.contains("the link is the limit"), "{}", answer.sentence);
 }
 
-/// Random packets overflow a ring of one place long before the core is full: the loss was told as a rate without loss.
+/// Random packets overflow a ring of one place long before the core is full: the rate was once given as one without loss.
 #[test]
 fn what_small_rings_lose_is_told() {
     let mut asked = question("0.9Mpps", "1", None);
@@ -146,14 +146,14 @@ fn an_unknown_loss_is_not_none() {
     assert!(answer.sentence.contains("slow path"), "{}", answer.sentence);
 }
 
-/// Less than a packet in a million millions is none, for whoever asks for none.
+/// Less than a packet in a million millions is none, where none is asked for.
 #[test]
 fn no_loss_can_be_asked_for() {
     let asked = question("1Mpps", "1", Some("loss<=0%"));
     assert_eq!(ask(&asked).needed, Needed::Cores { cores: 1 });
 }
 
-/// Two ways, or test equipment: what is not exact is marked, and how to get it is told.
+/// Two ways, or test equipment: what is not exact is marked, and so is how to get it.
 #[test]
 fn without_a_simulator_gaps_are_told() {
     let mut asked = question("1Mpps", "1..2", Some("p99<1ms"));

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
-//! An answer in words: the sentence, how figures are known, what a reader should know besides.
+//! An answer described: the sentence, how figures are known, what a reader should know besides.
 
-use super::{Asked, HARDLY, Needed, Question, Row, Simulate};
+use super::{Asked, NEGLIGIBLE_LOSS, Needed, Question, Row, Simulate};
 use crate::capacity::{Capacity, MERGED, SPACED};
 use crate::figures::{Figures, Method};
-use crate::objective::{Verdict, share, time};
-use crate::report;
+use crate::number::{loss, prefixed, share, time};
+use crate::objective::Verdict;
 use crate::simulate::INSTALL;
-use crate::traffic::prefixed;
 
 impl Asked<'_> {
     pub(super) fn sentence(&self, needed: &Needed, rows: &[Row], carried: f64) -> String {
@@ -91,7 +90,7 @@ impl Asked<'_> {
                     .to_owned(),
             );
         }
-        let early = |figures: &Figures| figures.loss.is_some_and(|loss| loss > HARDLY);
+        let early = |figures: &Figures| figures.loss.is_some_and(|loss| loss > NEGLIGIBLE_LOSS);
         let row = rows.iter().find(|row| row.figures.offered_pps <= row.no_loss_pps * 0.9 && early(&row.figures));
         if row.is_some()
             || load.iter().any(|figures| figures.offered_pps <= capacity.no_loss().0 * 0.9 && early(figures))
@@ -125,11 +124,11 @@ fn number(cores: u32) -> String {
     if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") }
 }
 
-/// The figures that are known, in words.
+/// Describes the figures that are known.
 fn figures_of(row: &Row) -> String {
     let figures = &row.figures;
     let mut words = Vec::new();
-    words.extend(figures.loss.map(|loss| format!("loss {}", report::loss(loss))));
+    words.extend(figures.loss.map(|lost| format!("loss {}", loss(lost))));
     words.extend(figures.mean_ns.map(|mean| format!("mean {}", time(mean))));
     words.extend(figures.sojourn_ns.map(|percentiles| format!("p99 {}", time(percentiles.p99))));
     words.extend(figures.busiest().map(|busy| format!("busiest core {}", share(busy))));
@@ -156,15 +155,15 @@ pub(super) fn methods(rows: &[Row], load: &[Figures]) -> Vec<(String, String)> {
             (Some(_), _) => {}
         }
     }
-    let mut told: Vec<(String, String)> = Vec::new();
+    let mut said: Vec<(String, String)> = Vec::new();
     for (what, method) in all {
         let method = method.to_string();
-        match told.iter_mut().find(|(_, known)| *known == method) {
+        match said.iter_mut().find(|(_, known)| *known == method) {
             Some((names, _)) => *names = format!("{names}, {what}"),
-            None => told.push((what.to_owned(), method)),
+            None => said.push((what.to_owned(), method)),
         }
     }
-    told
+    said
 }
 
 /// The same way of knowing; simulations are all one.

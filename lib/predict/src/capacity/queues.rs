@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 //! The queues of a router's cores at a rate, solved: what they lose, and the distributions of their times.
 
-use super::{Capacity, NO_LOSS};
-use crate::parallel;
+use super::{Capacity, NEGLIGIBLE_LOSS};
 use crate::queueing::{BatchServer, Distribution, Md1, Steady, TooLarge};
 use crate::service::Service;
 use crate::traffic::Sizes;
+use rayon::prelude::*;
 
 /// Rings whose shares cost a core no more than this, as a share, beside equal ones, are equal.
-const EQUAL: f64 = 1e-6;
+const EQUAL_SHARES: f64 = 1e-6;
 
 impl Capacity {
     /// The queues of the cores that have packets; cores with the same rates are solved once.
@@ -20,14 +20,15 @@ impl Capacity {
                 None => different.push((rates, 1)),
             }
         }
-        parallel::map(&different, |(rates, cores)| {
+        let solved = different.par_iter().map(|(rates, cores)| {
             let server = BatchServer { ring: rates.len() * self.server.ring, ..self.server.clone() };
             let load = self.load(rates);
             let steady = server.solve(load * server.capacity())?;
             let losses = if rates.len() == 1 { [steady.loss; 2] } else { self.losses(rates, &server, load)? };
-            let [loss, loss_at_least] = losses.map(|loss| if loss < NO_LOSS { 0.0 } else { loss });
+            let [loss, loss_at_least] = losses.map(|loss| if loss < NEGLIGIBLE_LOSS { 0.0 } else { loss });
             Ok(Queue { rates: rates.clone(), cores: *cores, loss, loss_at_least, steady })
-        })
+        });
+        solved.collect()
     }
 
     /// A core's rates over those at its limit. Bursts from rings that get less than others are smaller and cost more for each
@@ -49,7 +50,7 @@ impl Capacity {
         // A ring that gets more than the others may be full all the time.
         let at_least = merged.solve(rate / 1e9)?.loss.max(self.lost(rates) / rate);
         let mut at_most = self.server.solve(rate / 1e9)?.loss.max(at_least);
-        if load > rate / 1e9 / self.server.capacity() * (1.0 + EQUAL) {
+        if load > rate / 1e9 / self.server.capacity() * (1.0 + EQUAL_SHARES) {
             let burst = self.server.burst as f64;
             let most = rates.iter().copied().fold(0.0, f64::max);
             let round: f64 = rates.iter().map(|rate| self.burst_time(burst * rate / most)).sum();
@@ -84,7 +85,7 @@ pub(super) struct Queue {
     pub(super) cores: usize,
     /// Share of the packets that rings lose, at most.
     pub(super) loss: f64,
-    /// The same at least.
+    /// A lower bound of the loss.
     pub(super) loss_at_least: f64,
     pub(super) steady: Steady,
 }
@@ -105,7 +106,7 @@ pub(super) enum Times {
 impl Times {
     pub(super) fn of(queue: &Queue, server: &BatchServer) -> Result<Self, TooLarge> {
         let single = server.burst == 1 && server.packets.len() == 1 && server.sleep.is_none();
-        let endless = single && queue.loss < NO_LOSS;
+        let endless = single && queue.loss < NEGLIGIBLE_LOSS;
         let md1 = if endless { Md1::new(queue.steady.rate, server.burst_time(1)) } else { None };
         md1.map_or_else(|| Ok(Self::Grid(queue.steady.sojourn()?)), |md1| Ok(Self::Md1(md1)))
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Cores and links together, beside values by hand.
+//! Cores and links together, beside values calculated by hand.
 
 use super::*;
 use crate::profile::Profile;
@@ -223,7 +223,7 @@ fn links_space_packets() {
 }
 
 /// Cores that sleep are busy with waking up, too; frames of several sizes, or a small ring, lose packets that come close together.
-/// All this was told as exact without it.
+/// Without it, all this was called exact.
 #[test]
 fn equal_distances_are_exact_only_where_they_are() {
     let of = |change: &dyn Fn(&mut Router), sizes: &str, flows: u32| {
@@ -265,7 +265,7 @@ fn loss_of_several_rings_is_between_bounds() {
         let (most, least) = (figures.loss.unwrap(), figures.loss_at_least.unwrap());
         let seen = events.run(pps / 1e9, 1_000_000, brute::seed());
         let lost = seen.lost as f64 / seen.offered as f64;
-        // A few times the standard error of so many losses that come in clusters.
+        // A few times the standard error of a number of losses that come in clusters.
         let error = 10.0 * (lost / seen.offered as f64).sqrt();
         assert!(least < lost + error && lost - error < most, "{least} to {most}, events {lost}");
         assert!(load > 1.0 || 2.0 * least < most);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Axes: from where to where, where ticks are, what they say.
+//! Axes: their limits, ticks and labels.
 
 /// An axis with limits.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,7 +14,7 @@ pub struct Scale {
 const FROM_ZERO: f64 = 0.75;
 
 impl Scale {
-    /// An axis for these values, with about so many ticks. Values that are not finite, or not positive on a logarithmic axis, do
+    /// An axis for these values, with about this many ticks. Values that are not finite, or not positive on a logarithmic axis, do
     /// not count.
     pub fn new(values: impl IntoIterator<Item = f64>, log: bool, ticks: usize) -> Self {
         let (mut low, mut high, mut whole) = (f64::INFINITY, f64::NEG_INFINITY, true);
@@ -88,8 +88,8 @@ impl Scale {
         &self.ticks
     }
 
-    /// What a tick says.
-    pub fn word(&self, tick: f64) -> String {
+    /// The label of a tick.
+    pub fn label(&self, tick: f64) -> String {
         let step = match self.ticks[..] {
             [first, second, ..] if !self.log => second - first,
             _ => tick.abs(),
@@ -127,23 +127,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn words(values: &[f64], log: bool) -> Vec<String> {
+    fn labels(values: &[f64], log: bool) -> Vec<String> {
         let scale = Scale::new(values.iter().copied(), log, 6);
-        scale.ticks().iter().map(|tick| scale.word(*tick)).collect()
+        scale.ticks().iter().map(|tick| scale.label(*tick)).collect()
     }
 
     #[test]
     fn ticks_are_round() {
-        assert_eq!(words(&[1.0, 16.0], false), ["0", "5", "10", "15", "20"]);
-        assert_eq!(words(&[0.91, 0.97], false), ["0.91", "0.92", "0.93", "0.94", "0.95", "0.96", "0.97"]);
-        assert_eq!(words(&[0.0, 14.88e6], false), ["0", "5M", "10M", "15M"]);
-        assert_eq!(words(&[-3.0, 3.0], false), ["−3", "−2", "−1", "0", "1", "2", "3"]);
-        assert_eq!(words(&[0.7, 43.0], true), ["0.5", "1", "2", "5", "10", "20", "50"]);
-        assert_eq!(words(&[1e-7, 1.0], true), ["1e−7", "1e−6", "1e−5", "1e−4", "0.001", "0.01", "0.1", "1"]);
-        assert_eq!(words(&[64.0, 1518.0], true), ["50", "100", "200", "500", "1000", "2000"]);
-        assert_eq!(words(&[1.0, 3.0], false), ["0", "1", "2", "3"], "whole numbers");
-        assert_eq!(words(&[5.0], false), ["0", "1", "2", "3", "4", "5"]);
-        assert_eq!(words(&[-2.5], false).len(), 6);
+        assert_eq!(labels(&[1.0, 16.0], false), ["0", "5", "10", "15", "20"]);
+        assert_eq!(labels(&[0.91, 0.97], false), ["0.91", "0.92", "0.93", "0.94", "0.95", "0.96", "0.97"]);
+        assert_eq!(labels(&[0.0, 14.88e6], false), ["0", "5M", "10M", "15M"]);
+        assert_eq!(labels(&[-3.0, 3.0], false), ["−3", "−2", "−1", "0", "1", "2", "3"]);
+        assert_eq!(labels(&[0.7, 43.0], true), ["0.5", "1", "2", "5", "10", "20", "50"]);
+        assert_eq!(labels(&[1e-7, 1.0], true), ["1e−7", "1e−6", "1e−5", "1e−4", "0.001", "0.01", "0.1", "1"]);
+        assert_eq!(labels(&[64.0, 1518.0], true), ["50", "100", "200", "500", "1000", "2000"]);
+        assert_eq!(labels(&[1.0, 3.0], false), ["0", "1", "2", "3"], "whole numbers");
+        assert_eq!(labels(&[5.0], false), ["0", "1", "2", "3", "4", "5"]);
+        assert_eq!(labels(&[-2.5], false).len(), 6);
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
             }
             prop_assert!(scale.ticks().len() <= 4 * ticks + 4);
             for tick in scale.ticks() {
-                prop_assert!(!scale.word(*tick).is_empty());
+                prop_assert!(!scale.label(*tick).is_empty());
             }
         }
 

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+//! Charts as SVG: for the pages of `perigee predict`, for files, for benchmarks.
+//!
+//! Written here rather than taken from a library: a page wants charts that follow its light or dark style, need neither fonts nor
+//! scripts, and are the same bytes for the same numbers; what draws that is short.
+//!
+//! | module | does |
+//! | --- | --- |
+//! | `lines` | [`draw`]: a line chart |
+//! | [`scale`] | limits of axes, ticks and their labels |
+//! | [`svg`] | the elements: text, bars, lines; what other charts are put together of |
+//!
+//! Nothing here knows what the numbers mean. The crate imports no other one of the project.
+#![forbid(unsafe_code)]
+
+mod lines;
+pub mod scale;
+pub mod svg;
+
+pub use lines::{STYLE, draw};
+pub use svg::significant;
+
+/// Most lines of a chart: more cannot be told apart.
+pub const MAX_LINES: usize = 24;
+
+/// A chart.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chart {
+    /// Above it.
+    pub title: String,
+    /// Horizontal axis.
+    pub x: Axis,
+    /// Vertical axis.
+    pub y: Axis,
+    /// Lines.
+    pub lines: Vec<Line>,
+    /// Values with a name, as dashed lines across.
+    pub marks: Vec<Mark>,
+}
+
+/// An axis.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Axis {
+    /// What it shows, with the unit.
+    pub label: String,
+    /// Logarithmic?
+    pub log: bool,
+}
+
+impl Axis {
+    /// A linear axis.
+    pub fn linear(label: &str) -> Self {
+        Self { label: label.to_owned(), log: false }
+    }
+
+    /// A logarithmic axis.
+    pub fn log(label: &str) -> Self {
+        Self { label: label.to_owned(), log: true }
+    }
+}
+
+/// A line through points.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Line {
+    /// Its name; the legend is left out where one line has none.
+    pub name: String,
+    /// Its points, x and y.
+    pub points: Vec<(f64, f64)>,
+    /// Number of its colour and marker, which repeat after some.
+    pub colour: usize,
+    /// Number of its dashes; 0: none.
+    pub dash: usize,
+    /// Its series and its column, where colours tell series apart and dashes columns: the legend has each once.
+    pub part: Option<(String, String)>,
+}
+
+impl Line {
+    /// The i-th line of several that have nothing in common: a colour each; dashes only where colours repeat.
+    pub fn nth(i: usize, name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        let colours = lines::COLOURS.len();
+        Self { name: name.into(), points, colour: i % colours, dash: i / colours, part: None }
+    }
+}
+
+/// A value of an axis that has a name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// Of the horizontal axis; else of the vertical one.
+    pub horizontal: bool,
+    /// The value.
+    pub at: f64,
+    /// Its name.
+    pub name: String,
+}
+
+/// Where a drawing is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A file of its own: with colours for a light background in each element, and for a dark one in a style.
+    File,
+    /// A page that has [`STYLE`].
+    Page,
+}
