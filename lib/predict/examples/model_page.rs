@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Writes the tables of `docs/model.md` anew: `cargo run -p perigee-predict --example model_page`.
+//! Rewrites the tables of `docs/model.md`: `cargo run -p perigee-predict --example model_page`.
 //!
 //! The page is written by hand but for what stands between `<!-- begin NAME: generated -->` and `<!-- end NAME -->`. Where
 //! `examples/predict/simulated.csv` exists (columns `flows`, `frame_size`, `eq7`, `contention`: Gbit/s on the wire that the
@@ -24,7 +24,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The page with its generated parts made anew.
+/// The page with its generated parts made again.
 pub fn page(old: &str) -> Result<String, Box<dyn Error>> {
     let data = Data::new()?;
     let mut page = old.to_owned();

@@ -95,7 +95,7 @@ pub struct Methods {
 }
 
 impl Methods {
-    /// The same for all.
+    /// One method for all figures.
     pub fn all(method: Method) -> Self {
         Self { loss: method.clone(), utilisation: method.clone(), mean: method.clone(), percentiles: method }
     }
@@ -120,12 +120,12 @@ pub struct Figures {
     pub accepted_pps: Option<f64>,
     /// Share of the offered packets that is lost, 0 to 1; where [`Self::loss_at_least`] is known, at most.
     pub loss: Option<f64>,
-    /// The same at least, where only bounds are known.
+    /// A lower bound of the loss, where only bounds are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_at_least: Option<f64>,
     /// Mean time from the receive ring to the hand-over to the transmit device, in nanoseconds.
     pub mean_ns: Option<f64>,
-    /// Percentiles of the same.
+    /// Percentiles of the sojourn time.
     pub sojourn_ns: Option<Percentiles>,
     /// Share of time that each core works or wakes up, 0 to 1.
     pub utilisation: Option<Vec<f64>>,

@@ -47,7 +47,7 @@ const COLUMNS: [&str; 12] = [
     "bound",
     "line_gbps",
 ];
-const FOR_PEOPLE: &str = "note, source, published_..., #...";
+const IGNORED_COLUMNS: &str = "note, source, published_..., #...";
 
 /// A measurement of a saturated router.
 #[derive(Clone, Debug, PartialEq)]
@@ -200,7 +200,7 @@ fn check_header(header: &StringRecord, file: &str, line: u64) -> Result<(), Erro
     let has = |name: &str| header.iter().any(|column| column == name);
     for (index, column) in header.iter().enumerate() {
         if !COLUMNS.contains(&column) && !for_people(column) {
-            let expected = format!("one of {}; or for people {FOR_PEOPLE}", COLUMNS.join(", "));
+            let expected = format!("one of {}; or for people {IGNORED_COLUMNS}", COLUMNS.join(", "));
             return Err(wrong(file, line, None, format!("the unknown column {column:?}"), expected));
         }
         if header.iter().take(index).any(|earlier| earlier == column) {

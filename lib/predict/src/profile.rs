@@ -17,19 +17,19 @@ use std::path::Path;
 pub const FORMAT: &str = "perigee-profile/1";
 
 /// Bytes of a name, at most.
-const MOST_NAME: usize = 200;
+const MAX_NAME: usize = 200;
 
 /// Bytes of a description, at most.
-const MOST_WORDS: usize = 10_000;
+const MAX_DESCRIPTION: usize = 10_000;
 
 // Bounds of values.
-const LEAST_NS: f64 = 1e-3;
-const MOST_NS: f64 = 1e9;
-const LEAST_TIMEOUT_US: f64 = 1e-3;
-const MOST_US: f64 = 1e9;
-const MOST_BYTES: f64 = 1e15;
-const MOST_RATE: f64 = 1e6;
-const LEAST_GBPS: f64 = 1e-6;
+const MIN_NS: f64 = 1e-3;
+const MAX_NS: f64 = 1e9;
+const MIN_TIMEOUT_US: f64 = 1e-3;
+const MAX_US: f64 = 1e9;
+const MAX_BYTES: f64 = 1e15;
+const MAX_RATE: f64 = 1e6;
+const MIN_GBPS: f64 = 1e-6;
 
 /// Frame sizes that a model must be able to answer for, in bytes, from Ethernet header to frame check sequence.
 pub const SIZES: [u32; 2] = [64, 9216];
@@ -130,7 +130,7 @@ pub struct Router {
     pub ports: u32,
     /// Rate of each port's link and direction, in Gbit/s.
     pub link_gbps: f64,
-    /// How long a core polls in vain before it sleeps, in microseconds; none: it never sleeps.
+    /// How long a core polls without finding a packet before it sleeps, in microseconds; none: it never sleeps.
     pub sleep_after_us: Option<f64>,
     /// How long it takes to wake, in microseconds.
     pub wake_up_us: f64,
@@ -219,9 +219,9 @@ impl Profile {
     /// # Errors
     /// The first one that is not; `name` is the file that errors speak of.
     pub fn check(&self, name: &str) -> Result<(), Error> {
-        if !(1..=MOST_NAME).contains(&self.name.len()) {
+        if !(1..=MAX_NAME).contains(&self.name.len()) {
             let found = format!("{} bytes", self.name.len());
-            return Err(key(name, "name", found, format!("a name of 1 to {MOST_NAME} bytes")));
+            return Err(key(name, "name", found, format!("a name of 1 to {MAX_NAME} bytes")));
         }
         if self.name.chars().any(char::is_control) {
             // It is printed on terminals.
@@ -229,8 +229,8 @@ impl Profile {
             return Err(key(name, "name", found, "a name without"));
         }
         let words = self.description.as_ref().map_or(0, String::len);
-        if words > MOST_WORDS {
-            return Err(key(name, "description", format!("{words} bytes"), format!("at most {MOST_WORDS} bytes")));
+        if words > MAX_DESCRIPTION {
+            return Err(key(name, "description", format!("{words} bytes"), format!("at most {MAX_DESCRIPTION} bytes")));
         }
         self.model.check(name)?;
         self.router.check(name)
@@ -301,9 +301,9 @@ impl Model {
         for (parameter, value) in self.parameters() {
             let may_be_negative = matches!(parameter, "a0" | "b0");
             let most = match parameter {
-                "cache_bytes" => MOST_BYTES,
-                _ if parameter.ends_with("_ns") => MOST_NS,
-                _ => MOST_RATE,
+                "cache_bytes" => MAX_BYTES,
+                _ if parameter.ends_with("_ns") => MAX_NS,
+                _ => MAX_RATE,
             };
             let expected = match may_be_negative {
                 true => format!("a number of at most {most:e}, with or without a sign"),
@@ -332,10 +332,10 @@ impl Model {
             Self::Eq7 { a, a0, b, b0 } => {
                 let rate = (a * k + a0) * s + (b * k + b0);
                 let bits = k * ((s + 20.0) * 8.0);
-                let (least, most) = (bits / MOST_NS, bits / LEAST_NS);
+                let (least, most) = (bits / MAX_NS, bits / MIN_NS);
                 return (!(least..=most).contains(&rate)).then(|| {
                     let found = format!("D({cores}, {size}) = {} Gbit/s", shown_outside(rate, least..=most));
-                    let time = format!("a packet takes {LEAST_NS:e} to {MOST_NS:e} ns of a core");
+                    let time = format!("a packet takes {MIN_NS:e} to {MAX_NS:e} ns of a core");
                     (found, format!("{} to {} there: {time}", shown_number(least), shown_number(most)))
                 });
             }
@@ -346,16 +346,16 @@ impl Model {
         };
         let least = batch + packet + byte * s + d * (k - 1.0);
         let most = least + u + miss;
-        let (time, way) = if least < LEAST_NS {
+        let (time, way) = if least < MIN_NS {
             (least, "one-way, without misses")
-        } else if most > MOST_NS {
+        } else if most > MAX_NS {
             (most, "two-way, with nothing but misses")
         } else {
             return None;
         };
-        let time = shown_outside(time, LEAST_NS..=MOST_NS);
+        let time = shown_outside(time, MIN_NS..=MAX_NS);
         let found = format!("{time} ns for a burst of one packet of {size} bytes, k = {cores}, {way}");
-        Some((found, format!("{LEAST_NS:e} to {MOST_NS:e} ns")))
+        Some((found, format!("{MIN_NS:e} to {MAX_NS:e} ns")))
     }
 }
 
@@ -382,11 +382,11 @@ impl Router {
             return Err(key(name, &format!("router.{what}"), value, expected_count(what)));
         }
         let numbers = [
-            ("transmit_timeout_us", self.transmit_timeout_us, MOST_US),
-            ("sleep_after_us", self.sleep_after_us.unwrap_or(0.0), MOST_US),
-            ("wake_up_us", self.wake_up_us, MOST_US),
-            ("slow_path_ns", self.slow_path_ns, MOST_NS),
-            ("working_set_bytes", self.working_set_bytes, MOST_BYTES),
+            ("transmit_timeout_us", self.transmit_timeout_us, MAX_US),
+            ("sleep_after_us", self.sleep_after_us.unwrap_or(0.0), MAX_US),
+            ("wake_up_us", self.wake_up_us, MAX_US),
+            ("slow_path_ns", self.slow_path_ns, MAX_NS),
+            ("working_set_bytes", self.working_set_bytes, MAX_BYTES),
         ];
         for (what, value, most) in numbers {
             if !(0.0..=most).contains(&value) {
@@ -394,8 +394,8 @@ impl Router {
                 return Err(key(name, &format!("router.{what}"), shown_number(value), expected));
             }
         }
-        if !(LEAST_GBPS..=MOST_RATE).contains(&self.link_gbps) {
-            let expected = format!("a number >= {LEAST_GBPS:e} (and at most {MOST_RATE:e})");
+        if !(MIN_GBPS..=MAX_RATE).contains(&self.link_gbps) {
+            let expected = format!("a number >= {MIN_GBPS:e} (and at most {MAX_RATE:e})");
             return Err(key(name, "router.link_gbps", shown_number(self.link_gbps), expected));
         }
         if !(0.0..=1.0).contains(&self.punt_share) {
@@ -410,9 +410,9 @@ impl Router {
             return Err(key(name, "router.transmit_ring", self.transmit_ring, expected));
         }
         // Less than this may be nothing in the simulator's picoseconds, and nothing is for ever.
-        if self.transmit_buffer > 1 && self.transmit_timeout_us < LEAST_TIMEOUT_US {
+        if self.transmit_buffer > 1 && self.transmit_timeout_us < MIN_TIMEOUT_US {
             let expected = format!(
-                "a number >= {LEAST_TIMEOUT_US:e}, as router.transmit_buffer is more than 1: else packets would wait for ever"
+                "a number >= {MIN_TIMEOUT_US:e}, as router.transmit_buffer is more than 1: else packets would wait for ever"
             );
             return Err(key(name, "router.transmit_timeout_us", shown_number(self.transmit_timeout_us), expected));
         }

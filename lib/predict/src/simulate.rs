@@ -2,7 +2,7 @@
 //! The simulation: a program of the ns-3 module (`ns3/softrouter`), given a scenario in JSON, which answers in JSON.
 //!
 //! It is a process of its own: what it prints is bounded, and so is its time; whatever it does wrong becomes an error that says
-//! what came instead of an answer. Scenario and answer go through pipes; the program ends by itself when whoever started it does.
+//! what came instead of an answer. Scenario and answer go through pipes; the program ends by itself when the process that started it does.
 
 use crate::figures::{Figures, Method, Methods, Percentiles};
 use crate::profile::Profile;
@@ -24,13 +24,13 @@ pub const VARIABLE: &str = "PERIGEE_NS3";
 pub const INSTALL: &str =
     "install ns-3 and build the module: `apt install libns3-dev nlohmann-json3-dev cmake`, then `./x ns3`";
 /// Most that it may print, in bytes.
-const MOST_OUTPUT: u64 = 1 << 20;
+const MAX_OUTPUT: u64 = 1 << 20;
 /// Simulated seconds that the program takes, before and while it measures.
-const MOST_SECONDS: f64 = 1000.0;
+const MAX_SECONDS: f64 = 1000.0;
 /// Between two looks at a running program.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// What is shown of what it printed.
-const EXCERPT: usize = 300;
+const EXCERPT_CHARS: usize = 300;
 
 /// Why there is no answer from the simulation.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +70,7 @@ pub enum SimulationError {
         seconds: u64,
     },
     /// It said something else.
-    #[error("{program}: found {found}, expected an answer in JSON as ns3/softrouter gives it; build it anew: `./x ns3`", program = program.display())]
+    #[error("{program}: found {found}, expected an answer in JSON as ns3/softrouter gives it; build it again: `./x ns3`", program = program.display())]
     Answer {
         /// The program.
         program: PathBuf,
@@ -97,7 +97,7 @@ pub struct Scenario {
     pub directions: u32,
     /// Gbit/s on the wire, all directions together.
     pub rate_gbps: f64,
-    /// The same in packets per second.
+    /// The offered rate in packets per second.
     pub rate_pps: f64,
     /// Frame sizes in bytes with their weights.
     pub sizes: Vec<(u32, f64)>,
@@ -154,8 +154,8 @@ impl Scenario {
             arrivals: self.arrivals,
             seed: self.seed,
             // The program takes no more; a router so slow has had packets enough.
-            warm_up_s: (self.warm_up as f64 / self.rate_pps).min(MOST_SECONDS),
-            duration_s: (self.packets as f64 / self.rate_pps).min(MOST_SECONDS),
+            warm_up_s: (self.warm_up as f64 / self.rate_pps).min(MAX_SECONDS),
+            duration_s: (self.packets as f64 / self.rate_pps).min(MAX_SECONDS),
         };
         serde_json::to_string_pretty(&written).expect("all keys are strings")
     }
@@ -188,7 +188,7 @@ struct Sojourn {
 }
 
 impl Answer {
-    /// The answer to a scenario with so many cores; else what is wrong with it.
+    /// The answer to a scenario with this number of cores; else what is wrong with it.
     fn parse(text: &str, cores: u32) -> Result<Self, String> {
         let answer: Self = serde_json::from_str(text).map_err(|error| format!("{:?} ({error})", excerpt(text)))?;
         let times = answer.sojourn_ns;
@@ -295,16 +295,16 @@ impl Simulator {
             match running.0.try_wait() {
                 Ok(Some(status)) => break status,
                 Ok(None) if Instant::now() >= end => return Err(late()),
-                Ok(None) => thread::sleep(LOOK),
+                Ok(None) => thread::sleep(POLL_INTERVAL),
                 Err(source) => return Err(SimulationError::Io { what: "end", source }),
             }
         };
-        // Whatever it may have started still has the pipes, and shall not hold us up.
-        let patience = LOOK.max(end.saturating_duration_since(Instant::now()));
+        // A process that it started may still hold the pipes, and must not hold us up.
+        let patience = POLL_INTERVAL.max(end.saturating_duration_since(Instant::now()));
         let said = said.recv_timeout(patience).map_err(|_| late())?;
         let wrong = |found| SimulationError::Answer { program: self.program.clone(), found };
-        if said.len() as u64 > MOST_OUTPUT {
-            return Err(wrong(format!("more than {} KiB", MOST_OUTPUT >> 10)));
+        if said.len() as u64 > MAX_OUTPUT {
+            return Err(wrong(format!("more than {} KiB", MAX_OUTPUT >> 10)));
         }
         if !status.success() {
             let complaint = complained.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
@@ -344,7 +344,7 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
             // What came before an error is still of use.
-            let _ = pipe.by_ref().take(MOST_OUTPUT + 1).read_to_end(&mut bytes);
+            let _ = pipe.by_ref().take(MAX_OUTPUT + 1).read_to_end(&mut bytes);
         }
         // Nobody waits any more if the program was too late.
         let _ = sender.send(bytes);
@@ -355,7 +355,7 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
 /// The beginning of a text, on one line.
 fn excerpt(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(EXCERPT) {
+    match line.char_indices().nth(EXCERPT_CHARS) {
         Some((end, _)) => format!("{}...", &line[..end]),
         None => line,
     }

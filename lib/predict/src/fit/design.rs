@@ -70,7 +70,7 @@ impl Factor {
         }
     }
 
-    /// Its value in words: `all points have ...`.
+    /// Describes its value: `all points have ...`.
     pub fn say(self, value: f64) -> String {
         match self {
             Self::FrameSize => format!("frames of {value} bytes"),

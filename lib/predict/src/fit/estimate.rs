@@ -33,7 +33,7 @@ pub struct Estimate {
     pub kind: Kind,
     /// With its parameters.
     pub model: Model,
-    /// The same, with how well they are known.
+    /// Parameters, with how well they are known.
     pub parameters: Vec<Estimated>,
     /// What else there is to say.
     pub notes: Vec<String>,

@@ -14,9 +14,9 @@ use crate::profile::{Model, Per, Router};
 use crate::saturation::{Saturated, saturated};
 
 /// This near to what the links allow, as a share, the links may have been the limit.
-const NEAR: f64 = 0.05;
+const NEAR_LINE_RATE: f64 = 0.05;
 /// Fits until nothing changes, at most.
-const ROUNDS: usize = 20;
+const MAX_ROUNDS: usize = 20;
 
 /// A fit, and which points it is of.
 pub struct Fitted {
@@ -51,12 +51,12 @@ pub fn fit_cpu_bound(kind: Kind, per: Option<Per>, measured: &Measured) -> Resul
     let Measured { points, lines, router } = *measured;
     let limited = |point: &Point, by_model: Saturated| match point.bound {
         Some(bound) => bound == Bound::Line,
-        None => by_model.bound == Bound::Line && point.gbps >= by_model.gbps * (1.0 - NEAR),
+        None => by_model.bound == Bound::Line && point.gbps >= by_model.gbps * (1.0 - NEAR_LINE_RATE),
     };
     let at_once = |(point, &line): (&Point, &f64)| {
         let core = point.gbps / f64::from(point.cores);
         // As if each core had done a little more than its share: were its flows exhausted?
-        !limited(point, saturated(point, core * (1.0 + NEAR / 2.0), line))
+        !limited(point, saturated(point, core * (1.0 + NEAR_LINE_RATE / 2.0), line))
     };
     let mut used: Vec<bool> = points.iter().zip(lines).map(at_once).collect();
     let mut notes = Vec::new();
@@ -71,7 +71,7 @@ pub fn fit_cpu_bound(kind: Kind, per: Option<Per>, measured: &Measured) -> Resul
         let model = found.model;
         let next: Vec<bool> =
             points.iter().zip(lines).map(|(p, &line)| !limited(p, predict(&model, p, line, router))).collect();
-        if next == used || round == ROUNDS {
+        if next == used || round == MAX_ROUNDS {
             if next != used {
                 notes.push(
                     "some points are limited by cores or links according to whether they are part of the fit"

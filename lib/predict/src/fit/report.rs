@@ -54,7 +54,7 @@ pub struct Candidate {
     pub missing: Option<String>,
     /// Mean of the absolute relative errors of the rates, in percent.
     pub mean_absolute_percent: Option<f64>,
-    /// The same by fits without the point in question.
+    /// Mean absolute error of predictions by fits without the point in question.
     pub cross_validated: Option<CrossValidated>,
 }
 
@@ -123,7 +123,7 @@ pub struct PointReport {
     /// The point.
     #[serde(flatten)]
     pub point: Compared,
-    /// The same by a fit without this point, if there is one.
+    /// Its error by a fit without this point, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cross_validated_percent: Option<f64>,
     /// Why it was left out.

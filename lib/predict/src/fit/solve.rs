@@ -7,9 +7,9 @@
 use nalgebra::{DMatrix, DVector};
 
 /// A column whose part that others cannot make up is smaller than this, of its length, says nothing new.
-const DEPENDENT: f64 = 1e-8;
+const INDEPENDENCE: f64 = 1e-8;
 /// A parameter that moves no prediction by more than this, as a share, is 0 whatever its sign.
-const NOTHING: f64 = 1e-9;
+const NEGLIGIBLE: f64 = 1e-9;
 
 /// The points of a fit, as few numbers: as many rows as there are parameters, and one more.
 pub struct System {
@@ -61,7 +61,7 @@ impl System {
             let column = self.scaled(&[j]).column(0).into_owned();
             let kept = self.scaled(&apart.kept);
             let parts = least_squares(&kept, &column);
-            if (&column - &kept * &parts).norm() > DEPENDENT {
+            if (&column - &kept * &parts).norm() > INDEPENDENCE {
                 apart.kept.push(j);
             } else {
                 let with = apart.kept.iter().zip(parts.iter()).filter(|(_, part)| part.abs() > 1e-6);
@@ -95,10 +95,10 @@ impl System {
         let mut values = vec![0.0; self.lengths.len()];
         for (&j, &part) in free.iter().zip(parts.iter()) {
             // A part is the largest share of a prediction that the parameter can move.
-            if bounded[j] && part < -NOTHING {
+            if bounded[j] && part < -NEGLIGIBLE {
                 return None;
             }
-            values[j] = if bounded[j] && part < NOTHING { 0.0 } else { part / self.lengths[j] };
+            values[j] = if bounded[j] && part < NEGLIGIBLE { 0.0 } else { part / self.lengths[j] };
         }
         let squares = (right - scaled * parts).norm_squared();
         Some(Solution { values, free: free.to_vec(), squares })
@@ -145,7 +145,7 @@ pub fn spread(derivatives: &DMatrix<f64>) -> Spread {
     let (u, v_t) = (svd.u.expect("asked for"), svd.v_t.expect("asked for"));
     let largest = svd.singular_values.max();
     let good: Vec<usize> =
-        (0..svd.singular_values.len()).filter(|&i| svd.singular_values[i] > DEPENDENT * largest).collect();
+        (0..svd.singular_values.len()).filter(|&i| svd.singular_values[i] > INDEPENDENCE * largest).collect();
     let error = |j: usize| {
         let square: f64 = good.iter().map(|&i| (v_t[(i, j)] / svd.singular_values[i]).powi(2)).sum();
         square.sqrt() / lengths[j]

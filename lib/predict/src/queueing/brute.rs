@@ -40,7 +40,7 @@ pub fn seed() -> u64 {
 }
 
 impl Server {
-    /// Offers so many packets, `rate` per nanosecond, after a tenth of them to warm up.
+    /// Offers this many packets, `rate` per nanosecond, after a tenth of them to warm up.
     pub fn run(&self, rate: f64, packets: u64, seed: u64) -> Seen {
         let mut random = StdRng::seed_from_u64(seed);
         let warm_up = packets / 10;
@@ -127,7 +127,7 @@ impl Measured {
     }
 }
 
-/// Runs that each begin anew.
+/// Independent runs.
 const RUNS: u64 = 24;
 
 impl Server {

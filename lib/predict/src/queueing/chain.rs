@@ -13,15 +13,15 @@
 use super::poisson::{convolve, poisson, tails};
 
 /// Most matrix elements, and most steps of the elimination, that are worth it; beyond, simulate.
-const MOST_ELEMENTS: usize = 40_000_000;
-const MOST_STEPS: f64 = 4e9;
+const MAX_ELEMENTS: usize = 40_000_000;
+const MAX_STEPS: f64 = 4e9;
 /// Most packets expected in a full burst's time or in the time to wake, and most probabilities of arrivals in bursts of all sizes.
-const MOST_ARRIVALS: f64 = 1e6;
-const MOST_PROBABILITIES: f64 = 2e7;
-/// What is less likely does not happen. Its inverse, times itself, is still a number.
-const NEVER: f64 = 1e-100;
+const MAX_ARRIVALS: f64 = 1e6;
+const MAX_PROBABILITIES: f64 = 2e7;
+/// What is less likely than this is taken as impossible. Its inverse, times itself, is still a number.
+const MIN_PROBABILITY: f64 = 1e-100;
 /// States beyond which almost nothing is are left out: e to this power.
-const EDGE: f64 = 45.0;
+const CUT_EXPONENT: f64 = 45.0;
 
 /// The server.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +68,7 @@ pub struct Steady {
     pub mean_batch: f64,
     /// Share of time in service, or waking up.
     pub utilisation: f64,
-    /// Per service, the probability that it begins with so many packets in the ring, its own among them.
+    /// By the number of packets in the ring, the probability that a service begins with them, its own included.
     pub(super) begin: Vec<f64>,
     /// Per service, the probability that it waited for a packet while awake.
     pub(super) idle: f64,
@@ -102,7 +102,7 @@ impl BatchServer {
     pub fn solve(&self, rate: f64) -> Result<Steady, TooLarge> {
         let waking_ns = self.sleep.map_or(0.0, |sleep| sleep.wake_ns);
         let in_burst = rate * self.burst_time(self.burst);
-        if in_burst.max(rate * waking_ns) > MOST_ARRIVALS || in_burst * self.burst as f64 > MOST_PROBABILITIES {
+        if in_burst.max(rate * waking_ns) > MAX_ARRIVALS || in_burst * self.burst as f64 > MAX_PROBABILITIES {
             return Err(self.too_large());
         }
         let places = self.places(rate);
@@ -180,7 +180,7 @@ impl BatchServer {
             if excess(middle) < 0.0 { low = middle } else { high = middle }
         }
         let waking = self.sleep.map_or(0.0, |sleep| rate * sleep.wake_ns);
-        let far = 2.0 * b + EDGE / low.max(1e-12) + waking + 12.0 * waking.sqrt() + 40.0;
+        let far = 2.0 * b + CUT_EXPONENT / low.max(1e-12) + waking + 12.0 * waking.sqrt() + 40.0;
         if far < self.ring as f64 { far as usize } else { self.ring }
     }
 
@@ -188,7 +188,7 @@ impl BatchServer {
     fn rows(&self, arrivals: &[Vec<f64>], after_idle: &[f64], places: usize) -> Result<Vec<Row>, TooLarge> {
         let width = arrivals[self.burst].len().min(places + 1);
         let elements = (places + 1).saturating_mul(width + self.burst.min(places));
-        if elements > MOST_ELEMENTS || elements as f64 * self.burst as f64 > MOST_STEPS {
+        if elements > MAX_ELEMENTS || elements as f64 * self.burst as f64 > MAX_STEPS {
             return Err(self.too_large());
         }
         let mut rows: Vec<Row> = Vec::with_capacity(places + 1);
@@ -259,7 +259,7 @@ fn stationary(mut rows: Vec<Row>) -> Vec<f64> {
         let row = &from_n[0];
         let lower = &row.weights[..n - row.lowest];
         let down: f64 = lower.iter().sum();
-        if down < NEVER {
+        if down < MIN_PROBABILITY {
             first = n;
             break;
         }
@@ -280,8 +280,8 @@ fn stationary(mut rows: Vec<Row>) -> Vec<f64> {
     states[first] = 1.0;
     for i in first..last {
         // Above full load the first states are smaller than the last by more than a number can hold.
-        if states[i] > 1.0 / NEVER {
-            states.iter_mut().for_each(|state| *state *= NEVER);
+        if states[i] > 1.0 / MIN_PROBABILITY {
+            states.iter_mut().for_each(|state| *state *= MIN_PROBABILITY);
         }
         let from = states[i];
         let row = &rows[i];

@@ -2,7 +2,7 @@
 //! Numbers of Poisson arrivals, as vectors of probabilities from 0 on.
 
 /// What is beyond the end of a vector has less than this.
-const REST: f64 = 1e-19;
+const NEGLIGIBLE: f64 = 1e-19;
 
 /// Probabilities of 0, 1, 2, ... arrivals when `mean` are expected.
 ///
@@ -22,7 +22,7 @@ pub fn poisson(mean: f64) -> Vec<f64> {
     for k in mode + 1.. {
         term *= mean / k as f64;
         let ratio = mean / (k + 1) as f64;
-        if term < REST * (1.0 - ratio) {
+        if term < NEGLIGIBLE * (1.0 - ratio) {
             break;
         }
         weights.push(term);
@@ -40,7 +40,7 @@ pub fn convolve(a: &[f64], b: &[f64]) -> Vec<f64> {
             *sum += x * y;
         }
     }
-    cut(&mut sums, REST);
+    cut(&mut sums, NEGLIGIBLE);
     sums
 }
 

@@ -27,9 +27,9 @@ pub struct Md1 {
 }
 
 /// Where the rest of the queue's distribution is cut.
-const REST: f64 = 1e-13;
+const NEGLIGIBLE: f64 = 1e-13;
 /// Most packets that a queue is followed to; at a load of 0.999 it takes about 15,000.
-const LONGEST: usize = 100_000;
+const MAX_QUEUE: usize = 100_000;
 
 impl Md1 {
     /// Queue with `rate` packets per nanosecond and a service time in nanoseconds. None where the load is 1 or more, or so near
@@ -45,9 +45,9 @@ impl Md1 {
         // p[n+1] a[0] = p[0] P(A > n) + sum over k = 1..n of p[k] P(A > n - k + 1).
         let mut system = vec![1.0 - load];
         let mut known = 1.0 - load;
-        while 1.0 - known > REST {
+        while 1.0 - known > NEGLIGIBLE {
             let n = system.len() - 1;
-            if n == LONGEST {
+            if n == MAX_QUEUE {
                 return None;
             }
             let tail = |j: usize| above.get(j).copied().unwrap_or(0.0);
@@ -56,7 +56,7 @@ impl Md1 {
             let next = (system[0] * tail(n) + up) / arrivals[0];
             known += next;
             system.push(next);
-            if next < REST * 1e-3 && n > 2 {
+            if next < NEGLIGIBLE * 1e-3 && n > 2 {
                 break;
             }
         }

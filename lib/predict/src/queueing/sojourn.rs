@@ -22,16 +22,16 @@ use super::poisson::{convolve, cut, poisson};
 /// Cells of the longest sojourn.
 const CELLS: f64 = 2000.0;
 /// Sums over positions and batches of all cells, at most; fewer cells for large bursts.
-const SUMS: f64 = 4e7;
+const TARGET_SUMS: f64 = 4e7;
 /// Most sums, and most numbers in the table of arrivals, that are worth it; beyond, simulate.
-const MOST_SUMS: f64 = 1e9;
-const MOST_ELEMENTS: usize = 40_000_000;
-/// The distribution's mean may differ so much from the chain's, as a share.
-const CLOSE: f64 = 0.02;
+const MAX_SUMS: f64 = 1e9;
+const MAX_ELEMENTS: usize = 40_000_000;
+/// The distribution's mean may differ from the chain's by this share.
+const MEAN_TOLERANCE: f64 = 0.02;
 /// Loss below which it does not matter to times.
-const LOSS: f64 = 1e-9;
+const NEGLIGIBLE_LOSS: f64 = 1e-9;
 /// What is less likely is left out.
-const REST: f64 = 1e-10;
+const NEGLIGIBLE: f64 = 1e-10;
 
 /// Times with their probabilities: spread evenly over cells, and some exactly.
 #[derive(Clone, Debug, Default)]
@@ -102,7 +102,7 @@ impl Steady {
         cut(&mut cells, 1e-12);
         let exact = self.server.packets.iter().map(|(p, time)| (self.server.burst_ns + time, p * self.idle));
         let found = Distribution::new(grid.step, &cells, exact.collect());
-        let close = (found.mean() / self.mean_sojourn_ns - 1.0).abs() <= CLOSE;
+        let close = (found.mean() / self.mean_sojourn_ns - 1.0).abs() <= MEAN_TOLERANCE;
         if close { Ok(found) } else { Err(self.server.too_large()) }
     }
 }
@@ -159,8 +159,8 @@ impl Steps {
             first: self.first + other.first,
             probabilities: convolve(&self.probabilities, &other.probabilities),
         };
-        cut(&mut sum.probabilities, REST * 1e-3);
-        let low = sum.probabilities.iter().position(|p| *p > REST * 1e-5).unwrap_or(0);
+        cut(&mut sum.probabilities, NEGLIGIBLE * 1e-3);
+        let low = sum.probabilities.iter().position(|p| *p > NEGLIGIBLE * 1e-5).unwrap_or(0);
         sum.first += low;
         sum.probabilities.drain(..low);
         sum
@@ -198,11 +198,11 @@ impl<'a> Grid<'a> {
         let server = &steady.server;
         let mut left = 0.0;
         let mut begun = steady.begin.len() - 1;
-        while begun > 1 && left + steady.begin[begun] < REST {
+        while begun > 1 && left + steady.begin[begun] < NEGLIGIBLE {
             left += steady.begin[begun];
             begun -= 1;
         }
-        let wake_ns = if steady.woken > REST { server.sleep.map_or(0.0, |sleep| sleep.wake_ns) } else { 0.0 };
+        let wake_ns = if steady.woken > NEGLIGIBLE { server.sleep.map_or(0.0, |sleep| sleep.wake_ns) } else { 0.0 };
         // Arrivals that almost no interval exceeds.
         let arrive = |time: f64| {
             let mean = steady.rate * time;
@@ -215,12 +215,12 @@ impl<'a> Grid<'a> {
         let bursts = found / server.burst;
         let full = bursts.saturating_sub(1) as f64 * server.burst_ns + longest(steady, bursts * server.burst);
         let all = service.max(wake_ns) + full + service;
-        let mut cells = CELLS.min(SUMS / (most * most) as f64).max(400.0);
+        let mut cells = CELLS.min(TARGET_SUMS / (most * most) as f64).max(400.0);
         // Where packets are lost, it matters who of those that come within a cell was first: there shall rarely be two.
-        if steady.loss > LOSS {
+        if steady.loss > NEGLIGIBLE_LOSS {
             cells = cells.max(4.0 * all * steady.rate);
         }
-        if cells * (found + most * most) as f64 > MOST_SUMS {
+        if cells * (found + most * most) as f64 > MAX_SUMS {
             return Err(server.too_large());
         }
         let mut step = all / cells;
@@ -245,13 +245,13 @@ impl<'a> Grid<'a> {
     fn arrivals(&self) -> Result<Arrivals, TooLarge> {
         let steady = self.steady;
         let burst = steady.server.burst;
-        let lowest = steady.begin.iter().position(|p| *p > REST * 1e-3).unwrap_or(0).saturating_sub(burst);
+        let lowest = steady.begin.iter().position(|p| *p > NEGLIGIBLE * 1e-3).unwrap_or(0).saturating_sub(burst);
         let longest = self.times.iter().map(Steps::end).max().unwrap_or(1);
         let waking =
             steady.server.sleep.filter(|_| steady.woken > 0.0).map(|sleep| Steps::of(sleep.wake_ns, self.step));
         let rows = longest.max(waking.as_ref().map_or(0, Steps::end));
         let columns = self.found + 1 - lowest.min(self.found);
-        if rows.saturating_mul(columns) > MOST_ELEMENTS {
+        if rows.saturating_mul(columns) > MAX_ELEMENTS {
             return Err(steady.server.too_large());
         }
         let mut arrivals = Arrivals { lowest, rows: vec![vec![0.0; columns]; rows] };
@@ -285,8 +285,8 @@ impl<'a> Grid<'a> {
         let rate = self.steady.rate * self.step;
         ring.truncate(self.steady.places);
         let (mut half, mut whole) = (poisson(0.5 * rate), poisson(rate));
-        cut(&mut half, REST * 1e-6);
-        cut(&mut whole, REST * 1e-6);
+        cut(&mut half, NEGLIGIBLE * 1e-6);
+        cut(&mut whole, NEGLIGIBLE * 1e-6);
         for cell in 0..steps.end().saturating_sub(1) {
             ring = convolve(&ring, if cell == 0 { &half } else { &whole });
             // Who finds the ring full is lost; the others find `found` at most.

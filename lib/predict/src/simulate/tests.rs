@@ -92,7 +92,7 @@ fn what_is_no_answer_is_told() {
     );
     assert!(error("kill -SEGV $$").contains("signal: 11"));
     assert!(error("head -c 3000000 /dev/zero").contains("more than 1024 KiB"));
-    for (from, to, told) in [
+    for (from, to, expected) in [
         ("\"loss\": 0.01", "\"loss\": 2.003", "loss 2.003"),
         ("\"loss\": 0.01", "\"loss\": -0.01", "loss -0.01"),
         ("\"mean\": 700", "\"mean\": -700", "sojourn_ns.mean -700"),
@@ -105,8 +105,8 @@ fn what_is_no_answer_is_told() {
     ] {
         let changed = ANSWER.replace(from, to);
         assert_ne!(changed, ANSWER);
-        let told_us = Answer::parse(&changed, 2).unwrap_err();
-        assert!(told_us.contains(told), "{told}: {told_us}");
+        let said = Answer::parse(&changed, 2).unwrap_err();
+        assert!(said.contains(expected), "{expected}: {said}");
     }
     let nobody = ANSWER.replace("\"mean\": 700, \"p50\": 600", "\"mean\": null, \"p50\": null");
     let figures = Answer::parse(&nobody, 2).unwrap().figures(true);
@@ -127,15 +127,15 @@ fn a_program_that_takes_too_long_is_stopped() {
 fn programs_are_looked_for() {
     let folder = tempfile::tempdir().unwrap();
     let absent = folder.path().join("nothing");
-    let told = Simulator::find(Some(&absent), None, LONG).unwrap_err().to_string();
-    assert!(told.contains("libns3-dev") && told.contains("./x ns3"), "{told}");
+    let expected = Simulator::find(Some(&absent), None, LONG).unwrap_err().to_string();
+    assert!(expected.contains("libns3-dev") && expected.contains("./x ns3"), "{expected}");
     // Beside the executable's folder: target/release/perigee, target/ns3/softrouter-predict.
     let perigee = folder.path().join("release").join("perigee");
     let program = folder.path().join("ns3").join(PROGRAM);
     fs::create_dir_all(program.parent().unwrap()).unwrap();
     fs::write(&program, "").unwrap();
     let found = Simulator::find(None, Some(&perigee), LONG).unwrap();
-    // PERIGEE_NS3 of whoever runs the tests comes first.
+    // A PERIGEE_NS3 in the environment comes first.
     if env::var_os(VARIABLE).is_none() {
         assert_eq!(found.unwrap().program(), program);
     }

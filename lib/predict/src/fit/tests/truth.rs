@@ -166,7 +166,7 @@ fn the_published_table() {
     assert_eq!(found.report.model, "contention");
     let why = found.report.chosen_because.expect("a reason");
     assert!(why.contains("17 rates") && why.contains("contention 0.4"), "{why}");
-    // The same rows are left out if one says so, and only if one says so.
+    // These rows are left out if the caller asks for it, and only then.
     let mut said = points.clone();
     said.iter_mut().for_each(|p| {
         p.bound = Some(if left_out.contains(&(p.flows, p.frame_size)) { Bound::Line } else { Bound::Cpu })
