@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! `perigee audit`: do Linux, the routes and what workers look up in agree?
 
-use crate::cli::RouterArg;
+use crate::client::RouterArg;
 use crate::client::connect;
 use anyhow::Result;
 use clap::Args;

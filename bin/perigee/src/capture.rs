@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! `perigee capture`: packets of a running router, as lines or as a pcapng file.
 
-use crate::cli::RouterArg;
+use crate::client::RouterArg;
 use crate::client::{connect, query};
 use anyhow::{Context as _, Result};
 use clap::Args;

@@ -2,8 +2,7 @@
 //! The command line: every word of it with its help.
 
 use crate::{audit, bench, capture, check, demo, predict, reload, route, run, show, snabb, trace};
-use clap::{Args, CommandFactory, Parser, Subcommand};
-use std::path::PathBuf;
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// A software router that you can script, measure and predict.
@@ -53,14 +52,6 @@ enum Command {
     /// The privileged process beside a router; the router starts it
     #[command(hide = true)]
     Helper,
-}
-
-/// Which running router is meant.
-#[derive(Args, Clone)]
-pub struct RouterArg {
-    /// The router's API socket [default: the only one in $XDG_RUNTIME_DIR/perigee or /run/perigee]
-    #[arg(long, global = true, value_name = "PATH", env = "PERIGEE_SOCKET")]
-    pub socket: Option<PathBuf>,
 }
 
 impl Cli {

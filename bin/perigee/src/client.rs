@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: MIT
 //! Finds the running router that a command is about.
 
-use crate::cli::RouterArg;
 use anyhow::{Result, bail};
+use clap::Args;
 use perigee_api::client::ApiClient;
 use perigee_config::default_socket;
 use std::path::PathBuf;
+
+/// Which running router is meant.
+#[derive(Args, Clone)]
+pub struct RouterArg {
+    /// The router's API socket [default: the only one in $XDG_RUNTIME_DIR/perigee or /run/perigee]
+    #[arg(long, global = true, value_name = "PATH", env = "PERIGEE_SOCKET")]
+    pub socket: Option<PathBuf>,
+}
 
 /// Connects to the router that is meant.
 pub fn connect(router: &RouterArg) -> Result<ApiClient> {

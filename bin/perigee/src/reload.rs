@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! `perigee reload`: configuration and script anew, while packets flow.
 
-use crate::cli::RouterArg;
+use crate::client::RouterArg;
 use crate::client::connect;
 use anyhow::Result;
 use clap::Args;

@@ -2,7 +2,7 @@
 //! `perigee route`: static routes of a running router. They last until it ends; `perigee show config` prints what keeps
 //! them.
 
-use crate::cli::RouterArg;
+use crate::client::RouterArg;
 use crate::client::connect;
 use anyhow::Result;
 use clap::{Args, Subcommand};

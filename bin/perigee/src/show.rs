@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! `perigee show`: tables for people, JSON for programs.
 
-use crate::cli::RouterArg;
+use crate::client::RouterArg;
 use crate::client::connect;
 use anyhow::Result;
 use clap::{Args, ValueEnum};

@@ -2,7 +2,7 @@
 //! `perigee trace`: the way of single packets through a running router.
 
 use crate::capture::clock;
-use crate::cli::RouterArg;
+use crate::client::RouterArg;
 use crate::client::{connect, query};
 use anyhow::Result;
 use clap::Args;
