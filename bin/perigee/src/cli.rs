@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The command line: every word of it with its help.
 
-use crate::{audit, bench, capture, check, demo, predict, reload, route, run, show, snabb, trace};
+use crate::{audit, capture, check, demo, predict, reload, route, run, show, snabb, trace};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -26,19 +26,16 @@ enum Command {
     /// Add or delete a route of a running router
     #[command(subcommand)]
     Route(route::RouteCommand),
-    /// Compare Linux' routes, the RIB, and what workers look up in, prefix by prefix; exit code 1 if anything differs
+    /// Compare Linux's routes, the RIB, and what workers look up in, prefix by prefix; exit code 1 if anything differs
     Audit(audit::AuditArgs),
     /// Follow single packets: every module with what it decided, the route used, the drop's reason and RFC section
     Trace(trace::TraceArgs),
     /// Capture the packets of a port, what is dropped, or what goes to the slow path: as lines or as pcapng
     Capture(capture::CaptureArgs),
-    /// Load configuration and script anew in a running router, all or nothing
+    /// Load configuration and script again in a running router, all or nothing
     Reload(reload::ReloadArgs),
     /// Run a Snabb program: its apps on DPDK ports, on one or several cores
     Snabb(snabb::SnabbArgs),
-    /// Measure
-    #[command(subcommand)]
-    Bench(bench::BenchCommand),
     /// Say how fast a router will be on other hardware, from measured points
     #[command(subcommand)]
     Predict(predict::PredictCommand),
@@ -67,7 +64,6 @@ impl Cli {
             Command::Capture(args) => capture::capture(&args),
             Command::Reload(args) => reload::reload(&args),
             Command::Snabb(args) => snabb::snabb(&args),
-            Command::Bench(command) => bench::bench(&command),
             Command::Predict(command) => predict::predict(&command),
             Command::Header => {
                 print!("{}", perigee_lua::header());

@@ -19,14 +19,13 @@ mod inside;
 mod outside;
 mod probes;
 mod progress;
-pub mod refusal;
 mod report;
 mod router;
-pub mod tools;
 mod world;
 
 use anyhow::Result;
 use clap::Args;
+use perigee_lab::Isolation;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -49,8 +48,8 @@ pub struct DemoArgs {
     #[arg(long, hide = true, value_name = "FOLDER")]
     inside: Option<PathBuf>,
     /// How this process was shut in
-    #[arg(long, hide = true, value_enum, default_value_t = refusal::Isolation::User)]
-    isolation: refusal::Isolation,
+    #[arg(long, hide = true, default_value_t = Isolation::User)]
+    isolation: Isolation,
 }
 
 pub fn demo(args: &DemoArgs) -> Result<ExitCode> {

@@ -23,7 +23,9 @@ use perigee_lua::{Script, Scripts};
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted, Reason, reason};
 use perigee_net::MacAddr;
 use perigee_packet::{Pool, Port, PortInfo, ReceiveQueue, TransmitBuffer, TransmitQueue};
-use perigee_router::{Mailbox, PortQueues, Rebuild, RouterPort, Routing, SharedTables, SlowParts, SlowThread, wire};
+use perigee_router::{
+    Account, Mailbox, PortQueues, Rebuild, RouterPort, Routing, SharedTables, SlowParts, SlowThread, wire,
+};
 use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, punt_ring};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -473,29 +475,6 @@ impl Running {
             bail!("{missing} packet buffers did not come back: this is a bug in perigee or in a script's library");
         }
         Ok(account)
-    }
-}
-
-/// What became of all packets that workers received: with the workers stopped, `received` is the sum of the others.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Account {
-    /// From devices.
-    pub received: u64,
-    /// Taken by devices.
-    pub transmitted: u64,
-    /// Ended under a reason.
-    pub dropped: u64,
-    /// Given to the slow path.
-    pub punted: u64,
-}
-
-impl std::fmt::Display for Account {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Account { received, transmitted, dropped, punted } = self;
-        write!(
-            f,
-            "{received} packets received, {transmitted} transmitted, {dropped} dropped, {punted} to the slow path"
-        )
     }
 }
 

@@ -5,13 +5,11 @@
 //! run > launch (DPDK ports, twins, workers, API)      check, helper
 //! demo > three namespaces around a `run`              show, route, reload, trace, capture: questions over the unix socket
 //! snabb > a Snabb program on DPDK ports
-//! bench > measurements
 //! predict > a profile from measured points, and answers from it
 //! ```
 #![forbid(unsafe_code)]
 
 mod audit;
-mod bench;
 mod capture;
 mod check;
 mod cli;

@@ -18,6 +18,7 @@
 //! runs in a test on heap packets.
 #![forbid(unsafe_code)]
 
+mod account;
 pub mod answers;
 pub mod change;
 mod gateways;
@@ -31,6 +32,7 @@ mod twins;
 mod upkeep;
 pub mod wiring;
 
+pub use account::Account;
 pub use change::{Rebuild, ScriptControl, ScriptView};
 pub use linux::LinuxFeeds;
 pub use linux::twins::missing_link_local;

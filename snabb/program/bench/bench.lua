@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- bench: how fast packets go through graphs of apps. `perigee bench snabb` runs it.
+-- bench: how fast packets go through graphs of apps. `./x bench snabb` runs it.
 
 local config = require("core.config")
 local counter = require("core.counter")

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! Could a packet have gone around perigee? Its counters against what client and server sent and got.
 
-use super::router::Router;
-use super::tools::{on, run};
-use super::world::{self, HOSTS};
+use super::router;
+use super::world::Network;
 use anyhow::{Context, Result, bail};
 use perigee_api::answers::{DropKind, DropStatus, PortStatus, WorkerStatus};
+use perigee_lab::Router;
 use serde::Serialize;
 use serde_json::Value;
 use std::time::Duration;
@@ -52,12 +52,12 @@ pub struct Accounts {
 const UNASKED: u64 = 200;
 
 /// The accounts, once the last packets are counted; they must agree.
-pub fn settled(router: &Router) -> Result<Accounts> {
-    world::assert_nothing_is_forwarded()?;
+pub fn settled(network: &Network, router: &Router) -> Result<Accounts> {
+    network.world.forwards_nothing()?;
     let mut tries = 20;
     loop {
         // In this order: perigee's counters only grow, so a packet between the two is no disagreement.
-        let hosts = hosts()?;
+        let hosts = hosts(network)?;
         let (perigee, drops) = perigee(router)?;
         tries -= 1;
         match disagreement(&hosts, &perigee) {
@@ -100,16 +100,16 @@ fn disagreement(hosts: &Hosts, perigee: &Perigee) -> Option<String> {
 }
 
 /// Asks the kernels of client and server.
-fn hosts() -> Result<Hosts> {
+fn hosts(network: &Network) -> Result<Hosts> {
     let mut sum = Hosts::default();
-    for host in &HOSTS {
-        let link: Value = serde_json::from_str(&run(&format!("ip -json -stats -netns {} link show eth0", host.name))?)?;
+    for host in [&network.client, &network.server] {
+        let link: Value = serde_json::from_str(&host.run("ip -json -stats link show eth0").output()?)?;
         let packets = |way: &str| {
             link[0]["stats64"][way]["packets"].as_u64().with_context(|| format!("no {way} counter of eth0"))
         };
         sum.sent += packets("tx")?;
         sum.received += packets("rx")?;
-        sum.forwarded += forwarded(&run(&on(host.name, "cat /proc/net/snmp /proc/net/snmp6"))?);
+        sum.forwarded += forwarded(&host.run("cat /proc/net/snmp /proc/net/snmp6").output()?);
     }
     Ok(sum)
 }
@@ -136,7 +136,7 @@ fn forwarded(snmp: &str) -> u64 {
 
 /// Asks perigee.
 fn perigee(router: &Router) -> Result<(Perigee, Vec<DropStatus>)> {
-    let api = router.api()?;
+    let api = router::api(router)?;
     let workers: Vec<WorkerStatus> = api.get("/v1/workers")?;
     let mut drops: Vec<DropStatus> = api.get("/v1/drops")?;
     let ports: Vec<PortStatus> = api.get("/v1/ports")?;

@@ -3,9 +3,10 @@
 
 use super::bgp::{ROUTES, Results, Table};
 use super::probes::Ping;
-use super::report::{AccountsJson, accounts_text, grouped, ping};
+use super::report::{AccountsJson, accounts_text, ping};
 use super::world::{CLIENT, SERVER};
 use anyhow::Result;
+use indicatif::HumanCount;
 use serde::Serialize;
 
 /// What programs get.
@@ -84,7 +85,7 @@ pub fn text(results: &Results) -> String {
 
 fn table(table: &Table) -> String {
     let Table { linux, perigee, seconds } = table;
-    format!("{} routes in Linux, {} in perigee after {seconds:.2} s", grouped(*linux), grouped(*perigee))
+    format!("{} routes in Linux, {} in perigee after {seconds:.2} s", HumanCount(*linux), HumanCount(*perigee))
 }
 
 /// All pings as one.

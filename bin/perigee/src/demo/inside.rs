@@ -2,9 +2,10 @@
 //! The first process inside: builds, probes, reports. All others end with it.
 
 use super::progress::step;
-use super::router::Router;
-use super::{DemoArgs, account, bgp, bgp_report, probes, report, world};
+use super::world::{self, Network};
+use super::{DemoArgs, account, bgp, bgp_report, probes, report, router};
 use anyhow::{Context, Result};
+use perigee_lab::{Process, Router, isolation};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,15 +14,20 @@ use std::process::ExitCode;
 const PINGS: u32 = 10;
 
 pub fn run(args: &DemoArgs, folder: &Path) -> Result<ExitCode> {
-    end_with_input(folder)?;
-    step("namespaces client, router, server; Linux forwards nothing", world::build)?;
+    isolation::end_with_input(folder)?;
+    let network = step("namespaces client, router, server; Linux forwards nothing", || Network::build(folder))?;
     let mut router =
-        step("perigee run: DPDK on two veth ports, one worker", || Router::start(folder, args.fib.as_deref()))?;
+        step("perigee run: DPDK on two veth ports, one worker", || router::start(folder, args.fib.as_deref()))?;
+    // What is started goes on until the end, for those who look around then.
+    let (mut birds, mut listening) = (None, None);
     let results = router.or_why(|router| match args.bgp {
-        true => Ok(Results::Bgp(bgp::probe(router, folder)?)),
-        false => Ok(Results::Ping(probe(router)?)),
+        true => Ok(Results::Bgp(bgp::probe(&network, router, birds.insert(bgp::start(&network)?))?)),
+        false => Ok(Results::Ping(probe(&network, router, &mut listening)?)),
     })?;
-    if !args.keep {
+    let mut kept = Some(router);
+    if !args.keep
+        && let Some(router) = kept.take()
+    {
         step("perigee stops, every packet buffer is back", || router.stop())?;
     }
     let report = match (&results, args.json) {
@@ -31,8 +37,8 @@ pub fn run(args: &DemoArgs, folder: &Path) -> Result<ExitCode> {
         (Results::Bgp(results), false) => bgp_report::text(results),
     };
     print(std::io::stdout(), &report)?;
-    if args.keep {
-        let hints = report::hints(folder, args.isolation, args.bgp)?;
+    if let Some(mut router) = kept {
+        let hints = report::hints(folder, args.isolation, birds.as_ref())?;
         // Only the JSON on standard output.
         if args.json {
             print(std::io::stderr(), &hints)?
@@ -55,26 +61,17 @@ fn print(mut to: impl Write, text: &str) -> Result<()> {
 }
 
 /// Real programs, then the accounts.
-fn probe(router: &Router) -> Result<report::Results> {
+fn probe(network: &Network, router: &Router, listening: &mut Option<Process>) -> Result<report::Results> {
+    let Network { client, server, .. } = network;
     let [v4, v6] = [world::SERVER.v4, world::SERVER.v6];
-    let ping = step(&format!("ping {v4}"), || probes::ping(v4, PINGS))?;
-    let traceroute = step(&format!("traceroute {v4}"), || probes::traceroute(v4, world::CLIENT.router_v4))?;
-    let iperf3 = step(&format!("iperf3 to {v4}, {} seconds", probes::IPERF_SECONDS), || probes::iperf3(v4))?;
+    let ping = step(&format!("ping {v4}"), || probes::ping(client, v4, PINGS))?;
+    let traceroute = step(&format!("traceroute {v4}"), || probes::traceroute(client, v4, world::CLIENT.router_v4))?;
+    let iperf3 = step(&format!("iperf3 to {v4}, {} seconds", probes::IPERF_SECONDS), || {
+        *listening = Some(probes::listen(server)?);
+        probes::iperf3(client, v4)
+    })?;
     // Last, as the router uses no IPv6 address before it has made sure, for a second, that nobody else has it.
-    let ping6 = step(&format!("ping {v6}"), || probes::ping(v6, PINGS))?;
-    let accounts = step("perigee's counters against those of client and server", || account::settled(router))?;
+    let ping6 = step(&format!("ping {v6}"), || probes::ping(client, v6, PINGS))?;
+    let accounts = step("perigee's counters against those of client and server", || account::settled(network, router))?;
     Ok(report::Results { ping, ping6, traceroute, iperf3, accounts })
-}
-
-/// Ends this process, and with it the namespaces, as soon as the process outside closes the pipe: it was told to end,
-/// or is no more. In the second case nobody else removes the folder.
-fn end_with_input(folder: &Path) -> Result<()> {
-    let folder = folder.to_owned();
-    let watch = move || {
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        let _ = std::fs::remove_dir_all(folder);
-        std::process::exit(1);
-    };
-    std::thread::Builder::new().name("input".to_owned()).spawn(watch)?;
-    Ok(())
 }

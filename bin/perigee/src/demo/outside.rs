@@ -1,19 +1,34 @@
 // SPDX-License-Identifier: MIT
 //! The process that the user started: checks, makes the temporary folder, waits, and leaves nothing behind.
 
-use super::refusal::{self, Isolation};
-use super::{DemoArgs, tools};
+use super::DemoArgs;
 use anyhow::{Context, Result, anyhow};
-use clap::ValueEnum;
+use perigee_lab::isolation::{self, Isolation};
+use perigee_lab::tools::{self, Tool};
 use std::fs::Permissions;
 use std::io::{IsTerminal, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What the demo runs.
+const NEEDED: [Tool; 8] = [
+    tools::IP,
+    tools::ETHTOOL,
+    tools::PING,
+    tools::TRACEROUTE,
+    tools::IPERF3,
+    tools::UNSHARE,
+    tools::NSENTER,
+    tools::MOUNT,
+];
+
+/// For those who may not make namespaces.
+const SUDO: &str = "sudo perigee demo";
 
 /// How long the processes inside may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -27,9 +42,10 @@ pub fn run(args: &DemoArgs) -> Result<ExitCode> {
     // From here on no signal ends this process before it has cleaned up.
     let mut signals = Signals::new()?;
     let path = tools::search_path();
-    tools::require(&path, args.bgp)?;
-    tools::require_tun()?;
-    let isolation = refusal::isolation(&path)?;
+    let bgp: &[Tool] = if args.bgp { &[tools::BIRD, tools::BIRDC] } else { &[] };
+    tools::require(&[&NEEDED, bgp].concat(), &path, "the demo")?;
+    tools::require_tun(SUDO)?;
+    let isolation = isolation::isolation(&path, SUDO)?;
     let base = base(std::env::temp_dir());
     let owner_only = Permissions::from_mode(0o700);
     let folder = tempfile::Builder::new().prefix("perigee-demo-").permissions(owner_only).tempdir_in(base);
@@ -75,18 +91,13 @@ fn base(wanted: PathBuf) -> PathBuf {
 
 /// The command that becomes `inside`.
 fn inside(args: &DemoArgs, isolation: Isolation, folder: &Path, path: &str) -> Result<Command> {
-    let program = std::env::current_exe().context("the program's own path is not known")?;
-    let mut command = Command::from(tools::command(isolation.unshare()));
-    let isolation = isolation.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
-    command.arg(program).args(["demo", "--isolation", &isolation, "--inside"]).arg(folder);
+    let mut command = isolation::inside(isolation, folder, path)?;
+    command.args(["demo", "--isolation", &isolation.to_string(), "--inside"]).arg(folder);
     command.args(args.keep.then_some("--keep")).args(args.json.then_some("--json"));
     command.args(args.bgp.then_some("--bgp"));
     command.args(args.fib.iter().map(|names| format!("--fib={names}")));
-    command.env("PATH", path).env("XDG_RUNTIME_DIR", folder).env("RUNTIME_DIRECTORY", folder);
-    // iperf3 keeps what it sends in a temporary file.
-    command.env("TMPDIR", folder).env_remove("PERIGEE_SOCKET");
-    // A process group of its own: Ctrl-C reaches this process alone, which ends the inside by closing its input.
-    command.stdin(Stdio::piped()).process_group(0).kill_on_drop(true);
+    let mut command = Command::from(command);
+    command.kill_on_drop(true);
     Ok(command)
 }
 

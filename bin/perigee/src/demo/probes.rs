@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! What real programs say about the way through the router.
 
-use super::tools::{self, on};
-use super::world::{CLIENT, SERVER};
 use anyhow::{Context, Result, bail};
+use perigee_lab::{Host, LONGEST_WAIT, Process, wait_until};
 use serde::Serialize;
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
-use std::process::Stdio;
 
 /// How long iperf3 sends.
 pub const IPERF_SECONDS: u32 = 3;
@@ -41,12 +38,11 @@ pub struct Iperf {
 }
 
 /// Some pings from the client.
-pub fn ping(address: &str, count: u32) -> Result<Ping> {
-    let words = on(CLIENT.name, &format!("ping -n -q -c {count} -i 0.1 -W 2 {address}"));
+pub fn ping(client: &Host, address: &str, count: u32) -> Result<Ping> {
     // It fails if nothing comes back, and says so in its statistics.
-    let output = tools::output(&words)?;
-    let ping = parse_ping(&String::from_utf8_lossy(&output.stdout));
-    let ping = ping.with_context(|| format!("`{words}` is not understood: {}", tools::said(&output)))?;
+    let ended = client.run(&format!("ping -n -q -c {count} -i 0.1 -W 2 {address}"));
+    let ping = parse_ping(&ended.out);
+    let ping = ping.with_context(|| format!("`{}` is not understood: {}", ended.command, ended.complaint()))?;
     if ping.received == 0 {
         bail!("no ping to {address} came back");
     }
@@ -70,9 +66,9 @@ fn parse_ping(text: &str) -> Option<Ping> {
 }
 
 /// The hops to an address, the first of which must be the router.
-pub fn traceroute(address: &str, router: &str) -> Result<Vec<String>> {
+pub fn traceroute(client: &Host, address: &str, router: &str) -> Result<Vec<String>> {
     // One probe at a time: of many at once, the limits on ICMP errors would leave some unanswered.
-    let text = tools::run(&on(CLIENT.name, &format!("traceroute -n -m 5 -w 2 -q 1 -N 1 {address}")))?;
+    let text = client.run(&format!("traceroute -n -m 5 -w 2 -q 1 -N 1 {address}")).output()?;
     let hops = parse_traceroute(&text);
     if hops.first().map(String::as_str) != Some(router) || hops.last().map(String::as_str) != Some(address) {
         bail!("the way to {address} should be {router} {address}, but traceroute found: {}", hops.join(" "));
@@ -90,21 +86,20 @@ fn parse_traceroute(text: &str) -> Vec<String> {
     text.lines().filter_map(hop).collect()
 }
 
-/// From the client to a server that goes on listening.
-pub fn iperf3(address: &str) -> Result<Iperf> {
-    let words = on(SERVER.name, "iperf3 --server --forceflush");
-    // It ends with the namespace of processes.
-    let mut server = tools::command(&words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-    let mut lines = BufReader::new(server.stdout.take().context("iperf3 has no output")?).lines();
-    if !lines.by_ref().map_while(Result::ok).any(|line| line.contains("listening")) {
-        bail!("`{words}` does not listen");
-    }
-    // A pipe that nobody reads would stop it one day.
-    std::thread::spawn(move || lines.for_each(drop));
-    parse_iperf3(&tools::run(&on(
-        CLIENT.name,
-        &format!("iperf3 --json --connect-timeout 5000 --time {IPERF_SECONDS} --client {address}"),
-    ))?)
+/// Starts the server's iperf3, which listens until it is dropped.
+pub fn listen(server: &Host) -> Result<Process> {
+    let mut listening = server.start("iperf3 --server --forceflush")?;
+    wait_until(LONGEST_WAIT, "iperf3 to listen", || {
+        listening.running()?;
+        Ok(listening.stdout().contains("listening"))
+    })?;
+    Ok(listening)
+}
+
+/// From the client to a server that listens.
+pub fn iperf3(client: &Host, address: &str) -> Result<Iperf> {
+    let words = format!("iperf3 --json --connect-timeout 5000 --time {IPERF_SECONDS} --client {address}");
+    parse_iperf3(&client.run(&words).output()?)
 }
 
 /// iperf3 succeeds even if it fails: the error is in its JSON.

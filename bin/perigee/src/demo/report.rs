@@ -2,14 +2,15 @@
 //! What came out: for people, for programs, and what to try next.
 
 use super::account::{Accounts, Hosts, Perigee};
-use super::bgp;
+use super::bgp::Birds;
 use super::probes::{Iperf, Ping};
-use super::refusal::Isolation;
 use super::router::{self, BLOCKLIST, CONFIG, FASTPATH, LOG, SOCKET};
 use super::world::{CLIENT, SERVER};
 use crate::show;
 use anyhow::{Context, Result};
+use indicatif::HumanCount;
 use perigee_api::answers::{DropKind, DropStatus};
+use perigee_lab::{Bird, Isolation};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -109,7 +110,7 @@ pub fn text(results: &Results) -> String {
         format!(
             "  iperf3       {:.2} Gbit/s, {} retransmits",
             results.iperf3.gbps,
-            grouped(results.iperf3.retransmits)
+            HumanCount(results.iperf3.retransmits)
         ),
         String::new(),
     ];
@@ -127,15 +128,17 @@ pub fn accounts_text(accounts: &Accounts) -> Vec<String> {
         ("  to Linux", perigee.to_linux, "of these, given to the twin interfaces"),
         ("dropped", perigee.dropped, "on either path"),
     ];
-    lines.extend(paths.map(|(path, packets, what)| format!("  {path:<10} {:>11}  {what}", grouped(packets))));
+    lines.extend(
+        paths.map(|(path, packets, what)| format!("  {path:<10} {:>11}  {what}", HumanCount(packets).to_string())),
+    );
     lines.push(String::new());
     lines.extend(show::drops(drops, false).to_string().lines().map(|line| format!(" {}", line.trim_end())));
     lines.push(String::new());
     lines.push(format!(
         "  {} frames reached client and server; perigee sent {}, its workers {} of them,",
-        grouped(hosts.received),
-        grouped(perigee.sent),
-        grouped(perigee.fast_path)
+        HumanCount(hosts.received),
+        HumanCount(perigee.sent),
+        HumanCount(perigee.fast_path)
     ));
     lines.push("  and Linux forwards nothing here: no packet went around perigee.".to_owned());
     lines
@@ -150,21 +153,8 @@ pub fn ping(ping: &Ping) -> String {
     format!("{received} of {sent}, {loss} % loss{}", round_trip.unwrap_or_default())
 }
 
-/// `1234567` as `1,234,567`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// What to try while it runs. Other shells see neither our /run nor our namespaces, but they see the folder.
-pub fn hints(folder: &Path, isolation: Isolation, bgp: bool) -> Result<String> {
+pub fn hints(folder: &Path, isolation: Isolation, birds: Option<&Birds>) -> Result<String> {
     // Of the /proc that other shells see.
     let own = std::fs::read_link("/proc/self").context("/proc/self cannot be read")?;
     let sudo = if std::env::var_os("SUDO_USER").is_some() { "sudo " } else { "" };
@@ -173,16 +163,18 @@ pub fn hints(folder: &Path, isolation: Isolation, bgp: bool) -> Result<String> {
     let keep_variable = if sudo.is_empty() { "" } else { "sudo --preserve-env=PERIGEE_SOCKET " };
     let perigee = keep_variable.to_owned() + &router::program()?;
     let on = |host: &str, command: &str| format!("{enter} ip netns exec {host} {command}");
-    let birdc = |socket: &str, words: &str| format!("{sudo}birdc -s {} {words}", at(socket));
-    let daemons = (
-        "the routing daemons: what they know; withdraw routes while you ping",
-        vec![
-            birdc(bgp::ROUTER_SOCKET, "show protocols all to_server"),
-            format!("{perigee} show routes --within 20.0.0.0/16"),
-            on(CLIENT.name, "ping 20.39.15.1"),
-            birdc(bgp::SERVER_SOCKET, "disable upper"),
-        ],
-    );
+    let birdc = |bird: &Bird, words: &str| format!("{sudo}birdc -s {} {words}", bird.socket().display());
+    let daemons = birds.map(|birds| {
+        (
+            "the routing daemons: what they know; withdraw routes while you ping",
+            vec![
+                birdc(&birds.own, "show protocols all to_server"),
+                format!("{perigee} show routes --within 20.0.0.0/16"),
+                on(CLIENT.name, "ping 20.39.15.1"),
+                birdc(&birds.server, "disable upper"),
+            ],
+        )
+    });
     let groups = [
         (
             "what the router knows and counts",
@@ -213,7 +205,7 @@ pub fn hints(folder: &Path, isolation: Isolation, bgp: bool) -> Result<String> {
         ),
     ];
     let mut text = String::from("\nStill running. To try in another shell:\n");
-    for (title, commands) in groups.into_iter().chain(bgp.then_some(daemons)) {
+    for (title, commands) in groups.into_iter().chain(daemons) {
         write!(text, "\n  # {title}\n  {}\n", commands.join("\n  "))?;
     }
     write!(text, "\nLog: {}   Configuration: {}\nCtrl-C ends it and removes that folder.\n", at(LOG), at(CONFIG))?;
@@ -258,10 +250,5 @@ mod tests {
         let text = text(&results());
         assert!(text.contains("9 of 10, 10 % loss") && text.contains("1.25 Gbit/s"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-    }
-
-    #[test]
-    fn numbers_are_grouped() {
-        assert_eq!([0, 999, 1000, 1234567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 }

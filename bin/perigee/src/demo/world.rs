@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! Three namespaces in a row: client, router (where we are), server.
 
-use super::tools::{on, run};
-use anyhow::{Context, Result, anyhow, bail};
-use std::path::PathBuf;
+use anyhow::Result;
+use perigee_lab::{self as lab, World};
+use std::path::Path;
 
-/// A host at one side of the router.
-pub struct Host {
+/// A host at one side of the router, as it is planned.
+pub struct Side {
     /// Its namespace.
     pub name: &'static str,
     /// The router's end of the wire.
@@ -19,7 +19,7 @@ pub struct Host {
     pub router_v6: &'static str,
 }
 
-pub const CLIENT: Host = Host {
+pub const CLIENT: Side = Side {
     name: "client",
     wire: "to-client",
     port: "left",
@@ -29,7 +29,7 @@ pub const CLIENT: Host = Host {
     router_v6: "2001:db8:1::1",
 };
 
-pub const SERVER: Host = Host {
+pub const SERVER: Side = Side {
     name: "server",
     wire: "to-server",
     port: "right",
@@ -39,67 +39,24 @@ pub const SERVER: Host = Host {
     router_v6: "2001:db8:2::1",
 };
 
-pub const HOSTS: [Host; 2] = [CLIENT, SERVER];
-
-/// Builds it all.
-pub fn build() -> Result<()> {
-    // `ip netns` keeps its names in /run/netns, which belongs to root outside.
-    run("mount -t tmpfs tmpfs /run")?;
-    std::fs::create_dir("/run/netns").context("/run/netns cannot be made")?;
-    forward_nothing()?;
-    run("ip link set lo up")?;
-    for host in &HOSTS {
-        connect(host)?;
-    }
-    assert_nothing_is_forwarded()
+/// All of it, built.
+pub struct Network {
+    pub world: World,
+    pub client: lab::Host,
+    pub server: lab::Host,
 }
 
-/// A host, its wire and its addresses.
-fn connect(host: &Host) -> Result<()> {
-    let Host { name, wire, v4, v6, router_v4, router_v6, .. } = host;
-    run(&format!("ip netns add {name}"))?;
-    run(&format!("ip link add {wire} type veth peer name eth0 netns {name}"))
-        .context("two namespaces cannot be connected; `sudo modprobe veth` loads the driver")?;
-    // No address of Linux's own on the router's end: all that arrives at the host is then perigee's.
-    run(&format!("ip link set {wire} addrgenmode none"))?;
-    run(&format!("ip -n {name} link set lo up"))?;
-    run(&format!("ip -n {name} addr add {v4}/24 dev eth0"))?;
-    run(&format!("ip -n {name} addr add {v6}/64 dev eth0 nodad"))?;
-    // Otherwise packets would come with checksums that a device should fill in, and veth is none.
-    run(&on(name, "ethtool -K eth0 tx off"))?;
-    run(&format!("ip -n {name} link set eth0 up"))?;
-    run(&format!("ip link set {wire} up"))?;
-    run(&format!("ip -n {name} route add default via {router_v4}"))?;
-    run(&format!("ip -n {name} -6 route add default via {router_v6}"))?;
-    Ok(())
-}
-
-/// Switches Linux's forwarding off here, for interfaces to come as well.
-fn forward_nothing() -> Result<()> {
-    for family in ["ipv4", "ipv6"] {
-        for which in ["all", "default"] {
-            let path = format!("/proc/sys/net/{family}/conf/{which}/forwarding");
-            std::fs::write(&path, "0").map_err(|error| {
-                anyhow!("{path} cannot be set to 0: {error}; a container must be started with --privileged")
-            })?;
-        }
+impl Network {
+    /// Builds it; logs, sockets and configurations go to `folder`.
+    pub fn build(folder: &Path) -> Result<Network> {
+        let world = World::enter(folder)?;
+        let host = |side: &Side| {
+            let addresses = [format!("{}/24", side.v4), format!("{}/64", side.v6)];
+            let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+            world.host(side.name, side.wire, &addresses, &[side.router_v4, side.router_v6])
+        };
+        let (client, server) = (host(&CLIENT)?, host(&SERVER)?);
+        world.forwards_nothing()?;
+        Ok(Network { world, client, server })
     }
-    assert_nothing_is_forwarded()
-}
-
-/// Linux's forwarding is off on every interface here.
-pub fn assert_nothing_is_forwarded() -> Result<()> {
-    let mut settings = vec![PathBuf::from("/proc/sys/net/ipv4/ip_forward")];
-    for family in ["ipv4", "ipv6"] {
-        let folder = format!("/proc/sys/net/{family}/conf");
-        let entries = std::fs::read_dir(&folder).with_context(|| format!("{folder} cannot be read"))?;
-        settings.extend(entries.flatten().map(|entry| entry.path().join("forwarding")));
-    }
-    for path in settings {
-        let value = std::fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
-        if value.trim() != "0" {
-            bail!("Linux itself would forward packets: {} is {}, not 0", path.display(), value.trim());
-        }
-    }
-    Ok(())
 }

@@ -7,6 +7,8 @@ use super::threads::Threads;
 use perigee_dpdk::snabb::{SharedPort, Slate, SnabbPool, SnabbPort, SnabbRing};
 use perigee_dpdk::{Device, Eal, EalConfig, PortConfig};
 use perigee_net::MacAddr;
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketType};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -205,7 +207,8 @@ fn device(name: &str) -> Device {
         return Device::Xdp(interface.to_owned());
     }
     // Asked of the kernel: /sys may show another network namespace.
-    if nix::net::if_::if_nametoindex(name).is_ok() {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None);
+    if socket.is_ok_and(|socket| name_to_index(&socket, name).is_ok()) {
         Device::Interface(name.to_owned())
     } else {
         Device::Dpdk(name.to_owned())

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+//! The first process inside: one structure after the other has its turn. All other processes end with it.
+
+use super::measure::{self, Plan};
+use super::report::{self, Facts, Row};
+use super::router::{Router, Setup};
+use super::table::{Draw, Table};
+use super::{ChurnArgs, JSON, Subject, TEXT, bgp, memory, prefixes, subjects};
+use crate::machine::{self, Hugepages};
+use crate::traffic;
+use anyhow::{Context as _, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use perigee_dpdk as dpdk;
+use perigee_lab::{World, isolation};
+use rustix::mount::{MountFlags, mount};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Bytes of a packet buffer: DPDK's headers (64 and 128), headroom (128) and room for an Ethernet frame.
+const BUFFER: usize = 64 + 128 + 128 + 2048;
+
+/// Runs it; results are left in the folder.
+pub fn run(args: &ChurnArgs, folder: &Path) -> Result<ExitCode> {
+    isolation::end_with_input(folder)?;
+    let world = world(folder)?;
+    let list = args.routes.as_deref().map(prefixes::read).transpose()?;
+    let draw = Draw { next_hops: args.next_hops, changes: args.changes, seed: args.seed };
+    let table = Table::new(list.as_ref(), draw)?;
+    if args.bgp {
+        return bgp::run(args, &table, &world);
+    }
+    let core = machine::core(args.core)?;
+    let usable = dpdk::usable_cores();
+    let other = usable.iter().copied().find(|other| *other != core).unwrap_or(core);
+    let bench = Bench { args, table, folder, core, other, usable };
+    let rows = bench.rows()?;
+    let facts = Facts {
+        table: args.routes.as_ref().map_or("synthetic".to_owned(), |file| file.display().to_string()),
+        routes: bench.table.counts(),
+        cores: (core, other),
+        hugepages: subjects(args)?.iter().all(|subject| bench.hugepages(subject)),
+        source_mb: args.destinations as f64 * BUFFER as f64 / 1_048_576.0,
+    };
+    fs::write(folder.join(JSON), serde_json::to_string_pretty(&report::json(&rows))?)?;
+    fs::write(folder.join(TEXT), report::text(args, &facts, &rows))?;
+    Ok(if rows.iter().all(Row::is_good) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The namespaces' own /run and /proc, and room for routes.
+fn world(folder: &Path) -> Result<World> {
+    let world = World::enter(folder)?;
+    mount("proc", "/proc", "proc", MountFlags::empty(), None)
+        .context("CPU time and memory of processes cannot be read")?;
+    // Before Linux 6.3 it was 4096.
+    let room = "/proc/sys/net/ipv6/route/max_size";
+    if Path::new(room).exists() {
+        fs::write(room, i32::MAX.to_string()).with_context(|| format!("{room} cannot be written"))?;
+    }
+    Ok(world)
+}
+
+struct Bench<'a> {
+    args: &'a ChurnArgs,
+    table: Table,
+    folder: &'a Path,
+    core: usize,
+    other: usize,
+    usable: Vec<usize>,
+}
+
+impl Bench<'_> {
+    /// A router that may use all cores; then this thread, the pump, keeps off the worker's.
+    fn start(&self, subject: &Subject) -> Result<Router> {
+        let mut all = rustix::thread::CpuSet::new();
+        self.usable.iter().for_each(|core| all.set(*core));
+        rustix::thread::sched_setaffinity(None, &all)?;
+        let router = Router::start(self.folder, &self.setup(subject)?.config())?;
+        dpdk::pin_current_thread(self.other)?;
+        Ok(router)
+    }
+
+    fn rows(&self) -> Result<Vec<Row>> {
+        let args = self.args;
+        let subjects = subjects(args)?;
+        let (stable, changing) = self.table.routes();
+        let plan = Plan {
+            stable: &stable,
+            changing: &changing,
+            pairs: args.pairs,
+            seconds: args.seconds,
+            resyncs: args.resyncs,
+            patience: Duration::from_secs(args.patience),
+        };
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({elapsed})");
+        let bar = ProgressBar::new((subjects.len() * (args.pairs + 3)) as u64);
+        let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let mut rows = Vec::new();
+        for (number, subject) in subjects.iter().enumerate() {
+            bar.set_position((number * (args.pairs + 3)) as u64);
+            let say = |what: &str| {
+                bar.set_message(format!("{} (IPv{}): {what}", subject.name, subject.family));
+                bar.inc(1);
+                Ok(())
+            };
+            let measured = self.start(subject).and_then(|router| measure::turn(&plan, router, say));
+            let measured = measured.map_err(|error| format!("{error:#}"));
+            rows.push(Row { structure: subject.name.clone(), family: subject.family, measured });
+        }
+        bar.finish_and_clear();
+        Ok(rows)
+    }
+
+    fn mbufs(&self) -> usize {
+        // The source keeps a buffer for each of its packets.
+        self.args.destinations + 16_384
+    }
+
+    fn hugepages(&self, subject: &Subject) -> bool {
+        let memory = memory(self.mbufs(), &subject.fib(), self.table.counts());
+        Hugepages::reserve(None, memory).is_ok_and(|pages| pages.enough)
+    }
+
+    fn setup(&self, subject: &Subject) -> Result<Setup> {
+        Ok(Setup {
+            fib: subject.fib(),
+            core: self.core,
+            hugepages: self.hugepages(subject),
+            memory: memory(self.mbufs(), &subject.fib(), self.table.counts()),
+            mbufs: self.mbufs(),
+            next_hops: self.args.next_hops,
+            source: self.source(subject.family)?,
+        })
+    }
+
+    /// The file of packets of a family.
+    fn source(&self, family: u8) -> Result<PathBuf> {
+        let file = self.folder.join(format!("source{family}.pcap"));
+        if !file.exists() {
+            traffic::write_pcap(&file, &self.table.packets(family, self.args.destinations)?)?;
+        }
+        Ok(file)
+    }
+}

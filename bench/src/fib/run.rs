@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: MIT
+//! The measurement: builds, checks, rounds, changes, and checks again.
+
+use super::measure::{self, Packets, Reader, Stretch};
+use super::results::{self, Measured};
+use super::{FibArgs, wanted};
+use crate::machine::{Interrupts, thread_time};
+use crate::statistics::Median;
+use crate::table;
+use crate::table::Family;
+use crate::table::Pattern;
+use crate::table::{Entry, Ranges, edges};
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+use perigee_fib::synth::Random;
+use perigee_fib::{Lookup, LookupError, LookupWriter, PrefixList, RandomReads, Structure};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Part of a measurement's time that passes before it, for caches and branch predictors.
+const WARM: f64 = 0.1;
+/// A structure is built so often, as long as that takes no longer than this.
+const BUILDS: usize = 5;
+const BUILDING: Duration = Duration::from_secs(2);
+/// Routes that are withdrawn at once, to check what is left.
+const WITHDRAWN: usize = 1000;
+/// Routes that are withdrawn and announced in turn.
+const CHANGED: usize = 100_000;
+/// Tables for the limit, in bytes.
+const LIMITS: [usize; 4] = [256 << 10, 4 << 20, 16 << 20, 64 << 20];
+
+/// What is the same for both families.
+pub struct Run<'a> {
+    args: &'a FibArgs,
+    patterns: Vec<Pattern>,
+    list: Option<PrefixList>,
+    bar: ProgressBar,
+    interrupts: Option<Interrupts>,
+    limits: Limits,
+}
+
+/// Addresses and what is right for each.
+struct Addresses<A> {
+    addresses: Vec<A>,
+    right: Vec<u32>,
+}
+
+impl<A: Family> Addresses<A> {
+    fn of(addresses: Vec<A>, ranges: &Ranges<A>) -> Addresses<A> {
+        let right = ranges.ids(&addresses);
+        Addresses { addresses, right }
+    }
+
+    fn wrong(&self, lookup: &dyn Lookup<A>, batch: usize) -> u64 {
+        measure::wrong(lookup, &self.addresses, &self.right, batch)
+    }
+}
+
+/// What all structures of a family are measured with.
+struct Inputs<A> {
+    table: Vec<Entry<A>>,
+    /// By pattern.
+    patterns: Vec<Addresses<A>>,
+    edges: Addresses<A>,
+    /// Routes to withdraw, in random order.
+    changed: Vec<Entry<A>>,
+    /// Some of them, and what is right around them and elsewhere while they are away.
+    withdrawn: Vec<Entry<A>>,
+    without: Addresses<A>,
+}
+
+impl<A: Family> Inputs<A> {
+    fn new(table: Vec<Entry<A>>, patterns: &[Pattern], args: &FibArgs) -> Inputs<A> {
+        let ranges = Ranges::of(&table);
+        let draw = |pattern: &Pattern| Addresses::of(pattern.addresses(&table, A::ADDRESSES, args.seed), &ranges);
+        let patterns = patterns.iter().map(draw).collect();
+        let all_edges = Addresses::of(edges(table.iter().map(|(prefix, _)| *prefix)), &ranges);
+        let mut changed = table.clone();
+        let mut random = Random::new(args.seed);
+        for last in (1..changed.len()).rev() {
+            changed.swap(last, random.below(last as u32 + 1) as usize);
+        }
+        changed.truncate(CHANGED);
+        let withdrawn = changed[..changed.len().min(WITHDRAWN)].to_vec();
+        let away: HashSet<_> = withdrawn.iter().map(|(prefix, _)| *prefix).collect();
+        let left: Vec<_> = table.iter().filter(|(prefix, _)| !away.contains(prefix)).copied().collect();
+        let mut near = edges(withdrawn.iter().map(|(prefix, _)| *prefix));
+        near.extend(Pattern::Routed.addresses(&table, A::ADDRESSES / 16, args.seed));
+        let without = Addresses::of(near, &Ranges::of(&left));
+        Inputs { patterns, edges: all_edges, changed, withdrawn, without, table }
+    }
+}
+
+/// A structure that takes part.
+struct Subject<A> {
+    writer: Box<dyn LookupWriter<A>>,
+    /// None while it changes.
+    reader: Option<Arc<dyn Lookup<A>>>,
+    /// Wrong answers at edges, with routes withdrawn, and by pattern.
+    wrong: u64,
+    wrong_by_pattern: Vec<u64>,
+    /// By measured pattern, by round.
+    rates: Vec<Vec<f64>>,
+    changes: Vec<f64>,
+    bytes: usize,
+    build_s: f64,
+    name: &'static str,
+}
+
+impl<A: Family> Subject<A> {
+    fn build(structure: Structure<A>, table: &[Entry<A>], patterns: usize) -> Result<Subject<A>, LookupError> {
+        let mut times = Vec::new();
+        let mut spent = Duration::ZERO;
+        let writer = loop {
+            let start = thread_time();
+            let mut writer = (structure.new)()?;
+            writer.load(table)?;
+            let time = thread_time() - start;
+            times.push(time.as_secs_f64());
+            spent += time;
+            if times.len() == BUILDS || spent + time > BUILDING {
+                break writer;
+            }
+        };
+        Ok(Subject {
+            reader: Some(writer.reader()),
+            bytes: writer.memory(),
+            writer,
+            wrong: 0,
+            wrong_by_pattern: vec![0; patterns],
+            rates: Vec::new(),
+            changes: Vec::new(),
+            build_s: Median::of(&times).median,
+            name: structure.name,
+        })
+    }
+
+    /// Compares all answers with the oracle's.
+    fn check(&mut self, inputs: &Inputs<A>, batch: usize) {
+        let reader = self.writer.reader();
+        for (wrong, addresses) in self.wrong_by_pattern.iter_mut().zip(&inputs.patterns) {
+            *wrong += addresses.wrong(&*reader, batch);
+        }
+        self.wrong += inputs.edges.wrong(&*reader, batch);
+    }
+
+    fn change(&mut self, inputs: &Inputs<A>, from: usize, time: Duration) -> Result<(), LookupError> {
+        self.reader = None;
+        let routes = &inputs.changed[from % inputs.changed.len()..];
+        let mut reader = Reader::of(&mut *self.writer, routes[0])?;
+        self.changes.push(measure::changes(&mut *self.writer, &mut reader, routes, time)?);
+        Ok(())
+    }
+
+    /// Is it right with many routes withdrawn, and as before once they are back?
+    fn withdraw(&mut self, inputs: &Inputs<A>, batch: usize) -> Result<(), LookupError> {
+        let mut reader = Reader::of(&mut *self.writer, inputs.withdrawn[0])?;
+        measure::change_all(&mut *self.writer, &mut reader, &inputs.withdrawn, false)?;
+        self.wrong += inputs.without.wrong(&*self.writer.reader(), batch);
+        measure::change_all(&mut *self.writer, &mut reader, &inputs.withdrawn, true)?;
+        drop(reader);
+        self.check(inputs, batch);
+        Ok(())
+    }
+
+    fn results(self, packets: bool) -> Measured {
+        let kinds = if packets { 2 } else { 1 };
+        let wrong = self.wrong_by_pattern.iter().flat_map(|wrong| vec![self.wrong + wrong; kinds]).collect();
+        let Subject { name, rates, bytes, build_s, changes, .. } = self;
+        Measured { name, rates, bytes, build_s, changes, wrong }
+    }
+}
+
+impl<'a> Run<'a> {
+    /// Nothing measured yet. `list`: the routing table, if it is not to be synthetic.
+    pub fn new(
+        args: &'a FibArgs,
+        patterns: Vec<Pattern>,
+        list: Option<PrefixList>,
+        interrupts: Option<Interrupts>,
+    ) -> Run<'a> {
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
+        let bar = ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Run { args, patterns, list, bar, interrupts, limits: Limits::new(args.seed) }
+    }
+
+    /// The machine's limits.
+    pub fn finish(self) -> Vec<(usize, f64)> {
+        self.bar.finish_and_clear();
+        self.limits.medians()
+    }
+
+    /// Measures one family; nothing if no structure or no route of it is there.
+    pub fn family<A: Family>(&mut self) -> Result<Option<results::Family>> {
+        let structures = wanted::<A>(self.args);
+        let table = table::entries::<A>(self.list.as_ref(), self.args.next_hops, self.args.seed);
+        if structures.is_empty() || table.is_empty() {
+            return Ok(None);
+        }
+        let steps = 3 * structures.len() + 2 * self.args.rounds + 1;
+        self.bar.set_length(self.bar.position() + steps as u64);
+        self.step(0, "drawing addresses")?;
+        let inputs = Inputs::new(table, &self.patterns, self.args);
+        let mut refused = Vec::new();
+        let mut subjects = self.build(structures, &inputs, &mut refused)?;
+        for round in 0..self.args.rounds {
+            self.step(1, &format!("IPv{}: lookups, round {} of {}", A::NUMBER, round + 1, self.args.rounds))?;
+            self.lookups(&mut subjects, &inputs, round);
+        }
+        for round in 0..self.args.rounds {
+            self.step(1, &format!("IPv{}: changes, round {} of {}", A::NUMBER, round + 1, self.args.rounds))?;
+            let time = Duration::from_secs_f64(self.args.seconds);
+            let from = round * CHANGED / self.args.rounds;
+            self.each(&mut subjects, &mut refused, round, |subject| subject.change(&inputs, from, time));
+        }
+        for subject in &mut subjects {
+            self.step(1, &format!("IPv{}: {}, checking after changes", A::NUMBER, subject.name))?;
+            if let Err(error) = subject.withdraw(&inputs, self.args.batch) {
+                refused.push((subject.name, format!("it failed while routes changed: {error}")));
+                subject.name = "";
+            }
+        }
+        subjects.retain(|subject| !subject.name.is_empty());
+        Ok(Some(self.results(subjects, &inputs, refused)))
+    }
+
+    /// Moves the progress bar on, and says what is done now.
+    fn step(&mut self, steps: u64, message: &str) -> Result<()> {
+        self.bar.inc(steps);
+        self.bar.set_message(message.to_owned());
+        self.bar.tick();
+        self.interrupts.as_mut().map_or(Ok(()), Interrupts::check)
+    }
+
+    fn build<A: Family>(
+        &mut self,
+        structures: Vec<Structure<A>>,
+        inputs: &Inputs<A>,
+        refused: &mut Vec<(&'static str, String)>,
+    ) -> Result<Vec<Subject<A>>> {
+        let mut subjects = Vec::new();
+        for structure in structures {
+            let slow = if structure.name == "rte_lpm" { " (about a minute with a full table)" } else { "" };
+            self.step(1, &format!("IPv{}: {}, building{slow}", A::NUMBER, structure.name))?;
+            match Subject::build(structure, &inputs.table, self.patterns.len()) {
+                Ok(mut subject) => {
+                    self.step(1, &format!("IPv{}: {}, checking", A::NUMBER, structure.name))?;
+                    subject.check(inputs, self.args.batch);
+                    subject.rates = vec![Vec::new(); self.patterns.len() * self.kinds()];
+                    subjects.push(subject);
+                }
+                Err(error) => refused.push((structure.name, error.to_string())),
+            }
+        }
+        Ok(subjects)
+    }
+
+    /// With and without packets, or without only.
+    fn kinds(&self) -> usize {
+        if self.args.with_packets { 2 } else { 1 }
+    }
+
+    fn lookups<A: Family>(&mut self, subjects: &mut [Subject<A>], inputs: &Inputs<A>, round: usize) {
+        let mut packets = Packets::new(self.args.seed);
+        let (batch, count, kinds) = (self.args.batch, subjects.len(), self.kinds());
+        let from = Random::new(self.args.seed ^ round as u64).below((A::ADDRESSES - batch) as u32) as usize;
+        let stretch = Stretch {
+            from,
+            batch,
+            warm: Duration::from_secs_f64(self.args.seconds * WARM),
+            time: Duration::from_secs_f64(self.args.seconds),
+        };
+        for (number, Addresses { addresses, .. }) in inputs.patterns.iter().enumerate() {
+            for turn in 0..count {
+                // Who is first changes.
+                let subject = &mut subjects[(turn + round) % count];
+                let Some(reader) = subject.reader.clone() else { continue };
+                let rates = &mut subject.rates[number * kinds..(number + 1) * kinds];
+                rates[0].push(measure::lookups(&*reader, addresses, stretch));
+                if let Some(rates) = rates.get_mut(1) {
+                    rates.push(measure::lookups_with_packets(&*reader, addresses, stretch, &mut packets));
+                }
+            }
+        }
+        if A::NUMBER == 4 || self.limits.rates[0].len() <= round {
+            self.limits.measure(stretch);
+        }
+    }
+
+    /// Does something with every structure, who is first changes; one that fails does not stay.
+    fn each<A: Family>(
+        &self,
+        subjects: &mut Vec<Subject<A>>,
+        refused: &mut Vec<(&'static str, String)>,
+        round: usize,
+        mut action: impl FnMut(&mut Subject<A>) -> Result<(), LookupError>,
+    ) {
+        let count = subjects.len();
+        for turn in 0..count {
+            let subject = &mut subjects[(turn + round) % count];
+            if let Err(error) = action(subject) {
+                refused.push((subject.name, format!("it failed while routes changed: {error}")));
+                subject.name = "";
+            }
+        }
+        subjects.retain(|subject| !subject.name.is_empty());
+    }
+
+    fn results<A: Family>(
+        &self,
+        subjects: Vec<Subject<A>>,
+        inputs: &Inputs<A>,
+        refused: Vec<(&'static str, String)>,
+    ) -> results::Family {
+        let names = self.patterns.iter().flat_map(|pattern| {
+            let packets = self.args.with_packets.then(|| format!("{}+packets", pattern.name()));
+            [Some(pattern.name().to_owned()), packets].into_iter().flatten()
+        });
+        let reference = subjects.iter().any(|subject| subject.name == A::REFERENCE).then_some(A::REFERENCE);
+        results::Family {
+            number: A::NUMBER,
+            routes: inputs.table.len(),
+            addresses: A::ADDRESSES,
+            edges: inputs.edges.addresses.len(),
+            reference,
+            patterns: names.collect(),
+            structures: subjects.into_iter().map(|subject| subject.results(self.args.with_packets)).collect(),
+            refused,
+        }
+    }
+}
+
+/// Random reads, measured in the same rounds.
+struct Limits {
+    indices: Vec<u32>,
+    tables: Vec<(usize, RandomReads)>,
+    rates: Vec<Vec<f64>>,
+}
+
+impl Limits {
+    fn new(seed: u64) -> Limits {
+        let tables: Vec<_> = LIMITS.iter().filter_map(|bytes| Some((*bytes, RandomReads::new(*bytes)?))).collect();
+        let mut random = Random::new(seed);
+        let indices = (0..u32::ADDRESSES).map(|_| random.bits() as u32).collect();
+        Limits { indices, rates: vec![Vec::new(); LIMITS.len()], tables }
+    }
+
+    fn measure(&mut self, stretch: Stretch) {
+        for ((_, table), rates) in self.tables.iter().zip(&mut self.rates) {
+            rates.push(measure::random_reads(table, &self.indices, stretch));
+        }
+    }
+
+    fn medians(self) -> Vec<(usize, f64)> {
+        let medians = self.rates.iter().map(|rates| Median::of(rates).median);
+        self.tables.iter().map(|(bytes, _)| *bytes).zip(medians).filter(|(_, rate)| rate.is_finite()).collect()
+    }
+}

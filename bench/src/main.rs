@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+//! `./x bench`: measurements of perigee, each comparable with something else on the same machine in the same minute.
+//!
+//! ```text
+//! forward, instructions    worker: the forwarding loop in a process of its own    traffic: packets, and what must become of them
+//! fib                      lookup structures; --in-router in the worker           table: routes, an oracle, destinations
+//! churn                    `perigee run` in namespaces (perigee-lab), a pump of route changes
+//! snabb, ns3               programs that measure themselves
+//! ```
+#![forbid(unsafe_code)]
+
+mod churn;
+mod fib;
+mod forward;
+mod instructions;
+mod machine;
+mod ns3;
+mod peers;
+mod snabb;
+mod statistics;
+mod table;
+mod traffic;
+mod worker;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Measurements of perigee.
+#[derive(Parser)]
+#[command(name = "perigee-bench", bin_name = "./x bench", about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What to measure.
+#[derive(Subcommand)]
+enum Command {
+    /// Forwarding of one core, beside dpdk-testpmd's bare I/O on the same source: Lua loop, the same loop in Rust
+    Forward(forward::ForwardArgs),
+    /// Lookup structures side by side: rate, memory, build time, changes, wrong answers; DPDK's among them
+    Fib(fib::FibArgs),
+    /// A full table and many changes of it, through Linux: time, memory, lost packets, the worker's longest pause
+    Churn(churn::ChurnArgs),
+    /// Instructions per packet of both loops, counted by valgrind: the same on a busy machine
+    Instructions(instructions::InstructionsArgs),
+    /// Packets per second that the ns-3 module simulates
+    Ns3(ns3::Ns3Args),
+    /// Graphs of Snabb apps, on one thread and on two, beside Snabb's own figures
+    Snabb(snabb::SnabbBenchArgs),
+    /// The process that forwards; `forward` starts it
+    #[command(hide = true)]
+    ForwardWorker(worker::WorkerArgs),
+}
+
+fn main() -> ExitCode {
+    let done = match &Cli::parse().command {
+        Command::Forward(args) => forward::forward(args),
+        Command::Fib(args) => fib::fib(args),
+        Command::Churn(args) => churn::churn(args),
+        Command::Instructions(args) => instructions::instructions(args),
+        Command::Ns3(args) => ns3::ns3(args),
+        Command::Snabb(args) => snabb::snabb(args),
+        Command::ForwardWorker(args) => worker::serve(args),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("perigee-bench: {error:#}");
+        ExitCode::FAILURE
+    })
+}

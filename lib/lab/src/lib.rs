@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+//! The laboratory: network namespaces with real hosts in them, routing daemons, and a router between them. The demo, the
+//! scenarios and the benchmarks are built from it.
+//!
+//! ```text
+//! isolation   may we make namespaces, and how? the command that runs a program inside new ones
+//! World       that inside: the router's namespace, a private /run, what is needed to make the rest
+//! Host        a namespace with an eth0 whose other end is an interface for a port
+//! Wire        a TAP as a port's interface: frames go in and come out byte by byte
+//! Router      a running `perigee run`
+//! Bird, Frr   routing daemons, beside the router or on a host; `bird::Configuration`, `frr::bgp`: what they are configured with
+//! Process     what all of these are: started, watched, killed by its number, never outliving its handle
+//! tools       which programs and packages are missing
+//! ```
+//!
+//! Everything returns an error whose sentence says what was found, expected, and what to do; a test turns it into a panic.
+#![forbid(unsafe_code)]
+
+pub mod bird;
+pub mod frr;
+mod host;
+pub mod isolation;
+mod place;
+mod process;
+mod router;
+pub mod tools;
+mod wire;
+mod world;
+
+pub use bird::Bird;
+pub use frr::Frr;
+pub use host::Host;
+pub use isolation::Isolation;
+pub use place::Place;
+pub use process::{Ended, Process, end_after, run};
+pub use router::{Launch, Router, program};
+pub use rustix::process::Signal;
+pub use wire::Wire;
+pub use world::World;
+
+use anyhow::{Result, bail};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Waiting for anything longer than this is a failure. Far more than needed: the machine may be busy.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// The same where protocols with timers of their own, or many thousands of routes, are waited for.
+pub const LONG_WAIT: Duration = Duration::from_secs(90);
+
+/// Waits until something is there.
+///
+/// # Errors
+/// It does not come in that time, or `look` fails.
+pub fn wait_for<T>(longest: Duration, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        if start.elapsed() > longest {
+            bail!("waited {} s in vain for {what}", longest.as_secs());
+        }
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until something holds.
+///
+/// # Errors
+/// As [`wait_for`].
+pub fn wait_until(longest: Duration, what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    wait_for(longest, what, || Ok(holds()?.then_some(())))
+}

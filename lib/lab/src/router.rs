@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+//! A running `perigee run`.
+
+use crate::process::{Ended, Process, run};
+use crate::wait_until;
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::Signal;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// The program under test: `$PERIGEE`, or the one that cargo built beside this program.
+///
+/// # Errors
+/// There is none.
+pub fn program() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("PERIGEE") {
+        return Ok(path.into());
+    }
+    let me = std::env::current_exe().context("the program's own path is not known")?;
+    // Programs are in target/PROFILE, tests in target/PROFILE/deps.
+    let beside: Vec<_> = me.ancestors().skip(1).take(2).map(|folder| folder.join("perigee")).collect();
+    let found = beside.iter().find(|path| path.is_file());
+    found.cloned().with_context(|| {
+        let places: Vec<_> = beside.iter().map(|path| path.display().to_string()).collect();
+        format!("found no {}; `cargo build -p perigee` makes it, and $PERIGEE names another", places.join(" or "))
+    })
+}
+
+/// How a router is started.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// `perigee`: see [`program`].
+    pub program: PathBuf,
+    /// Its configuration file.
+    pub configuration: PathBuf,
+    /// More words of `perigee run`.
+    pub arguments: Vec<String>,
+    /// The socket that the configuration names.
+    pub socket: PathBuf,
+    /// Where it logs; otherwise to a file without a name.
+    pub log: Option<PathBuf>,
+    /// How long it may take to start, and to stop.
+    pub patience: Duration,
+}
+
+/// A running router. Dropped while it runs, it is killed.
+pub struct Router {
+    process: Process,
+    launch: Launch,
+}
+
+impl Router {
+    /// Starts it, and waits until it says that it runs.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn start(launch: Launch) -> Result<Router> {
+        let mut command = Command::new(&launch.program);
+        command.arg("run").args(&launch.arguments).arg(&launch.configuration);
+        // We read its log: it is to be as it always is.
+        command.env("NO_COLOR", "1").env_remove("PERIGEE_LOG");
+        let process = match &launch.log {
+            Some(log) => Process::logging(&mut command, log)?,
+            None => Process::start(&mut command)?,
+        };
+        let mut router = Router { process, launch };
+        wait_until(router.launch.patience, "the router to run", || {
+            if let Some(status) = router.process.ended()? {
+                bail!("`{}` ended with {status}:\n{}", router.process.command(), router.log());
+            }
+            Ok(router.log().contains("running;"))
+        })?;
+        Ok(router)
+    }
+
+    /// Its API's socket.
+    pub fn socket(&self) -> &Path {
+        &self.launch.socket
+    }
+
+    /// Its process's number.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        self.process.stderr()
+    }
+
+    /// An error with its last words, if it has ended.
+    ///
+    /// # Errors
+    /// It has.
+    pub fn running(&mut self) -> Result<()> {
+        self.process.running()
+    }
+
+    /// Does something with it; should that fail because the router has ended, that is the reason.
+    ///
+    /// # Errors
+    /// As `work`.
+    pub fn or_why<T>(&mut self, work: impl FnOnce(&Router) -> Result<T>) -> Result<T> {
+        work(self).or_else(|error| self.running().and(Err(error)))
+    }
+
+    /// `perigee WORDS` about this router.
+    pub fn ask(&self, words: &str) -> Ended {
+        let mut command = Command::new(&self.launch.program);
+        run(command.args(words.split(' ')).arg("--socket").arg(self.socket()).env("NO_COLOR", "1"))
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.process.signal(signal)
+    }
+
+    /// Ends it by SIGTERM; its log. It must end well, with every packet buffer back, and leave no socket behind.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn stop(self) -> Result<String> {
+        self.stop_by(Signal::TERM)
+    }
+
+    /// [`Self::stop`] by another signal.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn stop_by(mut self, signal: Signal) -> Result<String> {
+        self.running()?;
+        self.signal(signal)?;
+        let status = self.process.wait(self.launch.patience)?;
+        let log = self.log();
+        ensure!(status.success(), "the router ended with {status}:\n{log}");
+        ensure!(log.contains("every packet buffer is back"), "the router misses packet buffers:\n{log}");
+        ensure!(!log.contains("panicked"), "the router has panicked:\n{log}");
+        ensure!(!self.socket().exists(), "the router has left its socket {}", self.socket().display());
+        Ok(log)
+    }
+
+    /// Ends it without giving it a chance.
+    ///
+    /// # Errors
+    /// It has ended already.
+    pub fn kill(mut self) -> Result<()> {
+        self.process.kill()
+    }
+
+    /// Waits until it ends, which it should not.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn wait(&mut self) -> Result<()> {
+        while self.process.ended()?.is_none() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        self.running()
+    }
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+//! Programs that a laboratory runs: are they there, and which packages do they come from?
+
+use anyhow::{Result, anyhow, bail};
+use std::path::Path;
+
+/// A program, and the Debian package it comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tool(pub &'static str, pub &'static str);
+
+/// Interfaces and namespaces.
+pub const IP: Tool = Tool("ip", "iproute2");
+/// Switches checksum offload off.
+pub const ETHTOOL: Tool = Tool("ethtool", "ethtool");
+/// New namespaces.
+pub const UNSHARE: Tool = Tool("unshare", "util-linux");
+/// Programs in namespaces.
+pub const NSENTER: Tool = Tool("nsenter", "util-linux");
+/// A private /run, tried before anything is built.
+pub const MOUNT: Tool = Tool("mount", "mount");
+/// Echo requests.
+pub const PING: Tool = Tool("ping", "iputils-ping");
+/// The way, hop by hop.
+pub const TRACEROUTE: Tool = Tool("traceroute", "traceroute");
+/// TCP.
+pub const IPERF3: Tool = Tool("iperf3", "iperf3");
+/// BIRD, version 2 or newer.
+pub const BIRD: Tool = Tool("bird", "bird2");
+/// What asks BIRD.
+pub const BIRDC: Tool = Tool("birdc", "bird2");
+/// FRR; what asks it.
+pub const FRR: Tool = Tool("vtysh", "frr");
+
+/// PATH, with the folders that Debian keeps from users' PATH although anyone may run what is in them.
+pub fn search_path() -> String {
+    let path = std::env::var("PATH").unwrap_or_default();
+    format!("{path}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin")
+}
+
+/// Whether a program is in one of the folders.
+pub fn found(program: &str, search_path: &str) -> bool {
+    std::env::split_paths(search_path).any(|folder| folder.join(program).is_file())
+}
+
+/// Asserts that programs are there; `who` runs them: "the demo".
+///
+/// # Errors
+/// Some are missing; which, and how to get them.
+pub fn require(needed: &[Tool], search_path: &str, who: &str) -> Result<()> {
+    match missing(needed, who, |program| found(program, search_path)) {
+        Some(sentence) => bail!(sentence),
+        None => Ok(()),
+    }
+}
+
+/// What is missing, in a sentence that says how to get it.
+fn missing(needed: &[Tool], who: &str, found: impl Fn(&str) -> bool) -> Option<String> {
+    let missing: Vec<_> = needed.iter().filter(|Tool(program, _)| !found(program)).collect();
+    let programs: Vec<_> = missing.iter().map(|Tool(program, _)| *program).collect();
+    let mut packages: Vec<_> = missing.iter().map(|Tool(_, package)| *package).collect();
+    packages.dedup();
+    let (are, them) = if programs.len() == 1 { ("is", "it") } else { ("are", "them") };
+    (!programs.is_empty()).then(|| {
+        format!(
+            "{} {are} not installed, and {who} runs {them}: `sudo apt install {}`",
+            programs.join(", "),
+            packages.join(" ")
+        )
+    })
+}
+
+/// Asserts that the TUN driver is there, for twins and wires; `sudo` is a command that may open it in any case.
+///
+/// # Errors
+/// It is not, or may not be used.
+pub fn require_tun(sudo: &str) -> Result<()> {
+    let path = Path::new("/dev/net/tun");
+    if !path.exists() {
+        bail!(
+            "/dev/net/tun is missing: `sudo modprobe tun` makes it; a container is started with --device /dev/net/tun"
+        );
+    }
+    let opened = std::fs::File::options().read(true).write(true).open(path);
+    opened.map_err(|error| {
+        anyhow!("/dev/net/tun cannot be opened: {error}; `sudo chmod 666 /dev/net/tun` helps, or run `{sudo}`")
+    })?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_with_its_package() {
+        let all = [PING, UNSHARE, NSENTER, IPERF3, BIRD, BIRDC];
+        let without = |gone: &[&str]| missing(&all, "the demo", |program| !gone.contains(&program));
+        assert_eq!(without(&[]), None);
+        let one = "ping is not installed, and the demo runs it: `sudo apt install iputils-ping`";
+        assert_eq!(without(&["ping"]).as_deref(), Some(one));
+        let bird = "bird, birdc are not installed, and the demo runs them: `sudo apt install bird2`";
+        assert_eq!(without(&["bird", "birdc"]).as_deref(), Some(bird));
+        let three =
+            "unshare, nsenter, iperf3 are not installed, and the demo runs them: `sudo apt install util-linux iperf3`";
+        assert_eq!(without(&["unshare", "nsenter", "iperf3"]).as_deref(), Some(three));
+    }
+}
