@@ -2,8 +2,14 @@
 //! BGP over the twins: ten thousand routes come, go and come again, and traffic goes where they say.
 
 use crate::Pair;
-use crate::speakers::{Family, PORTS, announcing_bird, networks, networks6, router_bird, router_frr};
-use perigee_tests::{Bird, Host, LONG_WAIT, Needs, Router, World, scenario_with, wait_until_for};
+use perigee_tests::speakers::{PORTS, announcing_bird, networks, networks6, router_bird, router_frr};
+use perigee_tests::{Bird, Good, Host, LONG_WAIT, Router, World, wait_until_for};
+
+perigee_tests::scenarios![
+    ten_thousand_routes_by_bird needs BIRDC,
+    ten_thousand_routes_by_frr needs BIRDC FRR,
+    sources_of_routes_live_side_by_side needs BIRDC,
+];
 
 const ROUTES: usize = 10_000;
 const ROUTES6: usize = 500;
@@ -71,59 +77,52 @@ fn come_go_and_come_again(router: &Router, client: &Host, speaker: &Bird) {
     reached();
 }
 
-#[test]
-fn ten_thousand_routes_by_bird() {
-    scenario_with(&[Needs::BIRD], |world| {
-        let (client, speaker, router) = announcer(world);
-        let bird = world.bird(&router_bird(&[2]));
-        wait_until_for(LONG_WAIT, "all routes in BIRD", || bird.networks("master4") >= ROUTES);
-        come_go_and_come_again(&router, &client, &speaker);
-        // In peace: what BIRD takes out of Linux goes from perigee as well.
-        bird.stop();
-        routes_become(&router, 0, 0);
-        router.audited();
-        router.stop();
+fn ten_thousand_routes_by_bird(world: &World) {
+    let (client, speaker, router) = announcer(world);
+    let mut bird = world.bird(&router_bird(&[2]));
+    wait_until_for(LONG_WAIT, "all routes in BIRD", || {
+        bird.counts().good().iter().any(|count| count.table == "master4" && count.networks >= ROUTES as u64)
     });
+    come_go_and_come_again(&router, &client, &speaker);
+    // In peace: what BIRD takes out of Linux goes from perigee as well.
+    bird.stop().good();
+    routes_become(&router, 0, 0);
+    router.audited();
+    router.stop();
 }
 
 /// zebra gives the kernel next-hop objects, and routes that name them.
-#[test]
-fn ten_thousand_routes_by_frr() {
-    scenario_with(&[Needs::BIRD, Needs::FRR], |world| {
-        let (client, speaker, router) = announcer(world);
-        let _frr = world.frr(&["zebra", "bgpd"], &router_frr(&[2], &Family::BOTH));
-        let shown = || world.ip("route show 20.0.0.0/24");
-        wait_until_for(LONG_WAIT, "the first route in Linux", || shown().contains("nhid"));
-        come_go_and_come_again(&router, &client, &speaker);
-        router.stop();
-    });
+fn ten_thousand_routes_by_frr(world: &World) {
+    let (client, speaker, router) = announcer(world);
+    let _frr = world.frr(&["zebra", "bgpd"], &router_frr(&[2], &["ipv4", "ipv6"]));
+    let shown = || world.ip("route show 20.0.0.0/24");
+    wait_until_for(LONG_WAIT, "the first route in Linux", || shown().contains("nhid"));
+    come_go_and_come_again(&router, &client, &speaker);
+    router.stop();
 }
 
 /// Beside each other: routes of a daemon, of `ip`, and of the configuration.
-#[test]
-fn sources_of_routes_live_side_by_side() {
-    scenario_with(&[Needs::BIRD], |world| {
-        let Pair { client, server } = Pair::new(world);
-        server.run("ip route add local 20.0.0.0/8 dev lo").good();
-        let own = "[[route]]\nprefix = \"20.0.1.0/24\"\nvia = \"10.0.2.2\"\n";
-        let router = world.router("", &format!("{PORTS}\n{own}"));
-        let _speaker = server.bird(&announcing_bird(2, 3, 0));
-        let bird = world.bird(&router_bird(&[2]));
-        world.ip("route add 20.0.3.0/24 via 10.0.2.2");
-        for number in 0..4 {
-            client.reaches(&format!("20.0.{number}.9"));
-        }
-        let source = |prefix: &str| router.route(prefix).expect("a route")["source"].clone();
-        assert_ne!(source("20.0.1.0/24"), source("20.0.0.0/24"), "the configuration's before Linux'");
-        router.becomes("20.0.1.0/24", |_| router.routes("20.0.1.0/24").len() == 2);
-        bird.stop();
-        for lost in ["20.0.0.0/24", "20.0.2.0/24"] {
-            router.loses(lost);
-        }
-        client.ping(10, "20.0.1.9");
-        client.ping(10, "20.0.3.9");
-        router.alone();
-        router.audited();
-        router.stop();
-    });
+fn sources_of_routes_live_side_by_side(world: &World) {
+    let Pair { client, server } = Pair::new(world);
+    server.run("ip route add local 20.0.0.0/8 dev lo").good();
+    let own = "[[route]]\nprefix = \"20.0.1.0/24\"\nvia = \"10.0.2.2\"\n";
+    let router = world.router("", &format!("{PORTS}\n{own}"));
+    let _speaker = server.bird(&announcing_bird(2, 3, 0));
+    let bird = world.bird(&router_bird(&[2]));
+    world.ip("route add 20.0.3.0/24 via 10.0.2.2");
+    for number in 0..4 {
+        client.reaches(&format!("20.0.{number}.9"));
+    }
+    let source = |prefix: &str| router.route(prefix).expect("a route")["source"].clone();
+    assert_ne!(source("20.0.1.0/24"), source("20.0.0.0/24"), "the configuration's before Linux'");
+    router.becomes("20.0.1.0/24", |_| router.routes("20.0.1.0/24").len() == 2);
+    bird.stop().good();
+    for lost in ["20.0.0.0/24", "20.0.2.0/24"] {
+        router.loses(lost);
+    }
+    client.ping(10, "20.0.1.9");
+    client.ping(10, "20.0.3.9");
+    router.alone();
+    router.audited();
+    router.stop();
 }

@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: MIT
 //! The configurations in `examples/` are accepted by the programs they are for, and those for BGP do what they say.
 
-use perigee_tests::{Host, LONG_WAIT, Needs, Router, World, run, scenario_with, wait_until_for};
+use perigee_lab::bird::{Channel, Configuration, Session};
+use perigee_tests::{Good, Host, LONG_WAIT, Router, World, run, wait_until_for};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+perigee_tests::scenarios![
+    all_are_accepted needs BIRDC FRR,
+    bgp_by_bird_does_what_it_says needs BIRDC,
+    bgp_by_frr_does_what_it_says needs BIRDC FRR,
+];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples")
@@ -24,26 +31,23 @@ fn named(begin: &str, end: &str) -> Vec<PathBuf> {
     all.filter(fits).collect()
 }
 
-#[test]
-fn all_are_accepted() {
-    scenario_with(&[Needs::BIRD, Needs::FRR], |world| {
-        let (perigee, bird, frr) = (named("", ".toml"), named("bird-", ".conf"), named("frr-", ".conf"));
-        assert!(perigee.len() >= 4 && bird.len() >= 2 && frr.len() >= 3, "examples are gone");
-        for name in ["to-wan", "to-lan", "left", "right"] {
-            world.ip(&format!("link add {name} type veth peer name {name}-peer"));
-        }
-        for file in perigee {
-            world.perigee(&["check", &file.display().to_string()]).good();
-        }
-        for file in bird {
-            run(Command::new("bird").arg("-p").arg("-c").arg(file)).good();
-        }
-        // Daemons that have every command of them; they, too, must not complain.
-        let daemons = world.frr(&["zebra -M dplane_fpm_nl", "ospfd", "ospf6d", "bgpd"], "");
-        for file in frr {
-            daemons.load(&file);
-        }
-    });
+fn all_are_accepted(world: &World) {
+    let (perigee, bird, frr) = (named("", ".toml"), named("bird-", ".conf"), named("frr-", ".conf"));
+    assert!(perigee.len() >= 4 && bird.len() >= 2 && frr.len() >= 3, "examples are gone");
+    for name in ["to-wan", "to-lan", "left", "right"] {
+        world.ip(&format!("link add {name} type veth peer name {name}-peer"));
+    }
+    for file in perigee {
+        world.perigee(&["check", &file.display().to_string()]).good();
+    }
+    for file in bird {
+        run(Command::new("bird").arg("-p").arg("-c").arg(file)).good();
+    }
+    // Daemons that have every command of them; they, too, must not complain.
+    let daemons = world.frr(&["zebra -M dplane_fpm_nl", "ospfd", "ospf6d", "bgpd"], "");
+    for file in frr {
+        daemons.load(&file).good();
+    }
 }
 
 /// A router by `daemons.toml`, and a host that is its provider.
@@ -63,15 +67,23 @@ fn with_a_provider(world: &World) -> (Router, Host, Host) {
 }
 
 /// What the provider runs: routes that the example takes, and some that it refuses.
-const PROVIDER: &str = "log stderr all;\nrouter id 10.0.1.2;\nprotocol device { }\n\
-    protocol kernel { ipv4 { export where source = RTS_BGP; }; }\n\
-    protocol kernel { ipv6 { export where source = RTS_BGP; }; }\n\
-    protocol static { ipv4; route 20.0.0.0/24 blackhole; route 20.0.1.0/25 blackhole; route 10.66.0.0/16 blackhole; }\n\
-    protocol static { ipv6; route 2001:db8:f000::/48 blackhole; route 2001:db8:f001:1::/64 blackhole; }\n\
-    protocol bgp four { local 10.0.1.2 as 65002; neighbor 10.0.1.1 as 65001; connect delay time 1; error wait time 1, 2; \
-    ipv4 { import all; export all; }; }\n\
-    protocol bgp six { local 2001:db8:1::2 as 65002; neighbor 2001:db8:1::1 as 65001; connect delay time 1; \
-    error wait time 1, 2; ipv6 { import all; export all; }; }\n";
+fn provider_bird() -> String {
+    let session = |name, own, router, family| Session {
+        name,
+        local: (own, 65_002),
+        neighbor: (router, 65_001),
+        options: "",
+        channel: Channel { family, import: "all", export: "all" },
+    };
+    let all = Configuration::new("10.0.1.2")
+        .kernel("ipv4", "where source = RTS_BGP", "")
+        .kernel("ipv6", "where source = RTS_BGP", "")
+        .networks("four_networks", "ipv4", false, ["20.0.0.0/24", "20.0.1.0/25", "10.66.0.0/16"])
+        .networks("six_networks", "ipv6", false, ["2001:db8:f000::/48", "2001:db8:f001:1::/64"])
+        .bgp(&session("four", "10.0.1.2", "10.0.1.1", "ipv4"))
+        .bgp(&session("six", "2001:db8:1::2", "2001:db8:1::1", "ipv6"));
+    all.text().to_owned()
+}
 
 /// Routes that shall be there are, and lead somewhere; those that are refused are not; the provider knows the way back.
 fn does_what_it_says(router: &Router, client: &Host) {
@@ -89,26 +101,20 @@ fn does_what_it_says(router: &Router, client: &Host) {
     router.audited();
 }
 
-#[test]
-fn bgp_by_bird_does_what_it_says() {
-    scenario_with(&[Needs::BIRD], |world| {
-        let (router, provider, client) = with_a_provider(world);
-        let _provider = provider.bird(PROVIDER);
-        let bird = world.bird(&text("bird-bgp.conf"));
-        bird.says("show protocols provider", "Established");
-        bird.says("show protocols provider6", "Established");
-        does_what_it_says(&router, &client);
-        router.stop();
-    });
+fn bgp_by_bird_does_what_it_says(world: &World) {
+    let (router, provider, client) = with_a_provider(world);
+    let _provider = provider.bird(&provider_bird());
+    let bird = world.bird(&text("bird-bgp.conf"));
+    bird.says("show protocols provider", "Established").good();
+    bird.says("show protocols provider6", "Established").good();
+    does_what_it_says(&router, &client);
+    router.stop();
 }
 
-#[test]
-fn bgp_by_frr_does_what_it_says() {
-    scenario_with(&[Needs::BIRD, Needs::FRR], |world| {
-        let (router, provider, client) = with_a_provider(world);
-        let _provider = provider.bird(PROVIDER);
-        let _frr = world.frr(&["zebra -K 120", "bgpd"], &text("frr-bgp.conf"));
-        does_what_it_says(&router, &client);
-        router.stop();
-    });
+fn bgp_by_frr_does_what_it_says(world: &World) {
+    let (router, provider, client) = with_a_provider(world);
+    let _provider = provider.bird(&provider_bird());
+    let _frr = world.frr(&["zebra -K 120", "bgpd"], &text("frr-bgp.conf"));
+    does_what_it_says(&router, &client);
+    router.stop();
 }

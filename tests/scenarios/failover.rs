@@ -8,12 +8,17 @@
 //!             └── two ─── two: 20.0.0.0/24
 //! ```
 
-use crate::speakers::{Family, announcing_bird, router_bird, router_frr};
-use perigee_tests::{Bird, Host, LONG_WAIT, Needs, Router, Wire, World, frame, run, scenario_with, wait_until_for};
+use perigee_tests::speakers::{announcing_bird, router_bird, router_frr};
+use perigee_tests::{Bird, Good, Host, LONG_WAIT, Router, Wire, World, frame, run, wait_until_for};
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+perigee_tests::scenarios![
+    flows_move_to_the_way_that_is_left_with_bird needs BIRDC,
+    flows_move_to_the_way_that_is_left_with_frr needs BIRDC FRR,
+];
 
 const PORTS: &str = r#"
 [port.wan]
@@ -167,20 +172,14 @@ fn ways_fail(world: &World, after_link: AfterLink, start_daemon: impl FnOnce()) 
     router.stop();
 }
 
-#[test]
-fn flows_move_to_the_way_that_is_left_with_bird() {
-    scenario_with(&[Needs::BIRD], |world: &mut World| {
-        let mut bird = None;
-        ways_fail(world, AfterLink::Both, || bird = Some(world.bird(&router_bird(&[2, 3]))));
-    });
+fn flows_move_to_the_way_that_is_left_with_bird(world: &World) {
+    let mut bird = None;
+    ways_fail(world, AfterLink::Both, || bird = Some(world.bird(&router_bird(&[2, 3]))));
 }
 
-#[test]
-fn flows_move_to_the_way_that_is_left_with_frr() {
-    scenario_with(&[Needs::BIRD, Needs::FRR], |world: &mut World| {
-        let mut frr = None;
-        ways_fail(world, AfterLink::AsLinux, || {
-            frr = Some(world.frr(&["zebra", "bgpd"], &router_frr(&[2, 3], &Family::BOTH)))
-        });
+fn flows_move_to_the_way_that_is_left_with_frr(world: &World) {
+    let mut frr = None;
+    ways_fail(world, AfterLink::AsLinux, || {
+        frr = Some(world.frr(&["zebra", "bgpd"], &router_frr(&[2, 3], &["ipv4", "ipv6"])))
     });
 }

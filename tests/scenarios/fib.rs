@@ -2,7 +2,9 @@
 //! Whatever routes are looked up in, packets take them, also those that come and go while the router runs.
 
 use crate::{PORTS, Pair};
-use perigee_tests::{World, scenario, wait_until};
+use perigee_tests::{Asserts, Good, World, wait_until};
+
+perigee_tests::scenarios![packets_cross_with_every_lookup_structure, the_command_line_chooses_before_the_configuration,];
 
 /// The names of all structures, as `perigee check` lists them: IPv4, IPv6.
 fn names(world: &World) -> [Vec<String>; 2] {
@@ -16,56 +18,48 @@ fn names(world: &World) -> [Vec<String>; 2] {
     })
 }
 
-#[test]
-fn packets_cross_with_every_lookup_structure() {
-    scenario(|world| {
-        let Pair { client, server } = Pair::new(world);
-        let [v4, v6] = names(world);
-        assert!(v4.iter().any(|name| name == "rte_fib") && v6.iter().any(|name| name == "rte_fib6"), "{v4:?} {v6:?}");
-        for address in ["10.7.0.1/32", "2001:db8:7::1/128"] {
-            server.run(&format!("ip addr add {address} dev lo")).good();
+fn packets_cross_with_every_lookup_structure(world: &World) {
+    let Pair { client, server } = Pair::new(world);
+    let [v4, v6] = names(world);
+    assert!(v4.iter().any(|name| name == "rte_fib") && v6.iter().any(|name| name == "rte_fib6"), "{v4:?} {v6:?}");
+    for address in ["10.7.0.1/32", "2001:db8:7::1/128"] {
+        server.run(&format!("ip addr add {address} dev lo")).good();
+    }
+    for turn in 0..v4.len().max(v6.len()) {
+        let (v4, v6) = (&v4[turn % v4.len()], &v6[turn % v6.len()]);
+        println!("{v4} and {v6}");
+        let router = world.router(&format!("fib = [\"{v4}\", \"{v6}\"]"), PORTS);
+        let used = router.show("fib");
+        for (index, name) in [v4, v6].into_iter().enumerate() {
+            assert_eq!(used[index]["chosen"].as_str(), Some(name.as_str()), "{used}");
+            assert!(used[index]["bytes"].as_u64() > Some(0), "{used}");
         }
-        for turn in 0..v4.len().max(v6.len()) {
-            let (v4, v6) = (&v4[turn % v4.len()], &v6[turn % v6.len()]);
-            println!("{v4} and {v6}");
-            let router = world.router(&format!("fib = [\"{v4}\", \"{v6}\"]"), PORTS);
-            let used = router.show("fib");
-            for (index, name) in [v4, v6].into_iter().enumerate() {
-                assert_eq!(used[index]["chosen"].as_str(), Some(name.as_str()), "{used}");
-                assert!(used[index]["bytes"].as_u64() > Some(0), "{used}");
-            }
-            for address in ["10.0.2.2", "2001:db8:2::2"] {
-                client.reaches(address);
-                // Its neighbor is known now: by the fast path.
-                wait_until("the fast path to carry both ways", || {
-                    let before = router.workers("transmitted");
-                    client.ping(5, address);
-                    router.workers("transmitted") - before >= 10
-                });
-            }
-            for (prefix, via, address) in
-                [("10.7.0.0/24", "10.0.2.2", "10.7.0.1"), ("2001:db8:7::/48", "2001:db8:2::2", "2001:db8:7::1")]
-            {
-                router.ask(&format!("route add {prefix} via {via}")).good();
-                client.reaches(address);
-                router.ask(&format!("route del {prefix}")).good();
-                wait_until("the route to be gone", || {
-                    client.run(&format!("ping -n -c 1 -W 1 {address}")).code == Some(1)
-                });
-            }
-            router.alone();
-            router.stop();
+        for address in ["10.0.2.2", "2001:db8:2::2"] {
+            client.reaches(address);
+            // Its neighbor is known now: by the fast path.
+            wait_until("the fast path to carry both ways", || {
+                let before = router.workers("transmitted");
+                client.ping(5, address);
+                router.workers("transmitted") - before >= 10
+            });
         }
-    });
+        for (prefix, via, address) in
+            [("10.7.0.0/24", "10.0.2.2", "10.7.0.1"), ("2001:db8:7::/48", "2001:db8:2::2", "2001:db8:7::1")]
+        {
+            router.ask(&format!("route add {prefix} via {via}")).good();
+            client.reaches(address);
+            router.ask(&format!("route del {prefix}")).good();
+            wait_until("the route to be gone", || client.run(&format!("ping -n -c 1 -W 1 {address}")).code == Some(1));
+        }
+        router.alone();
+        router.stop();
+    }
 }
 
-#[test]
-fn the_command_line_chooses_before_the_configuration() {
-    scenario(|world| {
-        let report = world.perigee(&["demo", "--json", "--fib", "rte_fib,rte_fib6"]).good().out;
-        let report: serde_json::Value = serde_json::from_str(&report).expect("JSON on standard output");
-        assert_eq!(report["ping"]["loss"].as_f64(), Some(0.0), "{report}");
-        let file = world.configuration("", PORTS).display().to_string();
-        world.perigee(&["run", "--fib", "bogus", &file]).refused("found --fib bogus, expected auto");
-    });
+fn the_command_line_chooses_before_the_configuration(world: &World) {
+    let report = world.perigee(&["demo", "--json", "--fib", "rte_fib,rte_fib6"]).good().out;
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON on standard output");
+    assert_eq!(report["ping"]["loss"].as_f64(), Some(0.0), "{report}");
+    let file = world.configuration("", PORTS).display().to_string();
+    world.perigee(&["run", "--fib", "bogus", &file]).refused("found --fib bogus, expected auto");
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! A flood of packets that need the slow path costs those packets, and no others.
 
-use perigee_tests::{Router, World, frame, scenario, wait_until};
+use perigee_tests::{Router, World, frame, wait_until};
+
+perigee_tests::scenarios![packets_with_options, packets_to_be_fragmented,];
 
 /// What goes to the lan costs the slow path some thirty fragments a packet; what goes to the dmz is simple.
 const PORTS: &str = r#"
@@ -74,16 +76,12 @@ fn flooded(world: &World, complex: impl Fn(perigee_net::MacAddr) -> Vec<u8>) {
     router.stop();
 }
 
-#[test]
-fn packets_to_be_fragmented() {
-    scenario(|world| flooded(world, |mac| frame::udp4(mac, "10.0.1.2", "10.0.2.2", 1400)));
+fn packets_to_be_fragmented(world: &World) {
+    flooded(world, |mac| frame::udp4(mac, "10.0.1.2", "10.0.2.2", 1400));
 }
 
-#[test]
-fn packets_with_options() {
-    scenario(|world| {
-        flooded(world, |mac| {
-            frame::with_options(frame::udp4(mac, "10.0.1.2", "10.0.2.2", 1400), &[7, 7, 4, 0, 0, 0, 0, 0])
-        });
+fn packets_with_options(world: &World) {
+    flooded(world, |mac| {
+        frame::with_options(frame::udp4(mac, "10.0.1.2", "10.0.2.2", 1400), &[7, 7, 4, 0, 0, 0, 0, 0])
     });
 }

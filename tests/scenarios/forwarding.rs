@@ -2,130 +2,121 @@
 //! Packets cross the router whole, by the router's own hand, and it leaves nothing behind.
 
 use crate::{PORTS, Pair};
-use nix::sys::signal::Signal;
-use perigee_tests::{scenario, wait_for};
+use perigee_tests::Signal;
+use perigee_tests::{Good, World, wait_for};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-#[test]
-fn ping_crosses_in_both_families() {
-    scenario(|world| {
-        let Pair { client, server } = Pair::new(world);
-        let router = world.router("", PORTS);
-        for (host, address) in [(&client, "10.0.2.2"), (&server, "10.0.1.2"), (&client, "2001:db8:2::2")] {
-            host.reaches(address);
-            let before = router.workers("transmitted");
-            host.ping(20, address);
-            let carried = router.workers("transmitted") - before;
-            assert!(carried >= 40, "{carried} of 40 packets to and from {address} went through perigee");
-        }
-        router.alone();
-        router.stop();
-    });
-}
+perigee_tests::scenarios![
+    ping_crosses_in_both_families,
+    traceroute_shows_the_router_first,
+    iperf3_crosses,
+    a_tcp_stream_arrives_byte_by_byte,
+    sigterm_and_sigint_end_cleanly_and_restore_the_interfaces,
+    a_killed_router_leaves_interfaces_as_they_were,
+];
 
-#[test]
-fn traceroute_shows_the_router_first() {
-    scenario(|world| {
-        let Pair { client, .. } = Pair::new(world);
-        let router = world.router("", PORTS);
-        for (address, first, tool) in
-            [("10.0.2.2", "10.0.1.1", "traceroute"), ("2001:db8:2::2", "2001:db8:1::1", "traceroute -6")]
-        {
-            client.reaches(address);
-            let shown = client.run(&format!("{tool} -n -q 1 -w 5 {address}")).good().out;
-            let hops: Vec<&str> = shown.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
-            assert_eq!(hops, [first, address], "{shown}");
-        }
-        assert!(router.dropped("ttl.expired") > 0 && router.dropped("hop_limit.expired") > 0);
-        router.stop();
-    });
-}
-
-#[test]
-fn iperf3_crosses() {
-    scenario(|world| {
-        let Pair { client, server } = Pair::new(world);
-        let router = world.router("", PORTS);
-        client.reaches("10.0.2.2");
+fn ping_crosses_in_both_families(world: &World) {
+    let Pair { client, server } = Pair::new(world);
+    let router = world.router("", PORTS);
+    for (host, address) in [(&client, "10.0.2.2"), (&server, "10.0.1.2"), (&client, "2001:db8:2::2")] {
+        host.reaches(address);
         let before = router.workers("transmitted");
-        let _service = server.start("iperf3 -s");
-        let report = wait_for("iperf3 to connect", || {
-            // With -J its exit status is 0 even if the server does not listen yet.
-            let out = client.run("iperf3 -J -c 10.0.2.2 -n 50M").out;
-            let report: serde_json::Value = serde_json::from_str(&out).expect("iperf3's report");
-            report.get("error").is_none().then_some(report)
-        });
-        // What the receiver has counted when the sender says it is done is somewhat less.
-        let sum = |side: &str| report["end"][side]["bytes"].as_u64().unwrap_or(0);
-        let bytes = sum("sum_sent");
-        assert!(bytes >= 50_000_000 && sum("sum_received") > bytes / 2, "{report}");
+        host.ping(20, address);
         let carried = router.workers("transmitted") - before;
-        assert!(carried >= bytes / 1460, "{carried} packets through perigee for {bytes} bytes");
-        router.alone();
-        router.stop();
-    });
+        assert!(carried >= 40, "{carried} of 40 packets to and from {address} went through perigee");
+    }
+    router.alone();
+    router.stop();
 }
 
-#[test]
-fn a_tcp_stream_arrives_byte_by_byte() {
-    scenario(|world| {
-        let Pair { client, server } = Pair::new(world);
-        let router = world.router("", PORTS);
-        let sent: Vec<u8> = (0..4_000_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
-        for address in ["10.0.2.2:5000", "[2001:db8:2::2]:5000"] {
-            let listener = server.inside(|| TcpListener::bind(address).expect("a listener"));
-            let mut out = client.inside(|| wait_for("a connection", || TcpStream::connect(address).ok()));
-            let received = std::thread::scope(|scope| {
-                let reader = scope.spawn(|| {
-                    let mut bytes = Vec::new();
-                    listener.accept().expect("a connection").0.read_to_end(&mut bytes).expect("the stream");
-                    bytes
-                });
-                out.write_all(&sent).expect("the stream");
-                drop(out);
-                reader.join().expect("the reader")
+fn traceroute_shows_the_router_first(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let router = world.router("", PORTS);
+    for (address, first, tool) in
+        [("10.0.2.2", "10.0.1.1", "traceroute"), ("2001:db8:2::2", "2001:db8:1::1", "traceroute -6")]
+    {
+        client.reaches(address);
+        let shown = client.run(&format!("{tool} -n -q 1 -w 5 {address}")).good().out;
+        let hops: Vec<&str> = shown.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
+        assert_eq!(hops, [first, address], "{shown}");
+    }
+    assert!(router.dropped("ttl.expired") > 0 && router.dropped("hop_limit.expired") > 0);
+    router.stop();
+}
+
+fn iperf3_crosses(world: &World) {
+    let Pair { client, server } = Pair::new(world);
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    let before = router.workers("transmitted");
+    let _service = server.start("iperf3 -s");
+    let report = wait_for("iperf3 to connect", || {
+        // With -J its exit status is 0 even if the server does not listen yet.
+        let out = client.run("iperf3 -J -c 10.0.2.2 -n 50M").out;
+        let report: serde_json::Value = serde_json::from_str(&out).expect("iperf3's report");
+        report.get("error").is_none().then_some(report)
+    });
+    // What the receiver has counted when the sender says it is done is somewhat less.
+    let sum = |side: &str| report["end"][side]["bytes"].as_u64().unwrap_or(0);
+    let bytes = sum("sum_sent");
+    assert!(bytes >= 50_000_000 && sum("sum_received") > bytes / 2, "{report}");
+    let carried = router.workers("transmitted") - before;
+    assert!(carried >= bytes / 1460, "{carried} packets through perigee for {bytes} bytes");
+    router.alone();
+    router.stop();
+}
+
+fn a_tcp_stream_arrives_byte_by_byte(world: &World) {
+    let Pair { client, server } = Pair::new(world);
+    let router = world.router("", PORTS);
+    let sent: Vec<u8> = (0..4_000_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    for address in ["10.0.2.2:5000", "[2001:db8:2::2]:5000"] {
+        let listener = server.inside(|| TcpListener::bind(address).expect("a listener"));
+        let mut out = client.inside(|| wait_for("a connection", || TcpStream::connect(address).ok()));
+        let received = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut bytes = Vec::new();
+                listener.accept().expect("a connection").0.read_to_end(&mut bytes).expect("the stream");
+                bytes
             });
-            assert!(received == sent, "{} of {} bytes, or others", received.len(), sent.len());
-        }
-        let carried = router.workers("transmitted");
-        assert!(carried > 2 * sent.len() as u64 / 1460, "{carried} packets through perigee");
-        router.stop();
-    });
+            out.write_all(&sent).expect("the stream");
+            drop(out);
+            reader.join().expect("the reader")
+        });
+        assert!(received == sent, "{} of {} bytes, or others", received.len(), sent.len());
+    }
+    let carried = router.workers("transmitted");
+    assert!(carried > 2 * sent.len() as u64 / 1460, "{carried} packets through perigee");
+    router.stop();
 }
 
-#[test]
-fn sigterm_and_sigint_end_cleanly_and_restore_the_interfaces() {
-    scenario(|world| {
-        let Pair { client, .. } = Pair::new(world);
-        let before = world.interfaces();
-        assert_eq!(before.len(), 2, "{before:?}");
-        for signal in [Signal::SIGTERM, Signal::SIGINT] {
-            let router = world.router("", PORTS);
-            client.reaches("10.0.2.2");
-            let during = world.interfaces();
-            assert_eq!(during.len(), 4, "two interfaces, two twins: {during:?}");
-            assert!(before.iter().all(|line| !during.contains(line)), "their MAC address is the router's: {during:?}");
-            let traffic = client.start("ping -n -i 0.002 10.0.2.2");
-            router.stop_by(signal);
-            drop(traffic);
-            assert_eq!(world.interfaces(), before);
-        }
-    });
+fn sigterm_and_sigint_end_cleanly_and_restore_the_interfaces(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let before = world.interfaces();
+    assert_eq!(before.len(), 2, "{before:?}");
+    for signal in [Signal::TERM, Signal::INT] {
+        let router = world.router("", PORTS);
+        client.reaches("10.0.2.2");
+        let during = world.interfaces();
+        assert_eq!(during.len(), 4, "two interfaces, two twins: {during:?}");
+        assert!(before.iter().all(|line| !during.contains(line)), "their MAC address is the router's: {during:?}");
+        let traffic = client.start("ping -n -i 0.002 10.0.2.2");
+        router.stop_by(signal);
+        drop(traffic);
+        assert_eq!(world.interfaces(), before);
+    }
 }
 
-#[test]
-fn a_killed_router_leaves_interfaces_as_they_were() {
-    scenario(|world| {
-        let Pair { client, .. } = Pair::new(world);
-        let before = world.interfaces();
-        let router = world.router("", PORTS);
-        client.reaches("10.0.2.2");
-        router.kill();
-        wait_for("the helper to restore the interfaces", || (world.interfaces() == before).then_some(()));
-        // The socket it left is replaced.
-        let router = world.router("", PORTS);
-        client.reaches("10.0.2.2");
-        router.stop();
-    });
+fn a_killed_router_leaves_interfaces_as_they_were(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let before = world.interfaces();
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    router.kill();
+    wait_for("the helper to restore the interfaces", || (world.interfaces() == before).then_some(()));
+    // The socket it left is replaced.
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    router.stop();
 }

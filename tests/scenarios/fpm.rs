@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT
 //! FRR's zebra tells perigee its routes over TCP (FPM, `dplane_fpm_nl`), past the kernel.
 
-use crate::speakers::{Family, PORTS, announcing_bird, networks, router_frr};
-use perigee_tests::{Frr, Host, LONG_WAIT, Needs, Router, World, scenario_with, wait_until_for};
+use perigee_tests::speakers::{PORTS, announcing_bird, networks, router_frr};
+use perigee_tests::{Frr, Good, Host, LONG_WAIT, Router, World, wait_until_for};
 use std::time::{Duration, Instant};
+
+perigee_tests::scenarios![
+    routes_by_fpm_with_next_hop_groups needs BIRDC FRR,
+    routes_by_fpm_with_gateways needs BIRDC FRR,
+];
 
 const ROUTES: usize = 2000;
 const ZEBRA: &str = "zebra -M dplane_fpm_nl";
@@ -35,10 +40,10 @@ fn comes_back(router: &Router, frr: &mut Frr) {
     wait_until_for(LONG_WAIT, &format!("{ROUTES} routes, perigee having started again"), || {
         if !again && begin.elapsed() > Duration::from_secs(30) {
             again = true;
-            frr.kill("zebra");
-            frr.kill("bgpd");
-            frr.restart(ZEBRA);
-            frr.restart("bgpd");
+            frr.kill("zebra").good();
+            frr.kill("bgpd").good();
+            frr.restart(ZEBRA).good();
+            frr.restart("bgpd").good();
         }
         router.show("routes --limit 1 --within 20.0.0.0/8")["total"] == ROUTES
     });
@@ -50,7 +55,7 @@ fn routes_by_fpm(world: &World, fpm: &str) {
     server.run("ip route add local 20.0.0.0/8 dev lo").good();
     let mut router = world.router("", &format!("{PORTS}\n{FEED}"));
     let speaker = server.bird(&announcing_bird(2, ROUTES, 0));
-    let mut frr = world.frr(&[ZEBRA, "bgpd"], &format!("{fpm}{}", router_frr(&[2], &Family::BOTH)));
+    let mut frr = world.frr(&[ZEBRA, "bgpd"], &format!("{fpm}{}", router_frr(&[2], &["ipv4", "ipv6"])));
     routes_become(&router, ROUTES);
     follows(&router, &client);
     assert_eq!(router.show("linux")["feed"], "fpm");
@@ -64,12 +69,12 @@ fn routes_by_fpm(world: &World, fpm: &str) {
     go_and_come_again(&router);
 
     // FRR starts again, all of it, as watchfrr does: perigee hears of everything anew.
-    frr.kill("zebra");
-    frr.kill("bgpd");
-    frr.restart(ZEBRA);
-    frr.restart("bgpd");
-    speaker.says("show protocols four", "Established");
-    frr.says("show ip route summary", &ROUTES.to_string());
+    frr.kill("zebra").good();
+    frr.kill("bgpd").good();
+    frr.restart(ZEBRA).good();
+    frr.restart("bgpd").good();
+    speaker.says("show protocols four", "Established").good();
+    frr.says("show ip route summary", &ROUTES.to_string()).good();
     routes_become(&router, ROUTES);
     go_and_come_again(&router);
     follows(&router, &client);
@@ -83,16 +88,10 @@ fn routes_by_fpm(world: &World, fpm: &str) {
     router.stop();
 }
 
-#[test]
-fn routes_by_fpm_with_next_hop_groups() {
-    scenario_with(&[Needs::BIRD, Needs::FRR], |world| {
-        routes_by_fpm(world, "fpm address 127.0.0.1\nfpm use-next-hop-groups\n");
-    });
+fn routes_by_fpm_with_next_hop_groups(world: &World) {
+    routes_by_fpm(world, "fpm address 127.0.0.1\nfpm use-next-hop-groups\n");
 }
 
-#[test]
-fn routes_by_fpm_with_gateways() {
-    scenario_with(&[Needs::BIRD, Needs::FRR], |world| {
-        routes_by_fpm(world, "fpm address 127.0.0.1\nno fpm use-next-hop-groups\n");
-    });
+fn routes_by_fpm_with_gateways(world: &World) {
+    routes_by_fpm(world, "fpm address 127.0.0.1\nno fpm use-next-hop-groups\n");
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! Several next hops: multipath routes, and routes that name next-hop objects, which change under them.
 
-use perigee_tests::{Router, Wire, World, frame, scenario, wait_until};
+use perigee_tests::{Good, Router, Wire, World, frame, wait_until};
 use serde_json::Value;
+
+perigee_tests::scenarios![multipath_routes, next_hop_objects,];
 
 const PORTS: &str = r#"
 [port.wan]
@@ -73,84 +75,78 @@ fn shares(wire: &Wire, router: &Router, address: &str) -> [u64; 2] {
     now()
 }
 
-#[test]
-fn multipath_routes() {
-    scenario(|world| {
-        let (wire, router) = started(world);
-        world.ip("route add 10.9.1.0/24 nexthop via 10.0.2.2 weight 3 nexthop via 10.0.3.2 weight 1");
-        has(&router, "10.9.1.0/24", &[("10.0.2.2", 3), ("10.0.3.2", 1)]);
-        let [one, two] = shares(&wire, &router, "10.9.1.1");
-        // A quarter of 200, and six standard deviations of 6.1; a few more are the neighbors' own.
-        assert!((13..=87).contains(&two) && one > two, "{one} and {two}");
-        world.ip("route replace 10.9.1.0/24 nexthop via 10.0.3.2 weight 1");
-        has(&router, "10.9.1.0/24", &[("10.0.3.2", 1)]);
-        let [one, _] = shares(&wire, &router, "10.9.1.1");
-        assert!(one < 10, "{one}");
+fn multipath_routes(world: &World) {
+    let (wire, router) = started(world);
+    world.ip("route add 10.9.1.0/24 nexthop via 10.0.2.2 weight 3 nexthop via 10.0.3.2 weight 1");
+    has(&router, "10.9.1.0/24", &[("10.0.2.2", 3), ("10.0.3.2", 1)]);
+    let [one, two] = shares(&wire, &router, "10.9.1.1");
+    // A quarter of 200, and six standard deviations of 6.1; a few more are the neighbors' own.
+    assert!((13..=87).contains(&two) && one > two, "{one} and {two}");
+    world.ip("route replace 10.9.1.0/24 nexthop via 10.0.3.2 weight 1");
+    has(&router, "10.9.1.0/24", &[("10.0.3.2", 1)]);
+    let [one, _] = shares(&wire, &router, "10.9.1.1");
+    assert!(one < 10, "{one}");
 
-        // IPv6: members come and go one by one.
-        world.ip("-6 route add 2001:db8:9::/48 nexthop via 2001:db8:2::2 nexthop via 2001:db8:3::2");
-        has(&router, "2001:db8:9::/48", &[("2001:db8:2::2", 1), ("2001:db8:3::2", 1)]);
-        world.ip("-6 route del 2001:db8:9::/48 via 2001:db8:2::2");
-        has(&router, "2001:db8:9::/48", &[("2001:db8:3::2", 1)]);
-        world.ip("-6 route append 2001:db8:9::/48 via 2001:db8:2::2");
-        has(&router, "2001:db8:9::/48", &[("2001:db8:2::2", 1), ("2001:db8:3::2", 1)]);
-        world.ip("-6 route del 2001:db8:9::/48");
-        router.loses("2001:db8:9::/48");
-        router.alone();
-        router.audited();
-        router.stop();
-    });
+    // IPv6: members come and go one by one.
+    world.ip("-6 route add 2001:db8:9::/48 nexthop via 2001:db8:2::2 nexthop via 2001:db8:3::2");
+    has(&router, "2001:db8:9::/48", &[("2001:db8:2::2", 1), ("2001:db8:3::2", 1)]);
+    world.ip("-6 route del 2001:db8:9::/48 via 2001:db8:2::2");
+    has(&router, "2001:db8:9::/48", &[("2001:db8:3::2", 1)]);
+    world.ip("-6 route append 2001:db8:9::/48 via 2001:db8:2::2");
+    has(&router, "2001:db8:9::/48", &[("2001:db8:2::2", 1), ("2001:db8:3::2", 1)]);
+    world.ip("-6 route del 2001:db8:9::/48");
+    router.loses("2001:db8:9::/48");
+    router.alone();
+    router.audited();
+    router.stop();
 }
 
-#[test]
-fn next_hop_objects() {
-    scenario(|world| {
-        let (wire, router) = started(world);
-        world.ip("nexthop add id 1 via 10.0.2.2 dev one");
-        world.ip("nexthop add id 2 via 10.0.3.2 dev two");
-        world.ip("nexthop add id 10 group 1,3/2,1");
-        for number in 1..=50 {
-            world.ip(&format!("route add 10.9.{number}.0/24 nhid 10"));
-        }
-        world.ip("route add 10.9.100.0/24 nhid 1");
-        has(&router, "10.9.50.0/24", &[("10.0.2.2", 3), ("10.0.3.2", 1)]);
-        has(&router, "10.9.100.0/24", &[("10.0.2.2", 1)]);
-        let [one, two] = shares(&wire, &router, "10.9.1.1");
-        assert!((13..=87).contains(&two) && one > two, "{one} and {two}");
+fn next_hop_objects(world: &World) {
+    let (wire, router) = started(world);
+    world.ip("nexthop add id 1 via 10.0.2.2 dev one");
+    world.ip("nexthop add id 2 via 10.0.3.2 dev two");
+    world.ip("nexthop add id 10 group 1,3/2,1");
+    for number in 1..=50 {
+        world.ip(&format!("route add 10.9.{number}.0/24 nhid 10"));
+    }
+    world.ip("route add 10.9.100.0/24 nhid 1");
+    has(&router, "10.9.50.0/24", &[("10.0.2.2", 3), ("10.0.3.2", 1)]);
+    has(&router, "10.9.100.0/24", &[("10.0.2.2", 1)]);
+    let [one, two] = shares(&wire, &router, "10.9.1.1");
+    assert!((13..=87).contains(&two) && one > two, "{one} and {two}");
 
-        // What changes under the routes changes them all, without a word about any.
-        world.ip("nexthop replace id 10 group 2");
-        for number in [1, 25, 50] {
-            has(&router, &format!("10.9.{number}.0/24"), &[("10.0.3.2", 1)]);
-        }
-        let [one, _] = shares(&wire, &router, "10.9.7.1");
-        assert!(one < 10, "{one}");
-        world.ip("nexthop replace id 1 via 10.0.3.2 dev two");
-        has(&router, "10.9.100.0/24", &[("10.0.3.2", 1)]);
-        world.ip("nexthop add id 3 via 10.0.2.2 dev one");
-        world.ip("nexthop replace id 10 group 2/3");
-        has(&router, "10.9.25.0/24", &[("10.0.2.2", 1), ("10.0.3.2", 1)]);
-        router.audited();
+    // What changes under the routes changes them all, without a word about any.
+    world.ip("nexthop replace id 10 group 2");
+    for number in [1, 25, 50] {
+        has(&router, &format!("10.9.{number}.0/24"), &[("10.0.3.2", 1)]);
+    }
+    let [one, _] = shares(&wire, &router, "10.9.7.1");
+    assert!(one < 10, "{one}");
+    world.ip("nexthop replace id 1 via 10.0.3.2 dev two");
+    has(&router, "10.9.100.0/24", &[("10.0.3.2", 1)]);
+    world.ip("nexthop add id 3 via 10.0.2.2 dev one");
+    world.ip("nexthop replace id 10 group 2/3");
+    has(&router, "10.9.25.0/24", &[("10.0.2.2", 1), ("10.0.3.2", 1)]);
+    router.audited();
 
-        // A member that is deleted leaves its groups; the last one takes the group and its routes along.
-        world.ip("nexthop del id 3");
-        has(&router, "10.9.25.0/24", &[("10.0.3.2", 1)]);
-        world.ip("nexthop add id 4 blackhole");
-        world.ip("route add 10.9.200.0/24 nhid 4");
-        router.becomes("10.9.200.0/24", |route| route.is_some_and(|route| route["action"] == "blackhole"));
-        for id in [10, 1, 4] {
-            world.ip(&format!("nexthop del id {id}"));
-        }
-        for lost in ["10.9.1.0/24", "10.9.50.0/24", "10.9.100.0/24", "10.9.200.0/24"] {
-            router.loses(lost);
-        }
-        // The link's end takes the rest.
-        world.ip("route add 10.9.1.0/24 nhid 2");
-        router.leads("10.9.1.0/24", "two");
-        world.ip("link set two down");
-        router.loses("10.9.1.0/24");
-        router.alone();
-        router.audited();
-        router.stop();
-    });
+    // A member that is deleted leaves its groups; the last one takes the group and its routes along.
+    world.ip("nexthop del id 3");
+    has(&router, "10.9.25.0/24", &[("10.0.3.2", 1)]);
+    world.ip("nexthop add id 4 blackhole");
+    world.ip("route add 10.9.200.0/24 nhid 4");
+    router.becomes("10.9.200.0/24", |route| route.is_some_and(|route| route["action"] == "blackhole"));
+    for id in [10, 1, 4] {
+        world.ip(&format!("nexthop del id {id}"));
+    }
+    for lost in ["10.9.1.0/24", "10.9.50.0/24", "10.9.100.0/24", "10.9.200.0/24"] {
+        router.loses(lost);
+    }
+    // The link's end takes the rest.
+    world.ip("route add 10.9.1.0/24 nhid 2");
+    router.leads("10.9.1.0/24", "two");
+    world.ip("link set two down");
+    router.loses("10.9.1.0/24");
+    router.alone();
+    router.audited();
+    router.stop();
 }

@@ -2,7 +2,15 @@
 //! Routes made by `ip route`: perigee follows Linux, whatever becomes of them.
 
 use crate::{PORTS, Pair};
-use perigee_tests::{Host, World, scenario, wait_until};
+use perigee_tests::{Good, Host, World, wait_until};
+
+perigee_tests::scenarios![
+    they_come_change_and_go,
+    the_lowest_metric_is_used,
+    they_wait_for_their_next_hop,
+    tables_and_protocols_are_chosen,
+    a_burst_overruns_the_buffer_and_the_table_is_right_all_the_same,
+];
 
 /// Client, router, and a server behind which 10.9.0.2 lies.
 pub fn with_a_second_hop(world: &World) -> (Pair, Host) {
@@ -22,194 +30,177 @@ pub fn with_a_second_hop(world: &World) -> (Pair, Host) {
 const NETWORKS: [(&str, &str, &str, &str); 2] =
     [("10.9.0.0/24", "10.9.0.2", "10.0.2.2", "-4"), ("2001:db8:9::/64", "2001:db8:9::2", "2001:db8:2::2", "-6")];
 
-#[test]
-fn they_come_change_and_go() {
-    scenario(|world| {
-        let (Pair { client, .. }, _far) = with_a_second_hop(world);
-        let router = world.router("", PORTS);
-        client.reaches("10.0.2.2");
-        client.reaches("2001:db8:2::2");
-        for (network, address, gateway, family) in NETWORKS {
-            client.ping_fails(address);
-            world.ip(&format!("{family} route add {network} via {gateway}"));
-            client.reaches(address);
-            let before = router.workers("transmitted");
-            client.ping(20, address);
-            wait_until("the workers' counters", || router.workers("transmitted") >= before + 40);
+fn they_come_change_and_go(world: &World) {
+    let (Pair { client, .. }, _far) = with_a_second_hop(world);
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    client.reaches("2001:db8:2::2");
+    for (network, address, gateway, family) in NETWORKS {
+        client.ping_fails(address);
+        world.ip(&format!("{family} route add {network} via {gateway}"));
+        client.reaches(address);
+        let before = router.workers("transmitted");
+        client.ping(20, address);
+        wait_until("the workers' counters", || router.workers("transmitted") >= before + 40);
 
-            // Where there is none to send to, each kind says so in its own way.
-            for (kind, reason) in [
-                ("unreachable", "slowpath.unreachable"),
-                ("prohibit", "slowpath.prohibited"),
-                ("blackhole", if family == "-4" { "ipv4_lookup.blackhole" } else { "ipv6_lookup.blackhole" }),
-            ] {
-                world.ip(&format!("{family} route replace {kind} {network}"));
-                router.becomes(network, |route| route.is_some_and(|route| route["action"] == kind));
-                let before = router.dropped(reason);
-                client.ping_fails(address);
-                assert!(router.dropped(reason) > before, "{kind}: nothing under {reason}");
-                // Of IPv6, `replace` leaves a route of another kind beside the new one.
-                world.ip(&format!("{family} route del {kind} {network}"));
-                world.ip(&format!("{family} route replace {network} via {gateway}"));
-                router.leads(network, "lan");
-                client.reaches(address);
-            }
-            world.ip(&format!("{family} route del {network}"));
-            router.loses(network);
+        // Where there is none to send to, each kind says so in its own way.
+        for (kind, reason) in [
+            ("unreachable", "slowpath.unreachable"),
+            ("prohibit", "slowpath.prohibited"),
+            ("blackhole", if family == "-4" { "ipv4_lookup.blackhole" } else { "ipv6_lookup.blackhole" }),
+        ] {
+            world.ip(&format!("{family} route replace {kind} {network}"));
+            router.becomes(network, |route| route.is_some_and(|route| route["action"] == kind));
+            let before = router.dropped(reason);
             client.ping_fails(address);
-        }
-        router.alone();
-        router.audited();
-        router.stop();
-    });
-}
-
-#[test]
-fn the_lowest_metric_is_used() {
-    scenario(|world| {
-        let (Pair { client, .. }, _far) = with_a_second_hop(world);
-        let router = world.router("", PORTS);
-        for (network, address, gateway, family) in NETWORKS {
-            let wrong = if family == "-4" { "10.0.1.2" } else { "2001:db8:1::2" };
-            world.ip(&format!("{family} route add {network} via {wrong} metric 200"));
-            router.leads(network, "wan");
-            world.ip(&format!("{family} route add {network} via {gateway} metric 100"));
+            assert!(router.dropped(reason) > before, "{kind}: nothing under {reason}");
+            // Of IPv6, `replace` leaves a route of another kind beside the new one.
+            world.ip(&format!("{family} route del {kind} {network}"));
+            world.ip(&format!("{family} route replace {network} via {gateway}"));
             router.leads(network, "lan");
-            assert_eq!(router.routes(network).len(), 2);
             client.reaches(address);
-            client.ping(20, address);
-            world.ip(&format!("{family} route del {network} metric 100"));
-            router.leads(network, "wan");
-            world.ip(&format!("{family} route change {network} via {gateway} metric 200"));
-            router.leads(network, "lan");
-            client.ping(20, address);
-            // More specific ones win, whatever their metric.
-            world.ip(&format!("{family} route add blackhole {address} metric 5000"));
-            let host = format!("{address}/{}", if family == "-4" { 32 } else { 128 });
-            router.becomes(&host, |route| route.is_some_and(|route| route["action"] == "blackhole"));
-            client.ping_fails(address);
-            world.ip(&format!("{family} route flush {network}"));
-            world.ip(&format!("{family} route flush {host}"));
-            router.loses(&host);
-            router.loses(network);
         }
-        router.alone();
-        router.audited();
-        router.stop();
-    });
+        world.ip(&format!("{family} route del {network}"));
+        router.loses(network);
+        client.ping_fails(address);
+    }
+    router.alone();
+    router.audited();
+    router.stop();
 }
 
-#[test]
-fn they_wait_for_their_next_hop() {
-    scenario(|world| {
-        let (Pair { client, server }, _far) = with_a_second_hop(world);
-        server.run("ip link set eth0 down").good();
-        let router = world.router("", PORTS);
-        client.reaches("10.0.1.1");
-        for (network, _, gateway, family) in NETWORKS {
-            // The twin knows nothing of its neighbors.
-            world.ip(&format!("{family} route add {network} via {gateway} dev lan onlink"));
-        }
-        client.ping_fails("10.9.0.2");
-        server.run("ip link set eth0 up").good();
-        // Lost with the link, as Linux does.
-        server.run("ip addr replace 2001:db8:2::2/64 dev eth0 nodad").good();
-        server.run("ip route replace default via 10.0.2.1").good();
-        server.run("ip -6 route replace default via 2001:db8:2::1").good();
-        for (network, address, gateway, family) in NETWORKS {
-            // With the port's link, the twin's carrier went, and Linux may have taken the route away.
-            world.ip(&format!("{family} route replace {network} via {gateway} dev lan onlink"));
-            client.reaches(address);
-            client.ping(20, address);
-        }
-        router.alone();
-        router.audited();
-        router.stop();
-    });
+fn the_lowest_metric_is_used(world: &World) {
+    let (Pair { client, .. }, _far) = with_a_second_hop(world);
+    let router = world.router("", PORTS);
+    for (network, address, gateway, family) in NETWORKS {
+        let wrong = if family == "-4" { "10.0.1.2" } else { "2001:db8:1::2" };
+        world.ip(&format!("{family} route add {network} via {wrong} metric 200"));
+        router.leads(network, "wan");
+        world.ip(&format!("{family} route add {network} via {gateway} metric 100"));
+        router.leads(network, "lan");
+        assert_eq!(router.routes(network).len(), 2);
+        client.reaches(address);
+        client.ping(20, address);
+        world.ip(&format!("{family} route del {network} metric 100"));
+        router.leads(network, "wan");
+        world.ip(&format!("{family} route change {network} via {gateway} metric 200"));
+        router.leads(network, "lan");
+        client.ping(20, address);
+        // More specific ones win, whatever their metric.
+        world.ip(&format!("{family} route add blackhole {address} metric 5000"));
+        let host = format!("{address}/{}", if family == "-4" { 32 } else { 128 });
+        router.becomes(&host, |route| route.is_some_and(|route| route["action"] == "blackhole"));
+        client.ping_fails(address);
+        world.ip(&format!("{family} route flush {network}"));
+        world.ip(&format!("{family} route flush {host}"));
+        router.loses(&host);
+        router.loses(network);
+    }
+    router.alone();
+    router.audited();
+    router.stop();
 }
 
-#[test]
-fn tables_and_protocols_are_chosen() {
-    scenario(|world| {
-        let _pair = Pair::new(world);
-        let linux = "[linux]\ntables = [\"main\", 100]\nignore_protocols = [\"static\", 201]\n";
-        let router = world.router("", &format!("{PORTS}\n{linux}"));
-        let add = |words: &str| world.ip(&format!("route add {words} via 10.0.2.2"));
-        add("10.20.1.0/24 proto static");
-        add("10.20.2.0/24 proto 201");
-        add("10.20.3.0/24 table 101");
-        add("10.20.4.0/24 table 100");
-        add("10.20.5.0/24 proto 202");
-        add("10.20.6.0/24 table 100 proto static");
-        // What was added last is there, so all before it have been judged.
-        add("10.20.9.0/24");
-        router.leads("10.20.9.0/24", "lan");
-        for taken in ["10.20.4.0/24", "10.20.5.0/24"] {
-            assert!(router.route(taken).is_some(), "{taken}");
-        }
-        for ignored in ["10.20.1.0/24", "10.20.2.0/24", "10.20.3.0/24", "10.20.6.0/24"] {
-            assert!(router.route(ignored).is_none(), "{ignored}");
-        }
-        router.audited();
-        router.stop();
+fn they_wait_for_their_next_hop(world: &World) {
+    let (Pair { client, server }, _far) = with_a_second_hop(world);
+    server.run("ip link set eth0 down").good();
+    let router = world.router("", PORTS);
+    client.reaches("10.0.1.1");
+    for (network, _, gateway, family) in NETWORKS {
+        // The twin knows nothing of its neighbors.
+        world.ip(&format!("{family} route add {network} via {gateway} dev lan onlink"));
+    }
+    client.ping_fails("10.9.0.2");
+    server.run("ip link set eth0 up").good();
+    // Lost with the link, as Linux does.
+    server.run("ip addr replace 2001:db8:2::2/64 dev eth0 nodad").good();
+    server.run("ip route replace default via 10.0.2.1").good();
+    server.run("ip -6 route replace default via 2001:db8:2::1").good();
+    for (network, address, gateway, family) in NETWORKS {
+        // With the port's link, the twin's carrier went, and Linux may have taken the route away.
+        world.ip(&format!("{family} route replace {network} via {gateway} dev lan onlink"));
+        client.reaches(address);
+        client.ping(20, address);
+    }
+    router.alone();
+    router.audited();
+    router.stop();
+}
 
-        let router = world.router("", &format!("{PORTS}\n[linux]\nprotocols = [\"bird\", 202]\n"));
-        for words in ["10.20.1.0/24 proto static", "10.20.2.0/24", "10.20.5.0/24 proto 202", "10.20.9.0/24 proto bird"]
-        {
-            add(words);
-        }
-        router.leads("10.20.9.0/24", "lan");
-        router.leads("10.20.5.0/24", "lan");
-        assert!(router.route("10.20.1.0/24").is_none() && router.route("10.20.2.0/24").is_none());
-        router.audited();
-        router.stop();
+fn tables_and_protocols_are_chosen(world: &World) {
+    let _pair = Pair::new(world);
+    let linux = "[linux]\ntables = [\"main\", 100]\nignore_protocols = [\"static\", 201]\n";
+    let router = world.router("", &format!("{PORTS}\n{linux}"));
+    let add = |words: &str| world.ip(&format!("route add {words} via 10.0.2.2"));
+    add("10.20.1.0/24 proto static");
+    add("10.20.2.0/24 proto 201");
+    add("10.20.3.0/24 table 101");
+    add("10.20.4.0/24 table 100");
+    add("10.20.5.0/24 proto 202");
+    add("10.20.6.0/24 table 100 proto static");
+    // What was added last is there, so all before it have been judged.
+    add("10.20.9.0/24");
+    router.leads("10.20.9.0/24", "lan");
+    for taken in ["10.20.4.0/24", "10.20.5.0/24"] {
+        assert!(router.route(taken).is_some(), "{taken}");
+    }
+    for ignored in ["10.20.1.0/24", "10.20.2.0/24", "10.20.3.0/24", "10.20.6.0/24"] {
+        assert!(router.route(ignored).is_none(), "{ignored}");
+    }
+    router.audited();
+    router.stop();
 
-        let router = world.router("", &format!("{PORTS}\n[linux]\nfeed = \"none\"\n"));
-        add("10.20.1.0/24");
-        router.ask("route add 10.20.9.0/24 via 10.0.2.2").good();
-        assert!(router.route("10.20.9.0/24").is_some() && router.route("10.20.1.0/24").is_none());
-        router.stop();
-    });
+    let router = world.router("", &format!("{PORTS}\n[linux]\nprotocols = [\"bird\", 202]\n"));
+    for words in ["10.20.1.0/24 proto static", "10.20.2.0/24", "10.20.5.0/24 proto 202", "10.20.9.0/24 proto bird"] {
+        add(words);
+    }
+    router.leads("10.20.9.0/24", "lan");
+    router.leads("10.20.5.0/24", "lan");
+    assert!(router.route("10.20.1.0/24").is_none() && router.route("10.20.2.0/24").is_none());
+    router.audited();
+    router.stop();
+
+    let router = world.router("", &format!("{PORTS}\n[linux]\nfeed = \"none\"\n"));
+    add("10.20.1.0/24");
+    router.ask("route add 10.20.9.0/24 via 10.0.2.2").good();
+    assert!(router.route("10.20.9.0/24").is_some() && router.route("10.20.1.0/24").is_none());
+    router.stop();
 }
 
 const BURST: usize = 20_000;
 
 /// Routes by `ip -batch`, and whether perigee has as many of them.
-#[test]
-fn a_burst_overruns_the_buffer_and_the_table_is_right_all_the_same() {
-    scenario(|world| {
-        let Pair { client, .. } = Pair::new(world);
-        // As small as the kernel makes them.
-        let router = world.router("", &format!("{PORTS}\n[linux]\nreceive_buffer = \"4 KB\"\n"));
-        client.reaches("10.0.2.2");
-        let lines = |verb: &str, via: &str| -> String {
-            (0..BURST).map(|n| format!("route {verb} 20.{}.{}.0/24 via {via}\n", n / 256, n % 256)).collect()
-        };
-        let total = || router.show("routes --limit 1 --within 20.0.0.0/8")["total"].as_u64().expect("a number");
-        let linux = |key: &str| router.show("linux")[key].clone();
-        let overruns = || linux("overruns").as_u64().expect("a number");
-        let mut rounds = 0;
-        // The more news at once, the less a buffer can hold: soon some are lost.
-        while overruns() == 0 {
-            rounds += 1;
-            assert!(rounds <= 10, "{rounds} bursts of {BURST} routes, and no overrun: {}", router.show("linux"));
-            for (verb, via, wanted) in
-                [("add", "10.0.2.2", BURST), ("replace", "10.0.1.2", BURST), ("del", "10.0.1.2", 0)]
-            {
-                let file = world.file("burst", &lines(verb, via));
-                world.ip(&format!("-batch {}", file.display()));
-                wait_until(&format!("{wanted} routes after {verb}"), || total() == wanted as u64);
-            }
+fn a_burst_overruns_the_buffer_and_the_table_is_right_all_the_same(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    // As small as the kernel makes them.
+    let router = world.router("", &format!("{PORTS}\n[linux]\nreceive_buffer = \"4 KB\"\n"));
+    client.reaches("10.0.2.2");
+    let lines = |verb: &str, via: &str| -> String {
+        (0..BURST).map(|n| format!("route {verb} 20.{}.{}.0/24 via {via}\n", n / 256, n % 256)).collect()
+    };
+    let total = || router.show("routes --limit 1 --within 20.0.0.0/8")["total"].as_u64().expect("a number");
+    let linux = |key: &str| router.show("linux")[key].clone();
+    let overruns = || linux("overruns").as_u64().expect("a number");
+    let mut rounds = 0;
+    // The more news at once, the less a buffer can hold: soon some are lost.
+    while overruns() == 0 {
+        rounds += 1;
+        assert!(rounds <= 10, "{rounds} bursts of {BURST} routes, and no overrun: {}", router.show("linux"));
+        for (verb, via, wanted) in [("add", "10.0.2.2", BURST), ("replace", "10.0.1.2", BURST), ("del", "10.0.1.2", 0)]
+        {
+            let file = world.file("burst", &lines(verb, via));
+            world.ip(&format!("-batch {}", file.display()));
+            wait_until(&format!("{wanted} routes after {verb}"), || total() == wanted as u64);
         }
-        let file = world.file("burst", &lines("add", "10.0.2.2"));
-        world.ip(&format!("-batch {}", file.display()));
-        wait_until("all routes", || total() == BURST as u64);
-        wait_until("the resync to end", || linux("state") == "following");
-        assert!(linux("resyncs").as_u64() > Some(0), "{}", router.show("linux"));
-        assert_eq!(total(), BURST as u64, "a resync adds nothing and takes nothing away");
-        client.ping(20, "10.0.2.2");
-        router.alone();
-        router.audited();
-        router.stop();
-    });
+    }
+    let file = world.file("burst", &lines("add", "10.0.2.2"));
+    world.ip(&format!("-batch {}", file.display()));
+    wait_until("all routes", || total() == BURST as u64);
+    wait_until("the resync to end", || linux("state") == "following");
+    assert!(linux("resyncs").as_u64() > Some(0), "{}", router.show("linux"));
+    assert_eq!(total(), BURST as u64, "a resync adds nothing and takes nothing away");
+    client.ping(20, "10.0.2.2");
+    router.alone();
+    router.audited();
+    router.stop();
 }

@@ -26,13 +26,50 @@ mod reload;
 mod restart;
 mod routes;
 mod snabb;
-mod speakers;
 mod tap;
 mod twin;
 mod vlan;
 mod workers;
 
-use perigee_tests::{Host, World};
+use perigee_tests::{Host, Scenario, World};
+use std::process::ExitCode;
+
+/// The scenarios of all files.
+const ALL: &[&[Scenario]] = &[
+    bgp::SCENARIOS,
+    demo::SCENARIOS,
+    examples::SCENARIOS,
+    failover::SCENARIOS,
+    fib::SCENARIOS,
+    filters::SCENARIOS,
+    flood::SCENARIOS,
+    forwarding::SCENARIOS,
+    fpm::SCENARIOS,
+    icmp::SCENARIOS,
+    linux_hops::SCENARIOS,
+    linux_links::SCENARIOS,
+    linux_routes::SCENARIOS,
+    linux_vlans::SCENARIOS,
+    malformed::SCENARIOS,
+    metrics::SCENARIOS,
+    multipath::SCENARIOS,
+    neighbors::SCENARIOS,
+    ospf::SCENARIOS,
+    protocols::SCENARIOS,
+    refusals::SCENARIOS,
+    reload::SCENARIOS,
+    restart::SCENARIOS,
+    routes::SCENARIOS,
+    snabb::SCENARIOS,
+    tap::SCENARIOS,
+    twin::SCENARIOS,
+    vlan::SCENARIOS,
+    workers::SCENARIOS,
+];
+
+fn main() -> ExitCode {
+    perigee_tests::main(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios"), ALL)
+}
 
 /// A client, a server, and what a configuration needs to connect them.
 struct Pair {

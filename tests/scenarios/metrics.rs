@@ -2,12 +2,13 @@
 //! Counters for machines: OpenMetrics text, and DPDK's own telemetry.
 
 use crate::{PORTS, Pair};
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, send, socket};
-use perigee_tests::scenario;
+use perigee_tests::{Good, World};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, connect, recv, send, socket};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::fd::AsRawFd;
+
+perigee_tests::scenarios![metrics_are_open_metrics, dpdks_own_telemetry_answers,];
 
 /// Fails unless the text is OpenMetrics: every sample of a family that was declared before, one `# EOF` at the end.
 fn check_open_metrics(text: &str) -> BTreeMap<String, f64> {
@@ -33,52 +34,45 @@ fn check_open_metrics(text: &str) -> BTreeMap<String, f64> {
     samples
 }
 
-#[test]
-fn metrics_are_open_metrics() {
-    scenario(|world| {
-        let Pair { client, .. } = Pair::new(world);
-        let router = world.router("metrics = \"127.0.0.1:9100\"", PORTS);
-        client.reaches("10.0.2.2");
-        client.ping(20, "10.0.2.2");
-        let samples = check_open_metrics(&router.ask("show metrics").good().out);
-        let sent = samples["perigee_worker_transmitted_packets_total{worker=\"0\"}"];
-        assert!(sent >= 40.0 && sent <= router.workers("transmitted") as f64, "{sent}");
-        assert!(samples["perigee_port_receive_packets_total{port=\"wan\"}"] >= 20.0);
+fn metrics_are_open_metrics(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let router = world.router("metrics = \"127.0.0.1:9100\"", PORTS);
+    client.reaches("10.0.2.2");
+    client.ping(20, "10.0.2.2");
+    let samples = check_open_metrics(&router.ask("show metrics").good().out);
+    let sent = samples["perigee_worker_transmitted_packets_total{worker=\"0\"}"];
+    assert!(sent >= 40.0 && sent <= router.workers("transmitted") as f64, "{sent}");
+    assert!(samples["perigee_port_receive_packets_total{port=\"wan\"}"] >= 20.0);
 
-        let mut stream = TcpStream::connect("127.0.0.1:9100").expect("the configured address");
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: r\r\nConnection: close\r\n\r\n").expect("a request");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-        assert!(head.starts_with("HTTP/1.1 200") && head.contains("application/openmetrics-text"), "{head}");
-        assert!(check_open_metrics(body).len() >= samples.len());
-        // Only the metrics are for the network.
-        let mut stream = TcpStream::connect("127.0.0.1:9100").expect("the configured address");
-        stream.write_all(b"GET /v1/routes HTTP/1.1\r\nHost: r\r\nConnection: close\r\n\r\n").expect("a request");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
-        router.stop();
-    });
+    let mut stream = TcpStream::connect("127.0.0.1:9100").expect("the configured address");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: r\r\nConnection: close\r\n\r\n").expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("application/openmetrics-text"), "{head}");
+    assert!(check_open_metrics(body).len() >= samples.len());
+    // Only the metrics are for the network.
+    let mut stream = TcpStream::connect("127.0.0.1:9100").expect("the configured address");
+    stream.write_all(b"GET /v1/routes HTTP/1.1\r\nHost: r\r\nConnection: close\r\n\r\n").expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    router.stop();
 }
 
-#[test]
-fn dpdks_own_telemetry_answers() {
-    scenario(|world| {
-        let _pair = Pair::new(world);
-        let router = world.router("", PORTS);
-        let flags = SockFlag::SOCK_CLOEXEC;
-        let telemetry = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).expect("a socket");
-        let address = UnixAddr::new("/run/dpdk/t/dpdk_telemetry.v2").expect("an address");
-        connect(telemetry.as_raw_fd(), &address).expect("the telemetry socket");
-        let receive = || {
-            let mut buffer = vec![0; 16384];
-            let length = recv(telemetry.as_raw_fd(), &mut buffer, MsgFlags::empty()).expect("an answer");
-            serde_json::from_slice::<serde_json::Value>(&buffer[..length]).expect("JSON")
-        };
-        assert!(receive()["version"].as_str().is_some_and(|version| version.contains("DPDK")));
-        send(telemetry.as_raw_fd(), b"/ethdev/list", MsgFlags::empty()).expect("a question");
-        assert_eq!(receive()["/ethdev/list"], serde_json::json!([0, 1]));
-        router.stop();
-    });
+fn dpdks_own_telemetry_answers(world: &World) {
+    let _pair = Pair::new(world);
+    let router = world.router("", PORTS);
+    let telemetry = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
+    let address = SocketAddrUnix::new("/run/dpdk/t/dpdk_telemetry.v2").expect("an address");
+    connect(&telemetry, &address).expect("the telemetry socket");
+    let receive = || {
+        let mut buffer = vec![0; 16384];
+        let (length, _) = recv(&telemetry, &mut buffer[..], RecvFlags::empty()).expect("an answer");
+        serde_json::from_slice::<serde_json::Value>(&buffer[..length]).expect("JSON")
+    };
+    assert!(receive()["version"].as_str().is_some_and(|version| version.contains("DPDK")));
+    send(&telemetry, b"/ethdev/list", SendFlags::empty()).expect("a question");
+    assert_eq!(receive()["/ethdev/list"], serde_json::json!([0, 1]));
+    router.stop();
 }

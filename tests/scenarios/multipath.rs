@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Routes with several gateways: flows spread over them by weight, keep to their way, and leave a way that ends.
 
-use perigee_tests::{Router, Wire, World, frame, scenario, wait_until};
+use perigee_tests::{Asserts, Good, Router, Wire, World, frame, wait_until};
+
+perigee_tests::scenarios![flows_spread_by_weight_and_leave_a_dead_path, routes_over_routes_by_hand,];
 
 const PORTS: &str = r#"
 [port.wan]
@@ -48,83 +50,77 @@ fn resolved(router: &Router, address: &str) -> bool {
     router.neighbor(address).is_some_and(|(state, _)| state == "reachable")
 }
 
-#[test]
-fn flows_spread_by_weight_and_leave_a_dead_path() {
-    scenario(|world| {
-        let wan = world.wire("w-wan");
-        let one = world.host("one", &["10.0.2.2/24"], &["10.0.2.1"]);
-        let two = world.host("two", &["10.0.3.2/24"], &["10.0.3.1"]);
-        for server in [&one, &two] {
-            // They take the packets and answer nothing, so that whatever else leaves does not blur the counts.
-            server.run("ip route add blackhole 10.9.0.1").good();
-            server.set("ipv4/ip_forward", "1");
-        }
-        let route = "[[route]]\nprefix = \"10.9.0.0/24\"\n\
-                     via = [{ address = \"10.0.2.2\", weight = 3 }, { address = \"10.0.3.2\" }]\n";
-        let router = world.router("", &format!("{PORTS}\n{route}"));
-        wait_until("both gateways to be asked for before a packet comes", || {
-            resolved(&router, "10.0.2.2") && resolved(&router, "10.0.3.2")
-        });
-
-        let [first, second] = shares(&wan, &router);
-        // A quarter of 300, and five standard deviations of 7.5; a few more are the neighbors' own.
-        assert!((38..=120).contains(&second) && first > second, "{first} and {second} of {FLOWS} flows");
-        let group = &router.show("nexthops").as_array().expect("a list").clone();
-        let group = group.iter().find(|hop| hop["kind"] == "group").expect("a group");
-        let share = |at: usize| group["members"][at]["share"].as_f64().expect("a share");
-        assert_eq!(share(0) + share(1), 1.0);
-        assert_eq!(share(0).max(share(1)), 0.75, "{group}");
-        let shown = router.ask("show routes").good().out;
-        assert!(shown.contains("10.0.2.2 weight 3") && shown.contains("10.0.3.2 weight 1"), "{shown}");
-
-        // The path with three quarters of the flows ends: the other takes them, and what it had stays.
-        one.run("ip link set eth0 down").good();
-        // What is not heard for half a minute is doubted, and then asked for three times (RFC 4861 7.3.3).
-        wait_until("the neighbor to be doubted", || !resolved(&router, "10.0.2.2"));
-        wait_until("the neighbor to be lost", || router.neighbor("10.0.2.2").is_none_or(|(_, mac)| mac.is_null()));
-        let [first, second] = shares(&wan, &router);
-        assert!(first < 10, "{first} flows still go to a dead gateway");
-        assert!(second >= u64::from(FLOWS), "{second}");
-
-        one.run("ip link set eth0 up").good();
-        wait_until("the neighbor to be back", || resolved(&router, "10.0.2.2"));
-        let [first, second] = shares(&wan, &router);
-        assert!((38..=120).contains(&second) && first > second, "{first} and {second} of {FLOWS} flows");
-        router.stop();
+fn flows_spread_by_weight_and_leave_a_dead_path(world: &World) {
+    let wan = world.wire("w-wan");
+    let one = world.host("one", &["10.0.2.2/24"], &["10.0.2.1"]);
+    let two = world.host("two", &["10.0.3.2/24"], &["10.0.3.1"]);
+    for server in [&one, &two] {
+        // They take the packets and answer nothing, so that whatever else leaves does not blur the counts.
+        server.run("ip route add blackhole 10.9.0.1").good();
+        server.set("ipv4/ip_forward", "1");
+    }
+    let route = "[[route]]\nprefix = \"10.9.0.0/24\"\n\
+                 via = [{ address = \"10.0.2.2\", weight = 3 }, { address = \"10.0.3.2\" }]\n";
+    let router = world.router("", &format!("{PORTS}\n{route}"));
+    wait_until("both gateways to be asked for before a packet comes", || {
+        resolved(&router, "10.0.2.2") && resolved(&router, "10.0.3.2")
     });
+
+    let [first, second] = shares(&wan, &router);
+    // A quarter of 300, and five standard deviations of 7.5; a few more are the neighbors' own.
+    assert!((38..=120).contains(&second) && first > second, "{first} and {second} of {FLOWS} flows");
+    let group = &router.show("nexthops").as_array().expect("a list").clone();
+    let group = group.iter().find(|hop| hop["kind"] == "group").expect("a group");
+    let share = |at: usize| group["members"][at]["share"].as_f64().expect("a share");
+    assert_eq!(share(0) + share(1), 1.0);
+    assert_eq!(share(0).max(share(1)), 0.75, "{group}");
+    let shown = router.ask("show routes").good().out;
+    assert!(shown.contains("10.0.2.2 weight 3") && shown.contains("10.0.3.2 weight 1"), "{shown}");
+
+    // The path with three quarters of the flows ends: the other takes them, and what it had stays.
+    one.run("ip link set eth0 down").good();
+    // What is not heard for half a minute is doubted, and then asked for three times (RFC 4861 7.3.3).
+    wait_until("the neighbor to be doubted", || !resolved(&router, "10.0.2.2"));
+    wait_until("the neighbor to be lost", || router.neighbor("10.0.2.2").is_none_or(|(_, mac)| mac.is_null()));
+    let [first, second] = shares(&wan, &router);
+    assert!(first < 10, "{first} flows still go to a dead gateway");
+    assert!(second >= u64::from(FLOWS), "{second}");
+
+    one.run("ip link set eth0 up").good();
+    wait_until("the neighbor to be back", || resolved(&router, "10.0.2.2"));
+    let [first, second] = shares(&wan, &router);
+    assert!((38..=120).contains(&second) && first > second, "{first} and {second} of {FLOWS} flows");
+    router.stop();
 }
 
-#[test]
-fn routes_over_routes_by_hand() {
-    scenario(|world: &mut World| {
-        let _wan = world.wire("w-wan");
-        let _one = world.host("one", &["10.0.2.2/24"], &["10.0.2.1"]);
-        let _two = world.host("two", &["10.0.3.2/24"], &["10.0.3.1"]);
-        let router = world.router("", PORTS);
-        let chosen = |prefix: &str| {
-            let routes = router.show(&format!("routes --within {prefix}"));
-            let best = routes["routes"].as_array().expect("a list").iter().find(|route| route["best"] == true).cloned();
-            best.map(|route| (route["dev"].as_str().unwrap_or("-").to_owned(), route["preference"].clone()))
-        };
-        router.ask("route add 10.8.0.0/24 recursive 10.7.0.1").good();
-        assert_eq!(chosen("10.8.0.0/24"), None, "nothing leads to its gateway");
-        router.ask("route add 10.8.0.0/24 via 10.0.3.2 preference 200").good();
-        assert_eq!(chosen("10.8.0.0/24"), Some(("two".to_owned(), 200.into())));
-        router.ask("route add 10.7.0.0/24 via 10.0.2.2 weight 2 via 10.0.2.3").good();
-        router.ask("route del 10.7.0.0/24 via 10.0.2.2").refused("no static route");
-        assert_eq!(chosen("10.8.0.0/24").map(|(_, preference)| preference), Some(1.into()), "over the group");
-        router.ask("route del 10.7.0.0/24 via 10.0.2.2 via 10.0.2.3").good();
-        assert_eq!(chosen("10.8.0.0/24"), Some(("two".to_owned(), 200.into())));
-        router.ask("route add 10.7.0.0/24 via 10.0.2.2").good();
-        assert_eq!(chosen("10.8.0.0/24"), Some(("one".to_owned(), 1.into())));
+fn routes_over_routes_by_hand(world: &World) {
+    let _wan = world.wire("w-wan");
+    let _one = world.host("one", &["10.0.2.2/24"], &["10.0.2.1"]);
+    let _two = world.host("two", &["10.0.3.2/24"], &["10.0.3.1"]);
+    let router = world.router("", PORTS);
+    let chosen = |prefix: &str| {
+        let routes = router.show(&format!("routes --within {prefix}"));
+        let best = routes["routes"].as_array().expect("a list").iter().find(|route| route["best"] == true).cloned();
+        best.map(|route| (route["dev"].as_str().unwrap_or("-").to_owned(), route["preference"].clone()))
+    };
+    router.ask("route add 10.8.0.0/24 recursive 10.7.0.1").good();
+    assert_eq!(chosen("10.8.0.0/24"), None, "nothing leads to its gateway");
+    router.ask("route add 10.8.0.0/24 via 10.0.3.2 preference 200").good();
+    assert_eq!(chosen("10.8.0.0/24"), Some(("two".to_owned(), 200.into())));
+    router.ask("route add 10.7.0.0/24 via 10.0.2.2 weight 2 via 10.0.2.3").good();
+    router.ask("route del 10.7.0.0/24 via 10.0.2.2").refused("no static route");
+    assert_eq!(chosen("10.8.0.0/24").map(|(_, preference)| preference), Some(1.into()), "over the group");
+    router.ask("route del 10.7.0.0/24 via 10.0.2.2 via 10.0.2.3").good();
+    assert_eq!(chosen("10.8.0.0/24"), Some(("two".to_owned(), 200.into())));
+    router.ask("route add 10.7.0.0/24 via 10.0.2.2").good();
+    assert_eq!(chosen("10.8.0.0/24"), Some(("one".to_owned(), 1.into())));
 
-        let kept = router.ask("show config").good().out;
-        assert!(kept.contains("recursive = true") && kept.contains("preference = 200"), "{kept}");
-        world.file("kept.toml", &kept);
-        world.perigee(&["check", "/run/kept.toml"]).good();
-        router.ask("reload").good();
-        assert_eq!(chosen("10.8.0.0/24"), Some(("one".to_owned(), 1.into())), "after a reload");
-        router.ask("route add 10.6.0.0/24 via 10.0.2.2 weight 257 via 10.0.3.2").refused("expected 1 to 256");
-        router.stop();
-    });
+    let kept = router.ask("show config").good().out;
+    assert!(kept.contains("recursive = true") && kept.contains("preference = 200"), "{kept}");
+    world.file("kept.toml", &kept);
+    world.perigee(&["check", "/run/kept.toml"]).good();
+    router.ask("reload").good();
+    assert_eq!(chosen("10.8.0.0/24"), Some(("one".to_owned(), 1.into())), "after a reload");
+    router.ask("route add 10.6.0.0/24 via 10.0.2.2 weight 257 via 10.0.3.2").refused("expected 1 to 256");
+    router.stop();
 }

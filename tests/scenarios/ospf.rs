@@ -8,7 +8,14 @@
 //! ```
 //! Neither `one` nor `two` has a default route: an answer comes back only by a route that they have learned.
 
-use perigee_tests::{Bird, Frr, Host, LONG_WAIT, Needs, Router, World, scenario_with, wait_until_for};
+use perigee_lab::bird::Configuration;
+use perigee_lab::frr;
+use perigee_tests::{Bird, Frr, Good, Host, LONG_WAIT, Router, World, wait_until_for};
+
+perigee_tests::scenarios![
+    bird_beside_the_router needs BIRDC FRR,
+    frr_beside_the_router needs BIRDC FRR,
+];
 
 const PORTS: &str = r#"
 [port.wan]
@@ -27,6 +34,11 @@ const FAR: [&str; 4] = ["10.7.1.1", "10.7.2.1", "2001:db8:7:1::1", "2001:db8:7:2
 /// What both have.
 const SHARED: &str = "10.7.0.1";
 
+/// A BIRD that gives Linux all that it learns.
+fn speaker(router_id: &str) -> Configuration {
+    Configuration::new(router_id).kernel("ipv4", "all", "").kernel("ipv6", "all", "")
+}
+
 /// BIRD on the router's side; `costs` of its interfaces one and two.
 fn bird_of_the_router(costs: [u32; 2]) -> String {
     let area = |stub: &str| {
@@ -36,27 +48,13 @@ fn bird_of_the_router(costs: [u32; 2]) -> String {
             costs[0], costs[1]
         )
     };
-    format!(
-        "log stderr all;\nrouter id 10.0.0.1;\nprotocol device {{ }}\n\
-         protocol kernel {{ ipv4 {{ export all; }}; }}\nprotocol kernel {{ ipv6 {{ export all; }}; }}\n\
-         protocol ospf v2 four {{ ipv4; {0} }}\nprotocol ospf v3 six {{ ipv6; {0} }}\n",
-        area("stub;")
-    )
+    let ospf = format!("protocol ospf v2 four {{ ipv4; {0} }}\nprotocol ospf v3 six {{ ipv6; {0} }}", area("stub;"));
+    speaker("10.0.0.1").and(&ospf).text().to_owned()
 }
 
 /// FRR on the router's side.
 fn frr_of_the_router(costs: [u32; 2]) -> String {
-    let port = |name: &str, cost: u32| {
-        let timers =
-            |words: &str| format!(" {words} hello-interval 1\n {words} dead-interval 4\n {words} cost {cost}\n");
-        format!("interface {name}\n ip ospf area 0\n ipv6 ospf6 area 0\n{}{}", timers("ip ospf"), timers("ipv6 ospf6"))
-    };
-    format!(
-        "interface wan\n ip ospf area 0\n ip ospf passive\n ipv6 ospf6 area 0\n ipv6 ospf6 passive\n{}{}\
-         router ospf\n ospf router-id 10.0.0.1\nrouter ospf6\n ospf6 router-id 10.0.0.1\n",
-        port("one", costs[0]),
-        port("two", costs[1])
-    )
+    frr::ospf("10.0.0.1", &[("wan", None), ("one", Some(costs[0])), ("two", Some(costs[1]))])
 }
 
 struct Neighbors {
@@ -76,19 +74,17 @@ fn neighbors(world: &World) -> (Neighbors, Router) {
         host.run(&format!("ip addr add {SHARED}/32 dev lo")).good();
         host.run(&format!("ip addr add 2001:db8:7:{number}::1/128 dev lo")).good();
     }
-    let one = one.bird(
-        "log stderr all;\nrouter id 10.0.0.2;\nprotocol device { }\nprotocol direct { ipv6; interface \"lo\"; }\n\
-         protocol kernel { ipv4 { export all; }; }\nprotocol kernel { ipv6 { export all; }; }\n\
-         protocol ospf v2 four { ipv4; area 0 { interface \"lo\" { stub; }; interface \"eth0\" { hello 1; dead 4; }; }; }\n\
-         protocol ospf v3 six { ipv6 { export where source = RTS_DEVICE; }; area 0 { interface \"eth0\" { hello 1; dead 4; }; }; }\n",
+    let routes = speaker("10.0.0.2").and("protocol direct { ipv6; interface \"lo\"; }").and(
+        "protocol ospf v2 four { ipv4; area 0 { interface \"lo\" { stub; }; interface \"eth0\" { hello 1; dead 4; }; }; }\n\
+         protocol ospf v3 six { ipv6 { export where source = RTS_DEVICE; }; area 0 { interface \"eth0\" { hello 1; dead 4; }; }; }",
     );
+    let one = one.bird(routes.text());
     let two = two.frr(
         &["zebra", "ospfd", "ospf6d"],
-        "interface lo\n ip ospf area 0\n\
-         interface eth0\n ip ospf area 0\n ip ospf hello-interval 1\n ip ospf dead-interval 4\n \
-         ipv6 ospf6 area 0\n ipv6 ospf6 hello-interval 1\n ipv6 ospf6 dead-interval 4\n\
-         router ospf\n ospf router-id 10.0.0.3\n\
-         router ospf6\n ospf6 router-id 10.0.0.3\n redistribute connected\n",
+        &format!(
+            "interface lo\n ip ospf area 0\n{} redistribute connected\n",
+            frr::ospf("10.0.0.3", &[("eth0", Some(10))])
+        ),
     );
     (Neighbors { client, one, two }, router)
 }
@@ -139,28 +135,22 @@ fn traffic_follows(router: &Router, client: &Host, turn: impl FnOnce()) {
     router.audited();
 }
 
-#[test]
-fn bird_beside_the_router() {
-    scenario_with(&[Needs::BIRD, Needs::FRR], |world| {
-        let (Neighbors { client, one, two }, router) = neighbors(world);
-        let bird = world.bird(&bird_of_the_router([10, 20]));
-        full_in_bird(&bird, 2);
-        full_in_bird(&one, 1);
-        full_in_frr(&two, 1);
-        traffic_follows(&router, &client, || bird.configure(&bird_of_the_router([30, 20])));
-        router.stop();
-    });
+fn bird_beside_the_router(world: &World) {
+    let (Neighbors { client, one, two }, router) = neighbors(world);
+    let bird = world.bird(&bird_of_the_router([10, 20]));
+    full_in_bird(&bird, 2);
+    full_in_bird(&one, 1);
+    full_in_frr(&two, 1);
+    traffic_follows(&router, &client, || bird.configure(&bird_of_the_router([30, 20])).good());
+    router.stop();
 }
 
-#[test]
-fn frr_beside_the_router() {
-    scenario_with(&[Needs::BIRD, Needs::FRR], |world| {
-        let (Neighbors { client, one, two }, router) = neighbors(world);
-        let frr = world.frr(&["zebra", "ospfd", "ospf6d"], &frr_of_the_router([10, 20]));
-        full_in_frr(&frr, 2);
-        full_in_bird(&one, 1);
-        full_in_frr(&two, 1);
-        traffic_follows(&router, &client, || frr.configure(&["interface one", "ip ospf cost 30"]));
-        router.stop();
-    });
+fn frr_beside_the_router(world: &World) {
+    let (Neighbors { client, one, two }, router) = neighbors(world);
+    let frr = world.frr(&["zebra", "ospfd", "ospf6d"], &frr_of_the_router([10, 20]));
+    full_in_frr(&frr, 2);
+    full_in_bird(&one, 1);
+    full_in_frr(&two, 1);
+    traffic_follows(&router, &client, || frr.configure(&["interface one", "ip ospf cost 30"]).good());
+    router.stop();
 }

@@ -2,9 +2,17 @@
 //! What cannot be started is refused in a clear sentence, with exit status 1, and leaves nothing behind.
 
 use crate::{PORTS, Pair};
-use perigee_tests::{Ended, World, perigee, run, scenario, wait_until};
+use perigee_tests::{Asserts, Ended, Good, World, perigee, run, wait_until};
 use std::fs;
 use std::process::Command;
+
+perigee_tests::scenarios![
+    mistakes_are_named_with_their_place,
+    what_does_not_exist_is_named,
+    names_and_sockets_that_are_taken_stay_their_owners,
+    without_permission_the_way_out_is_told,
+    questions_without_a_router_are_answered_with_what_to_do,
+];
 
 /// One sentence, and no trace of the attempt.
 fn check(world: &World, interfaces: &[String], told: &Ended) {
@@ -18,112 +26,94 @@ fn check(world: &World, interfaces: &[String], told: &Ended) {
     assert_eq!(left, 0, "a folder of the EAL's is left");
 }
 
-#[test]
-fn mistakes_are_named_with_their_place() {
-    scenario(|world| {
-        let _pair = Pair::new(world);
-        let interfaces = world.interfaces();
-        let wrong = PORTS.replace("10.0.1.1/24", "10.0.1.0/24").replace("[port.lan]", "[port.lan]\nspeed = 10");
-        world.configuration("workers = 0", &wrong);
-        for command in ["check", "run"] {
-            let told = world.perigee(&[command, "/run/router.toml"]).refused("mistakes");
-            for words in ["router.toml:5:11: ", "router.toml:13:14: ", "router.toml:15:1: ", "nothing was started"] {
-                assert!(told.text.contains(words), "{words} is not in\n{}", told.text);
-            }
-            check(world, &interfaces, &told);
+fn mistakes_are_named_with_their_place(world: &World) {
+    let _pair = Pair::new(world);
+    let interfaces = world.interfaces();
+    let wrong = PORTS.replace("10.0.1.1/24", "10.0.1.0/24").replace("[port.lan]", "[port.lan]\nspeed = 10");
+    world.configuration("workers = 0", &wrong);
+    for command in ["check", "run"] {
+        let told = world.perigee(&[command, "/run/router.toml"]).refused("mistakes");
+        for words in ["router.toml:5:11: ", "router.toml:13:14: ", "router.toml:15:1: ", "nothing was started"] {
+            assert!(told.text.contains(words), "{words} is not in\n{}", told.text);
         }
-        for (text, words) in [("[router\n", "router.toml:1:"), ("", "found no port"), ("\u{feff}\0", "router.toml:1:")]
-        {
-            world.file("router.toml", text);
-            check(world, &interfaces, &world.perigee(&["run", "/run/router.toml"]).refused(words));
-        }
-        check(world, &interfaces, &world.perigee(&["run", "/run/absent.toml"]).refused("absent.toml"));
-        world.configuration("", PORTS);
-        let good = world.perigee(&["check", "/run/router.toml"]).good();
-        assert!(good.out.contains("2 ports"), "{}", good.out);
-    });
-}
-
-#[test]
-fn what_does_not_exist_is_named() {
-    scenario(|world| {
-        let _pair = Pair::new(world);
-        let interfaces = world.interfaces();
-        let lan = PORTS.replace("\"r-server\"", "\"moon0\"");
-        check(world, &interfaces, &world.refused("", &lan).refused("moon0"));
-        let lan = PORTS.replace("interface = \"r-server\"", "device = \"net_moon0\"");
-        check(world, &interfaces, &world.refused("", &lan).refused("net_moon0"));
-        let lan = PORTS.replace("interface = \"r-server\"", "device = \"net_af_packet0,iface=moon0\"");
-        check(world, &interfaces, &world.refused("", &lan).refused("net_af_packet0"));
-        let lan = PORTS.replace("interface = \"r-server\"", "device = \"0000:ff:1f.7\"");
-        check(world, &interfaces, &world.refused("", &lan).refused("0000:ff:1f.7"));
-        check(world, &interfaces, &world.refused("script = \"absent.lua\"", PORTS).refused("absent.lua"));
-        check(world, &interfaces, &world.refused("namespace = \"nowhere\"", PORTS).refused("nowhere"));
-        let file = world.configuration("", PORTS);
-        let text = fs::read_to_string(&file).expect("the configuration");
-        world.file("router.toml", &format!("routes_file = \"absent.txt\"\n{text}"));
-        check(world, &interfaces, &world.perigee(&["run", "/run/router.toml"]).refused("absent.txt"));
-        world.file("bad.txt", "10.9.0.0/24 via 10.0.2.2 dev lan\n10.9.1.0/24 via 10.0.2.2 dev mars\n");
-        world.file("router.toml", &format!("routes_file = \"bad.txt\"\n{text}"));
-        check(world, &interfaces, &world.perigee(&["run", "/run/router.toml"]).refused("bad.txt:2:"));
-        world.file("bad.lua", "return function(worker)\n  if\nend\n");
-        check(world, &interfaces, &world.refused("script = \"bad.lua\"", PORTS).refused("bad.lua:3"));
-    });
-}
-
-#[test]
-fn names_and_sockets_that_are_taken_stay_their_owners() {
-    scenario(|world| {
-        let Pair { client, .. } = Pair::new(world);
-        world.ip("link add lan type veth peer name nal");
-        let interfaces = world.interfaces();
-        check(world, &interfaces, &world.refused("", PORTS).refused("`lan`"));
-        world.ip("link del lan");
-
-        let interfaces = world.interfaces();
-        world.file("t.sock", "no socket");
-        let told = world.refused("", PORTS).refused("/run/t.sock");
-        assert_eq!(fs::read_to_string("/run/t.sock").expect("the file"), "no socket");
-        fs::remove_file("/run/t.sock").expect("the file");
         check(world, &interfaces, &told);
-
-        let router = world.router("", PORTS);
-        client.reaches("10.0.2.2");
-        let during = world.interfaces();
-        let third = world.host("third", &[], &[]);
-        world.file("second.toml", &format!(
-            "[router]\nname = \"second\"\nidle = \"sleep\"\nsocket = \"/run/t.sock\"\n[eal]\nhugepages = false\nmemory = 160\n{}",
-            "[port.three]\ninterface = \"r-third\"\naddresses = [\"10.0.3.1/24\"]\n"
-        ));
-        world.perigee(&["run", "/run/second.toml"]).refused("/run/t.sock");
-        let after: Vec<_> = world.interfaces().into_iter().filter(|line| !line.contains("r-third")).collect();
-        assert_eq!(after, during);
-        client.ping(20, "10.0.2.2");
-        drop(third);
-        router.stop();
-    });
+    }
+    for (text, words) in [("[router\n", "router.toml:1:"), ("", "found no port"), ("\u{feff}\0", "router.toml:1:")] {
+        world.file("router.toml", text);
+        check(world, &interfaces, &world.perigee(&["run", "/run/router.toml"]).refused(words));
+    }
+    check(world, &interfaces, &world.perigee(&["run", "/run/absent.toml"]).refused("absent.toml"));
+    world.configuration("", PORTS);
+    let good = world.perigee(&["check", "/run/router.toml"]).good();
+    assert!(good.out.contains("2 ports"), "{}", good.out);
 }
 
-#[test]
-fn without_permission_the_way_out_is_told() {
-    scenario(|world| {
-        let _pair = Pair::new(world);
-        let interfaces = world.interfaces();
-        let file = world.configuration("", PORTS);
-        let mut command = Command::new("setpriv");
-        command.args(["--bounding-set", "-all", "--inh-caps", "-all"]).arg(perigee()).arg("run").arg(file);
-        let told = run(command.env("XDG_RUNTIME_DIR", "/run").env("NO_COLOR", "1")).refused("unshare -Urnm");
-        check(world, &interfaces, &told);
-    });
+fn what_does_not_exist_is_named(world: &World) {
+    let _pair = Pair::new(world);
+    let interfaces = world.interfaces();
+    let lan = PORTS.replace("\"r-server\"", "\"moon0\"");
+    check(world, &interfaces, &world.refused("", &lan).refused("moon0"));
+    let lan = PORTS.replace("interface = \"r-server\"", "device = \"net_moon0\"");
+    check(world, &interfaces, &world.refused("", &lan).refused("net_moon0"));
+    let lan = PORTS.replace("interface = \"r-server\"", "device = \"net_af_packet0,iface=moon0\"");
+    check(world, &interfaces, &world.refused("", &lan).refused("net_af_packet0"));
+    let lan = PORTS.replace("interface = \"r-server\"", "device = \"0000:ff:1f.7\"");
+    check(world, &interfaces, &world.refused("", &lan).refused("0000:ff:1f.7"));
+    check(world, &interfaces, &world.refused("script = \"absent.lua\"", PORTS).refused("absent.lua"));
+    check(world, &interfaces, &world.refused("namespace = \"nowhere\"", PORTS).refused("nowhere"));
+    let file = world.configuration("", PORTS);
+    let text = fs::read_to_string(&file).expect("the configuration");
+    world.file("router.toml", &format!("routes_file = \"absent.txt\"\n{text}"));
+    check(world, &interfaces, &world.perigee(&["run", "/run/router.toml"]).refused("absent.txt"));
+    world.file("bad.txt", "10.9.0.0/24 via 10.0.2.2 dev lan\n10.9.1.0/24 via 10.0.2.2 dev mars\n");
+    world.file("router.toml", &format!("routes_file = \"bad.txt\"\n{text}"));
+    check(world, &interfaces, &world.perigee(&["run", "/run/router.toml"]).refused("bad.txt:2:"));
+    world.file("bad.lua", "return function(worker)\n  if\nend\n");
+    check(world, &interfaces, &world.refused("script = \"bad.lua\"", PORTS).refused("bad.lua:3"));
 }
 
-#[test]
-fn questions_without_a_router_are_answered_with_what_to_do() {
-    scenario(|world| {
-        world.perigee(&["show", "ports"]).refused("no router runs here");
-        world
-            .perigee(&["show", "ports", "--socket", "/run/absent.sock"])
-            .refused("no router answers at /run/absent.sock");
-        world.perigee(&["reload", "--socket", "/run/absent.sock"]).refused("no router answers");
-    });
+fn names_and_sockets_that_are_taken_stay_their_owners(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    world.ip("link add lan type veth peer name nal");
+    let interfaces = world.interfaces();
+    check(world, &interfaces, &world.refused("", PORTS).refused("`lan`"));
+    world.ip("link del lan");
+
+    let interfaces = world.interfaces();
+    world.file("t.sock", "no socket");
+    let told = world.refused("", PORTS).refused("/run/t.sock");
+    assert_eq!(fs::read_to_string("/run/t.sock").expect("the file"), "no socket");
+    fs::remove_file("/run/t.sock").expect("the file");
+    check(world, &interfaces, &told);
+
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    let during = world.interfaces();
+    let third = world.host("third", &[], &[]);
+    world.file("second.toml", &format!(
+        "[router]\nname = \"second\"\nidle = \"sleep\"\nsocket = \"/run/t.sock\"\n[eal]\nhugepages = false\nmemory = 160\n{}",
+        "[port.three]\ninterface = \"r-third\"\naddresses = [\"10.0.3.1/24\"]\n"
+    ));
+    world.perigee(&["run", "/run/second.toml"]).refused("/run/t.sock");
+    let after: Vec<_> = world.interfaces().into_iter().filter(|line| !line.contains("r-third")).collect();
+    assert_eq!(after, during);
+    client.ping(20, "10.0.2.2");
+    drop(third);
+    router.stop();
+}
+
+fn without_permission_the_way_out_is_told(world: &World) {
+    let _pair = Pair::new(world);
+    let interfaces = world.interfaces();
+    let file = world.configuration("", PORTS);
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-all", "--inh-caps", "-all"]).arg(perigee()).arg("run").arg(file);
+    let told = run(command.env("XDG_RUNTIME_DIR", "/run").env("NO_COLOR", "1")).refused("unshare -Urnm");
+    check(world, &interfaces, &told);
+}
+
+fn questions_without_a_router_are_answered_with_what_to_do(world: &World) {
+    world.perigee(&["show", "ports"]).refused("no router runs here");
+    world.perigee(&["show", "ports", "--socket", "/run/absent.sock"]).refused("no router answers at /run/absent.sock");
+    world.perigee(&["reload", "--socket", "/run/absent.sock"]).refused("no router answers");
 }

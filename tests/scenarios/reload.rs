@@ -2,8 +2,17 @@
 //! Reload: all or nothing, without losing a packet.
 
 use crate::{PORTS, Pair};
-use nix::sys::signal::Signal;
-use perigee_tests::{Router, World, scenario, wait_until};
+use perigee_tests::Signal;
+use perigee_tests::{Asserts, Good, Router, World, wait_until};
+
+perigee_tests::scenarios![
+    no_packet_is_lost_by_reloads,
+    a_script_that_does_not_load_is_refused_with_its_place,
+    a_script_that_throws_gives_way_to_the_last_good_one,
+    a_configuration_with_mistakes_is_refused_with_all_of_them,
+    what_needs_a_restart_is_refused_in_one_sentence,
+    addresses_routes_filters_and_neighbors_follow_the_configuration,
+];
 
 /// The default fast path.
 const SCRIPT: &str = include_str!("../../lua/fastpath.lua");
@@ -12,146 +21,128 @@ fn generation(router: &Router) -> u64 {
     router.show("scripts")[0]["generation"].as_u64().expect("a generation")
 }
 
-#[test]
-fn no_packet_is_lost_by_reloads() {
-    scenario(|world| {
-        let Pair { client, .. } = Pair::new(world);
-        let script = world.file("mine.lua", SCRIPT);
-        let router = world.router("", PORTS);
-        client.reaches("10.0.2.2");
-        let pings = client.start_ping(600, "10.0.2.2");
-        let first = generation(&router);
-        for round in 0..10 {
-            let script = if round % 2 == 0 { format!("reload {}", script.display()) } else { "reload".to_owned() };
-            router.ask(&script).good();
-        }
-        pings.end().every_reply(600);
-        assert_eq!(generation(&router), first + 10);
-        assert_eq!(router.dropped("host.script_error") + router.dropped("host.unclaimed"), 0);
-        router.alone();
-        router.stop();
-    });
+fn no_packet_is_lost_by_reloads(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let script = world.file("mine.lua", SCRIPT);
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    let pings = client.start_ping(600, "10.0.2.2");
+    let first = generation(&router);
+    for round in 0..10 {
+        let script = if round % 2 == 0 { format!("reload {}", script.display()) } else { "reload".to_owned() };
+        router.ask(&script).good();
+    }
+    pings.end().every_reply(600);
+    assert_eq!(generation(&router), first + 10);
+    assert_eq!(router.dropped("host.script_error") + router.dropped("host.unclaimed"), 0);
+    router.alone();
+    router.stop();
 }
 
-#[test]
-fn a_script_that_does_not_load_is_refused_with_its_place() {
-    scenario(|world| {
-        let Pair { client, .. } = Pair::new(world);
-        let router = world.router("", PORTS);
-        client.reaches("10.0.2.2");
-        world.file("broken.lua", "local x = 1\n\nreturn function(worker) worker:batch( end\n");
-        router.ask("reload /run/broken.lua").refused("broken.lua:3");
-        world.file("wrong.lua", "local x = nil\nreturn x.y\n");
-        router.ask("reload /run/wrong.lua").refused("wrong.lua:2");
-        router.ask("reload /run/absent.lua").refused("absent.lua");
-        assert_eq!(generation(&router), 1);
-        client.ping(20, "10.0.2.2");
-        router.stop();
-    });
+fn a_script_that_does_not_load_is_refused_with_its_place(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    world.file("broken.lua", "local x = 1\n\nreturn function(worker) worker:batch( end\n");
+    router.ask("reload /run/broken.lua").refused("broken.lua:3");
+    world.file("wrong.lua", "local x = nil\nreturn x.y\n");
+    router.ask("reload /run/wrong.lua").refused("wrong.lua:2");
+    router.ask("reload /run/absent.lua").refused("absent.lua");
+    assert_eq!(generation(&router), 1);
+    client.ping(20, "10.0.2.2");
+    router.stop();
 }
 
-#[test]
-fn a_script_that_throws_gives_way_to_the_last_good_one() {
-    scenario(|world| {
-        let Pair { client, .. } = Pair::new(world);
-        let router = world.router("", PORTS);
-        client.reaches("10.0.2.2");
-        let throwing = SCRIPT.replace("m.classify(burst, ip4, ip6)", "error('on purpose')");
-        assert_ne!(throwing, SCRIPT);
-        world.file("throwing.lua", &throwing);
-        router.ask("reload /run/throwing.lua").good();
-        client.reaches("10.0.2.2"); // the pings before make it throw
-        let shown = router.show("scripts")[0].clone();
-        assert_eq!(shown["throws"], 3, "{shown}");
-        assert_eq!(shown["state"], "rolled_back", "{shown}");
-        let error = shown["error"].as_str().unwrap_or_default();
-        assert!(error.contains("on purpose") && error.contains("throwing.lua:"), "{shown}");
-        let lost = router.dropped("host.script_error");
-        assert!((3..=32 * 3).contains(&lost), "{lost} packets in three batches");
-        client.ping(20, "10.0.2.2");
-        assert_eq!(router.dropped("host.script_error"), lost);
-        router.stop();
-    });
+fn a_script_that_throws_gives_way_to_the_last_good_one(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    let throwing = SCRIPT.replace("m.classify(burst, ip4, ip6)", "error('on purpose')");
+    assert_ne!(throwing, SCRIPT);
+    world.file("throwing.lua", &throwing);
+    router.ask("reload /run/throwing.lua").good();
+    client.reaches("10.0.2.2"); // the pings before make it throw
+    let shown = router.show("scripts")[0].clone();
+    assert_eq!(shown["throws"], 3, "{shown}");
+    assert_eq!(shown["state"], "rolled_back", "{shown}");
+    let error = shown["error"].as_str().unwrap_or_default();
+    assert!(error.contains("on purpose") && error.contains("throwing.lua:"), "{shown}");
+    let lost = router.dropped("host.script_error");
+    assert!((3..=32 * 3).contains(&lost), "{lost} packets in three batches");
+    client.ping(20, "10.0.2.2");
+    assert_eq!(router.dropped("host.script_error"), lost);
+    router.stop();
 }
 
-#[test]
-fn a_configuration_with_mistakes_is_refused_with_all_of_them() {
-    scenario(|world| {
-        let Pair { client, .. } = Pair::new(world);
-        let router = world.router("", PORTS);
-        client.reaches("10.0.2.2");
-        world.configuration("bursts = 7", &PORTS.replace("10.0.2.1/24", "10.0.2.0/24"));
-        let told = router.ask("reload").refused("router.toml:5:").text;
-        for words in ["bursts", "10.0.2.0/24", "router.toml:16:"] {
-            assert!(told.contains(words), "{words} is not in\n{told}");
-        }
-        client.ping(20, "10.0.2.2");
-        router.stop();
-    });
+fn a_configuration_with_mistakes_is_refused_with_all_of_them(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    world.configuration("bursts = 7", &PORTS.replace("10.0.2.1/24", "10.0.2.0/24"));
+    let told = router.ask("reload").refused("router.toml:5:").text;
+    for words in ["bursts", "10.0.2.0/24", "router.toml:16:"] {
+        assert!(told.contains(words), "{words} is not in\n{told}");
+    }
+    client.ping(20, "10.0.2.2");
+    router.stop();
 }
 
-#[test]
-fn what_needs_a_restart_is_refused_in_one_sentence() {
-    scenario(|world| {
-        let Pair { client, .. } = Pair::new(world);
-        let router = world.router("", PORTS);
-        client.reaches("10.0.2.2");
-        world.configuration("burst = 16\nmbufs = 4096", &PORTS.replace("10.0.2.1/24", "10.0.2.3/24"));
-        let told = router.ask("reload").refused("needs a restart").text;
-        assert!(told.contains("router.burst, router.mbufs") && told.trim().lines().count() == 1, "{told}");
-        client.ping(20, "10.0.2.2"); // nor was the address changed
-        router.stop();
-    });
+fn what_needs_a_restart_is_refused_in_one_sentence(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    world.configuration("burst = 16\nmbufs = 4096", &PORTS.replace("10.0.2.1/24", "10.0.2.3/24"));
+    let told = router.ask("reload").refused("needs a restart").text;
+    assert!(told.contains("router.burst, router.mbufs") && told.trim().lines().count() == 1, "{told}");
+    client.ping(20, "10.0.2.2"); // nor was the address changed
+    router.stop();
 }
 
 fn twin_addresses(world: &World) -> String {
     world.ip("-o addr show dev wan")
 }
 
-#[test]
-fn addresses_routes_filters_and_neighbors_follow_the_configuration() {
-    scenario(|world| {
-        let Pair { client, server } = Pair::new(world);
-        server.run("ip addr add 10.9.0.2/32 dev lo").good();
-        let router = world.router("", PORTS);
-        client.reaches("10.0.2.2");
-        let changed = PORTS.replace("\"10.0.1.1/24\"", "\"10.0.1.1/24\", \"10.0.1.200/24\"");
-        let more = r#"
-            [[route]]
-            prefix = "10.9.0.0/24"
-            via = "10.0.2.2"
-            [[filter]]
-            dst = "10.0.2.2"
-            proto = "icmp"
-            action = "drop"
-            [[neighbor]]
-            address = "10.0.2.77"
-            mac = "02:00:00:00:00:77"
-        "#;
-        world.configuration("", &format!("{changed}\n{more}"));
-        router.ask("reload").good();
-        client.ping(5, "10.0.1.200");
-        assert!(twin_addresses(world).contains("10.0.1.200/24"));
-        client.reaches("10.9.0.2");
-        client.ping_fails("10.0.2.2");
-        assert!(router.dropped("filter.ipv4_denied") > 0);
-        let (state, mac) = router.neighbor("10.0.2.77").expect("the static neighbor");
-        assert_eq!((state.as_str(), mac.as_str()), ("static", Some("02:00:00:00:00:77")));
+fn addresses_routes_filters_and_neighbors_follow_the_configuration(world: &World) {
+    let Pair { client, server } = Pair::new(world);
+    server.run("ip addr add 10.9.0.2/32 dev lo").good();
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    let changed = PORTS.replace("\"10.0.1.1/24\"", "\"10.0.1.1/24\", \"10.0.1.200/24\"");
+    let more = r#"
+        [[route]]
+        prefix = "10.9.0.0/24"
+        via = "10.0.2.2"
+        [[filter]]
+        dst = "10.0.2.2"
+        proto = "icmp"
+        action = "drop"
+        [[neighbor]]
+        address = "10.0.2.77"
+        mac = "02:00:00:00:00:77"
+    "#;
+    world.configuration("", &format!("{changed}\n{more}"));
+    router.ask("reload").good();
+    client.ping(5, "10.0.1.200");
+    assert!(twin_addresses(world).contains("10.0.1.200/24"));
+    client.reaches("10.9.0.2");
+    client.ping_fails("10.0.2.2");
+    assert!(router.dropped("filter.ipv4_denied") > 0);
+    let (state, mac) = router.neighbor("10.0.2.77").expect("the static neighbor");
+    assert_eq!((state.as_str(), mac.as_str()), ("static", Some("02:00:00:00:00:77")));
 
-        // And back, by a signal.
-        world.configuration("", PORTS);
-        router.signal(Signal::SIGHUP);
-        router.says("reloaded:");
-        client.ping(5, "10.0.2.2");
-        client.ping_fails("10.0.1.200");
-        client.ping_fails("10.9.0.2");
-        wait_until("the twin's address to go", || !twin_addresses(world).contains("10.0.1.200"));
-        assert!(router.neighbor("10.0.2.77").is_none_or(|(state, _)| state != "static"));
+    // And back, by a signal.
+    world.configuration("", PORTS);
+    router.signal(Signal::HUP);
+    router.says("reloaded:");
+    client.ping(5, "10.0.2.2");
+    client.ping_fails("10.0.1.200");
+    client.ping_fails("10.9.0.2");
+    wait_until("the twin's address to go", || !twin_addresses(world).contains("10.0.1.200"));
+    assert!(router.neighbor("10.0.2.77").is_none_or(|(state, _)| state != "static"));
 
-        world.configuration("burst = 7", PORTS);
-        router.signal(Signal::SIGHUP);
-        router.says("not reloaded:");
-        client.ping(5, "10.0.2.2");
-        router.stop();
-    });
+    world.configuration("burst = 7", PORTS);
+    router.signal(Signal::HUP);
+    router.says("not reloaded:");
+    client.ping(5, "10.0.2.2");
+    router.stop();
 }

@@ -2,9 +2,16 @@
 //! Daemons crash and start again without a packet lost: graceful restart (RFC 4724), with the kernel's routes kept meanwhile.
 //! The router starts again and comes to the same table.
 
-use crate::speakers::{Family, PORTS, announcing_bird, networks, router_bird, router_frr};
-use perigee_tests::{Bird, Host, LONG_WAIT, Needs, Process, Router, World, scenario_with, wait_until_for};
+use perigee_tests::speakers::{PORTS, announcing_bird, networks, router_bird, router_frr};
+use perigee_tests::{Bird, Good, Host, LONG_WAIT, Process, Router, World, wait_until_for};
 use std::collections::BTreeSet;
+
+perigee_tests::scenarios![
+    bird_crashes_and_no_packet_is_lost needs BIRDC,
+    bgpd_crashes_and_its_routes_stay needs BIRDC FRR,
+    frr_crashes_and_no_packet_is_lost needs BIRDC FRR,
+    perigee_starts_again_and_comes_to_the_same_table needs BIRDC,
+];
 
 const ROUTES: usize = 1000;
 /// Of a ping that goes on while a daemon is away.
@@ -39,7 +46,7 @@ fn steady(client: &Host) -> Process {
 
 /// Ends the ping; every reply must have come.
 fn no_ping_lost(ping: Process) {
-    ping.signal(nix::sys::signal::Signal::SIGINT);
+    ping.signal(perigee_tests::Signal::INT).good();
     let said = ping.end();
     let lost = said.out.lines().find(|line| line.contains("packet loss")).unwrap_or_default().to_owned();
     let sent: usize = lost.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0);
@@ -49,100 +56,88 @@ fn no_ping_lost(ping: Process) {
     assert!(sent > 10 && received + 1 >= sent, "{lost}\n{}", said.text);
 }
 
-#[test]
-fn bird_crashes_and_no_packet_is_lost() {
-    scenario_with(&[Needs::BIRD], |world| {
-        let (client, speaker, router) = announcer(world);
-        let mut bird = world.bird(&router_bird(&[2]));
-        all_learned(&router);
-        let ping = steady(&client);
-        bird.kill();
-        speaker.says("show protocols all four", "Neighbor graceful restart active");
-        assert_eq!(world.ip("route show 20.0.3.0/24").lines().count(), 1, "Linux keeps its routes");
-        bird.restart();
-        speaker.says("show protocols four", "Established");
-        bird.says("show route count table master4", &format!("for {} networks", ROUTES + 2));
-        bird.says("show status", "Daemon is up and running");
-        all_learned(&router);
-        no_ping_lost(ping);
-        router.alone();
-        router.audited();
-        router.stop();
-    });
+fn bird_crashes_and_no_packet_is_lost(world: &World) {
+    let (client, speaker, router) = announcer(world);
+    let mut bird = world.bird(&router_bird(&[2]));
+    all_learned(&router);
+    let ping = steady(&client);
+    bird.kill().good();
+    speaker.says("show protocols all four", "Neighbor graceful restart active").good();
+    assert_eq!(world.ip("route show 20.0.3.0/24").lines().count(), 1, "Linux keeps its routes");
+    bird.restart().good();
+    speaker.says("show protocols four", "Established").good();
+    bird.says("show route count table master4", &format!("for {} networks", ROUTES + 2)).good();
+    bird.says("show status", "Daemon is up and running").good();
+    all_learned(&router);
+    no_ping_lost(ping);
+    router.alone();
+    router.audited();
+    router.stop();
 }
 
 /// While bgpd is away nothing is lost. When it is back, bgpd 8.4 may tell zebra that all is told before it has: zebra then takes
 /// routes out of Linux and puts them in again some ms later, and perigee does as Linux does. So pings are counted before that.
-#[test]
-fn bgpd_crashes_and_its_routes_stay() {
-    scenario_with(&[Needs::BIRD, Needs::FRR], |world| {
-        let (client, speaker, router) = announcer(world);
-        let mut frr = world.frr(&["zebra -K 60", "bgpd"], &router_frr(&[2], &[Family::V4]));
-        all_learned(&router);
-        let ping = steady(&client);
-        frr.kill("bgpd");
-        speaker.says("show protocols all four", "Neighbor graceful restart active");
-        client.ping(50, "20.0.3.9");
-        no_ping_lost(ping);
-        assert_eq!(world.ip("route show 20.0.3.0/24").lines().count(), 1, "Linux keeps its routes");
-        router.audited();
-        frr.restart("bgpd");
-        speaker.says("show protocols four", "Established");
-        frr.says("show bgp ipv4 unicast summary", &ROUTES.to_string());
-        all_learned(&router);
-        client.reaches("20.0.3.9");
-        router.alone();
-        router.stop();
-    });
+fn bgpd_crashes_and_its_routes_stay(world: &World) {
+    let (client, speaker, router) = announcer(world);
+    let mut frr = world.frr(&["zebra -K 60", "bgpd"], &router_frr(&[2], &["ipv4"]));
+    all_learned(&router);
+    let ping = steady(&client);
+    frr.kill("bgpd").good();
+    speaker.says("show protocols all four", "Neighbor graceful restart active").good();
+    client.ping(50, "20.0.3.9");
+    no_ping_lost(ping);
+    assert_eq!(world.ip("route show 20.0.3.0/24").lines().count(), 1, "Linux keeps its routes");
+    router.audited();
+    frr.restart("bgpd").good();
+    speaker.says("show protocols four", "Established").good();
+    frr.says("show bgp ipv4 unicast summary", &ROUTES.to_string()).good();
+    all_learned(&router);
+    client.reaches("20.0.3.9");
+    router.alone();
+    router.stop();
 }
 
 /// All of it, as watchfrr does when zebra has crashed: bgpd tells a new zebra nothing of what the old one knew.
-#[test]
-fn frr_crashes_and_no_packet_is_lost() {
-    scenario_with(&[Needs::BIRD, Needs::FRR], |world| {
-        let (client, speaker, router) = announcer(world);
-        let mut frr = world.frr(&["zebra -K 60", "bgpd"], &router_frr(&[2], &[Family::V4]));
-        all_learned(&router);
-        let ping = steady(&client);
-        frr.kill("zebra");
-        frr.kill("bgpd");
-        speaker.says("show protocols all four", "Neighbor graceful restart active");
-        assert_eq!(world.ip("route show 20.0.3.0/24").lines().count(), 1, "Linux keeps its routes");
-        frr.restart("zebra -K 60");
-        frr.restart("bgpd");
-        speaker.says("show protocols four", "Established");
-        frr.says("show bgp ipv4 unicast summary", &ROUTES.to_string());
-        all_learned(&router);
-        no_ping_lost(ping);
-        router.alone();
-        router.audited();
-        router.stop();
-    });
+fn frr_crashes_and_no_packet_is_lost(world: &World) {
+    let (client, speaker, router) = announcer(world);
+    let mut frr = world.frr(&["zebra -K 60", "bgpd"], &router_frr(&[2], &["ipv4"]));
+    all_learned(&router);
+    let ping = steady(&client);
+    frr.kill("zebra").good();
+    frr.kill("bgpd").good();
+    speaker.says("show protocols all four", "Neighbor graceful restart active").good();
+    assert_eq!(world.ip("route show 20.0.3.0/24").lines().count(), 1, "Linux keeps its routes");
+    frr.restart("zebra -K 60").good();
+    frr.restart("bgpd").good();
+    speaker.says("show protocols four", "Established").good();
+    frr.says("show bgp ipv4 unicast summary", &ROUTES.to_string()).good();
+    all_learned(&router);
+    no_ping_lost(ping);
+    router.alone();
+    router.audited();
+    router.stop();
 }
 
-#[test]
-fn perigee_starts_again_and_comes_to_the_same_table() {
-    scenario_with(&[Needs::BIRD], |world| {
-        let (client, speaker, mut router) = announcer(world);
-        let bird = world.bird(&router_bird(&[2]));
-        all_learned(&router);
-        client.ping(20, "20.0.3.9");
-        // The twins go, and with them the routes of Linux and the session: after a crash, and after an end in peace.
-        for crash in [true, false] {
-            if crash {
-                router.kill();
-            } else {
-                router.stop();
-            }
-            bird.says("show protocols four2", "start");
-            router = world.router("", PORTS);
-            speaker.says("show protocols four", "Established");
-            all_learned(&router);
-            client.reaches("20.0.3.9");
-            client.ping(20, "20.0.3.9");
-            router.alone();
-            router.audited();
+fn perigee_starts_again_and_comes_to_the_same_table(world: &World) {
+    let (client, speaker, mut router) = announcer(world);
+    let bird = world.bird(&router_bird(&[2]));
+    all_learned(&router);
+    client.ping(20, "20.0.3.9");
+    // The twins go, and with them the routes of Linux and the session: after a crash, and after an end in peace.
+    for crash in [true, false] {
+        if crash {
+            router.kill();
+        } else {
+            router.stop();
         }
-        router.stop();
-    });
+        bird.says("show protocols four2", "start").good();
+        router = world.router("", PORTS);
+        speaker.says("show protocols four", "Established").good();
+        all_learned(&router);
+        client.reaches("20.0.3.9");
+        client.ping(20, "20.0.3.9");
+        router.alone();
+        router.audited();
+    }
+    router.stop();
 }

@@ -2,11 +2,27 @@
 //! Snabb programs on DPDK's software ports: the runtime's selftests, the example programs between real hosts and on files,
 //! on one thread and on two; trees of one's own; mistakes.
 
-use nix::sys::signal::Signal;
-use perigee_tests::{Ended, Host, Process, World, perigee, run, scenario, wait_until};
+use perigee_tests::Signal;
+use perigee_tests::{Asserts, Ended, Good, Host, Process, World, perigee, run, wait_until};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+perigee_tests::scenarios![
+    an_echo_program_sends_back_what_it_gets,
+    a_worker_that_dies_takes_its_graph_down,
+    programs_end_with_their_code_from_every_thread,
+    strange_folders_in_the_root_of_shared_memory_stay,
+    mistakes_are_told,
+    a_tree_of_ones_own_comes_before_perigees_apps,
+    packets_on_a_linux_interface_are_captured_and_blasted,
+    selftests_pass_1,
+    selftests_pass_2,
+    selftests_pass_3,
+    selftests_pass_4,
+    a_program_of_forwarding_apps_joins_two_hosts,
+    a_program_of_forwarding_apps_joins_two_hosts_on_two_threads,
+];
 
 fn example(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/snabb").join(name).display().to_string()
@@ -66,24 +82,20 @@ fn selftests(part: usize) {
     assert!(skipped.iter().all(|name| may.contains(&name.as_str())), "skipped: {skipped:?}");
 }
 
-#[test]
-fn selftests_pass_1() {
-    scenario(|_| selftests(0));
+fn selftests_pass_1(_: &World) {
+    selftests(0);
 }
 
-#[test]
-fn selftests_pass_2() {
-    scenario(|_| selftests(1));
+fn selftests_pass_2(_: &World) {
+    selftests(1);
 }
 
-#[test]
-fn selftests_pass_3() {
-    scenario(|_| selftests(2));
+fn selftests_pass_3(_: &World) {
+    selftests(2);
 }
 
-#[test]
-fn selftests_pass_4() {
-    scenario(|_| selftests(3));
+fn selftests_pass_4(_: &World) {
+    selftests(3);
 }
 
 /// Two hosts in one network, and the cables' ends here, up.
@@ -99,26 +111,24 @@ fn two_hosts(world: &World) -> (Host, Host) {
 fn forwarding(world: &World, workers: &str) {
     let (left, _right) = two_hosts(world);
     let words = ["--workers", workers, &example("forward.lua"), "5", "r-left", "r-right"];
-    let mut program: Process = world.start("snabb", &mut command(&words));
+    let mut program: Process = world.start(&mut command(&words));
     wait_until("packets to cross", || left.run("ping -c 1 -W 1 10.0.0.2").code == Some(0));
     left.ping(20, "-i 0.02 10.0.0.2").every_reply(20);
     left.ping(20, "-i 0.02 -s 1400 fd00::2").every_reply(20);
     let top = snabb(&["top", "--once", "--json"]).good();
     assert!(top.out.contains("there_3"), "top does not show the links:\n{}", top.out);
-    program.signal(Signal::SIGTERM);
-    wait_until("its end", || program.ended().is_some());
+    program.signal(Signal::TERM).good();
+    wait_until("its end", || program.ended().good().is_some());
     let said = program.said();
     assert!(said.contains("0 not returned"), "packets are missing at the end:\n{said}");
 }
 
-#[test]
-fn a_program_of_forwarding_apps_joins_two_hosts() {
-    scenario(|world| forwarding(world, "1"));
+fn a_program_of_forwarding_apps_joins_two_hosts(world: &World) {
+    forwarding(world, "1");
 }
 
-#[test]
-fn a_program_of_forwarding_apps_joins_two_hosts_on_two_threads() {
-    scenario(|world| forwarding(world, "2"));
+fn a_program_of_forwarding_apps_joins_two_hosts_on_two_threads(world: &World) {
+    forwarding(world, "2");
 }
 
 /// A pcap file of frames, microseconds, little-endian.
@@ -144,179 +154,158 @@ fn frames_of(file: &[u8]) -> Vec<Vec<u8>> {
     frames
 }
 
-#[test]
-fn an_echo_program_sends_back_what_it_gets() {
-    scenario(|world| {
-        let frames: Vec<Vec<u8>> = (0..2000_u32)
-            .map(|i| {
-                let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
-                frame.extend(i.to_be_bytes());
-                frame.resize(60 + (i as usize * 37) % 1400, i as u8);
-                frame
-            })
-            .collect();
-        fs::write("/run/in.pcap", pcap(&frames)).expect("a file of frames");
-        for workers in ["1", "2"] {
-            let port = format!("net_pcap0,rx_pcap=/run/in.pcap,tx_pcap=/run/out{workers}.pcap");
-            let ended = snabb(&["--workers", workers, &example("echo.lua"), &port, "3", "2"]).good();
-            assert!(ended.text.contains("0 not returned"), "{}", ended.text);
-            let back = frames_of(&fs::read(format!("/run/out{workers}.pcap")).expect("the file that it wrote"));
-            assert_eq!(back.len(), frames.len(), "with {workers} workers: {}", ended.text);
-            for (sent, got) in frames.iter().zip(&back) {
-                assert_eq!((&got[..6], &got[6..12], &got[12..]), (&sent[6..12], &sent[..6], &sent[12..]));
-            }
+fn an_echo_program_sends_back_what_it_gets(world: &World) {
+    let frames: Vec<Vec<u8>> = (0..2000_u32)
+        .map(|i| {
+            let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
+            frame.extend(i.to_be_bytes());
+            frame.resize(60 + (i as usize * 37) % 1400, i as u8);
+            frame
+        })
+        .collect();
+    fs::write("/run/in.pcap", pcap(&frames)).expect("a file of frames");
+    for workers in ["1", "2"] {
+        let port = format!("net_pcap0,rx_pcap=/run/in.pcap,tx_pcap=/run/out{workers}.pcap");
+        let ended = snabb(&["--workers", workers, &example("echo.lua"), &port, "3", "2"]).good();
+        assert!(ended.text.contains("0 not returned"), "{}", ended.text);
+        let back = frames_of(&fs::read(format!("/run/out{workers}.pcap")).expect("the file that it wrote"));
+        assert_eq!(back.len(), frames.len(), "with {workers} workers: {}", ended.text);
+        for (sent, got) in frames.iter().zip(&back) {
+            assert_eq!((&got[..6], &got[6..12], &got[12..]), (&sent[6..12], &sent[..6], &sent[12..]));
         }
-        let _ = world;
-    });
+    }
+    let _ = world;
 }
 
-#[test]
-fn a_worker_that_dies_takes_its_graph_down() {
-    scenario(|world| {
-        let program = "local T = require('core.threads_test')\n\
-            return {run = function ()\n\
-              local c = config.new()\n\
-              config.app(c, 'source', T.Numbers, {})\n\
-              config.app(c, 'bomb', T.Bomb, nil, {worker = 2})\n\
-              config.link(c, 'source.output -> bomb.input')\n\
-              engine.configure(c)\n\
-              engine.main{duration = 30}\n\
-            end}\n";
-        let file = world.file("bomb.lua", program);
-        let ended = snabb(&[&file.display().to_string()]).refused("the bomb went off");
-        assert!(ended.text.contains("worker 2") && ended.text.contains("0 not returned"), "{}", ended.text);
-    });
+fn a_worker_that_dies_takes_its_graph_down(world: &World) {
+    let program = "local T = require('core.threads_test')\n\
+        return {run = function ()\n\
+          local c = config.new()\n\
+          config.app(c, 'source', T.Numbers, {})\n\
+          config.app(c, 'bomb', T.Bomb, nil, {worker = 2})\n\
+          config.link(c, 'source.output -> bomb.input')\n\
+          engine.configure(c)\n\
+          engine.main{duration = 30}\n\
+        end}\n";
+    let file = world.file("bomb.lua", program);
+    let ended = snabb(&[&file.display().to_string()]).refused("the bomb went off");
+    assert!(ended.text.contains("worker 2") && ended.text.contains("0 not returned"), "{}", ended.text);
 }
 
 /// A program that ends from another thread, and one whose other thread does not come back.
-#[test]
-fn programs_end_with_their_code_from_every_thread() {
-    scenario(|world| {
-        let program = |name: &str, body: &str| {
-            let text = format!(
-                "local App = {{new = function (self) return setmetatable({{}}, {{__index = self}}) end}}\n\
-                 function App:pull ()\n{body}\nend\n\
-                 return {{App = App, run = function ()\n\
-                   local c = config.new()\n\
-                   config.app(c, 'app', App, nil, {{worker = 2}})\n\
-                   engine.configure(c)\n\
-                   if os.getenv('SOON') then\n\
-                     timer.activate(timer.new('end', function () main.exit(5) end, 3e8))\n\
-                   end\n\
-                   engine.main{{duration = 60}}\n\
-                 end}}\n"
-            );
-            world.file(name, &text).display().to_string()
-        };
-        for (name, body) in [("exit.lua", "os.exit(7)"), ("caught.lua", "pcall(main.exit, 7)")] {
-            let ended = snabb(&[&program(name, body)]);
-            assert_eq!(ended.code, Some(7), "{name}: {}", ended.text);
-        }
-        let stuck = program("stuck.lua", "while true do end");
-        let ended = run(command(&[&stuck]).env("SOON", "1"));
-        assert_eq!(ended.code, Some(5), "{}", ended.text);
-        assert!(ended.text.contains("a worker is stuck in an app"), "{}", ended.text);
-        let quiet = program("quiet.lua", "");
-        for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
-            let mut process = world.start("quiet", &mut command(&[&quiet]));
-            wait_until("its folder", || {
-                Path::new("/run/snabb").exists() && fs::read_dir("/run/snabb").is_ok_and(|f| f.count() > 0)
-            });
-            std::thread::sleep(std::time::Duration::from_millis(500));
-            process.signal(signal);
-            wait_until("its end", || process.ended().is_some());
-            assert_eq!(process.end().code, Some(code));
-        }
-    });
+fn programs_end_with_their_code_from_every_thread(world: &World) {
+    let program = |name: &str, body: &str| {
+        let text = format!(
+            "local App = {{new = function (self) return setmetatable({{}}, {{__index = self}}) end}}\n\
+             function App:pull ()\n{body}\nend\n\
+             return {{App = App, run = function ()\n\
+               local c = config.new()\n\
+               config.app(c, 'app', App, nil, {{worker = 2}})\n\
+               engine.configure(c)\n\
+               if os.getenv('SOON') then\n\
+                 timer.activate(timer.new('end', function () main.exit(5) end, 3e8))\n\
+               end\n\
+               engine.main{{duration = 60}}\n\
+             end}}\n"
+        );
+        world.file(name, &text).display().to_string()
+    };
+    for (name, body) in [("exit.lua", "os.exit(7)"), ("caught.lua", "pcall(main.exit, 7)")] {
+        let ended = snabb(&[&program(name, body)]);
+        assert_eq!(ended.code, Some(7), "{name}: {}", ended.text);
+    }
+    let stuck = program("stuck.lua", "while true do end");
+    let ended = run(command(&[&stuck]).env("SOON", "1"));
+    assert_eq!(ended.code, Some(5), "{}", ended.text);
+    assert!(ended.text.contains("a worker is stuck in an app"), "{}", ended.text);
+    let quiet = program("quiet.lua", "");
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let mut process = world.start(&mut command(&[&quiet]));
+        wait_until("its folder", || {
+            Path::new("/run/snabb").exists() && fs::read_dir("/run/snabb").is_ok_and(|f| f.count() > 0)
+        });
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        process.signal(signal).good();
+        wait_until("its end", || process.ended().good().is_some());
+        assert_eq!(process.end().code, Some(code));
+    }
 }
 
 /// A folder whose name is a number, in the root, that is not a process's: it stays.
-#[test]
-fn strange_folders_in_the_root_of_shared_memory_stay() {
-    scenario(|_| {
-        fs::create_dir_all("/run/snabb/99999999/photos").expect("folders");
-        snabb(&["snsh", "-e", "print(1)"]).good();
-        snabb(&["gc"]).good();
-        assert!(Path::new("/run/snabb/99999999/photos").exists());
-    });
+fn strange_folders_in_the_root_of_shared_memory_stay(_: &World) {
+    fs::create_dir_all("/run/snabb/99999999/photos").expect("folders");
+    snabb(&["snsh", "-e", "print(1)"]).good();
+    snabb(&["gc"]).good();
+    assert!(Path::new("/run/snabb/99999999/photos").exists());
 }
 
-#[test]
-fn mistakes_are_told() {
-    scenario(|world| {
-        snabb(&["no-such-program"]).refused("unknown program: no-such-program. There are: ");
-        snabb(&["./nothing.lua"]).refused("there is no file ./nothing.lua");
-        snabb(&["-t", "no.such.module"]).refused("no.such.module");
-        snabb(&["--tree", "/run/nothing", "snsh"]).refused("expected a folder with apps, lib or program");
-        let mistakes = [
-            ("config.link(config.new(), 'a.x b.y')", "expected \"app.output -> app.input\""),
-            ("local c = config.new() config.link(c, 'a.x -> b.y') engine.configure(c)", "no such app: a"),
-            ("config.app(config.new(), 'x', {config = {a = {required = true}}}, {})", "missing required parameter"),
-            ("packet.from_string(('x'):rep(10241))", "packet payload overflow"),
-            ("config.app(config.new(), 'x', nil)", "expected a class"),
-            ("return nothing_of_that_name", "is not declared"),
-            (
-                "local c = config.new() config.app(c, 'p', require('apps.dpdk.port'), {port = 7}) engine.configure(c)",
-                "give one with `perigee snabb --port DEVICE PROGRAM`",
-            ),
-        ];
-        for (code, message) in mistakes {
-            let ended = snabb(&["snsh", "-e", code]).refused(message);
-            assert!(ended.text.contains("stack traceback"), "{}", ended.text);
-        }
-        // A program that is no program.
-        let file = world.file("empty.lua", "return 5\n");
-        snabb(&[&file.display().to_string()]).refused("expected a module with a function run(args)");
-        let file = world.file("wrong.lua", "function (\n");
-        snabb(&[&file.display().to_string()]).refused("wrong.lua:1");
-    });
+fn mistakes_are_told(world: &World) {
+    snabb(&["no-such-program"]).refused("unknown program: no-such-program. There are: ");
+    snabb(&["./nothing.lua"]).refused("there is no file ./nothing.lua");
+    snabb(&["-t", "no.such.module"]).refused("no.such.module");
+    snabb(&["--tree", "/run/nothing", "snsh"]).refused("expected a folder with apps, lib or program");
+    let mistakes = [
+        ("config.link(config.new(), 'a.x b.y')", "expected \"app.output -> app.input\""),
+        ("local c = config.new() config.link(c, 'a.x -> b.y') engine.configure(c)", "no such app: a"),
+        ("config.app(config.new(), 'x', {config = {a = {required = true}}}, {})", "missing required parameter"),
+        ("packet.from_string(('x'):rep(10241))", "packet payload overflow"),
+        ("config.app(config.new(), 'x', nil)", "expected a class"),
+        ("return nothing_of_that_name", "is not declared"),
+        (
+            "local c = config.new() config.app(c, 'p', require('apps.dpdk.port'), {port = 7}) engine.configure(c)",
+            "give one with `perigee snabb --port DEVICE PROGRAM`",
+        ),
+    ];
+    for (code, message) in mistakes {
+        let ended = snabb(&["snsh", "-e", code]).refused(message);
+        assert!(ended.text.contains("stack traceback"), "{}", ended.text);
+    }
+    // A program that is no program.
+    let file = world.file("empty.lua", "return 5\n");
+    snabb(&[&file.display().to_string()]).refused("expected a module with a function run(args)");
+    let file = world.file("wrong.lua", "function (\n");
+    snabb(&[&file.display().to_string()]).refused("wrong.lua:1");
 }
 
-#[test]
-fn a_tree_of_ones_own_comes_before_perigees_apps() {
-    scenario(|world| {
-        let write = |path: &str, text: &str| {
-            let path = Path::new("/run/tree").join(path);
-            fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
-            fs::write(path, text).expect("a file of the tree");
-        };
-        write(
-            "apps/basic/basic_apps.lua",
-            "module(..., package.seeall)\nSink = {}\nfunction Sink:new () return setmetatable({mine = true}, {__index = Sink}) \
-             end\n",
-        );
-        write("lib/mine.h", "struct mine { int a, b; };\n");
-        write("program/my_program/README.inc", "Usage: my-program\n");
-        write(
-            "program/my_program/my_program.lua",
-            "module(..., package.seeall)\nrequire('lib.mine_h')\nfunction run (args)\n\
-             print(require('program.my_program.README_inc'))\n\
-             print('sink', require('apps.basic.basic_apps').Sink:new().mine, 'size', require('ffi').sizeof('struct mine'))\n\
-             print('core', require('core.link').max, 'fallback', require('apps.fwd.fwd') ~= nil, args[1])\nend\n",
-        );
-        let ended = snabb(&["--tree", "/run/tree", "my-program", "-h"]).good();
-        for text in ["Usage: my-program", "sink\ttrue\tsize\t8", "core\t1023\tfallback\ttrue\t-h"] {
-            assert!(ended.out.contains(text), "{text:?} is missing:\n{}", ended.out);
-        }
-        let _ = world;
-    });
+fn a_tree_of_ones_own_comes_before_perigees_apps(world: &World) {
+    let write = |path: &str, text: &str| {
+        let path = Path::new("/run/tree").join(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
+        fs::write(path, text).expect("a file of the tree");
+    };
+    write(
+        "apps/basic/basic_apps.lua",
+        "module(..., package.seeall)\nSink = {}\nfunction Sink:new () return setmetatable({mine = true}, {__index = Sink}) \
+         end\n",
+    );
+    write("lib/mine.h", "struct mine { int a, b; };\n");
+    write("program/my_program/README.inc", "Usage: my-program\n");
+    write(
+        "program/my_program/my_program.lua",
+        "module(..., package.seeall)\nrequire('lib.mine_h')\nfunction run (args)\n\
+         print(require('program.my_program.README_inc'))\n\
+         print('sink', require('apps.basic.basic_apps').Sink:new().mine, 'size', require('ffi').sizeof('struct mine'))\n\
+         print('core', require('core.link').max, 'fallback', require('apps.fwd.fwd') ~= nil, args[1])\nend\n",
+    );
+    let ended = snabb(&["--tree", "/run/tree", "my-program", "-h"]).good();
+    for text in ["Usage: my-program", "sink\ttrue\tsize\t8", "core\t1023\tfallback\ttrue\t-h"] {
+        assert!(ended.out.contains(text), "{text:?} is missing:\n{}", ended.out);
+    }
+    let _ = world;
 }
 
-#[test]
-fn packets_on_a_linux_interface_are_captured_and_blasted() {
-    scenario(|world| {
-        // DPDK numbers its groups of AF_PACKET sockets by process number XOR interface number: two processes that follow each
-        // other must not meet in one group.
-        world.ip("link add one index 100 type veth peer name two index 4100");
-        world.ip("link set one up");
-        world.ip("link set two up");
-        let mut capture = world.start("capture", &mut command(&["pcap", "--count", "500", "two", "/run/got.pcap"]));
-        wait_until("500 packets", || {
-            snabb(&["packetblaster", "synth", "--duration", "0.2", "--sizes", "100", "one"]).good();
-            capture.ended().is_some()
-        });
-        let file = fs::read("/run/got.pcap").unwrap_or_else(|error| panic!("{error}: {}", capture.said()));
-        let got = frames_of(&file);
-        assert!(got.iter().filter(|frame| frame.len() == 100).count() > 400, "{} frames", got.len());
+fn packets_on_a_linux_interface_are_captured_and_blasted(world: &World) {
+    // DPDK numbers its groups of AF_PACKET sockets by process number XOR interface number: two processes that follow each
+    // other must not meet in one group.
+    world.ip("link add one index 100 type veth peer name two index 4100");
+    world.ip("link set one up");
+    world.ip("link set two up");
+    let mut capture = world.start(&mut command(&["pcap", "--count", "500", "two", "/run/got.pcap"]));
+    wait_until("500 packets", || {
+        snabb(&["packetblaster", "synth", "--duration", "0.2", "--sizes", "100", "one"]).good();
+        capture.ended().good().is_some()
     });
+    let file = fs::read("/run/got.pcap").unwrap_or_else(|error| panic!("{error}: {}", capture.said()));
+    let got = frames_of(&file);
+    assert!(got.iter().filter(|frame| frame.len() == 100).count() > 400, "{} frames", got.len());
 }

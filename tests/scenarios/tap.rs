@@ -2,17 +2,24 @@
 //! Looking at packets of a running router: what `perigee trace` and `perigee capture` show of real traffic.
 
 use crate::{PORTS, Pair};
-use nix::sys::signal::Signal;
-use perigee_tests::{Ended, Host, Process, Router, World, frame, perigee, run, scenario, wait_until};
+use perigee_tests::Signal;
+use perigee_tests::{Asserts, Ended, Good, Host, Process, Router, World, frame, perigee, run, wait_until};
 use serde_json::Value;
 use std::process::Command;
+
+perigee_tests::scenarios![
+    a_ping_is_followed_through_every_module,
+    a_drop_is_traced_and_captured_with_its_section,
+    what_a_port_sends_and_receives_is_a_file_for_tcpdump,
+    punts_are_shown_and_mistakes_are_told,
+    a_router_that_stops_ends_its_taps,
+];
 
 /// Starts `perigee WORDS...` about the router, and waits until it has the first piece of the stream: the tap is on.
 fn start(world: &World, words: &[&str]) -> Process {
     let mut command = Command::new(perigee());
     command.args(words).args(["--socket", "/run/t.sock"]).env("NO_COLOR", "1");
-    let name = format!("tap-{}", words.join("-").replace([' ', '/'], "_"));
-    let process = world.start(&name, &mut command);
+    let process = world.start(&mut command);
     wait_until("the tap to be on", || process.stderr().contains("Ctrl-C ends it"));
     // A worker takes new tables within its next round; a request goes round once, too.
     world.perigee(&["show", "workers", "--socket", "/run/t.sock"]).good();
@@ -63,124 +70,107 @@ fn pair(world: &World) -> (Pair, Router) {
     (pair, router)
 }
 
-#[test]
-fn a_ping_is_followed_through_every_module() {
-    scenario(|world| {
-        let (Pair { client, .. }, router) = pair(world);
-        let both = start(world, &["trace", "--json", "-n", "2", "--filter", "icmp and host 10.0.2.2"]);
-        ping(&client, 1, "10.0.2.2");
-        let seen = traces(both.end());
-        assert_eq!(seen.len(), 2);
-        for (trace, port, prefix) in [(&seen[0], "wan", "10.0.2.2/32"), (&seen[1], "lan", "10.0.1.2/32")] {
-            assert_eq!(trace["port"], port);
-            let modules: Vec<String> = steps(trace).into_iter().map(|(module, _)| module).collect();
-            let whole = ["classify", "ipv4_valid", "filter", "ipv4_lookup", "mtu", "ttl", "apply", "distribute"];
-            assert_eq!(modules, whole);
-            assert!(has(trace, "distribute", "transmitted"));
-            let lookup = &trace["steps"][3];
-            assert_eq!(lookup["route"]["prefix"], prefix, "the neighbor's host route: {lookup:#}");
-            assert_eq!(lookup["route"]["source"], "neighbor");
-        }
+fn a_ping_is_followed_through_every_module(world: &World) {
+    let (Pair { client, .. }, router) = pair(world);
+    let both = start(world, &["trace", "--json", "-n", "2", "--filter", "icmp and host 10.0.2.2"]);
+    ping(&client, 1, "10.0.2.2");
+    let seen = traces(both.end());
+    assert_eq!(seen.len(), 2);
+    for (trace, port, prefix) in [(&seen[0], "wan", "10.0.2.2/32"), (&seen[1], "lan", "10.0.1.2/32")] {
+        assert_eq!(trace["port"], port);
+        let modules: Vec<String> = steps(trace).into_iter().map(|(module, _)| module).collect();
+        let whole = ["classify", "ipv4_valid", "filter", "ipv4_lookup", "mtu", "ttl", "apply", "distribute"];
+        assert_eq!(modules, whole);
+        assert!(has(trace, "distribute", "transmitted"));
+        let lookup = &trace["steps"][3];
+        assert_eq!(lookup["route"]["prefix"], prefix, "the neighbor's host route: {lookup:#}");
+        assert_eq!(lookup["route"]["source"], "neighbor");
+    }
 
-        // The same for people, and the TTL at its end.
-        let expired = start(world, &["trace", "-n", "1", "--filter", "icmp and src 10.0.1.2"]);
-        let told = client.run("ping -n -c 1 -W 5 -t 1 10.0.2.2").text;
-        assert!(told.contains("From 10.0.1.1"), "{told}");
-        let text = expired.end().good().out;
-        let line = |module: &str, words: &[&str]| {
-            let found = text.lines().any(|l| l.trim_start().starts_with(module) && words.iter().all(|w| l.contains(w)));
-            assert!(found, "no line of {module} with {words:?}:\n{text}");
-        };
-        line("ttl", &["punted as ttl.expired", "RFC 1812 5.3.1"]);
-        line("slowpath", &["dropped as slowpath.ttl_expired"]);
-        line("slowpath", &["transmitted; port wan: 10.0.1.1 > 10.0.1.2: ICMP time exceeded"]);
-        router.stop();
-    });
+    // The same for people, and the TTL at its end.
+    let expired = start(world, &["trace", "-n", "1", "--filter", "icmp and src 10.0.1.2"]);
+    let told = client.run("ping -n -c 1 -W 5 -t 1 10.0.2.2").text;
+    assert!(told.contains("From 10.0.1.1"), "{told}");
+    let text = expired.end().good().out;
+    let line = |module: &str, words: &[&str]| {
+        let found = text.lines().any(|l| l.trim_start().starts_with(module) && words.iter().all(|w| l.contains(w)));
+        assert!(found, "no line of {module} with {words:?}:\n{text}");
+    };
+    line("ttl", &["punted as ttl.expired", "RFC 1812 5.3.1"]);
+    line("slowpath", &["dropped as slowpath.ttl_expired"]);
+    line("slowpath", &["transmitted; port wan: 10.0.1.1 > 10.0.1.2: ICMP time exceeded"]);
+    router.stop();
 }
 
-#[test]
-fn a_drop_is_traced_and_captured_with_its_section() {
-    scenario(|world| {
-        let (wan, _lan) = (world.wire("w-wan"), world.wire("w-lan"));
-        let router = world.router("", &PORTS.replace("r-client", "w-wan").replace("r-server", "w-lan"));
-        let broken = frame::changed(frame::udp4(router.mac("wan"), "10.0.1.2", "10.0.2.2", 8), |f| f[24] ^= 1);
-        let trace = start(world, &["trace", "-n", "1", "--filter", "src 10.0.1.2"]);
-        let drops = start(world, &["capture", "drops", "-n", "1", "--filter", "udp port 2000"]);
-        let file = start(world, &["capture", "drops", "-n", "1", "--filter", "udp", "-w", "/run/drops.pcapng"]);
-        wan.send(&broken);
-        let text = trace.end().good().out;
-        assert!(text.contains("dropped as ipv4_valid.checksum") && text.contains("RFC 1812 5.2.2"), "{text}");
-        let line = drops.end().good().out;
-        assert!(line.contains(" wan in  10.0.1.2.1000 > 10.0.2.2.2000: UDP, TTL 64, "), "{line}");
-        assert!(line.contains("; ipv4_valid.checksum: ") && line.contains("(RFC 1812 5.2.2"), "{line}");
-        file.end().good();
-        assert!(tcpdump("/run/drops.pcapng", "").contains("10.0.1.2.1000 > 10.0.2.2.2000"));
-        let bytes = std::fs::read("/run/drops.pcapng").expect("the file");
-        let comment = b"ipv4_valid.checksum: ";
-        assert!(bytes.windows(comment.len()).any(|window| window == comment), "the reason is the packet's comment");
-        router.stop();
-    });
+fn a_drop_is_traced_and_captured_with_its_section(world: &World) {
+    let (wan, _lan) = (world.wire("w-wan"), world.wire("w-lan"));
+    let router = world.router("", &PORTS.replace("r-client", "w-wan").replace("r-server", "w-lan"));
+    let broken = frame::changed(frame::udp4(router.mac("wan"), "10.0.1.2", "10.0.2.2", 8), |f| f[24] ^= 1);
+    let trace = start(world, &["trace", "-n", "1", "--filter", "src 10.0.1.2"]);
+    let drops = start(world, &["capture", "drops", "-n", "1", "--filter", "udp port 2000"]);
+    let file = start(world, &["capture", "drops", "-n", "1", "--filter", "udp", "-w", "/run/drops.pcapng"]);
+    wan.send(&broken);
+    let text = trace.end().good().out;
+    assert!(text.contains("dropped as ipv4_valid.checksum") && text.contains("RFC 1812 5.2.2"), "{text}");
+    let line = drops.end().good().out;
+    assert!(line.contains(" wan in  10.0.1.2.1000 > 10.0.2.2.2000: UDP, TTL 64, "), "{line}");
+    assert!(line.contains("; ipv4_valid.checksum: ") && line.contains("(RFC 1812 5.2.2"), "{line}");
+    file.end().good();
+    assert!(tcpdump("/run/drops.pcapng", "").contains("10.0.1.2.1000 > 10.0.2.2.2000"));
+    let bytes = std::fs::read("/run/drops.pcapng").expect("the file");
+    let comment = b"ipv4_valid.checksum: ";
+    assert!(bytes.windows(comment.len()).any(|window| window == comment), "the reason is the packet's comment");
+    router.stop();
 }
 
-#[test]
-fn what_a_port_sends_and_receives_is_a_file_for_tcpdump() {
-    scenario(|world| {
-        let (Pair { client, .. }, router) = pair(world);
-        let capture = start(world, &["capture", "wan", "-w", "/run/wan.pcapng", "--filter", "icmp"]);
-        ping(&client, 50, "10.0.2.2");
-        // The router's own answers pass the slow path and the twin.
-        ping(&client, 5, "10.0.1.1");
-        wait_until("all packets in the file", || {
-            run(&mut tcpdump_of("/run/wan.pcapng", "")).out.lines().count() >= 110
-        });
-        capture.signal(Signal::SIGINT);
-        let ended = capture.end().good();
-        assert!(ended.text.contains("110 packets, 0 lost"), "{}", ended.text);
-        for (filter, packets) in [("src 10.0.1.2 and dst 10.0.2.2", 50), ("src 10.0.2.2", 50), ("host 10.0.1.1", 10)] {
-            let shown = tcpdump("/run/wan.pcapng", filter);
-            assert_eq!(shown.lines().count(), packets, "{filter}:\n{shown}");
-        }
-        router.stop();
-    });
+fn what_a_port_sends_and_receives_is_a_file_for_tcpdump(world: &World) {
+    let (Pair { client, .. }, router) = pair(world);
+    let capture = start(world, &["capture", "wan", "-w", "/run/wan.pcapng", "--filter", "icmp"]);
+    ping(&client, 50, "10.0.2.2");
+    // The router's own answers pass the slow path and the twin.
+    ping(&client, 5, "10.0.1.1");
+    wait_until("all packets in the file", || run(&mut tcpdump_of("/run/wan.pcapng", "")).out.lines().count() >= 110);
+    capture.signal(Signal::INT).good();
+    let ended = capture.end().good();
+    assert!(ended.text.contains("110 packets, 0 lost"), "{}", ended.text);
+    for (filter, packets) in [("src 10.0.1.2 and dst 10.0.2.2", 50), ("src 10.0.2.2", 50), ("host 10.0.1.1", 10)] {
+        let shown = tcpdump("/run/wan.pcapng", filter);
+        assert_eq!(shown.lines().count(), packets, "{filter}:\n{shown}");
+    }
+    router.stop();
 }
 
-#[test]
-fn punts_are_shown_and_mistakes_are_told() {
-    scenario(|world| {
-        let (Pair { client, .. }, router) = pair(world);
-        let punts = start(world, &["capture", "punts", "-n", "1", "--filter", "icmp"]);
-        client.run("ping -n -c 1 -W 5 -t 1 10.0.2.2");
-        let line = punts.end().good().out;
-        assert!(line.contains("ICMP echo request, TTL 1") && line.contains("; ttl.expired: "), "{line}");
+fn punts_are_shown_and_mistakes_are_told(world: &World) {
+    let (Pair { client, .. }, router) = pair(world);
+    let punts = start(world, &["capture", "punts", "-n", "1", "--filter", "icmp"]);
+    client.run("ping -n -c 1 -W 5 -t 1 10.0.2.2");
+    let line = punts.end().good().out;
+    assert!(line.contains("ICMP echo request, TTL 1") && line.contains("; ttl.expired: "), "{line}");
 
-        router.ask("capture moon").refused("there is no port moon; there are wan, lan, and `drops` and `punts`");
-        router.ask("trace --filter host").refused("filter, character 5: found the end, expected an address");
-        router.ask("capture wan -w /nonsense/x").refused("/nonsense/x cannot be written");
-        let taps: Vec<Process> = (0..8)
-            .map(|n| {
-                let file = format!("/run/{n}.pcapng");
-                start(world, &["capture", "lan", "-w", &file])
-            })
-            .collect();
-        router.ask("capture lan").refused("8 taps are on, which is all there can be");
-        // Whoever is killed leaves room.
-        drop(taps);
-        let room = || router.ask("trace -n 1 --filter in").text.contains("expected the name of a port");
-        wait_until("room for another", room);
-        router.stop();
-    });
+    router.ask("capture moon").refused("there is no port moon; there are wan, lan, and `drops` and `punts`");
+    router.ask("trace --filter host").refused("filter, character 5: found the end, expected an address");
+    router.ask("capture wan -w /nonsense/x").refused("/nonsense/x cannot be written");
+    let taps: Vec<Process> = (0..8)
+        .map(|n| {
+            let file = format!("/run/{n}.pcapng");
+            start(world, &["capture", "lan", "-w", &file])
+        })
+        .collect();
+    router.ask("capture lan").refused("8 taps are on, which is all there can be");
+    // Whoever is killed leaves room.
+    drop(taps);
+    let room = || router.ask("trace -n 1 --filter in").text.contains("expected the name of a port");
+    wait_until("room for another", room);
+    router.stop();
 }
 
 /// The router stops while somebody looks: the streams end, and every packet buffer is back.
-#[test]
-fn a_router_that_stops_ends_its_taps() {
-    scenario(|world| {
-        let (Pair { client, .. }, router) = pair(world);
-        let (trace, capture) = (start(world, &["trace", "-n", "1000000"]), start(world, &["capture", "lan"]));
-        ping(&client, 20, "10.0.2.2");
-        router.stop();
-        let (trace, capture) = (trace.end(), capture.end());
-        assert!(trace.out.contains("transmitted; port lan"), "{}", trace.text);
-        assert!(capture.out.contains("lan out 10.0.1.2 > 10.0.2.2: ICMP echo request, TTL 63"), "{}", capture.text);
-    });
+fn a_router_that_stops_ends_its_taps(world: &World) {
+    let (Pair { client, .. }, router) = pair(world);
+    let (trace, capture) = (start(world, &["trace", "-n", "1000000"]), start(world, &["capture", "lan"]));
+    ping(&client, 20, "10.0.2.2");
+    router.stop();
+    let (trace, capture) = (trace.end(), capture.end());
+    assert!(trace.out.contains("transmitted; port lan"), "{}", trace.text);
+    assert!(capture.out.contains("lan out 10.0.1.2 > 10.0.2.2: ICMP echo request, TTL 63"), "{}", capture.text);
 }

@@ -2,10 +2,16 @@
 //! What is for the router itself reaches Linux through the port's twin, and Linux reaches the network.
 
 use crate::{PORTS, Pair};
-use perigee_tests::{Host, run, scenario, wait_for};
+use perigee_tests::{Asserts, Good, Host, World, run, wait_for};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
+
+perigee_tests::scenarios![
+    tcp_to_the_routers_own_address_works,
+    linux_reaches_the_network_through_the_twins,
+    twins_can_live_in_a_namespace_of_their_own,
+];
 
 /// Sends a megabyte to a server that sends it back, on an address of the router.
 fn echo_over_tcp(client: &Host, listener: &TcpListener, address: &str) {
@@ -27,64 +33,55 @@ fn echo_over_tcp(client: &Host, listener: &TcpListener, address: &str) {
     });
 }
 
-#[test]
-fn tcp_to_the_routers_own_address_works() {
-    scenario(|world| {
-        let Pair { client, server } = Pair::new(world);
-        let router = world.router("", PORTS);
-        client.reaches("10.0.1.1");
-        client.reaches("2001:db8:1::1");
-        for address in ["10.0.1.1:5000", "[2001:db8:1::1]:5000"] {
-            let listener = TcpListener::bind(address).expect("the twin has the router's address");
-            echo_over_tcp(&client, &listener, address);
-        }
-        let twin = router.port("wan")["twin"].clone();
-        assert!(twin["to_linux"].as_u64() > Some(100) && twin["from_linux"].as_u64() > Some(100), "{twin}");
-        // The router answers once, the kernel under the port not at all.
-        client.ping(20, "10.0.1.1");
-        client.ping(20, "2001:db8:1::1");
-        client.ping(20, "10.0.2.1");
-        server.ping(20, "10.0.2.1");
-        router.alone();
-        router.stop();
-    });
+fn tcp_to_the_routers_own_address_works(world: &World) {
+    let Pair { client, server } = Pair::new(world);
+    let router = world.router("", PORTS);
+    client.reaches("10.0.1.1");
+    client.reaches("2001:db8:1::1");
+    for address in ["10.0.1.1:5000", "[2001:db8:1::1]:5000"] {
+        let listener = TcpListener::bind(address).expect("the twin has the router's address");
+        echo_over_tcp(&client, &listener, address);
+    }
+    let twin = router.port("wan")["twin"].clone();
+    assert!(twin["to_linux"].as_u64() > Some(100) && twin["from_linux"].as_u64() > Some(100), "{twin}");
+    // The router answers once, the kernel under the port not at all.
+    client.ping(20, "10.0.1.1");
+    client.ping(20, "2001:db8:1::1");
+    client.ping(20, "10.0.2.1");
+    server.ping(20, "10.0.2.1");
+    router.alone();
+    router.stop();
 }
 
-#[test]
-fn linux_reaches_the_network_through_the_twins() {
-    scenario(|world| {
-        let pair = Pair::new(world);
-        let router = world.router("", PORTS);
-        pair.client.reaches("10.0.2.2");
-        pair.client.reaches("2001:db8:2::2");
-        for address in ["10.0.1.2", "10.0.2.2", "2001:db8:1::2", "2001:db8:2::2"] {
-            let ping = |words: &str| run(Command::new("ping").args(words.split(' ')).arg(address));
-            wait_for("Linux to find its neighbor", || (ping("-n -c 1 -W 1").code == Some(0)).then_some(()));
-            ping("-n -i 0.01 -c 20 -w 30").every_reply(20);
-        }
-        // A frame to the station itself, not a broadcast, is all that Linux needs: it has the port's MAC address.
-        let mac = router.mac("wan").to_string();
-        assert!(world.ip("-o link show dev wan").contains(&mac));
-        router.stop();
-    });
+fn linux_reaches_the_network_through_the_twins(world: &World) {
+    let pair = Pair::new(world);
+    let router = world.router("", PORTS);
+    pair.client.reaches("10.0.2.2");
+    pair.client.reaches("2001:db8:2::2");
+    for address in ["10.0.1.2", "10.0.2.2", "2001:db8:1::2", "2001:db8:2::2"] {
+        let ping = |words: &str| run(Command::new("ping").args(words.split(' ')).arg(address));
+        wait_for("Linux to find its neighbor", || (ping("-n -c 1 -W 1").code == Some(0)).then_some(()));
+        ping("-n -i 0.01 -c 20 -w 30").every_reply(20);
+    }
+    // A frame to the station itself, not a broadcast, is all that Linux needs: it has the port's MAC address.
+    let mac = router.mac("wan").to_string();
+    assert!(world.ip("-o link show dev wan").contains(&mac));
+    router.stop();
 }
 
-#[test]
-fn twins_can_live_in_a_namespace_of_their_own() {
-    scenario(|world| {
-        let Pair { client, .. } = Pair::new(world);
-        let control = world.namespace("control");
-        // Their ports may then have the names of their interfaces.
-        let ports = PORTS.replace("[port.wan]", "[port.r-client]").replace("[port.lan]", "[port.r-server]");
-        let router = world.router("namespace = \"control\"", &ports);
-        client.reaches("10.0.1.1");
-        assert_eq!(world.interfaces().len(), 2, "no twin here");
-        assert!(control.run("ip addr show dev r-client").good().out.contains("10.0.1.1/24"));
-        let listener = control.inside(|| TcpListener::bind("10.0.1.1:5000").expect("a listener"));
-        echo_over_tcp(&client, &listener, "10.0.1.1:5000");
-        client.ping(20, "10.0.2.2");
-        router.stop();
-        let left = control.run("ip -o link show").good().out;
-        assert_eq!(left.lines().count(), 1, "lo alone:\n{left}");
-    });
+fn twins_can_live_in_a_namespace_of_their_own(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let control = world.namespace("control");
+    // Their ports may then have the names of their interfaces.
+    let ports = PORTS.replace("[port.wan]", "[port.r-client]").replace("[port.lan]", "[port.r-server]");
+    let router = world.router("namespace = \"control\"", &ports);
+    client.reaches("10.0.1.1");
+    assert_eq!(world.interfaces().len(), 2, "no twin here");
+    assert!(control.run("ip addr show dev r-client").good().out.contains("10.0.1.1/24"));
+    let listener = control.inside(|| TcpListener::bind("10.0.1.1:5000").expect("a listener"));
+    echo_over_tcp(&client, &listener, "10.0.1.1:5000");
+    client.ping(20, "10.0.2.2");
+    router.stop();
+    let left = control.run("ip -o link show").good().out;
+    assert_eq!(left.lines().count(), 1, "lo alone:\n{left}");
 }

@@ -2,9 +2,11 @@
 //! Several workers share the traffic by flows, with a queue each or with too few.
 
 use crate::{PORTS, Pair};
-use perigee_tests::{Host, Router, scenario, wait_until};
+use perigee_tests::{Host, Router, World, wait_until};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+
+perigee_tests::scenarios![flows_spread_over_the_workers_queues, flows_spread_in_software_where_queues_are_missing,];
 
 /// Each of many flows sends packets, one way and back.
 fn many_flows(client: &Host, server: &Host) {
@@ -60,43 +62,36 @@ fn check_shares(router: &Router, what: &str) {
     assert!(sent.iter().all(|n| *n > 50), "{what}: sent by each worker: {sent:?}");
 }
 
-#[test]
-fn flows_spread_over_the_workers_queues() {
-    scenario(|world| {
-        let Pair { client, server } = Pair::new(world);
-        let router = world.router("workers = 2", PORTS);
-        client.reaches("10.0.2.2");
-        many_flows(&client, &server);
-        many_streams(&client, &server);
-        check_shares(&router, "a queue each");
-        router.alone();
-        router.stop();
-    });
+fn flows_spread_over_the_workers_queues(world: &World) {
+    let Pair { client, server } = Pair::new(world);
+    let router = world.router("workers = 2", PORTS);
+    client.reaches("10.0.2.2");
+    many_flows(&client, &server);
+    many_streams(&client, &server);
+    check_shares(&router, "a queue each");
+    router.alone();
+    router.stop();
 }
 
-#[test]
-fn flows_spread_in_software_where_queues_are_missing() {
-    scenario(|world| {
-        let Pair { client, server } = Pair::new(world);
-        let device =
-            |name: &str, number| format!("device = \"net_af_packet{number},iface={name},qpairs=1\"\ntwin = false");
-        for name in ["r-client", "r-server"] {
-            world.ip(&format!("link set {name} up"));
-        }
-        let ports = PORTS.replace("interface = \"r-client\"", &device("r-client", 0));
-        let ports = ports.replace("interface = \"r-server\"", &device("r-server", 1));
-        let router = world.router("workers = 2", &ports);
-        let log = router.log();
-        for words in ["1 receive queue for 2 workers: flows are spread over them in software", "over a ring"] {
-            assert!(log.contains(words), "{words} is not in\n{log}");
-        }
-        client.reaches("10.0.2.2");
-        many_flows(&client, &server);
-        many_streams(&client, &server);
-        check_shares_of_hand_over(&router);
-        router.alone();
-        router.stop();
-    });
+fn flows_spread_in_software_where_queues_are_missing(world: &World) {
+    let Pair { client, server } = Pair::new(world);
+    let device = |name: &str, number| format!("device = \"net_af_packet{number},iface={name},qpairs=1\"\ntwin = false");
+    for name in ["r-client", "r-server"] {
+        world.ip(&format!("link set {name} up"));
+    }
+    let ports = PORTS.replace("interface = \"r-client\"", &device("r-client", 0));
+    let ports = ports.replace("interface = \"r-server\"", &device("r-server", 1));
+    let router = world.router("workers = 2", &ports);
+    let log = router.log();
+    for words in ["1 receive queue for 2 workers: flows are spread over them in software", "over a ring"] {
+        assert!(log.contains(words), "{words} is not in\n{log}");
+    }
+    client.reaches("10.0.2.2");
+    many_flows(&client, &server);
+    many_streams(&client, &server);
+    check_shares_of_hand_over(&router);
+    router.alone();
+    router.stop();
 }
 
 /// One queue per port: both are polled by the first worker, which hands over what is the other's.

@@ -1,80 +1,62 @@
 // SPDX-License-Identifier: MIT
-//! Worlds for `perigee` to be tried in: network namespaces with real hosts, cables whose other end is in the test's own
-//! hand, and a router between them, all as an ordinary user.
+//! The laboratory (perigee-lab) as scenarios use it: what is not as it must be is a panic that says so.
 //!
 //! ```text
-//! scenario()  runs a test again inside `unshare -Urnm`, or says why that is not possible here
+//! scenarios!  lists a file's scenarios; the runner runs each again inside `unshare -Urnm`, or says why that is not possible here
 //! World       that inside: the router's namespace, a private /run, what is needed to make the rest
 //! Host        a namespace with an eth0 whose other end is an interface for a port
 //! Wire        a TAP as a port's interface: frames go in and come out byte by byte
 //! Router      a running `perigee run`, asked through `perigee show --json` like anybody would
-//! Bird, Frr   routing daemons, beside the router or on a host
+//! Bird, Frr   routing daemons, beside the router or on a host; `speakers`: what they are configured with
+//! Good        `.good()`: the value, or a panic
 //! frame       frames to put on a wire
 //! ```
 //!
 //! No test asserts a time. Waiting ends when what is waited for is there, or fails after [`LONGEST_WAIT`].
 #![forbid(unsafe_code)]
 
-mod bird;
 pub mod frame;
-mod frr;
+mod good;
 mod host;
-mod place;
-mod process;
 mod router;
 mod scenario;
+pub mod speakers;
 mod wire;
 mod world;
 
-pub use bird::Bird;
-pub use frr::Frr;
+pub use good::{Asserts, Good};
 pub use host::Host;
-pub use process::{Ended, Process, run};
+pub use perigee_lab::{Bird, Ended, Frr, LONG_WAIT, LONGEST_WAIT, Process, Signal, run, tools};
 pub use router::{Log, Router};
-pub use scenario::{Needs, not_run, scenario, scenario_with};
+pub use scenario::{Scenario, main};
 pub use wire::Wire;
 pub use world::{World, perigee};
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-/// Waiting for anything longer than this is a failure. Far more than needed: the machine may be busy.
-pub const LONGEST_WAIT: Duration = Duration::from_secs(30);
-
-/// The same where protocols with timers of their own, or many thousands of routes, are waited for.
-pub const LONG_WAIT: Duration = Duration::from_secs(90);
+use std::time::Duration;
 
 /// Waits until something is there.
 ///
 /// # Panics
 /// It does not come in [`LONGEST_WAIT`].
-pub fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    wait_at_most(LONGEST_WAIT, what, look)
-}
-
-fn wait_at_most<T>(longest: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(start.elapsed() < longest, "waited in vain for {what}");
-        sleep(Duration::from_millis(10));
-    }
+#[track_caller]
+pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    perigee_lab::wait_for(LONGEST_WAIT, what, || Ok(look())).good()
 }
 
 /// Waits until something holds.
 ///
 /// # Panics
 /// It does not come true in [`LONGEST_WAIT`].
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    wait_for(what, || holds().then_some(()));
+#[track_caller]
+pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
+    wait_until_for(LONGEST_WAIT, what, holds);
 }
 
 /// [`wait_until`] with another limit.
 ///
 /// # Panics
 /// It does not come true in that time.
+#[track_caller]
 pub fn wait_until_for(longest: Duration, what: &str, mut holds: impl FnMut() -> bool) {
-    wait_at_most(longest, what, || holds().then_some(()));
+    perigee_lab::wait_until(longest, what, || Ok(holds())).good();
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
 //! A running `perigee run`, and what can be asked of it.
 
-use crate::process::{Ended, Process, run};
 use crate::world::perigee;
-use crate::{LONG_WAIT, wait_for, wait_until};
-use nix::sys::signal::Signal;
+use crate::{Good, wait_until};
+use perigee_lab::{LONG_WAIT, LONGEST_WAIT, Launch, Signal};
 use perigee_net::MacAddr;
 use serde_json::Value;
 use std::fs;
+use std::ops::Deref;
 use std::path::Path;
-use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+/// The socket of every scenario's router.
 const SOCKET: &str = "/run/t.sock";
 
 /// What a router that has ended wrote to its log.
@@ -29,7 +29,16 @@ impl Log {
 
 /// A running router. Dropped while it runs, it is killed.
 pub struct Router {
-    process: Process,
+    /// Until it is stopped.
+    lab: Option<perigee_lab::Router>,
+}
+
+impl Deref for Router {
+    type Target = perigee_lab::Router;
+
+    fn deref(&self) -> &perigee_lab::Router {
+        self.lab.as_ref().expect("what stops it takes it")
+    }
 }
 
 impl Router {
@@ -37,59 +46,51 @@ impl Router {
     ///
     /// # Panics
     /// It does not.
+    #[track_caller]
     pub fn start(file: &Path) -> Router {
-        let mut command = Command::new(perigee());
-        command.arg("run").arg(file).env("XDG_RUNTIME_DIR", "/run").env("NO_COLOR", "1").env_remove("PERIGEE_LOG");
-        let mut router = Router { process: Process::start("router", &mut command) };
-        wait_until("the router to run", || {
-            let ended = router.process.ended();
-            assert!(ended.is_none(), "the router ended ({ended:?}):\n{}", router.log());
-            router.log().contains("running;")
-        });
-        router
+        let launch = Launch {
+            program: perigee(),
+            configuration: file.to_owned(),
+            arguments: Vec::new(),
+            socket: SOCKET.into(),
+            log: None,
+            patience: LONGEST_WAIT,
+        };
+        Router { lab: Some(perigee_lab::Router::start(launch).good()) }
     }
 
-    /// What it has logged so far.
-    pub fn log(&self) -> String {
-        self.process.stderr()
+    fn take(&mut self) -> perigee_lab::Router {
+        self.lab.take().expect("what stops it takes it")
     }
 
     /// Waits for a text in its log.
+    #[track_caller]
     pub fn says(&self, text: &str) {
         wait_until(&format!("the log to say {text:?}"), || self.log().contains(text));
     }
 
     /// Sends it a signal.
+    #[track_caller]
     pub fn signal(&self, signal: Signal) {
-        self.process.signal(signal);
+        self.deref().signal(signal).good();
     }
 
     /// Ends it by SIGTERM. It must end well, with every packet buffer back, and leave no socket behind.
+    #[track_caller]
     pub fn stop(self) -> Log {
-        self.stop_by(Signal::SIGTERM)
+        self.stop_by(Signal::TERM)
     }
 
     /// [`Self::stop`] by another signal.
+    #[track_caller]
     pub fn stop_by(mut self, signal: Signal) -> Log {
-        self.signal(signal);
-        let status = wait_for("the router's end", || self.process.ended());
-        let log = Log(self.log());
-        assert!(status.success(), "the router ended with {status}:\n{}", log.0);
-        log.says("every packet buffer is back");
-        assert!(!log.0.contains("panicked"), "{}", log.0);
-        assert!(!Path::new(SOCKET).exists(), "the socket is still there");
-        log
+        Log(self.take().stop_by(signal).good())
     }
 
     /// Ends it without giving it a chance.
+    #[track_caller]
     pub fn kill(mut self) {
-        self.signal(Signal::SIGKILL);
-        wait_for("the router's end", || self.process.ended());
-    }
-
-    /// `perigee WORDS` about this router.
-    pub fn ask(&self, words: &str) -> Ended {
-        run(Command::new(perigee()).args(words.split(' ')).args(["--socket", SOCKET]).env("NO_COLOR", "1"))
+        self.take().kill().good();
     }
 
     /// `perigee show WHAT --json`.
@@ -119,7 +120,7 @@ impl Router {
         entry.unwrap_or_else(|| panic!("there is no reason {reason}"))["packets"].as_u64().expect("a number")
     }
 
-    /// Waits until so many packets were counted under a reason.
+    /// Waits until this number of packets was counted under a reason.
     pub fn counts(&self, reason: &str, packets: u64) {
         wait_until(&format!("{packets} packets under {reason}"), || self.dropped(reason) >= packets);
         assert_eq!(self.dropped(reason), packets, "{reason}");
@@ -189,7 +190,7 @@ impl Router {
         }
     }
 
-    /// Asserts that Linux' table, the router's, and what its workers look up in are the same, prefix by prefix.
+    /// Asserts that Linux's table, the router's, and what its workers look up in are the same, prefix by prefix.
     #[track_caller]
     pub fn audited(&self) {
         let ended = self.ask("audit");
@@ -197,9 +198,10 @@ impl Router {
     }
 
     /// Fails if the kernel forwards where the router is: then nothing would be proven.
+    #[track_caller]
     pub fn alone(&self) {
+        // This process and the router share a namespace.
         for family in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-            // This process and the router share a namespace.
             let value = fs::read_to_string(format!("/proc/sys/net/{family}")).unwrap_or_default();
             assert_eq!(value.trim(), "0", "the kernel forwards: {family}");
         }
@@ -208,10 +210,10 @@ impl Router {
 
 impl Drop for Router {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("--- the router's log\n{}---", self.log());
+        if let Some(router) = self.lab.as_ref().filter(|_| std::thread::panicking()) {
+            eprintln!("--- the router's log\n{}---", router.log());
             for what in ["ports", "neighbors", "nexthops", "routes --limit 12", "linux", "drops"] {
-                eprintln!("--- show {what}\n{}---", self.ask(&format!("show {what}")).out);
+                eprintln!("--- show {what}\n{}---", router.ask(&format!("show {what}")).out);
             }
         }
     }

@@ -1,128 +1,142 @@
 // SPDX-License-Identifier: MIT
-//! A test that runs itself again where it may make namespaces and interfaces.
+//! Scenarios, and what runs them: each in a process of its own that may make namespaces and interfaces.
 
-use crate::process;
-use crate::world::{World, perigee};
-use std::any::type_name;
-use std::io::Write;
-use std::process::Command;
+use crate::{World, perigee};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use perigee_lab::tools::{self, Tool};
+use perigee_lab::{end_after, run};
+use std::process::{Command, ExitCode};
 use std::sync::OnceLock;
+use std::time::Duration;
 
-/// Says to a test's process that it is inside its namespaces already.
+/// Names the scenario to a process that is inside its namespaces already.
 const INSIDE: &str = "PERIGEE_SCENARIO";
-/// What scenarios run, and the Debian packages it comes from.
-const TOOLS: [(&str, &str); 6] = [
-    ("ip", "iproute2"),
-    ("nsenter", "util-linux"),
-    ("ping", "iputils-ping"),
-    ("traceroute", "traceroute"),
-    ("iperf3", "iperf3"),
-    ("ethtool", "ethtool"),
-];
+/// The exit code of one that is unable to try what it is for; its reason is the last line on standard output.
+const UNABLE: u8 = 77;
+/// No scenario needs so long; one that hangs ends here, and everything it started with it.
+const LONGEST_SCENARIO: Duration = Duration::from_secs(240);
+/// What all scenarios run.
+const TOOLS: [Tool; 7] =
+    [tools::IP, tools::UNSHARE, tools::NSENTER, tools::PING, tools::TRACEROUTE, tools::IPERF3, tools::ETHTOOL];
 
-/// Begins the lines of [`not_run`].
-const NOT_RUN: &str = "NOT RUN: ";
-
-/// Says on standard output what a scenario cannot try here; it passes with what it has tried.
-pub fn not_run(reason: &str) {
-    println!("{NOT_RUN}{reason}");
-}
-
-/// A package that not every scenario needs, and a program that comes with it.
+/// One promise of perigee, and how it is tried. [`scenarios!`](crate::scenarios) makes them.
 #[derive(Clone, Copy)]
-pub struct Needs {
-    program: &'static str,
-    package: &'static str,
+pub struct Scenario {
+    /// `scenarios::FILE`.
+    pub module: &'static str,
+    /// The function's name.
+    pub function: &'static str,
+    /// Programs that not every scenario runs.
+    pub needs: &'static [Tool],
+    /// Tries it.
+    ///
+    /// # Panics
+    /// The promise is not kept.
+    pub body: fn(&World),
 }
 
-impl Needs {
-    /// BIRD, version 2 or newer.
-    pub const BIRD: Needs = Needs { program: "birdc", package: "bird2" };
-    /// FRR.
-    pub const FRR: Needs = Needs { program: "vtysh", package: "frr" };
+/// Lists the scenarios of a file, with the programs that not every scenario runs: `scenarios![one, two needs BIRD FRR];`. One
+/// that is forgotten is a function that is never used, of which the compiler warns.
+#[macro_export]
+macro_rules! scenarios {
+    ($($function:ident $(needs $($tool:ident)+)?),+ $(,)?) => {
+        pub const SCENARIOS: &[$crate::Scenario] = &[$($crate::Scenario {
+            module: module_path!(),
+            function: stringify!($function),
+            needs: &[$($($crate::tools::$tool),+)?],
+            body: $function,
+        }),+];
+    };
 }
 
-/// [`scenario`], for what needs more packages.
-///
-/// # Panics
-/// As there.
-pub fn scenario_with<F: FnOnce(&mut World)>(needs: &[Needs], body: F) {
-    let missing = needs.iter().find(|needs| which(needs.program).is_none());
-    let missing = missing.map(|Needs { program, package }| format!("`{program}` is missing; `apt install {package}`"));
-    run_or_skip(missing, body);
-}
-
-/// Runs `body` in a world of its own. Called by a test function directly: that one is run again, by its name, in a child
-/// process inside new user, network and mount namespaces. Where those are refused, the test says so on a line that begins
-/// with SKIPPED, and passes; with `CI=true` in the environment it fails.
-///
-/// # Panics
-/// `body` does, or it is skipped under CI.
-pub fn scenario<F: FnOnce(&mut World)>(body: F) {
-    run_or_skip(None, body);
-}
-
-fn run_or_skip<F: FnOnce(&mut World)>(missing: Option<String>, body: F) {
-    // "scenarios::forwarding::ping_crosses::{{closure}}", as the closure was written in that function.
-    let name = type_name::<F>().trim_end_matches("::{{closure}}");
-    let name = name.split_once("::").map_or(name, |(_, name)| name);
-    if std::env::var_os(INSIDE).is_some() {
-        process::watch_the_time();
-        body(&mut World::new());
-    } else if let Some(reason) = missing.as_deref().or_else(|| refused()) {
-        // Past the test harness, which would show it only for failed tests.
-        let _ = std::io::stderr().write_all(format!("\nSKIPPED {name}: {reason}\n").as_bytes());
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "skipped under CI: {reason}");
-    } else {
-        run_inside(name);
+impl Scenario {
+    /// `FILE::FUNCTION`.
+    fn name(&self) -> String {
+        format!("{}::{}", self.file(), self.function)
     }
-}
 
-fn run_inside(name: &str) {
-    perigee(); // fails here with a clear message if there is none
-    let me = std::env::current_exe().expect("the path of this test");
-    let mut command = Command::new("unshare");
-    command.arg("-Urnm").arg(me).args([name, "--exact", "--nocapture", "--test-threads=1"]).env(INSIDE, "1");
-    command.env("PATH", search_path());
-    let done = command.output().expect("unshare runs");
-    // Indented, so that nobody takes its results for this process's own.
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace('\n', "\n  | ");
-    let (out, err) = (text(&done.stdout), text(&done.stderr));
-    let ran = out.contains("1 passed");
-    for line in String::from_utf8_lossy(&done.stdout).lines().filter_map(|line| line.split_once(NOT_RUN)) {
-        // Past the test harness, as above.
-        let _ = std::io::stdout().write_all(format!("\n{NOT_RUN}{} ({name})\n", line.1).as_bytes());
+    fn file(&self) -> &'static str {
+        self.module.rsplit("::").next().unwrap_or(self.module)
     }
-    assert!(done.status.success() && ran, "{name}, inside its namespaces ({}):\n{out}{err}", done.status);
+
+    /// In a process that is inside its namespaces.
+    fn run_here(&self) -> ExitCode {
+        end_after(LONGEST_SCENARIO);
+        let world = World::new();
+        (self.body)(&world);
+        match world.unable.take() {
+            None => ExitCode::SUCCESS,
+            Some(reason) => {
+                println!("{reason}");
+                ExitCode::from(UNABLE)
+            }
+        }
+    }
+
+    /// Runs this program again for it. Where that is refused, or a program is missing, the scenario is ignored; with `CI=true`
+    /// in the environment it fails. What the kernel lacks is no failure of either.
+    fn run_inside(&self) -> Result<Completion, Failed> {
+        let missing = tools::require(self.needs, &tools::search_path(), "the scenario").err();
+        if let Some(reason) = missing.map(|error| error.to_string()).or_else(|| refused().map(str::to_owned)) {
+            return match std::env::var("CI").as_deref() {
+                Ok("true") => Err(format!("it cannot run here, and must under CI: {reason}").into()),
+                _ => Ok(Completion::ignored_with(reason)),
+            };
+        }
+        let me = std::env::current_exe().map_err(|error| format!("the path of this test is not known: {error}"))?;
+        let mut command = Command::new("unshare");
+        command.arg("-Urnm").arg(me).env(INSIDE, self.name()).env("PATH", tools::search_path());
+        let done = command.output().map_err(|error| format!("unshare cannot be run: {error}"))?;
+        let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+        if done.status.code() == Some(UNABLE.into()) {
+            return Ok(Completion::ignored_with(out.lines().last().unwrap_or_default()));
+        }
+        match done.status.success() {
+            true => Ok(Completion::Completed),
+            false => Err(format!("{}, inside its namespaces ({}):\n{out}{err}", self.name(), done.status).into()),
+        }
+    }
 }
 
 /// Why scenarios cannot run here, found out once.
 fn refused() -> Option<&'static str> {
     static REFUSED: OnceLock<Option<String>> = OnceLock::new();
     let find_out = || {
-        let missing = TOOLS.iter().find(|(tool, _)| which(tool).is_none());
-        if let Some((tool, package)) = missing {
-            return Some(format!("`{tool}` is missing; `apt install {package}`"));
+        if let Err(missing) = tools::require(&TOOLS, &tools::search_path(), "every scenario") {
+            return Some(missing.to_string());
         }
-        let possible = Command::new("unshare").args(["-Urnm", "test", "-w", "/dev/net/tun"]).output();
-        match possible {
-            Ok(done) if done.status.success() => None,
-            Ok(done) => {
-                let why = String::from_utf8_lossy(&done.stderr);
-                Some(format!("`unshare -Urnm` with /dev/net/tun is refused here: {} {}", done.status, why.trim()))
-            }
-            Err(error) => Some(format!("unshare: {error}")),
-        }
+        let possible = run(Command::new("unshare").args(["-Urnm", "test", "-w", "/dev/net/tun"]));
+        let why = possible.complaint();
+        (possible.code != Some(0)).then(|| format!("`unshare -Urnm` with /dev/net/tun is refused here: {why}"))
     };
     REFUSED.get_or_init(find_out).as_deref()
 }
 
-fn which(tool: &str) -> Option<std::path::PathBuf> {
-    std::env::split_paths(&search_path()).map(|folder| folder.join(tool)).find(|file| file.exists())
+/// Runs those scenarios that the command line selects, as cargo's own test programs do; `folder` has a file for each list.
+///
+/// # Panics
+/// A file's list is missing, or there is no `perigee` to be tried.
+pub fn main(folder: &str, lists: &[&[Scenario]]) -> ExitCode {
+    let all: Vec<Scenario> = lists.concat();
+    if let Ok(name) = std::env::var(INSIDE) {
+        let scenario = all.iter().find(|scenario| scenario.name() == name);
+        return scenario.unwrap_or_else(|| panic!("there is no scenario {name}")).run_here();
+    }
+    let arguments = Arguments::from_args();
+    every_file_is_listed(folder, &all);
+    if !arguments.list {
+        perigee(); // fails here with a clear message if there is none
+    }
+    let trial = |scenario: Scenario| Trial::ignorable_test(scenario.name(), move || scenario.run_inside());
+    libtest_mimic::run(&arguments, all.into_iter().map(trial).collect()).exit_code()
 }
 
-/// PATH, with the folders that Debian keeps from users' PATH although anyone may run what is in them.
-fn search_path() -> String {
-    let path = std::env::var("PATH").unwrap_or_default();
-    format!("{path}:/usr/sbin:/sbin:/usr/bin:/bin")
+fn every_file_is_listed(folder: &str, all: &[Scenario]) {
+    // The sources are not there when the program is run elsewhere.
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let file = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let listed = file == "main" || all.iter().any(|scenario| scenario.file() == file);
+        assert!(listed, "{} has scenarios, and main.rs does not name them", path.display());
+    }
 }

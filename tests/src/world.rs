@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! The router's namespace, and what is made in it.
 
-use crate::place::Place;
-use crate::process::{Ended, Process, run};
-use crate::{Bird, Frr, Host, Router, Wire};
-use nix::mount::{MsFlags, mount};
+use crate::{Good, Host, Router, Wire};
+use perigee_lab::{Bird, Ended, Frr, Process, run};
+use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,72 +15,69 @@ const FOLDER: &str = "/run";
 ///
 /// # Panics
 /// There is none.
+#[track_caller]
 pub fn perigee() -> PathBuf {
-    if let Some(path) = std::env::var_os("PERIGEE") {
-        return path.into();
-    }
-    let me = std::env::current_exe().expect("the path of this test");
-    let beside = me.ancestors().nth(2).unwrap_or(Path::new("/")).join("perigee");
-    assert!(beside.exists(), "{} is not there; `./x test` builds it, or `cargo build -p perigee`", beside.display());
-    beside
+    perigee_lab::program().good()
 }
 
 /// The inside of `unshare -Urnm`: the router's own network namespace, without forwarding by the kernel.
 pub struct World {
-    _private: (),
+    lab: perigee_lab::World,
+    /// Why the scenario cannot try what it is for.
+    pub(crate) unable: RefCell<Option<String>>,
 }
 
 impl World {
     pub(crate) fn new() -> World {
-        let none: Option<&str> = None;
-        mount(Some("tmpfs"), FOLDER, Some("tmpfs"), MsFlags::empty(), none).expect("a private /run");
-        fs::create_dir("/run/netns").expect("/run/netns");
-        let world = World { _private: () };
-        world.ip("link set lo up");
-        for family in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-            let path = format!("/proc/sys/net/{family}");
-            fs::write(&path, "0").expect("the kernel's own forwarding can be switched off");
-        }
-        world
+        World { lab: perigee_lab::World::enter(Path::new(FOLDER)).good(), unable: RefCell::default() }
+    }
+
+    /// Says why the kernel here does not let the scenario try what it is for; it returns then, and counts as ignored.
+    pub fn unable(&self, reason: &str) {
+        self.unable.replace(Some(reason.to_owned()));
     }
 
     /// `ip WORDS` in the router's namespace; what it printed.
     #[track_caller]
     pub fn ip(&self, words: &str) -> String {
-        run(Command::new("ip").args(words.split(' '))).good().out
+        self.lab.ip(words).good()
     }
 
     /// A host with `eth0`, whose other end is the interface `r-NAME` here. Of the addresses (with their prefix lengths)
     /// and gateways there may be any number of both families.
+    #[track_caller]
     pub fn host(&self, name: &str, addresses: &[&str], gateways: &[&str]) -> Host {
-        Host::new(self, name, addresses, gateways)
+        Host(self.lab.host(name, &format!("r-{name}"), addresses, gateways).good())
     }
 
     /// A namespace without any interface.
+    #[track_caller]
     pub fn namespace(&self, name: &str) -> Host {
-        Host::empty(self, name)
+        Host(self.lab.namespace(name).good())
     }
 
     /// A cable with the test at its other end; `name` is the interface here.
+    #[track_caller]
     pub fn wire(&self, name: &str) -> Wire {
-        Wire::new(name)
+        Wire(self.lab.wire(name).good())
     }
 
     /// Starts BIRD beside the router, on its twins.
+    #[track_caller]
     pub fn bird(&self, configuration: &str) -> Bird {
-        Bird::start(Place::router(), "router", configuration)
+        self.lab.bird(configuration).good()
     }
 
     /// Starts daemons of FRR beside the router, such as `["zebra", "ospfd"]`, with options behind their names.
+    #[track_caller]
     pub fn frr(&self, daemons: &[&str], configuration: &str) -> Frr {
-        Frr::start(Place::router(), "router", daemons, configuration)
+        self.lab.frr(daemons, configuration).good()
     }
 
     /// Writes a file; its path.
+    #[track_caller]
     pub fn file(&self, name: &str, text: &str) -> PathBuf {
-        let path = Path::new(FOLDER).join(name);
-        fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        path
+        self.lab.file(name, text).good()
     }
 
     /// Writes `router.toml`, whose `[router]` and `[eal]` suit a test; `router` is more lines for the one, `rest` all
@@ -98,6 +94,7 @@ impl World {
     ///
     /// # Panics
     /// It does not start.
+    #[track_caller]
     pub fn router(&self, router: &str, rest: &str) -> Router {
         Router::start(&self.configuration(router, rest))
     }
@@ -114,8 +111,9 @@ impl World {
     }
 
     /// Starts any other command.
-    pub fn start(&self, name: &str, command: &mut Command) -> Process {
-        Process::start(name, command)
+    #[track_caller]
+    pub fn start(&self, command: &mut Command) -> Process {
+        Process::start(command).good()
     }
 
     /// Processes of the program under test in this namespace.
@@ -130,7 +128,7 @@ impl World {
         folders.filter(ours).map(|folder| folder.display().to_string()).collect()
     }
 
-    /// Interfaces here, but for `lo`: one line each with name, flags that somebody sets, MTU and MAC address.
+    /// Interfaces here, but for `lo`: one line each with name, the flags that are set by hand, MTU and MAC address.
     pub fn interfaces(&self) -> Vec<String> {
         let all = self.ip("-o link show");
         let described = |line: &str| {

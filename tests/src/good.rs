@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+//! Results and programs that must have succeeded, or failed.
+
+use perigee_lab::Ended;
+
+/// What may have gone wrong, and must not have.
+pub trait Good {
+    /// What it is if nothing has.
+    type Value;
+
+    /// The value.
+    ///
+    /// # Panics
+    /// Something went wrong; what.
+    #[track_caller]
+    fn good(self) -> Self::Value;
+}
+
+impl<T> Good for anyhow::Result<T> {
+    type Value = T;
+
+    fn good(self) -> T {
+        match self {
+            Ok(value) => value,
+            Err(error) => panic!("{error:#}"),
+        }
+    }
+}
+
+impl Good for Ended {
+    type Value = Ended;
+
+    fn good(self) -> Ended {
+        assert_eq!(self.code, Some(0), "{}:\n{}", self.command, self.text);
+        self
+    }
+}
+
+/// What else a program that has ended may have to have done.
+pub trait Asserts {
+    /// The same, if it failed with the text in what it said.
+    ///
+    /// # Panics
+    /// It did not fail, or says something else.
+    #[track_caller]
+    fn refused(self, text: &str) -> Ended;
+
+    /// The same, if it was a ping whose every echo was answered once, in order. While replies are late, ping sends more than it
+    /// was told to.
+    ///
+    /// # Panics
+    /// It was not.
+    #[track_caller]
+    fn every_reply(self, count: usize) -> Ended;
+}
+
+impl Asserts for Ended {
+    fn refused(self, text: &str) -> Ended {
+        assert_eq!(self.code, Some(1), "{} was to fail:\n{}", self.command, self.text);
+        assert!(self.text.contains(text), "{} did not say {text:?}, but:\n{}", self.command, self.text);
+        self
+    }
+
+    fn every_reply(self, count: usize) -> Ended {
+        let replies = self.out.lines().filter(|line| line.contains(" bytes from "));
+        let number = |line: &str| line.split_once("icmp_seq=")?.1.split(' ').next()?.parse::<usize>().ok();
+        let numbers: Vec<_> = replies.filter_map(number).collect();
+        let complete = numbers.len() >= count && numbers.iter().copied().eq(1..=numbers.len());
+        assert!(complete && self.code == Some(0), "{}: {numbers:?}\n{}", self.command, self.text);
+        assert!(!self.text.contains("DUP!"), "answered twice:\n{}", self.text);
+        self
+    }
+}
