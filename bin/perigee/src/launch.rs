@@ -20,7 +20,7 @@ use perigee_fib::Published;
 use perigee_helper::privileges;
 use perigee_helper::{Helper, LinkPreparation};
 use perigee_lua::{Script, Scripts};
-use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted, Reason, reason};
+use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted, Reason, all_reasons, reason};
 use perigee_net::MacAddr;
 use perigee_packet::{Pool, Port, PortInfo, ReceiveQueue, TransmitBuffer, TransmitQueue};
 use perigee_router::{
@@ -480,7 +480,7 @@ impl Running {
 
 impl Running {
     fn account(&self) -> Account {
-        let own = reason::all().filter(|(_, _, info)| info.kind == reason::Kind::Drop).map(|(reason, ..)| reason);
+        let own = all_reasons().filter(|(_, _, info)| info.kind == reason::Kind::Drop).map(|(reason, ..)| reason);
         let custom = self.custom.all().into_iter().filter(|(.., kind)| *kind == reason::Kind::Drop);
         let drops: Vec<Reason> = own.chain(custom.map(|(reason, ..)| reason)).collect();
         let of_worker = |sum: Account, counters: &Arc<Counters>| Account {
