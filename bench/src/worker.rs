@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use perigee_dpdk::{self as dpdk, Device, DpdkPort, Eal, EalConfig, Hugepages, MBUF, MbufPool, PoolConfig, PortConfig};
 use perigee_fib::{Published, Subscriber};
 use perigee_lua::{Script, Scripts};
-use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted, Tables, distribute, reason};
+use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted, Tables, all_reasons, distribute};
 use perigee_packet::{Batch, Mask, Pool, TransmitBuffer};
 use perigee_worker::{Clock, Idle, Receiver, Stop, Worker, WorkerParts, native};
 use serde::{Deserialize, Serialize};
@@ -333,7 +333,7 @@ impl Router {
             cpu_ns: difference(|look| &look.cpu_ns),
             received: counters.received.get(),
             transmitted: (0..PORTS).map(|port| counters.port_transmitted(port)).sum(),
-            reasons: reason::all().map(count).filter(|(_, packets)| *packets > 0).collect(),
+            reasons: all_reasons().map(count).filter(|(_, packets)| *packets > 0).collect(),
         })
     }
 }
