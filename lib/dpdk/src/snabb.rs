@@ -2,7 +2,7 @@
 //! Snabb's packets in DPDK's buffers: a pool that grows, ports that move whole bursts to and from links, rings between
 //! threads. `snabb.h` has the layout; Lua calls the shim directly, once per burst, with the pointers given out here.
 //!
-//! A [`Slate`] is what one thread's Lua works on: its free packets and its links. It is not Lua's, so that every packet in
+//! A [`ThreadState`] is what one thread's Lua works on: its free packets and its links. It is not Lua's, so that every packet in
 //! it finds its way back to the pool however the script ends.
 
 use crate::eal::{Eal, Started};
@@ -326,14 +326,14 @@ impl Drop for SnabbRing {
 }
 
 /// The free packets and the links of one thread's Lua, in memory of their own.
-pub struct Slate {
+pub struct ThreadState {
     freelist: NonNull<SnabbFreelist>,
     links: Vec<NonNull<SnabbLink>>,
     pool: Option<SnabbPool>,
 }
 
-// SAFETY: the memory is owned by the slate alone; its thread uses it through the pointers given out.
-unsafe impl Send for Slate {}
+// SAFETY: the memory is owned by the state alone; its thread uses it through the pointers given out.
+unsafe impl Send for ThreadState {}
 
 /// A link, and room behind it: the rings of neighboring links should not start at the same place of a page, or what is
 /// written to one looks to the processor like what is read from the other.
@@ -358,13 +358,13 @@ unsafe fn release<T>(memory: NonNull<T>) {
     unsafe { std::alloc::dealloc(memory.as_ptr().cast(), layout) };
 }
 
-impl Slate {
+impl ThreadState {
     /// No packets and no links.
-    pub fn new() -> Slate {
+    pub fn new() -> ThreadState {
         let freelist: NonNull<SnabbFreelist> = zeroed();
         // SAFETY: zeroed memory of our own.
         unsafe { (*freelist.as_ptr()).max = (1 << 20) - 1 };
-        Slate { freelist, links: Vec::new(), pool: None }
+        ThreadState { freelist, links: Vec::new(), pool: None }
     }
 
     /// The pool that packets go back to at the end.
@@ -377,7 +377,7 @@ impl Slate {
         self.freelist.as_ptr().cast()
     }
 
-    /// `struct link *`, valid until [`Slate::free_link`].
+    /// `struct link *`, valid until [`ThreadState::free_link`].
     pub fn new_link(&mut self) -> *mut c_void {
         let link = zeroed::<Placed>().cast::<SnabbLink>();
         self.links.push(link);
@@ -411,13 +411,13 @@ impl Slate {
     }
 }
 
-impl Default for Slate {
-    fn default() -> Slate {
-        Slate::new()
+impl Default for ThreadState {
+    fn default() -> ThreadState {
+        ThreadState::new()
     }
 }
 
-impl Drop for Slate {
+impl Drop for ThreadState {
     fn drop(&mut self) {
         let links = std::mem::take(&mut self.links);
         for link in links {

@@ -4,7 +4,7 @@
 
 mod common;
 
-use perigee_dpdk::snabb::{MAX_PACKETS, SharedPort, Slate, SnabbPool, SnabbRing};
+use perigee_dpdk::snabb::{MAX_PACKETS, SharedPort, ThreadState, SnabbPool, SnabbRing};
 use perigee_dpdk::{Device, Eal, PortConfig};
 use std::ffi::c_void;
 
@@ -45,9 +45,9 @@ fn take(pool: &SnabbPool, n: usize) -> Vec<*mut c_void> {
     packets
 }
 
-fn link(slate: &mut Slate) -> &'static mut shim::Link {
-    // SAFETY: a living link of the slate, used by this thread alone until the slate is dropped.
-    unsafe { &mut *slate.new_link().cast() }
+fn link(state: &mut ThreadState) -> &'static mut shim::Link {
+    // SAFETY: a living link of the state, used by this thread alone until the state is dropped.
+    unsafe { &mut *state.new_link().cast() }
 }
 
 /// One case, as a process has one such pool.
@@ -58,7 +58,7 @@ fn everything(eal: &Eal) {
     assert_eq!(pool.grow(500).expect("memory"), 500);
     assert!(pool.grow(MAX_PACKETS).expect_err("that is 12 GB").to_string().contains("--memory"));
     windows(&pool);
-    slates_give_back(&pool);
+    thread_states_give_back(&pool);
     rings_keep_order(eal, &pool);
     ports_move_packets(eal, &pool);
     assert_eq!(pool.available(), pool.size());
@@ -92,10 +92,10 @@ fn windows(pool: &SnabbPool) {
     unsafe { shim::perigee_snabb_give(pool.as_ptr(), again.as_mut_ptr(), 1500) };
 }
 
-fn slates_give_back(pool: &SnabbPool) {
-    let mut slate = Slate::new();
-    slate.use_pool(pool);
-    let (full, half) = (link(&mut slate), link(&mut slate));
+fn thread_states_give_back(pool: &SnabbPool) {
+    let mut state = ThreadState::new();
+    state.use_pool(pool);
+    let (full, half) = (link(&mut state), link(&mut state));
     for (link, n) in [(&mut *full, 1023), (&mut *half, 10)] {
         for packet in take(pool, n) {
             link.packets[(link.write & 1023) as usize] = packet;
@@ -104,14 +104,14 @@ fn slates_give_back(pool: &SnabbPool) {
     }
     assert_eq!(pool.available(), 1500 - 1033);
     let at = (&raw mut *half).cast();
-    assert!(slate.free_link(at) && !slate.free_link(at));
+    assert!(state.free_link(at) && !state.free_link(at));
     assert_eq!(pool.available(), 1500 - 1023);
-    drop(slate);
+    drop(state);
     assert_eq!(pool.available(), 1500);
 }
 
 fn rings_keep_order(eal: &Eal, pool: &SnabbPool) {
-    let (mut here, mut there) = (Slate::new(), Slate::new());
+    let (mut here, mut there) = (ThreadState::new(), ThreadState::new());
     here.use_pool(pool);
     there.use_pool(pool);
     let ring = SnabbRing::new(eal, pool, 100).expect("a ring");
@@ -138,18 +138,18 @@ fn rings_keep_order(eal: &Eal, pool: &SnabbPool) {
 }
 
 fn ports_move_packets(eal: &Eal, pool: &SnabbPool) {
-    let mut slate = Slate::new();
-    slate.use_pool(pool);
+    let mut state = ThreadState::new();
+    state.use_pool(pool);
     let config = PortConfig { one_pool: true, ..PortConfig::new(Device::Dpdk("net_null7,size=60".into())) };
     for copy in [false, true] {
         let shared = SharedPort::open(eal, &config, pool, copy).expect("a port");
         let port = shared.queues(0, pool).expect("its queues");
         assert!(shared.queues(0, pool).is_err(), "the queues are given out once");
-        let link = link(&mut slate);
+        let link = link(&mut state);
         // SAFETY: a living port, link and list of free packets, on one thread.
         let (received, sent) = unsafe {
             let received = shim::perigee_snabb_receive(port.as_ptr(), link, 2000);
-            (received, shim::perigee_snabb_transmit(port.as_ptr(), link, slate.freelist()))
+            (received, shim::perigee_snabb_transmit(port.as_ptr(), link, state.freelist()))
         };
         assert_eq!((received, sent), (1023, 1023), "a link holds 1023");
         let counts = port.counts();
@@ -157,6 +157,6 @@ fn ports_move_packets(eal: &Eal, pool: &SnabbPool) {
         assert_eq!((counts.copied_in, counts.copied_out), if copy { (1023, 1023) } else { (0, 0) });
         assert!(!copy || port.info().notes.iter().any(|note| note.contains("every packet is copied")));
     }
-    drop(slate);
+    drop(state);
     assert_eq!(pool.available(), pool.size());
 }

@@ -4,7 +4,7 @@
 //! Failures come back as nil and a message, as Lua's own libraries do it.
 
 use super::Options;
-use super::process::{PortWish, Process, VmState, lock};
+use super::process::{PortRequest, Process, VmState, lock};
 use perigee_dpdk as dpdk;
 use perigee_lua::mlua::{self, LightUserData, Lua, Table, Value};
 use perigee_net::MacAddr;
@@ -53,16 +53,16 @@ pub fn fill(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>,
 
 fn packets(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>) -> mlua::Result<()> {
     let mine = state.clone();
-    to.set("freelist", lua.create_function(move |_, ()| Ok(LightUserData(lock(&mine.slate).freelist())))?)?;
+    to.set("freelist", lua.create_function(move |_, ()| Ok(LightUserData(lock(&mine.thread).freelist())))?)?;
     let mine = state.clone();
-    to.set("new_link", lua.create_function(move |_, ()| Ok(LightUserData(lock(&mine.slate).new_link())))?)?;
+    to.set("new_link", lua.create_function(move |_, ()| Ok(LightUserData(lock(&mine.thread).new_link())))?)?;
     let mine = state.clone();
-    let free_link = move |_: &Lua, at: usize| Ok(lock(&mine.slate).free_link(at as *mut c_void));
+    let free_link = move |_: &Lua, at: usize| Ok(lock(&mine.thread).free_link(at as *mut c_void));
     to.set("free_link", lua.create_function(free_link)?)?;
     let (shared, mine) = (process.clone(), state.clone());
     let pool = move |_: &Lua, ()| {
         told(shared.dpdk().map(|(_, pool)| {
-            lock(&mine.slate).use_pool(&pool);
+            lock(&mine.thread).use_pool(&pool);
             LightUserData(pool.as_ptr())
         }))
     };
@@ -75,7 +75,7 @@ fn packets(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>) 
 }
 
 /// What an app says about its port: {queue =, queues =, mac =, promiscuous =, mtu =, copy =}.
-fn wish(table: &Table) -> Result<PortWish, String> {
+fn requested(table: &Table) -> Result<PortRequest, String> {
     let number = |key: &str, most: u16| -> Result<Option<u16>, String> {
         match table.get::<Value>(key) {
             Ok(Value::Nil) => Ok(None),
@@ -92,7 +92,7 @@ fn wish(table: &Table) -> Result<PortWish, String> {
         Err(error) => return Err(error.to_string()),
     };
     let flag = |key: &str| table.get::<Option<bool>>(key).ok().flatten().unwrap_or(false);
-    Ok(PortWish {
+    Ok(PortRequest {
         queue: number("queue", 1023)?.unwrap_or(0),
         queues: number("queues", 1024)?.unwrap_or(1),
         mac,
@@ -105,7 +105,7 @@ fn wish(table: &Table) -> Result<PortWish, String> {
 fn ports(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>) -> mlua::Result<()> {
     let (shared, mine) = (process.clone(), state.clone());
     let open = move |lua: &Lua, (name, asked): (String, Table)| {
-        let opened = wish(&asked).and_then(|wish| shared.open_port(&mine, &name, &wish));
+        let opened = requested(&asked).and_then(|requested| shared.open_port(&mine, &name, &requested));
         told(match opened {
             Ok(address) => Ok(describe(lua, &mine, address)?),
             Err(why) => Err(why),

@@ -4,7 +4,7 @@
 
 use super::Options;
 use super::threads::Threads;
-use perigee_dpdk::snabb::{SharedPort, Slate, SnabbPool, SnabbPort, SnabbRing};
+use perigee_dpdk::snabb::{SharedPort, ThreadState, SnabbPool, SnabbPort, SnabbRing};
 use perigee_dpdk::{Device, Eal, EalConfig, PortConfig};
 use perigee_net::MacAddr;
 use rustix::net::netdevice::name_to_index;
@@ -31,14 +31,14 @@ pub struct Process {
 /// What one VM's Lua works on, outside of it.
 #[derive(Default)]
 pub struct VmState {
-    pub slate: Mutex<Slate>,
+    pub thread: Mutex<ThreadState>,
     /// By the address that Lua knows them by.
     pub ports: Mutex<BTreeMap<usize, (String, SnabbPort)>>,
 }
 
-/// What an app wants of its port.
+/// What an app requests of its port.
 #[derive(Debug, Clone, Default)]
-pub struct PortWish {
+pub struct PortRequest {
     pub queue: u16,
     pub queues: u16,
     pub mac: Option<MacAddr>,
@@ -104,30 +104,30 @@ impl Process {
         for port in ports {
             self.close_port(state, port);
         }
-        *lock(&state.slate) = Slate::default();
+        *lock(&state.thread) = ThreadState::default();
         lock(&self.states).retain(|known| !Arc::ptr_eq(known, state));
     }
 
     /// Opens a pair of queues of a port; its address and notes.
-    pub fn open_port(&self, state: &VmState, name: &str, wish: &PortWish) -> Result<usize, String> {
+    pub fn open_port(&self, state: &VmState, name: &str, requested: &PortRequest) -> Result<usize, String> {
         let (eal, pool) = self.dpdk()?;
         let mut ports = lock(&self.ports);
         if !ports.contains_key(name) {
-            let queues = wish.queues.max(wish.queue + 1);
+            let queues = requested.queues.max(requested.queue + 1);
             let config = PortConfig {
                 receive_queues: queues,
                 transmit_queues: queues,
-                mtu: wish.mtu,
-                mac: wish.mac,
-                promiscuous: wish.promiscuous,
+                mtu: requested.mtu,
+                mac: requested.mac,
+                promiscuous: requested.promiscuous,
                 one_pool: true,
                 ..PortConfig::new(device(name))
             };
-            let port = SharedPort::open(&eal, &config, &pool, wish.copy).map_err(|error| error.to_string())?;
+            let port = SharedPort::open(&eal, &config, &pool, requested.copy).map_err(|error| error.to_string())?;
             ports.insert(name.to_owned(), (port, 0));
         }
         let (port, users) = ports.get_mut(name).expect("inserted above");
-        let queues = match port.queues(wish.queue, &pool) {
+        let queues = match port.queues(requested.queue, &pool) {
             Ok(queues) => queues,
             Err(error) => {
                 if *users == 0 {
