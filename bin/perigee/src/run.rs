@@ -11,6 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Arguments of `perigee run`.
 #[derive(Args)]
@@ -27,16 +31,15 @@ pub struct RunArgs {
 
 /// Log lines on standard error.
 pub fn log(verbose: u8) {
-    let level = ["info", "debug", "trace"][usize::from(verbose.min(2))];
-    let filter = tracing_subscriber::EnvFilter::try_from_env("PERIGEE_LOG").unwrap_or_else(|_| {
-        // A prefix: all of perigee's crates.
-        tracing_subscriber::EnvFilter::new(format!("warn,perigee={level}"))
-    });
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let level = [LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE][usize::from(verbose.min(2))];
+    // The prefix of all of perigee's crates.
+    let otherwise = || Targets::new().with_default(LevelFilter::WARN).with_target("perigee", level);
+    let given = std::env::var("PERIGEE_LOG").ok().and_then(|text| text.parse().ok());
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
+    let subscriber = tracing_subscriber::registry().with(lines.with_filter(given.unwrap_or_else(otherwise)));
     // A second time is no error: tests start several.
     let _ = subscriber.try_init();
 }

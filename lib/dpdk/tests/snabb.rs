@@ -4,7 +4,7 @@
 
 mod common;
 
-use perigee_dpdk::snabb::{MAX_PACKETS, SharedPort, ThreadState, SnabbPool, SnabbRing};
+use perigee_dpdk::snabb::{MAX_PACKETS, SharedPort, SnabbPool, SnabbRing, ThreadState};
 use perigee_dpdk::{Device, Eal, PortConfig};
 use std::ffi::c_void;
 

@@ -4,7 +4,7 @@
 
 use super::Options;
 use super::threads::Threads;
-use perigee_dpdk::snabb::{SharedPort, ThreadState, SnabbPool, SnabbPort, SnabbRing};
+use perigee_dpdk::snabb::{SharedPort, SnabbPool, SnabbPort, SnabbRing, ThreadState};
 use perigee_dpdk::{Device, Eal, EalConfig, PortConfig};
 use perigee_net::MacAddr;
 use rustix::net::netdevice::name_to_index;
