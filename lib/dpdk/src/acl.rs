@@ -136,7 +136,7 @@ impl Table {
         }
         let name = c_string(&format!("perigee-acl{}", NUMBER.fetch_add(1, Ordering::Relaxed)))?;
         let mut error = 0;
-        // SAFETY: EAL is started; the rules are as many as told and checked; DPDK copies what it keeps.
+        // SAFETY: EAL is started; their number is the length of the slice, checked above; DPDK copies what it keeps.
         let acl = unsafe {
             ffi::perigee_acl_build(
                 name.as_ptr(),
@@ -162,7 +162,7 @@ impl Table {
     fn classify<const N: usize>(&self, keys: &[[u8; N]], to: &mut [u32]) {
         let to = &mut to[..keys.len()];
         let Some(acl) = self.acl else { return to.fill(0) };
-        // SAFETY: keys and results are as many as told, and N is the length that the context was built for. The only
+        // SAFETY: keys and results have that many entries, and N is the length that the context was built for. The only
         // error is a wrong number of categories.
         let error = unsafe {
             ffi::perigee_acl_classify(acl.as_ptr(), keys.as_ptr().cast(), N, keys.len() as u32, to.as_mut_ptr())

@@ -27,7 +27,7 @@ pub enum Hugepages {
 pub enum LogLevel {
     /// What failed.
     Error,
-    /// What is odd, too. It is kept for error messages and not printed.
+    /// Warnings too. They are kept for error messages and not printed.
     #[default]
     Warning,
     /// What happens, too; printed to standard error as well.
@@ -96,7 +96,7 @@ impl Drop for Started {
     }
 }
 
-/// The running environment. Everything else of this crate is made from it; clones are the same.
+/// The running environment. Everything else of this crate is made from it; clones share it.
 #[derive(Debug, Clone)]
 pub struct Eal(Arc<Started>);
 

@@ -43,7 +43,7 @@ impl FlowRule {
         let mut message: [c_char; 160] = [0; 160];
         let flow = {
             let _control = port.control();
-            // SAFETY: the port is started; the message has the size told and is terminated.
+            // SAFETY: the port is started; the message has that size and is terminated.
             unsafe { ffi::perigee_flow_create(port.id(), &pattern, queue, message.as_mut_ptr(), message.len()) }
         };
         let flow = NonNull::new(flow).ok_or_else(|| {

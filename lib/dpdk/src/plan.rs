@@ -25,7 +25,7 @@ impl Plan {
         // SAFETY: the shim has terminated both texts.
         let (name, driver) = unsafe { (text(device.name.as_ptr()), text(device.driver.as_ptr())) };
         let mut notes = Vec::new();
-        // The kernel spreads an interface's packets over all pairs, whoever needs them.
+        // The kernel spreads an interface's packets over all pairs, needed or not.
         let wanted_rx = match config.device {
             Device::Interface(_) => config.receive_queues.max(config.transmit_queues),
             _ => config.receive_queues,
@@ -80,7 +80,7 @@ impl Plan {
     fn offloads(&mut self, config: &PortConfig, device: &DeviceInfo) {
         let port = config.device.name();
         let notes = &mut self.info.notes;
-        let mut wish = |feature, name, wanted: bool| {
+        let mut request = |feature, name, wanted: bool| {
             let has = wanted && device.features & feature != 0;
             if has {
                 self.features |= feature;
@@ -88,14 +88,14 @@ impl Plan {
             }
             has
         };
-        if !wish(ffi::IPV4_CHECKSUM, "ipv4-checksum", true) {
+        if !request(ffi::IPV4_CHECKSUM, "ipv4-checksum", true) {
             notes.push(format!("{port} does not check IPv4 header checksums: done in software"));
         }
-        if !wish(ffi::RSS_HASH, "rss-hash", true) {
+        if !request(ffi::RSS_HASH, "rss-hash", true) {
             notes.push(format!("{port} gives no flow hash: computed in software where one is needed"));
         }
-        wish(ffi::RSS, "rss", self.rx > 1 || self.slow_queue);
-        wish(ffi::FAST_FREE, "fast-free", config.one_pool);
+        request(ffi::RSS, "rss", self.rx > 1 || self.slow_queue);
+        request(ffi::FAST_FREE, "fast-free", config.one_pool);
     }
 
     pub(crate) fn setup(&self, config: &PortConfig, port: u16, device: &DeviceInfo, pool: &MbufPool) -> Setup {

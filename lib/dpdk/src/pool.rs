@@ -87,7 +87,7 @@ impl MbufPool {
         Arc::new(MbufPool { pool, config, abandoned: AtomicBool::new(false), eal: eal.started() })
     }
 
-    /// Whoever has its packets is gone or will not use them: EAL need not stay for them.
+    /// The holders of its packets are gone or will not use them: EAL need not stay for them.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Ports: a device is found, configured as far as it goes, and started. What it cannot do is told in a sentence each
+//! Ports: a device is found, configured as far as it goes, and started. What it cannot do is said in a sentence each
 //! (`PortInfo::notes`) and done in software elsewhere.
 
 use crate::device::Device;

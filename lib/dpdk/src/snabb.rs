@@ -57,7 +57,7 @@ static EXPORTS: Exports = Exports([
     ffi::full_memory_barrier as *const c_void,
 ]);
 
-/// The packets of a process; clones are the same.
+/// The packets of a process; clones share it.
 #[derive(Clone)]
 pub struct SnabbPool(Arc<Packets>);
 
@@ -138,10 +138,10 @@ pub struct SnabbPort {
     _packets: SnabbPool,
 }
 
-// SAFETY: the queues are this port's alone; whoever has it may use them from any one thread.
+// SAFETY: the queues are this port's alone; its holder may use them from any one thread.
 unsafe impl Send for SnabbPort {}
 
-/// A port that several apps may take queues of; clones are the same.
+/// A port that several apps may take queues of; clones share it.
 #[derive(Clone)]
 pub struct SharedPort {
     port: DpdkPort,

@@ -251,7 +251,7 @@ fn long_prefixes_come_and_go(_: &Eal) {
     }
 }
 
-/// rte_fib1 has few groups: what does not fit is refused, or told by commit and done as soon as there is room.
+/// rte_fib1 has few groups: what does not fit is refused, or reported by commit and done as soon as there is room.
 fn full(_: &Eal) {
     let structure = fib::IPV4.iter().find(|structure| structure.name == "rte_fib1").expect("a name of the list");
     let mut writer = (structure.new)().expect("memory");
@@ -301,7 +301,7 @@ fn full(_: &Eal) {
     assert_eq!(missing, 1);
     check(&*now, &oracle, &all, "all but one");
     drop(now);
-    // Room again: it is there at once, though nobody inserts it anew.
+    // Room again: it is there at once, though nobody inserts it again.
     writer.remove(long(2)).expect("present");
     oracle.remove(long(2));
     oracle.insert(long(n + 1), NextHopId(8));

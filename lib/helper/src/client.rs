@@ -115,7 +115,7 @@ impl Helper {
         }
     }
 
-    /// Opens the sockets by which a namespace's network is followed, with `buffer` bytes for news.
+    /// Opens the sockets by which a namespace's network is followed, with `buffer` bytes for notifications.
     ///
     /// # Errors
     /// The system refuses it, or the namespace cannot be entered.
@@ -128,7 +128,7 @@ impl Helper {
     /// Tells Linux which neighbors there are, or are no more. Those on a twin that is gone are left out.
     ///
     /// # Errors
-    /// The namespace cannot be entered, or the kernel refuses one; the others are told all the same.
+    /// The namespace cannot be entered, or the kernel refuses one; the others are sent all the same.
     pub fn change_neighbors(
         &self,
         neighbors: &[NeighborChange],

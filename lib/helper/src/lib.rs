@@ -10,11 +10,11 @@
 //! | `message.rs` | requests, answers, and how they cross the socket |
 //! | `client.rs` | the router's side: [`Helper`] |
 //! | `server.rs` | the helper's side: [`serve_stdin`] |
-//! | `links.rs` | what it does to Linux' interfaces, by netlink and `/proc/sys` |
+//! | `links.rs` | what it does to Linux's interfaces, by netlink and `/proc/sys` |
 //! | `sockets.rs` | sockets of netlink, which belong to the namespace they are opened in |
 //! | `twin.rs` | a TAP interface, without blocking |
 //! | `privileges.rs` | how a thread of the router gives its capabilities up |
-//! | `neighbors.rs` | Linux' neighbors, and VLANs on twins |
+//! | `neighbors.rs` | Linux's neighbors, and VLANs on twins |
 
 #![forbid(unsafe_code)]
 

@@ -73,7 +73,7 @@ pub struct LinkPreparation {
 /// A neighbor that Linux is to know, or to forget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NeighborChange {
-    /// Linux' number of the twin.
+    /// Linux's number of the twin.
     pub link: u32,
     /// The neighbor's address.
     pub address: IpAddr,
@@ -88,7 +88,7 @@ pub const PROTOCOL: u8 = 0x9e;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SocketWanted {
-    /// Netlink's news, with so many bytes of room.
+    /// Netlink's notifications, with this many bytes of room.
     Monitor(usize),
     /// Netlink, for dumps.
     Dumps,

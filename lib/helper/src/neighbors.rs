@@ -8,7 +8,7 @@ use rtnetlink::{Handle, LinkUnspec, LinkVlan};
 use super::links::{TWIN_SETTINGS, add_address, find, plain, set, set_all, with_netlink};
 use super::message::{NeighborChange, PROTOCOL, TwinWanted};
 
-/// Sets and removes entries of Linux' neighbor table. Goes on after a refusal; the first one is the error.
+/// Sets and removes entries of Linux's neighbor table. Goes on after a refusal; the first one is the error.
 pub(super) fn change(neighbors: &[NeighborChange]) -> Result<(), String> {
     let apply = async |netlink: Handle| {
         let mut result = Ok(());
@@ -17,10 +17,10 @@ pub(super) fn change(neighbors: &[NeighborChange]) -> Result<(), String> {
                 Some(_) => set_neighbor(&netlink, neighbor).await,
                 None => remove_neighbor(&netlink, neighbor).await,
             };
-            let told = |error: rtnetlink::Error| {
+            let describe = |error: rtnetlink::Error| {
                 format!("Linux does not take {} as a neighbor: {}", neighbor.address, plain(error))
             };
-            result = result.and(done.map_err(told));
+            result = result.and(done.map_err(describe));
         }
         result
     };

@@ -67,7 +67,7 @@ impl Server {
             Request::MakeTwin(wanted) => {
                 let namespace = wanted.namespace.clone();
                 let (fd, status) = inside(namespace.as_ref(), move || links::make_twin(&wanted))?;
-                // The one before is made anew: it was deleted by hand, or its namespace was.
+                // It replaces one that was deleted, or whose namespace was.
                 self.twins.retain(|twin| (&twin.name, &twin.namespace) != (&status.name, &status.namespace));
                 self.twins.push(status.clone());
                 Ok((Answer::Twin(status), Some(fd)))

@@ -22,13 +22,13 @@ mod group {
 /// What a feed of lib/netlink reads.
 #[derive(Debug)]
 pub struct NetlinkSockets {
-    /// News, in all groups that a router listens to. See [`open_monitor`].
+    /// Notifications, in all groups that a router listens to. See [`open_monitor`].
     pub monitor: OwnedFd,
     /// For dumps. See [`open_plain`].
     pub dumps: OwnedFd,
 }
 
-/// A socket that hears of every change, with room for `buffer` bytes of news that nobody has read yet (the kernel's own
+/// A socket that hears of every change, with room for `buffer` bytes of notifications that nobody has read yet (the kernel's own
 /// bookkeeping of each message included: about 700 bytes for a route). Without CAP_NET_ADMIN in the first user namespace the
 /// kernel gives less, as much as `net.core.rmem_max` says.
 ///

@@ -142,7 +142,7 @@ fn a_twin_is_made_as_wanted_and_carries_frames() {
 }
 
 fn frames_pass_both_ways(fd: &Twin) {
-    // Linux answers an echo request that comes from the wire, to the neighbor's MAC it was told.
+    // Linux answers an echo request that comes from the wire, to the neighbor's MAC address it was given.
     ip("neigh add 10.0.0.2 lladdr 02:00:00:00:00:09 dev wan");
     ip("link set lo up");
     assert!(fd.write(&echo_request()).unwrap());

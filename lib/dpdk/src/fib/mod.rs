@@ -5,7 +5,7 @@
 //! prefixes. So a router has each of them twice ([`IPV4`], [`IPV6`]: see [`DoubleBuffered`]); measurements have a single one
 //! ([`RAW4`], [`RAW6`]).
 //!
-//! Their sizes are fixed when they are made, and their memory is EAL's: one that is full is made anew, larger, until
+//! Their sizes are fixed when they are made, and their memory is EAL's: one that is full is rebuilt, larger, until
 //! [`MOST4`] and [`MOST6`] routes. To add a route to rte_lpm takes the longer the more routes of its length there are: a
 //! full table takes most of a minute, twice that for two copies.
 
@@ -61,7 +61,7 @@ pub const RAW6: &[Structure<u128>] = &[
     Structure { name: FIB6_2.0, about: FIB6_2.1, new: || Ok(Box::new(SingleBuffered::new(Fib6::<1>::new)?)) },
 ];
 
-/// MB of EAL memory that a router needs for the structure of this name with so many routes; 0 for one that is not DPDK's.
+/// MB of EAL memory that a router needs for the structure of this name with this many routes; 0 for one that is not DPDK's.
 ///
 /// Room for four copies: two in use, and two more while a reload makes a new table or a full one is made larger.
 pub fn memory_mb(name: &str, routes: usize) -> u32 {

@@ -44,7 +44,7 @@ pub struct Lpm4 {
 }
 
 impl Lpm4 {
-    /// An empty one with room for so many routes, or for [`MOST4`].
+    /// An empty one with room for this many routes, at most [`MOST4`].
     pub fn new(routes: usize) -> Result<Self, LookupError> {
         let room = room(routes, LEAST, MOST4);
         // SAFETY: the name is copied.
@@ -72,7 +72,7 @@ impl Lookup<u32> for Lpm4 {
 
     fn lookup_batch(&self, addresses: &[u32], ids: &mut [u32]) {
         assert_eq!(addresses.len(), ids.len(), "one id per address");
-        // SAFETY: as many addresses and ids as told; nobody changes the table, as that takes `&mut self`.
+        // SAFETY: the slices have that many addresses and ids; nobody changes the table, as that takes `&mut self`.
         unsafe {
             ffi::perigee_lpm_lookup(
                 self.lpm.get(),
@@ -129,7 +129,7 @@ fn fib_groups(log2_size: i32, room: usize) -> u32 {
     groups(room).min(max_id(log2_size)).next_multiple_of(64)
 }
 
-/// The largest next hop of an entry of so many bytes: one bit is DPDK's.
+/// The largest next hop in an entry of this many bytes: one bit is DPDK's.
 fn max_id(log2_size: i32) -> u32 {
     match log2_size {
         0 => 127,
@@ -157,10 +157,10 @@ impl<const LOG2_SIZE: i32> Fib4<LOG2_SIZE> {
         _ => "rte_fib4",
     };
 
-    /// An empty one with room for so many routes, or for [`MOST4`].
+    /// An empty one with room for this many routes, at most [`MOST4`].
     pub fn new(routes: usize) -> Result<Self, LookupError> {
         let room = room(routes, LEAST, MOST4);
-        // Not rounded here: the largest number that DPDK takes is one that is odd.
+        // Not rounded here: the largest number that DPDK takes is an odd one.
         let groups = groups(room).min(max_id(LOG2_SIZE));
         let mut vector = 0;
         // SAFETY: the name is copied; `vector` is written before the call returns.
@@ -264,7 +264,7 @@ impl<const LOG2_SIZE: i32> Lookup<u32> for Fib4<LOG2_SIZE> {
 
     fn lookup_batch(&self, addresses: &[u32], ids: &mut [u32]) {
         assert_eq!(addresses.len(), ids.len(), "one id per address");
-        // SAFETY: as many addresses and ids as told; nobody changes the table, as that takes `&mut self`.
+        // SAFETY: the slices have that many addresses and ids; nobody changes the table, as that takes `&mut self`.
         unsafe { ffi::perigee_fib_lookup(self.fib.get(), addresses.as_ptr(), ids.as_mut_ptr(), addresses.len()) };
     }
 }

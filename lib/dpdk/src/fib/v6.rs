@@ -52,7 +52,7 @@ pub struct Lpm6 {
 }
 
 impl Lpm6 {
-    /// An empty one with room for so many routes, or for [`MOST6`].
+    /// An empty one with room for this many routes, at most [`MOST6`].
     pub fn new(routes: usize) -> Result<Self, LookupError> {
         let room = room(routes, LEAST, MOST6);
         // SAFETY: the name is copied.
@@ -141,7 +141,7 @@ fn fib_groups(log2_size: i32, room: usize) -> u32 {
     groups(room).min(max_id(log2_size))
 }
 
-/// The largest next hop of an entry of so many bytes: one bit is DPDK's.
+/// The largest next hop in an entry of this many bytes: one bit is DPDK's.
 fn max_id(log2_size: i32) -> u32 {
     if log2_size == 1 { 32767 } else { i32::MAX as u32 }
 }
@@ -152,14 +152,14 @@ pub struct Fib6<const LOG2_SIZE: i32> {
     vector: bool,
     room: usize,
     top: Top,
-    /// DPDK's own count of groups drifts with removals, until it refuses what would fit: one made anew may have room then.
+    /// DPDK's own count of groups drifts with removals, until it refuses what would fit: a rebuilt one may have room then.
     removals: bool,
 }
 
 impl<const LOG2_SIZE: i32> Fib6<LOG2_SIZE> {
     const NAME: &str = if LOG2_SIZE == 1 { "rte_fib6_2" } else { "rte_fib6" };
 
-    /// An empty one with room for so many routes, or for [`MOST6`].
+    /// An empty one with room for this many routes, at most [`MOST6`].
     pub fn new(routes: usize) -> Result<Self, LookupError> {
         let room = room(routes, LEAST, MOST6);
         let groups = fib_groups(LOG2_SIZE, room);

@@ -15,7 +15,7 @@ pub fn run(cases: &[Case]) {
     run_with(256, cases);
 }
 
-/// The same with so many MB of memory.
+/// Like [`run`], with this many MB of memory.
 pub fn run_with(memory_mb: u32, cases: &[Case]) {
     let wanted = std::env::args().nth(1).filter(|a| !a.starts_with('-')).unwrap_or_default();
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -39,7 +39,7 @@ pub fn run_with(memory_mb: u32, cases: &[Case]) {
     // A packet that leaked on purpose keeps EAL going, and its folder.
     let leaked = cases.iter().any(|(name, _)| name.contains("leak") && name.contains(&wanted));
     assert_eq!(ours.exists(), leaked, "{} after the end", ours.display());
-    // As the usual test harness says it, for whoever counts.
+    // As the usual test harness says it, for those who count.
     println!("test result: ok. {passed} passed; 0 failed; 0 ignored");
 }
 
