@@ -51,12 +51,6 @@ impl MacAddr {
         !self.is_multicast() && !self.is_zero()
     }
 
-    /// The MAC of an IPv4 group: 01:00:5e and the low 23 bits (RFC 1112 6.4).
-    pub const fn from_ipv4_multicast(group: Ipv4Addr) -> Self {
-        let [_, b, c, d] = group.octets();
-        MacAddr([0x01, 0x00, 0x5e, b & 0x7f, c, d])
-    }
-
     /// The MAC of an IPv6 group: 33:33 and the low 32 bits (RFC 2464 7).
     pub const fn from_ipv6_multicast(group: Ipv6Addr) -> Self {
         let o = group.octets();
@@ -172,10 +166,6 @@ mod tests {
 
     #[test]
     fn derived_addresses() {
-        // RFC 1112 6.4: the high nine bits are dropped, so 224.1.2.3 and 225.129.2.3 share a MAC.
-        let mac = MacAddr([0x01, 0x00, 0x5e, 1, 2, 3]);
-        assert_eq!(MacAddr::from_ipv4_multicast(Ipv4Addr::new(224, 1, 2, 3)), mac);
-        assert_eq!(MacAddr::from_ipv4_multicast(Ipv4Addr::new(225, 129, 2, 3)), mac);
         // RFC 4291 2.7.1's own example.
         let node: Ipv6Addr = "4037::01:800:200e:8c6c".parse().unwrap();
         assert_eq!(solicited_node(node), "ff02::1:ff0e:8c6c".parse::<Ipv6Addr>().unwrap());

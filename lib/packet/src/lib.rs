@@ -22,5 +22,5 @@ pub use batch::{Batch, Handle, Memory, NoRoom, Packet, Slot};
 pub use expression::{Expression, ExpressionError};
 pub use wire::{
     Arp, Ethernet, ExtensionHeaders, Icmp4, Icmp6, Ipv4, Ipv4Option, Ipv4Options, Ipv6, Ipv6Option, Ipv6Options,
-    Malformed, NdOption, NdOptions, Summary, Tcp, Udp, Vlan,
+    Malformed, NdOption, NdOptions, Summary, Udp, Vlan,
 };

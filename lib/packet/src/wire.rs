@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! ethernet > vlan > arp
-//!                   ipv4 (ipv4_options) > icmp4, udp, tcp
-//!                   ipv6 (extension)    > icmp6 (nd_options), udp, tcp
+//!                   ipv4 (ipv4_options) > icmp4, udp
+//!                   ipv6 (extension)    > icmp6 (nd_options), udp
 //! flow       the five fields that make a flow, and its hash   summary    a frame described in one line
 //! malformed  why bytes are not what they should be            checksum   RFC 1071, RFC 1624
 //! protocol   numbers
@@ -27,7 +27,6 @@ pub mod malformed;
 pub mod nd_options;
 pub mod protocol;
 pub mod summary;
-pub mod tcp;
 pub mod udp;
 pub mod vlan;
 
@@ -42,6 +41,5 @@ pub use ipv6::Ipv6;
 pub use malformed::Malformed;
 pub use nd_options::{NdOption, NdOptions};
 pub use summary::Summary;
-pub use tcp::Tcp;
 pub use udp::Udp;
 pub use vlan::Vlan;

@@ -123,5 +123,4 @@ fuzz_tests! {
     icmp6(OVER_IPV6): captured::SOLICITATION_DAD, captured::ADVERTISEMENT, captured::ROUTER_SOLICITATION,
         captured::ECHO_REQUEST_6, captured::UNREACHABLE_6, ROUTER_ADVERTISEMENT, REDIRECT_6;
     udp(OVER_IPV4): captured::UDP_4;
-    tcp(OVER_IPV4): captured::TCP_SYN_4, captured::TCP_RST_4;
 }

@@ -17,9 +17,6 @@ use crate::wire::ethernet::{self, Ethernet, ethertype};
 /// Bytes of a tag; the type field that announces it belongs to the header before.
 pub const HEADER_LEN: usize = 4;
 
-/// The largest VLAN identifier with a meaning of its own; 0 is "priority only" and 4095 is reserved.
-pub const MAX_VID: u16 = 4094;
-
 /// Does this type field announce a tag?
 #[inline]
 pub const fn is_tag(ethertype: u16) -> bool {

@@ -10,9 +10,7 @@ use std::hint::black_box as keep;
 use perigee_net::MacAddr;
 use perigee_packet::wire::arp::Arp;
 use perigee_packet::wire::{flow, icmp4, ipv4, vlan};
-use perigee_packet::{
-    Ethernet, Icmp4, Icmp6, Ipv4, Ipv4Options, Ipv6, Ipv6Options, Malformed, NdOptions, Tcp, Udp, Vlan,
-};
+use perigee_packet::{Ethernet, Icmp4, Icmp6, Ipv4, Ipv4Options, Ipv6, Ipv6Options, Malformed, NdOptions, Udp, Vlan};
 
 /// A source of values to write: splitmix64, from the bytes themselves, so that a failing input fails again.
 struct Values(u64);
@@ -322,33 +320,5 @@ pub fn udp(bytes: &[u8]) -> bool {
     view.set_length(values.bits(3));
     assert!(view.payload().is_empty() && view.payload_mut().is_empty());
     view.fill_checksum_v4(a4, b4);
-    true
-}
-
-/// [`Tcp`] and its options.
-pub fn tcp(bytes: &[u8]) -> bool {
-    let Ok(view) = Tcp::new(bytes) else { return false };
-    assert!((20..=60).contains(&view.header_len()) && view.header_len() + view.payload().len() == bytes.len());
-    keep((view.urgent_pointer(), view.window(), view.flags()));
-    drain(view.options(), 40);
-    let mut values = Values::of(bytes);
-    let (a4, b4) = (values.bits::<u32>(32).into(), values.bits::<u32>(32).into());
-    let (a6, b6) = (values.address_6(), values.address_6());
-    let mut copy = bytes.to_vec();
-    let mut view = Tcp::new(&mut copy[..]).unwrap();
-    view.fill_checksum_v4(a4, b4);
-    assert!(view.verify_checksum_v4(a4, b4));
-    view.fill_checksum_v6(&a6, &b6);
-    assert!(view.verify_checksum_v6(&a6, &b6));
-    round_trip!(view,
-        set_source_port => source_port: values.bits(16),
-        set_destination_port => destination_port: values.bits(16),
-        set_sequence => sequence: values.bits(32),
-        set_acknowledgment => acknowledgment: values.bits(32),
-        set_flags => flags: values.bits(8),
-        set_window => window: values.bits(16),
-        set_checksum => checksum: values.bits(16),
-        set_urgent_pointer => urgent_pointer: values.bits(16),
-    );
     true
 }
