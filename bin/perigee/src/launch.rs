@@ -16,20 +16,21 @@ use perigee_api::answers::VersionStatus;
 use perigee_config as config;
 use perigee_config::{Config, LinuxDriver, Machine};
 use perigee_dpdk::{self as dpdk, DpdkPort, Eal, EalConfig, FlowRule, MBUF, MbufPool, PoolConfig, PortConfig};
-use perigee_fib::Published;
 use perigee_helper::privileges;
-use perigee_helper::{Helper, LinkPreparation};
+use perigee_helper::twin::Twin;
+use perigee_helper::{Helper, LinkPreparation, TwinStatus};
 use perigee_lua::{Script, Scripts};
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted, Reason, all_reasons, reason};
 use perigee_net::MacAddr;
 use perigee_packet::{Pool, Port, PortInfo, ReceiveQueue, TransmitBuffer, TransmitQueue};
 use perigee_router::{
-    Account, Mailbox, PortQueues, Rebuild, RouterPort, Routing, SharedTables, SlowParts, SlowThread, wire,
+    Account, Forwarding, LinuxParts, Mailbox, PortQueues, Ports, Rebuild, RouterPort, Settings, SlowParts, SlowThread,
+    Staging, WorkerEnd, WorkerQueues, Workers, wire,
 };
 use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, punt_ring};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 /// A router that runs.
@@ -234,10 +235,10 @@ impl PuntSink for NoPunts {
 }
 
 /// Makes the contexts that scripts are loaded with.
-fn staging(tables: SharedTables, custom: Arc<CustomReasons>) -> perigee_lua::Staging {
+fn staging(tables: Staging, custom: Arc<CustomReasons>) -> perigee_lua::Staging {
     Box::new(move || Context {
         now: 0,
-        tables: perigee_router::routing::lock(&tables).subscribe(),
+        tables: tables.subscribe(),
         counters: Arc::new(Counters::new(0)),
         outputs: Vec::new(),
         punts: Box::new(NoPunts),
@@ -245,6 +246,71 @@ fn staging(tables: SharedTables, custom: Arc<CustomReasons>) -> perigee_lua::Sta
         failure: None,
         trace: None,
     })
+}
+
+/// The tables of a configuration, and how filters are compiled again.
+fn tables(config: &Config, eal: &Eal, opened: &Opened) -> Result<(Forwarding, DpdkFilters)> {
+    let rebuild = DpdkFilters { eal: eal.clone(), done: opened.steered.clone() };
+    let filters = rebuild.filters(config).map_err(|error| anyhow!(error))?;
+    Ok((Forwarding::new(config, &opened.infos, filters, check::lookups())?, rebuild))
+}
+
+/// What all threads share.
+struct Common {
+    clock: Clock,
+    stop: Stop,
+    custom: Arc<CustomReasons>,
+    mailbox: Mailbox,
+}
+
+/// The workers, and the slow path's ends of them.
+fn workers(
+    config: &Config,
+    queues: Vec<WorkerQueues>,
+    opened: &Opened,
+    forwarding: &Forwarding,
+    common: &Common,
+) -> (Vec<Worker>, Vec<WorkerEnd>) {
+    let width = opened.infos.iter().map(|info| usize::from(info.port) + 1).max().unwrap_or(0);
+    let timeout = config.router.transmit_timeout.as_nanos() as u64;
+    let buffer = |queue| TransmitBuffer::new(queue, config.router.transmit_queue.into(), timeout);
+    let make = |(id, queues): (usize, WorkerQueues)| {
+        let (punts, reader) = punt_ring(config.router.punt_ring as usize, common.mailbox.bell());
+        let counters = Arc::new(Counters::new(width));
+        let worker = Worker::new(WorkerParts {
+            id,
+            receivers: queues.receivers,
+            outputs: queues.outputs.into_iter().map(|queue| queue.map(buffer)).collect(),
+            punts: Box::new(punts),
+            tables: forwarding.subscribe(),
+            counters: counters.clone(),
+            custom: common.custom.clone(),
+            memory: &MBUF,
+            burst: config.router.burst.into(),
+            idle: if config.router.idle == config::Idle::Poll { Idle::Poll } else { Idle::Sleep },
+            clock: common.clock.clone(),
+            stop: common.stop.clone(),
+        });
+        (worker, WorkerEnd { polled: queues.names, punts: reader, counters })
+    };
+    queues.into_iter().enumerate().map(make).unzip()
+}
+
+/// A port as the slow path has it.
+fn router_port((port, twin): (&DpdkPort, Option<(Twin, TwinStatus)>)) -> RouterPort {
+    RouterPort { port: Arc::new(port.clone()), pool: port.pool().clone() as Arc<dyn Pool>, twin }
+}
+
+/// Who answers the API's requests.
+fn version(config: &Config, path: &Path) -> VersionStatus {
+    VersionStatus {
+        name: config.router.name.clone(),
+        perigee: env!("CARGO_PKG_VERSION").to_owned(),
+        dpdk: dpdk::version(),
+        pid: std::process::id(),
+        uptime: 0.0,
+        config: path.display().to_string(),
+    }
 }
 
 fn assemble(
@@ -258,94 +324,41 @@ fn assemble(
     let count = config.workers.len();
     let twins = linux::make_twins(&config, &opened)?;
     linux::make_vlans(&config, &opened);
-    let ports =
+    let queues =
         config.ports.iter().zip(&opened.ports).map(|(c, port)| queues(&c.name, port)).collect::<Result<Vec<_>>>()?;
-    let wiring = wire(ports, count, &mut DpdkFabric(&eal)).map_err(|error| anyhow!(error))?;
+    let wiring = wire(queues, count, &mut DpdkFabric(&eal)).map_err(|error| anyhow!(error))?;
     wiring.notes.iter().for_each(|note| tracing::info!("{note}"));
-    let rebuild = DpdkFilters { eal: eal.clone(), done: opened.steered.clone() };
-    let filters = rebuild.filters(&config).map_err(|error| anyhow!(error))?;
-    let lookups = check::lookups();
-    let routing = Routing::new(&config, &opened.infos, filters, &lookups).map_err(|error| anyhow!(error))?;
-
-    let tables: SharedTables = Arc::new(Mutex::new(Published::new(routing.tables())));
-    let staging_tables: SharedTables = Arc::new(Mutex::new(Published::new(routing.tables())));
-    let custom: Arc<CustomReasons> = Arc::default();
-    let scripts = Scripts::new(script, count, staging(staging_tables.clone(), custom.clone()))?;
-
+    let (forwarding, rebuild) = tables(&config, &eal, &opened)?;
     let clock = dpdk::Clock::new(&eal);
-    let clock: Clock = Arc::new(move || clock.now());
     let (mailbox, end) = Mailbox::new()?;
-    let feeds = linux::follow_linux(&config, &opened, &mailbox)?;
-    let width = opened.infos.iter().map(|info| usize::from(info.port) + 1).max().unwrap_or(0);
-    let (mut workers, mut punts, mut counters, mut polled) = (vec![], vec![], vec![], vec![]);
-    let stop = Stop::default();
-    for (id, queues) in wiring.workers.into_iter().enumerate() {
-        let (punt, reader) = punt_ring(config.router.punt_ring as usize, mailbox.bell());
-        punts.push(reader);
-        polled.push(queues.names);
-        counters.push(Arc::new(Counters::new(width)));
-        let timeout = config.router.transmit_timeout.as_nanos() as u64;
-        let buffer = |queue| TransmitBuffer::new(queue, config.router.transmit_queue.into(), timeout);
-        workers.push(Worker::new(WorkerParts {
-            id,
-            receivers: queues.receivers,
-            outputs: queues.outputs.into_iter().map(|queue| queue.map(buffer)).collect(),
-            punts: Box::new(punt),
-            tables: perigee_router::routing::lock(&tables).subscribe(),
-            counters: counters[id].clone(),
-            custom: custom.clone(),
-            memory: &MBUF,
-            burst: config.router.burst.into(),
-            idle: if config.router.idle == config::Idle::Poll { Idle::Poll } else { Idle::Sleep },
-            clock: clock.clone(),
-            stop: stop.clone(),
-        }));
-    }
-    let server = Server::start(&config.router.socket, config.router.metrics, Arc::new(mailbox.clone()))?;
-    let router_ports = opened.ports.iter().zip(twins).map(|(port, twin)| RouterPort {
-        port: Arc::new(port.clone()),
-        pool: port.pool().clone() as Arc<dyn Pool>,
-        twin,
-    });
+    let common =
+        Common { clock: Arc::new(move || clock.now()), stop: Stop::default(), custom: Arc::default(), mailbox };
+    let scripts = Scripts::new(script, count, staging(forwarding.staging(), common.custom.clone()))?;
+    let (feeds, underlay) = linux::follow_linux(&config, &opened, &common.mailbox)?;
+    let (workers, ends) = workers(&config, wiring.workers, &opened, &forwarding, &common);
+    let counters = ends.iter().map(|end| end.counters.clone()).collect();
+    let server = Server::start(&config.router.socket, config.router.metrics, Arc::new(common.mailbox.clone()))?;
     let cores: Vec<u16> = config.workers.iter().map(|worker| worker.core).collect();
-    let version = VersionStatus {
-        name: config.router.name.clone(),
-        perigee: env!("CARGO_PKG_VERSION").to_owned(),
-        dpdk: dpdk::version(),
-        pid: std::process::id(),
-        uptime: 0.0,
-        config: path.display().to_string(),
-    };
+    let ports = opened.ports.iter().zip(twins).map(router_port).collect();
     let slow = SlowParts {
-        ports: router_ports.collect(),
-        config,
-        path: std::path::absolute(path)?,
-        queues: wiring.slow,
-        polled,
-        punts,
-        counters,
-        custom,
-        routing,
-        published: tables,
-        staging: staging_tables,
-        lookups,
-        machine,
+        version: version(&config, path),
+        ports: Ports::new(&config, ports, wiring.slow, underlay),
+        settings: Settings { config, path: std::path::absolute(path)?, machine },
+        workers: Workers::new(ends, common.custom.clone()),
+        forwarding,
         scripts: Box::new(LuaScripts(scripts.clone())),
         rebuild: Box::new(rebuild),
-        helper: opened.helper,
-        feeds,
         mailbox: end,
         memory: &MBUF,
-        clock,
-        version,
-        stop: stop.clone(),
+        clock: common.clock,
+        stop: common.stop.clone(),
     };
-    let (kept, names) = (slow.counters.clone(), slow.custom.clone());
+    let linux = LinuxParts { feeds, helper: opened.helper };
     let mut running = Running {
-        counters: kept,
-        custom: names,
-        stop,
-        mailbox,
+        counters,
+        custom: common.custom,
+        stop: common.stop,
+        mailbox: common.mailbox,
         workers: vec![],
         slow: None,
         server: Some(server),
@@ -353,7 +366,7 @@ fn assemble(
         ports: opened.ports,
         pools: opened.pools,
     };
-    running.start_threads(&eal, workers, &cores, &scripts, slow)?;
+    running.start_threads(&eal, workers, &cores, &scripts, (slow, linux))?;
     Ok(running)
 }
 
@@ -388,7 +401,7 @@ impl Running {
         workers: Vec<Worker>,
         cores: &[u16],
         scripts: &Scripts,
-        slow: SlowParts,
+        (slow, linux): (SlowParts, LinuxParts),
     ) -> Result<()> {
         for (worker, core) in workers.into_iter().zip(cores.iter().copied()) {
             let (eal, scripts) = (eal.clone(), scripts.clone());
@@ -406,7 +419,7 @@ impl Running {
         let body = move || {
             let _registered = enter(&eal);
             keep_off(&cores);
-            let mut slow = SlowThread::new(slow);
+            let mut slow = SlowThread::new(slow, linux);
             slow.run();
             debug_assert!(stop.requested());
             slow.finish();

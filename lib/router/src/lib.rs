@@ -3,15 +3,14 @@
 //!
 //! ```text
 //!  workers (one thread each)             slow path (one thread)                      API (one thread)
-//!  lib/lua drives lib/worker ──punts──►  [`slow`] drives lib/slowpath  ◄──requests── lib/api
-//!        ▲                                 │ owns RIB, neighbors, twins
-//!        └──tables ([`routing`]: published as a whole, patched in place)──┘
+//!  lib/lua drives lib/worker ──punts──►  [`SlowThread`] drives lib/slowpath ◄requests─ lib/api
+//!        ▲                                 │  and lib/linux; owns what is below
+//!        └──tables ([`Forwarding`]: published as a whole, patched in place)──┘
 //!
-//!  [`Lookups`]  the structures that routes are looked up in, by name
-//!  [`wiring`]   who polls which queue, who sends on which, and what goes by ring
-//!  [`linux`]    what `ip`, BIRD and FRR say, done; what the slow path finds out, told
-//!  [`answers`]  what `perigee show` shows      [`change`]  routes by hand, reload
-//!  `taps`       who looks at packets, `traces`: their ways in words
+//!  [`Forwarding`]  routes, next hops, interfaces, filters      [`Ports`]    links, twins, queues of the slow path
+//!  `taps`          who looks at packets                        [`Workers`]  punt rings, counters, heartbeats
+//!  `linux`         feeds and helper around lib/linux           `show`       what the API shows, from a view
+//!  `reload`        configuration and script, all or nothing    [`wiring`]   who polls and sends on which queue
 //! ```
 //!
 //! Neither DPDK nor LuaJIT is linked here: ports, rings, filters and scripts come in through traits, so a whole router
@@ -19,24 +18,26 @@
 #![forbid(unsafe_code)]
 
 mod account;
-pub mod answers;
-pub mod change;
-mod gateways;
-pub mod linux;
+mod forwarding;
+mod linux;
 mod lookups;
-pub mod routing;
-pub mod slow;
+mod mailbox;
+mod ports;
+mod reload;
+mod show;
+mod slow;
 mod taps;
-mod traces;
-mod twins;
-mod upkeep;
 pub mod wiring;
+mod workers;
 
 pub use account::Account;
-pub use change::{Rebuild, ScriptControl, ScriptView};
-pub use linux::LinuxFeeds;
-pub use linux::twins::missing_link_local;
+pub use forwarding::{Filters, Forwarding, ForwardingError, Staging};
+pub use linux::{LinuxFeeds, LinuxParts};
 pub use lookups::Lookups;
-pub use routing::{Filters, Gateways, Routing, SharedTables};
-pub use slow::{Mailbox, RouterPort, SlowParts, SlowThread};
-pub use wiring::{Fabric, PortQueues, Ring, Sender, Shared, WorkerQueues, wire};
+pub use mailbox::{Mailbox, MailboxEnd};
+pub use perigee_linux::missing_link_local;
+pub use ports::{Ports, RouterPort};
+pub use reload::{Rebuild, ScriptControl, ScriptView};
+pub use slow::{Settings, SlowParts, SlowThread};
+pub use wiring::{Fabric, PortQueues, Ring, Sender, Shared, SlowQueues, Wiring, WorkerQueues, wire};
+pub use workers::{WorkerEnd, Workers};

@@ -98,19 +98,6 @@ fn start(text: &str, folder: &tempfile::TempDir, lookups: Lookups) -> (Bed, Shar
     (bed, kernel)
 }
 
-/// Asks the router directly.
-fn ask<T: serde::de::DeserializeOwned>(bed: &mut Bed, request: Request) -> Result<T, String> {
-    let (reply, answer) = Reply::pair();
-    bed.mailbox.handle(request, reply);
-    for _ in 0..100_000 {
-        bed.slow.round();
-        if let Some(answer) = answer.try_take() {
-            return answer.map(|value| serde_json::from_value(value).unwrap()).map_err(|error| error.to_string());
-        }
-    }
-    panic!("no answer");
-}
-
 fn audit(bed: &mut Bed, repair: bool) -> AuditReport {
     ask(bed, Request::Audit { repair }).unwrap()
 }

@@ -10,7 +10,7 @@ use perigee_helper::twin::Twin;
 use perigee_helper::{SocketWanted, TwinStatus, TwinWanted};
 use perigee_net::{InterfaceAddress, MacAddr};
 use perigee_netlink::fpm::Fpm;
-use perigee_netlink::{Feed, Scope};
+use perigee_netlink::{Feed, Scope, Source};
 use perigee_router::{LinuxFeeds, Mailbox};
 
 /// A twin for each port that is to have one.
@@ -35,7 +35,7 @@ fn with_link_local(addresses: &[InterfaceAddress], mac: MacAddr, mtu: u16) -> Ve
     addresses.iter().copied().chain(perigee_router::missing_link_local(addresses, mac, mtu)).collect()
 }
 
-/// The VLANs of the configuration, as Linux' own VLAN interfaces on the twins. A kernel that has none does without.
+/// The VLANs of the configuration, as Linux's own VLAN interfaces on the twins. A kernel that has none does without.
 pub(super) fn make_vlans(config: &Config, opened: &Opened) {
     let Some(helper) = &opened.helper else { return };
     for interface in &config.interfaces {
@@ -55,14 +55,17 @@ pub(super) fn make_vlans(config: &Config, opened: &Opened) {
     }
 }
 
-/// How Linux is followed, where there are twins.
-pub(super) fn follow_linux(config: &Config, opened: &Opened, mailbox: &Mailbox) -> Result<LinuxFeeds> {
+/// The links under the ports, in the router's own namespace.
+type Underlay = Option<Box<dyn Source>>;
+
+/// How Linux is followed, where there are twins, and the links under ports.
+pub(super) fn follow_linux(config: &Config, opened: &Opened, mailbox: &Mailbox) -> Result<(LinuxFeeds, Underlay)> {
     let bell = || {
         let bell = mailbox.bell();
         move || bell.ring()
     };
-    let mut feeds = LinuxFeeds::default();
-    let Some(helper) = &opened.helper else { return Ok(feeds) };
+    let (mut feeds, mut underlay): (_, Underlay) = (LinuxFeeds::default(), None);
+    let Some(helper) = &opened.helper else { return Ok((feeds, underlay)) };
     if config.ports.iter().any(|port| port.twin) {
         let sockets = helper.netlink(config.linux.receive_buffer as usize, config.router.namespace.as_ref())?;
         feeds.netlink = Some(Box::new(Feed::start(sockets, Scope::Everything, bell())?));
@@ -73,7 +76,7 @@ pub(super) fn follow_linux(config: &Config, opened: &Opened, mailbox: &Mailbox) 
         feeds.routes = Some(Box::new(Fpm::start(listener, config.linux.fpm_hold, bell())?));
     }
     if config.ports.iter().any(|port| matches!(port.device, config::Device::Linux { .. })) {
-        feeds.underlay = Some(Box::new(Feed::start(open_links()?, Scope::Links, bell())?));
+        underlay = Some(Box::new(Feed::start(open_links()?, Scope::Links, bell())?));
     }
-    Ok(feeds)
+    Ok((feeds, underlay))
 }

@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use perigee_api::answers::{ScriptStatus, VersionStatus};
+use perigee_api::{Backend, Reply, Request};
 use perigee_config::{Config, Machine};
-use perigee_fib::Published;
 use perigee_helper::TwinStatus;
 use perigee_helper::twin::Twin;
 use perigee_modules::{Counters, CustomReasons};
@@ -14,13 +14,13 @@ use perigee_packet::{
     Batch, Handle, Link, Pool, Port, PortInfo, PortStats, ReceiveQueue, TransmitBuffer, TransmitQueue,
 };
 use perigee_router::{
-    Fabric, Filters, LinuxFeeds, Lookups, Mailbox, PortQueues, Rebuild, Ring, RouterPort, Routing, ScriptControl,
-    Sender, Shared, SharedTables, SlowParts, SlowThread, wire,
+    Fabric, Filters, Forwarding, LinuxFeeds, LinuxParts, Lookups, Mailbox, PortQueues, Ports, Rebuild, Ring,
+    RouterPort, ScriptControl, Sender, Settings, Shared, SlowParts, SlowThread, WorkerEnd, Workers, wire,
 };
 use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, native, punt_ring};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// A port that is a pair of heap queues per direction.
 pub struct HeapPort(pub PortInfo);
@@ -201,20 +201,17 @@ impl Bed {
             transmit: tx.iter().map(|queue| Box::new(queue.clone()) as Box<dyn TransmitQueue>).collect(),
         });
         let wiring = wire(ports.collect(), workers, &mut HeapFabric(pool)).unwrap();
-        let routing = Routing::new(&config, &infos, Filters::default(), &lookups).unwrap();
-        let share = || -> SharedTables { Arc::new(Mutex::new(Published::new(routing.tables()))) };
-        let (published, staging) = (share(), share());
+        let forwarding = Forwarding::new(&config, &infos, Filters::default(), lookups).unwrap();
         let now = Arc::new(AtomicU64::new(1));
         let tick = now.clone();
         let clock: Clock = Arc::new(move || tick.load(Ordering::Relaxed));
         let (mailbox, end) = Mailbox::new().unwrap();
         let custom: Arc<CustomReasons> = Arc::default();
-        let (mut punts, mut made, mut counters, mut polled) = (vec![], vec![], vec![], vec![]);
+        let (mut ends, mut made, mut counters) = (vec![], vec![], vec![]);
         for (id, queues) in wiring.workers.into_iter().enumerate() {
             let (punt, reader) = punt_ring(config.router.punt_ring as usize, mailbox.bell());
-            punts.push(reader);
-            polled.push(queues.names);
             counters.push(Arc::new(Counters::new(infos.len())));
+            ends.push(WorkerEnd { polled: queues.names, punts: reader, counters: counters[id].clone() });
             made.push(Worker::new(WorkerParts {
                 id,
                 receivers: queues.receivers,
@@ -224,7 +221,7 @@ impl Bed {
                     .map(|queue| queue.map(|queue| TransmitBuffer::new(queue, 32, 0)))
                     .collect(),
                 punts: Box::new(punt),
-                tables: published.lock().unwrap().subscribe(),
+                tables: forwarding.subscribe(),
                 counters: counters[id].clone(),
                 custom: custom.clone(),
                 memory: pool,
@@ -234,37 +231,25 @@ impl Bed {
                 stop: Stop::default(),
             }));
         }
-        let slow = SlowThread::new(SlowParts {
-            ports: infos
-                .iter()
-                .map(|info| RouterPort {
-                    port: Arc::new(HeapPort(info.clone())),
-                    pool: Arc::new(pool),
-                    twin: feeds.netlink.is_some().then(|| twin(info)),
-                })
-                .collect(),
-            config,
-            path: path.to_owned(),
-            queues: wiring.slow,
-            polled,
-            punts,
-            counters: counters.clone(),
-            custom,
-            routing,
-            published,
-            staging,
-            lookups,
-            machine,
+        let port = |info: &PortInfo| RouterPort {
+            port: Arc::new(HeapPort(info.clone())),
+            pool: Arc::new(pool),
+            twin: feeds.netlink.is_some().then(|| twin(info)),
+        };
+        let parts = SlowParts {
+            ports: Ports::new(&config, infos.iter().map(port).collect(), wiring.slow, None),
+            settings: Settings { config, path: path.to_owned(), machine },
+            workers: Workers::new(ends, custom),
+            forwarding,
             scripts: Box::new(NoScripts),
             rebuild: Box::new(NoFilters),
-            helper: None,
-            feeds,
             mailbox: end,
             memory: pool,
             clock,
             version: VersionStatus::default(),
             stop: Stop::default(),
-        });
+        };
+        let slow = SlowThread::new(parts, LinuxParts { feeds, helper: None });
         let bursts = made.iter().map(Worker::new_batch).collect();
         Bed { pool, receive, transmit, workers: made, bursts, slow, mailbox, counters, notes: wiring.notes, now }
     }
@@ -321,4 +306,17 @@ impl Bed {
         drop((receive, transmit));
         (&pool).in_use()
     }
+}
+
+/// Asks the router directly.
+pub fn ask<T: serde::de::DeserializeOwned>(bed: &mut Bed, request: Request) -> Result<T, String> {
+    let (reply, answer) = Reply::pair();
+    bed.mailbox.handle(request, reply);
+    for _ in 0..100_000 {
+        bed.slow.round();
+        if let Some(answer) = answer.try_take() {
+            return answer.map(|value| serde_json::from_value(value).unwrap()).map_err(|error| error.to_string());
+        }
+    }
+    panic!("no answer");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Linux' routes in the router's words, or why one is left out.
+//! Linux's routes translated for the table, or why one is left out.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use perigee_netlink::message::{Hop, Hops, NextHopTo, Route as LinuxRoute, RouteK
 
 /// The table of addresses that are this machine's.
 const LOCAL: u32 = 255;
-/// Next-hop groups in groups: Linux has none, and a circle is none of ours.
+/// How deep next-hop groups may be nested: Linux nests none, and a circle must end.
 const DEPTH: usize = 2;
 
 /// Why a route is left out.
@@ -18,7 +18,7 @@ const DEPTH: usize = 2;
 pub enum Skip {
     /// Of a table that is not followed.
     Table,
-    /// Of a maker that is not followed.
+    /// Of a routing protocol that is not followed.
     Protocol,
     /// Broadcast, multicast, or an address of an interface here, which the router has anyway.
     Kind,
@@ -35,7 +35,7 @@ pub enum Skip {
 }
 
 impl Skip {
-    /// In a word, for `perigee show linux`.
+    /// A word for it, for `perigee show linux`.
     pub fn name(self) -> &'static str {
         match self {
             Skip::Table => "table",
@@ -54,6 +54,7 @@ impl Skip {
 pub struct Policy {
     /// The tables, and what is added to the preference of their routes.
     tables: Vec<u32>,
+    /// Whether each protocol's routes are followed.
     protocols: [bool; 256],
 }
 
@@ -101,7 +102,7 @@ impl Policy {
     }
 }
 
-/// What Linux' numbers mean.
+/// What Linux's numbers mean.
 pub trait Names {
     /// The interface behind a link.
     fn interface(&self, link: u32) -> Option<InterfaceId>;
@@ -166,7 +167,7 @@ fn collect(id: u32, weight: u16, names: &impl Names, hops: &mut Vec<Hop>, depth:
 /// Ways over interfaces that are not the router's are left out; if no other is left, so is the route.
 fn by_hops(hops: &[Hop], names: &impl Names) -> Result<RouteTarget, Skip> {
     let member = |hop: &Hop| match (names.interface(hop.link), hop.link, hop.gateway) {
-        (None, 0, Some(_)) => Some((hop.gateway, None, hop.weight)), // Told without a link: other routes lead there.
+        (None, 0, Some(_)) => Some((hop.gateway, None, hop.weight)), // Named without a link: other routes lead there.
         (None, ..) => None,
         (interface, _, gateway) => Some((gateway, interface, hop.weight)),
     };

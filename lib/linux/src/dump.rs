@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-//! A dump against what is there: what a dump does not name is gone.
+//! A dump compared with what is there: what a dump does not name is gone.
 
-use super::audit::Found;
-use crate::slow::SlowThread;
+use crate::audit::Found;
+use crate::follower::{Follower, NeighborKey, RouteId};
+use crate::{Effect, FeedId, Table};
 use perigee_fib::Rib;
-use perigee_net::{InterfaceAddress, InterfaceId, Prefix, Prefix4, Prefix6, RouteKey, RouteSource, RouteTarget};
+use perigee_net::{InterfaceAddress, Prefix, Prefix4, Prefix6, RouteKey, RouteSource, RouteTarget};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::net::IpAddr;
 
 /// What a dump has named so far. Of a route no more than its key: 12 bytes of an IPv4 one, 32 of an IPv6 one.
+#[derive(Default)]
 pub(crate) struct Seen {
     /// When it began.
     pub began: u64,
@@ -19,24 +20,14 @@ pub(crate) struct Seen {
     pub next_hops: BTreeSet<u32>,
     /// Ids of next-hop objects that routes named.
     pub named: HashSet<u32>,
-    pub neighbors: BTreeSet<(InterfaceId, IpAddr)>,
+    pub neighbors: BTreeSet<NeighborKey>,
     /// Where nothing is to change: what differs, and how many routes were compared.
     pub audit: Option<(Found, u64)>,
 }
 
 impl Seen {
     pub fn new(began: u64, audit: bool) -> Seen {
-        Seen {
-            began,
-            v4: Vec::new(),
-            v6: Vec::new(),
-            links: BTreeSet::new(),
-            addresses: BTreeMap::new(),
-            next_hops: BTreeSet::new(),
-            named: HashSet::new(),
-            neighbors: BTreeSet::new(),
-            audit: audit.then(|| (Found::new(), 0)),
-        }
+        Seen { began, audit: audit.then(Default::default), ..Seen::default() }
     }
 
     /// A route was named; whether it is the first of its key, those of one key coming one after the other.
@@ -49,7 +40,7 @@ impl Seen {
 
     /// The routes of Linux of one family that the dump did not name. The kernel's order is nearly the RIB's, so that sorting costs
     /// next to nothing, and then both are walked side by side.
-    fn unseen(&mut self, rib: &Rib, is_v6: bool) -> Vec<(Prefix, RouteKey)> {
+    fn unseen(&mut self, rib: &Rib, is_v6: bool) -> Vec<RouteId> {
         let routes = rib.of_source(RouteSource::Linux, is_v6, None).map(|(prefix, route)| (prefix, route.key()));
         match is_v6 {
             false => left_over(
@@ -68,7 +59,7 @@ impl Seen {
 fn left_over<P: Ord + Copy + Into<Prefix>>(
     seen: &mut [(P, u8, u32)],
     routes: impl Iterator<Item = (P, RouteKey)>,
-) -> Vec<(Prefix, RouteKey)> {
+) -> Vec<RouteId> {
     seen.sort_unstable();
     let (mut at, mut unseen) = (0, Vec::new());
     for (prefix, key) in routes {
@@ -91,74 +82,68 @@ fn push<T: PartialEq>(list: &mut Vec<T>, item: T) -> bool {
     first
 }
 
-impl SlowThread {
+impl Follower {
     /// All of a dump has come: what it did not name is gone. One with holes says nothing of that.
-    pub(super) fn dump_ends(&mut self, at: usize, complete: bool) {
-        let Some(mut seen) = self.linux.origins[at].dump.take() else { return };
+    pub(crate) fn dump_ends(&mut self, now: u64, id: FeedId, complete: bool, table: &mut dyn Table) {
+        let Some(mut seen) = self.feed(id).and_then(|feed| feed.dump.take()) else { return };
         if let Some((found, routes)) = seen.audit.take() {
-            let found = self.not_in_linux(found, &mut seen, complete);
+            let found = if complete { self.not_in_linux(found, &mut seen, table) } else { found };
             return self.audit_dump(found, routes, complete);
         }
-        if at == 0 && self.audit_waits() {
-            // This one had to be done, and so the next is for the audit.
-            self.linux.dump_for_audit();
+        let is_kernel = id == FeedId::Kernel;
+        if is_kernel && self.audit_waits() {
+            // This one had to be applied, and so the next is for the audit.
+            self.dump_for_audit();
         }
-        let now = (self.parts.clock)();
-        self.linux.counters.resyncs += 1;
-        self.linux.counters.resync_seconds = now.saturating_sub(seen.began) as f64 / 1e9;
-        if !complete {
-            return;
+        self.counters.resyncs += 1;
+        self.counters.resync_seconds = now.saturating_sub(seen.began) as f64 / 1e9;
+        let Some(feed) = self.feed(id).filter(|_| complete) else { return };
+        let first = !std::mem::replace(&mut feed.complete, true);
+        feed.lost = false;
+        feed.next_hops.retain(|id, _| seen.next_hops.contains(id));
+        feed.named = std::mem::take(&mut seen.named);
+        if feed.routes {
+            self.withdraw_unseen(id, &mut seen, first, table);
         }
-        let origin = &mut self.linux.origins[at];
-        let first = !std::mem::replace(&mut origin.complete, true);
-        origin.lost = false;
-        origin.next_hops.retain(|id, _| seen.next_hops.contains(id));
-        origin.named = std::mem::take(&mut seen.named);
-        let (routes, is_netlink) = (origin.routes, at == 0);
-        if routes {
-            self.withdraw_unseen(at, &mut seen, first);
-        }
-        if is_netlink {
-            self.links_seen(&seen);
+        if is_kernel {
+            self.links_seen(now, &seen);
             self.neighbors_seen(&seen);
-        }
-        if first && is_netlink {
-            self.tell_all_neighbors();
+            if first {
+                self.effect(Effect::ReportNeighbors);
+            }
         }
     }
 
     /// Adds what the RIB has of Linux and a dump did not name.
-    fn not_in_linux(&self, mut found: Found, seen: &mut Seen, complete: bool) -> Found {
-        let rib = self.parts.routing.rib();
-        for is_v6 in [false, true].into_iter().filter(|_| complete) {
-            for (prefix, key) in seen.unseen(rib, is_v6) {
-                let Some(route) = rib.route(prefix, key) else { continue };
-                // zebra tells the networks of links too, with metrics of its own; in Linux they are the kernel's.
-                if self.linux.origins[0].routes || !matches!(route.target, RouteTarget::Connected { .. }) {
-                    found.insert((prefix, key), (None, Some(self.in_words(route))));
-                }
+    fn not_in_linux(&self, mut found: Found, seen: &mut Seen, table: &dyn Table) -> Found {
+        let rib = table.rib();
+        let kernel_routes = self.feeds.first().is_some_and(|kernel| kernel.routes);
+        for (prefix, key) in [false, true].into_iter().flat_map(|is_v6| seen.unseen(rib, is_v6)) {
+            let Some(route) = rib.route(prefix, key) else { continue };
+            // zebra reports the networks of links too, with metrics of its own; in Linux they are the kernel's.
+            if kernel_routes || !matches!(route.target, RouteTarget::Connected { .. }) {
+                found.insert((prefix, key), (None, Some(crate::audit::describe(table.interfaces(), route))));
             }
         }
         found
     }
 
-    fn withdraw_unseen(&mut self, at: usize, seen: &mut Seen, first: bool) {
-        let (side, routing) = (&mut self.linux, &mut self.parts.routing);
-        let [mut unseen, unseen6] = [false, true].map(|is_v6| seen.unseen(routing.rib(), is_v6));
+    fn withdraw_unseen(&mut self, id: FeedId, seen: &mut Seen, first: bool, table: &mut dyn Table) {
+        let [mut unseen, unseen6] = [false, true].map(|is_v6| seen.unseen(table.rib(), is_v6));
         // The kernel counts its way through IPv6's tree, and loses count when the tree changes: only what two dumps in a row do
         // not name is gone.
-        let sure = |key: &(Prefix, RouteKey)| at != 0 || side.doubtful.contains(key);
+        let sure = |route: &RouteId| id == FeedId::Zebra || self.doubtful.contains(route);
         let (gone, doubtful): (Vec<_>, Vec<_>) = unseen6.into_iter().partition(sure);
         unseen.extend(gone);
         if !doubtful.is_empty() {
-            side.dump();
+            self.request_dump();
         }
-        side.doubtful = doubtful.into_iter().collect();
+        self.doubtful = doubtful.into_iter().collect();
         if !first {
-            side.counters.repaired += unseen.len() as u64;
+            self.counters.repaired += unseen.len() as u64;
         }
         for (prefix, key) in unseen {
-            side.withdraw(routing, prefix, key);
+            self.withdraw(table, prefix, key);
         }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The twins as the slow path's thread uses them: frames in and out, counted.
+//! A twin as the slow path's thread uses it: frames in and out, counted.
 
 use perigee_api::answers::TwinEntry;
 use perigee_helper::TwinStatus;
@@ -20,8 +20,8 @@ impl PortTwin {
         PortTwin { twin, entry, complained: false }
     }
 
-    /// A port's twin that takes the place of one that is gone, and counts on from it.
-    pub fn again(made: (Twin, TwinStatus), before: Option<PortTwin>) -> PortTwin {
+    /// A port's twin in place of one that is gone, whose counts it continues.
+    pub fn replacing(made: (Twin, TwinStatus), before: Option<PortTwin>) -> PortTwin {
         let mut twin = PortTwin::new(made);
         if let Some(PortTwin { entry, .. }) = before {
             let TwinEntry { to_linux, from_linux, dropped, .. } = entry;
@@ -57,14 +57,14 @@ impl PortTwin {
         }
     }
 
-    /// Says once that the twin is down or gone; a twin set down by hand is no error for each packet.
+    /// Says once that the twin is down or gone: one that an operator sets down is not an error for each packet.
     fn complain(&mut self, error: &std::io::Error) {
         if !std::mem::replace(&mut self.complained, true) {
             tracing::warn!("the twin {} takes no packets: {error}; is it set down or deleted?", self.entry.name);
         }
     }
 
-    /// Does poll make sense? A deleted twin would be ready for ever.
+    /// Whether poll makes sense: a deleted twin would be ready for ever.
     pub fn usable(&self) -> bool {
         !self.complained
     }

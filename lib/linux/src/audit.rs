@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT
+//! The audit: Linux's table against the RIB, the RIB against what workers look up in, next hops against the neighbors.
+//!
+//! ```text
+//!              a dump to compare            no difference, or two dumps shown          all prefixes
+//!  start ───► Linux ──────────────► Linux ───────────────────────────────────► Lookup ─────────────► next hops ─► end
+//!                     differences: another dump                                (in turns)
+//! ```
+//!
+//! It runs beside everything else, on tables that change meanwhile. So a difference to Linux counts only if two dumps
+//! in a row show it, and each prefix is compared with the RIB as it is at that moment.
+
+use crate::follower::{Follower, RouteId};
+use crate::{Audited, Effect, FeedId, KnownNeighbor};
+use perigee_fib::{Interfaces, NextHopId, NextHopInfo, NextHopKind, Via};
+use perigee_net::{InterfaceId, MacAddr, Member, Prefix, Route, RouteSource, RouteTarget};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Prefixes compared in one turn.
+const TURN: usize = 1024;
+/// Differences that are listed; the others are counted.
+const LISTED: usize = 1000;
+
+/// What a dump says that the RIB does not, or the other way round: the two routes, described.
+pub(crate) type Found = BTreeMap<RouteId, (Option<String>, Option<String>)>;
+
+/// An audit that runs.
+pub(crate) struct Audit {
+    repair: bool,
+    began: u64,
+    phase: Phase,
+    report: AuditReport,
+}
+
+enum Phase {
+    /// Waits for a dump to be compared; with what the one before it showed.
+    Linux { before: Option<Found> },
+    /// Compares the lookup structures, from behind this prefix on.
+    Lookup { after: Option<Prefix> },
+}
+
+/// What an audit has found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AuditReport {
+    /// Routes in Linux that are followed.
+    pub linux_routes: u64,
+    /// Routes in the RIB, of every source.
+    pub rib_routes: u64,
+    /// Prefixes whose first and last address was looked up as workers do.
+    pub prefixes: u64,
+    /// Next hops compared with the neighbors.
+    pub next_hops: u64,
+    /// What differs, the first thousand.
+    pub differences: Vec<Difference>,
+    /// How many there are.
+    pub total: u64,
+    /// Those in the lookup structures and next hops that were repaired; what differs from Linux is read again.
+    pub repaired: u64,
+    /// How long it took, in ns.
+    pub duration: u64,
+}
+
+/// A difference between two tables that should agree.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// Whose; `None` for a next hop.
+    pub prefix: Option<Prefix>,
+    /// What differs.
+    pub kind: DifferenceKind,
+    /// Of the route, where it is about one.
+    pub metric: Option<u32>,
+    /// What Linux says.
+    pub linux: Option<String>,
+    /// What the RIB says, or the neighbor table.
+    pub rib: Option<String>,
+    /// What workers find.
+    pub lookup: Option<String>,
+}
+
+/// What differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DifferenceKind {
+    /// Linux has a route that the RIB has not.
+    NotInRib,
+    /// The RIB has a route that Linux has not.
+    NotInLinux,
+    /// Both have another.
+    AnotherRoute,
+    /// A lookup structure does not say what the RIB does.
+    AnotherNextHop,
+    /// A next hop does not say what the neighbor table does.
+    AnotherMac {
+        /// The neighbor.
+        gateway: IpAddr,
+        /// The name of its interface.
+        dev: String,
+    },
+}
+
+impl std::fmt::Display for DifferenceKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DifferenceKind::NotInRib => f.write_str("not in the RIB"),
+            DifferenceKind::NotInLinux => f.write_str("not in Linux"),
+            DifferenceKind::AnotherRoute => f.write_str("another route"),
+            DifferenceKind::AnotherNextHop => f.write_str("workers find another next hop"),
+            DifferenceKind::AnotherMac { gateway, dev } => {
+                write!(f, "the next hop {gateway} on {dev} has another MAC than the neighbor")
+            }
+        }
+    }
+}
+
+impl AuditReport {
+    fn add(&mut self, difference: Difference) {
+        self.total += 1;
+        if self.differences.len() < LISTED {
+            self.differences.push(difference);
+        }
+    }
+}
+
+impl Follower {
+    /// Begins an audit, or joins the one that runs: [`Effect::AuditEnded`] ends both.
+    pub fn begin_audit(&mut self, now: u64, repair: bool) {
+        let followed = self.feeds.iter().any(|feed| feed.routes);
+        let phase = if followed { Phase::Linux { before: None } } else { Phase::Lookup { after: None } };
+        let audit =
+            self.audit.get_or_insert_with(|| Audit { repair, began: now, phase, report: AuditReport::default() });
+        audit.repair |= repair;
+        self.counters.audits += 1;
+        if followed {
+            self.dump_for_audit();
+        }
+    }
+
+    /// Begins one if the configuration wants it now.
+    pub(crate) fn audit_when_due(&mut self, now: u64) {
+        let Some(every) = self.setup.linux.audit else { return };
+        if self.audit.is_none() && self.next_audit.is_none_or(|due| now >= due) {
+            if self.next_audit.is_some() {
+                self.begin_audit(now, true);
+            }
+            self.next_audit = Some(now + every.as_nanos() as u64);
+        }
+    }
+
+    /// Whether the dump that begins is to be compared, and nothing more.
+    pub(crate) fn dump_is_for_audit(&self, id: FeedId) -> bool {
+        let kernel = self.feeds.iter().find(|feed| feed.id == id && id == FeedId::Kernel);
+        self.audit_waits() && kernel.is_some_and(|feed| feed.wanted == 0 && !feed.lost && feed.complete)
+    }
+
+    /// Whether an audit waits for a dump.
+    pub(crate) fn audit_waits(&self) -> bool {
+        self.audit.as_ref().is_some_and(|audit| matches!(audit.phase, Phase::Linux { .. }))
+    }
+
+    /// The dump has been compared.
+    pub(crate) fn audit_dump(&mut self, found: Found, routes: u64, complete: bool) {
+        let Some(audit) = &mut self.audit else { return };
+        let Phase::Linux { before } = &mut audit.phase else { return };
+        if !complete {
+            return self.dump_for_audit();
+        }
+        audit.report.linux_routes = routes;
+        match before.take() {
+            None if !found.is_empty() => {
+                *before = Some(found);
+                return self.dump_for_audit();
+            }
+            None => {}
+            Some(earlier) => {
+                let lasting = found.into_iter().filter(|(key, _)| earlier.contains_key(key));
+                lasting.for_each(|(key, sides)| audit.report.add(difference(key, sides)));
+            }
+        }
+        let repair = audit.repair && audit.report.total > 0;
+        audit.phase = Phase::Lookup { after: None };
+        if repair {
+            // The next dump is compared by nobody, and so it is applied.
+            self.request_dump();
+        }
+    }
+
+    /// Goes on with the audit; whether it did anything. `neighbors` are those whose MAC address the slow path knows.
+    pub fn go_on_with_audit(
+        &mut self,
+        now: u64,
+        table: &mut dyn Audited,
+        neighbors: &dyn Fn() -> Vec<KnownNeighbor>,
+    ) -> bool {
+        let Some(audit) = &mut self.audit else { return false };
+        let Phase::Lookup { after } = audit.phase else { return false };
+        if table.uncommitted() {
+            return false;
+        }
+        let prefixes = table.rib().after(after, TURN);
+        for prefix in &prefixes {
+            audit.prefix(*prefix, table);
+        }
+        audit.report.prefixes += prefixes.len() as u64;
+        audit.phase = Phase::Lookup { after: prefixes.last().copied() };
+        if prefixes.len() < TURN {
+            let is_up = |interface: InterfaceId, interfaces: &Interfaces| {
+                let port = interfaces.get(interface).filter(|interface| interface.up).map(|interface| interface.port);
+                port.is_some_and(|number| self.setup.ports.iter().any(|port| port.number == number && port.up))
+            };
+            audit.next_hops(table, &neighbors(), is_up);
+            self.end_audit(now, table);
+        }
+        true
+    }
+
+    fn end_audit(&mut self, now: u64, table: &dyn Audited) {
+        let Some(Audit { repair, began, mut report, .. }) = self.audit.take() else { return };
+        report.duration = now.saturating_sub(began);
+        report.rib_routes = RouteSource::ALL.into_iter().map(|source| table.rib().count(source)).sum();
+        self.counters.audit_differences += report.total;
+        if report.total > 0 {
+            let what = if repair { "and repairs what it can" } else { "`perigee audit --repair` repairs them" };
+            tracing::warn!("the audit has found {} differences, {what}", report.total);
+        }
+        self.effect(Effect::AuditEnded(Some(report)));
+    }
+
+    /// Ends an audit that waits for Linux, which is not followed any more.
+    pub(crate) fn give_up_audit(&mut self) {
+        if self.audit_waits() {
+            self.audit = None;
+            self.effect(Effect::AuditEnded(None));
+        }
+    }
+}
+
+impl Audit {
+    /// The first and the last address of a prefix: what the RIB says, and what workers find.
+    fn prefix(&mut self, prefix: Prefix, table: &mut dyn Audited) {
+        let differs = |address: &IpAddr| table.expected(*address) != table.found(*address);
+        let Some(address) = [prefix.addr(), prefix.last()].into_iter().find(differs) else { return };
+        let text = |id: NextHopId| Some(format!("{address}: next hop {}", id.0));
+        self.report.add(Difference {
+            prefix: Some(prefix),
+            kind: DifferenceKind::AnotherNextHop,
+            metric: None,
+            linux: None,
+            rib: text(table.expected(address)),
+            lookup: text(table.found(address)),
+        });
+        if self.repair {
+            match table.repair(prefix) {
+                Ok(_) => self.report.repaired += 1,
+                Err(error) => tracing::error!("{prefix} cannot be repaired: {error}"),
+            }
+        }
+    }
+
+    /// The MAC address of each next hop against the neighbor's. A link that is down takes its neighbors along.
+    fn next_hops(
+        &mut self,
+        table: &mut dyn Audited,
+        neighbors: &[KnownNeighbor],
+        is_up: impl Fn(InterfaceId, &Interfaces) -> bool,
+    ) {
+        let known: BTreeMap<_, _> = neighbors.iter().map(|n| ((n.interface, n.address), n.mac)).collect();
+        let next_hops = table.next_hops();
+        self.report.next_hops = next_hops.len() as u64;
+        for NextHopInfo { kind, .. } in next_hops {
+            let NextHopKind::Direct { via: Via { interface, gateway: Some(gateway) }, mac } = kind else { continue };
+            let known = known.get(&(interface, gateway)).copied();
+            if mac == known || !is_up(interface, table.interfaces()) {
+                continue;
+            }
+            let text = |mac: Option<MacAddr>| Some(mac.map_or_else(|| "no MAC".to_owned(), |mac| mac.to_string()));
+            self.report.add(Difference {
+                prefix: None,
+                kind: DifferenceKind::AnotherMac { gateway, dev: name_of(table.interfaces(), interface) },
+                metric: None,
+                linux: None,
+                rib: text(known),
+                lookup: text(mac),
+            });
+            if self.repair {
+                table.set_neighbor(interface, gateway, known);
+                self.report.repaired += 1;
+            }
+        }
+    }
+}
+
+fn difference((prefix, key): RouteId, (linux, rib): (Option<String>, Option<String>)) -> Difference {
+    let kind = match (&linux, &rib) {
+        (Some(_), None) => DifferenceKind::NotInRib,
+        (None, _) => DifferenceKind::NotInLinux,
+        _ => DifferenceKind::AnotherRoute,
+    };
+    Difference { prefix: Some(prefix), kind, metric: Some(key.metric), linux, rib, lookup: None }
+}
+
+fn name_of(interfaces: &Interfaces, id: InterfaceId) -> String {
+    interfaces.get(id).map_or_else(|| "?".to_owned(), |interface| interface.name.clone())
+}
+
+/// A route of Linux for people.
+pub(crate) fn describe(interfaces: &Interfaces, route: &Route) -> String {
+    let dev = |id: Option<InterfaceId>| id.map(|id| format!(" dev {}", name_of(interfaces, id))).unwrap_or_default();
+    match &route.target {
+        RouteTarget::Connected { interface } => dev(Some(*interface)).trim_start().to_owned(),
+        RouteTarget::Gateway { address, interface } => format!("via {address}{}", dev(*interface)),
+        RouteTarget::Multipath(multipath) => {
+            let member = |m: &Member| {
+                let via = m.address.map(|address| format!(" via {address}")).unwrap_or_default();
+                format!("nexthop{via}{} weight {}", dev(m.interface), m.weight)
+            };
+            multipath.members().iter().map(member).collect::<Vec<_>>().join(" ")
+        }
+        RouteTarget::Local => "local".to_owned(),
+        RouteTarget::Blackhole => "blackhole".to_owned(),
+        RouteTarget::Unreachable => "unreachable".to_owned(),
+        RouteTarget::Prohibit => "prohibit".to_owned(),
+    }
+}

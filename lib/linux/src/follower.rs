@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT
+//! What is known of Linux, and where each input goes.
+
+use crate::audit::Audit;
+use crate::dump::Seen;
+use crate::feed::Feed;
+use crate::status::Counters;
+use crate::translate::Policy;
+use crate::{Effect, FeedId, HelperRequest, Identity, Input, Report, Setup, Table};
+use perigee_config::{Feed as FeedChoice, Linux, Neighbor};
+use perigee_net::{InterfaceAddress, InterfaceId, MacAddr, Prefix, RouteKey};
+use perigee_netlink::message::{Link, Message, NextHopTo};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::net::IpAddr;
+
+/// How often twins and namespace are looked after, in ns.
+const TICK: u64 = 250_000_000;
+
+/// A neighbor: an address is one only together with its link.
+pub(crate) type NeighborKey = (InterfaceId, IpAddr);
+
+/// A route: its prefix, and what tells it from others to that prefix.
+pub(crate) type RouteId = (Prefix, RouteKey);
+
+/// A link of Linux.
+pub(crate) struct Known {
+    pub link: Link,
+    pub addresses: Vec<InterfaceAddress>,
+    /// Addresses that it had, and when they went.
+    pub gone: Vec<(u64, InterfaceAddress)>,
+}
+
+/// The machine that follows Linux.
+pub struct Follower {
+    pub(crate) setup: Setup,
+    pub(crate) policy: Policy,
+    /// The kernel's first.
+    pub(crate) feeds: Vec<Feed>,
+    pub(crate) links: BTreeMap<u32, Known>,
+    /// The interfaces behind links.
+    pub(crate) by_link: HashMap<u32, InterfaceId>,
+    /// Links or addresses have changed since interfaces were set.
+    pub(crate) stale: bool,
+    /// Neighbors that operators have set in Linux.
+    pub(crate) permanent: BTreeMap<NeighborKey, MacAddr>,
+    /// Neighbors that are to be reported to Linux.
+    pub(crate) unreported: BTreeMap<NeighborKey, Option<MacAddr>>,
+    /// IPv4 routes of which Linux has several with one metric: when the first goes, another takes its place, unreported.
+    pub(crate) appended: BTreeSet<RouteId>,
+    /// IPv6 routes that the last dump did not name.
+    pub(crate) doubtful: BTreeSet<RouteId>,
+    /// Ports whose twins are being made again.
+    pub(crate) making: BTreeSet<usize>,
+    /// Ports whose twins are to be made again, with the addresses that they had.
+    pub(crate) twinless: BTreeMap<usize, Vec<InterfaceAddress>>,
+    /// The namespace as it was, to see whether it is the same.
+    pub(crate) identity: Option<Identity>,
+    pub(crate) namespace_gone: bool,
+    /// Whether the sockets were asked for again.
+    pub(crate) reopening: bool,
+    /// Whether that has to be done again.
+    pub(crate) retry: bool,
+    pub(crate) audit: Option<Audit>,
+    /// When the next one by the configuration is due; `None` before the first look at the clock.
+    pub(crate) next_audit: Option<u64>,
+    pub(crate) counters: Counters,
+    /// Said once of routes that are refused.
+    pub(crate) complained: bool,
+    next_tick: u64,
+    effects: VecDeque<Effect>,
+}
+
+impl Follower {
+    /// Knows nothing of Linux yet.
+    pub fn new(setup: Setup) -> Follower {
+        let netlink = setup.linux.feed == FeedChoice::Netlink;
+        let feed = |id: &FeedId| Feed::new(*id, *id == FeedId::Zebra || netlink);
+        Follower {
+            policy: Policy::new(&setup.linux),
+            feeds: setup.feeds.iter().map(feed).collect(),
+            identity: setup.identity,
+            setup,
+            links: BTreeMap::new(),
+            by_link: HashMap::new(),
+            stale: false,
+            permanent: BTreeMap::new(),
+            unreported: BTreeMap::new(),
+            appended: BTreeSet::new(),
+            doubtful: BTreeSet::new(),
+            making: BTreeSet::new(),
+            twinless: BTreeMap::new(),
+            namespace_gone: false,
+            reopening: false,
+            retry: false,
+            audit: None,
+            next_audit: None,
+            counters: Counters::default(),
+            complained: false,
+            next_tick: 0,
+            effects: VecDeque::new(),
+        }
+    }
+
+    /// Takes an input at a time in ns; never fails.
+    pub fn handle(&mut self, now: u64, input: Input, table: &mut dyn Table) {
+        match input {
+            Input::Reported(feed, report) => self.reported(now, feed, report, table),
+            Input::PortLink { port, up } => self.port_link(port, up),
+            Input::Neighbor { interface, address, mac } => self.neighbor_for_linux((interface, address), mac),
+            Input::Namespace(identity) => self.namespace_is(identity),
+            Input::TwinMade { port, link } => self.twin_made(port, link),
+            Input::TwinFailed { port, addresses } => self.twin_failed(port, &addresses),
+            Input::Reopened => self.reopened(),
+            Input::ReopenFailed => (self.reopening, self.retry) = (false, true),
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due, in ns.
+    pub fn next_timeout(&self) -> u64 {
+        self.next_tick
+    }
+
+    /// Begins what is due: repairs of what went away, an audit. [`Input::Namespace`] comes before it.
+    pub fn handle_timeout(&mut self, now: u64, table: &dyn Table) {
+        self.next_tick = now + TICK;
+        self.repair_twins(table);
+        self.audit_when_due(now);
+    }
+
+    /// Brings interfaces and Linux's neighbors to what the inputs so far have changed.
+    pub fn settle(&mut self, table: &mut dyn Table) {
+        self.refresh_interfaces(table);
+        self.report_neighbors();
+    }
+
+    /// What the caller has to do next, if there is anything.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// A reload: which routes are followed, and the configuration's own addresses and neighbors.
+    pub fn configure(
+        &mut self,
+        linux: Linux,
+        addresses: Vec<Vec<InterfaceAddress>>,
+        configured: usize,
+        neighbors: Vec<Neighbor>,
+    ) {
+        for (port, addresses) in self.setup.ports.iter_mut().zip(addresses) {
+            port.addresses = addresses;
+        }
+        (self.setup.configured, self.setup.neighbors) = (configured, neighbors);
+        if self.setup.linux != linux {
+            self.policy = Policy::new(&linux);
+            self.setup.linux = linux;
+            self.dump_all();
+        }
+    }
+
+    /// A reload: interfaces have other numbers than before.
+    pub fn interfaces_renumbered(&mut self) {
+        self.by_link.clear();
+        self.permanent.clear();
+        self.stale = true;
+        self.dump_all();
+    }
+
+    /// Asks the kernel for everything again. The number of dumps ([`Status::resyncs`](crate::Status::resyncs)) that says it is
+    /// done; `None` if Linux is not followed.
+    pub fn resync(&mut self) -> Option<u64> {
+        self.feeds.first()?;
+        // A dump that is on its way may have passed what this one is asked for.
+        let under_way = self.feeds.iter().any(|feed| feed.dump.is_some());
+        self.request_dump();
+        Some(self.counters.resyncs + 1 + u64::from(under_way))
+    }
+
+    /// Whether a feed's reports mean anything yet: what zebra says of links does not before the kernel has named them.
+    pub fn is_ready_for(&self, feed: FeedId) -> bool {
+        feed == FeedId::Kernel || self.feeds.first().is_some_and(|kernel| kernel.complete)
+    }
+
+    /// Whether an operator has set a neighbor in Linux.
+    pub fn is_permanent(&self, interface: InterfaceId, address: IpAddr) -> bool {
+        self.permanent.contains_key(&(interface, address))
+    }
+
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.effects.push_back(effect);
+    }
+
+    /// Asks the helper, if there is one.
+    pub(crate) fn ask_helper(&mut self, request: HelperRequest) {
+        if self.setup.helper {
+            self.effect(Effect::Helper(request));
+        }
+    }
+
+    pub(crate) fn feed(&mut self, id: FeedId) -> Option<&mut Feed> {
+        self.feeds.iter_mut().find(|feed| feed.id == id)
+    }
+
+    /// Asks a feed for a dump that is to be applied.
+    pub(crate) fn ask(&mut self, id: FeedId) {
+        if let Some(feed) = self.feed(id) {
+            feed.wanted = 2;
+            self.effect(Effect::Dump(id));
+        }
+    }
+
+    /// Asks every feed for all it knows.
+    fn dump_all(&mut self) {
+        let ids: Vec<FeedId> = self.feeds.iter().map(|feed| feed.id).collect();
+        ids.into_iter().for_each(|id| self.ask(id));
+    }
+
+    /// Asks the kernel for all it knows.
+    pub(crate) fn request_dump(&mut self) {
+        self.ask(FeedId::Kernel);
+    }
+
+    /// Asks the kernel for a dump that is only compared.
+    pub(crate) fn dump_for_audit(&mut self) {
+        if self.feed(FeedId::Kernel).is_some() {
+            self.effect(Effect::Dump(FeedId::Kernel));
+        }
+    }
+
+    /// Asks for the routes again: the kernel has taken some away without a word.
+    pub(crate) fn request_resync(&mut self) {
+        if self.feed(FeedId::Kernel).is_some_and(|feed| feed.routes) {
+            self.request_dump();
+        }
+    }
+
+    /// Links are known now that were not: zebra is to repeat what was left out for them. The kernel is asked anyway.
+    pub(crate) fn ask_for_what_was_missed(&mut self) {
+        if let Some(zebra) = self.feed(FeedId::Zebra).filter(|zebra| zebra.missed) {
+            zebra.missed = false;
+            self.ask(FeedId::Zebra);
+        }
+    }
+
+    fn reported(&mut self, now: u64, id: FeedId, report: Report, table: &mut dyn Table) {
+        match report {
+            Report::Message { dumped, message } => self.message(now, id, dumped, message, table),
+            Report::DumpBegins => {
+                let audit = self.dump_is_for_audit(id);
+                let Some(feed) = self.feed(id) else { return };
+                if !audit {
+                    feed.wanted = feed.wanted.saturating_sub(1);
+                }
+                feed.dump = Some(Seen::new(now, audit));
+            }
+            Report::DumpEnds { complete } => self.dump_ends(now, id, complete, table),
+            Report::Lost => {
+                if let Some(feed) = self.feed(id) {
+                    feed.lost = true;
+                    tracing::info!("Linux had no room for its notifications: everything is read again");
+                }
+            }
+            Report::Broken(why) => {
+                if let Some(feed) = self.feed(id) {
+                    feed.lost = true;
+                }
+                self.give_up_audit();
+                self.effect(Effect::ResyncsFailed);
+                tracing::error!("Linux is not followed any more: {why}; it is tried again");
+                self.reopen();
+            }
+        }
+    }
+
+    fn message(&mut self, now: u64, id: FeedId, dumped: bool, message: Message, table: &mut dyn Table) {
+        let Some(feed) = self.feed(id) else { return };
+        match message {
+            // A difference is noted, and nothing more.
+            Message::Route(route) if dumped && feed.is_audited() => self.audit_route(id, &route, table),
+            Message::Route(route) if feed.routes => self.route_is_there(id, dumped, &route, table),
+            Message::RouteGone(route) if feed.routes => self.route_is_gone(id, &route, table),
+            Message::Route(_) | Message::RouteGone(_) => {}
+            Message::NextHop(next_hop) => {
+                if let Some(seen) = feed.dump_of(dumped) {
+                    seen.next_hops.insert(next_hop.id);
+                }
+                let before = feed.next_hops.insert(next_hop.id, next_hop.to);
+                self.next_hop_changed(id, next_hop.id, before);
+            }
+            Message::NextHopGone(object) => {
+                let before = feed.next_hops.remove(&object);
+                self.next_hop_changed(id, object, before);
+            }
+            Message::Link(link) => self.link_is_there(id, dumped, link),
+            Message::LinkGone(index) => self.link_is_gone(now, index),
+            Message::Address(address) => self.address_is_there(id, dumped, &address),
+            Message::AddressGone(address) => self.address_is_gone(now, &address),
+            Message::Neighbor(neighbor) => {
+                // It may be on an interface that has just come.
+                self.refresh_interfaces(table);
+                self.neighbor_is_there(id, dumped, &neighbor);
+            }
+            Message::NeighborGone(neighbor) => self.neighbor_is_gone(&neighbor),
+        }
+    }
+
+    /// The kernel says of each route what becomes of it when its next-hop object changes, unless it was told not to
+    /// (nexthop_compat_mode); but routes of an object that is deleted go without a word.
+    fn next_hop_changed(&mut self, id: FeedId, object: u32, before: Option<NextHopTo>) {
+        let Some(feed) = self.feed(id) else { return };
+        let now = feed.next_hops.get(&object);
+        // zebra withdraws the routes of an object before the object.
+        let unreported = now.is_some() || id == FeedId::Kernel;
+        if unreported && before.is_some_and(|before| now != Some(&before)) && feed.named.contains(&object) {
+            self.ask(id);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+//! Linux is the control plane: what `ip`, BIRD and FRR set up there, the router does. A machine without I/O, clock or thread:
+//!
+//! ```text
+//!                        (now, Input)                                   Effects
+//!  kernel ──feed───► links, addresses, neighbors,  ─┐   ┌────────────► helper: neighbors, carrier, twins, sockets
+//!                    next-hop objects, routes       │   │            ► feeds: dump everything
+//!  zebra ───feed───► routes ────────────────────────┼─► Follower ────► slow path: neighbors that operators set
+//!  helper ─────────► a twin was made, or was not ───┤   │            ► interfaces have changed
+//!  slow path ──────► neighbors ─────────────────────┤   │            ► an audit has ended
+//!  clock ──────────► handle_timeout ────────────────┘   ▼
+//!                                                     Table: interfaces, and the routes of source Linux
+//! ```
+//!
+//! The caller gives each [`Input`] to [`Follower::handle`], calls [`Follower::handle_timeout`] when
+//! [`Follower::next_timeout`] says so and [`Follower::settle`] after each run of inputs, and carries out what
+//! [`Follower::poll_effect`] returns after each of these calls. A line of this crate reaches the follower's own state, and of
+//! the router what [`Table`] says; the audit also what [`Audited`] says.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `types.rs` | inputs, effects, and the table as the follower sees it |
+//! | `follower.rs` | [`Follower`]: what is known of Linux, and where each input goes |
+//! | `feed.rs` | what is known of one feed: its dump under way, its next-hop objects |
+//! | `routes.rs` | one route that is there or gone |
+//! | `translate.rs` | Linux's routes translated for the table |
+//! | `dump.rs` | a dump compared with what is there: only what differs changes |
+//! | `audit.rs` | Linux, RIB and lookup structures compared |
+//! | `links.rs` | links and addresses to interfaces, and the reverse |
+//! | `neighbors.rs` | neighbors, both ways |
+//! | `twins.rs` | twins and namespaces that went away are made again |
+//! | `status.rs` | numbers to show |
+#![forbid(unsafe_code)]
+
+mod audit;
+mod dump;
+mod feed;
+mod follower;
+mod links;
+mod neighbors;
+mod routes;
+mod status;
+mod translate;
+mod twins;
+mod types;
+
+pub use audit::{AuditReport, Difference, DifferenceKind};
+pub use follower::Follower;
+pub use status::{State, Status};
+pub use translate::Skip;
+pub use twins::missing_link_local;
+pub use types::{Audited, Effect, FeedId, HelperRequest, Identity, Input, KnownNeighbor, Port, Report, Setup, Table};

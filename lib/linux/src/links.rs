@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+//! Links and addresses of Linux to interfaces, and the reverse.
+//!
+//! An interface with a twin is what the twin is: up or down, its MTU (not beyond the port's) and its addresses. A VLAN that
+//! somebody makes on a twin becomes an interface; one that the configuration names follows Linux's VLAN where there is one.
+//! Interfaces keep their numbers: one whose VLAN is deleted stays, down.
+
+use crate::dump::Seen;
+use crate::follower::{Follower, Known};
+use crate::twins::missing_link_local;
+use crate::{FeedId, HelperRequest, Port, Table};
+use perigee_fib::Interfaces;
+use perigee_helper::LinkChange;
+use perigee_net::{Interface, InterfaceId};
+use perigee_netlink::message::{Address, Link};
+use std::collections::HashMap;
+
+/// Linux reports that a link's addresses are gone before it reports that the link is: those of this last moment, in ns, were
+/// there.
+const JUST_GONE: u64 = 1_000_000_000;
+/// Addresses of a link that are remembered for that.
+const RECENT_ADDRESSES: usize = 64;
+
+impl Follower {
+    /// The place of the port that a link is the twin of.
+    pub(crate) fn port_of(&self, link: u32) -> Option<usize> {
+        self.setup.ports.iter().position(|port| port.twin == Some(link))
+    }
+
+    pub(crate) fn link_is_there(&mut self, id: FeedId, dumped: bool, link: Link) {
+        if let Some(seen) = self.feed(id).and_then(|feed| feed.dump_of(dumped)) {
+            seen.links.insert(link.index);
+        }
+        let (index, up) = (link.index, link.up);
+        let known = self.links.entry(index).or_insert_with(|| Known {
+            link: link.clone(),
+            addresses: Vec::new(),
+            gone: Vec::new(),
+        });
+        let (went_down, came_up) = (known.link.up && !up, !known.link.up && up);
+        let changed = known.link != link;
+        known.link = link;
+        // The link may be new, and already known as what it was put in as.
+        if changed || !self.by_link.contains_key(&index) {
+            self.stale = true;
+        }
+        if came_up {
+            self.restore_link_local(index);
+        }
+        if went_down {
+            // The kernel takes its IPv4 routes away without a word.
+            self.request_resync();
+        }
+    }
+
+    /// The kernel takes IPv6's link-local address away when a link goes down, and routing daemons need one.
+    fn restore_link_local(&mut self, link: u32) {
+        let Some(port) = self.port_of(link).map(|port| &self.setup.ports[port]) else { return };
+        let add = missing_link_local(&[], port.mac, port.mtu).into_iter().collect();
+        let change = LinkChange { add, ..self.change_of(port) };
+        self.ask_helper(HelperRequest::Link(change));
+    }
+
+    /// A change of a port's twin that changes nothing yet.
+    fn change_of(&self, port: &Port) -> LinkChange {
+        LinkChange { name: port.name.clone(), namespace: self.setup.namespace.clone(), ..LinkChange::default() }
+    }
+
+    pub(crate) fn link_is_gone(&mut self, now: u64, index: u32) {
+        let Some(known) = self.links.remove(&index) else { return };
+        self.stale = true;
+        self.request_resync();
+        let Some(port) = self.port_of(index).filter(|port| !self.making.contains(port)) else { return };
+        if !self.namespace_gone {
+            tracing::warn!("the twin {} was deleted; it is made again", self.setup.ports[port].name);
+        }
+        let just_gone = known.gone.into_iter().filter(|(when, _)| now.saturating_sub(*when) < JUST_GONE);
+        let addresses = known.addresses.into_iter().chain(just_gone.map(|(_, address)| address)).collect();
+        self.twinless.insert(port, addresses);
+    }
+
+    pub(crate) fn address_is_there(&mut self, id: FeedId, dumped: bool, address: &Address) {
+        let entry = address.address;
+        if let Some(seen) = self.feed(id).and_then(|feed| feed.dump_of(dumped)) {
+            seen.addresses.entry(address.link).or_default().push(entry);
+            return;
+        }
+        let Some(known) = self.links.get_mut(&address.link) else { return };
+        // Another prefix length is another address to Linux.
+        if !known.addresses.contains(&entry) {
+            known.addresses.push(entry);
+            self.stale = true;
+        }
+    }
+
+    pub(crate) fn address_is_gone(&mut self, now: u64, address: &Address) {
+        let entry = address.address;
+        let Some(known) = self.links.get_mut(&address.link) else { return };
+        let Some(place) = known.addresses.iter().position(|other| *other == entry) else { return };
+        known.addresses.remove(place);
+        known.gone.push((now, entry));
+        if known.gone.len() > RECENT_ADDRESSES {
+            known.gone.remove(0);
+        }
+        self.stale = true;
+        // With an address go the IPv4 routes that speak from it, unreported.
+        if entry.address.is_ipv4() {
+            self.request_resync();
+        }
+    }
+
+    /// A dump has named all links and addresses.
+    pub(crate) fn links_seen(&mut self, now: u64, seen: &Seen) {
+        let gone: Vec<u32> = self.links.keys().filter(|index| !seen.links.contains(index)).copied().collect();
+        gone.into_iter().for_each(|index| self.link_is_gone(now, index));
+        for (index, known) in &mut self.links {
+            known.addresses = seen.addresses.get(index).cloned().unwrap_or_default();
+        }
+        self.stale = true;
+    }
+
+    /// Brings the interfaces to what Linux says of their links.
+    pub(crate) fn refresh_interfaces(&mut self, table: &mut dyn Table) {
+        // Before the first dump is whole, the configuration knows more.
+        let Some(kernel) = self.feeds.first().filter(|kernel| kernel.complete || kernel.dump.is_some()) else { return };
+        let complete = kernel.complete;
+        if !std::mem::take(&mut self.stale) {
+            return;
+        }
+        self.adopt_vlans(table);
+        let links = self.interfaces_by_link(table.interfaces());
+        if links != self.by_link {
+            self.by_link = links;
+            self.ask_for_what_was_missed();
+        }
+        if !complete {
+            return;
+        }
+        let before = list(table);
+        let mut now = before.clone();
+        for (link, id) in &self.by_link {
+            if let (Some(known), Some(interface)) = (self.links.get(link), now.get_mut(usize::from(id.0))) {
+                let largest = self.port_by_number(interface.port).map_or(0, |port| port.mtu);
+                overlay(interface, known, largest);
+            }
+        }
+        self.down_with_their_links(&mut now);
+        if now != before {
+            self.change_interfaces(now, table);
+        }
+        self.keep_mtus();
+    }
+
+    fn change_interfaces(&mut self, list: Vec<Interface>, table: &mut dyn Table) {
+        table.set_interfaces(list);
+        self.effect(crate::Effect::InterfacesChanged);
+    }
+
+    fn port_by_number(&self, number: u16) -> Option<&Port> {
+        self.setup.ports.iter().find(|port| port.number == number)
+    }
+
+    /// VLANs that are on a twin and none of the router's yet.
+    fn adopt_vlans(&mut self, table: &mut dyn Table) {
+        let mut list = list(table);
+        let before = list.len();
+        for known in self.links.values() {
+            let Some((below, vlan)) = known.link.vlan else { continue };
+            let Some(port) = self.port_of(below).map(|port| &self.setup.ports[port]) else { continue };
+            let taken = list.iter().any(|i| (i.port, i.vlan) == (port.number, Some(vlan)));
+            if taken || !(1..=4094).contains(&vlan) || list.len() >= usize::from(InterfaceId::LIMIT) {
+                continue;
+            }
+            let name = known.link.name.clone();
+            tracing::info!("Linux has a VLAN {vlan} on {}: the interface {name}", port.name);
+            list.push(Interface {
+                name,
+                port: port.number,
+                vlan: Some(vlan),
+                mtu: port.mtu.max(Interfaces::SMALLEST_MTU),
+                mac: port.mac,
+                up: false,
+                addresses: Vec::new(),
+            });
+        }
+        if list.len() > before {
+            self.change_interfaces(list, table);
+        }
+    }
+
+    /// Which interface is behind each link.
+    fn interfaces_by_link(&self, interfaces: &Interfaces) -> HashMap<u32, InterfaceId> {
+        let find = |(index, known): (&u32, &Known)| {
+            let on_twin = known.link.vlan.and_then(|(below, vlan)| Some((self.port_of(below)?, Some(vlan))));
+            let (port, vlan) = on_twin.or_else(|| Some((self.port_of(*index)?, None)))?;
+            let place = (self.setup.ports[port].number, vlan);
+            let (id, _) = interfaces.iter().find(|(_, i)| (i.port, i.vlan) == place)?;
+            Some((*index, id))
+        };
+        self.links.iter().filter_map(find).collect()
+    }
+
+    /// VLANs of the router whose link, or whose port's twin, is down or gone.
+    fn down_with_their_links(&self, list: &mut [Interface]) {
+        let port_up = |number: u16| {
+            let twin = self.port_by_number(number).and_then(|port| port.twin);
+            twin.and_then(|link| self.links.get(&link)).is_none_or(|known| known.link.up)
+        };
+        for (id, interface) in list.iter_mut().enumerate().filter(|(_, interface)| interface.vlan.is_some()) {
+            let followed = self.by_link.values().any(|known| usize::from(known.0) == id);
+            if !followed {
+                // Of the configuration: up with its port. Of Linux: its VLAN was deleted.
+                interface.up = id < self.setup.configured && port_up(interface.port);
+                if id >= self.setup.configured {
+                    interface.addresses.clear();
+                }
+            }
+        }
+    }
+
+    /// A port sends no larger packets than it was opened for: so does Linux.
+    fn keep_mtus(&mut self) {
+        let too_large = |port: &Port| {
+            let known = self.links.get(&port.twin?)?;
+            let (found, largest) = (known.link.mtu, port.mtu);
+            (self.setup.helper && found > u32::from(largest)).then(|| {
+                let name = &known.link.name;
+                tracing::warn!(
+                    "the twin {name} was given an MTU of {found} bytes, and its port was opened for {largest}: the \
+                     configuration's `mtu` says how large it may be"
+                );
+                HelperRequest::Link(LinkChange { mtu: Some(largest), name: name.clone(), ..self.change_of(port) })
+            })
+        };
+        let requests: Vec<_> = self.setup.ports.iter().filter_map(too_large).collect();
+        requests.into_iter().for_each(|request| self.ask_helper(request));
+    }
+
+    /// The port's link has changed: so does the twin's carrier.
+    pub(crate) fn port_link(&mut self, port: usize, up: bool) {
+        let Some(port) = self.setup.ports.get_mut(port) else { return };
+        port.up = up;
+        let (port, twin) = (port.clone(), port.twin);
+        if twin.is_some() {
+            let change = LinkChange { carrier: Some(up), ..self.change_of(&port) };
+            self.ask_helper(HelperRequest::Link(change));
+        }
+    }
+}
+
+fn list(table: &dyn Table) -> Vec<Interface> {
+    table.interfaces().iter().map(|(_, interface)| interface.clone()).collect()
+}
+
+/// What Linux says of a link, on the interface that it stands for.
+fn overlay(interface: &mut Interface, known: &Known, largest: u16) {
+    interface.up = known.link.up;
+    let mtu = u16::try_from(known.link.mtu).unwrap_or(u16::MAX).min(largest);
+    interface.mtu = mtu.max(Interfaces::SMALLEST_MTU);
+    interface.addresses.clone_from(&known.addresses);
+}

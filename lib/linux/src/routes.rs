@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+//! One route of Linux that is there, or gone.
+
+use crate::audit::describe;
+use crate::feed::Feed;
+use crate::follower::Follower;
+use crate::translate::{self, Names, Skip};
+use crate::{FeedId, Table};
+use perigee_fib::FibError;
+use perigee_net::{InterfaceId, Prefix, Route, RouteKey};
+use perigee_netlink::message::{NextHopTo, Route as LinuxRoute};
+use std::collections::HashMap;
+
+/// What numbers mean in a feed.
+struct Numbers<'a> {
+    by_link: &'a HashMap<u32, InterfaceId>,
+    feed: &'a Feed,
+}
+
+impl Names for Numbers<'_> {
+    fn interface(&self, link: u32) -> Option<InterfaceId> {
+        self.by_link.get(&link).copied()
+    }
+
+    fn next_hop(&self, id: u32) -> Option<&NextHopTo> {
+        self.feed.next_hops.get(&id)
+    }
+}
+
+impl Follower {
+    pub(crate) fn route_is_there(&mut self, id: FeedId, dumped: bool, linux: &LinuxRoute, table: &mut dyn Table) {
+        // The route may be over an interface that has just come.
+        self.refresh_interfaces(table);
+        self.named(id, linux.next_hop);
+        let prefix = linux.prefix;
+        let route = match self.translate(id, linux) {
+            Ok(route) => route,
+            Err(skip) => return self.left_out(id, dumped, linux, skip, table),
+        };
+        let key = route.key();
+        if linux.appended && matches!(prefix, Prefix::V4(_)) && has(table, prefix, key) {
+            self.appended.insert((prefix, key));
+            return;
+        }
+        let Some(feed) = self.feed(id) else { return };
+        let complete = feed.complete;
+        // Of several with one key the first is in use.
+        if feed.dump_of(dumped).is_some_and(|seen| !seen.route(prefix, key)) {
+            self.appended.insert((prefix, key));
+            return;
+        }
+        if self.insert(table, prefix, route) && dumped && complete {
+            self.counters.repaired += 1;
+        }
+    }
+
+    /// Notes that a route names a next-hop object.
+    fn named(&mut self, id: FeedId, object: u32) {
+        if let Some(feed) = self.feed(id).filter(|_| object != 0) {
+            feed.named.insert(object);
+            // A notification in the middle of a dump names it as well.
+            if let Some(seen) = &mut feed.dump {
+                seen.named.insert(object);
+            }
+        }
+    }
+
+    /// A route that is not followed may have replaced one that was, or have come beside it.
+    fn left_out(&mut self, id: FeedId, dumped: bool, linux: &LinuxRoute, skip: Skip, table: &mut dyn Table) {
+        self.skip(skip);
+        if let Some(feed) = self.feed(id) {
+            feed.missed |= matches!(skip, Skip::OtherInterface | Skip::NextHop);
+        }
+        if let (Ok(key), false) = (self.policy.key(linux), dumped || linux.appended)
+            && has(table, linux.prefix, key)
+        {
+            match (id, skip) {
+                (FeedId::Kernel, Skip::OtherInterface) => self.request_resync(),
+                _ => self.withdraw(table, linux.prefix, key),
+            }
+        }
+    }
+
+    /// A route of a dump that is compared with the RIB.
+    pub(crate) fn audit_route(&mut self, id: FeedId, linux: &LinuxRoute, table: &dyn Table) {
+        // By its own numbers of next-hop objects, not by those of another feed.
+        let Ok(route) = self.translate(id, linux) else { return };
+        let (prefix, key) = (linux.prefix, route.key());
+        let Some(feed) = self.feed(id) else { return };
+        let followed = feed.routes || is_of_frr(linux.protocol);
+        let Some(seen) = feed.dump.as_mut() else { return };
+        if !seen.route(prefix, key) || !followed {
+            return;
+        }
+        let Some((found, routes)) = seen.audit.as_mut() else { return };
+        *routes += 1;
+        let present = table.rib().route(prefix, key);
+        if present != Some(&route) {
+            let describe = |route: &Route| Some(describe(table.interfaces(), route));
+            found.insert((prefix, key), (describe(&route), present.and_then(describe)));
+        }
+    }
+
+    pub(crate) fn route_is_gone(&mut self, id: FeedId, linux: &LinuxRoute, table: &mut dyn Table) {
+        let prefix = linux.prefix;
+        let key = match self.policy.key(linux) {
+            Ok(key) => key,
+            Err(skip) => return self.skip(skip),
+        };
+        let Some(present) = table.rib().route(prefix, key).cloned() else { return };
+        if self.appended.remove(&(prefix, key)) {
+            self.request_resync();
+        }
+        match self.translate(id, linux) {
+            Ok(gone) if gone.target == present.target => self.withdraw(table, prefix, key),
+            // IPv6 says of each way by itself that it is gone.
+            Ok(gone) if matches!(prefix, Prefix::V6(_)) => match translate::without(&present, &gone.target) {
+                Some(left) if left != present => drop(self.insert(table, prefix, left)),
+                Some(_) => {}
+                None => self.withdraw(table, prefix, key),
+            },
+            // Another one with the same key, or an old notification: a dump has overtaken it.
+            Ok(_) => {}
+            // One beside it over another interface, or all that Linux has of several ways.
+            Err(Skip::OtherInterface) if id == FeedId::Kernel => self.request_resync(),
+            // What its ways were is not known any more.
+            Err(_) => self.withdraw(table, prefix, key),
+        }
+    }
+
+    /// A route as the table knows it.
+    fn translate(&self, id: FeedId, route: &LinuxRoute) -> Result<Route, Skip> {
+        let RouteKey { preference, metric, source } = self.policy.key(route)?;
+        let feed = self.feeds.iter().find(|feed| feed.id == id).ok_or(Skip::NextHop)?;
+        let target = translate::target(route, &Numbers { by_link: &self.by_link, feed })?;
+        Ok(Route { source, preference, metric, target })
+    }
+
+    fn skip(&mut self, skip: Skip) {
+        *self.counters.skips.entry(skip).or_default() += 1;
+    }
+
+    /// What the table refused: said once, counted always.
+    fn refused(&mut self, prefix: Prefix, error: &FibError) {
+        self.counters.refused += 1;
+        if !std::mem::replace(&mut self.complained, true) {
+            tracing::warn!("a route of Linux to {prefix} is not taken over: {error}; `perigee show linux` counts more");
+        }
+    }
+
+    /// Takes a route out, and counts.
+    pub(crate) fn withdraw(&mut self, table: &mut dyn Table, prefix: Prefix, key: RouteKey) {
+        match table.withdraw(prefix, key) {
+            Ok(()) => self.counters.changes += 1,
+            Err(error) => self.refused(prefix, &error),
+        }
+    }
+
+    /// Puts a route in, and counts; whether that changed anything.
+    fn insert(&mut self, table: &mut dyn Table, prefix: Prefix, route: Route) -> bool {
+        match table.insert(prefix, route) {
+            Ok(changed) => {
+                self.counters.changes += u64::from(changed);
+                changed
+            }
+            Err(error) => {
+                self.refused(prefix, &error);
+                false
+            }
+        }
+    }
+}
+
+/// What zebra makes: with its feed, other routes of Linux need not be in the RIB.
+fn is_of_frr(protocol: u8) -> bool {
+    matches!(protocol, 11 | 42 | 186..=198)
+}
+
+fn has(table: &dyn Table, prefix: Prefix, key: RouteKey) -> bool {
+    table.rib().route(prefix, key).is_some()
+}

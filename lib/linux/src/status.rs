@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+//! Numbers to show.
+
+use crate::{Follower, Skip};
+use std::collections::BTreeMap;
+
+/// What the follower counts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counters {
+    pub changes: u64,
+    pub refused: u64,
+    pub skips: BTreeMap<Skip, u64>,
+    pub resyncs: u64,
+    pub repaired: u64,
+    pub audits: u64,
+    pub audit_differences: u64,
+    pub resync_seconds: f64,
+}
+
+/// Whether Linux is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// There is nothing to follow.
+    Off,
+    /// Notifications were lost, or the namespace is gone.
+    Lost,
+    /// Everything is being read.
+    Reading,
+    /// The router is as Linux says.
+    Following,
+}
+
+/// The follower's numbers at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// Whether Linux is followed.
+    pub state: State,
+    /// Links in the namespace.
+    pub links: u64,
+    /// Addresses on them.
+    pub addresses: u64,
+    /// Neighbors that operators have set on the router's interfaces.
+    pub permanent_neighbors: u64,
+    /// Next-hop objects.
+    pub next_hops: u64,
+    /// Routes taken over, replaced and withdrawn.
+    pub changes: u64,
+    /// Routes that the table refused.
+    pub refused: u64,
+    /// Routes left out, by reason: how often one was seen.
+    pub left_out: BTreeMap<Skip, u64>,
+    /// Dumps compared.
+    pub resyncs: u64,
+    /// What a dump showed to differ, after the first.
+    pub repaired: u64,
+    /// The last dump: seconds from its begin to its end.
+    pub resync_seconds: f64,
+    /// Audits begun.
+    pub audits: u64,
+    /// The differences that they have found.
+    pub audit_differences: u64,
+}
+
+impl Follower {
+    /// Numbers to show.
+    pub fn status(&self) -> Status {
+        let state = match &self.feeds[..] {
+            [] => State::Off,
+            feeds if self.namespace_gone || feeds.iter().any(|feed| feed.lost) => State::Lost,
+            feeds if feeds.iter().any(|feed| feed.dump.is_some() || !feed.complete) => State::Reading,
+            _ => State::Following,
+        };
+        let counters = self.counters.clone();
+        Status {
+            state,
+            links: self.links.len() as u64,
+            addresses: self.links.values().map(|known| known.addresses.len() as u64).sum(),
+            permanent_neighbors: self.permanent.len() as u64,
+            next_hops: self.feeds.iter().map(|feed| feed.next_hops.len() as u64).sum(),
+            changes: counters.changes,
+            refused: counters.refused,
+            left_out: counters.skips,
+            resyncs: counters.resyncs,
+            repaired: counters.repaired,
+            resync_seconds: counters.resync_seconds,
+            audits: counters.audits,
+            audit_differences: counters.audit_differences,
+        }
+    }
+
+    /// How many dumps have been compared: what [`Follower::resync`] waits for.
+    pub fn resyncs(&self) -> u64 {
+        self.counters.resyncs
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+//! As much of the tables as the follower of Linux may touch: interfaces, and the routes of source Linux. Its audit also
+//! compares and repairs lookup structures and next hops.
+
+use super::Forwarding;
+use perigee_fib::{FibError, Interfaces, NextHopId, NextHopInfo, Rib};
+use perigee_linux::{Audited, Table};
+use perigee_net::{Interface, InterfaceId, MacAddr, Prefix, Route, RouteKey, RouteSource};
+use std::net::IpAddr;
+
+impl Table for Forwarding {
+    fn interfaces(&self) -> &Interfaces {
+        self.routing.interfaces()
+    }
+
+    fn set_interfaces(&mut self, list: Vec<Interface>) {
+        self.renewed = true;
+        if let Err(error) = self.routing.set_interfaces(list) {
+            tracing::error!("an interface is not as Linux has it: {error}");
+        }
+    }
+
+    fn rib(&self) -> &Rib {
+        self.routing.rib()
+    }
+
+    fn insert(&mut self, prefix: Prefix, route: Route) -> Result<bool, FibError> {
+        debug_assert_eq!(route.source, RouteSource::Linux);
+        if self.rib().route(prefix, route.key()) == Some(&route) {
+            return Ok(false);
+        }
+        self.routing.fib_mut().insert(prefix, route).map(|()| true)
+    }
+
+    fn withdraw(&mut self, prefix: Prefix, key: RouteKey) -> Result<(), FibError> {
+        debug_assert_eq!(key.source, RouteSource::Linux);
+        self.routing.fib_mut().remove(prefix, key).map(drop)
+    }
+}
+
+impl Audited for Forwarding {
+    fn uncommitted(&self) -> bool {
+        Forwarding::uncommitted(self)
+    }
+
+    fn expected(&self, address: IpAddr) -> NextHopId {
+        self.routing.fib().expected(address)
+    }
+
+    fn found(&self, address: IpAddr) -> NextHopId {
+        self.routing.fib().reader().lookup(address).0
+    }
+
+    fn repair(&mut self, prefix: Prefix) -> Result<usize, FibError> {
+        self.routing.fib_mut().repair(prefix)
+    }
+
+    fn next_hops(&self) -> Vec<NextHopInfo> {
+        self.routing.fib().next_hops().collect()
+    }
+
+    fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
+        self.routing.set_neighbor(interface, address, mac);
+    }
+}

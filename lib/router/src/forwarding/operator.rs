@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+//! Operator routes: those that the API adds and deletes while the router runs.
+
+use super::{Forwarding, Routing};
+use perigee_api::{ApiError, RouteChange, RouteGateway};
+use perigee_net::{InterfaceId, Member, Multipath, Prefix, Route, RouteKey, RouteSource, RouteTarget};
+use std::net::IpAddr;
+
+/// The route that a request wants added.
+///
+/// # Errors
+/// Its gateways make no sense, or are out of reach.
+fn route_to_add(routing: &Routing, change: &RouteChange) -> Result<(Prefix, Route), ApiError> {
+    let found = change.prefix;
+    let target = target(routing, found, change)?;
+    let mut key = RouteKey::of(RouteSource::Static).with_metric(change.metric);
+    key.preference = change.preference.unwrap_or(key.preference);
+    let RouteKey { preference, metric, source } = key;
+    Ok((found, Route { source, preference, metric, target }))
+}
+
+fn target(routing: &Routing, prefix: Prefix, change: &RouteChange) -> Result<RouteTarget, ApiError> {
+    let gateways = change.all_gateways()?;
+    let members = gateways.iter().map(|gateway| member(routing, prefix, gateway)).collect::<Result<Vec<_>, _>>()?;
+    match members[..] {
+        [] => Err(ApiError::invalid("`via` is missing: the address of a neighbor")),
+        [Member { address: Some(address), interface, weight: 1 }] => Ok(RouteTarget::Gateway { address, interface }),
+        _ => {
+            let multipath = Multipath::new(&members).map_err(|error| ApiError::invalid(error.to_string()))?;
+            Ok(RouteTarget::Multipath(multipath))
+        }
+    }
+}
+
+/// A gateway as the table knows it. One without an interface must be on a connected network, so that a slip of the
+/// finger is noticed, or be called recursive.
+fn member(routing: &Routing, prefix: Prefix, gateway: &RouteGateway) -> Result<Member, ApiError> {
+    let RouteGateway { via: address, dev, recursive, weight } = gateway;
+    let (address, weight) = (*address, *weight);
+    if address.is_ipv4() != prefix.addr().is_ipv4() {
+        return Err(ApiError::invalid(format!("{address} and {prefix} are of different families")));
+    }
+    let interface = dev.as_deref().map(|name| interface(routing, name)).transpose()?;
+    match interface {
+        Some(_) if *recursive => {
+            return Err(ApiError::invalid(format!("{address} is recursive and has a `dev`; expected one of them")));
+        }
+        Some(id) if !routing.may_be_on(id, address) => {
+            let name = routing.name_of(id);
+            let message = format!("{address} is on none of the networks of {name}; give one it can be reached by");
+            return Err(ApiError::invalid(message));
+        }
+        None if !recursive => {
+            routing.fib().link_of(address).map_err(|error| ApiError::invalid(error.to_string()))?;
+        }
+        _ => {}
+    }
+    Ok(Member { address: Some(address), interface, weight })
+}
+
+fn interface(routing: &Routing, name: &str) -> Result<InterfaceId, ApiError> {
+    let interfaces = routing.interfaces();
+    interfaces.by_name(name).ok_or_else(|| {
+        let names: Vec<_> = interfaces.iter().map(|(_, interface)| interface.name.as_str()).collect();
+        ApiError::not_found(format!("there is no interface {name}; there are {}", names.join(", ")))
+    })
+}
+
+impl Forwarding {
+    /// Adds a route and makes it visible to workers; says what was done.
+    ///
+    /// # Errors
+    /// There is such a route, or it does not fit; nothing has changed.
+    pub(crate) fn add_route(&mut self, change: &RouteChange) -> Result<String, ApiError> {
+        let (found, route) = route_to_add(&self.routing, change)?;
+        let key = route.key();
+        if self.rib().route(found, key).is_some() {
+            let preference = change.preference.map(|n| format!("preference {n} and ")).unwrap_or_default();
+            let message = format!("there is a route to {found} with {preference}metric {} already", change.metric);
+            return Err(ApiError::conflict(message));
+        }
+        let gateways: Vec<String> = route.gateways().map(|(gateway, _)| format!("via {gateway}")).collect();
+        self.routing.add(found, route).map_err(|error| ApiError::invalid(error.to_string()))?;
+        if let Err(error) = self.publish() {
+            // Another one that does not fit is no reason to refuse this one.
+            if error.is_about(found) {
+                self.routing.remove(found, key).map_err(|error| ApiError::failed(error.to_string()))?;
+                return Err(ApiError::conflict(error.to_string()));
+            }
+            self.warn_of(error);
+        }
+        let mut message = format!("route to {found} {} added", gateways.join(" "));
+        if self.rib().chosen(found).is_none() {
+            message.push_str("; it is not used before a route leads to its gateway");
+        }
+        Ok(message)
+    }
+
+    /// Deletes a static or operator route, and makes that visible to workers; says what was done.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn delete_route(&mut self, change: &RouteChange) -> Result<String, ApiError> {
+        let found = change.prefix;
+        let mut requested: Vec<IpAddr> = change.all_gateways()?.into_iter().map(|gateway| gateway.via).collect();
+        requested.sort_unstable();
+        let matches = |route: &&Route| {
+            let mut gateways: Vec<IpAddr> = route.gateways().map(|(gateway, _)| gateway).collect();
+            gateways.sort_unstable();
+            route.source == RouteSource::Static
+                && route.metric == change.metric
+                && change.preference.is_none_or(|preference| preference == route.preference)
+                && (requested.is_empty() || requested == gateways)
+        };
+        let Some(key) = self.rib().routes(found).iter().find(matches).map(Route::key) else {
+            let via: String = requested.iter().map(|via| format!(" via {via}")).collect();
+            let message = format!("there is no static route to {found}{via} with metric {}", change.metric);
+            return Err(ApiError::not_found(message));
+        };
+        self.routing.remove(found, key).map_err(|error| ApiError::not_found(error.to_string()))?;
+        self.publish_or_warn();
+        Ok(format!("route to {found} deleted"))
+    }
+}

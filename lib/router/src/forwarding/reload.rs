@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+//! A reload's part of the tables: static routes and filters change where they are, or everything is built again and takes the
+//! place of what was. Either way nothing is final before the script has been loaded with the new tables.
+
+use super::configured::interfaces;
+use super::{Filters, Forwarding, ForwardingError, NEXT_HOPS, Routing, Undo, lock, seed, tables};
+use perigee_config::Config;
+use perigee_fib::{Fib, Interfaces, Published};
+use perigee_modules::Tables;
+use perigee_net::{Interface, InterfaceId, Member, Multipath, Prefix, Route, RouteSource, RouteTarget};
+use perigee_packet::PortInfo;
+use perigee_slowpath::NeighborInfo;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// How to take back a change in place.
+pub(crate) struct InPlace {
+    undo: Vec<Undo>,
+    filters: Filters,
+}
+
+/// Routes and filters that may take the place of those there are.
+pub(crate) struct Replacement {
+    routing: Routing,
+    shown: Fib,
+    filters: Filters,
+    /// What scripts were loaded with before.
+    staging: Published<Tables>,
+    /// What did not fit, a sentence each.
+    pub lost: Vec<String>,
+}
+
+impl Forwarding {
+    /// The same interfaces and lookup structures: static routes and filters change where they are. Workers see them with the
+    /// next publication, scripts that are loaded see them now.
+    ///
+    /// # Errors
+    /// A route does not fit; nothing has changed.
+    pub(crate) fn change_in_place(
+        &mut self,
+        before: &Config,
+        now: &Config,
+        filters: Filters,
+    ) -> Result<InPlace, ForwardingError> {
+        let undo = self.routing.follow_static(before, now)?;
+        let change = InPlace { undo, filters: self.set_filters(filters) };
+        if let Err(error) = self.routing.commit() {
+            self.take_back(change);
+            return Err(error.into());
+        }
+        lock(&self.staging.0).publish(self.tables());
+        Ok(change)
+    }
+
+    /// Everything is as it was before a change in place.
+    pub(crate) fn take_back(&mut self, change: InPlace) {
+        self.routing.undo(change.undo);
+        self.set_filters(change.filters);
+        self.publish_or_warn();
+    }
+
+    /// Builds everything again for a new configuration, with what Linux, operators and neighbors have added to the old one.
+    /// Scripts that are loaded see it now, workers do not.
+    ///
+    /// # Errors
+    /// Something does not fit; nothing has changed.
+    pub(crate) fn prepare(
+        &mut self,
+        (before, now): (&Config, &Config),
+        ports: &[PortInfo],
+        filters: Filters,
+        neighbors: impl Iterator<Item = NeighborInfo>,
+    ) -> Result<Replacement, ForwardingError> {
+        let list = merged(interfaces(before, ports)?, self.interfaces(), interfaces(now, ports)?);
+        let others = self.routes_of_linux(&list);
+        let mut fib = self.lookups.make(&now.router.fib, NEXT_HOPS)?;
+        fib.set_seed(seed(&self.macs));
+        let mut routing = Routing::new(fib, now, list, others)?;
+        let lost = self.carry_over(&mut routing, neighbors);
+        routing.commit()?;
+        let shown = routing.fib().reader();
+        let new = tables(&shown, &routing, &filters, &self.macs, self.taps.clone());
+        let staging = std::mem::replace(&mut *lock(&self.staging.0), Published::new(new));
+        Ok(Replacement { routing, shown, filters, staging, lost })
+    }
+
+    /// The replacement is not wanted after all.
+    pub(crate) fn abandon(&mut self, replacement: Replacement) {
+        *lock(&self.staging.0) = replacement.staging;
+    }
+
+    /// The replacement takes the place of what was, and workers see it. Returns the interfaces there were.
+    pub(crate) fn adopt(&mut self, replacement: Replacement) -> Arc<Interfaces> {
+        let Replacement { routing, shown, filters, .. } = replacement;
+        let before = std::mem::replace(&mut self.routing, routing);
+        (self.shown, self.filters, self.renewed) = (shown, filters, false);
+        lock(&self.published).publish(self.tables());
+        before.interfaces().clone()
+    }
+
+    /// What Linux has reported so far, with the numbers that interfaces are going to have.
+    fn routes_of_linux(&self, interfaces: &[Interface]) -> Vec<(Prefix, Route)> {
+        let new = |id: InterfaceId| {
+            let old = self.interfaces().get(id)?;
+            let at = interfaces.iter().position(|i| (i.port, i.vlan) == (old.port, old.vlan))?;
+            Some(InterfaceId(at as u16))
+        };
+        let of_family = |is_v6| self.rib().of_source(RouteSource::Linux, is_v6, None);
+        let of_linux = of_family(false).chain(of_family(true));
+        of_linux.filter_map(|(prefix, route)| Some((prefix, renumbered(route, new)?))).collect()
+    }
+
+    /// Operator routes and resolved neighbors, as far as they fit the new interfaces; the sentences say what did not.
+    fn carry_over(&self, new: &mut Routing, neighbors: impl Iterator<Item = NeighborInfo>) -> Vec<String> {
+        let mut lost = Vec::new();
+        for (prefix, route) in self.routing.operator_routes() {
+            let route = self.carried_over(route, new);
+            if let Err(why) = route.and_then(|route| Ok(new.add(prefix, route)?)) {
+                lost.push(format!("the route to {prefix} added by hand is gone: {why}"));
+            }
+        }
+        for NeighborInfo { interface, address, mac, .. } in neighbors {
+            let same = new.interfaces().get(interface).is_some_and(|i| i.name == self.routing.name_of(interface));
+            if let Some(mac) = mac.filter(|_| same && new.may_be_on(interface, address)) {
+                new.set_neighbor(interface, address, Some(mac));
+            }
+        }
+        lost
+    }
+
+    /// An operator route, its interfaces those of the new configuration with the same names.
+    fn carried_over(&self, route: &Route, new: &Routing) -> Result<Route, ForwardingError> {
+        let is_connected = |routing: &Routing, address| routing.fib().link_of(address).is_ok();
+        let find = |address: IpAddr, interface: Option<InterfaceId>| match interface {
+            Some(id) => {
+                let same = new.interfaces().by_name(&self.routing.name_of(id));
+                let same = same.filter(|id| new.may_be_on(*id, address));
+                same.map(Some).ok_or(ForwardingError::GatewayGone)
+            }
+            // A neighbor that was found by its address is to be one still; others are reached by whatever leads there.
+            None if is_connected(&self.routing, address) && !is_connected(new, address) => {
+                Err(ForwardingError::GatewayGone)
+            }
+            None => Ok(None),
+        };
+        let target = match &route.target {
+            &RouteTarget::Gateway { address, interface } => {
+                RouteTarget::Gateway { address, interface: find(address, interface)? }
+            }
+            RouteTarget::Multipath(multipath) => {
+                let members = multipath.members().iter();
+                // No operator route has a link without a gateway.
+                let find = |m: &Member| find(m.address.ok_or(ForwardingError::GatewayGone)?, m.interface);
+                let members: Result<Vec<Member>, ForwardingError> =
+                    members.map(|m| Ok(Member { interface: find(m)?, ..*m })).collect();
+                RouteTarget::Multipath(Multipath::new(&members?)?)
+            }
+            other => other.clone(),
+        };
+        Ok(Route { target, ..route.clone() })
+    }
+}
+
+/// The interfaces of a new configuration, each as Linux has it now but for what the configuration changes; those that only
+/// Linux has come last.
+fn merged(before: Vec<Interface>, now: &Interfaces, mut list: Vec<Interface>) -> Vec<Interface> {
+    let place = |interface: &Interface| (interface.port, interface.vlan);
+    for interface in &mut list {
+        let Some((_, live)) = now.iter().find(|(_, live)| place(live) == place(interface)) else { continue };
+        let had = before.iter().find(|other| place(other) == place(interface));
+        let had = had.map(|other| other.addresses.clone()).unwrap_or_default();
+        let kept = live.addresses.iter().filter(|a| interface.addresses.contains(a) || !had.contains(a));
+        let mut addresses: Vec<_> = kept.copied().collect();
+        addresses.extend(interface.addresses.iter().filter(|a| !live.addresses.contains(a)));
+        *interface = Interface { addresses, up: live.up, ..interface.clone() };
+    }
+    let extra = now.iter().map(|(_, interface)| interface).skip(before.len());
+    let extra: Vec<_> = extra.filter(|extra| !list.iter().any(|i| place(i) == place(extra))).cloned().collect();
+    list.extend(extra);
+    list
+}
+
+/// A route with other numbers of interfaces; `None` if one of them is gone.
+fn renumbered(route: &Route, new: impl Fn(InterfaceId) -> Option<InterfaceId>) -> Option<Route> {
+    let map = |interface: Option<InterfaceId>| match interface {
+        Some(id) => new(id).map(Some),
+        None => Some(None),
+    };
+    let target = match &route.target {
+        RouteTarget::Connected { interface } => RouteTarget::Connected { interface: new(*interface)? },
+        RouteTarget::Gateway { address, interface } => {
+            RouteTarget::Gateway { address: *address, interface: map(*interface)? }
+        }
+        RouteTarget::Multipath(multipath) => {
+            let member = |m: &Member| Some(Member { interface: map(m.interface)?, ..*m });
+            let members: Vec<Member> = multipath.members().iter().filter_map(member).collect();
+            RouteTarget::Multipath(Multipath::new(&members).ok()?)
+        }
+        other => other.clone(),
+    };
+    Some(Route { target, ..route.clone() })
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT
+//! The routes and what follows from them: interfaces, connected routes, neighbors' host routes, operator routes.
+//!
+//! Nothing here is visible to workers: lookup structures that are patched in place aside, that is
+//! [`Forwarding`](super::Forwarding)'s to do.
+
+use super::ForwardingError;
+use perigee_config::Config;
+use perigee_fib::{FibError, FibWriter, Interfaces, Leaf, NextHopId, Rib, Via};
+use perigee_net::{Interface, InterfaceId, MacAddr, Prefix, Prefix4, Route, RouteKey, RouteSource, RouteTarget};
+use perigee_slowpath::{RouteDecision, Routes};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Gateways that routes need: interface and address.
+pub(crate) type Gateways = BTreeSet<(InterfaceId, IpAddr)>;
+
+/// A route that was changed: its prefix and key, and what was there before.
+pub(crate) type Undo = (Prefix, RouteKey, Option<Route>);
+
+/// Routes, the forwarding table that follows from them, and interfaces.
+pub(crate) struct Routing {
+    fib: FibWriter,
+    interfaces: Arc<Interfaces>,
+    /// Routes added while the router runs: they survive a reload.
+    operator: BTreeMap<(Prefix, RouteKey), Route>,
+    /// Whether anything has changed since the last [`commit`](Self::commit).
+    changed: bool,
+}
+
+impl Routing {
+    /// An empty table takes up these interfaces, the configuration's routes, and those of other sources.
+    ///
+    /// # Errors
+    /// An interface or a route does not fit.
+    pub fn new(
+        mut fib: FibWriter,
+        config: &Config,
+        interfaces: Vec<Interface>,
+        others: Vec<(Prefix, Route)>,
+    ) -> Result<Routing, ForwardingError> {
+        let interfaces = Arc::new(Interfaces::new(interfaces)?);
+        let mut routes = own(&interfaces);
+        routes.extend(others);
+        routes.extend(config.all_routes().cloned());
+        fib.load(routes).map_err(ForwardingError::Routes)?;
+        let mut routing = Routing { fib, interfaces, operator: BTreeMap::new(), changed: false };
+        routing.commit()?;
+        Ok(routing)
+    }
+
+    /// The forwarding table.
+    pub fn fib(&self) -> &FibWriter {
+        &self.fib
+    }
+
+    /// The forwarding table, to be changed.
+    pub fn fib_mut(&mut self) -> &mut FibWriter {
+        self.changed = true;
+        &mut self.fib
+    }
+
+    /// All routes.
+    pub fn rib(&self) -> &Rib {
+        self.fib.rib()
+    }
+
+    pub fn interfaces(&self) -> &Arc<Interfaces> {
+        &self.interfaces
+    }
+
+    /// The name of an interface, for people.
+    pub fn name_of(&self, interface: InterfaceId) -> String {
+        self.interfaces.get(interface).map_or_else(|| "?".to_owned(), |interface| interface.name.clone())
+    }
+
+    /// Whether there are changes to [`commit`](Self::commit).
+    pub fn uncommitted(&self) -> bool {
+        self.changed || self.fib.pending()
+    }
+
+    /// Completes all changes so far in the lookup structures.
+    ///
+    /// # Errors
+    /// A lookup structure has no room for a change; it is tried again with the next one. The other changes are visible.
+    pub fn commit(&mut self) -> Result<(), FibError> {
+        self.changed = false;
+        self.fib.commit()
+    }
+
+    /// Lets memory be used again that no worker can hold any more.
+    pub fn reclaim(&mut self, grace: impl FnOnce() -> perigee_fib::Grace) {
+        if self.fib.waiting() > 0 {
+            self.fib.reclaim(grace());
+        }
+    }
+
+    /// Other interfaces take the place of those there are, and so do the routes that follow from their addresses. An
+    /// interface keeps its number; there may be more of them at the end.
+    ///
+    /// # Errors
+    /// Something does not fit. What does is done.
+    pub fn set_interfaces(&mut self, list: Vec<Interface>) -> Result<(), ForwardingError> {
+        let interfaces = Interfaces::new(list)?;
+        let key = |(prefix, route): (Prefix, Route)| ((prefix, route.key()), route);
+        let before: BTreeMap<_, _> = own(&self.interfaces).into_iter().map(key).collect();
+        let now: BTreeMap<_, _> = own(&interfaces).into_iter().map(key).collect();
+        self.interfaces = Arc::new(interfaces);
+        self.changed = true;
+        let mut result = Ok(());
+        // First what is new: a destination that only changes its interface is never without a route.
+        for ((prefix, _), route) in now.iter().filter(|(key, route)| before.get(key) != Some(route)) {
+            result = result.and(self.fib.insert(*prefix, route.clone()));
+        }
+        for (prefix, key) in before.keys().filter(|key| !now.contains_key(key)) {
+            result = result.and(self.fib.remove(*prefix, *key).map(drop));
+        }
+        Ok(result?)
+    }
+
+    /// The static routes of one configuration give way to those of another; operator routes stay. Returns how to
+    /// [`undo`](Self::undo) it.
+    ///
+    /// # Errors
+    /// A route does not fit; nothing has changed.
+    pub fn follow_static(&mut self, before: &Config, now: &Config) -> Result<Vec<Undo>, ForwardingError> {
+        let keyed = |config: &Config| -> BTreeMap<(Prefix, RouteKey), Route> {
+            config.all_routes().map(|(prefix, route)| ((*prefix, route.key()), route.clone())).collect()
+        };
+        let (before, now) = (keyed(before), keyed(now));
+        let mut undo = Vec::new();
+        for ((prefix, key), route) in now.iter().filter(|(key, _)| !self.operator.contains_key(key)) {
+            let present = self.rib().route(*prefix, *key).cloned();
+            if present.as_ref() == Some(route) {
+                continue;
+            }
+            if let Err(error) = self.fib.insert(*prefix, route.clone()) {
+                self.undo(undo);
+                return Err(ForwardingError::Routes(error));
+            }
+            undo.push((*prefix, *key, present));
+        }
+        let gone = before.keys().filter(|key| !now.contains_key(key) && !self.operator.contains_key(key));
+        let gone: Vec<_> = gone.copied().collect();
+        for (prefix, key) in gone {
+            // One that an operator has deleted is gone already.
+            if let Ok(route) = self.fib.remove(prefix, key) {
+                undo.push((prefix, key, Some(route)));
+            }
+        }
+        self.changed = true;
+        Ok(undo)
+    }
+
+    /// Takes back what [`follow_static`](Self::follow_static) did.
+    pub fn undo(&mut self, undo: Vec<Undo>) {
+        self.changed = true;
+        for (prefix, key, before) in undo.into_iter().rev() {
+            let undone = match before {
+                Some(route) => self.fib.insert(prefix, route),
+                None => self.fib.remove(prefix, key).map(drop),
+            };
+            if let Err(error) = undone {
+                tracing::error!("the route to {prefix} is not as it was: {error}");
+            }
+        }
+    }
+
+    /// Routes that were added while the router runs.
+    pub fn operator_routes(&self) -> impl Iterator<Item = (Prefix, &Route)> {
+        self.operator.iter().map(|((prefix, _), route)| (*prefix, route))
+    }
+
+    /// Whether a route was added while the router runs.
+    pub fn is_operator_route(&self, prefix: Prefix, key: RouteKey) -> bool {
+        self.operator.contains_key(&(prefix, key))
+    }
+
+    /// Adds an operator route.
+    ///
+    /// # Errors
+    /// It does not fit; nothing has changed.
+    pub fn add(&mut self, prefix: Prefix, route: Route) -> Result<(), FibError> {
+        self.fib.insert(prefix, route.clone())?;
+        self.changed = true;
+        self.operator.insert((prefix, route.key()), route);
+        Ok(())
+    }
+
+    /// Removes a static or operator route.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn remove(&mut self, prefix: Prefix, key: RouteKey) -> Result<Route, FibError> {
+        let route = self.fib.remove(prefix, key)?;
+        self.changed = true;
+        self.operator.remove(&(prefix, key));
+        Ok(route)
+    }
+
+    /// The gateways that routes need resolved.
+    pub fn gateways(&self) -> Gateways {
+        self.fib.wanted().into_iter().collect()
+    }
+
+    /// A neighbor has been resolved, changed or (without a MAC address) lost: its next hops change, and a destination on
+    /// a connected network gains or loses the host route that keeps its packets in the fast path.
+    pub fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
+        self.changed = true;
+        self.fib.set_neighbor(interface, address, mac);
+        let host = Prefix::host(address);
+        if mac.is_none() || is_link_local(address) {
+            // It is missing where the neighbor was only ever a gateway on another network.
+            let _ = self.fib.remove(host, RouteKey::of(RouteSource::Neighbor));
+            return;
+        }
+        let target = RouteTarget::Gateway { address, interface: Some(interface) };
+        if let Err(error) = self.fib.insert(host, Route::new(RouteSource::Neighbor, target)) {
+            tracing::warn!("neighbor {address} stays in the slow path: {error}");
+        }
+    }
+
+    /// Whether a neighbor of this address can be on an interface: it is on the network of one of the interface's addresses,
+    /// or link-local.
+    pub fn may_be_on(&self, interface: InterfaceId, address: IpAddr) -> bool {
+        let Some(interface) = self.interfaces.get(interface) else { return false };
+        is_link_local(address) || interface.addresses.iter().any(|own| own.covers(address))
+    }
+}
+
+/// The router's own addresses, their networks, and those networks' broadcast addresses. An interface that is down has none
+/// of them; link-local addresses are no matter of routes.
+fn own(interfaces: &Interfaces) -> Vec<(Prefix, Route)> {
+    let mut routes = Vec::new();
+    let up = interfaces.iter().filter(|(_, interface)| interface.up);
+    let addresses = up.flat_map(|(id, interface)| interface.addresses.iter().map(move |address| (id, *address)));
+    for (interface, own) in addresses.filter(|(_, own)| !is_link_local(own.address)) {
+        let local = Route::new(RouteSource::Local, RouteTarget::Local);
+        let (host, network) = (Prefix::host(own.address), own.network());
+        routes.push((host, local.clone()));
+        if network != host {
+            routes.push((network, Route::new(RouteSource::Connected, RouteTarget::Connected { interface })));
+        }
+        if let Prefix::V4(network) = network
+            && network.len() <= 30
+        {
+            // RFC 1812 5.3.5.2: a directed broadcast is for the router to see, not to forward.
+            routes.push((Prefix4::host(network.last()).into(), local));
+        }
+    }
+    routes
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
+impl Routes for Routing {
+    /// As the workers find it, so that all packets of a flow go one way.
+    fn route(&self, destination: IpAddr, flow: u32) -> RouteDecision {
+        match self.fib.decide(destination, flow) {
+            Leaf::Via(Via { interface, gateway: Some(gateway) }) if gateway != destination => {
+                RouteDecision::Gateway(interface, gateway)
+            }
+            Leaf::Via(Via { interface, .. }) => RouteDecision::Connected(interface),
+            Leaf::Fixed(NextHopId::LOCAL) => RouteDecision::Local,
+            Leaf::Fixed(NextHopId::UNREACHABLE) => RouteDecision::Unreachable,
+            Leaf::Fixed(NextHopId::PROHIBIT) => RouteDecision::Prohibit,
+            Leaf::Fixed(NextHopId::BLACKHOLE) => RouteDecision::Blackhole,
+            Leaf::Fixed(_) => RouteDecision::NoRoute,
+        }
+    }
+}

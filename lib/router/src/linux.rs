@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MIT
+//! I/O around the follower of Linux (lib/linux): feeds are read in turns of bounded time, the helper is asked by another thread,
+//! replies wait for what the follower has to find out.
+//!
+//! ```text
+//!  feeds ──updates──► turn (2 ms) ──Input──► Follower ──Effect──► feeds: dump
+//!  helper thread ──answers──────────────────►   │                 helper thread: requests
+//!                                               ▼                 replies; the slow path's neighbors
+//!                                           Forwarding
+//! ```
+
+mod helper_requests;
+
+use helper_requests::{Done, HelperThread};
+use perigee_api::answers::{self, LinuxStatus};
+use perigee_api::{ApiError, Reply};
+use perigee_config::Config;
+use perigee_helper::twin::Twin;
+use perigee_helper::{Helper, NetlinkSockets, TwinStatus};
+use perigee_linux::{AuditReport, Effect, FeedId, Follower, Identity, Input, Port, Report, Setup};
+use perigee_net::Namespace;
+use perigee_netlink::message::Message;
+use perigee_netlink::{Feed, Scope, Source, SourceCounters, Update};
+use perigee_worker::Bell;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use crate::ports::Ports;
+
+/// How long one turn may take, in ns: packets that wait for the slow path wait no longer for routes.
+const TURN: u64 = 2_000_000;
+/// Messages between two looks at the clock.
+const STRIDE: usize = 32;
+
+/// The feeds that a router follows; the caller opens them.
+#[derive(Default)]
+pub struct LinuxFeeds {
+    /// The twins' namespace.
+    pub netlink: Option<Box<dyn Source>>,
+    /// Routes alone, if they come from elsewhere.
+    pub routes: Option<Box<dyn Source>>,
+}
+
+/// How Linux is reached.
+#[derive(Default)]
+pub struct LinuxParts {
+    /// What it reports.
+    pub feeds: LinuxFeeds,
+    /// Who may change it.
+    pub helper: Option<Arc<Helper>>,
+}
+
+/// A feed, and what it has said that was not taken yet.
+struct OpenFeed {
+    id: FeedId,
+    source: Box<dyn Source>,
+    /// The rest of an update, and whether it belongs to a dump.
+    rest: Option<(bool, IntoIter<Message>)>,
+}
+
+/// The follower of Linux, its feeds and the helper.
+pub(crate) struct LinuxSide {
+    pub follower: Follower,
+    feeds: Vec<OpenFeed>,
+    pub helper: Option<Arc<Helper>>,
+    thread: Option<HelperThread>,
+    namespace: Option<Namespace>,
+    bell: Arc<Bell>,
+    /// Replies that wait until this many dumps have been compared.
+    resyncs: Vec<(u64, Reply)>,
+    /// Replies that wait for the audit.
+    audits: Vec<Reply>,
+}
+
+/// What tells a namespace from another that takes its name: device and inode of its file.
+fn identity(namespace: Option<&Namespace>) -> Option<Identity> {
+    let file = std::fs::metadata(namespace?.path()).ok()?;
+    Some((file.dev(), file.ino()))
+}
+
+impl LinuxSide {
+    /// Knows nothing of Linux yet.
+    pub fn new(parts: LinuxParts, config: &Config, ports: &Ports, bell: &Arc<Bell>) -> LinuxSide {
+        let LinuxParts { feeds: LinuxFeeds { netlink, routes }, helper } = parts;
+        let namespace = config.router.namespace.clone();
+        let thread = helper.clone().filter(|_| netlink.is_some()).and_then(|helper| {
+            let thread = HelperThread::start(helper, namespace.clone(), bell.clone());
+            thread.inspect_err(|error| tracing::warn!("neighbors and links are not reported to Linux: {error}")).ok()
+        });
+        let open = |id| move |source| OpenFeed { id, source, rest: None };
+        let kernel = netlink.map(open(FeedId::Kernel)).into_iter();
+        let feeds: Vec<_> = kernel.chain(routes.map(open(FeedId::Zebra))).collect();
+        let follower = Follower::new(Setup {
+            linux: config.linux.clone(),
+            identity: identity(namespace.as_ref()),
+            namespace: namespace.clone(),
+            ports: ports.iter().zip(&config.interfaces).map(port).collect(),
+            configured: config.interfaces.len(),
+            neighbors: config.neighbors.clone(),
+            helper: thread.is_some(),
+            feeds: feeds.iter().map(|feed| feed.id).collect(),
+        });
+        let (bell, resyncs, audits) = (bell.clone(), Vec::new(), Vec::new());
+        LinuxSide { follower, feeds, helper, thread, namespace, bell, resyncs, audits }
+    }
+
+    /// What the follower has to know of a new configuration.
+    pub fn configure(&mut self, config: &Config) {
+        let addresses = config.interfaces.iter().map(|interface| interface.addresses.clone()).collect();
+        let (configured, neighbors) = (config.interfaces.len(), config.neighbors.clone());
+        self.follower.configure(config.linux.clone(), addresses, configured, neighbors);
+    }
+
+    /// Whether an update was taken in part: more is to come at once.
+    pub fn is_busy(&self) -> bool {
+        self.feeds.iter().any(|feed| feed.rest.is_some())
+    }
+
+    /// The next report of a feed, once its reports mean something.
+    pub fn next_report(&mut self, id: FeedId) -> Option<Report> {
+        let ready = self.follower.is_ready_for(id);
+        self.feeds.iter_mut().find(|feed| feed.id == id && ready)?.next()
+    }
+
+    /// The namespace as it is now.
+    pub fn look_at_namespace(&self) -> Option<Identity> {
+        identity(self.namespace.as_ref())
+    }
+
+    /// The next answer of the helper, as the follower should hear it; a twin that was made is the ports'.
+    pub fn next_answer(&mut self, mut set_twin: impl FnMut(usize, (Twin, TwinStatus))) -> Option<Input> {
+        Some(match self.thread.as_ref()?.done()? {
+            Done::Twin(port, Ok(made), _) => {
+                let link = made.1.index;
+                set_twin(port, made);
+                Input::TwinMade { port, link }
+            }
+            Done::Twin(port, Err(error), addresses) => {
+                tracing::warn!("{error}; it is tried again");
+                Input::TwinFailed { port, addresses }
+            }
+            Done::Sockets(sockets) => match sockets.and_then(|sockets| self.reopen(sockets)) {
+                Ok(()) => Input::Reopened,
+                Err(error) => {
+                    tracing::warn!("{error}; it is tried again");
+                    Input::ReopenFailed
+                }
+            },
+        })
+    }
+
+    fn reopen(&mut self, sockets: NetlinkSockets) -> Result<(), String> {
+        let bell = self.bell.clone();
+        let feed = Feed::start(sockets, Scope::Everything, move || bell.ring()).map_err(|error| error.to_string())?;
+        self.feeds.retain(|feed| feed.id != FeedId::Kernel);
+        self.feeds.insert(0, OpenFeed { id: FeedId::Kernel, source: Box::new(feed), rest: None });
+        Ok(())
+    }
+
+    /// Carries out an effect that is about feeds, helper and replies; the others are the slow path's.
+    pub fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Dump(id) => self.feeds.iter_mut().filter(|feed| feed.id == id).for_each(|feed| feed.source.dump()),
+            Effect::Helper(request) => {
+                if let Some(thread) = &self.thread {
+                    thread.send(request);
+                }
+            }
+            // Dropped, they are answered with an error.
+            Effect::ResyncsFailed => self.resyncs.clear(),
+            Effect::AuditEnded(report) => {
+                let gone = || ApiError::failed("Linux is not followed any more");
+                let report = report.map(audit_report).ok_or_else(gone);
+                self.audits.drain(..).for_each(|reply| reply.send(report.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Reads everything from Linux again; answered when that is done.
+    pub fn resync(&mut self, reply: Reply) {
+        match self.follower.resync() {
+            Some(wanted) => self.resyncs.push((wanted, reply)),
+            None => {
+                reply.send::<LinuxStatus>(Err(ApiError::conflict("no port has a twin, so Linux is not followed")));
+            }
+        }
+    }
+
+    /// Begins an audit; answered when it is over.
+    pub fn audit(&mut self, now: u64, repair: bool, reply: Reply) {
+        self.audits.push(reply);
+        self.follower.begin_audit(now, repair);
+    }
+
+    /// The replies whose dump has come.
+    pub fn resynced(&mut self) -> Vec<Reply> {
+        let done = self.follower.resyncs();
+        self.resyncs.extract_if(.., |(wanted, _)| *wanted <= done).map(|(_, reply)| reply).collect()
+    }
+
+    /// What the feeds have counted, all together.
+    pub fn counters(&self) -> SourceCounters {
+        self.feeds.iter().map(|feed| feed.source.counters()).fold(SourceCounters::default(), |sum, feed| {
+            SourceCounters {
+                dumps: sum.dumps + feed.dumps,
+                overruns: sum.overruns + feed.overruns,
+                malformed: sum.malformed + feed.malformed,
+                skipped: sum.skipped + feed.skipped,
+            }
+        })
+    }
+}
+
+impl OpenFeed {
+    fn next(&mut self) -> Option<Report> {
+        loop {
+            if let Some((dumped, messages)) = &mut self.rest {
+                if let Some(message) = messages.next() {
+                    return Some(Report::Message { dumped: *dumped, message });
+                }
+                self.rest = None;
+            }
+            match self.source.next()? {
+                Update::DumpBegins => return Some(Report::DumpBegins),
+                Update::DumpEnds { complete } => return Some(Report::DumpEnds { complete }),
+                Update::Lost => return Some(Report::Lost),
+                Update::Broken(why) => return Some(Report::Broken(why)),
+                Update::Dumped(messages) => self.rest = Some((true, messages.into_iter())),
+                Update::News(messages) => self.rest = Some((false, messages.into_iter())),
+            }
+        }
+    }
+}
+
+/// A turn of bounded time: it looks at the clock now and then.
+pub(crate) struct Turn {
+    began: u64,
+    pub now: u64,
+    pub taken: usize,
+}
+
+impl Turn {
+    pub fn new(now: u64) -> Turn {
+        Turn { began: now, now, taken: 0 }
+    }
+
+    /// One more was taken; whether there is time for another.
+    pub fn goes_on(&mut self, clock: impl FnOnce() -> u64) -> bool {
+        self.taken += 1;
+        if self.taken.is_multiple_of(STRIDE) {
+            self.now = clock();
+        }
+        self.now.saturating_sub(self.began) <= TURN
+    }
+}
+
+/// A port, as the follower knows it. The first interfaces of the configuration are the ports' own.
+fn port((open, interface): (&crate::ports::OpenPort, &perigee_config::Interface)) -> Port {
+    Port {
+        name: open.name.clone(),
+        number: open.info.port,
+        mac: open.info.mac,
+        mtu: open.info.mtu,
+        addresses: interface.addresses.clone(),
+        twin: open.twin.as_ref().map(|twin| twin.entry().index),
+        up: false,
+    }
+}
+
+/// A report as the API has it.
+fn audit_report(report: AuditReport) -> answers::AuditReport {
+    let difference = |difference: perigee_linux::Difference| answers::Difference {
+        prefix: difference.prefix,
+        kind: difference.kind.to_string(),
+        metric: difference.metric,
+        linux: difference.linux,
+        rib: difference.rib,
+        lookup: difference.lookup,
+    };
+    answers::AuditReport {
+        linux_routes: report.linux_routes,
+        rib_routes: report.rib_routes,
+        prefixes: report.prefixes,
+        next_hops: report.next_hops,
+        differences: report.differences.into_iter().map(difference).collect(),
+        total: report.total,
+        repaired: report.repaired,
+        seconds: report.duration as f64 / 1e9,
+    }
+}

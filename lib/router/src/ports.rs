@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+//! The ports as the slow path's thread has them: links, twins, and queues of its own in both directions.
+//!
+//! ```text
+//!  device ──steered by hardware filters──► receivers ─┐              ┌─► outputs ──► device
+//!                                                     ├─► slow path ─┤
+//!  Linux  ──────────► twin ───────────────────────────┘              └─► twin ─────► Linux
+//! ```
+
+mod twin;
+mod underlay;
+
+use perigee_config::{Config, Device};
+use perigee_helper::TwinStatus;
+use perigee_helper::twin::Twin;
+use perigee_netlink::Source;
+use perigee_packet::{Batch, Pool, Port, PortInfo, ReceiveQueue, TransmitQueue};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+pub(crate) use twin::PortTwin;
+use underlay::Underlay;
+
+use crate::wiring::SlowQueues;
+
+/// A port, as the caller has opened it for the slow path.
+pub struct RouterPort {
+    /// The port itself.
+    pub port: Arc<dyn Port>,
+    /// Where packets to be sent on it come from.
+    pub pool: Arc<dyn Pool>,
+    /// Its twin.
+    pub twin: Option<(Twin, TwinStatus)>,
+}
+
+/// One port.
+pub(crate) struct OpenPort {
+    pub name: String,
+    pub port: Arc<dyn Port>,
+    pub pool: Arc<dyn Pool>,
+    /// What the port said of itself when it was opened.
+    pub info: PortInfo,
+    pub twin: Option<PortTwin>,
+    /// The Linux interface under it, where there is one.
+    below: Option<String>,
+    /// Whether it had a link when that was last looked at.
+    up: bool,
+}
+
+/// All ports, in the configuration's order, and their queues.
+pub struct Ports {
+    ports: Vec<OpenPort>,
+    /// By port number.
+    outputs: Vec<Option<Box<dyn TransmitQueue>>>,
+    receivers: Vec<(u16, Box<dyn ReceiveQueue>)>,
+    underlay: Underlay,
+    lost_to_transmit: u64,
+}
+
+impl Ports {
+    /// The configuration's ports as they were opened, in its order, with the slow path's queues; `underlay` reports the links
+    /// under them.
+    pub fn new(
+        config: &Config,
+        ports: Vec<RouterPort>,
+        queues: SlowQueues,
+        underlay: Option<Box<dyn Source>>,
+    ) -> Ports {
+        let open = |(config, RouterPort { port, pool, twin }): (&perigee_config::Port, RouterPort)| OpenPort {
+            name: config.name.clone(),
+            info: port.info(),
+            port,
+            pool,
+            twin: twin.map(PortTwin::new),
+            below: match &config.device {
+                Device::Linux { interface, .. } => Some(interface.clone()),
+                Device::Dpdk(_) => None,
+            },
+            up: false,
+        };
+        let SlowQueues { receivers, outputs } = queues;
+        let ports = config.ports.iter().zip(ports).map(open).collect();
+        Ports { ports, outputs, receivers, underlay: Underlay::new(underlay), lost_to_transmit: 0 }
+    }
+
+    /// All ports, in the configuration's order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &OpenPort> {
+        self.ports.iter()
+    }
+
+    /// What each port said of itself, in the configuration's order.
+    pub(crate) fn infos(&self) -> Vec<PortInfo> {
+        self.ports.iter().map(|port| port.info.clone()).collect()
+    }
+
+    /// The place in the configuration's order.
+    pub(crate) fn get(&self, index: usize) -> Option<&OpenPort> {
+        self.ports.get(index)
+    }
+
+    /// The port of a number.
+    pub(crate) fn by_number(&self, number: u16) -> Option<&OpenPort> {
+        self.ports.iter().find(|port| port.info.port == number)
+    }
+
+    /// The name of a port, or its number.
+    pub(crate) fn name_of(&self, number: u16) -> String {
+        self.by_number(number).map_or_else(|| number.to_string(), |port| port.name.clone())
+    }
+
+    /// Whether a port has a link now, on its own account and on that of the interface under it.
+    pub(crate) fn has_link(&self, port: &OpenPort) -> bool {
+        port.port.link().up && port.below.as_ref().is_none_or(|below| self.underlay.has_carrier(below))
+    }
+
+    /// Whether the port of a number had a link when that was last looked at.
+    pub(crate) fn is_up(&self, number: u16) -> bool {
+        self.by_number(number).is_some_and(|port| port.up)
+    }
+
+    /// Looks at every port's link; those that have changed, by their place, with whether they are up.
+    pub(crate) fn look_at_links(&mut self) -> Vec<(usize, bool)> {
+        let now: Vec<bool> = self.ports.iter().map(|port| self.has_link(port)).collect();
+        let mut changed = Vec::new();
+        for (index, (port, up)) in self.ports.iter_mut().zip(now).enumerate().filter(|(_, (port, up))| port.up != *up) {
+            tracing::info!("port {}: link {}", port.name, if up { "up" } else { "down" });
+            port.up = up;
+            changed.push((index, up));
+        }
+        changed
+    }
+
+    /// Takes what Linux has reported of the interfaces under ports; whether links should be looked at.
+    pub(crate) fn follow_underlay(&mut self) -> bool {
+        self.underlay.follow()
+    }
+
+    /// How many queues hardware filters fill.
+    pub(crate) fn receivers(&self) -> usize {
+        self.receivers.len()
+    }
+
+    /// Takes frames from one of these queues; the port's number, and whether there were any.
+    pub(crate) fn receive(&mut self, queue: usize, batch: &mut Batch, most: usize) -> (u16, bool) {
+        let (port, queue) = &mut self.receivers[queue];
+        (*port, queue.receive(batch, most) > 0)
+    }
+
+    /// How many transmit queues workers and slow path number.
+    pub(crate) fn width(&self) -> u16 {
+        self.outputs.len() as u16
+    }
+
+    /// Sends a frame on a port; one that cannot be sent is counted.
+    pub(crate) fn transmit(&mut self, number: u16, frame: &[u8]) {
+        let packet = self.by_number(number).and_then(|port| port.pool.packet(frame));
+        let queue = self.outputs.get_mut(usize::from(number)).and_then(Option::as_mut);
+        let (Some(packet), Some(queue)) = (packet, queue) else {
+            self.lost_to_transmit += 1;
+            return;
+        };
+        let mut handles = vec![packet.into_handle()];
+        queue.transmit(&mut handles);
+        if !handles.is_empty() {
+            self.lost_to_transmit += 1;
+            queue.discard(&mut handles);
+        }
+    }
+
+    /// Frames that could not be sent.
+    pub(crate) fn lost_to_transmit(&self) -> u64 {
+        self.lost_to_transmit
+    }
+
+    /// Lets the transmit queues finish what they still hold.
+    pub(crate) fn poll_outputs(&mut self) {
+        self.outputs.iter_mut().flatten().for_each(|queue| queue.poll());
+    }
+
+    /// Gives a frame to Linux through a port's twin; whether the port has one.
+    pub(crate) fn give_to_twin(&mut self, number: u16, frame: &[u8]) -> bool {
+        let port = self.ports.iter_mut().find(|port| port.info.port == number);
+        let Some(twin) = port.and_then(|port| port.twin.as_mut()) else { return false };
+        twin.write(frame);
+        true
+    }
+
+    /// The next frame that Linux sent through the twin of the port at a place: its length.
+    pub(crate) fn read_twin(&mut self, index: usize, buffer: &mut [u8]) -> Option<usize> {
+        self.ports[index].twin.as_mut().and_then(|twin| twin.read(buffer))
+    }
+
+    /// A port's twin was made again.
+    pub(crate) fn set_twin(&mut self, index: usize, made: (Twin, TwinStatus)) {
+        if let Some(port) = self.ports.get_mut(index) {
+            port.twin = Some(PortTwin::replacing(made, port.twin.take()));
+        }
+    }
+
+    /// What poll can wait for.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.ports.iter().filter_map(|port| port.twin.as_ref()).filter(|twin| twin.usable()).map(AsFd::as_fd)
+    }
+
+    /// Gives up the queues, and with them the buffers in them.
+    pub(crate) fn close_queues(&mut self) {
+        self.receivers.clear();
+        self.outputs.clear();
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+//! The Linux interfaces under ports: some drivers do not report that the cable is out, but Linux does.
+
+use perigee_netlink::message::Message;
+use perigee_netlink::{Source, Update};
+use std::collections::BTreeSet;
+
+/// Which of them have no carrier.
+#[derive(Default)]
+pub(crate) struct Underlay {
+    /// The links of the router's own namespace; `None` where no port is on one.
+    source: Option<Box<dyn Source>>,
+    no_carrier: BTreeSet<String>,
+}
+
+impl Underlay {
+    pub fn new(source: Option<Box<dyn Source>>) -> Underlay {
+        Underlay { source, ..Underlay::default() }
+    }
+
+    /// Takes what Linux has reported; whether the carrier of any link has changed.
+    pub fn follow(&mut self) -> bool {
+        let Some(source) = &mut self.source else { return false };
+        let mut changed = false;
+        while let Some(update) = source.next() {
+            let (Update::Dumped(messages) | Update::News(messages)) = update else { continue };
+            for message in messages {
+                if let Message::Link(link) = message {
+                    changed |= match link.up && link.carrier {
+                        false => self.no_carrier.insert(link.name),
+                        true => self.no_carrier.remove(&link.name),
+                    };
+                }
+            }
+        }
+        changed
+    }
+
+    /// Whether a link has a carrier, as far as is known.
+    pub fn has_carrier(&self, link: &str) -> bool {
+        !self.no_carrier.contains(link)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perigee_netlink::SourceCounters;
+    use perigee_netlink::message::Link;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Reports(Arc<Mutex<Vec<Update>>>);
+
+    impl Source for Reports {
+        fn next(&mut self) -> Option<Update> {
+            let mut updates = self.0.lock().unwrap();
+            (!updates.is_empty()).then(|| updates.remove(0))
+        }
+        fn dump(&mut self) {}
+        fn counters(&self) -> SourceCounters {
+            SourceCounters::default()
+        }
+    }
+
+    #[test]
+    fn a_link_without_a_carrier_is_noticed_and_forgotten() {
+        let reports = Reports::default();
+        let mut underlay = Underlay::new(Some(Box::new(reports.clone())));
+        let report = |up, carrier| {
+            let link = Link { index: 3, name: "eth0".into(), up, carrier, mtu: 1500, mac: None, vlan: None };
+            reports.0.lock().unwrap().push(Update::News(vec![Message::Link(link)]));
+        };
+        assert!(!underlay.follow() && underlay.has_carrier("eth0"));
+        report(true, true);
+        assert!(!underlay.follow(), "nothing new");
+        report(true, false);
+        assert!(underlay.follow() && !underlay.has_carrier("eth0") && underlay.has_carrier("eth1"));
+        report(false, false);
+        assert!(!underlay.follow());
+        report(true, true);
+        assert!(underlay.follow() && underlay.has_carrier("eth0"));
+        report(false, true);
+        assert!(underlay.follow() && !underlay.has_carrier("eth0"), "one that is set down carries nothing");
+    }
+}

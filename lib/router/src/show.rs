@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+//! What the API shows: pure functions of a [`View`] of the running router, one file per subject.
+//!
+//! | file | `perigee show` |
+//! | --- | --- |
+//! | `ports.rs` | `ports` |
+//! | `workers.rs` | `workers`, `modules`, `drops` |
+//! | `routes.rs` | `routes`, `nexthops`, `fib`, `neighbors` |
+//! | `config.rs` | `config`, `filters` |
+//! | `linux.rs` | `linux` |
+//! | `trace.rs` | `perigee trace`: numbers become names, a next hop the route that led to it |
+//! | `snapshot.rs` | everything that `/metrics` counts |
+
+mod config;
+mod linux;
+mod ports;
+mod routes;
+mod snapshot;
+mod trace;
+mod workers;
+
+pub(crate) use config::{config_text, filters};
+pub(crate) use linux::linux;
+pub(crate) use ports::ports;
+pub(crate) use routes::{fib, neighbors, next_hops, routes};
+pub(crate) use snapshot::snapshot;
+pub(crate) use trace::trace_entry;
+pub(crate) use workers::{drops, modules, take_gaps, workers};
+
+use crate::forwarding::Forwarding;
+use crate::linux::LinuxSide;
+use crate::ports::Ports;
+use crate::reload::ScriptControl;
+use crate::workers::Workers;
+use perigee_api::answers::VersionStatus;
+use perigee_config::Config;
+use perigee_slowpath::SlowPath;
+
+/// A running router, to be looked at.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub now: u64,
+    pub started: u64,
+    pub version: &'a VersionStatus,
+    pub config: &'a Config,
+    pub ports: &'a Ports,
+    pub workers: &'a Workers,
+    pub forwarding: &'a Forwarding,
+    pub slow: &'a SlowPath,
+    pub linux: &'a LinuxSide,
+    pub scripts: &'a dyn ScriptControl,
+}
+
+/// Who answers, and for how long it has run.
+pub(crate) fn version(view: &View<'_>) -> VersionStatus {
+    VersionStatus { uptime: view.now.saturating_sub(view.started) as f64 / 1e9, ..view.version.clone() }
+}

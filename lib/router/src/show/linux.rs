@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+//! `perigee show linux`.
+
+use super::View;
+use perigee_api::answers::LinuxStatus;
+use perigee_config::table_name;
+
+use perigee_linux::State;
+use perigee_net::RouteSource;
+
+pub(crate) fn linux(view: &View<'_>) -> LinuxStatus {
+    let (status, counters, config) = (view.linux.follower.status(), view.linux.counters(), &view.config.linux);
+    let state = match status.state {
+        State::Off => "off",
+        State::Lost => "lost",
+        State::Reading => "reading",
+        State::Following => "following",
+    };
+    LinuxStatus {
+        feed: config.feed.name().to_owned(),
+        state: state.to_owned(),
+        namespace: view.config.router.namespace.clone(),
+        tables: config.tables.iter().map(|table| table_name(*table)).collect(),
+        routes: view.forwarding.rib().count(RouteSource::Linux),
+        links: status.links,
+        addresses: status.addresses,
+        neighbors_by_hand: status.permanent_neighbors,
+        next_hops: status.next_hops,
+        changes: status.changes,
+        refused: status.refused,
+        left_out: status.left_out.iter().map(|(skip, n)| (skip.name().to_owned(), *n)).collect(),
+        dumps: counters.dumps,
+        overruns: counters.overruns,
+        malformed: counters.malformed,
+        skipped: counters.skipped,
+        resyncs: status.resyncs,
+        repaired: status.repaired,
+        resync_seconds: status.resync_seconds,
+        audits: status.audits,
+        audit_differences: status.audit_differences,
+    }
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+//! `perigee show ports`.
+
+use super::View;
+use super::workers::sum;
+use crate::ports::OpenPort;
+use perigee_api::answers::{InterfaceEntry, PortCounters, PortStatus};
+use perigee_modules::host;
+
+pub(crate) fn ports(view: &View<'_>) -> Vec<PortStatus> {
+    let ports = view.ports.iter().zip(&view.config.ports);
+    ports.map(|(port, config)| entry(view, port, config.promiscuous)).collect()
+}
+
+fn entry(view: &View<'_>, open: &OpenPort, promiscuous: bool) -> PortStatus {
+    let (info, link, stats) = (open.port.info(), open.port.link(), open.port.stats());
+    let interface = |i: &perigee_net::Interface| InterfaceEntry {
+        name: i.name.clone(),
+        vlan: i.vlan,
+        up: i.up,
+        mtu: i.mtu,
+        addresses: i.addresses.clone(),
+    };
+    let all = view.forwarding.interfaces().iter().map(|(_, interface)| interface);
+    let interfaces = all.filter(|interface| interface.port == info.port).map(interface).collect();
+    PortStatus {
+        name: open.name.clone(),
+        device: info.device,
+        driver: info.driver,
+        mac: info.mac,
+        mtu: info.mtu,
+        link_up: view.ports.has_link(open),
+        speed: link.speed,
+        promiscuous,
+        receive_queues: info.receive_queues,
+        transmit_queues: info.transmit_queues,
+        numa: info.numa_node,
+        offloads: info.offloads.iter().map(|name| (*name).to_owned()).collect(),
+        twin: open.twin.as_ref().map(|twin| twin.entry().clone()),
+        interfaces,
+        counters: PortCounters {
+            receive_packets: stats.rx_packets,
+            receive_bytes: stats.rx_bytes,
+            receive_errors: stats.rx_errors,
+            receive_missed: stats.rx_missed,
+            receive_no_buffer: stats.rx_no_buffer,
+            transmit_packets: stats.tx_packets,
+            transmit_bytes: stats.tx_bytes,
+            transmit_errors: stats.tx_errors,
+            transmit_dropped: sum(view, |counters| counters.reason_packets(host::TRANSMIT_FULL)),
+        },
+    }
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+//! `perigee show routes`, `nexthops`, `fib` and `neighbors`.
+
+use super::View;
+use crate::forwarding::Routing;
+use perigee_api::answers::{
+    FibStatus, GatewayEntry, NeighborEntry, NextHopEntry, NextHopMember, RouteEntry, RouteList,
+};
+use perigee_fib::{NextHopInfo, NextHopKind, Via};
+use perigee_net::{InterfaceId, Member, Prefix, Route, RouteSource, RouteTarget};
+use perigee_slowpath::NeighborInfo;
+use std::net::IpAddr;
+
+pub(crate) fn routes(view: &View<'_>, within: Option<Prefix>, limit: usize) -> RouteList {
+    let routing = view.forwarding.routing();
+    let inside = |found: &Prefix| within.is_none_or(|w| w.len() <= found.len() && w.contains(found.addr()));
+    let (v4, v6) = routing.fib().memory();
+    let mut list = RouteList { memory: (v4 + v6) as u64, ..RouteList::default() };
+    for (found, routes, chosen) in routing.rib().iter().filter(|(found, ..)| inside(found)) {
+        for (rank, route) in routes.iter().enumerate() {
+            list.total += 1;
+            if list.routes.len() < limit {
+                list.routes.push(route_entry(routing, found, route, chosen == Some(rank)));
+            }
+        }
+    }
+    list
+}
+
+pub(super) fn route_entry(routing: &Routing, found: Prefix, route: &Route, best: bool) -> RouteEntry {
+    let name = |id: InterfaceId| Some(routing.name_of(id));
+    let (action, via, dev) = match route.target {
+        RouteTarget::Connected { interface } => ("forward", None, name(interface)),
+        RouteTarget::Gateway { address, interface } => ("forward", Some(address), device(routing, address, interface)),
+        RouteTarget::Multipath(_) => ("forward", None, None),
+        RouteTarget::Local => ("local", None, None),
+        RouteTarget::Blackhole => ("blackhole", None, None),
+        RouteTarget::Unreachable => ("unreachable", None, None),
+        RouteTarget::Prohibit => ("prohibit", None, None),
+    };
+    let source = if routing.is_operator_route(found, route.key()) { "api" } else { route.source.name() };
+    let (source, action) = (source.to_owned(), action.to_owned());
+    let (preference, metric) = (route.preference, route.metric);
+    let gateways = gateway_entries(routing, route);
+    RouteEntry { prefix: found, source, action, via, dev, gateways, preference, metric, best }
+}
+
+/// The interface that a gateway is reached by now, by name.
+fn device(routing: &Routing, address: IpAddr, interface: Option<InterfaceId>) -> Option<String> {
+    let id = interface.or_else(|| Some(routing.fib().reached_by(address)?.interface))?;
+    Some(routing.name_of(id))
+}
+
+/// The gateways of a route that has several.
+fn gateway_entries(routing: &Routing, route: &Route) -> Vec<GatewayEntry> {
+    let RouteTarget::Multipath(multipath) = &route.target else { return Vec::new() };
+    let entry = |&Member { address, interface, weight }: &Member| GatewayEntry {
+        via: address,
+        dev: match address {
+            Some(address) => device(routing, address, interface),
+            None => interface.map(|id| routing.name_of(id)),
+        },
+        weight,
+    };
+    multipath.members().iter().map(entry).collect()
+}
+
+pub(crate) fn next_hops(view: &View<'_>) -> Vec<NextHopEntry> {
+    let routing = view.forwarding.routing();
+    routing.fib().next_hops().map(|hop| next_hop_entry(routing, hop)).collect()
+}
+
+fn next_hop_entry(routing: &Routing, hop: NextHopInfo) -> NextHopEntry {
+    let NextHopInfo { id, uses, kind } = hop;
+    let entry = |kind: &str| NextHopEntry {
+        id: id.0,
+        kind: kind.to_owned(),
+        via: None,
+        dev: None,
+        mac: None,
+        target: None,
+        members: Vec::new(),
+        uses,
+    };
+    match kind {
+        NextHopKind::Direct { via: Via { interface, gateway }, mac } => {
+            let entry = entry(if gateway.is_some() { "neighbor" } else { "connected" });
+            NextHopEntry { via: gateway, dev: Some(routing.name_of(interface)), mac, ..entry }
+        }
+        NextHopKind::Recursive { gateway, target } => NextHopEntry {
+            via: Some(gateway),
+            dev: device(routing, gateway, None),
+            target: target.map(|id| id.0),
+            ..entry("recursive")
+        },
+        NextHopKind::Group { members, buckets } => {
+            let member = |m: perigee_fib::GroupMember| NextHopMember {
+                id: m.id.0,
+                weight: m.weight,
+                share: m.buckets as f64 / buckets as f64,
+            };
+            NextHopEntry { members: members.into_iter().map(member).collect(), ..entry("group") }
+        }
+    }
+}
+
+pub(crate) fn fib(view: &View<'_>) -> Vec<FibStatus> {
+    let (forwarding, choice) = (view.forwarding, &view.config.router.fib);
+    let prefixes = forwarding.rib().prefixes_by_family().map(|n| n as u64);
+    let families = [("IPv4", &choice.v4), ("IPv6", &choice.v6)];
+    let status = |(((family, chosen), (structure, bytes, why)), prefixes)| FibStatus {
+        family: str::to_owned(family),
+        chosen: String::clone(chosen),
+        structure: str::to_owned(structure),
+        why,
+        prefixes,
+        bytes: bytes as u64,
+        pending: forwarding.uncommitted(),
+    };
+    families.into_iter().zip(forwarding.structures()).zip(prefixes).map(status).collect()
+}
+
+pub(crate) fn neighbors(view: &View<'_>) -> Vec<NeighborEntry> {
+    let entry = |neighbor: NeighborInfo| NeighborEntry {
+        address: neighbor.address,
+        mac: neighbor.mac,
+        dev: view.forwarding.routing().name_of(neighbor.interface),
+        state: neighbor.state.name().to_owned(),
+        age: None,
+    };
+    view.slow.neighbors().map(entry).collect()
+}
+
+/// How many routes there are, by source as `show routes` calls it.
+pub(super) fn by_source(view: &View<'_>) -> Vec<(String, u64)> {
+    let routing = view.forwarding.routing();
+    let operator = routing.operator_routes().count() as u64;
+    let count = |source: RouteSource| {
+        let less = if source == RouteSource::Static { operator } else { 0 };
+        (source.name().to_owned(), routing.rib().count(source).saturating_sub(less))
+    };
+    let sources = RouteSource::ALL.into_iter().map(count).chain([("api".to_owned(), operator)]);
+    sources.filter(|(_, n)| *n > 0).collect()
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+//! `perigee show workers`, `modules` and `drops`: what workers and slow path count.
+
+use super::View;
+use perigee_api::answers::{DropKind, DropStatus, ModuleStatus, WorkerStatus};
+use perigee_modules::{Counters, Kind, MODULES, Reason, all_reasons, host};
+use perigee_slowpath::CounterKind;
+
+/// What all workers together have counted.
+pub(super) fn sum(view: &View<'_>, count: impl Fn(&Counters) -> u64) -> u64 {
+    view.workers.counters().map(count).sum()
+}
+
+pub(crate) fn workers(view: &View<'_>) -> Vec<WorkerStatus> {
+    let tables_version = view.forwarding.version();
+    let worker = |(index, counters): (usize, &Counters)| WorkerStatus {
+        worker: index as u16,
+        core: view.config.workers.get(index).map_or(0, |worker| worker.core),
+        queues: view.workers.polled(index).to_vec(),
+        state: if view.workers.is_silent(index, view.now) { "silent" } else { "running" }.to_owned(),
+        batches: counters.bursts.get(),
+        idle_polls: counters.polls.get().saturating_sub(counters.bursts.get()),
+        received: counters.received.get().saturating_sub(counters.handed_over.get()),
+        handed_over: counters.handed_over.get(),
+        transmitted: (0..view.ports.width()).map(|port| counters.port_transmitted(port)).sum(),
+        punted: counters.punted.get(),
+        punt_full: counters.reason_packets(host::PUNT_RING_FULL),
+        unclaimed: counters.unclaimed.get(),
+        tables_version,
+        longest_gap: counters.longest_gap.get() as f64 / 1e9,
+        uptime: view.now.saturating_sub(view.started) as f64 / 1e9,
+    };
+    view.workers.counters().enumerate().map(worker).collect()
+}
+
+/// The same; each worker's longest gap is measured from 0 again.
+pub(crate) fn take_gaps(view: &View<'_>) -> Vec<WorkerStatus> {
+    let mut workers = workers(view);
+    for (worker, counters) in workers.iter_mut().zip(view.workers.counters()) {
+        worker.longest_gap = counters.longest_gap.take() as f64 / 1e9;
+    }
+    workers
+}
+
+pub(crate) fn modules(view: &View<'_>) -> Vec<ModuleStatus> {
+    let drops = drops(view);
+    let packets = |module: &str, kind: DropKind| {
+        drops.iter().filter(|drop| drop.module == module && drop.kind == kind).map(|drop| drop.packets).sum()
+    };
+    let builtin = MODULES.iter().enumerate().map(|(index, module)| ModuleStatus {
+        module: module.name.to_owned(),
+        about: module.summary.to_owned(),
+        calls: sum(view, |counters| counters.module_calls(index)),
+        packets: sum(view, |counters| counters.module_packets(index)),
+        dropped: packets(module.name, DropKind::Drop),
+        punted: packets(module.name, DropKind::Punt),
+    });
+    let mut modules: Vec<ModuleStatus> = builtin.collect();
+    for (_, name, ..) in view.workers.custom().all() {
+        if !modules.iter().any(|module| module.module == name) {
+            let (dropped, punted) = (packets(&name, DropKind::Drop), packets(&name, DropKind::Punt));
+            let about = "A script's own.".to_owned();
+            modules.push(ModuleStatus { module: name, about, dropped, punted, ..ModuleStatus::default() });
+        }
+    }
+    modules.push(slow_path_module(view));
+    modules
+}
+
+/// The slow path, shown like a module.
+fn slow_path_module(view: &View<'_>) -> ModuleStatus {
+    let counters = view.slow.counters();
+    ModuleStatus {
+        module: "slowpath".to_owned(),
+        about: "ARP, ND, ICMP, fragments, options, and what is for the router itself.".to_owned(),
+        packets: counters.punted,
+        dropped: counters.iter().filter(|count| count.kind == CounterKind::Drop).map(|count| count.value).sum(),
+        ..ModuleStatus::default()
+    }
+}
+
+pub(crate) fn drops(view: &View<'_>) -> Vec<DropStatus> {
+    let status = |reason: Reason, module: &str, name: &str, kind: Kind, rfc: &str| {
+        let per_worker: Vec<u64> = view.workers.counters().map(|counters| counters.reason_packets(reason)).collect();
+        DropStatus {
+            module: module.to_owned(),
+            reason: name.to_owned(),
+            kind: if kind == Kind::Drop { DropKind::Drop } else { DropKind::Punt },
+            rfc: (!rfc.is_empty()).then(|| rfc.to_owned()),
+            packets: per_worker.iter().sum(),
+            per_worker,
+        }
+    };
+    let builtin = all_reasons().map(|(reason, module, info)| status(reason, module, info.name, info.kind, info.rfc));
+    let custom = view.workers.custom().all().into_iter();
+    let custom = custom.map(|(reason, module, name, kind)| status(reason, &module, &name, kind, ""));
+    builtin.chain(custom).chain(slow_drops(view)).collect()
+}
+
+/// What the slow path dropped, and what it could not send.
+fn slow_drops(view: &View<'_>) -> Vec<DropStatus> {
+    let drop = |reason: &str, rfc: &str, packets| DropStatus {
+        module: "slowpath".to_owned(),
+        reason: reason.to_owned(),
+        kind: DropKind::Drop,
+        rfc: (!rfc.is_empty()).then(|| rfc.to_owned()),
+        packets,
+        per_worker: Vec::new(),
+    };
+    let drops = view.slow.counters().iter().filter(|count| count.kind == CounterKind::Drop);
+    let dropped = drops.map(|count| drop(count.name, count.section, count.value));
+    dropped.chain([drop("transmit", "", view.ports.lost_to_transmit())]).collect()
+}

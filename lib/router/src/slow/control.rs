@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+//! Requests of the API, each a line: what is shown is a function of a [`View`], what is changed has its own file.
+
+use super::SlowThread;
+use crate::show::{self, View};
+use perigee_api::answers::Outcome;
+use perigee_api::taps::{TapOn, TapRequest};
+use perigee_api::{ApiError, Reply, Request, RouteChange};
+
+impl SlowThread {
+    /// Answers a request.
+    pub(super) fn answer(&mut self, request: Request, reply: Reply) {
+        let now = self.now();
+        let view = self.view();
+        match request {
+            Request::Version => reply.send(Ok(show::version(&view))),
+            Request::ShowPorts => reply.send(Ok(show::ports(&view))),
+            Request::ShowWorkers => reply.send(Ok(show::workers(&view))),
+            Request::TakeGaps => reply.send(Ok(show::take_gaps(&view))),
+            Request::ShowModules => reply.send(Ok(show::modules(&view))),
+            Request::ShowDrops => reply.send(Ok(show::drops(&view))),
+            Request::ShowRoutes { within, limit } => reply.send(Ok(show::routes(&view, within, limit))),
+            Request::ShowFib => reply.send(Ok(show::fib(&view))),
+            Request::ShowNeighbors => reply.send(Ok(show::neighbors(&view))),
+            Request::ShowNextHops => reply.send(Ok(show::next_hops(&view))),
+            Request::ShowScripts => reply.send(Ok(view.scripts.status())),
+            Request::ShowFilters => reply.send(Ok(show::filters(&view))),
+            Request::ShowLinux => reply.send(Ok(show::linux(&view))),
+            Request::ShowConfig => reply.send(Ok(show::config_text(&view))),
+            Request::Metrics => reply.send(Ok(show::snapshot(&view))),
+            Request::Resync => self.linux.resync(reply),
+            Request::Audit { repair } => self.linux.audit(now, repair, reply),
+            Request::RouteAdd(change) => reply.send(self.route_add(&change)),
+            Request::RouteDel(change) => reply.send(self.route_del(&change)),
+            Request::Reload { script } => reply.send(self.reload(script.as_deref())),
+            Request::Tap(request) => reply.send(self.tap(request)),
+        }
+    }
+
+    /// The router as it is now.
+    pub(super) fn view(&self) -> View<'_> {
+        View {
+            now: self.now(),
+            started: self.started,
+            version: &self.parts.version,
+            config: &self.parts.settings.config,
+            ports: &self.parts.ports,
+            workers: &self.parts.workers,
+            forwarding: &self.parts.forwarding,
+            slow: &self.slow,
+            linux: &self.linux,
+            scripts: &*self.parts.scripts,
+        }
+    }
+
+    fn route_add(&mut self, change: &RouteChange) -> Result<Outcome, ApiError> {
+        let message = self.parts.forwarding.add_route(change)?;
+        self.follow_gateways();
+        Ok(Outcome { message })
+    }
+
+    fn route_del(&mut self, change: &RouteChange) -> Result<Outcome, ApiError> {
+        let message = self.parts.forwarding.delete_route(change)?;
+        self.follow_gateways();
+        Ok(Outcome { message })
+    }
+
+    fn tap(&mut self, request: TapRequest) -> Result<TapOn, ApiError> {
+        // Others may have ended.
+        self.mind_taps();
+        let ports = self.parts.ports.iter().map(|port| (port.info.port, port.name.clone())).collect();
+        let on = self.taps.turn_on(request, ports, (self.parts.clock)())?;
+        self.parts.forwarding.set_taps(self.taps.for_workers());
+        Ok(on)
+    }
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+//! Frames in and out of the slow path, and what taps see of them.
+
+use super::SlowThread;
+use crate::taps::{Arrival, Direction};
+use perigee_linux::Input as FromLinux;
+use perigee_modules::Punted;
+use perigee_modules::taps::Seen;
+use perigee_net::{InterfaceId, MacAddr};
+use perigee_slowpath::{Event, Input, Output, Time};
+use std::net::IpAddr;
+
+/// Frames taken from one source before the next has its turn.
+const TURN: usize = 64;
+
+impl SlowThread {
+    /// Gives the slow path an input at the current time.
+    pub(crate) fn tell(&mut self, input: Input<'_>) {
+        self.slow.handle(Time(self.now()), input, self.parts.forwarding.routing());
+    }
+
+    pub(super) fn take_punts(&mut self) -> bool {
+        let mut busy = false;
+        for worker in 0..self.parts.workers.len() {
+            for _ in 0..TURN {
+                let Some(punted) = self.parts.workers.punted(worker) else { break };
+                busy = true;
+                self.punted(punted);
+            }
+            self.carry_out();
+        }
+        busy
+    }
+
+    fn punted(&mut self, mut punted: Punted) {
+        let arrival = Arrival::Punted(punted.trace.take());
+        let (port, reason) = (punted.port, Some(punted.reason));
+        let seen = Seen { frame: punted.packet.bytes(), port, direction: Direction::In, reason, now: 0 };
+        self.arrived(arrival, punted.interface, seen);
+    }
+
+    /// Frames that hardware filters put into the slow path's own queues.
+    pub(super) fn receive(&mut self) -> bool {
+        let mut busy = false;
+        for queue in 0..self.parts.ports.receivers() {
+            self.batch.refill();
+            let (port, any) = self.parts.ports.receive(queue, &mut self.batch, TURN);
+            busy |= any;
+            for slot in self.batch.live() {
+                let Some(packet) = self.batch.take(slot) else { continue };
+                let frame = packet.bytes();
+                if let Some(interface) = self.parts.forwarding.interfaces().ingress(port, vid(frame)) {
+                    let seen = Seen { frame, port, direction: Direction::In, reason: None, now: 0 };
+                    self.arrived(Arrival::Steered, interface, seen);
+                }
+            }
+            self.carry_out();
+        }
+        busy
+    }
+
+    /// Gives the slow path a frame, and shows taps what it does with it.
+    fn arrived(&mut self, arrival: Arrival, interface: InterfaceId, seen: Seen<'_>) {
+        let input = Input::Punted { interface, frame: seen.frame };
+        if self.taps.is_empty() {
+            return self.tell(input);
+        }
+        // What earlier packets have caused is not this one's.
+        self.carry_out();
+        let seen = Seen { now: self.now(), ..seen };
+        let before = self.taps.look(arrival, &seen, &self.slow);
+        self.tell(input);
+        self.taps.judged(&before, &seen, &self.slow);
+        self.carry_out();
+        self.taps.let_go();
+    }
+
+    /// Frames that Linux sent.
+    pub(super) fn read_twins(&mut self) -> bool {
+        let mut busy = false;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        for index in 0.. {
+            let Some(port) = self.parts.ports.get(index).map(|port| port.info.port) else { break };
+            for _ in 0..TURN {
+                let Some(length) = self.parts.ports.read_twin(index, &mut buffer) else { break };
+                busy = true;
+                let frame = &buffer[..length];
+                if let Some(interface) = self.parts.forwarding.interfaces().ingress(port, vid(frame)) {
+                    self.tell(Input::FromTwin { interface, frame });
+                }
+            }
+            self.carry_out();
+        }
+        self.buffer = buffer;
+        busy
+    }
+
+    /// Does what the slow path has decided; whether there was anything.
+    pub(crate) fn carry_out(&mut self) -> bool {
+        let mut busy = false;
+        while let Some(output) = self.slow.poll_output() {
+            busy = true;
+            match output {
+                Output::Transmit { interface, frame } => self.send(interface, &frame, false),
+                Output::ToTwin { interface, frame } => self.send(interface, &frame, true),
+                Output::Event(event) => self.event(event),
+            }
+        }
+        busy
+    }
+
+    /// Sends a frame out of an interface, to the wire or to Linux.
+    fn send(&mut self, interface: InterfaceId, frame: &[u8], to_twin: bool) {
+        let interfaces = self.parts.forwarding.interfaces();
+        let Some(egress) = interfaces.egress(interface).copied() else { return };
+        let tagged = tagged(frame, egress.vlan);
+        let frame = tagged.as_deref().unwrap_or(frame);
+        if !to_twin {
+            self.taps.sending(egress.port, frame, (self.parts.clock)());
+            self.parts.ports.transmit(egress.port, frame);
+        } else if self.parts.ports.give_to_twin(egress.port, frame) {
+            self.taps.delivered();
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        let routing = self.parts.forwarding.routing();
+        let name = |interface| routing.name_of(interface);
+        match event {
+            Event::NeighborResolved { interface, address, mac }
+            | Event::NeighborChanged { interface, address, mac } => self.neighbor(interface, address, Some(mac)),
+            Event::NeighborLost { interface, address } => self.neighbor(interface, address, None),
+            Event::AddressValid { .. } => {}
+            Event::AddressDuplicate { interface, address, mac } => {
+                let name = name(interface);
+                tracing::error!("{name}: {address} is also {mac}'s: not used until the interface is set up again");
+            }
+            Event::AddressConflict { interface, address, mac } => {
+                tracing::warn!("{}: {mac} uses our address {address} too", name(interface));
+            }
+        }
+    }
+
+    /// The slow path has resolved a neighbor, or has lost it: tables and Linux follow.
+    fn neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
+        self.parts.forwarding.set_neighbor(interface, address, mac);
+        self.report(FromLinux::Neighbor { interface, address, mac });
+    }
+}
+
+/// VLAN id of a frame; 0 for an untagged one.
+fn vid(frame: &[u8]) -> u16 {
+    match frame.get(12..16) {
+        Some(&[0x81, 0x00, high, low]) => u16::from_be_bytes([high, low]) & 0x0fff,
+        _ => 0,
+    }
+}
+
+/// The frame with a VLAN tag, where there is a VLAN.
+fn tagged(frame: &[u8], vlan: u16) -> Option<Vec<u8>> {
+    let (addresses, rest) = frame.split_at_checked(12).filter(|_| vlan != 0)?;
+    let [high, low] = vlan.to_be_bytes();
+    Some([addresses, &[0x81, 0x00, high, low], rest].concat())
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+//! What follows from what: links, interfaces, gateways, taps, and everything that Linux reports.
+
+use super::SlowThread;
+use crate::linux::Turn;
+use crate::show;
+use perigee_api::taps::Record;
+use perigee_linux::{Effect, FeedId, Input as FromLinux, KnownNeighbor};
+use perigee_net::Interface;
+use perigee_slowpath::{Input, NeighborInfo};
+
+impl SlowThread {
+    /// Looks at the ports' links; whether any has changed. Linux is to know of those that have.
+    pub(super) fn look_at_links(&mut self) -> bool {
+        let changed = self.parts.ports.look_at_links();
+        for (port, up) in &changed {
+            self.report(FromLinux::PortLink { port: *port, up: *up });
+        }
+        self.follow_effects();
+        !changed.is_empty()
+    }
+
+    /// Gives the slow path the interfaces as they are now.
+    pub(crate) fn set_interfaces(&mut self) {
+        let interfaces = self.parts.forwarding.interfaces().clone();
+        for (id, interface) in interfaces.iter() {
+            let up = interface.up && self.parts.ports.is_up(interface.port);
+            let interface = Interface { up, ..interface.clone() };
+            self.tell(Input::SetInterface { id, interface });
+        }
+        self.carry_out();
+    }
+
+    /// Gives the slow path the configuration's neighbors, but for those that operators have set in Linux.
+    pub(crate) fn set_static_neighbors(&mut self) {
+        for neighbor in self.parts.settings.config.neighbors.clone() {
+            let (interface, address) = (neighbor.interface, neighbor.address);
+            if !self.linux.follower.is_permanent(interface, address) {
+                self.tell(Input::SetNeighbor { interface, address, mac: neighbor.mac });
+            }
+        }
+        self.carry_out();
+    }
+
+    /// Has the slow path resolve the gateways that routes need, as far as these have changed.
+    pub(crate) fn follow_gateways(&mut self) {
+        let (new, gone) = self.parts.forwarding.changed_gateways();
+        for (interface, gateway) in new {
+            self.tell(Input::Resolve { interface, gateway });
+        }
+        for (interface, gateway) in gone {
+            self.tell(Input::Forget { interface, gateway });
+        }
+        self.carry_out();
+    }
+
+    /// Hands out traces that have ended, and turns off taps whose clients are gone; whether there was anything.
+    pub(super) fn mind_taps(&mut self) -> bool {
+        if self.taps.is_empty() {
+            return false;
+        }
+        let mut busy = false;
+        while let Some((trace, outlet, epoch)) = self.taps.ended() {
+            busy = true;
+            outlet.put(Record::Trace(Box::new(show::trace_entry(&self.view(), &trace, epoch))));
+        }
+        if self.taps.turn_off_closed() {
+            busy = true;
+            self.parts.forwarding.set_taps(self.taps.for_workers());
+        }
+        busy
+    }
+
+    /// Gives the follower of Linux an input at the current time.
+    pub(super) fn report(&mut self, input: FromLinux) {
+        let now = self.now();
+        self.linux.follower.handle(now, input, &mut self.parts.forwarding);
+    }
+
+    /// Takes what Linux and the helper have reported, for a bounded time; whether there was anything to do.
+    pub(super) fn follow_linux(&mut self) -> bool {
+        let mut taken = 0;
+        for feed in [FeedId::Kernel, FeedId::Zebra] {
+            let mut turn = Turn::new(self.now());
+            while let Some(report) = self.linux.next_report(feed) {
+                let input = FromLinux::Reported(feed, report);
+                self.linux.follower.handle(turn.now, input, &mut self.parts.forwarding);
+                self.follow_effects();
+                if !turn.goes_on(|| (self.parts.clock)()) {
+                    break;
+                }
+            }
+            taken += turn.taken;
+        }
+        if self.parts.ports.follow_underlay() && self.look_at_links() {
+            self.set_interfaces();
+        }
+        while let Some(answer) = self.linux.next_answer(|port, made| self.parts.ports.set_twin(port, made)) {
+            self.report(answer);
+        }
+        self.linux.follower.settle(&mut self.parts.forwarding);
+        self.follow_effects();
+        if taken > 0 {
+            self.follow_gateways();
+        }
+        for reply in self.linux.resynced() {
+            reply.send(Ok(show::linux(&self.view())));
+        }
+        self.carry_out() || taken > 0
+    }
+
+    /// What the follower of Linux looks after at intervals.
+    pub(super) fn look_after_linux(&mut self, now: u64) {
+        self.report(FromLinux::Namespace(self.linux.look_at_namespace()));
+        self.linux.follower.handle_timeout(now, &self.parts.forwarding);
+        self.follow_effects();
+    }
+
+    /// Goes on with an audit; whether there was anything to do.
+    pub(super) fn go_on_with_audit(&mut self) -> bool {
+        let now = self.now();
+        let known = |n: NeighborInfo| Some(KnownNeighbor { interface: n.interface, address: n.address, mac: n.mac? });
+        let neighbors = || self.slow.neighbors().filter_map(known).collect();
+        let busy = self.linux.follower.go_on_with_audit(now, &mut self.parts.forwarding, &neighbors);
+        self.follow_effects();
+        busy
+    }
+
+    /// Carries out what the follower of Linux has decided.
+    pub(crate) fn follow_effects(&mut self) {
+        while let Some(effect) = self.linux.follower.poll_effect() {
+            match effect {
+                Effect::InterfacesChanged => {
+                    self.set_interfaces();
+                    self.set_static_neighbors();
+                    self.follow_gateways();
+                }
+                Effect::SetNeighbor { interface, address, mac } => {
+                    self.tell(Input::SetNeighbor { interface, address, mac });
+                }
+                Effect::UnsetNeighbor { interface, address } => {
+                    self.tell(Input::UnsetNeighbor { interface, address });
+                }
+                Effect::LearnNeighbor { interface, address, mac } => {
+                    self.tell(Input::LearnNeighbor { interface, address, mac });
+                }
+                Effect::ReportNeighbors => self.report_neighbors(),
+                effect => self.linux.carry_out(effect),
+            }
+        }
+    }
+
+    /// Reports every neighbor that the slow path knows.
+    fn report_neighbors(&mut self) {
+        let known: Vec<_> = self.slow.neighbors().filter_map(|n| Some((n.interface, n.address, n.mac?))).collect();
+        for (interface, address, mac) in known {
+            self.report(FromLinux::Neighbor { interface, address, mac: Some(mac) });
+        }
+    }
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+//! The workers as the slow path's thread sees them: their punt rings, their counters, and whether they are alive.
+
+use perigee_modules::{Counters, CustomReasons, Punted};
+use std::sync::Arc;
+
+/// A worker that passes no batch boundary for this long, in ns, is silent.
+const SILENT: u64 = 1_000_000_000;
+
+/// The slow path's end of one worker.
+pub struct WorkerEnd {
+    /// What the worker polls, for people: `wan:0`, `hand-over`.
+    pub polled: Vec<String>,
+    /// Its punt ring.
+    pub punts: rtrb::Consumer<Punted>,
+    /// Its counters.
+    pub counters: Arc<Counters>,
+}
+
+/// All workers, in order.
+pub struct Workers {
+    ends: Vec<WorkerEnd>,
+    heartbeats: Vec<Heartbeat>,
+    custom: Arc<CustomReasons>,
+}
+
+impl Workers {
+    /// The workers' ends, with the names of reasons that scripts make.
+    pub fn new(ends: Vec<WorkerEnd>, custom: Arc<CustomReasons>) -> Workers {
+        let heartbeats = ends.iter().map(|_| Heartbeat::default()).collect();
+        Workers { ends, heartbeats, custom }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The next packet from a worker's punt ring.
+    pub(crate) fn punted(&mut self, worker: usize) -> Option<Punted> {
+        self.ends[worker].punts.pop().ok()
+    }
+
+    /// Whether a packet waits in any punt ring.
+    pub(crate) fn are_punting(&self) -> bool {
+        self.ends.iter().any(|end| !end.punts.is_empty())
+    }
+
+    /// All counters, by worker.
+    pub(crate) fn counters(&self) -> impl Iterator<Item = &Counters> {
+        self.ends.iter().map(|end| &*end.counters)
+    }
+
+    /// What a worker polls.
+    pub(crate) fn polled(&self, worker: usize) -> &[String] {
+        &self.ends[worker].polled
+    }
+
+    /// Names of the reasons that scripts make.
+    pub(crate) fn custom(&self) -> &Arc<CustomReasons> {
+        &self.custom
+    }
+
+    /// Looks at every worker's polls; says of each that falls silent that it has.
+    pub(crate) fn listen(&mut self, now: u64) {
+        for (worker, (end, heartbeat)) in self.ends.iter().zip(&mut self.heartbeats).enumerate() {
+            if heartbeat.listen(end.counters.polls.get(), now) {
+                tracing::warn!("worker {worker} has passed no batch boundary for a second");
+            }
+        }
+    }
+
+    /// Whether a worker is silent now.
+    pub(crate) fn is_silent(&self, worker: usize, now: u64) -> bool {
+        self.heartbeats[worker].is_silent(self.ends[worker].counters.polls.get(), now)
+    }
+
+    /// Frees the packets that are still in the rings, once the workers have ended.
+    pub(crate) fn drain(&mut self) {
+        for end in &mut self.ends {
+            while end.punts.pop().is_ok() {}
+        }
+    }
+}
+
+/// A worker's polls as they were seen last, and when they were seen to change.
+#[derive(Default)]
+struct Heartbeat {
+    polls: u64,
+    changed: Option<u64>,
+    reported: bool,
+}
+
+impl Heartbeat {
+    /// Takes note of the polls; whether the worker has just been found silent.
+    fn listen(&mut self, polls: u64, now: u64) -> bool {
+        if self.changed.is_none() || polls != self.polls {
+            *self = Heartbeat { polls, changed: Some(now), reported: false };
+            return false;
+        }
+        self.is_silent(polls, now) && !std::mem::replace(&mut self.reported, true)
+    }
+
+    fn is_silent(&self, polls: u64, now: u64) -> bool {
+        polls == self.polls && self.changed.is_some_and(|changed| now.saturating_sub(changed) >= SILENT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_is_reported_once_when_it_falls_silent_and_again_after_it_woke() {
+        let mut heart = Heartbeat::default();
+        assert!(!heart.listen(0, 5), "a worker that has not begun is not silent at once");
+        assert!(!heart.listen(0, 5 + SILENT - 1) && !heart.is_silent(0, 5 + SILENT - 1));
+        assert!(heart.listen(0, 5 + SILENT) && heart.is_silent(0, 5 + SILENT));
+        assert!(!heart.listen(0, 5 + 2 * SILENT), "said once");
+        assert!(!heart.is_silent(1, 5 + 2 * SILENT), "it polls, though nobody has noted it yet");
+        assert!(!heart.listen(1, 5 + 2 * SILENT));
+        assert!(!heart.listen(1, 5 + 3 * SILENT - 1) && heart.listen(1, 5 + 3 * SILENT));
+    }
+}
