@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+//! Whatever the kernel does, loses or keeps to itself, routes, interfaces and neighbors become the same.
+
+use crate::world::*;
+use perigee_linux::{Effect, Report};
+use perigee_net::{Interface, InterfaceId, MacAddr, Member, Multipath, Prefix, RouteTarget};
+use perigee_netlink::message::{Hop, Hops, Message, NextHop, NextHopTo, Route, RouteKind};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+fn hop(random: &mut StdRng, v6: bool, host: u32) -> Hop {
+    let port = random.random_range(0..2u32);
+    let text = if v6 { format!("2001:db8:{}::{host:x}", port + 1) } else { format!("10.0.{}.{host}", port + 1) };
+    via(A + port, &text)
+}
+
+/// A route as one would meet it, to one of few prefixes, so that they collide.
+fn random_route(random: &mut StdRng) -> Route {
+    let v6 = random.random_range(0..3) == 0;
+    let n = random.random_range(0..40u32);
+    let text =
+        if v6 { format!("2001:db8:{:x}::/48", 0x100 + n) } else { format!("10.{}.0.0/{}", 100 + n / 2, 16 + n % 2) };
+    let mut route = route(&text, random.random_range(0..2) * 10, &[]);
+    match random.random_range(0..8) {
+        0 => route.kind = RouteKind::Blackhole,
+        1 => route.kind = RouteKind::Unreachable,
+        2 if !v6 => route.next_hop = random.random_range(1..4),
+        3 | 4 => {
+            let hosts = 2..random.random_range(4..7);
+            route.hops = hosts.map(|host| hop(random, v6, host)).collect::<Vec<_>>().into();
+        }
+        _ => {
+            let host = random.random_range(2..6);
+            route.hops = Hops::One(hop(random, v6, host));
+        }
+    }
+    route
+}
+
+fn uses(kernel: &Kernel, route: &Route, link: u32) -> bool {
+    ways(kernel, route).iter().any(|hop| hop.link == link)
+}
+
+/// One thing that happens to the kernel: what it reports of it.
+fn step(kernel: &mut Kernel, random: &mut StdRng) -> Vec<Message> {
+    let port = random.random_range(0..2u32);
+    let link = A + port;
+    match random.random_range(0..24) {
+        0 => toggle(kernel, link),
+        1 => {
+            // A next-hop object changes, and with it all its routes, unreported.
+            let (id, to) = (random.random_range(1..4), NextHopTo::Hop(hop(random, false, 9)));
+            kernel.next_hops.insert(id, to.clone());
+            vec![Message::NextHop(NextHop { id, to })]
+        }
+        2..6 => {
+            let at = random.random_range(0..kernel.routes.len().max(1));
+            let Some(key) = kernel.routes.keys().nth(at).copied() else { return Vec::new() };
+            kernel.routes.remove(&key).map(Message::RouteGone).into_iter().collect()
+        }
+        6 => lose_a_way(kernel, random),
+        7 => {
+            // An address comes or goes.
+            let extra = address(link, &format!("192.0.2.{}/28", 1 + 16 * random.random_range(0..3)));
+            match kernel.addresses.iter().position(|other| *other == extra) {
+                Some(at) => {
+                    kernel.addresses.remove(at);
+                    vec![Message::AddressGone(extra)]
+                }
+                None => {
+                    kernel.addresses.push(extra);
+                    vec![Message::Address(extra)]
+                }
+            }
+        }
+        8 => {
+            let changed = kernel.links.get_mut(&link).unwrap();
+            changed.mtu = random.random_range(1280..=1500);
+            vec![Message::Link(changed.clone())]
+        }
+        9 | 10 => change_neighbor(kernel, random, link),
+        _ => {
+            let route = random_route(random);
+            let known = route.next_hop == 0 || kernel.next_hops.contains_key(&route.next_hop);
+            let over_down = [A, B].into_iter().any(|link| !kernel.links[&link].up && uses(kernel, &route, link));
+            if !known || over_down {
+                return Vec::new();
+            }
+            kernel.routes.insert((route.prefix, route.metric), route.clone());
+            vec![Message::Route(route)]
+        }
+    }
+}
+
+/// A link goes down, and IPv4 routes over it go without a word; IPv6's are reported. Or it comes up.
+fn toggle(kernel: &mut Kernel, index: u32) -> Vec<Message> {
+    let changed = kernel.links.get_mut(&index).unwrap();
+    changed.up = !changed.up;
+    let mut reports = vec![Message::Link(changed.clone())];
+    if !kernel.links[&index].up {
+        let gone: Vec<_> = kernel.routes.values().filter(|route| uses(kernel, route, index)).cloned().collect();
+        for route in gone {
+            kernel.routes.remove(&(route.prefix, route.metric));
+            if route.prefix.addr().is_ipv6() {
+                reports.push(Message::RouteGone(route));
+            }
+        }
+    }
+    reports
+}
+
+/// IPv6 loses one way of several.
+fn lose_a_way(kernel: &mut Kernel, random: &mut StdRng) -> Vec<Message> {
+    let several = |route: &&mut Route| route.prefix.addr().is_ipv6() && route.hops.as_slice().len() > 1;
+    let Some(route) = kernel.routes.values_mut().find(several) else { return Vec::new() };
+    let mut hops = route.hops.as_slice().to_vec();
+    let gone = hops.remove(random.random_range(0..hops.len()));
+    // The same way twice would go together.
+    hops.retain(|hop| (hop.link, hop.gateway) != (gone.link, gone.gateway));
+    if hops.is_empty() {
+        return Vec::new();
+    }
+    route.hops = hops.into();
+    vec![Message::RouteGone(Route { hops: Hops::One(gone), ..route.clone() })]
+}
+
+fn change_neighbor(kernel: &mut Kernel, random: &mut StdRng, link: u32) -> Vec<Message> {
+    let text = format!("10.0.{}.{}", link - A + 1, random.random_range(20..23));
+    let mut changed = neighbor(link, &text, mac(random.random_range(1..4)));
+    changed.permanent = random.random_bool(0.6);
+    kernel.neighbors.retain(|other| (other.link, other.address) != (link, changed.address));
+    if random.random_bool(0.3) {
+        return vec![Message::NeighborGone(changed)];
+    }
+    kernel.neighbors.push(changed);
+    vec![Message::Neighbor(changed)]
+}
+
+/// What the RIB should have of Linux.
+fn expected(kernel: &Kernel) -> BTreeMap<(Prefix, u32), RouteTarget> {
+    let interface = |hop: &Hop| Some(InterfaceId((hop.link - A) as u16));
+    let member = |hop: &Hop| Member { address: hop.gateway, interface: interface(hop), weight: hop.weight };
+    let target = |route: &Route| match (route.kind, &ways(kernel, route)[..]) {
+        (RouteKind::Blackhole, _) => RouteTarget::Blackhole,
+        (RouteKind::Unreachable, _) => RouteTarget::Unreachable,
+        (_, [hop]) => RouteTarget::Gateway { address: hop.gateway.unwrap(), interface: interface(hop) },
+        (_, hops) => RouteTarget::Multipath(Multipath::new(&hops.iter().map(member).collect::<Vec<_>>()).unwrap()),
+    };
+    kernel.routes.iter().map(|(key, route)| (*key, target(route))).collect()
+}
+
+/// What the slow path was told of neighbors that operators set, put together.
+fn follow(set: &mut BTreeMap<(InterfaceId, IpAddr), MacAddr>, effects: Vec<Effect>) {
+    for effect in effects {
+        match effect {
+            Effect::SetNeighbor { interface, address, mac } => drop(set.insert((interface, address), mac)),
+            Effect::UnsetNeighbor { interface, address } => drop(set.remove(&(interface, address))),
+            _ => {}
+        }
+    }
+}
+
+fn same_interfaces(world: &World) {
+    for (name, link) in [("a", A), ("b", B)] {
+        let (Interface { up, mtu, addresses, .. }, linux) = (world.interface(name), &world.kernel.links[&link]);
+        assert_eq!((*up, u32::from(*mtu)), (linux.up, linux.mtu), "{name}");
+        let of_linux = world.kernel.addresses.iter().filter(|address| address.link == link);
+        let of_linux: BTreeSet<_> = of_linux.map(|address| address.address).collect();
+        assert_eq!(addresses.iter().copied().collect::<BTreeSet<_>>(), of_linux, "{name}");
+    }
+}
+
+#[test]
+fn whatever_the_kernel_does_the_router_becomes_the_same() {
+    let seed = std::env::var("PERIGEE_FUZZ_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(rand::random);
+    let rounds = std::env::var("PERIGEE_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(1) * 100;
+    println!("PERIGEE_FUZZ_SEED={seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut world = World::new();
+    let mut permanent = BTreeMap::new();
+    for round in 0..rounds {
+        for _ in 0..random.random_range(1..60) {
+            let reports = step(&mut world.kernel, &mut random);
+            if random.random_range(0..100) > 0 {
+                reports.into_iter().for_each(|message| world.kernel.say(message));
+            } else {
+                // Notifications were lost: the feed says so, and a dump follows.
+                world.kernel.reports.push_back(Report::Lost);
+                world.kernel.dump();
+            }
+            if random.random_range(0..200) == 0 {
+                // It has holes, and says nothing of what is gone.
+                world.kernel.broken_dump(Vec::new());
+            }
+            if random.random_range(0..20) == 0 {
+                world.settle();
+            }
+        }
+        world.settle();
+        let routes = world.routes().into_iter().map(|(key, (_, target))| (key, target)).collect::<BTreeMap<_, _>>();
+        assert_eq!(routes, expected(&world.kernel), "round {round}");
+        same_interfaces(&world);
+        follow(&mut permanent, world.taken());
+        let of_linux = world.kernel.neighbors.iter().filter(|neighbor| neighbor.permanent);
+        let of_linux = of_linux.map(|n| ((InterfaceId((n.link - A) as u16), n.address), n.mac.unwrap()));
+        assert_eq!(permanent, of_linux.collect(), "round {round}");
+        let report = world.audit(false);
+        assert_eq!(report.total, 0, "round {round}: {:?}", report.differences);
+        assert_eq!(report.linux_routes, routes.len() as u64);
+    }
+}
+
+/// What is reported twice, late or out of order is no reason to panic, and a dump puts it right.
+#[test]
+fn nonsense_is_survived_and_put_right_by_a_dump() {
+    let seed = std::env::var("PERIGEE_FUZZ_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(rand::random);
+    println!("PERIGEE_FUZZ_SEED={seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut world = World::new();
+    let mut heard: Vec<Report> = Vec::new();
+    for _ in 0..3000 {
+        let before = world.kernel.clone();
+        let reports = step(&mut world.kernel, &mut random);
+        heard.extend(reports.into_iter().map(|message| Report::Message { dumped: random.random_bool(0.2), message }));
+        heard.extend([Report::DumpBegins, Report::DumpEnds { complete: random.random_bool(0.5) }]);
+        if random.random_bool(0.5) {
+            world.kernel = Kernel { reports: world.kernel.reports, dumps: world.kernel.dumps, ..before };
+        }
+        let at = random.random_range(0..heard.len());
+        let report = heard.swap_remove(at);
+        world.input(perigee_linux::Input::Reported(perigee_linux::FeedId::Kernel, report));
+    }
+    // Two, as IPv6's routes are gone when two dumps in a row do not name them.
+    world.kernel.reports.clear();
+    (0..2).for_each(|_| world.kernel.dump());
+    world.settle();
+    let routes = world.routes().into_iter().map(|(key, (_, target))| (key, target)).collect::<BTreeMap<_, _>>();
+    assert_eq!(routes, expected(&world.kernel));
+    same_interfaces(&world);
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT
+//! Links, addresses, VLANs, MTUs, carrier.
+
+use crate::world::*;
+use perigee_helper::LinkChange;
+use perigee_linux::{Effect, FeedId, HelperRequest, Input, Report, Setup};
+use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr, Namespace, RouteTarget};
+use perigee_netlink::message::{Hop, Link, Message};
+
+fn down(index: u32, name: &str) -> Link {
+    Link { up: false, carrier: false, ..link(index, name) }
+}
+
+fn vlan(index: u32, name: &str, below: u32, vlan: u16) -> Link {
+    Link { vlan: Some((below, vlan)), ..link(index, name) }
+}
+
+fn change(name: &str) -> LinkChange {
+    LinkChange { name: name.to_owned(), ..LinkChange::default() }
+}
+
+#[test]
+fn interfaces_are_what_their_twins_are() {
+    let mut world = World::new();
+    world.kernel.set_link(Link { mtu: 1400, ..link(A, "a") });
+    world.kernel.add_address(address(A, "192.0.2.1/28"));
+    world.settle();
+    let a = world.interface("a").clone();
+    assert_eq!((a.mtu, a.up), (1400, true));
+    let texts: Vec<_> = a.addresses.iter().map(InterfaceAddress::to_string).collect();
+    assert_eq!(texts, ["10.0.1.1/24", "2001:db8:1::1/64", "192.0.2.1/28"]);
+    assert_eq!(world.taken(), [Effect::InterfacesChanged]);
+    assert_eq!(world.interface("b").mtu, 1500);
+    world.kernel.set_link(Link { mtu: 1400, ..link(A, "a") });
+    world.kernel.add_address(address(A, "192.0.2.1/28"));
+    world.settle();
+    assert!(world.taken().is_empty(), "nothing has changed");
+    assert_eq!(world.kernel.dumps, 0);
+    // Another length of the same address is another address.
+    world.kernel.say(Message::Address(address(A, "192.0.2.1/29")));
+    world.settle();
+    assert_eq!(world.interface("a").addresses.len(), 4);
+    world.kernel.say(Message::Link(Link { mtu: 60, ..link(A, "a") }));
+    world.settle();
+    assert_eq!(world.interface("a").mtu, 68, "every IPv4 link carries 68 bytes");
+}
+
+#[test]
+fn an_address_that_goes_takes_ipv4_routes_along_unreported() {
+    let mut world = World::new();
+    world.kernel.add_address(address(A, "192.0.2.1/28"));
+    world.kernel.add(route("10.1.0.0/16", 0, &[via(A, "192.0.2.2")]));
+    world.settle();
+    world.kernel.routes.clear();
+    world.kernel.delete_address(address(A, "192.0.2.1/28"));
+    world.kernel.say(Message::AddressGone(address(A, "192.0.2.1/28")));
+    world.settle();
+    assert_eq!((world.kernel.dumps, world.target("10.1.0.0/16")), (1, None));
+    assert_eq!(world.interface("a").addresses.len(), 2);
+    world.kernel.delete_address(address(A, "2001:db8:1::1/64"));
+    world.kernel.say(Message::AddressGone(address(99, "192.0.2.1/28")));
+    world.settle();
+    assert_eq!(world.kernel.dumps, 1, "IPv6 says of each route that it is gone");
+    assert_eq!(world.interface("a").addresses.len(), 1);
+}
+
+#[test]
+fn a_link_that_goes_down_takes_ipv4_routes_along_unreported() {
+    let mut world = World::new();
+    world.kernel.add(route("10.1.0.0/16", 0, &[via(A, "10.0.1.2")]));
+    world.settle();
+    world.taken();
+    world.kernel.routes.clear();
+    world.kernel.set_link(down(A, "a"));
+    world.settle();
+    assert_eq!((world.kernel.dumps, world.target("10.1.0.0/16")), (1, None));
+    assert!(!world.interface("a").up && world.interface("b").up);
+    assert!(world.requests().is_empty());
+    world.kernel.set_link(down(A, "a"));
+    world.settle();
+    assert_eq!(world.kernel.dumps, 1, "it was down already");
+    world.kernel.set_link(link(A, "a"));
+    world.settle();
+    assert_eq!(world.kernel.dumps, 1);
+    assert!(world.interface("a").up);
+}
+
+/// The kernel takes the link-local address away when a link goes down, and does not give it back to a TAP.
+#[test]
+fn a_link_that_comes_up_has_its_link_local_address_restored() {
+    let mut world = World::new();
+    world.kernel.set_link(down(B, "b"));
+    world.kernel.set_link(link(B, "b"));
+    world.kernel.set_link(down(77, "other"));
+    world.kernel.set_link(link(77, "other"));
+    world.settle();
+    let add = vec!["fe80::ff:fe00:1/64".parse().unwrap()];
+    assert_eq!(world.changes(), [LinkChange { add, ..change("b") }]);
+    // Linux has no IPv6 on a link with less than 1280 bytes.
+    let mut setup = setup();
+    setup.ports[0].mtu = 1279;
+    setup.ports[1].mtu = 1280;
+    let mut world = World::with(setup, &[]);
+    for (index, name) in [(A, "a"), (B, "b")] {
+        world.kernel.set_link(Link { mtu: 1279, ..down(index, name) });
+        world.kernel.set_link(Link { mtu: 1279, ..link(index, name) });
+    }
+    world.settle();
+    let added: Vec<_> = world.changes().into_iter().map(|change| (change.name, change.add.len())).collect();
+    assert_eq!(added, [("a".to_owned(), 0), ("b".to_owned(), 1)]);
+}
+
+#[test]
+fn the_link_local_address_is_that_of_the_mac_where_none_is_there() {
+    let missing = perigee_linux::missing_link_local;
+    let text = |own: Option<InterfaceAddress>| own.map(|own| own.to_string());
+    let own = MacAddr([0x02, 0x11, 0x22, 0x33, 0x44, 0x55]);
+    let expected = Some("fe80::11:22ff:fe33:4455/64".to_owned());
+    assert_eq!(text(missing(&["10.0.0.1/8".parse().unwrap(), "2001:db8::1/64".parse().unwrap()], own, 1280)), expected);
+    assert_eq!(text(missing(&[], own, 1279)), None);
+    assert_eq!(text(missing(&["fe80::1/64".parse().unwrap()], own, 1500)), None);
+}
+
+#[test]
+fn the_carrier_of_a_port_is_its_twins() {
+    let mut setup = setup();
+    setup.ports[1].twin = None;
+    let namespace: Option<Namespace> = None;
+    let mut world = World::before_the_first_dump(setup, &[]);
+    let carrier = |up| LinkChange { carrier: Some(up), namespace: namespace.clone(), ..change("a") };
+    assert_eq!(world.changes(), [carrier(true)], "b has no twin");
+    world.input(Input::PortLink { port: 0, up: false });
+    world.input(Input::PortLink { port: 1, up: false });
+    world.input(Input::PortLink { port: 9, up: false });
+    assert_eq!(world.changes(), [carrier(false)]);
+    let mut alone = World::before_the_first_dump(Setup { helper: false, ..crate::world::setup() }, &[]);
+    assert!(alone.changes().is_empty(), "there is nobody to ask");
+    alone.kernel.dump();
+    alone.kernel.set_link(Link { mtu: 9000, ..link(A, "a") });
+    alone.settle();
+    assert!(alone.requests().is_empty());
+}
+
+#[test]
+fn a_twin_with_too_large_an_mtu_is_set_back() {
+    let mut world = World::new();
+    world.kernel.set_link(Link { mtu: 1501, ..link(A, "a") });
+    world.settle();
+    assert_eq!(world.interface("a").mtu, 1500);
+    assert_eq!(world.changes(), [LinkChange { mtu: Some(1500), ..change("a") }]);
+    world.kernel.set_link(Link { mtu: 1500, ..link(A, "a") });
+    world.settle();
+    assert!(world.changes().is_empty());
+}
+
+#[test]
+fn a_vlan_on_a_twin_becomes_an_interface() {
+    let mut world = World::new();
+    world.kernel.set_link(vlan(30, "b.7", B, 7));
+    world.kernel.add_address(address(30, "10.0.7.1/24"));
+    world.kernel.add(route("10.7.0.0/16", 0, &[via(30, "10.0.7.2")]));
+    world.settle();
+    let Interface { port, vlan: id, mtu, mac: own, up, addresses, .. } = world.interface("b.7").clone();
+    assert_eq!((port, id, mtu, own, up), (1, Some(7), 1500, mac(1), true));
+    assert_eq!(addresses, ["10.0.7.1/24".parse().unwrap()]);
+    assert_eq!(world.target("10.7.0.0/16"), Some(gateway(2, "10.0.7.2")));
+    // What is none of the router's: a VLAN on another link, and one that does not exist.
+    world.kernel.set_link(vlan(31, "x.8", 77, 8));
+    world.kernel.set_link(vlan(32, "b.4095", B, 4095));
+    world.settle();
+    assert_eq!(world.router.interfaces.iter().count(), 3);
+    world.kernel.set_link(vlan(33, "b.4094", B, 4094));
+    world.kernel.set_link(vlan(34, "b.1", B, 1));
+    world.settle();
+    assert_eq!(world.router.interfaces.iter().count(), 5);
+    // It goes, and stays as a number that is down.
+    world.kernel.routes.clear();
+    world.kernel.delete_link(30);
+    world.settle();
+    assert!(!world.interface("b.7").up && world.interface("b.7").addresses.is_empty());
+    assert_eq!(world.target("10.7.0.0/16"), None);
+    // It comes again under another number of Linux's, and is the same interface.
+    world.kernel.set_link(vlan(40, "b.7", B, 7));
+    world.kernel.add(route("10.7.0.0/16", 0, &[Hop { link: 40, gateway: None, weight: 1 }]));
+    world.settle();
+    assert!(world.interface("b.7").up);
+    let target = RouteTarget::Connected { interface: InterfaceId(2) };
+    assert_eq!((world.target("10.7.0.0/16"), world.router.interfaces.iter().count()), (Some(target), 5));
+}
+
+#[test]
+fn a_vlan_is_adopted_in_the_middle_of_the_first_dump() {
+    let mut world = World::before_the_first_dump(setup(), &[]);
+    world.kernel.links.insert(30, vlan(30, "b.7", B, 7));
+    world.kernel.routes.insert((prefix("10.7.0.0/16"), 0), route("10.7.0.0/16", 0, &[via(30, "10.0.7.2")]));
+    world.kernel.dump();
+    world.settle();
+    assert_eq!(world.target("10.7.0.0/16"), Some(gateway(2, "10.0.7.2")));
+    assert_eq!(world.kernel.dumps, 1, "one dump was enough");
+}
+
+#[test]
+fn nothing_is_done_before_the_first_dump_begins() {
+    let mut world = World::before_the_first_dump(setup(), &[]);
+    world.kernel.say(Message::Link(vlan(30, "b.7", B, 7)));
+    world.kernel.say(Message::Link(down(A, "a")));
+    world.settle();
+    assert_eq!(world.router.interfaces.iter().count(), 2);
+    assert!(world.interface("a").up, "the configuration knows more");
+    world.input(Input::Reported(FeedId::Kernel, Report::DumpBegins));
+    world.settle();
+    assert_eq!(world.router.interfaces.iter().count(), 3);
+    assert!(world.interface("a").up, "not before it is whole");
+}
+
+#[test]
+fn a_vlan_of_the_configuration_follows_linux_or_else_its_port() {
+    let mut world = World::with(setup(), &[("b.7", 1, 7)]);
+    assert!(world.interface("b.7").up, "Linux has none of that number: the router's alone");
+    world.kernel.set_link(down(B, "b"));
+    world.settle();
+    assert!(!world.interface("b.7").up, "up with its port");
+    world.kernel.set_link(link(B, "b"));
+    world.kernel.set_link(Link { up: false, ..vlan(30, "b.7", B, 7) });
+    world.kernel.add_address(address(30, "10.0.7.1/24"));
+    world.settle();
+    assert!(!world.interface("b.7").up && world.interface("b").up);
+    assert_eq!(world.router.interfaces.iter().count(), 3, "it is the configuration's");
+    world.kernel.set_link(vlan(30, "b.7", B, 7));
+    world.settle();
+    assert!(world.interface("b.7").up);
+    world.kernel.delete_link(30);
+    world.settle();
+    assert!(world.interface("b.7").up && world.interface("b.7").addresses == ["10.0.7.1/24".parse().unwrap()]);
+}
+
+#[test]
+fn interfaces_have_an_end() {
+    let vlans: Vec<(String, u16)> =
+        (1..=u16::try_from(InterfaceId::LIMIT).unwrap().min(4094)).map(|id| (format!("b.{id}"), id)).collect();
+    let mut world = World::new();
+    for (name, id) in &vlans {
+        world.kernel.links.insert(1000 + u32::from(*id), vlan(1000 + u32::from(*id), name, B, *id));
+    }
+    world.kernel.dump();
+    world.settle();
+    let expected = (vlans.len() + 2).min(usize::from(InterfaceId::LIMIT));
+    assert_eq!(world.router.interfaces.iter().count(), expected);
+}
+
+#[test]
+fn a_dump_takes_links_and_addresses_that_it_does_not_name() {
+    let mut world = World::new();
+    world.kernel.set_link(vlan(30, "b.7", B, 7));
+    world.kernel.add_address(address(A, "192.0.2.1/28"));
+    world.settle();
+    world.kernel.links.remove(&30);
+    world.kernel.addresses.retain(|known| *known != address(A, "192.0.2.1/28"));
+    world.kernel.addresses.push(address(B, "192.0.2.17/28"));
+    world.kernel.dump();
+    world.settle();
+    assert!(!world.interface("b.7").up);
+    assert_eq!((world.interface("a").addresses.len(), world.interface("b").addresses.len()), (2, 3));
+    assert_eq!((world.status().links, world.status().addresses), (2, 5));
+}
+
+#[test]
+fn links_that_are_none_of_the_routers_change_nothing() {
+    let mut world = World::new();
+    world.kernel.set_link(link(77, "eth0"));
+    world.kernel.add_address(address(77, "198.51.100.1/24"));
+    world.settle();
+    world.kernel.delete_link(77);
+    world.settle();
+    world.pass(SECOND);
+    assert!(world.taken().is_empty() && world.requests().is_empty());
+    assert_eq!(world.router.interfaces.iter().count(), 2);
+    let asked: Vec<HelperRequest> = world.requests();
+    assert!(asked.is_empty());
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+//! The follower beside a made-up kernel: no namespaces, no threads, no clock but the tests' own.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `world.rs` | the made-up kernel and zebra, the router's tables, and the caller between them |
+//! | `fuzz.rs` | whatever the kernel does, loses or keeps to itself, the routes become the same |
+//! | `routes.rs` | single routes: which are followed, replaced, withdrawn, left out |
+//! | `dumps.rs` | dumps: with holes, beside notifications, in doubt |
+//! | `links.rs` | links, addresses, VLANs, MTUs, carrier |
+//! | `neighbors.rs` | neighbors, both ways |
+//! | `twins.rs` | twins, namespaces and sockets that go away |
+//! | `audit.rs` | the audit: what it finds, repairs and counts |
+
+mod audit;
+mod dumps;
+mod fuzz;
+mod links;
+mod neighbors;
+mod routes;
+mod twins;
+mod world;

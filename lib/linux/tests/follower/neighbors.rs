@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+//! Neighbors, both ways.
+
+use crate::world::*;
+use perigee_config::Neighbor as Configured;
+use perigee_helper::{NeighborChange, PROTOCOL};
+use perigee_linux::{Effect, HelperRequest, Input, KnownNeighbor, Setup};
+use perigee_net::{InterfaceId, MacAddr};
+use perigee_netlink::message::Neighbor;
+
+const ON_A: InterfaceId = InterfaceId(0);
+
+fn permanent(text: &str, mac: MacAddr) -> Neighbor {
+    Neighbor { permanent: true, ..neighbor(A, text, mac) }
+}
+
+fn set(text: &str, mac: MacAddr) -> Effect {
+    Effect::SetNeighbor { interface: ON_A, address: ip(text), mac }
+}
+
+fn unset(text: &str) -> Effect {
+    Effect::UnsetNeighbor { interface: ON_A, address: ip(text) }
+}
+
+fn learn(text: &str, mac: MacAddr) -> Effect {
+    Effect::LearnNeighbor { interface: ON_A, address: ip(text), mac }
+}
+
+fn found(text: &str, mac: Option<MacAddr>) -> Input {
+    Input::Neighbor { interface: ON_A, address: ip(text), mac }
+}
+
+fn reported(world: &mut World) -> Vec<(u32, String, Option<MacAddr>)> {
+    world.settle();
+    let changes = world.requests().into_iter();
+    let changes = changes.flat_map(|r| if let HelperRequest::Neighbors(changes) = r { changes } else { vec![] });
+    changes.map(|NeighborChange { link, address, mac }| (link, address.to_string(), mac)).collect()
+}
+
+#[test]
+fn what_an_operator_sets_in_linux_is_set_here() {
+    let mut world = World::new();
+    world.kernel.set_neighbor(permanent("10.0.1.9", mac(9)));
+    world.kernel.set_neighbor(permanent("10.0.1.9", mac(9)));
+    world.settle();
+    assert_eq!(world.taken(), [set("10.0.1.9", mac(9))]);
+    assert!(world.follower.is_permanent(ON_A, ip("10.0.1.9")) && !world.follower.is_permanent(ON_A, ip("10.0.1.8")));
+    assert_eq!(world.status().permanent_neighbors, 1);
+    world.kernel.set_neighbor(permanent("10.0.1.9", mac(8)));
+    world.settle();
+    assert_eq!(world.taken(), [set("10.0.1.9", mac(8))]);
+    world.kernel.delete_neighbor(permanent("10.0.1.9", mac(8)));
+    world.kernel.delete_neighbor(permanent("10.0.1.9", mac(8)));
+    world.settle();
+    assert_eq!(world.taken(), [unset("10.0.1.9")]);
+    assert_eq!(world.status().permanent_neighbors, 0);
+}
+
+#[test]
+fn one_that_is_not_permanent_any_more_is_unset_and_learned() {
+    let mut world = World::new();
+    world.kernel.set_neighbor(permanent("10.0.1.9", mac(9)));
+    world.settle();
+    world.taken();
+    world.kernel.set_neighbor(neighbor(A, "10.0.1.9", mac(7)));
+    world.settle();
+    assert_eq!(world.taken(), [unset("10.0.1.9"), learn("10.0.1.9", mac(7))]);
+    world.kernel.set_neighbor(permanent("10.0.1.9", mac(9)));
+    // It fails: there is no MAC address.
+    world.kernel.set_neighbor(Neighbor { mac: None, ..permanent("10.0.1.9", mac(9)) });
+    world.settle();
+    assert_eq!(world.taken(), [set("10.0.1.9", mac(9)), unset("10.0.1.9")]);
+}
+
+#[test]
+fn what_the_configuration_sets_applies_again() {
+    let neighbors = vec![Configured { address: ip("10.0.1.9"), mac: mac(5), interface: ON_A }];
+    let mut world = World::with(Setup { neighbors, ..setup() }, &[]);
+    world.kernel.set_neighbor(permanent("10.0.1.9", mac(9)));
+    world.kernel.delete_neighbor(permanent("10.0.1.9", mac(9)));
+    world.settle();
+    assert_eq!(world.taken(), [set("10.0.1.9", mac(9)), set("10.0.1.9", mac(5))]);
+    // A reload has taken it out of the configuration.
+    world.follower.configure(perigee_config::Linux::default(), vec![vec![], vec![]], 2, vec![]);
+    world.kernel.set_neighbor(permanent("10.0.1.9", mac(9)));
+    world.kernel.delete_neighbor(permanent("10.0.1.9", mac(9)));
+    world.settle();
+    assert_eq!(world.taken(), [set("10.0.1.9", mac(9)), unset("10.0.1.9")]);
+}
+
+#[test]
+fn what_is_no_neighbor_of_the_routers_is_passed_over() {
+    let mut world = World::new();
+    let group = MacAddr([1, 0, 0x5e, 0, 0, 1]);
+    for ignored in [
+        permanent("224.0.0.1", mac(9)),
+        permanent("ff02::1", mac(9)),
+        permanent("0.0.0.0", mac(9)),
+        permanent("127.0.0.1", mac(9)),
+        permanent("10.0.1.9", group),
+        permanent("10.0.1.9", MacAddr([0; 6])),
+        Neighbor { link: 99, ..permanent("10.0.1.9", mac(9)) },
+        Neighbor { protocol: PROTOCOL, ..neighbor(A, "10.0.1.9", mac(9)) },
+    ] {
+        world.kernel.set_neighbor(ignored);
+        world.settle();
+        assert!(world.taken().is_empty(), "{ignored:?}");
+    }
+    // The operator has made the router's own entry permanent.
+    world.kernel.set_neighbor(Neighbor { protocol: PROTOCOL, ..permanent("10.0.1.9", mac(9)) });
+    world.settle();
+    assert_eq!(world.taken(), [set("10.0.1.9", mac(9))]);
+}
+
+#[test]
+fn a_dump_takes_what_it_does_not_name() {
+    let mut world = World::new();
+    world.kernel.set_neighbor(permanent("10.0.1.8", mac(8)));
+    world.kernel.set_neighbor(permanent("10.0.1.9", mac(9)));
+    world.settle();
+    world.taken();
+    world.kernel.neighbors.retain(|neighbor| neighbor.address != ip("10.0.1.9"));
+    world.kernel.dump();
+    world.settle();
+    assert_eq!(world.taken(), [unset("10.0.1.9")]);
+    assert_eq!(world.status().permanent_neighbors, 1);
+}
+
+/// Neighbors of the first dump were passed over unless a turn had ended between the links and them.
+#[test]
+fn neighbors_of_the_first_dump_are_taken() {
+    let mut world = World::before_the_first_dump(setup(), &[]);
+    world.kernel.neighbors.push(permanent("10.0.1.9", mac(9)));
+    world.kernel.dump();
+    world.settle();
+    assert!(world.taken().contains(&set("10.0.1.9", mac(9))));
+}
+
+#[test]
+fn what_the_slow_path_finds_is_reported_to_linux() {
+    let mut world = World::new();
+    world.input(found("10.0.1.5", Some(mac(5))));
+    world.input(found("10.0.1.6", Some(mac(6))));
+    world.input(found("10.0.1.6", None));
+    assert_eq!(
+        reported(&mut world),
+        [(A, "10.0.1.5".to_owned(), Some(mac(5))), (A, "10.0.1.6".to_owned(), None)],
+        "the last word of each"
+    );
+    assert!(reported(&mut world).is_empty(), "once");
+    world.input(Input::Neighbor { interface: InterfaceId(7), address: ip("10.0.7.5"), mac: Some(mac(5)) });
+    assert!(reported(&mut world).is_empty(), "Linux has no such link");
+    // What an operator has set in Linux, Linux knows.
+    world.kernel.set_neighbor(permanent("10.0.1.9", mac(9)));
+    world.settle();
+    world.input(found("10.0.1.9", Some(mac(9))));
+    assert!(reported(&mut world).is_empty());
+    let mut alone = World::with(Setup { helper: false, ..setup() }, &[]);
+    alone.input(found("10.0.1.5", Some(mac(5))));
+    assert!(reported(&mut alone).is_empty());
+}
+
+#[test]
+fn linux_hears_of_all_neighbors_when_it_knows_none() {
+    let mut world = World::before_the_first_dump(setup(), &[]);
+    world.known.push(KnownNeighbor { interface: ON_A, address: ip("10.0.1.5"), mac: mac(5) });
+    let expected = [(A, "10.0.1.5".to_owned(), Some(mac(5)))];
+    world.kernel.dump();
+    assert_eq!(reported(&mut world), expected, "after the first dump");
+    world.kernel.dump();
+    assert!(reported(&mut world).is_empty(), "not after the next");
+    world.input(Input::TwinMade { port: 0, link: A });
+    assert_eq!(reported(&mut world), expected, "and when its twin is made again");
+}

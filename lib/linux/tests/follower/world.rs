@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: MIT
+//! A made-up kernel and zebra, the router's tables, and the caller between them and the follower.
+
+use perigee_config::Linux;
+use perigee_fib::{FibError, FibWriter, Interfaces, NextHopId, NextHopInfo, Rib};
+use perigee_helper::LinkChange;
+use perigee_linux::{
+    AuditReport, Audited, Effect, FeedId, Follower, HelperRequest, Input, KnownNeighbor, Port, Report, Setup, Status,
+    Table,
+};
+use perigee_net::{Interface, InterfaceId, MacAddr, Prefix, Route as FibRoute, RouteKey, RouteSource, RouteTarget};
+use perigee_netlink::message::{Address, Hop, Hops, Link, Message, Neighbor, NextHop, NextHopTo, Route, RouteKind};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+
+/// Linux's numbers of the twins of ports a and b.
+pub const A: u32 = 10;
+pub const B: u32 = 11;
+/// A second, in ns.
+pub const SECOND: u64 = 1_000_000_000;
+
+pub fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+pub fn prefix(text: &str) -> Prefix {
+    text.parse().unwrap()
+}
+
+pub fn mac(last: u8) -> MacAddr {
+    MacAddr([2, 0, 0, 0, 0, last])
+}
+
+pub fn link(index: u32, name: &str) -> Link {
+    Link { index, name: name.to_owned(), up: true, carrier: true, mtu: 1500, mac: None, vlan: None }
+}
+
+pub fn address(link: u32, text: &str) -> Address {
+    Address { link, address: text.parse().unwrap() }
+}
+
+pub fn neighbor(link: u32, text: &str, mac: MacAddr) -> Neighbor {
+    Neighbor { link, address: ip(text), mac: Some(mac), permanent: false, protocol: 0 }
+}
+
+/// A route of the kernel's main table.
+pub fn route(text: &str, metric: u32, hops: &[Hop]) -> Route {
+    Route {
+        prefix: prefix(text),
+        table: 254,
+        protocol: 12,
+        kind: RouteKind::Unicast,
+        tos: 0,
+        metric,
+        hops: hops.to_vec().into(),
+        next_hop: 0,
+        appended: false,
+        encapsulated: false,
+    }
+}
+
+/// A route by a next-hop object.
+pub fn by_object(text: &str, object: u32) -> Route {
+    Route { next_hop: object, ..route(text, 0, &[]) }
+}
+
+pub fn via(link: u32, gateway: &str) -> Hop {
+    Hop { link, gateway: Some(ip(gateway)), weight: 1 }
+}
+
+/// What the kernel has.
+#[derive(Clone)]
+pub struct Kernel {
+    pub links: BTreeMap<u32, Link>,
+    pub addresses: Vec<Address>,
+    pub neighbors: Vec<Neighbor>,
+    pub next_hops: BTreeMap<u32, NextHopTo>,
+    pub routes: BTreeMap<(Prefix, u32), Route>,
+    /// Routes with the prefix and metric of another, in order.
+    pub beside: Vec<Route>,
+    pub reports: VecDeque<Report>,
+    /// How many times it was asked for a dump.
+    pub dumps: u64,
+}
+
+impl Kernel {
+    /// Two twins with addresses of both families.
+    pub fn new() -> Kernel {
+        let addresses = [(A, "10.0.1.1/24"), (A, "2001:db8:1::1/64"), (B, "10.0.2.1/24"), (B, "2001:db8:2::1/64")];
+        Kernel {
+            links: BTreeMap::from([(A, link(A, "a")), (B, link(B, "b"))]),
+            addresses: addresses.map(|(link, text)| address(link, text)).to_vec(),
+            neighbors: Vec::new(),
+            next_hops: BTreeMap::new(),
+            routes: BTreeMap::new(),
+            beside: Vec::new(),
+            reports: VecDeque::new(),
+            dumps: 0,
+        }
+    }
+
+    /// Everything it has, in the order of its dumps.
+    pub fn messages(&self) -> Vec<Message> {
+        let object = |(id, to): (&u32, &NextHopTo)| Message::NextHop(NextHop { id: *id, to: to.clone() });
+        let mut all: Vec<Message> = self.links.values().cloned().map(Message::Link).collect();
+        all.extend(self.addresses.iter().copied().map(Message::Address));
+        all.extend(self.next_hops.iter().map(object));
+        all.extend(self.neighbors.iter().copied().map(Message::Neighbor));
+        for route in self.routes.values() {
+            all.push(Message::Route(route.clone()));
+            let beside = |other: &&Route| (other.prefix, other.metric) == (route.prefix, route.metric);
+            all.extend(self.beside.iter().filter(beside).cloned().map(Message::Route));
+        }
+        all
+    }
+
+    /// Answers a request for a dump.
+    pub fn dump(&mut self) {
+        self.dumps += 1;
+        let messages = self.messages();
+        self.reports.push_back(Report::DumpBegins);
+        self.reports.extend(messages.into_iter().map(|message| Report::Message { dumped: true, message }));
+        self.reports.push_back(Report::DumpEnds { complete: true });
+    }
+
+    /// A dump of which the kernel itself says that something is missing: what it names, it names.
+    pub fn broken_dump(&mut self, messages: Vec<Message>) {
+        self.reports.push_back(Report::DumpBegins);
+        self.reports.extend(messages.into_iter().map(|message| Report::Message { dumped: true, message }));
+        self.reports.push_back(Report::DumpEnds { complete: false });
+    }
+
+    /// A notification.
+    pub fn say(&mut self, message: Message) {
+        self.reports.push_back(Report::Message { dumped: false, message });
+    }
+
+    pub fn add(&mut self, route: Route) {
+        self.routes.insert((route.prefix, route.metric), route.clone());
+        self.say(Message::Route(route));
+    }
+
+    pub fn delete(&mut self, route: &Route) {
+        self.routes.remove(&(route.prefix, route.metric));
+        self.say(Message::RouteGone(route.clone()));
+    }
+
+    pub fn set_link(&mut self, link: Link) {
+        self.links.insert(link.index, link.clone());
+        self.say(Message::Link(link));
+    }
+
+    pub fn delete_link(&mut self, index: u32) {
+        self.links.remove(&index);
+        self.addresses.retain(|address| address.link != index);
+        self.say(Message::LinkGone(index));
+    }
+
+    pub fn add_address(&mut self, address: Address) {
+        self.addresses.push(address);
+        self.say(Message::Address(address));
+    }
+
+    pub fn delete_address(&mut self, address: Address) {
+        self.addresses.retain(|other| *other != address);
+        self.say(Message::AddressGone(address));
+    }
+
+    pub fn set_neighbor(&mut self, neighbor: Neighbor) {
+        self.neighbors.retain(|other| (other.link, other.address) != (neighbor.link, neighbor.address));
+        self.neighbors.push(neighbor);
+        self.say(Message::Neighbor(neighbor));
+    }
+
+    pub fn delete_neighbor(&mut self, neighbor: Neighbor) {
+        self.neighbors.retain(|other| (other.link, other.address) != (neighbor.link, neighbor.address));
+        self.say(Message::NeighborGone(neighbor));
+    }
+
+    pub fn set_object(&mut self, id: u32, to: NextHopTo) {
+        self.next_hops.insert(id, to.clone());
+        self.say(Message::NextHop(NextHop { id, to }));
+    }
+}
+
+/// The router's tables.
+pub struct Router {
+    pub fib: FibWriter,
+    pub interfaces: Interfaces,
+    /// Prefixes that workers do not find.
+    pub forgotten: BTreeSet<Prefix>,
+    /// Whether lookup structures refuse to be repaired.
+    pub stubborn: bool,
+    /// Whether changes wait to be made visible.
+    pub uncommitted: bool,
+    /// What the audit set neighbors to.
+    pub repaired: Vec<(InterfaceId, IpAddr, Option<MacAddr>)>,
+    /// Prefixes that do not fit.
+    pub full: BTreeSet<Prefix>,
+}
+
+impl Table for Router {
+    fn interfaces(&self) -> &Interfaces {
+        &self.interfaces
+    }
+    fn set_interfaces(&mut self, list: Vec<Interface>) {
+        self.interfaces = Interfaces::new(list).unwrap();
+    }
+    fn rib(&self) -> &Rib {
+        self.fib.rib()
+    }
+    fn insert(&mut self, prefix: Prefix, route: FibRoute) -> Result<bool, FibError> {
+        assert_eq!(route.source, RouteSource::Linux, "the follower adds routes of Linux alone");
+        if self.full.contains(&prefix) {
+            return Err(FibError::Missing { prefix });
+        }
+        if self.rib().route(prefix, route.key()) == Some(&route) {
+            return Ok(false);
+        }
+        self.fib.insert(prefix, route).map(|()| true)
+    }
+    fn withdraw(&mut self, prefix: Prefix, key: RouteKey) -> Result<(), FibError> {
+        assert_eq!(key.source, RouteSource::Linux, "the follower removes routes of Linux alone");
+        self.fib.remove(prefix, key).map(drop)
+    }
+}
+
+impl Audited for Router {
+    fn uncommitted(&self) -> bool {
+        self.uncommitted
+    }
+    fn expected(&self, address: IpAddr) -> NextHopId {
+        self.fib.expected(address)
+    }
+    fn found(&self, address: IpAddr) -> NextHopId {
+        match self.forgotten.iter().any(|prefix| prefix.contains(address)) {
+            true => NextHopId::NO_ROUTE,
+            false => self.fib.expected(address),
+        }
+    }
+    fn repair(&mut self, prefix: Prefix) -> Result<usize, FibError> {
+        if self.stubborn {
+            return Err(FibError::Missing { prefix });
+        }
+        self.forgotten.remove(&prefix);
+        Ok(1)
+    }
+    fn next_hops(&self) -> Vec<NextHopInfo> {
+        self.fib.next_hops().collect()
+    }
+    fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
+        self.repaired.push((interface, address, mac));
+        self.fib.set_neighbor(interface, address, mac);
+    }
+}
+
+/// A router beside a kernel, and what the follower wanted done.
+pub struct World {
+    pub now: u64,
+    pub kernel: Kernel,
+    /// What zebra reports, and what it repeats when it is asked to.
+    pub zebra: VecDeque<Report>,
+    pub zebra_routes: Vec<Route>,
+    pub zebra_dumps: u64,
+    pub router: Router,
+    pub follower: Follower,
+    /// The neighbors that the slow path knows.
+    pub known: Vec<KnownNeighbor>,
+    /// What the helper was asked, and what the slow path was told, since this was taken last.
+    pub asked: Vec<HelperRequest>,
+    pub told: Vec<Effect>,
+    pub audits: Vec<Option<AuditReport>>,
+}
+
+pub fn port(name: &str, number: u16, twin: u32, address: &str) -> Port {
+    Port {
+        name: name.to_owned(),
+        number,
+        mac: mac(number as u8),
+        mtu: 1500,
+        addresses: vec![address.parse().unwrap()],
+        twin: Some(twin),
+        up: false,
+    }
+}
+
+/// A router with two ports and a helper.
+pub fn setup() -> Setup {
+    Setup {
+        linux: Linux::default(),
+        ports: vec![port("a", 0, A, "10.0.1.1/24"), port("b", 1, B, "10.0.2.1/24")],
+        configured: 2,
+        helper: true,
+        feeds: vec![FeedId::Kernel],
+        ..Setup::default()
+    }
+}
+
+pub fn interface(name: &str, port: u16, vlan: Option<u16>) -> Interface {
+    let mac = mac(port as u8);
+    Interface { name: name.to_owned(), port, vlan, mtu: 1500, mac, up: true, addresses: Vec::new() }
+}
+
+impl World {
+    /// The first dump has been applied.
+    pub fn new() -> World {
+        World::with(setup(), &[])
+    }
+
+    /// The same with VLANs in the configuration.
+    pub fn with(setup: Setup, vlans: &[(&str, u16, u16)]) -> World {
+        let mut world = World::before_the_first_dump(setup, vlans);
+        world.kernel.dump();
+        world.settle();
+        world.asked.clear();
+        world.told.clear();
+        world.kernel.dumps = 0;
+        world
+    }
+
+    /// Nothing is known of Linux.
+    pub fn before_the_first_dump(setup: Setup, vlans: &[(&str, u16, u16)]) -> World {
+        let mut interfaces = vec![interface("a", 0, None), interface("b", 1, None)];
+        interfaces.extend(vlans.iter().map(|(name, port, vlan)| interface(name, *port, Some(*vlan))));
+        let setup = Setup { configured: interfaces.len(), ..setup };
+        let ports = setup.ports.len();
+        let router = Router {
+            fib: FibWriter::new(1 << 16).unwrap(),
+            interfaces: Interfaces::new(interfaces).unwrap(),
+            forgotten: BTreeSet::new(),
+            stubborn: false,
+            uncommitted: false,
+            repaired: Vec::new(),
+            full: BTreeSet::new(),
+        };
+        let mut world = World {
+            now: SECOND,
+            kernel: Kernel::new(),
+            zebra: VecDeque::new(),
+            zebra_routes: Vec::new(),
+            zebra_dumps: 0,
+            router,
+            follower: Follower::new(setup),
+            known: Vec::new(),
+            asked: Vec::new(),
+            told: Vec::new(),
+            audits: Vec::new(),
+        };
+        (0..ports).for_each(|port| world.input(Input::PortLink { port, up: true }));
+        world
+    }
+
+    /// Gives the follower one input, and does what it wants.
+    pub fn input(&mut self, input: Input) {
+        self.follower.handle(self.now, input, &mut self.router);
+        self.effects();
+    }
+
+    fn effects(&mut self) {
+        while let Some(effect) = self.follower.poll_effect() {
+            match effect {
+                Effect::Dump(FeedId::Kernel) => self.kernel.dump(),
+                Effect::Dump(FeedId::Zebra) => {
+                    self.zebra_dumps += 1;
+                    let routes = self.zebra_routes.iter().cloned();
+                    self.zebra.push_back(Report::DumpBegins);
+                    self.zebra.extend(routes.map(|r| Report::Message { dumped: true, message: Message::Route(r) }));
+                    self.zebra.push_back(Report::DumpEnds { complete: true });
+                }
+                Effect::Helper(request) => self.asked.push(request),
+                Effect::AuditEnded(report) => self.audits.push(report),
+                Effect::ReportNeighbors => {
+                    for KnownNeighbor { interface, address, mac } in self.known.clone() {
+                        let neighbor = Input::Neighbor { interface, address, mac: Some(mac) };
+                        self.follower.handle(self.now, neighbor, &mut self.router);
+                    }
+                }
+                effect => self.told.push(effect),
+            }
+        }
+    }
+
+    /// Takes everything that is there, until nothing is.
+    pub fn settle(&mut self) {
+        for _ in 0..100_000 {
+            if let Some(report) = self.kernel.reports.pop_front() {
+                self.input(Input::Reported(FeedId::Kernel, report));
+            } else if self.follower.is_ready_for(FeedId::Zebra) && !self.zebra.is_empty() {
+                let report = self.zebra.pop_front().unwrap();
+                self.input(Input::Reported(FeedId::Zebra, report));
+            } else {
+                self.follower.settle(&mut self.router);
+                self.effects();
+                let known = self.known.clone();
+                let went_on = self.follower.go_on_with_audit(self.now, &mut self.router, &|| known.clone());
+                self.effects();
+                let zebra_waits = self.follower.is_ready_for(FeedId::Zebra) && !self.zebra.is_empty();
+                if !went_on && self.kernel.reports.is_empty() && !zebra_waits {
+                    return;
+                }
+            }
+        }
+        panic!("the follower never comes to rest");
+    }
+
+    /// Lets time pass, in steps of the follower's own.
+    pub fn pass(&mut self, time: u64) {
+        let end = self.now + time;
+        while self.follower.next_timeout() <= end {
+            self.now = self.now.max(self.follower.next_timeout());
+            self.follower.handle_timeout(self.now, &self.router);
+            self.effects();
+            self.settle();
+        }
+        self.now = end;
+    }
+
+    /// An audit, from its begin to its end.
+    pub fn audit(&mut self, repair: bool) -> AuditReport {
+        self.follower.begin_audit(self.now, repair);
+        self.effects();
+        self.settle();
+        self.audits.pop().expect("the audit ends").expect("Linux is followed")
+    }
+
+    pub fn status(&self) -> Status {
+        self.follower.status()
+    }
+
+    /// What the helper was asked since the last time.
+    pub fn requests(&mut self) -> Vec<HelperRequest> {
+        std::mem::take(&mut self.asked)
+    }
+
+    /// The changes of links among them.
+    pub fn changes(&mut self) -> Vec<LinkChange> {
+        let changes = self.requests().into_iter();
+        changes.filter_map(|r| if let HelperRequest::Link(change) = r { Some(change) } else { None }).collect()
+    }
+
+    /// What the slow path was told since the last time.
+    pub fn taken(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.told)
+    }
+
+    pub fn interface(&self, name: &str) -> &Interface {
+        self.router.interfaces.get(self.router.interfaces.by_name(name).unwrap()).unwrap()
+    }
+
+    /// The routes of Linux in the RIB: prefix, metric and preference, and where to.
+    pub fn routes(&self) -> BTreeMap<(Prefix, u32), (u8, RouteTarget)> {
+        let of_family = |is_v6| self.router.rib().of_source(RouteSource::Linux, is_v6, None);
+        let of_linux = of_family(false).chain(of_family(true));
+        of_linux.map(|(p, route)| ((p, route.metric), (route.preference, route.target.clone()))).collect()
+    }
+
+    /// Where the RIB's route of Linux with metric 0 leads.
+    pub fn target(&self, text: &str) -> Option<RouteTarget> {
+        self.routes().get(&(prefix(text), 0)).map(|(_, target)| target.clone())
+    }
+}
+
+/// A route through one gateway, as the table has it.
+pub fn gateway(interface: u16, text: &str) -> RouteTarget {
+    RouteTarget::Gateway { address: ip(text), interface: Some(InterfaceId(interface)) }
+}
+
+/// The ways of a route of the kernel, its next-hop object resolved.
+pub fn ways(kernel: &Kernel, route: &Route) -> Vec<Hop> {
+    match kernel.next_hops.get(&route.next_hop) {
+        Some(NextHopTo::Hop(hop)) => vec![*hop],
+        _ => Hops::as_slice(&route.hops).to_vec(),
+    }
+}
