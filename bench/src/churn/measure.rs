@@ -5,7 +5,8 @@ use super::netlink::{self, Change, Pump, Route};
 use super::router::{Cpu, Memory, Router, SINK_PORT};
 use crate::statistics::Median;
 use anyhow::{Context as _, Result, bail, ensure};
-use perigee_api::answers::{LinuxStatus, WorkerStatus};
+use perigee_api::answers::{LinuxState, LinuxStatus, WorkerStatus};
+use perigee_api::queries::{Resync, ShowLinux};
 use std::time::{Duration, Instant};
 
 /// Between two questions whether the router has caught up.
@@ -161,12 +162,12 @@ fn settle(router: &mut Router, patience: Duration) -> Result<()> {
     let deadline = Instant::now() + patience;
     let mut before = u64::MAX;
     loop {
-        let linux: LinuxStatus = router.get("/v1/linux")?;
-        if linux.state == "following" && linux.changes == before {
+        let linux = router.ask(&ShowLinux {})?;
+        if linux.state == LinuxState::Following && linux.changes == before {
             return Ok(());
         }
         before = linux.changes;
-        ensure!(Instant::now() < deadline, "the router does not follow Linux: it says {:?}", linux.state);
+        ensure!(Instant::now() < deadline, "the router does not follow Linux: it says \"{}\"", linux.state);
         std::thread::sleep(Duration::from_millis(300));
     }
 }
@@ -183,7 +184,7 @@ struct Pair {
 
 impl Turn<'_> {
     fn linux(&mut self) -> Result<LinuxStatus> {
-        self.router.get("/v1/linux")
+        self.router.ask(&ShowLinux {})
     }
 
     /// A window begins.
@@ -219,7 +220,7 @@ impl Turn<'_> {
             let lost = linux.overruns > before.overruns && linux.resyncs > before.resyncs;
             let arrived = linux.changes - before.changes >= changes || lost;
             let (prefixes, pending) = self.router.prefixes()?;
-            if arrived && linux.state == "following" && prefixes >= self.full && !pending {
+            if arrived && linux.state == LinuxState::Following && prefixes >= self.full && !pending {
                 return Ok(Instant::now());
             }
             if Instant::now() > deadline {
@@ -260,7 +261,7 @@ impl Turn<'_> {
             dumps.push(start.elapsed().as_secs_f64());
             self.begin()?;
             let start = Instant::now();
-            let _: serde_json::Value = self.router.post("/v1/linux/resync").context("a resync cannot be asked for")?;
+            self.router.ask(&Resync {}).context("a resync cannot be asked for")?;
             resyncs.push(start.elapsed().as_secs_f64());
             windows.push(self.window()?);
         }

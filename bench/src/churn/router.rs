@@ -3,11 +3,12 @@
 
 use super::table::{self, SINK};
 use anyhow::{Context as _, Result, ensure};
-use perigee_api::answers::{AuditReport, DropStatus, FibStatus, PortStatus, WorkerStatus};
+use perigee_api::Query;
+use perigee_api::answers::WorkerStatus;
 use perigee_api::client::ApiClient;
+use perigee_api::queries::{Audit, ShowDrops, ShowFib, ShowPorts, TakeGaps};
 use perigee_lab::Launch;
 use perigee_router::Account;
-use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -119,33 +120,27 @@ impl Router {
     }
 
     /// Asks its API; should that fail because it has ended, that is the reason.
-    pub fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T> {
+    pub fn ask<Q: Query>(&mut self, query: &Q) -> Result<Q::Answer> {
         let Router { lab, api } = self;
-        lab.or_why(|_| Ok(api.get(path)?))
-    }
-
-    /// Tells its API something.
-    pub fn post<T: DeserializeOwned>(&mut self, path: &str) -> Result<T> {
-        let Router { lab, api } = self;
-        lab.or_why(|_| Ok(api.post(path, &serde_json::json!({}))?))
+        lab.or_why(|_| Ok(api.ask(query)?))
     }
 
     /// Its worker, whose longest gap begins again at zero.
     pub fn worker(&mut self) -> Result<WorkerStatus> {
-        let workers: Vec<WorkerStatus> = self.post("/v1/workers/gaps")?;
+        let workers = self.ask(&TakeGaps {})?;
         workers.into_iter().next().context("the router has no worker")
     }
 
     /// Prefixes in its lookup structures, and whether some wait to be seen by workers.
     pub fn prefixes(&mut self) -> Result<(u64, bool)> {
-        let fib: Vec<FibStatus> = self.get("/v1/fib")?;
+        let fib = self.ask(&ShowFib {})?;
         Ok((fib.iter().map(|fib| fib.prefixes).sum(), fib.iter().any(|fib| fib.pending)))
     }
 
     /// Packets that left the fast path under a reason, and those sent by the spare port.
     pub fn astray(&mut self) -> Result<u64> {
-        let drops: Vec<DropStatus> = self.get("/v1/drops")?;
-        let ports: Vec<PortStatus> = self.get("/v1/ports")?;
+        let drops = self.ask(&ShowDrops {})?;
+        let ports = self.ask(&ShowPorts {})?;
         let spare = ports.iter().find(|port| port.name == SPARE_PORT).context("the spare port is gone")?;
         // The slow path's own are of what Linux says on the twins: they are not the worker's packets.
         let left = drops.iter().filter(|drop| !drop.per_worker.is_empty()).map(|drop| drop.packets).sum::<u64>();
@@ -154,7 +149,7 @@ impl Router {
 
     /// What an audit finds to differ between Linux, RIB and lookup structures.
     pub fn differences(&mut self) -> Result<u64> {
-        Ok(self.post::<AuditReport>("/v1/audit")?.total)
+        Ok(self.ask(&Audit { repair: false })?.total)
     }
 
     /// CPU time so far.

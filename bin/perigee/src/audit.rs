@@ -6,7 +6,7 @@ use crate::client::connect;
 use anyhow::Result;
 use clap::Args;
 use perigee_api::answers::{AuditReport, Difference};
-use serde_json::json;
+use perigee_api::queries::Audit;
 use std::process::ExitCode;
 
 /// Arguments of `perigee audit`.
@@ -24,7 +24,7 @@ pub struct AuditArgs {
 
 /// Asks for an audit; fails if anything differs.
 pub fn audit(args: &AuditArgs) -> Result<ExitCode> {
-    let report: AuditReport = connect(&args.router)?.post("/v1/audit", &json!({ "repair": args.repair }))?;
+    let report = connect(&args.router)?.ask(&Audit { repair: args.repair })?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 //! `perigee capture`: packets of a running router, as lines or as a pcapng file.
 
-use crate::client::RouterArg;
-use crate::client::{connect, query};
+use crate::client::{RouterArg, stream};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use perigee_api::pcapng::{Block, Direction, Packet, Reader};
+use perigee_api::queries::Capture;
 use perigee_packet::Summary;
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -51,35 +51,12 @@ struct Session {
 }
 
 pub fn capture(args: &CaptureArgs) -> Result<ExitCode> {
-    let client = connect(&args.router)?;
-    let what = if ["drops", "punts"].contains(&args.what.as_str()) { "what" } else { "port" };
-    let path = query(
-        "/v1/capture",
-        &[
-            (what, Some(args.what.clone())),
-            ("filter", args.filter.clone()),
-            ("count", args.count.map(|n| n.to_string())),
-            ("snaplen", args.snaplen.map(|n| n.to_string())),
-        ],
-    );
-    let (mut session, mut failed) = (None, None);
-    client.stream(&path, |piece| {
-        // Only once the router has agreed: a refusal leaves no file behind.
-        let begun = match &mut session {
-            Some(session) => Ok(session),
-            none => Session::begin(args).map(|session| none.insert(session)),
-        };
-        match begun.and_then(|session| session.piece(piece)) {
-            Ok(()) => true,
-            Err(error) => {
-                // A reader that has seen enough (`| head`) is no error.
-                let enough = error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe);
-                failed = (!enough).then_some(error);
-                false
-            }
-        }
-    })?;
-    failed.map_or(Ok(()), Err)?;
+    let (port, what) = match args.what.as_str() {
+        "drops" | "punts" => (None, Some(args.what.clone())),
+        _ => (Some(args.what.clone()), None),
+    };
+    let asked = Capture { port, what, filter: args.filter.clone(), count: args.count, snaplen: args.snaplen };
+    let session = stream(&args.router, &asked, || Session::begin(args), Session::piece)?;
     if let Some(session) = session {
         let plural = if session.packets == 1 { "" } else { "s" };
         eprintln!("{} packet{plural}, {} lost", session.packets, session.lost);

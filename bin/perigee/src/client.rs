@@ -3,8 +3,10 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
+use perigee_api::Endpoint;
 use perigee_api::client::ApiClient;
 use perigee_config::default_socket;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// Which running router is meant.
@@ -24,20 +26,30 @@ pub fn connect(router: &RouterArg) -> Result<ApiClient> {
     Ok(ApiClient::connect(&socket)?)
 }
 
-/// A path with parameters; those without a value are left out.
-pub fn query(path: &str, parameters: &[(&str, Option<String>)]) -> String {
-    let mut query = path.to_owned();
-    for (name, value) in parameters.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))) {
-        query.push(if query.contains('?') { '&' } else { '?' });
-        query.push_str(&format!("{name}="));
-        for byte in value.bytes() {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => query.push(byte.into()),
-                _ => query.push_str(&format!("%{byte:02X}")),
-            }
-        }
-    }
-    query
+/// Asks a router for a stream, and gives its pieces to a session as they come. The session begins once the router has
+/// agreed: a refusal leaves nothing behind. None comes back if there was nothing in the stream.
+pub fn stream<E: Endpoint, S>(
+    router: &RouterArg,
+    asked: &E,
+    begin: impl Fn() -> Result<S>,
+    piece: impl Fn(&mut S, &[u8]) -> Result<()>,
+) -> Result<Option<S>> {
+    let (mut session, mut failed) = (None, None);
+    connect(router)?.stream(&asked.url(), |bytes| {
+        let begun = match &mut session {
+            Some(session) => Ok(session),
+            none => begin().map(|session| none.insert(session)),
+        };
+        let taken = begun.and_then(|session| piece(session, bytes));
+        let goes_on = taken.is_ok();
+        // A reader that has seen enough (`| head`) is no error.
+        let enough = |error: &anyhow::Error| {
+            error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
+        };
+        failed = taken.err().filter(|error| !enough(error));
+        goes_on
+    })?;
+    failed.map_or(Ok(session), Err)
 }
 
 /// The one socket in the default folder.
@@ -57,18 +69,5 @@ fn only_socket() -> Result<PathBuf> {
             let list: Vec<_> = several.iter().map(|path| path.display().to_string()).collect();
             bail!("several routers run here; name one with --socket: {}", list.join(", "))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_are_escaped() {
-        let some = |text: &str| Some(text.to_owned());
-        let path = query("/v1/x", &[("a", some("tcp and (é)")), ("b", None), ("c", some("1-2"))]);
-        assert_eq!(path, "/v1/x?a=tcp%20and%20%28%C3%A9%29&c=1-2");
-        assert_eq!(query("/v1/x", &[("b", None)]), "/v1/x");
     }
 }

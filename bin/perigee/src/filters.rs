@@ -72,6 +72,10 @@ pub struct DpdkFilters {
 }
 
 impl Rebuild for DpdkFilters {
+    fn in_hardware(&self, steer: &Steer) -> bool {
+        self.done.contains(steer)
+    }
+
     fn filters(&self, config: &Config) -> Result<Filters, String> {
         let action = |action| if action == Action::Drop { AclAction::Drop } else { AclAction::Accept };
         let rules: Vec<_> = config.filters.iter().map(|filter| (filter.tuple, action(filter.action))).collect();

@@ -25,6 +25,7 @@ mod run;
 mod scripts;
 mod show;
 mod snabb;
+mod table;
 mod trace;
 
 use clap::Parser;

@@ -6,7 +6,7 @@ mod plot;
 mod run;
 mod verify;
 
-use crate::show::rows;
+use crate::table::rows;
 use anyhow::Result;
 use clap::Subcommand;
 use perigee_predict::compared::Compared;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-//! `perigee reload`: configuration and script anew, while packets flow.
+//! `perigee reload`: loads configuration and script again, while packets flow.
 
 use crate::client::RouterArg;
 use crate::client::connect;
 use anyhow::Result;
 use clap::Args;
-use perigee_api::answers::Outcome;
+use perigee_api::client::ApiClient;
+use perigee_api::queries::Reload;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -26,7 +27,6 @@ pub fn reload(args: &ReloadArgs) -> Result<ExitCode> {
 }
 
 /// Asks a router to reload; what it says.
-pub fn reload_at(client: &perigee_api::client::ApiClient, script: Option<&Path>) -> Result<String> {
-    let outcome: Outcome = client.post("/v1/reload", &serde_json::json!({ "script": script }))?;
-    Ok(outcome.message)
+pub fn reload_at(client: &ApiClient, script: Option<&Path>) -> Result<String> {
+    Ok(client.ask(&Reload { script: script.map(Path::to_owned) })?.message)
 }

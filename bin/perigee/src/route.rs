@@ -6,7 +6,7 @@ use crate::client::RouterArg;
 use crate::client::connect;
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use perigee_api::answers::Outcome;
+use perigee_api::queries::{AddRoute, DeleteRoute};
 use perigee_api::{RouteChange, RouteGateway};
 use perigee_net::Prefix;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ pub enum RouteCommand {
     Del(RouteArgs),
 }
 
-/// A route in words.
+/// A route as the words of the command line say it.
 #[derive(Args)]
 pub struct RouteArgs {
     /// The destinations, such as 10.1.0.0/16 or 2001:db8::/32
@@ -41,9 +41,9 @@ pub fn route(command: &RouteCommand) -> Result<ExitCode> {
     let (RouteCommand::Add(args) | RouteCommand::Del(args)) = command;
     let change = change(args)?;
     let client = connect(&args.router)?;
-    let outcome: Outcome = match command {
-        RouteCommand::Add(_) => client.post("/v1/routes", &change)?,
-        RouteCommand::Del(_) => client.delete("/v1/routes", &change)?,
+    let outcome = match command {
+        RouteCommand::Add(_) => client.ask(&AddRoute(change))?,
+        RouteCommand::Del(_) => client.ask(&DeleteRoute(change))?,
     };
     println!("{}", outcome.message);
     Ok(ExitCode::SUCCESS)

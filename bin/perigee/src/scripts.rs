@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The Lua scripts, as the router's control side sees them.
 
+use perigee_api::answers::ScriptState;
 use perigee_lua::{Script, Scripts};
 use perigee_router::{ScriptControl, ScriptView};
 use std::path::Path;
@@ -27,7 +28,7 @@ impl ScriptControl for LuaScripts {
             path: status.name.clone(),
             generation: status.generation,
             loaded_at,
-            state: if status.reverted.is_some() { "rolled_back" } else { "running" }.to_owned(),
+            state: if status.reverted.is_some() { ScriptState::RolledBack } else { ScriptState::Running },
             error: status.reverted.clone().or_else(|| status.last_error.clone()),
             throws: counters.throws.get(),
             traces: counters.traces.get(),

@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: MIT
 //! `perigee show`: tables for people, JSON for programs.
+//!
+//! What can be shown is a variant of [`What`], its query in [`show`], and its table below.
 
 use crate::client::RouterArg;
 use crate::client::connect;
+use crate::table::{Columns, or_dash, print, rows};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
+use perigee_api::Query;
 use perigee_api::answers::{
-    ConfigText, DropKind, DropStatus, FibStatus, FilterStatus, GatewayEntry, LinuxStatus, ModuleStatus, NeighborEntry,
-    NextHopEntry, NextHopMember, PortStatus, RouteList, ScriptStatus, WorkerStatus,
+    DropKind, DropStatus, FibStatus, FilterStatus, GatewayEntry, LinuxStatus, ModuleStatus, NeighborEntry,
+    NextHopEntry, NextHopMember, PortStatus, RouteEntry, RouteList, ScriptStatus, WorkerStatus,
 };
 use perigee_api::client::ApiClient;
+use perigee_api::queries::{
+    ShowConfig, ShowDrops, ShowFib, ShowFilters, ShowLinux, ShowModules, ShowNeighbors, ShowNextHops, ShowPorts,
+    ShowRoutes, ShowScripts, ShowWorkers,
+};
 use perigee_net::Prefix;
-use std::io::Write;
 use std::process::ExitCode;
 
 /// Arguments of `perigee show`.
@@ -66,79 +73,51 @@ enum What {
     Metrics,
 }
 
+/// Asks, and prints the answer.
 pub fn show(args: &ShowArgs) -> Result<ExitCode> {
-    let client = connect(&args.router)?;
-    let path = path(args);
+    let asked = Asked { client: connect(&args.router)?, json: args.json };
     match args.what {
-        What::Metrics => print(&client.text(&path)?),
-        _ if args.json => print(&format!("{:#}\n", client.get::<serde_json::Value>(&path)?)),
-        What::Config => print(&client.get::<ConfigText>(&path)?.toml),
-        _ => print(&format!("{}\n", table(args, &client, &path)?.trim_fmt())),
+        What::Ports => asked.table(&ShowPorts {}, |list| ports(list)),
+        What::Workers => asked.table(&ShowWorkers {}, |list| workers(list)),
+        What::Modules => asked.table(&ShowModules {}, |list| modules(list, args.all)),
+        What::Drops => asked.table(&ShowDrops {}, |list| drops(list, args.all)),
+        What::Routes => asked.table(&ShowRoutes { within: args.within, limit: Some(args.limit) }, routes),
+        What::Fib => asked.table(&ShowFib {}, |list| fib(list)),
+        What::Neighbors => asked.table(&ShowNeighbors {}, |list| neighbors(list)),
+        What::Nexthops => asked.table(&ShowNextHops {}, |list| next_hops(list)),
+        What::Linux => asked.table(&ShowLinux {}, linux),
+        What::Scripts => asked.table(&ShowScripts {}, |list| scripts(list)),
+        What::Filters => asked.table(&ShowFilters {}, |list| filters(list)),
+        What::Config => asked.text(&ShowConfig {}, |config| config.toml.clone()),
+        What::Metrics => print(&asked.client.metrics()?),
     }
 }
 
-/// Prints to standard output; a reader that has seen enough (`| head`) is no error.
-pub fn print(text: &str) -> Result<ExitCode> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(ExitCode::SUCCESS),
-    }
+/// A router, and how its answers are to be printed.
+struct Asked {
+    client: ApiClient,
+    json: bool,
 }
 
-fn path(args: &ShowArgs) -> String {
-    let name = match args.what {
-        What::Metrics => return "/metrics".to_owned(),
-        What::Routes => {
-            let within = args.within.map(|net| format!("within={net}&")).unwrap_or_default();
-            return format!("/v1/routes?{within}limit={}", args.limit);
-        }
-        what => what.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default(),
-    };
-    format!("/v1/{name}")
-}
-
-/// A table with a header; columns named in `numbers` are aligned right.
-pub fn rows(header: &[&str], numbers: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header);
-    for row in rows {
-        table.add_row(row);
+impl Asked {
+    fn table<Q: Query>(&self, query: &Q, table: impl FnOnce(&Q::Answer) -> Table) -> Result<ExitCode> {
+        self.text(query, |answer| format!("{}\n", table(answer).trim_fmt()))
     }
-    for (index, name) in header.iter().enumerate() {
-        if let Some(column) = table.column_mut(index).filter(|_| numbers.contains(name)) {
-            column.set_cell_alignment(CellAlignment::Right);
+
+    fn text<Q: Query>(&self, query: &Q, text: impl FnOnce(&Q::Answer) -> String) -> Result<ExitCode> {
+        match self.json {
+            true => print(&format!("{:#}\n", self.client.ask_json(query)?)),
+            false => print(&text(&self.client.ask(query)?)),
         }
     }
-    table
-}
-
-pub fn or_dash(text: Option<impl ToString>) -> String {
-    text.map_or_else(|| "-".to_owned(), |text| text.to_string())
-}
-
-fn table(args: &ShowArgs, client: &ApiClient, path: &str) -> Result<Table> {
-    Ok(match args.what {
-        What::Ports => ports(&client.get::<Vec<PortStatus>>(path)?),
-        What::Workers => workers(&client.get::<Vec<WorkerStatus>>(path)?),
-        What::Modules => modules(&client.get::<Vec<ModuleStatus>>(path)?, args.all),
-        What::Drops => drops(&client.get::<Vec<DropStatus>>(path)?, args.all),
-        What::Routes => routes(&client.get::<RouteList>(path)?),
-        What::Fib => fib(&client.get::<Vec<FibStatus>>(path)?),
-        What::Neighbors => neighbors(&client.get::<Vec<NeighborEntry>>(path)?),
-        What::Nexthops => next_hops(&client.get::<Vec<NextHopEntry>>(path)?),
-        What::Linux => linux(&client.get::<LinuxStatus>(path)?),
-        What::Scripts => scripts(&client.get::<Vec<ScriptStatus>>(path)?),
-        What::Filters => filters(&client.get::<Vec<FilterStatus>>(path)?),
-        What::Config | What::Metrics => Table::new(),
-    })
 }
 
 fn linux(status: &LinuxStatus) -> Table {
     let left_out: Vec<String> =
         status.left_out.iter().map(|(why, n)| format!("{n} {}", why.replace('_', " "))).collect();
     let lines = [
-        ("feed", status.feed.clone()),
-        ("state", status.state.clone()),
+        ("feed", status.feed.to_string()),
+        ("state", status.state.to_string()),
         ("namespace", status.namespace.as_ref().map_or_else(|| "the router's own".to_owned(), ToString::to_string)),
         ("tables", status.tables.join(", ")),
         ("routes", status.routes.to_string()),
@@ -157,144 +136,93 @@ fn linux(status: &LinuxStatus) -> Table {
 }
 
 fn ports(list: &[PortStatus]) -> Table {
-    let header =
-        ["port", "driver", "mac", "link", "mtu", "rx queues", "tx queues", "received", "sent", "addresses", "twin"];
-    rows(
-        &header,
-        &["mtu", "rx queues", "tx queues", "received", "sent"],
-        list.iter().map(|port| {
-            let addresses = port.interfaces.iter().flat_map(|i| {
-                let name = if i.name == port.name { String::new() } else { format!("{}: ", i.name) };
-                i.addresses.iter().map(move |address| format!("{name}{address}"))
-            });
-            vec![
-                port.name.clone(),
-                port.driver.clone(),
-                port.mac.to_string(),
-                if port.link_up { "up" } else { "down" }.to_owned(),
-                port.interfaces.first().map_or(port.mtu, |interface| interface.mtu).to_string(),
-                port.receive_queues.to_string(),
-                port.transmit_queues.to_string(),
-                port.counters.receive_packets.to_string(),
-                port.counters.transmit_packets.to_string(),
-                addresses.collect::<Vec<_>>().join("\n"),
-                port.twin
-                    .as_ref()
-                    .map_or("-".to_owned(), |twin| format!("{} to Linux, {} back", twin.to_linux, twin.from_linux)),
-            ]
-        }),
-    )
+    let addresses = |port: &PortStatus| {
+        let each = port.interfaces.iter().flat_map(|i| {
+            let name = if i.name == port.name { String::new() } else { format!("{}: ", i.name) };
+            i.addresses.iter().map(move |address| format!("{name}{address}"))
+        });
+        each.collect::<Vec<_>>().join("\n")
+    };
+    let twin = |port: &PortStatus| {
+        or_dash(port.twin.as_ref().map(|twin| format!("{} to Linux, {} back", twin.to_linux, twin.from_linux)))
+    };
+    Columns::<PortStatus>::new()
+        .text("port", |p| p.name.clone())
+        .text("driver", |p| p.driver.clone())
+        .text("mac", |p| p.mac)
+        .text("link", |p| if p.link_up { "up" } else { "down" })
+        .number("mtu", |p| p.interfaces.first().map_or(p.mtu, |interface| interface.mtu))
+        .number("rx queues", |p| p.receive_queues)
+        .number("tx queues", |p| p.transmit_queues)
+        .number("received", |p| p.counters.receive_packets)
+        .number("sent", |p| p.counters.transmit_packets)
+        .text("addresses", addresses)
+        .text("twin", twin)
+        .table(list)
 }
 
 fn workers(list: &[WorkerStatus]) -> Table {
-    let header = [
-        "worker",
-        "core",
-        "state",
-        "queues",
-        "received",
-        "sent",
-        "punted",
-        "punt ring full",
-        "unclaimed",
-        "packets/burst",
-        "longest gap",
-    ];
-    rows(
-        &header,
-        &[
-            "worker",
-            "core",
-            "received",
-            "sent",
-            "punted",
-            "punt ring full",
-            "unclaimed",
-            "packets/burst",
-            "longest gap",
-        ],
-        list.iter().map(|w| {
-            vec![
-                w.worker.to_string(),
-                w.core.to_string(),
-                w.state.clone(),
-                w.queues.join(" "),
-                w.received.to_string(),
-                w.transmitted.to_string(),
-                w.punted.to_string(),
-                w.punt_full.to_string(),
-                w.unclaimed.to_string(),
-                format!("{:.1}", w.received as f64 / w.batches.max(1) as f64),
-                format!("{:.0} us", w.longest_gap * 1e6),
-            ]
-        }),
-    )
+    Columns::<WorkerStatus>::new()
+        .number("worker", |w| w.worker)
+        .number("core", |w| w.core)
+        .text("state", |w| w.state)
+        .text("queues", |w| w.queues.join(" "))
+        .number("received", |w| w.received)
+        .number("sent", |w| w.transmitted)
+        .number("punted", |w| w.punted)
+        .number("punt ring full", |w| w.punt_full)
+        .number("unclaimed", |w| w.unclaimed)
+        .number("packets/burst", |w| format!("{:.1}", w.received as f64 / w.batches.max(1) as f64))
+        .number("longest gap", |w| format!("{:.0} us", w.longest_gap * 1e6))
+        .table(list)
 }
 
 fn modules(list: &[ModuleStatus], all: bool) -> Table {
-    let used = list.iter().filter(|m| all || m.packets + m.dropped + m.punted > 0);
-    rows(
-        &["module", "packets", "dropped", "to slow path", "packets/call", "what it does"],
-        &["packets", "dropped", "to slow path", "packets/call"],
-        used.map(|m| {
-            let per_call = (m.calls > 0).then(|| format!("{:.1}", m.packets as f64 / m.calls as f64));
-            vec![
-                m.module.clone(),
-                m.packets.to_string(),
-                m.dropped.to_string(),
-                m.punted.to_string(),
-                or_dash(per_call),
-                m.about.clone(),
-            ]
-        }),
-    )
+    let per_call =
+        |m: &ModuleStatus| or_dash((m.calls > 0).then(|| format!("{:.1}", m.packets as f64 / m.calls as f64)));
+    Columns::<ModuleStatus>::new()
+        .text("module", |m| m.module.clone())
+        .number("packets", |m| m.packets)
+        .number("dropped", |m| m.dropped)
+        .number("to slow path", |m| m.punted)
+        .number("packets/call", per_call)
+        .text("what it does", |m| m.about.clone())
+        .table(list.iter().filter(|m| all || m.packets + m.dropped + m.punted > 0))
 }
 
 /// Reasons and their packets; with `all`, also those that nothing left by.
 pub fn drops(list: &[DropStatus], all: bool) -> Table {
-    let used = list.iter().filter(|drop| all || drop.packets > 0);
-    rows(
-        &["module", "reason", "what", "packets", "demanded by"],
-        &["packets"],
-        used.map(|drop| {
-            let what = if drop.kind == DropKind::Drop { "drop" } else { "to slow path" };
-            vec![
-                drop.module.clone(),
-                drop.reason.clone(),
-                what.to_owned(),
-                drop.packets.to_string(),
-                or_dash(drop.rfc.as_ref()),
-            ]
-        }),
-    )
+    Columns::<DropStatus>::new()
+        .text("module", |drop| drop.module.clone())
+        .text("reason", |drop| drop.reason.clone())
+        .text("what", |drop| if drop.kind == DropKind::Drop { "drop" } else { "to slow path" })
+        .number("packets", |drop| drop.packets)
+        .text("demanded by", |drop| or_dash(drop.rfc.as_ref()))
+        .table(list.iter().filter(|drop| all || drop.packets > 0))
 }
 
 fn routes(list: &RouteList) -> Table {
-    let mut table = rows(
-        &["", "prefix", "action", "via", "dev", "source", "preference", "metric"],
-        &["preference", "metric"],
-        list.routes.iter().map(|route| {
-            let each =
-                |show: fn(&GatewayEntry) -> String| route.gateways.iter().map(show).collect::<Vec<_>>().join("\n");
-            let (via, dev) = match route.gateways.is_empty() {
-                true => (or_dash(route.via), or_dash(route.dev.as_ref())),
-                false => {
-                    let via = each(|gateway| format!("{} weight {}", or_dash(gateway.via), gateway.weight));
-                    (via, each(|gateway| or_dash(gateway.dev.as_ref())))
-                }
-            };
-            vec![
-                if route.best { ">" } else { "" }.to_owned(),
-                route.prefix.to_string(),
-                route.action.clone(),
-                via,
-                dev,
-                route.source.clone(),
-                route.preference.to_string(),
-                route.metric.to_string(),
-            ]
-        }),
-    );
+    let each = |route: &RouteEntry, show: fn(&GatewayEntry) -> String| {
+        route.gateways.iter().map(show).collect::<Vec<_>>().join("\n")
+    };
+    let via = |route: &RouteEntry| match route.gateways.is_empty() {
+        true => or_dash(route.via),
+        false => each(route, |gateway| format!("{} weight {}", or_dash(gateway.via), gateway.weight)),
+    };
+    let dev = |route: &RouteEntry| match route.gateways.is_empty() {
+        true => or_dash(route.dev.as_ref()),
+        false => each(route, |gateway| or_dash(gateway.dev.as_ref())),
+    };
+    let mut table = Columns::<RouteEntry>::new()
+        .text("", |route| if route.best { ">" } else { "" })
+        .text("prefix", |route| route.prefix)
+        .text("action", |route| route.action)
+        .text("via", via)
+        .text("dev", dev)
+        .text("source", |route| route.source)
+        .number("preference", |route| route.preference)
+        .number("metric", |route| route.metric)
+        .table(&list.routes);
     let hidden = list.total.saturating_sub(list.routes.len() as u64);
     if hidden > 0 {
         table.add_row(vec![String::new(), format!("... {hidden} more: --limit, --within")]);
@@ -303,88 +231,63 @@ fn routes(list: &RouteList) -> Table {
 }
 
 fn fib(list: &[FibStatus]) -> Table {
-    rows(
-        &["family", "structure", "chosen by", "prefixes", "MB", "why"],
-        &["prefixes", "MB"],
-        list.iter().map(|fib| {
-            vec![
-                fib.family.clone(),
-                fib.structure.clone(),
-                format!("fib = {}", fib.chosen),
-                fib.prefixes.to_string(),
-                format!("{:.1}", fib.bytes as f64 / 1048576.0),
-                or_dash(fib.why.as_ref()),
-            ]
-        }),
-    )
+    Columns::<FibStatus>::new()
+        .text("family", |fib| fib.family)
+        .text("structure", |fib| fib.structure.clone())
+        .text("chosen by", |fib| format!("fib = {}", fib.chosen))
+        .number("prefixes", |fib| fib.prefixes)
+        .number("MB", |fib| format!("{:.1}", fib.bytes as f64 / 1048576.0))
+        .text("why", |fib| or_dash(fib.why.as_ref()))
+        .table(list)
 }
 
 fn neighbors(list: &[NeighborEntry]) -> Table {
-    rows(
-        &["address", "mac", "dev", "state"],
-        &[],
-        list.iter().map(|n| vec![n.address.to_string(), or_dash(n.mac), n.dev.clone(), n.state.clone()]),
-    )
+    Columns::<NeighborEntry>::new()
+        .text("address", |n| n.address)
+        .text("mac", |n| or_dash(n.mac))
+        .text("dev", |n| n.dev.clone())
+        .text("state", |n| n.state)
+        .table(list)
 }
 
 fn next_hops(list: &[NextHopEntry]) -> Table {
-    rows(
-        &["id", "kind", "via", "dev", "mac", "leads to", "uses"],
-        &["id", "uses"],
-        list.iter().map(|hop| {
-            let member = |m: &NextHopMember| format!("{} weight {}: {:.1} %", m.id, m.weight, m.share * 100.0);
-            let members = hop.members.iter().map(member).collect::<Vec<_>>().join("\n");
-            vec![
-                hop.id.to_string(),
-                hop.kind.clone(),
-                or_dash(hop.via),
-                or_dash(hop.dev.as_ref()),
-                or_dash(hop.mac),
-                if members.is_empty() { or_dash(hop.target) } else { members },
-                hop.uses.to_string(),
-            ]
-        }),
-    )
+    let member = |m: &NextHopMember| format!("{} weight {}: {:.1} %", m.id, m.weight, m.share * 100.0);
+    let leads_to = |hop: &NextHopEntry| match hop.members.is_empty() {
+        true => or_dash(hop.target),
+        false => hop.members.iter().map(member).collect::<Vec<_>>().join("\n"),
+    };
+    Columns::<NextHopEntry>::new()
+        .number("id", |hop| hop.id)
+        .text("kind", |hop| hop.kind)
+        .text("via", |hop| or_dash(hop.via))
+        .text("dev", |hop| or_dash(hop.dev.as_ref()))
+        .text("mac", |hop| or_dash(hop.mac))
+        .text("leads to", leads_to)
+        .number("uses", |hop| hop.uses)
+        .table(list)
 }
 
 fn scripts(list: &[ScriptStatus]) -> Table {
-    let header = [
-        "worker",
-        "script",
-        "generation",
-        "state",
-        "throws",
-        "traces",
-        "aborts",
-        "blacklisted",
-        "heap KB",
-        "last error",
-    ];
-    rows(
-        &header,
-        &["worker", "generation", "throws", "traces", "aborts", "blacklisted", "heap KB"],
-        list.iter().map(|s| {
-            vec![
-                s.worker.to_string(),
-                s.path.clone(),
-                s.generation.to_string(),
-                s.state.clone(),
-                s.throws.to_string(),
-                s.traces.to_string(),
-                s.trace_aborts.to_string(),
-                s.blacklisted.to_string(),
-                format!("{:.0}", s.gc_kb),
-                or_dash(s.error.as_ref()),
-            ]
-        }),
-    )
+    Columns::<ScriptStatus>::new()
+        .number("worker", |s| s.worker)
+        .text("script", |s| s.path.clone())
+        .number("generation", |s| s.generation)
+        .text("state", |s| s.state)
+        .number("throws", |s| s.throws)
+        .number("traces", |s| s.traces)
+        .number("aborts", |s| s.trace_aborts)
+        .number("blacklisted", |s| s.blacklisted)
+        .number("heap KB", |s| format!("{:.0}", s.gc_kb))
+        .text("last error", |s| or_dash(s.error.as_ref()))
+        .table(list)
 }
 
 fn filters(list: &[FilterStatus]) -> Table {
-    rows(
-        &["kind", "number", "rule", "action", "done in"],
-        &["number"],
-        list.iter()
-            .map(|f| vec![f.kind.clone(), f.number.to_string(), f.rule.clone(), f.action.clone(), f.done_in.clone()]),
-    )
+    Columns::<FilterStatus>::new()
+        .text("kind", |f| f.kind)
+        .number("number", |f| f.number)
+        .text("rule", |f| f.rule.clone())
+        .text("action", |f| f.action)
+        .text("done in", |f| f.done_in)
+        .table(list)
 }

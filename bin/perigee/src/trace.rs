@@ -2,14 +2,14 @@
 //! `perigee trace`: the way of single packets through a running router.
 
 use crate::capture::clock;
-use crate::client::RouterArg;
-use crate::client::{connect, query};
+use crate::client::{RouterArg, stream};
 use anyhow::Result;
 use clap::Args;
-use perigee_api::answers::RouteEntry;
+use perigee_api::answers::{RouteAction, RouteEntry};
+use perigee_api::queries::Trace;
 use perigee_api::taps::{TraceEntry, TraceLine, TraceStep};
 use std::fmt::Write as _;
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 /// Arguments of `perigee trace`.
@@ -34,41 +34,32 @@ struct Session<'a> {
     color: bool,
     /// The line that is not whole yet.
     rest: Vec<u8>,
-    begun: bool,
     packets: u64,
     lost: u64,
 }
 
 pub fn trace(args: &TraceArgs) -> Result<ExitCode> {
-    let client = connect(&args.router)?;
-    let path = query("/v1/trace", &[("filter", args.filter.clone()), ("count", Some(args.count.to_string()))]);
-    let color = !args.json && std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let mut session = Session { args, color, rest: Vec::new(), begun: false, packets: 0, lost: 0 };
-    let mut failed = None;
-    client.stream(&path, |piece| match session.piece(piece) {
-        Ok(()) => true,
-        Err(error) => {
-            let enough = error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe);
-            failed = (!enough).then_some(error);
-            false
-        }
-    })?;
-    failed.map_or(Ok(()), Err)?;
-    if session.lost > 0 {
-        eprintln!("{} traces lost: the router had no room for them", session.lost);
+    let asked = Trace { filter: args.filter.clone(), count: Some(args.count) };
+    let session = stream(&args.router, &asked, || Ok(Session::begin(args)), Session::piece)?;
+    let (packets, lost) = session.map_or((0, 0), |session| (session.packets, session.lost));
+    if lost > 0 {
+        eprintln!("{lost} traces lost: the router had no room for them");
     }
-    if session.packets == 0 {
+    if packets == 0 {
         eprintln!("no packet was seen");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
+    fn begin(args: &'a TraceArgs) -> Self {
+        eprintln!("tracing; Ctrl-C ends it");
+        let color = !args.json && std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        Session { args, color, rest: Vec::new(), packets: 0, lost: 0 }
+    }
+
     /// Takes a piece of the stream.
     fn piece(&mut self, piece: &[u8]) -> Result<()> {
-        if !std::mem::replace(&mut self.begun, true) {
-            eprintln!("tracing; Ctrl-C ends it");
-        }
         self.rest.extend(piece);
         let mut text = String::new();
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -124,7 +115,7 @@ fn details(step: &TraceStep) -> Vec<String> {
 /// `route 10.0.0.0/8 via 10.0.2.2 dev lan, static, metric 0`
 fn route(route: &RouteEntry) -> String {
     let mut text = format!("route {}", route.prefix);
-    if route.action != "forward" {
+    if route.action != RouteAction::Forward {
         let _ = write!(text, " {}", route.action);
     }
     if let Some(via) = route.via {

@@ -9,12 +9,14 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
+
+use crate::queries::Metrics;
+use crate::{Endpoint, Query};
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -55,41 +57,33 @@ impl ApiClient {
         Ok(client)
     }
 
-    /// The answer to `GET path`, such as `/v1/ports`.
+    /// The answer to a query.
     ///
     /// # Errors
-    /// The router is gone, refuses, or answers something else than a `T`.
-    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        understood(&self.exchange(Method::GET, path, Bytes::new())?)
+    /// The router is gone, refuses, or answers something else.
+    pub fn ask<Q: Query>(&self, query: &Q) -> Result<Q::Answer, ClientError> {
+        understood(&self.exchange(query)?)
     }
 
-    /// The answer to `GET path` as it came: for `/metrics`.
+    /// The answer to a query as it came: with fields that this version does not know.
+    ///
+    /// # Errors
+    /// As [`ApiClient::ask`].
+    pub fn ask_json<Q: Query>(&self, query: &Q) -> Result<Value, ClientError> {
+        understood(&self.exchange(query)?)
+    }
+
+    /// What `GET /metrics` answers.
     ///
     /// # Errors
     /// The router is gone or refuses.
-    pub fn text(&self, path: &str) -> Result<String, ClientError> {
-        let body = self.exchange(Method::GET, path, Bytes::new())?;
+    pub fn metrics(&self) -> Result<String, ClientError> {
+        let body = self.exchange(&Metrics {})?;
         String::from_utf8(body.into()).map_err(|error| ClientError::Strange(error.to_string()))
     }
 
-    /// The answer to `POST path` with `body`.
-    ///
-    /// # Errors
-    /// As [`ApiClient::get`].
-    pub fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
-        self.send(Method::POST, path, body)
-    }
-
-    /// The answer to `DELETE path` with `body`.
-    ///
-    /// # Errors
-    /// As [`ApiClient::get`].
-    pub fn delete<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
-        self.send(Method::DELETE, path, body)
-    }
-
-    /// Gives the body of the answer to `GET path` to `each` in pieces as they come, until it ends, `each` says false, or
-    /// Ctrl-C or SIGTERM ends it, which is no error.
+    /// Gives the body of the answer to `GET path`, such as [`Endpoint::url`] of a trace, to `each` in pieces as they come.
+    /// Until it ends, `each` says false, or Ctrl-C or SIGTERM ends it, which is no error.
     ///
     /// # Errors
     /// The router is gone or refuses.
@@ -120,18 +114,15 @@ impl ApiClient {
         ClientError::Unreachable(format!("the router at {} went away: {error}", self.path.display()))
     }
 
-    fn send<T: DeserializeOwned>(&self, method: Method, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
-        let body = serde_json::to_vec(body).map_err(|error| ClientError::Strange(error.to_string()))?;
-        understood(&self.exchange(method, path, body.into())?)
-    }
-
-    fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, ClientError> {
-        self.runtime.block_on(self.exchanged(method, path, body))
-    }
-
-    async fn exchanged(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, ClientError> {
-        let body = self.answered(method, path, body).await?;
-        Ok(body.collect().await.map_err(|error| self.lost(&error))?.to_bytes())
+    fn exchange<E: Endpoint>(&self, endpoint: &E) -> Result<Bytes, ClientError> {
+        let body = match E::METHOD {
+            Method::GET => Vec::new(),
+            _ => serde_json::to_vec(endpoint).map_err(|error| ClientError::Strange(error.to_string()))?,
+        };
+        self.runtime.block_on(async {
+            let body = self.answered(E::METHOD, &endpoint.url(), body.into()).await?;
+            Ok(body.collect().await.map_err(|error| self.lost(&error))?.to_bytes())
+        })
     }
 
     /// One request on a connection of its own; the body of a good answer, as it comes.

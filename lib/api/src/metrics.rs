@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::answers::{DropKind, FibStatus, LinuxStatus, Snapshot};
+use crate::answers::{DropKind, FibStatus, LinuxState, LinuxStatus, PortStatus, ScriptStatus, Snapshot, WorkerStatus};
 
 /// The content type of [`render`]'s text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -17,112 +17,84 @@ pub fn render(snapshot: &Snapshot) -> String {
     text.sample("perigee_build_info", &labels, 1);
     text.family("perigee_uptime_seconds", Kind::Gauge, "seconds", "Time since the router started.");
     text.sample("perigee_uptime_seconds", &[], version.uptime);
-    ports(&mut text, snapshot);
-    workers(&mut text, snapshot);
+    ports(&mut text, &snapshot.ports);
+    workers(&mut text, &snapshot.workers);
     modules(&mut text, snapshot);
-    scripts(&mut text, snapshot);
+    scripts(&mut text, &snapshot.scripts);
     tables(&mut text, snapshot);
     linux(&mut text, &snapshot.linux);
     text.0.push_str("# EOF\n");
     text.0
 }
 
-fn ports(text: &mut Writer, snapshot: &Snapshot) {
-    let ports = &snapshot.ports;
+/// Counters of one kind of thing: name, unit, help, and the value.
+type Counters<T> = [(&'static str, &'static str, &'static str, fn(&T) -> u64)];
+
+const PORTS: &Counters<PortStatus> = &[
+    ("perigee_port_receive_packets", "packets", "Frames received.", |p| p.counters.receive_packets),
+    ("perigee_port_receive_bytes", "bytes", "Bytes of frames received.", |p| p.counters.receive_bytes),
+    ("perigee_port_receive_errors", "", "Damaged frames.", |p| p.counters.receive_errors),
+    ("perigee_port_receive_missed", "", "Frames no queue had room for.", |p| p.counters.receive_missed),
+    ("perigee_port_receive_no_buffer", "", "Times the pool was empty.", |p| p.counters.receive_no_buffer),
+    ("perigee_port_transmit_packets", "packets", "Frames sent.", |p| p.counters.transmit_packets),
+    ("perigee_port_transmit_bytes", "bytes", "Bytes of frames sent.", |p| p.counters.transmit_bytes),
+    ("perigee_port_transmit_errors", "", "Frames the device could not send.", |p| p.counters.transmit_errors),
+    ("perigee_port_transmit_dropped", "", "Frames no transmit queue had room for.", |p| p.counters.transmit_dropped),
+];
+
+const WORKERS: &Counters<WorkerStatus> = &[
+    ("perigee_worker_batches", "", "Bursts that were not empty.", |w| w.batches),
+    ("perigee_worker_idle_polls", "", "Polls that found nothing.", |w| w.idle_polls),
+    ("perigee_worker_received_packets", "packets", "Packets received.", |w| w.received),
+    ("perigee_worker_handed_over_packets", "packets", "Packets handed to the worker their flow belongs to.", |w| {
+        w.handed_over
+    }),
+    ("perigee_worker_transmitted_packets", "packets", "Packets handed to devices.", |w| w.transmitted),
+    ("perigee_worker_punted_packets", "packets", "Packets given to the slow path.", |w| w.punted),
+    ("perigee_worker_punt_full_packets", "packets", "Packets the full punt ring cost.", |w| w.punt_full),
+    ("perigee_worker_unclaimed_packets", "packets", "Packets a script left behind.", |w| w.unclaimed),
+];
+
+const LINUX: &Counters<LinuxStatus> = &[
+    ("perigee_linux_changes", "", "Routes of Linux taken over, replaced and withdrawn.", |l| l.changes),
+    ("perigee_linux_refused", "", "Routes of Linux that did not fit the table.", |l| l.refused),
+    ("perigee_linux_overruns", "", "Times the kernel had no room for its news.", |l| l.overruns),
+    ("perigee_linux_malformed", "", "Messages that contradict themselves.", |l| l.malformed),
+    ("perigee_linux_resyncs", "", "Dumps compared with what was there.", |l| l.resyncs),
+    ("perigee_linux_repaired", "", "Routes that a dump showed to differ.", |l| l.repaired),
+    ("perigee_audits", "", "Audits begun.", |l| l.audits),
+    ("perigee_audit_differences", "", "Differences that audits have found.", |l| l.audit_differences),
+];
+
+const SCRIPTS: &Counters<ScriptStatus> = &[
+    ("perigee_script_throws", "", "Errors of the script at run time.", |s| s.throws),
+    ("perigee_script_trace_aborts", "", "Traces LuaJIT gave up.", |s| s.trace_aborts),
+];
+
+fn ports(text: &mut Writer, ports: &[PortStatus]) {
+    let label = |port: &PortStatus| vec![("port", port.name.clone())];
     text.gauges("perigee_port_up", "", "Whether the port has a link.", ports, |p| {
-        (vec![("port", p.name.clone())], f64::from(u8::from(p.link_up)))
+        (label(p), f64::from(u8::from(p.link_up)))
     });
-    let label = |name: &str| vec![("port", name.to_owned())];
-    text.counters("perigee_port_receive_packets", "packets", "Frames received.", ports, |p| {
-        (label(&p.name), p.counters.receive_packets)
-    });
-    text.counters("perigee_port_receive_bytes", "bytes", "Bytes of frames received.", ports, |p| {
-        (label(&p.name), p.counters.receive_bytes)
-    });
-    text.counters("perigee_port_receive_errors", "", "Damaged frames.", ports, |p| {
-        (label(&p.name), p.counters.receive_errors)
-    });
-    text.counters("perigee_port_receive_missed", "", "Frames no queue had room for.", ports, |p| {
-        (label(&p.name), p.counters.receive_missed)
-    });
-    text.counters("perigee_port_receive_no_buffer", "", "Times the pool was empty.", ports, |p| {
-        (label(&p.name), p.counters.receive_no_buffer)
-    });
-    text.counters("perigee_port_transmit_packets", "packets", "Frames sent.", ports, |p| {
-        (label(&p.name), p.counters.transmit_packets)
-    });
-    text.counters("perigee_port_transmit_bytes", "bytes", "Bytes of frames sent.", ports, |p| {
-        (label(&p.name), p.counters.transmit_bytes)
-    });
-    text.counters("perigee_port_transmit_errors", "", "Frames the device could not send.", ports, |p| {
-        (label(&p.name), p.counters.transmit_errors)
-    });
-    text.counters("perigee_port_transmit_dropped", "", "Frames no transmit queue had room for.", ports, |p| {
-        (label(&p.name), p.counters.transmit_dropped)
-    });
+    text.table(PORTS, ports, label);
 }
 
-fn workers(text: &mut Writer, snapshot: &Snapshot) {
-    let workers = &snapshot.workers;
-    let label = |worker: u16| vec![("worker", worker.to_string())];
-    text.counters("perigee_worker_batches", "", "Bursts that were not empty.", workers, |w| {
-        (label(w.worker), w.batches)
-    });
-    text.counters("perigee_worker_idle_polls", "", "Polls that found nothing.", workers, |w| {
-        (label(w.worker), w.idle_polls)
-    });
-    text.counters("perigee_worker_received_packets", "packets", "Packets received.", workers, |w| {
-        (label(w.worker), w.received)
-    });
-    text.counters(
-        "perigee_worker_handed_over_packets",
-        "packets",
-        "Packets handed to the worker their flow belongs to.",
-        workers,
-        |w| (label(w.worker), w.handed_over),
-    );
-    text.counters("perigee_worker_transmitted_packets", "packets", "Packets handed to devices.", workers, |w| {
-        (label(w.worker), w.transmitted)
-    });
-    text.counters("perigee_worker_punted_packets", "packets", "Packets given to the slow path.", workers, |w| {
-        (label(w.worker), w.punted)
-    });
-    text.counters("perigee_worker_punt_full_packets", "packets", "Packets the full punt ring cost.", workers, |w| {
-        (label(w.worker), w.punt_full)
-    });
-    text.counters("perigee_worker_unclaimed_packets", "packets", "Packets a script left behind.", workers, |w| {
-        (label(w.worker), w.unclaimed)
-    });
-    text.gauges(
-        "perigee_worker_longest_gap_seconds",
-        "seconds",
-        "Longest time between two rounds of the loop.",
-        workers,
-        |w| (label(w.worker), w.longest_gap),
-    );
+fn workers(text: &mut Writer, workers: &[WorkerStatus]) {
+    let label = |worker: &WorkerStatus| vec![("worker", worker.worker.to_string())];
+    text.table(WORKERS, workers, label);
+    let help = "Longest time between two rounds of the loop.";
+    text.gauges("perigee_worker_longest_gap_seconds", "seconds", help, workers, |w| (label(w), w.longest_gap));
 }
 
 fn linux(text: &mut Writer, linux: &LinuxStatus) {
-    let following = u64::from(linux.state == "following");
+    let following = u64::from(linux.state == LinuxState::Following);
     text.family("perigee_linux_following", Kind::Gauge, "", "Whether Linux is followed, and nothing was lost.");
     text.sample("perigee_linux_following", &[], following);
     text.family("perigee_linux_routes", Kind::Gauge, "", "Routes taken over from Linux.");
     text.sample("perigee_linux_routes", &[], linux.routes);
     text.family("perigee_linux_resync_seconds", Kind::Gauge, "seconds", "How long the last dump took to compare.");
     text.sample("perigee_linux_resync_seconds", &[], linux.resync_seconds);
-    let counters = [
-        ("perigee_linux_changes", linux.changes, "Routes of Linux taken over, replaced and withdrawn."),
-        ("perigee_linux_refused", linux.refused, "Routes of Linux that did not fit the table."),
-        ("perigee_linux_overruns", linux.overruns, "Times the kernel had no room for its news."),
-        ("perigee_linux_malformed", linux.malformed, "Messages that contradict themselves."),
-        ("perigee_linux_resyncs", linux.resyncs, "Dumps compared with what was there."),
-        ("perigee_linux_repaired", linux.repaired, "Routes that a dump showed to differ."),
-        ("perigee_audits", linux.audits, "Audits begun."),
-        ("perigee_audit_differences", linux.audit_differences, "Differences that audits have found."),
-    ];
-    for (name, value, help) in counters {
-        text.counters(name, "", help, &[value], |value| (Vec::new(), *value));
-    }
+    text.table(LINUX, std::slice::from_ref(linux), |_| Vec::new());
     let left_out: Vec<(&String, u64)> = linux.left_out.iter().map(|(why, n)| (why, *n)).collect();
     text.counters("perigee_linux_left_out", "", "Routes seen and left out, by reason.", &left_out, |(why, n)| {
         (vec![("reason", (*why).clone())], *n)
@@ -154,29 +126,23 @@ fn modules(text: &mut Writer, snapshot: &Snapshot) {
     }
 }
 
-fn scripts(text: &mut Writer, snapshot: &Snapshot) {
-    let scripts = &snapshot.scripts;
-    let label = |worker: u16| vec![("worker", worker.to_string())];
+fn scripts(text: &mut Writer, scripts: &[ScriptStatus]) {
+    let label = |script: &ScriptStatus| vec![("worker", script.worker.to_string())];
     text.gauges("perigee_script_generation", "", "How often the script was loaded.", scripts, |s| {
-        (label(s.worker), s.generation as f64)
+        (label(s), s.generation as f64)
     });
-    text.counters("perigee_script_throws", "", "Errors of the script at run time.", scripts, |s| {
-        (label(s.worker), s.throws)
-    });
-    text.counters("perigee_script_trace_aborts", "", "Traces LuaJIT gave up.", scripts, |s| {
-        (label(s.worker), s.trace_aborts)
-    });
+    text.table(SCRIPTS, scripts, label);
     text.gauges("perigee_script_blacklisted", "", "Code LuaJIT will not compile.", scripts, |s| {
-        (label(s.worker), s.blacklisted as f64)
+        (label(s), s.blacklisted as f64)
     });
     text.gauges("perigee_script_memory_bytes", "bytes", "Memory of the Lua state.", scripts, |s| {
-        (label(s.worker), s.gc_kb * 1024.0)
+        (label(s), s.gc_kb * 1024.0)
     });
 }
 
 fn tables(text: &mut Writer, snapshot: &Snapshot) {
     text.gauges("perigee_routes", "", "Routes, by source.", &snapshot.routes, |(source, count)| {
-        (vec![("source", source.clone())], *count as f64)
+        (vec![("source", source.to_string())], *count as f64)
     });
     text.gauges("perigee_fib_bytes", "bytes", "Memory of the lookup structures.", &snapshot.fib, |fib| {
         (fib_labels(fib), fib.bytes as f64)
@@ -185,10 +151,10 @@ fn tables(text: &mut Writer, snapshot: &Snapshot) {
         (fib_labels(fib), fib.prefixes as f64)
     });
     text.gauges("perigee_next_hops", "", "Next hops in use, by kind.", &snapshot.next_hops, |(kind, count)| {
-        (vec![("kind", kind.clone())], *count as f64)
+        (vec![("kind", kind.to_string())], *count as f64)
     });
     text.gauges("perigee_neighbors", "", "Neighbors, by state.", &snapshot.neighbors, |(state, count)| {
-        (vec![("state", state.clone())], *count as f64)
+        (vec![("state", state.to_string())], *count as f64)
     });
     let buffers = snapshot.buffers.iter().flat_map(|(used, all)| [("used", *used), ("all", *all)]);
     let buffers: Vec<_> = buffers.collect();
@@ -198,7 +164,7 @@ fn tables(text: &mut Writer, snapshot: &Snapshot) {
 }
 
 fn fib_labels(fib: &FibStatus) -> Labels {
-    vec![("family", fib.family.clone()), ("structure", fib.structure.clone())]
+    vec![("family", fib.family.to_string()), ("structure", fib.structure.clone())]
 }
 
 enum Kind {
@@ -209,7 +175,7 @@ enum Kind {
 
 type Labels = Vec<(&'static str, String)>;
 
-/// Text under construction.
+/// The text under construction.
 struct Writer(String);
 
 impl Writer {
@@ -233,6 +199,13 @@ impl Writer {
         for (labels, value) in of.iter().map(each) {
             let labels: Vec<_> = labels.iter().map(|(key, value)| (*key, value.as_str())).collect();
             self.sample(&sample, &labels, value);
+        }
+    }
+
+    /// Counters that all have the same labels.
+    fn table<T>(&mut self, counters: &Counters<T>, of: &[T], labels: impl Fn(&T) -> Labels) {
+        for (name, unit, help, value) in counters {
+            self.counters(name, unit, help, of, |each| (labels(each), value(each)));
         }
     }
 

@@ -15,7 +15,7 @@ use rustix::fs::{Mode, fchmod};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use tokio::sync::watch;
 
-use super::{Backend, endpoints};
+use crate::{Backend, endpoints};
 use perigee_helper::privileges;
 
 /// How long requests under way may take once the router stops.

@@ -7,17 +7,17 @@ use std::convert::Infallible;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
-use axum::http::header;
+use axum::extract::State;
+use axum::http::{Uri, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Bytes;
-use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
-use super::endpoints::{Shared, ask};
-use super::{ApiError, Request};
+use crate::Endpoint;
+use crate::ask::{ApiError, Shared, ask, parameters};
+use crate::declare::PATIENCE;
 use crate::pcapng::{self, Packet};
+use crate::queries::{Capture, Request, Trace};
 use crate::taps::{Inlet, Outlet, Record, TapOn, TapRequest, TapWhat, TraceLine};
 
 /// Between two reports of what was lost.
@@ -26,30 +26,6 @@ const REPORT: Duration = Duration::from_secs(1);
 const PIECE: usize = 256;
 /// Bytes of a packet that are kept, at most and unless asked otherwise.
 const SNAPLEN: u32 = 65_535;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct TraceQuery {
-    filter: Option<String>,
-    count: Option<u64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CaptureQuery {
-    port: Option<String>,
-    what: Option<String>,
-    filter: Option<String>,
-    count: Option<u64>,
-    snaplen: Option<u32>,
-}
-
-type Asked<T> = Result<Query<T>, QueryRejection>;
-
-fn read<T>(query: Asked<T>, expected: &str) -> Result<T, ApiError> {
-    let read = query.map(|Query(query)| query);
-    read.map_err(|error| ApiError::invalid(format!("{}; expected {expected}", error.body_text())))
-}
 
 /// Turns the tap on.
 async fn tap(
@@ -64,22 +40,20 @@ async fn tap(
     }
     let (outlet, inlet) = Outlet::new(count, snaplen as usize);
     let request = TapRequest { what, filter: filter.unwrap_or_default(), outlet };
-    let answer = ask(backend, Request::Tap(request)).await?;
-    let on = serde_json::from_value(answer);
-    on.map(|on| (on, inlet))
-        .map_err(|error| ApiError::failed(format!("the router's answer is not understood: {error}")))
+    let on = ask(backend, Duration::from_secs(PATIENCE), |reply| Request::Tap(request, reply)).await?;
+    Ok((on, inlet))
 }
 
-pub(super) async fn trace(State(backend): State<Shared>, query: Asked<TraceQuery>) -> Result<Response, ApiError> {
-    let TraceQuery { filter, count } = read(query, "filter=EXPRESSION and count=NUMBER")?;
+pub(crate) async fn trace(State(backend): State<Shared>, uri: Uri) -> Result<Response, ApiError> {
+    let Trace { filter, count } = parameters(&uri, Ok(Bytes::new()))?;
     let (_, inlet) = tap(&backend, TapWhat::Trace, filter, count, SNAPLEN).await?;
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
     Ok((kind, stream(inlet, count, Vec::new(), Lines)).into_response())
 }
 
-pub(super) async fn capture(State(backend): State<Shared>, query: Asked<CaptureQuery>) -> Result<Response, ApiError> {
-    let expected = "port=NAME or what=drops|punts, filter=EXPRESSION, count=NUMBER and snaplen=BYTES";
-    let CaptureQuery { port, what, filter, count, snaplen } = read(query, expected)?;
+pub(crate) async fn capture(State(backend): State<Shared>, uri: Uri) -> Result<Response, ApiError> {
+    let expected = Capture::EXPECTED;
+    let Capture { port, what, filter, count, snaplen } = parameters(&uri, Ok(Bytes::new()))?;
     let what = match (port, what.as_deref()) {
         (Some(port), None) => TapWhat::Port(port),
         (None, Some("drops")) => TapWhat::Drops,

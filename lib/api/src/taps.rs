@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! Taps, as the API knows them: what is asked for, where the router puts what it sees, and what a trace says.
+//! Taps, as the API knows them: what is asked for, where the router puts its records, and what a trace says.
 
 use crate::answers::RouteEntry;
+use crate::declare::{Describe, objects};
+use crate::document::Page;
 use crate::pcapng::Direction;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -36,7 +38,7 @@ pub struct TapRequest {
 }
 
 /// What the router answers: the tap is on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapOn {
     /// Number and name of each port that packets may be of.
     pub ports: Vec<(u16, String)>,
@@ -106,7 +108,7 @@ impl PartialEq for Outlet {
 }
 
 impl Outlet {
-    /// For at most `count` records, with at most `snaplen` bytes of a packet.
+    /// An outlet for at most `count` records, each with at most `snaplen` bytes of a packet.
     pub fn new(count: Option<u64>, snaplen: usize) -> (Outlet, Inlet) {
         let (sender, records) = mpsc::channel(WAITING);
         let lost = Arc::new(AtomicU64::new(0));
@@ -119,7 +121,7 @@ impl Outlet {
         self.snaplen
     }
 
-    /// Takes one of the records that are still wanted; false if enough are on their way.
+    /// Reserves one of the records that are still wanted; false if enough are on their way.
     pub fn take(&self) -> bool {
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
@@ -149,58 +151,70 @@ impl Outlet {
     }
 }
 
-/// A packet's way through the router.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TraceEntry {
-    /// When it came in, in ns since 1970.
-    pub time: u64,
-    /// The port it came in on.
-    pub port: String,
-    /// What it is, in a line.
-    pub packet: String,
-    /// Its length in bytes.
-    pub length: usize,
-    /// Its first bytes as it came in, in hexadecimal digits.
-    pub bytes: String,
-    /// What happened to it.
-    pub steps: Vec<TraceStep>,
+objects! {
+    /// A packet's way through the router.
+    #[derive(Default)]
+    pub struct TraceEntry {
+        /// When it came in, in ns since 1970.
+        pub time: u64,
+        /// The port it came in on.
+        pub port: String,
+        /// What it is, in a line.
+        pub packet: String,
+        /// Its length in bytes.
+        pub length: usize,
+        /// Its first bytes as it came in, in hexadecimal digits.
+        pub bytes: String,
+        /// What happened to it.
+        pub steps: Vec<TraceStep>,
+    }
+
+    /// A step of a packet's way.
+    #[derive(Default)]
+    pub struct TraceStep {
+        /// The module; `script` for what happens between modules, `slowpath` for the slow path.
+        pub module: String,
+        /// What the module decided: `goes on`, `next hop`, `dropped`, `punted`, `transmitted`, ..., or the slow path's rule.
+        pub decision: String,
+        /// More about it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub detail: Option<String>,
+        /// Why it was dropped or punted, or the slow path's rule.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub reason: Option<String>,
+        /// The RFC section that demands it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub rfc: Option<String>,
+        /// The id of the next hop.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub next_hop: Option<u32>,
+        /// The route that was used.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub route: Option<RouteEntry>,
+    }
 }
 
-/// A step of a packet's way.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TraceStep {
-    /// The module; `script` for what happens between modules, `slowpath` for the slow path.
-    pub module: String,
-    /// In a word or two: `goes on`, `next hop`, `dropped`, `punted`, `transmitted`, ...
-    pub decision: String,
-    /// More about it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
-    /// Why it was dropped or punted, or the slow path's rule.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// The section that demands it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rfc: Option<String>,
-    /// The next hop's number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_hop: Option<u32>,
-    /// The route that was used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub route: Option<RouteEntry>,
-}
-
-/// A line of the stream of traces.
+/// A line of the stream of traces: a [`TraceEntry`], or how many were lost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum TraceLine {
     /// How many were lost so far.
     Lost {
-        /// That many.
+        /// Their number.
         lost: u64,
     },
     /// A packet's way.
     Trace(Box<TraceEntry>),
+}
+
+impl Describe for TraceLine {
+    fn words() -> String {
+        format!("{}, or `{{\"lost\": NUMBER}}`: how many were lost so far", TraceEntry::words())
+    }
+
+    fn sections(page: &mut Page) {
+        TraceEntry::sections(page);
+    }
 }
 
 #[cfg(test)]

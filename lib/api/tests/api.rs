@@ -9,32 +9,60 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use perigee_api::answers::{NeighborEntry, Outcome, RouteList, Snapshot, VersionStatus, WorkerStatus};
+use perigee_api::answers::{Outcome, RouteList, VersionStatus, WorkerStatus};
 use perigee_api::client::{ApiClient, ClientError};
-use perigee_api::{ApiError, Backend, Reply, Request, RouteChange, Server};
-use serde_json::json;
+use perigee_api::queries::{
+    AddRoute, DeleteRoute, Reload, ShowNeighbors, ShowRoutes, ShowVersion, ShowWorkers, TakeGaps, Trace,
+};
+use perigee_api::{ApiError, Backend, Endpoint, Request, RouteChange, Server};
 
-/// Remembers what it was asked.
+/// Remembers what it was asked: the query without its reply.
 #[derive(Default)]
 struct Fake {
-    asked: Mutex<Vec<Request>>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Fake {
+    fn note(&self, query: impl std::fmt::Debug) {
+        self.asked.lock().unwrap().push(format!("{query:?}"));
+    }
 }
 
 impl Backend for Fake {
-    fn handle(&self, request: Request, reply: Reply) {
-        self.asked.lock().unwrap().push(request.clone());
+    fn handle(&self, request: Request) {
         match request {
-            Request::ShowWorkers => reply.send(Ok(vec![WorkerStatus { core: 3, ..WorkerStatus::default() }])),
-            Request::ShowRoutes { limit, .. } => {
-                reply.send(Ok(RouteList { total: limit as u64, ..RouteList::default() }))
+            Request::ShowWorkers(query, reply) => {
+                self.note(query);
+                reply.send(Ok(vec![WorkerStatus { core: 3, ..WorkerStatus::default() }]));
             }
-            Request::RouteAdd(_) => reply.send(Ok(Outcome { message: "added".into() })),
-            Request::RouteDel(_) => reply.send::<Outcome>(Err(ApiError::not_found("there is no route to 10.1.0.0/16"))),
-            Request::Metrics => reply.send(Ok(Snapshot::default())),
-            Request::ShowNeighbors => drop(reply),
+            Request::TakeGaps(query, reply) => {
+                self.note(query);
+                reply.send(Ok(Vec::new()));
+            }
+            Request::ShowRoutes(query, reply) => {
+                let total = query.limit.unwrap_or(ShowRoutes::LIMIT) as u64;
+                self.note(query);
+                reply.send(Ok(RouteList { total, ..RouteList::default() }));
+            }
+            Request::AddRoute(query, reply) => {
+                self.note(query);
+                reply.send(Ok(Outcome { message: "added".into() }));
+            }
+            Request::DeleteRoute(query, reply) => {
+                self.note(query);
+                reply.send(Err(ApiError::not_found("there is no route to 10.1.0.0/16")));
+            }
+            Request::Reload(query, reply) => {
+                self.note(query);
+                reply.send(Ok(Outcome::default()));
+            }
+            Request::Metrics(reply) => reply.send(Ok(Box::default())),
             // From another thread, as the real one does it.
-            Request::Version => drop(std::thread::spawn(move || reply.send(Ok(VersionStatus::default())))),
-            _ => reply.send(Ok(json!([]))),
+            Request::ShowVersion(_, reply) => {
+                drop(std::thread::spawn(move || reply.send(Ok(VersionStatus::default()))));
+            }
+            // A reply that is dropped is an error.
+            other => self.note(other),
         }
     }
 }
@@ -66,36 +94,35 @@ fn requests_reach_the_backend_and_answers_come_back() {
     let path = folder.path().join("run/perigee.sock");
     let (server, fake) = start(&path);
     let client = ApiClient::connect(&path).unwrap();
-    assert_eq!(client.get::<Vec<WorkerStatus>>("/v1/workers").unwrap()[0].core, 3);
-    assert_eq!(client.get::<VersionStatus>("/v1/version").unwrap(), VersionStatus::default());
-    assert_eq!(client.get::<RouteList>("/v1/routes").unwrap().total, 1000);
-    let routes: RouteList = client.get("/v1/routes?within=10.0.0.0/8&limit=5").unwrap();
-    assert_eq!(routes.total, 5);
+    assert_eq!(client.ask(&ShowWorkers {}).unwrap()[0].core, 3);
+    assert_eq!(client.ask(&ShowVersion {}).unwrap(), VersionStatus::default());
+    assert_eq!(client.ask(&ShowRoutes { within: None, limit: None }).unwrap().total, 1000);
+    let few = ShowRoutes { within: Some("10.0.0.0/8".parse().unwrap()), limit: Some(5) };
+    assert_eq!(client.ask(&few).unwrap().total, 5);
     let via = Some("10.0.0.2".parse().unwrap());
     let change = RouteChange { via, ..RouteChange::of("10.1.0.0/16".parse().unwrap()) };
-    assert_eq!(client.post::<Outcome>("/v1/routes", &change).unwrap().message, "added");
-    match client.delete::<Outcome>("/v1/routes", &change) {
+    assert_eq!(client.ask(&AddRoute(change.clone())).unwrap().message, "added");
+    match client.ask(&DeleteRoute(change.clone())) {
         Err(ClientError::Refused { status: 404, message }) => assert_eq!(message, "there is no route to 10.1.0.0/16"),
         other => panic!("{other:?}"),
     }
-    client.post::<Vec<WorkerStatus>>("/v1/workers/gaps", &json!({})).unwrap();
-    client.post::<serde_json::Value>("/v1/reload", &json!({"script": "/x.lua"})).unwrap();
-    let text = client.text("/metrics").unwrap();
+    client.ask(&TakeGaps {}).unwrap();
+    client.ask(&Reload { script: Some("/x.lua".into()) }).unwrap();
+    let text = client.metrics().unwrap();
     assert!(text.ends_with("# EOF\n"), "{text}");
-    match client.get::<Vec<NeighborEntry>>("/v1/neighbors") {
+    match client.ask(&ShowNeighbors {}) {
         Err(ClientError::Refused { status: 503, message }) => assert_eq!(message, "the router is stopping"),
         other => panic!("{other:?}"),
     }
-    assert!(matches!(client.get::<WorkerStatus>("/v1/workers"), Err(ClientError::Strange(_))));
     let asked = fake.asked.lock().unwrap();
-    assert!(asked.contains(&Request::Reload { script: Some("/x.lua".into()) }));
-    assert!(asked.contains(&Request::TakeGaps));
-    assert!(asked.contains(&Request::RouteDel(change)));
-    assert!(asked.contains(&Request::ShowRoutes { within: Some("10.0.0.0/8".parse().unwrap()), limit: 5 }));
+    assert!(asked.contains(&format!("{:?}", Reload { script: Some("/x.lua".into()) })), "{asked:?}");
+    assert!(asked.contains(&format!("{:?}", TakeGaps {})), "{asked:?}");
+    assert!(asked.contains(&format!("{:?}", DeleteRoute(change))), "{asked:?}");
+    assert!(asked.contains(&format!("{few:?}")), "{asked:?}");
     drop(asked);
     drop(server);
     assert!(!path.exists(), "the socket is left behind");
-    let gone = client.get::<VersionStatus>("/v1/version").unwrap_err().to_string();
+    let gone = client.ask(&ShowVersion {}).unwrap_err().to_string();
     assert!(gone.starts_with("no router answers at "), "{gone}");
 }
 
@@ -197,4 +224,32 @@ fn the_end_does_not_wait_for_a_client_that_says_nothing() {
     silent.write_all(b"GET /v1/ver").unwrap();
     drop(server); // would hang here
     assert!(!path.exists());
+}
+
+#[test]
+fn an_answer_of_something_else_is_not_understood() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("perigee.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let other = std::thread::spawn(move || {
+        // The first connection only asks whether anybody listens.
+        drop(listener.accept().unwrap());
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 1024]).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
+    });
+    let client = ApiClient::connect(&path).unwrap();
+    assert!(matches!(client.ask(&ShowWorkers {}), Err(ClientError::Strange(_))));
+    other.join().unwrap();
+}
+
+#[test]
+fn parameters_are_escaped_and_those_without_a_value_left_out() {
+    let trace = |filter: Option<&str>, count| Trace { filter: filter.map(str::to_owned), count }.url();
+    assert_eq!(trace(None, None), "/v1/trace");
+    assert_eq!(trace(None, Some(3)), "/v1/trace?count=3");
+    assert_eq!(trace(Some("tcp and (é) & 1-2"), None), "/v1/trace?filter=tcp+and+%28%C3%A9%29+%26+1-2");
+    let routes = ShowRoutes { within: Some("2001:db8::/32".parse().unwrap()), limit: Some(1) };
+    assert_eq!(routes.url(), "/v1/routes?within=2001%3Adb8%3A%3A%2F32&limit=1");
+    assert_eq!(Reload { script: Some("/x.lua".into()) }.url(), "/v1/reload");
 }

@@ -68,9 +68,9 @@ pub(crate) struct LinuxSide {
     namespace: Option<Namespace>,
     bell: Arc<Bell>,
     /// Replies that wait until this many dumps have been compared.
-    resyncs: Vec<(u64, Reply)>,
+    resyncs: Vec<(u64, Reply<LinuxStatus>)>,
     /// Replies that wait for the audit.
-    audits: Vec<Reply>,
+    audits: Vec<Reply<answers::AuditReport>>,
 }
 
 /// What tells a namespace from another that takes its name: device and inode of its file.
@@ -179,23 +179,23 @@ impl LinuxSide {
     }
 
     /// Reads everything from Linux again; answered when that is done.
-    pub fn resync(&mut self, reply: Reply) {
+    pub fn resync(&mut self, reply: Reply<LinuxStatus>) {
         match self.follower.resync() {
             Some(wanted) => self.resyncs.push((wanted, reply)),
             None => {
-                reply.send::<LinuxStatus>(Err(ApiError::conflict("no port has a twin, so Linux is not followed")));
+                reply.send(Err(ApiError::conflict("no port has a twin, so Linux is not followed")));
             }
         }
     }
 
     /// Begins an audit; answered when it is over.
-    pub fn audit(&mut self, now: u64, repair: bool, reply: Reply) {
+    pub fn audit(&mut self, now: u64, repair: bool, reply: Reply<answers::AuditReport>) {
         self.audits.push(reply);
         self.follower.begin_audit(now, repair);
     }
 
     /// The replies whose dump has come.
-    pub fn resynced(&mut self) -> Vec<Reply> {
+    pub fn resynced(&mut self) -> Vec<Reply<LinuxStatus>> {
         let done = self.follower.resyncs();
         self.resyncs.extract_if(.., |(wanted, _)| *wanted <= done).map(|(_, reply)| reply).collect()
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! How others reach the slow path's thread: requests of the API through a channel, and a bell that wakes it.
 
-use perigee_api::{Backend, Reply, Request};
+use perigee_api::{Backend, Request};
 use perigee_worker::Bell;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,13 +11,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 /// Where requests go in; also the workers' bell.
 #[derive(Clone)]
 pub struct Mailbox {
-    requests: Sender<(Request, Reply)>,
+    requests: Sender<Request>,
     bell: Arc<Bell>,
 }
 
 /// Where they come out.
 pub struct MailboxEnd {
-    requests: Receiver<(Request, Reply)>,
+    requests: Receiver<Request>,
     bell: Arc<Bell>,
     wake: OwnedFd,
 }
@@ -57,7 +57,7 @@ impl MailboxEnd {
     }
 
     /// The next request, if one is waiting.
-    pub(crate) fn next(&self) -> Option<(Request, Reply)> {
+    pub(crate) fn next(&self) -> Option<Request> {
         self.requests.try_recv().ok()
     }
 
@@ -75,9 +75,9 @@ impl AsFd for MailboxEnd {
 }
 
 impl Backend for Mailbox {
-    fn handle(&self, request: Request, reply: Reply) {
-        // With the slow path gone the reply is dropped, which the server answers with an error.
-        if self.requests.send((request, reply)).is_ok() {
+    fn handle(&self, request: Request) {
+        // With the slow path gone the request's reply is dropped, which the server answers with an error.
+        if self.requests.send(request).is_ok() {
             self.bell.ring();
         }
     }

@@ -11,7 +11,7 @@ use crate::forwarding::Filters;
 use crate::slow::SlowThread;
 use perigee_api::ApiError;
 use perigee_api::answers::{Outcome, ScriptStatus};
-use perigee_config::Config;
+use perigee_config::{Config, Steer};
 use perigee_fib::Interfaces;
 use perigee_helper::LinkChange;
 use perigee_slowpath::Input;
@@ -33,6 +33,8 @@ pub type ScriptView = ScriptStatus;
 
 /// Makes what a new configuration needs.
 pub trait Rebuild: Send {
+    /// Whether the devices of all ports that a steer is about carry it out themselves.
+    fn in_hardware(&self, steer: &Steer) -> bool;
     /// The compiled filters.
     ///
     /// # Errors

@@ -10,12 +10,14 @@
 //! | `linux.rs` | `linux` |
 //! | `trace.rs` | `perigee trace`: numbers become names, a next hop the route that led to it |
 //! | `snapshot.rs` | everything that `/metrics` counts |
+//! | `states.rs` | states in the words of the API |
 
 mod config;
 mod linux;
 mod ports;
 mod routes;
 mod snapshot;
+mod states;
 mod trace;
 mod workers;
 
@@ -30,7 +32,7 @@ pub(crate) use workers::{drops, modules, take_gaps, workers};
 use crate::forwarding::Forwarding;
 use crate::linux::LinuxSide;
 use crate::ports::Ports;
-use crate::reload::ScriptControl;
+use crate::reload::{Rebuild, ScriptControl};
 use crate::workers::Workers;
 use perigee_api::answers::VersionStatus;
 use perigee_config::Config;
@@ -49,6 +51,7 @@ pub(crate) struct View<'a> {
     pub slow: &'a SlowPath,
     pub linux: &'a LinuxSide,
     pub scripts: &'a dyn ScriptControl,
+    pub rebuild: &'a dyn Rebuild,
 }
 
 /// Who answers, and for how long it has run.

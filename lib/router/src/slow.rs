@@ -143,9 +143,9 @@ impl SlowThread {
         let mut busy = self.take_punts();
         busy |= self.receive();
         busy |= self.read_twins();
-        while let Some((request, reply)) = self.parts.mailbox.next() {
+        while let Some(request) = self.parts.mailbox.next() {
             busy = true;
-            self.answer(request, reply);
+            self.answer(request);
         }
         let now = self.now();
         if self.linux.follower.next_timeout() <= now {

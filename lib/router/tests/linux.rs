@@ -4,8 +4,9 @@
 mod common;
 
 use common::*;
-use perigee_api::answers::{AuditReport, LinuxStatus};
-use perigee_api::{Backend, Reply, Request};
+use perigee_api::answers::AuditReport;
+use perigee_api::queries::{Audit, Resync, ShowLinux, ShowRoutes};
+use perigee_api::{Backend, Query, Reply};
 use perigee_fib::{Buffer, DoubleBuffered, Lookup, LookupError, NextHopId, Structure};
 use perigee_net::{Address as FibAddress, Prefix, PrefixOf};
 use perigee_netlink::message::{Address, Hop, Hops, Link, Message, NextHop, NextHopTo, Route, RouteKind};
@@ -99,12 +100,13 @@ fn start(text: &str, folder: &tempfile::TempDir, lookups: Lookups) -> (Bed, Shar
 }
 
 fn audit(bed: &mut Bed, repair: bool) -> AuditReport {
-    ask(bed, Request::Audit { repair }).unwrap()
+    ask(bed, Audit { repair }).unwrap()
 }
 
 /// The routes of Linux as the router shows them: prefix, metric, and where to.
 fn shown(bed: &mut Bed) -> BTreeMap<(String, u32), String> {
-    let list: serde_json::Value = ask(bed, Request::ShowRoutes { within: None, limit: usize::MAX }).unwrap();
+    let list = ask(bed, ShowRoutes { within: None, limit: Some(usize::MAX) }).unwrap();
+    let list = serde_json::to_value(list).unwrap();
     let routes = list["routes"].as_array().unwrap().iter().filter(|route| route["source"] == "linux");
     let to = |route: &serde_json::Value| {
         let gateways = route["gateways"].as_array().cloned().unwrap_or_default();
@@ -320,8 +322,8 @@ fn what_is_already_there_is_not_touched_by_a_dump() {
         kernel.say(Message::Route(route));
     }
     bed.settle();
-    let before: LinuxStatus = ask(&mut bed, Request::ShowLinux).unwrap();
-    let after: LinuxStatus = ask(&mut bed, Request::Resync).unwrap();
+    let before = ask(&mut bed, ShowLinux {}).unwrap();
+    let after = ask(&mut bed, Resync {}).unwrap();
     assert_eq!((before.changes, before.routes), (after.changes, after.routes));
     assert_eq!((after.resyncs, after.repaired), (before.resyncs + 1, 0));
     assert_eq!(bed.end(), 0);
@@ -403,7 +405,7 @@ fn a_dump_that_was_asked_for_is_done_though_an_audit_waits() {
     kernel.0.lock().unwrap().say(Message::Route(route));
     bed.settle();
     let (reply, answer) = Reply::pair();
-    bed.mailbox.handle(Request::Audit { repair: false }, reply);
+    bed.mailbox.handle(Audit { repair: false }.request(reply));
     bed.slow.round();
     {
         let mut kernel = kernel.0.lock().unwrap();
@@ -429,7 +431,7 @@ fn an_audit_by_the_configuration_repairs_by_itself() {
     assert!(shown(&mut bed).is_empty());
     bed.pass(11);
     assert_eq!(shown(&mut bed).len(), 1);
-    let status: LinuxStatus = ask(&mut bed, Request::ShowLinux).unwrap();
+    let status = ask(&mut bed, ShowLinux {}).unwrap();
     assert!(status.audits >= 2 && status.audit_differences == 1, "{status:?}");
     assert_eq!(bed.end(), 0);
 }

@@ -4,8 +4,8 @@
 mod common;
 
 use common::*;
-use perigee_api::answers::{Outcome, RouteList};
-use perigee_api::{Request, RouteChange};
+use perigee_api::RouteChange;
+use perigee_api::queries::{AddRoute, Reload, ShowRoutes};
 use perigee_net::MacAddr;
 use perigee_packet::wire::{ethernet, ipv4, protocol};
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ impl Reloaded {
 
     fn reload(&mut self, text: &str) -> Result<String, String> {
         std::fs::write(&self.path, text).unwrap();
-        let outcome = ask::<Outcome>(&mut self.bed, Request::Reload { script: None });
+        let outcome = ask(&mut self.bed, Reload { script: None });
         self.bed.settle();
         outcome.map(|outcome| outcome.message)
     }
@@ -66,8 +66,8 @@ impl Reloaded {
 
     /// The prefixes that have a route of a source.
     fn prefixes(&mut self, source: &str) -> Vec<String> {
-        let list: RouteList = ask(&mut self.bed, Request::ShowRoutes { within: None, limit: usize::MAX }).unwrap();
-        let routes = list.routes.into_iter().filter(|route| route.source == source);
+        let list = ask(&mut self.bed, ShowRoutes { within: None, limit: Some(usize::MAX) }).unwrap();
+        let routes = list.routes.into_iter().filter(|route| route.source.name() == source);
         routes.map(|route| route.prefix.to_string()).collect()
     }
 
@@ -118,7 +118,7 @@ fn operator_routes_survive_a_reload_and_their_neighbors_with_them() {
         ("10.7.0.0/16", "10.0.2.2", Some("b")),
         ("10.6.0.0/16", "10.0.5.2", Some("b")),
     ] {
-        ask::<Outcome>(&mut router.bed, Request::RouteAdd(change(prefix, via, dev))).unwrap();
+        ask(&mut router.bed, AddRoute(change(prefix, via, dev))).unwrap();
     }
     router.bed.settle();
     assert_eq!((router.forwarded("10.9.0.1"), router.forwarded("10.8.0.1")), (1, 1));

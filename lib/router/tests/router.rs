@@ -4,8 +4,9 @@
 mod common;
 
 use common::*;
-use perigee_api::Server;
-use perigee_api::client::ApiClient;
+use perigee_api::answers::DoneIn;
+use perigee_api::queries::{AddRoute, Reload, ShowConfig, ShowFib, ShowFilters, ShowRoutes};
+use perigee_api::{Backend, Query, Reply, RouteChange, Server};
 use perigee_fib::{Buffer, DoubleBuffered, Lookup, LookupError, NextHopId, Structure};
 use perigee_net::{Address, MacAddr, PrefixOf};
 use perigee_packet::wire::{arp, checksum, ethernet, icmp4, ipv4, protocol};
@@ -36,6 +37,11 @@ const ONE_EACH: Queues = Queues { receive: 1, transmit: 2 };
 
 fn ip(text: &str) -> Ipv4Addr {
     text.parse().unwrap()
+}
+
+/// A route of one gateway, to be added.
+fn route_via(prefix: &str, via: &str) -> RouteChange {
+    RouteChange { via: Some(via.parse().unwrap()), ..RouteChange::of(prefix.parse().unwrap()) }
 }
 
 /// A UDP packet from 10.0.1.2, port `port`, through the router's port a.
@@ -158,35 +164,27 @@ fn routes_by_hand_and_reload_are_all_or_nothing() {
     let (path, socket) = (folder.path().join("router.toml"), folder.path().join("api.sock"));
     let mut bed = Bed::new(TWO_PORTS, &path, ONE_EACH);
     let _server = Server::start(&socket, None, Arc::new(bed.mailbox.clone())).unwrap();
-    let call = |bed: &mut Bed, path: &'static str, body: serde_json::Value| {
-        let socket = socket.clone();
-        bed.ask(move || {
-            let client = ApiClient::connect(&socket).unwrap();
-            let answer = if body.is_null() { client.get::<serde_json::Value>(path) } else { client.post(path, &body) };
-            answer.map_or_else(|error| format!("refused: {error}"), |value| value.to_string())
-        })
-    };
-    let route = serde_json::json!({ "prefix": "10.9.0.0/16", "via": "10.0.2.9" });
-    assert!(call(&mut bed, "/v1/routes", route.clone()).contains("added"));
-    assert!(call(&mut bed, "/v1/routes", route).contains("already"));
-    let bad = serde_json::json!({ "prefix": "10.8.0.0/16", "via": "192.0.2.1" });
-    assert!(call(&mut bed, "/v1/routes", bad).contains("is not on a connected network"));
+    let route = route_via("10.9.0.0/16", "10.0.2.9");
+    assert!(bed.call(&socket, AddRoute(route.clone())).contains("added"));
+    assert!(bed.call(&socket, AddRoute(route)).contains("already"));
+    let bad = route_via("10.8.0.0/16", "192.0.2.1");
+    assert!(bed.call(&socket, AddRoute(bad)).contains("is not on a connected network"));
 
     std::fs::write(&path, TWO_PORTS.replace("10.0.1.1/24", "10.0.3.1/24")).unwrap();
-    let broken = serde_json::json!({ "script": "/nowhere/broken.lua" });
-    assert!(call(&mut bed, "/v1/reload", broken).contains("broken.lua:1:"));
-    assert!(call(&mut bed, "/v1/routes", serde_json::Value::Null).contains("10.0.1.1/32"), "nothing has changed");
-    assert!(call(&mut bed, "/v1/reload", serde_json::json!({})).contains("generation 2"));
-    let routes = call(&mut bed, "/v1/routes", serde_json::Value::Null);
+    let broken = Some("/nowhere/broken.lua".into());
+    assert!(bed.call(&socket, Reload { script: broken }).contains("broken.lua:1:"));
+    assert!(bed.call(&socket, ShowRoutes { within: None, limit: None }).contains("10.0.1.1/32"), "nothing has changed");
+    assert!(bed.call(&socket, Reload { script: None }).contains("generation 2"));
+    let routes = bed.call(&socket, ShowRoutes { within: None, limit: None });
     assert!(routes.contains("10.0.3.1/32") && !routes.contains("10.0.1.1/32"), "{routes}");
     assert!(routes.contains("10.9.0.0/16"), "routes by hand survive");
-    assert!(call(&mut bed, "/v1/config", serde_json::Value::Null).contains("10.9.0.0/16"));
+    assert!(bed.call(&socket, ShowConfig {}).contains("10.9.0.0/16"));
 
     std::fs::write(&path, TWO_PORTS.replace("heap1", "heap2")).unwrap();
-    let refused = call(&mut bed, "/v1/reload", serde_json::json!({}));
+    let refused = bed.call(&socket, Reload { script: None });
     assert!(refused.contains("needs a restart"), "{refused}");
     std::fs::write(&path, "[router]\nburst = 0\n").unwrap();
-    let refused = call(&mut bed, "/v1/reload", serde_json::json!({}));
+    let refused = bed.call(&socket, Reload { script: None });
     assert!(refused.contains("router.toml:2:"), "{refused}");
     assert_eq!(bed.end(), 0);
 }
@@ -251,18 +249,9 @@ fn every_lookup_structure_follows_routes_and_neighbors() {
         let text = TWO_PORTS.replace("[router]", &format!("[router]\nfib = [\"{v4}\", \"{v6}\"]"));
         let mut bed = Bed::with(&text, &path, ONE_EACH, all_lookups());
         let _server = Server::start(&socket, None, Arc::new(bed.mailbox.clone())).unwrap();
-        let call = |bed: &mut Bed, path: &'static str, body: serde_json::Value| {
-            let socket = socket.clone();
-            bed.ask(move || {
-                let client = ApiClient::connect(&socket).unwrap();
-                let answer =
-                    if body.is_null() { client.get::<serde_json::Value>(path) } else { client.post(path, &body) };
-                answer.map_or_else(|error| format!("refused: {error}"), |value| value.to_string())
-            })
-        };
         // A route by hand through a neighbor who is asked for, then three ways by the fast path.
-        let route = serde_json::json!({ "prefix": "10.9.0.0/16", "via": "10.0.2.2" });
-        assert!(call(&mut bed, "/v1/routes", route).contains("added"));
+        let route = route_via("10.9.0.0/16", "10.0.2.2");
+        assert!(bed.call(&socket, AddRoute(route)).contains("added"));
         bed.settle();
         answer_arp(&bed, 1, bed.sent(1), PEER_B);
         bed.settle();
@@ -273,12 +262,12 @@ fn every_lookup_structure_follows_routes_and_neighbors() {
             bed.settle();
             assert_eq!((bed.sent(1).len(), bed.counters[0].port_transmitted(1) - before), (1, 1), "{destination}");
         }
-        let shown = call(&mut bed, "/v1/fib", serde_json::Value::Null);
+        let shown = bed.call(&socket, ShowFib {});
         assert!(shown.contains(&format!("\"chosen\":\"{v4}\"")) && shown.contains("\"pending\":false"), "{shown}");
         // Reload makes them anew, another one if the file says so.
         let other = &names.v4[(turn + 1) % names.v4.len()];
         std::fs::write(&path, text.replace(&format!("\"{v4}\","), &format!("\"{other}\","))).unwrap();
-        let answer = call(&mut bed, "/v1/reload", serde_json::json!({}));
+        let answer = bed.call(&socket, Reload { script: None });
         assert!(answer.contains("generation 2"), "{answer}");
         bed.settle();
         bed.sent(1);
@@ -344,5 +333,19 @@ fn random_frames_leak_nothing() {
         }
     }
     assert_eq!(bed.counters[0].received.get(), injected);
+    assert_eq!(bed.end(), 0);
+}
+
+#[test]
+fn each_steer_says_for_itself_whether_the_device_does_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let steers = "[[steer]]\nethertype = 0x88cc\n[[steer]]\nproto = \"tcp\"\ndport = \"179\"\n";
+    let mut bed = Bed::new(&format!("{TWO_PORTS}{steers}"), &folder.path().join("router.toml"), ONE_EACH);
+    let (reply, answer) = Reply::pair();
+    bed.mailbox.handle(ShowFilters {}.request(reply));
+    bed.settle();
+    let shown = answer.try_take().unwrap().unwrap();
+    let done: Vec<DoneIn> = shown.iter().map(|filter| filter.done_in).collect();
+    assert_eq!(done, [DoneIn::Hardware, DoneIn::Software]);
     assert_eq!(bed.end(), 0);
 }

@@ -7,6 +7,7 @@ use common::*;
 use perigee_api::Server;
 use perigee_api::client::{ApiClient, ClientError};
 use perigee_api::pcapng::{Block, Direction, Packet, Reader};
+use perigee_api::queries::Reload;
 use perigee_api::taps::{TraceEntry, TraceLine, TraceStep};
 use perigee_net::MacAddr;
 use perigee_packet::wire::{arp, ethernet, ipv4, protocol};
@@ -170,7 +171,7 @@ fn a_forwarded_packet_is_followed_through_every_module() {
     assert_eq!(steps(trace), expected);
     let lookup = step(trace, "ipv4_lookup");
     let route = lookup.route.as_ref().unwrap();
-    assert_eq!((route.prefix.to_string().as_str(), route.source.as_str()), ("10.3.0.0/16", "static"));
+    assert_eq!((route.prefix.to_string().as_str(), route.source.name()), ("10.3.0.0/16", "static"));
     assert_eq!(lookup.detail.as_deref(), Some("via 10.0.2.2 dev b"));
     assert_eq!(step(trace, "ttl").detail.as_deref(), Some("64 hops left become 63"));
     assert_eq!(step(trace, "apply").detail.as_deref(), Some("02:00:00:00:00:01 > 02:00:00:00:01:0b, port b"));
@@ -328,7 +329,7 @@ fn taps_survive_a_reload_and_end_with_the_router() {
     let socket = tapped.socket.clone();
     tapped.bed.ask(move || {
         let client = ApiClient::connect(&socket).unwrap();
-        client.post::<serde_json::Value>("/v1/reload", &serde_json::json!({})).unwrap().to_string()
+        client.ask(&Reload { script: None }).unwrap().message
     });
     tapped.bed.settle();
     tapped.send(&[udp("10.3.4.5", 64)]);

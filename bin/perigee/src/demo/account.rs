@@ -4,7 +4,8 @@
 use super::router;
 use super::world::Network;
 use anyhow::{Context, Result, bail};
-use perigee_api::answers::{DropKind, DropStatus, PortStatus, WorkerStatus};
+use perigee_api::answers::{DropKind, DropStatus};
+use perigee_api::queries::{ShowDrops, ShowPorts, ShowWorkers};
 use perigee_lab::Router;
 use serde::Serialize;
 use serde_json::Value;
@@ -137,9 +138,9 @@ fn forwarded(snmp: &str) -> u64 {
 /// Asks perigee.
 fn perigee(router: &Router) -> Result<(Perigee, Vec<DropStatus>)> {
     let api = router::api(router)?;
-    let workers: Vec<WorkerStatus> = api.get("/v1/workers")?;
-    let mut drops: Vec<DropStatus> = api.get("/v1/drops")?;
-    let ports: Vec<PortStatus> = api.get("/v1/ports")?;
+    let workers = api.ask(&ShowWorkers {})?;
+    let mut drops = api.ask(&ShowDrops {})?;
+    let ports = api.ask(&ShowPorts {})?;
     drops.retain(|drop| drop.packets > 0);
     let twins = || ports.iter().filter_map(|port| port.twin.as_ref());
     let counted = Perigee {

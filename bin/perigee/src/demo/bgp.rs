@@ -7,7 +7,7 @@ use super::world::{Network, SERVER};
 use super::{account, account::Accounts, router};
 use anyhow::{Result, bail};
 use indicatif::HumanCount;
-use perigee_api::answers::RouteList;
+use perigee_api::queries::ShowRoutes;
 use perigee_lab::bird::{Channel, Configuration, Session};
 use perigee_lab::{Bird, Host, Router};
 use serde::Serialize;
@@ -100,10 +100,11 @@ fn tell(bird: &Bird, commands: &[&str]) -> Result<()> {
 /// Does something that changes the routes, and waits until perigee has as many as it should.
 fn arrive(network: &Network, router: &Router, wanted: usize, event: impl FnOnce() -> Result<()>) -> Result<Table> {
     let api = router::api(router)?;
+    let asked = ShowRoutes { within: Some(WITHIN.parse()?), limit: Some(1) };
     let start = Instant::now();
     event()?;
     loop {
-        let list: RouteList = api.get(&format!("/v1/routes?within={WITHIN}&limit=1"))?;
+        let list = api.ask(&asked)?;
         let seconds = start.elapsed().as_secs_f64();
         if list.total == wanted as u64 {
             let linux = network.world.ip("-4 -oneline route show proto bird root 20.0.0.0/8")?.lines().count() as u64;

@@ -2,7 +2,7 @@
 //! `perigee predict fit`: a profile from measured points, with all that is to be said about it.
 
 use super::{compared, errors_line, significant};
-use crate::show::{or_dash, print, rows};
+use crate::table::{or_dash, print, rows};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use perigee_predict::fit::{self, Candidate, Fit, Kind, Options, Parameter, PointReport, Report};

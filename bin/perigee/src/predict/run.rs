@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! `perigee predict run`: how fast a router will be, how many cores it needs, as tables, JSON or a page.
 
-use crate::show::{print, rows};
+use crate::table::{print, rows};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};

@@ -2,7 +2,7 @@
 //! `perigee predict verify`: a profile beside measured points.
 
 use super::{compared, errors_line};
-use crate::show::print;
+use crate::table::print;
 use anyhow::Result;
 use clap::Args;
 use perigee_predict::verify::{self, Errors, Verification, Verified};

@@ -122,9 +122,17 @@ fn snapshot() -> Snapshot {
         modules: vec![ModuleStatus { module: "ttl".into(), packets: 3, ..ModuleStatus::default() }],
         drops: vec![drop, punt],
         scripts: vec![ScriptStatus { gc_kb: 0.5, ..ScriptStatus::default() }],
-        routes: vec![("static".into(), 8)],
-        fib: vec![FibStatus { family: "IPv4".into(), structure: "dirb".into(), bytes: 9, ..FibStatus::default() }],
-        neighbors: vec![("reachable".into(), 2)],
+        routes: vec![(RouteOrigin::Static, 8)],
+        fib: vec![FibStatus {
+            family: IpFamily::V4,
+            chosen: "auto".into(),
+            structure: "dirb".into(),
+            why: None,
+            prefixes: 1,
+            bytes: 9,
+            pending: false,
+        }],
+        neighbors: vec![(NeighborState::Reachable, 2)],
         buffers: Some((1, 1024)),
         ..Snapshot::default()
     }

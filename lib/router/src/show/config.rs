@@ -3,7 +3,7 @@
 
 use super::View;
 use crate::forwarding::with_links;
-use perigee_api::answers::{ConfigText, FilterStatus};
+use perigee_api::answers::{ConfigText, DoneIn, FilterAction, FilterKind, FilterStatus};
 use perigee_config::{Action, SteerMatch};
 use perigee_net::FiveTuple;
 
@@ -18,23 +18,21 @@ pub(crate) fn config_text(view: &View<'_>) -> ConfigText {
 
 pub(crate) fn filters(view: &View<'_>) -> Vec<FilterStatus> {
     let filters = (1..).zip(&view.config.filters).map(|(number, filter)| FilterStatus {
-        kind: "filter".to_owned(),
+        kind: FilterKind::Filter,
         number,
         rule: describe(&filter.tuple),
-        action: if filter.action == Action::Drop { "drop" } else { "accept" }.to_owned(),
-        done_in: "software".to_owned(),
-        packets: None,
+        action: if filter.action == Action::Drop { FilterAction::Drop } else { FilterAction::Accept },
+        done_in: DoneIn::Software,
     });
     let steers = (1..).zip(&view.config.steers).map(|(number, steer)| FilterStatus {
-        kind: "steer".to_owned(),
+        kind: FilterKind::Steer,
         number,
         rule: match &steer.what {
             SteerMatch::EtherType(kind) => format!("ethertype {kind:#06x}"),
             SteerMatch::FiveTuple(tuple) => describe(tuple),
         },
-        action: "slow path".to_owned(),
-        done_in: if view.ports.receivers() == 0 { "software" } else { "hardware" }.to_owned(),
-        packets: None,
+        action: FilterAction::SlowPath,
+        done_in: if view.rebuild.in_hardware(steer) { DoneIn::Hardware } else { DoneIn::Software },
     });
     filters.chain(steers).collect()
 }

@@ -1,24 +1,16 @@
 // SPDX-License-Identifier: MIT
 //! `perigee show linux`.
 
-use super::View;
+use super::{View, states};
 use perigee_api::answers::LinuxStatus;
 use perigee_config::table_name;
-
-use perigee_linux::State;
 use perigee_net::RouteSource;
 
 pub(crate) fn linux(view: &View<'_>) -> LinuxStatus {
     let (status, counters, config) = (view.linux.follower.status(), view.linux.counters(), &view.config.linux);
-    let state = match status.state {
-        State::Off => "off",
-        State::Lost => "lost",
-        State::Reading => "reading",
-        State::Following => "following",
-    };
     LinuxStatus {
-        feed: config.feed.name().to_owned(),
-        state: state.to_owned(),
+        feed: states::feed(config.feed),
+        state: states::linux(status.state),
         namespace: view.config.router.namespace.clone(),
         tables: config.tables.iter().map(|table| table_name(*table)).collect(),
         routes: view.forwarding.rib().count(RouteSource::Linux),

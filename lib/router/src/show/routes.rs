@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! `perigee show routes`, `nexthops`, `fib` and `neighbors`.
 
-use super::View;
+use super::{View, states};
 use crate::forwarding::Routing;
 use perigee_api::answers::{
-    FibStatus, GatewayEntry, NeighborEntry, NextHopEntry, NextHopMember, RouteEntry, RouteList,
+    FibStatus, GatewayEntry, IpFamily, NeighborEntry, NextHopEntry, NextHopMember, NextHopType, RouteAction,
+    RouteEntry, RouteList, RouteOrigin,
 };
 use perigee_fib::{NextHopInfo, NextHopKind, Via};
 use perigee_net::{InterfaceId, Member, Prefix, Route, RouteSource, RouteTarget};
@@ -30,16 +31,18 @@ pub(crate) fn routes(view: &View<'_>, within: Option<Prefix>, limit: usize) -> R
 pub(super) fn route_entry(routing: &Routing, found: Prefix, route: &Route, best: bool) -> RouteEntry {
     let name = |id: InterfaceId| Some(routing.name_of(id));
     let (action, via, dev) = match route.target {
-        RouteTarget::Connected { interface } => ("forward", None, name(interface)),
-        RouteTarget::Gateway { address, interface } => ("forward", Some(address), device(routing, address, interface)),
-        RouteTarget::Multipath(_) => ("forward", None, None),
-        RouteTarget::Local => ("local", None, None),
-        RouteTarget::Blackhole => ("blackhole", None, None),
-        RouteTarget::Unreachable => ("unreachable", None, None),
-        RouteTarget::Prohibit => ("prohibit", None, None),
+        RouteTarget::Connected { interface } => (RouteAction::Forward, None, name(interface)),
+        RouteTarget::Gateway { address, interface } => {
+            (RouteAction::Forward, Some(address), device(routing, address, interface))
+        }
+        RouteTarget::Multipath(_) => (RouteAction::Forward, None, None),
+        RouteTarget::Local => (RouteAction::Local, None, None),
+        RouteTarget::Blackhole => (RouteAction::Blackhole, None, None),
+        RouteTarget::Unreachable => (RouteAction::Unreachable, None, None),
+        RouteTarget::Prohibit => (RouteAction::Prohibit, None, None),
     };
-    let source = if routing.is_operator_route(found, route.key()) { "api" } else { route.source.name() };
-    let (source, action) = (source.to_owned(), action.to_owned());
+    let operator = routing.is_operator_route(found, route.key());
+    let source = if operator { RouteOrigin::Api } else { states::origin(route.source) };
     let (preference, metric) = (route.preference, route.metric);
     let gateways = gateway_entries(routing, route);
     RouteEntry { prefix: found, source, action, via, dev, gateways, preference, metric, best }
@@ -72,9 +75,9 @@ pub(crate) fn next_hops(view: &View<'_>) -> Vec<NextHopEntry> {
 
 fn next_hop_entry(routing: &Routing, hop: NextHopInfo) -> NextHopEntry {
     let NextHopInfo { id, uses, kind } = hop;
-    let entry = |kind: &str| NextHopEntry {
+    let entry = |kind: NextHopType| NextHopEntry {
         id: id.0,
-        kind: kind.to_owned(),
+        kind,
         via: None,
         dev: None,
         mac: None,
@@ -84,14 +87,14 @@ fn next_hop_entry(routing: &Routing, hop: NextHopInfo) -> NextHopEntry {
     };
     match kind {
         NextHopKind::Direct { via: Via { interface, gateway }, mac } => {
-            let entry = entry(if gateway.is_some() { "neighbor" } else { "connected" });
+            let entry = entry(if gateway.is_some() { NextHopType::Neighbor } else { NextHopType::Connected });
             NextHopEntry { via: gateway, dev: Some(routing.name_of(interface)), mac, ..entry }
         }
         NextHopKind::Recursive { gateway, target } => NextHopEntry {
             via: Some(gateway),
             dev: device(routing, gateway, None),
             target: target.map(|id| id.0),
-            ..entry("recursive")
+            ..entry(NextHopType::Recursive)
         },
         NextHopKind::Group { members, buckets } => {
             let member = |m: perigee_fib::GroupMember| NextHopMember {
@@ -99,7 +102,7 @@ fn next_hop_entry(routing: &Routing, hop: NextHopInfo) -> NextHopEntry {
                 weight: m.weight,
                 share: m.buckets as f64 / buckets as f64,
             };
-            NextHopEntry { members: members.into_iter().map(member).collect(), ..entry("group") }
+            NextHopEntry { members: members.into_iter().map(member).collect(), ..entry(NextHopType::Group) }
         }
     }
 }
@@ -107,9 +110,9 @@ fn next_hop_entry(routing: &Routing, hop: NextHopInfo) -> NextHopEntry {
 pub(crate) fn fib(view: &View<'_>) -> Vec<FibStatus> {
     let (forwarding, choice) = (view.forwarding, &view.config.router.fib);
     let prefixes = forwarding.rib().prefixes_by_family().map(|n| n as u64);
-    let families = [("IPv4", &choice.v4), ("IPv6", &choice.v6)];
+    let families = [(IpFamily::V4, &choice.v4), (IpFamily::V6, &choice.v6)];
     let status = |(((family, chosen), (structure, bytes, why)), prefixes)| FibStatus {
-        family: str::to_owned(family),
+        family,
         chosen: String::clone(chosen),
         structure: str::to_owned(structure),
         why,
@@ -125,20 +128,19 @@ pub(crate) fn neighbors(view: &View<'_>) -> Vec<NeighborEntry> {
         address: neighbor.address,
         mac: neighbor.mac,
         dev: view.forwarding.routing().name_of(neighbor.interface),
-        state: neighbor.state.name().to_owned(),
-        age: None,
+        state: states::neighbor(neighbor.state),
     };
     view.slow.neighbors().map(entry).collect()
 }
 
-/// How many routes there are, by source as `show routes` calls it.
-pub(super) fn by_source(view: &View<'_>) -> Vec<(String, u64)> {
+/// The number of routes of each source.
+pub(super) fn by_source(view: &View<'_>) -> Vec<(RouteOrigin, u64)> {
     let routing = view.forwarding.routing();
     let operator = routing.operator_routes().count() as u64;
     let count = |source: RouteSource| {
         let less = if source == RouteSource::Static { operator } else { 0 };
-        (source.name().to_owned(), routing.rib().count(source).saturating_sub(less))
+        (states::origin(source), routing.rib().count(source).saturating_sub(less))
     };
-    let sources = RouteSource::ALL.into_iter().map(count).chain([("api".to_owned(), operator)]);
+    let sources = RouteSource::ALL.into_iter().map(count).chain([(RouteOrigin::Api, operator)]);
     sources.filter(|(_, n)| *n > 0).collect()
 }

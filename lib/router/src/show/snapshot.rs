@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! Everything that `/metrics` counts, at one moment.
 
-use super::{View, drops, fib, linux, modules, next_hops, ports, routes, version, workers};
+use super::{View, drops, fib, linux, modules, next_hops, ports, routes, states, version, workers};
 use perigee_api::answers::Snapshot;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
 pub(crate) fn snapshot(view: &View<'_>) -> Snapshot {
@@ -18,7 +19,7 @@ pub(crate) fn snapshot(view: &View<'_>) -> Snapshot {
         linux: linux(view),
         fib: fib(view),
         next_hops: tally(next_hops(view).into_iter().map(|hop| hop.kind)),
-        neighbors: tally(view.slow.neighbors().map(|neighbor| neighbor.state.name().to_owned())),
+        neighbors: tally(view.slow.neighbors().map(|neighbor| states::neighbor(neighbor.state))),
         buffers: buffers(view),
     }
 }
@@ -33,9 +34,11 @@ fn buffers(view: &View<'_>) -> Option<(u64, u64)> {
     pools.values().copied().reduce(|a, b| (a.0 + b.0, a.1 + b.1))
 }
 
-/// How often each name occurs.
-fn tally(names: impl Iterator<Item = String>) -> Vec<(String, u64)> {
-    let mut counts = BTreeMap::new();
-    names.for_each(|name| *counts.entry(name).or_insert(0u64) += 1);
-    counts.into_iter().collect()
+/// The number of times that each state occurs, in the order of their names.
+fn tally<T: Ord + Display>(states: impl Iterator<Item = T>) -> Vec<(T, u64)> {
+    let mut counts: BTreeMap<T, u64> = BTreeMap::new();
+    states.for_each(|state| *counts.entry(state).or_default() += 1);
+    let mut counts: Vec<(T, u64)> = counts.into_iter().collect();
+    counts.sort_by_cached_key(|(state, _)| state.to_string());
+    counts
 }

@@ -2,7 +2,7 @@
 //! `perigee show workers`, `modules` and `drops`: what workers and slow path count.
 
 use super::View;
-use perigee_api::answers::{DropKind, DropStatus, ModuleStatus, WorkerStatus};
+use perigee_api::answers::{DropKind, DropStatus, ModuleStatus, WorkerState, WorkerStatus};
 use perigee_modules::{Counters, Kind, MODULES, Reason, all_reasons, host};
 use perigee_slowpath::CounterKind;
 
@@ -17,7 +17,7 @@ pub(crate) fn workers(view: &View<'_>) -> Vec<WorkerStatus> {
         worker: index as u16,
         core: view.config.workers.get(index).map_or(0, |worker| worker.core),
         queues: view.workers.polled(index).to_vec(),
-        state: if view.workers.is_silent(index, view.now) { "silent" } else { "running" }.to_owned(),
+        state: if view.workers.is_silent(index, view.now) { WorkerState::Silent } else { WorkerState::Running },
         batches: counters.bursts.get(),
         idle_polls: counters.polls.get().saturating_sub(counters.bursts.get()),
         received: counters.received.get().saturating_sub(counters.handed_over.get()),
@@ -33,7 +33,7 @@ pub(crate) fn workers(view: &View<'_>) -> Vec<WorkerStatus> {
     view.workers.counters().enumerate().map(worker).collect()
 }
 
-/// The same; each worker's longest gap is measured from 0 again.
+/// The workers; each one's longest gap is measured from 0 again.
 pub(crate) fn take_gaps(view: &View<'_>) -> Vec<WorkerStatus> {
     let mut workers = workers(view);
     for (worker, counters) in workers.iter_mut().zip(view.workers.counters()) {

@@ -4,36 +4,39 @@
 use super::SlowThread;
 use crate::show::{self, View};
 use perigee_api::answers::Outcome;
+use perigee_api::queries::ShowRoutes;
 use perigee_api::taps::{TapOn, TapRequest};
-use perigee_api::{ApiError, Reply, Request, RouteChange};
+use perigee_api::{ApiError, Request, RouteChange};
 
 impl SlowThread {
     /// Answers a request.
-    pub(super) fn answer(&mut self, request: Request, reply: Reply) {
+    pub(super) fn answer(&mut self, request: Request) {
         let now = self.now();
         let view = self.view();
         match request {
-            Request::Version => reply.send(Ok(show::version(&view))),
-            Request::ShowPorts => reply.send(Ok(show::ports(&view))),
-            Request::ShowWorkers => reply.send(Ok(show::workers(&view))),
-            Request::TakeGaps => reply.send(Ok(show::take_gaps(&view))),
-            Request::ShowModules => reply.send(Ok(show::modules(&view))),
-            Request::ShowDrops => reply.send(Ok(show::drops(&view))),
-            Request::ShowRoutes { within, limit } => reply.send(Ok(show::routes(&view, within, limit))),
-            Request::ShowFib => reply.send(Ok(show::fib(&view))),
-            Request::ShowNeighbors => reply.send(Ok(show::neighbors(&view))),
-            Request::ShowNextHops => reply.send(Ok(show::next_hops(&view))),
-            Request::ShowScripts => reply.send(Ok(view.scripts.status())),
-            Request::ShowFilters => reply.send(Ok(show::filters(&view))),
-            Request::ShowLinux => reply.send(Ok(show::linux(&view))),
-            Request::ShowConfig => reply.send(Ok(show::config_text(&view))),
-            Request::Metrics => reply.send(Ok(show::snapshot(&view))),
-            Request::Resync => self.linux.resync(reply),
-            Request::Audit { repair } => self.linux.audit(now, repair, reply),
-            Request::RouteAdd(change) => reply.send(self.route_add(&change)),
-            Request::RouteDel(change) => reply.send(self.route_del(&change)),
-            Request::Reload { script } => reply.send(self.reload(script.as_deref())),
-            Request::Tap(request) => reply.send(self.tap(request)),
+            Request::ShowVersion(_, reply) => reply.send(Ok(show::version(&view))),
+            Request::ShowPorts(_, reply) => reply.send(Ok(show::ports(&view))),
+            Request::ShowWorkers(_, reply) => reply.send(Ok(show::workers(&view))),
+            Request::TakeGaps(_, reply) => reply.send(Ok(show::take_gaps(&view))),
+            Request::ShowModules(_, reply) => reply.send(Ok(show::modules(&view))),
+            Request::ShowDrops(_, reply) => reply.send(Ok(show::drops(&view))),
+            Request::ShowRoutes(ShowRoutes { within, limit }, reply) => {
+                reply.send(Ok(show::routes(&view, within, limit.unwrap_or(ShowRoutes::LIMIT))));
+            }
+            Request::ShowFib(_, reply) => reply.send(Ok(show::fib(&view))),
+            Request::ShowNeighbors(_, reply) => reply.send(Ok(show::neighbors(&view))),
+            Request::ShowNextHops(_, reply) => reply.send(Ok(show::next_hops(&view))),
+            Request::ShowScripts(_, reply) => reply.send(Ok(view.scripts.status())),
+            Request::ShowFilters(_, reply) => reply.send(Ok(show::filters(&view))),
+            Request::ShowLinux(_, reply) => reply.send(Ok(show::linux(&view))),
+            Request::ShowConfig(_, reply) => reply.send(Ok(show::config_text(&view))),
+            Request::Metrics(reply) => reply.send(Ok(Box::new(show::snapshot(&view)))),
+            Request::Resync(_, reply) => self.linux.resync(reply),
+            Request::Audit(query, reply) => self.linux.audit(now, query.repair, reply),
+            Request::AddRoute(query, reply) => reply.send(self.route_add(&query.0)),
+            Request::DeleteRoute(query, reply) => reply.send(self.route_del(&query.0)),
+            Request::Reload(query, reply) => reply.send(self.reload(query.script.as_deref())),
+            Request::Tap(request, reply) => reply.send(self.tap(request)),
         }
     }
 
@@ -50,6 +53,7 @@ impl SlowThread {
             slow: &self.slow,
             linux: &self.linux,
             scripts: &*self.parts.scripts,
+            rebuild: &*self.parts.rebuild,
         }
     }
 

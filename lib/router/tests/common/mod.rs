@@ -3,8 +3,9 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use perigee_api::answers::{ScriptStatus, VersionStatus};
-use perigee_api::{Backend, Reply, Request};
-use perigee_config::{Config, Machine};
+use perigee_api::client::ApiClient;
+use perigee_api::{Backend, Query, Reply};
+use perigee_config::{Config, Machine, Steer, SteerMatch};
 use perigee_helper::TwinStatus;
 use perigee_helper::twin::Twin;
 use perigee_modules::{Counters, CustomReasons};
@@ -106,6 +107,10 @@ impl ScriptControl for NoScripts {
 
 struct NoFilters;
 impl Rebuild for NoFilters {
+    fn in_hardware(&self, steer: &Steer) -> bool {
+        // As if the device knew Ethernet types only.
+        matches!(steer.what, SteerMatch::EtherType(_))
+    }
     fn filters(&self, _config: &Config) -> Result<Filters, String> {
         Ok(Filters::default())
     }
@@ -297,6 +302,15 @@ impl Bed {
         })
     }
 
+    /// Asks the router over its socket: the answer's JSON, or `refused: ` and why.
+    pub fn call(&mut self, socket: &Path, query: impl Query) -> String {
+        self.ask(move || {
+            let client = ApiClient::connect(socket).unwrap();
+            let answer = client.ask_json(&query);
+            answer.map_or_else(|error| format!("refused: {error}"), |value| value.to_string())
+        })
+    }
+
     /// Ends everything; returns how many buffers are left.
     pub fn end(mut self) -> usize {
         self.slow.finish();
@@ -309,13 +323,13 @@ impl Bed {
 }
 
 /// Asks the router directly.
-pub fn ask<T: serde::de::DeserializeOwned>(bed: &mut Bed, request: Request) -> Result<T, String> {
+pub fn ask<Q: Query>(bed: &mut Bed, query: Q) -> Result<Q::Answer, String> {
     let (reply, answer) = Reply::pair();
-    bed.mailbox.handle(request, reply);
+    bed.mailbox.handle(query.request(reply));
     for _ in 0..100_000 {
         bed.slow.round();
         if let Some(answer) = answer.try_take() {
-            return answer.map(|value| serde_json::from_value(value).unwrap()).map_err(|error| error.to_string());
+            return answer.map_err(|error| error.to_string());
         }
     }
     panic!("no answer");

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+//! Tables on standard output.
+
+use anyhow::Result;
+use comfy_table::{CellAlignment, Table, presets};
+use std::io::Write;
+use std::process::ExitCode;
+
+/// The columns of a table of `T`: each with its name, its alignment, and what it shows of a `T`.
+pub struct Columns<'a, T> {
+    names: Vec<&'static str>,
+    numbers: Vec<&'static str>,
+    cells: Vec<Box<dyn Fn(&T) -> String + 'a>>,
+}
+
+impl<'a, T> Columns<'a, T> {
+    /// None yet.
+    pub fn new() -> Self {
+        Self { names: Vec::new(), numbers: Vec::new(), cells: Vec::new() }
+    }
+
+    /// One more, of words, aligned left.
+    pub fn text<S: ToString>(mut self, name: &'static str, cell: impl Fn(&T) -> S + 'a) -> Self {
+        self.names.push(name);
+        self.cells.push(Box::new(move |of| cell(of).to_string()));
+        self
+    }
+
+    /// One more, of numbers, aligned right.
+    pub fn number<S: ToString>(mut self, name: &'static str, cell: impl Fn(&T) -> S + 'a) -> Self {
+        self.numbers.push(name);
+        self.text(name, cell)
+    }
+
+    /// The table with a row for each of a list.
+    pub fn table<'b>(self, list: impl IntoIterator<Item = &'b T>) -> Table
+    where
+        T: 'b,
+    {
+        let row = |of: &'b T| self.cells.iter().map(|cell| cell(of)).collect();
+        rows(&self.names, &self.numbers, list.into_iter().map(row))
+    }
+}
+
+/// A table whose rows are made already; the columns named in `numbers` are aligned right.
+pub fn rows(header: &[&str], numbers: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header);
+    for row in rows {
+        table.add_row(row);
+    }
+    for (index, name) in header.iter().enumerate() {
+        if let Some(column) = table.column_mut(index).filter(|_| numbers.contains(name)) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// A value, or `-` if there is none.
+pub fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// Prints to standard output; a reader that has seen enough (`| head`) is no error.
+pub fn print(text: &str) -> Result<ExitCode> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+//! The words of the answers: states and kinds, each with what it means.
+
+use crate::declare::states;
+
+states! {
+    /// Where the routes of Linux come from.
+    #[derive(Default)]
+    pub enum LinuxFeed {
+        /// The kernel.
+        Netlink = "netlink",
+        /// FRR's zebra.
+        Fpm = "fpm",
+        /// Nowhere: only links, addresses and neighbors are followed.
+        #[default]
+        None = "none",
+    }
+
+    /// Whether what is known of Linux is what Linux has.
+    #[derive(Default)]
+    pub enum LinuxState {
+        /// It is, and changes are taken over as they come.
+        Following = "following",
+        /// Everything is being read again.
+        Reading = "reading",
+        /// Notifications were lost, or the namespace is gone.
+        Lost = "lost",
+        /// No port has a twin, so Linux is not followed.
+        #[default]
+        Off = "off",
+    }
+
+    /// Whether a worker gives signs of life.
+    #[derive(Default)]
+    pub enum WorkerState {
+        /// It does.
+        #[default]
+        Running = "running",
+        /// It has not come to a batch boundary for a second.
+        Silent = "silent",
+    }
+
+    /// Whether a packet ended or went to the slow path.
+    pub enum DropKind {
+        /// It ended.
+        Drop = "drop",
+        /// The slow path has it.
+        Punt = "punt",
+    }
+
+    /// An address family.
+    pub enum IpFamily {
+        /// IPv4.
+        V4 = "IPv4",
+        /// IPv6.
+        V6 = "IPv6",
+    }
+
+    /// Where a route came from.
+    pub enum RouteOrigin {
+        /// An address of the router's own.
+        Local = "local",
+        /// The network of an address of the router's.
+        Connected = "connected",
+        /// The configuration.
+        Static = "static",
+        /// Linux, which has it from an operator or a routing daemon.
+        Linux = "linux",
+        /// Reserved for a routing protocol of the router's own.
+        Dynamic = "dynamic",
+        /// A resolved neighbor.
+        Neighbor = "neighbor",
+        /// An operator, through this API.
+        Api = "api",
+    }
+
+    /// What becomes of packets to a route's destinations.
+    pub enum RouteAction {
+        /// They are forwarded.
+        Forward = "forward",
+        /// They are for the router itself.
+        Local = "local",
+        /// They are dropped in silence.
+        Blackhole = "blackhole",
+        /// They are dropped, and the sender is told that the destination is unreachable.
+        Unreachable = "unreachable",
+        /// They are dropped, and the sender is told that it is prohibited.
+        Prohibit = "prohibit",
+    }
+
+    /// What a next hop leads to.
+    pub enum NextHopType {
+        /// A neighbor.
+        Neighbor = "neighbor",
+        /// Whatever is on an interface's link.
+        Connected = "connected",
+        /// A router that other routes lead to.
+        Recursive = "recursive",
+        /// Several next hops, of which each flow takes one.
+        Group = "group",
+    }
+
+    /// How a neighbor stands (RFC 4861 7.3.2, for IPv4 as well).
+    pub enum NeighborState {
+        /// An operator or the configuration has set its MAC address.
+        Static = "static",
+        /// It is being resolved.
+        Incomplete = "incomplete",
+        /// It has answered a short while ago.
+        Reachable = "reachable",
+        /// It has not been heard of for a while; it is asked when a packet is sent to it.
+        Stale = "stale",
+        /// A packet has been sent to it; it is asked soon if nothing shows that it is there.
+        Delay = "delay",
+        /// It is being asked whether it is still there.
+        Probe = "probe",
+        /// It does not answer.
+        Failed = "failed",
+    }
+
+    /// Whether a worker runs the script that was asked for.
+    #[derive(Default)]
+    pub enum ScriptState {
+        /// It does.
+        #[default]
+        Running = "running",
+        /// The script threw too often; the one before it runs again.
+        RolledBack = "rolled_back",
+    }
+
+    /// The section of the configuration that a rule stands in.
+    pub enum FilterKind {
+        /// `[[filter]]`.
+        Filter = "filter",
+        /// `[[steer]]`.
+        Steer = "steer",
+    }
+
+    /// What becomes of packets that match a rule.
+    pub enum FilterAction {
+        /// They go on.
+        Accept = "accept",
+        /// They are dropped.
+        Drop = "drop",
+        /// They go to the slow path.
+        SlowPath = "slow path",
+    }
+
+    /// What carries out a rule.
+    pub enum DoneIn {
+        /// The workers.
+        Software = "software",
+        /// The devices of all ports that it is about.
+        Hardware = "hardware",
+    }
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+//! The registry: what the API can be asked, each query with its method, path, parameters and answer.
+//!
+//! A query is declared here and nowhere else. From the registry follow its struct and [`crate::Query`], the variant of
+//! [`Request`] that tells the backend which answer is expected, the server's route, what `ApiClient::ask` sends and
+//! returns, and docs/api.md.
+
+use crate::answers::{
+    AuditReport, ConfigText, DropStatus, FibStatus, FilterStatus, LinuxStatus, ModuleStatus, NeighborEntry,
+    NextHopEntry, Outcome, PortStatus, RouteList, ScriptStatus, VersionStatus, WorkerStatus,
+};
+use crate::ask::ApiError;
+use crate::declare::{endpoint, objects, queries};
+use perigee_net::Prefix;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+queries! {
+    /// Says which router answers: its name, its versions, since when it runs.
+    GET "/v1/version": ShowVersion {} -> VersionStatus;
+
+    /// Shows the ports: device, MAC address, link, queues, counters, twin.
+    GET "/v1/ports": ShowPorts {} -> Vec<PortStatus>;
+
+    /// Shows the workers: core, queues, packets.
+    GET "/v1/workers": ShowWorkers {} -> Vec<WorkerStatus>;
+
+    /// Shows the workers, and begins to measure each worker's longest gap again at 0.
+    POST "/v1/workers/gaps": TakeGaps {} -> Vec<WorkerStatus>;
+
+    /// Shows the modules: packets in, dropped, given to the slow path.
+    GET "/v1/modules": ShowModules {} -> Vec<ModuleStatus>;
+
+    /// Shows why packets were dropped or went to the slow path.
+    GET "/v1/drops": ShowDrops {} -> Vec<DropStatus>;
+
+    /// Shows the routes, and where they came from.
+    GET "/v1/routes": ShowRoutes {
+        /// Only this prefix and those inside it.
+        #[serde(default, deserialize_with = "perigee_net::network")]
+        within: Option<Prefix>,
+        /// At most this many routes; 1000 if not given.
+        limit: Option<usize>,
+    } -> RouteList, expected "within=PREFIX and limit=NUMBER";
+
+    /// Adds a static route, until the router ends.
+    POST "/v1/routes": AddRoute(RouteChange) -> Outcome,
+        expected "{\"prefix\": PREFIX, \"via\": ADDRESS, \"dev\": INTERFACE}";
+
+    /// Deletes a static route: the one of this prefix and metric, and of these gateways and this preference if given.
+    DELETE "/v1/routes": DeleteRoute(RouteChange) -> Outcome,
+        expected "{\"prefix\": PREFIX, \"via\": ADDRESS, \"dev\": INTERFACE}";
+
+    /// Shows what routes are looked up in, and how much memory it takes.
+    GET "/v1/fib": ShowFib {} -> Vec<FibStatus>;
+
+    /// Shows the neighbors: MAC address and state.
+    GET "/v1/neighbors": ShowNeighbors {} -> Vec<NeighborEntry>;
+
+    /// Shows the next hops, and groups of them: what routes share, who uses it, the members' parts of the flows.
+    GET "/v1/nexthops": ShowNextHops {} -> Vec<NextHopEntry>;
+
+    /// Shows the workers' scripts: generation, errors, what the JIT compiler did.
+    GET "/v1/scripts": ShowScripts {} -> Vec<ScriptStatus>;
+
+    /// Shows the filters and steers.
+    GET "/v1/filters": ShowFilters {} -> Vec<FilterStatus>;
+
+    /// Shows how Linux is followed: routes, changes, what was left out, what was lost and read again.
+    GET "/v1/linux": ShowLinux {} -> LinuxStatus;
+
+    /// Reads everything from Linux again; answered when that is done.
+    POST "/v1/linux/resync": Resync {} -> LinuxStatus, seconds 600;
+
+    /// Compares Linux's routes, the RIB, and what workers look up in; answered when that is done.
+    POST "/v1/audit": Audit {
+        /// Whether differences are repaired; false if not given.
+        #[serde(default)]
+        repair: bool,
+    } -> AuditReport, expected "{\"repair\": true} or {}", seconds 600;
+
+    /// Shows the configuration that would start this router as it is now.
+    GET "/v1/config": ShowConfig {} -> ConfigText;
+
+    /// Loads configuration and script again: all of it takes effect, or nothing.
+    POST "/v1/reload": Reload {
+        /// Another script than the configured one.
+        script: Option<PathBuf>,
+    } -> Outcome, expected "{\"script\": PATH} or {}";
+}
+
+impl ShowRoutes {
+    /// Routes in an answer unless asked otherwise.
+    pub const LIMIT: usize = 1000;
+}
+
+// What is not answered in one piece of JSON; `stream.rs` and `metrics.rs` say how.
+
+endpoint! {
+    /// Follows single packets: every module with what it decided, the route used, the drop's reason.
+    GET "/v1/trace": Trace {
+        /// Only packets that match, in tcpdump's words; all if not given.
+        filter: Option<String>,
+        /// The stream ends after this many; it goes on until the client leaves if not given.
+        count: Option<u64>,
+    } "filter=EXPRESSION and count=NUMBER"
+}
+
+endpoint! {
+    /// Captures packets of a port, or what is dropped, or what the slow path gets.
+    GET "/v1/capture": Capture {
+        /// The port whose packets are captured, in and out; or else `what`.
+        port: Option<String>,
+        /// `drops` or `punts`, instead of a port.
+        what: Option<String>,
+        /// Only packets that match, in tcpdump's words; all if not given.
+        filter: Option<String>,
+        /// The stream ends after this many; it goes on until the client leaves if not given.
+        count: Option<u64>,
+        /// Bytes of each packet that are kept; all if not given.
+        snaplen: Option<u32>,
+    } "port=NAME or what=drops|punts, filter=EXPRESSION, count=NUMBER and snaplen=BYTES"
+}
+
+endpoint! {
+    /// Shows everything that counts, for Prometheus and others. The only path that `metrics` in `[router]` also serves to
+    /// the network.
+    GET "/metrics": Metrics {}
+}
+
+objects! {
+    /// A route to add or to delete.
+    #[serde(deny_unknown_fields)]
+    pub struct RouteChange {
+        /// Its destinations; host bits are cleared.
+        #[serde(deserialize_with = "perigee_net::network")]
+        pub prefix: Prefix,
+        /// The neighbor; needed to add, if there are no `gateways`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub via: Option<IpAddr>,
+        /// The interface; found by `via` if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub dev: Option<String>,
+        /// Whether `via` is no neighbor but a router that other routes lead to.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub recursive: bool,
+        /// Several gateways, of which each flow takes one: 1 to 256, instead of `via`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub gateways: Vec<RouteGateway>,
+        /// Compared before the metric: the lower is preferred; 1 if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub preference: Option<u8>,
+        /// The lower is preferred; 0 if not given.
+        #[serde(default)]
+        pub metric: u32,
+    }
+
+    /// One of several gateways of a route.
+    #[serde(deny_unknown_fields)]
+    pub struct RouteGateway {
+        /// Its address.
+        pub via: IpAddr,
+        /// The interface; found by `via` if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub dev: Option<String>,
+        /// Whether it is no neighbor but a router that other routes lead to.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub recursive: bool,
+        /// Its part of the flows: 1 to 256; 1 if not given.
+        #[serde(default = "one")]
+        pub weight: u16,
+    }
+}
+
+impl RouteChange {
+    /// A change that names its prefix, and nothing else yet.
+    pub fn of(prefix: Prefix) -> Self {
+        let gateways = Vec::new();
+        Self { prefix, via: None, dev: None, recursive: false, gateways, preference: None, metric: 0 }
+    }
+
+    /// All gateways, also where there is only one.
+    ///
+    /// # Errors
+    /// Both ways to name them are used.
+    pub fn all_gateways(&self) -> Result<Vec<RouteGateway>, ApiError> {
+        match (self.via, &self.gateways[..]) {
+            (Some(via), []) => {
+                Ok(vec![RouteGateway { via, dev: self.dev.clone(), recursive: self.recursive, weight: 1 }])
+            }
+            (None, gateways) => Ok(gateways.to_vec()),
+            (Some(_), _) => Err(ApiError::invalid("`via` and `gateways` are both given; expected one of them")),
+        }
+    }
+}
+
+fn one() -> u16 {
+    1
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+//! States of the router in the words of the API.
+
+use perigee_api::answers::{LinuxFeed, LinuxState, NeighborState, RouteOrigin};
+use perigee_config::Feed;
+use perigee_linux::State as Following;
+use perigee_net::RouteSource;
+use perigee_slowpath::NeighborState as State;
+
+/// Where a route came from.
+pub(super) fn origin(source: RouteSource) -> RouteOrigin {
+    match source {
+        RouteSource::Local => RouteOrigin::Local,
+        RouteSource::Connected => RouteOrigin::Connected,
+        RouteSource::Static => RouteOrigin::Static,
+        RouteSource::Linux => RouteOrigin::Linux,
+        RouteSource::Dynamic => RouteOrigin::Dynamic,
+        RouteSource::Neighbor => RouteOrigin::Neighbor,
+    }
+}
+
+/// How a neighbor stands.
+pub(super) fn neighbor(state: State) -> NeighborState {
+    match state {
+        State::Static => NeighborState::Static,
+        State::Incomplete => NeighborState::Incomplete,
+        State::Reachable => NeighborState::Reachable,
+        State::Stale => NeighborState::Stale,
+        State::Delay => NeighborState::Delay,
+        State::Probe => NeighborState::Probe,
+        State::Failed => NeighborState::Failed,
+    }
+}
+
+/// Where the routes of Linux come from.
+pub(super) fn feed(feed: Feed) -> LinuxFeed {
+    match feed {
+        Feed::Netlink => LinuxFeed::Netlink,
+        Feed::Fpm => LinuxFeed::Fpm,
+        Feed::None => LinuxFeed::None,
+    }
+}
+
+/// Whether what is known of Linux is what Linux has.
+pub(super) fn linux(state: Following) -> LinuxState {
+    match state {
+        Following::Off => LinuxState::Off,
+        Following::Lost => LinuxState::Lost,
+        Following::Reading => LinuxState::Reading,
+        Following::Following => LinuxState::Following,
+    }
+}
