@@ -71,7 +71,7 @@ impl Reloaded {
         routes.map(|route| route.prefix.to_string()).collect()
     }
 
-    fn end(mut self) {
+    fn end(self) {
         (0..2).for_each(|port| drop(self.bed.sent(port)));
         assert_eq!(self.bed.end(), 0);
     }

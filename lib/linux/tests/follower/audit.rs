@@ -323,7 +323,7 @@ fn an_audit_that_cannot_go_on_ends() {
 
 #[test]
 fn a_router_that_follows_nothing_audits_its_lookups() {
-    let linux = Linux { feed: Feed::None, ..Linux::default() };
+    let linux = Linux { feed: Feed::None, ..linux() };
     let mut world = World::with(Setup { linux, ..setup() }, &[]);
     world.kernel.add(route("10.20.0.0/16", 0, &[via(B, "10.0.2.2")]));
     world.settle();
@@ -334,7 +334,7 @@ fn a_router_that_follows_nothing_audits_its_lookups() {
 
 #[test]
 fn zebras_routes_are_compared_with_those_it_makes_in_linux() {
-    let linux = Linux { feed: Feed::Fpm, ..Linux::default() };
+    let linux = Linux { feed: Feed::Fpm, ..linux() };
     let mut world = World::with(Setup { linux, feeds: vec![FeedId::Kernel, FeedId::Zebra], ..setup() }, &[]);
     let hops = [via(B, "10.0.2.2")];
     let make = |text: &str, protocol, hops: &[Hop]| Route { protocol, ..route(text, 0, hops) };
@@ -399,7 +399,7 @@ fn routes_of_other_sources_are_counted_and_left_alone() {
 
 #[test]
 fn an_audit_by_the_configuration_begins_and_repairs_by_itself() {
-    let linux = Linux { audit: Some(Duration::from_secs(5)), ..Linux::default() };
+    let linux = Linux { audit: Some(Duration::from_secs(5)), ..linux() };
     let mut world = World::with(Setup { linux, ..setup() }, &[]);
     let new = route("10.22.0.0/16", 0, &[via(B, "10.0.2.3")]);
     world.kernel.routes.insert((new.prefix, 0), new);
@@ -416,7 +416,7 @@ fn an_audit_by_the_configuration_begins_and_repairs_by_itself() {
 
 #[test]
 fn an_audit_that_is_due_does_not_join_one_that_runs() {
-    let linux = Linux { audit: Some(Duration::from_secs(5)), ..Linux::default() };
+    let linux = Linux { audit: Some(Duration::from_secs(5)), ..linux() };
     let mut world = World::with(Setup { linux, ..setup() }, &[]);
     world.pass(SECOND);
     world.router.uncommitted = true;

@@ -221,9 +221,9 @@ fn a_reload_that_changes_which_routes_are_followed_reads_them_again() {
         world.input(Input::PortLink { port: 0, up: true });
         world.settle();
     };
-    configure(&mut world, Linux::default());
+    configure(&mut world, linux());
     assert_eq!((world.kernel.dumps, world.routes().len()), (0, 2), "nothing has changed");
-    configure(&mut world, Linux { ignore_protocols: vec![4], ..Linux::default() });
+    configure(&mut world, Linux { ignore_protocols: vec![4], ..linux() });
     assert_eq!(world.kernel.dumps, 1);
     assert_eq!((world.target("10.2.0.0/16"), world.routes().len()), (None, 1));
 }

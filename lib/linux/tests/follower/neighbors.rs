@@ -81,7 +81,7 @@ fn what_the_configuration_sets_applies_again() {
     world.settle();
     assert_eq!(world.taken(), [set("10.0.1.9", mac(9)), set("10.0.1.9", mac(5))]);
     // A reload has taken it out of the configuration.
-    world.follower.configure(perigee_config::Linux::default(), vec![vec![], vec![]], 2, vec![]);
+    world.follower.configure(linux(), vec![vec![], vec![]], 2, vec![]);
     world.kernel.set_neighbor(permanent("10.0.1.9", mac(9)));
     world.kernel.delete_neighbor(permanent("10.0.1.9", mac(9)));
     world.settle();

@@ -136,12 +136,8 @@ fn names_of_reasons_are_those_of_the_api() {
 
 #[test]
 fn tables_rank_and_protocols_are_chosen() {
-    let linux = Linux {
-        tables: vec![254, 100],
-        protocols: Some(vec![12, 186]),
-        ignore_protocols: vec![186],
-        ..Linux::default()
-    };
+    let linux =
+        Linux { tables: vec![254, 100], protocols: Some(vec![12, 186]), ignore_protocols: vec![186], ..linux() };
     let mut world = World::with(Setup { linux, ..setup() }, &[]);
     let hops = [via(A, "10.0.1.2")];
     world.kernel.say(Message::Route(route("10.1.0.0/16", 0, &hops)));
@@ -332,7 +328,7 @@ fn a_route_that_does_not_fit_is_counted() {
 
 /// A router whose routes zebra reports, and its kernel's links.
 fn with_zebra() -> World {
-    let linux = Linux { feed: Feed::Fpm, ..Linux::default() };
+    let linux = Linux { feed: Feed::Fpm, ..linux() };
     World::with(Setup { linux, feeds: vec![FeedId::Kernel, FeedId::Zebra], ..setup() }, &[])
 }
 
@@ -389,7 +385,7 @@ fn zebra_repeats_what_was_left_out_for_a_link_that_was_not_known() {
 
 #[test]
 fn zebra_is_not_heard_before_the_kernel_has_named_its_links() {
-    let linux = Linux { feed: Feed::Fpm, ..Linux::default() };
+    let linux = Linux { feed: Feed::Fpm, ..linux() };
     let setup = Setup { linux, feeds: vec![FeedId::Kernel, FeedId::Zebra], ..setup() };
     let mut world = World::before_the_first_dump(setup, &[]);
     assert!(world.follower.is_ready_for(FeedId::Kernel) && !world.follower.is_ready_for(FeedId::Zebra));

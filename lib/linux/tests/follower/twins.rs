@@ -139,7 +139,7 @@ fn a_namespace_that_is_gone_is_waited_for_and_its_twins_are_made_again() {
     assert_eq!((world.status().state, world.requests().len()), (State::Lost, 0), "there is nowhere to make them");
     world.input(Input::Namespace(Some((1, 2))));
     let requests = world.requests();
-    let room = perigee_config::Linux::default().receive_buffer as usize;
+    let room = linux().receive_buffer as usize;
     assert_eq!(requests, [HelperRequest::Sockets(room)]);
     world.pass(QUARTER);
     let twins = wanted(world.requests());
@@ -184,7 +184,7 @@ fn sockets_that_do_not_work_are_opened_again() {
     world.kernel.reports.push_back(Report::Broken("no more".into()));
     world.settle();
     assert_eq!(world.status().state, State::Lost);
-    let room = perigee_config::Linux::default().receive_buffer as usize;
+    let room = linux().receive_buffer as usize;
     assert_eq!(world.requests(), [HelperRequest::Sockets(room)], "once");
     assert_eq!(world.taken(), [Effect::ResyncsFailed, Effect::ResyncsFailed]);
     world.pass(SECOND);

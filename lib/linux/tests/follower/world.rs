@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! A made-up kernel and zebra, the router's tables, and the caller between them and the follower.
 
-use perigee_config::Linux;
+use perigee_config::{Config, Linux};
 use perigee_fib::{FibError, FibWriter, Interfaces, NextHopId, NextHopInfo, Rib};
 use perigee_helper::LinkChange;
 use perigee_linux::{
@@ -284,15 +284,24 @@ pub fn port(name: &str, number: u16, twin: u32, address: &str) -> Port {
     }
 }
 
+/// The configuration's `[linux]` where it says nothing.
+pub fn linux() -> Linux {
+    let text = "[router]\ncores = [0]\n[port.a]\ndevice = \"heap0\"\n";
+    let machine = perigee_config::Machine { cores: vec![0], ..perigee_config::Machine::default() };
+    Config::parse_on("router.toml", text, &machine).unwrap_or_else(|error| panic!("{error}")).linux
+}
+
 /// A router with two ports and a helper.
 pub fn setup() -> Setup {
     Setup {
-        linux: Linux::default(),
+        linux: linux(),
         ports: vec![port("a", 0, A, "10.0.1.1/24"), port("b", 1, B, "10.0.2.1/24")],
         configured: 2,
         helper: true,
         feeds: vec![FeedId::Kernel],
-        ..Setup::default()
+        namespace: None,
+        identity: None,
+        neighbors: Vec::new(),
     }
 }
 
