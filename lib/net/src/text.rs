@@ -37,9 +37,9 @@ mod tests {
     use super::*;
     use std::fmt::Debug;
 
-    fn both_ways<T: Serialize + for<'de> Deserialize<'de> + PartialEq + Debug>(text: &str)
+    fn both_ways<T>(text: &str)
     where
-        T: std::str::FromStr<Err: Debug>,
+        T: Serialize + for<'de> Deserialize<'de> + PartialEq + Debug + std::str::FromStr<Err: Debug>,
     {
         let value: T = text.parse().unwrap();
         let json = format!("\"{text}\"");
