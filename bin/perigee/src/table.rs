@@ -6,11 +6,14 @@ use comfy_table::{CellAlignment, Table, presets};
 use std::io::Write;
 use std::process::ExitCode;
 
+/// What a column shows of a `T`.
+type Cell<'a, T> = Box<dyn Fn(&T) -> String + 'a>;
+
 /// The columns of a table of `T`: each with its name, its alignment, and what it shows of a `T`.
 pub struct Columns<'a, T> {
     names: Vec<&'static str>,
     numbers: Vec<&'static str>,
-    cells: Vec<Box<dyn Fn(&T) -> String + 'a>>,
+    cells: Vec<Cell<'a, T>>,
 }
 
 impl<'a, T> Columns<'a, T> {

@@ -11,7 +11,7 @@
 //! | `routes_file.rs` | `PREFIX via ADDRESS dev PORT`, a million lines of it |
 //! | `filters.rs`, `steers.rs`, `tuples.rs` | `[[filter]]`, `[[steer]]`, and the packets both are about |
 //!
-//! Each declares its keys by [`section::section!`], with a kind of value from `kind.rs`. `reader.rs` walks the TOML
+//! Each declares its keys by `section::section!`, with a kind of value from `kind.rs`. `reader.rs` walks the TOML
 //! tree, `given.rs` is a value of it, `mistake.rs` collects what does not fit. `model.rs` is the whole, and `tables.rs`
 //! turns it into tables again, for `print.rs` (`perigee show config`) and `reload.rs` (what needs a restart).
 //! `document.rs` writes docs/configuration.md.

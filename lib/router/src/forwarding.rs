@@ -231,11 +231,10 @@ impl Forwarding {
 
     /// What has changed in the gateways that routes need resolved since this was asked last: new ones, and those that nothing
     /// needs any more.
-    pub(crate) fn changed_gateways(&mut self) -> (Vec<(InterfaceId, IpAddr)>, Vec<(InterfaceId, IpAddr)>) {
+    pub(crate) fn changed_gateways(&mut self) -> (Gateways, Gateways) {
         let now = self.routing.gateways();
         let before = std::mem::replace(&mut self.gateways, now);
-        let difference = |a: &Gateways, b: &Gateways| a.difference(b).copied().collect();
-        (difference(&self.gateways, &before), difference(&before, &self.gateways))
+        (&self.gateways - &before, &before - &self.gateways)
     }
 }
 
