@@ -11,9 +11,13 @@
 #![allow(unsafe_code)]
 
 pub mod heap;
+#[deny(unsafe_code)]
 pub mod mask;
+#[deny(unsafe_code)]
 pub mod port;
+#[deny(unsafe_code)]
 pub mod rebatch;
+#[deny(unsafe_code)]
 pub mod scatter;
 
 use mask::{BATCH_SIZE, Mask};

@@ -88,7 +88,7 @@ const RANGE6: Structure<u128> = Structure {
 };
 
 /// What a router takes that is not told otherwise: the fastest in the forwarding loop with the Internet's table and routed
-/// destinations, by `perigee bench fib --in-router` (bench/RESULTS.md).
+/// destinations, by `./x bench fib --in-router` (bench/RESULTS.md).
 pub const DEFAULT4: &Structure<u32> = &AUTO;
 /// The same for IPv6; there rte_fib6 is as fast, with 90 times the memory.
 pub const DEFAULT6: &Structure<u128> = &RANGE6;
