@@ -2,7 +2,7 @@
 //! How queries, answers and states are declared: once, so that server, client and documentation follow.
 //!
 //! ```text
-//! queries! { GET "/v1/ports": ShowPorts {} -> Vec<PortStatus>; }   a struct, its [`Query`], a variant of `Request`
+//! queries! { GET "/v1/ports": ShowPorts {} -> Vec<PortStatus>; }   a struct, its [`Query`], a variant of `Show`
 //! objects! { pub struct PortStatus { ... } }                       a struct, its JSON, its table in docs/api.md
 //! states!  { pub enum LinkState { Up = "up", ... } }               an enum, its JSON, its values in docs/api.md
 //! ```
@@ -47,6 +47,12 @@ pub trait Query: Endpoint {
 
     /// The query as the backend gets it.
     fn request(self, reply: Reply<Self::Answer>) -> Request;
+}
+
+/// A view of the router that a query is answered from.
+pub trait Answers<Q: Query> {
+    /// The answer.
+    fn answer(&self, query: Q) -> Q::Answer;
 }
 
 /// A type that docs/api.md describes.
@@ -214,20 +220,12 @@ macro_rules! queries {
                     std::time::Duration::from_secs($crate::declare::queries!(@seconds $($seconds)?));
 
                 fn request(self, reply: $crate::Reply<$answer>) -> Request {
-                    Request::$name(self, reply)
+                    $crate::declare::requests!(@request $method Show::$name(self, reply), Request::$name(self, reply))
                 }
             }
         )*
 
-        /// What the backend is asked, each with where its answer goes.
-        #[derive(Debug)]
-        pub enum Request {
-            $($(#[$($about)*])* $name($name, $crate::Reply<$answer>),)*
-            /// Everything that `GET /metrics` shows.
-            Metrics($crate::Reply<Box<$crate::answers::Snapshot>>),
-            /// Turns a tap on, for a trace or a capture; records follow through the request's outlet.
-            Tap($crate::taps::TapRequest, $crate::Reply<$crate::taps::TapOn>),
-        }
+        $crate::declare::requests! { [] [] $($method [$(#[$($about)*])*] $name $answer;)* }
 
         /// Shows all queries to a visitor, in the order they are declared in.
         pub(crate) fn each(visitor: &mut impl $crate::declare::Visitor) {
@@ -236,7 +234,53 @@ macro_rules! queries {
     };
 }
 
-pub(crate) use {doc_text, endpoint, objects, queries, states};
+/// What the backend is asked. Queries are sorted by their methods: a GET is a variant of `Show`, all others of `Request`.
+macro_rules! requests {
+    (@request GET $show:expr, $request:expr) => { Request::Show($show) };
+    (@request $method:ident $show:expr, $request:expr) => { $request };
+    ([$($shows:tt)*] $requests:tt GET $about:tt $name:ident $answer:ty; $($rest:tt)*) => {
+        $crate::declare::requests! { [$($shows)* $about $name $answer;] $requests $($rest)* }
+    };
+    ($shows:tt [$($requests:tt)*] $method:ident $about:tt $name:ident $answer:ty; $($rest:tt)*) => {
+        $crate::declare::requests! { $shows [$($requests)* $about $name $answer;] $($rest)* }
+    };
+    (
+        [$([$(#[$($show_about:tt)*])*] $show:ident $shown:ty;)*]
+        [$([$(#[$($about:tt)*])*] $name:ident $answer:ty;)*]
+    ) => {
+        /// What the backend is asked, each with where its answer goes.
+        #[derive(Debug)]
+        pub enum Request {
+            /// To show something.
+            Show(Show),
+            $($(#[$($about)*])* $name($name, $crate::Reply<$answer>),)*
+            /// Everything that `GET /metrics` shows.
+            Metrics($crate::Reply<Box<$crate::answers::Snapshot>>),
+            /// Turns a tap on, for a trace or a capture; records follow through the request's outlet.
+            Tap($crate::taps::TapRequest, $crate::Reply<$crate::taps::TapOn>),
+        }
+
+        /// What is asked by a GET: answered at once, and nothing changes by it.
+        #[derive(Debug)]
+        pub enum Show {
+            $($(#[$($show_about)*])* $show($show, $crate::Reply<$shown>),)*
+        }
+
+        impl Show {
+            /// Answers it. What `view` does not implement for one of the queries does not compile.
+            pub fn answer<V>(self, view: &V)
+            where
+                V: $($crate::Answers<$show> +)*
+            {
+                match self {
+                    $(Show::$show(query, reply) => reply.send(Ok(view.answer(query))),)*
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use {doc_text, endpoint, objects, queries, requests, states};
 
 /// Seconds that the router may take to answer. A reload compiles scripts, so it is not short.
 pub(crate) const PATIENCE: u64 = 30;

@@ -30,7 +30,7 @@ mod stream;
 pub mod taps;
 
 pub use ask::{Answer, ApiError, Backend, Reply};
-pub use declare::{Describe, Endpoint, Query};
+pub use declare::{Answers, Describe, Endpoint, Query};
 pub use document::{Page, Row, documentation};
-pub use queries::{Request, RouteChange, RouteGateway};
+pub use queries::{Request, RouteChange, RouteGateway, Show};
 pub use server::{Server, StartError};

@@ -14,7 +14,7 @@ use perigee_api::client::{ApiClient, ClientError};
 use perigee_api::queries::{
     AddRoute, DeleteRoute, Reload, ShowNeighbors, ShowRoutes, ShowVersion, ShowWorkers, TakeGaps, Trace,
 };
-use perigee_api::{ApiError, Backend, Endpoint, Request, RouteChange, Server};
+use perigee_api::{ApiError, Backend, Endpoint, Request, RouteChange, Server, Show};
 
 /// Remembers what it was asked: the query without its reply.
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl Fake {
 impl Backend for Fake {
     fn handle(&self, request: Request) {
         match request {
-            Request::ShowWorkers(query, reply) => {
+            Request::Show(Show::ShowWorkers(query, reply)) => {
                 self.note(query);
                 reply.send(Ok(vec![WorkerStatus { core: 3, ..WorkerStatus::default() }]));
             }
@@ -39,7 +39,7 @@ impl Backend for Fake {
                 self.note(query);
                 reply.send(Ok(Vec::new()));
             }
-            Request::ShowRoutes(query, reply) => {
+            Request::Show(Show::ShowRoutes(query, reply)) => {
                 let total = query.limit.unwrap_or(ShowRoutes::LIMIT) as u64;
                 self.note(query);
                 reply.send(Ok(RouteList { total, ..RouteList::default() }));
@@ -58,7 +58,7 @@ impl Backend for Fake {
             }
             Request::Metrics(reply) => reply.send(Ok(Box::default())),
             // From another thread, as the real one does it.
-            Request::ShowVersion(_, reply) => {
+            Request::Show(Show::ShowVersion(_, reply)) => {
                 drop(std::thread::spawn(move || reply.send(Ok(VersionStatus::default()))));
             }
             // A reply that is dropped is an error.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What the API shows: pure functions of a [`View`] of the running router, one file per subject.
+//! What the API shows: each query's answer is a pure function of a [`View`] of the running router, one file per subject.
 //!
 //! | file | `perigee show` |
 //! | --- | --- |
@@ -21,20 +21,18 @@ mod states;
 mod trace;
 mod workers;
 
-pub(crate) use config::{config_text, filters};
-pub(crate) use linux::linux;
-pub(crate) use ports::ports;
-pub(crate) use routes::{fib, neighbors, next_hops, routes};
 pub(crate) use snapshot::snapshot;
 pub(crate) use trace::trace_entry;
-pub(crate) use workers::{drops, modules, take_gaps, workers};
+pub(crate) use workers::take_gaps;
 
 use crate::forwarding::Forwarding;
 use crate::linux::LinuxSide;
 use crate::ports::Ports;
 use crate::reload::{Rebuild, ScriptControl};
 use crate::workers::Workers;
-use perigee_api::answers::VersionStatus;
+use perigee_api::Answers;
+use perigee_api::answers::{ScriptStatus, VersionStatus};
+use perigee_api::queries::{ShowScripts, ShowVersion};
 use perigee_config::Config;
 use perigee_slowpath::SlowPath;
 
@@ -54,7 +52,14 @@ pub(crate) struct View<'a> {
     pub rebuild: &'a dyn Rebuild,
 }
 
-/// Who answers, and for how long it has run.
-pub(crate) fn version(view: &View<'_>) -> VersionStatus {
-    VersionStatus { uptime: view.now.saturating_sub(view.started) as f64 / 1e9, ..view.version.clone() }
+impl Answers<ShowVersion> for View<'_> {
+    fn answer(&self, _: ShowVersion) -> VersionStatus {
+        VersionStatus { uptime: self.now.saturating_sub(self.started) as f64 / 1e9, ..self.version.clone() }
+    }
+}
+
+impl Answers<ShowScripts> for View<'_> {
+    fn answer(&self, _: ShowScripts) -> Vec<ScriptStatus> {
+        self.scripts.status()
+    }
 }

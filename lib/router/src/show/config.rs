@@ -3,38 +3,44 @@
 
 use super::View;
 use crate::forwarding::with_links;
+use perigee_api::Answers;
 use perigee_api::answers::{ConfigText, DoneIn, FilterAction, FilterKind, FilterStatus};
+use perigee_api::queries::{ShowConfig, ShowFilters};
 use perigee_config::{Action, SteerMatch};
 use perigee_net::FiveTuple;
 
 /// The configuration with the routes that were added or deleted since.
-pub(crate) fn config_text(view: &View<'_>) -> ConfigText {
-    let mut config = view.config.clone();
-    let routing = view.forwarding.routing();
-    config.routes.retain(|(prefix, route)| routing.rib().route(*prefix, route.key()).is_some());
-    config.routes.extend(routing.operator_routes().map(|(prefix, route)| (prefix, with_links(routing, route))));
-    ConfigText { toml: config.to_toml() }
+impl Answers<ShowConfig> for View<'_> {
+    fn answer(&self, _: ShowConfig) -> ConfigText {
+        let mut config = self.config.clone();
+        let routing = self.forwarding.routing();
+        config.routes.retain(|(prefix, route)| routing.rib().route(*prefix, route.key()).is_some());
+        config.routes.extend(routing.operator_routes().map(|(prefix, route)| (prefix, with_links(routing, route))));
+        ConfigText { toml: config.to_toml() }
+    }
 }
 
-pub(crate) fn filters(view: &View<'_>) -> Vec<FilterStatus> {
-    let filters = (1..).zip(&view.config.filters).map(|(number, filter)| FilterStatus {
-        kind: FilterKind::Filter,
-        number,
-        rule: describe(&filter.tuple),
-        action: if filter.action == Action::Drop { FilterAction::Drop } else { FilterAction::Accept },
-        done_in: DoneIn::Software,
-    });
-    let steers = (1..).zip(&view.config.steers).map(|(number, steer)| FilterStatus {
-        kind: FilterKind::Steer,
-        number,
-        rule: match &steer.what {
-            SteerMatch::EtherType(kind) => format!("ethertype {kind:#06x}"),
-            SteerMatch::FiveTuple(tuple) => describe(tuple),
-        },
-        action: FilterAction::SlowPath,
-        done_in: if view.rebuild.in_hardware(steer) { DoneIn::Hardware } else { DoneIn::Software },
-    });
-    filters.chain(steers).collect()
+impl Answers<ShowFilters> for View<'_> {
+    fn answer(&self, _: ShowFilters) -> Vec<FilterStatus> {
+        let filters = (1..).zip(&self.config.filters).map(|(number, filter)| FilterStatus {
+            kind: FilterKind::Filter,
+            number,
+            rule: describe(&filter.tuple),
+            action: if filter.action == Action::Drop { FilterAction::Drop } else { FilterAction::Accept },
+            done_in: DoneIn::Software,
+        });
+        let steers = (1..).zip(&self.config.steers).map(|(number, steer)| FilterStatus {
+            kind: FilterKind::Steer,
+            number,
+            rule: match &steer.what {
+                SteerMatch::EtherType(kind) => format!("ethertype {kind:#06x}"),
+                SteerMatch::FiveTuple(tuple) => describe(tuple),
+            },
+            action: FilterAction::SlowPath,
+            done_in: if self.rebuild.in_hardware(steer) { DoneIn::Hardware } else { DoneIn::Software },
+        });
+        filters.chain(steers).collect()
+    }
 }
 
 /// A rule for people: `src 10.0.0.0/8 proto 17 dport 53`.

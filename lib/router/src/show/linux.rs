@@ -2,33 +2,37 @@
 //! `perigee show linux`.
 
 use super::{View, states};
+use perigee_api::Answers;
 use perigee_api::answers::LinuxStatus;
+use perigee_api::queries::ShowLinux;
 use perigee_config::table_name;
 use perigee_net::RouteSource;
 
-pub(crate) fn linux(view: &View<'_>) -> LinuxStatus {
-    let (status, counters, config) = (view.linux.follower.status(), view.linux.counters(), &view.config.linux);
-    LinuxStatus {
-        feed: states::feed(config.feed),
-        state: states::linux(status.state),
-        namespace: view.config.router.namespace.clone(),
-        tables: config.tables.iter().map(|table| table_name(*table)).collect(),
-        routes: view.forwarding.rib().count(RouteSource::Linux),
-        links: status.links,
-        addresses: status.addresses,
-        neighbors_by_hand: status.permanent_neighbors,
-        next_hops: status.next_hops,
-        changes: status.changes,
-        refused: status.refused,
-        left_out: status.left_out.iter().map(|(skip, n)| (skip.name().to_owned(), *n)).collect(),
-        dumps: counters.dumps,
-        overruns: counters.overruns,
-        malformed: counters.malformed,
-        skipped: counters.skipped,
-        resyncs: status.resyncs,
-        repaired: status.repaired,
-        resync_seconds: status.resync_seconds,
-        audits: status.audits,
-        audit_differences: status.audit_differences,
+impl Answers<ShowLinux> for View<'_> {
+    fn answer(&self, _: ShowLinux) -> LinuxStatus {
+        let (status, counters, config) = (self.linux.follower.status(), self.linux.counters(), &self.config.linux);
+        LinuxStatus {
+            feed: states::feed(config.feed),
+            state: states::linux(status.state),
+            namespace: self.config.router.namespace.clone(),
+            tables: config.tables.iter().map(|table| table_name(*table)).collect(),
+            routes: self.forwarding.rib().count(RouteSource::Linux),
+            links: status.links,
+            addresses: status.addresses,
+            neighbors_by_hand: status.permanent_neighbors,
+            next_hops: status.next_hops,
+            changes: status.changes,
+            refused: status.refused,
+            left_out: status.left_out.iter().map(|(skip, n)| (skip.name().to_owned(), *n)).collect(),
+            dumps: counters.dumps,
+            overruns: counters.overruns,
+            malformed: counters.malformed,
+            skipped: counters.skipped,
+            resyncs: status.resyncs,
+            repaired: status.repaired,
+            resync_seconds: status.resync_seconds,
+            audits: status.audits,
+            audit_differences: status.audit_differences,
+        }
     }
 }

@@ -4,12 +4,16 @@
 use super::View;
 use super::workers::sum;
 use crate::ports::OpenPort;
+use perigee_api::Answers;
 use perigee_api::answers::{InterfaceEntry, PortCounters, PortStatus};
+use perigee_api::queries::ShowPorts;
 use perigee_modules::host;
 
-pub(crate) fn ports(view: &View<'_>) -> Vec<PortStatus> {
-    let ports = view.ports.iter().zip(&view.config.ports);
-    ports.map(|(port, config)| entry(view, port, config.promiscuous)).collect()
+impl Answers<ShowPorts> for View<'_> {
+    fn answer(&self, _: ShowPorts) -> Vec<PortStatus> {
+        let ports = self.ports.iter().zip(&self.config.ports);
+        ports.map(|(port, config)| entry(self, port, config.promiscuous)).collect()
+    }
 }
 
 fn entry(view: &View<'_>, open: &OpenPort, promiscuous: bool) -> PortStatus {

@@ -3,29 +3,34 @@
 
 use super::{View, states};
 use crate::forwarding::Routing;
+use perigee_api::Answers;
 use perigee_api::answers::{
     FibStatus, GatewayEntry, IpFamily, NeighborEntry, NextHopEntry, NextHopMember, NextHopType, RouteAction,
     RouteEntry, RouteList, RouteOrigin,
 };
+use perigee_api::queries::{ShowFib, ShowNeighbors, ShowNextHops, ShowRoutes};
 use perigee_fib::{NextHopInfo, NextHopKind, Via};
 use perigee_net::{InterfaceId, Member, Prefix, Route, RouteSource, RouteTarget};
 use perigee_slowpath::NeighborInfo;
 use std::net::IpAddr;
 
-pub(crate) fn routes(view: &View<'_>, within: Option<Prefix>, limit: usize) -> RouteList {
-    let routing = view.forwarding.routing();
-    let inside = |found: &Prefix| within.is_none_or(|w| w.len() <= found.len() && w.contains(found.addr()));
-    let (v4, v6) = routing.fib().memory();
-    let mut list = RouteList { memory: (v4 + v6) as u64, ..RouteList::default() };
-    for (found, routes, chosen) in routing.rib().iter().filter(|(found, ..)| inside(found)) {
-        for (rank, route) in routes.iter().enumerate() {
-            list.total += 1;
-            if list.routes.len() < limit {
-                list.routes.push(route_entry(routing, found, route, chosen == Some(rank)));
+impl Answers<ShowRoutes> for View<'_> {
+    fn answer(&self, ShowRoutes { within, limit }: ShowRoutes) -> RouteList {
+        let routing = self.forwarding.routing();
+        let limit = limit.unwrap_or(ShowRoutes::LIMIT);
+        let inside = |found: &Prefix| within.is_none_or(|w| w.len() <= found.len() && w.contains(found.addr()));
+        let (v4, v6) = routing.fib().memory();
+        let mut list = RouteList { memory: (v4 + v6) as u64, ..RouteList::default() };
+        for (found, routes, chosen) in routing.rib().iter().filter(|(found, ..)| inside(found)) {
+            for (rank, route) in routes.iter().enumerate() {
+                list.total += 1;
+                if list.routes.len() < limit {
+                    list.routes.push(route_entry(routing, found, route, chosen == Some(rank)));
+                }
             }
         }
+        list
     }
-    list
 }
 
 pub(super) fn route_entry(routing: &Routing, found: Prefix, route: &Route, best: bool) -> RouteEntry {
@@ -68,9 +73,11 @@ fn gateway_entries(routing: &Routing, route: &Route) -> Vec<GatewayEntry> {
     multipath.members().iter().map(entry).collect()
 }
 
-pub(crate) fn next_hops(view: &View<'_>) -> Vec<NextHopEntry> {
-    let routing = view.forwarding.routing();
-    routing.fib().next_hops().map(|hop| next_hop_entry(routing, hop)).collect()
+impl Answers<ShowNextHops> for View<'_> {
+    fn answer(&self, _: ShowNextHops) -> Vec<NextHopEntry> {
+        let routing = self.forwarding.routing();
+        routing.fib().next_hops().map(|hop| next_hop_entry(routing, hop)).collect()
+    }
 }
 
 fn next_hop_entry(routing: &Routing, hop: NextHopInfo) -> NextHopEntry {
@@ -107,30 +114,34 @@ fn next_hop_entry(routing: &Routing, hop: NextHopInfo) -> NextHopEntry {
     }
 }
 
-pub(crate) fn fib(view: &View<'_>) -> Vec<FibStatus> {
-    let (forwarding, choice) = (view.forwarding, &view.config.router.fib);
-    let prefixes = forwarding.rib().prefixes_by_family().map(|n| n as u64);
-    let families = [(IpFamily::V4, &choice.v4), (IpFamily::V6, &choice.v6)];
-    let status = |(((family, chosen), (structure, bytes, why)), prefixes)| FibStatus {
-        family,
-        chosen: String::clone(chosen),
-        structure: str::to_owned(structure),
-        why,
-        prefixes,
-        bytes: bytes as u64,
-        pending: forwarding.uncommitted(),
-    };
-    families.into_iter().zip(forwarding.structures()).zip(prefixes).map(status).collect()
+impl Answers<ShowFib> for View<'_> {
+    fn answer(&self, _: ShowFib) -> Vec<FibStatus> {
+        let (forwarding, choice) = (self.forwarding, &self.config.router.fib);
+        let prefixes = forwarding.rib().prefixes_by_family().map(|n| n as u64);
+        let families = [(IpFamily::V4, &choice.v4), (IpFamily::V6, &choice.v6)];
+        let status = |(((family, chosen), (structure, bytes, why)), prefixes)| FibStatus {
+            family,
+            chosen: String::clone(chosen),
+            structure: str::to_owned(structure),
+            why,
+            prefixes,
+            bytes: bytes as u64,
+            pending: forwarding.uncommitted(),
+        };
+        families.into_iter().zip(forwarding.structures()).zip(prefixes).map(status).collect()
+    }
 }
 
-pub(crate) fn neighbors(view: &View<'_>) -> Vec<NeighborEntry> {
-    let entry = |neighbor: NeighborInfo| NeighborEntry {
-        address: neighbor.address,
-        mac: neighbor.mac,
-        dev: view.forwarding.routing().name_of(neighbor.interface),
-        state: states::neighbor(neighbor.state),
-    };
-    view.slow.neighbors().map(entry).collect()
+impl Answers<ShowNeighbors> for View<'_> {
+    fn answer(&self, _: ShowNeighbors) -> Vec<NeighborEntry> {
+        let entry = |neighbor: NeighborInfo| NeighborEntry {
+            address: neighbor.address,
+            mac: neighbor.mac,
+            dev: self.forwarding.routing().name_of(neighbor.interface),
+            state: states::neighbor(neighbor.state),
+        };
+        self.slow.neighbors().map(entry).collect()
+    }
 }
 
 /// The number of routes of each source.

@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: MIT
 //! Everything that `/metrics` counts, at one moment.
 
-use super::{View, drops, fib, linux, modules, next_hops, ports, routes, states, version, workers};
+use super::{View, routes, states};
+use perigee_api::Answers;
 use perigee_api::answers::Snapshot;
+use perigee_api::queries::{
+    ShowDrops, ShowFib, ShowLinux, ShowModules, ShowNextHops, ShowPorts, ShowScripts, ShowVersion, ShowWorkers,
+};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
 pub(crate) fn snapshot(view: &View<'_>) -> Snapshot {
     Snapshot {
-        version: version(view),
-        ports: ports(view),
-        workers: workers(view),
-        modules: modules(view),
-        drops: drops(view),
-        scripts: view.scripts.status(),
+        version: view.answer(ShowVersion {}),
+        ports: view.answer(ShowPorts {}),
+        workers: view.answer(ShowWorkers {}),
+        modules: view.answer(ShowModules {}),
+        drops: view.answer(ShowDrops {}),
+        scripts: view.answer(ShowScripts {}),
         routes: routes::by_source(view),
-        linux: linux(view),
-        fib: fib(view),
-        next_hops: tally(next_hops(view).into_iter().map(|hop| hop.kind)),
+        linux: view.answer(ShowLinux {}),
+        fib: view.answer(ShowFib {}),
+        next_hops: tally(view.answer(ShowNextHops {}).into_iter().map(|hop| hop.kind)),
         neighbors: tally(view.slow.neighbors().map(|neighbor| states::neighbor(neighbor.state))),
         buffers: buffers(view),
     }

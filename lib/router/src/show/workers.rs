@@ -2,7 +2,9 @@
 //! `perigee show workers`, `modules` and `drops`: what workers and slow path count.
 
 use super::View;
+use perigee_api::Answers;
 use perigee_api::answers::{DropKind, DropStatus, ModuleStatus, WorkerState, WorkerStatus};
+use perigee_api::queries::{ShowDrops, ShowModules, ShowWorkers};
 use perigee_modules::{Counters, Kind, MODULES, Reason, all_reasons, host};
 use perigee_slowpath::CounterKind;
 
@@ -11,60 +13,64 @@ pub(super) fn sum(view: &View<'_>, count: impl Fn(&Counters) -> u64) -> u64 {
     view.workers.counters().map(count).sum()
 }
 
-pub(crate) fn workers(view: &View<'_>) -> Vec<WorkerStatus> {
-    let tables_version = view.forwarding.version();
-    let worker = |(index, counters): (usize, &Counters)| WorkerStatus {
-        worker: index as u16,
-        core: view.config.workers.get(index).map_or(0, |worker| worker.core),
-        queues: view.workers.polled(index).to_vec(),
-        state: if view.workers.is_silent(index, view.now) { WorkerState::Silent } else { WorkerState::Running },
-        batches: counters.bursts.get(),
-        idle_polls: counters.polls.get().saturating_sub(counters.bursts.get()),
-        received: counters.received.get().saturating_sub(counters.handed_over.get()),
-        handed_over: counters.handed_over.get(),
-        transmitted: (0..view.ports.width()).map(|port| counters.port_transmitted(port)).sum(),
-        punted: counters.punted.get(),
-        punt_full: counters.reason_packets(host::PUNT_RING_FULL),
-        unclaimed: counters.unclaimed.get(),
-        tables_version,
-        longest_gap: counters.longest_gap.get() as f64 / 1e9,
-        uptime: view.now.saturating_sub(view.started) as f64 / 1e9,
-    };
-    view.workers.counters().enumerate().map(worker).collect()
+impl Answers<ShowWorkers> for View<'_> {
+    fn answer(&self, _: ShowWorkers) -> Vec<WorkerStatus> {
+        let tables_version = self.forwarding.version();
+        let worker = |(index, counters): (usize, &Counters)| WorkerStatus {
+            worker: index as u16,
+            core: self.config.workers.get(index).map_or(0, |worker| worker.core),
+            queues: self.workers.polled(index).to_vec(),
+            state: if self.workers.is_silent(index, self.now) { WorkerState::Silent } else { WorkerState::Running },
+            batches: counters.bursts.get(),
+            idle_polls: counters.polls.get().saturating_sub(counters.bursts.get()),
+            received: counters.received.get().saturating_sub(counters.handed_over.get()),
+            handed_over: counters.handed_over.get(),
+            transmitted: (0..self.ports.width()).map(|port| counters.port_transmitted(port)).sum(),
+            punted: counters.punted.get(),
+            punt_full: counters.reason_packets(host::PUNT_RING_FULL),
+            unclaimed: counters.unclaimed.get(),
+            tables_version,
+            longest_gap: counters.longest_gap.get() as f64 / 1e9,
+            uptime: self.now.saturating_sub(self.started) as f64 / 1e9,
+        };
+        self.workers.counters().enumerate().map(worker).collect()
+    }
 }
 
 /// The workers; each one's longest gap is measured from 0 again.
 pub(crate) fn take_gaps(view: &View<'_>) -> Vec<WorkerStatus> {
-    let mut workers = workers(view);
+    let mut workers = view.answer(ShowWorkers {});
     for (worker, counters) in workers.iter_mut().zip(view.workers.counters()) {
         worker.longest_gap = counters.longest_gap.take() as f64 / 1e9;
     }
     workers
 }
 
-pub(crate) fn modules(view: &View<'_>) -> Vec<ModuleStatus> {
-    let drops = drops(view);
-    let packets = |module: &str, kind: DropKind| {
-        drops.iter().filter(|drop| drop.module == module && drop.kind == kind).map(|drop| drop.packets).sum()
-    };
-    let builtin = MODULES.iter().enumerate().map(|(index, module)| ModuleStatus {
-        module: module.name.to_owned(),
-        about: module.summary.to_owned(),
-        calls: sum(view, |counters| counters.module_calls(index)),
-        packets: sum(view, |counters| counters.module_packets(index)),
-        dropped: packets(module.name, DropKind::Drop),
-        punted: packets(module.name, DropKind::Punt),
-    });
-    let mut modules: Vec<ModuleStatus> = builtin.collect();
-    for (_, name, ..) in view.workers.custom().all() {
-        if !modules.iter().any(|module| module.module == name) {
-            let (dropped, punted) = (packets(&name, DropKind::Drop), packets(&name, DropKind::Punt));
-            let about = "A script's own.".to_owned();
-            modules.push(ModuleStatus { module: name, about, dropped, punted, ..ModuleStatus::default() });
+impl Answers<ShowModules> for View<'_> {
+    fn answer(&self, _: ShowModules) -> Vec<ModuleStatus> {
+        let drops = self.answer(ShowDrops {});
+        let packets = |module: &str, kind: DropKind| {
+            drops.iter().filter(|drop| drop.module == module && drop.kind == kind).map(|drop| drop.packets).sum()
+        };
+        let builtin = MODULES.iter().enumerate().map(|(index, module)| ModuleStatus {
+            module: module.name.to_owned(),
+            about: module.summary.to_owned(),
+            calls: sum(self, |counters| counters.module_calls(index)),
+            packets: sum(self, |counters| counters.module_packets(index)),
+            dropped: packets(module.name, DropKind::Drop),
+            punted: packets(module.name, DropKind::Punt),
+        });
+        let mut modules: Vec<ModuleStatus> = builtin.collect();
+        for (_, name, ..) in self.workers.custom().all() {
+            if !modules.iter().any(|module| module.module == name) {
+                let (dropped, punted) = (packets(&name, DropKind::Drop), packets(&name, DropKind::Punt));
+                let about = "A script's own.".to_owned();
+                modules.push(ModuleStatus { module: name, about, dropped, punted, ..ModuleStatus::default() });
+            }
         }
+        modules.push(slow_path_module(self));
+        modules
     }
-    modules.push(slow_path_module(view));
-    modules
 }
 
 /// The slow path, shown like a module.
@@ -79,22 +85,26 @@ fn slow_path_module(view: &View<'_>) -> ModuleStatus {
     }
 }
 
-pub(crate) fn drops(view: &View<'_>) -> Vec<DropStatus> {
-    let status = |reason: Reason, module: &str, name: &str, kind: Kind, rfc: &str| {
-        let per_worker: Vec<u64> = view.workers.counters().map(|counters| counters.reason_packets(reason)).collect();
-        DropStatus {
-            module: module.to_owned(),
-            reason: name.to_owned(),
-            kind: if kind == Kind::Drop { DropKind::Drop } else { DropKind::Punt },
-            rfc: (!rfc.is_empty()).then(|| rfc.to_owned()),
-            packets: per_worker.iter().sum(),
-            per_worker,
-        }
-    };
-    let builtin = all_reasons().map(|(reason, module, info)| status(reason, module, info.name, info.kind, info.rfc));
-    let custom = view.workers.custom().all().into_iter();
-    let custom = custom.map(|(reason, module, name, kind)| status(reason, &module, &name, kind, ""));
-    builtin.chain(custom).chain(slow_drops(view)).collect()
+impl Answers<ShowDrops> for View<'_> {
+    fn answer(&self, _: ShowDrops) -> Vec<DropStatus> {
+        let status = |reason: Reason, module: &str, name: &str, kind: Kind, rfc: &str| {
+            let per_worker: Vec<u64> =
+                self.workers.counters().map(|counters| counters.reason_packets(reason)).collect();
+            DropStatus {
+                module: module.to_owned(),
+                reason: name.to_owned(),
+                kind: if kind == Kind::Drop { DropKind::Drop } else { DropKind::Punt },
+                rfc: (!rfc.is_empty()).then(|| rfc.to_owned()),
+                packets: per_worker.iter().sum(),
+                per_worker,
+            }
+        };
+        let builtin =
+            all_reasons().map(|(reason, module, info)| status(reason, module, info.name, info.kind, info.rfc));
+        let custom = self.workers.custom().all().into_iter();
+        let custom = custom.map(|(reason, module, name, kind)| status(reason, &module, &name, kind, ""));
+        builtin.chain(custom).chain(slow_drops(self)).collect()
+    }
 }
 
 /// What the slow path dropped, and what it could not send.

@@ -1,38 +1,22 @@
 // SPDX-License-Identifier: MIT
-//! Requests of the API, each a line: what is shown is a function of a [`View`], what is changed has its own file.
+//! Requests of the API: what is shown is answered from a [`View`], by its file in `show/`; each change is a line here.
 
 use super::SlowThread;
 use crate::show::{self, View};
 use perigee_api::answers::Outcome;
-use perigee_api::queries::ShowRoutes;
 use perigee_api::taps::{TapOn, TapRequest};
 use perigee_api::{ApiError, Request, RouteChange};
 
 impl SlowThread {
     /// Answers a request.
     pub(super) fn answer(&mut self, request: Request) {
-        let now = self.now();
         let view = self.view();
         match request {
-            Request::ShowVersion(_, reply) => reply.send(Ok(show::version(&view))),
-            Request::ShowPorts(_, reply) => reply.send(Ok(show::ports(&view))),
-            Request::ShowWorkers(_, reply) => reply.send(Ok(show::workers(&view))),
+            Request::Show(query) => query.answer(&view),
             Request::TakeGaps(_, reply) => reply.send(Ok(show::take_gaps(&view))),
-            Request::ShowModules(_, reply) => reply.send(Ok(show::modules(&view))),
-            Request::ShowDrops(_, reply) => reply.send(Ok(show::drops(&view))),
-            Request::ShowRoutes(ShowRoutes { within, limit }, reply) => {
-                reply.send(Ok(show::routes(&view, within, limit.unwrap_or(ShowRoutes::LIMIT))));
-            }
-            Request::ShowFib(_, reply) => reply.send(Ok(show::fib(&view))),
-            Request::ShowNeighbors(_, reply) => reply.send(Ok(show::neighbors(&view))),
-            Request::ShowNextHops(_, reply) => reply.send(Ok(show::next_hops(&view))),
-            Request::ShowScripts(_, reply) => reply.send(Ok(view.scripts.status())),
-            Request::ShowFilters(_, reply) => reply.send(Ok(show::filters(&view))),
-            Request::ShowLinux(_, reply) => reply.send(Ok(show::linux(&view))),
-            Request::ShowConfig(_, reply) => reply.send(Ok(show::config_text(&view))),
             Request::Metrics(reply) => reply.send(Ok(Box::new(show::snapshot(&view)))),
             Request::Resync(_, reply) => self.linux.resync(reply),
-            Request::Audit(query, reply) => self.linux.audit(now, query.repair, reply),
+            Request::Audit(query, reply) => self.linux.audit(self.now(), query.repair, reply),
             Request::AddRoute(query, reply) => reply.send(self.route_add(&query.0)),
             Request::DeleteRoute(query, reply) => reply.send(self.route_del(&query.0)),
             Request::Reload(query, reply) => reply.send(self.reload(query.script.as_deref())),

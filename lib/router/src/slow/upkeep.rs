@@ -4,6 +4,8 @@
 use super::SlowThread;
 use crate::linux::Turn;
 use crate::show;
+use perigee_api::Answers;
+use perigee_api::queries::ShowLinux;
 use perigee_api::taps::Record;
 use perigee_linux::{Effect, FeedId, Input as FromLinux, KnownNeighbor};
 use perigee_net::Interface;
@@ -104,7 +106,7 @@ impl SlowThread {
             self.follow_gateways();
         }
         for reply in self.linux.resynced() {
-            reply.send(Ok(show::linux(&self.view())));
+            reply.send(Ok(self.view().answer(ShowLinux {})));
         }
         self.carry_out() || taken > 0
     }
