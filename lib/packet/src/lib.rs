@@ -7,8 +7,8 @@
 //! expression  filters in tcpdump's words
 //! ```
 //!
-//! This crate imports perigee-net alone, knows no clock, thread or socket, and has `unsafe` in two files only: `batch.rs`, which owns
-//! packet memory, and `batch/heap.rs`, which is such memory for tests.
+//! This crate imports perigee-net alone, knows no clock, thread or socket, and has `unsafe` in three files only:
+//! `batch.rs` and `batch/slot.rs`, which own and lend packet memory, and `batch/heap.rs`, which is such memory for tests.
 #![deny(unsafe_code)]
 
 pub mod batch;

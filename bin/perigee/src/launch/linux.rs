@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What a router has in Linux: twins, VLANs on them, and the feeds by which it follows what happens there.
 
-use super::Opened;
+use super::ports::Opened;
 use anyhow::Result;
 use perigee_config as config;
 use perigee_config::Config;

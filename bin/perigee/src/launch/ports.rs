@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+//! From the configuration's ports to open ones: packet pools, Linux interfaces under ports, rules of the hardware, queues.
+
+use crate::filters;
+use anyhow::{Context as _, Result, anyhow};
+use perigee_config as config;
+use perigee_config::{Config, LinuxDriver};
+use perigee_dpdk::{self as dpdk, DpdkPort, Eal, FlowRule, MbufPool, PoolConfig, PortConfig};
+use perigee_helper::twin::Twin;
+use perigee_helper::{Helper, LinkPreparation, TwinStatus};
+use perigee_net::MacAddr;
+use perigee_packet::{Pool, Port, PortInfo, ReceiveQueue, TransmitQueue};
+use perigee_router::{PortQueues, RouterPort};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Ports as they were opened, with all that hangs on them.
+pub(super) struct Opened {
+    pub ports: Vec<DpdkPort>,
+    pub infos: Vec<PortInfo>,
+    pub pools: Vec<Arc<MbufPool>>,
+    pub rules: Vec<FlowRule>,
+    pub steered: Vec<config::Steer>,
+    pub helper: Option<Arc<Helper>>,
+}
+
+/// The ports that are PCI devices: `0000:03:00.0`, with or without arguments.
+pub(super) fn pci_devices(config: &Config) -> Vec<String> {
+    let address = |port: &config::Port| match &port.device {
+        config::Device::Dpdk(device) => {
+            let name = device.split(',').next().unwrap_or_default();
+            let digits = name.bytes().all(|b| b.is_ascii_hexdigit() || b == b':' || b == b'.');
+            (digits && name.contains(':') && name.contains('.')).then(|| name.to_owned())
+        }
+        config::Device::Linux { .. } => None,
+    };
+    config.ports.iter().filter_map(address).collect()
+}
+
+/// Opens all ports, each with the pool of its NUMA node.
+pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>) -> Result<Opened> {
+    let mut pools: BTreeMap<Option<u16>, Arc<MbufPool>> = BTreeMap::new();
+    let largest = config.ports.iter().map(|port| port.mtu).max().unwrap_or(1500);
+    let mut opened =
+        Opened { ports: vec![], infos: vec![], pools: vec![], rules: vec![], steered: config.steers.clone(), helper };
+    for (index, port) in config.ports.iter().enumerate() {
+        let node = numa_node(&port.device);
+        let pool = match pools.get(&node) {
+            Some(pool) => pool.clone(),
+            None => {
+                let wanted = PoolConfig { buffers: config.router.mbufs, numa_node: node, ..PoolConfig::default() };
+                let pool = MbufPool::new(eal, wanted.for_mtu(largest))?;
+                pools.insert(node, pool.clone());
+                pool
+            }
+        };
+        let wanted = port_config(config, port, index as u16, opened.helper.as_deref())?;
+        let open = DpdkPort::open(eal, &wanted, &pool)?;
+        let (rules, done, notes) = filters::steer(&open, index as u16, config);
+        opened.rules.extend(rules);
+        opened.steered.retain(|steer| steer.port.is_some_and(|p| usize::from(p) != index) || done.contains(steer));
+        let info = open.info();
+        info.notes.iter().for_each(|note| tracing::debug!("{note}"));
+        notes.iter().for_each(|note| tracing::info!("{note}"));
+        opened.infos.push(info);
+        opened.ports.push(open);
+    }
+    opened.pools = pools.into_values().collect();
+    Ok(opened)
+}
+
+/// NUMA node of a PCI device.
+fn numa_node(device: &config::Device) -> Option<u16> {
+    let config::Device::Dpdk(device) = device else { return None };
+    let address = device.split(',').next()?;
+    std::fs::read_to_string(format!("/sys/bus/pci/devices/{address}/numa_node")).ok()?.trim().parse().ok()
+}
+
+/// How a port is opened; prepares the interface under it.
+fn port_config(config: &Config, port: &config::Port, index: u16, helper: Option<&Helper>) -> Result<PortConfig> {
+    let workers = config.workers.len() as u16;
+    let mut mac = port.mac;
+    let device = match &port.device {
+        config::Device::Dpdk(device) => dpdk::Device::Dpdk(device.clone()),
+        config::Device::Linux { interface, driver } => {
+            let helper = helper.ok_or_else(|| anyhow!("the helper process is missing"))?;
+            let own = helper.link_mac(interface).with_context(|| format!("port {}", port.name))?;
+            let wanted = mac.unwrap_or(own);
+            mac = Some(wanted);
+            // The kernel hears what an AF_PACKET port hears, and would answer too: it gets a MAC address of its own.
+            let clash = *driver == LinuxDriver::AfPacket && wanted == own;
+            let other_mac = clash.then(|| another_mac(own));
+            let prepared =
+                helper.prepare_link(&LinkPreparation { name: interface.clone(), other_mac, mtu: Some(port.mtu) });
+            prepared.with_context(|| format!("port {}", port.name))?;
+            match driver {
+                LinuxDriver::AfPacket => dpdk::Device::Interface(interface.clone()),
+                LinuxDriver::AfXdp => dpdk::Device::Xdp(interface.clone()),
+            }
+        }
+    };
+    let steers = config.steers.iter().any(|steer| steer.port.is_none_or(|port| port == index));
+    Ok(PortConfig {
+        receive_queues: port.queues.unwrap_or(workers),
+        transmit_queues: workers + 1,
+        slow_path_queue: steers,
+        mtu: Some(port.mtu),
+        mac,
+        promiscuous: port.promiscuous,
+        ..PortConfig::new(device)
+    })
+}
+
+/// A locally administered address that differs from the one given.
+fn another_mac(mac: MacAddr) -> MacAddr {
+    let mut octets = mac.octets();
+    octets[0] = (octets[0] | 0x02) & 0xfe;
+    octets[5] ^= 0x80;
+    octets[4] ^= 0x70;
+    MacAddr(octets)
+}
+
+/// All queues of a port.
+pub(super) fn queues(name: &str, port: &DpdkPort) -> Result<PortQueues> {
+    let info = port.info();
+    let receive = |index| Ok(Box::new(port.rx_queue(index)?) as Box<dyn ReceiveQueue>);
+    let transmit = |index| Ok(Box::new(port.tx_queue(index)?) as Box<dyn TransmitQueue>);
+    Ok(PortQueues {
+        name: name.to_owned(),
+        port: info.port,
+        receive: (0..info.receive_queues).map(receive).collect::<Result<_>>()?,
+        slow_receive: port.slow_path_queue().map(receive).transpose()?,
+        transmit: (0..info.transmit_queues).map(transmit).collect::<Result<_>>()?,
+    })
+}
+
+/// A port as the slow path has it.
+pub(super) fn router_port((port, twin): (&DpdkPort, Option<(Twin, TwinStatus)>)) -> RouterPort {
+    RouterPort { port: Arc::new(port.clone()), pool: port.pool().clone() as Arc<dyn Pool>, twin }
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+//! A router that runs: its threads, how they start and end, and the account of what they did.
+
+use anyhow::{Context as _, Result, bail};
+use perigee_api::Server;
+use perigee_dpdk::{self as dpdk, DpdkPort, Eal, FlowRule, MbufPool};
+use perigee_helper::privileges;
+use perigee_lua::Scripts;
+use perigee_modules::{Counters, CustomReasons, Reason, all_reasons, reason};
+use perigee_packet::{Pool, Port, PortInfo};
+use perigee_router::{Account, LinuxParts, Mailbox, SlowParts, SlowThread};
+use perigee_worker::{Stop, Worker};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// A router that runs.
+pub struct Running {
+    pub(super) stop: Stop,
+    pub(super) mailbox: Mailbox,
+    pub(super) workers: Vec<JoinHandle<()>>,
+    pub(super) slow: Option<JoinHandle<()>>,
+    pub(super) server: Option<Server>,
+    pub(super) counters: Vec<Arc<Counters>>,
+    pub(super) custom: Arc<CustomReasons>,
+    // Dropped in this order: rules and ports before the pools that their buffers go back to.
+    pub(super) _rules: Vec<FlowRule>,
+    pub(super) ports: Vec<DpdkPort>,
+    pub(super) pools: Vec<Arc<MbufPool>>,
+}
+
+/// What every thread of the router does first.
+fn enter(eal: &Eal) -> Option<dpdk::RegisteredThread> {
+    if let Err(error) = privileges::drop_all() {
+        tracing::warn!("a thread keeps its capabilities: {error}");
+    }
+    eal.register_thread().unwrap_or_else(|error| {
+        tracing::warn!("{error}");
+        None
+    })
+}
+
+/// Keeps the calling thread off the workers' cores, where there are others: a flood for the slow path costs workers nothing.
+fn keep_off(workers: &[u16]) {
+    let mut others = rustix::thread::CpuSet::new();
+    let free =
+        dpdk::usable_cores().into_iter().filter(|core| !workers.iter().any(|worker| usize::from(*worker) == *core));
+    free.for_each(|core| others.set(core));
+    if others.count() > 0
+        && let Err(error) = rustix::thread::sched_setaffinity(None, &others)
+    {
+        tracing::warn!("the slow path shares the workers' cores: {error}");
+    }
+}
+
+impl Running {
+    pub(super) fn start_threads(
+        &mut self,
+        eal: &Eal,
+        workers: Vec<Worker>,
+        cores: &[u16],
+        scripts: &Scripts,
+        (slow, linux): (SlowParts, LinuxParts),
+    ) -> Result<()> {
+        for (worker, core) in workers.into_iter().zip(cores.iter().copied()) {
+            let (eal, scripts) = (eal.clone(), scripts.clone());
+            let body = move || {
+                let _registered = enter(&eal);
+                if let Err(error) = dpdk::pin_current_thread(core.into()) {
+                    tracing::warn!("worker {} is not pinned: {error}", worker.id());
+                }
+                scripts.run(worker);
+            };
+            self.workers.push(self.guarded(format!("worker-{}", self.workers.len()), body)?);
+        }
+        let (eal, stop) = (eal.clone(), self.stop.clone());
+        let cores = cores.to_vec();
+        let body = move || {
+            let _registered = enter(&eal);
+            keep_off(&cores);
+            let mut slow = SlowThread::new(slow, linux);
+            slow.run();
+            debug_assert!(stop.requested());
+            slow.finish();
+        };
+        self.slow = Some(self.guarded("slow-path".to_owned(), body)?);
+        privileges::drop_all().context("the capabilities cannot be dropped")?;
+        for thread in privileges::still_privileged().unwrap_or_default() {
+            tracing::debug!("thread {thread} has capabilities");
+        }
+        Ok(())
+    }
+
+    /// A thread whose end, even by a panic, is the router's.
+    fn guarded(&self, name: String, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+        struct StopOnDrop(Stop);
+        impl Drop for StopOnDrop {
+            fn drop(&mut self) {
+                self.0.request();
+            }
+        }
+        let guard = StopOnDrop(self.stop.clone());
+        let run = move || {
+            let _guard = guard;
+            body();
+        };
+        std::thread::Builder::new().name(name).spawn(run).context("a thread cannot be started")
+    }
+
+    /// Has a thread ended, or was a stop requested?
+    pub fn stopping(&self) -> bool {
+        self.stop.requested()
+    }
+
+    /// The API's socket.
+    pub fn socket(&self) -> Option<&Path> {
+        self.server.as_ref().map(Server::path)
+    }
+
+    /// Ports as they were opened.
+    pub fn ports(&self) -> Vec<PortInfo> {
+        self.ports.iter().map(Port::info).collect()
+    }
+
+    /// Stops all threads, closes the ports, and checks that every packet buffer came back. What the workers did in all.
+    ///
+    /// # Errors
+    /// A thread panicked, or buffers are missing.
+    pub fn shut_down(mut self) -> Result<Account> {
+        self.stop.request();
+        self.mailbox.wake();
+        let mut panicked = 0;
+        for thread in std::mem::take(&mut self.workers).into_iter().chain(self.slow.take()) {
+            panicked += usize::from(thread.join().is_err());
+        }
+        drop(self.server.take());
+        let pools = std::mem::take(&mut self.pools);
+        let kept = self.kept_by_drivers();
+        let account = self.account();
+        drop(self);
+        let missing: usize = pools.iter().map(|pool| pool.in_use()).sum();
+        let missing = missing.saturating_sub(kept);
+        if panicked > 0 {
+            bail!("{panicked} of the router's threads panicked; the log says where");
+        }
+        if missing > 0 {
+            bail!("{missing} packet buffers did not come back: this is a bug in perigee or in a script's library");
+        }
+        Ok(account)
+    }
+}
+
+impl Running {
+    fn account(&self) -> Account {
+        let own = all_reasons().filter(|(_, _, info)| info.kind == reason::Kind::Drop).map(|(reason, ..)| reason);
+        let custom = self.custom.all().into_iter().filter(|(.., kind)| *kind == reason::Kind::Drop);
+        let drops: Vec<Reason> = own.chain(custom.map(|(reason, ..)| reason)).collect();
+        let of_worker = |sum: Account, counters: &Arc<Counters>| Account {
+            // What another worker was handed counts there.
+            received: sum.received + counters.received.get().saturating_sub(counters.handed_over.get()),
+            transmitted: sum.transmitted
+                + self.ports().iter().map(|port| counters.port_transmitted(port.port)).sum::<u64>(),
+            dropped: sum.dropped + drops.iter().map(|reason| counters.reason_packets(*reason)).sum::<u64>(),
+            punted: sum.punted + counters.punted.get(),
+        };
+        self.counters.iter().fold(Account::default(), of_worker)
+    }
+
+    /// Buffers that drivers do not give back: DPDK's AF_XDP driver forgets those in its fill rings when it is closed.
+    fn kept_by_drivers(&self) -> usize {
+        const FILL_RING: usize = 2048;
+        let infos = self.ports();
+        let xdp = infos.iter().filter(|info| info.driver == "net_af_xdp");
+        xdp.map(|info| usize::from(info.receive_queues) * FILL_RING).sum()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.request();
+        self.mailbox.wake();
+        for thread in std::mem::take(&mut self.workers).into_iter().chain(self.slow.take()) {
+            let _ = thread.join();
+        }
+    }
+}
