@@ -85,14 +85,6 @@ impl Helper {
         self.done(&Request::PrepareLink(preparation.clone()))
     }
 
-    /// Removes a twin before its descriptor is closed.
-    ///
-    /// # Errors
-    /// This helper made no such twin, or the kernel refuses to delete it.
-    pub fn remove_twin(&self, name: &str, namespace: Option<&Namespace>) -> Result<(), HelperError> {
-        self.done(&Request::RemoveTwin { name: name.to_owned(), namespace: namespace.cloned() })
-    }
-
     /// The MAC address of an interface in the router's namespace.
     ///
     /// # Errors
@@ -148,17 +140,6 @@ impl Helper {
     /// The kernel has no VLAN interfaces, or refuses this one.
     pub fn make_vlan(&self, on: &str, vlan: u16, wanted: &TwinWanted) -> Result<(), HelperError> {
         self.done(&Request::MakeVlan { on: on.to_owned(), vlan, wanted: wanted.clone() })
-    }
-
-    /// The twins this helper made and did not remove.
-    ///
-    /// # Errors
-    /// The helper is gone.
-    pub fn twins(&self) -> Result<Vec<TwinStatus>, HelperError> {
-        match self.ask(&Request::ListTwins)? {
-            (Answer::Twins(twins), _) => Ok(twins),
-            _ => Err(confused()),
-        }
     }
 
     fn done(&self, request: &Request) -> Result<(), HelperError> {

@@ -10,6 +10,7 @@
 //! | `message.rs` | requests, answers, and how they cross the socket |
 //! | `client.rs` | the router's side: [`Helper`] |
 //! | `server.rs` | the helper's side: [`serve_stdin`] |
+//! | `failure.rs` | why Linux refused something |
 //! | `links.rs` | what it does to Linux's interfaces, by netlink and `/proc/sys` |
 //! | `sockets.rs` | sockets of netlink, which belong to the namespace they are opened in |
 //! | `twin.rs` | a TAP interface, without blocking |
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod failure;
 mod links;
 mod message;
 mod neighbors;

@@ -12,10 +12,8 @@ use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec};
 use tun_rs::{DeviceBuilder, Layer};
 
+use super::failure::Failure;
 use super::message::{LinkChange, LinkPreparation, TwinStatus, TwinWanted};
-
-/// What helps where a privilege is missing.
-pub(super) const WAY_OUT: &str = "run as root, with CAP_NET_ADMIN, or inside `unshare -Urnm`";
 
 /// Settings below `/proc/sys/net/FAMILY/conf/NAME` that make the kernel a mere host on the twin: the router alone
 /// forwards, answers ARP, and decides which addresses there are.
@@ -48,19 +46,17 @@ pub(super) struct Undo {
 }
 
 /// A TAP as wanted, in the namespace of this thread. It vanishes if anything fails, as its descriptor is then closed.
-pub(super) fn make_twin(wanted: &TwinWanted) -> Result<(OwnedFd, TwinStatus), String> {
+pub(super) fn make_twin(wanted: &TwinWanted) -> Result<(OwnedFd, TwinStatus), Failure> {
     let name = &wanted.name;
-    let failed = |error: String| {
-        let hint = way_out(&error);
-        format!("cannot create the twin `{name}`: {error}{hint}")
-    };
+    let failed = |failure: Failure| failure.of(format_args!("cannot create the twin `{name}`"));
     if fs::exists(format!("/proc/sys/net/ipv4/conf/{name}")).unwrap_or(false) {
-        return Err(failed("an interface of that name is there already; rename it or the port".into()));
+        let taken = "an interface of that name is there already; rename it or the port";
+        return Err(failed(taken.to_owned().into()));
     }
     // Not up yet: the kernel would give itself a link-local address before it is told not to.
     let device = DeviceBuilder::new().name(name.as_str()).layer(Layer::L2).enable(false).build_sync();
-    let device = device.map_err(|error| failed(format!("/dev/net/tun: {error}")))?;
-    let fd = device.as_fd().try_clone_to_owned().map_err(|error| failed(error.to_string()))?;
+    let device = device.map_err(|error| failed(Failure::from(error).of("/dev/net/tun")))?;
+    let fd = device.as_fd().try_clone_to_owned().map_err(|error| failed(error.into()))?;
     let setup = async |netlink: Handle| {
         let link = find(&netlink, name).await?;
         let index = link.header.index;
@@ -80,7 +76,7 @@ pub(super) fn make_twin(wanted: &TwinWanted) -> Result<(OwnedFd, TwinStatus), St
 }
 
 /// Sets an interface up or down, its carrier, its MTU, its addresses.
-pub(super) fn change(change: &LinkChange) -> Result<(), String> {
+pub(super) fn change(change: &LinkChange) -> Result<(), Failure> {
     let apply = async |netlink: Handle| {
         let index = find(&netlink, &change.name).await?.header.index;
         for address in &change.remove {
@@ -103,24 +99,24 @@ pub(super) fn change(change: &LinkChange) -> Result<(), String> {
         };
         set(&netlink, message).await
     };
-    with_netlink(apply).map_err(|error| format!("cannot change `{}`: {error}{}", change.name, way_out(&error)))
+    with_netlink(apply).map_err(|failure| failure.of(format_args!("cannot change `{}`", change.name)))
 }
 
 /// The MAC address of an interface.
-pub(super) fn mac(name: &str) -> Result<MacAddr, String> {
+pub(super) fn mac(name: &str) -> Result<MacAddr, Failure> {
     let read = async |netlink: Handle| {
         let link = find(&netlink, name).await?;
         let mac = attribute(&link, |a| match a {
             LinkAttribute::Address(mac) => mac.as_slice().try_into().ok().map(MacAddr),
             _ => None,
         });
-        mac.ok_or_else(|| "it is no Ethernet interface".to_owned())
+        mac.ok_or_else(|| "it is no Ethernet interface".to_owned().into())
     };
-    with_netlink(read).map_err(|error| format!("cannot use the interface `{name}`: {error}{}", way_out(&error)))
+    with_netlink(read).map_err(|failure| failure.of(format_args!("cannot use the interface `{name}`")))
 }
 
 /// Makes the interface under a port ready, and says how to restore it.
-pub(super) fn prepare(wanted: &LinkPreparation) -> Result<Undo, String> {
+pub(super) fn prepare(wanted: &LinkPreparation) -> Result<Undo, Failure> {
     let name = &wanted.name;
     let apply = async |netlink: Handle| {
         let link = find(&netlink, name).await?;
@@ -167,19 +163,19 @@ pub(super) fn prepare(wanted: &LinkPreparation) -> Result<Undo, String> {
             }
         }
     };
-    with_netlink(apply).map_err(|error| format!("cannot prepare the interface `{name}`: {error}{}", way_out(&error)))
+    with_netlink(apply).map_err(|failure| failure.of(format_args!("cannot prepare the interface `{name}`")))
 }
 
 /// Puts an interface back as it was. One that is gone needs nothing.
-pub(super) fn restore(undo: &Undo) -> Result<(), String> {
+pub(super) fn restore(undo: &Undo) -> Result<(), Failure> {
     if !fs::exists(format!("/proc/sys/net/ipv4/conf/{}", undo.name)).unwrap_or(true) {
         return Ok(());
     }
     with_netlink(async |netlink: Handle| restore_with(&netlink, undo).await)
-        .map_err(|error| format!("cannot restore the interface `{}`: {error}", undo.name))
+        .map_err(|failure| failure.of(format_args!("cannot restore the interface `{}`", undo.name)))
 }
 
-async fn restore_with(netlink: &Handle, undo: &Undo) -> Result<(), String> {
+async fn restore_with(netlink: &Handle, undo: &Undo) -> Result<(), Failure> {
     let link = find(netlink, &undo.name).await?;
     // DPDK makes an interface promiscuous and leaves it so.
     let mut message = LinkUnspec::new_with_index(link.header.index).promiscuous(undo.was_promiscuous);
@@ -196,29 +192,20 @@ async fn restore_with(netlink: &Handle, undo: &Undo) -> Result<(), String> {
         message = message.down();
     }
     for (path, value) in &undo.settings {
-        fs::write(path, value).map_err(|error| format!("{path}: {error}"))?;
+        fs::write(path, value).map_err(|error| Failure::from(error).of(path))?;
     }
     set(netlink, message).await
 }
 
-/// Deletes a twin whose descriptor is still open.
-pub(super) fn remove(name: &str) -> Result<(), String> {
-    let apply = async |netlink: Handle| {
-        let index = find(&netlink, name).await?.header.index;
-        netlink.link().del(index).execute().await.map_err(plain)
-    };
-    with_netlink(apply).map_err(|error| format!("cannot remove the twin `{name}`: {error}{}", way_out(&error)))
-}
-
 /// Runs `work` with a netlink socket of this thread's namespace.
-pub(super) fn with_netlink<T, F>(work: impl FnOnce(Handle) -> F) -> Result<T, String>
+pub(super) fn with_netlink<T, F>(work: impl FnOnce(Handle) -> F) -> Result<T, Failure>
 where
-    F: Future<Output = Result<T, String>>,
+    F: Future<Output = Result<T, Failure>>,
 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
-    runtime.block_on(async {
-        let (connection, handle, _) = rtnetlink::new_connection().map_err(|error| format!("netlink: {error}"))?;
+    runtime?.block_on(async {
+        let (connection, handle, _) =
+            rtnetlink::new_connection().map_err(|error| Failure::from(error).of("netlink"))?;
         let pump = tokio::spawn(connection);
         let result = work(handle).await;
         pump.abort();
@@ -226,13 +213,13 @@ where
     })
 }
 
-pub(super) async fn find(netlink: &Handle, name: &str) -> Result<LinkMessage, String> {
+pub(super) async fn find(netlink: &Handle, name: &str) -> Result<LinkMessage, Failure> {
     let mut links = netlink.link().get().match_name(name.to_owned()).execute();
     let none = || format!("there is no interface `{name}`; `ip link` lists those there are");
     match links.try_next().await {
-        Ok(link) => link.ok_or_else(none),
-        Err(error) if is_absent(&error) => Err(none()),
-        Err(error) => Err(plain(error)),
+        Ok(link) => link.ok_or_else(|| none().into()),
+        Err(error) if is_absent(&error) => Err(none().into()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -241,37 +228,32 @@ fn is_absent(error: &rtnetlink::Error) -> bool {
         || message.to_io().raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()))
 }
 
-pub(super) async fn set(netlink: &Handle, message: LinkMessageBuilder<LinkUnspec>) -> Result<(), String> {
-    netlink.link().set(message.build()).execute().await.map_err(plain)
+pub(super) async fn set(netlink: &Handle, message: LinkMessageBuilder<LinkUnspec>) -> Result<(), Failure> {
+    Ok(netlink.link().set(message.build()).execute().await?)
 }
 
-pub(super) async fn add_address(netlink: &Handle, index: u32, net: InterfaceAddress) -> Result<(), String> {
+pub(super) async fn add_address(netlink: &Handle, index: u32, net: InterfaceAddress) -> Result<(), Failure> {
     let mut request = netlink.address().add(index, net.address, net.prefix_len);
     if net.address.is_ipv6() {
         // The router does duplicate address detection; the kernel's would keep the address from use meanwhile.
         request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
     }
-    request.execute().await.map_err(|error| format!("the address {net}: {}", plain(error)))
+    request.execute().await.map_err(|error| refused(net, error))
 }
 
 /// Takes an address away; one that somebody else has taken away before is no error.
-async fn remove_address(netlink: &Handle, index: u32, net: InterfaceAddress) -> Result<(), String> {
+async fn remove_address(netlink: &Handle, index: u32, net: InterfaceAddress) -> Result<(), Failure> {
     let get = netlink.address().get().set_link_index_filter(index).set_address_filter(net.address);
-    let found: Vec<_> =
-        get.execute().try_collect().await.map_err(|error| format!("the address {net}: {}", plain(error)))?;
+    let found: Vec<_> = get.execute().try_collect().await.map_err(|error| refused(net, error))?;
     for message in found.into_iter().filter(|message| message.header.prefix_len == net.prefix_len) {
         let removed = netlink.address().del(message).execute().await;
-        removed.map_err(|error| format!("the address {net}: {}", plain(error)))?;
+        removed.map_err(|error| refused(net, error))?;
     }
     Ok(())
 }
 
-/// A netlink error in the words of the operating system.
-pub(super) fn plain(error: rtnetlink::Error) -> String {
-    match error {
-        rtnetlink::Error::NetlinkError(message) => message.to_io().to_string(),
-        other => other.to_string(),
-    }
+fn refused(net: InterfaceAddress, error: rtnetlink::Error) -> Failure {
+    Failure::from(error).of(format_args!("the address {net}"))
 }
 
 fn attribute<T>(link: &LinkMessage, pick: impl Fn(&LinkAttribute) -> Option<T>) -> Option<T> {
@@ -283,12 +265,12 @@ fn setting_path(family: &str, name: &str, key: &str) -> String {
 }
 
 /// Writes settings; a family the kernel was built without needs none.
-pub(super) fn set_all(name: &str, settings: &[(&str, &str, &str)]) -> Result<(), String> {
+pub(super) fn set_all(name: &str, settings: &[(&str, &str, &str)]) -> Result<(), Failure> {
     for (family, key, value) in settings {
         let path = setting_path(family, name, key);
         match fs::write(&path, value) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            result => result.map_err(|error| format!("{path}: {error}"))?,
+            result => result.map_err(|error| Failure::from(error).of(path))?,
         }
     }
     Ok(())
@@ -298,11 +280,4 @@ pub(super) fn set_all(name: &str, settings: &[(&str, &str, &str)]) -> Result<(),
 fn current_settings(name: &str) -> Vec<(String, String)> {
     let paths = PORT_SETTINGS.iter().map(|(family, key, _)| setting_path(family, name, key));
     paths.filter_map(|path| fs::read_to_string(&path).ok().map(|value| (path, value))).collect()
-}
-
-fn way_out(error: &str) -> String {
-    match error.contains("Operation not permitted") || error.contains("Permission denied") {
-        true => format!("; {WAY_OUT}"),
-        false => String::new(),
-    }
 }

@@ -116,11 +116,6 @@ pub(super) enum Request {
     /// The MAC address of an interface; answered with [`Answer::Mac`].
     LinkMac(String),
     PrepareLink(LinkPreparation),
-    RemoveTwin {
-        name: String,
-        namespace: Option<Namespace>,
-    },
-    ListTwins,
     /// Answered with [`Answer::Socket`].
     OpenSocket {
         socket: SocketWanted,
@@ -148,7 +143,6 @@ pub(super) enum Answer {
     /// A socket comes along.
     Socket,
     Done,
-    Twins(Vec<TwinStatus>),
     /// A sentence: what could not be done, why, and what to do.
     Failed(String),
 }
@@ -230,6 +224,6 @@ mod tests {
         assert!(receive::<Request>(&b).is_err());
         drop(a);
         assert!(receive::<Request>(&b).unwrap().is_none());
-        assert!(send(&b, &Request::ListTwins, None).is_err(), "nobody is there");
+        assert!(send(&b, &Request::LinkMac("wan".into()), None).is_err(), "nobody is there");
     }
 }

@@ -5,11 +5,12 @@ use rtnetlink::packet_route::neighbour::{NeighbourAttribute, NeighbourFlags, Nei
 use rtnetlink::packet_route::route::RouteProtocol;
 use rtnetlink::{Handle, LinkUnspec, LinkVlan};
 
-use super::links::{TWIN_SETTINGS, add_address, find, plain, set, set_all, with_netlink};
+use super::failure::Failure;
+use super::links::{TWIN_SETTINGS, add_address, find, set, set_all, with_netlink};
 use super::message::{NeighborChange, PROTOCOL, TwinWanted};
 
 /// Sets and removes entries of Linux's neighbor table. Goes on after a refusal; the first one is the error.
-pub(super) fn change(neighbors: &[NeighborChange]) -> Result<(), String> {
+pub(super) fn change(neighbors: &[NeighborChange]) -> Result<(), Failure> {
     let apply = async |netlink: Handle| {
         let mut result = Ok(());
         for neighbor in neighbors {
@@ -18,7 +19,7 @@ pub(super) fn change(neighbors: &[NeighborChange]) -> Result<(), String> {
                 None => remove_neighbor(&netlink, neighbor).await,
             };
             let describe = |error: rtnetlink::Error| {
-                format!("Linux does not take {} as a neighbor: {}", neighbor.address, plain(error))
+                Failure::from(error).of(format_args!("Linux does not take {} as a neighbor", neighbor.address))
             };
             result = result.and(done.map_err(describe));
         }
@@ -63,11 +64,11 @@ fn absent_is_fine(result: Result<(), rtnetlink::Error>) -> Result<(), rtnetlink:
 }
 
 /// A VLAN interface on a twin, with addresses.
-pub(super) fn make_vlan(on: &str, vlan: u16, wanted: &TwinWanted) -> Result<(), String> {
+pub(super) fn make_vlan(on: &str, vlan: u16, wanted: &TwinWanted) -> Result<(), Failure> {
     let name = &wanted.name;
     let setup = async |netlink: Handle| {
         let below = find(&netlink, on).await?.header.index;
-        netlink.link().add(LinkVlan::new(name, below, vlan).build()).execute().await.map_err(plain)?;
+        netlink.link().add(LinkVlan::new(name, below, vlan).build()).execute().await?;
         let index = find(&netlink, name).await?.header.index;
         set_all(name, &TWIN_SETTINGS)?;
         set(&netlink, LinkUnspec::new_with_index(index).mtu(u32::from(wanted.mtu))).await?;
@@ -76,5 +77,5 @@ pub(super) fn make_vlan(on: &str, vlan: u16, wanted: &TwinWanted) -> Result<(), 
         }
         set(&netlink, LinkUnspec::new_with_index(index).up()).await
     };
-    with_netlink(setup).map_err(|error| format!("cannot create the VLAN interface `{name}`: {error}"))
+    with_netlink(setup).map_err(|failure| failure.of(format_args!("cannot create the VLAN interface `{name}`")))
 }

@@ -9,8 +9,9 @@ use caps::Capability;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::failure::Failure;
 use super::links::{self, Undo};
-use super::message::{Answer, Request, SocketWanted, TwinStatus, receive, send};
+use super::message::{Answer, Request, SocketWanted, receive, send};
 use super::neighbors;
 use crate::privileges;
 use crate::sockets;
@@ -44,7 +45,6 @@ fn ignore_signals() -> io::Result<()> {
 
 #[derive(Default)]
 struct Server {
-    twins: Vec<TwinStatus>,
     /// How to restore the interfaces that were prepared.
     undo: Vec<Undo>,
 }
@@ -54,7 +54,7 @@ impl Server {
         while let Some((request, _)) = receive::<Request>(socket)? {
             let (answer, fd) = match self.answer(request) {
                 Ok(answer) => answer,
-                Err(why) => (Answer::Failed(why), None),
+                Err(failure) => (Answer::Failed(failure.to_string()), None),
             };
             send(socket, &answer, fd.as_ref().map(AsFd::as_fd))?;
             // Dropping `fd` leaves the router's copy the only one: the twin ends with the router.
@@ -62,14 +62,11 @@ impl Server {
         Ok(())
     }
 
-    fn answer(&mut self, request: Request) -> Result<(Answer, Option<OwnedFd>), String> {
+    fn answer(&mut self, request: Request) -> Result<(Answer, Option<OwnedFd>), Failure> {
         match request {
             Request::MakeTwin(wanted) => {
                 let namespace = wanted.namespace.clone();
                 let (fd, status) = inside(namespace.as_ref(), move || links::make_twin(&wanted))?;
-                // It replaces one that was deleted, or whose namespace was.
-                self.twins.retain(|twin| (&twin.name, &twin.namespace) != (&status.name, &status.namespace));
-                self.twins.push(status.clone());
                 Ok((Answer::Twin(status), Some(fd)))
             }
             Request::ChangeLink(change) => {
@@ -86,13 +83,6 @@ impl Server {
                 self.undo.push(undo);
                 Ok((Answer::Done, None))
             }
-            Request::RemoveTwin { name, namespace } => {
-                let known = self.twins.iter().position(|t| t.name == name && t.namespace == namespace);
-                let at = known.ok_or_else(|| format!("there is no twin `{name}` to remove"))?;
-                inside(namespace.as_ref(), move || links::remove(&name))?;
-                self.twins.remove(at);
-                Ok((Answer::Done, None))
-            }
             Request::OpenSocket { socket, namespace } => {
                 let fd = inside(namespace.as_ref(), move || open_socket(socket))?;
                 Ok((Answer::Socket, Some(fd)))
@@ -106,7 +96,6 @@ impl Server {
                 inside(namespace.as_ref(), move || neighbors::make_vlan(&on, vlan, &wanted))?;
                 Ok((Answer::Done, None))
             }
-            Request::ListTwins => Ok((Answer::Twins(self.twins.clone()), None)),
         }
     }
 
@@ -121,13 +110,16 @@ impl Server {
 }
 
 /// A socket of this thread's namespace.
-fn open_socket(wanted: SocketWanted) -> Result<OwnedFd, String> {
+fn open_socket(wanted: SocketWanted) -> Result<OwnedFd, Failure> {
     match wanted {
-        SocketWanted::Monitor(buffer) => sockets::open_monitor(buffer).map_err(|error| format!("netlink: {error}")),
-        SocketWanted::Dumps => sockets::open_plain().map_err(|error| format!("netlink: {error}")),
+        SocketWanted::Monitor(buffer) => {
+            sockets::open_monitor(buffer).map_err(|error| Failure::from(error).of("netlink"))
+        }
+        SocketWanted::Dumps => sockets::open_plain().map_err(|error| Failure::from(error).of("netlink")),
         SocketWanted::Listener(address) => {
             let listener = std::net::TcpListener::bind(address);
-            listener.map(OwnedFd::from).map_err(|error| format!("cannot listen on {address}: {error}; is it in use?"))
+            let refused = |error| format!("cannot listen on {address}: {error}; is it in use?").into();
+            listener.map(OwnedFd::from).map_err(refused)
         }
     }
 }
@@ -135,8 +127,8 @@ fn open_socket(wanted: SocketWanted) -> Result<OwnedFd, String> {
 /// Runs `work` on a thread of its own inside `namespace`, so that this thread never leaves its own.
 fn inside<T: Send + 'static>(
     namespace: Option<&Namespace>,
-    work: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
     let namespace = namespace.cloned();
     let thread = thread::spawn(move || {
         if let Some(namespace) = namespace {
@@ -144,18 +136,19 @@ fn inside<T: Send + 'static>(
         }
         work()
     });
-    thread.join().unwrap_or_else(|_| Err("the helper made a mistake of its own".into()))
+    thread.join().unwrap_or_else(|_| Err("the helper made a mistake of its own".to_owned().into()))
 }
 
-fn enter(namespace: &Namespace) -> Result<(), String> {
+fn enter(namespace: &Namespace) -> Result<(), Failure> {
     let path = namespace.path();
-    let hint = match namespace {
-        Namespace::Name(name) => format!("make it with `ip netns add {name}`"),
-        Namespace::Path(_) | Namespace::Pid(_) => "does it still exist?".to_owned(),
-    };
     let failed = |error: io::Error| {
-        let hint = if error.kind() == io::ErrorKind::NotFound { hint.as_str() } else { links::WAY_OUT };
-        format!("cannot enter the network namespace {namespace}: {}: {error}; {hint}", path.display())
+        let absent = error.kind() == io::ErrorKind::NotFound;
+        let attempt = format!("cannot enter the network namespace {namespace}: {}", path.display());
+        match namespace {
+            Namespace::Name(name) if absent => format!("{attempt}: {error}; make it with `ip netns add {name}`").into(),
+            _ if absent => format!("{attempt}: {error}; does it still exist?").into(),
+            _ => Failure::from(error).of(attempt),
+        }
     };
     let file = std::fs::File::open(&path).map_err(failed)?;
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).map_err(|error| failed(error.into()))

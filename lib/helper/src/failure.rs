@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+//! Why Linux refused something, and whether it was for want of a privilege.
+
+use rtnetlink::Error;
+use std::fmt;
+use std::io;
+
+/// What helps where a privilege is missing.
+const WAY_OUT: &str = "run as root, with CAP_NET_ADMIN, or inside `unshare -Urnm`";
+
+/// A refusal in one sentence, with the way out where a privilege is missing.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    message: String,
+    denied: bool,
+}
+
+impl Failure {
+    /// The same refusal, with what was to be done in front: `cannot change ...: refusal`.
+    pub fn of(self, attempt: impl fmt::Display) -> Failure {
+        Failure { message: format!("{attempt}: {}", self.message), ..self }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if self.denied { write!(f, "; {WAY_OUT}") } else { Ok(()) }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Failure {
+        Failure { message, denied: false }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure { message: error.to_string(), denied: error.kind() == io::ErrorKind::PermissionDenied }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        match error {
+            Error::NetlinkError(message) => message.to_io().into(),
+            other => other.to_string().into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_missing_privilege_has_a_way_out() {
+        let refused = |errno: rustix::io::Errno| Failure::from(io::Error::from(errno)).of("cannot change `wan`");
+        for errno in [rustix::io::Errno::PERM, rustix::io::Errno::ACCESS] {
+            assert!(refused(errno).to_string().ends_with(WAY_OUT), "{errno:?}");
+        }
+        let busy = refused(rustix::io::Errno::BUSY).to_string();
+        assert!(busy.starts_with("cannot change `wan`: Device or resource busy") && !busy.contains(WAY_OUT), "{busy}");
+        // A name is no reason, whatever it says.
+        let named = Failure::from("there is no interface `Permission denied`".to_owned());
+        assert_eq!(named.to_string(), "there is no interface `Permission denied`");
+    }
+}
