@@ -3,7 +3,7 @@
 
 use perigee_config::{Action, Config, Steer, SteerMatch};
 use perigee_dpdk::{AclFilter, Action as AclAction, DpdkPort, Eal, FlowRule, Steer as Flow};
-use perigee_modules::filter::{Filter, Key, Key4, Key6};
+use perigee_modules::rules::{Filter, Key, Key4, Key6};
 use perigee_net::FiveTuple;
 use perigee_packet::BATCH_SIZE;
 use perigee_router::{Filters, Rebuild};

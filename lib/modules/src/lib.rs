@@ -18,6 +18,7 @@ pub mod context;
 pub mod counters;
 mod lookup;
 pub mod reason;
+pub mod rules;
 pub mod tables;
 pub mod taps;
 #[cfg(any(test, feature = "testing"))]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The tables a worker reads: fixed between two batch boundaries, replaced as a whole, patched inside with atomic stores.
 
-use crate::filter::Filter;
+use crate::rules::Filter;
 use crate::taps::Taps;
 use perigee_fib::{Interfaces, Lookup, NextHop, NextHopId, NextHops};
 use perigee_net::MacAddr;

@@ -12,7 +12,7 @@
 //! 5   p3         3     -     1500       port 3 has no transmit buffer
 //! ```
 
-use crate::filter::Filter;
+use crate::rules::Filter;
 use crate::{Context, Counters, CustomReasons, Kind, MODULES, PuntSink, Punted, Reason, Run, Tables, all_reasons};
 use perigee_fib::synth::Random;
 use perigee_fib::{FibWriter, Interfaces, Published};

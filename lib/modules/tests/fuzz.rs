@@ -5,7 +5,7 @@
 //! `PERIGEE_FUZZ` multiplies the number of frames (300,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each time).
 
 use perigee_fib::synth::Random;
-use perigee_modules::filter::{LinearFilter, Rule};
+use perigee_modules::rules::{LinearFilter, Rule};
 use perigee_modules::testing::*;
 use perigee_net::{FiveTuple, PortRange, Prefix};
 use perigee_packet::Pool;

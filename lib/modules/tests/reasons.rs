@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! One frame per reason: each goes the whole way from classify to distribute and is counted once, under that reason.
 
-use perigee_modules::filter::{Filter, LinearFilter, Rule};
+use perigee_modules::rules::{Filter, LinearFilter, Rule};
 use perigee_modules::testing::*;
 use perigee_modules::{Kind, Punted, all_reasons};
 use perigee_net::{FiveTuple, Prefix};

@@ -31,7 +31,7 @@ pub(crate) use routing::{Gateways, Routing, Undo};
 use crate::lookups::Lookups;
 use perigee_config::Config;
 use perigee_fib::{Fib, Interfaces, NextHopWriter, Published, Rib, Subscriber};
-use perigee_modules::filter::Filter;
+use perigee_modules::rules::Filter;
 use perigee_modules::{Tables, Taps};
 use perigee_net::{InterfaceId, MacAddr};
 use perigee_packet::PortInfo;
