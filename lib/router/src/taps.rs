@@ -183,7 +183,7 @@ impl Taps {
                 self.put(Place::Drops, seen, Some(&comment));
             }
             // What it sends and gives to Linux is shown as such.
-            if dropped || !["punted", "transmitted", "to_twin"].contains(&rule) {
+            if kind != CounterKind::Frame {
                 self.note(|| Decision::SlowPath { dropped, rule, section, times });
             }
         }

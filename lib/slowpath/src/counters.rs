@@ -2,9 +2,11 @@
 //! What the slow path counts. Every frame that it does not pass on is counted as a drop, with the section of the RFC that
 //! demands it.
 
-/// Whether a counted frame was dropped.
+/// What a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterKind {
+    /// A frame came in or went out.
+    Frame,
     /// Something happened.
     Event,
     /// A frame ended here.
@@ -27,12 +29,14 @@ pub struct Count {
 /// Defines the structs, the names and the sections from one list, so that none can be forgotten.
 macro_rules! counters {
     (
+        frames { $($(#[doc = $frame_doc:literal])+ $frame:ident $frame_section:literal;)+ }
         events { $($(#[doc = $event_doc:literal])+ $event:ident $event_section:literal;)+ }
         drops { $($(#[doc = $drop_doc:literal])+ $drop:ident $drop_section:literal;)+ }
     ) => {
         /// How often each thing has happened since the start.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
+            $($(#[doc = $frame_doc])+ #[doc = concat!("\n\n", $frame_section)] pub $frame: u64,)+
             $($(#[doc = $event_doc])+ #[doc = concat!("\n\n", $event_section)] pub $event: u64,)+
             /// Frames that ended here.
             pub drops: Drops,
@@ -45,9 +49,15 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// All counters, events first, in the order of this file.
+            /// All counters, in the order of this file.
             pub fn iter(&self) -> impl Iterator<Item = Count> + use<> {
                 [
+                    $(Count {
+                        kind: CounterKind::Frame,
+                        name: stringify!($frame),
+                        section: $frame_section,
+                        value: self.$frame,
+                    },)+
                     $(Count {
                         kind: CounterKind::Event,
                         name: stringify!($event),
@@ -76,7 +86,7 @@ impl Counters {
 }
 
 counters! {
-    events {
+    frames {
         /// Frames handed in by the fast path.
         punted "RFC 1812 5.2.1";
         /// Frames handed in by Linux through a twin.
@@ -85,6 +95,9 @@ counters! {
         to_twin "design";
         /// Frames sent.
         transmitted "RFC 1812 5.2.1";
+    }
+
+    events {
         /// Packets of others sent on, fragments counted once.
         forwarded "RFC 1812 5.2.1";
         /// Packets cut into fragments.

@@ -90,21 +90,6 @@ pub enum NeighborState {
     Static,
 }
 
-impl NeighborState {
-    /// As a word: `reachable`, ...
-    pub const fn name(self) -> &'static str {
-        match self {
-            NeighborState::Incomplete => "incomplete",
-            NeighborState::Reachable => "reachable",
-            NeighborState::Stale => "stale",
-            NeighborState::Delay => "delay",
-            NeighborState::Probe => "probe",
-            NeighborState::Failed => "failed",
-            NeighborState::Static => "static",
-        }
-    }
-}
-
 /// A row of the neighbor table, to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighborInfo {

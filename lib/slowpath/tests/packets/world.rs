@@ -237,16 +237,16 @@ impl World {
 
     /// How often something happened that is not a drop.
     pub fn count(&self, name: &str) -> u64 {
-        self.value(CounterKind::Event, name)
+        self.value(|kind| kind != CounterKind::Drop, name)
     }
 
     /// How many frames were dropped for a reason.
     pub fn dropped(&self, name: &str) -> u64 {
-        self.value(CounterKind::Drop, name)
+        self.value(|kind| kind == CounterKind::Drop, name)
     }
 
-    fn value(&self, kind: CounterKind, name: &str) -> u64 {
-        self.slow.counters().iter().find(|count| count.kind == kind && count.name == name).unwrap().value
+    fn value(&self, of: impl Fn(CounterKind) -> bool, name: &str) -> u64 {
+        self.slow.counters().iter().find(|count| of(count.kind) && count.name == name).unwrap().value
     }
 
     pub fn neighbor(&self, interface: InterfaceId, address: impl Into<IpAddr>) -> Option<NeighborInfo> {
