@@ -26,7 +26,7 @@ curl --unix-socket /run/perigee/NAME.sock -X POST -d '{\"repair\": true}' http:/
 
 Parameters of a GET stand in the URL, those of the other methods in a JSON object in the body. An error is
 `{\"error\": \"a sentence\"}` under a status from 400 to 599. Counters count since the router started. Lists come in the order of
-the configuration where there is one. Fields may be added: ignore those you do not know.
+the configuration where there is one. Fields may be added, and words for states: ignore those you do not know.
 
 This page is written from the declarations in `lib/api/src/queries.rs` and `answers.rs`:
 `cargo run -p perigee-api --example document > docs/api.md`.

@@ -106,10 +106,15 @@ fn modules(text: &mut Writer, snapshot: &Snapshot) {
     text.counters("perigee_module_packets", "packets", "Packets given to the module.", &snapshot.modules, |m| {
         (label(&m.module), m.packets)
     });
+    // What the slow path dropped is of no worker.
     let each: Vec<_> = snapshot
         .drops
         .iter()
-        .flat_map(|drop| drop.per_worker.iter().enumerate().map(move |(worker, packets)| (drop, worker, *packets)))
+        .flat_map(|drop| {
+            let of_workers = drop.per_worker.iter().enumerate().map(move |(worker, n)| (drop, Some(worker), *n));
+            let slow = drop.per_worker.is_empty().then_some((drop, None, drop.packets));
+            of_workers.chain(slow)
+        })
         .collect();
     let families = [
         ("perigee_dropped_packets", DropKind::Drop, "Packets dropped, by reason."),
@@ -120,7 +125,7 @@ fn modules(text: &mut Writer, snapshot: &Snapshot) {
         text.counters(name, "packets", help, &of_kind, |(drop, worker, packets)| {
             let mut labels = label(&drop.module);
             labels.push(("reason", drop.reason.clone()));
-            labels.push(("worker", worker.to_string()));
+            labels.extend(worker.map(|worker| ("worker", worker.to_string())));
             (labels, *packets)
         });
     }

@@ -2,7 +2,7 @@
 //! The registry: what the API can be asked, each query with its method, path, parameters and answer.
 //!
 //! A query is declared here and nowhere else. From the registry follow its struct and [`crate::Query`], the variant of
-//! [`Request`] that tells the backend which answer is expected, the server's route, what `ApiClient::ask` sends and
+//! [`Show`] (a GET) or [`Request`] that tells the backend which answer is expected, the server's route, what `ApiClient::ask` sends and
 //! returns, and docs/api.md.
 
 use crate::answers::{

@@ -116,11 +116,12 @@ fn snapshot() -> Snapshot {
         per_worker: vec![5, 7],
     };
     let punt = DropStatus { kind: DropKind::Punt, ..drop.clone() };
+    let slow = DropStatus { module: "slowpath".into(), per_worker: vec![], ..drop.clone() };
     Snapshot {
         ports: vec![port],
         workers: vec![WorkerStatus::default()],
         modules: vec![ModuleStatus { module: "ttl".into(), packets: 3, ..ModuleStatus::default() }],
-        drops: vec![drop, punt],
+        drops: vec![drop, punt, slow],
         scripts: vec![ScriptStatus { gc_kb: 0.5, ..ScriptStatus::default() }],
         routes: vec![(RouteOrigin::Static, 8)],
         fib: vec![FibStatus {
@@ -149,6 +150,8 @@ fn the_text_is_openmetrics_and_holds_the_numbers() {
     assert_eq!(value("perigee_port_receive_packets_total", &[("port", "wan")]), Some(17.0));
     let reason = [("module", "ipv4_valid"), ("reason", "odd \"quoted\"\\\nreason"), ("worker", "1")];
     assert_eq!(value("perigee_dropped_packets_total", &reason), Some(7.0));
+    let slow = [("module", "slowpath"), ("reason", "odd \"quoted\"\\\nreason")];
+    assert_eq!(value("perigee_dropped_packets_total", &slow), Some(12.0));
     assert_eq!(value("perigee_script_memory_bytes", &[("worker", "0")]), Some(512.0));
     assert_eq!(value("perigee_fib_bytes", &[("family", "IPv4"), ("structure", "dirb")]), Some(9.0));
     assert_eq!(value("perigee_buffers", &[("what", "all")]), Some(1024.0));
