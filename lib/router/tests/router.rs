@@ -31,9 +31,7 @@ twin = false
 addresses = ["10.0.2.1/24"]
 "#;
 
-const PEER_A: MacAddr = MacAddr([2, 0, 0, 0, 1, 0xa]);
 const PEER_B: MacAddr = MacAddr([2, 0, 0, 0, 1, 0xb]);
-const ONE_EACH: Queues = Queues { receive: 1, transmit: 2 };
 
 fn ip(text: &str) -> Ipv4Addr {
     text.parse().unwrap()
@@ -42,17 +40,6 @@ fn ip(text: &str) -> Ipv4Addr {
 /// A route of one gateway, to be added.
 fn route_via(prefix: &str, via: &str) -> RouteChange {
     RouteChange { via: Some(via.parse().unwrap()), ..RouteChange::of(prefix.parse().unwrap()) }
-}
-
-/// A UDP packet from 10.0.1.2, port `port`, through the router's port a.
-fn udp(destination: &str, ttl: u8, port: u16) -> Vec<u8> {
-    let mut frame = vec![0; 14 + 20 + 8 + 20];
-    ethernet::emit(&mut frame, MacAddr(mac(0)), PEER_A, ethernet::ethertype::IPV4).unwrap();
-    let repr = ipv4::Repr { ttl, ..ipv4::Repr::new(ip("10.0.1.2"), ip(destination), protocol::UDP, 28) };
-    repr.emit(&mut frame[14..]).unwrap();
-    frame[34..36].copy_from_slice(&port.to_be_bytes());
-    frame[36..40].copy_from_slice(&[0, 9, 0, 28]);
-    frame
 }
 
 /// Answers every ARP request among the frames; returns the other frames.

@@ -39,20 +39,6 @@ address = "10.0.1.2"
 mac = "02:00:00:00:01:0a"
 "#;
 
-const PEER_A: MacAddr = MacAddr([2, 0, 0, 0, 1, 0xa]);
-const ONE_EACH: Queues = Queues { receive: 1, transmit: 2 };
-
-/// A UDP packet from 10.0.1.2 through the router's port a.
-fn udp(destination: &str, ttl: u8) -> Vec<u8> {
-    let mut frame = vec![0; 14 + 20 + 8 + 20];
-    ethernet::emit(&mut frame, MacAddr(mac(0)), PEER_A, ethernet::ethertype::IPV4).unwrap();
-    let (source, destination) = ("10.0.1.2".parse().unwrap(), destination.parse().unwrap());
-    let repr = ipv4::Repr { ttl, ..ipv4::Repr::new(source, destination, protocol::UDP, 28) };
-    repr.emit(&mut frame[14..]).unwrap();
-    frame[34..40].copy_from_slice(&[3, 232, 0, 9, 0, 28]);
-    frame
-}
-
 /// A router, its API, and what it was asked for.
 struct Tapped {
     bed: Bed,
@@ -150,13 +136,13 @@ fn a_forwarded_packet_is_followed_through_every_module() {
     let mut tapped = Tapped::new(TWO_PORTS, ONE_EACH);
     let stream = tapped.stream("/v1/trace?count=1&filter=dst%2010.3.0.0/16");
     // The first does not match.
-    tapped.send(&[udp("10.0.2.2", 64), udp("10.3.4.5", 64), udp("10.3.4.6", 64)]);
+    tapped.send(&[udp("10.0.2.2", 64, 1000), udp("10.3.4.5", 64, 1000), udp("10.3.4.6", 64, 1000)]);
     let traces = tapped.traces(stream);
     assert_eq!(traces.len(), 1, "no more than wanted");
     let trace = &traces[0];
     assert_eq!((trace.port.as_str(), trace.length), ("a", 62));
     assert_eq!(trace.packet, "10.0.1.2.1000 > 10.3.4.5.9: UDP, TTL 64, 62 bytes");
-    let sent: String = udp("10.3.4.5", 64).iter().map(|byte| format!("{byte:02x}")).collect();
+    let sent: String = udp("10.3.4.5", 64, 1000).iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(trace.bytes, sent);
     let expected = [
         ("classify", "goes on"),
@@ -183,9 +169,9 @@ fn a_forwarded_packet_is_followed_through_every_module() {
 fn a_drop_says_its_reason_and_section() {
     let mut tapped = Tapped::new(TWO_PORTS, ONE_EACH);
     let stream = tapped.stream("/v1/trace?count=2");
-    let mut broken = udp("10.3.4.5", 64);
+    let mut broken = udp("10.3.4.5", 64, 1000);
     broken[24] ^= 1;
-    tapped.send(&[broken, udp("127.0.0.1", 64)]);
+    tapped.send(&[broken, udp("127.0.0.1", 64, 1000)]);
     let traces = tapped.traces(stream);
     for (trace, reason) in traces.iter().zip(["ipv4_valid.checksum", "ipv4_valid.martian_destination"]) {
         assert_eq!(steps(trace), [("classify", "goes on"), ("ipv4_valid", "dropped")]);
@@ -201,7 +187,7 @@ fn a_drop_says_its_reason_and_section() {
 fn a_punted_packet_is_followed_into_the_slow_path() {
     let mut tapped = Tapped::new(TWO_PORTS, ONE_EACH);
     let stream = tapped.stream("/v1/trace?count=2");
-    tapped.send(&[udp("10.3.4.5", 1), udp("10.0.2.77", 64)]);
+    tapped.send(&[udp("10.3.4.5", 1, 1000), udp("10.0.2.77", 64, 1000)]);
     let traces = tapped.traces(stream);
     let [expired, unresolved] = &traces[..] else { panic!("two traces: {traces:#?}") };
     let punted = step(expired, "ttl");
@@ -229,14 +215,14 @@ fn a_port_is_captured_in_both_directions_and_from_both_paths() {
     let mut tapped = Tapped::new(TWO_PORTS, ONE_EACH);
     let (a, b) = (tapped.stream("/v1/capture?port=a&count=3"), tapped.stream("/v1/capture?port=b&count=2&snaplen=20"));
     // Forwarded; expired, so answered by the slow path; for an unknown neighbor, so the slow path asks for it.
-    tapped.send(&[udp("10.3.4.5", 64), udp("10.3.4.5", 1)]);
-    tapped.send(&[udp("10.0.2.77", 64)]);
+    tapped.send(&[udp("10.3.4.5", 64, 1000), udp("10.3.4.5", 1, 1000)]);
+    tapped.send(&[udp("10.0.2.77", 64, 1000)]);
     let a = tapped.packets(a);
     assert_eq!(
         a.iter().map(|p| p.direction.unwrap()).collect::<Vec<_>>(),
         [Direction::In, Direction::In, Direction::Out]
     );
-    assert_eq!((&a[0].bytes, &a[1].bytes), (&udp("10.3.4.5", 64), &udp("10.3.4.5", 1)), "as they came in");
+    assert_eq!((&a[0].bytes, &a[1].bytes), (&udp("10.3.4.5", 64, 1000), &udp("10.3.4.5", 1, 1000)), "as they came in");
     assert_eq!(a[2].bytes[34..36], [11, 0], "ICMP time exceeded");
     assert!(a.iter().all(|packet| packet.comment.is_none() && packet.interface == 0));
 
@@ -257,11 +243,17 @@ fn drops_and_punts_are_captured_with_their_reasons() {
     let mut tapped = Tapped::new(TWO_PORTS, ONE_EACH);
     let (drops, punts) =
         (tapped.stream("/v1/capture?what=drops&count=3"), tapped.stream("/v1/capture?what=punts&count=2"));
-    let mut broken = udp("10.3.4.5", 64);
+    let mut broken = udp("10.3.4.5", 64, 1000);
     broken[24] ^= 1;
-    let mut other = udp("10.3.4.5", 64);
+    let mut other = udp("10.3.4.5", 64, 1000);
     other[5] = 0x77;
-    tapped.send(&[broken.clone(), other.clone(), udp("10.3.4.5", 64), udp("10.3.4.5", 1), udp("10.0.1.1", 64)]);
+    tapped.send(&[
+        broken.clone(),
+        other.clone(),
+        udp("10.3.4.5", 64, 1000),
+        udp("10.3.4.5", 1, 1000),
+        udp("10.0.1.1", 64, 1000),
+    ]);
     let drops = tapped.packets(drops);
     let comment = |packet: &Packet| packet.comment.clone().unwrap();
     assert_eq!((&drops[0].bytes, &drops[1].bytes), (&broken, &other));
@@ -269,7 +261,7 @@ fn drops_and_punts_are_captured_with_their_reasons() {
     assert!(comment(&drops[1]).starts_with("classify.not_ours: "));
     assert!(comment(&drops[2]).starts_with("slowpath.ttl_expired (RFC "), "{}", comment(&drops[2]));
     let punts = tapped.packets(punts);
-    assert_eq!(punts[0].bytes, udp("10.3.4.5", 1));
+    assert_eq!(punts[0].bytes, udp("10.3.4.5", 1, 1000));
     assert!(comment(&punts[0]).starts_with("ttl.expired: ") && comment(&punts[0]).ends_with("(RFC 1812 5.3.1)"));
     assert!(comment(&punts[1]).starts_with("ipv4_lookup.local: "));
     tapped.end();
@@ -286,7 +278,7 @@ fn taps_are_bounded_and_end_with_their_clients() {
     });
     assert!(asked.starts_with("8 taps are on, which is all there can be"), "{asked}");
     assert!(tapped.bed.workers[0].context().tapped());
-    tapped.send(&[udp("10.3.4.5", 64)]);
+    tapped.send(&[udp("10.3.4.5", 64, 1000)]);
     for stream in streams {
         assert_eq!(tapped.packets(stream).len(), 1);
     }
@@ -295,7 +287,7 @@ fn taps_are_bounded_and_end_with_their_clients() {
         tapped.bed.settle();
     }
     let stream = tapped.stream("/v1/trace?count=1");
-    tapped.send(&[udp("10.3.4.5", 64)]);
+    tapped.send(&[udp("10.3.4.5", 64, 1000)]);
     assert_eq!(tapped.traces(stream).len(), 1, "there is room again");
     tapped.end();
 }
@@ -325,14 +317,14 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
 fn taps_survive_a_reload_and_end_with_the_router() {
     let mut tapped = Tapped::new(TWO_PORTS, ONE_EACH);
     let stream = tapped.stream("/v1/capture?port=a");
-    tapped.send(&[udp("10.3.4.5", 64)]);
+    tapped.send(&[udp("10.3.4.5", 64, 1000)]);
     let socket = tapped.socket.clone();
     tapped.bed.ask(move || {
         let client = ApiClient::connect(&socket).unwrap();
         client.ask(&Reload { script: None }).unwrap().message
     });
     tapped.bed.settle();
-    tapped.send(&[udp("10.3.4.5", 64)]);
+    tapped.send(&[udp("10.3.4.5", 64, 1000)]);
     tapped.bed.slow.finish();
     let bytes = stream.0.join().unwrap().unwrap();
     let mut reader = Reader::default();
@@ -349,10 +341,10 @@ fn a_frame_that_is_handed_over_is_captured_once() {
     let mut tapped = Tapped::new(&two_workers, Queues { receive: 1, transmit: 3 });
     let stream = tapped.stream("/v1/capture?port=a&filter=udp&count=41");
     for last in 1..=40u8 {
-        tapped.send(&[udp(&format!("10.3.0.{last}"), 64)]);
+        tapped.send(&[udp(&format!("10.3.0.{last}"), 64, 1000)]);
     }
     assert!(tapped.bed.counters[0].handed_over.get() > 0, "some went to the other worker");
-    tapped.send(&[udp("10.3.1.1", 64)]);
+    tapped.send(&[udp("10.3.1.1", 64, 1000)]);
     let packets = tapped.packets(stream);
     assert_eq!(packets.len(), 41);
     assert!(packets.iter().enumerate().all(|(n, p)| p.bytes[33] == if n == 40 { 1 } else { n as u8 + 1 }));
@@ -375,7 +367,7 @@ fn random_frames_under_every_tap() {
     ];
     let streams: Vec<Stream> = paths.iter().map(|path| tapped.stream(path)).collect();
     for _ in 0..3000 {
-        let mut frame = udp(&format!("10.{}.4.5", rng.random_range(0..5)), rng.random_range(0..4));
+        let mut frame = udp(&format!("10.{}.4.5", rng.random_range(0..5)), rng.random_range(0..4), 1000);
         if rng.random_bool(0.2) {
             let mut message = vec![0; arp::LEN];
             let ask = arp::Repr::request(PEER_A, "10.0.1.2".parse().unwrap(), "10.0.1.1".parse().unwrap());
@@ -408,7 +400,7 @@ fn random_frames_under_every_tap() {
 #[test]
 fn the_configuration_knows_both_neighbors() {
     let mut tapped = Tapped::new(TWO_PORTS, ONE_EACH);
-    tapped.send(&[udp("10.3.4.5", 64)]);
+    tapped.send(&[udp("10.3.4.5", 64, 1000)]);
     let sent = tapped.bed.sent(1);
     assert_eq!(sent.len(), 1);
     assert!(Arp::new(Ethernet::new(&sent[0]).unwrap().payload()).is_err());

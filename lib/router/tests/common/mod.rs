@@ -11,6 +11,7 @@ use perigee_helper::twin::Twin;
 use perigee_modules::{Counters, CustomReasons};
 use perigee_net::MacAddr;
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
+use perigee_packet::wire::{ethernet, ipv4, protocol};
 use perigee_packet::{
     Batch, Handle, Link, Pool, Port, PortInfo, PortStats, ReceiveQueue, TransmitBuffer, TransmitQueue,
 };
@@ -22,6 +23,11 @@ use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, native, punt_ring};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The station behind port a.
+pub const PEER_A: MacAddr = MacAddr([2, 0, 0, 0, 1, 0xa]);
+/// A queue for the worker, and one for the slow path.
+pub const ONE_EACH: Queues = Queues { receive: 1, transmit: 2 };
 
 /// A port that is a pair of heap queues per direction.
 pub struct HeapPort(pub PortInfo);
@@ -333,4 +339,18 @@ pub fn ask<Q: Query>(bed: &mut Bed, query: Q) -> Result<Q::Answer, String> {
         }
     }
     panic!("no answer");
+}
+
+/// A UDP packet from 10.0.1.2, port `port`, through the router's port a.
+pub fn udp(destination: &str, ttl: u8, port: u16) -> Vec<u8> {
+    let mut frame = vec![0; 14 + 20 + 8 + 20];
+    ethernet::emit(&mut frame, MacAddr(mac(0)), PEER_A, ethernet::ethertype::IPV4).unwrap();
+    let repr = ipv4::Repr {
+        ttl,
+        ..ipv4::Repr::new("10.0.1.2".parse().unwrap(), destination.parse().unwrap(), protocol::UDP, 28)
+    };
+    repr.emit(&mut frame[14..]).unwrap();
+    frame[34..36].copy_from_slice(&port.to_be_bytes());
+    frame[36..40].copy_from_slice(&[0, 9, 0, 28]);
+    frame
 }
