@@ -107,6 +107,7 @@ impl Follower {
             Input::Reported(feed, report) => self.reported(now, feed, report, table),
             Input::PortLink { port, up } => self.port_link(port, up),
             Input::Neighbor { interface, address, mac } => self.neighbor_for_linux((interface, address), mac),
+            Input::LinkChanged(change) => self.link_changed(&change),
             Input::Namespace(identity) => self.namespace_is(identity),
             Input::TwinMade { port, link } => self.twin_made(port, link),
             Input::TwinFailed { port, addresses } => self.twin_failed(port, &addresses),

@@ -96,8 +96,11 @@ impl Follower {
     pub(crate) fn address_is_gone(&mut self, now: u64, address: &Address) {
         let entry = address.address;
         let Some(known) = self.links.get_mut(&address.link) else { return };
-        let Some(place) = known.addresses.iter().position(|other| *other == entry) else { return };
-        known.addresses.remove(place);
+        let before = known.addresses.len();
+        known.addresses.retain(|other| *other != entry);
+        if known.addresses.len() == before {
+            return;
+        }
         known.gone.push((now, entry));
         if known.gone.len() > RECENT_ADDRESSES {
             known.gone.remove(0);
@@ -107,6 +110,19 @@ impl Follower {
         if entry.address.is_ipv4() {
             self.request_resync();
         }
+    }
+
+    /// The router has changed a link's addresses or MTU itself: so they are, before Linux reports it.
+    pub(crate) fn link_changed(&mut self, change: &LinkChange) {
+        let Some(known) = self.links.values_mut().find(|known| known.link.name == change.name) else { return };
+        known.addresses.retain(|address| !change.remove.contains(address));
+        let added = change.add.iter().filter(|address| !known.addresses.contains(address));
+        let added: Vec<_> = added.copied().collect();
+        known.addresses.extend(added);
+        if let Some(mtu) = change.mtu {
+            known.link.mtu = mtu.into();
+        }
+        self.stale = true;
     }
 
     /// A dump has named all links and addresses.

@@ -44,8 +44,9 @@ impl Follower {
     }
 
     /// A namespace that was deleted lives on, but nobody can enter it: the one that has its name now is the one to follow.
+    /// Without twins there is nothing in it.
     pub(crate) fn namespace_is(&mut self, now: Option<Identity>) {
-        let Some(namespace) = &self.setup.namespace else { return };
+        let Some(namespace) = self.setup.namespace.as_ref().filter(|_| self.setup.helper) else { return };
         if now.is_none() {
             if !std::mem::replace(&mut self.namespace_gone, true) {
                 tracing::warn!(

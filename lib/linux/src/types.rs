@@ -65,6 +65,8 @@ pub enum Input {
         /// Its MAC address.
         mac: Option<MacAddr>,
     },
+    /// The router has changed a link itself, by the helper.
+    LinkChanged(LinkChange),
     /// The twins' namespace as it is now; `None` if there is none of that name.
     Namespace(Option<Identity>),
     /// The helper has made a port's twin again.

@@ -234,7 +234,7 @@ impl OpenFeed {
     }
 }
 
-/// A turn of bounded time: it looks at the clock now and then.
+/// A feed's turn of bounded time, which looks at the clock once in [`STRIDE`] messages.
 pub(crate) struct Turn {
     began: u64,
     pub now: u64,
@@ -244,6 +244,13 @@ pub(crate) struct Turn {
 impl Turn {
     pub fn new(now: u64) -> Turn {
         Turn { began: now, now, taken: 0 }
+    }
+
+    /// Begin and end of a dump are the times by which it is measured.
+    pub fn look_at_clock_for(&mut self, report: &Report, clock: impl FnOnce() -> u64) {
+        if matches!(report, Report::DumpBegins | Report::DumpEnds { .. }) {
+            self.now = clock();
+        }
     }
 
     /// One more was taken; whether there is time for another.

@@ -11,9 +11,11 @@ use crate::forwarding::Filters;
 use crate::slow::SlowThread;
 use perigee_api::ApiError;
 use perigee_api::answers::{Outcome, ScriptStatus};
-use perigee_config::{Config, Steer};
+use perigee_config::{self as config, Config, Steer};
 use perigee_fib::Interfaces;
 use perigee_helper::LinkChange;
+use perigee_linux::Input as FromLinux;
+use perigee_net::InterfaceAddress;
 use perigee_slowpath::Input;
 use std::path::{Path, PathBuf};
 
@@ -143,22 +145,72 @@ impl SlowThread {
         self.follow_gateways();
     }
 
-    /// Brings the twins to the new configuration's addresses.
-    fn follow_addresses(&self, before: &Config) {
-        let (config, Some(helper)) = (&self.parts.settings.config, &self.linux.helper) else { return };
-        for (index, port) in config.ports.iter().enumerate().filter(|(_, port)| port.twin) {
-            let addresses = |config: &Config| config.interfaces.get(index).map_or(vec![], |i| i.addresses.clone());
-            let (now, had) = (addresses(config), addresses(before));
-            let change = LinkChange {
-                name: port.name.clone(),
-                namespace: config.router.namespace.clone(),
-                remove: had.iter().filter(|address| !now.contains(address)).copied().collect(),
-                add: now.into_iter().filter(|address| !had.contains(address)).collect(),
-                ..LinkChange::default()
-            };
-            if let Err(error) = helper.change_link(&change) {
-                tracing::warn!("the twin {} keeps its old addresses: {error}", port.name);
+    /// Brings the twins, and Linux's VLANs on them, to the new configuration's addresses and MTUs.
+    fn follow_addresses(&mut self, before: &Config) {
+        let Some(helper) = self.linux.helper.clone() else { return };
+        for (vlan, change) in link_changes(before, &self.parts.settings.config) {
+            match helper.change_link(&change) {
+                // Said at once: until Linux reports it, the follower would put the old addresses back.
+                Ok(()) => self.report(FromLinux::LinkChanged(change)),
+                // The kernel may have no VLAN interfaces, or the VLAN is new.
+                Err(error) if vlan => {
+                    tracing::info!("{error}; {} is the router's alone, and Linux does not see its change", change.name);
+                }
+                Err(error) => tracing::warn!("the twin {} keeps its old addresses: {error}", change.name),
             }
         }
+    }
+}
+
+/// What changes for Linux where interfaces of ports with twins have other addresses or another MTU than `before`, and
+/// whether it is a VLAN's.
+fn link_changes(before: &Config, now: &Config) -> Vec<(bool, LinkChange)> {
+    let change = |interface: &config::Interface| {
+        let place = |other: &&config::Interface| (other.port, other.vlan) == (interface.port, interface.vlan);
+        let had = before.interfaces.iter().find(place)?;
+        let missing_from = |list: &[InterfaceAddress], other: &[InterfaceAddress]| -> Vec<InterfaceAddress> {
+            list.iter().filter(|address| !other.contains(address)).copied().collect()
+        };
+        let change = LinkChange {
+            name: had.name.clone(),
+            namespace: now.router.namespace.clone(),
+            mtu: (had.mtu != interface.mtu).then_some(interface.mtu),
+            remove: missing_from(&had.addresses, &interface.addresses),
+            add: missing_from(&interface.addresses, &had.addresses),
+            ..LinkChange::default()
+        };
+        let changes = change.mtu.is_some() || !change.remove.is_empty() || !change.add.is_empty();
+        changes.then_some((interface.vlan.is_some(), change))
+    };
+    let with_twin = |interface: &&config::Interface| now.ports[usize::from(interface.port)].twin;
+    now.interfaces.iter().filter(with_twin).filter_map(change).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(twin: bool, port: &str, vlan: &str) -> Config {
+        let text = format!(
+            "[port.wan]\ndevice = \"net_null0\"\ntwin = {twin}\n{port}\n[port.wan.vlan.100]\n{vlan}\n[[worker]]\ncore = 0\n"
+        );
+        Config::parse("test.toml", &text).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn linux_hears_of_addresses_and_mtus_of_twins_and_vlans() {
+        let before = config(true, "addresses = [\"10.0.0.1/24\"]", "addresses = [\"10.1.0.1/24\", \"10.2.0.1/24\"]");
+        assert_eq!(link_changes(&before, &before), []);
+        let now =
+            config(true, "addresses = [\"10.0.0.1/24\"]", "addresses = [\"10.1.0.1/24\", \"10.3.0.1/24\"]\nmtu = 1400");
+        let changes = link_changes(&before, &now);
+        let [(true, change)] = &changes[..] else { panic!("{changes:?}") };
+        assert_eq!((change.name.as_str(), change.mtu), ("wan.100", Some(1400)));
+        assert_eq!(
+            (change.remove[0].to_string(), change.add[0].to_string()),
+            ("10.2.0.1/24".into(), "10.3.0.1/24".into())
+        );
+        let (had, has) = (config(false, "", ""), config(false, "addresses = [\"10.0.0.9/24\"]", ""));
+        assert_eq!(link_changes(&had, &has), [], "no twin, nothing in Linux");
     }
 }

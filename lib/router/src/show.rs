@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What the API shows: each query's answer is a pure function of a [`View`] of the running router, one file per subject.
+//! What the API shows: each query's answer is read from a [`View`] of the running router, one file per subject.
 //!
 //! | file | `perigee show` |
 //! | --- | --- |
@@ -23,7 +23,6 @@ mod workers;
 
 pub(crate) use snapshot::snapshot;
 pub(crate) use trace::trace_entry;
-pub(crate) use workers::take_gaps;
 
 use crate::forwarding::Forwarding;
 use crate::linux::LinuxSide;

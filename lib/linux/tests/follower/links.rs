@@ -45,6 +45,34 @@ fn interfaces_are_what_their_twins_are() {
     assert_eq!(world.interface("a").mtu, 68, "every IPv4 link carries 68 bytes");
 }
 
+/// A reload renumbers the interfaces before Linux reports what the helper has changed: the old addresses came back.
+#[test]
+fn what_the_router_changed_itself_is_not_taken_back_before_linux_reports_it() {
+    let mut world = World::new();
+    let changed = LinkChange {
+        mtu: Some(1400),
+        remove: vec!["10.0.1.1/24".parse().unwrap()],
+        add: vec!["192.0.2.1/28".parse().unwrap(), "2001:db8:1::1/64".parse().unwrap()],
+        ..change("a")
+    };
+    world.input(Input::LinkChanged(changed.clone()));
+    world.settle();
+    let texts = |world: &World| -> Vec<_> { world.interface("a").addresses.iter().map(ToString::to_string).collect() };
+    assert_eq!(
+        (texts(&world), world.interface("a").mtu),
+        (vec!["2001:db8:1::1/64".to_owned(), "192.0.2.1/28".into()], 1400)
+    );
+    // Linux's own report changes nothing any more.
+    world.taken();
+    world.kernel.delete_address(address(A, "10.0.1.1/24"));
+    world.kernel.set_link(Link { mtu: 1400, ..link(A, "a") });
+    world.kernel.add_address(address(A, "192.0.2.1/28"));
+    world.settle();
+    assert!(world.taken().is_empty());
+    world.input(Input::LinkChanged(LinkChange { name: "nobody's".to_owned(), ..changed }));
+    assert_eq!(texts(&world).len(), 2);
+}
+
 #[test]
 fn an_address_that_goes_takes_ipv4_routes_along_unreported() {
     let mut world = World::new();

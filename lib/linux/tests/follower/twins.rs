@@ -165,6 +165,17 @@ fn another_namespace_of_the_same_name_is_the_one_to_follow() {
     assert_eq!((world.requests().len(), world.status().state), (0, State::Following));
 }
 
+/// A router without twins and without helper was warned of twins that are made again.
+#[test]
+fn a_namespace_without_twins_is_not_looked_after() {
+    let setup = Setup { namespace: Some("blue".parse().unwrap()), identity: Some((1, 1)), helper: false, ..setup() };
+    let mut world = World::with(setup, &[]);
+    world.input(Input::Namespace(None));
+    world.input(Input::Namespace(Some((1, 9))));
+    world.pass(SECOND);
+    assert_eq!((world.requests().len(), world.status().state), (0, State::Following));
+}
+
 #[test]
 fn only_ports_with_twins_have_them_made_again() {
     let mut setup = Setup { namespace: Some("blue".parse().unwrap()), identity: Some((1, 1)), ..setup() };

@@ -37,15 +37,6 @@ impl Answers<ShowWorkers> for View<'_> {
     }
 }
 
-/// The workers; each one's longest gap is measured from 0 again.
-pub(crate) fn take_gaps(view: &View<'_>) -> Vec<WorkerStatus> {
-    let mut workers = view.answer(ShowWorkers {});
-    for (worker, counters) in workers.iter_mut().zip(view.workers.counters()) {
-        worker.longest_gap = counters.longest_gap.take() as f64 / 1e9;
-    }
-    workers
-}
-
 impl Answers<ShowModules> for View<'_> {
     fn answer(&self, _: ShowModules) -> Vec<ModuleStatus> {
         let drops = self.answer(ShowDrops {});

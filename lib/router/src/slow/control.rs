@@ -3,9 +3,10 @@
 
 use super::SlowThread;
 use crate::show::{self, View};
-use perigee_api::answers::Outcome;
+use perigee_api::answers::{Outcome, WorkerStatus};
+use perigee_api::queries::ShowWorkers;
 use perigee_api::taps::{TapOn, TapRequest};
-use perigee_api::{ApiError, Request, RouteChange};
+use perigee_api::{Answers, ApiError, Request, RouteChange};
 
 impl SlowThread {
     /// Answers a request.
@@ -13,7 +14,7 @@ impl SlowThread {
         let view = self.view();
         match request {
             Request::Show(query) => query.answer(&view),
-            Request::TakeGaps(_, reply) => reply.send(Ok(show::take_gaps(&view))),
+            Request::TakeGaps(_, reply) => reply.send(Ok(self.take_gaps())),
             Request::Metrics(reply) => reply.send(Ok(Box::new(show::snapshot(&view)))),
             Request::Resync(_, reply) => self.linux.resync(reply),
             Request::Audit(query, reply) => self.linux.audit(self.now(), query.repair, reply),
@@ -39,6 +40,15 @@ impl SlowThread {
             scripts: &*self.parts.scripts,
             rebuild: &*self.parts.rebuild,
         }
+    }
+
+    /// The workers; each one's longest gap is measured from 0 again.
+    fn take_gaps(&self) -> Vec<WorkerStatus> {
+        let mut workers = self.view().answer(ShowWorkers {});
+        for (worker, counters) in workers.iter_mut().zip(self.parts.workers.counters()) {
+            worker.longest_gap = counters.longest_gap.take() as f64 / 1e9;
+        }
+        workers
     }
 
     fn route_add(&mut self, change: &RouteChange) -> Result<Outcome, ApiError> {

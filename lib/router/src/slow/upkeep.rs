@@ -74,7 +74,7 @@ impl SlowThread {
     }
 
     /// Gives the follower of Linux an input at the current time.
-    pub(super) fn report(&mut self, input: FromLinux) {
+    pub(crate) fn report(&mut self, input: FromLinux) {
         let now = self.now();
         self.linux.follower.handle(now, input, &mut self.parts.forwarding);
     }
@@ -85,6 +85,7 @@ impl SlowThread {
         for feed in [FeedId::Kernel, FeedId::Zebra] {
             let mut turn = Turn::new(self.now());
             while let Some(report) = self.linux.next_report(feed) {
+                turn.look_at_clock_for(&report, || (self.parts.clock)());
                 let input = FromLinux::Reported(feed, report);
                 self.linux.follower.handle(turn.now, input, &mut self.parts.forwarding);
                 self.follow_effects();
