@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! The command line: every word of it with its help.
 
-use crate::{audit, capture, check, demo, predict, reload, route, run, show, snabb, trace};
+#[cfg(feature = "predict")]
+use crate::predict;
+use crate::{audit, capture, check, demo, reload, route, run, show, snabb, trace};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -38,6 +40,7 @@ enum Command {
     Snabb(snabb::SnabbArgs),
     /// Say how fast a router will be on other hardware, from measured points
     #[command(subcommand)]
+    #[cfg(feature = "predict")]
     Predict(predict::PredictCommand),
     /// Print perigee.h, the C ABI of modules: `perigee header > perigee.h`
     Header,
@@ -64,6 +67,7 @@ impl Cli {
             Command::Capture(args) => capture::capture(&args),
             Command::Reload(args) => reload::reload(&args),
             Command::Snabb(args) => snabb::snabb(&args),
+            #[cfg(feature = "predict")]
             Command::Predict(command) => predict::predict(&command),
             Command::Header => {
                 print!("{}", perigee_lua::header());

@@ -18,6 +18,7 @@ mod demo;
 mod fabric;
 mod filters;
 mod launch;
+#[cfg(feature = "predict")]
 mod predict;
 mod reload;
 mod route;
