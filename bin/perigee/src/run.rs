@@ -34,7 +34,11 @@ pub fn log(verbose: u8) {
     let level = [LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE][usize::from(verbose.min(2))];
     // The prefix of all of perigee's crates.
     let otherwise = || Targets::new().with_default(LevelFilter::WARN).with_target("perigee", level);
-    let given = std::env::var("PERIGEE_LOG").ok().and_then(|text| text.parse().ok());
+    let given = std::env::var("PERIGEE_LOG").ok().map(|text| text.parse::<Targets>().map_err(|error| (text, error)));
+    let (given, mistake) = match given.transpose() {
+        Ok(given) => (given, None),
+        Err(mistake) => (None, Some(mistake)),
+    };
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
@@ -42,6 +46,11 @@ pub fn log(verbose: u8) {
     let subscriber = tracing_subscriber::registry().with(lines.with_filter(given.unwrap_or_else(otherwise)));
     // A second time is no error: tests start several.
     let _ = subscriber.try_init();
+    if let Some((text, error)) = mistake {
+        tracing::warn!(
+            "PERIGEE_LOG is `{text}`, which is not understood ({error}); expected such as info,perigee_linux=debug"
+        );
+    }
 }
 
 pub fn run(args: &RunArgs) -> Result<ExitCode> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::given::{Given, Parsed, unfit};
-use super::kind::{Kind, choice, integer_of, list, name_of, optional, socket_address, time, value};
+use super::kind::{Kind, choice, integer_of, list, optional, socket_address, time, value};
 use super::section::section;
 use super::values::{bytes, bytes_text};
 
@@ -47,13 +47,6 @@ pub enum Feed {
 }
 
 const FEEDS: &[(&str, Feed)] = &[("netlink", Feed::Netlink), ("fpm", Feed::Fpm), ("none", Feed::None)];
-
-impl Feed {
-    /// As in the configuration.
-    pub fn name(self) -> &'static str {
-        name_of(FEEDS, &self)
-    }
-}
 
 /// The most tables that can be followed.
 const MOST_TABLES: usize = 16;

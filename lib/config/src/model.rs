@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use perigee_net::{InterfaceId, Prefix, Route};
+use perigee_net::{Prefix, Route};
 
 use super::eal::Eal;
 use super::filters::Filter;
@@ -51,11 +51,5 @@ impl Config {
     /// Every route, those of the file last.
     pub fn all_routes(&self) -> impl Iterator<Item = &(Prefix, Route)> {
         self.routes.iter().chain(&self.file_routes)
-    }
-
-    /// The index in [`Config::interfaces`] of `wan` or `wan.100`.
-    pub fn interface_named(&self, name: &str) -> Option<InterfaceId> {
-        let at = self.interfaces.iter().position(|i| i.name == name)?;
-        Some(InterfaceId(at as u16))
     }
 }

@@ -30,18 +30,6 @@ impl RouteSource {
     /// All of them.
     pub const ALL: [Self; 6] = [Self::Local, Self::Connected, Self::Static, Self::Linux, Self::Dynamic, Self::Neighbor];
 
-    /// In a word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Connected => "connected",
-            Self::Static => "static",
-            Self::Linux => "linux",
-            Self::Dynamic => "dynamic",
-            Self::Neighbor => "neighbor",
-        }
-    }
-
     /// The preference of this source's routes that come without one.
     pub const fn preference(self) -> u8 {
         match self {

@@ -15,6 +15,11 @@ pub mod batch;
 pub mod expression;
 pub mod wire;
 
+/// The example in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use batch::mask::{BATCH_SIZE, Mask};
 pub use batch::port::{Link, Pool, Port, PortInfo, PortStats, ReceiveQueue, TransmitQueue};
 pub use batch::rebatch::TransmitBuffer;

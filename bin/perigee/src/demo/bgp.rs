@@ -38,13 +38,13 @@ pub struct Birds {
     /// Beside the router.
     pub own: Bird,
     pub server: Bird,
-    /// Seconds from their start to the session.
+    /// Seconds from when both answered to the session.
     session: f64,
 }
 
 /// Everything that was found out.
 pub struct Results {
-    /// Seconds from the start of both BIRDs to the session.
+    /// Seconds from when both BIRDs answered to the session.
     pub session: f64,
     pub announced: Table,
     pub pings: Vec<(String, Ping)>,
@@ -62,9 +62,9 @@ pub fn start(network: &Network) -> Result<Birds> {
     step("BIRD beside perigee and on the server: a BGP session", || {
         // The server answers for whatever it announces.
         network.server.run(&format!("ip route add local {WITHIN} dev lo")).output()?;
-        let start = Instant::now();
         let server = network.server.bird(server_configuration().text())?;
         let own = network.world.bird(router_configuration().text())?;
+        let start = Instant::now();
         own.says("show protocols to_server", "Established")?;
         Ok(Birds { own, server, session: start.elapsed().as_secs_f64() })
     })
