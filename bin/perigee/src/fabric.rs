@@ -3,7 +3,7 @@
 
 use perigee_dpdk::{Eal, RingSender, RingToTx, ring};
 use perigee_packet::TransmitQueue;
-use perigee_router::{Fabric, Ring, Sender, Shared};
+use perigee_router::{Fabric, Refusal, Ring, Sender, Shared};
 
 /// Packets that a ring between workers, or in front of a transmit queue, can hold.
 const CAPACITY: u32 = 1024;
@@ -20,13 +20,13 @@ impl Sender for Producers {
 }
 
 impl Fabric for DpdkFabric<'_> {
-    fn hand_over(&mut self) -> Result<Ring, String> {
-        let (sender, receiver) = ring(self.0, CAPACITY, None).map_err(|error| error.to_string())?;
+    fn hand_over(&mut self) -> Result<Ring, Refusal> {
+        let (sender, receiver) = ring(self.0, CAPACITY, None)?;
         Ok((Box::new(Producers(sender)), Box::new(receiver)))
     }
 
-    fn share(&mut self, queue: Box<dyn TransmitQueue>) -> Result<Shared, String> {
-        let (sender, receiver) = ring(self.0, CAPACITY, None).map_err(|error| error.to_string())?;
+    fn share(&mut self, queue: Box<dyn TransmitQueue>) -> Result<Shared, Refusal> {
+        let (sender, receiver) = ring(self.0, CAPACITY, None)?;
         Ok((Box::new(Producers(sender)), Box::new(RingToTx::new(receiver, queue))))
     }
 }

@@ -6,7 +6,7 @@ use perigee_dpdk::{AclFilter, Action as AclAction, DpdkPort, Eal, FlowRule, Stee
 use perigee_modules::rules::{Filter, Key, Key4, Key6};
 use perigee_net::FiveTuple;
 use perigee_packet::BATCH_SIZE;
-use perigee_router::{Filters, Rebuild};
+use perigee_router::{Filters, Rebuild, Refusal};
 use std::sync::Arc;
 
 /// A compiled list behind the fast path's trait.
@@ -41,12 +41,11 @@ impl Filter for Acl {
 }
 
 /// Compiles a list of rules; `None` for an empty one.
-fn compile(eal: &Eal, rules: &[(FiveTuple, AclAction)]) -> Result<Option<Arc<dyn Filter>>, String> {
+fn compile(eal: &Eal, rules: &[(FiveTuple, AclAction)]) -> perigee_dpdk::Result<Option<Arc<dyn Filter>>> {
     if rules.is_empty() {
         return Ok(None);
     }
-    let filter = AclFilter::new(eal, rules).map_err(|error| error.to_string())?;
-    Ok(Some(Arc::new(Acl(filter))))
+    Ok(Some(Arc::new(Acl(AclFilter::new(eal, rules)?))))
 }
 
 /// What software has to steer as some port's device cannot.
@@ -76,7 +75,7 @@ impl Rebuild for DpdkFilters {
         self.done.contains(steer)
     }
 
-    fn filters(&self, config: &Config) -> Result<Filters, String> {
+    fn filters(&self, config: &Config) -> Result<Filters, Refusal> {
         let action = |action| if action == Action::Drop { AclAction::Drop } else { AclAction::Accept };
         let rules: Vec<_> = config.filters.iter().map(|filter| (filter.tuple, action(filter.action))).collect();
         let steers: Vec<_> =

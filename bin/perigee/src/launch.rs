@@ -187,7 +187,7 @@ fn assemble(
     linux::make_vlans(&config, &opened);
     let queues =
         config.ports.iter().zip(&opened.ports).map(|(c, port)| queues(&c.name, port)).collect::<Result<Vec<_>>>()?;
-    let wiring = wire(queues, count, &mut DpdkFabric(&eal)).map_err(|error| anyhow!(error))?;
+    let wiring = wire(queues, count, &mut DpdkFabric(&eal))?;
     wiring.notes.iter().for_each(|note| tracing::info!("{note}"));
     let (forwarding, rebuild) = tables(&config, &eal, &opened)?;
     let clock = dpdk::Clock::new(&eal);

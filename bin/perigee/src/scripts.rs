@@ -3,7 +3,7 @@
 
 use perigee_api::answers::ScriptState;
 use perigee_lua::{Script, Scripts};
-use perigee_router::{ScriptControl, ScriptView};
+use perigee_router::{Refusal, ScriptControl, ScriptView};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
@@ -16,8 +16,8 @@ pub fn read(path: Option<&Path>) -> Result<Script, perigee_lua::ScriptError> {
 pub struct LuaScripts(pub Scripts);
 
 impl ScriptControl for LuaScripts {
-    fn replace(&self, path: Option<&Path>) -> Result<u64, String> {
-        read(path).and_then(|script| self.0.replace(script)).map_err(|error| error.to_string())
+    fn replace(&self, path: Option<&Path>) -> Result<u64, Refusal> {
+        Ok(self.0.replace(read(path)?)?)
     }
 
     fn status(&self) -> Vec<ScriptView> {

@@ -17,6 +17,10 @@
 //! runs in a test on heap packets.
 #![forbid(unsafe_code)]
 
+/// Why what stands behind a trait of this crate (DPDK, LuaJIT) refused: an error of its own, of which this crate knows that it
+/// is one.
+pub type Refusal = Box<dyn std::error::Error + Send + Sync>;
+
 mod account;
 mod forwarding;
 mod linux;
@@ -39,5 +43,5 @@ pub use perigee_linux::missing_link_local;
 pub use ports::{Ports, RouterPort};
 pub use reload::{Rebuild, ScriptControl, ScriptView};
 pub use slow::{Settings, SlowParts, SlowThread};
-pub use wiring::{Fabric, PortQueues, Ring, Sender, Shared, SlowQueues, Wiring, WorkerQueues, wire};
+pub use wiring::{Fabric, PortQueues, Ring, Sender, Shared, SlowQueues, Wiring, WiringError, WorkerQueues, wire};
 pub use workers::{WorkerEnd, Workers};

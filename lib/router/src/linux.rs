@@ -26,6 +26,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
+use crate::Refusal;
 use crate::ports::Ports;
 
 /// How long one turn may take, in ns: packets that wait for the slow path wait no longer for routes.
@@ -140,7 +141,7 @@ impl LinuxSide {
                 tracing::warn!("{error}; it is tried again");
                 Input::TwinFailed { port, addresses }
             }
-            Done::Sockets(sockets) => match sockets.and_then(|sockets| self.reopen(sockets)) {
+            Done::Sockets(sockets) => match sockets.map_err(Refusal::from).and_then(|sockets| self.reopen(sockets)) {
                 Ok(()) => Input::Reopened,
                 Err(error) => {
                     tracing::warn!("{error}; it is tried again");
@@ -150,9 +151,9 @@ impl LinuxSide {
         })
     }
 
-    fn reopen(&mut self, sockets: NetlinkSockets) -> Result<(), String> {
+    fn reopen(&mut self, sockets: NetlinkSockets) -> Result<(), Refusal> {
         let bell = self.bell.clone();
-        let feed = Feed::start(sockets, Scope::Everything, move || bell.ring()).map_err(|error| error.to_string())?;
+        let feed = Feed::start(sockets, Scope::Everything, move || bell.ring())?;
         self.feeds.retain(|feed| feed.id != FeedId::Kernel);
         self.feeds.insert(0, OpenFeed { id: FeedId::Kernel, source: Box::new(feed), rest: None });
         Ok(())

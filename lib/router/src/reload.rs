@@ -7,6 +7,7 @@
 //!             └────────────────┴─────────────────┴──────────────────────────┴──► all as it was
 //! ```
 
+use crate::Refusal;
 use crate::forwarding::Filters;
 use crate::slow::SlowThread;
 use perigee_api::ApiError;
@@ -25,7 +26,7 @@ pub trait ScriptControl: Send {
     ///
     /// # Errors
     /// Why it does not load: file and line. The old one goes on.
-    fn replace(&self, path: Option<&Path>) -> Result<u64, String>;
+    fn replace(&self, path: Option<&Path>) -> Result<u64, Refusal>;
     /// One per worker.
     fn status(&self) -> Vec<ScriptView>;
 }
@@ -40,8 +41,8 @@ pub trait Rebuild: Send {
     /// The compiled filters.
     ///
     /// # Errors
-    /// A sentence.
-    fn filters(&self, config: &Config) -> Result<Filters, String>;
+    /// They do not compile, or there is no memory for them.
+    fn filters(&self, config: &Config) -> Result<Filters, Refusal>;
 }
 
 /// The script's generation, and what did not fit, a sentence each.
@@ -51,15 +52,16 @@ impl SlowThread {
     /// Reads the configuration and the script again; changes everything or nothing.
     pub(crate) fn reload(&mut self, script: Option<&Path>) -> Result<Outcome, ApiError> {
         let settings = &self.parts.settings;
-        let invalid = |error: String| ApiError::invalid(error);
-        let config = Config::load_on(&settings.path, &settings.machine).map_err(|error| invalid(error.to_string()))?;
+        let config = Config::load_on(&settings.path, &settings.machine);
+        let config = config.map_err(|error| ApiError::invalid(error.to_string()))?;
         let before = &settings.config;
         let changed = before.restart_needed(&config);
         if !changed.is_empty() {
             let message = format!("nothing was changed, as a change of {} needs a restart", changed.join(", "));
             return Err(ApiError::conflict(message));
         }
-        let filters = self.parts.rebuild.filters(&config).map_err(invalid)?;
+        let filters = self.parts.rebuild.filters(&config);
+        let filters = filters.map_err(|refusal| ApiError::invalid(refusal.to_string()))?;
         // A million routes of Linux need not be looked up again for a filter.
         let stays = config.router.fib == before.router.fib && config.interfaces == before.interfaces;
         let path = script.map(Path::to_owned).or_else(|| config.router.script.clone());
@@ -88,7 +90,7 @@ impl SlowThread {
             Ok(generation) => generation,
             Err(error) => {
                 forwarding.take_back(change);
-                return Err(ApiError::invalid(error));
+                return Err(ApiError::invalid(error.to_string()));
             }
         };
         forwarding.publish_or_warn();
@@ -109,7 +111,7 @@ impl SlowThread {
             Ok(generation) => generation,
             Err(error) => {
                 forwarding.abandon(replacement);
-                return Err(ApiError::invalid(error));
+                return Err(ApiError::invalid(error.to_string()));
             }
         };
         let lost = std::mem::take(&mut replacement.lost);

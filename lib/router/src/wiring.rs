@@ -5,6 +5,7 @@
 //! spread packets over all workers by flow, on one ring per worker. Where it has fewer transmit queues than workers and
 //! slow path, those without send over a ring to the owner of the port's first queue. Never a lock.
 
+use crate::Refusal;
 use perigee_packet::{ReceiveQueue, TransmitQueue};
 use perigee_worker::{Receiver, Spread};
 
@@ -31,10 +32,16 @@ pub trait Sender {
 /// Makes rings for packets of the router's memory.
 pub trait Fabric {
     /// A ring from all threads to one worker.
-    fn hand_over(&mut self) -> Result<Ring, String>;
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    fn hand_over(&mut self) -> Result<Ring, Refusal>;
     /// A ring in front of a transmit queue: its producers' end, and the queue for its owner, which also sends what is in
     /// the ring whenever it is used or polled.
-    fn share(&mut self, queue: Box<dyn TransmitQueue>) -> Result<Shared, String>;
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    fn share(&mut self, queue: Box<dyn TransmitQueue>) -> Result<Shared, Refusal>;
 }
 
 /// A ring: its producers' end and its consumer's.
@@ -73,11 +80,22 @@ pub struct Wiring {
     pub notes: Vec<String>,
 }
 
+/// Why the queues cannot be given out.
+#[derive(Debug, thiserror::Error)]
+pub enum WiringError {
+    /// A port was opened without one.
+    #[error("port {0} has no transmit queue")]
+    NoTransmitQueue(String),
+    /// A ring could not be made.
+    #[error("{0}")]
+    Ring(#[from] Refusal),
+}
+
 /// Gives the ports' queues to `workers` workers and the slow path.
 ///
 /// # Errors
-/// A ring could not be made.
-pub fn wire(ports: Vec<PortQueues>, workers: usize, fabric: &mut dyn Fabric) -> Result<Wiring, String> {
+/// A port has no transmit queue, or a ring could not be made.
+pub fn wire(ports: Vec<PortQueues>, workers: usize, fabric: &mut dyn Fabric) -> Result<Wiring, WiringError> {
     let width = ports.iter().map(|port| usize::from(port.port) + 1).max().unwrap_or(0);
     let empty = || std::iter::repeat_with(|| None).take(width).collect::<Vec<_>>();
     let share = || WorkerQueues { outputs: empty(), ..WorkerQueues::default() };
@@ -109,7 +127,7 @@ pub fn wire(ports: Vec<PortQueues>, workers: usize, fabric: &mut dyn Fabric) -> 
 }
 
 /// A ring to every worker; its other end becomes one of the worker's queues.
-fn inboxes(wiring: &mut Wiring, fabric: &mut dyn Fabric) -> Result<Vec<Box<dyn Sender>>, String> {
+fn inboxes(wiring: &mut Wiring, fabric: &mut dyn Fabric) -> Result<Vec<Box<dyn Sender>>, WiringError> {
     let mut senders = Vec::new();
     for worker in &mut wiring.workers {
         let (sender, queue) = fabric.hand_over()?;
@@ -126,11 +144,8 @@ fn outputs(
     port: usize,
     mut transmit: Vec<Box<dyn TransmitQueue>>,
     fabric: &mut dyn Fabric,
-) -> Result<(), String> {
+) -> Result<(), WiringError> {
     let workers = wiring.workers.len();
-    if transmit.is_empty() {
-        return Err(format!("port {name} has no transmit queue"));
-    }
     if transmit.len() > workers {
         wiring.slow.outputs[port] = Some(transmit.swap_remove(workers));
         transmit.truncate(workers);
@@ -139,15 +154,14 @@ fn outputs(
         }
         return Ok(());
     }
-    wiring.notes.push(format!(
-        "port {name}: {} for {workers} workers and the slow path: the others send over a ring",
-        count(transmit.len(), "transmit queue")
-    ));
-    let rest = transmit.split_off(1);
-    let first = transmit.pop().ok_or("no first queue")?;
+    let several = count(transmit.len(), "transmit queue");
+    let mut transmit = transmit.into_iter();
+    let first = transmit.next().ok_or_else(|| WiringError::NoTransmitQueue(name.to_owned()))?;
+    let note = format!("port {name}: {several} for {workers} workers and the slow path: the others send over a ring");
+    wiring.notes.push(note);
     let (sender, owners) = fabric.share(first)?;
     wiring.slow.outputs[port] = Some(sender.queue());
-    let rest = rest.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+    let rest = transmit.map(Some).chain(std::iter::repeat_with(|| None));
     let queues = std::iter::once(Some(owners)).chain(rest);
     for (worker, queue) in wiring.workers.iter_mut().zip(queues) {
         worker.outputs[port] = Some(queue.unwrap_or_else(|| sender.queue()));

@@ -9,7 +9,7 @@ use perigee_api::queries::{AddRoute, Reload, ShowConfig, ShowFib, ShowFilters, S
 use perigee_api::{Backend, Query, Reply, RouteChange, Server};
 use perigee_fib::{Buffer, DoubleBuffered, Lookup, LookupError, NextHopId, Structure};
 use perigee_net::{Address, MacAddr, PrefixOf};
-use perigee_packet::wire::{arp, checksum, ethernet, icmp4, ipv4, protocol};
+use perigee_packet::wire::{arp, checksum, ethernet, icmp4};
 use perigee_packet::{Arp, Ethernet, Icmp4, Ipv4};
 use perigee_router::Lookups;
 use rand::rngs::StdRng;

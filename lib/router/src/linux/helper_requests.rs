@@ -17,9 +17,9 @@ use perigee_worker::Bell;
 /// The answers that matter.
 pub(crate) enum Done {
     /// A port's twin, or why there is none, and the addresses that it was to have.
-    Twin(usize, Result<(Twin, TwinStatus), String>, Vec<InterfaceAddress>),
+    Twin(usize, Result<(Twin, TwinStatus), HelperError>, Vec<InterfaceAddress>),
     /// The sockets.
-    Sockets(Result<NetlinkSockets, String>),
+    Sockets(Result<NetlinkSockets, HelperError>),
 }
 
 /// The thread.
@@ -80,11 +80,10 @@ fn run(helper: &Helper, namespace: Option<&Namespace>, request: HelperRequest) -
         HelperRequest::Neighbors(neighbors) => said(helper.change_neighbors(&neighbors, namespace)),
         HelperRequest::Link(change) => said(helper.change_link(&change)),
         HelperRequest::Twin(index, wanted) => {
-            let made = helper.make_twin(&wanted).map_err(|error| error.to_string());
-            return Some(Done::Twin(index, made, wanted.addresses));
+            return Some(Done::Twin(index, helper.make_twin(&wanted), wanted.addresses));
         }
         HelperRequest::Sockets(buffer) => {
-            return Some(Done::Sockets(helper.netlink(buffer, namespace).map_err(|error| error.to_string())));
+            return Some(Done::Sockets(helper.netlink(buffer, namespace)));
         }
     }
     None

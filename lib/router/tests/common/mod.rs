@@ -16,7 +16,7 @@ use perigee_packet::{
     Batch, Handle, Link, Pool, Port, PortInfo, PortStats, ReceiveQueue, TransmitBuffer, TransmitQueue,
 };
 use perigee_router::{
-    Fabric, Filters, Forwarding, LinuxFeeds, LinuxParts, Lookups, Mailbox, PortQueues, Ports, Rebuild, Ring,
+    Fabric, Filters, Forwarding, LinuxFeeds, LinuxParts, Lookups, Mailbox, PortQueues, Ports, Rebuild, Refusal, Ring,
     RouterPort, ScriptControl, Sender, Settings, Shared, SlowParts, SlowThread, WorkerEnd, Workers, wire,
 };
 use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, native, punt_ring};
@@ -86,12 +86,12 @@ impl TransmitQueue for Drain {
 }
 
 impl Fabric for HeapFabric {
-    fn hand_over(&mut self) -> Result<Ring, String> {
+    fn hand_over(&mut self) -> Result<Ring, Refusal> {
         // Port 0: heap queues do not keep the port of a packet, so tests with hand-over receive on port 0 only.
         let queue = HeapQueue::new(self.0, 0, 1024);
         Ok((Box::new(Producers(queue.clone())), Box::new(queue)))
     }
-    fn share(&mut self, queue: Box<dyn TransmitQueue>) -> Result<Shared, String> {
+    fn share(&mut self, queue: Box<dyn TransmitQueue>) -> Result<Shared, Refusal> {
         let ring = HeapQueue::new(self.0, 0, 1024);
         let drain = Drain { ring: ring.clone(), queue, batch: Batch::new(self.0) };
         Ok((Box::new(Producers(ring)), Box::new(drain)))
@@ -100,9 +100,9 @@ impl Fabric for HeapFabric {
 
 struct NoScripts;
 impl ScriptControl for NoScripts {
-    fn replace(&self, path: Option<&Path>) -> Result<u64, String> {
+    fn replace(&self, path: Option<&Path>) -> Result<u64, Refusal> {
         match path {
-            Some(path) if path.ends_with("broken.lua") => Err("broken.lua:1: unexpected symbol".to_owned()),
+            Some(path) if path.ends_with("broken.lua") => Err("broken.lua:1: unexpected symbol".into()),
             _ => Ok(2),
         }
     }
@@ -117,7 +117,7 @@ impl Rebuild for NoFilters {
         // As if the device knew Ethernet types only.
         matches!(steer.what, SteerMatch::EtherType(_))
     }
-    fn filters(&self, _config: &Config) -> Result<Filters, String> {
+    fn filters(&self, _config: &Config) -> Result<Filters, Refusal> {
         Ok(Filters::default())
     }
 }
