@@ -17,11 +17,8 @@
 //! runs in a test on heap packets.
 #![forbid(unsafe_code)]
 
-/// Why what stands behind a trait of this crate (DPDK, LuaJIT) refused: an error of its own, of which this crate knows that it
-/// is one.
-pub type Refusal = Box<dyn std::error::Error + Send + Sync>;
-
 mod account;
+mod backends;
 mod forwarding;
 mod linux;
 mod lookups;
@@ -35,13 +32,13 @@ pub mod wiring;
 mod workers;
 
 pub use account::Account;
+pub use backends::{Rebuild, Refusal, ScriptControl, ScriptView};
 pub use forwarding::{Filters, Forwarding, ForwardingError, Staging};
 pub use linux::{LinuxFeeds, LinuxParts};
 pub use lookups::Lookups;
 pub use mailbox::{Mailbox, MailboxEnd};
 pub use perigee_linux::missing_link_local;
 pub use ports::{Ports, RouterPort};
-pub use reload::{Rebuild, ScriptControl, ScriptView};
 pub use slow::{Settings, SlowParts, SlowThread};
 pub use wiring::{Fabric, PortQueues, Ring, Sender, Shared, SlowQueues, Wiring, WiringError, WorkerQueues, wire};
 pub use workers::{WorkerEnd, Workers};

@@ -7,43 +7,17 @@
 //!             └────────────────┴─────────────────┴──────────────────────────┴──► all as it was
 //! ```
 
-use crate::Refusal;
 use crate::forwarding::Filters;
 use crate::slow::SlowThread;
 use perigee_api::ApiError;
-use perigee_api::answers::{Outcome, ScriptStatus};
-use perigee_config::{self as config, Config, Steer};
+use perigee_api::answers::Outcome;
+use perigee_config::{self as config, Config};
 use perigee_fib::Interfaces;
 use perigee_helper::LinkChange;
 use perigee_linux::Input as FromLinux;
 use perigee_net::InterfaceAddress;
 use perigee_slowpath::Input;
 use std::path::{Path, PathBuf};
-
-/// The scripts, as the control side sees them.
-pub trait ScriptControl: Send {
-    /// Replaces the script on all workers by the one at a path, or by the built-in one. Returns its generation.
-    ///
-    /// # Errors
-    /// Why it does not load: file and line. The old one goes on.
-    fn replace(&self, path: Option<&Path>) -> Result<u64, Refusal>;
-    /// One per worker.
-    fn status(&self) -> Vec<ScriptView>;
-}
-
-/// A worker's script, to be shown.
-pub type ScriptView = ScriptStatus;
-
-/// Makes what a new configuration needs.
-pub trait Rebuild: Send {
-    /// Whether the devices of all ports that a steer is about carry it out themselves.
-    fn in_hardware(&self, steer: &Steer) -> bool;
-    /// The compiled filters.
-    ///
-    /// # Errors
-    /// They do not compile, or there is no memory for them.
-    fn filters(&self, config: &Config) -> Result<Filters, Refusal>;
-}
 
 /// The script's generation, and what did not fit, a sentence each.
 type Reloaded = (u64, Vec<String>);

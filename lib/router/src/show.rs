@@ -24,10 +24,10 @@ mod workers;
 pub(crate) use snapshot::snapshot;
 pub(crate) use trace::trace_entry;
 
+use crate::backends::{Rebuild, ScriptControl};
 use crate::forwarding::Forwarding;
 use crate::linux::LinuxSide;
 use crate::ports::Ports;
-use crate::reload::{Rebuild, ScriptControl};
 use crate::workers::Workers;
 use perigee_api::Answers;
 use perigee_api::answers::{ScriptStatus, VersionStatus};

@@ -23,11 +23,11 @@ mod control;
 mod frames;
 mod upkeep;
 
+use crate::backends::{Rebuild, ScriptControl};
 use crate::forwarding::Forwarding;
 use crate::linux::{LinuxParts, LinuxSide};
 use crate::mailbox::MailboxEnd;
 use crate::ports::Ports;
-use crate::reload::{Rebuild, ScriptControl};
 use crate::taps::Taps;
 use crate::workers::Workers;
 use perigee_api::answers::VersionStatus;

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+//! What stands behind the slow path's thread, through traits: the scripts (LuaJIT) and the compiled filters (DPDK).
+
+use crate::forwarding::Filters;
+use perigee_api::answers::ScriptStatus;
+use perigee_config::{Config, Steer};
+use std::path::Path;
+
+/// Why what stands behind a trait of this crate (DPDK, LuaJIT) refused: an error of its own, of which this crate knows that it
+/// is one.
+pub type Refusal = Box<dyn std::error::Error + Send + Sync>;
+
+/// The scripts, as the control side sees them.
+pub trait ScriptControl: Send {
+    /// Replaces the script on all workers by the one at a path, or by the built-in one. Returns its generation.
+    ///
+    /// # Errors
+    /// Why it does not load: file and line. The old one goes on.
+    fn replace(&self, path: Option<&Path>) -> Result<u64, Refusal>;
+    /// One per worker.
+    fn status(&self) -> Vec<ScriptView>;
+}
+
+/// A worker's script, to be shown.
+pub type ScriptView = ScriptStatus;
+
+/// Makes what a new configuration needs.
+pub trait Rebuild: Send {
+    /// Whether the devices of all ports that a steer is about carry it out themselves.
+    fn in_hardware(&self, steer: &Steer) -> bool;
+    /// The compiled filters.
+    ///
+    /// # Errors
+    /// They do not compile, or there is no memory for them.
+    fn filters(&self, config: &Config) -> Result<Filters, Refusal>;
+}
