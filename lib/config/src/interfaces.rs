@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use perigee_net::InterfaceAddress;
+use perigee_net::{InterfaceAddress, is_link_local};
 
 use super::given::{At, Parsed, unfit};
 use super::kind::{Kind, at, integer, list, optional, text};
@@ -92,8 +92,7 @@ impl Addresses {
         for At { value, span } in &keys.addresses {
             let address = value.address;
             // Each link has link-local addresses of its own (RFC 4007 5): fe80::1 may be on all of them.
-            let link_local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
-            let claimed = if link_local { format!("{address}%{owner}") } else { address.to_string() };
+            let claimed = if is_link_local(address) { format!("{address}%{owner}") } else { address.to_string() };
             if let Some(first) = self.0.claim(claimed, owner) {
                 let message = format!("found {address}, which `{first}` has already, expected it on one interface");
                 s.mistakes().add(span, message);

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use perigee_net::{InterfaceId, Prefix, PrefixError};
+use perigee_net::{InterfaceId, Prefix, PrefixError, is_link_local};
 
 use super::given::{At, Parsed};
 use super::interfaces::Interface;
@@ -82,10 +82,6 @@ impl<'c> Networks<'c> {
             }
         }
     }
-}
-
-fn is_link_local(address: IpAddr) -> bool {
-    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
 /// A prefix without bits beyond its length.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use perigee_config::Linux as Config;
-use perigee_net::{InterfaceId, Member, Multipath, Prefix, Route, RouteKey, RouteSource, RouteTarget};
+use perigee_net::{InterfaceId, Member, Multipath, Prefix, Route, RouteKey, RouteSource, RouteTarget, is_link_local};
 use perigee_netlink::message::{Hop, Hops, NextHopTo, Route as LinuxRoute, RouteKind};
 
 /// The table of addresses that are this machine's.
@@ -91,12 +91,9 @@ impl Policy {
         if route.tos != 0 {
             return Err(Skip::TypeOfService);
         }
-        if let Prefix::V6(prefix) = route.prefix {
-            // fe80::/10, ff00::/8.
-            let first = (prefix.addr() >> 112) as u16;
-            if first & 0xffc0 == 0xfe80 || first & 0xff00 == 0xff00 {
-                return Err(Skip::LinkLocal);
-            }
+        let first = route.prefix.addr();
+        if is_link_local(first) || first.is_ipv6() && first.is_multicast() {
+            return Err(Skip::LinkLocal);
         }
         Ok(RouteKey { preference, metric: route.metric, source: RouteSource::Linux })
     }

@@ -15,15 +15,12 @@ use crate::follower::Follower;
 use crate::{Effect, FeedId, HelperRequest, Identity, Table};
 use perigee_config::Feed as FeedChoice;
 use perigee_helper::TwinWanted;
-use perigee_net::{InterfaceAddress, MacAddr};
-use std::net::IpAddr;
+use perigee_net::{InterfaceAddress, MacAddr, is_link_local};
 
 /// The link-local address of a twin that has these addresses and none of that kind. Linux has no IPv6 where the MTU is below
 /// 1280 bytes (RFC 8200 5).
 pub fn missing_link_local(addresses: &[InterfaceAddress], mac: MacAddr, mtu: u16) -> Option<InterfaceAddress> {
-    let link_local =
-        |own: &InterfaceAddress| matches!(own.address, IpAddr::V6(address) if address.is_unicast_link_local());
-    let missing = mtu >= 1280 && !addresses.iter().any(link_local);
+    let missing = mtu >= 1280 && !addresses.iter().any(|own| is_link_local(own.address));
     missing.then(|| InterfaceAddress { address: mac.link_local().into(), prefix_len: 64 })
 }
 

@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
 use perigee_packet::{Batch, Mask, Slot};
+use std::net::Ipv6Addr;
 
 /// What it does, for the documentation.
 pub const SUMMARY: &str =
@@ -78,7 +79,7 @@ fn verdict(packet: &mut Slot<'_>) -> Option<crate::Reason> {
     let total = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
     let address = |at: usize| u128::from_be_bytes(std::array::from_fn(|i| header[at + i]));
     let (source, destination) = (address(8), address(24));
-    let is_link_local = |a: u128| a >> 118 == 0xfe80 >> 6;
+    let is_link_local = |a: u128| Ipv6Addr::from_bits(a).is_unicast_link_local();
     if header[0] >> 4 != 6 {
         Some(VERSION)
     } else if total > bytes.len() {
@@ -110,7 +111,6 @@ mod tests {
     use crate::testing::{Rig, changed, fuzz, tagged, udp6};
     use perigee_fib::synth::Random;
     use std::collections::BTreeMap;
-    use std::net::Ipv6Addr;
 
     /// What becomes of one frame: its length if it goes on, else the reason.
     fn checked(frame: &[u8], l3: u8) -> Result<usize, String> {

@@ -24,7 +24,7 @@ mod text;
 mod tuple;
 
 pub use interface::{Interface, InterfaceAddress, InterfaceId};
-pub use mac::{MacAddr, ParseMacError, is_host, solicited_node};
+pub use mac::{MacAddr, ParseMacError, is_host, is_link_local, solicited_node};
 pub use namespace::{Namespace, NamespaceError};
 pub use prefix::{Address, Prefix, Prefix4, Prefix6, PrefixError, PrefixOf};
 pub use route::{Member, Multipath, MultipathError, Route, RouteKey, RouteSource, RouteTarget};

@@ -2,7 +2,7 @@
 //! MAC addresses, and the addresses derived from one another: group MACs, solicited-node groups, link-local addresses.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 /// An Ethernet address, in the order of transmission.
@@ -69,6 +69,12 @@ impl MacAddr {
 /// 4.2.2.11).
 pub const fn is_host(address: Ipv4Addr) -> bool {
     !matches!(address.octets()[0], 0 | 127 | 224..)
+}
+
+/// Whether an address is valid on one link only: fe80::/10 (RFC 4291 2.5.6), which every link has. No IPv4 address counts,
+/// not even in 169.254/16.
+pub const fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
 /// The solicited-node group of an address: ff02::1:ff00:0/104 and its low 24 bits (RFC 4291 2.7.1).
@@ -173,5 +179,19 @@ mod tests {
         // RFC 2464 4's example: 34-56-78-9A-BC-DE becomes 36-56-78-FF-FE-9A-BC-DE.
         let mac = MacAddr([0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde]);
         assert_eq!(mac.link_local(), "fe80::3656:78ff:fe9a:bcde".parse::<Ipv6Addr>().unwrap());
+    }
+
+    #[test]
+    fn link_local_is_the_whole_slash_10() {
+        for (address, expected) in [
+            ("fe7f:ffff::1", false),
+            ("fe80::", true),
+            ("febf:ffff::1", true),
+            ("fec0::1", false),
+            ("2001:db8::1", false),
+            ("169.254.1.1", false),
+        ] {
+            assert_eq!(is_link_local(address.parse().unwrap()), expected, "{address}");
+        }
     }
 }

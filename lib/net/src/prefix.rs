@@ -241,15 +241,12 @@ impl Prefix {
     }
 }
 
-impl From<Prefix4> for Prefix {
-    fn from(prefix: Prefix4) -> Self {
-        Self::V4(prefix)
-    }
-}
-
-impl From<Prefix6> for Prefix {
-    fn from(prefix: Prefix6) -> Self {
-        Self::V6(prefix)
+impl<A: Address> From<PrefixOf<A>> for Prefix {
+    fn from(PrefixOf { addr, len }: PrefixOf<A>) -> Self {
+        match addr.ip() {
+            IpAddr::V4(addr) => Self::V4(PrefixOf { addr: addr.to_bits(), len }),
+            IpAddr::V6(addr) => Self::V6(PrefixOf { addr: addr.to_bits(), len }),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use perigee_net::{Interface, InterfaceAddress, InterfaceId, solicited_node};
+use perigee_net::{Interface, InterfaceAddress, InterfaceId, is_link_local, solicited_node};
 
 use crate::Time;
 
@@ -51,8 +51,7 @@ pub(crate) struct Own {
 impl Own {
     /// Takes a configuration, with the link-local address added where it has none.
     pub(crate) fn new(mut config: Interface) -> Self {
-        let link_local = |a: &InterfaceAddress| matches!(a.address, IpAddr::V6(a) if a.is_unicast_link_local());
-        if !config.addresses.iter().any(link_local) {
+        if !config.addresses.iter().any(|a| is_link_local(a.address)) {
             let address = IpAddr::V6(config.mac.link_local());
             config.addresses.push(InterfaceAddress { address, prefix_len: 64 });
         }
@@ -73,8 +72,7 @@ impl Own {
 
     /// An address of that kind is on this link.
     pub(crate) fn on_link(&self, address: IpAddr) -> bool {
-        let link_local = matches!(address, IpAddr::V6(a) if a.is_unicast_link_local());
-        link_local || self.config.addresses.iter().any(|a| a.covers(address))
+        is_link_local(address) || self.config.addresses.iter().any(|a| a.covers(address))
     }
 
     /// Is it the solicited-node group of one of this interface's addresses?
@@ -150,7 +148,7 @@ impl Interfaces {
         self.broadcasts.clear();
         for (&id, own) in &self.table {
             for a in &own.config.addresses {
-                if !matches!(a.address, IpAddr::V6(v6) if v6.is_unicast_link_local()) {
+                if !is_link_local(a.address) {
                     self.owners.entry(a.address).or_insert(id);
                 }
                 self.broadcasts.extend(a.broadcasts().map(|broadcast| (broadcast, id)));

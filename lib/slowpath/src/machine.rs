@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use perigee_net::{Interface, InterfaceId, MacAddr};
+use perigee_net::{Interface, InterfaceId, MacAddr, is_link_local};
 use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::flow;
 
@@ -314,7 +314,7 @@ impl SlowPath {
     /// The way back to the sender of a packet that came in on `receiving`.
     pub(crate) fn way_back(&self, turn: Turn, to: IpAddr, receiving: InterfaceId) -> Option<Key> {
         let on_link = self.interfaces.get(receiving).is_some_and(|own| own.on_link(to));
-        if matches!(to, IpAddr::V6(a) if a.is_unicast_link_local()) {
+        if is_link_local(to) {
             return Some((receiving, to));
         }
         match turn.routes.route(to, flow::symmetric_hash_of(to, to, 0, None)) {

@@ -7,7 +7,9 @@
 use super::ForwardingError;
 use perigee_config::Config;
 use perigee_fib::{FibError, FibWriter, Interfaces, Leaf, NextHopId, Rib, Via};
-use perigee_net::{Interface, InterfaceId, MacAddr, Prefix, Prefix4, Route, RouteKey, RouteSource, RouteTarget};
+use perigee_net::{
+    Interface, InterfaceId, MacAddr, Prefix, Prefix4, Route, RouteKey, RouteSource, RouteTarget, is_link_local,
+};
 use perigee_slowpath::{RouteDecision, Routes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -250,10 +252,6 @@ fn own(interfaces: &Interfaces) -> Vec<(Prefix, Route)> {
         }
     }
     routes
-}
-
-fn is_link_local(address: IpAddr) -> bool {
-    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
 impl Routes for Routing {
