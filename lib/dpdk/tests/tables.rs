@@ -132,7 +132,7 @@ fn random_changes<A: Family>(structure: &Structure<A>, seed: u64, changes: usize
             let removed = writer.remove(prefix);
             match oracle.remove(prefix) {
                 Some(id) => assert_eq!(removed, Ok(id), "{} seed {seed} step {step}", structure.name),
-                None => assert_eq!(removed, Err(LookupError::Missing { prefix: prefix.to_string() })),
+                None => assert_eq!(removed, Err(LookupError::Missing { prefix: prefix.into() })),
             }
         } else {
             let id = NextHopId(1 + random.below(ids));

@@ -23,7 +23,7 @@ use thiserror::Error;
 
 use crate::next_hop::NextHopId;
 use crate::publish::grace::Grace;
-use perigee_net::{Address, PrefixOf};
+use perigee_net::{Address, Prefix, PrefixOf};
 
 /// The readers' half: shared by all workers, never locked.
 ///
@@ -113,13 +113,27 @@ pub struct Structure<A: Address> {
 /// Why a lookup structure refused a change; it is as it was.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LookupError {
-    /// No room.
+    /// No room for a prefix.
     #[error(
         "{prefix} does not fit: all {limit} {what} of {structure} are in use; remove routes, or use another structure"
     )]
     Full {
         /// The prefix to insert.
-        prefix: String,
+        prefix: Prefix,
+        /// The structure's name.
+        structure: &'static str,
+        /// What ran out.
+        what: &'static str,
+        /// How many there are.
+        limit: u32,
+    },
+    /// No room for a whole table.
+    #[error(
+        "a table of {prefixes} prefixes does not fit: all {limit} {what} of {structure} are in use; load fewer routes, or use another structure"
+    )]
+    TableFull {
+        /// How many prefixes were to be loaded.
+        prefixes: usize,
         /// The structure's name.
         structure: &'static str,
         /// What ran out.
@@ -141,7 +155,7 @@ pub enum LookupError {
     #[error("there is no route to {prefix} to remove")]
     Missing {
         /// The prefix given.
-        prefix: String,
+        prefix: Prefix,
     },
     /// A structure that must not change under its readers has one.
     #[error("{structure} changes in place, and a reader is in it; let go of the reader first")]
@@ -150,12 +164,12 @@ pub enum LookupError {
         structure: &'static str,
     },
     /// What the structure is made of is not there.
-    #[error("{structure} cannot be used: {why}")]
+    #[error("{structure} cannot be used: {reason}")]
     Unavailable {
         /// The structure's name.
         structure: &'static str,
-        /// Why, and what to do.
-        why: &'static str,
+        /// What is missing, and what to do.
+        reason: &'static str,
     },
     /// The allocator refused.
     #[error("not enough memory for {structure}")]
@@ -166,12 +180,10 @@ pub enum LookupError {
 }
 
 impl LookupError {
-    /// The same, said of `prefix`.
-    pub(crate) fn on(self, prefix: impl std::fmt::Display) -> Self {
+    /// The error of the change that made a table be built anew: `prefix` is what does not fit, not the table.
+    pub(crate) fn because_of(self, prefix: Prefix) -> Self {
         match self {
-            Self::Full { structure, what, limit, .. } => {
-                Self::Full { prefix: prefix.to_string(), structure, what, limit }
-            }
+            Self::TableFull { structure, what, limit, .. } => Self::Full { prefix, structure, what, limit },
             other => other,
         }
     }

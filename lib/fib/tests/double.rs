@@ -45,7 +45,7 @@ impl<const MOST: usize> Buffer<u32> for Small<MOST> {
     fn set(&mut self, prefix: Prefix4, id: NextHopId) -> Result<(), LookupError> {
         let key = (prefix.len(), prefix.addr());
         if !self.map.contains_key(&key) && self.map.len() >= self.room {
-            let (prefix, limit) = (prefix.to_string(), self.room as u32);
+            let (prefix, limit) = (prefix.into(), self.room as u32);
             return Err(LookupError::Full { prefix, structure: "small", what: "places", limit });
         }
         self.map.insert(key, id);
@@ -127,7 +127,7 @@ fn run_with_room(steps: &[Step]) {
             Step::Remove(addr, len) => {
                 let prefix = prefix(*addr, *len);
                 let before = map.remove(&(*len, prefix.addr()));
-                let expected = before.ok_or_else(|| LookupError::Missing { prefix: prefix.to_string() });
+                let expected = before.ok_or_else(|| LookupError::Missing { prefix: prefix.into() });
                 assert_eq!(writer.remove(prefix), expected);
             }
             Step::Commit => {

@@ -33,7 +33,7 @@ impl<T> Table<T> {
     ) -> Result<Self, LookupError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let eal =
-            running().ok_or(LookupError::Unavailable { structure, why: "DPDK is not started; start it first" })?;
+            running().ok_or(LookupError::Unavailable { structure, reason: "DPDK is not started; start it first" })?;
         // Short, as DPDK puts it into longer names of limited length.
         let name = CString::new(format!("pf{}", NUMBER.fetch_add(1, Ordering::Relaxed))).expect("no NUL in digits");
         // SAFETY: EAL is started.
@@ -81,7 +81,7 @@ pub(super) fn full<A: Address>(
     what: &'static str,
     limit: u32,
 ) -> LookupError {
-    LookupError::Full { prefix: prefix.to_string(), structure, what, limit }
+    LookupError::Full { prefix: prefix.into(), structure, what, limit }
 }
 
 /// The power of two that `routes` fit in, with some room to spare.

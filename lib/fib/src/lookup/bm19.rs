@@ -266,8 +266,14 @@ impl Bm19Writer {
             }
             let node = match writer.encode(slot) {
                 Ok(node) => node,
-                Err(NoRoom::Leaves) => return Err((writer.slots, full("leaves", leaves))),
-                Err(NoRoom::Groups) => return Err((writer.slots, full("groups of long prefixes", groups))),
+                Err(no_room) => {
+                    let (what, limit) = match no_room {
+                        NoRoom::Leaves => ("leaves", leaves),
+                        NoRoom::Groups => ("groups of long prefixes", groups),
+                    };
+                    let error = full(writer.slots.prefixes(), what, limit);
+                    return Err((writer.slots, error));
+                }
             };
             let node = writer.share(node, &mut arrays);
             writer.shared.nodes[slot].store(node, Ordering::Relaxed);
@@ -452,7 +458,7 @@ impl Bm19Writer {
             }
             Err((slots, error)) => {
                 self.slots = slots;
-                Err(error.on(prefix))
+                Err(error.because_of(prefix.into()))
             }
         }
     }
@@ -539,8 +545,8 @@ impl LookupWriter<u32> for Bm19Writer {
 
 const MEMORY: LookupError = LookupError::Memory { structure: NAME };
 
-fn full(what: &'static str, limit: u32) -> LookupError {
-    LookupError::Full { prefix: "the table".to_owned(), structure: NAME, what, limit }
+fn full(prefixes: usize, what: &'static str, limit: u32) -> LookupError {
+    LookupError::TableFull { prefixes, structure: NAME, what, limit }
 }
 
 /// The array of leaves of a node, if it has one.

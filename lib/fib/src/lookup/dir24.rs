@@ -171,12 +171,7 @@ impl Dir24Writer {
     }
 
     fn full(&self, prefix: Prefix4) -> LookupError {
-        LookupError::Full {
-            prefix: prefix.to_string(),
-            structure: NAME,
-            what: "groups of long prefixes",
-            limit: self.limit,
-        }
+        LookupError::Full { prefix: prefix.into(), structure: NAME, what: "groups of long prefixes", limit: self.limit }
     }
 
     fn take_group(&mut self) -> Option<u32> {
@@ -297,7 +292,7 @@ impl LookupWriter<u32> for Dir24Writer {
     }
 
     fn remove(&mut self, prefix: Prefix4) -> Result<NextHopId, LookupError> {
-        let id = self.prefixes.remove(&prefix).ok_or_else(|| LookupError::Missing { prefix: prefix.to_string() })?;
+        let id = self.prefixes.remove(&prefix).ok_or_else(|| LookupError::Missing { prefix: prefix.into() })?;
         let new = match self.prefixes.get_lpm(&prefix) {
             Some((cover, &id)) if cover.len() > 0 => entry(id, cover.len()),
             _ => 0,

@@ -135,7 +135,7 @@ fn checked<A: Address + std::hash::Hash, B: Buffer<A>>(
 }
 
 fn missing<A: Address>(prefix: PrefixOf<A>) -> LookupError {
-    LookupError::Missing { prefix: prefix.to_string() }
+    LookupError::Missing { prefix: prefix.into() }
 }
 
 /// The writer of two copies.

@@ -326,8 +326,8 @@ impl<A: Family> PoptrieWriter<A> {
     }
 }
 
-fn full(prefix: impl std::fmt::Display, (what, limit): Short) -> LookupError {
-    LookupError::Full { prefix: prefix.to_string(), structure: NAME, what, limit }
+fn full<A: Family>(prefix: PrefixOf<A>, (what, limit): Short) -> LookupError {
+    LookupError::Full { prefix: prefix.into(), structure: NAME, what, limit }
 }
 
 impl<A: Family> LookupWriter<A> for PoptrieWriter<A> {
@@ -345,8 +345,13 @@ impl<A: Family> LookupWriter<A> for PoptrieWriter<A> {
         fresh.apply(default).expect("the default takes no room");
         let longer = fresh.prefixes.iter().filter(|(prefix, _)| prefix.len() > 0);
         let runs = runs(default, 0, longer.map(|(prefix, &id)| (prefix, leaf(id))));
-        let of = format_args!("a table of {} prefixes", routes.len());
-        fresh.rebuild(default, &runs).map_err(|short| full(of, short))?;
+        let prefixes = fresh.prefixes.len();
+        fresh.rebuild(default, &runs).map_err(|(what, limit)| LookupError::TableFull {
+            prefixes,
+            structure: NAME,
+            what,
+            limit,
+        })?;
         *self = fresh;
         Ok(())
     }
@@ -367,7 +372,7 @@ impl<A: Family> LookupWriter<A> for PoptrieWriter<A> {
 
     fn remove(&mut self, prefix: PrefixOf<A>) -> Result<NextHopId, LookupError> {
         let key = aligned(prefix);
-        let id = self.prefixes.remove(&key).ok_or_else(|| LookupError::Missing { prefix: prefix.to_string() })?;
+        let id = self.prefixes.remove(&key).ok_or_else(|| LookupError::Missing { prefix: prefix.into() })?;
         if let Err(short) = self.apply(key) {
             self.prefixes.insert(key, id);
             return Err(full(prefix, short));

@@ -207,7 +207,7 @@ impl Range6Writer {
         let place = self.place(prefix);
         if self.rebuild(&place).is_none() {
             let limit = self.blocks.limit();
-            return Err(LookupError::Full { prefix: prefix.to_string(), structure: NAME, what: "lines", limit });
+            return Err(LookupError::Full { prefix: prefix.into(), structure: NAME, what: "lines", limit });
         }
         if place.block.len() > ROOT_BITS {
             self.wear(prefix);
@@ -264,8 +264,8 @@ impl LookupWriter<u128> for Range6Writer {
             .cells(&runs, At { depth: 0, level: 0 }, MAX_STRIDE, |cell, word| root[cell].store(word, Ordering::Release))
             .is_none()
         {
-            let (prefix, limit) = (format!("a table of {} prefixes", routes.len()), fresh.blocks.limit());
-            return Err(LookupError::Full { prefix, structure: NAME, what: "lines", limit });
+            let (prefixes, limit) = (fresh.prefixes.len(), fresh.blocks.limit());
+            return Err(LookupError::TableFull { prefixes, structure: NAME, what: "lines", limit });
         }
         *self = fresh;
         Ok(())
@@ -285,7 +285,7 @@ impl LookupWriter<u128> for Range6Writer {
     }
 
     fn remove(&mut self, prefix: Prefix6) -> Result<NextHopId, LookupError> {
-        let id = self.prefixes.remove(prefix).ok_or_else(|| LookupError::Missing { prefix: prefix.to_string() })?;
+        let id = self.prefixes.remove(prefix).ok_or_else(|| LookupError::Missing { prefix: prefix.into() })?;
         if let Err(error) = self.apply(prefix) {
             self.prefixes.insert(prefix, id);
             return Err(error);

@@ -152,7 +152,7 @@ impl Slots {
     pub fn check_present(&self, prefix: Prefix4) -> Result<(), LookupError> {
         match self.get(prefix) {
             Some(_) => Ok(()),
-            None => Err(LookupError::Missing { prefix: prefix.to_string() }),
+            None => Err(LookupError::Missing { prefix: prefix.into() }),
         }
     }
 

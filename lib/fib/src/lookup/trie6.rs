@@ -191,7 +191,7 @@ impl Trie6Writer {
         let mut path = self.path(prefix);
         let missing = levels(prefix.len()) - path.len();
         if missing > self.free.len() + (self.limit as usize + 1 - self.used.len()) {
-            let (prefix, limit) = (prefix.to_string(), self.limit);
+            let (prefix, limit) = (prefix.into(), self.limit);
             return Err(LookupError::Full { prefix, structure: NAME, what: "nodes", limit });
         }
         for _ in 0..missing {
@@ -271,7 +271,7 @@ impl LookupWriter<u128> for Trie6Writer {
     }
 
     fn remove(&mut self, prefix: Prefix6) -> Result<NextHopId, LookupError> {
-        let id = self.prefixes.remove(&prefix).ok_or_else(|| LookupError::Missing { prefix: prefix.to_string() })?;
+        let id = self.prefixes.remove(&prefix).ok_or_else(|| LookupError::Missing { prefix: prefix.into() })?;
         if prefix.len() == 0 {
             self.shared.default.store(0, Ordering::Release);
             return Ok(id);

@@ -58,7 +58,7 @@ impl<A: Family> Group<A> {
     }
 
     pub fn remove(&mut self, prefix: PrefixOf<A>) {
-        let missing = LookupError::Missing { prefix: prefix.to_string() };
+        let missing = LookupError::Missing { prefix: prefix.into() };
         let expected = self.oracle.remove(prefix).ok_or(missing);
         for writer in &mut self.writers {
             assert_eq!(writer.remove(prefix), expected, "remove {prefix}");

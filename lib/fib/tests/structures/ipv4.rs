@@ -155,8 +155,11 @@ fn out_of_leaves_is_as_it_was() {
     let everything = group.oracle.prefixes();
     group.check_edges(&everything, "refused");
     group.check_edges(&[place(at)], "refused");
-    assert!(
-        group.writers[0].load(&(0..200).map(|at| (place(at), NextHopId(20 + at % 2))).collect::<Vec<_>>()).is_err()
+    let whole = (0..200).map(|at| (place(at), NextHopId(20 + at % 2))).collect::<Vec<_>>();
+    let error = group.writers[0].load(&whole).expect_err("full").to_string();
+    assert_eq!(
+        error,
+        "a table of 200 prefixes does not fit: all 64 leaves of bm19 are in use; load fewer routes, or use another structure"
     );
     group.check_edges(&everything, "a table that does not fit");
     for prefix in everything {

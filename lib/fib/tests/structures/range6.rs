@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-use perigee_fib::{Isa, LookupWriter, NextHopId, Range6Writer};
+use perigee_fib::{Isa, LookupError, LookupWriter, NextHopId, Range6Writer};
 use perigee_net::{Prefix6, PrefixOf};
 use proptest::prelude::*;
 
@@ -117,7 +117,8 @@ fn out_of_lines_is_as_it_was() {
         "2002::/44 does not fit: all 4097 lines of range6 are in use; remove routes, or use another structure"
     );
     assert!(group.writers[0].insert(b, NextHopId(22)).is_err(), "the new line has no room beside the old one");
-    assert!(group.writers[0].load(&[(a, NextHopId(1)), (c, NextHopId(2))]).is_err());
+    let whole = LookupError::TableFull { prefixes: 2, structure: "range6", what: "lines", limit: 4097 };
+    assert_eq!(group.writers[0].load(&[(a, NextHopId(1)), (c, NextHopId(2))]), Err(whole));
     group.check_edges(&[a, b, c], "refused");
     let short: Prefix6 = v6("2001::/16");
     group.remove(a);

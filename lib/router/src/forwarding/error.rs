@@ -41,7 +41,7 @@ impl ForwardingError {
     /// Whether it is the route to this prefix that does not fit, rather than another one.
     pub fn is_about(&self, wanted: Prefix) -> bool {
         match self {
-            ForwardingError::Fib(FibError::Lookup(LookupError::Full { prefix, .. })) => *prefix == wanted.to_string(),
+            ForwardingError::Fib(FibError::Lookup(LookupError::Full { prefix, .. })) => *prefix == wanted,
             _ => false,
         }
     }
