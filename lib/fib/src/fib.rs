@@ -13,10 +13,9 @@ use crate::next_hop::writer::{Leaf, NextHopError, NextHopInfo, NextHopWriter, Vi
 use crate::next_hop::{NextHop, NextHopId, NextHops};
 use crate::publish::grace::Grace;
 use crate::rib::Rib;
-use crate::rib::entries::Table;
-use crate::rib::family::{Change, Loaded, Refusal};
-use crate::rib::recursion::{Family, Gateways};
-use perigee_net::{InterfaceId, MacAddr, Prefix, PrefixOf, Route, RouteKey, RouteTarget};
+use crate::rib::family::{FamilyTables, Loaded, Refusal};
+use crate::rib::recursion::Gateways;
+use perigee_net::{InterfaceId, MacAddr, Prefix, Route, RouteKey, RouteTarget};
 
 /// The forwarding table as workers see it: shared, changing in place, never locked.
 #[derive(Clone)]
@@ -62,45 +61,9 @@ impl Fib {
 /// A gateway that comes without its interface is reached by the routes to it. While none leads there its routes are
 /// inactive: they stay in the RIB, and the next best ones are used. The rules stand in `recursion.rs`.
 pub struct FibWriter {
-    rib: Rib,
-    v4: Half<u32>,
-    v6: Half<u128>,
+    v4: FamilyTables<u32>,
+    v6: FamilyTables<u128>,
     next_hops: NextHopWriter,
-    /// Next hops that lost a use since the last commit.
-    released: Vec<NextHopId>,
-}
-
-struct Half<A: Family> {
-    lookup: Box<dyn LookupWriter<A>>,
-    gateways: Gateways<A>,
-}
-
-/// Does something with the family of a prefix: its [`Change`] and its prefix.
-macro_rules! change {
-    ($fib:ident, $prefix:expr, |$change:ident, $own:ident| $what:expr) => {
-        match $prefix {
-            Prefix::V4($own) => {
-                let mut $change = Change {
-                    table: &mut $fib.rib.v4,
-                    gateways: &mut $fib.v4.gateways,
-                    lookup: &mut *$fib.v4.lookup,
-                    next_hops: &mut $fib.next_hops,
-                    released: &mut $fib.released,
-                };
-                $what
-            }
-            Prefix::V6($own) => {
-                let mut $change = Change {
-                    table: &mut $fib.rib.v6,
-                    gateways: &mut $fib.v6.gateways,
-                    lookup: &mut *$fib.v6.lookup,
-                    next_hops: &mut $fib.next_hops,
-                    released: &mut $fib.released,
-                };
-                $what
-            }
-        }
-    };
 }
 
 impl FibWriter {
@@ -116,9 +79,7 @@ impl FibWriter {
         v6: Box<dyn LookupWriter<u128>>,
     ) -> Result<Self, FibError> {
         let next_hops = NextHopWriter::new(next_hops)?;
-        let v4 = Half { lookup: v4, gateways: Gateways::new(false) };
-        let v6 = Half { lookup: v6, gateways: Gateways::new(false) };
-        Ok(Self { rib: Rib::default(), v4, v6, next_hops, released: Vec::new() })
+        Ok(Self { v4: FamilyTables::new(v4), v6: FamilyTables::new(v6), next_hops })
     }
 
     /// The same table, in which gateways may be reached over the default route. To be called while it is empty.
@@ -148,7 +109,7 @@ impl FibWriter {
         v4.and(v6)?;
         // A next hop that nothing leads to any more may still be found where a change is not visible yet.
         if !self.pending() {
-            self.release();
+            self.next_hops.commit();
         }
         Ok(())
     }
@@ -163,24 +124,27 @@ impl FibWriter {
         [self.v4.lookup.why(), self.v6.lookup.why()]
     }
 
-    fn release(&mut self) {
-        self.released.drain(..).for_each(|id| self.next_hops.release(id));
-    }
-
     /// All routes.
-    pub fn rib(&self) -> &Rib {
-        &self.rib
+    pub fn rib(&self) -> Rib<'_> {
+        Rib { v4: &self.v4.table, v6: &self.v6.table }
     }
 
     /// Adds a route, in place of the one to the same prefix with the same [`RouteKey`].
     pub fn insert(&mut self, prefix: Prefix, route: Route) -> Result<(), FibError> {
         check(prefix, &route)?;
-        Ok(change!(self, prefix, |change, prefix| change.insert(prefix, route))?)
+        match prefix {
+            Prefix::V4(prefix) => self.v4.insert(&mut self.next_hops, prefix, route)?,
+            Prefix::V6(prefix) => self.v6.insert(&mut self.next_hops, prefix, route)?,
+        }
+        Ok(())
     }
 
     /// Removes the route to `prefix` with this key, and returns it.
     pub fn remove(&mut self, prefix: Prefix, key: RouteKey) -> Result<Route, FibError> {
-        let removed = change!(self, prefix, |change, prefix| change.remove(prefix, key))?;
+        let removed = match prefix {
+            Prefix::V4(prefix) => self.v4.remove(&mut self.next_hops, prefix, key)?,
+            Prefix::V6(prefix) => self.v6.remove(&mut self.next_hops, prefix, key)?,
+        };
         removed.ok_or(FibError::Missing { prefix })
     }
 
@@ -192,8 +156,8 @@ impl FibWriter {
         let mut stuck = false;
         let result = self.prepare(&mut v4, &mut v6, routes).and_then(|()| self.load_lookup(&v4, &v6, &mut stuck));
         if result.is_ok() {
-            v4 = v4.swap(&mut self.rib.v4, &mut self.v4.gateways);
-            v6 = v6.swap(&mut self.rib.v6, &mut self.v6.gateways);
+            v4 = self.v4.replace(v4);
+            v6 = self.v6.replace(v6);
         }
         // What is left over: the old tables, or the new ones.
         let mut gone = v6.uses(&mut self.next_hops);
@@ -201,7 +165,7 @@ impl FibWriter {
         if !stuck {
             gone.extend(v4.uses(&mut self.next_hops));
         }
-        self.released.extend(gone);
+        self.next_hops.release_at_commit(gone);
         result
     }
 
@@ -232,7 +196,7 @@ impl FibWriter {
     fn load_lookup(&mut self, v4: &Loaded<u32>, v6: &Loaded<u128>, stuck: &mut bool) -> Result<(), FibError> {
         self.v4.lookup.load(&v4.list)?;
         if let Err(error) = self.v6.lookup.load(&v6.list) {
-            *stuck = self.v4.lookup.load(&self.rib.v4.list()).is_err();
+            *stuck = self.v4.lookup.load(&self.v4.table.list()).is_err();
             return Err(error.into());
         }
         Ok(())
@@ -241,7 +205,7 @@ impl FibWriter {
     /// What the lookup structure should say of an address, by the routes: the next hop of the longest prefix that has a route
     /// in use. Where [`reader`](Self::reader) says otherwise after a [`commit`](Self::commit), [`repair`](Self::repair) helps.
     pub fn expected(&self, address: IpAddr) -> NextHopId {
-        self.rib.next_hop(address).unwrap_or(NextHopId::NO_ROUTE)
+        self.rib().next_hop(address).unwrap_or(NextHopId::NO_ROUTE)
     }
 
     /// Writes what the routes say of `prefix` and of the prefixes inside it into the lookup structure anew, whatever the
@@ -249,8 +213,8 @@ impl FibWriter {
     /// loaded anew, and [`reader`](Self::reader) is another one. To be committed. After an error some may be written.
     pub fn repair(&mut self, prefix: Prefix) -> Result<usize, FibError> {
         match prefix {
-            Prefix::V4(prefix) => Ok(repair(&self.rib.v4, &mut *self.v4.lookup, prefix)?),
-            Prefix::V6(prefix) => Ok(repair(&self.rib.v6, &mut *self.v6.lookup, prefix)?),
+            Prefix::V4(prefix) => Ok(self.v4.repair(prefix)?),
+            Prefix::V6(prefix) => Ok(self.v6.repair(prefix)?),
         }
     }
 
@@ -262,7 +226,7 @@ impl FibWriter {
     /// The neighbors that routes need resolved: gateways with their interfaces, and what the others are reached by. A
     /// neighbor's own host route needs none.
     pub fn wanted(&self) -> BTreeSet<(InterfaceId, IpAddr)> {
-        let wanted = self.rib.v4.wanted().chain(self.rib.v6.wanted());
+        let wanted = self.v4.table.wanted().chain(self.v6.table.wanted());
         let mut found: BTreeSet<_> = wanted.filter_map(|via| Some((via.interface, via.gateway?))).collect();
         let recursive = self.v4.gateways.iter().map(|(_, id)| id).chain(self.v6.gateways.iter().map(|(_, id)| id));
         for id in recursive {
@@ -278,7 +242,7 @@ impl FibWriter {
     /// # Errors
     /// [`FibError::GatewayNotConnected`]; a route may reach it all the same.
     pub fn link_of(&self, gateway: IpAddr) -> Result<InterfaceId, FibError> {
-        match self.rib.lookup(gateway).map(|(_, route)| &route.target) {
+        match self.rib().lookup(gateway).map(|(_, route)| &route.target) {
             Some(RouteTarget::Connected { interface }) => Ok(*interface),
             // A neighbor that is resolved already has a route of its own.
             Some(RouteTarget::Gateway { address, interface: Some(interface) }) if *address == gateway => Ok(*interface),
@@ -324,7 +288,7 @@ impl FibWriter {
 
     /// How many pieces of memory wait for [`commit`](Self::commit) or [`reclaim`](Self::reclaim).
     pub fn waiting(&self) -> usize {
-        self.v4.lookup.waiting() + self.v6.lookup.waiting() + self.next_hops.waiting() + self.released.len()
+        self.v4.lookup.waiting() + self.v6.lookup.waiting() + self.next_hops.waiting()
     }
 
     /// Lets memory be used again that no worker can hold any more. To be called with
@@ -340,46 +304,6 @@ impl FibWriter {
     pub fn memory(&self) -> (usize, usize) {
         (self.v4.lookup.memory(), self.v6.lookup.memory())
     }
-}
-
-/// So many prefixes are written one by one; the whole table at once is faster where there are more, and finds what lies in it
-/// by mistake.
-const FEW: usize = 10_000;
-
-fn repair<A: Family>(
-    table: &Table<A>,
-    lookup: &mut dyn LookupWriter<A>,
-    prefix: PrefixOf<A>,
-) -> Result<usize, LookupError> {
-    if table.under(prefix).nth(FEW).is_some() {
-        let all = table.list();
-        lookup.load(&all)?;
-        return Ok(all.len());
-    }
-    let mut written = 0;
-    if table.get(prefix).is_none() {
-        unset(table, lookup, prefix)?;
-    }
-    for (prefix, entry) in table.under(prefix) {
-        match entry.next_hop() {
-            Some(id) => drop(lookup.insert(prefix, id)?),
-            None => unset(table, lookup, prefix)?,
-        }
-        written += 1;
-    }
-    Ok(written)
-}
-
-/// Makes sure that the lookup structure does not know a prefix, and that readers see so.
-fn unset<A: Family>(
-    table: &Table<A>,
-    lookup: &mut dyn LookupWriter<A>,
-    prefix: PrefixOf<A>,
-) -> Result<(), LookupError> {
-    // Once there, so that all that readers see of it is written, even if it is not believed to be; and it is what they see
-    // without it.
-    lookup.insert(prefix, table.next_hop_around(prefix, false).unwrap_or(NextHopId::NO_ROUTE))?;
-    lookup.remove(prefix).map(drop)
 }
 
 fn check(prefix: Prefix, route: &Route) -> Result<(), FibError> {

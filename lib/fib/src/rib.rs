@@ -12,16 +12,16 @@ use crate::next_hop::NextHopId;
 use crate::rib::entries::{Routes, Table};
 use perigee_net::{Address, Prefix, PrefixOf, Route, RouteKey, RouteSource};
 
-/// All routes of both families. [`FibWriter`](crate::FibWriter) changes them.
-#[derive(Default)]
-pub struct Rib {
-    pub(crate) v4: Table<u32>,
-    pub(crate) v6: Table<u128>,
+/// All routes of both families, as [`FibWriter`](crate::FibWriter) keeps them: to be read only.
+#[derive(Clone, Copy)]
+pub struct Rib<'t> {
+    pub(crate) v4: &'t Table<u32>,
+    pub(crate) v6: &'t Table<u128>,
 }
 
-impl Rib {
+impl<'t> Rib<'t> {
     /// The routes to exactly this prefix, best first.
-    pub fn routes(&self, prefix: Prefix) -> Routes<'_> {
+    pub fn routes(self, prefix: Prefix) -> Routes<'t> {
         match prefix {
             Prefix::V4(prefix) => self.v4.routes(prefix),
             Prefix::V6(prefix) => self.v6.routes(prefix),
@@ -29,13 +29,13 @@ impl Rib {
     }
 
     /// The route to exactly this prefix with this key.
-    pub fn route(&self, prefix: Prefix, key: RouteKey) -> Option<&Route> {
+    pub fn route(self, prefix: Prefix, key: RouteKey) -> Option<&'t Route> {
         self.routes(prefix).iter().find(|route| route.key() == key)
     }
 
     /// The next at most `limit` prefixes behind this one, or the first ones, in the order of [`iter`](Self::iter): a walk
     /// through all that may be interrupted, and goes on while routes come and go.
-    pub fn after(&self, prefix: Option<Prefix>, limit: usize) -> Vec<Prefix> {
+    pub fn after(self, prefix: Option<Prefix>, limit: usize) -> Vec<Prefix> {
         let v4 = match prefix {
             None => Some(self.v4.tree.after(None)),
             Some(Prefix::V4(prefix)) => Some(self.v4.tree.after(Some(prefix))),
@@ -49,26 +49,26 @@ impl Rib {
     /// The routes of one source to IPv4 or IPv6 prefixes behind this one (of the same family), or to all, in order of prefix and
     /// then best first: to be compared with another list in the same order, in as many turns as one likes.
     pub fn of_source(
-        &self,
+        self,
         source: RouteSource,
         is_v6: bool,
         after: Option<Prefix>,
-    ) -> impl Iterator<Item = (Prefix, &Route)> {
+    ) -> impl Iterator<Item = (Prefix, &'t Route)> {
         let (v4, v6) = match (is_v6, after) {
             (false, Some(Prefix::V4(prefix))) => (Some(self.v4.tree.after(Some(prefix))), None),
             (false, _) => (Some(self.v4.tree.after(None)), None),
             (true, Some(Prefix::V6(prefix))) => (None, Some(self.v6.tree.after(Some(prefix)))),
             (true, _) => (None, Some(self.v6.tree.after(None))),
         };
-        let v4 = v4.into_iter().flatten().map(|(prefix, entry)| (Prefix::V4(prefix), self.v4.of(entry)));
-        let v6 = v6.into_iter().flatten().map(|(prefix, entry)| (Prefix::V6(prefix), self.v6.of(entry)));
+        let v4 = v4.into_iter().flatten().map(|(prefix, entry)| (Prefix::V4(prefix), self.v4.routes_of(entry)));
+        let v6 = v6.into_iter().flatten().map(|(prefix, entry)| (Prefix::V6(prefix), self.v6.routes_of(entry)));
         v4.chain(v6)
             .flat_map(|(prefix, routes)| routes.iter().map(move |route| (prefix, route)))
             .filter(move |(_, route)| route.source == source)
     }
 
     /// The next hop of the longest prefix that contains `address` and has a route in use.
-    pub(crate) fn next_hop(&self, address: IpAddr) -> Option<NextHopId> {
+    pub(crate) fn next_hop(self, address: IpAddr) -> Option<NextHopId> {
         match address {
             IpAddr::V4(address) => self.v4.next_hop_around(PrefixOf::host(address.to_bits()), true),
             IpAddr::V6(address) => self.v6.next_hop_around(PrefixOf::host(address.to_bits()), true),
@@ -76,7 +76,7 @@ impl Rib {
     }
 
     /// The route to exactly this prefix that is in use: the best of those whose gateways are reached.
-    pub fn chosen(&self, prefix: Prefix) -> Option<&Route> {
+    pub fn chosen(self, prefix: Prefix) -> Option<&'t Route> {
         match prefix {
             Prefix::V4(prefix) => self.v4.in_use(self.v4.get(prefix)?),
             Prefix::V6(prefix) => self.v6.in_use(self.v6.get(prefix)?),
@@ -84,43 +84,40 @@ impl Rib {
     }
 
     /// The longest prefix that contains `address` and has a route in use, with that route.
-    pub fn lookup(&self, address: IpAddr) -> Option<(Prefix, &Route)> {
+    pub fn lookup(self, address: IpAddr) -> Option<(Prefix, &'t Route)> {
         match address {
             IpAddr::V4(address) => {
-                let mut cover = self.v4.tree.cover(PrefixOf::host(address.to_bits()));
+                let mut cover = self.v4.tree.covering(PrefixOf::host(address.to_bits()));
                 cover.find_map(|(prefix, entry)| Some((prefix.into(), self.v4.in_use(entry)?)))
             }
             IpAddr::V6(address) => {
-                let mut cover = self.v6.tree.cover(PrefixOf::host(address.to_bits()));
+                let mut cover = self.v6.tree.covering(PrefixOf::host(address.to_bits()));
                 cover.find_map(|(prefix, entry)| Some((prefix.into(), self.v6.in_use(entry)?)))
             }
         }
     }
 
     /// Every prefix with its routes, best first, and the index of the one in use; IPv4 before IPv6, in order of address.
-    pub fn iter(&self) -> impl Iterator<Item = (Prefix, Routes<'_>, Option<usize>)> {
-        fn show<A: Address>(table: &Table<A>) -> impl Iterator<Item = (Prefix, Routes<'_>, Option<usize>)>
-        where
-            Prefix: From<PrefixOf<A>>,
-        {
+    pub fn iter(self) -> impl Iterator<Item = (Prefix, Routes<'t>, Option<usize>)> {
+        fn show<A: Address>(table: &Table<A>) -> impl Iterator<Item = (Prefix, Routes<'_>, Option<usize>)> {
             let chosen = |entry| table.chosen(entry).map(|(at, _)| at);
-            table.tree.iter().map(move |(prefix, entry)| (prefix.into(), table.of(entry), chosen(entry)))
+            table.tree.iter().map(move |(prefix, entry)| (prefix.into(), table.routes_of(entry), chosen(entry)))
         }
-        show(&self.v4).chain(show(&self.v6))
+        show(self.v4).chain(show(self.v6))
     }
 
     /// How many prefixes have a route.
-    pub fn prefixes(&self) -> usize {
+    pub fn prefixes(self) -> usize {
         self.v4.tree.len() + self.v6.tree.len()
     }
 
     /// The same by family: IPv4, IPv6.
-    pub fn prefixes_by_family(&self) -> [usize; 2] {
+    pub fn prefixes_by_family(self) -> [usize; 2] {
         [self.v4.tree.len(), self.v6.tree.len()]
     }
 
     /// How many routes a source has. Not counted one by one: it costs as much as there are different routes.
-    pub fn count(&self, source: RouteSource) -> u64 {
+    pub fn count(self, source: RouteSource) -> u64 {
         self.v4.count(source) + self.v6.count(source)
     }
 }

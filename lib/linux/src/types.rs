@@ -193,7 +193,7 @@ pub trait Table {
     /// What does not fit is reported by the table.
     fn set_interfaces(&mut self, list: Vec<Interface>);
     /// All routes, to be looked at.
-    fn rib(&self) -> &Rib;
+    fn rib(&self) -> Rib<'_>;
     /// Adds a route of source Linux, in place of the one with its key; whether that changes anything.
     ///
     /// # Errors

@@ -134,7 +134,7 @@ impl Forwarding {
     }
 
     /// All routes.
-    pub(crate) fn rib(&self) -> &Rib {
+    pub(crate) fn rib(&self) -> Rib<'_> {
         self.routing.rib()
     }
 

@@ -146,9 +146,9 @@ impl Range6Writer {
 
     /// The runs of a block, from all prefixes.
     fn runs(&self, block: Prefix6) -> Vec<Run> {
-        let around = self.prefixes.cover(truncated(block, block.len() - 1)).next();
+        let around = self.prefixes.covering(truncated(block, block.len() - 1)).next();
         let cover = around.filter(|(prefix, _)| prefix.len() > 0).map_or(0, |(_, &id)| leaf(id));
-        runs(block, cover, self.prefixes.under(block).map(|(prefix, &id)| (prefix, leaf(id))))
+        runs(block, cover, self.prefixes.covered_by(block).map(|(prefix, &id)| (prefix, leaf(id))))
     }
 
     /// Builds what is below these words anew and returns how many runs there are. `None` if there is no room; nothing

@@ -113,7 +113,7 @@ impl Slots {
             Some(id) => (self.short.insert(prefix, id), base(len, id)),
             None => {
                 let old = self.short.remove(prefix);
-                let cover = self.short.cover(prefix).next();
+                let cover = self.short.covering(prefix).next();
                 (old, cover.map_or(0, |(cover, id)| base(cover.len(), *id)))
             }
         };

@@ -89,6 +89,8 @@ pub struct NextHopWriter {
     /// By id, from [`NextHopId::FIRST_FREE`] on.
     entries: Vec<Entry>,
     free: Vec<NextHopId>,
+    /// Uses to be given up by the next commit.
+    released: Vec<NextHopId>,
     retired: Deferred<(NextHopId, Option<Block>)>,
     buckets: Buckets,
     neighbors: HashMap<Via, MacAddr>,
@@ -114,6 +116,7 @@ impl NextHopWriter {
             groups: HashMap::new(),
             entries: Vec::new(),
             free: Vec::new(),
+            released: Vec::new(),
             retired: Deferred::new(),
             neighbors: HashMap::new(),
             dependents: HashMap::new(),
@@ -455,9 +458,20 @@ impl NextHopWriter {
         }
     }
 
-    /// How many ids wait for [`reclaim`](Self::reclaim).
+    /// Gives up a use of each of these next hops once the changes that no longer lead there are visible: at the next
+    /// [`commit`](Self::commit).
+    pub(crate) fn release_at_commit(&mut self, ids: impl IntoIterator<Item = NextHopId>) {
+        self.released.extend(ids);
+    }
+
+    /// The lookup structures no longer lead to what was released before.
+    pub(crate) fn commit(&mut self) {
+        std::mem::take(&mut self.released).into_iter().for_each(|id| self.release(id));
+    }
+
+    /// How many ids wait for [`commit`](Self::commit) or [`reclaim`](Self::reclaim).
     pub fn waiting(&self) -> usize {
-        self.retired.len()
+        self.released.len() + self.retired.len()
     }
 
     /// Lets ids and buckets be given out again that no reader can hold any more.

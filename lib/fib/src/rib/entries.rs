@@ -202,12 +202,12 @@ impl<A: Address> Table<A> {
     }
 
     /// The routes of an entry of this table.
-    pub fn of<'r>(&'r self, entry: &'r Entry) -> Routes<'r> {
+    pub fn routes_of<'r>(&'r self, entry: &'r Entry) -> Routes<'r> {
         Routes { ids: ids(entry, &self.several), all: &self.routes.list }
     }
 
     pub fn routes(&self, prefix: PrefixOf<A>) -> Routes<'_> {
-        self.get(prefix).map_or(Routes { ids: &[], all: &[] }, |entry| self.of(entry))
+        self.get(prefix).map_or(Routes { ids: &[], all: &[] }, |entry| self.routes_of(entry))
     }
 
     /// The route of an entry that is in use, by its index, and its next hop. While it is being removed, the index is beyond every
@@ -223,7 +223,7 @@ impl<A: Address> Table<A> {
 
     /// The route of an entry that is in use.
     pub fn in_use<'r>(&'r self, entry: &'r Entry) -> Option<&'r Route> {
-        self.of(entry).get(self.chosen(entry)?.0)
+        self.routes_of(entry).get(self.chosen(entry)?.0)
     }
 
     pub fn set_chosen(&mut self, prefix: PrefixOf<A>, chosen: Option<(usize, NextHopId)>) {
@@ -253,17 +253,17 @@ impl<A: Address> Table<A> {
     /// The longest prefix with a route that contains `address`, whether its routes are in use or not.
     pub fn covering(&self, address: A) -> Option<(PrefixOf<A>, &Entry)> {
         // One whose last route is being removed has none.
-        self.tree.cover(PrefixOf::host(address)).find(|(_, entry)| entry.has_routes())
+        self.tree.covering(PrefixOf::host(address)).find(|(_, entry)| entry.has_routes())
     }
 
     /// `prefix` and the prefixes inside it, in order.
-    pub fn under(&self, prefix: PrefixOf<A>) -> impl Iterator<Item = (PrefixOf<A>, &Entry)> {
-        self.tree.under(prefix)
+    pub fn covered_by(&self, prefix: PrefixOf<A>) -> impl Iterator<Item = (PrefixOf<A>, &Entry)> {
+        self.tree.covered_by(prefix)
     }
 
     /// The next hop of the longest prefix around `prefix`, or (with `itself`) the same, that has one.
     pub fn next_hop_around(&self, prefix: PrefixOf<A>, itself: bool) -> Option<NextHopId> {
-        let mut cover = self.tree.cover(prefix).filter(|(other, _)| itself || other.len() < prefix.len());
+        let mut cover = self.tree.covering(prefix).filter(|(other, _)| itself || other.len() < prefix.len());
         cover.find_map(|(_, entry)| entry.next_hop())
     }
 

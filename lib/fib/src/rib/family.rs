@@ -1,5 +1,17 @@
 // SPDX-License-Identifier: MIT
-//! One address family of the forwarding table: a change of its routes, and everything that follows from it, or nothing.
+//! Everything the control thread keeps for one address family, and how a change of a route runs through it.
+//!
+//! ```text
+//! FamilyTables::insert, remove
+//!   track, untrack   which gateways routes name without an interface
+//!   table            the route enters or leaves the routing table
+//!   settle           what follows from that:
+//!     settle_prefix    nearly always: this prefix alone may get another next hop
+//!     follow           a gateway is affected: plan, acquire every next hop, then store
+//!   lookup           what workers read: a store per prefix, or collected until commit
+//! ```
+//!
+//! A change takes effect completely or not at all: whatever may fail comes before the first store, or is undone.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +22,11 @@ use crate::rib::entries::Table;
 use crate::rib::recursion::{Family, Gateways, Settled, Spec, recursive};
 use perigee_net::{PrefixOf, Route, RouteKey};
 
-/// Everything of a family that a change touches.
-pub(crate) struct Change<'f, A: Family> {
-    pub table: &'f mut Table<A>,
-    pub gateways: &'f mut Gateways<A>,
-    pub lookup: &'f mut dyn LookupWriter<A>,
-    pub next_hops: &'f mut NextHopWriter,
-    /// Next hops that lost a use: readers of the old table may find them until it is committed.
-    pub released: &'f mut Vec<NextHopId>,
+/// One family's routes, the gateways that they name without an interface, and the lookup structure that follows from both.
+pub(crate) struct FamilyTables<A: Family> {
+    pub table: Table<A>,
+    pub gateways: Gateways<A>,
+    pub lookup: Box<dyn LookupWriter<A>>,
 }
 
 /// Why a change was refused.
@@ -38,11 +47,11 @@ impl From<NextHopError> for Refusal {
     }
 }
 
-/// What a change is going to do; every next hop in it has been given a use.
+/// What a change is about to do; it holds a use of every next hop in it.
 struct Plan<A> {
-    /// Prefixes with another choice than before.
+    /// Prefixes whose route or next hop changes.
     choices: Vec<Choice<A>>,
-    /// Recursive next hops with other targets, those without one last.
+    /// Recursive next hops with their new targets, if any.
     targets: Vec<(NextHopId, Option<NextHopId>)>,
 }
 
@@ -52,49 +61,59 @@ struct Choice<A> {
     now: Option<(usize, NextHopId)>,
 }
 
-impl<A: Family> Change<'_, A>
+impl<A: Family> FamilyTables<A>
 where
     PrefixOf<A>: prefix_trie::Prefix,
 {
-    /// Adds a route, in place of the one with the same key.
-    pub fn insert(&mut self, prefix: PrefixOf<A>, route: Route) -> Result<(), Refusal> {
+    /// No routes yet; `lookup` is empty.
+    pub fn new(lookup: Box<dyn LookupWriter<A>>) -> Self {
+        Self { table: Table::default(), gateways: Gateways::new(false), lookup }
+    }
+
+    /// Adds a route, replacing the one with the same key.
+    pub fn insert(&mut self, next_hops: &mut NextHopWriter, prefix: PrefixOf<A>, route: Route) -> Result<(), Refusal> {
         let key = route.key();
-        let fresh = self.track(prefix, &route)?;
+        let fresh = self.track(next_hops, prefix, &route)?;
         let replaced = self.table.insert(prefix, route);
-        let result = self.settle(prefix, &fresh);
+        let result = self.settle(next_hops, prefix, &fresh);
         let gone = match (&result, replaced) {
             (Ok(()), replaced) => replaced,
             (Err(_), Some(before)) => self.table.insert(prefix, before),
             (Err(_), None) => self.table.remove(prefix, key),
         };
         self.table.clean_up(prefix);
-        self.untrack(prefix, gone);
+        self.untrack(next_hops, prefix, gone);
         result
     }
 
     /// Removes a route and returns it; `None` if there is none with this key.
-    pub fn remove(&mut self, prefix: PrefixOf<A>, key: RouteKey) -> Result<Option<Route>, Refusal> {
+    pub fn remove(
+        &mut self,
+        next_hops: &mut NextHopWriter,
+        prefix: PrefixOf<A>,
+        key: RouteKey,
+    ) -> Result<Option<Route>, Refusal> {
         let chosen = self.table.get(prefix).and_then(|entry| self.table.chosen(entry));
         let Some(route) = self.table.remove(prefix, key) else { return Ok(None) };
-        if let Err(refusal) = self.settle(prefix, &[]) {
+        if let Err(refusal) = self.settle(next_hops, prefix, &[]) {
             self.table.insert(prefix, route);
             self.table.set_chosen(prefix, chosen);
             return Err(refusal);
         }
         self.table.clean_up(prefix);
-        self.untrack(prefix, Some(route.clone()));
+        self.untrack(next_hops, prefix, Some(route.clone()));
         Ok(Some(route))
     }
 
-    /// Notes the gateways of a route to be inserted; returns those that nobody had before.
-    fn track(&mut self, prefix: PrefixOf<A>, route: &Route) -> Result<Vec<A>, Refusal> {
+    /// Records the gateways of a route to be inserted; returns those that no route has named before.
+    fn track(&mut self, next_hops: &mut NextHopWriter, prefix: PrefixOf<A>, route: &Route) -> Result<Vec<A>, Refusal> {
         let mut fresh = Vec::new();
         for gateway in recursive(route) {
             if self.gateways.id(gateway).is_none() {
-                match self.next_hops.recursive(gateway.ip()) {
+                match next_hops.recursive(gateway.ip()) {
                     Ok(id) => self.gateways.track(gateway, id),
                     Err(error) => {
-                        self.untrack(prefix, Some(route.clone()));
+                        self.untrack(next_hops, prefix, Some(route.clone()));
                         return Err(error.into());
                     }
                 }
@@ -105,48 +124,48 @@ where
         Ok(fresh)
     }
 
-    /// Forgets the gateways of a route that is gone, where no other route to `prefix` has them.
-    fn untrack(&mut self, prefix: PrefixOf<A>, route: Option<Route>) {
+    /// Forgets the gateways of a route that is gone, unless another route to `prefix` has them.
+    fn untrack(&mut self, next_hops: &mut NextHopWriter, prefix: PrefixOf<A>, route: Option<Route>) {
         for gateway in route.iter().flat_map(recursive::<A>) {
             if self.table.routes(prefix).iter().flat_map(recursive).any(|other: A| other == gateway) {
                 continue;
             }
             if let Some(id) = self.gateways.remove_user(gateway, prefix) {
-                self.released.extend(self.next_hops.set_target(id, None));
-                self.released.push(id);
+                let target = next_hops.set_target(id, None);
+                next_hops.release_at_commit(target.into_iter().chain([id]));
             }
         }
     }
 
-    /// The routes to `prefix` have changed: finds out what follows, and does it.
-    fn settle(&mut self, prefix: PrefixOf<A>, fresh: &[A]) -> Result<(), Refusal> {
-        let mut first = self.gateways.under(self.table, prefix);
+    /// The routes to `prefix` have changed: makes the gateways, the next hops and the lookup structure follow.
+    fn settle(&mut self, next_hops: &mut NextHopWriter, prefix: PrefixOf<A>, fresh: &[A]) -> Result<(), Refusal> {
+        let mut first = self.gateways.carried_by(&self.table, prefix);
         first.extend(fresh);
         first.sort_unstable();
         first.dedup();
         if first.is_empty() {
-            return self.settle_one(prefix);
+            return self.settle_prefix(next_hops, prefix);
         }
-        let settled = self.gateways.settle(self.table, &first);
-        let result = self.follow(prefix, &settled);
+        let settled = self.gateways.settle(&self.table, &first);
+        let result = self.follow(next_hops, prefix, &settled);
         if result.is_err() {
             self.gateways.restore(settled);
         }
         result
     }
 
-    /// The same where no gateway is concerned, as for nearly every route: one prefix may have another next hop, no more.
-    fn settle_one(&mut self, prefix: PrefixOf<A>) -> Result<(), Refusal> {
+    /// The usual case: no gateway is affected, and at most this one prefix gets another next hop.
+    fn settle_prefix(&mut self, next_hops: &mut NextHopWriter, prefix: PrefixOf<A>) -> Result<(), Refusal> {
         let Some(entry) = self.table.get(prefix) else { return Ok(()) };
         let before = self.table.chosen(entry);
-        let now = match self.gateways.choose(prefix, self.table.of(entry)) {
-            Some((at, way)) => Some((at, acquire(self.next_hops, self.gateways, &way.next)?)),
+        let now = match self.gateways.choose(prefix, self.table.routes_of(entry)) {
+            Some((at, way)) => Some((at, acquire(next_hops, &self.gateways, &way.next)?)),
             None => None,
         };
         let (had, has) = (before.map(|(_, id)| id), now.map(|(_, id)| id));
         if before == now {
-            // As it was: the use is one too many.
-            has.into_iter().for_each(|id| self.next_hops.release(id));
+            // Nothing has changed: the use just acquired is one too many.
+            has.into_iter().for_each(|id| next_hops.release(id));
             return Ok(());
         }
         let changed = match has {
@@ -155,78 +174,90 @@ where
             None => self.lookup.remove(prefix).map(drop),
         };
         if let Err(error) = changed {
-            has.into_iter().for_each(|id| self.next_hops.release(id));
+            has.into_iter().for_each(|id| next_hops.release(id));
             return Err(error.into());
         }
-        self.released.extend(had);
+        next_hops.release_at_commit(had);
         self.table.set_chosen(prefix, now);
         Ok(())
     }
 
-    fn follow(&mut self, prefix: PrefixOf<A>, settled: &Settled<A>) -> Result<(), Refusal> {
-        let mut again = BTreeSet::from([prefix]);
-        for (gateway, before) in &settled.0 {
-            let Some(now) = self.gateways.state(*gateway) else { continue };
-            again.extend(before.carrier);
-            again.extend(now.carrier);
-            if before.way.is_some() != now.way.is_some() {
-                again.extend(self.gateways.users(*gateway));
-            }
-        }
+    fn follow(
+        &mut self,
+        next_hops: &mut NextHopWriter,
+        prefix: PrefixOf<A>,
+        settled: &Settled<A>,
+    ) -> Result<(), Refusal> {
+        let affected = self.affected_prefixes(prefix, settled);
         let mut plan = Plan { choices: Vec::new(), targets: Vec::new() };
-        if let Err(error) = self.plan(&mut plan, again, settled) {
-            self.give_back(plan);
+        if let Err(error) = self.plan(next_hops, &mut plan, affected, settled) {
+            give_back(next_hops, plan);
             return Err(error.into());
         }
-        let before = self.set_targets(&plan.targets);
-        // What is reached in another way says so before anybody is sent there, and what is lost after nobody is.
+        let before = set_targets(next_hops, &plan.targets);
+        // A gateway's new way is stored before any packet is sent to it, the loss of one after the last.
         let reached: Vec<NextHopId> = plan.targets.iter().filter(|(_, to)| to.is_some()).map(|(id, _)| *id).collect();
-        self.next_hops.refresh(&reached);
-        if let Err(error) = self.change_lookup(&plan.choices) {
-            // In the order that keeps next hops from leading to each other meanwhile.
+        next_hops.refresh(&reached);
+        if let Err(error) = self.change_lookup(next_hops, &plan.choices) {
+            // In reverse, so that next hops never lead to one another in between.
             let undo: Vec<_> = plan.targets.iter().map(|(id, _)| *id).zip(before).rev().collect();
-            self.set_targets(&undo);
+            set_targets(next_hops, &undo);
             let ids: Vec<NextHopId> = undo.iter().map(|(id, _)| *id).collect();
-            self.next_hops.refresh(&ids);
-            self.give_back(plan);
+            next_hops.refresh(&ids);
+            give_back(next_hops, plan);
             return Err(error.into());
         }
         let lost: Vec<NextHopId> = plan.targets.iter().filter(|(_, to)| to.is_none()).map(|(id, _)| *id).collect();
-        self.next_hops.refresh(&lost);
-        self.released.extend(before.into_iter().flatten());
+        next_hops.refresh(&lost);
+        next_hops.release_at_commit(before.into_iter().flatten());
         for Choice { prefix, before, now } in plan.choices {
-            self.released.extend(before);
+            next_hops.release_at_commit(before);
             self.table.set_chosen(prefix, now);
         }
         Ok(())
     }
 
-    /// Gives every next hop a use that is going to be needed.
+    /// The prefixes whose choice of a route must be made again after `prefix` and these gateways have changed.
+    fn affected_prefixes(&self, prefix: PrefixOf<A>, settled: &Settled<A>) -> BTreeSet<PrefixOf<A>> {
+        let mut affected = BTreeSet::from([prefix]);
+        for (gateway, before) in &settled.0 {
+            let Some(now) = self.gateways.state(*gateway) else { continue };
+            affected.extend(before.carrier);
+            affected.extend(now.carrier);
+            if before.way.is_some() != now.way.is_some() {
+                affected.extend(self.gateways.users(*gateway));
+            }
+        }
+        affected
+    }
+
+    /// Works out the new targets and choices, and acquires their next hops.
     fn plan(
         &mut self,
+        next_hops: &mut NextHopWriter,
         plan: &mut Plan<A>,
-        again: BTreeSet<PrefixOf<A>>,
+        affected: BTreeSet<PrefixOf<A>>,
         settled: &Settled<A>,
     ) -> Result<(), NextHopError> {
         for (gateway, before) in &settled.0 {
             let (Some(now), Some(id)) = (self.gateways.state(*gateway), self.gateways.id(*gateway)) else { continue };
             let (before, now) = (before.way.as_ref().map(|way| &way.next), now.way.as_ref().map(|way| &way.next));
             if before != now {
-                let target = now.map(|spec| acquire(self.next_hops, self.gateways, spec)).transpose()?;
+                let target = now.map(|spec| acquire(next_hops, &self.gateways, spec)).transpose()?;
                 plan.targets.push((id, target));
             }
         }
-        for prefix in again {
+        for prefix in affected {
             let entry = self.table.get(prefix);
             let before = entry.and_then(|entry| self.table.chosen(entry));
-            let chosen = entry.and_then(|entry| self.gateways.choose(prefix, self.table.of(entry)));
+            let chosen = entry.and_then(|entry| self.gateways.choose(prefix, self.table.routes_of(entry)));
             let now = match chosen {
-                Some((at, way)) => Some((at, acquire(self.next_hops, self.gateways, &way.next)?)),
+                Some((at, way)) => Some((at, acquire(next_hops, &self.gateways, &way.next)?)),
                 None => None,
             };
             if before == now {
-                // As it was: the use is one too many.
-                now.iter().for_each(|(_, id)| self.next_hops.release(*id));
+                // Nothing has changed: the use just acquired is one too many.
+                now.iter().for_each(|(_, id)| next_hops.release(*id));
             } else {
                 plan.choices.push(Choice { prefix, before: before.map(|(_, id)| id), now });
             }
@@ -234,17 +265,8 @@ where
         Ok(())
     }
 
-    fn give_back(&mut self, plan: Plan<A>) {
-        let choices = plan.choices.iter().filter_map(|choice| choice.now.map(|(_, id)| id));
-        choices.chain(plan.targets.iter().filter_map(|(_, to)| *to)).for_each(|id| self.next_hops.release(id));
-    }
-
-    fn set_targets(&mut self, targets: &[(NextHopId, Option<NextHopId>)]) -> Vec<Option<NextHopId>> {
-        targets.iter().map(|(id, to)| self.next_hops.set_target(*id, *to)).collect()
-    }
-
-    /// Stores what is new before what is gone, as only the former needs room.
-    fn change_lookup(&mut self, choices: &[Choice<A>]) -> Result<(), LookupError> {
+    /// Stores new next hops before it removes prefixes, as only the former takes room.
+    fn change_lookup(&mut self, next_hops: &mut NextHopWriter, choices: &[Choice<A>]) -> Result<(), LookupError> {
         let different = choices.iter().filter(|choice| choice.before != choice.now.map(|(_, id)| id));
         let (mut order, removes): (Vec<_>, Vec<_>) = different.partition(|choice| choice.now.is_some());
         order.extend(removes);
@@ -263,17 +285,74 @@ where
                     Some(id) => self.lookup.insert(choice.prefix, id).map(drop),
                     None => self.lookup.remove(choice.prefix).map(drop),
                 };
-                // What fitted a moment ago fits; should it not, the prefix keeps its new next hop, and that its meaning.
+                // What fitted a moment ago should fit again. If it does not, the prefix keeps its new next hop, which must
+                // then keep its meaning.
                 if let (Err(_), Some((_, id))) = (undone, choice.now) {
-                    self.next_hops.retain(id);
+                    next_hops.retain(id);
                 }
             }
         }
         result
     }
+
+    /// Writes what the routes say about `prefix` and the prefixes inside it to the lookup structure, whatever that is
+    /// believed to hold; returns how many prefixes were written. Of many, the whole table is loaded.
+    pub fn repair(&mut self, prefix: PrefixOf<A>) -> Result<usize, LookupError> {
+        let Self { table, lookup, .. } = self;
+        if table.covered_by(prefix).nth(LOAD_ABOVE).is_some() {
+            let all = table.list();
+            lookup.load(&all)?;
+            return Ok(all.len());
+        }
+        let mut written = 0;
+        if table.get(prefix).is_none() {
+            erase(table, &mut **lookup, prefix)?;
+        }
+        for (prefix, entry) in table.covered_by(prefix) {
+            match entry.next_hop() {
+                Some(id) => drop(lookup.insert(prefix, id)?),
+                None => erase(table, &mut **lookup, prefix)?,
+            }
+            written += 1;
+        }
+        Ok(written)
+    }
+
+    /// Puts a loaded table in place of the routes, which are returned.
+    pub fn replace(&mut self, mut loaded: Loaded<A>) -> Loaded<A> {
+        std::mem::swap(&mut self.table, &mut loaded.table);
+        std::mem::swap(&mut self.gateways, &mut loaded.gateways);
+        loaded
+    }
 }
 
-/// One more use of the next hop that is meant.
+/// A repair of more prefixes than this loads the whole table: that is faster then, and removes whatever is in the lookup
+/// structure by mistake.
+const LOAD_ABOVE: usize = 10_000;
+
+/// Makes sure that the lookup structure does not hold a prefix, and that readers see so.
+fn erase<A: Family>(
+    table: &Table<A>,
+    lookup: &mut dyn LookupWriter<A>,
+    prefix: PrefixOf<A>,
+) -> Result<(), LookupError> {
+    // Inserted first, so that everything readers see of it is written even if the structure does not believe to hold it; and
+    // with the next hop that they see without it.
+    lookup.insert(prefix, table.next_hop_around(prefix, false).unwrap_or(NextHopId::NO_ROUTE))?;
+    lookup.remove(prefix).map(drop)
+}
+
+fn give_back<A>(next_hops: &mut NextHopWriter, plan: Plan<A>) {
+    let choices = plan.choices.iter().filter_map(|choice| choice.now.map(|(_, id)| id));
+    choices.chain(plan.targets.iter().filter_map(|(_, to)| *to)).for_each(|id| next_hops.release(id));
+}
+
+/// Returns the old targets, whose uses become the caller's.
+fn set_targets(next_hops: &mut NextHopWriter, targets: &[(NextHopId, Option<NextHopId>)]) -> Vec<Option<NextHopId>> {
+    targets.iter().map(|(id, to)| next_hops.set_target(*id, *to)).collect()
+}
+
+/// Takes one more use of the next hop that `spec` describes.
 fn acquire<A: Family>(
     next_hops: &mut NextHopWriter,
     gateways: &Gateways<A>,
@@ -307,8 +386,8 @@ where
 
 /// A whole table with its next hops, not in use yet.
 pub(crate) struct Loaded<A: Family> {
-    pub table: Table<A>,
-    pub gateways: Gateways<A>,
+    table: Table<A>,
+    gateways: Gateways<A>,
     /// What the lookup structure should hold.
     pub list: Vec<(PrefixOf<A>, NextHopId)>,
 }
@@ -345,7 +424,7 @@ where
         Ok(())
     }
 
-    /// Finds all ways, and the next hop of every prefix.
+    /// Resolves all gateways, and finds the next hop of every prefix.
     pub fn settle(&mut self, next_hops: &mut NextHopWriter) -> Result<(), NextHopError> {
         let all: Vec<A> = self.gateways.iter().map(|(gateway, _)| gateway).collect();
         let settled = self.gateways.settle(&self.table, &all);
@@ -368,14 +447,7 @@ where
         })
     }
 
-    /// Puts this table in place of another, which is left in its own.
-    pub fn swap(mut self, table: &mut Table<A>, gateways: &mut Gateways<A>) -> Self {
-        std::mem::swap(&mut self.table, table);
-        std::mem::swap(&mut self.gateways, gateways);
-        self
-    }
-
-    /// The next hops' uses that this table has, which is not to be used any more.
+    /// Every use of a next hop that this table holds, for the caller to release: the table is not to be used any more.
     pub fn uses(&self, next_hops: &mut NextHopWriter) -> Vec<NextHopId> {
         let mut ids: Vec<NextHopId> = self.table.tree.iter().filter_map(|(_, entry)| entry.next_hop()).collect();
         for (_, id) in self.gateways.iter() {

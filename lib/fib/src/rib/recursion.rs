@@ -171,7 +171,7 @@ where
     }
 
     /// The gateways that `prefix` carried, or carries now.
-    pub fn under(&self, table: &Table<A>, prefix: PrefixOf<A>) -> Vec<A> {
+    pub fn carried_by(&self, table: &Table<A>, prefix: PrefixOf<A>) -> Vec<A> {
         let concerned = |gateway: A, state: &State<A>| {
             state.carrier == Some(prefix) || state.carrier != self.carrier(table, gateway)
         };

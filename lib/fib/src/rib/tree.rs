@@ -55,13 +55,13 @@ impl<A: Address, V> PrefixTree<A, V> {
     }
 
     /// `prefix` and all prefixes inside it.
-    pub fn under(&self, prefix: PrefixOf<A>) -> impl Iterator<Item = (PrefixOf<A>, &V)> {
+    pub fn covered_by(&self, prefix: PrefixOf<A>) -> impl Iterator<Item = (PrefixOf<A>, &V)> {
         let last = PrefixOf::host(prefix.addr().last(prefix.len()));
         self.0.range(prefix..=last).map(|(prefix, value)| (*prefix, value))
     }
 
     /// `prefix` and all prefixes around it, the longest first.
-    pub fn cover(&self, prefix: PrefixOf<A>) -> impl Iterator<Item = (PrefixOf<A>, &V)> {
+    pub fn covering(&self, prefix: PrefixOf<A>) -> impl Iterator<Item = (PrefixOf<A>, &V)> {
         let address = prefix.addr();
         let mut bound = Some(prefix);
         std::iter::from_fn(move || {
@@ -117,9 +117,9 @@ mod tests {
                 let mut around = expect(&|other| other.len() <= prefix.len() && other.contains(prefix.addr()));
                 around.reverse();
                 let own = |(prefix, value): (PrefixOf<u32>, &i32)| (prefix, *value);
-                assert_eq!(tree.cover(prefix).map(own).collect::<Vec<_>>(), around, "around {prefix}, seed {seed}");
+                assert_eq!(tree.covering(prefix).map(own).collect::<Vec<_>>(), around, "around {prefix}, seed {seed}");
                 let inside = expect(&|other| other.len() >= prefix.len() && prefix.contains(other.addr()));
-                assert_eq!(tree.under(prefix).map(own).collect::<Vec<_>>(), inside, "in {prefix}, seed {seed}");
+                assert_eq!(tree.covered_by(prefix).map(own).collect::<Vec<_>>(), inside, "in {prefix}, seed {seed}");
                 let behind = expect(&|other| other > prefix);
                 assert_eq!(tree.after(Some(prefix)).map(own).collect::<Vec<_>>(), behind);
             }

@@ -206,7 +206,7 @@ impl Table for Router {
     fn set_interfaces(&mut self, list: Vec<Interface>) {
         self.interfaces = Interfaces::new(list).unwrap();
     }
-    fn rib(&self) -> &Rib {
+    fn rib(&self) -> Rib<'_> {
         self.fib.rib()
     }
     fn insert(&mut self, prefix: Prefix, route: FibRoute) -> Result<bool, FibError> {

@@ -20,7 +20,7 @@ impl Table for Forwarding {
         }
     }
 
-    fn rib(&self) -> &Rib {
+    fn rib(&self) -> Rib<'_> {
         self.routing.rib()
     }
 

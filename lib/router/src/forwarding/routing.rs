@@ -64,7 +64,7 @@ impl Routing {
     }
 
     /// All routes.
-    pub fn rib(&self) -> &Rib {
+    pub fn rib(&self) -> Rib<'_> {
         self.fib.rib()
     }
 
