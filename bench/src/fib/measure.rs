@@ -173,7 +173,7 @@ impl<A: Family> Reader<A> {
     /// The reader passes a batch boundary, and what it let go of is used again.
     fn boundary(&mut self, writer: &mut dyn LookupWriter<A>) {
         self.subscriber.refresh();
-        if writer.waiting() > 0 {
+        if writer.retired() > 0 {
             writer.reclaim(self.published.grace());
         }
     }

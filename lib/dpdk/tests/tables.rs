@@ -145,7 +145,7 @@ fn random_changes<A: Family>(structure: &Structure<A>, seed: u64, changes: usize
         }
         writer.commit().unwrap_or_else(|error| panic!("{error}"));
         let reader = writer.reader();
-        if !writer.pending() {
+        if !writer.uncommitted() {
             let recent = all.iter().rev().take(20).chain([&prefix]);
             let addresses: Vec<A> = recent.flat_map(|prefix| probes(*prefix, &mut random)).collect();
             check(&*reader, &oracle, &addresses, &format!("seed {seed}, step {step}"));
@@ -160,7 +160,7 @@ fn random_changes<A: Family>(structure: &Structure<A>, seed: u64, changes: usize
     // The first brings the other copy up to date, the second what was changed meanwhile.
     writer.commit().expect("room");
     writer.commit().expect("room");
-    assert!(!writer.pending());
+    assert!(!writer.uncommitted());
     let addresses: Vec<A> = all.iter().flat_map(|prefix| probes(*prefix, &mut random)).collect();
     check(&*writer.reader(), &oracle, &addresses, &format!("seed {seed}, at the end"));
     // All gone again: what removals leave behind would be found now.
@@ -285,11 +285,11 @@ fn full(_: &Eal) {
     oracle.remove(long(1));
     writer.insert(long(n + 2), NextHopId(9)).expect("only noted");
     writer.commit().expect("not tried yet");
-    assert!(writer.pending());
+    assert!(writer.uncommitted());
     drop(reader);
     let error = writer.commit().expect_err("one too many");
     assert!(matches!(error, LookupError::Full { .. }), "{error}");
-    assert!(writer.pending() && writer.waiting() > 0);
+    assert!(writer.uncommitted() && writer.retired() > 0);
     let mut missing = 0;
     let now = writer.reader();
     for (n, id) in [(n + 1, NextHopId(8)), (n + 2, NextHopId(9))] {
@@ -307,7 +307,7 @@ fn full(_: &Eal) {
     oracle.insert(long(n + 1), NextHopId(8));
     oracle.insert(long(n + 2), NextHopId(9));
     writer.commit().expect("room for all");
-    assert!(!writer.pending());
+    assert!(!writer.uncommitted());
     check(&*writer.reader(), &oracle, &all, "all");
 }
 

@@ -97,7 +97,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     run("withdrawn", &mut writer, &prefixes, |writer, prefix| writer.remove(prefix, KEY).map(drop))?;
     run("announced", &mut writer, &prefixes, |writer, prefix| writer.insert(prefix, route(prefix, gateways, 0)))?;
     let start = now();
-    let count = writer.rib().of_source(RouteSource::Linux, false, None).count();
+    let count = writer.rib().routes_of_source(RouteSource::Linux, false, None).count();
     println!("walked    {count:>9} IPv4 routes in order {:6.2} s", now() - start);
     Ok(())
 }

@@ -108,20 +108,20 @@ impl FibWriter {
         let (v4, v6) = (self.v4.lookup.commit(), self.v6.lookup.commit());
         v4.and(v6)?;
         // A next hop that nothing leads to any more may still be found where a change is not visible yet.
-        if !self.pending() {
+        if !self.uncommitted() {
             self.next_hops.commit();
         }
         Ok(())
     }
 
     /// Whether a reader keeps a change from being visible: [`commit`](Self::commit) again later.
-    pub fn pending(&self) -> bool {
-        self.v4.lookup.pending() || self.v6.lookup.pending()
+    pub fn uncommitted(&self) -> bool {
+        self.v4.lookup.uncommitted() || self.v6.lookup.uncommitted()
     }
 
     /// Why the lookup structures are what they are, where they choose themselves: IPv4, IPv6.
-    pub fn why(&self) -> [Option<String>; 2] {
-        [self.v4.lookup.why(), self.v6.lookup.why()]
+    pub fn choice_reasons(&self) -> [Option<String>; 2] {
+        [self.v4.lookup.choice_reason(), self.v6.lookup.choice_reason()]
     }
 
     /// All routes.
@@ -225,9 +225,9 @@ impl FibWriter {
 
     /// The neighbors that routes need resolved: gateways with their interfaces, and what the others are reached by. A
     /// neighbor's own host route needs none.
-    pub fn wanted(&self) -> BTreeSet<(InterfaceId, IpAddr)> {
-        let wanted = self.v4.table.wanted().chain(self.v6.table.wanted());
-        let mut found: BTreeSet<_> = wanted.filter_map(|via| Some((via.interface, via.gateway?))).collect();
+    pub fn required_neighbors(&self) -> BTreeSet<(InterfaceId, IpAddr)> {
+        let named = self.v4.table.neighbors().chain(self.v6.table.neighbors());
+        let mut found: BTreeSet<_> = named.filter_map(|via| Some((via.interface, via.gateway?))).collect();
         let recursive = self.v4.gateways.iter().map(|(_, id)| id).chain(self.v6.gateways.iter().map(|(_, id)| id));
         for id in recursive {
             self.next_hops.neighbors_of(id, |interface, gateway| {
@@ -287,12 +287,12 @@ impl FibWriter {
     }
 
     /// How many pieces of memory wait for [`commit`](Self::commit) or [`reclaim`](Self::reclaim).
-    pub fn waiting(&self) -> usize {
-        self.v4.lookup.waiting() + self.v6.lookup.waiting() + self.next_hops.waiting()
+    pub fn retired(&self) -> usize {
+        self.v4.lookup.retired() + self.v6.lookup.retired() + self.next_hops.retired()
     }
 
     /// Lets memory be used again that no worker can hold any more. To be called with
-    /// [`Published::grace`](crate::Published::grace) now and then while something is [`waiting`](Self::waiting), after
+    /// [`Published::grace`](crate::Published::grace) now and then while something is [`retired`](Self::retired), after
     /// [`commit`](Self::commit).
     pub fn reclaim(&mut self, grace: Grace) {
         self.v4.lookup.reclaim(grace);

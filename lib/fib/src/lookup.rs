@@ -80,12 +80,12 @@ pub trait LookupWriter<A: Address>: Send {
 
     /// Whether a change is not visible in [`reader`](Self::reader) even after [`commit`](Self::commit), as a reader is in
     /// the way or memory is short: commit again later. Until then the next hops of the old state must keep their meaning.
-    fn pending(&self) -> bool {
+    fn uncommitted(&self) -> bool {
         false
     }
 
     /// Why it is what it is, in a few words, if it chooses by its routes.
-    fn why(&self) -> Option<String> {
+    fn choice_reason(&self) -> Option<String> {
         None
     }
 
@@ -93,7 +93,7 @@ pub trait LookupWriter<A: Address>: Send {
     fn reclaim(&mut self, grace: Grace);
 
     /// How many pieces of unlinked memory wait for [`reclaim`](Self::reclaim).
-    fn waiting(&self) -> usize;
+    fn retired(&self) -> usize;
 
     /// Bytes of the readers' half that are or were in use, the memory that waits for readers included.
     fn memory(&self) -> usize;

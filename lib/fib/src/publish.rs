@@ -116,7 +116,7 @@ impl<T> Published<T> {
     }
 
     /// How many replaced values wait for subscribers.
-    pub fn waiting(&self) -> usize {
+    pub fn retired(&self) -> usize {
         self.retired.len()
     }
 }
@@ -199,10 +199,10 @@ mod tests {
         assert_eq!(*a, "one");
         assert!(!a.refresh(), "nothing new");
         assert_eq!(published.slowest(), Some((b.index(), 0)));
-        assert_eq!((published.reclaim(), published.waiting()), (0, 1));
+        assert_eq!((published.reclaim(), published.retired()), (0, 1));
         assert!(b.refresh());
         assert!(published.acknowledged(version));
-        assert_eq!((published.reclaim(), published.waiting()), (1, 0));
+        assert_eq!((published.reclaim(), published.retired()), (1, 0));
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
         for value in 1..=5 {
             published.publish(value);
         }
-        assert_eq!(published.waiting(), 5);
+        assert_eq!(published.retired(), 5);
         assert!(a.refresh());
         assert_eq!(*a, 5);
         assert_eq!(published.reclaim(), 5);

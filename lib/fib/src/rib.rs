@@ -35,30 +35,30 @@ impl<'t> Rib<'t> {
 
     /// The next at most `limit` prefixes behind this one, or the first ones, in the order of [`iter`](Self::iter): a walk
     /// through all that may be interrupted, and goes on while routes come and go.
-    pub fn after(self, prefix: Option<Prefix>, limit: usize) -> Vec<Prefix> {
+    pub fn prefixes_after(self, prefix: Option<Prefix>, limit: usize) -> Vec<Prefix> {
         let v4 = match prefix {
-            None => Some(self.v4.tree.after(None)),
-            Some(Prefix::V4(prefix)) => Some(self.v4.tree.after(Some(prefix))),
+            None => Some(self.v4.tree.iter_after(None)),
+            Some(Prefix::V4(prefix)) => Some(self.v4.tree.iter_after(Some(prefix))),
             Some(Prefix::V6(_)) => None,
         };
-        let v6 = self.v6.tree.after(if let Some(Prefix::V6(prefix)) = prefix { Some(prefix) } else { None });
+        let v6 = self.v6.tree.iter_after(if let Some(Prefix::V6(prefix)) = prefix { Some(prefix) } else { None });
         let v4 = v4.into_iter().flatten().map(|(prefix, _)| Prefix::V4(prefix));
         v4.chain(v6.map(|(prefix, _)| Prefix::V6(prefix))).take(limit).collect()
     }
 
     /// The routes of one source to IPv4 or IPv6 prefixes behind this one (of the same family), or to all, in order of prefix and
     /// then best first: to be compared with another list in the same order, in as many turns as one likes.
-    pub fn of_source(
+    pub fn routes_of_source(
         self,
         source: RouteSource,
         is_v6: bool,
         after: Option<Prefix>,
     ) -> impl Iterator<Item = (Prefix, &'t Route)> {
         let (v4, v6) = match (is_v6, after) {
-            (false, Some(Prefix::V4(prefix))) => (Some(self.v4.tree.after(Some(prefix))), None),
-            (false, _) => (Some(self.v4.tree.after(None)), None),
-            (true, Some(Prefix::V6(prefix))) => (None, Some(self.v6.tree.after(Some(prefix)))),
-            (true, _) => (None, Some(self.v6.tree.after(None))),
+            (false, Some(Prefix::V4(prefix))) => (Some(self.v4.tree.iter_after(Some(prefix))), None),
+            (false, _) => (Some(self.v4.tree.iter_after(None)), None),
+            (true, Some(Prefix::V6(prefix))) => (None, Some(self.v6.tree.iter_after(Some(prefix)))),
+            (true, _) => (None, Some(self.v6.tree.iter_after(None))),
         };
         let v4 = v4.into_iter().flatten().map(|(prefix, entry)| (Prefix::V4(prefix), self.v4.routes_of(entry)));
         let v6 = v6.into_iter().flatten().map(|(prefix, entry)| (Prefix::V6(prefix), self.v6.routes_of(entry)));

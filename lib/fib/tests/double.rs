@@ -133,7 +133,7 @@ fn run_with_room(steps: &[Step]) {
             Step::Commit => {
                 assert_eq!(writer.commit(), Ok(()));
                 if held.is_empty() {
-                    assert!(!writer.pending(), "nobody is in the way");
+                    assert!(!writer.uncommitted(), "nobody is in the way");
                 }
             }
             Step::Hold => {
@@ -146,7 +146,7 @@ fn run_with_room(steps: &[Step]) {
             Step::Reclaim => {
                 writer.reclaim(GRACE);
                 if held.is_empty() {
-                    assert_eq!(writer.waiting(), 0);
+                    assert_eq!(writer.retired(), 0);
                 }
             }
             Step::Load(routes) => {
@@ -154,13 +154,13 @@ fn run_with_room(steps: &[Step]) {
                     routes.iter().map(|(addr, len, id)| (prefix(*addr, *len), NextHopId(*id))).collect();
                 writer.load(&routes).expect("room");
                 map = routes.iter().map(|(prefix, id)| ((prefix.len(), prefix.addr()), *id)).collect();
-                assert!(!writer.pending(), "a load needs nobody's leave");
+                assert!(!writer.uncommitted(), "a load needs nobody's leave");
             }
         }
         for (reader, sight) in &held {
             assert_eq!(&seen(&**reader), sight, "a copy that is held has changed");
         }
-        if matches!(step, Step::Commit | Step::Load(_)) && !writer.pending() {
+        if matches!(step, Step::Commit | Step::Load(_)) && !writer.uncommitted() {
             assert_eq!(seen(&*writer.reader()), said(&map), "after {step:?}");
         }
     }
@@ -210,7 +210,7 @@ fn run_without_room(steps: &[Step]) {
     for _ in 0..2 {
         writer.commit().expect("room");
     }
-    assert!(!writer.pending());
+    assert!(!writer.uncommitted());
     assert_eq!(seen(&*writer.reader()), said(&map));
 }
 

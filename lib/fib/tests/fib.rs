@@ -177,7 +177,7 @@ fn unused_next_hops_wait_and_come_back() {
     let net = prefix("2001:db8::/32");
     writer.insert(net, via("2001:db8::1", Some(LAN))).expect("room");
     writer.remove(net, RouteKey::of(RouteSource::Static)).expect("there");
-    assert_eq!(writer.waiting(), 3, "a next hop and two nodes");
+    assert_eq!(writer.retired(), 3, "a next hop and two nodes");
     writer.reclaim(published.grace());
     worker.refresh();
     writer.reclaim(published.grace());
@@ -187,7 +187,7 @@ fn unused_next_hops_wait_and_come_back() {
     assert!(writer.insert(net, via("2001:db8::2", Some(LAN))).is_err(), "the worker is in its batch");
     worker.refresh();
     writer.reclaim(published.grace());
-    assert_eq!(writer.waiting(), 0);
+    assert_eq!(writer.retired(), 0);
     writer.insert(net, via("2001:db8::2", Some(LAN))).expect("room again");
 }
 
@@ -237,7 +237,7 @@ fn flows_spread_by_weight_and_move_only_when_they_must() {
     writer.set_neighbor(WAN, ip("198.51.100.9"), None);
     writer.set_neighbor(WAN, ip("198.51.100.9"), Some(MAC));
     assert_eq!(spread(&fib, "10.0.0.1"), both, "back to where they were");
-    assert_eq!(writer.wanted(), [(LAN, ip("192.0.2.9")), (WAN, ip("198.51.100.9"))].into());
+    assert_eq!(writer.required_neighbors(), [(LAN, ip("192.0.2.9")), (WAN, ip("198.51.100.9"))].into());
 
     let group = writer.next_hops().find(|hop| hop.id == id).expect("in use");
     let NextHopKind::Group { members, buckets } = group.kind else { panic!("{group:?}") };
@@ -269,7 +269,7 @@ fn links_without_a_gateway_share_by_weight() {
 
     // A gateway behind it is a neighbor on each of the links.
     writer.insert(prefix("11.0.0.0/8"), via("10.7.7.7", None)).expect("room");
-    assert!(writer.wanted().is_superset(&[(LAN, ip("10.7.7.7")), (WAN, ip("10.7.7.7"))].into()));
+    assert!(writer.required_neighbors().is_superset(&[(LAN, ip("10.7.7.7")), (WAN, ip("10.7.7.7"))].into()));
     writer.set_neighbor(WAN, ip("10.7.7.7"), Some(MacAddr([2, 0, 0, 0, 0, 8])));
     let shares = spread(&fib, "11.0.0.1");
     assert!(
@@ -288,7 +288,7 @@ fn ipv4_over_an_ipv6_gateway() {
     writer.insert(prefix("10.0.0.0/8"), via("fe80::9", Some(LAN))).expect("room");
     let both = [("fe80::9", Some(LAN), 1), ("198.51.100.9", Some(WAN), 1)];
     writer.insert(prefix("11.0.0.0/8"), several(&both)).expect("room");
-    assert_eq!(writer.wanted(), [(LAN, ip("fe80::9")), (WAN, ip("198.51.100.9"))].into());
+    assert_eq!(writer.required_neighbors(), [(LAN, ip("fe80::9")), (WAN, ip("198.51.100.9"))].into());
     assert_eq!(action(&fib, "10.1.1.1"), Action::Unresolved { interface: LAN });
     assert_eq!(writer.decide(ip("10.1.1.1"), 0), Leaf::Via(Via { interface: LAN, gateway: Some(ip("fe80::9")) }));
     writer.set_neighbor(WAN, ip("198.51.100.9"), Some(other));
@@ -330,7 +330,7 @@ fn recursive_routes_follow_their_gateway() {
     writer.insert(prefix("203.0.113.0/24"), via("198.51.100.9", None)).expect("room");
     assert_eq!(action(&fib, "10.0.0.1"), Action::Unresolved { interface: WAN }, "over two gateways");
     let (id, _) = fib.lookup(ip("10.0.0.1"));
-    assert_eq!(writer.wanted(), [(LAN, ip("192.0.2.9")), (WAN, ip("198.51.100.9"))].into());
+    assert_eq!(writer.required_neighbors(), [(LAN, ip("192.0.2.9")), (WAN, ip("198.51.100.9"))].into());
     writer.set_neighbor(WAN, ip("198.51.100.9"), Some(MAC));
     assert_eq!(action(&fib, "10.0.0.1"), Action::Forward { interface: WAN, mac: MAC });
 

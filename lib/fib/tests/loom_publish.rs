@@ -49,7 +49,7 @@ fn values_are_dropped_at_home() {
         }
         worker.join().expect("worker");
         published.reclaim();
-        assert_eq!(published.waiting(), 0, "nobody is left to wait for");
+        assert_eq!(published.retired(), 0, "nobody is left to wait for");
     });
 }
 
@@ -86,7 +86,7 @@ fn two_workers_do_not_stop_each_other() {
             assert_eq!(subscriber.number, 1);
         }
         published.reclaim();
-        assert_eq!(published.waiting(), 0);
+        assert_eq!(published.retired(), 0);
     });
 }
 

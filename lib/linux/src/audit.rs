@@ -196,7 +196,7 @@ impl Follower {
         if table.uncommitted() {
             return false;
         }
-        let prefixes = table.rib().after(after, TURN);
+        let prefixes = table.rib().prefixes_after(after, TURN);
         for prefix in &prefixes {
             audit.prefix(*prefix, table);
         }

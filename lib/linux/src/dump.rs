@@ -41,7 +41,7 @@ impl Seen {
     /// The routes of Linux of one family that the dump did not name. The kernel's order is nearly the RIB's, so that sorting costs
     /// next to nothing, and then both are walked side by side.
     fn unseen(&mut self, rib: Rib<'_>, is_v6: bool) -> Vec<RouteId> {
-        let routes = rib.of_source(RouteSource::Linux, is_v6, None).map(|(prefix, route)| (prefix, route.key()));
+        let routes = rib.routes_of_source(RouteSource::Linux, is_v6, None).map(|(prefix, route)| (prefix, route.key()));
         match is_v6 {
             false => left_over(
                 &mut self.v4,

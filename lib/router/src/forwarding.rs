@@ -150,7 +150,7 @@ impl Forwarding {
     /// The lookup structures of IPv4 and IPv6: name, bytes, and why it is this one, where it chooses itself.
     pub(crate) fn structures(&self) -> [(&'static str, usize, Option<String>); 2] {
         let fib = self.routing.fib();
-        let ((v4, v6), [why4, why6]) = (fib.memory(), fib.why());
+        let ((v4, v6), [why4, why6]) = (fib.memory(), fib.choice_reasons());
         [(self.shown.v4.name(), v4, why4), (self.shown.v6.name(), v6, why6)]
     }
 

@@ -80,7 +80,7 @@ impl Blocks {
     }
 
     /// How many blocks wait for readers.
-    pub fn waiting(&self) -> usize {
+    pub fn retired(&self) -> usize {
         self.retired.len()
     }
 
@@ -153,6 +153,6 @@ mod tests {
         assert!(refused > 0, "the arena was never full");
         used.into_iter().for_each(|(start, len)| blocks.retire(Block { start, len }));
         (0..2).for_each(|_| blocks.reclaim(Grace { epoch: u64::MAX, passed: u64::MAX }));
-        assert_eq!(blocks.waiting(), 0);
+        assert_eq!(blocks.retired(), 0);
     }
 }

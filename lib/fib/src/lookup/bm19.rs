@@ -532,8 +532,8 @@ impl LookupWriter<u32> for Bm19Writer {
         self.groups.reclaim(grace);
     }
 
-    fn waiting(&self) -> usize {
-        self.leaves.waiting() + self.groups.waiting()
+    fn retired(&self) -> usize {
+        self.leaves.retired() + self.groups.retired()
     }
 
     fn memory(&self) -> usize {

@@ -317,7 +317,7 @@ impl LookupWriter<u32> for Dir24Writer {
         self.free.extend(self.retired.reclaim(grace));
     }
 
-    fn waiting(&self) -> usize {
+    fn retired(&self) -> usize {
         self.retired.len()
     }
 

@@ -335,7 +335,7 @@ impl LookupWriter<u32> for DirbWriter {
     }
 
     /// Says what `auto` has chosen, and by what.
-    fn why(&self) -> Option<String> {
+    fn choice_reason(&self) -> Option<String> {
         let (routed, coded, hops) = self.routed;
         let share = (100 * coded).checked_div(routed).unwrap_or(100);
         let choice = if self.front.is_some() { "dirb" } else { "bm19" };
@@ -348,8 +348,8 @@ impl LookupWriter<u32> for DirbWriter {
         self.bm19.reclaim(grace);
     }
 
-    fn waiting(&self) -> usize {
-        self.bm19.waiting()
+    fn retired(&self) -> usize {
+        self.bm19.retired()
     }
 
     fn memory(&self) -> usize {

@@ -240,7 +240,7 @@ impl<A: Address + std::hash::Hash, B: Buffer<A>> LookupWriter<A> for DoubleBuffe
         false
     }
 
-    fn pending(&self) -> bool {
+    fn uncommitted(&self) -> bool {
         !self.front.lacks.is_empty()
     }
 
@@ -249,7 +249,7 @@ impl<A: Address + std::hash::Hash, B: Buffer<A>> LookupWriter<A> for DoubleBuffe
         let _ = self.back.catch_up(self.make, &self.routes, &self.front.lacks);
     }
 
-    fn waiting(&self) -> usize {
+    fn retired(&self) -> usize {
         self.back.lacks.len()
     }
 
@@ -314,7 +314,7 @@ impl<A: Address + std::hash::Hash, B: Buffer<A>> LookupWriter<A> for SingleBuffe
 
     fn reclaim(&mut self, _: Grace) {}
 
-    fn waiting(&self) -> usize {
+    fn retired(&self) -> usize {
         0
     }
 

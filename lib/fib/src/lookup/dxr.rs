@@ -217,13 +217,13 @@ impl LookupWriter<u32> for DxrWriter {
     }
 
     /// A build that memory was short for is tried again.
-    fn pending(&self) -> bool {
+    fn uncommitted(&self) -> bool {
         self.dirty
     }
 
     fn reclaim(&mut self, _: Grace) {}
 
-    fn waiting(&self) -> usize {
+    fn retired(&self) -> usize {
         0
     }
 

@@ -385,8 +385,8 @@ impl<A: Family> LookupWriter<A> for PoptrieWriter<A> {
         self.leaves.reclaim(grace);
     }
 
-    fn waiting(&self) -> usize {
-        self.nodes.waiting() + self.leaves.waiting()
+    fn retired(&self) -> usize {
+        self.nodes.retired() + self.leaves.retired()
     }
 
     fn memory(&self) -> usize {

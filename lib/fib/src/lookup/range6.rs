@@ -297,8 +297,8 @@ impl LookupWriter<u128> for Range6Writer {
         self.blocks.reclaim(grace);
     }
 
-    fn waiting(&self) -> usize {
-        self.blocks.waiting()
+    fn retired(&self) -> usize {
+        self.blocks.retired()
     }
 
     fn memory(&self) -> usize {

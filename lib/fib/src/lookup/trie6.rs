@@ -293,7 +293,7 @@ impl LookupWriter<u128> for Trie6Writer {
         self.free.extend(self.retired.reclaim(grace));
     }
 
-    fn waiting(&self) -> usize {
+    fn retired(&self) -> usize {
         self.retired.len()
     }
 

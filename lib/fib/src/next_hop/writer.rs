@@ -470,7 +470,7 @@ impl NextHopWriter {
     }
 
     /// How many ids wait for [`commit`](Self::commit) or [`reclaim`](Self::reclaim).
-    pub fn waiting(&self) -> usize {
+    pub fn retired(&self) -> usize {
         self.released.len() + self.retired.len()
     }
 

@@ -76,11 +76,11 @@ struct AllRoutes {
     /// The route that was added last, as the next one is often the same.
     last: Option<RouteId>,
     /// How many different routes want a neighbor that they name with its interface.
-    wanted: HashMap<Via, u32>,
+    neighbors: HashMap<Via, u32>,
 }
 
 /// The neighbors that a route names with their interface, and wants resolved.
-fn wants(route: &Route) -> impl Iterator<Item = Via> {
+fn neighbors_of(route: &Route) -> impl Iterator<Item = Via> {
     let gateways = route.gateways().filter(|_| route.source != RouteSource::Neighbor);
     gateways.filter_map(|(gateway, interface)| Some(Via { interface: interface?, gateway: Some(gateway) }))
 }
@@ -98,8 +98,8 @@ impl AllRoutes {
             self.last = Some(id);
             return id;
         }
-        for via in wants(&route) {
-            *self.wanted.entry(via).or_default() += 1;
+        for via in neighbors_of(&route) {
+            *self.neighbors.entry(via).or_default() += 1;
         }
         let shared = Shared { route: route.clone(), prefixes: 1 };
         let id = match self.free.pop() {
@@ -129,11 +129,11 @@ impl AllRoutes {
         self.numbers.remove(&route);
         self.last = self.last.filter(|last| *last != id);
         self.free.push(id);
-        for via in wants(&route) {
-            let count = self.wanted.entry(via).or_insert(1);
+        for via in neighbors_of(&route) {
+            let count = self.neighbors.entry(via).or_insert(1);
             *count -= 1;
             if *count == 0 {
-                self.wanted.remove(&via);
+                self.neighbors.remove(&via);
             }
         }
         route
@@ -246,8 +246,8 @@ impl<A: Address> Table<A> {
     }
 
     /// How many different routes want each neighbor that they name with its interface.
-    pub fn wanted(&self) -> impl Iterator<Item = Via> {
-        self.routes.wanted.keys().copied()
+    pub fn neighbors(&self) -> impl Iterator<Item = Via> {
+        self.routes.neighbors.keys().copied()
     }
 
     /// The longest prefix with a route that contains `address`, whether its routes are in use or not.

@@ -48,7 +48,7 @@ impl<A: Address, V> PrefixTree<A, V> {
     }
 
     /// What comes behind this prefix, or all.
-    pub fn after(&self, prefix: Option<PrefixOf<A>>) -> impl Iterator<Item = (PrefixOf<A>, &V)> {
+    pub fn iter_after(&self, prefix: Option<PrefixOf<A>>) -> impl Iterator<Item = (PrefixOf<A>, &V)> {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = prefix.map_or(Unbounded, Excluded);
         self.0.range((from, Unbounded)).map(|(prefix, value)| (*prefix, value))
@@ -121,7 +121,7 @@ mod tests {
                 let inside = expect(&|other| other.len() >= prefix.len() && prefix.contains(other.addr()));
                 assert_eq!(tree.covered_by(prefix).map(own).collect::<Vec<_>>(), inside, "in {prefix}, seed {seed}");
                 let behind = expect(&|other| other > prefix);
-                assert_eq!(tree.after(Some(prefix)).map(own).collect::<Vec<_>>(), behind);
+                assert_eq!(tree.iter_after(Some(prefix)).map(own).collect::<Vec<_>>(), behind);
             }
         }
     }

@@ -131,8 +131,8 @@ impl<A: perigee_net::Address> LookupWriter<A> for Flaky<A> {
     fn reclaim(&mut self, grace: Grace) {
         self.inner.reclaim(grace);
     }
-    fn waiting(&self) -> usize {
-        self.inner.waiting()
+    fn retired(&self) -> usize {
+        self.inner.retired()
     }
     fn memory(&self) -> usize {
         self.inner.memory()
@@ -278,7 +278,7 @@ impl Pair {
         self.epoch += 2;
         self.writer.reclaim(Grace { epoch: self.epoch, passed: self.epoch });
         assert_eq!(self.writer.next_hops().collect::<Vec<_>>(), []);
-        assert_eq!((self.writer.waiting(), self.writer.wanted().len()), (0, 0));
+        assert_eq!((self.writer.retired(), self.writer.required_neighbors().len()), (0, 0));
     }
 }
 

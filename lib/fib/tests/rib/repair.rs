@@ -57,8 +57,8 @@ impl<A: Address> LookupWriter<A> for Unreliable<A> {
     fn reclaim(&mut self, grace: Grace) {
         self.inner.reclaim(grace);
     }
-    fn waiting(&self) -> usize {
-        self.inner.waiting()
+    fn retired(&self) -> usize {
+        self.inner.retired()
     }
     fn memory(&self) -> usize {
         self.inner.memory()
@@ -97,10 +97,10 @@ fn wrong(writer: &FibWriter, further: &[Prefix]) -> Vec<Prefix> {
             wrong.push(prefix);
         }
     };
-    let mut turn = writer.rib().after(None, 7);
+    let mut turn = writer.rib().prefixes_after(None, 7);
     while let Some(last) = turn.last().copied() {
         turn.into_iter().for_each(&mut look);
-        turn = writer.rib().after(Some(last), 7);
+        turn = writer.rib().prefixes_after(Some(last), 7);
     }
     further.iter().copied().for_each(look);
     wrong
@@ -219,14 +219,14 @@ fn routes_of_one_source_in_order_and_in_turns() {
             .map(|((prefix, _), route)| (*prefix, route))
             .collect();
         let rib = writer.rib();
-        let at_once: Vec<_> = rib.of_source(RouteSource::Linux, is_v6, None).collect();
+        let at_once: Vec<_> = rib.routes_of_source(RouteSource::Linux, is_v6, None).collect();
         assert_eq!(at_once, expected);
         for (prefix, _) in &expected {
-            let behind: Vec<_> = rib.of_source(RouteSource::Linux, is_v6, Some(*prefix)).collect();
+            let behind: Vec<_> = rib.routes_of_source(RouteSource::Linux, is_v6, Some(*prefix)).collect();
             assert_eq!(behind, expected[expected.partition_point(|(other, _)| other <= prefix)..]);
         }
     }
     let all: Vec<Prefix> = writer.rib().iter().map(|(prefix, ..)| prefix).collect();
-    assert_eq!(writer.rib().after(None, usize::MAX), all);
-    assert_eq!(writer.rib().after(Some(all[4]), 3), all[5..8]);
+    assert_eq!(writer.rib().prefixes_after(None, usize::MAX), all);
+    assert_eq!(writer.rib().prefixes_after(Some(all[4]), 3), all[5..8]);
 }

@@ -138,7 +138,7 @@ pub fn churn<A: Family>(writers: Vec<Box<dyn LookupWriter<A>>>, universe: &Unive
     let probes: Vec<A> = (0..600).map(|_| universe.address(&mut random)).collect();
     group.check(&probes, &format!("seed {seed}, emptied"));
     (0..2).for_each(|_| group.reclaim());
-    assert!(group.writers.iter().all(|writer| writer.waiting() == 0));
+    assert!(group.writers.iter().all(|writer| writer.retired() == 0));
 }
 
 /// Loads whole tables of this universe and looks up every edge; then changes a part of each.

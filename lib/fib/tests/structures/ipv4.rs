@@ -186,7 +186,7 @@ fn dir24_out_of_groups_is_as_it_was() {
     group.check_edges(&[c], "refused");
     group.remove(a);
     assert!(group.writers[0].insert(c, NextHopId(23)).is_err(), "a reader may still be in the group");
-    assert_eq!(group.writers[0].waiting(), 1);
+    assert_eq!(group.writers[0].retired(), 1);
     (0..2).for_each(|_| group.reclaim());
     group.insert(c, NextHopId(23));
     group.check_edges(&[a, b, c], "reused");
@@ -215,7 +215,11 @@ fn auto_follows_the_popular_next_hops() {
             writer.load(&routes).expect("room");
         }
         assert_eq!(names(&writers), [expected, "dirb"], "{hops} next hops from {from} on");
-        assert!(writers[0].why().is_some_and(|why| why.contains("next hops")), "{:?}", writers[0].why());
+        assert!(
+            writers[0].choice_reason().is_some_and(|why| why.contains("next hops")),
+            "{:?}",
+            writers[0].choice_reason()
+        );
         let mut group = Group::new(std::mem::take(&mut writers));
         for (prefix, id) in &routes {
             group.oracle.insert(*prefix, *id);

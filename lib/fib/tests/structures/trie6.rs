@@ -48,7 +48,7 @@ fn out_of_nodes_is_as_it_was() {
     );
     group.check_edges(&[a, b], "refused");
     group.remove(a);
-    assert_eq!(group.writers[0].waiting(), 3);
+    assert_eq!(group.writers[0].retired(), 3);
     assert!(group.writers[0].insert(b, NextHopId(22)).is_err(), "a reader may still be in the nodes");
     (0..2).for_each(|_| group.reclaim());
     group.insert(b, NextHopId(22));

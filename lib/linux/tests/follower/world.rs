@@ -458,7 +458,7 @@ impl World {
 
     /// The routes of Linux in the RIB: prefix, metric and preference, and where to.
     pub fn routes(&self) -> BTreeMap<(Prefix, u32), (u8, RouteTarget)> {
-        let of_family = |is_v6| self.router.rib().of_source(RouteSource::Linux, is_v6, None);
+        let of_family = |is_v6| self.router.rib().routes_of_source(RouteSource::Linux, is_v6, None);
         let of_linux = of_family(false).chain(of_family(true));
         of_linux.map(|(p, route)| ((p, route.metric), (route.preference, route.target.clone()))).collect()
     }

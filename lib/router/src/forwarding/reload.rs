@@ -105,7 +105,7 @@ impl Forwarding {
             let at = interfaces.iter().position(|i| (i.port, i.vlan) == (old.port, old.vlan))?;
             Some(InterfaceId(at as u16))
         };
-        let of_family = |is_v6| self.rib().of_source(RouteSource::Linux, is_v6, None);
+        let of_family = |is_v6| self.rib().routes_of_source(RouteSource::Linux, is_v6, None);
         let of_linux = of_family(false).chain(of_family(true));
         of_linux.filter_map(|(prefix, route)| Some((prefix, renumbered(route, new)?))).collect()
     }

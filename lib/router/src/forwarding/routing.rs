@@ -79,7 +79,7 @@ impl Routing {
 
     /// Whether there are changes to [`commit`](Self::commit).
     pub fn uncommitted(&self) -> bool {
-        self.changed || self.fib.pending()
+        self.changed || self.fib.uncommitted()
     }
 
     /// Completes all changes so far in the lookup structures.
@@ -93,7 +93,7 @@ impl Routing {
 
     /// Lets memory be used again that no worker can hold any more.
     pub fn reclaim(&mut self, grace: impl FnOnce() -> perigee_fib::Grace) {
-        if self.fib.waiting() > 0 {
+        if self.fib.retired() > 0 {
             self.fib.reclaim(grace());
         }
     }
@@ -203,7 +203,7 @@ impl Routing {
 
     /// The gateways that routes need resolved.
     pub fn gateways(&self) -> Gateways {
-        self.fib.wanted().into_iter().collect()
+        self.fib.required_neighbors().into_iter().collect()
     }
 
     /// A neighbor has been resolved, changed or (without a MAC address) lost: its next hops change, and a destination on
