@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Tells rustc that `cfg(loom)` is a known name; the model checker's build sets it.
+//! Declares `cfg(loom)`, which the model checker's build sets, so that rustc does not warn about it.
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(loom)");

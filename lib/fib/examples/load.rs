@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! How long a full table takes to load, and to insert route by route: `cargo run --release -p perigee-fib --example load
-//! [ROUTES [STRUCTURE]]`. Gateways with their interface, gateways without, and two gateways each. Times are CPU time, so that a
-//! busy machine does not blur them; "lookup" is what the lookup structure alone takes of a load.
+//! How long it takes to load a full table, and to insert it route by route: `cargo run --release -p perigee-fib --example load
+//! [ROUTES [STRUCTURE]]`. Routes have a gateway with its interface, a gateway without, or two gateways. Times are CPU time, so
+//! that other load on the machine does not distort them; "lookup alone" is the lookup structure's part of a load.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use perigee_net::{InterfaceId, MacAddr, Member, Multipath, Prefix, Route, RouteS
 
 const LAN: InterfaceId = InterfaceId(1);
 
-/// Seconds that this thread has run.
+/// CPU time of this thread, in seconds.
 fn now() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9

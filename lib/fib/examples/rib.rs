@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! How fast routes go into the routing table and the lookup structures one by one, as from a kernel's notifications, and what
-//! they cost in memory: `cargo run --release -p perigee-fib --example rib [FILE [GATEWAYS [sorted]]]`.
+//! How fast routes enter the routing table and the lookup structures one by one, as from a kernel's notifications, and how much
+//! memory they take: `cargo run --release -p perigee-fib --example rib [FILE [GATEWAYS [sorted]]]`.
 //!
-//! FILE has a prefix per line; without one, a synthetic IPv4 table of 1,000,000. Each route goes to one of GATEWAYS neighbors (100)
-//! by a fixed hash of its prefix; the order is a fixed random one. A commit and a reclaim follow every 1,000 changes. Times are
-//! CPU time of the thread, so that a busy machine does not blur them.
+//! FILE has one prefix per line; the default is a synthetic IPv4 table of 1,000,000. Each route goes to one of GATEWAYS neighbors
+//! (100), chosen by a fixed hash of its prefix; the order is random but fixed. A commit and a reclaim follow every 1,000 changes.
+//! Times are CPU time of the thread, so that other load on the machine does not distort them.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -16,13 +16,13 @@ use perigee_net::{InterfaceId, MacAddr, Prefix, Route, RouteKey, RouteSource, Ro
 const BURST: usize = 1000;
 const KEY: RouteKey = RouteKey::of(RouteSource::Linux).with_metric(32);
 
-/// Seconds that this thread has run.
+/// CPU time of this thread, in seconds.
 fn now() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
 }
 
-/// Memory in use, and the most there ever was, in MB.
+/// Memory in use, and its peak, in MB.
 fn memory() -> [f64; 2] {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     ["VmRSS:", "VmHWM:"].map(|name| {
@@ -32,7 +32,7 @@ fn memory() -> [f64; 2] {
 }
 
 fn route(prefix: Prefix, gateways: u32, turn: u32) -> Route {
-    // A hash of the prefix: its neighbor is the same in every run.
+    // A hash of the prefix, so that its neighbor is the same in every run.
     let bits = match prefix {
         Prefix::V4(prefix) => prefix.addr(),
         Prefix::V6(prefix) => (prefix.addr() >> 64) as u32 ^ (prefix.addr() >> 96) as u32,
@@ -43,7 +43,7 @@ fn route(prefix: Prefix, gateways: u32, turn: u32) -> Route {
     Route::new(RouteSource::Linux, target).with_metric(KEY.metric)
 }
 
-/// Makes a change for each prefix, with a commit after each burst, and tells how fast.
+/// Makes a change for each prefix, with a commit after each burst, and prints the rate.
 fn run(
     what: &str,
     writer: &mut FibWriter,
@@ -93,7 +93,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     run("again", &mut writer, &prefixes, |writer, prefix| writer.insert(prefix, route(prefix, gateways, 0)))?;
     run("replaced", &mut writer, &prefixes, |writer, prefix| writer.insert(prefix, route(prefix, gateways, 99)))?;
     let found = prefixes.iter().filter(|p| writer.expected(p.addr()) == writer.reader().lookup(p.addr()).0).count();
-    assert_eq!(found, prefixes.len(), "the lookup structures say something else than the routes");
+    assert_eq!(found, prefixes.len(), "the lookup structures disagree with the routes");
     run("withdrawn", &mut writer, &prefixes, |writer, prefix| writer.remove(prefix, KEY).map(drop))?;
     run("announced", &mut writer, &prefixes, |writer, prefix| writer.insert(prefix, route(prefix, gateways, 0)))?;
     let start = now();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The forwarding table: what workers look up in, and the control thread's end that keeps it equal to the routes.
+//! The forwarding table: the part that workers look packets up in, and the control thread's end, which makes it follow the
+//! routes.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -29,14 +30,14 @@ pub struct Fib {
 }
 
 impl Fib {
-    /// Whether both are the same memory: then nothing needs to be published.
+    /// Whether both are the same tables in memory: then nothing needs to be published.
     pub fn is_same(&self, other: &Fib) -> bool {
         Arc::ptr_eq(&self.v4, &other.v4)
             && Arc::ptr_eq(&self.v6, &other.v6)
             && Arc::ptr_eq(&self.next_hops, &other.next_hops)
     }
 
-    /// One address at a time, for who is not in a hurry. The next hop may be a group.
+    /// Looks up a single address, where speed does not matter. The next hop may be a group.
     pub fn lookup(&self, address: IpAddr) -> (NextHopId, NextHop) {
         let id = match address {
             IpAddr::V4(address) => self.v4.lookup(address.to_bits()),
@@ -45,7 +46,7 @@ impl Fib {
         (id, self.next_hops.get(id))
     }
 
-    /// The same for a packet of a flow, by the flow's hash: never a group.
+    /// Looks up a packet of a flow, given by the flow's hash: the next hop is never a group.
     pub fn lookup_flow(&self, address: IpAddr, flow: u32) -> (NextHopId, NextHop) {
         let (id, next_hop) = self.lookup(address);
         if !next_hop.is_group() {
@@ -58,8 +59,8 @@ impl Fib {
 
 /// The routes, and what follows from them in the forwarding table. Every call changes both or neither.
 ///
-/// A gateway that comes without its interface is reached by the routes to it. While none leads there its routes are
-/// inactive: they stay in the RIB, and the next best ones are used. The rules stand in `recursion.rs`.
+/// A gateway that is given without its interface is reached over other routes. While it is unreachable, routes through it are
+/// inactive: they stay in the RIB, and the next best ones are used. `rib/recursion.rs` has the rules.
 pub struct FibWriter {
     v4: FamilyTables<u32>,
     v6: FamilyTables<u128>,
@@ -72,7 +73,7 @@ impl FibWriter {
         Self::with(next_hops, (structures::DEFAULT4.new)()?, (structures::DEFAULT6.new)()?)
     }
 
-    /// The same with lookup structures of the caller's choice, which are empty.
+    /// As [`new`](Self::new), with lookup structures of the caller's choice, which are empty.
     pub fn with(
         next_hops: u32,
         v4: Box<dyn LookupWriter<u32>>,
@@ -82,44 +83,46 @@ impl FibWriter {
         Ok(Self { v4: FamilyTables::new(v4), v6: FamilyTables::new(v6), next_hops })
     }
 
-    /// The same table, in which gateways may be reached over the default route. To be called while it is empty.
+    /// Lets gateways be reached over the default route. To be called while the table is empty.
     pub fn resolving_via_default(mut self) -> Self {
         self.v4.gateways = Gateways::new(true);
         self.v6.gateways = Gateways::new(true);
         self
     }
 
-    /// Makes this router's choices within groups others than those of the routers before and behind it, which see the same
-    /// flows: any number that differs from theirs. With another seed flows take other ways.
+    /// Makes this router's choices within groups independent of those of its neighbors, which see the same flows: `seed` is any
+    /// number that differs from theirs. A change of seed moves flows to other paths.
     pub fn set_seed(&mut self, seed: u32) {
         self.next_hops.reader().set_seed(seed);
     }
 
-    /// The workers' view. A change may replace the lookup structures in it: compare with [`Fib::is_same`], and publish.
+    /// The workers' view. A change may replace the lookup structures in it: to be compared by [`Fib::is_same`], and published if
+    /// it differs.
     pub fn reader(&self) -> Fib {
         let next_hops = Arc::clone(self.next_hops.reader());
         Fib { v4: self.v4.lookup.reader(), v6: self.v6.lookup.reader(), next_hops }
     }
 
-    /// Makes the changes so far visible, where a lookup structure collects them, and then gives up the next hops that nothing
-    /// leads to any more. To be called after one change or after a run of them, and before [`reclaim`](Self::reclaim); what
-    /// [`reader`](Self::reader) says after it is to be published between the two.
+    /// Makes all changes so far visible, where a lookup structure collects them, and then releases next hops that are no longer
+    /// used. To be called after one change or several, and before [`reclaim`](Self::reclaim); between the two what
+    /// [`reader`](Self::reader) returns is to be published.
     pub fn commit(&mut self) -> Result<(), FibError> {
         let (v4, v6) = (self.v4.lookup.commit(), self.v6.lookup.commit());
         v4.and(v6)?;
-        // A next hop that nothing leads to any more may still be found where a change is not visible yet.
+        // While a change is not visible, readers may still find the next hops that it has made unused.
         if !self.uncommitted() {
             self.next_hops.commit();
         }
         Ok(())
     }
 
-    /// Whether a reader keeps a change from being visible: [`commit`](Self::commit) again later.
+    /// Whether some change is not visible yet. After a [`commit`](Self::commit) that means that a reader is in the way or memory
+    /// is short: commit again later.
     pub fn uncommitted(&self) -> bool {
         self.v4.lookup.uncommitted() || self.v6.lookup.uncommitted()
     }
 
-    /// Why the lookup structures are what they are, where they choose themselves: IPv4, IPv6.
+    /// IPv4, IPv6: see [`LookupWriter::choice_reason`].
     pub fn choice_reasons(&self) -> [Option<String>; 2] {
         [self.v4.lookup.choice_reason(), self.v6.lookup.choice_reason()]
     }
@@ -129,7 +132,7 @@ impl FibWriter {
         Rib { v4: &self.v4.table, v6: &self.v6.table }
     }
 
-    /// Adds a route, in place of the one to the same prefix with the same [`RouteKey`].
+    /// Adds a route, replacing the one to the same prefix with the same [`RouteKey`].
     pub fn insert(&mut self, prefix: Prefix, route: Route) -> Result<(), FibError> {
         check(prefix, &route)?;
         match prefix {
@@ -148,8 +151,8 @@ impl FibWriter {
         removed.ok_or(FibError::Missing { prefix })
     }
 
-    /// Replaces everything by these routes; of several with one prefix and key the last counts. Much faster than to insert
-    /// them one by one: for the start of a router.
+    /// Replaces all routes by these; of several with one prefix and key the last counts. Much faster than inserting them one by
+    /// one: for the start of a router.
     pub fn load(&mut self, routes: impl IntoIterator<Item = (Prefix, Route)>) -> Result<(), FibError> {
         let mut v4 = Loaded::new(self.v4.gateways.via_default());
         let mut v6 = Loaded::new(self.v6.gateways.via_default());
@@ -159,9 +162,9 @@ impl FibWriter {
             v4 = self.v4.replace(v4);
             v6 = self.v6.replace(v6);
         }
-        // What is left over: the old tables, or the new ones.
+        // `v4` and `v6` are now the tables that are not in use: the old ones, or after an error the new ones.
         let mut gone = v6.uses(&mut self.next_hops);
-        // Readers that still find the refused table must find nobody else's next hops there: they are never given up.
+        // If readers still find the refused IPv4 table, its next hops are never released: they must not be reused for others.
         if !stuck {
             gone.extend(v4.uses(&mut self.next_hops));
         }
@@ -183,7 +186,7 @@ impl FibWriter {
                 Prefix::V6(prefix) => routes6.push((prefix, route)),
             }
         }
-        // In order of address the RIB grows where it was touched last, which the caches like.
+        // In order of address the RIB grows where it was touched last, which suits the caches.
         routes4.sort_by_key(|(prefix, _)| *prefix);
         routes6.sort_by_key(|(prefix, _)| *prefix);
         routes4.into_iter().try_for_each(|(prefix, route)| v4.insert(&mut self.next_hops, prefix, route))?;
@@ -192,7 +195,7 @@ impl FibWriter {
         Ok(v6.settle(&mut self.next_hops)?)
     }
 
-    /// Both lookup structures or neither; `stuck`, if IPv4 has the new table all the same.
+    /// Loads both lookup structures or neither. `stuck` is set if the new IPv4 table could not be taken back.
     fn load_lookup(&mut self, v4: &Loaded<u32>, v6: &Loaded<u128>, stuck: &mut bool) -> Result<(), FibError> {
         self.v4.lookup.load(&v4.list)?;
         if let Err(error) = self.v6.lookup.load(&v6.list) {
@@ -202,15 +205,15 @@ impl FibWriter {
         Ok(())
     }
 
-    /// What the lookup structure should say of an address, by the routes: the next hop of the longest prefix that has a route
-    /// in use. Where [`reader`](Self::reader) says otherwise after a [`commit`](Self::commit), [`repair`](Self::repair) helps.
+    /// The next hop that the lookup structure should find for an address: that of the longest prefix that has a route in use. If
+    /// [`reader`](Self::reader) finds another after a [`commit`](Self::commit), [`repair`](Self::repair) corrects it.
     pub fn expected(&self, address: IpAddr) -> NextHopId {
         self.rib().next_hop(address).unwrap_or(NextHopId::NO_ROUTE)
     }
 
-    /// Writes what the routes say of `prefix` and of the prefixes inside it into the lookup structure anew, whatever the
-    /// structure believes to hold; returns how many prefixes that were. Where these are many, the whole table of the family is
-    /// loaded anew, and [`reader`](Self::reader) is another one. To be committed. After an error some may be written.
+    /// Writes `prefix` and the prefixes inside it to the lookup structure again as the routes have them, whatever the structure
+    /// is believed to hold; returns how many prefixes were written. If there are many, the family's whole table is loaded again,
+    /// and [`reader`](Self::reader) changes. To be followed by a commit. After an error some may have been written.
     pub fn repair(&mut self, prefix: Prefix) -> Result<usize, FibError> {
         match prefix {
             Prefix::V4(prefix) => Ok(self.v4.repair(prefix)?),
@@ -223,8 +226,8 @@ impl FibWriter {
         self.v4.lookup.commit_is_cheap() && self.v6.lookup.commit_is_cheap()
     }
 
-    /// The neighbors that routes need resolved: gateways with their interfaces, and what the others are reached by. A
-    /// neighbor's own host route needs none.
+    /// The neighbors that routes need resolved: gateways given with their interfaces, and those by which the other gateways are
+    /// reached. A neighbor's own host route needs none.
     pub fn required_neighbors(&self) -> BTreeSet<(InterfaceId, IpAddr)> {
         let named = self.v4.table.neighbors().chain(self.v6.table.neighbors());
         let mut found: BTreeSet<_> = named.filter_map(|via| Some((via.interface, via.gateway?))).collect();
@@ -237,10 +240,10 @@ impl FibWriter {
         found
     }
 
-    /// The link that `gateway` is on: that of the connected network it is in, or of the neighbor that it is.
+    /// The link that `gateway` is on: that of the connected network around it or, if it is a resolved neighbor, of its own route.
     ///
     /// # Errors
-    /// [`FibError::GatewayNotConnected`]; a route may reach it all the same.
+    /// [`FibError::GatewayNotConnected`]; it may still be reachable over a route.
     pub fn link_of(&self, gateway: IpAddr) -> Result<InterfaceId, FibError> {
         match self.rib().lookup(gateway).map(|(_, route)| &route.target) {
             Some(RouteTarget::Connected { interface }) => Ok(*interface),
@@ -250,8 +253,8 @@ impl FibWriter {
         }
     }
 
-    /// Where `gateway`, which a route names without an interface, is reached now: the link, and the neighbor on it. `None` if
-    /// it is not, if it is by several ways, or if no route names it so.
+    /// The link and the neighbor by which `gateway`, which a route names without an interface, is reached now. `None` if it is
+    /// unreachable, if there are several, or if no route names it so.
     pub fn reached_by(&self, gateway: IpAddr) -> Option<Via> {
         let id = match gateway {
             IpAddr::V4(gateway) => self.v4.gateways.id(gateway.to_bits()),
@@ -269,7 +272,7 @@ impl FibWriter {
         self.next_hops.via(id)
     }
 
-    /// Where a packet of a flow to `destination` goes: as a worker does it, past groups and gateways.
+    /// Where a packet of a flow to `destination` finally goes, decided as a worker would: groups and gateways are resolved.
     pub fn decide(&self, destination: IpAddr, flow: u32) -> Leaf {
         let (id, _) = self.reader().lookup(destination);
         self.next_hops.leaf(id, flow)
@@ -280,27 +283,27 @@ impl FibWriter {
         self.next_hops.iter()
     }
 
-    /// The neighbor `address` on `interface` has this MAC address now, or none that is known. Takes effect at once
-    /// on all routes through it; the host route to a connected destination is the caller's to insert.
+    /// Sets the MAC address of the neighbor `address` on `interface`, or removes it. Takes effect at once on all routes through
+    /// the neighbor; the host route to a connected destination is the caller's to insert.
     pub fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
         self.next_hops.set_neighbor(interface, address, mac);
     }
 
-    /// How many pieces of memory wait for [`commit`](Self::commit) or [`reclaim`](Self::reclaim).
+    /// How much is retired and waits for [`commit`](Self::commit) or [`reclaim`](Self::reclaim).
     pub fn retired(&self) -> usize {
         self.v4.lookup.retired() + self.v6.lookup.retired() + self.next_hops.retired()
     }
 
-    /// Lets memory be used again that no worker can hold any more. To be called with
-    /// [`Published::grace`](crate::Published::grace) now and then while something is [`retired`](Self::retired), after
-    /// [`commit`](Self::commit).
+    /// Makes retired memory usable again, except what a worker may still hold. To be called with
+    /// [`Published::grace`](crate::Published::grace), after a [`commit`](Self::commit), and again at intervals while something is
+    /// [`retired`](Self::retired).
     pub fn reclaim(&mut self, grace: Grace) {
         self.v4.lookup.reclaim(grace);
         self.v6.lookup.reclaim(grace);
         self.next_hops.reclaim(grace);
     }
 
-    /// Bytes of the lookup structures that are or were in use: IPv4, IPv6.
+    /// Bytes of the lookup structures that are or have been in use: IPv4, IPv6.
     pub fn memory(&self) -> (usize, usize) {
         (self.v4.lookup.memory(), self.v6.lookup.memory())
     }
@@ -328,13 +331,13 @@ impl From<Refusal> for FibError {
     }
 }
 
-/// Why a change of a route was refused; everything is as it was.
+/// Why a change of a route was refused; nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FibError {
     /// The lookup structure refused.
     #[error(transparent)]
     Lookup(#[from] LookupError),
-    /// No further next hop.
+    /// There is no further next hop.
     #[error(transparent)]
     NextHop(#[from] NextHopError),
     /// The gateway is in no interface's network.
@@ -345,13 +348,13 @@ pub enum FibError {
         /// The gateway given.
         gateway: IpAddr,
     },
-    /// Not the address of a host.
+    /// The gateway is not the address of a host.
     #[error("gateway {gateway} is not the address of a neighbor; expected a unicast address")]
     GatewayAddress {
         /// The gateway given.
         gateway: IpAddr,
     },
-    /// Of another family than its prefix, and without an interface.
+    /// The gateway is of another family than the prefix, and has no interface.
     #[error("gateway {gateway} is of another family than {prefix}; name the interface it is on")]
     GatewayFamily {
         /// The gateway given.
@@ -359,7 +362,7 @@ pub enum FibError {
         /// The prefix given.
         prefix: Prefix,
     },
-    /// Nothing to remove.
+    /// There is nothing to remove.
     #[error("there is no such route to {prefix}")]
     Missing {
         /// The prefix given.

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT
-//! All interfaces by id: which one a frame belongs to, and what sending out of one needs.
+//! All interfaces by id: which one a received frame belongs to, and what it takes to send out of one.
 
 use thiserror::Error;
 
 use crate::next_hop::mac_bits;
 use perigee_net::{Interface, InterfaceAddress, InterfaceId, Prefix};
 
-/// What sending out of an interface needs: 16 bytes, four interfaces per cache line.
+/// What it takes to send out of an interface: 16 bytes, four interfaces per cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Egress {
-    /// Own MAC address as a big-endian number of 48 bits, as in [`NextHop::mac_bits`](crate::NextHop::mac_bits).
+    /// The interface's MAC address as a big-endian number of 48 bits, as in [`NextHop::mac_bits`](crate::NextHop::mac_bits).
     pub mac_bits: u64,
     /// The port's index.
     pub port: u16,
-    /// VLAN id to tag with, 0 for none.
+    /// VLAN id to tag frames with, 0 for none.
     pub vlan: u16,
     /// Largest IP packet, in bytes.
     pub mtu: u16,
 }
 
-/// All interfaces by [`InterfaceId`]; immutable, published as a whole.
+/// All interfaces by [`InterfaceId`]; immutable, and published as a whole.
 #[derive(Clone, Debug, Default)]
 pub struct Interfaces {
     list: Vec<Interface>,
@@ -42,7 +42,7 @@ impl Interfaces {
     /// The smallest MTU: every IPv4 link must carry 68 bytes (RFC 791 section 3.2).
     pub const SMALLEST_MTU: u16 = 68;
 
-    /// The table of these interfaces, their ids in order from 0.
+    /// A table of these interfaces, whose ids are their places in the list, from 0.
     pub fn new(list: Vec<Interface>) -> Result<Self, InterfaceError> {
         if list.len() > InterfaceId::LIMIT.into() {
             return Err(InterfaceError::TooMany { found: list.len() });
@@ -57,7 +57,7 @@ impl Interfaces {
                 return Err(InterfaceError::Duplicate { name: interface.name.clone(), other });
             }
         }
-        // Last, so that two of one port and VLAN are refused whether they are up or not.
+        // Last, so that two with one port and VLAN are refused whether they are up or not.
         for interface in list.iter().filter(|interface| !interface.up) {
             *table.ingress_slot(interface.port, interface.vlan) = None;
         }
@@ -77,7 +77,7 @@ impl Interfaces {
         }
     }
 
-    /// The interface a frame came in by, if it is up. `vlan` is the tag's id, 0 for none or for a priority tag.
+    /// The interface on which a frame arrived, if it is up. `vlan` is the tag's id, 0 without a tag or for a priority tag.
     #[inline]
     pub fn ingress(&self, port: u16, vlan: u16) -> Option<InterfaceId> {
         let port = self.ports.get(usize::from(port))?;
@@ -87,13 +87,13 @@ impl Interfaces {
         *port.tagged.as_ref()?.get(usize::from(vlan))?
     }
 
-    /// What sending out of `id` needs.
+    /// What it takes to send out of `id`.
     #[inline]
     pub fn egress(&self, id: InterfaceId) -> Option<&Egress> {
         self.egress.get(usize::from(id.0))
     }
 
-    /// What sending out of each interface needs, by id.
+    /// What it takes to send out of each interface, by id.
     #[inline]
     pub fn egresses(&self) -> &[Egress] {
         &self.egress
@@ -105,12 +105,12 @@ impl Interfaces {
         self.smallest_mtu
     }
 
-    /// The interface of `id`.
+    /// The interface with this id.
     pub fn get(&self, id: InterfaceId) -> Option<&Interface> {
         self.list.get(usize::from(id.0))
     }
 
-    /// The interface of that name.
+    /// The interface with this name.
     pub fn by_name(&self, name: &str) -> Option<InterfaceId> {
         self.iter().find(|(_, interface)| interface.name == name).map(|(id, _)| id)
     }
@@ -155,7 +155,7 @@ pub enum InterfaceError {
         /// How many were given.
         found: usize,
     },
-    /// Two interfaces take the same frames.
+    /// Two interfaces would receive the same frames.
     #[error("interface {name} has the same port and VLAN as {other}; give one of them another VLAN")]
     Duplicate {
         /// The later one.
@@ -163,7 +163,7 @@ pub enum InterfaceError {
         /// The earlier one.
         other: String,
     },
-    /// A VLAN id out of range.
+    /// A VLAN id is out of range.
     #[error("interface {name}: VLAN {vlan} does not exist; expected 1 to 4094")]
     Vlan {
         /// The interface.
@@ -171,7 +171,7 @@ pub enum InterfaceError {
         /// The id given.
         vlan: u16,
     },
-    /// An MTU no IPv4 link may have.
+    /// An MTU is smaller than IPv4 allows.
     #[error("interface {name}: an MTU of {mtu} bytes is too small; expected at least {smallest}", smallest = Interfaces::SMALLEST_MTU)]
     Mtu {
         /// The interface.
@@ -179,7 +179,7 @@ pub enum InterfaceError {
         /// The MTU given, in bytes.
         mtu: u16,
     },
-    /// A prefix length over 32 or 128.
+    /// A prefix length is over 32 or 128.
     #[error("interface {name}: {address} is not an address with a prefix length; expected at most {longest}", longest = Prefix::longest(address.address))]
     Address {
         /// The interface.
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_down_takes_no_frames_and_keeps_its_id() {
+    fn an_interface_that_is_down_receives_nothing_and_keeps_its_id() {
         let down = |name, port, vlan| Interface { up: false, ..interface(name, port, vlan) };
         let list = vec![down("a", 0, None), interface("b", 0, Some(7)), down("c", 0, Some(8)), interface("d", 1, None)];
         let table = Interfaces::new(list.clone()).expect("table");
@@ -245,26 +245,26 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
-        let why = |list: Vec<Interface>| Interfaces::new(list).expect_err("refused").to_string();
+    fn mistakes_are_refused_with_what_was_found_and_expected() {
+        let refusal = |list: Vec<Interface>| Interfaces::new(list).expect_err("refused").to_string();
         assert_eq!(
-            why(vec![interface("a", 1, Some(5)), interface("b", 1, Some(5))]),
+            refusal(vec![interface("a", 1, Some(5)), interface("b", 1, Some(5))]),
             "interface b has the same port and VLAN as a; give one of them another VLAN"
         );
         for vlan in [0, 4095, u16::MAX] {
             assert_eq!(
-                why(vec![interface("a", 1, Some(vlan))]),
+                refusal(vec![interface("a", 1, Some(vlan))]),
                 format!("interface a: VLAN {vlan} does not exist; expected 1 to 4094")
             );
         }
         let small = Interface { mtu: 67, ..interface("a", 1, None) };
-        assert_eq!(why(vec![small]), "interface a: an MTU of 67 bytes is too small; expected at least 68");
+        assert_eq!(refusal(vec![small]), "interface a: an MTU of 67 bytes is too small; expected at least 68");
         let long = Interface {
             addresses: vec![InterfaceAddress { address: "192.0.2.1".parse().expect("address"), prefix_len: 33 }],
             ..interface("a", 1, None)
         };
         assert_eq!(
-            why(vec![long]),
+            refusal(vec![long]),
             "interface a: 192.0.2.1/33 is not an address with a prefix length; expected at most 32"
         );
     }

@@ -6,17 +6,17 @@
 //!  FibWriter                                             Fib (shared, read only)
 //!    Rib             every route, best one per prefix      -
 //!    LookupWriter    patches in place, or rebuilds       > Lookup   IPv4 address -> NextHopId
-//!    LookupWriter    the same                            > Lookup   IPv6 address -> NextHopId
-//!    NextHopWriter   a neighbor changed: one store       > NextHops NextHopId -> NextHop (interface, MAC)
-//!                    a group's member, too               >          a group and a flow -> NextHopId of a member
-//!  Published<T>      a new version of anything else      > Subscriber<T>, refreshed between two batches
+//!    LookupWriter    likewise                            > Lookup   IPv6 address -> NextHopId
+//!    NextHopWriter   one store per changed neighbor      > NextHops NextHopId -> NextHop (interface, MAC)
+//!                    or bucket of a group                >          a group and a flow -> NextHopId of a member
+//!  Published<T>      new versions of everything else     > Subscriber<T>, refreshed between two batches
 //! ```
 //!
-//! Nothing here has a clock, a socket or a thread. What a reader may still hold (a group of the table, a next
-//! hop, an old version) is only reused after every [`Subscriber`] passed a batch boundary: see [`Grace`].
+//! Nothing here has a clock, a socket or a thread. What a reader may still hold (a group of a table, a next
+//! hop, an old version) is reused only after every [`Subscriber`] has passed a batch boundary: see [`Grace`].
 //!
-//! Which lookup structures there are is in [`structures`]. `unsafe` is in `lookup/table.rs` (huge pages) and in the room
-//! `lookup/simd` (vector instructions and prefetch), nowhere else.
+//! The lookup structures are listed in [`structures`]. `unsafe` is in `lookup/table.rs` (huge pages) and in `lookup/simd`
+//! (vector instructions and prefetch), nowhere else.
 #![deny(unsafe_code)]
 
 mod fib;

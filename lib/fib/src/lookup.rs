@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What every longest-prefix-match structure can do: readers look up while one writer patches in place.
+//! What every longest-prefix-match structure offers: lookups by many readers while one writer changes it.
 
 pub(crate) mod blocks;
 pub(crate) mod bm19;
@@ -27,8 +27,8 @@ use perigee_net::{Address, Prefix, PrefixOf};
 
 /// The readers' half: shared by all workers, never locked.
 ///
-/// While the writer changes a prefix, a reader sees the prefix's old or its new next hop, and never another's,
-/// provided that it keeps nothing it looked up beyond its next batch boundary (see [`Grace`]).
+/// While the writer changes a prefix, a reader sees its old or its new next hop and never that of another prefix, provided
+/// that the reader keeps nothing it looked up beyond its next batch boundary (see [`Grace`]).
 pub trait Lookup<A: Address>: Send + Sync {
     /// The structure's name, as in the configuration.
     fn name(&self) -> &'static str;
@@ -36,8 +36,8 @@ pub trait Lookup<A: Address>: Send + Sync {
     /// The next hop of the longest prefix that contains `address`.
     fn lookup(&self, address: A) -> NextHopId;
 
-    /// `ids[i]` becomes the [`NextHopId`] of `addresses[i]`. A structure that can overlap the cache misses of several
-    /// addresses does it here.
+    /// Sets `ids[i]` to the [`NextHopId`] of `addresses[i]`. This is where a structure overlaps the cache misses of several
+    /// addresses, if it can.
     ///
     /// # Panics
     /// If the slices differ in length.
@@ -47,70 +47,72 @@ pub trait Lookup<A: Address>: Send + Sync {
 /// The control thread's half: knows every prefix.
 ///
 /// There are two ways to publish a change. A structure that is patched in place stores into what the readers read, and
-/// [`reader`](Self::reader) stays the same. One that rebuilds (or that grows) makes a new readers' half, and
-/// [`reader`](Self::reader) is another one from then on: whoever publishes tables compares, and publishes it.
+/// [`reader`](Self::reader) stays the same. One that is rebuilt (or has to grow) makes a new readers' half, which
+/// [`reader`](Self::reader) returns from then on: the caller compares the two, and publishes the new one.
 pub trait LookupWriter<A: Address>: Send {
-    /// The readers' half as it is now.
+    /// The current readers' half.
     fn reader(&self) -> Arc<dyn Lookup<A>>;
 
-    /// Replaces everything by these routes, with a new readers' half; of several with one prefix the last counts. Much
-    /// faster than to insert them one by one. After an error nothing has changed, and the old table stays in use.
+    /// Replaces all routes by these, and makes a new readers' half; of several routes with one prefix the last counts. Much
+    /// faster than inserting them one by one. After an error nothing has changed, and the old table stays in use.
     fn load(&mut self, routes: &[(PrefixOf<A>, NextHopId)]) -> Result<(), LookupError>;
 
     /// Sets the next hop of `prefix` and returns its previous one. After an error nothing has changed. What readers see is
-    /// written even if the prefix is believed to have this next hop already: so a table that is wrong can be mended.
+    /// written even if the prefix is believed to have this next hop already, so that a corrupted table can be repaired.
     fn insert(&mut self, prefix: PrefixOf<A>, id: NextHopId) -> Result<Option<NextHopId>, LookupError>;
 
-    /// Forgets `prefix` and returns its next hop: its addresses fall back to the next shorter prefix. After an error
+    /// Removes `prefix` and returns its next hop: its addresses fall back to the next shorter prefix. After an error
     /// nothing has changed.
     fn remove(&mut self, prefix: PrefixOf<A>) -> Result<NextHopId, LookupError>;
 
-    /// Makes the changes so far visible in [`reader`](Self::reader), for structures that collect them. To be called after
-    /// one change or after a run of them. What it costs is in [`commit_is_cheap`](Self::commit_is_cheap).
+    /// Makes all changes so far visible in [`reader`](Self::reader), for structures that collect them. To be called after one
+    /// change or several. For its cost see [`commit_is_cheap`](Self::commit_is_cheap).
     fn commit(&mut self) -> Result<(), LookupError> {
         Ok(())
     }
 
-    /// Whether a [`commit`](Self::commit) costs next to nothing, so that it may follow every burst of changes: so it is where
-    /// each change is stored at once. Otherwise it costs as much as the table is large, as it is rebuilt (DXR), or as the changes did, which are made a second time (two copies): then the caller
-    /// does well to let changes gather.
+    /// Whether a [`commit`](Self::commit) costs next to nothing, so that it may follow every burst of changes: true where each
+    /// change is stored at once. Otherwise callers should let changes accumulate: the cost grows with the table where that is
+    /// rebuilt (DXR), and with the number of changes where they are made a second time (two copies).
     fn commit_is_cheap(&self) -> bool {
         true
     }
 
-    /// Whether a change is not visible in [`reader`](Self::reader) even after [`commit`](Self::commit), as a reader is in
-    /// the way or memory is short: commit again later. Until then the next hops of the old state must keep their meaning.
+    /// Whether some change is not visible in [`reader`](Self::reader) yet. After a [`commit`](Self::commit) that means that a
+    /// reader is in the way or memory is short: commit again later. Until then the old state's next hops must keep their
+    /// meaning.
     fn uncommitted(&self) -> bool {
         false
     }
 
-    /// Why it is what it is, in a few words, if it chooses by its routes.
+    /// If the structure chooses its form by its routes: which one it has chosen and the figures that decided, for people.
     fn choice_reason(&self) -> Option<String> {
         None
     }
 
-    /// Makes memory that was unlinked earlier usable again, as far as no reader can hold it.
+    /// Makes retired memory usable again, except what a reader may still hold.
     fn reclaim(&mut self, grace: Grace);
 
-    /// How many pieces of unlinked memory wait for [`reclaim`](Self::reclaim).
+    /// How much is retired, that is, unlinked and waiting for [`reclaim`](Self::reclaim): pieces of memory, or the prefixes in
+    /// which a retired copy is out of date.
     fn retired(&self) -> usize;
 
-    /// Bytes of the readers' half that are or were in use, the memory that waits for readers included.
+    /// Bytes of the readers' half that are or were in use, retired memory included.
     fn memory(&self) -> usize;
 }
 
-/// How a structure is named, and how an empty one is made.
+/// A structure's name, and how to make an empty one.
 #[derive(Clone, Copy)]
 pub struct Structure<A: Address> {
     /// Its name in the configuration, on the command line and in results.
     pub name: &'static str,
-    /// One line about it.
+    /// A one-line description.
     pub about: &'static str,
     /// Makes an empty one.
     pub new: fn() -> Result<Box<dyn LookupWriter<A>>, LookupError>,
 }
 
-/// Why a lookup structure refused a change; it is as it was.
+/// Why a lookup structure refused a change; nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LookupError {
     /// No room for a prefix.
@@ -141,7 +143,7 @@ pub enum LookupError {
         /// How many there are.
         limit: u32,
     },
-    /// The next hop's id is too large to be stored.
+    /// The next hop's id does not fit.
     #[error("next hop {id} does not fit in {structure}; expected an id up to {max}")]
     NextHop {
         /// The id given.
@@ -157,13 +159,13 @@ pub enum LookupError {
         /// The prefix given.
         prefix: Prefix,
     },
-    /// A structure that must not change under its readers has one.
-    #[error("{structure} changes in place, and a reader is in it; let go of the reader first")]
+    /// The structure must not change under its readers, and has one.
+    #[error("a reader holds {structure}, which is changed in place; drop the reader first")]
     Busy {
         /// The structure's name.
         structure: &'static str,
     },
-    /// What the structure is made of is not there.
+    /// Something that the structure needs is missing.
     #[error("{structure} cannot be used: {reason}")]
     Unavailable {
         /// The structure's name.
@@ -180,7 +182,7 @@ pub enum LookupError {
 }
 
 impl LookupError {
-    /// The error of the change that made a table be built anew: `prefix` is what does not fit, not the table.
+    /// For a rebuild that a change of `prefix` has caused: it is this prefix that does not fit, not the table.
     pub(crate) fn because_of(self, prefix: Prefix) -> Self {
         match self {
             Self::TableFull { structure, what, limit, .. } => Self::Full { prefix, structure, what, limit },

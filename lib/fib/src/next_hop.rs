@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! Next hops: one 64-bit word each, so that a changed neighbor is one atomic store for every route through it.
+//! Next hops: one 64-bit word each, so that a changed neighbor is one atomic store, whatever the number of routes through it.
 //!
 //! The word of a group of next hops says where its buckets are: ids of next hops in a second table, of which a flow's hash
-//! picks one. It is no word to send by, so a packet of a group takes the way of the odd ones, and a batch without groups
-//! pays nothing for them.
+//! picks one. No packet can be sent by that word itself, so the packets of a group leave the fast path's loop as exceptions
+//! do, and a batch without groups pays nothing for them.
 
 pub(crate) mod buckets;
 pub(crate) mod group;
@@ -16,7 +16,7 @@ use zerocopy::FromZeros;
 use crate::next_hop::group::LOG2;
 use perigee_net::{InterfaceId, MacAddr};
 
-/// Index into the table of [`NextHops`]; at most 24 bits. The low ids are the same in every table.
+/// Index into a table of [`NextHops`]; at most 24 bits. The lowest ids mean the same in every table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NextHopId(pub u32);
 
@@ -31,25 +31,25 @@ impl NextHopId {
     pub const PROHIBIT: Self = Self(3);
     /// A blackhole route.
     pub const BLACKHOLE: Self = Self(4);
-    /// Ids below are fixed; from here on they are given out.
+    /// Ids below this one are fixed; those from here on are assigned.
     pub const FIRST_FREE: u32 = 5;
     /// The largest id a lookup structure can hold.
     pub const MAX: u32 = (1 << 24) - 1;
 }
 
-/// What to do with a packet.
+/// What is to be done with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send it out of `interface` to `mac`.
     Forward {
-        /// Where it leaves.
+        /// The outgoing interface.
         interface: InterfaceId,
         /// The neighbor's address.
         mac: MacAddr,
     },
-    /// It leaves through `interface`, but the neighbor's MAC address is not known yet: punt.
+    /// Send it out of `interface` once the neighbor's MAC address is known: punt.
     Unresolved {
-        /// Where it will leave.
+        /// The outgoing interface.
         interface: InterfaceId,
     },
     /// It is for the router itself: punt.
@@ -69,9 +69,9 @@ pub enum Action {
 /// An [`Action`] in one word.
 ///
 /// The low 48 bits are the MAC address as a big-endian number (its first byte in bits 40..48), so that the last
-/// six bytes of `word.to_be_bytes()` are the address. The high 16 bits are the interface, or from 0xfff0 on one
-/// of the actions that send nothing; an unresolved next hop has its interface in the low 16 bits, a group the place of its
-/// first bucket in the low 32 and the base-2 logarithm of their number above.
+/// six bytes of `word.to_be_bytes()` are the address. The high 16 bits are the interface or, from 0xfff0 on, one
+/// of the actions that send nothing. An unresolved next hop has its interface in the low 16 bits; a group has the index of
+/// its first bucket in the low 32, and above those the base-2 logarithm of the number of its buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextHop(u64);
 
@@ -94,18 +94,18 @@ impl NextHop {
     const GROUP: u64 = special(6);
     const MAC_BITS: u64 = (1 << 48) - 1;
 
-    /// Send out of `interface` to `mac`. `interface` is below [`InterfaceId::LIMIT`].
+    /// Send out of `interface`, which is below [`InterfaceId::LIMIT`], to `mac`.
     pub fn forward(interface: InterfaceId, mac: MacAddr) -> Self {
         debug_assert!(interface.0 < InterfaceId::LIMIT, "{interface:?} is reserved");
         Self(u64::from(interface.0) << 48 | mac_bits(mac))
     }
 
-    /// Leaves through `interface`, neighbor not known yet.
+    /// Send out of `interface` once the neighbor is resolved.
     pub fn unresolved(interface: InterfaceId) -> Self {
         Self(Self::UNRESOLVED | u64::from(interface.0))
     }
 
-    /// A group with `1 << log2` buckets, at most 2^16, from `first` on.
+    /// A group with `1 << log2` buckets (at most 2^16) from index `first` on.
     pub(crate) fn group(first: u32, log2: u8) -> Self {
         Self(Self::GROUP | u64::from(log2) << 32 | u64::from(first))
     }
@@ -116,19 +116,19 @@ impl NextHop {
         self.0 & !Self::MAC_BITS == Self::GROUP
     }
 
-    /// Whether packets can be sent: the one test of the fast path.
+    /// Whether packets can be sent by it: the one test of the fast path.
     #[inline]
     pub fn is_forward(self) -> bool {
         self.0 < special(0)
     }
 
-    /// The interface; only means something where [`is_forward`](Self::is_forward).
+    /// The interface; meaningful only if [`is_forward`](Self::is_forward).
     #[inline]
     pub fn interface(self) -> InterfaceId {
         InterfaceId((self.0 >> 48) as u16)
     }
 
-    /// The MAC address as a big-endian number of 48 bits; only means something where [`is_forward`](Self::is_forward).
+    /// The MAC address as a big-endian number of 48 bits; meaningful only if [`is_forward`](Self::is_forward).
     #[inline]
     pub fn mac_bits(self) -> u64 {
         self.0 & Self::MAC_BITS
@@ -140,7 +140,7 @@ impl NextHop {
         self.0
     }
 
-    /// What the word says.
+    /// What the word stands for.
     #[inline]
     pub fn action(self) -> Action {
         if self.is_forward() {
@@ -167,23 +167,23 @@ pub(crate) fn mac_bits(mac: MacAddr) -> u64 {
 
 /// The table of next hops as workers see it. [`NextHopWriter`](crate::NextHopWriter) fills it.
 pub struct NextHops {
-    /// Each word is kept xor [`NextHop::NO_ROUTE`], so that fresh zeroed memory says "no route" and a large
-    /// table costs only the pages in use.
+    /// Each word is stored xor [`NextHop::NO_ROUTE`], so that zeroed memory means "no route" and a large table takes memory
+    /// only for the pages in use.
     words: Box<[AtomicU64]>,
-    /// The buckets of all groups: ids of next hops that are no groups.
+    /// The buckets of all groups: ids of next hops that are not groups.
     buckets: Box<[AtomicU32]>,
-    /// Makes this router's choices others than those of the routers before it.
+    /// Makes this router's choices independent of those of its neighbors.
     seed: AtomicU32,
 }
 
-/// Buckets of the smallest groups. There is room for one of these per next hop, within the limits below.
+/// Buckets of the smallest group. There is room for one such group per next hop, within the limits below.
 const SMALLEST: usize = 1 << *LOG2.start();
-/// Buckets at least and at most: room for one group of the largest size, or 524,288 of the smallest (256 MB, once used).
+/// Limits of the number of buckets: room for two groups of the largest size, or for 524,288 of the smallest (256 MB, once used).
 const MIN_BUCKETS: usize = 1 << 17;
 const MAX_BUCKETS: usize = 1 << 26;
 
-/// Which of the `1 << log2` buckets of a group the flow of this hash falls into (MurmurHash3's 32-bit finalizer: hashes
-/// that differ in a few bits, or that were chosen by another router with another seed, fall anywhere).
+/// Which of the `1 << log2` buckets of a group a flow with this hash falls into. By MurmurHash3's 32-bit finalizer: hashes
+/// that differ in a few bits, or that an upstream router has selected by another seed, are spread over all buckets.
 #[inline]
 pub(crate) fn bucket_of(flow: u32, log2: u8) -> usize {
     let mut h = flow;
@@ -193,7 +193,7 @@ pub(crate) fn bucket_of(flow: u32, log2: u8) -> usize {
 }
 
 impl NextHops {
-    /// A table with room for `capacity` ids, the fixed ones included; `None` if memory is short.
+    /// A table with room for `capacity` ids, including the fixed ones; `None` if memory is short.
     pub(crate) fn new(capacity: usize) -> Option<Self> {
         let words = <[AtomicU64]>::new_box_zeroed_with_elems(capacity).ok()?;
         let buckets = capacity.saturating_mul(SMALLEST).clamp(MIN_BUCKETS, MAX_BUCKETS);
@@ -206,25 +206,25 @@ impl NextHops {
         Some(table)
     }
 
-    /// The next hop of `id`; any id that was never given out is "no route".
+    /// The next hop of `id`; "no route" for an id that was never assigned.
     #[inline]
     pub fn get(&self, id: NextHopId) -> NextHop {
         self.view().get(id)
     }
 
-    /// The same table for a loop over packets, which keeps its place and size in registers.
+    /// A view of the table for a loop over packets, which keeps its address and size in registers.
     #[inline]
     pub fn view(&self) -> NextHopsView<'_> {
         NextHopsView(&self.words)
     }
 
-    /// Release: who sees a group's word also sees its buckets.
+    /// Release: a reader that sees a group's word also sees its buckets.
     pub(crate) fn set(&self, id: NextHopId, next_hop: NextHop) {
         self.words[id.0 as usize].store(next_hop.0 ^ NextHop::NO_ROUTE.0, Ordering::Release);
     }
 
-    /// Which next hop of `group` the packets of a flow take; `flow` is the hash of what its packets have in common. What is
-    /// no group has no member: "no route".
+    /// The next hop of `group` for the packets of a flow; `flow` is a hash of what these have in common. "No route" if `group`
+    /// is not a group.
     ///
     /// Every bucket is one word, so a reader sees its old or its new member.
     #[inline]
@@ -234,8 +234,8 @@ impl NextHops {
         }
         let (first, log2) = (group.0 as u32, (group.0 >> 32) as u8);
         let flow = flow ^ self.seed.load(Ordering::Relaxed);
-        // Acquire: the member's own word was stored before it got the bucket. The same for a group's word, which was
-        // loaded without: its buckets were filled before.
+        // Acquire: buckets were filled before the group's word was stored, which was loaded relaxed. The load of the bucket
+        // acquires too: a member's word was stored before the member got the bucket.
         std::sync::atomic::fence(Ordering::Acquire);
         let bucket = self.buckets.get(first as usize + bucket_of(flow, log2));
         NextHopId(bucket.map_or(NextHopId::NO_ROUTE.0, |bucket| bucket.load(Ordering::Acquire)))
@@ -269,7 +269,7 @@ impl NextHops {
 pub struct NextHopsView<'a>(&'a [AtomicU64]);
 
 impl NextHopsView<'_> {
-    /// The next hop of `id`; any id that was never given out is "no route".
+    /// The next hop of `id`; "no route" for an id that was never assigned.
     #[inline]
     pub fn get(self, id: NextHopId) -> NextHop {
         let word = self.0.get(id.0 as usize);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_table_costs_nothing_until_it_is_used() {
+    fn a_large_table_takes_no_memory_until_it_is_used() {
         let table = NextHops::new(NextHopId::MAX as usize + 1).expect("memory");
         table.set(NextHopId(NextHopId::MAX), NextHop::unresolved(InterfaceId(3)));
         assert_eq!(table.get(NextHopId(NextHopId::MAX)).action(), Action::Unresolved { interface: InterfaceId(3) });

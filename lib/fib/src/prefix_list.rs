@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! A list of prefixes as text, one a line, both families in any order; a routing table as it is passed around.
+//! A list of prefixes as text, one per line, both families in any order: the form in which routing tables are passed around.
 //!
 //! ```text
 //! # a comment
@@ -7,7 +7,7 @@
 //! 2001:db8::/32    # another one
 //! ```
 //!
-//! A list with one wrong line is not used at all.
+//! A list with a wrong line is refused as a whole.
 
 use std::fmt;
 
@@ -15,12 +15,12 @@ use thiserror::Error;
 
 use perigee_net::{Prefix, Prefix4, Prefix6, PrefixError};
 
-/// How many wrong lines are listed; a file of the wrong kind has a million of them.
+/// How many wrong lines are listed; a file of the wrong kind may have a million of them.
 const LISTED: usize = 20;
 /// How much of a wrong line is quoted, in characters.
 const QUOTED: usize = 80;
 
-/// The prefixes of a list, in its order.
+/// The prefixes of a list, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrefixList {
     /// IPv4.
@@ -32,26 +32,26 @@ pub struct PrefixList {
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LineError {
-    /// Not a prefix.
+    /// It is not a prefix.
     #[error(transparent)]
     Prefix(#[from] PrefixError),
-    /// More than a prefix.
+    /// It goes on after the prefix.
     #[error("found \"{found}\" after the prefix; expected the end of the line, or a comment (#)")]
     More {
-        /// The first word behind the prefix.
+        /// The first word after the prefix.
         found: String,
     },
-    /// Not text.
+    /// It is not text.
     #[error("found bytes that are not UTF-8; expected ADDRESS/LENGTH like 10.0.0.0/8 or 2001:db8::/32")]
     NotText,
 }
 
-/// The wrong lines of a list; nothing of it is used.
+/// The wrong lines of a list, which is refused as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct PrefixListError {
     /// The list's name, such as its file's.
     pub name: String,
-    /// Number (from 1) and mistake of the first 20 wrong lines, at least one.
+    /// The first 20 wrong lines, at least one: number (from 1) and mistake.
     pub lines: Vec<(usize, LineError)>,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for PrefixListError {
 }
 
 impl PrefixList {
-    /// The list in `bytes`, which are the contents of what is called `name`.
+    /// Parses `bytes`, the contents of the list called `name`.
     pub fn parse(name: &str, bytes: &[u8]) -> Result<PrefixList, PrefixListError> {
         let mut list = PrefixList::default();
         let mut wrong = Vec::new();
@@ -88,7 +88,7 @@ impl PrefixList {
     }
 }
 
-/// The prefix of a line, if it has one.
+/// The prefix on a line, if there is one.
 fn parse_line(line: &[u8]) -> Result<Option<Prefix>, LineError> {
     let line = std::str::from_utf8(line).map_err(|_| LineError::NotText)?;
     let code = line.split('#').next().unwrap_or_default();
@@ -104,7 +104,7 @@ fn parse_line(line: &[u8]) -> Result<Option<Prefix>, LineError> {
     }
 }
 
-/// Fit for a terminal, and not endless.
+/// The text as it may be shown on a terminal: escaped, and not too long.
 fn quoted(text: &str) -> String {
     text.chars().take(QUOTED).flat_map(char::escape_debug).collect()
 }
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn why(text: &[u8]) -> String {
+    fn refusal(text: &[u8]) -> String {
         PrefixList::parse("list", text).expect_err("a wrong list").to_string()
     }
 
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn wrong_lines_are_named_with_what_was_expected() {
         assert_eq!(
-            why(b"10.0.0.0/8\n10.1.2.3/8\n\n10.0.0.0/33\n::/129\nx\n10.0.0.0/8 via 10.0.0.1\n\xff/8\n"),
+            refusal(b"10.0.0.0/8\n10.1.2.3/8\n\n10.0.0.0/33\n::/129\nx\n10.0.0.0/8 via 10.0.0.1\n\xff/8\n"),
             "list:2: 10.1.2.3/8 has bits set behind its length; expected 10.0.0.0/8\n\
              list:4: 10.0.0.0/33: the length is too long; expected 0 to 32\n\
              list:5: ::/129: the length is too long; expected 0 to 128\n\
@@ -146,7 +146,7 @@ mod tests {
         let error = PrefixList::parse("list", text.as_bytes()).expect_err("a wrong list");
         assert_eq!(error.lines.len(), LISTED);
         assert!(error.to_string().ends_with("these are the first 20"), "{error}");
-        let long = why(&[b'x'; 100_000]);
+        let long = refusal(&[b'x'; 100_000]);
         assert!(long.len() < 300, "{} bytes", long.len());
     }
 
@@ -160,7 +160,7 @@ mod tests {
             prop_assert_eq!(PrefixList::parse("list", text.as_bytes()), Ok(PrefixList { v4, v6 }));
         }
 
-        /// Never a panic; and what is accepted has as many prefixes as lines that are neither empty nor comments.
+        /// It never panics; and an accepted list has as many prefixes as lines that are neither empty nor comments.
         #[test]
         fn any_bytes_are_read_or_refused(lines in proptest::collection::vec("[0-9a-f.:/# x\\PC]{0,24}", 0..50)) {
             let text = lines.join("\n");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-//! Publication of immutable values to workers, and the epochs by which the publisher knows where they are.
+//! Publication of immutable values to workers, and the epochs by which the publisher knows how far each worker is.
 //!
-//! The publisher swaps an `Arc` and bumps a version. A worker looks at the version at its batch boundary (one
+//! The publisher swaps an `Arc` and bumps a version. A worker checks the version at its batch boundary (one
 //! load), takes the new value if it gets the lock at once (else at its next boundary: it never waits), and
-//! acknowledges. The publisher keeps an old value until all have acknowledged a later version, so that the value
-//! is dropped on the publisher's thread. The version is the epoch too: tables that are patched in place bump it
-//! without a new value, to learn when every worker has passed a batch boundary.
+//! acknowledges. The publisher keeps an old value until all workers have acknowledged a later version, so that the
+//! value is dropped on the publisher's thread. The version doubles as the epoch: for tables that are patched in place
+//! it is bumped without a new value, to learn when every worker has passed a batch boundary.
 
 pub(crate) mod grace;
 pub(crate) mod sync;
@@ -17,7 +17,7 @@ use crate::publish::grace::Grace;
 use crate::publish::sync::atomic::{AtomicU64, Ordering};
 use crate::publish::sync::{Arc, Mutex};
 
-/// Acknowledged by a subscriber that is gone: it holds no one up.
+/// Acknowledged by a subscriber that is gone: it holds up nobody.
 const GONE: u64 = u64::MAX;
 
 struct Shared<T> {
@@ -26,7 +26,7 @@ struct Shared<T> {
     current: Mutex<Arc<T>>,
 }
 
-/// The publisher's end; lives on the control thread.
+/// The publisher's end, on the control thread.
 pub struct Published<T> {
     shared: Arc<Shared<T>>,
     subscribers: Vec<Registration>,
@@ -41,13 +41,13 @@ struct Registration {
 }
 
 impl<T> Published<T> {
-    /// Starts with `value` as version 0.
+    /// Publishes `value` as version 0.
     pub fn new(value: T) -> Self {
         let shared = Shared { version: AtomicU64::new(0), current: Mutex::new(Arc::new(value)) };
         Self { shared: Arc::new(shared), subscribers: Vec::new(), next_index: 0, retired: VecDeque::new() }
     }
 
-    /// A new subscriber, which has the current value; to be moved to its worker.
+    /// A new subscriber, which holds the current value; to be moved to its worker.
     pub fn subscribe(&mut self) -> Subscriber<T> {
         let seen = self.version();
         let acknowledged = Arc::new(AtomicU64::new(seen));
@@ -83,7 +83,7 @@ impl<T> Published<T> {
         self.shared.version.load(Ordering::Relaxed)
     }
 
-    /// Release: who sees the new version also sees every store that was made before.
+    /// Release: a worker that sees the new version also sees every store made before it.
     fn bump(&self) -> u64 {
         self.shared.version.fetch_add(1, Ordering::Release) + 1
     }
@@ -93,7 +93,7 @@ impl<T> Published<T> {
         self.passed() >= version
     }
 
-    /// The subscriber that is furthest behind, if any is behind: its index and the version it acknowledged last.
+    /// The subscriber that is furthest behind, if any is: its index, and the version it acknowledged last.
     pub fn slowest(&self) -> Option<(usize, u64)> {
         let ends = self.subscribers.iter().map(|registration| (registration.epoch(), registration.index));
         ends.min().filter(|(epoch, _)| *epoch < self.version()).map(|(epoch, index)| (index, epoch))
@@ -103,26 +103,26 @@ impl<T> Published<T> {
         self.slowest().map_or(self.version(), |(_, epoch)| epoch)
     }
 
-    /// Starts an epoch, and tells which one every subscriber has reached: for memory that is reused in place.
+    /// Starts an epoch, and returns it with the one that every subscriber has reached: for memory that is reused in place.
     pub fn grace(&self) -> Grace {
         Grace { epoch: self.bump(), passed: self.passed() }
     }
 
-    /// Drops the replaced values that no subscriber holds any more; returns how many.
+    /// Drops the replaced values that no subscriber holds any more; returns their number.
     pub fn reclaim(&mut self) -> usize {
         let passed = self.passed();
         let ripe = self.retired.partition_point(|(version, _)| *version <= passed);
         self.retired.drain(..ripe).count()
     }
 
-    /// How many replaced values wait for subscribers.
+    /// How many replaced values some subscriber may still hold.
     pub fn retired(&self) -> usize {
         self.retired.len()
     }
 }
 
 impl Registration {
-    /// Acquire: what the subscriber read before it acknowledged, it has read.
+    /// Acquire: all that the subscriber read before it acknowledged has been read.
     fn epoch(&self) -> u64 {
         self.acknowledged.load(Ordering::Acquire)
     }
@@ -130,7 +130,7 @@ impl Registration {
 
 /// A worker's end: the value is fixed between two calls of [`refresh`](Self::refresh). Dropping it unsubscribes.
 pub struct Subscriber<T> {
-    // Dropped before `acknowledge`, which lets the publisher drop its own.
+    // Dropped before `acknowledge`, after which the publisher may drop its own reference.
     value: Arc<T>,
     shared: Arc<Shared<T>>,
     seen: u64,
@@ -147,8 +147,8 @@ impl Drop for Acknowledge {
 }
 
 impl<T> Subscriber<T> {
-    /// To be called at a batch boundary, where nothing read from a table is held any more: takes the latest value
-    /// if there is a new one, and acknowledges. Returns whether the value changed. Never waits.
+    /// To be called at a batch boundary, when nothing read from a table is held any more: takes the latest value
+    /// if there is a new one, and acknowledges. Returns whether the value has changed. Never waits.
     #[inline]
     pub fn refresh(&mut self) -> bool {
         let version = self.shared.version.load(Ordering::Acquire);
@@ -157,19 +157,19 @@ impl<T> Subscriber<T> {
 
     #[cold]
     fn catch_up(&mut self, version: u64) -> bool {
-        // The publisher or another worker has the lock for some nanoseconds: the next batch boundary will do.
+        // The publisher or another worker holds the lock for a few nanoseconds: the next batch boundary will do.
         let Ok(current) = self.shared.current.try_lock() else { return false };
         let changed = !Arc::ptr_eq(&current, &self.value);
         let latest = Arc::clone(&current);
         drop(current);
-        // The old value goes first: its last owner must be the publisher.
+        // The old value is dropped before the acknowledgement: its last owner must be the publisher.
         self.value = latest;
         self.seen = version;
         self.acknowledge.0.store(version, Ordering::Release);
         changed
     }
 
-    /// The publisher's number of this subscriber, as in [`Published::slowest`].
+    /// The publisher's index of this subscriber, as in [`Published::slowest`].
     pub fn index(&self) -> usize {
         self.index
     }
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_subscriber_holds_no_one_up() {
+    fn a_dropped_subscriber_holds_up_nobody() {
         let mut published = Published::new(0);
         let (mut a, b) = (published.subscribe(), published.subscribe());
         let version = published.publish(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The routing table: every route from every source, in order of preference, and which one per prefix is in use.
+//! The routing table: all routes from all sources, in order of preference, and which one per prefix is in use.
 
 pub(crate) mod entries;
 pub(crate) mod family;
@@ -33,8 +33,8 @@ impl<'t> Rib<'t> {
         self.routes(prefix).iter().find(|route| route.key() == key)
     }
 
-    /// The next at most `limit` prefixes behind this one, or the first ones, in the order of [`iter`](Self::iter): a walk
-    /// through all that may be interrupted, and goes on while routes come and go.
+    /// At most `limit` prefixes that follow this one, or the first ones, in the order of [`iter`](Self::iter): for a walk through
+    /// all of them that may pause while routes come and go.
     pub fn prefixes_after(self, prefix: Option<Prefix>, limit: usize) -> Vec<Prefix> {
         let v4 = match prefix {
             None => Some(self.v4.tree.iter_after(None)),
@@ -46,8 +46,8 @@ impl<'t> Rib<'t> {
         v4.chain(v6.map(|(prefix, _)| Prefix::V6(prefix))).take(limit).collect()
     }
 
-    /// The routes of one source to IPv4 or IPv6 prefixes behind this one (of the same family), or to all, in order of prefix and
-    /// then best first: to be compared with another list in the same order, in as many turns as one likes.
+    /// The routes of one source to the IPv4 or IPv6 prefixes that follow this one (of the same family), or to all, by prefix, then
+    /// best first: to be compared with another list in the same order, in any number of steps.
     pub fn routes_of_source(
         self,
         source: RouteSource,
@@ -75,7 +75,7 @@ impl<'t> Rib<'t> {
         }
     }
 
-    /// The route to exactly this prefix that is in use: the best of those whose gateways are reached.
+    /// The route to exactly this prefix that is in use: the best of those whose gateways are reachable.
     pub fn chosen(self, prefix: Prefix) -> Option<&'t Route> {
         match prefix {
             Prefix::V4(prefix) => self.v4.in_use(self.v4.get(prefix)?),
@@ -97,7 +97,7 @@ impl<'t> Rib<'t> {
         }
     }
 
-    /// Every prefix with its routes, best first, and the index of the one in use; IPv4 before IPv6, in order of address.
+    /// Every prefix with its routes, best first, and the index of the one in use; IPv4 before IPv6, by address.
     pub fn iter(self) -> impl Iterator<Item = (Prefix, Routes<'t>, Option<usize>)> {
         fn show<A: Address>(table: &Table<A>) -> impl Iterator<Item = (Prefix, Routes<'_>, Option<usize>)> {
             let chosen = |entry| table.chosen(entry).map(|(at, _)| at);
@@ -111,12 +111,12 @@ impl<'t> Rib<'t> {
         self.v4.tree.len() + self.v6.tree.len()
     }
 
-    /// The same by family: IPv4, IPv6.
+    /// How many prefixes of each family have a route: IPv4, IPv6.
     pub fn prefixes_by_family(self) -> [usize; 2] {
         [self.v4.tree.len(), self.v6.tree.len()]
     }
 
-    /// How many routes a source has. Not counted one by one: it costs as much as there are different routes.
+    /// How many routes a source has. The cost grows with the number of different routes, not of prefixes.
     pub fn count(self, source: RouteSource) -> u64 {
         self.v4.count(source) + self.v6.count(source)
     }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use perigee_net::{Address, Prefix4, Prefix6, PrefixOf};
 
-/// How many IPv4 prefixes of each length a Tier-1 provider's table of 901,899 has; /25 to /31 are spread evenly.
+/// How many IPv4 prefixes of each length there are in a Tier-1 provider's table of 901,899; /25 to /31 are spread evenly.
 const IPV4_LENGTHS: [(u8, u32); 25] = [
     (8, 16),
     (9, 13),
@@ -34,7 +34,7 @@ const IPV4_LENGTHS: [(u8, u32); 25] = [
     (32, 886),
 ];
 
-/// How many IPv6 prefixes of each length the same provider's table of 160,147 has.
+/// How many IPv6 prefixes of each length there are in the same provider's table of 160,147 ...
 #[rustfmt::skip]
 const IPV6_LENGTHS: [(u8, u32); 46] = [
     (16, 1), (19, 1), (20, 16), (21, 3), (22, 7), (23, 8), (24, 30), (25, 8), (26, 15), (27, 20), (28, 193),
@@ -58,11 +58,11 @@ const IPV6_BLOCKS: [(u16, u32); 60] = [
     (0x2a12, 1036), (0x2a13, 229), (0x2c0e, 27), (0x2c0f, 1452),
 ];
 
-/// Random numbers from a seed (SplitMix64): the same ones on every machine and in every version.
+/// Random numbers from a seed (SplitMix64): the same on every machine and in every version.
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of this seed.
+    /// The sequence of this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -82,11 +82,11 @@ impl Random {
     }
 }
 
-/// Next hops in a synthetic table: 1 to this many, uniformly.
+/// The next hops in a synthetic table are 1 to this one, uniformly distributed.
 pub const NEXT_HOPS: u32 = 250;
 
-/// `n` different IPv4 prefixes, each with a number from 1 to [`NEXT_HOPS`], in the real proportion of lengths (for
-/// small `n` the rare lengths are left out). As in the real table about half of them lie inside an earlier one.
+/// `n` different IPv4 prefixes, each with a number from 1 to [`NEXT_HOPS`], in the real proportions of lengths (for
+/// small `n` rare lengths may be missing). As in the real table about half of them lie inside another one.
 ///
 /// # Panics
 /// If `n` is over 4 million: the space of the short prefixes would be used up.
@@ -113,15 +113,15 @@ pub fn ipv4(n: usize, seed: u64) -> Vec<(Prefix4, u32)> {
     table
 }
 
-/// How often a prefix of one length is drawn, at most, until it is a new one.
+/// How many times at most a prefix of one length is drawn until it is a new one.
 const CHANCES: u32 = 32;
 
-/// `n` different IPv6 prefixes, each with a number from 1 to [`NEXT_HOPS`], in the real proportion of lengths and of /16
-/// blocks (for small `n` the rare ones are left out).
+/// `n` different IPv6 prefixes, each with a number from 1 to [`NEXT_HOPS`], in the real proportions of lengths and of /16
+/// blocks (for small `n` rare ones may be missing).
 ///
-/// Prefixes lie close together as in the real table: some inside an earlier one, many beside an earlier one of their
-/// length. With 160,147 of them, real and synthetic: inside another 57 % and 66 %; different /24 7,267 and 9,500, /32
-/// 29,369 and 35,600, /40 31,568 and 39,100, /44 39,661 and 56,600.
+/// Prefixes lie close together as in the real table: some inside an earlier one, many next to an earlier one of their
+/// length. Of 160,147, in the real and in the synthetic table, 57 % and 66 % lie inside another; they fall into 7,267 and
+/// 9,500 different /24, 29,369 and 35,600 /32, 31,568 and 39,100 /40, 39,661 and 56,600 /44.
 ///
 /// # Panics
 /// If `n` is over 2 million: the space of the short prefixes would be used up.
@@ -132,7 +132,7 @@ pub fn ipv6(n: usize, seed: u64) -> Vec<(Prefix6, u32)> {
     let mut seen = HashSet::with_capacity(n);
     let mut table: Vec<(Prefix6, u32)> = Vec::with_capacity(n);
     let mut by_length: HashMap<u8, Vec<u128>> = HashMap::new();
-    // Where a prefix falls on a known one, its length gets another chance, or dense lengths would become rare.
+    // If a drawn prefix is known already its length gets another chance, or dense lengths would become rare.
     let (mut len, mut chances) = (0, 0);
     while table.len() < n {
         if chances == 0 {
@@ -167,7 +167,7 @@ pub fn ipv6(n: usize, seed: u64) -> Vec<(Prefix6, u32)> {
     table
 }
 
-/// How many bits two prefixes share that were cut from one allocation of a /32; none if one is not that long.
+/// How many bits two prefixes share if they are cut from one allocation of a /32; none if one is not long enough.
 fn bits_of_an_allocation(a: u8, b: u8) -> u8 {
     if a > 32 && b >= 32 { 32 } else { 0 }
 }

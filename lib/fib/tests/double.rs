@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Two copies of a structure that must not change under its readers: whoever holds a copy sees it unchanged, and what is
-//! committed is what a plain map says, whatever readers hold and however little room there is.
+//! Two copies of a structure that must not change under its readers: a copy that is held never changes, and what is
+//! committed agrees with a plain map, whatever readers hold and however little room there is.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use perigee_fib::{Buffer, DoubleBuffered, Grace, Lookup, LookupError, LookupWrit
 use perigee_net::{Prefix4, PrefixOf};
 use proptest::prelude::*;
 
-/// By length and address, a lookup tries them from the longest on.
+/// By length and address; a lookup tries the longest first.
 type Map = BTreeMap<(u8, u32), NextHopId>;
 
 fn look_up(map: &Map, address: u32) -> NextHopId {
@@ -19,7 +19,7 @@ fn look_up(map: &Map, address: u32) -> NextHopId {
 
 const LARGEST_ID: u32 = 100;
 
-/// A map with little room: 4 prefixes and more when made anew, at most `MOST`.
+/// A structure with little room: 4 prefixes at first, more when a larger one is made, at most `MOST`.
 struct Small<const MOST: usize> {
     map: Map,
     room: usize,
@@ -74,12 +74,12 @@ fn prefix(addr: u32, len: u8) -> Prefix4 {
     PrefixOf::truncated(addr, len).expect("in range")
 }
 
-/// Every address that any test uses, and what a reader says of them.
+/// What a reader finds for every address that a test uses.
 fn seen(reader: &dyn Lookup<u32>) -> Vec<NextHopId> {
     (0..=32).map(|address| reader.lookup(address)).collect()
 }
 
-fn said(map: &Map) -> Vec<NextHopId> {
+fn expected(map: &Map) -> Vec<NextHopId> {
     (0..=32).map(|address| look_up(map, address)).collect()
 }
 
@@ -90,7 +90,7 @@ enum Step {
     Insert(u32, u8, u32),
     Remove(u32, u8),
     Commit,
-    /// Somebody takes the reader, or lets go of the oldest one.
+    /// A reader is taken and held; or the one held longest is dropped.
     Hold,
     LetGo,
     Reclaim,
@@ -112,7 +112,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..80)
 }
 
-/// With room for all: nothing is ever refused.
+/// With room for everything nothing is ever refused.
 fn run_with_room(steps: &[Step]) {
     let mut writer = DoubleBuffered::new(small::<1000>).expect("memory");
     let mut map = Map::new();
@@ -127,19 +127,19 @@ fn run_with_room(steps: &[Step]) {
             Step::Remove(addr, len) => {
                 let prefix = prefix(*addr, *len);
                 let before = map.remove(&(*len, prefix.addr()));
-                let expected = before.ok_or_else(|| LookupError::Missing { prefix: prefix.into() });
-                assert_eq!(writer.remove(prefix), expected);
+                let removed = before.ok_or_else(|| LookupError::Missing { prefix: prefix.into() });
+                assert_eq!(writer.remove(prefix), removed);
             }
             Step::Commit => {
                 assert_eq!(writer.commit(), Ok(()));
                 if held.is_empty() {
-                    assert!(!writer.uncommitted(), "nobody is in the way");
+                    assert!(!writer.uncommitted(), "no reader is in the way");
                 }
             }
             Step::Hold => {
                 let reader = writer.reader();
-                let sight = seen(&*reader);
-                held.push((reader, sight));
+                let contents = seen(&*reader);
+                held.push((reader, contents));
             }
             Step::LetGo if held.is_empty() => {}
             Step::LetGo => drop(held.remove(0)),
@@ -154,23 +154,22 @@ fn run_with_room(steps: &[Step]) {
                     routes.iter().map(|(addr, len, id)| (prefix(*addr, *len), NextHopId(*id))).collect();
                 writer.load(&routes).expect("room");
                 map = routes.iter().map(|(prefix, id)| ((prefix.len(), prefix.addr()), *id)).collect();
-                assert!(!writer.uncommitted(), "a load needs nobody's leave");
+                assert!(!writer.uncommitted(), "a load does not wait for readers");
             }
         }
-        for (reader, sight) in &held {
-            assert_eq!(&seen(&**reader), sight, "a copy that is held has changed");
+        for (reader, contents) in &held {
+            assert_eq!(&seen(&**reader), contents, "a copy that is held has changed");
         }
         if matches!(step, Step::Commit | Step::Load(_)) && !writer.uncommitted() {
-            assert_eq!(seen(&*writer.reader()), said(&map), "after {step:?}");
+            assert_eq!(seen(&*writer.reader()), expected(&map), "after {step:?}");
         }
     }
     held.clear();
     assert_eq!(writer.commit(), Ok(()));
-    assert_eq!(seen(&*writer.reader()), said(&map));
+    assert_eq!(seen(&*writer.reader()), expected(&map));
 }
 
-/// With room for 6: what is refused at once has changed nothing; what is noted becomes visible as soon as it fits, and what
-/// readers have they keep.
+/// With room for 6 a refusal changes nothing, what is noted becomes visible as soon as it fits, and readers lose nothing.
 fn run_without_room(steps: &[Step]) {
     let mut writer = DoubleBuffered::new(small::<6>).expect("memory");
     let mut map = Map::new();
@@ -192,7 +191,7 @@ fn run_without_room(steps: &[Step]) {
                 let done = writer.commit();
                 assert!(done.is_ok() || map.len() > 6, "{done:?} with {} routes", map.len());
                 if held.is_none() && map.len() <= 6 {
-                    assert_eq!(seen(&*writer.reader()), said(&map));
+                    assert_eq!(seen(&*writer.reader()), expected(&map));
                 }
             }
             Step::Hold => held = Some(writer.reader()),
@@ -202,7 +201,7 @@ fn run_without_room(steps: &[Step]) {
         }
     }
     drop(held);
-    // Room for all again, and nobody in the way: all is there.
+    // With room for everything again and no reader in the way, everything becomes visible.
     while map.len() > 6 {
         let ((len, addr), id) = map.pop_first().expect("more than six");
         assert_eq!(writer.remove(prefix(addr, len)), Ok(id));
@@ -211,14 +210,14 @@ fn run_without_room(steps: &[Step]) {
         writer.commit().expect("room");
     }
     assert!(!writer.uncommitted());
-    assert_eq!(seen(&*writer.reader()), said(&map));
+    assert_eq!(seen(&*writer.reader()), expected(&map));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_committed_is_what_a_map_says(steps in steps()) {
+    fn what_is_committed_agrees_with_a_map(steps in steps()) {
         run_with_room(&steps);
     }
 
@@ -237,7 +236,7 @@ fn a_next_hop_that_does_not_fit_is_refused_at_once() {
     assert_eq!(writer.insert(one, NextHopId(101)), Err(refused.clone()));
     writer.insert(one, NextHopId(1)).expect("fits");
     writer.commit().expect("the other copy is free");
-    // Now it is not.
+    // Now it is not: `reader` holds it.
     assert_eq!(writer.insert(two, NextHopId(101)), Err(refused.clone()));
     assert_eq!(writer.load(&[(one, NextHopId(2)), (two, NextHopId(101))]), Err(refused));
     assert_eq!(writer.reader().lookup(1), NextHopId(1));

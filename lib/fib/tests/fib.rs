@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Routes in, forwarding out: the control thread's end and the workers' view together.
+//! Routes in, forwarding out: the control thread's end together with the workers' view.
 
 use std::net::IpAddr;
 
@@ -67,7 +67,7 @@ fn connected_then_resolved_then_lost() {
 }
 
 #[test]
-fn own_addresses_and_nowhere() {
+fn own_addresses_and_addresses_without_a_route() {
     let mut writer = router();
     let fib = writer.reader();
     for own in ["192.0.2.1", "2001:db8:2::1"] {
@@ -103,7 +103,11 @@ fn one_store_resolves_every_route_through_a_gateway() {
     for address in ["10.1.1.1", "8.8.8.8"] {
         assert_eq!(action(&fib, address), Action::Forward { interface: WAN, mac: MAC });
     }
-    assert_eq!(action(&fib, "198.51.100.9"), Action::Unresolved { interface: WAN }, "that is another's route");
+    assert_eq!(
+        action(&fib, "198.51.100.9"),
+        Action::Unresolved { interface: WAN },
+        "that address has a route of its own"
+    );
 }
 
 #[test]
@@ -127,7 +131,7 @@ fn a_better_source_takes_over_and_gives_back() {
 }
 
 #[test]
-fn refused_and_as_it_was() {
+fn a_refused_change_leaves_everything_as_it_was() {
     let mut writer = router();
     let before = writer.rib().prefixes();
     assert_eq!(
@@ -136,14 +140,14 @@ fn refused_and_as_it_was() {
     );
     assert!(writer.link_of(ip("192.0.2.1")).is_err(), "the router itself");
     assert_eq!(writer.link_of(ip("192.0.2.2")), Ok(LAN));
-    let mut why = |text: &str, route| writer.insert(prefix(text), route).expect_err("refused").to_string();
+    let mut refusal = |text: &str, route| writer.insert(prefix(text), route).expect_err("refused").to_string();
     assert_eq!(
-        why("10.0.0.0/8", via("2001:db8:1::9", None)),
+        refusal("10.0.0.0/8", via("2001:db8:1::9", None)),
         "gateway 2001:db8:1::9 is of another family than 10.0.0.0/8; name the interface it is on"
     );
     for gateway in ["224.0.0.1", "0.0.0.0", "255.255.255.255", "127.0.0.1", "ff02::1", "::", "::1"] {
         let expected = format!("gateway {gateway} is not the address of a neighbor; expected a unicast address");
-        assert_eq!(why("10.0.0.0/8", via(gateway, Some(LAN))), expected);
+        assert_eq!(refusal("10.0.0.0/8", via(gateway, Some(LAN))), expected);
     }
     let missing = writer.remove(prefix("10.0.0.0/8"), RouteKey::of(RouteSource::Static));
     assert_eq!(missing.expect_err("missing").to_string(), "there is no such route to 10.0.0.0/8");
@@ -198,7 +202,7 @@ fn several(members: &[(&str, Option<InterfaceId>, u16)]) -> Route {
     route(RouteSource::Static, RouteTarget::Multipath(multipath))
 }
 
-/// How many of some flows go where.
+/// How many of 10,000 flows take each action, the rarest first.
 fn spread(fib: &Fib, address: &str) -> Vec<(Action, u32)> {
     let mut counts: Vec<(Action, u32)> = Vec::new();
     for flow in 0..10_000u32 {
@@ -228,7 +232,7 @@ fn flows_spread_by_weight_and_move_only_when_they_must() {
     assert_eq!(unresolved.len(), 2);
     writer.set_neighbor(LAN, ip("192.0.2.9"), Some(MAC));
     let lan = Action::Forward { interface: LAN, mac: MAC };
-    assert_eq!(spread(&fib, "10.0.0.1"), [(lan, 10_000)], "one is resolved: it has everything");
+    assert_eq!(spread(&fib, "10.0.0.1"), [(lan, 10_000)], "only one is resolved: it gets everything");
     writer.set_neighbor(WAN, ip("198.51.100.9"), Some(MAC));
     let both = spread(&fib, "10.0.0.1");
     assert_eq!(both[0].0, lan);
@@ -246,7 +250,7 @@ fn flows_spread_by_weight_and_move_only_when_they_must() {
 }
 
 #[test]
-fn links_without_a_gateway_share_by_weight() {
+fn links_without_a_gateway_get_shares_by_weight() {
     let mut writer = router();
     let fib = writer.reader();
     let link = |interface, weight| Member { address: None, interface: Some(interface), weight };
@@ -267,7 +271,7 @@ fn links_without_a_gateway_share_by_weight() {
     let leaf = |interface, gateway| format!("{:?}", Leaf::Via(Via { interface, gateway }));
     assert_eq!(ways, [leaf(LAN, None), leaf(WAN, None), leaf(LAN, Some(ip("192.0.2.9")))].into());
 
-    // A gateway behind it is a neighbor on each of the links.
+    // A gateway that is reached over it is a neighbor on each of the links.
     writer.insert(prefix("11.0.0.0/8"), via("10.7.7.7", None)).expect("room");
     assert!(writer.required_neighbors().is_superset(&[(LAN, ip("10.7.7.7")), (WAN, ip("10.7.7.7"))].into()));
     writer.set_neighbor(WAN, ip("10.7.7.7"), Some(MacAddr([2, 0, 0, 0, 0, 8])));
@@ -279,7 +283,7 @@ fn links_without_a_gateway_share_by_weight() {
     );
 }
 
-/// RFC 5549: an IPv4 route over a neighbor that is known by its IPv6 address.
+/// RFC 5549: an IPv4 route through a gateway with an IPv6 address.
 #[test]
 fn ipv4_over_an_ipv6_gateway() {
     let mut writer = router();
@@ -298,7 +302,7 @@ fn ipv4_over_an_ipv6_gateway() {
     ways.sort_by_key(|action| format!("{action:?}"));
     let forward = |interface, mac| Action::Forward { interface, mac };
     assert_eq!(ways, [forward(LAN, MAC), forward(WAN, other)]);
-    // A route to the gateway's network does not concern it.
+    // The route to the gateway's network does not matter, as the gateway has its interface.
     writer.remove(prefix("2001:db8:1::/64"), RouteKey::of(RouteSource::Connected)).expect("there");
     assert_eq!(action(&fib, "10.1.1.1"), forward(LAN, MAC));
 }
@@ -314,7 +318,7 @@ fn another_seed_sends_flows_another_way() {
     let before: Vec<NextHopId> = (0..1000).map(way).collect();
     writer.set_seed(7);
     let same = (0..1000).filter(|flow| way(*flow) == before[*flow as usize]).count();
-    assert!((400..600).contains(&same), "{same} of 1000 flows took the same way: the seeds are not independent");
+    assert!((400..600).contains(&same), "{same} of 1000 flows took the same path: the seeds are not independent");
 }
 
 #[test]
@@ -322,7 +326,7 @@ fn recursive_routes_follow_their_gateway() {
     let mut writer = router();
     let fib = writer.reader();
     let far = prefix("10.0.0.0/8");
-    writer.insert(far, via("203.0.113.1", None)).expect("inactive, but no mistake");
+    writer.insert(far, via("203.0.113.1", None)).expect("inactive, but no error");
     writer.insert(far, via("192.0.2.9", Some(LAN)).with_preference(200)).expect("room");
     assert_eq!(action(&fib, "10.0.0.1"), Action::Unresolved { interface: LAN }, "the next best one");
     assert_eq!(writer.rib().chosen(far).map(|route| route.preference), Some(200));
@@ -336,7 +340,7 @@ fn recursive_routes_follow_their_gateway() {
 
     writer.insert(prefix("203.0.113.0/24"), via("192.0.2.7", None)).expect("room");
     assert_eq!(action(&fib, "10.0.0.1"), Action::Unresolved { interface: LAN });
-    assert_eq!(fib.lookup(ip("10.0.0.1")).0, id, "the route's own next hop is another word, not another id");
+    assert_eq!(fib.lookup(ip("10.0.0.1")).0, id, "the route's next hop keeps its id and gets another word");
     writer.insert(prefix("203.0.113.1/32"), route(RouteSource::Dynamic, RouteTarget::Blackhole)).expect("room");
     assert_eq!(action(&fib, "10.0.0.1"), Action::Blackhole, "RFC 5635");
 
@@ -356,7 +360,7 @@ fn a_network_that_moves_takes_its_gateways_along() {
     assert_eq!(action(&fib, "10.0.0.1"), Action::Unresolved { interface: LAN });
     writer.remove(prefix("198.51.100.0/24"), connected(LAN).key()).expect("there");
     assert_eq!(action(&fib, "10.0.0.1"), Action::NoRoute);
-    assert_eq!(writer.rib().routes(prefix("10.0.0.0/8")).len(), 1, "it waits");
+    assert_eq!(writer.rib().routes(prefix("10.0.0.0/8")).len(), 1, "it stays, inactive");
     writer.insert(prefix("198.51.100.0/25"), connected(WAN)).expect("room");
     assert_eq!(action(&fib, "10.0.0.1"), Action::Unresolved { interface: WAN });
 }
@@ -365,14 +369,14 @@ fn a_network_that_moves_takes_its_gateways_along() {
 fn loops_and_long_chains_are_not_used() {
     let mut writer = router();
     let fib = writer.reader();
-    writer.insert(prefix("10.0.0.0/8"), via("10.1.1.1", None)).expect("a loop is no mistake");
+    writer.insert(prefix("10.0.0.0/8"), via("10.1.1.1", None)).expect("a loop is no error");
     assert_eq!(action(&fib, "10.0.0.1"), Action::NoRoute, "through itself");
     writer.insert(prefix("172.16.0.0/12"), via("10.2.2.2", None)).expect("room");
     writer.insert(prefix("10.2.0.0/16"), via("172.16.0.1", None)).expect("room");
     assert_eq!(action(&fib, "172.17.0.1"), Action::NoRoute, "through each other");
     writer.insert(prefix("172.16.0.0/24"), via("192.0.2.9", None)).expect("room");
-    assert_eq!(action(&fib, "172.17.0.1"), Action::Unresolved { interface: LAN }, "the loop is cut");
-    // 20.0.<n>.0/24 via 20.0.<n+1>.1, as deep as one likes; the last is connected.
+    assert_eq!(action(&fib, "172.17.0.1"), Action::Unresolved { interface: LAN }, "a longer prefix breaks the loop");
+    // A chain of 20.0.<n>.0/24 via 20.0.<n+1>.1, whose last network is reached through a neighbor.
     let mut writer = router();
     let fib = writer.reader();
     for n in 0..2000u32 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The publication type under the model checker, which tries every interleaving and every legal reordering:
+//! The publication type under the model checker, which tries every interleaving and every reordering that is allowed:
 //! `RUSTFLAGS="--cfg loom" cargo test -p perigee-fib --release --test loom_publish`
 #![cfg(loom)]
 
@@ -8,7 +8,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use perigee_fib::{Published, Subscriber};
 
-/// A value that checks that it dies on the thread that made it: the publisher's.
+/// A value that checks that it is dropped on the thread that made it: the publisher's.
 struct Home {
     number: usize,
     thread: thread::ThreadId,
@@ -26,7 +26,7 @@ impl Drop for Home {
     }
 }
 
-/// A worker that passes `boundaries` batch boundaries; versions never go back.
+/// A worker that passes this many batch boundaries; versions never go back.
 fn watch(mut subscriber: Subscriber<Home>, boundaries: usize) -> Subscriber<Home> {
     for _ in 0..boundaries {
         let before = subscriber.number;
@@ -38,7 +38,7 @@ fn watch(mut subscriber: Subscriber<Home>, boundaries: usize) -> Subscriber<Home
 }
 
 #[test]
-fn values_are_dropped_at_home() {
+fn values_are_dropped_by_the_publisher() {
     loom::model(|| {
         let mut published = Published::new(Home::new(0));
         let subscriber = published.subscribe();
@@ -49,7 +49,7 @@ fn values_are_dropped_at_home() {
         }
         worker.join().expect("worker");
         published.reclaim();
-        assert_eq!(published.retired(), 0, "nobody is left to wait for");
+        assert_eq!(published.retired(), 0, "no subscriber is left");
     });
 }
 
@@ -66,14 +66,14 @@ fn an_acknowledged_version_is_the_one_in_use() {
             assert_eq!(subscriber.number, 1);
         }
         subscriber.refresh();
-        assert_eq!(subscriber.number, 1, "nothing is missed for good");
+        assert_eq!(subscriber.number, 1, "a missed value is seen later");
         assert!(published.acknowledged(version));
         assert_eq!(published.reclaim(), 1);
     });
 }
 
 #[test]
-fn two_workers_do_not_stop_each_other() {
+fn two_workers_do_not_block_each_other() {
     loom::model(|| {
         let mut published = Published::new(Home::new(0));
         let workers = [published.subscribe(), published.subscribe()]
@@ -90,7 +90,7 @@ fn two_workers_do_not_stop_each_other() {
     });
 }
 
-/// A table patched in place: an index to a cell, and cells that are reused after their grace period.
+/// A table that is patched in place: the index of a cell, and cells that are reused after their grace period.
 struct Table {
     index: AtomicUsize,
     cells: [AtomicUsize; 2],
@@ -113,7 +113,7 @@ fn memory_is_not_reused_under_a_reader() {
             for batch in 0..2 {
                 let index = shared.index.load(Ordering::Acquire);
                 let value = shared.cells[index].load(Ordering::Relaxed);
-                assert_eq!(value, 10 + index, "a reader met a cell that was reused too early");
+                assert_eq!(value, 10 + index, "a cell was reused while a reader held it");
                 shared.finished.store(batch + 1, Ordering::Relaxed);
                 subscriber.refresh();
             }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! Which runs of words of an arena are in use: blocks of any length, given out by the control thread, and given out
-//! again after every reader has let go of them.
+//! The allocator of an arena of words: blocks of any length, which the control thread takes and which are reused once
+//! every reader has let go of them.
 
 use crate::publish::grace::{Deferred, Grace};
 
-/// Lengths up to this one have a free list each; longer ones are rounded up to a quarter of a power of two.
+/// Each length up to this one has a free list of its own; longer ones are rounded up to a quarter of a power of two.
 const EXACT: u32 = 64;
 
 /// A run of words: where it starts, and how long it is.
@@ -24,19 +24,19 @@ impl Block {
 /// The allocator of an arena of `limit` words.
 pub(crate) struct Blocks {
     limit: u32,
-    /// Words from here on were never used.
+    /// Words from here on have never been used.
     top: u32,
-    /// Free blocks by class of length.
+    /// Free blocks by length class.
     free: Vec<Vec<u32>>,
     retired: Deferred<Block>,
 }
 
-/// The class of a length, and the length of that class's blocks.
+/// The class that a length belongs to, and the length of the blocks in it.
 fn class(len: u32) -> (usize, u32) {
     if len <= EXACT {
         return (len as usize, len);
     }
-    // Four classes between one power of two and the next.
+    // Four classes from one power of two to the next.
     let shift = (len - 1).ilog2() - 2;
     let rounded = (((len - 1) >> shift) + 1) << shift;
     let index = EXACT + 4 * (shift - (EXACT.ilog2() - 2)) + ((rounded - 1) >> shift) - 3;
@@ -44,12 +44,12 @@ fn class(len: u32) -> (usize, u32) {
 }
 
 impl Blocks {
-    /// Nothing is given out yet; the words below `first` never will be.
+    /// All words are free but those below `first`, which are never handed out.
     pub fn new(first: u32, limit: u32) -> Self {
         Self { limit, top: first, free: Vec::new(), retired: Deferred::new() }
     }
 
-    /// A block of at least `len` words, 1 or more; `None` if the arena has no room for it. What is in it is undefined.
+    /// Allocates a block of at least `len` words, 1 or more; `None` if the arena has no room for it. Its content is undefined.
     pub fn take(&mut self, len: u32) -> Option<u32> {
         let (class, len) = class(len);
         if let Some(start) = self.free.get_mut(class).and_then(Vec::pop) {
@@ -59,7 +59,7 @@ impl Blocks {
         Some(std::mem::replace(&mut self.top, end))
     }
 
-    /// Gives back a block that no reader has ever seen.
+    /// Frees a block that no reader has ever seen.
     pub fn give_back(&mut self, block: Block) {
         let (class, _) = class(block.len);
         if self.free.len() <= class {
@@ -68,18 +68,18 @@ impl Blocks {
         self.free[class].push(block.start);
     }
 
-    /// Readers cannot find the block any more, but some may still be in it.
+    /// Frees a block that readers can no longer find, though some may still be in it.
     pub fn retire(&mut self, block: Block) {
         self.retired.retire(block);
     }
 
-    /// Makes retired blocks usable again, as far as no reader is in them.
+    /// Makes retired blocks usable again, except those that a reader may still be in.
     pub fn reclaim(&mut self, grace: Grace) {
         let ripe: Vec<Block> = self.retired.reclaim(grace).collect();
         ripe.into_iter().for_each(|block| self.give_back(block));
     }
 
-    /// How many blocks wait for readers.
+    /// How many blocks are retired and not reclaimed yet.
     pub fn retired(&self) -> usize {
         self.retired.len()
     }
@@ -89,7 +89,7 @@ impl Blocks {
         self.top
     }
 
-    /// Words there are.
+    /// Words in the arena.
     pub fn limit(&self) -> u32 {
         self.limit
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! BM19 for IPv4: one node of eight bytes per /19, a bitmap of runs over its 32 /24 and where their next hops are.
 //!
-//! A node's bitmap has a bit for each /24 whose next hop differs from the one before it; counting the bits up to an
-//! address's /24 gives the place of its leaf behind the node's base. A /19 that is all alike has no bitmap: its base is
-//! the leaf. A leaf is a next hop, or for a /24 with longer prefixes in it a group of 256 of them. The full Internet table
-//! takes four megabytes of nodes and about two of leaves.
+//! A node's bitmap has a bit for each /24 whose next hop differs from that of the /24 before it; the number of bits set up to
+//! an address's /24 is the place of its leaf, counted from the node's base. A /19 with one next hop throughout has no bitmap:
+//! its base is the leaf. A leaf is a next hop or, for a /24 with longer prefixes in it, a group of 256 of them. The full
+//! Internet table takes four megabytes of nodes and about two of leaves.
 //!
-//! A change encodes the /19 it is in anew, into leaves that no reader has, and stores the node as one word. The old
-//! leaves wait for their readers. When the leaves are used up, a table with room for more takes its place.
+//! A change encodes its /19 again, into leaves that no reader has, and stores the node as one word. The old leaves are
+//! retired. When the leaves are used up, a table with room for more replaces this one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,18 +26,18 @@ use perigee_net::Prefix4;
 const NAME: &str = "bm19";
 /// A slot is a /19.
 const BITS: u8 = 19;
-/// /24 in a slot.
+/// How many /24 are in a slot.
 pub(crate) const PLACES: usize = 32;
-/// Addresses in a /24.
+/// How many addresses are in a /24.
 const GROUP: usize = 256;
-/// A leaf of 32 bits: the low bits are a group's number if this bit is set, else a next hop.
+/// A leaf of 32 bits is a group if this bit is set, and the low bits are its number; otherwise they are a next hop.
 const EXTENDED: u32 = 1 << 31;
-/// A leaf of 16 bits is the same with fewer bits: next hops and groups up to this one.
+/// A leaf of 16 bits is laid out alike: next hops and groups up to this one fit.
 const NARROW_MAX: u32 = (1 << 15) - 1;
-/// The leaves never have a higher index, and groups never a higher number.
+/// Limits of the index of a leaf and of the number of a group.
 const MAX_LEAVES: u32 = 1 << 30;
 const MAX_GROUPS: u32 = 1 << 21;
-/// Leaves and groups of an empty table.
+/// Leaves and groups that an empty table has room for.
 const MIN_LEAVES: u32 = 1 << 12;
 const MIN_GROUPS: u32 = 1 << 10;
 
@@ -45,12 +45,12 @@ const MIN_GROUPS: u32 = 1 << 10;
 pub struct Bm19 {
     nodes: Table<Nodes>,
     leaves: Words,
-    /// 256 leaves each, for /24 with longer prefixes inside; these are all next hops.
+    /// 256 leaves each, all of them next hops, for every /24 with longer prefixes inside.
     groups: Words,
     isa: Isa,
 }
 
-/// Leaves: of 16 bits while all next hops fit, as they then take half of the cache.
+/// Leaves: of 16 bits while all next hops fit, which halves the cache they take.
 enum Words {
     Narrow(Table<[AtomicU16]>),
     Wide(Table<[AtomicU32]>),
@@ -65,7 +65,7 @@ impl Words {
         })
     }
 
-    /// A leaf, as one of 32 bits.
+    /// A leaf, widened to 32 bits.
     #[inline]
     fn get(&self, at: usize) -> u32 {
         match self {
@@ -74,7 +74,7 @@ impl Words {
         }
     }
 
-    /// Stores leaves of 32 bits, all of which fit, from `at` on.
+    /// Stores leaves, given as 32 bits, from `at` on; all of them fit.
     #[inline]
     fn set(&self, at: usize, leaves: &[u32]) {
         match self {
@@ -107,14 +107,14 @@ impl Bm19 {
     /// The node of a slot.
     #[inline]
     fn node(&self, slot: usize) -> u64 {
-        // Acquire: the leaves are written before their node can be seen.
+        // Acquire: leaves are written before their node becomes visible.
         self.nodes[slot].load(Ordering::Acquire)
     }
 
-    /// Ends those lookups that have found a group.
+    /// Finishes the lookups that have found a group.
     #[cold]
     fn look_into_groups(&self, addresses: &[u32], ids: &mut [u32]) {
-        // A group is filled before its leaf can be seen.
+        // A group is filled before its leaf becomes visible.
         fence(Ordering::Acquire);
         for (id, &address) in ids.iter_mut().zip(addresses) {
             *id = self.in_group(*id, address);
@@ -164,7 +164,7 @@ pub struct Bm19Writer {
     slots: Box<Slots>,
     leaves: Blocks,
     groups: Blocks,
-    /// By first leaf: nodes that share an array of leaves, one less than there are; and whether there are any.
+    /// By first leaf: how many further nodes share this array of leaves; and whether there are any.
     sharers: HashMap<u32, u32>,
     is_shared: Bits,
     /// By slot: whether there may be groups.
@@ -172,13 +172,13 @@ pub struct Bm19Writer {
     isa: Isa,
     max_leaves: u32,
     max_groups: u32,
-    /// Slots of the change in hand and their new nodes.
+    /// Slots of the current change and their new nodes.
     staged: Vec<(usize, u64)>,
-    /// The slot that was encoded last, and its places.
+    /// The slot that was encoded last, and the leaf of each of its /24.
     places: (usize, [u32; PLACES]),
 }
 
-/// Bits that are looked at before something larger is.
+/// Bits that are cheaper to test than the maps they stand for.
 struct Bits(Vec<u64>);
 
 impl Bits {
@@ -198,7 +198,7 @@ impl Bits {
 
 /// Why a slot could not be encoded.
 enum NoRoom {
-    /// Leaves are used up, or have to be wider.
+    /// The leaves are used up, or must become wider.
     Leaves,
     Groups,
 }
@@ -209,7 +209,7 @@ impl Bm19Writer {
         Self::with(Isa::detect(), MAX_LEAVES)
     }
 
-    /// An empty table that looks up by the instructions `isa`, and has at most `max_leaves` leaves.
+    /// An empty table of at most `max_leaves` leaves, looked up by the instructions of `isa`.
     ///
     /// # Panics
     /// If the processor does not have the instructions.
@@ -221,8 +221,8 @@ impl Bm19Writer {
         Self::around(slots, false, (MIN_LEAVES.min(max_leaves), MIN_GROUPS), isa, limits).map_err(|_| MEMORY)
     }
 
-    /// A writer of `slots` with nothing encoded yet, with room for so many leaves and groups now and at most; the slots back
-    /// if memory is short.
+    /// A writer for `slots` with nothing encoded yet, with room for this many leaves and groups now, and the limits to which it
+    /// may grow. Hands the slots back if memory is short.
     fn around(
         slots: Box<Slots>,
         wide: bool,
@@ -250,9 +250,9 @@ impl Bm19Writer {
         })
     }
 
-    /// A table of `slots`, with room for changes. What is not used costs no memory, as it is not touched.
+    /// A table of `slots` with room for changes. Unused room costs no memory, as it is never touched.
     fn build(slots: Box<Slots>, isa: Isa, limits: (u32, u32)) -> Result<Self, (Box<Slots>, LookupError)> {
-        // Every prefix starts at most two runs.
+        // A prefix starts at most two runs.
         let leaves = (slots.prefixes() as u32).saturating_mul(4).max(MIN_LEAVES).min(limits.0);
         let (max_id, long) = slots.survey(24);
         let groups = (2 * long + MIN_GROUPS).min(limits.1);
@@ -261,7 +261,7 @@ impl Bm19Writer {
         let mut arrays: HashMap<u64, Block> = HashMap::new();
         for slot in 0..writer.slots.len() {
             if writer.slots.base(slot) == 0 && writer.slots.list(slot).is_empty() {
-                // As it was made.
+                // Its node is zero already.
                 continue;
             }
             let node = match writer.encode(slot) {
@@ -281,11 +281,11 @@ impl Bm19Writer {
         Ok(writer)
     }
 
-    /// The node itself, or one that uses an equal array of leaves that is there already.
+    /// Returns the node, changed to share an equal array of leaves if there is one already.
     fn share(&mut self, node: u64, arrays: &mut HashMap<u64, Block>) -> u64 {
         let Some(block) = block_of(node) else { return node };
         let leaves = || block.words().map(|at| self.shared.leaves.get(at));
-        // Two arrays with the same hash that differ are not shared, no more.
+        // Arrays whose hashes collide are not shared; nothing worse happens.
         let hash = leaves().fold(u64::from(block.len), |hash, leaf| {
             (hash.rotate_left(5) ^ u64::from(leaf)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         });
@@ -299,7 +299,7 @@ impl Bm19Writer {
         node & !u64::from(u32::MAX) | u64::from(first.start)
     }
 
-    /// Makes the node of a slot, and its leaves; what they say of each place is left in `places`.
+    /// Makes the node of a slot and its leaves; leaves the leaf of each of its /24 in `places`.
     fn encode(&mut self, slot: usize) -> Result<u64, NoRoom> {
         let mut places = [self.slots.base(slot); PLACES];
         if self.slots.list(slot).is_empty() && places[0] <= self.shared.max() {
@@ -343,7 +343,7 @@ impl Bm19Writer {
         Ok(u64::from(bitmap) << 32 | u64::from(start))
     }
 
-    /// Puts groups in the places that have longer prefixes inside.
+    /// Makes a group for each /24 with longer prefixes inside.
     #[cold]
     fn encode_groups(&mut self, slot: usize, places: &mut [u32; PLACES]) -> Result<(), NoRoom> {
         self.has_groups.set(slot as u32, true);
@@ -368,14 +368,14 @@ impl Bm19Writer {
         Ok(())
     }
 
-    /// Gives back groups that no reader has seen.
+    /// Frees groups that no reader has seen.
     fn drop_groups(&mut self, leaves: &[u32]) {
         for leaf in leaves.iter().filter(|leaf| **leaf & EXTENDED != 0) {
             self.groups.give_back(Block { start: leaf ^ EXTENDED, len: 1 });
         }
     }
 
-    /// Calls `release` for every block that only this node of a slot uses.
+    /// Calls `release` for every block that is used by this node of a slot alone.
     fn release(&mut self, slot: usize, node: u64, release: fn(&mut Blocks, Block)) {
         let block = block_of(node);
         if let Some(Block { start, .. }) = block.filter(|block| self.is_shared.get(block.start)) {
@@ -399,34 +399,34 @@ impl Bm19Writer {
         }
     }
 
-    /// Sets or forgets the next hop of `prefix`, and calls `seen` for each slot where that may be seen. After an error
+    /// Sets or removes the next hop of `prefix`, and calls `changed` for each slot in which that may show. After an error
     /// nothing has changed.
     pub(crate) fn change(
         &mut self,
         prefix: Prefix4,
         id: Option<NextHopId>,
-        mut seen: impl FnMut(&Self, usize),
+        mut changed: impl FnMut(&Self, usize),
     ) -> Result<Option<NextHopId>, LookupError> {
-        // All of these miss the cache: better at once than one after the other.
+        // All of these miss the cache: the misses should overlap.
         prefetch(&self.shared.nodes[(prefix.addr() >> 13) as usize]);
         let gone = self.slots.affected(prefix);
         let old = self.slots.set(prefix, id);
         let slots = if id.is_some() { self.slots.affected(prefix) } else { gone };
         if self.encode_all(slots.clone()).is_err() {
-            // What was encoded last is refused.
+            // What was encoded last is discarded.
             self.places.0 = usize::MAX;
             self.grow(prefix).inspect_err(|_| {
                 self.slots.set(prefix, old);
             })?;
-            slots.for_each(|slot| seen(self, slot));
+            slots.for_each(|slot| changed(self, slot));
             return Ok(old);
         }
         let mut staged = std::mem::take(&mut self.staged);
         for (slot, node) in staged.drain(..) {
             let old = self.shared.node(slot);
-            // Release: the leaves are written before the node can be seen; a next hop before its id.
+            // Release: the leaves are written before the node becomes visible, and a next hop before its id.
             self.shared.nodes[slot].store(node, Ordering::Release);
-            seen(self, slot);
+            changed(self, slot);
             self.release(slot, old, Blocks::retire);
         }
         self.staged = staged;
@@ -434,7 +434,7 @@ impl Bm19Writer {
         Ok(old)
     }
 
-    /// Encodes slots into `staged`; nothing is there after an error.
+    /// Encodes slots into `staged`, which is empty after an error.
     fn encode_all(&mut self, mut slots: impl Iterator<Item = usize>) -> Result<(), NoRoom> {
         let mut staged = std::mem::take(&mut self.staged);
         let encoded = slots.try_for_each(|slot| {
@@ -448,7 +448,7 @@ impl Bm19Writer {
         encoded
     }
 
-    /// The leaves are used up: makes a table with more of them. After an error the old one is as it was.
+    /// Makes a table with more leaves, as these are used up. After an error the old one is unchanged.
     fn grow(&mut self, prefix: Prefix4) -> Result<(), LookupError> {
         let slots = std::mem::replace(&mut self.slots, Box::new(Slots::none()));
         match Self::build(slots, self.isa, (self.max_leaves, self.max_groups)) {
@@ -463,28 +463,28 @@ impl Bm19Writer {
         }
     }
 
-    /// Leaves at most.
+    /// The limit of the number of leaves.
     pub(crate) fn max_leaves(&self) -> u32 {
         self.max_leaves
     }
 
-    /// Refuses a prefix that is not there.
+    /// Refuses a prefix that is not in the table.
     pub(crate) fn check_present(&self, prefix: Prefix4) -> Result<(), LookupError> {
         self.slots.check_present(prefix)
     }
 
-    /// The readers' half, in its own type.
+    /// The readers' half, in its concrete type.
     pub(crate) fn shared(&self) -> &Arc<Bm19> {
         &self.shared
     }
 
-    /// What all of a slot is, if it is all alike.
+    /// The one leaf of a slot without a bitmap.
     pub(crate) fn alike(&self, slot: usize) -> Option<u32> {
         let node = self.shared.node(slot);
         (node >> 32 == 0).then_some(node as u32)
     }
 
-    /// The /24 of a slot, each with its next hop or, if there are longer prefixes in it, something with bit 31 set.
+    /// For each /24 of a slot its next hop or, if it has longer prefixes inside, a value with bit 31 set.
     pub(crate) fn places(&self, slot: usize) -> [u32; PLACES] {
         if self.places.0 == slot {
             return self.places.1;
@@ -563,7 +563,7 @@ mod tests {
     fn what_ran_out_is_named() {
         let mut writer = Bm19Writer::new().expect("memory");
         writer.max_groups = 3;
-        // Room that was there before the limit was set is no room.
+        // The table was made before the limit was lowered: the limit applies once it grows.
         let (mut number, mut refused) = (0, None);
         while refused.is_none() && number <= MIN_GROUPS {
             let host = Prefix4::host(number << 8 | 1);

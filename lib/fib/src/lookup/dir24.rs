@@ -2,11 +2,11 @@
 //! DIR-24-8 for IPv4 (Gupta, Lin, McKeown: "Routing Lookups in Hardware at Memory Access Speeds", 1998): one
 //! entry per /24, and groups of 256 entries for those /24 that have longer prefixes inside.
 //!
-//! Before it stands a summary with one entry per /16, for those that are all alike inside: 256 KB that stay in the cache,
-//! and with few routes nothing else is read.
+//! In front of it is a summary with one entry per /16, for every /16 that has one next hop throughout: 256 KB that stay in
+//! the cache, and with few routes nothing else is read.
 //!
 //! An entry carries the length of the prefix it comes from, so the writer sees which entries a change owns
-//! without a table of its own. The default route is not in the table but beside it: setting it is one store, and
+//! without a table of its own. The default route is kept beside the table: setting it is one store, and
 //! a router with few routes touches few pages.
 
 use std::sync::Arc;
@@ -27,14 +27,14 @@ const MAX_GROUPS: u32 = (ENTRIES / GROUP) as u32;
 /// Addresses per pass: their entries are all loaded before any is looked at, so that the cache misses overlap.
 const PASS: usize = 256;
 
-/// Entry: the low 24 bits are a group's index if this bit is set, else a next hop's id ...
+/// An entry's low 24 bits are a group's index if this bit is set, else a next hop's id ...
 const EXTENDED: u32 = 1 << 31;
 const LOW: u32 = (1 << 24) - 1;
-/// ... and these bits the length of its prefix, 1 to 32. An entry of zero is under no prefix but the default.
+/// ... and these bits the length of its prefix, 1 to 32. An entry of zero lies in no prefix but the default.
 const LEN_SHIFT: u32 = 24;
-/// In the summary: the /24 of this /16 are not all alike. Its low bits are no group's.
+/// In the summary: the entries of this /16 differ, and the low bits mean nothing.
 const MIXED: u32 = EXTENDED;
-/// Number of /16, and of /24 in each.
+/// How many /16 there are, and how many /24 in each.
 const SUMMARIES: usize = 1 << 16;
 const PER_SUMMARY: usize = ENTRIES / SUMMARIES;
 
@@ -61,7 +61,7 @@ pub struct Dir24 {
 }
 
 impl Dir24 {
-    /// Where `address` has its entry in `group`. Both parts are in range, so no bounds are checked.
+    /// The index of the entry of `address` in `group`. Both parts are in range, so no bounds are checked.
     #[inline]
     fn in_group(group: u32, address: u32) -> usize {
         ((group & 0xffff) << 8 | address & 0xff) as usize
@@ -77,7 +77,7 @@ impl Dir24 {
         self.groups[Self::in_group(entry & LOW, address)].load(Ordering::Relaxed)
     }
 
-    /// The second pass, for a batch with at least one address whose /16 is mixed inside.
+    /// The second pass, for a batch with at least one address in a mixed /16.
     fn look_into_mixed(&self, addresses: &[u32], entries: &mut [u32]) {
         let mut any = 0;
         for (entry, &address) in entries.iter_mut().zip(addresses) {
@@ -87,7 +87,7 @@ impl Dir24 {
             }
         }
         if any & EXTENDED != 0 {
-            // A group is filled before its index can be seen.
+            // A group is filled before its index becomes visible.
             fence(Ordering::Acquire);
             self.look_into_groups(addresses, entries);
         }
@@ -110,7 +110,7 @@ impl Lookup<u32> for Dir24 {
 
     #[inline]
     fn lookup(&self, address: u32) -> NextHopId {
-        // Acquire: what an entry stands for is filled before the entry can be seen.
+        // Acquire: what an entry stands for is filled before the entry becomes visible.
         let mut entry = self.summary[(address >> 16) as usize].load(Ordering::Acquire);
         if entry & MIXED != 0 {
             entry = self.first[(address >> 8) as usize].load(Ordering::Acquire);
@@ -130,7 +130,7 @@ impl Lookup<u32> for Dir24 {
                 *id = self.summary[(address >> 16) as usize].load(Ordering::Relaxed);
                 any |= *id;
             }
-            // The /24 of a /16 are filled before it is called mixed; the same for the next hops behind all these ids.
+            // The entries of a /16 are stored before it is marked as mixed, and next hops before their ids.
             fence(Ordering::Acquire);
             if any & MIXED != 0 {
                 self.look_into_mixed(addresses, ids);
@@ -148,7 +148,7 @@ pub struct Dir24Writer {
     shared: Arc<Dir24>,
     /// Every prefix, to find the next shorter one when one is removed.
     prefixes: PrefixMap<Prefix4, NextHopId>,
-    /// Groups from here on were never used.
+    /// Groups from here on have never been used.
     untouched: u32,
     free: Vec<u32>,
     retired: Deferred<u32>,
@@ -189,7 +189,7 @@ impl Dir24Writer {
         &self.shared.groups[group as usize * GROUP..][..GROUP]
     }
 
-    /// The entries of `prefix` in the group of its /24, where there is one.
+    /// The entries of `prefix` in the group of its /24.
     fn part_of_group(&self, group: u32, prefix: Prefix4) -> &[AtomicU32] {
         let start = (prefix.addr() & 0xff) as usize;
         &self.group(group)[start..][..1 << (32 - prefix.len())]
@@ -199,7 +199,7 @@ impl Dir24Writer {
         &self.shared.first[(prefix.addr() >> 8) as usize]
     }
 
-    /// The group of a prefix longer than /24, made if there is none yet.
+    /// The group of a prefix longer than /24, which is made if there is none yet.
     fn ensure_group(&mut self, prefix: Prefix4) -> Result<u32, LookupError> {
         let old = self.slot(prefix).load(Ordering::Relaxed);
         if old & EXTENDED != 0 {
@@ -211,7 +211,7 @@ impl Dir24Writer {
         Ok(group)
     }
 
-    /// Stores `new` in every entry of `prefix` for whose prefix length `owns` is true.
+    /// Stores `new` in every entry of `prefix` whose length satisfies `owns`.
     fn store(&self, prefix: Prefix4, new: u32, owns: impl Fn(u8) -> bool + Copy) {
         let start = (prefix.addr() >> 8) as usize;
         for slot in &self.shared.first[start..][..1 << (24 - prefix.len())] {
@@ -224,7 +224,7 @@ impl Dir24Writer {
         }
     }
 
-    /// Makes the summary say what is true after the entries of `prefix` have changed.
+    /// Updates the summary after the entries of `prefix` have changed.
     fn summarize(&self, prefix: Prefix4) {
         let start = (prefix.addr() >> 16) as usize;
         for at in start..start + (1 << 16u32.saturating_sub(prefix.len().into())) {
@@ -235,11 +235,11 @@ impl Dir24Writer {
         }
     }
 
-    /// Gives up the group of `prefix` if no prefix longer than /24 is left in it.
+    /// Retires the group of `prefix` if no prefix longer than /24 is left in it.
     fn fold_group(&mut self, prefix: Prefix4, group: u32) {
         let mut entries = self.group(group).iter().map(|entry| entry.load(Ordering::Relaxed));
         if entries.all(|entry| len_of(entry) <= 24) {
-            // All of them are the one entry of the /24.
+            // All entries are equal: this one becomes the entry of the /24.
             let entry = self.group(group)[0].load(Ordering::Relaxed);
             self.slot(prefix).store(entry, Ordering::Release);
             self.retired.retire(group);
@@ -247,7 +247,7 @@ impl Dir24Writer {
     }
 }
 
-/// Stores `new` in every entry for whose prefix length `owns` is true.
+/// Stores `new` in every entry whose length satisfies `owns`.
 fn fill(entries: &[AtomicU32], new: u32, owns: impl Fn(u8) -> bool) {
     for entry in entries {
         if owns(len_of(entry.load(Ordering::Relaxed))) {
@@ -275,7 +275,7 @@ impl LookupWriter<u32> for Dir24Writer {
             return Err(LookupError::NextHop { id: id.0, structure: NAME, max: NextHopId::MAX });
         }
         let new = entry(id, prefix.len());
-        // Entries of longer prefixes stay.
+        // Entries of longer prefixes are kept.
         let owns = |len| len <= prefix.len();
         match prefix.len() {
             0 => self.shared.default.store(id.0, Ordering::Release),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! DIRB for IPv4: one byte per /24 in front of [BM19](crate::lookup::bm19), which is only asked where the byte says so.
+//! DIRB for IPv4: one byte per /24 in front of [BM19](crate::lookup::bm19), which is asked only if the byte says so.
 //!
 //! A byte is the code of a next hop, or 255: the /24 has longer prefixes inside, or a next hop without a code. While all
-//! next hops in use have ids below 255 the codes are the ids; else the most popular ones (by /24 they lead to) get the
-//! codes, and one more small table turns codes into ids. Codes are given out when the table is built and when it
-//! [is built anew](DirbWriter::recode) because too many /24 have none.
+//! next hops in use have ids below 255 the codes are the ids; otherwise the most popular ones (those with most /24) get the
+//! codes, and one more small table turns codes into ids. Codes are assigned when the table is built, and
+//! [again](DirbWriter::recode) when too many /24 have none.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,20 +21,20 @@ use crate::publish::grace::Grace;
 use perigee_net::Prefix4;
 
 const NAME: &str = "dirb";
-/// The byte that says: ask BM19.
+/// The byte that means: ask BM19.
 const ASK: u32 = 255;
 /// Slots of BM19.
 const SLOTS: usize = 1 << 19;
-/// Addresses looked up at a time: one bit each in a mask.
+/// Addresses per pass: one bit each in a mask.
 const PASS: usize = 64;
 /// Words of four bytes in a slot of BM19.
 const WORDS: usize = PLACES / 4;
-/// Number of /24.
+/// How many /24 there are.
 const ALL: usize = 1 << 24;
-/// `auto` takes BM19 alone when more than a fiftieth of the routed /24 have no code: about there the two tables together are
-/// as fast as the second one alone (bench/RESULTS.md). Nearly every batch asks then, and no two alike.
+/// `auto` takes BM19 alone when more than a fiftieth of the routed /24 have no code: at about that share the two tables
+/// together are as fast as BM19 alone (bench/RESULTS.md), as nearly every batch then asks BM19 too, for varying lanes.
 const TOO_MANY: usize = 50;
-/// Codes are given out anew when so many more /24 have none: 1/64 of all.
+/// Codes are assigned again when this many more /24 have none: 1/64 of all.
 const STALE: usize = ALL / 64;
 
 /// The readers' half.
@@ -50,12 +50,12 @@ pub struct Dirb {
 enum Codes {
     /// A code is an id.
     Ids,
-    /// Ids by code, and codes by id. The code [`ASK`] stands for no id.
+    /// Ids by code, and codes by id. The code [`ASK`] has no id.
     Table(Arc<([u32; 256], HashMap<u32, u8>)>),
 }
 
 impl Codes {
-    /// The code of a place of BM19.
+    /// The code of a leaf of BM19.
     fn code(&self, leaf: u32) -> u8 {
         match self {
             Self::Ids => leaf.min(ASK) as u8,
@@ -64,11 +64,11 @@ impl Codes {
     }
 }
 
-/// In a table of codes: none.
+/// In the table of ids by code: no id.
 const NO_ID: u32 = u32::MAX;
 
 impl Dirb {
-    /// Ends those lookups that have found no code.
+    /// Finishes the lookups that have found no code.
     #[inline(never)]
     fn ask(&self, mut mask: u64, addresses: &[u32], ids: &mut [u32]) {
         let mut places = [0u8; PASS];
@@ -96,7 +96,7 @@ impl Lookup<u32> for Dirb {
     #[inline]
     fn lookup(&self, address: u32) -> NextHopId {
         let code = ipv4::byte(&self.bytes, address);
-        // A next hop is there before its code can be seen.
+        // A next hop is stored before its code becomes visible.
         fence(Ordering::Acquire);
         match (code, &self.codes) {
             (ASK, _) => self.bm19.lookup(address),
@@ -110,7 +110,7 @@ impl Lookup<u32> for Dirb {
         assert_eq!(addresses.len(), ids.len(), "one id per address");
         for (addresses, ids) in addresses.chunks(PASS).zip(ids.chunks_mut(PASS)) {
             let mask = ipv4::bytes(self.isa, &self.bytes, addresses, ids);
-            // A next hop is there before its code can be seen.
+            // A next hop is stored before its code becomes visible.
             fence(Ordering::Acquire);
             if let Codes::Table(table) = &self.codes {
                 ids.iter_mut().for_each(|id| *id = table.0[*id as usize & 255]);
@@ -122,23 +122,24 @@ impl Lookup<u32> for Dirb {
     }
 }
 
-/// The control thread's half; with `auto` it takes BM19 alone where most next hops have no code.
+/// The control thread's half; with `auto` it takes BM19 alone where too many /24 have no code.
 pub struct DirbWriter {
     bm19: Bm19Writer,
-    /// The bytes, their codes and how many of them are [`ASK`]; none while `auto` does without.
+    /// The bytes in front of BM19; none while `auto` does without.
     front: Option<Front>,
     shared: Arc<dyn Lookup<u32>>,
     auto: bool,
     isa: Isa,
-    /// Of the /24 that had a route when codes were given out: all, and those whose next hop got one; and the next hops.
+    /// As counted when codes were assigned: the /24 with a route, those of them whose next hop got a code, and the next hops.
     routed: (usize, usize, usize),
 }
 
 struct Front {
     bytes: Arc<Table<Bytes>>,
     codes: Codes,
+    /// How many bytes are [`ASK`].
     asking: usize,
-    /// So many were asking when the codes were given out.
+    /// How many of them were when the codes were assigned, or the fewest since.
     asking_at_first: usize,
 }
 
@@ -174,7 +175,8 @@ impl DirbWriter {
         Self::with(auto, Isa::detect(), u32::MAX)
     }
 
-    /// The same, looking up by the instructions `isa`, which must be available, with at most `max_leaves` in BM19.
+    /// As [`new`](Self::new), with at most `max_leaves` leaves in BM19, looked up by the instructions of `isa`, which must be
+    /// available.
     pub fn with(auto: bool, isa: Isa, max_leaves: u32) -> Result<Self, LookupError> {
         let bm19 = Bm19Writer::with(isa, max_leaves)?;
         let front = Front {
@@ -189,7 +191,7 @@ impl DirbWriter {
         Ok(writer)
     }
 
-    /// Makes the readers' half anew from its parts.
+    /// Makes a new readers' half from the current parts.
     fn share(&mut self) {
         let bm19 = self.bm19.shared().clone();
         self.shared = match &self.front {
@@ -200,19 +202,20 @@ impl DirbWriter {
         };
     }
 
-    /// Counts the /24 of every next hop, and gives codes to the most popular ones. `auto` decides whether to have any.
+    /// Counts the /24 of every next hop, and assigns codes to the most popular ones. With `auto` it decides whether the bytes
+    /// pay at all.
     fn recode(&mut self) -> Result<(), LookupError> {
         let popularity = self.popularity();
         let codes = match popularity.iter().all(|(_, leaf)| *leaf < ASK || is_group(*leaf)) {
             true => Codes::Ids,
-            false => give_out(&popularity),
+            false => assign(&popularity),
         };
         let (mut routed, mut coded) = (0, 0);
         for &(count, leaf) in popularity.iter().filter(|(_, leaf)| *leaf != NextHopId::NO_ROUTE.0) {
             routed += count;
             coded += if u32::from(codes.code(leaf)) == ASK { 0 } else { count };
         }
-        // With the bytes: all of them are painted before anything is replaced, so that an error leaves all as it was.
+        // All bytes are painted before anything is replaced, so that an error leaves everything as it was.
         let front = if !self.auto || (routed - coded) * TOO_MANY <= routed {
             let bytes = Arc::new(Table::zeroed().map_err(|_| MEMORY)?);
             let mut front = Front { bytes, codes, asking: 0, asking_at_first: 0 };
@@ -234,7 +237,7 @@ impl DirbWriter {
         Ok(())
     }
 
-    /// Every next hop in use with the number of its /24, the most popular first.
+    /// Every leaf in use with the number of its /24, the most popular first.
     fn popularity(&self) -> Vec<(usize, u32)> {
         let mut counts: HashMap<u32, usize> = HashMap::new();
         let (mut last, mut count) = (0, 0);
@@ -275,8 +278,8 @@ impl DirbWriter {
     }
 }
 
-/// The most popular next hops by code, and their codes.
-fn give_out(popularity: &[(usize, u32)]) -> Codes {
+/// Assigns the codes to the most popular next hops.
+fn assign(popularity: &[(usize, u32)]) -> Codes {
     let mut table = ([NO_ID; 256], HashMap::new());
     let popular = popularity.iter().map(|(_, leaf)| *leaf).filter(|leaf| !is_group(*leaf));
     for (code, id) in (0..ASK as u8).zip(popular) {
@@ -286,7 +289,7 @@ fn give_out(popularity: &[(usize, u32)]) -> Codes {
     Codes::Table(Arc::new(table))
 }
 
-/// Does this place of BM19 have longer prefixes inside?
+/// Whether a /24 with this leaf has longer prefixes inside.
 fn is_group(leaf: u32) -> bool {
     leaf > NextHopId::MAX
 }
@@ -316,25 +319,25 @@ impl LookupWriter<u32> for DirbWriter {
         Ok(self.change(prefix, None)?.unwrap_or(NextHopId::NO_ROUTE))
     }
 
-    /// Gives codes out anew where too many next hops have come that have none. Only [`load`](Self::load) brings DIRB back
-    /// where `auto` has gone over to BM19.
+    /// Assigns codes again if too many /24 have lost theirs to new next hops. Once `auto` has gone over to BM19, only
+    /// [`load`](Self::load) brings DIRB back.
     fn commit(&mut self) -> Result<(), LookupError> {
         let Some(front) = &mut self.front else { return Ok(()) };
         front.asking_at_first = front.asking_at_first.min(front.asking);
-        // What is a lot depends on the table; for small ones it does not matter.
+        // How many are too many depends on the table; in a small one it does not matter.
         let stale = if self.auto { (self.routed.0 / TOO_MANY).clamp(STALE / 64, STALE) } else { STALE };
         if front.asking <= front.asking_at_first + stale {
             return Ok(());
         }
         front.asking_at_first = front.asking;
-        // Without the memory for it everything is right all the same, only slower.
+        // If memory is short the old codes stay: correct, only slower.
         match self.recode() {
             Err(LookupError::Memory { .. }) => Ok(()),
             other => other,
         }
     }
 
-    /// Says what `auto` has chosen, and by what.
+    /// What `auto` has chosen, and on which figures.
     fn choice_reason(&self) -> Option<String> {
         let (routed, coded, hops) = self.routed;
         let share = (100 * coded).checked_div(routed).unwrap_or(100);

@@ -4,16 +4,16 @@
 //! ```text
 //!            readers                 the writer
 //!   front    look up here            leaves it alone
-//!   back     none, as soon as the    changes it; commit() makes it the front, and reader() is another one
-//!            last has let it go
+//!   back     none once the last      changes it; commit() makes it the front, which reader() then returns
+//!            has let go of it
 //! ```
 //!
-//! After a commit the old front is the back. While a reader is still in it (somebody has its `Arc`), changes are only
-//! noted; when it is free, whatever it lacks is done there too. Nothing ever waits for a reader.
+//! After a commit the old front is the back. While readers still hold it (its `Arc` is shared), changes are only noted; once
+//! it is free, it catches up with what it lacks. Nothing ever waits for a reader.
 //!
-//! What is noted are the prefixes a copy lacks, not the changes: the writer has the whole table in a map, so to catch up is
-//! to give each such prefix the state it has there. Notes are bounded by the number of prefixes, to try again does no harm,
-//! and a change that does not fit stays noted until it does.
+//! What is noted are prefixes, not changes: the writer has the whole table in a map, and a copy catches up by giving each
+//! noted prefix its state in that map. So notes are bounded by the number of prefixes, retries do no harm, and a change that
+//! does not fit stays noted until it does.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -23,35 +23,35 @@ use crate::next_hop::NextHopId;
 use crate::publish::grace::Grace;
 use perigee_net::{Address, PrefixOf};
 
-/// A structure that may only be changed while nobody reads it. After an error it is as it was.
+/// A structure that may be changed only while nobody reads it. After an error nothing has changed.
 pub trait Buffer<A: Address>: Lookup<A> + Sized + 'static {
-    /// Sets the next hop of `prefix`, which may have one.
+    /// Sets the next hop of `prefix`, which may already have one.
     fn set(&mut self, prefix: PrefixOf<A>, id: NextHopId) -> Result<(), LookupError>;
 
-    /// Forgets `prefix`; it is no error if it is unknown.
+    /// Removes `prefix`; it is no error if it is not there.
     fn unset(&mut self, prefix: PrefixOf<A>) -> Result<(), LookupError>;
 
-    /// Whether it can store this id.
+    /// Refuses an id that does not fit.
     fn check(&self, id: NextHopId) -> Result<(), LookupError>;
 
-    /// For how many routes it was made. One that is [`LookupError::Full`] is made anew with more, if it
+    /// The number of routes it was made for. One that is [`LookupError::Full`] is replaced by a larger one, if it
     /// [`may_grow`](Self::may_grow).
     fn room(&self) -> usize;
 
-    /// Whether one made anew could hold more.
+    /// Whether a larger one can be made.
     fn may_grow(&self) -> bool;
 
     /// Bytes that lookups may read.
     fn memory(&self) -> usize;
 }
 
-/// Makes an empty copy for so many routes, or for as many as are possible at most.
+/// Makes an empty copy for this many routes, or for the most possible.
 pub type Make<B> = fn(usize) -> Result<B, LookupError>;
 
-/// By prefix. Every next hop in it has passed [`Buffer::check`].
+/// The whole table by prefix. Every next hop in it has passed [`Buffer::check`].
 type Routes<A> = HashMap<PrefixOf<A>, NextHopId>;
 
-/// A copy, and the prefixes that may be otherwise in it than in the writer's map.
+/// A copy, and the prefixes in which it may differ from the writer's map.
 struct Copy<A, B> {
     buffer: Arc<B>,
     lacks: HashSet<PrefixOf<A>>,
@@ -62,17 +62,17 @@ impl<A: Address + std::hash::Hash, B: Buffer<A>> Copy<A, B> {
         Ok(Self { buffer: Arc::new(filled(make, room, routes)?), lacks: HashSet::new() })
     }
 
-    /// Only if no reader is in it.
+    /// The copy to be changed, if no reader holds it.
     fn free(&mut self) -> Option<&mut B> {
         Arc::get_mut(&mut self.buffer)
     }
 
-    /// Does what it lacks, as far as that fits; the first error, if any. `last` is what the other copy lacks, too. It must be
-    /// free.
+    /// Brings a free copy up to date as far as that fits; returns the first error, if any. The prefixes in `last`, which the
+    /// other copy lacks too, come last.
     fn catch_up(&mut self, make: Make<B>, routes: &Routes<A>, last: &HashSet<PrefixOf<A>>) -> Result<(), LookupError> {
         let Some(buffer) = Arc::get_mut(&mut self.buffer) else { return Ok(()) };
         let mut first = Ok(());
-        // What goes makes room for what comes; then what readers have already, as they must not lose it.
+        // Removals make room for insertions. Then come the prefixes that readers have already, as these must not be lost.
         for turn in [Turn::Gone, Turn::Shown, Turn::New] {
             self.lacks.retain(|prefix| {
                 let done = match routes.get(prefix) {
@@ -89,7 +89,7 @@ impl<A: Address + std::hash::Hash, B: Buffer<A>> Copy<A, B> {
             });
         }
         if matches!(first, Err(LookupError::Full { .. })) && buffer.may_grow() {
-            // All of `routes`, or the error stands.
+            // If not all of `routes` fit then, the first error is returned.
             let more = self.buffer.room().saturating_mul(GROWTH);
             *self = Self::new(make, more, routes).map_err(|_| first.clone().expect_err("matched"))?;
             return Ok(());
@@ -106,10 +106,10 @@ enum Turn {
     New,
 }
 
-/// A copy that is full is replaced by one for so many times as many routes.
+/// A full copy is replaced by one for this many times as many routes.
 const GROWTH: usize = 4;
 
-/// A new buffer with these routes, for at least `room`, and for more if they need more.
+/// A new buffer holding these routes, with room for at least `room`, or for more if they need it.
 fn filled<A: Address, B: Buffer<A>>(make: Make<B>, room: usize, routes: &Routes<A>) -> Result<B, LookupError> {
     let mut buffer = make(room.max(routes.len()))?;
     loop {
@@ -125,7 +125,7 @@ fn filled<A: Address, B: Buffer<A>>(make: Make<B>, room: usize, routes: &Routes<
     }
 }
 
-/// The routes by prefix, each next hop checked; the last of several counts.
+/// The routes by prefix, with their next hops checked; of several with one prefix the last counts.
 fn checked<A: Address + std::hash::Hash, B: Buffer<A>>(
     buffer: &B,
     routes: &[(PrefixOf<A>, NextHopId)],
@@ -140,9 +140,9 @@ fn missing<A: Address>(prefix: PrefixOf<A>) -> LookupError {
 
 /// The writer of two copies.
 ///
-/// A next hop that does not fit is refused by `insert`, always. That a copy is full is told by `insert` where the back is
-/// free, with nothing changed, else by `commit`: the change is then still noted, what readers see is a table without it, and
-/// every later `commit` tries again.
+/// An id that does not fit is always refused by `insert`. That a copy is full is reported by `insert` if the back is free, and
+/// nothing has changed then; otherwise by `commit`: readers do not see the change, it stays noted, and every later `commit`
+/// tries again.
 pub struct DoubleBuffered<A, B> {
     make: Make<B>,
     routes: Routes<A>,
@@ -158,7 +158,7 @@ impl<A: Address + std::hash::Hash, B: Buffer<A>> DoubleBuffered<A, B> {
         Ok(Self { make, routes, front, back })
     }
 
-    /// Sets or (without an id) removes `prefix` in the back, where that is free. Expects the map to be changed already.
+    /// Sets or (without an id) removes `prefix` in the back, if that is free, else notes it. The map is changed already.
     fn change(&mut self, prefix: PrefixOf<A>, id: Option<NextHopId>) -> Result<(), LookupError> {
         let Some(buffer) = self.back.free() else {
             self.back.lacks.insert(prefix);
@@ -228,7 +228,7 @@ impl<A: Address + std::hash::Hash, B: Buffer<A>> LookupWriter<A> for DoubleBuffe
             return Ok(());
         }
         let done = self.back.catch_up(self.make, &self.routes, &self.front.lacks);
-        // Readers must gain by the swap, and lose nothing.
+        // The swap must bring readers something, and take nothing away.
         let (front, back) = (&self.front.lacks, &self.back.lacks);
         if back.len() < front.len() && back.is_subset(front) {
             std::mem::swap(&mut self.front, &mut self.back);
@@ -245,7 +245,7 @@ impl<A: Address + std::hash::Hash, B: Buffer<A>> LookupWriter<A> for DoubleBuffe
     }
 
     fn reclaim(&mut self, _: Grace) {
-        // What does not fit stays noted, and is told by commit.
+        // What does not fit stays noted, and commit reports it.
         let _ = self.back.catch_up(self.make, &self.routes, &self.front.lacks);
     }
 
@@ -258,8 +258,8 @@ impl<A: Address + std::hash::Hash, B: Buffer<A>> LookupWriter<A> for DoubleBuffe
     }
 }
 
-/// The writer of a single copy, for measurements: what the structure alone takes and how fast it changes. A change is
-/// refused while somebody holds the [`reader`](LookupWriter::reader).
+/// The writer of a single copy, for measurements of a structure's own size and rate of changes. A change is refused while
+/// anything holds the [`reader`](LookupWriter::reader).
 pub struct SingleBuffered<A, B> {
     make: Make<B>,
     routes: Routes<A>,

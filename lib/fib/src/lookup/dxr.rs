@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! DXR for IPv4 (Zec, Rizzo, Mikuc: "DXR: Towards a Billion Routing Lookups per Second in Software", 2012): the first 16
-//! to 20 bits of an address index a table, and the rest is looked for by bisection in the ranges of that chunk. Small, and
-//! fast for traffic that stays in few chunks; random destinations make every bisection a row of wrong guesses.
+//! to 20 bits of an address index a table, and the rest is searched by bisection in the ranges of that chunk. Small, and
+//! fast for traffic that stays in few chunks; with random destinations the branches of a bisection cannot be predicted.
 //!
 //! D16 is the smallest table with the longest bisections, D20 the largest with the shortest. The authors' second format
-//! of ranges, of half the size for chunks without prefixes longer than /24, is not there.
+//! of ranges, of half the size for chunks without prefixes longer than /24, is not implemented.
 //!
 //! It is not changed in place: changes are collected, and [`commit`](LookupWriter::commit) builds a whole table, which
-//! takes the old one's place when it is published.
+//! replaces the old one when it is published.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -20,17 +20,17 @@ use crate::next_hop::NextHopId;
 use crate::publish::grace::Grace;
 use perigee_net::{Prefix4, PrefixOf};
 
-/// Next hops have 16 bits in a range.
+/// The next hop of a range has 16 bits.
 const MAX_ID: u32 = u16::MAX as u32;
-/// Addresses that are looked up side by side.
+/// Addresses looked up side by side.
 const PASS: usize = 64;
 const NAMES: [&str; 5] = ["dxr16", "dxr17", "dxr18", "dxr19", "dxr20"];
 
 /// The readers' half; it never changes.
 pub struct Dxr {
     bits: u8,
-    /// By chunk: the number of its ranges in the high half, the first of them in the low half. Without ranges the low half
-    /// is the next hop of the whole chunk.
+    /// By chunk: the number of its ranges in the high half, the index of the first in the low half. Without ranges the low
+    /// half is the next hop of the whole chunk.
     chunks: Table<[AtomicU64]>,
     /// Where a range starts within its chunk in the high half, its next hop in the low half. The first starts at 0.
     ranges: Table<[AtomicU32]>,
@@ -48,7 +48,7 @@ impl Dxr {
         let mut words = Vec::new();
         words.try_reserve_exact(slots.len()).map_err(|_| memory(()))?;
         let low = u32::MAX >> bits;
-        // As prefixes of 128 bits that begin with the same ones.
+        // Left-aligned in 128 bits, as `runs` has its prefixes.
         let aligned = |addr: u32, len| PrefixOf::truncated(u128::from(addr) << 96, len).expect("at most 32 bits");
         for slot in 0..slots.len() {
             let block = aligned((slot as u32) << (32 - bits), bits);
@@ -86,7 +86,7 @@ impl Dxr {
         if left == 0 {
             return chunk as u32;
         }
-        // The last range that starts at the address or before; it is among the `left` ones from `first` on.
+        // The range sought is the last that starts at or before the address; it is one of the `left` from `first` on.
         let mut first = chunk as u32 as usize;
         let wanted = (address & u32::MAX >> self.bits) << 16 | MAX_ID;
         while left > 1 {
@@ -139,7 +139,7 @@ struct Search {
 }
 
 impl Dxr {
-    /// All bisections of a batch, step by step side by side: nothing is guessed, and their cache misses overlap.
+    /// All bisections of a batch side by side, step by step: no branch is to be predicted, and their cache misses overlap.
     fn search_all(&self, searches: &mut [Search], mut longest: u32) {
         while longest > 1 {
             for search in &mut *searches {
@@ -165,7 +165,7 @@ impl DxrWriter {
     /// An empty table whose chunks are the prefixes of `bits` bits, 16 to 20.
     ///
     /// # Panics
-    /// If there are more or fewer bits.
+    /// If `bits` is out of that range.
     pub fn new(bits: u8) -> Result<Self, LookupError> {
         assert!((16..=20).contains(&bits), "DXR has chunks of 16 to 20 bits");
         let slots = Slots::new(bits).ok_or(LookupError::Memory { structure: name(bits) })?;
@@ -203,11 +203,11 @@ impl LookupWriter<u32> for DxrWriter {
         Ok(self.slots.set(prefix, None).unwrap_or(NextHopId::NO_ROUTE))
     }
 
-    /// Builds the table anew. After an error the old one stays in use, and the next call tries again.
     fn commit_is_cheap(&self) -> bool {
         false
     }
 
+    /// Rebuilds the table. After an error the old one stays in use, and the next call tries again.
     fn commit(&mut self) -> Result<(), LookupError> {
         if self.dirty {
             self.shared = Arc::new(Dxr::build(&self.slots, self.bits)?);
@@ -216,7 +216,7 @@ impl LookupWriter<u32> for DxrWriter {
         Ok(())
     }
 
-    /// A build that memory was short for is tried again.
+    /// After a commit: memory was short for the table.
     fn uncommitted(&self) -> bool {
         self.dirty
     }

@@ -2,13 +2,13 @@
 //! Poptrie for both families (Asai, Ohara: "Poptrie: A Compressed Trie with Population Count for Fast and Scalable Software
 //! IP Routing Table Lookup", SIGCOMM 2015), written from the paper.
 //!
-//! The first bits of an address lead to a leaf or to a node at once ("direct pointing": 18 bits for IPv4, 16 for IPv6),
-//! from there on it is six bits a node. A node is two bitmaps of 64: `vector` says which values lead to another node,
-//! `leafvec` where among the others a leaf differs from the one before it. Children and leaves of a node lie side by side,
-//! so counting bits finds them behind `base1` and `base0`.
+//! The first bits of an address lead straight to a leaf or a node ("direct pointing": 18 bits for IPv4, 16 for IPv6), and each
+//! node looks at six more. A node is two bitmaps of 64: `vector` says which values lead to another node, `leafvec` where among
+//! the others a leaf differs from the one before it. The children and the leaves of a node are contiguous, so counting bits
+//! finds them from `base1` and `base0` on.
 //!
-//! A change writes what is below one entry of the first table anew, where no reader is, and stores the entry. What was
-//! below it waits for its readers. The default route stands beside the table.
+//! A change rewrites everything below one entry of the first table, in memory that no reader has, and stores the entry. What
+//! was below it is retired. The default route is kept beside the table.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ use crate::publish::grace::Grace;
 use perigee_net::{Address, Prefix6, PrefixOf};
 
 const NAME: &str = "poptrie";
-/// Bits a node looks at.
+/// How many bits a node looks at.
 const STRIDE: u32 = 6;
-/// Nodes and leaves at most: 96 MiB and 64 MiB, which cost memory as they are used.
+/// Limits of nodes and leaves: 96 MiB and 64 MiB of address space, which takes memory only as it is used.
 const MAX_NODES: u32 = 1 << 22;
 const MAX_LEAVES: u32 = 1 << 24;
 /// Addresses whose first entries are loaded before any is looked at.
@@ -60,7 +60,7 @@ impl Family for u128 {
     }
 }
 
-/// Leaves are ids plus one: 0 is where only the default route is.
+/// Leaves are ids plus one: 0 means that only the default route matches.
 fn leaf(id: NextHopId) -> u32 {
     id.0 + 1
 }
@@ -68,7 +68,7 @@ fn leaf(id: NextHopId) -> u32 {
 /// A node: `vector`, `leafvec`, and `base1` and `base0` in one word.
 type Node = [u64; 3];
 
-/// How many bits of `bitmap` are set up to bit `value`.
+/// How many bits of `bitmap` are set up to and including bit `value`.
 #[inline(always)]
 fn upto(bitmap: u64, value: usize) -> u32 {
     (bitmap & u64::MAX >> (63 - value)).count_ones()
@@ -122,7 +122,7 @@ impl<A: Family> Lookup<A> for Poptrie<A> {
 
     #[inline]
     fn lookup(&self, address: A) -> NextHopId {
-        // Acquire: what an entry leads to is filled before the entry can be seen.
+        // Acquire: what an entry leads to is filled before the entry becomes visible.
         let entry = self.direct[address.bits(0, A::DIRECT)].load(Ordering::Acquire);
         NextHopId(self.id(self.descend(entry, address)))
     }
@@ -144,13 +144,13 @@ impl<A: Family> Lookup<A> for Poptrie<A> {
 /// The control thread's half.
 pub struct PoptrieWriter<A> {
     shared: Arc<Poptrie<A>>,
-    /// Every prefix, its address left-aligned.
+    /// Every prefix, its address left-aligned in 128 bits.
     prefixes: PrefixMap<Prefix6, NextHopId>,
     nodes: Blocks,
     leaves: Blocks,
 }
 
-/// What there is no room for, and how many there can be.
+/// What has run out, and its limit.
 type Short = (&'static str, u32);
 
 /// Writes nodes and leaves that no reader has yet.
@@ -158,14 +158,14 @@ struct Builder<'a, A> {
     shared: &'a Poptrie<A>,
     nodes: &'a mut Blocks,
     leaves: &'a mut Blocks,
-    /// What was taken so far: to be given back if the rest does not fit.
+    /// What has been taken so far: to be given back if the rest does not fit.
     taken_nodes: Vec<Block>,
     taken_leaves: Vec<Block>,
     short: Option<Short>,
 }
 
 impl<A: Family> Builder<'_, A> {
-    /// The entry of the first table for addresses that share their first `A::DIRECT` bits and have these runs.
+    /// The entry of the first table for a block of addresses, all with the same first `A::DIRECT` bits, that has these runs.
     fn entry(&mut self, runs: &[Run]) -> Option<u32> {
         if let [run] = runs {
             return Some(LEAF | run.leaf);
@@ -227,7 +227,7 @@ impl<A: Family> Builder<'_, A> {
     }
 }
 
-/// A prefix with its address left-aligned.
+/// A prefix with its address left-aligned in 128 bits.
 fn aligned<A: Family>(prefix: PrefixOf<A>) -> Prefix6 {
     let addr: u128 = prefix.addr().into();
     PrefixOf::truncated(addr << (128 - A::BITS), prefix.len()).expect("the family's lengths are shorter")
@@ -239,8 +239,8 @@ impl<A: Family> PoptrieWriter<A> {
         Self::with_room(MAX_NODES, MAX_LEAVES)
     }
 
-    /// An empty table with room for at most so many nodes (24 bytes each; at most 4,194,304) and leaves (4 bytes each; at
-    /// most 16,777,216).
+    /// An empty table with room for `nodes` nodes (24 bytes each, at most 4,194,304) and `leaves` leaves (4 bytes each, at most
+    /// 16,777,216).
     pub fn with_room(nodes: u32, leaves: u32) -> Result<Self, LookupError> {
         let (nodes, leaves) = (nodes.min(MAX_NODES), leaves.min(MAX_LEAVES));
         let memory = |_| LookupError::Memory { structure: NAME };
@@ -260,7 +260,7 @@ impl<A: Family> PoptrieWriter<A> {
         })
     }
 
-    /// Builds the entries of a block anew from its runs. If there is no room nothing has changed.
+    /// Rebuilds the entries of a block from its runs. If there is no room nothing has changed.
     fn rebuild(&mut self, block: Prefix6, runs: &[Run]) -> Result<(), Short> {
         let shared = self.shared.clone();
         let (len, addr) = (u32::from(block.len()), block.addr());
@@ -296,7 +296,7 @@ impl<A: Family> PoptrieWriter<A> {
         Ok(())
     }
 
-    /// Gives up these nodes and everything below them: no reader finds them any more.
+    /// Retires these nodes and everything below them: readers can no longer find them.
     fn retire(&mut self, start: u32, len: u32) {
         for index in start..start + len {
             let [vector, leafvec, bases] = self.shared.node(index);
@@ -310,7 +310,7 @@ impl<A: Family> PoptrieWriter<A> {
         self.nodes.retire(Block { start, len });
     }
 
-    /// Makes the table say what the prefixes say, after this one has come, changed or gone.
+    /// Updates the table after this prefix has been added, changed or removed.
     fn apply(&mut self, prefix: Prefix6) -> Result<(), Short> {
         if prefix.len() == 0 {
             let default = self.prefixes.get(&prefix).map_or(NextHopId::NO_ROUTE, |&id| id);

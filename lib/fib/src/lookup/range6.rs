@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-//! Ranges for IPv6: the first 16 bits at once, then indices of 4 to 16 bits where prefixes are dense, and lines of up to
+//! Ranges for IPv6: an index of the first 16 bits, then indices of 4 to 16 bits where prefixes are dense, and lines of up to
 //! eleven runs where they are not.
 //!
-//! A line is one cache line: the last 32-bit values of its runs and their leaves side by side, so that one load and one
-//! vector compare end a lookup. How many bits an index takes is chosen node by node, by what it saves and what it costs
-//! (`build.rs`). A batch goes down side by side, and its lines come last, all at once: no branch depends on one address.
+//! A line is one cache line: the last 32-bit values of its runs, then their leaves, so that one load and one vector compare
+//! finish a lookup. How many bits an index takes is chosen node by node, weighing what it saves against what it costs
+//! (`build.rs`). The addresses of a batch descend side by side and read their lines last, all together: no branch depends on a
+//! single address.
 //!
-//! A change writes what is below one word anew, where no reader is, and stores the word. What was below it waits for its
-//! readers. The default route stands beside the table.
+//! A change rewrites everything below one word, in memory that no reader has, and stores the word. What was below it is
+//! retired. The default route is kept beside the table.
 
 mod build;
 pub(crate) mod layout;
@@ -32,21 +33,21 @@ use build::{At, Builder};
 use layout::*;
 
 const NAME: &str = "range6";
-/// Lines of 64 bytes at most, the root's 4,096 included: 128 MiB, which cost memory as they are used.
+/// Limit of lines of 64 bytes, the root's 4,096 included: 128 MiB of address space, which takes memory only as it is used.
 const MAX_LINES: u32 = 1 << 21;
-/// Bits of the root, and so the slots that are built anew after many changes.
+/// Bits of the root, and so of the slots that are rebuilt after many changes.
 const ROOT_BITS: u8 = MAX_STRIDE as u8;
-/// A slot is built anew after this many changes and half as many as it had prefixes.
+/// A slot is rebuilt after this many changes plus half the number of its prefixes.
 const PATIENCE: u32 = 64;
 
-/// Leaves are ids plus one: 0 is where only the default route is.
+/// Leaves are ids plus one: 0 means that only the default route matches.
 fn leaf(id: NextHopId) -> u32 {
     id.0 + 1
 }
 
 /// The readers' half.
 pub struct Range6 {
-    /// Lines of 64 bytes: a table starts at a page.
+    /// Lines of 64 bytes, which are aligned, as a table starts at a page.
     words: Table<[AtomicU32]>,
     default: AtomicU32,
     isa: Isa,
@@ -67,12 +68,12 @@ impl Lookup<u128> for Range6 {
 
     fn lookup_batch(&self, addresses: &[u128], ids: &mut [u32]) {
         simd::range6::range6(self.isa, &self.words, self.default.load(Ordering::Acquire), addresses, ids);
-        // A next hop is set before its id can be seen.
+        // A next hop is set before its id becomes visible.
         fence(Ordering::Acquire);
     }
 }
 
-/// How a slot, a /16, has changed since it was built as a whole.
+/// How much a slot, a /16, has changed since it was built as a whole.
 #[derive(Clone, Copy, Default)]
 struct Wear {
     prefixes: u32,
@@ -82,21 +83,21 @@ struct Wear {
 /// The control thread's half.
 pub struct Range6Writer {
     shared: Arc<Range6>,
-    /// Every prefix, by which parts of the table are built anew.
+    /// Every prefix, from which parts of the table are rebuilt.
     prefixes: PrefixTree<u128, NextHopId>,
     blocks: Blocks,
     slots: HashMap<u16, Wear>,
 }
 
-/// The words that a change replaces: consecutive ones of one index.
+/// The words that a change replaces: consecutive words of one index, or a single one anywhere.
 struct Place {
     /// The addresses below them.
     block: Prefix6,
     /// The first of them.
     at: usize,
-    /// Two to the power of this many.
+    /// Their number's base-2 logarithm.
     bits: u32,
-    /// Behind so many indices.
+    /// How many indices lie above them.
     level: u32,
 }
 
@@ -106,8 +107,8 @@ impl Range6Writer {
         Self::with_lines(MAX_LINES, Isa::detect())
     }
 
-    /// An empty table of at most `limit` lines of 64 bytes (at least 4,097, at most 2,097,152), read with these
-    /// instructions.
+    /// An empty table of at most `limit` lines of 64 bytes (at least 4,097, at most 2,097,152), looked up by the instructions
+    /// of `isa`.
     ///
     /// # Panics
     /// If this processor does not have them.
@@ -123,7 +124,7 @@ impl Range6Writer {
         })
     }
 
-    /// Where the change of a prefix longer than the default is to be made.
+    /// Which words a change of `prefix`, which is longer than the default route, replaces.
     fn place(&self, prefix: Prefix6) -> Place {
         let words = &self.shared.words;
         let (mut node, mut depth, mut level) = (ROOT, 0, 1);
@@ -131,7 +132,7 @@ impl Range6Writer {
             let (from, to) = (depth, depth + stride(node));
             let below = |bits: u32| (prefix.addr() << from >> (128 - bits)) as usize;
             if u32::from(prefix.len()) < to {
-                // It has several words of this node to itself.
+                // The prefix ends inside this node and covers several of its words.
                 let bits = to - u32::from(prefix.len());
                 return Place { block: prefix, at: start(node) + below(to - from), bits, level };
             }
@@ -144,15 +145,15 @@ impl Range6Writer {
         }
     }
 
-    /// The runs of a block, from all prefixes.
+    /// The runs of a block, from the prefixes in it and around it.
     fn runs(&self, block: Prefix6) -> Vec<Run> {
         let around = self.prefixes.covering(truncated(block, block.len() - 1)).next();
         let cover = around.filter(|(prefix, _)| prefix.len() > 0).map_or(0, |(_, &id)| leaf(id));
         runs(block, cover, self.prefixes.covered_by(block).map(|(prefix, &id)| (prefix, leaf(id))))
     }
 
-    /// Builds what is below these words anew and returns how many runs there are. `None` if there is no room; nothing
-    /// has changed then.
+    /// Rebuilds what is below these words and returns how many runs there are. `None` if there is no room: nothing has changed
+    /// then.
     fn rebuild(&mut self, place: &Place) -> Option<usize> {
         let (runs, depth) = (self.runs(place.block), place.block.len().into());
         let shared = self.shared.clone();
@@ -176,7 +177,7 @@ impl Range6Writer {
         Some(runs.len())
     }
 
-    /// Gives up everything below a word that no reader finds any more.
+    /// Retires everything below a word that readers can no longer find.
     fn retire(&mut self, word: u32) {
         let shared = self.shared.clone();
         let line =
@@ -197,7 +198,7 @@ impl Range6Writer {
         self.blocks.retire(Block { start: first, len });
     }
 
-    /// Makes the table say what the prefixes say, after this one has come, changed or gone.
+    /// Updates the table after this prefix has been added, changed or removed.
     fn apply(&mut self, prefix: Prefix6) -> Result<(), LookupError> {
         if prefix.len() == 0 {
             let default = self.prefixes.get(prefix).map_or(NextHopId::NO_ROUTE, |&id| id);
@@ -215,14 +216,14 @@ impl Range6Writer {
         Ok(())
     }
 
-    /// Counts a change below the root's words. After many of them the strides no longer suit the slot.
+    /// Counts a change below the root's words. After many of them the strides no longer suit the slot, and it is rebuilt.
     fn wear(&mut self, prefix: Prefix6) {
         let slot = (prefix.addr() >> 112) as u16;
         let wear = self.slots.entry(slot).or_default();
         wear.changes += 1;
         if wear.changes > PATIENCE + wear.prefixes / 2 {
             let place = Place { block: truncated(prefix, ROOT_BITS), at: slot.into(), bits: 0, level: 1 };
-            // Without room for it the slot stays as it is, which is correct too.
+            // If there is no room the slot stays as it is, which is correct too.
             let runs = self.rebuild(&place);
             let prefixes = runs.map_or(wear_of(&self.slots, slot).prefixes, |runs| runs as u32);
             self.slots.insert(slot, Wear { prefixes, changes: 0 });
@@ -234,7 +235,7 @@ fn wear_of(slots: &HashMap<u16, Wear>, slot: u16) -> Wear {
     slots.get(&slot).copied().unwrap_or_default()
 }
 
-/// The block of `len` bits around a prefix that is at least as long.
+/// The block of `len` bits around a prefix that is no shorter.
 fn truncated(prefix: Prefix6, len: u8) -> Prefix6 {
     PrefixOf::truncated(prefix.addr(), len).expect("shorter than a prefix")
 }

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT
-//! The machine's limit, for benchmarks: random reads of four bytes from a table of a given size, and nothing else.
+//! The machine's limit, for benchmarks: random reads of four bytes from a table of a given size, and no other work.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::lookup::table::Table;
 
-/// A table that is read at random places, in huge pages where the lookup structures have them.
+/// A table to be read at random places, in huge pages as the lookup structures are.
 pub struct RandomReads(Table<[AtomicU32]>);
 
 impl RandomReads {
-    /// One of so many bytes, rounded up to a power of two. `None` if there is not enough memory.
+    /// A table of `bytes` bytes, rounded up to a power of two. `None` if memory is short.
     pub fn new(bytes: usize) -> Option<Self> {
         let words = bytes.div_ceil(size_of::<u32>()).next_power_of_two();
         let table = Table::<[AtomicU32]>::zeroed_slice(words).ok()?;
-        // Touched, so that each page is one of its own.
+        // Written once, so that every page has memory of its own.
         for (index, word) in table.iter().enumerate() {
             word.store(index as u32, Ordering::Relaxed);
         }
         Some(Self(table))
     }
 
-    /// `out[i]` becomes the word at `indices[i]`, modulo the size. The reads are independent of each other.
+    /// Sets `out[i]` to the word at `indices[i]`, modulo the size. The reads do not depend on one another.
     ///
     /// # Panics
     /// If the slices differ in length.

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT
-//! Nested prefixes as runs: from each address on until the next run's, one next hop.
+//! Nested prefixes as runs: each has one next hop, from its first address up to the next run.
 //!
-//! Addresses are left-aligned in 128 bits; an IPv4 prefix stands here as the IPv6 prefix of the same bits.
+//! Addresses are left-aligned in 128 bits: an IPv4 prefix appears here as the IPv6 prefix of the same bits.
 
 use perigee_net::Prefix6;
 
-/// Addresses from `start` up to the next run's have this leaf.
+/// Addresses from `start` up to the next run have this leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub start: u128,
     pub leaf: u32,
 }
 
-/// The runs of a block of addresses, neighbours with one leaf merged. `prefixes` are those inside it, by address and
-/// shorter ones first, `cover` is the leaf where there are none.
+/// The runs of a block of addresses, adjacent runs with one leaf merged. `prefixes` are those inside it, by address, shorter
+/// ones first; `cover` is the leaf where none of them matches.
 pub(crate) fn runs(block: Prefix6, cover: u32, prefixes: impl Iterator<Item = (Prefix6, u32)>) -> Vec<Run> {
     let last = |prefix: Prefix6| prefix.addr() | u128::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
     let block_last = last(block);
     let mut runs = vec![Run { start: block.addr(), leaf: cover }];
-    // The prefixes around the place where the sweep is, the innermost last.
+    // The prefixes that contain the current address of the sweep, the innermost last.
     let mut open: Vec<(u128, u32)> = Vec::new();
     let close = |open: &mut Vec<(u128, u32)>, runs: &mut Vec<Run>, before: Option<u128>| {
         while let Some(&(end, _)) = open.last()
@@ -39,7 +39,7 @@ pub(crate) fn runs(block: Prefix6, cover: u32, prefixes: impl Iterator<Item = (P
     runs
 }
 
-/// From `start` on it is `leaf`, until something else is pushed.
+/// From `start` on the leaf is `leaf`, until another one is pushed.
 fn push(runs: &mut Vec<Run>, start: u128, leaf: u32) {
     if runs.last().is_some_and(|last| last.start == start) {
         runs.pop();
@@ -49,8 +49,8 @@ fn push(runs: &mut Vec<Run>, start: u128, leaf: u32) {
     }
 }
 
-/// The 2^`stride` equal parts of a block of addresses that share their first `depth` bits, each with its runs: the first
-/// of them covers the part's first address. Ends early if `each` returns `None`.
+/// Calls `each` with each of the 2^`stride` equal parts of a block of addresses, all with the same first `depth` bits, and with
+/// the part's runs, the first of which covers the part's first address. Stops if `each` returns `None`.
 pub(crate) fn split(
     runs: &[Run],
     depth: u32,
@@ -60,7 +60,7 @@ pub(crate) fn split(
     let mut first = 0;
     for cell in 0..1usize << stride {
         let cell_of = |run: &Run| (run.start << depth >> (128 - stride)) as usize;
-        // Runs that begin in earlier cells, or with this one, have ended but for the last.
+        // Of the runs that begin before this cell or with it, all but the last have ended.
         let starts_here = |run: &Run| run.start << depth == (cell as u128) << (128 - stride);
         while runs.get(first + 1).is_some_and(|run| cell_of(run) < cell || starts_here(run)) {
             first += 1;

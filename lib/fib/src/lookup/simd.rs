@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! The lookups' inner loops for AVX-512 and AVX2, and for any processor: which one is chosen at run time. With `table.rs`
-//! the one room of this crate with `unsafe` in it.
+//! The lookups' inner loops for AVX-512, for AVX2 and for any processor; which one runs is chosen at run time. Besides
+//! `table.rs` this is the only place in this crate with `unsafe` in it.
 //!
-//! The tables change while they are read. A gather written in assembly is to the compiler what an atomic load of each
-//! lane is to the processor: an aligned word is read as a whole, old or new. (The intrinsics would be ordinary loads, which
-//! must not race.) Indices are clamped to the table, so that no table, however wrong, leads outside of it.
+//! The tables change while they are read. A gather written in assembly is opaque to the compiler, and the processor reads each
+//! aligned word as a whole, old or new, as an atomic load would. (The intrinsics would be ordinary loads, which must not race.)
+//! Indices are clamped to the table, so that no table, however corrupted, leads outside of it.
 #![allow(unsafe_code)]
 
 pub(crate) mod ipv4;
@@ -22,12 +22,12 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The best one this processor has.
+    /// The best one that this processor has.
     pub fn detect() -> Self {
         *Self::available().last().unwrap_or(&Self::Scalar)
     }
 
-    /// Those that this processor has, the best last.
+    /// All that this processor has, the best last.
     pub fn available() -> &'static [Self] {
         #[cfg(target_arch = "x86_64")]
         {
@@ -48,11 +48,11 @@ impl Isa {
     }
 }
 
-/// Starts to fetch what will be needed soon into the cache.
+/// Starts to load into the cache what will be needed soon.
 #[inline(always)]
 pub(crate) fn prefetch<T>(what: &T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, at an address that is valid.
+    // SAFETY: only a hint, and the address is valid.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>((&raw const *what).cast());
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! What the control thread knows of an IPv4 table that is divided into slots by its top bits: which prefixes reach into
-//! a slot. BM19, DIRB and DXR encode one slot at a time from it.
+//! The control thread's copy of an IPv4 table that is divided into slots by its top bits: which prefixes reach into each
+//! slot. BM19, DIRB and DXR encode one slot at a time from it.
 //!
-//! Prefixes that are longer than a slot's are in a sorted list per slot. Shorter ones are in a trie, and the longest of
-//! them that covers a slot is its base. So a change touches one list or the bases of some slots, and a slot is encoded
-//! from its base and its list alone.
+//! Prefixes longer than a slot's are in a sorted list per slot. Shorter ones are in a tree, and the longest of those that
+//! cover a slot is its base. So a change touches one list or the bases of some slots, and a slot is encoded from its base
+//! and its list alone.
 
 use std::cmp::Ordering::Less;
 use std::ops::Range;
@@ -15,8 +15,8 @@ use crate::next_hop::NextHopId;
 use crate::rib::tree::PrefixTree;
 use perigee_net::Prefix4;
 
-/// A prefix and its next hop in one word: address, 8 bits of length, 24 of id. In order of address, then shorter first,
-/// so that whoever paints them in order ends with the longest on top.
+/// A prefix and its next hop in one word: address, 8 bits of length, 24 of id. Ordered by address, then shorter first, so that
+/// painting them in order leaves the longest on top.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Item(u64);
 
@@ -49,12 +49,12 @@ impl Item {
     }
 }
 
-/// The prefixes of a table whose slots are the prefixes of `bits` bits.
+/// The prefixes of a table that has one slot per value of the first `bits` bits.
 pub(crate) struct Slots {
     bits: u8,
     /// Prefixes of at most `bits` bits.
     short: PrefixTree<u32, NextHopId>,
-    /// By slot: the longest of them that covers it, 8 bits of length and 24 of id.
+    /// By slot: the longest of those that cover it, 8 bits of length and 24 of id.
     bases: Vec<u32>,
     /// By slot: the longer ones, sorted.
     lists: Vec<Vec<Item>>,
@@ -77,19 +77,19 @@ impl Slots {
         Self { bits: 0, short: PrefixTree::new(), bases: Vec::new(), lists: Vec::new(), count: 0 }
     }
 
-    /// All of `routes`; of several with one prefix the last counts. `None` if memory is short.
+    /// The prefixes of `routes`; of several routes with one prefix the last counts. `None` if memory is short.
     pub fn load(bits: u8, routes: &[(Prefix4, NextHopId)]) -> Option<Self> {
         let mut slots = Self::new(bits)?;
         for (prefix, id) in routes.iter().filter(|(prefix, _)| prefix.len() <= bits) {
             slots.short.insert(*prefix, *id);
         }
-        // In order of address, then shorter first: the longest is painted last.
+        // By address, then shorter first: the longest is painted last.
         for (prefix, id) in slots.short.iter() {
             slots.bases[range(bits, prefix)].fill(base(prefix.len(), *id));
         }
         for (prefix, id) in routes.iter().filter(|(prefix, _)| prefix.len() > bits) {
             let (list, item) = (&mut slots.lists[slot(bits, prefix.addr())], Item::new(*prefix, *id));
-            // Most files are sorted.
+            // Most tables come sorted.
             match list.last().map_or(Less, |last| last.key().cmp(&item.key())) {
                 Less => list.push(item),
                 _ => drop(insert(list, item)),
@@ -99,8 +99,8 @@ impl Slots {
         Some(slots)
     }
 
-    /// Sets or forgets the next hop of `prefix`; returns its previous one. Which slots need encoding is in
-    /// [`affected`](Self::affected), to be asked after an insertion and before a removal.
+    /// Sets or removes the next hop of `prefix`; returns its previous one. [`affected`](Self::affected) says which slots need
+    /// encoding: to be called after an insertion, and before a removal.
     pub fn set(&mut self, prefix: Prefix4, id: Option<NextHopId>) -> Option<NextHopId> {
         let old = if prefix.len() <= self.bits { self.set_short(prefix, id) } else { self.set_long(prefix, id) };
         self.count = self.count + usize::from(id.is_some()) - usize::from(old.is_some());
@@ -156,8 +156,7 @@ impl Slots {
         }
     }
 
-    /// The slots that `prefix` is seen in: those without a longer base. They are the same before and after a change of its
-    /// next hop as long as it is there.
+    /// The slots in which `prefix` shows: those without a longer base. A change of its next hop does not alter them.
     pub fn affected(&self, prefix: Prefix4) -> Affected {
         let range = range(self.bits, prefix);
         if range.len() == 1 {
@@ -167,19 +166,19 @@ impl Slots {
         Affected::Many(covered.collect::<Vec<_>>().into_iter())
     }
 
-    /// The next hop of what a slot's list leaves open.
+    /// The next hop of the addresses in a slot that no prefix of its list covers.
     #[inline]
     pub fn base(&self, slot: usize) -> u32 {
         self.bases[slot] & NextHopId::MAX
     }
 
-    /// The prefixes inside a slot, to be painted in this order.
+    /// The prefixes inside a slot, in the order in which they are to be painted.
     #[inline]
     pub fn list(&self, slot: usize) -> &[Item] {
         &self.lists[slot]
     }
 
-    /// The largest next hop in use, and how many /24 at most have prefixes longer than `len`.
+    /// The largest next hop in use, and how many prefixes are longer than `len`.
     pub fn survey(&self, len: u8) -> (u32, u32) {
         let items = self.lists.iter().flatten();
         let long = items.clone().filter(|item| item.len() > len).count() as u32;
@@ -198,7 +197,7 @@ impl Slots {
     }
 }
 
-/// Puts an item in its place in a sorted list; returns the next hop that its prefix had.
+/// Inserts an item into a sorted list; returns the previous next hop of its prefix.
 fn insert(list: &mut Vec<Item>, item: Item) -> Option<NextHopId> {
     match list.binary_search_by_key(&item.key(), |item| item.key()) {
         Ok(at) => Some(NextHopId(std::mem::replace(&mut list[at], item).id())),

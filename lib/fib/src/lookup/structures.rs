@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The lookup structures by name: one line each.
+//! The lookup structures by name.
 
 use crate::lookup::Structure;
 use crate::lookup::bm19::Bm19Writer;
@@ -10,6 +10,17 @@ use crate::lookup::poptrie::PoptrieWriter;
 use crate::lookup::range6::Range6Writer;
 use crate::lookup::trie6::Trie6Writer;
 
+/// DXR with this many direct bits; a macro, as the texts are put together at compile time.
+macro_rules! dxr {
+    ($bits:literal) => {
+        Structure {
+            name: concat!("dxr", $bits),
+            about: concat!("DXR: ", $bits, " bits at once, the rest by bisection in ranges; rebuilt after changes"),
+            new: || Ok(Box::new(DxrWriter::new($bits)?)),
+        }
+    };
+}
+
 /// IPv4.
 pub const IPV4: &[Structure<u32>] = &[
     Structure {
@@ -17,31 +28,11 @@ pub const IPV4: &[Structure<u32>] = &[
         about: "DIR-24-8: one entry per /24, groups of 256 for longer prefixes",
         new: || Ok(Box::new(Dir24Writer::new()?)),
     },
-    Structure {
-        name: "dxr16",
-        about: "DXR: 16 bits at once, the rest by bisection in ranges; rebuilt after changes",
-        new: || Ok(Box::new(DxrWriter::new(16)?)),
-    },
-    Structure {
-        name: "dxr17",
-        about: "DXR: 17 bits at once, the rest by bisection in ranges; rebuilt after changes",
-        new: || Ok(Box::new(DxrWriter::new(17)?)),
-    },
-    Structure {
-        name: "dxr18",
-        about: "DXR: 18 bits at once, the rest by bisection in ranges; rebuilt after changes",
-        new: || Ok(Box::new(DxrWriter::new(18)?)),
-    },
-    Structure {
-        name: "dxr19",
-        about: "DXR: 19 bits at once, the rest by bisection in ranges; rebuilt after changes",
-        new: || Ok(Box::new(DxrWriter::new(19)?)),
-    },
-    Structure {
-        name: "dxr20",
-        about: "DXR: 20 bits at once, the rest by bisection in ranges; rebuilt after changes",
-        new: || Ok(Box::new(DxrWriter::new(20)?)),
-    },
+    dxr!(16),
+    dxr!(17),
+    dxr!(18),
+    dxr!(19),
+    dxr!(20),
     Structure {
         name: "bm19",
         about: "BM19: one bitmap of runs per /19, and their next hops",
@@ -87,8 +78,8 @@ const RANGE6: Structure<u128> = Structure {
     new: || Ok(Box::new(Range6Writer::new()?)),
 };
 
-/// What a router takes that is not told otherwise: the fastest in the forwarding loop with the Internet's table and routed
-/// destinations, by `./x bench fib --in-router` (bench/RESULTS.md).
+/// The router's default for IPv4: the fastest in the forwarding loop with the Internet's table and routed destinations,
+/// measured by `./x bench fib --in-router` (bench/RESULTS.md).
 pub const DEFAULT4: &Structure<u32> = &AUTO;
-/// The same for IPv6; there rte_fib6 is as fast, with 90 times the memory.
+/// The default for IPv6, chosen likewise; rte_fib6 is as fast, with 90 times the memory.
 pub const DEFAULT6: &Structure<u128> = &RANGE6;

@@ -2,7 +2,7 @@
 //! Memory for tables of many megabytes: zeroed without being touched, and in huge pages where the system has them.
 //!
 //! Random lookups in ordinary pages miss the TLB nearly every time, which takes longer than the lookup itself. Tables are
-//! aligned to huge pages, so that no part of them is left in ordinary ones.
+//! aligned to huge pages, so that no part of them lies in ordinary ones.
 #![allow(unsafe_code)]
 
 use std::ops::Deref;
@@ -17,11 +17,11 @@ const HUGE: usize = 2 << 20;
 const LARGE: usize = HUGE / 2;
 const PAGE: usize = 4096;
 
-/// Memory is short.
+/// The kernel has refused the memory.
 #[derive(Debug)]
 pub(crate) struct OutOfMemory;
 
-/// A table that was zeroed when it was made. Only pages that are used cost memory, 2 MB at a time where the system gives
+/// A table that is zero when it is made. It takes memory only as its pages are used, 2 MB at a time where the system provides
 /// huge pages.
 pub(crate) struct Table<T: ?Sized> {
     table: NonNull<T>,
@@ -30,7 +30,7 @@ pub(crate) struct Table<T: ?Sized> {
 
 // SAFETY: it owns its content, as a box does.
 unsafe impl<T: ?Sized + Send> Send for Table<T> {}
-// SAFETY: the same.
+// SAFETY: as above.
 unsafe impl<T: ?Sized + Sync> Sync for Table<T> {}
 
 impl<T: FromZeros> Table<T> {
@@ -55,31 +55,31 @@ impl<T: ?Sized> Deref for Table<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: mapped and aligned for as long as we live; all zeros are a `T`, and it is only ever shared.
+        // SAFETY: mapped and aligned for as long as `self` lives; all zeros are a valid `T`, and it is only ever shared.
         unsafe { self.table.as_ref() }
     }
 }
 
 impl<T: ?Sized> Drop for Table<T> {
     fn drop(&mut self) {
-        // SAFETY: we mapped it, and what needs no initialisation needs no destructor.
+        // SAFETY: `map` has mapped it, and a type that needs no initialisation needs no destructor.
         let _ = unsafe { munmap(self.table.as_ptr().cast(), self.mapped) };
     }
 }
 
-/// Maps zeroed memory, and how much was mapped.
+/// Maps zeroed memory of at least `bytes` bytes; returns its start and its length.
 fn map(bytes: usize, align: usize) -> Result<(NonNull<u8>, usize), OutOfMemory> {
     assert!(align <= PAGE, "nothing in a table is aligned to more than a page");
     let unit = if bytes < LARGE { PAGE } else { HUGE };
     let wanted = bytes.max(1).checked_next_multiple_of(unit).ok_or(OutOfMemory)?;
     let mapped = wanted.checked_add(unit - PAGE).filter(|size| *size <= isize::MAX as usize).ok_or(OutOfMemory)?;
     let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
-    // SAFETY: fresh memory of the kernel's choice.
+    // SAFETY: a new mapping at an address of the kernel's choice.
     let start: *mut u8 = unsafe { mmap_anonymous(null_mut(), mapped, prot, flags) }.map_err(|_| OutOfMemory)?.cast();
     let before = start.align_offset(unit);
     let table = start.wrapping_add(before);
-    // SAFETY: whole pages of what was just mapped, before and behind the table; the advice changes what pages are made of, not
-    // what is in them. A system that does not follow it is slower, no more.
+    // SAFETY: whole pages of what was just mapped, before and after the table; the advice changes the size of pages, not their
+    // content, and where the system ignores it lookups are slower, no more.
     unsafe {
         if before > 0 {
             let _ = munmap(start.cast(), before);

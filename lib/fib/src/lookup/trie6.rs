@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! A multibit trie for IPv6: the first 16 bits at once, then 8 bits per level.
 //!
-//! An entry is one 64-bit word: the child in the high half and the longest prefix that ends in this node in the
-//! low half. Nothing is pushed from a node into its children, so that a change stores into one node only; a
-//! reader keeps the last prefix it passed. One store changes either half without the other being seen torn.
+//! An entry is one 64-bit word: the child in the high half, and in the low half the longest prefix that ends in this
+//! node. Prefixes are not pushed down into children, so a change stores into one node only, and a reader remembers the
+//! last prefix it has passed. A change of either half is one store of the whole word, so readers never see it torn.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const NAME: &str = "trie6";
 const ROOT_BITS: u8 = 16;
 const NODE: usize = 256;
 const ENTRIES: usize = 1 << 24;
-/// Node 0 stays empty: as a child it means that there is none.
+/// Node 0 is never used: as a child it means that there is none.
 const MAX_NODES: u32 = (ENTRIES / NODE) as u32 - 1;
 /// Levels below the root.
 const LEVELS: usize = (128 - ROOT_BITS as usize) / 8;
@@ -53,7 +53,7 @@ fn step(address: u128, level: usize) -> usize {
     (address >> (104 - 8 * level)) as usize & 0xff
 }
 
-/// The readers' half. Both tables are zeroed without being touched: only pages that are used cost memory.
+/// The readers' half. Both tables are zeroed without being touched, and take memory only as their pages are used.
 pub struct Trie6 {
     root: Box<[AtomicU64; 1 << ROOT_BITS]>,
     nodes: Box<[AtomicU64; ENTRIES]>,
@@ -63,7 +63,7 @@ pub struct Trie6 {
 impl Trie6 {
     #[inline]
     fn root_entry(&self, address: u128) -> u64 {
-        // Acquire, here and below: a node is emptied before it is linked, a next hop set before its id is.
+        // Acquire, here and below: a node is emptied before it is linked, and a next hop set before its id is stored.
         self.root[(address >> 112) as usize].load(Ordering::Acquire)
     }
 
@@ -73,7 +73,7 @@ impl Trie6 {
     }
 }
 
-/// The prefix of this entry, or the one found further up.
+/// The prefix of this entry, or else the one found further up.
 #[inline]
 fn pick(entry: u64, above: u32) -> u32 {
     if entry as u32 == 0 { above } else { entry as u32 }
@@ -112,14 +112,14 @@ pub struct Trie6Writer {
     shared: Arc<Trie6>,
     /// Every prefix, to find the next shorter one when one is removed.
     prefixes: PrefixMap<Prefix6, NextHopId>,
-    /// By node: prefixes that end in it plus children. A node without any is given up.
+    /// By node: the number of prefixes that end in it, plus its children. A node without any is retired.
     used: Vec<u16>,
     free: Vec<u32>,
     retired: Deferred<u32>,
     limit: u32,
 }
 
-/// How many nodes below the root lie on the way to a prefix of this length, the one where it ends included.
+/// How many nodes below the root are passed on the way to a prefix of this length, including the one where it ends.
 fn levels(len: u8) -> usize {
     usize::from(len.saturating_sub(ROOT_BITS)).div_ceil(8)
 }
@@ -186,7 +186,7 @@ impl Trie6Writer {
         path
     }
 
-    /// The same, with the missing nodes made.
+    /// As [`path`](Self::path), but makes the missing nodes.
     fn make_path(&mut self, prefix: Prefix6) -> Result<Vec<u32>, LookupError> {
         let mut path = self.path(prefix);
         let missing = levels(prefix.len()) - path.len();
@@ -195,7 +195,7 @@ impl Trie6Writer {
             return Err(LookupError::Full { prefix, structure: NAME, what: "nodes", limit });
         }
         for _ in 0..missing {
-            // Nodes are empty when they are fresh as well as when they were given up.
+            // A node is empty when it is new, and when it was retired.
             let node = self.free.pop().unwrap_or(self.used.len() as u32);
             if node as usize == self.used.len() {
                 self.used.push(0);
@@ -214,7 +214,7 @@ impl Trie6Writer {
         }
     }
 
-    /// The last node of `path` has one prefix less: unlinks the nodes that have become empty.
+    /// The last node of `path` has one prefix fewer: unlinks the nodes that have become empty.
     fn drop_use(&mut self, mut path: Vec<u32>, address: u128) {
         while let Some(node) = path.pop() {
             self.used[node as usize] -= 1;
@@ -226,7 +226,7 @@ impl Trie6Writer {
         }
     }
 
-    /// Stores `leaf` in every entry of `prefix` for whose prefix length `owns` is true.
+    /// Stores `leaf` in every entry of `prefix` whose length satisfies `owns`.
     fn store(&self, path: &[u32], prefix: Prefix6, leaf: u32, owns: impl Fn(u8) -> bool) {
         let entries = path.last().map_or(&self.shared.root[..], |&node| self.node(node));
         for entry in &entries[span(prefix)] {
@@ -261,7 +261,7 @@ impl LookupWriter<u128> for Trie6Writer {
             return Ok(self.prefixes.insert(prefix, id));
         }
         let path = self.make_path(prefix)?;
-        // Entries of longer prefixes stay.
+        // Entries of longer prefixes are kept.
         self.store(&path, prefix, leaf(id, prefix.len()), |len| len <= prefix.len());
         let old = self.prefixes.insert(prefix, id);
         if old.is_none() {
@@ -276,7 +276,7 @@ impl LookupWriter<u128> for Trie6Writer {
             self.shared.default.store(0, Ordering::Release);
             return Ok(id);
         }
-        // A cover that ends in a node above is found there by the readers.
+        // Readers find a covering prefix that ends in a node above by themselves.
         let cover = match self.prefixes.get_lpm(&prefix) {
             Some((cover, &id)) if cover.len() > 0 && levels(cover.len()) == levels(prefix.len()) => {
                 leaf(id, cover.len())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Who has which part of the table of buckets: blocks of a power of two, one per group of next hops.
+//! The allocator of the table of buckets: blocks of a power of two, one per group of next hops.
 
 use crate::next_hop::group::LOG2;
 
@@ -16,7 +16,7 @@ impl Block {
     }
 }
 
-/// The free blocks. A larger one is halved where none of the size is left; halves do not grow together again.
+/// The free blocks. If none of a size is left, a larger one is halved; halves are never joined again.
 pub(crate) struct Buckets {
     free: [Vec<u32>; *LOG2.end() as usize + 1],
     untouched: usize,
@@ -41,7 +41,7 @@ impl Buckets {
         }
         let larger = (size + 1..self.free.len()).find(|size| !self.free[*size].is_empty())?;
         let first = self.free[larger].pop()?;
-        // Halves from the largest down: the upper ones become free, what is left of the lower one is taken.
+        // Halved again and again: each upper half becomes free, and the lowest is taken.
         (size..larger).for_each(|half| self.free[half].push(first + (1 << half)));
         Some(Block { first, log2 })
     }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-//! Which member of a group of next hops each bucket of flows takes.
+//! Which member of a group of next hops owns each bucket of flows.
 //!
-//! A group has a power of two of buckets (as Linux's resilient nexthop groups have), and a flow's hash picks one. Who has
-//! a bucket is a function of the members, their weights and who of them is alive, and of nothing that happened before: a
-//! reload or a second router with the same members gives every flow the same way.
+//! The number of buckets is a power of two (as in Linux's resilient nexthop groups), and a flow's hash picks one. The owner of
+//! a bucket depends on the members, on their weights and on which of them are alive, but not on history: after a reload, or on
+//! a second router with the same members, every flow takes the same path.
 //!
-//! With all members alive it is Maglev's table (Eisenbud et al.: "Maglev: A Fast and Reliable Software Network Load
-//! Balancer", NSDI 2016, section 3.4), with turns in proportion to the weights: shares are exact to one bucket, and another
+//! With all members alive this is Maglev's table (Eisenbud et al.: "Maglev: A Fast and Reliable Software Network Load
+//! Balancer", NSDI 2016, section 3.4), with turns in proportion to the weights: shares are exact to one bucket, and a changed
 //! list of members moves few more flows than it must. A member that dies loses its buckets to the others in proportion to
-//! their weights; no other bucket moves, and it gets exactly its own back when it returns.
+//! their weights; no other bucket moves, and when it returns it gets back exactly its own.
 
 /// A member's part in its group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
-    /// Who it is, as a well-mixed number that does not depend on anything else in the table.
+    /// The member's identity: a well-mixed number that depends on nothing else in the table.
     pub key: u64,
     /// At least 1.
     pub weight: u32,
@@ -22,15 +22,15 @@ pub(crate) struct Share {
 /// The smallest and the largest number of buckets: 2^7 and 2^16.
 pub(crate) const LOG2: std::ops::RangeInclusive<u8> = 7..=16;
 
-/// How many buckets these weights need, as a power of two: 16 per member, and 4 per unit of weight as far as that fits, so
-/// that shares are off by at most a quarter of a unit.
+/// The base-2 logarithm of the number of buckets: 16 per member, and 4 per unit of weight as far as that fits, so that shares
+/// are off by at most a quarter of a unit.
 pub(crate) fn log2_buckets(shares: &[Share]) -> u8 {
     let units: u64 = shares.iter().map(|share| u64::from(share.weight)).sum();
     let wanted = (16 * shares.len() as u64).max(4 * units).next_power_of_two();
     (wanted.trailing_zeros() as u8).clamp(*LOG2.start(), *LOG2.end())
 }
 
-/// The finalizer of SplitMix64: well mixed, and the same everywhere.
+/// The finalizer of SplitMix64: well mixed, and the same on every machine.
 pub(crate) fn mix(word: u64) -> u64 {
     let mut z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -38,7 +38,7 @@ pub(crate) fn mix(word: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// Who has each bucket while all are alive: indices into `shares`, which are 1 to 256.
+/// The owner of each bucket while all are alive, as an index into `shares`, of which there are 1 to 256.
 pub(crate) fn fill(shares: &[Share], log2: u8) -> Box<[u8]> {
     const NOBODY: u16 = u16::MAX;
     let mask = (1usize << log2) - 1;
@@ -55,7 +55,7 @@ pub(crate) fn fill(shares: &[Share], log2: u8) -> Box<[u8]> {
             }
             credit[member] -= heaviest;
             left[member] -= 1;
-            // Each member has an order of its own of all buckets: an odd step visits a power of two of them.
+            // Each member visits the buckets in an order of its own: an odd step reaches all of a power of two.
             let (offset, step) = (mix(share.key) as usize, mix(!share.key) as usize | 1);
             loop {
                 let at = offset.wrapping_add(next[member].wrapping_mul(step)) & mask;
@@ -70,7 +70,7 @@ pub(crate) fn fill(shares: &[Share], log2: u8) -> Box<[u8]> {
     owners.into_iter().map(|owner| owner as u8).collect()
 }
 
-/// How many buckets each member gets: its share rounded down, and one more for those that lose most by that.
+/// How many buckets each member gets: its share rounded down, and one more for those that lost most by the rounding.
 fn quotas(shares: &[Share], buckets: usize) -> Vec<usize> {
     let units: u64 = shares.iter().map(|share| u64::from(share.weight)).sum();
     let exact = |share: &Share| u64::from(share.weight) * buckets as u64;
@@ -82,10 +82,10 @@ fn quotas(shares: &[Share], buckets: usize) -> Vec<usize> {
     quotas
 }
 
-/// Who has `bucket` now: its owner, or if that is not alive one that is.
+/// Which member `bucket` goes to now: its owner or, if that is dead, one that is alive.
 ///
-/// An orphaned bucket walks over the others in an order of its own until it finds one whose owner is alive. So each of
-/// these gets in proportion to its buckets, and one that dies or returns moves no bucket that it does not have.
+/// The walk from an orphaned bucket visits the others in an order of its own until it finds one whose owner is alive. So each
+/// of those inherits in proportion to its buckets, and a member that dies or returns moves no buckets but its own.
 pub(crate) fn owner(owners: &[u8], bucket: usize, alive: &[bool]) -> u8 {
     let is_alive = |owner: u8| alive.get(usize::from(owner)).is_some_and(|alive| *alive);
     let own = owners[bucket];
@@ -94,7 +94,7 @@ pub(crate) fn owner(owners: &[u8], bucket: usize, alive: &[bool]) -> u8 {
     }
     let mask = owners.len() - 1;
     let walk = (0..4 * owners.len()).map(|step| mix((bucket as u64) << 32 | step as u64) as usize & mask);
-    // The walk nearly always ends soon; where one bucket in thousands is alive, whatever comes next.
+    // The walk nearly always ends soon. If one bucket in thousands has an owner alive, the next such bucket will do.
     let in_order = (1..owners.len()).map(|step| (bucket + step) & mask);
     walk.chain(in_order).map(|at| owners[at]).find(|owner| is_alive(*owner)).unwrap_or(own)
 }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     proptest! {
-        /// Within one bucket of what the weights say, whatever they are; and everybody has one.
+        /// Shares are within one bucket of what the weights say, whatever these are, and every member has a bucket.
         #[test]
         fn shares_are_exact(weights in prop::collection::vec(1u32..=256, 1..=256)) {
             let shares = shares(&weights);
@@ -129,7 +129,7 @@ mod tests {
             }
         }
 
-        /// Whoever dies, only its own buckets move; whoever is dead has none; and the order of deaths does not matter.
+        /// When a member dies only its own buckets move; the dead have none; and the order of deaths does not matter.
         #[test]
         fn only_the_dead_lose(weights in prop::collection::vec(1u32..=8, 2..=20), dead in any::<u32>(), one in 0usize..20) {
             let shares = shares(&weights);
@@ -160,7 +160,7 @@ mod tests {
         assert!((after[1] as i64 - (1024 + 341)).abs() < 75, "{after:?}");
     }
 
-    /// Another list with one member more or less: the flows that must move do, and few others.
+    /// With one member more or fewer the flows that must move do, and few others.
     #[test]
     fn another_list_moves_little() {
         for members in 2..=8usize {
@@ -178,6 +178,6 @@ mod tests {
         let mut alive = [false; 256];
         alive[77] = true;
         assert!((0..owners.len()).all(|at| owner(&owners, at, &alive) == 77));
-        assert_eq!(owner(&owners, 5, &[false; 256]), owners[5], "nobody alive: as if all were");
+        assert_eq!(owner(&owners, 5, &[false; 256]), owners[5], "with none alive, as if all were");
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! The control thread's view of the next hops: what each one is, who uses it, and its neighbor's address.
+//! The control thread's view of the next hops: what each one is, how often it is used, and its neighbor's address.
 //!
 //! There are three kinds. A direct one is a neighbor on a link, and its word holds the neighbor's MAC address. A recursive one
-//! stands for a gateway that is reached over other routes; its word is a copy of its target's, so that a gateway that is
-//! reached in another way is one store for every route through it. A group has members of the first two kinds, and its
-//! buckets hold direct ones only: readers never look further than once.
+//! stands for a gateway that is reached over other routes; its word is a copy of its target's, so that a new way to the gateway
+//! is one store, whatever the number of routes through it. A group has members of the first two kinds, but its buckets hold
+//! direct ones only: readers follow at most one indirection.
 
 mod show;
 
@@ -25,10 +25,10 @@ use perigee_net::{InterfaceId, MacAddr, Multipath};
 /// What a next hop stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Via {
-    /// Where packets leave.
+    /// The interface that packets leave by.
     pub interface: InterfaceId,
-    /// The neighbor they go to; `None` on a connected network, where it is each packet's own destination. That
-    /// stays unresolved: a resolved destination gets a route of its own.
+    /// The neighbor they are sent to; `None` on a connected network, where each packet's own destination is the neighbor. Such
+    /// a next hop stays unresolved: a resolved destination gets a route of its own.
     pub gateway: Option<IpAddr>,
 }
 
@@ -36,7 +36,7 @@ pub struct Via {
 type Weighted = (NextHopId, u32);
 
 enum What {
-    /// Free, or waiting for readers.
+    /// Free or retired.
     Nothing,
     Direct(Via),
     Recursive {
@@ -49,30 +49,30 @@ enum What {
 struct Group {
     /// In the order of `owners`' indices.
     members: Arc<[Weighted]>,
-    /// Who has each bucket while all are alive.
+    /// The owner of each bucket while all members are alive.
     owners: Box<[u8]>,
     block: Block,
     rank: Rank,
 }
 
-/// How good a way is; a group uses its best members.
+/// How usable a next hop is; a group uses its members of the highest rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    /// The gateway is not reached at all.
+    /// The gateway is unreachable.
     Dead,
     /// The neighbor's MAC address is not known.
     Unresolved,
-    /// Packets can be sent, or have another fate that is certain.
+    /// Packets can be sent, or are dropped or answered for certain.
     Ready,
 }
 
 struct Entry {
     what: What,
-    /// How many prefixes, groups and recursive next hops lead here; an entry that is waiting for readers or free has none.
+    /// How many prefixes, groups and recursive next hops lead here; none if the entry is retired or free.
     uses: u32,
 }
 
-/// Where a packet goes in the end: past groups and recursive gateways.
+/// Where a packet finally goes, once groups and recursive gateways are resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaf {
     /// To a neighbor or a connected network.
@@ -81,7 +81,7 @@ pub enum Leaf {
     Fixed(NextHopId),
 }
 
-/// Gives out the ids of [`NextHops`] and stores the neighbors' addresses in them.
+/// Assigns the ids of [`NextHops`], and stores the neighbors' addresses in their words.
 pub struct NextHopWriter {
     shared: Arc<NextHops>,
     direct: HashMap<Via, NextHopId>,
@@ -137,14 +137,14 @@ impl NextHopWriter {
         (entry.uses > 0).then_some(entry)
     }
 
-    /// One more use of `id`, which is in use or fixed.
+    /// Adds a use of `id`, which is in use or fixed.
     pub(crate) fn retain(&mut self, id: NextHopId) {
         if let Some(entry) = self.entry_mut(id) {
             entry.uses += 1;
         }
     }
 
-    /// One more use of the next hop `via`, which is made if there is none yet.
+    /// Adds a use of the next hop for `via`, which is made if there is none yet.
     pub fn acquire(&mut self, via: Via) -> Result<NextHopId, NextHopError> {
         if let Some(&id) = self.direct.get(&via) {
             self.retain(id);
@@ -156,9 +156,9 @@ impl NextHopWriter {
         Ok(id)
     }
 
-    /// One more use of the group of these members, which is made if there is none yet. Equal groups are one: the order of
-    /// members and a common factor of their weights do not count, and one that is named twice has both weights. Of a single
-    /// member it is a use of that one. The members are direct or recursive, and in use.
+    /// Adds a use of the group of these members, which is made if there is none yet. Equal groups are one: the order of members
+    /// and a common factor of their weights do not matter, and a member that is named twice has both weights. If there is one
+    /// member only, it is a use of that member. The members are direct or recursive, and in use.
     pub fn acquire_group(&mut self, members: &[Weighted]) -> Result<NextHopId, NextHopError> {
         let members = self.canonical(members)?;
         if let [(id, _)] = *members {
@@ -190,7 +190,7 @@ impl NextHopWriter {
         Ok(id)
     }
 
-    /// Every member once, in an order that no other route has a say in, weights without a common factor.
+    /// Every member once, in an order that depends on nothing but the members, with weights that have no common factor.
     fn canonical(&self, members: &[Weighted]) -> Result<Arc<[Weighted]>, NextHopError> {
         let mut weights: BTreeMap<(u64, NextHopId), u32> = BTreeMap::new();
         for &(id, weight) in members {
@@ -203,7 +203,7 @@ impl NextHopWriter {
         Ok(weights.into_iter().map(|((_, id), weight)| (id, weight / common)).collect())
     }
 
-    /// Who a next hop is, whatever its id.
+    /// What identifies a next hop, whatever its id: the same after a restart, and on another router.
     fn identity(&self, id: NextHopId) -> u64 {
         let of = |address: IpAddr| match address {
             IpAddr::V4(address) => group::mix(address.to_bits().into()),
@@ -221,15 +221,15 @@ impl NextHopWriter {
         }
     }
 
-    /// A recursive next hop for `gateway`, without a target yet, in one use.
+    /// A new recursive next hop for `gateway`, without a target yet, with one use.
     pub(crate) fn recursive(&mut self, gateway: IpAddr) -> Result<NextHopId, NextHopError> {
         let id = self.take_id(What::Recursive { gateway, target: None })?;
         self.shared.set(id, self.word(id));
         Ok(id)
     }
 
-    /// A recursive next hop has this target from now on; nothing is stored before [`refresh`](Self::refresh). The use of
-    /// `target` becomes this next hop's. Returns the old target, whose use becomes the caller's to release.
+    /// Sets the target of a recursive next hop; readers see it after [`refresh`](Self::refresh). The caller's use of `target`
+    /// passes to this next hop. Returns the old target, whose use passes to the caller.
     pub(crate) fn set_target(&mut self, id: NextHopId, target: Option<NextHopId>) -> Option<NextHopId> {
         let Some(Entry { what: What::Recursive { target: at, .. }, .. }) = self.entry_mut(id) else { return target };
         let old = std::mem::replace(at, target);
@@ -265,8 +265,8 @@ impl NextHopWriter {
         Ok(NextHopId(id as u32))
     }
 
-    /// One use less of `id`. Without any it is given up, and given out again after every reader has let go of it.
-    /// Fixed ids are nobody's.
+    /// Releases a use of `id`. With the last one the id is retired, to be reused once every reader has let go of it. Has no
+    /// effect on fixed ids.
     pub fn release(&mut self, id: NextHopId) {
         let mut ids = vec![id];
         while let Some(id) = ids.pop() {
@@ -298,7 +298,7 @@ impl NextHopWriter {
         }
     }
 
-    /// What `id` stands for, if it is in use and a direct one.
+    /// What `id` stands for, if it is in use and direct.
     pub fn via(&self, id: NextHopId) -> Option<Via> {
         match self.entry(id)?.what {
             What::Direct(via) => Some(via),
@@ -306,9 +306,9 @@ impl NextHopWriter {
         }
     }
 
-    /// Where packets of a flow that were sent to `id` go in the end.
+    /// Where the packets of a flow that are sent to `id` finally go.
     pub fn leaf(&self, mut id: NextHopId, flow: u32) -> Leaf {
-        // A recursive next hop, a group and a direct one are the longest way: targets are followed to their end below.
+        // Ends, as targets and members never form a loop.
         while let Some(entry) = self.entry(id) {
             id = match &entry.what {
                 What::Direct(via) => return Leaf::Via(*via),
@@ -321,7 +321,7 @@ impl NextHopWriter {
         Leaf::Fixed(if id.0 < NextHopId::FIRST_FREE { id } else { NextHopId::NO_ROUTE })
     }
 
-    /// The neighbors that packets sent to `id` may go to in the end.
+    /// Calls `found` with each neighbor that packets sent to `id` may finally go to.
     pub(crate) fn neighbors_of(&self, id: NextHopId, mut found: impl FnMut(InterfaceId, IpAddr)) {
         let mut ids = vec![id];
         while let Some(id) = ids.pop() {
@@ -333,8 +333,8 @@ impl NextHopWriter {
         }
     }
 
-    /// The neighbor `address` on `interface` has this MAC address now, or none that is known: one store for all
-    /// routes through it, present and future, and one per bucket that changes hands in its groups.
+    /// Sets the MAC address of the neighbor `address` on `interface`, or removes it: one store for all routes through the
+    /// neighbor, present and future, and one per bucket that changes its owner in groups of which it is a member.
     pub fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
         let via = Via { interface, gateway: Some(address) };
         let before = match mac {
@@ -345,7 +345,7 @@ impl NextHopWriter {
             return;
         }
         let Some(&id) = self.direct.get(&via) else { return };
-        // A group takes its packets away from a neighbor before it is lost, and back after it is known.
+        // Groups send nothing to a neighbor before its address is stored, or after its loss is.
         if mac.is_some() {
             self.shared.set(id, self.word(id));
         }
@@ -353,7 +353,7 @@ impl NextHopWriter {
         self.shared.set(id, self.word(id));
     }
 
-    /// Makes readers see what the recursive next hops `ids` and all that depend on them are now.
+    /// Stores the current state of the recursive next hops `ids` and of all that depend on them, for readers to see.
     pub(crate) fn refresh(&mut self, ids: &[NextHopId]) {
         let order = self.in_order(ids);
         order.into_iter().for_each(|id| self.store(id));
@@ -380,7 +380,7 @@ impl NextHopWriter {
         order
     }
 
-    /// Stores a next hop's word, and the buckets of a group that change hands.
+    /// Stores a next hop's word and, if it is a group, the buckets that change their owner.
     fn store(&mut self, id: NextHopId) {
         if let Some(mut group) = self.take_group(id) {
             let ranks: Vec<Rank> = group.members.iter().map(|(member, _)| self.rank(*member)).collect();
@@ -415,7 +415,8 @@ impl NextHopWriter {
         }
     }
 
-    /// The end of a recursive next hop's targets: direct, a group, fixed, or a recursive one without a target.
+    /// Follows the targets of a recursive next hop to their end: a direct one, a group, a fixed one, or a recursive one without
+    /// a target.
     fn end_of(&self, mut id: NextHopId) -> NextHopId {
         while let Some(What::Recursive { target: Some(target), .. }) = self.entry(id).map(|entry| &entry.what) {
             id = *target;
@@ -425,7 +426,7 @@ impl NextHopWriter {
 
     fn rank(&self, id: NextHopId) -> Rank {
         match self.entry(self.end_of(id)).map(|entry| &entry.what) {
-            // On a link every destination is its own neighbor: its share of the packets goes there, known or not.
+            // Without a gateway each destination is its own neighbor: the link gets its share whether these are resolved or not.
             Some(What::Direct(via)) if via.gateway.is_some() && !self.neighbors.contains_key(via) => Rank::Unresolved,
             Some(What::Recursive { .. }) => Rank::Dead,
             Some(What::Group(group)) => group.rank,
@@ -433,7 +434,8 @@ impl NextHopWriter {
         }
     }
 
-    /// Which next hop a bucket of `member` holds; of a group within the group it is another one in each bucket.
+    /// The next hop that a bucket owned by `member` holds. If the member is a group itself, its own buckets are spread over those
+    /// that it owns.
     fn bucket_leaf(&self, member: NextHopId, bucket: usize) -> NextHopId {
         let end = self.end_of(member);
         match self.entry(end).map(|entry| &entry.what) {
@@ -474,7 +476,7 @@ impl NextHopWriter {
         self.released.len() + self.retired.len()
     }
 
-    /// Lets ids and buckets be given out again that no reader can hold any more.
+    /// Makes retired ids and buckets available again, except those that a reader may still hold.
     pub fn reclaim(&mut self, grace: Grace) {
         for (id, block) in self.retired.reclaim(grace) {
             self.shared.set(id, NextHop::NO_ROUTE);
@@ -490,10 +492,10 @@ fn divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { divisor(b, a % b) }
 }
 
-/// Why there is no further next hop.
+/// Why a next hop or a table of them was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NextHopError {
-    /// A table of that size cannot be.
+    /// There is no table of this size.
     #[error("a table of {capacity} next hops cannot be made; expected 1 to {max}", max = NextHopWriter::MAX)]
     Capacity {
         /// The number asked for.
@@ -505,19 +507,19 @@ pub enum NextHopError {
         /// The number asked for.
         capacity: u32,
     },
-    /// Too many members, or none.
+    /// A group has too many members, or none.
     #[error("a group of {members} next hops cannot be made; expected 1 to {max}", max = Multipath::MAX_MEMBERS)]
     Members {
-        /// How many different ones there were.
+        /// How many different members were given.
         members: usize,
     },
-    /// No room for a group's buckets.
+    /// There is no room for a group's buckets.
     #[error("all {limit} buckets for groups of next hops are in use; remove routes with several next hops")]
     Buckets {
         /// How many there are.
         limit: usize,
     },
-    /// All are in use.
+    /// All next hops are in use.
     #[error("all {limit} next hops are in use; remove routes, or start with a larger table")]
     Full {
         /// How many there are.
@@ -557,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_not_given_out_while_a_reader_may_hold_it() {
+    fn an_id_is_not_reused_while_a_reader_may_hold_it() {
         let mut writer = NextHopWriter::new(1).expect("writer");
         let (a, b) = (via(1, "10.0.0.1"), via(1, "10.0.0.2"));
         let id = writer.acquire(a).expect("room");

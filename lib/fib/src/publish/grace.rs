@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! Grace periods: memory that a reader may still hold is reused only after every reader passed a batch boundary.
+//! Grace periods: memory that a reader may still hold is reused only after every reader has passed a batch boundary.
 
 use std::collections::VecDeque;
 
-/// Where the readers are; from [`Published::grace`](crate::Published::grace).
+/// How far the readers are; from [`Published::grace`](crate::Published::grace).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grace {
     /// A reader that has reached this epoch holds nothing that was retired before this value was made.
@@ -12,7 +12,7 @@ pub struct Grace {
     pub passed: u64,
 }
 
-/// What was unlinked and waits for its grace period, in order.
+/// What has been unlinked and waits for its grace period, in order.
 pub(crate) struct Deferred<T> {
     fresh: Vec<T>,
     waiting: VecDeque<(u64, T)>,
@@ -23,7 +23,7 @@ impl<T> Deferred<T> {
         Self { fresh: Vec::new(), waiting: VecDeque::new() }
     }
 
-    /// `item` was unlinked just now: no reader finds it any more, but some may still hold it.
+    /// `item` has just been unlinked: readers can no longer find it, but some may still hold it.
     pub(crate) fn retire(&mut self, item: T) {
         self.fresh.push(item);
     }
@@ -35,7 +35,7 @@ impl<T> Deferred<T> {
         self.waiting.drain(..ripe).map(|(_, item)| item)
     }
 
-    /// How many items wait.
+    /// How many items are waiting.
     pub(crate) fn len(&self) -> usize {
         self.fresh.len() + self.waiting.len()
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! How the routing table is kept: 16 bytes per IPv4 prefix and 40 per IPv6 prefix, before what the tree leaves empty.
+//! How routes are stored: 16 bytes per IPv4 prefix and 40 per IPv6 prefix, not counting what the tree leaves empty.
 //!
-//! Most prefixes have one route, and most routes are one of a few: same source, same preference and metric, same gateway. So each
-//! route is kept once, with how many prefixes have it, and a prefix has its number and its next hop. What has several routes has
-//! a list of numbers elsewhere.
+//! Most prefixes have one route, and few routes differ: in source, preference, metric or gateway. So each different route is
+//! stored once, with the number of prefixes that have it, and a prefix stores the route's number and its next hop. A prefix with
+//! several routes has a list of numbers elsewhere.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::next_hop::writer::Via;
 use crate::rib::tree::PrefixTree;
 use perigee_net::{Address, PrefixOf, Route, RouteKey, RouteSource, RouteTarget};
 
-/// The index of a route that was in use and is being removed: beyond every other.
+/// The index of a route that was in use and is being removed: larger than any other.
 const GONE: usize = usize::MAX;
 
 /// The number of a route that some prefixes share.
@@ -20,7 +20,7 @@ const GONE: usize = usize::MAX;
 struct RouteId(u32);
 
 impl RouteId {
-    /// With this bit: the number of a list of several.
+    /// If this bit is set it is the number of a list of several routes.
     const SEVERAL: u32 = 1 << 31;
     const NONE: Self = Self(u32::MAX);
 }
@@ -30,13 +30,13 @@ impl RouteId {
 pub(crate) struct Entry {
     /// One route, or a list.
     routes: RouteId,
-    /// 24 bits, if it is [`IN_USE`](Self::IN_USE).
+    /// An id of 24 bits, and flags; the id is valid if [`IN_USE`](Self::IN_USE) is set.
     next_hop: u32,
 }
 
 impl Entry {
     const IN_USE: u32 = 1 << 31;
-    /// It is that of a route that is being removed.
+    /// The next hop is that of a route that is being removed.
     const GONE: u32 = 1 << 30;
     const EMPTY: Self = Self { routes: RouteId::NONE, next_hop: 0 };
 
@@ -61,25 +61,25 @@ struct Several {
     chosen: usize,
 }
 
-/// A route, and how many prefixes have it.
+/// A route, and the number of prefixes that have it.
 struct Shared {
     route: Route,
     prefixes: u32,
 }
 
-/// Every different route once.
+/// Every different route, once.
 #[derive(Default)]
 struct AllRoutes {
     list: Vec<Shared>,
     free: Vec<RouteId>,
     numbers: HashMap<Route, RouteId>,
-    /// The route that was added last, as the next one is often the same.
+    /// The route that was added last: the next one is often the same.
     last: Option<RouteId>,
-    /// How many different routes want a neighbor that they name with its interface.
+    /// By neighbor: how many different routes name it together with its interface.
     neighbors: HashMap<Via, u32>,
 }
 
-/// The neighbors that a route names with their interface, and wants resolved.
+/// The neighbors that a route names with their interface, and so needs resolved.
 fn neighbors_of(route: &Route) -> impl Iterator<Item = Via> {
     let gateways = route.gateways().filter(|_| route.source != RouteSource::Neighbor);
     gateways.filter_map(|(gateway, interface)| Some(Via { interface: interface?, gateway: Some(gateway) }))
@@ -90,7 +90,7 @@ impl AllRoutes {
         &self.list[id.0 as usize].route
     }
 
-    /// One more prefix has this route.
+    /// Another prefix has this route.
     fn add(&mut self, route: Route) -> RouteId {
         let last = self.last.filter(|last| *self.get(*last) == route);
         if let Some(id) = last.or_else(|| self.numbers.get(&route).copied()) {
@@ -117,7 +117,7 @@ impl AllRoutes {
         id
     }
 
-    /// One prefix less has it.
+    /// One prefix fewer has it.
     fn remove(&mut self, id: RouteId) -> Route {
         let shared = &mut self.list[id.0 as usize];
         shared.prefixes -= 1;
@@ -186,7 +186,7 @@ pub(crate) struct Table<A> {
     pub tree: PrefixTree<A, Entry>,
     routes: AllRoutes,
     several: Vec<Several>,
-    /// Lists that nobody has.
+    /// Unused lists.
     free: Vec<u32>,
 }
 
@@ -210,8 +210,8 @@ impl<A: Address> Table<A> {
         self.get(prefix).map_or(Routes { ids: &[], all: &[] }, |entry| self.routes_of(entry))
     }
 
-    /// The route of an entry that is in use, by its index, and its next hop. While it is being removed, the index is beyond every
-    /// route.
+    /// The index of the route of an entry that is in use, and its next hop. While the route is being removed the index is
+    /// [`GONE`].
     pub fn chosen(&self, entry: &Entry) -> Option<(usize, NextHopId)> {
         let at = match entry.list() {
             _ if entry.next_hop & Entry::GONE != 0 => GONE,
@@ -232,7 +232,7 @@ impl<A: Address> Table<A> {
         }
     }
 
-    /// Chooses for every prefix.
+    /// Calls `choose` for every prefix, and sets what it returns.
     pub fn choose_all<E>(
         &mut self,
         mut choose: impl FnMut(PrefixOf<A>, Routes<'_>) -> Result<Option<(usize, NextHopId)>, E>,
@@ -245,23 +245,23 @@ impl<A: Address> Table<A> {
         Ok(())
     }
 
-    /// How many different routes want each neighbor that they name with its interface.
+    /// The neighbors that routes name with their interface, and so need resolved.
     pub fn neighbors(&self) -> impl Iterator<Item = Via> {
         self.routes.neighbors.keys().copied()
     }
 
     /// The longest prefix with a route that contains `address`, whether its routes are in use or not.
     pub fn covering(&self, address: A) -> Option<(PrefixOf<A>, &Entry)> {
-        // One whose last route is being removed has none.
+        // An entry whose last route is being removed has none.
         self.tree.covering(PrefixOf::host(address)).find(|(_, entry)| entry.has_routes())
     }
 
-    /// `prefix` and the prefixes inside it, in order.
+    /// `prefix` and the prefixes inside it, by address.
     pub fn covered_by(&self, prefix: PrefixOf<A>) -> impl Iterator<Item = (PrefixOf<A>, &Entry)> {
         self.tree.covered_by(prefix)
     }
 
-    /// The next hop of the longest prefix around `prefix`, or (with `itself`) the same, that has one.
+    /// The next hop of the longest prefix around `prefix` that has one; `prefix` counts too if `itself` is set.
     pub fn next_hop_around(&self, prefix: PrefixOf<A>, itself: bool) -> Option<NextHopId> {
         let mut cover = self.tree.covering(prefix).filter(|(other, _)| itself || other.len() < prefix.len());
         cover.find_map(|(_, entry)| entry.next_hop())
@@ -272,13 +272,13 @@ impl<A: Address> Table<A> {
         self.tree.iter().filter_map(|(prefix, entry)| Some((prefix, entry.next_hop()?))).collect()
     }
 
-    /// How many routes a source has; costs as much as there are different routes.
+    /// How many routes a source has; the cost grows with the number of different routes.
     pub fn count(&self, source: RouteSource) -> u64 {
         let of_source = self.routes.list.iter().filter(|shared| shared.route.source == source);
         of_source.map(|shared| u64::from(shared.prefixes)).sum()
     }
 
-    /// Adds a route in its place, and returns the one with the same key that was there.
+    /// Adds a route in order, and returns the one with the same key that it replaces.
     pub fn insert(&mut self, prefix: PrefixOf<A>, route: Route) -> Option<Route> {
         let key = route.key();
         let id = self.routes.add(route);
@@ -314,8 +314,8 @@ impl<A: Address> Table<A> {
         None
     }
 
-    /// Takes a route out. Its entry stays, even without a route: see [`clean_up`](Self::clean_up). If it was in use, the
-    /// entry goes on to say so by an index that is beyond every route.
+    /// Removes a route. The entry stays even if it has no route left: see [`clean_up`](Self::clean_up). If the route was in use,
+    /// the index of the one in use becomes [`GONE`].
     pub fn remove(&mut self, prefix: PrefixOf<A>, key: RouteKey) -> Option<Route> {
         let entry = self.tree.get_mut(prefix)?;
         let at = place(&self.routes, ids(entry, &self.several), key).ok()?;
@@ -339,7 +339,7 @@ impl<A: Address> Table<A> {
         Some(self.routes.remove(id))
     }
 
-    /// Forgets an entry without routes.
+    /// Removes an entry without routes.
     pub fn clean_up(&mut self, prefix: PrefixOf<A>) {
         if self.get(prefix).is_some_and(|entry| !entry.has_routes()) {
             self.tree.remove(prefix);
@@ -398,7 +398,7 @@ mod tests {
             floating,
             route(RouteSource::Neighbor, 0),
         ];
-        // In an order that is neither this one nor its reverse.
+        // Inserted in an order that is neither this one nor its reverse.
         for at in [4, 0, 8, 2, 6, 1, 7, 3, 5] {
             assert_eq!(table.insert(net, order[at].clone()), None);
         }
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn small() {
+    fn entries_and_routes_are_small() {
         assert_eq!(size_of::<Entry>(), 8);
         assert_eq!(size_of::<Route>(), 32);
     }
@@ -451,6 +451,6 @@ mod tests {
         }
         assert_eq!((table.routes.numbers.len(), table.tree.len(), table.free.len()), (0, 0, 2));
         table.insert(nets[0], route(RouteSource::Static, 1));
-        assert_eq!(table.routes.list.len(), 2, "places are used again");
+        assert_eq!(table.routes.list.len(), 2, "numbers are reused");
     }
 }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 //! Gateways without an interface: which route reaches each of them, and so which routes can be used.
 //!
-//! The rules, which do not depend on the order in which routes came:
+//! The rules, which do not depend on the order in which routes are added:
 //!
 //! - A gateway's *carrier* is the longest prefix of the routing table that contains it, whether that prefix's routes are in
 //!   use or not. The default route carries no gateway, unless that is allowed.
-//! - A gateway has a way if a route of its carrier can be used: the best such is its way. On a connected network the
-//!   gateway is a neighbor, and so it is on each link of a route with several; over a route with a gateway it is reached through that; over a blackhole, unreachable or
-//!   prohibit route it shares that fate (RFC 5635 blackholes with it). An address of the router's own is no way.
+//! - A gateway is reachable if a route of its carrier can be used: the best such route is its *way*. If that is a connected
+//!   network, the gateway is a neighbor there; if it has several links, the gateway is a neighbor on each. If it has a gateway,
+//!   it is reached through that one. If it is a blackhole, unreachable or prohibit route, it shares that fate (by which RFC 5635
+//!   blackholes traffic). An address of the router itself is not a way.
 //! - A route can be used if its gateway, or one of several, has a way of at most [`MAX_DEPTH`] steps. A gateway that leads
-//!   back to the route's own prefix, by any routes of the carriers between, is a loop and is not used.
+//!   back to the route's own prefix, by any routes of the carriers in between, is a loop and is not used.
 //!
-//! A change of a route concerns the gateways that its prefix carried or carries now, and those that depend on them.
+//! A change of a route affects the gateways that its prefix carried or now carries, and those that depend on them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -24,10 +25,10 @@ use crate::next_hop::writer::Via;
 use crate::rib::entries::{Routes, Table};
 use perigee_net::{Address, PrefixOf, Route, RouteTarget};
 
-/// How many routes may lie between a gateway and the connected network that it is reached over, that one included.
+/// How many routes may lie on the way from a gateway to the connected network that it is reached over, including that one.
 pub const MAX_DEPTH: u8 = 8;
 
-/// An address family: what the routing table and its gateways need of one.
+/// What the routing table and its gateways need of an address family.
 pub(crate) trait Family: Address + std::hash::Hash {
     /// The address, if it is of this family.
     fn of(address: IpAddr) -> Option<Self>;
@@ -45,7 +46,7 @@ impl Family for u128 {
     }
 }
 
-/// What a next hop should be, before it has an id.
+/// Describes a next hop that has no id yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Spec<A> {
     Fixed(NextHopId),
@@ -55,7 +56,7 @@ pub(crate) enum Spec<A> {
 }
 
 impl<A: Clone> Spec<A> {
-    /// The way to `gateway` over a group: where a member is a link, the gateway is a neighbor there.
+    /// The way to `gateway` over this one: if it is a group, the gateway is a neighbor on each member that is a link.
     fn on_links(self, gateway: IpAddr) -> Self {
         let Self::Group(members) = self else { return self };
         let on_link = |(member, weight): &(Self, u32)| match member {
@@ -68,21 +69,21 @@ impl<A: Clone> Spec<A> {
     }
 }
 
-/// How a route or a gateway is reached.
+/// How the destinations of a route, or a gateway, are reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Way<A> {
     pub next: Spec<A>,
-    /// How many gateways without an interface are passed.
+    /// How many gateways without an interface are on the way.
     depth: u8,
 }
 
-/// What is known of a gateway, and follows from the routes.
+/// What follows from the routes for a gateway.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct State<A> {
     pub carrier: Option<PrefixOf<A>>,
     /// The gateways of the carrier's routes.
     leads_to: Vec<A>,
-    /// The lowest gateway of those that lead to each other, this one among them.
+    /// If this gateway is in a cycle of gateways that lead to one another: the lowest of them, which identifies the cycle.
     cycle: Option<A>,
     pub way: Option<Way<A>>,
 }
@@ -95,21 +96,21 @@ impl<A> Default for State<A> {
 
 struct Tracked<A> {
     id: NextHopId,
-    /// The prefixes with a route through it.
+    /// The prefixes that have a route through it.
     users: HashSet<PrefixOf<A>>,
     state: State<A>,
 }
 
-/// The gateways of all routes that name no interface with them.
+/// All gateways that routes name without an interface.
 pub(crate) struct Gateways<A: Address> {
     tracked: PrefixMap<PrefixOf<A>, Tracked<A>>,
     carried: HashMap<PrefixOf<A>, BTreeSet<A>>,
-    /// By gateway: those that lead to it.
+    /// By gateway: the gateways that lead to it.
     led_by: HashMap<A, BTreeSet<A>>,
     via_default: bool,
 }
 
-/// What a change did to the gateways: each that it concerns, after those it leads to, with what was known before.
+/// The gateways that a change affects, each after those that it leads to, with their states before the change.
 pub(crate) struct Settled<A>(pub Vec<(A, State<A>)>);
 
 impl<A: Family> Gateways<A>
@@ -128,25 +129,25 @@ where
         self.tracked.get(&PrefixOf::host(gateway))
     }
 
-    /// The recursive next hop of a gateway that is tracked.
+    /// The recursive next hop of a tracked gateway.
     pub fn id(&self, gateway: A) -> Option<NextHopId> {
         self.get(gateway).map(|tracked| tracked.id)
     }
 
-    /// Starts to track a gateway, with this recursive next hop.
+    /// Starts to track a gateway, whose recursive next hop is `id`.
     pub fn track(&mut self, gateway: A, id: NextHopId) {
         let tracked = Tracked { id, users: HashSet::new(), state: State::default() };
         self.tracked.insert(PrefixOf::host(gateway), tracked);
     }
 
-    /// Notes that `prefix` has a route through a gateway that is tracked.
+    /// Records that `prefix` has a route through a tracked gateway.
     pub fn add_user(&mut self, gateway: A, prefix: PrefixOf<A>) {
         if let Some(tracked) = self.tracked.get_mut(&PrefixOf::host(gateway)) {
             tracked.users.insert(prefix);
         }
     }
 
-    /// Notes that `prefix` has none any more. The last one takes the gateway with it: its next hop.
+    /// Records that `prefix` has none any more. With the last prefix the gateway is forgotten, and its next hop returned.
     pub fn remove_user(&mut self, gateway: A, prefix: PrefixOf<A>) -> Option<NextHopId> {
         let tracked = self.tracked.get_mut(&PrefixOf::host(gateway))?;
         tracked.users.remove(&prefix);
@@ -165,12 +166,12 @@ where
         self.get(gateway).map(|tracked| &tracked.state)
     }
 
-    /// Every gateway, with its next hop.
+    /// Every gateway with its next hop.
     pub fn iter(&self) -> impl Iterator<Item = (A, NextHopId)> {
         self.tracked.iter().map(|(host, tracked)| (host.addr(), tracked.id))
     }
 
-    /// The gateways that `prefix` carried, or carries now.
+    /// The gateways that `prefix` carried, or now carries.
     pub fn carried_by(&self, table: &Table<A>, prefix: PrefixOf<A>) -> Vec<A> {
         let concerned = |gateway: A, state: &State<A>| {
             state.carrier == Some(prefix) || state.carrier != self.carrier(table, gateway)
@@ -187,7 +188,7 @@ where
         (carrier.len() > 0 || self.via_default).then_some(carrier)
     }
 
-    /// Finds the ways of these gateways, and of all that depend on them, anew.
+    /// Determines again the ways of these gateways and of all that depend on them.
     pub fn settle(&mut self, table: &Table<A>, first: &[A]) -> Settled<A> {
         let mut before: BTreeMap<A, State<A>> = BTreeMap::new();
         for &gateway in first {
@@ -226,7 +227,7 @@ where
         Settled(order.into_iter().filter_map(|gateway| Some((gateway, before.remove(&gateway)?))).collect())
     }
 
-    /// Makes everything known again as it was before.
+    /// Undoes [`settle`](Self::settle).
     pub fn restore(&mut self, settled: Settled<A>) {
         for (gateway, state) in settled.0 {
             self.set_state(gateway, state);
@@ -260,8 +261,8 @@ where
         self.get(gateway).map_or(&[], |tracked| &tracked.state.leads_to)
     }
 
-    /// The strongly connected components of these gateways by what they lead to, each after those that it leads to (Tarjan:
-    /// "Depth-First Search and Linear Graph Algorithms", 1972; without recursion, as a chain may be long).
+    /// The strongly connected components of these gateways in the graph of what leads to what, each after those that it leads to
+    /// (Tarjan: "Depth-First Search and Linear Graph Algorithms", 1972; without recursive calls, as a chain may be long).
     fn components(&self, gateways: &[A]) -> Vec<Vec<A>> {
         const NEW: usize = usize::MAX;
         let place: HashMap<A, usize> = gateways.iter().enumerate().map(|(at, gateway)| (*gateway, at)).collect();
@@ -282,7 +283,7 @@ where
                 }
                 let edges = self.leads_to(gateways[at]);
                 if edge > 0 {
-                    // Back from the edge before this one, or past one that needed no visit.
+                    // The edge before this one has been followed, or needed no visit.
                     if let Some(&to) = place.get(&edges[edge - 1]).filter(|to| open[**to]) {
                         low[at] = low[at].min(low[to]);
                     }
@@ -324,7 +325,7 @@ where
         }
     }
 
-    /// The best of the routes to `prefix` that can be used: its index, and where it leads.
+    /// The best of the routes to `prefix` that can be used: its index, and its way.
     pub fn choose(&self, prefix: PrefixOf<A>, routes: Routes<'_>) -> Option<(usize, Way<A>)> {
         routes.iter().enumerate().find_map(|(at, route)| Some((at, self.way_of(prefix, route)?)))
     }
@@ -349,7 +350,7 @@ where
         }
     }
 
-    /// All gateways but those that are loops are members, so that the group is the same one when one of them loses its way.
+    /// All gateways but loops are members, reachable or not, so that the group stays the same when one of them loses its way.
     fn way_of_several(&self, prefix: PrefixOf<A>, route: &Route) -> Option<Way<A>> {
         let RouteTarget::Multipath(multipath) = &route.target else { return None };
         let (mut members, mut deepest) = (Vec::new(), None);
@@ -377,7 +378,7 @@ where
     }
 }
 
-/// The gateways of a route that come without an interface.
+/// The gateways that a route names without an interface.
 pub(crate) fn recursive<A: Family>(route: &Route) -> impl Iterator<Item = A> {
     route.gateways().filter(|(_, interface)| interface.is_none()).filter_map(|(address, _)| A::of(address))
 }

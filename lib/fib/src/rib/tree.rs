@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-//! Prefixes in order, with something each: a B-tree, of which a walk may start anywhere. It has no node per prefix,
-//! as a binary trie does.
+//! A map from prefixes to values: a B-tree, so that a walk may start anywhere, and without the node per prefix that a binary
+//! trie has.
 
 use std::collections::BTreeMap;
 
 use perigee_net::{Address, PrefixOf};
 
-/// A map by prefix, in order of address, then shorter first.
+/// A map ordered by address, then shorter first.
 pub(crate) struct PrefixTree<A, V>(BTreeMap<PrefixOf<A>, V>);
 
 impl<A: Address, V> PrefixTree<A, V> {
@@ -30,7 +30,7 @@ impl<A: Address, V> PrefixTree<A, V> {
         self.0.insert(prefix, value)
     }
 
-    /// What is there, or what was just put there.
+    /// The value of `prefix`, which becomes `value` if there is none.
     pub fn get_or_insert(&mut self, prefix: PrefixOf<A>, value: V) -> &mut V {
         self.0.entry(prefix).or_insert(value)
     }
@@ -47,7 +47,7 @@ impl<A: Address, V> PrefixTree<A, V> {
         self.0.iter_mut().map(|(prefix, value)| (*prefix, value))
     }
 
-    /// What comes behind this prefix, or all.
+    /// The entries that follow this prefix, or all.
     pub fn iter_after(&self, prefix: Option<PrefixOf<A>>) -> impl Iterator<Item = (PrefixOf<A>, &V)> {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = prefix.map_or(Unbounded, Excluded);
@@ -60,14 +60,14 @@ impl<A: Address, V> PrefixTree<A, V> {
         self.0.range(prefix..=last).map(|(prefix, value)| (*prefix, value))
     }
 
-    /// `prefix` and all prefixes around it, the longest first.
+    /// `prefix` and all prefixes that contain it, the longest first.
     pub fn covering(&self, prefix: PrefixOf<A>) -> impl Iterator<Item = (PrefixOf<A>, &V)> {
         let address = prefix.addr();
         let mut bound = Some(prefix);
         std::iter::from_fn(move || {
             loop {
-                // None of those that are wanted lies between what is found and the bound. Where it is not itself one, they contain
-                // it all the same, and so have no more bits than it shares with the address.
+                // No covering prefix lies between what is found and the bound. If what is found is not one itself, those that
+                // are left contain it too, and so have no more bits than it shares with the address.
                 let (found, value) = self.0.range(..=bound?).next_back()?;
                 let shorter = |len| PrefixOf::truncated(address, len).ok();
                 if found.contains(address) {
@@ -86,13 +86,13 @@ mod tests {
     use crate::synth::Random;
 
     #[test]
-    fn as_a_list_would_have_it() {
+    fn walks_agree_with_a_sorted_list() {
         let seed = 5;
         println!("seed {seed}");
         let mut random = Random::new(seed);
         let any = |random: &mut Random| {
             let len = random.below(33) as u8;
-            // Few bits, so that everything covers everything.
+            // Few bits vary, so that prefixes often cover one another.
             PrefixOf::truncated((random.bits() as u32) & 0xe0a0_0106, len).expect("in range")
         };
         for round in 0..200 {

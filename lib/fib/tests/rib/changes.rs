@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Any run of changes: after each one, the table says what the model says, or the change was refused and it says what it
-//! said before.
+//! Any sequence of changes: after each one the table agrees with the model, or the change was refused and nothing has
+//! changed.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 
 use crate::model::{self, Model};
 
-/// The last byte of an address. All of it happens in two small networks, so that everything covers everything.
+/// An address by its last byte. There are only two small networks, so that prefixes often cover one another.
 fn address(v6: bool, last: u8) -> IpAddr {
     if v6 {
         Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last.into()).into()
@@ -28,9 +28,9 @@ fn address(v6: bool, last: u8) -> IpAddr {
 #[derive(Clone, Copy, Debug)]
 enum To {
     Link(u8),
-    /// Its last byte, and an interface or 0.
+    /// The last byte of its address, and an interface or 0.
     Gateway(u8, u8),
-    /// Two or three of the same, with weights; interfaces from 3 on stand for a link without a gateway.
+    /// Two or three such gateways with weights; interfaces from 3 on stand for a link without a gateway.
     Several([(u8, u8, u16); 3], bool),
     Fixed(u8),
 }
@@ -38,7 +38,7 @@ enum To {
 #[derive(Clone, Copy, Debug)]
 struct Change {
     v6: bool,
-    /// The last byte of the prefix's address, and how many bits of it count; over 8: the default route.
+    /// The last byte of the prefix's address, and how many bits of that byte the prefix has; over 8: the default route.
     net: (u8, u8),
     key: (u8, u8),
     what: What,
@@ -48,11 +48,11 @@ struct Change {
 enum What {
     Insert(To),
     Remove,
-    /// Interface, and a MAC address or none.
+    /// The interface, and whether the MAC address becomes known or unknown.
     Neighbor(u8, bool),
-    /// All routes anew.
+    /// All routes are loaded again.
     Load,
-    /// The next operation of the lookup structure but so many is refused.
+    /// A lookup structure refuses an operation, after letting this many pass.
     Break(u8),
     Commit,
 }
@@ -97,7 +97,7 @@ impl Change {
     }
 }
 
-/// A lookup structure that refuses one operation when it is told to.
+/// A lookup structure that refuses one operation: the one at which `left` runs out.
 struct Flaky<A: perigee_net::Address> {
     inner: Box<dyn LookupWriter<A>>,
     left: Arc<AtomicI64>,
@@ -139,7 +139,7 @@ impl<A: perigee_net::Address> LookupWriter<A> for Flaky<A> {
     }
 }
 
-/// The table and the model, changed together.
+/// The table and the model, which are changed together.
 struct Pair {
     writer: FibWriter,
     model: Model,
@@ -199,7 +199,7 @@ impl Pair {
         self.left.store(0, Ordering::Relaxed);
     }
 
-    /// Everything that can be asked.
+    /// Compares everything that can be asked.
     fn check(&self) {
         let fib = self.writer.reader();
         for (v6, last) in [false, true].into_iter().flat_map(|v6| (0..=16).map(move |last| (v6, last))) {
@@ -227,7 +227,7 @@ impl Pair {
 
     fn check_address(&self, fib: &Fib, address: IpAddr) {
         let mut random = Random::new(1);
-        // The least of three members has a ninth of the flows: 300 do not all miss it.
+        // With the smallest share, a seventh of the flows, a member is not missed by all of 300.
         let flows = if fib.lookup(address).1.is_group() { 300 } else { 1 };
         let mut seen = BTreeSet::new();
         for flow in std::iter::repeat_with(|| random.bits() as u32).take(flows) {
@@ -258,10 +258,10 @@ impl Pair {
         }
     }
 
-    /// Without routes nothing is in use.
+    /// Removes all routes, after which nothing is in use.
     fn finish(mut self) {
         self.left.store(0, Ordering::Relaxed);
-        // A removal is refused while there is no next hop for the route that would take over. Others give some back.
+        // A removal is refused while there is no next hop for the route that would take over; other removals free some.
         while !self.model.routes.is_empty() {
             let before = self.model.routes.len();
             for (prefix, key) in self.model.routes.keys().copied().collect::<Vec<_>>() {
@@ -327,19 +327,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_table_is_what_the_model_says(changes in prop::collection::vec(change(), 1..40), via_default in any::<bool>()) {
+    fn the_table_agrees_with_the_model(changes in prop::collection::vec(change(), 1..40), via_default in any::<bool>()) {
         run(&changes, 1000, via_default);
     }
 
-    /// Ids run out all the time.
+    /// Ids run out frequently.
     #[test]
     fn a_refused_change_changes_nothing(changes in prop::collection::vec(change(), 1..40), next_hops in 1u32..12) {
         run(&changes, next_hops, false);
     }
 }
 
-/// A long life: tables fill up, memory is used again and again. `PERIGEE_FUZZ` multiplies the number of changes (1,000),
-/// `PERIGEE_FUZZ_SEED` repeats a run.
+/// Many changes of one table: it fills up, and its memory is reused again and again. `PERIGEE_FUZZ` multiplies the number of
+/// changes (1,000), `PERIGEE_FUZZ_SEED` repeats a run.
 #[test]
 fn long_churn() {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Routes, gateways and groups: against a model that works everything out anew after each change, and under readers.
+//! Routes, gateways and groups: compared with a model that recomputes everything after each change, and read while they change.
 
 mod changes;
 mod model;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What the forwarding table should say, worked out from nothing but the list of routes: slow, plain, and without memory.
+//! What the forwarding table should hold, computed from the list of routes alone: slow, simple and stateless.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -7,29 +7,29 @@ use std::net::IpAddr;
 use perigee_fib::{MAX_DEPTH, NextHopId};
 use perigee_net::{InterfaceId, MacAddr, Member, Prefix, Route, RouteKey, RouteTarget};
 
-/// Where a packet ends.
+/// Where a packet finally goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Leaf {
-    /// At a neighbor.
+    /// To a neighbor.
     Neighbor(InterfaceId, IpAddr),
-    /// On a connected network.
+    /// To its destination on a connected network.
     Link(InterfaceId),
-    /// At a fixed next hop.
+    /// A fixed next hop.
     Fixed(NextHopId),
 }
 
-/// A route's next hop: where its flows may end, and how many gateways without interface lie between.
+/// A route's next hop: where its flows may go, and through how many gateways without an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Where flows end.
+    /// Where flows may go.
     pub leaves: BTreeSet<Leaf>,
-    /// Whether every one of these must be some flow's end: not so in a group within a group.
+    /// Whether some flow must go to each of these: not so for a group within a group.
     pub all: bool,
     depth: u8,
     rank: u8,
 }
 
-/// All that was told.
+/// Everything that was configured.
 #[derive(Clone, Default)]
 pub struct Model {
     pub routes: BTreeMap<(Prefix, RouteKey), Route>,
@@ -47,7 +47,7 @@ impl Model {
         covering.filter(|prefix| fits(*prefix)).max_by_key(|prefix| prefix.len())
     }
 
-    /// What a packet to `address` does; `None`: no route.
+    /// Where packets to `address` go; `None`: no route.
     pub fn lookup(&self, address: IpAddr) -> Option<Way> {
         let prefix = self.longest(address, |prefix| self.choose(prefix, None).is_some())?;
         Some(self.choose(prefix, None)?.1)
@@ -92,7 +92,7 @@ impl Model {
         (depth <= MAX_DEPTH).then_some(Way { depth, ..way })
     }
 
-    /// `None`: a loop. `Some(None)`: none of it, but a member of a group all the same.
+    /// `None`: a loop. `Some(None)`: unreachable, though still a member of a group.
     fn gateway(&self, prefix: Prefix, address: IpAddr, interface: Option<InterfaceId>) -> Option<Option<Way>> {
         match interface {
             Some(interface) => Some(Some(self.direct(interface, address))),
@@ -106,7 +106,7 @@ impl Model {
             (Some(address), interface, _) => self.gateway(prefix, address, interface),
             (None, Some(interface), Some(gateway)) => Some(Some(self.direct(interface, gateway))),
             (None, Some(interface), None) => Some(Some(link(interface))),
-            (None, None, _) => unreachable!("refused"),
+            (None, None, _) => unreachable!("Multipath refuses such a member"),
         }
     }
 

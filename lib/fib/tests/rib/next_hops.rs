@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Next hops under a reader: it sees the old or the new one of a changed route or neighbor, and never another's. They are
-//! scarce, so that each is reused many times.
+//! Next hops under a reader: of a changed route or neighbor it sees the old or the new next hop, and never another route's.
+//! They are scarce, so that each is reused many times.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,7 +9,7 @@ use perigee_fib::synth::Random;
 use perigee_fib::{Action, Fib, FibWriter, NextHopId};
 use perigee_net::{InterfaceId, MacAddr, Prefix, Route, RouteKey, RouteSource, RouteTarget};
 
-/// Changes to make at least, and batches to see at least in which there was something to see.
+/// The least number of changes to make, and of batches in which the reader finds something.
 const CHANGES: u32 = 10_000;
 const SIGHTINGS: u32 = 200;
 const BLOCKS: u32 = 16;
@@ -19,7 +19,7 @@ const BLOCKS: u32 = 16;
 fn next_hops_under_a_reader() {
     let seed = 3;
     println!("seed {seed}");
-    // Fewer next hops than gateways: ids pass from one to the other.
+    // Fewer next hops than gateways, so that ids pass from one to another.
     let mut writer = FibWriter::new(10).expect("memory");
     let fib = writer.reader();
     let mut random = Random::new(seed);

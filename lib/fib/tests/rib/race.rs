@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-//! A reader on a thread of its own while something changes on this one.
+//! A reader on a thread of its own, while the test changes things on this one.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use perigee_fib::{Grace, Published};
 
-/// Runs `read` again and again on a thread of its own, a batch boundary after each, while `change` changes things
-/// on this one and reclaims what the reader has let go of. `read` returns whether there was something to see: at least
-/// so many times, in so many changes at least.
+/// Runs `read` again and again on a thread of its own, with a batch boundary after each, while `change` changes things
+/// on this one and reclaims what the reader has let go of. Goes on until there have been `changes` changes, and `read` has
+/// returned `sightings` times that it found something.
 pub fn race(
     changes: u32,
     sightings: u32,
@@ -31,7 +31,7 @@ pub fn race(
             }
         });
         let mut made = 0;
-        // The reader may not be scheduled for a while; a limit, should there be nothing to see ever.
+        // The reader may not be scheduled for a while; the limit is for the case that it never finds anything.
         let enough = |made| made >= changes && seen.load(Ordering::Relaxed) >= sightings || made > 1000 * changes;
         while !enough(made) && !worker.is_finished() {
             if change(published.grace()) {
@@ -42,7 +42,7 @@ pub fn race(
         }
         done.store(true, Ordering::Relaxed);
         worker.join().expect("the reader found nothing wrong");
-        println!("{made} changes, {seen:?} batches with something to see");
+        println!("{made} changes, {seen:?} batches in which the reader found something");
     });
-    assert!(seen.into_inner() >= sightings, "the reader saw next to nothing: the test tested nothing");
+    assert!(seen.into_inner() >= sightings, "the reader found next to nothing: the test tested nothing");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Groups under a reader: a flow sees the old or a new member of its own group, and never another's, while members die,
-//! come back and are replaced, and while groups, their ids and their buckets pass from one route to the next.
+//! Groups under a reader: a flow is sent to the old or a new member of its own group, and never to another group's, while
+//! members die, come back and are replaced, and while groups, their ids and their buckets pass from one route to another.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -12,19 +12,19 @@ use perigee_net::{InterfaceId, MacAddr, Member, Multipath, Prefix, Route, RouteK
 const CHANGES: u32 = 20_000;
 const SIGHTINGS: u32 = 2_000;
 const GROUPS: u16 = 6;
-/// Gateways of one group's network.
+/// Gateways in the network of one group.
 const GATEWAYS: u8 = 4;
 
 fn destination(group: u16) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, group as u8, 7)
 }
 
-/// Group `g` has gateways on interface `g` alone, whose MAC addresses say so.
+/// A gateway of this group: all of them are on the interface with the group's number, which is in their MAC addresses too.
 fn gateway(group: u16, number: u8) -> IpAddr {
     Ipv4Addr::new(192, 0, group as u8, number + 1).into()
 }
 
-/// Looks at every group with some flows; returns whether one was sent on.
+/// Looks up some flows of every group; returns whether one was forwarded.
 fn read_all(fib: &Fib, flows: &mut Random) -> bool {
     let addresses: Vec<u32> = (0..GROUPS).map(|group| destination(group).to_bits()).collect();
     let mut ids = vec![0; addresses.len()];
@@ -43,7 +43,7 @@ fn read_all(fib: &Fib, flows: &mut Random) -> bool {
                     sent = true;
                 }
                 Action::Unresolved { interface } => assert_eq!(interface.0, group, "another group's member"),
-                // Between a gateway's loss of its way and its routes' there is this.
+                // When a gateway loses its way, its next hop is unreachable before its routes are withdrawn.
                 other => assert!(matches!(other, Action::NoRoute | Action::Unreachable), "group {group}: {other:?}"),
             }
         }
@@ -92,7 +92,7 @@ fn change_one(writer: &mut FibWriter, random: &mut Random) -> bool {
 fn groups_under_a_reader() {
     let seed = 4;
     println!("seed {seed}");
-    // Fewer next hops than all routes together would like: ids and buckets pass from one to the other.
+    // Fewer next hops than all routes together need, so that ids and buckets pass from one to another.
     let mut writer = FibWriter::new(40).expect("memory");
     let fib = writer.reader();
     let (mut flows, mut random) = (Random::new(seed + 1), Random::new(seed));

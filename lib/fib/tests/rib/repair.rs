@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Lookup structures that do not do what they were told: how that is found, mended, and kept from doing more harm.
+//! Lookup structures that lose or refuse changes: how that is detected and repaired, and kept from doing more harm.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,13 +9,13 @@ use perigee_fib::synth::Random;
 use perigee_fib::{FibWriter, Grace, Leaf, Lookup, LookupError, LookupWriter, NextHopId, Structure, Via, structures};
 use perigee_net::{Address, InterfaceId, Prefix, PrefixOf, Route, RouteKey, RouteSource, RouteTarget};
 
-/// What happens to the next operations; those after them are done.
+/// What happens to the next operations; all later ones are done.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Done,
     Refused,
-    /// It is said to be done.
-    Swallowed,
+    /// Reported as done, but not done.
+    Lost,
 }
 
 type Fates = Arc<Mutex<VecDeque<Fate>>>;
@@ -30,10 +30,10 @@ impl<A: Address> Unreliable<A> {
         Box::new(Self { inner: (structure.new)().expect("memory"), fates: fates.clone() })
     }
 
-    fn swallows(&self) -> Result<bool, LookupError> {
+    fn loses(&self) -> Result<bool, LookupError> {
         match self.fates.lock().expect("no panic").pop_front() {
             Some(Fate::Refused) => Err(LookupError::Memory { structure: "unreliable" }),
-            fate => Ok(fate == Some(Fate::Swallowed)),
+            fate => Ok(fate == Some(Fate::Lost)),
         }
     }
 }
@@ -43,13 +43,13 @@ impl<A: Address> LookupWriter<A> for Unreliable<A> {
         self.inner.reader()
     }
     fn load(&mut self, routes: &[(PrefixOf<A>, NextHopId)]) -> Result<(), LookupError> {
-        if self.swallows()? { Ok(()) } else { self.inner.load(routes) }
+        if self.loses()? { Ok(()) } else { self.inner.load(routes) }
     }
     fn insert(&mut self, prefix: PrefixOf<A>, id: NextHopId) -> Result<Option<NextHopId>, LookupError> {
-        if self.swallows()? { Ok(None) } else { self.inner.insert(prefix, id) }
+        if self.loses()? { Ok(None) } else { self.inner.insert(prefix, id) }
     }
     fn remove(&mut self, prefix: PrefixOf<A>) -> Result<NextHopId, LookupError> {
-        if self.swallows()? { Ok(NextHopId::NO_ROUTE) } else { self.inner.remove(prefix) }
+        if self.loses()? { Ok(NextHopId::NO_ROUTE) } else { self.inner.remove(prefix) }
     }
     fn commit(&mut self) -> Result<(), LookupError> {
         self.inner.commit()
@@ -89,7 +89,7 @@ fn last(prefix: Prefix) -> IpAddr {
     }
 }
 
-/// The prefixes of which the structure says something else than the routes, found as an audit does it: in turns.
+/// The prefixes for which the structure disagrees with the routes, found in steps, as by an audit.
 fn wrong(writer: &FibWriter, further: &[Prefix]) -> Vec<Prefix> {
     let (fib, mut wrong) = (writer.reader(), Vec::new());
     let mut look = |prefix: Prefix| {
@@ -121,7 +121,7 @@ fn a_change_that_got_lost_is_found_and_made() {
         }
         for _ in 0..40 {
             let prefix = any_prefix(&mut random);
-            fates.lock().expect("no panic").push_back(Fate::Swallowed);
+            fates.lock().expect("no panic").push_back(Fate::Lost);
             match writer.rib().routes(prefix).first().map(Route::key) {
                 Some(key) if random.below(2) == 0 => drop(writer.remove(prefix, key).expect("there")),
                 _ => writer.insert(prefix, via(1 + random.below(30) as u8)).expect("room"),
@@ -149,7 +149,7 @@ fn a_large_part_is_repaired_by_a_load() {
     let hosts = (0..12_000u32).map(|n| Prefix::host(Ipv4Addr::from_bits(0x0a00_0000 + 7 * n).into()));
     for (n, host) in hosts.clone().enumerate() {
         if n % 100 == 0 {
-            fates.lock().expect("no panic").push_back(Fate::Swallowed);
+            fates.lock().expect("no panic").push_back(Fate::Lost);
         }
         writer.insert(host, via(1 + (n % 30) as u8)).expect("room");
     }
@@ -164,8 +164,8 @@ fn a_large_part_is_repaired_by_a_load() {
     assert_eq!(writer.repair("11.0.0.0/8".parse().expect("a prefix")), Ok(0));
 }
 
-/// IPv6 refuses a whole table, and IPv4, which has its own already, refuses to go back: what readers find there keeps its
-/// meaning.
+/// IPv6 refuses a whole table, and IPv4, which has loaded its own already, refuses to go back: what readers find there must
+/// keep its meaning.
 #[test]
 fn a_load_that_cannot_be_undone_gives_no_next_hop_to_another() {
     let fates = Fates::default();
@@ -186,7 +186,7 @@ fn a_load_that_cannot_be_undone_gives_no_next_hop_to_another() {
         writer.commit().expect("memory");
         writer.reclaim(Grace { epoch, passed: epoch });
         let other: Prefix = "11.0.0.0/8".parse().expect("a prefix");
-        writer.insert(other, via(number)).expect("room: one next hop is used again and again");
+        writer.insert(other, via(number)).expect("room: one next hop is reused again and again");
         writer.remove(other, RouteKey::of(RouteSource::Linux)).expect("there");
         assert_eq!(gateway(&writer), 2, "its next hop was given to another");
     }
@@ -195,7 +195,7 @@ fn a_load_that_cannot_be_undone_gives_no_next_hop_to_another() {
 }
 
 #[test]
-fn routes_of_one_source_in_order_and_in_turns() {
+fn routes_of_one_source_in_order_and_in_steps() {
     let seed = 12;
     println!("seed {seed}");
     let mut random = Random::new(seed);

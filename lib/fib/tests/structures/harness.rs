@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Structures and the oracle, changed together.
+//! Structures and the oracle, which are changed together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use perigee_net::PrefixOf;
 
 use crate::oracle::{Family, Oracle};
 
-/// Where the prefixes of a run are drawn from: `base` with other bits where `varying` has ones.
+/// Where the prefixes of a run are drawn from: `base` with random bits where `varying` has ones.
 pub struct Universe<A> {
     pub base: A,
     pub varying: A,
@@ -29,7 +29,7 @@ impl<A: Family> Universe<A> {
     }
 }
 
-/// Several writers that must behave alike, and the oracle.
+/// Several writers that must behave alike, and the oracle for them.
 pub struct Group<A> {
     pub writers: Vec<Box<dyn LookupWriter<A>>>,
     pub oracle: Oracle<A>,
@@ -66,7 +66,7 @@ impl<A: Family> Group<A> {
         }
     }
 
-    /// Readers are one epoch behind, so that memory is reused late, as in a running router.
+    /// Reclaims with readers one epoch behind, so that memory is reused late, as in a running router.
     pub fn reclaim(&mut self) {
         self.epoch += 1;
         let grace = Grace { epoch: self.epoch, passed: self.epoch - 1 };
@@ -87,7 +87,7 @@ impl<A: Family> Group<A> {
         }
     }
 
-    /// Both sides of both ends of these prefixes.
+    /// Checks both ends of these prefixes, and the addresses next to them.
     pub fn check_edges(&self, prefixes: &[PrefixOf<A>], context: &str) {
         let edges = |prefix: &PrefixOf<A>| {
             let (first, last) = (prefix.addr(), prefix.addr().fill(prefix.len()));
@@ -97,12 +97,12 @@ impl<A: Family> Group<A> {
     }
 }
 
-/// Ids of all sizes: small ones often, those over 16 bits now and then.
+/// Ids of all sizes: mostly small ones and, if `large`, some around and over 16 bits.
 pub fn id(random: &mut Random, large: bool) -> NextHopId {
     NextHopId(if large && random.below(8) == 0 { 65_530 + random.below(40) } else { random.below(40) })
 }
 
-/// Random changes; after each one its edges and random addresses are looked up, now and then the edges of everything.
+/// Makes random changes; looks up the edges of each and random addresses, and at intervals the edges of all prefixes.
 pub fn churn<A: Family>(writers: Vec<Box<dyn LookupWriter<A>>>, universe: &Universe<A>, steps: u32, seed: u64) {
     println!("seed {seed}");
     let mut random = Random::new(seed);
@@ -110,7 +110,7 @@ pub fn churn<A: Family>(writers: Vec<Box<dyn LookupWriter<A>>>, universe: &Unive
     for step in 0..steps {
         let context = format!("seed {seed}, step {step}");
         let known = group.oracle.prefixes();
-        // Rising, then falling, so that dense tables are emptied too.
+        // More insertions at first, then more removals, so that dense tables are emptied too.
         let removes = if step < steps * 2 / 3 { 2 } else { 9 };
         let prefix = if !known.is_empty() && random.below(10) < removes {
             let prefix = known[random.below(known.len() as u32) as usize];
@@ -141,7 +141,7 @@ pub fn churn<A: Family>(writers: Vec<Box<dyn LookupWriter<A>>>, universe: &Unive
     assert!(group.writers.iter().all(|writer| writer.retired() == 0));
 }
 
-/// Loads whole tables of this universe and looks up every edge; then changes a part of each.
+/// Loads whole tables of this universe and looks up every edge; then removes a part of each.
 pub fn loads<A: Family>(writers: Vec<Box<dyn LookupWriter<A>>>, universe: &Universe<A>, sizes: &[u32], seed: u64) {
     println!("seed {seed}");
     let mut random = Random::new(seed);
@@ -163,10 +163,10 @@ pub fn loads<A: Family>(writers: Vec<Box<dyn LookupWriter<A>>>, universe: &Unive
     }
 }
 
-/// One change in a tiny universe: insert (with an id) or remove.
+/// One change in a tiny universe: an insertion (with an id) or a removal.
 pub type Step = (u32, u8, Option<u32>);
 
-/// Tiny universes shrink well.
+/// Makes these changes, whose prefixes come from a tiny universe, so that a failing case shrinks well.
 pub fn shrinkable<A: Family>(
     writers: Vec<Box<dyn LookupWriter<A>>>,
     steps: &[Step],
@@ -185,13 +185,13 @@ pub fn shrinkable<A: Family>(
     }
 }
 
-/// Ids of a prefix, by its number: another's is recognised.
+/// The ids of a prefix, by its number, so that another prefix's id is recognised.
 fn own_ids(block: usize) -> [u32; 3] {
     [100, 101, 102].map(|id| id + 4 * block as u32)
 }
 
-/// A reader looks up the first address of each of these prefixes again and again, a batch boundary after each time, while
-/// they come, change and go: it sees the cover's id or one of the prefix's own, and never another's.
+/// A reader looks up the first address of each of these prefixes again and again, with a batch boundary after each round, while
+/// they come, change and go: it sees the cover's id or one of the prefix's own, and never another prefix's.
 pub fn flapping<A: Family>(
     mut writer: Box<dyn LookupWriter<A>>,
     cover: PrefixOf<A>,
@@ -205,7 +205,7 @@ pub fn flapping<A: Family>(
     writer.insert(cover, NextHopId(cover_id)).expect("room");
     writer.commit().expect("room");
     let addresses: Vec<A> = blocks.iter().map(|block| block.addr()).collect();
-    // As a router does: the readers' half is published anew where a change has made another one.
+    // As in a router: the readers' half is published again if a change has made a new one.
     let mut published = Published::new(writer.reader());
     let mut subscriber = published.subscribe();
     let done = AtomicBool::new(false);
@@ -233,10 +233,10 @@ pub fn flapping<A: Family>(
         let (mut made, mut tried) = (0, 0);
         while (made < CHANGES || sightings.load(Ordering::Relaxed) < SIGHTINGS) && !worker.is_finished() {
             tried += 1;
-            assert!(tried < 2000 * CHANGES, "the reader saw next to nothing: the test tested nothing");
+            assert!(tried < 2000 * CHANGES, "the reader found next to nothing: the test tested nothing");
             writer.reclaim(published.grace());
             let at = random.below(blocks.len() as u32) as usize;
-            // Refused if all memory is in use or waits for the reader.
+            // Refused if all memory is in use or retired.
             let done = if present[at] && random.below(2) == 0 {
                 writer.remove(blocks[at]).map(|_| present[at] = false).is_ok()
             } else {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+//! The structures for IPv4 but Poptrie: DIR-24-8, BM19, DIRB and DXR.
+
 use perigee_fib::{Bm19Writer, Dir24Writer, DirbWriter, DxrWriter, Isa, LookupWriter, NextHopId};
 use perigee_net::{Prefix4, PrefixOf};
 use proptest::prelude::*;
@@ -8,7 +10,7 @@ use crate::oracle::v4;
 
 type Writers = Vec<Box<dyn LookupWriter<u32>>>;
 
-/// Those that are patched in place, once for each instruction set that this processor has.
+/// The structures that are patched in place, once for each instruction set that this processor has.
 fn patched() -> Writers {
     let mut writers: Writers = vec![Box::new(Dir24Writer::new().expect("memory"))];
     for isa in Isa::available() {
@@ -19,7 +21,7 @@ fn patched() -> Writers {
     writers
 }
 
-/// Those that are rebuilt.
+/// The structures that are rebuilt.
 fn rebuilt(bits: &[u8]) -> Writers {
     bits.iter().map(|bits| -> Box<dyn LookupWriter<u32>> { Box::new(DxrWriter::new(*bits).expect("memory")) }).collect()
 }
@@ -34,7 +36,7 @@ const WIDE: Universe<u32> = Universe {
     varying: u32::MAX,
     lengths: &[0, 1, 8, 12, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32],
 };
-/// Many hosts in four /24.
+/// Many host routes in four /24.
 const HOSTS: Universe<u32> =
     Universe { base: 0x0a01_fe00, varying: 0x0000_03ff, lengths: &[24, 28, 30, 31, 32, 32, 32] };
 
@@ -70,7 +72,7 @@ fn whole_tables() {
     for (seed, universe) in [(40, &DENSE), (41, &WIDE), (42, &HOSTS)] {
         loads(patched(), universe, &[0, 1, 2, 33, 2001, 3000], seed);
     }
-    // Ids over 16 bits come with tables of even size.
+    // Tables of even size have ids over 16 bits, which DXR refuses.
     loads(rebuilt(&[16, 17, 18, 19, 20]), &WIDE, &[1, 61], 43);
 }
 
@@ -88,7 +90,7 @@ fn of_duplicates_in_a_whole_table_the_last_counts() {
     }
 }
 
-/// Leaves of 16 bits become ones of 32 with the first next hop that needs them.
+/// Leaves are widened from 16 to 32 bits for the first next hop that needs it.
 #[test]
 fn large_ids_widen_the_leaves() {
     let sizes = [(1 << 15) - 1, 1 << 15, NextHopId::MAX].map(|limit| {
@@ -113,7 +115,7 @@ fn ids_that_do_not_fit_are_refused() {
         let max = if name.starts_with("dxr") { 65_535 } else { NextHopId::MAX };
         let id = NextHopId(max + 1);
         let error = writer.insert(v4("10.0.0.0/8"), id).expect_err("refused").to_string();
-        // What is asked first answers for both.
+        // DIRB and BM19 both check, and either may be the one that answers.
         assert!(error.ends_with(&format!("; expected an id up to {max}")), "{name}: {error}");
         assert!(writer.load(&[(v4("10.0.0.0/8"), id)]).is_err(), "{name}");
         assert_eq!(writer.reader().lookup(0x0a00_0001), NextHopId::NO_ROUTE, "{name}");
@@ -123,7 +125,7 @@ fn ids_that_do_not_fit_are_refused() {
     }
 }
 
-/// Every /24 of a /19 leads elsewhere: 32 leaves a slot, until there are none left.
+/// Every /24 of a /19 has another next hop than its neighbors: 32 leaves per slot, until none are left.
 #[test]
 fn out_of_leaves_is_as_it_was() {
     let writers: Writers = vec![
@@ -136,7 +138,7 @@ fn out_of_leaves_is_as_it_was() {
     for at in 0..200 {
         let results: Vec<_> =
             group.writers.iter_mut().map(|writer| writer.insert(place(at), NextHopId(20 + at % 2))).collect();
-        assert_eq!(results[0].is_ok(), results[1].is_ok(), "DIRB stands before BM19");
+        assert_eq!(results[0].is_ok(), results[1].is_ok(), "DIRB is in front of BM19");
         if let Err(error) = &results[0] {
             assert_eq!(
                 error.to_string(),
@@ -192,7 +194,7 @@ fn dir24_out_of_groups_is_as_it_was() {
     group.check_edges(&[a, b, c], "reused");
 }
 
-/// With more next hops than codes the popular ones keep to the bytes; `auto` goes over to BM19, and back with another table.
+/// With more next hops than codes DIRB keeps codes for the popular ones; `auto` switches to BM19, and back with another table.
 #[test]
 fn auto_follows_the_popular_next_hops() {
     let mut writers: Writers =
@@ -226,7 +228,7 @@ fn auto_follows_the_popular_next_hops() {
         }
         let some: Vec<_> = routes.iter().step_by(97).map(|(prefix, _)| *prefix).collect();
         group.check_edges(&some, expected);
-        // Changes after the codes were given out.
+        // Changes after the codes were assigned.
         for (at, prefix) in some.iter().enumerate() {
             match at % 3 {
                 0 => group.remove(*prefix),
@@ -240,22 +242,22 @@ fn auto_follows_the_popular_next_hops() {
     }
 }
 
-/// So many next hops without a code come that the codes are given out anew: at `commit`, not in the middle of a change.
+/// Too many next hops without a code: codes are assigned again, by `commit`, not in the middle of a change.
 #[test]
-fn codes_are_given_out_anew() {
+fn codes_are_assigned_again() {
     let mut group = Group::new(vec![Box::new(DirbWriter::new(false).expect("memory"))]);
     let first = group.writers[0].reader();
     for at in 0..16u32 {
         group.insert(PrefixOf::truncated((11 + at) << 24, 8).expect("in range"), NextHopId(300 + at % 3));
     }
-    assert!(!std::sync::Arc::ptr_eq(&first, &group.writers[0].reader()), "another readers' half");
+    assert!(!std::sync::Arc::ptr_eq(&first, &group.writers[0].reader()), "a new readers' half");
     group.check_edges(&group.oracle.prefixes(), "after");
-    assert_eq!(first.lookup(11 << 24), NextHopId(300), "whoever still has the old half is told the same");
+    assert_eq!(first.lookup(11 << 24), NextHopId(300), "the old half, which is still held, finds the same");
 }
 
-/// `recode` once took a refused route's places for the slot's own.
+/// `recode` once mistook the leaves of a refused route for those of its slot.
 #[test]
-fn a_refused_change_is_not_painted_when_codes_are_given_out() {
+fn a_refused_change_is_not_painted_when_codes_are_assigned() {
     let mut writer = DirbWriter::with(false, Isa::detect(), 64).expect("memory");
     let mut oracle = crate::oracle::Oracle::new();
     let id = NextHopId(300);
@@ -272,14 +274,14 @@ fn a_refused_change_is_not_painted_when_codes_are_given_out() {
         !inserted
     });
     let refused = refused.expect("64 leaves are not enough");
-    writer.commit().expect("codes are given out");
+    writer.commit().expect("codes are assigned");
     let reader = writer.reader();
     for address in [refused.addr(), refused.addr() + 256, refused.addr().wrapping_sub(1), 11 << 24, 0] {
         assert_eq!(reader.lookup(address), oracle.lookup(address), "{address:#x}, {refused} was refused");
     }
 }
 
-/// `auto` goes over to BM19 while routes come one by one.
+/// `auto` switches to BM19 while routes are added one by one.
 #[test]
 fn auto_leaves_dirb_at_a_commit() {
     let mut group = Group::new(vec![Box::new(DirbWriter::new(true).expect("memory"))]);

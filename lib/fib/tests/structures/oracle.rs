@@ -10,11 +10,11 @@ use perigee_net::{Address, Prefix4, Prefix6, PrefixOf};
 /// What the tests need to know of an address family.
 pub trait Family: Address + std::hash::Hash {
     fn random(random: &mut Random) -> Self;
-    /// The address `by` further on, around the end.
+    /// This address plus `by`, wrapping around at the end.
     fn plus(self, by: i32) -> Self;
-    /// The low `BITS - len` bits set.
+    /// This address with its low `BITS - len` bits set.
     fn fill(self, len: u8) -> Self;
-    /// This address with other bits where `varying` has ones.
+    /// This address with random bits where `varying` has ones.
     fn vary(self, varying: Self, random: &mut Random) -> Self;
 }
 
@@ -47,7 +47,7 @@ pub fn v6(text: &str) -> Prefix6 {
     text.parse().expect(text)
 }
 
-/// The map, by length and first address.
+/// Next hops by prefix length and first address.
 pub struct Oracle<A> {
     lengths: BTreeMap<u8, HashMap<A, NextHopId>>,
 }

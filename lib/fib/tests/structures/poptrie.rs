@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+//! Poptrie, for both families.
+
 use perigee_fib::{LookupWriter, NextHopId, PoptrieWriter};
 use perigee_net::PrefixOf;
 use proptest::prelude::*;

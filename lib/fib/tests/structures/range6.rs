@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+//! range6, with every instruction set.
+
 use perigee_fib::{Isa, LookupError, LookupWriter, NextHopId, Range6Writer};
 use perigee_net::{Prefix6, PrefixOf};
 use proptest::prelude::*;
@@ -17,7 +19,7 @@ fn writer(lines: u32, isa: Isa) -> Box<dyn LookupWriter<u128>> {
     Box::new(Range6Writer::with_lines(lines, isa).expect("memory"))
 }
 
-/// Nested at every length, around the ends of indices, lines and their 32 bits.
+/// Nested prefixes of many lengths, around those where indices and lines end.
 const NESTED: Universe<u128> = Universe {
     base: 0x2001_0db8 << 96,
     varying: 0x0303_0303_0000_0000_0000_0000_0000_0003,
@@ -26,13 +28,13 @@ const NESTED: Universe<u128> = Universe {
         120, 121, 127, 128,
     ],
 };
-/// Many under one /24: trees, and indices below indices.
+/// Many prefixes in one /24: trees, and indices below indices.
 const DENSE: Universe<u128> = Universe {
     base: 0x2001_0d00 << 96,
     varying: 0x0000_00ff_3f3f << 80,
     lengths: &[24, 28, 30, 32, 32, 36, 40, 44, 46, 48, 48, 48],
 };
-/// Many hosts in two /64.
+/// Many host routes in two /64.
 const HOSTS: Universe<u128> = Universe {
     base: 0x2001_0db8 << 96,
     varying: 0x0001_0000_0000_00ff_0fff,
@@ -92,7 +94,7 @@ fn every_count_of_runs_around_the_sizes_of_lines_and_trees() {
     for large in [false, true] {
         for count in (1..30).chain(130..145).chain(180..195) {
             let mut group = Group::new(writers());
-            // Irregular gaps, so that no index suits them.
+            // Irregular gaps, so that no index suits these prefixes.
             let routes: Vec<_> = (0..count)
                 .map(|at: u32| {
                     let place = u128::from(at * at % 1021 + at * 977);
@@ -116,7 +118,10 @@ fn out_of_lines_is_as_it_was() {
         error,
         "2002::/44 does not fit: all 4097 lines of range6 are in use; remove routes, or use another structure"
     );
-    assert!(group.writers[0].insert(b, NextHopId(22)).is_err(), "the new line has no room beside the old one");
+    assert!(
+        group.writers[0].insert(b, NextHopId(22)).is_err(),
+        "there is no room for the new line next to the old one"
+    );
     let whole = LookupError::TableFull { prefixes: 2, structure: "range6", what: "lines", limit: 4097 };
     assert_eq!(group.writers[0].load(&[(a, NextHopId(1)), (c, NextHopId(2))]), Err(whole));
     group.check_edges(&[a, b, c], "refused");

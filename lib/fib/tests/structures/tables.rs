@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Every structure of the registry on a table like the Internet's: a synthetic one, or the real one in the file that
-//! `PERIGEE_ROUTES` names (a prefix a line, not compressed).
+//! Every structure in the registry with a table like the Internet's: a synthetic one, or a real one from the file that
+//! `PERIGEE_ROUTES` names (one prefix per line, not compressed).
 
 use perigee_fib::synth::{self, Random};
 use perigee_fib::{LookupWriter, NextHopId, PrefixList, Structure, structures};
@@ -10,14 +10,14 @@ use crate::harness::Group;
 use crate::oracle::Family;
 
 const SEED: u64 = 90;
-/// Prefixes of a synthetic table, and changes made to a table.
+/// How many prefixes a synthetic table has, and how many changes are made to a table.
 const PREFIXES: usize = 40_000;
 const CHANGES: usize = 24;
 
 fn real() -> Option<PrefixList> {
     let path = std::env::var_os("PERIGEE_ROUTES")?;
     let text = std::fs::read(&path).expect("the file that PERIGEE_ROUTES names");
-    Some(PrefixList::parse(&path.to_string_lossy(), &text).expect("a prefix a line"))
+    Some(PrefixList::parse(&path.to_string_lossy(), &text).expect("one prefix per line"))
 }
 
 fn whole<A: Family>(list: &[Structure<A>], prefixes: Vec<PrefixOf<A>>) {
@@ -42,7 +42,7 @@ fn whole<A: Family>(list: &[Structure<A>], prefixes: Vec<PrefixOf<A>>) {
     }
     group.check(&probes, "changed");
     let near: Vec<_> = some.iter().flat_map(|at| prefixes[at.saturating_sub(50)..*at].to_vec()).collect();
-    group.check_edges(&near, "beside the changes");
+    group.check_edges(&near, "next to the changes");
 }
 
 #[test]

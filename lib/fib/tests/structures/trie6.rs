@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+//! The multibit trie for IPv6.
+
 use perigee_fib::{LookupWriter, NextHopId, Trie6Writer};
 use perigee_net::{Prefix6, PrefixOf};
 use proptest::prelude::*;

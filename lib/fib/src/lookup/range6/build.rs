@@ -8,21 +8,21 @@ use crate::lookup::runs::{Run, split};
 
 use super::layout::*;
 
-/// What it may cost, in bytes of table, to spare one run's addresses a step through a line ...
+/// How many bytes of table it may cost to save the addresses of one run a step through a line ...
 const LINE_STEP: u64 = 12;
-/// ... or through an index that most of a batch does not go through.
+/// ... or a step through an index that few addresses of a batch reach.
 const INDEX_STEP: u64 = 60;
-/// Indices that all lanes of a batch go through anyway, the root included.
+/// Indices that every lane of a batch steps through in any case, the root included.
 const FREE_LEVELS: u32 = 3;
 
-/// Where a node is: behind so many bits of the address, and so many indices.
+/// Where a node is: how many bits of the address and how many indices lead to it.
 #[derive(Clone, Copy)]
 pub(super) struct At {
     pub depth: u32,
     pub level: u32,
 }
 
-/// Where a run begins, by 32 bits of the address, and what it has: the leaf of one run, or more than one run.
+/// Where a run begins, by 32 bits of the address, and which runs it stands for: one, or several that differ further on.
 struct Part {
     key: u32,
     from: usize,
@@ -36,7 +36,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// How many of them one line takes.
+    /// How many of them fit in one line.
     fn per_line(&self) -> usize {
         if self.wide { WIDE_RUNS } else { NARROW_RUNS }
     }
@@ -46,17 +46,17 @@ impl Parts {
     }
 }
 
-/// Writes nodes that no reader has yet.
+/// Writes nodes where no reader has got yet.
 pub(super) struct Builder<'a> {
     pub words: &'a [AtomicU32],
     pub blocks: &'a mut Blocks,
-    /// What was taken so far: to be given back if the rest does not fit.
+    /// What has been taken so far: to be given back if the rest does not fit.
     pub taken: Vec<Block>,
 }
 
 impl Builder<'_> {
-    /// The word for the block of addresses that share their first `depth` bits, which has these runs; the first of them
-    /// may begin before it. `None` if there is no room.
+    /// The word for a block of addresses, all with the same first `depth` bits, that has these runs; the first of them may
+    /// begin before it. `None` if there is no room.
     pub fn word(&mut self, runs: &[Run], At { depth, level }: At) -> Option<u32> {
         if runs.len() == 1 {
             return Some(runs[0].leaf);
@@ -71,7 +71,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The words of the 2^`stride` equal parts of a block, for `put` to put where they belong.
+    /// Makes the words of the 2^`stride` equal parts of a block and calls `put` with each.
     pub fn cells(
         &mut self,
         runs: &[Run],
@@ -101,7 +101,7 @@ impl Builder<'_> {
 
     /// One line, or a tree of them.
     fn lines(&mut self, runs: &[Run], parts: &Parts, at: At) -> Option<u32> {
-        // After the first 64 bits there may be no bits that tell the runs apart.
+        // Batches look at the first 64 bits only: are the runs told apart by later ones?
         let deep = at.depth > 32 && runs[1..].iter().any(|run| run.start as u64 != 0);
         let flags = if parts.wide { WIDE } else { 0 } | if deep { DEEP } else { 0 };
         let count = parts.parts.len().div_ceil(parts.per_line());
@@ -144,7 +144,7 @@ impl Builder<'_> {
     }
 }
 
-/// The runs by 32 bits of the address from `depth` on. `None` if they are more than a tree can hold.
+/// The runs by 32 bits of the address from `depth` on. `None` if there are more than a tree can hold.
 fn parts(runs: &[Run], depth: u32) -> Option<Parts> {
     const MOST: usize = NARROW_RUNS * TREE_LINES;
     let key = |run: &Run| (run.start << depth >> 96) as u32;
@@ -165,7 +165,7 @@ fn parts(runs: &[Run], depth: u32) -> Option<Parts> {
             at += 1;
             put(Part { key: here, from: at - 1, to: at - 1 })
         } else {
-            // More than one run in this value of the 32 bits: told apart by the bits behind them.
+            // Several runs share this value of the 32 bits: the bits after them tell the runs apart.
             let from = if exact(&runs[at]) { at } else { at - 1 };
             at += runs[at..].iter().take_while(|run| key(run) == here).count();
             put(Part { key: here, from, to: at - 1 })
@@ -179,14 +179,14 @@ fn parts(runs: &[Run], depth: u32) -> Option<Parts> {
     (parts.len() <= MOST).then_some(Parts { parts, wide })
 }
 
-/// What lines for so many runs cost, in bytes.
+/// What lines for this many runs cost, in bytes.
 fn tree_cost(runs: u64, per_line: u64) -> u64 {
     let lines = runs.div_ceil(per_line);
     let (lines, steps) = if lines == 1 { (1, 1) } else { (lines + 1, 2) };
     lines * LINE as u64 * 4 + (runs - 1) * steps * LINE_STEP
 }
 
-/// The stride that costs least for an index of a block with these boundaries inside it, and what it costs in bytes.
+/// The cheapest stride for an index of a block with these boundaries inside it, and its cost in bytes.
 fn best_stride(boundaries: &[Run], at: At) -> (u32, u64) {
     let step = |level: u32| if level < FREE_LEVELS { 0 } else { INDEX_STEP };
     let further = LINE as u64 * 4 / NARROW_RUNS as u64 + 4 + 2 * LINE_STEP + step(at.level + 1);
@@ -204,8 +204,8 @@ fn best_stride(boundaries: &[Run], at: At) -> (u32, u64) {
     best
 }
 
-/// What is needed below an index of this stride, in bytes: nothing for cells that are all alike inside, `further` for each
-/// run of those with too many runs for a tree.
+/// The cost of what is needed below an index of this stride, in bytes: nothing for cells of a single run, `further` for each
+/// run of a cell with too many runs for a tree.
 fn below(boundaries: &[Run], depth: u32, stride: u32, further: u64) -> u64 {
     const MOST: u64 = (NARROW_RUNS * TREE_LINES) as u64;
     let cost = |inside: u64| match inside {

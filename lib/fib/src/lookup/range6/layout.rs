@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! What the words of range6 mean, and the walk of one address through them.
+//! What the words of range6 mean, and how one address is looked up in them.
 //!
-//! A word is a leaf or leads to a node. A node takes whole cache lines of sixteen words:
+//! A word is a leaf or leads to a node. A node occupies whole cache lines of sixteen words:
 //!
 //! ```text
 //! leaf    a next hop's id plus one; 0: no prefix but the default
@@ -11,21 +11,21 @@
 //! tree    a line with the last values of up to 17 lines, which follow it
 //! ```
 //!
-//! The values are the address's next 32 bits. A run's word in a wide line can lead on to the next 32 bits.
+//! These values are the address's next 32 bits. A run's word in a wide line may lead to a node for the 32 bits after those.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Words in a line of 64 bytes.
 pub(crate) const LINE: usize = 16;
 
-/// These bits say what a word is; all clear: a leaf.
+/// These bits say what a word is; if both are clear it is a leaf.
 pub(crate) const KIND: u32 = 3 << 30;
 pub(crate) const INDEX: u32 = 1 << 30;
 pub(crate) const LEAVES: u32 = 2 << 30;
 pub(crate) const TREE: u32 = 3 << 30;
-/// The line, or those of the tree, are wide.
+/// The line, or every line of the tree, is wide.
 pub(crate) const WIDE: u32 = 1 << 26;
-/// The node needs more bits of the address than batches look at: an index those behind the 48th, a line those behind the
+/// The node needs more bits of the address than batches look at: an index those after the 48th, a line those after the
 /// 64th.
 pub(crate) const DEEP: u32 = 1 << 25;
 /// The low bits: the node's first line.
@@ -36,17 +36,17 @@ pub(crate) const STRIDE_MASK: u32 = 15;
 pub(crate) const MIN_STRIDE: u32 = 4;
 pub(crate) const MAX_STRIDE: u32 = 16;
 
-/// Line 0 starts the root: an index of all values of the first 16 bits.
+/// The root, an index of all values of the first 16 bits, starts at line 0.
 pub(crate) const ROOT: u32 = index(MAX_STRIDE, 0);
 pub(crate) const ROOT_LINES: u32 = 1 << (MAX_STRIDE - MIN_STRIDE);
 
-/// Runs of a line, and where its leaves start (in units of 16 bits).
+/// How many runs a line has, and where its leaves start, in units of 16 bits.
 pub(crate) const NARROW_RUNS: usize = 11;
 pub(crate) const NARROW_LEAVES: usize = 20;
-/// Runs of a wide line, and where its words start.
+/// How many runs a wide line has, and where its words start.
 pub(crate) const WIDE_RUNS: usize = 8;
 pub(crate) const WIDE_WORDS: usize = 8;
-/// Lines of a tree, less the one that leads to them.
+/// How many lines a tree has, besides the one that leads to them.
 pub(crate) const TREE_LINES: usize = LINE + 1;
 
 /// The word of an index.
@@ -66,20 +66,20 @@ pub(crate) fn start(word: u32) -> usize {
     (word & LINE_MASK) as usize * LINE
 }
 
-/// How many of the first `lasts` words, the last values of runs, are below `key`: the run that it is in.
+/// The run that `key` is in: how many of the first `lasts` words, the last values of runs, are below it.
 #[inline(always)]
 pub(crate) fn run_of(line: &[AtomicU32], lasts: usize, key: u32) -> usize {
     line[..lasts].iter().map(|last| usize::from(last.load(Ordering::Relaxed) < key)).sum()
 }
 
-/// The leaf of a run of a line that is not wide.
+/// The leaf of a run in a line that is not wide.
 #[inline(always)]
 pub(crate) fn narrow_leaf(line: &[AtomicU32], run: usize) -> u32 {
     let at = NARROW_LEAVES + run;
     line[at / 2].load(Ordering::Relaxed) >> (16 * (at % 2)) & 0xffff
 }
 
-/// The line of a tree that a key is in, by the run of the tree's first line.
+/// The line of a tree that a key is in, by its run in the tree's first line.
 #[inline(always)]
 pub(crate) fn tree_line(tree: u32, run: usize) -> u32 {
     (tree ^ TREE ^ LEAVES) + 1 + run as u32
@@ -88,7 +88,7 @@ pub(crate) fn tree_line(tree: u32, run: usize) -> u32 {
 /// The leaf of one address.
 #[inline]
 pub(crate) fn walk(words: &[AtomicU32], address: u128) -> u32 {
-    // The bits that are still to be looked at, from the left.
+    // `rest`: the address's bits still to be looked at, left-aligned.
     let (mut word, mut rest) = (ROOT, address);
     loop {
         if word & KIND == 0 {
@@ -99,7 +99,7 @@ pub(crate) fn walk(words: &[AtomicU32], address: u128) -> u32 {
         match word & KIND {
             INDEX => {
                 let stride = stride(word);
-                // Acquire: a node is filled before a word that leads to it can be seen.
+                // Acquire: a node is filled before a word that leads to it becomes visible.
                 word = node[(key >> (32 - stride)) as usize].load(Ordering::Acquire);
                 rest <<= stride;
             }

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use super::{Isa, prefetch};
 
-/// Nodes of BM19: a bitmap of runs in the high half, the first leaf in the low half; without a bitmap the leaf itself.
+/// Nodes of BM19: a bitmap of runs in the high half, the index of the first leaf in the low half; without a bitmap the leaf.
 pub(crate) type Nodes = [AtomicU64; 1 << 19];
 /// Bytes of DIRB, four to a word.
 pub(crate) type Bytes = [AtomicU32; 1 << 22];
 
-/// A leaf of 16 bits as one of 32: its highest bit becomes the highest one.
+/// A leaf of 16 bits widened to 32: its highest bit stays the highest.
 #[inline(always)]
 pub(crate) fn widen(leaf: u16) -> u32 {
     u32::from(leaf & 0x7fff) | u32::from(leaf & 0x8000) << 16
@@ -20,7 +20,7 @@ pub(crate) fn widen(leaf: u16) -> u32 {
 /// The leaves of BM19, of either width.
 #[derive(Clone, Copy)]
 pub(crate) enum Leaves<'a> {
-    /// Of 16 bits; an even number of them, from the start of a word of 32 bits on.
+    /// Of 16 bits; an even number of them, aligned to 32 bits.
     Narrow(&'a [AtomicU16]),
     /// Of 32 bits.
     Wide(&'a [AtomicU32]),
@@ -49,7 +49,7 @@ impl Leaves<'_> {
     }
 }
 
-/// `out[i]` becomes the leaf of `addresses[i]`, as one of 32 bits; returns all of them or-ed together.
+/// Sets `out[i]` to the leaf of `addresses[i]`, widened to 32 bits; returns all of them or-ed together.
 ///
 /// # Panics
 /// If the slices differ in length, or the leaves are not whole words.
@@ -57,7 +57,7 @@ pub(crate) fn bm19(isa: Isa, nodes: &Nodes, leaves: Leaves<'_>, addresses: &[u32
     assert_eq!(addresses.len(), out.len(), "one id per address");
     leaves.check();
     if isa != Isa::Scalar {
-        // The window of a processor holds a few gathers: with these all misses of the batch are on their way at once.
+        // The processor's window holds only a few gathers: these put all misses of the batch in flight at once.
         addresses.iter().for_each(|address| prefetch(&nodes[(address >> 13) as usize]));
     }
     match (isa, leaves) {
@@ -74,7 +74,7 @@ pub(crate) fn bm19(isa: Isa, nodes: &Nodes, leaves: Leaves<'_>, addresses: &[u32
     }
 }
 
-/// Where a leaf is, by its node, which has a bitmap.
+/// The index of a leaf, from its node, which has a bitmap.
 #[inline(always)]
 pub(crate) fn leaf_index(node: u64, address: u32) -> u32 {
     let bitmap = (node >> 32) as u32;
@@ -103,7 +103,7 @@ fn scalar_bm19(nodes: &Nodes, leaves: usize, leaf: impl Fn(usize) -> u32, addres
     all
 }
 
-/// `out[i]` becomes the byte of `addresses[i]`; returns the mask of those that are 255.
+/// Sets `out[i]` to the byte of `addresses[i]`; returns the mask of those that are 255.
 ///
 /// # Panics
 /// If the slices differ in length, or there are more than 64.
@@ -111,7 +111,7 @@ pub(crate) fn bytes(isa: Isa, table: &Bytes, addresses: &[u32], out: &mut [u32])
     assert_eq!(addresses.len(), out.len(), "one id per address");
     assert!(addresses.len() <= 64, "one bit per address");
     if isa != Isa::Scalar {
-        // As above.
+        // As in `bm19`.
         addresses.iter().for_each(|address| prefetch(&table[(address >> 10) as usize]));
     }
     match isa {
@@ -119,7 +119,7 @@ pub(crate) fn bytes(isa: Isa, table: &Bytes, addresses: &[u32], out: &mut [u32])
         // SAFETY: only chosen where `Isa::available` has found the instructions.
         Isa::Avx512 => unsafe { avx512::bytes(table, addresses, out) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the same.
+        // SAFETY: as above.
         Isa::Avx2 => unsafe { avx2::bytes(table, addresses, out) },
         _ => scalar_bytes(table, addresses, out),
     }
@@ -148,8 +148,8 @@ mod avx512 {
 
     const LANES: usize = 16;
 
-    /// All lanes of a mask. The compiler would make them of another mask register by `kxnor`, for which processors wait; that
-    /// one may hang on the gather before, and then no two gathers overlap.
+    /// A mask of all lanes. The compiler would make it by `kxnor` of some mask register, and processors wait for that register;
+    /// it may depend on the previous gather, and then no two gathers overlap.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn all_lanes() -> __mmask16 {
@@ -165,7 +165,7 @@ mod avx512 {
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn gather32(table: &[AtomicU32], index: __m512i, mask: __mmask16, or: __m512i) -> __m512i {
-        // SAFETY: so many words are there.
+        // SAFETY: the slice has this many words.
         unsafe { gather_words(table.as_ptr().cast(), table.len(), index, mask, or) }
     }
 
@@ -202,7 +202,7 @@ mod avx512 {
         out
     }
 
-    /// Ones per lane of 32 bits. Processors before Ice Lake have no instruction for it.
+    /// The number of ones in each lane of 32 bits. Processors before Ice Lake have no instruction for it.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     fn popcount(v: __m512i) -> __m512i {
@@ -232,7 +232,7 @@ mod avx512 {
 
     /// Where leaves are gathered from.
     pub trait Gather: Copy {
-        /// The leaves at `index`, as ones of 32 bits, where `mask` is set, else those of `or`.
+        /// The leaves at `index`, widened to 32 bits, where `mask` is set, else those of `or`.
         ///
         /// # Safety
         /// The processor has AVX-512 F.
@@ -265,7 +265,7 @@ mod avx512 {
         #[target_feature(enable = "avx512f")]
         unsafe fn gather(self, index: __m512i, mask: __mmask16, or: __m512i) -> __m512i {
             let pair = _mm512_srli_epi32::<1>(index);
-            // SAFETY: half as many words as leaves; tables start at a page.
+            // SAFETY: two leaves make a word; `Leaves::check` has seen that they are whole words, and aligned.
             let pair = unsafe { gather_words(self.0.as_ptr().cast(), self.0.len() / 2, pair, mask, or) };
             let shift = _mm512_slli_epi32::<4>(_mm512_and_si512(index, _mm512_set1_epi32(1)));
             let leaf = _mm512_srlv_epi32(pair, shift);
@@ -328,7 +328,7 @@ mod avx512 {
         let upto = _mm512_srlv_epi32(_mm512_set1_epi32(-1), _mm512_sub_epi32(_mm512_set1_epi32(31), place));
         let ones = popcount(_mm512_and_si512(bitmap, upto));
         let index = _mm512_add_epi32(base, _mm512_sub_epi32(ones, _mm512_set1_epi32(1)));
-        // SAFETY: this function has the same instructions.
+        // SAFETY: this function is compiled for the same instructions.
         unsafe { leaves.gather(index, _mm512_test_epi32_mask(bitmap, bitmap), base) }
     }
 
@@ -395,7 +395,7 @@ mod avx2 {
         out
     }
 
-    /// Ones per lane of 32 bits.
+    /// The number of ones in each lane of 32 bits.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn popcount(v: __m256i) -> __m256i {
@@ -456,16 +456,16 @@ mod avx2 {
         all | leaves.scalar(nodes, rest, to_rest)
     }
 
-    /// The leaves at `index`, as ones of 32 bits, where the lanes of `mask` are set, else those of `or`.
+    /// The leaves at `index`, widened to 32 bits, where the lanes of `mask` are set, else those of `or`.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn leaf(leaves: Leaves<'_>, index: __m256i, mask: __m256i, or: __m256i) -> __m256i {
         match leaves {
-            // SAFETY: so many words are there.
+            // SAFETY: the slice has this many words.
             Leaves::Wide(leaves) => unsafe { gather_words(leaves.as_ptr().cast(), leaves.len(), index, mask, or) },
             Leaves::Narrow(leaves) => {
                 let pair = _mm256_srli_epi32::<1>(index);
-                // SAFETY: half as many words as leaves; the callers have checked their number and alignment.
+                // SAFETY: two leaves make a word; `Leaves::check` has seen that they are whole words, and aligned.
                 let pair = unsafe { gather_words(leaves.as_ptr().cast(), leaves.len() / 2, pair, mask, or) };
                 let shift = _mm256_slli_epi32::<4>(_mm256_and_si256(index, _mm256_set1_epi32(1)));
                 let leaf = _mm256_srlv_epi32(pair, shift);
@@ -484,7 +484,7 @@ mod avx2 {
         for (to, from) in to.iter_mut().zip(vectors) {
             let address = load(from);
             let (index, all) = (_mm256_srli_epi32::<10>(address), _mm256_set1_epi32(-1));
-            // SAFETY: so many words are there.
+            // SAFETY: the slice has this many words.
             let words = unsafe { gather_words(table.as_ptr().cast(), table.len(), index, all, _mm256_setzero_si256()) };
             let shift = _mm256_and_si256(_mm256_srli_epi32::<5>(address), _mm256_set1_epi32(24));
             let byte = _mm256_and_si256(_mm256_srlv_epi32(words, shift), _mm256_set1_epi32(255));

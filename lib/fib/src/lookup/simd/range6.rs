@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-//! The inner loops of `range6` for AVX-512 and AVX2, and for any processor. See `simd.rs` for why its gathers are written in
+//! The inner loops of `range6` for AVX-512, for AVX2 and for any processor. `simd.rs` says why its gathers are written in
 //! assembly.
 //!
-//! Lines are filled before a word that leads to them can be seen, and not written to while a reader may hold one: they
+//! Lines are filled before a word that leads to them becomes visible, and are not written while a reader may hold them: they
 //! are read with plain loads.
 #![allow(unsafe_code)]
 
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use super::Isa;
 use crate::lookup::range6::layout::*;
 
-/// Addresses that go down the table side by side.
+/// Addresses that descend side by side.
 const PASS: usize = 64;
 
-/// `ids[i]` becomes the next hop's id of `addresses[i]`, `default` where only the default route is.
+/// Sets `ids[i]` to the next hop's id of `addresses[i]`, or to `default` where only the default route matches.
 ///
 /// # Panics
 /// If the slices differ in length, or there is not even a root.
@@ -28,7 +28,7 @@ pub(crate) fn range6(isa: Isa, words: &[AtomicU32], default: u32, addresses: &[u
         // SAFETY: only chosen where `Isa::available` has found the instructions.
         Isa::Avx512 => unsafe { avx512::pass(words, default, addresses, ids) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the same.
+        // SAFETY: as above.
         Isa::Avx2 => unsafe { avx2::pass(words, default, addresses, ids) },
         _ => {
             let pass = descend(words, addresses);
@@ -46,22 +46,22 @@ pub(crate) fn range6(isa: Isa, words: &[AtomicU32], default: u32, addresses: &[u
     }
 }
 
-/// What a leaf says.
+/// The id that a leaf stands for.
 #[inline(always)]
 fn id_of(leaf: u32, default: u32) -> u32 {
     if leaf == 0 { default } else { leaf - 1 }
 }
 
-/// Words found, and how many bits of each address led there.
+/// The word found for each address, and how many of its bits led there.
 struct Pass {
     found: [u32; PASS],
     depth: [u32; PASS],
 }
 
-/// Lanes of a pass, for which one step is to be made; room for one vector more than there are.
+/// Lanes of a pass that are to take some step; with room for one vector more, as whole vectors are stored.
 type Lanes = [u32; PASS + 16];
 
-/// Writes the lanes whose word is of this kind and these flags, and returns how many they are.
+/// Collects the lanes whose word, masked, has this value, and returns their number.
 #[inline(always)]
 fn select(found: &[u32; PASS], mask: u32, value: u32, lanes: &mut Lanes) -> usize {
     let mut count = 0;
@@ -77,23 +77,23 @@ fn line(words: &[AtomicU32], word: u32) -> &[AtomicU32] {
     &words[start(word).min(words.len() - LINE)..][..LINE]
 }
 
-/// Asks for the first line of what `word` leads to, to be there when it is read.
+/// Prefetches the first line of the node that `word` leads to.
 #[inline(always)]
 fn prefetch(words: &[AtomicU32], word: u32) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every processor of this architecture has the instruction; it reads nothing.
+    // SAFETY: every processor of this architecture has the instruction; it is only a hint.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line(words, word).as_ptr().cast());
     }
 }
 
-/// The address's 32 bits from `depth` on, of its first 64.
+/// 32 bits of the address from `depth` on; only its first 64 are looked at.
 #[inline(always)]
 fn key(address: u128, depth: u32) -> u32 {
     ((((address >> 64) as u64) << (depth & 63)) >> 32) as u32
 }
 
-/// The first steps, through three indices at most, without a branch that depends on an address.
+/// The first steps, through at most three indices, without a branch that depends on an address.
 #[inline(always)]
 fn descend(words: &[AtomicU32], addresses: &[u128; PASS]) -> Pass {
     let mut pass = Pass { found: [ROOT; PASS], depth: [0; PASS] };
@@ -114,7 +114,8 @@ fn descend(words: &[AtomicU32], addresses: &[u128; PASS]) -> Pass {
     pass
 }
 
-/// The steps after that: those few that are still at an index, then all that are at a tree, then all that are at a line.
+/// The remaining steps: first of the few lanes that are still at an index, then of all that are at a tree, then of all that are
+/// at a line.
 #[inline(always)]
 fn finish(
     words: &[AtomicU32],
@@ -136,7 +137,7 @@ fn finish(
         }
         (pass.found[lane], pass.depth[lane]) = (word, depth);
     }
-    // What a word leads to is filled before the word can be seen.
+    // What a word leads to is filled before the word becomes visible.
     fence(Ordering::Acquire);
     let count = select(&pass.found, LEAVES, LEAVES, &mut lanes);
     lanes[..count].iter().for_each(|lane| prefetch(words, pass.found[*lane as usize % PASS]));
@@ -163,7 +164,7 @@ fn finish(
     }
 }
 
-/// Wide lines, and the whole walk for the lanes whose word leads where these loops do not go.
+/// Wide lines; and the whole walk for lanes whose word leads where these loops do not go.
 #[inline(always)]
 fn rest(
     words: &[AtomicU32],
@@ -198,7 +199,8 @@ mod avx2 {
         finish(words, default, addresses, pass, ids, select, |line, lasts, key| run_of(line, lasts, key));
     }
 
-    /// How many of the first `lasts` words are below `key`, without a sign: those that are not the larger of the two.
+    /// How many of the first `lasts` words are below `key`. AVX2 compares signed numbers only; a word is not below `key` if the
+    /// unsigned maximum of the two is the word.
     #[inline]
     #[target_feature(enable = "avx2,popcnt")]
     fn run_of(line: &[AtomicU32], lasts: usize, key: u32) -> usize {
@@ -249,8 +251,8 @@ mod avx512 {
         _mm512_permutex2var_epi64(low, _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15), high)
     }
 
-    /// Sixteen lanes on their way: the words found, the bits of the address behind them (of its first 48, from the left),
-    /// and how many bits led there.
+    /// Sixteen lanes as they descend: the words found, the bits of each address after them (of its first 48, left-aligned), and
+    /// how many bits led there.
     #[derive(Clone, Copy)]
     struct Way {
         found: __m512i,
@@ -258,7 +260,7 @@ mod avx512 {
         depth: __m512i,
     }
 
-    /// The root's step.
+    /// The step through the root.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn root(words: &[AtomicU32], addresses: &[u128]) -> Way {
@@ -272,7 +274,7 @@ mod avx512 {
         Way { found, bits, depth: _mm512_set1_epi32(MAX_STRIDE as i32) }
     }
 
-    /// One step, for those that found an index.
+    /// One step, for the lanes that are at an index.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn step(words: &[AtomicU32], Way { found, bits, depth }: Way) -> Way {

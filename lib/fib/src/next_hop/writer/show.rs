@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The next hops in use, to be shown.
+//! The next hops in use, as values to be shown.
 
 use std::net::IpAddr;
 
@@ -8,12 +8,12 @@ use crate::next_hop::NextHopId;
 use crate::next_hop::group;
 use perigee_net::MacAddr;
 
-/// A next hop that is in use, to be shown.
+/// A next hop in use, to be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextHopInfo {
     /// Its id.
     pub id: NextHopId,
-    /// How many prefixes, groups and recursive next hops lead here.
+    /// How many prefixes, groups and recursive next hops use it.
     pub uses: u32,
     /// What it is.
     pub kind: NextHopKind,
@@ -24,7 +24,7 @@ pub struct NextHopInfo {
 pub enum NextHopKind {
     /// A neighbor, or the destinations on a link.
     Direct {
-        /// Which.
+        /// The link and the neighbor.
         via: Via,
         /// The neighbor's MAC address, if it is known.
         mac: Option<MacAddr>,
@@ -33,12 +33,12 @@ pub enum NextHopKind {
     Recursive {
         /// The gateway.
         gateway: IpAddr,
-        /// The next hop it is reached by, if it is.
+        /// The next hop it is reached by, if it is reachable.
         target: Option<NextHopId>,
     },
     /// Several next hops.
     Group {
-        /// Each with its weight and the buckets it has now.
+        /// The members, with their weights and the buckets they have now.
         members: Vec<GroupMember>,
         /// How many buckets there are.
         buckets: usize,
@@ -50,7 +50,7 @@ pub enum NextHopKind {
 pub struct GroupMember {
     /// The member.
     pub id: NextHopId,
-    /// Its weight; those of a group have no common divisor.
+    /// Its weight; the weights of a group have no common divisor.
     pub weight: u32,
     /// How many of the group's buckets it has now.
     pub buckets: usize,
