@@ -2,11 +2,11 @@
 //! Structures and the oracle, which are changed together.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use perigee_fib::synth::Random;
-use perigee_fib::{Grace, LookupError, LookupWriter, NextHopId, Published};
+use perigee_fib::{Grace, Lookup, LookupError, LookupWriter, NextHopId, Published, Subscriber};
 use perigee_net::PrefixOf;
 
 use crate::oracle::{Family, Oracle};
@@ -190,6 +190,41 @@ fn own_ids(block: usize) -> [u32; 3] {
     [100, 101, 102].map(|id| id + 4 * block as u32)
 }
 
+/// The id of the prefix around all blocks.
+const COVER: u32 = 50;
+
+/// What the reader of [`flapping`] and its writer share.
+#[derive(Default)]
+struct Race {
+    done: AtomicBool,
+    /// In how many batches the reader found something else than in the one before.
+    sightings: AtomicU32,
+}
+
+/// The reader of [`flapping`].
+fn watch<A: Family>(
+    mut subscriber: Subscriber<Arc<dyn Lookup<A>>>,
+    blocks: &[PrefixOf<A>],
+    race: &Race,
+    context: &str,
+) {
+    let addresses: Vec<A> = blocks.iter().map(|block| block.addr()).collect();
+    let (mut ids, mut last) = (vec![0; addresses.len()], vec![0; addresses.len()]);
+    while !race.done.load(Ordering::Relaxed) {
+        for _ in 0..64 {
+            subscriber.lookup_batch(&addresses, &mut ids);
+            for (at, &id) in ids.iter().enumerate() {
+                let allowed = id == COVER || own_ids(at).contains(&id);
+                assert!(allowed, "{context}: {} of block {at} got id {id}", addresses[at].ip());
+            }
+            race.sightings.fetch_add(u32::from(ids != last), Ordering::Relaxed);
+            last.clone_from(&ids);
+            subscriber.refresh();
+        }
+        thread::yield_now();
+    }
+}
+
 /// A reader looks up the first address of each of these prefixes again and again, with a batch boundary after each round, while
 /// they come, change and go: it sees the cover's id or one of the prefix's own, and never another prefix's.
 pub fn flapping<A: Family>(
@@ -201,49 +236,30 @@ pub fn flapping<A: Family>(
     println!("seed {seed}");
     const CHANGES: u32 = 5_000;
     const SIGHTINGS: u32 = 100;
-    let cover_id = 50;
-    writer.insert(cover, NextHopId(cover_id)).expect("room");
+    writer.insert(cover, NextHopId(COVER)).expect("room");
     writer.commit().expect("room");
-    let addresses: Vec<A> = blocks.iter().map(|block| block.addr()).collect();
     // As in a router: the readers' half is published again if a change has made a new one.
     let mut published = Published::new(writer.reader());
-    let mut subscriber = published.subscribe();
-    let done = AtomicBool::new(false);
-    let sightings = std::sync::atomic::AtomicU32::new(0);
+    let subscriber = published.subscribe();
+    let race = Race::default();
     thread::scope(|scope| {
-        let (done, sightings) = (&done, &sightings);
-        let worker = scope.spawn(move || {
-            let (mut ids, mut last) = (vec![0; addresses.len()], vec![0; addresses.len()]);
-            while !done.load(Ordering::Relaxed) {
-                for _ in 0..64 {
-                    subscriber.lookup_batch(&addresses, &mut ids);
-                    for (at, &id) in ids.iter().enumerate() {
-                        let allowed = id == cover_id || own_ids(at).contains(&id);
-                        assert!(allowed, "seed {seed}: {} of block {at} got id {id}", addresses[at].ip());
-                    }
-                    sightings.fetch_add(u32::from(ids != last), Ordering::Relaxed);
-                    last.clone_from(&ids);
-                    subscriber.refresh();
-                }
-                thread::yield_now();
-            }
-        });
+        let worker = scope.spawn(|| watch(subscriber, blocks, &race, &format!("seed {seed}")));
         let mut random = Random::new(seed);
         let mut present = vec![false; blocks.len()];
         let (mut made, mut tried) = (0, 0);
-        while (made < CHANGES || sightings.load(Ordering::Relaxed) < SIGHTINGS) && !worker.is_finished() {
+        while (made < CHANGES || race.sightings.load(Ordering::Relaxed) < SIGHTINGS) && !worker.is_finished() {
             tried += 1;
             assert!(tried < 2000 * CHANGES, "the reader found next to nothing: the test tested nothing");
             writer.reclaim(published.grace());
             let at = random.below(blocks.len() as u32) as usize;
             // Refused if all memory is in use or retired.
-            let done = if present[at] && random.below(2) == 0 {
+            let changed = if present[at] && random.below(2) == 0 {
                 writer.remove(blocks[at]).map(|_| present[at] = false).is_ok()
             } else {
                 let id = NextHopId(own_ids(at)[random.below(3) as usize]);
                 writer.insert(blocks[at], id).map(|_| present[at] = true).is_ok()
             };
-            match done && writer.commit().is_ok() {
+            match changed && writer.commit().is_ok() {
                 true => made += 1,
                 false => thread::yield_now(),
             }
@@ -252,7 +268,7 @@ pub fn flapping<A: Family>(
             }
             published.reclaim();
         }
-        done.store(true, Ordering::Relaxed);
+        race.done.store(true, Ordering::Relaxed);
         worker.join().expect("the reader found nothing wrong");
     });
 }
