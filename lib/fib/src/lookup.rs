@@ -190,3 +190,11 @@ impl LookupError {
         }
     }
 }
+
+/// Refuses ids over `max`.
+pub(crate) fn check_id(structure: &'static str, id: NextHopId, max: u32) -> Result<(), LookupError> {
+    if id.0 > max {
+        return Err(LookupError::NextHop { id: id.0, structure, max });
+    }
+    Ok(())
+}

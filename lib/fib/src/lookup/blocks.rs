@@ -116,7 +116,7 @@ mod tests {
         }
     }
 
-    /// Blocks in use, or waiting for readers, never overlap.
+    /// Blocks in use or retired never overlap.
     #[test]
     fn blocks_never_overlap() {
         let seed = 7;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! BM19 for IPv4: one node of eight bytes per /19, a bitmap of runs over its 32 /24 and where their next hops are.
+//! BM19 for IPv4: one node of eight bytes per /19, a bitmap of the runs of its 32 /24, and where their next hops are.
 //!
 //! A node's bitmap has a bit for each /24 whose next hop differs from that of the /24 before it; the number of bits set up to
 //! an address's /24 is the place of its leaf, counted from the node's base. A /19 with one next hop throughout has no bitmap:

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use prefix_trie::PrefixMap;
 
 use crate::lookup::table::Table;
-use crate::lookup::{Lookup, LookupError, LookupWriter};
+use crate::lookup::{Lookup, LookupError, LookupWriter, check_id};
 use crate::next_hop::NextHopId;
 use crate::publish::grace::{Deferred, Grace};
 use perigee_net::Prefix4;
@@ -271,9 +271,7 @@ impl LookupWriter<u32> for Dir24Writer {
     }
 
     fn insert(&mut self, prefix: Prefix4, id: NextHopId) -> Result<Option<NextHopId>, LookupError> {
-        if id.0 > NextHopId::MAX {
-            return Err(LookupError::NextHop { id: id.0, structure: NAME, max: NextHopId::MAX });
-        }
+        check_id(NAME, id, NextHopId::MAX)?;
         let new = entry(id, prefix.len());
         // Entries of longer prefixes are kept.
         let owns = |len| len <= prefix.len();

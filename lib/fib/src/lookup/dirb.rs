@@ -13,9 +13,8 @@ use std::sync::atomic::{Ordering, fence};
 use crate::lookup::bm19::{Bm19, Bm19Writer, PLACES};
 use crate::lookup::simd::ipv4::{self, Bytes};
 use crate::lookup::simd::{Isa, prefetch};
-use crate::lookup::slots::check_id;
 use crate::lookup::table::Table;
-use crate::lookup::{Lookup, LookupError, LookupWriter};
+use crate::lookup::{Lookup, LookupError, LookupWriter, check_id};
 use crate::next_hop::NextHopId;
 use crate::publish::grace::Grace;
 use perigee_net::Prefix4;
@@ -130,8 +129,17 @@ pub struct DirbWriter {
     shared: Arc<dyn Lookup<u32>>,
     auto: bool,
     isa: Isa,
-    /// As counted when codes were assigned: the /24 with a route, those of them whose next hop got a code, and the next hops.
-    routed: (usize, usize, usize),
+    counted: Counted,
+}
+
+/// What was counted when codes were assigned.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    /// The /24 with a route.
+    routed: usize,
+    /// Those of them whose next hop got a code.
+    coded: usize,
+    next_hops: usize,
 }
 
 struct Front {
@@ -186,7 +194,7 @@ impl DirbWriter {
             asking_at_first: 0,
         };
         let shared = bm19.shared().clone();
-        let mut writer = Self { bm19, front: Some(front), shared, auto, isa, routed: (0, 0, 0) };
+        let mut writer = Self { bm19, front: Some(front), shared, auto, isa, counted: Counted::default() };
         writer.share();
         Ok(writer)
     }
@@ -230,8 +238,8 @@ impl DirbWriter {
         } else {
             None
         };
-        let hops = popularity.iter().filter(|(_, leaf)| !is_group(*leaf) && *leaf != NextHopId::NO_ROUTE.0).count();
-        self.routed = (routed, coded, hops);
+        let next_hops = popularity.iter().filter(|(_, leaf)| !is_group(*leaf) && *leaf != NextHopId::NO_ROUTE.0);
+        self.counted = Counted { routed, coded, next_hops: next_hops.count() };
         self.front = front;
         self.share();
         Ok(())
@@ -325,7 +333,7 @@ impl LookupWriter<u32> for DirbWriter {
         let Some(front) = &mut self.front else { return Ok(()) };
         front.asking_at_first = front.asking_at_first.min(front.asking);
         // How many are too many depends on the table; in a small one it does not matter.
-        let stale = if self.auto { (self.routed.0 / TOO_MANY).clamp(STALE / 64, STALE) } else { STALE };
+        let stale = if self.auto { (self.counted.routed / TOO_MANY).clamp(STALE / 64, STALE) } else { STALE };
         if front.asking <= front.asking_at_first + stale {
             return Ok(());
         }
@@ -339,11 +347,11 @@ impl LookupWriter<u32> for DirbWriter {
 
     /// What `auto` has chosen, and on which figures.
     fn choice_reason(&self) -> Option<String> {
-        let (routed, coded, hops) = self.routed;
+        let Counted { routed, coded, next_hops } = self.counted;
         let share = (100 * coded).checked_div(routed).unwrap_or(100);
         let choice = if self.front.is_some() { "dirb" } else { "bm19" };
         self.auto.then(|| {
-            format!("{choice}: the most popular of {hops} next hops, up to 255, have {share} % of the routed /24")
+            format!("{choice}: the most popular of {next_hops} next hops, up to 255, have {share} % of the routed /24")
         })
     }
 

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::lookup::runs::{Run, runs};
-use crate::lookup::slots::{Slots, check_id};
+use crate::lookup::slots::Slots;
 use crate::lookup::table::Table;
-use crate::lookup::{Lookup, LookupError, LookupWriter};
+use crate::lookup::{Lookup, LookupError, LookupWriter, check_id};
 use crate::next_hop::NextHopId;
 use crate::publish::grace::Grace;
 use perigee_net::{Prefix4, PrefixOf};

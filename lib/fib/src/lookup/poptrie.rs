@@ -18,9 +18,8 @@ use prefix_trie::PrefixMap;
 
 use crate::lookup::blocks::{Block, Blocks};
 use crate::lookup::runs::{Run, runs, split};
-use crate::lookup::slots::check_id;
 use crate::lookup::table::Table;
-use crate::lookup::{Lookup, LookupError, LookupWriter};
+use crate::lookup::{Lookup, LookupError, LookupWriter, check_id};
 use crate::next_hop::NextHopId;
 use crate::publish::grace::Grace;
 use perigee_net::{Address, Prefix6, PrefixOf};
@@ -40,7 +39,7 @@ const LEAF: u32 = 1 << 31;
 pub trait Family: Address + Into<u128> {
     /// Bits of the first table.
     const DIRECT: u32;
-    /// `bits` bits of the address from `from` on; bits behind its end are zero.
+    /// `bits` bits of the address from `from` on; bits past its end are zero.
     fn bits(self, from: u32, bits: u32) -> usize;
 }
 

@@ -15,8 +15,7 @@ pub(crate) struct Run {
 /// The runs of a block of addresses, adjacent runs with one leaf merged. `prefixes` are those inside it, by address, shorter
 /// ones first; `cover` is the leaf where none of them matches.
 pub(crate) fn runs(block: Prefix6, cover: u32, prefixes: impl Iterator<Item = (Prefix6, u32)>) -> Vec<Run> {
-    let last = |prefix: Prefix6| prefix.addr() | u128::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
-    let block_last = last(block);
+    let block_last = block.last();
     let mut runs = vec![Run { start: block.addr(), leaf: cover }];
     // The prefixes that contain the current address of the sweep, the innermost last.
     let mut open: Vec<(u128, u32)> = Vec::new();
@@ -33,7 +32,7 @@ pub(crate) fn runs(block: Prefix6, cover: u32, prefixes: impl Iterator<Item = (P
     for (prefix, leaf) in prefixes {
         close(&mut open, &mut runs, Some(prefix.addr()));
         push(&mut runs, prefix.addr(), leaf);
-        open.push((last(prefix), leaf));
+        open.push((prefix.last(), leaf));
     }
     close(&mut open, &mut runs, None);
     runs

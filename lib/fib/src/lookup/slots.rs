@@ -239,11 +239,3 @@ fn range(bits: u8, prefix: Prefix4) -> Range<usize> {
     let first = slot(bits, prefix.addr());
     first..first + (1 << bits.saturating_sub(prefix.len()))
 }
-
-/// Refuses ids over `max`.
-pub(crate) fn check_id(structure: &'static str, id: NextHopId, max: u32) -> Result<(), LookupError> {
-    if id.0 > max {
-        return Err(LookupError::NextHop { id: id.0, structure, max });
-    }
-    Ok(())
-}

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use prefix_trie::PrefixMap;
 use zerocopy::FromZeros;
 
-use crate::lookup::{Lookup, LookupError, LookupWriter};
+use crate::lookup::{Lookup, LookupError, LookupWriter, check_id};
 use crate::next_hop::NextHopId;
 use crate::publish::grace::{Deferred, Grace};
 use perigee_net::Prefix6;
@@ -253,9 +253,7 @@ impl LookupWriter<u128> for Trie6Writer {
     }
 
     fn insert(&mut self, prefix: Prefix6, id: NextHopId) -> Result<Option<NextHopId>, LookupError> {
-        if id.0 > NextHopId::MAX {
-            return Err(LookupError::NextHop { id: id.0, structure: NAME, max: NextHopId::MAX });
-        }
+        check_id(NAME, id, NextHopId::MAX)?;
         if prefix.len() == 0 {
             self.shared.default.store(id.0, Ordering::Release);
             return Ok(self.prefixes.insert(prefix, id));

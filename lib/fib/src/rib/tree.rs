@@ -56,7 +56,7 @@ impl<A: Address, V> PrefixTree<A, V> {
 
     /// `prefix` and all prefixes inside it.
     pub fn covered_by(&self, prefix: PrefixOf<A>) -> impl Iterator<Item = (PrefixOf<A>, &V)> {
-        let last = PrefixOf::host(prefix.addr().last(prefix.len()));
+        let last = PrefixOf::host(prefix.last());
         self.0.range(prefix..=last).map(|(prefix, value)| (*prefix, value))
     }
 

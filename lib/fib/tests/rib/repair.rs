@@ -82,18 +82,11 @@ fn any_prefix(random: &mut Random) -> Prefix {
     .expect("in range")
 }
 
-fn last(prefix: Prefix) -> IpAddr {
-    match prefix {
-        Prefix::V4(p) => Ipv4Addr::from_bits(p.addr() | u32::MAX.checked_shr(p.len().into()).unwrap_or(0)).into(),
-        Prefix::V6(p) => Ipv6Addr::from_bits(p.addr() | u128::MAX.checked_shr(p.len().into()).unwrap_or(0)).into(),
-    }
-}
-
 /// The prefixes for which the structure disagrees with the routes, found in steps, as by an audit.
 fn wrong(writer: &FibWriter, further: &[Prefix]) -> Vec<Prefix> {
     let (fib, mut wrong) = (writer.reader(), Vec::new());
     let mut look = |prefix: Prefix| {
-        if [prefix.addr(), last(prefix)].into_iter().any(|at| fib.lookup(at).0 != writer.expected(at)) {
+        if [prefix.addr(), prefix.last()].into_iter().any(|at| fib.lookup(at).0 != writer.expected(at)) {
             wrong.push(prefix);
         }
     };

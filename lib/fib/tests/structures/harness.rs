@@ -90,7 +90,7 @@ impl<A: Family> Group<A> {
     /// Checks both ends of these prefixes, and the addresses next to them.
     pub fn check_edges(&self, prefixes: &[PrefixOf<A>], context: &str) {
         let edges = |prefix: &PrefixOf<A>| {
-            let (first, last) = (prefix.addr(), prefix.addr().fill(prefix.len()));
+            let (first, last) = (prefix.addr(), prefix.last());
             [first, last, first.plus(-1), last.plus(1), first.plus(1), last.plus(-1)]
         };
         self.check(&prefixes.iter().flat_map(edges).collect::<Vec<_>>(), context);

@@ -12,8 +12,6 @@ pub trait Family: Address + std::hash::Hash {
     fn random(random: &mut Random) -> Self;
     /// This address plus `by`, wrapping around at the end.
     fn plus(self, by: i32) -> Self;
-    /// This address with its low `BITS - len` bits set.
-    fn fill(self, len: u8) -> Self;
     /// This address with random bits where `varying` has ones.
     fn vary(self, varying: Self, random: &mut Random) -> Self;
 }
@@ -26,9 +24,6 @@ macro_rules! family {
             }
             fn plus(self, by: i32) -> Self {
                 self.wrapping_add(by as $addr)
-            }
-            fn fill(self, len: u8) -> Self {
-                self | <$addr>::MAX.checked_shr(len.into()).unwrap_or(0)
             }
             fn vary(self, varying: Self, random: &mut Random) -> Self {
                 self & !varying | Self::random(random) & varying

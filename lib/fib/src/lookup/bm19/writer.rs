@@ -9,8 +9,8 @@ use super::{Bm19, EXTENDED, GROUP, NAME, NARROW_MAX, PLACES};
 use crate::lookup::blocks::{Block, Blocks};
 use crate::lookup::simd::ipv4::Nodes;
 use crate::lookup::simd::{Isa, prefetch};
-use crate::lookup::slots::{Item, Slots, check_id};
-use crate::lookup::{Lookup, LookupError, LookupWriter};
+use crate::lookup::slots::{Item, Slots};
+use crate::lookup::{Lookup, LookupError, LookupWriter, check_id};
 use crate::next_hop::NextHopId;
 use crate::publish::grace::Grace;
 use perigee_net::Prefix4;
@@ -36,8 +36,8 @@ pub struct Bm19Writer {
     /// By slot: whether there may be groups.
     has_groups: Bits,
     isa: Isa,
-    max_leaves: u32,
-    max_groups: u32,
+    /// How much room a larger table may have.
+    limits: Room,
     /// Slots of the current change and their new nodes.
     staged: Vec<(usize, u64)>,
     /// The slot that was encoded last, and the leaf of each of its /24.
@@ -62,6 +62,13 @@ impl Bits {
     }
 }
 
+/// How many leaves and groups there is room for.
+#[derive(Clone, Copy)]
+struct Room {
+    leaves: u32,
+    groups: u32,
+}
+
 /// Why a slot could not be encoded.
 enum NoRoom {
     /// The leaves are used up, or must become wider.
@@ -83,47 +90,35 @@ impl Bm19Writer {
         assert!(Isa::available().contains(&isa), "this processor has no {isa:?}");
         let max_leaves = max_leaves.clamp(1, MAX_LEAVES);
         let slots = Box::new(Slots::new(BITS).ok_or(MEMORY)?);
-        let limits = (max_leaves, MAX_GROUPS);
-        Self::around(slots, false, (MIN_LEAVES.min(max_leaves), MIN_GROUPS), isa, limits).map_err(|_| MEMORY)
+        let limits = Room { leaves: max_leaves, groups: MAX_GROUPS };
+        let room = Room { leaves: MIN_LEAVES.min(max_leaves), groups: MIN_GROUPS };
+        Self::around(slots, false, room, isa, limits).map_err(|_| MEMORY)
     }
 
-    /// A writer for `slots` with nothing encoded yet, with room for this many leaves and groups now, and the limits to which it
-    /// may grow. Hands the slots back if memory is short.
+    /// A writer for `slots` with nothing encoded yet. Hands the slots back if memory is short.
     fn around(
         slots: Box<Slots>,
         wide: bool,
-        (leaves, groups): (u32, u32),
+        Room { leaves, groups }: Room,
         isa: Isa,
-        (max_leaves, max_groups): (u32, u32),
+        limits: Room,
     ) -> Result<Self, Box<Slots>> {
         let Some(shared) = Bm19::new(wide, leaves, groups, isa) else { return Err(slots) };
         let (is_shared, has_groups) = (Bits::new(leaves as usize), Bits::new(1 << BITS));
         let (shared, leaves, groups) = (Arc::new(shared), Blocks::new(0, leaves), Blocks::new(0, groups));
         let (sharers, staged, places) = (HashMap::new(), Vec::new(), (usize::MAX, [0; PLACES]));
-        Ok(Self {
-            shared,
-            slots,
-            leaves,
-            groups,
-            sharers,
-            is_shared,
-            has_groups,
-            isa,
-            max_leaves,
-            max_groups,
-            staged,
-            places,
-        })
+        Ok(Self { shared, slots, leaves, groups, sharers, is_shared, has_groups, isa, limits, staged, places })
     }
 
     /// A table of `slots` with room for changes. Unused room costs no memory, as it is never touched.
-    fn build(slots: Box<Slots>, isa: Isa, limits: (u32, u32)) -> Result<Self, (Box<Slots>, LookupError)> {
+    fn build(slots: Box<Slots>, isa: Isa, limits: Room) -> Result<Self, (Box<Slots>, LookupError)> {
         // A prefix starts at most two runs.
-        let leaves = (slots.prefixes() as u32).saturating_mul(4).max(MIN_LEAVES).min(limits.0);
+        let leaves = (slots.prefixes() as u32).saturating_mul(4).max(MIN_LEAVES).min(limits.leaves);
         let (max_id, long) = slots.survey(24);
-        let groups = (2 * long + MIN_GROUPS).min(limits.1);
+        let groups = (2 * long + MIN_GROUPS).min(limits.groups);
         let wide = max_id > NARROW_MAX || groups > NARROW_MAX;
-        let mut writer = Self::around(slots, wide, (leaves, groups), isa, limits).map_err(|slots| (slots, MEMORY))?;
+        let mut writer =
+            Self::around(slots, wide, Room { leaves, groups }, isa, limits).map_err(|slots| (slots, MEMORY))?;
         let mut arrays: HashMap<u64, Block> = HashMap::new();
         for slot in 0..writer.slots.len() {
             if writer.slots.base(slot) == 0 && writer.slots.list(slot).is_empty() {
@@ -317,7 +312,7 @@ impl Bm19Writer {
     /// Makes a table with more leaves, as these are used up. After an error the old one is unchanged.
     fn grow(&mut self, prefix: Prefix4) -> Result<(), LookupError> {
         let slots = std::mem::replace(&mut self.slots, Box::new(Slots::none()));
-        match Self::build(slots, self.isa, (self.max_leaves, self.max_groups)) {
+        match Self::build(slots, self.isa, self.limits) {
             Ok(grown) => {
                 *self = grown;
                 Ok(())
@@ -331,7 +326,7 @@ impl Bm19Writer {
 
     /// The limit of the number of leaves.
     pub(crate) fn max_leaves(&self) -> u32 {
-        self.max_leaves
+        self.limits.leaves
     }
 
     /// Refuses a prefix that is not in the table.
@@ -379,7 +374,7 @@ impl LookupWriter<u32> for Bm19Writer {
     fn load(&mut self, routes: &[(Prefix4, NextHopId)]) -> Result<(), LookupError> {
         routes.iter().try_for_each(|(_, id)| check_id(NAME, *id, NextHopId::MAX))?;
         let slots = Box::new(Slots::load(BITS, routes).ok_or(MEMORY)?);
-        *self = Self::build(slots, self.isa, (self.max_leaves, self.max_groups)).map_err(|(_, error)| error)?;
+        *self = Self::build(slots, self.isa, self.limits).map_err(|(_, error)| error)?;
         Ok(())
     }
 
@@ -428,7 +423,7 @@ mod tests {
     #[test]
     fn what_ran_out_is_named() {
         let mut writer = Bm19Writer::new().expect("memory");
-        writer.max_groups = 3;
+        writer.limits.groups = 3;
         // The table was made before the limit was lowered: the limit applies once it grows.
         let (mut number, mut refused) = (0, None);
         while refused.is_none() && number <= MIN_GROUPS {
