@@ -96,8 +96,8 @@ impl FibWriter {
         self.next_hops.reader().set_seed(seed);
     }
 
-    /// The workers' view. A change may replace the lookup structures in it: to be compared by [`Fib::is_same`], and published if
-    /// it differs.
+    /// The workers' view. A change may replace the lookup structures in it: to be compared by [`Fib::is_same`], and
+    /// published if it differs.
     pub fn reader(&self) -> Fib {
         let next_hops = Arc::clone(self.next_hops.reader());
         Fib { v4: self.v4.lookup.reader(), v6: self.v6.lookup.reader(), next_hops }
@@ -116,8 +116,8 @@ impl FibWriter {
         Ok(())
     }
 
-    /// Whether some change is not visible yet. After a [`commit`](Self::commit) that means that a reader is in the way or memory
-    /// is short: commit again later.
+    /// Whether some change is not visible yet. After a [`commit`](Self::commit) that means that a reader is in the way or
+    /// memory is short: commit again later.
     pub fn uncommitted(&self) -> bool {
         self.v4.lookup.uncommitted() || self.v6.lookup.uncommitted()
     }
@@ -205,15 +205,17 @@ impl FibWriter {
         Ok(())
     }
 
-    /// The next hop that the lookup structure should find for an address: that of the longest prefix that has a route in use. If
-    /// [`reader`](Self::reader) finds another after a [`commit`](Self::commit), [`repair`](Self::repair) corrects it.
+    /// The next hop that the lookup structure should find for an address: that of the longest prefix that has a route in
+    /// use. If [`reader`](Self::reader) finds another after a [`commit`](Self::commit), [`repair`](Self::repair) corrects
+    /// it.
     pub fn expected(&self, address: IpAddr) -> NextHopId {
         self.rib().next_hop(address).unwrap_or(NextHopId::NO_ROUTE)
     }
 
-    /// Writes `prefix` and the prefixes inside it to the lookup structure again as the routes have them, whatever the structure
-    /// is believed to hold; returns how many prefixes were written. If there are many, the family's whole table is loaded again,
-    /// and [`reader`](Self::reader) changes. To be followed by a commit. After an error some may have been written.
+    /// Writes `prefix` and the prefixes inside it to the lookup structure again as the routes have them, whatever the
+    /// structure is believed to hold; returns how many prefixes were written. If there are many, the family's whole table
+    /// is loaded again, and [`reader`](Self::reader) changes. To be followed by a commit. After an error some may have been
+    /// written.
     pub fn repair(&mut self, prefix: Prefix) -> Result<usize, FibError> {
         match prefix {
             Prefix::V4(prefix) => Ok(self.v4.repair(prefix)?),
@@ -240,7 +242,8 @@ impl FibWriter {
         found
     }
 
-    /// The link that `gateway` is on: that of the connected network around it or, if it is a resolved neighbor, of its own route.
+    /// The link that `gateway` is on: that of the connected network around it or, if it is a resolved neighbor, of its own
+    /// route.
     ///
     /// # Errors
     /// [`FibError::GatewayNotConnected`]; it may still be reachable over a route.
@@ -295,8 +298,8 @@ impl FibWriter {
     }
 
     /// Makes retired memory usable again, except what a worker may still hold. To be called with
-    /// [`Published::grace`](crate::Published::grace), after a [`commit`](Self::commit), and again at intervals while something is
-    /// [`retired`](Self::retired).
+    /// [`Published::grace`](crate::Published::grace), after a [`commit`](Self::commit), and again at intervals while
+    /// something is [`retired`](Self::retired).
     pub fn reclaim(&mut self, grace: Grace) {
         self.v4.lookup.reclaim(grace);
         self.v6.lookup.reclaim(grace);

@@ -178,7 +178,8 @@ pub struct NextHops {
 
 /// Buckets of the smallest group. There is room for one such group per next hop, within the limits below.
 const SMALLEST: usize = 1 << *LOG2.start();
-/// Limits of the number of buckets: room for two groups of the largest size, or for 524,288 of the smallest (256 MB, once used).
+/// Limits of the number of buckets: room for two groups of the largest size, or for 524,288 of the smallest (256 MB, once
+/// used).
 const MIN_BUCKETS: usize = 1 << 17;
 const MAX_BUCKETS: usize = 1 << 26;
 

@@ -33,8 +33,8 @@ impl<'t> Rib<'t> {
         self.routes(prefix).iter().find(|route| route.key() == key)
     }
 
-    /// At most `limit` prefixes that follow this one, or the first ones, in the order of [`iter`](Self::iter): for a walk through
-    /// all of them that may pause while routes come and go.
+    /// At most `limit` prefixes that follow this one, or the first ones, in the order of [`iter`](Self::iter): for a walk
+    /// through all of them that may pause while routes come and go.
     pub fn prefixes_after(self, prefix: Option<Prefix>, limit: usize) -> Vec<Prefix> {
         let v4 = match prefix {
             None => Some(self.v4.tree.iter_after(None)),
@@ -46,8 +46,8 @@ impl<'t> Rib<'t> {
         v4.chain(v6.map(|(prefix, _)| Prefix::V6(prefix))).take(limit).collect()
     }
 
-    /// The routes of one source to the IPv4 or IPv6 prefixes that follow this one (of the same family), or to all, by prefix, then
-    /// best first: to be compared with another list in the same order, in any number of steps.
+    /// The routes of one source to the IPv4 or IPv6 prefixes that follow this one (of the same family), or to all, by
+    /// prefix, then best first: to be compared with another list in the same order, in any number of steps.
     pub fn routes_of_source(
         self,
         source: RouteSource,

@@ -365,7 +365,7 @@ impl NextHopWriter {
         std::mem::take(&mut self.released).into_iter().for_each(|id| self.release(id));
     }
 
-    /// How many ids wait for [`commit`](Self::commit) or [`reclaim`](Self::reclaim).
+    /// How many uses are to be given up by the next commit, and how many ids wait for [`reclaim`](Self::reclaim).
     pub fn retired(&self) -> usize {
         self.released.len() + self.retired.len()
     }

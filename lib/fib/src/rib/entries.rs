@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! How routes are stored: 16 bytes per IPv4 prefix and 40 per IPv6 prefix, not counting what the tree leaves empty.
 //!
-//! Most prefixes have one route, and few routes differ: in source, preference, metric or gateway. So each different route is
-//! stored once, with the number of prefixes that have it, and a prefix stores the route's number and its next hop. A prefix with
-//! several routes has a list of numbers elsewhere.
+//! Most prefixes have one route, and few routes differ: in source, preference, metric or gateway. So each different route
+//! is stored once, with the number of prefixes that have it, and a prefix stores the route's number and its next hop. A
+//! prefix with several routes has a list of numbers elsewhere.
 
 use std::collections::HashMap;
 
@@ -314,8 +314,8 @@ impl<A: Address> Table<A> {
         None
     }
 
-    /// Removes a route. The entry stays even if it has no route left: see [`clean_up`](Self::clean_up). If the route was in use,
-    /// the index of the one in use becomes [`GONE`].
+    /// Removes a route. The entry stays even if it has no route left: see [`clean_up`](Self::clean_up). If the route was in
+    /// use, the index of the one in use becomes [`GONE`].
     pub fn remove(&mut self, prefix: PrefixOf<A>, key: RouteKey) -> Option<Route> {
         let entry = self.tree.get_mut(prefix)?;
         let at = place(&self.routes, ids(entry, &self.several), key).ok()?;

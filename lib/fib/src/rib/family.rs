@@ -233,7 +233,7 @@ where
 
     /// Works out the new targets and choices, and acquires their next hops.
     fn plan(
-        &mut self,
+        &self,
         next_hops: &mut NextHopWriter,
         plan: &mut Plan<A>,
         affected: BTreeSet<PrefixOf<A>>,

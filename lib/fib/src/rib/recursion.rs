@@ -6,9 +6,9 @@
 //! - A gateway's *carrier* is the longest prefix of the routing table that contains it, whether that prefix's routes are in
 //!   use or not. The default route carries no gateway, unless that is allowed.
 //! - A gateway is reachable if a route of its carrier can be used: the best such route is its *way*. If that is a connected
-//!   network, the gateway is a neighbor there; if it has several links, the gateway is a neighbor on each. If it has a gateway,
-//!   it is reached through that one. If it is a blackhole, unreachable or prohibit route, it shares that fate (by which RFC 5635
-//!   blackholes traffic). An address of the router itself is not a way.
+//!   network, the gateway is a neighbor there; if it has several links, the gateway is a neighbor on each. If it has a
+//!   gateway, it is reached through that one. If it is a blackhole, unreachable or prohibit route, it shares that fate (by
+//!   which RFC 5635 blackholes traffic). An address of the router itself is not a way.
 //! - A route can be used if its gateway, or one of several, has a way of at most [`MAX_DEPTH`] steps. A gateway that leads
 //!   back to the route's own prefix, by any routes of the carriers in between, is a loop and is not used.
 //!
@@ -261,8 +261,9 @@ where
         self.get(gateway).map_or(&[], |tracked| &tracked.state.leads_to)
     }
 
-    /// The strongly connected components of these gateways in the graph of what leads to what, each after those that it leads to
-    /// (Tarjan: "Depth-First Search and Linear Graph Algorithms", 1972; without recursive calls, as a chain may be long).
+    /// The strongly connected components of these gateways in the graph of what leads to what, each after those that it
+    /// leads to (Tarjan: "Depth-First Search and Linear Graph Algorithms", 1972; without recursive calls, as a chain may be
+    /// long).
     fn components(&self, gateways: &[A]) -> Vec<Vec<A>> {
         const NEW: usize = usize::MAX;
         let place: HashMap<A, usize> = gateways.iter().enumerate().map(|(at, gateway)| (*gateway, at)).collect();

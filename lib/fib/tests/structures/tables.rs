@@ -45,6 +45,17 @@ fn whole<A: Family>(list: &[Structure<A>], prefixes: Vec<PrefixOf<A>>) {
     group.check_edges(&near, "next to the changes");
 }
 
+/// What is shown to be in use is what the configuration calls it; `auto` shows what it has chosen.
+#[test]
+fn readers_have_the_names_of_the_registry() {
+    for structure in structures::IPV4.iter().filter(|structure| structure.name != "auto") {
+        assert_eq!((structure.new)().expect("memory").reader().name(), structure.name);
+    }
+    for structure in structures::IPV6 {
+        assert_eq!((structure.new)().expect("memory").reader().name(), structure.name);
+    }
+}
+
 #[test]
 fn ipv4() {
     let prefixes =

@@ -81,7 +81,8 @@ impl NextHopWriter {
 
     pub(super) fn rank(&self, id: NextHopId) -> Rank {
         match self.entry(self.end_of(id)).map(|entry| &entry.what) {
-            // Without a gateway each destination is its own neighbor: the link gets its share whether these are resolved or not.
+            // Without a gateway each destination is its own neighbor: the link gets its share whether these are resolved or
+            // not.
             Some(What::Direct(via)) if via.gateway.is_some() && !self.neighbors.contains_key(via) => Rank::Unresolved,
             Some(What::Recursive { .. }) => Rank::Dead,
             Some(What::Group(group)) => group.rank,
@@ -89,8 +90,8 @@ impl NextHopWriter {
         }
     }
 
-    /// The next hop that a bucket owned by `member` holds. If the member is a group itself, its own buckets are spread over those
-    /// that it owns.
+    /// The next hop that a bucket owned by `member` holds. If the member is a group itself, its own buckets are spread over
+    /// those that it owns.
     fn bucket_leaf(&self, member: NextHopId, bucket: usize) -> NextHopId {
         let end = self.end_of(member);
         match self.entry(end).map(|entry| &entry.what) {
