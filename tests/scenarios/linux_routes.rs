@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Routes made by `ip route`: perigee follows Linux, whatever becomes of them.
+//! Routes made by `ip route`: perigee follows Linux, whatever happens to them.
 
 use crate::{PORTS, Pair};
 use perigee_tests::{Good, Host, World, wait_until};
@@ -43,7 +43,7 @@ fn they_come_change_and_go(world: &World) {
         client.ping(20, address);
         wait_until("the workers' counters", || router.workers("transmitted") >= before + 40);
 
-        // Where there is none to send to, each kind says so in its own way.
+        // Routes that drop: each kind under its own reason and with its own ICMP error.
         for (kind, reason) in [
             ("unreachable", "slowpath.unreachable"),
             ("prohibit", "slowpath.prohibited"),
@@ -54,7 +54,7 @@ fn they_come_change_and_go(world: &World) {
             let before = router.dropped(reason);
             client.ping_fails(address);
             assert!(router.dropped(reason) > before, "{kind}: nothing under {reason}");
-            // Of IPv6, `replace` leaves a route of another kind beside the new one.
+            // For IPv6, `replace` leaves a route of another kind beside the new one.
             world.ip(&format!("{family} route del {kind} {network}"));
             world.ip(&format!("{family} route replace {network} via {gateway}"));
             router.leads(network, "lan");
@@ -107,17 +107,17 @@ fn they_wait_for_their_next_hop(world: &World) {
     let router = world.router("", PORTS);
     client.reaches("10.0.1.1");
     for (network, _, gateway, family) in NETWORKS {
-        // The twin knows nothing of its neighbors.
+        // The twin has no address in the gateway's network.
         world.ip(&format!("{family} route add {network} via {gateway} dev lan onlink"));
     }
     client.ping_fails("10.9.0.2");
     server.run("ip link set eth0 up").good();
-    // Lost with the link, as Linux does.
+    // Lost when the link went down, as always in Linux.
     server.run("ip addr replace 2001:db8:2::2/64 dev eth0 nodad").good();
     server.run("ip route replace default via 10.0.2.1").good();
     server.run("ip -6 route replace default via 2001:db8:2::1").good();
     for (network, address, gateway, family) in NETWORKS {
-        // With the port's link, the twin's carrier went, and Linux may have taken the route away.
+        // The twin lost its carrier with the port's link, and Linux may have removed the route.
         world.ip(&format!("{family} route replace {network} via {gateway} dev lan onlink"));
         client.reaches(address);
         client.ping(20, address);
@@ -138,7 +138,7 @@ fn tables_and_protocols_are_chosen(world: &World) {
     add("10.20.4.0/24 table 100");
     add("10.20.5.0/24 proto 202");
     add("10.20.6.0/24 table 100 proto static");
-    // What was added last is there, so all before it have been judged.
+    // The last route is there, so all those before it have been dealt with.
     add("10.20.9.0/24");
     router.leads("10.20.9.0/24", "lan");
     for taken in ["10.20.4.0/24", "10.20.5.0/24"] {
@@ -169,7 +169,7 @@ fn tables_and_protocols_are_chosen(world: &World) {
 
 const BURST: usize = 20_000;
 
-/// Routes by `ip -batch`, and whether perigee has as many of them.
+/// Routes by `ip -batch`: in the end perigee has all of them.
 fn a_burst_overruns_the_buffer_and_the_table_is_right_all_the_same(world: &World) {
     let Pair { client, .. } = Pair::new(world);
     // As small as the kernel makes them.
@@ -182,7 +182,7 @@ fn a_burst_overruns_the_buffer_and_the_table_is_right_all_the_same(world: &World
     let linux = |key: &str| router.show("linux")[key].clone();
     let overruns = || linux("overruns").as_u64().expect("a number");
     let mut rounds = 0;
-    // The more news at once, the less a buffer can hold: soon some are lost.
+    // The more notifications come at once, the sooner a buffer overflows and some are lost.
     while overruns() == 0 {
         rounds += 1;
         assert!(rounds <= 10, "{rounds} bursts of {BURST} routes, and no overrun: {}", router.show("linux"));

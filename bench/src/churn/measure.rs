@@ -9,12 +9,12 @@ use perigee_api::answers::{LinuxState, LinuxStatus, WorkerStatus};
 use perigee_api::queries::{Resync, ShowLinux};
 use std::time::{Duration, Instant};
 
-/// Between two questions whether the router has caught up.
+/// Time between two checks whether the router has caught up.
 const POLL: Duration = Duration::from_millis(5);
-/// For caches and the JIT compiler.
+/// Warm-up for caches and the JIT compiler.
 const WARM: Duration = Duration::from_millis(500);
 
-/// What every turn has in common.
+/// The part that all turns have in common.
 pub struct Plan<'a> {
     /// Routes that stay.
     pub stable: &'a [Route],
@@ -24,26 +24,26 @@ pub struct Plan<'a> {
     pub pairs: usize,
     /// Seconds of a quiet window, and of one with changes at least.
     pub seconds: f64,
-    /// Resyncs, each beside a bare dump.
+    /// Resyncs, each paired with a bare dump.
     pub resyncs: usize,
     /// How long anything may take.
     pub patience: Duration,
 }
 
-/// What came out of a turn.
+/// The results of a turn.
 #[derive(Debug, Clone)]
 pub struct Measured {
     /// Seconds from the first route to the last one in Linux's table.
     pub linux_s: f64,
     /// Seconds from then to the last one in the lookup structures.
     pub load_s: f64,
-    /// Seconds of bare dumps, and of resyncs beside them; their ratio.
+    /// Seconds of bare dumps, and of the resyncs paired with them; their ratio.
     pub dump_s: Median,
     pub resync_s: Median,
     pub resync_ratio: Median,
     /// Memory with the full table, before anything changed.
     pub memory: Memory,
-    /// The most that it was in the end.
+    /// The peak until the end.
     pub peak: u64,
     /// Million packets per second of the worker's CPU time, quiet.
     pub mpps: Median,
@@ -52,7 +52,7 @@ pub struct Measured {
     pub wall_ratio: Median,
     /// Changes per second from the first withdrawal to the last announcement in the lookup structures.
     pub changes_per_s: Median,
-    /// The same until Linux had all.
+    /// Changes per second until Linux had all of them.
     pub linux_changes_per_s: Median,
     /// Microseconds of the router's CPU time per change, workers not counted.
     pub cpu_us: Median,
@@ -60,10 +60,10 @@ pub struct Measured {
     pub gaps: [f64; 3],
     /// The medians of each window's.
     pub usual_gaps: [f64; 3],
-    /// Packets in all, and those that did not leave as they must.
+    /// All packets, and those that did not leave as they must.
     pub received: u64,
     pub lost: u64,
-    /// Times that Linux had no room for news.
+    /// Times that Linux had no room for notifications.
     pub overruns: u64,
     /// Differences between Linux, RIB and lookup structure in the end.
     pub differences: u64,
@@ -99,7 +99,7 @@ struct Turn<'a> {
     last: (WorkerStatus, Cpu),
 }
 
-/// Measures one structure. `say` is told what happens now.
+/// Measures one structure. `say` is called with each step.
 pub fn turn(plan: &Plan<'_>, router: Router, mut say: impl FnMut(&str) -> Result<()>) -> Result<Measured> {
     say("loading the full table")?;
     let mut router = router;
@@ -157,7 +157,7 @@ pub fn turn(plan: &Plan<'_>, router: Router, mut say: impl FnMut(&str) -> Result
     })
 }
 
-/// Waits until the router follows Linux, and the last news of its own twins has come.
+/// Waits until the router follows Linux, and the last notification about its own twins has come.
 fn settle(router: &mut Router, patience: Duration) -> Result<()> {
     let deadline = Instant::now() + patience;
     let mut before = u64::MAX;
@@ -187,13 +187,13 @@ impl Turn<'_> {
         self.router.ask(&ShowLinux {})
     }
 
-    /// A window begins.
+    /// Begins a window.
     fn begin(&mut self) -> Result<()> {
         self.last = (self.router.worker()?, self.router.cpu()?);
         Ok(())
     }
 
-    /// A window ends, and the next one begins.
+    /// Ends a window and begins the next one.
     fn window(&mut self) -> Result<Window> {
         let (worker, cpu) = (self.router.worker()?, self.router.cpu()?);
         let (worker0, cpu0) = std::mem::replace(&mut self.last, (worker.clone(), cpu));
@@ -212,7 +212,7 @@ impl Turn<'_> {
         Ok(Window { seconds: worker.uptime - worker0.uptime, packets, cpu, gap: worker.longest_gap })
     }
 
-    /// Waits until so many changes have been applied, or a resync has made up for lost ones, and all routes are in place.
+    /// Waits until this many changes have been applied, or a resync has made up for lost ones, and all routes are in place.
     fn catch_up(&mut self, before: &LinuxStatus, changes: u64) -> Result<Instant> {
         let deadline = Instant::now() + self.plan.patience;
         loop {
@@ -236,7 +236,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Seconds of Linux, and of the router after it.
+    /// Loads the full table; returns the seconds that Linux took, and those that the router took afterwards.
     fn load(&mut self) -> Result<(f64, f64)> {
         let before = self.linux()?;
         let (prefixes, _) = self.router.prefixes()?;
@@ -269,7 +269,7 @@ impl Turn<'_> {
     }
 
     fn pair(&mut self, number: usize) -> Result<Pair> {
-        // Who is first changes, as the first may find a warmer or colder cache.
+        // They take turns at going first, as the first may find a warmer or colder cache.
         if number.is_multiple_of(2) {
             let quiet = self.quiet()?;
             Ok(Pair { quiet, ..self.churn()? })

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! `perigee show`: tables for people, JSON for programs.
 //!
-//! What can be shown is a variant of [`What`], its query in [`show`], and its table below.
+//! Each thing that can be shown has a variant of [`What`], a query in [`show`], and a table below.
 
 use crate::client::RouterArg;
 use crate::client::connect;
@@ -30,13 +30,13 @@ pub struct ShowArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
-    /// `show drops`: also reasons that nothing left by; `show modules`: also those nothing came to
+    /// `show drops`: also reasons without packets; `show modules`: also modules without packets
     #[arg(long)]
     all: bool,
     /// `show routes`: only this prefix and those inside it
     #[arg(long, value_name = "PREFIX", value_parser = Prefix::around)]
     within: Option<Prefix>,
-    /// `show routes`: at most so many
+    /// `show routes`: at most this many
     #[arg(long, default_value_t = 1000)]
     limit: usize,
     #[command(flatten)]
@@ -55,21 +55,21 @@ enum What {
     Drops,
     /// Routes, and where they came from
     Routes,
-    /// What routes are looked up in, and how much memory it takes
+    /// The lookup structures, and how much memory they take
     Fib,
     /// Neighbors: MAC address and state
     Neighbors,
-    /// Next hops, and groups of them: what routes share, who uses it, the members' parts of the flows
+    /// Next hops, and groups of them: what routes share, how many use it, the members' shares of the flows
     Nexthops,
-    /// How Linux is followed: routes, changes, what was left out, what was lost and read again
+    /// How Linux is followed: routes, changes, routes left out, notifications lost, tables read again
     Linux,
-    /// Scripts: generation, errors, what the JIT compiler did
+    /// Scripts: generation, errors, work of the JIT compiler
     Scripts,
     /// Filters and steers
     Filters,
     /// The configuration that would start this router as it is now
     Config,
-    /// Everything that counts, in OpenMetrics text
+    /// All counters, as OpenMetrics text
     Metrics,
 }
 
@@ -123,11 +123,11 @@ fn linux(status: &LinuxStatus) -> Table {
         ("routes", status.routes.to_string()),
         ("links, addresses", format!("{}, {}", status.links, status.addresses)),
         ("next-hop objects", status.next_hops.to_string()),
-        ("neighbors by hand", status.neighbors_by_hand.to_string()),
+        ("static neighbors", status.neighbors_by_hand.to_string()),
         ("changes of routes", status.changes.to_string()),
         ("routes refused", status.refused.to_string()),
         ("routes left out", if left_out.is_empty() { "none".to_owned() } else { left_out.join(", ") }),
-        ("times news were lost", status.overruns.to_string()),
+        ("times notifications were lost", status.overruns.to_string()),
         ("times read again", format!("{}, the last one in {:.3} s", status.resyncs, status.resync_seconds)),
         ("differences found then", status.repaired.to_string()),
         ("messages malformed, skipped", format!("{}, {}", status.malformed, status.skipped)),
@@ -190,7 +190,7 @@ fn modules(list: &[ModuleStatus], all: bool) -> Table {
         .table(list.iter().filter(|m| all || m.packets + m.dropped + m.punted > 0))
 }
 
-/// Reasons and their packets; with `all`, also those that nothing left by.
+/// Reasons and their packets; with `all`, also reasons without packets.
 pub fn drops(list: &[DropStatus], all: bool) -> Table {
     Columns::<DropStatus>::new()
         .text("module", |drop| drop.module.clone())

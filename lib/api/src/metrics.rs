@@ -58,7 +58,7 @@ const WORKERS: &Counters<WorkerStatus> = &[
 const LINUX: &Counters<LinuxStatus> = &[
     ("perigee_linux_changes", "", "Routes of Linux taken over, replaced and withdrawn.", |l| l.changes),
     ("perigee_linux_refused", "", "Routes of Linux that did not fit the table.", |l| l.refused),
-    ("perigee_linux_overruns", "", "Times the kernel had no room for its news.", |l| l.overruns),
+    ("perigee_linux_overruns", "", "Times the kernel had no room for notifications.", |l| l.overruns),
     ("perigee_linux_malformed", "", "Messages that contradict themselves.", |l| l.malformed),
     ("perigee_linux_resyncs", "", "Dumps compared with what was there.", |l| l.resyncs),
     ("perigee_linux_repaired", "", "Routes that a dump showed to differ.", |l| l.repaired),

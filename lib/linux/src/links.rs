@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Links and addresses of Linux to interfaces, and the reverse.
 //!
-//! An interface with a twin is what the twin is: up or down, its MTU (not beyond the port's) and its addresses. A VLAN that
-//! somebody makes on a twin becomes an interface; one that the configuration names follows Linux's VLAN where there is one.
+//! An interface mirrors its twin: up or down, the MTU (not beyond the port's) and the addresses. A VLAN that somebody makes on
+//! a twin becomes an interface; one that the configuration names follows Linux's VLAN, if there is one.
 //! Interfaces keep their numbers: one whose VLAN is deleted stays, down.
 
 use crate::dump::Seen;
@@ -15,14 +15,14 @@ use perigee_net::{Interface, InterfaceId};
 use perigee_netlink::message::{Address, Link};
 use std::collections::HashMap;
 
-/// Linux reports that a link's addresses are gone before it reports that the link is: those of this last moment, in ns, were
-/// there.
+/// Linux reports that a link's addresses are gone before it reports that the link is gone: addresses that went this shortly
+/// before, in ns, belonged to the link until then.
 const JUST_GONE: u64 = 1_000_000_000;
-/// Addresses of a link that are remembered for that.
+/// How many addresses of a link are remembered for that.
 const RECENT_ADDRESSES: usize = 64;
 
 impl Follower {
-    /// The place of the port that a link is the twin of.
+    /// The index of the port that a link is the twin of.
     pub(crate) fn port_of(&self, link: u32) -> Option<usize> {
         self.setup.ports.iter().position(|port| port.twin == Some(link))
     }
@@ -40,7 +40,7 @@ impl Follower {
         let (went_down, came_up) = (known.link.up && !up, !known.link.up && up);
         let changed = known.link != link;
         known.link = link;
-        // The link may be new, and already known as what it was put in as.
+        // The link may be new, but already known by the values it was inserted with.
         if changed || !self.by_link.contains_key(&index) {
             self.stale = true;
         }
@@ -48,12 +48,12 @@ impl Follower {
             self.restore_link_local(index);
         }
         if went_down {
-            // The kernel takes its IPv4 routes away without a word.
+            // The kernel removes its IPv4 routes without a notification.
             self.request_resync();
         }
     }
 
-    /// The kernel takes IPv6's link-local address away when a link goes down, and routing daemons need one.
+    /// The kernel removes the IPv6 link-local address when a link goes down, and routing daemons need one.
     fn restore_link_local(&mut self, link: u32) {
         let Some(port) = self.port_of(link).map(|port| &self.setup.ports[port]) else { return };
         let add = missing_link_local(&[], port.mac, port.mtu).into_iter().collect();
@@ -80,7 +80,7 @@ impl Follower {
     }
 
     pub(crate) fn address_is_there(&mut self, id: FeedId, dumped: bool, address: &Address) {
-        let entry = address.address;
+        let entry = address.with_prefix;
         if let Some(seen) = self.feed(id).and_then(|feed| feed.dump_of(dumped)) {
             seen.addresses.entry(address.link).or_default().push(entry);
             return;
@@ -94,7 +94,7 @@ impl Follower {
     }
 
     pub(crate) fn address_is_gone(&mut self, now: u64, address: &Address) {
-        let entry = address.address;
+        let entry = address.with_prefix;
         let Some(known) = self.links.get_mut(&address.link) else { return };
         let before = known.addresses.len();
         known.addresses.retain(|other| *other != entry);
@@ -106,7 +106,7 @@ impl Follower {
             known.gone.remove(0);
         }
         self.stale = true;
-        // With an address go the IPv4 routes that speak from it, unreported.
+        // With an address go the IPv4 routes that use it as their source, without a notification.
         if entry.address.is_ipv4() {
             self.request_resync();
         }
@@ -135,9 +135,9 @@ impl Follower {
         self.stale = true;
     }
 
-    /// Brings the interfaces to what Linux says of their links.
+    /// Brings the interfaces up to date with their links.
     pub(crate) fn refresh_interfaces(&mut self, table: &mut dyn Table) {
-        // Before the first dump is whole, the configuration knows more.
+        // Before the first dump is complete, the configuration knows more.
         let Some(kernel) = self.feeds.first().filter(|kernel| kernel.complete || kernel.dump.is_some()) else { return };
         let complete = kernel.complete;
         if !std::mem::take(&mut self.stale) {
@@ -176,7 +176,7 @@ impl Follower {
         self.setup.ports.iter().find(|port| port.number == number)
     }
 
-    /// VLANs that are on a twin and none of the router's yet.
+    /// Adopts VLANs that are on a twin but not yet the router's.
     fn adopt_vlans(&mut self, table: &mut dyn Table) {
         let mut list = list(table);
         let before = list.len();
@@ -225,7 +225,7 @@ impl Follower {
         for (id, interface) in list.iter_mut().enumerate().filter(|(_, interface)| interface.vlan.is_some()) {
             let followed = self.by_link.values().any(|known| usize::from(known.0) == id);
             if !followed {
-                // Of the configuration: up with its port. Of Linux: its VLAN was deleted.
+                // One of the configuration is up with its port; of one from Linux, the VLAN was deleted.
                 interface.up = id < self.setup.configured && port_up(interface.port);
                 if id >= self.setup.configured {
                     interface.addresses.clear();
@@ -234,7 +234,7 @@ impl Follower {
         }
     }
 
-    /// A port sends no larger packets than it was opened for: so does Linux.
+    /// A port sends no packets larger than it was opened for, and neither should Linux.
     fn keep_mtus(&mut self) {
         let too_large = |port: &Port| {
             let known = self.links.get(&port.twin?)?;
@@ -252,7 +252,7 @@ impl Follower {
         requests.into_iter().for_each(|request| self.ask_helper(request));
     }
 
-    /// The port's link has changed: so does the twin's carrier.
+    /// The port's link has changed: the twin's carrier follows.
     pub(crate) fn port_link(&mut self, port: usize, up: bool) {
         let Some(port) = self.setup.ports.get_mut(port) else { return };
         port.up = up;
@@ -268,7 +268,7 @@ fn list(table: &dyn Table) -> Vec<Interface> {
     table.interfaces().iter().map(|(_, interface)| interface.clone()).collect()
 }
 
-/// What Linux says of a link, on the interface that it stands for.
+/// Transfers the state of a link to its interface.
 fn overlay(interface: &mut Interface, known: &Known, largest: u16) {
     interface.up = known.link.up;
     let mtu = u16::try_from(known.link.mtu).unwrap_or(u16::MAX).min(largest);

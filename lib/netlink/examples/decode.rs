@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! What a route costs to decode: here, and with netlink-packet-route. `cargo run --release -p perigee-netlink --example decode`
+//! What it costs to decode a route: here, and with netlink-packet-route. `cargo run --release -p perigee-netlink --example decode`
 //!
-//! One dump's datagram of 300 IPv4 routes with one way each, decoded again and again, the two taking turns.
+//! A dump's datagram of 300 IPv4 routes with one next hop each is decoded many times by both in turn.
 
 use std::time::Instant;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-//! Bytes to [`Message`]s. Nothing in them is believed: what is cut off or contradicts itself is counted and left out, and
-//! so is what a router does not know.
+//! From bytes to [`Message`]s. Nothing in them is trusted: what is cut off or contradicts itself is counted and left out, and
+//! so is what does not concern a router.
 //!
-//! Written for routes by the million: one pass over the attributes, and no memory for a route with one way.
+//! Written for routes by the million: one pass over the attributes, and no allocation for a route with one next hop.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,28 +14,28 @@ use super::wire::{AF_INET, AF_INET6, Attributes, Malformed, Messages, Raw, flag,
 /// What was left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Messages that are not as long as they say, or lack what they must have.
+    /// Messages that are shorter than they say, or lack a mandatory part.
     pub malformed: u64,
-    /// Messages of families and kinds that are of no concern here.
+    /// Messages of families and kinds that do not concern a router.
     pub skipped: u64,
 }
 
 /// What a datagram says about the dump that it belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dump {
-    /// Nothing more comes.
+    /// The dump is over.
     pub done: bool,
-    /// It may have holes: the kernel's table changed meanwhile.
+    /// The dump may be incomplete: the kernel's table changed meanwhile.
     pub interrupted: bool,
-    /// The kernel's refusal (errno), or its word that messages were lost (ENOBUFS).
+    /// Why the kernel refused the request (errno), or that it lost messages (ENOBUFS).
     pub error: Option<i32>,
 }
 
-/// The errno that says that messages were lost.
+/// The errno for lost messages.
 pub const ENOBUFS: i32 = 105;
 
-/// Takes a datagram apart. `sequence` is that of the request whose answer this is; other answers are old ones, and are left
-/// out. Without, it is news.
+/// Decodes a datagram. With `sequence`, only messages that answer the request of that number are taken: others answer an
+/// earlier one. Without, the datagram is a notification.
 pub fn decode(datagram: &[u8], sequence: Option<u32>, into: &mut Vec<Message>, tally: &mut Tally) -> Dump {
     let mut dump = Dump::default();
     for raw in Messages(datagram) {
@@ -50,7 +50,7 @@ pub fn decode(datagram: &[u8], sequence: Option<u32>, into: &mut Vec<Message>, t
         match raw.kind {
             kind::DONE => {
                 dump.done = true;
-                // Its body is 0, or what the dump ended with.
+                // Its body is 0, or the error that ended the dump.
                 dump.error = dump.error.or(refusal(&raw));
             }
             kind::ERROR => {
@@ -74,10 +74,10 @@ fn refusal(raw: &Raw) -> Option<i32> {
     (code < 0).then(|| code.saturating_neg())
 }
 
-/// One message; `None` if it is of no concern here.
+/// Decodes one message; `None` if it does not concern a router.
 ///
 /// # Errors
-/// It is cut off, or lacks what it must have.
+/// It is cut off, or lacks a mandatory part.
 pub fn message(raw: &Raw) -> Result<Option<Message>, Malformed> {
     Ok(match raw.kind {
         kind::NEW_LINK => link(raw.body)?.map(Message::Link),
@@ -97,7 +97,7 @@ pub fn message(raw: &Raw) -> Result<Option<Message>, Malformed> {
     })
 }
 
-/// Fixed part and attributes.
+/// Splits a body into its fixed part and its attributes.
 fn split(body: &[u8], fixed: usize) -> Result<(&[u8], Attributes<'_>), Malformed> {
     let (head, rest) = body.split_at_checked(fixed).ok_or(Malformed)?;
     Ok((head, Attributes(rest)))
@@ -111,7 +111,7 @@ fn mac(value: &[u8]) -> Option<MacAddr> {
     value.try_into().ok().map(MacAddr)
 }
 
-/// An address of this family.
+/// Decodes an address of this family.
 #[inline]
 fn ip(family: u8, value: &[u8]) -> Result<IpAddr, Malformed> {
     match family {
@@ -137,7 +137,7 @@ fn link(body: &[u8]) -> Result<Option<Link>, Malformed> {
     const LOWER_UP: u32 = 1 << 16;
     let (head, attributes) = split(body, 16)?;
     if head[0] != super::wire::AF_UNSPEC {
-        return Ok(None); // of a bridge, or of IPv6's settings
+        return Ok(None); // a bridge's port, or IPv6 settings
     }
     let (index, flags) = (number(&head[4..])?, number(&head[8..])?);
     let (up, carrier) = (flags & UP != 0, flags & LOWER_UP != 0);
@@ -201,11 +201,11 @@ fn address(body: &[u8]) -> Result<Option<Address>, Malformed> {
     }
     let address = local.or(peer).ok_or(Malformed)?;
     let longest = Prefix::longest(address);
-    // The network of a point-to-point link is its peer's, and has a route of its own.
+    // On a point-to-point link, the prefix is the peer's, and Linux makes a route for it.
     let alone = flags & NO_PREFIX_ROUTE != 0 || peer.is_some_and(|peer| peer != address);
     let prefix_len = if alone { longest } else { length };
-    let address = InterfaceAddress::new(address, prefix_len).map_err(|_| Malformed)?;
-    Ok(Some(Address { link, address }))
+    let with_prefix = InterfaceAddress::new(address, prefix_len).map_err(|_| Malformed)?;
+    Ok(Some(Address { link, with_prefix }))
 }
 
 /// struct ndmsg, NDA_*.
@@ -274,7 +274,7 @@ fn next_hop(body: &[u8]) -> Result<NextHop, Malformed> {
     Ok(NextHop { id: id.ok_or(Malformed)?, to })
 }
 
-/// An array of struct nexthop_grp: id, and weight less one.
+/// An array of struct nexthop_grp: id, and weight minus one.
 fn members(value: &[u8]) -> Result<Box<[(u32, u16)]>, Malformed> {
     let (members, rest) = value.as_chunks::<8>();
     if !rest.is_empty() || members.is_empty() {
@@ -302,7 +302,7 @@ fn route(body: &[u8]) -> Result<Option<Route>, Malformed> {
         return Ok(None);
     }
     let kind = route_kind(head[7]);
-    // By source: an IPv6 route of another kind.
+    // Routes by source address (IPv6) are not supported.
     if source_length != 0 {
         return Ok(None);
     }
@@ -346,13 +346,13 @@ fn route_kind(kind: u8) -> RouteKind {
     }
 }
 
-/// struct rtvia: a gateway of any family.
+/// struct rtvia: a gateway of either family.
 fn via(value: &[u8]) -> Result<IpAddr, Malformed> {
     let family = u16_at(value, 0).ok_or(Malformed)?;
     ip(u8::try_from(family).map_err(|_| Malformed)?, &value[2..])
 }
 
-/// An array of struct rtnexthop, each with attributes; and whether one of them encapsulates.
+/// An array of struct rtnexthop, each with attributes; also returns whether any of them encapsulates.
 fn multipath(family: u8, mut value: &[u8]) -> Result<(Hops, bool), Malformed> {
     const GATEWAY: u16 = 5;
     const VIA: u16 = 18;

@@ -1,44 +1,36 @@
 // SPDX-License-Identifier: MIT
 //! The thread that listens to Linux.
 //!
-//! It hears the news from the start, dumps everything, and then passes on the news, also those that came meanwhile: what a
-//! dump says is overtaken by them, never the other way round. Where the kernel had no room for news (ENOBUFS), it says so and
-//! dumps everything again. Whoever takes the updates has to compare a dump with what he has: a dump says what is, not what is
-//! gone.
-//!
-//! Memory is bounded: updates wait in a channel of [`DEPTH`] places, after which news wait in the kernel.
+//! It subscribes to notifications first, then dumps everything, and passes on each notification that came meanwhile or comes
+//! later: a notification is always newer than the dump, never the other way round. When the kernel had no room for one
+//! (ENOBUFS), the thread reports the loss and dumps everything again. The reader has to compare a dump with what it knows: a
+//! dump says what is there, not what is gone.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{RecvFlags, SendFlags, recvfrom, send};
 
+use super::background::{Background, Reporter, Stopped};
 use super::decode::{ENOBUFS, Tally, decode};
 use super::message::Message;
 use super::wire::{AF_INET, AF_INET6, AF_UNSPEC, dump_request, kind};
 use perigee_helper::NetlinkSockets;
-use perigee_helper::privileges;
 
-/// Updates on their way.
-const DEPTH: usize = 64;
-/// Messages in one update, about.
+/// Messages in one update, approximately.
 const BATCH: usize = 1024;
-/// News that came during a dump, at most; beyond, they are lost and the dump is repeated.
+/// Most notifications that are kept during a dump. When there are more, all are discarded and the dump is repeated.
 const DEFERRED: usize = 1 << 20;
 /// Larger than any datagram of the kernel: 32 KB in dumps.
 const BUFFER: usize = 256 * 1024;
-/// How long the kernel may take to go on with a dump.
+/// How long the kernel may take to continue a dump.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// At least so much time between two dumps, and as much as the last one took: what is lost again and again costs no more than
-/// half of the thread's time.
+/// Shortest pause between two dumps; after a long dump, the pause is as long as the dump was. However often notifications are
+/// lost, dumps take at most half of the thread's time.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What is dumped, in this order: kind, family, length of the fixed part. Links before what is on them, next-hop objects before
@@ -52,10 +44,10 @@ const DUMPS: [(u16, u8, usize); 6] = [
     (kind::GET_ROUTE, AF_INET6, 12),
 ];
 
-/// What a feed is about.
+/// What a feed covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Everything.
+    /// Links, addresses, next-hop objects, neighbors and routes.
     Everything,
     /// Links alone.
     Links,
@@ -70,145 +62,71 @@ impl Scope {
     }
 }
 
-/// Where updates come from: a [`Feed`], or what else knows Linux' routes.
+/// Where updates come from: the kernel ([`follow`]), zebra ([`fpm::listen`](crate::fpm::listen)), or a test.
 pub trait Source: Send {
-    /// The next update, if there is one now.
+    /// The next update, if one is waiting.
     fn next(&mut self) -> Option<Update>;
     /// Asks for a dump.
     fn dump(&mut self);
-    /// Numbers to show.
+    /// What has been counted so far.
     fn counters(&self) -> SourceCounters;
 }
 
-/// Numbers of a source.
+/// Counters of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceCounters {
-    /// Dumps begun.
+    /// Dumps that were begun.
     pub dumps: u64,
-    /// How often news were lost for want of room.
+    /// Times that the kernel lost notifications for want of room.
     pub overruns: u64,
-    /// Messages that contradict themselves.
+    /// Messages that were cut off or contradicted themselves.
     pub malformed: u64,
-    /// Messages of no concern here.
+    /// Messages that do not concern a router.
     pub skipped: u64,
 }
 
-/// What is passed on.
+/// One report of a source.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Update {
     /// A dump begins.
     DumpBegins,
-    /// A part of it.
+    /// A part of the dump.
     Dumped(Vec<Message>),
-    /// All of it has been passed on.
+    /// The dump has been passed on.
     DumpEnds {
-        /// Whether nothing is missing. If not, another dump follows.
+        /// Whether nothing is missing. If something is, another dump follows.
         complete: bool,
     },
     /// What has changed, in order.
-    News(Vec<Message>),
-    /// News were lost; a dump follows.
+    Notifications(Vec<Message>),
+    /// Notifications were lost; a dump follows.
     Lost,
-    /// Nothing more comes: why.
+    /// No more updates will come; the text says why.
     Broken(String),
 }
 
-/// Numbers of the thread.
-#[derive(Debug, Default)]
-struct FeedCounters {
-    dumps: AtomicU64,
-    overruns: AtomicU64,
-    malformed: AtomicU64,
-    skipped: AtomicU64,
-}
-
-#[derive(Debug)]
-struct Shared {
-    stop: AtomicBool,
-    dump: AtomicBool,
-    wake: OwnedFd,
-    counters: FeedCounters,
-}
-
-impl Shared {
-    fn wake(&self) {
-        // A full eventfd wakes as well.
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-    }
-}
-
-/// A running feed. When dropped, its thread ends.
-#[derive(Debug)]
-pub struct Feed {
-    updates: Option<Receiver<Update>>,
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Feed {
-    /// Starts to listen. `bell` is rung after each update.
-    ///
-    /// # Errors
-    /// The system refuses a thread.
-    pub fn start(sockets: NetlinkSockets, scope: Scope, bell: impl Fn() + Send + 'static) -> io::Result<Feed> {
-        let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        let counters = FeedCounters::default();
-        let shared = Arc::new(Shared { stop: AtomicBool::new(false), dump: AtomicBool::new(true), wake, counters });
-        let (sender, updates) = sync_channel(DEPTH);
-        let mut listener = Listener {
-            sockets,
-            scope,
-            shared: shared.clone(),
-            sender,
-            bell: Box::new(bell),
-            buffer: vec![0; BUFFER],
-            deferred: Vec::new(),
-            sequence: 0,
-        };
-        let body = move || {
-            let _ = privileges::drop_all();
-            listener.run();
-        };
-        let thread = std::thread::Builder::new().name("netlink".to_owned()).spawn(body)?;
-        Ok(Feed { updates: Some(updates), shared, thread: Some(thread) })
-    }
-}
-
-impl Source for Feed {
-    fn next(&mut self) -> Option<Update> {
-        self.updates.as_ref()?.try_recv().ok()
-    }
-
-    fn dump(&mut self) {
-        self.shared.dump.store(true, Ordering::Release);
-        self.shared.wake();
-    }
-
-    fn counters(&self) -> SourceCounters {
-        let FeedCounters { dumps, overruns, malformed, skipped } = &self.shared.counters;
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        SourceCounters { dumps: get(dumps), overruns: get(overruns), malformed: get(malformed), skipped: get(skipped) }
-    }
-}
-
-impl Drop for Feed {
-    fn drop(&mut self) {
-        // Without its other end the thread cannot wait for room in the channel.
-        self.updates = None;
-        self.shared.stop.store(true, Ordering::Release);
-        self.shared.wake();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // A panic there was reported there.
-        }
-    }
+/// Starts to listen. `bell` is rung after each update; when the source is dropped, its thread ends.
+///
+/// # Errors
+/// The system refuses an eventfd or a thread.
+pub fn follow(sockets: NetlinkSockets, scope: Scope, bell: impl Fn() + Send + 'static) -> io::Result<impl Source> {
+    Background::start("netlink", bell, move |reporter| {
+        let (buffer, deferred) = (vec![0; BUFFER], Vec::new());
+        Listener { sockets, scope, reporter, buffer, deferred, sequence: 0 }.run();
+    })
 }
 
 /// Why the thread ends.
 enum End {
-    /// It was asked to, or nobody listens.
     Stopped,
     /// The sockets do not work.
     Broken(io::Error),
+}
+
+impl From<Stopped> for End {
+    fn from(Stopped: Stopped) -> End {
+        End::Stopped
+    }
 }
 
 impl From<Errno> for End {
@@ -220,11 +138,9 @@ impl From<Errno> for End {
 struct Listener {
     sockets: NetlinkSockets,
     scope: Scope,
-    shared: Arc<Shared>,
-    sender: SyncSender<Update>,
-    bell: Box<dyn Fn() + Send>,
+    reporter: Reporter,
     buffer: Vec<u8>,
-    /// News that came during a dump.
+    /// Notifications that came during a dump.
     deferred: Vec<Message>,
     sequence: u32,
 }
@@ -232,21 +148,22 @@ struct Listener {
 impl Listener {
     fn run(&mut self) {
         if let Err(End::Broken(error)) = self.listen() {
-            let _ = self.pass(Update::Broken(error.to_string()));
+            let _ = self.reporter.pass(Update::Broken(error.to_string()));
         }
     }
 
     fn listen(&mut self) -> Result<(), End> {
-        // The first dump is due at once.
+        // The first dump is due immediately.
+        self.reporter.request_dump();
         let mut not_before = Instant::now();
         loop {
             self.sleep(not_before)?;
-            let mut news = Vec::new();
+            let mut heard = Vec::new();
             loop {
-                let lost = self.hear(&mut news, BATCH)?;
-                let quiet = news.len() < BATCH;
-                if !news.is_empty() {
-                    self.pass(Update::News(std::mem::take(&mut news)))?;
+                let lost = self.hear(&mut heard, BATCH)?;
+                let quiet = heard.len() < BATCH;
+                if !heard.is_empty() {
+                    self.reporter.pass(Update::Notifications(std::mem::take(&mut heard)))?;
                 }
                 if lost {
                     self.lost()?;
@@ -254,9 +171,9 @@ impl Listener {
                 if quiet {
                     break;
                 }
-                self.stopped()?;
+                self.reporter.stopped()?;
             }
-            if Instant::now() >= not_before && self.shared.dump.swap(false, Ordering::AcqRel) {
+            if Instant::now() >= not_before && self.reporter.take_dump_request() {
                 let start = Instant::now();
                 self.dump()?;
                 not_before = Instant::now() + PAUSE.max(start.elapsed());
@@ -264,45 +181,25 @@ impl Listener {
         }
     }
 
-    fn stopped(&self) -> Result<(), End> {
-        if self.shared.stop.load(Ordering::Acquire) { Err(End::Stopped) } else { Ok(()) }
-    }
-
-    /// Until there are news or something is asked for.
+    /// Sleeps until there is a notification, a request of the reader, or a dump that is due.
     fn sleep(&mut self, not_before: Instant) -> Result<(), End> {
-        self.stopped()?;
-        let due = self.shared.dump.load(Ordering::Acquire);
+        self.reporter.stopped()?;
         let left = not_before.saturating_duration_since(Instant::now());
-        let timeout = due.then_some(Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
-        let mut fds = [
-            PollFd::from_borrowed_fd(self.sockets.monitor.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.shared.wake.as_fd(), PollFlags::IN),
-        ];
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        // It may hold nothing: news have woken us.
-        let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
-        self.stopped()
-    }
-
-    fn pass(&mut self, update: Update) -> Result<(), End> {
-        self.sender.send(update).map_err(|_| End::Stopped)?;
-        (self.bell)();
-        Ok(())
+        let timeout = self.reporter.dump_requested().then_some(left);
+        self.reporter.sleep(&[self.sockets.monitor.as_fd()], timeout)?;
+        Ok(self.reporter.stopped()?)
     }
 
     fn lost(&mut self) -> Result<(), End> {
-        self.shared.counters.overruns.fetch_add(1, Ordering::Relaxed);
-        self.shared.dump.store(true, Ordering::Release);
-        self.pass(Update::Lost)
+        self.reporter.count_overrun();
+        self.reporter.request_dump();
+        Ok(self.reporter.pass(Update::Lost)?)
     }
 
-    /// Takes the news that are there, up to `limit` or a few more; whether some were lost.
-    fn hear(&mut self, news: &mut Vec<Message>, limit: usize) -> Result<bool, End> {
+    /// Takes the notifications that are waiting, until `into` has `limit` or a few more; returns whether any were lost.
+    fn hear(&mut self, into: &mut Vec<Message>, limit: usize) -> Result<bool, End> {
         let mut lost = false;
-        while news.len() < limit {
+        while into.len() < limit {
             let length = match receive(&self.sockets.monitor, &mut self.buffer) {
                 Ok(Some(length)) => length,
                 Ok(None) => break,
@@ -314,27 +211,19 @@ impl Listener {
             };
             let mut tally = Tally::default();
             match self.buffer.get(..length) {
-                Some(datagram) => lost |= decode(datagram, None, news, &mut tally).error == Some(ENOBUFS),
+                Some(datagram) => lost |= decode(datagram, None, into, &mut tally).error == Some(ENOBUFS),
                 // Longer than anything the kernel sends.
                 None => tally.malformed += 1,
             }
-            self.count(tally);
+            self.reporter.count(tally);
         }
         Ok(lost)
     }
 
-    fn count(&self, tally: Tally) {
-        let counters = &self.shared.counters;
-        if tally != Tally::default() {
-            counters.malformed.fetch_add(tally.malformed, Ordering::Relaxed);
-            counters.skipped.fetch_add(tally.skipped, Ordering::Relaxed);
-        }
-    }
-
-    /// Passes on all there is.
+    /// Passes on everything in scope.
     fn dump(&mut self) -> Result<(), End> {
-        self.shared.counters.dumps.fetch_add(1, Ordering::Relaxed);
-        self.pass(Update::DumpBegins)?;
+        self.reporter.count_dump();
+        self.reporter.pass(Update::DumpBegins)?;
         let (mut complete, mut lost) = (true, false);
         for &(kind, family, length) in self.scope.dumps() {
             self.sequence += 1;
@@ -345,22 +234,21 @@ impl Listener {
             lost |= overrun;
         }
         if !complete {
-            self.shared.dump.store(true, Ordering::Release);
+            self.reporter.request_dump();
         }
-        self.pass(Update::DumpEnds { complete })?;
-        for news in self.deferred.chunks(BATCH).map(<[Message]>::to_vec).collect::<Vec<_>>() {
-            self.pass(Update::News(news))?;
+        self.reporter.pass(Update::DumpEnds { complete })?;
+        for batch in std::mem::take(&mut self.deferred).chunks(BATCH) {
+            self.reporter.pass(Update::Notifications(batch.to_vec()))?;
         }
-        self.deferred = Vec::new();
         if lost { self.lost() } else { Ok(()) }
     }
 
-    /// The answer to one request: whether it is whole, and whether news were lost meanwhile.
+    /// Passes on the answer to one request; returns whether it is complete, and whether notifications were lost meanwhile.
     fn dump_one(&mut self, kind: u16, sequence: u32) -> Result<(bool, bool), End> {
         let (mut whole, mut lost, mut batch) = (true, false, Vec::with_capacity(BATCH));
         let mut heard = Instant::now();
         loop {
-            self.stopped()?;
+            self.reporter.stopped()?;
             match receive(&self.sockets.dumps, &mut self.buffer) {
                 Ok(None) if heard.elapsed() > PATIENCE => {
                     let error = "the kernel does not answer a request for its tables";
@@ -378,13 +266,13 @@ impl Listener {
                         continue;
                     };
                     let dump = decode(datagram, Some(sequence), &mut batch, &mut tally);
-                    self.count(tally);
+                    self.reporter.count(tally);
                     whole &= !dump.interrupted && tally.malformed == 0;
                     if batch.len() >= BATCH || dump.done && !batch.is_empty() {
-                        self.pass(Update::Dumped(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))))?;
+                        self.reporter.pass(Update::Dumped(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))))?;
                     }
                     if dump.done {
-                        // A kernel without next-hop objects refuses to list them.
+                        // A kernel without next-hop objects refuses to dump them.
                         whole &= dump.error.is_none() || kind == super::wire::kind::GET_NEXT_HOP;
                         return Ok((whole, lost));
                     }
@@ -396,7 +284,8 @@ impl Listener {
         }
     }
 
-    /// Sets news aside that come during a dump, so that the kernel has room for more; whether some were lost.
+    /// Sets aside the notifications that come during a dump, so that the kernel has room for more; returns whether any were
+    /// lost.
     fn defer(&mut self) -> Result<bool, End> {
         let mut deferred = std::mem::take(&mut self.deferred);
         let limit = deferred.len() + BATCH;
@@ -410,11 +299,11 @@ impl Listener {
     }
 }
 
-/// One datagram of the kernel; its length, which may be more than there was room for. `None` if there is none now.
+/// Reads one datagram of the kernel; returns its length, which may exceed the buffer's. `None` if none is waiting.
 fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Result<Option<usize>, Errno> {
     loop {
         return match recvfrom(socket, &mut *buffer, RecvFlags::TRUNC) {
-            // Nobody but the kernel has anything to say here.
+            // Only the kernel's own messages count.
             Ok((_, _, Some(sender))) if SocketAddrNetlink::try_from(sender.clone()).is_ok_and(|s| s.pid() != 0) => {
                 continue;
             }

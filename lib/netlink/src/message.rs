@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What Linux says of its network, as far as a router listens.
+//! What Linux says about its network, as far as it concerns a router.
 
 use std::net::IpAddr;
 
@@ -8,25 +8,25 @@ use perigee_net::{InterfaceAddress, MacAddr, Prefix};
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// An interface is there, or has changed.
+    /// An interface is new or has changed.
     Link(Link),
     /// The interface of this index is gone.
     LinkGone(u32),
-    /// An interface has an address.
+    /// An interface has this address.
     Address(Address),
-    /// It has it no more.
+    /// An interface has lost this address.
     AddressGone(Address),
-    /// A neighbor is there, or has changed.
+    /// A neighbor is new or has changed.
     Neighbor(Neighbor),
-    /// It is gone.
+    /// A neighbor is gone.
     NeighborGone(Neighbor),
-    /// A next-hop object is there, or has changed.
+    /// A next-hop object is new or has changed.
     NextHop(NextHop),
     /// The next-hop object of this id is gone.
     NextHopGone(u32),
-    /// A route is there, or has changed.
+    /// A route is new or has changed.
     Route(Route),
-    /// It is gone.
+    /// A route is gone.
     RouteGone(Route),
 }
 
@@ -39,13 +39,13 @@ pub struct Link {
     pub name: String,
     /// Administratively up (`ip link set up`).
     pub up: bool,
-    /// Whether there is a link (IFF_LOWER_UP).
+    /// Whether it has a carrier (IFF_LOWER_UP).
     pub carrier: bool,
-    /// Bytes of an IP packet.
+    /// Bytes of the longest IP packet.
     pub mtu: u32,
-    /// Its MAC address, where it has one.
+    /// Its MAC address, if it has one.
     pub mac: Option<MacAddr>,
-    /// The VLAN that it is, and the index of the interface that it is on.
+    /// For a VLAN: the index of the interface below, and the VLAN id.
     pub vlan: Option<(u32, u16)>,
 }
 
@@ -54,8 +54,9 @@ pub struct Link {
 pub struct Address {
     /// The interface's index.
     pub link: u32,
-    /// The address; with the length of a host if it says nothing of its network (`peer`, `noprefixroute`).
-    pub address: InterfaceAddress,
+    /// The address and the length of its prefix: that of a host route if the address has no connected network (`peer`,
+    /// `noprefixroute`).
+    pub with_prefix: InterfaceAddress,
 }
 
 /// A neighbor.
@@ -65,11 +66,11 @@ pub struct Neighbor {
     pub link: u32,
     /// Its address.
     pub address: IpAddr,
-    /// Its MAC address, where it is known.
+    /// Its MAC address, if it is known.
     pub mac: Option<MacAddr>,
-    /// Set by hand: never asked for (NUD_PERMANENT, NUD_NOARP).
+    /// Static: never resolved by ARP or ND (NUD_PERMANENT, NUD_NOARP).
     pub permanent: bool,
-    /// Who made the entry, in numbers of routing protocols; 0 for the kernel itself.
+    /// Which routing protocol made the entry, by its number (`/etc/iproute2/rt_protos`); 0 for the kernel itself.
     pub protocol: u8,
 }
 
@@ -89,27 +90,27 @@ pub enum NextHopTo {
     Hop(Hop),
     /// Other objects: ids and weights.
     Group(Box<[(u32, u16)]>),
-    /// Nowhere.
+    /// Packets are dropped.
     Blackhole,
-    /// What a router of packets does not know (a bridge's entry, an encapsulation).
+    /// Something that this router does not know (a bridge's entry, an encapsulation).
     Other,
 }
 
-/// One way of a route.
+/// One next hop of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// The interface's index; 0 where none was told.
+    /// The interface's index; 0 if none was given.
     pub link: u32,
-    /// The router; `None` for destinations on the link itself.
+    /// The gateway; `None` for destinations on the link itself.
     pub gateway: Option<IpAddr>,
-    /// Its part of the flows: 1 to 256.
+    /// Its share of the flows: 1 to 256.
     pub weight: u16,
 }
 
-/// What becomes of a route's packets.
+/// What happens to a route's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteKind {
-    /// They are sent on.
+    /// They are forwarded.
     Unicast,
     /// They are for this machine.
     Local,
@@ -119,23 +120,23 @@ pub enum RouteKind {
     Unreachable,
     /// Answered with ICMP administratively prohibited.
     Prohibit,
-    /// Broadcast, multicast, anycast, throw, NAT: not a matter of routes here.
+    /// Broadcast, multicast, anycast, throw or NAT, which are not handled by routes here.
     Other,
 }
 
-/// The ways of a route. One is the rule, and needs no memory of its own.
+/// The next hops of a route. Most routes have one, which needs no allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hops {
-    /// None was told.
+    /// None was given.
     None,
-    /// One.
+    /// A single next hop.
     One(Hop),
-    /// Several.
+    /// Several next hops.
     Many(Box<[Hop]>),
 }
 
 impl Hops {
-    /// All of them.
+    /// All next hops.
     pub fn as_slice(&self) -> &[Hop] {
         match self {
             Hops::None => &[],
@@ -164,18 +165,18 @@ pub struct Route {
     pub table: u32,
     /// Who made it (`/etc/iproute2/rt_protos`).
     pub protocol: u8,
-    /// What becomes of its packets.
+    /// What happens to its packets.
     pub kind: RouteKind,
     /// The IPv4 type of service it is for; 0 for all.
     pub tos: u8,
-    /// The lower is preferred.
+    /// Linux's metric: the route with the lowest one is used.
     pub metric: u32,
-    /// Its ways.
+    /// Its next hops.
     pub hops: Hops,
     /// The next-hop object it names; 0 for none.
     pub next_hop: u32,
-    /// Whether it came after those that were there with the same prefix and metric (`ip route append`).
+    /// Whether it was added behind routes with the same prefix and metric (`ip route append`).
     pub appended: bool,
-    /// Whether its packets would need a header that this router does not make (MPLS, SRv6).
+    /// Whether its packets would need a header that this router cannot add (MPLS, SRv6).
     pub encapsulated: bool,
 }

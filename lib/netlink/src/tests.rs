@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Messages built by hand, byte by byte, and the same ones cut off, changed and made up.
+//! Messages built byte by byte, and the same ones cut off, changed and made up.
 
 use super::decode::{Dump, ENOBUFS, Tally, decode};
 use super::message::*;
@@ -34,14 +34,14 @@ fn framed(kind: u16, flags: u16, sequence: u32, head: &[u8], attributes: &[Vec<u
     bytes
 }
 
-fn news(bytes: &[u8]) -> (Vec<Message>, Tally) {
+fn notification(bytes: &[u8]) -> (Vec<Message>, Tally) {
     let (mut into, mut tally) = (Vec::new(), Tally::default());
     decode(bytes, None, &mut into, &mut tally);
     (into, tally)
 }
 
 fn one(bytes: &[u8]) -> Message {
-    let (mut messages, tally) = news(bytes);
+    let (mut messages, tally) = notification(bytes);
     assert_eq!((messages.len(), tally), (1, Tally::default()), "{messages:?}");
     messages.remove(0)
 }
@@ -114,7 +114,7 @@ fn messages_say_what_they_say() {
         vlan: Some((3, 100)),
     };
     assert_eq!(one(&all[0]), Message::Link(link));
-    let address = Address { link: 7, address: "10.0.0.1/24".parse().unwrap() };
+    let address = Address { link: 7, with_prefix: "10.0.0.1/24".parse().unwrap() };
     assert_eq!(one(&all[1]), Message::Address(address));
     let neighbor = Neighbor {
         link: 7,
@@ -162,7 +162,7 @@ fn a_datagram_has_many_messages_and_an_end() {
     let dump = decode(&bytes, Some(0), &mut into, &mut tally);
     assert_eq!(dump, Dump { done: true, interrupted: true, error: None });
     assert_eq!((into.len(), tally), (samples().len(), Tally::default()));
-    // The answer to another question is none.
+    // An answer to another request is ignored.
     let dump = decode(&bytes, Some(7), &mut into, &mut tally);
     assert_eq!((dump, into.len()), (Dump::default(), samples().len()));
     let refused = framed(kind::ERROR, 0, 3, &word((-105i32) as u32), &[]);
@@ -179,14 +179,14 @@ fn what_is_of_no_concern_is_counted() {
     cloned[16 + 9] |= 2;
     let unknown = framed(77, 0, 0, &[0; 12], &[]);
     for bytes in [bridge, mpls, cloned, unknown] {
-        assert_eq!(news(&bytes), (vec![], Tally { malformed: 0, skipped: 1 }));
+        assert_eq!(notification(&bytes), (vec![], Tally { malformed: 0, skipped: 1 }));
     }
     let too_long = framed(kind::NEW_ROUTE, 0, 0, &route_head(2, 33, 1), &[attribute(1, &[10, 0, 0, 1])]);
     let no_name = framed(kind::NEW_LINK, 0, 0, &[0; 16], &[]);
     let short = framed(kind::NEW_ROUTE, 0, 0, &route_head(2, 24, 1)[..11], &[]);
     let wrong_family = framed(kind::NEW_ROUTE, 0, 0, &route_head(2, 24, 1), &[attribute(1, &[0; 16])]);
     for bytes in [too_long, no_name, short, wrong_family] {
-        assert_eq!(news(&bytes), (vec![], Tally { malformed: 1, skipped: 0 }));
+        assert_eq!(notification(&bytes), (vec![], Tally { malformed: 1, skipped: 0 }));
     }
 }
 

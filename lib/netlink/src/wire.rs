@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! The shape of netlink messages (RFC 3549 2.2, 2.3; linux/netlink.h, linux/rtnetlink.h): headers, attributes, numbers.
+//! The layout of netlink messages (RFC 3549 2.2, 2.3; linux/netlink.h, linux/rtnetlink.h): headers, attributes, numbers.
 
-/// What is not as long as it says.
+/// A message or attribute is shorter than it says, or lacks a mandatory part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -41,27 +41,27 @@ pub mod flag {
     pub const APPEND: u16 = 0x800;
 }
 
-/// The address families of interest.
+/// Any address family.
 pub const AF_UNSPEC: u8 = 0;
-/// IPv4.
+/// The address family of IPv4.
 pub const AF_INET: u8 = 2;
-/// IPv6.
+/// The address family of IPv6.
 pub const AF_INET6: u8 = 10;
 
-/// A message: its header, and what comes after.
+/// A message: its header, and what follows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Raw<'a> {
     /// See [`kind`].
     pub kind: u16,
     /// See [`flag`].
     pub flags: u16,
-    /// Of the request that it answers; 0 for news.
+    /// The number of the request that it answers; 0 in a notification.
     pub sequence: u32,
-    /// The rest.
+    /// What follows the header.
     pub body: &'a [u8],
 }
 
-/// The messages of a datagram. After a malformed one there are no more.
+/// Iterates over the messages of a datagram. A malformed one is the last.
 pub struct Messages<'a>(pub &'a [u8]);
 
 impl<'a> Iterator for Messages<'a> {
@@ -86,8 +86,8 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// The attributes (struct rtattr) behind a message's fixed part, each with its kind. After a malformed one there are no
-/// more.
+/// Iterates over the attributes (struct rtattr) behind a message's fixed part, each with its kind. A malformed one is the
+/// last.
 #[derive(Clone)]
 pub struct Attributes<'a>(pub &'a [u8]);
 
@@ -102,7 +102,7 @@ impl<'a> Iterator for Attributes<'a> {
         }
         let bytes = std::mem::take(&mut self.0);
         let length = usize::from(u16::from_ne_bytes([bytes[0], bytes[1]]));
-        // The two highest bits say that it is nested, or in network byte order.
+        // The two highest bits mark nested attributes and network byte order.
         let kind = u16::from_ne_bytes([bytes[2], bytes[3]]) & 0x3fff;
         if length < 4 || length > bytes.len() {
             return Some(Err(Malformed));
@@ -116,17 +116,17 @@ const fn aligned(length: usize) -> usize {
     (length + 3) & !3
 }
 
-/// A number of two bytes, in the machine's order.
+/// Reads two bytes as a number in the machine's byte order.
 pub fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// A number of four bytes, in the machine's order.
+/// Reads four bytes as a number in the machine's byte order.
 pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// A request for all there is of a kind: a header, and a fixed part of `length` bytes that says no more than the family.
+/// A request to dump everything of a kind: a header, and a fixed part of `length` bytes in which only the family is set.
 pub fn dump_request(kind: u16, family: u8, length: usize, sequence: u32) -> Vec<u8> {
     let mut request = vec![0; HEADER + length];
     request[0..4].copy_from_slice(&((HEADER + length) as u32).to_ne_bytes());

@@ -20,7 +20,7 @@ use perigee_helper::{Helper, NetlinkSockets, TwinStatus};
 use perigee_linux::{AuditReport, Effect, FeedId, Follower, Identity, Input, Port, Report, Setup};
 use perigee_net::Namespace;
 use perigee_netlink::message::Message;
-use perigee_netlink::{Feed, Scope, Source, SourceCounters, Update};
+use perigee_netlink::{Scope, Source, SourceCounters, Update};
 use perigee_worker::Bell;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use std::vec::IntoIter;
 use crate::Refusal;
 use crate::ports::Ports;
 
-/// How long one turn may take, in ns: packets that wait for the slow path wait no longer for routes.
+/// How long one turn may take, in ns; packets for the slow path wait for routes at most this long.
 const TURN: u64 = 2_000_000;
 /// Messages between two looks at the clock.
 const STRIDE: usize = 32;
@@ -43,16 +43,16 @@ pub struct LinuxFeeds {
     pub routes: Option<Box<dyn Source>>,
 }
 
-/// How Linux is reached.
+/// The connections to Linux.
 #[derive(Default)]
 pub struct LinuxParts {
-    /// What it reports.
+    /// Linux's reports.
     pub feeds: LinuxFeeds,
-    /// Who may change it.
+    /// The process that may change it.
     pub helper: Option<Arc<Helper>>,
 }
 
-/// A feed, and what it has said that was not taken yet.
+/// A feed, and its messages that were not taken yet.
 struct OpenFeed {
     id: FeedId,
     source: Box<dyn Source>,
@@ -74,14 +74,14 @@ pub(crate) struct LinuxSide {
     audits: Vec<Reply<answers::AuditReport>>,
 }
 
-/// What tells a namespace from another that takes its name: device and inode of its file.
+/// What distinguishes a namespace from a later one of the same name: device and inode of its file.
 fn identity(namespace: Option<&Namespace>) -> Option<Identity> {
     let file = std::fs::metadata(namespace?.path()).ok()?;
     Some((file.dev(), file.ino()))
 }
 
 impl LinuxSide {
-    /// Knows nothing of Linux yet.
+    /// Starts the helper's thread; nothing is known of Linux yet.
     pub fn new(parts: LinuxParts, config: &Config, ports: &Ports, bell: &Arc<Bell>) -> LinuxSide {
         let LinuxParts { feeds: LinuxFeeds { netlink, routes }, helper } = parts;
         let namespace = config.router.namespace.clone();
@@ -106,19 +106,19 @@ impl LinuxSide {
         LinuxSide { follower, feeds, helper, thread, namespace, bell, resyncs, audits }
     }
 
-    /// What the follower has to know of a new configuration.
+    /// Passes the relevant parts of a new configuration to the follower.
     pub fn configure(&mut self, config: &Config) {
         let addresses = config.interfaces.iter().map(|interface| interface.addresses.clone()).collect();
         let (configured, neighbors) = (config.interfaces.len(), config.neighbors.clone());
         self.follower.configure(config.linux.clone(), addresses, configured, neighbors);
     }
 
-    /// Whether an update was taken in part: more is to come at once.
+    /// Whether an update was only taken in part, so that there is more to do immediately.
     pub fn is_busy(&self) -> bool {
         self.feeds.iter().any(|feed| feed.rest.is_some())
     }
 
-    /// The next report of a feed, once its reports mean something.
+    /// The next report of a feed, if the follower wants reports yet.
     pub fn next_report(&mut self, id: FeedId) -> Option<Report> {
         let ready = self.follower.is_ready_for(id);
         self.feeds.iter_mut().find(|feed| feed.id == id && ready)?.next()
@@ -129,7 +129,7 @@ impl LinuxSide {
         identity(self.namespace.as_ref())
     }
 
-    /// The next answer of the helper, as the follower should hear it; a twin that was made is the ports'.
+    /// The next answer of the helper, as input for the follower; a twin that was made is handed to the ports.
     pub fn next_answer(&mut self, mut set_twin: impl FnMut(usize, (Twin, TwinStatus))) -> Option<Input> {
         Some(match self.thread.as_ref()?.done()? {
             Done::Twin(port, Ok(made), _) => {
@@ -153,7 +153,7 @@ impl LinuxSide {
 
     fn reopen(&mut self, sockets: NetlinkSockets) -> Result<(), Refusal> {
         let bell = self.bell.clone();
-        let feed = Feed::start(sockets, Scope::Everything, move || bell.ring())?;
+        let feed = perigee_netlink::follow(sockets, Scope::Everything, move || bell.ring())?;
         self.feeds.retain(|feed| feed.id != FeedId::Kernel);
         self.feeds.insert(0, OpenFeed { id: FeedId::Kernel, source: Box::new(feed), rest: None });
         Ok(())
@@ -168,7 +168,7 @@ impl LinuxSide {
                     thread.send(request);
                 }
             }
-            // Dropped, they are answered with an error.
+            // Dropping them answers them with an error.
             Effect::ResyncsFailed => self.resyncs.clear(),
             Effect::AuditEnded(report) => {
                 let gone = || ApiError::failed("Linux is not followed any more");
@@ -201,7 +201,7 @@ impl LinuxSide {
         self.resyncs.extract_if(.., |(wanted, _)| *wanted <= done).map(|(_, reply)| reply).collect()
     }
 
-    /// What the feeds have counted, all together.
+    /// The sums of the feeds' counters.
     pub fn counters(&self) -> SourceCounters {
         self.feeds.iter().map(|feed| feed.source.counters()).fold(SourceCounters::default(), |sum, feed| {
             SourceCounters {
@@ -229,7 +229,7 @@ impl OpenFeed {
                 Update::Lost => return Some(Report::Lost),
                 Update::Broken(why) => return Some(Report::Broken(why)),
                 Update::Dumped(messages) => self.rest = Some((true, messages.into_iter())),
-                Update::News(messages) => self.rest = Some((false, messages.into_iter())),
+                Update::Notifications(messages) => self.rest = Some((false, messages.into_iter())),
             }
         }
     }
@@ -247,14 +247,14 @@ impl Turn {
         Turn { began: now, now, taken: 0 }
     }
 
-    /// Begin and end of a dump are the times by which it is measured.
+    /// Reads the clock at the beginning and the end of a dump, whose duration is measured.
     pub fn look_at_clock_for(&mut self, report: &Report, clock: impl FnOnce() -> u64) {
         if matches!(report, Report::DumpBegins | Report::DumpEnds { .. }) {
             self.now = clock();
         }
     }
 
-    /// One more was taken; whether there is time for another.
+    /// Counts one more message; returns whether there is time for another.
     pub fn goes_on(&mut self, clock: impl FnOnce() -> u64) -> bool {
         self.taken += 1;
         if self.taken.is_multiple_of(STRIDE) {
@@ -277,7 +277,7 @@ fn port((open, interface): (&crate::ports::OpenPort, &perigee_config::Interface)
     }
 }
 
-/// A report as the API has it.
+/// Converts a report into the API's form.
 fn audit_report(report: AuditReport) -> answers::AuditReport {
     let difference = |difference: perigee_linux::Difference| answers::Difference {
         prefix: difference.prefix,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! A router beside a made-up kernel: whatever the kernel says, loses or keeps to itself, the routes become the same.
+//! A router beside a simulated kernel: whatever the kernel reports, loses or keeps to itself, the routes converge.
 
 mod common;
 
@@ -30,7 +30,7 @@ addresses = ["10.0.2.1/24", "2001:db8:2::1/64"]
 "#;
 const QUEUES: Queues = Queues { receive: 1, transmit: 2 };
 
-/// What the kernel has.
+/// The state of the kernel.
 #[derive(Default)]
 struct Kernel {
     up: [bool; 2],
@@ -59,7 +59,7 @@ impl Kernel {
             }));
             for address in [format!("10.0.{}.1/24", port + 1), format!("2001:db8:{}::1/64", port + 1)] {
                 let address = address.parse().unwrap();
-                all.push(Message::Address(Address { link: index, address }));
+                all.push(Message::Address(Address { link: index, with_prefix: address }));
             }
         }
         let next_hop = |(id, to): (&u32, &NextHopTo)| Message::NextHop(NextHop { id: *id, to: to.clone() });
@@ -71,7 +71,7 @@ impl Kernel {
     }
 
     fn say(&mut self, message: Message) {
-        self.queue.push_back(Update::News(vec![message]));
+        self.queue.push_back(Update::Notifications(vec![message]));
     }
 }
 
@@ -138,7 +138,7 @@ fn hop(v6: bool, port: u32, host: u32) -> Hop {
     Hop { link: 10 + port, gateway: Some(address.parse().unwrap()), weight: 1 }
 }
 
-/// A route as one would meet it, to one of few prefixes, so that they collide.
+/// A plausible route, to one of a few prefixes, so that routes collide.
 fn random_route(random: &mut StdRng) -> Route {
     let v6 = random.random_range(0..3) == 0;
     let n = random.random_range(0..40u32);
@@ -167,12 +167,12 @@ fn uses(route: &Route, kernel: &Kernel, link: u32) -> bool {
     by_object || route.hops.as_slice().iter().any(|hop| hop.link == link)
 }
 
-/// One thing that happens to the kernel; `told` says whether anybody hears of it.
-fn step(kernel: &mut Kernel, random: &mut StdRng, told: bool) {
-    let mut news = Vec::new();
+/// One thing that happens to the kernel; `reported` says whether it is notified.
+fn step(kernel: &mut Kernel, random: &mut StdRng, reported: bool) {
+    let mut messages = Vec::new();
     match random.random_range(0..20) {
         0 => {
-            // A link goes down, and IPv4 routes over it go without a word; IPv6's are told.
+            // A link goes down, and IPv4 routes over it go without a notification; IPv6 routes with one.
             let port = random.random_range(0..2usize);
             let (index, name) = (10 + port as u32, ["a", "b"][port]);
             kernel.up[port] = !kernel.up[port];
@@ -182,35 +182,35 @@ fn step(kernel: &mut Kernel, random: &mut StdRng, told: bool) {
                 for route in gone {
                     kernel.routes.remove(&(route.prefix, route.metric));
                     if route.prefix.addr().is_ipv6() {
-                        news.push(Message::RouteGone(route));
+                        messages.push(Message::RouteGone(route));
                     }
                 }
             }
             let link = Link { index, name: name.into(), up, carrier: up, mtu: 1500, mac: None, vlan: None };
-            news.insert(0, Message::Link(link));
+            messages.insert(0, Message::Link(link));
         }
         1 => {
-            // A next-hop object changes, and with it all its routes, unsaid.
+            // A next-hop object changes, and with it all its routes, without a notification of theirs.
             let (id, to) = (random.random_range(1..4), NextHopTo::Hop(hop(false, random.random_range(0..2), 9)));
             kernel.next_hops.insert(id, to.clone());
-            news.push(Message::NextHop(NextHop { id, to }));
+            messages.push(Message::NextHop(NextHop { id, to }));
         }
         2..6 => {
             let at = random.random_range(0..kernel.routes.len().max(1));
             if let Some(key) = kernel.routes.keys().nth(at).copied() {
-                news.extend(kernel.routes.remove(&key).map(Message::RouteGone));
+                messages.extend(kernel.routes.remove(&key).map(Message::RouteGone));
             }
         }
         6 => {
-            // IPv6 loses one way of several.
+            // IPv6 loses one next hop of several.
             let six = kernel.routes.values_mut().find(|r| r.prefix.addr().is_ipv6() && r.hops.as_slice().len() > 1);
             if let Some(route) = six {
                 let mut hops = route.hops.as_slice().to_vec();
                 let gone = hops.remove(random.random_range(0..hops.len()));
-                // The same way twice would go together.
+                // Linux removes equal next hops together.
                 hops.retain(|hop| (hop.link, hop.gateway) != (gone.link, gone.gateway));
                 if !hops.is_empty() {
-                    news.push(Message::RouteGone(Route { hops: Hops::One(gone), ..route.clone() }));
+                    messages.push(Message::RouteGone(Route { hops: Hops::One(gone), ..route.clone() }));
                     route.hops = hops.into();
                 }
             }
@@ -221,12 +221,12 @@ fn step(kernel: &mut Kernel, random: &mut StdRng, told: bool) {
             let over_down = (0..2).any(|port| !kernel.up[port] && uses(&route, kernel, 10 + port as u32));
             if known && !over_down {
                 kernel.routes.insert((route.prefix, route.metric), route.clone());
-                news.push(Message::Route(route));
+                messages.push(Message::Route(route));
             }
         }
     }
-    if told {
-        news.into_iter().for_each(|message| kernel.say(message));
+    if reported {
+        messages.into_iter().for_each(|message| kernel.say(message));
     }
 }
 
@@ -263,16 +263,16 @@ fn whatever_the_kernel_does_the_routes_become_the_same() {
     for round in 0..rounds {
         for _ in 0..random.random_range(1..60) {
             let mut kernel = kernel.0.lock().unwrap();
-            let told = random.random_range(0..100) > 0;
-            step(&mut kernel, &mut random, told);
-            if !told {
-                // News were lost: the feed says so, and a dump follows.
+            let reported = random.random_range(0..100) > 0;
+            step(&mut kernel, &mut random, reported);
+            if !reported {
+                // Notifications were lost: the feed reports it, and a dump follows.
                 kernel.queue.push_back(Update::Lost);
                 kernel.dump();
             }
             if random.random_range(0..200) == 0 {
                 kernel.queue.push_back(Update::DumpBegins);
-                kernel.queue.push_back(Update::DumpEnds { complete: false }); // It has holes, and says nothing of what is gone.
+                kernel.queue.push_back(Update::DumpEnds { complete: false }); // Incomplete: what it lacks is not gone.
             }
         }
         bed.settle();
@@ -285,7 +285,8 @@ fn whatever_the_kernel_does_the_routes_become_the_same() {
     assert_eq!(bed.end(), 0);
 }
 
-/// A dump that came to nothing made the router forget which next-hop objects routes use, and that these change with them.
+/// A dump that came to nothing made the router forget which next-hop objects routes use, so that routes no longer changed with
+/// their objects.
 #[test]
 fn a_broken_dump_forgets_no_next_hop_objects() {
     let folder = tempfile::tempdir().unwrap();
@@ -373,7 +374,7 @@ fn an_audit_waits_for_a_dump_of_its_own() {
     assert_eq!(bed.end(), 0);
 }
 
-/// A route beside ours over an interface that is none of the router's took ours away.
+/// A route next to ours over an interface that is not the router's took ours away.
 #[test]
 fn a_route_over_a_foreign_interface_leaves_ours_alone() {
     let folder = tempfile::tempdir().unwrap();
@@ -395,7 +396,7 @@ fn a_route_over_a_foreign_interface_leaves_ours_alone() {
     assert_eq!(bed.end(), 0);
 }
 
-/// An audit that waited took the dump that was to find what the kernel had not said.
+/// A waiting audit took the dump that was meant to find what the kernel had not reported.
 #[test]
 fn a_dump_that_was_asked_for_is_done_though_an_audit_waits() {
     let folder = tempfile::tempdir().unwrap();
@@ -482,7 +483,7 @@ impl<A: FibAddress> Buffer<A> for Forgetful<A> {
 }
 
 #[test]
-fn a_wrong_entry_of_a_lookup_structure_is_found_and_written_anew() {
+fn a_wrong_entry_of_a_lookup_structure_is_found_and_rewritten() {
     let folder = tempfile::tempdir().unwrap();
     let v4: Structure<u32> = Structure {
         name: "forgetful",

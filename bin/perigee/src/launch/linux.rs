@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What a router has in Linux: twins, VLANs on them, and the feeds by which it follows what happens there.
+//! The router's side in Linux: twins, VLANs on them, and the feeds by which it follows what happens there.
 
 use super::ports::Opened;
 use anyhow::Result;
@@ -9,11 +9,11 @@ use perigee_helper::open_links;
 use perigee_helper::twin::Twin;
 use perigee_helper::{SocketWanted, TwinStatus, TwinWanted};
 use perigee_net::{InterfaceAddress, MacAddr};
-use perigee_netlink::fpm::Fpm;
-use perigee_netlink::{Feed, Scope, Source};
+use perigee_netlink::fpm;
+use perigee_netlink::{Scope, Source, follow};
 use perigee_router::{LinuxFeeds, Mailbox};
 
-/// A twin for each port that is to have one.
+/// Makes a twin for each port that should have one.
 pub(super) fn make_twins(config: &Config, opened: &Opened) -> Result<Vec<Option<(Twin, TwinStatus)>>> {
     let twin = |(index, port): (usize, &config::Port)| {
         let Some(helper) = opened.helper.as_ref().filter(|_| port.twin) else { return Ok(None) };
@@ -35,7 +35,7 @@ fn with_link_local(addresses: &[InterfaceAddress], mac: MacAddr, mtu: u16) -> Ve
     addresses.iter().copied().chain(perigee_router::missing_link_local(addresses, mac, mtu)).collect()
 }
 
-/// The VLANs of the configuration, as Linux's own VLAN interfaces on the twins. A kernel that has none does without.
+/// The VLANs of the configuration, as Linux's own VLAN interfaces on the twins. A kernel without VLAN devices gets none.
 pub(super) fn make_vlans(config: &Config, opened: &Opened) {
     let Some(helper) = &opened.helper else { return };
     for interface in &config.interfaces {
@@ -58,7 +58,7 @@ pub(super) fn make_vlans(config: &Config, opened: &Opened) {
 /// The links under the ports, in the router's own namespace.
 type Underlay = Option<Box<dyn Source>>;
 
-/// How Linux is followed, where there are twins, and the links under ports.
+/// Starts to follow Linux, if there are twins, and the links under ports.
 pub(super) fn follow_linux(config: &Config, opened: &Opened, mailbox: &Mailbox) -> Result<(LinuxFeeds, Underlay)> {
     let bell = || {
         let bell = mailbox.bell();
@@ -68,15 +68,15 @@ pub(super) fn follow_linux(config: &Config, opened: &Opened, mailbox: &Mailbox) 
     let Some(helper) = &opened.helper else { return Ok((feeds, underlay)) };
     if config.ports.iter().any(|port| port.twin) {
         let sockets = helper.netlink(config.linux.receive_buffer as usize, config.router.namespace.as_ref())?;
-        feeds.netlink = Some(Box::new(Feed::start(sockets, Scope::Everything, bell())?));
+        feeds.netlink = Some(Box::new(follow(sockets, Scope::Everything, bell())?));
     }
     if feeds.netlink.is_some() && config.linux.feed == config::Feed::Fpm {
         let listener = SocketWanted::Listener(config.linux.fpm);
         let listener = helper.open_socket(listener, config.router.namespace.as_ref())?;
-        feeds.routes = Some(Box::new(Fpm::start(listener, config.linux.fpm_hold, bell())?));
+        feeds.routes = Some(Box::new(fpm::listen(listener, config.linux.fpm_hold, bell())?));
     }
     if config.ports.iter().any(|port| matches!(port.device, config::Device::Linux { .. })) {
-        underlay = Some(Box::new(Feed::start(open_links()?, Scope::Links, bell())?));
+        underlay = Some(Box::new(follow(open_links()?, Scope::Links, bell())?));
     }
     Ok((feeds, underlay))
 }

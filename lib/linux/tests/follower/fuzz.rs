@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Whatever the kernel does, loses or keeps to itself, routes, interfaces and neighbors become the same.
+//! Whatever the kernel does, loses or keeps to itself, routes, interfaces and neighbors converge.
 
 use crate::world::*;
 use perigee_linux::{Effect, Report};
@@ -16,7 +16,7 @@ fn hop(random: &mut StdRng, v6: bool, host: u32) -> Hop {
     via(A + port, &text)
 }
 
-/// A route as one would meet it, to one of few prefixes, so that they collide.
+/// A plausible route, to one of a few prefixes, so that routes collide.
 fn random_route(random: &mut StdRng) -> Route {
     let v6 = random.random_range(0..3) == 0;
     let n = random.random_range(0..40u32);
@@ -43,14 +43,14 @@ fn uses(kernel: &Kernel, route: &Route, link: u32) -> bool {
     ways(kernel, route).iter().any(|hop| hop.link == link)
 }
 
-/// One thing that happens to the kernel: what it reports of it.
+/// One random event in the kernel; returns its notifications.
 fn step(kernel: &mut Kernel, random: &mut StdRng) -> Vec<Message> {
     let port = random.random_range(0..2u32);
     let link = A + port;
     match random.random_range(0..24) {
         0 => toggle(kernel, link),
         1 => {
-            // A next-hop object changes, and with it all its routes, unreported.
+            // A next-hop object changes, and with it all its routes, without a notification of theirs.
             let (id, to) = (random.random_range(1..4), NextHopTo::Hop(hop(random, false, 9)));
             kernel.next_hops.insert(id, to.clone());
             vec![Message::NextHop(NextHop { id, to })]
@@ -94,7 +94,7 @@ fn step(kernel: &mut Kernel, random: &mut StdRng) -> Vec<Message> {
     }
 }
 
-/// A link goes down, and IPv4 routes over it go without a word; IPv6's are reported. Or it comes up.
+/// A link goes down, and IPv4 routes over it go without a notification; IPv6 routes with one. Or it comes up.
 fn toggle(kernel: &mut Kernel, index: u32) -> Vec<Message> {
     let changed = kernel.links.get_mut(&index).unwrap();
     changed.up = !changed.up;
@@ -111,13 +111,13 @@ fn toggle(kernel: &mut Kernel, index: u32) -> Vec<Message> {
     reports
 }
 
-/// IPv6 loses one way of several.
+/// IPv6 loses one next hop of several.
 fn lose_a_way(kernel: &mut Kernel, random: &mut StdRng) -> Vec<Message> {
     let several = |route: &&mut Route| route.prefix.addr().is_ipv6() && route.hops.as_slice().len() > 1;
     let Some(route) = kernel.routes.values_mut().find(several) else { return Vec::new() };
     let mut hops = route.hops.as_slice().to_vec();
     let gone = hops.remove(random.random_range(0..hops.len()));
-    // The same way twice would go together.
+    // Linux removes equal next hops together.
     hops.retain(|hop| (hop.link, hop.gateway) != (gone.link, gone.gateway));
     if hops.is_empty() {
         return Vec::new();
@@ -151,7 +151,7 @@ fn expected(kernel: &Kernel) -> BTreeMap<(Prefix, u32), RouteTarget> {
     kernel.routes.iter().map(|(key, route)| (*key, target(route))).collect()
 }
 
-/// What the slow path was told of neighbors that operators set, put together.
+/// The neighbors that operators have set, as the effects for the slow path add up.
 fn follow(set: &mut BTreeMap<(InterfaceId, IpAddr), MacAddr>, effects: Vec<Effect>) {
     for effect in effects {
         match effect {
@@ -167,7 +167,7 @@ fn same_interfaces(world: &World) {
         let (Interface { up, mtu, addresses, .. }, linux) = (world.interface(name), &world.kernel.links[&link]);
         assert_eq!((*up, u32::from(*mtu)), (linux.up, linux.mtu), "{name}");
         let of_linux = world.kernel.addresses.iter().filter(|address| address.link == link);
-        let of_linux: BTreeSet<_> = of_linux.map(|address| address.address).collect();
+        let of_linux: BTreeSet<_> = of_linux.map(|address| address.with_prefix).collect();
         assert_eq!(addresses.iter().copied().collect::<BTreeSet<_>>(), of_linux, "{name}");
     }
 }
@@ -186,12 +186,12 @@ fn whatever_the_kernel_does_the_router_becomes_the_same() {
             if random.random_range(0..100) > 0 {
                 reports.into_iter().for_each(|message| world.kernel.say(message));
             } else {
-                // Notifications were lost: the feed says so, and a dump follows.
+                // Notifications were lost: the feed reports it, and a dump follows.
                 world.kernel.reports.push_back(Report::Lost);
                 world.kernel.dump();
             }
             if random.random_range(0..200) == 0 {
-                // It has holes, and says nothing of what is gone.
+                // Incomplete: what it lacks is not gone.
                 world.kernel.broken_dump(Vec::new());
             }
             if random.random_range(0..20) == 0 {
@@ -212,7 +212,7 @@ fn whatever_the_kernel_does_the_router_becomes_the_same() {
     }
 }
 
-/// What is reported twice, late or out of order is no reason to panic, and a dump puts it right.
+/// Reports that come twice, late or out of order are no reason to panic, and a dump corrects their effects.
 #[test]
 fn nonsense_is_survived_and_put_right_by_a_dump() {
     let seed = std::env::var("PERIGEE_FUZZ_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(rand::random);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! A made-up kernel and zebra, the router's tables, and the caller between them and the follower.
+//! A simulated kernel and zebra, the router's tables, and the caller between them and the follower.
 
 use perigee_config::{Config, Linux};
 use perigee_fib::{FibError, FibWriter, Interfaces, NextHopId, NextHopInfo, Rib};
@@ -36,7 +36,7 @@ pub fn link(index: u32, name: &str) -> Link {
 }
 
 pub fn address(link: u32, text: &str) -> Address {
-    Address { link, address: text.parse().unwrap() }
+    Address { link, with_prefix: text.parse().unwrap() }
 }
 
 pub fn neighbor(link: u32, text: &str, mac: MacAddr) -> Neighbor {
@@ -68,7 +68,7 @@ pub fn via(link: u32, gateway: &str) -> Hop {
     Hop { link, gateway: Some(ip(gateway)), weight: 1 }
 }
 
-/// What the kernel has.
+/// The state of the kernel.
 #[derive(Clone)]
 pub struct Kernel {
     pub links: BTreeMap<u32, Link>,
@@ -123,7 +123,7 @@ impl Kernel {
         self.reports.push_back(Report::DumpEnds { complete: true });
     }
 
-    /// A dump of which the kernel itself says that something is missing: what it names, it names.
+    /// A dump that the kernel itself reports as incomplete.
     pub fn broken_dump(&mut self, messages: Vec<Message>) {
         self.reports.push_back(Report::DumpBegins);
         self.reports.extend(messages.into_iter().map(|message| Report::Message { dumped: true, message }));
@@ -254,7 +254,7 @@ impl Audited for Router {
     }
 }
 
-/// A router beside a kernel, and what the follower wanted done.
+/// A router with a kernel, and the effects that the follower wanted.
 pub struct World {
     pub now: u64,
     pub kernel: Kernel,
@@ -266,9 +266,9 @@ pub struct World {
     pub follower: Follower,
     /// The neighbors that the slow path knows.
     pub known: Vec<KnownNeighbor>,
-    /// What the helper was asked, and what the slow path was told, since this was taken last.
+    /// Requests to the helper and effects for the slow path since they were last taken.
     pub asked: Vec<HelperRequest>,
-    pub told: Vec<Effect>,
+    pub effects: Vec<Effect>,
     pub audits: Vec<Option<AuditReport>>,
 }
 
@@ -284,7 +284,7 @@ pub fn port(name: &str, number: u16, twin: u32, address: &str) -> Port {
     }
 }
 
-/// The configuration's `[linux]` where it says nothing.
+/// The default `[linux]` of a configuration.
 pub fn linux() -> Linux {
     let text = "[router]\ncores = [0]\n[port.a]\ndevice = \"heap0\"\n";
     let machine = perigee_config::Machine { cores: vec![0], ..perigee_config::Machine::default() };
@@ -316,13 +316,13 @@ impl World {
         World::with(setup(), &[])
     }
 
-    /// The same with VLANs in the configuration.
+    /// A world with VLANs in the configuration.
     pub fn with(setup: Setup, vlans: &[(&str, u16, u16)]) -> World {
         let mut world = World::before_the_first_dump(setup, vlans);
         world.kernel.dump();
         world.settle();
         world.asked.clear();
-        world.told.clear();
+        world.effects.clear();
         world.kernel.dumps = 0;
         world
     }
@@ -352,14 +352,14 @@ impl World {
             follower: Follower::new(setup),
             known: Vec::new(),
             asked: Vec::new(),
-            told: Vec::new(),
+            effects: Vec::new(),
             audits: Vec::new(),
         };
         (0..ports).for_each(|port| world.input(Input::PortLink { port, up: true }));
         world
     }
 
-    /// Gives the follower one input, and does what it wants.
+    /// Gives the follower one input, and carries out its effects.
     pub fn input(&mut self, input: Input) {
         self.follower.handle(self.now, input, &mut self.router);
         self.effects();
@@ -384,12 +384,12 @@ impl World {
                         self.follower.handle(self.now, neighbor, &mut self.router);
                     }
                 }
-                effect => self.told.push(effect),
+                effect => self.effects.push(effect),
             }
         }
     }
 
-    /// Takes everything that is there, until nothing is.
+    /// Takes everything that is waiting, until nothing is left.
     pub fn settle(&mut self) {
         for _ in 0..100_000 {
             if let Some(report) = self.kernel.reports.pop_front() {
@@ -436,7 +436,7 @@ impl World {
         self.follower.status()
     }
 
-    /// What the helper was asked since the last time.
+    /// The requests to the helper since the last call.
     pub fn requests(&mut self) -> Vec<HelperRequest> {
         std::mem::take(&mut self.asked)
     }
@@ -447,9 +447,9 @@ impl World {
         changes.filter_map(|r| if let HelperRequest::Link(change) = r { Some(change) } else { None }).collect()
     }
 
-    /// What the slow path was told since the last time.
+    /// The effects for the slow path since the last call.
     pub fn taken(&mut self) -> Vec<Effect> {
-        std::mem::take(&mut self.told)
+        std::mem::take(&mut self.effects)
     }
 
     pub fn interface(&self, name: &str) -> &Interface {
@@ -463,7 +463,7 @@ impl World {
         of_linux.map(|(p, route)| ((p, route.metric), (route.preference, route.target.clone()))).collect()
     }
 
-    /// Where the RIB's route of Linux with metric 0 leads.
+    /// The target of the RIB's route of Linux with metric 0.
     pub fn target(&self, text: &str) -> Option<RouteTarget> {
         self.routes().get(&(prefix(text), 0)).map(|(_, target)| target.clone())
     }
@@ -474,7 +474,7 @@ pub fn gateway(interface: u16, text: &str) -> RouteTarget {
     RouteTarget::Gateway { address: ip(text), interface: Some(InterfaceId(interface)) }
 }
 
-/// The ways of a route of the kernel, its next-hop object resolved.
+/// The next hops of a route of the kernel, with its next-hop object resolved.
 pub fn ways(kernel: &Kernel, route: &Route) -> Vec<Hop> {
     match kernel.next_hops.get(&route.next_hop) {
         Some(NextHopTo::Hop(hop)) => vec![*hop],

@@ -5,7 +5,7 @@ use perigee_netlink::message::Message;
 use perigee_netlink::{Source, Update};
 use std::collections::BTreeSet;
 
-/// Which of them have no carrier.
+/// Which of these interfaces have no carrier.
 #[derive(Default)]
 pub(crate) struct Underlay {
     /// The links of the router's own namespace; `None` where no port is on one.
@@ -18,12 +18,12 @@ impl Underlay {
         Underlay { source, ..Underlay::default() }
     }
 
-    /// Takes what Linux has reported; whether the carrier of any link has changed.
+    /// Takes Linux's reports; returns whether the carrier of any link has changed.
     pub fn follow(&mut self) -> bool {
         let Some(source) = &mut self.source else { return false };
         let mut changed = false;
         while let Some(update) = source.next() {
-            let (Update::Dumped(messages) | Update::News(messages)) = update else { continue };
+            let (Update::Dumped(messages) | Update::Notifications(messages)) = update else { continue };
             for message in messages {
                 if let Message::Link(link) = message {
                     changed |= match link.up && link.carrier {
@@ -69,7 +69,7 @@ mod tests {
         let mut underlay = Underlay::new(Some(Box::new(reports.clone())));
         let report = |up, carrier| {
             let link = Link { index: 3, name: "eth0".into(), up, carrier, mtu: 1500, mac: None, vlan: None };
-            reports.0.lock().unwrap().push(Update::News(vec![Message::Link(link)]));
+            reports.0.lock().unwrap().push(Update::Notifications(vec![Message::Link(link)]));
         };
         assert!(!underlay.follow() && underlay.has_carrier("eth0"));
         report(true, true);
