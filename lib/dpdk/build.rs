@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Compiles the C shim against the distribution's DPDK and links the few DPDK libraries that are called.
+//! Compiles the C shim against the distribution's DPDK and links the few DPDK libraries that are used.
 //! Drivers are not linked: EAL loads them from the distribution's plugin folder.
 
 use std::process::exit;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! Filter lists (rte_acl): thousands of 5-tuple rules at a cost that hardly depends on their number. The first rule that
-//! matches decides; what matches none is accepted.
+//! matches decides; a packet that matches none is accepted.
 
 use crate::eal::{Eal, Started};
 use crate::error::{Error, Result, c_string, errno_text};
@@ -85,7 +85,8 @@ impl AclFilter {
         self.v4.classify(keys, to);
     }
 
-    /// The same for IPv6.
+    /// For each IPv6 key, writes the number of the first rule that matches, from 1 among the rules that can match IPv6, or 0
+    /// if none does. Panics if `to` is shorter than `keys`.
     pub fn classify6(&self, keys: &[Key6], to: &mut [u32]) {
         self.v6.classify(keys, to);
     }

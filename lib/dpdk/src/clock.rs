@@ -4,7 +4,7 @@
 use crate::eal::Eal;
 use crate::ffi;
 
-/// A clock that counts from its making, the same on every core. Copies tell the same time. Its rate is EAL's estimate of
+/// A clock that counts from its creation, the same on every core; copies show the same time. Its rate is EAL's estimate of
 /// the counter's (a few parts in a thousand), so it is for timeouts and rates, not for the time of day.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {

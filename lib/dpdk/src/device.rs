@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Which device a port is made of, and the words DPDK has for it.
+//! Which device a port is made of, and DPDK's arguments for it.
 
 use crate::error::{Error, Result, c_string};
 use crate::ffi;
@@ -7,7 +7,7 @@ use crate::ffi;
 /// A device, as the configuration names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Device {
-    /// DPDK's own words: a PCI address (also to be listed in [`EalConfig::pci`](crate::EalConfig)), or a software device
+    /// As DPDK names it: a PCI address (also to be listed in [`EalConfig::pci`](crate::EalConfig)), or a software device
     /// such as `net_pcap0,rx_pcap=FILE,infinite_rx=1`.
     Dpdk(String),
     /// A Linux interface, through an AF_PACKET socket: works with every interface, needs CAP_NET_RAW.
@@ -43,7 +43,7 @@ impl Device {
         }
     }
 
-    /// The Linux interface under it, checked to be there; its MTU in bytes.
+    /// The MTU in bytes of the Linux interface under it, if it has one; an error if that does not exist.
     pub(crate) fn interface_mtu(&self) -> Result<Option<u16>> {
         let (Device::Interface(name) | Device::Xdp(name)) = self else { return Ok(None) };
         let bad = |c: char| c == ',' || c == '/' || c.is_whitespace() || c.is_control();
@@ -63,7 +63,7 @@ impl Device {
         }
     }
 
-    /// How messages call it: an interface's name, or a DPDK device without its arguments.
+    /// Its name in messages: an interface's name, or a DPDK device without its arguments.
     pub fn name(&self) -> &str {
         match self {
             Device::Dpdk(devargs) => devargs.split(',').next().unwrap_or(devargs),
@@ -71,7 +71,7 @@ impl Device {
         }
     }
 
-    /// What to try where it could not be opened.
+    /// What to try if it could not be opened.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Device::Dpdk(_) => "check its name and arguments; a PCI device also has to be bound to a driver for DPDK",

@@ -25,12 +25,12 @@ pub enum Hugepages {
 /// How much DPDK logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum LogLevel {
-    /// What failed.
+    /// Failures only.
     Error,
     /// Warnings too. They are kept for error messages and not printed.
     #[default]
     Warning,
-    /// What happens, too; printed to standard error as well.
+    /// Also the course of events; printed to standard error as well.
     Info,
     /// Everything, printed to standard error as well.
     Debug,
@@ -73,7 +73,7 @@ impl Default for EalConfig {
     }
 }
 
-/// The EAL that runs, for what is made where no [`Eal`] is at hand.
+/// The EAL that runs, for objects that are made where no [`Eal`] is at hand.
 static RUNNING: Mutex<Weak<Started>> = Mutex::new(Weak::new());
 
 /// The running EAL, if it has been started and not cleaned up.
@@ -120,7 +120,7 @@ impl Eal {
         let argv = argv.leak();
         // SAFETY: argc texts followed by a null pointer, all writable and never freed.
         let started = unsafe { ffi::rte_eal_init(argv.len() as c_int - 1, argv.as_mut_ptr()) };
-        // EAL pins the thread that calls it; what this thread does and starts later belongs on any core.
+        // EAL pins the thread that calls it; this thread and those that it starts later may run on any core.
         let restored = sched_setaffinity(None, &affinity);
         if started < 0 {
             remove_runtime_dir(&runtime_dir());
@@ -280,7 +280,7 @@ fn arguments(config: &EalConfig, hugepages: bool, affinity: &CpuSet) -> Result<V
         if !given(&["--no-huge"]) {
             add("--no-huge".into());
         }
-        // No files for secondary processes: there are none, and what a killed process leaves behind is in the way.
+        // No files for secondary processes: there are none, and files that a killed process leaves behind are in the way.
         if !given(&["--no-shconf"]) {
             add("--no-shconf".into());
         }
@@ -307,7 +307,7 @@ fn arguments(config: &EalConfig, hugepages: bool, affinity: &CpuSet) -> Result<V
     Ok(to)
 }
 
-/// Where EAL should put its run-time files if it cannot use its own choice: root in a user namespace may not write to
+/// Where EAL should put its run-time files if it cannot put them where it likes: root in a user namespace may not write to
 /// `/var/run`. To be called before the first thread is started, and passed on as [`EalConfig::runtime_dir`].
 pub fn fallback_runtime_dir() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What can go wrong, as a sentence.
+//! Errors, each of which is a sentence.
 
 use crate::ffi;
 use std::ffi::{CStr, CString, c_char, c_int};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What is called in C: DPDK's exported functions, and the shim (`shim.h`) over its inlines. Written by hand, so that no
+//! The C functions that are called: DPDK's exported ones, and the shim (`shim.h`) over its inlines. Not generated, so that no
 //! libclang is needed; `shim.c` asserts the layouts.
 
 use perigee_packet::batch::ReceiveArrays;
@@ -68,17 +68,17 @@ pub struct Mbuf {
 
 const _: () = {
     use std::mem::offset_of;
-    // The same numbers stand in shim.c, next to DPDK's own declaration.
+    // shim.c asserts the same numbers against DPDK's own declaration.
     assert!(offset_of!(Mbuf, buf_addr) == 0 && offset_of!(Mbuf, data_off) == 16 && offset_of!(Mbuf, refcnt) == 18);
     assert!(offset_of!(Mbuf, nb_segs) == 20 && offset_of!(Mbuf, port) == 22 && offset_of!(Mbuf, ol_flags) == 24);
     assert!(offset_of!(Mbuf, pkt_len) == 36 && offset_of!(Mbuf, data_len) == 40 && offset_of!(Mbuf, buf_len) == 54);
     assert!(offset_of!(Mbuf, pool) == 56);
 };
 
-/// `struct perigee_odd`, written with relaxed atomics on both sides.
+/// `struct perigee_non_plain`, written with relaxed atomics on both sides.
 #[repr(C)]
 #[derive(Debug, Default)]
-pub struct Odd {
+pub struct NonPlain {
     pub made_whole: std::sync::atomic::AtomicU64,
     pub dropped_chained: std::sync::atomic::AtomicU64,
     pub dropped_shared: std::sync::atomic::AtomicU64,
@@ -267,9 +267,14 @@ unsafe extern "C" {
         to: *const ReceiveArrays,
         burst: u16,
         pool: *mut Mempool,
-        odd: *const Odd,
+        non_plain: *const NonPlain,
     ) -> u16;
-    pub fn perigee_ring_receive(ring: *mut Ring, to: *const ReceiveArrays, burst: u16, odd: *const Odd) -> u16;
+    pub fn perigee_ring_receive(
+        ring: *mut Ring,
+        to: *const ReceiveArrays,
+        burst: u16,
+        non_plain: *const NonPlain,
+    ) -> u16;
     pub fn perigee_tx_burst(port: u16, queue: u16, packets: *mut *mut c_void, n: u16) -> u16;
     pub fn perigee_ring_create(name: *const c_char, capacity: c_uint, socket: c_int) -> *mut Ring;
     pub fn perigee_ring_enqueue(ring: *mut Ring, packets: *const *mut c_void, n: c_uint) -> c_uint;

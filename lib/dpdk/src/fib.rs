@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! DPDK's own routing tables behind perigee_fib's trait: rte_lpm, rte_fib (DIR-24-8), rte_lpm6, rte_fib6 (a trie).
 //!
-//! They change in place, but not under readers: a group of entries that is given up is used again at once, for other
+//! They change in place, but not under readers: a group of entries that is given up is reused at once, for other
 //! prefixes. So a router has each of them twice ([`IPV4`], [`IPV6`]: see [`DoubleBuffered`]); measurements have a single one
 //! ([`RAW4`], [`RAW6`]).
 //!
 //! Their sizes are fixed when they are made, and their memory is EAL's: one that is full is rebuilt, larger, until
-//! [`MOST4`] and [`MOST6`] routes. To add a route to rte_lpm takes the longer the more routes of its length there are: a
-//! full table takes most of a minute, twice that for two copies.
+//! [`MOST4`] and [`MOST6`] routes. Adding a route to rte_lpm takes longer the more routes of its length there are: a full
+//! table takes most of a minute, and twice that for two copies.
 
 mod table;
 mod v4;
@@ -63,7 +63,7 @@ pub const RAW6: &[Structure<u128>] = &[
 
 /// MB of EAL memory that a router needs for the structure of this name with this many routes; 0 for one that is not DPDK's.
 ///
-/// Room for four copies: two in use, and two more while a reload makes a new table or a full one is made larger.
+/// Enough for four copies: two in use, and two more while a reload makes a new table or a full one is enlarged.
 pub fn memory_mb(name: &str, routes: usize) -> u32 {
     const COPIES: u64 = 4;
     let bytes = match name {

@@ -8,7 +8,7 @@
 //! hand-over ring (from one to another)
 //! filters  rule (5-tuples)   flow (in the device)   acl (lists in software)
 //! snabb    snabb (packets in the layout of Snabb programs: pool, ports, rings between threads)
-//! routes   fib (rte_lpm, rte_fib and their IPv6 sisters as perigee_fib's lookup structures)
+//! routes   fib (rte_lpm, rte_fib and their IPv6 counterparts as perigee_fib's lookup structures)
 //! C        ffi (declarations)   shim.h, shim.c (what DPDK has inline; the receive loop), shim_filters.c, shim_fib.c,
 //!          shim_snabb.c
 //! ```
@@ -47,5 +47,5 @@ pub use log::log_lines;
 pub use memory::{MBUF, MbufMemory};
 pub use pool::{FRAME_OVERHEAD, HEADROOM, MbufPool, PoolConfig};
 pub use port::{DpdkPort, PortConfig};
-pub use queue::{RxOdd, RxQueue, TxQueue};
+pub use queue::{RxNonPlain, RxQueue, TxQueue};
 pub use ring::{RingReceiver, RingSender, RingToTx, ring};

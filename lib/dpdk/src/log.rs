@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What DPDK logs: kept back, so that the terminal stays quiet, and quoted where something fails.
+//! DPDK's log: held back, so that the terminal stays quiet, and quoted when something fails.
 
 use crate::error::errno_text;
 use crate::ffi;
@@ -70,7 +70,7 @@ pub(crate) fn mark() -> u64 {
     log().total
 }
 
-/// Lines that say again what the line before them said.
+/// Lines that only repeat what the line before them said.
 const ECHOES: &[&str] = &["EAL: Failed to attach device on primary process", "EAL: Driver cannot attach the device"];
 
 /// Why something failed: what was logged since a mark, or else DPDK's text for an errno, of either sign.

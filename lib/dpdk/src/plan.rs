@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What of a port's configuration the device can do, and a sentence for each thing that it cannot.
+//! Which parts of a port's configuration the device can do, and a sentence for each that it cannot.
 
 use crate::device::Device;
 use crate::error::{errno_text, text};
@@ -9,7 +9,7 @@ use crate::port::{PortConfig, promiscuous};
 use perigee_net::MacAddr;
 use perigee_packet::PortInfo;
 
-/// What of the configuration the device can do.
+/// The configuration, as far as the device can do it.
 pub(crate) struct Plan {
     /// Receive queues for workers.
     pub(crate) rx: u16,
@@ -106,7 +106,7 @@ impl Plan {
             tx_queues: self.tx,
             rx_descriptors: config.receive_descriptors,
             tx_descriptors: config.transmit_descriptors,
-            // The MTU proper is set afterwards, where a refusal can be told from other mistakes.
+            // The real MTU is set afterwards, where its refusal can be distinguished from other errors.
             mtu: device.max_mtu.min(1500),
             features: self.features,
         }
@@ -128,12 +128,12 @@ impl Plan {
         }
     }
 
-    /// Sets the MAC address and what is received besides it.
+    /// Sets the MAC address, and promiscuous mode if it is needed.
     pub(crate) fn addresses(&mut self, config: &PortConfig, port: u16, device: &DeviceInfo) {
         let mut all = config.promiscuous;
         if let Some(mac) = config.mac.filter(|mac| mac.0 != device.mac) {
             self.info.mac = mac;
-            // An interface keeps its own: with the router's, Linux would answer for it.
+            // An interface keeps its own address: with the router's, Linux would answer for the router.
             let own = matches!(config.device, Device::Interface(_) | Device::Xdp(_));
             // SAFETY: the port is started; six bytes.
             if own || unsafe { ffi::perigee_port_set_mac(port, mac.0.as_ptr()) } != 0 {

@@ -15,12 +15,12 @@ pub const HEADROOM: u16 = 128;
 /// Bytes of a frame around its IP packet: an Ethernet header and two VLAN tags.
 pub const FRAME_OVERHEAD: u16 = 14 + 2 * 4;
 
-/// What a pool should be.
+/// The requested pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolConfig {
     /// Number of buffers; memory is used best by a power of two minus one.
     pub buffers: u32,
-    /// Buffers that each thread keeps at hand, at most 512 and two thirds of `buffers`.
+    /// Buffers that each thread caches, at most 512 and at most two thirds of `buffers`.
     pub cache: u32,
     /// Room for a frame in bytes, without headroom.
     pub room: u16,
@@ -62,7 +62,7 @@ impl MbufPool {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = c_string(&format!("perigee{}", NUMBER.fetch_add(1, Ordering::Relaxed)))?;
         let room = config.room.checked_add(HEADROOM).ok_or_else(|| {
-            Error::new(format!("packet buffers of {} bytes were asked for; at most 65407 are possible", config.room))
+            Error::new(format!("packet buffers of {} bytes were requested; at most 65407 are possible", config.room))
         })?;
         let socket = config.numa_node.map_or(-1, i32::from);
         let mark = log::mark();
@@ -82,17 +82,17 @@ impl MbufPool {
         Ok(MbufPool::of(pool, config, eal))
     }
 
-    /// A pool whose making is over; `config` says what room its buffers have.
+    /// Wraps a pool that has been made; `config` says how large its buffers are.
     pub(crate) fn of(pool: NonNull<ffi::Mempool>, config: PoolConfig, eal: &Eal) -> Arc<MbufPool> {
         Arc::new(MbufPool { pool, config, abandoned: AtomicBool::new(false), eal: eal.started() })
     }
 
-    /// The holders of its packets are gone or will not use them: EAL need not stay for them.
+    /// Declares that the holders of its packets are gone or will not use them: EAL need not stay for them.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// What it was made as.
+    /// How it was made.
     pub fn config(&self) -> &PoolConfig {
         &self.config
     }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-//! Ports: a device is found, configured as far as it goes, and started. What it cannot do is said in a sentence each
-//! (`PortInfo::notes`) and done in software elsewhere.
+//! Ports: a device is found, configured as far as possible, and started. For each thing that it cannot do there is a sentence
+//! (`PortInfo::notes`), and software elsewhere that does it.
 
 use crate::device::Device;
 use crate::eal::{Eal, Started};
 use crate::error::{Error, Result, c_string, errno_text, text};
-use crate::ffi::{self, DeviceInfo, Odd};
+use crate::ffi::{self, DeviceInfo, NonPlain};
 use crate::flow::{FlowRule, Steer};
 use crate::log;
 use crate::memory::MBUF;
 use crate::plan::Plan;
 use crate::pool::{FRAME_OVERHEAD, MbufPool};
-use crate::queue::{RxOdd, RxQueue, TxQueue};
+use crate::queue::{RxNonPlain, RxQueue, TxQueue};
 use perigee_net::MacAddr;
 use perigee_packet::{Batch, Link, Port, PortInfo, PortStats};
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use std::ffi::c_int;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a port should be; where the device falls short, `PortInfo::notes` say so.
+/// The requested port; where the device falls short of it, `PortInfo::notes` says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortConfig {
     /// What it is made of.
@@ -68,7 +68,7 @@ pub(crate) fn check_memory(batch: &Batch) {
     assert!(std::ptr::addr_eq(batch.memory(), &MBUF), "a batch that receives from DPDK is made with Batch::new(&MBUF)");
 }
 
-/// The ports in use, as DPDK would configure one a second time.
+/// The ports in use: DPDK itself would let the same device be configured twice.
 static OPEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
 fn open_ports() -> MutexGuard<'static, BTreeSet<u16>> {
@@ -112,7 +112,7 @@ impl Found {
         // SAFETY: the port exists; `info` is written.
         let error = unsafe { ffi::perigee_port_describe(port, &mut info) };
         if error != 0 {
-            return Err(fail("the device does not tell what it is", error));
+            return Err(fail("the device does not describe itself", error));
         }
         if !open_ports().insert(port) {
             return Err(Error::new(format!("port {}: this device is already in use by another port", device.name())));
@@ -135,7 +135,7 @@ impl Drop for Found {
     }
 }
 
-/// What queues, filters and the control side share of a port. Fields are dropped in this order: the device before the
+/// The part of a port that queues, filters and the control side share. Fields are dropped in this order: the device before the
 /// pool that its buffers go back to.
 pub(crate) struct Inner {
     found: Found,
@@ -144,7 +144,7 @@ pub(crate) struct Inner {
     pub(crate) kick: bool,
     pub(crate) rx_taken: Vec<AtomicBool>,
     pub(crate) tx_taken: Vec<AtomicBool>,
-    pub(crate) odd: Vec<Odd>,
+    pub(crate) non_plain: Vec<NonPlain>,
     slow_queue: Option<u16>,
     info: Mutex<PortInfo>,
     _eal: Arc<Started>,
@@ -208,7 +208,7 @@ impl DpdkPort {
             kick: plan.info.driver == "net_af_xdp",
             rx_taken: flags(rx_total),
             tx_taken: flags(plan.tx),
-            odd: (0..rx_total).map(|_| Odd::default()).collect(),
+            non_plain: (0..rx_total).map(|_| NonPlain::default()).collect(),
             slow_queue: plan.slow_queue.then_some(plan.rx),
             info: Mutex::new(PortInfo { port: found.port, ..plan.info }),
             found,
@@ -230,19 +230,19 @@ impl DpdkPort {
         TxQueue::new(self.0.clone(), index)
     }
 
-    /// Number of the receive queue that only hardware filters fill, where there is one.
+    /// Number of the receive queue that only hardware filters fill, if there is one.
     pub fn slow_path_queue(&self) -> Option<u16> {
         self.0.slow_queue
     }
 
-    /// Packets that came chained or shared, over all queues.
-    pub fn odd(&self) -> RxOdd {
-        let mut sum = RxOdd::default();
-        self.0.odd.iter().for_each(|odd| sum.add(odd));
+    /// How many received mbufs were not plain (chained or shared), summed over all queues.
+    pub fn non_plain(&self) -> RxNonPlain {
+        let mut sum = RxNonPlain::default();
+        self.0.non_plain.iter().for_each(|non_plain| sum.add(non_plain));
         sum
     }
 
-    /// Makes the device put matching packets into receive queue `queue`; an error sentence where it cannot.
+    /// Makes the device put matching packets into receive queue `queue`; an error if it cannot.
     pub fn steer(&self, rule: &Steer, queue: u16) -> Result<FlowRule> {
         FlowRule::new(self.0.clone(), rule, queue)
     }

@@ -2,29 +2,29 @@
 //! A port's queues. Each exists once, so that no two threads share one; dropping it gives it back to the port.
 
 use crate::error::{Error, Result};
-use crate::ffi::{self, Odd};
+use crate::ffi::{self, NonPlain};
 use crate::memory::{MBUF, as_c, forget_first};
 use crate::port::{Inner, check_memory};
 use perigee_packet::{BATCH_SIZE, Batch, Handle, Memory, ReceiveQueue, TransmitQueue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Packets that did not come as one buffer of their own, and what became of them.
+/// Received mbufs that were not plain, that is, not one unshared segment, and what happened to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RxOdd {
-    /// Chained or shared, and copied into one buffer.
+pub struct RxNonPlain {
+    /// Chained or shared, and copied into a plain one.
     pub made_whole: u64,
-    /// Chained and dropped: too long for one buffer, or no buffer was free.
+    /// Chained and dropped: too long for one mbuf, or none was free.
     pub dropped_chained: u64,
-    /// Shared and dropped: no buffer was free.
+    /// Shared and dropped: no mbuf was free.
     pub dropped_shared: u64,
 }
 
-impl RxOdd {
-    pub(crate) fn add(&mut self, odd: &Odd) {
-        self.made_whole += odd.made_whole.load(Ordering::Relaxed);
-        self.dropped_chained += odd.dropped_chained.load(Ordering::Relaxed);
-        self.dropped_shared += odd.dropped_shared.load(Ordering::Relaxed);
+impl RxNonPlain {
+    pub(crate) fn add(&mut self, non_plain: &NonPlain) {
+        self.made_whole += non_plain.made_whole.load(Ordering::Relaxed);
+        self.dropped_chained += non_plain.dropped_chained.load(Ordering::Relaxed);
+        self.dropped_shared += non_plain.dropped_shared.load(Ordering::Relaxed);
     }
 }
 
@@ -58,12 +58,12 @@ impl ReceiveQueue for RxQueue {
         check_memory(batch);
         let burst = burst.min(BATCH_SIZE) as u16;
         let (port, queue) = (&*self.port, self.index);
-        let odd = &port.odd[usize::from(queue)];
+        let non_plain = &port.non_plain[usize::from(queue)];
         // SAFETY: the port is started and stays so while we hold it; this queue is ours alone. The shim writes at most
         // `burst` owned, whole buffers with their metadata into the arrays.
         unsafe {
             batch.receive_with(burst.into(), |to| {
-                ffi::perigee_rx_burst(port.id(), queue, &to, burst, port.pool.as_ptr(), odd).into()
+                ffi::perigee_rx_burst(port.id(), queue, &to, burst, port.pool.as_ptr(), non_plain).into()
             })
         }
     }
@@ -75,7 +75,7 @@ impl Drop for RxQueue {
     }
 }
 
-/// A transmit queue of a device. It asks a device that takes nothing four more times, then leaves the rest to its caller.
+/// A transmit queue of a device. If the device takes nothing, it tries four more times, then leaves the rest to its caller.
 pub struct TxQueue {
     port: Arc<Inner>,
     index: u16,
@@ -103,7 +103,7 @@ impl TransmitQueue for TxQueue {
     }
 
     fn poll(&mut self) {
-        // Only AF_XDP needs a call to get on with what it has taken; others may not even expect an empty burst.
+        // Only AF_XDP needs a call to proceed with what it has taken; others may not even expect an empty burst.
         if self.port.kick {
             // SAFETY: as above, with no packets.
             unsafe { ffi::perigee_tx_burst(self.port.id(), self.index, std::ptr::null_mut(), 0) };

@@ -6,7 +6,7 @@
 
 use crate::eal::{Eal, Started};
 use crate::error::{Error, Result, c_string, errno_text, last_errno};
-use crate::ffi::{self, Odd};
+use crate::ffi::{self, NonPlain};
 use crate::memory::{MBUF, as_c, forget_first};
 use perigee_packet::{BATCH_SIZE, Batch, Handle, Memory, ReceiveQueue, TransmitQueue};
 use std::ffi::c_uint;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 struct Ring {
     ring: NonNull<ffi::Ring>,
-    odd: Odd,
+    non_plain: NonPlain,
     _eal: Arc<Started>,
 }
 
@@ -59,7 +59,7 @@ impl Drop for Ring {
     }
 }
 
-/// A ring for `capacity` packets, on a NUMA node or (`None`) anywhere: its two ends.
+/// Makes a ring for `capacity` packets, on a NUMA node or (`None`) anywhere; returns its two ends.
 pub fn ring(eal: &Eal, capacity: u32, numa_node: Option<u16>) -> Result<(RingSender, RingReceiver)> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let name = c_string(&format!("perigee-ring{}", NUMBER.fetch_add(1, Ordering::Relaxed)))?;
@@ -67,7 +67,7 @@ pub fn ring(eal: &Eal, capacity: u32, numa_node: Option<u16>) -> Result<(RingSen
     let ring = unsafe { ffi::perigee_ring_create(name.as_ptr(), capacity, numa_node.map_or(-1, i32::from)) };
     let ring = NonNull::new(ring)
         .ok_or_else(|| Error::new(format!("no ring for {capacity} packets: {}", errno_text(last_errno()))))?;
-    let ring = Arc::new(Ring { ring, odd: Odd::default(), _eal: eal.started() });
+    let ring = Arc::new(Ring { ring, non_plain: NonPlain::default(), _eal: eal.started() });
     Ok((RingSender(ring.clone()), RingReceiver(ring)))
 }
 
@@ -113,7 +113,7 @@ impl ReceiveQueue for RingReceiver {
         // SAFETY: the shim writes at most `burst` owned, whole buffers into the arrays; we are the ring's only consumer.
         unsafe {
             batch.receive_with(burst, |to| {
-                ffi::perigee_ring_receive(self.0.ring.as_ptr(), &to, burst as u16, &self.0.odd).into()
+                ffi::perigee_ring_receive(self.0.ring.as_ptr(), &to, burst as u16, &self.0.non_plain).into()
             })
         }
     }
@@ -177,7 +177,7 @@ mod tests {
     use perigee_packet::Pool;
     use std::sync::atomic::Ordering::Relaxed;
 
-    /// Receive's slow path, on a ring, as no software device makes such packets: the one unit test that starts EAL.
+    /// Receiving non-plain mbufs, on a ring, as no software device produces them: the only unit test that starts EAL.
     #[test]
     fn chained_and_shared_packets_become_whole() {
         let config = EalConfig { hugepages: Hugepages::No, memory_mb: 64, ..EalConfig::default() };
@@ -223,8 +223,9 @@ mod tests {
         batch.slot(2).unwrap().frame_mut().fill(0);
         // SAFETY: a living buffer of 700 bytes behind its headroom.
         assert_eq!(unsafe { *(*m(&others[2])).buf_addr.add(128 + 5) }, 5);
-        let odd = &receiver.0.odd;
-        let counts = [&odd.made_whole, &odd.dropped_chained, &odd.dropped_shared].map(|n| n.load(Relaxed));
+        let non_plain = &receiver.0.non_plain;
+        let counts =
+            [&non_plain.made_whole, &non_plain.dropped_chained, &non_plain.dropped_shared].map(|n| n.load(Relaxed));
         assert_eq!(counts, [3, 1, 0]);
         for slot in 0..4 {
             let handle = batch.take_handle(slot).unwrap();

@@ -28,7 +28,7 @@ impl Family {
     }
 }
 
-/// The first address of a prefix, in network order and left-aligned, and its length; no prefix is one of length 0.
+/// The first address of a prefix, in network order and left-aligned, and its length. `None` counts as length 0.
 pub(crate) fn bytes(prefix: Option<Prefix>) -> ([u8; 16], u8) {
     let first = match prefix {
         None => 0,

@@ -60,14 +60,14 @@ unsigned int perigee_pool_in_use(const struct rte_mempool *pool)
 
 /* ---- receive ---- */
 
-/* Flags of a packet that is not a plain buffer of its own, or that a device would take as a request at transmit. */
-#define ODD_FLAGS                                                                                                      \
+/* Flags of an mbuf that is not plain, or that a device would take as a request at transmit. */
+#define NON_PLAIN_FLAGS                                                                                                \
 	(RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL | RTE_MBUF_F_RX_VLAN_STRIPPED | RTE_MBUF_F_TX_OFFLOAD_MASK)
 
 /* refcnt 1 and nb_segs 1, as they lie behind data_off in the rearm word. */
 #define PLAIN UINT64_C(0x00010001)
 
-/* What a device can tell about a packet. */
+/* What a device can find out about a packet. */
 #define FINDINGS (RTE_MBUF_F_RX_IP_CKSUM_MASK | RTE_MBUF_F_RX_RSS_HASH)
 
 static inline uint8_t flags_of(uint64_t ol_flags)
@@ -85,26 +85,26 @@ static inline void count(uint64_t *counter)
 	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
-/* Copies a chained or shared packet into one buffer of its own; NULL when it was dropped. */
-static struct rte_mbuf *make_whole(struct rte_mbuf *m, struct rte_mempool *pool, struct perigee_odd *odd)
+/* Makes a chained or shared packet one plain mbuf; NULL when it was dropped. */
+static struct rte_mbuf *make_whole(struct rte_mbuf *m, struct rte_mempool *pool, struct perigee_non_plain *non_plain)
 {
 	int alone = rte_mbuf_refcnt_read(m) == 1 && RTE_MBUF_DIRECT(m);
 
 	if (alone && rte_pktmbuf_linearize(m) == 0) {
-		count(&odd->made_whole);
+		count(&non_plain->made_whole);
 		return m;
 	}
 	struct rte_mbuf *copy = NULL;
 	if (m->pkt_len + RTE_PKTMBUF_HEADROOM <= rte_pktmbuf_data_room_size(pool))
 		copy = rte_pktmbuf_copy(m, pool, 0, UINT32_MAX);
-	count(copy ? &odd->made_whole : m->nb_segs > 1 ? &odd->dropped_chained : &odd->dropped_shared);
+	count(copy ? &non_plain->made_whole : m->nb_segs > 1 ? &non_plain->dropped_chained : &non_plain->dropped_shared);
 	rte_pktmbuf_free(m);
 	return copy;
 }
 
-/* The rare case of fill(): brings every packet into the form that the batch promises, drops those where that fails. */
+/* The rare case of fill(): makes every mbuf plain, as the batch promises, and drops those where that fails. */
 static __attribute__((noinline, cold)) uint16_t sort_out(const struct perigee_arrays *to, uint16_t n, int port,
-							 struct rte_mempool *pool, struct perigee_odd *odd)
+							 struct rte_mempool *pool, struct perigee_non_plain *non_plain)
 {
 	uint16_t kept = 0;
 
@@ -112,11 +112,11 @@ static __attribute__((noinline, cold)) uint16_t sort_out(const struct perigee_ar
 		struct rte_mbuf *m = to->handle[i];
 
 		if (m->nb_segs != 1 || rte_mbuf_refcnt_read(m) != 1 || !RTE_MBUF_DIRECT(m))
-			m = make_whole(m, pool ? pool : m->pool, odd);
+			m = make_whole(m, pool ? pool : m->pool, non_plain);
 		if (m == NULL)
 			continue;
 		if (m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED && rte_vlan_insert(&m) != 0) {
-			count(&odd->dropped_shared);
+			count(&non_plain->dropped_shared);
 			rte_pktmbuf_free(m);
 			continue;
 		}
@@ -134,7 +134,7 @@ static __attribute__((noinline, cold)) uint16_t sort_out(const struct perigee_ar
 	return kept;
 }
 
-/* What the device found out about the packets: only where it found out something. */
+/* Stores what the device found out about the packets, if anything. */
 static __attribute__((noinline)) void fill_findings(const struct perigee_arrays *to, uint16_t n)
 {
 	for (uint16_t i = 0; i < n; i++) {
@@ -147,7 +147,7 @@ static __attribute__((noinline)) void fill_findings(const struct perigee_arrays 
 
 /* Fills the arrays from the buffers' first cache lines, without a branch per packet. port < 0: as the buffers say. */
 static inline __attribute__((always_inline)) uint16_t fill(const struct perigee_arrays *to, uint16_t n, int port,
-							   struct rte_mempool *pool, struct perigee_odd *odd)
+							   struct rte_mempool *pool, struct perigee_non_plain *non_plain)
 {
 	struct rte_mbuf **restrict handle = to->handle;
 	uint8_t **restrict data = to->data;
@@ -172,24 +172,24 @@ static inline __attribute__((always_inline)) uint16_t fill(const struct perigee_
 		fill_findings(to, n);
 	else
 		memset(to->flags, 0, n);
-	return __builtin_expect(strange != 0 || any & ODD_FLAGS, 0) ? sort_out(to, n, port, pool, odd) : n;
+	return __builtin_expect(strange != 0 || any & NON_PLAIN_FLAGS, 0) ? sort_out(to, n, port, pool, non_plain) : n;
 }
 
 uint16_t perigee_rx_burst(uint16_t port, uint16_t queue, const struct perigee_arrays *to, uint16_t burst,
-			  struct rte_mempool *pool, struct perigee_odd *odd)
+			  struct rte_mempool *pool, struct perigee_non_plain *non_plain)
 {
-	return fill(to, rte_eth_rx_burst(port, queue, to->handle, burst), port, pool, odd);
+	return fill(to, rte_eth_rx_burst(port, queue, to->handle, burst), port, pool, non_plain);
 }
 
 uint16_t perigee_ring_receive(struct rte_ring *ring, const struct perigee_arrays *to, uint16_t burst,
-			      struct perigee_odd *odd)
+			      struct perigee_non_plain *non_plain)
 {
-	return fill(to, rte_ring_dequeue_burst(ring, (void **)to->handle, burst, NULL), -1, NULL, odd);
+	return fill(to, rte_ring_dequeue_burst(ring, (void **)to->handle, burst, NULL), -1, NULL, non_plain);
 }
 
 /* ---- transmit ---- */
 
-/* How often a device that takes nothing is asked again: long enough for a descriptor write-back, not for a dead link. */
+/* How often to retry when a device takes nothing: long enough for a descriptor write-back, not for a dead link. */
 #define TRANSMIT_TRIES 4
 
 uint16_t perigee_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **packets, uint16_t n)

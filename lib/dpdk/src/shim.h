@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What Rust calls of DPDK that is a static inline function, a macro or a large structure. Everything else is called
- * directly. src/ffi.rs repeats these declarations by hand; shim.c asserts the layouts that both sides rely on.
+ * The parts of DPDK that Rust needs and that are static inline functions, macros or large structures. Everything else is
+ * called directly. src/ffi.rs repeats these declarations; shim.c asserts the layouts that both sides rely on.
  * Functions return 0 or a negative errno unless they say otherwise.
  */
 #pragma once
@@ -33,18 +33,18 @@ struct perigee_arrays {
 /* Bits of flags (perigee_packet::batch::flags). */
 enum { PERIGEE_IPV4_CHECKSUM_GOOD = 1, PERIGEE_IPV4_CHECKSUM_BAD = 2, PERIGEE_HASH = 4 };
 
-/* Packets that did not come as one buffer of their own; read by other threads. */
-struct perigee_odd {
-	uint64_t made_whole;      /* chained or shared, copied into one buffer of their own */
-	uint64_t dropped_chained; /* chained and too long for one buffer, or no buffer free */
-	uint64_t dropped_shared;  /* shared, and no buffer free */
+/* Received mbufs that were not plain, that is, not one unshared segment; other threads read the counters. */
+struct perigee_non_plain {
+	uint64_t made_whole;      /* chained or shared, copied into a plain mbuf */
+	uint64_t dropped_chained; /* chained and too long for one mbuf, or none free */
+	uint64_t dropped_shared;  /* shared, and no mbuf free */
 };
 
 /* Receive into a batch's arrays; return the number of packets. */
 uint16_t perigee_rx_burst(uint16_t port, uint16_t queue, const struct perigee_arrays *to, uint16_t burst,
-			  struct rte_mempool *pool, struct perigee_odd *odd);
+			  struct rte_mempool *pool, struct perigee_non_plain *non_plain);
 uint16_t perigee_ring_receive(struct rte_ring *ring, const struct perigee_arrays *to, uint16_t burst,
-			      struct perigee_odd *odd);
+			      struct perigee_non_plain *non_plain);
 
 /* Send; return the number of packets taken from the front. */
 uint16_t perigee_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **packets, uint16_t n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The part of the shim over DPDK's routing tables: rte_lpm, rte_fib and their IPv6 sisters. Next hops come and go as 32 bits;
+ * The part of the shim over DPDK's routing tables: rte_lpm, rte_fib and their IPv6 counterparts. Next hops are passed as 32 bits;
  * IPv6 addresses are 16 bytes in network order, or in the processor's order (low half first), turned over here.
  */
 /* Of SIMD widths; stable from 23.11 on. */

@@ -228,7 +228,7 @@ static void copy_chain(const struct rte_mbuf *m, struct packet *p)
 		memcpy(to, rte_pktmbuf_mtod(m, const uint8_t *), m->data_len);
 }
 
-/* A packet that is not a plain buffer of the pool: copies it, or drops it and counts why. */
+/* An mbuf that is not a plain one of the pool: copies it, or drops it and counts why. */
 static __attribute__((noinline, cold)) struct packet *copy_in(struct perigee_snabb_port *port, struct rte_mbuf *m)
 {
 	struct packet *p = NULL;
@@ -430,7 +430,7 @@ uint32_t perigee_snabb_get(struct perigee_snabb_ring *from, struct link *to, uin
 	return got;
 }
 
-/* ---- what Lua has not ---- */
+/* ---- what Lua lacks ---- */
 
 int32_t perigee_snabb_load(const int32_t *flag)
 {

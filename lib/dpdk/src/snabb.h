@@ -28,7 +28,7 @@ struct packet {
 };
 
 /* A link. `read` and `write` run on and are brought back to 0 when the link is empty; their types differ so that LuaJIT knows
- * that a store to one is no store to the other. `bytes` and `drops` count what was transmitted since they were last added to
+ * that a store to one does not change the other. `bytes` and `drops` count what was transmitted since they were last added to
  * the link's counters; `counted` is the value of `read` then. */
 struct link {
 	int32_t read, counted, id, unused;
@@ -36,7 +36,7 @@ struct link {
 	struct packet *packets[LINK_RING_SIZE];
 };
 
-/* Free packets of one thread, a stack. What it has more than `max`, it gives back to the pool. `frees` .. `padded` count
+/* Free packets of one thread, a stack. Those beyond `max` go back to the pool. `frees` .. `padded` count
  * since they were last added to the engine's counters; padded: bytes, at least 60 for each packet. */
 struct perigee_snabb_freelist {
 	int64_t nfree, max, frees, bytes, padded;
@@ -72,7 +72,7 @@ void full_memory_barrier(void);
 #define PERIGEE_SNABB_HEADROOM 256
 #define PERIGEE_SNABB_STRIDE (23 * 512)
 
-/* What happened to packets that were no plain buffers of the pool, counted by a pair of queues. */
+/* What happened to mbufs that were not plain ones of the pool, counted by a pair of queues. */
 struct perigee_snabb_port {
 	uint16_t port, queue;
 	uint16_t copies; /* the device has a pool of its own: every packet is copied */
@@ -82,8 +82,8 @@ struct perigee_snabb_port {
 	uint64_t received, transmitted;
 	uint64_t copied_in, copied_out;     /* chained, shared or from elsewhere: copied */
 	uint64_t rx_long, rx_no_buffer;     /* received and dropped: over 10,240 bytes; no free packet to copy to */
-	uint64_t tx_long, tx_no_buffer;     /* the same when sending: longer than the device takes; no buffer of its own */
-	uint64_t max_frame;                 /* what the device's MTU makes of a frame */
+	uint64_t tx_long, tx_no_buffer;     /* not sent and dropped: longer than the device takes; no free buffer to copy to */
+	uint64_t max_frame;                 /* bytes of the longest frame at the device's MTU */
 };
 
 struct rte_mempool *perigee_snabb_pool_create(const char *name, uint32_t most, int socket);

@@ -85,7 +85,7 @@ impl SnabbPool {
     /// Makes up to `n` more packets; returns how many.
     ///
     /// # Errors
-    /// Where there is no memory for them, or there are [`MAX_PACKETS`].
+    /// There is no memory for them, or there are [`MAX_PACKETS`].
     pub fn grow(&self, n: u32) -> Result<u32> {
         static ZONES: AtomicU32 = AtomicU32::new(0);
         let _one_at_a_time = self.0.growing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,7 +108,7 @@ impl SnabbPool {
         unsafe { ffi::perigee_snabb_pool_size(self.0.pool.as_ptr()) }
     }
 
-    /// Packets that nobody has.
+    /// Free packets in the pool.
     pub fn available(&self) -> u32 {
         // SAFETY: as above.
         unsafe { ffi::perigee_snabb_pool_available(self.0.pool.as_ptr()) }
@@ -150,8 +150,8 @@ pub struct SharedPort {
 }
 
 impl SharedPort {
-    /// Opens a port that receives into Snabb's packets; where the device refuses these, its own buffers are used and every
-    /// packet is copied (`notes` of its info say so); so it is if `copy` asks for it.
+    /// Opens a port that receives into Snabb's packets. If the device refuses these, or `copy` is set, the port has buffers of
+    /// its own and every packet is copied (the `notes` of its info say so).
     pub fn open(eal: &Eal, config: &PortConfig, packets: &SnabbPool, copy: bool) -> Result<SharedPort> {
         let xdp = match &config.device {
             Device::Xdp(_) => true,
@@ -173,7 +173,7 @@ impl SharedPort {
             Err(error) => {
                 let mtu = config.mtu.unwrap_or(1500).max(1500);
                 let pool = MbufPool::new(eal, PoolConfig::default().for_mtu(mtu))?;
-                // A device that is not there is refused for the same reason again, in its own words.
+                // A missing device is refused once more for the same reason, and the error says so.
                 match DpdkPort::open(eal, config, &pool) {
                     Ok(port) => (port, true),
                     Err(again) => return Err(if own { again } else { error }),
@@ -212,7 +212,7 @@ impl SharedPort {
     }
 }
 
-/// What a pair of queues counted besides plain packets.
+/// Counters of a pair of queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SnabbCounts {
     /// Packets from the device.

@@ -42,7 +42,7 @@ fn interface(name: &str) -> PortConfig {
     PortConfig::new(Device::Interface(name.into()))
 }
 
-/// Frames with an Ethernet type that nobody else on the wire uses.
+/// Frames with an Ethernet type that nothing else on the wire uses.
 fn marked(n: usize) -> Vec<Vec<u8>> {
     let mut frames = frames(n, 1614);
     for frame in &mut frames {

@@ -130,7 +130,7 @@ fn pcap_round_trip(eal: &Eal) {
         assert!(packets.is_empty());
         batch.refill();
     }
-    assert_eq!((seen, port.odd()), (200, RxOdd::default()));
+    assert_eq!((seen, port.non_plain()), (200, RxNonPlain::default()));
     drop((rx, tx, port, batch));
     assert_eq!(pool.in_use(), 0);
     assert_eq!(read_pcap(&output), sent);
@@ -195,7 +195,7 @@ fn long_frames_are_dropped_or_whole(eal: &Eal) {
     let port = open(eal, &format!("net_pcap2,rx_pcap={}", input.display()), &small);
     let got = receive(&mut port.rx_queue(0).unwrap(), 20);
     assert_eq!(got, sent.iter().filter(|f| f.len() == 1000).cloned().collect::<Vec<_>>());
-    assert_eq!(port.odd(), RxOdd { dropped_chained: 10, ..RxOdd::default() });
+    assert_eq!(port.non_plain(), RxNonPlain { dropped_chained: 10, ..RxNonPlain::default() });
     drop(port);
     let port = open(eal, &format!("net_pcap2,rx_pcap={}", input.display()), &large);
     assert_eq!(receive(&mut port.rx_queue(0).unwrap(), 30), sent);

@@ -72,7 +72,7 @@ fn many_producers(eal: &Eal) {
                     frame[4..8].copy_from_slice(&number.to_be_bytes());
                     let packet = pool.packet(&frame).expect("the ring holds fewer packets than the pool");
                     let mut packet = vec![packet.into_handle()];
-                    // Some are tried again for a while, so that both happen: handing over and losing to a full ring.
+                    // Some are retried for a while, so that both happen: packets get through, and packets meet a full ring.
                     for _ in 0..number % 64 + 1 {
                         sender.transmit(&mut packet);
                         std::thread::yield_now();
@@ -121,7 +121,7 @@ fn the_owner_of_a_queue_sends_for_others(eal: &Eal) {
     assert_eq!(pool.in_use(), 0);
 }
 
-/// A device that takes nothing: the rest waits with the owner, then in the ring, and all is freed in the end.
+/// A device that takes nothing: packets wait with the owner, then in the ring, and all are freed in the end.
 fn what_is_left_is_freed(eal: &Eal) {
     struct Stuck;
     impl TransmitQueue for Stuck {

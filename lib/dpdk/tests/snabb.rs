@@ -8,7 +8,7 @@ use perigee_dpdk::snabb::{MAX_PACKETS, SharedPort, SnabbPool, SnabbRing, ThreadS
 use perigee_dpdk::{Device, Eal, PortConfig};
 use std::ffi::c_void;
 
-/// The same as in `snabb.h`, of which this needs a part.
+/// The declarations of `snabb.h` that this test needs.
 mod shim {
     use std::ffi::c_void;
 

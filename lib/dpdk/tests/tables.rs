@@ -117,7 +117,7 @@ fn check<A: Family>(reader: &dyn Lookup<A>, oracle: &Oracle<A>, addresses: &[A],
     }
 }
 
-/// Random changes, all of what changed checked after each commit. `hold`: how many old readers are held at most.
+/// Random changes; after each commit, everything that changed is checked. `hold`: how many old readers are held at most.
 fn random_changes<A: Family>(structure: &Structure<A>, seed: u64, changes: usize, ids: u32, hold: usize) {
     let mut random = Random::new(seed);
     let mut writer = (structure.new)().unwrap_or_else(|error| panic!("{}: {error}", structure.name));
@@ -157,13 +157,13 @@ fn random_changes<A: Family>(structure: &Structure<A>, seed: u64, changes: usize
         }
     }
     held.clear();
-    // The first brings the other copy up to date, the second what was changed meanwhile.
+    // The first brings the other copy up to date, the second adds what was changed meanwhile.
     writer.commit().expect("room");
     writer.commit().expect("room");
     assert!(!writer.uncommitted());
     let addresses: Vec<A> = all.iter().flat_map(|prefix| probes(*prefix, &mut random)).collect();
     check(&*writer.reader(), &oracle, &addresses, &format!("seed {seed}, at the end"));
-    // All gone again: what removals leave behind would be found now.
+    // All are removed: anything that removals leave behind is found now.
     for prefix in all {
         if oracle.remove(prefix).is_some() {
             writer.remove(prefix).expect("present");
@@ -222,7 +222,7 @@ fn a_whole_table(_: &Eal) {
     }
 }
 
-/// DPDK's own count of groups goes wrong where a long prefix has its parent's next hop: nobody may notice.
+/// DPDK's own count of groups goes wrong when a long prefix has its parent's next hop; that must not show.
 fn long_prefixes_come_and_go(_: &Eal) {
     for structure in fib::RAW4 {
         let mut writer = (structure.new)().expect("memory");
@@ -251,7 +251,7 @@ fn long_prefixes_come_and_go(_: &Eal) {
     }
 }
 
-/// rte_fib1 has few groups: what does not fit is refused, or reported by commit and done as soon as there is room.
+/// rte_fib1 has few groups: what does not fit is refused, or reported by commit and stored as soon as there is room.
 fn full(_: &Eal) {
     let structure = fib::IPV4.iter().find(|structure| structure.name == "rte_fib1").expect("a name of the list");
     let mut writer = (structure.new)().expect("memory");
@@ -272,7 +272,7 @@ fn full(_: &Eal) {
     writer.commit().expect("all is there");
     check(&*writer.reader(), &oracle, &all, "full");
 
-    // A reader in the way: nothing is refused, commit tells, and what was there is there.
+    // While a reader is in the way, nothing is refused, commit reports the shortage, and what was there stays.
     let reader = writer.reader();
     writer.remove(long(0)).expect("present");
     oracle.remove(long(0));
@@ -301,7 +301,7 @@ fn full(_: &Eal) {
     assert_eq!(missing, 1);
     check(&*now, &oracle, &all, "all but one");
     drop(now);
-    // Room again: it is there at once, though nobody inserts it again.
+    // As soon as there is room, the prefix is there, without being inserted again.
     writer.remove(long(2)).expect("present");
     oracle.remove(long(2));
     oracle.insert(long(n + 1), NextHopId(8));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What DPDK's tables have in common: a pointer with an owner, a name, memory, errors.
+//! The common part of DPDK's tables: a pointer with an owner, a name, memory, errors.
 
 use crate::eal::{Started, running};
 use crate::ffi;
@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A table of DPDK's, freed with this.
+/// Owns one of DPDK's tables and frees it when dropped.
 pub(super) struct Table<T> {
     table: NonNull<T>,
     free: unsafe extern "C" fn(*mut T),
@@ -19,7 +19,7 @@ pub(super) struct Table<T> {
     _eal: Arc<Started>,
 }
 
-// SAFETY: DPDK's tables have no thread of their own; who may change one has `&mut`.
+// SAFETY: DPDK's tables are bound to no thread; changing one takes `&mut`.
 unsafe impl<T> Send for Table<T> {}
 // SAFETY: lookups only read.
 unsafe impl<T> Sync for Table<T> {}
@@ -62,7 +62,7 @@ pub(super) fn check(structure: &'static str, id: NextHopId, max: u32) -> Result<
     if id.0 > max { Err(LookupError::NextHop { id: id.0, structure, max }) } else { Ok(()) }
 }
 
-/// What an addition's return code means: lengths and ids are checked before, so there was no room.
+/// Interprets the return code of an addition: lengths and ids have been checked, so a failure means that there was no room.
 pub(super) fn added<A: Address>(
     code: c_int,
     prefix: PrefixOf<A>,
@@ -113,11 +113,11 @@ impl Bits for u128 {
     }
 }
 
-/// Prefixes that reach the last address, in other words.
+/// Expresses the prefixes that reach the last address by others.
 ///
 /// DPDK 22.11 loses a prefix of length 0, and overwrites the whole table when a prefix that reaches the last address is changed
-/// while there is a longer one that does, too. So it gets none but the last address itself: instead of ones of length `n`
-/// and then any bits, it gets those that begin with `k` ones and a zero, for each `k` from `n` on.
+/// while there is a longer one that does, too. So it gets none of them but the last address itself: a prefix of `n` ones is
+/// replaced by prefixes of `k` ones and a zero, for each `k` from `n` on.
 #[derive(Default)]
 pub(super) struct Top {
     /// By length: the prefixes of nothing but ones.
@@ -132,12 +132,12 @@ impl Top {
         Self { ones: vec![None; bits + 1], parts: vec![None; bits] }
     }
 
-    /// Whether it is about this prefix.
+    /// Whether this prefix is expressed by others.
     pub(super) fn has<A: Bits>(prefix: PrefixOf<A>) -> bool {
         prefix.addr().bits().leading_ones() + 1 >= prefix.len().into()
     }
 
-    /// What DPDK gets: the prefixes by their number of ones, then the last address.
+    /// What DPDK should hold: the prefixes by their number of ones, then the last address.
     fn shown(&self) -> Vec<Option<u32>> {
         let mut cover = None;
         let parts = self.parts.iter().chain([&None]);
@@ -148,14 +148,14 @@ impl Top {
         shown.collect()
     }
 
-    /// The prefix at this place of what DPDK gets.
+    /// The prefix that DPDK gets at this index.
     fn prefix<A: Bits>(ones: usize) -> PrefixOf<A> {
         let addr = !u128::MAX.checked_shr(ones as u32).unwrap_or(0);
         PrefixOf::truncated(A::of(addr), (ones as u8 + 1).min(A::BITS)).expect("at most the address's length")
     }
 
-    /// Sets or removes one of the prefixes it [`has`](Self::has); `store` does the same in DPDK. After an error all is as it
-    /// was.
+    /// Sets or removes one of the prefixes it [`has`](Self::has); `store` sets or removes a prefix in DPDK. After an error,
+    /// everything is as it was before.
     pub(super) fn change<A: Bits>(
         &mut self,
         prefix: PrefixOf<A>,
@@ -171,7 +171,7 @@ impl Top {
         let changed: Vec<usize> = (0..after.len()).filter(|&at| before[at] != after[at]).collect();
         for (done, &at) in changed.iter().enumerate() {
             if let Err(error) = store(Self::prefix(at), after[at]) {
-                // The way back needs no more room than there was.
+                // Going back needs no more room than there was.
                 changed[..done].iter().for_each(|&at| drop(store(Self::prefix(at), before[at])));
                 let at = usize::from(prefix.len());
                 *if ones { &mut self.ones[at] } else { &mut self.parts[at - 1] } = old;

@@ -17,7 +17,7 @@ const LPM_RULE: u64 = 8;
 /// Bytes of a node in rte_rib's pool, with the pool's own; there are two nodes per route.
 const RIB_NODE: u64 = 224;
 
-/// /24 with longer prefixes that there is room for. The Internet has less than a thousand.
+/// How many /24 may contain longer prefixes. The Internet has fewer than a thousand.
 fn groups(room: usize) -> u32 {
     (room / 64).max(256) as u32
 }
@@ -160,7 +160,7 @@ impl<const LOG2_SIZE: i32> Fib4<LOG2_SIZE> {
     /// An empty one with room for this many routes, at most [`MOST4`].
     pub fn new(routes: usize) -> Result<Self, LookupError> {
         let room = room(routes, LEAST, MOST4);
-        // Not rounded here: the largest number that DPDK takes is an odd one.
+        // Not rounded here: the largest number that DPDK takes is odd.
         let groups = groups(room).min(max_id(LOG2_SIZE));
         let mut vector = 0;
         // SAFETY: the name is copied; `vector` is written before the call returns.
@@ -188,12 +188,12 @@ impl<const LOG2_SIZE: i32> Fib4<LOG2_SIZE> {
         self.fib.heap
     }
 
-    /// Groups that may be in use: for a range DPDK wants two free ones, whether it needs them or not.
+    /// Groups that may be in use: DPDK wants two free ones for a range, whether it needs them or not.
     fn limit(&self) -> u32 {
         fib_groups(LOG2_SIZE, self.room) - 2
     }
 
-    /// Adds to DPDK's own, where a failure leaves no trace.
+    /// Adds to DPDK's table; a failure leaves no trace in it.
     fn add(&mut self, prefix: Prefix4, id: u32) -> Result<(), LookupError> {
         // SAFETY: this is the only user of the table.
         let code = unsafe { ffi::rte_fib_add(self.fib.get(), prefix.addr(), prefix.len(), id.into()) };
@@ -212,7 +212,7 @@ impl<const LOG2_SIZE: i32> Fib4<LOG2_SIZE> {
         }
     }
 
-    /// The same, for whatever prefix.
+    /// Sets or removes any prefix, also one that DPDK does not get as it is.
     fn change(&mut self, prefix: Prefix4, id: Option<u32>) -> Result<(), LookupError> {
         if !Top::has(prefix) {
             return self.store(prefix, id);
@@ -241,8 +241,8 @@ impl<const LOG2_SIZE: i32> Fib4<LOG2_SIZE> {
         if !self.per_group.contains_key(&group) && self.per_group.len() as u32 >= self.limit() {
             return Err(full(prefix, Self::NAME, "groups of long prefixes", self.limit()));
         }
-        // DPDK forgets to count the group of a prefix that begins with its parent's next hop, though it counts it off
-        // later: it begins with one that no route has.
+        // DPDK forgets to count the group of a prefix whose next hop is its parent's, though it later subtracts it. So the
+        // prefix is added with a next hop that no route has, and then changed.
         self.add(prefix, max_id(LOG2_SIZE))?;
         self.add(prefix, id)?;
         self.long.insert(prefix);
@@ -288,7 +288,7 @@ impl<const LOG2_SIZE: i32> Buffer<u32> for Fib4<LOG2_SIZE> {
     }
 
     fn may_grow(&self) -> bool {
-        // More room for routes does not help where groups are short and there cannot be more of them.
+        // More room for routes does not help when groups are short and there cannot be more of them.
         let more_groups = fib_groups(LOG2_SIZE, MOST4) > fib_groups(LOG2_SIZE, self.room);
         self.room < MOST4 && (more_groups || (self.per_group.len() as u32) < self.limit())
     }

@@ -19,7 +19,7 @@ const LPM_GROUP: u64 = 16;
 /// Bytes of a node in rte_rib6's pool, with the pool's own; there are two nodes per route.
 const RIB_NODE: u64 = 256;
 
-/// Groups of 256 entries that there is room for. The Internet's table needs less than one per route.
+/// How many groups of 256 entries there is room for. The Internet's table needs less than one per route.
 fn groups(room: usize) -> u32 {
     room.max(1 << 13) as u32
 }
@@ -152,7 +152,8 @@ pub struct Fib6<const LOG2_SIZE: i32> {
     vector: bool,
     room: usize,
     top: Top,
-    /// DPDK's own count of groups drifts with removals, until it refuses what would fit: a rebuilt one may have room then.
+    /// Whether prefixes were removed: DPDK's count of groups drifts with removals until it refuses what would fit, and a rebuilt
+    /// table may have room.
     removals: bool,
 }
 
@@ -202,7 +203,7 @@ impl<const LOG2_SIZE: i32> Fib6<LOG2_SIZE> {
         self.removals = true;
         // SAFETY: this is the only user of the table; the address is read during the call.
         let code = unsafe { ffi::perigee_fib6_delete(self.fib.get(), &prefix.addr().to_be_bytes(), prefix.len()) };
-        // An unknown prefix is no error, any other is a shortage of groups.
+        // An unknown prefix is not an error; any other code means a shortage of groups.
         let code = if code == -rustix::io::Errno::NOENT.raw_os_error() { 0 } else { code };
         added(code, prefix, Self::NAME, fib_groups(LOG2_SIZE, self.room))
     }
@@ -215,7 +216,7 @@ impl<const LOG2_SIZE: i32> Fib6<LOG2_SIZE> {
         }
     }
 
-    /// The same, for whatever prefix.
+    /// Sets or removes any prefix, also one that DPDK does not get as it is.
     fn change(&mut self, prefix: Prefix6, id: Option<u32>) -> Result<(), LookupError> {
         if !Top::has(prefix) {
             return self.store(prefix, id);

@@ -36,10 +36,10 @@ pub fn run_with(memory_mb: u32, cases: &[Case]) {
     }
     drop(eal);
     let ours = folder.path().join("dpdk").join(config.file_prefix);
-    // A packet that leaked on purpose keeps EAL going, and its folder.
+    // A packet that leaked on purpose keeps EAL, and with it its folder.
     let leaked = cases.iter().any(|(name, _)| name.contains("leak") && name.contains(&wanted));
     assert_eq!(ours.exists(), leaked, "{} after the end", ours.display());
-    // As the usual test harness says it, for those who count.
+    // Like the usual test harness, for scripts that count results.
     println!("test result: ok. {passed} passed; 0 failed; 0 ignored");
 }
 
@@ -59,7 +59,7 @@ pub fn open(eal: &Eal, devargs: &str, pool: &Arc<MbufPool>) -> DpdkPort {
     DpdkPort::open(eal, &config(devargs), pool).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Receives until `n` frames have come or nothing came for long, and copies them out.
+/// Receives until `n` frames have come or nothing has come for a while, and copies them out.
 pub fn receive(queue: &mut dyn ReceiveQueue, n: usize) -> Vec<Vec<u8>> {
     let mut batch = Batch::new(&MBUF);
     let mut frames = Vec::new();
