@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! BGP over the twins: ten thousand routes come, go and come again, and traffic goes where they say.
+//! BGP over the twins: ten thousand routes come, go and come again, and traffic follows them.
 
 use crate::Pair;
 use perigee_tests::speakers::{PORTS, announcing_bird, networks, networks6, router_bird, router_frr};
@@ -34,7 +34,7 @@ fn some_addresses() -> Vec<String> {
     some.chain(some6).map(inside).collect()
 }
 
-/// Waits until perigee has so many routes of Linux in these networks.
+/// Waits until perigee has this many routes of Linux in these networks.
 fn routes_become(router: &Router, count: usize, count6: usize) {
     for (within, wanted) in [("20.0.0.0/8", count), ("2001:db8:f000::/48", count6)] {
         let mut last = 0;
@@ -84,7 +84,7 @@ fn ten_thousand_routes_by_bird(world: &World) {
         bird.counts().good().iter().any(|count| count.table == "master4" && count.networks >= ROUTES as u64)
     });
     come_go_and_come_again(&router, &client, &speaker);
-    // In peace: what BIRD takes out of Linux goes from perigee as well.
+    // BIRD stops cleanly: the routes that it removes from Linux leave perigee as well.
     bird.stop().good();
     routes_become(&router, 0, 0);
     router.audited();
@@ -101,7 +101,7 @@ fn ten_thousand_routes_by_frr(world: &World) {
     router.stop();
 }
 
-/// Beside each other: routes of a daemon, of `ip`, and of the configuration.
+/// Routes of a daemon, of `ip` and of the configuration do not disturb each other.
 fn sources_of_routes_live_side_by_side(world: &World) {
     let Pair { client, server } = Pair::new(world);
     server.run("ip route add local 20.0.0.0/8 dev lo").good();
@@ -114,7 +114,7 @@ fn sources_of_routes_live_side_by_side(world: &World) {
         client.reaches(&format!("20.0.{number}.9"));
     }
     let source = |prefix: &str| router.route(prefix).expect("a route")["source"].clone();
-    assert_ne!(source("20.0.1.0/24"), source("20.0.0.0/24"), "the configuration's before Linux'");
+    assert_ne!(source("20.0.1.0/24"), source("20.0.0.0/24"), "the configuration's before Linux's");
     router.becomes("20.0.1.0/24", |_| router.routes("20.0.1.0/24").len() == 2);
     bird.stop().good();
     for lost in ["20.0.0.0/24", "20.0.2.0/24"] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The demonstration shows what it promises, and says what to do where it cannot.
+//! The demonstration shows what it promises, or says what to do if it cannot.
 
 use perigee_tests::{Asserts, Good, World, perigee, run, wait_until};
 use std::fs;
@@ -46,9 +46,9 @@ fn where_user_namespaces_are_refused_the_demo_says_so(world: &World) {
     fs::write("/proc/sys/user/max_user_namespaces", "0").expect("no more user namespaces in this one");
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set", "-all", "--inh-caps", "-all"]).arg(perigee()).arg("demo");
-    let told = run(command.env("NO_COLOR", "1")).refused("namespaces");
-    let sentences: Vec<_> = told.text.lines().filter(|line| line.starts_with("perigee: ")).collect();
-    assert_eq!(sentences.len(), 1, "one sentence:\n{}", told.text);
-    assert!(!told.text.contains("panicked"), "{}", told.text);
+    let output = run(command.env("NO_COLOR", "1")).refused("namespaces");
+    let sentences: Vec<_> = output.text.lines().filter(|line| line.starts_with("perigee: ")).collect();
+    assert_eq!(sentences.len(), 1, "one sentence:\n{}", output.text);
+    assert!(!output.text.contains("panicked"), "{}", output.text);
     assert!(world.processes().is_empty());
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The configurations in `examples/` are accepted by the programs they are for, and those for BGP do what they say.
+//! The configurations in `examples/` are accepted by the programs they are for, and those for BGP work as described.
 
 use perigee_lab::bird::{Channel, Configuration, Session};
 use perigee_tests::{Good, Host, LONG_WAIT, Router, World, run, wait_until_for};
@@ -21,7 +21,7 @@ fn text(name: &str) -> String {
     fs::read_to_string(folder().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Examples whose names begin and end with something.
+/// Examples whose names begin and end like this.
 fn named(begin: &str, end: &str) -> Vec<PathBuf> {
     let all = fs::read_dir(folder()).expect("the folder of examples").flatten().map(|entry| entry.path());
     let fits = |path: &PathBuf| {
@@ -85,7 +85,7 @@ fn provider_bird() -> String {
     all.text().to_owned()
 }
 
-/// Routes that shall be there are, and lead somewhere; those that are refused are not; the provider knows the way back.
+/// Wanted routes are there and lead somewhere; refused ones are not there; the provider knows the way back.
 fn does_what_it_says(router: &Router, client: &Host) {
     for (network, address) in [("20.0.0.0/24", "20.0.0.1"), ("2001:db8:f000::/48", "2001:db8:f000::1")] {
         router.leads(network, "wan");

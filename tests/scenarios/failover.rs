@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Two ways to the same network: flows are spread over both and keep to theirs; what is left of them takes all when the other
-//! is withdrawn, or its link ends.
+//! Two paths to the same network: flows are spread over both and each keeps to its path; when one path is withdrawn or its link
+//! goes down, the other takes all flows.
 //!
 //! ```text
 //!             ┌── one ─── one: 20.0.0.0/24
@@ -35,7 +35,7 @@ const NETWORK: &str = "20.0.0.0/24";
 const FLOWS: u16 = 200;
 const PACKETS: usize = 3;
 
-/// A host that announces the network and hears what comes to it.
+/// A host that announces the network and receives the packets for it.
 struct Way {
     host: Host,
     net: u8,
@@ -46,7 +46,7 @@ impl Way {
     fn new(world: &World, name: &str, net: u8) -> Way {
         let host = world.host(name, &[&format!("10.0.{net}.2/24"), &format!("2001:db8:{net}::2/64")], &[]);
         host.run("ip addr add 20.0.0.1/32 dev lo").good();
-        // Packets come by a way that the answer would not take: there is none.
+        // The host has no route back to the senders, so reverse-path filtering would drop the packets.
         host.set("ipv4/conf/all/rp_filter", "0");
         host.set("ipv4/conf/eth0/rp_filter", "0");
         let socket = host.inside(|| UdpSocket::bind("20.0.0.1:2000").expect("a socket"));
@@ -59,7 +59,7 @@ impl Way {
         self.host.bird(&announcing_bird(self.net, 1, 0))
     }
 
-    /// Adds what has come so far: packets by the flow's source port.
+    /// Adds the packets that have come so far, counted by the flow's source port.
     fn hear(&self, into: &mut BTreeMap<u16, usize>) {
         let mut buffer = [0; 2048];
         while let Ok((_, from)) = self.socket.recv_from(&mut buffer) {
@@ -68,14 +68,14 @@ impl Way {
     }
 }
 
-/// Sends some packets of each flow; which flows came to each way. Every packet comes, and no flow comes to both.
+/// Sends some packets of each flow; returns which flows took each path. Every packet arrives, and no flow takes both paths.
 fn flows(wire: &Wire, router: &Router, ways: [&Way; 2]) -> [usize; 2] {
     let mac = router.mac("wan");
     let mut heard = [BTreeMap::new(), BTreeMap::new()];
     for _ in 0..PACKETS {
         for flow in 0..FLOWS {
             wire.send(&frame::udp4_ports(mac, "10.0.1.2", "20.0.0.1", (3000 + flow, 2000), 20));
-            // No faster than one core of a busy machine takes them.
+            // No faster than one core of a busy machine can receive them.
             if flow % 32 == 31 {
                 ways.iter().zip(&mut heard).for_each(|(way, heard)| way.hear(heard));
             }
@@ -93,7 +93,7 @@ fn flows(wire: &Wire, router: &Router, ways: [&Way; 2]) -> [usize; 2] {
     [one.len(), two.len()]
 }
 
-/// The interfaces that the network's route has gateways on.
+/// The interfaces on which the network's route has gateways.
 fn gateways(router: &Router) -> Vec<String> {
     let Some(route) = router.route(NETWORK) else { return Vec::new() };
     let of = |entry: &serde_json::Value| entry["dev"].as_str().map(str::to_owned);
@@ -103,7 +103,7 @@ fn gateways(router: &Router) -> Vec<String> {
     names
 }
 
-/// What Linux says of it.
+/// Linux's routes to the network, for messages.
 fn linux() -> String {
     let ask = |words: &str| run(Command::new("ip").args(words.split(' '))).text;
     format!("{}{}", ask(&format!("route show {NETWORK}")), ask("nexthop show"))
@@ -120,16 +120,16 @@ fn spread_over(router: &Router, interfaces: &[&str]) {
     }
 }
 
-/// What a daemon does when a link is back.
+/// What happens when a link is back.
 enum AfterLink {
-    /// Both ways are used again.
+    /// Both paths are used again.
     Both,
-    /// zebra 8.4 makes the next hop anew, but not the group, of which the kernel had taken it out: Linux goes on with the one
-    /// way that is left, and so must perigee.
+    /// zebra 8.4 creates the next hop again, but does not put it back into the group, from which the kernel had removed it: Linux
+    /// continues with the one path that is left, and so must perigee.
     AsLinux,
 }
 
-/// Both ways are used; then one is withdrawn, is back, loses its link, and is back.
+/// Both paths are used; then one is withdrawn, comes back, loses its link, and comes back.
 fn ways_fail(world: &World, after_link: AfterLink, start_daemon: impl FnOnce()) {
     let wire = world.wire("w-wan");
     let (one, two) = (Way::new(world, "one", 2), Way::new(world, "two", 3));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Whatever routes are looked up in, packets take them, also those that come and go while the router runs.
+//! With every lookup structure packets follow the routes, also those that come and go while the router runs.
 
 use crate::{PORTS, Pair};
 use perigee_tests::{Asserts, Good, World, wait_until};
@@ -9,10 +9,11 @@ perigee_tests::scenarios![packets_cross_with_every_lookup_structure, the_command
 /// The names of all structures, as `perigee check` lists them: IPv4, IPv6.
 fn names(world: &World) -> [Vec<String>; 2] {
     let file = world.configuration("fib = \"bogus\"", PORTS);
-    let told = world.perigee(&["check", &file.display().to_string()]).refused("\"bogus\"").text;
-    assert!(told.contains("router.toml:"), "file and line:\n{told}");
+    let output = world.perigee(&["check", &file.display().to_string()]).refused("\"bogus\"").text;
+    assert!(output.contains("router.toml:"), "file and line:\n{output}");
     ["IPv4", "IPv6"].map(|family| {
-        let (_, rest) = told.split_once(&format!("one for {family} (")).unwrap_or_else(|| panic!("{family}:\n{told}"));
+        let (_, rest) =
+            output.split_once(&format!("one for {family} (")).unwrap_or_else(|| panic!("{family}:\n{output}"));
         let (list, _) = rest.split_once(')').expect("a closed list");
         list.split(", ").map(str::to_owned).collect()
     })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Filters drop what they shall and nothing else; steers work without hardware for them.
+//! Filters drop what they should and nothing else; steers work without hardware support.
 
 use crate::{PORTS, Pair};
 use perigee_tests::{Good, Host, World, wait_for};

@@ -5,7 +5,7 @@ use perigee_tests::{Router, World, frame, wait_until};
 
 perigee_tests::scenarios![packets_with_options, packets_to_be_fragmented,];
 
-/// What goes to the lan costs the slow path some thirty fragments a packet; what goes to the dmz is simple.
+/// A packet to the lan costs the slow path about thirty fragments; one to the dmz is simple.
 const PORTS: &str = r#"
 [port.wan]
 interface = "w-wan"
@@ -63,14 +63,14 @@ fn flooded(world: &World, complex: impl Fn(perigee_net::MacAddr) -> Vec<u8>) {
         router.dropped("host.punt_ring_full") > 100
     });
     check_sums(&router);
-    // Of the simple packets none was punted and none dropped: what the worker sent is what arrived.
+    // None of the simple packets was punted or dropped: as many arrived as the worker sent.
     wait_until("the last simple packets", || {
         arrived += dmz.drain().iter().filter(|f| frame::is_udp_to(f, "10.0.3.2")).count() as u64;
         arrived == router.workers("transmitted")
     });
     assert!(arrived > 0 && arrived <= sent, "{arrived} of {sent} simple packets arrived");
     assert_eq!(router.dropped("host.transmit_full"), 0);
-    // And the slow path lives.
+    // And the slow path is still alive.
     wan.send(&frame::arp_request("10.0.1.2", "10.0.1.1"));
     wan.expect("an ARP reply", |f| frame::arp(f).is_some_and(|m| m.operation() == 2));
     router.stop();

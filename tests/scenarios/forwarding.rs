@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Packets cross the router whole, by the router's own hand, and it leaves nothing behind.
+//! Packets cross the router intact, it is the router that forwards them, and it leaves nothing behind.
 
 use crate::{PORTS, Pair};
 use perigee_tests::Signal;
@@ -57,7 +57,7 @@ fn iperf3_crosses(world: &World) {
         let report: serde_json::Value = serde_json::from_str(&out).expect("iperf3's report");
         report.get("error").is_none().then_some(report)
     });
-    // What the receiver has counted when the sender says it is done is somewhat less.
+    // When the sender says that it is done, the receiver has counted somewhat less.
     let sum = |side: &str| report["end"][side]["bytes"].as_u64().unwrap_or(0);
     let bytes = sum("sum_sent");
     assert!(bytes >= 50_000_000 && sum("sum_received") > bytes / 2, "{report}");

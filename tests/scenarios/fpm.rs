@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! FRR's zebra tells perigee its routes over TCP (FPM, `dplane_fpm_nl`), past the kernel.
+//! FRR's zebra sends its routes to perigee over TCP (FPM, `dplane_fpm_nl`), bypassing the kernel.
 
 use perigee_tests::speakers::{PORTS, announcing_bird, networks, router_frr};
 use perigee_tests::{Frr, Good, Host, LONG_WAIT, Router, World, wait_until_for};
@@ -31,9 +31,9 @@ fn follows(router: &Router, client: &Host) {
     router.alone();
 }
 
-/// FRR's interfaces, perigee's twins, went and came while perigee started again. bgpd 8.4 often does not get over that: it answers
-/// its neighbor with "Finite state machine error" for ever, `clear bgp *` or not. Then FRR, too, is started again, as its watchfrr
-/// would be told to.
+/// FRR's interfaces, perigee's twins, went away and came back while perigee restarted. bgpd 8.4 often does not recover from that:
+/// it answers its neighbor with "Finite state machine error" for ever, `clear bgp *` or not. Then FRR is restarted too, as an
+/// operator would have watchfrr do.
 fn comes_back(router: &Router, frr: &mut Frr) {
     let begin = Instant::now();
     let mut again = false;
@@ -68,7 +68,7 @@ fn routes_by_fpm(world: &World, fpm: &str) {
     };
     go_and_come_again(&router);
 
-    // FRR starts again, all of it, as watchfrr does: perigee hears of everything anew.
+    // All of FRR restarts, as watchfrr does it: perigee gets the whole table again.
     frr.kill("zebra").good();
     frr.kill("bgpd").good();
     frr.restart(ZEBRA).good();
@@ -79,7 +79,7 @@ fn routes_by_fpm(world: &World, fpm: &str) {
     go_and_come_again(&router);
     follows(&router, &client);
 
-    // perigee does: zebra finds it again.
+    // perigee restarts: zebra finds it again.
     router.stop();
     router = world.router("", &format!("{PORTS}\n{FEED}"));
     comes_back(&router, &mut frr);

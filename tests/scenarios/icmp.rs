@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What a router says when a packet cannot go on: too big, too old, too often.
+//! The router's ICMP errors: packets that are too big, whose TTL has expired, or that come too often.
 
 use crate::Pair;
 use perigee_packet::wire::icmp4::{ECHO_REPLY, TIME_EXCEEDED};
@@ -39,12 +39,12 @@ fn too_big_packets_are_fragmented_or_refused_with_the_mtu(world: &World) {
     let reassembled = server.run("grep -A1 ReasmOKs /proc/net/snmp").text;
     assert!(reassembled.contains(" 5 "), "the server reassembled five packets:\n{reassembled}");
 
-    let told = client.run("ping -n -c 1 -W 5 -M do -s 1472 10.0.2.2").text;
-    assert!(told.contains("From 10.0.1.1") && told.contains("mtu = 1400"), "{told}");
-    let told = client.run("ping -n -c 1 -W 5 -M do -s 1452 2001:db8:2::2").text;
-    assert!(told.contains("From 2001:db8:1::1") && told.contains("1400"), "{told}");
+    let output = client.run("ping -n -c 1 -W 5 -M do -s 1472 10.0.2.2").text;
+    assert!(output.contains("From 10.0.1.1") && output.contains("mtu = 1400"), "{output}");
+    let output = client.run("ping -n -c 1 -W 5 -M do -s 1452 2001:db8:2::2").text;
+    assert!(output.contains("From 2001:db8:1::1") && output.contains("1400"), "{output}");
     assert_eq!(router.dropped("slowpath.too_big"), 2);
-    // The client has learned it.
+    // The client has learned the path MTU.
     assert!(client.run("ip route get 10.0.2.2").text.contains("mtu 1400"));
     assert!(client.run("ip -6 route get 2001:db8:2::2").text.contains("mtu 1400"));
     router.stop();
@@ -56,8 +56,8 @@ fn the_last_hop_is_told_and_local_packets_are_not(world: &World) {
     client.reaches("10.0.2.2");
     client.reaches("2001:db8:2::2");
     for (address, from) in [("10.0.2.2", "10.0.1.1"), ("2001:db8:2::2", "2001:db8:1::1")] {
-        let told = client.run(&format!("ping -n -c 1 -W 5 -t 1 {address}")).text;
-        assert!(told.contains(&format!("From {from}")) && told.to_lowercase().contains("exceeded"), "{told}");
+        let output = client.run(&format!("ping -n -c 1 -W 5 -t 1 {address}")).text;
+        assert!(output.contains(&format!("From {from}")) && output.to_lowercase().contains("exceeded"), "{output}");
         client.ping(2, &format!("-t 2 {address}"));
         client.ping(2, &format!("-t 1 {from}"));
     }
@@ -87,7 +87,7 @@ fn errors_are_rate_limited_and_replies_are_not(world: &World) {
         }
         replies == 20
     });
-    // One at once, then one a second: far from 200 unless this took minutes.
+    // One immediately, then one per second: far fewer than 200 unless this took minutes.
     assert!((1..100).contains(&errors), "{errors} errors for 200 packets at 1 a second");
     router.stop();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Several next hops: multipath routes, and routes that name next-hop objects, which change under them.
+//! Several next hops: multipath routes, and routes that name next-hop objects, which change while they are in use.
 
 use perigee_tests::{Good, Router, Wire, World, frame, wait_until};
 use serde_json::Value;
@@ -22,13 +22,13 @@ fn started(world: &World) -> (Wire, Router) {
     let wire = world.wire("w-wan");
     for (name, net) in [("one", 2), ("two", 3)] {
         let host = world.host(name, &[&format!("10.0.{net}.2/24"), &format!("2001:db8:{net}::2/64")], &[]);
-        // They take the packets and answer nothing.
+        // They take the packets and do not answer.
         host.run("ip route add blackhole 10.9.0.0/16").good();
         host.set("ipv4/ip_forward", "1");
     }
     let router = world.router("", PORTS);
     let resolved = |address: &str| router.neighbor(address).is_some_and(|(_, mac)| !mac.is_null());
-    // Routes over both, so that they are asked for.
+    // Routes over both, so that both are resolved.
     world.ip("route add 10.99.0.0/24 nexthop via 10.0.2.2 nexthop via 10.0.3.2");
     wait_until("both gateways to be known", || resolved("10.0.2.2") && resolved("10.0.3.2"));
     (wire, router)
@@ -55,7 +55,7 @@ fn has(router: &Router, prefix: &str, wanted: &[(&str, u64)]) {
     router.becomes(prefix, |route| route.is_some_and(same));
 }
 
-/// Of 200 flows to an address, how many left by ports one and two.
+/// How many of 200 flows to an address left by ports one and two.
 fn shares(wire: &Wire, router: &Router, address: &str) -> [u64; 2] {
     const FLOWS: u16 = 200;
     let (mac, received) = (router.mac("wan"), router.workers("received"));
@@ -80,7 +80,7 @@ fn multipath_routes(world: &World) {
     world.ip("route add 10.9.1.0/24 nexthop via 10.0.2.2 weight 3 nexthop via 10.0.3.2 weight 1");
     has(&router, "10.9.1.0/24", &[("10.0.2.2", 3), ("10.0.3.2", 1)]);
     let [one, two] = shares(&wire, &router, "10.9.1.1");
-    // A quarter of 200, and six standard deviations of 6.1; a few more are the neighbors' own.
+    // A quarter of 200, and six standard deviations of 6.1; a few more packets are the neighbors' own.
     assert!((13..=87).contains(&two) && one > two, "{one} and {two}");
     world.ip("route replace 10.9.1.0/24 nexthop via 10.0.3.2 weight 1");
     has(&router, "10.9.1.0/24", &[("10.0.3.2", 1)]);
@@ -115,7 +115,7 @@ fn next_hop_objects(world: &World) {
     let [one, two] = shares(&wire, &router, "10.9.1.1");
     assert!((13..=87).contains(&two) && one > two, "{one} and {two}");
 
-    // What changes under the routes changes them all, without a word about any.
+    // Changing an object changes all its routes, without a notification about any of them.
     world.ip("nexthop replace id 10 group 2");
     for number in [1, 25, 50] {
         has(&router, &format!("10.9.{number}.0/24"), &[("10.0.3.2", 1)]);
@@ -129,7 +129,7 @@ fn next_hop_objects(world: &World) {
     has(&router, "10.9.25.0/24", &[("10.0.2.2", 1), ("10.0.3.2", 1)]);
     router.audited();
 
-    // A member that is deleted leaves its groups; the last one takes the group and its routes along.
+    // A deleted member leaves its groups; the last one takes the group and its routes with it.
     world.ip("nexthop del id 3");
     has(&router, "10.9.25.0/24", &[("10.0.3.2", 1)]);
     world.ip("nexthop add id 4 blackhole");
@@ -141,7 +141,7 @@ fn next_hop_objects(world: &World) {
     for lost in ["10.9.1.0/24", "10.9.50.0/24", "10.9.100.0/24", "10.9.200.0/24"] {
         router.loses(lost);
     }
-    // The link's end takes the rest.
+    // Deleting the link removes the rest.
     world.ip("route add 10.9.1.0/24 nhid 2");
     router.leads("10.9.1.0/24", "two");
     world.ip("link set two down");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Twins as full citizens: what is done to them by `ip link`, `ip addr` and `ip neigh` is done to the port, and the other
-//! way round.
+//! Twins as first-class interfaces: what `ip link`, `ip addr` and `ip neigh` do to a twin happens to the port, and vice versa.
 
 use crate::linux_routes::with_a_second_hop;
 use crate::{PORTS, Pair};
@@ -114,7 +113,7 @@ fn the_mtu_is_the_twins(world: &World) {
         let text = text.replace("mtu = ", "mtu=");
         assert!(text.contains(&said.replace("mtu = ", "mtu=")), "{text}");
     }
-    // What may be cut is.
+    // Packets that may be fragmented are.
     client.run("ip route flush cache").good();
     client.ping(5, "-M dont -s 1400 10.0.2.2");
     world.ip("link set lan mtu 1500");
@@ -132,11 +131,11 @@ fn neighbors_are_shared(world: &World) {
     let dmz = "[port.dmz]\ninterface = \"w-dmz\"\naddresses = [\"10.0.3.1/24\", \"2001:db8:3::1/64\"]\n";
     let router = world.router("", &format!("{PORTS}\n{dmz}"));
 
-    // Told to Linux, used by perigee: nobody is asked.
-    let told = "02:00:00:00:00:77";
+    // Set in Linux, used by perigee: no request goes out.
+    let fixed = "02:00:00:00:00:77";
     for address in ["10.0.3.77", "2001:db8:3::77"] {
-        world.ip(&format!("neigh add {address} lladdr {told} dev dmz"));
-        wait_until("the neighbor", || router.neighbor(address).is_some_and(|(_, mac)| mac == told));
+        world.ip(&format!("neigh add {address} lladdr {fixed} dev dmz"));
+        wait_until("the neighbor", || router.neighbor(address).is_some_and(|(_, mac)| mac == fixed));
     }
     client.reaches("10.0.2.2");
     let _ping = client.start_ping(3, "10.0.3.77");
@@ -145,7 +144,7 @@ fn neighbors_are_shared(world: &World) {
     });
     assert_eq!(seen[..6], [2, 0, 0, 0, 0, 0x77]);
     world.ip("neigh del 10.0.3.77 dev dmz");
-    wait_until("the neighbor to be forgotten", || router.neighbor("10.0.3.77").is_none_or(|(_, mac)| mac != told));
+    wait_until("the neighbor to be forgotten", || router.neighbor("10.0.3.77").is_none_or(|(_, mac)| mac != fixed));
 
     // Resolved by perigee, known to Linux.
     client.reaches("2001:db8:2::2");
@@ -173,7 +172,7 @@ fn a_twin_that_is_deleted_is_made_again(world: &World) {
     world.ip("link del lan");
     let shown = || run(Command::new("ip").args(["-o", "addr", "show", "dev", "lan"])).out;
     wait_until("the twin to be back", || shown().contains("10.0.2.1/24") && shown().contains("2001:db8:2::1/64"));
-    // Its routes went with it.
+    // Its routes are gone with it.
     router.loses("10.9.0.0/24");
     world.ip("route add 10.9.0.0/24 via 10.0.2.2");
     client.reaches("10.9.0.2");
@@ -202,7 +201,7 @@ fn a_namespace_that_is_removed_is_made_again(world: &World) {
     router.leads("10.9.0.0/24", "lan");
     client.reaches("10.0.2.2");
     world.ip("netns del control");
-    // Another one of that name: the twins are made in it.
+    // There is a new one of that name: the twins are made in it.
     let control = world.namespace("control");
     let shown = || control.run("ip -o addr show dev lan").out;
     wait_until("the twins to be back", || shown().contains("10.0.2.1/24") && shown().contains("2001:db8:2::1/64"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What perigee does between real counterparts. Each file is named by what it keeps.
+//! What perigee does between real counterparts. Each file is named after what it checks.
 
 mod bgp;
 mod demo;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Malformed frames end under their reason, and no packet buffer with them.
+//! Malformed frames end under their reason, and no packet buffer is lost with them.
 
 use perigee_net::MacAddr;
 use perigee_tests::frame::{changed, changed4, tagged, udp4, udp6, with_options};
@@ -7,7 +7,7 @@ use perigee_tests::{Router, Wire, World, frame, wait_until};
 
 perigee_tests::scenarios![
     each_malformed_frame_ends_under_its_reason,
-    what_is_only_odd_goes_on,
+    what_is_merely_unusual_is_forwarded,
     mutated_frames_break_nothing,
 ];
 
@@ -34,7 +34,7 @@ fn start(world: &World) -> (Wire, Wire, Router) {
     (world.wire("w-wan"), world.wire("w-lan"), world.router("", PORTS))
 }
 
-/// A frame, and the reason it shall end under.
+/// A frame, and the reason under which it must end.
 type Case = (&'static str, Vec<u8>);
 
 fn ipv4_cases(mac: MacAddr) -> Vec<Case> {
@@ -101,7 +101,7 @@ fn other_cases(mac: MacAddr) -> Vec<Case> {
         ("slowpath.arp_malformed", changed(frame::arp_request("10.0.1.2", "10.0.1.1"), |f| f[14] = 9)),
         ("slowpath.arp_sender_mac", changed(frame::arp_request("10.0.1.2", "10.0.1.1"), |f| f[22] = 0xff)),
     ];
-    // A frame that says it comes from a group.
+    // A frame whose source is a group address.
     cases.push(("slowpath.bad_frame", changed(frame::arp_request("10.0.1.2", "10.0.1.1"), |f| f[6] = 1)));
     cases
 }
@@ -121,10 +121,10 @@ fn each_malformed_frame_ends_under_its_reason(world: &World) {
     router.stop();
 }
 
-fn what_is_only_odd_goes_on(world: &World) {
+fn what_is_merely_unusual_is_forwarded(world: &World) {
     let (wan, lan, router) = start(world);
     let mac = router.mac("wan");
-    // Padding, more bytes than the packet has, a UDP length that is wrong: not a router's business.
+    // Padding, more bytes than the packet has, a wrong UDP length: none of a router's business.
     let padded = |length: usize| changed(udp4(mac, "10.0.1.2", "10.0.2.2", 1), |f| f.resize(length, 0xaa));
     for frame in [padded(60), padded(61), padded(1514), changed(padded(60), |f| f[38..40].fill(0xff))] {
         wan.send(&frame);

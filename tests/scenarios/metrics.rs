@@ -10,7 +10,7 @@ use std::net::TcpStream;
 
 perigee_tests::scenarios![metrics_are_open_metrics, dpdks_own_telemetry_answers,];
 
-/// Fails unless the text is OpenMetrics: every sample of a family that was declared before, one `# EOF` at the end.
+/// Fails unless the text is OpenMetrics: every sample belongs to a family that was declared before it, and one `# EOF` ends it.
 fn check_open_metrics(text: &str) -> BTreeMap<String, f64> {
     let body = text.strip_suffix("# EOF\n").expect("# EOF at the end");
     let (mut families, mut samples) = (BTreeMap::new(), BTreeMap::new());
@@ -51,7 +51,7 @@ fn metrics_are_open_metrics(world: &World) {
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
     assert!(head.starts_with("HTTP/1.1 200") && head.contains("application/openmetrics-text"), "{head}");
     assert!(check_open_metrics(body).len() >= samples.len());
-    // Only the metrics are for the network.
+    // Only the metrics are open to the network.
     let mut stream = TcpStream::connect("127.0.0.1:9100").expect("the configured address");
     stream.write_all(b"GET /v1/routes HTTP/1.1\r\nHost: r\r\nConnection: close\r\n\r\n").expect("a request");
     let mut answer = String::new();

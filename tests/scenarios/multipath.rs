@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Routes with several gateways: flows spread over them by weight, keep to their way, and leave a way that ends.
+//! Routes with several gateways: flows are spread over them by weight, keep to their path, and leave a path that fails.
 
 use perigee_tests::{Asserts, Good, Router, Wire, World, frame, wait_until};
 
@@ -18,12 +18,12 @@ addresses = ["10.0.3.1/24"]
 "#;
 const FLOWS: u16 = 300;
 
-/// Every flow once: packets from a client to 10.9.0.1, whose source ports differ.
+/// Sends one packet of every flow: from a client to 10.9.0.1, with different source ports.
 fn send_flows(wan: &Wire, router: &Router) {
     let (mac, before) = (router.mac("wan"), router.workers("received"));
     for flow in 0..FLOWS {
         wan.send(&frame::udp4_ports(mac, "10.0.1.2", "10.9.0.1", (2000 + flow, 9), 20));
-        // No faster than one core of a busy machine takes them.
+        // No faster than one core of a busy machine can receive them.
         if flow % 32 == 31 {
             wait_until("the router to keep up", || router.workers("received") - before > u64::from(flow));
         }
@@ -34,7 +34,7 @@ fn sent(router: &Router, port: &str) -> u64 {
     router.port(port)["counters"]["transmit_packets"].as_u64().expect("a number")
 }
 
-/// How many packets left by each of the two ports while all flows were sent once, once that is all of them.
+/// Sends every flow once, waits until all have left, and returns how many packets left by each of the two ports.
 fn shares(wan: &Wire, router: &Router) -> [u64; 2] {
     let before = ["one", "two"].map(|port| sent(router, port));
     send_flows(wan, router);
@@ -55,7 +55,7 @@ fn flows_spread_by_weight_and_leave_a_dead_path(world: &World) {
     let one = world.host("one", &["10.0.2.2/24"], &["10.0.2.1"]);
     let two = world.host("two", &["10.0.3.2/24"], &["10.0.3.1"]);
     for server in [&one, &two] {
-        // They take the packets and answer nothing, so that whatever else leaves does not blur the counts.
+        // They take the packets and do not answer, so that no other packets blur the counts.
         server.run("ip route add blackhole 10.9.0.1").good();
         server.set("ipv4/ip_forward", "1");
     }
@@ -67,7 +67,7 @@ fn flows_spread_by_weight_and_leave_a_dead_path(world: &World) {
     });
 
     let [first, second] = shares(&wan, &router);
-    // A quarter of 300, and five standard deviations of 7.5; a few more are the neighbors' own.
+    // A quarter of 300, and five standard deviations of 7.5; a few more packets are the neighbors' own.
     assert!((38..=120).contains(&second) && first > second, "{first} and {second} of {FLOWS} flows");
     let group = &router.show("nexthops").as_array().expect("a list").clone();
     let group = group.iter().find(|hop| hop["kind"] == "group").expect("a group");
@@ -77,9 +77,9 @@ fn flows_spread_by_weight_and_leave_a_dead_path(world: &World) {
     let shown = router.ask("show routes").good().out;
     assert!(shown.contains("10.0.2.2 weight 3") && shown.contains("10.0.3.2 weight 1"), "{shown}");
 
-    // The path with three quarters of the flows ends: the other takes them, and what it had stays.
+    // The path with three quarters of the flows fails: the other takes them, and keeps its own.
     one.run("ip link set eth0 down").good();
-    // What is not heard for half a minute is doubted, and then asked for three times (RFC 4861 7.3.3).
+    // A neighbor that was silent for half a minute is probed, three times (RFC 4861 7.3.3).
     wait_until("the neighbor to be doubted", || !resolved(&router, "10.0.2.2"));
     wait_until("the neighbor to be lost", || router.neighbor("10.0.2.2").is_none_or(|(_, mac)| mac.is_null()));
     let [first, second] = shares(&wan, &router);

@@ -37,7 +37,7 @@ fn arp_is_answered_for_own_addresses_only(world: &World) {
     let (wan, _lan) = (world.wire("w-wan"), world.wire("w-lan"));
     let router = world.router("", TWO);
     let mac = router.mac("wan");
-    // Another host, the other port's address, a group, an address of nobody's.
+    // Another host, the other port's address, a group address, an unused address.
     let others = ["10.0.1.9", "10.0.2.1", "224.0.0.1", "192.0.2.1"];
     for target in others {
         wan.send(&frame::arp_request("10.0.1.2", target));
@@ -52,8 +52,8 @@ fn arp_is_answered_for_own_addresses_only(world: &World) {
         (message.target_mac(), Ethernet::new(&reply[..]).expect("a frame").destination()),
         (frame::STATION, frame::STATION)
     );
-    // Whoever asks is known from then on; one that is not on this link gets its answer only, one that no host can be
-    // nothing at all.
+    // A host that asks is known from then on; one that is not on this link only gets its answer, and an address that no host can
+    // have gets nothing at all.
     assert!(router.neighbor("10.0.1.2").is_some());
     wan.send(&frame::arp_request("10.0.2.9", "10.0.1.1"));
     wan.expect("the reply", |f| frame::arp(f).is_some_and(|m| m.operation() == REPLY));
@@ -105,7 +105,7 @@ fn static_neighbors_are_never_asked(world: &World) {
     let packet = lan.expect("the packet", |f| frame::is_udp_to(f, "2001:db8:2::77"));
     assert_eq!(Ethernet::new(&packet[..]).expect("a frame").destination(), station);
     assert_eq!(router.workers("transmitted"), 2, "both in the fast path");
-    // What somebody else says about it does not count.
+    // A message about it from somebody else does not count.
     lan.send(&frame::arp_request("10.0.2.77", "10.0.2.1"));
     wan.send(&frame::udp4(mac, "10.0.1.2", "10.0.2.77", 11));
     let packet = lan.expect("the packet", |f| frame::is_udp_to(f, "10.0.2.77"));

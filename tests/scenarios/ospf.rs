@@ -29,12 +29,12 @@ interface = "r-two"
 addresses = ["10.0.3.1/24", "2001:db8:3::1/64", "fe80::3:1/64"]
 "#;
 
-/// What the two routers behind perigee have.
+/// Addresses of the two routers behind perigee.
 const FAR: [&str; 4] = ["10.7.1.1", "10.7.2.1", "2001:db8:7:1::1", "2001:db8:7:2::1"];
-/// What both have.
+/// An address that both have.
 const SHARED: &str = "10.7.0.1";
 
-/// A BIRD that gives Linux all that it learns.
+/// A BIRD that puts all that it learns into Linux.
 fn speaker(router_id: &str) -> Configuration {
     Configuration::new(router_id).kernel("ipv4", "all", "").kernel("ipv6", "all", "")
 }
@@ -89,7 +89,7 @@ fn neighbors(world: &World) -> (Neighbors, Router) {
     (Neighbors { client, one, two }, router)
 }
 
-/// Waits until BIRD has so many full adjacencies with both protocols.
+/// Waits until BIRD has this many full adjacencies with both protocols.
 fn full_in_bird(bird: &Bird, count: usize) {
     for protocol in ["four", "six"] {
         wait_until_for(LONG_WAIT, &format!("{count} adjacencies of {protocol} to become Full in BIRD"), || {
@@ -98,7 +98,7 @@ fn full_in_bird(bird: &Bird, count: usize) {
     }
 }
 
-/// The same of FRR.
+/// Waits until FRR has this many full adjacencies with both protocols.
 fn full_in_frr(frr: &Frr, count: usize) {
     for words in ["show ip ospf neighbor", "show ipv6 ospf6 neighbor"] {
         wait_until_for(LONG_WAIT, &format!("{count} adjacencies to become Full in FRR: {words}"), || {
@@ -107,7 +107,7 @@ fn full_in_frr(frr: &Frr, count: usize) {
     }
 }
 
-/// Pings what has been learned, and asserts that perigee's workers have carried it, out of a port if one is named.
+/// Pings a learned address, and asserts that perigee's workers have forwarded the ping, out of `port` if one is named.
 fn follows(router: &Router, client: &Host, address: &str, port: Option<&str>) {
     const PINGS: usize = 30;
     let sent = || port.map_or(0, |port| router.port(port)["counters"]["transmit_packets"].as_u64().expect("a number"));
@@ -121,7 +121,7 @@ fn follows(router: &Router, client: &Host, address: &str, port: Option<&str>) {
     }
 }
 
-/// What was learned is in use; then `turn` makes the way to what both have lead by port two instead of one.
+/// Learned routes are in use; then `turn` moves the path to the shared address from port one to port two.
 fn traffic_follows(router: &Router, client: &Host, turn: impl FnOnce()) {
     for address in FAR {
         follows(router, client, address, None);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The groups that routing protocols speak to reach Linux through the twins, and what Linux says to them reaches the wire.
-//! Each protocol is spoken by real daemons on both sides, and comes as far as it can only if both hear the other.
+//! Packets to the groups of routing protocols reach Linux through the twins, and Linux's packets to them reach the wire. Each
+//! protocol is spoken by real daemons on both sides, and reaches its final state only if both hear each other.
 
 use crate::{PORTS, Pair};
 use perigee_lab::bird::Configuration;
@@ -13,7 +13,7 @@ perigee_tests::scenarios![
     vrrp needs FRR,
 ];
 
-/// Link-local addresses for the router's side: the twin has none but those it is given.
+/// Link-local addresses for the router's side: the twin has only those that it is given.
 fn ports() -> String {
     PORTS
         .replace("8:1::1/64\"", "8:1::1/64\", \"fe80::1:1/64\"")
@@ -81,14 +81,14 @@ fn vrrp(world: &World) {
         world.ip(&format!("{place}link set vrrp4 up"));
     }
     let here = world.frr(&["zebra", "vrrpd"], &configuration("wan", 100));
-    // Null if it is no JSON, as before the protocol has begun.
+    // Null if it is not JSON, as it is before the protocol has begun.
     let shown = |frr: &Frr| serde_json::from_str::<Value>(&frr.ask("show vrrp json").out).unwrap_or_default();
     let state = |frr: &Frr| shown(frr)[0]["v4"]["status"].as_str().map(str::to_owned);
     let is = |frr: &Frr, wanted: &str| {
         wait_until_for(LONG_WAIT, &format!("a VRRP {wanted}"), || state(frr).as_deref() == Some(wanted));
     };
     is(&here, "Master");
-    // The better one is heard, and gives way to none: the twin's side steps back. When it ends, the twin's side is back.
+    // The side with the higher priority is heard: the twin's side becomes backup. When the other ends, it is master again.
     let mut there = client.frr(&["zebra", "vrrpd"], &configuration("eth0", 200));
     is(&there, "Master");
     is(&here, "Backup");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What cannot be started is refused in a clear sentence, with exit status 1, and leaves nothing behind.
+//! A router that cannot start says why in a clear sentence, with exit status 1, and leaves nothing behind.
 
 use crate::{PORTS, Pair};
 use perigee_tests::{Asserts, Ended, Good, World, perigee, run, wait_until};
@@ -15,11 +15,11 @@ perigee_tests::scenarios![
 ];
 
 /// One sentence, and no trace of the attempt.
-fn check(world: &World, interfaces: &[String], told: &Ended) {
-    let sentences: Vec<_> = told.text.lines().filter(|line| line.starts_with("perigee: ")).collect();
-    assert_eq!(sentences.len(), 1, "one sentence:\n{}", told.text);
-    assert!(!told.text.contains("panicked") && !told.text.contains("Error {"), "{}", told.text);
-    assert_eq!(world.interfaces(), interfaces, "after:\n{}", told.text);
+fn check(world: &World, interfaces: &[String], output: &Ended) {
+    let sentences: Vec<_> = output.text.lines().filter(|line| line.starts_with("perigee: ")).collect();
+    assert_eq!(sentences.len(), 1, "one sentence:\n{}", output.text);
+    assert!(!output.text.contains("panicked") && !output.text.contains("Error {"), "{}", output.text);
+    assert_eq!(world.interfaces(), interfaces, "after:\n{}", output.text);
     wait_until("all processes to end", || world.processes().is_empty());
     assert!(!fs::exists("/run/t.sock").expect("/run"), "a socket is left");
     let left = fs::read_dir("/run/dpdk").map(|entries| entries.count()).unwrap_or(0);
@@ -32,11 +32,11 @@ fn mistakes_are_named_with_their_place(world: &World) {
     let wrong = PORTS.replace("10.0.1.1/24", "10.0.1.0/24").replace("[port.lan]", "[port.lan]\nspeed = 10");
     world.configuration("workers = 0", &wrong);
     for command in ["check", "run"] {
-        let told = world.perigee(&[command, "/run/router.toml"]).refused("mistakes");
+        let output = world.perigee(&[command, "/run/router.toml"]).refused("mistakes");
         for words in ["router.toml:5:11: ", "router.toml:13:14: ", "router.toml:15:1: ", "nothing was started"] {
-            assert!(told.text.contains(words), "{words} is not in\n{}", told.text);
+            assert!(output.text.contains(words), "{words} is not in\n{}", output.text);
         }
-        check(world, &interfaces, &told);
+        check(world, &interfaces, &output);
     }
     for (text, words) in [("[router\n", "router.toml:1:"), ("", "found no port"), ("\u{feff}\0", "router.toml:1:")] {
         world.file("router.toml", text);
@@ -81,10 +81,10 @@ fn names_and_sockets_that_are_taken_stay_their_owners(world: &World) {
 
     let interfaces = world.interfaces();
     world.file("t.sock", "no socket");
-    let told = world.refused("", PORTS).refused("/run/t.sock");
+    let output = world.refused("", PORTS).refused("/run/t.sock");
     assert_eq!(fs::read_to_string("/run/t.sock").expect("the file"), "no socket");
     fs::remove_file("/run/t.sock").expect("the file");
-    check(world, &interfaces, &told);
+    check(world, &interfaces, &output);
 
     let router = world.router("", PORTS);
     client.reaches("10.0.2.2");
@@ -108,8 +108,8 @@ fn without_permission_the_way_out_is_told(world: &World) {
     let file = world.configuration("", PORTS);
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set", "-all", "--inh-caps", "-all"]).arg(perigee()).arg("run").arg(file);
-    let told = run(command.env("XDG_RUNTIME_DIR", "/run").env("NO_COLOR", "1")).refused("unshare -Urnm");
-    check(world, &interfaces, &told);
+    let output = run(command.env("XDG_RUNTIME_DIR", "/run").env("NO_COLOR", "1")).refused("unshare -Urnm");
+    check(world, &interfaces, &output);
 }
 
 fn questions_without_a_router_are_answered_with_what_to_do(world: &World) {

@@ -79,9 +79,9 @@ fn a_configuration_with_mistakes_is_refused_with_all_of_them(world: &World) {
     let router = world.router("", PORTS);
     client.reaches("10.0.2.2");
     world.configuration("bursts = 7", &PORTS.replace("10.0.2.1/24", "10.0.2.0/24"));
-    let told = router.ask("reload").refused("router.toml:5:").text;
+    let output = router.ask("reload").refused("router.toml:5:").text;
     for words in ["bursts", "10.0.2.0/24", "router.toml:16:"] {
-        assert!(told.contains(words), "{words} is not in\n{told}");
+        assert!(output.contains(words), "{words} is not in\n{output}");
     }
     client.ping(20, "10.0.2.2");
     router.stop();
@@ -92,8 +92,8 @@ fn what_needs_a_restart_is_refused_in_one_sentence(world: &World) {
     let router = world.router("", PORTS);
     client.reaches("10.0.2.2");
     world.configuration("burst = 16\nmbufs = 4096", &PORTS.replace("10.0.2.1/24", "10.0.2.3/24"));
-    let told = router.ask("reload").refused("needs a restart").text;
-    assert!(told.contains("router.burst, router.mbufs") && told.trim().lines().count() == 1, "{told}");
+    let output = router.ask("reload").refused("needs a restart").text;
+    assert!(output.contains("router.burst, router.mbufs") && output.trim().lines().count() == 1, "{output}");
     client.ping(20, "10.0.2.2"); // nor was the address changed
     router.stop();
 }

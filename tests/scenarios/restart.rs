@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Daemons crash and start again without a packet lost: graceful restart (RFC 4724), with the kernel's routes kept meanwhile.
-//! The router starts again and comes to the same table.
+//! Daemons crash and restart without a lost packet: graceful restart (RFC 4724), with the kernel's routes kept meanwhile. The
+//! router restarts and arrives at the same table.
 
 use perigee_tests::speakers::{PORTS, announcing_bird, networks, router_bird, router_frr};
 use perigee_tests::{Bird, Good, Host, LONG_WAIT, Process, Router, World, wait_until_for};
@@ -14,7 +14,7 @@ perigee_tests::scenarios![
 ];
 
 const ROUTES: usize = 1000;
-/// Of a ping that goes on while a daemon is away.
+/// Echo requests of the ping that runs while a daemon is away.
 const PINGS: usize = 3000;
 
 fn announcer(world: &World) -> (Host, Bird, Router) {
@@ -26,7 +26,7 @@ fn announcer(world: &World) -> (Host, Bird, Router) {
     (client, speaker, router)
 }
 
-/// The networks of the announcer that perigee has routes in use for.
+/// The announcer's networks for which perigee has routes in use.
 fn learned(router: &Router) -> BTreeSet<String> {
     let list = router.show("routes --limit 100000 --within 20.0.0.0/8");
     let best = list["routes"].as_array().expect("a list").iter().filter(|route| route["best"] == true);
@@ -75,8 +75,9 @@ fn bird_crashes_and_no_packet_is_lost(world: &World) {
     router.stop();
 }
 
-/// While bgpd is away nothing is lost. When it is back, bgpd 8.4 may tell zebra that all is told before it has: zebra then takes
-/// routes out of Linux and puts them in again some ms later, and perigee does as Linux does. So pings are counted before that.
+/// While bgpd is away nothing is lost. When it is back, bgpd 8.4 may report to zebra that it has sent all routes before it has:
+/// zebra then removes routes from Linux and adds them again some ms later, and perigee does what Linux does. So pings are counted
+/// before that.
 fn bgpd_crashes_and_its_routes_stay(world: &World) {
     let (client, speaker, router) = announcer(world);
     let mut frr = world.frr(&["zebra -K 60", "bgpd"], &router_frr(&[2], &["ipv4"]));
@@ -97,7 +98,7 @@ fn bgpd_crashes_and_its_routes_stay(world: &World) {
     router.stop();
 }
 
-/// All of it, as watchfrr does when zebra has crashed: bgpd tells a new zebra nothing of what the old one knew.
+/// All of FRR restarts, as watchfrr does it when zebra has crashed: bgpd does not send a new zebra what the old one knew.
 fn frr_crashes_and_no_packet_is_lost(world: &World) {
     let (client, speaker, router) = announcer(world);
     let mut frr = world.frr(&["zebra -K 60", "bgpd"], &router_frr(&[2], &["ipv4"]));
@@ -123,7 +124,7 @@ fn perigee_starts_again_and_comes_to_the_same_table(world: &World) {
     let bird = world.bird(&router_bird(&[2]));
     all_learned(&router);
     client.ping(20, "20.0.3.9");
-    // The twins go, and with them the routes of Linux and the session: after a crash, and after an end in peace.
+    // The twins go, and with them the routes of Linux and the session: both after a crash and after a clean end.
     for crash in [true, false] {
         if crash {
             router.kill();

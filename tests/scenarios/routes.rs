@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Static routes: from the configuration, from a file, by hand; what keeps them and what does not.
+//! Static routes: from the configuration, from a file, from the operator; what keeps them and what does not.
 
 use crate::linux_routes::with_a_second_hop;
 use crate::{PORTS, Pair};

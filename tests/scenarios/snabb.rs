@@ -231,7 +231,7 @@ fn programs_end_with_their_code_from_every_thread(world: &World) {
     }
 }
 
-/// A folder whose name is a number, in the root, that is not a process's: it stays.
+/// A folder in the root whose name is a number but which is not a process's stays.
 fn strange_folders_in_the_root_of_shared_memory_stay(_: &World) {
     fs::create_dir_all("/run/snabb/99999999/photos").expect("folders");
     snabb(&["snsh", "-e", "print(1)"]).good();
@@ -260,7 +260,7 @@ fn mistakes_are_told(world: &World) {
         let ended = snabb(&["snsh", "-e", code]).refused(message);
         assert!(ended.text.contains("stack traceback"), "{}", ended.text);
     }
-    // A program that is no program.
+    // A file that is not a program.
     let file = world.file("empty.lua", "return 5\n");
     snabb(&[&file.display().to_string()]).refused("expected a module with a function run(args)");
     let file = world.file("wrong.lua", "function (\n");

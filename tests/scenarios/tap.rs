@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Looking at packets of a running router: what `perigee trace` and `perigee capture` show of real traffic.
+//! Looking into a running router: what `perigee trace` and `perigee capture` show of real traffic.
 
 use crate::{PORTS, Pair};
 use perigee_tests::Signal;
@@ -15,13 +15,13 @@ perigee_tests::scenarios![
     a_router_that_stops_ends_its_taps,
 ];
 
-/// Starts `perigee WORDS...` about the router, and waits until it has the first piece of the stream: the tap is on.
+/// Starts `perigee WORDS...` for the router, and waits until it has received something of the stream: the tap is on.
 fn start(world: &World, words: &[&str]) -> Process {
     let mut command = Command::new(perigee());
     command.args(words).args(["--socket", "/run/t.sock"]).env("NO_COLOR", "1");
     let process = world.start(&mut command);
     wait_until("the tap to be on", || process.stderr().contains("Ctrl-C ends it"));
-    // A worker takes new tables within its next round; a request goes round once, too.
+    // A worker takes new tables within its next round; so does this request.
     world.perigee(&["show", "workers", "--socket", "/run/t.sock"]).good();
     process
 }
@@ -46,7 +46,7 @@ fn tcpdump(file: &str, filter: &str) -> String {
     run(&mut tcpdump_of(file, filter)).good().out
 }
 
-/// As root tcpdump would become another user, whom this namespace does not know: so it is nobody, in one of its own.
+/// As root, tcpdump would become another user, whom this namespace does not know: so it runs as nobody, in a namespace of its own.
 fn tcpdump_of(file: &str, filter: &str) -> Command {
     let mut command = Command::new("unshare");
     command.args(["-U", "tcpdump", "-n", "-r", file]);
@@ -56,7 +56,7 @@ fn tcpdump_of(file: &str, filter: &str) -> Command {
     command
 }
 
-/// So many pings and no more, however long the replies take.
+/// Sends exactly this many pings, however long the replies take.
 fn ping(host: &Host, count: usize, address: &str) {
     let ended = host.run(&format!("ping -n -i 0.02 -W 10 -c {count} {address}")).good();
     assert!(ended.out.contains(&format!(" {count} received")), "{}", ended.out);
@@ -87,10 +87,10 @@ fn a_ping_is_followed_through_every_module(world: &World) {
         assert_eq!(lookup["route"]["source"], "neighbor");
     }
 
-    // The same for people, and the TTL at its end.
+    // The same as text, and a packet whose TTL expires.
     let expired = start(world, &["trace", "-n", "1", "--filter", "icmp and src 10.0.1.2"]);
-    let told = client.run("ping -n -c 1 -W 5 -t 1 10.0.2.2").text;
-    assert!(told.contains("From 10.0.1.1"), "{told}");
+    let output = client.run("ping -n -c 1 -W 5 -t 1 10.0.2.2").text;
+    assert!(output.contains("From 10.0.1.1"), "{output}");
     let text = expired.end().good().out;
     let line = |module: &str, words: &[&str]| {
         let found = text.lines().any(|l| l.trim_start().starts_with(module) && words.iter().all(|w| l.contains(w)));
@@ -157,14 +157,14 @@ fn punts_are_shown_and_mistakes_are_told(world: &World) {
         })
         .collect();
     router.ask("capture lan").refused("8 taps are on, which is all there can be");
-    // Whoever is killed leaves room.
+    // A killed client leaves room for another.
     drop(taps);
     let room = || router.ask("trace -n 1 --filter in").text.contains("expected the name of a port");
     wait_until("room for another", room);
     router.stop();
 }
 
-/// The router stops while somebody looks: the streams end, and every packet buffer is back.
+/// The router stops while somebody is looking: the streams end, and every packet buffer is returned.
 fn a_router_that_stops_ends_its_taps(world: &World) {
     let (Pair { client, .. }, router) = pair(world);
     let (trace, capture) = (start(world, &["trace", "-n", "1000000"]), start(world, &["capture", "lan"]));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What is for the router itself reaches Linux through the port's twin, and Linux reaches the network.
+//! Packets for the router itself reach Linux through the port's twin, and Linux reaches the network.
 
 use crate::{PORTS, Pair};
 use perigee_tests::{Asserts, Good, Host, World, run, wait_for};
@@ -63,7 +63,7 @@ fn linux_reaches_the_network_through_the_twins(world: &World) {
         wait_for("Linux to find its neighbor", || (ping("-n -c 1 -W 1").code == Some(0)).then_some(()));
         ping("-n -i 0.01 -c 20 -w 30").every_reply(20);
     }
-    // A frame to the station itself, not a broadcast, is all that Linux needs: it has the port's MAC address.
+    // Linux needs no broadcast, only a frame to the station itself: it has the port's MAC address.
     let mac = router.mac("wan").to_string();
     assert!(world.ip("-o link show dev wan").contains(&mac));
     router.stop();

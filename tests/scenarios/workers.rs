@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 
 perigee_tests::scenarios![flows_spread_over_the_workers_queues, flows_spread_in_software_where_queues_are_missing,];
 
-/// Each of many flows sends packets, one way and back.
+/// Each of many flows sends packets in both directions.
 fn many_flows(client: &Host, server: &Host) {
     let service = server.inside(|| UdpSocket::bind("10.0.2.2:6000").expect("a socket"));
     service.set_read_timeout(Some(perigee_tests::LONGEST_WAIT)).expect("a timeout");
@@ -94,7 +94,7 @@ fn flows_spread_in_software_where_queues_are_missing(world: &World) {
     router.stop();
 }
 
-/// One queue per port: both are polled by the first worker, which hands over what is the other's.
+/// One queue per port: the first worker polls both, and hands the other's packets over.
 fn check_shares_of_hand_over(router: &Router) {
     let workers = router.show("workers");
     let queues: Vec<String> = workers.as_array().expect("workers").iter().map(|w| w["queues"].to_string()).collect();

@@ -22,7 +22,7 @@ pub fn udp4(to: MacAddr, source: &str, destination: &str, payload: usize) -> Vec
     udp4_ports(to, source, destination, (1000, 2000), payload)
 }
 
-/// The same with other ports.
+/// IPv4 with UDP like [`udp4`], with other ports.
 pub fn udp4_ports(to: MacAddr, source: &str, destination: &str, ports: (u16, u16), payload: usize) -> Vec<u8> {
     let (source, destination) = (v4(source), v4(destination));
     let mut packet = vec![0; ipv4::HEADER_LEN + udp::HEADER_LEN + payload];
@@ -110,7 +110,7 @@ pub fn with_options(mut frame: Vec<u8>, options: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Head, VLAN if there is a tag, and what is behind.
+/// Splits a frame into its Ethernet header, its VLAN if it has a tag, and the rest.
 fn split(frame: &[u8]) -> (&[u8], Option<u16>, &[u8]) {
     let head = &frame[..ethernet::HEADER_LEN];
     match Ethernet::new(frame).expect("a frame").ethertype() {

@@ -3,15 +3,15 @@
 
 use perigee_lab::Ended;
 
-/// What may have gone wrong, and must not have.
+/// A result or a program that must have succeeded.
 pub trait Good {
-    /// What it is if nothing has.
+    /// What it is if it has.
     type Value;
 
     /// The value.
     ///
     /// # Panics
-    /// Something went wrong; what.
+    /// It failed; the message says why.
     #[track_caller]
     fn good(self) -> Self::Value;
 }
@@ -36,20 +36,20 @@ impl Good for Ended {
     }
 }
 
-/// What else a program that has ended may have to have done.
+/// What else may be expected of a program that has ended.
 pub trait Asserts {
-    /// The same, if it failed with the text in what it said.
+    /// The program itself, if it failed and its output contains the text.
     ///
     /// # Panics
-    /// It did not fail, or says something else.
+    /// It did not fail, or printed something else.
     #[track_caller]
     fn refused(self, text: &str) -> Ended;
 
-    /// The same, if it was a ping whose every echo was answered once, in order. While replies are late, ping sends more than it
-    /// was told to.
+    /// The program itself, if it was a ping and every echo was answered once, in order. While replies are late, ping sends more
+    /// than `count`.
     ///
     /// # Panics
-    /// It was not.
+    /// A reply is missing, doubled or out of order.
     #[track_caller]
     fn every_reply(self, count: usize) -> Ended;
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-//! A machine beside the router, and what it must reach.
+//! A machine next to the router, and what it must reach.
 
 use crate::{Asserts, Good, wait_until};
 use perigee_lab::{Bird, Ended, Frr, LONGEST_WAIT, Process};
 use std::ops::Deref;
 
-/// A machine with a Linux of its own, as far as networks go.
+/// A machine: a network namespace of its own.
 pub struct Host(pub(crate) perigee_lab::Host);
 
 impl Deref for Host {
@@ -17,7 +17,7 @@ impl Deref for Host {
 }
 
 impl Host {
-    /// Starts BIRD on this host; one for each.
+    /// Starts BIRD on this host; at most one per host.
     #[track_caller]
     pub fn bird(&self, configuration: &str) -> Bird {
         self.0.bird(configuration).good()
@@ -57,7 +57,7 @@ impl Host {
         wait_until(&format!("{address} to answer {}", self.name()), || self.run(&ping).code == Some(0));
     }
 
-    /// Pings an address once; fails if there is a reply. What ping said.
+    /// Pings an address once; fails if there is a reply. Returns ping's output.
     #[track_caller]
     pub fn ping_fails(&self, address: &str) -> String {
         let ended = self.run(&format!("ping -n -c 1 -W 2 {address}"));
@@ -78,8 +78,8 @@ impl Host {
     }
 }
 
-/// With a deadline, ping waits for as many replies as it was told to get; without, for two round trips only, and a busy
-/// machine takes longer at times.
+/// With a deadline, ping waits for `count` replies; without, for two round trips only, and a busy machine sometimes takes
+/// longer.
 fn ping_words(count: usize, words: &str) -> String {
     format!("ping -n -i 0.005 -c {count} -w {} {words}", LONGEST_WAIT.as_secs() - 2)
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-//! The laboratory (perigee-lab) as scenarios use it: what is not as it must be is a panic that says so.
+//! The laboratory (perigee-lab) as scenarios use it: whatever is not as it must be is a panic that says so.
 //!
 //! ```text
 //! scenarios!  lists a file's scenarios; the runner runs each again inside `unshare -Urnm`, or says why that is not possible here
 //! World       that inside: the router's namespace, a private /run, what is needed to make the rest
 //! Host        a namespace with an eth0 whose other end is an interface for a port
 //! Wire        a TAP as a port's interface: frames go in and come out byte by byte
-//! Router      a running `perigee run`, asked through `perigee show --json` like anybody would
-//! Bird, Frr   routing daemons, beside the router or on a host; `speakers`: what they are configured with
+//! Router      a running `perigee run`, asked by `perigee show --json` as anyone would
+//! Bird, Frr   routing daemons, next to the router or on a host; `speakers`: their configurations
 //! Good        `.good()`: the value, or a panic
 //! frame       frames to put on a wire
 //! ```
 //!
-//! No test asserts a time. Waiting ends when what is waited for is there, or fails after [`LONGEST_WAIT`].
+//! No test asserts a time. Waiting ends when the condition holds, or fails after [`LONGEST_WAIT`].
 #![forbid(unsafe_code)]
 
 pub mod frame;
@@ -34,19 +34,19 @@ pub use world::{World, perigee};
 
 use std::time::Duration;
 
-/// Waits until something is there.
+/// Waits until `look` returns a value, and returns that.
 ///
 /// # Panics
-/// It does not come in [`LONGEST_WAIT`].
+/// It returns none within [`LONGEST_WAIT`].
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     perigee_lab::wait_for(LONGEST_WAIT, what, || Ok(look())).good()
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 ///
 /// # Panics
-/// It does not come true in [`LONGEST_WAIT`].
+/// It does not hold within [`LONGEST_WAIT`].
 #[track_caller]
 pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
     wait_until_for(LONGEST_WAIT, what, holds);
@@ -55,7 +55,7 @@ pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
 /// [`wait_until`] with another limit.
 ///
 /// # Panics
-/// It does not come true in that time.
+/// It does not hold within that time.
 #[track_caller]
 pub fn wait_until_for(longest: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     perigee_lab::wait_until(longest, what, || Ok(holds())).good();

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// The socket of every scenario's router.
 const SOCKET: &str = "/run/t.sock";
 
-/// What a router that has ended wrote to its log.
+/// The log of a router that has ended.
 pub struct Log(pub String);
 
 impl Log {
@@ -75,7 +75,7 @@ impl Router {
         self.deref().signal(signal).good();
     }
 
-    /// Ends it by SIGTERM. It must end well, with every packet buffer back, and leave no socket behind.
+    /// Ends it by SIGTERM. It must exit cleanly, with every packet buffer returned, and leave no socket behind.
     #[track_caller]
     pub fn stop(self) -> Log {
         self.stop_by(Signal::TERM)
@@ -87,7 +87,7 @@ impl Router {
         Log(self.take().stop_by(signal).good())
     }
 
-    /// Ends it without giving it a chance.
+    /// Kills it by SIGKILL.
     #[track_caller]
     pub fn kill(mut self) {
         self.take().kill().good();
@@ -126,14 +126,14 @@ impl Router {
         assert_eq!(self.dropped(reason), packets, "{reason}");
     }
 
-    /// Packets that ended, by whatever reason, in the fast path or the slow path.
+    /// Packets that ended in the fast path or the slow path, for any reason.
     pub fn all_drops(&self) -> u64 {
         let list = self.show("drops --all");
         let drops = list.as_array().expect("a list of reasons").iter().filter(|entry| text(entry, "kind") == "drop");
         drops.map(|entry| entry["packets"].as_u64().unwrap_or(0)).sum()
     }
 
-    /// What is shown of a port.
+    /// `perigee show ports` for one port.
     pub fn port(&self, name: &str) -> Value {
         let list = self.show("ports");
         let port = list.as_array().expect("a list of ports").iter().find(|port| port["name"] == name);
@@ -176,7 +176,7 @@ impl Router {
         self.becomes(prefix, |route| route.is_none());
     }
 
-    /// Waits until what is in use for a prefix is as wanted; shows it if it does not become so.
+    /// Waits until the route in use for a prefix is as wanted; prints it if that does not happen.
     #[track_caller]
     pub fn becomes(&self, prefix: &str, wanted: impl Fn(Option<&Value>) -> bool) {
         let start = Instant::now();
@@ -197,7 +197,7 @@ impl Router {
         assert_eq!(ended.code, Some(0), "differences:\n{}", ended.text);
     }
 
-    /// Fails if the kernel forwards where the router is: then nothing would be proven.
+    /// Fails if the kernel forwards in the router's namespace: then the scenario would prove nothing.
     #[track_caller]
     pub fn alone(&self) {
         // This process and the router share a namespace.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Scenarios, and what runs them: each in a process of its own that may make namespaces and interfaces.
+//! Scenarios and their runner: each runs in a process of its own that may make namespaces and interfaces.
 
 use crate::{World, perigee};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -9,26 +9,26 @@ use std::process::{Command, ExitCode};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Names the scenario to a process that is inside its namespaces already.
+/// The variable that names the scenario to the process inside the namespaces.
 const INSIDE: &str = "PERIGEE_SCENARIO";
-/// The exit code of one that is unable to try what it is for; its reason is the last line on standard output.
+/// The exit code of a scenario that cannot test anything here; its reason is the last line on standard output.
 const UNABLE: u8 = 77;
-/// No scenario needs so long; one that hangs ends here, and everything it started with it.
+/// No scenario takes this long; one that hangs is ended then, with everything that it started.
 const LONGEST_SCENARIO: Duration = Duration::from_secs(240);
-/// What all scenarios run.
+/// The programs that all scenarios need.
 const TOOLS: [Tool; 7] =
     [tools::IP, tools::UNSHARE, tools::NSENTER, tools::PING, tools::TRACEROUTE, tools::IPERF3, tools::ETHTOOL];
 
-/// One promise of perigee, and how it is tried. [`scenarios!`](crate::scenarios) makes them.
+/// One promise of perigee, and how to test it. [`scenarios!`](crate::scenarios) makes them.
 #[derive(Clone, Copy)]
 pub struct Scenario {
     /// `scenarios::FILE`.
     pub module: &'static str,
     /// The function's name.
     pub function: &'static str,
-    /// Programs that not every scenario runs.
+    /// The programs that it needs besides those of all scenarios.
     pub needs: &'static [Tool],
-    /// Tries it.
+    /// Tests it.
     ///
     /// # Panics
     /// The promise is not kept.
@@ -74,7 +74,7 @@ impl Scenario {
     }
 
     /// Runs this program again for it. Where that is refused, or a program is missing, the scenario is ignored; with `CI=true`
-    /// in the environment it fails. What the kernel lacks is no failure of either.
+    /// in the environment it fails. A feature that the kernel lacks is not a failure in either case.
     fn run_inside(&self) -> Result<Completion, Failed> {
         let missing = tools::require(self.needs, &tools::search_path(), "the scenario").err();
         if let Some(reason) = missing.map(|error| error.to_string()).or_else(|| refused().map(str::to_owned)) {
@@ -112,10 +112,10 @@ fn refused() -> Option<&'static str> {
     REFUSED.get_or_init(find_out).as_deref()
 }
 
-/// Runs those scenarios that the command line selects, as cargo's own test programs do; `folder` has a file for each list.
+/// Runs the scenarios that the command line selects, as cargo's own test programs do; `folder` has a file for each list.
 ///
 /// # Panics
-/// A file's list is missing, or there is no `perigee` to be tried.
+/// A file's list is missing, or there is no `perigee` to test.
 pub fn main(folder: &str, lists: &[&[Scenario]]) -> ExitCode {
     let all: Vec<Scenario> = lists.concat();
     if let Ok(name) = std::env::var(INSIDE) {
@@ -137,6 +137,6 @@ fn every_file_is_listed(folder: &str, all: &[Scenario]) {
         let path = entry.path();
         let file = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let listed = file == "main" || all.iter().any(|scenario| scenario.file() == file);
-        assert!(listed, "{} has scenarios, and main.rs does not name them", path.display());
+        assert!(listed, "{} has scenarios, but main.rs does not name them", path.display());
     }
 }

@@ -14,9 +14,9 @@ interface = "r-server"
 addresses = ["10.0.2.1/24", "2001:db8:2::1/64", "fe80::2:1/64"]
 "#;
 
-/// AS of the router.
+/// The router's AS.
 const ROUTER_AS: u32 = 65_001;
-/// Of every session of BIRD's.
+/// Options of every BGP session of BIRD's.
 const OPTIONS: &str = "hold time 30; graceful restart on;";
 
 /// Networks that a speaker announces: `20.N.M.0/24`, in order.
@@ -24,7 +24,7 @@ pub fn networks(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(|number| format!("20.{}.{}.0/24", number / 256, number % 256))
 }
 
-/// The same for IPv6: `2001:db8:f000:N::/64`.
+/// IPv6 networks that a speaker announces: `2001:db8:f000:N::/64`, in order.
 pub fn networks6(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(|number| format!("2001:db8:f000:{number:x}::/64"))
 }
@@ -38,8 +38,8 @@ fn neighbor_as(net: u8) -> u32 {
     65_000 + u32::from(net)
 }
 
-/// BIRD that announces networks to a router at 10.0.NET.1, from 10.0.NET.2, and the same for IPv6. It takes routes into its
-/// kernel, as its host has no other way back; not that to its own network, by which Linux would look for gateways.
+/// BIRD that announces networks to a router at 10.0.NET.1, from 10.0.NET.2, and the same for IPv6. It puts routes into its
+/// kernel, as its host has no other way back, except the route to its own network, in which Linux would look for gateways.
 pub fn announcing_bird(net: u8, count: usize, count6: usize) -> String {
     let [(router, own), (router6, own6)] = addresses(net);
     let session = |name, own, router, channel| Session {

@@ -3,7 +3,7 @@
 
 use crate::{Good, wait_for, wait_until};
 
-/// A TAP interface: what is sent here the router receives, what the router sends is received here, byte by byte.
+/// A TAP interface: the router receives the frames that are sent here, and its frames are received here, byte by byte.
 pub struct Wire(pub(crate) perigee_lab::Wire);
 
 impl Wire {
@@ -18,10 +18,10 @@ impl Wire {
         self.0.next().good()
     }
 
-    /// Waits for a frame that fits; others are passed over.
+    /// Waits for a frame that `fits`; others are ignored.
     ///
     /// # Panics
-    /// It does not come.
+    /// None comes.
     #[track_caller]
     pub fn expect(&self, what: &str, fits: impl Fn(&[u8]) -> bool) -> Vec<u8> {
         wait_for(what, || std::iter::from_fn(|| self.next()).find(|frame| fits(frame)))

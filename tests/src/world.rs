@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where configurations, scripts and the router's socket are: the whole of /run belongs to the scenario.
+/// The folder of configurations, scripts and the router's socket: all of /run belongs to the scenario.
 const FOLDER: &str = "/run";
 
 /// The program under test: `$PERIGEE`, or the one that cargo built beside this test.
@@ -23,7 +23,7 @@ pub fn perigee() -> PathBuf {
 /// The inside of `unshare -Urnm`: the router's own network namespace, without forwarding by the kernel.
 pub struct World {
     lab: perigee_lab::World,
-    /// Why the scenario cannot try what it is for.
+    /// Why the scenario cannot test anything here.
     pub(crate) unable: RefCell<Option<String>>,
 }
 
@@ -32,7 +32,7 @@ impl World {
         World { lab: perigee_lab::World::enter(Path::new(FOLDER)).good(), unable: RefCell::default() }
     }
 
-    /// Says why the kernel here does not let the scenario try what it is for; it returns then, and counts as ignored.
+    /// Records why the kernel here does not let the scenario test anything; it should then return, and counts as ignored.
     pub fn unable(&self, reason: &str) {
         self.unable.replace(Some(reason.to_owned()));
     }
@@ -43,8 +43,8 @@ impl World {
         self.lab.ip(words).good()
     }
 
-    /// A host with `eth0`, whose other end is the interface `r-NAME` here. Of the addresses (with their prefix lengths)
-    /// and gateways there may be any number of both families.
+    /// A host with `eth0`, whose other end is the interface `r-NAME` here. There may be any number of addresses (with their
+    /// prefix lengths) and gateways of both families.
     #[track_caller]
     pub fn host(&self, name: &str, addresses: &[&str], gateways: &[&str]) -> Host {
         Host(self.lab.host(name, &format!("r-{name}"), addresses, gateways).good())
@@ -62,13 +62,13 @@ impl World {
         Wire(self.lab.wire(name).good())
     }
 
-    /// Starts BIRD beside the router, on its twins.
+    /// Starts BIRD next to the router, on its twins.
     #[track_caller]
     pub fn bird(&self, configuration: &str) -> Bird {
         self.lab.bird(configuration).good()
     }
 
-    /// Starts daemons of FRR beside the router, such as `["zebra", "ospfd"]`, with options behind their names.
+    /// Starts daemons of FRR next to the router, such as `["zebra", "ospfd"]`, with options behind their names.
     #[track_caller]
     pub fn frr(&self, daemons: &[&str], configuration: &str) -> Frr {
         self.lab.frr(daemons, configuration).good()
@@ -80,7 +80,7 @@ impl World {
         self.lab.file(name, text).good()
     }
 
-    /// Writes `router.toml`, whose `[router]` and `[eal]` suit a test; `router` is more lines for the one, `rest` all
+    /// Writes `router.toml`, whose `[router]` and `[eal]` suit a test; `router` has more lines for `[router]`, `rest` all
     /// other sections.
     pub fn configuration(&self, router: &str, rest: &str) -> PathBuf {
         let text = format!(
@@ -104,7 +104,7 @@ impl World {
         run(Command::new(perigee()).args(words).env("XDG_RUNTIME_DIR", FOLDER).env("NO_COLOR", "1"))
     }
 
-    /// Starts a router that shall not start; what it said.
+    /// Starts a router that must not start; returns its output.
     pub fn refused(&self, router: &str, rest: &str) -> Ended {
         let file = self.configuration(router, rest);
         self.perigee(&["run", &file.display().to_string()])
@@ -128,7 +128,7 @@ impl World {
         folders.filter(ours).map(|folder| folder.display().to_string()).collect()
     }
 
-    /// Interfaces here, but for `lo`: one line each with name, the flags that are set by hand, MTU and MAC address.
+    /// Interfaces here, but for `lo`: one line each with name, the flags that an administrator sets, MTU and MAC address.
     pub fn interfaces(&self) -> Vec<String> {
         let all = self.ip("-o link show");
         let described = |line: &str| {
