@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! `perigee audit`: do Linux, the routes and what workers look up in agree?
+//! `perigee audit`: do Linux, the routes and the workers' lookup structures agree?
 
 use crate::client::RouterArg;
 use crate::client::connect;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 /// Arguments of `perigee audit`.
 #[derive(Args)]
 pub struct AuditArgs {
-    /// Mend what differs
+    /// Repair what differs
     #[arg(long)]
     repair: bool,
     /// As JSON

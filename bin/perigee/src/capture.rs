@@ -15,19 +15,19 @@ use std::process::ExitCode;
 /// Arguments of `perigee capture`.
 #[derive(Args)]
 pub struct CaptureArgs {
-    /// A port: what goes in and out; `drops`: what is dropped, with why; `punts`: what the slow path gets, with why
+    /// A port: packets in and out; `drops`: dropped packets, with the reason; `punts`: packets for the slow path, with the reason
     #[arg(value_name = "PORT|drops|punts")]
     what: String,
     /// Write pcapng to this file (`-`: standard output) instead of lines
     #[arg(short, long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// Only packets that match, in tcpdump's words: `udp port 53 and not host 10.0.0.1`, `vlan 7`, `in wan`
+    /// Only packets that match, in tcpdump's syntax: `udp port 53 and not host 10.0.0.1`, `vlan 7`, `in wan`
     #[arg(long, value_name = "EXPR")]
     filter: Option<String>,
-    /// End after so many packets [default: Ctrl-C ends it]
+    /// End after this many packets [default: Ctrl-C ends it]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Keep so many bytes of each packet
+    /// Keep this many bytes of each packet
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     snaplen: Option<u32>,
     #[command(flatten)]
@@ -37,11 +37,11 @@ pub struct CaptureArgs {
 /// Where packets go.
 enum Out {
     Lines(Box<dyn Write>),
-    /// pcapng, as it comes.
+    /// pcapng, written as it comes.
     File(Box<dyn Write>),
 }
 
-/// What has come so far.
+/// The state of the capture.
 struct Session {
     out: Out,
     reader: Reader,

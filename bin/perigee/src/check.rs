@@ -16,12 +16,12 @@ pub struct CheckArgs {
     file: PathBuf,
 }
 
-/// All lookup structures of this program.
+/// All lookup structures that this program has.
 pub fn lookups() -> Lookups {
     Lookups::default().and(perigee_dpdk::fib::IPV4, perigee_dpdk::fib::IPV6)
 }
 
-/// What configurations are checked against: this machine, and what this program has.
+/// What configurations are checked against: this machine and this program.
 pub fn machine() -> Machine {
     Machine { fib: lookups().names(), ..Machine::here() }
 }
@@ -44,7 +44,7 @@ pub fn load(file: &std::path::Path, machine: &Machine) -> Result<Config> {
 pub fn check(args: &CheckArgs) -> Result<ExitCode> {
     let config = load(&args.file, &machine())?;
     if let Some(script) = &config.router.script {
-        // Whether it compiles is known without a router; whether it finds its ports is not.
+        // Without a router one can find out whether it compiles, but not whether it finds its ports.
         Script::read(script)?.compile()?;
     }
     println!(

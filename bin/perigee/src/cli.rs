@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The command line: every word of it with its help.
+//! The command line: every subcommand with its help.
 
 #[cfg(feature = "predict")]
 use crate::predict;
@@ -28,17 +28,17 @@ enum Command {
     /// Add or delete a route of a running router
     #[command(subcommand)]
     Route(route::RouteCommand),
-    /// Compare Linux's routes, the RIB, and what workers look up in, prefix by prefix; exit code 1 if anything differs
+    /// Compare Linux's routes, the RIB and the workers' lookup structures prefix by prefix; exit code 1 if anything differs
     Audit(audit::AuditArgs),
-    /// Follow single packets: every module with what it decided, the route used, the drop's reason and RFC section
+    /// Follow single packets: every module with its decision, the route used, the reason of a drop and its RFC section
     Trace(trace::TraceArgs),
-    /// Capture the packets of a port, what is dropped, or what goes to the slow path: as lines or as pcapng
+    /// Capture the packets of a port, dropped ones, or those for the slow path: as lines or as pcapng
     Capture(capture::CaptureArgs),
     /// Load configuration and script again in a running router, all or nothing
     Reload(reload::ReloadArgs),
     /// Run a Snabb program: its apps on DPDK ports, on one or several cores
     Snabb(snabb::SnabbArgs),
-    /// Say how fast a router will be on other hardware, from measured points
+    /// Predict how fast a router will be on other hardware, from measured points
     #[command(subcommand)]
     #[cfg(feature = "predict")]
     Predict(predict::PredictCommand),
@@ -49,7 +49,7 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// The privileged process beside a router; the router starts it
+    /// The privileged helper process of a router; the router starts it
     #[command(hide = true)]
     Helper,
 }

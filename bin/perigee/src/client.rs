@@ -9,7 +9,7 @@ use perigee_config::default_socket;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-/// Which running router is meant.
+/// The running router that is meant.
 #[derive(Args, Clone)]
 pub struct RouterArg {
     /// The router's API socket [default: the only one in $XDG_RUNTIME_DIR/perigee or /run/perigee]
@@ -27,7 +27,7 @@ pub fn connect(router: &RouterArg) -> Result<ApiClient> {
 }
 
 /// Asks a router for a stream, and gives its pieces to a session as they come. The session begins once the router has
-/// agreed: a refusal leaves nothing behind. None comes back if there was nothing in the stream.
+/// agreed, so that a refusal leaves nothing behind. Returns `None` if the stream was empty.
 pub fn stream<E: Endpoint, S>(
     router: &RouterArg,
     asked: &E,
@@ -42,7 +42,7 @@ pub fn stream<E: Endpoint, S>(
         };
         let taken = begun.and_then(|session| piece(session, bytes));
         let goes_on = taken.is_ok();
-        // A reader that has seen enough (`| head`) is no error.
+        // It is not an error if the reader has seen enough (`| head`).
         let enough = |error: &anyhow::Error| {
             error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
         };

@@ -5,12 +5,12 @@
 //!  outside   finds the tools, makes a temporary folder, waits for Ctrl-C, removes the folder
 //!     | unshare: namespaces for processes, network and mounts (and users, if not root)
 //!  inside    world: client - router - server    router: `perigee run`    probes: ping, traceroute, iperf3
-//!            bgp: BIRD beside the router and on the server
+//!            bgp: BIRD next to the router and on the server
 //!            account: perigee's counters against those of client and server    report: the table
 //! ```
 //!
-//! Everything inside is in a PID namespace of its own, whose first process is `inside`: the kernel ends all the others,
-//! and with them the network namespaces, when it ends. It ends when its standard input does, that is, with `outside`.
+//! Everything inside is in a PID namespace of its own, whose first process is `inside`: when that ends, the kernel ends all the
+//! others, and with them the network namespaces. `inside` ends when its standard input is closed, that is, with `outside`.
 
 mod account;
 mod bgp;
@@ -32,13 +32,13 @@ use std::process::ExitCode;
 /// Arguments of `perigee demo`.
 #[derive(Args)]
 pub struct DemoArgs {
-    /// BIRD beside the router learns some thousand routes by BGP: they come, half of them go, and they come again
+    /// BIRD next to the router learns some thousand routes by BGP: they come, half of them go, and they come again
     #[arg(long)]
     bgp: bool,
     /// Leave everything running until Ctrl-C, and print commands to try
     #[arg(long)]
     keep: bool,
-    /// What the router looks routes up in: NAME, or one for IPv4 and one for IPv6, as in `perigee run`
+    /// The router's lookup structure: NAME, or one for IPv4 and one for IPv6, as in `perigee run`
     #[arg(long, value_name = "NAME[,NAME]")]
     fib: Option<String>,
     /// The results as one JSON object
@@ -47,7 +47,7 @@ pub struct DemoArgs {
     /// The temporary folder: this process is already inside
     #[arg(long, hide = true, value_name = "FOLDER")]
     inside: Option<PathBuf>,
-    /// How this process was shut in
+    /// How this process was isolated
     #[arg(long, hide = true, default_value_t = Isolation::User)]
     isolation: Isolation,
 }

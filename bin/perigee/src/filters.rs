@@ -48,10 +48,10 @@ fn compile(eal: &Eal, rules: &[(FiveTuple, AclAction)]) -> perigee_dpdk::Result<
     Ok(Some(Arc::new(Acl(AclFilter::new(eal, rules)?))))
 }
 
-/// What software has to steer as some port's device cannot.
+/// The steers that software has to do, as some port's device cannot.
 pub fn in_software(config: &Config, done: &[Steer]) -> Vec<FiveTuple> {
     let everything = |version: u16| match version {
-        // Both families' Ethernet types stand for all of their packets; other types are the slow path's anyway.
+        // The Ethernet types of IPv4 and IPv6 stand for all of their packets; other types go to the slow path anyway.
         0x0800 => Some(FiveTuple { src: "0.0.0.0/0".parse().ok(), ..FiveTuple::default() }),
         0x86dd => Some(FiveTuple { src: "::/0".parse().ok(), ..FiveTuple::default() }),
         _ => None,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! From a configuration to a running router: helper, DPDK, ports, twins, tables, scripts, threads, API.
 //!
-//! Whatever fails is said in one sentence, and what was made before is taken back: dropping a half-made router closes its
-//! ports, and the helper removes twins and restores interfaces when its socket closes.
+//! Any failure is reported in one sentence, and everything is undone: dropping a half-made router closes its ports, and the
+//! helper removes twins and restores interfaces when its socket closes.
 
 mod linux;
 mod ports;
@@ -45,7 +45,7 @@ pub fn launch(config: Config, path: &Path, machine: Machine) -> Result<Running> 
     assemble(config, path, machine, script, eal, opened)
 }
 
-/// The configuration's `[eal]` with memory for lookup structures that are DPDK's, which have all of theirs there.
+/// The configuration's `[eal]`, with memory for DPDK's lookup structures, which use no other.
 fn with_tables(config: &Config) -> config::Eal {
     let v4 = config.all_routes().filter(|(prefix, _)| prefix.addr().is_ipv4()).count();
     let v6 = config.all_routes().count() - v4;
@@ -162,7 +162,7 @@ fn workers(
     queues.into_iter().enumerate().map(make).unzip()
 }
 
-/// Who answers the API's requests.
+/// The program and configuration, as the API reports them.
 fn version(config: &Config, path: &Path) -> VersionStatus {
     VersionStatus {
         name: config.router.name.clone(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The one binary: what the command line says becomes a running router, or a question to one.
+//! The only binary: the command line becomes a running router, or a question to one.
 //!
 //! ```text
 //! run > launch (DPDK ports, twins, workers, API)      check, helper

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! `perigee predict`: profiles from measured points, and what they say about other hardware.
+//! `perigee predict`: profiles from measured points, and predictions from them for other hardware.
 
 mod fit;
 mod plot;
@@ -19,13 +19,13 @@ pub enum PredictCommand {
     Fit(fit::FitArgs),
     /// Compare a profile with measured points: predicted, measured, error
     Verify(verify::VerifyArgs),
-    /// Say how fast a router will be, how much it will lose, how long packets will stay, and how many cores it needs
+    /// Predict how fast a router will be, how much it will lose, how long packets will stay, and how many cores it needs
     Run(run::RunArgs),
     /// Draw a CSV file as SVG
     Plot(plot::PlotArgs),
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn predict(command: &PredictCommand) -> Result<ExitCode> {
     match command {
         PredictCommand::Fit(args) => fit::fit(args),
@@ -35,7 +35,7 @@ pub fn predict(command: &PredictCommand) -> Result<ExitCode> {
     }
 }
 
-/// A point in a few words: `4 flows, 4 cores, 64 bytes`, and what else it says.
+/// A point in a few words: `4 flows, 4 cores, 64 bytes`, and its other columns.
 fn point_name(point: &Compared) -> String {
     let plural = |n: u32, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let mut words =
@@ -48,7 +48,7 @@ fn point_name(point: &Compared) -> String {
     words.join(", ")
 }
 
-/// Points beside predictions, a row each, with further columns, of which some are numbers.
+/// A table of points and predictions, one row each, with further columns, some of them numbers.
 fn compared<'a, const N: usize>(
     more: [&str; N],
     numbers: &[&str],

@@ -26,7 +26,7 @@ pub fn reload(args: &ReloadArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks a router to reload; what it says.
+/// Asks a router to reload; returns its answer.
 pub fn reload_at(client: &ApiClient, script: Option<&Path>) -> Result<String> {
     Ok(client.ask(&Reload { script: script.map(Path::to_owned) })?.message)
 }

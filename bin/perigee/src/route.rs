@@ -22,14 +22,14 @@ pub enum RouteCommand {
     Del(RouteArgs),
 }
 
-/// A route as the words of the command line say it.
+/// A route as it is given on the command line.
 #[derive(Args)]
 pub struct RouteArgs {
     /// The destinations, such as 10.1.0.0/16 or 2001:db8::/32
     #[arg(value_parser = Prefix::around)]
     prefix: Prefix,
-    /// `via ADDRESS`: the neighbor; `dev INTERFACE`: found by the neighbor's address if not given; `weight N`: its part of
-    /// the flows where there are several, each with its own `via`; `recursive ADDRESS` instead of `via`: a router that other
+    /// `via ADDRESS`: the neighbor; `dev INTERFACE`: found by the neighbor's address if not given; `weight N`: its share of
+    /// the flows if there are several, each with its own `via`; `recursive ADDRESS` instead of `via`: a router that other
     /// routes lead to; at the end `preference N` and `metric N`
     #[arg(num_args = 2.., value_names = ["via ADDRESS", "dev INTERFACE"])]
     words: Vec<String>,

@@ -24,7 +24,7 @@ pub struct RunArgs {
     /// The lookup structure to use instead of the configuration's `fib`: NAME, or one for IPv4 and one for IPv6
     #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
     fib: Vec<String>,
-    /// Say more (-v) or everything (-vv); the environment variable PERIGEE_LOG says it in detail
+    /// Log more (-v) or everything (-vv); the environment variable PERIGEE_LOG selects it in detail
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
 }
@@ -44,7 +44,7 @@ pub fn log(verbose: u8) {
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
     let subscriber = tracing_subscriber::registry().with(lines.with_filter(given.unwrap_or_else(otherwise)));
-    // A second time is no error: tests start several.
+    // Calling it again is not an error: tests start several routers.
     let _ = subscriber.try_init();
     if let Some((text, error)) = mistake {
         tracing::warn!(
@@ -102,7 +102,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the end; reloads meanwhile.
+    /// Waits for the end, and reloads meanwhile if asked to.
     async fn wait(&mut self, running: &Running) {
         while !running.stopping() {
             tokio::select! {

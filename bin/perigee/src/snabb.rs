@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 #[derive(Args)]
 #[command(
-    after_help = "Programs: perigee snabb (without a program) lists them. A program's own --help tells the rest.\n\
+    after_help = "Programs: perigee snabb (without a program) lists them. For the rest, see a program's own --help.\n\
     Environment: SNABB_SHM_ROOT (folder of counters), SNABB_TREE, PERIGEE_SNABB (a folder to read the Lua sources from)."
 )]
 pub struct SnabbArgs {
@@ -32,7 +32,7 @@ pub struct SnabbArgs {
     /// A folder with `apps`, `lib` and `program` of a Snabb tree of your own (its `src`), searched before perigee's
     #[arg(long, value_name = "DIR", env = "SNABB_TREE")]
     tree: Option<PathBuf>,
-    /// Threads to spread the apps over, one VM each; `config.app(c, name, class, arg, {worker = N})` places one by hand
+    /// Threads to spread the apps over, one VM each; `config.app(c, name, class, arg, {worker = N})` places one explicitly
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
     /// A port that programs may call by its number, from 0 on; may be repeated. DEVICE: a PCI address, a DPDK device such
@@ -50,7 +50,7 @@ pub struct SnabbArgs {
     program: Vec<String>,
 }
 
-/// What the command line and the environment say.
+/// The options of the command line and the environment.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub sources: SnabbSources,
@@ -98,10 +98,10 @@ fn is_worker() -> Result<bool> {
         return Ok(false);
     }
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    // Asked afterwards: the parent may have ended before it could send a signal. Others inherit the variables, too.
+    // Checked after asking for the signal, as the parent may have ended before. Other processes inherit the variables, too.
     let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
-    let told = std::env::var("SNABB_WORKER_PARENT").unwrap_or_default();
-    if told.parse() != Ok(parent) {
+    let expected = std::env::var("SNABB_WORKER_PARENT").unwrap_or_default();
+    if expected.parse() != Ok(parent) {
         bail!("SNABB_PROGRAM_LUACODE is set, and not by this process's parent: give a program, or unset it");
     }
     Ok(true)

@@ -17,19 +17,19 @@ pub struct Columns<'a, T> {
 }
 
 impl<'a, T> Columns<'a, T> {
-    /// None yet.
+    /// No columns yet.
     pub fn new() -> Self {
         Self { names: Vec::new(), numbers: Vec::new(), cells: Vec::new() }
     }
 
-    /// One more, of words, aligned left.
+    /// Adds a column of words, aligned left.
     pub fn text<S: ToString>(mut self, name: &'static str, cell: impl Fn(&T) -> S + 'a) -> Self {
         self.names.push(name);
         self.cells.push(Box::new(move |of| cell(of).to_string()));
         self
     }
 
-    /// One more, of numbers, aligned right.
+    /// Adds a column of numbers, aligned right.
     pub fn number<S: ToString>(mut self, name: &'static str, cell: impl Fn(&T) -> S + 'a) -> Self {
         self.numbers.push(name);
         self.text(name, cell)
@@ -45,7 +45,7 @@ impl<'a, T> Columns<'a, T> {
     }
 }
 
-/// A table whose rows are made already; the columns named in `numbers` are aligned right.
+/// A table of ready rows; the columns named in `numbers` are aligned right.
 pub fn rows(header: &[&str], numbers: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header);
@@ -65,7 +65,7 @@ pub fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// Prints to standard output; a reader that has seen enough (`| head`) is no error.
+/// Prints to standard output; it is not an error if the reader has seen enough (`| head`).
 pub fn print(text: &str) -> Result<ExitCode> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! `perigee trace`: the way of single packets through a running router.
+//! `perigee trace`: the path of single packets through a running router.
 
 use crate::capture::clock;
 use crate::client::{RouterArg, stream};
@@ -15,10 +15,10 @@ use std::process::ExitCode;
 /// Arguments of `perigee trace`.
 #[derive(Args)]
 pub struct TraceArgs {
-    /// Only packets that match, in tcpdump's words: `icmp and dst 10.0.2.2`, `tcp port 179`, `in wan`
+    /// Only packets that match, in tcpdump's syntax: `icmp and dst 10.0.2.2`, `tcp port 179`, `in wan`
     #[arg(long, value_name = "EXPR")]
     filter: Option<String>,
-    /// End after so many packets; Ctrl-C ends it before
+    /// End after this many packets, or earlier by Ctrl-C
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
     /// As JSON: an object a line, one per packet
@@ -28,11 +28,11 @@ pub struct TraceArgs {
     router: RouterArg,
 }
 
-/// What has come so far.
+/// The state of the trace.
 struct Session<'a> {
     args: &'a TraceArgs,
     color: bool,
-    /// The line that is not whole yet.
+    /// The beginning of a line that is not complete yet.
     rest: Vec<u8>,
     packets: u64,
     lost: u64,
@@ -82,7 +82,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// A packet's way, a line per step.
+/// A packet's path, a line per step.
 fn shown(entry: &TraceEntry, color: bool) -> String {
     let paint = |code: &str, text: &str| if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() };
     let mut text = format!("{} {} {}\n", clock(entry.time), entry.port, paint("1", &entry.packet));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! `perigee predict fit` and `verify` as programs: what they print and write, and what their exit code says.
+//! `perigee predict fit` and `verify` as programs: what they print and write, and their exit codes.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

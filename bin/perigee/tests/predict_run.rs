@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! `perigee predict run` and `plot` as programs: what they print and write, and what their exit code says.
+//! `perigee predict run` and `plot` as programs: what they print and write, and their exit codes.
 
 use serde_json::Value;
 use std::fs;
@@ -23,7 +23,7 @@ fn good(folder: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// What it complains of, in one line.
+/// Its error message, which must be one line.
 fn refused(folder: &Path, arguments: &[&str]) -> String {
     let output = predict(folder, arguments);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -78,7 +78,7 @@ fn objectives_out_of_reach_are_a_failure() {
     let output = predict(folder.path(), &run(&["--objective=p99<1ns", "--json"]));
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(serde_json::from_slice::<Value>(&output.stdout).expect("JSON")["needed"]["verdict"], "none");
-    // Without an objective, the answer is told, and nobody has failed.
+    // Without an objective, the answer is printed and nothing has failed.
     assert!(
         good(folder.path(), &["run", "profile.json", "--rate=200G", "--closed", "--cores=1..2"])
             .contains("the link is the limit")
@@ -86,9 +86,9 @@ fn objectives_out_of_reach_are_a_failure() {
 }
 
 #[test]
-fn what_cannot_be_understood_is_told() {
+fn mistakes_are_explained() {
     let folder = tempfile::tempdir().expect("folder");
-    for (arguments, told) in [
+    for (arguments, expected) in [
         (&["--rate=10"][..], "--rate: found 10, expected a rate > 0 with its unit"),
         (&["--rate=1G", "--sizes=9"], "--sizes: found 9, expected"),
         (&["--rate=1G", "--cores=4..1"], "--cores: found 4..1, expected the smaller number first: 1..4"),
@@ -109,7 +109,7 @@ fn what_cannot_be_understood_is_told() {
         ),
     ] {
         let error = refused(folder.path(), &[&["run", "profile.json"], arguments].concat());
-        assert!(error.contains(told), "{told}: {error}");
+        assert!(error.contains(expected), "{expected}: {error}");
     }
     assert!(refused(folder.path(), &["run", "absent.json", "--rate=1G"]).contains("absent.json"));
 }

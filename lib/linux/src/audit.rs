@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The audit: Linux's table against the RIB, the RIB against what workers look up in, next hops against the neighbors.
+//! The audit: Linux's table against the RIB, the RIB against the workers' lookup structures, next hops against the neighbors.
 //!
 //! ```text
 //!              a dump to compare            no difference, or two dumps shown          all prefixes
@@ -7,8 +7,8 @@
 //!                     differences: another dump                                (in turns)
 //! ```
 //!
-//! It runs beside everything else, on tables that change meanwhile. So a difference to Linux counts only if two dumps
-//! in a row show it, and each prefix is compared with the RIB as it is at that moment.
+//! It runs alongside everything else, on tables that change meanwhile. So a difference to Linux counts only if two dumps in a
+//! row show it, and each prefix is compared with the RIB as it is at that moment.
 
 use crate::follower::{Follower, RouteId};
 use crate::{Audited, Effect, FeedId, KnownNeighbor};
@@ -19,13 +19,13 @@ use std::net::IpAddr;
 
 /// Prefixes compared in one turn.
 const TURN: usize = 1024;
-/// Differences that are listed; the others are counted.
+/// Differences that are listed; any others are only counted.
 const LISTED: usize = 1000;
 
-/// What a dump says that the RIB does not, or the other way round: the two routes, described.
+/// Differences between a dump and the RIB: descriptions of both routes.
 pub(crate) type Found = BTreeMap<RouteId, (Option<String>, Option<String>)>;
 
-/// An audit that runs.
+/// A running audit.
 pub(crate) struct Audit {
     repair: bool,
     began: u64,
@@ -34,9 +34,9 @@ pub(crate) struct Audit {
 }
 
 enum Phase {
-    /// Waits for a dump to be compared; with what the one before it showed.
+    /// Waits for a dump to compare; `before`: what the previous one showed.
     Linux { before: Option<Found> },
-    /// Compares the lookup structures, from behind this prefix on.
+    /// Compares the lookup structures, starting after this prefix.
     Lookup { after: Option<Prefix> },
 }
 
@@ -47,15 +47,15 @@ pub struct AuditReport {
     pub linux_routes: u64,
     /// Routes in the RIB, of every source.
     pub rib_routes: u64,
-    /// Prefixes whose first and last address was looked up as workers do.
+    /// Prefixes whose first and last address were looked up as workers look them up.
     pub prefixes: u64,
     /// Next hops compared with the neighbors.
     pub next_hops: u64,
-    /// What differs, the first thousand.
+    /// The first thousand differences.
     pub differences: Vec<Difference>,
-    /// How many there are.
+    /// The number of differences.
     pub total: u64,
-    /// Those in the lookup structures and next hops that were repaired; what differs from Linux is read again.
+    /// Repaired differences in lookup structures and next hops; differences to Linux are repaired by another dump.
     pub repaired: u64,
     /// How long it took, in ns.
     pub duration: u64,
@@ -64,11 +64,11 @@ pub struct AuditReport {
 /// A difference between two tables that should agree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// Whose; `None` for a next hop.
+    /// The prefix that it is about; `None` for a next hop.
     pub prefix: Option<Prefix>,
     /// What differs.
     pub kind: DifferenceKind,
-    /// Of the route, where it is about one.
+    /// The route's metric, if it is about a route.
     pub metric: Option<u32>,
     /// What Linux says.
     pub linux: Option<String>,
@@ -81,15 +81,15 @@ pub struct Difference {
 /// What differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DifferenceKind {
-    /// Linux has a route that the RIB has not.
+    /// Linux has a route that the RIB lacks.
     NotInRib,
-    /// The RIB has a route that Linux has not.
+    /// The RIB has a route that Linux lacks.
     NotInLinux,
-    /// Both have another.
+    /// Linux and the RIB have different routes.
     AnotherRoute,
-    /// A lookup structure does not say what the RIB does.
+    /// A lookup structure has another next hop than the RIB.
     AnotherNextHop,
-    /// A next hop does not say what the neighbor table does.
+    /// A next hop has another MAC address than the neighbor table.
     AnotherMac {
         /// The neighbor.
         gateway: IpAddr,
@@ -122,7 +122,7 @@ impl AuditReport {
 }
 
 impl Follower {
-    /// Begins an audit, or joins the one that runs: [`Effect::AuditEnded`] ends both.
+    /// Begins an audit, or joins the running one: [`Effect::AuditEnded`] ends both.
     pub fn begin_audit(&mut self, now: u64, repair: bool) {
         let followed = self.feeds.iter().any(|feed| feed.routes);
         let phase = if followed { Phase::Linux { before: None } } else { Phase::Lookup { after: None } };
@@ -135,7 +135,7 @@ impl Follower {
         }
     }
 
-    /// Begins one if the configuration wants it now.
+    /// Begins one if the configuration's interval is over.
     pub(crate) fn audit_when_due(&mut self, now: u64) {
         let Some(every) = self.setup.linux.audit else { return };
         if self.audit.is_none() && self.next_audit.is_none_or(|due| now >= due) {
@@ -146,7 +146,7 @@ impl Follower {
         }
     }
 
-    /// Whether the dump that begins is to be compared, and nothing more.
+    /// Whether the dump that begins should only be compared.
     pub(crate) fn dump_is_for_audit(&self, id: FeedId) -> bool {
         let kernel = self.feeds.iter().find(|feed| feed.id == id && id == FeedId::Kernel);
         self.audit_waits() && kernel.is_some_and(|feed| feed.wanted == 0 && !feed.lost && feed.complete)
@@ -179,12 +179,12 @@ impl Follower {
         let repair = audit.repair && audit.report.total > 0;
         audit.phase = Phase::Lookup { after: None };
         if repair {
-            // The next dump is compared by nobody, and so it is applied.
+            // No audit compares the next dump, so it will be applied.
             self.request_dump();
         }
     }
 
-    /// Goes on with the audit; whether it did anything. `neighbors` are those whose MAC address the slow path knows.
+    /// Continues the audit; returns whether it did anything. `neighbors` are those whose MAC address the slow path knows.
     pub fn go_on_with_audit(
         &mut self,
         now: u64,
@@ -235,7 +235,7 @@ impl Follower {
 }
 
 impl Audit {
-    /// The first and the last address of a prefix: what the RIB says, and what workers find.
+    /// Compares, for the first and the last address of a prefix, what the RIB says with what workers find.
     fn prefix(&mut self, prefix: Prefix, table: &mut dyn Audited) {
         let differs = |address: &IpAddr| table.expected(*address) != table.found(*address);
         let Some(address) = [prefix.addr(), prefix.last()].into_iter().find(differs) else { return };
@@ -256,7 +256,7 @@ impl Audit {
         }
     }
 
-    /// The MAC address of each next hop against the neighbor's. A link that is down takes its neighbors along.
+    /// Compares the MAC address of each next hop with the neighbor's. A link that is down has no neighbors.
     fn next_hops(
         &mut self,
         table: &mut dyn Audited,
@@ -302,7 +302,7 @@ fn name_of(interfaces: &Interfaces, id: InterfaceId) -> String {
     interfaces.get(id).map_or_else(|| "?".to_owned(), |interface| interface.name.clone())
 }
 
-/// A route of Linux for people.
+/// A readable description of a route of Linux.
 pub(crate) fn describe(interfaces: &Interfaces, route: &Route) -> String {
     let dev = |id: Option<InterfaceId>| id.map(|id| format!(" dev {}", name_of(interfaces, id))).unwrap_or_default();
     match &route.target {

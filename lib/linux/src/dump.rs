@@ -8,7 +8,7 @@ use perigee_fib::Rib;
 use perigee_net::{InterfaceAddress, Prefix, Prefix4, Prefix6, RouteKey, RouteSource, RouteTarget};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// What a dump has named so far. Of a route no more than its key: 12 bytes of an IPv4 one, 32 of an IPv6 one.
+/// What a dump has named so far. Routes only by their keys: 12 bytes for IPv4, 32 for IPv6.
 #[derive(Default)]
 pub(crate) struct Seen {
     /// When it began.
@@ -21,7 +21,7 @@ pub(crate) struct Seen {
     /// Ids of next-hop objects that routes named.
     pub named: HashSet<u32>,
     pub neighbors: BTreeSet<NeighborKey>,
-    /// Where nothing is to change: what differs, and how many routes were compared.
+    /// If the dump is only compared: what differs, and how many routes were compared.
     pub audit: Option<(Found, u64)>,
 }
 
@@ -30,7 +30,7 @@ impl Seen {
         Seen { began, audit: audit.then(Default::default), ..Seen::default() }
     }
 
-    /// A route was named; whether it is the first of its key, those of one key coming one after the other.
+    /// Notes that a route was named; returns whether it is the first of its key (those of one key come in a row).
     pub fn route(&mut self, prefix: Prefix, key: RouteKey) -> bool {
         match prefix {
             Prefix::V4(prefix) => push(&mut self.v4, (prefix, key.preference, key.metric)),
@@ -38,8 +38,8 @@ impl Seen {
         }
     }
 
-    /// The routes of Linux of one family that the dump did not name. The kernel's order is nearly the RIB's, so that sorting costs
-    /// next to nothing, and then both are walked side by side.
+    /// The routes of Linux of one family that the dump did not name. The kernel's order is almost the RIB's, so sorting costs
+    /// next to nothing, and then both are walked in parallel.
     fn unseen(&mut self, rib: Rib<'_>, is_v6: bool) -> Vec<RouteId> {
         let routes = rib.routes_of_source(RouteSource::Linux, is_v6, None).map(|(prefix, route)| (prefix, route.key()));
         match is_v6 {
@@ -55,7 +55,7 @@ impl Seen {
     }
 }
 
-/// What of `routes`, which are in order, is not in a list.
+/// Those of `routes`, which are sorted, that are not in a list.
 fn left_over<P: Ord + Copy + Into<Prefix>>(
     seen: &mut [(P, u8, u32)],
     routes: impl Iterator<Item = (P, RouteKey)>,
@@ -83,7 +83,7 @@ fn push<T: PartialEq>(list: &mut Vec<T>, item: T) -> bool {
 }
 
 impl Follower {
-    /// All of a dump has come: what it did not name is gone. One with holes says nothing of that.
+    /// A dump has ended: what it did not name is gone, unless it is incomplete.
     pub(crate) fn dump_ends(&mut self, now: u64, id: FeedId, complete: bool, table: &mut dyn Table) {
         let Some(mut seen) = self.feed(id).and_then(|feed| feed.dump.take()) else { return };
         if let Some((found, routes)) = seen.audit.take() {
@@ -92,7 +92,7 @@ impl Follower {
         }
         let is_kernel = id == FeedId::Kernel;
         if is_kernel && self.audit_waits() {
-            // This one had to be applied, and so the next is for the audit.
+            // This one had to be applied, so the next one is for the audit.
             self.dump_for_audit();
         }
         self.counters.resyncs += 1;
@@ -114,7 +114,7 @@ impl Follower {
         }
     }
 
-    /// Adds what the RIB has of Linux and a dump did not name.
+    /// Adds the RIB's routes of Linux that a dump did not name.
     fn not_in_linux(&self, mut found: Found, seen: &mut Seen, table: &dyn Table) -> Found {
         let rib = table.rib();
         let kernel_routes = self.feeds.first().is_some_and(|kernel| kernel.routes);
@@ -130,8 +130,8 @@ impl Follower {
 
     fn withdraw_unseen(&mut self, id: FeedId, seen: &mut Seen, first: bool, table: &mut dyn Table) {
         let [mut unseen, unseen6] = [false, true].map(|is_v6| seen.unseen(table.rib(), is_v6));
-        // The kernel counts its way through IPv6's tree, and loses count when the tree changes: only what two dumps in a row do
-        // not name is gone.
+        // The kernel finds its place in IPv6's tree by counting, and loses it when the tree changes: only routes that two dumps
+        // in a row do not name are gone.
         let sure = |route: &RouteId| id == FeedId::Zebra || self.doubtful.contains(route);
         let (gone, doubtful): (Vec<_>, Vec<_>) = unseen6.into_iter().partition(sure);
         unseen.extend(gone);

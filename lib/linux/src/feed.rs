@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What is known of one feed.
+//! The state of one feed.
 //!
 //! ```text
 //!            a dump is asked for      it begins         it ends, complete
@@ -13,24 +13,24 @@ use crate::dump::Seen;
 use crate::translate::NextHops;
 use std::collections::HashSet;
 
-/// A feed, and what it has reported.
+/// The state of a feed.
 pub(crate) struct Feed {
     pub id: FeedId,
     /// Whether its routes count.
     pub routes: bool,
-    /// Next-hop objects by its numbers.
+    /// Next-hop objects by the feed's numbers.
     pub next_hops: NextHops,
-    /// Ids that routes have named in the last whole dump, and since.
+    /// Ids of next-hop objects that routes have named in the last complete dump and since.
     pub named: HashSet<u32>,
-    /// The dump that is on its way.
+    /// The dump in progress.
     pub dump: Option<Seen>,
-    /// Dumps that have to be applied before one may be for an audit: one that was asked for may have begun before it was.
+    /// Dumps that have to be applied before one may serve an audit: the one in progress may have begun before the request.
     pub wanted: u8,
-    /// Whether a route was left out for a link that may come to be known.
+    /// Whether a route was left out because its link was not known yet.
     pub missed: bool,
-    /// The first dump has come.
+    /// Whether the first dump has come.
     pub complete: bool,
-    /// Notifications were lost, or nothing comes any more.
+    /// Whether notifications were lost, or the feed is broken.
     pub lost: bool,
 }
 
@@ -49,12 +49,12 @@ impl Feed {
         }
     }
 
-    /// Whether the dump on its way is only compared.
+    /// Whether the dump in progress is only compared.
     pub fn is_audited(&self) -> bool {
         self.dump.as_ref().is_some_and(|seen| seen.audit.is_some())
     }
 
-    /// The dump that a message belongs to, if it belongs to one.
+    /// The dump that a message belongs to, if any.
     pub fn dump_of(&mut self, dumped: bool) -> Option<&mut Seen> {
         self.dump.as_mut().filter(|_| dumped)
     }

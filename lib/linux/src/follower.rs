@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What is known of Linux, and where each input goes.
+//! The state of the follower, and where each input goes.
 
 use crate::audit::Audit;
 use crate::dump::Seen;
@@ -13,24 +13,24 @@ use perigee_netlink::message::{Link, Message, NextHopTo};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 
-/// How often twins and namespace are looked after, in ns.
+/// How often twins and namespace are checked, in ns.
 const TICK: u64 = 250_000_000;
 
-/// A neighbor: an address is one only together with its link.
+/// A neighbor: its address means something only together with its link.
 pub(crate) type NeighborKey = (InterfaceId, IpAddr);
 
-/// A route: its prefix, and what tells it from others to that prefix.
+/// A route: its prefix, and the key that distinguishes it from others to that prefix.
 pub(crate) type RouteId = (Prefix, RouteKey);
 
 /// A link of Linux.
 pub(crate) struct Known {
     pub link: Link,
     pub addresses: Vec<InterfaceAddress>,
-    /// Addresses that it had, and when they went.
+    /// Addresses that it has lost, and when.
     pub gone: Vec<(u64, InterfaceAddress)>,
 }
 
-/// The machine that follows Linux.
+/// The state machine that follows Linux.
 pub struct Follower {
     pub(crate) setup: Setup,
     pub(crate) policy: Policy,
@@ -43,35 +43,35 @@ pub struct Follower {
     pub(crate) stale: bool,
     /// Neighbors that operators have set in Linux.
     pub(crate) permanent: BTreeMap<NeighborKey, MacAddr>,
-    /// Neighbors that are to be reported to Linux.
+    /// Neighbors that have yet to be reported to Linux.
     pub(crate) unreported: BTreeMap<NeighborKey, Option<MacAddr>>,
-    /// IPv4 routes of which Linux has several with one metric: when the first goes, another takes its place, unreported.
+    /// IPv4 routes of which Linux has several with one metric: when the first goes, another takes its place without a notification.
     pub(crate) appended: BTreeSet<RouteId>,
     /// IPv6 routes that the last dump did not name.
     pub(crate) doubtful: BTreeSet<RouteId>,
     /// Ports whose twins are being made again.
     pub(crate) making: BTreeSet<usize>,
-    /// Ports whose twins are to be made again, with the addresses that they had.
+    /// Ports whose twins have to be made again, with the addresses that they had.
     pub(crate) twinless: BTreeMap<usize, Vec<InterfaceAddress>>,
-    /// The namespace as it was, to see whether it is the same.
+    /// The namespace's identity at the last check.
     pub(crate) identity: Option<Identity>,
     pub(crate) namespace_gone: bool,
     /// Whether the sockets were asked for again.
     pub(crate) reopening: bool,
-    /// Whether that has to be done again.
+    /// Whether that failed and has to be repeated.
     pub(crate) retry: bool,
     pub(crate) audit: Option<Audit>,
-    /// When the next one by the configuration is due; `None` before the first look at the clock.
+    /// When the next audit by the configuration is due; `None` before the first call with a time.
     pub(crate) next_audit: Option<u64>,
     pub(crate) counters: Counters,
-    /// Said once of routes that are refused.
+    /// Whether a refused route has been logged.
     pub(crate) complained: bool,
     next_tick: u64,
     effects: VecDeque<Effect>,
 }
 
 impl Follower {
-    /// Knows nothing of Linux yet.
+    /// A follower that does not know anything of Linux yet.
     pub fn new(setup: Setup) -> Follower {
         let netlink = setup.linux.feed == FeedChoice::Netlink;
         let feed = |id: &FeedId| Feed::new(*id, *id == FeedId::Zebra || netlink);
@@ -121,25 +121,25 @@ impl Follower {
         self.next_tick
     }
 
-    /// Begins what is due: repairs of what went away, an audit. [`Input::Namespace`] comes before it.
+    /// Begins what is due: making lost twins again, an audit. To be called after an [`Input::Namespace`].
     pub fn handle_timeout(&mut self, now: u64, table: &dyn Table) {
         self.next_tick = now + TICK;
         self.repair_twins(table);
         self.audit_when_due(now);
     }
 
-    /// Brings interfaces and Linux's neighbors to what the inputs so far have changed.
+    /// Brings interfaces and Linux's neighbors up to date with the inputs so far.
     pub fn settle(&mut self, table: &mut dyn Table) {
         self.refresh_interfaces(table);
         self.report_neighbors();
     }
 
-    /// What the caller has to do next, if there is anything.
+    /// What the caller has to do next, if anything.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
 
-    /// A reload: which routes are followed, and the configuration's own addresses and neighbors.
+    /// Takes a new configuration after a reload: which routes are followed, and its own addresses and neighbors.
     pub fn configure(
         &mut self,
         linux: Linux,
@@ -158,7 +158,7 @@ impl Follower {
         }
     }
 
-    /// A reload: interfaces have other numbers than before.
+    /// Takes note that interfaces have new numbers after a reload.
     pub fn interfaces_renumbered(&mut self) {
         self.by_link.clear();
         self.permanent.clear();
@@ -166,17 +166,17 @@ impl Follower {
         self.dump_all();
     }
 
-    /// Asks the kernel for everything again. The number of dumps ([`Status::resyncs`](crate::Status::resyncs)) that says it is
-    /// done; `None` if Linux is not followed.
+    /// Asks the kernel for everything again. It is done when [`Status::resyncs`](crate::Status::resyncs) has reached the returned
+    /// number; `None` if Linux is not followed.
     pub fn resync(&mut self) -> Option<u64> {
         self.feeds.first()?;
-        // A dump that is on its way may have passed what this one is asked for.
+        // A dump in progress may already have passed the part that this one is requested for.
         let under_way = self.feeds.iter().any(|feed| feed.dump.is_some());
         self.request_dump();
         Some(self.counters.resyncs + 1 + u64::from(under_way))
     }
 
-    /// Whether a feed's reports mean anything yet: what zebra says of links does not before the kernel has named them.
+    /// Whether a feed's reports can be used yet: zebra's mean nothing before the kernel has named the links.
     pub fn is_ready_for(&self, feed: FeedId) -> bool {
         feed == FeedId::Kernel || self.feeds.first().is_some_and(|kernel| kernel.complete)
     }
@@ -201,7 +201,7 @@ impl Follower {
         self.feeds.iter_mut().find(|feed| feed.id == id)
     }
 
-    /// Asks a feed for a dump that is to be applied.
+    /// Asks a feed for a dump that will be applied.
     pub(crate) fn ask(&mut self, id: FeedId) {
         if let Some(feed) = self.feed(id) {
             feed.wanted = 2;
@@ -209,13 +209,13 @@ impl Follower {
         }
     }
 
-    /// Asks every feed for all it knows.
+    /// Asks every feed for a dump.
     fn dump_all(&mut self) {
         let ids: Vec<FeedId> = self.feeds.iter().map(|feed| feed.id).collect();
         ids.into_iter().for_each(|id| self.ask(id));
     }
 
-    /// Asks the kernel for all it knows.
+    /// Asks the kernel for a dump.
     pub(crate) fn request_dump(&mut self) {
         self.ask(FeedId::Kernel);
     }
@@ -227,14 +227,14 @@ impl Follower {
         }
     }
 
-    /// Asks for the routes again: the kernel has taken some away without a word.
+    /// Asks for the routes again, as the kernel has removed some without a notification.
     pub(crate) fn request_resync(&mut self) {
         if self.feed(FeedId::Kernel).is_some_and(|feed| feed.routes) {
             self.request_dump();
         }
     }
 
-    /// Links are known now that were not: zebra is to repeat what was left out for them. The kernel is asked anyway.
+    /// New links are known: asks zebra to repeat the routes that were left out for lack of them. The kernel is asked anyway.
     pub(crate) fn ask_for_what_was_missed(&mut self) {
         if let Some(zebra) = self.feed(FeedId::Zebra).filter(|zebra| zebra.missed) {
             zebra.missed = false;
@@ -275,7 +275,7 @@ impl Follower {
     fn message(&mut self, now: u64, id: FeedId, dumped: bool, message: Message, table: &mut dyn Table) {
         let Some(feed) = self.feed(id) else { return };
         match message {
-            // A difference is noted, and nothing more.
+            // The difference is only noted.
             Message::Route(route) if dumped && feed.is_audited() => self.audit_route(id, &route, table),
             Message::Route(route) if feed.routes => self.route_is_there(id, dumped, &route, table),
             Message::RouteGone(route) if feed.routes => self.route_is_gone(id, &route, table),
@@ -296,7 +296,7 @@ impl Follower {
             Message::Address(address) => self.address_is_there(id, dumped, &address),
             Message::AddressGone(address) => self.address_is_gone(now, &address),
             Message::Neighbor(neighbor) => {
-                // It may be on an interface that has just come.
+                // It may be on a new interface.
                 self.refresh_interfaces(table);
                 self.neighbor_is_there(id, dumped, &neighbor);
             }
@@ -304,8 +304,8 @@ impl Follower {
         }
     }
 
-    /// The kernel says of each route what becomes of it when its next-hop object changes, unless it was told not to
-    /// (nexthop_compat_mode); but routes of an object that is deleted go without a word.
+    /// When a next-hop object changes, the kernel notifies about each of its routes, unless that is disabled
+    /// (nexthop_compat_mode); but routes of a deleted object vanish without a notification.
     fn next_hop_changed(&mut self, id: FeedId, object: u32, before: Option<NextHopTo>) {
         let Some(feed) = self.feed(id) else { return };
         let now = feed.next_hops.get(&object);

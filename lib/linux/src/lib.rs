@@ -14,14 +14,14 @@
 //!
 //! The caller gives each [`Input`] to [`Follower::handle`], calls [`Follower::handle_timeout`] when
 //! [`Follower::next_timeout`] says so and [`Follower::settle`] after each run of inputs, and carries out what
-//! [`Follower::poll_effect`] returns after each of these calls. A line of this crate reaches the follower's own state, and of
-//! the router what [`Table`] says; the audit also what [`Audited`] says.
+//! [`Follower::poll_effect`] returns after each of these calls. This crate can only touch the follower's own state, and the parts
+//! of the router that [`Table`] offers; the audit also those of [`Audited`].
 //!
 //! | file | contents |
 //! | --- | --- |
 //! | `types.rs` | inputs, effects, and the table as the follower sees it |
-//! | `follower.rs` | [`Follower`]: what is known of Linux, and where each input goes |
-//! | `feed.rs` | what is known of one feed: its dump under way, its next-hop objects |
+//! | `follower.rs` | [`Follower`]: its state, and where each input goes |
+//! | `feed.rs` | one feed: its dump in progress, its next-hop objects |
 //! | `routes.rs` | one route that is there or gone |
 //! | `translate.rs` | Linux's routes translated for the table |
 //! | `dump.rs` | a dump compared with what is there: only what differs changes |

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Neighbors, both ways: those that operators set in Linux or that Linux has found, and those that the slow path has found.
 //!
-//! What an operator sets in Linux (`ip neigh add`) counts here as if the configuration had it. What Linux has learned is
-//! taken where nothing is known yet. The slow path's own knowledge goes to Linux under a protocol number that marks it, so
-//! that it does not come back as a notification.
+//! A neighbor that an operator sets in Linux (`ip neigh add`) counts as if it were in the configuration. One that Linux has
+//! learned is taken if nothing is known of it yet. The slow path's neighbors go to Linux with a protocol number that marks
+//! them, so that they do not come back as notifications.
 
 use crate::dump::Seen;
 use crate::follower::{Follower, NeighborKey};
@@ -39,13 +39,13 @@ impl Follower {
         }
     }
 
-    /// On which of the router's interfaces a neighbor is, if it is one that matters: not one that the router has reported.
+    /// The router's interface that a neighbor is on; `None` if it does not matter, as one that the router itself has reported.
     fn neighbor_here(&self, neighbor: &Neighbor) -> Option<(NeighborKey, Option<MacAddr>)> {
         let interface = *self.by_link.get(&neighbor.link)?;
         let address = neighbor.address;
         let is_host = !(address.is_multicast() || address.is_unspecified() || address.is_loopback());
         let mac = neighbor.mac.filter(|mac| mac.is_unicast());
-        // An entry that an operator makes permanent keeps the mark of who made it first.
+        // An entry that an operator makes permanent keeps the mark of its first creator.
         let own = neighbor.protocol == PROTOCOL && !neighbor.permanent;
         (is_host && !own).then_some(((interface, address), mac))
     }
@@ -63,7 +63,7 @@ impl Follower {
         });
     }
 
-    /// A dump has named all there are.
+    /// A dump has named all neighbors.
     pub(crate) fn neighbors_seen(&mut self, seen: &Seen) {
         let gone: Vec<_> = self.permanent.keys().filter(|key| !seen.neighbors.contains(key)).copied().collect();
         gone.into_iter().for_each(|key| self.not_permanent(key));
@@ -71,13 +71,13 @@ impl Follower {
 
     /// The slow path has found a neighbor, or lost it: Linux should know, too.
     pub(crate) fn neighbor_for_linux(&mut self, key: NeighborKey, mac: Option<MacAddr>) {
-        // What an operator has set in Linux, it knows.
+        // Linux knows what an operator has set in it.
         if self.setup.helper && !self.permanent.contains_key(&key) {
             self.unreported.insert(key, mac);
         }
     }
 
-    /// Reports to Linux what has collected.
+    /// Reports the collected neighbors to Linux.
     pub(crate) fn report_neighbors(&mut self) {
         if self.unreported.is_empty() {
             return;

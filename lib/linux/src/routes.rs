@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! One route of Linux that is there, or gone.
+//! One route of Linux that is new or gone.
 
 use crate::audit::describe;
 use crate::feed::Feed;
@@ -11,7 +11,7 @@ use perigee_net::{InterfaceId, Prefix, Route, RouteKey};
 use perigee_netlink::message::{NextHopTo, Route as LinuxRoute};
 use std::collections::HashMap;
 
-/// What numbers mean in a feed.
+/// The meaning of a feed's numbers.
 struct Numbers<'a> {
     by_link: &'a HashMap<u32, InterfaceId>,
     feed: &'a Feed,
@@ -29,7 +29,7 @@ impl Names for Numbers<'_> {
 
 impl Follower {
     pub(crate) fn route_is_there(&mut self, id: FeedId, dumped: bool, linux: &LinuxRoute, table: &mut dyn Table) {
-        // The route may be over an interface that has just come.
+        // The route may be over a new interface.
         self.refresh_interfaces(table);
         self.named(id, linux.next_hop);
         let prefix = linux.prefix;
@@ -44,7 +44,7 @@ impl Follower {
         }
         let Some(feed) = self.feed(id) else { return };
         let complete = feed.complete;
-        // Of several with one key the first is in use.
+        // Of several routes with one key, the first is in use.
         if feed.dump_of(dumped).is_some_and(|seen| !seen.route(prefix, key)) {
             self.appended.insert((prefix, key));
             return;
@@ -65,7 +65,7 @@ impl Follower {
         }
     }
 
-    /// A route that is not followed may have replaced one that was, or have come beside it.
+    /// A route that is not followed may have replaced one that was, or have been added next to it.
     fn left_out(&mut self, id: FeedId, dumped: bool, linux: &LinuxRoute, skip: Skip, table: &mut dyn Table) {
         self.skip(skip);
         if let Some(feed) = self.feed(id) {
@@ -81,9 +81,9 @@ impl Follower {
         }
     }
 
-    /// A route of a dump that is compared with the RIB.
+    /// Compares a route of a dump with the RIB.
     pub(crate) fn audit_route(&mut self, id: FeedId, linux: &LinuxRoute, table: &dyn Table) {
-        // By its own numbers of next-hop objects, not by those of another feed.
+        // With the feed's own numbers of next-hop objects, not those of another feed.
         let Ok(route) = self.translate(id, linux) else { return };
         let (prefix, key) = (linux.prefix, route.key());
         let Some(feed) = self.feed(id) else { return };
@@ -113,22 +113,22 @@ impl Follower {
         }
         match self.translate(id, linux) {
             Ok(gone) if gone.target == present.target => self.withdraw(table, prefix, key),
-            // IPv6 says of each way by itself that it is gone.
+            // For IPv6, the kernel reports each next hop that is gone separately.
             Ok(gone) if matches!(prefix, Prefix::V6(_)) => match translate::without(&present, &gone.target) {
                 Some(left) if left != present => drop(self.insert(table, prefix, left)),
                 Some(_) => {}
                 None => self.withdraw(table, prefix, key),
             },
-            // Another one with the same key, or an old notification: a dump has overtaken it.
+            // Another one with the same key, or an old notification that a dump has overtaken.
             Ok(_) => {}
-            // One beside it over another interface, or all that Linux has of several ways.
+            // One next to it over another interface, or all of its next hops.
             Err(Skip::OtherInterface) if id == FeedId::Kernel => self.request_resync(),
-            // What its ways were is not known any more.
+            // Its next hops are not known any more.
             Err(_) => self.withdraw(table, prefix, key),
         }
     }
 
-    /// A route as the table knows it.
+    /// Translates a route for the table.
     fn translate(&self, id: FeedId, route: &LinuxRoute) -> Result<Route, Skip> {
         let RouteKey { preference, metric, source } = self.policy.key(route)?;
         let feed = self.feeds.iter().find(|feed| feed.id == id).ok_or(Skip::NextHop)?;
@@ -140,7 +140,7 @@ impl Follower {
         *self.counters.skips.entry(skip).or_default() += 1;
     }
 
-    /// What the table refused: said once, counted always.
+    /// The table has refused a route: it is always counted, and logged once.
     fn refused(&mut self, prefix: Prefix, error: &FibError) {
         self.counters.refused += 1;
         if !std::mem::replace(&mut self.complained, true) {
@@ -148,7 +148,7 @@ impl Follower {
         }
     }
 
-    /// Takes a route out, and counts.
+    /// Removes a route, and counts it.
     pub(crate) fn withdraw(&mut self, table: &mut dyn Table, prefix: Prefix, key: RouteKey) {
         match table.withdraw(prefix, key) {
             Ok(()) => self.counters.changes += 1,
@@ -156,7 +156,7 @@ impl Follower {
         }
     }
 
-    /// Puts a route in, and counts; whether that changed anything.
+    /// Adds a route, and counts it; returns whether that changed anything.
     fn insert(&mut self, table: &mut dyn Table, prefix: Prefix, route: Route) -> bool {
         match table.insert(prefix, route) {
             Ok(changed) => {
@@ -171,7 +171,7 @@ impl Follower {
     }
 }
 
-/// What zebra makes: with its feed, other routes of Linux need not be in the RIB.
+/// Whether FRR makes routes of this protocol: with zebra's feed, other routes of Linux need not be in the RIB.
 fn is_of_frr(protocol: u8) -> bool {
     matches!(protocol, 11 | 42 | 186..=198)
 }

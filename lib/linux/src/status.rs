@@ -26,7 +26,7 @@ pub enum State {
     Lost,
     /// Everything is being read.
     Reading,
-    /// The router is as Linux says.
+    /// The router is in step with Linux.
     Following,
 }
 
@@ -47,13 +47,13 @@ pub struct Status {
     pub changes: u64,
     /// Routes that the table refused.
     pub refused: u64,
-    /// Routes left out, by reason: how often one was seen.
+    /// How often a route was left out, by reason.
     pub left_out: BTreeMap<Skip, u64>,
     /// Dumps compared.
     pub resyncs: u64,
-    /// What a dump showed to differ, after the first.
+    /// Differences that dumps have shown, except the first.
     pub repaired: u64,
-    /// The last dump: seconds from its begin to its end.
+    /// Duration of the last dump in seconds.
     pub resync_seconds: f64,
     /// Audits begun.
     pub audits: u64,
@@ -88,7 +88,7 @@ impl Follower {
         }
     }
 
-    /// How many dumps have been compared: what [`Follower::resync`] waits for.
+    /// How many dumps have been compared; a resync is done when this reaches the number that [`Follower::resync`] returned.
     pub fn resyncs(&self) -> u64 {
         self.counters.resyncs
     }

@@ -10,32 +10,32 @@ use perigee_netlink::message::{Hop, Hops, NextHopTo, Route as LinuxRoute, RouteK
 
 /// The table of addresses that are this machine's.
 const LOCAL: u32 = 255;
-/// How deep next-hop groups may be nested: Linux nests none, and a circle must end.
+/// How deep next-hop groups may be nested: Linux nests none, and a cycle must end.
 const DEPTH: usize = 2;
 
 /// Why a route is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Skip {
-    /// Of a table that is not followed.
+    /// It is in a table that is not followed.
     Table,
-    /// Of a routing protocol that is not followed.
+    /// It is of a routing protocol that is not followed.
     Protocol,
-    /// Broadcast, multicast, or an address of an interface here, which the router has anyway.
+    /// It is for broadcast, multicast, or an address of an interface of this router, which the router knows anyway.
     Kind,
-    /// For one type of service only.
+    /// It is for one type of service only.
     TypeOfService,
-    /// With a header that this router does not make.
+    /// It adds a header that this router cannot make.
     Encapsulation,
-    /// Over interfaces that are none of the router's.
+    /// It is over interfaces that are not the router's.
     OtherInterface,
-    /// With a next-hop object that is not known, or that is none for packets.
+    /// It names a next-hop object that is not known, or not one for packets.
     NextHop,
-    /// Link-local: never forwarded.
+    /// It is link-local: never forwarded.
     LinkLocal,
 }
 
 impl Skip {
-    /// A word for it, for `perigee show linux`.
+    /// Its name in `perigee show linux`.
     pub fn name(self) -> &'static str {
         match self {
             Skip::Table => "table",
@@ -59,7 +59,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The configuration's.
+    /// The policy of a configuration.
     pub fn new(config: &Config) -> Policy {
         let mut protocols = [config.protocols.is_none(); 256];
         for protocol in config.protocols.iter().flatten() {
@@ -71,7 +71,7 @@ impl Policy {
         Policy { tables: config.tables.clone(), protocols }
     }
 
-    /// What tells the route from others to its prefix.
+    /// The key that distinguishes the route from others to its prefix.
     ///
     /// # Errors
     /// It is not followed.
@@ -81,7 +81,7 @@ impl Policy {
         let linux = RouteSource::Linux.preference();
         let preference = match self.tables.iter().position(|table| *table == route.table) {
             Some(rank) => linux + rank as u8,
-            // Linux looks there first.
+            // Linux looks into this table first.
             None if local => linux - 1,
             None => return Err(Skip::Table),
         };
@@ -99,7 +99,7 @@ impl Policy {
     }
 }
 
-/// What Linux's numbers mean.
+/// The meaning of Linux's numbers.
 pub trait Names {
     /// The interface behind a link.
     fn interface(&self, link: u32) -> Option<InterfaceId>;
@@ -121,7 +121,7 @@ pub fn target(route: &LinuxRoute, names: &impl Names) -> Result<RouteTarget, Ski
             Hops::None if route.next_hop != 0 => by_object(route.next_hop, names),
             hops => by_hops(hops.as_slice(), names),
         },
-        // The addresses of the router's own interfaces are known by themselves.
+        // The router knows the addresses of its own interfaces anyway.
         RouteKind::Local => match route.hops.as_slice() {
             [hop, ..] if names.interface(hop.link).is_some() => Err(Skip::Kind),
             _ if is_loopback(route.prefix) => Err(Skip::Kind),
@@ -161,7 +161,7 @@ fn collect(id: u32, weight: u16, names: &impl Names, hops: &mut Vec<Hop>, depth:
     Ok(())
 }
 
-/// Ways over interfaces that are not the router's are left out; if no other is left, so is the route.
+/// Next hops over interfaces that are not the router's are left out; if no other remains, so is the route.
 fn by_hops(hops: &[Hop], names: &impl Names) -> Result<RouteTarget, Skip> {
     let member = |hop: &Hop| match (names.interface(hop.link), hop.link, hop.gateway) {
         (None, 0, Some(_)) => Some((hop.gateway, None, hop.weight)), // Named without a link: other routes lead there.
@@ -195,8 +195,7 @@ fn one((gateway, interface, _): Way) -> Result<RouteTarget, Skip> {
     }
 }
 
-/// The route without the ways of another, of which Linux has deleted some (IPv6 says each by itself): what is left, `None` for
-/// nothing.
+/// The route without the next hops of `gone` (for IPv6, Linux reports each deleted one separately); `None` if none is left.
 pub fn without(route: &Route, gone: &RouteTarget) -> Option<Route> {
     let ways = |target: &RouteTarget| -> Vec<Member> {
         match target {

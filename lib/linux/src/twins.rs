@@ -8,7 +8,7 @@
 //!                          └────────────────────────────┘
 //! ```
 //!
-//! Nothing is asked of the helper while there is no namespace of the twins' name.
+//! While there is no namespace of the twins' name, nothing is requested from the helper.
 
 use crate::feed::Feed;
 use crate::follower::Follower;
@@ -25,7 +25,7 @@ pub fn missing_link_local(addresses: &[InterfaceAddress], mac: MacAddr, mtu: u16
 }
 
 impl Follower {
-    /// Asks for what is missing.
+    /// Asks for the twins that are missing.
     pub(crate) fn repair_twins(&mut self, table: &dyn Table) {
         if !self.setup.helper || self.namespace_gone {
             return;
@@ -40,7 +40,7 @@ impl Follower {
         }
     }
 
-    /// A namespace that was deleted lives on, but nobody can enter it: the one that has its name now is the one to follow.
+    /// A deleted namespace may live on, but cannot be entered any more: the one that has its name now is the one to follow.
     /// Without twins there is nothing in it.
     pub(crate) fn namespace_is(&mut self, now: Option<Identity>) {
         let Some(namespace) = self.setup.namespace.as_ref().filter(|_| self.setup.helper) else { return };
@@ -70,8 +70,8 @@ impl Follower {
         }
     }
 
-    /// A twin as it was made first, with what was added to it since: Linux takes a twin's addresses away before the twin, so
-    /// those it had last may be gone already.
+    /// A twin as it was first made, with what was added since: Linux removes a twin's addresses before the twin, so the last
+    /// ones may be gone already.
     fn twin_wanted(&self, port: usize, had: &[InterfaceAddress], table: &dyn Table) -> TwinWanted {
         let port = &self.setup.ports[port];
         let interface = table.interfaces().iter().find(|(_, i)| (i.port, i.vlan) == (port.number, None));
@@ -111,7 +111,7 @@ impl Follower {
         self.twinless.insert(port, addresses.to_vec());
     }
 
-    /// There is a new feed from the kernel. What is there stays until its first dump is whole, which has to be applied.
+    /// There is a new feed from the kernel. Everything stays until its first dump is complete, which has to be applied.
     pub(crate) fn reopened(&mut self) {
         self.reopening = false;
         self.links.clear();

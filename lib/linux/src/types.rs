@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What goes in and what comes out, and the router's tables as the follower sees them.
+//! Inputs and effects, and the router's tables as the follower sees them.
 
 use crate::AuditReport;
 use perigee_config::{Linux, Neighbor};
@@ -23,14 +23,14 @@ pub enum FeedId {
 pub enum Report {
     /// A dump begins.
     DumpBegins,
-    /// All of it was passed on.
+    /// The dump was passed on.
     DumpEnds {
         /// Whether nothing is missing.
         complete: bool,
     },
     /// Notifications were lost; a dump follows.
     Lost,
-    /// Nothing more comes: why.
+    /// No more reports will come; the text says why.
     Broken(String),
     /// One message.
     Message {
@@ -41,15 +41,15 @@ pub enum Report {
     },
 }
 
-/// What tells a namespace from another that takes its name: device and inode of its file.
+/// What distinguishes a namespace from a later one of the same name: device and inode of its file.
 pub type Identity = (u64, u64);
 
-/// What the caller tells the follower.
+/// What the caller passes to the follower.
 #[derive(Debug)]
 pub enum Input {
     /// A feed has reported something.
     Reported(FeedId, Report),
-    /// The link of a port, by its place, is up or down.
+    /// The link of a port is up or down.
     PortLink {
         /// The port's place.
         port: usize,
@@ -76,20 +76,20 @@ pub enum Input {
         /// Linux's number of the twin.
         link: u32,
     },
-    /// The helper could not.
+    /// The helper could not make it.
     TwinFailed {
         /// The port's place.
         port: usize,
-        /// The addresses that the twin was to have.
+        /// The addresses that the twin should have had.
         addresses: Vec<InterfaceAddress>,
     },
     /// There is a new feed from the kernel, which is about to dump everything.
     Reopened,
-    /// There is none.
+    /// The kernel's feed could not be opened again.
     ReopenFailed,
 }
 
-/// What the caller shall do.
+/// What the caller has to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Ask this feed for a dump.
@@ -107,14 +107,14 @@ pub enum Effect {
         /// Its MAC address.
         mac: MacAddr,
     },
-    /// No operator sets it any more.
+    /// The operator's setting of this neighbor is gone.
     UnsetNeighbor {
         /// Its interface.
         interface: InterfaceId,
         /// Its address.
         address: IpAddr,
     },
-    /// Linux has found it out by itself.
+    /// Linux has resolved this neighbor by itself.
     LearnNeighbor {
         /// Its interface.
         interface: InterfaceId,
@@ -125,37 +125,37 @@ pub enum Effect {
     },
     /// Report every neighbor that the slow path knows, by [`Input::Neighbor`]: Linux has lost them.
     ReportNeighbors,
-    /// Linux is not followed any more: a resync that somebody waits for does not come.
+    /// Linux is not followed any more: a requested resync will not come.
     ResyncsFailed,
     /// The audit is over; `None`: it could not go on, as Linux is not followed any more.
     AuditEnded(Option<AuditReport>),
 }
 
-/// What the helper is asked.
+/// A request to the helper.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HelperRequest {
-    /// Neighbors for Linux.
+    /// Set these neighbors in Linux.
     Neighbors(Vec<NeighborChange>),
-    /// A change of a twin.
+    /// Change a twin.
     Link(LinkChange),
-    /// The twin of the port at this place, made again.
+    /// Make the twin of the port at this index again.
     Twin(usize, TwinWanted),
-    /// The sockets by which Linux is followed, with this many bytes of room for notifications.
+    /// Open the sockets by which Linux is followed again, with room for this many bytes of notifications.
     Sockets(usize),
 }
 
-/// What the follower is told at the start; [`Follower::configure`](crate::Follower::configure) changes it.
+/// The follower's settings at the start; [`Follower::configure`](crate::Follower::configure) changes them.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The configuration's `[linux]`.
     pub linux: Linux,
-    /// Where the twins are; the router's own namespace if `None`.
+    /// The twins' namespace; the router's own if `None`.
     pub namespace: Option<Namespace>,
     /// Its identity at the start.
     pub identity: Option<Identity>,
     /// The ports in the configuration's order.
     pub ports: Vec<Port>,
-    /// How many interfaces the configuration has: they come first.
+    /// How many interfaces the configuration has, which come first.
     pub configured: usize,
     /// The configuration's neighbors.
     pub neighbors: Vec<Neighbor>,
@@ -189,12 +189,12 @@ pub struct Port {
 pub trait Table {
     /// The interfaces.
     fn interfaces(&self) -> &Interfaces;
-    /// Other interfaces take the place of those there are. An interface keeps its number; there may be more of them at the end.
-    /// What does not fit is reported by the table.
+    /// Replaces the interfaces. An interface keeps its number; there may be new ones at the end. The table reports what does not
+    /// fit.
     fn set_interfaces(&mut self, list: Vec<Interface>);
-    /// All routes, to be looked at.
+    /// All routes, for reading.
     fn rib(&self) -> Rib<'_>;
-    /// Adds a route of source Linux, in place of the one with its key; whether that changes anything.
+    /// Adds a route of source Linux, replacing the one with its key; returns whether that changes anything.
     ///
     /// # Errors
     /// It does not fit.
@@ -206,7 +206,7 @@ pub trait Table {
     fn withdraw(&mut self, prefix: Prefix, key: RouteKey) -> Result<(), FibError>;
 }
 
-/// What the audit compares and repairs beyond the routes of Linux.
+/// What the audit compares and repairs besides the routes of Linux.
 pub trait Audited: Table {
     /// Whether there are changes that workers do not see yet.
     fn uncommitted(&self) -> bool;
@@ -221,7 +221,7 @@ pub trait Audited: Table {
     fn repair(&mut self, prefix: Prefix) -> Result<usize, FibError>;
     /// All next hops in use.
     fn next_hops(&self) -> Vec<NextHopInfo>;
-    /// The neighbor's MAC address is this one, or none that is known.
+    /// Sets the neighbor's MAC address, or (`None`) that it is not known.
     fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>);
 }
 

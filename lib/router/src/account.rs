@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-//! A router's last words: what became of all packets that its workers received.
+//! What a router prints at its end: where all packets that its workers received have gone.
 
 use std::fmt::{Display, Formatter};
 use std::str::FromStr;
 
-/// What became of all packets that workers received: with the workers stopped, `received` is the sum of the others.
+/// Where the packets that workers received have gone: once the workers have stopped, `received` is the sum of the others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Account {
-    /// From devices.
+    /// Packets received from devices.
     pub received: u64,
-    /// Taken by devices.
+    /// Packets that devices took for transmission.
     pub transmitted: u64,
-    /// Ended under a reason.
+    /// Packets that ended under a reason.
     pub dropped: u64,
-    /// Given to the slow path.
+    /// Packets given to the slow path.
     pub punted: u64,
 }
 

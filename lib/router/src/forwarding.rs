@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What decides where packets go, and how workers come to see it.
+//! The tables that decide where packets go, and how workers get to see them.
 //!
 //! ```text
 //!  configuration ─┐                            ┌─ patched in place ──────────────────► lookup structures ─┐
@@ -14,8 +14,8 @@
 //! | `routing.rs` | [`Routing`]: routes, interfaces, and what follows from them |
 //! | `configured.rs` | the configuration's interfaces and routes, translated for the table and back |
 //! | `operator.rs` | routes added and deleted while the router runs |
-//! | `reload.rs` | a whole other table takes the place of this one |
-//! | `linux.rs` | as much of it as the follower of Linux may touch |
+//! | `reload.rs` | a whole new table replaces this one |
+//! | `linux.rs` | the part that the follower of Linux may touch |
 
 mod configured;
 mod error;
@@ -44,7 +44,7 @@ const NEXT_HOPS: u32 = NextHopWriter::MAX;
 /// A published value that several control threads share. Workers never take this lock: they have subscribers.
 type SharedTables = Arc<Mutex<Published<Tables>>>;
 
-/// Locks, and goes on after a panic elsewhere: the value is replaced as a whole.
+/// Locks, also after a panic elsewhere: the value is only ever replaced as a whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -52,13 +52,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The configuration's filters, compiled.
 #[derive(Clone, Default)]
 pub struct Filters {
-    /// What is dropped.
+    /// Matches packets to drop.
     pub deny: Option<Arc<dyn Filter>>,
-    /// What goes to the slow path, where no device steers it there.
+    /// Matches packets for the slow path, unless a device steers them there.
     pub steer: Option<Arc<dyn Filter>>,
 }
 
-/// Tables of their own that scripts are loaded with, so that a script finds new interfaces before workers do.
+/// Separate tables that scripts are loaded with, so that a script finds new interfaces before workers do.
 #[derive(Clone)]
 pub struct Staging(SharedTables);
 
@@ -76,11 +76,11 @@ pub struct Forwarding {
     /// MAC addresses by port number.
     macs: Vec<MacAddr>,
     filters: Filters,
-    /// Where somebody looks at packets.
+    /// The taps, if any packets are to be looked at.
     taps: Option<Arc<Taps>>,
     /// What [`tables`](Self::tables) shows of the routes.
     shown: Fib,
-    /// Whether tables are to be published whatever becomes of the routes: other interfaces, other filters.
+    /// Whether tables must be published even if no route changes: there are other interfaces or filters.
     renewed: bool,
     /// The tables that workers have.
     published: SharedTables,
@@ -88,12 +88,12 @@ pub struct Forwarding {
     staging: Staging,
     /// The gateways that the slow path was asked to resolve.
     gateways: Gateways,
-    /// What was reported last of routes that do not fit.
+    /// The last reported error about routes that do not fit.
     reported: Option<ForwardingError>,
 }
 
 impl Forwarding {
-    /// Everything the configuration says, on the ports as they were opened.
+    /// Routes, interfaces and filters of the configuration, on the ports as they were opened.
     ///
     /// # Errors
     /// An interface or a route does not fit.
@@ -147,7 +147,7 @@ impl Forwarding {
         lock(&self.published).version()
     }
 
-    /// The lookup structures of IPv4 and IPv6: name, bytes, and why it is this one, where it chooses itself.
+    /// The lookup structures of IPv4 and IPv6: name, bytes, and, for `auto`, why this one was chosen.
     pub(crate) fn structures(&self) -> [(&'static str, usize, Option<String>); 2] {
         let fib = self.routing.fib();
         let ((v4, v6), [why4, why6]) = (fib.memory(), fib.choice_reasons());
@@ -159,18 +159,17 @@ impl Forwarding {
         self.renewed || self.routing.uncommitted()
     }
 
-    /// Whether publication costs no more than the changes in it; else it may rebuild a whole table.
+    /// Whether publishing costs no more than the changes in it; otherwise it may rebuild a whole table.
     pub(crate) fn publish_is_cheap(&self) -> bool {
         self.routing.fib().commit_is_cheap()
     }
 
-    /// Makes what has changed visible to workers, and publishes new tables where that takes them. Once for all changes of a
-    /// round.
+    /// Makes all changes visible to workers, publishing new tables if necessary. To be called once for all changes of a round.
     ///
     /// # Errors
     /// A route does not fit; it is tried again with the next change. Everything else is visible.
     pub(crate) fn publish(&mut self) -> Result<(), ForwardingError> {
-        // Old tables that nobody holds any more may be what a lookup structure waits for.
+        // A lookup structure may be waiting for the memory of old tables that nobody holds any more.
         lock(&self.published).reclaim();
         let done = self.routing.commit();
         let reader = self.routing.fib().reader();
@@ -184,7 +183,7 @@ impl Forwarding {
         Ok(done?)
     }
 
-    /// The same where nobody can be told of an error: it is logged, once, as the route is tried again and again.
+    /// Publishes where no caller can take an error: it is logged, but only once, as the route is tried again with each change.
     pub(crate) fn publish_or_warn(&mut self) {
         if let Err(error) = self.publish() {
             self.warn_of(error);
@@ -198,7 +197,7 @@ impl Forwarding {
         }
     }
 
-    /// Gives up tables and memory that no worker can hold any more.
+    /// Frees tables and memory that no worker can hold any more.
     pub(crate) fn reclaim(&mut self) {
         let mut published = lock(&self.published);
         published.reclaim();
@@ -210,13 +209,13 @@ impl Forwarding {
         tables(&self.shown, &self.routing, &self.filters, &self.macs, self.taps.clone())
     }
 
-    /// Other filters; workers have them with the next tables. Returns those before.
+    /// Replaces the filters; workers get them with the next tables. Returns the previous ones.
     fn set_filters(&mut self, filters: Filters) -> Filters {
         self.renewed = true;
         std::mem::replace(&mut self.filters, filters)
     }
 
-    /// Gives workers other taps.
+    /// Replaces the workers' taps.
     pub(crate) fn set_taps(&mut self, taps: Option<Arc<Taps>>) {
         if taps.is_some() || self.taps.is_some() {
             self.taps = taps;
@@ -229,8 +228,8 @@ impl Forwarding {
         self.routing.set_neighbor(interface, address, mac);
     }
 
-    /// What has changed in the gateways that routes need resolved since this was asked last: new ones, and those that nothing
-    /// needs any more.
+    /// How the gateways that routes need resolved have changed since the last call: new ones, and those that no route needs any
+    /// more.
     pub(crate) fn changed_gateways(&mut self) -> (Gateways, Gateways) {
         let now = self.routing.gateways();
         let before = std::mem::replace(&mut self.gateways, now);
@@ -245,10 +244,10 @@ fn tables(fib: &Fib, routing: &Routing, filters: &Filters, macs: &[MacAddr], tap
         .with_taps(taps)
 }
 
-/// What sets this router's choices among equal ways apart from other routers', and stays the same over reloads and
-/// restarts: its MAC addresses.
+/// A seed that makes this router choose among equal paths differently from other routers, and the same after reloads and
+/// restarts: it is made of the MAC addresses.
 fn seed(macs: &[MacAddr]) -> u32 {
-    // FNV-1a (Fowler, Noll, Vo) with 32 bits; whatever is weak in it is mixed again with each flow.
+    // FNV-1a (Fowler, Noll, Vo) with 32 bits; its weaknesses do not matter, as it is mixed again with each flow.
     let bytes = macs.iter().flat_map(|mac| mac.octets());
     bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

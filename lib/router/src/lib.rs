@@ -4,11 +4,11 @@
 //! ```text
 //!  workers (one thread each)             slow path (one thread)                      API (one thread)
 //!  lib/lua drives lib/worker ──punts──►  [`SlowThread`] drives lib/slowpath ◄requests─ lib/api
-//!        ▲                                 │  and lib/linux; owns what is below
+//!        ▲                                 │  and lib/linux; owns the parts below
 //!        └──tables ([`Forwarding`]: published as a whole, patched in place)──┘
 //!
 //!  [`Forwarding`]  routes, next hops, interfaces, filters      [`Ports`]    links, twins, queues of the slow path
-//!  `taps`          who looks at packets                        [`Workers`]  punt rings, counters, heartbeats
+//!  `taps`          captures and traces                        [`Workers`]  punt rings, counters, heartbeats
 //!  `linux`         feeds and helper around lib/linux           `show`       what the API shows, from a view
 //!  `reload`        configuration and script, all or nothing    [`wiring`]   who polls and sends on which queue
 //! ```

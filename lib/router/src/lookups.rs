@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The lookup structures that a router may have: perigee_fib's, and what the program adds to them.
+//! The lookup structures that a router may use: perigee_fib's, and those that the program adds.
 
 use perigee_config::{AUTO, FibChoice, FibNames};
 use perigee_fib::structures::{self, DEFAULT4, DEFAULT6};
@@ -21,7 +21,7 @@ impl Default for Lookups {
 }
 
 impl Lookups {
-    /// The same and some more.
+    /// These structures and some more.
     #[must_use]
     pub fn and(mut self, v4: &[Structure<u32>], v6: &[Structure<u128>]) -> Self {
         self.v4.extend_from_slice(v4);
@@ -37,7 +37,7 @@ impl Lookups {
         FibNames { v4: names(&self.v4), v6: names(&self.v6) }
     }
 
-    /// An empty forwarding table with room for so many gateways.
+    /// An empty forwarding table with room for `gateways` gateways.
     ///
     /// # Errors
     /// A structure cannot be made.
@@ -48,7 +48,7 @@ impl Lookups {
     }
 }
 
-/// The structure of this name. The configuration has checked it, so the one missing is [`AUTO`] of a family that has none.
+/// The structure of this name. The configuration has checked the name, so none is found only for [`AUTO`].
 fn one<A: Address>(
     list: &[Structure<A>],
     name: &str,

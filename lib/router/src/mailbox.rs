@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! How others reach the slow path's thread: requests of the API through a channel, and a bell that wakes it.
+//! How other threads reach the slow path's thread: the API sends requests through a channel, and a bell wakes it.
 
 use perigee_api::{Backend, Request};
 use perigee_worker::Bell;
@@ -30,7 +30,7 @@ impl Mailbox {
     pub fn new() -> std::io::Result<(Mailbox, MailboxEnd)> {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let ring = wake.try_clone()?;
-        // A full eventfd is one that will wake its reader anyway.
+        // A full eventfd wakes its reader just the same.
         let bell = Arc::new(Bell::new(move || {
             let _ = rustix::io::write(&ring, &1u64.to_ne_bytes());
         }));
@@ -61,9 +61,9 @@ impl MailboxEnd {
         self.requests.try_recv().ok()
     }
 
-    /// Forgets that the bell was rung.
+    /// Resets the bell.
     pub(crate) fn clear(&self) {
-        // It may hold nothing, which is no error: something else has woken us.
+        // It may be empty, which is not an error: something else woke the thread.
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
     }
 }
@@ -76,7 +76,7 @@ impl AsFd for MailboxEnd {
 
 impl Backend for Mailbox {
     fn handle(&self, request: Request) {
-        // With the slow path gone the request's reply is dropped, which the server answers with an error.
+        // If the slow path is gone, the request's reply is dropped, and the server answers with an error.
         if self.requests.send(request).is_ok() {
             self.bell.ring();
         }

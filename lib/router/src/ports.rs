@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The ports as the slow path's thread has them: links, twins, and queues of its own in both directions.
+//! The ports as the slow path's thread sees them: links, twins, and its own queues in both directions.
 //!
 //! ```text
 //!  device ──steered by hardware filters──► receivers ─┐              ┌─► outputs ──► device
@@ -26,7 +26,7 @@ use crate::wiring::SlowQueues;
 pub struct RouterPort {
     /// The port itself.
     pub port: Arc<dyn Port>,
-    /// Where packets to be sent on it come from.
+    /// The pool for packets that are sent on it.
     pub pool: Arc<dyn Pool>,
     /// Its twin.
     pub twin: Option<(Twin, TwinStatus)>,
@@ -37,12 +37,12 @@ pub(crate) struct OpenPort {
     pub name: String,
     pub port: Arc<dyn Port>,
     pub pool: Arc<dyn Pool>,
-    /// What the port said of itself when it was opened.
+    /// The port's description when it was opened.
     pub info: PortInfo,
     pub twin: Option<PortTwin>,
-    /// The Linux interface under it, where there is one.
+    /// The Linux interface under it, if there is one.
     below: Option<String>,
-    /// Whether it had a link when that was last looked at.
+    /// Whether it had a link at the last check.
     up: bool,
 }
 
@@ -87,12 +87,12 @@ impl Ports {
         self.ports.iter()
     }
 
-    /// What each port said of itself, in the configuration's order.
+    /// The ports' descriptions, in the configuration's order.
     pub(crate) fn infos(&self) -> Vec<PortInfo> {
         self.ports.iter().map(|port| port.info.clone()).collect()
     }
 
-    /// The place in the configuration's order.
+    /// The port at this index in the configuration's order.
     pub(crate) fn get(&self, index: usize) -> Option<&OpenPort> {
         self.ports.get(index)
     }
@@ -107,17 +107,17 @@ impl Ports {
         self.by_number(number).map_or_else(|| number.to_string(), |port| port.name.clone())
     }
 
-    /// Whether a port has a link now, on its own account and on that of the interface under it.
+    /// Whether a port has a link now, according to both the port itself and the interface under it.
     pub(crate) fn has_link(&self, port: &OpenPort) -> bool {
         port.port.link().up && port.below.as_ref().is_none_or(|below| self.underlay.has_carrier(below))
     }
 
-    /// Whether the port of a number had a link when that was last looked at.
+    /// Whether the port of this number had a link at the last check.
     pub(crate) fn is_up(&self, number: u16) -> bool {
         self.by_number(number).is_some_and(|port| port.up)
     }
 
-    /// Looks at every port's link; those that have changed, by their place, with whether they are up.
+    /// Checks every port's link; returns the index of each port whose link has changed, and whether it is up.
     pub(crate) fn look_at_links(&mut self) -> Vec<(usize, bool)> {
         let now: Vec<bool> = self.ports.iter().map(|port| self.has_link(port)).collect();
         let mut changed = Vec::new();
@@ -129,7 +129,7 @@ impl Ports {
         changed
     }
 
-    /// Takes what Linux has reported of the interfaces under ports; whether links should be looked at.
+    /// Takes Linux's reports on the interfaces under ports; returns whether links should be checked.
     pub(crate) fn follow_underlay(&mut self) -> bool {
         self.underlay.follow()
     }
@@ -139,7 +139,7 @@ impl Ports {
         self.receivers.len()
     }
 
-    /// Takes frames from one of these queues; the port's number, and whether there were any.
+    /// Takes frames from one of these queues; returns the port's number, and whether there were any.
     pub(crate) fn receive(&mut self, queue: usize, batch: &mut Batch, most: usize) -> (u16, bool) {
         let (port, queue) = &mut self.receivers[queue];
         (*port, queue.receive(batch, most) > 0)
@@ -166,7 +166,7 @@ impl Ports {
         }
     }
 
-    /// Frames that could not be sent.
+    /// How many frames could not be sent.
     pub(crate) fn lost_to_transmit(&self) -> u64 {
         self.lost_to_transmit
     }
@@ -176,7 +176,7 @@ impl Ports {
         self.outputs.iter_mut().flatten().for_each(|queue| queue.poll());
     }
 
-    /// Gives a frame to Linux through a port's twin; whether the port has one.
+    /// Gives a frame to Linux through a port's twin; returns whether the port has one.
     pub(crate) fn give_to_twin(&mut self, number: u16, frame: &[u8]) -> bool {
         let port = self.ports.iter_mut().find(|port| port.info.port == number);
         let Some(twin) = port.and_then(|port| port.twin.as_mut()) else { return false };
@@ -184,19 +184,19 @@ impl Ports {
         true
     }
 
-    /// The next frame that Linux sent through the twin of the port at a place: its length.
+    /// Reads the next frame that Linux sent through the twin of the port at `index`; returns its length.
     pub(crate) fn read_twin(&mut self, index: usize, buffer: &mut [u8]) -> Option<usize> {
         self.ports[index].twin.as_mut().and_then(|twin| twin.read(buffer))
     }
 
-    /// A port's twin was made again.
+    /// Takes a port's new twin.
     pub(crate) fn set_twin(&mut self, index: usize, made: (Twin, TwinStatus)) {
         if let Some(port) = self.ports.get_mut(index) {
             port.twin = Some(PortTwin::replacing(made, port.twin.take()));
         }
     }
 
-    /// What poll can wait for.
+    /// The descriptors to poll.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.ports.iter().filter_map(|port| port.twin.as_ref()).filter(|twin| twin.usable()).map(AsFd::as_fd)
     }

@@ -19,7 +19,7 @@ use perigee_net::InterfaceAddress;
 use perigee_slowpath::Input;
 use std::path::{Path, PathBuf};
 
-/// The script's generation, and what did not fit, a sentence each.
+/// The script's generation, and a sentence about each thing that did not fit.
 type Reloaded = (u64, Vec<String>);
 
 impl SlowThread {
@@ -36,7 +36,7 @@ impl SlowThread {
         }
         let filters = self.parts.rebuild.filters(&config);
         let filters = filters.map_err(|refusal| ApiError::invalid(refusal.to_string()))?;
-        // A million routes of Linux need not be looked up again for a filter.
+        // A changed filter is no reason to rebuild a table with a million routes of Linux.
         let stays = config.router.fib == before.router.fib && config.interfaces == before.interfaces;
         let path = script.map(Path::to_owned).or_else(|| config.router.script.clone());
         let (generation, lost) = match stays {
@@ -50,7 +50,7 @@ impl SlowThread {
         Ok(Outcome { message })
     }
 
-    /// The same interfaces and lookup structures: static routes, filters and script change where they are.
+    /// For unchanged interfaces and lookup structures: static routes, filters and script change in place.
     fn reload_in_place(
         &mut self,
         config: Config,
@@ -74,7 +74,7 @@ impl SlowThread {
         Ok((generation, Vec::new()))
     }
 
-    /// Other interfaces or lookup structures: everything is built beside what there is, and takes its place.
+    /// For other interfaces or lookup structures: new tables are built beside the old ones, then replace them.
     fn reload_beside(&mut self, config: Config, filters: Filters, script: Option<&Path>) -> Result<Reloaded, ApiError> {
         let (forwarding, infos) = (&mut self.parts.forwarding, self.parts.ports.infos());
         let configs = (&self.parts.settings.config, &config);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Taps of a running router: who looks at packets, and what they get from the slow path.
+//! Taps of a running router: captures and traces, and what the slow path adds to them.
 //!
 //! ```text
 //! workers ──captured frames──────────────────────────────────► outlet ──► API's thread ──► client
@@ -7,8 +7,8 @@
 //!         ──punted packets, with their traces──► slow path's thread: what it did ──► the same queue
 //! ```
 //!
-//! The slow path's thread shows a punted packet to [`Taps::look`] before the slow path has it, and to [`Taps::judged`] after:
-//! what the slow path has counted between the two is what it did with the packet.
+//! The slow path's thread shows a punted packet to [`Taps::look`] before the slow path handles it, and to [`Taps::judged`]
+//! afterwards: what the slow path has counted in between is what it did with the packet.
 
 mod sinks;
 
@@ -27,9 +27,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(crate) use perigee_modules::taps::Direction;
 
-/// Taps that may be on at once.
+/// How many taps may be on at once.
 const MOST: usize = 8;
-/// Traces that may wait for the slow path's thread.
+/// How many traces may wait for the slow path's thread.
 const WAITING: usize = 256;
 
 /// All taps, on the slow path's thread.
@@ -37,7 +37,7 @@ pub(crate) struct Taps {
     taps: Vec<Tap>,
     sender: SyncSender<Ended>,
     ended: Receiver<Ended>,
-    /// The trace of the packet that the slow path has now.
+    /// The trace of the packet that the slow path is handling.
     following: Option<Box<Trace>>,
     custom: Arc<CustomReasons>,
     bell: Arc<Bell>,
@@ -66,7 +66,7 @@ pub(crate) enum Arrival {
     Steered,
 }
 
-/// The slow path as it was before it had a packet.
+/// The state of the slow path before it handled a packet.
 pub(crate) struct Before {
     /// `None` where nobody looks at what it counts.
     counters: Option<Counters>,
@@ -74,7 +74,7 @@ pub(crate) struct Before {
 }
 
 impl Taps {
-    /// None yet; `bell` wakes the slow path's thread when a trace has ended.
+    /// No taps yet; `bell` wakes the slow path's thread when a trace has ended.
     pub fn new(custom: Arc<CustomReasons>, bell: Arc<Bell>) -> Taps {
         let (sender, ended) = sync_channel(WAITING);
         Taps { taps: Vec::new(), sender, ended, following: None, custom, bell }
@@ -85,7 +85,7 @@ impl Taps {
         self.taps.is_empty()
     }
 
-    /// Turns a tap on; `ports` are numbers and names. Workers have to be given [`for_workers`](Self::for_workers) then.
+    /// Turns a tap on; `ports` are numbers and names. Afterwards the workers need the new [`for_workers`](Self::for_workers).
     ///
     /// # Errors
     /// The filter makes no sense, there is no such port, or too many taps are on.
@@ -137,27 +137,27 @@ impl Taps {
         (!taps.is_empty()).then(|| Arc::new(taps))
     }
 
-    /// A trace that has ended: where it goes, and what makes its times ns since 1970.
+    /// A trace that has ended, where it goes, and the offset that turns its times into ns since 1970.
     pub fn ended(&mut self) -> Option<(Box<Trace>, Outlet, u64)> {
         let (trace, outlet) = self.ended.try_recv().ok()?;
         let epoch = self.taps.iter().find(|tap| tap.outlet == outlet).map_or(0, |tap| tap.capture.epoch);
         Some((trace, outlet, epoch))
     }
 
-    /// Turns off the taps whose clients are gone; whether there were any.
+    /// Turns off the taps whose clients are gone; returns whether there were any.
     pub fn turn_off_closed(&mut self) -> bool {
         let before = self.taps.len();
         self.taps.retain(|tap| !tap.outlet.is_closed());
         self.taps.len() != before
     }
 
-    /// The router ends: so do all streams.
+    /// Ends all streams, as the router ends.
     pub fn end(&mut self) {
         self.following = None;
         self.taps.drain(..).for_each(|tap| tap.outlet.end());
     }
 
-    /// The slow path is about to have a packet. One with a trace is followed until [`let_go`](Self::let_go).
+    /// The slow path is about to handle a packet. One with a trace is followed until [`let_go`](Self::let_go).
     pub fn look(&mut self, arrival: Arrival, seen: &Seen<'_>, slow: &SlowPath) -> Before {
         match arrival {
             Arrival::Punted(trace) => {
@@ -173,7 +173,7 @@ impl Taps {
         Before { counters: counted.then(|| slow.counters().clone()), waiting: slow.queued() }
     }
 
-    /// The slow path has had it: what it counted is what it did.
+    /// The slow path has handled the packet: its counters show what it did.
     pub fn judged(&mut self, before: &Before, seen: &Seen<'_>, slow: &SlowPath) {
         let Some(counters) = &before.counters else { return };
         for Count { kind, name: rule, section, value: times } in slow.counters().since(counters) {
@@ -182,7 +182,7 @@ impl Taps {
                 let comment = with_section(&format!("slowpath.{rule}"), section);
                 self.put(Place::Drops, seen, Some(&comment));
             }
-            // What it sends and gives to Linux is shown as such.
+            // Frames that it sends and gives to Linux are shown by other entries.
             if kind != CounterKind::Frame {
                 self.note(|| Decision::SlowPath { dropped, rule, section, times });
             }
@@ -192,7 +192,7 @@ impl Taps {
         }
     }
 
-    /// What follows is not the followed packet's any more.
+    /// What happens from now on is not about the followed packet any more.
     pub fn let_go(&mut self) {
         if let Some(trace) = self.following.take() {
             trace.end();
@@ -214,14 +214,14 @@ impl Taps {
         self.note(|| Decision::Delivered);
     }
 
-    /// Captures a frame at a place.
+    /// Captures a frame at `place`.
     fn put(&self, place: Place, seen: &Seen<'_>, comment: Option<&str>) {
         for tap in self.taps.iter().filter(|tap| tap.place == place) {
             tap.capture.copy(seen, comment.map(str::to_owned));
         }
     }
 
-    /// Notes what the slow path did with the packet it has now.
+    /// Notes what the slow path did with the packet that it is handling.
     fn note(&mut self, what: impl FnOnce() -> Decision) {
         if let Some(trace) = &mut self.following {
             trace.step(None, what());

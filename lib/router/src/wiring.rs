@@ -9,17 +9,17 @@ use crate::Refusal;
 use perigee_packet::{ReceiveQueue, TransmitQueue};
 use perigee_worker::{Receiver, Spread};
 
-/// The queues of one port, as they were opened.
+/// The opened queues of one port.
 pub struct PortQueues {
     /// The port's name.
     pub name: String,
     /// The port's number.
     pub port: u16,
-    /// For workers; at least one.
+    /// The workers' receive queues; at least one.
     pub receive: Vec<Box<dyn ReceiveQueue>>,
-    /// For the slow path alone, filled by hardware filters.
+    /// A receive queue for the slow path alone, filled by hardware filters.
     pub slow_receive: Option<Box<dyn ReceiveQueue>>,
-    /// At least one.
+    /// Transmit queues; at least one.
     pub transmit: Vec<Box<dyn TransmitQueue>>,
 }
 
@@ -53,11 +53,11 @@ pub type Shared = (Box<dyn Sender>, Box<dyn TransmitQueue>);
 /// One worker's share of the queues.
 #[derive(Default)]
 pub struct WorkerQueues {
-    /// What it polls.
+    /// The queues that it polls.
     pub receivers: Vec<Receiver>,
-    /// What it polls, in words: `wan:0`, `hand-over`.
+    /// Names of the queues that it polls: `wan:0`, `hand-over`.
     pub names: Vec<String>,
-    /// What it sends on, by port number.
+    /// The queues that it sends on, by port number.
     pub outputs: Vec<Option<Box<dyn TransmitQueue>>>,
 }
 
@@ -66,17 +66,17 @@ pub struct WorkerQueues {
 pub struct SlowQueues {
     /// Queues that hardware filters fill.
     pub receivers: Vec<(u16, Box<dyn ReceiveQueue>)>,
-    /// What it sends on.
+    /// The queues that it sends on.
     pub outputs: Vec<Option<Box<dyn TransmitQueue>>>,
 }
 
-/// All queues, given out.
+/// The distribution of all queues.
 pub struct Wiring {
-    /// By worker.
+    /// The workers' queues.
     pub workers: Vec<WorkerQueues>,
-    /// The slow path's.
+    /// The slow path's queues.
     pub slow: SlowQueues,
-    /// What goes by ring, a sentence each, for the start-up messages.
+    /// A sentence about each use of a ring, for the start-up messages.
     pub notes: Vec<String>,
 }
 
@@ -126,7 +126,7 @@ pub fn wire(ports: Vec<PortQueues>, workers: usize, fabric: &mut dyn Fabric) -> 
     Ok(wiring)
 }
 
-/// A ring to every worker; its other end becomes one of the worker's queues.
+/// Makes a ring to every worker; its other end becomes one of the worker's queues.
 fn inboxes(wiring: &mut Wiring, fabric: &mut dyn Fabric) -> Result<Vec<Box<dyn Sender>>, WiringError> {
     let mut senders = Vec::new();
     for worker in &mut wiring.workers {

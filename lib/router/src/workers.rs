@@ -9,7 +9,7 @@ const SILENT: u64 = 1_000_000_000;
 
 /// The slow path's end of one worker.
 pub struct WorkerEnd {
-    /// What the worker polls, for people: `wan:0`, `hand-over`.
+    /// Names of the queues that the worker polls: `wan:0`, `hand-over`.
     pub polled: Vec<String>,
     /// Its punt ring.
     pub punts: rtrb::Consumer<Punted>,
@@ -31,7 +31,7 @@ impl Workers {
         Workers { ends, heartbeats, custom }
     }
 
-    /// How many there are.
+    /// The number of workers.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
@@ -51,7 +51,7 @@ impl Workers {
         self.ends.iter().map(|end| &*end.counters)
     }
 
-    /// What a worker polls.
+    /// Names of the queues that a worker polls.
     pub(crate) fn polled(&self, worker: usize) -> &[String] {
         &self.ends[worker].polled
     }
@@ -61,7 +61,7 @@ impl Workers {
         &self.custom
     }
 
-    /// Looks at every worker's polls; says of each that falls silent that it has.
+    /// Checks every worker's polls, and logs a warning for each that has fallen silent.
     pub(crate) fn listen(&mut self, now: u64) {
         for (worker, (end, heartbeat)) in self.ends.iter().zip(&mut self.heartbeats).enumerate() {
             if heartbeat.listen(end.counters.polls.get(), now) {
@@ -83,7 +83,7 @@ impl Workers {
     }
 }
 
-/// A worker's polls as they were seen last, and when they were seen to change.
+/// The last known count of a worker's polls, and when it was last seen to change.
 #[derive(Default)]
 struct Heartbeat {
     polls: u64,
@@ -92,7 +92,7 @@ struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Takes note of the polls; whether the worker has just been found silent.
+    /// Notes the count of polls; returns whether the worker has just been found silent.
     fn listen(&mut self, polls: u64, now: u64) -> bool {
         if self.changed.is_none() || polls != self.polls {
             *self = Heartbeat { polls, changed: Some(now), reported: false };
@@ -117,7 +117,7 @@ mod tests {
         assert!(!heart.listen(0, 5 + SILENT - 1) && !heart.is_silent(0, 5 + SILENT - 1));
         assert!(heart.listen(0, 5 + SILENT) && heart.is_silent(0, 5 + SILENT));
         assert!(!heart.listen(0, 5 + 2 * SILENT), "said once");
-        assert!(!heart.is_silent(1, 5 + 2 * SILENT), "it polls, though nobody has noted it yet");
+        assert!(!heart.is_silent(1, 5 + 2 * SILENT), "it has polled since the last look");
         assert!(!heart.listen(1, 5 + 2 * SILENT));
         assert!(!heart.listen(1, 5 + 3 * SILENT - 1) && heart.listen(1, 5 + 3 * SILENT));
     }

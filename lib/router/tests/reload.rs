@@ -52,7 +52,7 @@ impl Reloaded {
         outcome.map(|outcome| outcome.message)
     }
 
-    /// How many of one packet to an address workers send on port b.
+    /// Sends one packet to an address; returns how many the workers send on port b.
     fn forwarded(&mut self, destination: &str) -> u64 {
         let mut frame = vec![0; 14 + 20 + 8 + 20];
         ethernet::emit(&mut frame, MacAddr(mac(0)), MacAddr([2, 0, 0, 0, 1, 0xa]), ethernet::ethertype::IPV4).unwrap();
@@ -128,7 +128,7 @@ fn operator_routes_survive_a_reload_and_their_neighbors_with_them() {
     let fewer = fewer.split("[[neighbor]]\naddress = \"10.0.5.2\"").next().unwrap();
     let message = router.reload(fewer).unwrap();
     for gone in ["10.8.0.0/16", "10.6.0.0/16"] {
-        let sentence = format!("the route to {gone} added by hand is gone: its gateway is on no interface any more");
+        let sentence = format!("the operator route to {gone} is gone: its gateway is on no interface any more");
         assert!(message.contains(&sentence), "{message}");
     }
     assert_eq!(router.prefixes("api"), ["10.7.0.0/16", "10.9.0.0/16"]);

@@ -64,7 +64,7 @@ fn a_packet_waits_for_its_neighbor_and_the_next_goes_by_the_fast_path() {
     let folder = tempfile::tempdir().unwrap();
     let mut bed = Bed::new(TWO_PORTS, &folder.path().join("router.toml"), ONE_EACH);
     bed.settle();
-    bed.sent(1); // what the router tells of itself at the start
+    bed.sent(1); // what the router announces at the start
     bed.receive[0][0].inject(&udp("10.0.2.2", 64, 1));
     bed.settle();
     let rest = answer_arp(&bed, 1, bed.sent(1), PEER_B);
@@ -94,7 +94,7 @@ fn a_neighbor_that_is_lost_is_asked_for_again() {
     answer_arp(&bed, 1, bed.sent(1), PEER_B);
     bed.settle();
     assert_eq!(bed.sent(1).len(), 1);
-    // Nobody answers the refreshes: in the end the neighbor is lost, and with it its host route.
+    // The refreshes go unanswered: in the end the neighbor is lost, and with it its host route.
     bed.pass(120);
     bed.sent(1);
     bed.receive[0][0].inject(&udp("10.0.2.2", 64, 1));
@@ -130,7 +130,7 @@ fn two_workers_share_one_queue_and_lose_nothing() {
         TWO_PORTS.replace("cores = [0]", "cores = [0, 1]")
     );
     let mut bed = Bed::new(&text, &folder.path().join("router.toml"), Queues { receive: 1, transmit: 1 });
-    assert_eq!(bed.notes.len(), 4, "both shortages of both ports are told: {:?}", bed.notes);
+    assert_eq!(bed.notes.len(), 4, "both shortages of both ports are noted: {:?}", bed.notes);
     bed.settle();
     bed.sent(1);
     for port in 0..200 {
@@ -164,7 +164,7 @@ fn routes_by_hand_and_reload_are_all_or_nothing() {
     assert!(bed.call(&socket, Reload { script: None }).contains("generation 2"));
     let routes = bed.call(&socket, ShowRoutes { within: None, limit: None });
     assert!(routes.contains("10.0.3.1/32") && !routes.contains("10.0.1.1/32"), "{routes}");
-    assert!(routes.contains("10.9.0.0/16"), "routes by hand survive");
+    assert!(routes.contains("10.9.0.0/16"), "operator routes survive");
     assert!(bed.call(&socket, ShowConfig {}).contains("10.9.0.0/16"));
 
     std::fs::write(&path, TWO_PORTS.replace("heap1", "heap2")).unwrap();
@@ -236,7 +236,7 @@ fn every_lookup_structure_follows_routes_and_neighbors() {
         let text = TWO_PORTS.replace("[router]", &format!("[router]\nfib = [\"{v4}\", \"{v6}\"]"));
         let mut bed = Bed::with(&text, &path, ONE_EACH, all_lookups());
         let _server = Server::start(&socket, None, Arc::new(bed.mailbox.clone())).unwrap();
-        // A route by hand through a neighbor who is asked for, then three ways by the fast path.
+        // An operator route through a neighbor that has to be resolved first, then three packets by the fast path.
         let route = route_via("10.9.0.0/16", "10.0.2.2");
         assert!(bed.call(&socket, AddRoute(route)).contains("added"));
         bed.settle();
@@ -251,7 +251,7 @@ fn every_lookup_structure_follows_routes_and_neighbors() {
         }
         let shown = bed.call(&socket, ShowFib {});
         assert!(shown.contains(&format!("\"chosen\":\"{v4}\"")) && shown.contains("\"pending\":false"), "{shown}");
-        // Reload makes them anew, another one if the file says so.
+        // A reload builds them again, or another one if the file says so.
         let other = &names.v4[(turn + 1) % names.v4.len()];
         std::fs::write(&path, text.replace(&format!("\"{v4}\","), &format!("\"{other}\","))).unwrap();
         let answer = bed.call(&socket, Reload { script: None });
@@ -261,7 +261,7 @@ fn every_lookup_structure_follows_routes_and_neighbors() {
         bed.receive[0][0].inject(&udp("10.9.0.1", 64, 1));
         bed.settle();
         assert_eq!(bed.sent(1).len(), 1, "after the reload");
-        // Nobody answers any more: the neighbor is lost, and with it the fast path to it.
+        // Requests go unanswered: the neighbor is lost, and with it the fast path to it.
         bed.pass(120);
         bed.sent(1);
         let before = bed.counters[0].port_transmitted(1);

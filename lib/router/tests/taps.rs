@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Traces and captures of whole routers on heap packets: what they show, that they end, and that every buffer comes back.
+//! Traces and captures of whole routers on heap packets: what they show, that they end, and that every buffer is returned.
 
 mod common;
 
@@ -38,7 +38,7 @@ address = "10.0.1.2"
 mac = "02:00:00:00:01:0a"
 "#;
 
-/// A router, its API, and what it was asked for.
+/// A router and its API.
 struct Tapped {
     bed: Bed,
     server: Server,
@@ -57,7 +57,7 @@ impl Tapped {
         Tapped { bed, server, socket, folder }
     }
 
-    /// Starts a stream; waits until its first piece has come, so that the tap is on, and every worker has seen it.
+    /// Starts a stream and waits until its first piece has come: the tap is on, and every worker has seen it.
     fn stream(&mut self, path: &str) -> Stream {
         let (socket, path) = (self.socket.clone(), path.to_owned());
         let (on, is_on) = std::sync::mpsc::channel();
@@ -281,7 +281,7 @@ fn taps_are_bounded_and_end_with_their_clients() {
     for stream in streams {
         assert_eq!(tapped.packets(stream).len(), 1);
     }
-    // The API's thread notices in its own time that they are gone.
+    // It takes the API's thread a while to notice that they are gone.
     while tapped.bed.workers[0].context().tapped() {
         tapped.bed.settle();
     }
@@ -333,7 +333,7 @@ fn taps_survive_a_reload_and_end_with_the_router() {
     tapped.end();
 }
 
-/// With two workers behind one queue, a frame is captured once, however often it is handed on.
+/// With two workers behind one queue, a frame is captured once, even if it is handed over.
 #[test]
 fn a_frame_that_is_handed_over_is_captured_once() {
     let two_workers = TWO_PORTS.replace("cores = [0]", "cores = [0, 1]");
@@ -350,7 +350,7 @@ fn a_frame_that_is_handed_over_is_captured_once() {
     tapped.end();
 }
 
-/// Everything on, frames at random: nothing crashes, and every buffer comes back.
+/// All taps on, random frames: nothing crashes, and every buffer is returned.
 #[test]
 fn random_frames_under_every_tap() {
     let seed = std::env::var("PERIGEE_FUZZ_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(rand::random);
@@ -395,7 +395,7 @@ fn random_frames_under_every_tap() {
     tapped.end();
 }
 
-/// Nobody is asked for MAC addresses that the configuration knows: the tests above count on it.
+/// MAC addresses in the configuration are not asked for: the tests above count on it.
 #[test]
 fn the_configuration_knows_both_neighbors() {
     let mut tapped = Tapped::new(TWO_PORTS, ONE_EACH);

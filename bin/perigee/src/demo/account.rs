@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Could a packet have gone around perigee? Its counters against what client and server sent and got.
+//! Could a packet have gone around perigee? Compares its counters with those of client and server.
 
 use super::router;
 use super::world::Network;
@@ -18,7 +18,7 @@ pub struct Hosts {
     pub sent: u64,
     /// Frames that reached them.
     pub received: u64,
-    /// TCP segments and pings among these: what the router forwarded or sent itself, at the least.
+    /// TCP segments and pings among these: at least these the router forwarded or sent itself.
     pub forwarded: u64,
 }
 
@@ -35,7 +35,7 @@ pub struct Perigee {
     pub to_linux: u64,
     /// Packets that Linux sent through a twin.
     pub from_linux: u64,
-    /// Packets dropped, wherever.
+    /// Packets dropped anywhere.
     pub dropped: u64,
     /// Frames sent by all ports, of workers and slow path.
     pub sent: u64,
@@ -57,7 +57,7 @@ pub fn settled(network: &Network, router: &Router) -> Result<Accounts> {
     network.world.forwards_nothing()?;
     let mut tries = 20;
     loop {
-        // In this order: perigee's counters only grow, so a packet between the two is no disagreement.
+        // In this order: perigee's counters only grow, so a packet that comes between the two does no harm.
         let hosts = hosts(network)?;
         let (perigee, drops) = perigee(router)?;
         tries -= 1;
@@ -70,7 +70,7 @@ pub fn settled(network: &Network, router: &Router) -> Result<Accounts> {
     }
 }
 
-/// What does not fit.
+/// What does not agree, as a sentence.
 fn disagreement(hosts: &Hosts, perigee: &Perigee) -> Option<String> {
     let own = perigee.sent.saturating_sub(perigee.fast_path);
     if hosts.received > perigee.sent {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! BIRD beside the router and on the server: BGP over perigee's twins, and what becomes of the routes.
+//! BIRD next to the router and on the server: BGP over perigee's twins, and what happens to the routes.
 
 use super::probes::{self, Ping};
 use super::progress::step;
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Table {
     /// Routes of BIRD in the kernel.
     pub linux: u64,
-    /// The same in perigee.
+    /// Routes of BIRD in perigee.
     pub perigee: u64,
     /// From the event to the last route in perigee.
     pub seconds: f64,
@@ -35,14 +35,14 @@ pub struct Table {
 
 /// Both daemons, running, with a session between them.
 pub struct Birds {
-    /// Beside the router.
+    /// The one next to the router.
     pub own: Bird,
     pub server: Bird,
     /// Seconds from when both answered to the session.
     session: f64,
 }
 
-/// Everything that was found out.
+/// All results.
 pub struct Results {
     /// Seconds from when both BIRDs answered to the session.
     pub session: f64,
@@ -59,7 +59,7 @@ pub struct Results {
 
 /// Starts both and waits for the session.
 pub fn start(network: &Network) -> Result<Birds> {
-    step("BIRD beside perigee and on the server: a BGP session", || {
+    step("BIRD next to perigee and on the server: a BGP session", || {
         // The server answers for whatever it announces.
         network.server.run(&format!("ip route add local {WITHIN} dev lo")).output()?;
         let server = network.server.bird(server_configuration().text())?;
@@ -127,7 +127,7 @@ fn addresses() -> impl Iterator<Item = String> {
     pinged().map(|number| network(number).replace(".0/24", ".1"))
 }
 
-/// How many answer, and how many have no route, while the second half is withdrawn.
+/// While the second half is withdrawn: how many addresses answer, and how many have no route.
 fn which_answer(client: &Host) -> Result<(u64, u64)> {
     let (mut left, mut no_route) = (0, 0);
     for (number, address) in pinged().zip(addresses()) {
@@ -155,7 +155,7 @@ fn network(number: usize) -> String {
     format!("20.{}.{}.0/24", number / 256, number % 256)
 }
 
-/// The server's: two sources of routes, which start when they are told to.
+/// The server's BIRD: two sources of routes, which are enabled by command.
 fn server_configuration() -> Configuration {
     let ours = Channel { family: "ipv4", import: "none", export: "all" };
     Configuration::new(SERVER.v4)
@@ -164,7 +164,7 @@ fn server_configuration() -> Configuration {
         .networks("upper", "ipv4", true, (ROUTES / 2..ROUTES).map(network))
 }
 
-/// The router's: what it learns goes into Linux's table, and perigee follows that.
+/// The router's BIRD: what it learns goes into Linux's table, and perigee follows that.
 fn router_configuration() -> Configuration {
     let theirs = Channel { family: "ipv4", import: "all", export: "none" };
     Configuration::new(SERVER.router_v4).kernel("ipv4", "all", "").bgp(&bgp(

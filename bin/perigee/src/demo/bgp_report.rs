@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What came out of `perigee demo --bgp`: for people and for programs.
+//! The results of `perigee demo --bgp`: as text and as JSON.
 
 use super::bgp::{ROUTES, Results, Table};
 use super::probes::Ping;
@@ -9,7 +9,7 @@ use anyhow::Result;
 use indicatif::HumanCount;
 use serde::Serialize;
 
-/// What programs get.
+/// The results as JSON.
 #[derive(Serialize)]
 struct Json<'a> {
     bgp: Bgp<'a>,
@@ -36,7 +36,7 @@ struct Pinged<'a> {
     ping: &'a Ping,
 }
 
-/// For programs.
+/// The results as JSON.
 pub fn json(results: &Results) -> Result<String> {
     fn pinged(pings: &[(String, Ping)]) -> Vec<Pinged<'_>> {
         pings.iter().map(|(address, ping)| Pinged { address, ping }).collect()
@@ -56,7 +56,7 @@ pub fn json(results: &Results) -> Result<String> {
     Ok(serde_json::to_string_pretty(&Json { bgp, accounts: AccountsJson::new(accounts) })? + "\n")
 }
 
-/// For people.
+/// The results as text.
 pub fn text(results: &Results) -> String {
     let Results { session, announced, pings, withdrawn, left, no_route, again, pings_again, accounts } = results;
     let mut lines = vec![
@@ -88,7 +88,7 @@ fn table(table: &Table) -> String {
     format!("{} routes in Linux, {} in perigee after {seconds:.2} s", HumanCount(*linux), HumanCount(*perigee))
 }
 
-/// All pings as one.
+/// Sums up all pings.
 fn together(pings: &[(String, Ping)]) -> Ping {
     let sent = pings.iter().map(|(_, ping)| ping.sent).sum::<u64>();
     let received = pings.iter().map(|(_, ping)| ping.received).sum::<u64>();

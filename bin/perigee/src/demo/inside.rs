@@ -18,7 +18,7 @@ pub fn run(args: &DemoArgs, folder: &Path) -> Result<ExitCode> {
     let network = step("namespaces client, router, server; Linux forwards nothing", || Network::build(folder))?;
     let mut router =
         step("perigee run: DPDK on two veth ports, one worker", || router::start(folder, args.fib.as_deref()))?;
-    // What is started goes on until the end, for those who look around then.
+    // These run until the end, for users who look around meanwhile.
     let (mut birds, mut listening) = (None, None);
     let results = router.or_why(|router| match args.bgp {
         true => Ok(Results::Bgp(bgp::probe(&network, router, birds.insert(bgp::start(&network)?))?)),
@@ -28,7 +28,7 @@ pub fn run(args: &DemoArgs, folder: &Path) -> Result<ExitCode> {
     if !args.keep
         && let Some(router) = kept.take()
     {
-        step("perigee stops, every packet buffer is back", || router.stop())?;
+        step("perigee stops, every packet buffer is returned", || router.stop())?;
     }
     let report = match (&results, args.json) {
         (Results::Ping(results), true) => report::json(results)?,
@@ -50,7 +50,7 @@ pub fn run(args: &DemoArgs, folder: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Of either demonstration.
+/// The results of either demonstration.
 enum Results {
     Ping(report::Results),
     Bgp(bgp::Results),
@@ -70,7 +70,7 @@ fn probe(network: &Network, router: &Router, listening: &mut Option<Process>) ->
         *listening = Some(probes::listen(server)?);
         probes::iperf3(client, v4)
     })?;
-    // Last, as the router uses no IPv6 address before it has made sure, for a second, that nobody else has it.
+    // Last, as the router takes a second to make sure that nobody else has its IPv6 address before it uses it.
     let ping6 = step(&format!("ping {v6}"), || probes::ping(client, v6, PINGS))?;
     let accounts = step("perigee's counters against those of client and server", || account::settled(network, router))?;
     Ok(report::Results { ping, ping6, traceroute, iperf3, accounts })

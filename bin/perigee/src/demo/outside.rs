@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What the demo runs.
+/// The programs that the demo runs.
 const NEEDED: [Tool; 8] = [
     tools::IP,
     tools::ETHTOOL,
@@ -27,7 +27,7 @@ const NEEDED: [Tool; 8] = [
     tools::MOUNT,
 ];
 
-/// For those who may not make namespaces.
+/// The way out for users who may not make namespaces.
 const SUDO: &str = "sudo perigee demo";
 
 /// How long the processes inside may take to end.
@@ -49,19 +49,18 @@ pub fn run(args: &DemoArgs) -> Result<ExitCode> {
     let base = base(std::env::temp_dir());
     let owner_only = Permissions::from_mode(0o700);
     let folder = tempfile::Builder::new().prefix("perigee-demo-").permissions(owner_only).tempdir_in(base);
-    let folder =
-        folder.map_err(|error| anyhow!("no folder can be made: {error}; TMPDIR names another place for it"))?;
+    let folder = folder.map_err(|error| anyhow!("no folder can be made: {error}; set TMPDIR to another place"))?;
     let command = inside(args, isolation, folder.path(), &path)?;
     let end = runtime.block_on(supervise(command, &mut signals))?;
     remove(folder)?;
     Ok(match end {
         End::Signal(signal) => {
             stopped();
-            // To end with --keep, there is no other way.
+            // With --keep, this is the only way to end it.
             if args.keep { ExitCode::SUCCESS } else { ExitCode::from(128 + signal.as_raw_value() as u8) }
         }
         End::Success => ExitCode::SUCCESS,
-        // It has been told by the inside.
+        // The inside has already reported it.
         End::Failure => ExitCode::FAILURE,
     })
 }
@@ -75,7 +74,7 @@ fn remove(folder: TempDir) -> Result<()> {
     }
 }
 
-/// Says so, if the terminal is still there.
+/// Reports the end, if the terminal is still there.
 fn stopped() {
     let mut stderr = std::io::stderr();
     // The terminal has written ^C into the spinner's line.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What real programs say about the way through the router.
+//! What real programs report about the path through the router.
 
 use anyhow::{Context, Result, bail};
 use perigee_lab::{Host, LONGEST_WAIT, Process, wait_until};
@@ -39,7 +39,7 @@ pub struct Iperf {
 
 /// Some pings from the client.
 pub fn ping(client: &Host, address: &str, count: u32) -> Result<Ping> {
-    // It fails if nothing comes back, and says so in its statistics.
+    // It fails if nothing comes back, which its statistics show.
     let ended = client.run(&format!("ping -n -q -c {count} -i 0.1 -W 2 {address}"));
     let ping = parse_ping(&ended.out);
     let ping = ping.with_context(|| format!("`{}` is not understood: {}", ended.command, ended.complaint()))?;
@@ -67,7 +67,7 @@ fn parse_ping(text: &str) -> Option<Ping> {
 
 /// The hops to an address, the first of which must be the router.
 pub fn traceroute(client: &Host, address: &str, router: &str) -> Result<Vec<String>> {
-    // One probe at a time: of many at once, the limits on ICMP errors would leave some unanswered.
+    // One probe at a time: if there were many at once, the limits on ICMP errors would leave some unanswered.
     let text = client.run(&format!("traceroute -n -m 5 -w 2 -q 1 -N 1 {address}")).output()?;
     let hops = parse_traceroute(&text);
     if hops.first().map(String::as_str) != Some(router) || hops.last().map(String::as_str) != Some(address) {
@@ -96,7 +96,7 @@ pub fn listen(server: &Host) -> Result<Process> {
     Ok(listening)
 }
 
-/// From the client to a server that listens.
+/// Sends from the client to a server that listens.
 pub fn iperf3(client: &Host, address: &str) -> Result<Iperf> {
     let words = format!("iperf3 --json --connect-timeout 5000 --time {IPERF_SECONDS} --client {address}");
     parse_iperf3(&client.run(&words).output()?)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! A line per step on standard error: a spinner that becomes `ok 0.3 s`, or plain text where no terminal is.
+//! A line per step on standard error: a spinner that becomes `ok 0.3 s`, or plain text without a terminal.
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 /// Columns before the result.
 const WIDTH: usize = 58;
 
-/// Does the work, and shows that it is being done, and how long it took.
+/// Does the work, and shows progress and how long it took.
 pub fn step<T>(title: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let title = format!("{title:<WIDTH$}");
     let start = Instant::now();
     let terminal = std::io::stderr().is_terminal();
     let spinner = terminal.then(|| {
         let spinner = ProgressBar::new_spinner().with_message(title.clone());
-        // What does not compile as a template is shown in indicatif's own style.
+        // If the template does not compile, indicatif's own style is used.
         spinner.set_style(
             ProgressStyle::with_template("{msg} {spinner:.cyan}").unwrap_or_else(|_| ProgressStyle::default_spinner()),
         );
@@ -33,12 +33,12 @@ pub fn step<T>(title: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         eprint!("{title} ");
     }
     let colours = terminal && std::env::var_os("NO_COLOR").is_none();
-    let told = match (&result, colours) {
+    let result_line = match (&result, colours) {
         (Ok(_), true) => format!("\x1b[32mok\x1b[0m {seconds:.1} s"),
         (Ok(_), false) => format!("ok {seconds:.1} s"),
         (Err(_), true) => "\x1b[31mfailed\x1b[0m".to_owned(),
         (Err(_), false) => "failed".to_owned(),
     };
-    eprintln!("{told}");
+    eprintln!("{result_line}");
     result
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What came out: for people, for programs, and what to try next.
+//! The results as text and as JSON, and what to try next.
 
 use super::account::{Accounts, Hosts, Perigee};
 use super::bgp::Birds;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Everything that was found out.
+/// All results.
 pub struct Results {
     pub ping: Ping,
     pub ping6: Ping,
@@ -24,7 +24,7 @@ pub struct Results {
     pub accounts: Accounts,
 }
 
-/// What programs get.
+/// The results as JSON.
 #[derive(Serialize)]
 struct Json<'a> {
     ping: &'a Ping,
@@ -35,7 +35,7 @@ struct Json<'a> {
     accounts: AccountsJson<'a>,
 }
 
-/// What was counted, for programs.
+/// The counters as JSON.
 #[derive(Serialize)]
 pub struct AccountsJson<'a> {
     packets: Packets,
@@ -88,14 +88,14 @@ impl<'a> AccountsJson<'a> {
     }
 }
 
-/// For programs.
+/// The results as JSON.
 pub fn json(results: &Results) -> Result<String> {
     let Results { ping, ping6, traceroute, iperf3, accounts } = results;
     let json = Json { ping, ping6, traceroute, iperf3, accounts: AccountsJson::new(accounts) };
     Ok(serde_json::to_string_pretty(&json)? + "\n")
 }
 
-/// For people.
+/// The results as text.
 pub fn text(results: &Results) -> String {
     let mut lines = vec![
         String::new(),
@@ -118,13 +118,13 @@ pub fn text(results: &Results) -> String {
     lines.join("\n") + "\n"
 }
 
-/// What was counted, for people.
+/// The counters as text.
 pub fn accounts_text(accounts: &Accounts) -> Vec<String> {
     let Accounts { hosts, perigee, drops } = accounts;
     let mut lines = Vec::new();
     let paths = [
         ("fast path", perigee.fast_path, "forwarded by the script's loop"),
-        ("slow path", perigee.slow_path, "ARP, ND, ICMP, and all that is for the router itself"),
+        ("slow path", perigee.slow_path, "ARP, ND, ICMP, and everything for the router itself"),
         ("  to Linux", perigee.to_linux, "of these, given to the twin interfaces"),
         ("dropped", perigee.dropped, "on either path"),
     ];
@@ -155,7 +155,7 @@ pub fn ping(ping: &Ping) -> String {
 
 /// What to try while it runs. Other shells see neither our /run nor our namespaces, but they see the folder.
 pub fn hints(folder: &Path, isolation: Isolation, birds: Option<&Birds>) -> Result<String> {
-    // Of the /proc that other shells see.
+    // The process id in the /proc that other shells see.
     let own = std::fs::read_link("/proc/self").context("/proc/self cannot be read")?;
     let sudo = if std::env::var_os("SUDO_USER").is_some() { "sudo " } else { "" };
     let enter = format!("{sudo}{} {}", isolation.nsenter(), own.display());

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long it may take to start, and to stop.
+/// How long it may take to start and to stop.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Names of the files in the temporary folder.
@@ -57,7 +57,7 @@ fn port(side: &Side) -> String {
     )
 }
 
-/// How `perigee` is called: by name if that finds this very program.
+/// How to call `perigee`: by name if that finds this very program.
 pub fn program() -> Result<String> {
     let own = std::env::current_exe().context("the program's own path is not known")?;
     let path = tools::search_path();

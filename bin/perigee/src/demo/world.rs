@@ -5,7 +5,7 @@ use anyhow::Result;
 use perigee_lab::{self as lab, World};
 use std::path::Path;
 
-/// A host at one side of the router, as it is planned.
+/// The plan of a host on one side of the router.
 pub struct Side {
     /// Its namespace.
     pub name: &'static str,
@@ -39,7 +39,7 @@ pub const SERVER: Side = Side {
     router_v6: "2001:db8:2::1",
 };
 
-/// All of it, built.
+/// The finished network.
 pub struct Network {
     pub world: World,
     pub client: lab::Host,

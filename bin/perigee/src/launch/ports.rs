@@ -14,7 +14,7 @@ use perigee_router::{PortQueues, RouterPort};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Ports as they were opened, with all that hangs on them.
+/// The opened ports, with everything that depends on them.
 pub(super) struct Opened {
     pub ports: Vec<DpdkPort>,
     pub infos: Vec<PortInfo>,
@@ -134,7 +134,7 @@ pub(super) fn queues(name: &str, port: &DpdkPort) -> Result<PortQueues> {
     })
 }
 
-/// A port as the slow path has it.
+/// A port as the slow path uses it.
 pub(super) fn router_port((port, twin): (&DpdkPort, Option<(Twin, TwinStatus)>)) -> RouterPort {
     RouterPort { port: Arc::new(port.clone()), pool: port.pool().clone() as Arc<dyn Pool>, twin }
 }

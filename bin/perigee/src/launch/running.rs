@@ -40,7 +40,7 @@ fn enter(eal: &Eal) -> Option<dpdk::RegisteredThread> {
     })
 }
 
-/// Keeps the calling thread off the workers' cores, where there are others: a flood for the slow path costs workers nothing.
+/// Keeps the calling thread off the workers' cores, if there are others, so that a flood for the slow path costs workers nothing.
 fn keep_off(workers: &[u16]) {
     let mut others = rustix::thread::CpuSet::new();
     let free =
@@ -91,7 +91,7 @@ impl Running {
         Ok(())
     }
 
-    /// A thread whose end, even by a panic, is the router's.
+    /// Starts a thread whose end, even by a panic, ends the router.
     fn guarded(&self, name: String, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
         struct StopOnDrop(Stop);
         impl Drop for StopOnDrop {
@@ -117,12 +117,12 @@ impl Running {
         self.server.as_ref().map(Server::path)
     }
 
-    /// Ports as they were opened.
+    /// The opened ports.
     pub fn ports(&self) -> Vec<PortInfo> {
         self.ports.iter().map(Port::info).collect()
     }
 
-    /// Stops all threads, closes the ports, and checks that every packet buffer came back. What the workers did in all.
+    /// Stops all threads, closes the ports, and checks that every packet buffer was returned. Returns the workers' totals.
     ///
     /// # Errors
     /// A thread panicked, or buffers are missing.
@@ -156,7 +156,7 @@ impl Running {
         let custom = self.custom.all().into_iter().filter(|(.., kind)| *kind == reason::Kind::Drop);
         let drops: Vec<Reason> = own.chain(custom.map(|(reason, ..)| reason)).collect();
         let of_worker = |sum: Account, counters: &Arc<Counters>| Account {
-            // What another worker was handed counts there.
+            // Packets that were handed to another worker are counted there.
             received: sum.received + counters.received.get().saturating_sub(counters.handed_over.get()),
             transmitted: sum.transmitted
                 + self.ports().iter().map(|port| counters.port_transmitted(port.port)).sum::<u64>(),

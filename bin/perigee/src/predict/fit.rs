@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! `perigee predict fit`: a profile from measured points, with all that is to be said about it.
+//! `perigee predict fit`: a profile from measured points, with a full report.
 
 use super::{compared, errors_line, significant};
 use crate::table::{or_dash, print, rows};
@@ -24,7 +24,7 @@ pub struct FitArgs {
     /// Which model [default: of those that the points determine, the one that best predicts points it was not fitted to]
     #[arg(long, value_enum)]
     model: Option<ModelArg>,
-    /// What the batch model's contention between cores is paid for [default: whatever fits better]
+    /// Whether each burst or each packet pays for contention between cores in the batch model [default: whatever fits better]
     #[arg(long, value_enum, value_name = "WHAT")]
     contention_per: Option<PerArg>,
     /// The profile's name [default: the name of the points' file]
@@ -33,10 +33,10 @@ pub struct FitArgs {
     /// What was measured, for the profile
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// Gbit/s of each link and direction, for points that do not say theirs, and for the profile
+    /// Gbit/s of each link and direction, for points without a column for it, and for the profile
     #[arg(long, value_name = "GBPS", default_value_t = 10.0)]
     link_gbps: f64,
-    /// Packets that a core takes at once, for points that do not say theirs, and for the profile
+    /// Packets that a core takes at once, for points without a column for it, and for the profile
     #[arg(long, value_name = "N", default_value_t = 32)]
     burst: u32,
     /// Print the profile, not tables

@@ -22,13 +22,13 @@ pub struct PlotArgs {
     /// Column of the horizontal axis [default: what the file says, or the first]
     #[arg(long, value_name = "COLUMN")]
     x: Option<String>,
-    /// Columns of the vertical axis, with commas [default: what the file says, or all that are left]
+    /// Columns of the vertical axis, with commas [default: what the file says, or all others]
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
     y: Vec<String>,
-    /// Column whose values are lines of their own
+    /// Column for each of whose values a line is drawn
     #[arg(long, value_name = "COLUMN")]
     series: Option<String>,
-    /// Above the chart
+    /// Title above the chart
     #[arg(long)]
     title: Option<String>,
     /// Logarithmic horizontal axis

@@ -19,11 +19,11 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Packets of a simulation, where neither the command line nor the objective asks for more.
+/// Packets of a simulation, unless the command line or the objective asks for more.
 const PACKETS: u64 = 200_000;
 /// Longest time that a simulation may be given, in seconds.
 const MAX_SECONDS: u64 = 1_000_000;
-/// Most that an objective asks for by itself.
+/// Most packets that an objective asks for by itself.
 const MAX_PACKETS: u64 = 5_000_000;
 /// Seeds that ns-3 takes.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=4_000_000_000;
@@ -90,7 +90,7 @@ pub struct RunArgs {
     html: Option<PathBuf>,
 }
 
-/// What a word on the command line says.
+/// Parses a word of the command line.
 fn word<T: FromStr<Err: Display>>(option: &str, text: &str) -> Result<T> {
     text.parse().map_err(|error| anyhow!("{option}: {error}"))
 }
@@ -147,7 +147,7 @@ impl RunArgs {
         Ok(question)
     }
 
-    /// Enough to see the loss that the objective allows.
+    /// Enough packets to see the loss that the objective allows.
     fn packets(&self, question: &Question) -> Result<u64> {
         let Some(packets) = self.packets else {
             let loss = question.objective.as_ref().and_then(|objective| objective.loss()).filter(|loss| *loss > 0.0);
@@ -181,7 +181,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let question = args.question()?;
     let simulator = args.simulator()?;
     let bar = ProgressBar::hidden();
-    // What does not compile as a template is shown in indicatif's own style.
+    // If the template does not compile, indicatif's own style is used.
     let style = ProgressStyle::with_template("simulating {bar:30} {pos}/{len}, {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     let progress = |done: usize, all: usize| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! `perigee predict verify`: a profile beside measured points.
+//! `perigee predict verify`: a profile compared with measured points.
 
 use super::{compared, errors_line};
 use crate::table::print;
@@ -17,7 +17,7 @@ pub struct VerifyArgs {
     /// The profile
     #[arg(value_name = "PROFILE.json")]
     profile: PathBuf,
-    /// Measured points; those that the profile was fitted to are counted apart
+    /// Measured points; those that the profile was fitted to are counted separately
     #[arg(value_name = "POINTS.csv")]
     points: PathBuf,
     /// As JSON

@@ -15,8 +15,8 @@ fn pointer(address: usize) -> LightUserData {
     LightUserData(address as *mut c_void)
 }
 
-/// A result as Lua has it: the value, or nil and a message.
-fn told<T>(result: Result<T, String>) -> mlua::Result<(Option<T>, Option<String>)> {
+/// A result as Lua expects it: the value, or nil and a message.
+fn or_message<T>(result: Result<T, String>) -> mlua::Result<(Option<T>, Option<String>)> {
     Ok(match result {
         Ok(value) => (Some(value), None),
         Err(why) => (None, Some(why)),
@@ -36,7 +36,7 @@ pub fn fill(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>,
     packets(lua, to, process, state)?;
     ports(lua, to, process, state)?;
     let shared = process.clone();
-    to.set("ring", lua.create_function(move |_, name: String| told(shared.ring(&name).map(pointer)))?)?;
+    to.set("ring", lua.create_function(move |_, name: String| or_message(shared.ring(&name).map(pointer)))?)?;
     let shared = process.clone();
     to.set("free_ring", lua.create_function(move |_, name: String| Ok(shared.free_ring(&name)))?)?;
     let shared = process.clone();
@@ -61,20 +61,21 @@ fn packets(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>) 
     to.set("free_link", lua.create_function(free_link)?)?;
     let (shared, mine) = (process.clone(), state.clone());
     let pool = move |_: &Lua, ()| {
-        told(shared.dpdk().map(|(_, pool)| {
+        or_message(shared.dpdk().map(|(_, pool)| {
             lock(&mine.thread).use_pool(&pool);
             LightUserData(pool.as_ptr())
         }))
     };
     to.set("pool", lua.create_function(pool)?)?;
     let shared = process.clone();
-    let grow = move |_: &Lua, n: u32| told(shared.dpdk().and_then(|(_, pool)| pool.grow(n).map_err(|e| e.to_string())));
+    let grow =
+        move |_: &Lua, n: u32| or_message(shared.dpdk().and_then(|(_, pool)| pool.grow(n).map_err(|e| e.to_string())));
     to.set("grow", lua.create_function(grow)?)?;
     let shared = process.clone();
     to.set("packets", lua.create_function(move |_, ()| Ok(shared.packets()))?)
 }
 
-/// What an app says about its port: {queue =, queues =, mac =, promiscuous =, mtu =, copy =}.
+/// The options of an app for its port: {queue =, queues =, mac =, promiscuous =, mtu =, copy =}.
 fn requested(table: &Table) -> Result<PortRequest, String> {
     let number = |key: &str, most: u16| -> Result<Option<u16>, String> {
         match table.get::<Value>(key) {
@@ -106,7 +107,7 @@ fn ports(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>) ->
     let (shared, mine) = (process.clone(), state.clone());
     let open = move |lua: &Lua, (name, asked): (String, Table)| {
         let opened = requested(&asked).and_then(|requested| shared.open_port(&mine, &name, &requested));
-        told(match opened {
+        or_message(match opened {
             Ok(address) => Ok(describe(lua, &mine, address)?),
             Err(why) => Err(why),
         })

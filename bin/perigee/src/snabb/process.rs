@@ -28,11 +28,11 @@ pub struct Process {
     states: Mutex<Vec<Arc<VmState>>>,
 }
 
-/// What one VM's Lua works on, outside of it.
+/// The state of one VM's Lua that lies outside of it.
 #[derive(Default)]
 pub struct VmState {
     pub thread: Mutex<ThreadState>,
-    /// By the address that Lua knows them by.
+    /// By the address by which Lua knows them.
     pub ports: Mutex<BTreeMap<usize, (String, SnabbPort)>>,
 }
 
@@ -47,7 +47,7 @@ pub struct PortRequest {
     pub copy: bool,
 }
 
-/// A lock that a panicking thread does not take with it.
+/// Locks, even after another thread has panicked with the lock.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -76,7 +76,7 @@ impl Process {
             memory_mb: self.options.memory_mb,
             hugepages: self.options.hugepages,
             file_prefix: format!("perigee-snabb-{}", std::process::id()),
-            // A bus without devices: those that programs name are opened one by one.
+            // No devices at the start: those that programs name are opened one by one.
             pci: if Path::new("/sys/bus/pci/devices").exists() { vec!["0000:00:00.0".to_owned()] } else { Vec::new() },
             ..EalConfig::default()
         };
@@ -98,7 +98,7 @@ impl Process {
         state
     }
 
-    /// A VM has ended: what it had goes back.
+    /// A VM has ended: everything that it had is given back.
     pub fn retire(&self, state: &Arc<VmState>) {
         let ports: Vec<usize> = lock(&state.ports).keys().copied().collect();
         for port in ports {
@@ -176,7 +176,7 @@ impl Process {
     pub fn exit(&self, code: i32) -> ! {
         self.ending.store(true, Ordering::Release);
         if !self.threads.end() {
-            // A thread that does not come back still uses its packets and ports: nothing can be taken from it.
+            // A thread that is stuck still uses its packets and ports: nothing can be taken from it.
             eprintln!("note: a worker is stuck in an app; the process ends without it");
             std::process::exit(code);
         }
@@ -201,12 +201,12 @@ impl Process {
     }
 }
 
-/// What a port is made of, from its name.
+/// The device of a port, from its name.
 fn device(name: &str) -> Device {
     if let Some(interface) = name.strip_prefix("xdp:") {
         return Device::Xdp(interface.to_owned());
     }
-    // Asked of the kernel: /sys may show another network namespace.
+    // Ask the kernel, as /sys may show another network namespace.
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None);
     if socket.is_ok_and(|socket| name_to_index(&socket, name).is_ok()) {
         Device::Interface(name.to_owned())

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! One VM per thread, and the messages between the program's own and the others.
 //!
-//! The first VM asks, in text, and each of the others answers: what that says is Lua's business (snabb/core/threads.lua).
-//! Whether a thread should breathe is a number that it looks at after every breath.
+//! The first VM sends text, and each of the others answers: what it means is up to Lua (snabb/core/threads.lua). A number
+//! that a thread reads after every breath says whether it should breathe.
 
 use super::process::{Process, VmState, lock};
 use super::{Options, native};
@@ -23,7 +23,7 @@ const QUIT: i32 = 2;
 
 /// How long an answer may take: apps may open devices when they start.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a thread has to end; one that is stuck in an app is left to the end of the process.
+/// How long a thread may take to end; one that is stuck in an app is left until the process ends.
 const END: Duration = Duration::from_secs(2);
 
 /// The other threads of a process.
@@ -45,7 +45,7 @@ struct Thread {
     handle: JoinHandle<()>,
 }
 
-/// What a thread's VM sees of its place.
+/// A thread's end of its connection to the first VM.
 struct Seat {
     wanted: Arc<AtomicI32>,
     asked: Receiver<String>,
@@ -90,7 +90,7 @@ impl Threads {
         match thread.answers.recv_timeout(PATIENCE) {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout) => {
-                // Its answer would be taken for that of the next question.
+                // A late answer would be taken for that to the next message.
                 let why = format!("worker {number} is stuck: no answer for {} s", PATIENCE.as_secs());
                 lock(&self.why).get_or_insert_with(|| why.clone());
                 self.died.fetch_add(1, Ordering::Release);
@@ -110,7 +110,7 @@ impl Threads {
     /// An app on another thread wants the process to end.
     pub fn ask_for_exit(&self, number: u16, code: i32) {
         lock(&self.exit_code).get_or_insert(code);
-        // Locked while the first VM waits for an answer: then that is the error.
+        // It is locked while the first VM waits for an answer, which then is the error.
         if let Ok(threads) = self.threads.try_lock()
             && let Some(thread) = threads.get(&number)
         {
@@ -138,8 +138,8 @@ impl Threads {
     }
 }
 
-/// Gives a thread a core of its own, where there are as many cores as workers. The program's own stays free: processes that
-/// it starts would inherit its core.
+/// Gives a thread a core of its own, if there are as many cores as workers. The program's own thread is not pinned: processes
+/// that it starts would inherit its core.
 fn pin(options: &Options, number: u16) {
     let cores = dpdk::usable_cores();
     if options.workers > 1
@@ -151,7 +151,7 @@ fn pin(options: &Options, number: u16) {
     }
 }
 
-/// What another thread does: its VM answers messages and breathes, until it is to quit.
+/// The body of another thread: its VM answers messages and breathes until it should end.
 fn serve(process: &Arc<Process>, number: u16, seat: Seat) -> Result<(), String> {
     let vm = Vm::with_seat(process, number, Some(seat)).map_err(|error| error.to_string())?;
     vm.run("core.threads", "serve", &[]).map(drop).map_err(|error| error.to_string())
@@ -191,13 +191,13 @@ impl Vm {
 
 impl Drop for Vm {
     fn drop(&mut self) {
-        // Lua first: it works on what the state holds.
+        // Lua first, as it uses what the state holds.
         self.vm = None;
         self.process.retire(&self.state);
     }
 }
 
-/// For the first VM: start, ask, want, and what became of the others.
+/// For the first VM: start, ask, want, and the state of the others.
 fn fill_threads(lua: &Lua, to: &Table, process: &Arc<Process>) -> mlua::Result<()> {
     to.set("died", LightUserData((&raw const process.threads.died).cast_mut().cast::<c_void>()))?;
     let shared = process.clone();
@@ -224,7 +224,7 @@ fn fill_threads(lua: &Lua, to: &Table, process: &Arc<Process>) -> mlua::Result<(
 fn fill_seat(lua: &Lua, to: &Table, seat: Seat) -> mlua::Result<()> {
     let Seat { wanted, asked, answer } = seat;
     to.set("wanted", LightUserData(Arc::as_ptr(&wanted).cast_mut().cast::<c_void>()))?;
-    // While it breathes, a thread looks whether there is a message; else it waits for one.
+    // While it breathes, a thread checks for messages; otherwise it waits for one.
     let asked = Mutex::new(asked);
     let next = move |_: &Lua, wait: bool| {
         // Kept alive with the function, as Lua has its address.

@@ -272,7 +272,7 @@ fn an_audit_waits_for_a_dump_of_its_own() {
     assert_eq!(world.status().resyncs, 3, "the one that had to be applied was, and so was the one that came last");
 }
 
-/// An audit that waited took the dump that was to find what the kernel had not said.
+/// A waiting audit took the dump that was meant to find what the kernel had not reported.
 #[test]
 fn a_dump_that_was_asked_for_is_applied_though_an_audit_waits() {
     let mut world = World::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Dumps: what they change and what they do not, with holes, beside notifications, in doubt.
+//! Dumps: what they change and what they do not; incomplete ones, among notifications, in doubt.
 
 use crate::world::*;
 use perigee_config::Linux;
@@ -86,7 +86,7 @@ fn one_of_two_metrics_is_found_to_be_gone() {
     assert_eq!(metrics, [0, 9]);
 }
 
-/// The kernel loses count in IPv6's tree while that changes: only what two dumps in a row do not name is gone.
+/// The kernel loses its place in IPv6's tree when that changes: only routes that two dumps in a row do not name are gone.
 #[test]
 fn an_ipv6_route_is_gone_when_two_dumps_do_not_name_it() {
     let mut world = World::new();
@@ -102,7 +102,7 @@ fn an_ipv6_route_is_gone_when_two_dumps_do_not_name_it() {
     world.kernel.reports.push_back(Report::DumpEnds { complete: true });
     world.settle();
     assert_eq!((world.routes().len(), world.kernel.dumps), (2, 1), "asked again, and there it was");
-    // The other has really gone, and nobody has said so.
+    // The other one is really gone, without a notification.
     world.kernel.routes.remove(&(routes[1].prefix, 0));
     world.kernel.dump();
     world.settle();
@@ -127,7 +127,8 @@ fn a_dump_with_holes_takes_nothing_away() {
     assert_eq!((after.links, after.addresses, after.resyncs), (before.links, before.addresses, before.resyncs + 1));
 }
 
-/// A dump that came to nothing made the router forget which next-hop objects routes use, and that these change with them.
+/// A dump that came to nothing made the router forget which next-hop objects routes use, so that routes no longer changed with
+/// their objects.
 #[test]
 fn a_broken_dump_forgets_no_next_hop_objects() {
     let mut world = World::new();

@@ -192,7 +192,7 @@ fn a_vlan_on_a_twin_becomes_an_interface() {
     assert_eq!((port, id, mtu, own, up), (1, Some(7), 1500, mac(1), true));
     assert_eq!(addresses, ["10.0.7.1/24".parse().unwrap()]);
     assert_eq!(world.target("10.7.0.0/16"), Some(gateway(2, "10.0.7.2")));
-    // What is none of the router's: a VLAN on another link, and one that does not exist.
+    // Not the router's business: a VLAN on another link, and one that does not exist.
     world.kernel.set_link(vlan(31, "x.8", 77, 8));
     world.kernel.set_link(vlan(32, "b.4095", B, 4095));
     world.settle();
@@ -207,7 +207,7 @@ fn a_vlan_on_a_twin_becomes_an_interface() {
     world.settle();
     assert!(!world.interface("b.7").up && world.interface("b.7").addresses.is_empty());
     assert_eq!(world.target("10.7.0.0/16"), None);
-    // It comes again under another number of Linux's, and is the same interface.
+    // It comes back under another number in Linux, and is the same interface.
     world.kernel.set_link(vlan(40, "b.7", B, 7));
     world.kernel.add(route("10.7.0.0/16", 0, &[Hop { link: 40, gateway: None, weight: 1 }]));
     world.settle();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-//! The follower beside a made-up kernel: no namespaces, no threads, no clock but the tests' own.
+//! The follower with a simulated kernel: no namespaces, no threads, no clock but the tests' own.
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `world.rs` | the made-up kernel and zebra, the router's tables, and the caller between them |
-//! | `fuzz.rs` | whatever the kernel does, loses or keeps to itself, the routes become the same |
+//! | `world.rs` | the simulated kernel and zebra, the router's tables, and the caller between them |
+//! | `fuzz.rs` | whatever the kernel does, loses or keeps to itself, the routes converge |
 //! | `routes.rs` | single routes: which are followed, replaced, withdrawn, left out |
-//! | `dumps.rs` | dumps: with holes, beside notifications, in doubt |
+//! | `dumps.rs` | dumps: incomplete, among notifications, in doubt |
 //! | `links.rs` | links, addresses, VLANs, MTUs, carrier |
 //! | `neighbors.rs` | neighbors, both ways |
 //! | `twins.rs` | twins, namespaces and sockets that go away |

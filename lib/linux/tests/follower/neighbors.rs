@@ -126,7 +126,7 @@ fn a_dump_takes_what_it_does_not_name() {
     assert_eq!(world.status().permanent_neighbors, 1);
 }
 
-/// Neighbors of the first dump were passed over unless a turn had ended between the links and them.
+/// Neighbors of the first dump were ignored unless a turn had ended between the links and them.
 #[test]
 fn neighbors_of_the_first_dump_are_taken() {
     let mut world = World::before_the_first_dump(setup(), &[]);
@@ -150,7 +150,7 @@ fn what_the_slow_path_finds_is_reported_to_linux() {
     assert!(reported(&mut world).is_empty(), "once");
     world.input(Input::Neighbor { interface: InterfaceId(7), address: ip("10.0.7.5"), mac: Some(mac(5)) });
     assert!(reported(&mut world).is_empty(), "Linux has no such link");
-    // What an operator has set in Linux, Linux knows.
+    // Linux knows what an operator has set in it.
     world.kernel.set_neighbor(permanent("10.0.1.9", mac(9)));
     world.settle();
     world.input(found("10.0.1.9", Some(mac(9))));

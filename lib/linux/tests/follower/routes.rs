@@ -37,7 +37,7 @@ fn every_kind_of_route_finds_its_target() {
         Route { table: 255, ..kind("10.10.0.1/32", RouteKind::Local) },
         route("10.11.0.0/16", 0, &[via(0, "10.99.0.1")]),
         route("10.12.0.0/16", 0, &[via(99, "10.0.9.2"), via(B, "10.0.2.2")]),
-        // By an object, but with its hop beside it: the hop counts.
+        // By an object, but also with its hop: the hop counts.
         Route { next_hop: 1, ..route("10.13.0.0/16", 0, &[via(A, "10.0.1.3")]) },
     ];
     routes.into_iter().for_each(|route| world.kernel.add(route));
@@ -74,7 +74,7 @@ fn what_is_left_out_is_counted_by_its_reason() {
     let v6 = |text| route(text, 0, &[via(A, "2001:db8:1::2")]);
     world.kernel.set_object(9, NextHopTo::Other);
     world.kernel.set_object(8, NextHopTo::Group(Box::new([(9, 1)])));
-    // Groups in groups without end.
+    // Endlessly nested groups.
     world.kernel.set_object(7, NextHopTo::Group(Box::new([(7, 1)])));
     let too_many: Vec<Hop> = (0..257).map(|n| via(A, &format!("10.0.1.{}", n % 250 + 1))).collect();
     let local = |text, link| Route {
@@ -111,7 +111,7 @@ fn what_is_left_out_is_counted_by_its_reason() {
         assert_eq!(world.status().left_out.get(&reason).copied(), Some(before + 1), "{text}");
         assert!(world.routes().is_empty(), "{text}");
     }
-    // Beside these: what looks like them, and is none.
+    // Prefixes that look like these, but are not.
     for text in ["fec0::/64", "fe00::/64", "fb00::/8"] {
         world.kernel.add(v6(text));
     }
@@ -198,7 +198,7 @@ fn a_route_that_is_not_followed_any_more_is_withdrawn() {
     assert_eq!(world.kernel.dumps, 0);
 }
 
-/// A route beside ours over an interface that is none of the router's took ours away.
+/// A route next to ours over an interface that is not the router's took ours away.
 #[test]
 fn a_route_over_a_foreign_interface_leaves_ours_alone() {
     let mut world = World::new();
@@ -231,7 +231,7 @@ fn the_second_of_two_with_one_metric_takes_over_when_the_first_goes() {
     world.kernel.say(Message::Route(second.clone()));
     world.settle();
     assert_eq!(world.target("10.1.0.0/16"), Some(gateway(0, "10.0.1.2")), "the first is in use");
-    // The kernel says that the first is gone, and nothing of the second.
+    // The kernel reports that the first is gone, but nothing about the second.
     world.kernel.beside.clear();
     world.kernel.routes.insert((second.prefix, 0), Route { appended: false, ..second });
     world.kernel.say(Message::RouteGone(first));
@@ -282,7 +282,7 @@ fn ipv6_loses_its_ways_one_by_one() {
     world.kernel.say(Message::RouteGone(whole));
     world.settle();
     assert_eq!(world.target("2001:db8:9::/48"), None);
-    // IPv4 says it of the whole route: another one of that key is an old notification.
+    // For IPv4 the kernel reports the whole route: another one of that key is an old notification.
     let old = route("10.1.0.0/16", 0, &[via(A, "10.0.1.2")]);
     world.kernel.add(route("10.1.0.0/16", 0, &[via(A, "10.0.1.2"), via(B, "10.0.2.2")]));
     world.kernel.say(Message::RouteGone(old));

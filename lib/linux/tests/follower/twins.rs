@@ -24,7 +24,7 @@ fn a_twin_that_is_deleted_is_made_again_with_its_addresses() {
     world.kernel.add_address(address(B, "192.0.2.1/28"));
     world.kernel.add_address(address(B, "192.0.2.17/28"));
     world.settle();
-    // Taken away by somebody, long before.
+    // Somebody removed it long before.
     world.kernel.delete_address(address(B, "192.0.2.17/28"));
     world.settle();
     world.pass(2 * SECOND);
@@ -48,7 +48,7 @@ fn a_twin_that_is_deleted_is_made_again_with_its_addresses() {
     world.pass(SECOND);
     assert!(wanted(world.requests()).is_empty(), "it is being made");
 
-    // It is there, under another number.
+    // It is there again, under another number.
     world.kernel.links.insert(50, link(50, "b"));
     world.kernel.addresses.push(address(50, "10.0.2.1/24"));
     let dumps = world.kernel.dumps;
@@ -108,7 +108,7 @@ fn a_twin_that_cannot_be_made_is_tried_again() {
     world.pass(QUARTER);
     let [(0, again)] = &wanted(world.requests())[..] else { panic!("it is tried again") };
     assert_eq!(again.addresses, addresses);
-    // While it is being made, that the old one is gone is no reason to make it once more.
+    // While it is being made, the report that the old one is gone is no reason to make another.
     world.kernel.say(Message::Link(link(A, "a")));
     world.kernel.say(Message::LinkGone(A));
     world.settle();
@@ -206,7 +206,7 @@ fn sockets_that_do_not_work_are_opened_again() {
     assert_eq!(world.requests(), [HelperRequest::Sockets(room)]);
     world.pass(SECOND);
     assert!(world.requests().is_empty());
-    // There they are. What is there stays until the first dump is whole.
+    // There they are. Everything stays until the first dump is complete.
     world.kernel.routes.clear();
     world.input(Input::Reopened);
     world.settle();
@@ -220,7 +220,7 @@ fn sockets_that_do_not_work_are_opened_again() {
     assert_eq!(world.requests(), [HelperRequest::Sockets(room)]);
 }
 
-/// The first dump of a new feed is for applying, whatever an audit waits for.
+/// The first dump of a new feed is applied, even if an audit is waiting for one.
 #[test]
 fn an_audit_does_not_take_the_first_dump_of_a_new_feed() {
     let mut world = World::new();

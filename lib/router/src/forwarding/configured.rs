@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The configuration's interfaces on the ports as they were opened, and routes as the configuration would have them.
+//! The configuration's interfaces on the ports as they were opened, and routes as the configuration would express them.
 
 use super::{ForwardingError, Routing};
 use perigee_config::Config;
@@ -29,7 +29,7 @@ pub fn interfaces(config: &Config, ports: &[PortInfo]) -> Result<Vec<Interface>,
     config.interfaces.iter().map(convert).collect()
 }
 
-/// A route as the configuration would have it: each gateway on the link it is a neighbor on, if it is one.
+/// A route as the configuration would express it: each gateway that is a neighbor, with its link.
 pub fn with_links(routing: &Routing, route: &Route) -> Route {
     let link =
         |interface: Option<InterfaceId>, address: IpAddr| interface.or_else(|| routing.fib().link_of(address).ok());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Why routes or interfaces cannot be as they were requested.
+//! Why routes or interfaces cannot be as requested.
 
 use perigee_fib::{FibError, InterfaceError, LookupError};
 use perigee_net::{MultipathError, Prefix};
@@ -14,10 +14,10 @@ pub enum ForwardingError {
     /// The table refused the routes of a configuration.
     #[error("routes: {0}")]
     Routes(FibError),
-    /// Interfaces that cannot be.
+    /// The interfaces contradict each other.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
-    /// Gateways that cannot be the ways of one route.
+    /// The gateways cannot belong to one route.
     #[error(transparent)]
     Multipath(#[from] MultipathError),
     /// The configuration names a port that was not opened.
@@ -27,18 +27,18 @@ pub enum ForwardingError {
     NoPort {
         /// The interface.
         name: String,
-        /// The place in the list of ports.
+        /// The index in the list of ports.
         port: u16,
-        /// How many there are.
+        /// The number of ports that were opened.
         ports: usize,
     },
-    /// After a reload.
+    /// A reload took away the interface of a gateway.
     #[error("its gateway is on no interface any more")]
     GatewayGone,
 }
 
 impl ForwardingError {
-    /// Whether it is the route to this prefix that does not fit, rather than another one.
+    /// Whether it is about the route to this prefix, rather than about another one.
     pub fn is_about(&self, wanted: Prefix) -> bool {
         match self {
             ForwardingError::Fib(FibError::Lookup(LookupError::Full { prefix, .. })) => *prefix == wanted,

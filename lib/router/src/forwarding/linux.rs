@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! As much of the tables as the follower of Linux may touch: interfaces, and the routes of source Linux. Its audit also
+//! The part of the tables that the follower of Linux may touch: interfaces, and the routes of source Linux. Its audit also
 //! compares and repairs lookup structures and next hops.
 
 use super::Forwarding;

@@ -32,8 +32,8 @@ fn target(routing: &Routing, prefix: Prefix, change: &RouteChange) -> Result<Rou
     }
 }
 
-/// A gateway as the table knows it. One without an interface must be on a connected network, so that a slip of the
-/// finger is noticed, or be called recursive.
+/// A gateway as the table knows it. One without an interface must be on a connected network, so that a typing error is
+/// noticed, or be marked as recursive.
 fn member(routing: &Routing, prefix: Prefix, gateway: &RouteGateway) -> Result<Member, ApiError> {
     let RouteGateway { via: address, dev, recursive, weight } = gateway;
     let (address, weight) = (*address, *weight);
@@ -67,10 +67,10 @@ fn interface(routing: &Routing, name: &str) -> Result<InterfaceId, ApiError> {
 }
 
 impl Forwarding {
-    /// Adds a route and makes it visible to workers; says what was done.
+    /// Adds a route and makes it visible to workers; the answer says what was done.
     ///
     /// # Errors
-    /// There is such a route, or it does not fit; nothing has changed.
+    /// There already is such a route, or it does not fit; nothing has changed.
     pub(crate) fn add_route(&mut self, change: &RouteChange) -> Result<String, ApiError> {
         let (found, route) = route_to_add(&self.routing, change)?;
         let key = route.key();
@@ -82,7 +82,7 @@ impl Forwarding {
         let gateways: Vec<String> = route.gateways().map(|(gateway, _)| format!("via {gateway}")).collect();
         self.routing.add(found, route).map_err(|error| ApiError::invalid(error.to_string()))?;
         if let Err(error) = self.publish() {
-            // Another one that does not fit is no reason to refuse this one.
+            // An error about another route is no reason to refuse this one.
             if error.is_about(found) {
                 self.routing.remove(found, key).map_err(|error| ApiError::failed(error.to_string()))?;
                 return Err(ApiError::conflict(error.to_string()));
@@ -96,7 +96,7 @@ impl Forwarding {
         Ok(message)
     }
 
-    /// Deletes a static or operator route, and makes that visible to workers; says what was done.
+    /// Deletes a static or operator route, and makes that visible to workers; the answer says what was done.
     ///
     /// # Errors
     /// There is none.

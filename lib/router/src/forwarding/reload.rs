@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A reload's part of the tables: static routes and filters change where they are, or everything is built again and takes the
-//! place of what was. Either way nothing is final before the script has been loaded with the new tables.
+//! A reload's part of the tables: static routes and filters change in place, or everything is built from scratch and replaces
+//! the old tables. Either way nothing is final until the script has been loaded with the new tables.
 
 use super::configured::interfaces;
 use super::{Filters, Forwarding, ForwardingError, NEXT_HOPS, Routing, Undo, lock, seed, tables};
@@ -19,20 +19,20 @@ pub(crate) struct InPlace {
     filters: Filters,
 }
 
-/// Routes and filters that may take the place of those there are.
+/// Routes and filters that may replace the present ones.
 pub(crate) struct Replacement {
     routing: Routing,
     shown: Fib,
     filters: Filters,
-    /// What scripts were loaded with before.
+    /// The tables that scripts were loaded with before.
     staging: Published<Tables>,
-    /// What did not fit, a sentence each.
+    /// A sentence about each thing that did not fit.
     pub lost: Vec<String>,
 }
 
 impl Forwarding {
-    /// The same interfaces and lookup structures: static routes and filters change where they are. Workers see them with the
-    /// next publication, scripts that are loaded see them now.
+    /// For unchanged interfaces and lookup structures: static routes and filters change in place. Workers see them with the next
+    /// publication, scripts that are loaded see them now.
     ///
     /// # Errors
     /// A route does not fit; nothing has changed.
@@ -52,15 +52,15 @@ impl Forwarding {
         Ok(change)
     }
 
-    /// Everything is as it was before a change in place.
+    /// Undoes a change in place completely.
     pub(crate) fn take_back(&mut self, change: InPlace) {
         self.routing.undo(change.undo);
         self.set_filters(change.filters);
         self.publish_or_warn();
     }
 
-    /// Builds everything again for a new configuration, with what Linux, operators and neighbors have added to the old one.
-    /// Scripts that are loaded see it now, workers do not.
+    /// Builds new tables for a new configuration, with what Linux, operators and neighbors have added to the old ones. Scripts
+    /// that are loaded see them now, workers do not.
     ///
     /// # Errors
     /// Something does not fit; nothing has changed.
@@ -84,12 +84,12 @@ impl Forwarding {
         Ok(Replacement { routing, shown, filters, staging, lost })
     }
 
-    /// The replacement is not wanted after all.
+    /// Discards a replacement.
     pub(crate) fn abandon(&mut self, replacement: Replacement) {
         *lock(&self.staging.0) = replacement.staging;
     }
 
-    /// The replacement takes the place of what was, and workers see it. Returns the interfaces there were.
+    /// Puts the replacement in place of the old tables and shows it to workers. Returns the old interfaces.
     pub(crate) fn adopt(&mut self, replacement: Replacement) -> Arc<Interfaces> {
         let Replacement { routing, shown, filters, .. } = replacement;
         let before = std::mem::replace(&mut self.routing, routing);
@@ -98,7 +98,7 @@ impl Forwarding {
         before.interfaces().clone()
     }
 
-    /// What Linux has reported so far, with the numbers that interfaces are going to have.
+    /// The routes that Linux has reported so far, with the future numbers of interfaces.
     fn routes_of_linux(&self, interfaces: &[Interface]) -> Vec<(Prefix, Route)> {
         let new = |id: InterfaceId| {
             let old = self.interfaces().get(id)?;
@@ -116,7 +116,7 @@ impl Forwarding {
         for (prefix, route) in self.routing.operator_routes() {
             let route = self.carried_over(route, new);
             if let Err(why) = route.and_then(|route| Ok(new.add(prefix, route)?)) {
-                lost.push(format!("the route to {prefix} added by hand is gone: {why}"));
+                lost.push(format!("the operator route to {prefix} is gone: {why}"));
             }
         }
         for NeighborInfo { interface, address, mac, .. } in neighbors {
@@ -128,7 +128,7 @@ impl Forwarding {
         lost
     }
 
-    /// An operator route, its interfaces those of the new configuration with the same names.
+    /// An operator route with its interfaces replaced by those of the same names in the new configuration.
     fn carried_over(&self, route: &Route, new: &Routing) -> Result<Route, ForwardingError> {
         let is_connected = |routing: &Routing, address| routing.fib().link_of(address).is_ok();
         let find = |address: IpAddr, interface: Option<InterfaceId>| match interface {
@@ -137,7 +137,7 @@ impl Forwarding {
                 let same = same.filter(|id| new.may_be_on(*id, address));
                 same.map(Some).ok_or(ForwardingError::GatewayGone)
             }
-            // A neighbor that was found by its address is to be one still; others are reached by whatever leads there.
+            // A gateway that was found on a connected network must still be on one; others are reached by whatever leads there.
             None if is_connected(&self.routing, address) && !is_connected(new, address) => {
                 Err(ForwardingError::GatewayGone)
             }
@@ -161,7 +161,7 @@ impl Forwarding {
     }
 }
 
-/// The interfaces of a new configuration, each as Linux has it now but for what the configuration changes; those that only
+/// The interfaces of a new configuration, each as Linux has it now except for what the configuration changes; those that only
 /// Linux has come last.
 fn merged(before: Vec<Interface>, now: &Interfaces, mut list: Vec<Interface>) -> Vec<Interface> {
     let place = |interface: &Interface| (interface.port, interface.vlan);
@@ -180,7 +180,7 @@ fn merged(before: Vec<Interface>, now: &Interfaces, mut list: Vec<Interface>) ->
     list
 }
 
-/// A route with other numbers of interfaces; `None` if one of them is gone.
+/// A route with new interface numbers; `None` if one of its interfaces is gone.
 fn renumbered(route: &Route, new: impl Fn(InterfaceId) -> Option<InterfaceId>) -> Option<Route> {
     let map = |interface: Option<InterfaceId>| match interface {
         Some(id) => new(id).map(Some),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-//! The routes and what follows from them: interfaces, connected routes, neighbors' host routes, operator routes.
+//! The routes and what is derived from them: interfaces, connected routes, neighbors' host routes, operator routes.
 //!
-//! Nothing here is visible to workers: lookup structures that are patched in place aside, that is
-//! [`Forwarding`](super::Forwarding)'s to do.
+//! Except for lookup structures that are patched in place, nothing here is visible to workers: publishing is up to
+//! [`Forwarding`](super::Forwarding).
 
 use super::ForwardingError;
 use perigee_config::Config;
@@ -21,7 +21,7 @@ pub(crate) type Gateways = BTreeSet<(InterfaceId, IpAddr)>;
 /// A route that was changed: its prefix and key, and what was there before.
 pub(crate) type Undo = (Prefix, RouteKey, Option<Route>);
 
-/// Routes, the forwarding table that follows from them, and interfaces.
+/// Routes, the forwarding table that is derived from them, and interfaces.
 pub(crate) struct Routing {
     fib: FibWriter,
     interfaces: Arc<Interfaces>,
@@ -32,7 +32,7 @@ pub(crate) struct Routing {
 }
 
 impl Routing {
-    /// An empty table takes up these interfaces, the configuration's routes, and those of other sources.
+    /// A new table with these interfaces, the configuration's routes, and those of other sources.
     ///
     /// # Errors
     /// An interface or a route does not fit.
@@ -213,7 +213,7 @@ impl Routing {
         self.fib.set_neighbor(interface, address, mac);
         let host = Prefix::host(address);
         if mac.is_none() || is_link_local(address) {
-            // It is missing where the neighbor was only ever a gateway on another network.
+            // There is none if the neighbor was only ever a gateway on another network.
             let _ = self.fib.remove(host, RouteKey::of(RouteSource::Neighbor));
             return;
         }
@@ -232,7 +232,7 @@ impl Routing {
 }
 
 /// The router's own addresses, their networks, and those networks' broadcast addresses. An interface that is down has none
-/// of them; link-local addresses are no matter of routes.
+/// of them; link-local addresses are not routed.
 fn own(interfaces: &Interfaces) -> Vec<(Prefix, Route)> {
     let mut routes = Vec::new();
     let up = interfaces.iter().filter(|(_, interface)| interface.up);
@@ -255,7 +255,7 @@ fn own(interfaces: &Interfaces) -> Vec<(Prefix, Route)> {
 }
 
 impl Routes for Routing {
-    /// As the workers find it, so that all packets of a flow go one way.
+    /// The same route that workers find, so that all packets of a flow take one path.
     fn route(&self, destination: IpAddr, flow: u32) -> RouteDecision {
         match self.fib.decide(destination, flow) {
             Leaf::Via(Via { interface, gateway: Some(gateway) }) if gateway != destination => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Requests to the helper for which nobody waits: a thread that makes them, one after the other.
+//! Requests to the helper that nobody waits for: a thread makes them, one after the other.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use perigee_worker::Bell;
 pub(crate) enum Done {
     /// A port's twin, or why there is none, and the addresses that it was to have.
     Twin(usize, Result<(Twin, TwinStatus), HelperError>, Vec<InterfaceAddress>),
-    /// The sockets.
+    /// The reopened sockets.
     Sockets(Result<NetlinkSockets, HelperError>),
 }
 

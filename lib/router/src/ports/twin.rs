@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! A twin as the slow path's thread uses it: frames in and out, counted.
+//! A twin as the slow path's thread uses it: frames in and out, with counters.
 
 use perigee_api::answers::TwinEntry;
 use perigee_helper::TwinStatus;
@@ -20,7 +20,7 @@ impl PortTwin {
         PortTwin { twin, entry, complained: false }
     }
 
-    /// A port's twin in place of one that is gone, whose counts it continues.
+    /// A port's new twin, which continues the counters of the one before.
     pub fn replacing(made: (Twin, TwinStatus), before: Option<PortTwin>) -> PortTwin {
         let mut twin = PortTwin::new(made);
         if let Some(PortTwin { entry, .. }) = before {
@@ -30,7 +30,7 @@ impl PortTwin {
         twin
     }
 
-    /// Gives a frame to Linux; what it has no room for is dropped and counted, as a device would.
+    /// Gives a frame to Linux; if there is no room for it, it is dropped and counted, as by a device.
     pub fn write(&mut self, frame: &[u8]) {
         match self.twin.write(frame) {
             Ok(true) => self.entry.to_linux += 1,
@@ -57,14 +57,14 @@ impl PortTwin {
         }
     }
 
-    /// Says once that the twin is down or gone: one that an operator sets down is not an error for each packet.
+    /// Logs once that the twin is down or gone: when an operator sets it down, not every packet is an error.
     fn complain(&mut self, error: &std::io::Error) {
         if !std::mem::replace(&mut self.complained, true) {
             tracing::warn!("the twin {} takes no packets: {error}; is it set down or deleted?", self.entry.name);
         }
     }
 
-    /// Whether poll makes sense: a deleted twin would be ready for ever.
+    /// Whether to poll it: a deleted twin would always be ready.
     pub fn usable(&self) -> bool {
         !self.complained
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What workers give packets to while a tap is on: a copy of the frame, or the trace of its way.
+//! The receivers of workers' packets while a tap is on: of a copy of the frame, or of a trace of its path.
 
 use perigee_api::pcapng;
 use perigee_api::taps::{Captured, Outlet, Record};
@@ -19,12 +19,12 @@ pub struct Capture {
     pub filter: Expression,
     pub outlet: Outlet,
     pub custom: Arc<CustomReasons>,
-    /// What makes the clock's ns those since 1970.
+    /// The offset that turns the clock's ns into ns since 1970.
     pub epoch: u64,
 }
 
 impl Capture {
-    /// Copies a frame, if it is wanted; `comment` takes the place of the reason's own.
+    /// Copies a frame, if it is wanted; `comment` replaces the reason's own.
     pub fn copy(&self, seen: &Seen<'_>, comment: Option<String>) {
         if !self.filter.matches(seen.frame, seen.port) || !self.outlet.take() {
             return;
@@ -71,11 +71,11 @@ impl TraceSink for Tracer {
     }
 }
 
-/// Why a packet left, in a comment: `ipv4_valid.checksum: the header checksum is wrong (RFC 1812 5.2.2)`.
+/// A comment on why a packet left: `ipv4_valid.checksum: the header checksum is wrong (RFC 1812 5.2.2)`.
 fn explained(reason: Reason, custom: &CustomReasons) -> String {
     match reason.describe() {
         Some((module, info)) => with_section(&format!("{module}.{}: {}", info.name, info.text), info.rfc),
-        // A script's: its name is looked up under a lock that is held for moments only.
+        // A script's reason: its name is looked up under a lock that is held only briefly.
         None => match custom.all().into_iter().find(|(number, ..)| *number == reason) {
             Some((_, module, name, _)) => format!("{module}.{name}"),
             None => format!("reason {}", reason.0),
@@ -83,7 +83,7 @@ fn explained(reason: Reason, custom: &CustomReasons) -> String {
     }
 }
 
-/// A text, and the section that it rests on.
+/// A text, followed by the section that it is based on.
 pub fn with_section(text: &str, section: &str) -> String {
     if section.is_empty() { text.to_owned() } else { format!("{text} ({section})") }
 }

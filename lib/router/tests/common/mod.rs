@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! A whole router on heap packets: ports, workers with the native loop, slow path, tables. Driven by hand, on one thread.
+//! A whole router on heap packets: ports, workers with the native loop, slow path, tables. The tests drive it, on one thread.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use perigee_api::answers::{ScriptStatus, VersionStatus};
@@ -129,7 +129,7 @@ pub struct Queues {
     pub transmit: usize,
 }
 
-/// A twin that is no TAP: its frames go nowhere, and none come.
+/// A twin that is not a TAP: its frames go nowhere, and none come.
 fn twin(info: &PortInfo) -> (Twin, TwinStatus) {
     let (here, there) = std::os::unix::net::UnixDatagram::pair().unwrap();
     there.set_nonblocking(true).unwrap();
@@ -174,12 +174,12 @@ impl Bed {
         Bed::with(text, path, queues, Lookups::default())
     }
 
-    /// The same with other lookup structures to choose from.
+    /// A router with other lookup structures to choose from.
     pub fn with(text: &str, path: &Path, queues: Queues, lookups: Lookups) -> Bed {
         Bed::beside_linux(text, path, queues, lookups, LinuxFeeds::default())
     }
 
-    /// The same that follows Linux. Each port has a twin then: number 10 and so on in Linux, with nobody at its other end.
+    /// A router that follows Linux. Each port then has a twin: number 10 and so on in Linux, with nobody at its other end.
     pub fn beside_linux(text: &str, path: &Path, queues: Queues, lookups: Lookups, feeds: LinuxFeeds) -> Bed {
         std::fs::write(path, text).unwrap();
         let machine = Machine { fib: lookups.names(), ..machine() };
@@ -265,7 +265,7 @@ impl Bed {
         Bed { pool, receive, transmit, workers: made, bursts, slow, mailbox, counters, notes: wiring.notes, now }
     }
 
-    /// Lets everybody work until nobody has anything to do.
+    /// Lets all parts work until none has anything left to do.
     pub fn settle(&mut self) {
         for _ in 0..1000 {
             let before: u64 = self.counters.iter().map(|counters| counters.received.get()).sum();
@@ -317,7 +317,7 @@ impl Bed {
         })
     }
 
-    /// Ends everything; returns how many buffers are left.
+    /// Ends everything; returns how many buffers are still in use.
     pub fn end(mut self) -> usize {
         self.slow.finish();
         let Bed { pool, receive, transmit, workers, bursts, slow, .. } = self;
