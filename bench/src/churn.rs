@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! `./x bench churn`: the router under a full table and under the highest rate of route changes, with Linux's real routing
-//! table between what announces routes and what forwards by them.
+//! table between the source of the routes and the router.
 //!
 //! ```text
 //!  outside   hugepages, a temporary folder, waits for Ctrl-C, prints and records
@@ -52,7 +52,7 @@ pub struct ChurnArgs {
     /// Different gateways of each family; Linux compares a new IPv4 route with those of all the others
     #[arg(long, value_name = "N", default_value_t = 8)]
     next_hops: u32,
-    /// Resyncs of the full table, each beside a bare netlink dump
+    /// Resyncs of the full table, each paired with a bare netlink dump
     #[arg(long, value_name = "N", default_value_t = 5)]
     resyncs: usize,
     /// Different packets, each to a random destination whose route does not change
@@ -70,7 +70,7 @@ pub struct ChurnArgs {
     /// The worker's core [default: the last this process may use]
     #[arg(long)]
     core: Option<usize>,
-    /// Reserve so many hugepages of 2 MB first, and give them back (root only)
+    /// Reserve this many hugepages of 2 MB first, and give them back (root only)
     #[arg(long, value_name = "N")]
     hugepages: Option<u64>,
     /// Print JSON: an array with an object per structure
@@ -84,10 +84,10 @@ pub struct ChurnArgs {
     inside: Option<PathBuf>,
 }
 
-/// What the inside leaves in the folder.
+/// The files that the inside leaves in the folder.
 const TEXT: &str = "results.txt";
 const JSON: &str = "results.json";
-/// For those who may not make namespaces.
+/// The way out for users who may not make namespaces.
 const SUDO: &str = "sudo ./x bench churn";
 /// How long the processes inside may take to end.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -102,7 +102,7 @@ struct Subject {
 }
 
 impl Subject {
-    /// The structures of the router: the other family has the default.
+    /// The names of the router's structures: the other family has the default.
     fn fib(&self) -> (String, String) {
         match self.family {
             4 => (self.name.clone(), DEFAULT6.name.to_owned()),
@@ -116,7 +116,7 @@ fn lookups() -> Lookups {
     Lookups::default().and(dpdk::fib::IPV4, dpdk::fib::IPV6)
 }
 
-/// Those that were asked for.
+/// The requested structures.
 fn subjects(args: &ChurnArgs) -> Result<Vec<Subject>> {
     let names = lookups().names();
     let subject = |name: &String, family| Subject { name: name.clone(), family };
@@ -152,7 +152,7 @@ pub fn churn(args: &ChurnArgs) -> Result<ExitCode> {
     let good = wait(&mut child, &mut interrupts)?;
     drop(hugepages);
     let read = |name: &str| fs::read_to_string(folder.path().join(name));
-    // What went wrong has been told by the inside.
+    // The inside has already reported what went wrong.
     let Ok(text) = read(TEXT) else { return Ok(ExitCode::FAILURE) };
     match args.json {
         true => println!("{}", read(JSON)?),
@@ -176,13 +176,13 @@ fn check(args: &ChurnArgs) -> Result<()> {
     );
     ensure!(args.changes > 0, "--changes: found 0, expected at least 1");
     subjects(args)?;
-    // A mistake in the file is told before anything is started.
+    // A mistake in the file is reported before anything is started.
     args.routes.as_deref().map(prefixes::read).transpose()?;
     machine::core(args.core)?;
     Ok(())
 }
 
-/// How namespaces can be made; whether the programs that are needed are there.
+/// How namespaces can be made; an error if a program is missing.
 fn isolation(args: &ChurnArgs, path: &str) -> Result<Isolation> {
     let mut needed = vec![tools::IP, tools::UNSHARE, tools::MOUNT];
     if args.bgp {
@@ -200,7 +200,7 @@ fn inside(isolation: Isolation, folder: &Path, path: &str) -> Result<Child> {
     command.spawn().context("unshare cannot be run")
 }
 
-/// Waits for the inside; whether all was good there.
+/// Waits for the inside; returns whether it succeeded.
 fn wait(child: &mut Child, interrupts: &mut Interrupts) -> Result<bool> {
     loop {
         if let Some(status) = child.try_wait()? {
@@ -212,7 +212,7 @@ fn wait(child: &mut Child, interrupts: &mut Interrupts) -> Result<bool> {
             while child.try_wait()?.is_none() {
                 if Instant::now() > deadline {
                     child.kill()?;
-                    bail!("{interrupted:#}, but that the processes inside had to be killed");
+                    bail!("{interrupted:#}, except that the processes inside had to be killed");
                 }
                 std::thread::sleep(Duration::from_millis(20));
             }
@@ -222,7 +222,7 @@ fn wait(child: &mut Child, interrupts: &mut Interrupts) -> Result<bool> {
     }
 }
 
-/// MB of DPDK's memory for so many packet buffers and these structures.
+/// MB of DPDK's memory for this many packet buffers and these structures.
 fn memory(mbufs: usize, fib: &(String, String), (v4, v6): (usize, usize)) -> u32 {
     let buffers = (mbufs * 2560) >> 20;
     64 + buffers as u32 + dpdk::fib::memory_mb(&fib.0, v4) + dpdk::fib::memory_mb(&fib.1, v6)

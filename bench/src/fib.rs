@@ -62,7 +62,7 @@ pub struct FibArgs {
     /// The core to measure on [default: the last this process may use]
     #[arg(long)]
     core: Option<usize>,
-    /// Reserve so many hugepages of 2 MB first, for DPDK's structures, and give them back (root only)
+    /// Reserve this many hugepages of 2 MB first, for DPDK's structures, and give them back (root only)
     #[arg(long, value_name = "N")]
     hugepages: Option<u64>,
     /// Print JSON: an array with an object per structure, family and pattern
@@ -77,7 +77,7 @@ pub struct FibArgs {
 }
 
 impl FibArgs {
-    /// The patterns that were asked for, or these.
+    /// The requested patterns, or the default ones.
     fn patterns(&self, default: &[Pattern]) -> Vec<Pattern> {
         if self.patterns.is_empty() { default.to_vec() } else { self.patterns.clone() }
     }
@@ -146,7 +146,7 @@ fn wanted<A: Family>(args: &FibArgs) -> Vec<Structure<A>> {
 fn dpdk_memory(args: &FibArgs, list: Option<&PrefixList>) -> u32 {
     fn of<A: Family>(args: &FibArgs, list: Option<&PrefixList>) -> u32 {
         let routes = list.map_or(A::SYNTHETIC, |list| A::of(list).len());
-        // What a router needs is for several copies; here there is one, and room for another while it is made.
+        // A router needs several copies; here there is one, and room for another while it is made.
         wanted::<A>(args).iter().map(|structure| dpdk::fib::memory_mb(structure.name, routes).div_ceil(2)).sum()
     }
     of::<u32>(args, list).max(of::<u128>(args, list))

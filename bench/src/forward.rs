@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-//! `./x bench forward`: how fast one core forwards, and what of that is not bare I/O.
+//! `./x bench forward`: how fast one core forwards, and how much of the time is not bare I/O.
 //!
 //! dpdk-testpmd and perigee stay alive on the same core and forward in turn, for a fraction of a second each, so that all of
-//! them see the same machine. A round gives one rate of each; what is compared is compared within a round.
+//! them see the same machine. A round gives one rate of each; comparisons are made within a round.
 
 mod report;
 
@@ -40,7 +40,7 @@ pub struct ForwardArgs {
     /// The core to measure on [default: the last this process may use]
     #[arg(long)]
     core: Option<usize>,
-    /// Reserve so many hugepages of 2 MB first, and give them back (root only)
+    /// Reserve this many hugepages of 2 MB first, and give them back (root only)
     #[arg(long, value_name = "N")]
     hugepages: Option<u64>,
     /// Print JSON
@@ -77,7 +77,7 @@ struct Compared {
 /// By burst size; JSON wants texts as keys.
 type ByBurst<T> = BTreeMap<String, T>;
 
-/// Everything that was measured; its first fields are the short form.
+/// All results; the first fields are the short form.
 #[derive(Debug, Clone, Serialize)]
 struct Results {
     /// Mpps at a burst of 32, testpmd's default; without one, the best.
@@ -87,13 +87,13 @@ struct Results {
     testpmd_io_by_burst: ByBurst<f64>,
     details: BTreeMap<LoopPath, ByBurst<Measured>>,
     lua_of_native: ByBurst<Compared>,
-    /// Packets compared with what they must be, before anything was timed.
+    /// Packets that were compared with the expected ones before anything was timed.
     verified: usize,
     pairs: usize,
     seconds: f64,
     core: usize,
     hugepages: bool,
-    /// What packets are forwarded by.
+    /// The routes by which packets are forwarded.
     routes: String,
     machine: Machine,
 }
@@ -143,7 +143,7 @@ pub fn forward(args: &ForwardArgs) -> Result<ExitCode> {
 const NEXT_HOPS: u32 = 250;
 const SEED: u64 = 1;
 
-/// A full table in the default structure, and packets to random destinations of its.
+/// A full table in the default structure, and packets to random destinations in it.
 fn full(file: &Path) -> Result<(Traffic, Option<FullTable>)> {
     let entries = table::entries::<u32>(Some(&table::read(file)?), NEXT_HOPS, SEED);
     ensure!(!entries.is_empty(), "{} has no IPv4 prefix; expected at least one", file.display());
@@ -194,7 +194,7 @@ fn rounds(
             let to = rounds.entry(burst).or_default();
             let (packets, cpu_ns) = testpmd.measure(burst, time)?;
             to.io.push(cpu_ns as f64 / packets as f64);
-            // Who is first changes, as the first of a pair may find a warmer or colder cache.
+            // They take turns at going first, as the first of a pair may find a warmer or colder cache.
             let order = [LoopPath::Lua, LoopPath::Native];
             for path in if pair % 2 == 0 { order } else { [order[1], order[0]] } {
                 let request = Request {

@@ -84,7 +84,7 @@ pub fn instructions(args: &InstructionsArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Instructions of a process that forwards so many packets, and how many it really forwarded.
+/// Instructions of a process that forwards this many packets, and how many it really forwarded.
 fn count(bed: &Bed, path: LoopPath, burst: usize, packets: u64, out: &Path, bar: &ProgressBar) -> Result<(u64, u64)> {
     let program = std::env::current_exe().context("the program's own path is not known")?;
     let mut command = Command::new("valgrind");

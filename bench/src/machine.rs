@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The machine that a measurement runs on: which core, what memory, and what to call it in a record.
+//! The machine that a measurement runs on: cores, memory, and its description in a record.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Ctrl-C and SIGTERM while something is measured: what was reserved is given back first.
+/// Ctrl-C and SIGTERM during a measurement: reserved memory is given back first.
 pub struct Interrupts {
     runtime: Runtime,
     signals: [Signal; 2],
@@ -54,7 +54,7 @@ pub fn children_time() -> Result<f64> {
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
-/// The machine, for those who read the numbers later.
+/// A description of the machine, for readers of the numbers.
 #[derive(Debug, Clone, Serialize)]
 pub struct Machine {
     /// The processor, as the kernel knows it.
@@ -70,7 +70,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one.
+    /// The machine that this runs on.
     pub fn this() -> Machine {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let field = |text: String, name: &str| {
@@ -99,7 +99,7 @@ pub fn core(wanted: Option<usize>) -> Result<usize> {
     Ok(core)
 }
 
-/// The same, and another one for everything else.
+/// The core to measure on, and another one for everything else.
 pub fn cores(wanted: Option<usize>) -> Result<(usize, usize)> {
     let (core, usable) = (core(wanted)?, dpdk::usable_cores());
     let Some(other) = usable.iter().copied().find(|other| *other != core) else {

@@ -2,7 +2,7 @@
 //! `./x bench`: measurements of perigee, each comparable with something else on the same machine in the same minute.
 //!
 //! ```text
-//! forward, instructions    worker: the forwarding loop in a process of its own    traffic: packets, and what must become of them
+//! forward, instructions    worker: the forwarding loop in a process of its own    traffic: packets, and how they must leave
 //! fib                      lookup structures; --in-router in the worker           table: routes, an oracle, destinations
 //! churn                    `perigee run` in namespaces (perigee-lab), a pump of route changes
 //! snabb, ns3               programs that measure themselves
@@ -36,7 +36,7 @@ struct Cli {
 /// What to measure.
 #[derive(Subcommand)]
 enum Command {
-    /// Forwarding of one core, beside dpdk-testpmd's bare I/O on the same source: Lua loop, the same loop in Rust
+    /// Forwarding of one core, compared with dpdk-testpmd's bare I/O on the same source: Lua loop, the same loop in Rust
     Forward(forward::ForwardArgs),
     /// Lookup structures side by side: rate, memory, build time, changes, wrong answers; DPDK's among them
     Fib(fib::FibArgs),
@@ -46,7 +46,7 @@ enum Command {
     Instructions(instructions::InstructionsArgs),
     /// Packets per second that the ns-3 module simulates
     Ns3(ns3::Ns3Args),
-    /// Graphs of Snabb apps, on one thread and on two, beside Snabb's own figures
+    /// Graphs of Snabb apps, on one thread and on two, compared with Snabb's own figures
     Snabb(snabb::SnabbBenchArgs),
     /// The process that forwards; `forward` starts it
     #[command(hide = true)]

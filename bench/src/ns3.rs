@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! `./x bench ns3`: packets per second that the ns-3 module simulates, from two of its examples: the published case study, and
-//! the router with eight cores. Both check themselves against closed forms, so what is counted is right as well.
+//! the router with eight cores. Both check themselves against closed forms, so the counted packets are right as well.
 
 use crate::machine::{self, Machine};
 use crate::statistics::Median;
@@ -30,7 +30,7 @@ pub struct Ns3Args {
     record: Option<PathBuf>,
 }
 
-/// The examples, and what each is.
+/// The examples, with a description of each.
 const EXAMPLES: [(&str, &str); 2] = [
     ("softrouter-case-study", "published table, three models"),
     ("softrouter-eight-cores", "1 to 8 cores, six frame sizes, two models"),

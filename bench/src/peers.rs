@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// What both processes have in common.
+/// The settings that both processes share.
 #[derive(Debug, Clone)]
 pub struct Bed {
     /// The sources' files; testpmd has the first.
     pub sources: Vec<PathBuf>,
-    /// A full routing table in place of the eight routes.
+    /// A full routing table instead of the eight routes.
     pub full: Option<FullTable>,
     /// The core that forwards.
     pub core: usize,
@@ -55,7 +55,7 @@ impl Drop for Process {
 /// perigee in a process of its own.
 pub struct Perigee {
     process: Process,
-    /// What it said when it was ready.
+    /// Its first line, when it was ready.
     pub ready: Ready,
 }
 
@@ -132,7 +132,7 @@ impl Testpmd {
             there,
             "dpdk-testpmd is not there, and it is what perigee is compared with: sudo apt-get install dpdk-dev"
         );
-        // Line by line, as a report that stays in its buffer is no answer.
+        // Line by line, or a report would stay in its buffer.
         let mut command = Command::new("stdbuf");
         command.args(["-oL", "dpdk-testpmd", "--no-pci", "--iova-mode=va", "--log-level=error"]);
         command.arg(format!("--file-prefix=perigee-testpmd-{}", std::process::id()));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! `./x bench snabb`: how fast packets go through graphs of Snabb apps, on one thread and on two.
 //!
-//! A process of its own measures (`perigee snabb bench`); this makes a table of what it prints, beside what Snabb itself did on
-//! a machine of that kind.
+//! A process of its own measures (`perigee snabb bench`); this makes a table of its output, next to what Snabb itself did on
+//! such a machine.
 
 use crate::machine::{self, Machine};
 use crate::statistics::Median;
@@ -21,7 +21,7 @@ pub struct SnabbBenchArgs {
     /// Numbers of forwarding apps between the two ends
     #[arg(long, value_delimiter = ',', default_value = "1,2,5,10,20,50,100")]
     apps: Vec<u16>,
-    /// Graphs on one thread: chain (source, apps, sink), ports (the same between two ports of DPDK's)
+    /// Graphs on one thread: chain (source, apps, sink), ports (the same between two DPDK ports)
     #[arg(long, value_delimiter = ',', default_value = "chain,ports")]
     graphs: Vec<String>,
     /// Seconds of a measurement
@@ -107,7 +107,7 @@ fn measure(args: &SnabbBenchArgs, graph: &str, apps: &[u16], workers: u16, round
     Ok(lines)
 }
 
-/// Two chains on one thread and on two, in turn: what the second thread is worth.
+/// Two chains on one thread and on two, in turn: how much the second thread helps.
 #[derive(Debug, Clone, Serialize)]
 struct Chains {
     n: u16,
@@ -125,7 +125,7 @@ fn two_threads(args: &SnabbBenchArgs, bar: &ProgressBar) -> Result<Vec<Chains>> 
     }
     let mut samples = vec![(Vec::new(), Vec::new()); apps.len()];
     for pair in 0..args.pairs {
-        // Who is first changes, as the machine does meanwhile.
+        // They take turns at going first, as the machine changes meanwhile.
         for turn in 0..2 {
             let workers = 1 + (pair + turn) % 2;
             for (sample, line) in samples.iter_mut().zip(measure(args, "chains", &apps, workers, 3)?) {

@@ -15,7 +15,7 @@ pub struct Median {
 }
 
 impl Median {
-    /// Of samples, with the interval that holds the true median with a probability of at least 95 %: between the k-th
+    /// The median of samples, with the interval that holds the true median with a probability of at least 95 %: between the k-th
     /// sample from below and the k-th from above, k from the sign test.
     pub fn of(samples: &[f64]) -> Median {
         let mut sorted = samples.to_vec();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The table that is measured: prefixes of a file or synthetic ones, each with a next hop; what is right about it, and which
+//! The table that is measured: prefixes of a file or synthetic ones, each with a next hop; the right answers, and which
 //! addresses are drawn. All benchmarks that look routes up share it.
 
 mod family;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The traffic of `./x bench forward` and `./x bench fib --in-router`, the tables it is forwarded by, and what must
-//! become of each packet.
+//! The traffic of `./x bench forward` and `./x bench fib --in-router`, the tables it is forwarded by, and how each
+//! packet must leave.
 //!
 //! [`Traffic::expected`] is the rule that outputs are compared with: it knows nothing of the router's code.
 
@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub const PACKETS: usize = 65_536;
 /// Bytes of each IPv4 packet, without FCS: the shortest Ethernet frame.
 pub const LENGTH: usize = 60;
-/// Bytes of each IPv6 packet: headers and nothing in them.
+/// Bytes of each IPv6 packet: headers without data.
 const LENGTH6: usize = 62;
 /// Ports of the router that it sends on: it receives on the first, and on further ones where there are several sources.
 pub const PORTS: u16 = 2;
@@ -62,15 +62,15 @@ fn neighbor_of(id: u32) -> Option<u32> {
 
 /// Which neighbor an address is to be sent to.
 enum Routes {
-    /// By the small table.
+    /// The small table.
     Eight,
-    /// By a full one.
+    /// A full table of IPv4.
     V4(Ranges<u32>),
-    /// By a full one of IPv6.
+    /// A full table of IPv6.
     V6(Ranges<u128>),
 }
 
-/// The packets of all sources, and what must become of them.
+/// The packets of all sources, and how they must leave.
 pub struct Traffic {
     /// By source.
     pub sources: Vec<Vec<Frame>>,
@@ -79,15 +79,15 @@ pub struct Traffic {
 
 /// An address family that full tables are made of.
 pub trait Routed: Family {
-    /// What is right for a table.
+    /// The right next hops for a table.
     fn routes(table: &[Entry<Self>]) -> RoutesOf;
     /// Whether a router forwards to it at all.
     fn may_be_forwarded(self) -> bool;
-    /// What workers hold, with nothing in the other family.
+    /// The workers' forwarding table, with nothing in the other family.
     fn fib(reader: Arc<dyn Lookup<Self>>, next_hops: Arc<NextHops>) -> Result<Fib>;
 }
 
-/// Keeps the rule to itself.
+/// Wraps the rule so that it stays private.
 pub struct RoutesOf(Routes);
 
 impl Routed for u32 {
@@ -171,7 +171,7 @@ impl Traffic {
     }
 
     /// What must leave for a packet of a source, and by which port: MAC addresses of its route, one TTL or hop limit less, and
-    /// a header checksum that is computed anew.
+    /// a recomputed header checksum.
     pub fn expected(&self, frame: &[u8]) -> Option<(u16, Frame)> {
         let is_v4 = frame.get(12..14)? == [8, 0];
         let destination: IpAddr = match is_v4 {
@@ -265,7 +265,7 @@ fn interfaces(ports: u16) -> Result<Arc<Interfaces>> {
     Ok(Arc::new(Interfaces::new((0..ports).map(interface).collect())?))
 }
 
-/// The tables of a router with so many ports that has these lookup structures.
+/// The tables of a router with this many ports and these lookup structures.
 pub fn tables(fib: Fib, ports: u16) -> Result<Tables> {
     let macs: Vec<MacAddr> = (0..ports).map(own_mac).collect();
     Ok(Tables::new(fib.v4, fib.v6, fib.next_hops, interfaces(ports)?, None, &macs))
@@ -285,7 +285,7 @@ pub fn eight_routes() -> Result<Fib> {
     Ok(fib.reader())
 }
 
-/// The next hops of a full table: so many neighbors, all known, whose ids are in the order of their numbers.
+/// The next hops of a full table: `count` neighbors, all known, whose ids are in the order of their numbers.
 pub fn neighbors(count: u32) -> Result<Arc<NextHops>> {
     let mut writer = NextHopWriter::new(count)?;
     for neighbor in 0..count {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! The process in which `./x bench forward` measures perigee: EAL starts once per process, so that is the child's.
+//! The process in which `./x bench forward` measures perigee: EAL starts once per process, so each needs a child of its own.
 //!
 //! It opens the source, reads requests from standard input, a line of JSON each, and answers each with a [`Sample`].
-//! Every request gets a worker of its own on the same queues. The worker's clock, which its loop asks once per round, takes
-//! the measurement, so the loop is exactly the one that `perigee run` runs.
+//! Every request gets a worker of its own on the same queues. The worker's clock, which its loop reads once per round,
+//! does the measuring, so the loop is exactly the one that `perigee run` runs.
 
 use crate::machine;
 use crate::table;
@@ -31,7 +31,7 @@ pub const MEMORY: u32 = 512;
 const MORE_MBUFS: u32 = traffic::PACKETS as u32;
 const MORE_MEMORY: u32 = 192;
 
-/// Transmit buffers as `perigee run` has them by default.
+/// Size of transmit buffers, as in `perigee run` by default.
 const TRANSMIT_BURST: usize = 32;
 const TRANSMIT_TIMEOUT: u64 = 100_000;
 
@@ -62,9 +62,9 @@ pub struct FullTable {
     pub routes: Option<PathBuf>,
     /// 4 or 6.
     pub family: u8,
-    /// How many next hops.
+    /// The number of next hops.
     pub next_hops: u32,
-    /// Of next hops, and of a synthetic table.
+    /// Seed of next hops, and of a synthetic table.
     pub seed: u64,
     /// Names of the structures, numbered from 0 in a [`Request`].
     pub structures: Vec<String>,
@@ -77,7 +77,7 @@ impl FullTable {
         serde_json::from_str(text).map_err(|error| error.to_string())
     }
 
-    /// For the command line.
+    /// The table as JSON, for the command line.
     pub fn to_json(&self) -> String {
         serde_json::json!(self).to_string()
     }
@@ -89,7 +89,7 @@ impl FullTable {
         }
     }
 
-    /// One per structure, or why there is none.
+    /// Tables for each structure, or why there are none.
     fn tables_of<A: Routed>(&self, ports: u16) -> Result<Vec<Result<Tables, String>>> {
         let list = self.routes.as_deref().map(table::read).transpose()?;
         let entries = table::entries::<A>(list.as_ref(), self.next_hops, self.seed);
@@ -125,7 +125,7 @@ pub enum Path {
     Io,
 }
 
-/// What is to be measured.
+/// A request for a measurement.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Request {
     /// The loop.
@@ -134,9 +134,9 @@ pub struct Request {
     pub burst: usize,
     /// Nanoseconds that pass before the measurement, for caches and the JIT compiler.
     pub warm: u64,
-    /// The measurement ends after so many nanoseconds ...
+    /// The measurement ends after this many nanoseconds ...
     pub time: u64,
-    /// ... or after so many packets in all, or when the source has no more.
+    /// ... or after this many packets in total, or when the source has no more.
     pub packets: u64,
     /// The source's number.
     pub source: u16,
@@ -144,7 +144,7 @@ pub struct Request {
     pub table: usize,
 }
 
-/// What came out.
+/// The result of a measurement.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Sample {
     /// Packets received while it was measured.
@@ -159,14 +159,14 @@ pub struct Sample {
     pub reasons: Vec<(String, u64)>,
 }
 
-/// A look at the worker: packets received so far, and its thread's CPU time in ns.
+/// A snapshot of the worker: packets received so far, and its thread's CPU time in ns.
 #[derive(Default)]
 struct Look {
     packets: AtomicU64,
     cpu_ns: AtomicU64,
 }
 
-/// The worker's clock, and with it the measurement.
+/// The worker's clock, which also does the measuring.
 struct Gauge {
     clock: dpdk::Clock,
     counters: Arc<Counters>,
@@ -309,7 +309,7 @@ impl Router {
     fn measure(&self, request: Request) -> Result<Sample> {
         let tables = self.tables.get(request.table).cloned().flatten();
         let tables = tables.with_context(|| format!("there is no table {}", request.table))?;
-        // Of all ports, those that are only received from included.
+        // For all ports, including those that are only received from.
         let (counters, stop) = (Arc::new(Counters::new(self.ports.len())), Stop::default());
         let clock = dpdk::Clock::new(&self.eal);
         let (due, first, last) = (AtomicU64::new(request.warm), Look::default(), Look::default());
@@ -350,7 +350,7 @@ fn io(worker: &mut Worker) {
     worker.finish();
 }
 
-/// The child's life: until standard input ends.
+/// Runs the child until standard input ends.
 pub fn serve(args: &WorkerArgs) -> Result<ExitCode> {
     dpdk::set_runtime_dir(dpdk::fallback_runtime_dir().as_deref())?;
     let router = Router::start(args)?;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const POLL: Duration = Duration::from_millis(200);
 /// The other side's namespace.
 const HOST: &str = "upstream";
-/// Both ends of the wire; the twin is called as the port.
+/// Both ends of the wire; the twin has the port's name.
 const PORT: &str = "up";
 const ROUTER: (&str, &str) = ("10.255.0.1", "fd00:0:0:4::1");
 const UPSTREAM: (&str, &str) = ("10.255.0.2", "fd00:0:0:4::2");
@@ -103,7 +103,7 @@ fn config() -> String {
     )
 }
 
-/// A session for each family, each to the other side of it.
+/// A session for each family with the other side.
 fn sessions(own: (&str, &str), other: (&str, &str), import: &str, export: &str) -> Configuration {
     let (own_as, other_as) = if own == ROUTER { (65_001, 65_002) } else { (65_002, 65_001) };
     let session = |name, family, own, other| Session {
@@ -136,7 +136,7 @@ fn receiving() -> Configuration {
     sessions(ROUTER, UPSTREAM, "all", "none").kernel("ipv4", "all", "").kernel("ipv6", "all", "")
 }
 
-/// Routes in Linux's tables here, as it counts them: no dump, which would cost those that are measured time.
+/// Routes in Linux's tables here, by Linux's own counters: a dump would take time from the programs that are measured.
 fn in_linux() -> u64 {
     let read = |name: &str| fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();
     let main = prefixes_of_main(&read("fib_triestat"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The first process inside: one structure after the other has its turn. All other processes end with it.
+//! The first process inside: the structures have their turns one after the other. All other processes end with it.
 
 use super::measure::{self, Plan};
 use super::report::{self, Facts, Row};

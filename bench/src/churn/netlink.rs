@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The route pump: rtnetlink messages, many per system call, and a bare dump. It has nothing in common with the code of the
-//! router that is measured, so a mistake there is not made here, too.
+//! The route pump: rtnetlink messages, many per system call, and a bare dump. It shares no code with the router that is
+//! measured, so that they do not share mistakes either.
 //!
 //! A request to the kernel is done when `send` returns. None of these asks for an acknowledgement, so the kernel answers
 //! only those that it refuses.
@@ -26,7 +26,7 @@ const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_REPLACE: u16 = 0x100;
 const NLM_F_CREATE: u16 = 0x400;
 const RT_TABLE_MAIN: u8 = 254;
-/// What BIRD writes into its routes.
+/// The protocol number of BIRD's routes.
 const RTPROT_BIRD: u8 = 12;
 const RTN_UNICAST: u8 = 1;
 const RTM_F_CLONED: u32 = 0x200;
@@ -41,7 +41,7 @@ const ROUTE_HEADER: usize = HEADER + 12;
 const BATCH: usize = 96 * 1024;
 /// Bytes of a read: the kernel never makes a dump's part longer than 32 kB.
 const READ: usize = 64 * 1024;
-/// For the answers to a batch whose every request is refused.
+/// Enough for the answers to a batch of which every request is refused.
 const RECEIVE_BUFFER: usize = 32 << 20;
 
 /// A route of Linux's main table through a gateway.
@@ -58,20 +58,20 @@ pub struct Route {
 /// What is done with a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// It is added, or takes the place of the one to the same prefix.
+    /// It is added, or replaces the one to the same prefix.
     Announce,
     /// It is deleted.
     Withdraw,
 }
 
-/// What became of a number of changes.
+/// The outcome of a number of changes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Done {
     /// Changes that the kernel took.
     pub taken: u64,
     /// Changes that it refused.
     pub refused: u64,
-    /// The first of its reasons.
+    /// The first reason of a refusal.
     pub reason: Option<Errno>,
 }
 
@@ -107,7 +107,7 @@ impl Pump {
         Ok(Pump { socket, interface: index, batch: Vec::with_capacity(BATCH), read: vec![0; READ] })
     }
 
-    /// Does the same with many routes, as fast as the kernel takes them.
+    /// Applies a change to many routes, as fast as the kernel takes them.
     pub fn pump<'a>(&mut self, change: Change, routes: impl IntoIterator<Item = &'a Route>) -> Result<Done> {
         let mut done = Done::default();
         let mut waiting = 0;
@@ -141,7 +141,7 @@ impl Pump {
     }
 }
 
-/// Time and again if a signal comes.
+/// Repeats the call if a signal interrupts it.
 fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     loop {
         match call() {
@@ -156,7 +156,7 @@ fn socket() -> Result<OwnedFd> {
     let socket = socket.context("there is no netlink")?;
     bind(&socket, &netlink::SocketAddrNetlink::new(0, 0))?;
     if set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER).is_err() {
-        // Without privileges outside of a user namespace as large as anyone's may be.
+        // Without privileges outside of a user namespace, the kernel limits it to what everyone may have.
         set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER)?;
     }
     Ok(socket)
@@ -220,8 +220,8 @@ fn attribute(to: &mut Vec<u8>, kind: u16, address: IpAddr) {
     }
 }
 
-/// Reads all routes of both families, and does nothing with them but count those of the main table: what any reader of the
-/// table needs at least.
+/// Reads all routes of both families, and only counts those of the main table: any reader of the table needs at least this
+/// long.
 pub fn dump() -> Result<u64> {
     let socket = socket()?;
     let mut buffer = vec![0; READ];
@@ -249,7 +249,7 @@ pub fn dump() -> Result<u64> {
     Ok(routes)
 }
 
-/// Is a route, as `rtmsg` has it, one of the main table, and no copy that the kernel made for a destination?
+/// Is a route, given as `rtmsg`, in the main table, and not a copy that the kernel made for a destination?
 fn is_main(route: &[u8]) -> bool {
     let flags = route.get(8..12).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u32::from_ne_bytes(*bytes));
     route.get(4) == Some(&RT_TABLE_MAIN) && flags & RTM_F_CLONED == 0

@@ -8,11 +8,11 @@ use comfy_table::{CellAlignment, Table, presets};
 use indicatif::HumanCount;
 use serde_json::{Value, json};
 
-/// A structure's turn, and what came out or why nothing did.
+/// A structure's turn, and its results or why there are none.
 pub struct Row {
     /// Its name.
     pub structure: String,
-    /// 4 or 6: of the packets, too.
+    /// 4 or 6, also of the packets.
     pub family: u8,
     /// The result.
     pub measured: Result<Measured, String>,
@@ -25,7 +25,7 @@ impl Row {
     }
 }
 
-/// What has to be known about all rows.
+/// Facts that apply to all rows.
 pub struct Facts {
     /// The file of routes, or how they were made.
     pub table: String,
@@ -55,7 +55,7 @@ const HEADER: [&str; 13] = [
     "audit",
 ];
 
-/// The table and what has to be known about it.
+/// The table and the facts to understand it.
 pub fn text(args: &ChurnArgs, facts: &Facts, rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header(HEADER);

@@ -14,17 +14,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long it may take to start, and to stop: Linux deletes a million routes with the twins.
+/// How long it may take to start and to stop: Linux deletes a million routes with the twins.
 const PATIENCE: Duration = Duration::from_secs(120);
 const SOCKET: &str = "churn.sock";
 const LOG: &str = "router.log";
 
 /// The port that routes lead to, also its twin's name.
 pub const SINK_PORT: &str = "sink";
-/// The port that packets without a route of Linux leave by.
+/// The port for packets without a route of Linux.
 pub const SPARE_PORT: &str = "spare";
 
-/// What the router is configured with.
+/// The router's configuration.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// Names of the lookup structures.
@@ -79,11 +79,11 @@ impl Setup {
 /// CPU time in seconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cpu {
-    /// Of the worker.
+    /// The worker's.
     pub worker: f64,
-    /// Of the slow path's thread.
+    /// That of the slow path's thread.
     pub slow_path: f64,
-    /// Of all the others.
+    /// That of all other threads.
     pub others: f64,
 }
 
@@ -119,19 +119,19 @@ impl Router {
         Ok(Router { lab, api })
     }
 
-    /// Asks its API; should that fail because it has ended, that is the reason.
+    /// Asks its API; if it has ended, the error says so.
     pub fn ask<Q: Query>(&mut self, query: &Q) -> Result<Q::Answer> {
         let Router { lab, api } = self;
         lab.or_why(|_| Ok(api.ask(query)?))
     }
 
-    /// Its worker, whose longest gap begins again at zero.
+    /// The state of its worker; resets the worker's longest gap.
     pub fn worker(&mut self) -> Result<WorkerStatus> {
         let workers = self.ask(&TakeGaps {})?;
         workers.into_iter().next().context("the router has no worker")
     }
 
-    /// Prefixes in its lookup structures, and whether some wait to be seen by workers.
+    /// Prefixes in its lookup structures, and whether there are some that workers do not see yet.
     pub fn prefixes(&mut self) -> Result<(u64, bool)> {
         let fib = self.ask(&ShowFib {})?;
         Ok((fib.iter().map(|fib| fib.prefixes).sum(), fib.iter().any(|fib| fib.pending)))
@@ -142,12 +142,12 @@ impl Router {
         let drops = self.ask(&ShowDrops {})?;
         let ports = self.ask(&ShowPorts {})?;
         let spare = ports.iter().find(|port| port.name == SPARE_PORT).context("the spare port is gone")?;
-        // The slow path's own are of what Linux says on the twins: they are not the worker's packets.
+        // The slow path's own drops are of Linux's packets from the twins, not of the worker's.
         let left = drops.iter().filter(|drop| !drop.per_worker.is_empty()).map(|drop| drop.packets).sum::<u64>();
         Ok(left + spare.counters.transmit_packets)
     }
 
-    /// What an audit finds to differ between Linux, RIB and lookup structures.
+    /// The differences that an audit finds between Linux, RIB and lookup structures.
     pub fn differences(&mut self) -> Result<u64> {
         Ok(self.ask(&Audit { repair: false })?.total)
     }
@@ -189,14 +189,14 @@ impl Router {
         Ok(memory)
     }
 
-    /// Stops it; it must end well, which includes that no packet buffer is lost.
+    /// Stops it; it must exit cleanly, without a lost packet buffer.
     pub fn stop(self) -> Result<Account> {
         let log = self.lab.stop()?;
         account(&log).with_context(|| format!("the router does not say what it did:\n{log}"))
     }
 }
 
-/// From the end of `perigee run`'s last line.
+/// Parses the end of `perigee run`'s last line.
 fn account(log: &str) -> Option<Account> {
     log.trim().rsplit("; ").next()?.parse().ok()
 }

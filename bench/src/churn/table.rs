@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What is routed: a stable part, to which all packets go, and a part that changes.
+//! The routes: a stable part, to which all packets go, and a part that changes.
 
 use super::netlink::Route;
 use crate::table::{self as prefixes, Entry, Family, Pattern, Ranges};
@@ -44,12 +44,12 @@ pub struct Draw {
     pub next_hops: u32,
     /// Routes that change, of both families in proportion.
     pub changes: usize,
-    /// Of everything random.
+    /// Seed of everything random.
     pub seed: u64,
 }
 
 impl Table {
-    /// Of a list, or a synthetic one of the Internet's size and shape.
+    /// A table from a list, or a synthetic one of the Internet's size and shape.
     pub fn new(list: Option<&PrefixList>, draw: Draw) -> Result<Table> {
         let v4 = usable::<u32>(list, draw);
         let v6 = usable::<u128>(list, draw);
@@ -69,7 +69,7 @@ impl Table {
         })
     }
 
-    /// The stable part, then what changes, as Linux gets them.
+    /// The stable part and the changing part, in the order in which Linux gets them.
     pub fn routes(&self) -> (Vec<Route>, Vec<Route>) {
         let both = |v4: &[Entry<u32>], v6: &[Entry<u128>]| v4.iter().map(route).chain(v6.iter().map(route)).collect();
         (both(&self.v4.stable, &self.v6.stable), both(&self.v4.changing, &self.v6.changing))
@@ -80,7 +80,7 @@ impl Table {
         (self.v4.stable.len() + self.v4.changing.len(), self.v6.stable.len() + self.v6.changing.len())
     }
 
-    /// So many packets of a family, each to an address whose longest prefix is a stable one.
+    /// This many packets of a family, each to an address whose longest prefix is a stable one.
     pub fn packets(&self, family: u8, count: usize) -> Result<Vec<Frame>> {
         let addresses =
             if family == 6 { self.destinations(&self.v6, count) } else { self.destinations(&self.v4, count) };
@@ -116,14 +116,14 @@ fn usable<A: Routed>(list: Option<&PrefixList>, draw: Draw) -> Vec<Entry<A>> {
     entries
 }
 
-/// Takes so many random routes out of the others.
+/// Separates `changing` random routes from the others.
 fn split<A: Family>(mut all: Vec<Entry<A>>, changing: usize, random: &mut Random) -> Part<A> {
     for at in 0..changing {
         let other = at + random.below((all.len() - at) as u32) as usize;
         all.swap(at, other);
     }
     let mut stable = all.split_off(changing);
-    // As a daemon announces and withdraws them.
+    // In the order in which a daemon announces and withdraws them.
     stable.sort_unstable_by_key(|(prefix, _)| *prefix);
     all.sort_unstable_by_key(|(prefix, _)| *prefix);
     Part { stable, changing: all }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The results as an SVG: rates as grouped bars; memory, changes and build time beside them.
+//! The results as an SVG: rates as grouped bars; memory, changes and build time next to them.
 
 use super::report::count;
 use super::results::{Family, Results};
@@ -20,8 +20,8 @@ const NAMES: f64 = 88.0;
 const COLUMN: f64 = 136.0;
 const ROW: f64 = 24.0;
 
-/// perigee's structures are coloured, DPDK's grey. The colours are told apart by those who see fewer, too (Okabe, Ito, 2002, and
-/// darker ones of the same hues).
+/// perigee's structures are coloured, DPDK's grey. People with colour vision deficiency can tell the colours apart, too (Okabe, Ito,
+/// 2002, and darker ones of the same hues).
 const COLOURS: [&str; 12] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c4a00", "#005c43", "#7a3e62", "#f0e442",
     "#003f63", "#a8c5a0",
@@ -55,7 +55,7 @@ pub fn svg(results: &Results) -> String {
     drawing(WIDTH, top + 28.0, STYLE, &parts).into_string() + "\n"
 }
 
-/// One family from `top` on, and where it ends.
+/// Draws one family from `top` on; also returns where it ends.
 fn draw(family: &Family, top: f64) -> (Markup, f64) {
     let title = format!("IPv{}, {} prefixes", family.number, HumanCount(family.routes as u64));
     let colours = colours(family);

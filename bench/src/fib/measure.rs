@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The loops that are timed: lookups, lookups with packets, changes; and the one that counts wrong answers.
 //!
-//! Everything goes through the trait objects, as the router's does. Time is the thread's CPU time: a preempted thread is not
-//! a slow one.
+//! Everything goes through the trait objects, as the router's does. Time is the thread's CPU time, so that preemption
+//! does not count.
 
 use crate::machine::thread_time;
 use crate::table::{Entry, Family};
@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 /// Batches between two looks at the clock.
 const STRETCH: usize = 64;
 
-/// Where in an array of addresses the next batch is: all structures of a round begin at the same place.
+/// The position of the next batch in an array of addresses: all structures of a round begin at the same one.
 #[derive(Clone, Copy)]
 pub struct Stretch {
     /// Index of the first address.
     pub from: usize,
     /// Addresses per batch.
     pub batch: usize,
-    /// Not counted, for the caches to be those of this structure.
+    /// Warm-up that is not counted, so that the caches hold this structure.
     pub warm: Duration,
-    /// Counted.
+    /// Time that is counted.
     pub time: Duration,
 }
 
@@ -61,11 +61,11 @@ pub fn lookups<A: Family>(lookup: &dyn Lookup<A>, addresses: &[A], stretch: Stre
     })
 }
 
-/// Buffers as a pool of mbufs has them: 128 bytes of description, 128 of headroom, then the packet; 2,304 bytes from one to
+/// Buffers like those in a pool of mbufs: 128 bytes of description, 128 of headroom, then the packet; 2,304 bytes from one to
 /// the next.
 pub struct Packets {
     buffers: Vec<[u64; 288]>,
-    /// A pool that has been in use for a while hands its buffers out in no order.
+    /// A pool that has been in use for a while hands out its buffers in random order.
     order: Vec<u32>,
     next: usize,
 }
@@ -77,7 +77,7 @@ const DESTINATION: usize = 34;
 const NEXT_HOP: usize = 4;
 
 impl Packets {
-    /// New ones.
+    /// New buffers.
     pub fn new(seed: u64) -> Packets {
         let mut random = Random::new(seed);
         let mut order: Vec<u32> = (0..PACKETS as u32).collect();
@@ -98,7 +98,7 @@ impl Packets {
     }
 }
 
-/// The same with packets: each destination is stored into a packet's header (as a device does), read from there, looked up,
+/// Million lookups per second with packets: each destination is stored into a packet's header (as a device does), read from there, looked up,
 /// and its next hop stored into the packet's description: two cache lines per packet.
 pub fn lookups_with_packets<A: Family>(
     lookup: &dyn Lookup<A>,
@@ -132,7 +132,7 @@ pub fn random_reads(reads: &RandomReads, indices: &[u32], stretch: Stretch) -> f
     })
 }
 
-/// A reader of a table that changes, and the publisher's view of it: a structure gets its memory back only if readers move on.
+/// A reader of a changing table, and the publisher's view of it: a structure only gets its memory back when readers move on.
 pub struct Reader<A> {
     published: Published<()>,
     subscriber: Subscriber<()>,
@@ -170,7 +170,7 @@ impl<A: Family> Reader<A> {
         Ok(())
     }
 
-    /// The reader passes a batch boundary, and what it let go of is used again.
+    /// The reader passes a batch boundary, and the memory that it let go of is reused.
     fn boundary(&mut self, writer: &mut dyn LookupWriter<A>) {
         self.subscriber.refresh();
         if writer.retired() > 0 {
@@ -191,8 +191,8 @@ impl<A: Family> Reader<A> {
 /// Withdrawals and announcements between two batch boundaries of the reader, each.
 const PAIRS: usize = 16;
 
-/// Withdraws and announces routes of the table, one at a time and each made visible at once, over and over; returns changes
-/// per second, both counted. Afterwards the table is what it was.
+/// Repeatedly withdraws and announces routes of the table, one at a time, making each change visible immediately; returns changes
+/// per second, counting both. Afterwards the table is what it was.
 pub fn changes<A: Family>(
     writer: &mut dyn LookupWriter<A>,
     reader: &mut Reader<A>,
@@ -211,7 +211,7 @@ pub fn changes<A: Family>(
         if boundary {
             reader.boundary(writer);
         }
-        // Rebuilding structures take long for one.
+        // Structures that are rebuilt take long for a single change.
         if (boundary || pairs < PAIRS) && start.elapsed() >= time {
             break;
         }
@@ -240,7 +240,7 @@ pub fn change_all<A: Family>(
     reader.settle(writer)
 }
 
-/// How many of these addresses get another next hop than `right`, in batches or one by one (every 16th is looked up so, too).
+/// How many of these addresses get another next hop than `right`, in batches or one by one (every 16th is also looked up alone).
 pub fn wrong<A: Family>(lookup: &dyn Lookup<A>, addresses: &[A], right: &[u32], batch: usize) -> u64 {
     let mut ids = vec![0; batch];
     let mut wrong = 0;

@@ -6,7 +6,7 @@ use super::results::{Family, Results, Row};
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::HumanCount;
 
-/// The tables and what has to be known about them.
+/// The tables and the facts to understand them.
 pub fn text(args: &FibArgs, results: &Results) -> String {
     let mut text = String::new();
     for family in &results.families {

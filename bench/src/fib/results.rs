@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-//! What was measured, and the rows that `--json` prints.
+//! The results, and the rows that `--json` prints.
 
 use crate::machine::Machine;
 use crate::statistics::Median;
 use serde::Serialize;
 
-/// Everything.
+/// All results.
 pub struct Results {
-    /// Where.
+    /// The machine that was measured on.
     pub machine: Machine,
-    /// On which core.
+    /// The core that was measured on.
     pub core: usize,
     /// DPDK's memory in hugepages? None if DPDK was not needed.
     pub dpdk_hugepages: Option<bool>,
@@ -17,7 +17,7 @@ pub struct Results {
     pub table: Option<String>,
     /// By size of a table in bytes: million random reads per second.
     pub limits: Vec<(usize, f64)>,
-    /// What each family gave.
+    /// The results of each family.
     pub families: Vec<Family>,
 }
 
@@ -141,7 +141,7 @@ impl Results {
     }
 }
 
-/// Results for tests of what shows them.
+/// Results for tests of the reports and charts.
 #[cfg(test)]
 pub fn sample() -> Results {
     let structure = |name, rate: f64, bytes, wrong| Measured {

@@ -2,8 +2,8 @@
 //! `./x bench fib --in-router`: the same structures inside the forwarding loop, where packets are in the cache too.
 //!
 //! One process with DPDK has every structure and every source of packets, and forwards with one after the other for a
-//! fraction of a second each. What is over the empty loop, which receives and transmits, is the router's work; the
-//! structures differ only in the lookup's part of it.
+//! fraction of a second each. The time beyond that of the empty loop, which only receives and transmits, is
+//! the router's work, of which only the lookup's part differs between structures.
 
 use super::{FibArgs, dpdk_memory, wanted};
 use crate::machine::{self, Hugepages, Interrupts, Machine};
@@ -43,7 +43,7 @@ struct Row {
     wrong: u64,
 }
 
-/// What one family gave.
+/// The results of one family.
 struct Results {
     number: u8,
     routes: usize,
@@ -98,7 +98,7 @@ fn of_family<A: Routed>(
         return Ok(None);
     }
     let mut patterns = args.patterns(&[Pattern::Routed, Pattern::Zipf, Pattern::Uniform]);
-    // Of uniform addresses a part has no route; these are left out. Of IPv6 that is nearly all.
+    // Some uniform addresses have no route and are left out; for IPv6 that is nearly all of them.
     if A::NUMBER == 6 && patterns.contains(&Pattern::Uniform) {
         patterns.retain(|pattern| *pattern != Pattern::Uniform);
         eprintln!(
@@ -217,7 +217,7 @@ impl Rounds {
             self.io[pattern].push(measure(LoopPath::Io, pattern, 0)?);
             let count = loops.len();
             for turn in 0..count {
-                // Who is first changes.
+                // They take turns at going first.
                 let table = (turn + round) % count;
                 for (path, rounds) in LOOPS.into_iter().zip(&mut loops[table]) {
                     rounds.push(measure(path, pattern, table)?);

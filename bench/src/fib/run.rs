@@ -18,19 +18,19 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Part of a measurement's time that passes before it, for caches and branch predictors.
+/// Warm-up as a share of a measurement's time, for caches and branch predictors.
 const WARM: f64 = 0.1;
-/// A structure is built so often, as long as that takes no longer than this.
+/// How often a structure is built at most, and the total time after which it is not built again.
 const BUILDS: usize = 5;
 const BUILDING: Duration = Duration::from_secs(2);
-/// Routes that are withdrawn at once, to check what is left.
+/// Routes that are withdrawn together, to check what is left.
 const WITHDRAWN: usize = 1000;
 /// Routes that are withdrawn and announced in turn.
 const CHANGED: usize = 100_000;
 /// Tables for the limit, in bytes.
 const LIMITS: [usize; 4] = [256 << 10, 4 << 20, 16 << 20, 64 << 20];
 
-/// What is the same for both families.
+/// The part that is the same for both families.
 pub struct Run<'a> {
     args: &'a FibArgs,
     patterns: Vec<Pattern>,
@@ -40,7 +40,7 @@ pub struct Run<'a> {
     limits: Limits,
 }
 
-/// Addresses and what is right for each.
+/// Addresses and the right answer for each.
 struct Addresses<A> {
     addresses: Vec<A>,
     right: Vec<u32>,
@@ -57,7 +57,7 @@ impl<A: Family> Addresses<A> {
     }
 }
 
-/// What all structures of a family are measured with.
+/// The inputs for all structures of a family.
 struct Inputs<A> {
     table: Vec<Entry<A>>,
     /// By pattern.
@@ -65,7 +65,7 @@ struct Inputs<A> {
     edges: Addresses<A>,
     /// Routes to withdraw, in random order.
     changed: Vec<Entry<A>>,
-    /// Some of them, and what is right around them and elsewhere while they are away.
+    /// Some of them, and the right answers around them and elsewhere while they are withdrawn.
     withdrawn: Vec<Entry<A>>,
     without: Addresses<A>,
 }
@@ -225,7 +225,7 @@ impl<'a> Run<'a> {
         Ok(Some(self.results(subjects, &inputs, refused)))
     }
 
-    /// Moves the progress bar on, and says what is done now.
+    /// Advances the progress bar and shows the current step.
     fn step(&mut self, steps: u64, message: &str) -> Result<()> {
         self.bar.inc(steps);
         self.bar.set_message(message.to_owned());
@@ -256,7 +256,7 @@ impl<'a> Run<'a> {
         Ok(subjects)
     }
 
-    /// With and without packets, or without only.
+    /// How many kinds of lookups are measured: with and without packets, or only without.
     fn kinds(&self) -> usize {
         if self.args.with_packets { 2 } else { 1 }
     }
@@ -273,7 +273,7 @@ impl<'a> Run<'a> {
         };
         for (number, Addresses { addresses, .. }) in inputs.patterns.iter().enumerate() {
             for turn in 0..count {
-                // Who is first changes.
+                // They take turns at going first.
                 let subject = &mut subjects[(turn + round) % count];
                 let Some(reader) = subject.reader.clone() else { continue };
                 let rates = &mut subject.rates[number * kinds..(number + 1) * kinds];
@@ -288,7 +288,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Does something with every structure, who is first changes; one that fails does not stay.
+    /// Does something with every structure, each going first in turn; one that fails is left out from then on.
     fn each<A: Family>(
         &self,
         subjects: &mut Vec<Subject<A>>,

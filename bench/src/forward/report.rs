@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 const HEADER: [&str; 6] = ["burst", "loop", "Mpps", "ns/packet", "ns over io", "of testpmd io"];
 
-/// The table and what has to be known about it.
+/// The table and the facts to understand it.
 pub fn text(results: &Results) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header(HEADER);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What differs between IPv4 and IPv6: structures, the reference, and which addresses are drawn.
+//! The differences between IPv4 and IPv6: structures, the reference, and which addresses are drawn.
 
 use perigee_dpdk::fib as dpdk;
 use perigee_fib::synth::{self, Random};
@@ -11,7 +11,7 @@ use std::hash::Hash;
 pub trait Family: Address + Hash {
     /// 4 or 6.
     const NUMBER: u8;
-    /// What the ratios are against, if it takes part.
+    /// The structure that ratios refer to, if it takes part.
     const REFERENCE: &'static str;
     /// Addresses per pattern: more than a cache keeps by accident, and read in order, so that reading them costs little.
     const ADDRESSES: usize;
@@ -31,9 +31,9 @@ pub trait Family: Address + Hash {
     fn with_host_bits(prefix: PrefixOf<Self>, bits: Self) -> Self;
     /// All ones.
     const ONES: Self;
-    /// The address before, if there is one.
+    /// The previous address, if there is one.
     fn before(self) -> Option<Self>;
-    /// The address behind, if there is one.
+    /// The next address, if there is one.
     fn behind(self) -> Option<Self>;
     /// Stores it in the first words.
     fn put(self, words: &mut [u64]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What is right: the address space cut into ranges with one next hop each, by one sweep over the sorted prefixes.
+//! The right answers: the address space cut into ranges with one next hop each, by one sweep over the sorted prefixes.
 //!
 //! It shares no code with the lookup structures, and its test compares it with a plain map from (length, prefix) to
 //! next hop, tried from the longest length down.
@@ -69,7 +69,7 @@ impl<A: Family> Ranges<A> {
     }
 }
 
-/// First and last address of every prefix and their neighbors outside: where mistakes are.
+/// First and last address of every prefix and the addresses next to them outside: the likely places of mistakes.
 pub fn edges<A: Family>(prefixes: impl Iterator<Item = PrefixOf<A>>) -> Vec<A> {
     let mut edges = Vec::new();
     for prefix in prefixes {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Which addresses are looked up. The same ones for all structures.
+//! The addresses that are looked up, which are the same for all structures.
 
 use super::Entry;
 use super::Family;
@@ -34,7 +34,7 @@ impl Pattern {
 
     /// `count` addresses for a table that is not empty.
     pub fn addresses<A: Family>(self, table: &[Entry<A>], count: usize, seed: u64) -> Vec<A> {
-        // A seed of its own per pattern: the order of patterns on the command line changes nothing.
+        // Each pattern has its own seed, so that their order on the command line does not matter.
         let random = &mut Random::new(seed ^ (self as u64 + 1) << 32);
         match self {
             Pattern::Uniform => (0..count).map(|_| A::uniform(random)).collect(),

@@ -89,7 +89,7 @@ impl FromStr for InterfaceAddress {
 /// One interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Name that people use; unique.
+    /// Its name, which is unique.
     pub name: String,
     /// The port's index.
     pub port: u16,

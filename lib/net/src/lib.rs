@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-//! The words that every other crate speaks: plain values that parse, print and compare.
+//! The vocabulary of all other crates: plain values that parse, print and compare.
 //!
 //! ```text
 //! MacAddr                                     02:00:00:00:00:01
 //! Prefix           (Prefix4, Prefix6)         10.0.0.0/8           no bit set behind the length
 //! InterfaceAddress                            10.0.1.1/24          a host's address and its network's length
 //! Interface        (InterfaceId)              a port or a VLAN on a port
-//! Route            (RouteKey, RouteTarget)    who gave it, how much it is preferred, where it leads
+//! Route            (RouteKey, RouteTarget)    its source, its preference, where it leads
 //! FiveTuple        (PortRange)                what a filter matches
 //! Namespace                                   blue, /proc/1/ns/net, 4711
 //! ```

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Routes: who gave one, how much it is preferred, and where it leads.
+//! Routes: their source, their preference, and where they lead.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::InterfaceId;
 
-/// Who gave a route.
+/// The source of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RouteSource {
     /// The router's own addresses.
@@ -27,10 +27,10 @@ pub enum RouteSource {
 }
 
 impl RouteSource {
-    /// All of them.
+    /// All sources.
     pub const ALL: [Self; 6] = [Self::Local, Self::Connected, Self::Static, Self::Linux, Self::Dynamic, Self::Neighbor];
 
-    /// The preference of this source's routes that come without one.
+    /// The preference of this source's routes, unless they have their own.
     pub const fn preference(self) -> u8 {
         match self {
             Self::Local | Self::Connected => 0,
@@ -77,7 +77,7 @@ pub struct Member {
     pub address: Option<IpAddr>,
     /// The link it is on, as in [`RouteTarget::Gateway`].
     pub interface: Option<InterfaceId>,
-    /// Its part of the flows, compared with the other members': 1 to 256.
+    /// Its share of the flows, relative to the other members': 1 to 256.
     pub weight: u16,
 }
 
@@ -110,13 +110,13 @@ impl Multipath {
         &self.0
     }
 
-    /// The same number of gateways, each as `f` has it; a weight stays what it was.
+    /// Maps each gateway by `f`; weights stay as they were.
     pub fn map(&self, f: impl Fn(Member) -> Member) -> Self {
         Self(self.0.iter().map(|member| Member { weight: member.weight, ..f(*member) }).collect())
     }
 }
 
-/// Why several gateways are no route.
+/// Why several gateways cannot form a route.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MultipathError {
     /// Too many, or none.
@@ -149,9 +149,9 @@ impl fmt::Display for Member {
 /// A route; its prefix is its key in the table, together with [`RouteKey`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
-    /// Who gave it.
+    /// Its source.
     pub source: RouteSource,
-    /// The lowest preference wins (others call it administrative distance) ...
+    /// The lowest preference wins (elsewhere called administrative distance) ...
     pub preference: u8,
     /// ... and among routes of one preference the lowest metric.
     pub metric: u32,
@@ -159,7 +159,7 @@ pub struct Route {
     pub target: RouteTarget,
 }
 
-/// What tells the routes to one prefix apart, in the order in which they are preferred.
+/// The key that distinguishes the routes to one prefix; ordered by preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RouteKey {
     /// See [`Route::preference`].
@@ -176,12 +176,12 @@ impl RouteKey {
         Self { preference: source.preference(), metric: 0, source }
     }
 
-    /// The same with this metric.
+    /// This key with another metric.
     pub const fn with_metric(self, metric: u32) -> Self {
         Self { metric, ..self }
     }
 
-    /// The same with this preference.
+    /// This key with another preference.
     pub const fn with_preference(self, preference: u8) -> Self {
         Self { preference, ..self }
     }
@@ -193,17 +193,17 @@ impl Route {
         Self { source, preference: source.preference(), metric: 0, target }
     }
 
-    /// The same with this metric.
+    /// This route with another metric.
     pub fn with_metric(self, metric: u32) -> Self {
         Self { metric, ..self }
     }
 
-    /// The same with this preference.
+    /// This route with another preference.
     pub fn with_preference(self, preference: u8) -> Self {
         Self { preference, ..self }
     }
 
-    /// What tells it from the other routes to its prefix.
+    /// The key that distinguishes it from other routes to its prefix.
     pub fn key(&self) -> RouteKey {
         RouteKey { preference: self.preference, metric: self.metric, source: self.source }
     }

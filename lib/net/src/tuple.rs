@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The five-tuple: the fields that make a flow, each fixed, a range, or open. What filters match.
+//! The five-tuple, which filters match: the fields that make a flow, each fixed, a range, or open.
 
 use std::fmt;
 use std::str::FromStr;
@@ -79,7 +79,7 @@ impl FromStr for PortRange {
     }
 }
 
-/// A set of packets by addresses, protocol and ports; what is `None` matches everything.
+/// A set of packets by addresses, protocol and ports; a field that is `None` matches everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FiveTuple {
     /// Source address.

@@ -28,7 +28,7 @@ use mask::{BATCH_SIZE, Mask};
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-/// A packet buffer, whatever it is made of: an `rte_mbuf *` in a running router, a heap allocation in tests.
+/// A packet buffer of any kind: an `rte_mbuf *` in a running router, a heap allocation in tests.
 ///
 /// Owned: whoever holds it must hand it on or free it through its [`Memory`]. It has no `Drop`, as it doesn't know its
 /// memory; [`Packet`] does.
@@ -81,7 +81,7 @@ pub unsafe trait Memory: Sync {
     fn copy(&self, packet: &Handle, bytes: &[u8]) -> Option<(Handle, NonNull<u8>)>;
 }
 
-/// A single packet that owns its buffer and frees it when dropped: what travels over punt rings.
+/// A single packet that owns its buffer and frees it when dropped; packets travel over punt rings in this form.
 pub struct Packet {
     handle: Option<Handle>,
     data: NonNull<u8>,
@@ -107,7 +107,7 @@ impl Packet {
         unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.length.into()) }
     }
 
-    /// The frame's bytes, to be changed.
+    /// The frame's bytes, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.length.into()) }
@@ -145,12 +145,12 @@ pub struct Field {
     pub per_slot: bool,
     /// Offset in bytes.
     pub offset: usize,
-    /// What it holds, as `perigee.h` says it.
+    /// What it holds, as `perigee.h` describes it.
     pub about: &'static str,
 }
 
-/// Defines the batch from the one list of its fields, `name: type = empty, "type in C", "what it holds"`: the struct, an
-/// empty batch, what moves with a packet, and `perigee_batch` in `perigee.h` follow from it.
+/// Defines the batch from a single list of its fields, `name: type = empty, "type in C", "what it holds"`: the struct, an
+/// empty batch, the fields that move with a packet, and `perigee_batch` in `perigee.h` are generated from it.
 macro_rules! batch {
     (
         batch { $($name:ident: $type:ty = $empty:expr, $c_type:literal, $about:literal;)* }
@@ -188,7 +188,7 @@ macro_rules! batch {
                 Box::new(Batch { $($name: $empty,)* $($array: [$nothing; BATCH_SIZE],)* memory })
             }
 
-            /// Copies all that is known of a slot's packet, its buffer included, to a slot of another batch.
+            /// Copies everything about a slot's packet, its buffer included, to a slot of another batch.
             #[inline(always)]
             fn copy_slot(&self, from: usize, to: &mut Batch, at: usize) {
                 $(to.$array[at] = self.$array[from];)*
@@ -256,7 +256,7 @@ impl Batch {
         self.length[..self.count()].iter().map(|&length| u64::from(length)).sum()
     }
 
-    /// No packet has more bytes from its network header on. Those that left since the last refill may have been the longest.
+    /// An upper bound of the bytes of any packet from its network header on; the longest may have left since the last refill.
     #[inline]
     pub fn longest_network(&self) -> usize {
         let (lengths, offsets) = (&self.length[..self.count()], &self.l3[..self.count()]);
@@ -275,7 +275,7 @@ impl Batch {
         self.memory
     }
 
-    /// Makes room for the next burst: frees what was not claimed, and returns the number of those packets.
+    /// Makes room for the next burst: frees the packets that nobody took, and returns their number.
     #[inline]
     pub fn refill(&mut self) -> usize {
         let unclaimed = if self.live.is_empty() { 0 } else { self.discard(Mask::ALL) };
@@ -325,7 +325,7 @@ impl Batch {
         self.next_hop[i] = 0;
         self.count += 1;
         self.live.set(slot);
-        // Where a packet was changed on its way, its buffer's header still has the old place.
+        // If the packet was moved or resized, its buffer's header is out of date.
         self.moved.set(slot);
         Ok(slot)
     }

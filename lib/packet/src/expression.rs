@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Boolean expressions over frames, in the words of tcpdump: which packets `perigee trace` and `perigee capture` are about.
+//! Boolean expressions over frames, in tcpdump's syntax: which packets `perigee trace` and `perigee capture` are about.
 //!
 //! ```text
 //! expression  either (`or` either)*            `||` too
@@ -12,8 +12,8 @@
 //!             `vlan` [N],  `ether` `src`|`dst`|`host` MAC,  `less` N,  `greater` N,  `in` PORT
 //! ```
 //!
-//! As in tcpdump, `tcp port 80` is `tcp and port 80`, and a packet without ports matches no `port`. Unlike there, the words
-//! look behind a VLAN tag and behind IPv6's extension headers by themselves. The empty expression matches every frame.
+//! As in tcpdump, `tcp port 80` is `tcp and port 80`, and a packet without ports matches no `port`. Unlike there,
+//! primitives look behind a VLAN tag and behind IPv6's extension headers by themselves. The empty expression matches every frame.
 
 mod parse;
 
@@ -68,9 +68,9 @@ pub(crate) enum Node {
     EtherType(u16),
     Vlan(Option<u16>),
     Mac(End, MacAddr),
-    /// At most so many bytes.
+    /// At most this many bytes.
     Less(usize),
-    /// At least so many bytes.
+    /// At least this many bytes.
     Greater(usize),
     /// Received (or sent) on a port: its name and number.
     In(String, u16),
@@ -85,9 +85,9 @@ pub struct Expression(Node);
 pub struct ExpressionError {
     /// Where, in characters from 1.
     pub position: usize,
-    /// What is there.
+    /// What was found there.
     pub found: String,
-    /// What should be.
+    /// What was expected instead.
     pub expected: String,
 }
 
@@ -103,7 +103,7 @@ impl Expression {
     /// Reads an expression; `port` finds a port's number by its name.
     ///
     /// # Errors
-    /// Where it makes no sense, or is longer than [`LONGEST`] or deeper than [`DEEPEST`].
+    /// It makes no sense, or is longer than [`LONGEST`] or deeper than [`DEEPEST`].
     pub fn parse(text: &str, port: impl Fn(&str) -> Option<u16>) -> Result<Expression, ExpressionError> {
         parse::parse(text, &port).map(Expression)
     }
@@ -114,7 +114,7 @@ impl Expression {
     }
 }
 
-/// The expression in words that [`Expression::parse`] reads as the same one.
+/// The expression as text, which [`Expression::parse`] reads as the same one.
 impl fmt::Display for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.write(f, true)

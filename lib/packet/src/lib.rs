@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! Packets: header views that check once and are safe after, checksums, and the batches that packets travel in.
+//! Packets: header views that check once and are safe afterwards, checksums, and the batches that packets travel in.
 //!
 //! ```text
 //! wire        header views: ethernet > vlan > arp | ipv4 > icmp4, udp | ipv6 > icmp6, udp; checksums, flows
-//! batch       what packets travel in: mask (which slots), scatter, rebatch (at transmit); ports, and heap memory for tests
-//! expression  filters in tcpdump's words
+//! batch       batches of packets: mask (which slots), scatter, rebatch (at transmit); ports, and heap memory for tests
+//! expression  filters in tcpdump's syntax
 //! ```
 //!
 //! This crate imports perigee-net alone, knows no clock, thread or socket, and has `unsafe` in three files only:

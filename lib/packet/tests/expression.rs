@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Expressions against an oracle: frames are built from fields that are known, expressions from a tree that is evaluated over
-//! those fields, without a look at bytes or words. Then words at random, which must never crash the parser.
+//! Expressions against an oracle: frames are built from known fields, expressions from a tree that is evaluated over those
+//! fields, without looking at bytes or text. Then random words, which must never crash the parser.
 //!
 //! `PERIGEE_FUZZ` multiplies, `PERIGEE_FUZZ_SEED` repeats.
 
@@ -189,7 +189,7 @@ fn tree(rng: &mut SmallRng, depth: usize) -> Tree {
     }
 }
 
-/// The tree in words, in one of the several ways to say it.
+/// The tree as text, in one of several equivalent ways.
 fn words(tree: &Tree, rng: &mut SmallRng) -> String {
     let ended = |end: u8| ["src ", "dst ", ""][usize::from(end)];
     match tree {

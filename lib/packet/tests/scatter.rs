@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The three scatterings against a naive sort of the same packets: who goes where, in which order, and when.
+//! The three scatterings against a naive sort of the same packets: which goes where, in which order, and when.
 
 use perigee_packet::batch::heap::HeapPool;
 use perigee_packet::batch::scatter::{DropOut, classify, split};
@@ -21,7 +21,7 @@ fn contents(batch: &Batch) -> Vec<u8> {
 }
 
 proptest! {
-    /// `classes[i]` is packet i's class, `mask` who takes part, `gone` who was consumed before.
+    /// `classes[i]` is packet i's class, `mask` the packets that take part, `gone` those that were consumed before.
     #[test]
     fn classes_are_those_of_a_naive_sort(
         classes in prop::collection::vec(0usize..4, 0..=BATCH_SIZE),

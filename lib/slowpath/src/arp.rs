@@ -7,7 +7,7 @@
 //! | reply to us | - | the sender, if it is on this link; Linux hears it too |
 //! | anything else (gratuitous, for others) | - | the sender, only if it is known already |
 //! | probe: sender 0.0.0.0 | reply, if for us | nothing |
-//! | sender's MAC a group or zero, sender's address ours or no host's | - | nothing |
+//! | sender's MAC a group or zero, sender's address ours or not a host's | - | nothing |
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -62,7 +62,7 @@ impl SlowPath {
     fn hear_arp(&mut self, now: Time, received: &Received, arp: &Repr, for_us: bool) {
         let Some(own) = self.interfaces.get(received.interface) else { return };
         let sender = IpAddr::V4(arp.sender_ip);
-        // A broadcast reply answers nobody's question.
+        // A broadcast reply is not an answer to a request of ours.
         let to_us = for_us && arp.target_mac == own.config.mac && !received.is_group();
         let heard = Heard {
             mac: Some(arp.sender_mac),
@@ -78,7 +78,7 @@ impl SlowPath {
         is_host(address) && !self.interfaces.is_broadcast_of(address, interface)
     }
 
-    /// Asks for a neighbor: all stations, or the one it was last.
+    /// Asks for a neighbor: all stations, or only the one it last was.
     pub(crate) fn request(&mut self, interface: InterfaceId, target: Ipv4Addr, mac: Option<MacAddr>) {
         let Some(own) = self.interfaces.get(interface).filter(|own| own.config.up) else { return };
         let Some(source) = own.source4(Some(target)) else {
@@ -90,7 +90,7 @@ impl SlowPath {
         self.send_arp(interface, mac.unwrap_or(MacAddr::BROADCAST), &arp);
     }
 
-    /// Tells the link that an address is here now (RFC 5227 2.3).
+    /// Announces on the link that an address is here now (RFC 5227 2.3).
     pub(crate) fn announce(&mut self, interface: InterfaceId, address: Ipv4Addr) {
         let Some(own) = self.interfaces.get(interface) else { return };
         let arp = Repr::request(own.config.mac, address, address);

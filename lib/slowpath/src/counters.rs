@@ -20,7 +20,7 @@ pub struct Count {
     pub kind: CounterKind,
     /// Its name, unique among all counters.
     pub name: &'static str,
-    /// What the rule rests on: RFC and section, or "design", "configuration".
+    /// The source of the rule: RFC and section, or "design", "configuration".
     pub section: &'static str,
     /// How often it has happened since the start.
     pub value: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! IPv4: where a packet goes, and the way there (RFC 1812 5).
+//! IPv4: where a packet goes, and how it gets there (RFC 1812 5).
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -74,7 +74,7 @@ impl SlowPath {
         if self.interfaces.owner(IpAddr::V4(destination), received.interface).is_none() {
             return self.forward4(turn, received, packet, destination, None);
         }
-        // The end of the way, or a stop of a source route.
+        // The packet's destination, or an intermediate one of its source route.
         match route.and_then(|route| Some((route, route.next?))) {
             Some((route, next)) => self.forward4(turn, received, packet, next, Some(route)),
             None => self.local4(turn, received, packet),
@@ -129,7 +129,7 @@ impl SlowPath {
         self.error4(turn, received, packet, Problem::Unreachable(code));
     }
 
-    /// The last steps: size, next hop's MAC, and what the packet takes along.
+    /// The last steps: size, next hop's MAC, and changes to the packet.
     fn send4(
         &mut self,
         turn: Turn,
@@ -173,7 +173,7 @@ impl SlowPath {
         }
     }
 
-    /// The packet with one hop less and its options filled in. `Err`: the wrong byte of an option.
+    /// The packet with its TTL decremented and its options filled in. `Err`: the wrong byte of an option.
     fn prepare4(
         &self,
         turn: Turn,

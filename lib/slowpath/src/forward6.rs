@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! IPv6: where a packet goes, and the way there (RFC 8200, RFC 4291, RFC 4443).
+//! IPv6: where a packet goes, and how it gets there (RFC 8200, RFC 4291, RFC 4443).
 
 use std::net::IpAddr;
 

@@ -8,7 +8,7 @@ const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
 
 /// Cuts a packet into pieces of at most `mtu` bytes. A fragment is cut further; the other flags stay as they are (the
-/// reserved one too, RFC 1812 5.2.5). `None` where not even eight bytes of payload fit.
+/// reserved one too, RFC 1812 5.2.5). `None` if not even eight bytes of payload fit.
 pub(crate) fn fragment(packet: &[u8], mtu: usize) -> Option<Vec<Vec<u8>>> {
     let view = Ipv4::new(packet).ok()?;
     let later = later_header(&view);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! A received frame, taken apart once.
+//! A received frame, parsed once.
 
 use perigee_net::{InterfaceId, MacAddr};
 use perigee_packet::wire::ethernet::{self, Ethernet};
@@ -41,7 +41,7 @@ impl Received {
     }
 }
 
-/// Takes off the interface's own tag, if the frame still has it. VLAN 0 tells only a priority (IEEE 802.1Q 6.9.1).
+/// Takes off the interface's own tag, if the frame still has it. VLAN 0 only carries a priority (IEEE 802.1Q 6.9.1).
 pub(crate) fn strip(vlan: Option<u16>, frame: &[u8]) -> Result<Vec<u8>, Malformed> {
     let outer = Ethernet::new(frame)?;
     if !vlan::is_tag(outer.ethertype()) {

@@ -17,7 +17,7 @@ const MAX_ERROR: usize = 576;
 /// Precedence 6, internetwork control (RFC 1812 4.3.2.5).
 const TOS: u8 = 0xc0;
 
-/// Why a packet could not go on.
+/// Why a packet could not be forwarded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Problem {
     Unreachable(u8),
@@ -87,7 +87,7 @@ impl SlowPath {
         self.send_own(turn.now, next_hop, reply);
     }
 
-    /// Tells the sender why its packet did not go on, unless a rule forbids it.
+    /// Reports to the sender why its packet was not forwarded, unless a rule forbids it.
     pub(crate) fn error4(&mut self, turn: Turn, received: &Received, packet: &Ipv4<&[u8]>, problem: Problem) {
         if received.is_group() || !self.may_be_answered(received, packet) {
             self.counters.icmp_errors_suppressed += 1;
@@ -127,7 +127,7 @@ impl SlowPath {
         error
     }
 
-    /// The rules of RFC 1812 4.3.2.7, but for the link layer's.
+    /// The rules of RFC 1812 4.3.2.7, except the one about the link layer.
     fn may_be_answered(&self, received: &Received, packet: &Ipv4<&[u8]>) -> bool {
         let (source, destination) = (packet.source(), packet.destination());
         let about_error = packet.protocol() == protocol::ICMP

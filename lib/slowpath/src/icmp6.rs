@@ -143,7 +143,7 @@ impl SlowPath {
         all || is_solicited_node(group) && ours()
     }
 
-    /// Tells the sender why its packet did not go on, unless a rule forbids it.
+    /// Reports to the sender why its packet was not forwarded, unless a rule forbids it.
     pub(crate) fn error6(&mut self, turn: Turn, received: &Received, packet: &Ipv6<&[u8]>, problem: Problem) {
         if !may_be_answered(received, packet, problem.to_groups) {
             self.counters.icmp_errors_suppressed += 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The router's own interfaces and addresses, and which state duplicate address detection has brought them to.
+//! The router's own interfaces and addresses, with their state of duplicate address detection.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,7 +8,7 @@ use perigee_net::{Interface, InterfaceAddress, InterfaceId, is_link_local, solic
 
 use crate::Time;
 
-/// Whether an own address may be used.
+/// Whether one of the router's own addresses may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressState {
     /// Duplicate address detection runs: it neither answers nor speaks.
@@ -19,7 +19,7 @@ pub enum AddressState {
     Duplicate,
 }
 
-/// An own address, to be shown.
+/// One of the router's own addresses, for showing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressInfo {
     /// Its interface.
@@ -49,7 +49,7 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    /// Takes a configuration, with the link-local address added where it has none.
+    /// Takes a configuration; adds the link-local address if it has none.
     pub(crate) fn new(mut config: Interface) -> Self {
         if !config.addresses.iter().any(|a| is_link_local(a.address)) {
             let address = IpAddr::V6(config.mac.link_local());
@@ -114,7 +114,7 @@ impl Own {
 #[derive(Debug, Default)]
 pub(crate) struct Interfaces {
     table: BTreeMap<InterfaceId, Own>,
-    /// Who has an address that is not link-local.
+    /// Which interface has each address that is not link-local.
     owners: BTreeMap<IpAddr, InterfaceId>,
     /// Directed broadcast addresses of each interface.
     broadcasts: BTreeSet<(Ipv4Addr, InterfaceId)>,

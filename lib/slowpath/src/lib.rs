@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The slow path: what the fast path cannot finish. A pure state machine, `(now, packet) -> packets and events`.
+//! The slow path: everything that the fast path cannot do. A pure state machine, `(now, packet) -> packets and events`.
 //!
 //! ```text
 //! handle(now, input, routes) ─► frame ─► arp     ─┐
@@ -9,10 +9,10 @@
 //! ```
 //!
 //! It is a full router: a punted frame is the original one, before any change, and goes through every step again, so that
-//! a packet is treated alike on either path. Only what is rare comes here, so the code prefers plain to fast. It has no clock,
+//! a packet is treated alike on either path. Only what is rare comes here, so the code prefers simplicity to speed. It has no clock,
 //! socket, thread or randomness: the same inputs give the same outputs. All its memory is bounded by [`Config`].
 //!
-//! Frames are untagged inside: a received frame's VLAN tag is taken off where it is the interface's own, and the caller,
+//! Frames are untagged inside: a received frame's VLAN tag is removed if it is the interface's own, and the caller,
 //! which transmits an [`Output`], adds the interface's tag.
 #![forbid(unsafe_code)]
 

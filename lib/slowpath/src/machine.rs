@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The state machine: inputs in, outputs out, and what holds the parts together.
+//! The state machine: inputs in, outputs out, and everything that connects the parts.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,7 +15,7 @@ use crate::neighbor::{Action, Answer, Heard, Key, NeighborInfo, Neighbors, Pendi
 use crate::rate::TokenBucket;
 use crate::{Config, Counters, Event, Input, Output, RouteDecision, Routes, Time};
 
-/// What holds during one call.
+/// What stays constant during one call.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn<'a> {
     pub now: Time,
@@ -32,7 +32,7 @@ pub struct SlowPath {
     pub(crate) counters: Counters,
     pub(crate) errors4: TokenBucket,
     pub(crate) errors6: TokenBucket,
-    /// Events about conflicts, which any station on a link can cause.
+    /// Limits events about conflicts, which any station on a link can cause.
     conflicts: TokenBucket,
     outputs: VecDeque<Output>,
     /// Frames among the outputs.
@@ -180,7 +180,7 @@ impl SlowPath {
         }
     }
 
-    /// The interface, if it is there and up; else counts why not.
+    /// The interface, if it exists and is up; otherwise counts why not.
     fn usable(&mut self, id: InterfaceId) -> Option<&Own> {
         match self.interfaces.get(id) {
             None => self.counters.drops.unknown_interface += 1,
@@ -221,7 +221,7 @@ impl SlowPath {
         }
     }
 
-    /// Carries out what the neighbor table decided, until it has nothing more to say.
+    /// Carries out the neighbor table's decisions until there are none left.
     fn settle(&mut self, turn: Turn) {
         while let Some(action) = self.neighbors.next_action() {
             match action {
@@ -296,7 +296,7 @@ impl SlowPath {
         let mtu = usize::from(own.config.mtu);
         match self.neighbors.look_up(now, next_hop) {
             Answer::Mac(mac) if packet.len() <= mtu => self.transmit_ip(next_hop.0, mac, &packet),
-            // An IPv6 reply as large as the request fits wherever the request did; over a smaller link it does not.
+            // An IPv6 reply is as large as the request and fits where that did, but not over a smaller link.
             Answer::Mac(_) if next_hop.1.is_ipv6() => self.counters.drops.too_big += 1,
             Answer::Mac(mac) => match fragment(&packet, mtu) {
                 Some(pieces) => {
@@ -311,7 +311,7 @@ impl SlowPath {
         }
     }
 
-    /// The way back to the sender of a packet that came in on `receiving`.
+    /// The path back to the sender of a packet that came in on `receiving`.
     pub(crate) fn way_back(&self, turn: Turn, to: IpAddr, receiving: InterfaceId) -> Option<Key> {
         let on_link = self.interfaces.get(receiving).is_some_and(|own| own.on_link(to));
         if is_link_local(to) {

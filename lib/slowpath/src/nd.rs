@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Neighbor discovery (RFC 4861 7) and duplicate address detection (RFC 4862 5.4).
 //!
-//! Groups are joined by Linux, which has the same addresses on the twin and speaks MLD through it.
+//! Linux joins the groups: it has the same addresses on the twin and speaks MLD through it.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -126,7 +126,7 @@ impl SlowPath {
         }
     }
 
-    /// Asks for a neighbor: its solicited-node group, or the station it was last.
+    /// Asks for a neighbor: its solicited-node group, or only the station it last was.
     pub(crate) fn solicit(&mut self, interface: InterfaceId, target: Ipv6Addr, mac: Option<MacAddr>) {
         let group = solicited_node(target);
         let Some(own) = self.interfaces.get(interface).filter(|own| own.config.up) else { return };

@@ -10,10 +10,10 @@
 //! ```
 //!
 //! Two things differ from a host. The fast path's packets are not seen here, so a stale neighbor counts as used a bounded
-//! number of times ([`Config::unused_refreshes`]). And a gateway that next hops need is never forgotten: it is refreshed
-//! for ever, and asked for again after each hold.
+//! number of times ([`Config::unused_refreshes`]). And a gateway that next hops need is never forgotten: it is always
+//! refreshed, and asked for again after each hold.
 //!
-//! The table only decides; what follows from it is a list of [`Action`]s, which the machine carries out.
+//! The table only decides; its decisions are a list of [`Action`]s, which the machine carries out.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ use perigee_net::{InterfaceId, MacAddr};
 
 use crate::{Config, Counters, Event, Time};
 
-/// A neighbor: an address is one only together with its link.
+/// A neighbor: its address means something only together with its link.
 pub(crate) type Key = (InterfaceId, IpAddr);
 
 /// A packet that waits for its next hop's MAC.
@@ -34,18 +34,18 @@ pub(crate) enum Pending {
     Own(Vec<u8>),
 }
 
-/// What the machine shall do.
+/// What the machine has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Ask for the neighbor: all stations, or the one it was last (unicast).
+    /// Ask for the neighbor: all stations, or only the one it last was (unicast).
     Solicit(Key, Option<MacAddr>),
-    /// Tell the caller.
+    /// Report an event to the caller.
     Tell(Event),
-    /// The next hop has a MAC now, or has failed: go on with these.
+    /// The next hop has a MAC now, or has failed: continue with these packets.
     Release(Vec<(Key, Pending)>),
 }
 
-/// What the table says about a packet's next hop.
+/// The table's answer about a packet's next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// Send it there.
@@ -90,7 +90,7 @@ pub enum NeighborState {
     Static,
 }
 
-/// A row of the neighbor table, to be shown.
+/// A row of the neighbor table, for showing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighborInfo {
     /// Its interface.
@@ -112,8 +112,8 @@ struct Neighbor {
     state: NeighborState,
     /// Known in all states but `Incomplete` and `Failed`.
     mac: Option<MacAddr>,
-    /// What the caller believes: the MAC of the last event, unless an event has said since that it is lost.
-    told: Option<MacAddr>,
+    /// What the caller believes: the MAC of the last event, unless an event has since said that it is lost.
+    reported: Option<MacAddr>,
     queue: VecDeque<Pending>,
     /// Requests sent in this state.
     tries: u8,
@@ -176,7 +176,7 @@ impl Neighbors {
         self.queued
     }
 
-    /// A packet is to be sent to this next hop: where to? Starts to ask where nothing is known.
+    /// Where to send a packet for this next hop. Starts to ask if nothing is known.
     pub(crate) fn look_up(&mut self, now: Time, key: Key) -> Answer {
         self.used(now, key);
         match self.table.get(&key) {
@@ -237,13 +237,13 @@ impl Neighbors {
         let Some(n) = self.table.get_mut(&key).filter(|n| n.wanted) else { return };
         n.wanted = false;
         self.incomplete += usize::from(n.state == NeighborState::Incomplete);
-        // Without a timer it waits for its interface to come up, which is not waited for any more.
+        // Without a timer it was waiting for its interface to come up; now nothing needs it.
         if n.state == NeighborState::Failed && n.timer.is_none() {
             self.remove(key);
         }
     }
 
-    /// A configured neighbor, whose interface is up or not.
+    /// Sets a configured neighbor; `up`: whether its interface is up.
     pub(crate) fn set_static(&mut self, key: Key, mac: MacAddr, up: bool) {
         if !self.table.contains_key(&key) {
             self.insert(key, false);
@@ -283,7 +283,7 @@ impl Neighbors {
         let differs = heard.mac.is_some() && heard.mac != known;
         match n.state {
             Static => counters.static_neighbor_kept += u64::from(differs),
-            // An interface that is down hears nothing; the state without a timer is its.
+            // Without a timer the interface is down, and hears nothing.
             Failed if n.timer.is_none() => {}
             Incomplete | Failed => {
                 if let Some(mac) = heard.mac {
@@ -389,8 +389,16 @@ impl Neighbors {
     /// A new entry without MAC, timer or request yet.
     fn insert(&mut self, key: Key, wanted: bool) {
         let state = NeighborState::Incomplete;
-        let fresh =
-            Neighbor { state, mac: None, told: None, queue: VecDeque::new(), tries: 0, idle: 0, wanted, timer: None };
+        let fresh = Neighbor {
+            state,
+            mac: None,
+            reported: None,
+            queue: VecDeque::new(),
+            tries: 0,
+            idle: 0,
+            wanted,
+            timer: None,
+        };
         self.table.insert(key, fresh);
         self.incomplete += usize::from(!wanted);
     }
@@ -402,7 +410,7 @@ impl Neighbors {
         self.table.remove(&key);
     }
 
-    /// Starts to ask, or waits for the interface.
+    /// Starts to ask, or waits for the interface to come up.
     fn start(&mut self, now: Time, key: Key, up: bool) {
         if up { self.ask(now, key) } else { self.enter(key, NeighborState::Failed, None) }
     }
@@ -437,7 +445,7 @@ impl Neighbors {
         self.release(key);
     }
 
-    /// Not confirmed any more. What next depends on whether it may be in use.
+    /// It is not confirmed any more. What is next depends on whether it may be in use.
     fn stale(&mut self, now: Time, key: Key) {
         let Some(n) = self.table.get_mut(&key) else { return };
         if n.wanted || n.idle < self.config.unused_refreshes {
@@ -471,11 +479,11 @@ impl Neighbors {
         }
     }
 
-    /// Tells the caller, where what it believes is not so any more.
+    /// Informs the caller if what it believes is no longer true.
     fn publish(&mut self, key: Key, mac: Option<MacAddr>) {
         let Some(n) = self.table.get_mut(&key) else { return };
         let (interface, address) = key;
-        let event = match (std::mem::replace(&mut n.told, mac), mac) {
+        let event = match (std::mem::replace(&mut n.reported, mac), mac) {
             (None, Some(mac)) => Event::NeighborResolved { interface, address, mac },
             (Some(before), Some(mac)) if before != mac => Event::NeighborChanged { interface, address, mac },
             (Some(_), None) => Event::NeighborLost { interface, address },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! IPv4 options on the way through (RFC 791 3.1, RFC 1812 5.3.13, RFC 7126). Unknown ones pass unchanged.
+//! IPv4 options of forwarded packets (RFC 791 3.1, RFC 1812 5.3.13, RFC 7126). Unknown ones pass unchanged.
 
 use std::net::Ipv4Addr;
 
@@ -114,7 +114,7 @@ fn timestamp(option: &mut [u8], ours: Ipv4Addr, is_own: &impl Fn(Ipv4Addr) -> bo
     let at = usize::from(option[2]) - 1;
     let flag = option[3] & 15;
     if at >= option.len() {
-        // RFC 791: count those who found no room; one that cannot be counted is an error. Prespecified ones need none.
+        // RFC 791: count routers that found no room; an overflow is an error. Prespecified addresses need no room.
         return match (flag, option[3] >> 4) {
             (3, _) => Ok(()),
             (_, 15) => Err(3),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! A token bucket: how ICMP errors are limited (RFC 1812 4.3.2.8, RFC 4443 2.4(f)).
+//! A token bucket, which limits ICMP errors (RFC 1812 4.3.2.8, RFC 4443 2.4(f)).
 
 use crate::Time;
 

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
-//! What goes in and what comes out.
+//! Inputs and outputs.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use perigee_net::{Interface, InterfaceId, MacAddr};
 
-/// Nanoseconds since any moment the caller likes; only differences count. Must not go back.
+/// Nanoseconds since any moment that the caller chooses; only differences count. Must not go backwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
 impl Time {
-    /// That number of seconds after time 0.
+    /// The time this many seconds after time 0.
     pub const fn from_secs(secs: u64) -> Time {
         Time(secs.saturating_mul(1_000_000_000))
     }
 
-    /// That number of milliseconds later.
+    /// The time this many milliseconds later.
     pub const fn after_millis(self, millis: u64) -> Time {
         Time(self.0.saturating_add(millis.saturating_mul(1_000_000)))
     }
@@ -42,12 +42,12 @@ pub enum RouteDecision {
 
 /// The routing table, as far as the slow path needs it.
 pub trait Routes {
-    /// The best route. Never asked for groups, broadcasts or link-local IPv6 addresses. Where there are several equal ways
-    /// `flow` picks one: the hash by which the fast path does it too.
+    /// The best route. Never asked for groups, broadcasts or link-local IPv6 addresses. Of several equal paths,
+    /// `flow` picks one: it is the hash by which the fast path does so, too.
     fn route(&self, destination: IpAddr, flow: u32) -> RouteDecision;
 }
 
-/// What the caller tells the slow path.
+/// What the caller passes to the slow path.
 #[derive(Clone, Debug)]
 pub enum Input<'a> {
     /// A frame that the fast path punted, as it was received (unchanged, its VLAN tag may be there or not). Why it was
@@ -103,8 +103,8 @@ pub enum Input<'a> {
         /// Its MAC; must be unicast, else ignored.
         mac: MacAddr,
     },
-    /// A next hop was made that needs this gateway: find its MAC now, keep it fresh, and keep trying where it fails.
-    /// Ignored on an unknown interface. Said twice, it counts once.
+    /// A next hop needs this gateway: resolve its MAC now, keep it fresh, and keep trying if that fails. Ignored on an
+    /// unknown interface. Repeating it has no effect.
     Resolve {
         /// The gateway's interface.
         interface: InterfaceId,
@@ -118,8 +118,8 @@ pub enum Input<'a> {
         /// The gateway.
         gateway: IpAddr,
     },
-    /// The fast path has sent packets to this neighbor since the last time. A hint: said about every few seconds for the
-    /// ones in use, it keeps them from expiring.
+    /// The fast path has sent packets to this neighbor since the last time. A hint: repeated every few seconds for
+    /// those in use, it keeps them from expiring.
     NeighborUsed {
         /// Its interface.
         interface: InterfaceId,
@@ -128,7 +128,7 @@ pub enum Input<'a> {
     },
 }
 
-/// What the caller shall do.
+/// What the caller has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Send this frame; the interface's VLAN tag, if it has one, is still to be added.
@@ -145,11 +145,11 @@ pub enum Output {
         /// From the destination MAC on.
         frame: Vec<u8>,
     },
-    /// Something the tables must follow.
+    /// Something that the tables must follow.
     Event(Event),
 }
 
-/// What happened. Per neighbor: `Resolved (Changed)* Lost`, again and again.
+/// What happened. The events of one neighbor are `Resolved (Changed)* Lost`, repeatedly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A neighbor has a MAC now.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Packets on the heap, and queues of them: what tests, fuzzers and simulators use in place of DPDK.
+//! Packets on the heap, and queues of them, which tests, fuzzers and simulators use instead of DPDK.
 //!
 //! A pool counts its buffers while they live, so a test can tell that none was leaked or freed twice. Buffers have real
 //! headroom and an exact end, so that a write outside is found by Miri and the address sanitizer.
@@ -107,7 +107,7 @@ pub struct HeapQueue {
     frames: Arc<Frames>,
 }
 
-/// What both ends share; frees what is left when the last of them goes.
+/// What both ends share; frees the remaining frames when the last end is dropped.
 struct Frames {
     pool: &'static HeapPool,
     queue: Mutex<VecDeque<Handle>>,

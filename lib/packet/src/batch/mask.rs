@@ -116,7 +116,7 @@ impl Mask {
 
 /// Iterator over the slots of a [`Mask`], in ascending order.
 pub struct Ones {
-    /// What is left of the current word: in a register, unlike the others.
+    /// The rest of the current word, in a register, unlike the others.
     bits: u64,
     word: usize,
     mask: Mask,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What a worker needs of a device: a queue to receive from, a queue to transmit on, and, for the control side, the port
+//! What a worker needs from a device: a queue to receive from, a queue to transmit on, and, for the control side, the port
 //! they belong to. Implemented by lib/dpdk for devices and rings, and by [`heap`](crate::batch::heap) for tests.
 
 use crate::batch::{Batch, Handle, Packet};
@@ -13,8 +13,8 @@ pub trait ReceiveQueue: Send {
 
 /// A transmit queue, used by one thread (or a ring to the thread that has the device's queue).
 pub trait TransmitQueue: Send {
-    /// Takes packets from the front of `packets` as far as there is room; never waits. What it leaves is still the
-    /// caller's.
+    /// Takes packets from the front of `packets` as far as there is room; never waits. Those that it leaves still belong to the
+    /// caller.
     fn transmit(&mut self, packets: &mut Vec<Handle>);
 
     /// Frees packets that could not be sent.
@@ -87,9 +87,9 @@ pub struct PortInfo {
     pub transmit_queues: u16,
     /// NUMA node, where known.
     pub numa_node: Option<u16>,
-    /// What the device does itself, by name ("ipv4-checksum", "rss", "vlan-filter", "flow", ...).
+    /// The names of features that the device does itself ("ipv4-checksum", "rss", "vlan-filter", "flow", ...).
     pub offloads: Vec<&'static str>,
-    /// What was asked for and is done in software instead, a sentence each.
+    /// A sentence about each requested feature that is done in software instead.
     pub notes: Vec<String>,
 }
 
@@ -101,8 +101,8 @@ pub trait Port: Send + Sync {
     fn link(&self) -> Link;
     /// Its counters now.
     fn stats(&self) -> PortStats;
-    /// Switches promiscuous mode; an error sentence where the device cannot.
+    /// Switches promiscuous mode; an error if the device cannot.
     fn set_promiscuous(&self, on: bool) -> Result<(), String>;
-    /// Sets the MTU in bytes; an error sentence where the device cannot.
+    /// Sets the MTU in bytes; an error if the device cannot.
     fn set_mtu(&self, mtu: u16) -> Result<(), String>;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Rebatching at transmit: packets for one port wait until a burst of them is together, or until the first has waited
-//! long enough. A device is then told of many packets at once, however mixed the bursts were that they came in.
+//! Rebatching at transmit: packets for one port wait until they make up a burst, or until the first has waited long enough. A
+//! device thus gets many packets at once, however mixed the received bursts were.
 
 use crate::batch::Handle;
 use crate::batch::port::TransmitQueue;
@@ -40,7 +40,7 @@ impl TransmitBuffer {
         if self.pending.len() >= self.size { Some(self.flush()) } else { None }
     }
 
-    /// Transmits what waits; what the queue has no room for is freed.
+    /// Transmits the waiting packets; those that the queue has no room for are freed.
     #[inline(never)]
     pub fn flush(&mut self) -> Flushed {
         let pending = self.pending.len();
@@ -52,7 +52,7 @@ impl TransmitBuffer {
         Flushed { sent: pending - lost, lost }
     }
 
-    /// Transmits what has waited long enough at time `now` (ns).
+    /// Transmits the waiting packets if the first has waited long enough at time `now` (ns).
     #[inline]
     pub fn flush_if_due(&mut self, now: u64) -> Option<Flushed> {
         if self.pending.is_empty() {

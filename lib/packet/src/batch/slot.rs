@@ -37,7 +37,7 @@ impl Batch {
         self.sort(mask, |packet| [choose(packet)])[0]
     }
 
-    /// Calls `f` with each live packet of `mask`: what [`packets`](Batch::packets) does, for short loop bodies.
+    /// Calls `f` with each live packet of `mask`: like [`packets`](Batch::packets), for short loop bodies.
     #[inline(always)]
     pub fn for_each(&mut self, mask: Mask, mut f: impl FnMut(&mut Slot<'_>)) {
         let [] = self.sort(mask, |packet| {
@@ -143,7 +143,7 @@ impl Slot<'_> {
         unsafe { std::slice::from_raw_parts(data, length) }
     }
 
-    /// The frame, to be changed.
+    /// The frame, for writing.
     #[inline(always)]
     pub fn frame_mut(&mut self) -> &mut [u8] {
         let (data, length) = self.raw();
@@ -158,7 +158,7 @@ impl Slot<'_> {
         self.frame().get(l3..l3 + N).and_then(|bytes| bytes.try_into().ok())
     }
 
-    /// The first `N` bytes of the network header, to be changed.
+    /// The first `N` bytes of the network header, for writing.
     #[inline(always)]
     pub fn network_mut<const N: usize>(&mut self) -> Option<&mut [u8; N]> {
         let l3 = usize::from(self.l3());
@@ -189,7 +189,7 @@ impl Slot<'_> {
         }
     }
 
-    /// Makes the frame longer by `n` bytes at its start, which are whatever the buffer held.
+    /// Makes the frame longer by `n` bytes at its start, whose contents are unspecified.
     pub fn push(&mut self, n: usize) -> Result<(), NoRoom> {
         let (data, length) = self.raw();
         let (head, _) = self.region();

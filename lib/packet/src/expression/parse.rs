@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! From words to a tree, by recursive descent. Lists are flat, so that only parentheses and `not` nest.
+//! From text to a tree, by recursive descent. Lists are flat, so that only parentheses and `not` nest.
 
 use super::{DEEPEST, End, ExpressionError, LONGEST, Node};
 use crate::wire::ethernet::ethertype;
@@ -262,7 +262,7 @@ fn named(word: &str) -> Option<Node> {
     })
 }
 
-/// A number in digits only: `+5` and the like are none.
+/// A number in digits only: `+5` and the like are not accepted.
 fn digits(word: &str, largest: u32) -> Option<u32> {
     let number: u32 = word.parse().ok().filter(|_| word.bytes().all(|b| b.is_ascii_digit()))?;
     (number <= largest).then_some(number)

@@ -155,7 +155,7 @@ impl Repr {
         }
     }
 
-    /// Writes the packet at the start of `buf` and returns its length, 28; [`Malformed::Short`] where it does not fit.
+    /// Writes the packet at the start of `buf` and returns its length, 28; [`Malformed::Short`] if it does not fit.
     pub fn emit(&self, buf: &mut [u8]) -> Result<usize, Malformed> {
         let bytes = buf.get_mut(..LEN).ok_or(Malformed::Short)?;
         put(bytes, 0, [0, 1, 8, 0, 6, 4]);

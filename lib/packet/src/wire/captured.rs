@@ -4,7 +4,7 @@
 /// IPv4 on Ethernet: echo request, 8 bytes of data.
 pub const ECHO_REQUEST_4: &str =
     "ea3c9a447e0a0ece00b6b1ca0800450000245b0240004001c7d40a0002010a0002020800b7d2341c00010001020304050607";
-/// The reply.
+/// The reply to [`ECHO_REQUEST_4`].
 pub const ECHO_REPLY_4: &str =
     "0ece00b6b1caea3c9a447e0a080045000024fb810000400167550a0002020a0002010000bfd2341c00010001020304050607";
 /// Echo reply with a record route option that holds three addresses.
@@ -24,7 +24,7 @@ pub const TCP_SYN_4: &str = "ea3c9a447e0a0ece00b6b1ca08004500003c532440004006cf9
     0000a002faf019700000020405b40402080a8487c991000000000103030a";
 /// ARP request for 10.0.2.2.
 pub const ARP_REQUEST: &str = "ffffffffffff0ece00b6b1ca080600010800060400010ece00b6b1ca0a0002010000000000000a000202";
-/// The reply.
+/// The reply to [`ARP_REQUEST`].
 pub const ARP_REPLY: &str = "0ece00b6b1caea3c9a447e0a08060001080006040002ea3c9a447e0a0a0002020ece00b6b1ca0a000201";
 /// Neighbor solicitation of duplicate address detection, with a nonce option (RFC 7527).
 pub const SOLICITATION_DAD: &str = "3333ff447e0aea3c9a447e0a86dd6000000000203aff00000000000000000000000000000000ff0200\
@@ -49,7 +49,7 @@ pub const UNREACHABLE_6: &str = "0ece00b6b1caea3c9a447e0a86dd6002b090003f3a40fe8
     0000000cce00fffeb6b1ca010472a80000000060005fce000f1140fe800000000000000cce00fffeb6b1cafe80000000000000e83c9afffe447e0a\
     d9e21e61000f9d7b70657269676565";
 
-/// The bytes of one of them from byte `at` on: 14 is the network header.
+/// The bytes of one of these frames from byte `at` on; the network header starts at 14.
 pub fn layer(hex: &str, at: usize) -> Vec<u8> {
     let digit = |c: u8| (c as char).to_digit(16).expect("a hexadecimal digit") as u8;
     let frame: Vec<u8> = hex.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect();

@@ -112,7 +112,7 @@ pub fn pseudo_v6(source: &Ipv6Addr, destination: &Ipv6Addr, next_header: u8, len
 
 /// The checksum after one 16-bit word changed from `old` to `new`: HC' = ~(~HC + ~m + m') (RFC 1624 eqn. 3).
 ///
-/// It equals the full computation but where every covered byte is now zero: there it gives 0x0000, the full one 0xffff.
+/// It equals the full computation unless every covered byte is now zero: then it gives 0x0000, the full one 0xffff.
 /// Both verify.
 #[inline]
 pub const fn update16(checksum: u16, old: u16, new: u16) -> u16 {

@@ -103,7 +103,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ethernet<T> {
     }
 }
 
-/// Writes a header at the start of `buf` and returns its length, 14; [`Malformed::Short`] where it does not fit.
+/// Writes a header at the start of `buf` and returns its length, 14; [`Malformed::Short`] if it does not fit.
 #[inline]
 pub fn emit(buf: &mut [u8], destination: MacAddr, source: MacAddr, ethertype: u16) -> Result<usize, Malformed> {
     let mut frame = Ethernet::new(buf)?;

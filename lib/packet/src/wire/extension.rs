@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The walk is bounded by the payload and by [`MAX_EXTENSIONS`]. It ends at the upper layer, at "no next header", at ESP
-//! (what follows is encrypted), and at a fragment but the first (what follows is the middle of something).
+//! (what follows is encrypted), and at any fragment but the first (what follows is not a header).
 
 use crate::wire::bytes::{be16, be32};
 use crate::wire::{Malformed, ipv6, protocol};
@@ -100,13 +100,13 @@ pub struct ExtensionHeaders<'a> {
 }
 
 impl<'a> ExtensionHeaders<'a> {
-    /// Those of a packet with this next header field and payload.
+    /// The extension headers of a packet with this next header field and payload.
     #[inline]
     pub fn new(next_header: u8, payload: &'a [u8]) -> Self {
         ExtensionHeaders { payload, next_header, at: 0, seen: 0, done: false }
     }
 
-    /// Goes on to the end: what is there, and where.
+    /// Walks to the end; returns what is there, and where.
     #[inline]
     pub fn upper_layer(mut self) -> Result<UpperLayer<'a>, Malformed> {
         let mut fragment = None;
@@ -173,7 +173,7 @@ pub const fn is_extension(next_header: u8) -> bool {
 pub enum Ipv6Option<'a> {
     /// One byte of padding.
     Pad1,
-    /// So many bytes of padding, type and length byte included.
+    /// This many bytes of padding, type and length byte included.
     PadN(usize),
     /// Routers should look into the packet (RFC 2711): 0 MLD, 1 RSVP, 2 active networks.
     RouterAlert(u16),
@@ -197,7 +197,7 @@ pub enum UnknownAction {
     Discard,
     /// Drop it and send a parameter problem, code 2, pointing at the option type.
     DiscardAndReport,
-    /// The same, but only where the destination was no group.
+    /// Like [`DiscardAndReport`](Self::DiscardAndReport), but report only if the destination was not a group.
     DiscardAndReportUnicast,
 }
 

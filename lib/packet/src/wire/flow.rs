@@ -27,8 +27,8 @@ pub fn symmetric_hash(frame: &[u8], l3: usize, ethertype: u16) -> u32 {
     (hash ^ hash >> 32) as u32
 }
 
-/// The same for a packet known by its fields; `ports` is `None` for protocols without and for fragments, and `protocol`
-/// is 0 for fragments.
+/// The hash of a packet that is known by its fields; `ports` is `None` for protocols without ports and for fragments, and
+/// `protocol` is 0 for fragments.
 pub fn symmetric_hash_of(source: IpAddr, destination: IpAddr, protocol: u8, ports: Option<(u16, u16)>) -> u32 {
     let (from, to) = ports.unwrap_or((0, 0));
     let end = |address, port| match address {
@@ -110,7 +110,7 @@ mod tests {
     use crate::wire::captured::{self, layer};
     use proptest::prelude::*;
 
-    /// The answer's frame: both MACs swapped, and what else stands in pairs (at this byte, of this length each).
+    /// The answer's frame: both MACs swapped, and other pairs of fields (each at this byte, of this length).
     fn reversed(frame: &[u8], pairs: &[(usize, usize)]) -> Vec<u8> {
         let mut frame = frame.to_vec();
         for &(at, len) in [(0, 6)].iter().chain(pairs) {

@@ -155,7 +155,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Icmp4<T> {
         put32(self.bytes.as_mut(), 4, rest);
     }
 
-    /// Computes the checksum anew.
+    /// Recomputes the checksum.
     pub fn fill_checksum(&mut self) {
         self.set_checksum(0);
         let checksum = checksum::checksum(self.bytes.as_ref());
@@ -168,7 +168,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Icmp4<T> {
     }
 }
 
-/// A message, read or to be written.
+/// A message that was read or is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The fields say what they are, and the head comment where they lie.
 pub enum Message<'a> {
@@ -223,7 +223,7 @@ impl<'a> Message<'a> {
         false
     }
 
-    /// Writes the message and its checksum at the start of `buf` and returns its length; [`Malformed::Short`] where it
+    /// Writes the message and its checksum at the start of `buf` and returns its length; [`Malformed::Short`] if it
     /// does not fit. How much to quote is the caller's choice (RFC 1812 4.3.2.3: as much as 576 bytes of IP hold).
     pub fn emit(&self, buf: &mut [u8]) -> Result<usize, Malformed> {
         let (kind, code, rest, body) = self.parts();

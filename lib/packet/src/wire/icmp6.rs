@@ -191,7 +191,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Icmp6<T> {
         put16(self.bytes.as_mut(), 2, checksum);
     }
 
-    /// Computes the checksum over pseudo header and message anew.
+    /// Recomputes the checksum over pseudo header and message.
     pub fn fill_checksum(&mut self, source: &Ipv6Addr, destination: &Ipv6Addr) {
         self.set_checksum(0);
         let bytes = self.bytes.as_ref();
@@ -220,7 +220,7 @@ fn address(bytes: &[u8], at: usize) -> Ipv6Addr {
     Ipv6Addr::from(array::<16>(bytes, at))
 }
 
-/// A message, read or to be written.
+/// A message that was read or is to be written.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // The fields say what they are, and the head comment where they lie.
 pub enum Message<'a> {
@@ -293,7 +293,7 @@ pub enum Message<'a> {
 }
 
 /// Writes an error message or an echo: type, code, bytes 4..8 in host order, body, checksum. Returns its length;
-/// [`Malformed::Short`] where it does not fit. How much to quote is the caller's choice (RFC 4443 2.4 (c): as much as
+/// [`Malformed::Short`] if it does not fit. How much to quote is the caller's choice (RFC 4443 2.4 (c): as much as
 /// 1280 bytes of IPv6 hold).
 pub fn emit(
     buf: &mut [u8],
@@ -314,7 +314,7 @@ pub fn emit(
 }
 
 /// Writes a neighbor solicitation for `target`. `link_layer` is the sender's MAC, `None` in a duplicate address detection,
-/// whose `source` is `::` (RFC 4861 4.3). Returns its length, 24 or 32; [`Malformed::Short`] where it does not fit.
+/// whose `source` is `::` (RFC 4861 4.3). Returns its length, 24 or 32; [`Malformed::Short`] if it does not fit.
 pub fn emit_solicitation(
     buf: &mut [u8],
     target: Ipv6Addr,
@@ -335,14 +335,14 @@ pub struct Advertisement {
     pub solicited: bool,
     /// O: a cached MAC is to be replaced.
     pub r#override: bool,
-    /// Whose MAC it tells.
+    /// The address whose MAC it announces.
     pub target: Ipv6Addr,
     /// The MAC; it may be left out only in the answer to a unicast solicitation.
     pub link_layer: Option<MacAddr>,
 }
 
 impl Advertisement {
-    /// Writes the message. Returns its length, 24 or 32; [`Malformed::Short`] where it does not fit.
+    /// Writes the message. Returns its length, 24 or 32; [`Malformed::Short`] if it does not fit.
     pub fn emit(&self, buf: &mut [u8], source: &Ipv6Addr, destination: &Ipv6Addr) -> Result<usize, Malformed> {
         let flags = u8::from(self.router) << 7 | u8::from(self.solicited) << 6 | u8::from(self.r#override) << 5;
         let option = self.link_layer.map(|mac| (nd_options::TARGET_LINK_LAYER, mac));

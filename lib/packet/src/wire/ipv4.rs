@@ -114,7 +114,7 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         header_len(self.bytes.as_ref()[0])
     }
 
-    /// Options are there; such a packet is the slow path's.
+    /// Whether there are options; such a packet goes to the slow path.
     #[inline]
     pub fn has_options(&self) -> bool {
         self.header_len() > HEADER_LEN
@@ -289,15 +289,15 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
         put(self.bytes.as_mut(), 16, address.octets());
     }
 
-    /// Computes the header checksum anew.
+    /// Recomputes the header checksum.
     pub fn fill_checksum(&mut self) {
         self.set_checksum(0);
         let checksum = checksum::ipv4_header(self.header());
         self.set_checksum(checksum);
     }
 
-    /// One hop less, the checksum updated incrementally (RFC 1624, RFC 1812 5.3.1). The caller has seen that the TTL is
-    /// above 1; at 0 it stays 0.
+    /// Decrements the TTL and updates the checksum incrementally (RFC 1624, RFC 1812 5.3.1). The caller has checked that the
+    /// TTL is above 1; at 0 it stays 0.
     #[inline]
     pub fn decrement_ttl(&mut self) {
         let bytes = self.bytes.as_mut();
@@ -367,7 +367,7 @@ impl Repr {
     }
 
     /// Writes a header without options and its checksum at the start of `buf`; returns its length, 20. The payload need
-    /// not be there yet. [`Malformed::Short`] where it does not fit, [`Malformed::TotalLength`] above 65535 bytes.
+    /// not be there yet. [`Malformed::Short`] if it does not fit, [`Malformed::TotalLength`] above 65535 bytes.
     pub fn emit(&self, buf: &mut [u8]) -> Result<usize, Malformed> {
         self.emit_with_options(buf, &[])
     }

@@ -159,7 +159,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv6<T> {
         self.bytes.as_mut()[7] = hop_limit;
     }
 
-    /// One hop less. The caller has seen that it is above 1; at 0 it stays 0.
+    /// Decrements the hop limit. The caller has checked that it is above 1; at 0 it stays 0.
     #[inline]
     pub fn decrement_hop_limit(&mut self) {
         let bytes = self.bytes.as_mut();
@@ -214,7 +214,7 @@ impl Repr {
     }
 
     /// Writes the header at the start of `buf` and returns its length, 40. The payload need not be there yet.
-    /// [`Malformed::Short`] where it does not fit, [`Malformed::TotalLength`] above 65535 bytes of payload.
+    /// [`Malformed::Short`] if it does not fit, [`Malformed::TotalLength`] above 65535 bytes of payload.
     pub fn emit(&self, buf: &mut [u8]) -> Result<usize, Malformed> {
         let len = u16::try_from(self.payload_len).map_err(|_| Malformed::TotalLength)?;
         let bytes = buf.get_mut(..HEADER_LEN).ok_or(Malformed::Short)?;

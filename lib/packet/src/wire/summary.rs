@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! A frame taken apart as far as it goes: what an [`Expression`](crate::Expression) asks for, and one line about it for people.
+//! A frame parsed as far as possible: everything that an [`Expression`](crate::Expression) asks for, and a line to read.
 //!
-//! Unlike the views this refuses nothing, as it is there to look at frames that are dropped because they are broken: what is
+//! Unlike the views this refuses nothing, as it serves to look at frames that are dropped because they are broken: whatever is
 //! cut off or makes no sense is `None`.
 
 use crate::wire::ethernet::{self, ethertype};
@@ -44,7 +44,7 @@ fn be16(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 impl Summary {
-    /// Takes a frame apart.
+    /// Parses a frame.
     pub fn of(frame: &[u8]) -> Summary {
         let mut found = Summary {
             length: frame.len(),
@@ -122,7 +122,7 @@ impl Summary {
         self.kind = Some((message.operation(), 0));
     }
 
-    /// What the upper layer is, in a word or two.
+    /// The name of the upper layer, one word or two.
     fn upper_name(&self) -> String {
         let icmp = |name: &str, kind: &str| match (kind, self.kind) {
             ("", Some((kind, code))) => format!("{name} type {kind} code {code}"),

@@ -123,12 +123,12 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Udp<T> {
         bytes.get_mut(HEADER_LEN..end).unwrap_or_default()
     }
 
-    /// Computes the checksum over IPv4 anew.
+    /// Recomputes the checksum over IPv4.
     pub fn fill_checksum_v4(&mut self, source: Ipv4Addr, destination: Ipv4Addr) {
         self.fill(checksum::pseudo_v4(source, destination, protocol::UDP, self.length() as u16));
     }
 
-    /// Computes the checksum over IPv6 anew.
+    /// Recomputes the checksum over IPv6.
     pub fn fill_checksum_v6(&mut self, source: &Ipv6Addr, destination: &Ipv6Addr) {
         self.fill(checksum::pseudo_v6(source, destination, protocol::UDP, self.length() as u32));
     }
@@ -144,7 +144,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Udp<T> {
     }
 }
 
-/// Writes a header without checksum at the start of `buf` and returns its length, 8. [`Malformed::Short`] where header
+/// Writes a header without checksum at the start of `buf` and returns its length, 8. [`Malformed::Short`] if header
 /// and payload do not fit, [`Malformed::TotalLength`] above 65535 bytes. Then write the payload and fill the checksum.
 pub fn emit(buf: &mut [u8], source_port: u16, destination_port: u16, payload_len: usize) -> Result<usize, Malformed> {
     let length = u16::try_from(HEADER_LEN + payload_len).map_err(|_| Malformed::TotalLength)?;

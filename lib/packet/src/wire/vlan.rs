@@ -105,7 +105,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Vlan<T> {
     }
 }
 
-/// Writes a tag with priority 0 at the start of `buf` and returns its length, 4; [`Malformed::Short`] where it does not fit.
+/// Writes a tag with priority 0 at the start of `buf` and returns its length, 4; [`Malformed::Short`] if it does not fit.
 pub fn emit(buf: &mut [u8], vid: u16, ethertype: u16) -> Result<usize, Malformed> {
     let mut tag = Vlan::new(buf)?;
     tag.set_pcp(0);
@@ -161,7 +161,7 @@ pub struct Innermost {
     pub offset: usize,
 }
 
-/// Walks the tags of a frame, at most 8; [`Malformed::Short`] where the frame or a tag is cut off, or tags do not end.
+/// Walks the tags of a frame, at most 8; [`Malformed::Short`] if the frame or a tag is cut off, or tags do not end.
 pub fn innermost(frame: &[u8]) -> Result<Innermost, Malformed> {
     let outer = Ethernet::new(frame)?;
     let mut found = Innermost { outer_vid: None, tags: 0, ethertype: outer.ethertype(), offset: ethernet::HEADER_LEN };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! ARP and what the neighbor table makes of it.
+//! ARP and how the neighbor table handles it.
 
 use crate::world::*;
 use perigee_net::{Interface, MacAddr};

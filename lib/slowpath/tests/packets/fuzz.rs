@@ -137,10 +137,10 @@ fn packet6(rng: &mut StdRng) -> Vec<u8> {
     let (from, to) = (any6(rng), any6(rng));
     let hop_limit = pick(rng, &[0, 1, 2, 64, 255]);
     let target = any6(rng);
-    let told = Some(any_mac(rng)).filter(|_| rng.random_bool(0.8));
+    let mac_given = Some(any_mac(rng)).filter(|_| rng.random_bool(0.8));
     match rng.random_range(0..6) {
-        0 => neighbor_solicitation(from, to, target, told),
-        1 => neighbor_advertisement(from, to, target, told, (rng.random(), rng.random(), rng.random())),
+        0 => neighbor_solicitation(from, to, target, mac_given),
+        1 => neighbor_advertisement(from, to, target, mac_given, (rng.random(), rng.random(), rng.random())),
         2 => {
             let kind = pick(rng, &[1, 2, 3, 4, 100, 128, 128, 128, 129, 130, 133, 134, 135, 136, 137]);
             let rest = rng.random();

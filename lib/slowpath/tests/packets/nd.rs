@@ -254,9 +254,9 @@ fn an_address_is_used_only_once_it_is_unique() {
     w.advance(1000);
     let valid = |address| Event::AddressValid { interface: LEFT, address };
     assert_eq!(w.events, [valid(OURS), valid(local)]);
-    // Told to all nodes, unasked and to replace what they know (RFC 4861 7.2.6).
-    let told: Vec<_> = w.sent.iter().filter_map(|(_, frame)| advertisement_of(frame)).collect();
-    assert_eq!(told, [OURS, local].map(|address| (address, address, false, true)));
+    // Announced to all nodes, unsolicited and to replace what they know (RFC 4861 7.2.6).
+    let announced: Vec<_> = w.sent.iter().filter_map(|(_, frame)| advertisement_of(frame)).collect();
+    assert_eq!(announced, [OURS, local].map(|address| (address, address, false, true)));
     assert!(w.sent.iter().all(|(_, frame)| frame[..6] == [0x33, 0x33, 0, 0, 0, 1]));
     assert!(w.slow.addresses().all(|a| a.state == AddressState::Valid));
     w.sent.clear();

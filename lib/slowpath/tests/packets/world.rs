@@ -82,7 +82,7 @@ pub struct World {
     pub slow: SlowPath,
     pub now: Time,
     pub table: Table,
-    /// Who answers ARP requests and neighbor solicitations.
+    /// The hosts that answer ARP requests and neighbor solicitations.
     pub hosts: BTreeMap<(InterfaceId, IpAddr), MacAddr>,
     /// Frames sent since the last `take_`.
     pub sent: Vec<(InterfaceId, Vec<u8>)>,
@@ -161,7 +161,7 @@ impl World {
         self.punt(host.interface, &ethernet(mac(host.interface), host.mac, packet));
     }
 
-    /// Moves the clock, doing what is due on the way.
+    /// Advances the clock, doing what is due meanwhile.
     pub fn advance(&mut self, ms: u64) {
         let end = self.now.after_millis(ms);
         while let Some(due) = self.slow.next_timeout().filter(|due| *due <= end) {
@@ -192,7 +192,7 @@ impl World {
         }
     }
 
-    /// What the asked host says to a request.
+    /// The host's answer to a request.
     fn answer(&self, interface: InterfaceId, frame: &[u8]) -> Option<Vec<u8>> {
         let view = Ethernet::new(frame).unwrap();
         if let Some(request) = arp_of(frame).filter(|arp| arp.operation == arp::REQUEST) {
