@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What the API answers, as JSON objects: filled by the router, read by the command line and by anyone's scripts.
+//! The API's answers, as JSON objects: filled by the router, read by the command line and by scripts.
 //!
 //! Counters count since the router started. Lists come in the order of the configuration where there is one.
 
@@ -56,7 +56,7 @@ objects! {
         pub numa: Option<u16>,
         /// What the device does itself, such as `ipv4-checksum` or `rss`.
         pub offloads: Vec<String>,
-        /// The Linux interface beside it.
+        /// Its twin, the Linux interface next to it.
         pub twin: Option<TwinEntry>,
         /// The port's interfaces: its own, then its VLANs.
         pub interfaces: Vec<InterfaceEntry>,
@@ -68,7 +68,7 @@ objects! {
     pub struct TwinEntry {
         /// The interface's name in Linux.
         pub name: String,
-        /// Where it is; the router's own namespace if null.
+        /// Its namespace; the router's own if null.
         pub namespace: Option<Namespace>,
         /// Its interface index there.
         pub index: u32,
@@ -95,7 +95,7 @@ objects! {
         pub addresses: Vec<InterfaceAddress>,
     }
 
-    /// What a device counted.
+    /// The counters of a device.
     #[derive(Default)]
     pub struct PortCounters {
         /// Received frames.
@@ -143,21 +143,21 @@ objects! {
         pub changes: u64,
         /// Routes that did not fit the table.
         pub refused: u64,
-        /// Routes left out, by reason: how often one was seen.
+        /// How often a route was left out, by reason.
         pub left_out: BTreeMap<String, u64>,
         /// Dumps asked for.
         pub dumps: u64,
         /// How often the kernel had no room for notifications (ENOBUFS).
         pub overruns: u64,
-        /// Messages that contradict themselves.
+        /// Messages that were cut off or contradicted themselves.
         pub malformed: u64,
         /// Messages of other families and kinds.
         pub skipped: u64,
         /// Dumps compared with what was known before.
         pub resyncs: u64,
-        /// Routes that were found to differ then, after the first.
+        /// Differences that dumps have shown, except the first.
         pub repaired: u64,
-        /// How long the last one took, in seconds.
+        /// Duration of the last dump in seconds.
         pub resync_seconds: f64,
         /// Audits begun.
         pub audits: u64,
@@ -172,15 +172,15 @@ objects! {
         pub linux_routes: u64,
         /// Routes in the RIB, of every source.
         pub rib_routes: u64,
-        /// Prefixes whose first and last address was looked up as workers do.
+        /// Prefixes whose first and last address were looked up as workers look them up.
         pub prefixes: u64,
         /// Next hops compared with the neighbors.
         pub next_hops: u64,
-        /// The first thousand of them.
+        /// The first thousand differences.
         pub differences: Vec<Difference>,
         /// Differences found.
         pub total: u64,
-        /// Those in the lookup structures that were repaired; what differs from Linux is read again.
+        /// Repaired differences in lookup structures and next hops; differences to Linux are repaired by another dump.
         pub repaired: u64,
         /// How long it took, in seconds.
         pub seconds: f64,
@@ -192,7 +192,7 @@ objects! {
         pub prefix: Option<Prefix>,
         /// Describes it in a few words.
         pub kind: String,
-        /// The route's metric, where it is about a route.
+        /// The route's metric, if it is about a route.
         pub metric: Option<u32>,
         /// What Linux says.
         pub linux: Option<String>,
@@ -229,13 +229,13 @@ objects! {
         pub punt_full: u64,
         /// Packets a script left behind, by forgetting them or by throwing.
         pub unclaimed: u64,
-        /// Which of the published tables it uses.
+        /// The version of the published tables that it uses.
         pub tables_version: u64,
         /// Seconds: the longest time between two rounds of its loop, since the router started or since the last
         /// `POST /v1/workers/gaps`. Sleep of an idle worker does not count.
         #[serde(default)]
         pub longest_gap: f64,
-        /// Seconds since the router started, when this was counted: for rates.
+        /// When this was counted, in seconds since the router started: for rates.
         #[serde(default)]
         pub uptime: f64,
     }
@@ -273,7 +273,7 @@ objects! {
         pub per_worker: Vec<u64>,
     }
 
-    /// Routes that were asked for.
+    /// The requested routes.
     #[derive(Default)]
     pub struct RouteList {
         /// Routes that match; `routes` may hold fewer, by `limit`.
@@ -284,7 +284,7 @@ objects! {
         pub routes: Vec<RouteEntry>,
     }
 
-    /// What the routes of an address family are looked up in.
+    /// The lookup structure of an address family.
     pub struct FibStatus {
         /// The address family.
         pub family: IpFamily,
@@ -308,7 +308,7 @@ objects! {
         pub prefix: Prefix,
         /// Where it came from.
         pub source: RouteOrigin,
-        /// What becomes of packets to its destinations.
+        /// What happens to packets to its destinations.
         pub action: RouteAction,
         /// The neighbor or, for a route that other routes carry, the router it goes to.
         pub via: Option<IpAddr>,
@@ -331,7 +331,7 @@ objects! {
         pub via: Option<IpAddr>,
         /// The interface; null while it is not reached.
         pub dev: Option<String>,
-        /// Its part of the flows, compared with the others'.
+        /// Its share of the flows, relative to the others'.
         pub weight: u16,
     }
 
@@ -360,9 +360,9 @@ objects! {
     pub struct NextHopMember {
         /// The next hop.
         pub id: u32,
-        /// Its weight, compared with the others'.
+        /// Its weight, relative to the others'.
         pub weight: u32,
-        /// The part of all flows that it has now, from 0 to 1; 0 while others are resolved and it is not.
+        /// Its current share of all flows, from 0 to 1; 0 while others are resolved and it is not.
         pub share: f64,
     }
 
@@ -385,11 +385,11 @@ objects! {
         pub worker: u16,
         /// The file, or `built-in`.
         pub path: String,
-        /// 1 at the start, one more with each reload.
+        /// 1 at the start, incremented by each reload.
         pub generation: u64,
         /// Seconds since 1970.
         pub loaded_at: f64,
-        /// Whether it is the script that was asked for.
+        /// Whether it is the requested script.
         pub state: ScriptState,
         /// The last error, with file and line.
         pub error: Option<String>,
@@ -413,7 +413,7 @@ objects! {
         pub number: u32,
         /// The packets it matches, such as `src 10.0.0.0/8 proto 17 dport 53`.
         pub rule: String,
-        /// What becomes of them.
+        /// What happens to them.
         pub action: FilterAction,
         /// What carries it out.
         pub done_in: DoneIn,
@@ -426,7 +426,7 @@ objects! {
         pub toml: String,
     }
 
-    /// What came of a reload, an added or a deleted route.
+    /// The result of a reload, or of adding or deleting a route.
     #[derive(Default)]
     pub struct Outcome {
         /// One sentence.
@@ -441,7 +441,7 @@ fn yes() -> bool {
 /// Everything that `GET /metrics` shows; what the backend answers to [`crate::Request::Metrics`]. It never travels as JSON.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
-    /// Which router it is, and since when it counts.
+    /// The router, and since when it has been counting.
     pub version: VersionStatus,
     /// As in `GET /v1/ports`.
     pub ports: Vec<PortStatus>,
@@ -463,6 +463,6 @@ pub struct Snapshot {
     pub next_hops: Vec<(NextHopType, u64)>,
     /// Neighbors by state.
     pub neighbors: Vec<(NeighborState, u64)>,
-    /// Packet buffers in use and in all.
+    /// Packet buffers in use, and all of them.
     pub buffers: Option<(u64, u64)>,
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// What knows the answers: the router.
+/// The source of the answers: the router.
 pub trait Backend: Send + Sync + 'static {
     /// Takes a request; the answer may be sent later and from another thread. Must not block: it is called on the
     /// API's only thread. A reply that is dropped is answered with an error.
@@ -46,7 +46,7 @@ impl<A> Reply<A> {
         (Reply(sender), Answer(receiver.into()))
     }
 
-    /// Sends the answer. The client may be gone; then nothing happens.
+    /// Sends the answer. If the client is gone, nothing happens.
     pub fn send(self, answer: Result<A, ApiError>) {
         let _ = self.0.send(answer);
     }
@@ -68,7 +68,7 @@ impl ApiError {
         Self { status: 400, message: message.into() }
     }
 
-    /// 404: what it is about is not there.
+    /// 404: the thing that it is about does not exist.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self { status: 404, message: message.into() }
     }
@@ -117,7 +117,7 @@ pub(crate) async fn ask_query<Q: Query>(backend: &Shared, query: Q) -> Result<Q:
     ask(backend, Q::PATIENCE, |reply| query.request(reply)).await
 }
 
-/// The parameters of a request. Where there are none to give, URL and body are not looked at.
+/// The parameters of a request. If it takes none, URL and body are ignored.
 ///
 /// # Errors
 /// They are not what [`Endpoint::EXPECTED`] says.

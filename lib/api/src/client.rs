@@ -21,10 +21,10 @@ use crate::{Endpoint, Query};
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens, or not to us. The text says what to do.
+    /// No router listens there, or we may not connect. The text says what to do.
     #[error("{0}")]
     Unreachable(String),
-    /// The router's own words.
+    /// The router's own error.
     #[error("{message}")]
     Refused {
         /// The HTTP status, 400 to 599.
@@ -32,7 +32,7 @@ pub enum ClientError {
         /// One sentence.
         message: String,
     },
-    /// What came back is no answer of this API.
+    /// The answer is not one of this API.
     #[error("the router's answer is not understood: {0}; is it of another version than this command?")]
     Strange(String),
 }
@@ -65,7 +65,7 @@ impl ApiClient {
         understood(&self.exchange(query)?)
     }
 
-    /// The answer to a query as it came: with fields that this version does not know.
+    /// The answer to a query in its original form, including fields that this version does not know.
     ///
     /// # Errors
     /// As [`ApiClient::ask`].
@@ -73,7 +73,7 @@ impl ApiClient {
         understood(&self.exchange(query)?)
     }
 
-    /// What `GET /metrics` answers.
+    /// The answer to `GET /metrics`.
     ///
     /// # Errors
     /// The router is gone or refuses.
@@ -83,7 +83,7 @@ impl ApiClient {
     }
 
     /// Gives the body of the answer to `GET path`, such as [`Endpoint::url`] of a trace, to `each` in pieces as they come.
-    /// Until it ends, `each` says false, or Ctrl-C or SIGTERM ends it, which is no error.
+    /// It stops when the body ends, when `each` returns false, or by Ctrl-C or SIGTERM, which is not an error.
     ///
     /// # Errors
     /// The router is gone or refuses.

@@ -55,7 +55,7 @@ pub struct Page {
     queries: String,
     objects: String,
     states: String,
-    /// Types that are described already.
+    /// Types that have been described.
     seen: Vec<&'static str>,
 }
 
@@ -63,16 +63,16 @@ pub struct Page {
 pub struct Row {
     /// Its name.
     pub name: &'static str,
-    /// Its type, as [`Describe::words`] says it.
+    /// Its type, as [`Describe::words`] describes it.
     pub kind: String,
     /// Its doc comment.
     pub about: &'static str,
-    /// Whether it is left out where it says nothing.
+    /// Whether it is left out if it is empty.
     pub optional: bool,
 }
 
 impl Row {
-    /// As a parameter: none is given where an answer would have null.
+    /// The row as a parameter, which is left out where an answer would have null.
     fn parameter(self) -> Row {
         match self.kind.strip_suffix(" or null") {
             Some(kind) => Row { kind: kind.to_owned(), optional: true, ..self },
@@ -90,7 +90,7 @@ impl Page {
         first
     }
 
-    /// Describes an object, unless that has been done; whether it was the first time.
+    /// Describes an object unless that has been done; returns whether it was the first time.
     pub(crate) fn object(&mut self, name: &'static str, about: &str, fields: &[Row]) -> bool {
         let first = self.first_time(name);
         if first {

@@ -2,9 +2,9 @@
 //! pcapng (draft-ietf-opsawg-pcapng), as far as a capture needs it: section header, interfaces with names, packets with
 //! direction and comment, statistics. Times are in ns.
 //!
-//! Written by the router's API, read by `perigee capture`, Wireshark and tcpdump. Blocks are little-endian; the reader takes
-//! nothing else, as it reads what this writer wrote, and passes over blocks and options it does not know. Blocks are made and
-//! taken apart in memory: they come and go in the chunks of an HTTP body.
+//! Written by the router's API, read by `perigee capture`, Wireshark and tcpdump. Blocks are little-endian; the reader accepts
+//! nothing else, as it only reads what this writer wrote, and skips blocks and options that it does not know. Blocks are made
+//! and parsed in memory, as they travel in the chunks of an HTTP body.
 
 /// Ethernet, from the list of link types.
 const ETHERNET: u16 = 1;
@@ -13,12 +13,12 @@ const MAGIC: u32 = 0x1a2b_3c4d;
 const INTERFACE: u32 = 1;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
-/// A block longer than this is none of ours.
+/// A block longer than this is not one of ours.
 const LONGEST_BLOCK: usize = 1 << 20;
 /// The longest comment in bytes; longer ones are cut.
 const LONGEST_COMMENT: usize = 1000;
 
-/// Which way a frame went, as the last bits of `epb_flags`.
+/// The direction of a frame, as in the last bits of `epb_flags`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Received.
@@ -38,9 +38,9 @@ pub struct Packet {
     pub length: u32,
     /// Its first bytes.
     pub bytes: Vec<u8>,
-    /// Which way it went.
+    /// Its direction.
     pub direction: Option<Direction>,
-    /// What there is to say about it.
+    /// A remark about it.
     pub comment: Option<String>,
 }
 
@@ -51,12 +51,12 @@ pub enum Block {
     Section,
     /// An interface, in the order of their numbers.
     Interface {
-        /// Its name; empty where it has none.
+        /// Its name; empty if it has none.
         name: String,
     },
     /// A frame.
     Packet(Packet),
-    /// What was counted so far.
+    /// The counters so far.
     Statistics {
         /// The interface.
         interface: u32,
@@ -124,7 +124,7 @@ pub fn packet(to: &mut Vec<u8>, packet: &Packet) {
     block(to, PACKET, &body);
 }
 
-/// Writes how many packets of an interface were lost so far.
+/// Writes the number of packets of an interface that were lost so far.
 pub fn statistics(to: &mut Vec<u8>, interface: u32, now: u64, lost: u64) {
     let mut body = interface.to_le_bytes().to_vec();
     time(&mut body, now);
@@ -164,7 +164,7 @@ impl Reader {
         self.buffer.extend(bytes);
     }
 
-    /// Whether all that was added is read.
+    /// Whether everything that was added has been read.
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty()
     }
@@ -172,7 +172,7 @@ impl Reader {
     /// The next whole block; `None` until more bytes come.
     ///
     /// # Errors
-    /// This is no pcapng file of this writer's.
+    /// This is not a pcapng file of this writer.
     pub fn block(&mut self) -> Result<Option<Block>, String> {
         let Some((kind, length)) = le32(&self.buffer, 0).zip(le32(&self.buffer, 4)) else { return Ok(None) };
         let length = length as usize;

@@ -18,10 +18,10 @@ use tokio::sync::watch;
 use crate::{Backend, endpoints};
 use perigee_helper::privileges;
 
-/// How long requests under way may take once the router stops.
+/// How long pending requests may still take once the router stops.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Why the API could not start: one sentence with the way out.
+/// Why the API could not start: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct StartError(String);
@@ -30,7 +30,7 @@ pub struct StartError(String);
 #[derive(Debug)]
 pub struct Server {
     path: PathBuf,
-    /// The socket's device and inode: what is removed at the end is what was made.
+    /// The socket's device and inode, so that only the socket that was made is removed at the end.
     identity: (u64, u64),
     metrics: Option<SocketAddr>,
     stop: watch::Sender<bool>,
@@ -43,7 +43,7 @@ impl Server {
     /// was killed is replaced.
     ///
     /// # Errors
-    /// A living router uses `path`, or something there is no socket, or the system refuses it.
+    /// A running router uses `path`, or there is something that is not a socket, or the system refuses it.
     pub fn start(path: &Path, metrics: Option<SocketAddr>, backend: Arc<dyn Backend>) -> Result<Self, StartError> {
         let listener = listen_privately(path)?;
         let identity = fs::symlink_metadata(path).map(|m| (m.dev(), m.ino())).map_err(|e| refused(path, &e))?;
@@ -80,7 +80,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Removed first: nobody should still find what is about to end.
+        // Removed first, so that nobody finds a server that is about to end.
         let ours = fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity);
         if ours && let Err(error) = fs::remove_file(&self.path) {
             tracing::warn!("cannot remove {}: {error}", self.path.display());
@@ -117,7 +117,7 @@ async fn serve(
     Ok(())
 }
 
-/// A listening socket at `path` that never, not for a moment, others can connect to.
+/// A listening socket at `path` that others can never connect to, not even for a moment.
 fn listen_privately(path: &Path) -> Result<UnixListener, StartError> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
@@ -136,7 +136,7 @@ fn listen_privately(path: &Path) -> Result<UnixListener, StartError> {
     bound().map_err(|error| refused(path, &error))
 }
 
-/// Removes the socket of a router that was killed; refuses that of a living one, and anything else.
+/// Removes the socket of a router that was killed; refuses to remove that of a running one, or anything else.
 fn make_way(path: &Path) -> Result<(), StartError> {
     let shown = path.display();
     match fs::symlink_metadata(path) {

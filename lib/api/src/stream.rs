@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Taps as streams: `GET /v1/trace` in lines of JSON, `GET /v1/capture` in pcapng. A stream lasts until as many records have
-//! come as were wanted, the client goes away, or the router ends. Once a second it says how many were lost, which also shows
-//! whether the client is still there.
+//! Taps as streams: `GET /v1/trace` in lines of JSON, `GET /v1/capture` in pcapng. A stream lasts until the
+//! requested number of records has come, the client goes away, or the router ends. Once a second it reports how many were lost,
+//! which also shows whether the client is still there.
 
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,11 +20,11 @@ use crate::pcapng::{self, Packet};
 use crate::queries::{Capture, Request, Trace};
 use crate::taps::{Inlet, Outlet, Record, TapOn, TapRequest, TapWhat, TraceLine};
 
-/// Between two reports of what was lost.
+/// Time between two reports of losses.
 const REPORT: Duration = Duration::from_secs(1);
 /// Records in one piece of the body.
 const PIECE: usize = 256;
-/// Bytes of a packet that are kept, at most and unless asked otherwise.
+/// Bytes of a packet that are kept, by default and at most.
 const SNAPLEN: u32 = 65_535;
 
 /// Turns the tap on.
@@ -69,9 +69,9 @@ pub(crate) async fn capture(State(backend): State<Shared>, uri: Uri) -> Result<R
     Ok((kind, stream(inlet, count, first, Pcapng { numbers })).into_response())
 }
 
-/// How records are written.
+/// The format of records.
 trait Format: Send + 'static {
-    /// Writes a record; whether it counts.
+    /// Writes a record; returns whether it counts.
     fn record(&self, to: &mut Vec<u8>, record: Record) -> bool;
     /// Writes how many were lost so far.
     fn lost(&self, to: &mut Vec<u8>, lost: u64);

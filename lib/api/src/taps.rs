@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Taps, as the API knows them: what is asked for, where the router puts its records, and what a trace says.
+//! Taps, as the API knows them: requests, where the router puts its records, and the contents of a trace.
 
 use crate::answers::RouteEntry;
 use crate::declare::{Describe, objects};
@@ -16,13 +16,13 @@ const WAITING: usize = 4096;
 /// What is looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TapWhat {
-    /// What goes in and out by the port of this name.
+    /// Packets in and out of the port of this name.
     Port(String),
-    /// What is dropped.
+    /// Dropped packets.
     Drops,
-    /// What the slow path gets.
+    /// Packets for the slow path.
     Punts,
-    /// The way of single packets.
+    /// The path of single packets.
     Trace,
 }
 
@@ -31,13 +31,13 @@ pub enum TapWhat {
 pub struct TapRequest {
     /// What is looked at.
     pub what: TapWhat,
-    /// Which packets, in the words of `perigee_packet::expression`; empty for all.
+    /// Which packets, in the syntax of `perigee_packet::expression`; empty for all.
     pub filter: String,
     /// Where records go.
     pub outlet: Outlet,
 }
 
-/// What the router answers: the tap is on.
+/// The router's answer: the tap is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapOn {
     /// Number and name of each port that packets may be of.
@@ -51,7 +51,7 @@ pub struct Captured {
     pub port: u16,
     /// In ns since 1970.
     pub time: u64,
-    /// Which way it went.
+    /// Its direction.
     pub direction: Option<Direction>,
     /// Its length on the wire.
     pub length: u32,
@@ -61,18 +61,18 @@ pub struct Captured {
     pub comment: Option<String>,
 }
 
-/// What a tap brings.
+/// A record of a tap.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     /// A packet.
     Captured(Captured),
-    /// A packet's way.
+    /// A packet's path.
     Trace(Box<TraceEntry>),
     /// The router ends.
     End,
 }
 
-/// Where the router puts records. Never waits: what finds no room is lost, and counted.
+/// The end where the router puts records. It never waits: records that find no room are lost and counted.
 #[derive(Clone, Debug)]
 pub struct Outlet {
     sender: mpsc::Sender<Record>,
@@ -81,7 +81,7 @@ pub struct Outlet {
     snaplen: usize,
 }
 
-/// Where the API takes them from.
+/// The end where the API takes records.
 #[derive(Debug)]
 pub struct Inlet {
     /// The records.
@@ -95,7 +95,7 @@ impl Inlet {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// The next record that is there already.
+    /// The next record, if one is waiting.
     pub fn ready(&mut self) -> Option<Record> {
         self.records.try_recv().ok()
     }
@@ -116,7 +116,7 @@ impl Outlet {
         (Outlet { sender, lost: lost.clone(), left, snaplen }, Inlet { records, lost })
     }
 
-    /// Bytes of a packet that are wanted.
+    /// How many bytes of a packet are wanted.
     pub fn snaplen(&self) -> usize {
         self.snaplen
     }
@@ -133,15 +133,15 @@ impl Outlet {
         }
     }
 
-    /// A record that was [taken](Self::take) does not come.
+    /// Reports that a record that was [taken](Self::take) will not come.
     pub fn lose(&self) {
         self.lost.fetch_add(1, Ordering::Relaxed);
         self.left.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Tells the client that there will be no more.
+    /// Ends the client's stream.
     pub fn end(&self) {
-        // With no room the client sees the end when the last outlet is gone.
+        // If there is no room, the client sees the end when the last outlet is gone.
         let _ = self.sender.try_send(Record::End);
     }
 
@@ -152,14 +152,14 @@ impl Outlet {
 }
 
 objects! {
-    /// A packet's way through the router.
+    /// A packet's path through the router.
     #[derive(Default)]
     pub struct TraceEntry {
         /// When it came in, in ns since 1970.
         pub time: u64,
         /// The port it came in on.
         pub port: String,
-        /// What it is, in a line.
+        /// A one-line description.
         pub packet: String,
         /// Its length in bytes.
         pub length: usize,
@@ -169,7 +169,7 @@ objects! {
         pub steps: Vec<TraceStep>,
     }
 
-    /// A step of a packet's way.
+    /// A step of a packet's path.
     #[derive(Default)]
     pub struct TraceStep {
         /// The module; `script` for what happens between modules, `slowpath` for the slow path.

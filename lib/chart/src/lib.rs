@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 //! Charts as SVG: for the pages of `perigee predict`, for files, for benchmarks.
 //!
-//! Written here rather than taken from a library: a page wants charts that follow its light or dark style, need neither fonts nor
-//! scripts, and are the same bytes for the same numbers; what draws that is short.
+//! Written here rather than taken from a library: a page needs charts that follow its light or dark style, need neither fonts nor
+//! scripts, and are the same bytes for the same numbers; the code for that is short.
 //!
 //! | module | does |
 //! | --- | --- |
 //! | `lines` | [`draw`]: a line chart |
 //! | [`scale`] | limits of axes, ticks and their labels |
-//! | [`svg`] | the elements: text, bars, lines; what other charts are put together of |
+//! | [`svg`] | the elements of charts: text, bars, lines |
 //!
 //! Nothing here knows what the numbers mean. The crate imports no other one of the project.
 #![forbid(unsafe_code)]
@@ -20,13 +20,13 @@ pub mod svg;
 pub use lines::{STYLE, draw};
 pub use svg::significant;
 
-/// Most lines of a chart: more cannot be told apart.
+/// Most lines of a chart: more cannot be distinguished.
 pub const MAX_LINES: usize = 24;
 
 /// A chart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
-    /// Above it.
+    /// The title above it.
     pub title: String,
     /// Horizontal axis.
     pub x: Axis,
@@ -62,15 +62,15 @@ impl Axis {
 /// A line through points.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Line {
-    /// Its name; the legend is left out where one line has none.
+    /// Its name; there is no legend if the only line has none.
     pub name: String,
     /// Its points, x and y.
     pub points: Vec<(f64, f64)>,
-    /// Number of its colour and marker, which repeat after some.
+    /// Number of its colour and marker, which are reused after some lines.
     pub colour: usize,
     /// Number of its dashes; 0: none.
     pub dash: usize,
-    /// Its series and its column, where colours tell series apart and dashes columns: the legend has each once.
+    /// Its series and its column, if colours stand for series and dashes for columns: the legend has each once.
     pub part: Option<(String, String)>,
 }
 
@@ -82,10 +82,10 @@ impl Line {
     }
 }
 
-/// A value of an axis that has a name.
+/// A named value of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
-    /// Of the horizontal axis; else of the vertical one.
+    /// Whether it is on the horizontal axis, rather than on the vertical one.
     pub horizontal: bool,
     /// The value.
     pub at: f64,

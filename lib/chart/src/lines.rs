@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-//! A chart as SVG: title, legend in rows above the lines (never over them), grid, lines with markers that say their values.
+//! A chart as SVG: title, legend in rows above the lines (never over them), grid, lines with markers that show their values.
 //!
-//! Colours stay apart for people who see fewer of them, and lines differ by marker, too. Elements carry their colours for a light
-//! background; [`STYLE`] has those for a dark one, which win where a style sheet is obeyed.
+//! People with colour vision deficiency can tell the colours apart, and lines differ by marker, too. Elements carry their colours
+//! for a light background; [`STYLE`] has those for a dark one, which win where style sheets are supported.
 
 use crate::scale::Scale;
 use crate::svg::{Anchor, FONTS, Px, across, printable, significant, text};
@@ -215,8 +215,8 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// The names in the legend. Where lines are told apart by series and column, these; else the lines. None if there is one line
-/// without a name.
+/// The names in the legend: series and columns if lines have these, otherwise the lines. None if there is only one line, without
+/// a name.
 fn entries(lines: &[Line]) -> Vec<Entry> {
     if lines.iter().all(|line| line.name.is_empty()) {
         return Vec::new();
@@ -239,7 +239,7 @@ fn entries(lines: &[Line]) -> Vec<Entry> {
     of_series.chain(of_columns).collect()
 }
 
-/// Where the names are: in rows from `top`, which is moved below them; dashes begin a row of their own.
+/// Places the names in rows from `top`, which is moved below them; dashes begin a new row.
 fn legend(lines: &[Line], left: f64, right: f64, top: &mut f64) -> Vec<(Entry, f64, f64)> {
     let mut places = Vec::new();
     let (mut x, mut y) = (left, *top + 0.5 * ROW);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! SVG: an element each for text, rectangles and lines. Texts are escaped by type, and numbers have one digit behind the point.
+//! SVG: elements for text, rectangles and lines. Texts are escaped by type, and numbers have one decimal.
 
 use maud::{Markup, PreEscaped, Render, html};
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 /// The fonts of all charts: whatever the reader's system has.
 pub const FONTS: &str = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif";
 
-/// A coordinate, in pixels: one digit behind the point is finer than screens are.
+/// A coordinate, in pixels: one decimal is finer than screens are.
 #[derive(Clone, Copy, Debug)]
 pub struct Px(pub f64);
 
@@ -17,7 +17,7 @@ impl Render for Px {
     }
 }
 
-/// Which end of a text its place is.
+/// Which part of a text its position refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// Its beginning.
@@ -38,7 +38,7 @@ impl Anchor {
     }
 }
 
-/// A drawing of this size, `parts` in it. A style sheet in it is obeyed on all of a page that it is put into.
+/// A drawing of this size that contains `parts`. A style sheet in it applies to the whole page that it is put into.
 pub fn drawing(width: f64, height: f64, style: &str, parts: &Markup) -> Markup {
     html! {
         svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (width) " " (height) } width=(width) height=(height)
@@ -49,7 +49,7 @@ pub fn drawing(width: f64, height: f64, style: &str, parts: &Markup) -> Markup {
     }
 }
 
-/// A text; `class` is what its style sheet knows it by.
+/// A text; `class` is for style sheets.
 pub fn text((x, y): (f64, f64), anchor: Anchor, class: &str, said: &str) -> Markup {
     html! { text class=(class) x=(Px(x)) y=(Px(y)) text-anchor=(anchor.name()) { (printable(said)) } }
 }
@@ -59,7 +59,7 @@ pub fn upright((x, y): (f64, f64), class: &str, said: &str) -> Markup {
     html! { text class=(class) transform={ "translate(" (Px(x)) " " (Px(y)) ") rotate(-90)" } { (printable(said)) } }
 }
 
-/// A rectangle that says something when it is pointed at.
+/// A rectangle that shows a text when it is pointed at.
 pub fn bar((x, y): (f64, f64), width: f64, height: f64, colour: &str, tip: &str) -> Markup {
     html! {
         rect x=(Px(x)) y=(Px(y)) width=(Px(width)) height=(Px(height)) fill=(colour) { title { (printable(tip)) } }
@@ -71,13 +71,13 @@ pub fn across(from: f64, to: f64, y: f64, class: &str) -> Markup {
     html! { path class=(class) d={ "M" (Px(from)) " " (Px(y)) "H" (Px(to)) } {} }
 }
 
-/// A text without characters that XML 1.0 does not know.
+/// A text without characters that XML 1.0 does not allow.
 pub fn printable(text: &str) -> String {
     let known = text.chars().filter(|c| !matches!(c, '\u{fffe}' | '\u{ffff}'));
     known.map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// A number with so many significant digits, zeros at the end left out: `1.194`, `10`, `0.00012`.
+/// A number with this many significant digits, without trailing zeros: `1.194`, `10`, `0.00012`.
 pub fn significant(value: f64, digits: i32) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();

@@ -16,10 +16,10 @@ use crate::NetlinkSockets;
 use crate::twin::Twin;
 use perigee_net::{MacAddr, Namespace};
 
-/// Neighbors in one request: far less than the longest message.
+/// Most neighbors in one request: far below the longest message.
 const MOST_NEIGHBORS: usize = 500;
 
-/// Why the helper did not do what it was asked: one sentence with the way out.
+/// Why the helper did not carry out a request: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct HelperError(String);
@@ -33,7 +33,7 @@ pub struct Helper {
 }
 
 impl Helper {
-    /// Starts `program helper`. Do it while the caller still has its capabilities: the helper inherits them.
+    /// Starts `program helper`. The caller must still have its capabilities, as the helper inherits them.
     ///
     /// # Errors
     /// The program cannot be run.
@@ -117,10 +117,10 @@ impl Helper {
         Ok(NetlinkSockets { monitor, dumps })
     }
 
-    /// Tells Linux which neighbors there are, or are no more. Those on a twin that is gone are left out.
+    /// Sets and removes neighbors in Linux. Those on a twin that is gone are left out.
     ///
     /// # Errors
-    /// The namespace cannot be entered, or the kernel refuses one; the others are sent all the same.
+    /// The namespace cannot be entered, or the kernel refuses one; the others are still sent.
     pub fn change_neighbors(
         &self,
         neighbors: &[NeighborChange],
@@ -134,7 +134,7 @@ impl Helper {
         result
     }
 
-    /// Makes a VLAN interface on a twin, so that Linux sees the port's VLAN as the router does. It ends with the twin.
+    /// Makes a VLAN interface on a twin, so that Linux sees the port's VLAN as the router does. It vanishes with the twin.
     ///
     /// # Errors
     /// The kernel has no VLAN interfaces, or refuses this one.
@@ -166,9 +166,7 @@ impl Helper {
 }
 
 fn confused() -> HelperError {
-    HelperError(
-        "the helper process gave an answer to another question: is it of another version than the router?".into(),
-    )
+    HelperError("the helper process answered another request: is it of another version than the router?".into())
 }
 
 impl Drop for Helper {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! The privileged helper: a second process that keeps the capabilities the router gives up.
 //!
-//! The router starts it (`perigee helper`) with one end of a socket pair as its standard input, asks it for twins and
-//! for changes to Linux interfaces, and receives descriptors over the same socket. It has no other way in. When the
-//! router ends, however it ends, the socket closes; the helper then restores what it changed, and ends too.
+//! The router starts it (`perigee helper`) with one end of a socket pair as its standard input, requests twins and changes to
+//! Linux interfaces, and receives descriptors over the same socket. Nothing else can reach it. When the router ends, in
+//! whatever way, the socket closes; the helper then restores what it changed, and ends too.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -11,10 +11,10 @@
 //! | `client.rs` | the router's side: [`Helper`] |
 //! | `server.rs` | the helper's side: [`serve_stdin`] |
 //! | `failure.rs` | why Linux refused something |
-//! | `links.rs` | what it does to Linux's interfaces, by netlink and `/proc/sys` |
+//! | `links.rs` | its changes to Linux's interfaces, by netlink and `/proc/sys` |
 //! | `sockets.rs` | sockets of netlink, which belong to the namespace they are opened in |
 //! | `twin.rs` | a TAP interface, without blocking |
-//! | `privileges.rs` | how a thread of the router gives its capabilities up |
+//! | `privileges.rs` | how a thread of the router gives up its capabilities |
 //! | `neighbors.rs` | Linux's neighbors, and VLANs on twins |
 
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What the helper does to Linux, inside the namespace of the calling thread.
+//! The helper's changes to Linux's interfaces, inside the namespace of the calling thread.
 
 use std::future::Future;
 use std::os::fd::{AsFd, OwnedFd};
@@ -33,7 +33,7 @@ pub(super) const TWIN_SETTINGS: [(&str, &str, &str); 9] = [
 const PORT_SETTINGS: [(&str, &str, &str); 3] =
     [("ipv4", "forwarding", "0"), ("ipv4", "arp_ignore", "8"), ("ipv6", "disable_ipv6", "1")];
 
-/// How a prepared interface was before.
+/// The state of a prepared interface before.
 #[derive(Debug)]
 pub(super) struct Undo {
     name: String,
@@ -45,7 +45,7 @@ pub(super) struct Undo {
     settings: Vec<(String, String)>,
 }
 
-/// A TAP as wanted, in the namespace of this thread. It vanishes if anything fails, as its descriptor is then closed.
+/// Makes a TAP as requested, in the namespace of this thread. If anything fails it vanishes, as its descriptor is closed.
 pub(super) fn make_twin(wanted: &TwinWanted) -> Result<(OwnedFd, TwinStatus), Failure> {
     let name = &wanted.name;
     let failed = |failure: Failure| failure.of(format_args!("cannot create the twin `{name}`"));
@@ -53,7 +53,7 @@ pub(super) fn make_twin(wanted: &TwinWanted) -> Result<(OwnedFd, TwinStatus), Fa
         let taken = "an interface of that name is there already; rename it or the port";
         return Err(failed(taken.to_owned().into()));
     }
-    // Not up yet: the kernel would give itself a link-local address before it is told not to.
+    // Not up yet: the kernel would add a link-local address before that is disabled.
     let device = DeviceBuilder::new().name(name.as_str()).layer(Layer::L2).enable(false).build_sync();
     let device = device.map_err(|error| failed(Failure::from(error).of("/dev/net/tun")))?;
     let fd = device.as_fd().try_clone_to_owned().map_err(|error| failed(error.into()))?;
@@ -115,7 +115,7 @@ pub(super) fn mac(name: &str) -> Result<MacAddr, Failure> {
     with_netlink(read).map_err(|failure| failure.of(format_args!("cannot use the interface `{name}`")))
 }
 
-/// Makes the interface under a port ready, and says how to restore it.
+/// Prepares the interface under a port; returns how to restore it.
 pub(super) fn prepare(wanted: &LinkPreparation) -> Result<Undo, Failure> {
     let name = &wanted.name;
     let apply = async |netlink: Handle| {
@@ -132,7 +132,7 @@ pub(super) fn prepare(wanted: &LinkPreparation) -> Result<Undo, Failure> {
             }),
             settings: current_settings(name),
         };
-        // Packets that the kernel joined to larger ones than the MTU would be cut off.
+        // Packets that the kernel merged into larger ones than the MTU would be cut off.
         let mut message =
             LinkUnspec::new_with_index(link.header.index).up().append_extra_attribute(LinkAttribute::GroMaxSize(1));
         if let Some(mac) = wanted.other_mac {
@@ -149,7 +149,7 @@ pub(super) fn prepare(wanted: &LinkPreparation) -> Result<Undo, Failure> {
             });
             message = message.mtu(u32::from(mtu));
         }
-        // The settings first: an interface that comes up with IPv6 speaks at once.
+        // The settings come first: an interface that comes up with IPv6 sends packets immediately.
         let done = match set_all(name, &PORT_SETTINGS) {
             Ok(()) => set(&netlink, message).await,
             Err(error) => Err(error),
@@ -157,7 +157,7 @@ pub(super) fn prepare(wanted: &LinkPreparation) -> Result<Undo, Failure> {
         match done {
             Ok(()) => Ok(undo),
             Err(error) => {
-                // Half of it would be worse than nothing; the first error is the one to tell.
+                // A half-prepared interface would be worse than none; the first error is the one to report.
                 let _ = restore_with(&netlink, &undo).await;
                 Err(error)
             }
@@ -166,7 +166,7 @@ pub(super) fn prepare(wanted: &LinkPreparation) -> Result<Undo, Failure> {
     with_netlink(apply).map_err(|failure| failure.of(format_args!("cannot prepare the interface `{name}`")))
 }
 
-/// Puts an interface back as it was. One that is gone needs nothing.
+/// Restores an interface. One that is gone needs nothing.
 pub(super) fn restore(undo: &Undo) -> Result<(), Failure> {
     if !fs::exists(format!("/proc/sys/net/ipv4/conf/{}", undo.name)).unwrap_or(true) {
         return Ok(());
@@ -235,13 +235,13 @@ pub(super) async fn set(netlink: &Handle, message: LinkMessageBuilder<LinkUnspec
 pub(super) async fn add_address(netlink: &Handle, index: u32, net: InterfaceAddress) -> Result<(), Failure> {
     let mut request = netlink.address().add(index, net.address, net.prefix_len);
     if net.address.is_ipv6() {
-        // The router does duplicate address detection; the kernel's would keep the address from use meanwhile.
+        // The router does duplicate address detection; the kernel's would only delay the use of the address.
         request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
     }
     request.execute().await.map_err(|error| refused(net, error))
 }
 
-/// Takes an address away; one that somebody else has taken away before is no error.
+/// Removes an address; it is not an error if somebody else has already removed it.
 async fn remove_address(netlink: &Handle, index: u32, net: InterfaceAddress) -> Result<(), Failure> {
     let get = netlink.address().get().set_link_index_filter(index).set_address_filter(net.address);
     let found: Vec<_> = get.execute().try_collect().await.map_err(|error| refused(net, error))?;

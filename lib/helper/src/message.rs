@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What router and helper say to each other.
+//! The messages between router and helper.
 //!
 //! The socket is of type `SOCK_SEQPACKET`: the kernel keeps messages apart, so each is one JSON text and needs no
 //! length before it. A descriptor travels with its answer (`SCM_RIGHTS`).
@@ -21,24 +21,24 @@ use perigee_net::{InterfaceAddress, MacAddr, Namespace};
 /// The longest message in bytes; a twin with a thousand addresses fits.
 const LONGEST: usize = 128 * 1024;
 
-/// A twin to be made.
+/// A requested twin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TwinWanted {
-    /// The interface's name: the port's.
+    /// The interface's name, which is the port's.
     pub name: String,
-    /// The port's own.
+    /// The port's MAC address.
     pub mac: MacAddr,
     /// Bytes of an IP packet.
     pub mtu: u16,
-    /// Where it is made; the router's own namespace if `None`.
+    /// The namespace to make it in; the router's own if `None`.
     pub namespace: Option<Namespace>,
     /// The router's addresses there.
     pub addresses: Vec<InterfaceAddress>,
-    /// Whether it is set up at once.
+    /// Whether to set it up immediately.
     pub up: bool,
 }
 
-/// A change to a twin; what is `None` stays.
+/// A change to a twin; fields that are `None` stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkChange {
     /// The interface's name.
@@ -51,33 +51,33 @@ pub struct LinkChange {
     pub carrier: Option<bool>,
     /// Bytes of an IP packet.
     pub mtu: Option<u16>,
-    /// Addresses to take away.
+    /// Addresses to remove.
     #[serde(default)]
     pub remove: Vec<InterfaceAddress>,
-    /// Addresses to give.
+    /// Addresses to add.
     #[serde(default)]
     pub add: Vec<InterfaceAddress>,
 }
 
-/// How a Linux interface is made ready to carry a port: up, and the kernel silent on it.
+/// How to prepare a Linux interface for a port: up, with a silent kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkPreparation {
     /// The interface, in the router's own namespace.
     pub name: String,
-    /// Given to the interface if it has the port's: otherwise the kernel takes the port's packets for its own.
+    /// The interface's new MAC address if it has the port's: otherwise the kernel would take the port's packets for its own.
     pub other_mac: Option<MacAddr>,
     /// Bytes of an IP packet, if it is to be changed.
     pub mtu: Option<u16>,
 }
 
-/// A neighbor that Linux is to know, or to forget.
+/// A neighbor to set or remove in Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NeighborChange {
     /// Linux's number of the twin.
     pub link: u32,
     /// The neighbor's address.
     pub address: IpAddr,
-    /// Its MAC address; `None` takes the entry away.
+    /// Its MAC address; `None` removes the entry.
     pub mac: Option<MacAddr>,
 }
 
@@ -88,15 +88,15 @@ pub const PROTOCOL: u8 = 0x9e;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SocketWanted {
-    /// Netlink's notifications, with this many bytes of room.
+    /// A netlink socket for notifications, with room for this many bytes.
     Monitor(usize),
-    /// Netlink, for dumps.
+    /// A netlink socket for dumps.
     Dumps,
-    /// Connections over TCP to this address.
+    /// A listener for TCP connections to this address.
     Listener(SocketAddr),
 }
 
-/// A twin as the helper knows it.
+/// A twin that was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TwinStatus {
     /// The interface's name.
@@ -107,7 +107,7 @@ pub struct TwinStatus {
     pub index: u32,
 }
 
-/// What the router asks.
+/// The router's requests.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
@@ -133,7 +133,7 @@ pub(super) enum Request {
     },
 }
 
-/// What the helper answers.
+/// The helper's answers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
@@ -164,7 +164,7 @@ pub(super) fn send(socket: impl AsFd, message: &impl Serialize, fd: Option<Borro
     Ok(())
 }
 
-/// Receives one message and the descriptor that came with it; `None` at the end of the conversation.
+/// Receives one message and the descriptor that came with it; `None` when the other side has closed the socket.
 pub(super) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(T, Option<OwnedFd>)>> {
     let mut text = vec![0; LONGEST];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What the router tells Linux of neighbors and VLANs, inside the namespace of the calling thread.
+//! The router's neighbors and VLANs in Linux, inside the namespace of the calling thread.
 
 use rtnetlink::packet_route::neighbour::{NeighbourAttribute, NeighbourFlags, NeighbourState};
 use rtnetlink::packet_route::route::RouteProtocol;
@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::links::{TWIN_SETTINGS, add_address, find, set, set_all, with_netlink};
 use super::message::{NeighborChange, PROTOCOL, TwinWanted};
 
-/// Sets and removes entries of Linux's neighbor table. Goes on after a refusal; the first one is the error.
+/// Sets and removes entries of Linux's neighbor table. Continues after a refusal; the first one is the error.
 pub(super) fn change(neighbors: &[NeighborChange]) -> Result<(), Failure> {
     let apply = async |netlink: Handle| {
         let mut result = Ok(());
@@ -30,7 +30,7 @@ pub(super) fn change(neighbors: &[NeighborChange]) -> Result<(), Failure> {
 
 async fn set_neighbor(netlink: &Handle, neighbor: &NeighborChange) -> Result<(), rtnetlink::Error> {
     let mac = neighbor.mac.map(|mac| mac.0.to_vec()).unwrap_or_default();
-    // Reachable, as the router has just heard of it; Linux asks again by itself when it has not used it for a while.
+    // Reachable, as the router has just heard from it; Linux itself asks again when it has not used it for a while.
     let mut request = netlink
         .neighbours()
         .add(neighbor.link, neighbor.address)
@@ -48,7 +48,7 @@ async fn remove_neighbor(netlink: &Handle, neighbor: &NeighborChange) -> Result<
     absent_is_fine(netlink.neighbours().del(message).execute().await)
 }
 
-/// The entry, or the whole twin, may have gone meanwhile.
+/// The entry, or the whole twin, may be gone by now.
 fn absent_is_fine(result: Result<(), rtnetlink::Error>) -> Result<(), rtnetlink::Error> {
     use rustix::io::Errno;
     match &result {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Giving up what only start-up needs.
+//! Giving up the capabilities that only start-up needs.
 //!
 //! Linux keeps capabilities per thread, and a new thread inherits its creator's. So the router calls [`drop_all`] at
 //! the beginning of each of its threads, and then asks [`still_privileged`] whether one (of a library, say) was
@@ -9,7 +9,7 @@ use std::{fs, io};
 
 use caps::{CapSet, Capability, CapsHashSet};
 
-/// Drops every capability of the calling thread, for ever: not even running a setuid program brings one back.
+/// Drops every capability of the calling thread for good: not even a setuid program brings one back.
 ///
 /// # Errors
 /// The kernel's refusal; then some may be left.
@@ -17,7 +17,7 @@ pub fn drop_all() -> io::Result<()> {
     keep_only(&[])
 }
 
-/// Drops every capability of the calling thread but those of `kept` that it has.
+/// Drops every capability of the calling thread except those of `kept` that it has.
 ///
 /// # Errors
 /// The kernel's refusal; then some may be left.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The helper's side: one request after the other until the router is gone.
+//! The helper's side: serves one request after the other until the router is gone.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,9 +20,9 @@ use perigee_net::Namespace;
 /// Serves the router at the other end of the standard input until it closes; then restores what was changed.
 ///
 /// # Errors
-/// The standard input is not a socket of [`super::Helper`], or the router sent what is no request.
+/// The standard input is not a socket of [`super::Helper`], or the router sent something that is not a request.
 pub fn serve_stdin() -> io::Result<()> {
-    // Not stdin itself: its buffer would know nothing of messages and descriptors.
+    // Not stdin itself, whose buffer does not keep messages and descriptors apart.
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
     let needed = [Capability::CAP_NET_ADMIN, Capability::CAP_SYS_ADMIN, Capability::CAP_SYS_PTRACE];
     privileges::keep_only(&needed)?;
@@ -99,7 +99,7 @@ impl Server {
         }
     }
 
-    /// Puts the prepared interfaces back as they were, the last one first.
+    /// Restores the prepared interfaces, the last one first.
     fn restore(&mut self) {
         for undo in self.undo.drain(..).rev() {
             if let Err(error) = inside(None, move || links::restore(&undo)) {

@@ -19,7 +19,7 @@ mod group {
     pub const ALL: u32 = LINK | NEIGHBOR | IPV4_ADDRESS | IPV4_ROUTE | IPV6_ADDRESS | IPV6_ROUTE | NEXT_HOP;
 }
 
-/// What a feed of lib/netlink reads.
+/// The sockets that a feed of lib/netlink reads.
 #[derive(Debug)]
 pub struct NetlinkSockets {
     /// Notifications, in all groups that a router listens to. See [`open_monitor`].
@@ -28,9 +28,9 @@ pub struct NetlinkSockets {
     pub dumps: OwnedFd,
 }
 
-/// A socket that hears of every change, with room for `buffer` bytes of notifications that nobody has read yet (the kernel's own
-/// bookkeeping of each message included: about 700 bytes for a route). Without CAP_NET_ADMIN in the first user namespace the
-/// kernel gives less, as much as `net.core.rmem_max` says.
+/// A socket that receives every notification, with room for `buffer` bytes of unread ones (including the kernel's own bookkeeping:
+/// about 700 bytes for a route). Without CAP_NET_ADMIN in the initial user namespace, the kernel limits it to
+/// `net.core.rmem_max`.
 ///
 /// # Errors
 /// The system refuses it.
@@ -52,7 +52,7 @@ pub fn open_links() -> io::Result<NetlinkSockets> {
     Ok(NetlinkSockets { monitor: open(group::LINK)?, dumps: open(0)? })
 }
 
-/// A socket that hears of nothing but what it asked for.
+/// A socket that only receives answers to its own requests.
 ///
 /// # Errors
 /// The system refuses it.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! A twin: the TAP interface through which Linux sees a port.
 //!
-//! What is written to it arrives in Linux as if from the wire; what Linux sends over it is read here. The helper
-//! makes it; the interface vanishes with the last copy of its descriptor.
+//! Frames that are written to it arrive in Linux as if from the wire; frames that Linux sends over it are read here. The
+//! helper makes it; the interface vanishes with the last copy of its descriptor.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -25,7 +25,7 @@ impl Twin {
         Ok(Self { file: File::from(fd) })
     }
 
-    /// One Ethernet frame that Linux sent, cut off at the end of `buffer`; its length, or `None` if there is none now.
+    /// Reads one Ethernet frame that Linux sent, cut off at the end of `buffer`; returns its length, or `None` if none is waiting.
     ///
     /// # Errors
     /// The interface was deleted (`EBADFD`) or set down (`EIO`).
@@ -40,7 +40,7 @@ impl Twin {
         }
     }
 
-    /// Gives one Ethernet frame to Linux; `false` if Linux has no room for it now.
+    /// Gives one Ethernet frame to Linux; returns `false` if Linux has no room for it now.
     ///
     /// # Errors
     /// The interface was deleted (`EBADFD`) or is down (`EIO`), or the frame is shorter than its header (`EINVAL`).

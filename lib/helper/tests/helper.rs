@@ -76,7 +76,7 @@ fn setting(family: &str, name: &str, key: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}")).trim().to_owned()
 }
 
-/// `ip ARGS`, as a witness that is not our own netlink code.
+/// `ip ARGS`, as a check that is independent of our own netlink code.
 fn ip(args: &str) -> String {
     let output = Command::new("ip").args(args.split(' ')).output().expect("the `ip` command");
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -88,7 +88,7 @@ fn exists(name: &str) -> bool {
     Path::new("/proc/sys/net/ipv4/conf").join(name).exists()
 }
 
-/// Waits for what another process or the kernel does in its own time.
+/// Waits for something that another process or the kernel does at some point.
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..1000 {
         if holds() {
@@ -230,7 +230,7 @@ fn a_prepared_interface_is_restored() {
     assert_eq!(link(), before);
     assert_eq!(setting("ipv6", "left", "disable_ipv6"), "0");
     assert_eq!(setting("ipv4", "left", "arp_ignore"), "0");
-    // One that vanished meanwhile is no trouble.
+    // An interface that has vanished meanwhile does no harm.
     let helper = start();
     helper.prepare_link(&wanted).unwrap();
     ip("link del left");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! BIRD, the routing daemon: beside the router, on its twins, or on a host.
+//! BIRD, the routing daemon: next to the router, on its twins, or on a host.
 
 mod configuration;
 
@@ -43,7 +43,7 @@ impl Bird {
         Ok(bird)
     }
 
-    /// Ends it without giving it a chance, as a crash does.
+    /// Kills it by SIGKILL, like a crash.
     ///
     /// # Errors
     /// It has ended already.
@@ -60,7 +60,7 @@ impl Bird {
         self.comes_up()
     }
 
-    /// Another configuration, while it runs.
+    /// Gives it another configuration while it runs.
     ///
     /// # Errors
     /// It does not accept it.
@@ -72,15 +72,15 @@ impl Bird {
         Ok(())
     }
 
-    /// What `birdc WORDS` says.
+    /// Runs `birdc WORDS`.
     pub fn ask(&self, words: &str) -> Ended {
         run(&mut self.place.command(&format!("birdc -s {} {words}", self.socket().display())))
     }
 
-    /// Waits until `birdc WORDS` says a text.
+    /// Waits until the output of `birdc WORDS` contains a text.
     ///
     /// # Errors
-    /// It does not in [`LONG_WAIT`]; what it says instead.
+    /// It does not within [`LONG_WAIT`]; the error has the last output.
     pub fn says(&self, words: &str, text: &str) -> Result<()> {
         let mut said = String::new();
         let what = format!("`birdc {words}` of {} to say {text:?}", self.place.name());
@@ -100,7 +100,7 @@ impl Bird {
         Ok(counts(&self.ask("show route count").output()?))
     }
 
-    /// Ends it in peace: it takes its routes out of the kernel.
+    /// Stops it cleanly: it removes its routes from the kernel.
     ///
     /// # Errors
     /// It does not end.
@@ -109,7 +109,7 @@ impl Bird {
         self.process.wait(LONG_WAIT).map(|_| ())
     }
 
-    /// The socket that `birdc` asks.
+    /// The socket for `birdc`.
     pub fn socket(&self) -> PathBuf {
         file(&self.folder, &self.place, "ctl")
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! FRR, the routing daemons: beside the router, on its twins, or on a host.
+//! FRR, the routing daemons: next to the router, on its twins, or on a host.
 
 mod configuration;
 
@@ -46,7 +46,7 @@ impl Frr {
         Ok(frr)
     }
 
-    /// Ends a daemon without giving it a chance, as a crash does.
+    /// Kills a daemon by SIGKILL, like a crash.
     ///
     /// # Errors
     /// It does not run.
@@ -64,7 +64,7 @@ impl Frr {
         self.load(&self.configuration)
     }
 
-    /// Another configuration line, or several, while it runs: `["router ospf", "..."]`.
+    /// Adds configuration lines while it runs: `["router ospf", "..."]`.
     ///
     /// # Errors
     /// It does not take them.
@@ -76,15 +76,15 @@ impl Frr {
         run(&mut command).output().map(|_| ())
     }
 
-    /// What `vtysh -c WORDS` says.
+    /// Runs `vtysh -c WORDS`.
     pub fn ask(&self, words: &str) -> Ended {
         run(self.vtysh().args(["-c", words]))
     }
 
-    /// Waits until `vtysh -c WORDS` says a text.
+    /// Waits until the output of `vtysh -c WORDS` contains a text.
     ///
     /// # Errors
-    /// It does not in [`LONG_WAIT`]; what it says instead.
+    /// It does not within [`LONG_WAIT`]; the error has the last output.
     pub fn says(&self, words: &str, text: &str) -> Result<()> {
         let mut said = String::new();
         let what = format!("`{words}` of FRR of {} to say {text:?}", self.place.name());
@@ -95,7 +95,7 @@ impl Frr {
         waited.with_context(|| format!("it says: {}", said.trim()))
     }
 
-    /// Gives a configuration to all daemons that run; none of its lines may be refused.
+    /// Gives a configuration to all running daemons; none of its lines may be refused.
     ///
     /// # Errors
     /// One is.
@@ -109,7 +109,7 @@ impl Frr {
         self.place.command(&format!("vtysh -N {}", self.place.name()))
     }
 
-    /// Starts a daemon and waits until it can be asked.
+    /// Starts a daemon and waits until it answers.
     fn run(&mut self, words: &str) -> Result<()> {
         let daemon = words.split(' ').next().unwrap_or_default();
         let name = self.place.name();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! A machine beside the router: a namespace with an interface `eth0`.
+//! A machine next to the router: a namespace with an interface `eth0`.
 
 use crate::process::run;
 use crate::{Bird, Ended, Frr, LONGEST_WAIT, Place, Process, World, wait_until};
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-/// A machine with a Linux of its own, as far as networks go.
+/// A machine: a network namespace of its own.
 pub struct Host {
     name: String,
     /// Of the world.
@@ -31,14 +31,14 @@ impl Host {
         gateways: &[&str],
     ) -> Result<Host> {
         let host = Host::empty(world, name)?;
-        // Linux answers traceroute's probes one a second; here it shall answer all.
+        // Linux answers one of traceroute's probes per second; here it should answer all.
         for family in ["ipv4/icmp_ratelimit", "ipv6/icmp/ratelimit"] {
             host.set(family, "0")?;
         }
         world
             .ip(&format!("link add {interface} type veth peer name eth0 netns {name}"))
             .context("two namespaces cannot be connected; `sudo modprobe veth` loads the driver")?;
-        // No address of Linux's own on the router's end: all that arrives at the host is then perigee's.
+        // Linux has no address on the router's end, so everything that arrives at the host comes from perigee.
         world.ip(&format!("link set {interface} addrgenmode none"))?;
         // Checksums left for a device to fill would reach the router unfilled, as veth is no device.
         host.run("ethtool -K eth0 tx off").output()?;
@@ -77,7 +77,7 @@ impl Host {
         Process::start(&mut self.place().command(words))
     }
 
-    /// Starts BIRD on this host; one for each.
+    /// Starts BIRD on this host; at most one per host.
     ///
     /// # Errors
     /// It does not come up.

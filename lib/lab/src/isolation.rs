@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! May we make namespaces, and how? If not: why not, and what to do. And the two ends of a program that runs inside new ones:
-//! the command that starts it there, and how it ends with the one outside.
+//! May we make namespaces, and how? If not: why not, and what to do. Also both ends of a program that runs inside new ones:
+//! the command that starts it there, and how it ends together with the program outside.
 
 use crate::Place;
 use crate::process::run;
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 
-/// How a program is shut in.
+/// How a program is isolated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
     /// As root: network, mounts and processes.
@@ -21,7 +21,7 @@ pub enum Isolation {
 }
 
 impl Isolation {
-    /// The words that begin the first command inside.
+    /// The prefix of the first command inside.
     pub fn unshare(self) -> &'static str {
         match self {
             Isolation::Root => "unshare --mount --net --pid --fork --kill-child",
@@ -29,7 +29,7 @@ impl Isolation {
         }
     }
 
-    /// The words that begin a later command of the same user inside; a process number follows.
+    /// The prefix of a later command of the same user inside; a process number follows.
     pub fn nsenter(self) -> &'static str {
         match self {
             Isolation::Root => "nsenter -m -n -t",
@@ -76,8 +76,8 @@ pub fn inside(isolation: Isolation, folder: &Path, search_path: &str) -> Result<
     Ok(command)
 }
 
-/// Ends this process, and with it the namespaces, as soon as the process outside closes the pipe: it was told to end,
-/// or is no more. In the second case nobody else removes the folder.
+/// Ends this process, and with it the namespaces, as soon as the process outside closes the pipe: it was asked to end, or
+/// has died. In the latter case nobody else removes the folder.
 ///
 /// # Errors
 /// No thread can be started.
@@ -102,8 +102,8 @@ const SETTINGS: [(&str, &str, &str); 6] = [
     ("user.max_pid_namespaces", "0", "15000"),
 ];
 
-/// Finds out by trying. Root takes no user namespace where it need not: inside one, it could not read its user's files. `sudo`
-/// is the command to recommend to those who may not: `sudo perigee demo`.
+/// Finds out by trying. Root does not take a user namespace unless it has to: inside one, it could not read its user's files.
+/// `sudo` is the command to recommend to users who may not: `sudo perigee demo`.
 ///
 /// # Errors
 /// The kernel refuses; which setting does, and what to do.

@@ -8,7 +8,7 @@
 //! Host        a namespace with an eth0 whose other end is an interface for a port
 //! Wire        a TAP as a port's interface: frames go in and come out byte by byte
 //! Router      a running `perigee run`
-//! Bird, Frr   routing daemons, beside the router or on a host; `bird::Configuration`, `frr::bgp`: what they are configured with
+//! Bird, Frr   routing daemons, next to the router or on a host; `bird::Configuration`, `frr::bgp`: their configurations
 //! Process     what all of these are: started, watched, killed by its number, never outliving its handle
 //! tools       which programs and packages are missing
 //! ```
@@ -45,7 +45,7 @@ use std::time::{Duration, Instant};
 /// Waiting for anything longer than this is a failure. Far more than needed: the machine may be busy.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// The same where protocols with timers of their own, or many thousands of routes, are waited for.
+/// The limit when waiting for protocols with timers of their own, or for many thousands of routes.
 pub const LONG_WAIT: Duration = Duration::from_secs(90);
 
 /// Waits until something is there.

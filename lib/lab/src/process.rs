@@ -50,10 +50,10 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// What it printed on standard output.
+    /// Its standard output.
     ///
     /// # Errors
-    /// It failed; its own words, in one line.
+    /// It failed; the error is its own message, in one line.
     pub fn output(self) -> Result<String> {
         if self.code == Some(0) {
             return Ok(self.out);
@@ -61,7 +61,7 @@ impl Ended {
         bail!("`{}` failed: {}", self.command, self.complaint())
     }
 
-    /// Its own words about its failure, in one line.
+    /// Its own message about its failure, in one line.
     pub fn complaint(&self) -> String {
         let errors = self.text.strip_prefix(&self.out).unwrap_or(&self.text);
         let lines: Vec<_> = errors.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -80,7 +80,7 @@ pub(crate) fn words(command: &Command) -> String {
 }
 
 /// Runs a command to its end; one that takes longer than [`LONGEST_WAIT`] is killed. That one, and one that could not be started,
-/// has failed, and says why.
+/// counts as failed, with the reason as its output.
 pub fn run(command: &mut Command) -> Ended {
     match Process::start(command) {
         Ok(process) => process.end(),
@@ -97,7 +97,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a command without standard input. What it prints is kept in files without a name.
+    /// Starts a command without standard input. Its output is kept in unnamed files.
     ///
     /// # Errors
     /// It cannot be started.
@@ -108,7 +108,7 @@ impl Process {
         Process::spawn(command, Some(out), err)
     }
 
-    /// [`Self::start`], all that it prints being written to a file with a name.
+    /// Like [`Self::start`], but all output is written to a named file.
     ///
     /// # Errors
     /// The file cannot be made, or the command not be started.
@@ -157,10 +157,10 @@ impl Process {
         Ok(status)
     }
 
-    /// An error with its last words, if it has ended.
+    /// Checks that it is running.
     ///
     /// # Errors
-    /// It has.
+    /// It has ended; the error has its last line.
     pub fn running(&mut self) -> Result<()> {
         if let Some(status) = self.ended()? {
             bail!("`{}` ended with {status}; {}", self.command, self.last_words());
@@ -168,7 +168,7 @@ impl Process {
         Ok(())
     }
 
-    /// Ends it without giving it a chance.
+    /// Kills it by SIGKILL.
     ///
     /// # Errors
     /// It has ended already.
@@ -193,28 +193,28 @@ impl Process {
         wait_for(longest, &what, || self.ended())
     }
 
-    /// What it has printed on standard output so far; nothing if all goes to a log.
+    /// Its standard output so far; nothing if all goes to a log.
     pub fn stdout(&self) -> String {
         self.out.as_ref().map_or_else(String::new, text)
     }
 
-    /// What it has said on standard error, or in its log, so far.
+    /// Its standard error, or its log, so far.
     pub fn stderr(&self) -> String {
         text(&self.err)
     }
 
-    /// All that it has said so far.
+    /// All its output so far.
     pub fn said(&self) -> String {
         self.stdout() + &self.stderr()
     }
 
-    /// The last line that it said.
+    /// The last line of its output.
     pub fn last_words(&self) -> String {
         let said = self.stderr();
         said.trim().lines().last().map_or("it said nothing".to_owned(), |line| format!("it said: {}", line.trim()))
     }
 
-    /// Waits for its end; if that does not come in [`LONGEST_WAIT`], it is killed, and has failed.
+    /// Waits for its end; if that does not come within [`LONGEST_WAIT`], it is killed, and counts as failed.
     pub fn end(mut self) -> Ended {
         let ended = self.wait(LONGEST_WAIT);
         let out = self.stdout();

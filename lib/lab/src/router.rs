@@ -27,7 +27,7 @@ pub fn program() -> Result<PathBuf> {
     })
 }
 
-/// How a router is started.
+/// How to start a router.
 #[derive(Debug, Clone)]
 pub struct Launch {
     /// `perigee`: see [`program`].
@@ -40,7 +40,7 @@ pub struct Launch {
     pub socket: PathBuf,
     /// Where it logs; otherwise to a file without a name.
     pub log: Option<PathBuf>,
-    /// How long it may take to start, and to stop.
+    /// How long it may take to start and to stop.
     pub patience: Duration,
 }
 
@@ -58,7 +58,7 @@ impl Router {
     pub fn start(launch: Launch) -> Result<Router> {
         let mut command = Command::new(&launch.program);
         command.arg("run").args(&launch.arguments).arg(&launch.configuration);
-        // We read its log: it is to be as it always is.
+        // Its log is read here, so it must look as usual.
         command.env("NO_COLOR", "1").env_remove("PERIGEE_LOG");
         let process = match &launch.log {
             Some(log) => Process::logging(&mut command, log)?,
@@ -89,15 +89,15 @@ impl Router {
         self.process.stderr()
     }
 
-    /// An error with its last words, if it has ended.
+    /// Checks that it is running.
     ///
     /// # Errors
-    /// It has.
+    /// It has ended; the error has its last line.
     pub fn running(&mut self) -> Result<()> {
         self.process.running()
     }
 
-    /// Does something with it; should that fail because the router has ended, that is the reason.
+    /// Does something with it; if that fails because the router has ended, the error says so.
     ///
     /// # Errors
     /// As `work`.
@@ -105,7 +105,7 @@ impl Router {
         work(self).or_else(|error| self.running().and(Err(error)))
     }
 
-    /// `perigee WORDS` about this router.
+    /// Runs `perigee WORDS` for this router.
     pub fn ask(&self, words: &str) -> Ended {
         let mut command = Command::new(&self.launch.program);
         run(command.args(words.split(' ')).arg("--socket").arg(self.socket()).env("NO_COLOR", "1"))
@@ -119,7 +119,7 @@ impl Router {
         self.process.signal(signal)
     }
 
-    /// Ends it by SIGTERM; its log. It must end well, with every packet buffer back, and leave no socket behind.
+    /// Ends it by SIGTERM; returns its log. It must exit cleanly, with every packet buffer returned, and leave no socket behind.
     ///
     /// # Errors
     /// It does not.
@@ -143,7 +143,7 @@ impl Router {
         Ok(log)
     }
 
-    /// Ends it without giving it a chance.
+    /// Kills it by SIGKILL.
     ///
     /// # Errors
     /// It has ended already.

@@ -20,18 +20,18 @@ pub const NSENTER: Tool = Tool("nsenter", "util-linux");
 pub const MOUNT: Tool = Tool("mount", "mount");
 /// Echo requests.
 pub const PING: Tool = Tool("ping", "iputils-ping");
-/// The way, hop by hop.
+/// The path, hop by hop.
 pub const TRACEROUTE: Tool = Tool("traceroute", "traceroute");
 /// TCP.
 pub const IPERF3: Tool = Tool("iperf3", "iperf3");
 /// BIRD, version 2 or newer.
 pub const BIRD: Tool = Tool("bird", "bird2");
-/// What asks BIRD.
+/// BIRD's client.
 pub const BIRDC: Tool = Tool("birdc", "bird2");
-/// FRR; what asks it.
+/// FRR, by its client.
 pub const FRR: Tool = Tool("vtysh", "frr");
 
-/// PATH, with the folders that Debian keeps from users' PATH although anyone may run what is in them.
+/// PATH, with the folders that Debian leaves out of users' PATH although anyone may run the programs in them.
 pub fn search_path() -> String {
     let path = std::env::var("PATH").unwrap_or_default();
     format!("{path}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin")
@@ -53,7 +53,7 @@ pub fn require(needed: &[Tool], search_path: &str, who: &str) -> Result<()> {
     }
 }
 
-/// What is missing, in a sentence that says how to get it.
+/// The missing programs, in a sentence that says how to get them.
 fn missing(needed: &[Tool], who: &str, found: impl Fn(&str) -> bool) -> Option<String> {
     let missing: Vec<_> = needed.iter().filter(|Tool(program, _)| !found(program)).collect();
     let programs: Vec<_> = missing.iter().map(|Tool(program, _)| *program).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! A port's cable whose other end is in our own hand.
+//! A port's cable whose other end is ours.
 
 use anyhow::{Context as _, Result};
 use std::io::ErrorKind;
@@ -8,7 +8,7 @@ use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 /// The longest frame that is read whole, in bytes.
 const LONGEST_FRAME: usize = 10_000;
 
-/// A TAP interface: what is sent here the router receives, what the router sends is received here, byte by byte.
+/// A TAP interface: the router receives the frames that are sent here, and its frames are received here, byte by byte.
 pub struct Wire {
     device: SyncDevice,
 }
@@ -24,7 +24,7 @@ impl Wire {
     /// Puts a frame on the wire; false if there is no room now.
     ///
     /// # Errors
-    /// The interface is gone or down, or takes a part of the frame only.
+    /// The interface is gone or down, or takes only a part of the frame.
     pub fn try_send(&self, frame: &[u8]) -> Result<bool> {
         match self.device.send(frame) {
             Ok(length) => {

@@ -14,7 +14,7 @@ pub struct World {
 }
 
 impl World {
-    /// Makes it of the namespaces that this process is in, which must be new ones. Configurations, logs and sockets of
+    /// Sets up the namespaces that this process is in, which must be new ones. Configurations, logs and sockets of
     /// daemons go to `folder`.
     ///
     /// # Errors
@@ -34,7 +34,7 @@ impl World {
         &self.folder
     }
 
-    /// `ip WORDS` in the router's namespace; what it printed.
+    /// Runs `ip WORDS` in the router's namespace; returns its output.
     ///
     /// # Errors
     /// It failed.
@@ -50,8 +50,8 @@ impl World {
         Host::empty(self, name)
     }
 
-    /// A host with `eth0`, whose other end is `interface` here. Of the addresses (with their prefix lengths) and gateways
-    /// there may be any number of both families.
+    /// A host with `eth0`, whose other end is `interface` here. There may be any number of addresses (with their prefix lengths)
+    /// and gateways of both families.
     ///
     /// # Errors
     /// It cannot be made.
@@ -67,7 +67,7 @@ impl World {
         Wire::new(name)
     }
 
-    /// Starts BIRD beside the router, on its twins.
+    /// Starts BIRD next to the router, on its twins.
     ///
     /// # Errors
     /// It does not come up.
@@ -75,7 +75,7 @@ impl World {
         Bird::start(Place::Router, &self.folder, configuration)
     }
 
-    /// Starts daemons of FRR beside the router, such as `["zebra", "ospfd"]`, with options behind their names.
+    /// Starts daemons of FRR next to the router, such as `["zebra", "ospfd"]`, with options behind their names.
     ///
     /// # Errors
     /// One does not come up, or complains.
@@ -93,7 +93,7 @@ impl World {
         Ok(path)
     }
 
-    /// Asserts that Linux forwards nothing here, so that what crosses the router has been forwarded by perigee.
+    /// Asserts that Linux forwards nothing here, so that every packet that crosses the router was forwarded by perigee.
     ///
     /// # Errors
     /// It does on some interface.
@@ -115,7 +115,7 @@ impl World {
     }
 }
 
-/// Switches Linux's forwarding off here, for interfaces to come as well.
+/// Switches off Linux's forwarding here, for future interfaces as well.
 fn forward_nothing() -> Result<()> {
     for family in ["ipv4", "ipv6"] {
         for which in ["all", "default"] {

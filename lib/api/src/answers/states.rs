@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The words of the answers: states and kinds, each with what it means.
+//! The words in answers: states and kinds, each with its meaning.
 
 use crate::declare::states;
 
@@ -60,7 +60,7 @@ states! {
     pub enum RouteOrigin {
         /// An address of the router's own.
         Local = "local",
-        /// The network of an address of the router's.
+        /// The network of one of the router's addresses.
         Connected = "connected",
         /// The configuration.
         Static = "static",
@@ -74,17 +74,17 @@ states! {
         Api = "api",
     }
 
-    /// What becomes of packets to a route's destinations.
+    /// What happens to packets to a route's destinations.
     pub enum RouteAction {
         /// They are forwarded.
         Forward = "forward",
         /// They are for the router itself.
         Local = "local",
-        /// They are dropped in silence.
+        /// They are dropped silently.
         Blackhole = "blackhole",
-        /// They are dropped, and the sender is told that the destination is unreachable.
+        /// They are dropped, and the sender gets ICMP destination unreachable.
         Unreachable = "unreachable",
-        /// They are dropped, and the sender is told that it is prohibited.
+        /// They are dropped, and the sender gets ICMP administratively prohibited.
         Prohibit = "prohibit",
     }
 
@@ -100,15 +100,15 @@ states! {
         Group = "group",
     }
 
-    /// How a neighbor stands (RFC 4861 7.3.2, for IPv4 as well).
+    /// The state of a neighbor (RFC 4861 7.3.2, for IPv4 as well).
     pub enum NeighborState {
         /// An operator or the configuration has set its MAC address.
         Static = "static",
         /// It is being resolved.
         Incomplete = "incomplete",
-        /// It has answered a short while ago.
+        /// It answered a short while ago.
         Reachable = "reachable",
-        /// It has not been heard of for a while; it is asked when a packet is sent to it.
+        /// It has not been heard from for a while; it is asked when a packet is sent to it.
         Stale = "stale",
         /// A packet has been sent to it; it is asked soon if nothing shows that it is there.
         Delay = "delay",
@@ -118,7 +118,7 @@ states! {
         Failed = "failed",
     }
 
-    /// Whether a worker runs the script that was asked for.
+    /// Whether a worker runs the requested script.
     #[derive(Default)]
     pub enum ScriptState {
         /// It does.
@@ -136,7 +136,7 @@ states! {
         Steer = "steer",
     }
 
-    /// What becomes of packets that match a rule.
+    /// What happens to packets that match a rule.
     pub enum FilterAction {
         /// They go on.
         Accept = "accept",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What BIRD is configured with, piece by piece.
+//! BIRD's configuration, piece by piece.
 
 use std::fmt::{Display, Write as _};
 
@@ -15,9 +15,9 @@ pub struct Configuration(String);
 pub struct Channel<'a> {
     /// `ipv4` or `ipv6`.
     pub family: &'a str,
-    /// From the protocol: `all`, `none`, `where ...`.
+    /// Routes from the protocol: `all`, `none`, `where ...`.
     pub import: &'a str,
-    /// To the protocol.
+    /// Routes to the protocol.
     pub export: &'a str,
 }
 
@@ -28,11 +28,11 @@ pub struct Session<'a> {
     pub name: &'a str,
     /// Address and AS number of this side.
     pub local: (&'a str, u32),
-    /// Those of the other.
+    /// Address and AS number of the other side.
     pub neighbor: (&'a str, u32),
-    /// More of BIRD's words: `hold time 30; graceful restart on;`.
+    /// More options in BIRD's syntax: `hold time 30; graceful restart on;`.
     pub options: &'a str,
-    /// What it carries.
+    /// The routes that it carries.
     pub channel: Channel<'a>,
 }
 
@@ -44,14 +44,14 @@ impl Display for Channel<'_> {
 }
 
 impl Configuration {
-    /// It logs to standard error, and knows its interfaces.
+    /// A configuration that logs to standard error and knows the interfaces.
     pub fn new(router_id: &str) -> Configuration {
         Configuration(format!(
             "# SPDX-License-Identifier: MIT\nlog stderr all;\nrouter id {router_id};\nprotocol device {{ }}\n"
         ))
     }
 
-    /// And lines in BIRD's own words.
+    /// Adds lines in BIRD's own syntax.
     #[must_use]
     pub fn and(mut self, lines: &str) -> Configuration {
         // A String takes everything.
@@ -59,14 +59,14 @@ impl Configuration {
         self
     }
 
-    /// And Linux's table, which takes the routes of `export`: perigee follows that. `options`: more of BIRD's words.
+    /// Adds Linux's table, which takes the routes of `export` and which perigee follows. `options` are in BIRD's syntax.
     #[must_use]
     pub fn kernel(self, family: &str, export: &str, options: &str) -> Configuration {
         let channel = Channel { family, import: "none", export };
         self.and(&format!("protocol kernel {{\n  {channel}\n  {options}\n}}"))
     }
 
-    /// And a BGP session, with timers that suit a laboratory.
+    /// Adds a BGP session, with timers that suit a laboratory.
     #[must_use]
     pub fn bgp(self, session: &Session) -> Configuration {
         let Session { name, local, neighbor, options, channel } = session;
@@ -76,7 +76,7 @@ impl Configuration {
         ))
     }
 
-    /// And networks to announce, by a protocol of this name; `disabled` until it is told to start.
+    /// Adds networks to announce, by a protocol of this name; if `disabled`, it does not start until it is enabled.
     #[must_use]
     pub fn networks(
         mut self,

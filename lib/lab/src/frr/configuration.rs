@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What FRR's daemons are configured with, line by line.
+//! The configuration of FRR's daemons, line by line.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ pub struct Session {
     pub neighbor: String,
     /// AS number of the other side.
     pub remote_as: u32,
-    /// `ipv4` or `ipv6`: what it carries.
+    /// The family of its routes: `ipv4` or `ipv6`.
     pub family: &'static str,
 }
 
