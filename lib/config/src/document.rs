@@ -32,7 +32,7 @@ pub struct Key {
     pub expected: String,
     /// The default, as TOML or described.
     pub default: String,
-    /// What a reload does with a change.
+    /// What a reload does with a changed value.
     pub reload: Reload,
 }
 
@@ -93,7 +93,7 @@ impl Chapter {
     }
 }
 
-/// What a section without a single key holds, which is the defaults, described.
+/// The chapters: sections without any keys, which show the defaults and descriptions.
 fn chapters() -> Vec<Chapter> {
     let nothing = Mistakes::new("", "");
     let s = &mut Section::absent("", &nothing);

@@ -29,11 +29,11 @@ section! {
 /// Whether DPDK takes hugepages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hugepages {
-    /// If the machine has any.
+    /// Takes them if the machine has any.
     Auto,
-    /// Or fail.
+    /// Takes them or fails.
     On,
-    /// Never.
+    /// Does not take them.
     Off,
 }
 

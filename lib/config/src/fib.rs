@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The lookup structures that `fib` in `[router]` and `--fib` choose from.
 //!
-//! Which ones there are is not known here: the program says so in [`super::Machine::fib`].
+//! Their names are not known here: the program lists them in [`super::Machine::fib`].
 
 use toml::Value;
 use toml::de::DeValue;
@@ -37,7 +37,7 @@ pub struct FibNames {
 }
 
 impl FibNames {
-    /// What names mean: one for the families that have it, or one for each family.
+    /// Resolves names: one for the families that have it, or one for each family.
     ///
     /// # Errors
     /// What was expected instead.
@@ -56,7 +56,7 @@ impl FibNames {
         }
     }
 
-    /// What [`choose`](Self::choose) takes.
+    /// Describes what [`choose`](Self::choose) accepts.
     pub fn expected(&self) -> String {
         let list = |names: &[String]| names.iter().filter(|name| *name != AUTO).cloned().collect::<Vec<_>>().join(", ");
         format!(

@@ -11,7 +11,7 @@ use super::tuples::read_tuple;
 section! {
     /// A rule of the fast path's filter. The first rule that matches decides; a packet that none matches goes on.
     pub(crate) struct FilterKeys(context) keys {
-        /// What becomes of the packets.
+        /// What happens to the packets.
         action: Option<Action>, required(choice(ACTIONS)), default None => "required", live;
     }
 }
@@ -21,7 +21,7 @@ section! {
 pub struct Filter {
     /// The packets it is about.
     pub tuple: FiveTuple,
-    /// What becomes of them.
+    /// What happens to them.
     pub action: Action,
 }
 

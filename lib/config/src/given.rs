@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! A value of the file before anything is known of it, and after, with its place.
+//! A value of the file before it is interpreted and afterwards, with its place.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use toml::de::DeValue;
 
 use super::mistake::{Mistakes, Span};
 
-/// What a parser says about a value it does not take: why, or nothing if that is plain.
+/// The result of a parser; the error says why a value is refused, or nothing if that is obvious.
 pub(crate) type Parsed<T> = Result<T, String>;
 
-/// A value of the wrong type or shape, with nothing to add.
+/// The error for a value of the wrong type or shape, with nothing to add.
 pub(crate) fn unfit<T>() -> Parsed<T> {
     Err(String::new())
 }
@@ -30,14 +30,14 @@ impl<T> At<T> {
     }
 }
 
-/// Places do not count: two files may say the same in different lines.
+/// Places do not count: two files may have the same value in different lines.
 impl<T: PartialEq> PartialEq for At<T> {
     fn eq(&self, other: &Self) -> bool {
         self.value == other.value
     }
 }
 
-/// A key's value, or an element of it, before anything is known of it.
+/// A key's value, or an element of it, before it is interpreted.
 pub(crate) struct Given<'t> {
     /// Where the key stands.
     pub key: Span,
@@ -46,7 +46,7 @@ pub(crate) struct Given<'t> {
 }
 
 impl<'t> Given<'t> {
-    /// The value as `parse` takes it, or a mistake.
+    /// The value as `parse` reads it, or a mistake.
     pub fn parse<T>(&self, expected: &str, parse: impl FnOnce(&DeValue) -> Parsed<T>) -> Option<T> {
         match parse(self.value.get_ref()) {
             Ok(parsed) => Some(parsed),

@@ -136,7 +136,7 @@ fn host_address(text: &str) -> Parsed<InterfaceAddress> {
         if v4.is_broadcast() || v4.octets()[0] >= 240 {
             return Err("no host's address".into());
         }
-        // Of old, the address of the network is a broadcast address, too.
+        // Historically, the address of the network is a broadcast address, too.
         if own.broadcasts().any(|broadcast| broadcast == v4) {
             let first = own.network().addr() == address;
             let what = if first { "the address of the network itself" } else { "the network's broadcast address" };

@@ -25,7 +25,7 @@ type Printer<'k, T> = Box<dyn Fn(&T) -> Option<Value> + 'k>;
 pub(crate) struct Kind<'k, T> {
     /// Completes the sentence "found ..., expected".
     expected: Words,
-    /// The same for the page, where it says more or depends on the machine.
+    /// The phrase for the page, if it says more there or depends on the machine.
     described: Option<Words>,
     /// Completes "found no `KEY`, expected", if the key must be there.
     missing: Option<Words>,
@@ -51,12 +51,12 @@ impl<'k, T: 'k> Kind<'k, T> {
         }
     }
 
-    /// With other words on the page than in messages.
+    /// Sets another phrase for the page than for messages.
     pub fn described(self, words: impl Into<Words>) -> Self {
         Self { described: Some(words.into()), ..self }
     }
 
-    /// The value, or nothing if it was wrong and is reported.
+    /// The value, or nothing if it was wrong, which is reported.
     pub fn read(&self, given: &Given) -> Option<T> {
         (self.read)(given, &self.expected)
     }
@@ -75,7 +75,7 @@ impl<'k, T: 'k> Kind<'k, T> {
         }
     }
 
-    /// What was expected where the key is not there, if it must be.
+    /// What was expected if a mandatory key is missing.
     pub fn missing(&self) -> Option<&str> {
         self.missing.as_deref()
     }
@@ -192,12 +192,12 @@ pub(crate) fn required<'k, T: 'k>(kind: Kind<'k, T>) -> Kind<'k, Option<T>> {
     required_as(expected, kind)
 }
 
-/// Like [`required`], with words of its own for what is missing.
+/// Like [`required`], with its own phrase for a missing key.
 pub(crate) fn required_as<'k, T: 'k>(missing: impl Into<Words>, kind: Kind<'k, T>) -> Kind<'k, Option<T>> {
     Kind { missing: Some(missing.into()), ..optional(kind) }
 }
 
-/// A value with its place, for a check that meets others.
+/// A value with its place, for a check against other values.
 pub(crate) fn at<'k, T: 'k>(kind: Kind<'k, T>) -> Kind<'k, At<T>> {
     let Kind { expected, described, missing, array, read, print } = kind;
     Kind {
@@ -210,7 +210,7 @@ pub(crate) fn at<'k, T: 'k>(kind: Kind<'k, T>) -> Kind<'k, At<T>> {
     }
 }
 
-/// An array, each element reported by itself. Not an array: reported, and an empty list.
+/// An array, with mistakes reported per element. Anything else is reported and becomes an empty list.
 pub(crate) fn list<'k, T: 'k>(kind: Kind<'k, T>) -> Kind<'k, Vec<T>> {
     let Kind { expected, described, missing, read, print, .. } = kind;
     Kind {

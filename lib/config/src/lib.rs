@@ -121,7 +121,7 @@ impl Config {
             let root = Section::new("the file", tree.get_ref(), 0..0, &mistakes);
             Some(read_config(root, folder_of(name), machine))
         } else {
-            // A tree mended by the parser would only yield mistakes that nobody made.
+            // A tree that the parser has repaired would only yield mistakes that nobody made.
             None
         };
         let (mistakes, warnings) = mistakes.into_parts();
@@ -141,7 +141,7 @@ fn read_config(mut root: Section, folder: &Path, machine: &Machine) -> Config {
     let linux = read_table(&mut root, "linux", |s| Linux::read(s, &context));
     let before = mistakes.count();
     let (ports, interfaces) = ports::read_ports(&mut root, &context, &router);
-    // With an interface missing, "via an address on no interface" would blame the wrong line.
+    // If an interface is missing, "via an address on no interface" would blame the wrong line.
     let sure = mistakes.count() == before;
     let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
     let context = Context { ports: &names, sure, ..context };
@@ -177,7 +177,7 @@ fn read_table<T>(root: &mut Section, key: &'static str, read: impl FnOnce(&mut S
     value
 }
 
-/// `[router]`, in which the workers may be named. The command line has the last word about the lookup structures.
+/// `[router]`, in which the workers may be named. The command line takes precedence for the lookup structures.
 fn read_router(root: &mut Section, context: &Context) -> (Router, Vec<Worker>) {
     let mut section = root.table("router");
     let mut router = Router::read(&mut section, context);

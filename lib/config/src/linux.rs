@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! `[linux]`: which routes of Linux the router follows, how it learns of them, and how often it compares.
+//! `[linux]`: which routes of Linux the router follows, how it learns about them, and how often it compares.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,16 +18,16 @@ section! {
         feed: Feed, choice(FEEDS), default Feed::Netlink, restart;
         /// Tables whose routes are taken; those of the first are preferred to equal ones of the next.
         tables: Vec<u32>, tables_kind(), default vec![TABLES[0].1] => "`[\"main\"]`", live;
-        /// Protocols, which is Linux's word for the programs that make routes, whose routes are taken.
+        /// Protocols (as Linux calls the programs that make routes) whose routes are taken.
         protocols: Option<Vec<u8>>, optional(protocol_list()), default None => "all", live;
         /// Protocols whose routes are not taken.
         ignore_protocols: Vec<u8>, protocol_list(), default Vec::new(), live;
         /// Where FRR connects to, in the twins' namespace.
         fpm: SocketAddr, socket_address("an address with a port, such as \"127.0.0.1:2620\""),
             default SocketAddr::from(([127, 0, 0, 1], 2620)), restart;
-        /// How long FRR has, after it has connected again, to name the routes that are to stay.
+        /// How long FRR may take, after it has connected again, to name the routes that stay.
         fpm_hold: Duration, time("a time, such as \"60s\"", Ok), default Duration::from_secs(60), restart;
-        /// Room for the kernel's notifications until they are read. When it overflows, everything is read again.
+        /// Buffer for the kernel's notifications until they are read. When it overflows, everything is read again.
         receive_buffer: u64, buffer_size(), default 256 << 20, restart;
         /// How often Linux's table, the RIB and the lookup structures are compared and differences repaired.
         audit: Option<Duration>, optional(time("a time of 1s or more, such as \"60s\"", a_second_at_least)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What a configuration is checked against besides itself.
+//! What a configuration is checked against, besides itself.
 
 use super::fib::{FibChoice, FibNames};
 
@@ -10,7 +10,7 @@ pub struct Machine {
     pub cores: Vec<u16>,
     /// The lookup structures that this program has.
     pub fib: FibNames,
-    /// Those to use, whatever the configuration says.
+    /// The ones to use regardless of the configuration.
     pub fib_override: Option<FibChoice>,
 }
 

@@ -27,7 +27,7 @@ pub struct Mistake {
     pub message: String,
     /// The source line, printable, at most 160 characters of it.
     quote: String,
-    /// Characters under which the carets stand; 0 where the quote does not reach.
+    /// Number of characters with carets below them; 0 if the place is beyond the quote.
     carets: usize,
 }
 
@@ -129,7 +129,7 @@ impl<'t> Mistakes<'t> {
         Self { source: Source::new(name, text), mistakes: RefCell::default(), warnings: RefCell::default() }
     }
 
-    /// Beyond a hundred, one more helps nobody, and finding its line costs time.
+    /// Beyond a hundred, more mistakes help nobody, and finding their lines costs time.
     pub fn add(&self, span: &Span, message: impl Into<String>) {
         if self.count() == MOST {
             return;

@@ -33,7 +33,7 @@ pub struct Config {
     pub interfaces: Vec<Interface>,
     /// `[[route]]`: to a gateway, to several or to nowhere.
     pub routes: Vec<(Prefix, Route)>,
-    /// What `routes_file` held; filled by [`Config::load`].
+    /// The routes of `routes_file`; filled by [`Config::load`].
     pub file_routes: Vec<(Prefix, Route)>,
     /// `routes_file`, if there is one.
     pub routes_file: Option<PathBuf>,
@@ -43,7 +43,7 @@ pub struct Config {
     pub filters: Vec<Filter>,
     /// `[[steer]]`.
     pub steers: Vec<Steer>,
-    /// What is allowed but looks like an oversight.
+    /// Warnings: what is allowed but looks like an oversight.
     pub warnings: Vec<Mistake>,
 }
 

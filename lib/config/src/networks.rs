@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Which interface an address is on, and `dev`, which says so.
+//! Which interface an address is on, by its networks or by `dev`.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use super::reader::Section;
 /// The networks the router is connected to.
 pub(crate) struct Networks<'c> {
     interfaces: &'c [Interface],
-    /// Whether every interface was read; if not, an address on none of them is no mistake.
+    /// Whether every interface was read; if not, an address on none of them is not a mistake.
     sure: bool,
 }
 
@@ -26,7 +26,7 @@ impl<'c> Networks<'c> {
     pub fn named(&self, name: &str) -> Result<InterfaceId, String> {
         match self.interfaces.iter().position(|i| i.name == name) {
             Some(at) => Ok(InterfaceId(at as u16)),
-            // The first interface stands in; the mistakes before keep the configuration from use.
+            // The first interface is a placeholder: because of earlier mistakes the configuration is not used.
             None if !self.sure => Ok(InterfaceId(0)),
             None => {
                 let names: Vec<_> = self.interfaces.iter().take(8).map(|i| i.name.as_str()).collect();

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 pub(crate) struct Once(HashMap<String, String>);
 
 impl Once {
-    /// Whose `what` was already, or from now on `owner`'s.
+    /// Claims `what` for `owner`; returns the previous owner if there is one.
     pub fn claim(&mut self, what: String, owner: &str) -> Option<String> {
         match self.0.get(&what) {
             Some(first) => Some(first.clone()),

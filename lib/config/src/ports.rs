@@ -156,7 +156,7 @@ fn check_twin(name: &At<String>, port: &Port, router: &Router, section: &Section
     }
 }
 
-/// What no two ports can open.
+/// What only one port can open.
 fn opened(device: &Device) -> String {
     match device {
         Device::Dpdk(text) => text.split(',').next().unwrap_or(text).to_owned(),
@@ -177,7 +177,7 @@ impl DeviceKeys {
         }
     }
 
-    /// One of the two ways, with the place where it stands.
+    /// Resolves either of the two forms, with its place.
     fn resolve(self, name: &At<String>, s: &Section) -> At<Device> {
         let places = (s.place("device"), s.place("interface"), s.place("driver"));
         match &places {
@@ -200,14 +200,14 @@ impl DeviceKeys {
                 let driver = self.driver.map_or(LinuxDriver::AfPacket, |driver| driver.value);
                 Device::Linux { interface: interface.value, driver }
             }
-            // Was reported; a stand-in that no other port can share keeps the rest checked.
+            // It was reported; with a placeholder that no other port can share, the rest is still checked.
             (None, None) => Device::Dpdk(format!("none_{}", name.value)),
         };
         At { value, span: places.0.or(places.1).unwrap_or(s.span.clone()) }
     }
 }
 
-/// A MAC address that a frame can come from.
+/// A MAC address that can be the source of a frame.
 pub(crate) fn station() -> Kind<'static, MacAddr> {
     text("the MAC address of one station, such as \"02:00:00:00:00:01\"", |text| {
         let mac: MacAddr = text.parse().map_err(|_| "not six pairs of hexadecimal digits with colons between")?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! A configuration as TOML again: everything spelled out, defaults and all, so that it can be kept and edited.
+//! A configuration printed as TOML: everything is spelled out, including defaults, so that it can be kept and edited.
 
 use std::fmt::Write;
 

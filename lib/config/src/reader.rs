@@ -3,7 +3,7 @@
 //!
 //! A derived deserializer stops at the first error; the author of a configuration should see all mistakes at once. So
 //! the tree is walked here: a [`Section`] is asked for each key that is declared for it, reports what does not fit,
-//! and in [`Section::finish`] the keys that nobody asked for.
+//! and reports in [`Section::finish`] the keys that were never asked for.
 
 use toml::de::DeTable;
 
@@ -43,7 +43,7 @@ impl<'t> Section<'t> {
         self.mistakes
     }
 
-    /// How messages call it.
+    /// Its name in messages.
     pub fn title(&self) -> &str {
         &self.title
     }
@@ -59,7 +59,7 @@ impl<'t> Section<'t> {
         Some(self.table?.get(key)?.get_ref().as_array()?.len())
     }
 
-    /// Makes `keys` known ones, without a look at their values.
+    /// Declares `keys` as known, without looking at their values.
     pub fn know(&mut self, keys: &[&'static str]) {
         self.asked.extend(keys);
     }
@@ -157,7 +157,7 @@ impl<'t> Section<'t> {
 
 /// The known word that is at most two edits (for short words one) away from `word`.
 fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
-    // A key of a thousand letters is no slip of the finger, and the distance is quadratic.
+    // A key of a thousand letters is not a typing error, and the distance is quadratic.
     if word.len() > 40 {
         return None;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Which changes of a configuration only a restart can bring.
+//! Which changes of a configuration need a restart.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ impl Config {
 /// `router.burst` for `burst` below `[router]`.
 fn name(head: &str, key: &str) -> String {
     match (head, key) {
-        // There are three ways to say it.
+        // There are three ways to write it.
         ("[router]", "cores") => "workers".into(),
         _ => format!("{}.{key}", head.trim_matches(['[', ']'])),
     }

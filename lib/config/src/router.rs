@@ -34,15 +34,15 @@ section! {
         /// How long a packet may wait in a transmit buffer.
         transmit_timeout: Duration, time("a time up to 1s, such as \"100us\"", up_to_a_second),
             default Duration::from_micros(100), restart;
-        /// What a worker does when its queues are empty: `poll` asks again at once, which has the lowest delay and
+        /// What a worker does when its queues are empty: `poll` polls again at once, which has the lowest delay and
         /// keeps a core busy; `sleep` waits, longer the longer nothing comes.
         idle: Idle, choice(IDLE), default Idle::Poll, restart;
-        /// What routes are looked up in. `perigee check` answers a wrong name with a list of those that there are.
+        /// The lookup structures of the routing tables. `perigee check` answers a wrong name with a list of all names.
         fib: FibChoice, structures(&context.machine.fib), default FibChoice::default(), live;
         /// The API's unix socket.
         socket: PathBuf, checked_path("the path of a unix socket, at most 107 bytes", context.folder, socket_path),
             default default_socket(&name) => "`perigee/NAME.sock` in `$XDG_RUNTIME_DIR` or `/run`", restart;
-        /// Where metrics are served to the network as well.
+        /// The address on which metrics are served to the network as well.
         metrics: Option<SocketAddr>,
             optional(socket_address("an address with a port, such as \"127.0.0.1:9100\"")),
             default None => "nowhere", restart;
@@ -58,7 +58,7 @@ section! {
 /// What a worker without packets does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// Asks again at once: lowest delay, one busy core.
+    /// Polls again at once: lowest delay, one busy core.
     Poll,
     /// Sleeps, longer the longer nothing comes.
     Sleep,

@@ -41,7 +41,7 @@ section! {
 }
 
 section! {
-    /// What else becomes of a route's packets, and which of several routes is used.
+    /// Alternatives to forwarding, and which of several routes is used.
     pub(crate) struct RouteKeys(context) keys {
         /// Drops packets silently.
         blackhole: Option<At<bool>>, optional(at(boolean())), default None => "`false`", live;
@@ -67,7 +67,7 @@ section! {
             default None => "the one whose network has the gateway", live;
         /// As for one gateway.
         recursive: Option<At<bool>>, optional(at(boolean())), default None => "`false`", live;
-        /// The gateway's part of the flows.
+        /// The gateway's share of the flows.
         weight: u16, integer("a weight", 1..=Multipath::MAX_WEIGHT.into()), default 1, live;
     }
 }
@@ -78,7 +78,7 @@ const NO_TARGET: &str = "`via = \"ADDRESS\"`, or blackhole, unreachable or prohi
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Via {
     One(At<IpAddr>),
-    /// Tables of their own, which [`read_several`] reads; here only to be printed.
+    /// Separate tables, which [`read_several`] reads; here only for printing.
     Several(Vec<GatewayKeys>),
 }
 
@@ -99,7 +99,7 @@ fn via_kind() -> Kind<'static, Via> {
 }
 
 impl PrefixKeys {
-    /// The key that says `prefix`.
+    /// The key for `prefix`.
     pub fn of(prefix: Prefix) -> Self {
         Self { prefix: Some(At::nowhere(prefix)) }
     }
@@ -241,7 +241,7 @@ fn read_target(
 ) -> Option<RouteTarget> {
     let fate = keys.fate(s);
     if !matches!(fate, Ok(None)) {
-        // What stands beside a flag or a mistake is not looked at, but it is known.
+        // Keys next to a flag or a mistake are not looked at, but they are known.
         s.know(ViaKeys::NAMES);
         return fate.ok().flatten();
     }

@@ -26,7 +26,7 @@ section! {
     }
 }
 
-/// How the routes file is written.
+/// The format of the routes file.
 pub(crate) const FORMAT: &str = "\
 One route a line:
 
@@ -173,7 +173,7 @@ impl LineReader<'_> {
     }
 }
 
-/// The words of a line that are left.
+/// The remaining words of a line.
 struct Words<'l> {
     line: &'l str,
     rest: std::str::SplitAsciiWhitespace<'l>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The declaration of a section's keys, of which everything else is made: [`section!`].
+//! The declaration of a section's keys, from which everything else is generated: [`section!`].
 //!
 //! ```text
 //!                     ┌► a struct with a field for each key, documented
@@ -30,7 +30,7 @@ use super::fib::FibNames;
 use super::kind::Words;
 use super::machine::Machine;
 
-/// What becomes of a changed key when the router reloads its configuration.
+/// What happens to a changed key when the router reloads its configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
     /// The running router takes it.
@@ -50,7 +50,7 @@ pub(crate) struct Entry {
     /// The default, if it is described rather than a value.
     pub default: Option<&'static str>,
     pub reload: Reload,
-    /// As TOML; nothing if the section says nothing about it.
+    /// The value as TOML; nothing if the section does not have the key.
     pub value: Option<Value>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn toml_table(entries: Vec<Entry>) -> toml::Table {
     entries.into_iter().filter_map(|entry| Some((entry.key.to_owned(), entry.value?))).collect()
 }
 
-/// What [`section!`] makes besides a struct.
+/// What [`section!`] generates besides a struct.
 pub(crate) trait Keys {
     /// What the section is for.
     const ABOUT: &str;
@@ -70,22 +70,22 @@ pub(crate) trait Keys {
     fn entries(&self) -> Vec<Entry>;
 }
 
-/// What the keys of one section may need to know of what was read before it.
+/// What the keys of a section may need to know of earlier sections.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'c> {
-    /// Where relative paths start.
+    /// The folder that relative paths start at.
     pub folder: &'c Path,
     pub machine: &'c Machine,
     /// The router's name.
     pub name: &'c str,
     /// The ports' names.
     pub ports: &'c [&'c str],
-    /// Whether every port was read; if not, a name that none of them has is no mistake.
+    /// Whether every port was read; if not, a name that none of them has is not a mistake.
     pub sure: bool,
 }
 
 impl Context<'static> {
-    /// For printing and describing, where nothing is checked.
+    /// A context for printing and describing, where nothing is checked.
     pub fn bare() -> Self {
         static NOTHING: Machine =
             Machine { cores: Vec::new(), fib: FibNames { v4: Vec::new(), v6: Vec::new() }, fib_override: None };
@@ -114,7 +114,7 @@ macro_rules! section {
         }
 
         impl $Section {
-            /// What the file says, with the defaults of the keys that are not there.
+            /// The values of the file, with defaults for missing keys.
             pub(crate) fn read(
                 section: &mut $crate::reader::Section,
                 $context: &$crate::section::Context,

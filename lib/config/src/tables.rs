@@ -30,7 +30,7 @@ impl Table {
 impl Config {
     /// Every table. A key that is not in here is neither printed nor compared.
     pub(crate) fn tables(&self) -> Vec<Table> {
-        // Spelled out, so that what is added to a configuration is not forgotten here.
+        // All fields are named, so that a new one cannot be forgotten here.
         let Self {
             router,
             eal,

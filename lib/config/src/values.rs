@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The small values of the configuration: each parses from text, and knows nothing of files.
+//! The small values of the configuration: each is parsed from text, without knowing about files.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -10,7 +10,7 @@ use super::reader::Section;
 use super::section::{Context, section};
 
 section! {
-    /// How many workers there are, or where.
+    /// How many workers there are, or on which cores.
     pub(crate) struct WorkerKeys(context) keys {
         /// Worker threads, from the last core down, so that the first is left to the slow path and Linux. Only one of
         /// `workers`, `cores` and `[[worker]]` is given.

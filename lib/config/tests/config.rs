@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Every mistake a configuration can make: where it is reported, and in which words.
+//! Every mistake a configuration can contain: where it is reported, and how.
 //!
 //! In the snippets «...» marks the place that must be reported; the marks are taken out before parsing.
 
@@ -369,7 +369,7 @@ fn a_lookup_structure_is_for_the_families_that_have_it() {
     }
     let machine = Machine { fib_override: Some(FibChoice { v4: "old".into(), v6: "new".into() }), ..machine() };
     let config = Config::parse_on("test.toml", &format!("{PORT}[router]\nfib = \"both\"\n"), &machine).unwrap();
-    assert_eq!(config.router.fib, machine.fib_override.unwrap(), "the command line has the last word");
+    assert_eq!(config.router.fib, machine.fib_override.unwrap(), "the command line takes precedence");
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn two_workers_on_one_core_are_warned_about() {
     assert_eq!((cores, config.warnings.len()), (vec![3, 2, 1], 0));
 }
 
-/// A configuration with something of everything.
+/// A configuration that uses everything.
 const FULL: &str = r#"
 routes_file = "routes.txt"
 

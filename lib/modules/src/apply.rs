@@ -37,7 +37,7 @@ pub fn apply(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mas
     let (mut stale, mut no_room) = (Mask::EMPTY, Mask::EMPTY);
     for mut packet in batch.packets(odd) {
         let next_hop = next_hops.get(NextHopId(packet.next_hop()));
-        // Reserved interface ids are beyond every table: a next hop that is no longer to be sent to.
+        // Reserved interface ids are beyond every table: nothing may be sent to such a next hop any more.
         let egress = interfaces.get(usize::from(next_hop.interface().0));
         let done =
             egress.map(|egress| retag(&mut packet, egress).map(|()| write_header(&mut packet, next_hop, egress)));
@@ -59,7 +59,7 @@ pub fn apply(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mas
 fn write_header(packet: &mut Slot<'_>, next_hop: NextHop, egress: &Egress) {
     packet.set_out_port(egress.port);
     if let Some(head) = packet.frame_mut().first_chunk_mut::<12>() {
-        // Two numbers of 48 bits, big-endian, one behind the other.
+        // Two numbers of 48 bits, big-endian, one after the other.
         let (to, from) = (next_hop.mac_bits(), egress.mac_bits);
         let (first, last) = head.split_at_mut(8);
         first.copy_from_slice(&(to << 16 | from >> 32).to_be_bytes());

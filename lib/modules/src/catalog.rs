@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What the registry's modules are, all in one table: their functions, their reasons, and the page about them.
+//! All modules of the registry in one table: their functions, their reasons, and the page about them.
 
 use crate::context::Context;
 use crate::reason::{FIRST_CUSTOM, Kind, PER_MODULE, Reason, ReasonInfo};
@@ -12,7 +12,7 @@ pub enum Run {
     One(fn(&mut Context, &mut Batch, &mut Mask)),
     /// Narrows two masks, IPv4 and IPv6.
     Two(fn(&mut Context, &mut Batch, &mut Mask, &mut Mask)),
-    /// Not called: a name for counters.
+    /// Is never called: only a name for counters.
     None,
 }
 

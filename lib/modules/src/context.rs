@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What a module sees besides its batch: the worker's tables, counters, transmit buffers and the way to the slow path.
+//! What a module sees besides its batch: the worker's tables, counters, transmit buffers and the path to the slow path.
 
 use crate::counters::Counters;
 use crate::host;
@@ -17,27 +17,27 @@ use std::sync::Arc;
 pub struct Punted {
     /// The frame, Ethernet header included.
     pub packet: Packet,
-    /// Why.
+    /// Why it is punted.
     pub reason: Reason,
     /// Port it was received on.
     pub port: u16,
     /// Interface it was received on.
     pub interface: InterfaceId,
-    /// Next hop found for it; 0 where there was no lookup or no route.
+    /// Next hop found for it; 0 if there was no lookup or no route.
     pub next_hop: u32,
-    /// Its way so far, where it is followed.
+    /// Its path so far, if it is followed.
     pub trace: Option<Box<Trace>>,
 }
 
-/// The way to the slow path: a bounded ring. Gives the packet back when it is full.
+/// The path to the slow path: a bounded ring. Gives the packet back when it is full.
 pub trait PuntSink: Send {
     /// Hands a packet over.
     fn punt(&mut self, packet: Punted) -> Result<(), Punted>;
 
-    /// Tells the slow path, once after any number of packets, that some are there.
+    /// Notifies the slow path, once after any number of packets, that some are there.
     fn announce(&self) {}
 
-    /// How many packets it has room for now, at most: what a flood brings beyond that is freed at once, not one by one.
+    /// How many packets it has room for now, at most: those beyond that in a flood are freed together, not one by one.
     fn room(&self) -> usize {
         usize::MAX
     }
@@ -53,7 +53,7 @@ pub struct Context {
     pub counters: Arc<Counters>,
     /// One transmit buffer per port; `None` where the port has none for this worker.
     pub outputs: Vec<Option<TransmitBuffer>>,
-    /// The way to the slow path.
+    /// The path to the slow path.
     pub punts: Box<dyn PuntSink>,
     /// The reasons that scripts and shared libraries have named.
     pub custom: Arc<CustomReasons>,
@@ -75,7 +75,7 @@ impl Context {
         }
     }
 
-    /// Gives the packets of `mask` to the slow path under a reason; drops and counts what finds no room.
+    /// Gives the packets of `mask` to the slow path under a reason; drops and counts those that find no room.
     pub fn punt(&mut self, batch: &mut Batch, mask: Mask, reason: Reason) {
         if mask.is_empty() {
             return;
@@ -150,7 +150,7 @@ impl Context {
         }
     }
 
-    /// Counts what a transmit buffer did.
+    /// Counts the result of a flush of a transmit buffer.
     #[inline]
     pub fn flushed(&mut self, port: usize, flushed: Flushed) {
         self.counters.transmitted(port as u16, flushed.sent);
@@ -159,7 +159,7 @@ impl Context {
         }
     }
 
-    /// Transmits what has waited long enough, on every port.
+    /// Transmits packets that have waited long enough, on every port.
     pub fn flush_due(&mut self) {
         for port in 0..self.outputs.len() {
             let now = self.now;

@@ -31,8 +31,8 @@ impl Counter {
         }
     }
 
-    /// Sets a maximum back to 0 and returns what it was. Any thread may: a value that its writer compares just then is at
-    /// worst lost with the others.
+    /// Resets a maximum to 0 and returns its previous value. Any thread may do this: at worst, a value that the writer is
+    /// comparing at that moment is lost.
     pub fn take(&self) -> u64 {
         self.0.swap(0, Ordering::Relaxed)
     }
@@ -100,8 +100,8 @@ worker_counters! {
     sleeps,
     /// Table versions acknowledged.
     table_swaps,
-    /// A maximum, not a sum: the longest time between two rounds of the loop, in ns, since it was last taken back to 0. Sleep
-    /// that the worker wanted does not count.
+    /// A maximum, not a sum: the longest time between two rounds of the loop, in ns, since it was last reset to 0. Intended
+    /// sleep of the worker does not count.
     longest_gap,
 }
 

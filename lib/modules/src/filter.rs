@@ -63,7 +63,7 @@ fn denied<const N: usize>(
     let mut verdicts = [false; BATCH_SIZE];
     let mut n = 0;
     for packet in batch.packets(mask) {
-        // A packet without a whole header has an empty key: nothing goes on unchecked.
+        // A packet without a complete header has an empty key: nothing goes on unchecked.
         keys[n] = key(&packet).unwrap_or(Key::ZERO);
         n += 1;
     }
@@ -92,7 +92,7 @@ fn key6(packet: &Slot<'_>) -> Option<Key6> {
     key.destination.copy_from_slice(&header[24..40]);
     key.protocol = header[6];
     let payload = packet.frame().get(usize::from(packet.l3()) + 40..).unwrap_or(&[]);
-    // Where the chain is broken, or longer than any sender has a use for, the protocol stays the first header's.
+    // If the chain is broken, or longer than any sender needs, the protocol stays that of the first header.
     if let Ok(upper) = ExtensionHeaders::new(key.protocol, payload).upper_layer() {
         key.protocol = upper.protocol;
         if upper.has_header() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Takes one off the hop limit of IPv6 packets (RFC 8200 section 3).
+//! Decrements the hop limit of IPv6 packets (RFC 8200 section 3).
 //!
 //! Packets whose hop limit would reach 0 go to the slow path as they came, for an ICMPv6 Time Exceeded.
 //!
@@ -11,7 +11,7 @@ use crate::registry::ModuleId;
 use perigee_packet::{Batch, Mask};
 
 /// What it does, for the documentation.
-pub const SUMMARY: &str = "Takes one off the hop limit; expired packets go to the slow path for an ICMPv6 error.";
+pub const SUMMARY: &str = "Decrements the hop limit; expired packets go to the slow path for an ICMPv6 error.";
 
 reasons! { hop_limit:
     punt EXPIRED = "expired", "RFC 8200 3", "the hop limit would reach 0";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What the worker itself drops, and what a packet loses by a full queue. No module: its reasons only.
+//! What the worker itself drops, and packets that are lost to a full queue. Not a module: only its reasons.
 
 use crate::reason::reasons;
 

@@ -2,11 +2,11 @@
 //! Is it a valid IPv4 packet, by RFC 1812 section 5.2.2?
 //!
 //! Valid packets go on. Those with options, and those to a multicast group, go to the slow path. Broken ones are dropped,
-//! each under its reason, and so are addresses that no packet on a wire may have (RFC 1812 5.3.7). The header checksum is
-//! the device's word where it has one, else computed; there is no switch to turn it off. Bytes behind the packet are cut
-//! off, but for the padding of the shortest Ethernet frame, which does no harm.
+//! each under its reason, and so are addresses that no packet on a wire may have (RFC 1812 5.3.7). For the header checksum
+//! the device's verdict counts if there is one, otherwise it is computed; this cannot be switched off. Bytes behind the packet are
+//! cut off, except for the padding of the shortest Ethernet frame, which does no harm.
 //!
-//! Cost: one read of the header's 20 bytes; everything unusual is found by one test and looked at again out of line.
+//! Cost: one read of the header's 20 bytes; everything unusual is found by one test and examined out of line.
 
 use crate::context::Context;
 use crate::reason::reasons;
@@ -44,7 +44,7 @@ pub fn ipv4_valid(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
     }
 }
 
-/// True for what nearly all packets are: a valid header without options, unicast addresses, nothing behind the packet.
+/// True for nearly all packets: a valid header without options, unicast addresses, nothing behind the packet.
 #[inline(always)]
 fn is_plain(packet: &Slot<'_>) -> bool {
     let Some(header) = packet.network::<20>() else { return false };
@@ -140,7 +140,7 @@ mod tests {
     use perigee_fib::synth::Random;
     use std::collections::BTreeMap;
 
-    /// What becomes of one frame: its length if it goes on, else the reason.
+    /// What happens to one frame: its length if it goes on, else the reason.
     fn checked(frame: &[u8], l3: u8, flags: u8) -> Result<usize, String> {
         let mut rig = Rig::new();
         let slot = rig.receive(0, frame);
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(checked(&tagged(with_tail(1, 60), 0, 30), 18, 0), Ok(47), "64 bytes with a tag");
     }
 
-    /// The rules once more, word by word and without any hurry; `None` if the packet goes on.
+    /// The rules once more, literally and without regard to speed; `None` if the packet goes on.
     fn oracle(packet: &[u8], device: u8) -> Option<&'static str> {
         if packet.len() < 20 {
             return Some("short");

@@ -3,9 +3,9 @@
 //!
 //! Valid packets go on. Hop-by-hop options, multicast and link-local addresses go to the slow path. Broken ones and
 //! addresses that no packet on a wire may have are dropped, each under its reason. Bytes behind the packet are cut off,
-//! but for the padding of the shortest Ethernet frame.
+//! except for the padding of the shortest Ethernet frame.
 //!
-//! Cost: one read of the header's 40 bytes; everything unusual is looked at again out of line.
+//! Cost: one read of the header's 40 bytes; everything unusual is examined out of line.
 
 use crate::context::Context;
 use crate::reason::reasons;
@@ -40,7 +40,7 @@ pub fn ipv6_valid(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
     }
 }
 
-/// True for what nearly all packets are: a valid header, global unicast addresses, nothing behind the packet.
+/// True for nearly all packets: a valid header, global unicast addresses, nothing behind the packet.
 #[inline(always)]
 fn is_plain(packet: &Slot<'_>) -> bool {
     let Some(header) = packet.network::<40>() else { return false };
@@ -112,7 +112,7 @@ mod tests {
     use perigee_fib::synth::Random;
     use std::collections::BTreeMap;
 
-    /// What becomes of one frame: its length if it goes on, else the reason.
+    /// What happens to one frame: its length if it goes on, else the reason.
     fn checked(frame: &[u8], l3: u8) -> Result<usize, String> {
         let mut rig = Rig::new();
         let slot = rig.receive(0, frame);
@@ -175,7 +175,7 @@ mod tests {
         }
     }
 
-    /// The rules once more, without any hurry; `None` if the packet goes on.
+    /// The rules once more, without regard to speed; `None` if the packet goes on.
     fn oracle(packet: &[u8]) -> Option<&'static str> {
         let address = |at| packet.get(at..at + 16).map(|b: &[u8]| Ipv6Addr::from(<[u8; 16]>::try_from(b).unwrap()));
         let (Some(source), Some(destination)) = (address(8), address(24)) else { return Some("short") };

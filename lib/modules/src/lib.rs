@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What a module is and sees, and the modules themselves: a file each, and a line in the [`registry`].
+//! What a module is and what it sees, and the modules themselves: a file each, and a line in the [`registry`].
 //!
 //! ```text
 //! classify > ipv4_valid  > filter > ipv4_lookup > mtu > ttl       > apply > distribute
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A module is a function of the worker's [`Context`], a batch and a mask (or two, one per family). It narrows the mask to
-//! the packets that go on; the rest it drops or punts under a [`Reason`] of its own. It takes no clock, no lock, no memory.
+//! the packets that go on; the rest it drops or punts under a [`Reason`] of its own. It uses no clock and no lock, and allocates no memory.
 #![forbid(unsafe_code)]
 
 #[macro_use]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What IPv4 and IPv6 lookup share: what becomes of a packet by its next hop.
+//! The common part of IPv4 and IPv6 lookup: what happens to a packet, by its next hop.
 
 use crate::context::Context;
 use crate::reason::Reason;
@@ -9,7 +9,7 @@ use perigee_net::Address;
 use perigee_packet::wire::flow;
 use perigee_packet::{BATCH_SIZE, Batch, Mask};
 
-/// The reasons of a lookup module, by what its next hop says.
+/// The reasons of a lookup module, by kind of next hop.
 pub(crate) struct Reasons {
     pub local: Reason,
     pub no_route: Reason,
@@ -22,8 +22,8 @@ pub(crate) struct Reasons {
 /// Gives those packets of `special` that have several next hops the one of their flow; `ethertype` is that of all of them.
 /// Returns the rest: packets whose next hop, after that, cannot be sent to.
 ///
-/// All packets of a flow take one way (RFC 2991), chosen by the hash that also gives a flow its worker, and so do those
-/// that the slow path forwards.
+/// All packets of a flow take one path (RFC 2991), chosen by the hash that also gives a flow its worker; those that the slow
+/// path forwards take the same one.
 fn spread(ctx: &Context, batch: &mut Batch, special: Mask, ethertype: u16) -> Mask {
     let next_hops = &*ctx.tables.next_hops;
     batch.filter(special, |packet| {
@@ -116,7 +116,7 @@ pub(crate) fn lookup_batch<A: Destination, const HEADER: usize, const AT: usize>
 
 /// An address that packets are looked up by.
 pub(crate) trait Destination: Address {
-    /// What unused places hold.
+    /// The value of unused elements.
     const ZERO: Self;
     /// The address at an offset of a header.
     fn read<const HEADER: usize, const AT: usize>(header: &[u8; HEADER]) -> Self;

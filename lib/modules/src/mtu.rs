@@ -4,7 +4,7 @@
 //! Those too big go to the slow path: to be fragmented (RFC 1812 5.2.6), or for an ICMP error with the MTU (RFC 1191,
 //! RFC 4443 3.2). The check comes before TTL and hop limit are changed, so the slow path gets the packet as it came.
 //!
-//! Cost: next to nothing where all packets of a burst fit all interfaces; else a read of length and next hop, and of the
+//! Cost: next to nothing if all packets of a burst fit all interfaces; otherwise a read of length and next hop, and of the
 //! interface's table entry, per packet. The frame is not touched.
 
 use crate::context::Context;
@@ -31,7 +31,7 @@ pub fn mtu(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mask)
     }
     let too_big = all.filter(|slot| {
         let next_hop = next_hops.get(NextHopId(batch.next_hop(slot)));
-        // A next hop that lost its neighbor since the lookup is no matter of size: apply finds it.
+        // A next hop that has lost its neighbor since the lookup is not a question of size: apply finds it.
         let mtu = interfaces.egress(next_hop.interface()).map_or(u16::MAX, |egress| egress.mtu);
         // Padding does not count as too big, as no link has an MTU below the shortest Ethernet frame.
         batch.length(slot).saturating_sub(batch.l3(slot)) > usize::from(mtu)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! Why a packet leaves the fast path. Every drop and every punt has a module, a name and a counter per worker, and names
-//! the section of the RFC where one demands it.
+//! the section of the RFC that demands it, if there is one.
 
 use crate::registry::ModuleId;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub const REASON_COUNT: usize = 768;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reason(pub u16);
 
-/// What becomes of the packet.
+/// What happens to the packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// It is freed.
@@ -32,9 +32,9 @@ pub enum Kind {
 pub struct ReasonInfo {
     /// Its name, unique in its module.
     pub name: &'static str,
-    /// What becomes of the packet.
+    /// What happens to the packet.
     pub kind: Kind,
-    /// Where it is demanded ("RFC 1812 5.2.2"), or "".
+    /// The section that demands it ("RFC 1812 5.2.2"), or "".
     pub rfc: &'static str,
     /// What was wrong with the packet, or why it needs the slow path.
     pub text: &'static str,
@@ -74,7 +74,7 @@ impl CustomReasons {
         Reason(FIRST_CUSTOM + place as u16)
     }
 
-    /// All of them: number, module, name, kind.
+    /// All of these reasons: number, module, name, kind.
     pub fn all(&self) -> Vec<(Reason, String, String, Kind)> {
         let numbered = (FIRST_CUSTOM..).zip(self.list().iter().cloned()).collect::<Vec<_>>();
         numbered.into_iter().map(|(number, (module, name, kind))| (Reason(number), module, name, kind)).collect()

@@ -5,7 +5,7 @@
 /// Calls the macro `$then` with the registry: `name(one)` for a module that narrows one mask, `name(two)` for one that
 /// narrows two (IPv4, IPv6). `host` is not a module: it names what the worker itself drops.
 ///
-/// Numbers are stored nowhere, so a new line may stand anywhere. Tests run the modules in this order.
+/// Numbers are not stored anywhere, so a new line can go anywhere. Tests run the modules in this order.
 #[macro_export]
 macro_rules! for_each_module {
     ($then:ident) => {

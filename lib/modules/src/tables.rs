@@ -20,7 +20,7 @@ pub struct Tables {
     pub interfaces: Arc<Interfaces>,
     /// The configured filters, if there are any.
     pub filter: Option<Arc<dyn Filter>>,
-    /// What goes to the slow path, where devices cannot steer it there themselves; what it "denies" is punted.
+    /// Matches packets for the slow path that devices cannot steer there themselves; packets that it "denies" are punted.
     pub steer: Option<Arc<dyn Filter>>,
     /// Captures and traces; `None` while none is on.
     pub taps: Option<Arc<Taps>>,
@@ -36,7 +36,7 @@ pub struct PortView {
     pub mac: [u8; 6],
     /// Interface of untagged frames; only means something where `has_untagged`.
     pub untagged: u16,
-    /// Is there one?
+    /// Whether there is an interface for untagged frames.
     pub has_untagged: bool,
     number: u16,
     interfaces: Arc<Interfaces>,

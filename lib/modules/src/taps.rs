@@ -8,14 +8,14 @@
 //! traces               begin in Worker::receive, see `watch`
 //! ```
 //!
-//! What takes the packets is behind a trait and must not wait. What is here is cold code: it may allocate.
+//! The receivers of the packets are behind a trait and must not wait. This is cold code, which may allocate.
 
 use crate::reason::Reason;
 use crate::trace::TraceSink;
 use perigee_packet::{Batch, Mask};
 use std::sync::Arc;
 
-/// Which way a captured frame went.
+/// The direction of a captured frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Received.
@@ -31,9 +31,9 @@ pub struct Seen<'a> {
     pub frame: &'a [u8],
     /// The port it came in on; for one that is transmitted, the port it leaves by.
     pub port: u16,
-    /// Which way it went.
+    /// Its direction.
     pub direction: Direction,
-    /// Why it left, where it did.
+    /// Why it left, if it did.
     pub reason: Option<Reason>,
     /// When, in ns of the worker's clock: the start of its round.
     pub now: u64,
@@ -50,9 +50,9 @@ pub trait CaptureSink: Send + Sync {
 pub struct Taps {
     /// Captures of ports, by the port's number.
     pub ports: Vec<(u16, Arc<dyn CaptureSink>)>,
-    /// Captures of what is dropped.
+    /// Captures of dropped packets.
     pub drops: Vec<Arc<dyn CaptureSink>>,
-    /// Who wants packets to be followed.
+    /// The sinks that want packets to be followed.
     pub traces: Vec<Arc<dyn TraceSink>>,
 }
 
@@ -92,8 +92,8 @@ impl Taps {
         }
     }
 
-    /// Chooses a packet of a burst to be followed: its slot, and who asked for it. `turn` counts bursts, so that each
-    /// tracer in turn is the first to choose.
+    /// Chooses a packet of a burst to be followed; returns its slot and the sink that wants it. `turn` counts bursts, so that
+    /// the sinks take turns at choosing first.
     pub(crate) fn choose(&self, batch: &Batch, turn: u64) -> Option<(&Arc<dyn TraceSink>, u8)> {
         let first = (turn as usize).checked_rem(self.traces.len())?;
         let (before, after) = self.traces.split_at(first);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! A small router for tests, without threads or devices: [`Rig`] has a context with four heap ports, two tables of routes,
-//! and a batch; the functions around it build frames. Only there with the feature `testing`.
+//! and a batch; the functions around it build frames. It is only available with the feature `testing`.
 //!
 //! ```text
 //! id  interface  port  VLAN  MTU        routes 10.<id>.0.0/16 and 2001:db8:<id>::/48 lead out of it, to a neighbor
@@ -167,14 +167,14 @@ pub struct Rig {
     pub batch: Box<Batch>,
     /// Counts the packets that are alive.
     pub pool: &'static HeapPool,
-    /// The routes, to be changed.
+    /// The routes, which tests may change.
     pub fib: FibWriter,
     /// What was punted.
     pub punted: Receiver<Punted>,
     outputs: Vec<HeapQueue>,
 }
 
-/// What has room in a rig's transmit queues and in its punt channel.
+/// The capacity of a rig's transmit queues and of its punt channel.
 const ROOM: usize = 1024;
 
 impl Rig {
@@ -262,12 +262,12 @@ impl Rig {
         }
     }
 
-    /// The neighbors behind an interface are not known any more.
+    /// Makes the neighbors behind an interface unknown.
     pub fn lose_neighbor(&mut self, interface: u8) {
         self.set_neighbor(interface, None);
     }
 
-    /// They are known again.
+    /// Makes the neighbors behind an interface known again.
     pub fn find_neighbor(&mut self, interface: u8) {
         self.set_neighbor(interface, Some(neighbor(interface)));
     }
@@ -364,7 +364,7 @@ pub fn tagged(frame: Vec<u8>, port: u16, vid: u16) -> Vec<u8> {
     tagged
 }
 
-/// The frame, changed.
+/// Applies a change to a frame.
 pub fn changed(mut frame: Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     change(&mut frame);
     frame
@@ -391,7 +391,7 @@ pub fn fix_checksum(packet: &mut [u8]) {
 /// and `PERIGEE_FUZZ`, which multiplies 300,000. Both are printed.
 ///
 /// # Panics
-/// If one of them is set to what is no number.
+/// If one of them is set to something that is not a number.
 pub fn fuzz() -> (Random, u64) {
     let number = |variable: &str| {
         let text = std::env::var(variable).ok()?;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Bytes of the frame that a trace keeps.
 const KEPT: usize = 256;
-/// Steps beyond which a trace ends: a script may send a packet round in a circle.
+/// Steps beyond which a trace ends: a script may send a packet round in circles.
 const MOST_STEPS: usize = 256;
 
 /// Takes traces. Called on workers' threads: it must not wait.
@@ -56,7 +56,7 @@ pub enum Decision {
     Moved,
     /// The script gathers it with others; it is not followed any further.
     Gathered,
-    /// It is gone, and no module has said why.
+    /// It is gone, and no module has reported why.
     Lost,
     /// The slow path has counted something for it.
     SlowPath {
@@ -82,7 +82,7 @@ pub enum Decision {
     Delivered,
 }
 
-/// A step on the way.
+/// A step of a packet's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The module; `None`: the script itself, or the host.
@@ -91,7 +91,7 @@ pub struct Step {
     pub decision: Decision,
 }
 
-/// A packet's way.
+/// A packet's path.
 pub struct Trace {
     /// The sink that asked for it.
     pub sink: Arc<dyn TraceSink>,
@@ -101,7 +101,7 @@ pub struct Trace {
     pub port: u16,
     /// The frame as it came in: the first 256 bytes.
     pub frame: Vec<u8>,
-    /// What was in it then.
+    /// A summary of that frame.
     pub summary: Summary,
     /// What has happened to it.
     pub steps: Vec<Step>,

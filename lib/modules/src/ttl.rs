@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Takes one off the TTL of IPv4 packets and corrects the header checksum (RFC 1812 5.3.1, RFC 1624).
+//! Decrements the TTL of IPv4 packets and corrects the header checksum (RFC 1812 5.3.1, RFC 1624).
 //!
 //! Packets whose TTL would reach 0 go to the slow path as they came, for an ICMP Time Exceeded.
 //!
@@ -11,7 +11,7 @@ use crate::registry::ModuleId;
 use perigee_packet::{Batch, Mask};
 
 /// What it does, for the documentation.
-pub const SUMMARY: &str = "Takes one off the TTL; expired packets go to the slow path for an ICMP error.";
+pub const SUMMARY: &str = "Decrements the TTL; expired packets go to the slow path for an ICMP error.";
 
 reasons! { ttl:
     punt EXPIRED = "expired", "RFC 1812 5.3.1", "the TTL would reach 0";

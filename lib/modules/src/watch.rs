@@ -3,7 +3,7 @@
 //! module, between batches, and on the way out.
 //!
 //! A worker follows at most one packet at a time ([`Context::trace`]). While there is one, the callers of modules (the C
-//! ABI, the native loop) call them through [`one`] and [`two`]; modules themselves know nothing of it. Cold code all through.
+//! ABI, the native loop) call them through [`one`] and [`two`]; modules themselves know nothing of it. All of this is cold code.
 
 use crate::context::Context;
 use crate::registry::ModuleId;
@@ -96,7 +96,7 @@ pub fn moving(ctx: &mut Context, from: &Batch, mask: Mask, to: &Batch) {
     }
 }
 
-/// To be called before packets of a mask are gathered: the one that is followed is lost sight of.
+/// To be called before packets of a mask are gathered: the trace of the one that is followed ends.
 #[cold]
 pub fn gathering(ctx: &mut Context, batch: &Batch, mask: Mask) {
     if let Some(trace) = ctx.trace.as_mut().filter(|trace| trace.is_in(batch, mask & batch.live())) {

@@ -108,7 +108,7 @@ fn port_of(frame: &[u8]) -> u16 {
     (0..PORTS).find(|port| frame.starts_with(&own_mac(*port).octets())).unwrap_or(0)
 }
 
-/// What a burst's packets became, so far.
+/// What has happened to the packets so far.
 struct Account {
     received: u64,
     sent: u64,
