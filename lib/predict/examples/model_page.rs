@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Rewrites the tables of `docs/model.md`: `cargo run -p perigee-predict --example model_page`.
 //!
-//! The page is written by hand but for what stands between `<!-- begin NAME: generated -->` and `<!-- end NAME -->`. Where
+//! The page is written manually except for the parts between `<!-- begin NAME: generated -->` and `<!-- end NAME -->`. Where
 //! `examples/predict/simulated.csv` exists (columns `flows`, `frame_size`, `eq7`, `contention`: Gbit/s on the wire that the
-//! ns-3 module forwarded), its figures stand beside the calculated ones.
+//! ns-3 module forwarded), its figures are shown next to the calculated ones.
 
 use perigee_predict::fit::{Fit, Kind, Options, fit};
 use perigee_predict::verify::{Errors, Verified, verify};
@@ -24,7 +24,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The page with its generated parts made again.
+/// The page with its generated parts renewed.
 pub fn page(old: &str) -> Result<String, Box<dyn Error>> {
     let data = Data::new()?;
     let mut page = old.to_owned();
@@ -46,7 +46,7 @@ pub fn page(old: &str) -> Result<String, Box<dyn Error>> {
 /// Rates that the ns-3 module forwarded, by flows and frame size: Equation 7, linear contention.
 type Simulated = HashMap<(u32, u32), [f64; 2]>;
 
-/// The published table, and what the two published models say of it.
+/// The published table, and the predictions of the two published models.
 struct Data {
     points: Vec<Point>,
     eq7: Profile,
@@ -186,7 +186,7 @@ impl Data {
         Ok(text)
     }
 
-    /// Equation 5 with times in whole nanoseconds, beside the published simulation.
+    /// Equation 5 with times in whole nanoseconds, compared with the published simulation.
     fn truncation(&self) -> String {
         let (mut exact, mut whole, mut n) = (0.0, 0.0, 0.0);
         for point in self.points.iter().zip(&self.by_eq7).filter(|(_, p)| p.limit == "cores").map(|(point, _)| point) {
@@ -205,7 +205,7 @@ impl Data {
         )
     }
 
-    /// Eight cores, two links of 50 Gbit/s: where the models part.
+    /// Eight cores, two links of 50 Gbit/s: where the models diverge.
     fn eight(&self) -> String {
         let mut text = "| bytes | Eq. 7, Mpps | Gbit/s | linear contention, Mpps | Gbit/s | limit |\n\
                         | ---: | ---: | ---: | ---: | ---: | --- |\n"

@@ -20,10 +20,10 @@ const LOADS: [f64; 18] =
 /// Packets of each simulation of a curve: there are many.
 pub const LOAD_PACKETS: u64 = 200_000;
 
-/// Loss that counts as none where nothing is said of it: less than a packet in a million.
+/// Loss that counts as none if nothing is said about it: less than a packet in a million.
 const NEGLIGIBLE_LOSS: f64 = 1e-6;
 
-/// Shares of packets are sums of many: what they differ by is no loss.
+/// Shares of packets are sums of many: differences this small are not a loss.
 const ROUNDING: f64 = 1e-9;
 
 /// Where queues change slowly, simulations are at most this many times as long, and for that reason alone no longer than
@@ -34,7 +34,7 @@ const MAX_PACKETS: u64 = 5_000_000;
 /// When to simulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Simulate {
-    /// Where no closed form is exact, if there is a simulator.
+    /// If no closed form is exact and there is a simulator.
     WhereNeeded,
     /// Always.
     Always,
@@ -42,10 +42,10 @@ pub enum Simulate {
     Never,
 }
 
-/// What is asked.
+/// A question.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The router, with its ports and links as they will be.
+    /// The router, with its intended ports and links.
     pub profile: Profile,
     /// The offered rate.
     pub rate: Rate,
@@ -72,13 +72,13 @@ pub struct Row {
     pub no_loss_pps: f64,
     /// Gbit/s on the wire up to which nothing is lost for want of time.
     pub no_loss_gbps: f64,
-    /// What it is limited by.
+    /// What limits it.
     pub limit: Limit,
     /// How it is known.
     pub no_loss_method: Method,
     /// Each core's share of the packets.
     pub shares: Vec<f64>,
-    /// At the offered rate.
+    /// The figures at the offered rate.
     #[serde(flatten)]
     pub figures: Figures,
 }
@@ -89,31 +89,31 @@ pub struct Row {
 pub enum Needed {
     /// A number of cores.
     Cores {
-        /// The least number that was asked about and meets the objective.
+        /// The smallest number in question that meets the objective.
         cores: u32,
     },
     /// Links carry less than is offered.
     Link,
-    /// None of those asked about is enough.
+    /// None of the numbers in question is enough.
     None {
-        /// The one that comes nearest.
+        /// The one that comes closest.
         best: u32,
     },
-    /// It cannot be known without a simulation, or a longer one.
+    /// It is unknown without a simulation, or without a longer one.
     Unknown {
-        /// The least number that may be enough.
+        /// The smallest number that may be enough.
         cores: u32,
     },
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
     /// Offered packets per second.
     pub offered_pps: f64,
     /// Offered Gbit/s on the wire.
     pub offered_gbps: f64,
-    /// What links carry at most, all directions that have packets together, in Gbit/s on the wire.
+    /// The most that links carry, summed over all directions that have packets, in Gbit/s on the wire.
     pub link_gbps: f64,
     /// For each number of cores.
     pub rows: Vec<Row>,
@@ -125,13 +125,13 @@ pub struct Answer {
     pub load_cores: u32,
     /// Figures against load, from low to high.
     pub load: Vec<Figures>,
-    /// How figures are known, each method with what it gives.
+    /// How figures are known: each method with its figures.
     pub methods: Vec<(String, String)>,
-    /// What a reader should know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// Answers a question. `progress` is called with the number of simulations that are done, and of all that are known to be needed.
+/// Answers a question. `progress` is called with the number of finished simulations, and of all that are known to be needed.
 ///
 /// # Errors
 /// A simulator that fails.
@@ -278,7 +278,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Is the objective met with this number of cores? Without one, it is that nothing is lost.
+    /// Is the objective met with this number of cores? Without one, the objective is that nothing is lost.
     fn judge(&self, row: &Row) -> Verdict {
         let Some(objective) = &self.question.objective else {
             let excess = self.pps / row.no_loss_pps;
@@ -322,15 +322,16 @@ impl<'a> Asked<'a> {
 /// The length of a simulation, in packets.
 #[derive(Clone, Copy)]
 struct Size {
-    /// Before they are counted.
+    /// Packets before counting begins.
     warm_up: u64,
     packets: u64,
-    /// They are enough.
+    /// Whether that is enough.
     settled: bool,
 }
 
 impl Size {
-    /// `packets`, or more where queues change slowly, until they forget; before that a fifth, and until rings are full.
+    /// `packets`, or more if queues change slowly, until they have forgotten their start; before that a fifth, and until rings
+    /// are full.
     fn of(capacity: &Capacity, pps: f64, packets: u64) -> Self {
         let Relaxation { fill, count } = capacity.relaxation(pps);
         let most = MAX_LENGTHENING.saturating_mul(packets).min(packets.max(MAX_PACKETS));
@@ -342,7 +343,7 @@ impl Size {
     }
 }
 
-/// What a simulation says of the rate that was asked for: links carry `carried` of `pps`. How many packets a simulation really
+/// Converts a simulation's figures to the requested rate: links carry `carried` of `pps`. How many packets a simulation really
 /// offers is random, too: if cores have no time for all of them, that changes what is lost, else what is accepted.
 fn of_what_is_offered(mut figures: Figures, carried: f64, pps: f64, overloaded: bool) -> Figures {
     if let Some((loss, accepted)) = figures.loss.zip(figures.accepted_pps) {

@@ -62,13 +62,13 @@ pub enum Limit {
     Slow,
 }
 
-/// A router with a number of cores, and its traffic but for the rate.
+/// A router with a number of cores, and its traffic except for the rate.
 #[derive(Clone, Debug)]
 pub struct Capacity {
     router: Router,
     arrivals: Arrivals,
     server: BatchServer,
-    /// Of each core, by receiving port.
+    /// Each core's shares, by receiving port.
     shares: Vec<Vec<f64>>,
     /// Share of each receiving port, all cores together.
     of_ports: Vec<f64>,
@@ -79,16 +79,16 @@ pub struct Capacity {
     flows: u32,
 }
 
-/// How long queues take to come to what they are in the long run, in packets of all the router.
+/// How long queues take to reach their steady state, in packets of the whole router.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Relaxation {
     /// From empty rings.
     pub fill: f64,
-    /// To be counted, for means that say something.
+    /// Packets to count for meaningful means.
     pub count: f64,
 }
 
-/// What comes: all but the rate.
+/// The traffic, except for its rate.
 #[derive(Clone, Debug)]
 pub struct Traffic {
     /// Frame sizes.
@@ -97,7 +97,7 @@ pub struct Traffic {
     pub flows: u32,
     /// 1: from one port of each pair to the other; 2: flows in turn both ways.
     pub directions: u32,
-    /// How packets come.
+    /// The arrival process.
     pub arrivals: Arrivals,
 }
 
@@ -154,7 +154,7 @@ impl Capacity {
         self.link_pps / least
     }
 
-    /// Share of the packets that cores have no time for, in the long run.
+    /// Long-run share of the packets that cores have no time for.
     pub fn overload(&self, pps: f64) -> f64 {
         self.rates(pps).iter().map(|rates| self.lost(rates)).sum::<f64>() / pps
     }
@@ -265,7 +265,7 @@ impl Capacity {
         self.server.burst_ns * n.min(1.0) + n * self.server.packet_time()
     }
 
-    /// Packets per second, `most` at most, up to which the slow path keeps up. It works on one packet at a time, on whichever core
+    /// Packets per second, up to `most`, that the slow path can keep up with. It works on one packet at a time, on whichever core
     /// is free, and stops when the fast path wants it: in the share of time in which not all cores are busy.
     fn slow_pps(&self, most: f64) -> Result<f64, TooLarge> {
         let slow_ns = self.router.punt_share * self.router.slow_path_ns;
@@ -299,7 +299,7 @@ impl Capacity {
         self.without_the_unknown(figures)
     }
 
-    /// Takes out what the router's other parts change.
+    /// Removes the figures that other parts of the router change.
     fn without_the_unknown(&self, mut figures: Figures) -> Figures {
         let known = |method: &Method| !matches!(method, Method::Missing(_));
         let mut times = |why: &str| {

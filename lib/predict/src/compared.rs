@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! A measured point beside what a model says of it: a row of tables, and a part of JSON.
+//! A measured point and a model's prediction of it: a row of tables, and a part of JSON.
 
 use crate::points::Point;
 use serde::Serialize;
@@ -25,7 +25,7 @@ pub struct Compared {
     pub working_set_bytes: Option<f64>,
     /// Measured, in Gbit/s on the wire.
     pub gbps: f64,
-    /// Predicted, links and all.
+    /// Predicted, including the limits of links.
     pub predicted_gbps: f64,
     /// Predicted over measured, less 1, in percent.
     pub error_percent: f64,
@@ -49,7 +49,7 @@ impl Compared {
     }
 }
 
-/// A share in percent, with six decimals: what comes after is rounding, and would differ from machine to machine.
+/// A share in percent, with six decimals: further ones are rounding, and would differ between machines.
 pub fn percent(share: f64) -> f64 {
     (share * 1e8).round() / 1e6 + 0.0
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What can be wrong with an input: which file, where in it, what was found, what was expected.
+//! Mistakes in inputs: which file, where in it, what was found, what was expected.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -12,9 +12,9 @@ pub enum Error {
     File {
         /// The file.
         file: PathBuf,
-        /// What was to be done with it.
+        /// The intended use.
         expected: &'static str,
-        /// What the system said; part of the sentence, and so not its `source`.
+        /// The system's error; part of the sentence, and so not its `source`.
         cause: std::io::Error,
     },
     /// A place in a JSON file.
@@ -36,10 +36,10 @@ pub enum Error {
         file: String,
         /// Keys from the outermost on, with dots.
         path: String,
-        /// What was found and expected, in serde's words.
+        /// What was found and expected, as serde describes it.
         said: String,
     },
-    /// A text that is no JSON.
+    /// A text that is not JSON.
     #[error("{file}:{line}:{column}: found a mistake ({found}), expected JSON")]
     Json {
         /// The file.
@@ -48,7 +48,7 @@ pub enum Error {
         line: usize,
         /// Column, from 1 on.
         column: usize,
-        /// What the parser said.
+        /// The parser's error.
         found: String,
     },
     /// A place in a CSV file.
@@ -70,7 +70,7 @@ pub enum Error {
     Points(String),
 }
 
-/// Text of a file in a message: not too long, and nothing in it that a terminal would obey.
+/// Text of a file in a message: not too long, and without control characters.
 pub(crate) fn printable(text: &str) -> String {
     const MOST: usize = 300;
     let shown: String = text.chars().take(MOST).map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect();

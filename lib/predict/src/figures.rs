@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What a router does at an offered rate: accepted rate, loss, sojourn times, batches, utilisation, and how each is known.
+//! A router's figures at an offered rate: accepted rate, loss, sojourn times, batches, utilisation, and how each is known.
 
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -19,12 +19,12 @@ pub enum Method {
         events: u64,
         /// Packets offered, those of the warm-up among them.
         packets: u64,
-        /// Packets offered after the warm-up: those that figures are of.
+        /// Packets offered after the warm-up, on which the figures are based.
         counted: u64,
         /// They are enough for queues to be as they are in the long run.
         settled: bool,
     },
-    /// Not known, and why.
+    /// Unknown; the text says why.
     Missing(String),
 }
 
@@ -114,9 +114,9 @@ impl Methods {
 /// A router's figures at an offered rate. None: see [`Methods`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
-    /// Packets per second that come.
+    /// Offered packets per second.
     pub offered_pps: f64,
-    /// Packets per second that leave.
+    /// Forwarded packets per second.
     pub accepted_pps: Option<f64>,
     /// Share of the offered packets that is lost, 0 to 1; where [`Self::loss_at_least`] is known, at most.
     pub loss: Option<f64>,
@@ -151,12 +151,12 @@ impl Figures {
         }
     }
 
-    /// Utilisation of the core that works most.
+    /// Utilisation of the busiest core.
     pub fn busiest(&self) -> Option<f64> {
         self.utilisation.as_ref().map(|cores| cores.iter().copied().fold(0.0, f64::max))
     }
 
-    /// Could a simulation tell more: is anything missing or approximate?
+    /// Whether a simulation could improve it: is anything missing or approximate?
     pub fn incomplete(&self) -> bool {
         self.methods.named().iter().any(|(_, method)| method.is_weak())
     }

@@ -28,14 +28,14 @@ use crate::error::Error;
 use crate::points::Point;
 use crate::profile::{Per, Profile, Router};
 
-/// What a fit is to do.
+/// Options of a fit.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Which model; none: the one that predicts best among those that the points determine.
+    /// The model; none: the one that predicts best among those that the points determine.
     pub kind: Option<Kind>,
-    /// What the batch model's contention is paid for; none: whatever fits better.
+    /// Whether bursts or packets pay for the batch model's contention; none: whatever fits better.
     pub contention_per: Option<Per>,
-    /// The profile's router. Its links, burst and working set are those of points that do not say theirs.
+    /// The profile's router. Its links, burst and working set apply to points without their own.
     pub router: Router,
     /// The profile's name.
     pub name: String,
@@ -48,15 +48,15 @@ pub struct Options {
 pub struct Fit {
     /// The fitted profile; its `fit` is the report.
     pub profile: Profile,
-    /// How it came about, and how well it does.
+    /// How it was made, and how good it is.
     pub report: Report,
 }
 
-/// Fits a model to points; `file` is where they came from.
+/// Fits a model to the points of `file`.
 ///
 /// # Errors
-/// Points that do not determine the model, and which measurement is missing; points that contradict the links' rates; a
-/// router that is none, or a fit whose parameters make no profile.
+/// Points that do not determine the model, and which measurement is missing; points that contradict the links' rates; an
+/// invalid router, or a fit whose parameters make no valid profile.
 pub fn fit(points: &[Point], file: &str, options: &Options) -> Result<Fit, Error> {
     let router = &options.router;
     router.check("options")?;
@@ -98,7 +98,7 @@ fn profile(fitted: &lines::Fitted, options: &Options) -> Profile {
     Profile { name, description, model: fitted.estimate.model, router, fit: None }
 }
 
-/// A fit is good for nothing if it is no profile: a rate of Equation 5 may vanish away from the points.
+/// Refuses a fit that makes no valid profile: a rate of Equation 5 may vanish away from the points.
 fn usable(fitted: lines::Fitted, options: &Options) -> Result<lines::Fitted, String> {
     match profile(&fitted, options).check("fit") {
         Ok(()) => Ok(fitted),

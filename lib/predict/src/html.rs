@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! An answer as a page: one file without scripts or anything from the network, light or dark as the reader's system is.
+//! An answer as a page: one file without scripts or anything from the network, light or dark like the reader's system.
 
 use crate::answer::{Answer, Needed, Question};
 use crate::number::{prefixed, significant};
@@ -140,7 +140,7 @@ fn method(question: &Question, answer: &Answer) -> Markup {
     }
 }
 
-/// With a capital letter at its beginning.
+/// The text with a capital letter at its beginning.
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())

@@ -13,15 +13,15 @@
 //! | [`fit`] | a model's parameters from measured points, and how well they are known |
 //! | [`saturation`] | what a saturated router forwards, limited by cores or links |
 //! | [`points`] | measured points in a CSV file |
-//! | [`service`] | what packets cost a core, when cores, direction and tables are settled |
+//! | [`service`] | what packets cost a core, for given cores, direction and tables |
 //! | [`error`] | mistakes in inputs: file, place, found, expected |
-//! | [`verify`] | a profile beside measured points |
-//! | [`traffic`], [`objective`] | rates, sizes, numbers of cores, limits, as people write them |
+//! | [`verify`] | a profile compared with measured points |
+//! | [`traffic`], [`objective`] | rates, sizes, numbers of cores, limits, as users write them |
 //! | [`rss`] | which core a flow goes to |
 //! | [`queueing`] | a core's queue: sojourn times, batches, loss |
 //! | [`capacity`] | cores and links together, by closed forms |
 //! | [`simulate`] | cores and links by the ns-3 module, a process of its own |
-//! | [`figures`], [`answer`] | what either says, how it is known, how many cores are needed |
+//! | [`figures`], [`answer`] | the figures of either, how they are known, how many cores are needed |
 //! | [`report`], [`html`] | an answer's tables and charts; the page with them |
 //! | [`plot`] | charts from CSV files |
 //! | [`number`] | numbers as tables and sentences show them |

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Objectives: what a router shall reach, such as `loss<0.001%,p99<100us,utilisation<80%`.
+//! Objectives: what a router should reach, such as `loss<0.001%,p99<100us,utilisation<80%`.
 
 use crate::figures::{Figures, Method};
 use crate::number::{share, time};
@@ -60,7 +60,7 @@ impl Quantity {
     /// Its value, or why there is none.
     ///
     /// # Errors
-    /// For people.
+    /// Why it is not known, for users.
     pub fn known(self, figures: &Figures) -> Result<f64, String> {
         self.of(figures).filter(|value| value.is_finite()).ok_or_else(|| match self.method(figures) {
             Method::Missing(why) => why.clone(),
@@ -94,7 +94,7 @@ impl fmt::Display for Quantity {
 /// An upper limit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Condition {
-    /// Of what.
+    /// The figure that is limited.
     pub quantity: Quantity,
     /// A share, 0 to 1, or nanoseconds.
     pub limit: f64,
@@ -117,7 +117,7 @@ impl fmt::Display for Condition {
     }
 }
 
-/// What became of an objective at some figures.
+/// The result of comparing figures with an objective.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// All limits are kept.
@@ -146,7 +146,7 @@ pub fn between(least: Option<f64>, most: f64) -> String {
     format!("loss is between {least} and {most}: only a simulation that is long enough could say")
 }
 
-/// Limits that hold together.
+/// Limits that must all hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objective(Vec<Condition>);
 

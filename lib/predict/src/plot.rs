@@ -8,21 +8,21 @@ use serde::{Deserialize, Deserializer};
 use std::fs;
 use std::path::Path;
 
-/// What stands before the columns in the first line.
+/// The prefix of the first line, before the columns.
 const HEAD: &str = "# plot:";
 
 /// Which columns a chart shows, and how. What is not set here is taken from the file, or found.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Columns {
-    /// Above the chart.
+    /// The title above the chart.
     pub title: Option<String>,
     /// Column of the horizontal axis; else the first one.
     pub x: Option<String>,
-    /// Columns of the vertical axis; else all that are left.
+    /// Columns of the vertical axis; else all others.
     #[serde(deserialize_with = "one_or_more")]
     pub y: Vec<String>,
-    /// Column whose values are lines of their own.
+    /// Column for each of whose values a line is drawn.
     pub series: Option<String>,
     /// What the horizontal axis shows; else its column's name.
     pub x_label: Option<String>,
@@ -35,7 +35,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// These, and where they say nothing, those of the file.
+    /// These settings, completed by those of the file.
     fn or(self, file: Self) -> Self {
         Self {
             title: self.title.or(file.title),
@@ -53,14 +53,14 @@ impl Columns {
 /// Reads a chart; `columns` are asked for on the command line.
 ///
 /// # Errors
-/// A file that cannot be read, columns that it does not have, cells that are no numbers.
+/// A file that cannot be read, columns that it does not have, cells that are not numbers.
 pub fn read(file: &Path, columns: Columns) -> Result<Chart, Error> {
     let expected = "a CSV file that can be read";
     let text = fs::read_to_string(file).map_err(|cause| Error::File { file: file.to_owned(), expected, cause })?;
     parse(&text, &file.display().to_string(), columns)
 }
 
-/// A chart from a table's text; `name` says in errors where that came from.
+/// A chart from a table's text; `name` is the file's name in errors.
 ///
 /// # Errors
 /// See [`read`].
@@ -118,7 +118,7 @@ fn names(header: &csv::StringRecord, columns: &[usize]) -> String {
     }
 }
 
-/// What the file's first line says of its chart.
+/// The settings in the file's first line.
 fn of_file(text: &str, name: &str) -> Result<Columns, Error> {
     let Some(json) = text.lines().next().and_then(|line| line.strip_prefix(HEAD)) else {
         return Ok(Columns::default());
@@ -175,7 +175,7 @@ struct Places<'a> {
 }
 
 impl Places<'_> {
-    /// Adds a row's points, and says how many they are. A cell of y that is empty is none.
+    /// Adds a row's points; returns how many. An empty cell of y has no point.
     fn add(&self, row: &csv::StringRecord, chart: &mut Chart) -> Result<usize, Error> {
         let x = self.number(row, self.x, chart.x.log)?;
         let series = self.series.map(|column| match row[column].parse::<f64>() {

@@ -15,7 +15,7 @@
 //! | `working_set_bytes` | the same in bytes |
 //! | `bound` | `cpu` or `line`: what limited the rate, where it is known |
 //! | `line_gbps` | rate of each link and direction |
-//! | `note`, `source`, `published_...`, `#...` | for people |
+//! | `note`, `source`, `published_...`, `#...` | for readers |
 
 use crate::error::Error;
 use crate::profile::{MAX_CORES, SIZES, two_way_by_default};
@@ -26,9 +26,9 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::str::FromStr;
 
-/// No file of points is larger, in bytes.
+/// Largest file of points, in bytes.
 const MAX_BYTES: u64 = 4 << 20;
-/// Nor has more points.
+/// Most points in a file.
 const MAX_POINTS: usize = 10_000;
 /// Bytes of tables that a destination's lookup touches: a cache line.
 const LOOKUP_BYTES: f64 = 64.0;
@@ -52,7 +52,7 @@ const IGNORED_COLUMNS: &str = "note, source, published_..., #...";
 /// A measurement of a saturated router.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// Where it stands in its file, from 1 on.
+    /// Its line in the file, from 1.
     pub line: u64,
     /// Flows that were sent.
     pub flows: u32,
@@ -60,19 +60,19 @@ pub struct Point {
     pub cores: u32,
     /// Bytes of a frame, from Ethernet header to frame check sequence.
     pub frame_size: u32,
-    /// What came out, in Gbit/s on the wire, of all flows together.
+    /// The measured rate of all flows together, in Gbit/s on the wire.
     pub gbps: f64,
     /// Flow 0 goes one way, flow 1 the other, and so on.
     pub two_way: bool,
-    /// Packets that a core takes at once, where that was forced.
+    /// Packets that a core takes at once, if that was forced.
     pub burst: Option<u32>,
-    /// Bytes of the tables that packets were looked up in, where that is known.
+    /// Bytes of the tables that packets were looked up in, if that is known.
     pub working_set: Option<f64>,
-    /// What limited the rate, where that is known.
+    /// What limited the rate, if that is known.
     pub bound: Option<Bound>,
-    /// Rate of each link and direction in Gbit/s, where that is known.
+    /// Rate of each link and direction in Gbit/s, if that is known.
     pub line_gbps: Option<f64>,
-    /// Columns for people, by name.
+    /// Columns for readers, by name.
     pub notes: Vec<(String, String)>,
 }
 
@@ -91,7 +91,7 @@ impl Point {
         f64::from(self.cores) * wire_bits(self.frame_size) / self.gbps
     }
 
-    /// A column for people as a number.
+    /// A column for readers as a number.
     pub fn note_number(&self, name: &str) -> Option<f64> {
         self.notes.iter().find(|(column, _)| column == name).and_then(|(_, text)| text.parse().ok())
     }
@@ -99,7 +99,7 @@ impl Point {
     /// Flows of each direction on each core: `flows[direction][core]`.
     pub fn placed(&self) -> [Vec<u32>; 2] {
         let (k, mut placed) = (self.cores, [vec![0; self.cores as usize], vec![0; self.cores as usize]]);
-        // Directions and cores repeat after that many flows.
+        // Directions and cores repeat after this many flows.
         let period = 2 * k;
         for first in 0..period.min(self.flows) {
             let direction = if self.two_way { first % 2 } else { 0 };
@@ -125,7 +125,7 @@ pub fn load(file: &Path) -> Result<Vec<Point>, Error> {
     parse(&text, &file.display().to_string())
 }
 
-/// Takes points from a CSV text; `file` says in errors where that came from.
+/// Reads points from a CSV text; `file` is the file's name in errors.
 ///
 /// # Errors
 /// Columns that are missing, unknown or there twice, values that do not parse or contradict each other, no points at all,
@@ -301,7 +301,7 @@ impl Row<'_> {
         columns.map(|(column, text)| (column.to_owned(), text.to_owned())).collect()
     }
 
-    /// What stands in a column, if anything does.
+    /// The text in a column, if there is any.
     fn text(&self, column: &str) -> Option<&str> {
         let index = self.header.iter().position(|name| name == column)?;
         self.record.get(index).filter(|text| !text.is_empty())

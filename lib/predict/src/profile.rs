@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-//! Profiles: what was measured of a router, as the parameters of a service-time model, in a JSON file.
+//! Profiles: measurements of a router, as the parameters of a service-time model, in a JSON file.
 //!
-//! Here they are checked in full. The ns-3 module (`ns3/softrouter`) reads the same files, and has no bounds but those of its own
-//! attributes. Unknown keys are mistakes everywhere but inside `fit`, where the report of a fit is kept for people and for
+//! Here they are checked in full. The ns-3 module (`ns3/softrouter`) reads the same files, and only has the bounds of its own
+//! attributes. Unknown keys are mistakes everywhere except inside `fit`, where the report of a fit is kept for readers and for
 //! `perigee predict verify`.
 
 mod read;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
-/// What a profile says in `format`.
+/// The value of a profile's `format`.
 pub const FORMAT: &str = "perigee-profile/1";
 
 /// Bytes of a name, at most.
@@ -46,7 +46,7 @@ pub struct Profile {
     pub description: Option<String>,
     /// How long a core takes for packets.
     pub model: Model,
-    /// Everything of the router but its cores' time.
+    /// Everything about the router except its cores' time.
     pub router: Router,
     /// The fit's report, if `perigee predict fit` wrote the profile.
     pub fit: Option<serde_json::Value>,
@@ -95,13 +95,13 @@ pub enum Model {
         d_ns: f64,
         /// Nanoseconds where traffic goes both ways, per burst or packet.
         u_ns: f64,
-        /// What the last two are paid for.
+        /// Whether the last two are paid per burst or per packet.
         #[serde(default)]
         contention_per: Per,
     },
 }
 
-/// What contention is paid for.
+/// Whether contention is paid per burst or per packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Per {
@@ -112,7 +112,7 @@ pub enum Per {
     Packet,
 }
 
-/// What a router has besides cores, and how it uses them.
+/// The parts of a router besides cores, and how it uses them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Router {
@@ -136,7 +136,7 @@ pub struct Router {
     pub wake_up_us: f64,
     /// Share of the packets that go to the slow path, 0 to 1.
     pub punt_share: f64,
-    /// What the slow path takes for one, in nanoseconds; 0: there is no slow path, whatever the share.
+    /// The slow path's time for a packet, in nanoseconds; 0: there is no slow path, whatever the share.
     pub slow_path_ns: f64,
     /// Packets that wait for the slow path, at most.
     pub punt_ring: u32,
@@ -168,17 +168,17 @@ impl Profile {
     /// Reads a profile.
     ///
     /// # Errors
-    /// A file that cannot be read, or is no profile: see [`Profile::parse`].
+    /// A file that cannot be read, or is not a profile: see [`Profile::parse`].
     pub fn load(file: &Path) -> Result<Self, Error> {
         let expected = "a profile that can be read: `perigee predict fit` writes them";
         let bytes = fs::read(file).map_err(|cause| Error::File { file: file.to_owned(), expected, cause })?;
         Self::from_json(&bytes, &file.display().to_string())
     }
 
-    /// Takes a profile from its text; `name` says in errors where that came from.
+    /// Reads a profile from its text; `name` is the file's name in errors.
     ///
     /// # Errors
-    /// Text that is no JSON, keys that are missing or unknown, values of the wrong kind or out of bounds.
+    /// Text that is not JSON, keys that are missing or unknown, values of the wrong kind or out of bounds.
     pub fn parse(text: &str, name: &str) -> Result<Self, Error> {
         Self::from_json(text.as_bytes(), name)
     }
@@ -237,7 +237,7 @@ impl Profile {
     }
 }
 
-/// Do traffic and its answers share the cores, where nothing says so? From two cores on, as in the published measurements.
+/// Whether traffic and its answers share the cores by default: from two cores on, as in the published measurements.
 pub fn two_way_by_default(cores: u32) -> bool {
     cores >= 2
 }
@@ -420,7 +420,7 @@ impl Router {
     }
 }
 
-/// The most that a whole number of a router may be.
+/// The largest value that a whole number of a router may have.
 fn most_of(count: &str) -> u32 {
     match count {
         "burst" | "transmit_buffer" => 1024,
@@ -429,12 +429,12 @@ fn most_of(count: &str) -> u32 {
     }
 }
 
-/// May a whole number of a router be this? Ports come in pairs, as traffic goes from one to its opposite.
+/// Whether a whole number of a router may have this value. Ports come in pairs, as traffic goes from one to its opposite.
 fn is_count(count: &str, value: u32) -> bool {
     (1..=most_of(count)).contains(&value) && (count != "ports" || value.is_multiple_of(2))
 }
 
-/// What a message says that it may be.
+/// The allowed values, for messages.
 fn expected_count(count: &str) -> String {
     let most = most_of(count);
     if count == "ports" { format!("an even whole number, 2 to {most}") } else { format!("a whole number, 1 to {most}") }

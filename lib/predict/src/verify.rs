@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! A profile beside measured points: predicted, measured, error; points of the profile's own fit counted apart.
+//! A profile compared with measured points: predicted, measured, error; points of the profile's own fit are counted separately.
 
 use crate::compared::{Compared, percent};
 use crate::error::Error;
@@ -9,7 +9,7 @@ use crate::profile::Profile;
 use crate::saturation::line_gbps;
 use serde::Serialize;
 
-/// A profile beside points.
+/// A profile compared with points.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verification {
     /// The profile's name.

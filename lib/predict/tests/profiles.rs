@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The profiles beside the ns-3 module: what `perigee predict fit` makes of the published points today.
+//! The profiles for the ns-3 module: they must be what `perigee predict fit` makes of the published points today.
 
 use perigee_predict::fit::{Kind, Options, fit};
 use perigee_predict::profile::Router;

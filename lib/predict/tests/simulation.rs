@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Closed forms beside the ns-3 module, where that is built (`./x ns3`, or PERIGEE_NS3 names softrouter-predict): without it,
-//! these tests say that they are skipped.
+//! Closed forms against the ns-3 module, if that is built (`./x ns3`, or PERIGEE_NS3 names softrouter-predict): without it,
+//! these tests report that they are skipped.
 
 use perigee_predict::capacity::{Capacity, Traffic};
 use perigee_predict::figures::Figures;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Questions with answers known otherwise, and a simulator that is a script.
+//! Questions whose answers are known from elsewhere, and a simulator that is a script.
 
 use super::*;
 use crate::simulate::PROGRAM;
@@ -136,7 +136,7 @@ fn a_loss_between_bounds_is_not_judged() {
     assert_eq!(ask_for(Some("loss<10%")).needed, Needed::Cores { cores: 2 });
 }
 
-/// Nothing is known of the loss with a slow path: that is not "no loss".
+/// The loss with a slow path is unknown, which is not "no loss".
 #[test]
 fn an_unknown_loss_is_not_none() {
     let mut asked = question("1Mpps", "1", None);
@@ -146,7 +146,7 @@ fn an_unknown_loss_is_not_none() {
     assert!(answer.sentence.contains("slow path"), "{}", answer.sentence);
 }
 
-/// Less than a packet in a million millions is none, where none is asked for.
+/// Less than a packet in a million million counts as none if no loss is requested.
 #[test]
 fn no_loss_can_be_asked_for() {
     let asked = question("1Mpps", "1", Some("loss<=0%"));
@@ -169,7 +169,7 @@ fn without_a_simulator_gaps_are_told() {
     assert!(answer.notes.iter().any(|note| note.starts_with("~: ")));
 }
 
-/// A simulator that always says the same.
+/// A simulator that always gives the same answer.
 fn simulator(folder: &std::path::Path, cores: u32) -> Simulator {
     let busy = vec!["0.5"; cores as usize].join(",");
     let said = format!(
@@ -218,7 +218,7 @@ fn a_simulation_is_used_where_it_must_and_where_it_shall() {
     assert_eq!(simulated(&never, &simulator, &|_, _| panic!("never")).rows[0].figures.mean_ns, None);
 }
 
-/// A simulation offers what its random numbers say: in overload that changed the accepted rate to more than cores can do.
+/// A simulation offers what its random numbers yield: in overload, that raised the accepted rate above what cores can do.
 #[test]
 fn overloaded_cores_accept_what_they_can() {
     let of = |loss: f64, accepted: f64| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! An answer described: the sentence, how figures are known, what a reader should know besides.
+//! The description of an answer: the sentence, how figures are known, notes for the reader.
 
 use super::{Asked, NEGLIGIBLE_LOSS, Needed, Question, Row, Simulate};
 use crate::capacity::{Capacity, MERGED, SPACED};
@@ -166,7 +166,7 @@ pub(super) fn methods(rows: &[Row], load: &[Figures]) -> Vec<(String, String)> {
     said
 }
 
-/// The same way of knowing; simulations are all one.
+/// Whether two methods are the same; all simulations count as one.
 fn same(one: &Method, other: &Method) -> bool {
     one == other || matches!((one, other), (Method::Simulated { .. }, Method::Simulated { .. }))
 }

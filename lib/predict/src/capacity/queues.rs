@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The queues of a router's cores at a rate, solved: what they lose, and the distributions of their times.
+//! The solved queues of a router's cores at a rate: their losses, and the distributions of their times.
 
 use super::{Capacity, NEGLIGIBLE_LOSS};
 use crate::queueing::{BatchServer, Distribution, Md1, Steady, TooLarge};
@@ -7,7 +7,7 @@ use crate::service::Service;
 use crate::traffic::Sizes;
 use rayon::prelude::*;
 
-/// Rings whose shares cost a core no more than this, as a share, beside equal ones, are equal.
+/// Rings count as equal if their unequal shares cost a core no more than this, as a share.
 const EQUAL_SHARES: f64 = 1e-6;
 
 impl Capacity {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Cores and links together, beside values calculated by hand.
+//! Cores and links together, against values calculated manually.
 
 use super::*;
 use crate::profile::Profile;
@@ -101,7 +101,7 @@ fn cores_are_mixed_by_their_packets() {
     assert!((at_most - 0.99).abs() < 1e-5, "{at_most}");
 }
 
-/// What has no closed form is missing, not wrong.
+/// Figures without a closed form are missing, not wrong.
 #[test]
 fn what_needs_a_simulation_says_so() {
     let traffic = traffic("imix", 100, 2);

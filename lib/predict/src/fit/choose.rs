@@ -37,7 +37,7 @@ impl Candidate {
     }
 }
 
-/// The index of the best candidate, and why it is.
+/// The index of the best candidate, and why it is the best.
 ///
 /// # Errors
 /// What is missing for each model, if the points determine none.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The models as sums of parameters times what a point says: what a fit solves for.
+//! The models as sums of parameters times a point's values, which a fit solves for.
 
 use crate::points::Point;
 use crate::profile::{Model, Per, Router, miss_share};
@@ -17,7 +17,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All, the one with the fewest parameters first.
+    /// All models, the one with the fewest parameters first.
     pub const ALL: [Self; 3] = [Self::Contention, Self::Eq7, Self::Batch];
 
     /// Its name in profiles.
@@ -29,7 +29,7 @@ impl Kind {
         }
     }
 
-    /// What its fit makes as small as possible.
+    /// What its fit minimises.
     pub fn minimised(self) -> &'static str {
         match self {
             Self::Eq7 => "sum of squares of (predicted - measured) / measured rate on the wire",
@@ -84,7 +84,7 @@ impl Factor {
         }
     }
 
-    /// What to measure where it is the same in all points.
+    /// What to measure if it is the same in all points.
     pub fn remedy(self, value: f64) -> String {
         match self {
             Self::FrameSize => "measure a second frame size".to_owned(),
@@ -102,7 +102,7 @@ impl Factor {
 #[derive(Clone, Copy, Debug)]
 pub struct Term {
     pub name: &'static str,
-    /// Without it the model is none.
+    /// The model needs it.
     pub needed: bool,
     /// It cannot be negative.
     pub bounded: bool,
@@ -148,7 +148,7 @@ pub enum Form {
     Batch { per: Per, cache: Cache },
 }
 
-/// What is known of the cache's size.
+/// What is known about the cache's size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cache {
     /// It is this, in bytes.
@@ -169,7 +169,7 @@ impl Form {
         }
     }
 
-    /// What a point's sum is to come to: its rate in Gbit/s (Eq. 5), or a core's time for a packet in nanoseconds.
+    /// The target of a point's sum: its rate in Gbit/s (Eq. 5), or a core's time for a packet in nanoseconds.
     pub fn target(&self, point: &Point) -> f64 {
         if *self == Self::Eq7 { point.gbps } else { point.service_ns() }
     }

@@ -35,15 +35,15 @@ pub struct Estimate {
     pub model: Model,
     /// Parameters, with how well they are known.
     pub parameters: Vec<Estimated>,
-    /// What else there is to say.
+    /// Further remarks.
     pub notes: Vec<String>,
-    /// What was made as small as possible.
+    /// The minimised sum.
     pub squares: f64,
     /// For each point: predicted over measured, less 1, of what was fitted (rate or time).
     pub residuals: Vec<f64>,
     /// For each point: how far its own measurement pulls its prediction, 0 to 1.
     pub pulls: Vec<f64>,
-    /// Of the scaled columns.
+    /// Condition number of the scaled columns.
     pub condition: f64,
 }
 
@@ -75,7 +75,7 @@ impl Kind {
     }
 }
 
-/// A form with what its points make of it.
+/// A form with its solution.
 struct Solved {
     form: Form,
     apart: Apart,

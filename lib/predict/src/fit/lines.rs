@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Which points the cores limited: a fit is about these. Where links did, the rate says nothing about the cores.
+//! Which points the cores limited, as a fit is based on these. If links did, the rate says nothing about the cores.
 //!
 //! A point's column `bound` says it. Where that is empty, points whose rate, shared evenly by the cores, is what their flows
 //! brought are left out at first; then the model is fitted, and fitted again without those whose rate it says the links
@@ -32,11 +32,11 @@ pub struct Measured<'a> {
     pub points: &'a [Point],
     /// For each: Gbit/s of its links.
     pub lines: &'a [f64],
-    /// Where a point says nothing.
+    /// For points without their own values.
     pub router: &'a Router,
 }
 
-/// What a model says of a point.
+/// A model's prediction of a point.
 pub fn predict(model: &Model, point: &Point, line_gbps: f64, router: &Router) -> Saturated {
     let service = model.service(point.cores, point.two_way, Factor::WorkingSet.of(point, router));
     let core = service.saturated_gbps(point.frame_size, Factor::Burst.of(point, router) as u32);
@@ -86,7 +86,7 @@ pub fn fit_cpu_bound(kind: Kind, per: Option<Per>, measured: &Measured) -> Resul
     unreachable!("the loop ends by its count")
 }
 
-/// For the end of an error: what would have been there.
+/// For the end of an error: the points that were left out.
 fn left_out(points: &[Point], used: &[bool]) -> String {
     let lines: Vec<String> =
         points.iter().zip(used).filter(|(_, used)| !**used).map(|(point, _)| point.line.to_string()).collect();

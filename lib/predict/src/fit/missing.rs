@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Which measurement is missing, where points do not determine a parameter.
+//! Which measurement is missing if points do not determine a parameter.
 
 use super::design::{Factor, Form, Term};
 use crate::points::Point;
@@ -14,7 +14,7 @@ fn constant(term: &Term, points: &[&Point], router: &Router) -> Option<(Factor, 
     })
 }
 
-/// Why parameters that the model needs cannot be had, and what to measure.
+/// Why parameters that the model needs cannot be determined, and what to measure.
 pub fn refusal(form: &Form, dropped: &[usize], points: &[&Point], router: &Router) -> String {
     let terms = form.terms();
     let names: Vec<&str> = dropped.iter().map(|&j| terms[j].name).collect();

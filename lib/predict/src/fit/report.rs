@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What there is to say about a fit: for tables, for `--json`, and for the profile's `fit`.
+//! The report on a fit: for tables, for `--json`, and for the profile's `fit`.
 
 use super::choose;
 use super::estimate::{Estimate, Estimated};
@@ -10,7 +10,7 @@ use serde::Serialize;
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
 use std::path::Path;
 
-/// How a fit came about, and how well it does.
+/// How a fit was made, and how good it is.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The file that the points came from, without its folder: profiles are read elsewhere.
@@ -23,14 +23,14 @@ pub struct Report {
     /// The models that were tried, if nobody named one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<Candidate>,
-    /// What was made as small as possible.
+    /// What was minimised.
     pub minimised: &'static str,
     /// The parameters, in the profile's order.
     pub parameters: Vec<Parameter>,
     /// Why there are no intervals, if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_intervals: Option<String>,
-    /// What else there is to know.
+    /// Further remarks.
     pub notes: Vec<String>,
     /// The fit as a whole.
     pub summary: Summary,
@@ -117,7 +117,7 @@ pub struct CrossValidated {
     pub root_mean_square_percent: f64,
 }
 
-/// A point beside what the fit says of it.
+/// A point and the fit's prediction of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct PointReport {
     /// The point.

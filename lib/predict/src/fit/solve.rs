@@ -30,12 +30,12 @@ pub struct Solution {
     pub squares: f64,
 }
 
-/// Which columns can be told apart.
+/// Which columns are independent.
 #[derive(Clone, Debug, Default)]
 pub struct Apart {
-    /// These.
+    /// The independent columns.
     pub kept: Vec<usize>,
-    /// Not these: the others that make each up, none if it is zero.
+    /// The dependent columns, each with the others that it is made up of; none if it is zero.
     pub dropped: Vec<(usize, Vec<usize>)>,
 }
 
@@ -112,7 +112,7 @@ impl System {
     }
 }
 
-/// The least squares of `a x = b` for columns that can be told apart.
+/// The least squares of `a x = b` for independent columns.
 fn least_squares(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
     if a.ncols() == 0 {
         return DVector::zeros(0);
@@ -122,7 +122,7 @@ fn least_squares(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
     qr.r().solve_upper_triangular(&right).unwrap_or_else(|| DVector::zeros(a.ncols()))
 }
 
-/// What the derivatives of the relative errors by the free parameters say about a fit.
+/// Properties of a fit that follow from the derivatives of the relative errors by the free parameters.
 pub struct Spread {
     /// For each parameter: its standard error where relative errors have standard deviation 1.
     pub errors: Vec<f64>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Profiles that are good and bad, as changes of good ones.
+//! Good and bad profiles, made by changing good ones.
 
 use super::Profile;
 
@@ -33,14 +33,14 @@ const CASES: &[(&str, &str, &str, bool)] = &[
     (EQ7, "", "", true),
     (CONTENTION, "", "", true),
     (BATCH, "", "", true),
-    // A list is no object.
+    // A list is not an object.
     (CONTENTION, r#"{"c0_ns": 563.4, "c_byte_ns": 0, "d_ns": 29.1, "u_ns": 11.1}"#, "[563.4, 0, 29.1, 11.1]", false),
     (CONTENTION, r#"{"sleep_after_us": null}"#, "[]", false),
     (CONTENTION, r#"{"sleep_after_us": null}"#, "[32]", false),
     (CONTENTION, r#"{"sleep_after_us": null}"#, "null", false),
     (CONTENTION, r#"{"sleep_after_us": null}"#, "{}", true),
     (CONTENTION, "*", r#"["perigee-profile/1", "contention"]"#, false),
-    // An object is no word.
+    // An object is not a string.
     (CONTENTION, r#""contention""#, r#"{"contention": null}"#, false),
     (BATCH, r#""packet""#, "null", false),
     (BATCH, r#""packet""#, r#""burst""#, true),
@@ -89,7 +89,7 @@ const CASES: &[(&str, &str, &str, bool)] = &[
     (BATCH, r#""transmit_timeout_us": 100"#, r#""transmit_timeout_us": 0.000999"#, false),
     (BATCH, r#""transmit_timeout_us": 100"#, r#""transmit_timeout_us": 4.9e-7"#, false),
     (BATCH, r#""slow_path_ns": 20000"#, r#""slow_path_ns": 0"#, true),
-    // Numbers that are none, keys that are there twice, or have no name.
+    // Invalid numbers, keys that occur twice or have no name.
     (BATCH, "300.5", "1e999", false),
     (BATCH, "-0.1", "-1e999", false),
     (BATCH, "-0.1", "1e308", true),

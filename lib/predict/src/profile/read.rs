@@ -24,10 +24,10 @@ struct Keys {
     fit: Option<Value>,
 }
 
-/// Takes a profile from JSON; whether its values are within their bounds is checked elsewhere.
+/// Reads a profile from JSON; whether its values are within their bounds is checked elsewhere.
 ///
 /// # Errors
-/// Text that is no JSON, keys that are missing, unknown or there twice, values of the wrong kind.
+/// Text that is not JSON, keys that are missing, unknown or there twice, values of the wrong kind.
 pub(super) fn profile(json: &[u8], file: &str) -> Result<Profile, Error> {
     #[derive(Deserialize)]
     struct Format {
@@ -62,7 +62,7 @@ where
         .map_err(|error| Wrong { path: error.path().to_string(), error: error.into_inner() })
 }
 
-/// What serde found, and at which key: `.` where it is about the whole.
+/// Serde's error, and at which key: `.` if it is about the whole.
 struct Wrong {
     path: String,
     error: serde_json::Error,

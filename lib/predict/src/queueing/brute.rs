@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The oracle of the closed forms: the same server, event by event, with nothing in common with them but its description.
+//! The oracle of the closed forms: the same server, simulated event by event, sharing only its description with them.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -21,7 +21,7 @@ pub struct Server {
     pub other: f64,
 }
 
-/// What was seen.
+/// The observations.
 pub struct Seen {
     sojourns: Vec<f64>,
     pub offered: u64,

@@ -12,7 +12,7 @@
 
 use super::poisson::{convolve, poisson, tails};
 
-/// Most matrix elements, and most steps of the elimination, that are worth it; beyond, simulate.
+/// Most matrix elements, and most steps of the elimination, that are worthwhile; beyond, simulate.
 const MAX_ELEMENTS: usize = 40_000_000;
 const MAX_STEPS: f64 = 4e9;
 /// Most packets expected in a full burst's time or in the time to wake, and most probabilities of arrivals in bursts of all sizes.
@@ -30,7 +30,7 @@ pub struct BatchServer {
     pub burst: usize,
     /// K: places in the ring; those that it works on are not in it.
     pub ring: usize,
-    /// What a burst takes besides its packets, in nanoseconds.
+    /// Time of a burst besides its packets, in nanoseconds.
     pub burst_ns: f64,
     /// Probabilities and service times of packets, in nanoseconds.
     pub packets: Vec<(f64, f64)>,
@@ -47,7 +47,7 @@ pub struct Sleep {
     pub wake_ns: f64,
 }
 
-/// A chain that is too large to be worth it.
+/// A chain that is too large to be worthwhile.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("the queue of a burst of {burst} and a ring of {ring} is too large for a closed form here: simulate")]
 pub struct TooLarge {

@@ -129,11 +129,11 @@ struct Steps {
 }
 
 impl Steps {
-    /// A time, split between the grid points beside it so that its mean stays.
+    /// A time, split between the neighbouring grid points so that its mean stays.
     fn of(time: f64, step: f64) -> Self {
         let place = time / step;
         let rest = place.fract();
-        // A hair beside a grid point is rounding.
+        // A tiny distance from a grid point is rounding.
         if !(1e-9..=1.0 - 1e-9).contains(&rest) {
             return Self { first: place.round() as usize, probabilities: vec![1.0] };
         }

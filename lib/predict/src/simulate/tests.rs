@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The protocol, beside programs that keep it and programs that do not: shell scripts in a folder of the test's.
+//! The protocol, with programs that follow it and programs that do not: shell scripts in a folder of the test.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Points that a model makes, with and without noise.
+//! Points made from a model, with and without noise.
 
 use crate::points::Point;
 use crate::profile::{Model, Per, Router};
@@ -24,7 +24,7 @@ pub fn point(model: &Model, cores: u32, frame_size: u32, two_way: bool, burst: u
     }
 }
 
-/// Everything varied by itself.
+/// Points in which every factor varies independently.
 pub fn grid(model: &Model) -> Vec<Point> {
     let mut points = Vec::new();
     for cores in [1, 2, 4, 8] {
@@ -60,7 +60,7 @@ fn normal(random: &mut StdRng) -> f64 {
     (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
 }
 
-/// What a fit makes as small as possible, worked out from the model alone.
+/// What a fit minimises, calculated from the model alone.
 pub fn objective(model: &Model, points: &[Point]) -> f64 {
     let error = |point: &Point| {
         let service = model.service(point.cores, point.two_way, point.working_set.unwrap_or(0.0));

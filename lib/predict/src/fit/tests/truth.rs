@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Fits against what made the points, against other parameters, against fits without a point, and against chance.
+//! Fits against the models that made the points, against other parameters, against fits without a point, and against chance.
 
 use super::synthetic::{batch, grid, noisy, objective, with};
 use crate::fit::{Fit, Kind, Options, fit};
@@ -63,7 +63,7 @@ proptest! {
         prop_assert!(found.report.left_out.is_empty() && found.report.summary.points == points.len());
     }
 
-    /// Whatever else is tried is no better: parameters near the fit's and far from it.
+    /// No other parameters are better, neither near the fit's nor far from them.
     #[test]
     fn no_other_parameters_are_better(model in any_model(), seed in any::<u64>()) {
         println!("seed {seed}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The chain beside known values and beside the events of `brute`.
+//! The chain against known values and against the events of `brute`.
 
 use super::super::{brute, single};
 use super::*;
@@ -78,7 +78,7 @@ fn a_server_that_wakes_is_welchs() {
     }
 }
 
-/// What is offered is served or lost; loss falls with the ring, and tiny losses are told, not rounded off.
+/// What is offered is served or lost; loss falls with the ring, and tiny losses are reported, not rounded off.
 #[test]
 fn packets_are_conserved() {
     let mut before = 1.0;
