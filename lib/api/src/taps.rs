@@ -203,7 +203,7 @@ pub enum TraceLine {
         /// Their number.
         lost: u64,
     },
-    /// A packet's way.
+    /// A packet's path.
     Trace(Box<TraceEntry>),
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// What examples share: the file for results, the time that it took, and the end where something is
-// wrong.
+// The common part of the examples: the file for results, the time that they took, and the end if
+// something is wrong.
 #ifndef SOFTROUTER_EXAMPLE_FILES_H
 #define SOFTROUTER_EXAMPLE_FILES_H
 
@@ -77,7 +77,7 @@ class CsvFile
     }
 
     /**
-     * \brief All is written.
+     * \brief Close the file.
      */
     void Close()
     {

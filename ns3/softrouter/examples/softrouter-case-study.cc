@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // The published case study: two end devices, a router between them, constant-rate traffic of 1 to 4
-// and of 100 flows with six frame sizes. Prints the published table beside the simulated one.
+// and of 100 flows with six frame sizes. Prints the published table and the simulated one.
 #include "example-files.h"
 
 #include "ns3/command-line.h"

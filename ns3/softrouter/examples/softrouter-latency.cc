@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // Latency against load: how long packets stay in a router with one core, when they come at random
-// times (Poisson) and when they come like clockwork, beside what queueing theory says. Twice: a
+// times (Poisson) and when they come like clockwork, compared with queueing theory. Twice: a
 // core that takes packets in bursts, and one that takes them one by one as in the published model.
 #include "example-files.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// What `perigee predict` asks ns-3: a scenario in JSON in, what was measured in JSON out.
+// The simulator of `perigee predict`: takes a scenario in JSON, returns measurements in JSON.
 #include "ns3/command-line.h"
 #include "ns3/nstime.h"
 #include "ns3/router-testbed.h"

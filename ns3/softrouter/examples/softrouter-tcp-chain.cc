@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // Three routers in a row and TCP through them: what a router with too few cores does to flows,
-// beside the same nodes with infinite capacity.
+// compared with the same nodes with infinite capacity.
 //
 //   senders --- first --- middle --- last --- receivers
 //

@@ -15,7 +15,7 @@ namespace ns3
 /**
  * \ingroup softrouter
  * \brief A router with one core, one flow one way and links so fast that they do not space packets
- * out: what it does in the simulator, beside what queueing theory says of it.
+ * out: the simulator, compared with queueing theory.
  */
 class SingleCoreTestbed
 {

@@ -14,7 +14,7 @@ namespace ns3
 
 /**
  * \ingroup softrouter
- * \brief What task units on different cores slow each other down by: how many they are, and whether
+ * \brief How task units on different cores slow each other down: how many they are, and whether
  * packets go both ways.
  */
 class ContentionDomain : public Object

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// How a router is described (attributes, trace sources) and put together. A packet's way through it
+// How a router is described (attributes, trace sources) and put together. A packet's path through it
 // is in soft-router.cc.
 #include "enum-accessor.h"
 #include "soft-router.h"

@@ -34,8 +34,8 @@ class Node;
  * \ingroup softrouter
  * \brief Gives a node the hardware of a software router: cores, queues, batches.
  *
- * A packet's way: a port's receive callback, the RSS distributor, the receive ring of that port and
- * core, the core's task unit, and then the node's own stack (by way of SoftRouterTap) or, for
+ * A packet's path: a port's receive callback, the RSS distributor, the receive ring of that port
+ * and core, the core's task unit, and then the node's own stack (by way of SoftRouterTap) or, for
  * simulations without one, a forwarding function and the port's transmit buffer. What the fast path
  * cannot finish goes over the punt ring to the slow path, a task unit of lower priority.
  *

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Task units against schedules computed by hand or by brute force.
+// Task units against schedules computed manually or by brute force.
 #include "station.h"
 #include "test-seed.h"
 

@@ -214,7 +214,7 @@ class ReentranceTest : public TransmitBufferTest
 {
   public:
     ReentranceTest()
-        : TransmitBufferTest("packets that come while others are being sent; flush by hand")
+        : TransmitBufferTest("packets that come while others are being sent; explicit flush")
     {
     }
 
