@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.csv: writes what apps and links do to files of comma-separated values, once a second.
+-- apps.csv: writes statistics of apps and links to files of comma-separated values, once a second.
 --
 -- What differs from Snabb: rows are in the order of names; drops are written; the columns of apps that only have a
 -- meaning there (cpu, crashes, starttime) are 0, as they are in Snabb.

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 --
 -- apps.links: the links that an app cannot do without. Snabb has no such module: there an app without one of them fails
--- with Lua's words about a nil value.
+-- with Lua's error about a nil value.
 
 local M = {}
 

@@ -104,7 +104,7 @@ function steps.unlink (app_name, direction, name)
 end
 
 function steps.new_link (spec)
-   -- Of a link between two threads the sender's counters are where those of any link are, the other's beside it.
+   -- For a link between two threads, the sender's counters are where those of any link are, the receiver's elsewhere.
    local bridge = M.next_configuration and M.next_configuration.bridges and M.next_configuration.bridges[spec]
    local receiver = bridge and bridge.direction == "input"
    link_table[spec] = link.new(spec, receiver and "workers/"..native.thread.."/links/")
@@ -244,7 +244,7 @@ function M.configure (new)
    if M.threads then M.threads.configure(new) else M.configure_here(new) end
 end
 
---- Does a description need more than one thread?
+--- Whether a description needs more than one thread.
 function M.wants_threads (new)
    if native.thread ~= 1 then return false end
    for _, app in pairs(new.apps) do
@@ -488,7 +488,7 @@ M.vmprofile = {}
 function M.enable_auditlog () M.auditlog_enabled = true end
 --- Was enable_auditlog called?
 M.auditlog_enabled = false
---- Starts the random choice of what the timeline logs anew.
+--- Restarts the random choice of what the timeline logs.
 function M.randomize_log_rate () end
 
 function M.selftest () require("core.app_test").run(M) end

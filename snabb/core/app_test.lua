@@ -149,7 +149,7 @@ local function test_main (engine)
    assert(engine.app_table.ticker.ticks >= 1)
    assert(not pcall(engine.main, {duration = 1, done = function () return true end}))
    assert(shm.exists("engine/latency.histogram"))
-   -- An error in an app ends main and is told; the graph can be taken down.
+   -- An error in an app ends main and is reported; the graph can be taken down.
    local Bad = class{pull = function () error("as expected") end}
    engine.configure(graph{bad = Bad})
    local ok, why = pcall(engine.main, {duration = 1, no_report = true})

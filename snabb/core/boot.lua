@@ -111,7 +111,7 @@ if type(require("lib.lua.class")) ~= "table" then
 end
 rawset(_G, "developer_debug", os.getenv("SNABB_DEBUG") ~= nil)
 local plain_assert = assert
--- As in Snabb: an error that is no text becomes one.
+-- As in Snabb: an error that is not a text becomes one.
 rawset(_G, "assert", function (value, message, ...)
    if value then return value, message, ... end
    return plain_assert(false, message ~= nil and tostring(message) or "assertion failed!")

@@ -71,12 +71,12 @@ local function canonical (fa, fl, ta, tl)
    return fa.."."..fl.." -> "..ta.."."..tl
 end
 
---- A link's description in the one way that it is kept in.
+--- A link's description in its canonical form.
 function M.format_link (fa, fl, ta, tl)
    return canonical(fa, fl, ta, tl)
 end
 
---- The same for a link's description in any of the ways that `link` takes.
+--- The canonical form of a link's description, which may have any form that `link` takes.
 function M.canonical_link (spec)
    return canonical(M.parse_link(spec))
 end

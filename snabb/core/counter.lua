@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
 -- core.counter: 64-bit counters in shared memory, for other processes to read. The API is Snabb's.
 --
--- A process counts in a private copy of each counter and publishes all of them now and then with `commit` (the engine
--- does, every 100 breaths). Shared objects lie on pages of their own, so that counting in them directly would touch
+-- A process counts in a private copy of each counter and publishes all of them from time to time with `commit` (the
+-- engine does so every 100 breaths). Shared objects lie on pages of their own, so that counting in them directly would touch
 -- one cache set and one TLB entry for each; the private copies lie densely, in blocks of 512.
 --
 -- Differs from Snabb: slots of deleted counters are used again, and private copies are dense.
@@ -122,7 +122,7 @@ ffi.metatype(counter_t, {__tostring = function (counter)
 end})
 
 local function test_many ()
-   -- More than a block, half of them deleted and made anew: values stay with their names.
+   -- More than a block, half of them deleted and made again: values stay with their names.
    local n, made = 3 * BLOCK + 7, {}
    for i = 1, n do made[i] = M.create("selftest.counter/many/"..i..".counter", i) end
    for i = 2, n, 2 do M.delete("selftest.counter/many/"..i..".counter") end

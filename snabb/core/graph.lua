@@ -42,7 +42,7 @@ local function unlink_actions (old, new, add)
    end
 end
 
--- Returns the set of apps that are new or made anew.
+-- Returns the set of apps that are new or made again.
 local function app_actions (old, new, add)
    local fresh = {}
    for _, name in ipairs(sorted_keys(old.apps)) do
@@ -54,7 +54,7 @@ local function app_actions (old, new, add)
          add("start_app", name, app.class, app.arg)
          fresh[name] = true
       elseif before.class == app.class and lib.equal(before.arg, app.arg) then
-         -- The same: it goes on with the packets that it has.
+         -- It is unchanged and keeps its packets.
       elseif before.class == app.class and app.class.reconfig then
          add("reconfig_app", name, app.class, app.arg)
       else
@@ -263,7 +263,7 @@ function M.selftest ()
    new.links["x.p -> nobody.i"] = true
    local ok, why = pcall(M.actions, old, new)
    assert(not ok and why:match("no such app: nobody"))
-   -- What ends in another thread is no mistake.
+   -- A link that ends in another thread is not a mistake.
    new.bridges = {["x.p -> nobody.i"] = {direction = "output"}}
    assert(M.actions(old, new))
 end

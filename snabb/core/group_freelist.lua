@@ -3,8 +3,8 @@
 -- packets. The API is Snabb's. After Dmitry Vyukov, "Bounded MPMC queue".
 --
 -- Every slot has a sequence number that says whose turn it is: at position `pos` (which counts on from 0 and wraps at
--- 2^32) a producer may take the slot when its sequence is pos, a consumer when it is pos + 1; whoever is done sets it
--- to what the next one waits for. Slots are filled and emptied in place, between start_... and `finish`. A process
+-- 2^32) a producer may take the slot when its sequence is pos, a consumer when it is pos + 1; when done, either sets
+-- it to the value that the next one waits for. Slots are filled and emptied in place, between start_... and `finish`. A process
 -- that dies in between leaves a slot that nobody passes: the queue then looks full to producers and empty to
 -- consumers.
 --
@@ -265,7 +265,7 @@ function M.selftest ()
    local fl = M.freelist_create(name, 32)
    test_slots(fl)
    test_oracle(fl, 100, seed)
-   -- The same list again, whatever the size asked for, and read only.
+   -- The same list again, whatever size is requested, and read-only.
    local again, readonly = M.freelist_create(name, 64), M.freelist_open(name, true)
    assert(again.size == 32 and readonly.size == 32)
    M.finish(M.start_add(fl))

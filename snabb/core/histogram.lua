@@ -4,7 +4,7 @@
 -- One page of 4096 bytes: the minimum, the logarithm of the factor between buckets, the number of samples, and 509
 -- buckets of which the first and the last take what is below the minimum and above the maximum.
 --
--- Differs from Snabb: `quantile`, `summarize` and `report` are ours; a sample that is no number counts in the first
+-- Differs from Snabb: `quantile`, `summarize` and `report` are ours; a sample that is not a number counts in the first
 -- bucket.
 
 local ffi = require("ffi")

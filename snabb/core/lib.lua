@@ -97,7 +97,7 @@ function M.dogetopt(args, actions, opts, long_opts)
    return rest
 end
 
---- True if the module `name` is loaded or could be; it is not loaded by this.
+--- True if the module `name` is loaded or could be; this does not load it.
 function M.have_module(name)
    if package.loaded[name] or package.preload[name] then return true end
    for _, searcher in ipairs(package.loaders or package.searchers) do

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- core.link_h: what Snabb programs expect to be declared once they require it: `struct link` (core.link declares it,
+-- core.link_h: declarations that Snabb programs expect after they require it: `struct link` (core.link declares it,
 -- unless it is being loaded right now) and the size of a link's ring.
 
 local ffi = require("ffi")

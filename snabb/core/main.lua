@@ -47,13 +47,13 @@ function M.fail (reason)
    M.exit(1)
 end
 
---- What Snabb's programs install as handler of errors.
+--- The error handler that Snabb's programs install.
 function M.handler (reason)
    M.fail(debug.traceback(tostring(reason), 2))
 end
 
--- Perigee's own programs raise what the user is to put right without a place in a source file: it is told as it is.
--- Where something else fails, and in programs of the user's own, the traceback helps.
+-- Perigee's own programs raise errors that the user has to correct without a place in a source file: they are printed as they
+-- are. If something else fails, and in programs of the user's own, the traceback helps.
 local function with_traceback (reason)
    reason = tostring(reason)
    local text = reason:match("^(.-)\nstack traceback:") or reason

@@ -3,8 +3,8 @@
 --
 -- A packet is a C structure, `struct packet {uint16_t length; uint8_t data[10240];}`, that lies in a DPDK buffer: every
 -- one in a window of 512 bytes of which the part before the packet, `p & 511` bytes, is its headroom: 256 at first.
--- shiftleft, shiftright and prepend move the packet itself as long as it stays in its window, so what they return is to
--- be used.
+-- shiftleft, shiftright and prepend move the packet itself as long as it stays in its window, so the packet that they
+-- return must be used.
 --
 -- Differs from Snabb: what a thread has free beyond a limit goes back to a pool that devices and other threads take
 -- from.
@@ -115,7 +115,7 @@ function M.free_internal (p)
    fl.nfree = n + 1
 end
 
---- Count a packet as freed that something else frees, such as a device that has sent it.
+--- Count a packet as freed that something else frees, such as a device after sending it.
 function M.account_free (p)
    local length = p.length
    fl.frees = fl.frees + 1

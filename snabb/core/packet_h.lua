@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- core.packet_h: what Snabb programs expect to be declared once they require it: `struct packet` (core.packet
+-- core.packet_h: declarations that Snabb programs expect after they require it: `struct packet` (core.packet
 -- declares it, unless it is being loaded right now) and PACKET_PAYLOAD_SIZE.
 
 local ffi = require("ffi")

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- core.report: what the engine prints about itself, and the names of programs. What core.app is built on; reached as
+-- core.report: the engine's reports about itself, and the names of programs. core.app is built on it; reached as
 -- engine.report, engine.report_links, engine.claim_name and so on.
 
 local counter = require("core.counter")
@@ -37,7 +37,7 @@ function M.report_load (engine)
    last = now
 end
 
--- Of links in other threads the counters in shared memory tell.
+-- For links in other threads, the counters in shared memory are used.
 local function links_everywhere (engine)
    local links = {}
    for name, l in pairs(engine.link_table) do

@@ -6,8 +6,8 @@
 --   ROOT/<pid>/group                       a directory; in a worker process a link to its parent's
 --
 -- ROOT is SNABB_SHM_ROOT; otherwise /var/run/snabb for root if that can be written, otherwise $XDG_RUNTIME_DIR/snabb,
--- otherwise /tmp/snabb-UID. A process's folder is locked (flock(2)) while the process lives; that is how the folders
--- that dead processes left, and one that an earlier process of the same number left, are told from living ones.
+-- otherwise /tmp/snabb-UID. A process's folder is locked (flock(2)) while the process lives; that is how folders of
+-- living processes are distinguished from those that dead ones left, also an earlier process of the same number.
 --
 -- Differs from Snabb: names cannot leave the tree (".." is refused); folders are readable by their owner only;
 -- objects are at most `max_size` bytes; creating over an object of another size makes a new one, while those who have

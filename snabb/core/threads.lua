@@ -2,8 +2,8 @@
 -- core.threads: an app graph on several threads, one VM each. Not part of Snabb, whose workers are processes
 -- (core.worker).
 --
--- The program's own VM is worker 1. It says which apps run where, gives every other worker its part of the graph in
--- text, and tells it when to breathe. A link from one worker to another becomes a ring of packet pointers between two
+-- The program's own VM is worker 1. It decides which apps run where, gives every other worker its part of the graph as
+-- text, and controls when it breathes. A link from one worker to another becomes a ring of packet pointers between two
 -- links of the same name: its producer's and its consumer's.
 --
 -- Nothing is lost between workers that a single thread would not lose: a worker whose ring is full waits for the one
@@ -256,7 +256,7 @@ function M.split (c, place)
    return parts
 end
 
--- ---- the first worker: asks the others ----
+-- ---- the first worker: sends requests to the others ----
 
 local started, configured, all_links, old_bridges = {}, {}, {}, {}
 
@@ -348,7 +348,7 @@ local function change (engine, parts, texts)
    engine.configure_here(with_rings(parts[1]))
 end
 
---- Bring the graph on all workers to the description *c*. What cannot be said to another worker is an error before
+--- Bring the graph on all workers to the description *c*. Whatever cannot be passed to another worker is an error before
 --- anything is changed.
 function M.configure (c)
    local engine, workers = require("core.app"), native.workers
@@ -367,7 +367,7 @@ function M.configure (c)
    if ok then
       place_now, all_links = place, sorted_keys(c.links)
    else
-      parts_now = {} -- how far each came is not known: the next change makes everything anew
+      parts_now = {} -- how far each came is not known: the next change makes everything again
    end
    if resume then M.run() end
    if not ok then error(why, 0) end

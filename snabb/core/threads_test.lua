@@ -256,7 +256,7 @@ local function test_queues ()
    engine.stop()
 end
 
--- What stays keeps its place; a description that is refused changes nothing and stops nobody; a breath by hand ends.
+-- What stays keeps its place; a refused description changes nothing and stops nobody; a breath called directly ends.
 local function test_steady ()
    local before = {a_source = 1, a_pass01 = 1, a_pass02 = 1, a_check = 1}
    local c = config.new()

@@ -233,7 +233,7 @@ local function decode (bytes, size, limit)
 end
 
 --- The events in a timeline of this process, or in a file (a path), newest first, at most *limit*: an array of {time =
---- (nanoseconds since 1970), category =, text =}. nil and the reason if the file is no timeline.
+--- (nanoseconds since 1970), category =, text =}. nil and the reason if the file is not a timeline.
 function M.events (source, limit)
    if type(source) == "table" then
       return decode(ffi.cast("uint8_t *", source.memory), source.size, limit)

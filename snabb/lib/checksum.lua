@@ -18,8 +18,8 @@ local memory = ffi.new [[
 union { const void *any; const uint8_t *u8; const uint16_t *u16; }
 ]]
 
--- LuaJIT takes it that memory written as one type is not read as another: it may use again what it has read from it
--- before. Here, packets are read as 16-bit words that were written as bytes or whatever. ffi.fill is a barrier.
+-- LuaJIT assumes that memory written as one type is not read as another: it may reuse values that it has read before.
+-- Here, packets are read as 16-bit words, but were written as bytes or other types. ffi.fill is a barrier.
 local scratch = ffi.new("uint8_t[1]")
 local function barrier()
    ffi.fill(scratch, 1)
@@ -113,7 +113,7 @@ function M.finish_packet(buf, len, offset)
 end
 
 -- Of the IP packet at p: the upper protocol, the length of the IP header and that of what follows it, cut to `len`; or
--- nil if it is no IP packet that fits.
+-- nil if it is not a complete IP packet.
 local function dissect(p, len)
    barrier()
    if len < 1 then return nil end

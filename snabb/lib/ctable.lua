@@ -228,7 +228,7 @@ local function make_room(ctab, index)
    return true
 end
 
--- Twice the places. That is no way out for a table that is nearly empty.
+-- Twice the places. That does not help a table that is nearly empty.
 local function grow(ctab)
    if ctab.size > 1024 and ctab.occupancy < ctab.size / 64 then
       error("ctable: max_displacement_limit is too low: too many keys of like hashes")
@@ -270,7 +270,7 @@ function CTable:add(key, value, updates_allowed)
    return entry
 end
 
---- The same as `add`, which some programs call so.
+--- Another name of `add`, which some programs use.
 function CTable:insert(key, value, updates_allowed)
    return self:add(key, value, updates_allowed)
 end

@@ -12,7 +12,7 @@
 -- accesses across either.
 --
 -- A queue has the state of which sides are attached. Attaching waits until nobody else is attached on that side.
--- Whoever detaches last removes the queue; a side that comes back before that finds the packets that wait.
+-- The last side to detach removes the queue; a side that comes back before that finds the packets that wait.
 --
 -- What differs from Snabb: copies, not pointers; fewer states; `capacity`.
 
@@ -74,7 +74,7 @@ end
 
 local function attach(name, size, side)
    check_size(size)
-   local r, told
+   local r, printed
    local failed = 0
    waitfor(function ()
       r = map(name, size)
@@ -89,9 +89,9 @@ local function attach(name, size, side)
       end
       if try(r, side) then return true end
       shm.unmap(r)
-      if not told then
+      if not printed then
          print(("interlink: waiting for %s to become available..."):format(name))
-         told = true
+         printed = true
       end
    end)
    return r
@@ -103,7 +103,7 @@ function M.attach_receiver(name, size)
    return attach(name, size, RECEIVER)
 end
 
---- The same as its transmitter.
+--- Attaches to the queue `name` as its transmitter; otherwise like `attach_receiver`.
 function M.attach_transmitter(name, size)
    return attach(name, size, TRANSMITTER)
 end
@@ -187,7 +187,7 @@ function M.capacity(r)
    return band(r.write - r.read, r.size - 1), r.size - 1
 end
 
---- Opens the queue `name`, which exists, without attaching: to look at it, or (not `readonly`) to detach who is dead.
+--- Opens the queue `name`, which exists, without attaching: to look at it, or (not `readonly`) to detach a dead process.
 function M.open(name, readonly)
    local r = shm.open(name, "struct interlink", true, 1)
    local size = r.size

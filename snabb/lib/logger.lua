@@ -1,6 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- lib.logger: a logger that writes no more than so many messages a second, and fewer if very many more are to be
--- written.
+-- lib.logger: a logger that limits the messages per second, and writes even fewer if there are very many more.
 local lib = require("core.lib")
 local token_bucket = require("lib.token_bucket")
 local tsc = require("lib.tsc")
@@ -80,8 +79,8 @@ function Logger:log(message)
    if self.flush then self.fh:flush() end
 end
 
---- Whether a message would be written now. If not, it is counted as discarded: for those who do not make a message in
--- vain.
+--- Whether a message would be written now. If not, it is counted as discarded: for callers that want to avoid making
+-- messages in vain.
 function Logger:can_log()
    if self.tb:can_take(1) then return true end
    self.discards = self.discards + 1

@@ -20,7 +20,7 @@ local uint64_t = ffi.typeof("uint64_t")
 local M = {}
 local Tsc = {}
 
--- What `new` takes if it is not told a source.
+-- The default source of `new`.
 M.default_source = "system"
 
 --- The counter's value now, a uint64_t, in nanoseconds.

@@ -53,7 +53,7 @@ function M.file_or_port (spec)
 end
 
 local function port (c, name, spec, more)
-   if looks_like_file(spec) then error(spec.." is no port; a file is pcap:"..spec, 0) end
+   if looks_like_file(spec) then error(spec.." is not a port; a file is pcap:"..spec, 0) end
    local arg = {port = spec:match("^%d+$") and tonumber(spec) or spec}
    if not c.apps[name] then config.app(c, name, require("apps.dpdk.port"), arg, more) end
 end
@@ -219,7 +219,7 @@ local function test_names_of_files (file)
    assert(M.file_or_port("0000:01:00.0") == "0000:01:00.0" and M.file_or_port("a/b") == "pcap:a/b")
    refused("^there is no file nosuch%.pcap$", M.source, config.new(), "x", "pcap:nosuch.pcap")
    refused("^/ is a directory", M.source, config.new(), "x", "pcap:/")
-   refused("^x%.pcap is no port; a file is pcap:x%.pcap$", M.sink, config.new(), "x", "x.pcap")
+   refused("^x%.pcap is not a port; a file is pcap:x%.pcap$", M.sink, config.new(), "x", "x.pcap")
    local device = "net_pcap0,rx_pcap=/a/b.pcap"
    assert(M.source(config.new(), "x", device) == "x.output" and M.file_or_port(device) == device)
    local c = config.new()

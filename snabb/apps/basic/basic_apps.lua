@@ -4,7 +4,7 @@
 --
 -- What differs from Snabb: Split leaves packets that fit on no output on its input (Snabb's documentation says so, its
 -- code dropped them on the first output); Truncate pads with zeros behind the packet's end; wrong arguments and missing
--- links are errors that say what is wrong.
+-- links are errors with a reason.
 
 local ffi = require("ffi")
 local engine = require("core.app")
@@ -34,14 +34,14 @@ end
 M.Source = {}
 local Source = M.Source
 
---- Creates a source of packets of `size` bytes (60 by default). Throws if the size is no size of a packet.
+--- Creates a source of packets of `size` bytes (60 by default). Throws if the size is not a valid packet size.
 function Source:new(size)
    size = whole_number("Source: size", size or 60, 0, packet.max_payload)
    local zeros = ffi.new("uint8_t[?]", math.max(size, 1))
    return setmetatable({size = size, packet = packet.from_pointer(zeros, size)}, {__index = Source})
 end
 
--- Copies of a known length become a few moves in compiled code, instead of a call: what small packets are made with.
+-- Copies of a known length become a few moves in compiled code, instead of a call: small packets are made this way.
 -- The bytes behind a packet's end belong to it and mean nothing, so that whole cache lines may be written.
 local function fill_64(o, n, template, size)
    for _ = 1, n do
@@ -82,7 +82,7 @@ function Join:new()
    return setmetatable({}, {__index = Join})
 end
 
---- Moves all that waits on the inputs.
+--- Moves all waiting packets on the inputs.
 function Join:push()
    local o = links.output(self, "output")
    local input = self.input
@@ -95,7 +95,7 @@ function Join:push()
 end
 
 --- Split: moves packets from all inputs to the outputs: the first output takes what fits, then the next. No argument.
---- What fits nowhere waits on its input.
+--- Packets that fit nowhere wait on their input.
 M.Split = {}
 local Split = M.Split
 
@@ -104,7 +104,7 @@ function Split:new()
    return setmetatable({}, {__index = Split})
 end
 
---- Moves what fits.
+--- Moves as many packets as fit.
 function Split:push()
    local input, output = self.input, self.output
    for k = 1, #input do
@@ -127,7 +127,7 @@ function Sink:new()
    return setmetatable({}, {__index = Sink})
 end
 
---- Frees all that waits on the inputs.
+--- Frees all waiting packets on the inputs.
 function Sink:push()
    local input = self.input
    for k = 1, #input do
@@ -147,7 +147,7 @@ function Tee:new()
    return setmetatable({}, {__index = Tee})
 end
 
---- Copies what waits to all outputs but the last, which gets the packets themselves.
+--- Copies waiting packets to all outputs but the last, which gets the packets themselves.
 function Tee:push()
    local input, output = self.input, self.output
    local n = #output
@@ -174,7 +174,7 @@ function Repeater:new()
    return setmetatable({index = 1, packets = {}}, {__index = Repeater})
 end
 
---- Takes in what waits, then sends copies of what was kept, from where the last push ended.
+--- Takes in waiting packets, then sends copies of the kept ones, starting where the last push ended.
 function Repeater:push()
    local i, o = one_in_one_out(self)
    local packets = self.packets
@@ -206,12 +206,12 @@ end
 M.Truncate = {}
 local Truncate = M.Truncate
 
---- Creates an app that makes every packet `n` bytes long. Throws if `n` is no size of a packet.
+--- Creates an app that makes every packet `n` bytes long. Throws if `n` is not a valid packet size.
 function Truncate:new(n)
    return setmetatable({n = whole_number("Truncate: length", n, 0, packet.max_payload)}, {__index = Truncate})
 end
 
---- Resizes and sends all that waits.
+--- Resizes and sends all waiting packets.
 function Truncate:push()
    local i, o = one_in_one_out(self)
    local n = self.n
@@ -229,7 +229,7 @@ function Sample:new(n)
    return setmetatable({n = whole_number("Sample: n", n, 1, 2^52), seen = 1}, {__index = Sample})
 end
 
---- Samples all that waits.
+--- Samples all waiting packets.
 function Sample:push()
    local i, o = one_in_one_out(self)
    local n, seen = self.n, self.seen

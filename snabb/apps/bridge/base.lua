@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.bridge.base: what Ethernet bridges have in common: ports, split-horizon groups, and which port may send to
+-- apps.bridge.base: the common part of Ethernet bridges: ports, split-horizon groups, and which port may send to
 -- which.
 --
 -- A packet from a free port may leave by all other ports; one from a port of a split-horizon group by all ports outside

@@ -8,13 +8,13 @@ local link = require("core.link")
 
 local M = {}
 
---- bridge: sends what comes in on a port to all other ports outside its split-horizon group. Configuration: that of
+--- bridge: sends packets from a port to all other ports outside its split-horizon group. Configuration: that of
 --- apps.bridge.base; `config` is not used.
 M.bridge = class.subClass(base.bridge)
 local bridge = M.bridge
 bridge._name = "flooding bridge"
 
---- Floods all that waits, port by port.
+--- Floods all waiting packets, port by port.
 function bridge:push()
    local ports = self._ports
    for k = 1, #ports do

@@ -60,7 +60,7 @@ local function forward(self, port, p, now)
    end
 end
 
---- Forwards all that waits, port by port.
+--- Forwards all waiting packets, port by port.
 function bridge:push()
    local ports, now = self._ports, engine.now()
    for k = 1, #ports do

@@ -117,8 +117,8 @@ function Table:lookup(mac, now)
    end
 end
 
---- Sweeps entries out that are too old at the time `now` (seconds), and doubles the table if it is still too full. To
---- be called now and then; costs time in proportion to the table.
+--- Removes entries that are too old at the time `now` (seconds), and doubles the table if it is still too full. To
+--- be called from time to time; costs time in proportion to the table.
 function Table:maintain(now)
    local old, last, oldest = self.slots, self.mask, now - self.config.timeout
    local live = 0

@@ -1,18 +1,18 @@
 -- SPDX-License-Identifier: MIT
--- apps.dpdk.hardware: apps in the place of Snabb's hardware drivers. Whatever the device is, DPDK has a driver for it:
--- the app is apps.dpdk.port, with the PCI address that the driver was given. What only that hardware does is left out,
--- and said.
+-- apps.dpdk.hardware: replacements of Snabb's hardware drivers. Whatever the device is, DPDK has a driver for it: the app
+-- is apps.dpdk.port, with the PCI address that the driver was given. Features of that hardware alone are left out, with a
+-- note.
 
 local Port = require("apps.dpdk.port")
 
 local M = {}
 
--- What drivers call it, and what it is here.
+-- The drivers' names of arguments, and the names here.
 local SAME = {
    pciaddr = "port", pciaddress = "port", ifname = "port", macaddr = "mac", mac = "mac", vlan = "vlan", rxq = "queue",
    queue = "queue", mtu = "mtu", promisc = "promisc", nqueues = "queues",
 }
--- What has no meaning here, or is as DPDK has it by itself.
+-- Arguments that have no meaning here, or that DPDK takes care of.
 local LEFT_OUT = {
    vmdq = true, txq = true, rate_limit = true, priority = true, ring_buffer_size = true, master_stats = true,
    run_stats = true, rxcounter = true, txcounter = true, wait_for_link = true, linkup_wait = true,
@@ -21,17 +21,17 @@ local LEFT_OUT = {
    recvq_size = true, sync_stats_interval = true, macvlan = true, filter = true,
 }
 
-local told = {}
+local printed = {}
 
 local function notice (driver, text)
    local line = driver..": "..text
-   if not told[line] then
-      told[line] = true
+   if not printed[line] then
+      printed[line] = true
       io.stderr:write("note: ", line, "\n")
    end
 end
 
---- The argument of apps.dpdk.port for that of a driver named *driver*, and the names of what has no meaning there.
+--- The argument of apps.dpdk.port for that of a driver named *driver*, and the names of arguments without a meaning there.
 --- *prefix* goes before the device's name.
 function M.arguments (driver, conf, prefix)
    if type(conf) ~= "table" then conf = {pciaddr = conf} end
@@ -49,12 +49,12 @@ function M.arguments (driver, conf, prefix)
    return arg, unknown
 end
 
---- The same, with a notice of what was done.
+--- The argument of apps.dpdk.port, as by `arguments`, with a notice of what was done.
 function M.translate (driver, conf, prefix)
    local arg, unknown = M.arguments(driver, conf, prefix)
    if #unknown > 0 then notice(driver, "these arguments do nothing with DPDK: "..table.concat(unknown, ", ")) end
-   -- A queue of the virtual machine's share of the card has a MAC address of its own: the card is then told to take
-   -- all.
+   -- A queue of the virtual machine's share of the card has a MAC address of its own: the card then has to
+   -- take all packets.
    if arg.queue ~= 0 and arg.mac then arg.promisc = true end
    notice(driver, arg.port.." is opened by DPDK's own driver (apps.dpdk.port)")
    return arg

@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: MIT
--- apps.dpdk.port: a port of DPDK's, any device that it knows: what comes from the device goes to the app's output link,
--- what comes on its input links goes to the device. Packets are not copied (see core.packet), but where a device takes
--- no buffers of 11 KB, or where a packet's memory is not the pool's.
+-- apps.dpdk.port: a DPDK port, any device that DPDK knows: packets from the device go to the app's output link, packets
+-- on its input links go to the device. Packets are only copied (see core.packet) if a device does not take buffers of
+-- 11 KB, or if a packet's memory is not the pool's.
 --
--- The class in the place of Snabb's hardware drivers: see apps.dpdk.hardware.
+-- The class that replaces Snabb's hardware drivers: see apps.dpdk.hardware.
 
 local ffi = require("ffi")
 local C = ffi.C
@@ -59,9 +59,9 @@ local function check_vlan (vlan)
    return vlan
 end
 
-local told = {} -- what was said about a device already
+local printed = {} -- notes that were already printed
 
---- Open the queues. Errors if there is no such device, or it has not that many queues.
+--- Open the queues. Errors if there is no such device, or it does not have that many queues.
 function Port:new (conf)
    local name = device_name(conf.port)
    local vlan = check_vlan(conf.vlan)
@@ -76,8 +76,8 @@ function Port:new (conf)
       error(tostring(why)..hint, 0)
    end
    for _, note in ipairs(opened.notes) do
-      if note:match("every packet is copied") and not conf.copy and not told[note] then
-         told[note] = true
+      if note:match("every packet is copied") and not conf.copy and not printed[note] then
+         printed[note] = true
          io.stderr:write("note: ", note, "\n")
       end
    end

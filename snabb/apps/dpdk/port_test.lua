@@ -181,7 +181,7 @@ local function test_odd_packets (Port)
    os.remove(name)
 end
 
--- A packet whose length was set by hand beyond its memory is not sent.
+-- A packet whose length was set beyond its memory is not sent.
 local function test_overlong (Port)
    local keeper, port = loopback(Port, {port = RING})
    local p = packet.from_string("x")
@@ -259,7 +259,7 @@ local function test_queues (Port)
    for queue = 0, 1 do
       local got = take_all(engine.app_table["keeper"..queue])
       assert(#got == 102)
-      -- Drivers leave 128 bytes before what they receive; whoever allocates has 256 again.
+      -- Drivers leave 128 bytes before received data; an allocated packet has 256 again.
       for _, p in ipairs(got) do
          assert(packet.headroom(p) == 128)
          packet.free(p)

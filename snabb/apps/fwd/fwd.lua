@@ -26,7 +26,7 @@ function Fwd:link()
    self.to = output.output or output.tx or output[1]
 end
 
---- Moves all that waits. Throws if there is no output.
+--- Moves all waiting packets. Throws if there is no output.
 function Fwd:push()
    local from, to = self.from, self.to
    if not to then error(("%s: no output link"):format(self.appname or "Fwd")) end

@@ -52,7 +52,7 @@ function Receiver:stop()
    self.attached = false
 end
 
---- Detaches the receivers of the process `pid`, which is no more.
+--- Detaches the receivers of the process `pid`, which no longer exists.
 function Receiver.shutdown(pid)
    for _, queue in ipairs(shm.children("/" .. pid .. "/interlink/receiver")) do
       local name = "/" .. pid .. "/group/interlink/" .. queue

@@ -31,7 +31,7 @@ function Transmitter:link()
    shm.alias(self.backlink, self.shm_name)
 end
 
---- Sends what waits, as far as there is room; the rest waits.
+--- Sends waiting packets, as far as there is room; the rest waits.
 function Transmitter:push()
    local i, r = self.input.input, self.interlink
    if not i then return end
@@ -49,7 +49,7 @@ function Transmitter:stop()
    self.attached = false
 end
 
---- Detaches the transmitters of the process `pid`, which is no more.
+--- Detaches the transmitters of the process `pid`, which no longer exists.
 function Transmitter.shutdown(pid)
    for _, queue in ipairs(shm.children("/" .. pid .. "/interlink/transmitter")) do
       local name = "/" .. pid .. "/group/interlink/" .. queue

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.ipv4.arp: finds out the MAC address of the next hop, and answers who asks for ours (RFC 826).
+-- apps.ipv4.arp: finds out the MAC address of the next hop, and answers requests for ours (RFC 826).
 --
 -- What differs from Snabb: addresses may be text as well as bytes; a sender's address must not be a group address;
 -- packets shorter than an Ethernet header are freed on both sides; no alarms.
@@ -84,7 +84,7 @@ local function make(oper, dst, src, sha, spa, tha, tpa)
    return p
 end
 
---- Creates the app. Throws if there is no way to know the next hop, or an address is none.
+--- Creates the app. Throws if there is no way to know the next hop, or an address is invalid.
 function ARP:new(conf)
    local o = lib.parse(conf, schema)
    o.self_mac = o.self_mac and wire.mac("self_mac", o.self_mac) or random_mac()
@@ -103,7 +103,7 @@ local function count(self, bytes, packets, p)
    counter.add(self.shm[packets])
 end
 
---- Says that an address is being resolved.
+--- Prints that an address is being resolved.
 function ARP:arp_resolving()
    print(("ARP: Resolving '%s'"):format(wire.ip_text(self.next_ip, 4)))
 end

@@ -3,7 +3,7 @@
 -- apps.ipv4.echo: answers pings (RFC 792, RFC 1122 section 3.2.2.6).
 --
 -- What differs from Snabb: fragments and packets whose IPv4 header has a wrong checksum are passed on, not answered;
--- the ICMP checksum is adjusted (RFC 1624), not made anew, so that a damaged request stays damaged; lengths are those
+-- the ICMP checksum is adjusted (RFC 1624), not recomputed, so that a damaged request stays damaged; lengths are those
 -- of the IPv4 header.
 
 local counter = require("core.counter")

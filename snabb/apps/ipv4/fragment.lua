@@ -159,7 +159,7 @@ local function step(self, o)
    end
 end
 
---- Forwards and cuts all that waits.
+--- Forwards and cuts all waiting packets.
 function Fragmenter:push()
    local box = self.box
    local i, o = links.one_in_one_out(self)

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.ipv4.fragments: datagrams that are being put together from fragments: what the reassemblers of IPv4 and IPv6
--- share. Snabb has no such module.
+-- apps.ipv4.fragments: datagrams that are being put together from fragments, for the reassemblers of both IPv4 and
+-- IPv6. Snabb has no such module.
 --
 -- A fragment that overlaps another one ends its datagram (RFC 5722; RFC 1858 and 3128 say what overlaps are good for),
--- but an exact copy of a fragment that is there already is passed over (RFC 8200, 4.5). Sizes of all but the last
+-- but an exact copy of a fragment that is already there is ignored (RFC 8200, 4.5). Sizes of all but the last
 -- fragment are multiples of 8 (RFC 791). Memory is bounded: no more than `max` datagrams at a time, each of no more
 -- than a packet's size and a number of fragments; if there is no place for a new one, another one, drawn at random, is
 -- given up. A datagram that is not complete after `timeout` seconds is given up.

@@ -4,7 +4,7 @@
 -- apps.ipv4.fragments).
 --
 -- What differs from Snabb: datagrams that stay incomplete are given up after a time; an exact copy of a fragment does
--- no harm; the protocol is part of what tells datagrams apart, as RFC 791 has it; the header is the first fragment's;
+-- no harm; the protocol is part of a datagram's key, as in RFC 791; the header is the first fragment's;
 -- no alarms.
 
 local bit = require("bit")

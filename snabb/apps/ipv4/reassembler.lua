@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.ipv4.reassembler: what the reassemblers of IPv4 and IPv6 have in common; apps.ipv4.fragments has the table of
+-- apps.ipv4.reassembler: the common part of the reassemblers of IPv4 and IPv6; apps.ipv4.fragments has the table of
 -- datagrams in the making. Snabb has no such module.
 
 local counter = require("core.counter")
@@ -76,13 +76,13 @@ function Reassembler:add(first, length, at, more, headers, now)
    packet.free(t.box[0])
 end
 
---- Forwards the packet in the table's box, which is no fragment.
+--- Forwards the packet in the table's box, which is not a fragment.
 function Reassembler:pass(o)
    self:count("unneeded")
    transmit(o, self.table.box[0])
 end
 
---- Forwards and puts together all that waits.
+--- Forwards and puts together all waiting packets.
 function Reassembler:push()
    local i, o = links.one_in_one_out(self)
    local now, box = engine.now(), self.table.box

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.ipv4.responder: what the apps that answer pings of IPv4 and IPv6 have in common. Snabb has no such module.
+-- apps.ipv4.responder: the common part of the apps that answer pings of IPv4 and IPv6. Snabb has no such module.
 
 local counter = require("core.counter")
 local link = require("core.link")
@@ -15,7 +15,7 @@ local M = {}
 --- p)`: if the packet is a request for us, it makes it the answer and returns true.
 local Responder = {}
 
---- Creates the app. Configuration: `address`, and `addresses`, an array. Throws if an address is none.
+--- Creates the app. Configuration: `address`, and `addresses`, an array. Throws if an address is invalid.
 function Responder:new(conf)
    local addresses = {}
    if conf.address then self.add_address(addresses, conf.address) end
@@ -36,7 +36,7 @@ function Responder:respond_to_echo_request(p)
    return true
 end
 
---- Answers, and passes on, all that waits. Throws if a link is missing that packets may have to take.
+--- Answers, and passes on, all waiting packets. Throws if a link is missing that packets may have to take.
 function Responder:push()
    local south, north = self.input.south, self.input.north
    local to_south = links.output(self, "south")

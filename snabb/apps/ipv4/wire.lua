@@ -113,12 +113,12 @@ function M.mac(what, given)
    end)
 end
 
---- The same for an IPv4 address, 4 bytes.
+--- The 4 bytes of an IPv4 address, like `mac`.
 function M.ipv4(what, given)
    return bytes_of(what, given, 4, function (text, out) return C.inet_pton(AF_INET, text, out) == 1 end)
 end
 
---- The same for an IPv6 address, 16 bytes.
+--- The 16 bytes of an IPv6 address, like `mac`.
 function M.ipv6(what, given)
    return bytes_of(what, given, 16, function (text, out) return C.inet_pton(AF_INET6, text, out) == 1 end)
 end

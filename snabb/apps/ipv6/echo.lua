@@ -2,7 +2,7 @@
 --
 -- apps.ipv6.echo: answers pings (RFC 4443, section 4).
 --
--- What differs from Snabb: the checksum is adjusted (RFC 1624), not made anew, so that a damaged request stays damaged;
+-- What differs from Snabb: the checksum is adjusted (RFC 1624), not recomputed, so that a damaged request stays damaged;
 -- lengths are those of the IPv6 header.
 
 local counter = require("core.counter")

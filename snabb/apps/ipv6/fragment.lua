@@ -58,7 +58,7 @@ local function new_paths()
    return ctable.new({key_type = address_t, value_type = path_t, initial_size = 128})
 end
 
---- Creates a fragmenter. Throws if the MTU is below 1280 bytes, or an address is none.
+--- Creates a fragmenter. Throws if the MTU is below 1280 bytes, or an address is invalid.
 function Fragmenter:new(conf)
    local o = lib.parse(conf, schema)
    if type(o.mtu) ~= "number" or o.mtu < min_mtu then
@@ -214,7 +214,7 @@ function Fragmenter:expire_pmtu()
    if n < self.npaths then self.paths, self.npaths = keep, n end
 end
 
---- Forwards and cuts all that waits; learns path MTUs.
+--- Forwards and cuts all waiting packets; learns path MTUs.
 function Fragmenter:push()
    push_output(self, links.one_in_one_out(self))
    if not self.pmtud then return end

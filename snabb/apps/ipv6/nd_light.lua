@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 --
 -- apps.ipv6.nd_light: as much of IPv6 neighbor discovery (RFC 4861) as a next hop needs: finds out its MAC address, and
--- answers who asks for ours.
+-- answers solicitations of ours.
 --
 -- What differs from Snabb: solicitations from the unspecified address are answered to all nodes (7.2.4);
 -- advertisements' checksums are verified, and the target's link-layer address may be among other options; `retrans`
@@ -117,7 +117,7 @@ local function configure(self, conf)
    return self
 end
 
---- Creates the app. Throws if an address is none.
+--- Creates the app. Throws if an address is invalid.
 function nd_light:new(conf)
    return configure(nd_light:superClass().new(self), conf)
 end

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.keyed_ipv6_tunnel.tunnel: Ethernet frames in IPv6, told apart by a key (RFC 8159: L2TPv3 without its control
+-- apps.keyed_ipv6_tunnel.tunnel: Ethernet frames in IPv6, distinguished by a key (RFC 8159: L2TPv3 without its control
 -- plane).
 --
 -- What differs from Snabb: the Ethernet type and the length that the IPv6 header says are checked, and bytes behind
@@ -67,7 +67,7 @@ local function number(what, given, default, low, high)
    return n
 end
 
---- Creates a tunnel. Throws if a value is none.
+--- Creates a tunnel. Throws if a value is invalid.
 function Tunnel:new(conf)
    local header = ffi.new("uint8_t[?]", header_size)
    if conf.default_gateway_MAC then
@@ -131,7 +131,7 @@ local function decapsulate(self, from, to)
    end
 end
 
---- Encapsulates and decapsulates all that waits.
+--- Encapsulates and decapsulates all waiting packets.
 function Tunnel:push()
    local plain, tunnel = links.input(self, "decapsulated"), links.input(self, "encapsulated")
    local to_plain, to_tunnel = links.output(self, "decapsulated"), links.output(self, "encapsulated")

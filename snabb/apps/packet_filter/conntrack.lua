@@ -233,7 +233,7 @@ local macs = "\2\0\0\0\0\1\2\0\0\0\0\2"
 
 local function word(n) return string.char(math.floor(n / 256), n % 256) end
 
--- An IPv4 packet; `options` and `offset` for odd ones.
+-- An IPv4 packet; `options` and `offset` for unusual ones.
 local function packet4(src, dst, protocol, sport, dport, options, offset)
    options = options or ""
    return macs .. "\8\0" .. string.char(0x45 + #options / 4) .. "\0\0\40\0\0" .. word(offset or 0) .. "\64" ..

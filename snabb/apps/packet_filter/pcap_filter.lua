@@ -30,7 +30,7 @@ M.PcapFilter = {
 }
 local PcapFilter = M.PcapFilter
 
---- Compiles the filter. Throws if it is none.
+--- Compiles the filter. Throws if it is invalid.
 function PcapFilter:new(conf)
    if type(conf.filter) ~= "string" then error("PcapFilter: filter: expected an expression") end
    if conf.state_table then conntrack.define(conf.state_table) end
@@ -59,7 +59,7 @@ local function stateful(self, p, name)
    return true
 end
 
---- Filters all that waits.
+--- Filters all waiting packets.
 function PcapFilter:push()
    local i = self.from or links.missing(self, "input", "input", "rx")
    local o = self.to or links.missing(self, "output", "output", "tx")

@@ -24,7 +24,7 @@ local M = {}
 M.PcapReader = {}
 local PcapReader = M.PcapReader
 
---- Opens the file. Throws if it is not there or no pcap file.
+--- Opens the file. Throws if it is not there or not a pcap file.
 function PcapReader:new(filename)
    return setmetatable({filename = filename, iterator = pcap.records(filename), count = 0, done = false},
                        {__index = PcapReader})
@@ -66,7 +66,7 @@ function PcapWriter:new(conf)
    return setmetatable({file = file}, {__index = PcapWriter})
 end
 
---- Writes all that waits. Throws if the file cannot take it.
+--- Writes all waiting packets. Throws if the file cannot take it.
 function PcapWriter:push()
    local i, file = links.input(self, "input"), self.file
    while not empty(i) do
@@ -74,7 +74,7 @@ function PcapWriter:push()
       pcap.write_record(file, p.data, p.length)
       packet.free(p)
    end
-   -- The stream remembers; what flush returns in compiled code is no use: it is asked again after it has failed.
+   -- The stream remembers errors. The result of flush is of no use: compiled code calls it again after it has failed.
    if C.ferror(file) ~= 0 then
       error(("%s: cannot write: the disk is full, or nobody reads"):format(self.appname or "PcapWriter"), 0)
    end
@@ -104,7 +104,7 @@ local function dump(data)
    return table.concat(lines)
 end
 
---- Prints all that waits.
+--- Prints all waiting packets.
 function StdOutput:push()
    local i, file = links.input(self, "input"), self.file
    while not empty(i) do

@@ -38,7 +38,7 @@ function Tap:new(conf)
    return setmetatable({file = file, filter = filter, sample = sample, n = sample - 1}, {__index = Tap})
 end
 
---- Records and forwards all that waits.
+--- Records and forwards all waiting packets.
 function Tap:push()
    local i, o = links.one_in_one_out(self)
    local filter, n = self.filter, self.n

@@ -30,7 +30,7 @@ local function check(what, n)
    return n
 end
 
---- Creates a limiter. Throws if a value is no number of bytes.
+--- Creates a limiter. Throws if a value is not a number of bytes.
 function RateLimiter:new(conf)
    local o = setmetatable({shm = {txdrop = {counter}}}, {__index = RateLimiter})
    o:reset(conf.rate, conf.bucket_capacity, conf.initial_capacity)
@@ -54,7 +54,7 @@ function RateLimiter:get_stat_snapshot()
    }
 end
 
---- The same as get_stat_snapshot.
+--- Another name of get_stat_snapshot.
 RateLimiter.snapshot = RateLimiter.get_stat_snapshot
 
 --- Fills the bucket for the time that has passed, then forwards what it pays for.
@@ -84,7 +84,7 @@ function M.selftest()
    local real_now, time = engine.now, 100
    local h = harness.new(RateLimiter, {rate = 1000, bucket_capacity = 250, initial_capacity = 100}, {"input"},
                          {"output"})
-   local function send(count, size) -- pushes by hand: the engine's own clock is none of this test's
+   local function send(count, size) -- pushes directly: the test does not depend on the engine's clock
       for _ = 1, count do link.transmit(h.app.input.input, packet.resize(packet.allocate(), size)) end
       engine.now = function () return time end
       h.app:push()

@@ -94,7 +94,7 @@ local function receive(self)
    if n < 0 then
       local number = ffi.errno()
       packet.free(p)
-      -- An error that the device left (it is down) is told once, then there may be packets again.
+      -- An error that the device left (it is down) is reported once, then there may be packets again.
       if number == errno.EAGAIN then return nil end
       if number == errno.EINTR or number == errno.ENETDOWN then return false end
       error(("RawSocket '%s': cannot receive: %s"):format(self.appname, netdev.strerror(number)))
@@ -131,7 +131,7 @@ local function try(self, p)
    error(("RawSocket '%s': cannot send: %s"):format(self.appname, netdev.strerror(number)))
 end
 
---- Sends what waits on `rx`; when the device can take no more, the rest waits there.
+--- Sends waiting packets on `rx`; when the device can take no more, the rest waits there.
 function RawSocket:push()
    local l, c = self.input.rx, self.shm
    if not l then return end

@@ -112,7 +112,7 @@ function Tap:pull()
    end
 end
 
---- Sends what waits on `input` to the host; when the device can take no more, the rest waits there.
+--- Sends waiting packets on `input` to the host; when the device can take no more, the rest waits there.
 function Tap:push()
    local l, c = self.input.input, self.shm
    while l and not link.empty(l) do

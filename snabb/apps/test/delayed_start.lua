@@ -18,7 +18,7 @@ function Delayed_start:new(delay)
    return setmetatable({start = engine.now() + delay}, {__index = Delayed_start})
 end
 
---- Forwards what waits, once the time has come.
+--- Forwards waiting packets, once the time has come.
 function Delayed_start:push()
    if engine.now() < self.start then return end
    local i, o = links.one_in_one_out(self)

@@ -38,7 +38,7 @@ function Collect:new()
    return setmetatable({got = {}}, {__index = Collect})
 end
 
---- Takes all that waits.
+--- Takes all waiting packets.
 function Collect:push()
    local i = links.input(self, "input")
    while not link.empty(i) do

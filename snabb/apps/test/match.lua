@@ -34,7 +34,7 @@ function Match:new(conf)
    return setmetatable({fuzzy = conf.fuzzy, modest = conf.modest, seen = 0, errs = {}}, {__index = Match})
 end
 
---- Compares all that waits on `rx`.
+--- Compares all waiting packets on `rx`.
 function Match:push()
    local rx, comparator = self.input.rx, self.input.comparator
    while rx and not link.empty(rx) do

@@ -19,7 +19,7 @@ function Npackets:new(conf)
    return setmetatable({n = conf.npackets}, {__index = Npackets})
 end
 
---- Forwards what waits, up to the number.
+--- Forwards waiting packets, up to the number.
 function Npackets:push()
    local i, o = links.one_in_one_out(self)
    local count = math.min(link.nreadable(i), self.n)

@@ -53,7 +53,7 @@ local function make(size, src, dst, random_payload)
    return p
 end
 
---- Makes the frames. Throws if there is none, or one is too short or too long, or an address is none.
+--- Makes the frames. Throws if there is none, or one is too short or too long, or an address is invalid.
 function Synth:new(conf)
    local packets = conf.packets
    if #(packets or conf.sizes) == 0 then error("Synth: expected at least one size") end

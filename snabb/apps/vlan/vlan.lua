@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 --
--- apps.vlan.vlan: VLAN tags of IEEE 802.1Q and 802.1ad: put on, taken off, and told apart.
+-- apps.vlan.vlan: VLAN tags of IEEE 802.1Q and 802.1ad: added, removed and distinguished.
 --
 -- What differs from Snabb: a tag is recognised by its VLAN identifier alone, whatever its priority bits; frames too
 -- short to be Ethernet, or too long for a tag, are freed; each VlanMux has its own table of pushes.
@@ -74,7 +74,7 @@ function M.tci_to_vid(tci)
    return band(tci, 0xfff)
 end
 
---- Sets self.tpid from `conf.encapsulation`; returns self. Throws if that is none.
+--- Sets self.tpid from `conf.encapsulation`; returns self. Throws if that is invalid.
 function M.new_aux(self, conf)
    local encap = conf.encapsulation or "dot1q"
    self.tpid = type(encap) == "number" and encap or tpids[encap]
@@ -111,27 +111,27 @@ local function tag_all(from, to, tag)
    end
 end
 
---- Creates a tagger. Throws if the tag or the encapsulation is none.
+--- Creates a tagger. Throws if the tag or the encapsulation is invalid.
 function Tagger:new(conf)
    local o = M.new_aux(setmetatable({}, {__index = Tagger}), conf)
    o.tag = build_tag(M.check_tag(conf.tag), o.tpid)
    return o
 end
 
---- Tags all that waits.
+--- Tags all waiting packets.
 function Tagger:push()
    local i, o = links.one_in_one_out(self)
    tag_all(i, o, self.tag)
 end
 
---- Creates an untagger. Throws if the tag or the encapsulation is none.
+--- Creates an untagger. Throws if the tag or the encapsulation is invalid.
 function Untagger:new(conf)
    local o = M.new_aux(setmetatable({}, {__index = Untagger}), conf)
    o.vid = M.check_tag(conf.tag)
    return o
 end
 
---- Untags all that waits.
+--- Untags all waiting packets.
 function Untagger:push()
    local i, o = links.one_in_one_out(self)
    local vid, tpid = self.vid, self.tpid
@@ -174,7 +174,7 @@ end
 
 VlanMux.push_link = {native = push_native, trunk = push_trunk}
 
---- Creates a multiplexer. Throws if the encapsulation is none.
+--- Creates a multiplexer. Throws if the encapsulation is invalid.
 function VlanMux:new(conf)
    -- Its own table, since each link to a VLAN has a push of its own.
    local o = {vlan_links = {}, push_link = {native = push_native, trunk = push_trunk}}

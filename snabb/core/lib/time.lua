@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- core.lib.time: waiting, and closures that tell when time has passed. Part of core.lib, which re-exports it.
+-- core.lib.time: waiting, and closures that report when time has passed. Part of core.lib, which re-exports it.
 local ffi = require("ffi")
 local C = ffi.C
 
@@ -28,7 +28,7 @@ local function engine_now()
 end
 
 --- A function that returns true when `duration` has passed since the call of `timer`, else false. With the `mode`
--- "repeating", the duration then starts anew at the deadline. The unit is that of `timefun` (default: nanoseconds of
+-- "repeating", the duration then starts again at the deadline. The unit is that of `timefun` (default: nanoseconds of
 -- the monotonic clock).
 function M.timer(duration, mode, timefun)
    timefun = timefun or monotonic_ns

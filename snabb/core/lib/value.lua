@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- core.lib.value: comparing, copying, checking, writing and reading Lua values. Part of core.lib, which re-exports it.
 --
--- What differs from Snabb: `print_object` writes keys in a fixed order, quotes keys that are no Lua names, keeps all 17
+-- What differs from Snabb: `print_object` writes keys in a fixed order, quotes keys that are not Lua names, keeps all 17
 -- digits of a number and writes tables with both an array part and keys; `deepcopy` keeps shared and cyclic references.
 local ffi = require("ffi")
 
@@ -41,7 +41,7 @@ local function copy_cdata(original)
    if tostring(original):find("^ctype<") then return original end
    local ctype = ffi.typeof(original)
    if pcall(ffi.sizeof, ctype) then return ffi.new(ctype, original) end
-   -- Of variable length: sizeof wants to be told the number of elements. Find it.
+   -- Of variable length: sizeof needs the number of elements. Find it.
    local empty, size = ffi.sizeof(ctype, 0), ffi.sizeof(original)
    local copy = ffi.new(ctype, (size - empty) / (ffi.sizeof(ctype, 1) - empty))
    ffi.copy(copy, original, size)
@@ -198,7 +198,7 @@ function M.load_conf(filename)
    return dofile(filename)
 end
 
---- The value of the Lua expression in the string `expression`. Errors: what the Lua compiler says.
+--- The value of the Lua expression in the string `expression`. Errors: those of the Lua compiler.
 function M.load_string(expression)
    return assert(loadstring("return "..expression))()
 end

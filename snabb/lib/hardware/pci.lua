@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- lib.hardware.pci: what programs ask about a card before they use it. With DPDK there is one answer: apps.dpdk.port.
+-- lib.hardware.pci: queries of programs about a card before they use it. With DPDK there is only one answer:
+-- apps.dpdk.port.
 
 local lib = require("core.lib")
 
@@ -25,7 +26,7 @@ local function number_in (file)
 end
 
 --- What is known about a device: {pciaddress, vendor, device, model, interface, driver = "apps.dpdk.port", rx =
---- "input", tx = "output", usable = true}. A name that is no PCI address is a port of another kind.
+--- "input", tx = "output", usable = true}. A name that is not a PCI address is a port of another kind.
 function M.device_info (address)
    local path = M.path(address)
    return {
@@ -49,7 +50,7 @@ function M.scan_devices ()
    return devices
 end
 
---- Kernel drivers are unbound by the one who starts the program (dpdk-devbind.py). Does nothing.
+--- Kernel drivers are unbound by the user who starts the program (dpdk-devbind.py). Does nothing.
 function M.unbind_device_from_linux () end
 --- See unbind_device_from_linux. Does nothing.
 function M.set_bus_master () end

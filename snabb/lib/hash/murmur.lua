@@ -10,7 +10,7 @@ local u8_p, u32_p, u64_p = ffi.typeof("const uint8_t *"), ffi.typeof("const uint
 
 local M = {}
 
--- LuaJIT takes it that memory written as one type is not read as another. ffi.fill is a barrier.
+-- LuaJIT assumes that memory written as one type is not read as another. ffi.fill is a barrier.
 local scratch = ffi.new("uint8_t[1]")
 local function barrier()
    ffi.fill(scratch, 1)

@@ -93,8 +93,8 @@ local function finalize(d)
    return "v2 = bxor(v2, 0xffULL)\n"..ROUND:rep(d)..EPILOGUE
 end
 
--- LuaJIT takes it that memory written as one type is not read as another, and may use again what it has read before the
--- key's memory was written anew. ffi.fill is a barrier.
+-- LuaJIT assumes that memory written as one type is not read as another, and may reuse values that it has read before the
+-- key's memory was rewritten. ffi.fill is a barrier.
 local scratch = ffi.new("uint8_t[1]")
 local function barrier()
    ffi.fill(scratch, 1)

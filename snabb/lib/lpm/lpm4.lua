@@ -24,7 +24,7 @@ for _, name in ipairs {"add", "remove", "entries", "search_entry", "search_entry
    LPM4[name] = function () error(name.." must be implemented in a subclass", 2) end
 end
 
---- Makes the lookup structure anew from the prefixes. Until then, additions and removals need not be seen by lookups.
+--- Rebuilds the lookup structure from the prefixes. Until then, lookups need not see additions and removals.
 -- Returns the table.
 function LPM4:build()
    return self

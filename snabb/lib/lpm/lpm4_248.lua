@@ -49,7 +49,7 @@ local function block_of(self, index, unused)
    return unused, unused + 1
 end
 
---- Makes the arrays anew from the prefixes. Returns the table. Errors: if a key has too many bits, or there are too
+--- Rebuilds the arrays from the prefixes. Returns the table. Errors: if a key has too many bits, or there are too
 -- many blocks.
 function LPM4_248:build()
    ffi.fill(self.lpm4_248_bigarry, 2^24 * ffi.sizeof(self:lpm4_248_bigarry_type()))

@@ -84,7 +84,7 @@ local function add_interval(self, first, last, key)
    end
 end
 
---- Makes the intervals anew from the prefixes. Returns the table. Errors: if a key has more than 16 bits.
+--- Rebuilds the intervals from the prefixes. Returns the table. Errors: if a key has more than 16 bits.
 function LPM4_dxr:build()
    self.dxr_ioff = 0
    -- The prefixes that contain the current address, the longest on top: where they end, and their keys.

@@ -118,7 +118,7 @@ function LPM4_trie:remove(ip, length)
 end
 
 --- An iterator over all entries (structs of ip, length, key) by address, shorter prefixes first. Each is the same
--- struct, filled anew. The table must not be changed meanwhile.
+-- struct, filled again. The table must not be changed meanwhile.
 function LPM4_trie:entries()
    local entry, stack, depth = lpm4.entry(), {0}, 1
    return function ()

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- lib.lua.alt_getopt: command line options in the manner of getopt_long(3), without permutation: parsing stops at the
--- first argument that is no option, at "-" and after "--".
+-- first argument that is not an option, at "-" and after "--".
 --
 -- Options are described by a string of letters, each followed by ":" if it takes a value ("hp:"), and a table of long
 -- names: {help = "h", port = "p", verbose = 0, file = 1} (a string: the same as that option; 0: no value; 1: a value).

@@ -37,8 +37,8 @@ local function free_stack(parse)
 end
 
 --- A new datagram of the packet `p` (nil: a new, empty one), whose outermost header is of the class `class` (nil: not
--- known). Options: delayed_commit (true or false). Called on a datagram: reuses it; its former packet is left to
--- whoever has it.
+-- known). Options: delayed_commit (true or false). Called on a datagram: reuses it; its former packet stays with
+-- its other owner.
 function Datagram:new(p, class, options)
    local o = Datagram:superClass().new(self)
    if o._parse == nil then

@@ -6,7 +6,7 @@ local lib = require("core.lib")
 local header = require("lib.protocol.header")
 local htonl, ntohl = lib.htonl, lib.ntohl
 
--- What RFC 8159 recommends where tunnels are told apart by their addresses.
+-- RFC 8159's recommendation if tunnels are distinguished by their addresses.
 local SESSION_ALL = 0xffffffff
 
 local cookie_t

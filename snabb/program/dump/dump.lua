@@ -42,7 +42,7 @@ end
 
 jit.off(flush) -- compiled, a flush that has failed is asked once more, and then says that all is well
 
---- Prints all that waits. When nobody reads the output any more, the program ends.
+--- Prints all waiting packets. When nobody reads the output any more, the program ends.
 function Dump:push ()
    local i, file = links.input(self, "input"), self.file
    if link.empty(i) then return end

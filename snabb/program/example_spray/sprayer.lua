@@ -16,7 +16,7 @@ function Sprayer:new ()
    return setmetatable({count = 0}, {__index = Sprayer})
 end
 
---- Forwards or frees all that waits, as far as `output` takes it.
+--- Forwards or frees all waiting packets, as far as `output` takes it.
 function Sprayer:push ()
    local i, o = links.one_in_one_out(self)
    while not link.empty(i) and not link.full(o) do

@@ -28,7 +28,7 @@ function Limit:new (conf)
    return setmetatable({count = conf.count or math.huge, seen = 0}, {__index = Limit})
 end
 
---- Forwards or frees all that waits.
+--- Forwards or frees all waiting packets.
 function Limit:push ()
    local i, o = links.one_in_one_out(self)
    for _ = 1, link.nreadable(i) do

@@ -186,7 +186,7 @@ function M.selftest ()
    assert(rates.links["a.output -> b.input"].txpackets == 25 and rates.links["a.output -> b.input"].dtime == nil)
    assert(rates.links.new.txpackets == 0 and rates.links["x/y.o -> z.i"] == nil)
    assert(rates.apps.nic.drops == 2 and rates.engine.breaths >= 5)
-   -- A file that is no counter, or is cut off.
+   -- A file that is not a counter, or is cut off.
    local file = io.open(shm.path(base.."/engine/short.counter"), "w")
    file:write("abc")
    file:close()

@@ -3,8 +3,8 @@
 --
 -- Records are objects that hold copies of what they were parsed from. Names are strings with dots.
 --
--- What differs from Snabb: compressed names (RFC 1035, section 4.1.4) are followed, if the parser is told where the
--- message begins; where not, a pointer to the offset N reads "@N". Records of types other than A, PTR, SRV and TXT are
+-- What differs from Snabb: compressed names (RFC 1035, section 4.1.4) are followed if the parser knows where the
+-- message begins; otherwise a pointer to the offset N reads "@N". Records of types other than A, PTR, SRV and TXT are
 -- parsed as records with `data()`, where Snabb stops. Damaged records give nil and 0 or an error, never a read beyond
 -- the end.
 local ffi = require("ffi")
