@@ -23,7 +23,7 @@ pub trait Endpoint: Serialize + DeserializeOwned + Describe + Send + 'static {
     const PATH: &'static str;
     /// What it does, in prose.
     const ABOUT: &'static str;
-    /// The parameters that are expected, as a refusal puts it; empty if there are none.
+    /// The expected parameters, in the words of a refusal; empty if there are none.
     const EXPECTED: &'static str;
 
     /// Path and parameters, as in a request line.
@@ -40,7 +40,7 @@ pub trait Endpoint: Serialize + DeserializeOwned + Describe + Send + 'static {
 
 /// An [`Endpoint`] that is answered in JSON.
 pub trait Query: Endpoint {
-    /// What the answer is.
+    /// The type of the answer.
     type Answer: Serialize + DeserializeOwned + Describe + Send + 'static;
     /// How long the router may take to answer.
     const PATIENCE: Duration;
@@ -71,7 +71,7 @@ pub trait Describe {
 
 /// Does something with each query.
 pub(crate) trait Visitor {
-    /// With this one.
+    /// Handles one query.
     fn query<Q: Query>(&mut self);
 }
 
@@ -82,7 +82,7 @@ macro_rules! doc_text {
     ($(#[$($attribute:tt)*])*) => { concat!($($crate::declare::doc_text!(@line $($attribute)*), "\n",)* "") };
 }
 
-/// Structs that travel as JSON objects.
+/// Structs that are sent as JSON objects.
 macro_rules! objects {
     ($($(#[$($about:tt)*])* pub struct $name:ident {
         $($(#[$($attribute:tt)*])* pub $field:ident: $kind:ty,)*
@@ -121,7 +121,7 @@ macro_rules! objects {
     )*};
 }
 
-/// Enums that travel as words.
+/// Enums that are sent as words.
 macro_rules! states {
     ($($(#[$($about:tt)*])* pub enum $name:ident {
         $($(#[$($attribute:tt)*])* $state:ident = $word:literal,)*
@@ -133,7 +133,7 @@ macro_rules! states {
         }
 
         impl $name {
-            /// The word that stands in JSON.
+            /// The word for it in JSON.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$state => $word,)*
@@ -202,7 +202,7 @@ macro_rules! endpoint {
     };
 }
 
-/// The registry of what is answered in JSON.
+/// The registry of queries that are answered in JSON.
 macro_rules! queries {
     (@seconds $seconds:literal) => { $seconds };
     (@seconds) => { $crate::declare::PATIENCE };
@@ -234,7 +234,7 @@ macro_rules! queries {
     };
 }
 
-/// What the backend is asked. Queries are sorted by their methods: a GET is a variant of `Show`, all others of `Request`.
+/// The requests to the backend. Queries are sorted by their methods: a GET is a variant of `Show`, all others of `Request`.
 macro_rules! requests {
     (@request GET $show:expr, $request:expr) => { Request::Show($show) };
     (@request $method:ident $show:expr, $request:expr) => { $request };
@@ -248,7 +248,7 @@ macro_rules! requests {
         [$([$(#[$($show_about:tt)*])*] $show:ident $shown:ty;)*]
         [$([$(#[$($about:tt)*])*] $name:ident $answer:ty;)*]
     ) => {
-        /// What the backend is asked, each with where its answer goes.
+        /// A request to the backend, with where its answer goes.
         #[derive(Debug)]
         pub enum Request {
             /// To show something.
@@ -260,14 +260,14 @@ macro_rules! requests {
             Tap($crate::taps::TapRequest, $crate::Reply<$crate::taps::TapOn>),
         }
 
-        /// What is asked by a GET: answered at once, and nothing changes by it.
+        /// A GET query: it is answered at once and changes nothing.
         #[derive(Debug)]
         pub enum Show {
             $($(#[$($show_about)*])* $show($show, $crate::Reply<$shown>),)*
         }
 
         impl Show {
-            /// Answers it. What `view` does not implement for one of the queries does not compile.
+            /// Answers it. It does not compile unless `view` implements every query.
             pub fn answer<V>(self, view: &V)
             where
                 V: $($crate::Answers<$show> +)*

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! The registry: what the API can be asked, each query with its method, path, parameters and answer.
+//! The registry of the API's queries, each with its method, path, parameters and answer.
 //!
-//! A query is declared here and nowhere else. From the registry follow its struct and [`crate::Query`], the variant of
-//! [`Show`] (a GET) or [`Request`] that tells the backend which answer is expected, the server's route, what `ApiClient::ask` sends and
-//! returns, and docs/api.md.
+//! A query is declared here and nowhere else. The rest is generated from the registry: its struct and [`crate::Query`], the
+//! variant of [`Show`] (a GET) or [`Request`] that names the expected answer, the server's route, what `ApiClient::ask` sends
+//! and returns, and docs/api.md.
 
 use crate::answers::{
     AuditReport, ConfigText, DropStatus, FibStatus, FilterStatus, LinuxStatus, ModuleStatus, NeighborEntry,
@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 queries! {
-    /// Says which router answers: its name, its versions, since when it runs.
+    /// Shows which router answers: its name, its versions, how long it has been running.
     GET "/v1/version": ShowVersion {} -> VersionStatus;
 
     /// Shows the ports: device, MAC address, link, queues, counters, twin.
@@ -25,7 +25,7 @@ queries! {
     /// Shows the workers: core, queues, packets.
     GET "/v1/workers": ShowWorkers {} -> Vec<WorkerStatus>;
 
-    /// Shows the workers, and begins to measure each worker's longest gap again at 0.
+    /// Shows the workers, and resets each worker's longest gap to 0.
     POST "/v1/workers/gaps": TakeGaps {} -> Vec<WorkerStatus>;
 
     /// Shows the modules: packets in, dropped, given to the slow path.
@@ -51,28 +51,28 @@ queries! {
     DELETE "/v1/routes": DeleteRoute(RouteChange) -> Outcome,
         expected "{\"prefix\": PREFIX, \"via\": ADDRESS, \"dev\": INTERFACE}";
 
-    /// Shows what routes are looked up in, and how much memory it takes.
+    /// Shows the lookup structures, and how much memory they take.
     GET "/v1/fib": ShowFib {} -> Vec<FibStatus>;
 
     /// Shows the neighbors: MAC address and state.
     GET "/v1/neighbors": ShowNeighbors {} -> Vec<NeighborEntry>;
 
-    /// Shows the next hops, and groups of them: what routes share, who uses it, the members' parts of the flows.
+    /// Shows the next hops, and groups of them: what routes share, how many use it, the members' shares of the flows.
     GET "/v1/nexthops": ShowNextHops {} -> Vec<NextHopEntry>;
 
-    /// Shows the workers' scripts: generation, errors, what the JIT compiler did.
+    /// Shows the workers' scripts: generation, errors, work of the JIT compiler.
     GET "/v1/scripts": ShowScripts {} -> Vec<ScriptStatus>;
 
     /// Shows the filters and steers.
     GET "/v1/filters": ShowFilters {} -> Vec<FilterStatus>;
 
-    /// Shows how Linux is followed: routes, changes, what was left out, what was lost and read again.
+    /// Shows how Linux is followed: routes, changes, routes left out, notifications lost, tables read again.
     GET "/v1/linux": ShowLinux {} -> LinuxStatus;
 
     /// Reads everything from Linux again; answered when that is done.
     POST "/v1/linux/resync": Resync {} -> LinuxStatus, seconds 600;
 
-    /// Compares Linux's routes, the RIB, and what workers look up in; answered when that is done.
+    /// Compares Linux's routes, the RIB and the workers' lookup structures; answered when that is done.
     POST "/v1/audit": Audit {
         /// Whether differences are repaired; false if not given.
         #[serde(default)]
@@ -90,16 +90,16 @@ queries! {
 }
 
 impl ShowRoutes {
-    /// Routes in an answer unless asked otherwise.
+    /// Routes in an answer by default.
     pub const LIMIT: usize = 1000;
 }
 
-// What is not answered in one piece of JSON; `stream.rs` and `metrics.rs` say how.
+// Requests that are not answered in one piece of JSON; `stream.rs` and `metrics.rs` say how.
 
 endpoint! {
-    /// Follows single packets: every module with what it decided, the route used, the drop's reason.
+    /// Follows single packets: every module with its decision, the route used, the reason of a drop.
     GET "/v1/trace": Trace {
-        /// Only packets that match, in tcpdump's words; all if not given.
+        /// Only packets that match, in tcpdump's syntax; all if not given.
         filter: Option<String>,
         /// The stream ends after this many; it goes on until the client leaves if not given.
         count: Option<u64>,
@@ -107,13 +107,13 @@ endpoint! {
 }
 
 endpoint! {
-    /// Captures packets of a port, or what is dropped, or what the slow path gets.
+    /// Captures packets of a port, dropped ones, or those for the slow path.
     GET "/v1/capture": Capture {
-        /// The port whose packets are captured, in and out; or else `what`.
+        /// The port whose packets are captured, in and out; otherwise give `what`.
         port: Option<String>,
         /// `drops` or `punts`, instead of a port.
         what: Option<String>,
-        /// Only packets that match, in tcpdump's words; all if not given.
+        /// Only packets that match, in tcpdump's syntax; all if not given.
         filter: Option<String>,
         /// The stream ends after this many; it goes on until the client leaves if not given.
         count: Option<u64>,
@@ -123,7 +123,7 @@ endpoint! {
 }
 
 endpoint! {
-    /// Shows everything that counts, for Prometheus and others. The only path that `metrics` in `[router]` also serves to
+    /// Shows all counters, for Prometheus and others. The only path that `metrics` in `[router]` also serves to
     /// the network.
     GET "/metrics": Metrics {}
 }
@@ -141,7 +141,7 @@ objects! {
         /// The interface; found by `via` if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub dev: Option<String>,
-        /// Whether `via` is no neighbor but a router that other routes lead to.
+        /// Whether `via` is not a neighbor but a router that other routes lead to.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         pub recursive: bool,
         /// Several gateways, of which each flow takes one: 1 to 256, instead of `via`.
@@ -163,23 +163,23 @@ objects! {
         /// The interface; found by `via` if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub dev: Option<String>,
-        /// Whether it is no neighbor but a router that other routes lead to.
+        /// Whether it is not a neighbor but a router that other routes lead to.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         pub recursive: bool,
-        /// Its part of the flows: 1 to 256; 1 if not given.
+        /// Its share of the flows: 1 to 256; 1 if not given.
         #[serde(default = "one")]
         pub weight: u16,
     }
 }
 
 impl RouteChange {
-    /// A change that names its prefix, and nothing else yet.
+    /// A change that only has its prefix so far.
     pub fn of(prefix: Prefix) -> Self {
         let gateways = Vec::new();
         Self { prefix, via: None, dev: None, recursive: false, gateways, preference: None, metric: 0 }
     }
 
-    /// All gateways, also where there is only one.
+    /// All gateways, even if there is only one.
     ///
     /// # Errors
     /// Both ways to name them are used.

@@ -9,8 +9,8 @@
 //! | `config.rs` | `config`, `filters` |
 //! | `linux.rs` | `linux` |
 //! | `trace.rs` | `perigee trace`: numbers become names, a next hop the route that led to it |
-//! | `snapshot.rs` | everything that `/metrics` counts |
-//! | `states.rs` | states in the words of the API |
+//! | `snapshot.rs` | all counters of `/metrics` |
+//! | `states.rs` | states by the API's names |
 
 mod config;
 mod linux;
@@ -35,7 +35,7 @@ use perigee_api::queries::{ShowScripts, ShowVersion};
 use perigee_config::Config;
 use perigee_slowpath::SlowPath;
 
-/// A running router, to be looked at.
+/// A running router, for reading.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub now: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The slow path's thread: it owns time and I/O for lib/slowpath and lib/linux, and the tables of everybody.
+//! The slow path's thread: it owns time and I/O for lib/slowpath and lib/linux, and everybody's tables.
 //!
 //! ```text
 //!  punt rings ────┐                                     ┌─► ports: transmit queues, twins
@@ -12,10 +12,10 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `slow.rs` | what the thread is made of, its rounds and its sleep |
-//! | `slow/frames.rs` | frames in and out, and what taps see of them |
-//! | `slow/control.rs` | requests of the API: each a line |
-//! | `slow/upkeep.rs` | what follows from what: links, interfaces, gateways, Linux |
+//! | `slow.rs` | the thread's parts, its rounds and its sleep |
+//! | `slow/frames.rs` | frames in and out, also for taps |
+//! | `slow/control.rs` | requests of the API: one line each |
+//! | `slow/upkeep.rs` | keeps everything in step: links, interfaces, gateways, Linux |
 //!
 //! With nothing to do it sleeps in poll(2) until a worker rings the bell, a twin has a frame, or a timer is due.
 
@@ -39,26 +39,26 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-/// Longest sleep, and what it is where something is waited for that rings no bell: queues that hardware filters fill, workers
-/// that have to let go of old tables.
+/// Longest sleep, in ns, and the time to sleep when waiting for something that rings no bell: queues that hardware filters
+/// fill, workers that have to let go of old tables.
 const LONGEST_SLEEP: u64 = 100_000_000;
 const SHORT_SLEEP: u64 = 1_000_000;
-/// How often links are looked at, memory is reclaimed and silent workers are noticed.
+/// How often links are checked, memory is reclaimed and silent workers are noticed.
 const HOUSEKEEPING: u64 = 250_000_000;
-/// A table that has to be built again for each commit is not, more often than this while changes keep coming, in ns.
+/// While changes keep coming, a table that has to be rebuilt for each commit is not rebuilt more often than this, in ns.
 const COMMIT_PAUSE: u64 = 250_000_000;
 
 /// The configuration, and where it came from.
 pub struct Settings {
-    /// What is in force.
+    /// The configuration in force.
     pub config: Config,
-    /// The file, for reload.
+    /// Its file, for reload.
     pub path: PathBuf,
     /// What configurations are checked against.
     pub machine: Machine,
 }
 
-/// What the thread is made of; the caller builds it.
+/// The thread's parts; the caller builds them.
 pub struct SlowParts {
     /// The configuration.
     pub settings: Settings,
@@ -78,7 +78,7 @@ pub struct SlowParts {
     pub memory: &'static dyn Memory,
     /// Monotonic clock in ns.
     pub clock: Clock,
-    /// Who answers: name, versions.
+    /// The router's name and versions, for answers.
     pub version: VersionStatus,
     /// The request to stop.
     pub stop: Stop,
@@ -93,7 +93,7 @@ pub struct SlowThread {
     batch: Box<Batch>,
     buffer: Vec<u8>,
     next_housekeeping: u64,
-    /// When changes were made visible last.
+    /// When changes were last made visible.
     committed: u64,
     started: u64,
 }
@@ -138,7 +138,7 @@ impl SlowThread {
         }
     }
 
-    /// Looks at every source once; whether any had something.
+    /// Checks every source once; returns whether any had something.
     pub fn round(&mut self) -> bool {
         let mut busy = self.take_punts();
         busy |= self.receive();
@@ -170,8 +170,8 @@ impl SlowThread {
         (self.parts.clock)()
     }
 
-    /// Makes what has changed visible, once per burst of changes. Structures that have to be built again for that wait for
-    /// the end of the burst, but not for ever.
+    /// Makes changes visible, once per burst of changes. Structures that have to be rebuilt for that wait for the end of the
+    /// burst, but not indefinitely.
     fn commit(&mut self, now: u64) {
         let more_to_come = self.linux.is_busy() && now.saturating_sub(self.committed) < COMMIT_PAUSE;
         let forwarding = &mut self.parts.forwarding;
@@ -203,7 +203,7 @@ impl SlowThread {
         mailbox.clear();
     }
 
-    /// What is looked after at intervals: links, memory, workers that are silent.
+    /// What is done at intervals: checking links and silent workers, reclaiming memory.
     fn housekeeping(&mut self, now: u64) {
         self.next_housekeeping = now + HOUSEKEEPING;
         if self.look_at_links() {

@@ -43,7 +43,7 @@ impl Answers<ShowFilters> for View<'_> {
     }
 }
 
-/// A rule for people: `src 10.0.0.0/8 proto 17 dport 53`.
+/// A readable form of a rule: `src 10.0.0.0/8 proto 17 dport 53`.
 fn describe(tuple: &FiveTuple) -> String {
     let parts = [
         tuple.src.map(|net| format!("src {net}")),

@@ -53,7 +53,7 @@ pub(super) fn route_entry(routing: &Routing, found: Prefix, route: &Route, best:
     RouteEntry { prefix: found, source, action, via, dev, gateways, preference, metric, best }
 }
 
-/// The interface that a gateway is reached by now, by name.
+/// The name of the interface by which a gateway is currently reached.
 fn device(routing: &Routing, address: IpAddr, interface: Option<InterfaceId>) -> Option<String> {
     let id = interface.or_else(|| Some(routing.fib().reached_by(address)?.interface))?;
     Some(routing.name_of(id))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Everything that `/metrics` counts, at one moment.
+//! All counters of `/metrics` at one moment.
 
 use super::{View, routes, states};
 use perigee_api::Answers;
@@ -28,7 +28,7 @@ pub(crate) fn snapshot(view: &View<'_>) -> Snapshot {
     }
 }
 
-/// Packet buffers in use and in all, each pool counted once.
+/// Packet buffers in use and all of them, each pool counted once.
 fn buffers(view: &View<'_>) -> Option<(u64, u64)> {
     let mut pools = BTreeMap::new();
     for port in view.ports.iter() {
@@ -38,7 +38,7 @@ fn buffers(view: &View<'_>) -> Option<(u64, u64)> {
     pools.values().copied().reduce(|a, b| (a.0 + b.0, a.1 + b.1))
 }
 
-/// The number of times that each state occurs, in the order of their names.
+/// How often each state occurs, in the order of their names.
 fn tally<T: Ord + Display>(states: impl Iterator<Item = T>) -> Vec<(T, u64)> {
     let mut counts: BTreeMap<T, u64> = BTreeMap::new();
     states.for_each(|state| *counts.entry(state).or_default() += 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! States of the router in the words of the API.
+//! The router's states by the API's names.
 
 use perigee_api::answers::{LinuxFeed, LinuxState, NeighborState, RouteOrigin};
 use perigee_config::Feed;
@@ -19,7 +19,7 @@ pub(super) fn origin(source: RouteSource) -> RouteOrigin {
     }
 }
 
-/// How a neighbor stands.
+/// The state of a neighbor.
 pub(super) fn neighbor(state: State) -> NeighborState {
     match state {
         State::Static => NeighborState::Static,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! A trace for people: numbers become names, a next hop the route that led to it.
+//! A trace for readers: numbers become names, a next hop the route that led to it.
 
 use super::View;
 use super::routes::route_entry;
@@ -12,7 +12,7 @@ use perigee_packet::{Ethernet, Summary};
 use std::fmt::Write;
 use std::net::IpAddr;
 
-/// A trace, as the API shows it; `epoch` makes the clock's ns those since 1970.
+/// A trace, as the API shows it; `epoch` turns the clock's ns into ns since 1970.
 pub(crate) fn trace_entry(view: &View<'_>, trace: &Trace, epoch: u64) -> TraceEntry {
     let destination = trace.summary.addresses.map(|(_, destination)| destination);
     let mut bytes = String::new();
@@ -62,7 +62,7 @@ fn trace_step(view: &View<'_>, step: &Step, destination: Option<IpAddr>) -> Trac
     }
 }
 
-/// A drop or a punt: the reason's own module is who did it.
+/// A drop or a punt, which the reason's own module did.
 fn left(view: &View<'_>, reason: Reason, kind: Kind, destination: Option<IpAddr>) -> TraceStep {
     let (module, name, text, rfc) = match reason.describe() {
         Some((module, info)) => (module.to_owned(), info.name.to_owned(), info.text, info.rfc),
@@ -111,7 +111,7 @@ fn name_of(view: &View<'_>, interface: InterfaceId) -> String {
     view.forwarding.routing().name_of(interface)
 }
 
-/// What becomes of a packet under a reason.
+/// What happens to a packet under a reason.
 fn word(kind: Kind) -> &'static str {
     match kind {
         Kind::Drop => "dropped",

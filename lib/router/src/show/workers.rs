@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! `perigee show workers`, `modules` and `drops`: what workers and slow path count.
+//! `perigee show workers`, `modules` and `drops`: counters of workers and slow path.
 
 use super::View;
 use perigee_api::Answers;
@@ -8,7 +8,7 @@ use perigee_api::queries::{ShowDrops, ShowModules, ShowWorkers};
 use perigee_modules::{Counters, Kind, MODULES, Reason, all_reasons, host};
 use perigee_slowpath::CounterKind;
 
-/// What all workers together have counted.
+/// The sum of all workers' counters.
 pub(super) fn sum(view: &View<'_>, count: impl Fn(&Counters) -> u64) -> u64 {
     view.workers.counters().map(count).sum()
 }
@@ -98,7 +98,7 @@ impl Answers<ShowDrops> for View<'_> {
     }
 }
 
-/// What the slow path dropped, and what it could not send.
+/// Frames that the slow path dropped, and those that it could not send.
 fn slow_drops(view: &View<'_>) -> Vec<DropStatus> {
     let drop = |reason: &str, rfc: &str, packets| DropStatus {
         module: "slowpath".to_owned(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Frames in and out of the slow path, and what taps see of them.
+//! Frames in and out of the slow path, also for taps.
 
 use super::SlowThread;
 use crate::taps::{Arrival, Direction};
@@ -10,7 +10,7 @@ use perigee_net::{InterfaceId, MacAddr};
 use perigee_slowpath::{Event, Input, Output, Time};
 use std::net::IpAddr;
 
-/// Frames taken from one source before the next has its turn.
+/// Frames taken from one source before it is the next one's turn.
 const TURN: usize = 64;
 
 impl SlowThread {
@@ -39,7 +39,7 @@ impl SlowThread {
         self.arrived(arrival, punted.interface, seen);
     }
 
-    /// Frames that hardware filters put into the slow path's own queues.
+    /// Takes frames that hardware filters put into the slow path's own queues.
     pub(super) fn receive(&mut self) -> bool {
         let mut busy = false;
         for queue in 0..self.parts.ports.receivers() {
@@ -65,7 +65,7 @@ impl SlowThread {
         if self.taps.is_empty() {
             return self.tell(input);
         }
-        // What earlier packets have caused is not this one's.
+        // Effects of earlier packets do not belong to this one.
         self.carry_out();
         let seen = Seen { now: self.now(), ..seen };
         let before = self.taps.look(arrival, &seen, &self.slow);
@@ -75,7 +75,7 @@ impl SlowThread {
         self.taps.let_go();
     }
 
-    /// Frames that Linux sent.
+    /// Takes frames that Linux sent.
     pub(super) fn read_twins(&mut self) -> bool {
         let mut busy = false;
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -95,7 +95,7 @@ impl SlowThread {
         busy
     }
 
-    /// Does what the slow path has decided; whether there was anything.
+    /// Carries out what the slow path has decided; returns whether there was anything.
     pub(crate) fn carry_out(&mut self) -> bool {
         let mut busy = false;
         while let Some(output) = self.slow.poll_output() {
@@ -156,7 +156,7 @@ fn vid(frame: &[u8]) -> u16 {
     }
 }
 
-/// The frame with a VLAN tag, where there is a VLAN.
+/// The frame with a VLAN tag, if there is a VLAN.
 fn tagged(frame: &[u8], vlan: u16) -> Option<Vec<u8>> {
     let (addresses, rest) = frame.split_at_checked(12).filter(|_| vlan != 0)?;
     let [high, low] = vlan.to_be_bytes();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What follows from what: links, interfaces, gateways, taps, and everything that Linux reports.
+//! Keeps everything in step: links, interfaces, gateways, taps, and everything that Linux reports.
 
 use super::SlowThread;
 use crate::linux::Turn;
@@ -12,7 +12,7 @@ use perigee_net::Interface;
 use perigee_slowpath::{Input, NeighborInfo};
 
 impl SlowThread {
-    /// Looks at the ports' links; whether any has changed. Linux is to know of those that have.
+    /// Checks the ports' links and reports changes to Linux; returns whether any has changed.
     pub(super) fn look_at_links(&mut self) -> bool {
         let changed = self.parts.ports.look_at_links();
         for (port, up) in &changed {
@@ -33,7 +33,7 @@ impl SlowThread {
         self.carry_out();
     }
 
-    /// Gives the slow path the configuration's neighbors, but for those that operators have set in Linux.
+    /// Gives the slow path the configuration's neighbors, except for those that operators have set in Linux.
     pub(crate) fn set_static_neighbors(&mut self) {
         for neighbor in self.parts.settings.config.neighbors.clone() {
             let (interface, address) = (neighbor.interface, neighbor.address);
@@ -44,7 +44,7 @@ impl SlowThread {
         self.carry_out();
     }
 
-    /// Has the slow path resolve the gateways that routes need, as far as these have changed.
+    /// Informs the slow path of changes in the gateways that routes need resolved.
     pub(crate) fn follow_gateways(&mut self) {
         let (new, gone) = self.parts.forwarding.changed_gateways();
         for (interface, gateway) in new {
@@ -56,7 +56,7 @@ impl SlowThread {
         self.carry_out();
     }
 
-    /// Hands out traces that have ended, and turns off taps whose clients are gone; whether there was anything.
+    /// Hands out traces that have ended, and turns off taps whose clients are gone; returns whether there was anything to do.
     pub(super) fn mind_taps(&mut self) -> bool {
         if self.taps.is_empty() {
             return false;
@@ -79,7 +79,7 @@ impl SlowThread {
         self.linux.follower.handle(now, input, &mut self.parts.forwarding);
     }
 
-    /// Takes what Linux and the helper have reported, for a bounded time; whether there was anything to do.
+    /// Takes reports of Linux and the helper for a bounded time; returns whether there was anything to do.
     pub(super) fn follow_linux(&mut self) -> bool {
         let mut taken = 0;
         for feed in [FeedId::Kernel, FeedId::Zebra] {
@@ -112,14 +112,14 @@ impl SlowThread {
         self.carry_out() || taken > 0
     }
 
-    /// What the follower of Linux looks after at intervals.
+    /// What the follower of Linux does at intervals.
     pub(super) fn look_after_linux(&mut self, now: u64) {
         self.report(FromLinux::Namespace(self.linux.look_at_namespace()));
         self.linux.follower.handle_timeout(now, &self.parts.forwarding);
         self.follow_effects();
     }
 
-    /// Goes on with an audit; whether there was anything to do.
+    /// Continues an audit; returns whether there was anything to do.
     pub(super) fn go_on_with_audit(&mut self) -> bool {
         let now = self.now();
         let known = |n: NeighborInfo| Some(KnownNeighbor { interface: n.interface, address: n.address, mac: n.mac? });
