@@ -72,7 +72,7 @@ fn objectives_out_of_reach_are_a_failure() {
         folder.path(),
         &["run", "profile.json", "--rate=200G", "--objective=loss<0.1%", "--closed", "--cores=1..2"],
     );
-    assert!(link.contains("no number of cores reaches this: the link is the limit"), "{link}");
+    assert!(link.contains("no number of cores reaches this, because the link is the limit"), "{link}");
     let none = refused(folder.path(), &run(&["--objective=p99<1ns"]));
     assert!(none.contains("none of 1..4 cores forwards 3 Mpps of 64 B with p99<1ns"), "{none}");
     let output = predict(folder.path(), &run(&["--objective=p99<1ns", "--json"]));

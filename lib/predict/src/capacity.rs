@@ -43,9 +43,9 @@ const UNEVEN: &str = "rates of cores and links, but not what a ring loses while 
 /// Links space packets if a frame takes more than this part of a core's time for it. What comes closer than a frame is only moved
 /// apart, so the wait that is overestimated is this squared: some percent.
 const SPACED_FROM: f64 = 0.3;
-/// Relaxation times that a simulation shall count packets for: the mean over 30 of them is mostly within a quarter.
+/// For how many relaxation times a simulation should count packets: the mean over 30 of them is mostly within a quarter.
 const MIN_RELAXATIONS: f64 = 30.0;
-/// Wake-ups of a core that it shall count packets for.
+/// For how many wake-ups of a core it should count packets.
 const MIN_WAKE_UPS: f64 = 300.0;
 /// Loss below which a queue counts as endless.
 const NEGLIGIBLE_LOSS: f64 = 1e-12;
@@ -435,7 +435,7 @@ impl Capacity {
         (self.of_ports.iter().copied().fold(0.0, f64::max) * pps / self.link_pps).min(1.0)
     }
 
-    /// Do links change how packets come? On the wire they are a queue of their own, which spaces them for as long as it is busy.
+    /// Whether links change how packets arrive. On the wire they are a queue of their own, which spaces them for as long as it is busy.
     fn is_spaced(&self, pps: f64) -> bool {
         1e9 / self.link_pps > SPACED_FROM * self.packet_ns() * (1.0 - self.links_busy(pps))
     }

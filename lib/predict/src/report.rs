@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! An answer's tables, cell by cell, and its charts: the same on a terminal and on a page.
+//! An answer's tables, cell by cell, and its charts, alike for the terminal and for a page.
 
 use crate::answer::{Answer, Question, Row};
 use crate::capacity::Limit;
@@ -16,10 +16,10 @@ pub const BY_CORES: [&str; 12] =
 /// Columns of the table by load.
 pub const BY_LOAD: [&str; 9] = ["load", "offered", "loss", "mean", "p50", "p99", "p99.9", "busiest", "batch"];
 
-/// Loads that the table on a terminal has.
+/// The loads in a terminal's table.
 const LOADS_SHOWN: [f64; 8] = [0.5, 0.8, 0.9, 0.95, 0.98, 1.0, 1.1, 1.5];
 
-/// Cells of a number of cores.
+/// The cells of one number of cores.
 pub fn by_cores(row: &Row, question: &Question) -> Vec<String> {
     let gbps = |pps: f64| gbps(pps, question);
     let limit = match row.limit {
@@ -39,7 +39,7 @@ pub fn by_cores(row: &Row, question: &Question) -> Vec<String> {
     cells
 }
 
-/// Cells of a load.
+/// The cells of one load.
 pub fn by_load(figures: &Figures, question: &Question, no_loss_pps: f64) -> Vec<String> {
     let load = figures.offered_pps / no_loss_pps;
     let mut cells = vec![significant(load, 3), gbps(figures.offered_pps, question)];
@@ -56,7 +56,7 @@ pub fn loads(answer: &Answer, all: bool) -> impl Iterator<Item = &Figures> {
     })
 }
 
-/// What the number of cores of the load's table forwards without loss, in packets per second.
+/// What the number of cores in the table by load forwards without loss, in packets per second.
 pub fn no_loss_pps(answer: &Answer) -> f64 {
     let row = answer.rows.iter().find(|row| row.cores == answer.load_cores);
     row.map_or(1.0, |row| row.no_loss_pps)
@@ -112,7 +112,7 @@ fn by_cores_chart(question: &Question, answer: &Answer) -> Chart {
         points.collect::<Vec<_>>()
     };
     let mut marks = vec![Mark { horizontal: false, at: answer.offered_gbps, name: "offered".to_owned() }];
-    // Far above all else, the links would press the lines flat.
+    // A link rate far above everything else would flatten the lines.
     let highest = answer.rows.iter().map(|row| row.no_loss_gbps).fold(answer.offered_gbps, f64::max);
     if answer.link_gbps < 2.0 * highest {
         marks.push(Mark { horizontal: false, at: answer.link_gbps, name: "links carry".to_owned() });
@@ -175,32 +175,32 @@ fn busy_chart(question: &Question, answer: &Answer) -> Chart {
     load_chart(question, answer, "Utilisation against load", y, 100.0, &[Quantity::Utilisation])
 }
 
-/// What the model takes for granted here.
+/// What the model assumes here.
 pub fn assumptions(question: &Question) -> Vec<String> {
     let router = &question.profile.router;
     let traffic = &question.traffic;
     let mut said = vec![
-        format!("Packets come {}.", match traffic.arrivals {
-            Arrivals::Poisson => "at random, independent of each other (Poisson)",
+        format!("Packets arrive {}.", match traffic.arrivals {
+            Arrivals::Poisson => "at random and independently of each other (Poisson)",
             Arrivals::Constant => "back to back at a constant bit rate, all ports in step, as test equipment sends them",
         }),
         format!(
-            "{} flows are spread over the cores by RSS: Toeplitz with Microsoft's key over addresses and ports, 128 entries; the flows of a port have equal rates, as have ports.",
+            "{} flows are spread over the cores by RSS: Toeplitz with Microsoft's key over addresses and ports, 128 entries; the flows of a port have equal rates, and so do the ports.",
             traffic.flows
         ),
         format!(
-            "A core takes up to {} packets at once from a receive ring of {} places; each port has a ring per core, which take turns. All packets of a burst leave at its end.",
+            "A core takes up to {} packets at once from a receive ring of {} places; each port has a ring per core, and a core takes its rings in turn. All packets of a burst leave at its end.",
             router.burst, router.receive_ring
         ),
-        "Sojourn times are from the receive ring to the hand-over to the transmit device; wires and transmit rings come on top.".to_owned(),
-        format!("How much packets take of a core's time is the profile's model ({}).", question.profile.model.name()),
+        "Sojourn times run from the receive ring to the hand-over to the transmit device; wires and transmit rings come on top.".to_owned(),
+        format!("How much of a core's time packets take is the profile's model ({}).", question.profile.model.name()),
     ];
     if let Some(after) = router.sleep_after_us {
         said.push(format!("A core sleeps after {after} us without packets and wakes within {} us.", router.wake_up_us));
     }
     if router.punt_share * router.slow_path_ns > 0.0 {
         said.push(format!(
-            "{} of the packets go to the slow path, which takes {} for one, on whichever core is free.",
+            "{} of the packets go to the slow path, which takes {} for each, on any core that is free.",
             share(router.punt_share),
             time(router.slow_path_ns)
         ));

@@ -20,45 +20,45 @@ use std::time::{Duration, Instant};
 pub const PROGRAM: &str = "softrouter-predict";
 /// Environment variable with its path.
 pub const VARIABLE: &str = "PERIGEE_NS3";
-/// How it comes onto a machine.
+/// How it gets onto a machine.
 pub const INSTALL: &str =
     "install ns-3 and build the module: `apt install libns3-dev nlohmann-json3-dev cmake`, then `./x ns3`";
-/// Most that it may print, in bytes.
+/// The most it may print, in bytes.
 const MAX_OUTPUT: u64 = 1 << 20;
 /// Simulated seconds that the program takes, before and while it measures.
 const MAX_SECONDS: f64 = 1000.0;
-/// Between two looks at a running program.
+/// The time between two looks at a running program.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// What is shown of what it printed.
+/// How much is shown of what it printed.
 const EXCERPT_CHARS: usize = 300;
 
 /// Why there is no answer from the simulation.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulationError {
-    /// No program.
+    /// There is no program.
     #[error("{file}: found no simulator ({source}), expected {PROGRAM}; {INSTALL}", file = file.display())]
     Absent {
-        /// Where it was to be.
+        /// Where it should have been.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A process that cannot be waited for.
+    /// A process could not be started or waited for.
     #[error("the simulation's {what}: {source}")]
     Io {
-        /// What it was.
+        /// What was attempted.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It said that something is wrong.
+    /// The program failed.
     #[error("{program}: {status}{said}", program = program.display())]
     Failed {
         /// The program.
         program: PathBuf,
         /// How it ended.
         status: String,
-        /// What it said, with a colon before it; empty if nothing.
+        /// What it printed, after a colon; empty if it printed nothing.
         said: String,
     },
     /// It took too long.
@@ -66,15 +66,15 @@ pub enum SimulationError {
     Late {
         /// The program.
         program: PathBuf,
-        /// What it had.
+        /// The time it had.
         seconds: u64,
     },
-    /// It said something else.
+    /// It printed something other than an answer.
     #[error("{program}: found {found}, expected an answer in JSON as ns3/softrouter gives it; build it again: `./x ns3`", program = program.display())]
     Answer {
         /// The program.
         program: PathBuf,
-        /// What it said.
+        /// What it printed.
         found: String,
     },
 }
@@ -93,7 +93,7 @@ pub struct Scenario {
     pub profile: Profile,
     /// Cores.
     pub cores: u32,
-    /// 1 or 2 directions that have a flow.
+    /// How many directions have a flow: 1 or 2.
     pub directions: u32,
     /// Gbit/s on the wire, all directions together.
     pub rate_gbps: f64,
@@ -103,15 +103,15 @@ pub struct Scenario {
     pub sizes: Vec<(u32, f64)>,
     /// Flows.
     pub flows: u32,
-    /// How packets come.
+    /// How packets arrive.
     pub arrivals: Arrivals,
     /// Seed of its random numbers.
     pub seed: u64,
-    /// Packets to be offered before counting begins.
+    /// Packets to offer before counting begins.
     pub warm_up: u64,
-    /// Packets to be offered and counted.
+    /// Packets to offer and count.
     pub packets: u64,
-    /// They are enough for queues to be as they are in the long run.
+    /// Enough of them for the queues to behave as they do in the long run.
     pub settled: bool,
 }
 
@@ -122,7 +122,7 @@ struct Size {
 }
 
 impl Scenario {
-    /// As the program reads it.
+    /// The scenario as the program reads it.
     fn to_json(&self) -> String {
         #[derive(Serialize)]
         struct Written {
@@ -153,7 +153,7 @@ impl Scenario {
             flows: self.flows,
             arrivals: self.arrivals,
             seed: self.seed,
-            // The program takes no more; a router so slow has had packets enough.
+            // The program accepts no more, and a router this slow has had packets enough.
             warm_up_s: (self.warm_up as f64 / self.rate_pps).min(MAX_SECONDS),
             duration_s: (self.packets as f64 / self.rate_pps).min(MAX_SECONDS),
         };
@@ -161,7 +161,7 @@ impl Scenario {
     }
 }
 
-/// The program's answer; keys that are not used here may be in it, too.
+/// The program's answer, which may have keys that are not used here.
 #[derive(Clone, Debug, Deserialize)]
 struct Answer {
     ns3: String,
@@ -270,7 +270,7 @@ impl Simulator {
         &self.program
     }
 
-    /// Simulates.
+    /// Simulates a scenario.
     ///
     /// # Errors
     /// A program that cannot be started, fails, takes too long, or answers something else.
@@ -280,7 +280,7 @@ impl Simulator {
         Ok(Answer::parse(&text, scenario.cores).map_err(wrong)?.figures(scenario.settled))
     }
 
-    /// What the program prints for a scenario, which comes to it by a pipe.
+    /// What the program prints for a scenario, which it gets through a pipe.
     fn output(&self, scenario: String) -> Result<String, SimulationError> {
         let mut command = Command::new(&self.program);
         command.arg("--scenario=-").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -321,23 +321,23 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended by itself, or it is too late for it: in both cases an error here changes nothing.
+        // It has ended by itself, or nobody needs it any more: either way an error here changes nothing.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Writes into a pipe and closes it, aside: a program that does not read would hold us up.
+/// Writes into a pipe and closes it, on a thread: a program that does not read would hold us up.
 fn writer(pipe: Option<impl Write + Send + 'static>, text: String) {
     thread::spawn(move || {
         if let Some(mut pipe) = pipe {
-            // A program that ended before it had read all says by its end, or its answer, what was wrong.
+            // If the program ended before it had read everything, its exit status or its answer tells what was wrong.
             let _ = pipe.write_all(text.as_bytes());
         }
     });
 }
 
-/// Reads a pipe to its end or to its limit, aside; the program would wait for ever if nobody read.
+/// Reads a pipe to its end or to its limit, on a thread: the program would wait for ever if nobody read.
 fn reader(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -346,7 +346,7 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
             // What came before an error is still of use.
             let _ = pipe.by_ref().take(MAX_OUTPUT + 1).read_to_end(&mut bytes);
         }
-        // Nobody waits any more if the program was too late.
+        // If the program was too late, nobody is waiting any more.
         let _ = sender.send(bytes);
     });
     receiver

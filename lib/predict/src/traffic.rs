@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Traffic: rates, frame sizes, numbers of cores, as people write them on a command line.
+//! Traffic: rates, frame sizes and numbers of cores, as written on a command line.
 
 use crate::number::prefixed;
 use crate::service::wire_bits;
@@ -7,22 +7,22 @@ use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// Frame sizes that may be asked for, in bytes, from Ethernet header to frame check sequence.
+/// The frame sizes accepted, in bytes, from Ethernet header to frame check sequence.
 pub const FRAMES: std::ops::RangeInclusive<u32> = 64..=9216;
-/// Most cores that may be asked for.
+/// The most cores accepted.
 pub const MAX_CORES: u32 = 64;
-/// Most sizes in a mix.
+/// The most sizes in a mix.
 const MAX_SIZES: usize = 64;
-/// Most of a rate, in bit/s: far beyond any router, far below where arithmetic would suffer.
+/// The highest rate accepted, in bit/s: far beyond any router, and far below what would lose precision.
 const MAX_RATE: f64 = 1e15;
 
-/// A word that cannot be understood: found, expected.
+/// A word that cannot be understood: what was found and what was expected.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("found {found}, expected {expected}")]
 pub struct Mistake {
-    /// What stands there.
+    /// What was found.
     pub found: String,
-    /// What may stand there, with an example.
+    /// What was expected, with an example.
     pub expected: String,
 }
 
@@ -243,13 +243,13 @@ impl fmt::Display for Cores {
     }
 }
 
-/// How packets come.
+/// How packets arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrivals {
-    /// At random, independent of each other: many users.
+    /// At random and independently of each other, as from many users.
     Poisson,
-    /// At equal distances: test equipment.
+    /// Evenly spaced, as from test equipment.
     Constant,
 }
 

@@ -22,7 +22,7 @@ impl Asked<'_> {
                 format!("{least} cores{of} forward {offered} with {goal}: {}", figures_of(row(*least)))
             }
             Needed::Link => format!(
-                "no number of cores reaches this: the link is the limit: links carry {}pps of this traffic, {}pps are offered",
+                "no number of cores reaches this, because the link is the limit: links carry {}pps of this traffic, {}pps are offered",
                 prefixed(carried),
                 prefixed(self.pps)
             ),
@@ -63,7 +63,7 @@ impl Asked<'_> {
         if weak(|method| matches!(method, Method::Missing(_))) {
             notes.push(format!(
                 "-: {}",
-                if *simulate == Simulate::Never { "only a simulation could say" } else { INSTALL }
+                if *simulate == Simulate::Never { "only a simulation could tell" } else { INSTALL }
             ));
         }
         let exact = match (simulate, self.simulator) {
@@ -73,20 +73,20 @@ impl Asked<'_> {
         };
         if weak(|method| *method == Method::Approximate(MERGED)) {
             notes.push(format!(
-                "~: packets of several ports wait in a ring each, here taken as one: the mean was within 20 %, p50 and p99 within \
-                 a third, p99.9 within a half up to a load of 0.9 if rings get equal shares; losses are then at most what is said; {exact}"
+                "~: packets of several ports wait in a ring each, treated here as one: the mean was within 20 %, p50 and p99 within \
+                 a third, p99.9 within a half up to a load of 0.9 if rings get equal shares; losses are then at most those given; {exact}"
             ));
         }
         let short = |figures: &Figures| matches!(figures.methods.percentiles, Method::Simulated { settled: false, .. });
         if rows.iter().any(|row| short(&row.figures)) {
             notes.push(
                 "queues change so slowly near a load of 1, or cores wake up so rarely, that the simulation was too short for loss and times: \
-                 simulate more (--packets)"
+                 simulate more packets (--packets)"
                     .to_owned(),
             );
         } else if load.iter().any(short) {
             notes.push(
-                "against load: near 1 queues change so slowly, or cores wake up so rarely, that short simulations say little of loss and times"
+                "against load: near 1 queues change so slowly, or cores wake up so rarely, that short simulations say little about loss and times"
                     .to_owned(),
             );
         }
@@ -96,7 +96,7 @@ impl Asked<'_> {
             || load.iter().any(|figures| figures.offered_pps <= capacity.no_loss().0 * 0.9 && early(figures))
         {
             notes.push(
-                "no loss up to: what cores and links have time for; here packets that come close together overflow rings before"
+                "no loss up to: what cores and links have time for; here packets that arrive close together overflow rings earlier"
                     .to_owned(),
             );
         }
@@ -113,7 +113,7 @@ impl Asked<'_> {
         });
         if let Some(counted) = none_lost {
             let known = share(3.0 / counted as f64);
-            notes.push(format!("no packet lost of {counted} simulated ones says, at 95 %, loss<{known}"));
+            notes.push(format!("none of {counted} simulated packets was lost, so loss<{known} (at 95 %)"));
         }
         notes
     }

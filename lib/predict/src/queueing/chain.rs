@@ -204,7 +204,7 @@ impl BatchServer {
             }
             rows.push(row);
         }
-        // Elimination fills the band up to its upper edge, which shall never fall from row to row.
+        // Elimination fills the band up to its upper edge, which must never fall from row to row.
         let mut highest = 0;
         for (q, row) in rows.iter_mut().enumerate().skip(1) {
             highest = highest.max(row.lowest + row.weights.len() - 1).max(q);

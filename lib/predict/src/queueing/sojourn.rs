@@ -216,7 +216,7 @@ impl<'a> Grid<'a> {
         let full = bursts.saturating_sub(1) as f64 * server.burst_ns + longest(steady, bursts * server.burst);
         let all = service.max(wake_ns) + full + service;
         let mut cells = CELLS.min(TARGET_SUMS / (most * most) as f64).max(400.0);
-        // Where packets are lost, it matters who of those that come within a cell was first: there shall rarely be two.
+        // Where packets are lost, it matters which of those arriving within a cell was first, so there should rarely be two.
         if steady.loss > NEGLIGIBLE_LOSS {
             cells = cells.max(4.0 * all * steady.rate);
         }
