@@ -6,8 +6,8 @@ use perigee_api::answers::ScriptStatus;
 use perigee_config::{Config, Steer};
 use std::path::Path;
 
-/// Why what stands behind a trait of this crate (DPDK, LuaJIT) refused: an error of its own, of which this crate knows that it
-/// is one.
+/// Why what stands behind a trait of this crate (DPDK, LuaJIT) refused: an error of that crate's own, of which this one knows
+/// only that it is an error.
 pub type Refusal = Box<dyn std::error::Error + Send + Sync>;
 
 /// The scripts, as the control side sees them.
@@ -15,18 +15,18 @@ pub trait ScriptControl: Send {
     /// Replaces the script on all workers by the one at a path, or by the built-in one. Returns its generation.
     ///
     /// # Errors
-    /// Why it does not load: file and line. The old one goes on.
+    /// It does not load; the error names file and line. The old one stays.
     fn replace(&self, path: Option<&Path>) -> Result<u64, Refusal>;
-    /// One per worker.
+    /// The state of each worker's script.
     fn status(&self) -> Vec<ScriptView>;
 }
 
-/// A worker's script, to be shown.
+/// The state of a worker's script, as it is shown.
 pub type ScriptView = ScriptStatus;
 
 /// Makes what a new configuration needs.
 pub trait Rebuild: Send {
-    /// Whether the devices of all ports that a steer is about carry it out themselves.
+    /// Whether the devices of all ports that a steer applies to carry it out themselves.
     fn in_hardware(&self, steer: &Steer) -> bool;
     /// The compiled filters.
     ///

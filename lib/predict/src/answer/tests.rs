@@ -58,7 +58,11 @@ fn the_least_number_of_cores_is_found() {
 fn objectives_that_cannot_be_reached() {
     let link = ask(&question("60G", "1..4", Some("loss<1%")));
     assert_eq!(link.needed, Needed::Link);
-    assert!(link.sentence.starts_with("no number of cores reaches this, because the link is the limit"), "{}", link.sentence);
+    assert!(
+        link.sentence.starts_with("no number of cores reaches this, because the link is the limit"),
+        "{}",
+        link.sentence
+    );
     let none = ask(&question("5Mpps", "1..4", Some("p99<0.5us")));
     assert!(matches!(none.needed, Needed::None { .. }));
     assert!(
