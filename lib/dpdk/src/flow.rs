@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result, text};
 use crate::ffi::{self, FlowPattern};
-use crate::port::Inner;
+use crate::open_port::OpenPort;
 use crate::rule::{self, Family};
 use perigee_net::{FiveTuple, PortRange, Prefix};
 use std::ffi::c_char;
@@ -28,14 +28,14 @@ pub enum Steer {
 /// A filter in a device, until it is dropped.
 pub struct FlowRule {
     flow: NonNull<ffi::Flow>,
-    port: Arc<Inner>,
+    port: Arc<OpenPort>,
 }
 
 // SAFETY: the rule is a token for the port, used under its control lock only.
 unsafe impl Send for FlowRule {}
 
 impl FlowRule {
-    pub(crate) fn new(port: Arc<Inner>, rule: &Steer, queue: u16) -> Result<FlowRule> {
+    pub(crate) fn new(port: Arc<OpenPort>, rule: &Steer, queue: u16) -> Result<FlowRule> {
         if usize::from(queue) >= port.rx_taken.len() {
             return Err(Error::new(format!("port {} has no receive queue {queue} to steer to", port.name)));
         }

@@ -5,9 +5,52 @@ use crate::device::Device;
 use crate::error::{errno_text, text};
 use crate::ffi::{self, DeviceInfo, Setup};
 use crate::pool::MbufPool;
-use crate::port::{PortConfig, promiscuous};
 use perigee_net::MacAddr;
 use perigee_packet::PortInfo;
+use std::ffi::c_int;
+
+/// The requested port; where the device falls short of it, `PortInfo::notes` says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortConfig {
+    /// What it is made of.
+    pub device: Device,
+    /// Receive queues for workers, flows spread over them.
+    pub receive_queues: u16,
+    /// Transmit queues: one per worker, and one for the slow path.
+    pub transmit_queues: u16,
+    /// One more receive queue that only hardware filters fill ([`DpdkPort::steer`]).
+    pub slow_path_queue: bool,
+    /// Descriptors per receive queue, adjusted to what the device takes.
+    pub receive_descriptors: u16,
+    /// Descriptors per transmit queue, adjusted to what the device takes.
+    pub transmit_descriptors: u16,
+    /// Largest IP packet in bytes; `None`: the interface's, or 1500.
+    pub mtu: Option<u16>,
+    /// MAC address; `None`: the device's own.
+    pub mac: Option<MacAddr>,
+    /// Receive frames to any MAC address.
+    pub promiscuous: bool,
+    /// All packets sent here come from one pool, so the device may free them in bulk.
+    pub one_pool: bool,
+}
+
+impl PortConfig {
+    /// One queue each way and the device's own addresses.
+    pub fn new(device: Device) -> PortConfig {
+        PortConfig {
+            device,
+            receive_queues: 1,
+            transmit_queues: 1,
+            slow_path_queue: false,
+            receive_descriptors: 1024,
+            transmit_descriptors: 1024,
+            mtu: None,
+            mac: None,
+            promiscuous: false,
+            one_pool: false,
+        }
+    }
+}
 
 /// The configuration, as far as the device can do it.
 pub(crate) struct Plan {
@@ -183,4 +226,13 @@ impl Plan {
 
 fn count(n: u16, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// Switches promiscuous mode; 0 or a negative errno.
+///
+/// # Safety
+/// The port must exist.
+pub(crate) unsafe fn promiscuous(port: u16, on: bool) -> c_int {
+    // SAFETY: the caller's port exists.
+    unsafe { if on { ffi::rte_eth_promiscuous_enable(port) } else { ffi::rte_eth_promiscuous_disable(port) } }
 }

@@ -4,7 +4,7 @@
 use crate::error::{Error, Result};
 use crate::ffi::{self, NonPlain};
 use crate::memory::{MBUF, as_c, forget_first};
-use crate::port::{Inner, check_memory};
+use crate::open_port::{OpenPort, check_memory};
 use perigee_packet::{BATCH_SIZE, Batch, Handle, Memory, ReceiveQueue, TransmitQueue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,12 +41,12 @@ pub(crate) fn take(taken: &[AtomicBool], index: u16, what: &str, port: &str) -> 
 
 /// A receive queue of a device.
 pub struct RxQueue {
-    port: Arc<Inner>,
+    port: Arc<OpenPort>,
     index: u16,
 }
 
 impl RxQueue {
-    pub(crate) fn new(port: Arc<Inner>, index: u16) -> Result<RxQueue> {
+    pub(crate) fn new(port: Arc<OpenPort>, index: u16) -> Result<RxQueue> {
         take(&port.rx_taken, index, "receive", &port.name)?;
         Ok(RxQueue { port, index })
     }
@@ -77,12 +77,12 @@ impl Drop for RxQueue {
 
 /// A transmit queue of a device. If the device takes nothing, it tries four more times, then leaves the rest to its caller.
 pub struct TxQueue {
-    port: Arc<Inner>,
+    port: Arc<OpenPort>,
     index: u16,
 }
 
 impl TxQueue {
-    pub(crate) fn new(port: Arc<Inner>, index: u16) -> Result<TxQueue> {
+    pub(crate) fn new(port: Arc<OpenPort>, index: u16) -> Result<TxQueue> {
         take(&port.tx_taken, index, "transmit", &port.name)?;
         Ok(TxQueue { port, index })
     }

@@ -108,7 +108,7 @@ impl RingReceiver {
 impl ReceiveQueue for RingReceiver {
     #[inline]
     fn receive(&mut self, batch: &mut Batch, burst: usize) -> usize {
-        crate::port::check_memory(batch);
+        crate::open_port::check_memory(batch);
         let burst = burst.min(BATCH_SIZE);
         // SAFETY: the shim writes at most `burst` owned, whole buffers into the arrays; we are the ring's only consumer.
         unsafe {

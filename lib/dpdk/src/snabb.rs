@@ -8,8 +8,9 @@
 use crate::eal::{Eal, Started};
 use crate::error::{Error, Result, c_string, errno_text, last_errno};
 use crate::ffi::{self, SnabbFreelist, SnabbLink, SnabbQueues};
+use crate::plan::PortConfig;
 use crate::pool::{MbufPool, PoolConfig};
-use crate::port::{DpdkPort, PortConfig};
+use crate::port::DpdkPort;
 use crate::queue::{RxQueue, TxQueue};
 use crate::{Device, log};
 use perigee_packet::{Port, PortInfo, PortStats};

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+//! A port that is open: what its queues, its filters and the control side share, and how it is found and closed.
+
+use crate::device::Device;
+use crate::eal::Started;
+use crate::error::{Error, Result, c_string};
+use crate::ffi::{self, DeviceInfo, NonPlain};
+use crate::log;
+use crate::memory::MBUF;
+use crate::pool::MbufPool;
+use perigee_packet::{Batch, PortInfo};
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A batch that DPDK fills must free its packets to DPDK.
+#[inline]
+pub(crate) fn check_memory(batch: &Batch) {
+    assert!(std::ptr::addr_eq(batch.memory(), &MBUF), "a batch that receives from DPDK is made with Batch::new(&MBUF)");
+}
+
+/// The ports in use: DPDK itself would let the same device be configured twice.
+static OPEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+fn open_ports() -> MutexGuard<'static, BTreeSet<u16>> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A device that was found; closed, and unplugged if it was plugged here, when dropped.
+pub(crate) struct Found {
+    pub(crate) port: u16,
+    device: *mut ffi::Device,
+    plugged: bool,
+}
+
+// SAFETY: the device is a token for DPDK, used when the port is closed.
+unsafe impl Send for Found {}
+// SAFETY: as above.
+unsafe impl Sync for Found {}
+
+impl Found {
+    pub(crate) fn find(devargs: &str, device: &Device) -> Result<(Found, DeviceInfo)> {
+        let c = c_string(devargs)?;
+        let mark = log::mark();
+        let fail = |what: &str, error| {
+            let (name, cause, hint) = (device.name(), log::cause(mark, error), device.hint());
+            Error::new(format!("port {name}: {what}: {cause}; {hint} (device: {devargs})"))
+        };
+        // SAFETY: EAL is started (callers have an Eal); a C string.
+        let probed = unsafe { ffi::rte_dev_probe(c.as_ptr()) };
+        // -17 is EEXIST: EAL has found a listed PCI device, or an argument --vdev, at its start.
+        if probed != 0 && probed != -17 {
+            return Err(fail("DPDK could not open the device", probed));
+        }
+        let mut port = 0;
+        // SAFETY: as above; the port's number is written.
+        let error = unsafe { ffi::perigee_port_find(c.as_ptr(), &mut port) };
+        if error != 0 {
+            return Err(fail("the device was found, but is not an Ethernet port", error));
+        }
+        // SAFETY: plain data, for which zeros are valid.
+        let mut info: DeviceInfo = unsafe { std::mem::zeroed() };
+        // SAFETY: the port exists; `info` is written.
+        let error = unsafe { ffi::perigee_port_describe(port, &mut info) };
+        if error != 0 {
+            return Err(fail("the device does not describe itself", error));
+        }
+        if !open_ports().insert(port) {
+            return Err(Error::new(format!("port {}: this device is already in use by another port", device.name())));
+        }
+        Ok((Found { port, device: info.device, plugged: probed == 0 }, info))
+    }
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        // SAFETY: all queues are gone, as they hold the port; so nobody uses it any more.
+        unsafe {
+            ffi::rte_eth_dev_stop(self.port);
+            ffi::rte_eth_dev_close(self.port);
+            if self.plugged && !self.device.is_null() {
+                ffi::rte_dev_remove(self.device);
+            }
+        }
+        open_ports().remove(&self.port);
+    }
+}
+
+/// The part of a port that queues, filters and the control side share. Fields are dropped in this order: the device before the
+/// pool that its buffers go back to.
+pub(crate) struct OpenPort {
+    pub(crate) found: Found,
+    pub(crate) pool: Arc<MbufPool>,
+    pub(crate) name: String,
+    pub(crate) kick: bool,
+    pub(crate) rx_taken: Vec<AtomicBool>,
+    pub(crate) tx_taken: Vec<AtomicBool>,
+    pub(crate) non_plain: Vec<NonPlain>,
+    pub(crate) slow_queue: Option<u16>,
+    pub(crate) info: Mutex<PortInfo>,
+    pub(crate) _eal: Arc<Started>,
+}
+
+impl OpenPort {
+    #[inline]
+    pub(crate) fn id(&self) -> u16 {
+        self.found.port
+    }
+
+    /// The lock also keeps control calls apart: DPDK wants one at a time per port.
+    pub(crate) fn control(&self) -> MutexGuard<'_, PortInfo> {
+        self.info.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
