@@ -61,7 +61,6 @@ pub struct Machine {
     pub processor: String,
     /// Cores this process may use.
     pub cores: usize,
-    /// The kernel.
     pub kernel: String,
     /// The distribution.
     pub system: String,

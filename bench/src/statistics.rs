@@ -6,7 +6,6 @@ use serde::Serialize;
 /// A median with its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Median {
-    /// The median.
     pub median: f64,
     /// The interval's lower end; minus infinity (null in JSON) where there are too few samples for one.
     pub low: f64,

@@ -72,7 +72,6 @@ enum Routes {
 
 /// The packets of all sources, and how they must leave.
 pub struct Traffic {
-    /// By source.
     pub sources: Vec<Vec<Frame>>,
     routes: Routes,
 }

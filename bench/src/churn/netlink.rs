@@ -49,7 +49,6 @@ const RECEIVE_BUFFER: usize = 32 << 20;
 pub struct Route {
     /// The prefix.
     pub address: IpAddr,
-    /// Its length.
     pub length: u8,
     /// The neighbor on the pump's interface.
     pub gateway: IpAddr,

@@ -14,7 +14,6 @@ pub struct Row {
     pub structure: String,
     /// 4 or 6, also of the packets.
     pub family: u8,
-    /// The result.
     pub measured: Result<Measured, String>,
 }
 

@@ -43,7 +43,6 @@ pub struct Family {
 
 /// One structure.
 pub struct Measured {
-    /// Its name.
     pub name: &'static str,
     /// Million lookups per second, by pattern, by round.
     pub rates: Vec<Vec<f64>>,

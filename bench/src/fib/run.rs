@@ -60,7 +60,6 @@ impl<A: Family> Addresses<A> {
 /// The inputs for all structures of a family.
 struct Inputs<A> {
     table: Vec<Entry<A>>,
-    /// By pattern.
     patterns: Vec<Addresses<A>>,
     edges: Addresses<A>,
     /// Routes to withdraw, in random order.

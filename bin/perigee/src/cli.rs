@@ -45,10 +45,7 @@ enum Command {
     /// Print perigee.h, the C ABI of modules: `perigee header > perigee.h`
     Header,
     /// Print a completion script: `perigee completions bash > /etc/bash_completion.d/perigee`
-    Completions {
-        /// The shell
-        shell: clap_complete::Shell,
-    },
+    Completions { shell: clap_complete::Shell },
     /// The privileged helper process of a router; the router starts it
     #[command(hide = true)]
     Helper,

@@ -461,7 +461,6 @@ pub struct Snapshot {
     pub linux: LinuxStatus,
     /// Next hops by kind.
     pub next_hops: Vec<(NextHopType, u64)>,
-    /// Neighbors by state.
     pub neighbors: Vec<(NeighborState, u64)>,
     /// Packet buffers in use, and all of them.
     pub buffers: Option<(u64, u64)>,

@@ -61,7 +61,6 @@ pub struct Page {
 
 /// A field of an object.
 pub struct Row {
-    /// Its name.
     pub name: &'static str,
     /// Its type, as [`Describe::words`] describes it.
     pub kind: String,

@@ -38,7 +38,6 @@ pub struct Packet {
     pub length: u32,
     /// Its first bytes.
     pub bytes: Vec<u8>,
-    /// Its direction.
     pub direction: Option<Direction>,
     /// A remark about it.
     pub comment: Option<String>,
@@ -58,7 +57,6 @@ pub enum Block {
     Packet(Packet),
     /// The counters so far.
     Statistics {
-        /// The interface.
         interface: u32,
         /// Packets that were lost.
         lost: u64,

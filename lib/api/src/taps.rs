@@ -51,7 +51,6 @@ pub struct Captured {
     pub port: u16,
     /// In ns since 1970.
     pub time: u64,
-    /// Its direction.
     pub direction: Option<Direction>,
     /// Its length on the wire.
     pub length: u32,
@@ -84,7 +83,6 @@ pub struct Outlet {
 /// The end where the API takes records.
 #[derive(Debug)]
 pub struct Inlet {
-    /// The records.
     pub(crate) records: mpsc::Receiver<Record>,
     lost: Arc<AtomicU64>,
 }

@@ -32,7 +32,6 @@ pub struct Chart {
     pub x: Axis,
     /// Vertical axis.
     pub y: Axis,
-    /// Lines.
     pub lines: Vec<Line>,
     /// Values with a name, as dashed lines across.
     pub marks: Vec<Mark>,
@@ -89,7 +88,6 @@ pub struct Mark {
     pub horizontal: bool,
     /// The value.
     pub at: f64,
-    /// Its name.
     pub name: String,
 }
 

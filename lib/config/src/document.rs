@@ -24,7 +24,6 @@ use super::workers::{CoreKeys, WorkerKeys};
 pub struct Key {
     /// The head of the tables that have it: `[router]`, `[port.NAME]`; empty before the first head.
     pub table: &'static str,
-    /// Its name.
     pub name: &'static str,
     /// What it is for, in one sentence or two.
     pub sentence: String,

@@ -23,7 +23,6 @@ pub struct Bird {
 pub struct Count {
     /// The table: `master4`.
     pub table: String,
-    /// Routes.
     pub routes: u64,
     /// Networks that they lead to.
     pub networks: u64,

@@ -36,7 +36,6 @@ pub enum Report {
     Message {
         /// Whether it is part of a dump, rather than a notification.
         dumped: bool,
-        /// The message.
         message: Message,
     },
 }
@@ -58,9 +57,7 @@ pub enum Input {
     },
     /// The slow path has resolved a neighbor, or (without a MAC address) has lost it.
     Neighbor {
-        /// Its interface.
         interface: InterfaceId,
-        /// Its address.
         address: IpAddr,
         /// Its MAC address.
         mac: Option<MacAddr>,
@@ -100,25 +97,16 @@ pub enum Effect {
     InterfacesChanged,
     /// An operator has set this neighbor in Linux, or the configuration's applies again.
     SetNeighbor {
-        /// Its interface.
         interface: InterfaceId,
-        /// Its address.
         address: IpAddr,
         /// Its MAC address.
         mac: MacAddr,
     },
     /// The operator's setting of this neighbor is gone.
-    UnsetNeighbor {
-        /// Its interface.
-        interface: InterfaceId,
-        /// Its address.
-        address: IpAddr,
-    },
+    UnsetNeighbor { interface: InterfaceId, address: IpAddr },
     /// Linux has resolved this neighbor by itself.
     LearnNeighbor {
-        /// Its interface.
         interface: InterfaceId,
-        /// Its address.
         address: IpAddr,
         /// Its MAC address.
         mac: MacAddr,
@@ -170,7 +158,6 @@ pub struct Setup {
 pub struct Port {
     /// Its name, which is that of its twin.
     pub name: String,
-    /// Its number.
     pub number: u16,
     /// Its MAC address.
     pub mac: MacAddr,
@@ -228,9 +215,7 @@ pub trait Audited: Table {
 /// A neighbor whose MAC address the slow path knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownNeighbor {
-    /// Its interface.
     pub interface: InterfaceId,
-    /// Its address.
     pub address: IpAddr,
     /// Its MAC address.
     pub mac: MacAddr,

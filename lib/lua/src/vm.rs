@@ -49,7 +49,6 @@ pub enum ScriptError {
     /// It returned something else than a function.
     #[error("{name}: returned {found}, expected a function of the worker: `return function(worker) ... end`")]
     NoFunction {
-        /// Its name.
         name: String,
         /// Type of what it returned.
         found: String,

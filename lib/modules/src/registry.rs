@@ -30,7 +30,7 @@ macro_rules! for_each_module {
 macro_rules! module_id {
     ($($name:ident($kind:ident),)*) => {
         /// Number of a module in the registry.
-        #[allow(non_camel_case_types, missing_docs)]
+        #[allow(non_camel_case_types)]
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u16)]
         pub enum ModuleId { $($name,)* }

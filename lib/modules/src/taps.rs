@@ -31,7 +31,6 @@ pub struct Seen<'a> {
     pub frame: &'a [u8],
     /// The port it came in on; for one that is transmitted, the port it leaves by.
     pub port: u16,
-    /// Its direction.
     pub direction: Direction,
     /// Why it left, if it did.
     pub reason: Option<Reason>,

@@ -28,7 +28,6 @@ pub enum Decision {
     GoesOn,
     /// The interface it came in on, and where its network header starts.
     Classified {
-        /// The interface.
         interface: InterfaceId,
         /// Offset of the network header in the frame, in bytes.
         l3: usize,
@@ -41,7 +40,6 @@ pub enum Decision {
     Applied {
         /// The frame's first bytes, up to its network header.
         header: Vec<u8>,
-        /// The port.
         port: u16,
     },
     /// It is in a port's transmit buffer.
@@ -72,12 +70,7 @@ pub enum Decision {
     /// It waits in the slow path for its next hop's MAC address.
     Waits,
     /// The slow path has sent a frame for it.
-    Sent {
-        /// The port.
-        port: u16,
-        /// The frame.
-        frame: Summary,
-    },
+    Sent { port: u16, frame: Summary },
     /// The slow path has given it to Linux.
     Delivered,
 }

@@ -53,7 +53,6 @@ pub enum RouteTarget {
     },
     /// To a router, or to a neighbor that is the destination itself.
     Gateway {
-        /// Its address.
         address: IpAddr,
         /// The link it is on. Without, the gateway is reached by the routes to it, and follows them.
         interface: Option<InterfaceId>,
@@ -149,7 +148,6 @@ impl fmt::Display for Member {
 /// A route; its prefix is its key in the table, together with [`RouteKey`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
-    /// Its source.
     pub source: RouteSource,
     /// The lowest preference wins (elsewhere called administrative distance) ...
     pub preference: u8,

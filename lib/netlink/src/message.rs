@@ -33,9 +33,7 @@ pub enum Message {
 /// An interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Its index.
     pub index: u32,
-    /// Its name.
     pub name: String,
     /// Administratively up (`ip link set up`).
     pub up: bool,
@@ -64,7 +62,6 @@ pub struct Address {
 pub struct Neighbor {
     /// The interface's index.
     pub link: u32,
-    /// Its address.
     pub address: IpAddr,
     /// Its MAC address, if it is known.
     pub mac: Option<MacAddr>,
@@ -77,7 +74,6 @@ pub struct Neighbor {
 /// A next-hop object (`ip nexthop`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextHop {
-    /// Its id.
     pub id: u32,
     /// What it is.
     pub to: NextHopTo,

@@ -10,7 +10,6 @@ pub const HEADER: usize = 16;
 
 /// Kinds of messages.
 pub mod kind {
-    #![allow(missing_docs)]
     pub const NOOP: u16 = 1;
     pub const ERROR: u16 = 2;
     pub const DONE: u16 = 3;
@@ -34,7 +33,6 @@ pub mod kind {
 
 /// Flags of messages.
 pub mod flag {
-    #![allow(missing_docs)]
     pub const REQUEST: u16 = 0x001;
     pub const DUMP_INTERRUPTED: u16 = 0x010;
     pub const DUMP: u16 = 0x300;

@@ -9,9 +9,7 @@ use serde::Serialize;
 pub struct Compared {
     /// Its line in the file.
     pub line: u64,
-    /// Flows.
     pub flows: u32,
-    /// Cores.
     pub cores: u32,
     /// Frame size in bytes.
     pub frame_size: u32,

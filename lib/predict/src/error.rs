@@ -10,7 +10,6 @@ pub enum Error {
     /// A file that cannot be read or written.
     #[error("{file}: {cause}; expected {expected}", file = file.display())]
     File {
-        /// The file.
         file: PathBuf,
         /// The intended use.
         expected: &'static str,
@@ -20,7 +19,6 @@ pub enum Error {
     /// A place in a JSON file.
     #[error("{file}: {path}: found {found}, expected {expected}")]
     Key {
-        /// The file.
         file: String,
         /// Keys from the outermost on, with dots: `parameters.c0_ns`.
         path: String,
@@ -32,7 +30,6 @@ pub enum Error {
     /// Keys or kinds of values in a JSON file.
     #[error("{file}: {path}: {said}")]
     Value {
-        /// The file.
         file: String,
         /// Keys from the outermost on, with dots.
         path: String,
@@ -42,7 +39,6 @@ pub enum Error {
     /// A text that is not JSON.
     #[error("{file}:{line}:{column}: found a mistake ({found}), expected JSON")]
     Json {
-        /// The file.
         file: String,
         /// Line, from 1 on.
         line: usize,
@@ -54,7 +50,6 @@ pub enum Error {
     /// A place in a CSV file.
     #[error("{file}:{line}: {column}found {found}, expected {expected}", column = column.as_ref().map(|c| format!("column {c}: ")).unwrap_or_default())]
     Cell {
-        /// The file.
         file: String,
         /// Line, from 1 on.
         line: u64,

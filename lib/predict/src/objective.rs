@@ -135,7 +135,6 @@ pub enum Verdict {
     Unknown {
         /// Its limit.
         condition: Condition,
-        /// Why.
         why: String,
     },
 }

@@ -13,7 +13,6 @@ use crate::points::{Bound, Point};
 pub struct Saturated {
     /// All flows together, in Gbit/s on the wire.
     pub gbps: f64,
-    /// By direction.
     pub directions: [f64; 2],
     /// [`Bound::Line`] if a core could do more than its flows bring.
     pub bound: Bound,

@@ -54,7 +54,6 @@ pub enum SimulationError {
     /// The program failed.
     #[error("{program}: {status}{said}", program = program.display())]
     Failed {
-        /// The program.
         program: PathBuf,
         /// How it ended.
         status: String,
@@ -64,7 +63,6 @@ pub enum SimulationError {
     /// It took too long.
     #[error("{program}: found no answer within {seconds} s; simulate fewer packets (--packets) or wait longer (--timeout)", program = program.display())]
     Late {
-        /// The program.
         program: PathBuf,
         /// The time it had.
         seconds: u64,
@@ -72,7 +70,6 @@ pub enum SimulationError {
     /// It printed something other than an answer.
     #[error("{program}: found {found}, expected an answer in JSON as ns3/softrouter gives it; build it again: `./x ns3`", program = program.display())]
     Answer {
-        /// The program.
         program: PathBuf,
         /// What it printed.
         found: String,
@@ -91,7 +88,6 @@ pub struct Simulator {
 pub struct Scenario {
     /// The router; its ports and link are what is simulated.
     pub profile: Profile,
-    /// Cores.
     pub cores: u32,
     /// How many directions have a flow: 1 or 2.
     pub directions: u32,
@@ -101,7 +97,6 @@ pub struct Scenario {
     pub rate_pps: f64,
     /// Frame sizes in bytes with their weights.
     pub sizes: Vec<(u32, f64)>,
-    /// Flows.
     pub flows: u32,
     /// How packets arrive.
     pub arrivals: Arrivals,

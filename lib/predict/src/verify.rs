@@ -14,11 +14,9 @@ use serde::Serialize;
 pub struct Verification {
     /// The profile's name.
     pub profile: String,
-    /// Its model.
     pub model: &'static str,
     /// Where the points came from.
     pub file: String,
-    /// Every point.
     pub points: Vec<Verified>,
     /// All points together.
     pub all: Errors,

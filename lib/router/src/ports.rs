@@ -28,7 +28,6 @@ pub struct RouterPort {
     pub port: Arc<dyn Port>,
     /// The pool for packets that are sent on it.
     pub pool: Arc<dyn Pool>,
-    /// Its twin.
     pub twin: Option<(Twin, TwinStatus)>,
 }
 

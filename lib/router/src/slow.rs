@@ -68,7 +68,6 @@ pub struct SlowParts {
     pub workers: Workers,
     /// The tables.
     pub forwarding: Forwarding,
-    /// The scripts.
     pub scripts: Box<dyn ScriptControl>,
     /// How to compile filters again.
     pub rebuild: Box<dyn Rebuild>,

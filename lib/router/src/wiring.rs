@@ -72,7 +72,6 @@ pub struct SlowQueues {
 
 /// The distribution of all queues.
 pub struct Wiring {
-    /// The workers' queues.
     pub workers: Vec<WorkerQueues>,
     /// The slow path's queues.
     pub slow: SlowQueues,

@@ -13,7 +13,6 @@ pub struct WorkerEnd {
     pub polled: Vec<String>,
     /// Its punt ring.
     pub punts: rtrb::Consumer<Punted>,
-    /// Its counters.
     pub counters: Arc<Counters>,
 }
 

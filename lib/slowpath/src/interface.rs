@@ -22,7 +22,6 @@ pub enum AddressState {
 /// One of the router's own addresses, for showing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressInfo {
-    /// Its interface.
     pub interface: InterfaceId,
     /// The address and its prefix.
     pub address: InterfaceAddress,

@@ -93,13 +93,10 @@ pub enum NeighborState {
 /// A row of the neighbor table, for showing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighborInfo {
-    /// Its interface.
     pub interface: InterfaceId,
-    /// Its address.
     pub address: IpAddr,
     /// Its MAC, if known.
     pub mac: Option<MacAddr>,
-    /// Its state.
     pub state: NeighborState,
     /// A next hop needs it: see [`crate::Input::Resolve`].
     pub gateway: bool,

@@ -79,26 +79,17 @@ pub enum Input<'a> {
     },
     /// Sets a static neighbor: never asked for, never aged, never learned over. Ignored on an unknown interface.
     SetNeighbor {
-        /// Its interface.
         interface: InterfaceId,
-        /// Its address.
         address: IpAddr,
         /// Its MAC; must be unicast, else ignored.
         mac: MacAddr,
     },
     /// Removes a static neighbor.
-    UnsetNeighbor {
-        /// Its interface.
-        interface: InterfaceId,
-        /// Its address.
-        address: IpAddr,
-    },
+    UnsetNeighbor { interface: InterfaceId, address: IpAddr },
     /// Another program on this machine has learned a neighbor's MAC. Used where nothing is known of that neighbor yet, and
     /// confirmed soon; what this router has heard itself takes precedence.
     LearnNeighbor {
-        /// Its interface.
         interface: InterfaceId,
-        /// Its address.
         address: IpAddr,
         /// Its MAC; must be unicast, else ignored.
         mac: MacAddr,
@@ -108,24 +99,17 @@ pub enum Input<'a> {
     Resolve {
         /// The gateway's interface.
         interface: InterfaceId,
-        /// The gateway.
         gateway: IpAddr,
     },
     /// The last next hop that needed this gateway is gone: it now ages like any neighbor.
     Forget {
         /// The gateway's interface.
         interface: InterfaceId,
-        /// The gateway.
         gateway: IpAddr,
     },
     /// The fast path has sent packets to this neighbor since the last time. A hint: repeated every few seconds for
     /// those in use, it keeps them from expiring.
-    NeighborUsed {
-        /// Its interface.
-        interface: InterfaceId,
-        /// Its address.
-        address: IpAddr,
-    },
+    NeighborUsed { interface: InterfaceId, address: IpAddr },
 }
 
 /// What the caller has to do.
@@ -154,50 +138,32 @@ pub enum Output {
 pub enum Event {
     /// A neighbor has a MAC now.
     NeighborResolved {
-        /// Its interface.
         interface: InterfaceId,
-        /// Its address.
         address: IpAddr,
         /// Its MAC, always unicast.
         mac: MacAddr,
     },
     /// A neighbor has another MAC.
     NeighborChanged {
-        /// Its interface.
         interface: InterfaceId,
-        /// Its address.
         address: IpAddr,
         /// Its new MAC, always unicast.
         mac: MacAddr,
     },
     /// A neighbor's MAC must not be used any more.
-    NeighborLost {
-        /// Its interface.
-        interface: InterfaceId,
-        /// Its address.
-        address: IpAddr,
-    },
+    NeighborLost { interface: InterfaceId, address: IpAddr },
     /// Duplicate address detection found no other station: the address is in use from now on.
-    AddressValid {
-        /// Its interface.
-        interface: InterfaceId,
-        /// The address.
-        address: Ipv6Addr,
-    },
+    AddressValid { interface: InterfaceId, address: Ipv6Addr },
     /// Duplicate address detection found another station: the address is not used (RFC 4862 5.4.5).
     AddressDuplicate {
-        /// Its interface.
         interface: InterfaceId,
-        /// The address.
         address: Ipv6Addr,
         /// The other station.
         mac: MacAddr,
     },
     /// Another station uses an address that is in use here.
     AddressConflict {
-        /// The interface.
         interface: InterfaceId,
-        /// The address.
         address: IpAddr,
         /// The other station.
         mac: MacAddr,

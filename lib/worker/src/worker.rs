@@ -56,9 +56,7 @@ pub struct WorkerParts {
     pub outputs: Vec<Option<TransmitBuffer>>,
     /// The way to the slow path.
     pub punts: Box<dyn PuntSink>,
-    /// Its tables.
     pub tables: Subscriber<Tables>,
-    /// Its counters.
     pub counters: Arc<Counters>,
     /// Names of the reasons that scripts make, shared by all workers.
     pub custom: Arc<CustomReasons>,

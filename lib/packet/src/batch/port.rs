@@ -83,7 +83,6 @@ pub struct PortInfo {
     pub mtu: u16,
     /// Receive queues for workers.
     pub receive_queues: u16,
-    /// Transmit queues.
     pub transmit_queues: u16,
     /// NUMA node, where known.
     pub numa_node: Option<u16>,

@@ -170,7 +170,6 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Icmp4<T> {
 
 /// A message that was read or is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // The fields say what they are, and the head comment where they lie.
 pub enum Message<'a> {
     EchoRequest {
         identifier: u16,

@@ -222,7 +222,6 @@ fn address(bytes: &[u8], at: usize) -> Ipv6Addr {
 
 /// A message that was read or is to be written.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // The fields say what they are, and the head comment where they lie.
 pub enum Message<'a> {
     Unreachable {
         code: u8,

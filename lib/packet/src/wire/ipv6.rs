@@ -199,7 +199,6 @@ pub struct Repr {
     pub payload_len: usize,
     /// See [`crate::wire::protocol`].
     pub next_header: u8,
-    /// Hops.
     pub hop_limit: u8,
     /// Source address.
     pub source: Ipv6Addr,

@@ -35,7 +35,6 @@ pub enum NdOption<'a> {
         valid: u32,
         /// Seconds.
         preferred: u32,
-        /// The prefix.
         prefix: Ipv6Addr,
     },
     /// The start of the packet that caused a redirect.

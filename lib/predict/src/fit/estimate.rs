@@ -16,7 +16,6 @@ const MAX_WORKING_SETS: usize = 64;
 pub struct Estimated {
     /// Its name in profiles.
     pub name: &'static str,
-    /// Its value.
     pub value: f64,
     /// Its standard error if relative errors had standard deviation 1; none if it was not solved for.
     pub spread: Option<f64>,

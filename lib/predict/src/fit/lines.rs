@@ -28,7 +28,6 @@ pub struct Fitted {
 
 /// The points, and how fast their links are.
 pub struct Measured<'a> {
-    /// All points.
     pub points: &'a [Point],
     /// For each: Gbit/s of its links.
     pub lines: &'a [f64],

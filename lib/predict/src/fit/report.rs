@@ -63,7 +63,6 @@ pub struct Candidate {
 pub struct Parameter {
     /// Its name in the profile.
     pub name: &'static str,
-    /// Its value.
     pub value: f64,
     /// The lower end of the 95 % confidence interval.
     pub low: Option<f64>,
@@ -100,9 +99,7 @@ pub struct Summary {
 /// The point that is predicted worst.
 #[derive(Clone, Debug, Serialize)]
 pub struct Worst {
-    /// Its line.
     pub line: u64,
-    /// Its error.
     pub error_percent: f64,
 }
 

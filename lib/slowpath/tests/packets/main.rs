@@ -2,7 +2,6 @@
 //! Packets in, packets out, under a virtual clock. `world.rs` is the harness; the others are tests by topic. Comments name
 //! the sections of the RFCs that a test is about.
 #![forbid(unsafe_code)]
-#![allow(missing_docs)]
 
 mod arp;
 mod bounds;

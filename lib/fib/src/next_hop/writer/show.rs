@@ -11,7 +11,6 @@ use perigee_net::MacAddr;
 /// A next hop in use, to be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextHopInfo {
-    /// Its id.
     pub id: NextHopId,
     /// How many prefixes, groups and recursive next hops use it.
     pub uses: u32,
@@ -31,7 +30,6 @@ pub enum NextHopKind {
     },
     /// A gateway that is reached over other routes.
     Recursive {
-        /// The gateway.
         gateway: IpAddr,
         /// The next hop it is reached by, if it is reachable.
         target: Option<NextHopId>,
