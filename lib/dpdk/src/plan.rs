@@ -18,7 +18,7 @@ pub struct PortConfig {
     pub receive_queues: u16,
     /// Transmit queues: one per worker, and one for the slow path.
     pub transmit_queues: u16,
-    /// One more receive queue that only hardware filters fill ([`DpdkPort::steer`]).
+    /// One more receive queue that only hardware filters fill ([`DpdkPort::steer`](crate::DpdkPort::steer)).
     pub slow_path_queue: bool,
     /// Descriptors per receive queue, adjusted to what the device takes.
     pub receive_descriptors: u16,

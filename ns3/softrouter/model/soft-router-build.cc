@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// How a router is described (attributes, trace sources) and put together. A packet's path through it
-// is in soft-router.cc.
+// How a router is described (attributes, trace sources) and put together. A packet's path through
+// it is in soft-router.cc.
 #include "enum-accessor.h"
 #include "soft-router.h"
 
