@@ -179,6 +179,20 @@ fn a_twin_with_too_large_an_mtu_is_set_back() {
     world.kernel.set_link(Link { mtu: 1500, ..link(A, "a") });
     world.settle();
     assert!(world.changes().is_empty());
+    // By the name that it has in Linux now.
+    world.kernel.set_link(Link { mtu: 1501, ..link(A, "renamed") });
+    world.settle();
+    assert_eq!(world.changes(), [LinkChange { mtu: Some(1500), ..change("renamed") }]);
+}
+
+#[test]
+fn a_twin_is_changed_in_its_namespace() {
+    let namespace: Namespace = "blue".parse().unwrap();
+    let setup = Setup { namespace: Some(namespace.clone()), ..crate::world::setup() };
+    let mut world = World::with(setup, &[]);
+    world.input(Input::PortLink { port: 0, up: true });
+    let expected = LinkChange { carrier: Some(true), namespace: Some(namespace), ..change("a") };
+    assert_eq!(world.changes(), [expected]);
 }
 
 #[test]
