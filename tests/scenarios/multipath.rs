@@ -3,7 +3,7 @@
 
 use perigee_tests::{Asserts, Good, Router, Wire, World, frame, wait_until};
 
-perigee_tests::scenarios![flows_spread_by_weight_and_leave_a_dead_path, routes_over_routes_by_hand,];
+perigee_tests::scenarios![flows_spread_by_weight_and_leave_a_dead_path, operator_routes_over_routes,];
 
 const PORTS: &str = r#"
 [port.wan]
@@ -93,7 +93,7 @@ fn flows_spread_by_weight_and_leave_a_dead_path(world: &World) {
     router.stop();
 }
 
-fn routes_over_routes_by_hand(world: &World) {
+fn operator_routes_over_routes(world: &World) {
     let _wan = world.wire("w-wan");
     let _one = world.host("one", &["10.0.2.2/24"], &["10.0.2.1"]);
     let _two = world.host("two", &["10.0.3.2/24"], &["10.0.3.1"]);

@@ -7,7 +7,7 @@ use perigee_tests::{Asserts, Good, Host, World};
 
 perigee_tests::scenarios![
     routes_lead_over_a_second_router,
-    routes_by_hand_take_effect_at_once,
+    operator_routes_take_effect_at_once,
     show_config_keeps_what_a_restart_loses,
     routes_that_lead_nowhere_say_so,
 ];
@@ -40,7 +40,7 @@ fn routes_lead_over_a_second_router(world: &World) {
     router.stop();
 }
 
-fn routes_by_hand_take_effect_at_once(world: &World) {
+fn operator_routes_take_effect_at_once(world: &World) {
     let (Pair { client, .. }, _far) = with_a_second_hop(world);
     let router = world.router("", PORTS);
     client.reaches("10.0.2.2");

@@ -146,7 +146,7 @@ fn two_workers_share_one_queue_and_lose_nothing() {
 }
 
 #[test]
-fn routes_by_hand_and_reload_are_all_or_nothing() {
+fn operator_routes_and_reload_are_all_or_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (path, socket) = (folder.path().join("router.toml"), folder.path().join("api.sock"));
     let mut bed = Bed::new(TWO_PORTS, &path, ONE_EACH);
