@@ -43,7 +43,7 @@ impl<const N: usize> Key<N> {
 }
 
 /// A compiled list of rules; `denied[i]` is set for each key that is to be dropped and cleared for the others. Both
-/// slices have the same length, at most [`BATCH_SIZE`].
+/// slices have the same length, at most [`BATCH_SIZE`](perigee_packet::BATCH_SIZE).
 pub trait Filter: Send + Sync {
     /// For IPv4.
     fn match4(&self, keys: &[Key4], denied: &mut [bool]);
