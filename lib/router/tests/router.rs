@@ -5,18 +5,20 @@ mod common;
 
 use common::*;
 use perigee_api::answers::DoneIn;
-use perigee_api::queries::{AddRoute, Reload, ShowConfig, ShowFib, ShowFilters, ShowRoutes};
-use perigee_api::{Backend, Query, Reply, RouteChange, Server};
+use perigee_api::queries::{AddRoute, Reload, ShowConfig, ShowFib, ShowFilters, ShowPorts, ShowRoutes};
+use perigee_api::{Backend, Query, Reply, Request, RouteChange, Server};
 use perigee_fib::{Buffer, DoubleBuffered, Lookup, LookupError, NextHopId, Structure};
 use perigee_net::{Address, MacAddr, PrefixOf};
+use perigee_netlink::message::{Link, Message};
+use perigee_netlink::{Source, SourceCounters, Update};
 use perigee_packet::wire::{arp, checksum, ethernet, icmp4};
-use perigee_packet::{Arp, Ethernet, Icmp4, Ipv4};
+use perigee_packet::{Arp, Ethernet, Icmp4, Ipv4, Pool};
 use perigee_router::Lookups;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 const TWO_PORTS: &str = r#"
 [router]
@@ -165,7 +167,10 @@ fn operator_routes_and_reload_are_all_or_nothing() {
     let routes = bed.call(&socket, ShowRoutes { within: None, limit: None });
     assert!(routes.contains("10.0.3.1/32") && !routes.contains("10.0.1.1/32"), "{routes}");
     assert!(routes.contains("10.9.0.0/16"), "operator routes survive");
-    assert!(bed.call(&socket, ShowConfig {}).contains("10.9.0.0/16"));
+    let shown = ask(&mut bed, ShowConfig {}).unwrap().toml;
+    // With its link, though nobody gave it: so it means the same when it is read again.
+    let route = "[[route]]\nprefix = \"10.9.0.0/16\"\nvia = \"10.0.2.9\"\ndev = \"b\"\n";
+    assert!(shown.contains(route), "{shown}");
 
     std::fs::write(&path, TWO_PORTS.replace("heap1", "heap2")).unwrap();
     let refused = bed.call(&socket, Reload { script: None });
@@ -335,4 +340,78 @@ fn each_steer_says_for_itself_whether_the_device_does_it() {
     let done: Vec<DoneIn> = shown.iter().map(|filter| filter.done_in).collect();
     assert_eq!(done, [DoneIn::Hardware, DoneIn::Software]);
     assert_eq!(bed.end(), 0);
+}
+
+/// Reports of Linux on the interfaces under ports.
+#[derive(Clone, Default)]
+struct Links(Arc<Mutex<VecDeque<Update>>>);
+
+impl Links {
+    fn report(&self, name: &str, carrier: bool) {
+        let link = Link { index: 3, name: name.into(), up: true, carrier, mtu: 1500, mac: None, vlan: None };
+        self.0.lock().unwrap().push_back(Update::Notifications(vec![Message::Link(link)]));
+    }
+}
+
+impl Source for Links {
+    fn next(&mut self) -> Option<Update> {
+        self.0.lock().unwrap().pop_front()
+    }
+    fn dump(&mut self) {}
+    fn counters(&self) -> SourceCounters {
+        SourceCounters::default()
+    }
+}
+
+#[test]
+fn a_cable_that_is_pulled_under_a_port_is_noticed_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = TWO_PORTS.replace("device = \"heap0\"", "interface = \"eth0\"");
+    let links = Links::default();
+    let mut bed = Bed::over_links(&text, &folder.path().join("a.toml"), ONE_EACH, Box::new(links.clone()));
+    let up = |bed: &mut Bed| -> Vec<bool> { ask(bed, ShowPorts {}).unwrap().iter().map(|port| port.link_up).collect() };
+    bed.settle();
+    assert_eq!(up(&mut bed), [true, true]);
+    // No time passes: nothing that is looked after at intervals is due.
+    links.report("eth0", false);
+    bed.settle();
+    assert_eq!(up(&mut bed), [false, true]);
+    links.report("eth0", true);
+    bed.settle();
+    assert_eq!(up(&mut bed), [true, true]);
+}
+
+#[test]
+fn more_transmit_queues_than_needed_are_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let bed = Bed::new(TWO_PORTS, &folder.path().join("a.toml"), Queues { receive: 1, transmit: 3 });
+    assert!(bed.notes.is_empty(), "nobody sends over a ring: {:?}", bed.notes);
+}
+
+#[test]
+fn a_round_says_whether_there_was_anything_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bed = Bed::new(TWO_PORTS, &folder.path().join("a.toml"), ONE_EACH);
+    bed.settle();
+    assert!(!bed.slow.round());
+    let (reply, answer) = Reply::pair();
+    bed.mailbox.handle(ShowPorts {}.request(reply));
+    assert!(bed.slow.round(), "a request was answered");
+    assert!(answer.try_take().is_some_and(|answer| answer.is_ok()) && !bed.slow.round());
+}
+
+#[test]
+fn what_is_shown_counts_all_routes_and_all_buffers() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bed = Bed::new(TWO_PORTS, &folder.path().join("a.toml"), ONE_EACH);
+    let all = ask(&mut bed, ShowRoutes { within: None, limit: None }).unwrap();
+    assert!(all.routes.len() > 2 && all.total == all.routes.len() as u64, "{} of {}", all.routes.len(), all.total);
+    let few = ask(&mut bed, ShowRoutes { within: None, limit: Some(2) }).unwrap();
+    assert_eq!((few.routes.len(), few.total), (2, all.total));
+    let (reply, answer) = Reply::pair();
+    bed.mailbox.handle(Request::Metrics(reply));
+    bed.settle();
+    let snapshot = answer.try_take().unwrap().unwrap();
+    // Both ports have the same pool.
+    assert_eq!(snapshot.buffers, Some((Pool::in_use(&bed.pool) as u64, Pool::size(&bed.pool) as u64)));
 }

@@ -140,6 +140,7 @@ fn a_forwarded_packet_is_followed_through_every_module() {
     assert_eq!(traces.len(), 1, "no more than wanted");
     let trace = &traces[0];
     assert_eq!((trace.port.as_str(), trace.length), ("a", 62));
+    assert!(trace.time > 1_700_000_000_000_000_000, "since 1970, not since the router started: {}", trace.time);
     assert_eq!(trace.packet, "10.0.1.2.1000 > 10.3.4.5.9: UDP, TTL 64, 62 bytes");
     let sent: String = udp("10.3.4.5", 64, 1000).iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(trace.bytes, sent);

@@ -10,6 +10,7 @@ use perigee_helper::TwinStatus;
 use perigee_helper::twin::Twin;
 use perigee_modules::{Counters, CustomReasons};
 use perigee_net::MacAddr;
+use perigee_netlink::Source;
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::wire::{ethernet, ipv4, protocol};
 use perigee_packet::{
@@ -179,8 +180,24 @@ impl Bed {
         Bed::beside_linux(text, path, queues, lookups, LinuxFeeds::default())
     }
 
+    /// A router whose ports are on Linux interfaces, of which `underlay` reports.
+    pub fn over_links(text: &str, path: &Path, queues: Queues, underlay: Box<dyn Source>) -> Bed {
+        Bed::build(text, path, queues, Lookups::default(), LinuxFeeds::default(), Some(underlay))
+    }
+
     /// A router that follows Linux. Each port then has a twin: number 10 and so on in Linux, with nobody at its other end.
     pub fn beside_linux(text: &str, path: &Path, queues: Queues, lookups: Lookups, feeds: LinuxFeeds) -> Bed {
+        Bed::build(text, path, queues, lookups, feeds, None)
+    }
+
+    fn build(
+        text: &str,
+        path: &Path,
+        queues: Queues,
+        lookups: Lookups,
+        feeds: LinuxFeeds,
+        underlay: Option<Box<dyn Source>>,
+    ) -> Bed {
         std::fs::write(path, text).unwrap();
         let machine = Machine { fib: lookups.names(), ..machine() };
         let config = Config::parse_on("router.toml", text, &machine).unwrap_or_else(|error| panic!("{error}"));
@@ -242,13 +259,14 @@ impl Bed {
                 stop: Stop::default(),
             }));
         }
+        let shared_pool: Arc<dyn Pool> = Arc::new(pool);
         let port = |info: &PortInfo| RouterPort {
             port: Arc::new(HeapPort(info.clone())),
-            pool: Arc::new(pool),
+            pool: shared_pool.clone(),
             twin: feeds.netlink.is_some().then(|| twin(info)),
         };
         let parts = SlowParts {
-            ports: Ports::new(&config, infos.iter().map(port).collect(), wiring.slow, None),
+            ports: Ports::new(&config, infos.iter().map(port).collect(), wiring.slow, underlay),
             settings: Settings { config, path: path.to_owned(), machine },
             workers: Workers::new(ends, custom),
             forwarding,
