@@ -208,7 +208,6 @@ unsafe extern "C" {
     pub fn rte_openlog_stream(stream: *mut File) -> c_int;
     pub fn rte_strerror(error: c_int) -> *const c_char;
     pub fn rte_version() -> *const c_char;
-    pub fn rte_get_tsc_hz() -> u64;
     pub fn rte_thread_register() -> c_int;
     pub fn rte_thread_unregister();
     pub fn rte_eal_get_runtime_dir() -> *const c_char;
@@ -346,5 +345,12 @@ unsafe extern "C" {
         socket: c_int,
         packed: c_int,
     ) -> *mut Mempool;
+    pub fn perigee_pool_fill(
+        pool: *mut Mempool,
+        handle: *mut *mut c_void,
+        data: *mut *mut u8,
+        length: *const u16,
+        n: u16,
+    ) -> c_int;
     pub fn perigee_log_stream(write: LogWrite) -> *mut File;
 }

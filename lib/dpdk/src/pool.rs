@@ -5,7 +5,7 @@ use crate::eal::{Eal, Started};
 use crate::error::{Error, Result, c_string, last_errno};
 use crate::memory::{MBUF, make};
 use crate::{ffi, log};
-use perigee_packet::{Packet, Pool};
+use perigee_packet::{Batch, Packet, Pool};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -108,6 +108,22 @@ impl Pool for MbufPool {
         let (handle, data) = unsafe { make(self.pool.as_ptr(), bytes) }?;
         // SAFETY: a fresh buffer that holds `bytes` at `data`.
         Some(unsafe { Packet::from_raw(handle, data, bytes.len() as u16, &MBUF) })
+    }
+
+    #[inline]
+    fn fill(&self, batch: &mut Batch, lengths: &[u16]) -> usize {
+        crate::open_port::check_memory(batch);
+        if lengths.iter().any(|&length| length > self.config.room) {
+            return 0;
+        }
+        // SAFETY: the pool lives as long as self; the shim writes a buffer for each length, or none. A pool's memory comes zeroed
+        // from the kernel or is a former packet's: initialised either way.
+        unsafe {
+            batch.fill_with(lengths, |handles, data| {
+                let n = lengths.len() as u16;
+                ffi::perigee_pool_fill(self.pool.as_ptr(), handles, data, lengths.as_ptr(), n) != 0
+            })
+        }
     }
 
     fn in_use(&self) -> usize {

@@ -98,6 +98,17 @@ impl TransmitQueue for TxQueue {
         forget_first(packets, sent.into());
     }
 
+    #[inline]
+    fn send(&mut self, batch: &mut Batch) -> usize {
+        check_memory(batch);
+        // SAFETY: the port is started and stays so while we hold it; this queue is ours alone. The device takes over the first buffers, as many as it says.
+        unsafe {
+            batch.send_with(|packets| {
+                ffi::perigee_tx_burst(self.port.id(), self.index, packets.as_mut_ptr(), packets.len() as u16).into()
+            })
+        }
+    }
+
     fn discard(&self, packets: &mut Vec<Handle>) {
         MBUF.free(packets);
     }

@@ -8,6 +8,7 @@ use crate::eal::{Eal, Started};
 use crate::error::{Error, Result, c_string, errno_text, last_errno};
 use crate::ffi::{self, NonPlain};
 use crate::memory::{MBUF, as_c, forget_first};
+use crate::open_port::check_memory;
 use perigee_packet::{BATCH_SIZE, Batch, Handle, Memory, ReceiveQueue, TransmitQueue};
 use std::ffi::c_uint;
 use std::ptr::NonNull;
@@ -90,6 +91,17 @@ impl TransmitQueue for RingSender {
         forget_first(packets, n as usize);
     }
 
+    #[inline]
+    fn send(&mut self, batch: &mut Batch) -> usize {
+        check_memory(batch);
+        // SAFETY: the ring lives; it takes over the first buffers, as many as it says.
+        unsafe {
+            batch.send_with(|packets| {
+                ffi::perigee_ring_enqueue(self.0.ring.as_ptr(), packets.as_ptr(), packets.len() as c_uint) as usize
+            })
+        }
+    }
+
     fn discard(&self, packets: &mut Vec<Handle>) {
         MBUF.free(packets);
     }
@@ -108,7 +120,7 @@ impl RingReceiver {
 impl ReceiveQueue for RingReceiver {
     #[inline]
     fn receive(&mut self, batch: &mut Batch, burst: usize) -> usize {
-        crate::open_port::check_memory(batch);
+        check_memory(batch);
         let burst = burst.min(BATCH_SIZE);
         // SAFETY: the shim writes at most `burst` owned, whole buffers into the arrays; we are the ring's only consumer.
         unsafe {

@@ -58,6 +58,27 @@ unsigned int perigee_pool_in_use(const struct rte_mempool *pool)
 	return available < pool->populated_size ? pool->populated_size - available : 0;
 }
 
+int perigee_pool_fill(struct rte_mempool *pool, struct rte_mbuf **handle, uint8_t **data, const uint16_t *length,
+		      uint16_t n)
+{
+	/* data_off, refcnt 1, nb_segs 1, port unknown: a buffer in a pool has no other segments, and is nobody's. */
+	const uint64_t rearm = RTE_PKTMBUF_HEADROOM | (uint64_t)1 << 16 | (uint64_t)1 << 32 |
+			       (uint64_t)RTE_MBUF_PORT_INVALID << 48;
+
+	if (rte_mempool_get_bulk(pool, (void **)handle, n) != 0)
+		return 0;
+	for (uint16_t i = 0; i < n; i++) {
+		struct rte_mbuf *m = handle[i];
+
+		memcpy((char *)m + offsetof(struct rte_mbuf, data_off), &rearm, sizeof(rearm));
+		m->ol_flags = 0;
+		m->pkt_len = length[i];
+		m->data_len = length[i];
+		data[i] = (uint8_t *)m->buf_addr + RTE_PKTMBUF_HEADROOM;
+	}
+	return 1;
+}
+
 /* ---- receive ---- */
 
 /* Flags of an mbuf that is not plain, or that a device would take as a request at transmit. */

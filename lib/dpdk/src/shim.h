@@ -164,4 +164,7 @@ struct rte_mempool *perigee_pool_create(const char *name, uint32_t buffers, uint
 					int packed);
 /* Packets of the pool that somebody has. */
 unsigned int perigee_pool_in_use(const struct rte_mempool *pool);
+/* New packets of these lengths, with unspecified bytes: all (1), or none if there are not as many buffers (0). */
+int perigee_pool_fill(struct rte_mempool *pool, struct rte_mbuf **handle, uint8_t **data, const uint16_t *length,
+		      uint16_t n);
 FILE *perigee_log_stream(ssize_t (*write)(void *, const char *, size_t));

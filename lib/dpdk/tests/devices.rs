@@ -16,6 +16,7 @@ fn main() {
         ("bad_devices_are_clear_errors", bad_devices_are_clear_errors),
         ("null_bursts", null_bursts),
         ("pcap_round_trip", pcap_round_trip),
+        ("filled_batches_are_sent", filled_batches_are_sent),
         ("push_and_pull_are_written_back", push_and_pull_are_written_back),
         ("copies_are_deep", copies_are_deep),
         ("long_frames_are_dropped_or_whole", long_frames_are_dropped_or_whole),
@@ -134,6 +135,33 @@ fn pcap_round_trip(eal: &Eal) {
     drop((rx, tx, port, batch));
     assert_eq!(pool.in_use(), 0);
     assert_eq!(read_pcap(&output), sent);
+}
+
+/// New packets by the batch, some of them changed or gone before they are sent, on a port and on a ring.
+fn filled_batches_are_sent(eal: &Eal) {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("out.pcap");
+    let pool = pool_of(eal, 127, 1600);
+    let port = open(eal, &format!("net_pcap5,tx_pcap={}", output.display()), &pool);
+    let (mut tx, (mut sender, mut receiver)) = (port.tx_queue(0).unwrap(), ring(eal, 4, None).unwrap());
+    let mut batch = Batch::new(&MBUF);
+    assert_eq!(pool.fill(&mut batch, &[1601]), 0, "longer than a buffer");
+    assert_eq!(pool.fill(&mut batch, &[60; 128]), 0, "more than there are");
+    assert_eq!((pool.fill(&mut batch, &[60, 1600, 70, 80, 90, 100]), pool.in_use()), (6, 6));
+    for slot in 0..6 {
+        batch.slot(slot).unwrap().frame_mut().fill(slot);
+    }
+    batch.discard([1].into_iter().collect());
+    batch.slot(2).unwrap().pull(4).unwrap();
+    assert_eq!((sender.send(&mut batch), sender.send(&mut batch)), (4, 0), "the ring has room for four");
+    assert_eq!(batch.live(), [5].into_iter().collect());
+    let mut received = Batch::new(&MBUF);
+    assert_eq!(receiver.receive(&mut received, 32), 4);
+    assert_eq!((tx.send(&mut received), tx.send(&mut batch), tx.send(&mut batch)), (4, 1, 0));
+    drop((tx, port, batch, received));
+    let expected = [(0, 60), (2, 66), (3, 80), (4, 90), (5, 100)].map(|(byte, length)| vec![byte; length]);
+    assert_eq!(read_pcap(&output), expected);
+    assert_eq!(pool.in_use(), 0);
 }
 
 fn push_and_pull_are_written_back(eal: &Eal) {

@@ -308,6 +308,58 @@ impl Batch {
         n
     }
 
+    /// Fills an empty batch with new packets: `fill` writes a buffer and the frame's address for each of these lengths, or
+    /// returns false and writes nothing. Returns their number.
+    ///
+    /// # Safety
+    /// Unless it returns false, `fill` must have written as many owned buffers of this batch's memory as there are lengths, each
+    /// with initialised room for its length at the frame's address, both also written into the buffer's own header.
+    #[inline]
+    pub unsafe fn fill_with(
+        &mut self,
+        lengths: &[u16],
+        fill: impl FnOnce(*mut *mut c_void, *mut *mut u8) -> bool,
+    ) -> usize {
+        let n = lengths.len();
+        assert!(self.count == 0 && n <= BATCH_SIZE, "new packets need an empty batch, and are at most 256");
+        if !fill(self.handle.as_mut_ptr(), self.data.as_mut_ptr()) {
+            return 0;
+        }
+        self.length[..n].copy_from_slice(lengths);
+        self.port[..n].fill(0);
+        self.flags[..n].fill(0);
+        self.next_hop[..n].fill(0);
+        self.count = n as u32;
+        self.live = Mask::first(n);
+        n
+    }
+
+    /// Lets a transmit queue take packets from the front of the batch, start and length written into their buffers: `take` gets
+    /// the buffers of all live packets and returns how many of the first it took. Returns that number; the others stay.
+    ///
+    /// # Safety
+    /// `take` must have taken over exactly as many of the first buffers as it returns.
+    #[inline]
+    pub unsafe fn send_with(&mut self, take: impl FnOnce(&mut [*mut c_void]) -> usize) -> usize {
+        for slot in self.live & self.moved {
+            self.write_back(slot);
+        }
+        let n = self.live.count();
+        if self.live == Mask::first(n) {
+            let taken = take(&mut self.handle[..n]);
+            self.live -= Mask::first(taken);
+            return taken;
+        }
+        let mut handles = [std::ptr::null_mut(); BATCH_SIZE];
+        let mut slots = [0; BATCH_SIZE];
+        for (i, slot) in self.live.iter().enumerate() {
+            (handles[i], slots[i]) = (self.handle[usize::from(slot)], slot);
+        }
+        let taken = take(&mut handles[..n]);
+        slots[..taken].iter().for_each(|&slot| self.live.clear(slot));
+        taken
+    }
+
     /// Adds a packet from a port; gives it back if the batch is full or the packet is of another memory.
     pub fn push(&mut self, mut packet: Packet, port: u16) -> Result<u8, Packet> {
         let same = std::ptr::addr_eq(packet.memory, self.memory);

@@ -61,6 +61,35 @@ fn a_full_batch_and_a_foreign_memory_give_the_packet_back() {
 
 /// The count is what the tests, and a router's shutdown, rely on: it must show a packet that nobody owns any more.
 #[test]
+fn a_queue_takes_from_the_front_what_it_has_room_for() {
+    let (pool, mut batch) = batch_of(&[b"a", b"b", b"c", b"d", b"e"]);
+    let mut queue = HeapQueue::new(pool, 0, 3);
+    let _ = batch.take(1);
+    batch.slot(2).unwrap().push(1).unwrap();
+    batch.slot(2).unwrap().frame_mut()[0] = b'-';
+    assert_eq!((queue.send(&mut batch), queue.send(&mut batch)), (3, 0));
+    assert_eq!(batch.live(), [4].into_iter().collect());
+    let sent: Vec<_> = std::iter::from_fn(|| queue.collect()).collect();
+    assert_eq!(sent, [&b"a"[..], b"-c", b"d"]);
+    assert_eq!((queue.send(&mut batch), pool.in_use()), (1, 1));
+    drop((batch, queue));
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn new_packets_are_all_there_or_none() {
+    let pool = HeapPool::leak(5);
+    let mut batch = Batch::new(pool);
+    assert_eq!((pool.fill(&mut batch, &[60, 1514, 0]), batch.live()), (3, Mask::first(3)));
+    assert_eq!([0, 1, 2].map(|slot| batch.frame(slot).unwrap().len()), [60, 1514, 0]);
+    let mut other = Batch::new(pool);
+    assert_eq!((pool.fill(&mut other, &[1; 3]), other.live(), pool.in_use()), (0, Mask::EMPTY, 3));
+    assert_eq!((pool.fill(&mut other, &[1; 2]), pool.in_use()), (2, 5));
+    drop((batch, other));
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
 fn a_deliberate_leak_is_seen() {
     let (pool, mut batch) = batch_of(&[b"kept", b"lost"]);
     let lost = batch.take_handle(1).unwrap();

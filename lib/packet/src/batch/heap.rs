@@ -89,6 +89,17 @@ impl Pool for &'static HeapPool {
         Some(unsafe { Packet::from_raw(handle, data, bytes.len() as u16, *self) })
     }
 
+    fn fill(&self, batch: &mut Batch, lengths: &[u16]) -> usize {
+        let mut packets = Vec::with_capacity(lengths.len());
+        for &length in lengths {
+            // Not zeros: who relies on the contents of a new packet is to be found.
+            let Some(packet) = self.packet(&vec![0xa5; length.into()]) else { return 0 };
+            packets.push(packet);
+        }
+        packets.into_iter().for_each(|packet| drop(batch.push(packet, 0)));
+        lengths.len()
+    }
+
     fn in_use(&self) -> usize {
         self.live.load(Ordering::Relaxed)
     }

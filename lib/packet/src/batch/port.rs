@@ -17,6 +17,25 @@ pub trait TransmitQueue: Send {
     /// caller.
     fn transmit(&mut self, packets: &mut Vec<Handle>);
 
+    /// Takes packets of a batch, from its front, as far as there is room, and returns how many; never waits. The others stay.
+    fn send(&mut self, batch: &mut Batch) -> usize {
+        let (mut one, mut sent) = (Vec::with_capacity(1), 0);
+        let mut full = false;
+        let all = batch.live();
+        batch.take_handles(all, |_, handle| {
+            if full {
+                return Some(handle);
+            }
+            one.push(handle);
+            self.transmit(&mut one);
+            let refused = one.pop();
+            full = refused.is_some();
+            sent += usize::from(!full);
+            refused
+        });
+        sent
+    }
+
     /// Frees packets that could not be sent.
     fn discard(&self, packets: &mut Vec<Handle>);
 
@@ -28,6 +47,10 @@ pub trait TransmitQueue: Send {
 pub trait Pool: Send + Sync {
     /// A new packet holding `bytes`; `None` when the pool is empty or its buffers are too small.
     fn packet(&self, bytes: &[u8]) -> Option<Packet>;
+
+    /// Puts new packets of these lengths in bytes into an empty batch, whose bytes are whatever was in the buffers: all of them,
+    /// or none where there are not as many buffers. Returns their number.
+    fn fill(&self, batch: &mut Batch, lengths: &[u16]) -> usize;
 
     /// How many buffers are in use now, those cached in queues and devices included.
     fn in_use(&self) -> usize;
