@@ -14,12 +14,14 @@
 
 mod idle;
 pub mod native;
+pub mod pipe;
 pub mod punt;
 pub mod spread;
 mod sync;
 mod worker;
 
 pub use idle::Idle;
+pub use pipe::Pipe;
 pub use punt::{Bell, PuntRing, punt_ring};
 pub use spread::Spread;
 pub use worker::{Clock, Receiver, Stop, Worker, WorkerParts};

@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: MIT
-//! The atomics of [`punt::Bell`](crate::punt::Bell): those of the standard library, or loom's when the model is checked.
+//! What [`punt::Bell`](crate::punt::Bell) and [`pipe::Pipe`](crate::pipe::Pipe) share between threads: the standard library's, or loom's
+//! when the models are checked.
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicBool, Ordering, fence};
+pub(crate) use loom::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicUsize, Ordering, fence},
+};
+pub(crate) use std::sync::PoisonError;
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};
+pub(crate) use std::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicUsize, Ordering, fence},
+};
