@@ -311,7 +311,7 @@ impl Router {
         let tables = tables.with_context(|| format!("there is no table {}", request.table))?;
         // For all ports, including those that are only received from.
         let (counters, stop) = (Arc::new(Counters::new(self.ports.len())), Stop::default());
-        let clock = dpdk::Clock::new(&self.eal);
+        let clock = dpdk::Clock::new();
         let (due, first, last) = (AtomicU64::new(request.warm), Look::default(), Look::default());
         let gauge =
             Arc::new(Gauge { clock, counters: counters.clone(), stop: stop.clone(), request, due, first, last });

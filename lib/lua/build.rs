@@ -25,6 +25,7 @@ fn main() {
     fs::write(out.join("jit_modules.rs"), list).expect("OUT_DIR can be written");
     dynasm(&out, jit.parent().and_then(Path::parent).expect("jit/ lies in src/ of LuaJIT"));
     fs::write(out.join("snabb_sources.rs"), snabb_sources()).expect("OUT_DIR can be written");
+    fs::write(out.join("task_sources.rs"), task_sources()).expect("OUT_DIR can be written");
 }
 
 /// Compiles the encoder of DynASM, which comes with LuaJIT: libraries of Snabb trees call it from Lua.
@@ -46,15 +47,28 @@ fn dynasm(out: &Path, luajit: &Path) {
 
 /// Every file of `snabb/` but its documentation, as a list of (path, text).
 fn snabb_sources() -> String {
-    let root = Path::new(&env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../../snabb");
+    sources("snabb", |path| path.to_owned())
+}
+
+/// The modules that tasks may require, as a list of (module name, text): `perigee.task` is `lua/task/perigee/task.lua`, `device` of
+/// libmoon's programs `lua/task/libmoon/device.lua`.
+fn task_sources() -> String {
+    sources("lua/task", |path| {
+        let name = path.trim_end_matches(".lua").replace('/', ".");
+        name.strip_prefix("libmoon.").map_or(name.clone(), str::to_owned)
+    })
+}
+
+fn sources(folder: &str, name: impl Fn(&str) -> String) -> String {
+    let root = Path::new(&env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..").join(folder);
     println!("cargo::rerun-if-changed={}", root.display());
     let mut files = Vec::new();
     collect(&root, &mut files);
     files.sort();
     let mut list = String::from("&[\n");
     for file in files {
-        let name = file.strip_prefix(&root).expect("collected below it");
-        writeln!(list, "    ({:?}, include_str!({file:?})),", name.display().to_string()).expect("writing to a string");
+        let path = file.strip_prefix(&root).expect("collected below it").display().to_string();
+        writeln!(list, "    ({:?}, include_str!({file:?})),", name(&path)).expect("writing to a string");
     }
     list.push(']');
     list

@@ -3,7 +3,7 @@
 
 #[cfg(feature = "predict")]
 use crate::predict;
-use crate::{audit, capture, check, demo, reload, route, run, show, snabb, trace};
+use crate::{audit, capture, check, demo, reload, route, run, show, snabb, task, trace};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -38,6 +38,8 @@ enum Command {
     Reload(reload::ReloadArgs),
     /// Run a Snabb program: its apps on DPDK ports, on one or several cores
     Snabb(snabb::SnabbArgs),
+    /// Run the tasks of a Lua script: functions on cores of their own that send, receive and talk to each other
+    Task(task::TaskArgs),
     /// Predict how fast a router will be on other hardware, from measured points
     #[command(subcommand)]
     #[cfg(feature = "predict")]
@@ -64,6 +66,7 @@ impl Cli {
             Command::Capture(args) => capture::capture(&args),
             Command::Reload(args) => reload::reload(&args),
             Command::Snabb(args) => snabb::snabb(&args),
+            Command::Task(args) => task::task(&args),
             #[cfg(feature = "predict")]
             Command::Predict(command) => predict::predict(&command),
             Command::Header => {

@@ -190,7 +190,7 @@ fn assemble(
     let wiring = wire(queues, count, &mut DpdkFabric(&eal))?;
     wiring.notes.iter().for_each(|note| tracing::info!("{note}"));
     let (forwarding, rebuild) = tables(&config, &eal, &opened)?;
-    let clock = dpdk::Clock::new(&eal);
+    let clock = dpdk::Clock::new();
     let (mailbox, end) = Mailbox::new()?;
     let common =
         Common { clock: Arc::new(move || clock.now()), stop: Stop::default(), custom: Arc::default(), mailbox };

@@ -4,7 +4,7 @@
 //! ```text
 //! run > launch (DPDK ports, twins, workers, API)      check, helper
 //! demo > three namespaces around a `run`              show, route, reload, trace, capture: questions over the unix socket
-//! snabb > a Snabb program on DPDK ports
+//! snabb > a Snabb program on DPDK ports       task > the tasks of a Lua script on DPDK ports
 //! predict > a profile from measured points, and answers from it
 //! ```
 #![forbid(unsafe_code)]
@@ -25,8 +25,10 @@ mod route;
 mod run;
 mod scripts;
 mod show;
+mod signals;
 mod snabb;
 mod table;
+mod task;
 mod trace;
 
 use clap::Parser;

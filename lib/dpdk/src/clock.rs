@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! Nanoseconds from the time-stamp counter: a few cycles a call.
 
-use crate::eal::Eal;
 use crate::ffi;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -18,7 +17,8 @@ pub struct Clock {
 
 impl Clock {
     /// A clock that shows 0 now.
-    pub fn new(_eal: &Eal) -> Clock {
+    #[allow(clippy::new_without_default, reason = "a clock is started, not made empty")]
+    pub fn new() -> Clock {
         static SCALE: OnceLock<u64> = OnceLock::new();
         let scale = *SCALE.get_or_init(|| scale(measured_hz()));
         // SAFETY: reads a counter.

@@ -17,6 +17,20 @@ pub enum Device {
 }
 
 impl Device {
+    /// The device that a user names on a command line: a Linux interface, `xdp:INTERFACE`, else as DPDK names it.
+    pub fn named(name: &str) -> Device {
+        if let Some(interface) = name.strip_prefix("xdp:") {
+            return Device::Xdp(interface.to_owned());
+        }
+        // Asks the kernel, as /sys may show another network namespace.
+        let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None);
+        if socket.is_ok_and(|socket| rustix::net::netdevice::name_to_index(&socket, name).is_ok()) {
+            Device::Interface(name.to_owned())
+        } else {
+            Device::Dpdk(name.to_owned())
+        }
+    }
+
     /// DPDK's device arguments for `queues` pairs of queues and IP packets of `mtu` bytes.
     pub(crate) fn devargs(&self, queues: u16, mtu: u16) -> Result<String> {
         match self {
@@ -44,7 +58,7 @@ impl Device {
     }
 
     /// The MTU in bytes of the Linux interface under it, if it has one; an error if that does not exist.
-    pub(crate) fn interface_mtu(&self) -> Result<Option<u16>> {
+    pub fn interface_mtu(&self) -> Result<Option<u16>> {
         let (Device::Interface(name) | Device::Xdp(name)) = self else { return Ok(None) };
         let bad = |c: char| c == ',' || c == '/' || c.is_whitespace() || c.is_control();
         if name.is_empty() || name.len() > 15 || name.contains(bad) {

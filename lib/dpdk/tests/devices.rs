@@ -48,7 +48,7 @@ fn telemetry_answers(eal: &Eal) {
 }
 
 fn clock_runs_forward(eal: &Eal) {
-    let clock = Clock::new(eal);
+    let clock = Clock::new();
     let before = clock.now();
     std::thread::sleep(std::time::Duration::from_millis(2));
     // Sleeping takes at least as long as asked for; 1 ms leaves room for the counter's estimated rate.

@@ -24,12 +24,27 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
     text.unwrap_or("panic").to_owned()
 }
 
-/// Runs a body that yields a `Result<T, &str>`; a failure is remembered in the context and yields `default`.
-fn guard<T>(ctx: *mut Context, name: &str, default: T, body: impl FnOnce() -> Result<T, &'static str>) -> T {
+/// Why a function failed.
+pub(crate) struct Why(std::borrow::Cow<'static, str>);
+
+impl From<&'static str> for Why {
+    fn from(why: &'static str) -> Why {
+        Why(why.into())
+    }
+}
+
+impl From<String> for Why {
+    fn from(why: String) -> Why {
+        Why(why.into())
+    }
+}
+
+/// Runs a body; its failure is remembered in the context and yields `default`.
+pub(crate) fn guard<T>(ctx: *mut Context, name: &str, default: T, body: impl FnOnce() -> Result<T, Why>) -> T {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => value,
-        Ok(Err(what)) => {
-            remember(ctx, name, what);
+        Ok(Err(Why(what))) => {
+            remember(ctx, name, &what);
             default
         }
         Err(panic) => {
@@ -62,17 +77,18 @@ macro_rules! export {
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($arg: $type),*) -> $result {
                 let ctx: *mut Context = $ctx;
-                guard(ctx, stringify!($name), $default, || $body)
+                $crate::abi::guard(ctx, stringify!($name), $default, || $body)
             }
         )*
 
         /// Addresses of all functions, so that the linker keeps them for `ffi.C`.
-        pub(crate) static FUNCTIONS: &[(&str, address::Address)] =
-            &[$((stringify!($name), address::Address($name as *const ())),)*];
+        pub(crate) static FUNCTIONS: &[(&str, $crate::abi::address::Address)] =
+            &[$((stringify!($name), $crate::abi::address::Address($name as *const ())),)*];
     };
 }
+pub(crate) use {borrow, export};
 
-mod address {
+pub(crate) mod address {
     /// A function's address, only ever compared with null.
     pub(crate) struct Address(pub(crate) *const ());
     // SAFETY: an address is never dereferenced.
@@ -162,17 +178,17 @@ export! {
 
     /// Makes a frame longer at its start.
     fn perigee_push(ctx from ctx; ctx: *mut Context, batch: *mut Batch, slot: u32, bytes: u32) -> c_int = -1, {
-        crate::host::reshape(borrow!(&mut batch), slot, |packet| packet.push(bytes as usize))
+        Ok(crate::host::reshape(borrow!(&mut batch), slot, |packet| packet.push(bytes as usize))?)
     }
 
     /// Makes a frame shorter at its start.
     fn perigee_pull(ctx from ctx; ctx: *mut Context, batch: *mut Batch, slot: u32, bytes: u32) -> c_int = -1, {
-        crate::host::reshape(borrow!(&mut batch), slot, |packet| packet.pull(bytes as usize))
+        Ok(crate::host::reshape(borrow!(&mut batch), slot, |packet| packet.pull(bytes as usize))?)
     }
 
     /// Sets a frame's length.
     fn perigee_resize(ctx from ctx; ctx: *mut Context, batch: *mut Batch, slot: u32, bytes: u32) -> c_int = -1, {
-        crate::host::reshape(borrow!(&mut batch), slot, |packet| packet.resize(bytes as usize))
+        Ok(crate::host::reshape(borrow!(&mut batch), slot, |packet| packet.resize(bytes as usize))?)
     }
 
     /// Takes packets out of a burst; the mask keeps those that found no room.
@@ -181,7 +197,7 @@ export! {
         let mask = borrow!(&mut mask);
         let gather = borrow!(&mut gather);
         if gather.is_gathered_in(batch) {
-            return Err("the batch is the gathered one");
+            return Err("the batch is the gathered one".into());
         }
         let batch = borrow!(&mut batch);
         if let Some(ctx) = followed(ctx) {
@@ -270,7 +286,7 @@ macro_rules! export_modules {
         pub unsafe extern "C" fn $name(ctx: *mut Context, batch: *mut Batch, ip4: *mut Mask, ip6: *mut Mask) -> c_int {
             guard(ctx, stringify!($name), -1, || {
                 if std::ptr::eq(ip4, ip6) {
-                    return Err("the two masks are the same");
+                    return Err("the two masks are the same".into());
                 }
                 let (ip4, ip6) = (borrow!(&mut ip4), borrow!(&mut ip6));
                 let (ctx, batch) = (borrow!(&mut ctx), borrow!(&mut batch));

@@ -30,9 +30,17 @@ pub fn header() -> String {
 
 /// The part of the header that `ffi.cdef` understands.
 pub(crate) fn definitions() -> String {
-    let header = header();
-    let (_, rest) = header.split_once("/* ffi.cdef begins */").expect("perigee.h has its first mark");
-    rest.split_once("/* ffi.cdef ends */").expect("perigee.h has its second mark").0.to_owned()
+    between_marks(&header()).to_owned()
+}
+
+/// What tasks' `ffi.cdef` reads besides.
+pub(crate) fn task_definitions() -> &'static str {
+    between_marks(include_str!("../include/perigee_task.h"))
+}
+
+fn between_marks(header: &str) -> &str {
+    let (_, rest) = header.split_once("/* ffi.cdef begins */").expect("a header has its first mark");
+    rest.split_once("/* ffi.cdef ends */").expect("a header has its second mark").0
 }
 
 /// The text with what lies between two marks replaced.

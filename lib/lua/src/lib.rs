@@ -23,6 +23,7 @@ pub mod host;
 pub mod reference;
 pub mod scripts;
 pub mod snabb;
+pub mod task;
 pub mod vm;
 
 pub use header::header;

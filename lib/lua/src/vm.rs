@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::host::{ScriptCounters, ScriptWorker};
 
 /// What `lua/` holds, carried in the binary: (module name, source).
-const LUA_MODULES: &[(&str, &str)] = &[
+pub(crate) const LUA_MODULES: &[(&str, &str)] = &[
     ("perigee.modules", include_str!("../../../lua/perigee/modules.lua")),
     ("perigee.worker", include_str!("../../../lua/perigee/worker.lua")),
     ("perigee.packet", include_str!("../../../lua/perigee/packet.lua")),
@@ -132,6 +132,13 @@ fn prepare(lua: &Lua, script: &Script) -> mlua::Result<(Function, Function)> {
         package.set("path", format!("{folder}/?.lua;{before}"))?;
         lua.globals().set("SCRIPT_FOLDER", folder.to_string())?;
     }
+    let registry = registry(lua)?;
+    let names: String = lua.load("return require('jit.vmdef').bcnames").eval()?;
+    lua.load(HOST).set_name("=perigee.host").call((crate::header::definitions(), registry, names))
+}
+
+/// The modules that scripts may call: name -> number of masks.
+pub(crate) fn registry(lua: &Lua) -> mlua::Result<Table> {
     let registry = lua.create_table()?;
     for module in MODULES {
         match module.run {
@@ -140,8 +147,7 @@ fn prepare(lua: &Lua, script: &Script) -> mlua::Result<(Function, Function)> {
             Run::None => {}
         }
     }
-    let names: String = lua.load("return require('jit.vmdef').bcnames").eval()?;
-    lua.load(HOST).set_name("=perigee.host").call((crate::header::definitions(), registry, names))
+    Ok(registry)
 }
 
 /// Runs the script's text, which returns its loop. The compiler is off meanwhile, as hooks do not fire in compiled code:

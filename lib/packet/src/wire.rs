@@ -7,7 +7,7 @@
 //!                   ipv6 (extension)    > icmp6 (nd_options), udp
 //! flow       the five fields that make a flow, and its hash   summary    a frame described in one line
 //! malformed  why bytes are not what they should be            checksum   RFC 1071, RFC 1624
-//! protocol   numbers
+//! protocol   numbers                                       checksums  all of a frame's at once
 //! ```
 
 pub mod arp;
@@ -15,6 +15,7 @@ mod bytes;
 #[cfg(test)]
 mod captured;
 pub mod checksum;
+pub mod checksums;
 pub mod ethernet;
 pub mod extension;
 pub mod flow;

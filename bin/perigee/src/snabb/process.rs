@@ -7,8 +7,6 @@ use super::threads::Threads;
 use perigee_dpdk::snabb::{SharedPort, SnabbPool, SnabbPort, SnabbRing, ThreadState};
 use perigee_dpdk::{Device, Eal, EalConfig, PortConfig};
 use perigee_net::MacAddr;
-use rustix::net::netdevice::name_to_index;
-use rustix::net::{AddressFamily, SocketType};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -121,7 +119,7 @@ impl Process {
                 mac: requested.mac,
                 promiscuous: requested.promiscuous,
                 one_pool: true,
-                ..PortConfig::new(device(name))
+                ..PortConfig::new(Device::named(name))
             };
             let port = SharedPort::open(&eal, &config, &pool, requested.copy).map_err(|error| error.to_string())?;
             ports.insert(name.to_owned(), (port, 0));
@@ -198,20 +196,6 @@ impl Process {
         }
         drop(dpdk);
         std::process::exit(code)
-    }
-}
-
-/// The device of a port, from its name.
-fn device(name: &str) -> Device {
-    if let Some(interface) = name.strip_prefix("xdp:") {
-        return Device::Xdp(interface.to_owned());
-    }
-    // Ask the kernel, as /sys may show another network namespace.
-    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None);
-    if socket.is_ok_and(|socket| name_to_index(&socket, name).is_ok()) {
-        Device::Interface(name.to_owned())
-    } else {
-        Device::Dpdk(name.to_owned())
     }
 }
 

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+//! The machine that tasks run on: DPDK, started when the first device, pool or ring is asked for.
+
+use super::MachineArgs;
+use perigee_dpdk::{
+    Clock, Device, DpdkPort, Eal, EalConfig, MBUF, MbufPool, PoolConfig, PortConfig, RegisteredThread,
+    pin_current_thread, ring, usable_cores,
+};
+use perigee_lua::task::{Core, DeviceRequest, Machine, OpenDevice};
+use perigee_packet::{Memory, Pool, Port, ReceiveQueue, TransmitQueue};
+use std::any::Any;
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Descriptors of a queue, as usual.
+const DESCRIPTORS: u16 = 1024;
+
+thread_local! {
+    /// Makes this thread known to DPDK, so that it has caches of its own.
+    static REGISTERED: RefCell<Option<RegisteredThread>> = const { RefCell::new(None) };
+}
+
+/// DPDK as tasks see it.
+pub struct DpdkMachine {
+    args: MachineArgs,
+    cores: Vec<Core>,
+    clock: Clock,
+    eal: Mutex<Option<Eal>>,
+}
+
+impl DpdkMachine {
+    pub fn new(args: &MachineArgs) -> DpdkMachine {
+        let numbers = args.cores.as_ref().map_or_else(usable_cores, |cores| cores.0.clone());
+        let cores = numbers.into_iter().map(|number| Core { number, numa_node: numa_node(number) }).collect();
+        DpdkMachine { args: args.clone(), cores, clock: Clock::new(), eal: Mutex::default() }
+    }
+
+    /// DPDK; starts it if this is the first call. The calling thread is known to it afterwards.
+    fn eal(&self) -> Result<Eal, String> {
+        let mut running = self.eal.lock().unwrap_or_else(PoisonError::into_inner);
+        let eal = match &*running {
+            Some(eal) => eal.clone(),
+            None => {
+                let config = EalConfig {
+                    memory_mb: self.args.memory,
+                    hugepages: self.args.hugepages.into(),
+                    main_core: self.cores.first().map(|core| core.number),
+                    // No devices at the start: those that scripts name are opened one by one.
+                    pci: if Path::new("/sys/bus/pci/devices").exists() {
+                        vec!["0000:00:00.0".to_owned()]
+                    } else {
+                        Vec::new()
+                    },
+                    ..EalConfig::default()
+                };
+                let eal = Eal::start(&config).map_err(|error| error.to_string())?;
+                *running = Some(eal.clone());
+                eal
+            }
+        };
+        drop(running);
+        register(&eal);
+        Ok(eal)
+    }
+}
+
+/// Makes the calling thread known to DPDK; without that it is slower.
+fn register(eal: &Eal) {
+    REGISTERED.with_borrow_mut(|registered| {
+        if registered.is_none() {
+            *registered = eal.register_thread().ok().flatten();
+        }
+    });
+}
+
+/// The NUMA node of a core, if there is more than one.
+fn numa_node(core: usize) -> Option<u16> {
+    let nodes = |folder: String| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries
+            .filter_map(|entry| entry.file_name().to_str()?.strip_prefix("node")?.parse::<u16>().ok())
+            .collect::<Vec<_>>()
+    };
+    let all = nodes("/sys/devices/system/node".to_owned());
+    if all.len() < 2 { None } else { nodes(format!("/sys/devices/system/cpu/cpu{core}")).first().copied() }
+}
+
+/// What a task's thread has from DPDK, until it ends.
+struct Thread;
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        REGISTERED.with_borrow_mut(|registered| drop(registered.take()));
+    }
+}
+
+impl Machine for DpdkMachine {
+    fn memory(&self) -> &'static dyn Memory {
+        &MBUF
+    }
+
+    fn cores(&self) -> Vec<Core> {
+        self.cores.clone()
+    }
+
+    fn open(&self, request: &DeviceRequest) -> Result<OpenDevice, String> {
+        let eal = self.eal()?;
+        let device = Device::named(&request.name);
+        let receive_descriptors = request.receive_descriptors.unwrap_or(DESCRIPTORS);
+        // What the descriptors hold, what tasks have in their bursts, and rings between them.
+        let enough = u32::from(request.receive_queues) * (u32::from(receive_descriptors) * 2 + 512) + 1024;
+        let mtu = request.mtu.or_else(|| device.interface_mtu().ok().flatten()).unwrap_or(1500);
+        let pool = PoolConfig { buffers: request.buffers.unwrap_or(enough), ..PoolConfig::default() }.for_mtu(mtu);
+        let pool = PoolConfig { cache: pool.cache.min(pool.buffers / 2), ..pool };
+        let pool = MbufPool::new(&eal, pool).map_err(|error| error.to_string())?;
+        let config = PortConfig {
+            receive_queues: request.receive_queues,
+            transmit_queues: request.transmit_queues,
+            receive_descriptors,
+            transmit_descriptors: request.transmit_descriptors.unwrap_or(DESCRIPTORS),
+            mtu: request.mtu,
+            mac: request.mac,
+            promiscuous: request.promiscuous,
+            ..PortConfig::new(device)
+        };
+        let port = DpdkPort::open(&eal, &config, &pool).map_err(|error| error.to_string())?;
+        let info = port.info();
+        for (what, has, wanted) in [
+            ("receive", info.receive_queues, request.receive_queues),
+            ("transmit", info.transmit_queues, request.transmit_queues),
+        ] {
+            if has < wanted {
+                return Err(format!(
+                    "{} has {has} {what} queues, and {wanted} were asked for: ask for fewer, or share them by a ring",
+                    request.name
+                ));
+            }
+        }
+        let receive =
+            (0..info.receive_queues).map(|i| port.rx_queue(i).map(|queue| Box::new(queue) as Box<dyn ReceiveQueue>));
+        let transmit =
+            (0..info.transmit_queues).map(|i| port.tx_queue(i).map(|queue| Box::new(queue) as Box<dyn TransmitQueue>));
+        let receive = receive.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+        let transmit = transmit.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+        Ok(OpenDevice { port: Box::new(port), receive, transmit })
+    }
+
+    fn pool(&self, buffers: u32, room: u16, numa_node: Option<u16>) -> Result<Arc<dyn Pool>, String> {
+        let config = PoolConfig { buffers, room, numa_node, cache: 256.min(buffers / 2) };
+        let pool = MbufPool::new(&self.eal()?, config).map_err(|error| error.to_string())?;
+        Ok(pool)
+    }
+
+    fn ring(&self, capacity: u32) -> Result<(Box<dyn TransmitQueue>, Box<dyn ReceiveQueue>), String> {
+        let (sender, receiver) = ring(&self.eal()?, capacity, None).map_err(|error| error.to_string())?;
+        Ok((Box::new(sender), Box::new(receiver)))
+    }
+
+    #[inline]
+    fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    fn enter(&self, core: usize) -> Result<Box<dyn Any>, String> {
+        pin_current_thread(core).map_err(|error| error.to_string())?;
+        if let Some(eal) = &*self.eal.lock().unwrap_or_else(PoisonError::into_inner) {
+            register(eal);
+        }
+        Ok(Box::new(Thread))
+    }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+//! What tasks ask of the machine that they run on. `bin` answers with DPDK, tests with packets on the heap.
+
+use perigee_net::MacAddr;
+use perigee_packet::{Memory, Pool, Port, ReceiveQueue, TransmitQueue};
+use std::any::Any;
+use std::sync::Arc;
+
+/// A device, as `device.open` or `device.config` describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceRequest {
+    /// A Linux interface, `xdp:INTERFACE`, a PCI address or a DPDK device with its arguments.
+    pub name: String,
+    pub receive_queues: u16,
+    pub transmit_queues: u16,
+    /// Descriptors per receive queue; `None`: the usual number.
+    pub receive_descriptors: Option<u16>,
+    /// Descriptors per transmit queue; `None`: the usual number.
+    pub transmit_descriptors: Option<u16>,
+    /// Packet buffers for receiving; `None`: enough for the descriptors.
+    pub buffers: Option<u32>,
+    /// Largest IP packet in bytes; `None`: the interface's, or 1500.
+    pub mtu: Option<u16>,
+    /// MAC address; `None`: the device's own.
+    pub mac: Option<MacAddr>,
+    /// Receive frames to any MAC address.
+    pub promiscuous: bool,
+}
+
+impl DeviceRequest {
+    /// One queue each way, promiscuous, everything else as usual.
+    pub fn new(name: &str) -> DeviceRequest {
+        DeviceRequest {
+            name: name.to_owned(),
+            receive_queues: 1,
+            transmit_queues: 1,
+            receive_descriptors: None,
+            transmit_descriptors: None,
+            buffers: None,
+            mtu: None,
+            mac: None,
+            promiscuous: true,
+        }
+    }
+}
+
+/// A started device and all of its queues.
+pub struct OpenDevice {
+    pub port: Box<dyn Port>,
+    pub receive: Vec<Box<dyn ReceiveQueue>>,
+    pub transmit: Vec<Box<dyn TransmitQueue>>,
+}
+
+/// A processor core that tasks may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Core {
+    pub number: usize,
+    /// NUMA node, where known.
+    pub numa_node: Option<u16>,
+}
+
+/// The machine. Errors are sentences for whoever wrote the script.
+pub trait Machine: Send + Sync {
+    /// The memory of all packets.
+    fn memory(&self) -> &'static dyn Memory;
+
+    /// The cores that tasks may use; the first is the main task's.
+    fn cores(&self) -> Vec<Core>;
+
+    /// Opens and starts a device.
+    fn open(&self, request: &DeviceRequest) -> Result<OpenDevice, String>;
+
+    /// A pool of packet buffers with room for frames of `room` bytes.
+    fn pool(&self, buffers: u32, room: u16, numa_node: Option<u16>) -> Result<Arc<dyn Pool>, String>;
+
+    /// A ring for packets from any number of threads to one.
+    fn ring(&self, capacity: u32) -> Result<(Box<dyn TransmitQueue>, Box<dyn ReceiveQueue>), String>;
+
+    /// Nanoseconds of a monotonic clock, the same on all cores.
+    fn now(&self) -> u64;
+
+    /// Called first by a task's thread: binds it to its core. What it returns is dropped when the task has ended.
+    ///
+    /// # Errors
+    /// Why it cannot run there.
+    fn enter(&self, core: usize) -> Result<Box<dyn Any>, String>;
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT
+//! The table `native`: everything that tasks do not call for every burst. `lua/task/perigee/task.lua` makes an interface of it.
+//!
+//! What fails throws a sentence.
+
+use super::group::{Tasks, wait_for_link};
+use super::host::{TaskHost, TaskPool};
+use super::machine::DeviceRequest;
+use super::shared::{Rate, SharedDevice, SharedSender};
+use mlua::{Function, LightUserData, Lua, LuaString, Table, Value};
+use perigee_net::MacAddr;
+use perigee_packet::expression::Expression;
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a task runs.
+pub enum Start {
+    /// The script's `main`, or a program of libmoon's `master`, with the words of the command line.
+    Main(Vec<String>),
+    /// A function by its name, with encoded arguments.
+    Call { name: String, arguments: Vec<u8>, numa_node: Option<u16> },
+}
+
+impl Start {
+    pub fn name(&self) -> &str {
+        match self {
+            Start::Main(_) => "main",
+            Start::Call { name, .. } => name,
+        }
+    }
+
+    /// The NUMA node to run on, or that of the devices among its arguments.
+    pub fn numa_node(&self) -> Option<u16> {
+        match self {
+            Start::Main(_) => None,
+            Start::Call { numa_node, .. } => *numa_node,
+        }
+    }
+
+    /// Calls it by the VM's own function; what it returns, encoded.
+    pub fn call(&self, lua: &Lua, run: &Function) -> mlua::Result<Vec<u8>> {
+        let result: LuaString = match self {
+            Start::Main(words) => run.call(("main", lua.create_sequence_from(words.iter().map(String::as_str))?))?,
+            Start::Call { name, arguments, .. } => run.call((name.as_str(), lua.create_string(arguments)?))?,
+        };
+        Ok(result.as_bytes().to_vec())
+    }
+}
+
+fn throw(why: impl std::fmt::Display) -> mlua::Error {
+    mlua::Error::runtime(why)
+}
+
+fn pointer(address: usize) -> LightUserData {
+    LightUserData(address as *mut c_void)
+}
+
+/// The table for the task `id`, whose host is at `host`.
+pub fn table(lua: &Lua, tasks: &Arc<Tasks>, id: u32, host: *mut c_void) -> mlua::Result<Table> {
+    let to = lua.create_table()?;
+    to.set("id", id)?;
+    start_and_end(lua, &to, tasks, id)?;
+    devices(lua, &to, tasks)?;
+    packets(lua, &to, tasks, host as usize)?;
+    Ok(to)
+}
+
+fn start_and_end(lua: &Lua, to: &Table, tasks: &Arc<Tasks>, id: u32) -> mlua::Result<()> {
+    let group = tasks.clone();
+    let start = move |_: &Lua, (name, arguments, core, numa_node): (String, LuaString, Option<usize>, Option<u16>)| {
+        if let Some(core) = core
+            && !group.machine().cores().iter().any(|usable| usable.number == core)
+        {
+            let usable: Vec<String> = group.machine().cores().iter().map(|core| core.number.to_string()).collect();
+            return Err(throw(format!(
+                "there is no core {core} to start {name} on: expected one of {}",
+                usable.join(", ")
+            )));
+        }
+        let arguments = arguments.as_bytes().to_vec();
+        let id = group.start(Start::Call { name, arguments, numa_node }, core).map_err(throw)?;
+        Ok((id, group.shares_core(id)))
+    };
+    let start = lua.create_function(move |lua, arguments| {
+        let (id, shared): (u32, Option<(String, usize)>) = start(lua, arguments)?;
+        let (other, core) = shared.unzip();
+        Ok((id, other, core))
+    })?;
+    to.set("start", start)?;
+    let group = tasks.clone();
+    let wait = move |lua: &Lua, id: u32| group.wait(id).map(|result| lua.create_string(result)).transpose();
+    to.set("wait", lua.create_function(wait)?)?;
+    let group = tasks.clone();
+    to.set("wait_others", lua.create_function(move |_, ()| Ok(group.wait_others(id)))?)?;
+    let group = tasks.clone();
+    to.set("ended", lua.create_function(move |_, id: u32| Ok(group.ended(id)))?)?;
+    let group = tasks.clone();
+    to.set("stop", lua.create_function(move |_, ()| Ok(group.stop()))?)?;
+    let group = tasks.clone();
+    to.set("limit", lua.create_function(move |_, seconds: f64| Ok(group.limit(nanoseconds(seconds)?)))?)?;
+    let group = tasks.clone();
+    let cores = move |lua: &Lua, ()| lua.create_sequence_from(group.machine().cores().iter().map(|core| core.number));
+    to.set("cores", lua.create_function(cores)?)?;
+    let group = tasks.clone();
+    let shared = move |lua: &Lua, name: String| group.shared(&name).map(|value| lua.create_string(value)).transpose();
+    to.set("shared", lua.create_function(shared)?)?;
+    let group = tasks.clone();
+    let set_shared = move |_: &Lua, (name, value): (String, Option<LuaString>)| {
+        group.set_shared(name, value.map(|value| value.as_bytes().to_vec()));
+        Ok(())
+    };
+    to.set("set_shared", lua.create_function(set_shared)?)?;
+    let group = tasks.clone();
+    let drops = move |lua: &Lua, ()| {
+        let list = lua.create_table()?;
+        for (module, reason, packets) in group.drops() {
+            list.set(format!("{module}.{reason}"), packets as f64)?;
+        }
+        Ok(list)
+    };
+    to.set("drops", lua.create_function(drops)?)
+}
+
+/// Seconds as ns; what is no time is an error.
+fn nanoseconds(seconds: f64) -> mlua::Result<u64> {
+    if seconds >= 0.0 && !seconds.is_nan() {
+        Ok((seconds * 1e9) as u64)
+    } else {
+        Err(throw(format!("{seconds} is no time: expected seconds, 0 or more")))
+    }
+}
+
+/// The options of a device.
+fn requested(name: String, options: &Table) -> mlua::Result<DeviceRequest> {
+    const KEYS: [&str; 8] = ["rx", "tx", "rx_descriptors", "tx_descriptors", "buffers", "mtu", "mac", "promiscuous"];
+    for pair in options.pairs::<Value, Value>() {
+        let (key, _) = pair?;
+        let key = key.to_string()?;
+        if !KEYS.contains(&key.as_str()) {
+            return Err(throw(format!("device {name}: there is no option {key}; expected one of {}", KEYS.join(", "))));
+        }
+    }
+    let number = |key: &str, least: u32, most: u32| -> mlua::Result<Option<u32>> {
+        match options.get::<Value>(key)? {
+            Value::Nil => Ok(None),
+            value => match value.as_u32().filter(|n| (least..=most).contains(n)) {
+                Some(n) => Ok(Some(n)),
+                None => Err(throw(format!(
+                    "device {name}: {key} is {}, expected a whole number from {least} to {most}",
+                    value.to_string()?
+                ))),
+            },
+        }
+    };
+    let small = |key: &str, most: u16| Ok::<_, mlua::Error>(number(key, 1, most.into())?.map(|n| n as u16));
+    let mac = match options.get::<Option<String>>("mac")? {
+        None => None,
+        Some(text) => {
+            Some(text.parse::<MacAddr>().map_err(|error| throw(format!("device {name}: mac {text:?}: {error}")))?)
+        }
+    };
+    Ok(DeviceRequest {
+        receive_queues: small("rx", 64)?.unwrap_or(1),
+        transmit_queues: small("tx", 64)?.unwrap_or(1),
+        receive_descriptors: small("rx_descriptors", 32_768)?,
+        transmit_descriptors: small("tx_descriptors", 32_768)?,
+        buffers: number("buffers", 63, 1 << 24)?,
+        mtu: number("mtu", 68, 9600)?.map(|n| n as u16),
+        mac,
+        promiscuous: options.get::<Option<bool>>("promiscuous")?.unwrap_or(true),
+        ..DeviceRequest::new(&name)
+    })
+}
+
+fn devices(lua: &Lua, to: &Table, tasks: &Arc<Tasks>) -> mlua::Result<()> {
+    let group = tasks.clone();
+    let open = move |_: &Lua, (name, options): (Value, Table)| {
+        let name = match &name {
+            Value::String(name) => name.to_str()?.to_owned(),
+            number => match number.as_usize() {
+                Some(number) => group.port(number).map_err(throw)?,
+                None => {
+                    return Err(throw(format!(
+                        "a device is {}, expected its name or the number of a --port",
+                        name.type_name()
+                    )));
+                }
+            },
+        };
+        group.open(&requested(name, &options)?).map_err(throw)
+    };
+    to.set("open", lua.create_function(open)?)?;
+    let group = tasks.clone();
+    to.set("devices", lua.create_function(move |_, ()| Ok(group.devices()))?)?;
+    let group = tasks.clone();
+    let describe = move |lua: &Lua, number: usize| describe(lua, &*group.device(number).map_err(throw)?);
+    to.set("device", lua.create_function(describe)?)?;
+    let group = tasks.clone();
+    let stats = move |lua: &Lua, number: usize| {
+        let stats = group.device(number).map_err(throw)?.port.stats();
+        let table = lua.create_table()?;
+        for (name, n) in [
+            ("rx_packets", stats.rx_packets),
+            ("rx_bytes", stats.rx_bytes),
+            ("rx_missed", stats.rx_missed),
+            ("rx_errors", stats.rx_errors),
+            ("rx_no_buffer", stats.rx_no_buffer),
+            ("tx_packets", stats.tx_packets),
+            ("tx_bytes", stats.tx_bytes),
+            ("tx_errors", stats.tx_errors),
+        ] {
+            table.set(name, n as f64)?;
+        }
+        Ok(table)
+    };
+    to.set("stats", lua.create_function(stats)?)?;
+    let group = tasks.clone();
+    let link = move |_: &Lua, (number, seconds): (usize, f64)| {
+        let (device, longest) = (group.device(number).map_err(throw)?, Duration::from_nanos(nanoseconds(seconds)?));
+        let up = wait_for_link(&*device.port, longest, || group.running(group.machine().now(), 0));
+        Ok((up, device.port.link().speed))
+    };
+    to.set("link", lua.create_function(link)?)?;
+    let group = tasks.clone();
+    let promiscuous = move |_: &Lua, (number, on): (usize, bool)| {
+        group.device(number).map_err(throw)?.port.set_promiscuous(on).map_err(throw)
+    };
+    to.set("promiscuous", lua.create_function(promiscuous)?)
+}
+
+/// A device's description, with the addresses of its queues.
+fn describe(lua: &Lua, device: &SharedDevice) -> mlua::Result<Table> {
+    let (info, table) = (device.port.info(), lua.create_table()?);
+    table.set("name", device.name.as_str())?;
+    table.set("device", info.device)?;
+    table.set("driver", info.driver)?;
+    table.set("mac", info.mac.to_string())?;
+    table.set("mtu", info.mtu)?;
+    table.set("port", info.port)?;
+    table.set("numa_node", info.numa_node)?;
+    table.set("notes", info.notes)?;
+    let receive = device.receive.iter().map(|queue| pointer(&raw const **queue as usize));
+    table.set("receive", lua.create_sequence_from(receive)?)?;
+    let transmit = device.transmit.iter().map(|queue| pointer(&raw const **queue as usize));
+    table.set("transmit", lua.create_sequence_from(transmit)?)?;
+    Ok(table)
+}
+
+fn packets(lua: &Lua, to: &Table, tasks: &Arc<Tasks>, host: usize) -> mlua::Result<()> {
+    let group = tasks.clone();
+    let pool = move |_: &Lua, (buffers, room, node, prototype): (u32, u16, Option<u16>, LuaString)| {
+        let pool = group.machine().pool(buffers, room, node).map_err(throw)?;
+        // SAFETY: the task's host, which outlives its VM; Lua is in the middle of a call to us alone.
+        let host = unsafe { &mut *(host as *mut TaskHost) };
+        Ok(LightUserData(host.new_pool(TaskPool::new(pool, prototype.as_bytes().to_vec())).cast()))
+    };
+    to.set("pool", lua.create_function(pool)?)?;
+    let group = tasks.clone();
+    to.set("ring", lua.create_function(move |_, capacity: u32| group.ring(capacity).map(pointer).map_err(throw))?)?;
+    let group = tasks.clone();
+    to.set("pipe", lua.create_function(move |_, capacity: usize| group.pipe(capacity).map(pointer).map_err(throw))?)?;
+    let id = to.get::<u32>("id")?;
+    let rate = move |_: &Lua, (queue, kind, per_second): (LightUserData, String, f64)| {
+        if !(per_second > 0.0 && per_second.is_finite()) {
+            return Err(throw(format!("a rate of {per_second} per second: expected a number above 0")));
+        }
+        let rate = match kind.as_str() {
+            "frames" => Some(Rate::Frames(1e9 / per_second)),
+            "bytes" => Some(Rate::Bytes(1e9 / per_second)),
+            _ => None,
+        };
+        // SAFETY: the address is that of a device's queue, which lives as long as the tasks; this is the task's own thread.
+        let sender = unsafe { (*queue.0.cast::<SharedSender>()).of(id) };
+        sender.ok_or_else(|| throw("the queue is used by another task: set its rate there"))?.rate = rate;
+        Ok(())
+    };
+    to.set("rate", lua.create_function(rate)?)?;
+    to.set("filter", lua.create_function(filter)?)
+}
+
+/// `native.filter(text)`: a compiled filter expression, which is good as long as the VM lives.
+fn filter(lua: &Lua, text: String) -> mlua::Result<LightUserData> {
+    let expression = Expression::parse(&text, |_| None).map_err(throw)?;
+    let kept = lua.create_any_userdata(expression)?;
+    let at = std::ptr::from_ref(&*kept.borrow::<Expression>()?).cast_mut().cast::<c_void>();
+    // The registry keeps it until the VM ends.
+    std::mem::forget(lua.create_registry_value(kept)?);
+    Ok(LightUserData(at))
+}

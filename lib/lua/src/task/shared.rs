@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+//! What several tasks know by its address: queues of devices, rings, pipes. They live as long as the program's [`Tasks`], so an address
+//! that travels from one VM to another stays valid.
+//!
+//! A queue belongs to one task at a time: the first that uses it has it until it ends. That is what makes it safe to call a queue
+//! through an address from any thread.
+//!
+//! [`Tasks`]: super::Tasks
+
+use perigee_packet::{Batch, Port, ReceiveQueue, TransmitQueue};
+use std::cell::UnsafeCell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Nobody has it.
+const NOBODY: u32 = 0;
+
+/// Something that one task has at a time.
+pub struct Owned<T> {
+    owner: AtomicU32,
+    /// How messages name it.
+    pub name: String,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached only through `of`, by the thread of the task that owns it.
+unsafe impl<T: Send> Sync for Owned<T> {}
+
+impl<T> Owned<T> {
+    pub fn new(name: String, value: T) -> Owned<T> {
+        Owned { owner: AtomicU32::new(NOBODY), name, value: UnsafeCell::new(value) }
+    }
+
+    /// The value, for a task; it becomes this task's if nobody has it. `None` if another task has it.
+    ///
+    /// # Safety
+    /// Only the task's own thread may ask with its number, and no reference that it got before may live.
+    #[inline]
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn of(&self, task: u32) -> Option<&mut T> {
+        let mine = self.owner.load(Ordering::Relaxed) == task || self.take(task);
+        // SAFETY: the owner's thread alone gets here, and holds no other reference.
+        mine.then(|| unsafe { &mut *self.value.get() })
+    }
+
+    #[cold]
+    fn take(&self, task: u32) -> bool {
+        self.owner.compare_exchange(NOBODY, task, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// The task that has it.
+    pub fn owner(&self) -> Option<u32> {
+        Some(self.owner.load(Ordering::Relaxed)).filter(|owner| *owner != NOBODY)
+    }
+
+    /// A task has ended: what it had, others may have.
+    pub fn give_back(&self, task: u32) {
+        let _ = self.owner.compare_exchange(task, NOBODY, Ordering::Release, Ordering::Relaxed);
+    }
+}
+
+/// `perigee_receive_queue`
+pub type SharedReceiver = Owned<Box<dyn ReceiveQueue>>;
+
+/// `perigee_transmit_queue`
+pub type SharedSender = Owned<Sender>;
+
+/// A transmit queue with the rate that its task has set for it.
+pub struct Sender {
+    pub queue: Box<dyn TransmitQueue>,
+    /// How long a frame occupies the queue: ns per frame and per byte, the FCS and the 20 bytes around a frame not counted.
+    pub rate: Option<Rate>,
+    /// When the next frame may leave, in ns and a fraction.
+    due: f64,
+    /// Where the packets that are due wait to be sent.
+    scratch: Option<Box<Batch>>,
+}
+
+/// A limit of a queue's rate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Rate {
+    /// ns per frame
+    Frames(f64),
+    /// ns per byte
+    Bytes(f64),
+}
+
+/// How far a limited queue may lag behind its rate and catch up, in ns.
+const BACKLOG_NS: f64 = 100_000.0;
+
+impl Sender {
+    pub fn new(queue: Box<dyn TransmitQueue>) -> Sender {
+        Sender { queue, rate: None, due: 0.0, scratch: None }
+    }
+
+    /// Sends what the queue takes and its rate allows at time `now` (ns); returns how many.
+    pub fn send(&mut self, batch: &mut Batch, now: u64) -> usize {
+        let Some(rate) = self.rate else { return self.queue.send(batch) };
+        let now = now as f64;
+        self.due = self.due.max(now - BACKLOG_NS);
+        let mut due = perigee_packet::Mask::EMPTY;
+        let start = self.due;
+        for slot in batch.live() {
+            if self.due > now {
+                break;
+            }
+            due.set(slot);
+            self.due += rate.ns(batch.length(slot));
+        }
+        if due.is_empty() {
+            return 0;
+        }
+        let scratch = self.scratch.get_or_insert_with(|| Batch::new(batch.memory()));
+        scratch.refill();
+        batch.move_to(due, scratch);
+        let sent = self.queue.send(scratch);
+        if !scratch.live().is_empty() {
+            // The device is the limit: those that it refused count when they leave.
+            let refused: f64 = scratch.live().iter().map(|slot| rate.ns(scratch.length(slot))).sum();
+            self.due = (self.due - refused).max(start);
+            put_back(scratch, batch);
+        }
+        sent
+    }
+}
+
+/// Refused packets go before those that are not due yet.
+fn put_back(refused: &mut Batch, batch: &mut Batch) {
+    let mut order = Batch::new(batch.memory());
+    refused.move_to(refused.live(), &mut order);
+    batch.move_to(batch.live(), &mut order);
+    batch.refill();
+    order.move_to(order.live(), batch);
+}
+
+impl Rate {
+    fn ns(self, length: usize) -> f64 {
+        match self {
+            Rate::Frames(ns) => ns,
+            Rate::Bytes(ns) => ns * length as f64,
+        }
+    }
+}
+
+/// A device and its queues.
+pub struct SharedDevice {
+    pub name: String,
+    pub port: Box<dyn Port>,
+    // Boxed: scripts hold their addresses.
+    #[allow(clippy::vec_box)]
+    pub receive: Vec<Box<SharedReceiver>>,
+    #[allow(clippy::vec_box)]
+    pub transmit: Vec<Box<SharedSender>>,
+}
+
+/// `perigee_ring`: packets from any task to one.
+pub struct SharedRing {
+    pub sender: Mutex<Box<dyn TransmitQueue>>,
+    pub receiver: SharedReceiver,
+}

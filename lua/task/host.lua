@@ -1,0 +1,58 @@
+-- SPDX-License-Identifier: MIT
+-- The host's end of a task's VM: sets the modules up, and runs the task's function once the script is loaded.
+local definitions, native, pointer, registry = ...
+local ffi = require "ffi"
+
+ffi.cdef(definitions)
+require "perigee.worker" -- masks
+local modules = require "perigee.modules"
+local host = modules.host
+modules.host = nil
+host.define(registry)
+native.host = ffi.cast("perigee_task *", pointer)
+host.bind(ffi.C.perigee_task_context(native.host))
+package.loaded["perigee.native"] = native
+
+-- Throws, with the place in the user's own files that led to it.
+function native.throw(message)
+  for level = 2, 50 do
+    local info = debug.getinfo(level, "Sl")
+    if not info then break end
+    if info.source:sub(1, 1) == "@" then error(("%s:%d: %s"):format(info.short_src, info.currentline, message), 0) end
+  end
+  error(message, 0)
+end
+
+-- The functions of the host throw objects with a traceback: what users see is where they called.
+local function outcome(ok, ...)
+  if ok then return ... end
+  native.throw((tostring((...)):gsub("\nstack traceback:.*", ""):gsub("^runtime error: ", ""):gsub("%s+$", "")))
+end
+for name, f in pairs(native) do
+  if type(f) == "function" and name ~= "throw" then native[name] = function(...) return outcome(pcall(f, ...)) end end
+end
+
+local values = require "perigee.values"
+require "perigee.task"
+TASK_NAME = native.task_name
+
+local function global(name)
+  local found = rawget(_G, name)
+  return type(found) == "function" and found or nil
+end
+
+-- A program of libmoon has `master`, and perhaps `configure`, which reads the command line.
+local function run_main(words)
+  local main = global "main"
+  if main then return main(unpack(words)) end
+  if global "master" then return require("libmoon").run_master(words) end
+  error(native.script_name .. ": has no function main(...): a task's script has one, or master(...) in a program of libmoon", 0)
+end
+
+-- What the function returns, encoded for whoever waits for it.
+return function(name, arguments)
+  if type(arguments) == "table" then return values.encode_all("main returned", run_main(arguments)) end
+  local f = global(name)
+  if not f then error(("%s: has no global function %s to start as a task"):format(native.script_name, name), 0) end
+  return values.encode_all(name .. " returned", f(values.decode_all(arguments)))
+end
