@@ -18,6 +18,11 @@ struct perigee_ipv6 {
   uint32_t version_class_flow; uint16_t payload_length; uint8_t next_header, hop_limit;
   uint8_t source[16], destination[16];
 } __attribute__((packed));
+struct perigee_arp {
+  uint16_t hardware, protocol; uint8_t hardware_length, protocol_length; uint16_t operation;
+  uint8_t sender_mac[6], sender[4], target_mac[6], target[4];
+} __attribute__((packed));
+struct perigee_icmp { uint8_t type, code; uint16_t checksum, id, sequence; } __attribute__((packed));
 struct perigee_udp { uint16_t source, destination, length, checksum; } __attribute__((packed));
 struct perigee_tcp {
   uint16_t source, destination; uint32_t sequence, acknowledgment; uint8_t offset, flags; uint16_t window, checksum, urgent;
@@ -51,7 +56,9 @@ end
 packet.ethernet = view("ethernet", function() return 0 end)
 packet.ipv4 = view("ipv4", function(burst, slot) return burst.l3[slot] end)
 packet.ipv6 = view("ipv6", function(burst, slot) return burst.l3[slot] end)
+packet.arp = view("arp", function(burst, slot) return burst.l3[slot] end)
 packet.udp = view("udp", upper)
 packet.tcp = view("tcp", upper)
+packet.icmp = view("icmp", upper)
 
 return packet

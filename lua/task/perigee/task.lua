@@ -145,7 +145,8 @@ function task.opened(number)
 end
 function task.devices() return native.devices() end
 
--- Opens a device: a Linux interface, "xdp:INTERFACE", a PCI address, a DPDK device with its arguments, or the number of a --port.
+-- Opens a device: a Linux interface, "xdp:INTERFACE", a PCI address, a DPDK device with its arguments, or the number of a --port. Without
+-- options, one that is open already is found. Options: rx, tx (queues), rx_descriptors, tx_descriptors, buffers, mtu, mac, promiscuous (true).
 function task.device(name, options) return task.opened(native.open(name, options or {})) end
 
 local function same(a, b) return ffi.cast("void *", a) == ffi.cast("void *", b) end
@@ -208,7 +209,7 @@ function transmit_queue:rate(rate)
   if not tonumber(number) or not kind then
     throw(("a rate of %s: expected packets per second, or a text such as 100kpps or 10Mbit/s"):format(tostring(rate)))
   end
-  native.rate(self, kind[1], tonumber(number) * kind[2])
+  native.rate(tonumber(ffi.cast("uintptr_t", self)), kind[1], tonumber(number) * kind[2])
 end
 function transmit_queue:__tostring()
   local found, number = task.device_of(self)
@@ -221,6 +222,14 @@ ffi.metatype("perigee_transmit_queue", transmit_queue)
 -- A burst: up to 256 packets, see perigee.h. Made once, used again and again.
 function task.burst() return C.perigee_task_batch(host) end
 function task.mask() return C.perigee_task_mask(host) end
+-- The slots of one mask that are not in another, as a mask that is good until the next call.
+local difference
+function task.mask_without(all, others)
+  difference = difference or task.mask()
+  difference:assign(all)
+  difference:remove(others)
+  return difference
+end
 function task.gather(size, timeout) return C.perigee_task_gather(host, size, ns(timeout)) end
 
 local burst = {}
@@ -295,7 +304,7 @@ function pipe:length() return C.perigee_task_pipe_length(host, self) end
 ffi.metatype("perigee_pipe", pipe)
 function task.pipe(messages) return ffi.cast("perigee_pipe *", native.pipe(messages or 1024)) end
 
--- What modules have dropped in all tasks: { ["ipv4_valid.bad_checksum"] = packets }
+-- What modules have dropped in all tasks: { ["ipv4_valid.checksum"] = packets }
 function task.drops() return native.drops() end
 
 task.modules = modules

@@ -4,14 +4,14 @@
 use super::host::{NoSlowPath, TaskHost};
 use super::machine::{DeviceRequest, Machine};
 use super::native;
-use super::shared::{Owned, Sender, SharedDevice, SharedRing};
+use super::shared::{Owned, Rate, Sender, SharedDevice, SharedRing};
 use crate::vm::{JIT_MODULES, Script, message};
 use mlua::{Function, LightUserData, Lua, LuaOptions, StdLib, Table};
 use perigee_fib::Interfaces;
 use perigee_fib::{Fib, FibWriter, Published};
 use perigee_modules::{Context, Counters, CustomReasons, Tables};
 use perigee_net::{Interface, MacAddr};
-use perigee_packet::{Pool, Port};
+use perigee_packet::{BATCH_SIZE, Batch, Pool, Port};
 use perigee_worker::Pipe;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -24,6 +24,8 @@ use thiserror::Error;
 const NEVER: u64 = u64::MAX;
 /// Ports that modules have counters for.
 const MAX_PORTS: usize = 1024;
+/// Bursts that are taken out of a device before it is closed.
+const DRAIN: usize = 64;
 /// Most tasks, devices, rings and pipes of a program.
 const MOST: usize = 4096;
 
@@ -40,7 +42,7 @@ pub enum Failure {
     )]
     Stuck { tasks: String, after: Option<String> },
     /// Packet buffers that nobody has given back.
-    #[error("{0} packet buffers are missing: this is a bug in perigee")]
+    #[error("{0} packet buffers are missing at the end: a device has kept them, or this is a bug in perigee")]
     Leak(usize),
 }
 
@@ -138,7 +140,19 @@ impl Tasks {
     /// Closes rings and devices, which free what they hold; returns the number of packet buffers that are missing then.
     fn give_back(&self) -> usize {
         let Objects { devices, rings, pools, .. } = std::mem::take(&mut *lock(&self.objects));
-        drop((rings, devices));
+        let mut batch = Batch::new(self.machine.memory());
+        for queue in devices.iter().flat_map(|device| &device.receive) {
+            // SAFETY: all tasks have ended: nobody else asks, with this number or another.
+            let Some(queue) = (unsafe { queue.of(u32::MAX) }) else { continue };
+            // Devices that are rings keep what was sent to them. One that makes packets itself never runs dry.
+            for _ in 0..DRAIN {
+                batch.refill();
+                if queue.receive(&mut batch, BATCH_SIZE) == 0 {
+                    break;
+                }
+            }
+        }
+        drop((batch, rings, devices));
         pools.into_iter().map(|pool| pool.in_use()).sum()
     }
 
@@ -372,6 +386,11 @@ impl Tasks {
         objects.pools.retain(|pool| pool.in_use() > 0);
     }
 
+    /// The number of a device that is open, by its name.
+    pub(crate) fn find(&self, name: &str) -> Option<usize> {
+        lock(&self.objects).devices.iter().position(|device| device.name == name)
+    }
+
     /// Opens a device; its number.
     pub(crate) fn open(&self, request: &DeviceRequest) -> Result<usize, String> {
         let mut objects = lock(&self.objects);
@@ -379,10 +398,7 @@ impl Tasks {
             return Err(format!("{MOST} devices are open: that is all a program may open"));
         }
         if objects.devices.iter().any(|device| device.name == request.name) {
-            return Err(format!(
-                "{} is open already: pass the device, or its queues, to the tasks that need it",
-                request.name
-            ));
+            return Err(format!("{} is open already: its options are set when it is opened first", request.name));
         }
         let opened = self.machine.open(request)?;
         let name = |i: usize| format!("{i} of {}", request.name);
@@ -403,6 +419,19 @@ impl Tasks {
     /// A device by its number.
     pub(crate) fn device(&self, number: usize) -> Result<Arc<SharedDevice>, String> {
         lock(&self.objects).devices.get(number).cloned().ok_or_else(|| format!("there is no device {number}"))
+    }
+
+    /// Limits the rate of a transmit queue, by its address, for the task that calls.
+    pub(crate) fn set_rate(&self, task: u32, queue: usize, rate: Rate) -> Result<(), String> {
+        let objects = lock(&self.objects);
+        let mut queues = objects.devices.iter().flat_map(|device| &device.transmit);
+        let queue = queues.find(|known| &raw const ***known as usize == queue).ok_or("there is no such queue")?;
+        // SAFETY: the task's own thread, in the middle of a call to us alone.
+        let sender = unsafe { queue.of(task) };
+        sender
+            .ok_or_else(|| format!("transmit queue {} is used by another task: set its rate there", queue.name))?
+            .rate = Some(rate);
+        Ok(())
     }
 
     /// Number of devices.

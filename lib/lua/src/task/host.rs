@@ -170,6 +170,8 @@ impl TaskHost {
         let n = self.poll_until(timeout, |_| Some(receiver.receive(batch, burst)).filter(|&n| n > 0)).unwrap_or(0);
         batch.for_each(Mask::ALL, |packet| packet.set_l3(network_offset(packet.frame())));
         self.context.counters.received.add(n as u64);
+        // Devices may have been opened since.
+        self.context.tables.refresh();
         Ok(n)
     }
 

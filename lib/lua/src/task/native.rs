@@ -6,11 +6,12 @@
 use super::group::{Tasks, wait_for_link};
 use super::host::{TaskHost, TaskPool};
 use super::machine::DeviceRequest;
-use super::shared::{Rate, SharedDevice, SharedSender};
+use super::shared::{Rate, SharedDevice};
 use mlua::{Function, LightUserData, Lua, LuaString, Table, Value};
 use perigee_net::MacAddr;
 use perigee_packet::expression::Expression;
 use std::ffi::c_void;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -188,7 +189,11 @@ fn devices(lua: &Lua, to: &Table, tasks: &Arc<Tasks>) -> mlua::Result<()> {
                 }
             },
         };
-        group.open(&requested(name, &options)?).map_err(throw)
+        // Without options, one that is open will do.
+        match group.find(&name).filter(|_| options.is_empty()) {
+            Some(number) => Ok(number),
+            None => group.open(&requested(name, &options)?).map_err(throw),
+        }
     };
     to.set("open", lua.create_function(open)?)?;
     let group = tasks.clone();
@@ -260,23 +265,43 @@ fn packets(lua: &Lua, to: &Table, tasks: &Arc<Tasks>, host: usize) -> mlua::Resu
     to.set("ring", lua.create_function(move |_, capacity: u32| group.ring(capacity).map(pointer).map_err(throw))?)?;
     let group = tasks.clone();
     to.set("pipe", lua.create_function(move |_, capacity: usize| group.pipe(capacity).map(pointer).map_err(throw))?)?;
-    let id = to.get::<u32>("id")?;
-    let rate = move |_: &Lua, (queue, kind, per_second): (LightUserData, String, f64)| {
+    let (id, group) = (to.get::<u32>("id")?, tasks.clone());
+    let rate = move |_: &Lua, (queue, kind, per_second): (usize, String, f64)| {
         if !(per_second > 0.0 && per_second.is_finite()) {
             return Err(throw(format!("a rate of {per_second} per second: expected a number above 0")));
         }
-        let rate = match kind.as_str() {
-            "frames" => Some(Rate::Frames(1e9 / per_second)),
-            "bytes" => Some(Rate::Bytes(1e9 / per_second)),
-            _ => None,
-        };
-        // SAFETY: the address is that of a device's queue, which lives as long as the tasks; this is the task's own thread.
-        let sender = unsafe { (*queue.0.cast::<SharedSender>()).of(id) };
-        sender.ok_or_else(|| throw("the queue is used by another task: set its rate there"))?.rate = rate;
-        Ok(())
+        let rate = if kind == "frames" { Rate::Frames(1e9 / per_second) } else { Rate::Bytes(1e9 / per_second) };
+        group.set_rate(id, queue, rate).map_err(throw)
     };
     to.set("rate", lua.create_function(rate)?)?;
-    to.set("filter", lua.create_function(filter)?)
+    to.set("filter", lua.create_function(filter)?)?;
+    let address = |lua: &Lua, text: String| match text.parse::<IpAddr>() {
+        Ok(IpAddr::V4(address)) => lua.create_string(address.octets()),
+        Ok(IpAddr::V6(address)) => lua.create_string(address.octets()),
+        Err(_) => Err(throw(format!("found {text:?}, expected an IPv4 or IPv6 address"))),
+    };
+    to.set("address", lua.create_function(address)?)?;
+    let mac = |lua: &Lua, text: String| match text.parse::<MacAddr>() {
+        Ok(mac) => lua.create_string(mac.0),
+        Err(error) => Err(throw(format!("MAC address {text:?}: {error}"))),
+    };
+    to.set("mac", lua.create_function(mac)?)?;
+    let text = |_: &Lua, bytes: LuaString| match &*bytes.as_bytes() {
+        [a, b, c, d] => Ok(Ipv4Addr::new(*a, *b, *c, *d).to_string()),
+        [a, b, c, d, e, f] => Ok(MacAddr([*a, *b, *c, *d, *e, *f]).to_string()),
+        bytes => match <[u8; 16]>::try_from(bytes) {
+            Ok(bytes) => Ok(Ipv6Addr::from(bytes).to_string()),
+            Err(_) => Err(throw(format!("an address of {} bytes: expected 4, 6 or 16", bytes.len()))),
+        },
+    };
+    to.set("address_text", lua.create_function(text)?)?;
+    // Checksums of a frame that is made as a string.
+    let checksums = |lua: &Lua, (frame, l3): (LuaString, usize)| {
+        let mut frame = frame.as_bytes().to_vec();
+        perigee_packet::wire::checksums::fill(&mut frame, l3);
+        lua.create_string(frame)
+    };
+    to.set("checksums", lua.create_function(checksums)?)
 }
 
 /// `native.filter(text)`: a compiled filter expression, which is good as long as the VM lives.
