@@ -27,6 +27,7 @@ mod restart;
 mod routes;
 mod snabb;
 mod tap;
+mod tasks;
 mod twin;
 mod vlan;
 mod workers;
@@ -62,6 +63,7 @@ const ALL: &[&[Scenario]] = &[
     routes::SCENARIOS,
     snabb::SCENARIOS,
     tap::SCENARIOS,
+    tasks::SCENARIOS,
     twin::SCENARIOS,
     vlan::SCENARIOS,
     workers::SCENARIOS,

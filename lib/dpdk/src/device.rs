@@ -89,7 +89,11 @@ impl Device {
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Device::Dpdk(_) => "check its name and arguments; a PCI device also has to be bound to a driver for DPDK",
-            Device::Interface(_) => "an AF_PACKET socket needs CAP_NET_RAW: run as root or under `unshare -Urn`",
+            // DPDK numbers the group by process number XOR interface number: two processes may meet in one.
+            Device::Interface(_) => {
+                "an AF_PACKET socket needs CAP_NET_RAW: run as root or under `unshare -Urn`; if it is PACKET_FANOUT that could not be \
+                 set, another process with a port here has the group's number by chance: start this one again"
+            }
             Device::Xdp(_) => {
                 "AF_XDP needs CAP_BPF, CAP_NET_ADMIN and as many queues as asked for; AF_PACKET needs less"
             }
