@@ -99,11 +99,11 @@ impl TransmitQueue for TxQueue {
     }
 
     #[inline]
-    fn send(&mut self, batch: &mut Batch) -> usize {
+    fn send(&mut self, batch: &mut Batch, most: usize) -> usize {
         check_memory(batch);
         // SAFETY: the port is started and stays so while we hold it; this queue is ours alone. The device takes over the first buffers, as many as it says.
         unsafe {
-            batch.send_with(|packets| {
+            batch.send_with(most, |packets| {
                 ffi::perigee_tx_burst(self.port.id(), self.index, packets.as_mut_ptr(), packets.len() as u16).into()
             })
         }

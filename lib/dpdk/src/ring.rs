@@ -92,11 +92,11 @@ impl TransmitQueue for RingSender {
     }
 
     #[inline]
-    fn send(&mut self, batch: &mut Batch) -> usize {
+    fn send(&mut self, batch: &mut Batch, most: usize) -> usize {
         check_memory(batch);
         // SAFETY: the ring lives; it takes over the first buffers, as many as it says.
         unsafe {
-            batch.send_with(|packets| {
+            batch.send_with(most, |packets| {
                 ffi::perigee_ring_enqueue(self.0.ring.as_ptr(), packets.as_ptr(), packets.len() as c_uint) as usize
             })
         }

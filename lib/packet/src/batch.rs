@@ -335,24 +335,24 @@ impl Batch {
     }
 
     /// Lets a transmit queue take packets from the front of the batch, start and length written into their buffers: `take` gets
-    /// the buffers of all live packets and returns how many of the first it took. Returns that number; the others stay.
+    /// the buffers of the first `most` live packets and returns how many of the first it took. Returns that number; the others stay.
     ///
     /// # Safety
     /// `take` must have taken over exactly as many of the first buffers as it returns.
     #[inline]
-    pub unsafe fn send_with(&mut self, take: impl FnOnce(&mut [*mut c_void]) -> usize) -> usize {
+    pub unsafe fn send_with(&mut self, most: usize, take: impl FnOnce(&mut [*mut c_void]) -> usize) -> usize {
         for slot in self.live & self.moved {
             self.write_back(slot);
         }
-        let n = self.live.count();
-        if self.live == Mask::first(n) {
+        let n = self.live.count().min(most);
+        if self.live == Mask::first(self.count()) {
             let taken = take(&mut self.handle[..n]);
             self.live -= Mask::first(taken);
             return taken;
         }
         let mut handles = [std::ptr::null_mut(); BATCH_SIZE];
         let mut slots = [0; BATCH_SIZE];
-        for (i, slot) in self.live.iter().enumerate() {
+        for (i, slot) in self.live.iter().take(n).enumerate() {
             (handles[i], slots[i]) = (self.handle[usize::from(slot)], slot);
         }
         let taken = take(&mut handles[..n]);

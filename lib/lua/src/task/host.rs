@@ -187,7 +187,7 @@ impl TaskHost {
     /// [`Self::send`] into a ring.
     pub fn ring_send(&mut self, ring: &SharedRing, batch: &mut Batch, timeout: u64) -> usize {
         self.send_all(batch, timeout, |batch, _| {
-            ring.sender.lock().unwrap_or_else(std::sync::PoisonError::into_inner).send(batch)
+            ring.sender.lock().unwrap_or_else(std::sync::PoisonError::into_inner).send(batch, BATCH_SIZE)
         })
     }
 

@@ -7,7 +7,7 @@
 //!
 //! [`Tasks`]: super::Tasks
 
-use perigee_packet::{Batch, Port, ReceiveQueue, TransmitQueue};
+use perigee_packet::{BATCH_SIZE, Batch, Port, ReceiveQueue, TransmitQueue};
 use std::cell::UnsafeCell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -72,8 +72,6 @@ pub struct Sender {
     pub rate: Option<Rate>,
     /// When the next frame may leave, in ns and a fraction.
     due: f64,
-    /// Where the packets that are due wait to be sent.
-    scratch: Option<Box<Batch>>,
 }
 
 /// A limit of a queue's rate.
@@ -90,47 +88,30 @@ const BACKLOG_NS: f64 = 100_000.0;
 
 impl Sender {
     pub fn new(queue: Box<dyn TransmitQueue>) -> Sender {
-        Sender { queue, rate: None, due: 0.0, scratch: None }
+        Sender { queue, rate: None, due: 0.0 }
     }
 
     /// Sends what the queue takes and its rate allows at time `now` (ns); returns how many.
     pub fn send(&mut self, batch: &mut Batch, now: u64) -> usize {
-        let Some(rate) = self.rate else { return self.queue.send(batch) };
+        let Some(rate) = self.rate else { return self.queue.send(batch, BATCH_SIZE) };
         let now = now as f64;
         self.due = self.due.max(now - BACKLOG_NS);
-        let mut due = perigee_packet::Mask::EMPTY;
-        let start = self.due;
+        let (mut after, mut due) = ([0.0; BATCH_SIZE], 0);
+        let mut next = self.due;
         for slot in batch.live() {
-            if self.due > now {
+            if next > now {
                 break;
             }
-            due.set(slot);
-            self.due += rate.ns(batch.length(slot));
+            next += rate.ns(batch.length(slot));
+            after[due] = next;
+            due += 1;
         }
-        if due.is_empty() {
-            return 0;
-        }
-        let scratch = self.scratch.get_or_insert_with(|| Batch::new(batch.memory()));
-        scratch.refill();
-        batch.move_to(due, scratch);
-        let sent = self.queue.send(scratch);
-        if !scratch.live().is_empty() {
-            // The device is the limit: those that it refused count when they leave.
-            let refused: f64 = scratch.live().iter().map(|slot| rate.ns(scratch.length(slot))).sum();
-            self.due = (self.due - refused).max(start);
-            put_back(scratch, batch);
+        let sent = if due > 0 { self.queue.send(batch, due) } else { 0 };
+        if sent > 0 {
+            self.due = after[sent - 1];
         }
         sent
     }
-}
-
-/// Refused packets go before those that are not due yet.
-fn put_back(refused: &mut Batch, batch: &mut Batch) {
-    let mut order = Batch::new(batch.memory());
-    refused.move_to(refused.live(), &mut order);
-    batch.move_to(batch.live(), &mut order);
-    batch.refill();
-    order.move_to(order.live(), batch);
 }
 
 impl Rate {

@@ -17,13 +17,14 @@ pub trait TransmitQueue: Send {
     /// caller.
     fn transmit(&mut self, packets: &mut Vec<Handle>);
 
-    /// Takes packets of a batch, from its front, as far as there is room, and returns how many; never waits. The others stay.
-    fn send(&mut self, batch: &mut Batch) -> usize {
+    /// Takes packets of a batch, from its front, as far as there is room and `most` at most, and returns how many; never waits. The
+    /// others stay.
+    fn send(&mut self, batch: &mut Batch, most: usize) -> usize {
         let (mut one, mut sent) = (Vec::with_capacity(1), 0);
         let mut full = false;
         let all = batch.live();
         batch.take_handles(all, |_, handle| {
-            if full {
+            if full || sent == most {
                 return Some(handle);
             }
             one.push(handle);
