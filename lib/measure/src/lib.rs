@@ -4,3 +4,5 @@
 //! No device, clock, socket or thread is in here: time is an argument, and packets come from the traits of `lib/packet`, so
 //! all of it is tested on the heap. `bin/perigee` connects it to ports.
 #![forbid(unsafe_code)]
+
+pub mod stamp;
