@@ -5,4 +5,6 @@
 //! all of it is tested on the heap. `bin/perigee` connects it to ports.
 #![forbid(unsafe_code)]
 
+pub mod buckets;
+pub mod pace;
 pub mod stamp;
