@@ -7,4 +7,5 @@
 
 pub mod buckets;
 pub mod pace;
+pub mod received;
 pub mod stamp;

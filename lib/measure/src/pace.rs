@@ -146,7 +146,8 @@ pub struct Account {
 pub struct Pacer {
     /// `None` at line rate.
     schedule: Option<Schedule>,
-    pattern: Pattern,
+    /// Gap of a constant rate, ns; `None` for other patterns.
+    nominal: Option<f64>,
     start: u64,
     /// The first moment after the last departure.
     end: u64,
@@ -195,7 +196,7 @@ impl Pacer {
         let left = intended.or(limit.frames).unwrap_or(u64::MAX);
         Pacer {
             schedule,
-            pattern,
+            nominal: if let Pattern::Constant { rate } = pattern { Some(1e9 / rate) } else { None },
             start,
             end,
             allowance,
@@ -301,9 +302,9 @@ impl Pacer {
             self.achieved.gaps.record(gap);
         }
         self.achieved.gaps.record_n(0, frames - 1);
-        if let Pattern::Constant { rate } = self.pattern {
-            let nominal = 1e9 / rate;
-            let within = |gap: u64| (gap as f64 - nominal).abs() <= 1000.0;
+        if let Some(nominal) = self.nominal {
+            // Gaps are far below 2^63, and signed numbers are converted by one instruction.
+            let within = |gap: u64| (gap as i64 as f64 - nominal).abs() <= 1000.0;
             self.achieved.within_1us += u64::from(gap.is_some_and(within));
             self.achieved.within_1us += if within(0) { frames - 1 } else { 0 };
         }
