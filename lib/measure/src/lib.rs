@@ -10,3 +10,4 @@ pub mod environment;
 pub mod pace;
 pub mod received;
 pub mod stamp;
+pub mod verdict;
