@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What a frame costs the tester, in ns: `cargo run --release -p perigee-measure --example costs`.
 //!
-//! Frames of 64 bytes in batches of 256, flows taking turns; every figure is the median of its rounds.
+//! Frames of 64 bytes in batches of 256, flows taking turns; every figure is that of a quiet round, the third best of 60.
 
 use perigee_measure::pace::{ALLOWANCE, Bursting, Limit, Pacer, Pattern};
 use perigee_measure::received::{Latencies, Received, Settings};
@@ -74,10 +74,10 @@ fn write(batches: &mut [Box<Batch>], mut stamp: impl FnMut() -> Stamp) {
     }
 }
 
-fn median(mut cost: impl FnMut() -> f64) -> f64 {
+fn quiet(mut cost: impl FnMut() -> f64) -> f64 {
     let mut costs: Vec<f64> = (0..ROUNDS).map(|_| cost()).collect();
     costs.sort_by(f64::total_cmp);
-    costs[ROUNDS / 2]
+    costs[2]
 }
 
 fn timed(frames: usize, what: impl FnOnce()) -> f64 {
@@ -88,7 +88,7 @@ fn timed(frames: usize, what: impl FnOnce()) -> f64 {
 
 fn write_cost(batches: &mut [Box<Batch>]) -> f64 {
     let mut sequence = 0;
-    median(|| {
+    quiet(|| {
         timed(FRAMES, || {
             write(batches, || {
                 sequence += 1;
@@ -99,7 +99,7 @@ fn write_cost(batches: &mut [Box<Batch>]) -> f64 {
 }
 
 fn find_cost(batches: &mut [Box<Batch>]) -> f64 {
-    median(|| {
+    quiet(|| {
         timed(FRAMES, || {
             for batch in batches.iter() {
                 for slot in batch.live() {
@@ -114,7 +114,7 @@ fn receive_cost(batches: &mut [Box<Batch>], flows: u32, damage: Damage, every: u
     let mut received = Received::new(Settings { latency_every: every, ..Settings::new(0x1234, flows) });
     let mut next = vec![0u32; flows as usize];
     let (mut flow, mut count, mut now) = (0, 0u64, 0u64);
-    median(|| {
+    quiet(|| {
         write(batches, || {
             flow = (flow + 1) % flows;
             count += 1;
@@ -132,7 +132,7 @@ fn receive_cost(batches: &mut [Box<Batch>], flows: u32, damage: Damage, every: u
 /// Percentiles, addition to the whole trial's and clearing, once per interval.
 fn summary_cost() -> f64 {
     let (mut whole, mut interval) = (Latencies::new(1, None), Latencies::new(1, None));
-    median(|| {
+    quiet(|| {
         (0..10_000).for_each(|i| interval.record(Some(5000 + i * i)));
         timed(1, || {
             black_box(interval.summary());
@@ -146,7 +146,7 @@ fn summary_cost() -> f64 {
 fn pace_cost(pattern: Pattern, burst: usize) -> f64 {
     let mut pacer = Pacer::new(pattern, 0, Limit::default(), ALLOWANCE);
     let mut now = 0;
-    median(|| {
+    quiet(|| {
         let mut sent = 0;
         let start = Instant::now();
         while sent < FRAMES {

@@ -177,7 +177,46 @@ pub struct Achieved {
     pub lateness: Buckets,
 }
 
+/// [`Achieved`] in a line; ns.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AchievedSummary {
+    pub gaps: u64,
+    pub gap_mean_ns: f64,
+    pub gap_min_ns: u64,
+    pub gap_p50_ns: u64,
+    pub gap_p99_ns: u64,
+    pub gap_p99_9_ns: u64,
+    pub gap_max_ns: u64,
+    /// Frames that the device took together with the one before: gaps of 0.
+    pub together: u64,
+    /// The share of gaps within 1 us of the constant rate's, 0 to 1; 0 for other patterns.
+    pub within_1us: f64,
+    /// Of frames that were sent; `None` at line rate.
+    pub late_p50_ns: Option<u64>,
+    pub late_p99_ns: Option<u64>,
+    pub late_max_ns: Option<u64>,
+}
+
 impl Achieved {
+    /// What it comes to; `None` before the second frame.
+    pub fn summary(&self) -> Option<AchievedSummary> {
+        let gaps = &self.gaps;
+        Some(AchievedSummary {
+            gaps: gaps.count(),
+            gap_mean_ns: gaps.mean()?,
+            gap_min_ns: gaps.min()?,
+            gap_p50_ns: gaps.quantile(0.5)?,
+            gap_p99_ns: gaps.quantile(0.99)?,
+            gap_p99_9_ns: gaps.quantile(0.999)?,
+            gap_max_ns: gaps.max()?,
+            together: gaps.iter().next().filter(|(first, ..)| *first == 0).map_or(0, |(_, _, count)| count),
+            within_1us: self.share_within_1us()?,
+            late_p50_ns: self.lateness.quantile(0.5),
+            late_p99_ns: self.lateness.quantile(0.99),
+            late_max_ns: self.lateness.max(),
+        })
+    }
+
     /// The share of gaps within 1 us of the constant rate's, 0 to 1; `None` before the second frame.
     pub fn share_within_1us(&self) -> Option<f64> {
         (self.gaps.count() > 0).then(|| self.within_1us as f64 / self.gaps.count() as f64)

@@ -44,7 +44,7 @@ pub struct Settings {
     pub run: u16,
     /// How many flows there are, numbered from 0.
     pub flows: u32,
-    /// How many gaps in the sequence numbers of a flow are remembered; a gap takes 32 bytes, and only flows that have some use any.
+    /// How many gaps in the sequence numbers of a flow are remembered; a gap takes 40 bytes, and only flows that have some use any.
     pub gaps_per_flow: usize,
     /// One of this many frames is recorded in the histogram of latencies.
     pub latency_every: u32,
@@ -97,6 +97,16 @@ pub struct Received {
     /// Magnitudes of the differences of latency between frames that follow each other.
     variation: Buckets,
     reordering: Reordering,
+    /// When the last frame of this trial came, ns.
+    last: Option<u64>,
+    silence: Silence,
+}
+
+/// The longest time without a frame of the trial, between two that came; ns of the tester's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Silence {
+    pub from: u64,
+    pub to: u64,
 }
 
 /// One flow at the end of a trial.
@@ -142,21 +152,43 @@ impl Received {
             latencies: Latencies::new(settings.latency_every, settings.floor),
             variation: Buckets::default(),
             reordering: Reordering::default(),
+            last: None,
+            silence: Silence::default(),
         }
     }
 
     /// Takes account of the frames of a batch, which was received at `now` (ns).
     pub fn batch(&mut self, batch: &Batch, now: u64) {
+        let before = self.counters.frames;
         for slot in batch.live() {
             if let Some(frame) = batch.frame(slot) {
-                self.frame(frame, now);
+                self.take(frame, now);
             }
         }
+        self.note_silence(before, now);
     }
 
     /// Takes account of one frame, without FCS, which was received at `now` (ns).
-    #[inline]
     pub fn frame(&mut self, frame: &[u8], now: u64) {
+        let before = self.counters.frames;
+        self.take(frame, now);
+        self.note_silence(before, now);
+    }
+
+    /// Ends a silence if frames of this trial have come, of which there were `before`.
+    fn note_silence(&mut self, before: u64, now: u64) {
+        if self.counters.frames == before {
+            return;
+        }
+        if let Some(last) = self.last.replace(now)
+            && now.saturating_sub(last) > self.silence.to - self.silence.from
+        {
+            self.silence = Silence { from: last, to: now };
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, frame: &[u8], now: u64) {
         match find(frame) {
             Found::Stamp(stamp) if stamp.run == self.settings.run => {
                 self.stamped(&stamp, frame.len() as u64 + FCS, now)
@@ -188,7 +220,7 @@ impl Received {
         self.counters.frames += 1;
         self.counters.bytes += bytes;
         flow.bytes += bytes;
-        let follows = if flow.expects(stamp.sequence) { Some(true) } else { self.out_of_order(stamp, now) };
+        let follows = if flow.expects(stamp.sequence) { Some(true) } else { self.out_of_order(*stamp, now) };
         let Some(follows) = follows else { return };
         let latency = stamp.age(now);
         self.latencies.record(latency);
@@ -207,7 +239,7 @@ impl Received {
     /// A frame of a flow that is not in order, or no longer: whether it follows the frame that came before it, or `None` if it
     /// is a duplicate or stale.
     #[inline(never)]
-    fn out_of_order(&mut self, stamp: &Stamp, now: u64) -> Option<bool> {
+    fn out_of_order(&mut self, stamp: Stamp, now: u64) -> Option<bool> {
         let flow = &mut self.flows[stamp.flow as usize];
         if flow.history == 0 {
             self.histories.push(History::default());
@@ -215,7 +247,7 @@ impl Received {
         }
         let history = &mut self.histories[flow.history as usize - 1];
         let (missing, after_late) = (flow.missing, history.after_late);
-        let arrival = history.arrive(flow, stamp.sequence, now, self.settings.gaps_per_flow, &mut self.reordering);
+        let arrival = history.arrive(flow, &stamp, now, self.settings.gaps_per_flow, &mut self.reordering);
         self.counters.missing = self.counters.missing - missing + flow.missing;
         match arrival {
             Arrival::Next => return Some(!after_late),
@@ -266,6 +298,19 @@ impl Received {
             pdv_p99_9_ns: above(0.999),
             pdv_max_ns: above(1.0),
         }
+    }
+
+    /// The longest time without frames, such as a device's outage (RFC 6201 4); `None` before the second frame.
+    pub fn longest_silence(&self) -> Option<Silence> {
+        Some(self.silence).filter(|silence| silence.to > 0)
+    }
+
+    /// When the last frame that is missing was sent, as recovery from overload asks (RFC 2544 26.5): ns before `now`. It is known by
+    /// the frame that showed the gap, so the lost one was sent up to one gap of its flow earlier. Frames lost at the very end of a flow
+    /// are not seen here, but by [`close`](Received::close). `None` if none is missing.
+    pub fn last_missing(&self, now: u64) -> Option<u64> {
+        let gaps = self.histories.iter().filter_map(History::last_gap);
+        gaps.filter_map(|time| Stamp { time, ..Stamp::default() }.age(now)).min()
     }
 
     /// One flow, of which `sent` frames were sent; `None` if there is no such flow.

@@ -30,7 +30,7 @@ pub struct Observed<'a> {
     pub missed: u64,
     /// Frames that they found damaged.
     pub receive_errors: u64,
-    /// The longest pause of each loop that sends or receives, in ns.
+    /// The longest pause of any loop that sends or receives, in ns; see [`Turns`].
     pub longest_pause: u64,
     /// A pause that ring and allowance can stand, in ns.
     pub allowed_pause: u64,
@@ -43,6 +43,28 @@ pub struct Observed<'a> {
     pub meanwhile: Option<Meanwhile>,
     /// Somebody stopped it.
     pub interrupted: bool,
+}
+
+/// The turns of a loop, and the longest pause between two of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turns {
+    last: Option<u64>,
+    longest: u64,
+}
+
+impl Turns {
+    /// A turn begins at `now` (ns).
+    #[inline]
+    pub fn turn(&mut self, now: u64) {
+        let pause = self.last.map_or(0, |last| now.saturating_sub(last));
+        self.longest = self.longest.max(pause);
+        self.last = Some(now);
+    }
+
+    /// The longest time from one turn to the next, ns.
+    pub fn longest_pause(&self) -> u64 {
+        self.longest
+    }
 }
 
 /// What a doubt makes worthless.
@@ -271,6 +293,13 @@ mod tests {
             "the device may lose what it will: {verdict:?}"
         );
         assert!(!verdict.spoils(Spoils::Load) && !verdict.spoils(Spoils::All));
+    }
+
+    #[test]
+    fn pauses() {
+        let mut turns = Turns::default();
+        [100, 150, 400, 500, 450].into_iter().for_each(|now| turns.turn(now));
+        assert_eq!(turns.longest_pause(), 250);
     }
 
     /// Each shortcoming alone, and what it spoils.

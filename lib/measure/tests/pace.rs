@@ -127,6 +127,7 @@ fn a_slow_device_is_not_waited_for() {
 fn gaps_are_measured() {
     let mut pacer = Pacer::new(Pattern::Constant { rate: 1e5 }, 1000, limit(5, None), ALLOWANCE);
     assert_eq!(pacer.due(0, 32), Due { frames: 0, first: Some(1000) });
+    assert_eq!(pacer.achieved().summary(), None);
     for now in [1000, 11_999, 23_000] {
         assert_eq!(pacer.due(now, 32).frames, 1);
         pacer.sent(now, 1);
@@ -141,6 +142,11 @@ fn gaps_are_measured() {
     assert_eq!(achieved.share_within_1us(), Some(0.25));
     assert_eq!((achieved.gaps.min(), achieved.gaps.max()), (Some(0), Some(18_500)));
     assert_eq!((achieved.lateness.min(), achieved.lateness.max()), (Some(0), Some(10_500)));
+    let summary = achieved.summary().unwrap();
+    assert_eq!((summary.gaps, summary.together, summary.within_1us, summary.gap_mean_ns), (4, 1, 0.25, 10_125.0));
+    assert_eq!((summary.gap_min_ns, summary.gap_max_ns, summary.late_max_ns), (0, 18_500, Some(10_500)));
+    // Of 0, 10,999, 11,001 and 18,500.
+    assert!((10_999..11_400).contains(&summary.gap_p50_ns) && summary.gap_p99_9_ns == 18_500, "{summary:?}");
     let expected = Account { intended: Some(5), sent: 5, unsent: 0, pending: Some(0) };
     assert_eq!(pacer.account(), expected);
 }

@@ -5,7 +5,7 @@
 mod frames;
 
 use frames::Layers;
-use perigee_measure::received::{Counters, Latencies, Received, Settings};
+use perigee_measure::received::{Counters, Latencies, Received, Settings, Silence};
 use perigee_measure::stamp::{LENGTH, Stamp};
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::{Batch, ReceiveQueue};
@@ -215,6 +215,30 @@ fn latencies_are_handed_over_by_interval() {
     let summary = whole.summary().unwrap();
     assert_eq!((summary.count, summary.min_ns, summary.max_ns, summary.from_future), (3, 10, 12, 1));
     assert_eq!(received.counters().unique, 4);
+}
+
+#[test]
+fn an_outage_and_recovery() {
+    let mut received = Received::new(Settings::new(RUN, 2));
+    assert_eq!((received.longest_silence(), received.last_missing(0)), (None, None));
+    // Both flows once per 100 ns; nothing comes from 1000 to 3000.
+    let clock = 5 << 48;
+    for step in (0..10).chain(30..40) {
+        received.frame(&frame(RUN, 0, step, u64::from(step) * 100), clock + u64::from(step) * 100 + 50);
+        received.frame(&frame(RUN, 1, step, u64::from(step) * 100 + 10), clock + u64::from(step) * 100 + 50);
+    }
+    assert_eq!(received.longest_silence(), Some(Silence { from: clock + 950, to: clock + 3050 }));
+    // Frame 30 of flow 1 was sent at 3010.
+    assert_eq!(received.last_missing(clock + 4000), Some(990));
+    for late in 10..30 {
+        received.frame(&frame(RUN, 1, late, u64::from(late) * 100 + 10), clock + 4000);
+    }
+    assert_eq!(received.last_missing(clock + 4000), Some(1000));
+    for late in 10..30 {
+        received.frame(&frame(RUN, 0, late, u64::from(late) * 100), clock + 4000);
+    }
+    assert_eq!(received.last_missing(clock + 4000), None);
+    assert_eq!(received.close(|_| 40).lost, 0);
 }
 
 #[test]

@@ -8,6 +8,7 @@
 
 use super::density::Density;
 use super::reordering::Reordering;
+use crate::stamp::Stamp;
 use std::collections::VecDeque;
 
 /// Late arrivals that are remembered for n-reordering, which is counted up to this n.
@@ -70,9 +71,10 @@ pub(super) struct History {
 struct Gap {
     start: u64,
     end: u64,
-    /// Index of that arrival among the flow's arrivals without duplicates, and its time in ns.
+    /// Index of that arrival among the flow's arrivals without duplicates, its time in ns, and that of its stamp.
     arrival: u64,
     time: u64,
+    sent: u64,
 }
 
 impl Flow {
@@ -95,11 +97,12 @@ impl Flow {
 
 impl History {
     /// Sorts in a frame that [`Flow::expects`] refused; `limit` is how many gaps are remembered.
-    pub fn arrive(&mut self, flow: &mut Flow, sequence: u32, now: u64, limit: usize, into: &mut Reordering) -> Arrival {
+    pub fn arrive(&mut self, flow: &mut Flow, stamp: &Stamp, now: u64, limit: usize, into: &mut Reordering) -> Arrival {
+        let sequence = stamp.sequence;
         // The number that is nearest to what is expected, so that 32 bits may wrap around.
         let ahead = i64::from(sequence.wrapping_sub(flow.next as u32) as i32);
         let arrival = match flow.next.checked_add_signed(ahead) {
-            Some(sequence) if ahead >= 0 => self.advance(flow, sequence, now, limit),
+            Some(sequence) if ahead >= 0 => self.advance(flow, sequence, stamp.time, now, limit),
             Some(sequence) => self.late(flow, sequence, now, limit, into),
             // Before the flow's first frame.
             None => Arrival::Stale,
@@ -119,14 +122,14 @@ impl History {
     }
 
     /// A frame that is not below any other.
-    fn advance(&mut self, flow: &mut Flow, sequence: u64, now: u64, limit: usize) -> Arrival {
+    fn advance(&mut self, flow: &mut Flow, sequence: u64, sent: u64, now: u64, limit: usize) -> Arrival {
         let (expected, index) = (flow.next, flow.unique());
         flow.next = sequence + 1;
         if sequence == expected {
             return Arrival::Next;
         }
         flow.missing += sequence - expected;
-        self.gaps.push_back(Gap { start: expected, end: sequence, arrival: index, time: now });
+        self.gaps.push_back(Gap { start: expected, end: sequence, arrival: index, time: now, sent });
         self.forget(limit);
         if !self.density.is_active() {
             self.density.start(expected as u32);
@@ -177,6 +180,11 @@ impl History {
         while self.gaps.len() > limit.max(1) {
             self.forgotten = self.gaps.pop_front().map_or(self.forgotten, |gap| gap.end);
         }
+    }
+
+    /// Time of the stamp that showed the last gap that is still open: the frames in it were sent before.
+    pub fn last_gap(&self) -> Option<u64> {
+        self.gaps.back().map(|gap| gap.sent)
     }
 
     /// The trial is over.

@@ -5,6 +5,7 @@ use super::density::THRESHOLD;
 use super::flow::{Arrival, Flow, History, MAX_N};
 use super::reordering::{Reordering, ReorderingSummary};
 use crate::buckets::Buckets;
+use crate::stamp::Stamp;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashSet};
 
@@ -71,11 +72,11 @@ impl Tested {
     }
 
     fn arrive(&mut self, sequence: u64, now: u64) -> Arrival {
-        let sequence = (self.base + sequence) as u32;
-        if self.flow.expects(sequence) {
+        let stamp = Stamp { sequence: (self.base + sequence) as u32, time: sequence, ..Stamp::default() };
+        if self.flow.expects(stamp.sequence) {
             return Arrival::Next;
         }
-        self.history.arrive(&mut self.flow, sequence, now, self.limit, &mut self.statistics)
+        self.history.arrive(&mut self.flow, &stamp, now, self.limit, &mut self.statistics)
     }
 
     fn unique(&self) -> u64 {
@@ -121,6 +122,10 @@ proptest! {
         prop_assert_eq!(tested.history.duplicates, oracle.duplicates);
         let first_open = oracle.seen.iter().max().map_or(0, |highest| highest + 1);
         prop_assert_eq!(tested.flow.missing, first_open - oracle.seen.len() as u64);
+        // Stamps have the sequence number as time: that of the first that came from above the highest that is missing.
+        let last_lost = (0..first_open).rev().find(|sequence| !oracle.seen.contains(sequence));
+        let shown_by = last_lost.and_then(|lost| oracle.arrivals.iter().map(|(s, _)| *s).find(|s| *s > lost));
+        prop_assert_eq!(tested.history.last_gap(), shown_by);
         let summary = tested.summary();
         prop_assert_eq!(summary.reordered, oracle.extents.count());
         prop_assert_eq!((summary.extent_mean, summary.extent_max), (oracle.extents.mean(), oracle.extents.max()));
