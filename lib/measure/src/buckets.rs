@@ -171,6 +171,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_equal() {
+        let of = |values: &[u64]| {
+            let mut buckets = Buckets::default();
+            values.iter().for_each(|value| buckets.record(*value));
+            buckets
+        };
+        // 1000 to 1007 are one bucket.
+        assert_eq!(of(&[1000, 1001]), of(&[1001, 1000]));
+        assert_ne!(of(&[1000, 1001]), of(&[1000, 1002]));
+        assert_ne!(of(&[1000, 1003]), of(&[1001, 1002]));
+        assert_ne!(of(&[5, 7]), of(&[6, 6]));
+        assert_ne!(of(&[5, 7, 6, 6]), of(&[5, 7, 5, 7]));
+    }
+
+    #[test]
     fn without_a_value() {
         let empty = Buckets::default();
         assert_eq!((empty.min(), empty.max(), empty.mean(), empty.quantile(0.5)), (None, None, None, None));

@@ -260,9 +260,15 @@ impl Pacer {
         }
         self.give_up_before(self.now.saturating_sub(self.allowance));
         self.draw();
-        let newest_waits = self.drawn > 0 && self.ahead[(self.first + self.drawn - 1) % AHEAD] > self.now;
-        let frames = (self.drawn - usize::from(newest_waits)).min(most);
+        let frames = self.count_due().min(most);
         Due { frames, first: (self.drawn > 0).then(|| self.ahead[self.first]) }
+    }
+
+    /// How many of the drawn departures are due: all, but perhaps the last.
+    #[inline]
+    fn count_due(&self) -> usize {
+        let newest_waits = self.drawn > 0 && self.ahead[(self.first + self.drawn - 1) % AHEAD] > self.now;
+        self.drawn - usize::from(newest_waits)
     }
 
     /// Counts departures before `time` as unsent.
@@ -274,8 +280,8 @@ impl Pacer {
             self.drawn -= 1;
             self.unsent += 1;
         }
-        // What is not drawn may be much after a pause: a constant rate skips it by one division.
-        if self.drawn == 0 && self.left > 0 && schedule.at() < time {
+        // What is not drawn, and later than all that is, may be much after a pause: a constant rate skips it by one division.
+        if schedule.at() < time {
             let skipped = schedule.skip_before(time.min(self.end), self.left);
             self.left -= skipped;
             self.unsent += skipped;
@@ -318,14 +324,14 @@ impl Pacer {
         }
         self.now = self.now.max(now);
         if self.schedule.is_some() {
-            assert!(frames <= self.drawn, "{frames} frames were sent, and at most {} were due", self.drawn);
+            assert!(frames <= self.count_due(), "{frames} frames were sent, and {} were due", self.count_due());
             for _ in 0..frames {
                 self.achieved.lateness.record(self.now.saturating_sub(self.ahead[self.first]));
                 self.first = (self.first + 1) % AHEAD;
             }
             self.drawn -= frames;
         } else {
-            assert!(frames as u64 <= self.left, "{frames} frames were sent, and at most {} were due", self.left);
+            assert!(frames as u64 <= self.left, "{frames} frames were sent, and {} were due", self.left);
             self.left -= frames as u64;
         }
         self.sent += frames as u64;

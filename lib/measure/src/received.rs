@@ -147,7 +147,8 @@ impl Received {
         Received {
             settings,
             flows: vec![Flow::NEW; settings.flows as usize].into(),
-            histories: vec![],
+            // Room for all, which takes no memory until it is used: to move them while frames come in would take milliseconds.
+            histories: Vec::with_capacity(settings.flows as usize),
             counters: Counters::default(),
             latencies: Latencies::new(settings.latency_every, settings.floor),
             variation: Buckets::default(),

@@ -252,6 +252,18 @@ fn numbers_that_were_never_sent() {
     assert_eq!((&text["counters"]["frames"], &text["reordering"]["ratio"]), (&1.into(), &0.0.into()));
 }
 
+/// A frame that follows by its number, but came after a late one, is not compared with that.
+#[test]
+fn delay_variation_leaves_out_late_frames() {
+    let mut received = Received::new(Settings::new(RUN, 1));
+    for (sequence, latency) in [(0, 100), (1, 107), (3, 200), (2, 500), (4, 100), (5, 113)] {
+        let time = u64::from(sequence) * 1000;
+        received.frame(&frame(RUN, 0, sequence, time), time + latency);
+    }
+    let variation = received.variation(received.latencies());
+    assert_eq!((variation.ipdv_p50_ns, variation.ipdv_max_ns), (Some(7), Some(13)));
+}
+
 /// The live latency of a receiver without frames, and settings without flows.
 #[test]
 fn nothing_received() {

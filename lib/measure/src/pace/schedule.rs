@@ -356,6 +356,14 @@ mod tests {
         }
     }
 
+    /// The values that the reference implementation in C (Vigna, prng.di.unimi.it/splitmix64.c) gives for this seed.
+    #[test]
+    fn splitmix64() {
+        let mut poisson = Poisson { at: 0, part: 0.0, mean: 1.0, state: 1_234_567 };
+        let found = [poisson.random(), poisson.random(), poisson.random()];
+        assert_eq!(found, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
+    }
+
     /// Mean and variance of gaps, and the share of those below the mean, are an exponential distribution's.
     #[test]
     fn poisson_is_exponential() {

@@ -73,7 +73,14 @@ impl Density {
 
     fn settle(&mut self, into: &mut Displacements) {
         into.counts[THRESHOLD as usize] += self.window.len() as u64;
-        *self = Density::default();
+        self.stop();
+    }
+
+    /// The flow is in order; memory is kept for the next time.
+    fn stop(&mut self) {
+        self.window.clear();
+        self.early.clear();
+        self.calm = None;
     }
 
     /// At the end of the trial, no more arrivals are waited for.
@@ -81,7 +88,7 @@ impl Density {
         while !self.window.is_empty() {
             self.place(into);
         }
-        *self = Density::default();
+        self.stop();
     }
 
     fn ahead(&self, sequence: u32) -> i32 {

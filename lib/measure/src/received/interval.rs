@@ -57,7 +57,7 @@ impl Interval {
         let per_second = |what: f64| if lasted > 0.0 { what / lasted } else { 0.0 };
         let bits = |frames: u64, bytes: u64| (bytes as f64 + frames as f64 * OVERHEAD) * 8.0;
         let (was, is) = (&earlier.received, &later.received);
-        let (sent, received) = (later.sent - earlier.sent, is.frames - was.frames);
+        let (sent, received) = (later.sent.saturating_sub(earlier.sent), is.frames.saturating_sub(was.frames));
         let latency = latency.filter(|latency| latency.count > 0);
         Interval {
             from_s,
@@ -66,13 +66,13 @@ impl Interval {
             received,
             sent_pps: per_second(sent as f64),
             received_pps: per_second(received as f64),
-            sent_bits_per_s: per_second(bits(sent, later.sent_bytes - earlier.sent_bytes)),
-            received_bits_per_s: per_second(bits(received, is.bytes - was.bytes)),
-            unsent: later.unsent - earlier.unsent,
+            sent_bits_per_s: per_second(bits(sent, later.sent_bytes.saturating_sub(earlier.sent_bytes))),
+            received_bits_per_s: per_second(bits(received, is.bytes.saturating_sub(was.bytes))),
+            unsent: later.unsent.saturating_sub(earlier.unsent),
             missing: is.missing,
-            duplicates: is.duplicates - was.duplicates,
-            reordered: is.reordered - was.reordered,
-            corrupted: is.corrupted - was.corrupted,
+            duplicates: is.duplicates.saturating_sub(was.duplicates),
+            reordered: is.reordered.saturating_sub(was.reordered),
+            corrupted: is.corrupted.saturating_sub(was.corrupted),
             latency_min_ns: latency.map(|latency| latency.min_ns),
             latency_p50_ns: latency.map(|latency| latency.p50_ns),
             latency_p99_ns: latency.map(|latency| latency.p99_ns),
@@ -102,6 +102,14 @@ mod tests {
         assert_eq!((interval.latency_p50_ns, interval.latency_max_ns), (Some(1000), Some(1000)));
         let text = serde_json::to_string(&interval).unwrap();
         assert_eq!(serde_json::from_str::<Interval>(&text).unwrap(), interval);
+        // And as a line of a table.
+        let mut table = csv::Writer::from_writer(vec![]);
+        table.serialize(interval).unwrap();
+        let table = String::from_utf8(table.into_inner().unwrap()).unwrap();
+        assert!(table.starts_with("from_s,to_s,sent,") && table.lines().count() == 2, "{table}");
+        let read: Vec<Interval> =
+            csv::Reader::from_reader(table.as_bytes()).deserialize().map(Result::unwrap).collect();
+        assert_eq!(read, [interval]);
         // Nothing received, no time gone by.
         let nothing = Interval::new(2_000_000_000, &later, &later, None);
         assert_eq!((nothing.from_s, nothing.sent_pps, nothing.latency_p50_ns), (0.0, 0.0, None));

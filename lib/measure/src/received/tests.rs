@@ -181,6 +181,20 @@ fn three_places_late() {
     assert_eq!(tested.flow.missing, 0);
 }
 
+/// A frame that is as late as the threshold counts, one that is later does not.
+#[test]
+fn the_threshold_of_displacements() {
+    for (late, beyond) in [(16, 0), (17, 1)] {
+        let mut tested = Tested::new(0, 64);
+        (1..=late).chain([0]).chain(late + 1..late + 40).for_each(|sequence| {
+            tested.arrive(sequence, 0);
+        });
+        let summary = tested.summary();
+        assert_eq!(summary.beyond_threshold, beyond);
+        assert_eq!(summary.density.iter().find(|(at, _)| *at == 16), Some(&(16, 1)).filter(|_| beyond == 0));
+    }
+}
+
 /// A gap of a billion frames is one gap; a number from before the first is no frame of this flow.
 #[test]
 fn numbers_that_are_far_away() {
