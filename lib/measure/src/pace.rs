@@ -54,7 +54,7 @@ pub enum Departures {
     Constant,
     /// With gaps of an exponential distribution, drawn from a seed.
     Poisson { seed: u64 },
-    /// So many frames back to back. Without `gap_ns`, the rate is the mean; with it, it is that within a burst, and the gap is
+    /// Groups of `frames` back to back. Without `gap_ns`, the rate is the mean; with it, it is that within a burst, and the gap is
     /// between the end of a burst and the start of the next.
     Bursts { frames: u32, gap_ns: Option<u64> },
 }
@@ -317,7 +317,7 @@ impl Pacer {
     /// The device took the first `frames` of those that were due, at `now` (ns).
     ///
     /// # Panics
-    /// If so many were not due.
+    /// If fewer were due.
     pub fn sent(&mut self, now: u64, frames: usize) {
         if frames == 0 {
             return;

@@ -62,7 +62,7 @@ fn interrupts(text: &str, cores: &[u32]) -> Option<u64> {
     let wanted: Vec<usize> = cores.iter().map(at).collect::<Option<_>>()?;
     let counts = lines.map(|line| {
         let counts: Vec<&str> = line.split_whitespace().skip(1).take(columns.len()).collect();
-        // Lines such as "ERR: 0" have fewer columns, and are nobody's.
+        // Lines such as "ERR: 0" have fewer columns, and belong to no processor.
         wanted.iter().filter_map(|at| counts.get(*at)?.parse::<u64>().ok()).sum::<u64>()
             * u64::from(counts.len() == columns.len())
     });
