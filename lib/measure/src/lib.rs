@@ -11,3 +11,4 @@ pub mod pace;
 pub mod received;
 pub mod stamp;
 pub mod verdict;
+pub mod traffic;

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+//! Which frames a generator sends: a description, checked and compiled, and frames written into batches.
+//!
+//! ```text
+//! description  what users write; each field has a text     range, sizes, rss, routes: the types of its fields
+//! compile      every check; description -> Traffic         random, combinations: which values meet in which flow
+//! prototype    the headers, and parts of their checksums   heads: the first bytes of the frames of each flow
+//! plan         which flow and size the next frames have
+//! ```
+//!
+//! Nothing is computed for a frame that can be computed before: a flow's headers with their checksums are copied, and the
+//! stamp, which no checksum depends on ([`crate::stamp`]), is written. Beyond 65,536 flows the fields that differ are
+//! written into a prototype instead, and their parts added to the checksums (as in RFC 1624).
+
+mod combinations;
+mod compile;
+mod description;
+mod error;
+mod heads;
+mod plan;
+mod prototype;
+mod random;
+mod range;
+mod routes;
+mod rss;
+mod sizes;
+mod text;
+
+pub use description::{Description, Family, Protocol};
+pub use error::TrafficError;
+pub use prototype::{Headers, smallest_frame};
+pub use range::{Addresses, Order, Range, Value, VlanId};
+pub use rss::{MICROSOFT_KEY, Rss, SYMMETRIC_KEY, toeplitz};
+pub use sizes::{FCS, LARGEST, SMALLEST, Sizes};
+
+use std::io;
+use std::path::Path;
+
+use perigee_packet::{BATCH_SIZE, Batch, Mask};
+
+use crate::stamp::{self, Stamp};
+use heads::Heads;
+use plan::Plan;
+use prototype::{Fitted, Prototype, SHORTEST};
+
+/// The most flows of a traffic.
+pub const MOST_FLOWS: u64 = 1 << 24;
+
+/// Frames to send, one after the other: of a description, or of a capture.
+pub trait Frames {
+    /// The lengths in bytes, without the FCS, of the next `count` frames, of at most 256 and of as many as there are.
+    /// They stay the next ones until they are written.
+    fn lengths(&mut self, count: usize) -> &[u16];
+
+    /// Writes the next frames into the packets of `mask`, in the order of their slots, and returns their number. The
+    /// packets have the lengths that [`lengths`](Frames::lengths) gave, in that order, and any contents; one of another
+    /// length is resized. It ends early at a packet without room for its frame, and where no frames are left.
+    ///
+    /// `now` in ns and `run` are what the stamps say.
+    fn write(&mut self, batch: &mut Batch, mask: Mask, now: u64, run: u16) -> usize;
+
+    /// The next frame is the first again, and all sequence numbers start at 0: for the next trial.
+    fn restart(&mut self);
+}
+
+/// A compiled description: an endless sequence of frames, always the same one.
+///
+/// ```
+/// use perigee_measure::traffic::{Description, Frames, Traffic};
+/// use perigee_packet::{Batch, Mask, Pool, batch::heap::HeapPool};
+///
+/// let mut traffic = Traffic::new(&Description::default()).unwrap();
+/// let pool = HeapPool::leak(32);
+/// let mut batch = Batch::new(pool);
+/// for length in traffic.lengths(32).to_vec() {
+///     batch.push(pool.packet(&vec![0; length.into()]).unwrap(), 0).unwrap();
+/// }
+/// assert_eq!(traffic.write(&mut batch, Mask::ALL, 1_000, 7), 32);
+/// ```
+#[derive(Debug)]
+pub struct Traffic {
+    prototype: Prototype,
+    fitted: Vec<Fitted>,
+    heads: Heads,
+    plan: Plan,
+    /// The next sequence number of each flow.
+    sequences: Vec<u32>,
+    mean_size: f64,
+}
+
+impl Traffic {
+    /// Checks and compiles a description without route files.
+    ///
+    /// # Errors
+    /// What is wrong with the description; also a route file, as none is read here.
+    pub fn new(description: &Description) -> Result<Traffic, TrafficError> {
+        Traffic::with_files(description, |_| Err(io::Error::other("no files can be read here")))
+    }
+
+    /// Checks and compiles a description; `read` reads its route files.
+    ///
+    /// # Errors
+    /// What is wrong with the description or a route file.
+    pub fn with_files(
+        description: &Description,
+        mut read: impl FnMut(&Path) -> io::Result<String>,
+    ) -> Result<Traffic, TrafficError> {
+        compile::compile(description, &mut read)
+    }
+
+    /// How many flows there are; stamps number them from 0.
+    pub fn flows(&self) -> u32 {
+        self.sequences.len() as u32
+    }
+
+    /// Whether the frames carry stamps. If not, a receiver can only count them.
+    pub fn is_stamped(&self) -> bool {
+        self.prototype.is_stamped()
+    }
+
+    /// The mean frame size in bytes, with the FCS, over a period of the sizes.
+    pub fn mean_size(&self) -> f64 {
+        self.mean_size
+    }
+
+    /// The sizes that come up, in bytes with the FCS, as the description lists them.
+    pub fn sizes(&self) -> impl Iterator<Item = u16> {
+        self.fitted.iter().map(|fitted| fitted.length + FCS)
+    }
+}
+
+impl Frames for Traffic {
+    fn lengths(&mut self, count: usize) -> &[u16] {
+        let count = count.min(BATCH_SIZE);
+        self.plan.prepare(count);
+        &self.plan.lengths[..count]
+    }
+
+    fn write(&mut self, batch: &mut Batch, mask: Mask, now: u64, run: u16) -> usize {
+        let mask = mask & batch.live();
+        self.plan.prepare(mask.count());
+        // The usual lengths as constants: a copy of 60 bytes is four instructions then, otherwise a call.
+        let written = match (self.prototype.length, self.is_stamped()) {
+            (60, true) => self.write_heads::<true>(batch, mask, now, run, 60),
+            (64, true) => self.write_heads::<true>(batch, mask, now, run, 64),
+            (80, true) => self.write_heads::<true>(batch, mask, now, run, 80),
+            (length, true) => self.write_heads::<true>(batch, mask, now, run, length),
+            (length, false) => self.write_heads::<false>(batch, mask, now, run, length),
+        };
+        self.plan.consume(written);
+        written
+    }
+
+    fn restart(&mut self) {
+        self.plan.restart();
+        self.sequences.fill(0);
+        if let Heads::Made { steps, .. } = &mut self.heads {
+            steps.restart();
+        }
+    }
+}
+
+impl Traffic {
+    /// Writes planned frames that start with heads of `length` bytes.
+    #[inline(always)]
+    fn write_heads<const STAMPED: bool>(
+        &mut self,
+        batch: &mut Batch,
+        mask: Mask,
+        now: u64,
+        run: u16,
+        length: usize,
+    ) -> usize {
+        let Traffic { prototype, fitted, heads, plan, sequences, .. } = self;
+        let mut written = 0;
+        for mut packet in batch.packets(mask) {
+            let Some(&bytes) = plan.lengths.get(written) else { break };
+            if packet.frame().len() != usize::from(bytes) && packet.resize(bytes.into()).is_err() {
+                break;
+            }
+            // A head is at most as long as the shortest frame of the traffic.
+            let (head, tail) = packet.frame_mut().split_at_mut(length);
+            let flow = plan.flows[written];
+            match heads {
+                Heads::Finished { bytes, stride } => head.copy_from_slice(&bytes[flow as usize * *stride..][..length]),
+                Heads::Unfinished { bytes, stride, sums } => {
+                    head.copy_from_slice(&bytes[flow as usize * *stride..][..length]);
+                    let [ip, upper] = sums[flow as usize].map(u32::from);
+                    let fitted = &fitted[usize::from(plan.sizes[written])];
+                    prototype.finish(head, fitted, prototype::Sums { ip, upper });
+                }
+                Heads::Made { varying, steps } => {
+                    head.copy_from_slice(&prototype.bytes[..length]);
+                    let mut sums = prototype.sums;
+                    for (field, place) in varying.fields.iter().zip(steps.places()) {
+                        field.put(*place, head, &mut sums);
+                    }
+                    if let Some((field, _)) = &varying.drawn {
+                        field.put(plan.ranks[written].into(), head, &mut sums);
+                    }
+                    steps.advance();
+                    prototype.finish(head, &fitted[usize::from(plan.sizes[written])], sums);
+                }
+            }
+            if STAMPED && let Some((_, last)) = head.split_last_chunk_mut::<{ stamp::LENGTH }>() {
+                let sequence = &mut sequences[flow as usize];
+                Stamp { run, flow, sequence: *sequence, time: now }.write(last);
+                *sequence = sequence.wrapping_add(1);
+            }
+            if !tail.is_empty() {
+                tail.copy_from_slice(&prototype.tail[..tail.len()]);
+            }
+            written += 1;
+        }
+        written
+    }
+}
+
+// A head ends where the stamp does: nothing of the payload is in it, as headers and stamp are never shorter than a frame.
+const _: () = assert!(14 + 20 + 8 + stamp::LENGTH >= SHORTEST);
