@@ -5,13 +5,14 @@
 //! description  what users write; each field has a text     range, sizes, rss, routes: the types of its fields
 //! compile      every check; description -> Traffic         random, combinations: which values meet in which flow
 //! prototype    the headers, and parts of their checksums   heads: the first bytes of the frames of each flow
-//! plan         which flow and size the next frames have
+//! plan         which flow and size the next frames have    columns: what differs in the heads of a burst
 //! ```
 //!
 //! Nothing is computed for a frame that can be computed before: a flow's headers with their checksums are copied, and the
 //! stamp, which no checksum depends on ([`crate::stamp`]), is written. Beyond 65,536 flows the fields that differ are
 //! written into a prototype instead, and their parts added to the checksums (as in RFC 1624).
 
+mod columns;
 mod combinations;
 mod compile;
 mod description;
@@ -138,7 +139,10 @@ impl Frames for Traffic {
 
     fn write(&mut self, batch: &mut Batch, mask: Mask, now: u64, run: u16) -> usize {
         let mask = mask & batch.live();
-        self.plan.prepare(mask.count());
+        let count = mask.count();
+        self.plan.prepare(count);
+        let Plan { sizes, flows, ranks, .. } = &self.plan;
+        self.heads.prepare(&self.prototype, &self.fitted, &sizes[..count], &flows[..count], &ranks[..count]);
         // The usual lengths as constants: a copy of 60 bytes is four instructions then, otherwise a call.
         let written = match (self.prototype.length, self.is_stamped()) {
             (60, true) => self.write_heads::<true>(batch, mask, now, run, 60),
@@ -148,15 +152,16 @@ impl Frames for Traffic {
             (length, false) => self.write_heads::<false>(batch, mask, now, run, length),
         };
         self.plan.consume(written);
+        if written < count {
+            self.heads.return_frames(count - written);
+        }
         written
     }
 
     fn restart(&mut self) {
         self.plan.restart();
         self.sequences.fill(0);
-        if let Heads::Made { steps, .. } = &mut self.heads {
-            steps.restart();
-        }
+        self.heads.restart();
     }
 }
 
@@ -171,36 +176,22 @@ impl Traffic {
         run: u16,
         length: usize,
     ) -> usize {
-        let Traffic { prototype, fitted, heads, plan, sequences, .. } = self;
+        // In variables of their own, all this stays in registers: the compiler cannot know that a packet's bytes are none of it.
+        let (heads, stride, columns) = self.heads.view(&self.prototype);
+        let (lengths, flows) = (&self.plan.lengths[..], &self.plan.flows[..]);
+        let (sequences, filling) = (&mut self.sequences[..], &self.prototype.tail[..]);
         let mut written = 0;
         for mut packet in batch.packets(mask) {
-            let Some(&bytes) = plan.lengths.get(written) else { break };
-            if packet.frame().len() != usize::from(bytes) && packet.resize(bytes.into()).is_err() {
+            let bytes = usize::from(lengths[written]);
+            if packet.frame().len() != bytes && packet.resize(bytes).is_err() {
                 break;
             }
             // A head is at most as long as the shortest frame of the traffic.
             let (head, tail) = packet.frame_mut().split_at_mut(length);
-            let flow = plan.flows[written];
-            match heads {
-                Heads::Finished { bytes, stride } => head.copy_from_slice(&bytes[flow as usize * *stride..][..length]),
-                Heads::Unfinished { bytes, stride, sums } => {
-                    head.copy_from_slice(&bytes[flow as usize * *stride..][..length]);
-                    let [ip, upper] = sums[flow as usize].map(u32::from);
-                    let fitted = &fitted[usize::from(plan.sizes[written])];
-                    prototype.finish(head, fitted, prototype::Sums { ip, upper });
-                }
-                Heads::Made { varying, steps } => {
-                    head.copy_from_slice(&prototype.bytes[..length]);
-                    let mut sums = prototype.sums;
-                    for (field, place) in varying.fields.iter().zip(steps.places()) {
-                        field.put(*place, head, &mut sums);
-                    }
-                    if let Some((field, _)) = &varying.drawn {
-                        field.put(plan.ranks[written].into(), head, &mut sums);
-                    }
-                    steps.advance();
-                    prototype.finish(head, &fitted[usize::from(plan.sizes[written])], sums);
-                }
+            let flow = flows[written];
+            head.copy_from_slice(&heads[flow as usize * stride..][..length]);
+            if let Some(columns) = columns {
+                columns.write(written, head);
             }
             if STAMPED && let Some((_, last)) = head.split_last_chunk_mut::<{ stamp::LENGTH }>() {
                 let sequence = &mut sequences[flow as usize];
@@ -208,7 +199,7 @@ impl Traffic {
                 *sequence = sequence.wrapping_add(1);
             }
             if !tail.is_empty() {
-                tail.copy_from_slice(&prototype.tail[..tail.len()]);
+                tail.copy_from_slice(&filling[..tail.len()]);
             }
             written += 1;
         }

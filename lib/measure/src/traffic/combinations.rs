@@ -83,46 +83,52 @@ impl Steps {
         let places = vec![0; lengths.len()];
         let mut steps =
             Steps { combinations: Combinations::new(lengths), flows: flows.max(1), next: 0, places, left: 0 };
-        steps.restart();
+        steps.seek(0);
         steps
     }
 
-    /// Back to the first one.
-    pub fn restart(&mut self) {
-        self.next = 0;
-        self.jump();
+    /// The place of the present flow in a range, and the range's length.
+    #[inline(always)]
+    pub fn place(&self, range: usize) -> (u64, u64) {
+        (self.places[range], self.combinations.lengths[range])
     }
 
-    /// The places of the present flow.
+    /// For how many flows, the present one included, every range just goes on from value to value: at least 1.
     #[inline(always)]
-    pub fn places(&self) -> &[u64] {
-        &self.places
+    pub fn straight(&self) -> u64 {
+        self.left
     }
 
-    /// The next flow becomes the present one.
+    /// Goes on by a number of flows that is at most [`straight`](Steps::straight).
     #[inline(always)]
-    pub fn advance(&mut self) {
-        self.next += 1;
-        self.left -= 1;
+    pub fn advance(&mut self, count: u64) {
+        self.next += count;
+        self.left -= count;
         if self.left == 0 {
-            return self.jump();
+            return self.seek(if self.next == self.flows { 0 } else { self.next });
         }
         for (place, length) in self.places.iter_mut().zip(&self.combinations.lengths) {
-            *place += 1;
-            if *place == *length {
-                *place = 0;
+            *place += count;
+            // A range may be shorter than the burst.
+            while *place >= *length {
+                *place -= *length;
             }
         }
     }
 
+    /// Goes back by a number of flows.
+    pub fn go_back(&mut self, count: u64) {
+        let count = count % self.flows;
+        self.seek((self.next + self.flows - count) % self.flows);
+    }
+
+    /// This flow becomes the present one.
     #[cold]
-    fn jump(&mut self) {
-        if self.next == self.flows {
-            self.next = 0;
-        }
-        self.combinations.at(self.next, &mut self.places);
+    pub fn seek(&mut self, flow: u64) {
+        self.next = flow;
+        self.combinations.at(flow, &mut self.places);
         let straight = self.combinations.straight();
-        self.left = (straight - self.next % straight).min(self.flows - self.next);
+        self.left = (straight - flow % straight).min(self.flows - flow);
     }
 }
 
@@ -169,8 +175,20 @@ mod tests {
             for turn in 0..500 {
                 let mut places = vec![0; lengths.len()];
                 combinations.at(turn % flows, &mut places);
-                prop_assert_eq!(steps.places(), &places[..], "turn {}", turn);
-                steps.advance();
+                prop_assert_eq!(&steps.places, &places, "turn {}", turn);
+                steps.advance(1);
+            }
+            steps.seek(0);
+            let mut turn = 0;
+            for round in 0..200 {
+                let count = steps.straight().min(1 + round % 32);
+                steps.advance(count);
+                let back = (turn + count).min(round % 7);
+                steps.go_back(back);
+                turn = turn + count - back;
+                let mut places = vec![0; lengths.len()];
+                combinations.at(turn % flows, &mut places);
+                prop_assert_eq!(&steps.places, &places, "turn {}", turn);
             }
         }
     }
@@ -183,7 +201,7 @@ mod tests {
         combinations.at((1 << 24) - 1, &mut places);
         assert_eq!(places, [(1 << 24) - 1, (1 << 24) - 1, 0, (1 << 24) - 1]);
         let mut steps = Steps::new(&[1 << 40, 1 << 30], 1 << 24);
-        steps.advance();
-        assert_eq!(steps.places(), [1, 1]);
+        steps.advance(1);
+        assert_eq!(steps.places, [1, 1]);
     }
 }

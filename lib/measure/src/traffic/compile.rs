@@ -6,7 +6,7 @@ use std::path::Path;
 
 use perigee_net::MacAddr;
 
-use super::combinations::{Combinations, Steps};
+use super::combinations::Combinations;
 use super::description::{Description, Family, Protocol};
 use super::error::TrafficError;
 use super::heads::{Field, Heads, KEPT, Set, Values, Varying};
@@ -48,32 +48,30 @@ pub(crate) fn compile(description: &Description, read: Read) -> Result<Traffic, 
     let fitted: Vec<_> = cycle.sizes.iter().map(|size| prototype.fit(*size)).collect();
 
     let given = fields(&description.with_defaults(), headers, read)?;
-    let (mut varying, drawn_name) = vary(given, &mut prototype)?;
+    let (varying, drawn_name) = vary(given, &mut prototype)?;
     let flows = flow_count(description, &varying)?;
     let drawing = varying.drawn.as_ref().map(|(_, ranks)| Drawing {
         alias: Alias::zipf(*ranks, drawn_name.map_or(0.0, |(_, s)| s)),
         ranks: *ranks,
         random: Random::new(random::at(description.seed, DRAWS_SEED)),
     });
-    let only = fitted.first().filter(|_| cycle.pattern.iter().all(|size| *size == 0));
     let heads = match (&description.rss, drawn_name) {
         (Some(_), Some((field, _))) => return Err(TrafficError::SpreadOfZipf { field }),
         (Some(rss), None) => {
             let chosen = choose(rss, flows, &varying, &prototype, headers)?;
-            Heads::keep(&prototype, &varying, chosen.into_iter(), only)
+            Heads::keep(&prototype, &varying, chosen.into_iter(), &fitted)
         }
-        (None, _) if flows <= KEPT => Heads::keep(&prototype, &varying, 0..flows, only),
-        (None, _) => {
-            let ranks = varying.drawn.as_ref().map_or(1, |(_, ranks)| u64::from(*ranks));
-            let steps = Steps::new(varying.combinations.lengths(), flows / ranks);
-            Heads::Made { varying: Box::new(std::mem::take(&mut varying)), steps }
-        }
+        (None, _) if flows <= KEPT => Heads::keep(&prototype, &varying, 0..flows, &fitted),
+        (None, _) => Heads::make(&mut prototype, varying, flows, &fitted),
     };
     let lengths = fitted.iter().map(|fitted| fitted.length).collect();
     let total: u64 = cycle.pattern.iter().map(|size| u64::from(cycle.sizes[usize::from(*size)])).sum();
     let mean_size = total as f64 / cycle.pattern.len() as f64;
     let plan = Plan::new(lengths, cycle.pattern, flows as u32, drawing);
-    Ok(Traffic { prototype, fitted, heads, plan, sequences: vec![0; flows as usize], mean_size })
+    // The pages are touched now, not by the first frames of a trial.
+    let mut sequences = vec![0; flows as usize];
+    std::hint::black_box(&mut sequences).fill(0);
+    Ok(Traffic { prototype, fitted, heads, plan, sequences, mean_size })
 }
 
 /// The kinds of headers, from the fields that choose them.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! The heads of the frames of each flow: made once and kept, or made again for each frame where there are too many flows.
 
+use perigee_packet::wire::checksum;
+
+use super::columns::{ColumnId, Columns};
 use super::combinations::{Combinations, Steps};
 use super::prototype::{Fitted, Prototype, ROOM, Spot, Sums};
 use super::random::Shuffle;
@@ -28,7 +31,6 @@ pub(crate) enum Set {
 }
 
 impl Values {
-    #[inline(always)]
     fn wide(&self, place: u64) -> u128 {
         let number = self.shuffle.as_ref().map_or(place.into(), |shuffle| shuffle.at(place));
         match &self.set {
@@ -38,20 +40,37 @@ impl Values {
         }
     }
 
-    /// A value of at most 64 bits.
+    /// Values of at most 32 bits, by their places.
     #[inline(always)]
-    fn narrow(&self, place: u64) -> u64 {
-        let number = match &self.shuffle {
-            None => place,
-            Some(shuffle) => shuffle.at(place) as u64,
-        };
-        match &self.set {
-            Set::From(first) => *first as u64 + number,
-            Set::Narrow(list) => list[number as usize].into(),
-            Set::Wide(list) => list[number as usize] as u64,
+    fn narrow(&self, places: impl Iterator<Item = u64>, to: &mut [u32]) {
+        fn fill(places: impl Iterator<Item = u64>, to: &mut [u32], value: impl Fn(u64) -> u32) {
+            to.iter_mut().zip(places).for_each(|(to, place)| *to = value(place));
+        }
+        match (&self.set, &self.shuffle) {
+            (Set::From(first), None) => fill(places, to, |place| *first as u32 + place as u32),
+            (Set::From(first), Some(shuffle)) => fill(places, to, |place| *first as u32 + shuffle.at(place) as u32),
+            (Set::Narrow(list), None) => fill(places, to, |place| list[place as usize]),
+            _ => fill(places, to, |place| self.wide(place) as u32),
         }
     }
+
+    /// The same values without a shuffle where that is faster: their list is read from its start to its end, and no
+    /// permutation has to be followed until it leads below a limit.
+    pub fn listed(self, length: u64, is_wide: bool) -> Values {
+        let Some(shuffle) = &self.shuffle else { return self };
+        let fits = !is_wide && matches!(self.set, Set::From(first) if first + u128::from(length) <= 1 << 32);
+        let set = match &self.set {
+            Set::Wide(list) => Set::Wide((0..length).map(|place| list[shuffle.at(place) as usize]).collect()),
+            Set::Narrow(list) => Set::Narrow((0..length).map(|place| list[shuffle.at(place) as usize]).collect()),
+            Set::From(_) if length > LISTED || !fits => return self,
+            Set::From(first) => Set::Narrow((0..length).map(|place| (first + shuffle.at(place)) as u32).collect()),
+        };
+        Values { set, shuffle: None }
+    }
 }
+
+/// Up to so many values a shuffled range becomes a list: 4 MiB.
+const LISTED: u64 = 1 << 20;
 
 /// A field and its values.
 #[derive(Debug, Clone)]
@@ -62,12 +81,18 @@ pub(crate) struct Field {
 
 impl Field {
     /// Writes the value at a place.
-    #[inline(always)]
     pub fn put(&self, place: u64, head: &mut [u8], sums: &mut Sums) {
+        self.spot.put(head, self.values.wide(place), sums);
+    }
+
+    /// Makes the column of frames from `start` on, with the values at these places.
+    #[inline(always)]
+    fn fill(&self, columns: &mut Columns, start: usize, count: usize, places: impl Iterator<Item = u64>) {
         if self.spot.is_wide() {
-            self.spot.put_wide(head, self.values.wide(place), sums);
+            let to = columns.wide[start..start + count].iter_mut();
+            to.zip(places).for_each(|(to, place)| *to = self.values.wide(place));
         } else {
-            self.spot.put(head, self.values.narrow(place), sums);
+            self.values.narrow(places, &mut columns.narrow[start..start + count]);
         }
     }
 }
@@ -106,30 +131,137 @@ pub(crate) enum Heads {
     /// Kept, with lengths and checksums.
     Finished { bytes: Vec<u8>, stride: usize },
     /// Kept, for frames of several sizes: each with its sums.
-    Unfinished { bytes: Vec<u8>, stride: usize, sums: Vec<[u16; 2]> },
-    /// Made for each frame; the flows come in turn but for the drawn field.
-    Made { varying: Box<Varying>, steps: Steps },
+    Unfinished { bytes: Vec<u8>, stride: usize, sums: Vec<[u16; 2]>, columns: Box<Columns> },
+    /// Made for each frame.
+    Made(Box<Made>),
+}
+
+/// Heads that are made for each frame; the flows come in turn but for the drawn field.
+#[derive(Debug)]
+pub(crate) struct Made {
+    fields: Vec<(Field, ColumnId)>,
+    drawn: Option<(Field, ColumnId)>,
+    steps: Steps,
+    columns: Columns,
 }
 
 impl Heads {
-    /// Keeps the heads of flows that have these combinations; `only` is the one size that there is.
+    /// Keeps the heads of flows that have these combinations.
     pub fn keep(
         prototype: &Prototype,
         varying: &Varying,
         flows: impl Iterator<Item = u64>,
-        only: Option<&Fitted>,
+        fitted: &[Fitted],
     ) -> Heads {
         // A cache line each where that is enough.
         let stride = prototype.length.next_multiple_of(if prototype.length <= 64 { 64 } else { 16 });
         let (mut bytes, mut kept) = (Vec::new(), Vec::new());
         for flow in flows {
             let (mut head, sums) = varying.head(prototype, flow);
-            match only {
-                Some(fitted) => prototype.finish(&mut head, fitted, sums),
-                None => kept.push([sums.ip, sums.upper].map(perigee_packet::wire::checksum::fold)),
+            match fitted {
+                [only] => prototype.finish(&mut head, only, sums),
+                _ => kept.push([sums.ip, sums.upper].map(checksum::fold)),
             }
             bytes.extend_from_slice(&head[..stride]);
         }
-        if only.is_some() { Heads::Finished { bytes, stride } } else { Heads::Unfinished { bytes, stride, sums: kept } }
+        if fitted.len() == 1 {
+            return Heads::Finished { bytes, stride };
+        }
+        let columns = Box::new(Columns::new(prototype, fitted.len()));
+        Heads::Unfinished { bytes, stride, sums: kept, columns }
+    }
+
+    /// Makes the heads of `flows` flows when they are needed.
+    pub fn make(prototype: &mut Prototype, varying: Varying, flows: u64, fitted: &[Fitted]) -> Heads {
+        if let [only] = fitted {
+            let mut head = prototype.bytes;
+            prototype.put_lengths(&mut head, only);
+            prototype.bytes = head;
+        }
+        let mut columns = Columns::new(prototype, fitted.len());
+        let lengths = varying.combinations.lengths().to_vec();
+        let listed = |(Field { spot, values }, length): (Field, &u64)| {
+            let field = Field { spot, values: values.listed(*length, spot.is_wide()) };
+            (field, columns.add(spot))
+        };
+        let fields = varying.fields.into_iter().zip(&lengths).map(listed).collect();
+        let ranks = varying.drawn.as_ref().map_or(1, |(_, ranks)| u64::from(*ranks));
+        let drawn = varying.drawn.map(|(field, _)| {
+            let id = columns.add(field.spot);
+            (field, id)
+        });
+        Heads::Made(Box::new(Made { fields, drawn, steps: Steps::new(&lengths, flows / ranks), columns }))
+    }
+
+    /// The bytes of all heads, from the head of one flow to the next, and what differs in the frames that were prepared. Of
+    /// heads that are made there is one, which is all flows'.
+    #[inline(always)]
+    pub fn view<'a>(&'a self, prototype: &'a Prototype) -> (&'a [u8], usize, Option<&'a Columns>) {
+        match self {
+            Heads::Finished { bytes, stride } => (bytes, *stride, None),
+            Heads::Unfinished { bytes, stride, columns, .. } => (bytes, *stride, Some(columns)),
+            Heads::Made(made) => (&prototype.bytes, 0, Some(&made.columns)),
+        }
+    }
+
+    /// Back to the first flow.
+    pub fn restart(&mut self) {
+        if let Heads::Made(made) = self {
+            made.steps.seek(0);
+        }
+    }
+
+    /// Makes what is to be made for the next frames; `sizes`, `flows` and `ranks` have an entry each.
+    #[inline(always)]
+    pub fn prepare(&mut self, prototype: &Prototype, fitted: &[Fitted], sizes: &[u16], flows: &[u32], ranks: &[u32]) {
+        match self {
+            Heads::Finished { .. } => {}
+            Heads::Unfinished { sums, columns, .. } => {
+                columns.begin_with(flows, sums);
+                columns.end(fitted, sizes);
+            }
+            Heads::Made(made) => {
+                made.columns.begin(sizes.len(), prototype.sums);
+                made.prepare(ranks);
+                made.columns.end(fitted, sizes);
+            }
+        }
+    }
+
+    /// Only the first of those frames were written; the others come next.
+    #[cold]
+    pub fn return_frames(&mut self, count: usize) {
+        if let Heads::Made(made) = self {
+            made.steps.go_back(count as u64);
+        }
+    }
+}
+
+impl Made {
+    /// Makes the columns of the next frames.
+    #[inline(always)]
+    fn prepare(&mut self, ranks: &[u32]) {
+        let count = ranks.len();
+        let mut start = 0;
+        while start < count {
+            let straight = self.steps.straight().min((count - start) as u64) as usize;
+            for (number, (field, _)) in self.fields.iter().enumerate() {
+                let (mut place, length) = self.steps.place(number);
+                let places = std::iter::repeat_with(|| {
+                    let now = place;
+                    place = if place + 1 == length { 0 } else { place + 1 };
+                    now
+                });
+                // Each field's values go through the same room, so that of several runs the earlier ones are taken first.
+                field.fill(&mut self.columns, start, straight, places);
+                self.columns.take(self.fields[number].1, start..start + straight);
+            }
+            self.steps.advance(straight as u64);
+            start += straight;
+        }
+        if let Some((field, id)) = &self.drawn {
+            field.fill(&mut self.columns, 0, count, ranks.iter().map(|rank| u64::from(*rank)));
+            self.columns.take(*id, 0..count);
+        }
     }
 }

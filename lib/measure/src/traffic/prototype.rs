@@ -121,8 +121,10 @@ pub(crate) struct Spot {
     at: usize,
     /// In bytes: 2, 4, 6 or 16.
     width: usize,
-    in_ip: bool,
-    in_upper: bool,
+    /// Whether it counts for the checksum of the IPv4 header, ...
+    pub in_ip: bool,
+    /// ... and for that of UDP, TCP or ICMP.
+    pub in_upper: bool,
 }
 
 /// Sizes and sums of one frame size.
@@ -131,9 +133,21 @@ pub(crate) struct Fitted {
     /// Bytes in memory, without the FCS.
     pub length: u16,
     /// What the IP header has as its length.
-    ip_length: u16,
-    upper_length: u16,
-    sums: Sums,
+    pub ip_length: u16,
+    /// What the UDP header has as its length.
+    pub upper_length: u16,
+    pub sums: Sums,
+}
+
+/// Where the fields are that follow from all others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Computed {
+    pub ip_length: usize,
+    /// Of UDP.
+    pub upper_length: Option<usize>,
+    /// Of IPv4.
+    pub ip_checksum: Option<usize>,
+    pub upper_checksum: usize,
 }
 
 /// The headers of all frames, with zeros where flows or sizes differ.
@@ -242,28 +256,45 @@ impl Prototype {
         Fitted { length, ip_length, upper_length, sums: Sums { ip: ip_length.into(), upper } }
     }
 
-    /// Writes lengths and checksums; `sums` are those of the constants and the flow.
-    #[inline(always)]
-    pub fn finish(&self, head: &mut [u8], fitted: &Fitted, sums: Sums) {
+    /// Where lengths and checksums are.
+    pub fn computed(&self) -> Computed {
         let (ip, upper) = (self.headers.ip(), self.headers.upper());
-        let sums = sums.add(fitted.sums);
-        match self.headers.family {
-            Family::Ipv4 => {
-                put16(head, ip + 2, fitted.ip_length);
-                put16(head, ip + 10, checksum::finish(sums.ip));
-            }
-            Family::Ipv6 => put16(head, ip + 4, fitted.ip_length),
+        let v4 = self.headers.family == Family::Ipv4;
+        let upper_checksum = match self.headers.protocol {
+            Protocol::Udp => upper + 6,
+            Protocol::TcpSyn => upper + 16,
+            Protocol::Icmp => upper + 2,
+        };
+        Computed {
+            ip_length: if v4 { ip + 2 } else { ip + 4 },
+            upper_length: (self.headers.protocol == Protocol::Udp).then_some(upper + 4),
+            ip_checksum: v4.then_some(ip + 10),
+            upper_checksum,
         }
-        let checksum = checksum::finish(sums.upper);
-        match self.headers.protocol {
-            Protocol::Udp => {
-                put16(head, upper + 4, fitted.upper_length);
-                // 0 would be no checksum (RFC 768); its other form in ones' complement says the same.
-                put16(head, upper + 6, if checksum == 0 { 0xffff } else { checksum });
-            }
-            Protocol::TcpSyn => put16(head, upper + 16, checksum),
-            Protocol::Icmp => put16(head, upper + 2, checksum),
+    }
+
+    /// Writes the lengths of a size.
+    pub fn put_lengths(&self, head: &mut [u8], fitted: &Fitted) {
+        let places = self.computed();
+        put16(head, places.ip_length, fitted.ip_length);
+        if let Some(length) = places.upper_length {
+            put16(head, length, fitted.upper_length);
         }
+    }
+
+    /// Writes lengths and checksums; `sums` are those of the constants and the flow.
+    pub fn finish(&self, head: &mut [u8], fitted: &Fitted, sums: Sums) {
+        self.put_lengths(head, fitted);
+        let (places, sums) = (self.computed(), sums.add(fitted.sums));
+        if let Some(checksum) = places.ip_checksum {
+            put16(head, checksum, checksum::finish(sums.ip));
+        }
+        let upper = match checksum::finish(sums.upper) {
+            // 0 would be no checksum (RFC 768); its other form in ones' complement says the same.
+            0 if places.upper_length.is_some() => 0xffff,
+            upper => upper,
+        };
+        put16(head, places.upper_checksum, upper);
     }
 
     /// Whether these headers end in a stamp.
@@ -287,9 +318,9 @@ fn protocol_number(headers: Headers) -> u8 {
 }
 
 impl Spot {
-    /// Whether the field is wider than 64 bits.
+    /// Whether the field is wider than 32 bits.
     pub fn is_wide(&self) -> bool {
-        self.width > 8
+        self.width > 4
     }
 
     /// Where the field is.
@@ -297,43 +328,17 @@ impl Spot {
         self.at..self.at + self.width
     }
 
-    /// Writes a value of at most 64 bits, and adds its part of the checksums.
-    #[inline(always)]
-    pub fn put(&self, head: &mut [u8], value: u64, sums: &mut Sums) {
-        let [_, _, a, b, c, d, e, f] = value.to_be_bytes();
-        let sum = match self.width {
-            2 => {
-                head[self.at..][..2].copy_from_slice(&[e, f]);
-                value as u32 & 0xffff
-            }
-            4 => {
-                head[self.at..][..4].copy_from_slice(&[c, d, e, f]);
-                (value as u32 >> 16) + (value as u32 & 0xffff)
-            }
-            _ => {
-                head[self.at..][..6].copy_from_slice(&[a, b, c, d, e, f]);
-                0
-            }
-        };
-        self.count(sum, sums);
-    }
-
-    /// Writes a value of 128 bits, and adds its part of the checksums.
-    #[inline(always)]
-    pub fn put_wide(&self, head: &mut [u8], value: u128, sums: &mut Sums) {
+    /// Writes a value, and adds its part of the checksums.
+    pub fn put(&self, head: &mut [u8], value: u128, sums: &mut Sums) {
         let bytes = value.to_be_bytes();
-        head[self.at..][..16].copy_from_slice(&bytes);
-        self.count(checksum::sum(&bytes), sums);
-    }
-
-    #[inline(always)]
-    fn count(&self, sum: u32, sums: &mut Sums) {
+        let bytes = &bytes[bytes.len() - self.width..];
+        head[self.bytes()].copy_from_slice(bytes);
+        let sum = checksum::sum(bytes);
         sums.ip += if self.in_ip { sum } else { 0 };
         sums.upper += if self.in_upper { sum } else { 0 };
     }
 }
 
-#[inline(always)]
 fn put16(to: &mut [u8], at: usize, value: u16) {
     to[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }

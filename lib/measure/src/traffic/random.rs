@@ -134,7 +134,8 @@ impl Alias {
     pub fn draw(&self, bits: u64) -> u32 {
         let number = (((bits >> 32) * self.entries.len() as u64) >> 32) as u32;
         let (below, other) = self.entries[number as usize];
-        if (bits as u32) < below { number } else { other }
+        // Without a branch, as none could be predicted.
+        other ^ ((other ^ number) & u32::from((bits as u32) < below).wrapping_neg())
     }
 }
 

@@ -77,7 +77,6 @@ impl Sizes {
 
     /// The smallest size in bytes.
     pub fn smallest(&self) -> u16 {
-        let of_letter = |letter| GENOME.iter().find(|(known, _)| *known == letter).map(|(_, size)| *size);
         match &self.0 {
             Form::Mix(mix) => mix.iter().map(|(size, _)| *size).min(),
             Form::Range(first, _) => Some(*first),
@@ -100,17 +99,28 @@ impl Sizes {
                 Ok(Cycle { sizes, pattern })
             }
             Form::Genome(letters) => {
-                let index = |letter| GENOME.iter().position(|(known, _)| *known == letter).map(|index| index as u16);
-                let pattern = letters.chars().filter_map(index).collect();
-                Ok(Cycle { sizes: GENOME.map(|(_, size)| size).to_vec(), pattern })
+                let mut sizes: Vec<u16> = Vec::new();
+                let index = |size| {
+                    let known = sizes.iter().position(|known| *known == size);
+                    known.unwrap_or_else(|| {
+                        sizes.push(size);
+                        sizes.len() - 1
+                    }) as u16
+                };
+                let pattern = letters.chars().filter_map(of_letter).map(index).collect();
+                Ok(Cycle { sizes, pattern })
             }
         }
     }
 }
 
+fn of_letter(letter: char) -> Option<u16> {
+    GENOME.iter().find(|(known, _)| *known == letter).map(|(_, size)| *size)
+}
+
 /// Sizes and the order that they come in.
 pub(crate) struct Cycle {
-    /// The sizes, with the FCS.
+    /// The sizes that come up, with the FCS.
     pub sizes: Vec<u16>,
     /// Indices into `sizes`, one per frame of a period.
     pub pattern: Vec<u16>,
@@ -153,8 +163,9 @@ impl FromStr for Sizes {
             return Ok(Sizes::imix());
         }
         if let Some(letters) = text.strip_prefix("genome:") {
-            let known = |letter| GENOME.iter().any(|(known, _)| *known == letter);
-            return match letters.chars().all(known) && (1..=LONGEST as usize).contains(&letters.len()) {
+            return match letters.chars().all(|letter| of_letter(letter).is_some())
+                && (1..=LONGEST as usize).contains(&letters.len())
+            {
                 true => Ok(Sizes(Form::Genome(letters.to_owned()))),
                 false => Err(TrafficError::text(text, "genome: and letters from a to j; for z, the MTU, write a mix")),
             };
