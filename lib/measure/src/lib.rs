@@ -9,6 +9,7 @@ pub mod buckets;
 pub mod environment;
 pub mod pace;
 pub mod received;
+pub mod replay;
 pub mod stamp;
 pub mod verdict;
 pub mod traffic;
