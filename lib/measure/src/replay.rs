@@ -247,7 +247,7 @@ pub struct Replay {
     capture: Capture,
     loops: Option<NonZeroU64>,
     speed: f64,
-    /// From the start of a loop to that of the next, in ns of the capture: its duration and a mean gap.
+    /// From the start of a loop to that of the next, in ns of the capture: its duration and a mean gap, of 0 for one frame.
     turn: u64,
     /// Number of the next frame's loop, from 0, and the frame's number in it.
     next: (u64, usize),
@@ -277,7 +277,8 @@ impl Replay {
     }
 
     /// When the next `count` frames, of at most 256 and of as many as there are, are to be sent, in ns after the first
-    /// frame, at the playback's speed. Between two loops there is a mean gap; a capture without duration has none.
+    /// frame, at the playback's speed, or at the capture's if it has none. Between two loops there is a mean gap; a capture
+    /// without duration has none.
     pub fn times(&mut self, count: usize) -> &[u64] {
         let mut times = std::mem::take(&mut self.times);
         times.clear();
@@ -332,6 +333,9 @@ impl Frames for Replay {
         self.next = next;
         written
     }
+
+    /// Nothing is to be done: there are no sequence numbers.
+    fn unsent(&mut self, _batch: &Batch, _mask: Mask) {}
 
     fn restart(&mut self) {
         self.next = (0, 0);

@@ -60,6 +60,11 @@ pub trait Frames {
     /// `now` in ns and `run` are what the stamps say.
     fn write(&mut self, batch: &mut Batch, mask: Mask, now: u64, run: u16) -> usize;
 
+    /// Frames that were written, but will never be sent, as the port took none or their time is over: their sequence numbers
+    /// are used again, so a receiver does not miss them. They are the packets of `mask`, and the last ones that were
+    /// written; of their flows, the sequence goes on where it was, but the next frame is that behind them.
+    fn unsent(&mut self, batch: &Batch, mask: Mask);
+
     /// The next frame is the first again, and all sequence numbers start at 0: for the next trial.
     fn restart(&mut self);
 }
@@ -156,6 +161,17 @@ impl Frames for Traffic {
             self.heads.return_frames(count - written);
         }
         written
+    }
+
+    fn unsent(&mut self, batch: &Batch, mask: Mask) {
+        let end = self.prototype.length;
+        for frame in (mask & batch.live()).iter().filter_map(|slot| batch.frame(slot)) {
+            let stamp = frame.get(end - stamp::LENGTH..end).and_then(Stamp::read);
+            let flow = stamp.filter(|_| self.is_stamped()).map_or(usize::MAX, |stamp| stamp.flow as usize);
+            if let Some(sequence) = self.sequences.get_mut(flow) {
+                *sequence = sequence.wrapping_sub(1);
+            }
+        }
     }
 
     fn restart(&mut self) {

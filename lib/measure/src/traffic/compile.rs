@@ -23,8 +23,8 @@ pub(crate) type Read<'r> = &'r mut dyn FnMut(&Path) -> io::Result<String>;
 
 /// Flows per queue, if rss is given and their number is not.
 const FLOWS_PER_QUEUE: u64 = 64;
-/// How many combinations are looked at for each flow that a queue needs, and at least.
-const TRIES: u64 = 64;
+/// How many combinations are looked at for each one that is needed if all queues get the same share, and at least.
+const TRIES: u64 = 4;
 const LEAST_TRIES: u64 = 1 << 20;
 
 /// A field with all that its values say.

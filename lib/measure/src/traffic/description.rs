@@ -139,7 +139,7 @@ pub struct Description {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<u32>,
     /// Source addresses: `198.18.0.1`, `198.18.0.1-198.18.0.254`, `random:198.18.0.0/24`, `zipf(1.1):198.18.0.0/16`,
-    /// `random:routes:FILE`. The default is 198.18.0.2 (RFC 2544 appendix C) or 2001:2::2 (RFC 5180 section 8).
+    /// `random:routes:FILE`. The default is 198.18.0.2 (RFC 2544 appendix C) or 2001:2::2 (RFC 5180).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<Addresses>,
     /// Destination addresses. The default is 198.19.0.2 or 2001:2:0:8000::2, each in the second half of the network that
@@ -169,7 +169,7 @@ pub struct Description {
     pub ttl: u8,
     /// DSCP, 0 to 63.
     pub dscp: u8,
-    /// Ports as RFC 4814 section 4.5 has them, where none are given: random, from 1024 on at the source and 1 to 49151
+    /// Ports as RFC 4814 has them, where none are given: random, from 1024 on at the source and 1 to 49151
     /// at the destination.
     pub rfc4814: bool,
     /// Flows that receive side scaling spreads evenly over queues (`4`) or puts on one of them (`2/4`, from 0).

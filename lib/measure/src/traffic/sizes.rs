@@ -18,7 +18,7 @@ pub const FCS: u16 = 4;
 /// The "simple IMIX": sizes and their shares.
 const IMIX: [(u16, u32); 3] = [(64, 7), (594, 4), (1518, 1)];
 
-/// The letters of RFC 6985 section 4, without z, which is the MTU.
+/// The letters of RFC 6985, without z, which is the MTU.
 const GENOME: [(char, u16); 10] = [
     ('a', 64),
     ('b', 128),

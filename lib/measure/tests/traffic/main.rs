@@ -311,6 +311,35 @@ fn buffers_may_run_short() {
     assert!(found.starts_with(&expected));
 }
 
+/// Frames that could not be sent leave no gap behind, whichever of several bursts they were in.
+#[test]
+fn unsent_frames_leave_no_gap() {
+    for value in [
+        json!({ "source_port": "1-7", "sizes": "imix" }),
+        json!({ "destination": "zipf(1):16.0.0.0/12" }),
+        json!({ "family": "ipv6", "protocol": "tcp-syn", "vlan": "zipf(1):1-9" }),
+    ] {
+        let mut traffic = traffic(value);
+        let pool = HeapPool::leak(256);
+        let mut sequences: HashMap<u32, u32> = HashMap::new();
+        for turn in 0..100 {
+            let mut batch = Batch::new(pool);
+            for length in traffic.lengths(32) {
+                batch.push(pool.packet(&vec![1; usize::from(*length)]).unwrap(), 0).unwrap();
+            }
+            traffic.write(&mut batch, Mask::ALL, oracle::NOW, oracle::RUN);
+            let sent = turn * 5 % 33;
+            traffic.unsent(&batch, !Mask::first(sent));
+            for slot in 0..sent as u8 {
+                let stamp = read(batch.frame(slot).unwrap(), true).stamp.unwrap();
+                let next = sequences.entry(stamp.flow).or_default();
+                assert_eq!(stamp.sequence, *next, "flow {}", stamp.flow);
+                *next += 1;
+            }
+        }
+    }
+}
+
 /// Packets of other lengths are resized; one without room ends the writing. Only the slots of the mask are written.
 #[test]
 fn other_lengths_and_slots() {
