@@ -91,6 +91,8 @@ pub struct Traffic {
     plan: Plan,
     /// The next sequence number of each flow.
     sequences: Vec<u32>,
+    /// What the first flow's number is in stamps.
+    first_flow: u32,
     mean_size: f64,
 }
 
@@ -114,7 +116,13 @@ impl Traffic {
         compile::compile(description, &mut read)
     }
 
-    /// How many flows there are; stamps number them from 0.
+    /// Lets stamps number the flows from here on, not from 0: so that of several traffics, on several queues, each flow has
+    /// a number of its own. After the largest number comes 0.
+    pub fn number_from(&mut self, first: u32) {
+        self.first_flow = first;
+    }
+
+    /// How many flows there are; stamps number them from 0, or from [`number_from`](Traffic::number_from).
     pub fn flows(&self) -> u32 {
         self.sequences.len() as u32
     }
@@ -167,8 +175,8 @@ impl Frames for Traffic {
         let end = self.prototype.length;
         for frame in (mask & batch.live()).iter().filter_map(|slot| batch.frame(slot)) {
             let stamp = frame.get(end - stamp::LENGTH..end).and_then(Stamp::read);
-            let flow = stamp.filter(|_| self.is_stamped()).map_or(usize::MAX, |stamp| stamp.flow as usize);
-            if let Some(sequence) = self.sequences.get_mut(flow) {
+            let flow = stamp.filter(|_| self.is_stamped()).map(|stamp| stamp.flow.wrapping_sub(self.first_flow));
+            if let Some(sequence) = flow.and_then(|flow| self.sequences.get_mut(flow as usize)) {
                 *sequence = sequence.wrapping_sub(1);
             }
         }
@@ -196,6 +204,7 @@ impl Traffic {
         let (heads, stride, columns) = self.heads.view(&self.prototype);
         let (lengths, flows) = (&self.plan.lengths[..], &self.plan.flows[..]);
         let (sequences, filling) = (&mut self.sequences[..], &self.prototype.tail[..]);
+        let first_flow = self.first_flow;
         let mut written = 0;
         for mut packet in batch.packets(mask) {
             let bytes = usize::from(lengths[written]);
@@ -211,7 +220,7 @@ impl Traffic {
             }
             if STAMPED && let Some((_, last)) = head.split_last_chunk_mut::<{ stamp::LENGTH }>() {
                 let sequence = &mut sequences[flow as usize];
-                Stamp { run, flow, sequence: *sequence, time: now }.write(last);
+                Stamp { run, flow: first_flow.wrapping_add(flow), sequence: *sequence, time: now }.write(last);
                 *sequence = sequence.wrapping_add(1);
             }
             if !tail.is_empty() {

@@ -47,7 +47,10 @@ pub(crate) fn compile(description: &Description, read: Read) -> Result<Traffic, 
     let mut prototype = Prototype::new(headers, description.ttl, description.dscp, usize::from(longest - FCS));
     let fitted: Vec<_> = cycle.sizes.iter().map(|size| prototype.fit(*size)).collect();
 
-    let given = fields(&description.with_defaults(), headers, read)?;
+    let mut given = fields(&description.with_defaults(), headers, read)?;
+    if description.reversed {
+        given.iter_mut().for_each(|field| field.place = field.place.opposite(headers.protocol));
+    }
     let (varying, drawn_name) = vary(given, &mut prototype)?;
     let flows = flow_count(description, &varying)?;
     let drawing = varying.drawn.as_ref().map(|(_, ranks)| Drawing {
@@ -71,7 +74,7 @@ pub(crate) fn compile(description: &Description, read: Read) -> Result<Traffic, 
     // The pages are touched now, not by the first frames of a trial.
     let mut sequences = vec![0; flows as usize];
     std::hint::black_box(&mut sequences).fill(0);
-    Ok(Traffic { prototype, fitted, heads, plan, sequences, mean_size })
+    Ok(Traffic { prototype, fitted, heads, plan, sequences, first_flow: 0, mean_size })
 }
 
 /// The kinds of headers, from the fields that choose them.
@@ -98,11 +101,13 @@ fn headers(description: &Description) -> Result<Headers, TrafficError> {
     if description.protocol == Protocol::Icmp && description.destination_port.is_some() {
         return Err(TrafficError::NoSuchField { field: "destination_port", protocol: "icmp" });
     }
-    if let Some(range) = &description.source_mac {
-        let group = [range.first(), range.last()].into_iter().find(|mac: &MacAddr| mac.is_multicast());
-        if let Some(mac) = group {
-            return Err(TrafficError::GroupSource { found: mac.to_string() });
-        }
+    let (field, source) = match description.reversed {
+        false => ("source_mac", &description.source_mac),
+        true => ("destination_mac", &description.destination_mac),
+    };
+    let ends = source.map(|range| [range.first(), range.last()]);
+    if let Some(mac) = ends.into_iter().flatten().find(|mac: &MacAddr| mac.is_multicast()) {
+        return Err(TrafficError::GroupSource { field, found: mac.to_string() });
     }
     let tags = u8::from(description.vlan.is_some()) + u8::from(description.service_vlan.is_some());
     Ok(Headers { protocol: description.protocol, family, tags, stamp: description.stamp })

@@ -175,6 +175,9 @@ pub struct Description {
     /// Flows that receive side scaling spreads evenly over queues (`4`) or puts on one of them (`2/4`, from 0).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss: Option<Rss>,
+    /// Whether the frames go the other way: source and destination swapped, in addresses, ports and MAC addresses, and in
+    /// their defaults. Flow for flow it is the answer to the description without it, except with `rss`.
+    pub reversed: bool,
     /// What random orders and Zipf's draws follow from.
     pub seed: u64,
     /// Whether each frame carries a stamp: trial, flow, sequence number and time. Without, a receiver can count frames
@@ -202,6 +205,7 @@ impl Default for Description {
             dscp: 0,
             rfc4814: false,
             rss: None,
+            reversed: false,
             seed: 1,
             stamp: true,
         }
@@ -209,23 +213,9 @@ impl Default for Description {
 }
 
 impl Description {
-    /// The traffic of the opposite direction: source and destination swapped, defaults included.
-    pub fn reversed(&self) -> Description {
-        let full = self.with_defaults();
-        // The identifier of an ICMP echo belongs to both ends.
-        let ports = match self.protocol {
-            Protocol::Icmp => (self.source_port, None),
-            _ => (full.destination_port, full.source_port),
-        };
-        Description {
-            source: full.destination,
-            destination: full.source,
-            source_port: ports.0,
-            destination_port: ports.1,
-            source_mac: full.destination_mac,
-            destination_mac: full.source_mac,
-            ..self.clone()
-        }
+    /// The traffic of the opposite direction: [`reversed`](Description#structfield.reversed) is the other way round.
+    pub fn opposite(&self) -> Description {
+        Description { reversed: !self.reversed, ..self.clone() }
     }
 
     /// The description with every address, port and MAC address given. Of mixed families, the source's counts here.

@@ -131,9 +131,12 @@ pub enum TrafficError {
     OuterTagAlone,
     /// A group address as the source of a frame.
     #[error(
-        "found the group address {found} in source_mac, expected addresses of single stations; use one like 02:00:00:00:00:01"
+        "found the group address {found} in {field}, from which frames are sent, expected addresses of single stations; use \
+         one like 02:00:00:00:00:01"
     )]
     GroupSource {
+        /// The field.
+        field: &'static str,
         /// The address.
         found: String,
     },

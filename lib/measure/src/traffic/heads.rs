@@ -186,9 +186,11 @@ impl Heads {
         };
         let fields = varying.fields.into_iter().zip(&lengths).map(listed).collect();
         let ranks = varying.drawn.as_ref().map_or(1, |(_, ranks)| u64::from(*ranks));
-        let drawn = varying.drawn.map(|(field, _)| {
-            let id = columns.add(field.spot);
-            (field, id)
+        let drawn = varying.drawn.map(|(Field { spot, values }, ranks)| {
+            // To compute a value is faster than to look for it in a list, but not if it is from one.
+            let from_list = !matches!(values.set, Set::From(_));
+            let values = if from_list { values.listed(ranks.into(), spot.is_wide()) } else { values };
+            (Field { spot, values }, columns.add(spot))
         });
         Heads::Made(Box::new(Made { fields, drawn, steps: Steps::new(&lengths, flows / ranks), columns }))
     }
@@ -252,7 +254,7 @@ impl Made {
                     place = if place + 1 == length { 0 } else { place + 1 };
                     now
                 });
-                // Each field's values go through the same room, so that of several runs the earlier ones are taken first.
+                // All fields' values go through the same room: each is taken before the next is filled in.
                 field.fill(&mut self.columns, start, straight, places);
                 self.columns.take(self.fields[number].1, start..start + straight);
             }

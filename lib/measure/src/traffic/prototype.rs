@@ -115,6 +115,21 @@ pub(crate) enum Place {
     DestinationPort,
 }
 
+impl Place {
+    /// The same field of the opposite direction. An ICMP echo has one identifier, in the place of the source port.
+    pub fn opposite(self, protocol: Protocol) -> Place {
+        match self {
+            Place::SourceMac => Place::DestinationMac,
+            Place::DestinationMac => Place::SourceMac,
+            Place::Source => Place::Destination,
+            Place::Destination => Place::Source,
+            Place::SourcePort if protocol != Protocol::Icmp => Place::DestinationPort,
+            Place::DestinationPort => Place::SourcePort,
+            Place::SourcePort | Place::ServiceVlan | Place::Vlan => self,
+        }
+    }
+}
+
 /// Where a field is, and what it counts for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spot {

@@ -99,8 +99,8 @@ pub trait Value: Copy + PartialEq + fmt::Debug + fmt::Display {
     fn same_kind(self, _other: Self) -> bool {
         true
     }
-    /// The first and last value of a text that is a set of another form.
-    fn read_set(_text: &str) -> Option<(Self, Self)> {
+    /// The first and last value of a text that is a set of another form, or why it is none.
+    fn read_set(_text: &str) -> Option<Result<(Self, Self), String>> {
         None
     }
     /// The text of a set of another form, if the values from `first` to `last` are one.
@@ -183,9 +183,9 @@ impl Value for IpAddr {
         self.is_ipv4() == other.is_ipv4()
     }
 
-    fn read_set(text: &str) -> Option<(IpAddr, IpAddr)> {
-        let prefix: Prefix = text.parse().ok()?;
-        Some((prefix.addr(), prefix.last()))
+    fn read_set(text: &str) -> Option<Result<(IpAddr, IpAddr), String>> {
+        let ends = |prefix: Prefix| (prefix.addr(), prefix.last());
+        text.contains('/').then(|| text.parse().map(ends).map_err(|why| why.to_string()))
     }
 
     fn set_text(first: IpAddr, last: IpAddr) -> Option<String> {
@@ -277,7 +277,10 @@ impl<T: Value> FromStr for Range<T> {
             let (first, last) = values.split_once('-').unwrap_or((values, values));
             Some((T::read(first)?, T::read(last)?))
         };
-        let (first, last) = T::read_set(values).or_else(ends).ok_or_else(|| TrafficError::text(text, T::EXPECTED))?;
+        let (first, last) = match T::read_set(values) {
+            Some(set) => set.map_err(|why| TrafficError::text(text, format!("{} ({why})", T::EXPECTED)))?,
+            None => ends().ok_or_else(|| TrafficError::text(text, T::EXPECTED))?,
+        };
         Range::new(order, first, last)
     }
 }
@@ -375,6 +378,7 @@ mod tests {
         {
             assert!(error(text).starts_with("found \""), "{text}");
         }
+        assert!(error("random:198.18.0.1/16").contains("expected 198.18.0.0/16"), "{}", error("random:198.18.0.1/16"));
         for text in ["zipf(-1):1-2", "zipf(nan):1-2", "zipf(inf):1-2", "zipf(11):1-2", "zipf():1-2", "zipf(1)1-2"] {
             assert!(text.parse::<Range<u16>>().unwrap_err().to_string().contains("exponent"), "{text}");
         }

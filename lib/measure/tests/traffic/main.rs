@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-//! Traffic against an oracle that reads its frames byte by byte (`oracle.rs`). Proptest prints the description of a failure
-//! and keeps its seed.
+//! Traffic against an oracle that reads its frames byte by byte (`oracle.rs`): here chosen descriptions, in `descriptions.rs` random ones.
+//! Of those, proptest prints the smallest that fails, and keeps its seed.
 
+mod descriptions;
 mod oracle;
 
 use oracle::{read, read_all, take};
@@ -10,8 +11,7 @@ use perigee_measure::traffic::{
 };
 use perigee_packet::batch::heap::HeapPool;
 use perigee_packet::{Batch, Mask, Pool};
-use proptest::prelude::*;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -25,213 +25,6 @@ fn traffic(value: Value) -> Traffic {
 
 fn error(value: Value) -> TrafficError {
     Traffic::new(&description(value.clone())).map(|_| ()).expect_err(&value.to_string())
-}
-
-/// The text of a range with an order.
-fn order() -> impl Strategy<Value = String> {
-    prop_oneof![4 => Just(String::new()), 4 => Just("random:".to_owned()), 1 => (0.0..3.0).prop_map(|s| format!("zipf({s}):"))]
-}
-
-/// Ranges of numbers up to `most`, as texts.
-fn range(most: u64, text: fn(u64) -> String) -> impl Strategy<Value = String> {
-    let length = prop_oneof![Just(0), 1u64..20, 0u64..400];
-    (order(), 1..=most, length)
-        .prop_map(move |(order, first, length)| format!("{order}{}-{}", text(first), text((first + length).min(most))))
-}
-
-fn port(number: u64) -> String {
-    number.to_string()
-}
-
-fn mac(number: u64) -> String {
-    format!("02:00:00:00:{:02x}:{:02x}", number >> 8, number & 255)
-}
-
-fn v4(number: u64) -> String {
-    IpAddr::V4((0xc612_0000 + number as u32).into()).to_string()
-}
-
-fn v6(number: u64) -> String {
-    IpAddr::V6((0x2001_0002u128 << 96 | u128::from(number) << 40).into()).to_string()
-}
-
-fn sizes() -> impl Strategy<Value = String> {
-    let mix = prop::collection::vec((64u16..1600, 1u32..9), 1..5);
-    let mix =
-        mix.prop_map(|mix| mix.iter().map(|(size, weight)| format!("{size}:{weight}")).collect::<Vec<_>>().join(","));
-    prop_oneof![
-        mix,
-        (64u16..200, 0u16..100).prop_map(|(first, more)| format!("{first}-{}", first + more)),
-        Just("imix".to_owned()),
-        Just("genome:abacaj".to_owned()),
-    ]
-}
-
-prop_compose! {
-    /// A description, each of whose fields may be missing. It need not be a good one.
-    fn any_description()(
-        v4_not_6 in any::<bool>(),
-    )(
-        addresses in prop::array::uniform2(range(0x1_ffff, if v4_not_6 { v4 } else { v6 })),
-        ports in prop::array::uniform2(range(0xffff, port)),
-        tags in prop::array::uniform2(range(4094, port)),
-        macs in prop::array::uniform2(range(0xffff, mac)),
-        sizes in sizes(),
-        protocol in prop::sample::select(vec!["udp", "tcp-syn", "icmp"]),
-        family in Just(if v4_not_6 { "ipv4" } else { "ipv6" }),
-        given in prop::bits::u16::ANY,
-        flows in 1u32..3000,
-        ttl in any::<u8>(), dscp in 0u8..64, seed in any::<u64>(), stamp in prop::bool::weighted(0.8),
-    ) -> Value {
-        let mut fields = Map::new();
-        let mut add = |bit: u32, name: &str, value: Value| {
-            if given >> bit & 1 == 1 {
-                fields.insert(name.to_owned(), value);
-            }
-        };
-        let [source, destination] = addresses;
-        add(0, "source", json!(source));
-        add(1, "destination", json!(destination));
-        add(2, "source_port", json!(ports[0]));
-        if protocol != "icmp" {
-            add(3, "destination_port", json!(ports[1]));
-        }
-        add(4, "vlan", json!(tags[0]));
-        if given >> 4 & 3 == 3 {
-            add(5, "service_vlan", json!(tags[1]));
-        }
-        add(6, "source_mac", json!(macs[0]));
-        add(7, "destination_mac", json!(macs[1]));
-        add(8, "sizes", json!(sizes));
-        if given >> 9 & 7 == 0 {
-            add(14, "flows", json!(flows));
-        }
-        for (name, value) in [("protocol", json!(protocol)), ("family", json!(family)), ("ttl", json!(ttl)),
-            ("dscp", json!(dscp)), ("seed", json!(seed)), ("stamp", json!(stamp))] {
-            fields.insert(name.to_owned(), value);
-        }
-        Value::Object(fields)
-    }
-}
-
-/// A good description near this one: without what is wrong with it.
-fn repaired(mut value: Value) -> Value {
-    loop {
-        let wrong = match Traffic::new(&description(value.clone())) {
-            Ok(_) => return value,
-            Err(TrafficError::TooShort { .. }) => "sizes",
-            Err(TrafficError::Duplicates { .. } | TrafficError::ZipfFlows { .. }) => "flows",
-            Err(TrafficError::TwoZipf { second, .. }) => second,
-            Err(TrafficError::OuterTagAlone) => "service_vlan",
-            Err(TrafficError::ZipfValues { .. }) => {
-                let drawn = |name: &&str| value[*name].as_str().is_some_and(|text| text.starts_with("zipf"));
-                ["source", "destination"].into_iter().find(drawn).unwrap()
-            }
-            Err(other) => panic!("{value}: {other}"),
-        };
-        value.as_object_mut().unwrap().remove(wrong).unwrap();
-    }
-}
-
-/// First and last value of a range's text.
-fn ends(value: &Value, name: &str) -> Option<(String, String)> {
-    let text = value.get(name)?.as_str()?;
-    let text = text.rsplit_once("random:").map_or(text, |(_, rest)| rest);
-    let text = text.rsplit_once("):").map_or(text, |(_, rest)| rest);
-    text.split_once('-').map(|(first, last)| (first.to_owned(), last.to_owned()))
-}
-
-fn check_ranges(value: &Value, read: &oracle::Read) {
-    let inside = |name: &str, found: IpAddr| {
-        if let Some((first, last)) = ends(value, name) {
-            assert!(
-                (first.parse::<IpAddr>().unwrap()..=last.parse::<IpAddr>().unwrap()).contains(&found),
-                "{name} {found}"
-            );
-        }
-    };
-    inside("source", read.tuple.addresses[0]);
-    inside("destination", read.tuple.addresses[1]);
-    let inside = |name: &str, found: u16, default: u16| match ends(value, name) {
-        Some((first, last)) => {
-            assert!((first.parse::<u16>().unwrap()..=last.parse().unwrap()).contains(&found), "{name} {found}");
-        }
-        None => assert_eq!(found, default, "{name}"),
-    };
-    inside("source_port", read.tuple.ports[0], 49_184);
-    inside("destination_port", read.tuple.ports[1], if read.protocol == Protocol::Icmp { 0 } else { 7 });
-    inside("service_vlan", read.tuple.tags[0], 0);
-    inside("vlan", read.tuple.tags[1], 0);
-    for (at, name) in ["source_mac", "destination_mac"].into_iter().enumerate() {
-        let (first, last) = ends(value, name).unwrap_or_else(|| (mac(at as u64 + 1), mac(at as u64 + 1)));
-        let (first, last) = (first.parse().unwrap(), last.parse().unwrap());
-        assert!((first..=last).contains(&read.tuple.macs[at]), "{name}");
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
-
-    /// Every frame of every description is what it says, with right lengths and checksums.
-    #[test]
-    fn frames_are_as_described(value in any_description()) {
-        let value = repaired(value);
-        let mut traffic = traffic(value.clone());
-        for read in read_all(&mut traffic, 400) {
-            check_ranges(&value, &read);
-            prop_assert_eq!(json!(read.protocol.name()), value["protocol"].clone());
-            prop_assert_eq!((json!(read.ttl), json!(read.dscp)), (value["ttl"].clone(), value["dscp"].clone()));
-            prop_assert_eq!(json!(Family::of(read.tuple.addresses[0]).to_string()), value["family"].clone());
-        }
-    }
-
-    /// The opposite direction swaps what belongs to the two ends.
-    #[test]
-    fn reversed_traffic_goes_back(value in any_description()) {
-        let text = repaired(value).to_string().replace("random:", "");
-        let there = description(serde_json::from_str(&text).unwrap());
-        let back = there.reversed();
-        let tuples = |description: &Description| -> Vec<oracle::Tuple> {
-            read_all(&mut Traffic::new(description).unwrap(), 50).iter().map(|read| read.tuple).collect()
-        };
-        if !text.contains("zipf") && there.protocol != Protocol::Icmp {
-            let swapped = tuples(&back).into_iter().map(|oracle::Tuple { macs: [a, b], tags, addresses: [c, d], ports: [e, f] }| {
-                oracle::Tuple { macs: [b, a], tags, addresses: [d, c], ports: [f, e] }
-            });
-            prop_assert_eq!(swapped.collect::<Vec<_>>(), tuples(&there));
-        } else {
-            prop_assert_eq!(tuples(&back).len(), 50);
-        }
-    }
-
-    /// A period of the sizes has exactly the shares of the mix, as does each flow in time.
-    #[test]
-    fn sizes_have_their_shares(weights in prop::collection::vec(1u32..9, 1..5), flows in 1u16..50, stamp in any::<bool>()) {
-        let mix: Vec<String> = weights.iter().enumerate().map(|(at, weight)| format!("{}:{weight}", 64 + 4 * at)).collect();
-        let ports = format!("1-{flows}");
-        let mut traffic = traffic(json!({ "sizes": mix.join(","), "source_port": ports, "stamp": stamp }));
-        let period: u32 = weights.iter().sum();
-        let mut of_flow: HashMap<u32, HashMap<usize, u32>> = HashMap::new();
-        for _ in 0..3 * u32::from(flows) {
-            let mut counts = vec![0; weights.len()];
-            for frame in take(&mut traffic, period as usize) {
-                let at = (frame.len() - 60) / 4;
-                counts[at] += 1;
-                if stamp {
-                    *of_flow.entry(read(&frame, true).stamp.unwrap().flow).or_default().entry(at).or_default() += 1;
-                }
-            }
-            prop_assert_eq!(&counts, &weights);
-        }
-        // And each flow has them, too.
-        for counts in of_flow.values() {
-            let each: Vec<u32> = (0..weights.len()).map(|at| counts.get(&at).copied().unwrap_or(0)).collect();
-            let expected: Vec<u32> = weights.iter().map(|weight| 3 * weight).collect();
-            prop_assert_eq!(&each, &expected);
-        }
-        let mean = weights.iter().zip(64..).map(|(weight, at)| weight * (64 + 4 * (at - 64))).sum::<u32>();
-        prop_assert!((traffic.mean_size() - f64::from(mean) / f64::from(period)).abs() < 1e-9);
-    }
 }
 
 /// Traffic of more flows than are kept is made frame by frame.
@@ -340,6 +133,24 @@ fn unsent_frames_leave_no_gap() {
     }
 }
 
+/// Several traffics, with flow numbers that follow each other.
+#[test]
+fn flows_are_numbered_from_anywhere() {
+    let mut traffic = traffic(json!({ "source_port": "1-3" }));
+    traffic.number_from(u32::MAX - 1);
+    let pool = HeapPool::leak(4);
+    let mut flows = Vec::new();
+    for _ in 0..4 {
+        let mut batch = Batch::new(pool);
+        batch.push(pool.packet(&[0; 60]).unwrap(), 0).unwrap();
+        assert_eq!(traffic.write(&mut batch, Mask::ALL, 0, 0), 1);
+        let stamp = read(batch.frame(0).unwrap(), true).stamp.unwrap();
+        flows.push((stamp.flow, stamp.sequence));
+        traffic.unsent(&batch, Mask::ALL);
+    }
+    assert_eq!(flows, [(u32::MAX - 1, 0), (u32::MAX, 0), (0, 0), (u32::MAX - 1, 0)]);
+}
+
 /// Packets of other lengths are resized; one without room ends the writing. Only the slots of the mask are written.
 #[test]
 fn other_lengths_and_slots() {
@@ -446,6 +257,21 @@ fn destinations_come_from_a_route_file() {
     };
     let prefixes = |text: &str| text.split(' ').map(|p| p.parse().unwrap()).collect::<Vec<perigee_net::Prefix>>();
     let v4 = prefixes("10.0.0.0/8 192.0.2.0/24 203.0.113.7/32 0.0.0.0/0");
+    // More routes than heads are kept of, in all orders.
+    let many: String =
+        (0..70_000u32).map(|n| format!("{}/24\n", std::net::Ipv4Addr::from_bits(0x1000_0000 + (n << 8)))).collect();
+    for order in ["", "random:", "zipf(0):"] {
+        let given = description(json!({ "destination": format!("{order}routes:table.txt") }));
+        let mut traffic = Traffic::with_files(&given, |_| Ok(many.clone())).unwrap();
+        assert_eq!(traffic.flows(), 70_000);
+        let mut routes: Vec<u32> = Vec::new();
+        for read in read_all(&mut traffic, 1000) {
+            let IpAddr::V4(address) = read.tuple.addresses[1] else { panic!("IPv4 was asked for") };
+            routes.push((address.to_bits() - 0x1000_0000) >> 8);
+        }
+        assert!(routes.iter().all(|route| *route < 70_000));
+        assert_eq!(routes.is_sorted(), order.is_empty());
+    }
     for (text, family, expected) in [
         ("routes:table.txt", "ipv4", v4.clone()),
         ("random:routes:table.txt", "ipv4", v4.clone()),
@@ -521,7 +347,8 @@ fn mistakes_are_named() {
         (json!({ "dscp": 64 }), "found dscp = 64, expected 0 to 63"),
         (json!({ "service_vlan": 7 }), "service_vlan without vlan"),
         (json!({ "protocol": "icmp", "destination_port": 7 }), "found destination_port with icmp"),
-        (json!({ "source_mac": "01:00:5e:00:00:01" }), "the group address 01:00:5e:00:00:01"),
+        (json!({ "source_mac": "01:00:5e:00:00:01" }), "the group address 01:00:5e:00:00:01 in source_mac"),
+        (json!({ "destination_mac": "01:00:5e:00:00:01", "reversed": true }), "in destination_mac"),
         (json!({ "rss": "4", "source_port": 9 }), "of 1 flows that the ranges make"),
         (json!({ "rss": "4", "source": "zipf(1):10.0.0.0/24" }), "found rss and a Zipf range (source)"),
     ] {
