@@ -337,6 +337,11 @@ impl Frames for Replay {
     /// Nothing is to be done: there are no sequence numbers.
     fn unsent(&mut self, _batch: &Batch, _mask: Mask) {}
 
+    /// No frame of a capture has a stamp.
+    fn written(&self, _flow: u32) -> u64 {
+        0
+    }
+
     fn restart(&mut self) {
         self.next = (0, 0);
     }

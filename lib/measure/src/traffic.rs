@@ -65,6 +65,9 @@ pub trait Frames {
     /// written; of their flows, the sequence goes on where it was, but the next frame is that behind them.
     fn unsent(&mut self, batch: &Batch, mask: Mask);
 
+    /// How many frames of a flow (by its number in stamps) were written since the start, unsent ones taken off.
+    fn written(&self, flow: u32) -> u64;
+
     /// The next frame is the first again, and all sequence numbers start at 0: for the next trial.
     fn restart(&mut self);
 }
@@ -180,6 +183,11 @@ impl Frames for Traffic {
                 *sequence = sequence.wrapping_sub(1);
             }
         }
+    }
+
+    fn written(&self, flow: u32) -> u64 {
+        let index = flow.wrapping_sub(self.first_flow) as usize;
+        self.sequences.get(index).map_or(0, |next| u64::from(*next))
     }
 
     fn restart(&mut self) {

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT
+//! Whole trials at stations, on packets of the heap and a clock that goes on by itself: what is sent comes back, or is missed; a
+//! queue that refuses, a pool that is empty, a trial that is stopped; neighbors.
+
+use perigee_measure::pace::{Limit, Pacer, Pattern};
+use perigee_measure::received::{Latencies, Received, Settings, Snapshot};
+use perigee_measure::resident::Resident;
+use perigee_measure::station::{Course, End, Finished, Listener, Station, Stream};
+use perigee_measure::traffic::{Description, Traffic};
+use perigee_net::MacAddr;
+use perigee_packet::batch::heap::{HeapPool, HeapQueue};
+use perigee_packet::{Batch, Handle, Pool, ReceiveQueue, TransmitQueue};
+use std::cell::Cell;
+use std::sync::Arc;
+
+const SECOND: u64 = 1_000_000_000;
+const RUN: u16 = 0x1234;
+
+/// A clock that goes on by this many ns whenever somebody looks.
+struct Ticking(Cell<u64>, u64);
+
+impl Ticking {
+    fn now(&self) -> u64 {
+        self.0.set(self.0.get() + self.1);
+        self.0.get()
+    }
+}
+
+/// A device that loses, doubles and delays: every frame that is sent to it is given to `fate`, which says how often it comes out.
+struct Device<F> {
+    inside: HeapQueue,
+    pool: &'static HeapPool,
+    fate: F,
+}
+
+impl<F: FnMut(u64) -> usize + Send> TransmitQueue for Device<F> {
+    fn transmit(&mut self, packets: &mut Vec<Handle>) {
+        static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        // Through a queue and out again, as handles do not show their bytes.
+        let mut through = HeapQueue::new(self.pool, 0, packets.len());
+        through.transmit(packets);
+        while let Some(frame) = through.collect() {
+            let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            for _ in 0..(self.fate)(number) {
+                assert!(self.inside.inject(&frame), "the device is full");
+            }
+        }
+    }
+
+    fn discard(&self, packets: &mut Vec<Handle>) {
+        self.inside.discard(packets);
+    }
+}
+
+struct Bed {
+    pool: &'static HeapPool,
+    clock: Ticking,
+}
+
+impl Bed {
+    fn new(buffers: usize, tick: u64) -> Bed {
+        Bed { pool: HeapPool::leak(buffers), clock: Ticking(Cell::new(0), tick) }
+    }
+
+    fn end(&self, to: impl TransmitQueue + 'static, from: HeapQueue) -> End {
+        End::new(Box::new(to), Box::new(from), Arc::new(self.pool), self.pool)
+    }
+
+    fn stream(&self, description: &str, pattern: Pattern, limit: Limit) -> Stream {
+        let description: Description = serde_json::from_str(description).unwrap();
+        let traffic = Traffic::new(&description).unwrap();
+        Stream::new(Box::new(traffic), self.pool, Pacer::new(pattern, self.clock.now(), limit, SECOND / 1000), RUN)
+    }
+
+    /// Runs stations' ends in one station; what it reported last, and all latencies.
+    fn run(&self, ends: Vec<End>, course: &Course) -> (Finished, Snapshot, Latencies) {
+        let mut all = Latencies::new(1, None);
+        let mut last = Snapshot::default();
+        let mut report = |snapshot, latencies: Vec<Latencies>| {
+            last = snapshot;
+            latencies.iter().for_each(|latencies| all.add(latencies));
+        };
+        let finished = Station { ends }.run(&|| self.clock.now(), course, &mut report);
+        (finished, last, all)
+    }
+}
+
+fn received(finished: &mut Finished, end: usize) -> &mut Received {
+    finished.heard[end].as_mut().expect("a listener")
+}
+
+const SECONDS: fn(f64) -> Limit = |s| Limit { frames: None, duration: Some((s * 1e9) as u64) };
+
+#[test]
+fn what_is_sent_comes_back_in_order_and_in_time() {
+    let bed = Bed::new(1000, 250);
+    let cable = HeapQueue::new(bed.pool, 0, 512);
+    let other = HeapQueue::new(bed.pool, 1, 512);
+    let mut left = bed.end(cable.clone(), other.clone());
+    let mut right = bed.end(other, cable);
+    left.stream =
+        Some(bed.stream(r#"{"flows": 7, "source_port": "1-7"}"#, Pattern::Constant { rate: 50_000.0 }, SECONDS(2.5)));
+    right.listener = Some(Listener::new(Settings::new(RUN, 7)));
+    let course = Course::new(1, SECOND / 10);
+    let (mut finished, last, latencies) = bed.run(vec![left, right], &course);
+    let sent = finished.sent[0].take().unwrap();
+    assert_eq!((sent.account.sent, sent.account.unsent, sent.account.intended), (125_000, 0, Some(125_000)));
+    assert_eq!((last.sent, last.sent_bytes, last.received.unique), (125_000, 125_000 * 64, 125_000));
+    let outcome = received(&mut finished, 1).close(|flow| sent.frames.written(flow));
+    assert_eq!((outcome.sent, outcome.lost, outcome.counters.reordered, outcome.flows_never_sent), (125_000, 0, 0, 0));
+    assert_eq!(latencies.count(), 125_000);
+    // A round of the loop looks at the clock a few times.
+    assert!(latencies.quantile(1.0) <= 10 * 250, "{}", latencies.quantile(1.0));
+    assert!(sent.achieved.share_within_1us().unwrap() > 0.99);
+    assert!(finished.ended - finished.began >= 2_599_000_000, "frames under way are waited for");
+    drop(finished);
+    assert_eq!(bed.pool.in_use(), 0);
+}
+
+#[test]
+fn both_ways_at_once_each_with_its_loss() {
+    let bed = Bed::new(4000, 200);
+    let (there, back) = (HeapQueue::new(bed.pool, 0, 2000), HeapQueue::new(bed.pool, 1, 2000));
+    let every = |n: u64, times: usize| move |number: u64| if number.is_multiple_of(n) { times } else { 1 };
+    let lossy = Device { inside: there.clone(), pool: bed.pool, fate: every(100, 0) };
+    let doubling = Device { inside: back.clone(), pool: bed.pool, fate: every(50, 2) };
+    let (mut left, mut right) = (bed.end(lossy, back), bed.end(doubling, there));
+    for end in [&mut left, &mut right] {
+        end.stream = Some(bed.stream("{}", Pattern::Poisson { rate: 20_000.0, seed: 7 }, SECONDS(1.0)));
+        end.listener = Some(Listener::new(Settings::new(RUN, 1)));
+    }
+    let (mut finished, ..) = bed.run(vec![left, right], &Course::new(2, SECOND / 10));
+    let sent: Vec<_> = finished.sent.iter_mut().map(|sent| sent.take().unwrap()).collect();
+    // What the left sends, the right hears.
+    let at_right = received(&mut finished, 1).close(|flow| sent[0].frames.written(flow));
+    let at_left = received(&mut finished, 0).close(|flow| sent[1].frames.written(flow));
+    assert_eq!((at_right.sent, at_left.sent), (sent[0].account.sent, sent[1].account.sent));
+    assert!(at_right.lost > 0 && at_right.counters.duplicates == 0, "{at_right:?}");
+    assert!(at_left.lost == 0 && at_left.counters.duplicates > 0, "{at_left:?}");
+    drop(finished);
+    assert_eq!(bed.pool.in_use(), 0);
+}
+
+/// The far end takes nothing for a while, and then a little: frames are given up, what is sent is in order, and no number is missing.
+#[test]
+fn a_queue_that_refuses_makes_no_loss() {
+    let bed = Bed::new(1000, 1000);
+    let narrow = HeapQueue::new(bed.pool, 0, 8);
+    let mut end = bed.end(narrow.clone(), HeapQueue::new(bed.pool, 0, 1));
+    end.stream =
+        Some(bed.stream(r#"{"flows": 3, "source_port": "1-3"}"#, Pattern::Constant { rate: 500_000.0 }, SECONDS(0.1)));
+    let mut far = narrow;
+    let mut seen = Received::new(Settings::new(RUN, 3));
+    let (mut batch, mut looks) = (Batch::new(bed.pool), 0u64);
+    let clock = || {
+        looks += 1;
+        if looks > 20_000 && looks.is_multiple_of(10) {
+            batch.refill();
+            far.receive(&mut batch, 5);
+            seen.batch(&batch, looks);
+        }
+        bed.clock.now()
+    };
+    let clock = std::cell::RefCell::new(clock);
+    let station = Station { ends: vec![end] };
+    let mut finished = station.run(&|| (clock.borrow_mut())(), &Course::new(1, 0), &mut |_, _| {});
+    drop(clock);
+    let sent = finished.sent[0].take().unwrap();
+    let account = sent.account;
+    assert_eq!(account.sent + account.unsent, 50_000, "{account:?}");
+    assert!(account.sent > 1000 && account.unsent > 1000, "{account:?}");
+    // The rest that lies in the queue.
+    loop {
+        batch.refill();
+        if far.receive(&mut batch, 64) == 0 {
+            break;
+        }
+        seen.batch(&batch, looks);
+    }
+    let outcome = seen.close(|flow| sent.frames.written(flow));
+    assert_eq!((outcome.sent, outcome.lost, outcome.counters.reordered), (account.sent, 0, 0), "{outcome:?}");
+    drop((finished, batch, far));
+    assert_eq!(bed.pool.in_use(), 0);
+}
+
+#[test]
+fn an_empty_pool_is_the_testers_shortcoming() {
+    let bed = Bed::new(10, 1000);
+    let cable = HeapQueue::new(bed.pool, 0, 512);
+    let mut end = bed.end(cable.clone(), HeapQueue::new(bed.pool, 0, 1));
+    end.stream = Some(bed.stream("{}", Pattern::Constant { rate: 1_000.0 }, SECONDS(1.0)));
+    let (mut finished, ..) = bed.run(vec![end], &Course::new(1, 0));
+    let sent = finished.sent[0].take().unwrap();
+    assert_eq!((sent.account.sent, sent.account.unsent), (10, 990));
+    assert!(sent.no_buffers > 0);
+    drop((finished, cable));
+    assert_eq!(bed.pool.in_use(), 0);
+}
+
+#[test]
+fn a_stopped_trial_ends_at_once_and_keeps_its_account() {
+    let bed = Bed::new(1000, 1000);
+    let cable = HeapQueue::new(bed.pool, 0, 512);
+    let (mut left, mut right) =
+        (bed.end(cable.clone(), HeapQueue::new(bed.pool, 0, 1)), bed.end(HeapQueue::new(bed.pool, 0, 1), cable));
+    left.stream = Some(bed.stream("{}", Pattern::Constant { rate: 10_000.0 }, Limit::default()));
+    right.listener = Some(Listener::new(Settings::new(RUN, 1)));
+    let course = Course::new(1, 60 * SECOND);
+    let looks = Cell::new(0);
+    let clock = || {
+        looks.set(looks.get() + 1);
+        if looks.get() == 100_000 {
+            course.stop();
+        }
+        bed.clock.now()
+    };
+    let finished = Station { ends: vec![left, right] }.run(&clock, &course, &mut |_, _| {});
+    assert!(looks.get() < 100_010);
+    let sent = finished.sent[0].as_ref().unwrap();
+    assert!(sent.account.sent > 100 && sent.account.unsent <= 1, "{:?}", sent.account);
+    drop(finished);
+    assert_eq!(bed.pool.in_use(), 0);
+}
+
+/// Two residents find each other through their ends while frames go by, and none of that is taken for the trial's.
+#[test]
+fn neighbors_are_answered_during_a_trial() {
+    let bed = Bed::new(1000, 1000);
+    let (there, back) = (HeapQueue::new(bed.pool, 0, 512), HeapQueue::new(bed.pool, 1, 512));
+    let (mut left, mut right) = (bed.end(there.clone(), back.clone()), bed.end(back, there));
+    let [here, far] = [1, 2].map(|last| MacAddr([2, 0, 0, 0, 0, last]));
+    left.resident = Some(Resident::new(here, vec!["198.18.0.0/16".parse().unwrap()], vec![]));
+    right.resident = Some(Resident::new(far, vec!["198.19.0.0/16".parse().unwrap()], vec![]));
+    let [from, to] = ["198.18.0.2", "198.19.0.2"].map(|address| address.parse().unwrap());
+    let question = left.resident.as_ref().unwrap().ask(from, to);
+    assert!(left.send(&question));
+    left.stream = Some(bed.stream("{}", Pattern::Constant { rate: 1_000.0 }, SECONDS(0.1)));
+    right.listener = Some(Listener::new(Settings::new(RUN, 1)));
+    let (mut finished, ..) = bed.run(vec![left, right], &Course::new(1, SECOND / 100));
+    assert_eq!(finished.ends[0].resident.as_ref().unwrap().neighbor(to), Some(far));
+    assert_eq!(finished.ends[1].resident.as_ref().unwrap().neighbor(from), Some(here));
+    let counters = received(&mut finished, 1).counters();
+    assert_eq!((counters.unique, counters.foreign), (100, 1));
+    drop(finished);
+    assert_eq!(bed.pool.in_use(), 0);
+}
