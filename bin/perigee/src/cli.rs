@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The command line: every subcommand with its help.
 
+#[cfg(feature = "measure")]
+use crate::r#gen;
 #[cfg(feature = "predict")]
 use crate::predict;
 use crate::{audit, capture, check, demo, reload, route, run, show, snabb, task, trace};
@@ -40,6 +42,9 @@ enum Command {
     Snabb(snabb::SnabbArgs),
     /// Run the tasks of a Lua script: functions on cores of their own that send, receive and talk to each other
     Task(task::TaskArgs),
+    /// Generate traffic: on a port, at a rate; count, order and time what comes back
+    #[cfg(feature = "measure")]
+    Gen(r#gen::GenArgs),
     /// Predict how fast a router will be on other hardware, from measured points
     #[command(subcommand)]
     #[cfg(feature = "predict")]
@@ -67,6 +72,8 @@ impl Cli {
             Command::Reload(args) => reload::reload(&args),
             Command::Snabb(args) => snabb::snabb(&args),
             Command::Task(args) => task::task(&args),
+            #[cfg(feature = "measure")]
+            Command::Gen(args) => r#gen::generate(&args),
             #[cfg(feature = "predict")]
             Command::Predict(command) => predict::predict(&command),
             Command::Header => {

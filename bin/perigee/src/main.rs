@@ -17,7 +17,11 @@ mod client;
 mod demo;
 mod fabric;
 mod filters;
+#[cfg(feature = "measure")]
+mod r#gen;
 mod launch;
+#[cfg(feature = "measure")]
+mod measure;
 #[cfg(feature = "predict")]
 mod predict;
 mod reload;

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+//! DPDK devices as the tester's ends of cables.
+
+use crate::task::MachineArgs;
+use anyhow::{Context as _, Result, ensure};
+use perigee_dpdk::{Device, DpdkPort, Eal, EalConfig, MBUF, MbufPool, PoolConfig, PortConfig};
+use perigee_measure::station::End;
+use perigee_net::MacAddr;
+use perigee_packet::{Link, Pool, Port, PortStats};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Descriptors of each queue: room for pauses of the tester.
+const DESCRIPTORS: u16 = 2048;
+/// Packet buffers for sending: what the queue holds, and what is being written.
+const SENDING: u32 = 4095;
+/// How long a link may take to come up.
+const LINK: Duration = Duration::from_secs(10);
+
+/// DPDK for a tester on these cores.
+pub fn start(args: &MachineArgs) -> Result<Eal> {
+    let config = EalConfig {
+        memory_mb: args.memory,
+        hugepages: args.hugepages.into(),
+        main_core: args.cores.as_ref().and_then(|cores| cores.0.first().copied()),
+        // No devices at the start: those that are named are opened one by one.
+        pci: if Path::new("/sys/bus/pci/devices").exists() { vec!["0000:00:00.0".to_owned()] } else { Vec::new() },
+        ..EalConfig::default()
+    };
+    Ok(Eal::start(&config)?)
+}
+
+/// A port of the tester. Dropped last, after its end.
+pub struct TesterPort {
+    pub name: String,
+    port: DpdkPort,
+    sending: Arc<MbufPool>,
+    receiving: Arc<MbufPool>,
+}
+
+impl TesterPort {
+    /// Opens a device; `largest` is the longest frame in bytes with FCS.
+    pub fn open(eal: &Eal, name: &str, largest: u16) -> Result<TesterPort> {
+        let device = Device::named(name);
+        let mtu = device.interface_mtu()?.unwrap_or(1500);
+        let most = largest.saturating_sub(18);
+        ensure!(
+            most <= mtu || matches!(device, Device::Dpdk(_)),
+            "{name} has an MTU of {mtu} bytes, and frames of {largest} need {most}: `ip link set {name} mtu {most}`, at both ends"
+        );
+        let pool = |buffers| {
+            let config = PoolConfig { buffers, cache: 256, ..PoolConfig::default() };
+            MbufPool::new(eal, config.for_mtu(mtu.max(most)))
+        };
+        let (sending, receiving) = (pool(SENDING)?, pool(u32::from(DESCRIPTORS) * 2 + 1023)?);
+        let config = PortConfig {
+            receive_descriptors: DESCRIPTORS,
+            mtu: Some(mtu.max(most)),
+            promiscuous: true,
+            ..PortConfig::new(device)
+        };
+        let port = DpdkPort::open(eal, &config, &receiving)?;
+        let info = port.info();
+        ensure!(
+            info.receive_queues == 1,
+            "{name} has {} receive queues and cannot be opened with one: give it fewer",
+            info.receive_queues
+        );
+        Ok(TesterPort { name: name.to_owned(), port, sending, receiving })
+    }
+
+    /// Its queues, as an end of a cable; once.
+    pub fn end(&self) -> Result<End> {
+        let (tx, rx) = (self.port.tx_queue(0)?, self.port.rx_queue(0)?);
+        Ok(End::new(Box::new(tx), Box::new(rx), self.sending.clone(), &MBUF))
+    }
+
+    pub fn mac(&self) -> MacAddr {
+        self.port.info().mac
+    }
+
+    pub fn driver(&self) -> String {
+        self.port.info().driver
+    }
+
+    pub fn stats(&self) -> PortStats {
+        self.port.stats()
+    }
+
+    pub fn link(&self) -> Link {
+        self.port.link()
+    }
+
+    /// Bits per second of its line, where the driver knows; those of software devices mean nothing.
+    pub fn line(&self) -> Option<f64> {
+        let real = !self.driver().starts_with("net_") || self.port.info().numa_node.is_some();
+        self.link().speed.filter(|_| real).map(|mbit| f64::from(mbit) * 1e6)
+    }
+
+    /// Waits for its link.
+    pub fn wait_for_link(&self) -> Result<()> {
+        let start = Instant::now();
+        while !self.link().up {
+            ensure!(
+                start.elapsed() < LINK,
+                "the link of {} is down: connect it, or `ip link set {} up`",
+                self.name,
+                self.name
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Closes it; an error if packet buffers are missing then.
+    pub fn close(self) -> Result<()> {
+        let TesterPort { name, port, sending, receiving } = self;
+        drop(port);
+        let missing = sending.in_use() + receiving.in_use();
+        ensure!(
+            missing == 0,
+            "{missing} packet buffers of {name} are missing at the end: a device has kept them, or this is a bug in perigee"
+        );
+        Ok(())
+    }
+}
+
+/// Opens ports, and waits for their links.
+pub fn open_all(eal: &Eal, names: &[&str], largest: u16) -> Result<Vec<TesterPort>> {
+    let ports: Vec<TesterPort> = names
+        .iter()
+        .map(|name| TesterPort::open(eal, name, largest).with_context(|| format!("{name} cannot be used")))
+        .collect::<Result<_>>()?;
+    ports.iter().try_for_each(TesterPort::wait_for_link)?;
+    Ok(ports)
+}

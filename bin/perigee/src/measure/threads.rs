@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+//! Stations on threads, each on a core of its own, and what they report together once a second.
+
+use anyhow::Result;
+use perigee_dpdk::{Clock, Eal, pin_current_thread};
+use perigee_measure::received::{Interval, Latencies, Snapshot};
+use perigee_measure::station::{Course, End, Finished, Station, add};
+use std::sync::mpsc::{Sender, channel};
+
+/// One station's report.
+struct Report {
+    station: usize,
+    snapshot: Snapshot,
+    latencies: Vec<Latencies>,
+}
+
+/// Divides ends among cores: each has its own if there are enough, else the first has all.
+pub fn divide(ends: Vec<End>, cores: usize) -> Vec<Station> {
+    if ends.len() <= cores {
+        return ends.into_iter().map(|end| Station { ends: vec![end] }).collect();
+    }
+    vec![Station { ends }]
+}
+
+/// What stations did together.
+pub struct Done {
+    pub finished: Vec<Finished>,
+    /// All latencies that were recorded; `None` without listeners.
+    pub latencies: Option<Latencies>,
+}
+
+/// Runs stations to their end, each on one of `cores`; calls `line` once a second.
+pub fn run(
+    stations: Vec<Station>,
+    eal: &Eal,
+    clock: Clock,
+    cores: &[usize],
+    course: &Course,
+    mut line: impl FnMut(&Interval),
+) -> Result<Done> {
+    let n = stations.len();
+    let (sender, reports) = channel();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = stations
+            .into_iter()
+            .enumerate()
+            .map(|(i, station)| {
+                let (sender, core) = (sender.clone(), cores[i % cores.len()]);
+                let body = move || one(station, i, eal, clock, core, course, &sender);
+                std::thread::Builder::new().name(format!("tester-{i}")).spawn_scoped(scope, body)
+            })
+            .collect::<std::io::Result<_>>()?;
+        drop(sender);
+        let mut together = Together::new(n, clock.now());
+        for report in reports {
+            together.take(report, &mut line);
+        }
+        let finished = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect::<Result<_>>()?;
+        Ok(Done { finished, latencies: together.latencies })
+    })
+}
+
+fn one(
+    station: Station,
+    number: usize,
+    eal: &Eal,
+    clock: Clock,
+    core: usize,
+    course: &Course,
+    to: &Sender<Report>,
+) -> Result<Finished> {
+    pin_current_thread(core)?;
+    let _registered = eal.register_thread()?;
+    let mut report = |snapshot, latencies| {
+        // Nobody listens any more once the program ends.
+        let _ = to.send(Report { station: number, snapshot, latencies });
+    };
+    Ok(station.run(&|| clock.now(), course, &mut report))
+}
+
+/// Reports of all stations, put together second by second.
+struct Together {
+    start: u64,
+    /// Reports that wait for those of other stations, by station.
+    waiting: Vec<std::collections::VecDeque<Report>>,
+    before: Snapshot,
+    latencies: Option<Latencies>,
+}
+
+impl Together {
+    fn new(stations: usize, start: u64) -> Together {
+        let waiting = (0..stations).map(|_| Default::default()).collect();
+        Together { start, waiting, before: Snapshot { time: start, ..Snapshot::default() }, latencies: None }
+    }
+
+    fn take(&mut self, report: Report, line: &mut impl FnMut(&Interval)) {
+        self.waiting[report.station].push_back(report);
+        while self.waiting.iter().all(|reports| !reports.is_empty()) {
+            let mut sum = Snapshot::default();
+            let mut latencies: Option<Latencies> = None;
+            for report in self.waiting.iter_mut().filter_map(|reports| reports.pop_front()) {
+                sum.time = sum.time.max(report.snapshot.time);
+                sum.sent += report.snapshot.sent;
+                sum.sent_bytes += report.snapshot.sent_bytes;
+                sum.unsent += report.snapshot.unsent;
+                add(&mut sum.received, &report.snapshot.received);
+                report.latencies.iter().for_each(|more| join(&mut latencies, more));
+            }
+            let summary = latencies.as_ref().and_then(Latencies::summary);
+            line(&Interval::new(self.start, &self.before, &sum, summary.as_ref()));
+            if let Some(latencies) = &latencies {
+                join(&mut self.latencies, latencies);
+            }
+            self.before = sum;
+        }
+    }
+}
+
+/// Adds latencies to those that there are.
+fn join(to: &mut Option<Latencies>, more: &Latencies) {
+    match to {
+        Some(sum) => sum.add(more),
+        None => *to = Some(more.clone()),
+    }
+}
