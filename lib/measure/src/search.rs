@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+//! Searches: which trial comes next, and what the trials so far say about the device.
+//!
+//! A search is a [`Method`] (its settings) and the [`Outcome`]s so far, and nothing else: the next trial and the result are
+//! pure functions of the two. So a search that was interrupted goes on where it was ([`Search::resume`]), and how long it will
+//! take can be found out by letting it run against a model of the device ([`Search::left`]).
+//!
+//! Loads are frames per second, one way, as in RFC 2544; durations are seconds.
+
+use serde::{Deserialize, Serialize};
+
+pub mod binary;
+pub mod evidence;
+pub mod goal;
+pub mod loads;
+pub mod mlr;
+mod mlr_hunt;
+pub mod outcome;
+pub mod throughput;
+mod trial;
+
+pub use outcome::{Delays, Doubt, Outcome};
+pub use trial::{Purpose, Shape, Step, Trial};
+
+/// The settings of a search, and how it chooses its trials.
+pub trait Method {
+    /// What comes out of it; also of a search that is not at its end.
+    type Found;
+
+    /// The next trial after these outcomes, or `None` at the end.
+    fn next(&self, so_far: &[Outcome]) -> Option<Trial>;
+
+    /// What the outcomes say so far.
+    fn found(&self, so_far: &[Outcome]) -> Self::Found;
+
+    /// What the device is probably like, for an estimate of the time left.
+    fn likely(&self, so_far: &[Outcome]) -> Likely;
+}
+
+/// A device that forwards so much and no more.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Likely {
+    /// Frames per second, one way.
+    pub limit: f64,
+    /// Frames that it has room for beyond that.
+    pub room: f64,
+}
+
+impl Likely {
+    /// A device without limits.
+    const CLEAN: Self = Self { limit: f64::INFINITY, room: 0.0 };
+
+    fn answer(&self, trial: &Trial) -> Outcome {
+        let frames = trial.frames();
+        Outcome::new(trial, frames, frames, frames.min((self.limit * trial.duration + self.room).ceil() as u64))
+    }
+}
+
+/// A search under way. As JSON it is what a run stores after each trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Search<M> {
+    method: M,
+    outcomes: Vec<Outcome>,
+}
+
+/// What a search still has to do, as far as can be foreseen.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Left {
+    pub trials: u32,
+    /// Durations and the time around each trial, in seconds.
+    pub seconds: f64,
+}
+
+/// An outcome that does not answer the trial that the search asked for.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Mismatch {
+    #[error(
+        "trial {number} was {found_load} frames/s for {found_duration} s, but with these settings it would be {load} frames/s \
+         for {duration} s; start a new run, or repeat the settings of the stored one"
+    )]
+    Other { number: usize, load: f64, duration: f64, found_load: f64, found_duration: f64 },
+    #[error(
+        "found {found} stored trials, but with these settings the search ends after {number}; start a new run, or repeat the \
+             settings of the stored one"
+    )]
+    TooMany { number: usize, found: usize },
+}
+
+/// Trials that an estimate looks ahead at most.
+const HORIZON: u32 = 2000;
+
+impl<M: Method> Search<M> {
+    pub fn new(method: M) -> Self {
+        Self { method, outcomes: Vec::new() }
+    }
+
+    /// Goes on after stored outcomes.
+    ///
+    /// # Errors
+    /// If the search would not have asked for these trials: its settings were others.
+    pub fn resume(method: M, outcomes: Vec<Outcome>) -> Result<Self, Mismatch> {
+        let found = outcomes.len();
+        let mut search = Self::new(method);
+        for outcome in outcomes {
+            search.report(outcome).map_err(|error| match error {
+                Mismatch::TooMany { number, .. } => Mismatch::TooMany { number, found },
+                other => other,
+            })?;
+        }
+        Ok(search)
+    }
+
+    pub fn method(&self) -> &M {
+        &self.method
+    }
+
+    pub fn outcomes(&self) -> &[Outcome] {
+        &self.outcomes
+    }
+
+    /// The trial to run now, or `None` at the end. It stays the same until an outcome is reported.
+    pub fn next(&self) -> Option<Trial> {
+        self.method.next(&self.outcomes)
+    }
+
+    /// Takes the outcome of the trial that [`Self::next`] named.
+    ///
+    /// # Errors
+    /// If it has another load or duration, or if the search is at its end; it is not taken then.
+    pub fn report(&mut self, outcome: Outcome) -> Result<(), Mismatch> {
+        let number = self.outcomes.len();
+        let trial = self.next().ok_or(Mismatch::TooMany { number, found: number + 1 })?;
+        if (trial.load, trial.duration) != (outcome.load, outcome.duration) {
+            return Err(Mismatch::Other {
+                number: number + 1,
+                load: trial.load,
+                duration: trial.duration,
+                found_load: outcome.load,
+                found_duration: outcome.duration,
+            });
+        }
+        self.outcomes.push(outcome);
+        Ok(())
+    }
+
+    /// What is known so far; after the end, the result.
+    pub fn found(&self) -> M::Found {
+        self.method.found(&self.outcomes)
+    }
+
+    /// How long it will still take, if the device goes on as it did. `around` is the time before and after each trial (learning,
+    /// listening, settling), in seconds.
+    pub fn left(&self, around: f64) -> Left {
+        let likely = self.method.likely(&self.outcomes);
+        let mut outcomes = self.outcomes.clone();
+        let mut left = Left { trials: 0, seconds: 0.0 };
+        while let Some(trial) = self.method.next(&outcomes) {
+            if left.trials == HORIZON {
+                break;
+            }
+            left.trials += 1;
+            left.seconds += trial.seconds() + around;
+            outcomes.push(likely.answer(&trial));
+        }
+        left
+    }
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+//! From outcomes to evidence: which trials count, at which load, and which have to be run again because of the tester.
+//!
+//! - A trial that may not be trusted is run again, up to [`Trust::attempts`] times in all; the last one counts, and marks
+//!   results that rest on it.
+//! - A tester that could not send what it should is not the device's fault. Such a trial counts at the load that was offered.
+//!   If the device lost frames even so, that is all there is to know. If it did not, the trial is run again, and if the tester
+//!   falls short each time, what it reached is the new maximum load. Should it not keep up with that either, the maximum goes
+//!   further down, in steps that double, so that a search ends whatever the tester does.
+
+use serde::{Deserialize, Serialize};
+
+use super::Outcome;
+
+/// When to believe a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trust {
+    /// How often a trial is run that may not be trusted, the first time included.
+    pub attempts: u32,
+    /// Share of the intended frames that may stay unsent without it mattering.
+    pub unsent: f64,
+}
+
+impl Default for Trust {
+    fn default() -> Self {
+        Self { attempts: 3, unsent: 0.001 }
+    }
+}
+
+/// A trial that counts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Evidence {
+    /// The load it counts at, in frames per second.
+    pub load: f64,
+    /// In seconds.
+    pub duration: f64,
+    pub loss_ratio: f64,
+    pub lost: u64,
+    pub trusted: bool,
+}
+
+/// A step of the tester's maximum, when it falls short of a maximum that it is itself the reason for.
+const STEP: f64 = 0.005;
+
+/// Outcomes, sifted one by one.
+#[derive(Debug, Clone)]
+pub(super) struct Sieve {
+    trust: Trust,
+    /// Losing more than this is losing, whatever the goal.
+    loss_ratio: f64,
+    /// Attempts so far at the trial that has to be run again; 0 if none has to be.
+    attempts: u32,
+    /// The most that they offered, in frames per second.
+    best: f64,
+    /// What the tester reaches, if that is less than it should.
+    pub reached: Option<f64>,
+    steps: u32,
+}
+
+impl Sieve {
+    /// `loss_ratio` is the largest of the goals'.
+    pub fn new(trust: Trust, loss_ratio: f64) -> Self {
+        Self { trust, loss_ratio, attempts: 0, best: 0.0, reached: None, steps: 0 }
+    }
+
+    /// Takes the next outcome; `None` if it has to be run again.
+    pub fn sift(&mut self, outcome: &Outcome) -> Option<Evidence> {
+        let short = outcome.unsent_ratio() > self.trust.unsent;
+        let lost = outcome.loss_ratio() > self.loss_ratio;
+        let suspect = !outcome.doubts.is_empty() || (short && !lost);
+        if suspect {
+            self.attempts += 1;
+            self.best = self.best.max(outcome.offered());
+            if self.attempts < self.trust.attempts {
+                return None;
+            }
+        }
+        let best = self.best;
+        (self.attempts, self.best) = (0, 0.0);
+        let load = if short { outcome.offered() } else { outcome.load };
+        if short && !lost {
+            self.lower(best);
+        }
+        Some(Evidence {
+            load,
+            duration: outcome.duration,
+            loss_ratio: outcome.loss_ratio(),
+            lost: outcome.lost(),
+            trusted: outcome.doubts.is_empty(),
+        })
+    }
+
+    /// The attempt that the next trial is, if the last one has to be run again.
+    pub fn attempt(&self) -> Option<u32> {
+        (self.attempts > 0).then_some(self.attempts + 1)
+    }
+
+    fn lower(&mut self, offered: f64) {
+        self.reached = Some(match self.reached {
+            None => offered,
+            Some(reached) => {
+                self.steps += 1;
+                offered.min(reached) * (1.0 - STEP * f64::from(1u32 << self.steps.min(7)))
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Doubt, Purpose, Shape, Trial};
+    use super::*;
+
+    fn outcome(load: f64, sent: u64, received: u64) -> Outcome {
+        let trial = Trial { load, duration: 1.0, shape: Shape::Steady, purpose: Purpose::LossRate { attempt: 1 } };
+        Outcome::new(&trial, load as u64, sent, received)
+    }
+
+    #[test]
+    fn what_was_sent_and_lost_counts_at_once() {
+        let mut sieve = Sieve::new(Trust::default(), 0.0);
+        let evidence = sieve.sift(&outcome(1000.0, 1000, 900)).unwrap();
+        assert_eq!((evidence.load, evidence.loss_ratio, evidence.lost, evidence.trusted), (1000.0, 0.1, 100, true));
+        assert_eq!((sieve.attempt(), sieve.reached), (None, None));
+    }
+
+    #[test]
+    fn unsent_frames_are_no_loss() {
+        let mut sieve = Sieve::new(Trust::default(), 0.0);
+        // Half of it sent, and all of that received: the tester is asked twice again, and then believed.
+        for attempt in 2..=3 {
+            assert_eq!(sieve.sift(&outcome(1000.0, 500, 500)), None);
+            assert_eq!(sieve.attempt(), Some(attempt));
+        }
+        let evidence = sieve.sift(&outcome(1000.0, 480, 480)).unwrap();
+        assert_eq!((evidence.load, evidence.loss_ratio), (480.0, 0.0));
+        assert_eq!(sieve.reached, Some(500.0), "the best of the three");
+    }
+
+    #[test]
+    fn a_device_that_loses_what_little_was_sent_has_failed() {
+        let mut sieve = Sieve::new(Trust::default(), 0.0);
+        let evidence = sieve.sift(&outcome(1000.0, 500, 400)).unwrap();
+        assert_eq!((evidence.load, evidence.loss_ratio), (500.0, 0.2));
+        assert_eq!(sieve.reached, None, "the device is slower than the tester");
+    }
+
+    #[test]
+    fn a_hiccup_of_the_tester_is_forgotten() {
+        let mut sieve = Sieve::new(Trust::default(), 0.0);
+        assert_eq!(sieve.sift(&outcome(1000.0, 500, 500)), None);
+        let evidence = sieve.sift(&outcome(1000.0, 1000, 1000)).unwrap();
+        assert_eq!((evidence.load, evidence.trusted), (1000.0, true));
+        assert_eq!((sieve.attempt(), sieve.reached), (None, None));
+    }
+
+    #[test]
+    fn a_doubt_that_stays_marks_the_evidence() {
+        let mut sieve = Sieve::new(Trust::default(), 0.0);
+        let mut doubted = outcome(1000.0, 1000, 999);
+        doubted.doubts.push(Doubt::TesterDropped { frames: 1 });
+        assert_eq!(sieve.sift(&doubted), None);
+        assert_eq!(sieve.sift(&doubted), None);
+        let evidence = sieve.sift(&doubted).unwrap();
+        assert!(!evidence.trusted);
+        assert_eq!(evidence.lost, 1);
+    }
+
+    #[test]
+    fn the_maximum_falls_faster_and_faster() {
+        let mut sieve = Sieve::new(Trust { attempts: 1, unsent: 0.001 }, 0.0);
+        let mut load = 1e6;
+        let mut times = 0;
+        while load > 1000.0 {
+            // A tester that always stays 1 % behind.
+            let sent = (load * 0.99) as u64;
+            sieve.sift(&outcome(load, sent, sent));
+            load = sieve.reached.unwrap();
+            times += 1;
+            assert!(times < 40, "{load}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+//! The trials so far by load, and the bounds that follow from them.
+
+use super::evidence::Evidence;
+use super::goal::{Class, Target};
+
+/// Trials by load, in ascending order.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Loads(Vec<Tried>);
+
+/// A load, and the trials at it.
+#[derive(Debug, Clone)]
+pub(super) struct Tried {
+    pub load: f64,
+    pub trials: Vec<Evidence>,
+}
+
+/// The relevant bounds of RFC 9971 sections 4.8.1 and 4.8.2, in frames per second.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Bounds {
+    /// The largest load below the upper bound that passed.
+    pub lower: Option<f64>,
+    /// The smallest load that failed.
+    pub upper: Option<f64>,
+}
+
+impl Loads {
+    pub fn add(&mut self, evidence: Evidence) {
+        match self.0.binary_search_by(|tried| tried.load.total_cmp(&evidence.load)) {
+            Ok(at) => self.0[at].trials.push(evidence),
+            Err(at) => self.0.insert(at, Tried { load: evidence.load, trials: vec![evidence] }),
+        }
+    }
+
+    pub fn at(&self, load: f64) -> Option<&Tried> {
+        self.0.binary_search_by(|tried| tried.load.total_cmp(&load)).ok().map(|at| &self.0[at])
+    }
+
+    /// Without an upper bound, the lower one is the largest load that passed.
+    pub fn bounds(&self, target: &Target) -> Bounds {
+        let mut bounds = Bounds::default();
+        for tried in &self.0 {
+            match tried.class(target) {
+                Class::Lower => bounds.lower = Some(tried.load),
+                Class::Upper => {
+                    bounds.upper = Some(tried.load);
+                    break;
+                }
+                Class::Undecided => {}
+            }
+        }
+        bounds
+    }
+
+    /// The load within `from..=to`, and strictly between the bounds, that was tried before; the one closest to `load`.
+    pub fn near(&self, load: f64, (from, to): (f64, f64), bounds: Bounds) -> Option<f64> {
+        let is_open = |l: f64| bounds.lower.is_none_or(|lower| l > lower) && bounds.upper.is_none_or(|upper| l < upper);
+        self.0
+            .iter()
+            .map(|tried| tried.load)
+            .filter(|l| (from..=to).contains(l) && is_open(*l))
+            .min_by(|a, b| (a - load).abs().total_cmp(&(b - load).abs()))
+    }
+}
+
+impl Tried {
+    fn durations(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.trials.iter().map(|trial| (trial.duration, trial.loss_ratio))
+    }
+
+    pub fn class(&self, target: &Target) -> Class {
+        target.classify(self.durations())
+    }
+
+    /// In frames per second.
+    pub fn conditional_throughput(&self, target: &Target) -> f64 {
+        self.load * (1.0 - target.quantile_loss_ratio(self.durations()))
+    }
+
+    /// What the device forwarded of this load, in frames per second: the trial in the middle.
+    pub fn forwarded(&self) -> f64 {
+        let mut losses: Vec<_> = self.trials.iter().map(|trial| trial.loss_ratio).collect();
+        losses.sort_by(f64::total_cmp);
+        losses.get(losses.len() / 2).map_or(0.0, |loss| self.load * (1.0 - loss))
+    }
+
+    pub fn is_trusted(&self) -> bool {
+        self.trials.iter().all(|trial| trial.trusted)
+    }
+}

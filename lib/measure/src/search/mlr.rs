@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+//! Multiple Loss Ratio search, MLRsearch (RFC 9971): throughput for several goals at once.
+//!
+//! The RFC defines results and leaves the choice of trials open; here it is as follows. The first trial is a short one at the
+//! maximum: what the device forwards then is the first guess. Each goal is approached by targets with longer and longer trials
+//! (`mlr_hunt.rs`). All trials count for all goals.
+
+use serde::{Deserialize, Serialize};
+
+use super::evidence::{Evidence, Sieve, Trust};
+use super::goal::Goal;
+use super::loads::Loads;
+use super::mlr_hunt::Hunt;
+use super::throughput::{Found, Limits};
+use super::{Likely, Method, Outcome, Purpose, Shape, Trial};
+
+/// MLRsearch's settings (RFC 9971, Controller Input).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mlr {
+    pub goals: Vec<Goal>,
+    pub limits: Limits,
+    #[serde(default)]
+    pub trust: Trust,
+    /// After this many trials the search ends with what it has.
+    #[serde(default = "at_most")]
+    pub at_most: u32,
+}
+
+/// Enough for 20 trials at each of 50 loads.
+fn at_most() -> u32 {
+    1000
+}
+
+/// A search, after the outcomes so far.
+struct State<'a> {
+    sieve: Sieve,
+    loads: Loads,
+    hunts: Vec<Hunt<'a>>,
+    trials: u32,
+}
+
+impl Mlr {
+    pub fn new(goals: Vec<Goal>, limits: Limits) -> Self {
+        Self { goals, limits, trust: Trust::default(), at_most: at_most() }
+    }
+
+    fn replay(&self, so_far: &[Outcome]) -> State<'_> {
+        let loss_ratio = self.goals.iter().map(|goal| goal.loss_ratio).fold(0.0, f64::max);
+        let mut state = State {
+            sieve: Sieve::new(self.trust, loss_ratio),
+            loads: Loads::default(),
+            hunts: self.goals.iter().map(Hunt::new).collect(),
+            trials: 0,
+        };
+        for outcome in so_far {
+            state.trials += 1;
+            if let Some(evidence) = state.sieve.sift(outcome) {
+                state.take(evidence, &self.limits);
+            }
+        }
+        state
+    }
+}
+
+impl State<'_> {
+    fn take(&mut self, evidence: Evidence, limits: &Limits) {
+        self.loads.add(evidence);
+        for hunt in &mut self.hunts {
+            hunt.advance(&self.loads, limits, self.sieve.reached);
+        }
+    }
+}
+
+impl Method for Mlr {
+    type Found = Vec<Found>;
+
+    fn next(&self, so_far: &[Outcome]) -> Option<Trial> {
+        let state = self.replay(so_far);
+        if state.trials >= self.at_most {
+            return None;
+        }
+        let hunt = state.hunts.iter().find(|hunt| !hunt.is_over())?;
+        let again = state.sieve.attempt().and_then(|attempt| Some((attempt, so_far.last()?)));
+        let (load, duration, step) = hunt.nominate(&state.loads, &self.limits, state.sieve.reached);
+        // What has to be run again is run again as it was.
+        let (load, duration, attempt) =
+            again.map_or((load, duration, 1), |(attempt, last)| (last.load, last.duration, attempt));
+        let purpose = Purpose::Throughput { goal: hunt.goal().name.clone(), step, attempt };
+        Some(Trial { load, duration, shape: Shape::Steady, purpose })
+    }
+
+    fn found(&self, so_far: &[Outcome]) -> Vec<Found> {
+        let state = self.replay(so_far);
+        self.goals.iter().map(|goal| Found::new(goal, &state.loads, &self.limits, state.sieve.reached)).collect()
+    }
+
+    fn likely(&self, so_far: &[Outcome]) -> Likely {
+        let state = self.replay(so_far);
+        let Some(hunt) = state.hunts.iter().find(|hunt| !hunt.is_over()).or(state.hunts.last()) else {
+            return Likely::CLEAN;
+        };
+        self.limits.likely(hunt.goal(), hunt.bounds(&state.loads), &state.loads, state.sieve.reached)
+    }
+}

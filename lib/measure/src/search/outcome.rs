@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+//! What came out of a trial, and whether it may be trusted.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Trial;
+
+/// The outcome of one trial. Frames that the tester did not send are no loss of the device: they are kept apart.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outcome {
+    /// The trial's load, as it was intended: frames per second, one way.
+    pub load: f64,
+    /// The trial's duration, as it was intended, in seconds.
+    pub duration: f64,
+    /// Frames that the trial was to send, in all directions together.
+    pub intended: u64,
+    /// Frames that were sent.
+    pub sent: u64,
+    /// Of those, frames that came back intact, each counted once.
+    pub received: u64,
+    /// Frames that came back more than once, each further time.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub duplicates: u64,
+    /// Reordered frames (RFC 4737).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reordered: u64,
+    /// Frames that came back with a broken stamp; they are lost as well.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub corrupt: u64,
+    /// Why the trial may not be trusted; unsent frames are not repeated here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<Doubt>,
+    /// Of frames that were tagged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Delays>,
+    /// After a fall of the load: when the last frame that got lost was sent, in seconds after the fall. Negative if the last was
+    /// before it; absent if none was lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_lost: Option<f64>,
+    /// After a reset: from the last frame received before the outage to the first after it, in seconds (RFC 6201 section 4).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outage: Option<f64>,
+}
+
+/// Latencies of one trial's tagged frames, in nanoseconds (RFC 8219 section 7.2).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Delays {
+    /// Tagged frames that came back.
+    pub frames: u64,
+    pub min: f64,
+    pub mean: f64,
+    /// Typical latency.
+    pub median: f64,
+    pub p99: f64,
+    /// Worst-case latency: the 99.9th percentile.
+    pub p999: f64,
+    pub max: f64,
+}
+
+/// A reason not to trust a trial that lies with the tester, or with what is around the device.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Doubt {
+    /// The tester's own receiving side dropped frames: its loss is not the device's.
+    TesterDropped { frames: u64 },
+    /// Frames left more than the allowed time after their deadline.
+    Late { frames: u64 },
+    /// The tester was interrupted for this long, in nanoseconds.
+    Paused { longest: u64 },
+    /// The clock stepped, or went at another rate than the one it is compared with.
+    Clock,
+    /// A port lost its link.
+    LinkDown,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+impl Outcome {
+    /// An outcome with counters alone.
+    pub fn new(trial: &Trial, intended: u64, sent: u64, received: u64) -> Self {
+        Self {
+            load: trial.load,
+            duration: trial.duration,
+            intended,
+            sent,
+            received,
+            duplicates: 0,
+            reordered: 0,
+            corrupt: 0,
+            doubts: Vec::new(),
+            latency: None,
+            last_lost: None,
+            outage: None,
+        }
+    }
+
+    /// Frames sent that did not come back.
+    pub fn lost(&self) -> u64 {
+        self.sent.saturating_sub(self.received)
+    }
+
+    /// Share of the frames sent that did not come back, 0 to 1 (RFC 9971's Trial Loss Ratio, of what was offered). Zero if
+    /// nothing was sent: see [`Self::unsent_ratio`].
+    pub fn loss_ratio(&self) -> f64 {
+        ratio(self.lost(), self.sent)
+    }
+
+    /// Frames that the tester did not send.
+    pub fn unsent(&self) -> u64 {
+        self.intended.saturating_sub(self.sent)
+    }
+
+    /// Share of the intended frames that the tester did not send, 0 to 1.
+    pub fn unsent_ratio(&self) -> f64 {
+        ratio(self.unsent(), self.intended)
+    }
+
+    /// The load that was offered to the device, in frames per second, one way.
+    pub fn offered(&self) -> f64 {
+        self.load * (1.0 - self.unsent_ratio())
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TesterDropped { frames } => write!(f, "the tester itself dropped {frames} frames that it received"),
+            Self::Late { frames } => write!(f, "the tester sent {frames} frames too late"),
+            Self::Paused { longest } => write!(f, "the tester was interrupted for {:.3} ms", *longest as f64 / 1e6),
+            Self::Clock => f.write_str("the tester's clock was not steady"),
+            Self::LinkDown => f.write_str("a port lost its link"),
+        }
+    }
+}

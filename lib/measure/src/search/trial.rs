@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+//! A trial: what to send, for how long, and why.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// One trial to run (RFC 2544 section 23, phase c).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Frames per second, one way.
+    pub load: f64,
+    /// Seconds of sending at this load.
+    pub duration: f64,
+    pub shape: Shape,
+    /// For the display of progress.
+    pub purpose: Purpose,
+}
+
+/// What is special about a trial's traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shape {
+    /// A constant load.
+    Steady,
+    /// A burst of `frames` frames at the trial's load, which is the maximum. Then the tester listens for at least `listen`
+    /// seconds: for as long as the device needs to forward what it has buffered, and for its buffers to stay empty (RFC 9004
+    /// section 6.2).
+    Burst { frames: u64, listen: f64 },
+    /// After the trial's duration the load falls to `load`, without a gap, for `duration` seconds (RFC 2544 section 26.5).
+    Fall { load: f64, duration: f64 },
+    /// Frames sent `after` seconds or later are those whose latency counts (RFC 2544 section 26.2).
+    Tagged { after: f64 },
+    /// The device is reset `after` seconds (RFC 2544 section 26.6, RFC 6201).
+    Reset { after: f64 },
+}
+
+/// Why a trial is run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    Throughput {
+        /// The goal's name.
+        goal: String,
+        step: Step,
+        /// From 1 on; more if the one before could not be trusted.
+        attempt: u32,
+    },
+    LossRate {
+        attempt: u32,
+    },
+    BackToBack {
+        /// Which of the independent searches, from 1 on.
+        repeat: u32,
+        of: u32,
+    },
+    Latency {
+        /// The load as a share of the throughput.
+        share: f64,
+        repeat: u32,
+        of: u32,
+    },
+    Recovery {
+        repeat: u32,
+        of: u32,
+    },
+    Reset {
+        repeat: u32,
+        of: u32,
+    },
+}
+
+/// A step of a search for throughput.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// Does the maximum pass?
+    Maximum,
+    /// Does the minimum pass?
+    Minimum,
+    /// At or below what the device forwarded when it lost frames.
+    Forwarded,
+    /// A load that should pass.
+    Below,
+    /// A load that should not pass.
+    Above,
+    /// Between two bounds.
+    Between,
+    /// Lossy before: is it again?
+    Verify,
+}
+
+impl Trial {
+    /// Frames to send at [`Self::load`], one way.
+    pub fn frames(&self) -> u64 {
+        match self.shape {
+            Shape::Burst { frames, .. } => frames,
+            _ => (self.load * self.duration).round() as u64,
+        }
+    }
+
+    /// Seconds from the first frame to the last, and what the shape adds to them.
+    pub fn seconds(&self) -> f64 {
+        self.duration
+            + match self.shape {
+                Shape::Burst { listen, .. } => listen,
+                Shape::Fall { duration, .. } => duration,
+                Shape::Steady | Shape::Tagged { .. } | Shape::Reset { .. } => 0.0,
+            }
+    }
+}
+
+impl fmt::Display for Purpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Throughput { goal, step, attempt } => {
+                write!(f, "throughput ({goal}): {step}")?;
+                repeated(f, *attempt)
+            }
+            Self::LossRate { attempt } => {
+                f.write_str("frame loss rate")?;
+                repeated(f, *attempt)
+            }
+            Self::BackToBack { repeat, of } => write!(f, "back-to-back frames, {repeat} of {of}"),
+            Self::Latency { share, repeat, of } => {
+                write!(f, "latency at {} % of the throughput, {repeat} of {of}", share * 100.0)
+            }
+            Self::Recovery { repeat, of } => write!(f, "system recovery, {repeat} of {of}"),
+            Self::Reset { repeat, of } => write!(f, "reset, {repeat} of {of}"),
+        }
+    }
+}
+
+fn repeated(f: &mut fmt::Formatter<'_>, attempt: u32) -> fmt::Result {
+    if attempt > 1 { write!(f, ", attempt {attempt}") } else { Ok(()) }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Maximum => "maximum load",
+            Self::Minimum => "minimum load",
+            Self::Forwarded => "the rate forwarded before",
+            Self::Below => "looking for a load that passes",
+            Self::Above => "looking for a load that fails",
+            Self::Between => "halving",
+            Self::Verify => "verifying the loss",
+        })
+    }
+}
