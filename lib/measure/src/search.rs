@@ -9,13 +9,18 @@
 
 use serde::{Deserialize, Serialize};
 
+pub mod back_to_back;
 pub mod binary;
 pub mod evidence;
 pub mod goal;
+pub mod latency;
 pub mod loads;
+pub mod loss_rate;
 pub mod mlr;
 mod mlr_hunt;
 pub mod outcome;
+pub mod recovery;
+pub mod statistics;
 pub mod throughput;
 mod trial;
 

@@ -72,7 +72,7 @@ impl Simulated {
         };
         let sent = ((load / trial.load) * intended as f64).round() as u64;
         let received = match trial.shape {
-            Shape::Burst { .. } => self.burst(sent, trial.load),
+            Shape::Burst { .. } => self.burst(sent, load),
             _ => {
                 let share = self.forwarded(load, trial.duration) / (load * trial.duration);
                 if share < 1.0 { (share * sent as f64).round() as u64 } else { sent }

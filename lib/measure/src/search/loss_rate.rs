@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+//! Frame loss rate (RFC 2544 section 26.3): the loss at the maximum load, and at loads below it in steps, until two successive
+//! trials have no loss.
+
+use serde::{Deserialize, Serialize};
+
+use super::evidence::{Sieve, Trust};
+use super::{Likely, Method, Outcome, Purpose, Shape, Trial};
+
+/// The settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossRate {
+    /// In frames per second, one way.
+    pub maximum: f64,
+    /// As a share of the maximum; at most 0.1.
+    pub step: f64,
+    /// Of each trial, in seconds.
+    pub duration: f64,
+    #[serde(default)]
+    pub trust: Trust,
+}
+
+/// A point of the curve.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The load that was offered, in frames per second. It is less than intended where the tester fell short.
+    pub load: f64,
+    /// Share of the frames offered that got lost.
+    pub loss_ratio: f64,
+    pub trusted: bool,
+}
+
+/// The curve, from the maximum down.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Curve {
+    pub points: Vec<Point>,
+    /// Does it end as it should, with two successive trials without loss, or the smallest step?
+    pub complete: bool,
+}
+
+impl LossRate {
+    fn replay(&self, so_far: &[Outcome]) -> (Sieve, Vec<Point>) {
+        let mut sieve = Sieve::new(self.trust, 0.0);
+        let points = so_far
+            .iter()
+            .filter_map(|outcome| sieve.sift(outcome))
+            .map(|e| Point { load: e.load, loss_ratio: e.loss_ratio, trusted: e.trusted })
+            .collect();
+        (sieve, points)
+    }
+
+    /// The next load, in frames per second: the largest step below those that were tried, and not above what the tester reaches.
+    fn load(&self, sieve: &Sieve, points: &[Point]) -> Option<f64> {
+        if let [.., a, b] = points
+            && a.loss_ratio == 0.0
+            && b.loss_ratio == 0.0
+        {
+            return None;
+        }
+        let lowest = points.iter().map(|point| point.load).fold(f64::INFINITY, f64::min);
+        let reached = sieve.reached.unwrap_or(f64::INFINITY);
+        let steps = (1.0 / self.step).ceil() as u32;
+        (0..steps)
+            .map(|step| self.maximum * (1.0 - f64::from(step) * self.step))
+            // The last one may be what rounding left of nothing.
+            .filter(|load| *load > self.maximum * self.step * 0.01)
+            .find(|load| *load < lowest * (1.0 - 1e-9) && *load <= reached)
+    }
+}
+
+impl Method for LossRate {
+    type Found = Curve;
+
+    fn next(&self, so_far: &[Outcome]) -> Option<Trial> {
+        let (sieve, points) = self.replay(so_far);
+        let (load, duration, attempt) = match sieve.attempt().zip(so_far.last()) {
+            Some((attempt, last)) => (last.load, last.duration, attempt),
+            None => (self.load(&sieve, &points)?, self.duration, 1),
+        };
+        Some(Trial { load, duration, shape: Shape::Steady, purpose: Purpose::LossRate { attempt } })
+    }
+
+    fn found(&self, so_far: &[Outcome]) -> Curve {
+        let complete = self.next(so_far).is_none();
+        Curve { points: self.replay(so_far).1, complete }
+    }
+
+    fn likely(&self, so_far: &[Outcome]) -> Likely {
+        // The least that was forwarded where frames got lost; before that is known, a part of the maximum.
+        let lossy = self.replay(so_far).1.into_iter().filter(|point| point.loss_ratio > 0.0);
+        let limit = lossy.map(|point| point.load * (1.0 - point.loss_ratio)).reduce(f64::min);
+        Likely { limit: limit.unwrap_or(self.maximum * 0.4), room: 0.0 }
+    }
+}
