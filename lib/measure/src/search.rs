@@ -19,6 +19,7 @@ pub mod loss_rate;
 pub mod mlr;
 mod mlr_hunt;
 pub mod outcome;
+pub mod profile;
 pub mod recovery;
 pub mod statistics;
 pub mod throughput;

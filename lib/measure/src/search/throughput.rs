@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-//! What searches for throughput have in common: limits, results, and a model of the device for the time left.
+//! Throughput, however it is looked for: limits, results, and a model of the device for the time left.
 
 use serde::{Deserialize, Serialize};
 
-use super::Likely;
+use super::binary::Binary;
 use super::goal::Goal;
 use super::loads::{Bounds, Loads};
+use super::mlr::Mlr;
+use super::{Likely, Method, Outcome, Trial};
 
 /// The loads that a search may ask for, in frames per second, one way.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -15,6 +17,14 @@ pub struct Limits {
     pub minimum: f64,
     /// The medium's maximum (RFC 2544 section 20), or what the tester reaches.
     pub maximum: f64,
+}
+
+/// A search for throughput, of whichever kind.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Throughput {
+    Binary(Binary),
+    Mlr(Mlr),
 }
 
 /// The throughput that a search found for one goal (RFC 9971, Goal Result).
@@ -48,6 +58,32 @@ pub enum Verdict {
     TesterTooSlow,
     /// The search was interrupted, or reached its limit of trials: the bounds are further apart than they should be.
     Unfinished,
+}
+
+impl Method for Throughput {
+    /// For each goal.
+    type Found = Vec<Found>;
+
+    fn next(&self, so_far: &[Outcome]) -> Option<Trial> {
+        match self {
+            Self::Binary(search) => search.next(so_far),
+            Self::Mlr(search) => search.next(so_far),
+        }
+    }
+
+    fn found(&self, so_far: &[Outcome]) -> Vec<Found> {
+        match self {
+            Self::Binary(search) => vec![search.found(so_far)],
+            Self::Mlr(search) => search.found(so_far),
+        }
+    }
+
+    fn likely(&self, so_far: &[Outcome]) -> Likely {
+        match self {
+            Self::Binary(search) => search.likely(so_far),
+            Self::Mlr(search) => search.likely(so_far),
+        }
+    }
 }
 
 impl Found {
