@@ -116,6 +116,17 @@ fn bursts_that_say_nothing_about_buffers() {
     assert_eq!(run(back_to_back(MAXIMUM * 0.5), &mut slow).0.found().applies, Applies::TesterTooSlow);
 }
 
+/// A burst that is a little shorter than intended, but not so much that it matters, passed as the length it had; with long bursts
+/// that was more than the resolution below what was asked for, again and again.
+#[test]
+fn a_tester_that_is_hardly_too_slow_does_not_keep_a_burst_search_from_its_end() {
+    let device = Device::Bucket { limit: MAXIMUM * 0.9, frames: 1e6 };
+    let mut device = Simulated { tester: MAXIMUM * 0.9995, ..Simulated::new(device, 1) };
+    let found = run(back_to_back(MAXIMUM * 0.9), &mut device).0.found();
+    assert_eq!((found.applies, found.longest.len()), (Applies::Yes, 50));
+    assert!((found.longest[0] as f64 / 1e7 - 1.0).abs() < 0.01, "{found:?}");
+}
+
 /// RFC 9004 section 6.2: until all is forwarded, and then 2 s.
 #[test]
 fn after_a_burst_the_tester_listens_until_the_device_is_done() {

@@ -58,7 +58,7 @@ pub enum Applies {
     AtMaximum,
     /// The longest burst that was allowed passed: the test has to be repeated with longer ones.
     TooShort,
-    /// The tester could not send the longest burst whole, and what it sent passed.
+    /// The tester could not send a burst whole, and what it sent passed: the device's longest is at least as long.
     TesterTooSlow,
     /// Not all searches have ended.
     Unfinished,
@@ -71,8 +71,8 @@ struct Bracket {
     failed: Option<u64>,
     plan: Plan,
     guesses: u8,
-    /// The longest burst passed, as far as the tester could send it.
-    all_passed: bool,
+    /// No longer burst can be tried.
+    is_stuck: bool,
 }
 
 /// What the next burst is chosen by.
@@ -115,13 +115,16 @@ impl BackToBack {
         for outcome in so_far {
             let Some(evidence) = state.sieve.sift(outcome) else { continue };
             state.trusted &= evidence.trusted;
-            // One way, and as long as it was sent.
+            // One way. What the tester did not send makes a burst shorter, unless it is too little to matter.
             let whole = (outcome.duration * outcome.load).round();
-            let sent = (whole * (1.0 - outcome.unsent_ratio())).round() as u64;
-            state.bracket.take(sent, outcome.loss_ratio(), self.excess());
-            if outcome.lost() == 0 && whole as u64 >= self.longest() {
-                state.bracket.all_passed = true;
-                state.applies = if sent < whole as u64 { Applies::TesterTooSlow } else { Applies::TooShort };
+            let is_whole = outcome.unsent_ratio() <= self.trust.unsent;
+            let length = if is_whole { whole } else { (whole * (1.0 - outcome.unsent_ratio())).round() } as u64;
+            state.bracket.take(length, outcome.loss_ratio(), self.excess());
+            if outcome.lost() == 0 && !is_whole {
+                // It does not get nearer to what fails: this search ends with what passed.
+                (state.bracket.is_stuck, state.applies) = (true, Applies::TesterTooSlow);
+            } else if outcome.lost() == 0 && length >= self.longest() {
+                (state.bracket.is_stuck, state.applies) = (true, Applies::TooShort);
             }
             if state.bracket.is_over(self.resolution) {
                 state.ended.push(state.bracket.passed);
@@ -133,23 +136,23 @@ impl BackToBack {
 }
 
 impl Bracket {
-    fn take(&mut self, sent: u64, loss_ratio: f64, excess: f64) {
+    fn take(&mut self, length: u64, loss_ratio: f64, excess: f64) {
         if loss_ratio == 0.0 {
-            self.passed = self.passed.max(sent);
+            self.passed = self.passed.max(length);
             self.plan = if matches!(self.plan, Plan::Guess(_)) { Plan::Above } else { Plan::Halve };
             return;
         }
-        let failed = self.failed.map_or(sent, |failed| failed.min(sent));
+        let failed = self.failed.map_or(length, |failed| failed.min(length));
         self.failed = Some(failed);
         self.guesses += 1;
-        let fewer = (sent as f64 * loss_ratio / excess).ceil() as u64;
-        let guess = sent.saturating_sub(fewer);
+        let fewer = (length as f64 * loss_ratio / excess).ceil() as u64;
+        let guess = length.saturating_sub(fewer);
         let is_good = self.guesses <= GUESSES && guess > self.passed && guess < failed;
         self.plan = if is_good { Plan::Guess(guess) } else { Plan::Halve };
     }
 
     fn is_over(&self, resolution: u64) -> bool {
-        self.all_passed || self.failed.is_some_and(|failed| failed.saturating_sub(self.passed) <= resolution.max(1))
+        self.is_stuck || self.failed.is_some_and(|failed| failed.saturating_sub(self.passed) <= resolution.max(1))
     }
 
     fn next(&self, longest: u64, resolution: u64) -> u64 {
