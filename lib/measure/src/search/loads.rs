@@ -24,6 +24,13 @@ pub(super) struct Bounds {
     pub upper: Option<f64>,
 }
 
+impl Bounds {
+    /// Is the load strictly between what bounds there are?
+    pub fn enclose(&self, load: f64) -> bool {
+        self.lower.is_none_or(|lower| load > lower) && self.upper.is_none_or(|upper| load < upper)
+    }
+}
+
 impl Loads {
     pub fn add(&mut self, evidence: Evidence) {
         match self.0.binary_search_by(|tried| tried.load.total_cmp(&evidence.load)) {
@@ -54,11 +61,10 @@ impl Loads {
 
     /// The load within `from..=to`, and strictly between the bounds, that was tried before; the one closest to `load`.
     pub fn near(&self, load: f64, (from, to): (f64, f64), bounds: Bounds) -> Option<f64> {
-        let is_open = |l: f64| bounds.lower.is_none_or(|lower| l > lower) && bounds.upper.is_none_or(|upper| l < upper);
         self.0
             .iter()
             .map(|tried| tried.load)
-            .filter(|l| (from..=to).contains(l) && is_open(*l))
+            .filter(|l| (from..=to).contains(l) && bounds.enclose(*l))
             .min_by(|a, b| (a - load).abs().total_cmp(&(b - load).abs()))
     }
 }
@@ -77,11 +83,16 @@ impl Tried {
         self.load * (1.0 - target.quantile_loss_ratio(self.durations()))
     }
 
-    /// What the device forwarded of this load, in frames per second: the trial in the middle.
-    pub fn forwarded(&self) -> f64 {
-        let mut losses: Vec<_> = self.trials.iter().map(|trial| trial.loss_ratio).collect();
-        losses.sort_by(f64::total_cmp);
-        losses.get(losses.len() / 2).map_or(0.0, |loss| self.load * (1.0 - loss))
+    /// What the device forwarded of this load, in frames per second: the trial in the middle, of those that last this long, or
+    /// of all.
+    pub fn forwarded(&self, duration: f64) -> f64 {
+        let losses = |duration: f64| {
+            let mut losses: Vec<_> =
+                self.durations().filter(|trial| trial.0 >= duration).map(|trial| trial.1).collect();
+            losses.sort_by(f64::total_cmp);
+            losses.get(losses.len() / 2).copied()
+        };
+        losses(duration).or_else(|| losses(0.0)).map_or(0.0, |loss| self.load * (1.0 - loss))
     }
 
     pub fn is_trusted(&self) -> bool {

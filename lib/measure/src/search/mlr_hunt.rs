@@ -12,7 +12,7 @@ use super::throughput::Limits;
 
 /// The duration sum of a target is at most this many times that of the one before.
 const FACTOR: f64 = 12.0;
-/// How often the rate forwarded is taken for a guess. More would creep along where loss does not depend on the load.
+/// How often each target takes the rate forwarded for a guess. More would creep along where loss does not depend on the load.
 const GUESSES: u8 = 2;
 /// Steps outward grow by this.
 const GROWTH: f64 = 2.0;
@@ -63,12 +63,10 @@ impl<'a> Hunt<'a> {
         while self.at <= goal {
             let bounds = self.bounds(loads);
             if !self.is_reached(bounds, limits, reached) {
-                if self.at == 0 {
-                    self.take_guess(bounds, loads);
-                }
+                self.take_guess(bounds, loads);
                 return;
             }
-            self.guess = bounds;
+            (self.guess, self.guesses) = (bounds, GUESSES);
             self.at += 1;
         }
     }
@@ -90,7 +88,7 @@ impl<'a> Hunt<'a> {
             return;
         }
         let target = *self.target();
-        let lower = failed.forwarded() / (1.0 - target.loss_ratio) * (1.0 - target.width / 2.0);
+        let lower = failed.forwarded(target.duration) / (1.0 - target.loss_ratio) * (1.0 - target.width / 2.0);
         if lower < failed.load * (1.0 - target.width) && bounds.lower.is_none_or(|known| lower > known) {
             self.guesses -= 1;
             self.guess = Bounds { lower: Some(lower), upper: Some(lower / (1.0 - target.width)) };
@@ -102,19 +100,12 @@ impl<'a> Hunt<'a> {
         let maximum = limits.maximum_of(reached);
         let bounds = self.bounds(loads);
         let (load, step) = match (bounds.lower, bounds.upper) {
-            (None, None) => (self.guess.lower.or(self.guess.upper).unwrap_or(maximum), Step::Below),
+            (None, None) => (self.guess_within(bounds).unwrap_or(maximum), Step::Below),
             (None, Some(upper)) => self.below(upper, maximum),
             (Some(lower), None) => self.above(lower, limits.minimum),
             (Some(lower), Some(upper)) => self.between(lower, upper),
         };
-        // A load that was tried before saves trials, where it does not make the bounds wider.
-        let slack = NEAR * self.target().width * load;
-        let (down, up) = match step {
-            Step::Above => (slack, 0.0),
-            Step::Between => (slack, slack),
-            _ => (0.0, slack),
-        };
-        let load = loads.near(load, (load - down, load + up), bounds).unwrap_or(load);
+        let load = loads.near(load, self.slack(load, step, bounds), bounds).unwrap_or(load);
         let (load, step) = if load >= maximum {
             (maximum, Step::Maximum)
         } else if load <= limits.minimum {
@@ -125,18 +116,38 @@ impl<'a> Hunt<'a> {
         (load, self.target().duration, step)
     }
 
+    /// Where a load that was tried before would do as well, and save trials: where it does not make the bounds wider than the width.
+    fn slack(&self, load: f64, step: Step, bounds: Bounds) -> (f64, f64) {
+        let width = self.target().width;
+        let slack = NEAR * width * load;
+        let is_far = bounds.upper.is_none_or(|upper| load / (1.0 - width) < upper * (1.0 - width));
+        match step {
+            Step::Above => (load - slack, load),
+            Step::Between => (load - slack, load + slack),
+            _ => (if is_far { load - slack } else { load }, load + slack),
+        }
+    }
+
     fn below(&self, upper: f64, maximum: f64) -> (f64, Step) {
-        match self.guess.lower {
-            Some(guess) if guess < upper => (guess, if self.at == 0 { Step::Forwarded } else { Step::Below }),
-            guess => (self.outward(guess.unwrap_or(maximum), |load| load < upper, true), Step::Below),
+        match self.guess_within(Bounds { lower: None, upper: Some(upper) }) {
+            Some(guess) => (guess, Step::Forwarded),
+            None => (self.outward(self.guess.lower.unwrap_or(maximum), |load| load < upper, true), Step::Below),
         }
     }
 
     fn above(&self, lower: f64, minimum: f64) -> (f64, Step) {
-        match self.guess.upper {
-            Some(guess) if guess > lower => (guess, Step::Above),
-            guess => (self.outward(guess.unwrap_or(minimum), |load| load > lower, false), Step::Above),
+        // From here on the bounds would be too wide.
+        let reach = lower / (1.0 - self.target().width);
+        match (self.guess.lower, self.guess.upper) {
+            (Some(guess), _) if guess > reach => (guess, Step::Below),
+            (_, Some(guess)) if guess > lower => (guess.min(reach), Step::Above),
+            (_, guess) => (self.outward(guess.unwrap_or(minimum), |load| load > lower, false), Step::Above),
         }
+    }
+
+    /// The guess that has not been tried, the lower one first.
+    fn guess_within(&self, bounds: Bounds) -> Option<f64> {
+        [self.guess.lower, self.guess.upper].into_iter().flatten().find(|guess| bounds.enclose(*guess))
     }
 
     /// The first load away from `from`, in steps that grow, that is beyond what is known. `from` stays the same while a target is
@@ -155,12 +166,9 @@ impl<'a> Hunt<'a> {
     }
 
     fn between(&self, lower: f64, upper: f64) -> (f64, Step) {
-        let inside = |guess: &f64| *guess > lower && *guess < upper;
-        if let Some(guess) = self.guess.lower.filter(inside).or(self.guess.upper.filter(inside)) {
-            return (guess, Step::Between);
-        }
-        // The same share of each of the two.
-        ((lower * upper).sqrt(), Step::Between)
+        let guess = self.guess_within(Bounds { lower: Some(lower), upper: Some(upper) });
+        // Else the same share of each of the two.
+        (guess.unwrap_or_else(|| (lower * upper).sqrt()), Step::Between)
     }
 }
 

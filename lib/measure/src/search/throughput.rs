@@ -130,7 +130,7 @@ impl Limits {
         let load = match (bounds.lower, bounds.upper) {
             (Some(lower), Some(upper)) => f64::midpoint(lower, upper),
             (None, Some(upper)) => match loads.at(upper) {
-                Some(tried) => tried.forwarded() / (1.0 - goal.loss_ratio),
+                Some(tried) => tried.forwarded(goal.final_duration) / (1.0 - goal.loss_ratio),
                 None => f64::midpoint(self.minimum, upper),
             },
             (Some(lower), None) => (lower * maximum).sqrt(),
