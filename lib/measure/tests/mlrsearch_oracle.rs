@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+//! Our MLRsearch beside the package of that name, by the authors of RFC 9971 (PyPI, 1.2.1; Apache-2.0, run and not copied), on the
+//! same simulated devices. The two choose other trials; bounds and conditional throughput have to agree within the goal's width
+//! and the device's noise, and each side's results have to be what the RFC makes of that side's own trials (`tests/judge`).
+//!
+//! The package is looked for with the Python that `PERIGEE_MLRSEARCH_PYTHON` names, else with the one that `./x test` makes in
+//! `target/mlrsearch`, else with `python3`. Without it the test says so and is skipped; in CI (`CI=true`) that is a failure.
+
+mod judge;
+mod simulated;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use judge::{Judgement, judge};
+use perigee_measure::search::goal::Goal;
+use perigee_measure::search::mlr::Mlr;
+use perigee_measure::search::throughput::{Limits, Verdict};
+use perigee_measure::search::{Purpose, Shape, Step, Trial};
+use serde_json::{Value, json};
+use simulated::{AROUND, Device, Random, Simulated, run};
+
+const LIMITS: Limits = Limits { minimum: 10_000.0, maximum: 14_880_952.0 };
+const SEED: u64 = 9971;
+
+/// What one side measured, and what it says about each goal.
+struct Side {
+    name: &'static str,
+    trials: Vec<judge::Result>,
+    results: Vec<Judgement>,
+}
+
+fn python() -> PathBuf {
+    if let Some(python) = std::env::var_os("PERIGEE_MLRSEARCH_PYTHON") {
+        return python.into();
+    }
+    let made = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("mlrsearch").join("bin/python");
+    if made.exists() { made } else { "python3".into() }
+}
+
+/// Is the package there? If not, it is said, and fails where it has to be.
+fn is_there(python: &Path) -> bool {
+    let output = Command::new(python).args(["-c", "import MLRsearch"]).output();
+    let is_there = output.as_ref().is_ok_and(|output| output.status.success());
+    if !is_there {
+        let why = output
+            .map_or_else(|error| error.to_string(), |output| String::from_utf8_lossy(&output.stderr).into_owned());
+        println!("skipped: {} has no package MLRsearch; `./x test measure` installs it\n{why}", python.display());
+        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "the package MLRsearch is missing");
+    }
+    is_there
+}
+
+fn package(python: &Path, goals: &[Goal], device: &mut Simulated) -> Side {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle.py");
+    let mut child = Command::new(python).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let wanted = json!({"goals": goals, "minimum": LIMITS.minimum, "maximum": LIMITS.maximum});
+    writeln!(stdin, "{wanted}").unwrap();
+    let mut side = Side { name: "package", trials: Vec::new(), results: Vec::new() };
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        if let Some(results) = message["results"].as_array() {
+            side.results = results
+                .iter()
+                .map(|result| Judgement {
+                    lower: result["lower"].as_f64(),
+                    upper: result["upper"].as_f64(),
+                    throughput: result["throughput"].as_f64(),
+                })
+                .collect();
+            continue;
+        }
+        let purpose = Purpose::Throughput { goal: "package".into(), step: Step::Between, attempt: 1 };
+        let (load, duration) = (message["load"].as_f64().unwrap(), message["duration"].as_f64().unwrap());
+        let outcome = device.answer(&Trial { load, duration, shape: Shape::Steady, purpose });
+        writeln!(stdin, "{}", json!({"sent": outcome.sent, "received": outcome.received})).unwrap();
+        side.trials.push((load, duration, outcome.loss_ratio()));
+    }
+    assert!(child.wait().unwrap().success(), "oracle.py failed, its message is above");
+    assert_eq!(side.results.len(), goals.len());
+    side
+}
+
+fn ours(goals: &[Goal], device: &mut Simulated) -> Side {
+    let (search, _) = run(Mlr::new(goals.to_vec(), LIMITS), device);
+    let found = search.found();
+    for found in &found {
+        // What the verdict says is what the bounds are.
+        let irregular = match (found.lower, found.upper) {
+            (None, _) => Verdict::MinimumFails,
+            (_, None) => Verdict::MaximumPasses,
+            _ => Verdict::Regular,
+        };
+        assert_eq!(found.verdict, irregular, "{found:?}");
+    }
+    Side {
+        name: "ours",
+        trials: search.outcomes().iter().map(|o| (o.load, o.duration, o.loss_ratio())).collect(),
+        results: found.iter().map(|f| Judgement { lower: f.lower, upper: f.upper, throughput: f.throughput }).collect(),
+    }
+}
+
+/// Each side's results are what the RFC makes of its trials, and are as narrow as they should be.
+fn assert_judged(side: &Side, goals: &[Goal], what: &str) {
+    for (goal, result) in goals.iter().zip(&side.results) {
+        let what = format!("{what}, {} {}: {result:?}", side.name, goal.name);
+        let judged = judge(goal, &side.trials);
+        assert_eq!((result.lower, result.upper), (judged.lower, judged.upper), "{what}");
+        assert!(is_close(result.throughput, judged.throughput, 1e-12), "{what}, judged {judged:?}");
+        match (result.lower, result.upper) {
+            (Some(lower), Some(upper)) => assert!(upper - lower <= goal.width * upper * (1.0 + 1e-6), "{what}"),
+            (Some(lower), None) => assert_eq!(lower, LIMITS.maximum, "{what}"),
+            (None, Some(upper)) => assert_eq!(upper, LIMITS.minimum, "{what}"),
+            (None, None) => panic!("{what}"),
+        }
+    }
+}
+
+/// Both there or both missing, and no further apart than this share.
+fn is_close(a: Option<f64>, b: Option<f64>, share: f64) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => (a - b).abs() <= share * a.max(b),
+        (a, b) => a == b,
+    }
+}
+
+/// Both goals of RFC 9971 section 4.10 and one that allows some loss; and, as FD.io measures, many short trials.
+fn goals() -> [Vec<Goal>; 2] {
+    let partial = Goal { name: "partial".into(), loss_ratio: 0.005, ..Goal::tst009() };
+    let short = Goal { final_duration: 1.0, duration_sum: 21.0, name: "ndr".into(), ..Goal::tst009() };
+    let short_partial = Goal { name: "pdr".into(), loss_ratio: 0.005, ..short.clone() };
+    [vec![Goal::rfc2544(), Goal::tst009(), partial], vec![short, short_partial]]
+}
+
+/// Devices, and by how much of the limit two results may differ beyond the width; `None` if by any.
+fn devices(random: &mut Random) -> Vec<(Device, Option<f64>)> {
+    let mut devices = vec![
+        (Device::Clean, Some(0.0)),
+        (Device::Lossy { loss: 0.3 }, Some(0.0)),
+        (Device::Lossy { loss: 0.002 }, Some(0.0)),
+    ];
+    for _ in 0..4 {
+        let limit = LIMITS.maximum * 0.9 * 0.005f64.powf(random.share());
+        devices.extend([
+            (Device::Limit { limit }, Some(0.0)),
+            (Device::Noisy { limit, noise: 0.01 }, Some(0.02)),
+            (Device::Bucket { limit, frames: limit / 100.0 }, Some(0.0)),
+            (Device::Tiring { short: limit * 1.1, long: limit }, Some(0.0)),
+            (Device::Livelock { limit }, Some(0.0)),
+            (Device::Spikes { limit, often: 0.01, loss: 0.02 }, None),
+        ]);
+    }
+    devices
+}
+
+#[test]
+fn the_package_and_we_agree() {
+    let python = python();
+    if !is_there(&python) {
+        return;
+    }
+    println!("seed {SEED}");
+    let mut random = Random(SEED);
+    let seconds = |side: &Side| side.trials.iter().map(|trial| trial.1 + AROUND).sum::<f64>();
+    let mut sums = [0.0; 2];
+    for (device, noise) in devices(&mut random) {
+        for goals in goals() {
+            let what = format!("{device:?}");
+            let simulated = Simulated::new(device, random.next());
+            let package = package(&python, &goals, &mut simulated.clone());
+            let ours = ours(&goals, &mut simulated.clone());
+            assert_judged(&package, &goals, &what);
+            assert_judged(&ours, &goals, &what);
+            sums = [sums[0] + seconds(&ours), sums[1] + seconds(&package)];
+            println!(
+                "{what}, {} goals: ours {} trials, {:.0} s; package {} trials, {:.0} s",
+                goals.len(),
+                ours.trials.len(),
+                seconds(&ours),
+                package.trials.len(),
+                seconds(&package)
+            );
+            let Some(noise) = noise else { continue };
+            for (goal, (a, b)) in goals.iter().zip(ours.results.iter().zip(&package.results)) {
+                let share = goal.width * (1.0 + 1e-6) + noise;
+                let agree = is_close(a.lower, b.lower, share)
+                    && is_close(a.upper, b.upper, share)
+                    && is_close(a.throughput, b.throughput, share);
+                assert!(agree, "{what}, {}: ours {a:?}, package {b:?}", goal.name);
+            }
+        }
+    }
+    println!("all: ours {:.0} s, package {:.0} s, simulated", sums[0], sums[1]);
+}
