@@ -17,7 +17,6 @@ pub mod latency;
 pub mod loads;
 pub mod loss_rate;
 pub mod mlr;
-mod mlr_hunt;
 pub mod outcome;
 pub mod profile;
 pub mod recovery;

@@ -4,16 +4,18 @@
 //! and the device's noise, and each side's results have to be what the RFC makes of that side's own trials (`tests/judge`).
 //!
 //! The package is looked for with the Python that `PERIGEE_MLRSEARCH_PYTHON` names, else with the one that `./x test` makes in
-//! `target/mlrsearch`, else with `python3`. Without it the test says so and is skipped; in CI (`CI=true`) that is a failure.
+//! `target/mlrsearch`, else with `python3`. Without it the tests say so and are reported as ignored; in CI (`CI=true`) they fail.
 
 mod judge;
 mod simulated;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Mutex;
 
 use judge::{Judgement, judge};
+use libtest_mimic::Arguments;
 use perigee_measure::search::goal::Goal;
 use perigee_measure::search::mlr::Mlr;
 use perigee_measure::search::throughput::{Limits, Verdict};
@@ -39,17 +41,15 @@ fn python() -> PathBuf {
     if made.exists() { made } else { "python3".into() }
 }
 
-/// Is the package there? If not, it is said, and fails where it has to be.
-fn is_there(python: &Path) -> bool {
+/// Is the package there? If not, why.
+fn look_for(python: &Path) -> Result<(), String> {
     let output = Command::new(python).args(["-c", "import MLRsearch"]).output();
-    let is_there = output.as_ref().is_ok_and(|output| output.status.success());
-    if !is_there {
-        let why = output
-            .map_or_else(|error| error.to_string(), |output| String::from_utf8_lossy(&output.stderr).into_owned());
-        println!("skipped: {} has no package MLRsearch; `./x test measure` installs it\n{why}", python.display());
-        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "the package MLRsearch is missing");
-    }
-    is_there
+    let why = match output {
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(format!("{} has no package MLRsearch ({why}); `./x test measure` installs it", python.display()))
 }
 
 fn package(python: &Path, goals: &[Goal], device: &mut Simulated) -> Side {
@@ -135,62 +135,76 @@ fn goals() -> [Vec<Goal>; 2] {
 }
 
 /// Devices, and by how much of the limit two results may differ beyond the width; `None` if by any.
-fn devices(random: &mut Random) -> Vec<(Device, Option<f64>)> {
+fn devices(random: &mut Random) -> Vec<(&'static str, Device, Option<f64>)> {
     let mut devices = vec![
-        (Device::Clean, Some(0.0)),
-        (Device::Lossy { loss: 0.3 }, Some(0.0)),
-        (Device::Lossy { loss: 0.002 }, Some(0.0)),
+        ("clean", Device::Clean, Some(0.0)),
+        ("lossy", Device::Lossy { loss: 0.3 }, Some(0.0)),
+        ("a_little_lossy", Device::Lossy { loss: 0.002 }, Some(0.0)),
     ];
     for _ in 0..4 {
         let limit = LIMITS.maximum * 0.9 * 0.005f64.powf(random.share());
         devices.extend([
-            (Device::Limit { limit }, Some(0.0)),
-            (Device::Noisy { limit, noise: 0.01 }, Some(0.02)),
-            (Device::Bucket { limit, frames: limit / 100.0 }, Some(0.0)),
-            (Device::Tiring { short: limit * 1.1, long: limit }, Some(0.0)),
-            (Device::Livelock { limit }, Some(0.0)),
-            (Device::Spikes { limit, often: 0.01, loss: 0.02 }, None),
+            ("limit", Device::Limit { limit }, Some(0.0)),
+            ("noisy", Device::Noisy { limit, noise: 0.01 }, Some(0.02)),
+            ("bucket", Device::Bucket { limit, frames: limit / 100.0 }, Some(0.0)),
+            ("tiring", Device::Tiring { short: limit * 1.1, long: limit }, Some(0.0)),
+            ("livelock", Device::Livelock { limit }, Some(0.0)),
+            ("spikes", Device::Spikes { limit, often: 0.01, loss: 0.02 }, None),
         ]);
     }
     devices
 }
 
-#[test]
-fn the_package_and_we_agree() {
-    let python = python();
-    if !is_there(&python) {
-        return;
-    }
-    println!("seed {SEED}");
-    let mut random = Random(SEED);
+/// Simulated seconds of all searches, ours and the package's.
+static SECONDS: Mutex<[f64; 2]> = Mutex::new([0.0; 2]);
+
+/// Both searches on a device, for a set of goals.
+fn compare(python: &Path, simulated: &Simulated, noise: Option<f64>, goals: &[Goal]) {
+    let what = format!("{:?}, seed {SEED}", simulated.device);
+    let package = package(python, goals, &mut simulated.clone());
+    let ours = ours(goals, &mut simulated.clone());
+    assert_judged(&package, goals, &what);
+    assert_judged(&ours, goals, &what);
     let seconds = |side: &Side| side.trials.iter().map(|trial| trial.1 + AROUND).sum::<f64>();
-    let mut sums = [0.0; 2];
-    for (device, noise) in devices(&mut random) {
-        for goals in goals() {
-            let what = format!("{device:?}");
+    if let Ok(mut sums) = SECONDS.lock() {
+        *sums = [sums[0] + seconds(&ours), sums[1] + seconds(&package)];
+    }
+    let Some(noise) = noise else { return };
+    for (goal, (a, b)) in goals.iter().zip(ours.results.iter().zip(&package.results)) {
+        let share = goal.width * (1.0 + 1e-6) + noise;
+        let pairs = [(a.lower, b.lower), (a.upper, b.upper), (a.throughput, b.throughput)];
+        assert!(pairs.iter().all(|(a, b)| is_close(*a, *b, share)), "{what}, {}: ours {a:?}, package {b:?}", goal.name);
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let python = python();
+    let missing = look_for(&python).err();
+    let is_ci = std::env::var("CI").as_deref() == Ok("true");
+    if let Some(missing) = &missing {
+        eprintln!("not compared: {missing}");
+    }
+    let mut random = Random(SEED);
+    let mut tests = Vec::new();
+    for (number, (kind, device, noise)) in devices(&mut random).into_iter().enumerate() {
+        for (set, goals) in ["long", "short"].into_iter().zip(goals()) {
+            let (python, missing) = (python.clone(), missing.clone());
             let simulated = Simulated::new(device, random.next());
-            let package = package(&python, &goals, &mut simulated.clone());
-            let ours = ours(&goals, &mut simulated.clone());
-            assert_judged(&package, &goals, &what);
-            assert_judged(&ours, &goals, &what);
-            sums = [sums[0] + seconds(&ours), sums[1] + seconds(&package)];
-            println!(
-                "{what}, {} goals: ours {} trials, {:.0} s; package {} trials, {:.0} s",
-                goals.len(),
-                ours.trials.len(),
-                seconds(&ours),
-                package.trials.len(),
-                seconds(&package)
-            );
-            let Some(noise) = noise else { continue };
-            for (goal, (a, b)) in goals.iter().zip(ours.results.iter().zip(&package.results)) {
-                let share = goal.width * (1.0 + 1e-6) + noise;
-                let agree = is_close(a.lower, b.lower, share)
-                    && is_close(a.upper, b.upper, share)
-                    && is_close(a.throughput, b.throughput, share);
-                assert!(agree, "{what}, {}: ours {a:?}, package {b:?}", goal.name);
-            }
+            let test = libtest_mimic::Trial::test(format!("{kind}_{number}_{set}_trials"), move || {
+                if let Some(missing) = missing {
+                    return Err(missing.into());
+                }
+                compare(&python, &simulated, noise, &goals);
+                Ok(())
+            });
+            tests.push(test);
         }
     }
-    println!("all: ours {:.0} s, package {:.0} s, simulated", sums[0], sums[1]);
+    let tests = tests.into_iter().map(|test| test.with_ignored_flag(missing.is_some() && !is_ci)).collect();
+    let conclusion = libtest_mimic::run(&arguments, tests);
+    if let (Ok(sums), None) = (SECONDS.lock(), &missing) {
+        println!("simulated time of all searches: ours {:.0} s, the package's {:.0} s", sums[0], sums[1]);
+    }
+    conclusion.exit_code()
 }

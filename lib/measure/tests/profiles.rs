@@ -55,7 +55,8 @@ fn values_are_overridden_one_by_one() {
 
 #[test]
 fn the_search_is_the_one_that_was_chosen() {
-    let chosen = |overrides| Profile::rfc2544().with(json!({"throughput": overrides})).unwrap().throughput(1e6);
+    let chosen =
+        |overrides| Profile::rfc2544().with(json!({"throughput": overrides})).unwrap().throughput(1e6).unwrap();
     let Throughput::Mlr(mlr) = chosen(json!({})) else { panic!() };
     assert_eq!((mlr.goals, mlr.limits.minimum), (vec![Goal::rfc2544()], 1e3));
     let Throughput::Binary(plain) = chosen(json!({"search": "binary", "verify": {"trials": 2}})) else { panic!() };
@@ -131,6 +132,23 @@ fn mistakes_say_where_what_and_what_instead() {
     assert!(Profile::rfc2544().with(two).unwrap_err().to_string().contains("one goal, as binary search has no more"));
 }
 
+#[test]
+fn a_maximum_has_frames_in_the_shortest_trial() {
+    let profile = Profile::quick();
+    for maximum in [f64::NAN, f64::INFINITY, -1.0, 0.0, 7.9] {
+        let error = profile.throughput(maximum).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .ends_with("expected at least 8, two in the shortest trial; raise it, or `initial_duration`"),
+            "{error}"
+        );
+    }
+    // The minimum has at least one frame, too.
+    let Throughput::Mlr(search) = profile.throughput(100.0).unwrap() else { panic!() };
+    assert_eq!((search.limits.minimum, search.limits.maximum), (4.0, 100.0));
+}
+
 /// Runs a search, and returns its time with what is around each trial.
 fn seconds<M: Method>(method: M, device: &mut Simulated, around: f64) -> (Search<M>, f64) {
     let mut search = Search::new(method);
@@ -152,7 +170,7 @@ fn quick_takes_a_minute_for_a_frame_size() {
             let profile = Profile::named(name).unwrap();
             let around = profile.around();
             let mut device = Simulated::new(device, 1);
-            let (search, throughput) = seconds(profile.throughput(maximum), &mut device, around);
+            let (search, throughput) = seconds(profile.throughput(maximum).unwrap(), &mut device, around);
             let found = search.found();
             assert!(found.iter().all(|found| found.verdict == Verdict::Regular), "{found:?}");
             let rate = found[0].throughput.unwrap();

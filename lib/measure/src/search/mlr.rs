@@ -3,16 +3,18 @@
 //!
 //! The RFC defines results and leaves the choice of trials open; here it is as follows. The first trial is a short one at the
 //! maximum: what the device forwards then is the first guess. Each goal is approached by targets with longer and longer trials
-//! (`mlr_hunt.rs`). All trials count for all goals.
+//! (`mlr/hunt.rs`). All trials count for all goals.
 
 use serde::{Deserialize, Serialize};
 
 use super::evidence::{Evidence, Sieve, Trust};
 use super::goal::Goal;
 use super::loads::Loads;
-use super::mlr_hunt::Hunt;
 use super::throughput::{Found, Limits};
 use super::{Likely, Method, Outcome, Purpose, Shape, Trial};
+use hunt::Hunt;
+
+mod hunt;
 
 /// MLRsearch's settings (RFC 9971, Controller Input).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -137,7 +137,7 @@ pub struct ResetPlan {
 }
 
 /// A mistake in a profile.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Mistake {
     #[error("found the profile {found}, expected one of {}", Profile::NAMES.join(", "))]
     Name { found: String },
@@ -151,6 +151,10 @@ pub enum Mistake {
     },
     #[error("profile: {key}: found {found}, expected {expected}")]
     Value { key: String, found: String, expected: String },
+    #[error(
+        "found a maximum load of {found} frames/s, expected at least {least}, two in the shortest trial; raise it, or `initial_duration`"
+    )]
+    Maximum { found: f64, least: f64 },
 }
 
 impl Profile {
@@ -186,10 +190,16 @@ impl Profile {
     }
 
     /// The search for throughput, up to a maximum in frames per second.
-    pub fn throughput(&self, maximum: f64) -> Throughput {
-        let limits = Limits { minimum: maximum * self.throughput.minimum, maximum };
+    ///
+    /// # Errors
+    /// A maximum that is no number of frames, or has less than two of them in the shortest trial.
+    pub fn throughput(&self, maximum: f64) -> Result<Throughput, Mistake> {
         let plan = &self.throughput;
-        match (plan.search, plan.goals.first()) {
+        let shortest = plan.goals.iter().map(Goal::initial_duration).fold(f64::INFINITY, f64::min);
+        check::maximum(maximum, shortest)?;
+        // With less than a frame, loss would be nothing or all (RFC 9971 section 4.5.8.2).
+        let limits = Limits { minimum: (maximum * plan.minimum).max(1.0 / shortest), maximum };
+        Ok(match (plan.search, plan.goals.first()) {
             (Algorithm::Binary | Algorithm::Verified, Some(goal)) => Throughput::Binary(Binary {
                 name: goal.name.clone(),
                 limits,
@@ -200,7 +210,7 @@ impl Profile {
                 trust: self.trust,
             }),
             _ => Throughput::Mlr(Mlr { trust: self.trust, ..Mlr::new(plan.goals.clone(), limits) }),
-        }
+        })
     }
 
     /// Latency at shares of this throughput, in frames per second.

@@ -91,11 +91,13 @@ pub enum Step {
 }
 
 impl Trial {
-    /// Frames to send at [`Self::load`], one way.
+    /// Frames to send, one way.
     pub fn frames(&self) -> u64 {
+        let frames = (self.load * self.duration).round() as u64;
         match self.shape {
             Shape::Burst { frames, .. } => frames,
-            _ => (self.load * self.duration).round() as u64,
+            Shape::Fall { load, duration } => frames + (load * duration).round() as u64,
+            Shape::Steady | Shape::Tagged { .. } | Shape::Reset { .. } => frames,
         }
     }
 
@@ -123,7 +125,7 @@ impl fmt::Display for Purpose {
             }
             Self::BackToBack { repeat, of } => write!(f, "back-to-back frames, {repeat} of {of}"),
             Self::Latency { share, repeat, of } => {
-                write!(f, "latency at {} % of the throughput, {repeat} of {of}", share * 100.0)
+                write!(f, "latency at {} % of the throughput, {repeat} of {of}", (share * 1000.0).round() / 10.0)
             }
             Self::Recovery { repeat, of } => write!(f, "system recovery, {repeat} of {of}"),
             Self::Reset { repeat, of } => write!(f, "reset, {repeat} of {of}"),
@@ -146,5 +148,40 @@ impl fmt::Display for Step {
             Self::Between => "halving",
             Self::Verify => "verifying the loss",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_and_seconds_are_those_of_the_whole_trial() {
+        let trial = |shape| Trial { load: 1000.0, duration: 2.0, shape, purpose: Purpose::LossRate { attempt: 1 } };
+        let cases = [
+            (Shape::Steady, 2000, 2.0),
+            (Shape::Tagged { after: 1.0 }, 2000, 2.0),
+            (Shape::Reset { after: 1.0 }, 2000, 2.0),
+            (Shape::Burst { frames: 2000, listen: 3.0 }, 2000, 5.0),
+            (Shape::Fall { load: 500.0, duration: 4.0 }, 4000, 6.0),
+        ];
+        for (shape, frames, seconds) in cases {
+            assert_eq!((trial(shape).frames(), trial(shape).seconds()), (frames, seconds), "{shape:?}");
+        }
+    }
+
+    #[test]
+    fn purposes_are_readable() {
+        let throughput = |step, attempt| Purpose::Throughput { goal: "tst009".into(), step, attempt };
+        let cases = [
+            (throughput(Step::Maximum, 1), "throughput (tst009): maximum load"),
+            (throughput(Step::Between, 2), "throughput (tst009): halving, attempt 2"),
+            (Purpose::LossRate { attempt: 1 }, "frame loss rate"),
+            (Purpose::Latency { share: 0.55, repeat: 3, of: 20 }, "latency at 55 % of the throughput, 3 of 20"),
+            (Purpose::BackToBack { repeat: 1, of: 50 }, "back-to-back frames, 1 of 50"),
+        ];
+        for (purpose, text) in cases {
+            assert_eq!(purpose.to_string(), text);
+        }
     }
 }

@@ -140,6 +140,12 @@ impl ResetPlan {
     }
 }
 
+/// The maximum load in frames per second, given the shortest trial in seconds.
+pub(super) fn maximum(found: f64, shortest: f64) -> Checked {
+    let least = 2.0 / shortest;
+    if found.is_finite() && found >= least { Ok(()) } else { Err(Mistake::Maximum { found, least }) }
+}
+
 fn expect(is_good: bool, key: &str, found: impl Display, expected: impl FnOnce() -> String) -> Checked {
     if is_good {
         Ok(())

@@ -5,10 +5,10 @@
 //! the bounds of the one before (the first from what the device forwarded at the maximum), has them confirmed by its own trials,
 //! looks further out in steps that grow where one is not, and halves what is between.
 
-use super::Step;
-use super::goal::{Goal, Target};
-use super::loads::{Bounds, Loads};
-use super::throughput::Limits;
+use super::super::Step;
+use super::super::goal::{Goal, Target};
+use super::super::loads::{Bounds, Loads};
+use super::super::throughput::Limits;
 
 /// The duration sum of a target is at most this many times that of the one before.
 const FACTOR: f64 = 12.0;
