@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! A search goal, and what trials say about a load according to it (RFC 9971 sections 4.5 to 4.7 and 6.1).
+//! A search goal, and what trials say about a load according to it (RFC 9971 sections 4.6, 4.7 and 6.1).
 
 use serde::{Deserialize, Serialize};
 

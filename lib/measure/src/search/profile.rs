@@ -197,7 +197,7 @@ impl Profile {
         let plan = &self.throughput;
         let shortest = plan.goals.iter().map(Goal::initial_duration).fold(f64::INFINITY, f64::min);
         check::maximum(maximum, shortest)?;
-        // With less than a frame, loss would be nothing or all (RFC 9971 section 4.5.8.2).
+        // With less than a frame, loss would be nothing or all (RFC 9971 section 4.6.8.2).
         let limits = Limits { minimum: (maximum * plan.minimum).max(1.0 / shortest), maximum };
         Ok(match (plan.search, plan.goals.first()) {
             (Algorithm::Binary | Algorithm::Verified, Some(goal)) => Throughput::Binary(Binary {
