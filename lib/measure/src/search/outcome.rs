@@ -121,6 +121,13 @@ impl Outcome {
         ratio(self.unsent(), self.intended)
     }
 
+    /// Why the trial may not be trusted, a sentence each; none if it may. A share of frames up to `unsent` may stay unsent.
+    pub fn reasons(&self, unsent: f64) -> Vec<String> {
+        let short = (self.unsent_ratio() > unsent)
+            .then(|| format!("the tester sent {} of {} frames, {} too few", self.sent, self.intended, self.unsent()));
+        short.into_iter().chain(self.doubts.iter().map(Doubt::to_string)).collect()
+    }
+
     /// The load that was offered to the device, in frames per second, one way.
     pub fn offered(&self) -> f64 {
         self.load * (1.0 - self.unsent_ratio())
@@ -140,5 +147,33 @@ impl fmt::Display for Doubt {
             Self::Clock => f.write_str("the tester's clock was not steady"),
             Self::LinkDown => f.write_str("a port lost its link"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Purpose, Shape};
+    use super::*;
+
+    #[test]
+    fn loss_is_of_what_was_sent_and_the_rest_is_the_testers() {
+        let trial =
+            Trial { load: 1000.0, duration: 1.0, shape: Shape::Steady, purpose: Purpose::LossRate { attempt: 1 } };
+        let mut outcome = Outcome::new(&trial, 1000, 800, 600);
+        assert_eq!(
+            (outcome.lost(), outcome.loss_ratio(), outcome.unsent(), outcome.offered()),
+            (200, 0.25, 200, 800.0)
+        );
+        assert_eq!(outcome.reasons(0.001), ["the tester sent 800 of 1000 frames, 200 too few"]);
+        assert!(outcome.reasons(0.2).is_empty());
+        outcome.doubts = vec![Doubt::TesterDropped { frames: 3 }, Doubt::Paused { longest: 1_500_000 }];
+        let reasons = outcome.reasons(0.2);
+        assert_eq!(
+            reasons,
+            ["the tester itself dropped 3 frames that it received", "the tester was interrupted for 1.500 ms"]
+        );
+        // More than was sent cannot be received; what says so is no loss.
+        assert_eq!(Outcome::new(&trial, 1000, 800, 900).lost(), 0);
+        assert_eq!(Outcome::new(&trial, 0, 0, 0).unsent_ratio(), 0.0);
     }
 }
