@@ -24,7 +24,7 @@ pub mod statistics;
 pub mod throughput;
 mod trial;
 
-pub use outcome::{Delays, Doubt, Outcome};
+pub use outcome::{Delays, Doubt, Outcome, Spoils};
 pub use trial::{Purpose, Shape, Step, Trial};
 
 /// The settings of a search, and how it chooses its trials.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! From outcomes to evidence: which trials count, at which load, and which have to be run again because of the tester.
 //!
-//! - A trial that may not be trusted is run again, up to [`Trust::attempts`] times in all; the last one counts, and marks
+//! - A trial of which a doubt spoils what it says is run again, up to [`Trust::attempts`] times in all; the last one counts, and marks
 //!   results that rest on it.
 //! - A tester that could not send what it should is not the device's fault. Such a trial counts at the load that was offered.
 //!   If the device lost frames even so, that is all there is to know. If it did not, the trial is run again, and if the tester
@@ -68,8 +68,8 @@ impl Sieve {
     pub fn sift(&mut self, outcome: &Outcome) -> Option<Evidence> {
         let short = outcome.unsent_ratio() > self.trust.unsent;
         let lost = outcome.loss_ratio() > self.loss_ratio;
-        let suspect = !outcome.doubts.is_empty() || (short && !lost);
-        if suspect {
+        let spoiled = outcome.is_spoiled(lost);
+        if spoiled || (short && !lost) {
             self.attempts += 1;
             self.best = self.best.max(outcome.offered());
             if self.attempts < self.trust.attempts {
@@ -87,7 +87,7 @@ impl Sieve {
             duration: outcome.duration,
             loss_ratio: outcome.loss_ratio(),
             lost: outcome.lost(),
-            trusted: outcome.doubts.is_empty(),
+            trusted: !spoiled,
         })
     }
 
@@ -109,7 +109,7 @@ impl Sieve {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Doubt, Purpose, Shape, Trial};
+    use super::super::{Doubt, Purpose, Shape, Spoils, Trial};
     use super::*;
 
     fn outcome(load: f64, sent: u64, received: u64) -> Outcome {
@@ -159,12 +159,26 @@ mod tests {
     fn a_doubt_that_stays_marks_the_evidence() {
         let mut sieve = Sieve::new(Trust::default(), 0.0);
         let mut doubted = outcome(1000.0, 1000, 999);
-        doubted.doubts.push(Doubt::TesterDropped { frames: 1 });
+        doubted.doubts.push(Doubt { spoils: Spoils::Loss, why: "the tester dropped a frame".into() });
         assert_eq!(sieve.sift(&doubted), None);
         assert_eq!(sieve.sift(&doubted), None);
         let evidence = sieve.sift(&doubted).unwrap();
         assert!(!evidence.trusted);
         assert_eq!(evidence.lost, 1);
+    }
+
+    #[test]
+    fn a_doubt_matters_for_what_it_spoils() {
+        let doubted = |spoils, received| {
+            let mut outcome = outcome(1000.0, 1000, received);
+            outcome.doubts.push(Doubt { spoils, why: "a doubt".into() });
+            Sieve::new(Trust::default(), 0.0).sift(&outcome).map(|evidence| evidence.trusted)
+        };
+        // Nothing lost by a tester that may lose; lost although the load may have been smaller.
+        assert_eq!((doubted(Spoils::Loss, 1000), doubted(Spoils::Loss, 999)), (Some(true), None));
+        assert_eq!((doubted(Spoils::Load, 999), doubted(Spoils::Load, 1000)), (Some(true), None));
+        assert_eq!((doubted(Spoils::Latency, 999), doubted(Spoils::Latency, 1000)), (Some(true), Some(true)));
+        assert_eq!((doubted(Spoils::All, 999), doubted(Spoils::All, 1000)), (None, None));
     }
 
     #[test]

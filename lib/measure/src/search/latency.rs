@@ -166,7 +166,9 @@ mod tests {
         outcomes[0].latency = Some(delays(1000.0, 499));
         outcomes[1].latency = Some(delays(1000.0, 500));
         outcomes[1].received -= 1;
-        outcomes[2].doubts.push(super::super::Doubt::Clock);
+        outcomes[2]
+            .doubts
+            .push(super::super::Doubt { spoils: super::super::Spoils::Latency, why: "the clock stepped".into() });
         let found = method.found(&outcomes);
         assert_eq!(found[0].imperfect, Imperfect { without: 1, few: 1, lossy: 1, doubted: 1 });
         assert_eq!(found[0].median.count, 2);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! What came out of a trial, and whether it may be trusted.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use super::Trial;
@@ -30,7 +28,7 @@ pub struct Outcome {
     /// Frames that came back with a broken stamp; they are lost as well.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub corrupt: u64,
-    /// Why the trial may not be trusted; unsent frames are not repeated here.
+    /// Why the trial may not be trusted. Unsent frames are not repeated here: they are in the counters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<Doubt>,
     /// Of frames that were tagged.
@@ -61,20 +59,26 @@ pub struct Delays {
     pub max: f64,
 }
 
-/// A reason not to trust a trial that lies with the tester, or with what is around the device.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Doubt {
-    /// The tester's own receiving side dropped frames: its loss is not the device's.
-    TesterDropped { frames: u64 },
-    /// Frames left more than the allowed time after their deadline.
-    Late { frames: u64 },
-    /// The tester was interrupted for this long, in nanoseconds.
-    Paused { longest: u64 },
-    /// The clock stepped, or went at another rate than the one it is compared with.
-    Clock,
-    /// A port lost its link.
-    LinkDown,
+/// A reason not to trust a trial: with the tester, or with what is around the device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Doubt {
+    pub spoils: Spoils,
+    /// A sentence: "the tester itself dropped 12 frames that it received".
+    pub why: String,
+}
+
+/// What a doubt makes worthless.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Spoils {
+    /// The load was not what it should be: to have lost nothing proves nothing.
+    Load,
+    /// The tester may have lost frames itself: to have lost some proves nothing.
+    Loss,
+    /// Latencies alone.
+    Latency,
+    All,
 }
 
 fn is_zero(n: &u64) -> bool {
@@ -125,7 +129,14 @@ impl Outcome {
     pub fn reasons(&self, unsent: f64) -> Vec<String> {
         let short = (self.unsent_ratio() > unsent)
             .then(|| format!("the tester sent {} of {} frames, {} too few", self.sent, self.intended, self.unsent()));
-        short.into_iter().chain(self.doubts.iter().map(Doubt::to_string)).collect()
+        short.into_iter().chain(self.doubts.iter().map(|doubt| doubt.why.clone())).collect()
+    }
+
+    /// Do the doubts leave nothing of what the trial says about throughput? A loss stays a loss even if the load was too small,
+    /// and a trial without loss has none even if the tester may lose frames.
+    pub fn is_spoiled(&self, is_lossy: bool) -> bool {
+        let what = if is_lossy { Spoils::Loss } else { Spoils::Load };
+        self.doubts.iter().any(|doubt| doubt.spoils == Spoils::All || doubt.spoils == what)
     }
 
     /// The load that was offered to the device, in frames per second, one way.
@@ -136,18 +147,6 @@ impl Outcome {
 
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
-
-impl fmt::Display for Doubt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TesterDropped { frames } => write!(f, "the tester itself dropped {frames} frames that it received"),
-            Self::Late { frames } => write!(f, "the tester sent {frames} frames too late"),
-            Self::Paused { longest } => write!(f, "the tester was interrupted for {:.3} ms", *longest as f64 / 1e6),
-            Self::Clock => f.write_str("the tester's clock was not steady"),
-            Self::LinkDown => f.write_str("a port lost its link"),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -166,14 +165,19 @@ mod tests {
         );
         assert_eq!(outcome.reasons(0.001), ["the tester sent 800 of 1000 frames, 200 too few"]);
         assert!(outcome.reasons(0.2).is_empty());
-        outcome.doubts = vec![Doubt::TesterDropped { frames: 3 }, Doubt::Paused { longest: 1_500_000 }];
-        let reasons = outcome.reasons(0.2);
-        assert_eq!(
-            reasons,
-            ["the tester itself dropped 3 frames that it received", "the tester was interrupted for 1.500 ms"]
-        );
+        outcome.doubts = vec![Doubt { spoils: Spoils::Latency, why: "the clock stepped".into() }];
+        assert_eq!(outcome.reasons(0.2), ["the clock stepped"]);
         // More than was sent cannot be received; what says so is no loss.
         assert_eq!(Outcome::new(&trial, 1000, 800, 900).lost(), 0);
         assert_eq!(Outcome::new(&trial, 0, 0, 0).unsent_ratio(), 0.0);
+        for (spoils, lossy, clean) in [
+            (Spoils::Load, false, true),
+            (Spoils::Loss, true, false),
+            (Spoils::Latency, false, false),
+            (Spoils::All, true, true),
+        ] {
+            outcome.doubts = vec![Doubt { spoils, why: String::new() }];
+            assert_eq!((outcome.is_spoiled(true), outcome.is_spoiled(false)), (lossy, clean), "{spoils:?}");
+        }
     }
 }

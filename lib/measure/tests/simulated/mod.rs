@@ -3,7 +3,7 @@
 #![allow(dead_code)] // not every test uses all of it
 
 use perigee_measure::search::goal::Goal;
-use perigee_measure::search::{Doubt, Method, Outcome, Search, Shape, Trial};
+use perigee_measure::search::{Doubt, Method, Outcome, Search, Shape, Spoils, Trial};
 
 /// A device, and the tester in front of it.
 #[derive(Debug, Clone)]
@@ -81,7 +81,7 @@ impl Simulated {
         let mut outcome = Outcome::new(trial, intended, sent, received);
         if self.random.share() < self.doubts {
             outcome.received = received.saturating_sub(1);
-            outcome.doubts.push(Doubt::TesterDropped { frames: 1 });
+            outcome.doubts.push(Doubt { spoils: Spoils::Loss, why: "the tester itself dropped a frame".into() });
         }
         outcome
     }
