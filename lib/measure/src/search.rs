@@ -2,8 +2,8 @@
 //! Searches: which trial comes next, and what the trials so far say about the device.
 //!
 //! A search is a [`Method`] (its settings) and the [`Outcome`]s so far, and nothing else: the next trial and the result are
-//! pure functions of the two. So a search that was interrupted goes on where it was ([`Search::resume`]), and how long it will
-//! take can be found out by letting it run against a model of the device ([`Search::left`]).
+//! pure functions of the two. So an interrupted search continues where it stopped ([`Search::resume`]), and the time it still needs
+//! is estimated by running it against a model of the device ([`Search::left`]).
 //!
 //! Loads are frames per second, one way, as in RFC 2544; durations are seconds.
 
@@ -29,7 +29,7 @@ pub use trial::{Purpose, Shape, Step, Trial};
 
 /// The settings of a search, and how it chooses its trials.
 pub trait Method {
-    /// What comes out of it; also of a search that is not at its end.
+    /// The result; of a search that has not ended, what is known so far.
     type Found;
 
     /// The next trial after these outcomes, or `None` at the end.
@@ -42,12 +42,12 @@ pub trait Method {
     fn likely(&self, so_far: &[Outcome]) -> Likely;
 }
 
-/// A device that forwards so much and no more.
+/// A device that forwards frames up to a limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Likely {
     /// Frames per second, one way.
     pub limit: f64,
-    /// Frames that it has room for beyond that.
+    /// Frames that it can buffer beyond that.
     pub room: f64,
 }
 
@@ -61,18 +61,18 @@ impl Likely {
     }
 }
 
-/// A search under way. As JSON it is what a run stores after each trial.
+/// A search and its progress. Serialized, it is what a run stores after each trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Search<M> {
     method: M,
     outcomes: Vec<Outcome>,
 }
 
-/// What a search still has to do, as far as can be foreseen.
+/// An estimate of what a search still has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Left {
     pub trials: u32,
-    /// Durations and the time around each trial, in seconds.
+    /// The durations of the trials plus the time around each, in seconds.
     pub seconds: f64,
 }
 
@@ -91,7 +91,7 @@ pub enum Mismatch {
     TooMany { number: usize, found: usize },
 }
 
-/// Trials that an estimate looks ahead at most.
+/// An estimate stops after this many trials.
 const HORIZON: u32 = 2000;
 
 impl<M: Method> Search<M> {
@@ -99,10 +99,10 @@ impl<M: Method> Search<M> {
         Self { method, outcomes: Vec::new() }
     }
 
-    /// Goes on after stored outcomes.
+    /// Continues after stored outcomes.
     ///
     /// # Errors
-    /// If the search would not have asked for these trials: its settings were others.
+    /// If the search would not have asked for these trials, which means that its settings were different.
     pub fn resume(method: M, outcomes: Vec<Outcome>) -> Result<Self, Mismatch> {
         let found = outcomes.len();
         let mut search = Self::new(method);
@@ -123,7 +123,7 @@ impl<M: Method> Search<M> {
         &self.outcomes
     }
 
-    /// The trial to run now, or `None` at the end. It stays the same until an outcome is reported.
+    /// The trial to run now, or `None` at the end. It does not change until an outcome is reported.
     pub fn next(&self) -> Option<Trial> {
         self.method.next(&self.outcomes)
     }
@@ -131,7 +131,7 @@ impl<M: Method> Search<M> {
     /// Takes the outcome of the trial that [`Self::next`] named.
     ///
     /// # Errors
-    /// If it has another load or duration, or if the search is at its end; it is not taken then.
+    /// If its load or duration is a different one, or if the search has ended; the outcome is then ignored.
     pub fn report(&mut self, outcome: Outcome) -> Result<(), Mismatch> {
         let number = self.outcomes.len();
         let trial = self.next().ok_or(Mismatch::TooMany { number, found: number + 1 })?;
@@ -148,13 +148,13 @@ impl<M: Method> Search<M> {
         Ok(())
     }
 
-    /// What is known so far; after the end, the result.
+    /// The result, or what is known so far.
     pub fn found(&self) -> M::Found {
         self.method.found(&self.outcomes)
     }
 
-    /// How long it will still take, if the device goes on as it did. `around` is the time before and after each trial (learning,
-    /// listening, settling), in seconds.
+    /// How long the search will still take if the device behaves as it has so far. `around` is the time before and after each trial
+    /// (learning, listening, settling), in seconds.
     pub fn left(&self, around: f64) -> Left {
         let likely = self.method.likely(&self.outcomes);
         let mut outcomes = self.outcomes.clone();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Our MLRsearch beside the package of that name, by the authors of RFC 9971 (PyPI, 1.2.1; Apache-2.0, run and not copied), on the
-//! same simulated devices. The two choose other trials; bounds and conditional throughput have to agree within the goal's width
-//! and the device's noise, and each side's results have to be what the RFC makes of that side's own trials (`tests/judge`).
+//! Our MLRsearch and the package of that name by the authors of RFC 9971 (PyPI, 1.2.1; Apache-2.0, which we run and do not copy) on
+//! the same simulated devices. The two choose different trials, but bounds and conditional throughput have to agree within the
+//! goal's width and the device's noise. Also, each side's results have to follow from its own trials (`tests/judge`).
 //!
 //! The package is looked for with the Python that `PERIGEE_MLRSEARCH_PYTHON` names, else with the one that `./x test` makes in
 //! `target/mlrsearch`, else with `python3`. Without it the tests say so and are reported as ignored; in CI (`CI=true`) they fail.
@@ -26,7 +26,7 @@ use simulated::{AROUND, Device, Random, Simulated, run};
 const LIMITS: Limits = Limits { minimum: 10_000.0, maximum: 14_880_952.0 };
 const SEED: u64 = 9971;
 
-/// What one side measured, and what it says about each goal.
+/// One side's trials, and its result for each goal.
 struct Side {
     name: &'static str,
     trials: Vec<judge::Result>,
@@ -41,7 +41,7 @@ fn python() -> PathBuf {
     if made.exists() { made } else { "python3".into() }
 }
 
-/// Is the package there? If not, why.
+/// Checks that the package is there, or says why not.
 fn look_for(python: &Path) -> Result<(), String> {
     let output = Command::new(python).args(["-c", "import MLRsearch"]).output();
     let why = match output {
@@ -87,7 +87,7 @@ fn ours(goals: &[Goal], device: &mut Simulated) -> Side {
     let (search, _) = run(Mlr::new(goals.to_vec(), LIMITS), device);
     let found = search.found();
     for found in &found {
-        // What the verdict says is what the bounds are.
+        // The verdict matches the bounds.
         let irregular = match (found.lower, found.upper) {
             (None, _) => Verdict::MinimumFails,
             (_, None) => Verdict::MaximumPasses,
@@ -102,7 +102,7 @@ fn ours(goals: &[Goal], device: &mut Simulated) -> Side {
     }
 }
 
-/// Each side's results are what the RFC makes of its trials, and are as narrow as they should be.
+/// A side's results follow from its trials, and are narrow enough.
 fn assert_judged(side: &Side, goals: &[Goal], what: &str) {
     for (goal, result) in goals.iter().zip(&side.results) {
         let what = format!("{what}, {} {}: {result:?}", side.name, goal.name);
@@ -118,7 +118,7 @@ fn assert_judged(side: &Side, goals: &[Goal], what: &str) {
     }
 }
 
-/// Both there or both missing, and no further apart than this share.
+/// Both exist and differ by this share at most, or both are missing.
 fn is_close(a: Option<f64>, b: Option<f64>, share: f64) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => (a - b).abs() <= share * a.max(b),
@@ -126,7 +126,7 @@ fn is_close(a: Option<f64>, b: Option<f64>, share: f64) -> bool {
     }
 }
 
-/// Both goals of RFC 9971 section 4.10 and one that allows some loss; and, as FD.io measures, many short trials.
+/// Both goals of RFC 9971 section 4.10 and one that allows some loss; and goals with many short trials, as FD.io measures.
 fn goals() -> [Vec<Goal>; 2] {
     let partial = Goal { name: "partial".into(), loss_ratio: 0.005, ..Goal::tst009() };
     let short = Goal { final_duration: 1.0, duration_sum: 21.0, name: "ndr".into(), ..Goal::tst009() };
@@ -134,7 +134,7 @@ fn goals() -> [Vec<Goal>; 2] {
     [vec![Goal::rfc2544(), Goal::tst009(), partial], vec![short, short_partial]]
 }
 
-/// Devices, and by how much of the limit two results may differ beyond the width; `None` if by any.
+/// Devices, and by how much two results may differ beyond the width, as a share of the load; `None` if they are not compared.
 fn devices(random: &mut Random) -> Vec<(&'static str, Device, Option<f64>)> {
     let mut devices = vec![
         ("clean", Device::Clean, Some(0.0)),
@@ -158,7 +158,7 @@ fn devices(random: &mut Random) -> Vec<(&'static str, Device, Option<f64>)> {
 /// Simulated seconds of all searches, ours and the package's.
 static SECONDS: Mutex<[f64; 2]> = Mutex::new([0.0; 2]);
 
-/// Both searches on a device, for a set of goals.
+/// Runs both searches on a device for a set of goals.
 fn compare(python: &Path, simulated: &Simulated, noise: Option<f64>, goals: &[Goal]) {
     let what = format!("{:?}, seed {SEED}", simulated.device);
     let package = package(python, goals, &mut simulated.clone());

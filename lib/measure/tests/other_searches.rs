@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Frame loss rate and back-to-back frames on simulated devices; the plans of latency, recovery and reset; all of them resumed.
+//! Frame loss rate and back-to-back frames on simulated devices. These, latency, recovery and reset are resumed.
 
 mod simulated;
 
@@ -46,7 +46,7 @@ proptest! {
             assert!((point.loss_ratio - (1.0 - limit / point.load).max(0.0)).abs() < 1e-6, "{point:?}");
         }
         let clean = curve.points.iter().filter(|point| point.loss_ratio == 0.0).count();
-        // Below the smallest step there is nothing.
+        // There are no steps below the lowest one.
         assert_eq!(clean, 2.min(curve.points.iter().filter(|point| point.load <= limit).count()));
         assert!(clean == 2 || curve.points.len() == 10, "{curve:?}");
     }
@@ -63,7 +63,7 @@ proptest! {
         }
     }
 
-    /// A device with room for some frames, which forwards while the burst comes in.
+    /// A device with a buffer, which forwards while the burst arrives.
     #[test]
     fn the_longest_burst_says_how_large_the_buffer_is(share in 0.01..0.95f64, room in 100.0..100_000.0f64, seed: u64) {
         let throughput = share * MAXIMUM;
@@ -79,7 +79,7 @@ proptest! {
         let corrected = found.corrected_buffer.unwrap();
         prop_assert!((corrected - room / MAXIMUM).abs() <= 66.0 / MAXIMUM, "{} {}", corrected, room / MAXIMUM);
         prop_assert!((found.implied_buffer.unwrap() - longest / MAXIMUM).abs() <= 66.0 / MAXIMUM);
-        // Halving alone would take 19 for each.
+        // Halving alone would take 19 trials for each.
         prop_assert!(cost.trials <= 50 * 6, "{:?}", cost);
     }
 
@@ -109,15 +109,15 @@ fn curves_without_and_with_nothing_but_loss() {
 fn bursts_that_say_nothing_about_buffers() {
     assert_eq!(Search::new(back_to_back(MAXIMUM)).next(), None);
     assert_eq!(Search::new(back_to_back(MAXIMUM)).found().applies, Applies::AtMaximum);
-    // Room for more than 2 s.
+    // The buffer holds more than 2 s.
     let device = Device::Bucket { limit: MAXIMUM * 0.5, frames: 2e7 };
     assert_eq!(run(back_to_back(MAXIMUM * 0.5), &mut Simulated::new(device, 1)).0.found().applies, Applies::TooShort);
     let mut slow = Simulated { tester: MAXIMUM * 0.4, ..Simulated::new(Device::Limit { limit: MAXIMUM * 0.5 }, 1) };
     assert_eq!(run(back_to_back(MAXIMUM * 0.5), &mut slow).0.found().applies, Applies::TesterTooSlow);
 }
 
-/// A burst that is a little shorter than intended, but not so much that it matters, passed as the length it had; with long bursts
-/// that was more than the resolution below what was asked for, again and again.
+/// A burst that was shorter than intended, but within the tolerance, used to count with the length that was sent. In long bursts
+/// the difference exceeded the resolution, and the same burst was asked for forever.
 #[test]
 fn a_tester_that_is_hardly_too_slow_does_not_keep_a_burst_search_from_its_end() {
     let device = Device::Bucket { limit: MAXIMUM * 0.9, frames: 1e6 };
@@ -127,7 +127,7 @@ fn a_tester_that_is_hardly_too_slow_does_not_keep_a_burst_search_from_its_end() 
     assert!((found.longest[0] as f64 / 1e7 - 1.0).abs() < 0.01, "{found:?}");
 }
 
-/// RFC 9004 section 6.2: until all is forwarded, and then 2 s.
+/// RFC 9004 section 6.2: until everything is forwarded, and then for 2 s.
 #[test]
 fn after_a_burst_the_tester_listens_until_the_device_is_done() {
     let trial = Search::new(back_to_back(MAXIMUM / 4.0)).next().unwrap();
@@ -137,7 +137,7 @@ fn after_a_burst_the_tester_listens_until_the_device_is_done() {
     assert!((trial.seconds() - 10.0).abs() < 1e-6);
 }
 
-/// Stored as JSON after each trial, read and gone on with; what is left comes down to nothing.
+/// The search is stored as JSON after each trial, read, and continued; the time left reaches zero at its end.
 fn resumes<M: Method + Clone + PartialEq + std::fmt::Debug + Serialize + DeserializeOwned>(method: M) {
     let mut device = Simulated { hiccups: 0.1, ..Simulated::new(Device::Bucket { limit: 5e6, frames: 3000.0 }, 3) };
     let mut search = Search::new(method.clone());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Profiles: what is in them, how they are overridden, which mistakes are found, and how long they take.
+//! Profiles: their contents, overrides, mistakes in them, and how long they take.
 
 mod simulated;
 
@@ -29,7 +29,7 @@ fn all_are_good_and_come_back_from_json() {
 fn what_the_rfcs_ask_for() {
     let profile = Profile::rfc2544();
     assert_eq!(profile.sizes, [64, 128, 256, 512, 1024, 1280, 1518]);
-    assert_eq!((profile.settle.drain, profile.settle.pause), (2.0, 5.0));
+    assert_eq!((profile.settle.drain, profile.settle.pause, profile.around()), (2.0, 5.0, 9.0));
     let goal = &profile.throughput.goals[0];
     assert_eq!((goal.final_duration, goal.duration_sum, goal.loss_ratio, goal.exceed_ratio), (60.0, 60.0, 0.0, 0.0));
     let latency = profile.latency(1e6).unwrap();
@@ -144,12 +144,12 @@ fn a_maximum_has_frames_in_the_shortest_trial() {
             "{error}"
         );
     }
-    // The minimum has at least one frame, too.
+    // The minimum amounts to at least one frame.
     let Throughput::Mlr(search) = profile.throughput(100.0).unwrap() else { panic!() };
     assert_eq!((search.limits.minimum, search.limits.maximum), (4.0, 100.0));
 }
 
-/// Runs a search, and returns its time with what is around each trial.
+/// Runs a search; returns its time including the time around each trial.
 fn seconds<M: Method>(method: M, device: &mut Simulated, around: f64) -> (Search<M>, f64) {
     let mut search = Search::new(method);
     let mut seconds = 0.0;
@@ -160,8 +160,8 @@ fn seconds<M: Method>(method: M, device: &mut Simulated, around: f64) -> (Search
     (search, seconds)
 }
 
-/// The quick profile takes a minute for a frame size, in the time of its trials, if the device has a limit and a buffer, with
-/// noise or without.
+/// All tests of the quick profile together take less than a minute per frame size, in simulated time, for a device with a buffer
+/// and for one with noise.
 #[test]
 fn quick_takes_a_minute_for_a_frame_size() {
     let maximum = 3e6;

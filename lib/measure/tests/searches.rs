@@ -39,8 +39,8 @@ fn goals() -> Vec<Goal> {
     vec![Goal::rfc2544(), Goal::tst009(), partial, short]
 }
 
-/// The results of all searches that there are. Goals together have the same final duration: else trials that are long for one of
-/// them count for it, too, and its limit is none of its own.
+/// The results of all kinds of searches. Goals that are searched for together have the same final duration here: otherwise longer
+/// trials count for goals with shorter ones, and their limit is no longer defined.
 fn all(device: &Simulated) -> Vec<Found> {
     let together = goals().into_iter().filter(|goal| goal.final_duration == 60.0).collect();
     let mut found = run(Mlr::new(together, limits()), &mut device.clone()).0.found();
@@ -53,7 +53,7 @@ fn all(device: &Simulated) -> Vec<Found> {
     found
 }
 
-/// Within the noise, and a frame in the shortest trial that may have counted.
+/// With a tolerance of the noise, and of one frame per second for rounding.
 fn assert_encloses(found: &Found, limit: f64, noise: f64) {
     assert_eq!(found.verdict, Verdict::Regular, "{found:?}");
     let (lower, upper) = (found.lower.unwrap(), found.upper.unwrap());
@@ -66,7 +66,7 @@ fn assert_encloses(found: &Found, limit: f64, noise: f64) {
 }
 
 fn limit() -> impl Strategy<Value = f64> {
-    // From where a frame is a thousandth of it, to where noise does not reach the maximum; all orders of magnitude alike.
+    // Log-uniform; low enough that noise does not reach the maximum.
     (0.0..1.0f64).prop_map(|share| 2.0 * MINIMUM * (MAXIMUM / MINIMUM / 2.0 * 0.9).powf(share))
 }
 
@@ -99,7 +99,7 @@ proptest! {
             let device = Simulated::new(device, seed);
             for found in all(&device) {
                 let limit = device.limit(&found.goal);
-                // With a large buffer the maximum may pass.
+                // The maximum passes if the buffer is large enough.
                 if limit < MAXIMUM * 0.99 {
                     assert_encloses(&found, limit, 0.0);
                 }
@@ -107,8 +107,8 @@ proptest! {
         }
     }
 
-    /// Loss that comes and goes, and a tester that stumbles: no bounds can be foretold, but each result is what the RFC makes of
-    /// the trials, and each search ends.
+    /// With sporadic loss the bounds cannot be predicted, but every result follows from the trials according to the RFC, and every
+    /// search ends.
     #[test]
     fn results_are_what_rfc_9971_makes_of_the_trials(
         limit in limit(), often in 0.0..0.1, loss in 0.0..0.1, seed: u64
@@ -131,7 +131,7 @@ proptest! {
         let device = Simulated { tester, hiccups, doubts, ..Simulated::new(Device::Limit { limit }, seed) };
         for found in all(&device) {
             let trusted = found.trusted;
-            // What a device forwards without loss, it forwards.
+            // A load above the device's limit never passes.
             if let (Some(lower), true) = (found.lower, found.goal.loss_ratio == 0.0) {
                 assert!(lower <= limit * 1.01 + 1.0, "{found:?}");
             }
@@ -155,7 +155,7 @@ proptest! {
         }
     }
 
-    /// Interrupted after any trial, stored, read, and gone on with.
+    /// The search is interrupted after any trial, stored, read, and continued.
     #[test]
     fn a_search_that_is_resumed_goes_the_same_way(limit in limit(), noise in 0.0..0.02, cut: prop::sample::Index, seed: u64) {
         let fresh = || Simulated { hiccups: 0.1, doubts: 0.1, ..Simulated::new(Device::Noisy { limit, noise }, seed) };
@@ -233,7 +233,7 @@ fn verification_repeats_what_was_lossy_and_only_that() {
     verified.dedup();
     assert_eq!(verified, loads(None), "the same loads");
     assert_eq!(failed / 2 + passed, verified.len());
-    // With so much loss that it counts at once, nothing is repeated.
+    // If any loss counts at once, nothing is repeated.
     assert_eq!(loads(Some(Verify { trials: 2, at_once: Some(0) })), loads(None));
 }
 
@@ -264,7 +264,7 @@ fn trials_of_other_settings_are_not_gone_on_with() {
 }
 
 #[test]
-fn the_time_left_is_foretold_and_comes_down_to_nothing() {
+fn the_time_left_is_estimated_and_reaches_zero() {
     let mut random = Random(7);
     for _ in 0..20 {
         let limit = MAXIMUM * 0.9 * 0.01f64.powf(random.share());
@@ -283,7 +283,7 @@ fn the_time_left_is_foretold_and_comes_down_to_nothing() {
 }
 
 /// A device with a known limit is found within 0.5 % in at most half of the time that binary search with verification takes.
-/// Time is that of the trials, and 7 s around each; printed with `--nocapture`.
+/// In simulated time: the trials' durations plus 7 s for each. `--nocapture` shows the figures.
 #[test]
 fn mlrsearch_takes_less_than_half_of_the_time_of_a_verified_binary_search() {
     type Kind = (&'static str, fn(f64) -> Device);

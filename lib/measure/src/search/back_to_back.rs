@@ -2,10 +2,9 @@
 //! Back-to-back frames (RFC 2544 section 26.4, RFC 9004): the longest burst at the maximum rate that the device forwards whole,
 //! and what that says about its buffers.
 //!
-//! Only for a device whose throughput is below the maximum rate: no burst fills the buffers of another (RFC 9004 section 5.3).
-//! Each repetition is a binary search of its own over the length of the burst (clause 12.3.2 of TST009 with lengths in place of
-//! loads). It starts with the longest burst, and then with what that one's loss says: of the frames that the device cannot
-//! forward at once, it buffers some and loses the rest.
+//! This requires a throughput below the maximum rate: otherwise no burst fills the buffers (RFC 9004 section 6.1). Each repetition
+//! is an independent binary search for the length of the burst. It starts with the longest one, whose loss leads to a guess: of the
+//! frames that the device cannot forward while the burst lasts, it buffers some and loses the rest.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,14 +20,14 @@ pub struct BackToBack {
     pub maximum: f64,
     /// The throughput that was found, in frames per second, one way.
     pub throughput: f64,
-    /// The longest burst, in seconds at the maximum rate. RFC 2544 wants at least 2; RFC 9004 wants it to be configurable up to
-    /// 30, for devices whose bursts are as long as this.
+    /// The longest burst to try, in seconds at the maximum rate. RFC 2544 asks for at least 2, RFC 9004 for up to 30 if a device
+    /// passes shorter ones.
     pub longest: f64,
-    /// How many searches.
+    /// The number of searches.
     pub repeats: u32,
-    /// A search ends when the bursts that passed and failed are this close, in frames.
+    /// A search ends when the lengths of the bursts that passed and failed are this close, in frames.
     pub resolution: u64,
-    /// Listening after the device has forwarded all, in seconds (at least 2).
+    /// How long to listen after the device should have forwarded everything, in seconds (at least 2 in RFC 9004).
     pub idle: f64,
     #[serde(default)]
     pub trust: Trust,
@@ -37,30 +36,30 @@ pub struct BackToBack {
 /// The result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bursts {
-    /// The longest burst without loss of each search that ended, in frames.
+    /// The longest burst without loss that each completed search found, in frames.
     pub longest: Vec<u64>,
-    /// Of those; the mean is the benchmark.
+    /// Their statistics; the mean is the benchmark.
     pub summary: Option<Summary>,
-    /// The mean burst at the maximum rate, in seconds.
+    /// Implied buffer time: the duration of the mean burst at the maximum rate, in seconds.
     pub implied_buffer: Option<f64>,
-    /// The same without what the device forwards in that time, in seconds.
+    /// Corrected buffer time, without the frames that the device forwards during the burst, in seconds.
     pub corrected_buffer: Option<f64>,
     pub applies: Applies,
     pub trusted: bool,
 }
 
-/// Is the result one.
+/// Whether the result says something about buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Applies {
     Yes,
     /// The throughput is the maximum rate: there is nothing to measure.
     AtMaximum,
-    /// The longest burst that was allowed passed: the test has to be repeated with longer ones.
+    /// The longest burst passed: the test has to be repeated with longer ones.
     TooShort,
-    /// The tester could not send a burst whole, and what it sent passed: the device's longest is at least as long.
+    /// The tester could not send a whole burst, and what it sent passed: the device may pass longer ones.
     TesterTooSlow,
-    /// Not all searches have ended.
+    /// Not all searches are complete.
     Unfinished,
 }
 
@@ -71,22 +70,22 @@ struct Bracket {
     failed: Option<u64>,
     plan: Plan,
     guesses: u8,
-    /// No longer burst can be tried.
+    /// Longer bursts cannot be tried.
     is_stuck: bool,
 }
 
-/// What the next burst is chosen by.
+/// How the next burst is chosen.
 #[derive(Debug, Clone, Copy, Default)]
 enum Plan {
     #[default]
     Halve,
-    /// This long, by the loss of the burst before.
+    /// This length, estimated from the loss of the last burst.
     Guess(u64),
     /// A little longer than what has passed.
     Above,
 }
 
-/// How often loss is taken for a guess in one search; after that, halving ends it surely.
+/// How many guesses a search makes from losses before it only halves, which is certain to end.
 const GUESSES: u8 = 3;
 
 struct State {
@@ -115,13 +114,13 @@ impl BackToBack {
         for outcome in so_far {
             let Some(evidence) = state.sieve.sift(outcome) else { continue };
             state.trusted &= evidence.trusted;
-            // One way. What the tester did not send makes a burst shorter, unless it is too little to matter.
+            // One way. Unsent frames make a burst shorter, unless they are too few to matter.
             let whole = (outcome.duration * outcome.load).round();
             let is_whole = outcome.unsent_ratio() <= self.trust.unsent;
             let length = if is_whole { whole } else { (whole * (1.0 - outcome.unsent_ratio())).round() } as u64;
             state.bracket.take(length, outcome.loss_ratio(), self.excess());
             if outcome.lost() == 0 && !is_whole {
-                // It does not get nearer to what fails: this search ends with what passed.
+                // Longer bursts are out of the tester's reach, so this search ends with what passed.
                 (state.bracket.is_stuck, state.applies) = (true, Applies::TesterTooSlow);
             } else if outcome.lost() == 0 && length >= self.longest() {
                 (state.bracket.is_stuck, state.applies) = (true, Applies::TooShort);
@@ -179,7 +178,7 @@ impl Method for BackToBack {
             _ => state.bracket.next(self.longest(), self.resolution),
         };
         let duration = frames as f64 / self.maximum;
-        // The device takes as long as it needs at its throughput; one that forwards nothing is not waited for.
+        // The device forwards the burst at its throughput; one that hardly forwards anything is not waited for.
         let forwarding = frames as f64 / self.throughput.max(self.maximum * 1e-3);
         let listen = (forwarding - duration).max(0.0) + self.idle;
         let purpose = Purpose::BackToBack { repeat: state.ended.len() as u32 + 1, of: self.repeats };
@@ -203,7 +202,7 @@ impl Method for BackToBack {
 
     fn likely(&self, so_far: &[Outcome]) -> Likely {
         let state = self.replay(so_far);
-        // As in the search before; in the first one, as its loss has it.
+        // The last search's result; during the first search, an estimate from its trials.
         let longest = state.ended.last().copied().unwrap_or(match (state.bracket.plan, state.bracket.failed) {
             (Plan::Guess(guess), _) => guess,
             (_, Some(failed)) => u64::midpoint(state.bracket.passed, failed),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! Binary search for throughput: plain (RFC 2544 section 26.1, ETSI GS NFV-TST 009 clause 12.3.1), and with loss verification
-//! (clause 12.3.3), where a lossy trial is repeated before it counts.
+//! Binary search for throughput: plain (RFC 2544 section 26.1), or with loss verification (ETSI GS NFV-TST 009 clause 12.3.3),
+//! where a lossy trial is repeated before it counts.
 //!
-//! The maximum comes first: a device that forwards all of it needs no search. Then the load in the middle between what passed
-//! and what failed. The minimum is tried only if nothing above it has passed.
+//! The maximum is tried first, as a device that forwards it needs no search; then, repeatedly, the middle between what passed and
+//! what failed. The minimum is tried only if no load above it has passed.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ use super::{Likely, Method, Outcome, Purpose, Shape, Step, Trial};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Binary {
-    /// For its name.
+    /// The name of its goal.
     pub name: String,
     pub limits: Limits,
     /// Of each trial, in seconds.
@@ -37,9 +37,9 @@ pub struct Binary {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Verify {
-    /// Trials at a load, all of which have to be lossy before it fails: TST009's max(r), 2 or more.
+    /// A load fails only if this many trials are lossy: max(r) in TST009, at least 2.
     pub trials: u32,
-    /// A trial that loses more frames than this counts at once: TST009's z. Default: none does.
+    /// A trial that loses more frames than this counts at once: z in TST009. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_once: Option<u64>,
 }
@@ -58,7 +58,7 @@ impl Binary {
         Self { name: name.into(), limits, duration, loss_ratio: 0.0, width, verify, trust: Trust::default() }
     }
 
-    /// The goal in RFC 9971's terms that this search has.
+    /// This search's goal in the terms of RFC 9971.
     pub fn goal(&self) -> Goal {
         let trials = self.trials();
         Goal {
@@ -84,7 +84,7 @@ impl Binary {
             state.loads.add(evidence);
             if evidence.loss_ratio <= self.loss_ratio {
                 state.under_test = None;
-                // As the tester may have fallen short, it can be less than what passed before.
+                // If the tester fell short, it may be less than what passed before.
                 state.bounds.lower = Some(state.bounds.lower.map_or(evidence.load, |lower| lower.max(evidence.load)));
                 continue;
             }
@@ -144,7 +144,7 @@ impl Method for Binary {
         let state = self.replay(so_far);
         let goal = self.goal();
         let found = Found::new(&goal, &state.loads, &self.limits, state.sieve.reached);
-        // A loss that counts at once is decided by this search, not by the goal's sums.
+        // The search decides about loss that counts at once; the goal's sums do not know of it.
         let Bounds { lower, upper } = state.bounds;
         let verdict = verdict(&goal, state.bounds, &self.limits, state.sieve.reached);
         let throughput =

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! From outcomes to evidence: which trials count, at which load, and which have to be run again because of the tester.
 //!
-//! - A trial of which a doubt spoils what it says is run again, up to [`Trust::attempts`] times in all; the last one counts, and marks
-//!   results that rest on it.
-//! - A tester that could not send what it should is not the device's fault. Such a trial counts at the load that was offered.
-//!   If the device lost frames even so, that is all there is to know. If it did not, the trial is run again, and if the tester
-//!   falls short each time, what it reached is the new maximum load. Should it not keep up with that either, the maximum goes
-//!   further down, in steps that double, so that a search ends whatever the tester does.
+//! - A trial that doubts invalidate is run again, up to [`Trust::attempts`] times in all. The last attempt counts, and results that
+//!   rest on it are marked.
+//! - The device is not blamed for frames that the tester failed to send: such a trial counts at the load that was offered. If the
+//!   device lost frames all the same, it has failed at that load. If it lost none, the trial is run again, and if the tester falls
+//!   short in every attempt, the most that it reached becomes the maximum load. If it cannot sustain that either, the maximum is
+//!   lowered in steps that double, so every search ends, whatever the tester does.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,9 +16,9 @@ use super::Outcome;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trust {
-    /// How often a trial is run that may not be trusted, the first time included.
+    /// How often a trial that may not be trusted is run, including the first time.
     pub attempts: u32,
-    /// Share of the intended frames that may stay unsent without it mattering.
+    /// Up to this share of the intended frames, unsent ones do not matter.
     pub unsent: f64,
 }
 
@@ -31,7 +31,7 @@ impl Default for Trust {
 /// A trial that counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Evidence {
-    /// The load it counts at, in frames per second.
+    /// The load that it counts at, in frames per second.
     pub load: f64,
     /// In seconds.
     pub duration: f64,
@@ -40,20 +40,20 @@ pub(super) struct Evidence {
     pub trusted: bool,
 }
 
-/// A step of the tester's maximum, when it falls short of a maximum that it is itself the reason for.
+/// The first step, as a share of the maximum, when the tester cannot sustain the maximum that it reached before.
 const STEP: f64 = 0.005;
 
 /// Outcomes, sifted one by one.
 #[derive(Debug, Clone)]
 pub(super) struct Sieve {
     trust: Trust,
-    /// Losing more than this is losing, whatever the goal.
+    /// A trial that loses a larger share than this fails every goal.
     loss_ratio: f64,
-    /// Attempts so far at the trial that has to be run again; 0 if none has to be.
+    /// Attempts so far at the current trial, if it has to be run again; else 0.
     attempts: u32,
-    /// The most that they offered, in frames per second.
+    /// The highest load that was offered in these attempts, in frames per second.
     best: f64,
-    /// What the tester reaches, if that is less than it should.
+    /// The load that the tester can reach, if it has fallen short.
     pub reached: Option<f64>,
     steps: u32,
 }
@@ -91,7 +91,7 @@ impl Sieve {
         })
     }
 
-    /// The attempt that the next trial is, if the last one has to be run again.
+    /// Which attempt the next trial is, if the last one has to be run again.
     pub fn attempt(&self) -> Option<u32> {
         (self.attempts > 0).then_some(self.attempts + 1)
     }
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn unsent_frames_are_no_loss() {
         let mut sieve = Sieve::new(Trust::default(), 0.0);
-        // Half of it sent, and all of that received: the tester is asked twice again, and then believed.
+        // Half of it is sent, and all of that received: two more attempts, then it is believed.
         for attempt in 2..=3 {
             assert_eq!(sieve.sift(&outcome(1000.0, 500, 500)), None);
             assert_eq!(sieve.attempt(), Some(attempt));
@@ -174,7 +174,7 @@ mod tests {
             outcome.doubts.push(Doubt { spoils, why: "a doubt".into() });
             Sieve::new(Trust::default(), 0.0).sift(&outcome).map(|evidence| evidence.trusted)
         };
-        // Nothing lost by a tester that may lose; lost although the load may have been smaller.
+        // A tester that may lose frames lost none; frames were lost although the load may have been too small.
         assert_eq!((doubted(Spoils::Loss, 1000), doubted(Spoils::Loss, 999)), (Some(true), None));
         assert_eq!((doubted(Spoils::Load, 999), doubted(Spoils::Load, 1000)), (Some(true), None));
         assert_eq!((doubted(Spoils::Latency, 999), doubted(Spoils::Latency, 1000)), (Some(true), Some(true)));
@@ -187,7 +187,7 @@ mod tests {
         let mut load = 1e6;
         let mut times = 0;
         while load > 1000.0 {
-            // A tester that always stays 1 % behind.
+            // A tester that always falls 1 % short.
             let sent = (load * 0.99) as u64;
             sieve.sift(&outcome(load, sent, sent));
             load = sieve.reached.unwrap();

@@ -1,56 +1,57 @@
 // SPDX-License-Identifier: MIT
-//! A search goal, and what trials say about a load according to it (RFC 9971 sections 4.6, 4.7 and 6.1).
+//! Search goals, and how trials classify a load with respect to a goal (RFC 9971 sections 4.6, 4.7 and 6.1).
 
 use serde::{Deserialize, Serialize};
 
-/// What a load must fulfil to count as throughput (RFC 9971, Search Goal).
+/// The conditions under which a load counts as throughput (Search Goal in RFC 9971). Goals of one search should have the same final
+/// duration: the trials of one are evidence for all others (section 4.6.1).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goal {
-    /// For progress and report.
+    /// Shown in progress and reports.
     pub name: String,
-    /// Share of the frames that a trial may lose.
+    /// The share of its frames that a trial may lose.
     #[serde(default)]
     pub loss_ratio: f64,
-    /// Share of the duration sum in which trials may lose more than that.
+    /// The share of the duration sum for which trials may lose more than that.
     #[serde(default)]
     pub exceed_ratio: f64,
-    /// Trials have to last this long before a load passes, in seconds.
+    /// A load passes only on the evidence of trials that are at least this long, in seconds.
     pub final_duration: f64,
-    /// Durations of trials at a load that decide about it, in seconds.
+    /// The total duration of trials at a load after which it is decided, in seconds.
     pub duration_sum: f64,
-    /// The shortest trials to approach the goal with, in seconds. Default: the final duration.
+    /// The shortest trials that are used to approach the goal, in seconds. Default: the final duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_duration: Option<f64>,
     /// The search ends when lower and upper bound are this close, as a share of the upper one.
     pub width: f64,
 }
 
-/// What the trials at a load say about it, according to a goal.
+/// The classification of a load with respect to a goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// It fulfils the goal, whatever the missing trials would bring.
+    /// The load passes, whatever the trials still missing would show.
     Lower,
-    /// It does not, whatever they would bring.
+    /// The load fails, whatever the trials still missing would show.
     Upper,
     /// More trials are needed.
     Undecided,
 }
 
-/// A goal, or a coarser one on the way to it.
+/// A goal, or an intermediate one with shorter trials.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Target {
     pub loss_ratio: f64,
     pub exceed_ratio: f64,
-    /// Trials of this duration are full-length ones; what is asked for at this target.
+    /// Trials of at least this duration are full-length; those that are asked for have exactly this one. In seconds.
     pub duration: f64,
     pub duration_sum: f64,
     pub width: f64,
 }
 
 impl Goal {
-    /// Throughput as RFC 2544 section 24 and 26.1 have it: one trial of 60 s, no loss.
+    /// Throughput according to RFC 2544 sections 24 and 26.1: one trial of 60 s without loss.
     pub fn rfc2544() -> Self {
         Self {
             name: "rfc2544".into(),
@@ -63,8 +64,8 @@ impl Goal {
         }
     }
 
-    /// Binary search with loss verification of ETSI GS NFV-TST 009 clause 12.3.3, with two trials (RFC 9971 section 4.10.3): a
-    /// load fails when it is lossy twice.
+    /// The equivalent of binary search with loss verification in ETSI GS NFV-TST 009, clause 12.3.3 (RFC 9971 section 4.10.3): a
+    /// load fails if two trials are lossy.
     pub fn tst009() -> Self {
         Self { name: "tst009".into(), exceed_ratio: 0.5, duration_sum: 120.0, ..Self::rfc2544() }
     }
@@ -86,7 +87,7 @@ impl Goal {
     }
 }
 
-/// Durations of the trials at one load, in seconds, by what they say.
+/// The total durations of trials at one load, in seconds: full-length or short, low-loss or high-loss.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Sums {
     full_low: f64,
@@ -96,10 +97,10 @@ struct Sums {
 }
 
 impl Target {
-    /// What trials at one load say, given as durations and loss ratios: the Load Classification Logic of RFC 9971.
+    /// Classifies a load by its trials, given as durations and loss ratios (Load Classification Logic in RFC 9971).
     pub fn classify(&self, trials: impl IntoIterator<Item = (f64, f64)>) -> Class {
         let sums = self.sums(trials);
-        // Short trials without much loss make up for short ones with it, in the proportion that the goal allows.
+        // Low-loss short trials offset high-loss short ones, in the proportion that the goal allows.
         let made_up_for = sums.short_low * self.exceed_ratio / (1.0 - self.exceed_ratio);
         let high = sums.full_high + (sums.short_high - made_up_for).max(0.0);
         let whole = (high + sums.full_low).max(self.duration_sum);
@@ -127,8 +128,8 @@ impl Target {
         sums
     }
 
-    /// The loss ratio that counts at a load that passed: the goal's quantile of full-length trials, where durations that are
-    /// missing from the sum count as lost entirely (RFC 9971, Conditional Throughput Code).
+    /// The loss ratio that counts at a load that passed: a quantile of its full-length trials, in which duration that is missing
+    /// from the sum counts as lost entirely (Conditional Throughput Code in RFC 9971).
     pub fn quantile_loss_ratio(&self, trials: impl IntoIterator<Item = (f64, f64)>) -> f64 {
         let mut full: Vec<_> = trials.into_iter().filter(|(duration, _)| *duration >= self.duration).collect();
         full.sort_by(|a, b| a.1.total_cmp(&b.1));
@@ -146,7 +147,7 @@ impl Target {
 
     /// Are the bounds close enough?
     pub fn is_narrow(&self, lower: f64, upper: f64) -> bool {
-        // A load computed from the width may be off by the last bits.
+        // Bounds computed from the width may be wider by a rounding error.
         upper - lower <= self.width * upper * (1.0 + 1e-9)
     }
 }
@@ -157,7 +158,7 @@ mod tests {
 
     /// The example of RFC 9971, appendix C: four goals, six sets of trials, each adding to the one before. At points 5 and 6 the
     /// RFC's table calls the load a lower bound of the last goal, although the optimistic exceed ratios beside it, 42.857 % and
-    /// 27.273 %, are above the goal's 20 %. By its Load Classification Logic and Code it is an upper bound; so it is here.
+    /// 27.273 %, exceed the goal's 20 %. According to the RFC's logic and code it is an upper bound, which is expected here.
     #[test]
     fn the_example_of_rfc_9971() {
         let goal = |loss_ratio, exceed_ratio, duration, duration_sum| Target {
@@ -189,7 +190,7 @@ mod tests {
                 assert_eq!(goal.classify(trials.clone()), class, "point {}, {goal:?}", point + 1);
             }
         }
-        // The conditional throughput at the last point: no loss but for the last goal, where it is 0.1 %.
+        // Conditional throughput at the last point: without loss, except for the last goal's 0.1 %.
         assert_eq!(goals[1].quantile_loss_ratio(trials.clone()), 0.0);
         assert_eq!(goals[2].quantile_loss_ratio(trials.clone()), 0.0);
         assert_eq!(goals[3].quantile_loss_ratio(trials), 0.001);

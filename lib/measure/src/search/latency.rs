@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Latency (RFC 2544 section 26.2, RFC 8219 section 7.2): frames at the throughput, and at shares of it; those sent in the last
-//! part of a trial are tagged. Here is which trials, and what their repetitions say together; one trial's percentiles are in
-//! its outcome.
+//! Latency (RFC 2544 section 26.2, RFC 8219 section 7.2) at the throughput and at shares of it, measured by frames that are sent in
+//! the last part of a trial. This file plans the trials and summarizes their repetitions; the percentiles of one trial are in its
+//! outcome.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,15 +14,15 @@ use super::{Delays, Likely, Method, Outcome, Purpose, Shape, Trial};
 pub struct Latency {
     /// The throughput that was found, in frames per second, one way.
     pub throughput: f64,
-    /// Loads, as shares of it.
+    /// The loads as shares of the throughput.
     pub shares: Vec<f64>,
     /// Of each trial, in seconds.
     pub duration: f64,
-    /// Frames that are sent this late or later are tagged, in seconds.
+    /// Frames are tagged from this time of the trial on, in seconds.
     pub tag_after: f64,
-    /// Trials at each load.
+    /// The number of trials at each load.
     pub repeats: u32,
-    /// Tagged frames that a trial should have at least.
+    /// A trial should have at least this many tagged frames.
     pub tagged: u64,
 }
 
@@ -33,38 +33,37 @@ pub struct AtLoad {
     pub share: f64,
     /// In frames per second, one way.
     pub load: f64,
-    /// The least of all.
+    /// The lowest latency of all trials.
     pub min: f64,
-    /// The largest of all.
+    /// The highest latency of all trials.
     pub max: f64,
-    /// Of the trials' means: RFC 2544's average.
+    /// Of the trials' means; RFC 2544 reports its mean.
     pub mean: Summary,
-    /// Of the trials' medians; its median is RFC 8219's typical latency.
+    /// Of the trials' medians, the typical latencies; RFC 8219 reports its median.
     pub median: Summary,
     /// Of the trials' 99th percentiles.
     pub p99: Summary,
-    /// Of the trials' 99.9th percentiles; its median is RFC 8219's worst-case latency.
+    /// Of the trials' 99.9th percentiles, the worst-case latencies; RFC 8219 reports its median.
     pub p999: Summary,
-    /// Trials with fewer tagged frames than there should be, with none, with loss, or with doubts.
+    /// Trials that say less than they should.
     pub imperfect: Imperfect,
 }
 
-/// Trials that say less than they should, by reason.
+/// The number of trials that say less than they should, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Imperfect {
-    /// Trials without any latency; not part of the summaries.
+    /// No latency was measured; these are not in the summaries.
     pub without: u32,
-    /// Trials with too few tagged frames.
+    /// Too few frames were tagged.
     pub few: u32,
-    /// Trials in which frames got lost, so that the latency is one of full queues.
+    /// Frames were lost, so queues were full.
     pub lossy: u32,
-    /// Trials that may not be trusted.
+    /// The tester doubts the trial.
     pub doubted: u32,
 }
 
 impl Latency {
-    /// Trials go through the loads again and again, so that a drift touches all of them, and an interrupted run has something of
-    /// each.
+    /// The trials alternate between the loads, so that drift affects all of them, and an interrupted run has measured each.
     fn trial(&self, number: usize) -> Option<Trial> {
         let share = *self.shares.get(number % self.shares.len().max(1))?;
         let repeat = (number / self.shares.len()) as u32;
@@ -101,7 +100,7 @@ impl Latency {
 }
 
 impl Method for Latency {
-    /// For each load at which something was measured.
+    /// One element for each load with measurements.
     type Found = Vec<AtLoad>;
 
     fn next(&self, so_far: &[Outcome]) -> Option<Trial> {
@@ -152,7 +151,7 @@ mod tests {
         let found = method.found(&outcomes);
         assert_eq!(found.len(), 2);
         assert_eq!((found[0].share, found[0].load, found[0].median.count), (0.5, 0.5e6, 20));
-        // Medians 1000, 1002, ..., 1038 at the first load, one more each at the second.
+        // Medians are 1000, 1002, ..., 1038 at the first load, and 1001, 1003, ..., 1039 at the second.
         assert_eq!((found[0].median.median, found[1].median.median), (1019.0, 1020.0));
         assert_eq!((found[0].min, found[1].max), (990.0, 1039.0 * 4.0));
         assert_eq!(found[1].imperfect, Imperfect::default());

@@ -25,7 +25,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Is the load strictly between what bounds there are?
+    /// Whether the load is strictly between the bounds that exist.
     pub fn enclose(&self, load: f64) -> bool {
         self.lower.is_none_or(|lower| load > lower) && self.upper.is_none_or(|upper| load < upper)
     }
@@ -59,7 +59,7 @@ impl Loads {
         bounds
     }
 
-    /// The load within `from..=to`, and strictly between the bounds, that was tried before; the one closest to `load`.
+    /// Of the loads tried before that are within `from..=to` and strictly between the bounds, the one closest to `load`.
     pub fn near(&self, load: f64, (from, to): (f64, f64), bounds: Bounds) -> Option<f64> {
         self.0
             .iter()
@@ -83,8 +83,8 @@ impl Tried {
         self.load * (1.0 - target.quantile_loss_ratio(self.durations()))
     }
 
-    /// What the device forwarded of this load, in frames per second: the trial in the middle, of those that last this long, or
-    /// of all.
+    /// What the device forwarded of this load, in frames per second: the median of the trials that lasted at least this long, or of
+    /// all if there are none.
     pub fn forwarded(&self, duration: f64) -> f64 {
         let losses = |duration: f64| {
             let mut losses: Vec<_> =

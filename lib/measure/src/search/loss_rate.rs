@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Frame loss rate (RFC 2544 section 26.3): the loss at the maximum load, and at loads below it in steps, until two successive
-//! trials have no loss.
+//! Frame loss rate (RFC 2544 section 26.3): the loss at the maximum load and, in steps, at lower ones, until two successive trials
+//! have no loss.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,9 +24,9 @@ pub struct LossRate {
 /// A point of the curve.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// The load that was offered, in frames per second. It is less than intended where the tester fell short.
+    /// The offered load in frames per second; less than intended if the tester fell short.
     pub load: f64,
-    /// Share of the frames offered that got lost.
+    /// Share of the offered frames that were lost.
     pub loss_ratio: f64,
     pub trusted: bool,
 }
@@ -35,7 +35,7 @@ pub struct Point {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
     pub points: Vec<Point>,
-    /// Does it end as it should, with two successive trials without loss, or the smallest step?
+    /// Whether it ends with two successive trials without loss, or with the smallest step.
     pub complete: bool,
 }
 
@@ -50,7 +50,7 @@ impl LossRate {
         (sieve, points)
     }
 
-    /// The next load, in frames per second: the largest step below those that were tried, and not above what the tester reaches.
+    /// The next load in frames per second: the highest step below those tried so far that the tester can reach.
     fn load(&self, sieve: &Sieve, points: &[Point]) -> Option<f64> {
         if let [.., a, b] = points
             && a.loss_ratio == 0.0
@@ -63,7 +63,7 @@ impl LossRate {
         let steps = (1.0 / self.step).ceil() as u32;
         (0..steps)
             .map(|step| self.maximum * (1.0 - f64::from(step) * self.step))
-            // The last one may be what rounding left of nothing.
+            // The last step may be a rounding error instead of zero.
             .filter(|load| *load > self.maximum * self.step * 0.01)
             .find(|load| *load < lowest * (1.0 - 1e-9) && *load <= reached)
     }
@@ -87,7 +87,7 @@ impl Method for LossRate {
     }
 
     fn likely(&self, so_far: &[Outcome]) -> Likely {
-        // The least that was forwarded where frames got lost; before that is known, a part of the maximum.
+        // The lowest rate forwarded with loss; before that is known, a share of the maximum.
         let lossy = self.replay(so_far).1.into_iter().filter(|point| point.loss_ratio > 0.0);
         let limit = lossy.map(|point| point.load * (1.0 - point.loss_ratio)).reduce(f64::min);
         Likely { limit: limit.unwrap_or(self.maximum * 0.4), room: 0.0 }

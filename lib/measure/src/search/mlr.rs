@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Multiple Loss Ratio search, MLRsearch (RFC 9971): throughput for several goals at once.
 //!
-//! The RFC defines results and leaves the choice of trials open; here it is as follows. The first trial is a short one at the
-//! maximum: what the device forwards then is the first guess. Each goal is approached by targets with longer and longer trials
-//! (`mlr/hunt.rs`). All trials count for all goals.
+//! The RFC defines what a result is and leaves the choice of trials open. Here, the first trial is a short one at the maximum, and
+//! what the device forwards then is the first guess. Each goal is approached in stages with increasingly long trials
+//! (`mlr/hunt.rs`). Every trial counts for all goals.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ use hunt::Hunt;
 
 mod hunt;
 
-/// MLRsearch's settings (RFC 9971, Controller Input).
+/// MLRsearch's settings (Controller Input in RFC 9971).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mlr {
@@ -24,7 +24,7 @@ pub struct Mlr {
     pub limits: Limits,
     #[serde(default)]
     pub trust: Trust,
-    /// After this many trials the search ends with what it has.
+    /// The search ends after this many trials, even if it has not found its results.
     #[serde(default = "at_most")]
     pub at_most: u32,
 }
@@ -85,7 +85,7 @@ impl Method for Mlr {
         let hunt = state.hunts.iter().find(|hunt| !hunt.is_over())?;
         let again = state.sieve.attempt().and_then(|attempt| Some((attempt, so_far.last()?)));
         let (load, duration, step) = hunt.nominate(&state.loads, &self.limits, state.sieve.reached);
-        // What has to be run again is run again as it was.
+        // A trial that has to be run again is repeated unchanged.
         let (load, duration, attempt) =
             again.map_or((load, duration, 1), |(attempt, last)| (last.load, last.duration, attempt));
         let purpose = Purpose::Throughput { goal: hunt.goal().name.clone(), step, attempt };

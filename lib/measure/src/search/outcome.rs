@@ -5,40 +5,41 @@ use serde::{Deserialize, Serialize};
 
 use super::Trial;
 
-/// The outcome of one trial. Frames that the tester did not send are no loss of the device: they are kept apart.
+/// The outcome of one trial. Frames that the tester failed to send are counted separately from frames that the device lost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outcome {
-    /// The trial's load, as it was intended: frames per second, one way.
+    /// The intended load in frames per second, one way.
     pub load: f64,
-    /// The trial's duration, as it was intended, in seconds.
+    /// The intended duration in seconds.
     pub duration: f64,
-    /// Frames that the trial was to send, in all directions together.
+    /// Frames that were to be sent, all directions added up.
     pub intended: u64,
-    /// Frames that were sent.
+    /// Frames that were sent, all directions added up.
     pub sent: u64,
-    /// Of those, frames that came back intact, each counted once.
+    /// How many of those came back intact, each counted once.
     pub received: u64,
-    /// Frames that came back more than once, each further time.
+    /// Additional copies of frames that had already come back.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub duplicates: u64,
     /// Reordered frames (RFC 4737).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reordered: u64,
-    /// Frames that came back with a broken stamp; they are lost as well.
+    /// Frames that came back with a broken stamp; they count as lost, too.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub corrupt: u64,
-    /// Why the trial may not be trusted. Unsent frames are not repeated here: they are in the counters.
+    /// Why the trial may not be trusted, apart from unsent frames, which the counters show.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<Doubt>,
-    /// Of frames that were tagged.
+    /// Latencies of the tagged frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Delays>,
-    /// After a fall of the load: when the last frame that got lost was sent, in seconds after the fall. Negative if the last was
-    /// before it; absent if none was lost.
+    /// If the load dropped during the trial: when the last lost frame was sent, in seconds after the drop. Negative if it was sent
+    /// before the drop; absent if no frame was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_lost: Option<f64>,
-    /// After a reset: from the last frame received before the outage to the first after it, in seconds (RFC 6201 section 4).
+    /// If the device was reset: time from the last frame received before the outage to the first one after it, in seconds (RFC 6201
+    /// section 4).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outage: Option<f64>,
 }
@@ -59,12 +60,12 @@ pub struct Delays {
     pub max: f64,
 }
 
-/// A reason not to trust a trial: with the tester, or with what is around the device.
+/// A reason not to trust a trial that is not the device's doing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Doubt {
     pub spoils: Spoils,
-    /// A sentence: "the tester itself dropped 12 frames that it received".
+    /// One sentence, such as "the tester itself dropped 12 frames that it received".
     pub why: String,
 }
 
@@ -72,11 +73,11 @@ pub struct Doubt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spoils {
-    /// The load was not what it should be: to have lost nothing proves nothing.
+    /// The device may have been offered less than intended, so a trial without loss proves nothing.
     Load,
-    /// The tester may have lost frames itself: to have lost some proves nothing.
+    /// The tester may have lost frames itself, so a trial with loss proves nothing.
     Loss,
-    /// Latencies alone.
+    /// The latencies only.
     Latency,
     All,
 }
@@ -86,7 +87,7 @@ fn is_zero(n: &u64) -> bool {
 }
 
 impl Outcome {
-    /// An outcome with counters alone.
+    /// An outcome that consists of counters.
     pub fn new(trial: &Trial, intended: u64, sent: u64, received: u64) -> Self {
         Self {
             load: trial.load,
@@ -109,8 +110,8 @@ impl Outcome {
         self.sent.saturating_sub(self.received)
     }
 
-    /// Share of the frames sent that did not come back, 0 to 1 (RFC 9971's Trial Loss Ratio, of what was offered). Zero if
-    /// nothing was sent: see [`Self::unsent_ratio`].
+    /// Share of the sent frames that did not come back, 0 to 1 (Trial Loss Ratio in RFC 9971, but of what was offered). Zero if
+    /// nothing was sent; [`Self::unsent_ratio`] tells.
     pub fn loss_ratio(&self) -> f64 {
         ratio(self.lost(), self.sent)
     }
@@ -125,15 +126,16 @@ impl Outcome {
         ratio(self.unsent(), self.intended)
     }
 
-    /// Why the trial may not be trusted, a sentence each; none if it may. A share of frames up to `unsent` may stay unsent.
+    /// Why the trial may not be trusted, one sentence per reason; empty if it may. Up to a share of `unsent`, unsent frames do not
+    /// matter.
     pub fn reasons(&self, unsent: f64) -> Vec<String> {
         let short = (self.unsent_ratio() > unsent)
             .then(|| format!("the tester sent {} of {} frames, {} too few", self.sent, self.intended, self.unsent()));
         short.into_iter().chain(self.doubts.iter().map(|doubt| doubt.why.clone())).collect()
     }
 
-    /// Do the doubts leave nothing of what the trial says about throughput? A loss stays a loss even if the load was too small,
-    /// and a trial without loss has none even if the tester may lose frames.
+    /// Whether the doubts invalidate what the trial says about throughput. They do not if frames were lost although the load may
+    /// have been too small, or if none were lost although the tester may lose frames.
     pub fn is_spoiled(&self, is_lossy: bool) -> bool {
         let what = if is_lossy { Spoils::Loss } else { Spoils::Load };
         self.doubts.iter().any(|doubt| doubt.spoils == Spoils::All || doubt.spoils == what)
@@ -167,7 +169,7 @@ mod tests {
         assert!(outcome.reasons(0.2).is_empty());
         outcome.doubts = vec![Doubt { spoils: Spoils::Latency, why: "the clock stepped".into() }];
         assert_eq!(outcome.reasons(0.2), ["the clock stepped"]);
-        // More than was sent cannot be received; what says so is no loss.
+        // A miscount, but no loss.
         assert_eq!(Outcome::new(&trial, 1000, 800, 900).lost(), 0);
         assert_eq!(Outcome::new(&trial, 0, 0, 0).unsent_ratio(), 0.0);
         for (spoils, lossy, clean) in [

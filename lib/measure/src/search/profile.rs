@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Profiles: durations, goals, frame sizes and repetitions, by name; all of it can be overridden, and is checked.
+//! Profiles: named sets of durations, goals, frame sizes and repetitions. All values can be overridden, and are checked.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ mod check;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// For reports, which have to say it.
+    /// Shown in reports.
     pub name: String,
     /// Frame sizes for IPv4.
     pub sizes: Vec<u32>,
@@ -30,7 +30,7 @@ pub struct Profile {
     #[serde(default)]
     pub trust: Trust,
     pub throughput: ThroughputPlan,
-    /// `null` in an override leaves out a test; so for those below.
+    /// `null` in an override leaves out this test; likewise for those below.
     #[serde(default)]
     pub latency: Option<LatencyPlan>,
     #[serde(default)]
@@ -47,11 +47,11 @@ pub struct Profile {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settle {
-    /// After the learning frames.
+    /// Wait after learning frames.
     pub learning: f64,
-    /// After the last frame, for those that are still under way.
+    /// Wait after the last frame, for frames still in transit.
     pub drain: f64,
-    /// Before the next trial.
+    /// Wait before the next trial.
     pub pause: f64,
 }
 
@@ -60,11 +60,11 @@ pub struct Settle {
 #[serde(deny_unknown_fields)]
 pub struct ThroughputPlan {
     pub search: Algorithm,
-    /// Binary search has one, and of it the final duration, the loss ratio and the width.
+    /// Binary search takes a single goal, and of it the final duration, the loss ratio and the width.
     pub goals: Vec<Goal>,
-    /// The least load, as a share of the maximum.
+    /// The minimum load, as a share of the maximum.
     pub minimum: f64,
-    /// Of a verified binary search.
+    /// For a binary search with verification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<Verify>,
 }
@@ -90,7 +90,7 @@ pub struct LatencyPlan {
     pub duration: f64,
     pub tag_after: f64,
     pub repeats: u32,
-    /// Tagged frames at least.
+    /// The minimum number of tagged frames.
     pub tagged: u64,
 }
 
@@ -127,7 +127,7 @@ pub struct RecoveryPlan {
     pub repeats: u32,
 }
 
-/// How to measure a reset ([`Reset`]). No profile has it: somebody or something has to reset the device.
+/// How to measure a reset ([`Reset`]). No built-in profile includes it, as somebody or something has to reset the device.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResetPlan {
@@ -141,7 +141,7 @@ pub struct ResetPlan {
 pub enum Mistake {
     #[error("found the profile {found}, expected one of {}", Profile::NAMES.join(", "))]
     Name { found: String },
-    /// Keys, and kinds of values.
+    /// An unknown key, or a value of the wrong kind.
     #[error("profile: {key}: {said}")]
     Shape {
         /// From the outermost on, with dots.
@@ -152,7 +152,8 @@ pub enum Mistake {
     #[error("profile: {key}: found {found}, expected {expected}")]
     Value { key: String, found: String, expected: String },
     #[error(
-        "found a maximum load of {found} frames/s, expected at least {least}, two in the shortest trial; raise it, or `initial_duration`"
+        "found a maximum load of {found} frames/s, expected at least {least}, two in the shortest trial; raise it, or \
+         `initial_duration`"
     )]
     Maximum { found: f64, least: f64 },
 }
@@ -161,7 +162,7 @@ impl Profile {
     pub const NAMES: [&str; 3] = ["rfc2544", "tst009", "quick"];
 
     /// # Errors
-    /// If there is none of this name.
+    /// If there is no profile of this name.
     pub fn named(name: &str) -> Result<Self, Mistake> {
         match name {
             "rfc2544" => Ok(Self::rfc2544()),
@@ -171,10 +172,10 @@ impl Profile {
         }
     }
 
-    /// The profile with some of its values replaced: objects key by key, all else whole.
+    /// A copy with some values replaced: objects are merged key by key, all other values replaced as a whole.
     ///
     /// # Errors
-    /// Keys that do not exist, and values that cannot be.
+    /// Unknown keys and impossible values.
     pub fn with(&self, overrides: serde_json::Value) -> Result<Self, Mistake> {
         let mut value = serde_json::to_value(self).expect("a profile is JSON");
         merge(&mut value, overrides);
@@ -192,12 +193,12 @@ impl Profile {
     /// The search for throughput, up to a maximum in frames per second.
     ///
     /// # Errors
-    /// A maximum that is no number of frames, or has less than two of them in the shortest trial.
+    /// If the maximum is not a number, or amounts to fewer than two frames in the shortest trial.
     pub fn throughput(&self, maximum: f64) -> Result<Throughput, Mistake> {
         let plan = &self.throughput;
         let shortest = plan.goals.iter().map(Goal::initial_duration).fold(f64::INFINITY, f64::min);
         check::maximum(maximum, shortest)?;
-        // With less than a frame, loss would be nothing or all (RFC 9971 section 4.6.8.2).
+        // A trial without frames has no loss ratio (RFC 9971 section 4.6.8.2).
         let limits = Limits { minimum: (maximum * plan.minimum).max(1.0 / shortest), maximum };
         Ok(match (plan.search, plan.goals.first()) {
             (Algorithm::Binary | Algorithm::Verified, Some(goal)) => Throughput::Binary(Binary {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! System recovery (RFC 2544 section 26.5): how long a device goes on losing frames after it was overloaded. And reset (section
-//! 26.6, RFC 6201): how long it forwards nothing after it was reset.
+//! System recovery (RFC 2544 section 26.5): how long a device continues to lose frames after an overload. Reset (section 26.6,
+//! RFC 6201): how long it forwards nothing after a reset.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,13 +15,13 @@ pub struct Recovery {
     pub throughput: f64,
     /// The medium's maximum, in frames per second, one way.
     pub maximum: f64,
-    /// The overload, as a share of the throughput (1.1); not above the maximum.
+    /// The overload, as a multiple of the throughput (1.1); it is limited to the maximum.
     pub overload: f64,
     /// How long the device is overloaded, in seconds (60).
     pub duration: f64,
-    /// What the load falls to, as a share of the overload (0.5).
+    /// The load after the drop, as a share of the overload (0.5).
     pub fall: f64,
-    /// How long it stays there, in seconds: longer than the recovery takes.
+    /// How long the load stays there, in seconds; this has to be longer than the recovery.
     pub after: f64,
     pub repeats: u32,
 }
@@ -29,17 +29,18 @@ pub struct Recovery {
 /// What came out of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Recovered {
-    /// Of each trial, seconds from the fall of the load to the last frame that got lost; zero if none was lost after it.
+    /// For each overloaded trial, the time from the drop of the load until the last lost frame was sent, in seconds; zero if none
+    /// was lost after the drop.
     pub seconds: Vec<f64>,
     pub summary: Option<Summary>,
-    /// Trials in which frames were still being lost at the end: the device did not recover in time, and the value is too small.
+    /// Trials in which frames were lost until the end: the device did not recover in time, and the value is too low.
     pub not_recovered: u32,
-    /// Trials without any loss: the device was not overloaded.
+    /// Trials without loss: the device was not overloaded.
     pub not_overloaded: u32,
     pub doubted: u32,
 }
 
-/// A loss this close to the end, as a share of the time after the fall, is one that went on.
+/// Loss this close to the end of a trial, as a share of the time after the drop, means that it had not stopped.
 const END: f64 = 0.05;
 
 impl Method for Recovery {
@@ -87,9 +88,9 @@ impl Method for Recovery {
 pub struct Reset {
     /// The throughput at the smallest frame size, in frames per second, one way.
     pub throughput: f64,
-    /// Of each trial, in seconds: longer than the device is away.
+    /// Of each trial, in seconds; this has to be longer than the outage.
     pub duration: f64,
-    /// When the device is reset, in seconds.
+    /// The time of the reset within the trial, in seconds.
     pub after: f64,
     pub repeats: u32,
 }
@@ -97,13 +98,14 @@ pub struct Reset {
 /// What came out of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResetTimes {
-    /// Of each trial, seconds from the last frame before the outage to the first after it (RFC 6201 section 4, by timestamps).
+    /// For each trial, the time from the last frame before the outage to the first one after it, in seconds (the timestamp method
+    /// of RFC 6201 section 4).
     pub by_timestamps: Vec<f64>,
-    /// Of each trial, frames lost over the load (RFC 6201 section 4, by frame loss), in seconds.
+    /// For each trial, lost frames divided by the load, in seconds (the frame-loss method of RFC 6201 section 4).
     pub by_loss: Vec<f64>,
-    /// Of the timestamps.
+    /// Statistics of the timestamp method.
     pub summary: Option<Summary>,
-    /// Trials in which nothing came back after the reset.
+    /// Trials in which no frame came back after the reset.
     pub not_back: u32,
     pub doubted: u32,
 }
@@ -122,7 +124,7 @@ impl Method for Reset {
     }
 
     fn found(&self, so_far: &[Outcome]) -> ResetTimes {
-        // A device that never comes back has no end of its outage, and loses all that is sent from then on.
+        // If the device does not come back, the outage has no end, and losses say only how long the trial was.
         let is_back = |outcome: &&Outcome| outcome.outage.is_some() || outcome.lost() == 0;
         let by_timestamps: Vec<f64> = so_far.iter().filter_map(|outcome| outcome.outage).collect();
         let by_loss: Vec<f64> = so_far.iter().filter(is_back).map(|o| o.loss_ratio() * o.duration).collect();
@@ -145,7 +147,7 @@ mod tests {
     use super::*;
 
     fn recovery() -> Recovery {
-        Recovery { throughput: 1e6, maximum: 1.05e6, overload: 1.1, duration: 60.0, fall: 0.5, after: 10.0, repeats: 4 }
+        Recovery { throughput: 1e6, maximum: 1.05e6, overload: 1.1, duration: 60.0, fall: 0.5, after: 10.0, repeats: 5 }
     }
 
     #[test]
@@ -168,10 +170,16 @@ mod tests {
             outcome.last_lost = last_lost;
             outcome
         };
-        // Loss for 20 ms after the fall, none after it, none at all, and one that never ends.
-        let outcomes = [outcome(9, Some(0.02)), outcome(9, Some(-0.001)), outcome(0, None), outcome(9, Some(9.99))];
+        // Loss until 20 ms after the drop, none after it, none at all, loss that does not end, and loss at an unknown time.
+        let outcomes = [
+            outcome(9, Some(0.02)),
+            outcome(9, Some(-0.001)),
+            outcome(0, None),
+            outcome(9, Some(9.99)),
+            outcome(9, None),
+        ];
         let found = method.found(&outcomes);
-        assert_eq!(found.seconds, [0.02, 0.0, 9.99]);
+        assert_eq!(found.seconds, [0.02, 0.0, 9.99, 0.0]);
         assert_eq!((found.not_overloaded, found.not_recovered, found.doubted), (1, 1, 0));
         assert_eq!(method.next(&outcomes), None);
     }

@@ -7,21 +7,21 @@ use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
 /// A summary of repeated measurements, in their unit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many.
+    /// The number of measurements.
     pub count: usize,
     pub mean: f64,
     pub median: f64,
     pub min: f64,
     pub max: f64,
-    /// Of the sample (n - 1); zero for a single measurement.
+    /// Sample standard deviation (n - 1); zero for a single measurement.
     pub deviation: f64,
-    /// The 1st and the 99th percentile, as RFC 8219 section 10 has the spread.
+    /// The 1st and the 99th percentile, the measures of variation in RFC 8219 section 10.
     pub p1: f64,
     pub p99: f64,
     /// 95 % confidence interval of the mean by Student's t; `None` for a single measurement.
     pub mean_interval: Option<(f64, f64)>,
-    /// Interval of the median with at least 95 % confidence, from order statistics: it assumes no distribution. `None` below
-    /// six measurements, which cannot give it.
+    /// Interval of the median with at least 95 % confidence, from order statistics, so that no distribution is assumed. `None` for
+    /// fewer than six measurements, which are not enough for that.
     pub median_interval: Option<(f64, f64)>,
 }
 
@@ -50,13 +50,13 @@ impl Summary {
     }
 }
 
-/// Of sorted values, of which there is at least one.
+/// `sorted` has at least one value.
 fn median(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
 }
 
-/// The smallest value that at least `percent` % of the sorted ones do not exceed (RFC 2330 section 11.3).
+/// The smallest value that at least `percent` % of the values do not exceed (RFC 2330 section 11.3).
 fn percentile(sorted: &[f64], percent: f64) -> f64 {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]
@@ -71,7 +71,8 @@ fn mean_interval(mean: f64, deviation: f64, count: usize) -> Option<(f64, f64)> 
     Some((mean - half, mean + half))
 }
 
-/// The k-th smallest to the k-th largest value enclose the median, unless fewer than k measurements fell on one of its sides.
+/// The interval from the k-th smallest to the k-th largest value contains the median unless fewer than k measurements are on one
+/// side of it.
 fn median_interval(sorted: &[f64]) -> Option<(f64, f64)> {
     let count = sorted.len();
     let sides = Binomial::new(0.5, count as u64).ok()?;
@@ -93,7 +94,7 @@ mod tests {
         let (low, high) = summary.mean_interval.unwrap();
         let half = 2.093_024 * 35f64.sqrt() / 20f64.sqrt();
         assert!((high - 10.5 - half).abs() < 1e-4 && (10.5 - low - half).abs() < 1e-4, "{low} {high}");
-        // The 6th and 15th of 20 enclose the median with 95.9 %; the 7th and 14th with 88 %.
+        // The interval from the 6th to the 15th of 20 has a confidence of 95.9 %; from the 7th to the 14th, of 88 %.
         assert_eq!(summary.median_interval, Some((6.0, 15.0)));
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Throughput, however it is looked for: limits, results, and a model of the device for the time left.
+//! Throughput, whichever way it is searched for: limits, results, and a model of the device to estimate the time left.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,13 +13,13 @@ use super::{Likely, Method, Outcome, Trial};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// Above zero, and enough for a frame in the shortest trial.
+    /// Above zero, and enough for one frame in the shortest trial.
     pub minimum: f64,
-    /// The medium's maximum (RFC 2544 section 20), or what the tester reaches.
+    /// The medium's maximum (RFC 2544 section 20), or the tester's.
     pub maximum: f64,
 }
 
-/// A search for throughput, of whichever kind.
+/// A search for throughput of any kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Throughput {
@@ -31,32 +31,32 @@ pub enum Throughput {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Found {
     pub goal: Goal,
-    /// The relevant lower bound: the largest load that passed below those that failed, in frames per second.
+    /// The relevant lower bound: the highest load that passed, of those below every load that failed; in frames per second.
     pub lower: Option<f64>,
-    /// The relevant upper bound: the smallest load that failed.
+    /// The relevant upper bound: the lowest load that failed.
     pub upper: Option<f64>,
     /// Conditional throughput: what was forwarded at the lower bound. Without loss, that is the lower bound.
     pub throughput: Option<f64>,
     pub verdict: Verdict,
-    /// Does the result rest only on trials that may be trusted?
+    /// Whether all trials at the bounds may be trusted.
     pub trusted: bool,
-    /// What the tester could send at most, if that was less than the limit, in frames per second.
+    /// The most that the tester could send, if it fell short, in frames per second.
     pub tester: Option<f64>,
 }
 
-/// Is it a result, and if not, why.
+/// Whether a result is regular, and if not, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Both bounds, within the goal's width: a regular result. All others are irregular ones.
+    /// Both bounds exist and are within the goal's width: a regular result (RFC 9971 section 4.8.4.1). All others are irregular.
     Regular,
     /// The minimum load fails: there is no throughput.
     MinimumFails,
-    /// The maximum load passes: the throughput is the medium's.
+    /// The maximum load passes: the device is as fast as the medium.
     MaximumPasses,
-    /// All that the tester could send passes: the throughput is at least this.
+    /// The most that the tester could send passes: the throughput is at least that.
     TesterTooSlow,
-    /// The search was interrupted, or reached its limit of trials: the bounds are further apart than they should be.
+    /// The search was interrupted, or reached its limit of trials, before the bounds were close enough.
     Unfinished,
 }
 
@@ -87,7 +87,7 @@ impl Method for Throughput {
 }
 
 impl Found {
-    /// From the bounds at the end of a search, or before it.
+    /// From the bounds, at the end of a search or before.
     pub(super) fn new(goal: &Goal, loads: &Loads, limits: &Limits, reached: Option<f64>) -> Self {
         let target = goal.target();
         let Bounds { lower, upper } = loads.bounds(&target);

@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 pub struct Trial {
     /// Frames per second, one way.
     pub load: f64,
-    /// Seconds of sending at this load.
+    /// How long to send at this load, in seconds.
     pub duration: f64,
     pub shape: Shape,
-    /// For the display of progress.
+    /// Shown as progress.
     pub purpose: Purpose,
 }
 
-/// What is special about a trial's traffic.
+/// How a trial's traffic differs from a constant load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
@@ -27,11 +27,11 @@ pub enum Shape {
     /// seconds: for as long as the device needs to forward what it has buffered, and for its buffers to stay empty (RFC 9004
     /// section 6.2).
     Burst { frames: u64, listen: f64 },
-    /// After the trial's duration the load falls to `load`, without a gap, for `duration` seconds (RFC 2544 section 26.5).
+    /// After the trial's duration the load drops to `load`, without a gap, for another `duration` seconds (RFC 2544 section 26.5).
     Fall { load: f64, duration: f64 },
-    /// Frames sent `after` seconds or later are those whose latency counts (RFC 2544 section 26.2).
+    /// Only the latency of frames sent `after` seconds into the trial, or later, counts (RFC 2544 section 26.2).
     Tagged { after: f64 },
-    /// The device is reset `after` seconds (RFC 2544 section 26.6, RFC 6201).
+    /// The device is reset `after` seconds into the trial (RFC 2544 section 26.6, RFC 6201).
     Reset { after: f64 },
 }
 
@@ -43,14 +43,14 @@ pub enum Purpose {
         /// The goal's name.
         goal: String,
         step: Step,
-        /// From 1 on; more if the one before could not be trusted.
+        /// Counted from 1; higher if earlier attempts could not be trusted.
         attempt: u32,
     },
     LossRate {
         attempt: u32,
     },
     BackToBack {
-        /// Which of the independent searches, from 1 on.
+        /// Which of the independent searches, counted from 1.
         repeat: u32,
         of: u32,
     },
@@ -78,15 +78,15 @@ pub enum Step {
     Maximum,
     /// Does the minimum pass?
     Minimum,
-    /// At or below what the device forwarded when it lost frames.
+    /// Near the rate that the device forwarded when it lost frames.
     Forwarded,
     /// A load that should pass.
     Below,
     /// A load that should not pass.
     Above,
-    /// Between two bounds.
+    /// Between the bounds.
     Between,
-    /// Lossy before: is it again?
+    /// The last trial at this load was lossy; is this one?
     Verify,
 }
 

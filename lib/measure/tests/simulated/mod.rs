@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-//! Devices that are made up, with limits that are known: what searches are tested on.
+//! Simulated devices with known limits, to test searches on.
 #![allow(dead_code)] // not every test uses all of it
 
 use perigee_measure::search::goal::Goal;
 use perigee_measure::search::{Doubt, Method, Outcome, Search, Shape, Spoils, Trial};
 
-/// A device, and the tester in front of it.
+/// A device and the tester in front of it.
 #[derive(Debug, Clone)]
 pub struct Simulated {
     pub device: Device,
@@ -13,7 +13,7 @@ pub struct Simulated {
     pub tester: f64,
     /// Share of trials in which the tester sends only half.
     pub hiccups: f64,
-    /// Share of trials that the tester doubts, with a frame of its own lost.
+    /// Share of trials in which the tester itself loses a frame, and says so.
     pub doubts: f64,
     pub random: Random,
 }
@@ -25,17 +25,17 @@ pub enum Device {
     Limit { limit: f64 },
     /// The limit of each trial is off by up to `noise`, as a share of it.
     Noisy { limit: f64, noise: f64 },
-    /// And in some seconds of low load, too, it loses `loss` of a second's frames; the share of such seconds is `often`.
+    /// Has a hard limit, and also, at any load, loses a share `loss` of its frames in a share `often` of all seconds.
     Spikes { limit: f64, often: f64, loss: f64 },
-    /// Forwards `limit`, and has room for `frames` more.
+    /// Has a hard limit and a buffer of `frames`.
     Bucket { limit: f64, frames: f64 },
     /// Loses this share of everything.
     Lossy { loss: f64 },
     /// Loses nothing.
     Clean,
-    /// Forwards `short` in short trials, and less in long ones, down to `long` in those of 60 s.
+    /// Forwards `short` in very short trials, and less in longer ones, down to `long` in those of 60 s.
     Tiring { short: f64, long: f64 },
-    /// Forwards `limit`; of more than that, the less the more it gets, down to nothing.
+    /// Forwards loads up to `limit`; above it, the less the higher the load is.
     Livelock { limit: f64 },
 }
 
@@ -86,7 +86,7 @@ impl Simulated {
         outcome
     }
 
-    /// Frames forwarded of a load that lasts so many seconds.
+    /// Frames forwarded in a trial of this load and duration.
     fn forwarded(&mut self, load: f64, duration: f64) -> f64 {
         let offered = load * duration;
         let carried = match self.device {
@@ -118,7 +118,7 @@ impl Simulated {
         frames.min((frames as f64 / rate * limit + room) as u64)
     }
 
-    /// The largest load that passes a trial of this goal's final duration for certain, without noise: the truth.
+    /// The true limit: the highest load that passes a trial of this goal's final duration, without noise.
     pub fn limit(&self, goal: &Goal) -> f64 {
         let zero_loss = match self.device {
             Device::Limit { limit }
@@ -131,26 +131,25 @@ impl Simulated {
             Device::Tiring { short, long } => short + (long - short) * (goal.final_duration / 60.0).min(1.0).sqrt(),
         };
         match self.device {
-            // Half of what is above the limit gets lost once more.
+            // Half as many frames again are lost as the load is above the limit.
             Device::Livelock { .. } => zero_loss * 1.5 / (1.5 - goal.loss_ratio),
             _ => zero_loss / (1.0 - goal.loss_ratio),
         }
     }
 }
 
-/// What a search took.
+/// The cost of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
     pub trials: usize,
-    /// Durations of trials, and the time around each.
+    /// Durations of the trials plus the time around each.
     pub seconds: f64,
 }
 
-/// Learning, listening and settling as RFC 2544 section 23 has them, without routing updates: 2 s after the last frame, and 5 s
-/// until the next trial.
+/// Time around each trial in seconds (RFC 2544 section 23): 2 after the last frame and 5 before the next trial.
 pub const AROUND: f64 = 7.0;
 
-/// Runs a search to its end. Panics if there is none.
+/// Runs a search to its end; panics if it does not end.
 pub fn run<M: Method>(method: M, device: &mut Simulated) -> (Search<M>, Cost) {
     let mut search = Search::new(method);
     let mut seconds = 0.0;

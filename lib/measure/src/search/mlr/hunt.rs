@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: MIT
 //! How MLRsearch approaches one goal.
 //!
-//! On the way to the goal there are targets with shorter trials and sums, each longer by the same factor. A target starts from
-//! the bounds of the one before (the first from what the device forwarded at the maximum), has them confirmed by its own trials,
-//! looks further out in steps that grow where one is not, and halves what is between.
+//! On the way to the goal there are targets with shorter trials, each longer than the one before by the same factor. A target
+//! starts from the bounds of its predecessor (the first one, from what the device forwarded at the maximum) and confirms them by
+//! its own trials. If a bound does not hold, it searches outward in growing steps and then halves the interval.
 
 use super::super::Step;
 use super::super::goal::{Goal, Target};
 use super::super::loads::{Bounds, Loads};
 use super::super::throughput::Limits;
 
-/// The duration sum of a target is at most this many times that of the one before.
+/// A target's duration sum is at most this many times its predecessor's.
 const FACTOR: f64 = 12.0;
-/// How often each target takes the rate forwarded for a guess. More would creep along where loss does not depend on the load.
+/// How often a target takes the forwarded rate as a guess. With more guesses, a device whose loss does not depend on the load would
+/// be followed down in tiny steps.
 const GUESSES: u8 = 2;
-/// Steps outward grow by this.
+/// The factor by which steps outward grow.
 const GROWTH: f64 = 2.0;
-/// A load that was tried before is taken for one that is this close to it, as a share of the width.
+/// A load that was tried before is reused in place of one this close to it, as a share of the width.
 const NEAR: f64 = 0.25;
 
-/// One goal, and how far it is.
+/// One goal and its progress.
 #[derive(Debug, Clone)]
 pub(super) struct Hunt<'a> {
     goal: &'a Goal,
     targets: Vec<Target>,
-    /// The target that is being hunted; past the last one, all is done.
+    /// Index of the current target; past the last one, the hunt is over.
     at: usize,
-    /// Loads that should become the target's bounds, in frames per second.
+    /// Loads that are expected to be the target's bounds, in frames per second.
     guess: Bounds,
     guesses: u8,
 }
@@ -45,7 +46,7 @@ impl<'a> Hunt<'a> {
     }
 
     fn target(&self) -> &Target {
-        // Of a hunt that is over, the goal.
+        // The goal, if the hunt is over.
         &self.targets[self.at.min(self.targets.len() - 1)]
     }
 
@@ -53,8 +54,8 @@ impl<'a> Hunt<'a> {
         loads.bounds(self.target())
     }
 
-    /// After a trial, by whichever goal it was asked for: on to the next target if this one is reached. One that a later trial
-    /// calls in question is not gone back to; the goal itself is, as nothing comes after it.
+    /// Moves on to the next target if the current one is reached; called after each trial, whichever goal it was for. Later trials
+    /// may contradict an earlier target, which does not matter, or the goal itself, which is then hunted again.
     pub fn advance(&mut self, loads: &Loads, limits: &Limits, reached: Option<f64>) {
         let goal = self.targets.len() - 1;
         if self.at > goal {
@@ -76,12 +77,12 @@ impl<'a> Hunt<'a> {
         match (bounds.lower, bounds.upper) {
             (Some(lower), Some(upper)) if self.target().is_narrow(lower, upper) => true,
             (_, Some(upper)) if upper <= limits.minimum => true,
-            // The maximum may have become less than the bounds that are known.
+            // The maximum may have been lowered below the known bounds.
             (lower, _) => lower.map_or(maximum < limits.minimum, |lower| lower >= maximum),
         }
     }
 
-    /// What the device forwarded at a load that failed may be what it can.
+    /// The rate that the device forwarded at a load that failed may be its limit.
     fn take_guess(&mut self, bounds: Bounds, loads: &Loads) {
         let Some(failed) = bounds.upper.and_then(|upper| loads.at(upper)) else { return };
         if self.guesses == 0 || self.guess.lower.is_some_and(|guess| guess < failed.load) {
@@ -95,7 +96,7 @@ impl<'a> Hunt<'a> {
         }
     }
 
-    /// The load, duration and purpose of the trial that brings this goal on.
+    /// The load, duration and purpose of the next trial for this goal.
     pub fn nominate(&self, loads: &Loads, limits: &Limits, reached: Option<f64>) -> (f64, f64, Step) {
         let maximum = limits.maximum_of(reached);
         let bounds = self.bounds(loads);
@@ -116,7 +117,8 @@ impl<'a> Hunt<'a> {
         (load, self.target().duration, step)
     }
 
-    /// Where a load that was tried before would do as well, and save trials: where it does not make the bounds wider than the width.
+    /// The range in which a load that was tried before may be reused, which saves trials: where it cannot make the bounds wider
+    /// than the width.
     fn slack(&self, load: f64, step: Step, bounds: Bounds) -> (f64, f64) {
         let width = self.target().width;
         let slack = NEAR * width * load;
@@ -136,7 +138,7 @@ impl<'a> Hunt<'a> {
     }
 
     fn above(&self, lower: f64, minimum: f64) -> (f64, Step) {
-        // From here on the bounds would be too wide.
+        // The highest load that is narrow enough as the upper bound.
         let reach = lower / (1.0 - self.target().width);
         match (self.guess.lower, self.guess.upper) {
             (Some(guess), _) if guess > reach => (guess, Step::Below),
@@ -145,19 +147,19 @@ impl<'a> Hunt<'a> {
         }
     }
 
-    /// The guess that has not been tried, the lower one first.
+    /// A guess that is still within the bounds, the lower one first.
     fn guess_within(&self, bounds: Bounds) -> Option<f64> {
         [self.guess.lower, self.guess.upper].into_iter().flatten().find(|guess| bounds.enclose(*guess))
     }
 
-    /// The first load away from `from`, in steps that grow, that is beyond what is known. `from` stays the same while a target is
-    /// hunted: from the bounds themselves, the steps would not grow.
+    /// The first load beyond what is known, in growing steps from `from`. `from` has to stay the same throughout a target: starting
+    /// from the bound, which moves, the steps would not grow.
     fn outward(&self, from: f64, is_beyond: impl Fn(f64) -> bool, down: bool) -> f64 {
         let mut steps: f64 = 1.0;
         loop {
             let factor = (1.0 - self.target().width).powf(steps);
             let load = if down { from * factor } else { from / factor };
-            // It gets to zero or to infinity some time, which the limits catch.
+            // Zero or infinity ends the loop; the limits apply then.
             if is_beyond(load) || !load.is_normal() {
                 return load;
             }
@@ -167,12 +169,12 @@ impl<'a> Hunt<'a> {
 
     fn between(&self, lower: f64, upper: f64) -> (f64, Step) {
         let guess = self.guess_within(Bounds { lower: Some(lower), upper: Some(upper) });
-        // Else the same share of each of the two.
+        // Otherwise the geometric mean.
         (guess.unwrap_or_else(|| (lower * upper).sqrt()), Step::Between)
     }
 }
 
-/// The targets on the way to a goal, and the goal.
+/// The targets on the way to a goal, and finally the goal itself.
 fn targets(goal: &Goal) -> Vec<Target> {
     let last = goal.target();
     let initial = goal.initial_duration().min(goal.final_duration);

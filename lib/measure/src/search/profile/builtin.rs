@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MIT
-//! The profiles that have names.
+//! The built-in profiles.
 
 use super::super::goal::Goal;
 use super::*;
 
 /// RFC 2544 section 9.1.
 const SIZES: [u32; 7] = [64, 128, 256, 512, 1024, 1280, 1518];
-/// RFC 5180 section 5.1.1, up to what Ethernet without tags and jumbo frames allows. 64 bytes have no room for IPv6, UDP, and the
-/// stamp of each frame: 14 + 40 + 8 + 18 + 4 = 84.
+/// RFC 5180 section 5.1.1, without tagged and jumbo frames. 84 takes the place of 64, which is too short for Ethernet, IPv6, UDP,
+/// the stamp and the FCS: 14 + 40 + 8 + 18 + 4 = 84.
 const SIZES_IPV6: [u32; 7] = [84, 128, 256, 512, 1024, 1280, 1518];
 
 impl Profile {
-    /// As RFC 2544 has it, with 2 s for learning (section 23), latencies also below the throughput, and with 500 tagged frames
-    /// (RFC 8219).
+    /// RFC 2544, with latency measured also below the throughput, and by 500 frames (RFC 8219) instead of one.
     pub fn rfc2544() -> Self {
         Self {
             name: "rfc2544".into(),
@@ -40,14 +39,14 @@ impl Profile {
         }
     }
 
-    /// As ETSI GS NFV-TST 009 has it: a load fails when it is lossy twice. All else as in RFC 2544.
+    /// Like RFC 2544, but with the throughput of ETSI GS NFV-TST 009: a load fails if two trials are lossy.
     pub fn tst009() -> Self {
         let throughput = ThroughputPlan { goals: vec![Goal::tst009()], ..Self::rfc2544().throughput };
         Self { name: "tst009".into(), throughput, ..Self::rfc2544() }
     }
 
-    /// For a first look, and for machines that CI runs on: two sizes in a few minutes. Machines that do other things as well lose
-    /// a frame now and again; so a load may be lossy in half of its trials, and there is a goal with some loss.
+    /// For a first look, and for CI: two frame sizes in a few minutes. Busy machines lose a frame occasionally, so a load passes
+    /// even if half of its trials are lossy, and there is a second goal that allows some loss.
     pub fn quick() -> Self {
         let goal = Goal {
             name: "no_loss".into(),

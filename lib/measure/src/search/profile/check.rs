@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-//! Values of a profile that cannot be.
+//! Impossible values in a profile.
 
 use std::fmt::Display;
 
 use super::super::goal::Goal;
 use super::*;
 
-/// The least that Ethernet has; for IPv6, with room for UDP and the stamp; and the largest of RFC 5180.
+/// From Ethernet's minimum, or what IPv6, UDP and the stamp need, to the largest size in RFC 5180.
 const SIZES: std::ops::RangeInclusive<u32> = 64..=9216;
 const SIZES_IPV6: std::ops::RangeInclusive<u32> = 84..=9216;
-/// A day; more is a mistake in the unit.
+/// A day: more is probably a mistake in the unit.
 const LONGEST: f64 = 86_400.0;
 const MOST: u32 = 10_000;
 
@@ -17,7 +17,7 @@ type Checked = Result<(), Mistake>;
 
 impl Profile {
     /// # Errors
-    /// The first value that cannot be, with its key.
+    /// The first impossible value and its key.
     pub fn check(&self) -> Checked {
         for (key, sizes, range) in [("sizes", &self.sizes, SIZES), ("sizes_ipv6", &self.sizes_ipv6, SIZES_IPV6)] {
             for (at, size) in sizes.iter().enumerate() {
