@@ -282,6 +282,28 @@ fn the_time_left_is_estimated_and_reaches_zero() {
     }
 }
 
+/// Trials for a hard limit. RFC 2544's goal: the maximum; the upper bound, which fails at once; the lower bound at three targets.
+/// TST009's goal: the upper bound at the other two targets as well. Two goals whose loss ratios differ by the width share a load,
+/// so that three loads are tried 11 times each instead of four.
+#[test]
+fn a_hard_limit_takes_few_trials() {
+    let mut random = Random(3);
+    let short = Goal { name: "ndr".into(), final_duration: 1.0, duration_sum: 21.0, ..Goal::tst009() };
+    let short_partial = Goal { name: "pdr".into(), loss_ratio: 0.005, ..short.clone() };
+    for (goals, most) in [
+        (vec![Goal::rfc2544()], 5),
+        (vec![Goal::tst009()], 7),
+        (vec![Goal::rfc2544(), Goal::tst009()], 7),
+        (vec![short, short_partial], 36),
+    ] {
+        for _ in 0..50 {
+            let limit = MAXIMUM * 0.95 * 0.02f64.powf(random.share());
+            let (_, cost) = run(Mlr::new(goals.clone(), limits()), &mut Simulated::new(Device::Limit { limit }, 1));
+            assert!(cost.trials <= most, "{limit}: {cost:?} {goals:?}");
+        }
+    }
+}
+
 /// A device with a known limit is found within 0.5 % in at most half of the time that binary search with verification takes.
 /// In simulated time: the trials' durations plus 7 s for each. `--nocapture` shows the figures.
 #[test]
