@@ -282,6 +282,20 @@ fn the_time_left_is_estimated_and_reaches_zero() {
     }
 }
 
+/// A tester that sends only half of the frames in every fifth trial does not lead to wrong results. The seeds are fixed.
+#[test]
+fn a_tester_that_stumbles_finds_the_limit_all_the_same() {
+    let limit = 2e6;
+    let right = (0..200).filter(|seed| {
+        let mut device = Simulated { hiccups: 0.2, ..Simulated::new(Device::Limit { limit }, *seed) };
+        let found = run(Mlr::new(vec![Goal::rfc2544(), Goal::tst009()], limits()), &mut device).0.found();
+        let encloses =
+            |found: &Found| found.lower.is_some_and(|l| l <= limit) && found.upper.is_some_and(|u| u > limit);
+        found.iter().all(|found| found.verdict == Verdict::Regular && encloses(found))
+    });
+    assert_eq!(right.count(), 200);
+}
+
 /// Trials for a hard limit. RFC 2544's goal: the maximum; the upper bound, which fails at once; the lower bound at three targets.
 /// TST009's goal: the upper bound at the other two targets as well. Two goals whose loss ratios differ by the width share a load,
 /// so that three loads are tried 11 times each instead of four.

@@ -63,7 +63,8 @@ impl Profile {
             sizes: vec![64, 1518],
             sizes_ipv6: vec![84, 1518],
             settle: Settle { learning: 0.1, drain: 0.2, pause: 0.2 },
-            trust: Trust::default(),
+            // Pauses of 10 ms in a second are common there; the goals' width is as large.
+            trust: Trust { unsent: 0.01, ..Trust::default() },
             throughput: ThroughputPlan {
                 search: Algorithm::Mlr,
                 goals: vec![goal, partial],
