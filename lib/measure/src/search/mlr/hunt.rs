@@ -188,3 +188,24 @@ fn targets(goal: &Goal) -> Vec<Target> {
     targets.push(last);
     targets
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trials_become_longer_by_the_same_factor() {
+        let rounded = |goal: &Goal| -> Vec<_> {
+            targets(goal)
+                .iter()
+                .map(|t| ((t.duration * 10.0).round() / 10.0, (t.duration_sum * 10.0).round() / 10.0))
+                .collect()
+        };
+        assert_eq!(rounded(&Goal::rfc2544()), [(1.0, 1.0), (7.7, 7.7), (60.0, 60.0)]);
+        assert_eq!(rounded(&Goal::tst009()), [(1.0, 1.0), (11.0, 11.0), (60.0, 120.0)]);
+        let long = Goal { initial_duration: None, ..Goal::rfc2544() };
+        assert_eq!(rounded(&long), [(60.0, 60.0)]);
+        let short = Goal { final_duration: 1.0, duration_sum: 21.0, ..Goal::tst009() };
+        assert_eq!(rounded(&short), [(1.0, 1.0), (1.0, 4.6), (1.0, 21.0)]);
+    }
+}
