@@ -4,6 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::Trial;
+use crate::verdict;
+pub use crate::verdict::Spoils;
 
 /// The outcome of one trial. Frames that the tester failed to send are counted separately from frames that the device lost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,7 +62,8 @@ pub struct Delays {
     pub max: f64,
 }
 
-/// A reason not to trust a trial that is not the device's doing.
+/// A reason not to trust a trial that is not the device's doing, as it is stored. That frames were not sent is none here: the
+/// counters say it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Doubt {
@@ -69,17 +72,10 @@ pub struct Doubt {
     pub why: String,
 }
 
-/// What a doubt makes worthless.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Spoils {
-    /// The device may have been offered less than intended, so a trial without loss proves nothing.
-    Load,
-    /// The tester may have lost frames itself, so a trial with loss proves nothing.
-    Loss,
-    /// The latencies only.
-    Latency,
-    All,
+impl From<&verdict::Doubt> for Doubt {
+    fn from(doubt: &verdict::Doubt) -> Doubt {
+        Doubt { spoils: doubt.spoils(), why: doubt.to_string() }
+    }
 }
 
 fn is_zero(n: &u64) -> bool {
