@@ -10,6 +10,7 @@ mod filters;
 mod flood;
 mod forwarding;
 mod fpm;
+mod generator;
 mod icmp;
 mod linux_hops;
 mod linux_links;
@@ -46,6 +47,7 @@ const ALL: &[&[Scenario]] = &[
     flood::SCENARIOS,
     forwarding::SCENARIOS,
     fpm::SCENARIOS,
+    generator::SCENARIOS,
     icmp::SCENARIOS,
     linux_hops::SCENARIOS,
     linux_links::SCENARIOS,

@@ -77,6 +77,15 @@ impl Device {
         }
     }
 
+    /// Whether the Linux interface under it, if there is one, is up and has a carrier: AF_PACKET and AF_XDP ports themselves are up as
+    /// soon as they are started.
+    pub fn is_running(&self) -> Option<bool> {
+        let (Device::Interface(name) | Device::Xdp(name)) = self else { return None };
+        let c = c_string(name).ok()?;
+        // SAFETY: a C string.
+        Some(unsafe { ffi::perigee_interface_running(c.as_ptr()) } == 1)
+    }
+
     /// Its name in messages: an interface's name, or a DPDK device without its arguments.
     pub fn name(&self) -> &str {
         match self {

@@ -289,6 +289,7 @@ unsafe extern "C" {
     pub fn perigee_port_stats(port: u16, to: *mut u64) -> c_int;
     pub fn perigee_port_set_mac(port: u16, mac: *const u8) -> c_int;
     pub fn perigee_interface_mtu(name: *const c_char) -> c_int;
+    pub fn perigee_interface_running(name: *const c_char) -> c_int;
     pub fn perigee_interface_queues(name: *const c_char) -> c_int;
     pub fn perigee_flow_create(
         port: u16,

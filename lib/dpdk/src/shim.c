@@ -444,6 +444,14 @@ int perigee_interface_mtu(const char *name)
 	return error ? error : request.ifr_mtu;
 }
 
+int perigee_interface_running(const char *name)
+{
+	struct ifreq request = { 0 };
+	int error = ask_interface(name, SIOCGIFFLAGS, &request);
+
+	return error ? error : (request.ifr_flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING);
+}
+
 int perigee_interface_queues(const char *name)
 {
 	struct ethtool_channels channels = { .cmd = ETHTOOL_GCHANNELS };

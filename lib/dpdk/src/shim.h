@@ -105,6 +105,9 @@ int perigee_port_stats(uint16_t port, uint64_t to[8]);
 int perigee_port_set_mac(uint16_t port, const uint8_t mac[6]);
 int perigee_interface_mtu(const char *name);
 
+/* Is a Linux interface up, and its other end, too? 0 or 1, or a negative errno. */
+int perigee_interface_running(const char *name);
+
 /* Queues of a Linux interface that AF_XDP can use, at least 1. */
 int perigee_interface_queues(const char *name);
 

@@ -117,8 +117,18 @@ impl Stream {
             queue.poll();
             return due.first.is_some();
         }
-        if self.batch.live().is_empty() && !self.write(pool, due.frames, now) {
-            return true;
+        if self.batch.live().is_empty() {
+            self.batch.refill();
+            let lengths = self.frames.lengths(due.frames);
+            // A capture has an end.
+            if lengths.is_empty() {
+                return false;
+            }
+            if pool.fill(&mut self.batch, lengths) == 0 {
+                self.no_buffers += 1;
+                return true;
+            }
+            self.frames.write(&mut self.batch, Mask::ALL, now, self.run);
         }
         let before = self.batch.live();
         let sent = queue.send(&mut self.batch, due.frames);
@@ -129,19 +139,6 @@ impl Stream {
             self.first.get_or_insert(now);
             self.last = now;
         }
-        true
-    }
-
-    /// Writes the next frames into an empty batch; false if there are no buffers.
-    #[inline]
-    fn write(&mut self, pool: &dyn Pool, frames: usize, now: u64) -> bool {
-        self.batch.refill();
-        let lengths = self.frames.lengths(frames);
-        if pool.fill(&mut self.batch, lengths) == 0 {
-            self.no_buffers += 1;
-            return false;
-        }
-        self.frames.write(&mut self.batch, Mask::ALL, now, self.run);
         true
     }
 

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+//! `perigee gen`: across a cable, through a router, into `perigee task`, from a capture; what it prints; how it ends; mistakes.
+
+use perigee_tests::{Asserts, Ended, Good, Signal, World, perigee, run, wait_until};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+perigee_tests::scenarios![
+    nothing_is_lost_on_a_cable,
+    into_a_task_that_counts,
+    through_a_router_of_both_families,
+    a_capture_is_sent_as_it_is,
+    loss_is_seen,
+    an_interrupted_run_keeps_its_figures,
+    mistakes_are_described,
+];
+
+fn command(words: &[&str]) -> Command {
+    let mut command = Command::new(perigee());
+    // A busy machine may stop the generator for long: it should catch up, not give frames up.
+    command.args(["gen", "--hugepages", "no", "--memory", "256", "--late", "5e6"]).args(words).current_dir("/run");
+    command
+}
+
+/// The JSON of a run. The machine may be busy: that something speaks against the figures is no failure.
+fn figures(ended: &Ended) -> Value {
+    assert!(matches!(ended.code, Some(0 | 2)), "{}:\n{}", ended.command, ended.text);
+    serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}:\n{}", ended.text))
+}
+
+fn generate(words: &[&str]) -> Value {
+    figures(&run(&mut command(&[words, &["--json"]].concat())))
+}
+
+fn number(of: &Value, path: &str) -> u64 {
+    of.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("no number {path} in {of:#}"))
+}
+
+/// A pair of interfaces here, up; their numbers are far apart, as tests/scenarios/tasks.rs explains.
+fn cable(world: &World, one: &str, other: &str) {
+    world.ip(&format!("link add {one} index 100 type veth peer name {other} index 4100"));
+    for name in [one, other] {
+        world.ip(&format!("link set {name} addrgenmode none up"));
+    }
+}
+
+fn nothing_is_lost_on_a_cable(world: &World) {
+    cable(world, "here", "there");
+    let words = ["here", "--to", "there", "--rate", "2kpps", "-n", "4000"];
+    let flags = ["--sizes", "imix", "--source", "random:198.18.0.0/20", "--csv", "/run/lines.csv"];
+    let all = generate(&[&words[..], &flags].concat());
+    let sent = number(&all, "/sent/sent");
+    assert_eq!(sent + number(&all, "/sent/unsent"), 4000, "{all:#}");
+    assert!(sent > 1000, "{all:#}");
+    for (path, expected) in [
+        ("/received/sent", sent),
+        ("/received/lost", 0),
+        ("/received/counters/unique", sent),
+        ("/received/counters/duplicates", 0),
+        ("/received/counters/corrupted", 0),
+        ("/received/flows", 4096),
+        ("/latency/count", sent),
+    ] {
+        assert_eq!(number(&all, path), expected, "{path} of {all:#}");
+    }
+    // A line of the file for each interval.
+    let file = fs::read_to_string("/run/lines.csv").expect("the file of intervals");
+    let intervals = all["intervals"].as_array().expect("intervals");
+    assert_eq!(file.lines().count(), intervals.len() + 1);
+    let in_intervals: u64 = intervals.iter().map(|interval| number(interval, "/sent")).sum();
+    assert_eq!(in_intervals, sent);
+    // For people.
+    let text = run(&mut command(&["here", "--to", "there", "--rate", "2kpps", "-s", "1.5", "--poisson"]));
+    for part in ["frames in", "gaps: mean", "received on there: ", " 0 lost", "latency: min", "jitter (RFC 3550)"] {
+        assert!(text.out.contains(part), "{part:?} is missing:\n{}", text.text);
+    }
+}
+
+fn into_a_task_that_counts(world: &World) {
+    cable(world, "here", "there");
+    let count = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/tasks/count.lua");
+    let mut counter = Command::new(perigee());
+    counter.args(["task", "--hugepages", "no", "--memory", "256"]).arg(count).arg("there");
+    let mut counter = world.start(&mut counter);
+    wait_until("the counter to run", || counter.said().contains("Mpps"));
+    let all = generate(&["here", "--rate", "2kpps", "-n", "4000", "--flows", "100", "--source-port", "1-100"]);
+    let lines = counter.said().lines().count();
+    wait_until("the counter's next lines", || counter.said().lines().count() > lines + 1);
+    counter.signal(Signal::INT).good();
+    wait_until("its end", || counter.ended().good().is_some());
+    let said = counter.said();
+    let expected = format!("{} packets, {} bytes", number(&all, "/sent/sent"), number(&all, "/sent/sent") * 60);
+    assert!(said.contains(&expected), "{expected:?} is missing:\n{said}");
+}
+
+/// The router asks for the destination by ARP and neighbor discovery, which the other host answers for.
+fn through_a_router_of_both_families(world: &World) {
+    for (interface, number) in [("left", 100), ("right", 9100)] {
+        world.ip(&format!(
+            "link add {interface} index {number} type veth peer name {interface}-port index {}",
+            number + 4000
+        ));
+        world.ip(&format!("link set {interface} addrgenmode none up"));
+    }
+    let router = world.router(
+        "",
+        "[port.a]\ninterface = \"left-port\"\naddresses = [\"198.18.0.1/16\", \"2001:2::1/64\"]\nmac = \"02:00:00:00:0a:0a\"\n\
+         [port.b]\ninterface = \"right-port\"\naddresses = [\"198.19.0.1/16\", \"2001:2:0:8000::1/64\"]\n\
+         [[neighbor]]\ndev = \"b\"\naddress = \"198.19.0.2\"\nmac = \"02:00:00:00:00:02\"\n\
+         [[neighbor]]\ndev = \"b\"\naddress = \"2001:2:0:8000::2\"\nmac = \"02:00:00:00:00:02\"\n",
+    );
+    for family in ["ipv4", "ipv6"] {
+        let words = ["left", "--to", "right", "--rate", "2kpps", "-n", "3000", "--family", family];
+        let all = generate(&[&words[..], &["--destination-mac", "02:00:00:00:0a:0a"]].concat());
+        assert!(number(&all, "/sent/sent") > 1000 && number(&all, "/received/lost") == 0, "{family}: {all:#}");
+    }
+    router.stop();
+}
+
+fn a_capture_is_sent_as_it_is(_: &World) {
+    // Frames of a description, into a file; the file, into another.
+    run(&mut command(&[
+        "net_pcap0,tx_pcap=/run/one.pcap",
+        "-n",
+        "300",
+        "--sizes",
+        "imix",
+        "--flows",
+        "50",
+        "--source-port",
+        "1-50",
+    ]));
+    let all = generate(&["net_pcap0,tx_pcap=/run/two.pcap", "--pcap", "/run/one.pcap", "--loops", "2"]);
+    assert_eq!(number(&all, "/sent/sent"), 600);
+    let frames = |path: &str| {
+        let file = fs::read(path).expect("a capture");
+        let mut rest = &file[24..];
+        let mut frames = Vec::new();
+        while let Some(length) = rest.get(8..12) {
+            let length = u32::from_le_bytes(length.try_into().expect("four bytes")) as usize;
+            frames.push(rest[16..16 + length].to_vec());
+            rest = &rest[16 + length..];
+        }
+        frames
+    };
+    let (one, two) = (frames("/run/one.pcap"), frames("/run/two.pcap"));
+    assert_eq!((one.len(), two.len()), (300, 600));
+    assert!(two[..300] == one && two[300..] == one);
+}
+
+/// A task between the two ports drops every tenth frame.
+fn loss_is_seen(world: &World) {
+    for (interface, number) in [("left", 100), ("right", 9100)] {
+        world.ip(&format!(
+            "link add {interface} index {number} type veth peer name {interface}-port index {}",
+            number + 4000
+        ));
+        for name in [interface.to_owned(), format!("{interface}-port")] {
+            world.ip(&format!("link set {name} addrgenmode none up"));
+        }
+    }
+    let lossy = r#"
+        function main(from, to)
+          local rx, tx, burst, drop, seen = task.device(from):rx(), task.device(to):tx(), task.burst(), task.mask(), 0
+          print "ready" io.stdout:flush()
+          while task.running() do
+            drop:zero()
+            for slot = 0, rx:receive(burst, 0.1) - 1 do
+              seen = seen + 1
+              if seen % 10 == 0 then drop:set(slot) end
+            end
+            burst:free(drop)
+            tx:send(burst)
+          end
+        end"#;
+    let script = world.file("lossy.lua", lossy);
+    let mut device = Command::new(perigee());
+    device.args(["task", "--hugepages", "no", "--memory", "256"]).arg(script).args(["left-port", "right-port"]);
+    let device = world.start(&mut device);
+    wait_until("the device", || device.said().contains("ready"));
+    let all = generate(&["left", "--to", "right", "--rate", "2kpps", "-n", "3000"]);
+    let (sent, lost) = (number(&all, "/sent/sent"), number(&all, "/received/lost"));
+    assert!(sent > 1000 && lost.abs_diff(sent / 10) <= 1, "{all:#}");
+}
+
+fn an_interrupted_run_keeps_its_figures(world: &World) {
+    cable(world, "here", "there");
+    let mut process = world.start(&mut command(&["here", "--to", "there", "--rate", "1kpps"]));
+    wait_until("a line", || process.said().contains("received"));
+    process.signal(Signal::INT).good();
+    wait_until("its end", || process.ended().good().is_some());
+    let said = process.said();
+    assert!(said.contains("frames in") && said.contains("received on there: "), "{said}");
+}
+
+fn mistakes_are_described(world: &World) {
+    cable(world, "here", "there");
+    let refused = |words: &[&str], part: &str| drop(run(&mut command(words)).refused(part));
+    refused(&["nothing"], "nothing cannot be used: port nothing: DPDK could not open the device");
+    refused(&["here", "--to", "here"], "frames come back on the device that sends them without it");
+    refused(&["here", "--rate", "10%"], "needs the port's line rate");
+    refused(&["here", "--sizes", "64", "--family", "ipv6"], "84");
+    refused(&["here", "--sizes", "9000"], "here has an MTU of 1500 bytes, and frames of 9000 need 8982");
+    refused(&["here", "--pcap", "/run/nothing.pcap"], "/run/nothing.pcap cannot be read");
+    refused(&["here", "--csv", "/nothing/at/all.csv"], "/nothing/at/all.csv cannot be written");
+    refused(&["here", "--destination", "routes:/run/nothing"], "/run/nothing");
+    let file = world.file("traffic.toml", "sizes = 64\nsauce = \"198.18.0.1\"\n");
+    refused(&["here", "--traffic", &file.display().to_string()], "sauce");
+    world.ip("link set there down");
+    refused(&["here", "-n", "1"], "the link of here is down");
+    for (words, part) in [
+        (["--rate", "fast"], "is not a rate"),
+        (["--sizes", "20"], "expected 64 to 16000"),
+        (["--seconds", "0"], "expected seconds above 0"),
+    ] {
+        let ended = run(&mut command(&[&["here"], &words[..]].concat()));
+        assert!(ended.code == Some(2) && ended.text.contains(part), "{words:?}: {}", ended.text);
+    }
+}
