@@ -181,9 +181,14 @@ impl Trial<'_> {
         let start = clock.now() + HEAD_START;
         let duration = args.seconds.map(|s| (s * 1e9) as u64);
         let limit = Limit { frames: args.frames, duration };
-        let pacer = Pacer::new(pattern, start, limit, (args.late * 1e3) as u64);
         let mut ends = open.iter().map(TesterPort::end).collect::<Result<Vec<_>>>()?;
-        ends[0].stream = Some(Stream::new(source.frames, &MBUF, pacer, run));
+        ends[0].stream = Some(match source.timed {
+            true => Stream::timed(source.frames, &MBUF, start, limit, run),
+            false => {
+                let pacer = Pacer::new(pattern, start, limit, (args.late * 1e3) as u64);
+                Stream::new(source.frames, &MBUF, pacer, run)
+            }
+        });
         let receives = args.to.is_some();
         if let Some(end) = ends.get_mut(1) {
             let settings =

@@ -26,7 +26,7 @@ mod schedule;
 pub use rate::{Rate, RateError};
 
 use crate::buckets::Buckets;
-use schedule::Schedule;
+use schedule::{Schedule, Timed};
 use serde::{Deserialize, Serialize};
 
 /// How late a frame may leave, in ns, if nothing else is asked for. At a million frames per second it stands for a
@@ -252,6 +252,20 @@ impl Pacer {
         }
     }
 
+    /// Departures at times that are [given](Pacer::give): those of a capture. None is given up, as each is a frame of its own: what is
+    /// late is seen in [`Achieved::lateness`].
+    pub fn timed(start: u64, limit: Limit) -> Pacer {
+        let timed = Schedule::Timed(Timed::new(start));
+        Pacer { schedule: Some(timed), intended: None, ..Pacer::new(Pattern::Line, start, limit, u64::MAX) }
+    }
+
+    /// The next times, in ns after the start and in their order, for a pacer that is [`timed`](Pacer::timed); none: there are no more.
+    pub fn give(&mut self, times: &[u64]) {
+        if let Some(Schedule::Timed(timed)) = &mut self.schedule {
+            timed.give(times);
+        }
+    }
+
     /// What is due at `now` (ns), at most `most` frames; gives up what is too late. A clock that goes back stands still.
     pub fn due(&mut self, now: u64, most: usize) -> Due {
         self.now = self.now.max(now);
@@ -300,7 +314,7 @@ impl Pacer {
     fn draw(&mut self) {
         let Some(schedule) = &mut self.schedule else { return };
         let mut newest = if self.drawn > 0 { self.ahead[(self.first + self.drawn - 1) % AHEAD] } else { 0 };
-        while newest <= self.now && self.drawn < AHEAD && self.left > 0 {
+        while newest <= self.now && self.drawn < AHEAD && self.left > 0 && schedule.is_known() {
             newest = schedule.at();
             if newest >= self.end {
                 // Only departures that nobody could count before are cut off here.

@@ -246,6 +246,8 @@ impl Keeper {
 pub struct Replay {
     capture: Capture,
     loops: Option<NonZeroU64>,
+    /// Whether a speed was asked for.
+    timed: bool,
     speed: f64,
     /// From the start of a loop to that of the next, in ns of the capture: its duration and a mean gap, of 0 for one frame.
     turn: u64,
@@ -268,7 +270,8 @@ impl Replay {
         let gaps = capture.len() as u64 - 1;
         let turn = capture.duration().saturating_add(capture.duration().checked_div(gaps).unwrap_or(0));
         let loops = NonZeroU64::new(playback.loops);
-        Ok(Replay { capture, loops, speed, turn, next: (0, 0), lengths: Vec::new(), times: Vec::new() })
+        let timed = playback.speed.is_some();
+        Ok(Replay { capture, loops, timed, speed, turn, next: (0, 0), lengths: Vec::new(), times: Vec::new() })
     }
 
     /// The capture.
@@ -336,6 +339,10 @@ impl Frames for Replay {
 
     /// Nothing is to be done: there are no sequence numbers.
     fn unsent(&mut self, _batch: &Batch, _mask: Mask) {}
+
+    fn departures(&mut self, count: usize) -> &[u64] {
+        if self.timed { self.times(count) } else { &[] }
+    }
 
     /// No frame of a capture has a stamp.
     fn written(&self, _flow: u32) -> u64 {

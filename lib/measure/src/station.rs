@@ -13,7 +13,7 @@
 //! (else a device that stalls would look better than it is), and its place in the order. It is sent with the next ones that are due;
 //! frames that are too late by then are counted as unsent ([`crate::pace`]).
 
-use crate::pace::{Account, Achieved, Pacer};
+use crate::pace::{Account, Achieved, Limit, Pacer};
 use crate::received::{Counters, Latencies, Received, Settings, Snapshot};
 use crate::resident::Resident;
 use crate::traffic::Frames;
@@ -87,6 +87,8 @@ pub struct Stream {
     last: u64,
     /// Times that frames were due and the pool had no buffer for them.
     no_buffers: u64,
+    /// Of the frames that are not written yet, how many departures the pacer knows already; `None` if it knows all by itself.
+    ahead: Option<usize>,
     ended: bool,
 }
 
@@ -106,12 +108,34 @@ impl Stream {
     /// `memory` is that of the port's packets; `run` marks the trial in the stamps.
     pub fn new(frames: Box<dyn Frames + Send>, memory: &'static dyn Memory, pacer: Pacer, run: u16) -> Stream {
         let batch = Batch::new(memory);
-        Stream { frames, pacer, batch, run, bytes: 0, first: None, last: 0, no_buffers: 0, ended: false }
+        Stream { frames, pacer, batch, run, bytes: 0, first: None, last: 0, no_buffers: 0, ahead: None, ended: false }
+    }
+
+    /// Frames that leave at times of their own, from `start` (ns) on.
+    pub fn timed(
+        frames: Box<dyn Frames + Send>,
+        memory: &'static dyn Memory,
+        start: u64,
+        limit: Limit,
+        run: u16,
+    ) -> Stream {
+        let mut stream = Stream::new(frames, memory, Pacer::timed(start, limit), run);
+        stream.ahead = Some(0);
+        stream
+    }
+
+    /// Gives the pacer the times of frames that it does not know.
+    fn look_ahead(&mut self) {
+        let Some(known) = self.ahead.filter(|known| known + BURST <= BATCH_SIZE) else { return };
+        let times = self.frames.departures(known + BURST);
+        self.pacer.give(times.get(known..).unwrap_or_default());
+        self.ahead = Some(times.len().max(known));
     }
 
     /// Sends what is due at `now` (ns) and the queue takes; false once nothing will ever be due again.
     #[inline]
     fn step(&mut self, queue: &mut dyn TransmitQueue, pool: &dyn Pool, now: u64) -> bool {
+        self.look_ahead();
         let due = self.pacer.due(now, BURST);
         if due.frames == 0 {
             queue.poll();
@@ -128,7 +152,8 @@ impl Stream {
                 self.no_buffers += 1;
                 return true;
             }
-            self.frames.write(&mut self.batch, Mask::ALL, now, self.run);
+            let written = self.frames.write(&mut self.batch, Mask::ALL, now, self.run);
+            self.ahead = self.ahead.map(|known| known.saturating_sub(written));
         }
         let before = self.batch.live();
         let sent = queue.send(&mut self.batch, due.frames);

@@ -65,6 +65,12 @@ pub trait Frames {
     /// written; of their flows, the sequence goes on where it was, but the next frame is that behind them.
     fn unsent(&mut self, batch: &Batch, mask: Mask);
 
+    /// When the next `count` frames are to be sent, in ns after the first one, if they say it themselves; of at most 256 and of as
+    /// many as there are. Nothing, where they are sent at whatever rate is asked for.
+    fn departures(&mut self, _count: usize) -> &[u64] {
+        &[]
+    }
+
     /// How many frames of a flow (by its number in stamps) were written since the start, unsent ones taken off.
     fn written(&self, flow: u32) -> u64;
 

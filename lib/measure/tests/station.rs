@@ -4,6 +4,7 @@
 
 use perigee_measure::pace::{Limit, Pacer, Pattern};
 use perigee_measure::received::{Latencies, Received, Settings, Snapshot};
+use perigee_measure::replay::{Capture, Playback, Replay};
 use perigee_measure::resident::Resident;
 use perigee_measure::station::{Course, End, Finished, Listener, Station, Stream};
 use perigee_measure::traffic::{Description, Traffic};
@@ -242,5 +243,39 @@ fn neighbors_are_answered_during_a_trial() {
     let counters = received(&mut finished, 1).counters();
     assert_eq!((counters.unique, counters.foreign), (100, 1));
     drop(finished);
+    assert_eq!(bed.pool.in_use(), 0);
+}
+
+/// A capture with its own timing, twice as fast, in two loops: each frame at its time, all bytes as they were.
+#[test]
+fn a_capture_keeps_its_timing() {
+    let (frames, gap) = (1000u32, 100_000u32);
+    let mut file: Vec<u8> =
+        [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65535, 1].iter().flat_map(|n| n.to_le_bytes()).collect();
+    for i in 0..frames {
+        // Every tenth pair leaves together.
+        let time = (i - i % 10 / 9) * gap;
+        file.extend([0, time, 64, 64].iter().flat_map(|n: &u32| n.to_le_bytes()));
+        file.extend((0..64).map(|at| (i + at) as u8));
+    }
+    let capture = Capture::read(&file[..], false, 1 << 20).unwrap();
+    let playback = Playback { speed: Some(2.0), loops: 2, pad: false };
+    let replay = Replay::new(capture, &playback).unwrap();
+    let bed = Bed::new(4000, 300);
+    let cable = HeapQueue::new(bed.pool, 0, 4000);
+    let mut end = bed.end(cable.clone(), HeapQueue::new(bed.pool, 0, 1));
+    end.stream = Some(Stream::timed(Box::new(replay), bed.pool, 1_000_000, Limit::default(), RUN));
+    let (mut finished, ..) = bed.run(vec![end], &Course::new(1, 0));
+    let sent = finished.sent[0].take().unwrap();
+    assert_eq!((sent.account.sent, sent.account.unsent, sent.account.intended), (2000, 0, Some(2000)));
+    let lateness = &sent.achieved.lateness;
+    assert!(lateness.max().unwrap() < 20_000, "{:?}", lateness.max());
+    // Half of 2000 gaps of 100 us, but for those after a frame that left with the one before.
+    assert_eq!(sent.lasted / 1_000_000, 99);
+    for i in 0..2000u32 {
+        let frame = cable.collect().expect("a frame");
+        assert!(frame.iter().enumerate().all(|(at, byte)| *byte == (i % 1000 + at as u32) as u8), "frame {i}");
+    }
+    drop((finished, cable));
     assert_eq!(bed.pool.in_use(), 0);
 }

@@ -22,6 +22,9 @@ pub struct TrafficArgs {
     /// How often the capture is sent; 0: for ever
     #[arg(long, value_name = "N", requires = "pcap", default_value_t = 1)]
     loops: u64,
+    /// The capture's own timing, so many times as fast (1: as it was), instead of --rate
+    #[arg(long, value_name = "FACTOR", requires = "pcap", conflicts_with = "rate")]
+    speed: Option<f64>,
     /// Fill up frames of the capture that were not captured whole
     #[arg(long, requires = "pcap")]
     pad: bool,
@@ -86,6 +89,8 @@ pub struct Source {
     pub frames: Box<dyn Frames + Send>,
     described: serde_json::Value,
     stamped: bool,
+    /// Whether the frames leave at times of their own.
+    pub timed: bool,
     flows: u32,
     mean_size: f64,
     largest: u16,
@@ -171,12 +176,13 @@ impl TrafficArgs {
         let lengths = (0..capture.len()).filter_map(|number| capture.frame(number)).map(|(frame, _)| frame.len());
         let (mean_size, largest) = (capture.mean_size(), lengths.max().unwrap_or(60) as u16 + 4);
         let frames = capture.len();
-        let playback = Playback { loops: self.loops, pad: self.pad, ..Playback::default() };
+        let playback = Playback { speed: self.speed, loops: self.loops, pad: self.pad };
         let replay = Replay::new(capture, &playback)?;
         Ok(Source {
             frames: Box::new(replay),
-            described: serde_json::json!({ "pcap": path.display().to_string(), "frames": frames, "loops": self.loops }),
+            described: serde_json::json!({ "pcap": path.display().to_string(), "frames": frames, "loops": self.loops, "speed": self.speed }),
             stamped: false,
+            timed: self.speed.is_some(),
             flows: 0,
             mean_size,
             largest,
@@ -193,6 +199,7 @@ fn described(description: &Description) -> Result<Source> {
     Ok(Source {
         described: described.into(),
         stamped: traffic.is_stamped(),
+        timed: false,
         flows: traffic.flows(),
         mean_size: traffic.mean_size(),
         largest: traffic.sizes().max().unwrap_or(64),

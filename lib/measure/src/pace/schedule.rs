@@ -6,6 +6,7 @@
 //! hours as after a second, for the price of two additions.
 
 use super::{Bursting, Pattern};
+use std::collections::VecDeque;
 
 const SECOND: u128 = 1_000_000_000;
 
@@ -91,6 +92,32 @@ pub(super) enum Schedule {
     Constant(Steps),
     Poisson(Poisson),
     Bursts(Bursts),
+    Timed(Timed),
+}
+
+/// Departures at times that somebody else knows, such as those of a capture; given bit by bit.
+#[derive(Clone, Debug)]
+pub(super) struct Timed {
+    start: u64,
+    /// ns after the start.
+    times: VecDeque<u64>,
+    over: bool,
+}
+
+impl Timed {
+    pub fn new(start: u64) -> Timed {
+        Timed { start, times: VecDeque::new(), over: false }
+    }
+
+    /// The next times, in their order; none: there are no more.
+    pub fn give(&mut self, times: &[u64]) {
+        self.over = times.is_empty();
+        self.times.extend(times);
+    }
+
+    fn at(&self) -> u64 {
+        self.times.front().map_or(u64::MAX, |time| self.start.saturating_add(*time))
+    }
 }
 
 /// Exponential gaps: `at` and `part` of a ns is the next departure.
@@ -144,6 +171,7 @@ impl Schedule {
             Schedule::Constant(steps) => steps.at,
             Schedule::Poisson(poisson) => poisson.at,
             Schedule::Bursts(bursts) => bursts.within.at,
+            Schedule::Timed(timed) => timed.at(),
         }
     }
 
@@ -154,14 +182,21 @@ impl Schedule {
             Schedule::Constant(steps) => steps.step(),
             Schedule::Poisson(poisson) => poisson.step(),
             Schedule::Bursts(bursts) => bursts.step(),
+            Schedule::Timed(timed) => drop(timed.times.pop_front()),
         }
+    }
+
+    /// Whether the next departure is known, or that there is none.
+    #[inline(always)]
+    pub fn is_known(&self) -> bool {
+        if let Schedule::Timed(timed) = self { timed.over || !timed.times.is_empty() } else { true }
     }
 
     /// How many departures are before `time`; `None` where nobody knows without drawing them.
     pub fn before(&self, time: u64) -> Option<u64> {
         match self {
             Schedule::Constant(steps) => Some(steps.before(time)),
-            Schedule::Poisson(_) => None,
+            Schedule::Poisson(_) | Schedule::Timed(_) => None,
             Schedule::Bursts(bursts) => Some(bursts.before(time)),
         }
     }
@@ -177,6 +212,14 @@ impl Schedule {
             Schedule::Bursts(bursts) => {
                 let skipped = bursts.before(time).min(most);
                 bursts.skip(skipped);
+                skipped
+            }
+            Schedule::Timed(timed) => {
+                let mut skipped = 0;
+                while !timed.times.is_empty() && timed.at() < time && skipped < most {
+                    timed.times.pop_front();
+                    skipped += 1;
+                }
                 skipped
             }
             Schedule::Poisson(poisson) => {
