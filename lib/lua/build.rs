@@ -50,13 +50,10 @@ fn snabb_sources() -> String {
     sources("snabb", |path| path.to_owned())
 }
 
-/// The modules that tasks may require, as a list of (module name, text): `perigee.task` is `lua/task/perigee/task.lua`, `device` of
-/// libmoon's programs `lua/task/libmoon/device.lua`.
+/// The modules that tasks may require, as a list of (module name, text): `perigee.task` is `lua/task/perigee/task.lua`. Those of
+/// `lua/task/libmoon` keep that before their names: `host.lua` finds them after the script's own files.
 fn task_sources() -> String {
-    sources("lua/task", |path| {
-        let name = path.trim_end_matches(".lua").replace('/', ".");
-        name.strip_prefix("libmoon.").map_or(name.clone(), str::to_owned)
-    })
+    sources("lua/task", |path| path.trim_end_matches(".lua").replace('/', "."))
 }
 
 fn sources(folder: &str, name: impl Fn(&str) -> String) -> String {

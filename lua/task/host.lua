@@ -32,6 +32,15 @@ for name, f in pairs(native) do
   if type(f) == "function" and name ~= "throw" then native[name] = function(...) return outcome(pcall(f, ...)) end end
 end
 
+-- Modules of libmoon, such as `device`. A file of the same name beside the script comes first.
+table.insert(package.loaders, 2, function(name)
+  local module = package.preload["libmoon." .. name]
+  if not module then return nil end
+  local file = SCRIPT_FOLDER and io.open(("%s/%s.lua"):format(SCRIPT_FOLDER, (name:gsub("%.", "/"))))
+  if not file then return module end
+  file:close()
+end)
+
 local values = require "perigee.values"
 require "perigee.task"
 TASK_NAME = native.task_name

@@ -3,13 +3,13 @@
 
 mod machine;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use machine::DpdkMachine;
 use perigee_dpdk as dpdk;
 use perigee_lua::Script;
 use perigee_lua::task::{Failure, Tasks};
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,11 +28,10 @@ pub struct TaskArgs {
     /// a PCI address, or a DPDK device such as net_pcap0,rx_pcap=FILE
     #[arg(long = "port", value_name = "DEVICE")]
     ports: Vec<String>,
-    /// The script: a file with a function main(...)
-    script: PathBuf,
-    /// Arguments of main, as strings
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    arguments: Vec<String>,
+    /// The script, a file with a function main(...), and the arguments of main, as strings
+    // One list: what follows the script, --help too, is the script's.
+    #[arg(value_name = "SCRIPT [ARGUMENTS]", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
 }
 
 /// What measuring commands take of the machine.
@@ -100,14 +99,18 @@ fn cores(text: &str) -> Result<Cores, String> {
 }
 
 pub fn task(args: &TaskArgs) -> Result<ExitCode> {
-    let script = Script::read(&args.script)?;
+    let (script, arguments) = args.words.split_first().context("a script is required")?;
+    if script.starts_with('-') {
+        bail!("there is no option {script}: see perigee task --help");
+    }
+    let script = Script::read(Path::new(script))?;
     // Before the first thread is started.
     dpdk::set_runtime_dir(dpdk::fallback_runtime_dir().as_deref())?;
     let machine = Arc::new(DpdkMachine::new(&args.machine));
     let tasks = Tasks::new(machine, script, args.ports.clone());
     let interrupted = tasks.clone();
     crate::signals::on_signals(move || interrupted.stop(), GRACE)?;
-    match tasks.run(&args.arguments, GRACE) {
+    match tasks.run(arguments, GRACE) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(failure @ Failure::Stuck { .. }) => {
             eprintln!("perigee: {failure}");

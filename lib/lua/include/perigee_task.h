@@ -50,6 +50,7 @@ uint32_t perigee_task_ring_send(perigee_task *, perigee_ring *, perigee_batch *,
 int perigee_task_free(perigee_task *, perigee_batch *, const perigee_mask *);
 int perigee_task_checksums(perigee_task *, perigee_batch *, const perigee_mask *);
 int perigee_task_match(perigee_task *, perigee_expression *, perigee_batch *, perigee_mask *);
+int perigee_task_match_bytes(perigee_task *, perigee_expression *, const uint8_t *bytes, uint32_t length); /* 1: they match */
 
 /* Messages. 1: done, 0: no room, or no message. A message is there until the task's next call. */
 int perigee_task_pipe_send(perigee_task *, perigee_pipe *, const char *bytes, size_t length, uint64_t timeout);

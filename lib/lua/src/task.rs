@@ -4,6 +4,7 @@
 //! ```text
 //! machine   what tasks ask of the machine: devices, packet buffers, rings, cores, a clock
 //! shared    what several tasks know: queues, pipes, rings; each queue is one task's at a time
+//! steer     several queues over one of a device
 //! host      one task as its script sees it: batches, masks, pools, its context
 //! abi       the functions of perigee_task.h, for every burst
 //! native    the functions of the table `native`, for everything else
@@ -19,6 +20,7 @@ mod host;
 mod machine;
 mod native;
 mod shared;
+mod steer;
 
 pub use group::{Failure, Tasks};
 pub use machine::{Core, DeviceRequest, Machine, OpenDevice};

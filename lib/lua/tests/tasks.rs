@@ -1,118 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! Tasks on a machine of heap packets: what they share, how they fail, and that nothing is left behind.
 
-use perigee_lua::Script;
-use perigee_lua::task::{Core, DeviceRequest, Failure, Machine, OpenDevice, Tasks};
-use perigee_net::MacAddr;
-use perigee_packet::batch::heap::{HeapPool, HeapQueue};
-use perigee_packet::{Link, Memory, Pool, Port, PortInfo, PortStats, ReceiveQueue, TransmitQueue};
-use std::any::Any;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+#[path = "common/tasks.rs"]
+mod machine;
 
-/// A device whose queues lead back to itself.
-struct Loop(String, u16);
-
-impl Port for Loop {
-    fn info(&self) -> PortInfo {
-        PortInfo {
-            port: self.1,
-            device: self.0.clone(),
-            driver: "heap".to_owned(),
-            mac: MacAddr([2, 0, 0, 0, 0, self.1 as u8]),
-            mtu: 1500,
-            receive_queues: 1,
-            transmit_queues: 1,
-            numa_node: None,
-            offloads: vec![],
-            notes: vec![],
-        }
-    }
-    fn link(&self) -> Link {
-        Link { up: true, speed: Some(10_000), full_duplex: true }
-    }
-    fn stats(&self) -> PortStats {
-        PortStats { rx_packets: 7, ..PortStats::default() }
-    }
-    fn set_promiscuous(&self, _: bool) -> Result<(), String> {
-        Ok(())
-    }
-    fn set_mtu(&self, _: u16) -> Result<(), String> {
-        Ok(())
-    }
-}
-
-struct Heap {
-    pool: &'static HeapPool,
-    start: Instant,
-}
-
-impl Machine for Heap {
-    fn memory(&self) -> &'static dyn Memory {
-        self.pool
-    }
-    fn cores(&self) -> Vec<Core> {
-        (0..2).map(|number| Core { number, numa_node: None }).collect()
-    }
-    fn open(&self, request: &DeviceRequest) -> Result<OpenDevice, String> {
-        if request.name == "broken" {
-            return Err("broken: there is no such device".to_owned());
-        }
-        let queues: Vec<HeapQueue> = (0..request.receive_queues.max(request.transmit_queues))
-            .map(|_| HeapQueue::new(self.pool, 3, 128))
-            .collect();
-        Ok(OpenDevice {
-            port: Box::new(Loop(request.name.clone(), 3)),
-            receive: queues.iter().map(|queue| Box::new(queue.clone()) as Box<dyn ReceiveQueue>).collect(),
-            transmit: queues.iter().map(|queue| Box::new(queue.clone()) as Box<dyn TransmitQueue>).collect(),
-        })
-    }
-    fn pool(&self, _: u32, _: u16, _: Option<u16>) -> Result<Arc<dyn Pool>, String> {
-        Ok(Arc::new(self.pool))
-    }
-    fn ring(&self, capacity: u32) -> Result<(Box<dyn TransmitQueue>, Box<dyn ReceiveQueue>), String> {
-        let queue = HeapQueue::new(self.pool, 0, capacity as usize);
-        Ok((Box::new(queue.clone()), Box::new(queue)))
-    }
-    fn now(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64
-    }
-    fn enter(&self, _: usize) -> Result<Box<dyn Any>, String> {
-        Ok(Box::new(()))
-    }
-}
-
-struct Program {
-    pool: &'static HeapPool,
-    tasks: Arc<Tasks>,
-}
-
-fn program(source: &str) -> Program {
-    let pool = HeapPool::leak(100_000);
-    let script = Script { name: "test.lua".to_owned(), source: source.to_owned(), folder: None };
-    let machine = Arc::new(Heap { pool, start: Instant::now() });
-    Program { pool, tasks: Tasks::new(machine, script, vec!["loop0".to_owned()]) }
-}
-
-/// Runs a script; whatever it does, its packets are back.
-fn run(source: &str, arguments: &[&str]) -> Result<(), String> {
-    let Program { pool, tasks } = program(source);
-    let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
-    let result = tasks.run(&arguments, Duration::from_secs(60)).map_err(|error| error.to_string());
-    assert_eq!(pool.in_use(), 0, "packets are left");
-    result
-}
-
-#[track_caller]
-fn runs(source: &str) {
-    run(source, &[]).unwrap_or_else(|error| panic!("{error}"));
-}
-
-#[track_caller]
-fn fails(source: &str, expected: &str) {
-    let error = run(source, &[]).unwrap_err();
-    assert!(error.contains(expected), "found {error:?}, expected {expected:?} in it");
-}
+use machine::{Program, fails, program, run, runs};
+use perigee_lua::task::Failure;
+use perigee_packet::Pool;
+use std::time::Duration;
 
 #[test]
 fn arguments_and_results_travel() {
@@ -430,6 +325,96 @@ fn values_are_shared_by_name() {
           local y = task.shared.x[2].y
           task.shared.x = nil
           return y
+        end"#,
+    );
+}
+
+#[test]
+fn rules_choose_between_queues_that_share_one() {
+    runs(
+        r#"
+        local frame = require "perigee.frame"
+        function main()
+          local d = task.device(0, { rx = 3, tx = 2, share = true })
+          d:steer(2, "udp dst port 53")
+          d:steer(3, "arp")
+          local b = task.burst()
+          local function send(bytes, n, queue)
+            local p = task.pool { prototype = bytes }
+            assert(p:fill(b, n, 60) and d:tx(queue):send(b) == n)
+          end
+          send(frame.udp { destination_port = 53 }, 5, 1)
+          send(frame.udp { destination_port = 54 }, 7, 2)
+          send(frame.arp(1, { sender_mac = d.mac, sender = "10.0.0.1", target = "10.0.0.2" }), 3, 2)
+          -- Whoever asks first polls for all.
+          assert(d:rx(3):receive(b, 1) == 3 and b:frame(0):sub(13, 14) == "\8\6")
+          assert(d:rx(2):receive(b, 0, 2) == 2 and d:rx(2):receive(b) == 3 and d:rx(2):receive(b) == 0)
+          assert(d:rx(1):receive(b) == 7)
+          -- A rule that is given again changes its queue.
+          d:steer(1, "arp")
+          send(frame.arp(1, { sender_mac = d.mac, sender = "10.0.0.1", target = "10.0.0.2" }), 2, 1)
+          assert(d:rx(3):receive(b) == 0 and d:rx(1):receive(b) == 2)
+        end"#,
+    );
+    fails("function main() task.device(0):steer(1, 'arp') end", "loop0 has receive queues of its own");
+    fails("function main() task.device(0, { share = true }):steer(1, 'arp and') end", "test.lua:1: ");
+}
+
+#[test]
+fn what_waits_for_a_queue_is_limited_and_counted() {
+    runs(
+        r#"
+        function main()
+          local d, p, b = task.device(0, { rx = 2, share = true }), task.pool(), task.burst()
+          d:steer(2, "arp")
+          for i = 1, 30 do
+            assert(p:fill(b, 50, 60) and d:tx():send(b) == 50)
+            assert(d:rx(2):receive(b) == 0)
+          end
+          -- The device of this test says that it has received 7.
+          local missed = d:stats().rx_missed
+          assert(missed == 1500 - 1024 and d:stats().rx_packets == 0, missed)
+          local n = 0
+          repeat
+            local got = d:rx(1):receive(b)
+            n = n + got
+          until got == 0
+          assert(n == 1024, n)
+        end"#,
+    );
+}
+
+#[test]
+fn any_task_may_set_a_rate() {
+    runs(
+        r#"
+        function main()
+          local d = task.device(0)
+          local t = task.start(send, d:tx())
+          d:tx():rate(10000)
+          task.shared.go = true
+          assert(t:wait() >= 0.0098)
+          d:tx():rate(nil)
+        end
+        function send(queue)
+          while not task.shared.go do task.sleep(0.001) end
+          local p, b = task.pool(), task.burst()
+          p:fill(b, 100, 60)
+          local start = task.now()
+          queue:send(b)
+          return task.now() - start
+        end"#,
+    );
+}
+
+#[test]
+fn a_filter_matches_bytes() {
+    runs(
+        r#"
+        function main()
+          local bytes = require("perigee.frame").udp { destination_port = 53 }
+          assert(task.filter("udp port 53"):matches(bytes, #bytes) and not task.filter("arp"):matches(bytes, #bytes))
+          assert(not task.filter("udp"):matches(bytes, 20), "a frame that is too short")
         end"#,
     );
 }

@@ -146,7 +146,8 @@ end
 function task.devices() return native.devices() end
 
 -- Opens a device: a Linux interface, "xdp:INTERFACE", a PCI address, a DPDK device with its arguments, or the number of a --port. Without
--- options, one that is open already is found. Options: rx, tx (queues), rx_descriptors, tx_descriptors, buffers, mtu, mac, promiscuous (true).
+-- options, one that is open already is found. Options: rx, tx (queues), rx_descriptors, tx_descriptors, buffers, mtu, mac, promiscuous (true),
+-- share (false; true: the queues share one queue of the device each way, see device:steer).
 function task.device(name, options) return task.opened(native.open(name, options or {})) end
 
 local function same(a, b) return ffi.cast("void *", a) == ffi.cast("void *", b) end
@@ -176,6 +177,12 @@ function device:stats() return native.stats(self.number) end
 -- Is the link up, and how fast (Mbit/s, nil if unknown)? Waits for it up to `seconds`.
 function device:link(seconds) return native.link(self.number, seconds or 0) end
 function device:promiscuous(on) native.promiscuous(self.number, on) end
+-- Sends packets that match an expression to a receive queue, of a device that was opened with share = true. The first rule that matches
+-- counts; without one, packets are queue 1's.
+function device:steer(number, expression)
+  queue_of(self, self.receive, number, "receive")
+  native.steer(self.number, number - 1, "expression", expression)
+end
 function device:__tostring() return self.name end
 
 local receive_queue = {}
@@ -200,16 +207,22 @@ function transmit_queue:send(burst)
 end
 -- Sends what the device takes now; the others stay in the burst.
 function transmit_queue:try_send(burst) return checked(C.perigee_task_send(host, self, burst, 0)) end
--- Limits the rate: "100kpps", "1.5Mpps", "100Mbit/s" (of frames without their FCS), or a number of packets per second.
+-- Limits the rate: "100kpps", "1.5Mpps", "100Mbit/s" (of frames without their FCS), or a number of packets per second; nil: no limit. Any
+-- task may set it.
 function transmit_queue:rate(rate)
-  local units = { pps = { "frames", 1 }, kpps = { "frames", 1e3 }, mpps = { "frames", 1e6 }, ["bit/s"] = { "bytes", 1 / 8 },
-    ["kbit/s"] = { "bytes", 1e3 / 8 }, ["mbit/s"] = { "bytes", 1e6 / 8 }, ["gbit/s"] = { "bytes", 1e9 / 8 } }
+  local address = tonumber(ffi.cast("uintptr_t", self))
+  if rate == nil then return native.rate(address, 0, 0) end
+  local units = { pps = { 1, 0 }, kpps = { 1e3, 0 }, mpps = { 1e6, 0 }, ["bit/s"] = { 0, 1 / 8 },
+    ["kbit/s"] = { 0, 1e3 / 8 }, ["mbit/s"] = { 0, 1e6 / 8 }, ["gbit/s"] = { 0, 1e9 / 8 } }
   local number, unit = tostring(rate):match("^%s*([%d.eE+]+)%s*(%S*)%s*$")
   local kind = units[unit == "" and "pps" or (unit or ""):lower()]
-  if not tonumber(number) or not kind then
+  number = tonumber(number)
+  if not number or not kind then
     throw(("a rate of %s: expected packets per second, or a text such as 100kpps or 10Mbit/s"):format(tostring(rate)))
+  elseif not (number > 0 and number < math.huge) then
+    throw(("a rate of %s per second: expected a number above 0"):format(number))
   end
-  native.rate(tonumber(ffi.cast("uintptr_t", self)), kind[1], tonumber(number) * kind[2])
+  native.rate(address, kind[1] > 0 and 1e9 / (number * kind[1]) or 0, kind[2] > 0 and 1e9 / (number * kind[2]) or 0)
 end
 function transmit_queue:__tostring()
   local found, number = task.device_of(self)
@@ -262,6 +275,8 @@ end
 local filter = {}
 filter.__index = filter
 function filter:match(of, mask) C.perigee_task_match(host, self, of, mask) end
+-- Does a frame match, given as a pointer to its bytes and their number?
+function filter:matches(bytes, length) return C.perigee_task_match_bytes(host, self, bytes, length) == 1 end
 ffi.metatype("perigee_expression", filter)
 function task.filter(text) return ffi.cast("perigee_expression *", native.filter(text)) end
 

@@ -119,6 +119,15 @@ export! {
         Ok(0)
     }
 
+    /// Do these bytes match?
+    fn perigee_task_match_bytes(ctx from context_of(task); task: *mut TaskHost, filter: *const Expression, bytes: *const u8, length: u32)
+        -> c_int = -1, {
+        let _ = (borrow!(&mut task), borrow!(&bytes));
+        // SAFETY: not null; the caller's bytes.
+        let frame = unsafe { std::slice::from_raw_parts(bytes, length as usize) };
+        Ok(borrow!(&filter).matches(frame, 0).into())
+    }
+
     /// Puts a message into a pipe.
     fn perigee_task_pipe_send(ctx from context_of(task); task: *mut TaskHost, pipe: *const Pipe, bytes: *const c_char, length: usize,
         timeout: u64) -> c_int = -1, {

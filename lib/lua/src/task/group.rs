@@ -2,9 +2,10 @@
 //! All tasks of a program: how they start, what they share, and how they end.
 
 use super::host::{NoSlowPath, TaskHost};
-use super::machine::{DeviceRequest, Machine};
+use super::machine::{DeviceRequest, Machine, OpenDevice};
 use super::native;
 use super::shared::{Owned, Rate, Sender, SharedDevice, SharedRing};
+use super::steer::{self, Rule, Steering};
 use crate::vm::{JIT_MODULES, Script, message};
 use mlua::{Function, LightUserData, Lua, LuaOptions, StdLib, Table};
 use perigee_fib::Interfaces;
@@ -276,7 +277,7 @@ impl Tasks {
     fn body(self: &Arc<Self>, id: u32, core: usize, start: native::Start) -> Result<Vec<u8>, String> {
         let _thread = self.machine.enter(core)?;
         let mut host = TaskHost::new(id, self.clone());
-        let (lua, main) = self.vm(&mut host, &start).map_err(|error| message(&error))?;
+        let (lua, main) = self.vm(&mut host, &start, core).map_err(|error| message(&error))?;
         let result = start.call(&lua, &main).map_err(|error| message(&error));
         // The VM before what its script may still refer to.
         drop((main, lua));
@@ -285,7 +286,7 @@ impl Tasks {
     }
 
     /// A VM with the script loaded; the function that runs a task in it.
-    fn vm(self: &Arc<Self>, host: &mut TaskHost, start: &native::Start) -> mlua::Result<(Lua, Function)> {
+    fn vm(self: &Arc<Self>, host: &mut TaskHost, start: &native::Start, core: usize) -> mlua::Result<(Lua, Function)> {
         assert!(super::link() > 0, "the C ABI is linked in");
         // SAFETY: scripts are the user's own code and get the FFI and the debug library on purpose.
         let lua = unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::default()) };
@@ -301,6 +302,7 @@ impl Tasks {
         }
         let native = native::table(&lua, self, host.id, std::ptr::from_mut(host).cast::<c_void>())?;
         native.set("task_name", start.name())?;
+        native.set("core", core)?;
         native.set("script_name", self.script.name.as_str())?;
         let pointer = LightUserData(std::ptr::from_mut(host).cast());
         let definitions = crate::header::definitions() + crate::header::task_definitions();
@@ -400,20 +402,44 @@ impl Tasks {
         if objects.devices.iter().any(|device| device.name == request.name) {
             return Err(format!("{} is open already: its options are set when it is opened first", request.name));
         }
-        let opened = self.machine.open(request)?;
+        let (opened, steering) = self.open_queues(request)?;
         let name = |i: usize| format!("{i} of {}", request.name);
+        let rates: Vec<Arc<Rate>> = opened.transmit.iter().map(|_| Arc::default()).collect();
         let receive = opened.receive.into_iter().enumerate().map(|(i, queue)| Box::new(Owned::new(name(i), queue)));
+        let transmit = opened.transmit.into_iter().zip(&rates).enumerate();
         let transmit =
-            opened.transmit.into_iter().enumerate().map(|(i, queue)| Box::new(Owned::new(name(i), Sender::new(queue))));
+            transmit.map(|(i, (queue, rate))| Box::new(Owned::new(name(i), Sender::new(queue, rate.clone()))));
         objects.devices.push(Arc::new(SharedDevice {
             name: request.name.clone(),
             port: opened.port,
             receive: receive.collect(),
             transmit: transmit.collect(),
+            rates,
+            steering,
         }));
         let ports: Vec<_> = objects.devices.iter().map(|device| (device.name.clone(), device.port.info())).collect();
         lock(&self.tables).publish(tables(&self.fib, &ports));
         Ok(objects.devices.len() - 1)
+    }
+
+    /// A device of the machine with as many queues as are asked for, or one each way that they share.
+    fn open_queues(&self, request: &DeviceRequest) -> Result<(OpenDevice, Option<Steering>), String> {
+        if !request.share {
+            return Ok((self.machine.open(request)?, None));
+        }
+        let (receive, transmit) = (usize::from(request.receive_queues), usize::from(request.transmit_queues));
+        // What waits for its task takes no buffer from the device.
+        let waiting = (receive * steer::BACKLOG) as u32;
+        let buffers = request.buffers.unwrap_or(4096) + waiting;
+        let request =
+            DeviceRequest { receive_queues: 1, transmit_queues: 1, buffers: Some(buffers), ..request.clone() };
+        let mut opened = self.machine.open(&request)?;
+        let (Some(receiver), Some(sender)) = (opened.receive.pop(), opened.transmit.pop()) else {
+            return Err(format!("{} has no queues", request.name));
+        };
+        let (steering, receive) = steer::receive_queues(receiver, self.machine.memory(), receive);
+        let transmit = steer::transmit_queues(sender, transmit);
+        Ok((OpenDevice { port: opened.port, receive, transmit }, Some(steering)))
     }
 
     /// A device by its number.
@@ -421,17 +447,35 @@ impl Tasks {
         lock(&self.objects).devices.get(number).cloned().ok_or_else(|| format!("there is no device {number}"))
     }
 
-    /// Limits the rate of a transmit queue, by its address, for the task that calls.
-    pub(crate) fn set_rate(&self, task: u32, queue: usize, rate: Rate) -> Result<(), String> {
+    /// Limits the rate of a transmit queue, by its address: ns per frame and per byte, both 0 for no limit.
+    pub(crate) fn set_rate(&self, queue: usize, frame_ns: f64, byte_ns: f64) -> Result<(), String> {
         let objects = lock(&self.objects);
-        let mut queues = objects.devices.iter().flat_map(|device| &device.transmit);
-        let queue = queues.find(|known| &raw const ***known as usize == queue).ok_or("there is no such queue")?;
-        // SAFETY: the task's own thread, in the middle of a call to us alone.
-        let sender = unsafe { queue.of(task) };
-        sender
-            .ok_or_else(|| format!("transmit queue {} is used by another task: set its rate there", queue.name))?
-            .rate = Some(rate);
+        let mut queues = objects.devices.iter().flat_map(|device| device.transmit.iter().zip(&device.rates));
+        let (_, rate) =
+            queues.find(|(known, _)| &raw const ***known as usize == queue).ok_or("there is no such queue")?;
+        rate.set(frame_ns, byte_ns);
         Ok(())
+    }
+
+    /// Sends what matches a rule to a device's receive queue, from 0.
+    pub(crate) fn steer(&self, device: usize, queue: usize, rule: Rule) -> Result<(), String> {
+        let device = self.device(device)?;
+        let Some(steering) = &device.steering else {
+            return Err(format!(
+                "{} has receive queues of its own, which no rules choose between: open it with share = true",
+                device.name
+            ));
+        };
+        if queue >= device.receive.len() {
+            return Err(format!("{} has {} receive queues, not one more", device.name, device.receive.len()));
+        }
+        steering.add(rule, queue);
+        Ok(())
+    }
+
+    /// The devices of the command line.
+    pub(crate) fn ports(&self) -> &[String] {
+        &self.ports
     }
 
     /// Number of devices.
@@ -466,6 +510,16 @@ impl Tasks {
         lock(&self.objects).names.get(name).cloned()
     }
 
+    /// A value that all tasks share, which is this one unless there is one already.
+    pub(crate) fn share_once(&self, name: String, value: Vec<u8>) -> Vec<u8> {
+        lock(&self.objects).names.entry(name).or_insert(value).clone()
+    }
+
+    /// The names of all values that tasks share.
+    pub(crate) fn shared_names(&self) -> Vec<String> {
+        lock(&self.objects).names.keys().cloned().collect()
+    }
+
     /// Sets a value that all tasks share; `None` removes it.
     pub(crate) fn set_shared(&self, name: String, value: Option<Vec<u8>>) {
         let names = &mut lock(&self.objects).names;
@@ -476,7 +530,7 @@ impl Tasks {
     }
 }
 
-/// The Lua modules of tasks, carried in the binary: (module name, source).
+/// The Lua modules of tasks, carried in the binary: (module name, source); `host` is no module, and does no harm.
 pub(super) const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/task_sources.rs"));
 const HOST: &str = include_str!("../../../../lua/task/host.lua");
 

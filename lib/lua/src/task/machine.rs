@@ -25,6 +25,8 @@ pub struct DeviceRequest {
     pub mac: Option<MacAddr>,
     /// Receive frames to any MAC address.
     pub promiscuous: bool,
+    /// The queues share one queue of the device each way: the machine opens one, and rules choose between the receive queues.
+    pub share: bool,
 }
 
 impl DeviceRequest {
@@ -40,6 +42,7 @@ impl DeviceRequest {
             mtu: None,
             mac: None,
             promiscuous: true,
+            share: false,
         }
     }
 }
@@ -74,6 +77,7 @@ pub trait Machine: Send + Sync {
     fn pool(&self, buffers: u32, room: u16, numa_node: Option<u16>) -> Result<Arc<dyn Pool>, String>;
 
     /// A ring for packets from any number of threads to one.
+    #[allow(clippy::type_complexity)]
     fn ring(&self, capacity: u32) -> Result<(Box<dyn TransmitQueue>, Box<dyn ReceiveQueue>), String>;
 
     /// Nanoseconds of a monotonic clock, the same on all cores.

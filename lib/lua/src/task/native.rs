@@ -6,7 +6,8 @@
 use super::group::{Tasks, wait_for_link};
 use super::host::{TaskHost, TaskPool};
 use super::machine::DeviceRequest;
-use super::shared::{Rate, SharedDevice};
+use super::shared::SharedDevice;
+use super::steer::{Rule, Steering};
 use mlua::{Function, LightUserData, Lua, LuaString, Table, Value};
 use perigee_net::MacAddr;
 use perigee_packet::expression::Expression;
@@ -93,13 +94,25 @@ fn start_and_end(lua: &Lua, to: &Table, tasks: &Arc<Tasks>, id: u32) -> mlua::Re
     let wait = move |lua: &Lua, id: u32| group.wait(id).map(|result| lua.create_string(result)).transpose();
     to.set("wait", lua.create_function(wait)?)?;
     let group = tasks.clone();
-    to.set("wait_others", lua.create_function(move |_, ()| Ok(group.wait_others(id)))?)?;
+    let wait_others = move |_: &Lua, ()| {
+        group.wait_others(id);
+        Ok(())
+    };
+    to.set("wait_others", lua.create_function(wait_others)?)?;
     let group = tasks.clone();
     to.set("ended", lua.create_function(move |_, id: u32| Ok(group.ended(id)))?)?;
     let group = tasks.clone();
-    to.set("stop", lua.create_function(move |_, ()| Ok(group.stop()))?)?;
+    let stop = move |_: &Lua, ()| {
+        group.stop();
+        Ok(())
+    };
+    to.set("stop", lua.create_function(stop)?)?;
     let group = tasks.clone();
-    to.set("limit", lua.create_function(move |_, seconds: f64| Ok(group.limit(nanoseconds(seconds)?)))?)?;
+    let limit = move |_: &Lua, seconds: f64| {
+        group.limit(nanoseconds(seconds)?);
+        Ok(())
+    };
+    to.set("limit", lua.create_function(limit)?)?;
     let group = tasks.clone();
     let cores = move |lua: &Lua, ()| lua.create_sequence_from(group.machine().cores().iter().map(|core| core.number));
     to.set("cores", lua.create_function(cores)?)?;
@@ -112,6 +125,14 @@ fn start_and_end(lua: &Lua, to: &Table, tasks: &Arc<Tasks>, id: u32) -> mlua::Re
         Ok(())
     };
     to.set("set_shared", lua.create_function(set_shared)?)?;
+    let group = tasks.clone();
+    let share_once = move |lua: &Lua, (name, value): (String, LuaString)| {
+        lua.create_string(group.share_once(name, value.as_bytes().to_vec()))
+    };
+    to.set("share_once", lua.create_function(share_once)?)?;
+    let group = tasks.clone();
+    let shared_names = move |lua: &Lua, ()| lua.create_sequence_from(group.shared_names());
+    to.set("shared_names", lua.create_function(shared_names)?)?;
     let group = tasks.clone();
     let drops = move |lua: &Lua, ()| {
         let list = lua.create_table()?;
@@ -134,7 +155,8 @@ fn nanoseconds(seconds: f64) -> mlua::Result<u64> {
 
 /// The options of a device.
 fn requested(name: String, options: &Table) -> mlua::Result<DeviceRequest> {
-    const KEYS: [&str; 8] = ["rx", "tx", "rx_descriptors", "tx_descriptors", "buffers", "mtu", "mac", "promiscuous"];
+    const KEYS: [&str; 9] =
+        ["rx", "tx", "rx_descriptors", "tx_descriptors", "buffers", "mtu", "mac", "promiscuous", "share"];
     for pair in options.pairs::<Value, Value>() {
         let (key, _) = pair?;
         let key = key.to_string()?;
@@ -170,6 +192,7 @@ fn requested(name: String, options: &Table) -> mlua::Result<DeviceRequest> {
         mtu: number("mtu", 68, 9600)?.map(|n| n as u16),
         mac,
         promiscuous: options.get::<Option<bool>>("promiscuous")?.unwrap_or(true),
+        share: options.get::<Option<bool>>("share")?.unwrap_or(false),
         ..DeviceRequest::new(&name)
     })
 }
@@ -199,16 +222,22 @@ fn devices(lua: &Lua, to: &Table, tasks: &Arc<Tasks>) -> mlua::Result<()> {
     let group = tasks.clone();
     to.set("devices", lua.create_function(move |_, ()| Ok(group.devices()))?)?;
     let group = tasks.clone();
+    let ports = move |lua: &Lua, ()| lua.create_sequence_from(group.ports().iter().map(String::as_str));
+    to.set("ports", lua.create_function(ports)?)?;
+    let group = tasks.clone();
     let describe = move |lua: &Lua, number: usize| describe(lua, &*group.device(number).map_err(throw)?);
     to.set("device", lua.create_function(describe)?)?;
     let group = tasks.clone();
     let stats = move |lua: &Lua, number: usize| {
-        let stats = group.device(number).map_err(throw)?.port.stats();
+        let device = group.device(number).map_err(throw)?;
+        let stats = device.port.stats();
+        // What found no room with its queue has not been received.
+        let missed = device.steering.as_ref().map_or(0, Steering::missed);
         let table = lua.create_table()?;
         for (name, n) in [
-            ("rx_packets", stats.rx_packets),
+            ("rx_packets", stats.rx_packets.saturating_sub(missed)),
             ("rx_bytes", stats.rx_bytes),
-            ("rx_missed", stats.rx_missed),
+            ("rx_missed", stats.rx_missed + missed),
             ("rx_errors", stats.rx_errors),
             ("rx_no_buffer", stats.rx_no_buffer),
             ("tx_packets", stats.tx_packets),
@@ -265,15 +294,30 @@ fn packets(lua: &Lua, to: &Table, tasks: &Arc<Tasks>, host: usize) -> mlua::Resu
     to.set("ring", lua.create_function(move |_, capacity: u32| group.ring(capacity).map(pointer).map_err(throw))?)?;
     let group = tasks.clone();
     to.set("pipe", lua.create_function(move |_, capacity: usize| group.pipe(capacity).map(pointer).map_err(throw))?)?;
-    let (id, group) = (to.get::<u32>("id")?, tasks.clone());
-    let rate = move |_: &Lua, (queue, kind, per_second): (usize, String, f64)| {
-        if !(per_second > 0.0 && per_second.is_finite()) {
-            return Err(throw(format!("a rate of {per_second} per second: expected a number above 0")));
+    let group = tasks.clone();
+    // ns per frame and per byte; both 0: no limit.
+    let rate = move |_: &Lua, (queue, frame_ns, byte_ns): (usize, f64, f64)| {
+        let fine = |ns: f64| ns >= 0.0 && ns.is_finite();
+        if !(fine(frame_ns) && fine(byte_ns)) {
+            return Err(throw("a rate that is no number above 0"));
         }
-        let rate = if kind == "frames" { Rate::Frames(1e9 / per_second) } else { Rate::Bytes(1e9 / per_second) };
-        group.set_rate(id, queue, rate).map_err(throw)
+        group.set_rate(queue, frame_ns, byte_ns).map_err(throw)
     };
     to.set("rate", lua.create_function(rate)?)?;
+    let group = tasks.clone();
+    let steer = move |_: &Lua, (device, queue, kind, what): (usize, usize, String, Value)| {
+        let rule = match (kind.as_str(), &what) {
+            ("ether_type", value) => value.as_u32().and_then(|n| u16::try_from(n).ok()).map(Rule::EtherType),
+            ("ptp_over_udp", _) => Some(Rule::PtpOverUdp),
+            (_, Value::String(text)) => {
+                Some(Rule::Expression(Expression::parse(&text.to_str()?, |_| None).map_err(throw)?))
+            }
+            _ => None,
+        };
+        let rule = rule.ok_or_else(|| throw("a rule is an expression such as \"udp port 53\""))?;
+        group.steer(device, queue, rule).map_err(throw)
+    };
+    to.set("steer", lua.create_function(steer)?)?;
     to.set("filter", lua.create_function(filter)?)?;
     let address = |lua: &Lua, text: String| match text.parse::<IpAddr>() {
         Ok(IpAddr::V4(address)) => lua.create_string(address.octets()),

@@ -7,10 +7,11 @@
 //!
 //! [`Tasks`]: super::Tasks
 
+use super::steer::Steering;
 use perigee_packet::{BATCH_SIZE, Batch, Port, ReceiveQueue, TransmitQueue};
 use std::cell::UnsafeCell;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Nobody has it.
 const NOBODY: u32 = 0;
@@ -65,35 +66,48 @@ pub type SharedReceiver = Owned<Box<dyn ReceiveQueue>>;
 /// `perigee_transmit_queue`
 pub type SharedSender = Owned<Sender>;
 
-/// A transmit queue with the rate that its task has set for it.
+/// A transmit queue with its rate, which any task may set.
 pub struct Sender {
     pub queue: Box<dyn TransmitQueue>,
-    /// How long a frame occupies the queue: ns per frame and per byte, the FCS and the 20 bytes around a frame not counted.
-    pub rate: Option<Rate>,
+    rate: Arc<Rate>,
     /// When the next frame may leave, in ns and a fraction.
     due: f64,
 }
 
-/// A limit of a queue's rate.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Rate {
-    /// ns per frame
-    Frames(f64),
-    /// ns per byte
-    Bytes(f64),
+/// A limit of a queue's rate: how long a frame occupies the queue, in ns per frame and ns per byte in memory. Both 0: no limit.
+#[derive(Debug, Default)]
+pub struct Rate {
+    frame: AtomicU64,
+    byte: AtomicU64,
+}
+
+impl Rate {
+    pub fn set(&self, frame_ns: f64, byte_ns: f64) {
+        self.frame.store(frame_ns.to_bits(), Ordering::Relaxed);
+        self.byte.store(byte_ns.to_bits(), Ordering::Relaxed);
+    }
+
+    /// ns per frame, and per byte; `None`: no limit.
+    #[inline]
+    fn get(&self) -> Option<(f64, f64)> {
+        match (self.frame.load(Ordering::Relaxed), self.byte.load(Ordering::Relaxed)) {
+            (0, 0) => None,
+            (frame, byte) => Some((f64::from_bits(frame), f64::from_bits(byte))),
+        }
+    }
 }
 
 /// How far a limited queue may lag behind its rate and catch up, in ns.
 const BACKLOG_NS: f64 = 100_000.0;
 
 impl Sender {
-    pub fn new(queue: Box<dyn TransmitQueue>) -> Sender {
-        Sender { queue, rate: None, due: 0.0 }
+    pub fn new(queue: Box<dyn TransmitQueue>, rate: Arc<Rate>) -> Sender {
+        Sender { queue, rate, due: 0.0 }
     }
 
     /// Sends what the queue takes and its rate allows at time `now` (ns); returns how many.
     pub fn send(&mut self, batch: &mut Batch, now: u64) -> usize {
-        let Some(rate) = self.rate else { return self.queue.send(batch, BATCH_SIZE) };
+        let Some((frame_ns, byte_ns)) = self.rate.get() else { return self.queue.send(batch, BATCH_SIZE) };
         let now = now as f64;
         self.due = self.due.max(now - BACKLOG_NS);
         let (mut after, mut due) = ([0.0; BATCH_SIZE], 0);
@@ -102,7 +116,7 @@ impl Sender {
             if next > now {
                 break;
             }
-            next += rate.ns(batch.length(slot));
+            next += frame_ns + byte_ns * batch.length(slot) as f64;
             after[due] = next;
             due += 1;
         }
@@ -111,15 +125,6 @@ impl Sender {
             self.due = after[sent - 1];
         }
         sent
-    }
-}
-
-impl Rate {
-    fn ns(self, length: usize) -> f64 {
-        match self {
-            Rate::Frames(ns) => ns,
-            Rate::Bytes(ns) => ns * length as f64,
-        }
     }
 }
 
@@ -132,6 +137,10 @@ pub struct SharedDevice {
     pub receive: Vec<Box<SharedReceiver>>,
     #[allow(clippy::vec_box)]
     pub transmit: Vec<Box<SharedSender>>,
+    /// Of the transmit queues.
+    pub rates: Vec<Arc<Rate>>,
+    /// Which packets are which receive queue's, if they share one.
+    pub steering: Option<Steering>,
 }
 
 /// `perigee_ring`: packets from any task to one.
