@@ -14,8 +14,9 @@ function forward(from, to)
   local burst = task.burst()
   local count = counter.new(("%s to %s"):format(task.device_of(from), task.device_of(to)))
   while task.running() do
-    local received = from:receive(burst, 0.1)
-    count:add(received > 0 and to:send(burst) or 0)
+    local received, bytes = from:receive(burst, 0.1), 0
+    for slot = 0, received - 1 do bytes = bytes + burst.length[slot] end
+    count:add(received > 0 and to:send(burst) or 0, bytes)
   end
   count:finish()
 end
