@@ -187,8 +187,10 @@ local function define(name, fields, more)
     for _, entry in ipairs(header.defaults) do
       local value = self["get" .. entry[1]](self)
       -- Bytes of several fields mean nothing by themselves.
-      local whole = not entry[1]:match "Byte$" and not entry[1]:match "Word$"
-      table.insert(parts, whole and entry[1]:lower() .. " " .. (entry[1] == "Type" and name ~= "icmp" and ("0x%04x"):format(value) or tostring(value)) or nil)
+      if not entry[1]:match "Byte$" and not entry[1]:match "Word$" then
+        local hexadecimal = entry[1] == "Type" and name ~= "icmp"
+        table.insert(parts, entry[1]:lower() .. " " .. (hexadecimal and ("0x%04x"):format(value) or tostring(value)))
+      end
     end
     return table.concat(parts, " ")
   end

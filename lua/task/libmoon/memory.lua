@@ -56,20 +56,25 @@ end
 
 -- Packets ---------------------------------------------------------------------------------------------------------------------
 
--- New packets of `size` bytes, copies of the pool's prototype. Waits for buffers that are on their way.
-local function fill(self, size, n)
-  if self.pool == nil then native.throw "the array has no pool: make it by mem:bufArray(), not by memory.bufArray()" end
-  if self.moves ~= moves[0] then straighten(self) end
-  self.n = n
-  while true do
-    local filled = C.perigee_task_fill(host, self.pool, self.batch, n, size)
-    if filled == n then return end
+-- Waits for buffers that are on their way. A loop of its own: in `fill`, it would keep the caller's from being compiled.
+local function fill_later(self, size, n, filled)
+  while filled ~= n do
     if filled == 0xffffffff then native.throw(ffi.string(C.perigee_failure(C.perigee_task_context(host)))) end
     if C.perigee_task_running(host, 0) == 0 then
       self.n = filled
       return
     end
+    filled = C.perigee_task_fill(host, self.pool, self.batch, n, size)
   end
+end
+
+-- New packets of `size` bytes, copies of the pool's prototype.
+local function fill(self, size, n)
+  if self.pool == nil then native.throw "the array has no pool: make it by mem:bufArray(), not by memory.bufArray()" end
+  if self.moves ~= moves[0] then straighten(self) end
+  self.n = n
+  local filled = C.perigee_task_fill(host, self.pool, self.batch, n, size)
+  if filled ~= n then fill_later(self, size, n, filled) end
 end
 function bufs:alloc(size) fill(self, size, self.size) end
 function bufs:allocN(size, n)
