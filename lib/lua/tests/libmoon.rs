@@ -567,3 +567,38 @@ fn a_file_beside_the_script_comes_first() {
     let tasks = Tasks::new(machine::heap(), Script::read(&script).unwrap(), vec![]);
     tasks.run(&[], Duration::from_secs(60)).unwrap();
 }
+
+#[test]
+fn functions_of_arrays_have_no_loops_that_keep_their_callers_interpreted() {
+    // LuaJIT gives up on a loop when it finds another one inside: "inner loop in root trace".
+    runs(
+        r##"
+        local memory, device = require "memory", require "device"
+        local jutil, vmdef = require "jit.util", require "jit.vmdef"
+        function master()
+          local dev = device.config { port = 0 }
+          local bufs = memory.createMemPool(function(buf) buf:getUdpPacket():fill { pktLength = 60 } end):bufArray()
+          local got, tx, rx = memory.bufArray(), dev:getTxQueue(0), dev:getRxQueue(0)
+          local traces, inner = 0, ""
+          local function watch(what, trace, func, pc, code)
+            if what == "stop" then traces = traces + 1 end
+            if what ~= "abort" or vmdef.traceerr[code] ~= "inner loop in root trace" then return end
+            local at = jutil.funcinfo(func, pc).loc
+            if at:match "^libmoon" then inner = inner .. " " .. at end
+          end
+          jit.off(watch)
+          jit.attach(watch, "trace")
+          for _ = 1, 2000 do
+            bufs:alloc(60)
+            bufs:offloadUdpChecksums()
+            tx:send(bufs)
+            rx:tryRecv(got, 0)
+            tx:sendN(got, got.n)
+            rx:recv(got)
+            got:freeAll()
+          end
+          jit.attach(watch)
+          assert(traces > 0 and inner == "", inner)
+        end"##,
+    );
+}
