@@ -3,6 +3,9 @@
 local definitions, native, pointer, registry = ...
 local ffi = require "ffi"
 
+-- Whoever reads the output through a pipe sees each line when it is printed.
+if native.id == 1 then io.stdout:setvbuf "line" end
+
 ffi.cdef(definitions)
 require "perigee.worker" -- masks
 local modules = require "perigee.modules"
@@ -32,13 +35,22 @@ for name, f in pairs(native) do
   if type(f) == "function" and name ~= "throw" then native[name] = function(...) return outcome(pcall(f, ...)) end end
 end
 
--- Modules of libmoon, such as `device`. A file of the same name beside the script comes first.
+-- Modules of libmoon, such as `device`. Until the first of them is loaded, a file of the same name beside the script (but not the script
+-- itself) comes first: a script that is no program of libmoon finds its own modules.
+local is_libmoons = false
+local function is_beside(name)
+  if is_libmoons or not SCRIPT_FOLDER then return false end
+  local file_name = name:gsub("%.", "/") .. ".lua"
+  if native.script_name:match "([^/]*)$" == file_name then return false end
+  local file = io.open(SCRIPT_FOLDER .. "/" .. file_name)
+  if file then file:close() end
+  return file ~= nil
+end
 table.insert(package.loaders, 2, function(name)
   local module = package.preload["libmoon." .. name]
-  if not module then return nil end
-  local file = SCRIPT_FOLDER and io.open(("%s/%s.lua"):format(SCRIPT_FOLDER, (name:gsub("%.", "/"))))
-  if not file then return module end
-  file:close()
+  if not module or is_beside(name) then return nil end
+  is_libmoons = true
+  return module
 end)
 
 local values = require "perigee.values"

@@ -21,6 +21,7 @@ perigee_tests::scenarios![
     arp_and_pings_are_answered,
     a_syn_flood_reaches_a_host_and_its_answers_come_back,
     tasks_end_by_signals_errors_and_force,
+    a_program_of_libmoon_asks_by_arp_and_measures_latency,
 ];
 
 fn examples() -> PathBuf {
@@ -287,4 +288,73 @@ fn tasks_end_by_signals_errors_and_force(world: &World) {
     run(&mut command("/nothing.lua", &[])).refused("/nothing.lua: No such file");
     let missing = script("missing.lua", "function main() task.device('no-such-if') end");
     run(&mut command(&missing, &[])).refused("missing.lua:1: port no-such-if: DPDK could not open the device");
+}
+
+/// Two queues of an interface that has one: latencies on a cable beside other frames, ARP with a host.
+const LIBMOON: &str = r#"
+local mg, memory, device = require "moongen", require "memory", require "device"
+local arp, ts, hist = require "proto.arp", require "timestamping", require "histogram"
+function configure(parser)
+  parser:argument("dev", "Devices."):args(3):convert(tonumber)
+  parser:option("-n --number", "Latencies to measure."):default(50):convert(tonumber)
+end
+function master(args)
+  for i, port in ipairs(args.dev) do args.dev[i] = device.config { port = port, rxQueues = 2, txQueues = 2 } end
+  device.waitForLinks()
+  arp.startArpTask { { rxQueue = args.dev[3]:getRxQueue(1), txQueue = args.dev[3]:getTxQueue(1), ips = "10.0.0.9" } }
+  local mac = arp.blockingLookup("10.0.0.2", 30)
+  args.dev[1]:getTxQueue(0):setRate(1)
+  mg.startTask("load", args.dev[1]:getTxQueue(0))
+  local h = mg.startTask("measure", args.dev[1]:getTxQueue(1), args.dev[2]:getRxQueue(1), args.number):wait()
+  print(("10.0.0.2 is at %s, measured %d"):format(mac, h.numSamples))
+  mg.waitForTasks()
+end
+function load(queue)
+  local bufs = memory.createMemPool(function(buf) buf:getUdpPacket():fill { ethSrc = queue, udpDst = 319 } end):bufArray(8)
+  while mg.running() do
+    bufs:alloc(60)
+    queue:send(bufs)
+  end
+end
+function measure(tx, rx, number)
+  local stamper, h = ts:newUdpTimestamper(tx, rx), hist:new()
+  while mg.running() and h.numSamples < number do h:update((stamper:measureLatency(function() end, 1000))) end
+  return h
+end
+"#;
+
+fn a_program_of_libmoon_asks_by_arp_and_measures_latency(world: &World) {
+    let (_, right) = two_hosts(world);
+    cable(world, 1, "here", "there");
+    let path = world.file("libmoon.lua", LIBMOON).display().to_string();
+    let mut command = Command::new(perigee());
+    command.args([
+        "task",
+        "--hugepages",
+        "no",
+        "--memory",
+        "256",
+        "--port",
+        "here",
+        "--port",
+        "there",
+        "--port",
+        "r-right",
+    ]);
+    command.args([&path, "0", "1", "2", "-n", "30"]).current_dir("/run");
+    let mut process = world.start(&mut command);
+    wait_until("latencies", || {
+        assert!(process.ended().good().is_none(), "the program has ended: {}", process.said());
+        process.said().contains("measured 30")
+    });
+    // It answers, too.
+    right.run("ip neigh flush dev eth0").good();
+    wait_until("an answer to ARP", || {
+        right.run("ping -c 1 -W 1 10.0.0.9");
+        right.run("ip neigh show 10.0.0.9").out.contains("lladdr")
+    });
+    let link = right.run("ip -br link show dev eth0").good().out;
+    let mac = link.split_whitespace().nth(2).expect("its MAC address").to_owned();
+    let said = interrupted(process);
+    assert!(said.contains(&format!("10.0.0.2 is at {mac}, measured 30")), "{said}");
 }

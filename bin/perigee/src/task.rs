@@ -19,6 +19,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Args)]
 #[command(
+    override_usage = "perigee task [OPTIONS] SCRIPT [ARGUMENTS]...",
     after_help = "docs/tasks.md describes what a script can do; examples/tasks has a dozen. Programs of libmoon run, too."
 )]
 pub struct TaskArgs {
@@ -30,7 +31,7 @@ pub struct TaskArgs {
     ports: Vec<String>,
     /// The script, a file with a function main(...), and the arguments of main, as strings
     // One list: what follows the script, --help too, is the script's.
-    #[arg(value_name = "SCRIPT [ARGUMENTS]", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "SCRIPT", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
 }
 

@@ -559,11 +559,16 @@ fn names_that_programs_use_are_there() {
 }
 
 #[test]
-fn a_file_beside_the_script_comes_first() {
+fn files_beside_a_script_come_first_until_it_is_a_program_of_libmoon() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("stats.lua"), "return { mine = true }").unwrap();
-    let script = folder.path().join("program.lua");
-    std::fs::write(&script, "function main() assert(require('stats').mine and require('timer').new) end").unwrap();
+    for name in ["stats", "log"] {
+        std::fs::write(folder.path().join(format!("{name}.lua")), "return { mine = true }").unwrap();
+    }
+    // Named like a module, which it is not.
+    let script = folder.path().join("timer.lua");
+    let source =
+        "function main() assert(require('stats').mine and require('timer').new and not require('log').mine) end";
+    std::fs::write(&script, source).unwrap();
     let tasks = Tasks::new(machine::heap(), Script::read(&script).unwrap(), vec![]);
     tasks.run(&[], Duration::from_secs(60)).unwrap();
 }
