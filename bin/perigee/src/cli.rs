@@ -44,7 +44,7 @@ enum Command {
     Task(task::TaskArgs),
     /// Generate traffic: on a port, at a rate; count, order and time what comes back
     #[cfg(feature = "measure")]
-    Gen(r#gen::GenArgs),
+    Gen(Box<r#gen::GenArgs>),
     /// Predict how fast a router will be on other hardware, from measured points
     #[command(subcommand)]
     #[cfg(feature = "predict")]

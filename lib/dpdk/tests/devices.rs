@@ -47,7 +47,7 @@ fn telemetry_answers(eal: &Eal) {
     assert!(hello.contains("\"version\"") && hello.contains("DPDK"), "{hello}");
 }
 
-fn clock_runs_forward(eal: &Eal) {
+fn clock_runs_forward(_: &Eal) {
     let clock = Clock::new();
     let before = clock.now();
     std::thread::sleep(std::time::Duration::from_millis(2));

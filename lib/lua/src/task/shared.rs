@@ -97,8 +97,8 @@ impl Rate {
     }
 }
 
-/// How far a limited queue may lag behind its rate and catch up, in ns.
-const BACKLOG_NS: f64 = 100_000.0;
+/// How far a limited queue may lag behind its rate and catch up, in ns: a task that loses its core for a while should not lose its rate.
+const BACKLOG_NS: f64 = 1_000_000.0;
 
 impl Sender {
     pub fn new(queue: Box<dyn TransmitQueue>, rate: Arc<Rate>) -> Sender {
@@ -109,7 +109,8 @@ impl Sender {
     pub fn send(&mut self, batch: &mut Batch, now: u64) -> usize {
         let Some((frame_ns, byte_ns)) = self.rate.get() else { return self.queue.send(batch, BATCH_SIZE) };
         let now = now as f64;
-        self.due = self.due.max(now - BACKLOG_NS);
+        // The first frame of all is not late.
+        self.due = if self.due == 0.0 { now } else { self.due.max(now - BACKLOG_NS) };
         let (mut after, mut due) = ([0.0; BATCH_SIZE], 0);
         let mut next = self.due;
         for slot in batch.live() {
