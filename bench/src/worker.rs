@@ -229,7 +229,6 @@ struct Router {
     /// By structure.
     tables: Vec<Option<SharedTables>>,
     ready: Ready,
-    eal: Eal,
 }
 
 impl Router {
@@ -261,7 +260,7 @@ impl Router {
         let ready = Ready { refused: tables.iter().enumerate().filter_map(why).collect() };
         let shared = |table: Result<Tables, String>| Some(Arc::new(Mutex::new(Published::new(table.ok()?))));
         let tables = tables.into_iter().map(shared).collect();
-        Ok(Router { ports, pool, tables, ready, eal })
+        Ok(Router { ports, pool, tables, ready })
     }
 
     fn context(tables: &SharedTables) -> Context {

@@ -153,19 +153,18 @@ fn a_queue_that_refuses_makes_no_loss() {
     let mut far = narrow;
     let mut seen = Received::new(Settings::new(RUN, 3));
     let (mut batch, mut looks) = (Batch::new(bed.pool), 0u64);
-    let clock = || {
-        looks += 1;
-        if looks > 20_000 && looks.is_multiple_of(10) {
-            batch.refill();
-            far.receive(&mut batch, 5);
-            seen.batch(&batch, looks);
-        }
-        bed.clock.now()
+    let mut finished = {
+        let clock = std::cell::RefCell::new(|| {
+            looks += 1;
+            if looks > 20_000 && looks.is_multiple_of(10) {
+                batch.refill();
+                far.receive(&mut batch, 5);
+                seen.batch(&batch, looks);
+            }
+            bed.clock.now()
+        });
+        Station { ends: vec![end] }.run(&|| (clock.borrow_mut())(), &Course::new(1, 0), &mut |_, _| {})
     };
-    let clock = std::cell::RefCell::new(clock);
-    let station = Station { ends: vec![end] };
-    let mut finished = station.run(&|| (clock.borrow_mut())(), &Course::new(1, 0), &mut |_, _| {});
-    drop(clock);
     let sent = finished.sent[0].take().unwrap();
     let account = sent.account;
     assert_eq!(account.sent + account.unsent, 50_000, "{account:?}");
