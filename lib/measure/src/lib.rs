@@ -11,6 +11,7 @@ pub mod pace;
 pub mod received;
 pub mod replay;
 pub mod resident;
+pub mod run;
 pub mod search;
 pub mod stamp;
 pub mod station;

@@ -129,7 +129,7 @@ pub struct Due {
 }
 
 /// What became of the departures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// All departures from start to end: sent + unsent + pending. `None` if nobody knows yet: without limit, and for random
     /// departures or line rate that are limited by time alone, until they are over.

@@ -30,7 +30,7 @@ use crate::stamp::{Found, Stamp, find};
 use flow::{Arrival, Flow, History};
 use perigee_packet::Batch;
 use reordering::Reordering;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Bytes of the FCS, which frames in memory do not have.
 const FCS: u64 = 4;
@@ -61,7 +61,7 @@ impl Settings {
 }
 
 /// Frames counted over all flows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Frames of this trial's flows: unique + duplicates + stale.
     pub frames: u64,
@@ -129,7 +129,7 @@ pub struct FlowOutcome {
 }
 
 /// A whole trial, once it is known what was sent.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub sent: u64,
     /// The flows' losses added up; sent - unique, unless a flow has `never_sent`.

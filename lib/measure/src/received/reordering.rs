@@ -4,7 +4,7 @@
 use super::density::{Displacements, THRESHOLD};
 use super::flow::MAX_N;
 use crate::buckets::Buckets;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What is counted while frames come in.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +53,7 @@ impl Reordering {
 }
 
 /// Reordering of a whole trial.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReorderingSummary {
     /// Frames that came after one of a higher sequence number (RFC 4737 3.3).
     pub reordered: u64,

@@ -87,9 +87,12 @@ impl Method for LossRate {
     }
 
     fn likely(&self, so_far: &[Outcome]) -> Likely {
-        // The lowest rate forwarded with loss; before that is known, a share of the maximum.
-        let lossy = self.replay(so_far).1.into_iter().filter(|point| point.loss_ratio > 0.0);
+        // The lowest rate forwarded with loss. Without loss so far, there is none at lower loads either; before the first trial, a
+        // share of the maximum is as good a guess as any.
+        let points = self.replay(so_far).1;
+        let lossy = points.iter().filter(|point| point.loss_ratio > 0.0);
         let limit = lossy.map(|point| point.load * (1.0 - point.loss_ratio)).reduce(f64::min);
-        Likely { limit: limit.unwrap_or(self.maximum * 0.4), room: 0.0 }
+        let unknown = self.maximum * if points.is_empty() { 0.4 } else { 1.0 };
+        Likely { limit: limit.unwrap_or(unknown), room: 0.0 }
     }
 }
