@@ -7,6 +7,8 @@
 //! | module | does |
 //! | --- | --- |
 //! | `lines` | [`draw`]: a line chart |
+//! | [`number`] | rates, shares and times as texts |
+//! | `page` | [`page()`]: the frame of a page with charts |
 //! | [`scale`] | limits of axes, ticks and their labels |
 //! | [`svg`] | the elements of charts: text, bars, lines |
 //!
@@ -14,10 +16,13 @@
 #![forbid(unsafe_code)]
 
 mod lines;
+pub mod number;
+mod page;
 pub mod scale;
 pub mod svg;
 
 pub use lines::{STYLE, draw};
+pub use page::page;
 pub use svg::significant;
 
 /// Most lines of a chart: more cannot be distinguished.
@@ -69,6 +74,7 @@ pub struct Line {
     pub colour: usize,
     /// Number of its dashes; 0: none.
     pub dash: usize,
+    pub look: Look,
     /// Its series and its column, if colours stand for series and dashes for columns: the legend has each once.
     pub part: Option<(String, String)>,
 }
@@ -77,8 +83,25 @@ impl Line {
     /// The i-th line of several that have nothing in common: a colour each; dashes only where colours repeat.
     pub fn nth(i: usize, name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         let colours = lines::COLOURS.len();
-        Self { name: name.into(), points, colour: i % colours, dash: i / colours, part: None }
+        Self { name: name.into(), points, colour: i % colours, dash: i / colours, ..Self::default() }
     }
+
+    /// The i-th cloud of several: a colour each, and other markers where colours repeat.
+    pub fn cloud(i: usize, name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        Self { look: Look::Cloud, ..Self::nth(i, name, points) }
+    }
+}
+
+/// How the points of a line look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Look {
+    /// A line, with markers unless there are too many points.
+    #[default]
+    Marked,
+    /// Markers, however many, and no line through them.
+    Cloud,
+    /// A line without markers, for what was not measured.
+    Plain,
 }
 
 /// A named value of an axis.

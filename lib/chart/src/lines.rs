@@ -6,7 +6,7 @@
 
 use crate::scale::Scale;
 use crate::svg::{Anchor, FONTS, Px, across, printable, significant, text};
-use crate::{Chart, Line, Mark, Place};
+use crate::{Chart, Line, Look, Mark, Place};
 use maud::{Markup, PreEscaped, html};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -68,6 +68,9 @@ struct Entry {
     /// Number of the colour and marker; none: dashes of any colour.
     colour: Option<usize>,
     dash: usize,
+    look: Look,
+    /// Number of the marker.
+    shape: usize,
 }
 
 impl<'a> Drawing<'a> {
@@ -184,15 +187,22 @@ impl<'a> Drawing<'a> {
             }
         }
         let (class, colour) = look(line.colour);
-        let markers = if line.points.len() > MARKERS { &[] } else { &line.points[..] };
+        let is_marked = match line.look {
+            Look::Marked => line.points.len() <= MARKERS,
+            Look::Cloud => true,
+            Look::Plain => false,
+        };
+        let markers = if is_marked { &line.points[..] } else { &[] };
         let name = if line.name.is_empty() { String::new() } else { printable(&line.name) + ": " };
         html! {
-            path class={ "pp-s" (class) } d=(path) fill="none" stroke=(colour) stroke-width="2" stroke-linejoin="round"
-                stroke-dasharray=[DASHES[line.dash % DASHES.len()]] {}
+            @if line.look != Look::Cloud {
+                path class={ "pp-s" (class) } d=(path) fill="none" stroke=(colour) stroke-width="2" stroke-linejoin="round"
+                    stroke-dasharray=[DASHES[line.dash % DASHES.len()]] {}
+            }
             @for point in markers.iter().filter(usable) {
                 g {
                     title { (name) (significant(point.0, 6)) ", " (significant(point.1, 4)) }
-                    (marker(line.colour, self.at(*point)))
+                    (marker(line.colour, shape(line), self.at(*point)))
                 }
             }
         }
@@ -200,15 +210,19 @@ impl<'a> Drawing<'a> {
 
     fn names(&self) -> Markup {
         html! {
-            @for (Entry { name, colour, dash }, x, y) in &self.legend {
+            @for (Entry { name, colour, dash, look: kind, shape }, x, y) in &self.legend {
                 @let path = html! { "M" (Px(*x)) " " (Px(*y)) "H" (Px(x + 24.0)) };
                 @let (class, stroke) = colour.map_or(("pp-mark".to_owned(), DIM), |number| {
                     let (class, colour) = look(number);
                     (format!("pp-s{class}"), colour)
                 });
-                path class=(class) stroke=(stroke) d=(path) fill="none" stroke-width="2"
-                    stroke-dasharray=[DASHES[dash % DASHES.len()]] {}
-                @if let Some(number) = colour { (marker(*number, (x + 12.0, *y))) }
+                @if *kind != Look::Cloud {
+                    path class=(class) stroke=(stroke) d=(path) fill="none" stroke-width="2"
+                        stroke-dasharray=[DASHES[dash % DASHES.len()]] {}
+                }
+                @if let Some(number) = colour && *kind != Look::Plain {
+                    (marker(*number, *shape, (x + 12.0, *y)))
+                }
                 g fill=(INK) { (text((x + 30.0, y + 0.35 * FONT), Anchor::Start, "pp-ink", &short(name))) }
             }
         }
@@ -230,12 +244,24 @@ fn entries(lines: &[Line]) -> Vec<Entry> {
         }
     }
     if lines.iter().any(|line| line.part.is_none()) || series.len() < 2 || columns.len() < 2 {
-        let of_line = |line: &Line| Entry { name: line.name.clone(), colour: Some(line.colour), dash: line.dash };
+        let of_line = |line: &Line| Entry {
+            name: line.name.clone(),
+            colour: Some(line.colour),
+            dash: line.dash,
+            look: line.look,
+            shape: shape(line),
+        };
         return lines.iter().map(of_line).collect();
     }
-    let of_series =
-        series.into_iter().map(|(colour, name)| Entry { name: name.clone(), colour: Some(colour), dash: 0 });
-    let of_columns = columns.into_iter().map(|(dash, name)| Entry { name: name.clone(), colour: None, dash });
+    let entry = |name: &str, colour: Option<usize>, dash| Entry {
+        name: name.to_owned(),
+        colour,
+        dash,
+        look: Look::Marked,
+        shape: colour.unwrap_or(0),
+    };
+    let of_series = series.into_iter().map(|(colour, name)| entry(name, Some(colour), 0));
+    let of_columns = columns.into_iter().map(|(dash, name)| entry(name, None, dash));
     of_series.chain(of_columns).collect()
 }
 
@@ -265,10 +291,15 @@ fn look(number: usize) -> (usize, &'static str) {
     (class, COLOURS[class])
 }
 
-/// A marker, by the number of its colour: circle, square, triangle, diamond.
-fn marker(number: usize, (x, y): (f64, f64)) -> Markup {
+/// The number of a line's marker: that of its colour, but for clouds whose colour repeats.
+fn shape(line: &Line) -> usize {
+    if line.look == Look::Cloud { line.colour + line.dash } else { line.colour }
+}
+
+/// A marker by the number of its shape: circle, square, triangle, diamond.
+fn marker(number: usize, shape: usize, (x, y): (f64, f64)) -> Markup {
     let (class, colour) = look(number);
-    let path = match number % 4 {
+    let path = match shape % 4 {
         0 => {
             return html! { circle class={ "pp-f" (class) } cx=(Px(x)) cy=(Px(y)) r="3.4" fill=(colour) {} };
         }
@@ -330,6 +361,22 @@ mod tests {
             assert!((0.0..=WIDTHS[1]).contains(&x) && y > 0.0 && y < 500.0);
         }
         assert!(!svg.contains("<style>") && draw(&chart(), Place::File).into_string().contains("<style>"));
+    }
+
+    #[test]
+    fn clouds_have_markers_alone_and_each_its_own() {
+        let points = || (0..100).map(|i| (f64::from(i), f64::from(i))).collect();
+        let clouds = Chart { lines: vec![Line::cloud(0, "a", points()), Line::cloud(6, "b", points())], ..chart() };
+        let svg = draw(&clouds, Place::Page).into_string();
+        assert!(!svg.contains("class=\"pp-s"), "no line");
+        assert_eq!(svg.matches("<circle class=\"pp-f0\"").count(), 101, "the points, and the legend's");
+        assert_eq!(svg.matches("<path class=\"pp-f0\"").count(), 101, "the colour repeats, the marker does not");
+        let plain = Line { look: Look::Plain, ..Line::nth(0, "a", vec![(0.0, 0.0), (1.0, 1.0)]) };
+        let svg = draw(&Chart { lines: vec![plain], ..chart() }, Place::Page).into_string();
+        assert!(
+            !svg.contains("class=\"pp-f") && svg.matches("class=\"pp-s0\"").count() == 2,
+            "the line, and the legend's"
+        );
     }
 
     #[test]

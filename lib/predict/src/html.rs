@@ -4,34 +4,8 @@
 use crate::answer::{Answer, Needed, Question};
 use crate::number::{prefixed, significant};
 use crate::report::{self, BY_CORES, BY_LOAD};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 use perigee_chart::{self as chart, Place};
-
-const STYLE: &str = "
-:root { color-scheme: light dark; --ink: #1c1f23; --dim: #5b6470; --paper: #ffffff; --page: #f4f5f7; --line: #dfe3e8;
-  --good: #00734f; --bad: #b3440a; --accent: #0072b2; --mark: #e8f3fa }
-@media (prefers-color-scheme: dark) { :root { --ink: #e8eaed; --dim: #a0a8b2; --paper: #16191d; --page: #0e1013;
-  --line: #2c3138; --good: #35c49a; --bad: #f28a4b; --accent: #56b4e9; --mark: #16283a } }
-* { box-sizing: border-box }
-body { margin: 0; background: var(--page); color: var(--ink);
-  font: 16px/1.5 system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif }
-main { max-width: 1080px; margin: 0 auto; padding: 32px 20px 64px }
-h1 { font-size: 28px; line-height: 1.2; margin: 0 0 4px } main > p:first-child { margin: 0 } h2 { font-size: 20px; margin: 36px 0 12px }
-p { margin: 8px 0 } .dim, dt, caption, footer { color: var(--dim) }
-.answer { background: var(--paper); border: 1px solid var(--line); border-left: 6px solid var(--good); border-radius: 8px;
-  padding: 14px 18px; margin: 20px 0; font-size: 18px } .answer.bad { border-left-color: var(--bad) }
-dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(200px, 1fr)); gap: 10px 24px; margin: 0 }
-dt { font-size: 13px } dd { margin: 0; font-weight: 600; overflow-wrap: anywhere }
-.card { background: var(--paper); border: 1px solid var(--line); border-radius: 8px; padding: 16px 18px; overflow-x: auto }
-table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums }
-th { color: var(--dim); font-weight: 600; border-bottom: 2px solid var(--line) }
-th, td { padding: 5px 9px; text-align: right; white-space: nowrap } td { border-bottom: 1px solid var(--line) }
-tr:last-child td { border-bottom: 0 } tr.needed td { background: var(--mark); font-weight: 600 }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 16px }
-.charts svg { width: 100%; height: auto; display: block } ul { padding-left: 20px; margin: 8px 0 } li { margin: 4px 0 }
-footer { margin-top: 40px; font-size: 13px }
-@media print { body { background: none } .card, .answer { break-inside: avoid } }
-";
 
 /// The page. `version` is that of the program, for the footer.
 pub fn page(question: &Question, answer: &Answer, version: &str) -> String {
@@ -45,39 +19,26 @@ pub fn page(question: &Question, answer: &Answer, version: &str) -> String {
         .map(|row| (answer.needed == Needed::Cores { cores: row.cores }, report::by_cores(row, question)));
     let by_load = report::loads(answer, true).map(|figures| (false, report::by_load(figures, question, no_loss)));
     let charts = report::charts(question, answer);
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                title { (name) ": prediction" }
-                style { (PreEscaped(STYLE)) (PreEscaped(chart::STYLE)) }
-            }
-            body {
-                main {
-                    p.dim { "Prediction from a profile" }
-                    h1 { (name) }
-                    @if let Some(description) = &question.profile.description { p.dim { (description) } }
-                    p.answer.bad[!good] { (capital(&answer.sentence)) }
-                    (inputs(question, answer))
-                    h2 { "By number of cores" }
-                    p.dim { "At " (offered(question, answer)) " offered; rates in Gbit/s on the wire." }
-                    (table(&BY_CORES, by_cores))
-                    @if !charts.is_empty() {
-                        h2 { "Charts" }
-                        div.charts { @for chart in &charts { div.card { (chart::draw(chart, Place::Page)) } } }
-                    }
-                    h2 { "Against load, " (cores) " core" @if cores != 1 { "s" } }
-                    p.dim { "Load is the offered rate over the throughput without loss." }
-                    (table(&BY_LOAD, by_load))
-                    (method(question, answer))
-                    footer { "perigee " (version) " predict run. The model: docs/model.md." }
-                }
-            }
+    let main = html! {
+        p.dim { "Prediction from a profile" }
+        h1 { (name) }
+        @if let Some(description) = &question.profile.description { p.dim { (description) } }
+        p.answer.bad[!good] { (capital(&answer.sentence)) }
+        (inputs(question, answer))
+        h2 { "By number of cores" }
+        p.dim { "At " (offered(question, answer)) " offered; rates in Gbit/s on the wire." }
+        (table(&BY_CORES, by_cores))
+        @if !charts.is_empty() {
+            h2 { "Charts" }
+            div.charts { @for chart in &charts { div.card { (chart::draw(chart, Place::Page)) } } }
         }
+        h2 { "Against load, " (cores) " core" @if cores != 1 { "s" } }
+        p.dim { "Load is the offered rate over the throughput without loss." }
+        (table(&BY_LOAD, by_load))
+        (method(question, answer))
+        footer { "perigee " (version) " predict run. The model: docs/model.md." }
     };
-    page.into_string()
+    chart::page(&format!("{name}: prediction"), &main)
 }
 
 fn offered(question: &Question, answer: &Answer) -> String {
@@ -118,7 +79,7 @@ fn table(header: &[&str], rows: impl Iterator<Item = (bool, Vec<String>)>) -> Ma
                 thead { tr { @for name in header { th scope="col" { (name) } } } }
                 tbody {
                     @for (needed, cells) in rows {
-                        tr.needed[needed] { @for cell in cells { td { (cell) } } }
+                        tr.marked[needed] { @for cell in cells { td { (cell) } } }
                     }
                 }
             }
@@ -193,7 +154,7 @@ mod tests {
         }
         assert!(open.is_empty(), "{open:?}");
         assert_eq!(html.matches("<svg").count(), 4);
-        assert_eq!(html.matches("class=\"needed\"").count(), 1);
+        assert_eq!(html.matches("class=\"marked\"").count(), 1);
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub mod error;
 pub mod figures;
 pub mod fit;
 pub mod html;
-pub mod number;
+pub use perigee_chart::number;
 pub mod objective;
 pub mod plot;
 pub mod points;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Numbers as tables and sentences show them.
 
-pub use perigee_chart::significant;
+pub use crate::svg::significant;
 
 /// Four significant digits and a prefix: `10 G`, `14.88 M`.
 pub fn prefixed(value: f64) -> String {
