@@ -10,6 +10,7 @@ pub mod environment;
 pub mod pace;
 pub mod received;
 pub mod replay;
+pub mod report;
 pub mod resident;
 pub mod run;
 pub mod search;
