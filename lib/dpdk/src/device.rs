@@ -39,12 +39,13 @@ impl Device {
             }
             Device::Dpdk(devargs) => Ok(devargs.clone()),
             Device::Interface(name) => {
-                // Frames of a power of two, 32 to a block, so that the kernel wakes and maps few blocks: 2 MB per queue
-                // and direction at an MTU of 1500. A frame also holds the kernel's header of about 100 bytes.
-                let frame = (u32::from(mtu) + 200).next_power_of_two().max(2048);
+                // 32 to a block, so that the kernel wakes and maps few blocks. DPDK locks them in memory, of which users may
+                // have as little as 8 MB: so 2 MB per queue and direction.
+                let frame = socket_frame(mtu);
+                let block = frame * 32;
+                let frames = (SOCKET_MEMORY / block).max(1) * 32;
                 Ok(format!(
-                    "net_af_packet_{name},iface={name},qpairs={queues},framesz={frame},blocksz={},framecnt=1024",
-                    frame * 32
+                    "net_af_packet_{name},iface={name},qpairs={queues},framesz={frame},blocksz={block},framecnt={frames}"
                 ))
             }
             Device::Xdp(name) => {
@@ -110,6 +111,15 @@ impl Device {
     }
 }
 
+/// Bytes of the frames of an AF_PACKET socket, per queue and direction.
+const SOCKET_MEMORY: u32 = 2 << 20;
+
+/// Bytes of a frame of an AF_PACKET socket for IP packets of `mtu` bytes: it also holds the kernel's header of about 100 bytes, and
+/// 32 of them are whole pages. DPDK wants packet buffers with room for the frame, header included.
+pub(crate) fn socket_frame(mtu: u16) -> u32 {
+    (u32::from(mtu) + 200).next_multiple_of(128).max(2048)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,7 +131,7 @@ mod tests {
             device.devargs(2, 1500).unwrap(),
             "net_af_packet_veth0,iface=veth0,qpairs=2,framesz=2048,blocksz=65536,framecnt=1024"
         );
-        assert!(device.devargs(1, 9000).unwrap().contains("framesz=16384,blocksz=524288"));
+        assert!(device.devargs(1, 9000).unwrap().contains("framesz=9216,blocksz=294912,framecnt=224"));
         assert!(Device::Dpdk(String::new()).devargs(1, 1500).is_err());
     }
 

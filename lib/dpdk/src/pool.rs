@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Pools of packet buffers, each on one NUMA node.
 
+use crate::device::socket_frame;
 use crate::eal::{Eal, Started};
 use crate::error::{Error, Result, c_string, last_errno};
 use crate::memory::{MBUF, make};
@@ -35,9 +36,9 @@ impl Default for PoolConfig {
 }
 
 impl PoolConfig {
-    /// Makes buffers large enough for frames with IP packets of `mtu` bytes.
+    /// Makes buffers large enough for frames with IP packets of `mtu` bytes, also for those of AF_PACKET sockets.
     pub fn for_mtu(mut self, mtu: u16) -> PoolConfig {
-        self.room = self.room.max(mtu.saturating_add(FRAME_OVERHEAD));
+        self.room = self.room.max(u16::try_from(socket_frame(mtu)).unwrap_or(u16::MAX));
         self
     }
 }
