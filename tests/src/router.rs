@@ -3,7 +3,7 @@
 
 use crate::world::perigee;
 use crate::{Good, wait_until};
-use perigee_lab::{LONG_WAIT, LONGEST_WAIT, Launch, Signal};
+use perigee_lab::{LONG_WAIT, LONGEST_WAIT, Launch, Place, Signal};
 use perigee_net::MacAddr;
 use serde_json::Value;
 use std::fs;
@@ -50,6 +50,7 @@ impl Router {
     pub fn start(file: &Path) -> Router {
         let launch = Launch {
             program: perigee(),
+            place: Place::Router,
             configuration: file.to_owned(),
             arguments: Vec::new(),
             socket: SOCKET.into(),

@@ -7,7 +7,7 @@ use perigee_api::Query;
 use perigee_api::answers::WorkerStatus;
 use perigee_api::client::ApiClient;
 use perigee_api::queries::{Audit, ShowDrops, ShowFib, ShowPorts, TakeGaps};
-use perigee_lab::Launch;
+use perigee_lab::{Launch, Place};
 use perigee_router::Account;
 use std::fmt::Write as _;
 use std::fs;
@@ -109,6 +109,7 @@ impl Router {
         fs::write(&file, config)?;
         let lab = perigee_lab::Router::start(Launch {
             program: perigee_lab::program()?,
+            place: Place::Router,
             configuration: file,
             arguments: Vec::new(),
             socket: folder.join(SOCKET),

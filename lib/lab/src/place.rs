@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Where a program runs: beside the router, or on a host.
 
+use std::ffi::OsStr;
 use std::process::Command;
 
 /// A network namespace.
@@ -24,15 +25,18 @@ impl Place {
     /// A command there, in words separated by spaces.
     pub fn command(&self, words: &str) -> Command {
         let mut words = words.split_whitespace();
+        let mut command = self.program(words.next().unwrap_or_default());
+        command.args(words);
+        command
+    }
+
+    /// A program there, still without arguments; its process has the number of the one that is started.
+    pub fn program(&self, program: impl AsRef<OsStr>) -> Command {
         match self {
-            Place::Router => {
-                let mut command = Command::new(words.next().unwrap_or_default());
-                command.args(words);
-                command
-            }
+            Place::Router => Command::new(program),
             Place::Host(host) => {
                 let mut command = Command::new("nsenter");
-                command.arg(format!("--net=/run/netns/{host}")).args(words);
+                command.arg(format!("--net=/run/netns/{host}")).arg(program);
                 command
             }
         }

@@ -2,7 +2,7 @@
 //! A running `perigee run`.
 
 use crate::process::{Ended, Process, run};
-use crate::wait_until;
+use crate::{Place, wait_until};
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,8 @@ pub fn program() -> Result<PathBuf> {
 pub struct Launch {
     /// `perigee`: see [`program`].
     pub program: PathBuf,
+    /// Where it runs; its twins are there as well.
+    pub place: Place,
     /// Its configuration file.
     pub configuration: PathBuf,
     /// More words of `perigee run`.
@@ -56,7 +58,7 @@ impl Router {
     /// # Errors
     /// It does not.
     pub fn start(launch: Launch) -> Result<Router> {
-        let mut command = Command::new(&launch.program);
+        let mut command = launch.place.program(&launch.program);
         command.arg("run").args(&launch.arguments).arg(&launch.configuration);
         // Its log is read here, so it must look as usual.
         command.env("NO_COLOR", "1").env_remove("PERIGEE_LOG");

@@ -4,7 +4,7 @@
 use super::world::{CLIENT, SERVER, Side};
 use anyhow::{Context, Result};
 use perigee_api::client::ApiClient;
-use perigee_lab::{Launch, Router, tools};
+use perigee_lab::{Launch, Place, Router, tools};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -26,6 +26,7 @@ pub fn start(folder: &Path, fib: Option<&str>) -> Result<Router> {
     fs::write(folder.join(BLOCKLIST), include_str!("../../../../lua/examples/blocklist.lua"))?;
     Router::start(Launch {
         program: std::env::current_exe().context("the program's own path is not known")?,
+        place: Place::Router,
         configuration: folder.join(CONFIG),
         arguments: fib.map(|names| format!("--fib={names}")).into_iter().collect(),
         socket: folder.join(SOCKET),
