@@ -2,8 +2,8 @@
 //! `perigee demo`: a client, a router and a server on one machine, and real programs that talk through the router.
 //!
 //! ```text
-//!  outside   finds the tools, makes a temporary folder, waits for Ctrl-C, removes the folder
-//!     | unshare: namespaces for processes, network and mounts (and users, if not root)
+//!  outside   runs the inside and says how it ended (crate::isolated: the temporary folder, namespaces, signals)
+//!     |
 //!  inside    world: client - router - server    router: `perigee run`    probes: ping, traceroute, iperf3
 //!            bgp: BIRD next to the router and on the server
 //!            account: perigee's counters against those of client and server    report: the table

@@ -19,6 +19,7 @@ mod fabric;
 mod filters;
 #[cfg(feature = "measure")]
 mod r#gen;
+mod isolated;
 mod launch;
 #[cfg(feature = "measure")]
 mod measure;

@@ -7,9 +7,12 @@ use crate::process::run;
 use anyhow::{Context as _, Result, bail};
 use std::fmt::{Display, Formatter};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// How a program is isolated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +62,8 @@ impl FromStr for Isolation {
 }
 
 /// The command that runs this program again, inside new namespaces for processes, network and mounts (and users, if we are not
-/// root). Its first process ends when its standard input does ([`end_with_input`]), and the kernel ends all others with it.
+/// root). Its first process ends when its standard input does ([`end_with_input`], [`on_input_end`]), and the kernel ends all others
+/// with it.
 /// Whatever it makes goes to `folder`.
 ///
 /// # Errors
@@ -90,6 +94,60 @@ pub fn end_with_input(folder: &Path) -> Result<()> {
     };
     std::thread::Builder::new().name("input".to_owned()).spawn(watch)?;
     Ok(())
+}
+
+/// Calls `f` when the process outside closes the pipe, so that this process may end in order, with a report of what there is: it was
+/// asked to end, or the process outside has died. If it still runs after `longest`, it ends as by [`end_with_input`].
+///
+/// The caller keeps what is returned until its work is over.
+///
+/// # Errors
+/// No thread can be started.
+pub fn on_input_end(folder: &Path, longest: Duration, f: impl FnOnce() + Send + 'static) -> Result<Inside> {
+    watch(std::io::stdin(), folder, longest, f, || std::process::exit(1))
+}
+
+/// The end of the work inside: if the input has ended, this removes the folder, as nobody else may be there to do it.
+#[must_use]
+pub struct Inside {
+    folder: PathBuf,
+    asked: Arc<AtomicBool>,
+}
+
+impl Inside {
+    /// Whether this process was asked to end.
+    pub fn is_asked_to_end(&self) -> bool {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        if self.is_asked_to_end() {
+            let _ = std::fs::remove_dir_all(&self.folder); // it may be gone
+        }
+    }
+}
+
+fn watch(
+    mut input: impl std::io::Read + Send + 'static,
+    folder: &Path,
+    longest: Duration,
+    f: impl FnOnce() + Send + 'static,
+    exit: impl FnOnce() + Send + 'static,
+) -> Result<Inside> {
+    let inside = Inside { folder: folder.to_owned(), asked: Arc::default() };
+    let late = Inside { folder: folder.to_owned(), asked: inside.asked.clone() };
+    let body = move || {
+        let _ = std::io::copy(&mut input, &mut std::io::sink());
+        late.asked.store(true, Ordering::SeqCst);
+        f();
+        std::thread::sleep(longest);
+        drop(late);
+        exit();
+    };
+    std::thread::Builder::new().name("input".to_owned()).spawn(body)?;
+    Ok(inside)
 }
 
 /// Settings that forbid namespaces: name, the value that forbids, one that allows.
@@ -173,6 +231,41 @@ mod tests {
             assert_eq!(way.to_string().parse(), Ok(way));
         }
         assert!("nobody".parse::<Isolation>().unwrap_err().contains("expected root or user"));
+    }
+
+    const LONG: Duration = Duration::from_secs(1000);
+
+    #[test]
+    fn the_end_of_the_input_asks_for_an_end_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let (input, outside) = std::io::pipe().unwrap();
+        let (asked, asks) = std::sync::mpsc::channel();
+        let inside =
+            watch(input, folder.path(), LONG, move || asked.send(()).unwrap(), || panic!("too early")).unwrap();
+        assert!(!inside.is_asked_to_end() && asks.try_recv().is_err());
+        drop(outside);
+        asks.recv().unwrap();
+        assert!(inside.is_asked_to_end() && folder.path().exists());
+        drop(inside);
+        assert!(!folder.path().exists());
+    }
+
+    #[test]
+    fn an_end_that_does_not_come_is_forced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (exits, exited) = std::sync::mpsc::channel();
+        let exit = move || exits.send(()).unwrap();
+        let _inside = watch(std::io::empty(), folder.path(), Duration::ZERO, || (), exit).unwrap();
+        exited.recv().unwrap();
+        assert!(!folder.path().exists());
+    }
+
+    #[test]
+    fn work_that_ends_unasked_leaves_the_folder_to_the_process_outside() {
+        let folder = tempfile::tempdir().unwrap();
+        let (input, _outside) = std::io::pipe().unwrap();
+        drop(watch(input, folder.path(), LONG, || (), || ()).unwrap());
+        assert!(folder.path().exists());
     }
 
     #[test]
