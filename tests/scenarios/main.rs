@@ -3,6 +3,7 @@
 
 mod bgp;
 mod demo;
+mod device;
 mod examples;
 mod failover;
 mod fib;
@@ -40,6 +41,7 @@ use std::process::ExitCode;
 const ALL: &[&[Scenario]] = &[
     bgp::SCENARIOS,
     demo::SCENARIOS,
+    device::SCENARIOS,
     examples::SCENARIOS,
     failover::SCENARIOS,
     fib::SCENARIOS,

@@ -6,6 +6,7 @@
 //! World       that inside: the router's namespace, a private /run, what is needed to make the rest
 //! Host        a namespace with an eth0 whose other end is an interface for a port
 //! Wire        a TAP as a port's interface: frames go in and come out byte by byte
+//! Device      a device under test between two cables: Linux, a router, or another program
 //! Router      a running `perigee run`, asked by `perigee show --json` as anyone would
 //! Bird, Frr   routing daemons, next to the router or on a host; `speakers`: their configurations
 //! Good        `.good()`: the value, or a panic
@@ -26,7 +27,7 @@ mod world;
 
 pub use good::{Asserts, Good};
 pub use host::Host;
-pub use perigee_lab::{Bird, Ended, Frr, LONG_WAIT, LONGEST_WAIT, Process, Signal, run, tools};
+pub use perigee_lab::{Bird, Device, Ended, Frr, LONG_WAIT, LONGEST_WAIT, Process, Signal, device, run, tools};
 pub use router::{Log, Router};
 pub use scenario::{Scenario, main};
 pub use wire::Wire;

@@ -2,7 +2,8 @@
 //! The router's namespace, and what is made in it.
 
 use crate::{Good, Host, Router, Wire};
-use perigee_lab::{Bird, Ended, Frr, Process, run};
+use perigee_lab::device::{Kind, Setup};
+use perigee_lab::{Bird, Device, Ended, Frr, Process, run};
 use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,6 +61,17 @@ impl World {
     #[track_caller]
     pub fn wire(&self, name: &str) -> Wire {
         Wire(self.lab.wire(name).good())
+    }
+
+    /// A device under test, running.
+    #[track_caller]
+    pub fn device(&self, setup: Setup, kind: Kind) -> Device {
+        self.lab.device(setup, kind).good()
+    }
+
+    /// The laboratory's own world, whose errors are values.
+    pub fn lab(&self) -> &perigee_lab::World {
+        &self.lab
     }
 
     /// Starts BIRD next to the router, on its twins.

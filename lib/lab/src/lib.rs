@@ -7,6 +7,7 @@
 //! World       that inside: the router's namespace, a private /run, what is needed to make the rest
 //! Host        a namespace with an eth0 whose other end is an interface for a port
 //! Wire        a TAP as a port's interface: frames go in and come out byte by byte
+//! Device      what a tester measures, between two cables: Linux, perigee, testpmd or any command line
 //! Router      a running `perigee run`
 //! Bird, Frr   routing daemons, next to the router or on a host; `bird::Configuration`, `frr::bgp`: their configurations
 //! Process     what all of these are: started, watched, killed by its number, never outliving its handle
@@ -17,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bird;
+pub mod device;
 pub mod frr;
 mod host;
 pub mod isolation;
@@ -28,6 +30,7 @@ mod wire;
 mod world;
 
 pub use bird::Bird;
+pub use device::Device;
 pub use frr::Frr;
 pub use host::Host;
 pub use isolation::Isolation;

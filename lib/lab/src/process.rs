@@ -3,7 +3,7 @@
 
 use crate::{LONGEST_WAIT, wait_for};
 use anyhow::{Context as _, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -143,6 +143,15 @@ impl Process {
     /// It has ended.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         kill(self.pid(), signal).with_context(|| format!("{signal:?} to `{}`", self.command))
+    }
+
+    /// Sends a signal to all processes of the group whose first it is.
+    ///
+    /// # Errors
+    /// They have ended, or it is the first of none.
+    pub fn signal_group(&self, signal: Signal) -> Result<()> {
+        let group = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).context("a process without a number")?;
+        kill_process_group(group, signal).with_context(|| format!("{signal:?} to the group of `{}`", self.command))
     }
 
     /// How it ended, if it has.

@@ -31,6 +31,11 @@ pub const BIRDC: Tool = Tool("birdc", "bird2");
 /// FRR, by its client.
 pub const FRR: Tool = Tool("vtysh", "frr");
 
+/// DPDK's test program, to compare with.
+pub const TESTPMD: Tool = Tool("dpdk-testpmd", "dpdk-dev");
+/// Programs whose output is read line by line.
+pub const STDBUF: Tool = Tool("stdbuf", "coreutils");
+
 /// PATH, with the folders that Debian leaves out of users' PATH although anyone may run the programs in them.
 pub fn search_path() -> String {
     let path = std::env::var("PATH").unwrap_or_default();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! The router's namespace, and what is made in it.
 
+use crate::device::{Kind, Setup};
 use crate::process::run;
-use crate::{Bird, Frr, Host, Place, Wire};
+use crate::{Bird, Device, Frr, Host, Place, Wire};
 use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::mount::{MountFlags, mount};
 use std::fs;
@@ -65,6 +66,14 @@ impl World {
     /// It cannot be made.
     pub fn wire(&self, name: &str) -> Result<Wire> {
         Wire::new(name)
+    }
+
+    /// A device under test, running, between two cables.
+    ///
+    /// # Errors
+    /// As [`Device::build`].
+    pub fn device(&self, setup: Setup, kind: Kind) -> Result<Device> {
+        Device::build(self, setup, kind)
     }
 
     /// Starts BIRD next to the router, on its twins.
