@@ -16,5 +16,6 @@ pub mod run;
 pub mod search;
 pub mod stamp;
 pub mod station;
+pub mod tester;
 pub mod traffic;
 pub mod verdict;

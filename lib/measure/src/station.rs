@@ -89,6 +89,9 @@ pub struct Stream {
     no_buffers: u64,
     /// Of the frames that are not written yet, how many departures the pacer knows already; `None` if it knows all by itself.
     ahead: Option<usize>,
+    /// The departures to go on with, and what became of those before.
+    then: Option<Pacer>,
+    before: Option<(Account, Achieved)>,
     ended: bool,
 }
 
@@ -96,6 +99,7 @@ pub struct Stream {
 pub struct Sent {
     pub frames: Box<dyn Frames + Send>,
     pub account: Account,
+    /// Of its first departures, where it went on with others.
     pub achieved: Achieved,
     /// With FCS.
     pub bytes: u64,
@@ -108,7 +112,20 @@ impl Stream {
     /// `memory` is that of the port's packets; `run` marks the trial in the stamps.
     pub fn new(frames: Box<dyn Frames + Send>, memory: &'static dyn Memory, pacer: Pacer, run: u16) -> Stream {
         let batch = Batch::new(memory);
-        Stream { frames, pacer, batch, run, bytes: 0, first: None, last: 0, no_buffers: 0, ahead: None, ended: false }
+        Stream {
+            frames,
+            pacer,
+            batch,
+            run,
+            bytes: 0,
+            first: None,
+            last: 0,
+            no_buffers: 0,
+            ahead: None,
+            then: None,
+            before: None,
+            ended: false,
+        }
     }
 
     /// Frames that leave at times of their own, from `start` (ns) on.
@@ -122,6 +139,12 @@ impl Stream {
         let mut stream = Stream::new(frames, memory, Pacer::timed(start, limit), run);
         stream.ahead = Some(0);
         stream
+    }
+
+    /// Goes on with other departures when these are over: a fall of the load.
+    pub fn then(mut self, pacer: Pacer) -> Stream {
+        self.then = Some(pacer);
+        self
     }
 
     /// Gives the pacer the times of frames that it does not know.
@@ -139,7 +162,7 @@ impl Stream {
         let due = self.pacer.due(now, BURST);
         if due.frames == 0 {
             queue.poll();
-            return due.first.is_some();
+            return due.first.is_some() || self.goes_on(now);
         }
         if self.batch.live().is_empty() {
             self.batch.refill();
@@ -167,17 +190,42 @@ impl Stream {
         true
     }
 
+    /// Takes the next departures, if there are some.
+    fn goes_on(&mut self, now: u64) -> bool {
+        let Some(then) = self.then.take() else { return false };
+        let mut before = std::mem::replace(&mut self.pacer, then);
+        self.before = Some((before.finish(now), before.achieved().clone()));
+        true
+    }
+
+    fn account(&self) -> Account {
+        let now = self.pacer.account();
+        self.before.as_ref().map_or(now, |(before, _)| both(before, &now))
+    }
+
     fn finish(mut self, now: u64) -> Sent {
-        let account = self.pacer.finish(now);
+        self.pacer.finish(now);
+        let account = self.account();
         self.frames.unsent(&self.batch, self.batch.live());
         Sent {
             frames: self.frames,
             account,
-            achieved: self.pacer.achieved().clone(),
+            achieved: self.before.map_or_else(|| self.pacer.achieved().clone(), |(_, achieved)| achieved),
             bytes: self.bytes,
             lasted: self.first.map_or(0, |first| self.last - first),
             no_buffers: self.no_buffers,
         }
+    }
+}
+
+/// Two accounts together.
+fn both(a: &Account, b: &Account) -> Account {
+    let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+    Account {
+        intended: sum(a.intended, b.intended),
+        sent: a.sent + b.sent,
+        unsent: a.unsent + b.unsent,
+        pending: sum(a.pending, b.pending),
     }
 }
 
@@ -186,18 +234,38 @@ pub struct Listener {
     received: Received,
     latency_every: u32,
     floor: Option<u64>,
+    /// Latencies before this time do not count; `None`: from now on they do.
+    tag_from: Option<u64>,
 }
 
 impl Listener {
     /// For the frames that the settings describe.
     pub fn new(settings: Settings) -> Listener {
         let Settings { latency_every, floor, .. } = settings;
-        Listener { received: Received::new(settings), latency_every, floor }
+        Listener { received: Received::new(settings), latency_every, floor, tag_from: None }
+    }
+
+    /// Lets latencies count from a time on, ns: those of tagged frames (RFC 2544 26.2).
+    pub fn tag_from(mut self, time: u64) -> Listener {
+        self.tag_from = Some(time);
+        self
+    }
+
+    fn hear(&mut self, batch: &Batch, now: u64) {
+        if self.tag_from.is_some_and(|time| now >= time) {
+            self.tag_from = None;
+            self.interval();
+        }
+        self.received.batch(batch, now);
+    }
+
+    fn none(&self) -> Latencies {
+        Latencies::new(self.latency_every, self.floor)
     }
 
     /// Closes an interval: its latencies. Memory for the next one costs the loop less than emptying or copying that of the last.
     fn interval(&mut self) -> Latencies {
-        let mut latencies = Latencies::new(self.latency_every, self.floor);
+        let mut latencies = self.none();
         self.received.swap_latencies(&mut latencies);
         latencies
     }
@@ -244,7 +312,7 @@ impl End {
             let now = clock();
             let foreign = self.listener.as_mut().map(|listener| {
                 let before = listener.received.counters().foreign;
-                listener.received.batch(&self.batch, now);
+                listener.hear(&self.batch, now);
                 listener.received.counters().foreign > before
             });
             // Without a listener, nobody has looked yet.
@@ -335,7 +403,7 @@ impl Station {
     fn report(&mut self, now: u64, report: Report<'_>) {
         let mut snapshot = Snapshot { time: now, ..Snapshot::default() };
         for stream in self.ends.iter().filter_map(|end| end.stream.as_ref()) {
-            let account = stream.pacer.account();
+            let account = stream.account();
             snapshot.sent += account.sent;
             snapshot.sent_bytes += stream.bytes;
             snapshot.unsent += account.unsent;
@@ -343,7 +411,8 @@ impl Station {
         let mut latencies = Vec::new();
         for listener in self.ends.iter_mut().filter_map(|end| end.listener.as_mut()) {
             add(&mut snapshot.received, &listener.received.counters());
-            latencies.push(listener.interval());
+            let of_interval = listener.interval();
+            latencies.push(if listener.tag_from.is_some() { listener.none() } else { of_interval });
         }
         report(snapshot, latencies);
     }

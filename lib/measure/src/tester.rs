@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: MIT
+//! Trials as RFC 2544 section 23 has them: a pause, learning frames, the trial, and a wait for frames that are still under way.
+//!
+//! ```text
+//!  Trial ─► Tester: streams and listeners at the ends of the cables ─► Surroundings: threads, a clock, ports' counters
+//!                      └── accounts, losses, latencies, what speaks against them ─► TrialRecord
+//! ```
+//!
+//! The tester knows neither ports nor threads: [`Surroundings`] has them.
+
+use crate::environment::Meanwhile;
+use crate::pace::{Limit, Pacer, Pattern};
+use crate::received::{Interval, Latencies, Received, Settings};
+use crate::run::{Direction, TrialRecord, delays, outcome};
+use crate::search::profile::Settle;
+use crate::search::{Shape, Trial};
+use crate::station::{Course, End, Listener, Sent, Stream};
+use crate::traffic::Frames;
+use crate::verdict::{Observed, Verdict};
+use perigee_packet::Memory;
+use std::sync::Arc;
+
+const SECOND: f64 = 1e9;
+/// From the call to the first frame, ns: threads are on their cores by then.
+const HEAD_START: u64 = 10_000_000;
+/// Learning frames, each way, and their rate.
+pub const LEARNING: u64 = 16;
+const LEARNING_RATE: f64 = 1000.0;
+
+/// What stations did, by end.
+pub struct Ran {
+    pub ends: Vec<End>,
+    pub sent: Vec<Option<Sent>>,
+    pub heard: Vec<Option<Received>>,
+    /// All latencies that were recorded.
+    pub latencies: Vec<Option<Latencies>>,
+    pub longest_pause: u64,
+    pub ended: u64,
+}
+
+/// A port's own counters, and its link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Frames that it had to drop on receive.
+    pub missed: u64,
+    /// Frames that it found damaged.
+    pub errors: u64,
+    pub up: bool,
+}
+
+/// Threads, clocks and ports for a tester.
+pub trait Surroundings {
+    type Error;
+
+    /// ns of a clock that all ends share.
+    fn now(&self) -> u64;
+
+    /// The date and time, as RFC 3339 writes it.
+    fn date(&self) -> String;
+
+    fn sleep(&mut self, ns: u64);
+
+    /// Runs a trial at all ends, to its end; `line` is called once a second.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    fn run(
+        &mut self,
+        ends: Vec<End>,
+        course: &Arc<Course>,
+        line: &mut dyn FnMut(&Interval),
+    ) -> Result<Ran, Self::Error>;
+
+    /// What the port at an end has counted, since it was opened.
+    fn counted(&self, end: usize) -> Counted;
+
+    /// What has disturbed the tester's processors, since the machine was started.
+    fn meanwhile(&self) -> Meanwhile;
+
+    /// Resets the device `after` ns from now, while a trial runs.
+    fn reset_device(&mut self, after: u64);
+}
+
+/// Frames that go from one end to another.
+pub struct Way {
+    /// Such as "left to right".
+    pub name: String,
+    pub from: usize,
+    pub to: usize,
+    /// `None` while they are being sent.
+    frames: Option<Box<dyn Frames + Send>>,
+    flows: u32,
+}
+
+impl Way {
+    /// `flows` are as many as the frames have.
+    pub fn new(name: String, from: usize, to: usize, frames: Box<dyn Frames + Send>, flows: u32) -> Way {
+        Way { name, from, to, frames: Some(frames), flows }
+    }
+}
+
+/// How a tester runs its trials.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    pub settle: Settle,
+    /// How late a frame may leave, ns.
+    pub allowance: u64,
+    /// Frames that the tester's receive queues hold, so how long it may pause.
+    pub room: u64,
+    /// One of so many latencies is recorded.
+    pub latency_every: u32,
+    /// The tester's own latency, ns.
+    pub floor: Option<u64>,
+}
+
+/// A tester with its ends of the cables.
+pub struct Tester {
+    pub ends: Vec<End>,
+    ways: Vec<Way>,
+    memory: &'static dyn Memory,
+    manner: Manner,
+    run: u16,
+}
+
+/// Frames that came through, by way.
+pub type Learned = Vec<(String, u64)>;
+
+impl Tester {
+    /// `run` marks its trials' stamps, counting up; it starts anywhere.
+    pub fn new(ends: Vec<End>, ways: Vec<Way>, memory: &'static dyn Memory, manner: Manner, run: u16) -> Tester {
+        Tester { ends, ways, memory, manner, run }
+    }
+
+    /// The tester's ends, for one with other frames.
+    pub fn into_ends(self) -> Vec<End> {
+        self.ends
+    }
+
+    /// A mark for the next trial: neither of its bytes is 0.
+    fn next_run(&mut self) -> u16 {
+        loop {
+            self.run = self.run.wrapping_add(1);
+            if self.run.to_be_bytes().iter().all(|byte| *byte != 0) {
+                return self.run;
+            }
+        }
+    }
+
+    /// Learning frames (RFC 2544 23, phase b): a few each way, and how many of them came through. Then the time to settle.
+    ///
+    /// # Errors
+    /// As [`Surroundings::run`].
+    pub fn learn<S: Surroundings>(&mut self, around: &mut S) -> Result<Learned, S::Error> {
+        let run = self.next_run();
+        let start = around.now() + HEAD_START;
+        let limit = Limit { frames: Some(LEARNING), duration: None };
+        let pattern = Pattern::Constant { rate: LEARNING_RATE };
+        self.attach(run, |_| Pacer::new(pattern, start, limit, u64::MAX), None, |listener| listener);
+        let settle = (self.manner.settle.learning * SECOND) as u64;
+        let course = Course::new(self.ways.len(), settle.max(HEAD_START));
+        let ran = around.run(std::mem::take(&mut self.ends), &course, &mut |_| {})?;
+        let mut learned = Vec::new();
+        let mut sent = ran.sent;
+        for way in &mut self.ways {
+            let received = ran.heard[way.to].as_ref().map_or(0, |heard| heard.counters().unique);
+            learned.push((way.name.clone(), received));
+            way.frames = sent[way.from].take().map(|sent| sent.frames);
+        }
+        self.ends = ran.ends;
+        Ok(learned)
+    }
+
+    /// Runs a trial, its pause and its learning frames before it.
+    ///
+    /// # Errors
+    /// As [`Surroundings::run`].
+    pub fn trial<S: Surroundings>(
+        &mut self,
+        around: &mut S,
+        size: u32,
+        trial: &Trial,
+        course_of: impl FnOnce(&Arc<Course>),
+        line: &mut dyn FnMut(&Interval),
+    ) -> Result<TrialRecord, S::Error> {
+        around.sleep((self.manner.settle.pause * SECOND) as u64);
+        self.learn(around)?;
+        let began = around.date();
+        let before: Vec<Counted> = (0..self.ends.len()).map(|end| around.counted(end)).collect();
+        let meanwhile = around.meanwhile();
+        let run = self.next_run();
+        let start = around.now() + HEAD_START;
+        let plan = Plan::new(trial, start, &self.manner);
+        let allowance = self.manner.allowance;
+        let pacer = |limit, at, rate| Pacer::new(Pattern::Constant { rate }, at, limit, allowance);
+        let then = plan.then.map(|(at, load, limit)| pacer(limit, at, load));
+        let tag = |listener: Listener| match plan.tag_from {
+            Some(time) => listener.tag_from(time),
+            None => listener,
+        };
+        self.attach(run, |_| pacer(plan.limit, start, trial.load), then, tag);
+        if let Some(after) = plan.reset_after {
+            around.reset_device(after);
+        }
+        let course = Course::new(self.ways.len(), plan.drain);
+        course_of(&course);
+        let mut intervals = Vec::new();
+        let mut keep = |interval: &Interval| {
+            intervals.push(*interval);
+            line(interval);
+        };
+        let mut ran = around.run(std::mem::take(&mut self.ends), &course, &mut keep)?;
+        let meanwhile = around.meanwhile().since(&meanwhile);
+        self.ends = std::mem::take(&mut ran.ends);
+        let after: Vec<Counted> = (0..self.ends.len()).map(|end| around.counted(end)).collect();
+        let context = Context { trial, plan: &plan, before, after, meanwhile, intervals, stopped: course.is_stopped() };
+        Ok(self.record(size, began, ran, context))
+    }
+
+    /// Puts streams and listeners at the ends.
+    fn attach(
+        &mut self,
+        run: u16,
+        pacer: impl Fn(usize) -> Pacer,
+        then: Option<Pacer>,
+        listener: impl Fn(Listener) -> Listener,
+    ) {
+        let Manner { latency_every, floor, .. } = self.manner;
+        for (number, way) in self.ways.iter_mut().enumerate() {
+            let mut frames = way.frames.take().expect("a way's frames come back after each trial");
+            frames.restart();
+            let stream = Stream::new(frames, self.memory, pacer(number), run);
+            self.ends[way.from].stream = Some(match &then {
+                Some(then) => stream.then(then.clone()),
+                None => stream,
+            });
+            let settings = Settings { latency_every, floor, ..Settings::new(run, way.flows) };
+            self.ends[way.to].listener = Some(listener(Listener::new(settings)));
+        }
+    }
+
+    fn record(&mut self, size: u32, began: String, ran: Ran, context: Context<'_>) -> TrialRecord {
+        let Ran { mut sent, mut heard, latencies, longest_pause, ended, .. } = ran;
+        let Context { trial, plan, before, after, meanwhile, intervals, stopped } = context;
+        let mut directions = Vec::new();
+        let mut all: Option<Latencies> = None;
+        let (mut last_lost, mut outage): (Option<f64>, Option<f64>) = (None, None);
+        let mut intervals = Some(intervals);
+        for way in &mut self.ways {
+            let (Some(sent), Some(mut heard)) = (sent[way.from].take(), heard[way.to].take()) else { continue };
+            let received = heard.close(|flow| sent.frames.written(flow));
+            let latencies = latencies[way.to].as_ref();
+            let latency = latencies.and_then(Latencies::summary);
+            if let Some(latencies) = latencies {
+                match &mut all {
+                    Some(all) => all.add(latencies),
+                    None => all = Some(latencies.clone()),
+                }
+            }
+            if let Some((fall, ..)) = plan.then
+                && let Some(ago) = heard.last_missing(ended)
+            {
+                let when = (ended - ago) as f64 - fall as f64;
+                last_lost = Some(last_lost.unwrap_or(f64::NEG_INFINITY).max(when / SECOND));
+            }
+            if let Some(silence) = heard.longest_silence().filter(|_| plan.reset_after.is_some()) {
+                outage = Some(outage.unwrap_or(0.0).max((silence.to - silence.from) as f64 / SECOND));
+            }
+            let (from, to) = (way.from, way.to);
+            let verdict = Verdict::new(&Observed {
+                account: Some(sent.account),
+                outcome: Some(&received),
+                latency: latency.as_ref(),
+                missed: after[to].missed.saturating_sub(before[to].missed),
+                receive_errors: after[to].errors.saturating_sub(before[to].errors),
+                longest_pause,
+                allowed_pause: plan.allowed_pause,
+                planned: plan.planned,
+                lasted: sent.lasted,
+                links_down: [from, to].iter().filter(|end| !after[**end].up || !before[**end].up).count() as u32,
+                meanwhile: Some(meanwhile),
+                interrupted: stopped,
+            });
+            directions.push(Direction {
+                name: way.name.clone(),
+                sent: sent.account,
+                achieved: sent.achieved.summary(),
+                received,
+                latency,
+                variation: latencies.map(|latencies| heard.variation(latencies)),
+                verdict,
+                longest_pause_ns: longest_pause,
+                // They are of all directions together: once is enough.
+                intervals: intervals.take().unwrap_or_default(),
+            });
+            way.frames = Some(sent.frames);
+        }
+        let mut outcome = outcome(trial, &directions);
+        outcome.latency = all.as_ref().and_then(Latencies::summary).as_ref().and_then(delays);
+        outcome.last_lost = last_lost;
+        outcome.outage = outage;
+        TrialRecord { size, trial: trial.clone(), outcome, began, directions }
+    }
+}
+
+/// What a record is made of, beyond what the stations did.
+struct Context<'a> {
+    trial: &'a Trial,
+    plan: &'a Plan,
+    before: Vec<Counted>,
+    after: Vec<Counted>,
+    meanwhile: Meanwhile,
+    intervals: Vec<Interval>,
+    stopped: bool,
+}
+
+/// A trial's times, ns.
+struct Plan {
+    limit: Limit,
+    /// How long frames are to be sent, and then listened for.
+    planned: u64,
+    drain: u64,
+    /// When the load falls, to which load, and for how long.
+    then: Option<(u64, f64, Limit)>,
+    tag_from: Option<u64>,
+    reset_after: Option<u64>,
+    allowed_pause: u64,
+}
+
+impl Plan {
+    fn new(trial: &Trial, start: u64, manner: &Manner) -> Plan {
+        let ns = |seconds: f64| (seconds * SECOND) as u64;
+        let for_time = |seconds: f64| Limit { frames: None, duration: Some(ns(seconds)) };
+        let mut plan = Plan {
+            limit: for_time(trial.duration),
+            planned: ns(trial.duration),
+            drain: ns(manner.settle.drain),
+            then: None,
+            tag_from: None,
+            reset_after: None,
+            allowed_pause: (manner.room as f64 / trial.load * SECOND) as u64,
+        };
+        match trial.shape {
+            Shape::Steady => {}
+            Shape::Burst { frames, listen } => {
+                plan.limit = Limit { frames: Some(frames), duration: None };
+                plan.planned = ns(frames as f64 / trial.load);
+                plan.drain += ns(listen);
+            }
+            Shape::Fall { load, duration } => {
+                plan.planned += ns(duration);
+                plan.then = Some((start + ns(trial.duration), load, for_time(duration)));
+            }
+            Shape::Tagged { after } => plan.tag_from = Some(start + ns(after)),
+            Shape::Reset { after } => plan.reset_after = Some(HEAD_START + ns(after)),
+        }
+        plan
+    }
+}
