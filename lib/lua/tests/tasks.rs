@@ -109,6 +109,21 @@ fn packets_are_made_changed_sent_and_received() {
 }
 
 #[test]
+fn headers_are_found_behind_two_vlan_tags() {
+    runs(
+        r#"
+        local frame, packet = require "perigee.frame", require "perigee.packet"
+        function main()
+          local d, b = task.device(0), task.burst()
+          local one = frame.udp { source_mac = d.mac, destination_mac = d.mac, vlan = 7, length = 64 }
+          local p = task.pool { prototype = one:sub(1, 12) .. "\x88\xa8\0\9" .. one:sub(13) }
+          assert(p:fill(b, 1, 68) and b.l3[0] == 22 and packet.ipv4(b, 0).protocol == 17)
+          assert(d:tx():send(b) == 1 and d:rx():receive(b, 1) == 1 and b.l3[0] == 22)
+        end"#,
+    );
+}
+
+#[test]
 fn a_full_queue_keeps_what_it_has_no_room_for() {
     runs(
         r#"

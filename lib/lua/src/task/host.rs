@@ -11,9 +11,9 @@ use perigee_worker::Pipe;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Ethernet header, and one with a VLAN tag, in bytes.
+/// Bytes of an Ethernet header, and of a VLAN tag.
 const ETHERNET: u8 = 14;
-const TAGGED: u8 = 18;
+const TAG: u8 = 4;
 /// Empty polls of a queue before its thread lets others have the core.
 const POLLS: u32 = 512;
 /// How long a pipe is polled before its receiver sleeps.
@@ -49,11 +49,16 @@ impl TaskPool {
     }
 }
 
-/// Where a frame's network header starts.
+/// Where a frame's network header starts, behind up to two VLAN tags.
 #[inline]
-fn network_offset(frame: &[u8]) -> u8 {
-    // VLAN tags of customers and of providers.
-    if matches!(frame.get(12..14), Some([0x81, 0] | [0x88, 0xa8])) { TAGGED } else { ETHERNET }
+pub(super) fn network_offset(frame: &[u8]) -> u8 {
+    // Those of customers and of providers.
+    let is_tag = |at: usize| matches!(frame.get(at..at + 2), Some([0x81, 0] | [0x88, 0xa8]));
+    match (is_tag(12), is_tag(16)) {
+        (false, _) => ETHERNET,
+        (true, false) => ETHERNET + TAG,
+        (true, true) => ETHERNET + 2 * TAG,
+    }
 }
 
 /// Tasks have no slow path: what is punted is dropped and counted.
