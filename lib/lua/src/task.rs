@@ -9,6 +9,7 @@
 //! abi       the functions of perigee_task.h, for every burst
 //! native    the functions of the table `native`, for everything else
 //! group     all tasks of a program: start, wait, results, errors, the end
+//! modifier  a script whose function changes frames before they are sent: `perigee gen --script`
 //! ```
 //!
 //! A task is interrupted by [`Tasks::stop`]: `running()` turns false in all of them, whatever waits for packets, messages or time
@@ -18,11 +19,13 @@ mod abi;
 mod group;
 mod host;
 mod machine;
+mod modifier;
 mod native;
 mod shared;
 mod steer;
 
 pub use group::{Failure, Tasks};
 pub use machine::{Core, DeviceRequest, Machine, OpenDevice};
+pub use modifier::Modifier;
 
 pub(crate) use abi::link;

@@ -176,7 +176,7 @@ fn run_chunk(lua: &Lua, script: &Script) -> Result<Function, ScriptError> {
 }
 
 /// The type's name as Lua knows it: there are no integers in it.
-fn lua_type(value: &mlua::Value) -> &'static str {
+pub(crate) fn lua_type(value: &mlua::Value) -> &'static str {
     match value {
         mlua::Value::Integer(_) => "number",
         other => other.type_name(),

@@ -287,12 +287,31 @@ impl Tasks {
 
     /// A VM with the script loaded; the function that runs a task in it.
     fn vm(self: &Arc<Self>, host: &mut TaskHost, start: &native::Start, core: usize) -> mlua::Result<(Lua, Function)> {
+        let (lua, run) = self.empty_vm(host, start.name(), core)?;
+        self.chunk(&lua)?.call::<()>(())?;
+        Ok((lua, run))
+    }
+
+    /// The script's text as a function of a VM.
+    pub(super) fn chunk(&self, lua: &Lua) -> mlua::Result<Function> {
+        lua.load(&self.script.source).set_name(format!("@{}", self.script.name)).into_function()
+    }
+
+    /// A VM with all that scripts can call, for the task `name`, before the script is loaded; the function that runs a task in it.
+    pub(super) fn empty_vm(
+        self: &Arc<Self>,
+        host: &mut TaskHost,
+        name: &str,
+        core: usize,
+    ) -> mlua::Result<(Lua, Function)> {
         assert!(super::link() > 0, "the C ABI is linked in");
         // SAFETY: scripts are the user's own code and get the FFI and the debug library on purpose.
         let lua = unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::default()) };
         let package: Table = lua.globals().get("package")?;
         let preload: Table = package.get("preload")?;
-        for (name, source) in crate::vm::LUA_MODULES.iter().chain(SOURCES).chain(JIT_MODULES) {
+        // A name without a dot is a script's own file.
+        let modules = SOURCES.iter().filter(|(name, _)| name.contains('.'));
+        for (name, source) in crate::vm::LUA_MODULES.iter().chain(modules).chain(JIT_MODULES) {
             preload.set(*name, lua.load(*source).set_name(format!("={name}")).into_function()?)?;
         }
         if let Some(folder) = &self.script.folder {
@@ -301,7 +320,7 @@ impl Tasks {
             lua.globals().set("SCRIPT_FOLDER", folder.display().to_string())?;
         }
         let native = native::table(&lua, self, host.id, std::ptr::from_mut(host).cast::<c_void>())?;
-        native.set("task_name", start.name())?;
+        native.set("task_name", name)?;
         native.set("core", core)?;
         native.set("script_name", self.script.name.as_str())?;
         let pointer = LightUserData(std::ptr::from_mut(host).cast());
@@ -312,8 +331,6 @@ impl Tasks {
             pointer,
             crate::vm::registry(&lua)?,
         ))?;
-        let chunk = lua.load(&self.script.source).set_name(format!("@{}", self.script.name)).into_function()?;
-        chunk.call::<()>(())?;
         Ok((lua, run))
     }
 
@@ -530,7 +547,7 @@ impl Tasks {
     }
 }
 
-/// The Lua modules of tasks, carried in the binary: (module name, source); `host` is no module, and does no harm.
+/// The files of `lua/task`, carried in the binary: (module name, source). Those without a dot in their names are no modules.
 pub(super) const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/task_sources.rs"));
 const HOST: &str = include_str!("../../../../lua/task/host.lua");
 

@@ -104,6 +104,11 @@ impl TaskHost {
         &raw mut self.context
     }
 
+    /// The time in ns that modules see.
+    pub fn set_now(&mut self, now: u64) {
+        self.context.now = now;
+    }
+
     pub fn new_batch(&mut self) -> *mut Batch {
         self.batches.push(Batch::new(self.group.machine().memory()));
         self.batches.last_mut().map_or(std::ptr::null_mut(), |batch| &raw mut **batch)
