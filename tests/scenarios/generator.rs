@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-//! `perigee gen`: across a cable, through a router, into `perigee task`, from a capture; what it prints; how it ends; mistakes.
+//! `perigee gen`: across a cable, through a router, into `perigee task`, from a capture, every script of examples/gen; what it prints; how it
+//! ends; mistakes.
 
+use perigee_packet::wire::checksum::{pseudo_v4, sum};
 use perigee_tests::{Asserts, Ended, Good, Signal, World, perigee, run, wait_until};
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 perigee_tests::scenarios![
@@ -14,6 +17,12 @@ perigee_tests::scenarios![
     a_capture_is_sent_as_it_is,
     loss_is_seen,
     an_interrupted_run_keeps_its_figures,
+    every_example_has_a_scenario,
+    a_script_describes_clients_and_servers,
+    a_script_changes_frames_as_time_goes_by,
+    a_script_writes_whole_payloads,
+    a_script_that_throws_ends_the_generator_in_order,
+    a_script_that_does_not_return_is_ended,
     mistakes_are_described,
 ];
 
@@ -134,20 +143,22 @@ fn a_capture_is_sent_as_it_is(_: &World) {
     ]));
     let all = generate(&["net_pcap0,tx_pcap=/run/two.pcap", "--pcap", "/run/one.pcap", "--loops", "2"]);
     assert_eq!(number(&all, "/sent/sent"), 600);
-    let frames = |path: &str| {
-        let file = fs::read(path).expect("a capture");
-        let mut rest = &file[24..];
-        let mut frames = Vec::new();
-        while let Some(length) = rest.get(8..12) {
-            let length = u32::from_le_bytes(length.try_into().expect("four bytes")) as usize;
-            frames.push(rest[16..16 + length].to_vec());
-            rest = &rest[16 + length..];
-        }
-        frames
-    };
     let (one, two) = (frames("/run/one.pcap"), frames("/run/two.pcap"));
     assert_eq!((one.len(), two.len()), (300, 600));
     assert!(two[..300] == one && two[300..] == one);
+}
+
+/// The frames of a capture that DPDK wrote.
+fn frames(path: &str) -> Vec<Vec<u8>> {
+    let file = fs::read(path).expect("a capture");
+    let mut rest = &file[24..];
+    let mut frames = Vec::new();
+    while let Some(length) = rest.get(8..12) {
+        let length = u32::from_le_bytes(length.try_into().expect("four bytes")) as usize;
+        frames.push(rest[16..16 + length].to_vec());
+        rest = &rest[16 + length..];
+    }
+    frames
 }
 
 /// A task between the two ports drops every tenth frame.
@@ -195,6 +206,105 @@ fn an_interrupted_run_keeps_its_figures(world: &World) {
     assert!(said.contains("frames in") && said.contains("received on there: "), "{said}");
 }
 
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/gen")
+}
+
+/// The scenarios below name each of them.
+fn every_example_has_a_scenario(_: &World) {
+    let text = include_str!("generator.rs");
+    for entry in fs::read_dir(examples()).expect("the folder of examples").flatten() {
+        let name = entry.file_name().into_string().expect("a name");
+        assert!(!name.ends_with(".lua") || text.contains(&format!("\"{name}\"")), "no scenario runs {name}");
+    }
+}
+
+/// What a script of examples/gen makes of a device, flags and its own arguments.
+fn scripted(script: &str, words: &[&str], arguments: &[&str]) -> Value {
+    let script = examples().join(script).display().to_string();
+    let mut command = command(&[words, &["--json", "--script", &script, "--"], arguments].concat());
+    figures(&run(&mut command))
+}
+
+fn a_script_describes_clients_and_servers(world: &World) {
+    cable(world, "here", "there");
+    let words = ["here", "--to", "there", "--rate", "2kpps", "-n", "2000", "--destination-port", "53"];
+    let all = scripted("clients.lua", &words, &["300", "5"]);
+    let traffic = &all["traffic"];
+    assert_eq!(traffic["source"], "198.18.0.1-198.18.1.44");
+    assert_eq!(traffic["destination"], "zipf(1.1):198.19.0.1-198.19.0.5");
+    assert_eq!(traffic["destination_port"], "53", "flags come on top");
+    assert!(traffic["script"].as_str().is_some_and(|name| name.ends_with("clients.lua")), "{all:#}");
+    assert_eq!((number(&all, "/received/flows"), number(&all, "/received/lost")), (300, 0), "{all:#}");
+    let script = examples().join("clients.lua").display().to_string();
+    run(&mut command(&["here", "--script", &script, "--", "0"])).refused("expected 1 to 65534 clients and servers");
+}
+
+/// The IPv4 header and the UDP datagram of an untagged frame, whose checksums are right.
+fn datagram(frame: &[u8]) -> (&[u8], &[u8]) {
+    let (ip, udp) = (&frame[14..34], &frame[34..]);
+    let is_right = |sum: u32| (sum & 0xffff) + (sum >> 16) == 0xffff;
+    let address = |at: usize| Ipv4Addr::new(ip[at], ip[at + 1], ip[at + 2], ip[at + 3]);
+    assert!(is_right(sum(ip)), "the checksum of {ip:x?}");
+    let pseudo = pseudo_v4(address(12), address(16), 17, udp.len() as u16);
+    assert!(is_right(pseudo + sum(udp)), "the checksum of {udp:x?}");
+    (ip, udp)
+}
+
+fn a_script_changes_frames_as_time_goes_by(world: &World) {
+    // Across a cable, where the stamps are as they were.
+    cable(world, "here", "there");
+    let words = ["here", "--to", "there", "--rate", "2kpps", "-n", "2000"];
+    let all = scripted("sweep.lua", &words, &["0.1"]);
+    let sent = number(&all, "/sent/sent");
+    assert!(sent > 1000 && number(&all, "/received/counters/unique") == sent, "{all:#}");
+    assert_eq!((number(&all, "/received/lost"), number(&all, "/received/counters/corrupted")), (0, 0), "{all:#}");
+    // Into a file, byte by byte.
+    let words = ["net_pcap0,tx_pcap=/run/sweep.pcap", "--rate", "1kpps", "-n", "300"];
+    let all = scripted("sweep.lua", &words, &["0.1"]);
+    let frames = frames("/run/sweep.pcap");
+    assert_eq!(frames.len() as u64, number(&all, "/sent/sent"));
+    let mut classes: Vec<u8> = frames.iter().map(|frame| datagram(frame).0[1] >> 2).collect();
+    assert_eq!(classes[0], 0);
+    classes.dedup();
+    assert!(
+        classes.len() > 1 && classes.iter().all(|class| [0, 8, 10, 18, 26, 34, 46, 48].contains(class)),
+        "{classes:?}"
+    );
+}
+
+fn a_script_writes_whole_payloads(_: &World) {
+    // More than one batch.
+    let all = scripted("dns.lua", &["net_pcap0,tx_pcap=/run/dns.pcap", "-n", "300"], &["example.org"]);
+    assert_eq!(number(&all, "/sent/sent"), 300);
+    for (i, frame) in frames("/run/dns.pcap").iter().enumerate() {
+        let (_, udp) = datagram(frame);
+        let (id, name) = ((i as u16).to_be_bytes(), format!("\x08{i:08x}\x07example\x03org\0"));
+        let query = [&id[..], &[1, 0, 0, 1, 0, 0, 0, 0, 0, 0], name.as_bytes(), &[0, 1, 0, 1]].concat();
+        assert_eq!((&udp[2..4], &udp[8..]), (&[0, 53][..], &query[..]), "query {i}");
+    }
+}
+
+fn a_script_that_throws_ends_the_generator_in_order(world: &World) {
+    let throws = "function modify(burst, first)\n  if first >= 100 then\n    burst.nothing = 1\n  end\nend";
+    let script = world.file("throws.lua", throws).display().to_string();
+    let ended = run(&mut command(&["net_null0", "--rate", "2kpps", "--script", &script])).refused("throws.lua:3: ");
+    // What was sent before; that no packet buffer is missing is part of it.
+    assert!(ended.out.contains("sent on net_null0: ") && ended.out.contains(" frames in "), "{}", ended.text);
+    assert!(ended.text.contains("(in modify, at frame 1"), "{}", ended.text);
+}
+
+fn a_script_that_does_not_return_is_ended(world: &World) {
+    let stuck = "function modify()\n  print 'at work'\n  while true do end\nend";
+    let script = world.file("stuck.lua", stuck).display().to_string();
+    let mut process = world.start(&mut command(&["net_null0", "--seconds", "1", "--script", &script]));
+    wait_until("the script to work", || process.said().contains("at work"));
+    process.signal(Signal::INT).good();
+    wait_until("its end", || process.ended().good().is_some());
+    let ended = process.end();
+    assert!(ended.code == Some(1) && ended.text.contains("stuck.lua: modify does not return"), "{}", ended.text);
+}
+
 fn mistakes_are_described(world: &World) {
     cable(world, "here", "there");
     let refused = |words: &[&str], part: &str| drop(run(&mut command(words)).refused(part));
@@ -208,12 +318,18 @@ fn mistakes_are_described(world: &World) {
     refused(&["here", "--destination", "routes:/run/nothing"], "/run/nothing");
     let file = world.file("traffic.toml", "sizes = 64\nsauce = \"198.18.0.1\"\n");
     refused(&["here", "--traffic", &file.display().to_string()], "sauce");
+    let script = world.file("traffic.lua", "traffic = {\n  sauce = 1 }").display().to_string();
+    refused(&["here", "--script", &script], "traffic.lua: the table of the traffic: sauce: unknown field `sauce`");
+    let script = world.file("traffic.lua", "traffic = {\n  sizes =").display().to_string();
+    refused(&["here", "--script", &script], "traffic.lua:2: unexpected symbol");
+    refused(&["here", "--script", "/run/nothing.lua"], "/run/nothing.lua: ");
     world.ip("link set there down");
     refused(&["here", "-n", "1"], "the link of here is down");
     for (words, part) in [
         (["--rate", "fast"], "is not a rate"),
         (["--sizes", "20"], "expected 64 to 16000"),
         (["--seconds", "0"], "expected seconds above 0"),
+        (["--", "words"], "--script <FILE>"),
     ] {
         let ended = run(&mut command(&[&["here"], &words[..]].concat()));
         assert!(ended.code == Some(2) && ended.text.contains(part), "{words:?}: {}", ended.text);

@@ -2,11 +2,13 @@
 //! `perigee gen`: sends traffic on a port, at a rate; counts, orders and times what comes back on the same port or another.
 //!
 //! ```text
-//! traffic   which frames: flags, a file, a capture
+//! traffic   which frames: flags, a file, a script, a capture
+//! script    a Lua script that describes them, changes them before they are sent, or both
 //! report    the summary: for people, as JSON, as CSV
 //! ```
 
 mod report;
+mod script;
 mod traffic;
 
 use crate::measure::ports::{self, TesterPort};
@@ -22,6 +24,7 @@ use perigee_measure::station::{Course, Finished, Listener, Sent, Stream};
 use perigee_measure::verdict::{Observed, Verdict};
 use perigee_packet::PortStats;
 use report::Report;
+use script::Watch;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -32,6 +35,8 @@ use traffic::{Source, TrafficArgs};
 
 /// From the command to the first frame, ns: threads are on their cores by then.
 const HEAD_START: u64 = 20_000_000;
+/// How long everything may take to end after it was asked to.
+const GRACE: Duration = Duration::from_secs(5);
 /// How long to wait for frames that are still under way.
 const DRAIN: f64 = 0.5;
 /// How long a pause the tester's queues stand at least, ns.
@@ -99,7 +104,9 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 pub fn generate(args: &GenArgs) -> Result<ExitCode> {
     // Mistakes are found before a device is opened.
-    let source = args.traffic.source(None, None)?;
+    let clock = Clock::new();
+    let script = args.traffic.script(clock)?;
+    let source = args.traffic.source(script.as_ref(), None, None)?;
     ensure!(args.late >= 0.0 && args.late.is_finite(), "--late {}: expected microseconds, 0 or more", args.late);
     ensure!(
         args.to.as_ref() != Some(&args.device),
@@ -113,10 +120,13 @@ pub fn generate(args: &GenArgs) -> Result<ExitCode> {
     let names: Vec<&str> = std::iter::once(args.device.as_str()).chain(args.to.as_deref()).collect();
     let open = ports::open_all(&eal, &names, source.largest())?;
     let pattern = request(args)?.pattern(source.mean_size(), open[0].line())?;
-    let source = args.traffic.source(Some(open[0].mac()), open.get(1).map(TesterPort::mac))?;
-    let clock = Clock::new();
+    let source = args.traffic.source(script.as_ref(), Some(open[0].mac()), open.get(1).map(TesterPort::mac))?;
+    let (source, watch) = match script {
+        Some(script) => source.changed_by(script),
+        None => (source, None),
+    };
     let cores = args.machine.cores.as_ref().map_or_else(usable_cores, |cores| cores.0.clone());
-    let trial = Trial { args, source, pattern, clock, cores };
+    let trial = Trial { args, source, watch: watch.clone(), pattern, clock, cores };
     let outcome = trial.run(&eal, &open, &mut csv)?;
     for port in open {
         port.close()?;
@@ -125,6 +135,9 @@ pub fn generate(args: &GenArgs) -> Result<ExitCode> {
         println!("{}", serde_json::to_string_pretty(&outcome).context("the results are no JSON")?);
     } else {
         print!("{}", outcome.text());
+    }
+    if let Some(why) = watch.as_ref().and_then(|watch| watch.failure()) {
+        bail!("{why}");
     }
     let failed = !outcome.verdict.is_trusted();
     Ok(if failed { ExitCode::from(2) } else { ExitCode::SUCCESS })
@@ -168,6 +181,8 @@ impl CsvFile {
 struct Trial<'a> {
     args: &'a GenArgs,
     source: Source,
+    /// Of the script that changes the frames.
+    watch: Option<Arc<Watch>>,
     pattern: Pattern,
     clock: Clock,
     cores: Vec<usize>,
@@ -175,7 +190,7 @@ struct Trial<'a> {
 
 impl Trial<'_> {
     fn run(self, eal: &perigee_dpdk::Eal, open: &[TesterPort], csv: &mut Option<CsvFile>) -> Result<Report> {
-        let Trial { args, source, pattern, clock, cores } = self;
+        let Trial { args, source, watch, pattern, clock, cores } = self;
         let (described, stamped, flows) = (source.describe(), source.is_stamped(), source.flows());
         let run = run_number();
         let start = clock.now() + HEAD_START;
@@ -197,7 +212,13 @@ impl Trial<'_> {
         }
         let course = Course::new(1, (DRAIN * 1e9) as u64);
         let stop: Arc<Course> = course.clone();
-        crate::signals::on_signals(move || stop.stop(), Duration::from_secs(5))?;
+        let stop = move || {
+            stop.stop();
+            if let Some(watch) = watch {
+                watch.interrupt(GRACE);
+            }
+        };
+        crate::signals::on_signals(stop, GRACE)?;
         let before: Vec<PortStats> = open.iter().map(TesterPort::stats).collect();
         let numbers: Vec<u32> = cores.iter().map(|core| *core as u32).collect();
         let meanwhile = Meanwhile::read(Path::new("/"), &numbers);

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
-//! Which frames: from flags, a file of TOML, or a capture.
+//! Which frames: from flags, a file of TOML, a script, or a capture.
 
+use super::script::{TrafficScript, Watch};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use perigee_dpdk::Clock;
 use perigee_measure::replay::{Capture, LIMIT, Playback, Replay};
 use perigee_measure::traffic::{Addresses, Description, Family, Frames, Protocol, Range, Rss, Sizes, Traffic, VlanId};
 use perigee_net::MacAddr;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Frames")]
@@ -16,6 +19,13 @@ pub struct TrafficArgs {
     /// A description of the frames, in TOML: the flags below by name (source_port = "1024-2047"); flags override it
     #[arg(long, value_name = "FILE")]
     traffic: Option<PathBuf>,
+    /// A Lua script that sets the table `traffic`, with the same keys, has a function modify(burst, first, seconds) that changes
+    /// frames before they are sent, or both; flags override the table
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["traffic", "pcap"])]
+    script: Option<PathBuf>,
+    /// The script's arguments, behind --
+    #[arg(last = true, value_name = "ARGS", requires = "script")]
+    words: Vec<String>,
     /// A capture to send: pcap or pcapng
     #[arg(long, value_name = "FILE", conflicts_with_all = ["traffic", "sizes", "protocol", "source", "destination"])]
     pcap: Option<PathBuf>,
@@ -97,6 +107,14 @@ pub struct Source {
 }
 
 impl Source {
+    /// The same frames, changed by a script; and what to ask about it, if it changes them.
+    pub fn changed_by(self, script: TrafficScript) -> (Source, Option<Arc<Watch>>) {
+        let mut described = self.described;
+        described["script"] = script.name.as_str().into();
+        let (frames, watch) = script.changing(self.frames);
+        (Source { frames, described, ..self }, watch)
+    }
+
     /// What was asked for.
     pub fn describe(&self) -> serde_json::Value {
         self.described.clone()
@@ -126,22 +144,27 @@ impl TrafficArgs {
         self.seed.unwrap_or(1)
     }
 
+    /// The script, loaded; `clock` is that of the generator.
+    pub fn script(&self, clock: Clock) -> Result<Option<TrafficScript>> {
+        self.script.as_ref().map(|path| TrafficScript::load(path, &self.words, clock)).transpose()
+    }
+
     /// What is asked for, compiled. MAC addresses that are not given are those of the sending and of the receiving port, once they
     /// are known.
-    pub fn source(&self, from: Option<MacAddr>, to: Option<MacAddr>) -> Result<Source> {
+    pub fn source(&self, script: Option<&TrafficScript>, from: Option<MacAddr>, to: Option<MacAddr>) -> Result<Source> {
         if let Some(path) = &self.pcap {
             return self.capture(path);
         }
-        let mut description = self.description()?;
+        let mut description = self.description(script)?;
         description.source_mac = description.source_mac.or(from.map(Range::one));
         description.destination_mac = description.destination_mac.or(to.map(Range::one));
         described(&description)
     }
 
-    /// The description of the file and the flags.
-    pub fn description(&self) -> Result<Description> {
+    /// The description of the file or the script, and the flags.
+    pub fn description(&self, script: Option<&TrafficScript>) -> Result<Description> {
         let mut to = match &self.traffic {
-            None => Description::default(),
+            None => script.map_or_else(Description::default, |script| script.description.clone()),
             Some(path) => {
                 let text =
                     std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
