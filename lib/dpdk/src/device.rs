@@ -39,11 +39,8 @@ impl Device {
             }
             Device::Dpdk(devargs) => Ok(devargs.clone()),
             Device::Interface(name) => {
-                // 32 to a block, so that the kernel wakes and maps few blocks. DPDK locks them in memory, of which users may
-                // have as little as 8 MB: so 2 MB per queue and direction.
-                let frame = socket_frame(mtu);
+                let (frame, frames) = (socket_frame(mtu), socket_frames(mtu));
                 let block = frame * 32;
-                let frames = (SOCKET_MEMORY / block).max(1) * 32;
                 Ok(format!(
                     "net_af_packet_{name},iface={name},qpairs={queues},framesz={frame},blocksz={block},framecnt={frames}"
                 ))
@@ -118,6 +115,12 @@ const SOCKET_MEMORY: u32 = 2 << 20;
 /// 32 of them are whole pages. DPDK wants packet buffers with room for the frame, header included.
 pub(crate) fn socket_frame(mtu: u16) -> u32 {
     (u32::from(mtu) + 200).next_multiple_of(128).max(2048)
+}
+
+/// Frames that an AF_PACKET socket has room for, per queue and direction. 32 are a block, so that the kernel wakes and maps few of
+/// these. DPDK locks them in memory, of which users may have as little as 8 MB: so 2 MB per queue and direction.
+pub fn socket_frames(mtu: u16) -> u32 {
+    (SOCKET_MEMORY / (socket_frame(mtu) * 32)).max(1) * 32
 }
 
 #[cfg(test)]

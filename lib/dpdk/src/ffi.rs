@@ -285,6 +285,9 @@ unsafe extern "C" {
     pub fn perigee_port_describe(port: u16, to: *mut DeviceInfo) -> c_int;
     pub fn perigee_port_setup(setup: *const Setup, step: *mut *const c_char) -> c_int;
     pub fn perigee_port_spread(port: u16, reta_size: u16, queues: u16) -> c_int;
+    pub fn perigee_packet_sockets(interface: *const c_char, to: *mut c_int, most: c_int) -> c_int;
+    pub fn perigee_packet_drops(fd: c_int) -> u64;
+    pub fn perigee_port_pause(port: u16) -> c_int;
     pub fn perigee_port_link(port: u16, to: *mut LinkState) -> c_int;
     pub fn perigee_port_stats(port: u16, to: *mut u64) -> c_int;
     pub fn perigee_port_set_mac(port: u16, mac: *const u8) -> c_int;

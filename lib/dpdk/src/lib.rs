@@ -37,7 +37,7 @@ pub mod snabb;
 
 pub use acl::{AclFilter, Action, Key4, Key6, MAX_RULES, key4, key6};
 pub use clock::Clock;
-pub use device::Device;
+pub use device::{Device, socket_frames};
 pub use eal::{
     Eal, EalConfig, Hugepages, LogLevel, RegisteredThread, fallback_runtime_dir, pin_current_thread, set_runtime_dir,
     usable_cores, version,

@@ -10,7 +10,8 @@ use crate::memory::MBUF;
 use crate::pool::MbufPool;
 use perigee_packet::{Batch, PortInfo};
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicBool;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A batch that DPDK fills must free its packets to DPDK.
@@ -86,6 +87,36 @@ impl Drop for Found {
     }
 }
 
+/// The sockets of an AF_PACKET port, whose drops its driver does not count: the kernel knows.
+#[derive(Default)]
+pub(crate) struct PacketSockets {
+    descriptors: Vec<c_int>,
+    drops: AtomicU64,
+}
+
+impl PacketSockets {
+    /// Those of an interface, none of another device. What they have dropped so far does not count.
+    pub(crate) fn of(device: &Device, queues: u16) -> PacketSockets {
+        let Device::Interface(name) = device else { return PacketSockets::default() };
+        let Ok(c) = c_string(name) else { return PacketSockets::default() };
+        let mut descriptors = vec![0; usize::from(queues)];
+        // SAFETY: a C string, and room for so many numbers.
+        let found = unsafe { ffi::perigee_packet_sockets(c.as_ptr(), descriptors.as_mut_ptr(), c_int::from(queues)) };
+        descriptors.truncate(usize::try_from(found).unwrap_or(0));
+        let sockets = PacketSockets { descriptors, drops: AtomicU64::new(0) };
+        sockets.dropped();
+        sockets.drops.store(0, Ordering::Relaxed);
+        sockets
+    }
+
+    /// Frames that their rings had no room for.
+    pub(crate) fn dropped(&self) -> u64 {
+        // SAFETY: a number; if it is no packet socket any more, the answer is 0.
+        let more: u64 = self.descriptors.iter().map(|fd| unsafe { ffi::perigee_packet_drops(*fd) }).sum();
+        self.drops.fetch_add(more, Ordering::Relaxed) + more
+    }
+}
+
 /// The part of a port that queues, filters and the control side share. Fields are dropped in this order: the device before the
 /// pool that its buffers go back to.
 pub(crate) struct OpenPort {
@@ -97,6 +128,7 @@ pub(crate) struct OpenPort {
     pub(crate) tx_taken: Vec<AtomicBool>,
     pub(crate) non_plain: Vec<NonPlain>,
     pub(crate) slow_queue: Option<u16>,
+    pub(crate) sockets: PacketSockets,
     pub(crate) info: Mutex<PortInfo>,
     pub(crate) _eal: Arc<Started>,
 }

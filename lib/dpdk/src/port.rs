@@ -7,7 +7,7 @@ use crate::error::{Error, Result, errno_text, text};
 use crate::ffi::{self, NonPlain};
 use crate::flow::{FlowRule, Steer};
 use crate::log;
-use crate::open_port::{Found, OpenPort};
+use crate::open_port::{Found, OpenPort, PacketSockets};
 use crate::plan::{Plan, PortConfig, promiscuous};
 use crate::pool::{FRAME_OVERHEAD, MbufPool};
 use crate::queue::{RxNonPlain, RxQueue, TxQueue};
@@ -64,6 +64,7 @@ impl DpdkPort {
             tx_taken: flags(plan.tx),
             non_plain: (0..rx_total).map(|_| NonPlain::default()).collect(),
             slow_queue: plan.slow_queue.then_some(plan.rx),
+            sockets: PacketSockets::of(&config.device, pairs),
             info: Mutex::new(PortInfo { port: found.port, ..plan.info }),
             found,
             _eal: eal.started(),
@@ -99,6 +100,14 @@ impl DpdkPort {
     /// Makes the device put matching packets into receive queue `queue`; an error if it cannot.
     pub fn steer(&self, rule: &Steer, queue: u16) -> Result<FlowRule> {
         FlowRule::new(self.0.clone(), rule, queue)
+    }
+
+    /// Whether it sends or obeys pause frames (IEEE 802.3 annex 31B); `None` where its driver does not say.
+    pub fn flow_control(&self) -> Option<bool> {
+        let _control = self.0.control();
+        // SAFETY: the port exists.
+        let state = unsafe { ffi::perigee_port_pause(self.0.id()) };
+        (state >= 0).then_some(state != 0)
     }
 
     /// The pool it receives into.
@@ -145,7 +154,8 @@ impl Port for DpdkPort {
         let _control = self.0.control();
         // SAFETY: the port exists; eight numbers are written, or none.
         unsafe { ffi::perigee_port_stats(self.0.id(), n.as_mut_ptr()) };
-        let [rx_packets, rx_bytes, rx_missed, rx_errors, rx_no_buffer, tx_packets, tx_bytes, tx_errors] = n;
+        let [rx_packets, rx_bytes, missed, rx_errors, rx_no_buffer, tx_packets, tx_bytes, tx_errors] = n;
+        let rx_missed = missed + self.0.sockets.dropped();
         PortStats { rx_packets, rx_bytes, rx_missed, rx_errors, rx_no_buffer, tx_packets, tx_bytes, tx_errors }
     }
 

@@ -2,10 +2,13 @@
 #define _GNU_SOURCE
 #include "shim.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <linux/ethtool.h>
+#include <linux/if_packet.h>
 #include <linux/sockios.h>
 #include <net/if.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -400,6 +403,14 @@ int perigee_port_link(uint16_t port, struct perigee_link *to)
 	return 0;
 }
 
+int perigee_port_pause(uint16_t port)
+{
+	struct rte_eth_fc_conf conf = {0};
+	int error = rte_eth_dev_flow_ctrl_get(port, &conf);
+
+	return error != 0 ? error : conf.mode != RTE_ETH_FC_NONE;
+}
+
 int perigee_port_stats(uint16_t port, uint64_t to[8])
 {
 	struct rte_eth_stats s;
@@ -450,6 +461,38 @@ int perigee_interface_running(const char *name)
 	int error = ask_interface(name, SIOCGIFFLAGS, &request);
 
 	return error ? error : (request.ifr_flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING);
+}
+
+int perigee_packet_sockets(const char *interface, int *to, int most)
+{
+	const unsigned int index = if_nametoindex(interface);
+	DIR *folder = index != 0 ? opendir("/proc/self/fd") : NULL;
+	int n = 0;
+
+	if (folder == NULL)
+		return 0;
+	for (struct dirent *entry; n < most && (entry = readdir(folder)) != NULL;) {
+		const int fd = atoi(entry->d_name);
+		int domain = 0;
+		struct sockaddr_ll address = { 0 };
+		socklen_t length = sizeof(domain), address_length = sizeof(address);
+
+		if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0 || domain != AF_PACKET)
+			continue;
+		if (getsockname(fd, (struct sockaddr *)&address, &address_length) == 0 &&
+		    address.sll_ifindex == (int)index)
+			to[n++] = fd;
+	}
+	closedir(folder);
+	return n;
+}
+
+uint64_t perigee_packet_drops(int fd)
+{
+	struct tpacket_stats stats = { 0 };
+	socklen_t length = sizeof(stats);
+
+	return getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &length) == 0 ? stats.tp_drops : 0;
 }
 
 int perigee_interface_queues(const char *name)

@@ -101,9 +101,17 @@ int perigee_port_describe(uint16_t port, struct perigee_device *to);
 int perigee_port_setup(const struct perigee_setup *setup, const char **step);
 int perigee_port_spread(uint16_t port, uint16_t reta_size, uint16_t queues);
 int perigee_port_link(uint16_t port, struct perigee_link *to);
+/* Does the port send or obey pause frames (IEEE 802.3 annex 31B)? 0 or 1, or a negative errno where the driver does not say. */
+int perigee_port_pause(uint16_t port);
 int perigee_port_stats(uint16_t port, uint64_t to[8]);
 int perigee_port_set_mac(uint16_t port, const uint8_t mac[6]);
 int perigee_interface_mtu(const char *name);
+
+/* This process's packet sockets that are bound to an interface, at most so many; their number. */
+int perigee_packet_sockets(const char *interface, int *to, int most);
+
+/* Frames that a packet socket's ring had no room for, since the last call. DPDK's driver does not ask. */
+uint64_t perigee_packet_drops(int fd);
 
 /* Is a Linux interface up, and its other end, too? 0 or 1, or a negative errno. */
 int perigee_interface_running(const char *name);

@@ -16,7 +16,11 @@ fn main() {
         ip("link add left type veth peer name right");
         ip("link set left up mtu 1600");
         ip("link set right up mtu 1600");
-        return common::run(&[("across_a_wire", across_a_wire), ("queue_pairs", queue_pairs)]);
+        return common::run(&[
+            ("across_a_wire", across_a_wire),
+            ("queue_pairs", queue_pairs),
+            ("what_the_ring_drops_is_missed", what_the_ring_drops_is_missed),
+        ]);
     }
     let refused = match Command::new("unshare").args(["-Urnm", "true"]).output() {
         Ok(output) if output.status.success() => None,
@@ -125,4 +129,25 @@ fn queue_pairs(eal: &Eal) {
     let mut all = [a, b].concat();
     all.sort_by_key(|f| f[29]);
     assert_eq!(all, sent);
+}
+
+/// DPDK's driver does not ask the kernel; we do.
+fn what_the_ring_drops_is_missed(eal: &Eal) {
+    let pool = pool(eal);
+    let left = DpdkPort::open(eal, &interface("left"), &pool).unwrap();
+    let right = DpdkPort::open(eal, &interface("right"), &pool).unwrap();
+    let mut tx = left.tx_queue(0).unwrap();
+    let room = u64::from(socket_frames(1600));
+    let sent = room + 500;
+    // Nobody receives them.
+    let mut frame = vec![0; 60];
+    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 0x88, 0xb5]);
+    for _ in 0..sent {
+        send(&mut tx, &pool, std::slice::from_ref(&frame));
+    }
+    let missed = right.stats().rx_missed;
+    // Linux adds a few frames of its own.
+    assert!((sent - room..sent - room + 50).contains(&missed), "{missed} missed of {sent}, with room for {room}");
+    assert_eq!(right.stats().rx_missed, missed);
+    assert_eq!(left.stats().rx_missed, 0);
 }
