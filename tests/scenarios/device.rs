@@ -151,7 +151,8 @@ fn a_command_line_is_measured(world: &World) {
         perigee().display(),
         script.display()
     );
-    let mut device = world.device(setup(), Kind::Command(CommandLine { line, settle: Duration::from_secs(1) }));
+    let mut device =
+        world.device(setup(), Kind::Command(CommandLine { line, settle: Duration::from_secs(1), cores: vec![] }));
     let [left, right] = device.sides().each_ref().map(|side| side.tester_mac.clone());
     forwards(world, &device);
     assert!(device.log().contains(&format!("peers {left} {right}")), "{}", device.log());
@@ -166,7 +167,9 @@ fn a_device_that_cannot_be_built_says_why(world: &World) {
         format!("{error:#}")
     };
     assert!(refused(Setup { number: 7, ..setup() }, Kind::Linux).contains("expected 0 to 6"));
-    let line = |line: &str| Kind::Command(CommandLine { line: line.to_owned(), settle: Duration::from_secs(20) });
+    let line = |line: &str| {
+        Kind::Command(CommandLine { line: line.to_owned(), settle: Duration::from_secs(20), cores: vec![] })
+    };
     let error = refused(setup(), line("echo no luck; exit 3"));
     assert!(error.contains("exit status: 3; it said: no luck"), "{error}");
     assert_eq!((world.interfaces().len(), world.ip("netns list").as_str()), (0, ""));

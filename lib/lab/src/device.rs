@@ -23,11 +23,12 @@ mod perigee;
 mod testpmd;
 
 pub use cables::Side;
+pub(crate) use cables::loopback_cable;
 pub use command::CommandLine;
 pub use perigee::Perigee;
 pub use testpmd::Testpmd;
 
-use crate::{Host, LONGEST_WAIT, Place, Router, World, run, wait_until};
+use crate::{Host, LONGEST_WAIT, Place, Router, Signal, World, run, wait_until};
 use anyhow::{Context as _, Result, bail, ensure};
 use command::Group;
 use std::path::PathBuf;
@@ -133,6 +134,19 @@ impl Device {
             Running::Kernel => linux::stop(self),
             Running::Router(router) => router.stop().map(|_| ()),
             Running::Program(group) => group.stop(self.setup.patience),
+        }
+    }
+
+    /// Halts its process, so that it takes no processor from others, or lets it go on; the kernel is left alone.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn set_halted(&self, halted: bool) -> Result<()> {
+        let signal = if halted { Signal::STOP } else { Signal::CONT };
+        match &self.running {
+            Running::Nothing | Running::Kernel => Ok(()),
+            Running::Router(router) => router.signal(signal),
+            Running::Program(group) => group.process().signal_group(signal),
         }
     }
 

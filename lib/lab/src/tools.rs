@@ -33,6 +33,8 @@ pub const FRR: Tool = Tool("vtysh", "frr");
 
 /// DPDK's test program, to compare with.
 pub const TESTPMD: Tool = Tool("dpdk-testpmd", "dpdk-dev");
+/// Programs on cores of their own.
+pub const TASKSET: Tool = Tool("taskset", "util-linux");
 /// Programs whose output is read line by line.
 pub const STDBUF: Tool = Tool("stdbuf", "coreutils");
 

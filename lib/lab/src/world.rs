@@ -30,6 +30,22 @@ impl World {
         Ok(world)
     }
 
+    /// Puts a /sys of this network namespace over that of the outer one, so that it shows our interfaces.
+    ///
+    /// # Errors
+    /// The kernel refuses: in a container, parts of /sys may be hidden, and then nobody gets a new one.
+    pub fn own_sys(&self) -> Result<()> {
+        mount("sysfs", "/sys", "sysfs", MountFlags::RDONLY, None).context("a /sys of our own cannot be mounted")
+    }
+
+    /// A cable from us to ourselves, both of whose ends are here; the ends' names. Its frames may have `mtu` bytes of IP.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn loopback_cable(&self, mtu: u16) -> Result<[String; 2]> {
+        crate::device::loopback_cable(self, mtu)
+    }
+
     /// Where configurations, logs and sockets are.
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -9,6 +9,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// The highest number of a device.
 pub(super) const MOST: u8 = 6;
 
+/// Checksums left for a device to fill would arrive unfilled, and merged frames would not be those that were sent.
+const OFF: &str = "tx off gro off gso off tso off";
+
 /// One side of the device: its interface, the cable, and the tester at the other end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Side {
@@ -73,14 +76,26 @@ pub(super) fn connect(world: &World, device: &Device) -> Result<()> {
                 host.name()
             ))
             .context("two namespaces cannot be connected; `sudo modprobe veth` loads the driver")?;
-        // Checksums left for a device to fill would arrive unfilled, and merged frames would not be those that were sent.
-        const OFF: &str = "tx off gro off gso off tso off";
         run(&mut Place::Router.command(&format!("ethtool -K {port} {OFF}"))).output()?;
         host.run(&format!("ethtool -K {interface} {OFF}")).output()?;
         world.ip(&format!("link set {port} addrgenmode none"))?;
         world.ip(&format!("link set {port} up"))?;
     }
     Ok(())
+}
+
+/// A cable from the tester to itself, up.
+pub(crate) fn loopback_cable(world: &World, mtu: u16) -> Result<[String; 2]> {
+    let ends = ["f0", "f1"];
+    // Behind those of all devices; the last is the highest of 16 bits.
+    let [near, far] = [2, 3].map(|behind| interface_number(MOST * 2 + behind) - 1);
+    world.ip(&format!("link add f0 index {near} mtu {mtu} type veth peer name f1 index {far} mtu {mtu}"))?;
+    for end in ends {
+        run(&mut Place::Router.command(&format!("ethtool -K {end} {OFF}"))).output()?;
+        world.ip(&format!("link set {end} addrgenmode none"))?;
+        world.ip(&format!("link set {end} up"))?;
+    }
+    Ok(ends.map(str::to_owned))
 }
 
 /// Of 16 bits, as DPDK takes no more.

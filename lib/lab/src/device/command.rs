@@ -2,7 +2,7 @@
 //! Any command line as the device.
 
 use super::Device;
-use crate::{Process, Signal};
+use crate::{Process, Signal, tools};
 use anyhow::{Context as _, Result};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -25,11 +25,22 @@ pub struct CommandLine {
     pub line: String,
     /// How long it takes until it forwards.
     pub settle: Duration,
+    /// The cores that it may use; all of them, if there are none here.
+    pub cores: Vec<usize>,
 }
 
-pub(super) fn start(device: &Device, CommandLine { line, settle }: &CommandLine) -> Result<Group> {
+pub(super) fn start(device: &Device, CommandLine { line, settle, cores }: &CommandLine) -> Result<Group> {
     device.leave_to_programs()?;
-    let mut command = device.host().place().program("sh");
+    let list = cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    let mut command = match cores.is_empty() {
+        true => device.host().place().program("sh"),
+        false => {
+            tools::require(&[tools::TASKSET], &tools::search_path(), "a device on cores of its own")?;
+            let mut command = device.host().place().program("taskset");
+            command.args(["-c", &list, "sh"]);
+            command
+        }
+    };
     command.args(["-c", line]);
     for (name, side) in ["PERIGEE_LEFT", "PERIGEE_RIGHT"].into_iter().zip(device.sides()) {
         command.env(name, side.interface).env(format!("{name}_PEER"), &side.tester_mac);
