@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod buckets;
+pub mod compare;
 pub mod environment;
 pub mod pace;
 pub mod received;

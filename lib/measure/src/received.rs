@@ -306,6 +306,11 @@ impl Received {
         Some(self.silence).filter(|silence| silence.to > 0)
     }
 
+    /// When the last frame of this trial came, ns.
+    pub fn last_heard(&self) -> Option<u64> {
+        self.last
+    }
+
     /// When the last frame that is missing was sent, as recovery from overload asks (RFC 2544 26.5): ns before `now`. It is known by
     /// the frame that showed the gap, so the lost one was sent up to one gap of its flow earlier. Frames lost at the very end of a flow
     /// are not seen here, but by [`close`](Received::close). `None` if none is missing.

@@ -25,6 +25,7 @@ mod tables;
 pub use conformance::Doubted;
 pub use points::{Device, PointsError};
 pub use rows::{BackToBackRow, GoalRow, LatencyRow, LossRateRow, RecoveryRow, ResetRow, ThroughputRow};
+pub use tables::Table;
 
 use perigee_chart::number::{prefixed, share};
 use serde::{Deserialize, Serialize};
@@ -100,6 +101,8 @@ impl Report {
                     report.loss_rate.push(LossRateRow { size, trials, maximum_pps, curve: search.found() });
                 }
                 Searching::BackToBack(search) => {
+                    // Of the bursts: the tester may not reach the medium's.
+                    let maximum_pps = search.method().maximum;
                     report.back_to_back.push(BackToBackRow { size, trials, maximum_pps, bursts: search.found() });
                 }
                 Searching::Recovery(search) => {
@@ -117,13 +120,18 @@ impl Report {
     }
 
     /// What was measured and how, in a line: "RFC 2544, profile quick, IPv4, one way".
-    fn what(&self) -> String {
+    pub fn what(&self) -> String {
         let Settings { family, ways, .. } = &self.settings;
         format!("RFC 2544, profile {}, {family}, {ways}", self.profile)
     }
 
+    /// The results as tables.
+    pub fn results(&self) -> Vec<Table> {
+        tables::results(self)
+    }
+
     /// The throughput at each size, and whether that is all, in a few sentences.
-    fn headline(&self) -> Vec<String> {
+    pub fn headline(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.throughput.iter().map(|row| self.headline_of(row)).collect();
         if lines.is_empty() {
             lines.push("No throughput was measured.".to_owned());
@@ -166,7 +174,7 @@ impl Report {
     }
 
     /// Facts about the machine, the gravest first.
-    fn findings(&self) -> Vec<Finding> {
+    pub fn findings(&self) -> Vec<Finding> {
         let mut all = self.environment.all();
         all.sort_by_key(|finding| std::cmp::Reverse(finding.judgement));
         all

@@ -376,7 +376,10 @@ impl Station {
                         sending = true;
                     }
                 }
-                end.receive(clock);
+                // Where nobody listens or answers, the port drops what comes.
+                if end.listener.is_some() || end.resident.is_some() {
+                    end.receive(clock);
+                }
                 listens |= end.listener.is_some();
             }
             if now >= next_report {

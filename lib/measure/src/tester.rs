@@ -13,7 +13,7 @@ use crate::pace::{Limit, Pacer, Pattern};
 use crate::received::{Interval, Latencies, Received, Settings};
 use crate::run::{Direction, TrialRecord, delays, outcome};
 use crate::search::profile::Settle;
-use crate::search::{Shape, Trial};
+use crate::search::{Doubt, Shape, Spoils, Trial};
 use crate::station::{Course, End, Listener, Sent, Stream};
 use crate::traffic::Frames;
 use crate::verdict::{Observed, Verdict};
@@ -79,6 +79,11 @@ pub trait Surroundings {
 
     /// Resets the device `after` ns from now, while a trial runs.
     fn reset_device(&mut self, after: u64);
+
+    /// Why the last reset could not be done, if it could not.
+    fn reset_error(&mut self) -> Option<String> {
+        None
+    }
 }
 
 /// Frames that go from one end to another.
@@ -170,6 +175,27 @@ impl Tester {
         Ok(learned)
     }
 
+    /// The rate that the tester reaches, in frames per second each way: as many as the ports take, for `seconds`. The slowest way counts.
+    ///
+    /// # Errors
+    /// As [`Surroundings::run`].
+    pub fn reach<S: Surroundings>(&mut self, around: &mut S, seconds: f64) -> Result<f64, S::Error> {
+        let run = self.next_run();
+        let start = around.now() + HEAD_START;
+        let limit = Limit { frames: None, duration: Some((seconds * SECOND) as u64) };
+        self.attach(run, |_| Pacer::new(Pattern::Line, start, limit, u64::MAX), None, |listener| listener);
+        let course = Course::new(self.ways.len(), (self.manner.settle.drain * SECOND) as u64);
+        let mut ran = around.run(std::mem::take(&mut self.ends), &course, &mut |_| {})?;
+        let mut slowest = f64::INFINITY;
+        for way in &mut self.ways {
+            let Some(sent) = ran.sent[way.from].take() else { continue };
+            slowest = slowest.min(sent.account.sent.saturating_sub(1) as f64 * SECOND / sent.lasted.max(1) as f64);
+            way.frames = Some(sent.frames);
+        }
+        self.ends = ran.ends;
+        Ok(slowest)
+    }
+
     /// Runs a trial, its pause and its learning frames before it.
     ///
     /// # Errors
@@ -212,7 +238,9 @@ impl Tester {
         let meanwhile = around.meanwhile().since(&meanwhile);
         self.ends = std::mem::take(&mut ran.ends);
         let after: Vec<Counted> = (0..self.ends.len()).map(|end| around.counted(end)).collect();
-        let context = Context { trial, plan: &plan, before, after, meanwhile, intervals, stopped: course.is_stopped() };
+        let reset_error = plan.reset_after.and_then(|_| around.reset_error());
+        let stopped = course.is_stopped();
+        let context = Context { trial, plan: &plan, before, after, meanwhile, intervals, stopped, reset_error };
         Ok(self.record(size, began, ran, context))
     }
 
@@ -240,10 +268,10 @@ impl Tester {
 
     fn record(&mut self, size: u32, began: String, ran: Ran, context: Context<'_>) -> TrialRecord {
         let Ran { mut sent, mut heard, latencies, longest_pause, ended, .. } = ran;
-        let Context { trial, plan, before, after, meanwhile, intervals, stopped } = context;
+        let Context { trial, plan, before, after, meanwhile, intervals, stopped, reset_error } = context;
         let mut directions = Vec::new();
         let mut all: Option<Latencies> = None;
-        let (mut last_lost, mut outage): (Option<f64>, Option<f64>) = (None, None);
+        let mut times = Times::default();
         let mut intervals = Some(intervals);
         for way in &mut self.ways {
             let (Some(sent), Some(mut heard)) = (sent[way.from].take(), heard[way.to].take()) else { continue };
@@ -256,15 +284,7 @@ impl Tester {
                     None => all = Some(latencies.clone()),
                 }
             }
-            if let Some((fall, ..)) = plan.then
-                && let Some(ago) = heard.last_missing(ended)
-            {
-                let when = (ended - ago) as f64 - fall as f64;
-                last_lost = Some(last_lost.unwrap_or(f64::NEG_INFINITY).max(when / SECOND));
-            }
-            if let Some(silence) = heard.longest_silence().filter(|_| plan.reset_after.is_some()) {
-                outage = Some(outage.unwrap_or(0.0).max((silence.to - silence.from) as f64 / SECOND));
-            }
+            times.take(plan, &heard, ended);
             let (from, to) = (way.from, way.to);
             let verdict = Verdict::new(&Observed {
                 account: Some(sent.account),
@@ -296,9 +316,37 @@ impl Tester {
         }
         let mut outcome = outcome(trial, &directions);
         outcome.latency = all.as_ref().and_then(Latencies::summary).as_ref().and_then(delays);
-        outcome.last_lost = last_lost;
-        outcome.outage = outage;
+        outcome.last_lost = times.last_lost;
+        outcome.outage = times.outage.filter(|_| !times.is_gone);
+        outcome.doubts.extend(reset_error.map(|why| Doubt { spoils: Spoils::All, why }));
         TrialRecord { size, trial: trial.clone(), outcome, began, directions }
+    }
+}
+
+/// Times that some trials are run for, in seconds: the worst of all directions.
+#[derive(Default)]
+struct Times {
+    /// From the fall of the load to the last frame that was lost.
+    last_lost: Option<f64>,
+    outage: Option<f64>,
+    /// Some direction is silent to the end, so its outage has none.
+    is_gone: bool,
+}
+
+impl Times {
+    fn take(&mut self, plan: &Plan, heard: &Received, ended: u64) {
+        if let Some((fall, ..)) = plan.then
+            && let Some(ago) = heard.last_missing(ended)
+        {
+            let when = (ended - ago) as f64 - fall as f64;
+            self.last_lost = Some(self.last_lost.unwrap_or(f64::NEG_INFINITY).max(when / SECOND));
+        }
+        if plan.reset_after.is_some() {
+            let silence = heard.longest_silence().map_or(0, |silence| silence.to - silence.from);
+            self.outage = Some(self.outage.unwrap_or(0.0).max(silence as f64 / SECOND));
+            let unheard = plan.sent_by.saturating_sub(heard.last_heard().unwrap_or(0));
+            self.is_gone |= unheard > silence;
+        }
     }
 }
 
@@ -311,6 +359,7 @@ struct Context<'a> {
     meanwhile: Meanwhile,
     intervals: Vec<Interval>,
     stopped: bool,
+    reset_error: Option<String>,
 }
 
 /// A trial's times, ns.
@@ -323,6 +372,8 @@ struct Plan {
     then: Option<(u64, f64, Limit)>,
     tag_from: Option<u64>,
     reset_after: Option<u64>,
+    /// When the last frame was to be sent.
+    sent_by: u64,
     allowed_pause: u64,
 }
 
@@ -337,6 +388,7 @@ impl Plan {
             then: None,
             tag_from: None,
             reset_after: None,
+            sent_by: start + ns(trial.duration),
             allowed_pause: (manner.room as f64 / trial.load * SECOND) as u64,
         };
         match trial.shape {

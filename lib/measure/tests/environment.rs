@@ -294,5 +294,7 @@ fn the_real_one() {
     let environment = Environment::read(Path::new("/"), &[0], &["lo"]);
     println!("{environment}");
     assert_ne!(find(&environment, "kernel").judgement, Unknown);
-    assert_eq!(find(&environment, "MTU of lo").judgement, Fine);
+    // It has no device.
+    let lo = find(&environment, "lo");
+    assert!(lo.judgement == Fine && lo.value.contains("MTU"), "{lo:?}");
 }

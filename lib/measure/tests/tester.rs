@@ -106,6 +106,7 @@ struct Bed {
     clock: Clock,
     device: Device,
     reset: u64,
+    reset_error: Option<String>,
 }
 
 impl Surroundings for Bed {
@@ -156,6 +157,9 @@ impl Surroundings for Bed {
         self.device.outage[0].store(from, Ordering::Relaxed);
         self.device.outage[1].store(from + self.reset, Ordering::Relaxed);
     }
+    fn reset_error(&mut self) -> Option<String> {
+        self.reset_error.clone()
+    }
 }
 
 /// A tester whose ways lead through the device, each with a limit of its own.
@@ -180,7 +184,7 @@ fn tester(device: &Device, ways: usize) -> (Bed, Tester) {
         floor: None,
     };
     let tester = Tester::new(vec![end(0), end(1)], (0..ways).map(way).collect(), pool, manner, 0xfffe);
-    (Bed { clock, device: device.clone(), reset: SECOND / 5 }, tester)
+    (Bed { clock, device: device.clone(), reset: SECOND / 5, reset_error: None }, tester)
 }
 
 fn trial(load: f64, duration: f64, shape: Shape) -> Trial {
@@ -262,6 +266,26 @@ fn an_outage_is_timed() {
     let outage = record.outcome.outage.unwrap();
     assert!((outage - 0.2).abs() < 0.001, "{outage}");
     assert!(record.outcome.lost().abs_diff(2_000) <= 2);
+}
+
+/// Nothing comes after the reset: the longest gap between frames that came is no outage with an end.
+#[test]
+fn a_device_that_does_not_come_back_has_no_reset_time() {
+    let (mut bed, mut tester) = tester(&Device::new(1e6, 64.0, 0), 1);
+    bed.reset = u64::MAX / 2;
+    let record = run(&mut bed, &mut tester, &trial(10_000.0, 1.0, Shape::Reset { after: 0.3 }));
+    assert_eq!(record.outcome.outage, None);
+    assert!(record.outcome.lost() > 6_000, "{}", record.outcome.lost());
+}
+
+#[test]
+fn a_reset_that_failed_spoils_its_trial() {
+    let (mut bed, mut tester) = tester(&Device::new(1e6, 64.0, 0), 1);
+    bed.reset_error = Some("no such box".to_owned());
+    let record = run(&mut bed, &mut tester, &trial(10_000.0, 0.5, Shape::Reset { after: 0.3 }));
+    assert!(record.outcome.is_spoiled(false) && record.outcome.doubts[0].why.contains("no such box"));
+    let record = run(&mut bed, &mut tester, &trial(10_000.0, 0.5, Shape::Steady));
+    assert!(record.outcome.doubts.is_empty());
 }
 
 #[test]

@@ -40,6 +40,11 @@ impl Interface {
 
     /// What is known about it.
     pub fn findings(&self) -> Vec<Finding> {
+        // A veth's reported speed means nothing.
+        if let (None, None, None, Some(mtu)) = (&self.driver, self.node, self.pause, self.mtu) {
+            let value = format!("no device behind it, as with veth: no line rate, no flow control; MTU {mtu}");
+            return vec![Finding::fine(self.name.clone(), value)];
+        }
         let name = |what: &str| format!("{} of {}", what, self.name);
         let or_unknown = |what: &str, value: Option<String>| match value {
             Some(value) => Finding::fine(name(what), value),

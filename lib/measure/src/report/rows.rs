@@ -71,6 +71,7 @@ pub struct LossRateRow {
 pub struct BackToBackRow {
     pub size: u32,
     pub trials: usize,
+    /// The rate of the bursts, in frames per second.
     pub maximum_pps: f64,
     pub bursts: Bursts,
 }

@@ -12,8 +12,8 @@ use crate::search::latency::AtLoad;
 use crate::search::statistics::Summary;
 use crate::search::throughput::Verdict;
 
-/// A table.
-pub(super) struct Table {
+/// A table of figures as people read them.
+pub struct Table {
     pub title: &'static str,
     /// What the figures are.
     pub about: String,

@@ -67,14 +67,21 @@ pub fn outcome(trial: &Trial, directions: &[Direction]) -> Outcome {
     outcome.reordered = sum(&|direction| direction.received.counters.reordered);
     outcome.corrupt = sum(&|direction| direction.received.counters.corrupted);
     outcome.latency = directions.iter().find_map(|direction| direction.latency.as_ref().and_then(delays));
-    for direction in directions {
-        // The counters show unsent frames.
+    // The counters show unsent frames.
+    let doubts = |direction: &Direction| {
         let doubts = direction.verdict.doubts.iter().filter(|doubt| !matches!(doubt, verdict::Doubt::Unsent { .. }));
-        let several = directions.len() > 1;
-        outcome.doubts.extend(doubts.map(Doubt::from).map(|doubt| Doubt {
-            why: if several { format!("{}: {}", direction.name, doubt.why) } else { doubt.why },
-            ..doubt
-        }));
+        doubts.map(Doubt::from).collect::<Vec<_>>()
+    };
+    let all: Vec<Vec<Doubt>> = directions.iter().map(doubts).collect();
+    for (direction, doubts) in directions.iter().zip(&all) {
+        for doubt in doubts {
+            // What all have, as the machine is theirs together, is said once.
+            let common = all.iter().all(|doubts| doubts.contains(doubt));
+            let why = if common { doubt.why.clone() } else { format!("{}: {}", direction.name, doubt.why) };
+            if !outcome.doubts.iter().any(|known| known.why == why) {
+                outcome.doubts.push(Doubt { why, ..*doubt });
+            }
+        }
     }
     outcome
 }

@@ -22,6 +22,9 @@ pub struct Settings {
     pub maximum: Maximum,
     /// The tests to run; those that need the throughput bring its test along.
     pub tests: Vec<Test>,
+    /// Flows each way.
+    #[serde(default = "one")]
+    pub flows: u32,
 }
 
 /// The network protocol of the test frames.
@@ -99,7 +102,7 @@ impl Settings {
             Family::Ipv6 => profile.sizes_ipv6.clone(),
         };
         let tests = Test::ALL.into_iter().filter(|test| test.is_in(&profile)).collect();
-        Self { profile, sizes, family, ways, maximum, tests }
+        Self { profile, sizes, family, ways, maximum, tests, flows: one() }
     }
 
     /// # Errors
@@ -154,6 +157,10 @@ impl Settings {
             "the stored run has {stored} for {key}, and now it is {now}; repeat the settings of the stored run, or start a new one"
         ))
     }
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// The first value that differs: its key, and both values.

@@ -126,7 +126,7 @@ impl Outcome {
     /// matter.
     pub fn reasons(&self, unsent: f64) -> Vec<String> {
         let short = (self.unsent_ratio() > unsent)
-            .then(|| format!("the tester sent {} of {} frames, {} too few", self.sent, self.intended, self.unsent()));
+            .then(|| format!("The tester sent {} of {} frames, {} too few.", self.sent, self.intended, self.unsent()));
         short.into_iter().chain(self.doubts.iter().map(|doubt| doubt.why.clone())).collect()
     }
 
@@ -161,10 +161,10 @@ mod tests {
             (outcome.lost(), outcome.loss_ratio(), outcome.unsent(), outcome.offered()),
             (200, 0.25, 200, 800.0)
         );
-        assert_eq!(outcome.reasons(0.001), ["the tester sent 800 of 1000 frames, 200 too few"]);
+        assert_eq!(outcome.reasons(0.001), ["The tester sent 800 of 1000 frames, 200 too few."]);
         assert!(outcome.reasons(0.2).is_empty());
-        outcome.doubts = vec![Doubt { spoils: Spoils::Latency, why: "the clock stepped".into() }];
-        assert_eq!(outcome.reasons(0.2), ["the clock stepped"]);
+        outcome.doubts = vec![Doubt { spoils: Spoils::Latency, why: "The clock stepped.".into() }];
+        assert_eq!(outcome.reasons(0.2), ["The clock stepped."]);
         // A miscount, but no loss.
         assert_eq!(Outcome::new(&trial, 1000, 800, 900).lost(), 0);
         assert_eq!(Outcome::new(&trial, 0, 0, 0).unsent_ratio(), 0.0);
