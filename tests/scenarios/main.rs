@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What perigee does between real counterparts. Each file is named after what it checks.
 
+mod bench;
 mod bgp;
 mod demo;
 mod device;
@@ -39,6 +40,7 @@ use std::process::ExitCode;
 
 /// The scenarios of all files.
 const ALL: &[&[Scenario]] = &[
+    bench::SCENARIOS,
     bgp::SCENARIOS,
     demo::SCENARIOS,
     device::SCENARIOS,

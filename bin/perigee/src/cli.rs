@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! The command line: every subcommand with its help.
 
-#[cfg(feature = "measure")]
-use crate::r#gen;
 #[cfg(feature = "predict")]
 use crate::predict;
 use crate::{audit, capture, check, demo, reload, route, run, show, snabb, task, trace};
+#[cfg(feature = "measure")]
+use crate::{bench, r#gen};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -42,6 +42,10 @@ enum Command {
     Snabb(snabb::SnabbArgs),
     /// Run the tasks of a Lua script: functions on cores of their own that send, receive and talk to each other
     Task(task::TaskArgs),
+    /// Measure a device between two ports by the RFCs' methods: perigee, Linux, any command line, or a box
+    #[cfg(feature = "measure")]
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
     /// Generate traffic: on a port, at a rate; count, order and time what comes back
     #[cfg(feature = "measure")]
     Gen(Box<r#gen::GenArgs>),
@@ -72,6 +76,8 @@ impl Cli {
             Command::Reload(args) => reload::reload(&args),
             Command::Snabb(args) => snabb::snabb(&args),
             Command::Task(args) => task::task(&args),
+            #[cfg(feature = "measure")]
+            Command::Bench(command) => bench::bench(&command),
             #[cfg(feature = "measure")]
             Command::Gen(args) => r#gen::generate(&args),
             #[cfg(feature = "predict")]

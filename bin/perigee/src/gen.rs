@@ -12,7 +12,7 @@ mod script;
 mod traffic;
 
 use crate::measure::ports::{self, TesterPort};
-use crate::measure::{text, threads};
+use crate::measure::{floor, text, threads};
 use crate::task::MachineArgs;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
@@ -75,7 +75,7 @@ pub struct GenArgs {
     /// Microseconds that a frame may leave later than it is due; later ones are given up, and counted
     #[arg(long, value_name = "US", default_value_t = pace::ALLOWANCE as f64 / 1e3)]
     late: f64,
-    /// The tester's own latency in ns, subtracted from latencies
+    /// The tester's own latency in ns, subtracted from latencies [default: measured without ports, over a ring]
     #[arg(long, value_name = "NS")]
     floor: Option<u64>,
     /// Record the latency of one frame in so many
@@ -192,6 +192,10 @@ impl Trial<'_> {
     fn run(self, eal: &perigee_dpdk::Eal, open: &[TesterPort], csv: &mut Option<CsvFile>) -> Result<Report> {
         let Trial { args, source, watch, pattern, clock, cores } = self;
         let (described, stamped, flows) = (source.describe(), source.is_stamped(), source.flows());
+        let floor = match (args.floor, &args.to) {
+            (None, Some(_)) if stamped => Some(floor::floor(eal, clock, &cores)?),
+            (given, _) => given,
+        };
         let run = run_number();
         let start = clock.now() + HEAD_START;
         let duration = args.seconds.map(|s| (s * 1e9) as u64);
@@ -206,8 +210,7 @@ impl Trial<'_> {
         });
         let receives = args.to.is_some();
         if let Some(end) = ends.get_mut(1) {
-            let settings =
-                Settings { latency_every: args.latency_every, floor: args.floor, ..Settings::new(run, flows) };
+            let settings = Settings { latency_every: args.latency_every, floor, ..Settings::new(run, flows) };
             end.listener = Some(Listener::new(settings));
         }
         let course = Course::new(1, (DRAIN * 1e9) as u64);
@@ -239,19 +242,20 @@ impl Trial<'_> {
             eprintln!("perigee: {error:#}");
         }
         let after: Vec<PortStats> = open.iter().map(TesterPort::stats).collect();
-        let missed: u64 = before
-            .iter()
-            .zip(&after)
+        // Where nothing is expected, nothing is taken from the port.
+        let listening = if receives { 1..2 } else { 0..0 };
+        let both = || before[listening.clone()].iter().zip(&after[listening.clone()]);
+        let missed: u64 = both()
             .map(|(before, after)| after.rx_missed + after.rx_no_buffer - before.rx_missed - before.rx_no_buffer)
             .sum();
-        let receive_errors = before.iter().zip(&after).map(|(before, after)| after.rx_errors - before.rx_errors).sum();
+        let receive_errors = both().map(|(before, after)| after.rx_errors - before.rx_errors).sum();
         let meanwhile = Meanwhile::read(Path::new("/"), &numbers).since(&meanwhile);
         let links_down = open.iter().filter(|port| !port.link().up).count() as u32;
         let (sent, heard, longest_pause) = gather(finished);
         let sent = sent.context("the stream is gone")?;
         let mut heard = heard.filter(|_| receives && stamped);
         let outcome = heard.as_mut().map(|heard| heard.close(|flow| sent.frames.written(flow)));
-        let latencies = latencies.filter(|_| heard.is_some());
+        let latencies = latencies.into_iter().flatten().next().filter(|_| heard.is_some());
         let latency = latencies.as_ref().and_then(Latencies::summary);
         let variation = heard.as_ref().zip(latencies.as_ref()).map(|(heard, latencies)| heard.variation(latencies));
         let lasted = sent.lasted;

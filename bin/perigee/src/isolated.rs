@@ -32,8 +32,10 @@ const LONGEST_BASE: usize = 40;
 
 /// What is to be isolated.
 pub struct Isolated<'a> {
-    /// The subcommand: `demo`.
+    /// The subcommand, part of its temporary folder's name: `demo`.
     pub name: &'a str,
+    /// The whole subcommand, for advice: `bench rfc2544`.
+    pub command: &'a str,
     /// What runs the programs, in a sentence: `the demo`.
     pub who: &'a str,
     /// Programs that it runs.
@@ -73,7 +75,7 @@ impl Isolated<'_> {
         let _guard = runtime.enter();
         // From here on no signal ends this process before it has cleaned up.
         let mut signals = Signals::new()?;
-        let (path, sudo) = (tools::search_path(), format!("sudo perigee {}", self.name));
+        let (path, sudo) = (tools::search_path(), format!("sudo perigee {}", self.command));
         tools::require(&[&NEEDED, self.tools].concat(), &path, self.who)?;
         if self.tun {
             tools::require_tun(&sudo)?;

@@ -10,6 +10,8 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+#[cfg(feature = "measure")]
+mod bench;
 mod capture;
 mod check;
 mod cli;

@@ -2,11 +2,15 @@
 //! What the generator and the tester have in common: ports, threads, and lines for people.
 //!
 //! ```text
-//! ports     DPDK devices as ends of cables
-//! threads   stations on cores of their own, and what they report once a second
-//! text      rates, times and histograms as people read them
+//! floor         the tester's own latency
+//! ports         DPDK devices as ends of cables
+//! threads       stations on cores of their own, and what they report once a second
+//! surroundings  ports, threads and a clock, for lib/measure's tester
+//! text          rates, times and histograms as people read them
 //! ```
 
+pub mod floor;
 pub mod ports;
+pub mod surroundings;
 pub mod text;
 pub mod threads;

@@ -74,7 +74,7 @@ impl From<WhenHuge> for dpdk::Hugepages {
 pub struct Cores(pub Vec<usize>);
 
 /// Reads a list of cores.
-fn cores(text: &str) -> Result<Cores, String> {
+pub fn cores(text: &str) -> Result<Cores, String> {
     let usable = dpdk::usable_cores();
     let mut list = Vec::new();
     for part in text.split(',') {

@@ -20,8 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 pub fn run(args: &DemoArgs) -> Result<ExitCode> {
     let bgp: &[Tool] = if args.bgp { &[tools::BIRD, tools::BIRDC] } else { &[] };
-    let isolated =
-        Isolated { name: "demo", who: "the demo", tools: &[&NEEDED, bgp].concat(), tun: true, patience: PATIENCE };
+    let isolated = Isolated {
+        name: "demo",
+        command: "demo",
+        who: "the demo",
+        tools: &[&NEEDED, bgp].concat(),
+        tun: true,
+        patience: PATIENCE,
+    };
     Ok(match isolated.run(|isolation, folder| arguments(args, isolation, folder))? {
         End { signal: Some(signal), .. } => {
             stopped();

@@ -3,7 +3,8 @@
 
 use crate::task::MachineArgs;
 use anyhow::{Context as _, Result, ensure};
-use perigee_dpdk::{Device, DpdkPort, Eal, EalConfig, MBUF, MbufPool, PoolConfig, PortConfig};
+use perigee_dpdk::{Device, DpdkPort, Eal, EalConfig, MBUF, MbufPool, PoolConfig, PortConfig, socket_frames};
+use perigee_lab::{Place, run};
 use perigee_measure::station::End;
 use perigee_net::MacAddr;
 use perigee_packet::{Link, Pool, Port, PortStats};
@@ -104,6 +105,23 @@ impl TesterPort {
     pub fn link(&self) -> Link {
         let link = self.port.link();
         Link { up: link.up && Device::named(&self.name).is_running().unwrap_or(true), ..link }
+    }
+
+    /// Frames that its receive queue has room for, with frames of up to `largest` bytes with FCS.
+    pub fn room(&self, largest: u16) -> u64 {
+        match self.driver().as_str() {
+            "net_af_packet" => u64::from(socket_frames(self.port.info().mtu.max(largest.saturating_sub(18)))),
+            _ => u64::from(DESCRIPTORS),
+        }
+    }
+
+    /// Whether it sends or obeys pause frames; `None` where nobody says.
+    pub fn flow_control(&self) -> Option<bool> {
+        self.port.flow_control().or_else(|| {
+            let said = run(Place::Router.program("ethtool").args(["-a", &self.name])).output().ok()?;
+            let is = |on: &str| said.lines().any(|line| line.starts_with(['R', 'T']) && line.trim_end().ends_with(on));
+            (is("on") || is("off")).then(|| is("on"))
+        })
     }
 
     /// Bits per second of its line, where the driver knows. Software devices all say 10 Gbit/s, which means nothing.

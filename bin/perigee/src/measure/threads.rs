@@ -25,8 +25,8 @@ pub fn divide(ends: Vec<End>, cores: usize) -> Vec<Station> {
 /// What stations did together.
 pub struct Done {
     pub finished: Vec<Finished>,
-    /// All latencies that were recorded; `None` without listeners.
-    pub latencies: Option<Latencies>,
+    /// All latencies that were recorded, by end; `None` where nobody listened.
+    pub latencies: Vec<Option<Latencies>>,
 }
 
 /// Runs stations to their end, each on one of `cores`; calls `line` once a second.
@@ -39,6 +39,8 @@ pub fn run(
     mut line: impl FnMut(&Interval),
 ) -> Result<Done> {
     let n = stations.len();
+    let ends = stations.iter().flat_map(|station| &station.ends);
+    let listens: Vec<bool> = ends.map(|end| end.listener.is_some()).collect();
     let (sender, reports) = channel();
     std::thread::scope(|scope| {
         let threads: Vec<_> = stations
@@ -55,11 +57,14 @@ pub fn run(
         for report in reports {
             together.take(report, &mut line);
         }
+        together.finish(&mut line);
         let finished = threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect::<Result<_>>()?;
-        Ok(Done { finished, latencies: together.latencies })
+        let mut of_listeners = together.latencies.into_iter().flatten();
+        let latencies = listens.iter().map(|listens| if *listens { of_listeners.next() } else { None }).collect();
+        Ok(Done { finished, latencies })
     })
 }
 
@@ -87,35 +92,63 @@ struct Together {
     /// Reports that wait for those of other stations, by station.
     waiting: Vec<std::collections::VecDeque<Report>>,
     before: Snapshot,
-    latencies: Option<Latencies>,
+    /// The last snapshot of each station.
+    last: Vec<Snapshot>,
+    /// Those of all intervals, by station and listener.
+    latencies: Vec<Vec<Latencies>>,
 }
 
 impl Together {
     fn new(stations: usize, start: u64) -> Together {
         let waiting = (0..stations).map(|_| Default::default()).collect();
-        Together { start, waiting, before: Snapshot { time: start, ..Snapshot::default() }, latencies: None }
+        Together {
+            start,
+            waiting,
+            before: Snapshot { time: start, ..Snapshot::default() },
+            last: vec![Snapshot::default(); stations],
+            latencies: vec![vec![]; stations],
+        }
     }
 
     fn take(&mut self, report: Report, line: &mut impl FnMut(&Interval)) {
         self.waiting[report.station].push_back(report);
         while self.waiting.iter().all(|reports| !reports.is_empty()) {
-            let mut sum = Snapshot::default();
-            let mut latencies: Option<Latencies> = None;
-            for report in self.waiting.iter_mut().filter_map(|reports| reports.pop_front()) {
-                sum.time = sum.time.max(report.snapshot.time);
-                sum.sent += report.snapshot.sent;
-                sum.sent_bytes += report.snapshot.sent_bytes;
-                sum.unsent += report.snapshot.unsent;
-                add(&mut sum.received, &report.snapshot.received);
-                report.latencies.iter().for_each(|more| join(&mut latencies, more));
-            }
-            let summary = latencies.as_ref().and_then(Latencies::summary);
-            line(&Interval::new(self.start, &self.before, &sum, summary.as_ref()));
-            if let Some(latencies) = &latencies {
-                join(&mut self.latencies, latencies);
-            }
-            self.before = sum;
+            self.second(line);
         }
+    }
+
+    /// What is left of stations that ran longer than others: those that listen.
+    fn finish(&mut self, line: &mut impl FnMut(&Interval)) {
+        while self.waiting.iter().any(|reports| !reports.is_empty()) {
+            self.second(line);
+        }
+    }
+
+    /// Puts together the next reports. A station that has ended is as its last report says.
+    fn second(&mut self, line: &mut impl FnMut(&Interval)) {
+        let mut latencies: Option<Latencies> = None;
+        for (station, reports) in self.waiting.iter_mut().enumerate() {
+            let Some(report) = reports.pop_front() else { continue };
+            report.latencies.iter().for_each(|more| join(&mut latencies, more));
+            let all = &mut self.latencies[station];
+            if all.is_empty() {
+                *all = report.latencies;
+            } else {
+                all.iter_mut().zip(&report.latencies).for_each(|(all, more)| all.add(more));
+            }
+            self.last[station] = report.snapshot;
+        }
+        let mut sum = Snapshot::default();
+        for snapshot in &self.last {
+            sum.time = sum.time.max(snapshot.time);
+            sum.sent += snapshot.sent;
+            sum.sent_bytes += snapshot.sent_bytes;
+            sum.unsent += snapshot.unsent;
+            add(&mut sum.received, &snapshot.received);
+        }
+        let summary = latencies.as_ref().and_then(Latencies::summary);
+        line(&Interval::new(self.start, &self.before, &sum, summary.as_ref()));
+        self.before = sum;
     }
 }
 

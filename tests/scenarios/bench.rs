@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+//! `perigee bench`: measures Linux, perigee, a command line and a box on two wires, and writes reports; keeps what it has where it is
+//! interrupted or a device fails; compares. No test asserts a figure: machines are busy.
+
+use perigee_tests::device::{Kind, Setup};
+use perigee_tests::{Asserts, Good, Signal, World, perigee, run, wait_until};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+perigee_tests::scenarios![
+    linux_is_benchmarked_and_reported,
+    perigee_is_benchmarked_both_ways_and_reset,
+    a_box_on_two_wires_is_benchmarked,
+    a_run_is_interrupted_and_resumed,
+    a_device_that_fails_leaves_what_was_measured,
+    a_device_that_cannot_be_measured_says_why,
+    nothing_is_measured_where_the_report_cannot_be_written,
+    several_devices_are_benchmarked_one_after_the_other,
+    devices_are_compared,
+    a_comparison_keeps_its_rounds_where_a_device_fails,
+];
+
+/// A profile of trials as short as possible.
+const SHORT: &str = r#"{
+    "name": "short",
+    "sizes": [64],
+    "settle": { "learning": 0.05, "drain": 0.1, "pause": 0.02 },
+    "throughput": { "goals": [{
+        "name": "half", "loss_ratio": 0.5, "exceed_ratio": 0.5, "final_duration": 0.2, "duration_sum": 0.2,
+        "initial_duration": 0.1, "width": 0.3
+    }] },
+    "latency": { "shares": [0.5], "duration": 0.2, "tag_after": 0.02, "repeats": 1, "tagged": 10 },
+    "loss_rate": { "step": 0.1, "duration": 0.1 },
+    "back_to_back": null,
+    "recovery": null
+}"#;
+
+/// A folder for profiles and reports: the scenario's own, /run, is hidden in the namespaces that the program makes.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Folder {
+        Folder(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    fn report(&self) -> PathBuf {
+        self.0.path().join("report")
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.path().join(name);
+        fs::write(&path, text).expect("a file in a temporary folder");
+        path
+    }
+
+    /// `perigee bench rfc2544` with a profile, and its report in here.
+    fn command(&self, profile: &str, words: &[&str]) -> Command {
+        let mut command = self.bare(words);
+        command.arg("--profile").arg(self.file("profile.json", profile)).args(["--maximum", "4kpps"]);
+        command
+    }
+
+    /// Without a profile and a maximum.
+    fn bare(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(perigee());
+        command.args(["bench", "rfc2544"]).args(words).args(["--hugepages", "no", "--memory", "256"]);
+        command.arg("--report").arg(self.report()).current_dir(self.0.path());
+        command
+    }
+}
+
+/// The report of a folder.
+#[track_caller]
+fn json(folder: &Path) -> Value {
+    let text = fs::read_to_string(folder.join("report.json")).expect("a report");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// All trials so far.
+fn trials(folder: &Path) -> Vec<String> {
+    let text = fs::read_to_string(folder.join("run.jsonl")).unwrap_or_default();
+    text.split_inclusive('\n').skip(1).filter(|line| line.ends_with('\n')).map(str::to_owned).collect()
+}
+
+#[track_caller]
+fn has_throughput(report: &Value, target: &str) {
+    assert_eq!((&report["target"], &report["finished"]), (&Value::from(target), &Value::from(true)), "{report:#}");
+    let throughput = report["throughput"].as_array().expect("a list");
+    assert!(!throughput.is_empty() && throughput.iter().all(|row| row["pps"].as_f64() > Some(0.0)), "{throughput:#?}");
+    assert!(report["trials"].as_array().is_some_and(|trials| !trials.is_empty()));
+}
+
+fn linux_is_benchmarked_and_reported(world: &World) {
+    let (interfaces, folder) = (world.interfaces(), Folder::new());
+    let ended = run(&mut folder.command(SHORT, &["linux", "--json"]));
+    let printed: Value = serde_json::from_str(&ended.good().out).expect("JSON on standard output");
+    has_throughput(&printed, "linux");
+    assert_eq!(printed, json(&folder.report()));
+    assert!(printed["latency"][0]["loads"][0]["median"].is_object(), "{:#}", printed["latency"]);
+    assert!(!printed["loss_rate"].as_array().expect("a list").is_empty());
+    let environment = printed["environment"].to_string();
+    for fact in ["kernel", "the tester's own latency with 64 bytes", "\"t0\"", "\"t1\""] {
+        assert!(environment.contains(fact), "{fact} is missing: {environment}");
+    }
+    let floor = printed["trials"][0]["directions"][0]["latency"]["floor_ns"].as_u64();
+    assert!(floor > Some(0), "{:#}", printed["trials"][0]);
+    let text = |name: &str| fs::read_to_string(folder.report().join(name)).expect("a file of the report");
+    assert!(text("report.html").contains("<svg") && !text("report.html").contains("<script"));
+    assert!(text("report.md").starts_with("# linux") && text("report.md").contains("## The machine"));
+    assert_eq!(text("trials.csv").lines().count(), trials(&folder.report()).len() + 1);
+    assert!(text("results.csv").contains("throughput"));
+    assert!(text("points.csv").starts_with("flows,cores,frame_size,mpps"));
+    // It is never overwritten.
+    let error = run(&mut folder.command(SHORT, &["linux"])).refused("--resume");
+    assert!(error.text.contains("the results of an earlier run"), "{}", error.text);
+    assert_eq!(world.interfaces(), interfaces);
+    wait_until("all processes to end", || world.processes().is_empty());
+}
+
+fn perigee_is_benchmarked_both_ways_and_reset(world: &World) {
+    let folder = Folder::new();
+    let reset = "\"recovery\": null, \"reset\": { \"duration\": 12.0, \"after\": 1.0, \"repeats\": 1 }";
+    let profile = SHORT.replace("\"recovery\": null", reset);
+    let words = ["perigee", "--both-ways", "--ipv6", "--sizes", "84,512", "--tests", "throughput,reset", "--reset"];
+    let text = run(&mut folder.command(&profile, &words)).good().text;
+    assert!(text.contains("pps each way"), "{text}");
+    let report = json(&folder.report());
+    has_throughput(&report, "perigee");
+    assert_eq!(report["throughput"].as_array().map(Vec::len), Some(2));
+    for trial in report["trials"].as_array().expect("a list") {
+        assert_eq!(trial["directions"].as_array().map(Vec::len), Some(2), "{trial:#}");
+    }
+    // It was gone, and came back.
+    let times = &report["reset"][0]["times"];
+    assert_eq!(times["not_back"], 0, "{times:#}");
+    assert!(times["by_timestamps"][0].as_f64() > Some(0.0), "{times:#}");
+    wait_until("all processes to end", || world.processes().is_empty());
+}
+
+fn a_box_on_two_wires_is_benchmarked(world: &World) {
+    let device = world.device(Setup::default(), Kind::Linux);
+    let wires = ["--left", "t0", "--right", "t1", "--floor", "100"];
+    let folder = Folder::new();
+    run(&mut folder.command(SHORT, &wires)).good();
+    let first = json(&folder.report());
+    has_throughput(&first, "t0 to t1");
+    assert_eq!(first["trials"][0]["directions"][0]["latency"]["floor_ns"], 100);
+    // The cable is pulled in a trial: that is said, and what was measured before is kept.
+    let folder = Folder::new();
+    let running = world.start(&mut folder.command(&SHORT.replace("0.2", "1.5"), &wires));
+    wait_until("some trials", || trials(&folder.report()).len() > 1);
+    device.host().run("ip link set d1 down").good();
+    let ended = running.end();
+    assert!(ended.text.contains("link"), "{}", ended.text);
+    assert!(json(&folder.report())["trials"].as_array().is_some_and(|trials| trials.len() > 1));
+    drop(device);
+}
+
+fn a_run_is_interrupted_and_resumed(world: &World) {
+    let folder = Folder::new();
+    // Too long to end before it is interrupted.
+    let profile = SHORT.replace("\"repeats\": 1", "\"repeats\": 40");
+    let running = world.start(&mut folder.command(&profile, &["linux", "--tests", "throughput,latency"]));
+    wait_until("some trials", || trials(&folder.report()).len() > 3);
+    running.signal(Signal::INT).good();
+    let ended = running.end();
+    assert_eq!(ended.code, Some(130), "{}", ended.text);
+    assert!(ended.text.contains("--resume") && ended.text.contains("is not finished"), "{}", ended.text);
+    let (before, partial) = (trials(&folder.report()), json(&folder.report()));
+    assert_eq!(partial["finished"], false);
+    assert_eq!(partial["trials"].as_array().map(Vec::len), Some(before.len()));
+    // A trial was being written when the power failed.
+    let file = folder.report().join("run.jsonl");
+    let text = fs::read_to_string(&file).expect("the run");
+    fs::write(&file, text + "{\"size\": 64, \"tri").expect("the run can be written");
+    run(&mut folder.bare(&["linux", "--resume", "--sizes", "128"])).refused("the stored run has [64] for sizes");
+    run(&mut folder.bare(&["perigee", "--resume"])).refused("a run of linux");
+    let ended = run(&mut folder.bare(&["linux", "--resume"])).good();
+    assert!(ended.text.contains("it is cut off"), "{}", ended.text);
+    let after = trials(&folder.report());
+    assert!(after.len() > before.len() && after[..before.len()] == before[..]);
+    has_throughput(&json(&folder.report()), "linux");
+    wait_until("all processes to end", || world.processes().is_empty());
+}
+
+/// A command line that forwards, and ends by itself after so many seconds.
+fn forwards_for(seconds: u32) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/tasks/forward.lua");
+    format!(
+        "timeout {seconds} {} task --hugepages no --memory 256 {} $PERIGEE_LEFT $PERIGEE_RIGHT",
+        perigee().display(),
+        script.display()
+    )
+}
+
+fn a_device_that_fails_leaves_what_was_measured(world: &World) {
+    let folder = Folder::new();
+    let profile = SHORT.replace("\"repeats\": 1", "\"repeats\": 400");
+    let ended = run(&mut folder.command(&profile, &[&forwards_for(15)]));
+    assert_eq!(ended.code, Some(1), "{}", ended.text);
+    assert!(ended.text.contains("the run broke off") && ended.text.contains("ended with"), "{}", ended.text);
+    let kept = json(&folder.report());
+    assert_eq!(kept["finished"], false);
+    assert_eq!(kept["trials"].as_array().map(Vec::len), Some(trials(&folder.report()).len()));
+    wait_until("all processes to end", || world.processes().is_empty());
+}
+
+fn a_device_that_cannot_be_measured_says_why(world: &World) {
+    let folder = Folder::new();
+    let ended = run(&mut folder.command(SHORT, &["sleep 1000"])).refused("forwards nothing");
+    assert!(ended.text.contains("look at its routes"), "{}", ended.text);
+    run(&mut folder.command(SHORT, &["echo no luck >&2; exit 3"])).refused("no luck");
+    let usage = [(&["lunix"][..], "expected perigee, linux, testpmd"), (&["linux", "--maximum", "0pps"], "0pps")];
+    for (words, part) in usage {
+        let ended = run(&mut folder.bare(words));
+        assert!(ended.code == Some(2) && ended.text.contains(part), "{}", ended.text);
+    }
+    run(&mut folder.bare(&["linux", "--sizes", "20"])).refused("expected 64 to 9216");
+    run(&mut folder.bare(&["linux", "--profile", "slow"])).refused("expected rfc2544, tst009, quick or a file");
+    run(&mut folder.bare(&["linux", "--resume"])).refused("no run to resume");
+    run(&mut folder.bare(&["linux", "--reset=reboot"])).refused("for a box");
+    run(&mut folder.bare(&["linux", "--maximum", "50%"])).refused("line");
+    wait_until("all processes to end", || world.processes().is_empty());
+}
+
+fn nothing_is_measured_where_the_report_cannot_be_written(world: &World) {
+    let folder = Folder::new();
+    fs::write(folder.report(), "").expect("a file where the report's folder is to be");
+    let ended = run(&mut folder.command(SHORT, &["linux"])).refused("cannot be written");
+    assert!(ended.text.contains("--report") && !ended.text.contains("trial"), "{}", ended.text);
+    assert_eq!(world.interfaces().len(), 0);
+}
+
+fn several_devices_are_benchmarked_one_after_the_other(world: &World) {
+    let folder = Folder::new();
+    let forward = forwards_for(1000);
+    let ended = run(&mut folder.command(SHORT, &["linux", &forward, "--tests", "throughput", "--json"])).good();
+    let all: Value = serde_json::from_str(&ended.out).expect("JSON and nothing else on standard output");
+    let all = all.as_array().expect("a report of each");
+    has_throughput(&all[0], "linux");
+    has_throughput(&all[1], &forward);
+    assert!(folder.report().join("linux/report.html").exists());
+    run(&mut folder.command(SHORT, &["linux", "linux"])).refused("the results of two devices");
+    wait_until("all processes to end", || world.processes().is_empty());
+}
+
+fn a_comparison_keeps_its_rounds_where_a_device_fails(world: &World) {
+    let mut command = Command::new(perigee());
+    command.args(["bench", "compare", "linux"]).arg(forwards_for(20)).args(["--rounds", "1000", "--seconds", "0.1"]);
+    command.args(["--rate", "4kpps", "--latency-rate", "2kpps", "--hugepages", "no", "--memory", "256", "--json"]);
+    let ended = run(&mut command);
+    assert_eq!(ended.code, Some(1), "{}", ended.text);
+    assert!(ended.text.contains("cannot be measured") && ended.text.contains("ended with"), "{}", ended.text);
+    let all: Value = serde_json::from_str(&ended.out).expect("JSON");
+    let rounds = all["sizes"][0]["loaded_rounds"].as_array().expect("rounds");
+    assert!(!rounds.is_empty() && rounds.len() < 1000 && all["ended"].is_string(), "{all:#}");
+    wait_until("all processes to end", || world.processes().is_empty());
+}
+
+fn devices_are_compared(world: &World) {
+    let mut command = Command::new(perigee());
+    command.args(["bench", "compare", "linux"]).arg(forwards_for(1000));
+    command.args(["--rounds", "6", "--seconds", "0.1", "--rate", "4kpps", "--latency-rate", "2kpps"]);
+    command.args(["--hugepages", "no", "--memory", "256"]);
+    let text = run(&mut command).good().out;
+    for part in ["ratios to linux", "6 rounds", "x (", " task ", "p99"] {
+        assert!(text.contains(part), "{part:?} is missing:\n{text}");
+    }
+    let all: Value = serde_json::from_str(&run(command.arg("--json")).good().out).expect("JSON");
+    let of_size = &all["sizes"][0];
+    assert_eq!(of_size["loaded_rounds"].as_array().map(Vec::len), Some(6), "{all:#}");
+    assert!(of_size["loaded"][1]["forwarded_ratio"]["median"].as_f64() > Some(0.0), "{all:#}");
+    assert!(of_size["relaxed"][1]["p50_ratio"]["median_interval"].is_array(), "{all:#}");
+    wait_until("all processes to end", || world.processes().is_empty());
+}
