@@ -5,6 +5,7 @@
 //! forward, instructions    worker: the forwarding loop in a process of its own    traffic: packets, and how they must leave
 //! fib                      lookup structures; --in-router in the worker           table: routes, an oracle, destinations
 //! churn                    `perigee run` in namespaces (perigee-lab), a pump of route changes
+//! gen                      the generator beside testpmd's, searches for a known limit, tasks in `perigee task`
 //! snabb, ns3               programs that measure themselves
 //! ```
 #![forbid(unsafe_code)]
@@ -12,6 +13,7 @@
 mod churn;
 mod fib;
 mod forward;
+mod generate;
 mod instructions;
 mod machine;
 mod ns3;
@@ -42,6 +44,9 @@ enum Command {
     Fib(fib::FibArgs),
     /// A full table and many changes of it, through Linux: time, memory, lost packets, the worker's longest pause
     Churn(churn::ChurnArgs),
+    /// The generator and tasks: frames per second beside dpdk-testpmd's, gaps at constant rates, searches, pipes and rings
+    #[command(name = "gen")]
+    Generate(generate::GenerateArgs),
     /// Instructions per packet of both loops, counted by valgrind: the same on a busy machine
     Instructions(instructions::InstructionsArgs),
     /// Packets per second that the ns-3 module simulates
@@ -58,6 +63,7 @@ fn main() -> ExitCode {
         Command::Forward(args) => forward::forward(args),
         Command::Fib(args) => fib::fib(args),
         Command::Churn(args) => churn::churn(args),
+        Command::Generate(args) => generate::generate(args),
         Command::Instructions(args) => instructions::instructions(args),
         Command::Ns3(args) => ns3::ns3(args),
         Command::Snabb(args) => snabb::snabb(args),

@@ -119,13 +119,41 @@ pub struct Testpmd {
     process: Process,
     /// The file with the forwarding thread's CPU time.
     time: PathBuf,
+    total: Total,
 }
 
 const PROMPT: &str = "testpmd> ";
 
+/// Which of testpmd's totals counts.
+#[derive(Debug, Clone, Copy)]
+enum Total {
+    Received,
+    Transmitted,
+}
+
 impl Testpmd {
     /// Starts it; it forwards nothing yet.
     pub fn start(bed: &Bed) -> Result<Testpmd> {
+        let device = format!("net_pcap0,rx_pcap={},infinite_rx=1", bed.sources[0].display());
+        let forwarding = ["--forward-mode=io", "--port-topology=loop", "--no-flush-rx"];
+        Testpmd::start_with(bed.core, bed.other_core, bed.hugepages, &device, &forwarding, Total::Received)
+    }
+
+    /// Starts it as a generator: frames of 60 bytes without FCS, to a device that frees them.
+    pub fn generator(core: usize, other_core: usize, hugepages: bool, several_flows: bool) -> Result<Testpmd> {
+        let flows: &[&str] = if several_flows { &["--txonly-multi-flow"] } else { &[] };
+        let forwarding = [&["--forward-mode=txonly", "--txpkts=60", "--port-topology=chained"], flows].concat();
+        Testpmd::start_with(core, other_core, hugepages, "net_null0", &forwarding, Total::Transmitted)
+    }
+
+    fn start_with(
+        core: usize,
+        other_core: usize,
+        hugepages: bool,
+        device: &str,
+        forwarding: &[&str],
+        total: Total,
+    ) -> Result<Testpmd> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let there = std::env::split_paths(&path).any(|folder| folder.join("dpdk-testpmd").exists());
         ensure!(
@@ -136,17 +164,16 @@ impl Testpmd {
         let mut command = Command::new("stdbuf");
         command.args(["-oL", "dpdk-testpmd", "--no-pci", "--iova-mode=va", "--log-level=error"]);
         command.arg(format!("--file-prefix=perigee-testpmd-{}", std::process::id()));
-        command.arg(format!("--lcores=0@{},1@{}", bed.other_core, bed.core));
-        match bed.hugepages {
+        command.arg(format!("--lcores=0@{other_core},1@{core}"));
+        match hugepages {
             true => command.args(["--in-memory", "--single-file-segments"]),
             false => command.args(["--no-huge", "--no-shconf"]).arg(format!("-m{MEMORY}")),
         };
-        command.arg(format!("--vdev=net_pcap0,rx_pcap={},infinite_rx=1", bed.sources[0].display()));
-        command.args(["--", "--interactive", "--forward-mode=io", "--port-topology=loop", "--no-flush-rx"]);
+        command.arg(format!("--vdev={device}")).args(["--", "--interactive"]).args(forwarding);
         command.arg(format!("--total-num-mbufs={MBUFS}"));
         let process =
             Process::start(command.stderr(Stdio::null())).context("dpdk-testpmd cannot be started by stdbuf")?;
-        let mut testpmd = Testpmd { process, time: PathBuf::new() };
+        let mut testpmd = Testpmd { process, time: PathBuf::new(), total };
         testpmd.answer()?;
         testpmd.time = testpmd.forwarding_thread()?;
         Ok(testpmd)
@@ -195,15 +222,20 @@ impl Testpmd {
         self.ask("start")?;
         std::thread::sleep(time);
         let report = self.ask("stop")?;
-        let packets = total(&report).with_context(|| format!("no totals in what dpdk-testpmd says:\n{report}"))?;
+        let packets =
+            total(&report, self.total).with_context(|| format!("no totals in what dpdk-testpmd says:\n{report}"))?;
         Ok((packets, self.cpu_ns()? - before))
     }
 }
 
-/// Packets received, from testpmd's report.
-fn total(report: &str) -> Option<u64> {
+/// Packets received or transmitted, from testpmd's report.
+fn total(report: &str, which: Total) -> Option<u64> {
     let (_, sums) = report.split_once("Accumulated forward statistics")?;
-    let (_, number) = sums.split_once("RX-packets:")?;
+    let name = match which {
+        Total::Received => "RX-packets:",
+        Total::Transmitted => "TX-packets:",
+    };
+    let (_, number) = sums.split_once(name)?;
     number.split_whitespace().next()?.parse().ok().filter(|packets| *packets > 0)
 }
 
@@ -214,9 +246,10 @@ mod tests {
     #[test]
     fn totals_are_found_in_a_report() {
         let report = "---- Forward statistics for port 0 ----\n RX-packets: 5 RX-dropped: 0\n\
-             +++ Accumulated forward statistics for all ports+++\n  RX-packets: 24642112       RX-dropped: 0\n";
-        assert_eq!(total(report), Some(24_642_112));
-        assert_eq!(total("Accumulated forward statistics\n RX-packets: 0 "), None);
-        assert_eq!(total(""), None);
+             +++ Accumulated forward statistics for all ports+++\n  RX-packets: 24642112       RX-dropped: 0\n  TX-packets: 7 TX-dropped: 0\n";
+        assert_eq!(total(report, Total::Received), Some(24_642_112));
+        assert_eq!(total(report, Total::Transmitted), Some(7));
+        assert_eq!(total("Accumulated forward statistics\n RX-packets: 0 ", Total::Received), None);
+        assert_eq!(total("", Total::Received), None);
     }
 }
