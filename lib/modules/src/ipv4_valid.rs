@@ -4,7 +4,7 @@
 //! Valid packets go on. Those with options, and those to a multicast group, go to the slow path. Broken ones are dropped,
 //! each under its reason, and so are addresses that no packet on a wire may have (RFC 1812 5.3.7). For the header checksum
 //! the device's verdict counts if there is one, otherwise it is computed; this cannot be switched off. Bytes behind the packet are
-//! cut off, except for the padding of the shortest Ethernet frame, which does no harm.
+//! cut off; those that pad the shortest Ethernet frame are set to zero, as what was in the sender's memory is not to be passed on.
 //!
 //! Cost: one read of the header's 20 bytes; everything unusual is found by one test and examined out of line.
 
@@ -33,7 +33,7 @@ reasons! { ipv4_valid:
 }
 
 /// Shortest Ethernet frame without FCS, in bytes: shorter ones are padded to it.
-const SHORTEST_FRAME: usize = 60;
+pub(crate) const SHORTEST_FRAME: usize = 60;
 
 /// The module.
 pub fn ipv4_valid(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
@@ -44,9 +44,10 @@ pub fn ipv4_valid(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
     }
 }
 
-/// True for nearly all packets: a valid header without options, unicast addresses, nothing behind the packet.
+/// True for nearly all packets: a valid header without options, unicast addresses, nothing but padding behind the packet, which is
+/// cleared.
 #[inline(always)]
-fn is_plain(packet: &Slot<'_>) -> bool {
+fn is_plain(packet: &mut Slot<'_>) -> bool {
     let Some(header) = packet.network::<20>() else { return false };
     let frame = packet.frame().len();
     let available = frame - usize::from(packet.l3());
@@ -56,7 +57,12 @@ fn is_plain(packet: &Slot<'_>) -> bool {
         word => word == flags::IPV4_CHECKSUM_GOOD,
     };
     let lengths = (total >= 20) & (total <= available) & ((total == available) | (frame <= SHORTEST_FRAME));
-    (header[0] == 0x45) & checked & lengths & is_unicast(header[12]) & is_unicast(header[16])
+    let plain = (header[0] == 0x45) & checked & lengths & is_unicast(header[12]) & is_unicast(header[16]);
+    if plain & (total != available) {
+        let end = frame - available + total;
+        packet.frame_mut()[end..].fill(0);
+    }
+    plain
 }
 
 /// By its first byte: an address that one host may have. 0/8, 127/8, groups and 240/4 are not.
@@ -125,11 +131,19 @@ fn verdict(packet: &mut Slot<'_>) -> Verdict {
     } else if header.has_options() {
         Verdict::Punt(OPTIONS)
     } else {
-        if bytes.len() > total && packet.frame().len() > SHORTEST_FRAME {
-            let shortened = packet.resize(l3 + total);
-            debug_assert!(shortened.is_ok());
-        }
+        cut(packet, l3 + total);
         Verdict::Fine
+    }
+}
+
+/// Cuts off what is behind a packet that ends at `end`, or clears it where it pads the shortest frame.
+pub(crate) fn cut(packet: &mut Slot<'_>, end: usize) {
+    let frame = packet.frame().len();
+    if frame > end && frame <= SHORTEST_FRAME {
+        packet.frame_mut()[end..].fill(0);
+    } else if frame > end {
+        let shortened = packet.resize(end);
+        debug_assert!(shortened.is_ok());
     }
 }
 
@@ -215,6 +229,16 @@ mod tests {
     fn trailing_bytes_are_cut_off_but_for_padding() {
         let with_tail = |payload: usize, length: usize| changed(udp4(1, payload), |f| f.resize(length, 0xee));
         assert_eq!(checked(&with_tail(1, 60), 14, 0), Ok(60), "padding of the shortest frame");
+        let mut rig = Rig::new();
+        // What the sender had in its memory is not passed on.
+        for frame in [with_tail(1, 60), with_tail(18, 60), with_tail(1, 50)] {
+            rig.batch.refill();
+            let slot = rig.receive_classified(&frame);
+            assert_eq!(rig.run(ipv4_valid), Mask::only(slot));
+            let end = 14 + usize::from(u16::from_be_bytes([frame[16], frame[17]]));
+            let passed = rig.batch.frame(slot).unwrap();
+            assert_eq!((&passed[..end], passed[end..].iter().all(|byte| *byte == 0)), (&frame[..end], true));
+        }
         assert_eq!(checked(&with_tail(1, 61), 14, 0), Ok(43));
         assert_eq!(checked(&with_tail(40, 200), 14, 0), Ok(82));
         assert_eq!(checked(&tagged(with_tail(40, 200), 0, 30), 18, 0), Ok(86));

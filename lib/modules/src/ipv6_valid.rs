@@ -2,12 +2,13 @@
 //! Is it a valid IPv6 packet that may be forwarded (RFC 8200 section 3, RFC 4291 section 2)?
 //!
 //! Valid packets go on. Hop-by-hop options, multicast and link-local addresses go to the slow path. Broken ones and
-//! addresses that no packet on a wire may have are dropped, each under its reason. Bytes behind the packet are cut off,
-//! except for the padding of the shortest Ethernet frame.
+//! addresses that no packet on a wire may have are dropped, each under its reason. Bytes behind the packet are cut off;
+//! those that pad the shortest Ethernet frame are set to zero.
 //!
 //! Cost: one read of the header's 40 bytes; everything unusual is examined out of line.
 
 use crate::context::Context;
+use crate::ipv4_valid::{SHORTEST_FRAME, cut};
 use crate::reason::reasons;
 use crate::registry::ModuleId;
 use perigee_packet::{Batch, Mask, Slot};
@@ -29,8 +30,6 @@ reasons! { ipv6_valid:
     punt LINK_LOCAL = "link_local", "RFC 4291 2.5.6", "source or destination is link-local: never forwarded";
 }
 
-const SHORTEST_FRAME: usize = 60;
-
 /// The module.
 pub fn ipv6_valid(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
     ctx.counters.module(ModuleId::ipv6_valid, mask.count());
@@ -40,15 +39,21 @@ pub fn ipv6_valid(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
     }
 }
 
-/// True for nearly all packets: a valid header, global unicast addresses, nothing behind the packet.
+/// True for nearly all packets: a valid header, global unicast addresses, nothing but padding behind the packet, which is cleared.
 #[inline(always)]
-fn is_plain(packet: &Slot<'_>) -> bool {
+fn is_plain(packet: &mut Slot<'_>) -> bool {
     let Some(header) = packet.network::<40>() else { return false };
     let frame = packet.frame().len();
     let available = frame - usize::from(packet.l3());
     let total = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
     let lengths = (total <= available) & ((total == available) | (frame <= SHORTEST_FRAME));
-    (header[0] >> 4 == 6) & lengths & (header[6] != 0) & is_plain_address(header[8]) & is_plain_address(header[24])
+    let addresses = is_plain_address(header[8]) & is_plain_address(header[24]);
+    let plain = (header[0] >> 4 == 6) & lengths & (header[6] != 0) & addresses;
+    if plain & (total != available) {
+        let end = frame - available + total;
+        packet.frame_mut()[end..].fill(0);
+    }
+    plain
 }
 
 /// By its first byte: neither ::/8, which holds :: and ::1, nor fe00::/7, which holds link-local addresses and groups.
@@ -97,10 +102,7 @@ fn verdict(packet: &mut Slot<'_>) -> Option<crate::Reason> {
     } else if header[6] == 0 {
         Some(HOP_BY_HOP)
     } else {
-        if bytes.len() > total && packet.frame().len() > SHORTEST_FRAME {
-            let shortened = packet.resize(l3 + total);
-            debug_assert!(shortened.is_ok());
-        }
+        cut(packet, l3 + total);
         None
     }
 }
