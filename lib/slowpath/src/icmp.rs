@@ -15,7 +15,10 @@ use crate::options;
 /// RFC 1812 4.3.2.3: no more than 576 bytes altogether.
 const MAX_ERROR: usize = 576;
 /// Precedence 6, internetwork control (RFC 1812 4.3.2.5).
-const TOS: u8 = 0xc0;
+const PRECEDENCE: u8 = 0xc0;
+/// The bits of the type of service that an error has from the packet that it is about (RFC 1812 4.3.2.5), except for the one that is a part
+/// of ECN since RFC 3168: errors are not ECN-capable.
+const SERVICE: u8 = 0x1c;
 
 /// Why a packet could not be forwarded.
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +120,7 @@ impl SlowPath {
         let message = problem.message(quoted);
         let mut error = vec![0; overhead + quoted.len()];
         let repr = ipv4::Repr {
-            tos: TOS,
+            tos: PRECEDENCE | (about.tos() & SERVICE),
             identification: self.next_identification(),
             ..ipv4::Repr::new(from, to, protocol::ICMP, message.len())
         };

@@ -95,6 +95,17 @@ fn quotes_the_packet_as_it_came() {
     }
 }
 
+// RFC 1812 4.3.2.5: the type of service of what it is about, without its precedence, and not ECN-capable (RFC 3168).
+#[test]
+fn the_type_of_service_is_copied() {
+    let mut w = World::new();
+    let a = host(LEFT, 2);
+    for (tos, expected) in [(0x00, 0xc0), (0x10, 0xd0), (0x08, 0xc8), (0xb8, 0xd8), (0xff, 0xdc), (0x03, 0xc0)] {
+        w.from(a, &edit4(udp4(a.v4, NOWHERE, 5), |view| view.set_tos(tos)));
+        assert_eq!(Ipv4::new(&w.take_packet().2[..]).unwrap().tos(), expected, "{tos:#x}");
+    }
+}
+
 // RFC 1812 4.3.2.4: the way back may be another than the way here.
 #[test]
 fn the_source_is_of_the_interface_the_error_leaves_by() {
