@@ -5,7 +5,7 @@
 //! all of them alike. Ratios are taken within a round; the median over all rounds has an interval from order statistics, so no
 //! distribution is assumed ([`Summary`]).
 
-use crate::run::{TrialRecord, duration};
+use crate::run::TrialRecord;
 use crate::search::Spoils;
 use crate::search::statistics::Summary;
 use serde::{Deserialize, Serialize};
@@ -113,11 +113,6 @@ pub fn ratio(summary: &Summary) -> String {
         Some((low, high)) => format!("{:.3}x ({low:.3} to {high:.3})", summary.median),
         None => format!("{:.3}x (too few rounds for an interval)", summary.median),
     }
-}
-
-/// The time that a number of trials takes, for people.
-pub fn estimate(trials: usize, seconds_each: f64) -> String {
-    duration(trials as f64 * seconds_each)
 }
 
 #[cfg(test)]

@@ -59,8 +59,7 @@ fn is_plain(packet: &mut Slot<'_>) -> bool {
     let lengths = (total >= 20) & (total <= available) & ((total == available) | (frame <= SHORTEST_FRAME));
     let plain = (header[0] == 0x45) & checked & lengths & is_unicast(header[12]) & is_unicast(header[16]);
     if plain & (total != available) {
-        let end = frame - available + total;
-        packet.frame_mut()[end..].fill(0);
+        cut(packet, frame - available + total);
     }
     plain
 }

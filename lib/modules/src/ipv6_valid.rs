@@ -50,8 +50,7 @@ fn is_plain(packet: &mut Slot<'_>) -> bool {
     let addresses = is_plain_address(header[8]) & is_plain_address(header[24]);
     let plain = (header[0] >> 4 == 6) & lengths & (header[6] != 0) & addresses;
     if plain & (total != available) {
-        let end = frame - available + total;
-        packet.frame_mut()[end..].fill(0);
+        cut(packet, frame - available + total);
     }
     plain
 }

@@ -31,6 +31,8 @@ const ALLOWANCE: u64 = 1_000_000;
 /// The source port of the first flow (RFC 2544 C.2.6.4), and how many flows there are ports for from there on.
 const FIRST_PORT: u16 = 49_184;
 pub const MOST_FLOWS: u32 = 16_000;
+/// Flows for each core of a device with several: they are spread by a hash.
+const FLOWS_PER_CORE: u32 = 64;
 /// How the tester's own latency is measured: frames per second, seconds.
 const FLOOR: (f64, f64) = (2000.0, 1.0);
 
@@ -50,6 +52,11 @@ const V6: [Side; 2] = [
     Side { network: "2001:2::/64", device: "2001:2::1", tester: "2001:2::2" },
     Side { network: "2001:2:0:8000::/64", device: "2001:2:0:8000::1", tester: "2001:2:0:8000::2" },
 ];
+
+/// Flows each way for a device with so many cores, if nobody says how many.
+pub fn flows_for(cores: usize) -> u32 {
+    if cores > 1 { (FLOWS_PER_CORE * cores as u32).min(MOST_FLOWS) } else { 1 }
+}
 
 /// What DPDK is shared for.
 #[derive(Clone)]

@@ -105,7 +105,7 @@ fn report(folder: &Path) -> Result<Report> {
 }
 
 /// The report, or a list of them.
-fn print_json(folders: &[PathBuf]) -> Result<()> {
+pub fn print_json(folders: &[PathBuf]) -> Result<()> {
     let reports = folders.iter().map(|folder| report(folder)).collect::<Result<Vec<_>>>()?;
     match reports.as_slice() {
         [one] => print!("{}", one.json()),

@@ -4,7 +4,7 @@
 //! All devices are built first. While one is measured, the processes of the others are halted, so that each has its core for
 //! itself.
 
-use super::between::{Bench, Between, MOST_FLOWS};
+use super::between::{Bench, Between, MOST_FLOWS, flows_for};
 use super::output::Screen;
 use super::target::{self, Share, Target};
 use super::{INTERRUPTED, Interrupt, Laboratory, PATIENCE, mtu};
@@ -16,10 +16,10 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use perigee_lab::Isolation;
 use perigee_lab::device::Device;
-use perigee_measure::compare::{Compared, FEWEST, Sample, compare, estimate, order, ratio};
+use perigee_measure::compare::{Compared, FEWEST, Sample, compare, order, ratio};
 use perigee_measure::environment::{Environment, Judgement};
 use perigee_measure::pace::Rate;
-use perigee_measure::run::{Family, Maximum, Settings, Ways};
+use perigee_measure::run::{Family, Maximum, Settings, Ways, duration};
 use perigee_measure::search::profile::{Profile, Settle};
 use perigee_measure::search::statistics::Summary;
 use perigee_measure::search::{Purpose, Shape, Trial};
@@ -165,8 +165,7 @@ fn inside(args: &CompareArgs, temporary: &Path) -> Result<ExitCode> {
     let (cores, device_cores) = target::share(args.machine.cores.as_ref(), args.device_cores.as_ref());
     let all: Vec<u32> = cores.iter().chain(&device_cores).map(|core| *core as u32).collect();
     let largest = args.sizes().into_iter().max().unwrap_or(64);
-    let by_cores = if device_cores.len() > 1 { 64 * device_cores.len() as u32 } else { 1 };
-    let flows = args.flows.unwrap_or(by_cores.min(MOST_FLOWS));
+    let flows = args.flows.unwrap_or_else(|| flows_for(device_cores.len()));
     let share = Share { cores: device_cores, mtu: mtu(largest), static_neighbors: true };
     let mut devices = Vec::new();
     for (number, target) in (0..).zip(&args.targets) {
@@ -324,7 +323,7 @@ impl Comparison<'_> {
         let args = self.args;
         let each = args.seconds + SETTLE.learning + SETTLE.drain + SETTLE.pause;
         let trials = usize::from(args.rounds - round) * self.candidates.len() * 2;
-        let left = estimate(trials, each);
+        let left = duration(trials as f64 * each);
         self.screen.step(&format!("{size} bytes, round {} of {}; about {left} left", round + 1, args.rounds));
         let mut samples = vec![None; self.candidates.len()];
         for at in order(self.candidates.len(), usize::from(round)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! `perigee bench rfc2544`: its arguments, what they say of a run, and a box on two wires; `built` has devices in namespaces.
 
-use super::between::{Bench, Between, MOST_FLOWS};
+use super::between::{Bench, Between, MOST_FLOWS, flows_for};
 use super::session::{Ended, Plan, Session};
 use super::target::{self, Target};
 use super::{INTERRUPTED, Interrupt, PATIENCE, built, folder, output};
@@ -25,8 +25,6 @@ use std::sync::Arc;
 
 /// The reset that no profile has.
 const RESET: ResetPlan = ResetPlan { duration: 30.0, after: 5.0, repeats: 3 };
-/// Flows for each core of a device with several: they are spread by a hash.
-const FLOWS_PER_CORE: u32 = 64;
 
 #[derive(Args, Clone)]
 #[command(
@@ -47,8 +45,8 @@ pub struct Rfc2544Args {
     /// 2001:2:0:8000::1)
     #[arg(long, value_name = "MAC,MAC", value_delimiter = ',', requires = "left")]
     device_macs: Vec<MacAddr>,
-    /// How thorough: quick, tst009 (ETSI GS NFV-TST 009) or rfc2544, which takes hours; or a file of JSON that overrides parts
-    /// of `quick` [default: quick]
+    /// How thorough: quick, or tst009 (ETSI GS NFV-TST 009) or rfc2544, which take hours per frame size; or a file of JSON that
+    /// overrides parts of `quick` [default: quick]
     #[arg(long)]
     profile: Option<String>,
     /// Frame sizes in bytes with the FCS [default: the profile's]
@@ -124,6 +122,11 @@ fn wires(args: &Rfc2544Args, names: [String; 2]) -> Result<ExitCode> {
         other => bail!("--device-macs has {} addresses, expected two: left and right", other.len()),
     };
     ensure!(names[0] != names[1], "--left and --right are both {}, expected two ports", names[0]);
+    let reset = match &args.reset {
+        Some(Some(command)) => Some(by_command(command.clone())),
+        Some(None) => bail!("--reset needs the command that resets the box: --reset='ssh box reboot'"),
+        None => None,
+    };
     let target = format!("{} to {}", names[0], names[1]);
     let folder = folder::choose(args.report.as_deref(), &target, args.resume);
     let mut plan = args.checked_plan(&target, &folder, args.resume, 1)?;
@@ -135,11 +138,7 @@ fn wires(args: &Rfc2544Args, names: [String; 2]) -> Result<ExitCode> {
     let bench = bench(args, &plan, cores.clone())?;
     let advice = "give the device this address there, or name its MAC addresses by --device-macs";
     let mut between = Between::open(&bench, &names, macs, advice, &interrupt)?;
-    between.ports.reset = match &args.reset {
-        Some(Some(command)) => Some(by_command(command.clone())),
-        Some(None) => bail!("--reset needs the command that resets the box: --reset='ssh box reboot'"),
-        None => None,
-    };
+    between.ports.reset = reset;
     if args.floor.is_none() && plan.wants(Test::Latency) {
         let floor = floor::floor(&bench.eal, bench.clock, &bench.cores).context("the tester's own latency")?;
         for size in plan.sizes.clone() {
@@ -149,7 +148,7 @@ fn wires(args: &Rfc2544Args, names: [String; 2]) -> Result<ExitCode> {
     let points = args.box_cores.map(|cores| Points { flows: plan.flows * plan.ways.count(), cores });
     let code = measure(args, plan, between, &cores, points, &interrupt, || Ok(()));
     if args.json && folder.join(folder::JSON).exists() {
-        print!("{}", std::fs::read_to_string(folder.join(folder::JSON)).context("the report cannot be read")?);
+        built::print_json(&[folder])?;
     }
     if code.as_ref().is_ok_and(|code| *code == ExitCode::from(INTERRUPTED)) {
         eprintln!("{GO_ON}");
@@ -208,8 +207,7 @@ impl Rfc2544Args {
             (true, None, Family::Ipv6) => profile.sizes_ipv6.clone(),
         };
         let of_stored = stored.filter(|_| self.tests.is_empty()).map(|stored| stored.tests.clone());
-        let by_cores = if cores > 1 { FLOWS_PER_CORE * cores as u32 } else { 1 };
-        let flows = self.flows.or(stored.map(|stored| stored.flows)).unwrap_or(by_cores.min(MOST_FLOWS));
+        let flows = self.flows.or(stored.map(|stored| stored.flows)).unwrap_or_else(|| flows_for(cores));
         let floors = self.floor.map(|floor| sizes.iter().map(|size| (*size, floor)).collect::<BTreeMap<_, _>>());
         Ok(Plan {
             target: target.to_owned(),
