@@ -31,7 +31,7 @@ section! {
         burst: u16, integer("packets", 1..=256), default 32, restart;
         /// Packets that a transmit buffer gathers before they are sent.
         transmit_queue: u16, integer("packets", 1..=256), default 32, restart;
-        /// How long a packet may wait in a transmit buffer.
+        /// How long a packet may wait in a transmit buffer while others arrive; when none do, what waits is sent at once.
         transmit_timeout: Duration, time("a time up to 1s, such as \"100us\"", up_to_a_second),
             default Duration::from_micros(100), restart;
         /// What a worker does when its queues are empty: `poll` polls again at once, which has the lowest delay and

@@ -159,10 +159,11 @@ impl Context {
         }
     }
 
-    /// Transmits packets that have waited long enough, on every port.
-    pub fn flush_due(&mut self) {
+    /// Transmits packets that have waited long enough, on every port: all of them when the worker is idle, as waiting for
+    /// more to send together only pays where a core has no time to spare.
+    pub fn flush_due(&mut self, idle: bool) {
+        let now = if idle { u64::MAX } else { self.now };
         for port in 0..self.outputs.len() {
-            let now = self.now;
             if let Some(flushed) = self.outputs[port].as_mut().and_then(|output| output.flush_if_due(now)) {
                 self.flushed(port, flushed);
             }

@@ -187,13 +187,14 @@ impl Worker {
         self.context.drop(batch, Mask::ALL, host::UNCLAIMED);
     }
 
-    /// Between two rounds: what waits is flushed when due, tables change, and an idle worker sleeps.
+    /// Between two rounds: what waits is flushed when due, or when the round brought nothing; tables change, and an idle worker
+    /// sleeps.
     pub fn housekeeping(&mut self) {
         let (context, parts) = (&mut self.context, &mut self.parts);
         context.now = (parts.clock)();
         context.counters.longest_gap.raise(context.now.saturating_sub(parts.last_round));
         parts.last_round = context.now;
-        context.flush_due();
+        context.flush_due(!parts.busy);
         if context.tables.refresh() {
             context.counters.table_swaps.add(1);
             if context.trace.is_some() {
