@@ -66,6 +66,15 @@ unsafe impl Memory for MbufMemory {
     }
 
     #[inline]
+    fn place(&self, packet: &Handle) -> (NonNull<u8>, u16) {
+        // SAFETY: the handle is a living buffer, whose packet starts inside its memory.
+        unsafe {
+            let m = mbuf(packet);
+            (NonNull::new_unchecked((*m).buf_addr.add((*m).data_off.into())), (*m).data_len)
+        }
+    }
+
+    #[inline]
     fn write_back(&self, packet: &mut Handle, data: NonNull<u8>, length: u16) {
         // SAFETY: the handle is a living buffer lent to us alone; the caller's `data` lies inside it.
         unsafe {

@@ -67,13 +67,15 @@ pub mod flags {
 /// A kind of packet memory: what can be done with a buffer beyond reading and writing its bytes.
 ///
 /// # Safety
-/// `region` must describe memory that stays valid, and is used by nobody else, until the handle is freed; `copy` must
-/// return a fresh buffer whose region holds the bytes at the returned address.
+/// `region` must describe memory that stays valid, and is used by nobody else, until the handle is freed; `place` must lie inside it
+/// and be initialised; `copy` must return a fresh buffer whose region holds the bytes at the returned address.
 pub unsafe trait Memory: Sync {
     /// Returns buffers to where they came from.
     fn free(&self, packets: &mut Vec<Handle>);
     /// The buffer's memory: its first byte and its size in bytes.
     fn region(&self, packet: &Handle) -> (NonNull<u8>, usize);
+    /// The packet's first byte and its length in bytes, as the buffer's own header has them.
+    fn place(&self, packet: &Handle) -> (NonNull<u8>, u16);
     /// Writes the packet's start and length into the buffer's own header, for a device or another owner to see.
     fn write_back(&self, packet: &mut Handle, data: NonNull<u8>, length: u16);
     /// A new buffer like `packet` (from the same pool, with the same headroom) holding `bytes`; `None` if there is none or

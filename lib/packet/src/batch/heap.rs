@@ -69,6 +69,15 @@ unsafe impl Memory for HeapPool {
         }
     }
 
+    fn place(&self, packet: &Handle) -> (NonNull<u8>, u16) {
+        let (start, _) = self.region(packet);
+        // SAFETY: the handle is a live Buffer, whose start and length were written by allocate or write_back.
+        unsafe {
+            let buffer = packet.as_ptr().cast::<Buffer>();
+            (start.add((*buffer).start), (*buffer).length as u16)
+        }
+    }
+
     fn write_back(&self, packet: &mut Handle, data: NonNull<u8>, length: u16) {
         let (start, _) = self.region(packet);
         // SAFETY: the handle is a live Buffer, lent to us alone.
@@ -157,20 +166,15 @@ impl HeapQueue {
     /// Takes the next frame out, as a peer would.
     pub fn collect(&self) -> Option<Vec<u8>> {
         let handle = self.frames.lock().pop_front()?;
-        let bytes = self.place(&handle).2.to_vec();
+        let bytes = self.bytes(&handle).to_vec();
         self.pool.free(&mut vec![handle]);
         Some(bytes)
     }
 
-    fn place<'a>(&self, handle: &'a Handle) -> (NonNull<u8>, u16, &'a [u8]) {
-        let (start, _) = self.pool.region(handle);
-        // SAFETY: the handle is a live Buffer whose start and length were written by allocate or write_back.
-        unsafe {
-            let buffer = handle.as_ptr().cast::<Buffer>();
-            let data = NonNull::new_unchecked(start.as_ptr().add((*buffer).start));
-            let length = (*buffer).length;
-            (data, length as u16, std::slice::from_raw_parts(data.as_ptr(), length))
-        }
+    fn bytes<'a>(&self, handle: &'a Handle) -> &'a [u8] {
+        let (data, length) = self.pool.place(handle);
+        // SAFETY: a live Buffer of the pool, and its place, which was initialised when it was made.
+        unsafe { std::slice::from_raw_parts(data.as_ptr(), length.into()) }
     }
 }
 
@@ -179,7 +183,7 @@ impl ReceiveQueue for HeapQueue {
         let mut frames = self.frames.lock();
         let burst = burst.min(frames.len());
         for handle in frames.drain(..burst) {
-            let (data, length, _) = self.place(&handle);
+            let (data, length) = self.pool.place(&handle);
             // SAFETY: an owned buffer of the pool, with its place as it was written back.
             let packet = unsafe { Packet::from_raw(handle, data, length, self.pool) };
             batch.push(packet, self.port).expect("receive needs an empty batch of the queue's own memory");

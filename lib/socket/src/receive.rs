@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+//! A receive queue: frames are copied from the ring into buffers of the pool. While there is no buffer they stay in the ring.
+
+use crate::checksum;
+use crate::port::{LOOK_EVERY, ReceiveEnd, Shared, lock};
+use crate::sys::Frame;
+use perigee_packet::{BATCH_SIZE, Batch, Mask, ReceiveQueue};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// After how many receptions without a frame the clock is read.
+const EMPTY: u32 = 64;
+/// Shortest frame: an Ethernet header.
+const SHORTEST: usize = 14;
+
+/// A receive queue of an interface.
+pub struct RxQueue {
+    port: Arc<Shared>,
+    index: usize,
+    /// `None` only while it is dropped.
+    end: Option<ReceiveEnd>,
+    /// Frames taken from the ring so far.
+    taken: u64,
+    /// Up to here they have been counted as waiting for a buffer.
+    waited: u64,
+    empty: u32,
+    looked: Option<Instant>,
+}
+
+impl RxQueue {
+    pub(crate) fn new(port: Arc<Shared>, index: usize, end: ReceiveEnd) -> RxQueue {
+        RxQueue { port, index, end: Some(end), taken: 0, waited: 0, empty: 0, looked: None }
+    }
+
+    fn end(&mut self) -> &mut ReceiveEnd {
+        self.end.as_mut().expect("a queue has its socket until it is dropped")
+    }
+
+    fn count(&self, counter: impl Fn(&crate::port::ReceiveSide) -> &AtomicU64, n: u64) {
+        counter(&self.port.receive[self.index]).fetch_add(n, Ordering::Relaxed);
+    }
+
+    fn release(&mut self, n: usize) {
+        self.end().ring.release(n);
+        self.taken += n as u64;
+    }
+
+    /// The lengths of frames that can be taken now, and their number. Frames before them that are of no use are dropped.
+    fn waiting(&mut self, lengths: &mut [u16]) -> usize {
+        let slots = self.end().ring.slots();
+        let (mut n, most) = (0, lengths.len().min(slots));
+        for _ in 0..2 * slots {
+            if n == most {
+                break;
+            }
+            let Some(frame) = self.end().ring.get(n) else { break };
+            let (length, whole) = (frame.len(), !frame.cut && frame.bytes.len() >= SHORTEST);
+            if whole && length <= self.port.room && length <= self.port.longest_now() {
+                lengths[n] = length as u16;
+                n += 1;
+            } else if n > 0 || (whole && length <= self.port.room && self.look()) {
+                // The next call begins with it, or the MTU may be another now.
+                if n > 0 {
+                    break;
+                }
+            } else {
+                self.release(1);
+                self.count(|side| &side.errors, 1);
+            }
+        }
+        n
+    }
+
+    /// Looks for the interface and its MTU, if it is time again; says whether it did.
+    fn look(&mut self) -> bool {
+        let now = Instant::now();
+        if self.looked.is_some_and(|looked| now.duration_since(looked) < LOOK_EVERY) {
+            return false;
+        }
+        self.looked = Some(now);
+        if self.end().socket.bound().is_some() {
+            self.port.look_at_mtu();
+            return true;
+        }
+        let Some(index) = self.port.find() else { return true };
+        let bound = if self.port.receive.len() == 1 {
+            self.end().socket.listen(index)
+        } else {
+            self.port.listen_again(self.index, index).map(|end| self.end = Some(end))
+        };
+        if bound.is_ok() {
+            self.port.found(index);
+        }
+        true
+    }
+}
+
+impl ReceiveQueue for RxQueue {
+    #[inline]
+    fn receive(&mut self, batch: &mut Batch, burst: usize) -> usize {
+        if self.end().ring.get(0).is_none() {
+            self.empty = self.empty.wrapping_add(1);
+            if self.empty.is_multiple_of(EMPTY) {
+                self.look();
+            }
+            return 0;
+        }
+        let mut lengths = [0; BATCH_SIZE];
+        let there = self.waiting(&mut lengths[..burst.min(BATCH_SIZE)]);
+        let mut n = there;
+        while n > 0 && self.port.pool.fill(batch, &lengths[..n]) < n {
+            n /= 2;
+        }
+        if n < there {
+            let (from, to) = (self.waited.max(self.taken + n as u64), self.taken + there as u64);
+            self.count(|side| &side.no_buffer, to.saturating_sub(from));
+            self.waited = self.waited.max(to);
+        }
+        let number = self.port.number;
+        let ring = &self.end().ring;
+        for mut packet in batch.packets(Mask::first(n)) {
+            packet.set_port(number);
+            let frame = ring.get(packet.index().into()).expect("a frame stays until it is released");
+            copy(&frame, packet.frame_mut());
+        }
+        self.release(n);
+        self.count(|side| &side.packets, n as u64);
+        self.count(|side| &side.bytes, lengths[..n].iter().map(|&length| u64::from(length)).sum());
+        n
+    }
+}
+
+impl Drop for RxQueue {
+    fn drop(&mut self) {
+        *lock(&self.port.receive[self.index].end) = self.end.take();
+    }
+}
+
+/// Copies a frame, and puts back its tag and right what was left to a device.
+#[inline]
+fn copy(frame: &Frame<'_>, to: &mut [u8]) {
+    match frame.tag {
+        None => to.copy_from_slice(frame.bytes),
+        Some((kind, control)) => {
+            to[..12].copy_from_slice(&frame.bytes[..12]);
+            to[12..14].copy_from_slice(&kind.to_be_bytes());
+            to[14..16].copy_from_slice(&control.to_be_bytes());
+            to[16..].copy_from_slice(&frame.bytes[12..]);
+        }
+    }
+    if frame.unfinished {
+        checksum::complete(to);
+    }
+}

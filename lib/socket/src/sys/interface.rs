@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+//! What the kernel says about an interface (netdevice(7)), in the network namespace of the socket that asks.
+
+use super::{Socket, check};
+use libc::{c_char, c_int, c_ulong, ifreq};
+use perigee_net::MacAddr;
+use std::io;
+
+/// `struct ethtool_cmd` as far as it is read (linux/ethtool.h).
+#[repr(C)]
+struct Settings {
+    command: u32,
+    supported: u32,
+    advertising: u32,
+    speed: u16,
+    duplex: u8,
+    others: [u8; 13],
+    speed_high: u16,
+    rest: [u8; 14],
+}
+
+const ETHTOOL_GSET: u32 = 1;
+
+/// An empty question about `name`.
+fn question(name: &str) -> io::Result<ifreq> {
+    // SAFETY: plain data, for which zeros are valid.
+    let mut question: ifreq = unsafe { std::mem::zeroed() };
+    if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    question.ifr_name.iter_mut().zip(name.bytes()).for_each(|(to, byte)| *to = byte as c_char);
+    Ok(question)
+}
+
+/// Asks.
+///
+/// # Safety
+/// `request` must be one that reads and writes no more than an `ifreq`, or what its pointer leads to.
+unsafe fn ask(socket: &Socket, request: c_ulong, question: &mut ifreq) -> io::Result<()> {
+    // SAFETY: the caller's contract.
+    check(unsafe { libc::ioctl(socket.fd(), request as _, std::ptr::from_mut(question)) }).map(drop)
+}
+
+/// Its index; it changes when an interface is deleted and made again.
+pub(crate) fn index(socket: &Socket, name: &str) -> io::Result<i32> {
+    let mut answer = question(name)?;
+    // SAFETY: reads the name, writes the index.
+    unsafe {
+        ask(socket, libc::SIOCGIFINDEX as c_ulong, &mut answer)?;
+        Ok(answer.ifr_ifru.ifru_ifindex)
+    }
+}
+
+/// Its MTU in bytes.
+pub(crate) fn mtu(socket: &Socket, name: &str) -> io::Result<i32> {
+    let mut answer = question(name)?;
+    // SAFETY: reads the name, writes the MTU.
+    unsafe {
+        ask(socket, libc::SIOCGIFMTU as c_ulong, &mut answer)?;
+        Ok(answer.ifr_ifru.ifru_mtu)
+    }
+}
+
+/// Sets its MTU.
+pub(crate) fn set_mtu(socket: &Socket, name: &str, mtu: u16) -> io::Result<()> {
+    let mut wanted = question(name)?;
+    wanted.ifr_ifru.ifru_mtu = c_int::from(mtu);
+    // SAFETY: reads name and MTU.
+    unsafe { ask(socket, libc::SIOCSIFMTU as c_ulong, &mut wanted) }
+}
+
+/// Its MAC address; `None` where it is no Ethernet interface.
+pub(crate) fn mac(socket: &Socket, name: &str) -> io::Result<Option<MacAddr>> {
+    let mut answer = question(name)?;
+    // SAFETY: reads the name, writes the address.
+    let address = unsafe {
+        ask(socket, libc::SIOCGIFHWADDR as c_ulong, &mut answer)?;
+        answer.ifr_ifru.ifru_hwaddr
+    };
+    let octets: [u8; 6] = std::array::from_fn(|i| address.sa_data[i] as u8);
+    Ok((address.sa_family == libc::ARPHRD_ETHER).then_some(MacAddr(octets)))
+}
+
+/// Whether it is up, and whether it has a carrier.
+pub(crate) fn flags(socket: &Socket, name: &str) -> io::Result<(bool, bool)> {
+    let mut answer = question(name)?;
+    // SAFETY: reads the name, writes the flags.
+    let flags = unsafe {
+        ask(socket, libc::SIOCGIFFLAGS as c_ulong, &mut answer)?;
+        c_int::from(answer.ifr_ifru.ifru_flags)
+    };
+    Ok((flags & libc::IFF_UP != 0, flags & libc::IFF_RUNNING != 0))
+}
+
+/// Its speed in Mbit/s and whether it is full duplex, where its driver knows.
+pub(crate) fn speed(socket: &Socket, name: &str) -> Option<(u32, bool)> {
+    // SAFETY: plain data, for which zeros are valid.
+    let mut settings: Settings = unsafe { std::mem::zeroed() };
+    settings.command = ETHTOOL_GSET;
+    let mut asked = question(name).ok()?;
+    asked.ifr_ifru.ifru_data = (&raw mut settings).cast();
+    // SAFETY: reads the name, writes a `struct ethtool_cmd`, which `settings` is as large as.
+    unsafe { ask(socket, libc::SIOCETHTOOL as c_ulong, &mut asked) }.ok()?;
+    let speed = u32::from(settings.speed_high) << 16 | u32::from(settings.speed);
+    // 0 and all ones mean that it is not known.
+    (speed != 0 && speed != 0xffff && speed != u32::MAX).then_some((speed, settings.duplex == 1))
+}
