@@ -14,6 +14,8 @@ perigee_tests::scenarios![
     a_tcp_stream_arrives_byte_by_byte,
     sigterm_and_sigint_end_cleanly_and_restore_the_interfaces,
     a_killed_router_leaves_interfaces_as_they_were,
+    fragments_and_jumbo_frames_cross,
+    dpdk_drives_an_interface_where_that_is_configured,
 ];
 
 fn ping_crosses_in_both_families(world: &World) {
@@ -118,5 +120,51 @@ fn a_killed_router_leaves_interfaces_as_they_were(world: &World) {
     // The socket it left is replaced.
     let router = world.router("", PORTS);
     client.reaches("10.0.2.2");
+    router.stop();
+}
+
+/// Fragments are forwarded as they come, by one worker and by two, whose queues share the interface.
+fn fragments_and_jumbo_frames_cross(world: &World) {
+    let Pair { client, server } = Pair::new(world);
+    for workers in ["", "workers = 2"] {
+        let router = world.router(workers, PORTS);
+        for (host, address) in [(&client, "10.0.2.2"), (&server, "10.0.1.2"), (&client, "2001:db8:2::2")] {
+            host.reaches(address);
+            for (length, fragments) in [(4000, 3), (20_000, 14)] {
+                let before = router.workers("transmitted");
+                host.ping(10, &format!("-s {length} {address}"));
+                let carried = router.workers("transmitted") - before;
+                assert!(carried >= 2 * 10 * fragments, "{carried} packets for 20 of {fragments} fragments");
+            }
+        }
+        assert_eq!(router.dropped("mtu.ipv4_too_big") + router.dropped("mtu.ipv6_too_big"), 0);
+        router.stop();
+    }
+    world.ip("-n client link set eth0 mtu 9000");
+    world.ip("-n server link set eth0 mtu 9000");
+    let router = world.router("", &PORTS.replace("addresses", "mtu = 9000\naddresses"));
+    for (address, length) in [("10.0.2.2", 8972), ("2001:db8:2::2", 8952)] {
+        client.reaches(address);
+        let before = router.workers("transmitted");
+        client.ping(10, &format!("-M do -s {length} {address}"));
+        assert!(router.workers("transmitted") - before >= 20);
+    }
+    router.alone();
+    router.stop();
+}
+
+fn dpdk_drives_an_interface_where_that_is_configured(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let ports = PORTS.replace("interface = \"r-server\"", "interface = \"r-server\"\ndriver = \"dpdk:af_packet\"");
+    let router = world.router("", &ports);
+    assert_eq!(
+        (&router.port("wan")["driver"], &router.port("lan")["driver"]),
+        (&"packet".into(), &"net_af_packet".into())
+    );
+    for address in ["10.0.2.2", "2001:db8:2::2"] {
+        client.reaches(address);
+        client.ping(20, address);
+    }
+    router.alone();
     router.stop();
 }

@@ -34,9 +34,9 @@ objects! {
     pub struct PortStatus {
         /// Its name in the configuration.
         pub name: String,
-        /// The device that DPDK opened.
+        /// The Linux interface, or the device that DPDK opened.
         pub device: String,
-        /// The DPDK driver, such as `net_af_packet`.
+        /// What drives it: `packet`, the router's own packet sockets, or a driver of DPDK's, such as `net_af_packet`.
         pub driver: String,
         /// The MAC address in use on the wire.
         pub mac: MacAddr,

@@ -23,7 +23,7 @@ section! {
     beside {
         /// Also the twin's name; at most 15 characters.
         name: String,
-        /// What DPDK opens.
+        /// What is opened.
         device: Device,
     }
     keys {
@@ -49,14 +49,16 @@ section! {
             default None => "none", restart;
         /// The Linux interface that becomes the port.
         interface: Option<At<String>>, optional(at(text(INTERFACE, linux_interface))), default None => "none", restart;
-        /// How `interface` is opened: `af_packet` works everywhere, `af_xdp` is faster and needs root.
-        driver: Option<At<LinuxDriver>>, optional(at(choice(DRIVERS))), default None => "`\"af_packet\"`", restart;
+        /// How `interface` is opened: `packet`, by packet sockets of the router's own, works everywhere; `dpdk:af_packet` and
+        /// `dpdk:af_xdp` are DPDK's drivers, of which the second needs root.
+        driver: Option<At<LinuxDriver>>, optional(at(choice(DRIVERS))), default None => "`\"packet\"`", restart;
     }
 }
 
 const DEVICE: &str = "a PCI address or a virtual device, such as \"0000:01:00.0\" or \"net_pcap0,rx_pcap=in.pcap\"";
 const INTERFACE: &str = "the name of a Linux interface, at most 15 characters";
-const DRIVERS: &[(&str, LinuxDriver)] = &[("af_packet", LinuxDriver::AfPacket), ("af_xdp", LinuxDriver::AfXdp)];
+const DRIVERS: &[(&str, LinuxDriver)] =
+    &[("packet", LinuxDriver::Packet), ("dpdk:af_packet", LinuxDriver::AfPacket), ("dpdk:af_xdp", LinuxDriver::AfXdp)];
 
 /// Where a port's packets come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +69,7 @@ pub enum Device {
     Linux {
         /// Its name.
         interface: String,
-        /// By which DPDK driver.
+        /// By which driver.
         driver: LinuxDriver,
     },
 }
@@ -75,9 +77,11 @@ pub enum Device {
 /// How a Linux interface is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinuxDriver {
-    /// `net_af_packet`: works everywhere.
+    /// Packet sockets of the router's own: any interface, any MTU, fragments as they were sent.
+    Packet,
+    /// DPDK's `net_af_packet`: the kernel reassembles IPv4 fragments.
     AfPacket,
-    /// `net_af_xdp`: faster, needs more privileges.
+    /// DPDK's `net_af_xdp`: needs more privileges.
     AfXdp,
 }
 
@@ -197,7 +201,7 @@ impl DeviceKeys {
         let value = match (self.device, self.interface) {
             (Some(device), _) => Device::Dpdk(device.value),
             (None, Some(interface)) => {
-                let driver = self.driver.map_or(LinuxDriver::AfPacket, |driver| driver.value);
+                let driver = self.driver.map_or(LinuxDriver::Packet, |driver| driver.value);
                 Device::Linux { interface: interface.value, driver }
             }
             // It was reported; with a placeholder that no other port can share, the rest is still checked.

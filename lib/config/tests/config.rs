@@ -178,9 +178,9 @@ fn every_check_of_a_port() {
         ("[port.lan]\n«device» = \"net_null0,copy=1\"", "the device of port `wan` again"),
         ("[port.lan]\ndevice = «\"01:00\"»", "expected a PCI address or a virtual device"),
         ("[port.lan]\ndevice = «\"net_null1, x\"»", "there is a blank in it"),
-        ("[port.lan]\ndevice = \"0000:01:00.0\"\n«driver» = \"af_xdp\"", "expected it only beside `interface`"),
+        ("[port.lan]\ndevice = \"0000:01:00.0\"\n«driver» = \"dpdk:af_xdp\"", "expected it only beside `interface`"),
         ("[port.lan]\ninterface = «\"averyveryverylongname\"»", "the name of a Linux interface"),
-        ("[port.lan]\ninterface = \"eth1\"\ndriver = «\"e1000\"»", "\"af_packet\" or \"af_xdp\""),
+        ("[port.lan]\ninterface = \"eth1\"\ndriver = «\"e1000\"»", "\"packet\", \"dpdk:af_packet\" or \"dpdk:af_xdp\""),
         ("[port.«eth1»]\ninterface = \"eth1\"", "found a port named like its Linux interface `eth1`"),
         ("[port.lan]\ndevice = \"net_null1\"\nmac = «\"01:00:5e:00:00:01\"»", "(a group address or zero)"),
         ("[port.lan]\ndevice = \"net_null1\"\nmac = «\"02:00\"»", "the MAC address of one station"),
@@ -424,7 +424,7 @@ audit = "60s"
 
 [port.wan]
 interface = "eth0"
-driver = "af_xdp"
+driver = "dpdk:af_xdp"
 mac = "02:00:00:00:00:01"
 mtu = 9000
 promiscuous = true

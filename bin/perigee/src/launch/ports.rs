@@ -5,18 +5,49 @@ use crate::filters;
 use anyhow::{Context as _, Result, anyhow};
 use perigee_config as config;
 use perigee_config::{Config, LinuxDriver};
-use perigee_dpdk::{self as dpdk, DpdkPort, Eal, FlowRule, MbufPool, PoolConfig, PortConfig};
+use perigee_dpdk::{self as dpdk, DpdkPort, Eal, FlowRule, MBUF, MbufPool, PoolConfig, PortConfig};
 use perigee_helper::twin::Twin;
 use perigee_helper::{Helper, LinkPreparation, TwinStatus};
 use perigee_net::MacAddr;
 use perigee_packet::{Pool, Port, PortInfo, ReceiveQueue, TransmitQueue};
 use perigee_router::{PortQueues, RouterPort};
+use perigee_socket::{SocketConfig, SocketPort};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// A port that is open, by whatever drives it.
+pub(super) enum OpenPort {
+    Dpdk(DpdkPort),
+    /// Its packets are DPDK's all the same, so that they can leave by any port.
+    Socket(SocketPort, Arc<MbufPool>),
+}
+
+impl OpenPort {
+    pub(super) fn info(&self) -> PortInfo {
+        match self {
+            OpenPort::Dpdk(port) => port.info(),
+            OpenPort::Socket(port, _) => port.info(),
+        }
+    }
+
+    fn receive(&self, index: u16) -> Result<Box<dyn ReceiveQueue>> {
+        Ok(match self {
+            OpenPort::Dpdk(port) => Box::new(port.rx_queue(index)?),
+            OpenPort::Socket(port, _) => Box::new(port.rx_queue(index)?),
+        })
+    }
+
+    fn transmit(&self, index: u16) -> Result<Box<dyn TransmitQueue>> {
+        Ok(match self {
+            OpenPort::Dpdk(port) => Box::new(port.tx_queue(index)?),
+            OpenPort::Socket(port, _) => Box::new(port.tx_queue(index)?),
+        })
+    }
+}
+
 /// The opened ports, with everything that depends on them.
 pub(super) struct Opened {
-    pub ports: Vec<DpdkPort>,
+    pub ports: Vec<OpenPort>,
     pub infos: Vec<PortInfo>,
     pub pools: Vec<Arc<MbufPool>>,
     pub rules: Vec<FlowRule>,
@@ -43,7 +74,10 @@ pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>
     let largest = config.ports.iter().map(|port| port.mtu).max().unwrap_or(1500);
     let mut opened =
         Opened { ports: vec![], infos: vec![], pools: vec![], rules: vec![], steered: config.steers.clone(), helper };
-    for (index, port) in config.ports.iter().enumerate() {
+    let mut ports = BTreeMap::new();
+    // DPDK numbers its ports itself; the others get numbers that are left.
+    let (dpdk, own): (Vec<_>, Vec<_>) = config.ports.iter().enumerate().partition(|(_, port)| by_dpdk(&port.device));
+    for (index, port) in dpdk.into_iter().chain(own) {
         let node = numa_node(&port.device);
         let pool = match pools.get(&node) {
             Some(pool) => pool.clone(),
@@ -55,18 +89,46 @@ pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>
             }
         };
         let wanted = port_config(config, port, index as u16, opened.helper.as_deref())?;
-        let open = DpdkPort::open(eal, &wanted, &pool)?;
-        let (rules, done, notes) = filters::steer(&open, index as u16, config);
+        let (open, rules, done) = if by_dpdk(&port.device) {
+            let open = DpdkPort::open(eal, &wanted, &pool)?;
+            let (rules, done, notes) = filters::steer(&open, index as u16, config);
+            notes.iter().for_each(|note| tracing::info!("{note}"));
+            (OpenPort::Dpdk(open), rules, done)
+        } else {
+            let taken: Vec<u16> = ports.values().map(|port: &OpenPort| port.info().port).collect();
+            let number = (0..).find(|number| !taken.contains(number)).context("no number is left for a port")?;
+            let open = SocketPort::open(&socket_config(&wanted, number, &pool), pool.clone(), &MBUF)
+                .with_context(|| format!("port {}", port.name))?;
+            (OpenPort::Socket(open, pool), vec![], vec![])
+        };
         opened.rules.extend(rules);
         opened.steered.retain(|steer| steer.port.is_some_and(|p| usize::from(p) != index) || done.contains(steer));
-        let info = open.info();
-        info.notes.iter().for_each(|note| tracing::debug!("{note}"));
-        notes.iter().for_each(|note| tracing::info!("{note}"));
-        opened.infos.push(info);
-        opened.ports.push(open);
+        open.info().notes.iter().for_each(|note| tracing::debug!("{note}"));
+        ports.insert(index, open);
     }
+    opened.infos = ports.values().map(OpenPort::info).collect();
+    opened.ports = ports.into_values().collect();
     opened.pools = pools.into_values().collect();
     Ok(opened)
+}
+
+/// Whether DPDK drives it.
+fn by_dpdk(device: &config::Device) -> bool {
+    !matches!(device, config::Device::Linux { driver: LinuxDriver::Packet, .. })
+}
+
+/// The same port by packet sockets.
+fn socket_config(wanted: &PortConfig, number: u16, pool: &MbufPool) -> SocketConfig {
+    SocketConfig {
+        number,
+        receive_queues: wanted.receive_queues,
+        transmit_queues: wanted.transmit_queues,
+        mtu: wanted.mtu,
+        mac: wanted.mac,
+        promiscuous: wanted.promiscuous,
+        room: pool.config().room,
+        ..SocketConfig::new(wanted.device.name())
+    }
 }
 
 /// NUMA node of a PCI device.
@@ -87,14 +149,14 @@ fn port_config(config: &Config, port: &config::Port, index: u16, helper: Option<
             let own = helper.link_mac(interface).with_context(|| format!("port {}", port.name))?;
             let wanted = mac.unwrap_or(own);
             mac = Some(wanted);
-            // The kernel hears what an AF_PACKET port hears, and would answer too: it gets a MAC address of its own.
-            let clash = *driver == LinuxDriver::AfPacket && wanted == own;
+            // The kernel hears what a packet socket hears, and would answer too: it gets a MAC address of its own.
+            let clash = *driver != LinuxDriver::AfXdp && wanted == own;
             let other_mac = clash.then(|| another_mac(own));
             let prepared =
                 helper.prepare_link(&LinkPreparation { name: interface.clone(), other_mac, mtu: Some(port.mtu) });
             prepared.with_context(|| format!("port {}", port.name))?;
             match driver {
-                LinuxDriver::AfPacket => dpdk::Device::Interface(interface.clone()),
+                LinuxDriver::Packet | LinuxDriver::AfPacket => dpdk::Device::Interface(interface.clone()),
                 LinuxDriver::AfXdp => dpdk::Device::Xdp(interface.clone()),
             }
         }
@@ -121,20 +183,26 @@ fn another_mac(mac: MacAddr) -> MacAddr {
 }
 
 /// All queues of a port.
-pub(super) fn queues(name: &str, port: &DpdkPort) -> Result<PortQueues> {
+pub(super) fn queues(name: &str, port: &OpenPort) -> Result<PortQueues> {
     let info = port.info();
-    let receive = |index| Ok(Box::new(port.rx_queue(index)?) as Box<dyn ReceiveQueue>);
-    let transmit = |index| Ok(Box::new(port.tx_queue(index)?) as Box<dyn TransmitQueue>);
+    let slow = match port {
+        OpenPort::Dpdk(port) => port.slow_path_queue(),
+        OpenPort::Socket(..) => None,
+    };
     Ok(PortQueues {
         name: name.to_owned(),
         port: info.port,
-        receive: (0..info.receive_queues).map(receive).collect::<Result<_>>()?,
-        slow_receive: port.slow_path_queue().map(receive).transpose()?,
-        transmit: (0..info.transmit_queues).map(transmit).collect::<Result<_>>()?,
+        receive: (0..info.receive_queues).map(|index| port.receive(index)).collect::<Result<_>>()?,
+        slow_receive: slow.map(|index| port.receive(index)).transpose()?,
+        transmit: (0..info.transmit_queues).map(|index| port.transmit(index)).collect::<Result<_>>()?,
     })
 }
 
 /// A port as the slow path uses it.
-pub(super) fn router_port((port, twin): (&DpdkPort, Option<(Twin, TwinStatus)>)) -> RouterPort {
-    RouterPort { port: Arc::new(port.clone()), pool: port.pool().clone() as Arc<dyn Pool>, twin }
+pub(super) fn router_port((port, twin): (&OpenPort, Option<(Twin, TwinStatus)>)) -> RouterPort {
+    let (port, pool): (Arc<dyn Port>, _) = match port {
+        OpenPort::Dpdk(port) => (Arc::new(port.clone()), port.pool()),
+        OpenPort::Socket(port, pool) => (Arc::new(port.clone()), pool),
+    };
+    RouterPort { port, pool: pool.clone() as Arc<dyn Pool>, twin }
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 //! A router that runs: its threads, how they start and end, and the account of what they did.
 
+use super::ports::OpenPort;
 use anyhow::{Context as _, Result, bail};
 use perigee_api::Server;
-use perigee_dpdk::{self as dpdk, DpdkPort, Eal, FlowRule, MbufPool};
+use perigee_dpdk::{self as dpdk, Eal, FlowRule, MbufPool};
 use perigee_helper::privileges;
 use perigee_lua::Scripts;
 use perigee_modules::{Counters, CustomReasons, Reason, all_reasons, reason};
-use perigee_packet::{Pool, Port, PortInfo};
+use perigee_packet::{Pool, PortInfo};
 use perigee_router::{Account, LinuxParts, Mailbox, SlowParts, SlowThread};
 use perigee_worker::{Stop, Worker};
 use std::path::Path;
@@ -25,7 +26,7 @@ pub struct Running {
     pub(super) custom: Arc<CustomReasons>,
     // Dropped in this order: rules and ports before the pools that their buffers go back to.
     pub(super) _rules: Vec<FlowRule>,
-    pub(super) ports: Vec<DpdkPort>,
+    pub(super) ports: Vec<OpenPort>,
     pub(super) pools: Vec<Arc<MbufPool>>,
 }
 
@@ -119,7 +120,7 @@ impl Running {
 
     /// The opened ports.
     pub fn ports(&self) -> Vec<PortInfo> {
-        self.ports.iter().map(Port::info).collect()
+        self.ports.iter().map(OpenPort::info).collect()
     }
 
     /// Stops all threads, closes the ports, and checks that every packet buffer was returned. Returns the workers' totals.
