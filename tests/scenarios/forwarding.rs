@@ -3,7 +3,7 @@
 
 use crate::{PORTS, Pair};
 use perigee_tests::Signal;
-use perigee_tests::{Good, World, wait_for};
+use perigee_tests::{Good, World, wait_for, wait_until};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
@@ -15,6 +15,8 @@ perigee_tests::scenarios![
     sigterm_and_sigint_end_cleanly_and_restore_the_interfaces,
     a_killed_router_leaves_interfaces_as_they_were,
     fragments_and_jumbo_frames_cross,
+    an_interface_that_was_made_again_is_used_again,
+    two_workers_use_an_interface_that_was_made_again,
     dpdk_drives_an_interface_where_that_is_configured,
 ];
 
@@ -150,6 +152,34 @@ fn fragments_and_jumbo_frames_cross(world: &World) {
         assert!(router.workers("transmitted") - before >= 20);
     }
     router.alone();
+    router.stop();
+}
+
+fn an_interface_that_was_made_again_is_used_again(world: &World) {
+    made_again(world, "");
+}
+
+fn two_workers_use_an_interface_that_was_made_again(world: &World) {
+    made_again(world, "workers = 2");
+}
+
+fn made_again(world: &World, workers: &str) {
+    let Pair { client, server } = Pair::new(world);
+    let router = world.router(workers, PORTS);
+    client.reaches("10.0.2.2");
+    for _ in 0..2 {
+        world.ip("link del r-client");
+        wait_until("the port's link to be down", || router.port("wan")["link_up"] == false);
+        world.ip("link add r-client type veth peer name eth0 netns client");
+        world.ip("link set r-client up");
+        world.ip("-n client link set eth0 up");
+        world.ip("-n client address add 10.0.1.2/24 dev eth0");
+        world.ip("-n client route add default via 10.0.1.1");
+        client.reaches("10.0.2.2");
+        server.reaches("10.0.1.2");
+        client.ping(10, "10.0.2.2");
+        assert_eq!(router.port("wan")["link_up"], true);
+    }
     router.stop();
 }
 

@@ -37,6 +37,7 @@ const PORT_SETTINGS: [(&str, &str, &str); 3] =
 #[derive(Debug)]
 pub(super) struct Undo {
     name: String,
+    index: u32,
     was_up: bool,
     was_promiscuous: bool,
     mac: Option<Vec<u8>>,
@@ -122,6 +123,7 @@ pub(super) fn prepare(wanted: &LinkPreparation) -> Result<Undo, Failure> {
         let link = find(&netlink, name).await?;
         let mut undo = Undo {
             name: name.clone(),
+            index: link.header.index,
             was_up: link.header.flags.contains(LinkFlags::Up),
             was_promiscuous: link.header.flags.contains(LinkFlags::Promisc),
             mac: None,
@@ -164,6 +166,13 @@ pub(super) fn prepare(wanted: &LinkPreparation) -> Result<Undo, Failure> {
         }
     };
     with_netlink(apply).map_err(|failure| failure.of(format_args!("cannot prepare the interface `{name}`")))
+}
+
+impl Undo {
+    /// Whether it is about an interface that is gone, as `newer` is about another one of its name.
+    pub(super) fn is_outdated_by(&self, newer: &Undo) -> bool {
+        self.name == newer.name && self.index != newer.index
+    }
 }
 
 /// Restores an interface. One that is gone needs nothing.

@@ -70,6 +70,23 @@ pub struct LinkPreparation {
     pub mtu: Option<u16>,
 }
 
+impl LinkPreparation {
+    /// That of an interface with the address `own`, under a port with the address `port`.
+    #[must_use]
+    pub fn new(name: &str, own: MacAddr, port: MacAddr, mtu: u16) -> LinkPreparation {
+        LinkPreparation { name: name.to_owned(), other_mac: (own == port).then(|| another_mac(own)), mtu: Some(mtu) }
+    }
+}
+
+/// A locally administered address that differs from the one given.
+fn another_mac(mac: MacAddr) -> MacAddr {
+    let mut octets = mac.octets();
+    octets[0] = (octets[0] | 0x02) & 0xfe;
+    octets[5] ^= 0x80;
+    octets[4] ^= 0x70;
+    MacAddr(octets)
+}
+
 /// A neighbor to set or remove in Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NeighborChange {

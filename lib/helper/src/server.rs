@@ -80,6 +80,7 @@ impl Server {
             }
             Request::PrepareLink(preparation) => {
                 let undo = inside(None, move || links::prepare(&preparation))?;
+                self.undo.retain(|older| !older.is_outdated_by(&undo));
                 self.undo.push(undo);
                 Ok((Answer::Done, None))
             }

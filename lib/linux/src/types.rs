@@ -4,7 +4,7 @@
 use crate::AuditReport;
 use perigee_config::{Linux, Neighbor};
 use perigee_fib::{FibError, Interfaces, NextHopId, NextHopInfo, Rib};
-use perigee_helper::{LinkChange, NeighborChange, TwinWanted};
+use perigee_helper::{LinkChange, LinkPreparation, NeighborChange, TwinWanted};
 use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr, Namespace, Prefix, Route, RouteKey};
 use perigee_netlink::message::Message;
 use std::net::IpAddr;
@@ -128,6 +128,8 @@ pub enum HelperRequest {
     Link(LinkChange),
     /// Make the twin of the port at this index again.
     Twin(usize, TwinWanted),
+    /// Prepare an interface under a port again, as it was deleted and made again.
+    Prepare(LinkPreparation),
     /// Open the sockets by which Linux is followed again, with room for this many bytes of notifications.
     Sockets(usize),
 }

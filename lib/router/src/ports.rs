@@ -11,8 +11,9 @@ mod twin;
 mod underlay;
 
 use perigee_config::{Config, Device};
-use perigee_helper::TwinStatus;
 use perigee_helper::twin::Twin;
+use perigee_helper::{LinkPreparation, TwinStatus};
+use perigee_net::MacAddr;
 use perigee_netlink::Source;
 use perigee_packet::{Batch, Pool, Port, PortInfo, ReceiveQueue, TransmitQueue};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -77,8 +78,9 @@ impl Ports {
             up: false,
         };
         let SlowQueues { receivers, outputs } = queues;
-        let ports = config.ports.iter().zip(ports).map(open).collect();
-        Ports { ports, outputs, receivers, underlay: Underlay::new(underlay), lost_to_transmit: 0 }
+        let ports: Vec<OpenPort> = config.ports.iter().zip(ports).map(open).collect();
+        let underlay = Underlay::new(underlay, ports.iter().filter_map(|port| port.below.clone()));
+        Ports { ports, outputs, receivers, underlay, lost_to_transmit: 0 }
     }
 
     /// All ports, in the configuration's order.
@@ -131,6 +133,18 @@ impl Ports {
     /// Takes Linux's reports on the interfaces under ports; returns whether links should be checked.
     pub(crate) fn follow_underlay(&mut self) -> bool {
         self.underlay.follow()
+    }
+
+    /// How the interfaces under ports that were deleted and made again should be prepared.
+    pub(crate) fn take_unprepared(&mut self) -> Vec<LinkPreparation> {
+        let made = self.underlay.made_again();
+        let under = |name: &str| self.ports.iter().find(|port| port.below.as_deref() == Some(name));
+        let prepare = |(name, mac): (String, MacAddr)| {
+            let info = &under(&name)?.info;
+            tracing::info!("the interface {name} was made again");
+            Some(LinkPreparation::new(&name, mac, info.mac, info.mtu))
+        };
+        made.into_iter().filter_map(prepare).collect()
     }
 
     /// How many queues hardware filters fill.

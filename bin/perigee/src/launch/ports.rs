@@ -8,7 +8,6 @@ use perigee_config::{Config, LinuxDriver};
 use perigee_dpdk::{self as dpdk, DpdkPort, Eal, FlowRule, MBUF, MbufPool, PoolConfig, PortConfig};
 use perigee_helper::twin::Twin;
 use perigee_helper::{Helper, LinkPreparation, TwinStatus};
-use perigee_net::MacAddr;
 use perigee_packet::{Pool, Port, PortInfo, ReceiveQueue, TransmitQueue};
 use perigee_router::{PortQueues, RouterPort};
 use perigee_socket::{SocketConfig, SocketPort};
@@ -149,11 +148,12 @@ fn port_config(config: &Config, port: &config::Port, index: u16, helper: Option<
             let own = helper.link_mac(interface).with_context(|| format!("port {}", port.name))?;
             let wanted = mac.unwrap_or(own);
             mac = Some(wanted);
-            // The kernel hears what a packet socket hears, and would answer too: it gets a MAC address of its own.
-            let clash = *driver != LinuxDriver::AfXdp && wanted == own;
-            let other_mac = clash.then(|| another_mac(own));
-            let prepared =
-                helper.prepare_link(&LinkPreparation { name: interface.clone(), other_mac, mtu: Some(port.mtu) });
+            let mut preparation = LinkPreparation::new(interface, own, wanted, port.mtu);
+            // The kernel hears what a packet socket hears, and would answer too: it gets another MAC address. Not so with AF_XDP.
+            if *driver == LinuxDriver::AfXdp {
+                preparation.other_mac = None;
+            }
+            let prepared = helper.prepare_link(&preparation);
             prepared.with_context(|| format!("port {}", port.name))?;
             match driver {
                 LinuxDriver::Packet | LinuxDriver::AfPacket => dpdk::Device::Interface(interface.clone()),
@@ -171,15 +171,6 @@ fn port_config(config: &Config, port: &config::Port, index: u16, helper: Option<
         promiscuous: port.promiscuous,
         ..PortConfig::new(device)
     })
-}
-
-/// A locally administered address that differs from the one given.
-fn another_mac(mac: MacAddr) -> MacAddr {
-    let mut octets = mac.octets();
-    octets[0] = (octets[0] | 0x02) & 0xfe;
-    octets[5] ^= 0x80;
-    octets[4] ^= 0x70;
-    MacAddr(octets)
 }
 
 /// All queues of a port.

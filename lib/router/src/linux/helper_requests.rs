@@ -79,6 +79,11 @@ fn run(helper: &Helper, namespace: Option<&Namespace>, request: HelperRequest) -
     match request {
         HelperRequest::Neighbors(neighbors) => said(helper.change_neighbors(&neighbors, namespace)),
         HelperRequest::Link(change) => said(helper.change_link(&change)),
+        HelperRequest::Prepare(preparation) => {
+            if let Err(error) = helper.prepare_link(&preparation) {
+                tracing::warn!("{error}; Linux may answer for the port on it");
+            }
+        }
         HelperRequest::Twin(index, wanted) => {
             return Some(Done::Twin(index, helper.make_twin(&wanted), wanted.addresses));
         }

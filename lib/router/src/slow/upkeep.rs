@@ -7,7 +7,7 @@ use crate::show;
 use perigee_api::Answers;
 use perigee_api::queries::ShowLinux;
 use perigee_api::taps::Record;
-use perigee_linux::{Effect, FeedId, Input as FromLinux, KnownNeighbor};
+use perigee_linux::{Effect, FeedId, HelperRequest, Input as FromLinux, KnownNeighbor};
 use perigee_net::Interface;
 use perigee_slowpath::{Input, NeighborInfo};
 
@@ -97,6 +97,9 @@ impl SlowThread {
         }
         if self.parts.ports.follow_underlay() && self.look_at_links() {
             self.set_interfaces();
+        }
+        for preparation in self.parts.ports.take_unprepared() {
+            self.linux.carry_out(Effect::Helper(HelperRequest::Prepare(preparation)));
         }
         while let Some(answer) = self.linux.next_answer(|port, made| self.parts.ports.set_twin(port, made)) {
             self.report(answer);
