@@ -84,9 +84,9 @@ impl Rebuild for DpdkFilters {
     }
 }
 
-/// Puts the steers of a port into its device. Returns the rules, the steers that are done, and a sentence for each that is
+/// Puts the steers of a port into its device, if that is DPDK's. Returns the rules, the steers that are done, and a sentence for each that is
 /// not.
-pub fn steer(port: &DpdkPort, index: u16, config: &Config) -> (Vec<FlowRule>, Vec<Steer>, Vec<String>) {
+pub fn steer(port: Option<&DpdkPort>, index: u16, config: &Config) -> (Vec<FlowRule>, Vec<Steer>, Vec<String>) {
     let (mut rules, mut done, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     for steer in config.steers.iter().filter(|steer| steer.port.is_none_or(|port| port == index)) {
         let flows: Vec<Flow> = match &steer.what {
@@ -96,7 +96,7 @@ pub fn steer(port: &DpdkPort, index: u16, config: &Config) -> (Vec<FlowRule>, Ve
                 v4.into_iter().chain(v6).collect()
             }
         };
-        let Some(queue) = port.slow_path_queue() else {
+        let Some((port, queue)) = port.and_then(|port| Some((port, port.slow_path_queue()?))) else {
             let name = &config.ports[usize::from(index)].name;
             notes.push(format!(
                 "port {name}: the device cannot steer packets to a queue of their own: software does it"

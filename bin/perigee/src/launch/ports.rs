@@ -29,6 +29,14 @@ impl OpenPort {
         }
     }
 
+    /// The port, if it is DPDK's.
+    fn dpdk(&self) -> Option<&DpdkPort> {
+        match self {
+            OpenPort::Dpdk(port) => Some(port),
+            OpenPort::Socket(..) => None,
+        }
+    }
+
     fn receive(&self, index: u16) -> Result<Box<dyn ReceiveQueue>> {
         Ok(match self {
             OpenPort::Dpdk(port) => Box::new(port.rx_queue(index)?),
@@ -88,18 +96,17 @@ pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>
             }
         };
         let wanted = port_config(config, port, index as u16, opened.helper.as_deref())?;
-        let (open, rules, done) = if by_dpdk(&port.device) {
-            let open = DpdkPort::open(eal, &wanted, &pool)?;
-            let (rules, done, notes) = filters::steer(&open, index as u16, config);
-            notes.iter().for_each(|note| tracing::info!("{note}"));
-            (OpenPort::Dpdk(open), rules, done)
+        let open = if by_dpdk(&port.device) {
+            OpenPort::Dpdk(DpdkPort::open(eal, &wanted, &pool)?)
         } else {
             let taken: Vec<u16> = ports.values().map(|port: &OpenPort| port.info().port).collect();
             let number = (0..).find(|number| !taken.contains(number)).context("no number is left for a port")?;
             let open = SocketPort::open(&socket_config(&wanted, number, &pool), pool.clone(), &MBUF)
                 .with_context(|| format!("port {}", port.name))?;
-            (OpenPort::Socket(open, pool), vec![], vec![])
+            OpenPort::Socket(open, pool)
         };
+        let (rules, done, notes) = filters::steer(open.dpdk(), index as u16, config);
+        notes.iter().for_each(|note| tracing::info!("{note}"));
         opened.rules.extend(rules);
         opened.steered.retain(|steer| steer.port.is_some_and(|p| usize::from(p) != index) || done.contains(steer));
         open.info().notes.iter().for_each(|note| tracing::debug!("{note}"));
@@ -176,10 +183,7 @@ fn port_config(config: &Config, port: &config::Port, index: u16, helper: Option<
 /// All queues of a port.
 pub(super) fn queues(name: &str, port: &OpenPort) -> Result<PortQueues> {
     let info = port.info();
-    let slow = match port {
-        OpenPort::Dpdk(port) => port.slow_path_queue(),
-        OpenPort::Socket(..) => None,
-    };
+    let slow = port.dpdk().and_then(DpdkPort::slow_path_queue);
     Ok(PortQueues {
         name: name.to_owned(),
         port: info.port,
