@@ -62,7 +62,9 @@ fn metrics_are_open_metrics(world: &World) {
 
 fn dpdks_own_telemetry_answers(world: &World) {
     let _pair = Pair::new(world);
-    let router = world.router("", PORTS);
+    // It knows the ports that DPDK drives.
+    let ports = PORTS.replace("addresses", "driver = \"dpdk:af_packet\"\naddresses");
+    let router = world.router("", &ports);
     let telemetry = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
     let address = SocketAddrUnix::new("/run/dpdk/t/dpdk_telemetry.v2").expect("an address");
     connect(&telemetry, &address).expect("the telemetry socket");
