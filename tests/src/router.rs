@@ -141,6 +141,13 @@ impl Router {
         port.unwrap_or_else(|| panic!("no port {name} in {list}")).clone()
     }
 
+    /// Frames that its ports have sent; of a super-frame each segment counts.
+    pub fn sent(&self) -> u64 {
+        let list = self.show("ports");
+        let sent = |port: &Value| port["counters"]["transmit_packets"].as_u64().expect("a number of packets");
+        list.as_array().expect("a list of ports").iter().map(sent).sum()
+    }
+
     /// The MAC address of a port.
     pub fn mac(&self, name: &str) -> MacAddr {
         text(&self.port(name), "mac").parse().expect("a MAC address")

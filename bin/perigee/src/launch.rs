@@ -185,9 +185,7 @@ fn assemble(
     let count = config.workers.len();
     let twins = linux::make_twins(&config, &opened)?;
     linux::make_vlans(&config, &opened);
-    let queues =
-        config.ports.iter().zip(&opened.ports).map(|(c, port)| queues(&c.name, port)).collect::<Result<Vec<_>>>()?;
-    let wiring = wire(queues, count, &mut DpdkFabric(&eal))?;
+    let wiring = wire(queues(&config, &opened.ports)?, count, &mut DpdkFabric(&eal))?;
     wiring.notes.iter().for_each(|note| tracing::info!("{note}"));
     let (forwarding, rebuild) = tables(&config, &eal, &opened)?;
     let clock = dpdk::Clock::new();

@@ -98,7 +98,7 @@ objects! {
     /// The counters of a device.
     #[derive(Default)]
     pub struct PortCounters {
-        /// Received frames.
+        /// Received frames; of a super-frame each segment counts.
         pub receive_packets: u64,
         /// Their bytes.
         pub receive_bytes: u64,
@@ -108,7 +108,11 @@ objects! {
         pub receive_missed: u64,
         /// Times the pool was empty.
         pub receive_no_buffer: u64,
-        /// Transmitted frames.
+        /// Super-frames received as a whole.
+        pub receive_super_frames: u64,
+        /// Segments in them, which are among the received frames.
+        pub receive_super_segments: u64,
+        /// Transmitted frames; of a super-frame each segment counts.
         pub transmit_packets: u64,
         /// Their bytes.
         pub transmit_bytes: u64,
@@ -116,6 +120,10 @@ objects! {
         pub transmit_errors: u64,
         /// Frames for which a transmit queue had no room.
         pub transmit_dropped: u64,
+        /// Super-frames transmitted as a whole.
+        pub transmit_super_frames: u64,
+        /// Segments in them, which are among the transmitted frames.
+        pub transmit_super_segments: u64,
     }
 
     /// How Linux is followed.

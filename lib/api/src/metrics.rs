@@ -36,10 +36,14 @@ const PORTS: &Counters<PortStatus> = &[
     ("perigee_port_receive_errors", "", "Damaged frames.", |p| p.counters.receive_errors),
     ("perigee_port_receive_missed", "", "Frames no queue had room for.", |p| p.counters.receive_missed),
     ("perigee_port_receive_no_buffer", "", "Times the pool was empty.", |p| p.counters.receive_no_buffer),
+    ("perigee_port_receive_super_frames", "", "Super-frames received.", |p| p.counters.receive_super_frames),
+    ("perigee_port_receive_super_segments", "", "Segments in them.", |p| p.counters.receive_super_segments),
     ("perigee_port_transmit_packets", "packets", "Frames sent.", |p| p.counters.transmit_packets),
     ("perigee_port_transmit_bytes", "bytes", "Bytes of frames sent.", |p| p.counters.transmit_bytes),
     ("perigee_port_transmit_errors", "", "Frames the device could not send.", |p| p.counters.transmit_errors),
     ("perigee_port_transmit_dropped", "", "Frames no transmit queue had room for.", |p| p.counters.transmit_dropped),
+    ("perigee_port_transmit_super_frames", "", "Super-frames sent.", |p| p.counters.transmit_super_frames),
+    ("perigee_port_transmit_super_segments", "", "Segments in them.", |p| p.counters.transmit_super_segments),
 ];
 
 const WORKERS: &Counters<WorkerStatus> = &[

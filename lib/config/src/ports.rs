@@ -35,6 +35,10 @@ section! {
         promiscuous: bool, boolean(), default false, restart;
         /// Receive queues.
         queues: Option<u16>, optional(integer("receive queues", 1..=128)), default None => "one per worker", restart;
+        /// Whether super-frames, segments of TCP or datagrams of UDP that Linux left to a device to cut, cross the router as a whole
+        /// between ports by packet sockets. Other ports send segments, as does everybody where it is false; counters of ports
+        /// count segments in any case.
+        super_frames: bool, boolean(), default true, restart;
         /// Whether Linux sees the port, by a TAP interface of the same name, its twin. A twin needs `CAP_NET_ADMIN`.
         twin: bool, boolean(), default true, restart;
     }

@@ -46,6 +46,7 @@ const CASES: &[Case] = &[
     ("[port.NAME]", "mac", "[port.b]\ninterface = 'x'", "'02:00:00:00:00:01'", "'02:00:00:00:00:02'", "port.b.mac"),
     ("[port.NAME]", "mtu", "[port.b]\ninterface = 'x'", "1400", "1401", "port.b.mtu"),
     ("[port.NAME]", "promiscuous", "[port.b]\ninterface = 'x'", "true", "false", "port.b.promiscuous"),
+    ("[port.NAME]", "super_frames", "[port.b]\ninterface = 'x'", "true", "false", "port.b.super_frames"),
     ("[port.NAME]", "queues", "[port.b]\ninterface = 'x'", "1", "2", "port.b.queues"),
     ("[port.NAME]", "twin", "[port.b]\ninterface = 'x'", "true", "false", "port.b.twin"),
     ("[port.NAME]", "addresses", "[port.b]\ninterface = 'x'", "['10.1.0.1/24']", "[]", ""),

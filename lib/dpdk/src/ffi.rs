@@ -64,7 +64,14 @@ pub struct Mbuf {
     pub vlan_tci_outer: u16,
     pub buf_len: u16,
     pub pool: *mut Mempool,
+    pub second_line: u64,
+    pub tx_offload: u64,
 }
+
+/// `RTE_MBUF_F_RX_LRO`: several frames that became one; `tx_offload` says how long each was.
+pub const MBUF_LRO: u64 = 1 << 16;
+/// Where `tso_segsz`, of 16 bits, is in `tx_offload`.
+pub const MBUF_SEGMENT_SHIFT: u32 = 24;
 
 const _: () = {
     use std::mem::offset_of;
@@ -72,7 +79,7 @@ const _: () = {
     assert!(offset_of!(Mbuf, buf_addr) == 0 && offset_of!(Mbuf, data_off) == 16 && offset_of!(Mbuf, refcnt) == 18);
     assert!(offset_of!(Mbuf, nb_segs) == 20 && offset_of!(Mbuf, port) == 22 && offset_of!(Mbuf, ol_flags) == 24);
     assert!(offset_of!(Mbuf, pkt_len) == 36 && offset_of!(Mbuf, data_len) == 40 && offset_of!(Mbuf, buf_len) == 54);
-    assert!(offset_of!(Mbuf, pool) == 56);
+    assert!(offset_of!(Mbuf, pool) == 56 && offset_of!(Mbuf, tx_offload) == 72);
 };
 
 /// `struct perigee_non_plain`, written with relaxed atomics on both sides.

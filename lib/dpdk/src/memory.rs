@@ -4,6 +4,7 @@
 use crate::ffi::{self, Mbuf};
 use perigee_packet::{Handle, Memory};
 use std::ffi::{c_uint, c_void};
+use std::num::NonZeroU16;
 use std::ptr::NonNull;
 
 /// The memory of every packet in a router on DPDK; there is one, [`MBUF`].
@@ -87,6 +88,31 @@ unsafe impl Memory for MbufMemory {
 
     fn copy(&self, packet: &Handle, bytes: &[u8]) -> Option<(Handle, NonNull<u8>)> {
         // SAFETY: a living buffer's pool lives.
-        unsafe { make((*mbuf(packet)).pool, bytes) }
+        let (mut copy, data) = unsafe { make((*mbuf(packet)).pool, bytes) }?;
+        self.set_gso_size(&mut copy, self.gso_size(packet));
+        Some((copy, data))
+    }
+
+    #[inline]
+    fn gso_size(&self, packet: &Handle) -> Option<NonZeroU16> {
+        // SAFETY: the handle is a living buffer. Whoever fills a buffer writes its flags.
+        unsafe {
+            let m = mbuf(packet);
+            if (*m).ol_flags & ffi::MBUF_LRO == 0 {
+                return None;
+            }
+            NonZeroU16::new(((*m).tx_offload >> ffi::MBUF_SEGMENT_SHIFT) as u16)
+        }
+    }
+
+    #[inline]
+    fn set_gso_size(&self, packet: &mut Handle, size: Option<NonZeroU16>) {
+        // SAFETY: the handle is a living buffer lent to us alone.
+        let m = unsafe { &mut *mbuf(packet) };
+        m.ol_flags &= !ffi::MBUF_LRO;
+        if let Some(size) = size {
+            m.ol_flags |= ffi::MBUF_LRO;
+            m.tx_offload = u64::from(size.get()) << ffi::MBUF_SEGMENT_SHIFT;
+        }
     }
 }

@@ -156,7 +156,17 @@ impl Port for DpdkPort {
         unsafe { ffi::perigee_port_stats(self.0.id(), n.as_mut_ptr()) };
         let [rx_packets, rx_bytes, missed, rx_errors, rx_no_buffer, tx_packets, tx_bytes, tx_errors] = n;
         let rx_missed = missed + self.0.sockets.dropped();
-        PortStats { rx_packets, rx_bytes, rx_missed, rx_errors, rx_no_buffer, tx_packets, tx_bytes, tx_errors }
+        PortStats {
+            rx_packets,
+            rx_bytes,
+            rx_missed,
+            rx_errors,
+            rx_no_buffer,
+            tx_packets,
+            tx_bytes,
+            tx_errors,
+            ..PortStats::default()
+        }
     }
 
     fn set_promiscuous(&self, on: bool) -> std::result::Result<(), String> {

@@ -36,6 +36,10 @@ _Static_assert(offsetof(struct rte_mbuf, pkt_len) == 36, "rte_mbuf changed: adap
 _Static_assert(offsetof(struct rte_mbuf, data_len) == 40, "rte_mbuf changed: adapt Mbuf in memory.rs");
 _Static_assert(offsetof(struct rte_mbuf, buf_len) == 54, "rte_mbuf changed: adapt Mbuf in memory.rs");
 _Static_assert(offsetof(struct rte_mbuf, pool) == 56, "rte_mbuf changed: adapt Mbuf in memory.rs");
+_Static_assert(offsetof(struct rte_mbuf, tx_offload) == 72, "rte_mbuf changed: adapt Mbuf in memory.rs");
+_Static_assert(RTE_MBUF_F_RX_LRO == 1ULL << 16, "rte_mbuf changed: adapt MBUF_LRO");
+_Static_assert(RTE_MBUF_L2_LEN_BITS + RTE_MBUF_L3_LEN_BITS + RTE_MBUF_L4_LEN_BITS == 24 && RTE_MBUF_TSO_SEGSZ_BITS == 16,
+	       "rte_mbuf changed: adapt MBUF_SEGMENT_SHIFT");
 _Static_assert(RTE_BYTE_ORDER == RTE_LITTLE_ENDIAN, "the receive loop reads data_off .. port as one little-endian word");
 
 /* ---- pools ---- */

@@ -2,7 +2,7 @@
 //! Does the packet fit the interface it leaves by?
 //!
 //! Those too big go to the slow path: to be fragmented (RFC 1812 5.2.6), or for an ICMP error with the MTU (RFC 1191,
-//! RFC 4443 3.2). The check comes before TTL and hop limit are changed, so the slow path gets the packet as it came.
+//! RFC 4443 3.2). Of a super-frame each segment is judged, as the kernel does not do that. The check comes before TTL and hop limit are changed, so the slow path gets the packet as it came.
 //!
 //! Cost: next to nothing if all packets of a burst fit all interfaces; otherwise a read of length and next hop, and of the
 //! interface's table entry, per packet. The frame is not touched.
@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
 use perigee_fib::NextHopId;
-use perigee_packet::{Batch, Mask};
+use perigee_packet::{Batch, Mask, SuperFrame};
 
 /// What it does, for the documentation.
 pub const SUMMARY: &str = "Sends packets larger than the outgoing interface's MTU to the slow path.";
@@ -19,6 +19,14 @@ pub const SUMMARY: &str = "Sends packets larger than the outgoing interface's MT
 reasons! { mtu:
     punt TOO_BIG4 = "ipv4_too_big", "RFC 1812 5.2.6", "larger than the outgoing interface's MTU: to be fragmented or refused";
     punt TOO_BIG6 = "ipv6_too_big", "RFC 4443 3.2", "larger than the outgoing interface's MTU: to be refused";
+}
+
+/// Is it a super-frame whose segments fit?
+#[cold]
+fn fits_in_segments(batch: &mut Batch, slot: u8, mtu: u16) -> bool {
+    let Some(packet) = batch.slot(slot) else { return false };
+    let whole = packet.gso_size().and_then(|size| SuperFrame::new(packet.frame(), size));
+    whole.is_some_and(|whole| whole.longest_packet() <= mtu.into())
 }
 
 /// The module.
@@ -34,7 +42,7 @@ pub fn mtu(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mask)
         // A next hop that has lost its neighbor since the lookup is not a question of size: apply finds it.
         let mtu = interfaces.egress(next_hop.interface()).map_or(u16::MAX, |egress| egress.mtu);
         // Padding does not count as too big, as no link has an MTU below the shortest Ethernet frame.
-        batch.length(slot).saturating_sub(batch.l3(slot)) > usize::from(mtu)
+        batch.length(slot).saturating_sub(batch.l3(slot)) > usize::from(mtu) && !fits_in_segments(batch, slot, mtu)
     });
     if !too_big.is_empty() {
         ctx.punt(batch, too_big & *ip4, TOO_BIG4);
@@ -82,6 +90,23 @@ mod tests {
         assert_eq!(rig.reasons(), [("mtu.ipv4_too_big".to_owned(), 4), ("mtu.ipv6_too_big".to_owned(), 2)]);
         let punted = rig.punted.try_recv().unwrap();
         assert_eq!((punted.packet.bytes(), punted.reason), (&udp4(1, 1473)[..], TOO_BIG4), "as it came");
+    }
+
+    #[test]
+    fn of_a_super_frame_the_segments_count() {
+        let mut rig = Rig::new();
+        for (to, limit) in [(1u8, 1500u16), (SMALL_MTU, 1280)] {
+            for (over, fits) in [(0, true), (1, false)] {
+                rig.batch.refill();
+                let slot = rig.receive(0, &udp4(to, 9000));
+                let mut packet = rig.batch.slot(slot).unwrap();
+                packet.set_l3(14);
+                packet.set_gso_size(std::num::NonZeroU16::new(limit - 28 + over));
+                let mut ip4 = rig.run(crate::ipv4_lookup::ipv4_lookup);
+                mtu(&mut rig.ctx, &mut rig.batch, &mut ip4, &mut Mask::default());
+                assert_eq!(!ip4.is_empty(), fits, "segments of {} bytes, MTU {limit}", limit + over);
+            }
+        }
     }
 
     #[test]

@@ -11,6 +11,8 @@
 //! `data .. data + length` lies inside that buffer. Everything public keeps it, or is `unsafe` and says what to keep.
 #![allow(unsafe_code)]
 
+#[deny(unsafe_code)]
+pub mod cut;
 pub mod heap;
 #[deny(unsafe_code)]
 pub mod mask;
@@ -26,6 +28,7 @@ pub use slot::{NoRoom, Packets, Slot};
 
 use mask::{BATCH_SIZE, Mask};
 use std::ffi::c_void;
+use std::num::NonZeroU16;
 use std::ptr::NonNull;
 
 /// A packet buffer of any kind: an `rte_mbuf *` in a running router, a heap allocation in tests.
@@ -81,6 +84,10 @@ pub unsafe trait Memory: Sync {
     /// A new buffer like `packet` (from the same pool, with the same headroom) holding `bytes`; `None` if there is none or
     /// it is too small.
     fn copy(&self, packet: &Handle, bytes: &[u8]) -> Option<(Handle, NonNull<u8>)>;
+    /// Of a [super-frame](crate::wire::super_frame) the bytes of payload that each of its segments has at most; `None` for any other.
+    fn gso_size(&self, packet: &Handle) -> Option<NonZeroU16>;
+    /// Says that the packet is a super-frame, or is none. One that was received by a device, or made, is none.
+    fn set_gso_size(&self, packet: &mut Handle, size: Option<NonZeroU16>);
 }
 
 /// A single packet that owns its buffer and frees it when dropped; packets travel over punt rings in this form.
@@ -103,6 +110,12 @@ impl Packet {
         Packet { handle: Some(handle), data, length, memory }
     }
 
+    /// The packet of a buffer of `memory`, as the buffer's own header has it.
+    pub(crate) fn of(handle: Handle, memory: &'static dyn Memory) -> Packet {
+        let (data, length) = memory.place(&handle);
+        Packet { handle: Some(handle), data, length, memory }
+    }
+
     /// The frame's bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the constructors' contract; the borrow of self keeps the buffer alive.
@@ -113,6 +126,11 @@ impl Packet {
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.length.into()) }
+    }
+
+    /// Of a [super-frame](crate::wire::super_frame), the payload of its segments in bytes.
+    pub fn gso_size(&self) -> Option<NonZeroU16> {
+        self.memory.gso_size(self.handle.as_ref()?)
     }
 
     /// Gives up the packet for transmission: its buffer, with start and length written into it.

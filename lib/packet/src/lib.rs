@@ -20,12 +20,13 @@ pub mod wire;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub use batch::cut::Cutting;
 pub use batch::mask::{BATCH_SIZE, Mask};
-pub use batch::port::{Link, Pool, Port, PortInfo, PortStats, ReceiveQueue, TransmitQueue};
+pub use batch::port::{Link, Pool, Port, PortInfo, PortStats, ReceiveQueue, SuperFrames, TransmitQueue};
 pub use batch::rebatch::TransmitBuffer;
 pub use batch::{Batch, Handle, Memory, NoRoom, Packet, Slot};
 pub use expression::{Expression, ExpressionError};
 pub use wire::{
     Arp, Ethernet, ExtensionHeaders, Icmp4, Icmp6, Ipv4, Ipv4Option, Ipv4Options, Ipv6, Ipv6Option, Ipv6Options,
-    Malformed, NdOption, NdOptions, Summary, Udp, Vlan,
+    Malformed, NdOption, NdOptions, Summary, SuperFrame, Udp, Vlan,
 };

@@ -8,6 +8,7 @@
 //! flow       the five fields that make a flow, and its hash   summary    a frame described in one line
 //! malformed  why bytes are not what they should be            checksum   RFC 1071, RFC 1624
 //! protocol   numbers                                       checksums  all of a frame's at once
+//! super_frame  many segments of a flow in one frame
 //! ```
 
 pub mod arp;
@@ -28,6 +29,7 @@ pub mod malformed;
 pub mod nd_options;
 pub mod protocol;
 pub mod summary;
+pub mod super_frame;
 pub mod udp;
 pub mod vlan;
 
@@ -42,5 +44,6 @@ pub use ipv6::Ipv6;
 pub use malformed::Malformed;
 pub use nd_options::{NdOption, NdOptions};
 pub use summary::Summary;
+pub use super_frame::SuperFrame;
 pub use udp::Udp;
 pub use vlan::Vlan;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! port       SocketPort: opens the sockets, knows the interface, counts; finds it again when it comes back
-//! receive    RxQueue: from a ring that the kernel fills, copied into buffers of a pool
+//! receive    RxQueue: from a ring that the kernel fills, copied into buffers of a pool; receive/long: super-frames
 //! transmit   TxQueue: sendmmsg
 //! checksum   finishes checksums that the sender left to its device
 //! error      what went wrong, in one sentence
@@ -24,6 +24,6 @@ mod sys;
 mod transmit;
 
 pub use error::{Error, Result};
-pub use port::{SocketConfig, SocketPort};
+pub use port::{Buffers, SocketConfig, SocketPort};
 pub use receive::RxQueue;
 pub use transmit::TxQueue;

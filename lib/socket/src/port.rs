@@ -10,7 +10,7 @@ use crate::receive::RxQueue;
 use crate::sys::{Membership, Ring, Sender, Socket, interface};
 use crate::transmit::TxQueue;
 use perigee_net::MacAddr;
-use perigee_packet::{Link, Memory, Pool, Port, PortInfo, PortStats};
+use perigee_packet::{Link, Memory, Pool, Port, PortInfo, PortStats, SuperFrames};
 use std::io;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,6 +60,38 @@ impl SocketConfig {
     }
 }
 
+/// Where a port's packets are.
+#[derive(Clone)]
+pub struct Buffers {
+    /// What frames are received into.
+    pub pool: Arc<dyn Pool>,
+    /// What super-frames are received into, as a whole, and then sent whole as well: buffers of up to 65,535 bytes. `None`: super-frames
+    /// are cut into segments as they arrive, and those of other ports have to be cut before they are sent here
+    /// ([`Cutting`](perigee_packet::Cutting)).
+    pub super_frames: Option<Arc<dyn Pool>>,
+    /// The memory that both are of.
+    pub memory: &'static dyn Memory,
+}
+
+/// Counts super-frames.
+#[derive(Default)]
+pub(crate) struct WholeCounters {
+    frames: AtomicU64,
+    segments: AtomicU64,
+}
+
+impl WholeCounters {
+    pub(crate) fn add(&self, more: SuperFrames) {
+        self.frames.fetch_add(more.frames, Ordering::Relaxed);
+        self.segments.fetch_add(more.segments, Ordering::Relaxed);
+    }
+
+    fn add_to(&self, sum: &mut SuperFrames) {
+        sum.frames += self.frames.load(Ordering::Relaxed);
+        sum.segments += self.segments.load(Ordering::Relaxed);
+    }
+}
+
 /// What a receive queue works with.
 pub(crate) struct ReceiveEnd {
     pub(crate) socket: Arc<Socket>,
@@ -74,21 +106,25 @@ pub(crate) struct ReceiveSide {
     pub(crate) packets: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) errors: AtomicU64,
+    pub(crate) whole: WholeCounters,
     pub(crate) no_buffer: AtomicU64,
+    /// Frames too long for a slot that the socket's queue had no room for.
+    pub(crate) lost: AtomicU64,
     missed: AtomicU64,
 }
 
 impl ReceiveSide {
     fn new(end: ReceiveEnd) -> ReceiveSide {
         let socket = Mutex::new(end.socket.clone());
-        let [packets, bytes, errors, no_buffer, missed] = [const { AtomicU64::new(0) }; 5];
-        ReceiveSide { end: Mutex::new(Some(end)), socket, packets, bytes, errors, no_buffer, missed }
+        let [packets, bytes, errors, no_buffer, lost, missed] = [const { AtomicU64::new(0) }; 6];
+        let whole = WholeCounters::default();
+        ReceiveSide { end: Mutex::new(Some(end)), socket, whole, packets, bytes, errors, no_buffer, lost, missed }
     }
 
-    /// Frames that the ring had no room for; the kernel counts from zero each time it is asked.
+    /// Frames that the ring or the socket's queue had no room for; the kernel counts from zero each time it is asked.
     fn missed(&self) -> u64 {
         let more = lock(&self.socket).drops();
-        self.missed.fetch_add(more, Ordering::Relaxed) + more
+        self.missed.fetch_add(more, Ordering::Relaxed) + more + self.lost.load(Ordering::Relaxed)
     }
 
     fn replace(&self, socket: Arc<Socket>) {
@@ -110,13 +146,15 @@ pub(crate) struct TransmitSide {
     pub(crate) packets: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) errors: AtomicU64,
+    pub(crate) whole: WholeCounters,
 }
 
 impl TransmitSide {
-    fn new(socket: Socket, memory: &'static dyn Memory) -> TransmitSide {
+    fn new(socket: Socket, memory: &'static dyn Memory, super_frames: bool) -> TransmitSide {
         let [packets, bytes, errors] = [const { AtomicU64::new(0) }; 3];
-        let end = TransmitEnd { socket, sender: Sender::new(memory) };
-        TransmitSide { end: Mutex::new(Some(end)), packets, bytes, errors }
+        let end = TransmitEnd { socket, sender: Sender::new(memory, super_frames) };
+        let whole = WholeCounters::default();
+        TransmitSide { end: Mutex::new(Some(end)), whole, packets, bytes, errors }
     }
 }
 
@@ -137,15 +175,15 @@ pub(crate) struct Shared {
     pub(crate) number: u16,
     pub(crate) room: usize,
     pub(crate) pool: Arc<dyn Pool>,
+    pub(crate) large: Option<Arc<dyn Pool>>,
     pub(crate) memory: &'static dyn Memory,
     pub(crate) receive: Vec<ReceiveSide>,
     pub(crate) transmit: Vec<TransmitSide>,
     /// Asks about the interface, and holds its memberships.
     control: Socket,
     mtu: AtomicU16,
-    /// What rings are made for, and what their slots have room for, in bytes.
+    /// Longest frame that rings are made for, in bytes.
     longest: usize,
-    slot: usize,
     state: Mutex<State>,
 }
 
@@ -158,8 +196,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct SocketPort(Arc<Shared>);
 
 impl SocketPort {
-    /// Opens a port whose packets are received into buffers of `pool`, and which sends packets of `memory`, which `pool`'s are of.
-    pub fn open(config: &SocketConfig, pool: Arc<dyn Pool>, memory: &'static dyn Memory) -> Result<SocketPort> {
+    /// Opens a port.
+    pub fn open(config: &SocketConfig, buffers: Buffers) -> Result<SocketPort> {
+        let Buffers { pool, super_frames: large, memory } = buffers;
+        let super_frames = large.is_some();
         let name = config.interface.as_str();
         let fail = |what| move |error: io::Error| failed(name, what, &error);
         let control = Socket::open().map_err(fail("no packet socket could be opened"))?;
@@ -195,7 +235,7 @@ impl SocketPort {
                 receive_queues: rx,
                 transmit_queues: tx,
                 numa_node: None,
-                offloads: Vec::new(),
+                offloads: if super_frames { vec!["super-frames"] } else { Vec::new() },
                 notes: Vec::new(),
             },
             promiscuous: config.promiscuous,
@@ -213,11 +253,14 @@ impl SocketPort {
         };
         let receive = (0..rx).map(listen).collect::<io::Result<Vec<_>>>();
         let receive = receive.map_err(fail("no receive queue could be opened"))?;
-        let slot = lock(&receive[0].end).as_ref().map_or(0, |end| end.ring.longest());
         let send = |_| {
             let socket = Socket::open()?;
+            socket.enlarge_send_queue();
+            if super_frames {
+                socket.send_offloads()?;
+            }
             socket.send_to(index)?;
-            Ok(TransmitSide::new(socket, memory))
+            Ok(TransmitSide::new(socket, memory, super_frames))
         };
         let transmit =
             (0..tx).map(send).collect::<io::Result<_>>().map_err(fail("no transmit queue could be opened"))?;
@@ -226,13 +269,13 @@ impl SocketPort {
             number: config.number,
             room: config.room.into(),
             pool,
+            large,
             memory,
             receive,
             transmit,
             control,
             mtu: AtomicU16::new(mtu),
             longest,
-            slot,
             state: Mutex::new(state),
         };
         port.become_member(&mut lock(&port.state));
@@ -389,11 +432,13 @@ impl Port for SocketPort {
             stats.rx_errors += get(&side.errors);
             stats.rx_no_buffer += get(&side.no_buffer);
             stats.rx_missed += side.missed();
+            side.whole.add_to(&mut stats.rx_super);
         }
         for side in &self.0.transmit {
             stats.tx_packets += get(&side.packets);
             stats.tx_bytes += get(&side.bytes);
             stats.tx_errors += get(&side.errors);
+            side.whole.add_to(&mut stats.tx_super);
         }
         stats
     }
@@ -412,9 +457,8 @@ impl Port for SocketPort {
     fn set_mtu(&self, mtu: u16) -> std::result::Result<(), String> {
         let mut state = lock(&self.0.state);
         let longest = usize::from(mtu) + FRAME_OVERHEAD;
-        let most = self.0.room.min(self.0.slot);
-        if longest > most {
-            let room = most.saturating_sub(FRAME_OVERHEAD);
+        if longest > self.0.room {
+            let room = self.0.room.saturating_sub(FRAME_OVERHEAD);
             return Err(format!(
                 "port {}: an MTU of {mtu} was requested, and its buffers have room for {room} now; set it in the configuration",
                 self.0.name

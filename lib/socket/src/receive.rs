@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: MIT
 //! A receive queue: frames are copied from the ring into buffers of the pool. While there is no buffer they stay in the ring.
+//!
+//! Long frames are read from the socket's queue (sys/ring.rs): super-frames right into large buffers, where there are some; else
+//! they are cut into segments here.
+
+mod long;
 
 use crate::checksum;
-use crate::port::{LOOK_EVERY, ReceiveEnd, Shared, lock};
+use crate::port::{LOOK_EVERY, ReceiveEnd, ReceiveSide, Shared, lock};
 use crate::sys::Frame;
+use long::Cut;
 use perigee_packet::{BATCH_SIZE, Batch, Mask, ReceiveQueue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,19 +32,26 @@ pub struct RxQueue {
     waited: u64,
     empty: u32,
     looked: Option<Instant>,
+    /// The super-frame that is being cut.
+    cut: Option<Box<Cut>>,
 }
 
 impl RxQueue {
     pub(crate) fn new(port: Arc<Shared>, index: usize, end: ReceiveEnd) -> RxQueue {
-        RxQueue { port, index, end: Some(end), taken: 0, waited: 0, empty: 0, looked: None }
+        RxQueue { port, index, end: Some(end), taken: 0, waited: 0, empty: 0, looked: None, cut: None }
     }
 
     fn end(&mut self) -> &mut ReceiveEnd {
         self.end.as_mut().expect("a queue has its socket until it is dropped")
     }
 
-    fn count(&self, counter: impl Fn(&crate::port::ReceiveSide) -> &AtomicU64, n: u64) {
+    fn count(&self, counter: impl Fn(&ReceiveSide) -> &AtomicU64, n: u64) {
         counter(&self.port.receive[self.index]).fetch_add(n, Ordering::Relaxed);
+    }
+
+    fn count_received(&self, packets: usize, bytes: u64) {
+        self.count(|side| &side.packets, packets as u64);
+        self.count(|side| &side.bytes, bytes);
     }
 
     fn release(&mut self, n: usize) {
@@ -46,7 +59,7 @@ impl RxQueue {
         self.taken += n as u64;
     }
 
-    /// The lengths of frames that can be taken now, and their number. Frames before them that are of no use are dropped.
+    /// The lengths of plain frames that can be taken now, and their number. Frames before them that are of no use are dropped.
     fn waiting(&mut self, lengths: &mut [u16]) -> usize {
         let slots = self.end().ring.slots();
         let (mut n, most) = (0, lengths.len().min(slots));
@@ -55,7 +68,11 @@ impl RxQueue {
                 break;
             }
             let Some(frame) = self.end().ring.get(n) else { break };
-            let (length, whole) = (frame.len(), !frame.cut && frame.bytes.len() >= SHORTEST);
+            if !frame.is_plain() {
+                break;
+            }
+            let lost = frame.is_lost();
+            let (length, whole) = (frame.len(), !lost && !frame.offload.unknown && frame.bytes.len() >= SHORTEST);
             if whole && length <= self.port.room && length <= self.port.longest_now() {
                 lengths[n] = length as u16;
                 n += 1;
@@ -66,7 +83,7 @@ impl RxQueue {
                 }
             } else {
                 self.release(1);
-                self.count(|side| &side.errors, 1);
+                self.count(|side| if lost { &side.lost } else { &side.errors }, 1);
             }
         }
         n
@@ -99,12 +116,18 @@ impl RxQueue {
 impl ReceiveQueue for RxQueue {
     #[inline]
     fn receive(&mut self, batch: &mut Batch, burst: usize) -> usize {
-        if self.end().ring.get(0).is_none() {
+        if self.cut.is_some() {
+            return self.cut_on(batch, burst);
+        }
+        let Some(first) = self.end().ring.get(0) else {
             self.empty = self.empty.wrapping_add(1);
             if self.empty.is_multiple_of(EMPTY) {
                 self.look();
             }
             return 0;
+        };
+        if !first.is_plain() {
+            return self.receive_long(batch, burst);
         }
         let mut lengths = [0; BATCH_SIZE];
         let there = self.waiting(&mut lengths[..burst.min(BATCH_SIZE)]);
@@ -123,10 +146,10 @@ impl ReceiveQueue for RxQueue {
             packet.set_port(number);
             let frame = ring.get(packet.index().into()).expect("a frame stays until it is released");
             copy(&frame, packet.frame_mut());
+            finish(&frame, packet.frame_mut());
         }
         self.release(n);
-        self.count(|side| &side.packets, n as u64);
-        self.count(|side| &side.bytes, lengths[..n].iter().map(|&length| u64::from(length)).sum());
+        self.count_received(n, lengths[..n].iter().map(|&length| u64::from(length)).sum());
         n
     }
 }
@@ -137,19 +160,29 @@ impl Drop for RxQueue {
     }
 }
 
-/// Copies a frame, and puts back its tag and right what was left to a device.
+/// Copies a frame, and puts back its tag.
 #[inline]
 fn copy(frame: &Frame<'_>, to: &mut [u8]) {
     match frame.tag {
         None => to.copy_from_slice(frame.bytes),
-        Some((kind, control)) => {
+        Some(tag) => {
             to[..12].copy_from_slice(&frame.bytes[..12]);
-            to[12..14].copy_from_slice(&kind.to_be_bytes());
-            to[14..16].copy_from_slice(&control.to_be_bytes());
+            put_tag(tag, to);
             to[16..].copy_from_slice(&frame.bytes[12..]);
         }
     }
-    if frame.unfinished {
-        checksum::complete(to);
+}
+
+fn put_tag((kind, control): (u16, u16), frame: &mut [u8]) {
+    frame[12..14].copy_from_slice(&kind.to_be_bytes());
+    frame[14..16].copy_from_slice(&control.to_be_bytes());
+}
+
+/// Finishes the checksum that was left to a device, in a frame that was copied.
+#[inline]
+fn finish(frame: &Frame<'_>, copied: &mut [u8]) {
+    if let Some((start, field)) = frame.offload.checksum {
+        let tag = if frame.tag.is_some() { 4 } else { 0 };
+        checksum::complete(copied, start + tag, field);
     }
 }

@@ -3,6 +3,8 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod interface;
+#[deny(unsafe_code)]
+mod offload;
 mod ring;
 mod send;
 
@@ -24,6 +26,9 @@ pub(crate) enum Membership {
     /// Frames to another address.
     Address(MacAddr),
 }
+
+/// Bytes of frames that may wait in a socket: some hundred super-frames. The kernel limits it to net.core.rmem_max and wmem_max.
+const QUEUE_BYTES: c_int = 8 << 20;
 
 /// A packet socket. It receives nothing until it is bound with [`Socket::listen`].
 #[derive(Debug)]
@@ -86,6 +91,33 @@ impl Socket {
         // SAFETY: an address of the size given, to be written.
         let result = unsafe { libc::getsockname(self.fd(), (&raw mut address).cast(), &raw mut size) };
         (result == 0 && address.sll_ifindex > 0).then_some(address.sll_ifindex)
+    }
+
+    /// Lets as many long frames wait as the kernel allows this user. That it allows fewer is no error.
+    fn enlarge_receive_queue(&self) {
+        let _ = self.set(libc::SOL_SOCKET, libc::SO_RCVBUF, &QUEUE_BYTES);
+    }
+
+    /// Lets as many frames be on their way as the kernel allows this user.
+    pub(crate) fn enlarge_send_queue(&self) {
+        let _ = self.set(libc::SOL_SOCKET, libc::SO_SNDBUF, &QUEUE_BYTES);
+    }
+
+    /// Sends frames with an offload header ahead of each.
+    pub(crate) fn send_offloads(&self) -> io::Result<()> {
+        self.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1i32)
+    }
+
+    /// Takes the next long frame out of the socket's queue, its first bytes into `first` and the others into `rest`. Returns their number;
+    /// what there is no room for is lost.
+    pub(crate) fn take_queued(&self, first: &mut [u8], rest: &mut [u8]) -> io::Result<usize> {
+        let mut header = [0u8; offload::OFFLOAD];
+        let piece = |bytes: &mut [u8]| libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        let pieces = [piece(&mut header), piece(first), piece(rest)];
+        // SAFETY: three pieces, each as long as it says, lent for this call.
+        let n = unsafe { libc::readv(self.fd(), pieces.as_ptr(), pieces.len() as c_int) };
+        let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
+        Ok(n.saturating_sub(header.len()))
     }
 
     /// Drops all frames from now on.

@@ -38,9 +38,10 @@ impl TxQueue {
         while at < packets.len() {
             let end = self.end();
             let error = match end.sender.send(&end.socket, &packets[at..]) {
-                Sent::Some(n, bytes) => {
+                Sent::Some { packets: n, whole, bytes } => {
                     at += n;
-                    self.count(|side| &side.packets, n as u64);
+                    self.count(|side| &side.packets, n as u64 - whole.frames + whole.segments);
+                    self.port.transmit[self.index].whole.add(whole);
                     self.count(|side| &side.bytes, bytes);
                     continue;
                 }

@@ -3,9 +3,10 @@
 
 use perigee_packet::batch::heap::HeapPool;
 use perigee_packet::wire::{checksum, checksums};
-use perigee_packet::{Batch, Handle, Pool, Port, ReceiveQueue, TransmitQueue};
-use perigee_socket::{RxQueue, SocketConfig, SocketPort, TxQueue};
+use perigee_packet::{Batch, Handle, Mask, Pool, Port, ReceiveQueue, TransmitQueue};
+use perigee_socket::{Buffers, RxQueue, SocketConfig, SocketPort, TxQueue};
 use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 use std::process::{Command, exit};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +20,13 @@ const CASES: &[(&str, fn())] = &[
     ("tags_come_back", tags_come_back),
     ("flows_stay_together_and_fragments_as_sent", flows_stay_together_and_fragments_as_sent),
     ("unfinished_checksums_are_finished", unfinished_checksums_are_finished),
+    ("super_frames_stay_whole", super_frames_stay_whole),
+    ("super_frames_are_cut_without_large_buffers", super_frames_are_cut_without_large_buffers),
+    ("super_frames_beyond_the_buffers", super_frames_beyond_the_buffers),
     ("what_the_ring_drops_is_missed", what_the_ring_drops_is_missed),
     ("without_buffers_frames_wait", without_buffers_frames_wait),
     ("a_frame_that_is_refused_blocks_nothing", a_frame_that_is_refused_blocks_nothing),
-    ("what_was_cut_is_an_error", what_was_cut_is_an_error),
+    ("an_mtu_that_grows", an_mtu_that_grows),
     ("down_and_up", down_and_up),
     ("deleted_and_made_again", deleted_and_made_again),
     ("what_a_port_says", what_a_port_says),
@@ -77,8 +81,13 @@ fn wire(mtu: u16) {
     ip(&format!("link set right up mtu {mtu}"));
 }
 
+/// Without large buffers.
+fn buffers(pool: &'static HeapPool) -> Buffers {
+    Buffers { pool: Arc::new(pool), super_frames: None, memory: pool }
+}
+
 fn open(config: SocketConfig, pool: &'static HeapPool) -> SocketPort {
-    SocketPort::open(&config, Arc::new(pool), pool).unwrap_or_else(|error| panic!("{error}"))
+    SocketPort::open(&config, buffers(pool)).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The ports of both ends, a queue to send on from the left, and all queues to receive from on the right.
@@ -312,6 +321,164 @@ fn unfinished_checksums_are_finished() {
     pair.end();
 }
 
+/// A host on the left that sends datagrams of 1,000 bytes, some at a time, which its device is to cut; and a port on the right.
+struct Sender {
+    host: UdpSocket,
+    to: &'static str,
+}
+
+impl Sender {
+    const SIZE: usize = 1000;
+
+    fn new(v6: bool) -> Sender {
+        let _ = std::fs::write("/proc/sys/net/ipv6/conf/left/disable_ipv6", "0");
+        if v6 {
+            ip("address replace fd09::1/64 dev left nodad");
+            ip("neighbor replace fd09::2 lladdr 02:00:00:00:00:02 dev left");
+        } else {
+            ip("address replace 10.9.0.1/24 dev left");
+            ip("neighbor replace 10.9.0.2 lladdr 02:00:00:00:00:02 dev left");
+        }
+        let (from, to) = if v6 { ("[fd09::1]:4000", "[fd09::2]:4000") } else { ("10.9.0.1:4000", "10.9.0.2:4000") };
+        let host = UdpSocket::bind(from).unwrap();
+        host.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let size = Self::SIZE as libc::c_int;
+        // SAFETY: an option of four bytes, which are there.
+        let set = unsafe {
+            libc::setsockopt(host.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, (&raw const size).cast(), 4)
+        };
+        assert_eq!(set, 0, "UDP_SEGMENT: {}", std::io::Error::last_os_error());
+        Sender { host, to }
+    }
+
+    fn send(&self, payload: &[u8]) {
+        self.host.send_to(payload, self.to).unwrap();
+    }
+
+    fn header(&self) -> usize {
+        if self.to.starts_with('[') { 14 + 48 } else { 14 + 28 }
+    }
+}
+
+fn payload(length: usize) -> Vec<u8> {
+    (0..length).map(|i| (i * 7 + i / 251) as u8).collect()
+}
+
+fn to_us(frame: &[u8]) -> bool {
+    frame[..6] == [2, 0, 0, 0, 0, 2]
+}
+
+/// Frames of up to 65,535 bytes, whole, out again as they came, and a host takes them apart.
+fn super_frames_stay_whole() {
+    let pool = HeapPool::leak(256);
+    let large = Buffers { super_frames: Some(Arc::new(pool)), ..buffers(pool) };
+    let right = SocketPort::open(&SocketConfig { number: 7, ..SocketConfig::new("right") }, large).unwrap();
+    assert_eq!(right.info().offloads, ["super-frames"]);
+    let (mut rx, mut tx) = (right.rx_queue(0).unwrap(), right.tx_queue(0).unwrap());
+    let mut batch = Batch::new(pool);
+    for v6 in [false, true] {
+        let sender = Sender::new(v6);
+        let (mut datagrams, before) = (0, right.stats());
+        // The second one fits its slot.
+        for length in [60_300, 1_500, 900, 2_001] {
+            sender.send(&payload(length));
+            let mut came = false;
+            for _ in 0..100_000 {
+                batch.refill();
+                rx.receive(&mut batch, 32);
+                came = batch.packets(Mask::ALL).any(|packet| to_us(packet.frame()));
+                if came {
+                    break;
+                }
+            }
+            assert!(came, "{length} bytes");
+            let mut packet = batch.packets(Mask::ALL).find(|packet| to_us(packet.frame())).unwrap();
+            let segments = length.div_ceil(Sender::SIZE);
+            datagrams += segments as u64;
+            assert_eq!(packet.frame().len(), sender.header() + length);
+            assert_eq!(packet.gso_size().map(|size| size.get().into()), (segments > 1).then_some(Sender::SIZE));
+            assert!(packet.frame()[sender.header()..] == payload(length));
+            // Back to where it came from. The sum that the kernel wants there need not be right.
+            let frame = packet.frame_mut();
+            let (ours, theirs) = (frame[..6].to_vec(), frame[6..12].to_vec());
+            frame[..12].copy_from_slice(&[theirs, ours].concat());
+            let (at, size) = if v6 { (14 + 8, 16) } else { (14 + 12, 4) };
+            let (source, destination) = (frame[at..at + size].to_vec(), frame[at + size..at + 2 * size].to_vec());
+            frame[at..at + 2 * size].copy_from_slice(&[destination, source].concat());
+            let index = packet.index();
+            let mut handles = vec![batch.take_handle(index).unwrap()];
+            tx.transmit(&mut handles);
+            assert!(handles.is_empty());
+            let mut buffer = [0; 70_000];
+            let mut got = Vec::new();
+            for _ in 0..segments {
+                let n = sender.host.recv(&mut buffer).expect("a datagram of each segment");
+                assert!(n <= Sender::SIZE);
+                got.extend_from_slice(&buffer[..n]);
+            }
+            assert!(got == payload(length));
+        }
+        let after = right.stats();
+        assert!(after.rx_packets - before.rx_packets >= datagrams, "segments are counted, not super-frames");
+        assert_eq!((after.tx_packets - before.tx_packets, after.tx_errors), (datagrams, 0));
+    }
+    drop((batch, rx, tx, right));
+    assert_eq!(pool.in_use(), 0, "buffers leaked");
+}
+
+fn super_frames_are_cut_without_large_buffers() {
+    for v6 in [false, true] {
+        let sender = Sender::new(v6);
+        let mut pair = Pair::new(1);
+        for length in [60_300, 2_001, 1_500] {
+            sender.send(&payload(length));
+            sender.send(&payload(10));
+            let n = length.div_ceil(Sender::SIZE);
+            let got = receive(&mut pair.rx[0], pair.pool, n + 1, to_us);
+            assert_eq!(got.len(), n + 1, "{length} bytes");
+            let data: Vec<u8> = got[..n].iter().flat_map(|frame| frame[sender.header()..].to_vec()).collect();
+            assert!(data == payload(length));
+            for frame in &got {
+                let mut right = frame.clone();
+                checksums::fill(&mut right, 14);
+                assert!(*frame == right, "checksums");
+            }
+        }
+        assert_eq!(pair.right.stats().rx_errors, 0);
+        pair.end();
+    }
+}
+
+/// Nothing leaks and nothing stops where buffers are short, or the socket's queue is.
+fn super_frames_beyond_the_buffers() {
+    for large in [0, 1, 3] {
+        let (pool, few) = (HeapPool::leak(24), HeapPool::leak(0));
+        // Heap buffers belong to one pool: none for large ones means that the port falls back to `pool`, whose 24 are not enough.
+        let room = if large == 0 { 2000 } else { 65_535 };
+        let config = SocketConfig { number: 7, room, ..SocketConfig::new("right") };
+        let super_frames: Option<Arc<dyn Pool>> = Some(if large == 0 { Arc::new(few) } else { Arc::new(pool) });
+        ip("link set right mtu 1500");
+        let config = SocketConfig { mtu: Some(1500), ..config };
+        let right = SocketPort::open(&config, Buffers { super_frames, ..buffers(pool) }).unwrap();
+        let mut rx = right.rx_queue(0).unwrap();
+        let sender = Sender::new(false);
+        let held: Vec<_> =
+            (0..if large == 0 { 0 } else { 24 - large }).map(|_| pool.packet(&[0; 60]).unwrap()).collect();
+        for _ in 0..400 {
+            sender.send(&payload(60_300));
+        }
+        receive(&mut rx, pool, 100_000, to_us);
+        let stats = right.stats();
+        println!("    {large} large buffers: {stats:?}");
+        assert!(stats.rx_missed + stats.rx_no_buffer > 0);
+        drop(held);
+        sender.send(&payload(10));
+        assert_eq!(receive(&mut rx, pool, 1, to_us).len(), 1);
+        drop((rx, right));
+        assert_eq!((pool.in_use(), few.in_use()), (0, 0), "buffers leaked");
+    }
+}
+
 fn what_the_ring_drops_is_missed() {
     let mut pair = Pair::new(1);
     let sent: Vec<_> = (0..2000).map(|i| frame(60, i)).collect();
@@ -370,19 +537,25 @@ fn a_frame_that_is_refused_blocks_nothing() {
 }
 
 /// Slots are as long as the MTU at the start asks for; it may grow afterwards.
-fn what_was_cut_is_an_error() {
+/// Slots are made for the MTU at the start; longer frames arrive all the same, as far as buffers have room.
+fn an_mtu_that_grows() {
     ip("link set right mtu 1500");
-    let mut pair = Pair::new(1);
+    let pool = HeapPool::leak(4096);
+    let left = open(SocketConfig::new("left"), pool);
+    let right = open(SocketConfig { room: 5000, number: 7, ..SocketConfig::new("right") }, pool);
+    let (mut tx, mut rx) = (left.tx_queue(0).unwrap(), right.rx_queue(0).unwrap());
     ip("link set right mtu 9000");
-    pair.send(&[frame(60, 1)]);
-    assert_eq!(pair.receive(1).len(), 1);
-    pair.send(&[frame(60, 1), frame(9014, 2), frame(1900, 3), frame(61, 4)]);
-    let got = pair.receive(3);
-    assert!(got == [frame(60, 1), frame(1900, 3), frame(61, 4)], "{} frames came", got.len());
-    assert_eq!(pair.right.stats().rx_errors, 1);
-    let error = pair.right.set_mtu(4000).unwrap_err();
-    assert!(error.contains("an MTU of 4000 was requested") && error.contains("set it in the configuration"), "{error}");
-    pair.end();
+    send(&mut tx, pool, &[frame(60, 1)]);
+    assert_eq!(receive(&mut rx, pool, 1, ours).len(), 1);
+    send(&mut tx, pool, &[frame(60, 1), frame(9014, 2), frame(1900, 3), frame(61, 4), frame(5000, 5), frame(62, 6)]);
+    let got = receive(&mut rx, pool, 5, ours);
+    assert!(got == [frame(60, 1), frame(1900, 3), frame(61, 4), frame(5000, 5), frame(62, 6)], "{} came", got.len());
+    assert_eq!(right.stats().rx_errors, 1);
+    right.set_mtu(4900).unwrap();
+    let error = right.set_mtu(5000).unwrap_err();
+    assert!(error.contains("an MTU of 5000 was requested") && error.contains("set it in the configuration"), "{error}");
+    drop((rx, tx, left, right));
+    assert_eq!(pool.in_use(), 0, "buffers leaked");
 }
 
 fn down_and_up() {
@@ -453,7 +626,7 @@ fn deleted_and_made_again() {
 
 fn what_a_port_says() {
     let pool = HeapPool::leak(64);
-    let error = |config: SocketConfig| match SocketPort::open(&config, Arc::new(pool), pool) {
+    let error = |config: SocketConfig| match SocketPort::open(&config, buffers(pool)) {
         Ok(_) => panic!("it opens"),
         Err(error) => error.to_string(),
     };

@@ -141,6 +141,10 @@ pub fn accounts_text(accounts: &Accounts) -> Vec<String> {
         HumanCount(perigee.fast_path)
     ));
     lines.push("  and Linux forwards nothing here: no packet went around perigee.".to_owned());
+    if perigee.merged > 0 {
+        let segments = HumanCount(perigee.merged + perigee.sent);
+        lines.push(format!("  On a wire they would have been {segments}: segments of TCP cross as super-frames where both ends allow it."));
+    }
     lines
 }
 

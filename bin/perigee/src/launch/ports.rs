@@ -8,9 +8,9 @@ use perigee_config::{Config, LinuxDriver};
 use perigee_dpdk::{self as dpdk, DpdkPort, Eal, FlowRule, MBUF, MbufPool, PoolConfig, PortConfig};
 use perigee_helper::twin::Twin;
 use perigee_helper::{Helper, LinkPreparation, TwinStatus};
-use perigee_packet::{Pool, Port, PortInfo, ReceiveQueue, TransmitQueue};
+use perigee_packet::{Cutting, Pool, Port, PortInfo, ReceiveQueue, TransmitQueue};
 use perigee_router::{PortQueues, RouterPort};
-use perigee_socket::{SocketConfig, SocketPort};
+use perigee_socket::{Buffers, SocketConfig, SocketPort};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -50,6 +50,17 @@ impl OpenPort {
             OpenPort::Socket(port, _) => Box::new(port.tx_queue(index)?),
         })
     }
+
+    fn pool(&self) -> Arc<MbufPool> {
+        match self {
+            OpenPort::Dpdk(port) => port.pool().clone(),
+            OpenPort::Socket(_, pool) => pool.clone(),
+        }
+    }
+
+    fn takes_super_frames(&self) -> bool {
+        self.info().offloads.contains(&"super-frames")
+    }
 }
 
 /// The opened ports, with everything that depends on them.
@@ -77,31 +88,24 @@ pub(super) fn pci_devices(config: &Config) -> Vec<String> {
 
 /// Opens all ports, each with the pool of its NUMA node.
 pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>) -> Result<Opened> {
-    let mut pools: BTreeMap<Option<u16>, Arc<MbufPool>> = BTreeMap::new();
-    let largest = config.ports.iter().map(|port| port.mtu).max().unwrap_or(1500);
+    let pools = pools(eal, config)?;
+    let large = large_pool(eal, config);
     let mut opened =
         Opened { ports: vec![], infos: vec![], pools: vec![], rules: vec![], steered: config.steers.clone(), helper };
     let mut ports = BTreeMap::new();
     // DPDK numbers its ports itself; the others get numbers that are left.
     let (dpdk, own): (Vec<_>, Vec<_>) = config.ports.iter().enumerate().partition(|(_, port)| by_dpdk(&port.device));
     for (index, port) in dpdk.into_iter().chain(own) {
-        let node = numa_node(&port.device);
-        let pool = match pools.get(&node) {
-            Some(pool) => pool.clone(),
-            None => {
-                let wanted = PoolConfig { buffers: config.router.mbufs, numa_node: node, ..PoolConfig::default() };
-                let pool = MbufPool::new(eal, wanted.for_mtu(largest))?;
-                pools.insert(node, pool.clone());
-                pool
-            }
-        };
+        let pool = pools[&numa_node(&port.device)].clone();
         let wanted = port_config(config, port, index as u16, opened.helper.as_deref())?;
         let open = if by_dpdk(&port.device) {
             OpenPort::Dpdk(DpdkPort::open(eal, &wanted, &pool)?)
         } else {
             let taken: Vec<u16> = ports.values().map(|port: &OpenPort| port.info().port).collect();
             let number = (0..).find(|number| !taken.contains(number)).context("no number is left for a port")?;
-            let open = SocketPort::open(&socket_config(&wanted, number, &pool), pool.clone(), &MBUF)
+            let whole = large.clone().filter(|_| super_frames(port)).map(|pool| pool as Arc<dyn Pool>);
+            let buffers = Buffers { pool: pool.clone(), super_frames: whole, memory: &MBUF };
+            let open = SocketPort::open(&socket_config(&wanted, number, &pool), buffers)
                 .with_context(|| format!("port {}", port.name))?;
             OpenPort::Socket(open, pool)
         };
@@ -114,8 +118,40 @@ pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>
     }
     opened.infos = ports.values().map(OpenPort::info).collect();
     opened.ports = ports.into_values().collect();
-    opened.pools = pools.into_values().collect();
+    opened.pools = pools.into_values().chain(large).collect();
     Ok(opened)
+}
+
+/// A pool of packet buffers for each NUMA node that has ports.
+fn pools(eal: &Eal, config: &Config) -> Result<BTreeMap<Option<u16>, Arc<MbufPool>>> {
+    let largest = config.ports.iter().map(|port| port.mtu).max().unwrap_or(1500);
+    let mut pools = BTreeMap::new();
+    for node in config.ports.iter().map(|port| numa_node(&port.device)) {
+        if !pools.contains_key(&node) {
+            let wanted = PoolConfig { buffers: config.router.mbufs, numa_node: node, ..PoolConfig::default() };
+            pools.insert(node, MbufPool::new(eal, wanted.for_mtu(largest))?);
+        }
+    }
+    Ok(pools)
+}
+
+/// Buffers for super-frames, shared by all ports: 32 MB. Few are in use at a time, as each is forwarded at once.
+const SUPER_FRAMES: PoolConfig =
+    PoolConfig { buffers: 511, cache: 32, room: u16::MAX - dpdk::HEADROOM, numa_node: None };
+
+/// The buffers for super-frames, if ports want some. Where there is no memory for them, super-frames are cut.
+fn large_pool(eal: &Eal, config: &Config) -> Option<Arc<MbufPool>> {
+    if !config.ports.iter().any(super_frames) {
+        return None;
+    }
+    MbufPool::new(eal, SUPER_FRAMES)
+        .inspect_err(|error| tracing::info!("super-frames are cut into segments on arrival: {error}"))
+        .ok()
+}
+
+/// Whether super-frames of a port stay whole.
+fn super_frames(port: &config::Port) -> bool {
+    !by_dpdk(&port.device) && port.super_frames
 }
 
 /// Whether DPDK drives it.
@@ -180,24 +216,35 @@ fn port_config(config: &Config, port: &config::Port, index: u16, helper: Option<
     })
 }
 
-/// All queues of a port.
-pub(super) fn queues(name: &str, port: &OpenPort) -> Result<PortQueues> {
+/// All queues of all ports. Where some receive super-frames, the others' are cut before they leave.
+pub(super) fn queues(config: &Config, ports: &[OpenPort]) -> Result<Vec<PortQueues>> {
+    let super_frames = ports.iter().any(OpenPort::takes_super_frames);
+    config.ports.iter().zip(ports).map(|(config, port)| queues_of(&config.name, port, super_frames)).collect()
+}
+
+fn queues_of(name: &str, port: &OpenPort, super_frames: bool) -> Result<PortQueues> {
     let info = port.info();
     let slow = port.dpdk().and_then(DpdkPort::slow_path_queue);
+    let cut = super_frames && !port.takes_super_frames();
+    let transmit = |index| {
+        let queue = port.transmit(index)?;
+        Ok(if cut { Box::new(Cutting::new(queue, port.pool(), &MBUF)) } else { queue })
+    };
     Ok(PortQueues {
         name: name.to_owned(),
         port: info.port,
         receive: (0..info.receive_queues).map(|index| port.receive(index)).collect::<Result<_>>()?,
         slow_receive: slow.map(|index| port.receive(index)).transpose()?,
-        transmit: (0..info.transmit_queues).map(|index| port.transmit(index)).collect::<Result<_>>()?,
+        transmit: (0..info.transmit_queues).map(transmit).collect::<Result<_>>()?,
     })
 }
 
 /// A port as the slow path uses it.
 pub(super) fn router_port((port, twin): (&OpenPort, Option<(Twin, TwinStatus)>)) -> RouterPort {
-    let (port, pool): (Arc<dyn Port>, _) = match port {
-        OpenPort::Dpdk(port) => (Arc::new(port.clone()), port.pool()),
-        OpenPort::Socket(port, pool) => (Arc::new(port.clone()), pool),
+    let pool = port.pool();
+    let port: Arc<dyn Port> = match port {
+        OpenPort::Dpdk(port) => Arc::new(port.clone()),
+        OpenPort::Socket(port, _) => Arc::new(port.clone()),
     };
-    RouterPort { port, pool: pool.clone() as Arc<dyn Pool>, twin }
+    RouterPort { port, pool, twin }
 }

@@ -9,6 +9,7 @@ use crate::batch::port::{Pool, ReceiveQueue, TransmitQueue};
 use crate::batch::{Batch, Handle, Memory, Packet};
 use std::collections::VecDeque;
 use std::ffi::c_void;
+use std::num::NonZeroU16;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,6 +22,7 @@ struct Buffer {
     bytes: Box<[u8]>,
     start: usize,
     length: usize,
+    gso_size: Option<NonZeroU16>,
 }
 
 /// A pool of heap buffers with an upper limit.
@@ -42,7 +44,8 @@ impl HeapPool {
         self.live.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room_left).ok()?;
         let mut bytes = vec![0; ROOM + frame.len() + ROOM].into_boxed_slice();
         bytes[ROOM..ROOM + frame.len()].copy_from_slice(frame);
-        let buffer = NonNull::from(Box::leak(Box::new(Buffer { bytes, start: ROOM, length: frame.len() })));
+        let buffer =
+            NonNull::from(Box::leak(Box::new(Buffer { bytes, start: ROOM, length: frame.len(), gso_size: None })));
         // SAFETY: the buffer was just made and is nobody else's; its bytes stay where they are until it is freed.
         unsafe {
             let data = NonNull::new_unchecked((*buffer.as_ptr()).bytes.as_mut_ptr().add(ROOM));
@@ -86,8 +89,20 @@ unsafe impl Memory for HeapPool {
         buffer.length = length.into();
     }
 
-    fn copy(&self, _packet: &Handle, bytes: &[u8]) -> Option<(Handle, NonNull<u8>)> {
-        self.allocate(bytes)
+    fn copy(&self, packet: &Handle, bytes: &[u8]) -> Option<(Handle, NonNull<u8>)> {
+        let (mut copy, data) = self.allocate(bytes)?;
+        self.set_gso_size(&mut copy, self.gso_size(packet));
+        Some((copy, data))
+    }
+
+    fn gso_size(&self, packet: &Handle) -> Option<NonZeroU16> {
+        // SAFETY: the handle is a live Buffer.
+        unsafe { (*packet.as_ptr().cast::<Buffer>()).gso_size }
+    }
+
+    fn set_gso_size(&self, packet: &mut Handle, size: Option<NonZeroU16>) {
+        // SAFETY: the handle is a live Buffer, lent to us alone.
+        unsafe { (*packet.as_ptr().cast::<Buffer>()).gso_size = size }
     }
 }
 

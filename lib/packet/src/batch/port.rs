@@ -74,7 +74,7 @@ pub struct Link {
 /// A device's own counters, since it was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PortStats {
-    /// Frames received.
+    /// Frames received; of a super-frame each segment counts, as it would on a wire.
     pub rx_packets: u64,
     /// Bytes received, without preamble and FCS.
     pub rx_bytes: u64,
@@ -90,6 +90,19 @@ pub struct PortStats {
     pub tx_bytes: u64,
     /// Frames that could not be sent.
     pub tx_errors: u64,
+    /// Super-frames received, and the segments in them, which are among `rx_packets`.
+    pub rx_super: SuperFrames,
+    /// Super-frames sent, and the segments in them, which are among `tx_packets`.
+    pub tx_super: SuperFrames,
+}
+
+/// How many [super-frames](crate::wire::super_frame), and how many segments in them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SuperFrames {
+    /// Super-frames.
+    pub frames: u64,
+    /// Segments.
+    pub segments: u64,
 }
 
 /// What a port is and can do, fixed once it is started.

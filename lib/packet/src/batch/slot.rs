@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! One packet of a batch, borrowed: what a module reads and changes. The invariant of [`Batch`] holds here, too.
 
-use super::{Batch, Handle};
+use super::{Batch, Handle, Memory};
 use crate::batch::mask::{Mask, Ones};
 use std::marker::PhantomData;
+use std::num::NonZeroU16;
 use std::ptr::NonNull;
 
 /// Why a packet could not be made longer or shorter.
@@ -165,13 +166,32 @@ impl Slot<'_> {
         self.frame_mut().get_mut(l3..l3 + N).and_then(|bytes| bytes.try_into().ok())
     }
 
-    fn region(&self) -> (usize, usize) {
-        let (data, _) = self.raw();
-        // SAFETY: the slot is live; the temporary handle is only lent to `region`.
-        let (memory, handle) = unsafe {
+    /// The packet's memory, and its buffer to be lent to it.
+    fn buffer(&self) -> (&'static dyn Memory, Handle) {
+        // SAFETY: the slot is live. A Handle has no Drop, and this one is lent to `memory` only, while this borrow lasts.
+        unsafe {
             let batch = self.batch.as_ptr();
             ((*batch).memory, Handle(NonNull::new_unchecked((*batch).handle[usize::from(self.slot)])))
-        };
+        }
+    }
+
+    /// Of a [super-frame](crate::wire::super_frame), the payload of its segments in bytes.
+    #[inline]
+    pub fn gso_size(&self) -> Option<NonZeroU16> {
+        let (memory, handle) = self.buffer();
+        memory.gso_size(&handle)
+    }
+
+    /// Sets [`gso_size`](Slot::gso_size).
+    #[inline]
+    pub fn set_gso_size(&mut self, size: Option<NonZeroU16>) {
+        let (memory, mut handle) = self.buffer();
+        memory.set_gso_size(&mut handle, size);
+    }
+
+    fn region(&self) -> (usize, usize) {
+        let (data, _) = self.raw();
+        let (memory, handle) = self.buffer();
         let (start, size) = memory.region(&handle);
         let head = data as usize - start.as_ptr() as usize;
         (head, size - head)

@@ -48,10 +48,14 @@ fn entry(view: &View<'_>, open: &OpenPort, promiscuous: bool) -> PortStatus {
             receive_errors: stats.rx_errors,
             receive_missed: stats.rx_missed,
             receive_no_buffer: stats.rx_no_buffer,
+            receive_super_frames: stats.rx_super.frames,
+            receive_super_segments: stats.rx_super.segments,
             transmit_packets: stats.tx_packets,
             transmit_bytes: stats.tx_bytes,
             transmit_errors: stats.tx_errors,
             transmit_dropped: sum(view, |counters| counters.reason_packets(host::TRANSMIT_FULL)),
+            transmit_super_frames: stats.tx_super.frames,
+            transmit_super_segments: stats.tx_super.segments,
         },
     }
 }

@@ -6,7 +6,9 @@ use crate::taps::{Arrival, Direction};
 use perigee_linux::Input as FromLinux;
 use perigee_modules::Punted;
 use perigee_modules::taps::Seen;
+use perigee_modules::trace::Trace;
 use perigee_net::{InterfaceId, MacAddr};
+use perigee_packet::SuperFrame;
 use perigee_slowpath::{Event, Input, Output, Time};
 use std::net::IpAddr;
 
@@ -33,10 +35,29 @@ impl SlowThread {
     }
 
     fn punted(&mut self, mut punted: Punted) {
-        let arrival = Arrival::Punted(punted.trace.take());
-        let (port, reason) = (punted.port, Some(punted.reason));
+        let (port, reason, trace) = (punted.port, Some(punted.reason), punted.trace.take());
         let seen = Seen { frame: punted.packet.bytes(), port, direction: Direction::In, reason, now: 0 };
-        self.arrived(arrival, punted.interface, seen);
+        match punted.packet.gso_size().and_then(|size| SuperFrame::new(seen.frame, size)) {
+            None => self.arrived(Arrival::Punted(trace), punted.interface, seen),
+            Some(whole) => self.punted_whole(punted.interface, &seen, &whole, trace),
+        }
+    }
+
+    /// Takes a super-frame segment by segment: one that is too big for its way may well be of segments that can be fragmented. Only
+    /// the first can be traced.
+    fn punted_whole(
+        &mut self,
+        interface: InterfaceId,
+        seen: &Seen<'_>,
+        whole: &SuperFrame<'_>,
+        mut trace: Option<Box<Trace>>,
+    ) {
+        for index in 0..whole.len() {
+            let mut segment = vec![0; whole.segment_len(index)];
+            whole.write(index, &mut segment);
+            self.arrived(Arrival::Punted(trace.take()), interface, Seen { frame: &segment, ..*seen });
+            self.carry_out();
+        }
     }
 
     /// Takes frames that hardware filters put into the slow path's own queues.

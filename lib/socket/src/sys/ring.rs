@@ -8,8 +8,11 @@
 //! +--------+--------+--------+---+  +--------+---
 //! ```
 //!
-//! A slot's status word says whose it is: the kernel's until its bit USER is set, then ours until we write zero.
+//! A slot's status word says whose it is: the kernel's until its bit USER is set, then ours until we write zero. Right before the frame
+//! lies what is left to a device (offload.rs). A frame that is too long for its slot waits as a whole in the socket's queue (PACKET_COPY_THRESH)
+//! if that has room; such frames are in the same order there.
 
+use super::offload::{OFFLOAD, Offload};
 use super::{Socket, check};
 use libc::{c_int, tpacket2_hdr};
 use std::io;
@@ -20,8 +23,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const BLOCK: usize = 64 << 10;
 /// Blocks of a ring: 2 MB.
 const BLOCKS: usize = 32;
-/// Bytes before a frame in its slot: the kernel's header and address, and the Ethernet header aligned behind them.
-const AHEAD: usize = 66;
+/// Bytes before a frame in its slot: the kernel's header and address, the Ethernet header aligned behind them, the offload header.
+const AHEAD: usize = 66 + OFFLOAD;
 
 /// A received frame, where the kernel put it.
 #[derive(Debug, Clone, Copy)]
@@ -30,16 +33,28 @@ pub(crate) struct Frame<'a> {
     pub(crate) bytes: &'a [u8],
     /// Its tag: type and control field.
     pub(crate) tag: Option<(u16, u16)>,
-    /// Was it too long for the slot?
-    pub(crate) cut: bool,
-    /// Does its TCP or UDP checksum cover the pseudo header alone so far?
-    pub(crate) unfinished: bool,
+    /// Its length without the tag, in bytes: more than there are here if it was too long for the slot.
+    pub(crate) whole: usize,
+    /// Does all of it wait in the socket's queue?
+    pub(crate) queued: bool,
+    /// What is left to a device.
+    pub(crate) offload: Offload,
 }
 
 impl Frame<'_> {
     /// Length with its tag, in bytes.
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len() + if self.tag.is_some() { 4 } else { 0 }
+        self.whole + if self.tag.is_some() { 4 } else { 0 }
+    }
+
+    /// Was it too long for its slot, and the socket's queue full?
+    pub(crate) fn is_lost(&self) -> bool {
+        self.bytes.len() < self.whole && !self.queued
+    }
+
+    /// Can it be copied from here into a buffer, as one packet?
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.queued && self.offload.gso_size.is_none()
     }
 }
 
@@ -64,6 +79,9 @@ impl Ring {
         let slots = per_block * BLOCKS;
         let version: c_int = libc::tpacket_versions::TPACKET_V2 as c_int;
         socket.set(libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
+        socket.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1i32)?;
+        socket.set(libc::SOL_PACKET, libc::PACKET_COPY_THRESH, &1i32)?;
+        socket.enlarge_receive_queue();
         let wanted = libc::tpacket_req {
             tp_block_size: BLOCK as u32,
             tp_block_nr: BLOCKS as u32,
@@ -88,11 +106,6 @@ impl Ring {
         self.slots
     }
 
-    /// Longest frame that a slot has room for, in bytes, without its first tag.
-    pub(crate) fn longest(&self) -> usize {
-        self.slot - AHEAD
-    }
-
     fn header(&self, ahead: usize) -> NonNull<tpacket2_hdr> {
         let index = (self.head + ahead) % self.slots;
         let offset = index / self.per_block * BLOCK + index % self.per_block * self.slot;
@@ -115,7 +128,12 @@ impl Ring {
             let header = header.as_ptr();
             let (start, kept) = (usize::from((*header).tp_mac), (*header).tp_snaplen as usize);
             let length = kept.min(self.slot.saturating_sub(start));
-            let bytes = std::slice::from_raw_parts(header.cast::<u8>().add(start.min(self.slot)), length);
+            let frame = header.cast::<u8>().add(start.min(self.slot));
+            let bytes = std::slice::from_raw_parts(frame, length);
+            let ahead = match start.checked_sub(OFFLOAD) {
+                Some(_) if start <= self.slot => frame.sub(OFFLOAD).cast::<[u8; OFFLOAD]>().read(),
+                _ => [0; OFFLOAD],
+            };
             let kind = match status & libc::TP_STATUS_VLAN_TPID_VALID {
                 0 => 0x8100,
                 _ => (*header).tp_vlan_tpid,
@@ -123,8 +141,9 @@ impl Ring {
             Some(Frame {
                 bytes,
                 tag: (status & libc::TP_STATUS_VLAN_VALID != 0).then_some((kind, (*header).tp_vlan_tci)),
-                cut: length < (*header).tp_len as usize,
-                unfinished: status & libc::TP_STATUS_CSUMNOTREADY != 0,
+                whole: (*header).tp_len as usize,
+                queued: status & libc::TP_STATUS_COPY != 0,
+                offload: Offload::read(ahead),
             })
         }
     }
