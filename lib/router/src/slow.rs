@@ -36,6 +36,7 @@ use perigee_packet::{Batch, Mask, Memory};
 use perigee_slowpath::{Config as SlowConfig, SlowPath, Time};
 use perigee_worker::{Clock, Stop};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
@@ -83,6 +84,12 @@ pub struct SlowParts {
     pub stop: Stop,
 }
 
+/// A random number: the keys of a new hash map are, and differ from one to the next.
+fn secret() -> u128 {
+    let half = || u128::from(RandomState::new().build_hasher().finish());
+    half() << 64 | half()
+}
+
 /// The thread's state.
 pub struct SlowThread {
     pub(crate) parts: SlowParts,
@@ -102,8 +109,12 @@ impl SlowThread {
     pub fn new(parts: SlowParts, linux: LinuxParts) -> SlowThread {
         let config = &parts.settings.config;
         let icmp = config.router.icmp_rate;
-        let slow =
-            SlowConfig { icmp_errors_per_second: icmp, icmp_error_burst: icmp.clamp(1, 50), ..SlowConfig::default() };
+        let slow = SlowConfig {
+            icmp_errors_per_second: icmp,
+            icmp_error_burst: icmp.clamp(1, 50),
+            secret: secret(),
+            ..SlowConfig::default()
+        };
         let mut thread = SlowThread {
             slow: SlowPath::new(slow),
             linux: LinuxSide::new(linux, config, &parts.ports, parts.mailbox.bell()),

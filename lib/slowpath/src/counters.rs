@@ -101,7 +101,11 @@ counters! {
         /// Packets of others sent on, fragments counted once.
         forwarded "RFC 1812 5.2.1";
         /// Packets cut into fragments.
-        fragmented "RFC 1812 5.2.6";
+        fragmented "RFC 1812 5.2.6, RFC 8200 4.5";
+        /// Fragments to this router that wait for the rest of their datagram.
+        fragments_kept "RFC 1812 4.2.2.8, RFC 8200 4.5";
+        /// Datagrams to this router that came in fragments and are whole.
+        reassembled "RFC 1812 4.2.2.8, RFC 8200 4.5";
         /// Echo requests answered.
         echo_replied "RFC 1812 4.3.3.6, RFC 4443 4.2";
         /// ICMP errors sent, both families.
@@ -171,16 +175,36 @@ counters! {
         blackhole "RFC 1812 5.2.7";
         /// Larger than the next link takes, and not to be fragmented.
         too_big "RFC 1191 4, RFC 8201, RFC 8200 5";
-        /// The next link's MTU is too small even for one fragment.
-        cannot_fragment "RFC 791 3.2";
+        /// The next link's MTU is too small even for one fragment, or for IPv6.
+        cannot_fragment "RFC 791 3.2, RFC 8200 5";
+        /// A fragment without data, or one that others follow and whose length is not a multiple of 8.
+        fragment_malformed "RFC 791 3.2, RFC 8200 4.5";
+        /// A fragment of a datagram that would be longer than 65,535 bytes.
+        fragment_too_long "RFC 791 3.1, RFC 8200 4.5";
+        /// A fragment that cuts through TCP's header.
+        fragment_tiny "RFC 1858 3, RFC 3128 4";
+        /// A first fragment that lacks some of the headers.
+        fragment_headers "RFC 7112 5, RFC 8200 4.5";
+        /// A fragment that is there already, byte by byte.
+        fragment_duplicate "RFC 8200 4.5";
+        /// Fragments of a datagram of which some overlap or contradict each other about its end.
+        fragment_overlap "RFC 5722 4, RFC 8200 4.5, RFC 1858 4";
+        /// Fragments of a datagram that has too many of them.
+        fragment_too_many "RFC 8900 3.7";
+        /// Fragments of a datagram of which some are marked by congestion and others are not ECN-capable.
+        fragment_ecn "RFC 3168 5.3";
+        /// Fragments that made room for those of other datagrams.
+        fragment_evicted "RFC 8900 3.7";
+        /// Fragments of a datagram that was not whole in time.
+        fragment_timeout "RFC 1122 3.3.2, RFC 8200 4.5";
         /// A malformed IPv4 option.
         bad_option "RFC 1812 4.2.2.1, 5.3.13";
         /// An IPv4 source route, unless allowed.
         source_route "RFC 7126 4.3";
         /// The next address of a strict source route is not on a link of this router.
         source_route_failed "RFC 1812 5.3.13.4";
-        /// A hop-by-hop options header that is cut off.
-        bad_extension "RFC 8200 4.2";
+        /// A hop-by-hop options header that is cut off, or a reassembled datagram whose headers are, or that is a fragment again.
+        bad_extension "RFC 8200 4";
         /// An unknown hop-by-hop option that says: discard.
         unknown_option "RFC 8200 4.2";
         /// A routing header of type 0 with segments left.
@@ -203,6 +227,8 @@ counters! {
         arp_not_for_us "RFC 826";
         /// Neighbor discovery that breaks a rule: hop limit not 255, checksum, code, length, option length.
         nd_invalid "RFC 4861 7.1";
+        /// Neighbor discovery in a packet with a fragment header.
+        nd_fragmented "RFC 6980 5";
         /// A link-layer address that is a group or zero.
         nd_mac "RFC 4861 7.2, RFC 1812 3.3.2";
         /// Neighbor solicitations for others, and from stations not on this link.

@@ -34,7 +34,7 @@ impl SlowPath {
         } else if self.interfaces.owner(IpAddr::V4(source), id).is_some() {
             self.counters.drops.own_source += 1;
         } else if group {
-            self.group4(received, &packet, broadcast);
+            self.group4(turn, received, &packet, broadcast);
         } else if received.is_group() {
             self.counters.drops.link_broadcast += 1; // RFC 1812 5.3.4, RFC 1122 3.3.6.
         } else if self.interfaces.is_broadcast(destination) {
@@ -47,10 +47,16 @@ impl SlowPath {
     }
 
     /// Broadcasts and groups end here: Linux hears those of this link (RFC 1812 5.3.5).
-    fn group4(&mut self, received: &Received, packet: &Ipv4<&[u8]>, broadcast: bool) {
+    fn group4(&mut self, turn: Turn, received: &Received, packet: &Ipv4<&[u8]>, broadcast: bool) {
         let echo = packet.protocol() == protocol::ICMP && packet.payload().first() == Some(&icmp4::ECHO_REQUEST);
         if !broadcast && packet.destination().octets()[..3] != [224, 0, 0] {
             self.counters.drops.multicast += 1;
+        } else if packet.is_fragment() {
+            if let Some(whole) = self.fragment4(turn, received, packet)
+                && let Ok(packet) = Ipv4::new(whole.payload())
+            {
+                self.group4(turn, &whole, &packet, broadcast);
+            }
         } else if echo {
             self.counters.drops.echo_group += 1;
         } else {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
-//! IPv4 fragmentation (RFC 791 3.2, RFC 1812 5.2.6).
+//! Fragmentation: of any IPv4 packet (RFC 791 3.2, RFC 1812 5.2.6), of this router's own IPv6 packets (RFC 8200 4.5).
 
+use perigee_packet::Ipv6;
 use perigee_packet::wire::ipv4::{HEADER_LEN, Ipv4};
 use perigee_packet::wire::ipv4_options::{END, NOP, is_copied};
+use perigee_packet::wire::{ipv6, protocol};
 
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
+const FRAGMENT_HEADER_LEN: usize = 8;
 
 /// Cuts a packet into pieces of at most `mtu` bytes. A fragment is cut further; the other flags stay as they are (the
 /// reserved one too, RFC 1812 5.2.5). `None` if not even eight bytes of payload fit.
@@ -44,6 +47,27 @@ fn piece(header: &[u8], payload: &[u8], flags: u16) -> Vec<u8> {
     bytes
 }
 
+/// Cuts an IPv6 packet without extension headers into pieces of at most `mtu` bytes, which is at least 1280.
+pub(crate) fn fragment6(packet: &Ipv6<&[u8]>, mtu: usize, identification: u32) -> Vec<Vec<u8>> {
+    let room = (mtu.max(ipv6::MIN_MTU) - ipv6::HEADER_LEN - FRAGMENT_HEADER_LEN) & !7;
+    let payload = packet.payload();
+    let cut = |(index, data): (usize, &[u8])| {
+        let offset = index * room;
+        let more = offset + data.len() < payload.len();
+        let mut piece = packet.into_inner()[..ipv6::HEADER_LEN].to_vec();
+        piece.extend_from_slice(&[packet.next_header(), 0]);
+        piece.extend_from_slice(&(offset as u16 | u16::from(more)).to_be_bytes()); // `room` is a multiple of 8.
+        piece.extend_from_slice(&identification.to_be_bytes());
+        piece.extend_from_slice(data);
+        if let Ok(mut view) = Ipv6::new_truncated(&mut piece[..]) {
+            view.set_next_header(protocol::FRAGMENT);
+            view.set_payload_len((FRAGMENT_HEADER_LEN + data.len()) as u16); // Less than `mtu`.
+        }
+        piece
+    };
+    payload.chunks(room).enumerate().map(cut).collect()
+}
+
 /// The header of all fragments but the first: only options with the copied flag (RFC 791 3.1).
 fn later_header(view: &Ipv4<&[u8]>) -> Vec<u8> {
     let mut header = view.header()[..HEADER_LEN].to_vec();
@@ -69,7 +93,7 @@ fn later_header(view: &Ipv4<&[u8]>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perigee_packet::wire::{ipv4, protocol};
+    use perigee_packet::wire::ipv4;
 
     fn packet(options: &[u8], len: usize) -> Vec<u8> {
         let (a, b) = ([10, 0, 0, 1].into(), [10, 1, 0, 1].into());

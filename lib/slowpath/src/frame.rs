@@ -2,7 +2,7 @@
 //! A received frame, parsed once.
 
 use perigee_net::{InterfaceId, MacAddr};
-use perigee_packet::wire::ethernet::{self, Ethernet};
+use perigee_packet::wire::ethernet::{self, Ethernet, ethertype};
 use perigee_packet::wire::vlan;
 use perigee_packet::{Malformed, Vlan};
 
@@ -54,6 +54,12 @@ pub(crate) fn strip(vlan: Option<u16>, frame: &[u8]) -> Result<Vec<u8>, Malforme
     let mut bare = frame[..12].to_vec();
     bare.extend_from_slice(&frame[12 + vlan::HEADER_LEN..]);
     Ok(bare)
+}
+
+/// How long the packet in an untagged frame is, if it is one of IP.
+pub(crate) fn ip_len(frame: &[u8]) -> Option<usize> {
+    let view = Ethernet::new(frame).ok()?;
+    matches!(view.ethertype(), ethertype::IPV4 | ethertype::IPV6).then(|| view.payload().len())
 }
 
 /// A whole frame.

@@ -24,9 +24,15 @@ const SERVICE: u8 = 0x1c;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Problem {
     Unreachable(u8),
-    FragmentationNeeded { mtu: u16 },
+    FragmentationNeeded {
+        mtu: u16,
+    },
     TimeExceeded,
-    Parameter { pointer: u8 },
+    /// Not all fragments came in time.
+    ReassemblyTime,
+    Parameter {
+        pointer: u8,
+    },
 }
 
 impl Problem {
@@ -37,6 +43,7 @@ impl Problem {
                 Message::Unreachable { code: unreachable::FRAGMENTATION_NEEDED, mtu, quoted }
             }
             Problem::TimeExceeded => Message::TimeExceeded { code: icmp4::time_exceeded::TTL, quoted },
+            Problem::ReassemblyTime => Message::TimeExceeded { code: icmp4::time_exceeded::REASSEMBLY, quoted },
             Problem::Parameter { pointer } => Message::ParameterProblem { code: 0, pointer, quoted },
         }
     }
@@ -45,8 +52,15 @@ impl Problem {
 impl SlowPath {
     /// A packet to an address of this router.
     pub(crate) fn local4(&mut self, turn: Turn, received: &Received, packet: &Ipv4<&[u8]>) {
-        // Fragments too: Linux reassembles them, and answers an echo request that came in pieces.
-        if packet.protocol() != protocol::ICMP || packet.is_fragment() {
+        if packet.is_fragment() {
+            if let Some(whole) = self.fragment4(turn, received, packet)
+                && let Ok(packet) = Ipv4::new(whole.payload())
+            {
+                self.local4(turn, &whole, &packet);
+            }
+            return;
+        }
+        if packet.protocol() != protocol::ICMP {
             return self.deliver(received);
         }
         match Icmp4::new(packet.payload()) {
@@ -74,7 +88,7 @@ impl SlowPath {
             return;
         }
         let data = icmp.into_inner();
-        let identification = self.next_identification();
+        let identification = self.next_identification(from, to);
         let repr =
             ipv4::Repr { tos: request.tos(), identification, ..ipv4::Repr::new(from, to, protocol::ICMP, data.len()) };
         let mut reply = vec![0; ipv4::HEADER_LEN + kept.len()];
@@ -121,7 +135,7 @@ impl SlowPath {
         let mut error = vec![0; overhead + quoted.len()];
         let repr = ipv4::Repr {
             tos: PRECEDENCE | (about.tos() & SERVICE),
-            identification: self.next_identification(),
+            identification: self.next_identification(from, to),
             ..ipv4::Repr::new(from, to, protocol::ICMP, message.len())
         };
         let header = repr.emit(&mut error);

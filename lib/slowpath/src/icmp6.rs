@@ -8,6 +8,7 @@ use perigee_packet::wire::{ipv6, protocol};
 use perigee_packet::{Icmp6, Ipv6};
 
 use crate::frame::Received;
+use crate::local::has_fragment_header;
 use crate::machine::{SlowPath, Turn};
 use crate::nd::is_solicited_node;
 
@@ -25,19 +26,43 @@ pub(crate) struct Problem {
     rest: u32,
     /// Sent about packets to groups too (RFC 4443 2.4 (e.3)).
     to_groups: bool,
+    /// Sent although the packet's type, which may be that of an error, cannot be seen.
+    blind: bool,
 }
 
 impl Problem {
     pub(crate) fn unreachable(code: u8) -> Self {
-        Problem { kind: icmp6::UNREACHABLE, code, rest: 0, to_groups: false }
+        Problem { kind: icmp6::UNREACHABLE, code, rest: 0, to_groups: false, blind: false }
     }
 
     pub(crate) fn too_big(mtu: u16) -> Self {
-        Problem { kind: icmp6::PACKET_TOO_BIG, code: 0, rest: u32::from(mtu), to_groups: true }
+        Problem { kind: icmp6::PACKET_TOO_BIG, code: 0, rest: u32::from(mtu), to_groups: true, blind: false }
     }
 
     pub(crate) fn hop_limit() -> Self {
-        Problem { kind: icmp6::TIME_EXCEEDED, code: 0, rest: 0, to_groups: false }
+        Problem {
+            kind: icmp6::TIME_EXCEEDED,
+            code: icmp6::time_exceeded::HOP_LIMIT,
+            rest: 0,
+            to_groups: false,
+            blind: false,
+        }
+    }
+
+    /// Not all fragments came in time.
+    pub(crate) fn reassembly_time() -> Self {
+        Problem { code: icmp6::time_exceeded::REASSEMBLY, ..Problem::hop_limit() }
+    }
+
+    /// A first fragment without all headers (RFC 7112 5).
+    pub(crate) fn headers_cut() -> Self {
+        Problem { code: parameter_problem::HEADERS_CUT, ..Problem::fragment(0) }
+    }
+
+    /// A fragment that RFC 8200 4.5 wants reported, though none but the first has the upper layer's header. No honest error comes in fragments,
+    /// so that this cannot go on and on.
+    pub(crate) fn fragment(pointer: usize) -> Self {
+        Problem { blind: true, ..Problem::header(pointer) }
     }
 
     pub(crate) fn header(pointer: usize) -> Self {
@@ -46,11 +71,12 @@ impl Problem {
             code: parameter_problem::HEADER,
             rest: pointer as u32,
             to_groups: false,
+            blind: false,
         }
     }
 
     pub(crate) fn option(pointer: usize, to_groups: bool) -> Self {
-        Problem { kind: icmp6::PARAMETER_PROBLEM, code: parameter_problem::OPTION, rest: pointer as u32, to_groups }
+        Problem { code: parameter_problem::OPTION, to_groups, ..Problem::header(pointer) }
     }
 }
 
@@ -84,6 +110,14 @@ impl SlowPath {
         } else if let Some(pointer) = routing_type_0(packet) {
             self.counters.drops.routing_header += 1;
             return self.error6(turn, received, packet, Problem::header(pointer));
+        } else if has_fragment_header(packet) {
+            // The whole has none, else it was dropped: this ends.
+            if let Some(whole) = self.fragment6(turn, received, packet)
+                && let Ok(packet) = Ipv6::new(whole.payload())
+            {
+                self.local6(turn, &whole, &packet);
+            }
+            return;
         }
         self.deliver(received);
     }
@@ -145,7 +179,7 @@ impl SlowPath {
 
     /// Reports to the sender why its packet was not forwarded, unless a rule forbids it.
     pub(crate) fn error6(&mut self, turn: Turn, received: &Received, packet: &Ipv6<&[u8]>, problem: Problem) {
-        if !may_be_answered(received, packet, problem.to_groups) {
+        if !may_be_answered(received, packet, problem) {
             self.counters.icmp_errors_suppressed += 1;
             return;
         }
@@ -185,25 +219,25 @@ fn build_error(from: Ipv6Addr, to: Ipv6Addr, about: &Ipv6<&[u8]>, problem: Probl
 }
 
 /// The rules of RFC 4443 2.4 (e).
-fn may_be_answered(received: &Received, packet: &Ipv6<&[u8]>, to_groups: bool) -> bool {
+fn may_be_answered(received: &Received, packet: &Ipv6<&[u8]>, problem: Problem) -> bool {
     let source = packet.source();
     let group = received.is_group() || packet.destination().is_multicast();
     let nobody = source.is_unspecified() || source.is_multicast() || source.is_loopback();
-    !nobody && (to_groups || !group) && !is_about_error(packet)
+    !nobody && (problem.to_groups || !group) && !is_about_error(packet, !problem.blind)
 }
 
-/// Is it an ICMPv6 error or a redirect, or may it be one whose type cannot be seen?
-fn is_about_error(packet: &Ipv6<&[u8]>) -> bool {
+/// Is it an ICMPv6 error or a redirect? `unseen`: the answer where it may be one, but the type cannot be seen.
+fn is_about_error(packet: &Ipv6<&[u8]>, unseen: bool) -> bool {
     match packet.upper_layer() {
         Ok(upper) if upper.protocol != protocol::ICMPV6 => false,
-        Ok(upper) if !upper.has_header() => true,
-        Ok(upper) => upper.payload.first().is_none_or(|&kind| icmp6::is_error(kind) || kind == icmp6::REDIRECT),
-        Err(_) => true,
+        Ok(upper) if !upper.has_header() => unseen,
+        Ok(upper) => upper.payload.first().map_or(unseen, |&kind| icmp6::is_error(kind) || kind == icmp6::REDIRECT),
+        Err(_) => unseen,
     }
 }
 
-/// The ICMPv6 message of a packet that has at most hop-by-hop options before it. Linux takes the others: it reassembles,
-/// and knows the options of destinations.
+/// The ICMPv6 message of a packet that has at most hop-by-hop options before it. Linux takes the others: it knows the options
+/// of destinations.
 fn plain_icmp<'a>(packet: &Ipv6<&'a [u8]>) -> Option<&'a [u8]> {
     let whole = packet.into_inner();
     let payload = &whole[ipv6::HEADER_LEN..ipv6::HEADER_LEN + packet.payload_len()];

@@ -4,7 +4,7 @@
 //! ```text
 //! handle(now, input, routes) ─► frame ─► arp     ─┐
 //! handle_timeout(now, routes)        ├► nd        ├► neighbor ─► poll_output(): Transmit, ToTwin, Event
-//! next_timeout()                     ├► icmp, icmp6 (echo, errors; rate)
+//! next_timeout()                     ├► local (reassembly) ─► icmp, icmp6 (echo, errors; rate)
 //!                                    └► forward (options, fragment)
 //! ```
 //!
@@ -24,16 +24,20 @@ mod fragment;
 mod frame;
 mod icmp;
 mod icmp6;
+mod identification;
 mod interface;
+mod local;
 mod machine;
 mod nd;
 mod neighbor;
 mod options;
 mod rate;
+mod reassembly;
 mod types;
 
 pub use counters::{Count, CounterKind, Counters, Drops};
 pub use interface::{AddressInfo, AddressState};
 pub use machine::SlowPath;
 pub use neighbor::{NeighborInfo, NeighborState};
+pub use reassembly::Reassembling;
 pub use types::{Config, Event, Input, Output, RouteDecision, Routes, Time};

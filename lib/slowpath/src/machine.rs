@@ -5,14 +5,17 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use perigee_net::{Interface, InterfaceId, MacAddr, is_link_local};
+use perigee_packet::Ipv6;
 use perigee_packet::wire::ethernet::ethertype;
-use perigee_packet::wire::flow;
+use perigee_packet::wire::{flow, ipv6};
 
-use crate::fragment::fragment;
+use crate::fragment::{fragment, fragment6};
 use crate::frame::{self, Received};
+use crate::identification::Identifications;
 use crate::interface::{AddressInfo, Interfaces, Own};
 use crate::neighbor::{Action, Answer, Heard, Key, NeighborInfo, Neighbors, Pending};
 use crate::rate::TokenBucket;
+use crate::reassembly::{Reassembling, Reassembly};
 use crate::{Config, Counters, Event, Input, Output, RouteDecision, Routes, Time};
 
 /// What stays constant during one call.
@@ -29,6 +32,7 @@ pub struct SlowPath {
     pub(crate) config: Config,
     pub(crate) interfaces: Interfaces,
     pub(crate) neighbors: Neighbors,
+    pub(crate) reassembly: Reassembly,
     pub(crate) counters: Counters,
     pub(crate) errors4: TokenBucket,
     pub(crate) errors6: TokenBucket,
@@ -37,7 +41,7 @@ pub struct SlowPath {
     outputs: VecDeque<Output>,
     /// Frames among the outputs.
     frames: usize,
-    identification: u16,
+    identifications: Identifications,
 }
 
 impl SlowPath {
@@ -47,13 +51,14 @@ impl SlowPath {
         SlowPath {
             interfaces: Interfaces::default(),
             neighbors: Neighbors::new(config.clone()),
+            reassembly: Reassembly::new(config.clone()),
             counters: Counters::default(),
             errors4: errors.clone(),
             errors6: errors,
             conflicts: TokenBucket::new(1, 10),
             outputs: VecDeque::new(),
             frames: 0,
-            identification: 0,
+            identifications: Identifications::new(config.secret),
             config,
         }
     }
@@ -101,6 +106,7 @@ impl SlowPath {
     pub fn handle_timeout(&mut self, now: Time, routes: &dyn Routes) {
         let turn = Turn { now, routes };
         self.neighbors.expire(now, &mut self.counters);
+        self.expire_fragments(turn);
         let due = |own: &Own| own.next_timeout().is_some_and(|time| time <= now);
         let ids: Vec<_> = self.interfaces.iter().filter(|(_, own)| due(own)).map(|(id, _)| id).collect();
         for id in ids {
@@ -112,7 +118,7 @@ impl SlowPath {
     /// When [`Self::handle_timeout`] has something to do next, if ever.
     pub fn next_timeout(&self) -> Option<Time> {
         let detections = self.interfaces.iter().filter_map(|(_, own)| own.next_timeout());
-        detections.chain(self.neighbors.next_timeout()).min()
+        detections.chain(self.neighbors.next_timeout()).chain(self.reassembly.next_timeout()).min()
     }
 
     /// The oldest output not yet taken.
@@ -135,6 +141,11 @@ impl SlowPath {
     /// Packets that wait for a neighbor.
     pub fn queued(&self) -> usize {
         self.neighbors.queued()
+    }
+
+    /// What waits for more fragments.
+    pub fn reassembling(&self) -> Reassembling {
+        self.reassembly.holds()
     }
 
     /// The router's own addresses.
@@ -174,14 +185,17 @@ impl SlowPath {
     fn linux_sent(&mut self, interface: InterfaceId, frame: &[u8]) {
         self.counters.from_twin += 1;
         let Some(own) = self.usable(interface) else { return };
+        let most = usize::from(own.config.mtu);
         match frame::strip(own.config.vlan, frame) {
+            // Linux cuts to the MTU of the twin, which is this one but for the moment in which one of the two changes.
+            Ok(frame) if frame::ip_len(&frame).is_some_and(|len| len > most) => self.counters.drops.too_big += 1,
             Ok(frame) => self.transmit(interface, frame),
             Err(_) => self.counters.drops.bad_frame += 1,
         }
     }
 
     /// The interface, if it exists and is up; otherwise counts why not.
-    fn usable(&mut self, id: InterfaceId) -> Option<&Own> {
+    pub(crate) fn usable(&mut self, id: InterfaceId) -> Option<&Own> {
         match self.interfaces.get(id) {
             None => self.counters.drops.unknown_interface += 1,
             Some(own) if !own.config.up => self.counters.drops.interface_down += 1,
@@ -290,15 +304,13 @@ impl SlowPath {
         self.transmit(interface, frame::build(mac, own.config.mac, kind, packet));
     }
 
-    /// Sends a packet of this router's own to a next hop, in fragments where it must and may.
+    /// Sends a packet of this router's own to a next hop, in fragments where it must.
     pub(crate) fn send_own(&mut self, now: Time, next_hop: Key, packet: Vec<u8>) {
         let Some(own) = self.usable(next_hop.0) else { return };
         let mtu = usize::from(own.config.mtu);
         match self.neighbors.look_up(now, next_hop) {
             Answer::Mac(mac) if packet.len() <= mtu => self.transmit_ip(next_hop.0, mac, &packet),
-            // An IPv6 reply is as large as the request and fits where that did, but not over a smaller link.
-            Answer::Mac(_) if next_hop.1.is_ipv6() => self.counters.drops.too_big += 1,
-            Answer::Mac(mac) => match fragment(&packet, mtu) {
+            Answer::Mac(mac) => match self.cut(&packet, next_hop.1, mtu) {
                 Some(pieces) => {
                     self.counters.fragmented += 1;
                     pieces.iter().for_each(|piece| self.transmit_ip(next_hop.0, mac, piece));
@@ -309,6 +321,16 @@ impl SlowPath {
             Answer::Failed => self.counters.drops.neighbor_failed += 1,
             Answer::Full => self.counters.drops.neighbor_table_full += 1,
         }
+    }
+
+    /// The fragments of a packet of this router's own, by its family. Those of IPv6 that go beyond the link are as small as every
+    /// path takes: no router on the way may cut them, and this one keeps no path MTUs (RFC 8200 5, RFC 8201 1). A link that is
+    /// too small for IPv6 gets none, so that neighbor discovery and errors are never cut (RFC 6980).
+    fn cut(&mut self, packet: &[u8], next_hop: IpAddr, mtu: usize) -> Option<Vec<Vec<u8>>> {
+        let Ok(view) = Ipv6::new(packet) else { return fragment(packet, mtu) };
+        let (from, to) = (IpAddr::V6(view.source()), IpAddr::V6(view.destination()));
+        let most = if to == next_hop { mtu } else { ipv6::MIN_MTU };
+        (mtu >= ipv6::MIN_MTU).then(|| fragment6(&view, most, self.identifications.next(from, to)))
     }
 
     /// The path back to the sender of a packet that came in on `receiving`.
@@ -326,9 +348,8 @@ impl SlowPath {
     }
 
     /// An IPv4 identification for a packet of this router's own.
-    pub(crate) fn next_identification(&mut self) -> u16 {
-        self.identification = self.identification.wrapping_add(1);
-        self.identification
+    pub(crate) fn next_identification(&mut self, from: Ipv4Addr, to: Ipv4Addr) -> u16 {
+        self.identifications.next(IpAddr::V4(from), IpAddr::V4(to)) as u16
     }
 
     /// Any IPv4 address of this router, the interface's before others'.

@@ -204,6 +204,20 @@ pub struct Config {
     pub icmp_error_burst: u32,
     /// Solicitations before an own address counts as unique (RFC 4862 5.1 DupAddrDetectTransmits); 0: no detection.
     pub dad_transmits: u8,
+    /// How long a datagram waits for its fragments, ms: RFC 8200 4.5 says 60 s, RFC 1122 3.3.2 recommends 60 to 120 s.
+    pub reassembly_ms: u64,
+    /// Datagrams under way, refused ones that are remembered included.
+    pub reassembly_datagrams: usize,
+    /// Their memory, bytes, bookkeeping included.
+    pub reassembly_bytes: usize,
+    /// Datagrams under way from one source, which is an IPv4 prefix of 24 bits or an IPv6 prefix of 64.
+    pub reassembly_source_datagrams: usize,
+    /// Their memory, bytes.
+    pub reassembly_source_bytes: usize,
+    /// Fragments of one datagram. 65,535 bytes are 119 fragments of 576, the smallest that IPv4 hosts are used to.
+    pub reassembly_fragments: usize,
+    /// What nobody else knows, random for each start: identifications are computed from it (RFC 7739).
+    pub secret: u128,
     /// Follow IPv4 source routes. RFC 7126 4.3 and 4.4 want them dropped, RFC 1812 5.2.4.1 does not.
     pub allow_source_routes: bool,
 }
@@ -226,6 +240,13 @@ impl Default for Config {
             icmp_errors_per_second: 1000,
             icmp_error_burst: 50,
             dad_transmits: 1,
+            reassembly_ms: 60_000,
+            reassembly_datagrams: 1024,
+            reassembly_bytes: 4 << 20,
+            reassembly_source_datagrams: 256,
+            reassembly_source_bytes: 1 << 20,
+            reassembly_fragments: 128,
+            secret: 0,
             allow_source_routes: false,
         }
     }

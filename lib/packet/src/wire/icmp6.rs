@@ -73,11 +73,27 @@ pub mod parameter_problem {
     pub const NEXT_HEADER: u8 = 1;
     /// An unknown option.
     pub const OPTION: u8 = 2;
+    /// A first fragment without all headers (RFC 7112 5).
+    pub const HEADERS_CUT: u8 = 3;
+}
+
+/// Codes of [`TIME_EXCEEDED`] (RFC 4443 3.3).
+pub mod time_exceeded {
+    /// In transit.
+    pub const HOP_LIMIT: u8 = 0;
+    /// Not all fragments came.
+    pub const REASSEMBLY: u8 = 1;
 }
 
 /// Is this type an error message, which must never be answered by an error (RFC 4443 2.1, 2.4 (e))?
 pub const fn is_error(kind: u8) -> bool {
     kind < 128
+}
+
+/// Is this type one of neighbor discovery (RFC 4861 4) or of its secure kind (RFC 3971 6.4)? Such messages are never fragmented
+/// (RFC 6980).
+pub const fn is_neighbor_discovery(kind: u8) -> bool {
+    matches!(kind, ROUTER_SOLICITATION..=REDIRECT | 148 | 149)
 }
 
 /// A view on a message: at least [`HEADER_LEN`] bytes, and the fixed fields of its type.

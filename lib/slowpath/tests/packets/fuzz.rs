@@ -133,6 +133,53 @@ fn packet4(rng: &mut StdRng) -> Vec<u8> {
     ip4(repr, &options, &payload)
 }
 
+/// Where a piece of a datagram of 64 bytes lies, in bytes. Pieces of one datagram mostly have one length, so that they fit each other.
+fn place(rng: &mut StdRng, id: u16) -> std::ops::Range<usize> {
+    let len = if rng.random_bool(0.95) { [8, 16, 32][usize::from(id) % 3] } else { pick(rng, &[0, 8, 13, 24]) };
+    let start = rng.random_range(0..64 / len.max(8)) * len;
+    start..(start + len).min(64)
+}
+
+/// A piece of a datagram to the router or a group.
+fn piece4(rng: &mut StdRng) -> Vec<u8> {
+    let from = host(InterfaceId(rng.random_range(1..3)), 2).v4;
+    let some = ["10.255.255.1", "224.0.0.5", "255.255.255.255"];
+    let to = v4(if rng.random_bool(0.8) { "10.0.1.1" } else { pick(rng, &some) });
+    let id = rng.random_range(0..3);
+    let whole = ping4(from, to, &[0; 56]);
+    let place = place(rng, id);
+    let repr = ipv4::Repr {
+        tos: if rng.random_bool(0.1) { rng.random() } else { 0 },
+        identification: id,
+        more_fragments: place.end < 64,
+        fragment_offset: if rng.random_bool(0.02) { 65_528 } else { place.start },
+        ..ipv4::Repr::new(from, to, pick(rng, &[protocol::ICMP, protocol::ICMP, protocol::UDP, protocol::TCP]), 0)
+    };
+    ip4(repr, &[], &whole[20..][place])
+}
+
+/// As [`piece4`].
+fn fragment6(rng: &mut StdRng) -> Vec<u8> {
+    let from = host(InterfaceId(rng.random_range(1..3)), 2).v6;
+    let some = ["2001:db8:2::1", "ff02::1", "ff02::5"];
+    let to = v6(if rng.random_bool(0.8) { "2001:db8:1::1" } else { pick(rng, &some) });
+    let id = rng.random_range(0..3);
+    let whole = ping6(from, to, &[0; 56]);
+    let place = place(rng, id);
+    let at = (if rng.random_bool(0.02) { 65_528 } else { place.start }, place.end < 64);
+    let next = pick(rng, &[protocol::ICMPV6, protocol::ICMPV6, protocol::UDP, protocol::DESTINATION_OPTIONS]);
+    if rng.random_bool(0.05) {
+        let target = any6(rng);
+        let whole = neighbor_solicitation(from, to, target, None);
+        return piece6(from, to, protocol::ICMPV6, (0, false), 1, &whole[40..]);
+    }
+    let mut packet = piece6(from, to, next, at, u32::from(id), &whole[40..][place]);
+    if rng.random_bool(0.1) {
+        packet[1] = rng.random::<u8>() & 0x30;
+    }
+    packet
+}
+
 fn packet6(rng: &mut StdRng) -> Vec<u8> {
     let (from, to) = (any6(rng), any6(rng));
     let hop_limit = pick(rng, &[0, 1, 2, 64, 255]);
@@ -170,7 +217,9 @@ fn packet6(rng: &mut StdRng) -> Vec<u8> {
 fn frame(rng: &mut StdRng, interface: InterfaceId) -> Vec<u8> {
     let kind = pick(rng, &[0x0800, 0x0800, 0x0800, 0x86dd, 0x86dd, 0x86dd, 0x0806, 0x88cc]);
     let payload = match kind {
+        0x0800 if rng.random_bool(0.3) => piece4(rng),
         0x0800 => packet4(rng),
+        0x86dd if rng.random_bool(0.3) => fragment6(rng),
         0x86dd => packet6(rng),
         0x0806 => arp(rng),
         _ => bytes(rng, 100),
@@ -304,16 +353,23 @@ impl Mirror {
         if !self.own.contains(&view.source().into()) && !view.source().is_unspecified() {
             return;
         }
-        let (kind, _, _, quoted) = icmp6_of(packet);
+        if view.next_header() == protocol::FRAGMENT {
+            // Of an echo reply: nothing else of the router's is that long.
+            assert!(packet[40] == protocol::ICMPV6 && packet[42..44] != [0, 0]);
+            return assert!(packet[42..44] != [0, 1] || packet[48] == 129, "{packet:02x?}");
+        }
+        let (kind, code, _, quoted) = icmp6_of(packet);
         assert!(matches!(kind, 129 | 135 | 136) || icmp6::is_error(kind), "type {kind}");
         if icmp6::is_error(kind) {
             let about = Ipv6::new_truncated(quoted).unwrap();
             if let Ok(upper) = about.upper_layer()
                 && upper.protocol == protocol::ICMPV6
             {
-                let error = upper.payload.first().is_none_or(|&k| icmp6::is_error(k) || k == icmp6::REDIRECT);
+                // Only about fragments it may be unknown what they are of (RFC 8200 4.5).
+                let blind = kind == icmp6::PARAMETER_PROBLEM && matches!(code, 0 | 3) && upper.fragment.is_some();
+                let error = upper.payload.first().map_or(!blind, |&k| icmp6::is_error(k) || k == icmp6::REDIRECT);
                 assert!(!error || !upper.has_header(), "an error about an error: {quoted:?}");
-                assert!(upper.has_header());
+                assert!(upper.has_header() || blind);
             }
             assert!(packet.len() <= 1280 && !about.source().is_unspecified() && !about.source().is_multicast());
         }
@@ -338,6 +394,12 @@ fn run(seed: u64, steps: u64) {
         icmp_errors_per_second: 3,
         icmp_error_burst: 5,
         max_outputs: 500,
+        reassembly_datagrams: 12,
+        reassembly_source_datagrams: 9,
+        reassembly_bytes: 8000,
+        reassembly_source_bytes: 6000,
+        reassembly_fragments: 3,
+        secret: seed.into(),
         allow_source_routes: seed % 2 == 1,
         ..Config::default()
     };
@@ -386,6 +448,8 @@ fn run(seed: u64, steps: u64) {
         w.twin.clear();
         let incomplete = w.slow.neighbors().filter(|n| n.state == NeighborState::Incomplete && !n.gateway).count();
         assert!(w.slow.queued() <= 10 && incomplete <= 6);
+        let reassembling = w.slow.reassembling();
+        assert!(reassembling.datagrams <= 12 && reassembling.bytes <= 8000);
         assert_eq!(w.slow.neighbors().map(|n| n.queued).sum::<usize>(), w.slow.queued());
         assert!(w.slow.neighbors().count() <= 24 + needed);
         mirror.agrees(&w.slow);

@@ -7,6 +7,8 @@ mod arp;
 mod bounds;
 mod forward;
 mod forward6;
+mod fragments;
+mod fragments6;
 mod fuzz;
 mod icmp;
 mod icmp6;

@@ -378,6 +378,38 @@ pub fn neighbor_advertisement(
     ip6(ipv6::Repr { hop_limit: 255, ..ipv6::Repr::new(from, to, protocol::ICMPV6, 0) }, &payload)
 }
 
+/// The fragments of an IPv4 packet without options, each with at most `room` bytes of its payload.
+pub fn cut4(packet: &[u8], room: usize) -> Vec<Vec<u8>> {
+    let payload = &packet[20..];
+    let cut = |(n, data): (usize, &[u8])| {
+        let piece = [&packet[..20], data].concat();
+        edit4(piece_of(piece), |view| view.set_fragment(false, n * room + data.len() < payload.len(), n * room))
+    };
+    payload.chunks(room).enumerate().map(cut).collect()
+}
+
+fn piece_of(mut piece: Vec<u8>) -> Vec<u8> {
+    let len = piece.len() as u16;
+    piece[2..4].copy_from_slice(&len.to_be_bytes());
+    piece
+}
+
+/// A fragment of an IPv6 packet: what its fragment header says, then `data`.
+pub fn piece6(from: Ipv6Addr, to: Ipv6Addr, next: u8, (offset, more): (usize, bool), id: u32, data: &[u8]) -> Vec<u8> {
+    let field = (offset as u16 | u16::from(more)).to_be_bytes();
+    let payload = [&[next, 0], &field[..], &id.to_be_bytes(), data].concat();
+    ip6(ipv6::Repr::new(from, to, protocol::FRAGMENT, 0), &payload)
+}
+
+/// The fragments of an IPv6 packet without extension headers, each with at most `room` bytes of its payload.
+pub fn cut6(packet: &[u8], room: usize, id: u32) -> Vec<Vec<u8>> {
+    let view = Ipv6::new(packet).unwrap();
+    let all = view.payload().len();
+    let chunks = view.payload().chunks(room).enumerate();
+    let place = |n: usize, data: &[u8]| (n * room, n * room + data.len() < all);
+    chunks.map(|(n, d)| piece6(view.source(), view.destination(), view.next_header(), place(n, d), id, d)).collect()
+}
+
 /// The ICMP message of a packet, with everything around it checked: type, code, bytes 4..8, body.
 pub fn icmp4_of(packet: &[u8]) -> (u8, u8, u32, &[u8]) {
     let header = ipv4::validate(packet).unwrap();
