@@ -12,12 +12,12 @@ use comfy_table::Table;
 use perigee_api::Query;
 use perigee_api::answers::{
     DropKind, DropStatus, FibStatus, FilterStatus, GatewayEntry, LinuxStatus, ModuleStatus, NeighborEntry,
-    NextHopEntry, NextHopMember, PortStatus, RouteEntry, RouteList, ScriptStatus, WorkerStatus,
+    NextHopEntry, NextHopMember, PortStatus, RouteEntry, RouteList, ScriptStatus, SlowPathStatus, WorkerStatus,
 };
 use perigee_api::client::ApiClient;
 use perigee_api::queries::{
     ShowConfig, ShowDrops, ShowFib, ShowFilters, ShowLinux, ShowModules, ShowNeighbors, ShowNextHops, ShowPorts,
-    ShowRoutes, ShowScripts, ShowWorkers,
+    ShowRoutes, ShowScripts, ShowSlowPath, ShowWorkers,
 };
 use perigee_net::Prefix;
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ pub struct ShowArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
-    /// `show drops`: also reasons without packets; `show modules`: also modules without packets
+    /// `show drops`, `modules`, `slowpath`: also reasons, modules and events without packets
     #[arg(long)]
     all: bool,
     /// `show routes`: only this prefix and those inside it
@@ -53,6 +53,9 @@ enum What {
     Modules,
     /// Why packets were dropped or went to the slow path
     Drops,
+    /// The slow path: what waits in it, how often it did what
+    #[value(name = "slowpath")]
+    SlowPath,
     /// Routes, and where they came from
     Routes,
     /// The lookup structures, and how much memory they take
@@ -81,6 +84,7 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
         What::Workers => asked.table(&ShowWorkers {}, |list| workers(list)),
         What::Modules => asked.table(&ShowModules {}, |list| modules(list, args.all)),
         What::Drops => asked.table(&ShowDrops {}, |list| drops(list, args.all)),
+        What::SlowPath => asked.table(&ShowSlowPath {}, |status| slow_path(status, args.all)),
         What::Routes => asked.table(&ShowRoutes { within: args.within, limit: Some(args.limit) }, routes),
         What::Fib => asked.table(&ShowFib {}, |list| fib(list)),
         What::Neighbors => asked.table(&ShowNeighbors {}, |list| neighbors(list)),
@@ -199,6 +203,19 @@ pub fn drops(list: &[DropStatus], all: bool) -> Table {
         .number("packets", |drop| drop.packets)
         .text("demanded by", |drop| or_dash(drop.rfc.as_ref()))
         .table(list.iter().filter(|drop| all || drop.packets > 0))
+}
+
+/// What the slow path holds and has done; with `all`, also what it has never done.
+fn slow_path(status: &SlowPathStatus, all: bool) -> Table {
+    let kilobytes = status.reassembling_bytes.div_ceil(1024);
+    let held = [
+        ("packets waiting for a neighbor", status.waiting.to_string()),
+        ("datagrams waiting for fragments", format!("{}, {kilobytes} KB", status.reassembling)),
+    ];
+    let done = status.events.iter().filter(|(_, count)| all || **count > 0);
+    let done = done.map(|(event, count)| vec![event.replace('_', " "), count.to_string()]);
+    let held = held.into_iter().map(|(what, value)| vec![what.to_owned(), value]);
+    rows(&["slow path", ""], &[], held.chain(done))
 }
 
 fn routes(list: &RouteList) -> Table {

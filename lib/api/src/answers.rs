@@ -281,6 +281,19 @@ objects! {
         pub per_worker: Vec<u64>,
     }
 
+    /// What the slow path holds, and what it has done.
+    #[derive(Default)]
+    pub struct SlowPathStatus {
+        /// Packets that wait for the MAC address of their next hop.
+        pub waiting: u64,
+        /// Datagrams to the router that wait for more fragments, and refused ones that are remembered until their time is up.
+        pub reassembling: u64,
+        /// Their memory.
+        pub reassembling_bytes: u64,
+        /// How often each thing has happened, such as `reassembled` or `echo_replied`; drops are in `GET /v1/drops`.
+        pub events: BTreeMap<String, u64>,
+    }
+
     /// The requested routes.
     #[derive(Default)]
     pub struct RouteList {
@@ -459,6 +472,8 @@ pub struct Snapshot {
     pub modules: Vec<ModuleStatus>,
     /// As in `GET /v1/drops`.
     pub drops: Vec<DropStatus>,
+    /// As in `GET /v1/slowpath`.
+    pub slow_path: SlowPathStatus,
     /// As in `GET /v1/scripts`.
     pub scripts: Vec<ScriptStatus>,
     /// Routes by source.

@@ -3,7 +3,9 @@
 
 use std::fmt::Write;
 
-use crate::answers::{DropKind, FibStatus, LinuxState, LinuxStatus, PortStatus, ScriptStatus, Snapshot, WorkerStatus};
+use crate::answers::{
+    DropKind, FibStatus, LinuxState, LinuxStatus, PortStatus, ScriptStatus, SlowPathStatus, Snapshot, WorkerStatus,
+};
 
 /// The content type of [`render`]'s text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -20,6 +22,7 @@ pub fn render(snapshot: &Snapshot) -> String {
     ports(&mut text, &snapshot.ports);
     workers(&mut text, &snapshot.workers);
     modules(&mut text, snapshot);
+    slow_path(&mut text, &snapshot.slow_path);
     scripts(&mut text, &snapshot.scripts);
     tables(&mut text, snapshot);
     linux(&mut text, &snapshot.linux);
@@ -133,6 +136,22 @@ fn modules(text: &mut Writer, snapshot: &Snapshot) {
             (labels, *packets)
         });
     }
+}
+
+fn slow_path(text: &mut Writer, slow: &SlowPathStatus) {
+    let gauges = [
+        ("perigee_slowpath_waiting", "", "Packets that wait for a neighbor.", slow.waiting),
+        ("perigee_reassembly_datagrams", "", "Datagrams that wait for more fragments.", slow.reassembling),
+        ("perigee_reassembly_bytes", "bytes", "Their memory.", slow.reassembling_bytes),
+    ];
+    for (name, unit, help, value) in gauges {
+        text.family(name, Kind::Gauge, unit, help);
+        text.sample(name, &[], value);
+    }
+    let events: Vec<_> = slow.events.iter().collect();
+    text.counters("perigee_slowpath_events", "", "What the slow path did.", &events, |(event, count)| {
+        (vec![("event", (*event).clone())], **count)
+    });
 }
 
 fn scripts(text: &mut Writer, scripts: &[ScriptStatus]) {

@@ -7,7 +7,7 @@
 
 use crate::answers::{
     AuditReport, ConfigText, DropStatus, FibStatus, FilterStatus, LinuxStatus, ModuleStatus, NeighborEntry,
-    NextHopEntry, Outcome, PortStatus, RouteList, ScriptStatus, VersionStatus, WorkerStatus,
+    NextHopEntry, Outcome, PortStatus, RouteList, ScriptStatus, SlowPathStatus, VersionStatus, WorkerStatus,
 };
 use crate::ask::ApiError;
 use crate::declare::{endpoint, objects, queries};
@@ -33,6 +33,9 @@ queries! {
 
     /// Shows why packets were dropped or went to the slow path.
     GET "/v1/drops": ShowDrops {} -> Vec<DropStatus>;
+
+    /// Shows what the slow path holds, and how often it did what.
+    GET "/v1/slowpath": ShowSlowPath {} -> SlowPathStatus;
 
     /// Shows the routes, and where they came from.
     GET "/v1/routes": ShowRoutes {

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `ports.rs` | `ports` |
 //! | `workers.rs` | `workers`, `modules`, `drops` |
+//! | `slowpath.rs` | `slowpath` |
 //! | `routes.rs` | `routes`, `nexthops`, `fib`, `neighbors` |
 //! | `config.rs` | `config`, `filters` |
 //! | `linux.rs` | `linux` |
@@ -16,6 +17,7 @@ mod config;
 mod linux;
 mod ports;
 mod routes;
+mod slowpath;
 mod snapshot;
 mod states;
 mod trace;

@@ -122,6 +122,11 @@ fn snapshot() -> Snapshot {
         workers: vec![WorkerStatus::default()],
         modules: vec![ModuleStatus { module: "ttl".into(), packets: 3, ..ModuleStatus::default() }],
         drops: vec![drop, punt, slow],
+        slow_path: SlowPathStatus {
+            reassembling_bytes: 640,
+            events: [("reassembled".to_owned(), 4)].into(),
+            ..SlowPathStatus::default()
+        },
         scripts: vec![ScriptStatus { gc_kb: 0.5, ..ScriptStatus::default() }],
         routes: vec![(RouteOrigin::Static, 8)],
         fib: vec![FibStatus {
@@ -155,6 +160,8 @@ fn the_text_is_openmetrics_and_holds_the_numbers() {
     assert_eq!(value("perigee_script_memory_bytes", &[("worker", "0")]), Some(512.0));
     assert_eq!(value("perigee_fib_bytes", &[("family", "IPv4"), ("structure", "dirb")]), Some(9.0));
     assert_eq!(value("perigee_buffers", &[("what", "all")]), Some(1024.0));
+    assert_eq!(value("perigee_reassembly_bytes", &[]), Some(640.0));
+    assert_eq!(value("perigee_slowpath_events_total", &[("event", "reassembled")]), Some(4.0));
 }
 
 #[test]

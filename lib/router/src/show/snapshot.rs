@@ -5,7 +5,8 @@ use super::{View, routes, states};
 use perigee_api::Answers;
 use perigee_api::answers::Snapshot;
 use perigee_api::queries::{
-    ShowDrops, ShowFib, ShowLinux, ShowModules, ShowNextHops, ShowPorts, ShowScripts, ShowVersion, ShowWorkers,
+    ShowDrops, ShowFib, ShowLinux, ShowModules, ShowNextHops, ShowPorts, ShowScripts, ShowSlowPath, ShowVersion,
+    ShowWorkers,
 };
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -18,6 +19,7 @@ pub(crate) fn snapshot(view: &View<'_>) -> Snapshot {
         workers: view.answer(ShowWorkers {}),
         modules: view.answer(ShowModules {}),
         drops: view.answer(ShowDrops {}),
+        slow_path: view.answer(ShowSlowPath {}),
         scripts: view.answer(ShowScripts {}),
         routes: routes::by_source(view),
         linux: view.answer(ShowLinux {}),

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+//! `perigee show slowpath`.
+
+use super::View;
+use perigee_api::Answers;
+use perigee_api::answers::SlowPathStatus;
+use perigee_api::queries::ShowSlowPath;
+use perigee_slowpath::CounterKind;
+
+impl Answers<ShowSlowPath> for View<'_> {
+    fn answer(&self, _: ShowSlowPath) -> SlowPathStatus {
+        let reassembling = self.slow.reassembling();
+        let events = self.slow.counters().iter().filter(|count| count.kind != CounterKind::Drop);
+        SlowPathStatus {
+            waiting: self.slow.queued() as u64,
+            reassembling: reassembling.datagrams as u64,
+            reassembling_bytes: reassembling.bytes as u64,
+            events: events.map(|count| (count.name.to_owned(), count.value)).collect(),
+        }
+    }
+}
