@@ -12,6 +12,7 @@ mod filters;
 mod flood;
 mod forwarding;
 mod fpm;
+mod fragments;
 mod generator;
 mod icmp;
 mod linux_hops;
@@ -51,6 +52,7 @@ const ALL: &[&[Scenario]] = &[
     flood::SCENARIOS,
     forwarding::SCENARIOS,
     fpm::SCENARIOS,
+    fragments::SCENARIOS,
     generator::SCENARIOS,
     icmp::SCENARIOS,
     linux_hops::SCENARIOS,

@@ -6,6 +6,7 @@ use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::{arp, ethernet, icmp4, ipv4, ipv6, protocol, udp, vlan};
 use perigee_packet::{Arp, Ethernet, Icmp4, Ipv4, Ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 
 /// A station at the far end of a wire.
 pub const STATION: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x99]);
@@ -107,6 +108,33 @@ pub fn with_options(mut frame: Vec<u8>, options: &[u8]) -> Vec<u8> {
     changed4(frame, |packet| {
         packet[0] = 0x45 + (options.len() / 4) as u8;
         packet[2..4].copy_from_slice(&total.to_be_bytes());
+    })
+}
+
+/// A fragment of a frame with an IPv4 packet without options: these bytes of its payload, of which the first is at a multiple of 8.
+pub fn piece4(whole: &[u8], bytes: Range<usize>, identification: u16) -> Vec<u8> {
+    let (head, payload) = whole.split_at(ethernet::HEADER_LEN + ipv4::HEADER_LEN);
+    let piece = [head, &payload[bytes.clone()]].concat();
+    let flags = (bytes.start / 8) as u16 | if bytes.end < payload.len() { 0x2000 } else { 0 };
+    changed4(piece, |packet| {
+        let total = packet.len() as u16;
+        packet[2..4].copy_from_slice(&total.to_be_bytes());
+        packet[4..6].copy_from_slice(&identification.to_be_bytes());
+        packet[6..8].copy_from_slice(&flags.to_be_bytes());
+    })
+}
+
+/// [`piece4`] of an IPv6 packet without extension headers.
+pub fn piece6(whole: &[u8], bytes: Range<usize>, identification: u32) -> Vec<u8> {
+    let (head, payload) = whole.split_at(ethernet::HEADER_LEN + ipv6::HEADER_LEN);
+    let place = bytes.start as u16 | u16::from(bytes.end < payload.len());
+    let mut header = [head[20], 0, 0, 0, 0, 0, 0, 0];
+    header[2..4].copy_from_slice(&place.to_be_bytes());
+    header[4..].copy_from_slice(&identification.to_be_bytes());
+    changed([head, &header, &payload[bytes]].concat(), |frame| {
+        let len = (frame.len() - head.len()) as u16;
+        frame[18..20].copy_from_slice(&len.to_be_bytes());
+        frame[20] = protocol::FRAGMENT;
     })
 }
 
