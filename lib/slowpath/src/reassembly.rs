@@ -30,8 +30,8 @@ use crate::{Config, Counters, Time};
 const LONGEST: usize = u16::MAX as usize;
 /// What a fragment takes besides its bytes: its place in the list, and what the allocator adds. Rounded up.
 const FRAGMENT_COST: usize = 64;
-/// What a datagram takes besides its fragments: its entry and its places in three indices. Rounded up.
-const DATAGRAM_COST: usize = 512;
+/// What a datagram takes besides its fragments: its entry, its places in three indices, a source of its own. Rounded up.
+const DATAGRAM_COST: usize = 1024;
 /// Sources with no more datagrams than this are not told apart when room is made: a host that sends several at once is not a flood.
 const FEW: usize = 8;
 /// The code point of ECN for congestion, and a set of code points that has only "not ECN-capable" (RFC 3168 5).

@@ -396,8 +396,8 @@ fn run(seed: u64, steps: u64) {
         max_outputs: 500,
         reassembly_datagrams: 12,
         reassembly_source_datagrams: 9,
-        reassembly_bytes: 8000,
-        reassembly_source_bytes: 6000,
+        reassembly_bytes: 12_000,
+        reassembly_source_bytes: 9000,
         reassembly_fragments: 3,
         secret: seed.into(),
         allow_source_routes: seed % 2 == 1,
@@ -449,7 +449,7 @@ fn run(seed: u64, steps: u64) {
         let incomplete = w.slow.neighbors().filter(|n| n.state == NeighborState::Incomplete && !n.gateway).count();
         assert!(w.slow.queued() <= 10 && incomplete <= 6);
         let reassembling = w.slow.reassembling();
-        assert!(reassembling.datagrams <= 12 && reassembling.bytes <= 8000);
+        assert!(reassembling.datagrams <= 12 && reassembling.bytes <= 12_000);
         assert_eq!(w.slow.neighbors().map(|n| n.queued).sum::<usize>(), w.slow.queued());
         assert!(w.slow.neighbors().count() <= 24 + needed);
         mirror.agrees(&w.slow);

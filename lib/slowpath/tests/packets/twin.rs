@@ -39,6 +39,20 @@ fn what_linux_sends_goes_out_as_it_is() {
     assert_eq!((w.slow.poll_output(), w.dropped("bad_frame")), (None, 1));
 }
 
+// Linux cuts to the twin's MTU. Between two changes of it, what is too long is dropped here and not by the device.
+#[test]
+fn packets_of_linux_beyond_the_mtu_are_counted() {
+    let mut w = World::new();
+    let a = host(LEFT, 2);
+    let frame = |len| ethernet(a.mac, mac(LEFT), &udp4(v4("10.0.1.1"), a.v4, len));
+    w.input(Input::FromTwin { interface: LEFT, frame: &frame(1480) });
+    assert_eq!(w.sent.len(), 1);
+    w.input(Input::FromTwin { interface: LEFT, frame: &frame(1481) });
+    let six = ethernet(a.mac, mac(LEFT), &udp6(v6("2001:db8:1::1"), a.v6, 1461));
+    w.input(Input::FromTwin { interface: LEFT, frame: &six });
+    assert_eq!((w.sent.len(), w.dropped("too_big")), (1, 2));
+}
+
 #[test]
 fn the_own_tag_is_taken_off_in_both_directions() {
     let mut w = World::bare(Config::default());
