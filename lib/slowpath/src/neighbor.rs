@@ -34,6 +34,14 @@ pub(crate) enum Pending {
     Own(Vec<u8>),
 }
 
+impl Pending {
+    fn len(&self) -> usize {
+        match self {
+            Pending::Received { frame: bytes, .. } | Pending::Own(bytes) => bytes.len(),
+        }
+    }
+}
+
 /// What the machine has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
@@ -128,6 +136,8 @@ pub(crate) struct Neighbors {
     actions: VecDeque<Action>,
     /// Packets waiting, over all neighbors.
     queued: usize,
+    /// Their bytes: a reply may have 65,535.
+    queued_bytes: usize,
     /// `Incomplete` ones that are not gateways.
     incomplete: usize,
 }
@@ -146,6 +156,7 @@ impl Neighbors {
             timers: BTreeSet::new(),
             actions: VecDeque::new(),
             queued: 0,
+            queued_bytes: 0,
             incomplete: 0,
         }
     }
@@ -191,19 +202,23 @@ impl Neighbors {
         }
     }
 
-    /// Lets a packet wait for a next hop that [`Self::look_up`] said `Wait` about; a newer packet pushes out the oldest.
+    /// Lets a packet wait for a next hop that [`Self::look_up`] said `Wait` about; a newer packet pushes out the oldest, or
+    /// several if it is larger.
     pub(crate) fn enqueue(&mut self, key: Key, packet: Pending, counters: &mut Counters) {
         let Some(n) = self.table.get_mut(&key) else { return };
-        let full = n.queue.len() >= self.config.queue_per_neighbor.max(1) || self.queued >= self.config.queue_total;
-        if full {
+        let config = &self.config;
+        while n.queue.len() >= config.queue_per_neighbor.max(1)
+            || self.queued >= config.queue_total
+            || self.queued_bytes + packet.len() > config.queue_bytes
+        {
             counters.drops.neighbor_queue_full += 1;
-            if n.queue.pop_front().is_none() {
-                return;
-            }
+            let Some(oldest) = n.queue.pop_front() else { return };
             self.queued -= 1;
+            self.queued_bytes -= oldest.len();
         }
-        n.queue.push_back(packet);
         self.queued += 1;
+        self.queued_bytes += packet.len();
+        n.queue.push_back(packet);
     }
 
     /// The neighbor was used.
@@ -306,12 +321,10 @@ impl Neighbors {
     /// The interface went down: nothing on it can be reached. Gateways and configured neighbors wait for it.
     pub(crate) fn interface_down(&mut self, id: InterfaceId, counters: &mut Counters) {
         for key in self.keys(|key| key.0 == id) {
-            let Some(n) = self.table.get_mut(&key) else { continue };
-            counters.drops.interface_down += n.queue.len() as u64;
-            self.queued -= n.queue.len();
-            n.queue.clear();
-            let wanted = n.wanted;
-            if n.state == NeighborState::Static {
+            let Some(n) = self.table.get(&key) else { continue };
+            let (wanted, state) = (n.wanted, n.state);
+            counters.drops.interface_down += self.take_queue(key).len() as u64;
+            if state == NeighborState::Static {
                 self.publish(key, None);
                 continue;
             }
@@ -337,13 +350,11 @@ impl Neighbors {
     /// Removes neighbors; `keep_needed` spares gateways and configured ones.
     pub(crate) fn remove_all(&mut self, which: impl Fn(&Key) -> bool, keep_needed: bool, counters: &mut Counters) {
         for key in self.keys(which) {
-            let Some(n) = self.table.get_mut(&key) else { continue };
+            let Some(n) = self.table.get(&key) else { continue };
             if keep_needed && (n.wanted || n.state == NeighborState::Static) {
                 continue;
             }
-            counters.drops.interface_down += n.queue.len() as u64;
-            self.queued -= n.queue.len();
-            n.queue.clear();
+            counters.drops.interface_down += self.take_queue(key).len() as u64;
             self.remove(key);
         }
     }
@@ -469,11 +480,17 @@ impl Neighbors {
     }
 
     fn release(&mut self, key: Key) {
-        let Some(n) = self.table.get_mut(&key) else { return };
-        if !n.queue.is_empty() {
-            self.queued -= n.queue.len();
-            self.actions.push_back(Action::Release(n.queue.drain(..).map(|packet| (key, packet)).collect()));
+        let queue = self.take_queue(key);
+        if !queue.is_empty() {
+            self.actions.push_back(Action::Release(queue.into_iter().map(|packet| (key, packet)).collect()));
         }
+    }
+
+    fn take_queue(&mut self, key: Key) -> VecDeque<Pending> {
+        let queue = self.table.get_mut(&key).map(|n| std::mem::take(&mut n.queue)).unwrap_or_default();
+        self.queued -= queue.len();
+        self.queued_bytes -= queue.iter().map(Pending::len).sum::<usize>();
+        queue
     }
 
     /// Informs the caller if what it believes is no longer true.

@@ -196,6 +196,8 @@ pub struct Config {
     pub queue_per_neighbor: usize,
     /// Packets waiting for all neighbors.
     pub queue_total: usize,
+    /// Their bytes.
+    pub queue_bytes: usize,
     /// Frames in the queue of outputs. Events are never dropped for it.
     pub max_outputs: usize,
     /// ICMP errors per second, for each of IPv4 and IPv6; 0: none at all.
@@ -236,6 +238,7 @@ impl Default for Config {
             max_incomplete: 1024,
             queue_per_neighbor: 8,
             queue_total: 1024,
+            queue_bytes: 4 << 20,
             max_outputs: 8192,
             icmp_errors_per_second: 1000,
             icmp_error_burst: 50,

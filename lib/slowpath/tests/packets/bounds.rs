@@ -66,6 +66,29 @@ fn waiting_packets_are_bounded_over_all_neighbors() {
     assert_eq!(w.slow.queued(), 0);
 }
 
+// A reply of 65,535 bytes waits as one packet, and takes the memory of many.
+#[test]
+fn bytes_of_waiting_packets_are_bounded_too() {
+    let mut w = World::with(Config { queue_bytes: 100_000, ..Config::default() });
+    let silent = host(LEFT, 77);
+    let ask = |w: &mut World, len: usize, id| {
+        let mut request = ping4(silent.v4, v4("10.0.1.1"), &vec![0; len]);
+        request[4..6].copy_from_slice(&[0, id]);
+        let request = edit4(request, |_| {});
+        if len > 1400 { cut4(&request, 1480) } else { vec![request] }.iter().for_each(|piece| w.from(silent, piece));
+    };
+    (0..4).for_each(|id| ask(&mut w, 1000, id));
+    ask(&mut w, 60_000, 9);
+    assert_eq!((w.slow.queued(), w.dropped("neighbor_queue_full")), (5, 0));
+    // There is room for the second one only where the first one and all before it were.
+    ask(&mut w, 60_000, 10);
+    assert_eq!((w.slow.queued(), w.dropped("neighbor_queue_full")), (1, 5));
+    w.advance(10_000);
+    assert_eq!((w.slow.queued(), w.dropped("neighbor_failed")), (0, 1));
+    ask(&mut w, 60_000, 11);
+    assert_eq!(w.slow.queued(), 1, "what has gone takes no bytes any more");
+}
+
 #[test]
 fn outputs_are_bounded_but_events_are_not_lost() {
     let mut slow = SlowPath::new(Config { max_outputs: 10, dad_transmits: 0, ..Config::default() });

@@ -391,6 +391,7 @@ fn run(seed: u64, steps: u64) {
         max_incomplete: 6,
         queue_per_neighbor: 2,
         queue_total: 10,
+        queue_bytes: 9000,
         icmp_errors_per_second: 3,
         icmp_error_burst: 5,
         max_outputs: 500,
