@@ -347,3 +347,46 @@ fn what_can_never_fit_evicts_nobody() {
     assert_eq!(counters.drops.fragment_evicted, 1);
     check(&r);
 }
+
+// What fits to the byte fits, and one byte less does not: the two limits of bytes, each by itself.
+#[test]
+fn the_limits_of_bytes_are_exact() {
+    let one = 8 + FRAGMENT_COST + DATAGRAM_COST;
+    // Source, identification.
+    let after = |config: &Config, keys: &[(u32, u32)]| {
+        let mut r = Reassembly::new(config.clone());
+        let mut counters = Counters::default();
+        for &(source, id) in keys {
+            let _ = r.add(Time(0), &fragment(key(source << 8, id), 8, true, &[0; 8]), &mut counters);
+            check(&r);
+        }
+        (r.holds(), counters.drops.fragment_evicted)
+    };
+    let held = |datagrams| Reassembling { datagrams, bytes: datagrams * one };
+    let all = |bytes| Config { reassembly_bytes: bytes, ..Config::default() };
+    assert_eq!(after(&all(3 * one), &[(1, 1), (2, 2), (3, 3)]), (held(3), 0));
+    assert_eq!(after(&all(3 * one - 1), &[(1, 1), (2, 2), (3, 3)]), (held(2), 1));
+    assert_eq!(after(&all(one), &[(1, 1), (2, 2)]), (held(1), 1));
+    assert_eq!(after(&all(one - 1), &[(1, 1)]), (held(0), 1));
+    let source = |bytes| Config { reassembly_source_bytes: bytes, ..Config::default() };
+    assert_eq!(after(&source(2 * one), &[(1, 1), (1, 2), (2, 3), (2, 4)]), (held(4), 0));
+    assert_eq!(after(&source(2 * one - 1), &[(1, 1), (1, 2), (2, 3)]), (held(2), 1));
+    assert_eq!(after(&source(one), &[(1, 1), (1, 2), (2, 3)]), (held(2), 1));
+    assert_eq!(after(&source(one - 1), &[(1, 1)]), (held(0), 1));
+}
+
+#[test]
+fn the_limits_of_numbers_are_exact() {
+    let after = |config: Config, keys: &[(u32, u32)]| {
+        let mut r = Reassembly::new(config);
+        for &(source, id) in keys {
+            r.add(Time(0), &fragment(key(source << 8, id), 8, true, &[0; 8]), &mut Counters::default()).unwrap();
+        }
+        r.datagrams.keys().map(|key| key.identification).collect::<Vec<_>>()
+    };
+    let all = Config { reassembly_datagrams: 3, ..Config::default() };
+    assert_eq!(after(all.clone(), &[(1, 1), (2, 2), (1, 3)]).len(), 3);
+    assert_eq!(after(all, &[(1, 1), (2, 2), (1, 3), (3, 4)]), [3, 2, 4]);
+    let source = Config { reassembly_source_datagrams: 2, ..Config::default() };
+    assert_eq!(after(source, &[(1, 1), (2, 2), (1, 3), (1, 4)]), [3, 4, 2]);
+}
