@@ -12,7 +12,7 @@
 
 use std::net::IpAddr;
 
-use perigee_net::{InterfaceId, is_link_local};
+use perigee_net::InterfaceId;
 use perigee_packet::wire::ethernet::{self, ethertype};
 use perigee_packet::wire::{extension, icmp6, ipv6, protocol};
 use perigee_packet::{Ipv4, Ipv6};
@@ -181,9 +181,11 @@ impl SlowPath {
 
 /// The link, if the addresses mean something only there.
 fn link_of(received: &Received, source: IpAddr, destination: IpAddr) -> Option<InterfaceId> {
-    let broadcast = matches!(destination, IpAddr::V4(address) if address.is_broadcast());
-    let local = is_link_local(source) || is_link_local(destination) || destination.is_multicast() || broadcast;
-    local.then_some(received.interface)
+    let local = |address| match address {
+        IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    (local(source) || local(destination) || destination.is_multicast()).then_some(received.interface)
 }
 
 /// Does it leave a part of TCP's header up to its flags to another fragment (RFC 1858 3, RFC 3128 4)? A filter that looks at first

@@ -286,6 +286,25 @@ fn identifications_of_one_station_say_nothing_about_anothers() {
     assert_ne!(ids(8)[0], a);
 }
 
+// A broadcast address, a group and a link-local address mean other stations on each link.
+#[test]
+fn fragments_of_one_link_do_not_mix_with_anothers() {
+    let cases =
+        [("10.0.1.2", "255.255.255.255"), ("10.0.1.2", "224.0.0.5"), ("169.254.1.2", OURS4), ("10.0.1.2", OURS4)];
+    for (from, to) in cases {
+        let mut w = known();
+        let whole = ip4(ipv4::Repr::new(v4(from), v4(to), 89, 0), &[], &data(2000));
+        let pieces = cut4(&whole, 1480);
+        let group = v4(to).is_broadcast() || v4(to).is_multicast();
+        for (link, piece) in [(LEFT, &pieces[0]), (RIGHT, &pieces[1])] {
+            let to = if group { MacAddr::BROADCAST } else { mac(link) };
+            w.punt(link, &ethernet(to, host(link, 2).mac, piece));
+        }
+        let everywhere = (from, to) == ("10.0.1.2", OURS4);
+        assert_eq!((w.twin.len(), w.slow.reassembling().datagrams), if everywhere { (1, 0) } else { (0, 2) }, "{to}");
+    }
+}
+
 #[test]
 fn an_interface_that_went_down_meanwhile_gets_nothing() {
     let mut w = known();

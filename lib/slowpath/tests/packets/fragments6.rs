@@ -109,6 +109,9 @@ fn ipv6_row_23_what_is_wrong_with_a_fragment_is_reported() {
     }
     assert_eq!((w.dropped("fragment_malformed"), w.dropped("fragment_too_long")), (2, 2));
     assert_eq!((w.dropped("fragment_headers"), w.slow.reassembling().datagrams), (4, 0));
+    // RFC 8200 4.7: nothing need follow where nothing follows.
+    w.from(a, &piece(protocol::DESTINATION_OPTIONS, (0, true), &[protocol::NO_NEXT_HEADER, 0, 1, 4, 0, 0, 0, 0]));
+    assert_eq!((w.dropped("fragment_headers"), w.slow.reassembling().datagrams), (4, 1));
     // Not about an error, and not about a packet to a group (RFC 4443 2.4(e)).
     w.from(a, &piece(protocol::ICMPV6, (0, true), &[1; 21]));
     let group = piece6(a.v6, v6("ff02::1"), protocol::UDP, (0, true), 1, &[0; 21]);
