@@ -390,3 +390,19 @@ fn the_limits_of_numbers_are_exact() {
     let source = Config { reassembly_source_datagrams: 2, ..Config::default() };
     assert_eq!(after(source, &[(1, 1), (2, 2), (1, 3), (1, 4)]), [3, 4, 2]);
 }
+
+#[test]
+fn a_source_is_a_prefix_of_24_or_64_bits() {
+    let held = |sources: [&str; 3]| {
+        let mut r = Reassembly::new(Config { reassembly_source_datagrams: 2, ..Config::default() });
+        for (id, source) in sources.into_iter().enumerate() {
+            let key = Key { source: source.parse().unwrap(), ..key(0, id as u32) };
+            r.add(Time(0), &fragment(key, 8, true, &[0; 8]), &mut Counters::default()).unwrap();
+        }
+        r.holds().datagrams
+    };
+    assert_eq!(held(["10.0.0.1", "10.0.0.255", "10.0.0.7"]), 2);
+    assert_eq!(held(["10.0.0.1", "10.0.0.255", "10.0.1.1"]), 3);
+    assert_eq!(held(["2001:db8::1", "2001:db8:0:0:8000::", "2001:db8::7"]), 2);
+    assert_eq!(held(["2001:db8::1", "2001:db8:0:0:8000::", "2001:db8:0:1::"]), 3);
+}
