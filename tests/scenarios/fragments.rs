@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Datagrams to the router itself that come in fragments: it answers pings of every size, and Linux's sockets get them whole.
+//! Datagrams to the router itself that come in fragments: it answers pings of every size, and Linux's sockets get them
+//! whole.
 
 use crate::{PORTS, Pair};
 use perigee_packet::wire::icmp4::ECHO_REPLY;
@@ -92,7 +93,8 @@ fn linux_gets_datagrams_whole_and_sends_them_in_fragments(world: &World) {
     assert_eq!(events(&router, "reassembled"), 4);
     assert_eq!((linux_counts("ReasmReqds"), linux_counts("Ip6ReasmReqds")), (0, 0), "Linux saw no fragment");
     assert_eq!(router.dropped("slowpath.too_big"), 0);
-    // 7 and 45 fragments at least came back, but six datagrams went there, each as one frame; the rest are answers to ARP and the like.
+    // 7 and 45 fragments at least came back, but six datagrams went there, each as one frame; the rest are answers to
+    // ARP and the like.
     let twin = router.port("wan")["twin"].clone();
     let number = |key: &str| twin[key].as_u64().expect("a number");
     assert!(number("from_linux") >= 2 * (1 + 7 + 45) && number("to_linux") < 30 && number("dropped") == 0, "{twin}");

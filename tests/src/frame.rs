@@ -111,7 +111,8 @@ pub fn with_options(mut frame: Vec<u8>, options: &[u8]) -> Vec<u8> {
     })
 }
 
-/// A fragment of a frame with an IPv4 packet without options: these bytes of its payload, of which the first is at a multiple of 8.
+/// A fragment of a frame with an IPv4 packet without options: these bytes of its payload, of which the first is at a
+/// multiple of 8.
 pub fn piece4(whole: &[u8], bytes: Range<usize>, identification: u16) -> Vec<u8> {
     let (head, payload) = whole.split_at(ethernet::HEADER_LEN + ipv4::HEADER_LEN);
     let piece = [head, &payload[bytes.clone()]].concat();

@@ -59,8 +59,8 @@ impl Problem {
         Problem { code: parameter_problem::HEADERS_CUT, ..Problem::fragment(0) }
     }
 
-    /// A fragment that RFC 8200 4.5 wants reported, though none but the first has the upper layer's header. No honest error comes in fragments,
-    /// so that this cannot go on and on.
+    /// A fragment that RFC 8200 4.5 wants reported, though none but the first has the upper layer's header. No honest
+    /// error comes in fragments, so that this cannot go on and on.
     pub(crate) fn fragment(pointer: usize) -> Self {
         Problem { blind: true, ..Problem::header(pointer) }
     }
@@ -236,8 +236,8 @@ fn is_about_error(packet: &Ipv6<&[u8]>, unseen: bool) -> bool {
     }
 }
 
-/// The ICMPv6 message of a packet that has at most hop-by-hop options before it. Linux takes the others: it knows the options
-/// of destinations.
+/// The ICMPv6 message of a packet that has at most hop-by-hop options before it. Linux takes the others: it knows the
+/// options of destinations.
 fn plain_icmp<'a>(packet: &Ipv6<&'a [u8]>) -> Option<&'a [u8]> {
     let whole = packet.into_inner();
     let payload = &whole[ipv6::HEADER_LEN..ipv6::HEADER_LEN + packet.payload_len()];

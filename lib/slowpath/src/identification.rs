@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! Identifications of this router's own packets (RFC 7739 5.3, RFC 6864): a counter for each pair of addresses, from a start that nobody
-//! else can compute.
+//! Identifications of this router's own packets (RFC 7739 5.3, RFC 6864): a counter for each pair of addresses, from a
+//! start that nobody else can compute.
 //!
-//! One counter for all would let anyone learn from its own packets how many others get, and guess the next value: enough to slip
-//! a fragment into a datagram (RFC 7739 3). Without a secret, as in tests, the values can be predicted, but still do not repeat soon.
+//! One counter for all would let anyone learn from its own packets how many others get, and guess the next value:
+//! enough to slip a fragment into a datagram (RFC 7739 3). Without a secret, as in tests, the values can be predicted,
+//! but still do not repeat soon.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Fragments to this router, and to groups that it hears: they become whole datagrams before anything else looks at them, so
-//! that neither its own echo nor Linux behind the twin sees a fragment. Those of others are never touched (RFC 1812 5.2.6).
+//! Fragments to this router, and to groups that it hears: they become whole datagrams before anything else looks at
+//! them, so that neither its own echo nor Linux behind the twin sees a fragment. Those of others are never touched (RFC
+//! 1812 5.2.6).
 //!
 //! | fragment | answer |
 //! | --- | --- |
@@ -188,8 +189,9 @@ fn link_of(received: &Received, source: IpAddr, destination: IpAddr) -> Option<I
     (local(source) || local(destination) || destination.is_multicast()).then_some(received.interface)
 }
 
-/// Does it leave a part of TCP's header up to its flags to another fragment (RFC 1858 3, RFC 3128 4)? A filter that looks at first
-/// fragments would not have seen what it looks for. An honest sender would need a link of 68 bytes and a header full of options.
+/// Does it leave a part of TCP's header up to its flags to another fragment (RFC 1858 3, RFC 3128 4)? A filter that
+/// looks at first fragments would not have seen what it looks for. An honest sender would need a link of 68 bytes and a
+/// header full of options.
 fn is_tiny(packet: &Ipv4<&[u8]>) -> bool {
     let (offset, len) = (packet.fragment_offset(), packet.payload().len());
     packet.protocol() == protocol::TCP && (offset == 8 || offset == 0 && len < FIRST_OF_TCP)

@@ -323,9 +323,10 @@ impl SlowPath {
         }
     }
 
-    /// The fragments of a packet of this router's own, by its family. Those of IPv6 that go beyond the link are as small as every
-    /// path takes: no router on the way may cut them, and this one keeps no path MTUs (RFC 8200 5, RFC 8201 1). A link that is
-    /// too small for IPv6 gets none, so that neighbor discovery and errors are never cut (RFC 6980).
+    /// The fragments of a packet of this router's own, by its family. Those of IPv6 that go beyond the link are as
+    /// small as every path takes: no router on the way may cut them, and this one keeps no path MTUs (RFC 8200 5, RFC
+    /// 8201 1). A link that is too small for IPv6 gets none, so that neighbor discovery and errors are never cut (RFC
+    /// 6980).
     fn cut(&mut self, packet: &[u8], next_hop: IpAddr, mtu: usize) -> Option<Vec<Vec<u8>>> {
         let Ok(view) = Ipv6::new(packet) else { return fragment(packet, mtu) };
         let (from, to) = (IpAddr::V6(view.source()), IpAddr::V6(view.destination()));

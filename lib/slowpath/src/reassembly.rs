@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Fragments to this router, kept until their datagram is whole (RFC 791 3.2, RFC 8200 4.5): bounded in bytes, number and time.
+//! Fragments to this router, kept until their datagram is whole (RFC 791 3.2, RFC 8200 4.5), within limits.
 //!
 //! ```text
 //! fragment ─► malformed by itself ──────────────────────────────► it alone is refused
@@ -10,10 +10,11 @@
 //!                  └► time is up ─► the first fragment, to be quoted in an error
 //! ```
 //!
-//! Overlaps are refused in both families: RFC 5722 and RFC 8200 demand it for IPv6, RFC 791 lets the last copy win, which lets a sender
-//! replace what a filter has seen (RFC 1858, RFC 3128, RFC 8900 3.7). A refused datagram is remembered until its time is up, so that its later
-//! constituents are refused as well (RFC 5722 4). An exact duplicate, the same bytes at the same place, is ignored, as RFC 8200 permits:
-//! networks duplicate packets, and since nothing changes there is nothing to gain for an attacker.
+//! Overlaps are refused in both families: RFC 5722 and RFC 8200 demand it for IPv6, RFC 791 lets the last copy win,
+//! which lets a sender replace what a filter has seen (RFC 1858, RFC 3128, RFC 8900 3.7). A refused datagram is
+//! remembered until its time is up, so that its later constituents are refused as well (RFC 5722 4). An exact
+//! duplicate, the same bytes at the same place, is ignored, as RFC 8200 permits: networks duplicate packets, and since
+//! nothing changes there is nothing to gain for an attacker.
 //!
 //! The pieces are kept in the order of their offsets; what lies between them are the holes of RFC 815.
 
@@ -30,9 +31,10 @@ use crate::{Config, Counters, Time};
 const LONGEST: usize = u16::MAX as usize;
 /// What a fragment takes besides its bytes: its place in the list, and what the allocator adds. Rounded up.
 const FRAGMENT_COST: usize = 64;
-/// What a datagram takes besides its fragments: its entry, its places in three indices, a source of its own. Rounded up.
+/// What a datagram takes besides its fragments: its entry, its places in three indices, a source. Rounded up.
 const DATAGRAM_COST: usize = 1024;
-/// Sources with no more datagrams than this are not told apart when room is made: a host that sends several at once is not a flood.
+/// Sources with no more datagrams than this are not told apart when room is made: a host that sends several at once is
+/// not a flood.
 const FEW: usize = 8;
 /// The code point of ECN for congestion, and a set of code points that has only "not ECN-capable" (RFC 3168 5).
 const CONGESTION: u8 = 3;
@@ -129,7 +131,7 @@ impl Refusal {
     }
 }
 
-/// A whole datagram: the first fragment's frame, with all the data behind it. Its headers are still those of a fragment.
+/// A whole datagram: the first fragment's frame, with all the data behind it. Its headers are still a fragment's.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Whole {
     /// Where the first fragment came in.
@@ -280,8 +282,8 @@ struct Share {
 }
 
 impl Share {
-    /// The greater, the sooner it has to make room: by datagrams, then by the age of the oldest. Bytes do not count: one honest datagram
-    /// of 64 kB is heavier than a forged fragment of 8 bytes.
+    /// The greater, the sooner it has to make room: by datagrams, then by the age of the oldest. Bytes do not count:
+    /// one honest datagram of 64 kB is heavier than a forged fragment of 8 bytes.
     fn rank(&self) -> Option<Rank> {
         Some((self.ages.len().max(FEW), Reverse(*self.ages.first()?)))
     }
@@ -324,7 +326,8 @@ impl Reassembly {
         self.datagrams.get(oldest).map(|datagram| datagram.deadline)
     }
 
-    /// Takes a fragment in. `Some`: it was the last that was missing. Every frame that ends here is counted, this one included.
+    /// Takes a fragment in. `Some`: it was the last that was missing. Every frame that ends here is counted, this one
+    /// included.
     pub(crate) fn add(
         &mut self,
         now: Time,

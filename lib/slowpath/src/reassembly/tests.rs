@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Reassembly against an oracle that knows nothing of lists and ranks: a map from byte to value for each datagram. And what
-//! memory it takes, and whose datagrams make room.
+//! Reassembly against an oracle that knows nothing of lists and ranks: a map from byte to value for each datagram. And
+//! what memory it takes, and whose datagrams make room.
 
 use super::*;
 use rand::rngs::StdRng;
@@ -264,8 +264,8 @@ fn with_little_memory_what_is_whole_is_right() {
     }
 }
 
-/// A flood of fragments that never become a datagram, with an honest sender's datagrams among them, whose fragments are `apart` of the
-/// flood's from each other. Returns how many of 50 arrived.
+/// A flood of fragments that never become a datagram, with an honest sender's datagrams among them, whose fragments are
+/// `apart` of the flood's from each other. Returns how many of 50 arrived.
 fn flooded(source: impl Fn(u32) -> u32, apart: u32, config: Config) -> usize {
     let mut r = Reassembly::new(config);
     let (mut counters, mut sent, mut arrived) = (Counters::default(), 0, 0);

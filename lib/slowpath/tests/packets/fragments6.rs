@@ -138,7 +138,8 @@ fn ipv6_row_23_time_exceeded_only_with_the_first_fragment() {
     assert_eq!(w.dropped("fragment_timeout"), 2);
 }
 
-// RFC 6980 5: otherwise a fragment header would hide neighbor discovery from switches, and here it would be lost on the way to Linux.
+// RFC 6980 5: otherwise a fragment header would hide neighbor discovery from switches, and here it would be lost on the
+// way to Linux.
 #[test]
 fn neighbor_discovery_in_fragments_is_dropped() {
     let mut w = known();
@@ -256,4 +257,18 @@ fn fragments_to_a_tentative_address_are_dropped() {
     let pieces = cut6(&udp6(a.v6, v6("2001:db8:1::77"), 3000), 1448, 1);
     pieces.iter().for_each(|piece| w.from(a, piece));
     assert_eq!((w.dropped("tentative"), w.slow.reassembling().datagrams, w.twin.len()), (3, 0, 0));
+}
+
+// RFC 3168 5.3.
+#[test]
+fn congestion_on_the_way_of_any_fragment_is_that_of_the_datagram() {
+    for (marks, expected) in [([3, 2], 3), ([2, 3], 3), ([3, 3], 3), ([2, 1], 2), ([0, 0], 0)] {
+        let mut w = known();
+        let a = host(LEFT, 2);
+        for (mut piece, mark) in cut6(&udp6(a.v6, v6(OURS6), 2000), 1448, 1).into_iter().zip(marks) {
+            piece[1] |= mark << 4;
+            w.from(a, &piece);
+        }
+        assert_eq!(Ipv6::new(&delivered(&mut w)[..]).unwrap().traffic_class(), expected, "{marks:?}");
+    }
 }

@@ -133,7 +133,8 @@ fn packet4(rng: &mut StdRng) -> Vec<u8> {
     ip4(repr, &options, &payload)
 }
 
-/// Where a piece of a datagram of 64 bytes lies, in bytes. Pieces of one datagram mostly have one length, so that they fit each other.
+/// Where a piece of a datagram of 64 bytes lies, in bytes. Pieces of one datagram mostly have one length, so that they
+/// fit each other.
 fn place(rng: &mut StdRng, id: u16) -> std::ops::Range<usize> {
     let len = if rng.random_bool(0.95) { [8, 16, 32][usize::from(id) % 3] } else { pick(rng, &[0, 8, 13, 24]) };
     let start = rng.random_range(0..64 / len.max(8)) * len;
