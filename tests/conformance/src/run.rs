@@ -334,8 +334,9 @@ fn connect(lab: &perigee_lab::World, host: &Host, world: World, side: Side, inde
     // DPDK numbers groups of packet sockets by process XOR interface, and two that meet in a group share their frames: so the
     // numbers are far apart.
     let number = (index + 1) << 12;
+    // The far end's MTU is the largest that is sent there: with a larger one veth refuses the program of af_xdp at the near one.
     lab.ip(&format!(
-        "link add {far} address {station} mtu 9000 type veth \
+        "link add {far} address {station} mtu 1500 type veth \
          peer name {near} index {number} address {router} mtu {} netns {name}",
         side.mtu()
     ))

@@ -167,7 +167,8 @@ impl Caught {
         }
         match self.icmp6() {
             Some((_, message)) => matches!(message.kind(), 130..=137 | 143),
-            None => self.bytes6().is_none(),
+            // Not even what is no whole header.
+            None => !matches!(self.ethertype(), ethertype::IPV4 | ethertype::IPV6),
         }
     }
 
