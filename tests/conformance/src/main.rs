@@ -42,7 +42,7 @@ struct Arguments {
     /// Run all rows for perigee and for Linux, and write docs/conformance.md
     #[arg(long, conflicts_with_all = ["target", "row", "json", "driver", "links"])]
     write: bool,
-    /// Print all rows instead of running them
+    /// Print all rows instead of running them; those whose judgement was compared with the RFC's text have a star
     #[arg(long)]
     list: bool,
 }
@@ -85,7 +85,8 @@ fn work(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.list {
         for row in rows {
             let row = &ROWS[row];
-            println!("{:8} {:3}  {:36}  {}", row.name(), row.level, row.section, row.sentence);
+            let read = if row.read { '*' } else { ' ' };
+            println!("{:8} {:3} {read} {:36}  {}", row.name(), row.level, row.section, row.sentence);
         }
         return Ok(ExitCode::SUCCESS);
     }

@@ -98,7 +98,7 @@ rows! {
         4 "RFC 1812 5.2.2" "M" read: "A header length below 5 words is dropped" => Plain header::header_length_below_5;
         5 "RFC 1812 5.2.2" "M" read: "A total length below that of the header is dropped"
             => Plain header::total_length_below_the_header;
-        6 "RFC 1812 5.2.2" "M/S": "A truncated packet is dropped (M), and answered by Parameter Problem (S)"
+        6 "RFC 1812 5.2.2" "M/S" read: "A truncated packet is dropped (M), and answered by Parameter Problem (S)"
             => Plain header::total_length_above_what_came;
         7 "RFC 1812 5.2.2" "-": "Padding of Ethernet frames is not passed on" => Plain header::padding_is_trimmed;
         8 "RFC 1812 5.2.5" "M": "Reserved bits pass unchanged" => Plain header::reserved_bits_pass;
@@ -111,7 +111,7 @@ rows! {
             => Waiting4 arp::nobody_answers;
         15 "RFC 1812 3.3.2" "M": "No error merely because ARP has not been answered yet" => Waiting4 arp::no_error_while_asking;
         16 "RFC 1812 3.3.2" "S": "Packets wait for ARP's answer" => Waiting4 arp::packets_wait_for_the_answer;
-        17 "RFC 1812 3.3.2" "M": "An ARP reply with a group address is not believed"
+        17 "RFC 1812 3.3.2" "M" read: "An ARP reply with a group address is not believed"
             => Waiting4 arp::group_addresses_are_not_believed;
         18 "RFC 1122 2.3.2.1" "M": "Stale ARP entries are flushed; one request a second for an address"
             => Waiting4 arp::one_request_a_second, Aging4 arp::stale_entries_are_flushed;
@@ -131,7 +131,7 @@ rows! {
         30 "RFC 1812 4.3.2.2" "M": "ICMP messages have a fresh TTL" => Plain messages::fresh_ttl;
         31 "RFC 1812 4.3.2.3" "M/S": "Errors quote the header and 8 bytes unchanged (M), as much as fits in 576 bytes (S)"
             => Plain messages::what_is_quoted;
-        32 "RFC 1812 4.3.2.4" "M": "Errors come from the address of the interface that they leave by" => Plain messages::source_address;
+        32 "RFC 1812 4.3.2.4" "M" read: "Errors come from the address of the interface that they leave by" => Plain messages::source_address;
         33 "RFC 1812 4.3.2.5" "S": "Errors have the packet's TOS, and precedence 6 or 7" => Plain messages::type_of_service;
         34 "RFC 1812 4.3.2.8" "S": "The rate of errors is limited, which can be configured"
             => Limited errors::errors_are_limited, Plain errors::the_limit_can_be_lifted;
@@ -144,10 +144,10 @@ rows! {
         40 "RFC 1812 5.3.5.1" "M": "255.255.255.255 is not forwarded" => Default addresses::limited_broadcast;
         41 "RFC 1812 5.3.5.2, RFC 2644" "M" read: "Directed broadcasts are not forwarded by default" => Plain addresses::directed_broadcast;
         42 "RFC 1812 5.3.7" "S" read: "Martian sources and destinations are not forwarded by default" => Default addresses::martians;
-        43 "RFC 1812 5.3.8, RFC 3704" "S": "Source validation is there, strict and loose, and off by default"
+        43 "RFC 1812 5.3.8, RFC 3704" "S" read: "Source validation is there, strict and loose, and off by default"
             => Strict addresses::strict_validation, Loose addresses::loose_validation, Plain addresses::no_validation;
         44 "RFC 1812 5.3.13.1" "M": "Unknown options pass unchanged" => Plain options::unknown_options_pass;
-        45 "RFC 1812 5.3.13.5, 5.3.13.6, 4.2.2.2" "M": "Record route and timestamp have the outgoing interface's address"
+        45 "RFC 1812 5.3.13.5, 5.3.13.6, 4.2.2.2" "M" read: "Record route and timestamp have the outgoing interface's address"
             => Plain options::record_route_and_timestamp;
         46 "RFC 1812 5.3.13.4, RFC 7126 4.3" "-": "Source routes are followed if switched on, and dropped by default"
             => Plain options::source_routes_are_off, SourceRoutes options::source_routes_are_followed;
@@ -164,12 +164,12 @@ rows! {
         9 "RFC 4291 2.5.3, 2.5.2" "M": "::1 and :: are never forwarded" => Plain ipv6::addresses::loopback_and_unspecified;
         10 "RFC 4291 2.7" "M": "Groups are no sources; scopes 0 to 2 are not forwarded" => Plain ipv6::addresses::multicast;
         11 "RFC 4007 9" "M": "Beyond the scope of the source: Destination Unreachable code 2" => Plain ipv6::addresses::beyond_scope;
-        12 "RFC 4443 3.1" "S": "Destination Unreachable code 0 without a route, code 3 without an answer"
+        12 "RFC 4443 3.1" "S" read: "Destination Unreachable code 0 without a route, code 3 without an answer"
             => Plain ipv6::errors::no_route, Waiting6 ipv6::errors::address_unreachable;
-        13 "RFC 4443 2.4 (c)" "M": "Errors quote as much as fits in 1280 bytes" => Plain ipv6::errors::what_is_quoted;
-        14 "RFC 4443 2.4 (e)" "M": "No error about errors, redirects, groups, and sources that are nobody"
+        13 "RFC 4443 2.4 (c)" "M" read: "Errors quote as much as fits in 1280 bytes" => Plain ipv6::errors::what_is_quoted;
+        14 "RFC 4443 2.4 (e)" "M" read: "No error about errors, redirects, groups, and sources that are nobody"
             => Plain ipv6::errors::about_nothing_of_these;
-        15 "RFC 4443 2.4 (f)" "M": "The rate of errors is limited" => Limited ipv6::errors::errors_are_limited;
+        15 "RFC 4443 2.4 (f)" "M" read: "The rate of errors is limited" => Limited ipv6::errors::errors_are_limited;
         16 "RFC 4443 4.2" "M": "Echo requests are answered, from the address that was asked" => Plain ipv6::errors::echo;
         17 "RFC 4861 7.1" "M": "Solicitations and advertisements are validated" => Waiting6 ipv6::discovery::messages_are_validated;
         18 "RFC 4861 7.2.2" "M": "Packets wait; three solicitations, then Destination Unreachable code 3"
