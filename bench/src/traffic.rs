@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use perigee_fib::synth::Random;
 use perigee_fib::{Fib, FibWriter, Interfaces, Lookup, NextHopId, NextHopWriter, NextHops, Via, structures};
 use perigee_modules::Tables;
-use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr, Prefix, Route, RouteSource, RouteTarget};
+use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr, Policy, Prefix, Route, RouteSource, RouteTarget};
 use perigee_packet::wire::{ethernet, ipv4, ipv6, protocol, udp};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -260,6 +260,7 @@ fn interfaces(ports: u16) -> Result<Arc<Interfaces>> {
             InterfaceAddress { address: Ipv6Addr::new(0xfd00, 0, 0, port, 0, 0, 0, 254).into(), prefix_len: 64 },
         ],
         up: true,
+        policy: Policy::default(),
     };
     Ok(Arc::new(Interfaces::new((0..ports).map(interface).collect())?))
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::eal::Eal;
 use super::filters::FilterKeys;
-use super::interfaces::{AddressKeys, VlanKeys};
+use super::interfaces::{AddressKeys, PolicyKeys, VlanKeys};
 use super::linux::Linux;
 use super::mistake::Mistakes;
 use super::neighbors::NeighborKeys;
@@ -97,7 +97,7 @@ fn chapters() -> Vec<Chapter> {
     let nothing = Mistakes::new("", "");
     let s = &mut Section::absent("", &nothing);
     let c = &Context::bare();
-    let addresses = AddressKeys::read(s, c).entries();
+    let interface = [AddressKeys::read(s, c).entries(), PolicyKeys::read(s, c).entries()].concat();
     let tuple = TupleKeys::read(s, c);
     let port = Port::read(s, c, String::new(), Device::Dpdk(String::new()));
     let tables = |lists: &[Vec<Entry>]| lists.concat();
@@ -116,13 +116,13 @@ fn chapters() -> Vec<Chapter> {
             "`[port.NAME]`",
             "[port.NAME]",
             Port::ABOUT,
-            tables(&[DeviceKeys::read(s, c).entries(), port.entries(), addresses.clone()]),
+            tables(&[DeviceKeys::read(s, c).entries(), port.entries(), interface.clone()]),
         ),
         Chapter::new(
             "`[port.NAME.vlan.ID]`",
             "[port.NAME.vlan.ID]",
             VlanKeys::ABOUT,
-            tables(&[VlanKeys::read(s, c).entries(), addresses]),
+            tables(&[VlanKeys::read(s, c).entries(), interface]),
         ),
         Chapter::new(
             "`[[route]]`",

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-//! `[port.NAME.vlan.ID]` and `addresses`: the interfaces of ports and VLANs.
+//! `[port.NAME.vlan.ID]`, `addresses` and the switches of interfaces: those of ports and of VLANs.
 
 use std::net::IpAddr;
 
-use perigee_net::{InterfaceAddress, is_link_local};
+use perigee_net::{InterfaceAddress, Policy, is_link_local};
 
 use super::given::{At, Parsed, unfit};
-use super::kind::{Kind, at, integer, list, optional, text};
+use super::kind::{Kind, at, boolean, integer, list, optional, text};
 use super::once::Once;
 use super::reader::Section;
 use super::section::{Context, section};
@@ -32,6 +32,29 @@ section! {
     }
 }
 
+section! {
+    /// What an interface does beyond plain forwarding.
+    pub(crate) struct PolicyKeys(context) keys {
+        /// Whether IPv4 source routes of packets that come in are followed: RFC 1812 5.2.4.1 wants it, RFC 7126 4.3 warns of it.
+        /// Such packets are dropped otherwise.
+        source_routes: bool, boolean(), default false, live;
+    }
+}
+
+impl PolicyKeys {
+    /// The keys that describe `policy`.
+    pub fn of(policy: Policy) -> Self {
+        let Policy { source_routes } = policy;
+        Self { source_routes }
+    }
+
+    /// What they say.
+    pub fn policy(self) -> Policy {
+        let Self { source_routes } = self;
+        Policy { source_routes }
+    }
+}
+
 /// A port's own interface, or one of its VLANs (`[port.NAME.vlan.ID]`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interface {
@@ -45,6 +68,8 @@ pub struct Interface {
     pub mtu: u16,
     /// The router's own addresses, each with the length of its network's prefix.
     pub addresses: Vec<InterfaceAddress>,
+    /// What it does beyond plain forwarding.
+    pub policy: Policy,
 }
 
 impl AddressKeys {
@@ -78,8 +103,9 @@ pub(crate) fn read_vlan(
         s.mistakes().add(&at.span, message);
     }
     let addresses = addresses.check(AddressKeys::read(&mut s, context), &name, mtu, &s);
+    let policy = PolicyKeys::read(&mut s, context).policy();
     s.finish();
-    Some(Interface { name, port: port.port, vlan: Some(vlan?), mtu, addresses })
+    Some(Interface { name, port: port.port, vlan: Some(vlan?), mtu, addresses, policy })
 }
 
 /// The addresses that interfaces have so far.

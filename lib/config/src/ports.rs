@@ -6,7 +6,7 @@ use std::path::Path;
 use perigee_net::MacAddr;
 
 use super::given::{At, Parsed, unfit};
-use super::interfaces::{AddressKeys, Addresses, INTERFACES, Interface, mtu_kind, read_vlan};
+use super::interfaces::{AddressKeys, Addresses, INTERFACES, Interface, PolicyKeys, mtu_kind, read_vlan};
 use super::kind::{Kind, at, boolean, choice, integer, optional, text};
 use super::once::Once;
 use super::reader::Section;
@@ -18,7 +18,7 @@ use super::values::is_word;
 const NAME: usize = 15;
 
 section! {
-    /// A port: a device, how it is driven, and the addresses of its interface for untagged frames.
+    /// A port: a device, how it is driven, and addresses and switches of its interface for untagged frames.
     pub struct Port(context)
     beside {
         /// Also the twin's name; at most 15 characters.
@@ -120,6 +120,7 @@ pub(crate) fn read_ports(root: &mut Section, context: &Context, router: &Router)
             vlan: None,
             mtu: port.mtu,
             addresses: addresses.check(keys, &port.name, port.mtu, &section),
+            policy: PolicyKeys::read(&mut section, context).policy(),
         };
         for (id, vlan) in section.named_tables("vlan") {
             vlans.extend(read_vlan(&id, vlan, context, &interface, &mut addresses));

@@ -3,7 +3,7 @@
 
 use super::filters::FilterKeys;
 use super::given::At;
-use super::interfaces::{AddressKeys, VlanKeys};
+use super::interfaces::{AddressKeys, Interface, PolicyKeys, VlanKeys};
 use super::model::Config;
 use super::neighbors::NeighborKeys;
 use super::ports::DeviceKeys;
@@ -73,14 +73,19 @@ impl Config {
     fn tables_of_port(&self, index: usize) -> Vec<Table> {
         let port = &self.ports[index];
         let own = &self.interfaces[index];
-        let keys = [DeviceKeys::of(&port.device).entries(), port.entries(), AddressKeys::of(&own.addresses).entries()];
-        let mut tables = vec![Table::new(format!("[port.{}]", port.name), keys)];
+        let keys = [DeviceKeys::of(&port.device).entries(), port.entries()];
+        let mut tables = vec![Table::new(format!("[port.{}]", port.name), keys.into_iter().chain(of_interface(own)))];
         let of_port = self.interfaces.iter().filter(|interface| usize::from(interface.port) == index);
         tables.extend(of_port.filter_map(|interface| {
             let head = format!("[port.{}.vlan.{}]", port.name, interface.vlan?);
             let mtu = VlanKeys { mtu: Some(At::nowhere(interface.mtu)) };
-            Some(Table::new(head, [mtu.entries(), AddressKeys::of(&interface.addresses).entries()]))
+            Some(Table::new(head, [mtu.entries()].into_iter().chain(of_interface(interface))))
         }));
         tables
     }
+}
+
+/// The keys that ports and VLANs have in common.
+fn of_interface(interface: &Interface) -> [Vec<Entry>; 2] {
+    [AddressKeys::of(&interface.addresses).entries(), PolicyKeys::of(interface.policy).entries()]
 }

@@ -192,7 +192,7 @@ pub enum InterfaceError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perigee_net::MacAddr;
+    use perigee_net::{MacAddr, Policy};
 
     fn interface(name: &str, port: u16, vlan: Option<u16>) -> Interface {
         let mac = MacAddr([2, 0, 0, 0, 0, port as u8]);
@@ -204,6 +204,7 @@ mod tests {
             mac,
             addresses: vec!["192.0.2.1/24".parse().expect("address")],
             up: true,
+            policy: Policy::default(),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::twins::missing_link_local;
 use crate::{FeedId, HelperRequest, Port, Table};
 use perigee_fib::Interfaces;
 use perigee_helper::LinkChange;
-use perigee_net::{Interface, InterfaceId};
+use perigee_net::{Interface, InterfaceId, Policy};
 use perigee_netlink::message::{Address, Link};
 use std::collections::HashMap;
 
@@ -197,6 +197,7 @@ impl Follower {
                 mac: port.mac,
                 up: false,
                 addresses: Vec::new(),
+                policy: Policy::default(),
             });
         }
         if list.len() > before {

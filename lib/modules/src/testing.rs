@@ -16,7 +16,9 @@ use crate::rules::Filter;
 use crate::{Context, Counters, CustomReasons, Kind, MODULES, PuntSink, Punted, Reason, Run, Tables, all_reasons};
 use perigee_fib::synth::Random;
 use perigee_fib::{FibWriter, Interfaces, Published};
-use perigee_net::{Interface, InterfaceId, MacAddr, Member, Multipath, Prefix, Route, RouteSource, RouteTarget};
+use perigee_net::{
+    Interface, InterfaceId, MacAddr, Member, Multipath, Policy, Prefix, Route, RouteSource, RouteTarget,
+};
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::wire::{arp, checksum, ethernet, ethernet::ethertype, ipv4, ipv6, protocol, udp, vlan};
 use perigee_packet::{Batch, Mask, Pool, TransmitBuffer};
@@ -86,6 +88,7 @@ fn interfaces() -> Interfaces {
         mac: own_mac(port),
         addresses: Vec::new(),
         up: true,
+        policy: Policy::default(),
     };
     let list = [
         ("p0", 0, None, 1500),

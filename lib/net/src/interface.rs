@@ -103,6 +103,15 @@ pub struct Interface {
     pub up: bool,
     /// Own addresses; the first of a family is the primary one.
     pub addresses: Vec<InterfaceAddress>,
+    /// What is done with packets that come in on it, or would leave by it, beyond plain forwarding.
+    pub policy: Policy,
+}
+
+/// The switches of an interface that RFCs ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// IPv4 source routes of packets that come in are followed (RFC 1812 5.2.4.1, RFC 7126 4.3 and 4.4).
+    pub source_routes: bool,
 }
 
 #[cfg(test)]

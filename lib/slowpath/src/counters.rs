@@ -199,7 +199,7 @@ counters! {
         fragment_timeout "RFC 1122 3.3.2, RFC 8200 4.5";
         /// A malformed IPv4 option.
         bad_option "RFC 1812 4.2.2.1, 5.3.13";
-        /// An IPv4 source route, unless allowed.
+        /// An IPv4 source route, where `source_routes` is off.
         source_route "RFC 7126 4.3";
         /// The next address of a strict source route is not on a link of this router.
         source_route_failed "RFC 1812 5.3.13.4";

@@ -70,7 +70,7 @@ impl SlowPath {
                 self.counters.drops.bad_option += 1;
                 self.error4(turn, received, packet, Problem::Parameter { pointer });
             }
-            Ok(Some(_)) if !self.config.allow_source_routes => self.counters.drops.source_route += 1,
+            Ok(Some(_)) if !self.policy(received.interface).source_routes => self.counters.drops.source_route += 1,
             Ok(route) => self.unicast4(turn, received, packet, route),
         }
     }

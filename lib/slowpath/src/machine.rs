@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use perigee_net::{Interface, InterfaceId, MacAddr, is_link_local};
+use perigee_net::{Interface, InterfaceId, MacAddr, Policy, is_link_local};
 use perigee_packet::Ipv6;
 use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::{flow, ipv6};
@@ -346,6 +346,11 @@ impl SlowPath {
             RouteDecision::NoRoute if on_link => Some((receiving, to)),
             _ => None,
         }
+    }
+
+    /// The switches of an interface; those of one that does not exist are the defaults.
+    pub(crate) fn policy(&self, interface: InterfaceId) -> Policy {
+        self.interfaces.get(interface).map(|own| own.config.policy).unwrap_or_default()
     }
 
     /// An IPv4 identification for a packet of this router's own.

@@ -220,8 +220,6 @@ pub struct Config {
     pub reassembly_fragments: usize,
     /// What nobody else knows, random for each start: identifications are computed from it (RFC 7739).
     pub secret: u128,
-    /// Follow IPv4 source routes. RFC 7126 4.3 and 4.4 want them dropped, RFC 1812 5.2.4.1 does not.
-    pub allow_source_routes: bool,
 }
 
 impl Default for Config {
@@ -250,7 +248,6 @@ impl Default for Config {
             reassembly_source_bytes: 1 << 20,
             reassembly_fragments: 128,
             secret: 0,
-            allow_source_routes: false,
         }
     }
 }

@@ -8,7 +8,9 @@ use perigee_linux::{
     AuditReport, Audited, Effect, FeedId, Follower, HelperRequest, Input, KnownNeighbor, Port, Report, Setup, Status,
     Table,
 };
-use perigee_net::{Interface, InterfaceId, MacAddr, Prefix, Route as FibRoute, RouteKey, RouteSource, RouteTarget};
+use perigee_net::{
+    Interface, InterfaceId, MacAddr, Policy, Prefix, Route as FibRoute, RouteKey, RouteSource, RouteTarget,
+};
 use perigee_netlink::message::{Address, Hop, Hops, Link, Message, Neighbor, NextHop, NextHopTo, Route, RouteKind};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -307,7 +309,16 @@ pub fn setup() -> Setup {
 
 pub fn interface(name: &str, port: u16, vlan: Option<u16>) -> Interface {
     let mac = mac(port as u8);
-    Interface { name: name.to_owned(), port, vlan, mtu: 1500, mac, up: true, addresses: Vec::new() }
+    Interface {
+        name: name.to_owned(),
+        port,
+        vlan,
+        mtu: 1500,
+        mac,
+        up: true,
+        addresses: Vec::new(),
+        policy: Policy::default(),
+    }
 }
 
 impl World {

@@ -11,7 +11,7 @@ use mlua::{Function, LightUserData, Lua, LuaOptions, StdLib, Table};
 use perigee_fib::Interfaces;
 use perigee_fib::{Fib, FibWriter, Published};
 use perigee_modules::{Context, Counters, CustomReasons, Tables};
-use perigee_net::{Interface, MacAddr};
+use perigee_net::{Interface, MacAddr, Policy};
 use perigee_packet::{BATCH_SIZE, Batch, Pool, Port};
 use perigee_worker::Pipe;
 use std::collections::BTreeMap;
@@ -561,6 +561,7 @@ fn tables(fib: &Fib, ports: &[(String, perigee_packet::PortInfo)]) -> Tables {
         mac: info.mac,
         addresses: vec![],
         up: true,
+        policy: Policy::default(),
     };
     let count = ports.iter().map(|(_, info)| usize::from(info.port) + 1).max().unwrap_or(0);
     let mut macs = vec![MacAddr::ZERO; count];

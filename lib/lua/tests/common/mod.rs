@@ -4,7 +4,7 @@
 use perigee_fib::*;
 use perigee_lua::{Script, Scripts};
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted, Tables};
-use perigee_net::{Interface, InterfaceId, MacAddr, Route, RouteSource, RouteTarget};
+use perigee_net::{Interface, InterfaceId, MacAddr, Policy, Route, RouteSource, RouteTarget};
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::{Pool, TransmitBuffer};
 use perigee_worker::{Idle, Receiver, Stop, Worker, WorkerParts};
@@ -59,6 +59,7 @@ impl Bed {
             mac: MACS[usize::from(port)],
             addresses: vec![],
             up: true,
+            policy: Policy::default(),
         };
         let interfaces = Interfaces::new(vec![interface(0), interface(1)]).unwrap();
         let mut fib = FibWriter::new(100).unwrap();

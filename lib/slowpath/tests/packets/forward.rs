@@ -2,7 +2,7 @@
 //! IPv4 on its way through: TTL, routes, size, options, broadcasts.
 
 use crate::world::*;
-use perigee_net::{Interface, MacAddr};
+use perigee_net::{Interface, MacAddr, Policy};
 use perigee_packet::Ipv4;
 use perigee_packet::wire::{ipv4, protocol};
 use perigee_slowpath::*;
@@ -257,7 +257,11 @@ fn source_routes_are_dropped_unless_allowed() {
     w.silent();
     assert_eq!(w.dropped("source_route"), 4);
 
-    let mut w = World::with(Config { allow_source_routes: true, ..Config::default() });
+    let mut w = World::new();
+    for id in [LEFT, RIGHT] {
+        w.set(id, Interface { policy: Policy { source_routes: id == LEFT }, ..interface(id) });
+    }
+    w.sent.clear();
     for kind in [131, 137] {
         w.from(a, &with_options(a, v4("10.0.1.1"), &route(kind, b.v4.octets())));
         let (interface, mac, sent) = w.take_packet();

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr};
+use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr, Policy};
 use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::icmp6::{self, Advertisement, Message};
 use perigee_packet::wire::{arp, icmp4, ipv4, ipv6, protocol};
@@ -75,6 +75,7 @@ pub fn interface(id: InterfaceId) -> Interface {
         mtu: 1500,
         up: true,
         addresses: vec![prefix(&format!("10.0.{number}.1/24")), prefix(&format!("2001:db8:{number}::1/64"))],
+        policy: Policy::default(),
     }
 }
 
