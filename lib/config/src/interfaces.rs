@@ -35,6 +35,9 @@ section! {
 section! {
     /// What an interface does beyond plain forwarding.
     pub(crate) struct PolicyKeys(context) keys {
+        /// Whether packets from elsewhere to the broadcast addresses of the interface's networks are sent to all stations there,
+        /// which can amplify an attack (RFC 2644).
+        directed_broadcast: bool, boolean(), default false, live;
         /// Whether IPv4 source routes of packets that come in are followed: RFC 1812 5.2.4.1 wants it, RFC 7126 4.3 warns of it.
         /// Such packets are dropped otherwise.
         source_routes: bool, boolean(), default false, live;
@@ -44,14 +47,14 @@ section! {
 impl PolicyKeys {
     /// The keys that describe `policy`.
     pub fn of(policy: Policy) -> Self {
-        let Policy { source_routes } = policy;
-        Self { source_routes }
+        let Policy { directed_broadcast, source_routes } = policy;
+        Self { directed_broadcast, source_routes }
     }
 
     /// What they say.
     pub fn policy(self) -> Policy {
-        let Self { source_routes } = self;
-        Policy { source_routes }
+        let Self { directed_broadcast, source_routes } = self;
+        Policy { directed_broadcast, source_routes }
     }
 }
 

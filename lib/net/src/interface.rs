@@ -110,6 +110,8 @@ pub struct Interface {
 /// The switches of an interface that RFCs ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
+    /// Packets to the broadcast addresses of its networks are sent to all stations on the link (RFC 2644).
+    pub directed_broadcast: bool,
     /// IPv4 source routes of packets that come in are followed (RFC 1812 5.2.4.1, RFC 7126 4.3 and 4.4).
     pub source_routes: bool,
 }

@@ -153,7 +153,7 @@ counters! {
         martian_destination "RFC 1812 5.3.7, RFC 4291 2.5.3";
         /// A link-local source or destination of a packet to be forwarded.
         link_local "RFC 3927 7, RFC 4291 2.5.6";
-        /// The broadcast address of a subnet, from another one.
+        /// To the broadcast address of a network on another interface, where `directed_broadcast` is off.
         directed_broadcast "RFC 1812 5.3.5.2, RFC 2644";
         /// A group wider than the link: there is no multicast routing.
         multicast "RFC 1812 5.2.1, RFC 4291 2.7";

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use perigee_net::is_host;
+use perigee_net::{InterfaceId, MacAddr, is_host};
 use perigee_packet::Ipv4;
 use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::icmp4::{self, unreachable};
@@ -38,7 +38,7 @@ impl SlowPath {
         } else if received.is_group() {
             self.counters.drops.link_broadcast += 1; // RFC 1812 5.3.4, RFC 1122 3.3.6.
         } else if self.interfaces.is_broadcast(destination) {
-            self.counters.drops.directed_broadcast += 1;
+            self.directed_broadcast(turn, received, &packet);
         } else if packet.has_options() {
             self.with_options(turn, received, &packet);
         } else {
@@ -61,6 +61,30 @@ impl SlowPath {
             self.counters.drops.echo_group += 1;
         } else {
             self.deliver(received);
+        }
+    }
+
+    /// To the broadcast address of a network on another interface (RFC 1812 5.3.5.2). Where that interface allows it
+    /// (RFC 2644), all stations there hear it, and so does Linux (RFC 1812 5.2.3).
+    fn directed_broadcast(&mut self, turn: Turn, received: &Received, packet: &Ipv4<&[u8]>) {
+        let destination = packet.destination();
+        let target = self.interfaces.link_of_broadcast(destination).filter(|id| self.policy(*id).directed_broadcast);
+        let Some(target) = target else {
+            self.counters.drops.directed_broadcast += 1;
+            return;
+        };
+        match options::scan(packet) {
+            Err(_) => self.counters.drops.bad_option += 1,
+            Ok(Some(_)) => self.counters.drops.source_route += 1,
+            Ok(None) if packet.source().is_link_local() => self.counters.drops.link_local += 1,
+            Ok(None) if packet.ttl() <= 1 => self.counters.drops.ttl_expired += 1,
+            Ok(None) => {
+                self.group4(turn, received, packet, true);
+                let next_hop = (target, IpAddr::V4(destination));
+                if let Some(mtu) = self.mtu_for4(turn, received, packet, target) {
+                    self.transmit4(turn, received, packet, (next_hop, MacAddr::BROADCAST, mtu), None);
+                }
+            }
         }
     }
 
@@ -144,29 +168,9 @@ impl SlowPath {
         next_hop: Key,
         route: Option<SourceRoute>,
     ) {
-        let Some(mtu) = self.interfaces.get(next_hop.0).filter(|own| own.config.up).map(|own| own.config.mtu) else {
-            self.counters.drops.interface_down += 1;
-            return self.error4(turn, received, packet, Problem::Unreachable(unreachable::HOST));
-        };
-        if packet.total_len() > usize::from(mtu) && packet.dont_fragment() {
-            self.counters.drops.too_big += 1;
-            return self.error4(turn, received, packet, Problem::FragmentationNeeded { mtu });
-        }
+        let Some(mtu) = self.mtu_for4(turn, received, packet, next_hop.0) else { return };
         match self.neighbors.look_up(turn.now, next_hop) {
-            Answer::Mac(mac) => match self.prepare4(turn, packet, next_hop, route) {
-                Err(pointer) => {
-                    self.counters.drops.bad_option += 1;
-                    self.error4(turn, received, packet, Problem::Parameter { pointer });
-                }
-                Ok(ready) => match fragment(&ready, usize::from(mtu)) {
-                    Some(pieces) => {
-                        self.counters.forwarded += 1;
-                        self.counters.fragmented += u64::from(pieces.len() > 1);
-                        pieces.iter().for_each(|piece| self.transmit_ip(next_hop.0, mac, piece));
-                    }
-                    None => self.counters.drops.cannot_fragment += 1,
-                },
-            },
+            Answer::Mac(mac) => self.transmit4(turn, received, packet, (next_hop, mac, mtu), route),
             Answer::Wait => {
                 let waiting = Pending::Received { interface: received.interface, frame: received.frame.clone() };
                 self.neighbors.enqueue(next_hop, waiting, &mut self.counters);
@@ -176,6 +180,52 @@ impl SlowPath {
                 self.error4(turn, received, packet, Problem::Unreachable(unreachable::HOST));
             }
             Answer::Full => self.counters.drops.neighbor_table_full += 1,
+        }
+    }
+
+    /// The MTU of the interface that the packet leaves by; `None`: it ended here, as that is down or the packet too big.
+    fn mtu_for4(
+        &mut self,
+        turn: Turn,
+        received: &Received,
+        packet: &Ipv4<&[u8]>,
+        leaves_by: InterfaceId,
+    ) -> Option<u16> {
+        let Some(mtu) = self.interfaces.get(leaves_by).filter(|own| own.config.up).map(|own| own.config.mtu) else {
+            self.counters.drops.interface_down += 1;
+            self.error4(turn, received, packet, Problem::Unreachable(unreachable::HOST));
+            return None;
+        };
+        if packet.total_len() > usize::from(mtu) && packet.dont_fragment() {
+            self.counters.drops.too_big += 1;
+            self.error4(turn, received, packet, Problem::FragmentationNeeded { mtu });
+            return None;
+        }
+        Some(mtu)
+    }
+
+    /// Sends a packet to a next hop whose MAC is known, in pieces no larger than the MTU.
+    fn transmit4(
+        &mut self,
+        turn: Turn,
+        received: &Received,
+        packet: &Ipv4<&[u8]>,
+        (next_hop, mac, mtu): (Key, MacAddr, u16),
+        route: Option<SourceRoute>,
+    ) {
+        match self.prepare4(turn, packet, next_hop, route) {
+            Err(pointer) => {
+                self.counters.drops.bad_option += 1;
+                self.error4(turn, received, packet, Problem::Parameter { pointer });
+            }
+            Ok(ready) => match fragment(&ready, usize::from(mtu)) {
+                Some(pieces) => {
+                    self.counters.forwarded += 1;
+                    self.counters.fragmented += u64::from(pieces.len() > 1);
+                    pieces.iter().for_each(|piece| self.transmit_ip(next_hop.0, mac, piece));
+                }
+                None => self.counters.drops.cannot_fragment += 1,
+            },
         }
     }
 

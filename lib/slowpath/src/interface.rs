@@ -166,6 +166,15 @@ impl Interfaces {
         self.broadcasts.contains(&(address, id))
     }
 
+    /// The interface on whose network this is the broadcast address; that of old, of zeros, does not count
+    /// (RFC 1812 4.2.3.1).
+    pub(crate) fn link_of_broadcast(&self, address: Ipv4Addr) -> Option<InterfaceId> {
+        let any = (address, InterfaceId(0))..=(address, InterfaceId(u16::MAX));
+        let ones = |a: &InterfaceAddress| a.broadcasts().next() == Some(address);
+        let has = |id: &InterfaceId| self.get(*id).is_some_and(|own| own.config.addresses.iter().any(ones));
+        self.broadcasts.range(any).map(|(_, id)| *id).find(has)
+    }
+
     /// Is it a broadcast address of any interface's prefixes?
     pub(crate) fn is_broadcast(&self, address: Ipv4Addr) -> bool {
         self.broadcasts.range((address, InterfaceId(0))..=(address, InterfaceId(u16::MAX))).next().is_some()

@@ -171,6 +171,48 @@ fn broadcasts_end_here() {
     assert_eq!((w.dropped("multicast"), w.dropped("echo_group")), (1, 2));
 }
 
+// RFC 1812 5.3.5.2, 5.2.3, RFC 2644: where the interface of that network allows it, as a link-layer broadcast there.
+#[test]
+fn ipv4_row_41_directed_broadcasts_are_sent_where_they_are_allowed() {
+    let (mut w, a, _) = pair();
+    let to = v4("10.0.2.255");
+    w.from(a, &udp4(a.v4, to, 5));
+    assert_eq!((w.take_packets(), w.dropped("directed_broadcast")), (vec![], 1), "off by default");
+    w.set(RIGHT, Interface { policy: Policy { directed_broadcast: true, ..Policy::default() }, ..interface(RIGHT) });
+    w.sent.clear();
+    w.from(a, &udp4(a.v4, to, 5));
+    let (interface, mac, sent) = w.take_packet();
+    assert_eq!((interface, mac), (RIGHT, MacAddr::BROADCAST));
+    assert_eq!(sent, edit4(udp4(a.v4, to, 5), |view| view.set_ttl(63)));
+    assert_eq!(w.twin.len(), 1, "the router itself is a station of that network");
+    // Too big: in fragments. The record route option gets the address of the interface that it leaves by.
+    w.from(a, &udp4(a.v4, to, 2000));
+    assert_eq!(w.take_packets().iter().filter(|(id, mac, _)| (*id, *mac) == (RIGHT, MacAddr::BROADCAST)).count(), 2);
+    w.from(a, &with_options(a, to, &[7, 7, 4, 0, 0, 0, 0, 0]));
+    assert_eq!(w.take_packet().2[20..28], [7, 7, 8, 10, 0, 2, 1, 0]);
+    // Not from a link-layer broadcast, not where it would expire, not with a source route, not to the address of zeros; and
+    // Linux does not answer pings. Errors are never sent (RFC 1812 4.3.2.7).
+    w.twin.clear();
+    w.punt(LEFT, &ethernet(MacAddr::BROADCAST, a.mac, &udp4(a.v4, to, 5)));
+    w.from(a, &edit4(udp4(a.v4, to, 5), |view| view.set_ttl(1)));
+    w.from(a, &edit4(udp4(a.v4, to, 1600), |view| view.set_fragment(true, false, 0)));
+    w.from(a, &with_options(a, to, &[131, 7, 4, 9, 9, 9, 9, 0]));
+    w.from(a, &with_options(a, to, &[7, 3, 2, 0]));
+    w.from(a, &udp4(a.v4, v4("10.0.2.0"), 5));
+    w.from(a, &udp4(v4("169.254.1.1"), to, 5));
+    assert_eq!(w.take_packets(), []);
+    let names =
+        ["link_broadcast", "ttl_expired", "source_route", "too_big", "bad_option", "directed_broadcast", "link_local"];
+    assert_eq!(names.map(|name| w.dropped(name)), [1, 1, 1, 1, 1, 2, 1]);
+    w.twin.clear();
+    w.from(a, &ping4(a.v4, to, b"x"));
+    assert_eq!((w.take_packets().len(), w.twin.len(), w.dropped("echo_group")), (1, 0, 1));
+    // On its own link it is a broadcast like any other.
+    let b = host(RIGHT, 3);
+    w.from(b, &udp4(b.v4, to, 5));
+    assert_eq!((w.take_packets(), w.twin.len()), (vec![], 1));
+}
+
 #[test]
 fn martians_and_bad_headers_are_dropped_silently() {
     let (mut w, a, b) = pair();
@@ -259,7 +301,7 @@ fn source_routes_are_dropped_unless_allowed() {
 
     let mut w = World::new();
     for id in [LEFT, RIGHT] {
-        w.set(id, Interface { policy: Policy { source_routes: id == LEFT }, ..interface(id) });
+        w.set(id, Interface { policy: Policy { source_routes: id == LEFT, ..Policy::default() }, ..interface(id) });
     }
     w.sent.clear();
     for kind in [131, 137] {

@@ -250,7 +250,7 @@ fn frame(rng: &mut StdRng, interface: InterfaceId) -> Vec<u8> {
 
 /// An interface with random switches.
 fn any_interface(rng: &mut StdRng, id: InterfaceId) -> Interface {
-    let policy = Policy { source_routes: rng.random() };
+    let policy = Policy { directed_broadcast: rng.random(), source_routes: rng.random() };
     Interface { policy, ..interface(id) }
 }
 
