@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Is it a valid IPv4 packet, by RFC 1812 section 5.2.2?
 //!
-//! Valid packets go on. Those with options, and those to a multicast group, go to the slow path. Broken ones are dropped,
-//! each under its reason, and so are addresses that no packet on a wire may have (RFC 1812 5.3.7). For the header checksum
+//! Valid packets go on. Those with options, and those to a multicast group, go to the slow path, and so do those that are longer
+//! than what was received, for an ICMP Parameter Problem. Other broken ones are dropped, each under its reason, and so are addresses that no packet on a wire may have (RFC 1812 5.3.7). For the header checksum
 //! the device's verdict counts if there is one, otherwise it is computed; this cannot be switched off. Bytes behind the packet are
 //! cut off; those that pad the shortest Ethernet frame are set to zero, as what was in the sender's memory is not to be passed on.
 //!
@@ -25,7 +25,7 @@ reasons! { ipv4_valid:
     drop VERSION = "version", "RFC 1812 5.2.2 (3)", "the version is not 4";
     drop HEADER_LENGTH = "header_length", "RFC 1812 5.2.2 (4)", "the header length is less than 5 words, or more than the frame has";
     drop TOTAL_LENGTH = "total_length", "RFC 1812 5.2.2 (5)", "the total length is less than the header's";
-    drop TRUNCATED = "truncated", "RFC 1812 5.2.2", "the total length is more than was received";
+    punt TRUNCATED = "truncated", "RFC 1812 5.2.2", "the total length is more than was received";
     drop MARTIAN_SOURCE = "martian_source", "RFC 1812 5.3.7", "the source is 0/8, 127/8, a group or 240/4";
     drop MARTIAN_DESTINATION = "martian_destination", "RFC 1812 5.3.7", "the destination is 0/8, 127/8 or 240/4";
     punt OPTIONS = "options", "RFC 1812 5.2.4", "the header has options";
@@ -116,7 +116,7 @@ fn verdict(packet: &mut Slot<'_>) -> Verdict {
         Err(Malformed::Short) => return Verdict::Drop(SHORT),
         Err(Malformed::Checksum) => return Verdict::Drop(CHECKSUM),
         Err(Malformed::Version) => return Verdict::Drop(VERSION),
-        Err(Malformed::TotalLength) if Ipv4::new_truncated(bytes).is_ok() => return Verdict::Drop(TRUNCATED),
+        Err(Malformed::TotalLength) if Ipv4::new_truncated(bytes).is_ok() => return Verdict::Punt(TRUNCATED),
         Err(Malformed::TotalLength) => return Verdict::Drop(TOTAL_LENGTH),
         Err(_) => return Verdict::Drop(HEADER_LENGTH),
     };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Is it a valid IPv6 packet that may be forwarded (RFC 8200 section 3, RFC 4291 section 2)?
 //!
-//! Valid packets go on. Hop-by-hop options, multicast and link-local addresses go to the slow path. Broken ones and
+//! Valid packets go on. Hop-by-hop options, multicast and link-local addresses go to the slow path, and so do packets that are longer
+//! than what was received, for an ICMP Parameter Problem. Other broken ones and
 //! addresses that no packet on a wire may have are dropped, each under its reason. Bytes behind the packet are cut off;
 //! those that pad the shortest Ethernet frame are set to zero.
 //!
@@ -21,7 +22,7 @@ pub const SUMMARY: &str =
 reasons! { ipv6_valid:
     drop SHORT = "short", "RFC 8200 3", "fewer bytes than an IPv6 header has";
     drop VERSION = "version", "RFC 8200 3", "the version is not 6";
-    drop TRUNCATED = "truncated", "RFC 8200 3", "the payload length is more than was received";
+    punt TRUNCATED = "truncated", "RFC 4443 3.4", "the payload length is more than was received";
     drop MULTICAST_SOURCE = "multicast_source", "RFC 4291 2.7", "the source is a multicast group";
     drop LOOPBACK = "loopback", "RFC 4291 2.5.3", "source or destination is ::1";
     drop UNSPECIFIED = "unspecified", "RFC 4291 2.5.2", "source or destination is ::";
@@ -68,7 +69,9 @@ fn look_again(ctx: &mut Context, batch: &mut Batch, suspect: Mask) -> Mask {
         let Some(mut packet) = batch.slot(slot) else { continue };
         match verdict(&mut packet) {
             None => fine.set(slot),
-            Some(reason @ (HOP_BY_HOP | MULTICAST | LINK_LOCAL)) => ctx.punt(batch, Mask::only(slot), reason),
+            Some(reason @ (TRUNCATED | HOP_BY_HOP | MULTICAST | LINK_LOCAL)) => {
+                ctx.punt(batch, Mask::only(slot), reason)
+            }
             Some(reason) => ctx.drop(batch, Mask::only(slot), reason),
         }
     }

@@ -143,6 +143,8 @@ counters! {
         link_broadcast "RFC 1812 5.3.4";
         /// An IP header that breaks a rule.
         bad_header "RFC 1812 5.2.2, RFC 8200 3";
+        /// A packet that says that it is longer than what was received.
+        truncated "RFC 1812 5.2.2, RFC 4443 3.4";
         /// An ICMP message with a wrong checksum, or cut off.
         bad_icmp "RFC 792, RFC 4443 2.3";
         /// A source no host can have.

@@ -4,10 +4,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use perigee_net::{InterfaceId, MacAddr, is_host};
-use perigee_packet::Ipv4;
 use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::icmp4::{self, unreachable};
 use perigee_packet::wire::{flow, ipv4, protocol};
+use perigee_packet::{Ipv4, Malformed};
 
 use crate::RouteDecision;
 use crate::fragment::fragment;
@@ -17,22 +17,29 @@ use crate::machine::{SlowPath, Turn};
 use crate::neighbor::{Answer, Key, Pending};
 use crate::options::{self, SourceRoute};
 
+/// Where the header has the packet's total length.
+const TOTAL_LENGTH: u8 = 2;
+
 impl SlowPath {
     pub(crate) fn ipv4(&mut self, turn: Turn, received: &Received) {
-        let Ok(packet) = ipv4::validate(received.payload()) else {
-            self.counters.drops.bad_header += 1;
-            return;
+        let bytes = received.payload();
+        let (packet, truncated) = match (ipv4::validate(bytes), Ipv4::new_truncated(bytes)) {
+            (Ok(packet), _) => (packet, false),
+            (Err(Malformed::TotalLength), Ok(packet)) => (packet, true),
+            _ => {
+                self.counters.drops.bad_header += 1;
+                return;
+            }
         };
         let id = received.interface;
-        let (source, destination) = (packet.source(), packet.destination());
+        let destination = packet.destination();
         let broadcast = destination.is_broadcast() || self.interfaces.is_broadcast_of(destination, id);
         let group = broadcast || destination.is_multicast();
-        // A host that does not know its address yet may speak to a group (RFC 1122 3.2.1.3): DHCP, IGMP.
-        let unborn = source.is_unspecified() && group;
-        if !unborn && (!is_host(source) || self.interfaces.is_broadcast(source)) {
-            self.counters.drops.martian_source += 1;
-        } else if self.interfaces.owner(IpAddr::V4(source), id).is_some() {
-            self.counters.drops.own_source += 1;
+        if self.refuse_source4(received, &packet, group) {
+            // It was counted.
+        } else if truncated {
+            self.counters.drops.truncated += 1;
+            self.error4(turn, received, &packet, Problem::Parameter { pointer: TOTAL_LENGTH });
         } else if group {
             self.group4(turn, received, &packet, broadcast);
         } else if received.is_group() {
@@ -44,6 +51,24 @@ impl SlowPath {
         } else {
             self.unicast4(turn, received, &packet, None);
         }
+    }
+
+    /// Counts a packet whose source no packet that comes in may have (RFC 1812 5.3.7).
+    fn refuse_source4(&mut self, received: &Received, packet: &Ipv4<&[u8]>, to_group: bool) -> bool {
+        let source = packet.source();
+        // A host that does not know its address yet may speak to a group (RFC 1122 3.2.1.3): DHCP, IGMP.
+        if source.is_unspecified() && to_group {
+            return false;
+        }
+        let counter = if !is_host(source) || self.interfaces.is_broadcast(source) {
+            &mut self.counters.drops.martian_source
+        } else if self.interfaces.owner(IpAddr::V4(source), received.interface).is_some() {
+            &mut self.counters.drops.own_source
+        } else {
+            return false;
+        };
+        *counter += 1;
+        true
     }
 
     /// Broadcasts and groups end here: Linux hears those of this link (RFC 1812 5.3.5).

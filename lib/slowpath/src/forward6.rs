@@ -18,11 +18,19 @@ use crate::neighbor::{Answer, Key, Pending};
 /// Type of the jumbo payload option, which this router does not know as it forwards no jumbograms (RFC 2675).
 const JUMBO: u8 = 0xc2;
 
+/// Where the header has the length of what follows it.
+const PAYLOAD_LENGTH: usize = 4;
+
 impl SlowPath {
     pub(crate) fn ipv6(&mut self, turn: Turn, received: &Received) {
-        let Ok(packet) = Ipv6::new(received.payload()) else {
-            self.counters.drops.bad_header += 1;
-            return;
+        let bytes = received.payload();
+        let (packet, truncated) = match (Ipv6::new(bytes), Ipv6::new_truncated(bytes)) {
+            (Ok(packet), _) => (packet, false),
+            (Err(_), Ok(packet)) => (packet, true),
+            _ => {
+                self.counters.drops.bad_header += 1;
+                return;
+            }
         };
         let (source, destination) = (packet.source(), packet.destination());
         let owner = |address| self.interfaces.owner(IpAddr::V6(address), received.interface);
@@ -34,6 +42,9 @@ impl SlowPath {
             self.counters.drops.martian_destination += 1;
         } else if ours {
             self.own_source6(turn, received, &packet);
+        } else if truncated {
+            self.counters.drops.truncated += 1;
+            self.error6(turn, received, &packet, Problem::header(PAYLOAD_LENGTH));
         } else if destination.is_multicast() && destination.octets()[1] & 15 != 2 {
             self.counters.drops.multicast += 1;
         } else if received.is_group() && !destination.is_multicast() {

@@ -130,7 +130,8 @@ impl SlowPath {
     fn build_error4(&mut self, from: Ipv4Addr, to: Ipv4Addr, about: &Ipv4<&[u8]>, problem: Problem) -> Vec<u8> {
         let overhead = ipv4::HEADER_LEN + icmp4::HEADER_LEN;
         let whole = about.into_inner();
-        let quoted = &whole[..about.total_len().min(MAX_ERROR - overhead)];
+        // Less than its total length may have been received.
+        let quoted = &whole[..about.total_len().min(whole.len()).min(MAX_ERROR - overhead)];
         let message = problem.message(quoted);
         let mut error = vec![0; overhead + quoted.len()];
         let repr = ipv4::Repr {

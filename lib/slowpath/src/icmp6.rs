@@ -207,7 +207,8 @@ impl SlowPath {
 fn build_error(from: Ipv6Addr, to: Ipv6Addr, about: &Ipv6<&[u8]>, problem: Problem) -> Vec<u8> {
     let overhead = ipv6::HEADER_LEN + icmp6::HEADER_LEN;
     let whole = about.into_inner();
-    let quoted = &whole[..(ipv6::HEADER_LEN + about.payload_len()).min(MAX_ERROR - overhead)];
+    // Less than its payload length may have been received.
+    let quoted = &whole[..(ipv6::HEADER_LEN + about.payload_len()).min(whole.len()).min(MAX_ERROR - overhead)];
     let mut error = vec![0; overhead + quoted.len()];
     let len = icmp6::HEADER_LEN + quoted.len();
     let repr = ipv6::Repr { traffic_class: TRAFFIC_CLASS, ..ipv6::Repr::new(from, to, protocol::ICMPV6, len) };

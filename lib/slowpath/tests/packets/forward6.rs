@@ -174,10 +174,29 @@ fn cut_off_packets_and_link_broadcasts_are_dropped() {
     let (mut w, a, b) = pair();
     let good = udp6(a.v6, b.v6, 20);
     w.from(a, &good[..39]);
-    w.from(a, &good[..59]);
     w.punt(LEFT, &framed(mac(LEFT), a.mac, 0x86dd, &udp4(a.v4, b.v4, 40)));
-    assert_eq!(w.dropped("bad_header"), 3);
+    assert_eq!(w.dropped("bad_header"), 2);
     w.punt(LEFT, &ethernet(MacAddr::BROADCAST, a.mac, &good));
     assert_eq!(w.dropped("link_broadcast"), 1);
+    w.silent();
+}
+
+// RFC 4443 3.4: a field with which the packet cannot be processed; 2.4 (e) holds.
+#[test]
+fn a_payload_length_beyond_the_frame_is_pointed_at() {
+    let (mut w, a, b) = pair();
+    for (len, received) in [(20, 59), (20, 40), (1400, 1300)] {
+        let packet = udp6(a.v6, b.v6, len);
+        w.from(a, &packet[..received]);
+        let (interface, mac, error) = w.take_packet();
+        let (kind, code, pointer, quoted) = icmp6_of(&error);
+        assert_eq!((interface, mac, kind, code, pointer), (LEFT, a.mac, 4, 0, 4));
+        assert_eq!(quoted, &packet[..received.min(1232)], "no more than was received");
+    }
+    let cut = |packet: Vec<u8>| packet[..packet.len() - 1].to_vec();
+    w.from(a, &cut(udp6(a.v6, v6("ff02::1"), 9)));
+    w.from(a, &cut(udp6(v6("::"), b.v6, 9)));
+    w.from(a, &cut(icmp6_packet(a.v6, b.v6, 64, 1, 0, b"error")));
+    assert_eq!((w.dropped("truncated"), w.count("icmp_errors_suppressed")), (6, 3));
     w.silent();
 }
