@@ -35,6 +35,9 @@ section! {
 section! {
     /// What an interface does beyond plain forwarding.
     pub(crate) struct PolicyKeys(context) keys {
+        /// Whether a sender on the interface's own link is told of a better first hop when a packet leaves by the interface that
+        /// it came in on (RFC 1812 5.2.7.2, RFC 4861 8.2). The packet is forwarded all the same.
+        redirects: bool, boolean(), default true, live;
         /// Whether packets from elsewhere to the broadcast addresses of the interface's networks are sent to all stations there,
         /// which can amplify an attack (RFC 2644).
         directed_broadcast: bool, boolean(), default false, live;
@@ -47,14 +50,14 @@ section! {
 impl PolicyKeys {
     /// The keys that describe `policy`.
     pub fn of(policy: Policy) -> Self {
-        let Policy { directed_broadcast, source_routes } = policy;
-        Self { directed_broadcast, source_routes }
+        let Policy { redirects, directed_broadcast, source_routes } = policy;
+        Self { redirects, directed_broadcast, source_routes }
     }
 
     /// What they say.
     pub fn policy(self) -> Policy {
-        let Self { directed_broadcast, source_routes } = self;
-        Policy { directed_broadcast, source_routes }
+        let Self { redirects, directed_broadcast, source_routes } = self;
+        Policy { redirects, directed_broadcast, source_routes }
     }
 }
 

@@ -108,12 +108,20 @@ pub struct Interface {
 }
 
 /// The switches of an interface that RFCs ask for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
+    /// Senders on the link are told of a better first hop (RFC 1812 5.2.7.2, RFC 4861 8.2).
+    pub redirects: bool,
     /// Packets to the broadcast addresses of its networks are sent to all stations on the link (RFC 2644).
     pub directed_broadcast: bool,
     /// IPv4 source routes of packets that come in are followed (RFC 1812 5.2.4.1, RFC 7126 4.3 and 4.4).
     pub source_routes: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy { redirects: true, directed_broadcast: false, source_routes: false }
+    }
 }
 
 #[cfg(test)]

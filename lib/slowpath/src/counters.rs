@@ -116,6 +116,12 @@ counters! {
         icmp_errors_limited "RFC 1812 4.3.2.8, RFC 4443 2.4(f)";
         /// ICMP errors not sent because no route leads back, or the interface has no address to speak from.
         icmp_errors_unroutable "RFC 1812 4.3.2.4";
+        /// Copies of packets that the fast path has sent on by the interface they came in on.
+        sent_back "RFC 1812 5.2.7.2, RFC 4861 8.2";
+        /// Redirects sent, both families.
+        redirects_sent "RFC 1812 5.2.7.2, RFC 4861 8.2";
+        /// Redirects not sent because there were too many.
+        redirects_limited "RFC 1812 4.3.2.8, RFC 4861 8.2";
         /// ARP requests and neighbor solicitations sent, duplicate address detection included.
         solicitations_sent "RFC 826, RFC 4861 7.2.2";
         /// ARP requests and neighbor solicitations answered.

@@ -195,7 +195,10 @@ impl SlowPath {
     ) {
         let Some(mtu) = self.mtu_for4(turn, received, packet, next_hop.0) else { return };
         match self.neighbors.look_up(turn.now, next_hop) {
-            Answer::Mac(mac) => self.transmit4(turn, received, packet, (next_hop, mac, mtu), route),
+            Answer::Mac(mac) => {
+                self.redirect4(turn, received, packet, next_hop, route.is_some());
+                self.transmit4(turn, received, packet, (next_hop, mac, mtu), route);
+            }
             Answer::Wait => {
                 let waiting = Pending::Received { interface: received.interface, frame: received.frame.clone() };
                 self.neighbors.enqueue(next_hop, waiting, &mut self.counters);

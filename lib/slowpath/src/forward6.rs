@@ -159,6 +159,7 @@ impl SlowPath {
         }
         match self.neighbors.look_up(turn.now, next_hop) {
             Answer::Mac(mac) => {
+                self.redirect6(turn, received, packet, next_hop, Some(mac));
                 let mut ready = packet.into_inner()[..len].to_vec();
                 if let Ok(mut view) = Ipv6::new(&mut ready[..]) {
                     view.decrement_hop_limit();

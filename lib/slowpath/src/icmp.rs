@@ -20,7 +20,10 @@ const PRECEDENCE: u8 = 0xc0;
 /// of ECN since RFC 3168: errors are not ECN-capable.
 const SERVICE: u8 = 0x1c;
 
-/// Why a packet could not be forwarded.
+/// Code of a redirect for one host.
+const REDIRECT_HOST: u8 = 1;
+
+/// Why a packet could not be forwarded, or not well.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Problem {
     Unreachable(u8),
@@ -32,6 +35,10 @@ pub(crate) enum Problem {
     ReassemblyTime,
     Parameter {
         pointer: u8,
+    },
+    /// For this host (RFC 1812 5.2.7.2: never for a network), `router` is the better next hop.
+    Redirect {
+        router: Ipv4Addr,
     },
 }
 
@@ -45,6 +52,7 @@ impl Problem {
             Problem::TimeExceeded => Message::TimeExceeded { code: icmp4::time_exceeded::TTL, quoted },
             Problem::ReassemblyTime => Message::TimeExceeded { code: icmp4::time_exceeded::REASSEMBLY, quoted },
             Problem::Parameter { pointer } => Message::ParameterProblem { code: 0, pointer, quoted },
+            Problem::Redirect { router } => Message::Redirect { code: REDIRECT_HOST, router, quoted },
         }
     }
 }
@@ -127,7 +135,13 @@ impl SlowPath {
         self.send_own(turn.now, next_hop, error);
     }
 
-    fn build_error4(&mut self, from: Ipv4Addr, to: Ipv4Addr, about: &Ipv4<&[u8]>, problem: Problem) -> Vec<u8> {
+    pub(crate) fn build_error4(
+        &mut self,
+        from: Ipv4Addr,
+        to: Ipv4Addr,
+        about: &Ipv4<&[u8]>,
+        problem: Problem,
+    ) -> Vec<u8> {
         let overhead = ipv4::HEADER_LEN + icmp4::HEADER_LEN;
         let whole = about.into_inner();
         // Less than its total length may have been received.
@@ -146,7 +160,7 @@ impl SlowPath {
     }
 
     /// The rules of RFC 1812 4.3.2.7, except the one about the link layer.
-    fn may_be_answered(&self, received: &Received, packet: &Ipv4<&[u8]>) -> bool {
+    pub(crate) fn may_be_answered(&self, received: &Received, packet: &Ipv4<&[u8]>) -> bool {
         let (source, destination) = (packet.source(), packet.destination());
         let about_error = packet.protocol() == protocol::ICMP
             // One whose type is cut off may be an error.

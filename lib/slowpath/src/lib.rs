@@ -5,11 +5,11 @@
 //! handle(now, input, routes) ─► frame ─► arp     ─┐
 //! handle_timeout(now, routes)        ├► nd        ├► neighbor ─► poll_output(): Transmit, ToTwin, Event
 //! next_timeout()                     ├► local (reassembly) ─► icmp, icmp6 (echo, errors; rate)
-//!                                    └► forward (options, fragment)
+//!                                    └► forward (options, fragment, redirect)
 //! ```
 //!
 //! It is a full router: a punted frame is the original one, before any change, and goes through every step again, so that
-//! a packet is treated alike on either path. Only what is rare comes here, so the code prefers simplicity to speed. It has no clock,
+//! a packet is treated alike on either path. Copies of what the fast path sends back ([`Input::SentBack`]) are not forwarded. Only what is rare comes here, so the code prefers simplicity to speed. It has no clock,
 //! socket, thread or randomness: the same inputs give the same outputs. All its memory is bounded by [`Config`].
 //!
 //! Frames are untagged inside: a received frame's VLAN tag is removed if it is the interface's own, and the caller,
@@ -33,6 +33,7 @@ mod neighbor;
 mod options;
 mod rate;
 mod reassembly;
+mod redirect;
 mod types;
 
 pub use counters::{Count, CounterKind, Counters, Drops};

@@ -36,6 +36,8 @@ pub struct SlowPath {
     pub(crate) counters: Counters,
     pub(crate) errors4: TokenBucket,
     pub(crate) errors6: TokenBucket,
+    pub(crate) redirects4: TokenBucket,
+    pub(crate) redirects6: TokenBucket,
     /// Limits events about conflicts, which any station on a link can cause.
     conflicts: TokenBucket,
     outputs: VecDeque<Output>,
@@ -48,6 +50,7 @@ impl SlowPath {
     /// A slow path without interfaces and neighbors.
     pub fn new(config: Config) -> Self {
         let errors = TokenBucket::new(config.icmp_errors_per_second, config.icmp_error_burst);
+        let redirects = TokenBucket::new(config.redirects_per_second, config.redirect_burst);
         SlowPath {
             interfaces: Interfaces::default(),
             neighbors: Neighbors::new(config.clone()),
@@ -55,6 +58,8 @@ impl SlowPath {
             counters: Counters::default(),
             errors4: errors.clone(),
             errors6: errors,
+            redirects4: redirects.clone(),
+            redirects6: redirects,
             conflicts: TokenBucket::new(1, 10),
             outputs: VecDeque::new(),
             frames: 0,
@@ -68,6 +73,7 @@ impl SlowPath {
         let turn = Turn { now, routes };
         match input {
             Input::Punted { interface, frame } => self.punted(turn, interface, frame),
+            Input::SentBack { interface, frame } => self.sent_back(turn, interface, frame),
             Input::FromTwin { interface, frame } => self.linux_sent(interface, frame),
             Input::SetInterface { id, interface } => self.set_interface(turn, id, interface),
             Input::RemoveInterface { id } => {

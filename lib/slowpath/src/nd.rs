@@ -17,7 +17,7 @@ use crate::machine::{SlowPath, Turn};
 use crate::neighbor::Heard;
 use crate::{Event, Time};
 
-const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+pub(crate) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// RFC 4861 10 RETRANS_TIMER, which also spaces duplicate address detection.
 const DETECTION_MS: u64 = 1000;
 
@@ -208,7 +208,7 @@ impl SlowPath {
 }
 
 /// An IPv6 packet with hop limit 255 and room for `len` bytes of ICMPv6.
-fn packet(source: Ipv6Addr, destination: Ipv6Addr, len: usize) -> Vec<u8> {
+pub(crate) fn packet(source: Ipv6Addr, destination: Ipv6Addr, len: usize) -> Vec<u8> {
     let mut packet = vec![0; ipv6::HEADER_LEN + len];
     let repr = ipv6::Repr { hop_limit: 255, ..ipv6::Repr::new(source, destination, protocol::ICMPV6, len) };
     let written = repr.emit(&mut packet);

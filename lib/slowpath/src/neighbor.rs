@@ -184,6 +184,11 @@ impl Neighbors {
         self.queued
     }
 
+    /// The MAC of a next hop, if it is known.
+    pub(crate) fn mac(&self, key: Key) -> Option<MacAddr> {
+        self.table.get(&key)?.mac
+    }
+
     /// Where to send a packet for this next hop. Starts to ask if nothing is known.
     pub(crate) fn look_up(&mut self, now: Time, key: Key) -> Answer {
         self.used(now, key);

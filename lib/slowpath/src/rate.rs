@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! A token bucket, which limits ICMP errors (RFC 1812 4.3.2.8, RFC 4443 2.4(f)).
+//! A token bucket, which limits ICMP errors and redirects (RFC 1812 4.3.2.8, RFC 4443 2.4(f), RFC 4861 8.2).
 
 use crate::Time;
 

@@ -58,6 +58,14 @@ pub enum Input<'a> {
         /// From the destination MAC on, without checksum.
         frame: &'a [u8],
     },
+    /// A copy of a frame that the fast path has sent on by the interface it came in on, as it was received: its sender may have
+    /// to be redirected. Nothing else comes of it.
+    SentBack {
+        /// The interface.
+        interface: InterfaceId,
+        /// From the destination MAC on, without checksum.
+        frame: &'a [u8],
+    },
     /// A frame that Linux sent through the twin of the interface's port; goes out as it is.
     FromTwin {
         /// The interface it goes out of.
@@ -204,6 +212,10 @@ pub struct Config {
     pub icmp_errors_per_second: u32,
     /// ICMP errors in one burst.
     pub icmp_error_burst: u32,
+    /// Redirects per second, for each of IPv4 and IPv6; 0: none at all.
+    pub redirects_per_second: u32,
+    /// Redirects in one burst.
+    pub redirect_burst: u32,
     /// Solicitations before an own address counts as unique (RFC 4862 5.1 DupAddrDetectTransmits); 0: no detection.
     pub dad_transmits: u8,
     /// How long a datagram waits for its fragments, ms: RFC 8200 4.5 says 60 s, RFC 1122 3.3.2 recommends 60 to 120 s.
@@ -240,6 +252,8 @@ impl Default for Config {
             max_outputs: 8192,
             icmp_errors_per_second: 1000,
             icmp_error_burst: 50,
+            redirects_per_second: 100,
+            redirect_burst: 50,
             dad_transmits: 1,
             reassembly_ms: 60_000,
             reassembly_datagrams: 1024,

@@ -250,7 +250,8 @@ fn frame(rng: &mut StdRng, interface: InterfaceId) -> Vec<u8> {
 
 /// An interface with random switches.
 fn any_interface(rng: &mut StdRng, id: InterfaceId) -> Interface {
-    let policy = Policy { directed_broadcast: rng.random(), source_routes: rng.random() };
+    let policy =
+        Policy { redirects: rng.random_bool(0.8), directed_broadcast: rng.random(), source_routes: rng.random() };
     Interface { policy, ..interface(id) }
 }
 
@@ -366,7 +367,11 @@ impl Mirror {
             return assert!(packet[42..44] != [0, 1] || packet[48] == 129, "{packet:02x?}");
         }
         let (kind, code, _, quoted) = icmp6_of(packet);
-        assert!(matches!(kind, 129 | 135 | 136) || icmp6::is_error(kind), "type {kind}");
+        assert!(matches!(kind, 129 | 135 | 136 | 137) || icmp6::is_error(kind), "type {kind}");
+        if kind == icmp6::REDIRECT {
+            assert!(view.hop_limit() == 255 && view.source().is_unicast_link_local() && packet.len() <= 1280);
+            assert!(!view.destination().is_multicast() && !self.own.contains(&view.destination().into()));
+        }
         if icmp6::is_error(kind) {
             let about = Ipv6::new_truncated(quoted).unwrap();
             if let Ok(upper) = about.upper_layer()
@@ -401,6 +406,8 @@ fn run(seed: u64, steps: u64) {
         queue_bytes: 9000,
         icmp_errors_per_second: 3,
         icmp_error_burst: 5,
+        redirects_per_second: 1,
+        redirect_burst: 1,
         max_outputs: 500,
         reassembly_datagrams: 12,
         reassembly_source_datagrams: 9,
@@ -438,6 +445,19 @@ fn run(seed: u64, steps: u64) {
                 w.slow.handle(w.now, Input::FromTwin { interface: id, frame: &frame }, &w.table);
                 while let Some(output) = w.slow.poll_output() {
                     assert!(matches!(output, Output::Transmit { interface, .. } if interface == id));
+                }
+            }
+            10..14 => {
+                let id = InterfaceId(rng.random_range(1..4));
+                let before = w.slow.counters().clone();
+                let frame = frame(&mut rng, id);
+                w.slow.handle(w.now, Input::SentBack { interface: id, frame: &frame }, &w.table);
+                let after = w.slow.counters().clone();
+                assert_eq!(after.forwarded, before.forwarded);
+                while let Some(output) = w.slow.poll_output() {
+                    let Output::Transmit { interface, frame } = output else { panic!("{output:?}") };
+                    assert!(interface == id && after.redirects_sent > before.redirects_sent);
+                    w.sent.push((interface, frame));
                 }
             }
             _ => {

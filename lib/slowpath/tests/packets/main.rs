@@ -13,5 +13,6 @@ mod fuzz;
 mod icmp;
 mod icmp6;
 mod nd;
+mod redirect;
 mod twin;
 mod world;
