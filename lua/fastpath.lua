@@ -17,6 +17,7 @@ return function(worker)
         m.ipv4_lookup(burst, ip4)       -- local, unresolved, no route: to the slow path
         m.ipv6_lookup(burst, ip6)
         m.mtu(burst, ip4, ip6)          -- too big: to the slow path, as it came
+        m.redirect(burst, ip4, ip6)     -- out by where it came in: some are shown to the slow path
         m.ttl(burst, ip4)               -- expired: to the slow path, as it came
         m.hop_limit(burst, ip6)
         m.apply(burst, ip4, ip6)        -- MAC addresses and VLAN tag of the next hop

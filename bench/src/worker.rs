@@ -271,6 +271,7 @@ impl Router {
             outputs: Vec::new(),
             punts: Box::new(NoPunts),
             custom: Arc::new(CustomReasons::default()),
+            next_redirect: 0,
             failure: None,
             trace: None,
         }

@@ -109,6 +109,7 @@ fn staging(tables: Staging, custom: Arc<CustomReasons>) -> perigee_lua::Staging 
         outputs: Vec::new(),
         punts: Box::new(NoPunts),
         custom: custom.clone(),
+        next_redirect: 0,
         failure: None,
         trace: None,
     })

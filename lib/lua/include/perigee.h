@@ -91,6 +91,7 @@ int perigee_filter(perigee_context *, perigee_batch *, perigee_mask *ip4, perige
 int perigee_ipv4_lookup(perigee_context *, perigee_batch *, perigee_mask *);
 int perigee_ipv6_lookup(perigee_context *, perigee_batch *, perigee_mask *);
 int perigee_mtu(perigee_context *, perigee_batch *, perigee_mask *ip4, perigee_mask *ip6);
+int perigee_redirect(perigee_context *, perigee_batch *, perigee_mask *ip4, perigee_mask *ip6);
 int perigee_ttl(perigee_context *, perigee_batch *, perigee_mask *);
 int perigee_hop_limit(perigee_context *, perigee_batch *, perigee_mask *);
 int perigee_apply(perigee_context *, perigee_batch *, perigee_mask *ip4, perigee_mask *ip6);

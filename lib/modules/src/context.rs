@@ -57,6 +57,8 @@ pub struct Context {
     pub punts: Box<dyn PuntSink>,
     /// The reasons that scripts and shared libraries have named.
     pub custom: Arc<CustomReasons>,
+    /// When the next copy for a redirect is earned, in ns: see `redirect.rs`.
+    pub next_redirect: u64,
     /// What a module failed with: a panic caught at the C boundary. The script turns it into an error.
     pub failure: Option<String>,
     /// The packet that is followed, while there is one.
@@ -107,6 +109,22 @@ impl Context {
         if refused > 0 {
             self.counters.reason(host::PUNT_RING_FULL, refused);
         }
+    }
+
+    /// Gives the slow path a copy of a packet under a reason, if there is room for it; the packet stays. Returns whether it did.
+    pub fn show(&mut self, batch: &Batch, slot: u8, reason: Reason) -> bool {
+        if self.punts.room() == 0 {
+            return false;
+        }
+        let Some(packet) = batch.copy(slot) else { return false };
+        let (port, interface, next_hop) = (batch.port(slot), InterfaceId(batch.interface(slot)), batch.next_hop(slot));
+        let shown = self.punts.punt(Punted { packet, reason, port, interface, next_hop, trace: None }).is_ok();
+        if shown {
+            self.counters.reason(reason, 1);
+            self.counters.punted.add(1);
+            self.punts.announce();
+        }
+        shown
     }
 
     /// Is a tap on, or a packet followed?

@@ -18,6 +18,7 @@ macro_rules! for_each_module {
             ipv4_lookup(one),
             ipv6_lookup(one),
             mtu(two),
+            redirect(two),
             ttl(one),
             hop_limit(one),
             apply(two),

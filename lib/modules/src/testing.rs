@@ -207,6 +207,7 @@ impl Rig {
             outputs: buffers,
             punts: Box::new(punts),
             custom: Arc::new(CustomReasons::default()),
+            next_redirect: 0,
             failure: None,
             trace: None,
         };
@@ -279,6 +280,29 @@ impl Rig {
         for is_v6 in [false, true] {
             self.fib.set_neighbor(InterfaceId(interface.into()), gateway(interface, is_v6), mac);
         }
+    }
+
+    /// Changes one of the interfaces in the tables.
+    pub fn change_interface(&mut self, id: u16, change: impl FnOnce(&mut Interface)) {
+        let tables = &self.ctx.tables;
+        let mut list: Vec<_> = tables.interfaces.iter().map(|(_, interface)| interface.clone()).collect();
+        change(&mut list[usize::from(id)]);
+        let interfaces = Arc::new(Interfaces::new(list).expect("valid interfaces"));
+        let macs: Vec<_> = (0..PORTS).map(own_mac).collect();
+        let (v4, v6, next_hops) = (tables.v4.clone(), tables.v6.clone(), tables.next_hops.clone());
+        let changed = Tables::new(v4, v6, next_hops, interfaces, tables.filter.clone(), &macs);
+        self.ctx.tables = Published::new(changed.with_steer(tables.steer.clone())).subscribe();
+    }
+
+    /// Leaves no room for punts.
+    pub fn fill_punts(&mut self) {
+        while self.ctx.punts.punt(self.punt_of(&udp4(0, 0))).is_ok() {}
+    }
+
+    fn punt_of(&self, frame: &[u8]) -> Punted {
+        let packet = self.pool.packet(frame).expect("a free buffer");
+        let reason = crate::host::PUNT_RING_FULL;
+        Punted { packet, reason, port: 0, interface: InterfaceId(0), next_hop: 0, trace: None }
     }
 
     /// Moves a slot's frame to its buffer's very start.

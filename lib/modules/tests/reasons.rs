@@ -151,6 +151,14 @@ fn the_rest_needs_a_special_state() {
     rig2.run_all();
     assert_eq!(rig2.reasons(), [("apply.no_room".to_owned(), 1)]);
 
+    // A copy: the packet itself goes on.
+    let mut rig4 = rig();
+    rig4.change_interface(4, |interface| interface.addresses = vec![format!("{SOURCE4}/24").parse().unwrap()]);
+    rig4.receive(0, &tagged(udp4(4, 8), 0, 30));
+    rig4.run_all();
+    assert_eq!(rig4.reasons(), [("redirect.sent_back".to_owned(), 1)]);
+    assert_eq!((rig4.sent(0).len(), punted(&rig4).len(), rig4.ctx.counters.punted.get()), (1, 1, 1));
+
     // A port's queue and the ring to the slow path have room for 1024: fast packets go on when the ring is full.
     let mut rig3 = rig();
     for _ in 0..9 {
@@ -169,7 +177,7 @@ fn the_rest_needs_a_special_state() {
 
 #[test]
 fn no_reason_is_forgotten() {
-    let special = ["apply.stale", "apply.no_room", "host.transmit_full", "host.punt_ring_full"];
+    let special = ["redirect.sent_back", "apply.stale", "apply.no_room", "host.transmit_full", "host.punt_ring_full"];
     let covered: Vec<&str> = frames().iter().map(|(name, _)| *name).chain(special).chain(NOT_HERE).collect();
     for (_, module, info) in all_reasons() {
         let name = format!("{module}.{}", info.name);

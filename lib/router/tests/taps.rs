@@ -150,6 +150,7 @@ fn a_forwarded_packet_is_followed_through_every_module() {
         ("filter", "goes on"),
         ("ipv4_lookup", "next hop"),
         ("mtu", "goes on"),
+        ("redirect", "goes on"),
         ("ttl", "goes on"),
         ("apply", "goes on"),
         ("distribute", "transmitted"),

@@ -5,7 +5,7 @@ use crate::worker::Worker;
 use perigee_modules::{
     Context, ModuleId, apply, classify, distribute, filter, hop_limit, ipv4_lookup, ipv4_valid, ipv6_lookup, ipv6_valid,
 };
-use perigee_modules::{mtu, ttl, watch};
+use perigee_modules::{mtu, redirect, ttl, watch};
 use perigee_packet::{Batch, Mask};
 
 /// Runs until the router stops.
@@ -27,6 +27,7 @@ macro_rules! modules {
         $one!(ipv4_lookup, $ctx, $burst, $ip4);
         $one!(ipv6_lookup, $ctx, $burst, $ip6);
         $two!(mtu, $ctx, $burst, $ip4, $ip6);
+        $two!(redirect, $ctx, $burst, $ip4, $ip6);
         $one!(ttl, $ctx, $burst, $ip4);
         $one!(hop_limit, $ctx, $burst, $ip6);
         $two!(apply, $ctx, $burst, $ip4, $ip6);

@@ -98,7 +98,17 @@ impl Worker {
     pub fn new(parts: WorkerParts) -> Worker {
         let WorkerParts { id, receivers, outputs, punts, tables, counters, custom, memory, burst, idle, clock, stop } =
             parts;
-        let context = Context { now: clock(), tables, counters, outputs, punts, custom, failure: None, trace: None };
+        let context = Context {
+            now: clock(),
+            tables,
+            counters,
+            outputs,
+            punts,
+            custom,
+            next_redirect: 0,
+            failure: None,
+            trace: None,
+        };
         let burst = burst.clamp(1, BATCH_SIZE);
         let drowsiness = Drowsiness::default();
         let last_round = u64::MAX;

@@ -204,6 +204,7 @@ impl Tasks {
             outputs: Vec::new(),
             punts: Box::new(NoSlowPath),
             custom: self.custom.clone(),
+            next_redirect: 0,
             failure: None,
             trace: None,
         }

@@ -95,6 +95,7 @@ impl Bed {
             outputs: vec![],
             punts: Box::new(Refuse),
             custom: custom.clone(),
+            next_redirect: 0,
             failure: None,
             trace: None,
         };

@@ -85,6 +85,17 @@ impl Mask {
         Ones { bits: self.words[0], word: 0, mask: *self }
     }
 
+    /// The first slot from `slot` on, or from the start if none follows; `None` if the set is empty.
+    #[inline]
+    pub fn next_from(&self, slot: u8) -> Option<u8> {
+        let word = usize::from(slot / 64);
+        let bits = self.words[word] & !0 << (slot % 64);
+        if bits != 0 {
+            return Some((word * 64) as u8 + bits.trailing_zeros() as u8);
+        }
+        (*self - Mask::first(slot.into())).iter().next().or_else(|| self.iter().next())
+    }
+
     /// The slots for which `choose` is true, asked in ascending order. Unlike a loop with [`set_if`](Mask::set_if) it
     /// gathers its answers in a register.
     #[inline(always)]
@@ -221,6 +232,7 @@ mod tests {
             prop_assert_eq!(x.is_empty(), a.is_empty());
             prop_assert_eq!(x.contains(slot), a.contains(&slot));
             prop_assert_eq!(!!x, x);
+            prop_assert_eq!(x.next_from(slot), a.range(slot..).chain(&a).next().copied());
             let mut z = x;
             z.set_if(slot, flag);
             prop_assert_eq!(z.contains(slot), a.contains(&slot) || flag);

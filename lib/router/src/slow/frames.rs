@@ -5,6 +5,7 @@ use super::SlowThread;
 use crate::taps::{Arrival, Direction};
 use perigee_linux::Input as FromLinux;
 use perigee_modules::Punted;
+use perigee_modules::redirect::SENT_BACK;
 use perigee_modules::taps::Seen;
 use perigee_modules::trace::Trace;
 use perigee_net::{InterfaceId, MacAddr};
@@ -35,6 +36,9 @@ impl SlowThread {
     }
 
     fn punted(&mut self, mut punted: Punted) {
+        if punted.reason == SENT_BACK {
+            return self.tell(Input::SentBack { interface: punted.interface, frame: punted.packet.bytes() });
+        }
         let (port, reason, trace) = (punted.port, Some(punted.reason), punted.trace.take());
         let seen = Seen { frame: punted.packet.bytes(), port, direction: Direction::In, reason, now: 0 };
         match punted.packet.gso_size().and_then(|size| SuperFrame::new(seen.frame, size)) {
