@@ -58,21 +58,10 @@ fn ipv4_cases(mac: MacAddr) -> Vec<Case> {
         ("ipv4_valid.martian_destination", changed4(good(), |p| p[16..20].fill(255))),
         ("slowpath.bad_option", with_options(good(), &[7, 40, 4, 0])),
         ("slowpath.source_route", with_options(good(), &[131, 7, 4, 10, 0, 2, 2, 0])),
-        (
-            "slowpath.own_source",
-            changed4(good(), |p| {
-                p[12..16].copy_from_slice(&[10, 0, 1, 1]);
-                p[8] = 1;
-            }),
-        ),
+        ("ipv4_valid.own_source", changed4(good(), |p| p[12..16].copy_from_slice(&[10, 0, 1, 1]))),
+        ("ipv4_valid.martian_source", changed4(good(), |p| p[12..16].copy_from_slice(&[10, 0, 2, 255]))),
         ("slowpath.directed_broadcast", changed4(good(), |p| p[16..20].copy_from_slice(&[10, 0, 2, 255]))),
-        (
-            "slowpath.link_local",
-            changed4(good(), |p| {
-                p[12..14].copy_from_slice(&[169, 254]);
-                p[8] = 1;
-            }),
-        ),
+        ("slowpath.link_local", changed4(good(), |p| p[12..14].copy_from_slice(&[169, 254]))),
         ("slowpath.link_broadcast", changed(good(), |f| f[..6].fill(0xff))),
         ("slowpath.bad_icmp", changed(frame::echo4(mac, "10.0.1.2", "10.0.1.1"), |f| f[36] ^= 1)),
         ("slowpath.ttl_expired", changed4(good(), |p| p[8] = 0)),
@@ -95,6 +84,7 @@ fn other_cases(mac: MacAddr) -> Vec<Case> {
                 f[37] = 1;
             }),
         ),
+        ("slowpath.own_source", udp6(mac, "2001:db8:2::1", "2001:db8:2::2", 40)),
         ("classify.not_ours", changed(good(), |f| f[..6].copy_from_slice(&[2, 0, 0, 0, 0, 0x55]))),
         ("classify.unknown_vlan", tagged(udp4(mac, "10.0.1.2", "10.0.2.2", 40), 9)),
         ("slowpath.arp_malformed", changed(frame::arp_request("10.0.1.2", "10.0.1.1"), |f| f.truncate(30))),

@@ -4,6 +4,7 @@
 use thiserror::Error;
 
 use crate::next_hop::mac_bits;
+use crate::own::OwnAddresses;
 use perigee_net::{Interface, InterfaceAddress, InterfaceId, Prefix};
 
 /// What it takes to send out of an interface: 16 bytes, four interfaces per cache line.
@@ -26,6 +27,7 @@ pub struct Interfaces {
     egress: Vec<Egress>,
     ports: Vec<Ingress>,
     smallest_mtu: u16,
+    own: OwnAddresses,
 }
 
 /// Which interface a frame belongs to, for one port.
@@ -61,6 +63,7 @@ impl Interfaces {
         for interface in list.iter().filter(|interface| !interface.up) {
             *table.ingress_slot(interface.port, interface.vlan) = None;
         }
+        table.own = OwnAddresses::new(&list);
         table.list = list;
         Ok(table)
     }
@@ -103,6 +106,12 @@ impl Interfaces {
     #[inline]
     pub fn smallest_mtu(&self) -> u16 {
         self.smallest_mtu
+    }
+
+    /// The addresses that only this router may send from.
+    #[inline]
+    pub fn own(&self) -> &OwnAddresses {
+        &self.own
     }
 
     /// The interface with this id.

@@ -2,15 +2,18 @@
 //! Is it a valid IPv4 packet, by RFC 1812 section 5.2.2?
 //!
 //! Valid packets go on. Those with options, and those to a multicast group, go to the slow path, and so do those that are longer
-//! than what was received, for an ICMP Parameter Problem. Other broken ones are dropped, each under its reason, and so are addresses that no packet on a wire may have (RFC 1812 5.3.7). For the header checksum
+//! than what was received, for an ICMP Parameter Problem. Other broken ones are dropped, each under its reason, and so are addresses that no packet on a wire may have (RFC 1812 5.3.7), as a source also those of
+//! the router itself and of all hosts of one of its networks. For the header checksum
 //! the device's verdict counts if there is one, otherwise it is computed; this cannot be switched off. Bytes behind the packet are
 //! cut off; those that pad the shortest Ethernet frame are set to zero, as what was in the sender's memory is not to be passed on.
 //!
-//! Cost: one read of the header's 20 bytes; everything unusual is found by one test and examined out of line.
+//! Cost: one read of the header's 20 bytes; everything unusual is found by one test and examined out of line. The
+//! source costs a read of a small table besides (`lib/fib/src/own.rs`).
 
 use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
+use perigee_fib::{MarksView, OwnAddress, OwnAddresses};
 use perigee_packet::batch::flags;
 use perigee_packet::wire::ipv4;
 use perigee_packet::{Batch, Ipv4, Malformed, Mask, Slot};
@@ -26,8 +29,10 @@ reasons! { ipv4_valid:
     drop HEADER_LENGTH = "header_length", "RFC 1812 5.2.2 (4)", "the header length is less than 5 words, or more than the frame has";
     drop TOTAL_LENGTH = "total_length", "RFC 1812 5.2.2 (5)", "the total length is less than the header's";
     punt TRUNCATED = "truncated", "RFC 1812 5.2.2", "the total length is more than was received";
-    drop MARTIAN_SOURCE = "martian_source", "RFC 1812 5.3.7", "the source is 0/8, 127/8, a group or 240/4";
+    drop MARTIAN_SOURCE = "martian_source", "RFC 1812 5.3.7", "the source is 0/8, 127/8, a group, 240/4 or the broadcast address of a network of the router's";
+    drop OWN_SOURCE = "own_source", "RFC 1812 5.3.7", "the source is an address of the router's own";
     drop MARTIAN_DESTINATION = "martian_destination", "RFC 1812 5.3.7", "the destination is 0/8, 127/8 or 240/4";
+    punt LINK_LOCAL = "link_local", "RFC 3927 7", "source or destination is in 169.254/16: never forwarded";
     punt OPTIONS = "options", "RFC 1812 5.2.4", "the header has options";
     punt MULTICAST = "multicast", "RFC 1812 5.2.1", "the destination is a multicast group";
 }
@@ -38,7 +43,8 @@ pub(crate) const SHORTEST_FRAME: usize = 60;
 /// The module.
 pub fn ipv4_valid(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
     ctx.counters.module(ModuleId::ipv4_valid, mask.count());
-    let suspect = batch.filter(*mask, |packet| !is_plain(packet));
+    let own = ctx.tables.interfaces.own().view4();
+    let suspect = batch.filter(*mask, |packet| !is_plain(packet, own));
     if !suspect.is_empty() {
         *mask = (*mask - suspect) | look_again(ctx, batch, suspect);
     }
@@ -47,7 +53,7 @@ pub fn ipv4_valid(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
 /// True for nearly all packets: a valid header without options, unicast addresses, nothing but padding behind the packet, which is
 /// cleared.
 #[inline(always)]
-fn is_plain(packet: &mut Slot<'_>) -> bool {
+fn is_plain(packet: &mut Slot<'_>, own: MarksView<'_>) -> bool {
     let Some(header) = packet.network::<20>() else { return false };
     let frame = packet.frame().len();
     let available = frame - usize::from(packet.l3());
@@ -57,17 +63,30 @@ fn is_plain(packet: &mut Slot<'_>) -> bool {
         word => word == flags::IPV4_CHECKSUM_GOOD,
     };
     let lengths = (total >= 20) & (total <= available) & ((total == available) | (frame <= SHORTEST_FRAME));
-    let plain = (header[0] == 0x45) & checked & lengths & is_unicast(header[12]) & is_unicast(header[16]);
+    let Some(source) = header[12..].first_chunk::<4>() else { return false };
+    let addresses = PLAIN[usize::from(header[12])] & PLAIN[usize::from(header[16])] & !own.may_have4(*source);
+    let plain = (header[0] == 0x45) & checked & lengths & addresses;
     if plain & (total != available) {
         cut(packet, frame - available + total);
     }
     plain
 }
 
-/// By its first byte: an address that one host may have. 0/8, 127/8, groups and 240/4 are not.
-#[inline(always)]
-fn is_unicast(first: u8) -> bool {
-    (first.wrapping_sub(1) < 223) & (first != 127)
+/// By its first byte: an address that one host may have, and that is surely not link-local. 0/8, 127/8, groups and 240/4 are
+/// none.
+static PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut first = 0;
+    while first < 256 {
+        plain[first] = is_unicast(first as u8) && first != 169;
+        first += 1;
+    }
+    plain
+};
+
+/// By its first byte: an address that one host may have.
+const fn is_unicast(first: u8) -> bool {
+    first.wrapping_sub(1) < 223 && first != 127
 }
 
 /// Is the checksum of a header without options right (RFC 1071)? Not for a header of zeros, which has another version.
@@ -83,10 +102,11 @@ fn is_sum_right(header: &[u8; 20]) -> bool {
 #[inline(never)]
 fn look_again(ctx: &mut Context, batch: &mut Batch, odd: Mask) -> Mask {
     let mut fine = Mask::EMPTY;
+    let interfaces = ctx.tables.interfaces.clone();
     for slot in odd {
         let Some(mut packet) = batch.slot(slot) else { continue };
         let only = Mask::only(slot);
-        match verdict(&mut packet) {
+        match verdict(&mut packet, interfaces.own()) {
             Verdict::Fine => fine.set(slot),
             Verdict::Drop(reason) => ctx.drop(batch, only, reason),
             Verdict::Punt(reason) => ctx.punt(batch, only, reason),
@@ -102,7 +122,7 @@ enum Verdict {
 }
 
 /// The checks in the order of RFC 1812 5.2.2, then the addresses.
-fn verdict(packet: &mut Slot<'_>) -> Verdict {
+fn verdict(packet: &mut Slot<'_>, own: &OwnAddresses) -> Verdict {
     let l3 = usize::from(packet.l3());
     let bytes = packet.frame().get(l3..).unwrap_or(&[]);
     let checked = match packet.flags() & (flags::IPV4_CHECKSUM_GOOD | flags::IPV4_CHECKSUM_BAD) {
@@ -121,12 +141,17 @@ fn verdict(packet: &mut Slot<'_>) -> Verdict {
         Err(_) => return Verdict::Drop(HEADER_LENGTH),
     };
     let (source, destination, total) = (header.source(), header.destination(), header.total_len());
-    if !is_unicast(source.octets()[0]) {
+    let sender = own.find(source.into());
+    if !is_unicast(source.octets()[0]) || sender == Some(OwnAddress::Broadcast) {
         Verdict::Drop(MARTIAN_SOURCE)
+    } else if sender == Some(OwnAddress::Own) {
+        Verdict::Drop(OWN_SOURCE)
     } else if destination.is_multicast() {
         Verdict::Punt(MULTICAST)
     } else if !is_unicast(destination.octets()[0]) {
         Verdict::Drop(MARTIAN_DESTINATION)
+    } else if source.is_link_local() || destination.is_link_local() {
+        Verdict::Punt(LINK_LOCAL)
     } else if header.has_options() {
         Verdict::Punt(OPTIONS)
     } else {
@@ -204,11 +229,39 @@ mod tests {
             let (expected_source, expected_destination) = match first {
                 0 | 127 | 240.. => (Some("martian_source"), Some("martian_destination")),
                 224..=239 => (Some("martian_source"), Some("multicast")),
+                // 169/8 is looked at twice.
                 _ => (None, None),
             };
             assert_eq!(source.err().as_deref(), expected_source, "from {first}.0.0.0/8");
             assert_eq!(destination.err().as_deref(), expected_destination, "to {first}.0.0.0/8");
         }
+    }
+
+    // RFC 1812 5.3.7: addresses of the router itself, and of all hosts of a network of its; RFC 3927 7.
+    #[test]
+    fn ipv4_row_42_sources_that_only_the_router_has() {
+        let mut rig = Rig::new();
+        rig.change_interface(3, |interface| interface.addresses = vec!["10.9.8.7/24".parse().unwrap()]);
+        let mut run = |source: [u8; 4], destination: [u8; 4]| {
+            rig.batch.refill();
+            rig.receive_classified(&changed4(udp4(1, 40), |f| {
+                f[26..30].copy_from_slice(&source);
+                f[30..34].copy_from_slice(&destination);
+            }));
+            let before: BTreeMap<_, _> = rig.reasons().into_iter().collect();
+            let goes_on = !rig.run(ipv4_valid).is_empty();
+            let after = rig.reasons().into_iter().find(|(name, count)| before.get(name) != Some(count));
+            assert_eq!(goes_on, after.is_none());
+            after.map_or_else(String::new, |(name, _)| name)
+        };
+        assert_eq!(run([10, 9, 8, 7], [10, 1, 0, 9]), "ipv4_valid.own_source");
+        assert_eq!(run([10, 9, 8, 255], [10, 1, 0, 9]), "ipv4_valid.martian_source");
+        assert_eq!(run([10, 9, 8, 0], [10, 1, 0, 9]), "ipv4_valid.martian_source");
+        assert_eq!(run([10, 9, 8, 6], [10, 1, 0, 9]), "");
+        assert_eq!(run([10, 9, 8, 6], [10, 9, 8, 7]), "", "to the router");
+        assert_eq!(run([169, 254, 0, 1], [10, 1, 0, 9]), "ipv4_valid.link_local");
+        assert_eq!(run([10, 9, 8, 6], [169, 254, 255, 255]), "ipv4_valid.link_local");
+        assert_eq!(run([169, 253, 0, 1], [169, 255, 0, 1]), "");
     }
 
     #[test]
@@ -258,6 +311,7 @@ mod tests {
         }
         let total = 256 * usize::from(packet[2]) + usize::from(packet[3]);
         let (source, destination) = (packet[12], packet[16]);
+        let link_local = packet[12..14] == [169, 254] || packet[16..18] == [169, 254];
         let rules = [
             (if device == 0 { there && sum != 65535 } else { device != 1 }, "checksum"),
             (packet[0] / 16 != 4, "version"),
@@ -267,6 +321,7 @@ mod tests {
             (matches!(source, 0 | 127 | 224..), "martian_source"),
             (matches!(destination, 224..=239), "multicast"),
             (matches!(destination, 0 | 127 | 240..), "martian_destination"),
+            (link_local, "link_local"),
             (header > 20, "options"),
         ];
         rules.iter().find(|(broken, _)| *broken).map(|(_, name)| *name)
@@ -283,6 +338,10 @@ mod tests {
         let total = packet.len() - if random.below(2) == 0 { random.below(packet.len() as u32) as usize } else { 0 };
         packet[2..4].copy_from_slice(&(total as u16).to_be_bytes());
         (packet[12], packet[16]) = (10, 192);
+        if random.below(16) == 0 {
+            let at = [12, 16][random.below(2) as usize];
+            packet[at..at + 2].copy_from_slice(&[169, 254]);
+        }
         for _ in 0..random.below(3) {
             let at = [0, 2, 3, 3, 12, 12, 16, 16, 8][random.below(9) as usize];
             packet[at] = random.bits() as u8;
@@ -334,6 +393,6 @@ mod tests {
             rig.punted.try_iter().for_each(drop);
         }
         println!("{seen:?}");
-        assert!(count < 10_000 || (seen.len() == 11 && seen.values().all(|n| *n > count / 1000)), "{seen:?}");
+        assert!(count < 10_000 || (seen.len() == 12 && seen.values().all(|n| *n > count / 1000)), "{seen:?}");
     }
 }

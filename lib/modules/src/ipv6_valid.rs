@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT
 //! Is it a valid IPv6 packet that may be forwarded (RFC 8200 section 3, RFC 4291 section 2)?
 //!
-//! Valid packets go on. Hop-by-hop options, multicast and link-local addresses go to the slow path, and so do packets that are longer
+//! Valid packets go on. Hop-by-hop options, multicast and link-local addresses go to the slow path, sources that are the router's own
+//! addresses (it knows whether they are in use: another station may have won them), and packets that are longer
 //! than what was received, for an ICMP Parameter Problem. Other broken ones and
 //! addresses that no packet on a wire may have are dropped, each under its reason. Bytes behind the packet are cut off;
 //! those that pad the shortest Ethernet frame are set to zero.
 //!
-//! Cost: one read of the header's 40 bytes; everything unusual is examined out of line.
+//! Cost: one read of the header's 40 bytes, and one of a small table for the source (`lib/fib/src/own.rs`); everything unusual
+//! is examined out of line.
 
 use crate::context::Context;
 use crate::ipv4_valid::{SHORTEST_FRAME, cut};
 use crate::reason::reasons;
 use crate::registry::ModuleId;
+use perigee_fib::{MarksView, OwnAddresses};
 use perigee_packet::{Batch, Mask, Slot};
 use std::net::Ipv6Addr;
 
@@ -26,6 +29,7 @@ reasons! { ipv6_valid:
     drop MULTICAST_SOURCE = "multicast_source", "RFC 4291 2.7", "the source is a multicast group";
     drop LOOPBACK = "loopback", "RFC 4291 2.5.3", "source or destination is ::1";
     drop UNSPECIFIED = "unspecified", "RFC 4291 2.5.2", "source or destination is ::";
+    punt OWN_SOURCE = "own_source", "RFC 4862 5.4.4", "the source is an address of the router's own, or another station has it as well";
     punt HOP_BY_HOP = "hop_by_hop", "RFC 8200 4.3", "a hop-by-hop options header follows";
     punt MULTICAST = "multicast", "RFC 4291 2.7", "the destination is a multicast group";
     punt LINK_LOCAL = "link_local", "RFC 4291 2.5.6", "source or destination is link-local: never forwarded";
@@ -34,7 +38,8 @@ reasons! { ipv6_valid:
 /// The module.
 pub fn ipv6_valid(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
     ctx.counters.module(ModuleId::ipv6_valid, mask.count());
-    let suspect = batch.filter(*mask, |packet| !is_plain(packet));
+    let own = ctx.tables.interfaces.own().view6();
+    let suspect = batch.filter(*mask, |packet| !is_plain(packet, own));
     if !suspect.is_empty() {
         *mask = (*mask - suspect) | look_again(ctx, batch, suspect);
     }
@@ -42,13 +47,14 @@ pub fn ipv6_valid(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
 
 /// True for nearly all packets: a valid header, global unicast addresses, nothing but padding behind the packet, which is cleared.
 #[inline(always)]
-fn is_plain(packet: &mut Slot<'_>) -> bool {
+fn is_plain(packet: &mut Slot<'_>, own: MarksView<'_>) -> bool {
     let Some(header) = packet.network::<40>() else { return false };
     let frame = packet.frame().len();
     let available = frame - usize::from(packet.l3());
     let total = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
     let lengths = (total <= available) & ((total == available) | (frame <= SHORTEST_FRAME));
-    let addresses = is_plain_address(header[8]) & is_plain_address(header[24]);
+    let Some(source) = header[8..].first_chunk::<16>() else { return false };
+    let addresses = is_plain_address(header[8]) & is_plain_address(header[24]) & !own.may_have6(*source);
     let plain = (header[0] >> 4 == 6) & lengths & (header[6] != 0) & addresses;
     if plain & (total != available) {
         cut(packet, frame - available + total);
@@ -65,11 +71,12 @@ fn is_plain_address(first: u8) -> bool {
 #[inline(never)]
 fn look_again(ctx: &mut Context, batch: &mut Batch, suspect: Mask) -> Mask {
     let mut fine = Mask::EMPTY;
+    let interfaces = ctx.tables.interfaces.clone();
     for slot in suspect {
         let Some(mut packet) = batch.slot(slot) else { continue };
-        match verdict(&mut packet) {
+        match verdict(&mut packet, interfaces.own()) {
             None => fine.set(slot),
-            Some(reason @ (TRUNCATED | HOP_BY_HOP | MULTICAST | LINK_LOCAL)) => {
+            Some(reason @ (TRUNCATED | OWN_SOURCE | HOP_BY_HOP | MULTICAST | LINK_LOCAL)) => {
                 ctx.punt(batch, Mask::only(slot), reason)
             }
             Some(reason) => ctx.drop(batch, Mask::only(slot), reason),
@@ -79,7 +86,7 @@ fn look_again(ctx: &mut Context, batch: &mut Batch, suspect: Mask) -> Mask {
 }
 
 /// Why the packet cannot go on; `None` if it can.
-fn verdict(packet: &mut Slot<'_>) -> Option<crate::Reason> {
+fn verdict(packet: &mut Slot<'_>, own: &OwnAddresses) -> Option<crate::Reason> {
     let l3 = usize::from(packet.l3());
     let bytes = packet.frame().get(l3..).unwrap_or(&[]);
     let Some(header) = bytes.first_chunk::<40>() else { return Some(SHORT) };
@@ -101,6 +108,8 @@ fn verdict(packet: &mut Slot<'_>) -> Option<crate::Reason> {
         Some(UNSPECIFIED)
     } else if is_link_local(source) || is_link_local(destination) {
         Some(LINK_LOCAL)
+    } else if own.find(Ipv6Addr::from_bits(source).into()).is_some() {
+        Some(OWN_SOURCE)
     } else if header[6] == 0 {
         Some(HOP_BY_HOP)
     } else {
@@ -177,6 +186,26 @@ mod tests {
         for address in ["fec0::1", "fe7f::1", "64:ff9b::1", "::2", "::ffff:1.2.3.4", "fd00::1"] {
             assert_eq!(reason(Some(address), Some(address)), "", "{address}");
         }
+    }
+
+    // RFC 4291 2.1, RFC 4862 5.4.4: whether the address is in use, or another station's, the slow path knows.
+    #[test]
+    fn a_source_that_only_the_router_has() {
+        let mut rig = Rig::new();
+        rig.change_interface(3, |interface| {
+            interface.addresses = vec!["2001:db8:9::1/64".parse().unwrap(), "fe80::9/64".parse().unwrap()];
+        });
+        for (source, expected) in
+            [("2001:db8:9::1", Some("own_source")), ("2001:db8:9::2", None), ("fe80::9", Some("link_local"))]
+        {
+            rig.batch.refill();
+            rig.receive_classified(&between(Some(source), None));
+            assert_eq!(rig.run(ipv6_valid).is_empty(), expected.is_some());
+            let punted = rig.punted.try_recv().ok().map(|punted| punted.reason);
+            assert_eq!(punted, expected.map(|name| if name == "own_source" { OWN_SOURCE } else { LINK_LOCAL }));
+        }
+        rig.receive_classified(&between(None, Some("2001:db8:9::1")));
+        assert!(!rig.run(ipv6_valid).is_empty(), "to the router");
     }
 
     /// The rules once more, without regard to speed; `None` if the packet goes on.

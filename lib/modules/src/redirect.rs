@@ -66,14 +66,13 @@ fn source(batch: &Batch, slot: u8) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Rig, SOURCE4, SOURCE6, udp4, udp6};
+    use crate::testing::{Rig, udp4, udp6};
 
     /// A rig whose interface 0 has the network of the frames' source, and frames that lead back out of it.
     fn rig(redirects: bool) -> Rig {
         let mut rig = Rig::new();
         rig.change_interface(0, |interface| {
-            interface.addresses =
-                vec![format!("{SOURCE4}/24").parse().unwrap(), format!("{SOURCE6}/64").parse().unwrap()];
+            interface.addresses = vec!["198.51.100.1/24".parse().unwrap(), "2001:db8:ffff::1/64".parse().unwrap()];
             interface.policy.redirects = redirects;
         });
         rig

@@ -4,7 +4,7 @@
 use perigee_modules::rules::{Filter, LinearFilter, Rule};
 use perigee_modules::testing::*;
 use perigee_modules::{Kind, Punted, all_reasons};
-use perigee_net::{FiveTuple, Prefix};
+use perigee_net::{FiveTuple, InterfaceAddress, Prefix};
 use perigee_packet::{Mask, Pool};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -27,8 +27,17 @@ fn deny(to: u8) -> Option<Arc<dyn Filter>> {
     Some(Arc::new(LinearFilter(rules)))
 }
 
+/// Addresses of the router itself.
+const OWN4: [u8; 4] = [192, 168, 5, 1];
+const OWN6: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0xff, 0xfe, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+
 fn rig() -> Rig {
-    Rig::with_filters(deny(DENIED), deny(STEERED))
+    let mut rig = Rig::with_filters(deny(DENIED), deny(STEERED));
+    rig.change_interface(0, |interface| {
+        let own = |address: IpAddr, prefix_len| InterfaceAddress { address, prefix_len };
+        interface.addresses = vec![own(OWN4.into(), 24), own(OWN6.into(), 64)];
+    });
+    rig
 }
 
 /// The frame with `bytes` from `at` on.
@@ -64,6 +73,8 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         ("ipv4_valid.truncated", set4(16, &[0, 37])),
         ("ipv4_valid.martian_source", set4(26, &[127])),
         ("ipv4_valid.martian_destination", set4(30, &[240])),
+        ("ipv4_valid.own_source", set4(26, &OWN4)),
+        ("ipv4_valid.link_local", set4(26, &[169, 254])),
         ("ipv4_valid.options", with_options(1, &[1; 4])),
         ("ipv4_valid.multicast", set4(30, &[224])),
         ("ipv6_valid.short", udp6(1, 8)[..53].to_vec()),
@@ -72,6 +83,7 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         ("ipv6_valid.multicast_source", set6(22, &[0xff])),
         ("ipv6_valid.loopback", set6(22, &loopback)),
         ("ipv6_valid.unspecified", set6(38, &[0; 16])),
+        ("ipv6_valid.own_source", set6(22, &OWN6)),
         ("ipv6_valid.hop_by_hop", set6(20, &[0])),
         ("ipv6_valid.multicast", set6(38, &[0xff])),
         ("ipv6_valid.link_local", set6(38, &[0xfe, 0x80])),
@@ -153,7 +165,7 @@ fn the_rest_needs_a_special_state() {
 
     // A copy: the packet itself goes on.
     let mut rig4 = rig();
-    rig4.change_interface(4, |interface| interface.addresses = vec![format!("{SOURCE4}/24").parse().unwrap()]);
+    rig4.change_interface(4, |interface| interface.addresses = vec!["198.51.100.1/24".parse().unwrap()]);
     rig4.receive(0, &tagged(udp4(4, 8), 0, 30));
     rig4.run_all();
     assert_eq!(rig4.reasons(), [("redirect.sent_back".to_owned(), 1)]);

@@ -99,3 +99,20 @@ fn a_sender_is_redirected_and_its_packet_forwarded_by_the_fast_path() {
     assert_eq!(router.receive(&frame).map(|sent| sent.len()), [2, 0]);
     assert_eq!(router.bed.end(), 0);
 }
+
+// RFC 1812 5.3.7, RFC 3927 7: the fast path judges sources as the slow path does.
+#[test]
+fn sources_that_only_the_router_has_end_in_the_fast_path() {
+    let mut router = Router::new();
+    let from = |source: [u8; 4]| {
+        let mut frame = udp("10.0.2.2", 64, 1);
+        frame[26..30].copy_from_slice(&source);
+        Ipv4::new(&mut frame[14..]).unwrap().fill_checksum();
+        frame
+    };
+    assert_eq!(router.receive(&from([10, 0, 1, 2])).map(|sent| sent.len()), [0, 1]);
+    for source in [[10, 0, 1, 1], [10, 0, 2, 1], [10, 0, 1, 255], [10, 0, 2, 0], [169, 254, 1, 1]] {
+        assert_eq!(router.receive(&from(source)).map(|sent| sent.len()), [0, 0], "{source:?}");
+    }
+    assert_eq!(router.bed.end(), 0);
+}
