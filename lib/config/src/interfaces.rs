@@ -3,10 +3,10 @@
 
 use std::net::IpAddr;
 
-use perigee_net::{InterfaceAddress, Policy, is_link_local};
+use perigee_net::{InterfaceAddress, Policy, ReversePath, is_link_local};
 
 use super::given::{At, Parsed, unfit};
-use super::kind::{Kind, at, boolean, integer, list, optional, text};
+use super::kind::{Kind, at, boolean, choice, integer, list, optional, text};
 use super::once::Once;
 use super::reader::Section;
 use super::section::{Context, section};
@@ -38,6 +38,9 @@ section! {
         /// Whether a sender on the interface's own link is told of a better first hop when a packet leaves by the interface that
         /// it came in on (RFC 1812 5.2.7.2, RFC 4861 8.2). The packet is forwarded all the same.
         redirects: bool, boolean(), default true, live;
+        /// Whether a packet that comes in needs a route back to its source. `strict`: out of this interface, one of several paths
+        /// will do; `loose`: out of any, and a default route is enough (unicast reverse path forwarding, RFC 3704).
+        urpf: ReversePath, choice(URPF), default ReversePath::Off, live;
         /// Whether packets from elsewhere to the broadcast addresses of the interface's networks are sent to all stations there,
         /// which can amplify an attack (RFC 2644).
         directed_broadcast: bool, boolean(), default false, live;
@@ -47,17 +50,20 @@ section! {
     }
 }
 
+const URPF: &[(&str, ReversePath)] =
+    &[("off", ReversePath::Off), ("loose", ReversePath::Loose), ("strict", ReversePath::Strict)];
+
 impl PolicyKeys {
     /// The keys that describe `policy`.
     pub fn of(policy: Policy) -> Self {
-        let Policy { redirects, directed_broadcast, source_routes } = policy;
-        Self { redirects, directed_broadcast, source_routes }
+        let Policy { redirects, urpf, directed_broadcast, source_routes } = policy;
+        Self { redirects, urpf, directed_broadcast, source_routes }
     }
 
     /// What they say.
     pub fn policy(self) -> Policy {
-        let Self { redirects, directed_broadcast, source_routes } = self;
-        Policy { redirects, directed_broadcast, source_routes }
+        let Self { redirects, urpf, directed_broadcast, source_routes } = self;
+        Policy { redirects, urpf, directed_broadcast, source_routes }
     }
 }
 

@@ -134,6 +134,15 @@ impl NextHop {
         self.0 & Self::MAC_BITS
     }
 
+    /// Whether packets leave by it, or would if its neighbor were known; by this interface, if one is given. Not asked of groups.
+    #[inline]
+    fn leads(self, by: Option<InterfaceId>) -> bool {
+        match self.action() {
+            Action::Forward { interface, .. } | Action::Unresolved { interface } => by.is_none_or(|by| by == interface),
+            _ => false,
+        }
+    }
+
     /// The whole word, as laid out above.
     #[inline]
     pub fn word(self) -> u64 {
@@ -240,6 +249,23 @@ impl NextHops {
         std::sync::atomic::fence(Ordering::Acquire);
         let bucket = self.buckets.get(first as usize + bucket_of(flow, log2));
         NextHopId(bucket.map_or(NextHopId::NO_ROUTE.0, |bucket| bucket.load(Ordering::Acquire)))
+    }
+
+    /// Whether packets leave by a next hop, or by any of a group's, or would if the neighbor were known; by this interface, if
+    /// one is given. What reverse path forwarding asks of the next hop of a source.
+    #[inline]
+    pub fn leads(&self, id: NextHopId, by: Option<InterfaceId>) -> bool {
+        let next_hop = self.get(id);
+        if next_hop.is_group() { self.group_leads(next_hop, by) } else { next_hop.leads(by) }
+    }
+
+    #[cold]
+    fn group_leads(&self, group: NextHop, by: Option<InterfaceId>) -> bool {
+        let (first, log2) = (group.0 as u32 as usize, (group.0 >> 32) as u8);
+        // As in `member`.
+        std::sync::atomic::fence(Ordering::Acquire);
+        let buckets = self.buckets.get(first..first + (1 << log2)).unwrap_or_default();
+        buckets.iter().any(|bucket| self.get(NextHopId(bucket.load(Ordering::Acquire))).leads(by))
     }
 
     pub(crate) fn bucket(&self, at: usize) -> NextHopId {

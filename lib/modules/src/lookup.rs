@@ -96,13 +96,7 @@ pub(crate) fn lookup_batch<A: Destination, const HEADER: usize, const AT: usize>
 ) -> Mask {
     let mut addresses = [A::ZERO; BATCH_SIZE];
     let mut ids = [0u32; BATCH_SIZE];
-    let mut n = 0;
-    batch.for_each(mask, |packet| {
-        if let Some(header) = packet.network::<HEADER>() {
-            addresses[n % BATCH_SIZE] = A::read::<HEADER, AT>(header);
-        }
-        n += 1;
-    });
+    let mut n = gather::<A, HEADER, AT>(batch, mask, &mut addresses);
     A::table(&ctx.tables).lookup_batch(&addresses[..n], &mut ids[..n]);
     let next_hops = ctx.tables.next_hops.view();
     n = 0;
@@ -112,6 +106,23 @@ pub(crate) fn lookup_batch<A: Destination, const HEADER: usize, const AT: usize>
         packet.set_next_hop(id);
         !next_hops.get(NextHopId(id)).is_forward()
     })
+}
+
+/// Writes an address of each packet of a mask, at the offset `AT` of its header, into an array; returns their number.
+#[inline(always)]
+pub(crate) fn gather<A: Destination, const HEADER: usize, const AT: usize>(
+    batch: &mut Batch,
+    mask: Mask,
+    addresses: &mut [A; BATCH_SIZE],
+) -> usize {
+    let mut n = 0;
+    batch.for_each(mask, |packet| {
+        if let Some(header) = packet.network::<HEADER>() {
+            addresses[n % BATCH_SIZE] = A::read::<HEADER, AT>(header);
+        }
+        n += 1;
+    });
+    n
 }
 
 /// An address that packets are looked up by.

@@ -15,6 +15,7 @@ macro_rules! for_each_module {
             ipv4_valid(one),
             ipv6_valid(one),
             filter(two),
+            urpf(two),
             ipv4_lookup(one),
             ipv6_lookup(one),
             mtu(two),

@@ -4,7 +4,7 @@
 use crate::rules::Filter;
 use crate::taps::Taps;
 use perigee_fib::{Interfaces, Lookup, NextHop, NextHopId, NextHops};
-use perigee_net::MacAddr;
+use perigee_net::{MacAddr, ReversePath};
 use std::sync::Arc;
 
 /// Everything a module may look up; a clone shares what is large.
@@ -22,6 +22,8 @@ pub struct Tables {
     pub filter: Option<Arc<dyn Filter>>,
     /// Matches packets for the slow path that devices cannot steer there themselves; packets that it "denies" are punted.
     pub steer: Option<Arc<dyn Filter>>,
+    /// The check of sources, by interface; `None` while no interface asks for it.
+    pub reverse_paths: Option<Arc<[ReversePath]>>,
     /// Captures and traces; `None` while none is on.
     pub taps: Option<Arc<Taps>>,
     ports: Vec<PortView>,
@@ -84,7 +86,10 @@ impl Tables {
         };
         let nobody = PortView { has_untagged: false, ..view((u16::MAX, &MacAddr::ZERO)) };
         let ports = (0..).zip(macs).map(view).collect();
-        Tables { v4, v6, next_hops, interfaces, filter, steer: None, taps: None, ports, nobody }
+        let reverse_paths: Arc<[_]> = interfaces.iter().map(|(_, interface)| interface.policy.urpf).collect();
+        let asked_for = reverse_paths.iter().any(|mode| *mode != ReversePath::Off);
+        let reverse_paths = asked_for.then_some(reverse_paths);
+        Tables { v4, v6, next_hops, interfaces, filter, steer: None, reverse_paths, taps: None, ports, nobody }
     }
 
     /// These tables, with packets that `steer` matches going to the slow path.

@@ -4,7 +4,7 @@
 use perigee_modules::rules::{Filter, LinearFilter, Rule};
 use perigee_modules::testing::*;
 use perigee_modules::{Kind, Punted, all_reasons};
-use perigee_net::{FiveTuple, InterfaceAddress, Prefix};
+use perigee_net::{FiveTuple, InterfaceAddress, Prefix, ReversePath};
 use perigee_packet::{Mask, Pool};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -163,6 +163,14 @@ fn the_rest_needs_a_special_state() {
     rig2.run_all();
     assert_eq!(rig2.reasons(), [("apply.no_room".to_owned(), 1)]);
 
+    // No route leads back to the frames' sources.
+    let mut rig5 = rig();
+    rig5.change_interface(0, |interface| interface.policy.urpf = ReversePath::Loose);
+    rig5.receive(0, &udp4(1, 8));
+    rig5.receive(0, &udp6(1, 8));
+    rig5.run_all();
+    assert_eq!(rig5.reasons(), [("urpf.ipv4_failed".to_owned(), 1), ("urpf.ipv6_failed".to_owned(), 1)]);
+
     // A copy: the packet itself goes on.
     let mut rig4 = rig();
     rig4.change_interface(4, |interface| interface.addresses = vec!["198.51.100.1/24".parse().unwrap()]);
@@ -189,7 +197,15 @@ fn the_rest_needs_a_special_state() {
 
 #[test]
 fn no_reason_is_forgotten() {
-    let special = ["redirect.sent_back", "apply.stale", "apply.no_room", "host.transmit_full", "host.punt_ring_full"];
+    let special = [
+        "urpf.ipv4_failed",
+        "urpf.ipv6_failed",
+        "redirect.sent_back",
+        "apply.stale",
+        "apply.no_room",
+        "host.transmit_full",
+        "host.punt_ring_full",
+    ];
     let covered: Vec<&str> = frames().iter().map(|(name, _)| *name).chain(special).chain(NOT_HERE).collect();
     for (_, module, info) in all_reasons() {
         let name = format!("{module}.{}", info.name);

@@ -112,15 +112,29 @@ pub struct Interface {
 pub struct Policy {
     /// Senders on the link are told of a better first hop (RFC 1812 5.2.7.2, RFC 4861 8.2).
     pub redirects: bool,
+    /// The check of the sources of packets that come in (RFC 3704).
+    pub urpf: ReversePath,
     /// Packets to the broadcast addresses of its networks are sent to all stations on the link (RFC 2644).
     pub directed_broadcast: bool,
     /// IPv4 source routes of packets that come in are followed (RFC 1812 5.2.4.1, RFC 7126 4.3 and 4.4).
     pub source_routes: bool,
 }
 
+/// Unicast reverse path forwarding: whether a packet's source must have a route (RFC 3704).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReversePath {
+    /// It is not looked at.
+    #[default]
+    Off,
+    /// A route by any interface will do, the default route included (RFC 3704 2.4).
+    Loose,
+    /// One of the paths to the source must lead out of the interface that the packet came in on (RFC 3704 2.2, 2.3).
+    Strict,
+}
+
 impl Default for Policy {
     fn default() -> Self {
-        Policy { redirects: true, directed_broadcast: false, source_routes: false }
+        Policy { redirects: true, urpf: ReversePath::Off, directed_broadcast: false, source_routes: false }
     }
 }
 

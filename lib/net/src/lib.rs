@@ -23,7 +23,7 @@ mod route;
 mod text;
 mod tuple;
 
-pub use interface::{Interface, InterfaceAddress, InterfaceId, Policy};
+pub use interface::{Interface, InterfaceAddress, InterfaceId, Policy, ReversePath};
 pub use mac::{MacAddr, ParseMacError, is_host, is_link_local, solicited_node};
 pub use namespace::{Namespace, NamespaceError};
 pub use prefix::{Address, Prefix, Prefix4, Prefix6, PrefixError, PrefixOf};

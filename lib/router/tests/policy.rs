@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use perigee_api::queries::Reload;
+use perigee_api::queries::{Reload, ShowDrops};
 use perigee_packet::wire::icmp4;
 use perigee_packet::{Icmp4, Ipv4};
 use std::path::PathBuf;
@@ -114,5 +114,36 @@ fn sources_that_only_the_router_has_end_in_the_fast_path() {
     for source in [[10, 0, 1, 1], [10, 0, 2, 1], [10, 0, 1, 255], [10, 0, 2, 0], [169, 254, 1, 1]] {
         assert_eq!(router.receive(&from(source)).map(|sent| sent.len()), [0, 0], "{source:?}");
     }
+    assert_eq!(router.bed.end(), 0);
+}
+
+// RFC 3704: strict, loose and off, changed while packets flow; both paths judge alike.
+#[test]
+fn a_source_needs_a_route_back_where_that_is_asked_for() {
+    let mut router = Router::new();
+    let from = |source: [u8; 4], ttl| {
+        let mut frame = udp("10.0.2.2", ttl, 1);
+        frame[26..30].copy_from_slice(&source);
+        Ipv4::new(&mut frame[14..]).unwrap().fill_checksum();
+        frame
+    };
+    let (near, across, nowhere) = ([10, 0, 1, 2], [10, 0, 2, 9], [198, 18, 0, 1]);
+    for (lines, expected) in
+        [("", [1, 1, 1]), ("urpf = 'strict'", [1, 0, 0]), ("urpf = 'loose'", [1, 1, 0]), ("urpf = 'off'", [1, 1, 1])]
+    {
+        router.reload(lines);
+        let sent = [near, across, nowhere].map(|source| router.receive(&from(source, 64))[1].len());
+        assert_eq!(sent, expected, "{lines}");
+    }
+    // Broadcasts reach the slow path alone.
+    router.reload("urpf = 'strict'");
+    let mut broadcast = from(nowhere, 64);
+    broadcast[..6].fill(0xff);
+    broadcast[30..34].fill(0xff);
+    Ipv4::new(&mut broadcast[14..]).unwrap().fill_checksum();
+    router.receive(&broadcast);
+    let drops = ask(&mut router.bed, ShowDrops {}).unwrap();
+    let of = |reason: &str| drops.iter().find(|drop| drop.reason == reason).map_or(0, |drop| drop.packets);
+    assert_eq!((of("ipv4_failed"), of("reverse_path")), (3, 1));
     assert_eq!(router.bed.end(), 0);
 }

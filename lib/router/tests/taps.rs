@@ -148,6 +148,7 @@ fn a_forwarded_packet_is_followed_through_every_module() {
         ("classify", "goes on"),
         ("ipv4_valid", "goes on"),
         ("filter", "goes on"),
+        ("urpf", "goes on"),
         ("ipv4_lookup", "next hop"),
         ("mtu", "goes on"),
         ("redirect", "goes on"),

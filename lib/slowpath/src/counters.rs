@@ -157,6 +157,8 @@ counters! {
         martian_source "RFC 1812 5.3.7, RFC 4291 2.7";
         /// The source is an address of this router.
         own_source "RFC 1812 5.3.7";
+        /// A source without a route back, on an interface with `urpf`.
+        reverse_path "RFC 1812 5.3.8, RFC 3704";
         /// A destination no host can have.
         martian_destination "RFC 1812 5.3.7, RFC 4291 2.5.3";
         /// A link-local source or destination of a packet to be forwarded.

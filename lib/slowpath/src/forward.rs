@@ -35,7 +35,7 @@ impl SlowPath {
         let destination = packet.destination();
         let broadcast = destination.is_broadcast() || self.interfaces.is_broadcast_of(destination, id);
         let group = broadcast || destination.is_multicast();
-        if self.refuse_source4(received, &packet, group) {
+        if self.refuse_source4(turn, received, &packet, group) {
             // It was counted.
         } else if truncated {
             self.counters.drops.truncated += 1;
@@ -54,7 +54,7 @@ impl SlowPath {
     }
 
     /// Counts a packet whose source no packet that comes in may have (RFC 1812 5.3.7).
-    fn refuse_source4(&mut self, received: &Received, packet: &Ipv4<&[u8]>, to_group: bool) -> bool {
+    fn refuse_source4(&mut self, turn: Turn, received: &Received, packet: &Ipv4<&[u8]>, to_group: bool) -> bool {
         let source = packet.source();
         // A host that does not know its address yet may speak to a group (RFC 1122 3.2.1.3): DHCP, IGMP.
         if source.is_unspecified() && to_group {
@@ -64,6 +64,8 @@ impl SlowPath {
             &mut self.counters.drops.martian_source
         } else if self.interfaces.owner(IpAddr::V4(source), received.interface).is_some() {
             &mut self.counters.drops.own_source
+        } else if !self.leads_back(turn, received.interface, source.into()) {
+            &mut self.counters.drops.reverse_path
         } else {
             return false;
         };

@@ -42,6 +42,8 @@ impl SlowPath {
             self.counters.drops.martian_destination += 1;
         } else if ours {
             self.own_source6(turn, received, &packet);
+        } else if !self.leads_back(turn, received.interface, source.into()) {
+            self.counters.drops.reverse_path += 1;
         } else if truncated {
             self.counters.drops.truncated += 1;
             self.error6(turn, received, &packet, Problem::header(PAYLOAD_LENGTH));

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use perigee_net::{Interface, InterfaceId, MacAddr, Policy, is_link_local};
+use perigee_net::{Interface, InterfaceId, MacAddr, Policy, ReversePath, is_link_local};
 use perigee_packet::Ipv6;
 use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::{flow, ipv6};
@@ -352,6 +352,17 @@ impl SlowPath {
             RouteDecision::NoRoute if on_link => Some((receiving, to)),
             _ => None,
         }
+    }
+
+    /// Whether a source passes the check that the interface it came in on asks for (RFC 3704). Link-local ones are of the link,
+    /// and hosts that have no address yet have no route (DHCP, duplicate address detection).
+    pub(crate) fn leads_back(&self, turn: Turn, interface: InterfaceId, source: IpAddr) -> bool {
+        let by = match self.policy(interface).urpf {
+            ReversePath::Off => return true,
+            ReversePath::Loose => None,
+            ReversePath::Strict => Some(interface),
+        };
+        source.is_unspecified() || is_link_local(source) || turn.routes.leads_back(source, by)
     }
 
     /// The switches of an interface; those of one that does not exist are the defaults.

@@ -45,6 +45,11 @@ pub trait Routes {
     /// The best route. Never asked for groups, broadcasts or link-local IPv6 addresses. Of several equal paths,
     /// `flow` picks one: it is the hash by which the fast path does so, too.
     fn route(&self, destination: IpAddr, flow: u32) -> RouteDecision;
+
+    /// Whether a route leads back to a source: by this interface, if one is given, which one of several equal paths does.
+    /// A default route is one; routes that are not forwarded by are none (RFC 3704 2). Never asked for groups, unspecified and
+    /// link-local addresses.
+    fn leads_back(&self, source: IpAddr, by: Option<InterfaceId>) -> bool;
 }
 
 /// What the caller passes to the slow path.

@@ -269,4 +269,10 @@ impl Routes for Routing {
             Leaf::Fixed(_) => RouteDecision::NoRoute,
         }
     }
+
+    /// By the same question as workers ask.
+    fn leads_back(&self, source: IpAddr, by: Option<InterfaceId>) -> bool {
+        let fib = self.fib.reader();
+        fib.next_hops.leads(fib.lookup(source).0, by)
+    }
 }

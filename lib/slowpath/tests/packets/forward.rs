@@ -2,7 +2,7 @@
 //! IPv4 on its way through: TTL, routes, size, options, broadcasts.
 
 use crate::world::*;
-use perigee_net::{Interface, MacAddr, Policy};
+use perigee_net::{Interface, MacAddr, Policy, ReversePath};
 use perigee_packet::Ipv4;
 use perigee_packet::wire::{ipv4, protocol};
 use perigee_slowpath::*;
@@ -369,4 +369,35 @@ fn a_packet_that_waited_takes_the_way_that_is_right_when_it_goes() {
     w.advance(1000);
     let (_, mac, sent) = w.take_packet();
     assert_eq!((mac, Ipv4::new(&sent[..]).unwrap().ttl()), (host(RIGHT, 254).mac, 8));
+}
+
+// RFC 1812 5.3.8, RFC 3704 2.2 to 2.4: a source needs a route back, by the interface it came in on or by any.
+#[test]
+fn ipv4_row_43_sources_without_a_way_back_are_dropped_where_that_is_asked_for() {
+    let passes = |urpf, source: &str| {
+        let (mut w, a, b) = pair();
+        w.set(LEFT, Interface { policy: Policy { urpf, ..Policy::default() }, ..interface(LEFT) });
+        w.sent.clear();
+        w.from(a, &udp4(v4(source), b.v4, 5));
+        let passed = w.take_packets().len() == 1;
+        assert_eq!(w.dropped("reverse_path"), u64::from(!passed), "{source}");
+        // No error goes to such a source.
+        w.from(a, &edit4(udp4(v4(source), b.v4, 5), |view| view.set_ttl(1)));
+        assert_eq!(w.count("icmp_errors_sent"), u64::from(passed), "{source}");
+        passed
+    };
+    let sources = ["10.0.1.9", "198.51.100.7", "198.18.0.1", "192.0.2.1", "203.0.113.1"];
+    assert_eq!(sources.map(|source| passes(ReversePath::Strict, source)), [true, false, false, false, false]);
+    assert_eq!(sources.map(|source| passes(ReversePath::Loose, source)), [true, true, false, false, false]);
+    let (mut w, a, b) = pair();
+    w.set(LEFT, Interface { policy: Policy { urpf: ReversePath::Strict, ..Policy::default() }, ..interface(LEFT) });
+    w.sent.clear();
+    // A default route counts where it leads out of the interface.
+    w.table.0.push((prefix("0.0.0.0/0"), RouteDecision::Gateway(LEFT, host(LEFT, 4).v4.into())));
+    w.from(a, &udp4(v4("198.18.0.1"), b.v4, 5));
+    assert_eq!(w.take_packets().len(), 1);
+    // A host that asks for its first address has none to check.
+    let discover = udp4(v4("0.0.0.0"), v4("255.255.255.255"), 5);
+    w.punt(LEFT, &ethernet(MacAddr::BROADCAST, a.mac, &discover));
+    assert_eq!((w.twin.len(), w.dropped("reverse_path")), (1, 0));
 }

@@ -2,7 +2,7 @@
 //! IPv6 on its way through: hop limit, routes, size, hop-by-hop options, scopes.
 
 use crate::world::*;
-use perigee_net::{Interface, MacAddr};
+use perigee_net::{Interface, MacAddr, Policy, ReversePath};
 use perigee_packet::Ipv6;
 use perigee_packet::wire::{ipv6, protocol};
 use perigee_slowpath::*;
@@ -199,4 +199,26 @@ fn a_payload_length_beyond_the_frame_is_pointed_at() {
     w.from(a, &cut(icmp6_packet(a.v6, b.v6, 64, 1, 0, b"error")));
     assert_eq!((w.dropped("truncated"), w.count("icmp_errors_suppressed")), (6, 3));
     w.silent();
+}
+
+// RFC 3704 2: as for IPv4; link-local sources and stations that detect duplicates have no route and need none.
+#[test]
+fn sources_without_a_way_back_are_dropped_where_that_is_asked_for() {
+    let (mut w, a, b) = pair();
+    w.set(LEFT, Interface { policy: Policy { urpf: ReversePath::Strict, ..Policy::default() }, ..interface(LEFT) });
+    w.sent.clear();
+    let sources = ["2001:db8:1::9", "2001:db8:100::7", "2001:db8:ffff::1", "2001:db8:200::1"];
+    for (source, passes) in sources.into_iter().zip([1, 0, 0, 0]) {
+        w.from(a, &udp6(v6(source), b.v6, 5));
+        assert_eq!(w.take_packets().len(), passes, "{source}");
+    }
+    assert_eq!(w.dropped("reverse_path"), 3);
+    let ours = v6("2001:db8:1::1");
+    w.from(a, &ping6(v6("fe80::2"), mac(LEFT).link_local(), b"x"));
+    let probe = neighbor_solicitation(v6("::"), v6("ff02::1:ff00:1"), ours, None);
+    w.punt(LEFT, &ethernet(MacAddr::from_ipv6_multicast(v6("ff02::1:ff00:1")), a.mac, &probe));
+    assert_eq!(
+        (w.count("echo_replied"), w.count("solicitations_answered") > 0, w.dropped("reverse_path")),
+        (1, true, 3)
+    );
 }

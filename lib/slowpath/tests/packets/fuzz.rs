@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::world::*;
-use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr, Policy};
+use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr, Policy, ReversePath};
 use perigee_packet::wire::arp::Repr;
 use perigee_packet::wire::{icmp4, icmp6, ipv4, ipv6, protocol};
 use perigee_packet::{Ethernet, Ipv4, Ipv6};
@@ -250,8 +250,12 @@ fn frame(rng: &mut StdRng, interface: InterfaceId) -> Vec<u8> {
 
 /// An interface with random switches.
 fn any_interface(rng: &mut StdRng, id: InterfaceId) -> Interface {
-    let policy =
-        Policy { redirects: rng.random_bool(0.8), directed_broadcast: rng.random(), source_routes: rng.random() };
+    let policy = Policy {
+        redirects: rng.random_bool(0.8),
+        urpf: pick(rng, &[ReversePath::Off, ReversePath::Off, ReversePath::Loose, ReversePath::Strict]),
+        directed_broadcast: rng.random(),
+        source_routes: rng.random(),
+    };
     Interface { policy, ..interface(id) }
 }
 

@@ -28,6 +28,13 @@ impl Routes for Table {
         let matching = self.0.iter().filter(|(prefix, _)| prefix.covers(destination));
         matching.max_by_key(|(prefix, _)| prefix.prefix_len).map_or(RouteDecision::NoRoute, |(_, decision)| *decision)
     }
+
+    fn leads_back(&self, source: IpAddr, by: Option<InterfaceId>) -> bool {
+        match self.route(source, 0) {
+            RouteDecision::Connected(id) | RouteDecision::Gateway(id, _) => by.is_none_or(|by| by == id),
+            _ => false,
+        }
+    }
 }
 
 pub fn prefix(text: &str) -> InterfaceAddress {
