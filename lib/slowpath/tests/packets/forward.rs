@@ -323,7 +323,7 @@ fn a_malformed_option_is_pointed_at() {
 
 // RFC 1812 5.3.13, RFC 7126 4.3.
 #[test]
-fn source_routes_are_dropped_unless_allowed() {
+fn ipv4_row_46_source_routes_are_dropped_unless_allowed() {
     let route = |kind, next: [u8; 4]| [&[kind, 7, 4][..], &next, &[0]].concat();
     let (mut w, a, b) = pair();
     for kind in [131, 137] {
