@@ -96,7 +96,9 @@ impl SlowPath {
         let better = interface == received.interface && source != target && packet.hop_limit() > 1;
         // A router is named by its link-local address, and by no other (RFC 4861 4.5).
         let named = target == destination || target.is_unicast_link_local();
-        let neighbor = !source.is_unicast_link_local() && own.on_link(source.into());
+        let station = !source.is_multicast() && !source.is_unspecified() && !source.is_loopback();
+        let ours = self.interfaces.owner(source.into(), interface).is_some();
+        let neighbor = station && !ours && !source.is_unicast_link_local() && own.on_link(source.into());
         let routed = !destination.is_multicast() && !destination.is_unicast_link_local() && !received.is_group();
         let from = own.source6(ALL_NODES).filter(Ipv6Addr::is_unicast_link_local);
         let Some(from) = from.filter(|_| better && named && neighbor && routed) else { return };

@@ -183,6 +183,10 @@ fn ipv6_row_21_redirects_only_where_they_help() {
     assert_eq!(redirects(&mut w, &udp6(v6("2001:db8:100::7"), FAR6, 5)), [0, 0]);
     assert_eq!(redirects(&mut w, &udp6(a.v6, v6("ff0e::1"), 5)), [0, 0]);
     assert_eq!(redirects(&mut w, &udp6(v6("fe80::9"), FAR6, 5))[1], 0);
+    // A copy's source has not been judged: one of the router's own is no neighbor, whatever the network covers.
+    for source in ["2001:db8:1::1", "2001:db8:2::1", "ff02::1", "::"] {
+        assert_eq!(redirects(&mut w, &udp6(v6(source), FAR6, 5)), [0, 0], "{source}");
+    }
     let mut expired = udp6(a.v6, FAR6, 5);
     expired[7] = 1;
     assert_eq!(redirects(&mut w, &expired), [0, 0]);
