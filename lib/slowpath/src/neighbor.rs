@@ -253,9 +253,16 @@ impl Neighbors {
     pub(crate) fn forget(&mut self, key: Key) {
         let Some(n) = self.table.get_mut(&key).filter(|n| n.wanted) else { return };
         n.wanted = false;
-        self.incomplete += usize::from(n.state == NeighborState::Incomplete);
+        let incomplete = n.state == NeighborState::Incomplete;
         // Without a timer it was waiting for its interface to come up; now nothing needs it.
-        if n.state == NeighborState::Failed && n.timer.is_none() {
+        let waits = n.state == NeighborState::Failed && n.timer.is_none();
+        // It was never refused, but now it counts among those that are. Its packets are judged again.
+        let one_too_many = incomplete && self.incomplete >= self.config.max_incomplete;
+        self.incomplete += usize::from(incomplete);
+        if one_too_many {
+            self.release(key);
+        }
+        if waits || one_too_many {
             self.remove(key);
         }
     }

@@ -38,6 +38,21 @@ fn a_scan_fills_neither_table_nor_queue_and_spares_the_known() {
     assert_eq!(w.take_packets().last().unwrap().1, host(RIGHT, 4).mac);
 }
 
+// Found by the fuzzer: gateways are not counted among the unresolved until they are forgotten.
+#[test]
+fn forgotten_gateways_are_no_way_around_the_limit() {
+    let mut w = World::with(Config { max_incomplete: 2, ..Config::default() });
+    let gateway = |n: u8| IpAddr::V4(Ipv4Addr::new(10, 0, 2, n));
+    (100..105).for_each(|n| w.input(Input::Resolve { interface: RIGHT, gateway: gateway(n) }));
+    let a = host(LEFT, 2);
+    w.from(a, &udp4(a.v4, Ipv4Addr::new(10, 0, 2, 104), 1));
+    assert_eq!(w.slow.queued(), 1);
+    (100..105).for_each(|n| w.input(Input::Forget { interface: RIGHT, gateway: gateway(n) }));
+    let incomplete = w.slow.neighbors().filter(|n| n.state == NeighborState::Incomplete).count();
+    assert_eq!((incomplete, w.slow.neighbors().count()), (2, 2));
+    assert_eq!((w.slow.queued(), w.dropped("neighbor_table_full")), (0, 1));
+}
+
 #[test]
 fn forged_senders_fill_the_table_up_to_its_limit() {
     let mut w = World::with(Config { max_neighbors: 20, ..Config::default() });
