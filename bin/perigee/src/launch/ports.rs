@@ -12,6 +12,7 @@ use perigee_packet::{Cutting, Pool, Port, PortInfo, ReceiveQueue, TransmitQueue}
 use perigee_router::{PortQueues, RouterPort};
 use perigee_socket::{Buffers, SocketConfig, SocketPort};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 /// A port that is open, by whatever drives it.
@@ -127,9 +128,9 @@ fn pools(eal: &Eal, config: &Config) -> Result<BTreeMap<Option<u16>, Arc<MbufPoo
     let largest = config.ports.iter().map(|port| port.mtu).max().unwrap_or(1500);
     let mut pools = BTreeMap::new();
     for node in config.ports.iter().map(|port| numa_node(&port.device)) {
-        if !pools.contains_key(&node) {
+        if let Entry::Vacant(missing) = pools.entry(node) {
             let wanted = PoolConfig { buffers: config.router.mbufs, numa_node: node, ..PoolConfig::default() };
-            pools.insert(node, MbufPool::new(eal, wanted.for_mtu(largest))?);
+            missing.insert(MbufPool::new(eal, wanted.for_mtu(largest))?);
         }
     }
     Ok(pools)
