@@ -277,8 +277,20 @@ impl FibWriter {
 
     /// Where a packet of a flow to `destination` finally goes, decided as a worker would: groups and gateways are resolved.
     pub fn decide(&self, destination: IpAddr, flow: u32) -> Leaf {
-        let (id, _) = self.reader().lookup(destination);
-        self.next_hops.leaf(id, flow)
+        self.next_hops.leaf(self.find(destination), flow)
+    }
+
+    /// Whether packets to `address` leave by some interface, or by `by` if that is given: see [`NextHops::leads`].
+    pub fn leads(&self, address: IpAddr, by: Option<InterfaceId>) -> bool {
+        self.next_hops.reader().leads(self.find(address), by)
+    }
+
+    /// The next hop that workers find.
+    fn find(&self, address: IpAddr) -> NextHopId {
+        match address {
+            IpAddr::V4(v4) => self.v4.lookup.view().lookup(v4.to_bits()),
+            IpAddr::V6(v6) => self.v6.lookup.view().lookup(v6.to_bits()),
+        }
     }
 
     /// Every next hop in use.

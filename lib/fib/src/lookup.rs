@@ -53,6 +53,10 @@ pub trait LookupWriter<A: Address>: Send {
     /// The current readers' half.
     fn reader(&self) -> Arc<dyn Lookup<A>>;
 
+    /// The current readers' half, lent: for questions in between, which leave alone the count of its owners that lies beside
+    /// what workers read.
+    fn view(&self) -> &dyn Lookup<A>;
+
     /// Replaces all routes by these, and makes a new readers' half; of several routes with one prefix the last counts. Much
     /// faster than inserting them one by one. After an error nothing has changed, and the old table stays in use.
     fn load(&mut self, routes: &[(PrefixOf<A>, NextHopId)]) -> Result<(), LookupError>;

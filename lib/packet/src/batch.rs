@@ -128,6 +128,37 @@ impl Packet {
         unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.length.into()) }
     }
 
+    /// Asks for the buffer's header and the frame's first bytes, where the processor can: they will be needed soon.
+    #[inline]
+    pub fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing, whatever the address.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            if let Some(handle) = &self.handle {
+                _mm_prefetch::<_MM_HINT_T0>(handle.as_ptr().cast());
+            }
+            _mm_prefetch::<_MM_HINT_T0>(self.data.as_ptr().cast());
+        }
+    }
+
+    /// Frees packets together, which costs less than one by one.
+    pub fn free_all(packets: impl IntoIterator<Item = Packet>) {
+        let mut handles: Vec<Handle> = Vec::new();
+        let mut memory: Option<&'static dyn Memory> = None;
+        for mut packet in packets {
+            if !memory.is_some_and(|memory| std::ptr::addr_eq(memory, packet.memory)) {
+                if let Some(before) = memory.replace(packet.memory) {
+                    before.free(&mut handles);
+                }
+            }
+            handles.extend(packet.handle.take());
+        }
+        if let Some(memory) = memory {
+            memory.free(&mut handles);
+        }
+    }
+
     /// Of a [super-frame](crate::wire::super_frame), the payload of its segments in bytes.
     pub fn gso_size(&self) -> Option<NonZeroU16> {
         self.memory.gso_size(self.handle.as_ref()?)

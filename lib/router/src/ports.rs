@@ -7,15 +7,17 @@
 //!  Linux  ──────────► twin ───────────────────────────┘              └─► twin ─────► Linux
 //! ```
 
+mod outputs;
 mod twin;
 mod underlay;
 
+pub(crate) use outputs::Outputs;
 use perigee_config::{Config, Device};
 use perigee_helper::twin::Twin;
 use perigee_helper::{LinkPreparation, TwinStatus};
 use perigee_net::MacAddr;
 use perigee_netlink::Source;
-use perigee_packet::{Batch, Pool, Port, PortInfo, ReceiveQueue, TransmitQueue};
+use perigee_packet::{Batch, Pool, Port, PortInfo, ReceiveQueue};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 pub(crate) use twin::PortTwin;
@@ -49,11 +51,9 @@ pub(crate) struct OpenPort {
 /// All ports, in the configuration's order, and their queues.
 pub struct Ports {
     ports: Vec<OpenPort>,
-    /// By port number.
-    outputs: Vec<Option<Box<dyn TransmitQueue>>>,
+    outputs: Outputs,
     receivers: Vec<(u16, Box<dyn ReceiveQueue>)>,
     underlay: Underlay,
-    lost_to_transmit: u64,
 }
 
 impl Ports {
@@ -80,7 +80,9 @@ impl Ports {
         let SlowQueues { receivers, outputs } = queues;
         let ports: Vec<OpenPort> = config.ports.iter().zip(ports).map(open).collect();
         let underlay = Underlay::new(underlay, ports.iter().filter_map(|port| port.below.clone()));
-        Ports { ports, outputs, receivers, underlay, lost_to_transmit: 0 }
+        let pool = |number| ports.iter().find(|port| port.info.port == number).map(|port| port.pool.clone());
+        let outputs = Outputs::new(outputs, pool);
+        Ports { ports, outputs, receivers, underlay }
     }
 
     /// All ports, in the configuration's order.
@@ -158,35 +160,19 @@ impl Ports {
         (*port, queue.receive(batch, most) > 0)
     }
 
-    /// How many transmit queues workers and slow path number.
+    /// How many ports workers and slow path number.
     pub(crate) fn width(&self) -> u16 {
-        self.outputs.len() as u16
+        self.outputs.width()
     }
 
-    /// Sends a frame on a port; one that cannot be sent is counted.
-    pub(crate) fn transmit(&mut self, number: u16, frame: &[u8]) {
-        let packet = self.by_number(number).and_then(|port| port.pool.packet(frame));
-        let queue = self.outputs.get_mut(usize::from(number)).and_then(Option::as_mut);
-        let (Some(packet), Some(queue)) = (packet, queue) else {
-            self.lost_to_transmit += 1;
-            return;
-        };
-        let mut handles = vec![packet.into_handle()];
-        queue.transmit(&mut handles);
-        if !handles.is_empty() {
-            self.lost_to_transmit += 1;
-            queue.discard(&mut handles);
-        }
+    /// The queues to send on.
+    pub(crate) fn outputs(&mut self) -> &mut Outputs {
+        &mut self.outputs
     }
 
     /// How many frames could not be sent.
     pub(crate) fn lost_to_transmit(&self) -> u64 {
-        self.lost_to_transmit
-    }
-
-    /// Lets the transmit queues finish what they still hold.
-    pub(crate) fn poll_outputs(&mut self) {
-        self.outputs.iter_mut().flatten().for_each(|queue| queue.poll());
+        self.outputs.lost()
     }
 
     /// Gives a frame to Linux through a port's twin; returns whether the port has one.
@@ -217,6 +203,6 @@ impl Ports {
     /// Gives up the queues, and with them the buffers in them.
     pub(crate) fn close_queues(&mut self) {
         self.receivers.clear();
-        self.outputs.clear();
+        self.outputs.close();
     }
 }

@@ -32,6 +32,7 @@ use crate::taps::Taps;
 use crate::workers::Workers;
 use perigee_api::answers::VersionStatus;
 use perigee_config::{Config, Machine};
+use perigee_modules::Punted;
 use perigee_packet::{Batch, Mask, Memory};
 use perigee_slowpath::{Config as SlowConfig, SlowPath, Time};
 use perigee_worker::{Clock, Stop};
@@ -97,6 +98,8 @@ pub struct SlowThread {
     pub(crate) linux: LinuxSide,
     pub(crate) taps: Taps,
     batch: Box<Batch>,
+    /// What was taken from a punt ring; empty between two turns.
+    punts: Vec<Punted>,
     buffer: Vec<u8>,
     next_housekeeping: u64,
     /// When changes were last made visible.
@@ -120,6 +123,7 @@ impl SlowThread {
             linux: LinuxSide::new(linux, config, &parts.ports, parts.mailbox.bell()),
             taps: Taps::new(parts.workers.custom().clone(), parts.mailbox.bell().clone()),
             batch: Batch::new(parts.memory),
+            punts: Vec::new(),
             buffer: vec![0; usize::from(u16::MAX)],
             next_housekeeping: 0,
             committed: 0,
@@ -221,7 +225,7 @@ impl SlowThread {
         }
         self.parts.forwarding.reclaim();
         self.parts.workers.listen(now);
-        self.parts.ports.poll_outputs();
+        self.parts.ports.outputs().poll();
     }
 
     /// Frees the packets that are still held here; to be called when the workers have ended.

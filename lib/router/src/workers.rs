@@ -35,9 +35,9 @@ impl Workers {
         self.ends.len()
     }
 
-    /// The next packet from a worker's punt ring.
-    pub(crate) fn punted(&mut self, worker: usize) -> Option<Punted> {
-        self.ends[worker].punts.pop().ok()
+    /// Takes up to `most` packets from a worker's punt ring.
+    pub(crate) fn take_punted(&mut self, worker: usize, most: usize, into: &mut Vec<Punted>) {
+        take(&mut self.ends[worker].punts, most, into);
     }
 
     /// Whether a packet waits in any punt ring.
@@ -80,6 +80,14 @@ impl Workers {
             while end.punts.pop().is_ok() {}
         }
     }
+}
+
+/// Takes up to `most` packets from a punt ring. Another core has written all of them, so their bytes are asked for early.
+pub(crate) fn take(ring: &mut rtrb::Consumer<Punted>, most: usize, into: &mut Vec<Punted>) {
+    let Ok(chunk) = ring.read_chunk(ring.slots().min(most)) else { return };
+    let from = into.len();
+    into.extend(chunk);
+    into[from..].iter().for_each(|punted| punted.packet.prefetch());
 }
 
 /// The last known count of a worker's polls, and when it was last seen to change.

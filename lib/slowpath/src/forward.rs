@@ -202,7 +202,7 @@ impl SlowPath {
                 self.transmit4(turn, received, packet, (next_hop, mac, mtu), route);
             }
             Answer::Wait => {
-                let waiting = Pending::Received { interface: received.interface, frame: received.frame.clone() };
+                let waiting = Pending::Received { interface: received.interface, frame: received.frame.to_vec() };
                 self.neighbors.enqueue(next_hop, waiting, &mut self.counters);
             }
             Answer::Failed => {

@@ -170,7 +170,7 @@ impl SlowPath {
                 self.transmit_ip(next_hop.0, mac, &ready);
             }
             Answer::Wait => {
-                let waiting = Pending::Received { interface: received.interface, frame: received.frame.clone() };
+                let waiting = Pending::Received { interface: received.interface, frame: received.frame.to_vec() };
                 self.neighbors.enqueue(next_hop, waiting, &mut self.counters);
             }
             Answer::Failed => {

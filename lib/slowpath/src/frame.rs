@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! A received frame, parsed once.
 
+use std::borrow::Cow;
+
 use perigee_net::{InterfaceId, MacAddr};
 use perigee_packet::wire::ethernet::{self, Ethernet, ethertype};
 use perigee_packet::wire::vlan;
@@ -8,23 +10,24 @@ use perigee_packet::{Malformed, Vlan};
 
 /// A frame without the interface's own tag.
 #[derive(Debug)]
-pub(crate) struct Received {
+pub(crate) struct Received<'a> {
     pub interface: InterfaceId,
-    /// From the destination MAC on.
-    pub frame: Vec<u8>,
+    /// From the destination MAC on. The caller's bytes, where nothing had to be taken out.
+    pub frame: Cow<'a, [u8]>,
     pub destination: MacAddr,
     pub source: MacAddr,
     pub ethertype: u16,
 }
 
-impl Received {
+impl<'a> Received<'a> {
     /// The frame as it came in on an interface of this VLAN.
-    pub(crate) fn new(interface: InterfaceId, vlan: Option<u16>, frame: &[u8]) -> Result<Self, Malformed> {
+    pub(crate) fn new(interface: InterfaceId, vlan: Option<u16>, frame: &'a [u8]) -> Result<Self, Malformed> {
         Self::untagged(interface, strip(vlan, frame)?)
     }
 
     /// A frame whose tag is already off.
-    pub(crate) fn untagged(interface: InterfaceId, frame: Vec<u8>) -> Result<Self, Malformed> {
+    pub(crate) fn untagged(interface: InterfaceId, frame: impl Into<Cow<'a, [u8]>>) -> Result<Self, Malformed> {
+        let frame = frame.into();
         let view = Ethernet::new(&frame[..])?;
         let (destination, source, ethertype) = (view.destination(), view.source(), view.ethertype());
         Ok(Received { interface, frame, destination, source, ethertype })
@@ -42,18 +45,18 @@ impl Received {
 }
 
 /// Takes off the interface's own tag, if the frame still has it. VLAN 0 only carries a priority (IEEE 802.1Q 6.9.1).
-pub(crate) fn strip(vlan: Option<u16>, frame: &[u8]) -> Result<Vec<u8>, Malformed> {
+pub(crate) fn strip(vlan: Option<u16>, frame: &[u8]) -> Result<Cow<'_, [u8]>, Malformed> {
     let outer = Ethernet::new(frame)?;
     if !vlan::is_tag(outer.ethertype()) {
-        return Ok(frame.to_vec());
+        return Ok(frame.into());
     }
     let tag = Vlan::new(outer.payload())?;
     if tag.vid() != vlan.unwrap_or(0) {
-        return Ok(frame.to_vec());
+        return Ok(frame.into());
     }
     let mut bare = frame[..12].to_vec();
     bare.extend_from_slice(&frame[12 + vlan::HEADER_LEN..]);
-    Ok(bare)
+    Ok(bare.into())
 }
 
 /// How long the packet in an untagged frame is, if it is one of IP.

@@ -25,16 +25,22 @@ impl Identifications {
 
     /// The next one for packets from one address to another. IPv4 takes the low 16 bits.
     pub(crate) fn next(&mut self, from: IpAddr, to: IpAddr) -> u32 {
-        let start = self.hash(0, from, to);
-        let which = self.hash(1, from, to) as usize % self.counters.len();
+        let hash = self.hash(from, to);
+        let (start, which) = (hash as u32, (hash >> 32) as usize % self.counters.len());
         self.counters[which] = self.counters[which].wrapping_add(1);
-        (start as u32).wrapping_add(self.counters[which])
+        start.wrapping_add(self.counters[which])
     }
 
-    /// SipHash of the secret and what follows it: F of RFC 7739 for `purpose` 0, G for 1.
-    fn hash(&self, purpose: u8, from: IpAddr, to: IpAddr) -> u64 {
+    /// SipHash of the secret and both addresses: its low half is F of RFC 7739, its high half G.
+    fn hash(&self, from: IpAddr, to: IpAddr) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (self.secret, purpose, from, to).hash(&mut hasher);
+        hasher.write_u128(self.secret);
+        match (from, to) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                hasher.write_u64(u64::from(from.to_bits()) << 32 | u64::from(to.to_bits()))
+            }
+            (from, to) => (from, to).hash(&mut hasher),
+        }
         hasher.finish()
     }
 }

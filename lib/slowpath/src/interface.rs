@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The router's own interfaces and addresses, with their state of duplicate address detection.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use perigee_net::{Interface, InterfaceAddress, InterfaceId, is_link_local, solicited_node};
@@ -109,23 +109,25 @@ impl Own {
     }
 }
 
-/// All interfaces, and which addresses are the router's.
+/// All interfaces, and which addresses are the router's. Every packet asks several times, so it is all in sorted arrays.
 #[derive(Debug, Default)]
 pub(crate) struct Interfaces {
-    table: BTreeMap<InterfaceId, Own>,
-    /// Which interface has each address that is not link-local.
-    owners: BTreeMap<IpAddr, InterfaceId>,
+    /// By number.
+    table: Vec<Option<Own>>,
+    /// Which interface has each address that is not link-local: the lowest one.
+    owners4: Vec<(Ipv4Addr, InterfaceId)>,
+    owners6: Vec<(Ipv6Addr, InterfaceId)>,
     /// Directed broadcast addresses of each interface.
-    broadcasts: BTreeSet<(Ipv4Addr, InterfaceId)>,
+    broadcasts: Vec<(Ipv4Addr, InterfaceId)>,
 }
 
 impl Interfaces {
     pub(crate) fn get(&self, id: InterfaceId) -> Option<&Own> {
-        self.table.get(&id)
+        self.table.get(usize::from(id.0))?.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, id: InterfaceId) -> Option<&mut Own> {
-        self.table.get_mut(&id)
+        self.table.get_mut(usize::from(id.0))?.as_mut()
     }
 
     pub(crate) fn is_up(&self, id: InterfaceId) -> bool {
@@ -133,55 +135,80 @@ impl Interfaces {
     }
 
     pub(crate) fn set(&mut self, id: InterfaceId, own: Own) {
-        self.table.insert(id, own);
+        let index = usize::from(id.0);
+        if self.table.len() <= index {
+            self.table.resize_with(index + 1, || None);
+        }
+        self.table[index] = Some(own);
         self.index();
     }
 
     pub(crate) fn remove(&mut self, id: InterfaceId) {
-        self.table.remove(&id);
+        if let Some(place) = self.table.get_mut(usize::from(id.0)) {
+            *place = None;
+        }
         self.index();
     }
 
     fn index(&mut self) {
-        self.owners.clear();
-        self.broadcasts.clear();
-        for (&id, own) in &self.table {
+        let (mut owners4, mut owners6, mut broadcasts) = (Vec::new(), Vec::new(), Vec::new());
+        for (id, own) in self.iter() {
             for a in &own.config.addresses {
-                if !is_link_local(a.address) {
-                    self.owners.entry(a.address).or_insert(id);
+                match a.address {
+                    _ if is_link_local(a.address) => {}
+                    IpAddr::V4(v4) => owners4.push((v4, id)),
+                    IpAddr::V6(v6) => owners6.push((v6, id)),
                 }
-                self.broadcasts.extend(a.broadcasts().map(|broadcast| (broadcast, id)));
+                broadcasts.extend(a.broadcasts().map(|broadcast| (broadcast, id)));
             }
         }
+        owners4.sort_unstable();
+        owners4.dedup_by_key(|(address, _)| *address);
+        owners6.sort_unstable();
+        owners6.dedup_by_key(|(address, _)| *address);
+        broadcasts.sort_unstable();
+        broadcasts.dedup();
+        (self.owners4, self.owners6, self.broadcasts) = (owners4, owners6, broadcasts);
     }
 
     /// The interface that has this address. A link-local one is looked for on the receiving interface alone (RFC 4007 5).
     pub(crate) fn owner(&self, address: IpAddr, receiving: InterfaceId) -> Option<&Own> {
         let here = self.get(receiving).filter(|own| own.has(address));
-        here.or_else(|| self.owners.get(&address).and_then(|id| self.get(*id)))
+        here.or_else(|| {
+            let id = match address {
+                IpAddr::V4(v4) => find(&self.owners4, &v4),
+                IpAddr::V6(v6) => find(&self.owners6, &v6),
+            };
+            self.get(id?)
+        })
     }
 
     /// Is it a broadcast address of this interface's prefixes?
     pub(crate) fn is_broadcast_of(&self, address: Ipv4Addr, id: InterfaceId) -> bool {
-        self.broadcasts.contains(&(address, id))
+        self.broadcasts.binary_search(&(address, id)).is_ok()
     }
 
     /// The interface on whose network this is the broadcast address; that of old, of zeros, does not count
     /// (RFC 1812 4.2.3.1).
     pub(crate) fn link_of_broadcast(&self, address: Ipv4Addr) -> Option<InterfaceId> {
-        let any = (address, InterfaceId(0))..=(address, InterfaceId(u16::MAX));
         let ones = |a: &InterfaceAddress| a.broadcasts().next() == Some(address);
         let has = |id: &InterfaceId| self.get(*id).is_some_and(|own| own.config.addresses.iter().any(ones));
-        self.broadcasts.range(any).map(|(_, id)| *id).find(has)
+        self.having_broadcast(address).find(has)
+    }
+
+    /// The interfaces of which this is a broadcast address, in order.
+    fn having_broadcast(&self, address: Ipv4Addr) -> impl Iterator<Item = InterfaceId> + '_ {
+        let from = self.broadcasts.partition_point(|(other, _)| *other < address);
+        self.broadcasts[from..].iter().take_while(move |(other, _)| *other == address).map(|(_, id)| *id)
     }
 
     /// Is it a broadcast address of any interface's prefixes?
     pub(crate) fn is_broadcast(&self, address: Ipv4Addr) -> bool {
-        self.broadcasts.range((address, InterfaceId(0))..=(address, InterfaceId(u16::MAX))).next().is_some()
+        self.having_broadcast(address).next().is_some()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (InterfaceId, &Own)> {
-        self.table.iter().map(|(id, own)| (*id, own))
+        (0..).zip(&self.table).filter_map(|(id, own)| Some((InterfaceId(id), own.as_ref()?)))
     }
 
     /// All own addresses with their state.
@@ -196,4 +223,10 @@ impl Interfaces {
             })
         })
     }
+}
+
+/// What belongs to a key in a sorted list.
+fn find<K: Ord>(sorted: &[(K, InterfaceId)], key: &K) -> Option<InterfaceId> {
+    let index = sorted.binary_search_by(|(other, _)| other.cmp(key)).ok()?;
+    Some(sorted[index].1)
 }

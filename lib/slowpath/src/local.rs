@@ -64,7 +64,12 @@ pub(crate) fn has_fragment_header(packet: &Ipv6<&[u8]>) -> bool {
 
 impl SlowPath {
     /// A fragment of IPv4; the whole datagram, if it was the last that was missing.
-    pub(crate) fn fragment4(&mut self, turn: Turn, received: &Received, packet: &Ipv4<&[u8]>) -> Option<Received> {
+    pub(crate) fn fragment4(
+        &mut self,
+        turn: Turn,
+        received: &Received,
+        packet: &Ipv4<&[u8]>,
+    ) -> Option<Received<'static>> {
         if is_tiny(packet) {
             self.counters.drops.fragment_tiny += 1;
             return None;
@@ -101,7 +106,12 @@ impl SlowPath {
     }
 
     /// A packet of IPv6 with a fragment header; the whole datagram, if it was the last that was missing.
-    pub(crate) fn fragment6(&mut self, turn: Turn, received: &Received, packet: &Ipv6<&[u8]>) -> Option<Received> {
+    pub(crate) fn fragment6(
+        &mut self,
+        turn: Turn,
+        received: &Received,
+        packet: &Ipv6<&[u8]>,
+    ) -> Option<Received<'static>> {
         let header = FragmentHeader::find(packet)?;
         let behind = header.at + FragmentHeader::LEN;
         let end = ipv6::HEADER_LEN + packet.payload_len();
@@ -160,7 +170,7 @@ impl SlowPath {
     }
 
     /// The datagram as if it had come in one piece, if its interface is still there.
-    fn received_whole(&mut self, interface: InterfaceId, frame: Vec<u8>) -> Option<Received> {
+    fn received_whole(&mut self, interface: InterfaceId, frame: Vec<u8>) -> Option<Received<'static>> {
         self.usable(interface)?;
         Received::untagged(interface, frame).ok()
     }

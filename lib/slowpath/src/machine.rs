@@ -195,7 +195,7 @@ impl SlowPath {
         match frame::strip(own.config.vlan, frame) {
             // Linux cuts to the MTU of the twin, which is this one but for the moment in which one of the two changes.
             Ok(frame) if frame::ip_len(&frame).is_some_and(|len| len > most) => self.counters.drops.too_big += 1,
-            Ok(frame) => self.transmit(interface, frame),
+            Ok(frame) => self.transmit(interface, frame.into_owned()),
             Err(_) => self.counters.drops.bad_frame += 1,
         }
     }
@@ -283,7 +283,7 @@ impl SlowPath {
     pub(crate) fn deliver(&mut self, received: &Received) {
         if self.has_room() {
             self.counters.to_twin += 1;
-            let (interface, frame) = (received.interface, received.frame.clone());
+            let (interface, frame) = (received.interface, received.frame.to_vec());
             self.outputs.push_back(Output::ToTwin { interface, frame });
         }
     }

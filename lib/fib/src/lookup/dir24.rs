@@ -261,6 +261,10 @@ impl LookupWriter<u32> for Dir24Writer {
         self.shared.clone()
     }
 
+    fn view(&self) -> &dyn Lookup<u32> {
+        &*self.shared
+    }
+
     fn load(&mut self, routes: &[(Prefix4, NextHopId)]) -> Result<(), LookupError> {
         let mut fresh = Self::with_groups(self.limit)?;
         for (prefix, id) in routes {

@@ -309,6 +309,10 @@ impl LookupWriter<u32> for DirbWriter {
         self.shared.clone()
     }
 
+    fn view(&self) -> &dyn Lookup<u32> {
+        &*self.shared
+    }
+
     fn load(&mut self, routes: &[(Prefix4, NextHopId)]) -> Result<(), LookupError> {
         let mut fresh = Self::with(self.auto, self.isa, self.bm19.max_leaves())?;
         fresh.bm19.load(routes)?;

@@ -193,6 +193,10 @@ impl<A: Address + std::hash::Hash, B: Buffer<A>> LookupWriter<A> for DoubleBuffe
         self.front.buffer.clone()
     }
 
+    fn view(&self) -> &dyn Lookup<A> {
+        &*self.front.buffer
+    }
+
     fn load(&mut self, routes: &[(PrefixOf<A>, NextHopId)]) -> Result<(), LookupError> {
         let routes = checked(&*self.front.buffer, routes)?;
         let front = Copy::new(self.make, 0, &routes)?;
@@ -282,6 +286,10 @@ impl<A: Address + std::hash::Hash, B: Buffer<A>> SingleBuffered<A, B> {
 impl<A: Address + std::hash::Hash, B: Buffer<A>> LookupWriter<A> for SingleBuffered<A, B> {
     fn reader(&self) -> Arc<dyn Lookup<A>> {
         self.only.buffer.clone()
+    }
+
+    fn view(&self) -> &dyn Lookup<A> {
+        &*self.only.buffer
     }
 
     fn load(&mut self, routes: &[(PrefixOf<A>, NextHopId)]) -> Result<(), LookupError> {

@@ -183,6 +183,10 @@ impl LookupWriter<u32> for DxrWriter {
         self.shared.clone()
     }
 
+    fn view(&self) -> &dyn Lookup<u32> {
+        &*self.shared
+    }
+
     fn load(&mut self, routes: &[(Prefix4, NextHopId)]) -> Result<(), LookupError> {
         routes.iter().try_for_each(|(_, id)| self.check(*id))?;
         let slots = Slots::load(self.bits, routes).ok_or(LookupError::Memory { structure: name(self.bits) })?;

@@ -334,6 +334,10 @@ impl<A: Family> LookupWriter<A> for PoptrieWriter<A> {
         self.shared.clone()
     }
 
+    fn view(&self) -> &dyn Lookup<A> {
+        &*self.shared
+    }
+
     fn load(&mut self, routes: &[(PrefixOf<A>, NextHopId)]) -> Result<(), LookupError> {
         let mut fresh = Self::with_room(self.nodes.limit(), self.leaves.limit())?;
         for (prefix, id) in routes {

@@ -244,6 +244,10 @@ impl LookupWriter<u128> for Range6Writer {
         self.shared.clone()
     }
 
+    fn view(&self) -> &dyn Lookup<u128> {
+        &*self.shared
+    }
+
     fn load(&mut self, routes: &[(Prefix6, NextHopId)]) -> Result<(), LookupError> {
         let mut fresh = Self::with_lines(self.blocks.limit(), self.shared.isa)?;
         for (prefix, id) in routes {

@@ -243,6 +243,10 @@ impl LookupWriter<u128> for Trie6Writer {
         self.shared.clone()
     }
 
+    fn view(&self) -> &dyn Lookup<u128> {
+        &*self.shared
+    }
+
     fn load(&mut self, routes: &[(Prefix6, NextHopId)]) -> Result<(), LookupError> {
         let mut fresh = Self::with_nodes(self.limit)?;
         for (prefix, id) in routes {

@@ -116,6 +116,9 @@ impl<A: perigee_net::Address> LookupWriter<A> for Flaky<A> {
     fn reader(&self) -> Arc<dyn Lookup<A>> {
         self.inner.reader()
     }
+    fn view(&self) -> &dyn Lookup<A> {
+        self.inner.view()
+    }
     fn load(&mut self, routes: &[(PrefixOf<A>, NextHopId)]) -> Result<(), LookupError> {
         self.pass()?;
         self.inner.load(routes)

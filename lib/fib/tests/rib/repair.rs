@@ -42,6 +42,9 @@ impl<A: Address> LookupWriter<A> for Unreliable<A> {
     fn reader(&self) -> Arc<dyn Lookup<A>> {
         self.inner.reader()
     }
+    fn view(&self) -> &dyn Lookup<A> {
+        self.inner.view()
+    }
     fn load(&mut self, routes: &[(PrefixOf<A>, NextHopId)]) -> Result<(), LookupError> {
         if self.loses()? { Ok(()) } else { self.inner.load(routes) }
     }

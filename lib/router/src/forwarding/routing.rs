@@ -272,7 +272,6 @@ impl Routes for Routing {
 
     /// By the same question as workers ask.
     fn leads_back(&self, source: IpAddr, by: Option<InterfaceId>) -> bool {
-        let fib = self.fib.reader();
-        fib.next_hops.leads(fib.lookup(source).0, by)
+        self.fib.leads(source, by)
     }
 }

@@ -9,7 +9,7 @@ use perigee_modules::redirect::SENT_BACK;
 use perigee_modules::taps::Seen;
 use perigee_modules::trace::Trace;
 use perigee_net::{InterfaceId, MacAddr};
-use perigee_packet::SuperFrame;
+use perigee_packet::{Packet, SuperFrame};
 use perigee_slowpath::{Event, Input, Output, Time};
 use std::net::IpAddr;
 
@@ -25,17 +25,18 @@ impl SlowThread {
     pub(super) fn take_punts(&mut self) -> bool {
         let mut busy = false;
         for worker in 0..self.parts.workers.len() {
-            for _ in 0..TURN {
-                let Some(punted) = self.parts.workers.punted(worker) else { break };
-                busy = true;
-                self.punted(punted);
-            }
+            let mut punts = std::mem::take(&mut self.punts);
+            self.parts.workers.take_punted(worker, TURN, &mut punts);
+            busy |= !punts.is_empty();
+            punts.iter_mut().for_each(|punted| self.punted(punted));
+            Packet::free_all(punts.drain(..).map(|punted| punted.packet));
+            self.punts = punts;
             self.carry_out();
         }
         busy
     }
 
-    fn punted(&mut self, mut punted: Punted) {
+    fn punted(&mut self, punted: &mut Punted) {
         if punted.reason == SENT_BACK {
             return self.tell(Input::SentBack { interface: punted.interface, frame: punted.packet.bytes() });
         }
@@ -131,6 +132,9 @@ impl SlowThread {
                 Output::Event(event) => self.event(event),
             }
         }
+        if busy {
+            self.parts.ports.outputs().flush();
+        }
         busy
     }
 
@@ -142,7 +146,7 @@ impl SlowThread {
         let frame = tagged.as_deref().unwrap_or(frame);
         if !to_twin {
             self.taps.sending(egress.port, frame, (self.parts.clock)());
-            self.parts.ports.transmit(egress.port, frame);
+            self.parts.ports.outputs().transmit(egress.port, frame);
         } else if self.parts.ports.give_to_twin(egress.port, frame) {
             self.taps.delivered();
         }

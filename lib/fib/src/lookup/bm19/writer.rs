@@ -371,6 +371,10 @@ impl LookupWriter<u32> for Bm19Writer {
         self.shared.clone()
     }
 
+    fn view(&self) -> &dyn Lookup<u32> {
+        &*self.shared
+    }
+
     fn load(&mut self, routes: &[(Prefix4, NextHopId)]) -> Result<(), LookupError> {
         routes.iter().try_for_each(|(_, id)| check_id(NAME, *id, NextHopId::MAX))?;
         let slots = Box::new(Slots::load(BITS, routes).ok_or(MEMORY)?);
