@@ -50,8 +50,12 @@ section! {
         punt_ring: u32, power_of_two(), default 1024, restart;
         /// Packet buffers of the pool that the ports of a NUMA node share.
         mbufs: u32, integer("packet buffers", 1024..=16_777_216), default 16_384, restart;
-        /// ICMP errors per second that the router sends as a whole (RFC 1812 4.3.2.8, RFC 4443 2.4 f).
-        icmp_rate: u32, integer("ICMP errors per second", 0..=1_000_000), default 1000, restart;
+        /// ICMP errors per second that the router sends about packets of one interface, of each family (RFC 1812 4.3.2.8, RFC 4443
+        /// 2.4 f); 0 for none, 1000000000 for no limit.
+        icmp_rate: u32, integer("ICMP errors per second", 0..=1_000_000_000), default 1000, restart;
+        /// Those to one source network, of 24 bits for IPv4 and 64 for IPv6.
+        icmp_source_rate: Option<u32>, optional(integer("ICMP errors per second", 0..=1_000_000_000)),
+            default None => "a tenth of `icmp_rate`", restart;
     }
 }
 

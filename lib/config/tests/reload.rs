@@ -25,6 +25,7 @@ const CASES: &[Case] = &[
     ("[router]", "punt_ring", "[router]", "64", "128", "router.punt_ring"),
     ("[router]", "mbufs", "[router]", "2048", "2049", "router.mbufs"),
     ("[router]", "icmp_rate", "[router]", "0", "1", "router.icmp_rate"),
+    ("[router]", "icmp_source_rate", "[router]", "0", "1", "router.icmp_source_rate"),
     ("[router]", "workers", "[router]", "1", "2", "workers"),
     ("[router]", "cores", "[router]", "[1]", "[2]", "workers"),
     ("[[worker]]", "core", "[[worker]]", "1", "2", "workers"),

@@ -85,6 +85,19 @@ pub struct SlowParts {
     pub stop: Stop,
 }
 
+/// What the router's configuration says about its slow path. A burst is what comes in 10 ms, as a thread that shares its core may
+/// stand still for so long, and at least 50, for senders that try many ways at once.
+fn slow_config(config: &Config, secret: u128) -> SlowConfig {
+    let rate = config.router.icmp_rate;
+    SlowConfig {
+        icmp_errors_per_second: rate,
+        icmp_errors_per_source: config.router.icmp_source_rate.unwrap_or(rate.div_ceil(10)),
+        icmp_error_burst: (rate / 100).max(50).min(rate),
+        secret,
+        ..SlowConfig::default()
+    }
+}
+
 /// A random number: the keys of a new hash map are, and differ from one to the next.
 fn secret() -> u128 {
     let half = || u128::from(RandomState::new().build_hasher().finish());
@@ -111,13 +124,7 @@ impl SlowThread {
     /// Puts the thread together and brings its interfaces up.
     pub fn new(parts: SlowParts, linux: LinuxParts) -> SlowThread {
         let config = &parts.settings.config;
-        let icmp = config.router.icmp_rate;
-        let slow = SlowConfig {
-            icmp_errors_per_second: icmp,
-            icmp_error_burst: icmp.clamp(1, 50),
-            secret: secret(),
-            ..SlowConfig::default()
-        };
+        let slow = slow_config(config, secret());
         let mut thread = SlowThread {
             slow: SlowPath::new(slow),
             linux: LinuxSide::new(linux, config, &parts.ports, parts.mailbox.bell()),

@@ -2,6 +2,8 @@
 //! What the slow path counts. Every frame that it does not pass on is counted as a drop, with the section of the RFC that
 //! demands it.
 
+use crate::rate::Refused;
+
 /// What a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterKind {
@@ -78,6 +80,16 @@ macro_rules! counters {
 }
 
 impl Counters {
+    /// Counts an ICMP error that a limit refused; returns whether one did.
+    pub(crate) fn limited(&mut self, taken: Result<(), Refused>) -> bool {
+        match taken {
+            Ok(()) => return false,
+            Err(Refused::Interface) => self.icmp_errors_limited += 1,
+            Err(Refused::Source) => self.icmp_errors_limited_source += 1,
+        }
+        true
+    }
+
     /// What has been counted since `before`, an earlier state of these counters: each counter with its increase.
     pub fn since(&self, before: &Counters) -> impl Iterator<Item = Count> + use<> {
         let increase = |(now, before): (Count, Count)| Count { value: now.value.saturating_sub(before.value), ..now };
@@ -112,8 +124,10 @@ counters! {
         icmp_errors_sent "RFC 1812 4.3, RFC 4443 2.4";
         /// ICMP errors not sent because the packet must not be answered by one.
         icmp_errors_suppressed "RFC 1812 4.3.2.7, RFC 4443 2.4(e)";
-        /// ICMP errors not sent because there were too many.
+        /// ICMP errors not sent because there were too many about packets of one interface.
         icmp_errors_limited "RFC 1812 4.3.2.8, RFC 4443 2.4(f)";
+        /// ICMP errors not sent because there were too many to one source prefix, of 24 bits or 64.
+        icmp_errors_limited_source "RFC 1812 4.3.2.8, RFC 4443 2.4(f)";
         /// ICMP errors not sent because no route leads back, or the interface has no address to speak from.
         icmp_errors_unroutable "RFC 1812 4.3.2.4";
         /// Copies of packets that the fast path has sent on by the interface they came in on.

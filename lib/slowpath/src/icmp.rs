@@ -126,8 +126,8 @@ impl SlowPath {
             self.counters.icmp_errors_unroutable += 1;
             return;
         };
-        if !self.errors4.take(turn.now) {
-            self.counters.icmp_errors_limited += 1;
+        let within = self.limits.errors4.take(turn.now, received.interface, IpAddr::V4(to));
+        if self.counters.limited(within) {
             return;
         }
         self.counters.icmp_errors_sent += 1;

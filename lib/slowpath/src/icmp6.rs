@@ -195,8 +195,8 @@ impl SlowPath {
             self.counters.icmp_errors_unroutable += 1;
             return;
         };
-        if !self.errors6.take(turn.now) {
-            self.counters.icmp_errors_limited += 1;
+        let within = self.limits.errors6.take(turn.now, received.interface, IpAddr::V6(to));
+        if self.counters.limited(within) {
             return;
         }
         self.counters.icmp_errors_sent += 1;

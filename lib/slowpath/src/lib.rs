@@ -40,5 +40,6 @@ pub use counters::{Count, CounterKind, Counters, Drops};
 pub use interface::{AddressInfo, AddressState};
 pub use machine::SlowPath;
 pub use neighbor::{NeighborInfo, NeighborState};
+pub use rate::Limits;
 pub use reassembly::Reassembling;
 pub use types::{Config, Event, Input, Output, RouteDecision, Routes, Time};

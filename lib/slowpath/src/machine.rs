@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use perigee_net::{Interface, InterfaceId, MacAddr, Policy, ReversePath, is_link_local};
 use perigee_packet::Ipv6;
@@ -14,7 +15,7 @@ use crate::frame::{self, Received};
 use crate::identification::Identifications;
 use crate::interface::{AddressInfo, Interfaces, Own};
 use crate::neighbor::{Action, Answer, Heard, Key, NeighborInfo, Neighbors, Pending};
-use crate::rate::TokenBucket;
+use crate::rate::{Limits, TokenBucket};
 use crate::reassembly::{Reassembling, Reassembly};
 use crate::{Config, Counters, Event, Input, Output, RouteDecision, Routes, Time};
 
@@ -34,10 +35,7 @@ pub struct SlowPath {
     pub(crate) neighbors: Neighbors,
     pub(crate) reassembly: Reassembly,
     pub(crate) counters: Counters,
-    pub(crate) errors4: TokenBucket,
-    pub(crate) errors6: TokenBucket,
-    pub(crate) redirects4: TokenBucket,
-    pub(crate) redirects6: TokenBucket,
+    pub(crate) limits: Arc<Limits>,
     /// Limits events about conflicts, which any station on a link can cause.
     conflicts: TokenBucket,
     outputs: VecDeque<Output>,
@@ -49,17 +47,12 @@ pub struct SlowPath {
 impl SlowPath {
     /// A slow path without interfaces and neighbors.
     pub fn new(config: Config) -> Self {
-        let errors = TokenBucket::new(config.icmp_errors_per_second, config.icmp_error_burst);
-        let redirects = TokenBucket::new(config.redirects_per_second, config.redirect_burst);
         SlowPath {
             interfaces: Interfaces::default(),
             neighbors: Neighbors::new(config.clone()),
             reassembly: Reassembly::new(config.clone()),
             counters: Counters::default(),
-            errors4: errors.clone(),
-            errors6: errors,
-            redirects4: redirects.clone(),
-            redirects6: redirects,
+            limits: Arc::new(Limits::new(&config)),
             conflicts: TokenBucket::new(1, 10),
             outputs: VecDeque::new(),
             frames: 0,

@@ -71,7 +71,7 @@ impl SlowPath {
         let Some(IpAddr::V4(from)) = own.config.addresses.iter().find(common).map(|own| own.address) else { return };
         if received.is_group() || !self.may_be_answered(received, packet) {
             self.counters.icmp_errors_suppressed += 1;
-        } else if !self.redirects4.take(turn.now) {
+        } else if self.limits.redirects4.take(turn.now, interface, source.into()).is_err() {
             self.counters.redirects_limited += 1;
         } else {
             self.counters.redirects_sent += 1;
@@ -102,7 +102,7 @@ impl SlowPath {
         let routed = !destination.is_multicast() && !destination.is_unicast_link_local() && !received.is_group();
         let from = own.source6(ALL_NODES).filter(Ipv6Addr::is_unicast_link_local);
         let Some(from) = from.filter(|_| better && named && neighbor && routed) else { return };
-        if !self.redirects6.take(turn.now) {
+        if self.limits.redirects6.take(turn.now, interface, source.into()).is_err() {
             self.counters.redirects_limited += 1;
             return;
         }

@@ -213,11 +213,13 @@ pub struct Config {
     pub queue_bytes: usize,
     /// Frames in the queue of outputs. Events are never dropped for it.
     pub max_outputs: usize,
-    /// ICMP errors per second, for each of IPv4 and IPv6; 0: none at all.
+    /// ICMP errors per second about packets of one interface, for each of IPv4 and IPv6; 0: none at all.
     pub icmp_errors_per_second: u32,
+    /// ICMP errors per second to one source prefix, of 24 bits for IPv4 and 64 for IPv6; 0: none at all.
+    pub icmp_errors_per_source: u32,
     /// ICMP errors in one burst.
     pub icmp_error_burst: u32,
-    /// Redirects per second, for each of IPv4 and IPv6; 0: none at all.
+    /// Redirects per second on one interface, for each of IPv4 and IPv6; 0: none at all.
     pub redirects_per_second: u32,
     /// Redirects in one burst.
     pub redirect_burst: u32,
@@ -256,6 +258,7 @@ impl Default for Config {
             queue_bytes: 4 << 20,
             max_outputs: 8192,
             icmp_errors_per_second: 1000,
+            icmp_errors_per_source: 1000,
             icmp_error_burst: 50,
             redirects_per_second: 100,
             redirect_burst: 50,

@@ -178,7 +178,29 @@ fn errors_are_limited_to_burst_and_rate() {
     assert_eq!(count(&mut w), (5, 5));
     w.advance(300);
     assert_eq!(count(&mut w), (3, 3));
-    assert_eq!(w.count("icmp_errors_limited"), 2 * 192);
+    assert_eq!(w.count("icmp_errors_limited") + w.count("icmp_errors_limited_source"), 2 * 192);
     let mut off = World::with(Config { icmp_errors_per_second: 0, ..Config::default() });
     assert_eq!(count(&mut off), (0, 0));
+}
+
+// A sender that causes many errors uses up its own share only, not that of others on its link or on another one.
+#[test]
+fn errors_are_limited_by_interface_and_by_source() {
+    let config =
+        Config { icmp_errors_per_second: 20, icmp_errors_per_source: 5, icmp_error_burst: 20, ..Config::default() };
+    let mut w = World::with(config);
+    let errors = |w: &mut World, link, source: Ipv4Addr, n: usize| {
+        (0..n).for_each(|n| w.from(host(link, 2), &udp4(source, v4("198.18.0.1"), n)));
+        w.take_packets().len()
+    };
+    let (left, right) = (host(LEFT, 2).v4, host(RIGHT, 2).v4);
+    // A neighbor each, so that errors need not wait for ARP.
+    assert_eq!((errors(&mut w, LEFT, left, 1), errors(&mut w, RIGHT, right, 1)), (1, 1));
+    w.advance(60_000);
+    assert_eq!(errors(&mut w, LEFT, left, 100), 20, "the burst");
+    assert_eq!(w.count("icmp_errors_limited_source"), 80);
+    w.advance(1_000);
+    assert_eq!(errors(&mut w, LEFT, left, 100), 5, "the source's rate");
+    assert_eq!(errors(&mut w, RIGHT, right, 3), 3);
+    assert_eq!(w.count("icmp_errors_limited"), 0);
 }

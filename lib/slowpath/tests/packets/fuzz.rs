@@ -412,6 +412,7 @@ fn run(seed: u64, steps: u64) {
         queue_total: 10,
         queue_bytes: 9000,
         icmp_errors_per_second: 3,
+        icmp_errors_per_source: 2,
         icmp_error_burst: 5,
         redirects_per_second: 1,
         redirect_burst: 1,
