@@ -14,7 +14,7 @@ use crate::fragment::fragment;
 use crate::frame::Received;
 use crate::icmp::Problem;
 use crate::machine::{SlowPath, Turn};
-use crate::neighbor::{Answer, Key, Pending};
+use crate::neighbor::{Answer, Key, NextHop, Pending};
 use crate::options::{self, SourceRoute};
 
 /// Where the header has the packet's total length.
@@ -100,6 +100,9 @@ impl SlowPath {
             self.counters.drops.directed_broadcast += 1;
             return;
         };
+        if self.leave_to_owner() {
+            return; // It goes to Linux as well.
+        }
         match options::scan(packet) {
             Err(_) => self.counters.drops.bad_option += 1,
             Ok(Some(_)) => self.counters.drops.source_route += 1,
@@ -166,10 +169,17 @@ impl SlowPath {
         }
         let (counter, code) = match decision {
             RouteDecision::Connected(interface) => {
-                return self.send4(turn, received, packet, (interface, IpAddr::V4(destination)), route);
+                return self.send4(turn, received, packet, (interface, IpAddr::V4(destination)).into(), route);
             }
             RouteDecision::Gateway(interface, gateway) if !route.is_some_and(|route| route.strict) => {
-                return self.send4(turn, received, packet, (interface, gateway), route);
+                return self.send4(turn, received, packet, (interface, gateway).into(), route);
+            }
+            RouteDecision::Station(interface, mac) => {
+                let next_hop = NextHop { key: (interface, IpAddr::V4(destination)), mac: Some(mac) };
+                return self.send4(turn, received, packet, next_hop, route);
+            }
+            RouteDecision::Unresolved(interface) => {
+                return self.send4(turn, received, packet, (interface, IpAddr::V4(destination)).into(), route);
             }
             RouteDecision::Gateway(..) | RouteDecision::Local => {
                 (&mut self.counters.drops.source_route_failed, unreachable::SOURCE_ROUTE_FAILED)
@@ -192,11 +202,18 @@ impl SlowPath {
         turn: Turn,
         received: &Received,
         packet: &Ipv4<&[u8]>,
-        next_hop: Key,
+        next_hop: NextHop,
         route: Option<SourceRoute>,
     ) {
+        let NextHop { key: next_hop, mac: station } = next_hop;
+        // Whether it may be sent there or a redirect is due depends on the next hop's address.
+        if self.assistant && (station.is_none() || next_hop.0 == received.interface || route.is_some()) {
+            self.leave_to_owner();
+            return;
+        }
         let Some(mtu) = self.mtu_for4(turn, received, packet, next_hop.0) else { return };
-        match self.neighbors.look_up(turn.now, next_hop) {
+        match self.look_up(turn.now, NextHop { key: next_hop, mac: station }) {
+            Answer::AskOwner => {}
             Answer::Mac(mac) => {
                 self.redirect4(turn, received, packet, next_hop, route.is_some());
                 self.transmit4(turn, received, packet, (next_hop, mac, mtu), route);

@@ -13,7 +13,7 @@ use crate::RouteDecision;
 use crate::frame::Received;
 use crate::icmp6::Problem;
 use crate::machine::{SlowPath, Turn};
-use crate::neighbor::{Answer, Key, Pending};
+use crate::neighbor::{Answer, NextHop, Pending};
 
 /// Type of the jumbo payload option, which this router does not know as it forwards no jumbograms (RFC 2675).
 const JUMBO: u8 = 0xc2;
@@ -62,6 +62,9 @@ impl SlowPath {
 
     /// Another station sends from our address. A neighbor advertisement says which one (RFC 4862 5.4.4).
     fn own_source6(&mut self, turn: Turn, received: &Received, packet: &Ipv6<&[u8]>) {
+        if self.leave_to_owner() {
+            return; // Events are the owner's.
+        }
         self.counters.drops.own_source += 1;
         let ours = self.interfaces.get(received.interface).is_some_and(|own| own.config.mac == received.source);
         if packet.destination().is_multicast() && !ours {
@@ -130,11 +133,15 @@ impl SlowPath {
             return self.error6(turn, received, packet, Problem::hop_limit());
         }
         let (counter, code) = match decision {
-            RouteDecision::Connected(interface) => {
-                return self.send6(turn, received, packet, (interface, IpAddr::V6(destination)));
+            RouteDecision::Connected(interface) | RouteDecision::Unresolved(interface) => {
+                return self.send6(turn, received, packet, (interface, IpAddr::V6(destination)).into());
             }
             RouteDecision::Gateway(interface, gateway) => {
-                return self.send6(turn, received, packet, (interface, gateway));
+                return self.send6(turn, received, packet, (interface, gateway).into());
+            }
+            RouteDecision::Station(interface, mac) => {
+                let next_hop = NextHop { key: (interface, IpAddr::V6(destination)), mac: Some(mac) };
+                return self.send6(turn, received, packet, next_hop);
             }
             RouteDecision::NoRoute => (&mut self.counters.drops.no_route, unreachable::NO_ROUTE),
             RouteDecision::Unreachable => (&mut self.counters.drops.unreachable, unreachable::ADDRESS),
@@ -149,7 +156,13 @@ impl SlowPath {
     }
 
     /// The last steps: size, next hop's MAC.
-    fn send6(&mut self, turn: Turn, received: &Received, packet: &Ipv6<&[u8]>, next_hop: Key) {
+    fn send6(&mut self, turn: Turn, received: &Received, packet: &Ipv6<&[u8]>, next_hop: NextHop) {
+        let NextHop { key: next_hop, mac: station } = next_hop;
+        // Whether a redirect is due depends on the next hop's address.
+        if self.assistant && (station.is_none() || next_hop.0 == received.interface) {
+            self.leave_to_owner();
+            return;
+        }
         let Some(mtu) = self.interfaces.get(next_hop.0).filter(|own| own.config.up).map(|own| own.config.mtu) else {
             self.counters.drops.interface_down += 1;
             return self.error6(turn, received, packet, Problem::unreachable(unreachable::ADDRESS));
@@ -159,7 +172,8 @@ impl SlowPath {
             self.counters.drops.too_big += 1;
             return self.error6(turn, received, packet, Problem::too_big(mtu));
         }
-        match self.neighbors.look_up(turn.now, next_hop) {
+        match self.look_up(turn.now, NextHop { key: next_hop, mac: station }) {
+            Answer::AskOwner => {}
             Answer::Mac(mac) => {
                 self.redirect6(turn, received, packet, next_hop, Some(mac));
                 let mut ready = packet.into_inner()[..len].to_vec();

@@ -121,7 +121,7 @@ impl SlowPath {
         let to = packet.source();
         let next_hop = self.way_back(turn, IpAddr::V4(to), received.interface);
         // The address of the interface that the error leaves by (RFC 1812 4.3.2.4).
-        let from = next_hop.and_then(|(interface, next_hop)| self.speak_from4(interface, next_hop));
+        let from = next_hop.and_then(|next_hop| self.speak_from4(next_hop.key.0, next_hop.key.1));
         let (Some(next_hop), Some(from)) = (next_hop, from) else {
             self.counters.icmp_errors_unroutable += 1;
             return;

@@ -189,7 +189,7 @@ impl SlowPath {
         let own = self.interfaces.owner(IpAddr::V6(asked), received.interface);
         let from = match own.filter(|own| own.is_valid(IpAddr::V6(asked))) {
             Some(_) => Some(asked),
-            None => next_hop.and_then(|(interface, _)| self.speak_from6(interface, to)),
+            None => next_hop.and_then(|next_hop| self.speak_from6(next_hop.key.0, to)),
         };
         let (Some(next_hop), Some(from)) = (next_hop, from) else {
             self.counters.icmp_errors_unroutable += 1;

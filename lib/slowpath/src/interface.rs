@@ -29,6 +29,10 @@ pub struct AddressInfo {
     pub state: AddressState,
 }
 
+/// The router's interfaces and addresses at one moment, as an [`Assistant`](crate::Assistant) needs them.
+#[derive(Clone, Debug, Default)]
+pub struct InterfaceTable(pub(crate) Interfaces);
+
 /// An IPv6 address under duplicate address detection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Detection {
@@ -40,7 +44,7 @@ pub(crate) struct Detection {
 }
 
 /// An interface with its state.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Own {
     pub config: Interface,
     /// State of every IPv6 address; empty while the interface is down.
@@ -110,7 +114,7 @@ impl Own {
 }
 
 /// All interfaces, and which addresses are the router's. Every packet asks several times, so it is all in sorted arrays.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Interfaces {
     /// By number.
     table: Vec<Option<Own>>,
@@ -119,6 +123,7 @@ pub(crate) struct Interfaces {
     owners6: Vec<(Ipv6Addr, InterfaceId)>,
     /// Directed broadcast addresses of each interface.
     broadcasts: Vec<(Ipv4Addr, InterfaceId)>,
+    changes: u64,
 }
 
 impl Interfaces {
@@ -126,7 +131,13 @@ impl Interfaces {
         self.table.get(usize::from(id.0))?.as_ref()
     }
 
+    /// How often anything may have changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
     pub(crate) fn get_mut(&mut self, id: InterfaceId) -> Option<&mut Own> {
+        self.changes += 1;
         self.table.get_mut(usize::from(id.0))?.as_mut()
     }
 
@@ -151,6 +162,7 @@ impl Interfaces {
     }
 
     fn index(&mut self) {
+        self.changes += 1;
         let (mut owners4, mut owners6, mut broadcasts) = (Vec::new(), Vec::new(), Vec::new());
         for (id, own) in self.iter() {
             for a in &own.config.addresses {

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod arp;
+mod assistant;
 mod counters;
 mod forward;
 mod forward6;
@@ -36,8 +37,9 @@ mod reassembly;
 mod redirect;
 mod types;
 
+pub use assistant::Assistant;
 pub use counters::{Count, CounterKind, Counters, Drops};
-pub use interface::{AddressInfo, AddressState};
+pub use interface::{AddressInfo, AddressState, InterfaceTable};
 pub use machine::SlowPath;
 pub use neighbor::{NeighborInfo, NeighborState};
 pub use rate::Limits;

@@ -70,6 +70,9 @@ impl SlowPath {
         received: &Received,
         packet: &Ipv4<&[u8]>,
     ) -> Option<Received<'static>> {
+        if self.leave_to_owner() {
+            return None; // Memory for fragments is bounded for the router as a whole.
+        }
         if is_tiny(packet) {
             self.counters.drops.fragment_tiny += 1;
             return None;
@@ -112,6 +115,9 @@ impl SlowPath {
         received: &Received,
         packet: &Ipv6<&[u8]>,
     ) -> Option<Received<'static>> {
+        if self.leave_to_owner() {
+            return None;
+        }
         let header = FragmentHeader::find(packet)?;
         let behind = header.at + FragmentHeader::LEN;
         let end = ipv6::HEADER_LEN + packet.payload_len();

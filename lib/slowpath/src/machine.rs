@@ -6,15 +6,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use perigee_net::{Interface, InterfaceId, MacAddr, Policy, ReversePath, is_link_local};
-use perigee_packet::Ipv6;
 use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::{flow, ipv6};
+use perigee_packet::{Ipv4, Ipv6};
 
 use crate::fragment::{fragment, fragment6};
 use crate::frame::{self, Received};
 use crate::identification::Identifications;
-use crate::interface::{AddressInfo, Interfaces, Own};
-use crate::neighbor::{Action, Answer, Heard, Key, NeighborInfo, Neighbors, Pending};
+use crate::interface::{AddressInfo, InterfaceTable, Interfaces, Own};
+use crate::neighbor::{Action, Answer, Heard, Key, NeighborInfo, Neighbors, NextHop, Pending};
 use crate::rate::{Limits, TokenBucket};
 use crate::reassembly::{Reassembling, Reassembly};
 use crate::{Config, Counters, Event, Input, Output, RouteDecision, Routes, Time};
@@ -42,21 +42,32 @@ pub struct SlowPath {
     /// Frames among the outputs.
     frames: usize,
     identifications: Identifications,
+    /// It owns no tables: see [`Assistant`](crate::Assistant).
+    pub(crate) assistant: bool,
+    /// An assistant has found that the packet at hand is the owner's to judge.
+    pub(crate) left: bool,
 }
 
 impl SlowPath {
-    /// A slow path without interfaces and neighbors.
+    /// A slow path without interfaces and neighbors, which owns the tables.
     pub fn new(config: Config) -> Self {
+        let limits = Arc::new(Limits::new(&config));
+        SlowPath::with(config, limits, false)
+    }
+
+    pub(crate) fn with(config: Config, limits: Arc<Limits>, assistant: bool) -> Self {
         SlowPath {
             interfaces: Interfaces::default(),
             neighbors: Neighbors::new(config.clone()),
             reassembly: Reassembly::new(config.clone()),
             counters: Counters::default(),
-            limits: Arc::new(Limits::new(&config)),
+            limits,
             conflicts: TokenBucket::new(1, 10),
             outputs: VecDeque::new(),
             frames: 0,
             identifications: Identifications::new(config.secret),
+            assistant,
+            left: false,
             config,
         }
     }
@@ -67,6 +78,7 @@ impl SlowPath {
         match input {
             Input::Punted { interface, frame } => self.punted(turn, interface, frame),
             Input::SentBack { interface, frame } => self.sent_back(turn, interface, frame),
+            Input::Own { interface, packet } => self.send_for_assistant(turn, interface, packet),
             Input::FromTwin { interface, frame } => self.linux_sent(interface, frame),
             Input::SetInterface { id, interface } => self.set_interface(turn, id, interface),
             Input::RemoveInterface { id } => {
@@ -123,7 +135,7 @@ impl SlowPath {
     /// The oldest output not yet taken.
     pub fn poll_output(&mut self) -> Option<Output> {
         let output = self.outputs.pop_front()?;
-        self.frames -= usize::from(!matches!(output, Output::Event(_)));
+        self.frames -= usize::from(matches!(output, Output::Transmit { .. } | Output::ToTwin { .. }));
         Some(output)
     }
 
@@ -142,6 +154,21 @@ impl SlowPath {
         self.neighbors.queued()
     }
 
+    /// The limits of errors and redirects, which assistants share.
+    pub fn limits(&self) -> &Arc<Limits> {
+        &self.limits
+    }
+
+    /// The router's interfaces and addresses as they are now, for assistants.
+    pub fn interfaces(&self) -> InterfaceTable {
+        InterfaceTable(self.interfaces.clone())
+    }
+
+    /// How often the interfaces and addresses have changed.
+    pub fn interface_changes(&self) -> u64 {
+        self.interfaces.changes()
+    }
+
     /// What waits for more fragments.
     pub fn reassembling(&self) -> Reassembling {
         self.reassembly.holds()
@@ -152,7 +179,7 @@ impl SlowPath {
         self.interfaces.addresses()
     }
 
-    fn punted(&mut self, turn: Turn, interface: InterfaceId, frame: &[u8]) {
+    pub(crate) fn punted(&mut self, turn: Turn, interface: InterfaceId, frame: &[u8]) {
         self.counters.punted += 1;
         let Some(own) = self.usable(interface) else { return };
         let mac = own.config.mac;
@@ -171,9 +198,10 @@ impl SlowPath {
 
     fn receive(&mut self, turn: Turn, received: &Received) {
         match received.ethertype {
-            ethertype::ARP => self.arp(turn, received),
             ethertype::IPV4 => self.ipv4(turn, received),
             ethertype::IPV6 => self.ipv6(turn, received),
+            _ if self.leave_to_owner() => {}
+            ethertype::ARP => self.arp(turn, received),
             // A tag that is not the interface's.
             ethertype::VLAN | ethertype::QINQ => self.counters.drops.bad_frame += 1,
             // LLDP, IS-IS and the like are Linux's business.
@@ -252,7 +280,7 @@ impl SlowPath {
 
     fn release(&mut self, turn: Turn, key: Key, packet: Pending) {
         match packet {
-            Pending::Own(packet) => self.send_own(turn.now, key, packet),
+            Pending::Own(packet) => self.send_own(turn.now, key.into(), packet),
             Pending::Received { interface, frame } => {
                 if let Ok(received) = Received::untagged(interface, frame) {
                     self.receive(turn, &received);
@@ -273,8 +301,15 @@ impl SlowPath {
         }
     }
 
+    /// Leaves the packet at hand to the owner of the tables if this is an assistant; returns whether it is. Nothing may have been
+    /// counted or sent for the packet before.
+    pub(crate) fn leave_to_owner(&mut self) -> bool {
+        self.left |= self.assistant;
+        self.assistant
+    }
+
     pub(crate) fn deliver(&mut self, received: &Received) {
-        if self.has_room() {
+        if !self.leave_to_owner() && self.has_room() {
             self.counters.to_twin += 1;
             let (interface, frame) = (received.interface, received.frame.to_vec());
             self.outputs.push_back(Output::ToTwin { interface, frame });
@@ -303,20 +338,44 @@ impl SlowPath {
         self.transmit(interface, frame::build(mac, own.config.mac, kind, packet));
     }
 
+    /// Where to send a packet for this next hop.
+    pub(crate) fn look_up(&mut self, now: Time, next_hop: NextHop) -> Answer {
+        match next_hop.mac {
+            Some(mac) => Answer::Mac(mac),
+            None if self.assistant => Answer::AskOwner,
+            None => self.neighbors.look_up(now, next_hop.key),
+        }
+    }
+
+    /// Sends what an assistant has made, by the tables as they are now.
+    fn send_for_assistant(&mut self, turn: Turn, interface: InterfaceId, packet: &[u8]) {
+        let to = match (Ipv4::new(packet), Ipv6::new(packet)) {
+            (Ok(v4), _) => IpAddr::V4(v4.destination()),
+            (_, Ok(v6)) => IpAddr::V6(v6.destination()),
+            _ => return,
+        };
+        match self.way_back(turn, to, interface) {
+            Some(next_hop) => self.send_own(turn.now, next_hop, packet.to_vec()),
+            None => self.counters.drops.own_unroutable += 1,
+        }
+    }
+
     /// Sends a packet of this router's own to a next hop, in fragments where it must.
-    pub(crate) fn send_own(&mut self, now: Time, next_hop: Key, packet: Vec<u8>) {
-        let Some(own) = self.usable(next_hop.0) else { return };
+    pub(crate) fn send_own(&mut self, now: Time, next_hop: NextHop, packet: Vec<u8>) {
+        let (interface, address) = next_hop.key;
+        let Some(own) = self.usable(interface) else { return };
         let mtu = usize::from(own.config.mtu);
-        match self.neighbors.look_up(now, next_hop) {
-            Answer::Mac(mac) if packet.len() <= mtu => self.transmit_ip(next_hop.0, mac, &packet),
-            Answer::Mac(mac) => match self.cut(&packet, next_hop.1, mtu) {
+        match self.look_up(now, next_hop) {
+            Answer::Mac(mac) if packet.len() <= mtu => self.transmit_ip(interface, mac, &packet),
+            Answer::Mac(mac) => match self.cut(&packet, next_hop.mac.is_none().then_some(address), mtu) {
                 Some(pieces) => {
                     self.counters.fragmented += 1;
-                    pieces.iter().for_each(|piece| self.transmit_ip(next_hop.0, mac, piece));
+                    pieces.iter().for_each(|piece| self.transmit_ip(interface, mac, piece));
                 }
                 None => self.counters.drops.cannot_fragment += 1,
             },
-            Answer::Wait => self.neighbors.enqueue(next_hop, Pending::Own(packet), &mut self.counters),
+            Answer::AskOwner => self.outputs.push_back(Output::Own { interface, packet }),
+            Answer::Wait => self.neighbors.enqueue(next_hop.key, Pending::Own(packet), &mut self.counters),
             Answer::Failed => self.counters.drops.neighbor_failed += 1,
             Answer::Full => self.counters.drops.neighbor_table_full += 1,
         }
@@ -326,23 +385,24 @@ impl SlowPath {
     /// small as every path takes: no router on the way may cut them, and this one keeps no path MTUs (RFC 8200 5, RFC
     /// 8201 1). A link that is too small for IPv6 gets none, so that neighbor discovery and errors are never cut (RFC
     /// 6980).
-    fn cut(&mut self, packet: &[u8], next_hop: IpAddr, mtu: usize) -> Option<Vec<Vec<u8>>> {
+    fn cut(&mut self, packet: &[u8], next_hop: Option<IpAddr>, mtu: usize) -> Option<Vec<Vec<u8>>> {
         let Ok(view) = Ipv6::new(packet) else { return fragment(packet, mtu) };
         let (from, to) = (IpAddr::V6(view.source()), IpAddr::V6(view.destination()));
-        let most = if to == next_hop { mtu } else { ipv6::MIN_MTU };
+        let most = if Some(to) == next_hop { mtu } else { ipv6::MIN_MTU };
         (mtu >= ipv6::MIN_MTU).then(|| fragment6(&view, most, self.identifications.next(from, to)))
     }
 
     /// The path back to the sender of a packet that came in on `receiving`.
-    pub(crate) fn way_back(&self, turn: Turn, to: IpAddr, receiving: InterfaceId) -> Option<Key> {
+    pub(crate) fn way_back(&self, turn: Turn, to: IpAddr, receiving: InterfaceId) -> Option<NextHop> {
         let on_link = self.interfaces.get(receiving).is_some_and(|own| own.on_link(to));
         if is_link_local(to) {
-            return Some((receiving, to));
+            return Some((receiving, to).into());
         }
         match turn.routes.route(to, flow::symmetric_hash_of(to, to, 0, None)) {
-            RouteDecision::Connected(interface) => Some((interface, to)),
-            RouteDecision::Gateway(interface, gateway) => Some((interface, gateway)),
-            RouteDecision::NoRoute if on_link => Some((receiving, to)),
+            RouteDecision::Connected(interface) | RouteDecision::Unresolved(interface) => Some((interface, to).into()),
+            RouteDecision::Gateway(interface, gateway) => Some((interface, gateway).into()),
+            RouteDecision::Station(interface, mac) => Some(NextHop { key: (interface, to), mac: Some(mac) }),
+            RouteDecision::NoRoute if on_link => Some((receiving, to).into()),
             _ => None,
         }
     }

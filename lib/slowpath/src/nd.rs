@@ -70,6 +70,9 @@ impl SlowPath {
         packet: &Ipv6<&[u8]>,
         icmp: &Icmp6<&[u8]>,
     ) {
+        if self.leave_to_owner() {
+            return;
+        }
         match validate(packet, icmp) {
             Err(true) => self.counters.drops.nd_mac += 1,
             Err(false) => self.counters.drops.nd_invalid += 1,
@@ -105,7 +108,7 @@ impl SlowPath {
         let asker = (id, IpAddr::V6(source));
         self.neighbors.heard(turn.now, asker, heard, &mut self.counters);
         let answer = advertisement(target, source, self.own_mac(id), true);
-        self.send_own(turn.now, asker, answer);
+        self.send_own(turn.now, asker.into(), answer);
     }
 
     fn advertised(&mut self, now: Time, received: &Received, target: Ipv6Addr, heard: Heard) {

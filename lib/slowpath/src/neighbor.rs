@@ -25,6 +25,21 @@ use crate::{Config, Counters, Event, Time};
 /// A neighbor: its address means something only together with its link.
 pub(crate) type Key = (InterfaceId, IpAddr);
 
+/// A packet's next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NextHop {
+    /// Of one that only workers' tables know, the address is that of the destination.
+    pub key: Key,
+    /// Its MAC, where workers' tables have said so.
+    pub mac: Option<MacAddr>,
+}
+
+impl From<Key> for NextHop {
+    fn from(key: Key) -> NextHop {
+        NextHop { key, mac: None }
+    }
+}
+
 /// A packet that waits for its next hop's MAC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pending {
@@ -64,6 +79,8 @@ pub(crate) enum Answer {
     Failed,
     /// The table is full.
     Full,
+    /// The owner of the tables knows: this is an assistant.
+    AskOwner,
 }
 
 /// What was heard of a neighbor.

@@ -76,7 +76,7 @@ impl SlowPath {
         } else {
             self.counters.redirects_sent += 1;
             let redirect = self.build_error4(from, source, packet, Problem::Redirect { router });
-            self.send_own(turn.now, (interface, source.into()), redirect);
+            self.send_own(turn.now, (interface, source.into()).into(), redirect);
         }
     }
 
@@ -111,7 +111,7 @@ impl SlowPath {
         let mut redirect = nd::packet(from, source, icmp6::HEADER_LEN + body.len());
         let written = icmp6::emit(&mut redirect[ipv6::HEADER_LEN..], icmp6::REDIRECT, 0, 0, &body, &from, &source);
         debug_assert!(written.is_ok());
-        self.send_own(turn.now, (interface, source.into()), redirect);
+        self.send_own(turn.now, (interface, source.into()).into(), redirect);
     }
 }
 

@@ -30,6 +30,10 @@ pub enum RouteDecision {
     Connected(InterfaceId),
     /// Over a gateway on this interface.
     Gateway(InterfaceId, IpAddr),
+    /// Out of this interface to this station, whose IP address is not known: the answer of workers' tables.
+    Station(InterfaceId, MacAddr),
+    /// Out of this interface, once the next hop's MAC address is known; its IP address is not: the answer of workers' tables.
+    Unresolved(InterfaceId),
     /// No route: answered by "network unreachable" (RFC 1812 5.2.7.1).
     NoRoute,
     /// Configured: answered by "host unreachable".
@@ -70,6 +74,13 @@ pub enum Input<'a> {
         interface: InterfaceId,
         /// From the destination MAC on, without checksum.
         frame: &'a [u8],
+    },
+    /// A packet of the router's own that an assistant has made and cannot send: see [`Output::Own`].
+    Own {
+        /// The interface that the packet it answers came in on.
+        interface: InterfaceId,
+        /// From the IP header on.
+        packet: &'a [u8],
     },
     /// A frame that Linux sent through the twin of the interface's port; goes out as it is.
     FromTwin {
@@ -141,6 +152,13 @@ pub enum Output {
         interface: InterfaceId,
         /// From the destination MAC on.
         frame: Vec<u8>,
+    },
+    /// A packet of the router's own whose next hop an assistant does not know: for the owner of the tables, as [`Input::Own`].
+    Own {
+        /// The interface that the packet it answers came in on.
+        interface: InterfaceId,
+        /// From the IP header on.
+        packet: Vec<u8>,
     },
     /// Something that the tables must follow.
     Event(Event),

@@ -16,7 +16,7 @@ use rand::{RngExt, SeedableRng};
 
 const STEPS: u64 = 300_000;
 
-fn pick<T: Copy>(rng: &mut StdRng, from: &[T]) -> T {
+pub fn pick<T: Copy>(rng: &mut StdRng, from: &[T]) -> T {
     from[rng.random_range(0..from.len())]
 }
 
@@ -218,7 +218,7 @@ fn packet6(rng: &mut StdRng) -> Vec<u8> {
     }
 }
 
-fn frame(rng: &mut StdRng, interface: InterfaceId) -> Vec<u8> {
+pub fn frame(rng: &mut StdRng, interface: InterfaceId) -> Vec<u8> {
     let kind = pick(rng, &[0x0800, 0x0800, 0x0800, 0x86dd, 0x86dd, 0x86dd, 0x0806, 0x88cc]);
     let payload = match kind {
         0x0800 if rng.random_bool(0.3) => piece4(rng),
@@ -252,7 +252,7 @@ fn frame(rng: &mut StdRng, interface: InterfaceId) -> Vec<u8> {
 }
 
 /// An interface with random switches.
-fn any_interface(rng: &mut StdRng, id: InterfaceId) -> Interface {
+pub fn any_interface(rng: &mut StdRng, id: InterfaceId) -> Interface {
     let policy = Policy {
         redirects: rng.random_bool(0.8),
         urpf: pick(rng, &[ReversePath::Off, ReversePath::Off, ReversePath::Loose, ReversePath::Strict]),

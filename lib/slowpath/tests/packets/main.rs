@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod arp;
+mod assistant;
 mod bounds;
 mod forward;
 mod forward6;

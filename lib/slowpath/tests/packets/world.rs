@@ -192,6 +192,7 @@ impl World {
                     }
                     Output::ToTwin { interface, frame } => self.twin.push((interface, frame)),
                     Output::Event(event) => self.events.push(event),
+                    Output::Own { .. } => panic!("only assistants leave packets to others"),
                 }
             }
             let Some((interface, frame)) = answers.pop_front() else { return };
