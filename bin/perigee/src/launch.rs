@@ -23,12 +23,12 @@ use perigee_dpdk::{self as dpdk, Eal, EalConfig, MBUF};
 use perigee_helper::{Helper, privileges};
 use perigee_lua::{Script, Scripts};
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted};
-use perigee_packet::TransmitBuffer;
+use perigee_packet::{Pool, TransmitBuffer};
 use perigee_router::{
-    Forwarding, LinuxParts, Mailbox, Ports, Rebuild, Settings, SlowParts, Staging, WorkerEnd, WorkerQueues, Workers,
-    wire,
+    AssistantBell, AssistantParts, AssistantThread, Assistants, Forwarding, LinuxParts, Mailbox, Ports, Rebuild,
+    Settings, SlowParts, Staging, WorkerEnd, WorkerQueues, Workers, wire, wiring,
 };
-use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, punt_ring};
+use perigee_worker::{Clock, Idle, PuntReader, Stop, Worker, WorkerParts, punt_rings};
 use ports::{Opened, open_ports, pci_devices, queues, router_port};
 use std::path::Path;
 use std::sync::Arc;
@@ -130,19 +130,25 @@ struct Common {
     mailbox: Mailbox,
 }
 
-/// The workers, and the slow path's ends of them.
+/// The workers, the slow path's ends of them, and the ends of its assistants, which these bells wake: the punt rings of each.
 fn workers(
     config: &Config,
     queues: Vec<WorkerQueues>,
     opened: &Opened,
     forwarding: &Forwarding,
     common: &Common,
-) -> (Vec<Worker>, Vec<WorkerEnd>) {
+    assistants: &[AssistantBell],
+) -> (Vec<Worker>, Vec<WorkerEnd>, Vec<Vec<PuntReader>>) {
+    let bells: Vec<_> =
+        std::iter::once(common.mailbox.bell()).chain(assistants.iter().map(AssistantBell::bell)).collect();
+    let mut of_assistants: Vec<Vec<_>> = assistants.iter().map(|_| Vec::new()).collect();
     let width = opened.infos.iter().map(|info| usize::from(info.port) + 1).max().unwrap_or(0);
     let timeout = config.router.transmit_timeout.as_nanos() as u64;
     let buffer = |queue| TransmitBuffer::new(queue, config.router.transmit_queue.into(), timeout);
     let make = |(id, queues): (usize, WorkerQueues)| {
-        let (punts, reader) = punt_ring(config.router.punt_ring as usize, common.mailbox.bell());
+        let (punts, mut readers) = punt_rings(config.router.punt_ring as usize, &bells);
+        let owners = readers.remove(0);
+        of_assistants.iter_mut().zip(readers).for_each(|(rings, ring)| rings.push(ring));
         let counters = Arc::new(Counters::new(width));
         let worker = Worker::new(WorkerParts {
             id,
@@ -158,9 +164,33 @@ fn workers(
             clock: common.clock.clone(),
             stop: common.stop.clone(),
         });
-        (worker, WorkerEnd { polled: queues.names, punts: reader, counters })
+        (worker, WorkerEnd { polled: queues.names, punts: owners, counters })
     };
-    queues.into_iter().enumerate().map(make).unzip()
+    let (workers, ends) = queues.into_iter().enumerate().map(make).unzip();
+    (workers, ends, of_assistants)
+}
+
+/// Puts the assistants of the slow path together.
+fn assistants(
+    config: &Config,
+    (outputs, punts): (Vec<wiring::Outputs>, Vec<Vec<PuntReader>>),
+    bells: Vec<AssistantBell>,
+    opened: &Opened,
+    forwarding: &Forwarding,
+    common: &Common,
+) -> (Assistants, Vec<AssistantThread>) {
+    let mut all = Assistants::new(config);
+    let width = opened.infos.iter().map(|info| usize::from(info.port) + 1).max().unwrap_or(0);
+    let mut pools = vec![None; width];
+    opened.ports.iter().for_each(|port| pools[usize::from(port.info().port)] = Some(port.pool() as Arc<dyn Pool>));
+    let parts = outputs.into_iter().zip(punts).zip(bells);
+    let add = |((outputs, punts), bell)| {
+        let (clock, stop) = (common.clock.clone(), common.stop.clone());
+        let (tables, owner) = (forwarding.subscribe(), common.mailbox.bell());
+        all.add(AssistantParts { punts, outputs, pools: pools.clone(), tables, bell, owner, clock, stop })
+    };
+    let threads = parts.map(add).collect();
+    (all, threads)
 }
 
 /// The program and configuration, as the API reports them.
@@ -186,7 +216,8 @@ fn assemble(
     let count = config.workers.len();
     let twins = linux::make_twins(&config, &opened)?;
     linux::make_vlans(&config, &opened);
-    let wiring = wire(queues(&config, &opened.ports)?, count, &mut DpdkFabric(&eal))?;
+    let bells: Vec<AssistantBell> = (1..config.router.slow_paths).map(|_| AssistantBell::default()).collect();
+    let mut wiring = wire(queues(&config, &opened.ports)?, count, bells.len(), &mut DpdkFabric(&eal))?;
     wiring.notes.iter().for_each(|note| tracing::info!("{note}"));
     let (forwarding, rebuild) = tables(&config, &eal, &opened)?;
     let clock = dpdk::Clock::new();
@@ -195,7 +226,9 @@ fn assemble(
         Common { clock: Arc::new(move || clock.now()), stop: Stop::default(), custom: Arc::default(), mailbox };
     let scripts = Scripts::new(script, count, staging(forwarding.staging(), common.custom.clone()))?;
     let (feeds, underlay) = linux::follow_linux(&config, &opened, &common.mailbox)?;
-    let (workers, ends) = workers(&config, wiring.workers, &opened, &forwarding, &common);
+    let (workers, ends, punts) = workers(&config, wiring.workers, &opened, &forwarding, &common, &bells);
+    let queues = (std::mem::take(&mut wiring.slow.assistants), punts);
+    let (assistants, helpers) = assistants(&config, queues, bells, &opened, &forwarding, &common);
     let counters = ends.iter().map(|end| end.counters.clone()).collect();
     let server = Server::start(&config.router.socket, config.router.metrics, Arc::new(common.mailbox.clone()))?;
     let cores: Vec<u16> = config.workers.iter().map(|worker| worker.core).collect();
@@ -205,6 +238,7 @@ fn assemble(
         ports: Ports::new(&config, ports, wiring.slow, underlay),
         settings: Settings { config, path: std::path::absolute(path)?, machine },
         workers: Workers::new(ends, common.custom.clone()),
+        assistants,
         forwarding,
         scripts: Box::new(LuaScripts(scripts.clone())),
         rebuild: Box::new(rebuild),
@@ -220,12 +254,13 @@ fn assemble(
         stop: common.stop,
         mailbox: common.mailbox,
         workers: vec![],
+        assistants: vec![],
         slow: None,
         server: Some(server),
         _rules: opened.rules,
         ports: opened.ports,
         pools: opened.pools,
     };
-    running.start_threads(&eal, workers, &cores, &scripts, (slow, linux))?;
+    running.start_threads(&eal, workers, &cores, &scripts, helpers, (slow, linux))?;
     Ok(running)
 }

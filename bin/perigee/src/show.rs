@@ -209,6 +209,7 @@ pub fn drops(list: &[DropStatus], all: bool) -> Table {
 fn slow_path(status: &SlowPathStatus, all: bool) -> Table {
     let kilobytes = status.reassembling_bytes.div_ceil(1024);
     let held = [
+        ("threads", status.threads.to_string()),
         ("packets waiting for a neighbor", status.waiting.to_string()),
         ("datagrams waiting for fragments", format!("{}, {kilobytes} KB", status.reassembling)),
     ];

@@ -284,6 +284,8 @@ objects! {
     /// What the slow path holds, and what it has done.
     #[derive(Default)]
     pub struct SlowPathStatus {
+        /// Threads that judge packets, the owner of the tables included.
+        pub threads: u64,
         /// Packets that wait for the MAC address of their next hop.
         pub waiting: u64,
         /// Datagrams to the router that wait for more fragments, and refused ones that are remembered until their time is up.

@@ -46,10 +46,12 @@ section! {
         metrics: Option<SocketAddr>,
             optional(socket_address("an address with a port, such as \"127.0.0.1:9100\"")),
             default None => "nowhere", restart;
-        /// Packets that the ring from each worker to the slow path holds.
+        /// Packets that the ring from each worker to each thread of the slow path holds.
         punt_ring: u32, power_of_two(), default 1024, restart;
         /// Packet buffers of the pool that the ports of a NUMA node share.
         mbufs: u32, integer("packet buffers", 1024..=16_777_216), default 16_384, restart;
+        /// Threads of the slow path: one that owns routes and neighbors, and others that answer, fragment and drop packets beside it.
+        slow_paths: u16, integer("threads", 1..=16), default 1, restart;
         /// ICMP errors per second that the router sends about packets of one interface, of each family (RFC 1812 4.3.2.8, RFC 4443
         /// 2.4 f); 0 for none, 1000000000 for no limit.
         icmp_rate: u32, integer("ICMP errors per second", 0..=1_000_000_000), default 1000, restart;

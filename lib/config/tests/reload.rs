@@ -24,6 +24,7 @@ const CASES: &[Case] = &[
     ("[router]", "metrics", "[router]", "'127.0.0.1:1'", "'127.0.0.1:2'", "router.metrics"),
     ("[router]", "punt_ring", "[router]", "64", "128", "router.punt_ring"),
     ("[router]", "mbufs", "[router]", "2048", "2049", "router.mbufs"),
+    ("[router]", "slow_paths", "[router]", "1", "2", "router.slow_paths"),
     ("[router]", "icmp_rate", "[router]", "0", "1", "router.icmp_rate"),
     ("[router]", "icmp_source_rate", "[router]", "0", "1", "router.icmp_source_rate"),
     ("[router]", "workers", "[router]", "1", "2", "workers"),

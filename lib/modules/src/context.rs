@@ -35,7 +35,7 @@ pub trait PuntSink: Send {
     fn punt(&mut self, packet: Punted) -> Result<(), Punted>;
 
     /// Notifies the slow path, once after any number of packets, that some are there.
-    fn announce(&self) {}
+    fn announce(&mut self) {}
 
     /// How many packets it has room for now, at most: those beyond that in a flood are freed together, not one by one.
     fn room(&self) -> usize {
@@ -85,6 +85,7 @@ impl Context {
         let punted = mask & batch.live();
         let tapped = self.tapped();
         self.counters.reason(reason, punted.count());
+        let mut refused = Vec::new();
         for slot in punted.iter().take(self.punts.room()) {
             let (port, interface, next_hop) =
                 (batch.port(slot), InterfaceId(batch.interface(slot)), batch.next_hop(slot));
@@ -92,15 +93,13 @@ impl Context {
             let Some(packet) = batch.take(slot) else { continue };
             match self.punts.punt(Punted { packet, reason, port, interface, next_hop, trace }) {
                 Ok(()) => self.counters.punted.add(1),
-                Err(refused) => {
-                    self.counters.reason(host::PUNT_RING_FULL, 1);
-                    if tapped {
-                        self.refused(refused);
-                    }
-                }
+                Err(packet) => refused.push(packet),
             }
         }
         self.punts.announce();
+        if !refused.is_empty() {
+            self.refused(refused);
+        }
         // What is left of them found no room.
         if tapped {
             self.dropping(batch, punted, host::PUNT_RING_FULL);
@@ -156,16 +155,21 @@ impl Context {
         Some(trace.punted(reason))
     }
 
-    /// Shows a packet for which the ring to the slow path had no room to taps and trace.
+    /// Counts packets whose ring to the slow path had no room, though another had, shows them to taps and trace, and frees them.
     #[cold]
-    fn refused(&mut self, punted: Punted) {
-        if let Some(taps) = &self.tables.taps {
-            taps.dropped(punted.packet.bytes(), punted.port, host::PUNT_RING_FULL, self.now);
-        }
-        if let Some(mut trace) = punted.trace {
-            trace.step(None, Decision::Dropped(host::PUNT_RING_FULL));
-            trace.end();
-        }
+    fn refused(&mut self, refused: Vec<Punted>) {
+        self.counters.reason(host::PUNT_RING_FULL, refused.len());
+        let free = refused.into_iter().map(|punted| {
+            if let Some(taps) = &self.tables.taps {
+                taps.dropped(punted.packet.bytes(), punted.port, host::PUNT_RING_FULL, self.now);
+            }
+            if let Some(mut trace) = punted.trace {
+                trace.step(None, Decision::Dropped(host::PUNT_RING_FULL));
+                trace.end();
+            }
+            punted.packet
+        });
+        Packet::free_all(free);
     }
 
     /// Counts the result of a flush of a transmit buffer.

@@ -5,6 +5,7 @@ use crate::rules::Filter;
 use crate::taps::Taps;
 use perigee_fib::{Interfaces, Lookup, NextHop, NextHopId, NextHops};
 use perigee_net::{MacAddr, ReversePath};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Everything a module may look up; a clone shares what is large.
@@ -106,6 +107,14 @@ impl Tables {
     #[inline(always)]
     pub fn ports(&self) -> &[PortView] {
         &self.ports
+    }
+
+    /// Looks up a single address, where speed does not matter.
+    pub fn find(&self, address: IpAddr) -> NextHopId {
+        match address {
+            IpAddr::V4(v4) => self.v4.lookup(v4.to_bits()),
+            IpAddr::V6(v6) => self.v6.lookup(v6.to_bits()),
+        }
     }
 
     /// What a next-hop id means now.

@@ -9,6 +9,7 @@
 //!
 //!  [`Forwarding`]  routes, next hops, interfaces, filters      [`Ports`]    links, twins, queues of the slow path
 //!  `taps`          captures and traces                        [`Workers`]  punt rings, counters, heartbeats
+//!  `assistant`     further threads of the slow path
 //!  `linux`         feeds and helper around lib/linux           `show`       what the API shows, from a view
 //!  `reload`        configuration and script, all or nothing    [`wiring`]   who polls and sends on which queue
 //! ```
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod assistant;
 mod backends;
 mod forwarding;
 mod linux;
@@ -32,6 +34,7 @@ pub mod wiring;
 mod workers;
 
 pub use account::Account;
+pub use assistant::{AssistantBell, AssistantParts, AssistantThread, Assistants};
 pub use backends::{Rebuild, Refusal, ScriptControl, ScriptView};
 pub use forwarding::{Filters, Forwarding, ForwardingError, Staging};
 pub use linux::{LinuxFeeds, LinuxParts};

@@ -77,7 +77,7 @@ impl Ports {
             },
             up: false,
         };
-        let SlowQueues { receivers, outputs } = queues;
+        let SlowQueues { receivers, outputs, .. } = queues;
         let ports: Vec<OpenPort> = config.ports.iter().zip(ports).map(open).collect();
         let underlay = Underlay::new(underlay, ports.iter().filter_map(|port| port.below.clone()));
         let pool = |number| ports.iter().find(|port| port.info.port == number).map(|port| port.pool.clone());

@@ -26,6 +26,7 @@ mod workers;
 pub(crate) use snapshot::snapshot;
 pub(crate) use trace::trace_entry;
 
+use crate::assistant::Assistants;
 use crate::backends::{Rebuild, ScriptControl};
 use crate::forwarding::Forwarding;
 use crate::linux::LinuxSide;
@@ -48,6 +49,7 @@ pub(crate) struct View<'a> {
     pub workers: &'a Workers,
     pub forwarding: &'a Forwarding,
     pub slow: &'a SlowPath,
+    pub assistants: &'a Assistants,
     pub linux: &'a LinuxSide,
     pub scripts: &'a dyn ScriptControl,
     pub rebuild: &'a dyn Rebuild,

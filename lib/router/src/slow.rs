@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  punt rings ────┐                                     ┌─► ports: transmit queues, twins
-//!  steered queues ┤          ┌────────► slow path ──────┤
+//!  assistants ────┤          ┌────────► slow path ──────┤
 //!  twins ─────────┼─► round ─┤             ▲            └─► neighbors ─┐
 //!  requests ──────┤          ├──► taps     │ routes                    ▼
 //!  Linux, helper ─┤          └──► Linux ──┴────────────────────► forwarding ──commit──► workers
@@ -23,6 +23,9 @@ mod control;
 mod frames;
 mod upkeep;
 
+pub(crate) use frames::{TURN, tagged};
+
+use crate::assistant::Assistants;
 use crate::backends::{Rebuild, ScriptControl};
 use crate::forwarding::Forwarding;
 use crate::linux::{LinuxParts, LinuxSide};
@@ -33,6 +36,7 @@ use crate::workers::Workers;
 use perigee_api::answers::VersionStatus;
 use perigee_config::{Config, Machine};
 use perigee_modules::Punted;
+use perigee_net::InterfaceId;
 use perigee_packet::{Batch, Mask, Memory};
 use perigee_slowpath::{Config as SlowConfig, SlowPath, Time};
 use perigee_worker::{Clock, Stop};
@@ -68,6 +72,8 @@ pub struct SlowParts {
     pub ports: Ports,
     /// The workers' other ends.
     pub workers: Workers,
+    /// Further threads of the slow path.
+    pub assistants: Assistants,
     /// The tables.
     pub forwarding: Forwarding,
     pub scripts: Box<dyn ScriptControl>,
@@ -87,19 +93,19 @@ pub struct SlowParts {
 
 /// What the router's configuration says about its slow path. A burst is what comes in 10 ms, as a thread that shares its core may
 /// stand still for so long, and at least 50, for senders that try many ways at once.
-fn slow_config(config: &Config, secret: u128) -> SlowConfig {
+pub(crate) fn slow_config(config: &Config) -> SlowConfig {
     let rate = config.router.icmp_rate;
     SlowConfig {
         icmp_errors_per_second: rate,
         icmp_errors_per_source: config.router.icmp_source_rate.unwrap_or(rate.div_ceil(10)),
         icmp_error_burst: (rate / 100).max(50).min(rate),
-        secret,
+        secret: secret(),
         ..SlowConfig::default()
     }
 }
 
 /// A random number: the keys of a new hash map are, and differ from one to the next.
-fn secret() -> u128 {
+pub(crate) fn secret() -> u128 {
     let half = || u128::from(RandomState::new().build_hasher().finish());
     half() << 64 | half()
 }
@@ -111,8 +117,10 @@ pub struct SlowThread {
     pub(crate) linux: LinuxSide,
     pub(crate) taps: Taps,
     batch: Box<Batch>,
-    /// What was taken from a punt ring; empty between two turns.
+    /// What was taken from a ring; empty between two turns.
     punts: Vec<Punted>,
+    /// Answers of assistants to packets of these interfaces; as above.
+    answers: Vec<(InterfaceId, Vec<u8>)>,
     buffer: Vec<u8>,
     next_housekeeping: u64,
     /// When changes were last made visible.
@@ -124,13 +132,13 @@ impl SlowThread {
     /// Puts the thread together and brings its interfaces up.
     pub fn new(parts: SlowParts, linux: LinuxParts) -> SlowThread {
         let config = &parts.settings.config;
-        let slow = slow_config(config, secret());
         let mut thread = SlowThread {
-            slow: SlowPath::new(slow),
+            slow: parts.assistants.owner(),
             linux: LinuxSide::new(linux, config, &parts.ports, parts.mailbox.bell()),
             taps: Taps::new(parts.workers.custom().clone(), parts.mailbox.bell().clone()),
             batch: Batch::new(parts.memory),
             punts: Vec::new(),
+            answers: Vec::new(),
             buffer: vec![0; usize::from(u16::MAX)],
             next_housekeeping: 0,
             committed: 0,
@@ -162,6 +170,7 @@ impl SlowThread {
     /// Checks every source once; returns whether any had something.
     pub fn round(&mut self) -> bool {
         let mut busy = self.take_punts();
+        busy |= self.take_left();
         busy |= self.receive();
         busy |= self.read_twins();
         while let Some(request) = self.parts.mailbox.next() {
@@ -179,6 +188,7 @@ impl SlowThread {
         busy |= self.carry_out();
         busy |= self.mind_taps();
         busy |= self.follow_linux();
+        self.parts.assistants.publish(&self.slow);
         self.commit(now);
         busy |= self.go_on_with_audit();
         if now >= self.next_housekeeping {
@@ -204,9 +214,9 @@ impl SlowThread {
 
     /// Sleeps until something happens.
     fn sleep(&mut self) {
-        let SlowParts { mailbox, workers, stop, ports, forwarding, .. } = &self.parts;
+        let SlowParts { mailbox, workers, assistants, stop, ports, forwarding, .. } = &self.parts;
         mailbox.bell().doze();
-        if workers.are_punting() || stop.requested() {
+        if workers.are_punting() || assistants.have_left() || stop.requested() {
             return mailbox.bell().awake();
         }
         // A worker rings no bell when it lets go of old tables.
@@ -231,13 +241,15 @@ impl SlowThread {
             self.set_interfaces();
         }
         self.parts.forwarding.reclaim();
+        self.parts.assistants.reclaim();
         self.parts.workers.listen(now);
         self.parts.ports.outputs().poll();
     }
 
-    /// Frees the packets that are still held here; to be called when the workers have ended.
+    /// Frees the packets that are still held here; to be called when workers and assistants have ended.
     pub fn finish(&mut self) {
         self.parts.workers.drain();
+        self.parts.assistants.drain();
         self.batch.discard(Mask::ALL);
         self.taps.end();
         self.parts.ports.close_queues();

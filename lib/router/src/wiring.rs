@@ -61,13 +61,18 @@ pub struct WorkerQueues {
     pub outputs: Vec<Option<Box<dyn TransmitQueue>>>,
 }
 
-/// The slow path's share, by port number.
+/// The queues that a thread of the slow path sends on, by port number.
+pub type Outputs = Vec<Option<Box<dyn TransmitQueue>>>;
+
+/// The slow path's share.
 #[derive(Default)]
 pub struct SlowQueues {
     /// Queues that hardware filters fill.
     pub receivers: Vec<(u16, Box<dyn ReceiveQueue>)>,
-    /// The queues that it sends on.
-    pub outputs: Vec<Option<Box<dyn TransmitQueue>>>,
+    /// The queues that the owner of the tables sends on.
+    pub outputs: Outputs,
+    /// Those of each assistant.
+    pub assistants: Vec<Outputs>,
 }
 
 /// The distribution of all queues.
@@ -90,15 +95,21 @@ pub enum WiringError {
     Ring(#[from] Refusal),
 }
 
-/// Gives the ports' queues to `workers` workers and the slow path.
+/// Gives the ports' queues to `workers` workers and the slow path, which has `assistants` threads besides the owner of the tables.
 ///
 /// # Errors
 /// A port has no transmit queue, or a ring could not be made.
-pub fn wire(ports: Vec<PortQueues>, workers: usize, fabric: &mut dyn Fabric) -> Result<Wiring, WiringError> {
+pub fn wire(
+    ports: Vec<PortQueues>,
+    workers: usize,
+    assistants: usize,
+    fabric: &mut dyn Fabric,
+) -> Result<Wiring, WiringError> {
     let width = ports.iter().map(|port| usize::from(port.port) + 1).max().unwrap_or(0);
     let empty = || std::iter::repeat_with(|| None).take(width).collect::<Vec<_>>();
     let share = || WorkerQueues { outputs: empty(), ..WorkerQueues::default() };
-    let slow = SlowQueues { outputs: empty(), ..SlowQueues::default() };
+    let of_assistants = (0..assistants).map(|_| empty()).collect();
+    let slow = SlowQueues { outputs: empty(), assistants: of_assistants, ..SlowQueues::default() };
     let mut wiring = Wiring { workers: (0..workers).map(|_| share()).collect(), slow, notes: Vec::new() };
 
     let spread = ports.iter().any(|port| port.receive.len() < workers);
@@ -141,29 +152,29 @@ fn outputs(
     wiring: &mut Wiring,
     name: &str,
     port: usize,
-    mut transmit: Vec<Box<dyn TransmitQueue>>,
+    transmit: Vec<Box<dyn TransmitQueue>>,
     fabric: &mut dyn Fabric,
 ) -> Result<(), WiringError> {
-    let workers = wiring.workers.len();
-    if transmit.len() > workers {
-        wiring.slow.outputs[port] = Some(transmit.swap_remove(workers));
-        transmit.truncate(workers);
-        for (worker, queue) in wiring.workers.iter_mut().zip(transmit) {
-            worker.outputs[port] = Some(queue);
-        }
+    let (workers, threads) = (wiring.workers.len(), 1 + wiring.slow.assistants.len());
+    let of_workers = wiring.workers.iter_mut().map(|worker| &mut worker.outputs[port]);
+    let of_assistants = wiring.slow.assistants.iter_mut().map(|outputs| &mut outputs[port]);
+    let places = of_workers.chain([&mut wiring.slow.outputs[port]]).chain(of_assistants);
+    if transmit.len() >= workers + threads {
+        places.zip(transmit).for_each(|(place, queue)| *place = Some(queue));
         return Ok(());
     }
     let several = count(transmit.len(), "transmit queue");
+    let slow = if threads == 1 { "the slow path".to_owned() } else { format!("{threads} threads of the slow path") };
+    let note = format!("port {name}: {several} for {workers} workers and {slow}: the others send over a ring");
+    wiring.notes.push(note);
     let mut transmit = transmit.into_iter();
     let first = transmit.next().ok_or_else(|| WiringError::NoTransmitQueue(name.to_owned()))?;
-    let note = format!("port {name}: {several} for {workers} workers and the slow path: the others send over a ring");
-    wiring.notes.push(note);
+    // A worker owns the queue with the ring, as it looks at it all the time; workers have queues of their own before others do.
     let (sender, owners) = fabric.share(first)?;
-    wiring.slow.outputs[port] = Some(sender.queue());
-    let rest = transmit.map(Some).chain(std::iter::repeat_with(|| None));
+    let rest = transmit.take(workers - 1).map(Some).chain(std::iter::repeat_with(|| None));
     let queues = std::iter::once(Some(owners)).chain(rest);
-    for (worker, queue) in wiring.workers.iter_mut().zip(queues) {
-        worker.outputs[port] = Some(queue.unwrap_or_else(|| sender.queue()));
+    for (place, queue) in places.zip(queues) {
+        *place = Some(queue.unwrap_or_else(|| sender.queue()));
     }
     Ok(())
 }

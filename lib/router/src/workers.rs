@@ -2,6 +2,7 @@
 //! The workers as the slow path's thread sees them: their punt rings, their counters, and whether they are alive.
 
 use perigee_modules::{Counters, CustomReasons, Punted};
+use perigee_worker::PuntReader;
 use std::sync::Arc;
 
 /// A worker that passes no batch boundary for this long, in ns, is silent.
@@ -12,7 +13,7 @@ pub struct WorkerEnd {
     /// Names of the queues that the worker polls: `wan:0`, `hand-over`.
     pub polled: Vec<String>,
     /// Its punt ring.
-    pub punts: rtrb::Consumer<Punted>,
+    pub punts: PuntReader,
     pub counters: Arc<Counters>,
 }
 
@@ -83,7 +84,7 @@ impl Workers {
 }
 
 /// Takes up to `most` packets from a punt ring. Another core has written all of them, so their bytes are asked for early.
-pub(crate) fn take(ring: &mut rtrb::Consumer<Punted>, most: usize, into: &mut Vec<Punted>) {
+pub(crate) fn take(ring: &mut PuntReader, most: usize, into: &mut Vec<Punted>) {
     let Ok(chunk) = ring.read_chunk(ring.slots().min(most)) else { return };
     let from = into.len();
     into.extend(chunk);

@@ -50,6 +50,14 @@ macro_rules! counters {
             $($(#[doc = $drop_doc])+ #[doc = concat!("\n\n", $drop_section)] pub $drop: u64,)+
         }
 
+        impl std::ops::AddAssign<&Counters> for Counters {
+            fn add_assign(&mut self, other: &Counters) {
+                $(self.$frame += other.$frame;)+
+                $(self.$event += other.$event;)+
+                $(self.drops.$drop += other.drops.$drop;)+
+            }
+        }
+
         impl Counters {
             /// All counters, in the order of this file.
             pub fn iter(&self) -> impl Iterator<Item = Count> + use<> {

@@ -52,6 +52,11 @@ impl SlowPath {
     /// A slow path without interfaces and neighbors, which owns the tables.
     pub fn new(config: Config) -> Self {
         let limits = Arc::new(Limits::new(&config));
+        SlowPath::sharing(config, limits)
+    }
+
+    /// As [`Self::new`], with limits that [`Assistant`](crate::Assistant)s share.
+    pub fn sharing(config: Config, limits: Arc<Limits>) -> Self {
         SlowPath::with(config, limits, false)
     }
 

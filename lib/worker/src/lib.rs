@@ -22,6 +22,6 @@ mod worker;
 
 pub use idle::Idle;
 pub use pipe::Pipe;
-pub use punt::{Bell, PuntRing, punt_ring};
+pub use punt::{Bell, PuntReader, PuntRings, punt_rings};
 pub use spread::Spread;
 pub use worker::{Clock, Receiver, Stop, Worker, WorkerParts};

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
-//! The way from a worker to the slow path: a bounded ring with one writer and one reader, and a bell for a reader that
-//! sleeps. A full ring refuses the packet, so a flood of complex packets costs simple ones nothing but its own share.
+//! The way from a worker to the slow path: a bounded ring with one writer and one reader to each of its threads, and a bell for a
+//! reader that sleeps. A full ring refuses the packet, so a flood of complex packets costs simple ones nothing but its own share.
 
 use crate::sync::{AtomicBool, Ordering, fence};
-use perigee_modules::{PuntSink, Punted};
+use perigee_modules::{PuntSink, Punted, redirect};
+use perigee_packet::wire::ethernet::ethertype;
+use perigee_packet::wire::flow;
+use perigee_packet::wire::vlan::{self, Innermost};
 use std::sync::Arc;
 
 /// Wakes a sleeping slow path.
@@ -42,28 +45,68 @@ impl Bell {
     }
 }
 
-/// A worker's end of its punt ring.
-pub struct PuntRing {
+/// The other end of a punt ring, in a thread of the slow path.
+pub type PuntReader = rtrb::Consumer<Punted>;
+
+/// A worker's ends of its punt rings, one to each thread of the slow path.
+pub struct PuntRings {
+    rings: Vec<PuntRing>,
+}
+
+struct PuntRing {
     ring: rtrb::Producer<Punted>,
     bell: Arc<Bell>,
+    /// Something was put in since the bell was last rung.
+    fresh: bool,
 }
 
-/// A ring for `capacity` packets: the worker's end and the slow path's.
-pub fn punt_ring(capacity: usize, bell: Arc<Bell>) -> (PuntRing, rtrb::Consumer<Punted>) {
-    let (ring, reader) = rtrb::RingBuffer::new(capacity);
-    (PuntRing { ring, bell }, reader)
+/// Rings for `capacity` packets each: the worker's ends, and that of each thread of the slow path, which `bells` wake. The first
+/// one owns the tables.
+pub fn punt_rings(capacity: usize, bells: &[Arc<Bell>]) -> (PuntRings, Vec<PuntReader>) {
+    let ring = |bell: &Arc<Bell>| {
+        let (ring, reader) = rtrb::RingBuffer::new(capacity);
+        (PuntRing { ring, bell: Arc::clone(bell), fresh: false }, reader)
+    };
+    let (rings, readers) = bells.iter().map(ring).unzip();
+    (PuntRings { rings }, readers)
 }
 
-impl PuntSink for PuntRing {
+impl PuntRings {
+    /// The ring that a packet belongs into: one for all packets of a flow, and for all fragments between two hosts. What is not IP is
+    /// the owner's of the tables, as are packets that are followed and copies of what was sent back.
+    fn choose(&self, packet: &Punted) -> usize {
+        if self.rings.len() == 1 || packet.trace.is_some() || packet.reason == redirect::SENT_BACK {
+            return 0;
+        }
+        let frame = packet.packet.bytes();
+        match vlan::innermost(frame) {
+            Ok(Innermost { ethertype: kind @ (ethertype::IPV4 | ethertype::IPV6), offset, .. }) => {
+                // The low bits choose: workers are chosen by the high ones, and one worker's flows are to reach all threads.
+                flow::symmetric_hash(frame, offset, kind) as usize % self.rings.len()
+            }
+            _ => 0,
+        }
+    }
+}
+
+impl PuntSink for PuntRings {
     fn punt(&mut self, packet: Punted) -> Result<(), Punted> {
-        self.ring.push(packet).map_err(|rtrb::PushError::Full(packet)| packet)
+        let chosen = self.choose(&packet);
+        let ring = &mut self.rings[chosen];
+        ring.ring.push(packet).map_err(|rtrb::PushError::Full(packet)| packet)?;
+        ring.fresh = true;
+        Ok(())
     }
 
-    fn announce(&self) {
-        self.bell.ring();
+    fn announce(&mut self) {
+        for ring in &mut self.rings {
+            if std::mem::take(&mut ring.fresh) {
+                ring.bell.ring();
+            }
+        }
     }
 
     fn room(&self) -> usize {
-        self.ring.slots()
+        self.rings.iter().map(|ring| ring.ring.slots()).sum()
     }
 }

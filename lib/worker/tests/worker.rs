@@ -8,7 +8,7 @@ use perigee_modules::testing::{routes, tables, tagged, udp4, udp6};
 use perigee_modules::{Counters, CustomReasons, Punted, Tables, host};
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::{Mask, Pool, TransmitBuffer};
-use perigee_worker::{Bell, Idle, Receiver, Spread, Stop, Worker, WorkerParts, native, punt_ring};
+use perigee_worker::{Bell, Idle, Receiver, Spread, Stop, Worker, WorkerParts, native, punt_rings};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -69,7 +69,8 @@ fn bench(pool: &'static HeapPool, tables: Subscriber<Tables>, options: Options) 
     let bell = Arc::new(Bell::new(move || {
         wake.fetch_add(1, Ordering::Relaxed);
     }));
-    let (punts, punted) = punt_ring(options.punt_ring, Arc::clone(&bell));
+    let (punts, mut readers) = punt_rings(options.punt_ring, &[Arc::clone(&bell)]);
+    let punted = readers.remove(0);
     let counters = Arc::new(Counters::new(PORTS.into()));
     let mut receivers = vec![Receiver { queue: Box::new(input.clone()), spread: options.spread, handed_over: false }];
     receivers.extend(options.ring.map(|ring| Receiver { queue: Box::new(ring), spread: None, handed_over: true }));

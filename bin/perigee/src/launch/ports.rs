@@ -52,7 +52,7 @@ impl OpenPort {
         })
     }
 
-    fn pool(&self) -> Arc<MbufPool> {
+    pub(super) fn pool(&self) -> Arc<MbufPool> {
         match self {
             OpenPort::Dpdk(port) => port.pool().clone(),
             OpenPort::Socket(_, pool) => pool.clone(),
@@ -208,7 +208,7 @@ fn port_config(config: &Config, port: &config::Port, index: u16, helper: Option<
     let steers = config.steers.iter().any(|steer| steer.port.is_none_or(|port| port == index));
     Ok(PortConfig {
         receive_queues: port.queues.unwrap_or(workers),
-        transmit_queues: workers + 1,
+        transmit_queues: workers + config.router.slow_paths,
         slow_path_queue: steers,
         mtu: Some(port.mtu),
         mac,

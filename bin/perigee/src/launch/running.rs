@@ -9,7 +9,7 @@ use perigee_helper::privileges;
 use perigee_lua::Scripts;
 use perigee_modules::{Counters, CustomReasons, Reason, all_reasons, reason};
 use perigee_packet::{Pool, PortInfo};
-use perigee_router::{Account, LinuxParts, Mailbox, SlowParts, SlowThread};
+use perigee_router::{Account, AssistantThread, LinuxParts, Mailbox, SlowParts, SlowThread};
 use perigee_worker::{Stop, Worker};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ pub struct Running {
     pub(super) stop: Stop,
     pub(super) mailbox: Mailbox,
     pub(super) workers: Vec<JoinHandle<()>>,
+    pub(super) assistants: Vec<JoinHandle<()>>,
     pub(super) slow: Option<JoinHandle<()>>,
     pub(super) server: Option<Server>,
     pub(super) counters: Vec<Arc<Counters>>,
@@ -61,6 +62,7 @@ impl Running {
         workers: Vec<Worker>,
         cores: &[u16],
         scripts: &Scripts,
+        assistants: Vec<AssistantThread>,
         (slow, linux): (SlowParts, LinuxParts),
     ) -> Result<()> {
         for (worker, core) in workers.into_iter().zip(cores.iter().copied()) {
@@ -73,6 +75,15 @@ impl Running {
                 scripts.run(worker);
             };
             self.workers.push(self.guarded(format!("worker-{}", self.workers.len()), body)?);
+        }
+        for mut assistant in assistants {
+            let (eal, cores) = (eal.clone(), cores.to_vec());
+            let body = move || {
+                let _registered = enter(&eal);
+                keep_off(&cores);
+                assistant.run();
+            };
+            self.assistants.push(self.guarded(format!("slow-path-{}", self.assistants.len() + 1), body)?);
         }
         let (eal, stop) = (eal.clone(), self.stop.clone());
         let cores = cores.to_vec();
@@ -131,7 +142,7 @@ impl Running {
         self.stop.request();
         self.mailbox.wake();
         let mut panicked = 0;
-        for thread in std::mem::take(&mut self.workers).into_iter().chain(self.slow.take()) {
+        for thread in self.threads() {
             panicked += usize::from(thread.join().is_err());
         }
         drop(self.server.take());
@@ -152,6 +163,12 @@ impl Running {
 }
 
 impl Running {
+    /// Takes the threads, in the order in which they end: the slow path frees what the others have left in rings.
+    fn threads(&mut self) -> impl Iterator<Item = JoinHandle<()>> + use<> {
+        let (workers, assistants) = (std::mem::take(&mut self.workers), std::mem::take(&mut self.assistants));
+        workers.into_iter().chain(assistants).chain(self.slow.take())
+    }
+
     fn account(&self) -> Account {
         let own = all_reasons().filter(|(_, _, info)| info.kind == reason::Kind::Drop).map(|(reason, ..)| reason);
         let custom = self.custom.all().into_iter().filter(|(.., kind)| *kind == reason::Kind::Drop);
@@ -180,7 +197,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stop.request();
         self.mailbox.wake();
-        for thread in std::mem::take(&mut self.workers).into_iter().chain(self.slow.take()) {
+        for thread in self.threads() {
             let _ = thread.join();
         }
     }

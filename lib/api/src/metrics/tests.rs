@@ -123,6 +123,7 @@ fn snapshot() -> Snapshot {
         modules: vec![ModuleStatus { module: "ttl".into(), packets: 3, ..ModuleStatus::default() }],
         drops: vec![drop, punt, slow],
         slow_path: SlowPathStatus {
+            threads: 1,
             reassembling_bytes: 640,
             events: [("reassembled".to_owned(), 4)].into(),
             ..SlowPathStatus::default()

@@ -10,8 +10,10 @@ use perigee_slowpath::CounterKind;
 impl Answers<ShowSlowPath> for View<'_> {
     fn answer(&self, _: ShowSlowPath) -> SlowPathStatus {
         let reassembling = self.slow.reassembling();
-        let events = self.slow.counters().iter().filter(|count| count.kind != CounterKind::Drop);
+        let counters = self.assistants.counters(self.slow);
+        let events = counters.iter().filter(|count| count.kind != CounterKind::Drop);
         SlowPathStatus {
+            threads: self.assistants.threads() as u64,
             waiting: self.slow.queued() as u64,
             reassembling: reassembling.datagrams as u64,
             reassembling_bytes: reassembling.bytes as u64,

@@ -66,7 +66,7 @@ impl Answers<ShowModules> for View<'_> {
 
 /// The slow path, shown like a module.
 fn slow_path_module(view: &View<'_>) -> ModuleStatus {
-    let counters = view.slow.counters();
+    let counters = view.assistants.counters(view.slow);
     ModuleStatus {
         module: "slowpath".to_owned(),
         about: "ARP, ND, ICMP, fragments, options, and what is for the router itself.".to_owned(),
@@ -108,7 +108,9 @@ fn slow_drops(view: &View<'_>) -> Vec<DropStatus> {
         packets,
         per_worker: Vec::new(),
     };
-    let drops = view.slow.counters().iter().filter(|count| count.kind == CounterKind::Drop);
+    let counters = view.assistants.counters(view.slow);
+    let drops = counters.iter().filter(|count| count.kind == CounterKind::Drop);
     let dropped = drops.map(|count| drop(count.name, count.section, count.value));
-    dropped.chain([drop("transmit", "", view.ports.lost_to_transmit())]).collect()
+    let lost = view.ports.lost_to_transmit() + view.assistants.lost_to_transmit();
+    dropped.chain([drop("transmit", "", lost), drop("owner_ring_full", "", view.assistants.refused())]).collect()
 }

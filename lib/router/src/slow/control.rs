@@ -36,6 +36,7 @@ impl SlowThread {
             workers: &self.parts.workers,
             forwarding: &self.parts.forwarding,
             slow: &self.slow,
+            assistants: &self.parts.assistants,
             linux: &self.linux,
             scripts: &*self.parts.scripts,
             rebuild: &*self.parts.rebuild,

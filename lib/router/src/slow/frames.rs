@@ -14,7 +14,7 @@ use perigee_slowpath::{Event, Input, Output, Time};
 use std::net::IpAddr;
 
 /// Frames taken from one source before it is the next one's turn.
-const TURN: usize = 64;
+pub(crate) const TURN: usize = 64;
 
 impl SlowThread {
     /// Gives the slow path an input at the current time.
@@ -27,12 +27,30 @@ impl SlowThread {
         for worker in 0..self.parts.workers.len() {
             let mut punts = std::mem::take(&mut self.punts);
             self.parts.workers.take_punted(worker, TURN, &mut punts);
-            busy |= !punts.is_empty();
-            punts.iter_mut().for_each(|punted| self.punted(punted));
-            Packet::free_all(punts.drain(..).map(|punted| punted.packet));
-            self.punts = punts;
-            self.carry_out();
+            busy |= self.judge(punts);
         }
+        busy
+    }
+
+    /// Takes what assistants have left.
+    pub(super) fn take_left(&mut self) -> bool {
+        let (mut punts, mut answers) = (std::mem::take(&mut self.punts), std::mem::take(&mut self.answers));
+        self.parts.assistants.take_left(TURN, &mut punts, &mut answers);
+        let busy = !answers.is_empty();
+        for (interface, packet) in answers.drain(..) {
+            self.tell(Input::Own { interface, packet: &packet });
+        }
+        self.answers = answers;
+        self.judge(punts) | busy
+    }
+
+    /// Gives the slow path packets, and frees them; returns whether there were any.
+    fn judge(&mut self, mut punts: Vec<Punted>) -> bool {
+        let busy = !punts.is_empty();
+        punts.iter_mut().for_each(|punted| self.punted(punted));
+        Packet::free_all(punts.drain(..).map(|punted| punted.packet));
+        self.punts = punts;
+        self.carry_out();
         busy
     }
 
@@ -129,6 +147,7 @@ impl SlowThread {
             match output {
                 Output::Transmit { interface, frame } => self.send(interface, &frame, false),
                 Output::ToTwin { interface, frame } => self.send(interface, &frame, true),
+                Output::Own { .. } => debug_assert!(false, "{output:?} is an assistant's"),
                 Output::Event(event) => self.event(event),
             }
         }
@@ -186,7 +205,7 @@ fn vid(frame: &[u8]) -> u16 {
 }
 
 /// The frame with a VLAN tag, if there is a VLAN.
-fn tagged(frame: &[u8], vlan: u16) -> Option<Vec<u8>> {
+pub(crate) fn tagged(frame: &[u8], vlan: u16) -> Option<Vec<u8>> {
     let (addresses, rest) = frame.split_at_checked(12).filter(|_| vlan != 0)?;
     let [high, low] = vlan.to_be_bytes();
     Some([addresses, &[0x81, 0x00, high, low], rest].concat())

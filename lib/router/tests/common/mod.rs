@@ -17,10 +17,11 @@ use perigee_packet::{
     Batch, Handle, Link, Pool, Port, PortInfo, PortStats, ReceiveQueue, TransmitBuffer, TransmitQueue,
 };
 use perigee_router::{
-    Fabric, Filters, Forwarding, LinuxFeeds, LinuxParts, Lookups, Mailbox, PortQueues, Ports, Rebuild, Refusal, Ring,
-    RouterPort, ScriptControl, Sender, Settings, Shared, SlowParts, SlowThread, WorkerEnd, Workers, wire,
+    AssistantBell, AssistantParts, AssistantThread, Assistants, Fabric, Filters, Forwarding, LinuxFeeds, LinuxParts,
+    Lookups, Mailbox, PortQueues, Ports, Rebuild, Refusal, Ring, RouterPort, ScriptControl, Sender, Settings, Shared,
+    SlowParts, SlowThread, WorkerEnd, Workers, wire,
 };
-use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, native, punt_ring};
+use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, native, punt_rings};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -149,6 +150,7 @@ pub struct Bed {
     pub workers: Vec<Worker>,
     pub bursts: Vec<Box<Batch>>,
     pub slow: SlowThread,
+    pub assistants: Vec<AssistantThread>,
     pub mailbox: Mailbox,
     pub counters: Vec<Arc<Counters>>,
     pub notes: Vec<String>,
@@ -228,7 +230,8 @@ impl Bed {
             slow_receive: None,
             transmit: tx.iter().map(|queue| Box::new(queue.clone()) as Box<dyn TransmitQueue>).collect(),
         });
-        let wiring = wire(ports.collect(), workers, &mut HeapFabric(pool)).unwrap();
+        let assistant_bells: Vec<_> = (1..config.router.slow_paths).map(|_| AssistantBell::default()).collect();
+        let mut wiring = wire(ports.collect(), workers, assistant_bells.len(), &mut HeapFabric(pool)).unwrap();
         let forwarding = Forwarding::new(&config, &infos, Filters::default(), lookups).unwrap();
         let now = Arc::new(AtomicU64::new(1));
         let tick = now.clone();
@@ -236,8 +239,13 @@ impl Bed {
         let (mailbox, end) = Mailbox::new().unwrap();
         let custom: Arc<CustomReasons> = Arc::default();
         let (mut ends, mut made, mut counters) = (vec![], vec![], vec![]);
+        let bells: Vec<_> =
+            [mailbox.bell()].into_iter().chain(assistant_bells.iter().map(AssistantBell::bell)).collect();
+        let mut punts: Vec<Vec<_>> = assistant_bells.iter().map(|_| vec![]).collect();
         for (id, queues) in wiring.workers.into_iter().enumerate() {
-            let (punt, reader) = punt_ring(config.router.punt_ring as usize, mailbox.bell());
+            let (punt, mut readers) = punt_rings(config.router.punt_ring as usize, &bells);
+            let reader = readers.remove(0);
+            punts.iter_mut().zip(readers).for_each(|(rings, ring)| rings.push(ring));
             counters.push(Arc::new(Counters::new(infos.len())));
             ends.push(WorkerEnd { polled: queues.names, punts: reader, counters: counters[id].clone() });
             made.push(Worker::new(WorkerParts {
@@ -260,6 +268,15 @@ impl Bed {
             }));
         }
         let shared_pool: Arc<dyn Pool> = Arc::new(pool);
+        let mut assistants = Assistants::new(&config);
+        let queues = std::mem::take(&mut wiring.slow.assistants).into_iter().zip(punts).zip(assistant_bells);
+        let add = |((outputs, punts), bell)| {
+            let pools = infos.iter().map(|_| Some(shared_pool.clone())).collect();
+            let (tables, owner, clock) = (forwarding.subscribe(), mailbox.bell(), clock.clone());
+            let stop = Stop::default();
+            assistants.add(AssistantParts { punts, outputs, pools, tables, bell, owner, clock, stop })
+        };
+        let assistant_threads = queues.map(add).collect();
         let port = |info: &PortInfo| RouterPort {
             port: Arc::new(HeapPort(info.clone())),
             pool: shared_pool.clone(),
@@ -269,6 +286,7 @@ impl Bed {
             ports: Ports::new(&config, infos.iter().map(port).collect(), wiring.slow, underlay),
             settings: Settings { config, path: path.to_owned(), machine },
             workers: Workers::new(ends, custom),
+            assistants,
             forwarding,
             scripts: Box::new(NoScripts),
             rebuild: Box::new(NoFilters),
@@ -280,7 +298,8 @@ impl Bed {
         };
         let slow = SlowThread::new(parts, LinuxParts { feeds, helper: None });
         let bursts = made.iter().map(Worker::new_batch).collect();
-        Bed { pool, receive, transmit, workers: made, bursts, slow, mailbox, counters, notes: wiring.notes, now }
+        let (workers, assistants) = (made, assistant_threads);
+        Bed { pool, receive, transmit, workers, bursts, slow, assistants, mailbox, counters, notes: wiring.notes, now }
     }
 
     /// Lets all parts work until none has anything left to do.
@@ -290,7 +309,8 @@ impl Bed {
             for (worker, burst) in self.workers.iter_mut().zip(&mut self.bursts) {
                 native::round(worker, burst);
             }
-            let busy = self.slow.round();
+            let mut busy = self.slow.round();
+            self.assistants.iter_mut().for_each(|assistant| busy |= assistant.round());
             let after: u64 = self.counters.iter().map(|counters| counters.received.get()).sum();
             if !busy && before == after {
                 return;
@@ -318,6 +338,9 @@ impl Bed {
             let asking = scope.spawn(client);
             while !asking.is_finished() {
                 self.slow.round();
+                for assistant in &mut self.assistants {
+                    assistant.round();
+                }
                 for (worker, burst) in self.workers.iter_mut().zip(&mut self.bursts) {
                     native::round(worker, burst);
                 }
@@ -337,6 +360,7 @@ impl Bed {
 
     /// Ends everything; returns how many buffers are still in use.
     pub fn end(mut self) -> usize {
+        self.assistants.iter_mut().for_each(AssistantThread::finish);
         self.slow.finish();
         let Bed { pool, receive, transmit, workers, bursts, slow, .. } = self;
         drop((workers, bursts, slow));
@@ -352,6 +376,9 @@ pub fn ask<Q: Query>(bed: &mut Bed, query: Q) -> Result<Q::Answer, String> {
     bed.mailbox.handle(query.request(reply));
     for _ in 0..100_000 {
         bed.slow.round();
+        for assistant in &mut bed.assistants {
+            assistant.round();
+        }
         if let Some(answer) = answer.try_take() {
             return answer.map_err(|error| error.to_string());
         }
