@@ -31,14 +31,14 @@ pub struct Punted {
 
 /// The path to the slow path: a bounded ring. Gives the packet back when it is full.
 pub trait PuntSink: Send {
-    /// Hands a packet over.
+    /// Hands a packet over; the slow path may see it only after the next [`Self::announce`].
     fn punt(&mut self, packet: Punted) -> Result<(), Punted>;
 
     /// Notifies the slow path, once after any number of packets, that some are there.
     fn announce(&mut self) {}
 
     /// How many packets it has room for now, at most: those beyond that in a flood are freed together, not one by one.
-    fn room(&self) -> usize {
+    fn room(&mut self) -> usize {
         usize::MAX
     }
 }
@@ -86,7 +86,8 @@ impl Context {
         let tapped = self.tapped();
         self.counters.reason(reason, punted.count());
         let mut refused = Vec::new();
-        for slot in punted.iter().take(self.punts.room()) {
+        let room = self.punts.room();
+        for slot in punted.iter().take(room) {
             let (port, interface, next_hop) =
                 (batch.port(slot), InterfaceId(batch.interface(slot)), batch.next_hop(slot));
             let trace = if tapped { self.punting(batch, slot, reason) } else { None };

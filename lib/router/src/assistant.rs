@@ -147,12 +147,12 @@ impl Assistants {
     }
 
     /// The slow path that owns the tables.
-    pub(crate) fn owner(&self) -> SlowPath {
+    pub fn owner(&self) -> SlowPath {
         SlowPath::sharing(self.config.clone(), self.limits.clone())
     }
 
     /// Shows the assistants what has become of the interfaces.
-    pub(crate) fn publish(&mut self, owner: &SlowPath) {
+    pub fn publish(&mut self, owner: &SlowPath) {
         if !self.ends.is_empty() && self.changes != owner.interface_changes() {
             self.changes = owner.interface_changes();
             self.interfaces.publish(owner.interfaces());
@@ -188,7 +188,7 @@ impl Assistants {
     }
 
     /// The counters of the owner and all assistants together.
-    pub(crate) fn counters(&self, owner: &SlowPath) -> Counters {
+    pub fn counters(&self, owner: &SlowPath) -> Counters {
         let mut sum = owner.counters().clone();
         self.states().for_each(|state| sum += &state.counters);
         sum

@@ -185,14 +185,17 @@ impl Interfaces {
 
     /// The interface that has this address. A link-local one is looked for on the receiving interface alone (RFC 4007 5).
     pub(crate) fn owner(&self, address: IpAddr, receiving: InterfaceId) -> Option<&Own> {
-        let here = self.get(receiving).filter(|own| own.has(address));
-        here.or_else(|| {
-            let id = match address {
-                IpAddr::V4(v4) => find(&self.owners4, &v4),
-                IpAddr::V6(v6) => find(&self.owners6, &v6),
-            };
-            self.get(id?)
-        })
+        let here = || self.get(receiving).filter(|own| own.has(address));
+        if is_link_local(address) {
+            return here();
+        }
+        // Most addresses that are asked for are nobody's.
+        let id = match address {
+            IpAddr::V4(v4) => find(&self.owners4, &v4),
+            IpAddr::V6(v6) => find(&self.owners6, &v6),
+        };
+        let lowest = self.get(id?);
+        here().or(lowest)
     }
 
     /// Is it a broadcast address of this interface's prefixes?

@@ -53,11 +53,29 @@ pub struct PuntRings {
     rings: Vec<PuntRing>,
 }
 
+/// A ring, and what is about to be put into it: the reader's core is shown new packets once per burst, not one by one.
 struct PuntRing {
     ring: rtrb::Producer<Punted>,
     bell: Arc<Bell>,
-    /// Something was put in since the bell was last rung.
-    fresh: bool,
+    staged: Vec<Punted>,
+    /// Places that are known to be free, besides those for what is staged; the reader may have freed more.
+    free: usize,
+}
+
+impl PuntRing {
+    /// Sees how many places are free.
+    fn look(&mut self) -> usize {
+        self.free = self.ring.slots() - self.staged.len();
+        self.free
+    }
+
+    /// Puts in what is staged, and wakes the reader.
+    fn publish(&mut self) {
+        if let Ok(chunk) = self.ring.write_chunk_uninit(self.staged.len()) {
+            chunk.fill_from_iter(self.staged.drain(..));
+        }
+        self.bell.ring();
+    }
 }
 
 /// Rings for `capacity` packets each: the worker's ends, and that of each thread of the slow path, which `bells` wake. The first
@@ -65,7 +83,7 @@ struct PuntRing {
 pub fn punt_rings(capacity: usize, bells: &[Arc<Bell>]) -> (PuntRings, Vec<PuntReader>) {
     let ring = |bell: &Arc<Bell>| {
         let (ring, reader) = rtrb::RingBuffer::new(capacity);
-        (PuntRing { ring, bell: Arc::clone(bell), fresh: false }, reader)
+        (PuntRing { ring, bell: Arc::clone(bell), staged: Vec::new(), free: 0 }, reader)
     };
     let (rings, readers) = bells.iter().map(ring).unzip();
     (PuntRings { rings }, readers)
@@ -93,20 +111,19 @@ impl PuntSink for PuntRings {
     fn punt(&mut self, packet: Punted) -> Result<(), Punted> {
         let chosen = self.choose(&packet);
         let ring = &mut self.rings[chosen];
-        ring.ring.push(packet).map_err(|rtrb::PushError::Full(packet)| packet)?;
-        ring.fresh = true;
+        if ring.free == 0 && ring.look() == 0 {
+            return Err(packet);
+        }
+        ring.free -= 1;
+        ring.staged.push(packet);
         Ok(())
     }
 
     fn announce(&mut self) {
-        for ring in &mut self.rings {
-            if std::mem::take(&mut ring.fresh) {
-                ring.bell.ring();
-            }
-        }
+        self.rings.iter_mut().filter(|ring| !ring.staged.is_empty()).for_each(PuntRing::publish);
     }
 
-    fn room(&self) -> usize {
-        self.rings.iter().map(|ring| ring.ring.slots()).sum()
+    fn room(&mut self) -> usize {
+        self.rings.iter_mut().map(PuntRing::look).sum()
     }
 }

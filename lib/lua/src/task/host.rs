@@ -69,7 +69,7 @@ impl PuntSink for NoSlowPath {
         Err(packet)
     }
 
-    fn room(&self) -> usize {
+    fn room(&mut self) -> usize {
         0
     }
 }
