@@ -6,6 +6,7 @@
 //! fib                      lookup structures; --in-router in the worker           table: routes, an oracle, destinations
 //! churn                    `perigee run` in namespaces (perigee-lab), a pump of route changes
 //! gen                      the generator beside testpmd's, searches for a known limit, tasks in `perigee task`
+//! slowpath                 `perigee run` under a flood of punted packets; assistants alone on one core and two
 //! snabb, ns3               programs that measure themselves
 //! ```
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ mod instructions;
 mod machine;
 mod ns3;
 mod peers;
+mod slowpath;
 mod snabb;
 mod statistics;
 mod table;
@@ -51,6 +53,9 @@ enum Command {
     Instructions(instructions::InstructionsArgs),
     /// Packets per second that the ns-3 module simulates
     Ns3(ns3::Ns3Args),
+    /// Packets that the slow path judges, what a flood of them costs the others, and several threads of it
+    #[command(name = "slowpath")]
+    SlowPath(slowpath::SlowPathArgs),
     /// Graphs of Snabb apps, on one thread and on two, compared with Snabb's own figures
     Snabb(snabb::SnabbBenchArgs),
     /// The process that forwards; `forward` starts it
@@ -66,6 +71,7 @@ fn main() -> ExitCode {
         Command::Generate(args) => generate::generate(args),
         Command::Instructions(args) => instructions::instructions(args),
         Command::Ns3(args) => ns3::ns3(args),
+        Command::SlowPath(args) => slowpath::slow_path(args),
         Command::Snabb(args) => snabb::snabb(args),
         Command::ForwardWorker(args) => worker::serve(args),
     };
