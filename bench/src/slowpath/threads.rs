@@ -13,7 +13,7 @@ use perigee_dpdk::{
 use perigee_fib::Published;
 use perigee_modules::{PuntSink, Punted, ttl};
 use perigee_net::InterfaceId;
-use perigee_packet::Pool;
+use perigee_packet::{Pool, TransmitQueue};
 use perigee_router::{AssistantBell, AssistantParts, AssistantThread, Assistants};
 use perigee_slowpath::{Input, RouteDecision, Routes, Time};
 use perigee_worker::{Bell, PuntRings, Stop, punt_rings};
@@ -81,12 +81,13 @@ impl Bed {
         let bell = AssistantBell::default();
         let made = (0..threads).map(|number| {
             let (rings, punts) = punt_rings(4 * BURST, &[bell.bell()]);
-            let outputs = (0..2).map(|_| Ok(Some(Box::new(self.port.tx_queue(number as u16)?) as _)));
+            // Errors go back to where their causes come from, which is the first port.
+            let outputs = vec![Some(Box::new(self.port.tx_queue(number as u16)?) as Box<dyn TransmitQueue>), None];
             let clock = Clock::new();
             let assistant = assistants.add(AssistantParts {
                 punts,
-                outputs: outputs.collect::<Result<_>>()?,
-                pools: vec![Some(self.pool.clone()), Some(self.pool.clone())],
+                outputs,
+                pools: vec![Some(self.pool.clone()), None],
                 tables: published.subscribe(),
                 bell: bell.clone(),
                 owner: Arc::new(Bell::new(|| {})),
