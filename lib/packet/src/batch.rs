@@ -147,10 +147,9 @@ impl Packet {
         let mut handles: Vec<Handle> = Vec::new();
         let mut memory: Option<&'static dyn Memory> = None;
         for mut packet in packets {
-            if !memory.is_some_and(|memory| std::ptr::addr_eq(memory, packet.memory)) {
-                if let Some(before) = memory.replace(packet.memory) {
-                    before.free(&mut handles);
-                }
+            let same = memory.is_some_and(|memory| std::ptr::addr_eq(memory, packet.memory));
+            if !same && let Some(before) = memory.replace(packet.memory) {
+                before.free(&mut handles);
             }
             handles.extend(packet.handle.take());
         }

@@ -472,3 +472,14 @@ fn random_operations_agree_with_a_plain_model() {
     drop(world);
     assert_eq!(pool.in_use(), 0);
 }
+
+#[test]
+fn packets_of_two_memories_are_freed_together() {
+    let pools = [HeapPool::leak(100), HeapPool::leak(100)];
+    let packet = |n: usize| pools[n / 3 % 2].packet(&[n as u8; 60]).unwrap();
+    let packets: Vec<_> = (0..20).map(packet).collect();
+    assert_eq!(pools.map(|pool| (&pool).in_use()), [11, 9]);
+    Packet::free_all(packets);
+    assert_eq!(pools.map(|pool| (&pool).in_use()), [0, 0]);
+    Packet::free_all([]);
+}

@@ -53,9 +53,9 @@ impl Bench {
 
 /// A packet of a flow: of either family, with a tag or without.
 fn flow(number: u16) -> Vec<u8> {
-    let (frame, at) = if number % 2 == 0 { (udp4(1, 8), 34) } else { (udp6(1, 8), 54) };
+    let (frame, at) = if number.is_multiple_of(2) { (udp4(1, 8), 34) } else { (udp6(1, 8), 54) };
     let frame = changed(frame, |frame| frame[at..at + 2].copy_from_slice(&number.to_be_bytes()));
-    if number % 3 == 0 { tagged(frame, 0, 100) } else { frame }
+    if number.is_multiple_of(3) { tagged(frame, 0, 100) } else { frame }
 }
 
 #[test]

@@ -12,8 +12,8 @@ use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::{icmp4, protocol};
 use perigee_packet::{Ethernet, Icmp4, Ipv4};
 use perigee_slowpath::*;
+use rand::SeedableRng;
 use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
 
 /// What workers' tables say: MAC addresses, where they are known, and no IP addresses of next hops.
 struct Tables<'a> {
@@ -86,7 +86,7 @@ fn lockstep(seed: u64, steps: usize) {
     let mut helper = assistant(&w);
     let (mut equal, mut left, mut handed) = (0, 0, 0);
     for step in 0..steps {
-        if step % 200 == 0 {
+        if step.is_multiple_of(200) {
             let id = pick(&mut rng, &[LEFT, RIGHT]);
             w.set(id, any_interface(&mut rng, id));
             w.advance(5_000);
