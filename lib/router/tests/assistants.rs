@@ -10,41 +10,18 @@ use perigee_net::MacAddr;
 use perigee_packet::wire::{arp, ethernet, icmp4};
 use perigee_packet::{Arp, Ethernet, Icmp4, Ipv4};
 use std::collections::BTreeMap;
-use tempfile::TempDir;
 
-const PEER_B: MacAddr = MacAddr([2, 0, 0, 0, 1, 0xb]);
-
-/// Two ports, hosts that are known on both, three threads.
-const THREE: &str = r#"
-[router]
-cores = [0]
-slow_paths = 3
-icmp_rate = 1000000000
-[port.a]
-device = "heap0"
-twin = false
-addresses = ["10.0.1.1/24"]
-mtu = 1500
-[port.b]
-device = "heap1"
-twin = false
-addresses = ["10.0.2.1/24"]
-mtu = 576
-[[neighbor]]
-address = "10.0.1.2"
-mac = "02:00:00:00:01:0a"
-[[neighbor]]
-address = "10.0.2.2"
-mac = "02:00:00:00:01:0b"
-"#;
-
-fn bed(text: &str, queues: Queues) -> (Bed, TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let mut bed = Bed::new(text, &folder.path().join("router.toml"), queues);
-    bed.settle();
-    (0..2).for_each(|port| drop(bed.sent(port)));
-    (bed, folder)
+/// Two ports, the second of which takes small packets only, three threads, these neighbors.
+fn three_threads(known: &[(&str, MacAddr)], queues: Queues) -> OnDisk {
+    let text = TWO_PORTS
+        .replace("[router]\n", "[router]\nslow_paths = 3\nicmp_rate = 1000000000\n")
+        .replace("device = \"heap1\"\n", "device = \"heap1\"\nmtu = 576\n");
+    OnDisk::new(&(text + &neighbors(known)), queues)
 }
+
+const BOTH: [(&str, MacAddr); 2] = [("10.0.1.2", PEER_A), ("10.0.2.2", PEER_B)];
+/// A queue for each thread.
+const FOUR: Queues = Queues { receive: 1, transmit: 4 };
 
 /// How many errors there are about each source port.
 fn errors(frames: &[Vec<u8>], code: (u8, u8)) -> BTreeMap<u16, usize> {
@@ -75,10 +52,11 @@ fn punt_all(bed: &mut Bed, destination: &str, ttl: u8) {
 
 #[test]
 fn every_thread_answers_its_flows_and_each_flow_is_answered_once() {
-    for queues in [Queues { receive: 1, transmit: 4 }, ONE_EACH, Queues { receive: 1, transmit: 1 }] {
-        let (mut bed, _folder) = bed(THREE, queues);
-        punt_all(&mut bed, "10.0.2.2", 1);
-        if queues.transmit == 4 {
+    for queues in [FOUR, ONE_EACH, Queues { receive: 1, transmit: 1 }] {
+        let mut router = three_threads(&BOTH, queues);
+        let bed = &mut router.bed;
+        punt_all(bed, "10.0.2.2", 1);
+        if queues.transmit == FOUR.transmit {
             let sent = bed.transmit[0].iter().map(|queue| std::iter::from_fn(|| queue.collect()).collect::<Vec<_>>());
             let sent: Vec<Vec<Vec<u8>>> = sent.collect();
             let shares: Vec<usize> = sent.iter().map(Vec::len).collect();
@@ -89,13 +67,13 @@ fn every_thread_answers_its_flows_and_each_flow_is_answered_once() {
             assert_eq!(errors(&bed.sent(0), (icmp4::TIME_EXCEEDED, 0)), every_flow_once());
             assert!(bed.notes.iter().any(|note| note.contains("3 threads of the slow path")), "{:?}", bed.notes);
         }
-        let status = ask(&mut bed, ShowSlowPath {}).unwrap();
+        let status = ask(bed, ShowSlowPath {}).unwrap();
         assert_eq!((status.threads, status.events["punted"], status.events["icmp_errors_sent"]), (3, 300, 300));
         let expired = |drop: &&perigee_api::answers::DropStatus| drop.module == "slowpath" && drop.packets > 0;
-        let drops = ask(&mut bed, ShowDrops {}).unwrap();
+        let drops = ask(bed, ShowDrops {}).unwrap();
         let drops: Vec<_> = drops.iter().filter(expired).map(|drop| (&drop.reason[..], drop.packets)).collect();
         assert_eq!(drops, [("ttl_expired", 300)]);
-        assert_eq!(bed.end(), 0);
+        router.end();
     }
 }
 
@@ -114,23 +92,24 @@ fn send_large(bed: &mut Bed, destination: &str) {
 
 #[test]
 fn a_new_route_is_seen_by_all_threads_and_large_packets_are_cut_by_all() {
-    let (mut bed, _folder) = bed(THREE, Queues { receive: 1, transmit: 4 });
-    send_large(&mut bed, "198.18.0.1");
+    let mut router = three_threads(&BOTH, FOUR);
+    let bed = &mut router.bed;
+    send_large(bed, "198.18.0.1");
     assert_eq!(errors(&bed.sent(0), (icmp4::UNREACHABLE, 0)), every_flow_once());
     let via = Some("10.0.2.2".parse().unwrap());
-    ask(&mut bed, AddRoute(RouteChange { via, ..RouteChange::of("198.18.0.0/15".parse().unwrap()) })).unwrap();
-    send_large(&mut bed, "198.18.0.1");
+    ask(bed, AddRoute(RouteChange { via, ..RouteChange::of("198.18.0.0/15".parse().unwrap()) })).unwrap();
+    send_large(bed, "198.18.0.1");
     let shares: Vec<usize> = bed.transmit[1][1..].iter().map(|q| std::iter::from_fn(|| q.collect()).count()).collect();
     assert!(shares.iter().sum::<usize>() == 600 && shares.iter().all(|share| *share > 100), "{shares:?}");
     assert!(bed.sent(0).is_empty());
-    assert_eq!(bed.end(), 0);
+    router.end();
 }
 
 // Neighbors are the owner's: what waits for one is left to it, errors to one are given to it.
 #[test]
 fn what_waits_for_a_neighbor_is_the_owners() {
-    let unknown = THREE.replace("[[neighbor]]\naddress = \"10.0.1.2\"\nmac = \"02:00:00:00:01:0a\"\n", "");
-    let (mut bed, _folder) = bed(&unknown, Queues { receive: 1, transmit: 4 });
+    let mut router = three_threads(&BOTH[1..], FOUR);
+    let bed = &mut router.bed;
     for port in 1000..1008 {
         bed.receive[0][0].inject(&udp("10.0.2.2", 1, port));
         bed.receive[0][0].inject(&udp("10.0.2.7", 64, port));
@@ -148,16 +127,17 @@ fn what_waits_for_a_neighbor_is_the_owners() {
     bed.settle();
     assert_eq!(errors(&bed.sent(0), (icmp4::TIME_EXCEEDED, 0)), (1000..1008).map(|port| (port, 1)).collect());
     assert_eq!(bed.sent(1).len(), 8);
-    assert_eq!(bed.end(), 0);
+    router.end();
 }
 
 #[test]
 fn what_is_left_in_rings_is_freed_at_the_end() {
-    let (mut bed, _folder) = bed(THREE, Queues { receive: 1, transmit: 4 });
+    let mut router = three_threads(&BOTH, FOUR);
+    let bed = &mut router.bed;
     (1000..1300).for_each(|port| assert!(bed.receive[0][0].inject(&udp("10.0.2.2", 1, port))));
     for (worker, burst) in bed.workers.iter_mut().zip(&mut bed.bursts) {
         (0..20).for_each(|_| perigee_worker::native::round(worker, burst));
     }
     assert_eq!(bed.counters[0].punted.get(), 300);
-    assert_eq!(bed.end(), 0);
+    router.end();
 }

@@ -20,21 +20,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 
-const TWO_PORTS: &str = r#"
-[router]
-cores = [0]
-[port.a]
-device = "heap0"
-twin = false
-addresses = ["10.0.1.1/24"]
-[port.b]
-device = "heap1"
-twin = false
-addresses = ["10.0.2.1/24"]
-"#;
-
-const PEER_B: MacAddr = MacAddr([2, 0, 0, 0, 1, 0xb]);
-
 fn ip(text: &str) -> Ipv4Addr {
     text.parse().unwrap()
 }

@@ -16,27 +16,11 @@ use rand::{RngExt, SeedableRng};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-const TWO_PORTS: &str = r#"
-[router]
-cores = [0]
-[port.a]
-device = "heap0"
-twin = false
-addresses = ["10.0.1.1/24"]
-[port.b]
-device = "heap1"
-twin = false
-addresses = ["10.0.2.1/24"]
-[[route]]
-prefix = "10.3.0.0/16"
-via = "10.0.2.2"
-[[neighbor]]
-address = "10.0.2.2"
-mac = "02:00:00:00:01:0b"
-[[neighbor]]
-address = "10.0.1.2"
-mac = "02:00:00:00:01:0a"
-"#;
+/// A route by a neighbor that is known, as the sender is.
+fn routed() -> String {
+    let route = "[[route]]\nprefix = \"10.3.0.0/16\"\nvia = \"10.0.2.2\"\n";
+    [TWO_PORTS, route, &neighbors(&[("10.0.2.2", PEER_B), ("10.0.1.2", PEER_A)])].concat()
+}
 
 /// A router and its API.
 struct Tapped {
@@ -132,7 +116,7 @@ fn step<'a>(entry: &'a TraceEntry, module: &str) -> &'a TraceStep {
 
 #[test]
 fn a_forwarded_packet_is_followed_through_every_module() {
-    let mut tapped = Tapped::new(TWO_PORTS, ONE_EACH);
+    let mut tapped = Tapped::new(&routed(), ONE_EACH);
     let stream = tapped.stream("/v1/trace?count=1&filter=dst%2010.3.0.0/16");
     // The first does not match.
     tapped.send(&[udp("10.0.2.2", 64, 1000), udp("10.3.4.5", 64, 1000), udp("10.3.4.6", 64, 1000)]);
@@ -169,7 +153,7 @@ fn a_forwarded_packet_is_followed_through_every_module() {
 
 #[test]
 fn a_drop_says_its_reason_and_section() {
-    let mut tapped = Tapped::new(TWO_PORTS, ONE_EACH);
+    let mut tapped = Tapped::new(&routed(), ONE_EACH);
     let stream = tapped.stream("/v1/trace?count=2");
     let mut broken = udp("10.3.4.5", 64, 1000);
     broken[24] ^= 1;
@@ -187,7 +171,17 @@ fn a_drop_says_its_reason_and_section() {
 
 #[test]
 fn a_punted_packet_is_followed_into_the_slow_path() {
-    let mut tapped = Tapped::new(TWO_PORTS, ONE_EACH);
+    followed_into_the_slow_path(&routed());
+}
+
+// While a tap is on, the threads of the slow path leave everything to one of them.
+#[test]
+fn a_punted_packet_is_followed_into_a_slow_path_of_several_threads() {
+    followed_into_the_slow_path(&routed().replace("[router]\n", "[router]\nslow_paths = 4\n"));
+}
+
+fn followed_into_the_slow_path(text: &str) {
+    let mut tapped = Tapped::new(text, ONE_EACH);
     let stream = tapped.stream("/v1/trace?count=2");
     tapped.send(&[udp("10.3.4.5", 1, 1000), udp("10.0.2.77", 64, 1000)]);
     let traces = tapped.traces(stream);
@@ -214,7 +208,7 @@ fn a_punted_packet_is_followed_into_the_slow_path() {
 
 #[test]
 fn a_port_is_captured_in_both_directions_and_from_both_paths() {
-    let mut tapped = Tapped::new(TWO_PORTS, ONE_EACH);
+    let mut tapped = Tapped::new(&routed(), ONE_EACH);
     let (a, b) = (tapped.stream("/v1/capture?port=a&count=3"), tapped.stream("/v1/capture?port=b&count=2&snaplen=20"));
     // Forwarded; expired, so answered by the slow path; for an unknown neighbor, so the slow path asks for it.
     tapped.send(&[udp("10.3.4.5", 64, 1000), udp("10.3.4.5", 1, 1000)]);
@@ -242,7 +236,7 @@ fn a_port_is_captured_in_both_directions_and_from_both_paths() {
 
 #[test]
 fn drops_and_punts_are_captured_with_their_reasons() {
-    let mut tapped = Tapped::new(TWO_PORTS, ONE_EACH);
+    let mut tapped = Tapped::new(&routed(), ONE_EACH);
     let (drops, punts) =
         (tapped.stream("/v1/capture?what=drops&count=3"), tapped.stream("/v1/capture?what=punts&count=2"));
     let mut broken = udp("10.3.4.5", 64, 1000);
@@ -271,7 +265,7 @@ fn drops_and_punts_are_captured_with_their_reasons() {
 
 #[test]
 fn taps_are_bounded_and_end_with_their_clients() {
-    let mut tapped = Tapped::new(TWO_PORTS, ONE_EACH);
+    let mut tapped = Tapped::new(&routed(), ONE_EACH);
     let streams: Vec<Stream> = (0..8).map(|_| tapped.stream("/v1/capture?port=b&count=1")).collect();
     let socket = tapped.socket.clone();
     let asked = tapped.bed.ask(move || {
@@ -296,7 +290,7 @@ fn taps_are_bounded_and_end_with_their_clients() {
 
 #[test]
 fn what_makes_no_sense_is_refused_in_a_sentence() {
-    let mut tapped = Tapped::new(TWO_PORTS, ONE_EACH);
+    let mut tapped = Tapped::new(&routed(), ONE_EACH);
     for (path, expected) in [
         ("/v1/trace?filter=host", "filter, character 5: found the end, expected an address"),
         ("/v1/trace?filter=in%20c", "filter, character 4: found `c`, expected the name of a port"),
@@ -317,7 +311,7 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
 /// Streams go on over a reload, and end when the router does.
 #[test]
 fn taps_survive_a_reload_and_end_with_the_router() {
-    let mut tapped = Tapped::new(TWO_PORTS, ONE_EACH);
+    let mut tapped = Tapped::new(&routed(), ONE_EACH);
     let stream = tapped.stream("/v1/capture?port=a");
     tapped.send(&[udp("10.3.4.5", 64, 1000)]);
     let socket = tapped.socket.clone();
@@ -339,7 +333,7 @@ fn taps_survive_a_reload_and_end_with_the_router() {
 /// With two workers behind one queue, a frame is captured once, even if it is handed over.
 #[test]
 fn a_frame_that_is_handed_over_is_captured_once() {
-    let two_workers = TWO_PORTS.replace("cores = [0]", "cores = [0, 1]");
+    let two_workers = routed().replace("cores = [0]", "cores = [0, 1]");
     let mut tapped = Tapped::new(&two_workers, Queues { receive: 1, transmit: 3 });
     let stream = tapped.stream("/v1/capture?port=a&filter=udp&count=41");
     for last in 1..=40u8 {
@@ -359,7 +353,7 @@ fn random_frames_under_every_tap() {
     let seed = std::env::var("PERIGEE_FUZZ_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(rand::random);
     println!("PERIGEE_FUZZ_SEED={seed}");
     let mut rng = StdRng::seed_from_u64(seed);
-    let mut tapped = Tapped::new(TWO_PORTS, ONE_EACH);
+    let mut tapped = Tapped::new(&routed(), ONE_EACH);
     let paths = [
         "/v1/trace",
         "/v1/trace?filter=not%20udp",
@@ -401,7 +395,7 @@ fn random_frames_under_every_tap() {
 /// MAC addresses in the configuration are not asked for: the tests above count on it.
 #[test]
 fn the_configuration_knows_both_neighbors() {
-    let mut tapped = Tapped::new(TWO_PORTS, ONE_EACH);
+    let mut tapped = Tapped::new(&routed(), ONE_EACH);
     tapped.send(&[udp("10.3.4.5", 64, 1000)]);
     let sent = tapped.bed.sent(1);
     assert_eq!(sent.len(), 1);

@@ -4,6 +4,7 @@
 
 use perigee_api::answers::{ScriptStatus, VersionStatus};
 use perigee_api::client::ApiClient;
+use perigee_api::queries::Reload;
 use perigee_api::{Backend, Query, Reply};
 use perigee_config::{Config, Machine, Steer, SteerMatch};
 use perigee_helper::TwinStatus;
@@ -22,14 +23,35 @@ use perigee_router::{
     SlowParts, SlowThread, WorkerEnd, Workers, wire,
 };
 use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, native, punt_rings};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The station behind port a.
 pub const PEER_A: MacAddr = MacAddr([2, 0, 0, 0, 1, 0xa]);
+/// The station behind port b.
+pub const PEER_B: MacAddr = MacAddr([2, 0, 0, 0, 1, 0xb]);
 /// A queue for the worker, and one for the slow path.
 pub const ONE_EACH: Queues = Queues { receive: 1, transmit: 2 };
+
+/// Two ports and a worker.
+pub const TWO_PORTS: &str = r#"
+[router]
+cores = [0]
+[port.a]
+device = "heap0"
+twin = false
+addresses = ["10.0.1.1/24"]
+[port.b]
+device = "heap1"
+twin = false
+addresses = ["10.0.2.1/24"]
+"#;
+
+/// Neighbors that are known from the start: packets to them take the fast path from the first on.
+pub fn neighbors(known: &[(&str, MacAddr)]) -> String {
+    known.iter().map(|(address, mac)| format!("[[neighbor]]\naddress = \"{address}\"\nmac = \"{mac}\"\n")).collect()
+}
 
 /// A port that is a pair of heap queues per direction.
 pub struct HeapPort(pub PortInfo);
@@ -367,6 +389,52 @@ impl Bed {
         receive.iter().chain(&transmit).flatten().for_each(|queue| while queue.collect().is_some() {});
         drop((receive, transmit));
         (&pool).in_use()
+    }
+}
+
+/// A router, and the file that it is reloaded from.
+pub struct OnDisk {
+    pub bed: Bed,
+    path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl OnDisk {
+    /// A router that has sent what it announces at the start.
+    pub fn new(text: &str, queues: Queues) -> OnDisk {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("router.toml");
+        let mut bed = Bed::new(text, &path, queues);
+        bed.settle();
+        let mut router = OnDisk { bed, path, _folder: folder };
+        router.drain();
+        router
+    }
+
+    /// Reloads it from another text; its message, or why it was refused.
+    pub fn reload(&mut self, text: &str) -> Result<String, String> {
+        std::fs::write(&self.path, text).unwrap();
+        let outcome = ask(&mut self.bed, Reload { script: None });
+        self.bed.settle();
+        outcome.map(|outcome| outcome.message)
+    }
+
+    /// Forgets what was sent.
+    pub fn drain(&mut self) {
+        (0..2).for_each(|port| drop(self.bed.sent(port)));
+    }
+
+    /// Port a receives a frame; returns what each port sends.
+    pub fn receive(&mut self, frame: &[u8]) -> [Vec<Vec<u8>>; 2] {
+        assert!(self.bed.receive[0][0].inject(frame));
+        self.bed.settle();
+        [0, 1].map(|port| self.bed.sent(port))
+    }
+
+    /// Ends everything: no buffer may be missing.
+    pub fn end(mut self) {
+        self.drain();
+        assert_eq!(self.bed.end(), 0, "packet buffers are missing");
     }
 }
 
