@@ -2,7 +2,8 @@
 //! Does the packet fit the interface it leaves by?
 //!
 //! Those too big go to the slow path: to be fragmented (RFC 1812 5.2.6), or for an ICMP error with the MTU (RFC 1191,
-//! RFC 4443 3.2). Of a super-frame each segment is judged, as the kernel does not do that. The check comes before TTL and hop limit are changed, so the slow path gets the packet as it came.
+//! RFC 4443 3.2). Of a super-frame each segment is judged, as the kernel does not do that. The check comes before TTL and
+//! hop limit are changed, so the slow path gets the packet as it came.
 //!
 //! Cost: next to nothing if all packets of a burst fit all interfaces; otherwise a read of length and next hop, and of the
 //! interface's table entry, per packet. The frame is not touched.

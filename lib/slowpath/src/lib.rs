@@ -9,8 +9,10 @@
 //! ```
 //!
 //! It is a full router: a punted frame is the original one, before any change, and goes through every step again, so that
-//! a packet is treated alike on either path. Copies of what the fast path sends back ([`Input::SentBack`]) are not forwarded. Only what is rare comes here, so the code prefers simplicity to speed. It has no clock,
-//! socket, thread or randomness: the same inputs give the same outputs. All its memory is bounded by [`Config`].
+//! a packet is treated alike on either path. Copies of what the fast path sends back ([`Input::SentBack`]) are not
+//! forwarded. Only what is rare comes here, so the code prefers simplicity to speed. It has no clock, socket, thread or
+//! randomness: the same inputs give the same outputs. All its memory is bounded by [`Config`]. On further threads
+//! [`Assistant`]s judge packets by the same rules.
 //!
 //! Frames are untagged inside: a received frame's VLAN tag is removed if it is the interface's own, and the caller,
 //! which transmits an [`Output`], adds the interface's tag.

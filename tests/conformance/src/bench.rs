@@ -5,7 +5,7 @@
 //! to each other link, and an echo request to the router, whose reply has passed wherever the router makes its own packets. Only
 //! when these have come, and then one from each other link too, is it said that nothing came.
 
-use crate::judge::{Judged, Stop, demand, fail};
+use crate::judge::{Judged, Stop, demand, fail, same};
 use crate::network::{
     self, POINT_TO_POINT_STATION, SAME_LINK_GATEWAY4, SAME_LINK_GATEWAY6, SECOND_GATEWAY, Side, UNROUTED4, World,
 };
@@ -421,6 +421,26 @@ impl Bench {
             format_args!("an ICMP error of type {} code {} came, expected {kind} and {code}", error.kind, error.code),
         )?;
         Ok(error)
+    }
+
+    /// Sends packets from the left, which take one path each, and demands one ICMP error for each, however long the router takes.
+    ///
+    /// # Errors
+    /// There is another answer, or none.
+    pub fn all_refused<P: Probe>(&mut self, packets: &[(&str, P)], kind: u8, code: u8) -> Judged {
+        self.begin()?;
+        for (_, packet) in packets {
+            self.send(Side::Left, packet)?;
+        }
+        self.wait(LIMIT, |log| {
+            packets.iter().all(|(_, packet)| log.iter().any(|caught| packet.error_in(caught).is_some()))
+        })?;
+        for (path, packet) in packets {
+            let seen = self.seen(packet);
+            let codes: Vec<_> = seen.errors.iter().map(|(side, error)| (*side, error.kind, error.code)).collect();
+            same(format_args!("errors, {path}"), codes, vec![(Side::Left, kind, code)])?;
+        }
+        Ok(())
     }
 
     /// Leaves the row as not applicable unless there is a third link.

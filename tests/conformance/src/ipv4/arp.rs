@@ -20,18 +20,7 @@ const MOVED: Duration = Duration::from_secs(90);
 pub fn nobody_answers(bench: &mut Bench) -> Judged {
     let host = Right.host4(77);
     let packets = both(bench, |bench| bench.udp4().to(host));
-    bench.begin()?;
-    for (_, packet) in &packets {
-        bench.send(Left, packet)?;
-    }
-    bench.wait(LIMIT, |log| {
-        packets.iter().all(|(_, packet)| log.iter().any(|caught| packet.error_in(caught).is_some()))
-    })?;
-    for (path, packet) in &packets {
-        let seen = bench.seen(packet);
-        let codes: Vec<_> = seen.errors.iter().map(|(side, error)| (*side, error.kind, error.code)).collect();
-        same(format_args!("errors, {path}"), codes, vec![(Left, 3, 1)])?;
-    }
+    bench.all_refused(&packets, 3, 1)?;
     demand(bench.log().iter().any(|caught| caught.asks_for(host)), "nobody was asked for the host")
 }
 

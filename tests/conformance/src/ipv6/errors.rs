@@ -7,7 +7,7 @@ use crate::judge::{Case as _, Judged, demand, fail, same};
 use crate::network::Side::{Left, Right};
 use crate::network::{NARROW, UNROUTED6};
 use crate::seen::is_echo_of;
-use crate::wire::{Packet6, Probe as _};
+use crate::wire::Packet6;
 use perigee_net::MacAddr;
 use perigee_packet::Ipv6;
 use perigee_packet::wire::icmp6;
@@ -28,19 +28,7 @@ pub fn no_route(bench: &mut Bench) -> Judged {
 /// 3.1: code 3 where the destination's link-layer address cannot be found.
 pub fn address_unreachable(bench: &mut Bench) -> Judged {
     let packets = both(bench, |bench| bench.udp6().to(Right.host6(0x77)));
-    bench.begin()?;
-    for (_, packet) in &packets {
-        bench.send(Left, packet)?;
-    }
-    bench.wait(LIMIT, |log| {
-        packets.iter().all(|(_, packet)| log.iter().any(|caught| packet.error_in(caught).is_some()))
-    })?;
-    for (path, packet) in &packets {
-        let errors: Vec<_> =
-            bench.seen(packet).errors.iter().map(|(side, error)| (*side, error.kind, error.code)).collect();
-        same(format_args!("errors, {path}"), errors, vec![(Left, 1, 3)])?;
-    }
-    Ok(())
+    bench.all_refused(&packets, 1, 3)
 }
 
 /// 2.4 (c): an error MUST have as much of the packet that it is about as fits in 1280 bytes.
