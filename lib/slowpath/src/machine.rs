@@ -186,6 +186,10 @@ impl SlowPath {
 
     pub(crate) fn punted(&mut self, turn: Turn, interface: InterfaceId, frame: &[u8]) {
         self.counters.punted += 1;
+        // An assistant's copy may be older than the interface's first packets.
+        if !self.interfaces.is_up(interface) && self.leave_to_owner() {
+            return;
+        }
         let Some(own) = self.usable(interface) else { return };
         let mac = own.config.mac;
         let Ok(received) = Received::new(interface, own.config.vlan, frame) else {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::fuzz::{any_interface, frame, pick};
 use crate::world::*;
-use perigee_net::{InterfaceId, MacAddr};
+use perigee_net::{Interface, InterfaceId, MacAddr};
 use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::{icmp4, protocol};
 use perigee_packet::{Ethernet, Icmp4, Ipv4};
@@ -147,6 +147,25 @@ fn an_answer_to_an_unresolved_station_goes_by_the_owner() {
     assert_eq!(Icmp4::new(error.payload()).unwrap().kind(), icmp4::TIME_EXCEEDED);
     // Now that the station is known, the assistant sends by itself.
     assert!(matches!(&judged(&mut helper, &w, LEFT, &frame).unwrap()[..], [Output::Transmit { .. }]));
+}
+
+// The first packets of an interface may come before an assistant has heard of it: among them was the answer of the station that has
+// one of the router's addresses, so that the duplicate was never found.
+#[test]
+fn packets_of_an_interface_not_heard_of_yet_are_the_owners() {
+    let w = World::new();
+    let mut helper = Assistant::new(Config::default(), Arc::clone(w.slow.limits()));
+    let frame = ethernet(mac(LEFT), host(LEFT, 2).mac, &udp4(host(LEFT, 2).v4, host(RIGHT, 3).v4, 1));
+    assert_eq!(judged(&mut helper, &w, LEFT, &frame), None);
+    let table = w.slow.interfaces();
+    let mut down = World::new();
+    down.set(LEFT, Interface { up: false, ..interface(LEFT) });
+    helper.set_interfaces(&down.slow.interfaces());
+    assert_eq!(judged(&mut helper, &w, LEFT, &frame), None);
+    assert!(helper.counters().iter().all(|count| count.value == 0));
+    helper.set_interfaces(&table);
+    let expired = ethernet(mac(LEFT), host(LEFT, 2).mac, &with_ttl(&frame[14..], 1));
+    assert!(judged(&mut helper, &w, LEFT, &expired).is_some());
 }
 
 #[test]
