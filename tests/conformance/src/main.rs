@@ -24,6 +24,9 @@ struct Arguments {
     /// The driver of perigee's ports: packet, dpdk:af_packet, or dpdk:af_xdp (as root)
     #[arg(long, default_value = "packet")]
     driver: String,
+    /// Threads of perigee's slow path
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    slow_paths: u16,
     /// Only these rows: one by its name (ipv4/37), or all with the text in their name, section or sentence
     #[arg(long, value_name = "ROW|TEXT")]
     row: Vec<String>,
@@ -40,7 +43,7 @@ struct Arguments {
     #[arg(long, short)]
     verbose: bool,
     /// Run all rows for perigee and for Linux, and write docs/conformance.md
-    #[arg(long, conflicts_with_all = ["target", "row", "json", "driver", "links"])]
+    #[arg(long, conflicts_with_all = ["target", "row", "json", "driver", "slow_paths", "links"])]
     write: bool,
     /// Print all rows instead of running them; those whose judgement was compared with the RFC's text have a star
     #[arg(long)]
@@ -92,7 +95,13 @@ fn work(arguments: &Arguments) -> Result<ExitCode> {
     }
     let captures = arguments.pcap.as_ref().map(std::path::absolute).transpose()?;
     let (links, verbose) = (arguments.links.into(), arguments.verbose && !arguments.json);
-    let request = Request { target: target(&arguments.target, &arguments.driver)?, rows, links, verbose, captures };
+    let request = Request {
+        target: target(&arguments.target, &arguments.driver, arguments.slow_paths)?,
+        rows,
+        links,
+        verbose,
+        captures,
+    };
     let report = watched(&request)?;
     if arguments.json {
         println!("{}", board::json(&report.outcomes)?);
@@ -107,9 +116,9 @@ fn work(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn target(name: &str, driver: &str) -> Result<Target> {
+fn target(name: &str, driver: &str, slow_paths: u16) -> Result<Target> {
     Ok(match name {
-        "perigee" => Target::Perigee { program: perigee_lab::program()?, driver: driver.to_owned() },
+        "perigee" => Target::Perigee { program: perigee_lab::program()?, driver: driver.to_owned(), slow_paths },
         "linux" => Target::Linux,
         "" => bail!("found an empty --target, expected perigee, linux or a command line"),
         line => Target::Command(line.to_owned()),
@@ -154,7 +163,7 @@ fn write() -> Result<ExitCode> {
     let (links, verbose, captures) = (3, false, None);
     let mut cells = vec![[String::new(), String::new()]; ROWS.len()];
     for (column, name) in ["perigee", "linux"].into_iter().enumerate() {
-        let target = target(name, "packet")?;
+        let target = target(name, "packet", 1)?;
         let report = watched(&Request { target, rows: rows.clone(), links, verbose, captures: captures.clone() })?;
         println!("{name}\n{}", board::totals(&report.outcomes));
         for outcome in &report.outcomes {

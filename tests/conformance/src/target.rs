@@ -21,8 +21,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// What is tested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Target {
-    /// `perigee run`, the program, with this driver of its ports.
-    Perigee { program: PathBuf, driver: String },
+    /// `perigee run`, the program, with this driver of its ports and as many threads of its slow path.
+    Perigee { program: PathBuf, driver: String, slow_paths: u16 },
     /// The kernel's own forwarding.
     Linux,
     /// A command line of the shell.
@@ -54,7 +54,9 @@ impl Target {
     /// It cannot be started so; or it need not be able to, and is not.
     pub fn start(&self, place: &Place) -> Judged<Running> {
         match self {
-            Target::Perigee { program, driver } => Ok(Running::Perigee(perigee::start(place, program, driver)?)),
+            Target::Perigee { program, driver, slow_paths } => {
+                Ok(Running::Perigee(perigee::start(place, program, driver, *slow_paths)?))
+            }
             Target::Linux => linux::start(place).map(|()| Running::Kernel).map_err(Into::into),
             Target::Command(line) => command::start(place, line),
         }

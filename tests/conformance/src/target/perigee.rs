@@ -9,10 +9,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-pub(super) fn start(place: &Place, program: &Path, driver: &str) -> Result<Router> {
+pub(super) fn start(place: &Place, program: &Path, driver: &str, slow_paths: u16) -> Result<Router> {
     let name = place.world.name();
     let (file, socket) = (place.folder.join(format!("{name}.toml")), place.folder.join(format!("{name}.sock")));
-    fs::write(&file, configuration(place, driver, &socket))
+    fs::write(&file, configuration(place, driver, slow_paths, &socket))
         .with_context(|| format!("{} cannot be written", file.display()))?;
     let launch = Launch {
         program: program.to_owned(),
@@ -38,13 +38,13 @@ fn shortened(error: &str) -> anyhow::Error {
     anyhow!("the router did not start: {wrong}")
 }
 
-fn configuration(place: &Place, driver: &str, socket: &Path) -> String {
+fn configuration(place: &Place, driver: &str, slow_paths: u16, socket: &Path) -> String {
     let settings = place.world.settings();
     let name = place.world.name();
     let rate = if settings.limited { 10 } else { 1_000_000 };
     let mut text = format!(
         "# SPDX-License-Identifier: MIT\n\
-         [router]\nname = \"c-{name}\"\nsocket = \"{}\"\nidle = \"sleep\"\nicmp_rate = {rate}\n\n\
+         [router]\nname = \"c-{name}\"\nsocket = \"{}\"\nidle = \"sleep\"\nicmp_rate = {rate}\nslow_paths = {slow_paths}\n\n\
          [eal]\nhugepages = false\nmemory = 160\n",
         socket.display()
     );
