@@ -415,6 +415,7 @@ impl Port for SocketPort {
     fn link(&self) -> Link {
         let (control, name) = (&self.0.control, &self.0.name);
         let (up, running) = interface::flags(control, name).unwrap_or_default();
+        let running = interface::carrier(control, name).unwrap_or(running);
         let speed = interface::speed(control, name);
         Link {
             up: up && running,

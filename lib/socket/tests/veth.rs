@@ -28,6 +28,7 @@ const CASES: &[(&str, fn())] = &[
     ("a_frame_that_is_refused_blocks_nothing", a_frame_that_is_refused_blocks_nothing),
     ("an_mtu_that_grows", an_mtu_that_grows),
     ("down_and_up", down_and_up),
+    ("a_carrier_is_seen_at_once", a_carrier_is_seen_at_once),
     ("deleted_and_made_again", deleted_and_made_again),
     ("what_a_port_says", what_a_port_says),
 ];
@@ -568,6 +569,19 @@ fn down_and_up() {
         crosses(&mut pair);
         pair.end();
     }
+}
+
+/// The kernel's own IFF_RUNNING lags by up to a second when links change often, as they do where a router starts: its first packets were
+/// dropped.
+fn a_carrier_is_seen_at_once() {
+    let pair = Pair::new(1);
+    for _ in 0..5 {
+        ip("link set left down");
+        assert!(!pair.right.link().up);
+        ip("link set left up");
+        assert!(pair.right.link().up && pair.left.link().up);
+    }
+    pair.end();
 }
 
 /// Sends until a frame arrives on any queue: a queue looks for its interface only from time to time.

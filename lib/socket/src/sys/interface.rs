@@ -19,7 +19,15 @@ struct Settings {
     rest: [u8; 14],
 }
 
+/// `struct ethtool_value`.
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
+}
+
 const ETHTOOL_GSET: u32 = 1;
+const ETHTOOL_GLINK: u32 = 10;
 
 /// An empty question about `name`.
 fn question(name: &str) -> io::Result<ifreq> {
@@ -90,6 +98,17 @@ pub(crate) fn flags(socket: &Socket, name: &str) -> io::Result<(bool, bool)> {
         c_int::from(answer.ifr_ifru.ifru_flags)
     };
     Ok((flags & libc::IFF_UP != 0, flags & libc::IFF_RUNNING != 0))
+}
+
+/// Whether it has a carrier now, if its driver says so. The kernel changes IFF_RUNNING up to a second later, as it limits the rate of such
+/// events.
+pub(crate) fn carrier(socket: &Socket, name: &str) -> Option<bool> {
+    let mut value = Value { command: ETHTOOL_GLINK, data: 0 };
+    let mut asked = question(name).ok()?;
+    asked.ifr_ifru.ifru_data = (&raw mut value).cast();
+    // SAFETY: reads the name, writes a `struct ethtool_value`, which `value` is as large as.
+    unsafe { ask(socket, libc::SIOCETHTOOL as c_ulong, &mut asked) }.ok()?;
+    Some(value.data != 0)
 }
 
 /// Its speed in Mbit/s and whether it is full duplex, where its driver knows.
