@@ -374,9 +374,11 @@ impl SlowPath {
         let (interface, address) = next_hop.key;
         let Some(own) = self.usable(interface) else { return };
         let mtu = usize::from(own.config.mtu);
+        // Where workers' tables have named the station, the address is the destination's: a neighbor's only on the link.
+        let neighbor = Some(address).filter(|address| next_hop.mac.is_none() || own.on_link(*address));
         match self.look_up(now, next_hop) {
             Answer::Mac(mac) if packet.len() <= mtu => self.transmit_ip(interface, mac, &packet),
-            Answer::Mac(mac) => match self.cut(&packet, next_hop.mac.is_none().then_some(address), mtu) {
+            Answer::Mac(mac) => match self.cut(&packet, neighbor, mtu) {
                 Some(pieces) => {
                     self.counters.fragmented += 1;
                     pieces.iter().for_each(|piece| self.transmit_ip(interface, mac, piece));
