@@ -46,9 +46,9 @@ fn check_sums(router: &Router) {
     });
 }
 
-fn flooded(world: &World, complex: impl Fn(perigee_net::MacAddr) -> Vec<u8>) {
+fn flooded(world: &World, slow_paths: u8, complex: impl Fn(perigee_net::MacAddr) -> Vec<u8>) {
     let (wan, lan, dmz) = (world.wire("w-wan"), world.wire("w-lan"), world.wire("w-dmz"));
-    let router = world.router("punt_ring = 64", PORTS);
+    let router = world.router(&format!("punt_ring = 64\nslow_paths = {slow_paths}"), PORTS);
     let mac = router.mac("wan");
     let (complex, simple) = (complex(mac), frame::udp4(mac, "10.0.1.2", "10.0.3.2", 100));
     let (mut sent, mut arrived) = (0u64, 0u64);
@@ -77,11 +77,11 @@ fn flooded(world: &World, complex: impl Fn(perigee_net::MacAddr) -> Vec<u8>) {
 }
 
 fn packets_to_be_fragmented(world: &World) {
-    flooded(world, |mac| frame::udp4(mac, "10.0.1.2", "10.0.2.2", 1400));
+    flooded(world, 3, |mac| frame::udp4(mac, "10.0.1.2", "10.0.2.2", 1400));
 }
 
 fn packets_with_options(world: &World) {
-    flooded(world, |mac| {
+    flooded(world, 1, |mac| {
         frame::with_options(frame::udp4(mac, "10.0.1.2", "10.0.2.2", 1400), &[7, 7, 4, 0, 0, 0, 0, 0])
     });
 }

@@ -18,6 +18,7 @@ perigee_tests::scenarios![
     an_interface_that_was_made_again_is_used_again,
     two_workers_use_an_interface_that_was_made_again,
     dpdk_drives_an_interface_where_that_is_configured,
+    forty_interfaces_are_ports,
 ];
 
 fn ping_crosses_in_both_families(world: &World) {
@@ -184,7 +185,7 @@ fn made_again(world: &World, workers: &str) {
 }
 
 fn dpdk_drives_an_interface_where_that_is_configured(world: &World) {
-    let Pair { client, .. } = Pair::new(world);
+    let Pair { client, server } = Pair::new(world);
     let ports = PORTS.replace("interface = \"r-server\"", "interface = \"r-server\"\ndriver = \"dpdk:af_packet\"");
     let router = world.router("", &ports);
     assert_eq!(
@@ -194,6 +195,36 @@ fn dpdk_drives_an_interface_where_that_is_configured(world: &World) {
     for address in ["10.0.2.2", "2001:db8:2::2"] {
         client.reaches(address);
         client.ping(20, address);
+    }
+    // The client's segments come as super-frames, which DPDK's driver would not send; the server's must have their checksums.
+    server.run("ethtool -K eth0 tx off").good();
+    let _service = server.start("iperf3 -s");
+    for direction in ["", "-R"] {
+        let bytes = wait_for("iperf3 to connect", || {
+            let out = client.run(&format!("iperf3 -J -c 10.0.2.2 -n 20M {direction}")).out;
+            let report: serde_json::Value = serde_json::from_str(&out).expect("iperf3's report");
+            report["end"]["sum_received"]["bytes"].as_u64()
+        });
+        assert!(bytes > 10_000_000, "{bytes} bytes arrived {direction}");
+    }
+    let wan = &router.port("wan")["counters"];
+    assert!(wan["receive_super_frames"].as_u64() > Some(0), "{wan}");
+    router.alone();
+    router.stop();
+}
+
+// DPDK's drivers end at 32 ports.
+fn forty_interfaces_are_ports(world: &World) {
+    let Pair { client, server } = Pair::new(world);
+    let between: Vec<_> = (0..38).map(|number| world.wire(&format!("w-{number}"))).collect();
+    let port = |number| format!("[port.p{number}]\ninterface = \"w-{number}\"\naddresses = [\"10.1.{number}.1/24\"]\n");
+    let (first, last) = PORTS.split_once("[port.lan]").expect("two ports");
+    // The server's is the last one.
+    let ports = [first.to_owned(), (0..between.len()).map(port).collect(), format!("[port.lan]{last}")].concat();
+    let router = world.router("", &ports);
+    for (host, address) in [(&client, "10.0.2.2"), (&server, "2001:db8:1::2"), (&client, "10.1.37.1")] {
+        host.reaches(address);
+        host.ping(10, address);
     }
     router.alone();
     router.stop();

@@ -20,7 +20,6 @@ pub fn with_a_second_hop(world: &World) -> (Pair, Host) {
     world.ip("-n server addr add 10.9.0.1/24 dev r-far");
     world.ip("-n server addr add 2001:db8:9::1/64 dev r-far nodad");
     world.ip("-n server link set r-far up");
-    pair.server.run("ethtool -K r-far tx off").good();
     for family in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
         pair.server.set(family, "1");
     }
