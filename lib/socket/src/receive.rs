@@ -11,6 +11,7 @@ use crate::port::{LOOK_EVERY, ReceiveEnd, ReceiveSide, Shared, lock};
 use crate::sys::Frame;
 use long::Cut;
 use perigee_packet::{BATCH_SIZE, Batch, Mask, ReceiveQueue};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -114,6 +115,10 @@ impl RxQueue {
 }
 
 impl ReceiveQueue for RxQueue {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.end.as_ref().map(|end| end.socket.as_fd())
+    }
+
     #[inline]
     fn receive(&mut self, batch: &mut Batch, burst: usize) -> usize {
         if self.cut.is_some() {

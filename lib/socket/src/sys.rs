@@ -14,7 +14,7 @@ pub(crate) use send::{Sender, Sent, send_from};
 use libc::{c_int, c_uint, c_void};
 use perigee_net::MacAddr;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// What the kernel should let through to an interface's packet sockets, beyond what it receives for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,12 @@ const QUEUE_BYTES: c_int = 8 << 20;
 /// A packet socket. It receives nothing until it is bound with [`Socket::listen`].
 #[derive(Debug)]
 pub(crate) struct Socket(OwnedFd);
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! What a worker does when no packets come.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// Idle policy, from the configuration.
@@ -9,7 +11,8 @@ pub enum Idle {
     /// Poll on: lowest latency, a core at 100 %.
     #[default]
     Poll,
-    /// Sleep a little longer with every idle round, up to 250 µs: the core is free for others.
+    /// Wait: the core is free for others. Queues that can wake the worker do; where there are others, it sleeps a little longer with every
+    /// idle round, up to 250 µs.
     Sleep,
 }
 
@@ -18,6 +21,28 @@ const PATIENCE: u32 = 64;
 const FIRST_SLEEP: Duration = Duration::from_micros(10);
 /// Longest sleep; what a packet may wait for an idle worker, beside the system's timer slack.
 pub const LONGEST_SLEEP: Duration = Duration::from_micros(250);
+
+/// Longest wait for queues that wake the worker: new tables and the request to stop do not.
+const LONGEST_WAIT: Duration = Duration::from_millis(1);
+
+/// Waits until packets are there, or `pause` is over. Queues without a descriptor (`None`) have to be polled again after the pause; without
+/// such queues the wait may be longer. Returns whether packets have ended it.
+pub(crate) fn wait<'a>(queues: impl Iterator<Item = Option<BorrowedFd<'a>>>, pause: Duration) -> bool {
+    let (mut all, mut descriptors) = (true, Vec::new());
+    for queue in queues {
+        all &= queue.is_some();
+        descriptors.extend(queue.map(|queue| PollFd::from_borrowed_fd(queue, PollFlags::IN)));
+    }
+    let longest = if all && !descriptors.is_empty() { LONGEST_WAIT } else { pause };
+    let timeout = Timespec { tv_sec: 0, tv_nsec: longest.as_nanos() as _ };
+    // An interface that is down is reported at once, again and again, and so may be an error of poll itself.
+    let over = poll(&mut descriptors, Some(&timeout)) == Ok(0);
+    let packets = descriptors.iter().any(|queue| queue.revents().contains(PollFlags::IN));
+    if !over && !packets {
+        std::thread::sleep(pause);
+    }
+    packets
+}
 
 /// Counts idle rounds.
 #[derive(Debug, Default)]
@@ -41,6 +66,20 @@ impl Drowsiness {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Write, pipe};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn packets_end_a_wait_and_dead_queues_do_not() {
+        let (reader, mut writer) = pipe().unwrap();
+        let waits = |queues: &[Option<BorrowedFd<'_>>]| wait(queues.iter().copied(), LONGEST_SLEEP);
+        assert!(!waits(&[Some(reader.as_fd())]) && !waits(&[None, None]) && !waits(&[]));
+        let (gone, other) = pipe().unwrap();
+        drop(gone);
+        assert!(!waits(&[Some(other.as_fd())]), "an error is no packet");
+        writer.write_all(b"x").unwrap();
+        assert!(waits(&[Some(reader.as_fd())]) && waits(&[None, Some(other.as_fd()), Some(reader.as_fd())]));
+    }
 
     #[test]
     fn sleeps_longer_and_longer_and_wakes_at_once() {

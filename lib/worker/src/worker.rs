@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The worker: what a loop, in Lua or in Rust, drives.
 
-use crate::idle::{Drowsiness, Idle};
+use crate::idle::{self, Drowsiness, Idle};
 use crate::spread::Spread;
 use perigee_fib::Subscriber;
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Tables, host, watch};
@@ -214,7 +214,7 @@ impl Worker {
         if let Some(pause) = parts.drowsiness.round(parts.idle, std::mem::take(&mut parts.busy)) {
             context.flush_all();
             context.counters.sleeps.add(1);
-            std::thread::sleep(pause);
+            idle::wait(parts.receivers.iter().map(|receiver| receiver.queue.descriptor()), pause);
             parts.last_round = (parts.clock)();
         }
     }

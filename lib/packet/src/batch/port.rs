@@ -4,11 +4,17 @@
 
 use crate::batch::{Batch, Handle, Packet};
 use perigee_net::MacAddr;
+use std::os::fd::BorrowedFd;
 
 /// A receive queue, used by one thread.
 pub trait ReceiveQueue: Send {
     /// Fills an empty batch with up to `burst` packets and returns how many came; never waits.
     fn receive(&mut self, batch: &mut Batch, burst: usize) -> usize;
+
+    /// What becomes readable when packets are there (poll(2)); `None` where the queue can only be polled for them.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// A transmit queue, used by one thread (or a ring to the thread that has the device's queue).
