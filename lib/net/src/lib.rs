@@ -7,6 +7,7 @@
 //! InterfaceAddress                            10.0.1.1/24          a host's address and its network's length
 //! Interface        (InterfaceId)              a port or a VLAN on a port
 //! Route            (RouteKey, RouteTarget)    its source, its preference, where it leads
+//! MulticastRoute   (MulticastLimits)       a group, its sources, where its packets leave
 //! FiveTuple        (PortRange)                what a filter matches
 //! Namespace                                   blue, /proc/1/ns/net, 4711
 //! ```
@@ -16,6 +17,7 @@
 
 mod interface;
 mod mac;
+mod multicast;
 mod namespace;
 mod prefix;
 mod route;
@@ -25,6 +27,7 @@ mod tuple;
 
 pub use interface::{Interface, InterfaceAddress, InterfaceId, Policy, ReversePath};
 pub use mac::{MacAddr, ParseMacError, is_host, is_link_local, solicited_node};
+pub use multicast::{MulticastLimits, MulticastOutput, MulticastRoute, is_forwarded_group};
 pub use namespace::{Namespace, NamespaceError};
 pub use prefix::{Address, Prefix, Prefix4, Prefix6, PrefixError, PrefixOf};
 pub use route::{Member, Multipath, MultipathError, Route, RouteKey, RouteSource, RouteTarget};

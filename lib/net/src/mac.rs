@@ -57,6 +57,20 @@ impl MacAddr {
         MacAddr([0x33, 0x33, o[12], o[13], o[14], o[15]])
     }
 
+    /// The MAC of an IPv4 group: 01:00:5e and the low 23 bits (RFC 1112 6.4).
+    pub const fn from_ipv4_multicast(group: Ipv4Addr) -> Self {
+        let [_, b, c, d] = group.octets();
+        MacAddr([1, 0, 0x5e, b & 0x7f, c, d])
+    }
+
+    /// The MAC of a group of either family.
+    pub const fn of_group(group: IpAddr) -> Self {
+        match group {
+            IpAddr::V4(group) => Self::from_ipv4_multicast(group),
+            IpAddr::V6(group) => Self::from_ipv6_multicast(group),
+        }
+    }
+
     /// The link-local address fe80::/64 with the modified EUI-64 identifier of this MAC (RFC 4291 2.5.1, RFC 2464 5).
     pub const fn link_local(self) -> Ipv6Addr {
         let [a, b, c, d, e, f] = self.0;
@@ -176,6 +190,13 @@ mod tests {
         let node: Ipv6Addr = "4037::01:800:200e:8c6c".parse().unwrap();
         assert_eq!(solicited_node(node), "ff02::1:ff0e:8c6c".parse::<Ipv6Addr>().unwrap());
         assert_eq!(MacAddr::from_ipv6_multicast(solicited_node(node)).to_string(), "33:33:ff:0e:8c:6c");
+        // The highest of the 24 bits is lost.
+        let of_group = |group: &str| MacAddr::of_group(group.parse().unwrap()).to_string();
+        assert_eq!(
+            (of_group("239.129.2.3"), of_group("224.1.2.3")),
+            ("01:00:5e:01:02:03".into(), of_group("225.129.2.3"))
+        );
+        assert_eq!(of_group("ff05::1:3"), "33:33:00:01:00:03");
         // RFC 2464 4's example: 34-56-78-9A-BC-DE becomes 36-56-78-FF-FE-9A-BC-DE.
         let mac = MacAddr([0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde]);
         assert_eq!(mac.link_local(), "fe80::3656:78ff:fe9a:bcde".parse::<Ipv6Addr>().unwrap());
