@@ -15,6 +15,7 @@ return function(worker)
         m.ipv6_valid(burst, ip6)
         m.filter(burst, ip4, ip6)       -- only where the configuration has filters
         m.urpf(burst, ip4, ip6)         -- only where an interface has urpf: sources without a route are dropped
+        m.multicast(burst, ip4, ip6)    -- only where there are multicast routes: groups leave here, copied and sent
         m.ipv4_lookup(burst, ip4)       -- local, unresolved, no route: to the slow path
         m.ipv6_lookup(burst, ip6)
         m.mtu(burst, ip4, ip6)          -- too big: to the slow path, as it came

@@ -272,6 +272,7 @@ impl Router {
             punts: Box::new(NoPunts),
             custom: Arc::new(CustomReasons::default()),
             next_redirect: 0,
+            multicast: Default::default(),
             failure: None,
             trace: None,
         }

@@ -79,7 +79,7 @@ fn a_ping_is_followed_through_every_module(world: &World) {
     for (trace, port, prefix) in [(&seen[0], "wan", "10.0.2.2/32"), (&seen[1], "lan", "10.0.1.2/32")] {
         assert_eq!(trace["port"], port);
         let modules: Vec<String> = steps(trace).into_iter().map(|(module, _)| module).collect();
-        let whole = "classify ipv4_valid filter urpf ipv4_lookup mtu redirect ttl apply distribute";
+        let whole = "classify ipv4_valid filter urpf multicast ipv4_lookup mtu redirect ttl apply distribute";
         assert_eq!(modules.join(" "), whole);
         assert!(has(trace, "distribute", "transmitted"));
         let lookup = &trace["steps"][4];

@@ -110,6 +110,7 @@ fn staging(tables: Staging, custom: Arc<CustomReasons>) -> perigee_lua::Staging 
         punts: Box::new(NoPunts),
         custom: custom.clone(),
         next_redirect: 0,
+        multicast: Default::default(),
         failure: None,
         trace: None,
     })

@@ -89,6 +89,7 @@ int perigee_ipv4_valid(perigee_context *, perigee_batch *, perigee_mask *);
 int perigee_ipv6_valid(perigee_context *, perigee_batch *, perigee_mask *);
 int perigee_filter(perigee_context *, perigee_batch *, perigee_mask *ip4, perigee_mask *ip6);
 int perigee_urpf(perigee_context *, perigee_batch *, perigee_mask *ip4, perigee_mask *ip6);
+int perigee_multicast(perigee_context *, perigee_batch *, perigee_mask *ip4, perigee_mask *ip6);
 int perigee_ipv4_lookup(perigee_context *, perigee_batch *, perigee_mask *);
 int perigee_ipv6_lookup(perigee_context *, perigee_batch *, perigee_mask *);
 int perigee_mtu(perigee_context *, perigee_batch *, perigee_mask *ip4, perigee_mask *ip6);

@@ -8,7 +8,7 @@
 use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
-use perigee_fib::{Egress, NextHop, NextHopId};
+use perigee_fib::{Egress, NextHopId};
 use perigee_packet::{Batch, Mask, Slot};
 
 /// What it does, for the documentation.
@@ -28,7 +28,7 @@ pub fn apply(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mas
         let next_hop = next_hops.get(NextHopId(packet.next_hop()));
         match interfaces.get(usize::from(next_hop.interface().0)) {
             Some(egress) if packet.l3() == 14 && egress.vlan == 0 => {
-                write_header(packet, next_hop, egress);
+                write_header(packet, next_hop.mac_bits(), egress);
                 false
             }
             _ => true,
@@ -39,8 +39,8 @@ pub fn apply(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mas
         let next_hop = next_hops.get(NextHopId(packet.next_hop()));
         // Reserved interface ids are beyond every table: nothing may be sent to such a next hop any more.
         let egress = interfaces.get(usize::from(next_hop.interface().0));
-        let done =
-            egress.map(|egress| retag(&mut packet, egress).map(|()| write_header(&mut packet, next_hop, egress)));
+        let done = egress
+            .map(|egress| retag(&mut packet, egress).map(|()| write_header(&mut packet, next_hop.mac_bits(), egress)));
         match done {
             Some(Some(())) => {}
             Some(None) => no_room.set(packet.index()),
@@ -55,12 +55,13 @@ pub fn apply(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mas
     }
 }
 
+/// Writes the Ethernet header's addresses, the destination a big-endian number of 48 bits, and `out_port`.
 #[inline(always)]
-fn write_header(packet: &mut Slot<'_>, next_hop: NextHop, egress: &Egress) {
+pub(crate) fn write_header(packet: &mut Slot<'_>, to: u64, egress: &Egress) {
     packet.set_out_port(egress.port);
     if let Some(head) = packet.frame_mut().first_chunk_mut::<12>() {
         // Two numbers of 48 bits, big-endian, one after the other.
-        let (to, from) = (next_hop.mac_bits(), egress.mac_bits);
+        let from = egress.mac_bits;
         let (first, last) = head.split_at_mut(8);
         first.copy_from_slice(&(to << 16 | from >> 32).to_be_bytes());
         last.copy_from_slice(&(from as u32).to_be_bytes());
@@ -68,7 +69,7 @@ fn write_header(packet: &mut Slot<'_>, next_hop: NextHop, egress: &Egress) {
 }
 
 /// Gives the frame the outgoing interface's VLAN tag, or none; `None` if there is no room for it.
-fn retag(packet: &mut Slot<'_>, egress: &Egress) -> Option<()> {
+pub(crate) fn retag(packet: &mut Slot<'_>, egress: &Egress) -> Option<()> {
     let had = packet.l3() == 18;
     let ethertype: [u8; 2] = packet.frame().get(usize::from(packet.l3()).checked_sub(2)?..)?.first_chunk().copied()?;
     match (had, egress.vlan != 0) {

@@ -2,7 +2,8 @@
 //! Sorts frames by destination MAC address, VLAN and Ethernet type.
 //!
 //! IPv4 and IPv6 packets to the interface's own MAC address go on, in one mask each; `l3` and `interface` are set for all.
-//! ARP, broadcasts, multicasts and unknown types to us go to the slow path. Frames for another station (on a promiscuous
+//! ARP, broadcasts, multicasts and unknown types to us go to the slow path; packets to groups that reach beyond their link go on where
+//! there are multicast routes, and a script that calls `multicast`. Frames for another station (on a promiscuous
 //! port), frames of a VLAN that is not configured and frames too short for a header are dropped.
 //!
 //! Cost: one read of the frame's first 16 bytes; a table access more for tagged frames.
@@ -11,7 +12,9 @@ use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
 use crate::tables::PortView;
+use perigee_net::is_forwarded_group;
 use perigee_packet::{Batch, Mask, Slot};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// What it does, for the documentation.
 pub const SUMMARY: &str =
@@ -44,6 +47,7 @@ enum Class {
 /// The module; `ip4` and `ip6` are set, not narrowed: what they hold before does not count.
 pub fn classify(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mask) {
     let all = batch.live();
+    ctx.multicast.in_burst = std::mem::take(&mut ctx.multicast.runs) && ctx.tables.multicast.is_some();
     ctx.counters.module(ModuleId::classify, all.count());
     let ports = ctx.tables.ports();
     [*ip4, *ip6] = batch.sort(all, |packet| {
@@ -66,10 +70,11 @@ pub fn classify(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut 
 /// The uncommon frames: tagged, not to our MAC address, not IP, short.
 #[inline(never)]
 fn classify_rest(ctx: &mut Context, batch: &mut Batch, rest: Mask, ip4: &mut Mask, ip6: &mut Mask) {
+    let groups = ctx.multicast.in_burst;
     for slot in rest {
         let class = batch.slot(slot).map(|mut packet| {
             let port = ctx.tables.ports().get(usize::from(packet.port()));
-            port.map_or(Class::Drop(NOT_OURS), |port| class_of(port, &mut packet))
+            port.map_or(Class::Drop(NOT_OURS), |port| class_of(port, &mut packet, groups))
         });
         match class {
             Some(Class::Ipv4) => ip4.set(slot),
@@ -81,7 +86,8 @@ fn classify_rest(ctx: &mut Context, batch: &mut Batch, rest: Mask, ip4: &mut Mas
     }
 }
 
-fn class_of(port: &PortView, packet: &mut Slot<'_>) -> Class {
+/// Where a frame goes. With `groups`, packets to groups are forwarded.
+fn class_of(port: &PortView, packet: &mut Slot<'_>, groups: bool) -> Class {
     let Some(head) = packet.frame().first_chunk::<14>() else { return Class::Drop(SHORT) };
     let (destination, mut ethertype) = ([head[0], head[1], head[2], head[3], head[4], head[5]], [head[12], head[13]]);
     let mut interface = port.has_untagged.then_some(port.untagged);
@@ -102,7 +108,7 @@ fn class_of(port: &PortView, packet: &mut Slot<'_>) -> Class {
     } else if destination == [0xff; 6] {
         Class::Punt(BROADCAST)
     } else if destination[0] & 1 != 0 {
-        Class::Punt(MULTICAST)
+        if groups { group_class(packet, destination, ethertype) } else { Class::Punt(MULTICAST) }
     } else if destination != port.mac {
         Class::Drop(NOT_OURS)
     } else {
@@ -111,6 +117,22 @@ fn class_of(port: &PortView, packet: &mut Slot<'_>) -> Class {
             IPV6 => Class::Ipv6,
             _ => Class::Punt(OTHER_TYPE),
         }
+    }
+}
+
+/// Where a frame to a group of stations goes: only packets to a group that is forwarded go on (RFC 1812 5.3.4).
+fn group_class(packet: &Slot<'_>, destination: [u8; 6], ethertype: [u8; 2]) -> Class {
+    let v4 = |header: &[u8; 20]| Ipv4Addr::new(header[16], header[17], header[18], header[19]);
+    let v6 = |header: &[u8; 40]| Ipv6Addr::from(<[u8; 16]>::try_from(&header[24..]).unwrap_or_default());
+    let forwarded = match (destination, ethertype) {
+        ([0x01, 0x00, 0x5e, ..], IPV4) => packet.network::<20>().is_some_and(|h| is_forwarded_group(v4(h).into())),
+        ([0x33, 0x33, ..], IPV6) => packet.network::<40>().is_some_and(|h| is_forwarded_group(v6(h).into())),
+        _ => false,
+    };
+    match ethertype {
+        IPV4 if forwarded => Class::Ipv4,
+        IPV6 if forwarded => Class::Ipv6,
+        _ => Class::Punt(MULTICAST),
     }
 }
 

@@ -59,6 +59,8 @@ pub struct Context {
     pub custom: Arc<CustomReasons>,
     /// When the next copy for a redirect is earned, in ns: see `redirect.rs`.
     pub next_redirect: u64,
+    /// What `multicast.rs` keeps.
+    pub multicast: crate::multicast::Multicast,
     /// What a module failed with: a panic caught at the C boundary. The script turns it into an error.
     pub failure: Option<String>,
     /// The packet that is followed, while there is one.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Is it a valid IPv4 packet, by RFC 1812 section 5.2.2?
 //!
-//! Valid packets go on. Those with options, and those to a multicast group, go to the slow path, and so do those that are longer
-//! than what was received, for an ICMP Parameter Problem. Other broken ones are dropped, each under its reason, and so are addresses that no packet on a wire may have (RFC 1812 5.3.7), as a source also those of
+//! Valid packets go on. Those with options go to the slow path, and so do those that are longer
+//! than what was received, for an ICMP Parameter Problem. Packets to a group go on where there are multicast routes and the group reaches
+//! beyond its link, else to the slow path. Other broken ones are dropped, each under its reason, and so are addresses that no packet on a wire may have (RFC 1812 5.3.7), as a source also those of
 //! the router itself and of all hosts of one of its networks. For the header checksum
 //! the device's verdict counts if there is one, otherwise it is computed; this cannot be switched off. Bytes behind the packet are
 //! cut off; those that pad the shortest Ethernet frame are set to zero, as what was in the sender's memory is not to be passed on.
@@ -14,6 +15,7 @@ use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
 use perigee_fib::{MarksView, OwnAddress, OwnAddresses};
+use perigee_net::is_forwarded_group;
 use perigee_packet::batch::flags;
 use perigee_packet::wire::ipv4;
 use perigee_packet::{Batch, Ipv4, Malformed, Mask, Slot};
@@ -34,7 +36,7 @@ reasons! { ipv4_valid:
     drop MARTIAN_DESTINATION = "martian_destination", "RFC 1812 5.3.7", "the destination is 0/8, 127/8 or 240/4";
     punt LINK_LOCAL = "link_local", "RFC 3927 7", "source or destination is in 169.254/16: never forwarded";
     punt OPTIONS = "options", "RFC 1812 5.2.4", "the header has options";
-    punt MULTICAST = "multicast", "RFC 1812 5.2.1", "the destination is a multicast group";
+    punt MULTICAST = "multicast", "RFC 1812 5.2.1", "the destination is a multicast group that is not forwarded";
 }
 
 /// Shortest Ethernet frame without FCS, in bytes: shorter ones are padded to it.
@@ -102,11 +104,11 @@ fn is_sum_right(header: &[u8; 20]) -> bool {
 #[inline(never)]
 fn look_again(ctx: &mut Context, batch: &mut Batch, odd: Mask) -> Mask {
     let mut fine = Mask::EMPTY;
-    let interfaces = ctx.tables.interfaces.clone();
+    let (interfaces, groups) = (ctx.tables.interfaces.clone(), ctx.multicast.in_burst);
     for slot in odd {
         let Some(mut packet) = batch.slot(slot) else { continue };
         let only = Mask::only(slot);
-        match verdict(&mut packet, interfaces.own()) {
+        match verdict(&mut packet, interfaces.own(), groups) {
             Verdict::Fine => fine.set(slot),
             Verdict::Drop(reason) => ctx.drop(batch, only, reason),
             Verdict::Punt(reason) => ctx.punt(batch, only, reason),
@@ -121,8 +123,8 @@ enum Verdict {
     Punt(crate::Reason),
 }
 
-/// The checks in the order of RFC 1812 5.2.2, then the addresses.
-fn verdict(packet: &mut Slot<'_>, own: &OwnAddresses) -> Verdict {
+/// The checks in the order of RFC 1812 5.2.2, then the addresses. With `groups`, packets to groups are forwarded.
+fn verdict(packet: &mut Slot<'_>, own: &OwnAddresses, groups: bool) -> Verdict {
     let l3 = usize::from(packet.l3());
     let bytes = packet.frame().get(l3..).unwrap_or(&[]);
     let checked = match packet.flags() & (flags::IPV4_CHECKSUM_GOOD | flags::IPV4_CHECKSUM_BAD) {
@@ -142,13 +144,17 @@ fn verdict(packet: &mut Slot<'_>, own: &OwnAddresses) -> Verdict {
     };
     let (source, destination, total) = (header.source(), header.destination(), header.total_len());
     let sender = own.find(source.into());
-    if !is_unicast(source.octets()[0]) || sender == Some(OwnAddress::Broadcast) {
+    let forwarded = groups && is_forwarded_group(destination.into());
+    // A host that does not know its address yet may speak to a group (RFC 1122 3.2.1.3): the slow path knows when.
+    if forwarded && source.is_unspecified() {
+        Verdict::Punt(MULTICAST)
+    } else if !is_unicast(source.octets()[0]) || sender == Some(OwnAddress::Broadcast) {
         Verdict::Drop(MARTIAN_SOURCE)
     } else if sender == Some(OwnAddress::Own) {
         Verdict::Drop(OWN_SOURCE)
-    } else if destination.is_multicast() {
+    } else if destination.is_multicast() && !forwarded {
         Verdict::Punt(MULTICAST)
-    } else if !is_unicast(destination.octets()[0]) {
+    } else if !forwarded && !is_unicast(destination.octets()[0]) {
         Verdict::Drop(MARTIAN_DESTINATION)
     } else if source.is_link_local() || destination.is_link_local() {
         Verdict::Punt(LINK_LOCAL)

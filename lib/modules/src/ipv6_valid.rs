@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Is it a valid IPv6 packet that may be forwarded (RFC 8200 section 3, RFC 4291 section 2)?
 //!
-//! Valid packets go on. Hop-by-hop options, multicast and link-local addresses go to the slow path, sources that are the router's own
+//! Valid packets go on, also those to groups that reach beyond their link where there are multicast routes. Hop-by-hop options, other groups and link-local addresses go to the slow path, sources that are the router's own
 //! addresses (it knows whether they are in use: another station may have won them), and packets that are longer
 //! than what was received, for an ICMP Parameter Problem. Other broken ones and
 //! addresses that no packet on a wire may have are dropped, each under its reason. Bytes behind the packet are cut off;
@@ -15,6 +15,7 @@ use crate::ipv4_valid::{SHORTEST_FRAME, cut};
 use crate::reason::reasons;
 use crate::registry::ModuleId;
 use perigee_fib::{MarksView, OwnAddresses};
+use perigee_net::is_forwarded_group;
 use perigee_packet::{Batch, Mask, Slot};
 use std::net::Ipv6Addr;
 
@@ -31,7 +32,7 @@ reasons! { ipv6_valid:
     drop UNSPECIFIED = "unspecified", "RFC 4291 2.5.2", "source or destination is ::";
     punt OWN_SOURCE = "own_source", "RFC 4862 5.4.4", "the source is an address of the router's own, or another station has it as well";
     punt HOP_BY_HOP = "hop_by_hop", "RFC 8200 4.3", "a hop-by-hop options header follows";
-    punt MULTICAST = "multicast", "RFC 4291 2.7", "the destination is a multicast group";
+    punt MULTICAST = "multicast", "RFC 4291 2.7", "the destination is a multicast group that is not forwarded";
     punt LINK_LOCAL = "link_local", "RFC 4291 2.5.6", "source or destination is link-local: never forwarded";
 }
 
@@ -71,10 +72,10 @@ fn is_plain_address(first: u8) -> bool {
 #[inline(never)]
 fn look_again(ctx: &mut Context, batch: &mut Batch, suspect: Mask) -> Mask {
     let mut fine = Mask::EMPTY;
-    let interfaces = ctx.tables.interfaces.clone();
+    let (interfaces, groups) = (ctx.tables.interfaces.clone(), ctx.multicast.in_burst);
     for slot in suspect {
         let Some(mut packet) = batch.slot(slot) else { continue };
-        match verdict(&mut packet, interfaces.own()) {
+        match verdict(&mut packet, interfaces.own(), groups) {
             None => fine.set(slot),
             Some(reason @ (TRUNCATED | OWN_SOURCE | HOP_BY_HOP | MULTICAST | LINK_LOCAL)) => {
                 ctx.punt(batch, Mask::only(slot), reason)
@@ -85,14 +86,15 @@ fn look_again(ctx: &mut Context, batch: &mut Batch, suspect: Mask) -> Mask {
     fine
 }
 
-/// Why the packet cannot go on; `None` if it can.
-fn verdict(packet: &mut Slot<'_>, own: &OwnAddresses) -> Option<crate::Reason> {
+/// Why the packet cannot go on; `None` if it can. With `groups`, packets to groups are forwarded.
+fn verdict(packet: &mut Slot<'_>, own: &OwnAddresses, groups: bool) -> Option<crate::Reason> {
     let l3 = usize::from(packet.l3());
     let bytes = packet.frame().get(l3..).unwrap_or(&[]);
     let Some(header) = bytes.first_chunk::<40>() else { return Some(SHORT) };
     let total = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
     let address = |at: usize| u128::from_be_bytes(std::array::from_fn(|i| header[at + i]));
     let (source, destination) = (address(8), address(24));
+    let is_forwarded = |a: u128| is_forwarded_group(Ipv6Addr::from_bits(a).into());
     let is_link_local = |a: u128| Ipv6Addr::from_bits(a).is_unicast_link_local();
     if header[0] >> 4 != 6 {
         Some(VERSION)
@@ -102,7 +104,7 @@ fn verdict(packet: &mut Slot<'_>, own: &OwnAddresses) -> Option<crate::Reason> {
         Some(MULTICAST_SOURCE)
     } else if source == 1 || destination == 1 {
         Some(LOOPBACK)
-    } else if destination >> 120 == 0xff {
+    } else if destination >> 120 == 0xff && !(source != 0 && groups && is_forwarded(destination)) {
         Some(MULTICAST)
     } else if source == 0 || destination == 0 {
         Some(UNSPECIFIED)

@@ -2,8 +2,8 @@
 //! What a module is and what it sees, and the modules themselves: a file each, and a line in the [`registry`].
 //!
 //! ```text
-//! classify > ipv4_valid  > filter > ipv4_lookup > mtu > ttl       > apply > distribute
-//!          > ipv6_valid           > ipv6_lookup       > hop_limit
+//! classify > ipv4_valid  > filter > urpf > multicast > ipv4_lookup > mtu > ttl       > apply > distribute
+//!          > ipv6_valid                              > ipv6_lookup       > hop_limit
 //! ```
 //!
 //! A module is a function of the worker's [`Context`], a batch and a mask (or two, one per family). It narrows the mask to

@@ -24,7 +24,7 @@ reasons! { mtu:
 
 /// Is it a super-frame whose segments fit?
 #[cold]
-fn fits_in_segments(batch: &mut Batch, slot: u8, mtu: u16) -> bool {
+pub(crate) fn fits_in_segments(batch: &mut Batch, slot: u8, mtu: u16) -> bool {
     let Some(packet) = batch.slot(slot) else { return false };
     let whole = packet.gso_size().and_then(|size| SuperFrame::new(packet.frame(), size));
     whole.is_some_and(|whole| whole.longest_packet() <= mtu.into())

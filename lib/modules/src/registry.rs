@@ -16,6 +16,7 @@ macro_rules! for_each_module {
             ipv6_valid(one),
             filter(two),
             urpf(two),
+            multicast(two),
             ipv4_lookup(one),
             ipv6_lookup(one),
             mtu(two),

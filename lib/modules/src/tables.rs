@@ -3,7 +3,7 @@
 
 use crate::rules::Filter;
 use crate::taps::Taps;
-use perigee_fib::{Interfaces, Lookup, NextHop, NextHopId, NextHops};
+use perigee_fib::{Interfaces, Lookup, MulticastTable, NextHop, NextHopId, NextHops};
 use perigee_net::{MacAddr, ReversePath};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ pub struct Tables {
     pub steer: Option<Arc<dyn Filter>>,
     /// The check of sources, by interface; `None` while no interface asks for it.
     pub reverse_paths: Option<Arc<[ReversePath]>>,
+    /// Routes of groups; `None` while there are none.
+    pub multicast: Option<Arc<MulticastTable>>,
     /// Captures and traces; `None` while none is on.
     pub taps: Option<Arc<Taps>>,
     ports: Vec<PortView>,
@@ -90,12 +92,18 @@ impl Tables {
         let reverse_paths: Arc<[_]> = interfaces.iter().map(|(_, interface)| interface.policy.urpf).collect();
         let asked_for = reverse_paths.iter().any(|mode| *mode != ReversePath::Off);
         let reverse_paths = asked_for.then_some(reverse_paths);
-        Tables { v4, v6, next_hops, interfaces, filter, steer: None, reverse_paths, taps: None, ports, nobody }
+        let (steer, multicast, taps) = (None, None, None);
+        Tables { v4, v6, next_hops, interfaces, filter, steer, reverse_paths, multicast, taps, ports, nobody }
     }
 
     /// These tables, with packets that `steer` matches going to the slow path.
     pub fn with_steer(self, steer: Option<Arc<dyn Filter>>) -> Tables {
         Tables { steer, ..self }
+    }
+
+    /// These tables, with routes of groups.
+    pub fn with_multicast(self, multicast: Option<Arc<MulticastTable>>) -> Tables {
+        Tables { multicast, ..self }
     }
 
     /// These tables, with taps.

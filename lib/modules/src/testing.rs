@@ -12,16 +12,18 @@
 //! 5   p3         3     -     1500       port 3 has no transmit buffer
 //! ```
 
+use crate::multicast::Multicast;
 use crate::rules::Filter;
 use crate::{Context, Counters, CustomReasons, Kind, MODULES, PuntSink, Punted, Reason, Run, Tables, all_reasons};
 use perigee_fib::synth::Random;
-use perigee_fib::{FibWriter, Interfaces, Published};
+use perigee_fib::{FibWriter, Interfaces, MulticastInput, MulticastOrigin, MulticastTable, Published};
 use perigee_net::{
-    Interface, InterfaceId, MacAddr, Member, Multipath, Policy, Prefix, Route, RouteSource, RouteTarget,
+    Interface, InterfaceId, MacAddr, Member, MulticastLimits, MulticastOutput, MulticastRoute, Multipath, Policy,
+    Prefix, Route, RouteSource, RouteTarget,
 };
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::wire::{arp, checksum, ethernet, ethernet::ethertype, ipv4, ipv6, protocol, udp, vlan};
-use perigee_packet::{Batch, Mask, Pool, TransmitBuffer};
+use perigee_packet::{Batch, Mask, Packet, Pool, ReceiveQueue, TransmitBuffer};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -175,6 +177,7 @@ pub struct Rig {
     /// What was punted.
     pub punted: Receiver<Punted>,
     outputs: Vec<HeapQueue>,
+    multicast: Option<(Vec<MulticastInput>, Vec<MulticastLimits>)>,
 }
 
 /// The capacity of a rig's transmit queues and of its punt channel.
@@ -208,10 +211,11 @@ impl Rig {
             punts: Box::new(punts),
             custom: Arc::new(CustomReasons::default()),
             next_redirect: 0,
+            multicast: Multicast { runs: true, ..Multicast::default() },
             failure: None,
             trace: None,
         };
-        Rig { ctx, batch: Batch::new(pool), pool, fib, punted, outputs }
+        Rig { ctx, batch: Batch::new(pool), pool, fib, punted, outputs, multicast: None }
     }
 
     /// Puts a frame into the batch as if it came from `port`; returns its slot.
@@ -290,8 +294,16 @@ impl Rig {
         let interfaces = Arc::new(Interfaces::new(list).expect("valid interfaces"));
         let macs: Vec<_> = (0..PORTS).map(own_mac).collect();
         let (v4, v6, next_hops) = (tables.v4.clone(), tables.v6.clone(), tables.next_hops.clone());
+        let multicast = self.multicast.clone().map(|(routes, limits)| MulticastTable::new(routes, &interfaces, limits));
         let changed = Tables::new(v4, v6, next_hops, interfaces, tables.filter.clone(), &macs);
-        self.ctx.tables = Published::new(changed.with_steer(tables.steer.clone())).subscribe();
+        let changed = changed.with_steer(tables.steer.clone()).with_multicast(multicast.map(Arc::new));
+        self.ctx.tables = Published::new(changed).subscribe();
+    }
+
+    /// Forwards packets to groups by these routes; interfaces have these limits, by id.
+    pub fn set_multicast(&mut self, routes: Vec<MulticastInput>, limits: Vec<MulticastLimits>) {
+        self.multicast = Some((routes, limits));
+        self.change_interface(0, |_| ());
     }
 
     /// Leaves no room for punts.
@@ -325,6 +337,14 @@ impl Rig {
     pub fn dropped(&self) -> u64 {
         let drops = all_reasons().filter(|(_, _, info)| info.kind == Kind::Drop);
         drops.map(|(reason, ..)| self.ctx.counters.reason_packets(reason)).sum()
+    }
+
+    /// Flushes a port and takes out what it sent, as packets.
+    pub fn sent_packets(&mut self, port: u16) -> Vec<Packet> {
+        self.ctx.flush_all();
+        let mut batch = Batch::new(self.pool);
+        self.outputs[usize::from(port)].receive(&mut batch, perigee_packet::BATCH_SIZE);
+        batch.live().iter().filter_map(|slot| batch.take(slot)).collect()
     }
 
     /// Flushes a port and takes out what it sent.
@@ -363,6 +383,31 @@ pub fn udp6(to: u8, payload: usize) -> Vec<u8> {
     header.emit(&mut frame[14..]).expect("room");
     udp::emit(&mut frame[54..], SOURCE_PORT, DESTINATION_PORT, payload).expect("room");
     frame
+}
+
+/// A multicast route with outputs (interface, TTL threshold). `from`: the interface that packets have to come in on.
+pub fn multicast_route(
+    group: IpAddr,
+    source: Option<IpAddr>,
+    from: Option<u16>,
+    to: &[(u16, u8)],
+    origin: MulticastOrigin,
+) -> MulticastInput {
+    let output = |&(interface, ttl): &(u16, u8)| MulticastOutput { interface: InterfaceId(interface), ttl };
+    let (from, to) = (from.map(InterfaceId), to.iter().map(output).collect());
+    MulticastInput { route: MulticastRoute { group, source, from, to }, origin, counters: Arc::default() }
+}
+
+/// The untagged frame, to this group of its family and to the group's MAC address.
+pub fn to_group(frame: Vec<u8>, group: IpAddr) -> Vec<u8> {
+    let mut frame = changed(frame, |frame| frame[..6].copy_from_slice(&MacAddr::of_group(group).octets()));
+    match group {
+        IpAddr::V4(group) => changed4(frame, |frame| frame[30..34].copy_from_slice(&group.octets())),
+        IpAddr::V6(group) => {
+            frame[38..54].copy_from_slice(&group.octets());
+            frame
+        }
+    }
 }
 
 /// An IPv4 packet with options, to port 0.

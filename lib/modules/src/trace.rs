@@ -172,7 +172,8 @@ impl Trace {
         let slot = self.place.1;
         self.module = None;
         let Some(frame) = batch.frame(slot) else {
-            let sent = module == ModuleId::distribute;
+            // The module multicast transmits by itself.
+            let sent = matches!(module, ModuleId::distribute | ModuleId::multicast);
             self.step(Some(module), if sent { Decision::Transmitted(batch.out_port(slot)) } else { Decision::Lost });
             return true;
         };

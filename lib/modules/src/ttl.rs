@@ -20,23 +20,27 @@ reasons! { ttl:
 /// The module.
 pub fn ttl(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
     ctx.counters.module(ModuleId::ttl, mask.count());
-    let expired = batch.filter(*mask, |packet| {
-        match packet.network_mut::<20>() {
-            Some(header) if header[8] > 1 => {
-                header[8] -= 1;
-                // 0x0100 less in the header is 0x0100 more in its checksum; the carry goes round, so that the sum may be
-                // done in any byte order. 0xffff cannot come out but from 0xfeff, and would mean 0 (RFC 1624 section 3).
-                let old = u16::from_ne_bytes([header[10], header[11]]);
-                let (sum, carry) = old.overflowing_add(u16::from_ne_bytes([1, 0]));
-                let new = if sum == 0xffff { 0 } else { sum + u16::from(carry) };
-                [header[10], header[11]] = new.to_ne_bytes();
-                false
-            }
-            _ => true,
+    let expired = batch.filter(*mask, |packet| match packet.network_mut::<20>() {
+        Some(header) if header[8] > 1 => {
+            decrement(header);
+            false
         }
+        _ => true,
     });
     ctx.punt(batch, expired, EXPIRED);
     *mask -= expired;
+}
+
+/// Takes one off a TTL greater than 0.
+#[inline(always)]
+pub(crate) fn decrement(header: &mut [u8; 20]) {
+    header[8] -= 1;
+    // 0x0100 less in the header is 0x0100 more in its checksum; the carry goes round, so that the sum may be
+    // done in any byte order. 0xffff cannot come out but from 0xfeff, and would mean 0 (RFC 1624 section 3).
+    let old = u16::from_ne_bytes([header[10], header[11]]);
+    let (sum, carry) = old.overflowing_add(u16::from_ne_bytes([1, 0]));
+    let new = if sum == 0xffff { 0 } else { sum + u16::from(carry) };
+    [header[10], header[11]] = new.to_ne_bytes();
 }
 
 #[cfg(test)]

@@ -4,12 +4,14 @@
 //!
 //! `PERIGEE_FUZZ` multiplies the number of frames (300,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each time).
 
+use perigee_fib::MulticastOrigin;
 use perigee_fib::synth::Random;
 use perigee_modules::rules::{LinearFilter, Rule};
 use perigee_modules::testing::*;
 use perigee_net::{FiveTuple, PortRange, Prefix};
 use perigee_packet::Pool;
 use perigee_packet::batch::flags::{IPV4_CHECKSUM_BAD, IPV4_CHECKSUM_GOOD};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Prints the burst that was on its way when an assertion failed.
@@ -38,6 +40,12 @@ fn corpus() -> Vec<Vec<u8>> {
             udp6(to, 1300),
             with_options(to, &[1; 8]),
         ]);
+    }
+    for group in groups() {
+        let frame = if group.is_ipv4() { udp4(0, 8) } else { udp6(0, 8) };
+        let frame = to_group(frame, group);
+        // More than once, so that they come up as often as others.
+        frames.extend(std::iter::repeat_n(frame, 6));
     }
     // An IPv6 packet with a destination options header and a fragment header.
     frames.push(changed(udp6(1, 8), |frame| {
@@ -95,12 +103,21 @@ fn frame(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
     frame
 }
 
-/// A filter that denies some of it.
+/// A group with a route and one without, of either family.
+fn groups() -> [IpAddr; 4] {
+    ["239.1.1.1", "239.1.1.2", "ff05::1", "ff05::2"].map(|group| group.parse().expect("a group"))
+}
+
+/// A filter that denies some of it, and routes of groups.
 fn rig() -> Rig {
     let dst = Prefix::truncated(v4(0).into(), 15).ok();
     let dport = Some(PortRange::only(4001));
     let tuple = FiveTuple { dst, proto: Some(17), dport, ..FiveTuple::default() };
-    Rig::with_filter(Some(Arc::new(LinearFilter(vec![Rule { tuple, deny: true }]))))
+    let mut rig = Rig::with_filter(Some(Arc::new(LinearFilter(vec![Rule { tuple, deny: true }]))));
+    let [four, _, six, _] = groups();
+    let route = |group| multicast_route(group, None, Some(0), &[(1, 1), (3, 1)], MulticastOrigin::Static);
+    rig.set_multicast(vec![route(four), route(six)], Vec::new());
+    rig
 }
 
 /// The port whose MAC address a frame is for, else 0.
@@ -139,7 +156,10 @@ fn run(rig: &mut Rig, account: &mut Account, random: &mut Random, burst: Vec<(u1
     let counters = &rig.ctx.counters;
     let transmitted: u64 = (0..PORTS).map(|port| counters.port_transmitted(port)).sum();
     assert_eq!((transmitted, counters.punted.get()), (account.sent, account.punted));
-    assert_eq!(account.received, account.sent + account.punted + rig.dropped());
+    // Each packet to a group leaves by two interfaces.
+    let multicast = rig.ctx.tables.multicast.as_ref().expect("routes of groups");
+    let copies: u64 = multicast.entries().iter().map(|entry| entry.counters.packets()).sum();
+    assert_eq!(account.received + copies, account.sent + account.punted + rig.dropped());
     assert_eq!(rig.pool.in_use(), 0);
 }
 
@@ -163,6 +183,8 @@ fn every_packet_is_accounted_for() {
     let Account { received, sent, punted } = account;
     println!("{received} received = {sent} sent + {punted} punted + {} dropped", rig.dropped());
     rig.reasons().iter().for_each(|(name, count)| println!("{count:>10} {name}"));
+    let replicated = rig.ctx.tables.multicast.as_ref().expect("routes").entries()[0].counters.packets();
+    assert!(count < 10_000 || replicated > received / 200, "too few of them to groups: {replicated}");
     assert!(count < 10_000 || (sent > received / 20 && punted > received / 20), "too few of them got through");
 }
 

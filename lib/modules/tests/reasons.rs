@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! One frame per reason: each goes the whole way from classify to distribute and is counted once, under that reason.
 
+use perigee_fib::MulticastOrigin;
 use perigee_modules::rules::{Filter, LinearFilter, Rule};
 use perigee_modules::testing::*;
 use perigee_modules::{Kind, Punted, all_reasons};
-use perigee_net::{FiveTuple, InterfaceAddress, Prefix, ReversePath};
+use perigee_net::{FiveTuple, InterfaceAddress, MulticastLimits, Prefix, ReversePath};
 use perigee_packet::{Mask, Pool};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -37,6 +38,7 @@ fn rig() -> Rig {
         let own = |address: IpAddr, prefix_len| InterfaceAddress { address, prefix_len };
         interface.addresses = vec![own(OWN4.into(), 24), own(OWN6.into(), 64)];
     });
+    multicast(&mut rig);
     rig
 }
 
@@ -52,6 +54,24 @@ fn set4(at: usize, bytes: &[u8]) -> Vec<u8> {
 
 fn set6(at: usize, bytes: &[u8]) -> Vec<u8> {
     set(udp6(1, 8), at, bytes)
+}
+
+/// A UDP packet to a group.
+fn to4(group: u8, payload: usize) -> Vec<u8> {
+    to_group(udp4(1, payload), [239, 1, 1, group].into())
+}
+
+/// Routes of the groups 1 to 6, each with another fate; 200 and more do not pass the interface that frames come in on.
+fn multicast(rig: &mut Rig) {
+    let route = |(group, from, origin): (u8, u16, MulticastOrigin)| {
+        let to: &[_] = if group == 6 { &[] } else { &[(2, 1)] };
+        multicast_route([239, 1, 1, group].into(), None, Some(from), to, origin)
+    };
+    let (fixed, linux, alone) = (MulticastOrigin::Static, MulticastOrigin::Linux, MulticastOrigin::LinuxAlone);
+    let routes = [(1, 0, fixed), (2, 1, fixed), (3, 1, linux), (4, 0, alone), (5, 0, linux), (6, 0, fixed)];
+    let boundary = vec!["239.1.1.192/26".parse().unwrap()];
+    let limits = vec![MulticastLimits { boundary, ..MulticastLimits::default() }];
+    rig.set_multicast(routes.map(route).into(), limits);
 }
 
 /// Frames that leave the fast path as they are: reason and frame, received on port 0.
@@ -76,7 +96,7 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         ("ipv4_valid.own_source", set4(26, &OWN4)),
         ("ipv4_valid.link_local", set4(26, &[169, 254])),
         ("ipv4_valid.options", with_options(1, &[1; 4])),
-        ("ipv4_valid.multicast", set4(30, &[224])),
+        ("ipv4_valid.multicast", set4(30, &[224, 0, 0, 9])),
         ("ipv6_valid.short", udp6(1, 8)[..53].to_vec()),
         ("ipv6_valid.version", set6(14, &[0x40])),
         ("ipv6_valid.truncated", set6(18, &[0, 17])),
@@ -91,6 +111,16 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         ("filter.ipv6_denied", udp6(DENIED, 8)),
         ("filter.ipv4_steered", udp4(STEERED, 8)),
         ("filter.ipv6_steered", udp6(STEERED, 8)),
+        ("multicast.control", changed4(to4(1, 8), |frame| frame[23] = 2)),
+        ("multicast.no_route", to4(99, 8)),
+        ("multicast.wrong_interface", to4(2, 8)),
+        ("multicast.assert", to4(3, 8)),
+        ("multicast.linux", to4(4, 8)),
+        ("multicast.sample", to4(5, 8)),
+        ("multicast.boundary", to4(200, 8)),
+        ("multicast.no_output", to4(6, 8)),
+        ("multicast.ttl", changed4(to4(1, 8), |frame| frame[22] = 1)),
+        ("multicast.too_big", to4(1, 1473)),
         ("ipv4_lookup.local", udp4(LOCAL, 8)),
         ("ipv4_lookup.no_route", udp4(NOWHERE, 8)),
         ("ipv4_lookup.unresolved", udp4(UNRESOLVED, 8)),
@@ -179,6 +209,27 @@ fn the_rest_needs_a_special_state() {
     assert_eq!(rig4.reasons(), [("redirect.sent_back".to_owned(), 1)]);
     assert_eq!((rig4.sent(0).len(), punted(&rig4).len(), rig4.ctx.counters.punted.get()), (1, 1, 1));
 
+    // A flow to a group without a route, of which Linux hears 32 at once.
+    let mut rig6 = rig();
+    for _ in 0..33 {
+        rig6.receive(0, &to4(99, 8));
+    }
+    rig6.run_all();
+    let limited = [("multicast.no_route", 32), ("multicast.no_route_limited", 1)];
+    assert_eq!(rig6.reasons(), limited.map(|(name, count)| (name.to_owned(), count)));
+
+    // No buffer for the copy, and no headroom for the tag of the packet itself.
+    let mut rig7 = rig();
+    let to = [(1, 1), (2, 1)];
+    let route = multicast_route([239, 1, 1, 1].into(), None, Some(0), &to, MulticastOrigin::Static);
+    rig7.set_multicast(vec![route], Vec::new());
+    let slot = rig7.receive(0, &to4(1, 8));
+    rig7.use_up_headroom(slot);
+    let held: Vec<_> = std::iter::from_fn(|| rig7.pool.packet(&[0; 60])).collect();
+    rig7.run_all();
+    let lost = [("multicast.no_buffer", 1), ("multicast.no_room", 1)];
+    assert_eq!((rig7.reasons(), rig7.pool.in_use()), (lost.map(|(name, n)| (name.to_owned(), n)).into(), held.len()));
+
     // A port's queue and the ring to the slow path have room for 1024: fast packets go on when the ring is full.
     let mut rig3 = rig();
     for _ in 0..9 {
@@ -201,6 +252,9 @@ fn no_reason_is_forgotten() {
         "urpf.ipv4_failed",
         "urpf.ipv6_failed",
         "redirect.sent_back",
+        "multicast.no_route_limited",
+        "multicast.no_buffer",
+        "multicast.no_room",
         "apply.stale",
         "apply.no_room",
         "host.transmit_full",

@@ -133,6 +133,7 @@ fn a_forwarded_packet_is_followed_through_every_module() {
         ("ipv4_valid", "goes on"),
         ("filter", "goes on"),
         ("urpf", "goes on"),
+        ("multicast", "goes on"),
         ("ipv4_lookup", "next hop"),
         ("mtu", "goes on"),
         ("redirect", "goes on"),

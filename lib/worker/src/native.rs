@@ -5,7 +5,7 @@ use crate::worker::Worker;
 use perigee_modules::{
     Context, ModuleId, apply, classify, distribute, filter, hop_limit, ipv4_lookup, ipv4_valid, ipv6_lookup, ipv6_valid,
 };
-use perigee_modules::{mtu, redirect, ttl, urpf, watch};
+use perigee_modules::{mtu, multicast, redirect, ttl, urpf, watch};
 use perigee_packet::{Batch, Mask};
 
 /// Runs until the router stops.
@@ -25,6 +25,7 @@ macro_rules! modules {
         $one!(ipv6_valid, $ctx, $burst, $ip6);
         $two!(filter, $ctx, $burst, $ip4, $ip6);
         $two!(urpf, $ctx, $burst, $ip4, $ip6);
+        $two!(multicast, $ctx, $burst, $ip4, $ip6);
         $one!(ipv4_lookup, $ctx, $burst, $ip4);
         $one!(ipv6_lookup, $ctx, $burst, $ip6);
         $two!(mtu, $ctx, $burst, $ip4, $ip6);

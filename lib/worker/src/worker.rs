@@ -106,6 +106,7 @@ impl Worker {
             punts,
             custom,
             next_redirect: 0,
+            multicast: Default::default(),
             failure: None,
             trace: None,
         };

@@ -205,6 +205,7 @@ impl Tasks {
             punts: Box::new(NoSlowPath),
             custom: self.custom.clone(),
             next_redirect: 0,
+            multicast: Default::default(),
             failure: None,
             trace: None,
         }

@@ -96,6 +96,11 @@ pub const fn is_neighbor_discovery(kind: u8) -> bool {
     matches!(kind, ROUTER_SOLICITATION..=REDIRECT | 148 | 149)
 }
 
+/// Is this type one of multicast listener discovery (RFC 2710 3, RFC 3810 5, RFC 4286 for the discovery of routers)?
+pub const fn is_listener_discovery(kind: u8) -> bool {
+    matches!(kind, 130..=132 | 143 | 151..=153)
+}
+
 /// A view on a message: at least [`HEADER_LEN`] bytes, and the fixed fields of its type.
 #[derive(Clone, Copy, Debug)]
 pub struct Icmp6<T> {

@@ -29,6 +29,8 @@ pub const NO_NEXT_HEADER: u8 = 59;
 pub const DESTINATION_OPTIONS: u8 = 60;
 /// OSPF (RFC 2328).
 pub const OSPF: u8 = 89;
+/// PIM (RFC 7761).
+pub const PIM: u8 = 103;
 /// SCTP (RFC 9260); its ports lie where TCP's do.
 pub const SCTP: u8 = 132;
 /// UDP-Lite (RFC 3828); its ports lie where UDP's do.
