@@ -15,7 +15,7 @@ use perigee_modules::{PuntSink, Punted, ttl};
 use perigee_net::InterfaceId;
 use perigee_packet::{Pool, TransmitQueue};
 use perigee_router::{AssistantBell, AssistantParts, AssistantThread, Assistants};
-use perigee_slowpath::{Input, RouteDecision, Routes, Time};
+use perigee_slowpath::{GroupPacket, Input, MulticastDecision, RouteDecision, Routes, Time};
 use perigee_worker::{Bell, PuntRings, Stop, punt_rings};
 use std::net::IpAddr;
 use std::sync::{Arc, Barrier};
@@ -35,7 +35,7 @@ pub struct Bed {
 }
 
 /// The owner's interfaces need none.
-struct NoRoutes;
+pub struct NoRoutes;
 
 impl Routes for NoRoutes {
     fn route(&self, _destination: IpAddr, _flow: u32) -> RouteDecision {
@@ -44,6 +44,14 @@ impl Routes for NoRoutes {
 
     fn leads_back(&self, _source: IpAddr, _by: Option<InterfaceId>) -> bool {
         false
+    }
+
+    fn multicast(&self, _now: Time, _packet: &GroupPacket) -> MulticastDecision {
+        MulticastDecision::NoRoute
+    }
+
+    fn lets_linux_send(&self, _interface: InterfaceId, _group: IpAddr, _ttl: u8) -> bool {
+        true
     }
 }
 

@@ -20,7 +20,8 @@ use perigee_modules::{Punted, Tables};
 use perigee_net::InterfaceId;
 use perigee_packet::{Packet, Pool, TransmitQueue};
 use perigee_slowpath::{
-    Assistant, Config as SlowConfig, Counters, InterfaceTable, Limits, Output, RouteDecision, Routes, SlowPath, Time,
+    Assistant, Config as SlowConfig, Counters, GroupPacket, InterfaceTable, Limits, MulticastDecision, Output,
+    RouteDecision, Routes, SlowPath, Time,
 };
 use perigee_worker::{Bell, Clock, PuntReader, Stop};
 use std::net::IpAddr;
@@ -350,5 +351,13 @@ impl Routes for ByTables<'_> {
 
     fn leads_back(&self, source: IpAddr, by: Option<InterfaceId>) -> bool {
         self.0.next_hops.leads(self.0.find(source), by)
+    }
+
+    fn multicast(&self, _: Time, _: &GroupPacket) -> MulticastDecision {
+        MulticastDecision::NoRoute
+    }
+
+    fn lets_linux_send(&self, _: InterfaceId, _: IpAddr, _: u8) -> bool {
+        true
     }
 }

@@ -7,9 +7,9 @@
 //!
 //! | packet | what becomes of it |
 //! | --- | --- |
-//! | an ICMP error is due, an echo request, options, a fragment or something too big in transit | done here |
+//! | an ICMP error is due, an echo request, options, a fragment or something too big in transit, copies for a group | done here |
 //! | its next hop is not resolved, or it leaves by where it came in (a redirect may be due), or has a source route | the owner's |
-//! | ARP, neighbor discovery, for Linux, a fragment for this router | the owner's |
+//! | ARP, neighbor discovery, for Linux, to a group without a route, a fragment for this router | the owner's |
 //! | an answer whose next hop is not resolved | [`Output::Own`] |
 
 use std::sync::Arc;

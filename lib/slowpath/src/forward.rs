@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use perigee_net::{InterfaceId, MacAddr, is_host};
+use perigee_net::{InterfaceId, MacAddr, is_forwarded_group, is_host};
 use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::icmp4::{self, unreachable};
 use perigee_packet::wire::{flow, ipv4, protocol};
@@ -73,16 +73,22 @@ impl SlowPath {
         true
     }
 
-    /// Broadcasts and groups end here: Linux hears those of this link (RFC 1812 5.3.5).
+    /// Broadcasts end here, and so do groups of this link: Linux hears them (RFC 1812 5.3.5).
     fn group4(&mut self, turn: Turn, received: &Received, packet: &Ipv4<&[u8]>, broadcast: bool) {
+        let routed = !broadcast && is_forwarded_group(packet.destination().into());
+        if !routed || self.multicast4(turn, received, packet) {
+            self.hear4(turn, received, packet);
+        }
+    }
+
+    /// A packet to all stations or to a group, for Linux.
+    fn hear4(&mut self, turn: Turn, received: &Received, packet: &Ipv4<&[u8]>) {
         let echo = packet.protocol() == protocol::ICMP && packet.payload().first() == Some(&icmp4::ECHO_REQUEST);
-        if !broadcast && packet.destination().octets()[..3] != [224, 0, 0] {
-            self.counters.drops.multicast += 1;
-        } else if packet.is_fragment() {
+        if packet.is_fragment() {
             if let Some(whole) = self.fragment4(turn, received, packet)
                 && let Ok(packet) = Ipv4::new(whole.payload())
             {
-                self.group4(turn, &whole, &packet, broadcast);
+                self.hear4(turn, &whole, &packet);
             }
         } else if echo {
             self.counters.drops.echo_group += 1;
@@ -277,7 +283,7 @@ impl SlowPath {
     }
 
     /// The packet with its TTL decremented and its options filled in. `Err`: the wrong byte of an option.
-    fn prepare4(
+    pub(crate) fn prepare4(
         &self,
         turn: Turn,
         packet: &Ipv4<&[u8]>,

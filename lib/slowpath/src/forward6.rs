@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use perigee_net::is_forwarded_group;
 use perigee_packet::Ipv6;
 use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::extension::{Ipv6Option, UnknownAction, unknown_action};
@@ -47,12 +48,16 @@ impl SlowPath {
         } else if truncated {
             self.counters.drops.truncated += 1;
             self.error6(turn, received, &packet, Problem::header(PAYLOAD_LENGTH));
-        } else if destination.is_multicast() && destination.octets()[1] & 15 != 2 {
-            self.counters.drops.multicast += 1;
+        } else if destination.is_multicast() && destination.octets()[1] & 15 < 2 {
+            self.counters.drops.multicast_scope += 1;
         } else if received.is_group() && !destination.is_multicast() {
             self.counters.drops.link_broadcast += 1;
         } else if self.hop_by_hop(turn, received, &packet) {
-            if destination.is_multicast() || owned {
+            if is_forwarded_group(destination.into()) {
+                if self.multicast6(turn, received, &packet) {
+                    self.local6(turn, received, &packet);
+                }
+            } else if destination.is_multicast() || owned {
                 self.local6(turn, received, &packet);
             } else {
                 self.forward6(turn, received, &packet);

@@ -239,7 +239,7 @@ fn is_about_error(packet: &Ipv6<&[u8]>, unseen: bool) -> bool {
 
 /// The ICMPv6 message of a packet that has at most hop-by-hop options before it. Linux takes the others: it knows the
 /// options of destinations.
-fn plain_icmp<'a>(packet: &Ipv6<&'a [u8]>) -> Option<&'a [u8]> {
+pub(crate) fn plain_icmp<'a>(packet: &Ipv6<&'a [u8]>) -> Option<&'a [u8]> {
     let whole = packet.into_inner();
     let payload = &whole[ipv6::HEADER_LEN..ipv6::HEADER_LEN + packet.payload_len()];
     match packet.next_header() {

@@ -5,7 +5,8 @@
 //! handle(now, input, routes) ─► frame ─► arp     ─┐
 //! handle_timeout(now, routes)        ├► nd        ├► neighbor ─► poll_output(): Transmit, ToTwin, Event
 //! next_timeout()                     ├► local (reassembly) ─► icmp, icmp6 (echo, errors; rate)
-//!                                    └► forward (options, fragment, redirect)
+//!                                    ├► forward (options, fragment, redirect)
+//!                                    └► multicast (the same, for each interface of a group's route)
 //! ```
 //!
 //! It is a full router: a punted frame is the original one, before any change, and goes through every step again, so that
@@ -31,6 +32,7 @@ mod identification;
 mod interface;
 mod local;
 mod machine;
+mod multicast;
 mod nd;
 mod neighbor;
 mod options;
@@ -46,4 +48,4 @@ pub use machine::SlowPath;
 pub use neighbor::{NeighborInfo, NeighborState};
 pub use rate::Limits;
 pub use reassembly::Reassembling;
-pub use types::{Config, Event, Input, Output, RouteDecision, Routes, Time};
+pub use types::{Config, Event, GroupPacket, Input, MulticastDecision, Output, RouteDecision, Routes, Time};

@@ -14,6 +14,7 @@ use crate::fragment::{fragment, fragment6};
 use crate::frame::{self, Received};
 use crate::identification::Identifications;
 use crate::interface::{AddressInfo, InterfaceTable, Interfaces, Own};
+use crate::multicast::{Unrouted, is_confined};
 use crate::neighbor::{Action, Answer, Heard, Key, NeighborInfo, Neighbors, NextHop, Pending};
 use crate::rate::{Limits, TokenBucket};
 use crate::reassembly::{Reassembling, Reassembly};
@@ -36,6 +37,7 @@ pub struct SlowPath {
     pub(crate) reassembly: Reassembly,
     pub(crate) counters: Counters,
     pub(crate) limits: Arc<Limits>,
+    pub(crate) unrouted: Unrouted,
     /// Limits events about conflicts, which any station on a link can cause.
     conflicts: TokenBucket,
     outputs: VecDeque<Output>,
@@ -67,6 +69,7 @@ impl SlowPath {
             reassembly: Reassembly::new(config.clone()),
             counters: Counters::default(),
             limits,
+            unrouted: Unrouted::new(),
             conflicts: TokenBucket::new(1, 10),
             outputs: VecDeque::new(),
             frames: 0,
@@ -84,7 +87,7 @@ impl SlowPath {
             Input::Punted { interface, frame } => self.punted(turn, interface, frame),
             Input::SentBack { interface, frame } => self.sent_back(turn, interface, frame),
             Input::Own { interface, packet } => self.send_for_assistant(turn, interface, packet),
-            Input::FromTwin { interface, frame } => self.linux_sent(interface, frame),
+            Input::FromTwin { interface, frame } => self.linux_sent(turn, interface, frame),
             Input::SetInterface { id, interface } => self.set_interface(turn, id, interface),
             Input::RemoveInterface { id } => {
                 self.neighbors.remove_all(|key| key.0 == id, false, &mut self.counters);
@@ -218,13 +221,14 @@ impl SlowPath {
         }
     }
 
-    fn linux_sent(&mut self, interface: InterfaceId, frame: &[u8]) {
+    fn linux_sent(&mut self, turn: Turn, interface: InterfaceId, frame: &[u8]) {
         self.counters.from_twin += 1;
         let Some(own) = self.usable(interface) else { return };
         let most = usize::from(own.config.mtu);
         match frame::strip(own.config.vlan, frame) {
             // Linux cuts to the MTU of the twin, which is this one but for the moment in which one of the two changes.
             Ok(frame) if frame::ip_len(&frame).is_some_and(|len| len > most) => self.counters.drops.too_big += 1,
+            Ok(frame) if is_confined(turn, interface, &frame) => self.counters.drops.multicast_boundary += 1,
             Ok(frame) => self.transmit(interface, frame.into_owned()),
             Err(_) => self.counters.drops.bad_frame += 1,
         }

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use perigee_net::{Interface, InterfaceId, MacAddr};
+use perigee_net::{Interface, InterfaceId, MacAddr, MulticastOutput};
 
 /// Nanoseconds since any moment that the caller chooses; only differences count. Must not go backwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +44,32 @@ pub enum RouteDecision {
     Blackhole,
 }
 
+/// A packet to a group that reaches beyond its link, as far as its route depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupPacket {
+    pub source: IpAddr,
+    pub group: IpAddr,
+    /// The interface it came in on.
+    pub interface: InterfaceId,
+    /// Its length from the IP header on.
+    pub bytes: usize,
+}
+
+/// Where a packet to a group goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MulticastDecision {
+    /// There is no route for it.
+    NoRoute,
+    /// Linux forwards it, or has to know that it came in on a wrong interface.
+    Linux,
+    /// It did not come in on the route's interface.
+    WrongInterface,
+    /// Its group does not pass the interface that it came in on (RFC 2365 5).
+    Boundary,
+    /// By these interfaces, none of which it came in on.
+    Forward(Vec<MulticastOutput>),
+}
+
 /// The routing table, as far as the slow path needs it.
 pub trait Routes {
     /// The best route. Never asked for groups, broadcasts or link-local IPv6 addresses. Of several equal paths,
@@ -54,6 +80,14 @@ pub trait Routes {
     /// A default route is one; routes that are not forwarded by are none (RFC 3704 2). Never asked for groups, unspecified and
     /// link-local addresses.
     fn leads_back(&self, source: IpAddr, by: Option<InterfaceId>) -> bool;
+
+    /// Where a packet to a group goes; it is counted for its route, unless it is for the owner of the tables and an assistant asks: for
+    /// Linux, or without a route. Never asked for groups of the link alone, nor for unspecified and
+    /// link-local sources.
+    fn multicast(&self, now: Time, packet: &GroupPacket) -> MulticastDecision;
+
+    /// Whether a packet to a group that Linux sends may leave by an interface: no boundary and no TTL threshold keeps it back.
+    fn lets_linux_send(&self, interface: InterfaceId, group: IpAddr, ttl: u8) -> bool;
 }
 
 /// What the caller passes to the slow path.

@@ -10,7 +10,7 @@ use perigee_fib::{FibError, FibWriter, Interfaces, Leaf, NextHopId, Rib, Via};
 use perigee_net::{
     Interface, InterfaceId, MacAddr, Prefix, Prefix4, Route, RouteKey, RouteSource, RouteTarget, is_link_local,
 };
-use perigee_slowpath::{RouteDecision, Routes};
+use perigee_slowpath::{GroupPacket, MulticastDecision, RouteDecision, Routes, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -273,5 +273,13 @@ impl Routes for Routing {
     /// By the same question as workers ask.
     fn leads_back(&self, source: IpAddr, by: Option<InterfaceId>) -> bool {
         self.fib.leads(source, by)
+    }
+
+    fn multicast(&self, _: Time, _: &GroupPacket) -> MulticastDecision {
+        MulticastDecision::NoRoute
+    }
+
+    fn lets_linux_send(&self, _: InterfaceId, _: IpAddr, _: u8) -> bool {
+        true
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::fuzz::{any_interface, frame, pick};
+use crate::fuzz::{any_group, any_interface, frame, pick};
 use crate::world::*;
 use perigee_net::{Interface, InterfaceId, MacAddr};
 use perigee_packet::wire::ethernet::ethertype;
@@ -40,6 +40,14 @@ impl Routes for Tables<'_> {
 
     fn leads_back(&self, source: IpAddr, by: Option<InterfaceId>) -> bool {
         self.routes.leads_back(source, by)
+    }
+
+    fn multicast(&self, now: Time, packet: &GroupPacket) -> MulticastDecision {
+        self.routes.multicast(now, packet)
+    }
+
+    fn lets_linux_send(&self, interface: InterfaceId, group: IpAddr, ttl: u8) -> bool {
+        self.routes.lets_linux_send(interface, group, ttl)
     }
 }
 
@@ -89,6 +97,8 @@ fn lockstep(seed: u64, steps: usize) {
         if step.is_multiple_of(200) {
             let id = pick(&mut rng, &[LEFT, RIGHT]);
             w.set(id, any_interface(&mut rng, id));
+            let (group, from, decision) = any_group(&mut rng);
+            w.table.1.decisions.insert((group, from), decision);
             w.advance(5_000);
             helper.set_interfaces(&w.slow.interfaces());
         }
@@ -104,7 +114,9 @@ fn lockstep(seed: u64, steps: usize) {
             w.punt(id, &frame);
             continue;
         };
-        if let [Output::Own { interface, packet }] = &outputs[..] {
+        // After copies of a packet to a group, Packet Too Big may follow.
+        if let [copies @ .., Output::Own { interface, packet }] = &outputs[..] {
+            assert!(copies.iter().all(|output| matches!(output, Output::Transmit { .. })), "{copies:?}");
             handed += 1;
             w.input(Input::Own { interface: *interface, packet });
             continue;

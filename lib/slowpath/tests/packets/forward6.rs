@@ -138,15 +138,15 @@ fn scopes_are_not_left() {
     w.from(a, &udp6(v6("::"), b.v6, 1));
     w.from(a, &udp6(v6("ff02::1"), b.v6, 1));
     w.from(a, &udp6(a.v6, v6("::1"), 1));
-    w.from(a, &udp6(a.v6, v6("ff05::1"), 1));
-    w.from(a, &udp6(a.v6, v6("ff0e::1"), 1));
+    w.from(a, &udp6(a.v6, v6("ff00::1"), 1));
+    w.from(a, &udp6(a.v6, v6("ff01::1"), 1));
     w.from(a, &udp6(v6("2001:db8:2::1"), b.v6, 1));
     w.silent();
     w.hosts.insert((LEFT, local.into()), a.mac);
     w.from(a, &udp6(local, b.v6, 1));
     let (interface, mac, error) = w.take_packet();
     assert_eq!((interface, mac, icmp6_of(&error).0, icmp6_of(&error).1), (LEFT, a.mac, 1, 2));
-    let names = ["link_local", "martian_source", "martian_destination", "multicast", "own_source"];
+    let names = ["link_local", "martian_source", "martian_destination", "multicast_scope", "own_source"];
     assert_eq!(names.map(|name| w.dropped(name)), [3, 3, 1, 2, 1]);
     // To this link's groups: Linux.
     w.twin.clear();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::world::*;
-use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr, Policy, ReversePath};
+use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr, MulticastOutput, Policy, ReversePath};
 use perigee_packet::wire::arp::Repr;
 use perigee_packet::wire::{icmp4, icmp6, ipv4, ipv6, protocol};
 use perigee_packet::{Ethernet, Ipv4, Ipv6};
@@ -61,6 +61,7 @@ fn any6(rng: &mut StdRng) -> Ipv6Addr {
         "ff02::5",
         "ff02::1:ff00:1",
         "ff05::1",
+        "ff01::1",
         "::",
         "::1",
         "fe80::254",
@@ -403,6 +404,22 @@ fn total(slow: &SlowPath) -> u64 {
     slow.counters().iter().filter(|count| count.name != "punted").map(|count| count.value).sum()
 }
 
+/// What becomes of packets to a group from an interface.
+pub fn any_group(rng: &mut StdRng) -> (IpAddr, InterfaceId, MulticastDecision) {
+    let group = pick(rng, &[IpAddr::from(v4("239.1.1.1")), v6("ff05::1").into()]);
+    let (from, to) = pick(rng, &[(1, 2), (2, 1)]);
+    let output = MulticastOutput { interface: InterfaceId(to), ttl: rng.random_range(0..64) };
+    let decision = match rng.random_range(0..8) {
+        0 => MulticastDecision::NoRoute,
+        1 => MulticastDecision::Linux,
+        2 => MulticastDecision::WrongInterface,
+        3 => MulticastDecision::Boundary,
+        4 => MulticastDecision::Forward(Vec::new()),
+        _ => MulticastDecision::Forward(vec![output]),
+    };
+    (group, InterfaceId(from), decision)
+}
+
 fn run(seed: u64, steps: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     let config = Config {
@@ -433,6 +450,8 @@ fn run(seed: u64, steps: u64) {
         let choice = if step < 2 { 0 } else { rng.random_range(0..100) };
         match choice {
             0 | 1 => {
+                let (group, id, decision) = any_group(&mut rng);
+                w.table.1.decisions.insert((group, id), decision);
                 let input = if step < 2 {
                     let id = InterfaceId(step as u16 + 1);
                     Input::SetInterface { id, interface: any_interface(&mut rng, id) }
@@ -447,7 +466,15 @@ fn run(seed: u64, steps: u64) {
                 let ms = pick(&mut rng, &[1, 10, 300, 1000, 6000, 70_000]);
                 w.advance(rng.random_range(0..=ms));
             }
-            8 => w.now = w.now.after_millis(rng.random_range(0..5000)), // Nobody calls for a while.
+            8 => {
+                w.now = w.now.after_millis(rng.random_range(0..5000)); // Nobody calls for a while.
+                let flood = ethernet(
+                    MacAddr([1, 0, 0x5e, 1, 1, 2]),
+                    any_mac(&mut rng),
+                    &udp4(any4(&mut rng), v4("239.1.1.2"), 5),
+                );
+                (0..rng.random_range(0..50)).for_each(|_| w.punt(InterfaceId(rng.random_range(1..3)), &flood));
+            }
             9 => {
                 let (id, frame) = (InterfaceId(rng.random_range(1..4)), bytes(&mut rng, 60));
                 w.slow.handle(w.now, Input::FromTwin { interface: id, frame: &frame }, &w.table);

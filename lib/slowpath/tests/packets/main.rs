@@ -13,6 +13,7 @@ mod fragments6;
 mod fuzz;
 mod icmp;
 mod icmp6;
+mod multicast;
 mod nd;
 mod redirect;
 mod twin;

@@ -6,6 +6,7 @@
 //!                                                  gateway 10.0.2.254 ── 198.51.100.0/24, 2001:db8:100::/48
 //! ```
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -21,7 +22,17 @@ pub const LEFT: InterfaceId = InterfaceId(1);
 /// The link of 10.0.2.0/24.
 pub const RIGHT: InterfaceId = InterfaceId(2);
 
-pub struct Table(pub Vec<(InterfaceAddress, RouteDecision)>);
+pub struct Table(pub Vec<(InterfaceAddress, RouteDecision)>, pub Groups);
+
+/// What becomes of packets to groups: by group, and by the interface that they came in on.
+#[derive(Default)]
+pub struct Groups {
+    pub decisions: BTreeMap<(IpAddr, InterfaceId), MulticastDecision>,
+    /// Interfaces by which Linux must not send to groups with this TTL or a lower one.
+    pub confined: BTreeMap<InterfaceId, u8>,
+    /// The packets that were asked for.
+    pub asked: RefCell<Vec<GroupPacket>>,
+}
 
 impl Routes for Table {
     fn route(&self, destination: IpAddr, _flow: u32) -> RouteDecision {
@@ -34,6 +45,16 @@ impl Routes for Table {
             RouteDecision::Connected(id) | RouteDecision::Gateway(id, _) => by.is_none_or(|by| by == id),
             _ => false,
         }
+    }
+
+    fn multicast(&self, _: Time, packet: &GroupPacket) -> MulticastDecision {
+        self.1.asked.borrow_mut().push(*packet);
+        let decision = self.1.decisions.get(&(packet.group, packet.interface));
+        decision.cloned().unwrap_or(MulticastDecision::NoRoute)
+    }
+
+    fn lets_linux_send(&self, interface: InterfaceId, _: IpAddr, ttl: u8) -> bool {
+        self.1.confined.get(&interface).is_none_or(|confined| ttl > *confined)
     }
 }
 
@@ -121,21 +142,24 @@ impl World {
         use RouteDecision::*;
         let gateway4 = Gateway(RIGHT, IpAddr::V4(v4("10.0.2.254")));
         let gateway6 = Gateway(RIGHT, IpAddr::V6(v6("fe80::254")));
-        let table = Table(vec![
-            (prefix("10.0.1.0/24"), Connected(LEFT)),
-            (prefix("10.0.2.0/24"), Connected(RIGHT)),
-            (prefix("198.51.100.0/24"), gateway4),
-            (prefix("192.0.2.0/24"), Blackhole),
-            (prefix("203.0.113.0/25"), Unreachable),
-            (prefix("203.0.113.128/25"), Prohibit),
-            (prefix("10.255.255.1/32"), Local),
-            (prefix("2001:db8:1::/64"), Connected(LEFT)),
-            (prefix("2001:db8:2::/64"), Connected(RIGHT)),
-            (prefix("2001:db8:100::/48"), gateway6),
-            (prefix("2001:db8:200::/48"), Blackhole),
-            (prefix("2001:db8:201::/48"), Unreachable),
-            (prefix("2001:db8:202::/48"), Prohibit),
-        ]);
+        let table = Table(
+            vec![
+                (prefix("10.0.1.0/24"), Connected(LEFT)),
+                (prefix("10.0.2.0/24"), Connected(RIGHT)),
+                (prefix("198.51.100.0/24"), gateway4),
+                (prefix("192.0.2.0/24"), Blackhole),
+                (prefix("203.0.113.0/25"), Unreachable),
+                (prefix("203.0.113.128/25"), Prohibit),
+                (prefix("10.255.255.1/32"), Local),
+                (prefix("2001:db8:1::/64"), Connected(LEFT)),
+                (prefix("2001:db8:2::/64"), Connected(RIGHT)),
+                (prefix("2001:db8:100::/48"), gateway6),
+                (prefix("2001:db8:200::/48"), Blackhole),
+                (prefix("2001:db8:201::/48"), Unreachable),
+                (prefix("2001:db8:202::/48"), Prohibit),
+            ],
+            Groups::default(),
+        );
         let mut hosts = BTreeMap::new();
         for interface in [LEFT, RIGHT] {
             for n in 2..=5 {
