@@ -128,6 +128,15 @@ impl MulticastEntry {
         self.route.from.map_or_else(leads_back, |from| from == interface)
     }
 
+    /// Whether it is for packets that come in on an interface at all. Linux's routes for any source are for those that come in on one
+    /// of their own interfaces; a source that is heard elsewhere is a new one.
+    #[inline]
+    pub fn is_for(&self, interface: InterfaceId) -> bool {
+        self.origin != MulticastOrigin::Linux
+            || self.route.source.is_some()
+            || self.route.to.iter().any(|output| output.interface == interface)
+    }
+
     /// The interfaces by which a packet leaves that came in on `interface` with this TTL or hop limit.
     #[inline]
     pub fn leaves_by(&self, interface: InterfaceId, ttl: u8) -> impl Iterator<Item = MulticastOutput> + Clone + '_ {
@@ -206,9 +215,9 @@ impl MulticastTable {
         outputs.into()
     }
 
-    /// The route of a packet: its source's own, or that of all sources.
+    /// The route of a packet that came in on an interface: its source's own, or that of all sources.
     #[inline]
-    pub fn find(&self, source: IpAddr, group: IpAddr) -> Option<&MulticastEntry> {
+    pub fn find(&self, source: IpAddr, group: IpAddr, interface: InterfaceId) -> Option<&MulticastEntry> {
         let place = match (source, group) {
             (IpAddr::V4(source), IpAddr::V4(group)) => {
                 let group = group.to_bits();
@@ -220,7 +229,7 @@ impl MulticastTable {
             }
             _ => None,
         };
-        self.entries.get(*place? as usize)
+        self.entries.get(*place? as usize).filter(|entry| entry.is_for(interface))
     }
 
     /// Whether packets to a group may pass an interface.
@@ -291,7 +300,7 @@ mod tests {
             route("239.1.1.1", None, Some(2), &[]),
         ];
         let table = MulticastTable::new(routes, &interfaces(3, &[]), Vec::new());
-        let from = |source, group| table.find(ip(source), ip(group)).map(|entry| entry.route.from);
+        let from = |source, group| table.find(ip(source), ip(group), InterfaceId(0)).map(|entry| entry.route.from);
         assert_eq!(from("10.0.0.1", "239.1.1.1"), Some(Some(InterfaceId(1))));
         assert_eq!(from("10.0.0.2", "239.1.1.1"), Some(Some(InterfaceId(0))), "the first of two counts");
         assert_eq!(from("2001:db8::1", "ff05::1"), Some(None));
@@ -363,8 +372,8 @@ mod tests {
                 let (source, group) = addresses(&mut random);
                 let (came_in, ttl) = (InterfaceId(random.below(7) as u16), random.below(40) as u8);
                 let leads = InterfaceId(random.below(6) as u16);
-                let found = table.find(source, group);
-                let wanted = oracle(&routes, source, group);
+                let found = table.find(source, group, came_in);
+                let wanted = oracle(&routes, source, group, came_in);
                 assert_eq!(found.map(|entry| &entry.route), wanted, "{source} to {group}");
                 let (Some(entry), Some(wanted)) = (found, wanted) else { continue };
                 let expected = entry.expects(came_in, || leads == came_in);
@@ -396,11 +405,21 @@ mod tests {
         exists && admitted && InterfaceId(interface) != came_in && ttl > output.ttl.max(least).max(1)
     }
 
-    fn oracle(routes: &[MulticastInput], source: IpAddr, group: IpAddr) -> Option<&MulticastRoute> {
+    fn oracle(
+        routes: &[MulticastInput],
+        source: IpAddr,
+        group: IpAddr,
+        came_in: InterfaceId,
+    ) -> Option<&MulticastRoute> {
         let of = |wanted: Option<IpAddr>| {
-            routes.iter().map(|input| &input.route).find(|route| (route.group, route.source) == (group, wanted))
+            routes.iter().find(|input| (input.route.group, input.route.source) == (group, wanted))
         };
-        of(Some(source)).or_else(|| of(None))
+        if let Some(own) = of(Some(source)) {
+            return Some(&own.route);
+        }
+        let MulticastInput { route, origin, .. } = of(None)?;
+        let among = route.to.iter().any(|output| output.interface == came_in);
+        (*origin == MulticastOrigin::Static || among).then_some(route)
     }
 
     /// A source and a group out of a few.
@@ -423,7 +442,8 @@ mod tests {
         let to = (0..7).filter(|_| random.below(2) == 0).collect::<Vec<u16>>();
         let to = to.into_iter().map(|interface| output(interface, random.below(20) as u8)).collect();
         let route = MulticastRoute { group, source, from, to };
-        MulticastInput { route, origin: MulticastOrigin::Linux, counters: Arc::default() }
+        let origin = if random.below(2) == 0 { MulticastOrigin::Linux } else { MulticastOrigin::Static };
+        MulticastInput { route, origin, counters: Arc::default() }
     }
 
     fn random_limits(random: &mut Random) -> MulticastLimits {

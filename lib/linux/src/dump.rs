@@ -6,6 +6,7 @@ use crate::follower::{Follower, NeighborKey, RouteId};
 use crate::{Effect, FeedId, Table};
 use perigee_fib::Rib;
 use perigee_net::{InterfaceAddress, Prefix, Prefix4, Prefix6, RouteKey, RouteSource, RouteTarget};
+use perigee_netlink::message::MulticastKey;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// What a dump has named so far. Routes only by their keys: 12 bytes for IPv4, 32 for IPv6.
@@ -21,6 +22,7 @@ pub(crate) struct Seen {
     /// Ids of next-hop objects that routes named.
     pub named: HashSet<u32>,
     pub neighbors: BTreeSet<NeighborKey>,
+    pub multicast: BTreeSet<MulticastKey>,
     /// If the dump is only compared: what differs, and how many routes were compared.
     pub audit: Option<(Found, u64)>,
 }
@@ -108,6 +110,7 @@ impl Follower {
         if is_kernel {
             self.links_seen(now, &seen);
             self.neighbors_seen(&seen);
+            self.multicast_seen(&seen);
             if first {
                 self.effect(Effect::ReportNeighbors);
             }

@@ -4,6 +4,7 @@
 use crate::audit::Audit;
 use crate::dump::Seen;
 use crate::feed::Feed;
+use crate::multicast::Multicast;
 use crate::status::Counters;
 use crate::translate::Policy;
 use crate::{Effect, FeedId, HelperRequest, Identity, Input, Report, Setup, Table};
@@ -49,6 +50,7 @@ pub struct Follower {
     pub(crate) appended: BTreeSet<RouteId>,
     /// IPv6 routes that the last dump did not name.
     pub(crate) doubtful: BTreeSet<RouteId>,
+    pub(crate) multicast: Multicast,
     /// Ports whose twins are being made again.
     pub(crate) making: BTreeSet<usize>,
     /// Ports whose twins have to be made again, with the addresses that they had.
@@ -87,6 +89,7 @@ impl Follower {
             unreported: BTreeMap::new(),
             appended: BTreeSet::new(),
             doubtful: BTreeSet::new(),
+            multicast: Multicast::default(),
             making: BTreeSet::new(),
             twinless: BTreeMap::new(),
             namespace_gone: false,
@@ -131,6 +134,7 @@ impl Follower {
     /// Brings interfaces and Linux's neighbors up to date with the inputs so far.
     pub fn settle(&mut self, table: &mut dyn Table) {
         self.refresh_interfaces(table);
+        self.refresh_multicast(table);
         self.report_neighbors();
     }
 
@@ -162,7 +166,7 @@ impl Follower {
     pub fn interfaces_renumbered(&mut self) {
         self.by_link.clear();
         self.permanent.clear();
-        self.stale = true;
+        (self.stale, self.multicast.stale) = (true, true);
         self.dump_all();
     }
 
@@ -280,6 +284,8 @@ impl Follower {
             Message::Route(route) if feed.routes => self.route_is_there(id, dumped, &route, table),
             Message::RouteGone(route) if feed.routes => self.route_is_gone(id, &route, table),
             Message::Route(_) | Message::RouteGone(_) => {}
+            Message::MulticastRoute(route) => self.multicast_is_there(id, dumped, route),
+            Message::MulticastRouteGone(key) => self.multicast_is_gone(key),
             Message::NextHop(next_hop) => {
                 if let Some(seen) = feed.dump_of(dumped) {
                     seen.next_hops.insert(next_hop.id);

@@ -27,6 +27,7 @@
 //! | `dump.rs` | a dump compared with what is there: only what differs changes |
 //! | `audit.rs` | Linux, RIB and lookup structures compared |
 //! | `links.rs` | links and addresses to interfaces, and the reverse |
+//! | `multicast.rs` | multicast routes |
 //! | `neighbors.rs` | neighbors, both ways |
 //! | `twins.rs` | twins and namespaces that went away are made again |
 //! | `status.rs` | numbers to show |
@@ -37,6 +38,7 @@ mod dump;
 mod feed;
 mod follower;
 mod links;
+mod multicast;
 mod neighbors;
 mod routes;
 mod status;

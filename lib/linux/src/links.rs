@@ -147,6 +147,7 @@ impl Follower {
         let links = self.interfaces_by_link(table.interfaces());
         if links != self.by_link {
             self.by_link = links;
+            self.multicast.stale = true;
             self.ask_for_what_was_missed();
         }
         if !complete {

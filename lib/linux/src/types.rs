@@ -3,9 +3,11 @@
 
 use crate::AuditReport;
 use perigee_config::{Linux, Neighbor};
-use perigee_fib::{FibError, Interfaces, NextHopId, NextHopInfo, Rib};
+use perigee_fib::{FibError, Interfaces, MulticastOrigin, NextHopId, NextHopInfo, Rib};
 use perigee_helper::{LinkChange, LinkPreparation, NeighborChange, TwinWanted};
-use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr, Namespace, Prefix, Route, RouteKey};
+use perigee_net::{
+    Interface, InterfaceAddress, InterfaceId, MacAddr, MulticastRoute, Namespace, Prefix, Route, RouteKey,
+};
 use perigee_netlink::message::Message;
 use std::net::IpAddr;
 
@@ -193,6 +195,8 @@ pub trait Table {
     /// # Errors
     /// There is none, or what is left does not fit.
     fn withdraw(&mut self, prefix: Prefix, key: RouteKey) -> Result<(), FibError>;
+    /// Replaces the multicast routes of Linux.
+    fn set_multicast(&mut self, routes: Vec<(MulticastRoute, MulticastOrigin)>);
 }
 
 /// What the audit compares and repairs besides the routes of Linux.

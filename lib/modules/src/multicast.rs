@@ -153,18 +153,19 @@ fn one(
     if !table.admits(header.interface, header.group) {
         return Fate::Drop(BOUNDARY);
     }
-    let Some(entry) = table.find(header.source, header.group) else {
+    let Some(entry) = table.find(header.source, header.group, header.interface) else {
         return state.without_route(ctx.now, header);
     };
+    if entry.origin == MulticastOrigin::LinuxAlone {
+        return Fate::Punt(LINUX);
+    }
     if !entry.expects(header.interface, || leads_back(ctx, header)) {
         entry.counters.wrong();
         let daemon = entry.origin != MulticastOrigin::Static && entry.counters.assert_due(ctx.now);
         return if daemon { Fate::Punt(ASSERT) } else { Fate::Drop(WRONG_INTERFACE) };
     }
-    match entry.origin {
-        MulticastOrigin::LinuxAlone => return Fate::Punt(LINUX),
-        MulticastOrigin::Linux if entry.counters.sample_due(ctx.now) => return Fate::Punt(SAMPLE),
-        MulticastOrigin::Linux | MulticastOrigin::Static => {}
+    if entry.origin == MulticastOrigin::Linux && entry.counters.sample_due(ctx.now) {
+        return Fate::Punt(SAMPLE);
     }
     forward(ctx, batch, slot, header, entry, &mut state.copies)
 }

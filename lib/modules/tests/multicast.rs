@@ -221,7 +221,7 @@ fn routing_daemons_hear_their_protocols_and_some_of_what_has_no_route() {
 fn linux_gets_its_share_of_its_own_routes() {
     let mut rig = Rig::new();
     rig.ctx.now = 1;
-    rig.set_multicast(routes(Some(0), &[(1, 1)], MulticastOrigin::Linux), Vec::new());
+    rig.set_multicast(routes(Some(0), &[(0, 1), (1, 1)], MulticastOrigin::Linux), Vec::new());
     assert_eq!(run(&mut rig, 0, &frames()), ["multicast.sample"; 2]);
     assert!(run(&mut rig, 0, &frames()).is_empty());
     rig.ctx.now += SAMPLE_INTERVAL;
@@ -230,6 +230,11 @@ fn linux_gets_its_share_of_its_own_routes() {
     let both = ["multicast.wrong_interface", "multicast.assert"];
     let again = &frames()[..1];
     assert_eq!(run(&mut rig, 1, &[again, again].concat()), both);
+    // Of any source, it is for its own interfaces alone: a source elsewhere is new to the daemon.
+    assert_eq!(
+        run(&mut rig, 2, &[changed(tagged(again[0].clone(), 2, 20), |f| f[..6].copy_from_slice(&again[0][..6]))]),
+        ["multicast.no_route"]
+    );
     rig.set_multicast(routes(Some(0), &[(1, 1)], MulticastOrigin::LinuxAlone), Vec::new());
     assert_eq!(run(&mut rig, 0, &[frames(), frames()].concat()), ["multicast.linux"; 4]);
     assert!(rig.sent(1).is_empty(), "Linux forwards them, and nobody else");

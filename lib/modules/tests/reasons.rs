@@ -64,7 +64,12 @@ fn to4(group: u8, payload: usize) -> Vec<u8> {
 /// Routes of the groups 1 to 6, each with another fate; 200 and more do not pass the interface that frames come in on.
 fn multicast(rig: &mut Rig) {
     let route = |(group, from, origin): (u8, u16, MulticastOrigin)| {
-        let to: &[_] = if group == 6 { &[] } else { &[(2, 1)] };
+        let to: &[_] = match group {
+            6 => &[],
+            // Linux's own routes are for their own interfaces.
+            3 | 5 => &[(0, 1), (1, 1), (2, 1)],
+            _ => &[(2, 1)],
+        };
         multicast_route([239, 1, 1, group].into(), None, Some(from), to, origin)
     };
     let (fixed, linux, alone) = (MulticastOrigin::Static, MulticastOrigin::Linux, MulticastOrigin::LinuxAlone);

@@ -8,8 +8,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use perigee_net::{InterfaceAddress, MacAddr, Prefix};
 
-use super::message::{Address, Hop, Hops, Link, Message, Neighbor, NextHop, NextHopTo, Route, RouteKind};
-use super::wire::{AF_INET, AF_INET6, Attributes, Malformed, Messages, Raw, flag, kind, u16_at, u32_at};
+use super::message::{
+    Address, Hop, Hops, Link, Message, MulticastRoute, Neighbor, NextHop, NextHopTo, Route, RouteKind,
+};
+use super::wire::{AF_INET, AF_INET6, Attributes, FAMILY_MULTICAST4, FAMILY_MULTICAST6};
+use super::wire::{Malformed, Messages, Raw, flag, kind, u16_at, u32_at};
 
 /// What was left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,6 +91,10 @@ pub fn message(raw: &Raw) -> Result<Option<Message>, Malformed> {
         kind::DEL_NEIGHBOR => neighbor(raw.body)?.map(Message::NeighborGone),
         kind::NEW_NEXT_HOP => Some(Message::NextHop(next_hop(raw.body)?)),
         kind::DEL_NEXT_HOP => Some(Message::NextHopGone(next_hop(raw.body)?.id)),
+        kind::NEW_ROUTE if is_multicast(raw.body) => multicast_route(raw.body)?.map(Message::MulticastRoute),
+        kind::DEL_ROUTE if is_multicast(raw.body) => {
+            multicast_route(raw.body)?.map(|route| Message::MulticastRouteGone(route.key))
+        }
         kind::NEW_ROUTE => {
             let appended = raw.flags & flag::APPEND != 0;
             route(raw.body)?.map(|route| Message::Route(Route { appended, ..route }))
@@ -376,4 +383,54 @@ fn multipath(family: u8, mut value: &[u8]) -> Result<(Hops, bool), Malformed> {
         value = value.get((length + 3) & !3..).unwrap_or_default();
     }
     if hops.is_empty() { Err(Malformed) } else { Ok((hops.into(), encapsulated)) }
+}
+
+fn is_multicast(body: &[u8]) -> bool {
+    matches!(body.first(), Some(&(FAMILY_MULTICAST4 | FAMILY_MULTICAST6)))
+}
+
+/// struct rtmsg, RTA_*, of a multicast route. Those that the kernel keeps while it waits for a daemon are none yet, and what it says
+/// of other tables and of all groups at once is left to it.
+fn multicast_route(body: &[u8]) -> Result<Option<MulticastRoute>, Malformed> {
+    const DESTINATION: u16 = 1;
+    const SOURCE: u16 = 2;
+    const INPUT: u16 = 3;
+    const MULTIPATH: u16 = 9;
+    const TABLE: u16 = 15;
+    const UNRESOLVED: u32 = 0x20;
+    const DEFAULT_TABLE: u32 = 253;
+    let (head, attributes) = split(body, 12)?;
+    let family = if head[0] == FAMILY_MULTICAST4 { AF_INET } else { AF_INET6 };
+    let (mut table, unresolved) = (u32::from(head[4]), number(&head[8..])? & UNRESOLVED != 0);
+    let (mut group, mut source, mut input, mut outputs) = (None, None, None, Vec::new());
+    for attribute in attributes {
+        match attribute? {
+            (DESTINATION, value) => group = Some(ip(family, value)?),
+            (SOURCE, value) => source = Some(ip(family, value)?),
+            (INPUT, value) => input = Some(number(value)?),
+            (MULTIPATH, value) => outputs = multicast_outputs(value)?,
+            (TABLE, value) => table = number(value)?,
+            _ => {}
+        }
+    }
+    let group = group.ok_or(Malformed)?;
+    if unresolved || table != DEFAULT_TABLE || !group.is_multicast() {
+        return Ok(None);
+    }
+    let source = source.filter(|source| !source.is_unspecified());
+    Ok(Some(MulticastRoute { key: (group, source), input, outputs }))
+}
+
+/// An array of struct rtnexthop, in which the hops are a TTL threshold.
+fn multicast_outputs(mut value: &[u8]) -> Result<Vec<(u32, u8)>, Malformed> {
+    let mut outputs = Vec::new();
+    while value.len() >= 8 {
+        let length = usize::from(u16_at(value, 0).ok_or(Malformed)?);
+        if length < 8 || length > value.len() {
+            return Err(Malformed);
+        }
+        outputs.push((number(&value[4..])?, value[3]));
+        value = value.get((length + 3) & !3..).unwrap_or_default();
+    }
+    Ok(outputs)
 }

@@ -18,7 +18,7 @@ use rustix::net::{RecvFlags, SendFlags, recvfrom, send};
 use super::background::{Background, Reporter, Stopped};
 use super::decode::{ENOBUFS, Tally, decode};
 use super::message::Message;
-use super::wire::{AF_INET, AF_INET6, AF_UNSPEC, dump_request, kind};
+use super::wire::{AF_INET, AF_INET6, AF_UNSPEC, FAMILY_MULTICAST4, FAMILY_MULTICAST6, dump_request, kind};
 use perigee_helper::NetlinkSockets;
 
 /// Messages in one update, approximately.
@@ -35,19 +35,21 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// What is dumped, in this order: kind, family, length of the fixed part. Links before what is on them, next-hop objects before
 /// the routes that name them.
-const DUMPS: [(u16, u8, usize); 6] = [
+const DUMPS: [(u16, u8, usize); 8] = [
     (kind::GET_LINK, AF_UNSPEC, 16),
     (kind::GET_ADDRESS, AF_UNSPEC, 8),
     (kind::GET_NEXT_HOP, AF_UNSPEC, 8),
     (kind::GET_NEIGHBOR, AF_UNSPEC, 12),
     (kind::GET_ROUTE, AF_INET, 12),
     (kind::GET_ROUTE, AF_INET6, 12),
+    (kind::GET_ROUTE, FAMILY_MULTICAST4, 12),
+    (kind::GET_ROUTE, FAMILY_MULTICAST6, 12),
 ];
 
 /// What a feed covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Links, addresses, next-hop objects, neighbors and routes.
+    /// Links, addresses, next-hop objects, neighbors, routes and multicast routes.
     Everything,
     /// Links alone.
     Links,
@@ -229,7 +231,9 @@ impl Listener {
             self.sequence += 1;
             let request = dump_request(kind, family, length, self.sequence);
             send(&self.sockets.dumps, &request, SendFlags::empty())?;
-            let (whole, overrun) = self.dump_one(kind, self.sequence)?;
+            // A kernel without next-hop objects or multicast routing refuses to dump them.
+            let optional = kind == super::wire::kind::GET_NEXT_HOP || family >= FAMILY_MULTICAST4;
+            let (whole, overrun) = self.dump_one(optional, self.sequence)?;
             complete &= whole;
             lost |= overrun;
         }
@@ -243,8 +247,8 @@ impl Listener {
         if lost { self.lost() } else { Ok(()) }
     }
 
-    /// Passes on the answer to one request; returns whether it is complete, and whether notifications were lost meanwhile.
-    fn dump_one(&mut self, kind: u16, sequence: u32) -> Result<(bool, bool), End> {
+    /// Passes on the answer to one request, which the kernel may refuse if it is `optional`; returns whether it is complete, and whether notifications were lost meanwhile.
+    fn dump_one(&mut self, optional: bool, sequence: u32) -> Result<(bool, bool), End> {
         let (mut whole, mut lost, mut batch) = (true, false, Vec::with_capacity(BATCH));
         let mut heard = Instant::now();
         loop {
@@ -272,8 +276,7 @@ impl Listener {
                         self.reporter.pass(Update::Dumped(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))))?;
                     }
                     if dump.done {
-                        // A kernel without next-hop objects refuses to dump them.
-                        whole &= dump.error.is_none() || kind == super::wire::kind::GET_NEXT_HOP;
+                        whole &= dump.error.is_none() || optional;
                         return Ok((whole, lost));
                     }
                 }

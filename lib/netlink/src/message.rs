@@ -28,6 +28,10 @@ pub enum Message {
     Route(Route),
     /// A route is gone.
     RouteGone(Route),
+    /// A multicast route is new or has changed.
+    MulticastRoute(MulticastRoute),
+    /// The multicast route of this group and source is gone.
+    MulticastRouteGone(MulticastKey),
 }
 
 /// An interface.
@@ -175,4 +179,19 @@ pub struct Route {
     pub appended: bool,
     /// Whether its packets would need a header that this router cannot add (MPLS, SRv6).
     pub encapsulated: bool,
+}
+
+/// What distinguishes a multicast route from others: its group, and its source if it is of one alone.
+pub type MulticastKey = (IpAddr, Option<IpAddr>);
+
+/// A multicast route of the default table, as a routing daemon has made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MulticastRoute {
+    /// Group and source.
+    pub key: MulticastKey,
+    /// The index of the interface that packets come in on; `None` if it is gone.
+    pub input: Option<u32>,
+    /// The indices of the interfaces that packets leave by, each with its TTL threshold. Of a route for any source the
+    /// input is among them: it is used for packets that come in on one of these alone.
+    pub outputs: Vec<(u32, u8)>,
 }

@@ -196,7 +196,10 @@ fn whatever_the_bytes_are() {
     let rounds = std::env::var("PERIGEE_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(1) * 200_000u64;
     println!("PERIGEE_FUZZ_SEED={seed}");
     let mut random = SmallRng::seed_from_u64(seed);
-    let samples = samples();
+    let mut samples = samples();
+    let outputs = [output(5, 1), output(6, 32)].concat();
+    let attributes = [attribute(1, &[239, 1, 2, 3]), attribute(2, &[10, 0, 0, 1]), attribute(9, &outputs)];
+    samples.push(multicast(128, kind::NEW_ROUTE, 253, 0, &attributes));
     let (mut into, mut tally) = (Vec::new(), Tally::default());
     for _ in 0..rounds {
         let mut bytes = samples[random.random_range(0..samples.len())].clone();
@@ -224,6 +227,10 @@ fn whatever_the_bytes_are() {
                 let longest = if route.prefix.addr().is_ipv4() { 32 } else { 128 };
                 assert!(route.prefix.len() <= longest);
             }
+            if let Message::MulticastRoute(MulticastRoute { key, .. }) | Message::MulticastRouteGone(key) = message {
+                let (group, source) = key;
+                assert!(group.is_multicast() && source.is_none_or(|source| source.is_ipv4() == group.is_ipv4()));
+            }
         }
     }
     assert!(tally.malformed > 0 && tally.skipped > 0, "the fuzzer reaches both: {tally:?}");
@@ -235,4 +242,58 @@ fn requests_are_as_long_as_they_say() {
     assert_eq!(request.len(), 28);
     assert_eq!(u32::from_ne_bytes(request[..4].try_into().unwrap()), 28);
     assert_eq!(request[16], 2);
+}
+
+/// A multicast route: table, flags, attributes.
+fn multicast(family: u8, kind: u16, table: u8, flags: u32, attributes: &[Vec<u8>]) -> Vec<u8> {
+    let length = if family == 128 { 32 } else { 128 };
+    let head = [vec![family, length, length, 0, table, 17, 0, 5], word(flags).to_vec()].concat();
+    framed(kind, 0, 0, &head, attributes)
+}
+
+/// struct rtnexthop of a multicast route.
+fn output(link: u32, ttl: u8) -> Vec<u8> {
+    [&8u16.to_ne_bytes()[..], &[0, ttl], &word(link)].concat()
+}
+
+#[test]
+fn multicast_routes() {
+    let (group, source) = ([239, 1, 2, 3], [10, 0, 0, 1]);
+    let attributes = |source: &[u8], group: &[u8]| {
+        let outputs = [output(5, 1), output(6, 32)].concat();
+        // The table, the counters, and when it was last used.
+        let rest = [attribute(15, &word(253)), attribute(17, &[0; 24]), attribute(23, &[0; 8])].concat();
+        vec![attribute(2, source), attribute(1, group), attribute(3, &word(4)), attribute(9, &outputs), rest]
+    };
+    let four = attributes(&source, &group);
+    let key = (group.into(), Some(source.into()));
+    let route = MulticastRoute { key, input: Some(4), outputs: vec![(5, 1), (6, 32)] };
+    let new = |table, flags, attributes: &[Vec<u8>]| multicast(128, kind::NEW_ROUTE, table, flags, attributes);
+    assert_eq!(one(&new(253, 0, &four)), Message::MulticastRoute(route.clone()));
+    assert_eq!(one(&multicast(128, kind::DEL_ROUTE, 253, 0, &four)), Message::MulticastRouteGone(key));
+    let (source6, group6) = ([0x20; 16], [0xff; 16]);
+    let six = multicast(129, kind::NEW_ROUTE, 253, 0, &attributes(&source6, &group6));
+    let key = (group6.into(), Some(source6.into()));
+    assert_eq!(one(&six), Message::MulticastRoute(MulticastRoute { key, ..route.clone() }));
+    // Of any source; and with interfaces that are gone.
+    let any = one(&new(253, 0, &attributes(&[0; 4], &group)));
+    assert_eq!(any, Message::MulticastRoute(MulticastRoute { key: (group.into(), None), ..route }));
+    let key = (group.into(), Some(source.into()));
+    let bare = one(&new(253, 0, &four[..2]));
+    assert_eq!(bare, Message::MulticastRoute(MulticastRoute { key, input: None, outputs: Vec::new() }));
+    // One that waits for a daemon, one of another table, one for all groups.
+    let other_table = [&four[..4], &[attribute(15, &word(1000))]].concat();
+    for skipped in [new(253, 0x20, &four), new(252, 0, &other_table), new(253, 0, &attributes(&[0; 4], &[0; 4]))] {
+        assert_eq!(notification(&skipped), (vec![], Tally { malformed: 0, skipped: 1 }));
+    }
+    // Without a group, with an address of the other family, with an output that is cut off or too long.
+    let wrong = [
+        four[..1].to_vec(),
+        attributes(&source6, &group),
+        vec![four[1].clone(), attribute(9, &[9, 0, 0, 1, 5, 0, 0, 0])],
+        vec![four[1].clone(), attribute(9, &[4, 0, 0, 1, 5, 0, 0, 0])],
+    ];
+    for wrong in wrong {
+        assert_eq!(notification(&new(253, 0, &wrong)), (vec![], Tally { malformed: 1, skipped: 0 }));
+    }
 }

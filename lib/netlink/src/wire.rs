@@ -46,6 +46,11 @@ pub const AF_INET: u8 = 2;
 /// The address family of IPv6.
 pub const AF_INET6: u8 = 10;
 
+/// The family of IPv4's multicast routes (RTNL_FAMILY_IPMR).
+pub const FAMILY_MULTICAST4: u8 = 128;
+/// The family of IPv6's multicast routes (RTNL_FAMILY_IP6MR).
+pub const FAMILY_MULTICAST6: u8 = 129;
+
 /// A message: its header, and what follows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Raw<'a> {

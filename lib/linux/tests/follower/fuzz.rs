@@ -2,9 +2,10 @@
 //! Whatever the kernel does, loses or keeps to itself, routes, interfaces and neighbors converge.
 
 use crate::world::*;
+use perigee_fib::MulticastOrigin;
 use perigee_linux::{Effect, Report};
-use perigee_net::{Interface, InterfaceId, MacAddr, Member, Multipath, Prefix, RouteTarget};
-use perigee_netlink::message::{Hop, Hops, Message, NextHop, NextHopTo, Route, RouteKind};
+use perigee_net::{Interface, InterfaceId, MacAddr, Member, MulticastRoute, Multipath, Prefix, RouteTarget};
+use perigee_netlink::message::{Hop, Hops, Message, MulticastKey, NextHop, NextHopTo, Route, RouteKind};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +48,7 @@ fn uses(kernel: &Kernel, route: &Route, link: u32) -> bool {
 fn step(kernel: &mut Kernel, random: &mut StdRng) -> Vec<Message> {
     let port = random.random_range(0..2u32);
     let link = A + port;
-    match random.random_range(0..24) {
+    match random.random_range(0..27) {
         0 => toggle(kernel, link),
         1 => {
             // A next-hop object changes, and with it all its routes, without a notification of theirs.
@@ -81,6 +82,7 @@ fn step(kernel: &mut Kernel, random: &mut StdRng) -> Vec<Message> {
             vec![Message::Link(changed.clone())]
         }
         9 | 10 => change_neighbor(kernel, random, link),
+        24.. => change_multicast(kernel, random),
         _ => {
             let route = random_route(random);
             let known = route.next_hop == 0 || kernel.next_hops.contains_key(&route.next_hop);
@@ -124,6 +126,40 @@ fn lose_a_way(kernel: &mut Kernel, random: &mut StdRng) -> Vec<Message> {
     }
     route.hops = hops.into();
     vec![Message::RouteGone(Route { hops: Hops::One(gone), ..route.clone() })]
+}
+
+/// A multicast route comes, changes or goes.
+fn change_multicast(kernel: &mut Kernel, random: &mut StdRng) -> Vec<Message> {
+    let group = ["239.1.1.1", "239.1.1.2", "ff05::1"][random.random_range(0..3)];
+    let source =
+        [None, Some(if group.starts_with('f') { "2001:db8:1::2" } else { "10.0.1.2" })][random.random_range(0..2)];
+    // The third link is not the router's.
+    let links: Vec<u32> = [A, B, 99].into_iter().filter(|_| random.random_bool(0.5)).collect();
+    let outputs: Vec<_> = links.iter().map(|link| (*link, random.random_range(1..4))).collect();
+    let route = multicast(group, source, links.first().copied(), &outputs);
+    if random.random_bool(0.3) {
+        let gone = kernel.multicast.remove(&route.key);
+        return gone.map(|route| Message::MulticastRouteGone(route.key)).into_iter().collect();
+    }
+    kernel.multicast.insert(route.key, route.clone());
+    vec![Message::MulticastRoute(route)]
+}
+
+/// The multicast routes that the router should have: how many outputs each, and whose it is.
+fn expected_multicast(kernel: &Kernel) -> Vec<(MulticastKey, usize, MulticastOrigin)> {
+    let each = kernel.multicast.values().map(|route| {
+        let ours = |link: &u32| [A, B].contains(link);
+        let outputs = route.outputs.iter().filter(|(link, _)| ours(link)).count();
+        let all = route.input.as_ref().is_some_and(ours) && outputs == route.outputs.len();
+        (route.key, outputs, if all { MulticastOrigin::Linux } else { MulticastOrigin::LinuxAlone })
+    });
+    each.collect()
+}
+
+fn same_multicast(world: &World) {
+    let shown = |(route, origin): &(MulticastRoute, _)| ((route.group, route.source), route.to.len(), *origin);
+    let found: Vec<_> = world.router.multicast.iter().map(shown).collect();
+    assert_eq!(found, expected_multicast(&world.kernel));
 }
 
 fn change_neighbor(kernel: &mut Kernel, random: &mut StdRng, link: u32) -> Vec<Message> {
@@ -202,6 +238,7 @@ fn whatever_the_kernel_does_the_router_becomes_the_same() {
         let routes = world.routes().into_iter().map(|(key, (_, target))| (key, target)).collect::<BTreeMap<_, _>>();
         assert_eq!(routes, expected(&world.kernel), "round {round}");
         same_interfaces(&world);
+        same_multicast(&world);
         follow(&mut permanent, world.taken());
         let of_linux = world.kernel.neighbors.iter().filter(|neighbor| neighbor.permanent);
         let of_linux = of_linux.map(|n| ((InterfaceId((n.link - A) as u16), n.address), n.mac.unwrap()));
@@ -239,4 +276,5 @@ fn nonsense_is_survived_and_put_right_by_a_dump() {
     let routes = world.routes().into_iter().map(|(key, (_, target))| (key, target)).collect::<BTreeMap<_, _>>();
     assert_eq!(routes, expected(&world.kernel));
     same_interfaces(&world);
+    same_multicast(&world);
 }

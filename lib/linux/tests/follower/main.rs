@@ -8,6 +8,7 @@
 //! | `routes.rs` | single routes: which are followed, replaced, withdrawn, left out |
 //! | `dumps.rs` | dumps: incomplete, among notifications, in doubt |
 //! | `links.rs` | links, addresses, VLANs, MTUs, carrier |
+//! | `multicast.rs` | multicast routes |
 //! | `neighbors.rs` | neighbors, both ways |
 //! | `twins.rs` | twins, namespaces and sockets that go away |
 //! | `audit.rs` | the audit: what it finds, repairs and counts |
@@ -16,6 +17,7 @@ mod audit;
 mod dumps;
 mod fuzz;
 mod links;
+mod multicast;
 mod neighbors;
 mod routes;
 mod twins;

@@ -2,16 +2,20 @@
 //! A simulated kernel and zebra, the router's tables, and the caller between them and the follower.
 
 use perigee_config::{Config, Linux};
-use perigee_fib::{FibError, FibWriter, Interfaces, NextHopId, NextHopInfo, Rib};
+use perigee_fib::{FibError, FibWriter, Interfaces, MulticastOrigin, NextHopId, NextHopInfo, Rib};
 use perigee_helper::LinkChange;
 use perigee_linux::{
     AuditReport, Audited, Effect, FeedId, Follower, HelperRequest, Input, KnownNeighbor, Port, Report, Setup, Status,
     Table,
 };
 use perigee_net::{
-    Interface, InterfaceId, MacAddr, Policy, Prefix, Route as FibRoute, RouteKey, RouteSource, RouteTarget,
+    Interface, InterfaceId, MacAddr, MulticastRoute, Policy, Prefix, Route as FibRoute, RouteKey, RouteSource,
+    RouteTarget,
 };
-use perigee_netlink::message::{Address, Hop, Hops, Link, Message, Neighbor, NextHop, NextHopTo, Route, RouteKind};
+use perigee_netlink::message::{
+    Address, Hop, Hops, Link, Message, MulticastKey, MulticastRoute as LinuxMulticast, Neighbor, NextHop, NextHopTo,
+    Route, RouteKind,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
@@ -61,6 +65,11 @@ pub fn route(text: &str, metric: u32, hops: &[Hop]) -> Route {
     }
 }
 
+/// A multicast route: the links of its input and outputs, these with their TTL thresholds.
+pub fn multicast(group: &str, source: Option<&str>, input: Option<u32>, outputs: &[(u32, u8)]) -> LinuxMulticast {
+    LinuxMulticast { key: (ip(group), source.map(ip)), input, outputs: outputs.to_vec() }
+}
+
 /// A route by a next-hop object.
 pub fn by_object(text: &str, object: u32) -> Route {
     Route { next_hop: object, ..route(text, 0, &[]) }
@@ -78,6 +87,7 @@ pub struct Kernel {
     pub neighbors: Vec<Neighbor>,
     pub next_hops: BTreeMap<u32, NextHopTo>,
     pub routes: BTreeMap<(Prefix, u32), Route>,
+    pub multicast: BTreeMap<MulticastKey, LinuxMulticast>,
     /// Routes with the prefix and metric of another, in order.
     pub beside: Vec<Route>,
     pub reports: VecDeque<Report>,
@@ -95,6 +105,7 @@ impl Kernel {
             neighbors: Vec::new(),
             next_hops: BTreeMap::new(),
             routes: BTreeMap::new(),
+            multicast: BTreeMap::new(),
             beside: Vec::new(),
             reports: VecDeque::new(),
             dumps: 0,
@@ -113,6 +124,7 @@ impl Kernel {
             let beside = |other: &&Route| (other.prefix, other.metric) == (route.prefix, route.metric);
             all.extend(self.beside.iter().filter(beside).cloned().map(Message::Route));
         }
+        all.extend(self.multicast.values().cloned().map(Message::MulticastRoute));
         all
     }
 
@@ -145,6 +157,16 @@ impl Kernel {
     pub fn delete(&mut self, route: &Route) {
         self.routes.remove(&(route.prefix, route.metric));
         self.say(Message::RouteGone(route.clone()));
+    }
+
+    pub fn set_multicast(&mut self, route: LinuxMulticast) {
+        self.multicast.insert(route.key, route.clone());
+        self.say(Message::MulticastRoute(route));
+    }
+
+    pub fn delete_multicast(&mut self, key: MulticastKey) {
+        self.multicast.remove(&key);
+        self.say(Message::MulticastRouteGone(key));
     }
 
     pub fn set_link(&mut self, link: Link) {
@@ -199,6 +221,9 @@ pub struct Router {
     pub repaired: Vec<(InterfaceId, IpAddr, Option<MacAddr>)>,
     /// Prefixes that do not fit.
     pub full: BTreeSet<Prefix>,
+    /// The multicast routes, and how often they were set.
+    pub multicast: Vec<(MulticastRoute, MulticastOrigin)>,
+    pub multicast_sets: usize,
 }
 
 impl Table for Router {
@@ -224,6 +249,10 @@ impl Table for Router {
     fn withdraw(&mut self, prefix: Prefix, key: RouteKey) -> Result<(), FibError> {
         assert_eq!(key.source, RouteSource::Linux, "the follower removes routes of Linux alone");
         self.fib.remove(prefix, key).map(drop)
+    }
+    fn set_multicast(&mut self, routes: Vec<(MulticastRoute, MulticastOrigin)>) {
+        self.multicast = routes;
+        self.multicast_sets += 1;
     }
 }
 
@@ -352,6 +381,8 @@ impl World {
             uncommitted: false,
             repaired: Vec::new(),
             full: BTreeSet::new(),
+            multicast: Vec::new(),
+            multicast_sets: 0,
         };
         let mut world = World {
             now: SECOND,

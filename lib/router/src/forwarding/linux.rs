@@ -3,9 +3,9 @@
 //! compares and repairs lookup structures and next hops.
 
 use super::Forwarding;
-use perigee_fib::{FibError, Interfaces, NextHopId, NextHopInfo, Rib};
+use perigee_fib::{FibError, Interfaces, MulticastOrigin, NextHopId, NextHopInfo, Rib};
 use perigee_linux::{Audited, Table};
-use perigee_net::{Interface, InterfaceId, MacAddr, Prefix, Route, RouteKey, RouteSource};
+use perigee_net::{Interface, InterfaceId, MacAddr, MulticastRoute, Prefix, Route, RouteKey, RouteSource};
 use std::net::IpAddr;
 
 impl Table for Forwarding {
@@ -36,6 +36,8 @@ impl Table for Forwarding {
         debug_assert_eq!(key.source, RouteSource::Linux);
         self.routing.fib_mut().remove(prefix, key).map(drop)
     }
+
+    fn set_multicast(&mut self, _: Vec<(MulticastRoute, MulticastOrigin)>) {}
 }
 
 impl Audited for Forwarding {
