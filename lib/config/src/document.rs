@@ -8,6 +8,7 @@ use super::filters::FilterKeys;
 use super::interfaces::{AddressKeys, PolicyKeys, VlanKeys};
 use super::linux::Linux;
 use super::mistake::Mistakes;
+use super::multicast::{LimitKeys, MulticastKeys};
 use super::neighbors::NeighborKeys;
 use super::ports::{Device, DeviceKeys, Port};
 use super::reader::Section;
@@ -97,7 +98,8 @@ fn chapters() -> Vec<Chapter> {
     let nothing = Mistakes::new("", "");
     let s = &mut Section::absent("", &nothing);
     let c = &Context::bare();
-    let interface = [AddressKeys::read(s, c).entries(), PolicyKeys::read(s, c).entries()].concat();
+    let limits = LimitKeys::read(s, c).entries();
+    let interface = [AddressKeys::read(s, c).entries(), PolicyKeys::read(s, c).entries(), limits].concat();
     let tuple = TupleKeys::read(s, c);
     let port = Port::read(s, c, String::new(), Device::Dpdk(String::new()));
     let tables = |lists: &[Vec<Entry>]| lists.concat();
@@ -137,6 +139,7 @@ fn chapters() -> Vec<Chapter> {
             GatewayKeys::read(s, c).entries(),
         ),
         Chapter::new("`[[neighbor]]`", "[[neighbor]]", NeighborKeys::ABOUT, NeighborKeys::read(s, c).entries()),
+        Chapter::new("`[[multicast]]`", "[[multicast]]", MulticastKeys::ABOUT, MulticastKeys::read(s, c).entries()),
         Chapter::new(
             "`[[filter]]`",
             "[[filter]]",

@@ -3,10 +3,11 @@
 
 use std::net::IpAddr;
 
-use perigee_net::{InterfaceAddress, Policy, ReversePath, is_link_local};
+use perigee_net::{InterfaceAddress, MulticastLimits, Policy, ReversePath, is_link_local};
 
 use super::given::{At, Parsed, unfit};
 use super::kind::{Kind, at, boolean, choice, integer, list, optional, text};
+use super::multicast::LimitKeys;
 use super::once::Once;
 use super::reader::Section;
 use super::section::{Context, section};
@@ -82,6 +83,8 @@ pub struct Interface {
     pub addresses: Vec<InterfaceAddress>,
     /// What it does beyond plain forwarding.
     pub policy: Policy,
+    /// What of multicast may pass it.
+    pub multicast: MulticastLimits,
 }
 
 impl AddressKeys {
@@ -116,8 +119,9 @@ pub(crate) fn read_vlan(
     }
     let addresses = addresses.check(AddressKeys::read(&mut s, context), &name, mtu, &s);
     let policy = PolicyKeys::read(&mut s, context).policy();
+    let multicast = LimitKeys::read(&mut s, context).limits();
     s.finish();
-    Some(Interface { name, port: port.port, vlan: Some(vlan?), mtu, addresses, policy })
+    Some(Interface { name, port: port.port, vlan: Some(vlan?), mtu, addresses, policy, multicast })
 }
 
 /// The addresses that interfaces have so far.

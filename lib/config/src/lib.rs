@@ -8,6 +8,7 @@
 //! | `linux.rs` | `[linux]` |
 //! | `ports.rs`, `interfaces.rs` | `[port.NAME]`; `[port.NAME.vlan.ID]` and the addresses of both |
 //! | `routes.rs`, `neighbors.rs`, `networks.rs` | `[[route]]`, `[[neighbor]]`; which interface an address is on |
+//! | `multicast.rs` | `[[multicast]]`; what of multicast may pass an interface |
 //! | `routes_file.rs` | `PREFIX via ADDRESS dev PORT`, a million lines of it |
 //! | `filters.rs`, `steers.rs`, `tuples.rs` | `[[filter]]`, `[[steer]]`, and the packets both are about |
 //!
@@ -29,6 +30,7 @@ mod linux;
 mod machine;
 mod mistake;
 mod model;
+mod multicast;
 mod neighbors;
 mod networks;
 mod once;
@@ -148,6 +150,7 @@ fn read_config(mut root: Section, folder: &Path, machine: &Machine) -> Config {
     let networks = networks::Networks::new(&interfaces, sure);
     let routes = routes::read_routes(&mut root, &context, &networks);
     let neighbors = neighbors::read_neighbors(&mut root, &context, &networks);
+    let multicast = multicast::read_multicast(&mut root, &context, &networks);
     let filters = filters::read_filters(&mut root, &context);
     let steers = steers::read_steers(&mut root, &context);
     let FileKeys { routes_file } = FileKeys::read(&mut root, &context);
@@ -161,6 +164,7 @@ fn read_config(mut root: Section, folder: &Path, machine: &Machine) -> Config {
         file_routes: Vec::new(),
         routes_file,
         neighbors,
+        multicast,
         filters,
         steers,
         ports,

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use perigee_net::{Prefix, Route};
+use perigee_net::{MulticastRoute, Prefix, Route};
 
 use super::eal::Eal;
 use super::filters::Filter;
@@ -39,6 +39,8 @@ pub struct Config {
     pub routes_file: Option<PathBuf>,
     /// `[[neighbor]]`.
     pub neighbors: Vec<Neighbor>,
+    /// `[[multicast]]`: routes of groups.
+    pub multicast: Vec<MulticastRoute>,
     /// `[[filter]]`: the first that matches decides, no match accepts.
     pub filters: Vec<Filter>,
     /// `[[steer]]`.

@@ -22,6 +22,11 @@ impl<'c> Networks<'c> {
         Self { interfaces, sure }
     }
 
+    /// Whether every interface was read.
+    pub fn is_sure(&self) -> bool {
+        self.sure
+    }
+
     /// The index of the interface `name`; the error is what was expected.
     pub fn named(&self, name: &str) -> Result<InterfaceId, String> {
         match self.interfaces.iter().position(|i| i.name == name) {

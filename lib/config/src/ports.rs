@@ -8,6 +8,7 @@ use perigee_net::MacAddr;
 use super::given::{At, Parsed, unfit};
 use super::interfaces::{AddressKeys, Addresses, INTERFACES, Interface, PolicyKeys, mtu_kind, read_vlan};
 use super::kind::{Kind, at, boolean, choice, integer, optional, text};
+use super::multicast::LimitKeys;
 use super::once::Once;
 use super::reader::Section;
 use super::router::Router;
@@ -121,6 +122,7 @@ pub(crate) fn read_ports(root: &mut Section, context: &Context, router: &Router)
             mtu: port.mtu,
             addresses: addresses.check(keys, &port.name, port.mtu, &section),
             policy: PolicyKeys::read(&mut section, context).policy(),
+            multicast: LimitKeys::read(&mut section, context).limits(),
         };
         for (id, vlan) in section.named_tables("vlan") {
             vlans.extend(read_vlan(&id, vlan, context, &interface, &mut addresses));

@@ -5,6 +5,7 @@ use super::filters::FilterKeys;
 use super::given::At;
 use super::interfaces::{AddressKeys, Interface, PolicyKeys, VlanKeys};
 use super::model::Config;
+use super::multicast::{LimitKeys, MulticastKeys};
 use super::neighbors::NeighborKeys;
 use super::ports::DeviceKeys;
 use super::routes::{PrefixKeys, RouteKeys, ViaKeys};
@@ -42,6 +43,7 @@ impl Config {
             file_routes: _,
             routes_file,
             neighbors,
+            multicast,
             filters,
             steers,
             warnings: _,
@@ -59,6 +61,8 @@ impl Config {
         }));
         let of_neighbor = |neighbor| NeighborKeys::of(neighbor, interfaces).entries();
         tables.extend(neighbors.iter().map(|neighbor| Table::new("[[neighbor]]", [of_neighbor(neighbor)])));
+        let of_group = |route| MulticastKeys::of(route, interfaces).entries();
+        tables.extend(multicast.iter().map(|route| Table::new("[[multicast]]", [of_group(route)])));
         tables.extend(filters.iter().map(|filter| {
             Table::new("[[filter]]", [TupleKeys::of(&filter.tuple).entries(), FilterKeys::of(filter).entries()])
         }));
@@ -86,6 +90,7 @@ impl Config {
 }
 
 /// The keys that ports and VLANs have in common.
-fn of_interface(interface: &Interface) -> [Vec<Entry>; 2] {
-    [AddressKeys::of(&interface.addresses).entries(), PolicyKeys::of(interface.policy).entries()]
+fn of_interface(interface: &Interface) -> [Vec<Entry>; 3] {
+    let limits = LimitKeys::of(&interface.multicast).entries();
+    [AddressKeys::of(&interface.addresses).entries(), PolicyKeys::of(interface.policy).entries(), limits]
 }

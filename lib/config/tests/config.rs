@@ -315,6 +315,54 @@ fn every_check_of_neighbors() {
 }
 
 #[test]
+fn every_check_of_multicast() {
+    let to = "to = [\"wan\"]";
+    let group = "group = \"239.1.1.1\"";
+    let cases = [
+        (format!("«[[multicast]]»\n{to}"), "found no `group` in [[multicast]], expected a multicast group"),
+        (format!("«[[multicast]]»\n{group}"), "found no `to` in [[multicast]], expected the name of an interface"),
+        (
+            format!("[[multicast]]\ngroup = «\"10.0.0.1\"»\n{to}"),
+            "expected a multicast group that reaches beyond its link",
+        ),
+        (format!("[[multicast]]\ngroup = «\"224.0.0.5\"»\n{to}"), "(packets to it are never forwarded)"),
+        (format!("[[multicast]]\ngroup = «\"ff02::5\"»\n{to}"), "(packets to it are never forwarded)"),
+        (format!("[[multicast]]\n{group}\n{to}\nsource = «\"239.1.1.2\"»"), "expected the address of a host"),
+        (format!("[[multicast]]\n{group}\n{to}\nsource = «\"169.254.0.1\"»"), "(packets from it are never forwarded)"),
+        (
+            format!("[[multicast]]\n{group}\n{to}\nsource = «\"2001:db8::2\"»"),
+            "expected an address of the family of 239.1.1.1",
+        ),
+        (format!("[[multicast]]\n{group}\nto = [«\"lan\"»]"), "found the interface \"lan\", expected one of wan"),
+        (format!("[[multicast]]\n{group}\nto = «\"wan\"»"), "expected an array"),
+        (format!("[[multicast]]\n{group}\n{to}\nfrom = «\"lan\"»"), "found the interface \"lan\""),
+        (format!("[[multicast]]\n{group}\nfrom = \"wan\"\nto = [«\"wan\"»]"), "where packets come in"),
+        (format!("[[multicast]]\n{group}\nto = [\"wan\", «\"wan\"»]"), "found \"wan\" a second time"),
+        (
+            format!("[[multicast]]\n{group}\n{to}\n[[multicast]]\n«group» = \"239.1.1.1\"\n{to}"),
+            "a second route of 239.1.1.1",
+        ),
+        (format!("[[multicast]]\n{group}\n{to}\n«ttl» = 1"), "unknown key `ttl` in [[multicast]], expected one of from, group, source, to"),
+        ("[port.lan]\ndevice = \"net_null1\"\nmulticast_ttl = «0»".into(), "a TTL from 1 to 255"),
+        (
+            "[port.lan]\ndevice = \"net_null1\"\nmulticast_boundary = [«\"10.0.0.0/8\"»]".into(),
+            "(it is not of multicast groups), expected a prefix of groups",
+        ),
+        (
+            "[port.lan]\ndevice = \"net_null1\"\nmulticast_boundary = [«\"224.0.0.0/3\"»]".into(),
+            "(it is not of multicast",
+        ),
+        ("[port.lan]\ndevice = \"net_null1\"\nmulticast_boundary = [«\"239.1.1.1\"»]".into(), "(it has no length)"),
+    ];
+    for (snippet, words) in cases {
+        check(&format!("{PORT}{snippet}\n"), &[words]);
+    }
+    // One for any source and one for a source of its own are two routes.
+    let two = format!("[[multicast]]\n{group}\n{to}\n[[multicast]]\n{group}\nsource = \"10.0.0.2\"\nto = []\n");
+    assert_eq!(parse(&format!("{PORT}{two}")).unwrap().multicast.len(), 2);
+}
+
+#[test]
 fn every_check_of_filters_and_steers() {
     let cases = [
         ("«[[filter]]»\nproto = \"tcp\"", "found no `action` in [[filter]]"),
@@ -436,6 +484,8 @@ mtu = 1500
 addresses = ["10.0.100.1/31"]
 [port.lan]
 addresses = ["fe80::1/64"]
+multicast_ttl = 32
+multicast_boundary = ["239.0.0.0/8", "ff05::/16"]
 device = "net_pcap0,rx_pcap=in.pcap,tx_pcap=/out.pcap,infinite_rx=1"
 
 [[route]]
@@ -465,6 +515,15 @@ recursive = true
 address = "10.0.100.0"
 mac = "02:00:00:00:00:02"
 dev = "wan.100"
+
+[[multicast]]
+group = "239.1.1.1"
+to = ["wan", "wan.100"]
+[[multicast]]
+group = "ff05::1"
+source = "2001:db8::2"
+from = "lan"
+to = ["wan.100"]
 
 [[filter]]
 src = "10.0.0.0/8"

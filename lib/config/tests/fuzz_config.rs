@@ -23,12 +23,19 @@ mac = "02:00:00:00:00:01"
 addresses = ["10.0.0.1/24", "2001:db8::1/64"]
 [port.wan.vlan.7]
 addresses = ["10.7.0.1/24"]
+multicast_ttl = 16
+multicast_boundary = ["239.0.0.0/8"]
 [[route]]
 prefix = "0.0.0.0/0"
 via = [{ address = "10.0.0.2", weight = 2 }, { address = "10.7.0.2" }]
 [[neighbor]]
 address = "10.0.0.2"
 mac = "02:00:00:00:00:02"
+[[multicast]]
+group = "239.1.1.1"
+source = "10.0.0.2"
+from = "wan"
+to = ["wan.7"]
 [[filter]]
 proto = "tcp"
 dport = "80-443"
