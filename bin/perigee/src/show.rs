@@ -11,13 +11,14 @@ use clap::{Args, ValueEnum};
 use comfy_table::Table;
 use perigee_api::Query;
 use perigee_api::answers::{
-    DropKind, DropStatus, FibStatus, FilterStatus, GatewayEntry, LinuxStatus, ModuleStatus, NeighborEntry,
-    NextHopEntry, NextHopMember, PortStatus, RouteEntry, RouteList, ScriptStatus, SlowPathStatus, WorkerStatus,
+    DropKind, DropStatus, FibStatus, FilterStatus, GatewayEntry, LinuxStatus, ModuleStatus, MulticastEntry,
+    NeighborEntry, NextHopEntry, NextHopMember, PortStatus, RouteEntry, RouteList, ScriptStatus, SlowPathStatus,
+    WorkerStatus,
 };
 use perigee_api::client::ApiClient;
 use perigee_api::queries::{
-    ShowConfig, ShowDrops, ShowFib, ShowFilters, ShowLinux, ShowModules, ShowNeighbors, ShowNextHops, ShowPorts,
-    ShowRoutes, ShowScripts, ShowSlowPath, ShowWorkers,
+    ShowConfig, ShowDrops, ShowFib, ShowFilters, ShowLinux, ShowModules, ShowMulticast, ShowNeighbors, ShowNextHops,
+    ShowPorts, ShowRoutes, ShowScripts, ShowSlowPath, ShowWorkers,
 };
 use perigee_net::Prefix;
 use std::process::ExitCode;
@@ -64,6 +65,8 @@ enum What {
     Neighbors,
     /// Next hops, and groups of them: what routes share, how many use it, the members' shares of the flows
     Nexthops,
+    /// Multicast routes: group, source, where packets come in and leave, how many did
+    Multicast,
     /// How Linux is followed: routes, changes, routes left out, notifications lost, tables read again
     Linux,
     /// Scripts: generation, errors, work of the JIT compiler
@@ -89,6 +92,7 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
         What::Fib => asked.table(&ShowFib {}, |list| fib(list)),
         What::Neighbors => asked.table(&ShowNeighbors {}, |list| neighbors(list)),
         What::Nexthops => asked.table(&ShowNextHops {}, |list| next_hops(list)),
+        What::Multicast => asked.table(&ShowMulticast {}, |list| multicast(list)),
         What::Linux => asked.table(&ShowLinux {}, linux),
         What::Scripts => asked.table(&ShowScripts {}, |list| scripts(list)),
         What::Filters => asked.table(&ShowFilters {}, |list| filters(list)),
@@ -282,6 +286,26 @@ fn next_hops(list: &[NextHopEntry]) -> Table {
         .text("mac", |hop| or_dash(hop.mac))
         .text("leads to", leads_to)
         .number("uses", |hop| hop.uses)
+        .table(list)
+}
+
+fn multicast(list: &[MulticastEntry]) -> Table {
+    let to = |entry: &MulticastEntry| {
+        let ttl = |ttl: u8| if ttl > 1 { format!(" ttl {ttl}") } else { String::new() };
+        let outputs = entry.to.iter().map(|output| format!("{}{}", output.dev, ttl(output.ttl)));
+        let linux = entry.by_linux.then(|| "Linux's own".to_owned());
+        outputs.chain(linux).collect::<Vec<_>>().join("\n")
+    };
+    Columns::<MulticastEntry>::new()
+        .text("group", |entry| entry.group)
+        .text("source", |entry| entry.source.map_or_else(|| "any".to_owned(), |source| source.to_string()))
+        .text("origin", |entry| entry.origin)
+        .text("from", |entry| entry.from.clone().unwrap_or_else(|| "unicast route".to_owned()))
+        .text("to", to)
+        .number("packets", |entry| entry.packets)
+        .number("bytes", |entry| entry.bytes)
+        .number("wrong interface", |entry| entry.wrong_interface)
+        .number("last use", |entry| or_dash(entry.last_use.map(|seconds| format!("{seconds:.1} s ago"))))
         .table(list)
 }
 

@@ -307,6 +307,38 @@ objects! {
         pub routes: Vec<RouteEntry>,
     }
 
+    /// A multicast route.
+    pub struct MulticastEntry {
+        /// The group.
+        pub group: IpAddr,
+        /// The source; null: any that has no route of its own.
+        pub source: Option<IpAddr>,
+        /// The configuration, or Linux.
+        pub origin: RouteOrigin,
+        /// Whether Linux forwards its packets itself, as it has interfaces that are not the router's.
+        pub by_linux: bool,
+        /// The interface that packets have to come in on; null: the one by which the unicast route leads to the source.
+        pub from: Option<String>,
+        /// The interfaces by which packets leave.
+        pub to: Vec<MulticastOutput>,
+        /// Packets that came in where they have to.
+        pub packets: u64,
+        /// Their bytes, from the IP header on.
+        pub bytes: u64,
+        /// Packets that came in elsewhere, and were dropped.
+        pub wrong_interface: u64,
+        /// Seconds since the last packet; null if there was none.
+        pub last_use: Option<f64>,
+    }
+
+    /// An interface by which packets to a group leave.
+    pub struct MulticastOutput {
+        /// Its name.
+        pub dev: String,
+        /// Only packets leave whose TTL was greater than this when they came in.
+        pub ttl: u8,
+    }
+
     /// The lookup structure of an address family.
     pub struct FibStatus {
         /// The address family.

@@ -6,8 +6,9 @@
 //! and returns, and docs/api.md.
 
 use crate::answers::{
-    AuditReport, ConfigText, DropStatus, FibStatus, FilterStatus, LinuxStatus, ModuleStatus, NeighborEntry,
-    NextHopEntry, Outcome, PortStatus, RouteList, ScriptStatus, SlowPathStatus, VersionStatus, WorkerStatus,
+    AuditReport, ConfigText, DropStatus, FibStatus, FilterStatus, LinuxStatus, ModuleStatus, MulticastEntry,
+    NeighborEntry, NextHopEntry, Outcome, PortStatus, RouteList, ScriptStatus, SlowPathStatus, VersionStatus,
+    WorkerStatus,
 };
 use crate::ask::ApiError;
 use crate::declare::{endpoint, objects, queries};
@@ -62,6 +63,9 @@ queries! {
 
     /// Shows the next hops, and groups of them: what routes share, how many use it, the members' shares of the flows.
     GET "/v1/nexthops": ShowNextHops {} -> Vec<NextHopEntry>;
+
+    /// Shows the multicast routes: group, source, where packets come in and leave, how many did.
+    GET "/v1/multicast": ShowMulticast {} -> Vec<MulticastEntry>;
 
     /// Shows the workers' scripts: generation, errors, work of the JIT compiler.
     GET "/v1/scripts": ShowScripts {} -> Vec<ScriptStatus>;

@@ -43,6 +43,9 @@ fn answers_are_the_bytes_they_were() {
     answers::<ShowNextHops>(
         r#"[{"dev":"left","id":5,"kind":"connected","mac":null,"target":null,"uses":2,"via":null},{"dev":"right","id":7,"kind":"neighbor","mac":"02:00:00:00:02:02","target":null,"uses":3,"via":"10.0.2.2"},{"dev":null,"id":9,"kind":"group","mac":null,"members":[{"id":7,"share":0.6640625,"weight":2},{"id":8,"share":0.3359375,"weight":1}],"target":null,"uses":1,"via":null},{"dev":"right","id":11,"kind":"recursive","mac":null,"target":7,"uses":3,"via":"10.0.2.2"}]"#,
     );
+    answers::<ShowMulticast>(
+        r#"[{"by_linux":false,"bytes":36,"from":"wan","group":"239.1.1.1","last_use":0.25,"origin":"linux","packets":1,"source":"10.0.1.2","to":[{"dev":"lan","ttl":1}],"wrong_interface":0},{"by_linux":false,"bytes":0,"from":null,"group":"ff05::1","last_use":null,"origin":"static","packets":0,"source":null,"to":[],"wrong_interface":2}]"#,
+    );
     answers::<ShowScripts>(
         r#"[{"blacklisted":0,"error":null,"gc_kb":0.0,"generation":1,"loaded_at":1795380807.9109664,"path":"built-in","state":"running","throws":0,"trace_aborts":1,"traces":3,"worker":0}]"#,
     );

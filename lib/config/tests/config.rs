@@ -342,7 +342,10 @@ fn every_check_of_multicast() {
             format!("[[multicast]]\n{group}\n{to}\n[[multicast]]\n«group» = \"239.1.1.1\"\n{to}"),
             "a second route of 239.1.1.1",
         ),
-        (format!("[[multicast]]\n{group}\n{to}\n«ttl» = 1"), "unknown key `ttl` in [[multicast]], expected one of from, group, source, to"),
+        (
+            format!("[[multicast]]\n{group}\n{to}\n«ttl» = 1"),
+            "unknown key `ttl` in [[multicast]], expected one of from, group, source, to",
+        ),
         ("[port.lan]\ndevice = \"net_null1\"\nmulticast_ttl = «0»".into(), "a TTL from 1 to 255"),
         (
             "[port.lan]\ndevice = \"net_null1\"\nmulticast_boundary = [«\"10.0.0.0/8\"»]".into(),

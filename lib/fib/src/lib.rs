@@ -44,7 +44,7 @@ pub use lookup::simd::Isa;
 pub use lookup::structures;
 pub use lookup::trie6::{Trie6, Trie6Writer};
 pub use lookup::{Lookup, LookupError, LookupWriter, Structure};
-pub use multicast::{ASSERT_INTERVAL, SAMPLE_INTERVAL};
+pub use multicast::{ASSERT_INTERVAL, SAMPLE_INTERVAL, Share};
 pub use multicast::{MulticastCounters, MulticastEntry, MulticastInput, MulticastOrigin, MulticastTable};
 pub use next_hop::writer::{GroupMember, Leaf, NextHopError, NextHopInfo, NextHopKind, NextHopWriter, Via};
 pub use next_hop::{Action, NextHop, NextHopId, NextHops, NextHopsView};

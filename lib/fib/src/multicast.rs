@@ -38,11 +38,43 @@ pub struct MulticastCounters {
     wrong_interface: AtomicU64,
     /// When the last packet was forwarded, in ns; 0: never.
     last_use: AtomicU64,
-    /// When Linux was last due for a packet, and whether it has yet to get it.
-    sampled: AtomicU64,
+    /// Packets for Linux instead of being forwarded, so that its counts go on.
+    pub sample: Share<SAMPLE_INTERVAL>,
+    /// Packets of a wrong interface, for a routing daemon to assert itself against another router (RFC 7761 4.6).
+    pub assert: Share<ASSERT_INTERVAL>,
+}
+
+/// Linux's share of the packets: one in `INTERVAL` ns. A worker that finds one due gives it to the slow path, which takes it.
+#[derive(Debug, Default)]
+pub struct Share<const INTERVAL: u64> {
+    /// When the last one was due; 0: never.
+    last: AtomicU64,
+    /// Whether one is on its way to the slow path. If it gets lost there, the next one is taken instead.
     owed: AtomicBool,
-    /// When Linux was last shown a packet of a wrong interface.
-    asserted: AtomicU64,
+}
+
+impl<const INTERVAL: u64> Share<INTERVAL> {
+    /// Whether a packet is due: true for one of an interval, which must then come to [`take`](Self::take).
+    #[inline]
+    pub fn due(&self, now: u64) -> bool {
+        let due = self.claim(now);
+        if due {
+            self.owed.store(true, Relaxed);
+        }
+        due
+    }
+
+    /// Whether this packet is Linux's, as one is due or on its way.
+    pub fn take(&self, now: u64) -> bool {
+        self.claim(now) | (self.owed.load(Relaxed) && self.owed.swap(false, Relaxed))
+    }
+
+    #[inline]
+    fn claim(&self, now: u64) -> bool {
+        let before = self.last.load(Relaxed);
+        let due = before == 0 || now.saturating_sub(before) >= INTERVAL;
+        due && self.last.compare_exchange(before, now.max(1), Relaxed, Relaxed).is_ok()
+    }
 }
 
 impl MulticastCounters {
@@ -78,35 +110,6 @@ impl MulticastCounters {
     pub fn wrong(&self) {
         self.wrong_interface.fetch_add(1, Relaxed);
     }
-
-    /// Whether Linux is due for a packet: true for one packet of an interval, which must then come to
-    /// [`take_sample`](Self::take_sample).
-    #[inline]
-    pub fn sample_due(&self, now: u64) -> bool {
-        let due = claim(&self.sampled, now, SAMPLE_INTERVAL);
-        if due {
-            self.owed.store(true, Relaxed);
-        }
-        due
-    }
-
-    /// Whether this packet is to go to Linux, as one is due or owed.
-    pub fn take_sample(&self, now: u64) -> bool {
-        claim(&self.sampled, now, SAMPLE_INTERVAL) | (self.owed.load(Relaxed) && self.owed.swap(false, Relaxed))
-    }
-
-    /// Whether Linux may be shown a packet that came in on a wrong interface.
-    pub fn assert_due(&self, now: u64) -> bool {
-        claim(&self.asserted, now, ASSERT_INTERVAL)
-    }
-}
-
-/// Whether `interval` is over since the time that is stored: true once, and from then on another interval counts.
-#[inline]
-fn claim(last: &AtomicU64, now: u64, interval: u64) -> bool {
-    let before = last.load(Relaxed);
-    let due = before == 0 || now.saturating_sub(before) >= interval;
-    due && last.compare_exchange(before, now.max(1), Relaxed, Relaxed).is_ok()
 }
 
 /// A route of the table.
@@ -342,12 +345,13 @@ mod tests {
     #[test]
     fn linux_gets_one_packet_of_an_interval() {
         let counters = MulticastCounters::default();
-        assert!(counters.sample_due(5) && !counters.sample_due(6), "the first one");
-        assert!(counters.take_sample(7) && !counters.take_sample(8), "and it is handed over once");
-        assert!(!counters.sample_due(4 + SAMPLE_INTERVAL) && counters.take_sample(5 + SAMPLE_INTERVAL));
-        assert!(!counters.take_sample(6 + SAMPLE_INTERVAL) && !counters.sample_due(6 + SAMPLE_INTERVAL));
-        assert!(counters.assert_due(0) && !counters.assert_due(ASSERT_INTERVAL));
-        assert!(counters.assert_due(1 + ASSERT_INTERVAL));
+        let sample = &counters.sample;
+        assert!(sample.due(5) && !sample.due(6), "the first one");
+        assert!(sample.take(7) && !sample.take(8), "and it is handed over once");
+        assert!(!sample.due(4 + SAMPLE_INTERVAL) && sample.take(5 + SAMPLE_INTERVAL));
+        assert!(!sample.take(6 + SAMPLE_INTERVAL) && !sample.due(6 + SAMPLE_INTERVAL));
+        assert!(counters.assert.due(0) && !counters.assert.due(ASSERT_INTERVAL));
+        assert!(counters.assert.due(1 + ASSERT_INTERVAL));
         assert_eq!(counters.last_use(), None);
         counters.used(3, 300, 0);
         counters.wrong();

@@ -160,11 +160,14 @@ fn one(
         return Fate::Punt(LINUX);
     }
     if !entry.expects(header.interface, || leads_back(ctx, header)) {
+        // The slow path counts what it gets for itself.
+        if entry.origin == MulticastOrigin::Linux && entry.counters.assert.due(ctx.now) {
+            return Fate::Punt(ASSERT);
+        }
         entry.counters.wrong();
-        let daemon = entry.origin != MulticastOrigin::Static && entry.counters.assert_due(ctx.now);
-        return if daemon { Fate::Punt(ASSERT) } else { Fate::Drop(WRONG_INTERFACE) };
+        return Fate::Drop(WRONG_INTERFACE);
     }
-    if entry.origin == MulticastOrigin::Linux && entry.counters.sample_due(ctx.now) {
+    if entry.origin == MulticastOrigin::Linux && entry.counters.sample.due(ctx.now) {
         return Fate::Punt(SAMPLE);
     }
     forward(ctx, batch, slot, header, entry, &mut state.copies)

@@ -13,6 +13,7 @@
 //! | --- | --- |
 //! | `routing.rs` | [`Routing`]: routes, interfaces, and what follows from them |
 //! | `configured.rs` | the configuration's interfaces and routes, translated for the table and back |
+//! | `multicast.rs` | routes of groups |
 //! | `operator.rs` | routes added and deleted while the router runs |
 //! | `reload.rs` | a whole new table replaces this one |
 //! | `linux.rs` | the part that the follower of Linux may touch |
@@ -20,6 +21,7 @@
 mod configured;
 mod error;
 mod linux;
+mod multicast;
 mod operator;
 mod reload;
 mod routing;
@@ -241,6 +243,7 @@ fn tables(fib: &Fib, routing: &Routing, filters: &Filters, macs: &[MacAddr], tap
     let fib = fib.clone();
     Tables::new(fib.v4, fib.v6, fib.next_hops, routing.interfaces().clone(), filters.deny.clone(), macs)
         .with_steer(filters.steer.clone())
+        .with_multicast(routing.multicast().for_workers())
         .with_taps(taps)
 }
 

@@ -7,6 +7,7 @@
 //! | `workers.rs` | `workers`, `modules`, `drops` |
 //! | `slowpath.rs` | `slowpath` |
 //! | `routes.rs` | `routes`, `nexthops`, `fib`, `neighbors` |
+//! | `multicast.rs` | `multicast` |
 //! | `config.rs` | `config`, `filters` |
 //! | `linux.rs` | `linux` |
 //! | `trace.rs` | `perigee trace`: numbers become names, a next hop the route that led to it |
@@ -15,6 +16,7 @@
 
 mod config;
 mod linux;
+mod multicast;
 mod ports;
 mod routes;
 mod slowpath;

@@ -37,7 +37,10 @@ impl Table for Forwarding {
         self.routing.fib_mut().remove(prefix, key).map(drop)
     }
 
-    fn set_multicast(&mut self, _: Vec<(MulticastRoute, MulticastOrigin)>) {}
+    fn set_multicast(&mut self, routes: Vec<(MulticastRoute, MulticastOrigin)>) {
+        self.renewed = true;
+        self.routing.set_linux_multicast(routes);
+    }
 }
 
 impl Audited for Forwarding {

@@ -7,7 +7,7 @@ use super::{Filters, Forwarding, ForwardingError, NEXT_HOPS, Routing, Undo, lock
 use perigee_config::Config;
 use perigee_fib::{Fib, Interfaces, Published};
 use perigee_modules::Tables;
-use perigee_net::{Interface, InterfaceId, Member, Multipath, Prefix, Route, RouteSource, RouteTarget};
+use perigee_net::{Interface, InterfaceId, Member, MulticastRoute, Multipath, Prefix, Route, RouteSource, RouteTarget};
 use perigee_packet::PortInfo;
 use perigee_slowpath::NeighborInfo;
 use std::net::IpAddr;
@@ -16,6 +16,7 @@ use std::sync::Arc;
 /// How to take back a change in place.
 pub(crate) struct InPlace {
     undo: Vec<Undo>,
+    multicast: Vec<MulticastRoute>,
     filters: Filters,
 }
 
@@ -43,7 +44,8 @@ impl Forwarding {
         filters: Filters,
     ) -> Result<InPlace, ForwardingError> {
         let undo = self.routing.follow_static(before, now)?;
-        let change = InPlace { undo, filters: self.set_filters(filters) };
+        let multicast = self.routing.set_fixed_multicast(now.multicast.clone());
+        let change = InPlace { undo, multicast, filters: self.set_filters(filters) };
         if let Err(error) = self.routing.commit() {
             self.take_back(change);
             return Err(error.into());
@@ -55,6 +57,7 @@ impl Forwarding {
     /// Undoes a change in place completely.
     pub(crate) fn take_back(&mut self, change: InPlace) {
         self.routing.undo(change.undo);
+        self.routing.set_fixed_multicast(change.multicast);
         self.set_filters(change.filters);
         self.publish_or_warn();
     }
@@ -76,6 +79,7 @@ impl Forwarding {
         let mut fib = self.lookups.make(&now.router.fib, NEXT_HOPS)?;
         fib.set_seed(seed(&self.macs));
         let mut routing = Routing::new(fib, now, list, others)?;
+        routing.count_on(&self.routing);
         let lost = self.carry_over(&mut routing, neighbors);
         routing.commit()?;
         let shown = routing.fib().reader();

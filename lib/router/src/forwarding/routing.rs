@@ -5,10 +5,12 @@
 //! [`Forwarding`](super::Forwarding).
 
 use super::ForwardingError;
+use super::multicast::{Multicast, decide};
 use perigee_config::Config;
-use perigee_fib::{FibError, FibWriter, Interfaces, Leaf, NextHopId, Rib, Via};
+use perigee_fib::{FibError, FibWriter, Interfaces, Leaf, MulticastOrigin, NextHopId, Rib, Via};
 use perigee_net::{
-    Interface, InterfaceId, MacAddr, Prefix, Prefix4, Route, RouteKey, RouteSource, RouteTarget, is_link_local,
+    Interface, InterfaceId, MacAddr, MulticastRoute, Prefix, Prefix4, Route, RouteKey, RouteSource, RouteTarget,
+    is_link_local,
 };
 use perigee_slowpath::{GroupPacket, MulticastDecision, RouteDecision, Routes, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +29,7 @@ pub(crate) struct Routing {
     interfaces: Arc<Interfaces>,
     /// Routes added while the router runs: they survive a reload.
     operator: BTreeMap<(Prefix, RouteKey), Route>,
+    multicast: Multicast,
     /// Whether anything has changed since the last [`commit`](Self::commit).
     changed: bool,
 }
@@ -47,7 +50,8 @@ impl Routing {
         routes.extend(others);
         routes.extend(config.all_routes().cloned());
         fib.load(routes).map_err(ForwardingError::Routes)?;
-        let mut routing = Routing { fib, interfaces, operator: BTreeMap::new(), changed: false };
+        let multicast = Multicast::new(config, &interfaces);
+        let mut routing = Routing { fib, interfaces, operator: BTreeMap::new(), multicast, changed: false };
         routing.commit()?;
         Ok(routing)
     }
@@ -70,6 +74,26 @@ impl Routing {
 
     pub fn interfaces(&self) -> &Arc<Interfaces> {
         &self.interfaces
+    }
+
+    /// The routes of groups.
+    pub fn multicast(&self) -> &Multicast {
+        &self.multicast
+    }
+
+    /// Replaces the configuration's routes of groups; returns those before.
+    pub fn set_fixed_multicast(&mut self, routes: Vec<MulticastRoute>) -> Vec<MulticastRoute> {
+        self.multicast.set_fixed(routes, &self.interfaces)
+    }
+
+    /// Replaces Linux's routes of groups.
+    pub fn set_linux_multicast(&mut self, routes: Vec<(MulticastRoute, MulticastOrigin)>) {
+        self.multicast.set_linux(routes, &self.interfaces);
+    }
+
+    /// Goes on with the counts of another table's routes of groups.
+    pub fn count_on(&mut self, other: &Routing) {
+        self.multicast.count_on(&other.multicast, &self.interfaces);
     }
 
     /// The name of an interface, for people.
@@ -109,6 +133,7 @@ impl Routing {
         let before: BTreeMap<_, _> = own(&self.interfaces).into_iter().map(key).collect();
         let now: BTreeMap<_, _> = own(&interfaces).into_iter().map(key).collect();
         self.interfaces = Arc::new(interfaces);
+        self.multicast.renew(&self.interfaces);
         self.changed = true;
         let mut result = Ok(());
         // First what is new: a destination that only changes its interface is never without a route.
@@ -275,11 +300,12 @@ impl Routes for Routing {
         self.fib.leads(source, by)
     }
 
-    fn multicast(&self, _: Time, _: &GroupPacket) -> MulticastDecision {
-        MulticastDecision::NoRoute
+    fn multicast(&self, now: Time, packet: &GroupPacket) -> MulticastDecision {
+        let leads_back = || self.leads_back(packet.source, Some(packet.interface));
+        decide(self.multicast.table(), now, packet, leads_back)
     }
 
-    fn lets_linux_send(&self, _: InterfaceId, _: IpAddr, _: u8) -> bool {
-        true
+    fn lets_linux_send(&self, interface: InterfaceId, group: IpAddr, ttl: u8) -> bool {
+        self.multicast.table().admits_from_linux(interface, group, ttl)
     }
 }
