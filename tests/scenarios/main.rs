@@ -21,6 +21,7 @@ mod linux_routes;
 mod linux_vlans;
 mod malformed;
 mod metrics;
+mod multicast;
 mod multipath;
 mod neighbors;
 mod ospf;
@@ -61,6 +62,7 @@ const ALL: &[&[Scenario]] = &[
     linux_vlans::SCENARIOS,
     malformed::SCENARIOS,
     metrics::SCENARIOS,
+    multicast::SCENARIOS,
     multipath::SCENARIOS,
     neighbors::SCENARIOS,
     ospf::SCENARIOS,

@@ -30,6 +30,8 @@ pub const BIRD: Tool = Tool("bird", "bird2");
 pub const BIRDC: Tool = Tool("birdc", "bird2");
 /// FRR, by its client.
 pub const FRR: Tool = Tool("vtysh", "frr");
+/// Static multicast routes for Linux.
+pub const SMCROUTE: Tool = Tool("smcrouted", "smcroute");
 
 /// DPDK's test program, to compare with.
 pub const TESTPMD: Tool = Tool("dpdk-testpmd", "dpdk-dev");

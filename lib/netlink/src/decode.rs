@@ -398,9 +398,9 @@ fn multicast_route(body: &[u8]) -> Result<Option<MulticastRoute>, Malformed> {
     const MULTIPATH: u16 = 9;
     const TABLE: u16 = 15;
     const UNRESOLVED: u32 = 0x20;
-    const DEFAULT_TABLE: u32 = 253;
     let (head, attributes) = split(body, 12)?;
-    let family = if head[0] == FAMILY_MULTICAST4 { AF_INET } else { AF_INET6 };
+    // RT_TABLE_DEFAULT and, for IPv6, RT6_TABLE_DFLT, which is the main one.
+    let (family, default_table) = if head[0] == FAMILY_MULTICAST4 { (AF_INET, 253) } else { (AF_INET6, 254) };
     let (mut table, unresolved) = (u32::from(head[4]), number(&head[8..])? & UNRESOLVED != 0);
     let (mut group, mut source, mut input, mut outputs) = (None, None, None, Vec::new());
     for attribute in attributes {
@@ -414,7 +414,7 @@ fn multicast_route(body: &[u8]) -> Result<Option<MulticastRoute>, Malformed> {
         }
     }
     let group = group.ok_or(Malformed)?;
-    if unresolved || table != DEFAULT_TABLE || !group.is_multicast() {
+    if unresolved || table != default_table || !group.is_multicast() {
         return Ok(None);
     }
     let source = source.filter(|source| !source.is_unspecified());

@@ -259,10 +259,16 @@ fn output(link: u32, ttl: u8) -> Vec<u8> {
 #[test]
 fn multicast_routes() {
     let (group, source) = ([239, 1, 2, 3], [10, 0, 0, 1]);
+    // IPv6's default table is the main one.
     let attributes = |source: &[u8], group: &[u8]| {
         let outputs = [output(5, 1), output(6, 32)].concat();
         // The table, the counters, and when it was last used.
-        let rest = [attribute(15, &word(253)), attribute(17, &[0; 24]), attribute(23, &[0; 8])].concat();
+        let rest = [
+            attribute(15, &word(if group.len() == 4 { 253 } else { 254 })),
+            attribute(17, &[0; 24]),
+            attribute(23, &[0; 8]),
+        ]
+        .concat();
         vec![attribute(2, source), attribute(1, group), attribute(3, &word(4)), attribute(9, &outputs), rest]
     };
     let four = attributes(&source, &group);
@@ -272,7 +278,7 @@ fn multicast_routes() {
     assert_eq!(one(&new(253, 0, &four)), Message::MulticastRoute(route.clone()));
     assert_eq!(one(&multicast(128, kind::DEL_ROUTE, 253, 0, &four)), Message::MulticastRouteGone(key));
     let (source6, group6) = ([0x20; 16], [0xff; 16]);
-    let six = multicast(129, kind::NEW_ROUTE, 253, 0, &attributes(&source6, &group6));
+    let six = multicast(129, kind::NEW_ROUTE, 254, 0, &attributes(&source6, &group6));
     let key = (group6.into(), Some(source6.into()));
     assert_eq!(one(&six), Message::MulticastRoute(MulticastRoute { key, ..route.clone() }));
     // Of any source; and with interfaces that are gone.
@@ -283,7 +289,10 @@ fn multicast_routes() {
     assert_eq!(bare, Message::MulticastRoute(MulticastRoute { key, input: None, outputs: Vec::new() }));
     // One that waits for a daemon, one of another table, one for all groups.
     let other_table = [&four[..4], &[attribute(15, &word(1000))]].concat();
-    for skipped in [new(253, 0x20, &four), new(252, 0, &other_table), new(253, 0, &attributes(&[0; 4], &[0; 4]))] {
+    let main = multicast(128, kind::NEW_ROUTE, 254, 0, &four[..4]);
+    let default6 = multicast(129, kind::NEW_ROUTE, 253, 0, &attributes(&source6, &group6)[..4]);
+    let any_group = new(253, 0, &attributes(&[0; 4], &[0; 4]));
+    for skipped in [new(253, 0x20, &four), new(252, 0, &other_table), any_group, main, default6] {
         assert_eq!(notification(&skipped), (vec![], Tally { malformed: 0, skipped: 1 }));
     }
     // Without a group, with an address of the other family, with an output that is cut off or too long.
