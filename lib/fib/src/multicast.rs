@@ -64,6 +64,11 @@ impl<const INTERVAL: u64> Share<INTERVAL> {
         due
     }
 
+    /// Whether [`take`](Self::take) would say yes; takes nothing.
+    pub fn is_next(&self, now: u64) -> bool {
+        self.is_over(self.last.load(Relaxed), now) || self.owed.load(Relaxed)
+    }
+
     /// Whether this packet is Linux's, as one is due or on its way.
     pub fn take(&self, now: u64) -> bool {
         self.claim(now) | (self.owed.load(Relaxed) && self.owed.swap(false, Relaxed))
@@ -72,8 +77,12 @@ impl<const INTERVAL: u64> Share<INTERVAL> {
     #[inline]
     fn claim(&self, now: u64) -> bool {
         let before = self.last.load(Relaxed);
-        let due = before == 0 || now.saturating_sub(before) >= INTERVAL;
-        due && self.last.compare_exchange(before, now.max(1), Relaxed, Relaxed).is_ok()
+        self.is_over(before, now) && self.last.compare_exchange(before, now.max(1), Relaxed, Relaxed).is_ok()
+    }
+
+    #[inline]
+    fn is_over(&self, last: u64, now: u64) -> bool {
+        last == 0 || now.saturating_sub(last) >= INTERVAL
     }
 }
 
@@ -347,8 +356,13 @@ mod tests {
         let counters = MulticastCounters::default();
         let sample = &counters.sample;
         assert!(sample.due(5) && !sample.due(6), "the first one");
-        assert!(sample.take(7) && !sample.take(8), "and it is handed over once");
-        assert!(!sample.due(4 + SAMPLE_INTERVAL) && sample.take(5 + SAMPLE_INTERVAL));
+        assert!(
+            sample.is_next(7) && sample.take(7) && !sample.is_next(8) && !sample.take(8),
+            "and it is handed over once"
+        );
+        assert!(
+            !sample.due(4 + SAMPLE_INTERVAL) && sample.is_next(5 + SAMPLE_INTERVAL) && sample.take(5 + SAMPLE_INTERVAL)
+        );
         assert!(!sample.take(6 + SAMPLE_INTERVAL) && !sample.due(6 + SAMPLE_INTERVAL));
         assert!(counters.assert.due(0) && !counters.assert.due(ASSERT_INTERVAL));
         assert!(counters.assert.due(1 + ASSERT_INTERVAL));

@@ -11,6 +11,7 @@
 //! An assistant sends by itself what it can judge by the tables that workers read; the rest it leaves to the owner, packet and all.
 //! While a tap is on, that is everything: captures and traces see one thread.
 
+use crate::forwarding::{Asks, decide};
 use crate::ports::Outputs;
 use crate::slow::{TURN, slow_config, tagged};
 use crate::workers::take;
@@ -353,11 +354,14 @@ impl Routes for ByTables<'_> {
         self.0.next_hops.leads(self.0.find(source), by)
     }
 
-    fn multicast(&self, _: Time, _: &GroupPacket) -> MulticastDecision {
-        MulticastDecision::NoRoute
+    fn multicast(&self, now: Time, packet: &GroupPacket) -> MulticastDecision {
+        let leads_back = || self.leads_back(packet.source, Some(packet.interface));
+        let decide = |table| decide(Asks::Assistant, table, now, packet, leads_back);
+        self.0.multicast.as_deref().map_or(MulticastDecision::NoRoute, decide)
     }
 
-    fn lets_linux_send(&self, _: InterfaceId, _: IpAddr, _: u8) -> bool {
-        true
+    fn lets_linux_send(&self, interface: InterfaceId, group: IpAddr, ttl: u8) -> bool {
+        // What Linux sends comes to the owner alone.
+        self.0.multicast.as_ref().is_none_or(|table| table.admits_from_linux(interface, group, ttl))
     }
 }

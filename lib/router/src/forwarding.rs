@@ -28,6 +28,7 @@ mod routing;
 
 pub(crate) use configured::with_links;
 pub use error::ForwardingError;
+pub(crate) use multicast::{Asks, decide};
 pub(crate) use routing::{Gateways, Routing, Undo};
 
 use crate::lookups::Lookups;

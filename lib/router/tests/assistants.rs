@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use perigee_api::RouteChange;
-use perigee_api::queries::{AddRoute, ShowDrops, ShowSlowPath};
+use perigee_api::queries::{AddRoute, ShowDrops, ShowMulticast, ShowSlowPath};
 use perigee_net::MacAddr;
 use perigee_packet::wire::{arp, ethernet, icmp4};
 use perigee_packet::{Arp, Ethernet, Icmp4, Ipv4};
@@ -13,10 +13,14 @@ use std::collections::BTreeMap;
 
 /// Two ports, the second of which takes small packets only, three threads, these neighbors.
 fn three_threads(known: &[(&str, MacAddr)], queues: Queues) -> OnDisk {
+    with_groups(known, queues, "")
+}
+
+fn with_groups(known: &[(&str, MacAddr)], queues: Queues, groups: &str) -> OnDisk {
     let text = TWO_PORTS
         .replace("[router]\n", "[router]\nslow_paths = 3\nicmp_rate = 1000000000\n")
         .replace("device = \"heap1\"\n", "device = \"heap1\"\nmtu = 576\n");
-    OnDisk::new(&(text + &neighbors(known)), queues)
+    OnDisk::new(&(text + &neighbors(known) + groups), queues)
 }
 
 const BOTH: [(&str, MacAddr); 2] = [("10.0.1.2", PEER_A), ("10.0.2.2", PEER_B)];
@@ -102,6 +106,20 @@ fn a_new_route_is_seen_by_all_threads_and_large_packets_are_cut_by_all() {
     let shares: Vec<usize> = bed.transmit[1][1..].iter().map(|q| std::iter::from_fn(|| q.collect()).count()).collect();
     assert!(shares.iter().sum::<usize>() == 600 && shares.iter().all(|share| *share > 100), "{shares:?}");
     assert!(bed.sent(0).is_empty());
+    router.end();
+}
+
+#[test]
+fn packets_to_groups_are_cut_and_sent_by_all_threads() {
+    let mut router = with_groups(&BOTH, FOUR, "[[multicast]]\ngroup = '239.1.1.1'\nto = ['b']\n");
+    let bed = &mut router.bed;
+    send_large(bed, "239.1.1.1");
+    let shares: Vec<usize> = bed.transmit[1][1..].iter().map(|q| std::iter::from_fn(|| q.collect()).count()).collect();
+    assert!(shares.iter().sum::<usize>() == 600 && shares.iter().all(|share| *share > 100), "{shares:?}");
+    let routes = ask(bed, ShowMulticast {}).unwrap();
+    assert_eq!((routes[0].packets, bed.sent(0).len()), (300, 0));
+    let status = ask(bed, ShowSlowPath {}).unwrap();
+    assert_eq!((status.events["multicast_copies"], status.events["fragmented"]), (300, 300));
     router.end();
 }
 

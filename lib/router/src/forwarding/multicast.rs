@@ -80,8 +80,18 @@ impl Multicast {
     }
 }
 
+/// Who asks what becomes of a packet.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Asks {
+    /// The owner of the tables.
+    Owner,
+    /// An assistant, which leaves to the owner what is for Linux: that is neither counted nor taken from Linux's share.
+    Assistant,
+}
+
 /// What becomes of a packet in the slow path; in the order of the fast path's module `multicast`, from which it may come.
 pub(crate) fn decide(
+    asks: Asks,
     table: &MulticastTable,
     now: Time,
     packet: &GroupPacket,
@@ -93,17 +103,25 @@ pub(crate) fn decide(
     }
     let Some(entry) = table.find(source, group, interface) else { return MulticastDecision::NoRoute };
     let (counters, bytes) = (&entry.counters, bytes as u64);
+    let owner = asks == Asks::Owner;
     if entry.origin == MulticastOrigin::LinuxAlone {
-        counters.used(1, bytes, now.0);
+        if owner {
+            counters.used(1, bytes, now.0);
+        }
         return MulticastDecision::Linux;
     }
-    if !entry.expects(interface, leads_back) {
+    let linux = entry.origin == MulticastOrigin::Linux;
+    let expected = entry.expects(interface, leads_back);
+    if linux && !owner && (if expected { counters.sample.is_next(now.0) } else { counters.assert.is_next(now.0) }) {
+        return MulticastDecision::Linux;
+    }
+    if !expected {
         counters.wrong();
-        let daemon = entry.origin == MulticastOrigin::Linux && counters.assert.take(now.0);
+        let daemon = linux && owner && counters.assert.take(now.0);
         return if daemon { MulticastDecision::Linux } else { MulticastDecision::WrongInterface };
     }
     counters.used(1, bytes, now.0);
-    if entry.origin == MulticastOrigin::Linux && counters.sample.take(now.0) {
+    if linux && owner && counters.sample.take(now.0) {
         return MulticastDecision::Linux;
     }
     let away = |output: &&MulticastOutput| output.interface != interface;

@@ -5,7 +5,7 @@
 //! [`Forwarding`](super::Forwarding).
 
 use super::ForwardingError;
-use super::multicast::{Multicast, decide};
+use super::multicast::{Asks, Multicast, decide};
 use perigee_config::Config;
 use perigee_fib::{FibError, FibWriter, Interfaces, Leaf, MulticastOrigin, NextHopId, Rib, Via};
 use perigee_net::{
@@ -302,7 +302,7 @@ impl Routes for Routing {
 
     fn multicast(&self, now: Time, packet: &GroupPacket) -> MulticastDecision {
         let leads_back = || self.leads_back(packet.source, Some(packet.interface));
-        decide(self.multicast.table(), now, packet, leads_back)
+        decide(Asks::Owner, self.multicast.table(), now, packet, leads_back)
     }
 
     fn lets_linux_send(&self, interface: InterfaceId, group: IpAddr, ttl: u8) -> bool {
