@@ -47,7 +47,7 @@ enum Class {
 /// The module; `ip4` and `ip6` are set, not narrowed: what they hold before does not count.
 pub fn classify(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mask) {
     let all = batch.live();
-    ctx.multicast.in_burst = std::mem::take(&mut ctx.multicast.runs) && ctx.tables.multicast.is_some();
+    ctx.multicast.next_burst(ctx.tables.multicast.is_some());
     ctx.counters.module(ModuleId::classify, all.count());
     let ports = ctx.tables.ports();
     [*ip4, *ip6] = batch.sort(all, |packet| {

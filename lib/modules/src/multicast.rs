@@ -61,6 +61,16 @@ pub struct Multicast {
     pub(crate) state: Option<Box<State>>,
 }
 
+impl Multicast {
+    /// A new burst: whether packets to groups go on depends on what the script has done with the last one.
+    #[inline(always)]
+    pub(crate) fn next_burst(&mut self, routes: bool) {
+        if self.runs | self.in_burst {
+            self.in_burst = std::mem::take(&mut self.runs) & routes;
+        }
+    }
+}
+
 pub(crate) struct State {
     /// When each cell has earned the next packet for Linux, in ns.
     earned: [u64; CELLS],
@@ -90,6 +100,14 @@ enum Fate {
 
 /// The module; packets to groups leave the masks.
 pub fn multicast(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mask) {
+    if ctx.tables.multicast.is_some() {
+        with_routes(ctx, batch, ip4, ip6);
+    }
+}
+
+/// Out of line, so that routers without multicast routes pay for a comparison alone.
+#[inline(never)]
+fn with_routes(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mask) {
     let Some(table) = ctx.tables.multicast.clone() else { return };
     ctx.multicast.runs = true;
     let to_group4 = batch.filter(*ip4, |packet| packet.network::<20>().is_some_and(|header| header[16] >> 4 == 14));
