@@ -7,6 +7,7 @@
 //! churn                    `perigee run` in namespaces (perigee-lab), a pump of route changes
 //! gen                      the generator beside testpmd's, searches for a known limit, tasks in `perigee task`
 //! slowpath                 `perigee run` under a flood of punted packets; assistants alone on one core and two
+//! multicast                copies for groups, by the fast path and by an assistant
 //! snabb, ns3               programs that measure themselves
 //! ```
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@ mod forward;
 mod generate;
 mod instructions;
 mod machine;
+mod multicast;
 mod ns3;
 mod peers;
 mod slowpath;
@@ -51,6 +53,8 @@ enum Command {
     Generate(generate::GenerateArgs),
     /// Instructions per packet of both loops, counted by valgrind: the same on a busy machine
     Instructions(instructions::InstructionsArgs),
+    /// What replication of packets to groups costs in the fast path and in the slow path
+    Multicast(multicast::MulticastArgs),
     /// Packets per second that the ns-3 module simulates
     Ns3(ns3::Ns3Args),
     /// Packets that the slow path judges, what a flood of them costs the others, and several threads of it
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Command::Churn(args) => churn::churn(args),
         Command::Generate(args) => generate::generate(args),
         Command::Instructions(args) => instructions::instructions(args),
+        Command::Multicast(args) => multicast::run(args),
         Command::Ns3(args) => ns3::ns3(args),
         Command::SlowPath(args) => slowpath::slow_path(args),
         Command::Snabb(args) => snabb::snabb(args),

@@ -26,6 +26,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use threads::Bed;
+pub use threads::NoRoutes;
 use traffic::Kind;
 
 /// Arguments of `./x bench slowpath`.
