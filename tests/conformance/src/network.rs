@@ -119,6 +119,10 @@ pub const SECOND_GATEWAY: u8 = 3;
 pub const UNROUTED4: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 5);
 /// No route leads to it, except in a world with a default route.
 pub const UNROUTED6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 5);
+/// A group whose packets from the left go to the right in [`World::Plain`], in routers that can be given such a route.
+pub const GROUP4: Ipv4Addr = Ipv4Addr::new(239, 77, 1, 2);
+/// The same in IPv6; of global scope.
+pub const GROUP6: Ipv6Addr = Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 0x77);
 /// Routes of all lengths from [`SHORTEST`] to 128 bits lead to prefixes of this address, by both right gateways in turn.
 pub const NESTED: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb9, 0x5555, 0x5555, 0x5555, 0x5555, 0x5555, 0x5555);
 /// The shortest of these prefixes, bits.

@@ -4,8 +4,8 @@
 use super::both;
 use crate::bench::Bench;
 use crate::judge::{Case as _, Judged, demand, fail, same};
-use crate::network::SECOND_GATEWAY;
 use crate::network::Side::{Left, Right, Third};
+use crate::network::{GROUP4, SECOND_GATEWAY};
 use crate::seen::is_echo_of4;
 use crate::wire::{Caught, Changed, Packet4, RESERVED, seal};
 use perigee_net::MacAddr;
@@ -187,6 +187,24 @@ pub fn ttl_reaches_0(bench: &mut Bench) -> Judged {
         for (path, packet) in both(bench, |bench| bench.udp4().to(group).ttl(ttl)) {
             let mac = MacAddr([1, 0, 0x5e, 1, 2, 3]);
             bench.silence_to(Left, mac, &packet).case(format_args!("TTL {ttl}, to a group, {path}"))?;
+        }
+    }
+    routed_group(bench)
+}
+
+/// A router that has a route of the group forwards what it need not drop, and is as silent about the rest.
+fn routed_group(bench: &mut Bench) -> Judged {
+    let mac = MacAddr::from_ipv4_multicast(GROUP4);
+    for (path, packet) in both(bench, |bench| bench.udp4().to(GROUP4).ttl(2)) {
+        let seen = bench.offer_to(Left, mac, &packet)?;
+        let Some(copy) = seen.passed.first() else { return Ok(()) };
+        same("links of the copy", (copy.side, seen.passed.len()), (Right, 1)).case(path)?;
+        same("TTL of the copy", copy.packet()[8], 1).case(path)?;
+        seen.is_without_error().case(path)?;
+    }
+    for ttl in [1, 0] {
+        for (path, packet) in both(bench, |bench| bench.udp4().to(GROUP4).ttl(ttl)) {
+            bench.silence_to(Left, mac, &packet).case(format_args!("TTL {ttl}, to a group with a route, {path}"))?;
         }
     }
     Ok(())

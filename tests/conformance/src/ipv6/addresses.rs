@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! Addresses that are not forwarded: RFC 4291 2.5.2, 2.5.3, 2.5.6 and 2.7, RFC 4007 9.
 
-use super::both;
+use super::{both, is_unchanged};
 use crate::bench::Bench;
-use crate::judge::{Case as _, Judged, demand};
+use crate::judge::{Case as _, Judged, demand, same};
+use crate::network::GROUP6;
 use crate::network::Side::{Left, Right};
 use perigee_net::MacAddr;
 use std::net::Ipv6Addr;
@@ -57,6 +58,22 @@ pub fn multicast(bench: &mut Bench) -> Judged {
                 seen.is_without_error().case(what)?;
             }
         }
+    }
+    routed_group(bench)
+}
+
+/// A router that has a route of a global group forwards its packets, but none from a link-local source (RFC 4291 2.5.6).
+fn routed_group(bench: &mut Bench) -> Judged {
+    let mac = MacAddr::from_ipv6_multicast(GROUP6);
+    for (path, packet) in both(bench, |bench| bench.udp6().to(GROUP6)) {
+        let seen = bench.offer_to(Left, mac, &packet)?;
+        let Some(copy) = seen.passed.first() else { return Ok(()) };
+        same("links of the copy", (copy.side, seen.passed.len()), (Right, 1)).case(path)?;
+        is_unchanged(&packet, copy).case(path)?;
+        seen.is_without_error().case(path)?;
+    }
+    for (path, packet) in both(bench, |bench| bench.udp6().from(Left.station_link_local()).to(GROUP6)) {
+        bench.silence_to(Left, mac, &packet).case(format_args!("from a link-local address, {path}"))?;
     }
     Ok(())
 }

@@ -3,11 +3,12 @@
 
 use super::{both, is_unchanged};
 use crate::bench::Bench;
-use crate::judge::{Case as _, Judged, demand, same};
+use crate::judge::{Case as _, Judged, demand, fail, same};
 use crate::network::Side::{Left, Right};
-use crate::network::{NARROW, NESTED, POINT_TO_POINT_ROUTER, POINT_TO_POINT_STATION, SHORTEST, nested_gateway};
+use crate::network::{GROUP6, NARROW, NESTED, POINT_TO_POINT_ROUTER, POINT_TO_POINT_STATION, SHORTEST, nested_gateway};
 use crate::seen::is_echo_of;
 use crate::wire::{IcmpError, Packet6};
+use perigee_net::MacAddr;
 use std::net::Ipv6Addr;
 
 /// RFC 8200 3: each node that forwards lowers the hop limit by 1; with zero, or lowered to it, the packet is discarded. RFC 4443 3.3:
@@ -64,12 +65,25 @@ pub fn never_fragments(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// RFC 4443 3.2: Packet Too Big MUST be sent for a packet larger than the MTU of the link it would leave by, with that MTU. (For a packet
-/// to a group as well, 2.4 (e.3); no world here has routes of groups.)
+/// RFC 4443 3.2: Packet Too Big MUST be sent for a packet larger than the MTU of the link it would leave by, with that MTU. For a packet
+/// to a group as well (2.4 (e.3)), in routers that have a route of it.
 pub fn packet_too_big(bench: &mut Bench) -> Judged {
     for error in too_big(bench)? {
         same("MTU", error.rest as usize, NARROW)?;
         same("destination of the error", error.destination, Left.station6().into())?;
+    }
+    let mac = MacAddr::from_ipv6_multicast(GROUP6);
+    let fits = bench.udp6().to(GROUP6);
+    if bench.offer_to(Left, mac, &fits)?.passed.is_empty() {
+        return Ok(());
+    }
+    for (path, packet) in sized(bench, NARROW + 1) {
+        let seen = bench.offer_to(Left, mac, &packet.to(GROUP6))?;
+        demand(seen.passed.is_empty(), format_args!("to a group, {path}: it was forwarded"))?;
+        let [(Left, error)] = &seen.errors[..] else {
+            return fail(format_args!("to a group, {path}: {} errors, expected one", seen.errors.len()));
+        };
+        same("type, MTU", (error.kind, error.rest as usize), (2, NARROW)).case(format_args!("to a group, {path}"))?;
     }
     Ok(())
 }

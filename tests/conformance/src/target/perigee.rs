@@ -2,11 +2,12 @@
 //! `perigee run` as the router.
 
 use super::{PATIENCE, Place};
-use crate::network::Side;
+use crate::network::{GROUP4, GROUP6, Side, World};
 use anyhow::{Context as _, Result, anyhow};
 use perigee_lab::{Launch, Router};
 use std::fmt::Write as _;
 use std::fs;
+use std::net::IpAddr;
 use std::path::Path;
 
 pub(super) fn start(place: &Place, program: &Path, driver: &str, slow_paths: u16) -> Result<Router> {
@@ -64,6 +65,11 @@ fn configuration(place: &Place, driver: &str, slow_paths: u16, socket: &Path) ->
             if settings.source_routes {
                 text += "source_routes = true\n";
             }
+        }
+    }
+    if place.world == World::Plain {
+        for group in [IpAddr::from(GROUP4), GROUP6.into()] {
+            let _ = write!(text, "\n[[multicast]]\ngroup = \"{group}\"\nto = [\"right\"]\n");
         }
     }
     for route in place.world.routes() {
