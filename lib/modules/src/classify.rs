@@ -2,8 +2,8 @@
 //! Sorts frames by destination MAC address, VLAN and Ethernet type.
 //!
 //! IPv4 and IPv6 packets to the interface's own MAC address go on, in one mask each; `l3` and `interface` are set for all.
-//! ARP, broadcasts, multicasts and unknown types to us go to the slow path; packets to groups that reach beyond their link go on where
-//! there are multicast routes, and a script that calls `multicast`. Frames for another station (on a promiscuous
+//! ARP, broadcasts, multicasts and unknown types to us go to the slow path; packets to groups that reach beyond their link go
+//! on where there are multicast routes, and a script that calls `multicast`. Frames for another station (on a promiscuous
 //! port), frames of a VLAN that is not configured and frames too short for a header are dropped.
 //!
 //! Cost: one read of the frame's first 16 bytes; a table access more for tagged frames.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! Is it a valid IPv4 packet, by RFC 1812 section 5.2.2?
 //!
-//! Valid packets go on. Those with options go to the slow path, and so do those that are longer
-//! than what was received, for an ICMP Parameter Problem. Packets to a group go on where there are multicast routes and the group reaches
-//! beyond its link, else to the slow path. Other broken ones are dropped, each under its reason, and so are addresses that no packet on a wire may have (RFC 1812 5.3.7), as a source also those of
-//! the router itself and of all hosts of one of its networks. For the header checksum
+//! Valid packets go on. Those with options go to the slow path, and so do those that are longer than what was received, for an
+//! ICMP Parameter Problem. Packets to a group go on where there are multicast routes and the group reaches beyond its link,
+//! else to the slow path. Other broken ones are dropped, each under its reason, and so are addresses that no packet on a wire
+//! may have (RFC 1812 5.3.7), as a source also those of the router itself and of all hosts of one of its networks. For the header checksum
 //! the device's verdict counts if there is one, otherwise it is computed; this cannot be switched off. Bytes behind the packet are
 //! cut off; those that pad the shortest Ethernet frame are set to zero, as what was in the sender's memory is not to be passed on.
 //!

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! Is it a valid IPv6 packet that may be forwarded (RFC 8200 section 3, RFC 4291 section 2)?
 //!
-//! Valid packets go on, also those to groups that reach beyond their link where there are multicast routes. Hop-by-hop options, other groups and link-local addresses go to the slow path, sources that are the router's own
-//! addresses (it knows whether they are in use: another station may have won them), and packets that are longer
-//! than what was received, for an ICMP Parameter Problem. Other broken ones and
-//! addresses that no packet on a wire may have are dropped, each under its reason. Bytes behind the packet are cut off;
-//! those that pad the shortest Ethernet frame are set to zero.
+//! Valid packets go on, also those to groups that reach beyond their link where there are multicast routes. Hop-by-hop options,
+//! other groups and link-local addresses go to the slow path, and so do sources that are the router's own addresses (it knows
+//! whether they are in use: another station may have won them) and packets that are longer than what was received, for an
+//! ICMP Parameter Problem. Other broken ones and addresses that no packet on a wire may have are dropped, each under its
+//! reason. Bytes behind the packet are cut off; those that pad the shortest Ethernet frame are set to zero.
 //!
 //! Cost: one read of the header's 40 bytes, and one of a small table for the source (`lib/fib/src/own.rs`); everything unusual
 //! is examined out of line.

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 //! Forwards packets to groups that reach beyond their link: one copy for each interface of the group's route.
 //!
-//! All of them leave the masks here. What routing daemons speak (IGMP, MLD, PIM) and what has no route goes to the slow path, which
-//! gives it to Linux; of packets without a route that is a limited number per second. A packet has to come in on the route's interface (RFC 1812 5.2.1, reverse
-//! path), and leaves by those whose TTL threshold its TTL exceeds; nothing is ever answered by an error. One that is
-//! too big for an interface goes to the slow path as a whole. Of routes that a daemon has made in Linux, one packet in 10 s goes to Linux *instead of*
-//! being forwarded here, and Linux forwards it: the daemon asks Linux whether the source is still there.
+//! All of them leave the masks here. IGMP, MLD and PIM go to the slow path, which gives them to Linux for its routing daemons, and so
+//! do packets without a route, a limited number per second and flow. A packet has to come in on the route's interface, and
+//! leaves by those whose TTL threshold its TTL exceeds (RFC 1812 5.2.1.3); nothing is answered by an error. One that is too big
+//! for an interface goes to the slow path as a whole. Of a route that a daemon has made in Linux, one packet in 10 s goes to
+//! Linux *instead of* being forwarded here, and Linux forwards it: the daemon asks Linux whether the source is still there.
 //!
-//! Only scripts that call this module get groups in their masks; the first burst after a start goes to the slow path, as do all those of
-//! other scripts.
+//! Only scripts that call this module get groups in their masks. The first burst after a start goes to the slow path, as do all
+//! those of other scripts.
 //!
-//! Cost: one branch per burst where there is no multicast route; then a look at each packet's destination. For a packet to a group a hash and
-//! a lookup, and for each interface but the last a buffer and a copy of the packet.
+//! Cost: one comparison per burst where there is no multicast route; then a look at each packet's destination. For a packet to a
+//! group a hash and a lookup, and for each interface but the last a buffer and a copy of the packet.
 
 use crate::apply::{retag, write_header};
 use crate::context::Context;
@@ -32,20 +32,21 @@ reasons! { multicast:
     punt CONTROL = "control", "RFC 1112 7, RFC 3810, RFC 7761", "IGMP, MLD or PIM: for routing daemons";
     punt NO_ROUTE = "no_route", "", "no multicast route; Linux hears it, and a routing daemon may make one";
     drop NO_ROUTE_LIMITED = "no_route_limited", "", "no multicast route, and Linux has heard enough of them";
-    drop WRONG_INTERFACE = "wrong_interface", "RFC 1812 5.2.1", "it did not come in on the route's interface";
-    punt ASSERT = "assert", "RFC 7761 4.6", "it did not come in on the route's interface, which a routing daemon wants to know now and then";
+    drop WRONG_INTERFACE = "wrong_interface", "RFC 1812 5.2.1.3", "it did not come in on the route's interface";
+    punt ASSERT = "assert", "RFC 7761 4.6", "the same, of a route of Linux's: a routing daemon is shown one per second";
     punt LINUX = "linux", "", "the route has interfaces that are Linux's alone: Linux forwards it";
     punt SAMPLE = "sample", "", "Linux forwards one in 10 s, so that a routing daemon knows that the source is there";
     drop BOUNDARY = "boundary", "RFC 2365 5", "its group does not pass the interface it came in on";
     drop NO_OUTPUT = "no_output", "", "the route has no interface to leave by, or none but the one it came in on";
-    drop TTL = "ttl", "RFC 1812 5.3.1", "TTL or hop limit does not exceed any interface's threshold, which is at least 1";
+    drop TTL = "ttl", "RFC 1812 5.2.1.3", "TTL or hop limit does not exceed any interface's threshold, which is at least 1";
     punt TOO_BIG = "too_big", "RFC 1812 5.2.6, RFC 4443 3.2", "larger than the MTU of one of the interfaces it leaves by";
     drop NO_BUFFER = "no_buffer", "", "a copy: no packet buffer was free for it";
     drop NO_ROOM = "no_room", "", "no room before the packet for a VLAN tag";
 }
 
-/// Packets without a route: the flow's cell of so many earns one for Linux in this time, in ns, and saves up so many.
+/// Packets without a route are limited by cells, which flows share by hash.
 const CELLS: usize = 64;
+/// Time in which a cell earns a packet for Linux, in ns, and how many it can save up.
 const INTERVAL: u64 = 5_000_000;
 const SAVED_UP: u64 = 32;
 

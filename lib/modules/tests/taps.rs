@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! A packet that is followed, and what a script does to it between two modules.
 
-use perigee_modules::testing::{BLACKHOLE, Rig, UNRESOLVED, changed, udp4};
+use perigee_fib::MulticastOrigin;
+use perigee_modules::testing::{BLACKHOLE, Rig, UNRESOLVED, changed, multicast_route, to_group, udp4};
 use perigee_modules::trace::{Decision, Step, TraceSink};
 use perigee_modules::{
-    Context, Kind, ModuleId, Trace, classify, distribute, host, ipv4_lookup, ipv4_valid, ttl, watch,
+    Context, Kind, ModuleId, Trace, classify, distribute, host, ipv4_lookup, ipv4_valid, multicast, ttl, watch,
 };
 use perigee_packet::{Batch, Mask, Pool};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -80,6 +81,22 @@ fn what_the_script_does_between_modules_shows() {
     ];
     assert_eq!(steps, expected);
     assert!(rig.ctx.trace.is_none());
+}
+
+/// The packet itself leaves by the last interface of its group's route.
+#[test]
+fn a_packet_to_a_group_is_sent_by_the_module_multicast() {
+    let group = [239, 1, 1, 1].into();
+    let (mut rig, ended) = rig(&[udp4(1, 8)]);
+    let route = multicast_route(group, None, Some(0), &[(1, 1), (3, 1)], MulticastOrigin::Static);
+    rig.set_multicast(vec![route], Vec::new());
+    rig.batch.slot(0).unwrap().frame_mut().copy_from_slice(&to_group(udp4(0, 8), group));
+    let (mut mask, ip6) = (rig.batch.live(), &mut Mask::default());
+    let run = multicast::multicast;
+    watch::two(&mut rig.ctx, &mut rig.batch, &mut mask, ip6, ModuleId::multicast, run);
+    let steps = decisions(&ended.try_recv().expect("the trace has ended").steps);
+    assert_eq!(steps.last(), Some(&(Some(ModuleId::multicast), Decision::Transmitted(2))), "{steps:?}");
+    assert_eq!((rig.sent(1).len(), rig.sent(2).len()), (1, 1));
 }
 
 #[test]

@@ -247,7 +247,8 @@ impl Listener {
         if lost { self.lost() } else { Ok(()) }
     }
 
-    /// Passes on the answer to one request, which the kernel may refuse if it is `optional`; returns whether it is complete, and whether notifications were lost meanwhile.
+    /// Passes on the answer to one request, which the kernel may refuse if it is `optional`; returns whether it is complete, and
+    /// whether notifications were lost meanwhile.
     fn dump_one(&mut self, optional: bool, sequence: u32) -> Result<(bool, bool), End> {
         let (mut whole, mut lost, mut batch) = (true, false, Vec::with_capacity(BATCH));
         let mut heard = Instant::now();

@@ -121,7 +121,7 @@ counters! {
         /// Packets of others sent on, fragments counted once.
         forwarded "RFC 1812 5.2.1";
         /// Packets to groups sent on, once for each interface.
-        multicast_copies "RFC 1812 5.2.1";
+        multicast_copies "RFC 1812 5.2.1.3";
         /// Packets cut into fragments.
         fragmented "RFC 1812 5.2.6, RFC 8200 4.5";
         /// Fragments to this router that wait for the rest of their datagram.
@@ -192,13 +192,13 @@ counters! {
         /// A group of the interface alone, or of a reserved scope: no packet on a link may go there.
         multicast_scope "RFC 4291 2.7";
         /// A group without a route, of which Linux has heard enough.
-        multicast_unrouted "RFC 1812 5.2.1";
+        multicast_unrouted "RFC 1812 5.2.1.3";
         /// A group's packet that did not come in on the interface of its route.
-        multicast_wrong_interface "RFC 1812 5.2.1";
+        multicast_wrong_interface "RFC 1812 5.2.1.3";
         /// A group that does not pass the interface, or a TTL below the interface's threshold of what Linux sends.
         multicast_boundary "RFC 2365 5";
         /// A group whose route has no interface to leave by.
-        multicast_no_output "RFC 1812 5.2.1";
+        multicast_no_output "RFC 1812 5.2.1.3";
         /// An echo request to a broadcast address or an IPv4 group.
         echo_group "RFC 1812 4.3.3.6";
         /// A redirect to this router.

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-//! Packets to groups that reach beyond their link (RFC 1112, RFC 1812 5.2.1 and 5.3.1, RFC 4291 2.7).
+//! Packets to groups that reach beyond their link (RFC 1112, RFC 1812 5.2.1.3, RFC 4291 2.7).
 //!
 //! | packet | what becomes of it |
 //! | --- | --- |
 //! | IGMP, MLD, PIM | Linux gets it: routing daemons live there |
 //! | without a route | Linux hears some of each flow: a daemon may make a route, a program may have joined the group |
-//! | by the wrong interface | dropped; of routes that Linux has made, Linux is shown one now and then (RFC 7761 4.6) |
+//! | by the wrong interface | dropped; of routes that Linux has made, Linux is shown one per second (RFC 7761 4.6) |
 //! | of a route that Linux follows itself | Linux gets it, and it is not forwarded here |
 //! | otherwise | one copy for each interface whose threshold its TTL exceeds, in fragments where IPv4 allows it |
 //!
-//! Nothing is answered by an error but IPv6 packets that are too big for one of the interfaces (RFC 4443 3.2): Packet Too Big names the
-//! smallest MTU. The packets that come here have options, are too big for one of the interfaces, or come before workers know the route.
+//! Nothing is answered by an error but IPv6 packets that are too big for one of the interfaces (RFC 4443 3.2): Packet Too Big
+//! names the smallest MTU. The packets that come here have options, are too big for one of the interfaces, or come before workers know the route.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
