@@ -45,6 +45,7 @@ typedef struct perigee_batch {
   uint8_t flags[256];       /* PERIGEE_IPV4_CHECKSUM_GOOD, ... */
   uint32_t next_hop[256];   /* next-hop id: set by a lookup */
   uint32_t hash[256];       /* the device's flow hash, where flags say so */
+  uint64_t time[256];       /* when it arrived, in ns since 1970, where flags say so */
 } perigee_batch;
 
 typedef struct perigee_context perigee_context; /* the worker's tables, counters and ways out */
@@ -106,6 +107,8 @@ int perigee_count(perigee_context *, perigee_batch *, perigee_mask *);
 #define PERIGEE_IPV4_CHECKSUM_GOOD 1
 #define PERIGEE_IPV4_CHECKSUM_BAD 2
 #define PERIGEE_HASH 4
+#define PERIGEE_TIME 8         /* time holds when the frame arrived, by the kernel's clock */
+#define PERIGEE_DEVICE_TIME 16 /* ... by the device's own clock */
 
 /* Loops over the slots of a mask: `for (uint32_t i = perigee_mask_next(m, 0); i < 256; i = perigee_mask_next(m, i + 1))`. */
 static inline uint32_t perigee_mask_next(const perigee_mask *mask, uint32_t from) {
@@ -145,6 +148,7 @@ PERIGEE_AT(l3, 6216);
 PERIGEE_AT(flags, 6472);
 PERIGEE_AT(next_hop, 6728);
 PERIGEE_AT(hash, 7752);
+PERIGEE_AT(time, 8776);
 PERIGEE_ASSERT(sizeof(perigee_mask) == 32, "a mask is four words");
 PERIGEE_ASSERT(sizeof(perigee_worker) == 8, "the script's view of a worker is two words");
 

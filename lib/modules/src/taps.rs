@@ -36,6 +36,8 @@ pub struct Seen<'a> {
     pub reason: Option<Reason>,
     /// When, in ns of the worker's clock: the start of its round.
     pub now: u64,
+    /// When it arrived at the interface, in ns since 1970, where that is known.
+    pub arrived: Option<u64>,
 }
 
 /// Takes captured frames. Called on workers' threads: it must not wait.
@@ -78,7 +80,8 @@ impl Taps {
         for (port, sink) in &self.ports {
             for slot in mask.iter().filter(|slot| port_of(*slot) == *port) {
                 let Some(frame) = batch.frame(slot) else { continue };
-                sink.put(&Seen { frame, port: *port, direction, reason: None, now });
+                let arrived = batch.time(slot).filter(|_| direction == Direction::In);
+                sink.put(&Seen { frame, port: *port, direction, reason: None, now, arrived });
             }
         }
     }
@@ -87,7 +90,7 @@ impl Taps {
     #[cold]
     pub(crate) fn dropped(&self, frame: &[u8], port: u16, reason: Reason, now: u64) {
         for sink in &self.drops {
-            sink.put(&Seen { frame, port, direction: Direction::In, reason: Some(reason), now });
+            sink.put(&Seen { frame, port, direction: Direction::In, reason: Some(reason), now, arrived: None });
         }
     }
 
@@ -100,5 +103,41 @@ impl Taps {
             let wanted = |slot: &u8| batch.frame(*slot).is_some_and(|frame| sink.wants(frame, batch.port(*slot)));
             batch.live().iter().find(wanted).map(|slot| (sink, slot))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perigee_packet::Pool;
+    use perigee_packet::batch::flags;
+    use perigee_packet::batch::heap::HeapPool;
+    use std::sync::Mutex;
+
+    /// Keeps direction and time of arrival.
+    #[derive(Default)]
+    struct Keeper(Mutex<Vec<(Direction, Option<u64>)>>);
+
+    impl CaptureSink for Keeper {
+        fn put(&self, seen: &Seen<'_>) {
+            self.0.lock().unwrap().push((seen.direction, seen.arrived));
+        }
+    }
+
+    #[test]
+    fn frames_that_came_in_have_the_time_of_their_arrival() {
+        let pool = HeapPool::leak(2);
+        let mut batch = Batch::new(pool);
+        (0..2).for_each(|n| drop(batch.push(pool.packet(&[n; 60]).unwrap(), 0)));
+        let mut first = batch.slot(0).unwrap();
+        first.set_time(77);
+        first.set_flags(flags::TIME);
+        let keeper = Arc::new(Keeper::default());
+        let taps = Taps { ports: vec![(0, keeper.clone())], ..Taps::default() };
+        taps.received(&batch, 5);
+        taps.transmitting(&batch, Mask::ALL, 6);
+        let seen = std::mem::take(&mut *keeper.0.lock().unwrap());
+        let [out, other] = [(Direction::Out, None), (Direction::In, None)];
+        assert_eq!(seen, [(Direction::In, Some(77)), other, out, out]);
     }
 }

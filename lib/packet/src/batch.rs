@@ -65,6 +65,10 @@ pub mod flags {
     pub const IPV4_CHECKSUM_BAD: u8 = 2;
     /// `hash` holds the device's flow hash.
     pub const HASH: u8 = 4;
+    /// `time` holds when the frame arrived: by the kernel's clock, unless `DEVICE_TIME` is set, too.
+    pub const TIME: u8 = 8;
+    /// `time` is of the device's clock, which may not count from 1970.
+    pub const DEVICE_TIME: u8 = 16;
 }
 
 /// A kind of packet memory: what can be done with a buffer beyond reading and writing its bytes.
@@ -264,6 +268,7 @@ batch! {
         flags: u8 = 0, "uint8_t", "PERIGEE_IPV4_CHECKSUM_GOOD, ...";
         next_hop: u32 = 0, "uint32_t", "next-hop id: set by a lookup";
         hash: u32 = 0, "uint32_t", "the device's flow hash, where flags say so";
+        time: u64 = 0, "uint64_t", "when it arrived, in ns since 1970, where flags say so";
     }
 }
 
@@ -544,6 +549,11 @@ impl Batch {
     #[inline(always)]
     pub fn next_hop(&self, slot: u8) -> u32 {
         self.next_hop[usize::from(slot)]
+    }
+
+    /// When a slot's packet arrived, in ns since 1970, if the device or the kernel has said so; see [`flags`].
+    pub fn time(&self, slot: u8) -> Option<u64> {
+        (self.flags[usize::from(slot)] & flags::TIME != 0).then_some(self.time[usize::from(slot)])
     }
 
     /// Receiving port of a slot; stale for an empty one.

@@ -204,7 +204,7 @@ impl Taps {
         if self.taps.is_empty() {
             return;
         }
-        let seen = Seen { frame, port, direction: Direction::Out, reason: None, now };
+        let seen = Seen { frame, port, direction: Direction::Out, reason: None, now, arrived: None };
         self.put(Place::Port(port), &seen, None);
         self.note(|| Decision::Sent { port, frame: Summary::of(frame) });
     }

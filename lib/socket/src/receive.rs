@@ -8,8 +8,9 @@ mod long;
 
 use crate::checksum;
 use crate::port::{LOOK_EVERY, ReceiveEnd, ReceiveSide, Shared, lock};
-use crate::sys::Frame;
+use crate::sys::{Arrival, Frame};
 use long::Cut;
+use perigee_packet::batch::{Slot, flags};
 use perigee_packet::{BATCH_SIZE, Batch, Mask, ReceiveQueue};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
@@ -152,6 +153,7 @@ impl ReceiveQueue for RxQueue {
             let frame = ring.get(packet.index().into()).expect("a frame stays until it is released");
             copy(&frame, packet.frame_mut());
             finish(&frame, packet.frame_mut());
+            stamp(frame.arrival, &mut packet);
         }
         self.release(n);
         self.count_received(n, lengths[..n].iter().map(|&length| u64::from(length)).sum());
@@ -176,6 +178,13 @@ fn copy(frame: &Frame<'_>, to: &mut [u8]) {
             to[16..].copy_from_slice(&frame.bytes[12..]);
         }
     }
+}
+
+/// Hands the time of its arrival on.
+#[inline]
+fn stamp(arrival: Arrival, packet: &mut Slot<'_>) {
+    packet.set_time(arrival.time);
+    packet.set_flags(packet.flags() | flags::TIME | if arrival.by_device { flags::DEVICE_TIME } else { 0 });
 }
 
 fn put_tag((kind, control): (u16, u16), frame: &mut [u8]) {

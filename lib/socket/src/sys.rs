@@ -8,7 +8,7 @@ mod offload;
 mod ring;
 mod send;
 
-pub(crate) use ring::{Frame, Ring};
+pub(crate) use ring::{Arrival, Frame, Ring};
 pub(crate) use send::{Sender, Sent, send_from};
 
 use libc::{c_int, c_uint, c_void};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Ports on both ends of a veth pair, in namespaces of their own, made as an ordinary user by `unshare`.
 
+use perigee_packet::batch::flags;
 use perigee_packet::batch::heap::HeapPool;
 use perigee_packet::wire::{checksum, checksums};
 use perigee_packet::{Batch, Handle, Mask, Pool, Port, ReceiveQueue, TransmitQueue};
@@ -9,7 +10,7 @@ use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::process::{Command, exit};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const INSIDE: &str = "PERIGEE_TEST_INSIDE";
 /// An Ethernet type that nothing else on the wire uses.
@@ -18,6 +19,7 @@ const MARK: [u8; 2] = [0x88, 0xb5];
 const CASES: &[(&str, fn())] = &[
     ("every_length", every_length),
     ("tags_come_back", tags_come_back),
+    ("frames_have_the_times_of_their_arrival", frames_have_the_times_of_their_arrival),
     ("flows_stay_together_and_fragments_as_sent", flows_stay_together_and_fragments_as_sent),
     ("unfinished_checksums_are_finished", unfinished_checksums_are_finished),
     ("super_frames_stay_whole", super_frames_stay_whole),
@@ -232,6 +234,37 @@ fn tags_come_back() {
         assert!(got == sent, "a tagged frame of {} bytes came changed", sent.len());
     }
     assert_eq!(got.len(), frames.len());
+    pair.end();
+}
+
+/// By the kernel's clock, as a veth has none; in order, and between sending and receiving.
+fn frames_have_the_times_of_their_arrival() {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let mut pair = Pair::new(1);
+    let before = now();
+    // Long ones do not fit the ring's slots.
+    let frames: Vec<_> = [60, 1514, 9014, 60].into_iter().map(|length| frame(length, 1)).collect();
+    pair.send(&frames);
+    let (mut batch, mut times) = (Batch::new(pair.pool), vec![before]);
+    for _ in 0..500 {
+        batch.refill();
+        pair.rx[0].receive(&mut batch, 32);
+        for slot in batch.live() {
+            if !batch.frame(slot).is_some_and(ours) {
+                continue;
+            }
+            let known = batch.slot(slot).unwrap().flags() & (flags::TIME | flags::DEVICE_TIME);
+            assert_eq!(known, flags::TIME);
+            times.push(batch.time(slot).unwrap());
+        }
+        if times.len() > frames.len() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    times.push(now());
+    assert!(times.len() == 6 && times.is_sorted(), "{times:?}");
+    drop(batch);
     pair.end();
 }
 

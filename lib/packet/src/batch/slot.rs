@@ -119,6 +119,8 @@ impl Slot<'_> {
         l3, set_l3, l3: u8;
         /// See [`flags`](super::flags).
         flags, set_flags, flags: u8;
+        /// When it arrived, where flags say so.
+        time, set_time, time: u64;
         /// Next-hop id, known after a lookup.
         next_hop, set_next_hop, next_hop: u32;
         /// Flow hash, where `flags` say so.

@@ -59,7 +59,7 @@ impl SlowThread {
             return self.tell(Input::SentBack { interface: punted.interface, frame: punted.packet.bytes() });
         }
         let (port, reason, trace) = (punted.port, Some(punted.reason), punted.trace.take());
-        let seen = Seen { frame: punted.packet.bytes(), port, direction: Direction::In, reason, now: 0 };
+        let seen = Seen { frame: punted.packet.bytes(), port, direction: Direction::In, reason, now: 0, arrived: None };
         match punted.packet.gso_size().and_then(|size| SuperFrame::new(seen.frame, size)) {
             None => self.arrived(Arrival::Punted(trace), punted.interface, seen),
             Some(whole) => self.punted_whole(punted.interface, &seen, &whole, trace),
@@ -94,7 +94,7 @@ impl SlowThread {
                 let Some(packet) = self.batch.take(slot) else { continue };
                 let frame = packet.bytes();
                 if let Some(interface) = self.parts.forwarding.interfaces().ingress(port, vid(frame)) {
-                    let seen = Seen { frame, port, direction: Direction::In, reason: None, now: 0 };
+                    let seen = Seen { frame, port, direction: Direction::In, reason: None, now: 0, arrived: None };
                     self.arrived(Arrival::Steered, interface, seen);
                 }
             }

@@ -32,7 +32,7 @@ impl Capture {
         let comment = comment.or_else(|| seen.reason.map(|reason| explained(reason, &self.custom)));
         self.outlet.put(Record::Captured(Captured {
             port: seen.port,
-            time: seen.now.wrapping_add(self.epoch),
+            time: seen.arrived.unwrap_or_else(|| seen.now.wrapping_add(self.epoch)),
             direction: Some(match seen.direction {
                 Direction::In => pcapng::Direction::In,
                 Direction::Out => pcapng::Direction::Out,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Frames that do not fit their slots, and super-frames.
 
-use super::{RxQueue, copy, finish, put_tag};
-use crate::sys::{Frame, Socket};
+use super::{RxQueue, copy, finish, put_tag, stamp};
+use crate::sys::{Arrival, Frame, Socket};
 use perigee_packet::{BATCH_SIZE, Batch, Mask, SuperFrame, SuperFrames};
 use std::io;
 use std::num::NonZeroU16;
@@ -16,6 +16,7 @@ const LONGEST: usize = u16::MAX as usize + 14 + 2 * 4;
 pub(super) struct Cut {
     frame: Vec<u8>,
     gso_size: NonZeroU16,
+    arrival: Arrival,
     next: usize,
 }
 
@@ -63,6 +64,7 @@ impl RxQueue {
                 None => finish(&frame, packet.frame_mut()),
                 size => packet.set_gso_size(size),
             }
+            stamp(frame.arrival, &mut packet);
             if let Some(this) = packet.gso_size().and_then(|size| SuperFrame::new(packet.frame(), size)) {
                 whole.frames += 1;
                 whole.segments += this.len() as u64;
@@ -112,14 +114,14 @@ impl RxQueue {
         }
         let mut frame = vec![0; first.len().min(LONGEST)];
         let whole = read(&first, &end.socket, &mut frame).unwrap_or(false) && first.len() <= LONGEST;
-        let gso_size = first.offload.gso_size.filter(|_| whole);
+        let (gso_size, arrival) = (first.offload.gso_size.filter(|_| whole), first.arrival);
         self.release(1);
         let usable = gso_size.filter(|size| SuperFrame::new(&frame, *size).is_some());
         let Some(gso_size) = usable else {
             self.count(|side| &side.errors, 1);
             return 0;
         };
-        self.cut = Some(Box::new(Cut { frame, gso_size, next: 0 }));
+        self.cut = Some(Box::new(Cut { frame, gso_size, arrival, next: 0 }));
         self.cut_on(batch, burst)
     }
 
@@ -149,6 +151,7 @@ impl RxQueue {
         for mut packet in batch.packets(Mask::first(n)) {
             packet.set_port(number);
             whole.write(cut.next + usize::from(packet.index()), packet.frame_mut());
+            stamp(cut.arrival, &mut packet);
         }
         self.count_received(n, lengths[..n].iter().map(|&length| u64::from(length)).sum());
         cut.next += n;

@@ -26,6 +26,15 @@ const BLOCKS: usize = 32;
 /// Bytes before a frame in its slot: the kernel's header and address, the Ethernet header aligned behind them, the offload header.
 const AHEAD: usize = 66 + OFFLOAD;
 
+/// When a frame arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    /// In ns since 1970.
+    pub(crate) time: u64,
+    /// By the device's clock, which an operator has to set.
+    pub(crate) by_device: bool,
+}
+
 /// A received frame, where the kernel put it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame<'a> {
@@ -35,6 +44,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) tag: Option<(u16, u16)>,
     /// Its length without the tag, in bytes: more than there are here if it was too long for the slot.
     pub(crate) whole: usize,
+    pub(crate) arrival: Arrival,
     /// Does all of it wait in the socket's queue?
     pub(crate) queued: bool,
     /// What is left to a device.
@@ -80,6 +90,8 @@ impl Ring {
         let version: c_int = libc::tpacket_versions::TPACKET_V2 as c_int;
         socket.set(libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
         socket.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1i32)?;
+        // Where a device stamps frames (an operator has to ask it to), its time; else the kernel's.
+        socket.set(libc::SOL_PACKET, libc::PACKET_TIMESTAMP, &libc::SOF_TIMESTAMPING_RAW_HARDWARE)?;
         socket.set(libc::SOL_PACKET, libc::PACKET_COPY_THRESH, &1i32)?;
         socket.enlarge_receive_queue();
         let wanted = libc::tpacket_req {
@@ -142,6 +154,10 @@ impl Ring {
                 bytes,
                 tag: (status & libc::TP_STATUS_VLAN_VALID != 0).then_some((kind, (*header).tp_vlan_tci)),
                 whole: (*header).tp_len as usize,
+                arrival: Arrival {
+                    time: u64::from((*header).tp_sec) * 1_000_000_000 + u64::from((*header).tp_nsec),
+                    by_device: status & libc::TP_STATUS_TS_RAW_HARDWARE != 0,
+                },
                 queued: status & libc::TP_STATUS_COPY != 0,
                 offload: Offload::read(ahead),
             })
