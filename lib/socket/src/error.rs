@@ -31,6 +31,34 @@ pub(crate) fn failed(interface: &str, what: &str, error: &io::Error) -> Error {
     Error::new(format!("interface {interface}: {what}: {}; {hint}", text(error)))
 }
 
+/// What failed on the way to AF_XDP sockets on an interface, the kernel's reason, and what may help.
+pub(crate) fn xdp_failed(interface: &str, what: &str, error: &io::Error) -> Error {
+    let detach;
+    let hint = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            "CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF are needed, and no namespace of users grants the last: run as root (`sudo`)"
+        }
+        Some(libc::EBUSY | libc::EEXIST) => {
+            detach = format!(
+                "another program uses XDP there: end it, or detach what it left by `ip link set dev {interface} xdp off`"
+            );
+            &detach
+        }
+        Some(libc::ENOMEM | libc::ENOBUFS) => {
+            "each queue takes up to 12 MB that cannot be swapped: raise the limit (`ulimit -l`), or give the device fewer queues (`ethtool -L`)"
+        }
+        Some(libc::ERANGE) => {
+            "its driver takes XDP programs with a smaller MTU only, which with veth is that of the other end, often of at most 3,498 bytes: lower it, or use packet sockets"
+        }
+        Some(libc::EAFNOSUPPORT | libc::ENOSYS | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOPROTOOPT) => {
+            "Linux 5.9 or later with CONFIG_BPF_SYSCALL and CONFIG_XDP_SOCKETS is needed: use packet sockets"
+        }
+        Some(libc::EMFILE) => "each queue takes several file descriptors: raise the limit (`ulimit -n`)",
+        _ => "packet sockets work with every interface",
+    };
+    Error::new(format!("interface {interface}: {what}: {}; {hint}", text(error)))
+}
+
 /// The kernel's words without Rust's "(os error N)".
 pub(crate) fn text(error: &io::Error) -> String {
     let text = error.to_string();

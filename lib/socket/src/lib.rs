@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-//! Linux interfaces as ports, by packet sockets: no DPDK, and no privileges beyond CAP_NET_RAW.
+//! Linux interfaces as ports, without DPDK: by packet sockets, with no privileges beyond CAP_NET_RAW, or by AF_XDP sockets, as root.
 //!
 //! ```text
 //! port       SocketPort: opens the sockets, knows the interface, counts; finds it again when it comes back
 //! receive    RxQueue: from a ring that the kernel fills, copied into buffers of a pool; receive/long: super-frames
 //! transmit   TxQueue: sendmmsg
+//! xdp        XdpPort: the same by AF_XDP sockets; xdp/receive, xdp/transmit
 //! checksum   finishes checksums that the sender left to its device
 //! error      what went wrong, in one sentence
-//! sys        everything unsafe: the ring, system calls
+//! sys        everything unsafe: rings, system calls, the XDP program
 //! ```
 #![deny(unsafe_code)]
 
@@ -22,8 +23,10 @@ mod port;
 mod receive;
 mod sys;
 mod transmit;
+mod xdp;
 
 pub use error::{Error, Result};
 pub use port::{Buffers, SocketConfig, SocketPort};
 pub use receive::RxQueue;
 pub use transmit::TxQueue;
+pub use xdp::{XdpPort, XdpRxQueue, XdpTxQueue};

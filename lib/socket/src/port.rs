@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Bytes of a frame around its IP packet: an Ethernet header and two VLAN tags.
-const FRAME_OVERHEAD: usize = 14 + 2 * 4;
+pub(crate) const FRAME_OVERHEAD: usize = 14 + 2 * 4;
 /// Sockets kept for each receive queue of a port with several.
 const SPARES: usize = 4;
 /// How often a queue without packets looks for its interface.
@@ -193,11 +193,16 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// An open port; clones are the same port. Its sockets are closed when it and all its queues are dropped.
 #[derive(Clone)]
-pub struct SocketPort(Arc<Shared>);
+pub struct SocketPort(pub(crate) Arc<Shared>);
 
 impl SocketPort {
     /// Opens a port.
     pub fn open(config: &SocketConfig, buffers: Buffers) -> Result<SocketPort> {
+        SocketPort::with_queues(config, buffers, config.receive_queues.max(1), config.transmit_queues.max(1))
+    }
+
+    /// Opens a port with this number of queues.
+    pub(crate) fn with_queues(config: &SocketConfig, buffers: Buffers, rx: u16, tx: u16) -> Result<SocketPort> {
         let Buffers { pool, super_frames: large, memory } = buffers;
         let super_frames = large.is_some();
         let name = config.interface.as_str();
@@ -224,7 +229,6 @@ impl SocketPort {
             )));
         }
 
-        let (rx, tx) = (config.receive_queues.max(1), config.transmit_queues.max(1));
         let mut state = State {
             info: PortInfo {
                 port: config.number,
@@ -324,12 +328,30 @@ fn listen(
 }
 
 impl Shared {
-    fn no_queue(&self, what: &str, index: u16, there_are: usize) -> Error {
+    pub(crate) fn no_queue(&self, what: &str, index: u16, there_are: usize) -> Error {
         Error::new(format!("port {} has no {what} queue {index}: it has {there_are}", self.name))
     }
 
-    fn taken(&self, what: &str, index: u16) -> Error {
+    pub(crate) fn taken(&self, what: &str, index: u16) -> Error {
         Error::new(format!("{what} queue {index} of port {} is already in use by another thread", self.name))
+    }
+
+    /// The socket that asks about the interface.
+    pub(crate) fn control(&self) -> &Socket {
+        &self.control
+    }
+
+    /// Adds a sentence to the port's notes, unless it is there.
+    pub(crate) fn note(&self, note: String) {
+        let notes = &mut lock(&self.state).info.notes;
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+
+    /// Withdraws notes that begin so.
+    pub(crate) fn withdraw(&self, start: &str) {
+        lock(&self.state).info.notes.retain(|note| !note.starts_with(start));
     }
 
     /// The interface's index now, if it exists.

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
-//! System calls on packet sockets (packet(7)); with `sys/` the only files of this crate with `unsafe` in them.
+//! System calls on packet sockets (packet(7)) and AF_XDP sockets; with `sys/` the only files of this crate with `unsafe` in them.
 #![allow(unsafe_code)]
 
+mod bpf;
 pub(crate) mod interface;
 #[deny(unsafe_code)]
 mod offload;
 mod ring;
+mod rings;
 mod send;
+pub(crate) mod xsk;
 
+pub(crate) use bpf::{Attached, Mode, Program, SocketMap};
 pub(crate) use ring::{Arrival, Frame, Ring};
 pub(crate) use send::{Sender, Sent, send_from};
 
@@ -44,6 +48,21 @@ fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
+/// Sets a socket's option; `T` is a plain structure of the kernel's.
+fn set_option<T: Copy>(socket: c_int, level: c_int, name: c_int, value: &T) -> io::Result<()> {
+    let (pointer, size) = (std::ptr::from_ref(value).cast::<c_void>(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: `size` bytes are there to be read.
+    check(unsafe { libc::setsockopt(socket, level, name, pointer, size) }).map(drop)
+}
+
+/// Reads a socket's option into a plain structure of the kernel's, numbers only; returns how many bytes the kernel has written.
+fn get_option<T: Copy>(socket: c_int, level: c_int, name: c_int, to: &mut T) -> io::Result<usize> {
+    let (pointer, mut size) = (std::ptr::from_mut(to).cast::<c_void>(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: `size` bytes are there to be written.
+    check(unsafe { libc::getsockopt(socket, level, name, pointer, &raw mut size) })?;
+    Ok(size as usize)
+}
+
 impl Socket {
     /// Opens one. Protocol 0: with another it would receive frames of all interfaces before it is bound.
     pub(crate) fn open() -> io::Result<Socket> {
@@ -58,9 +77,7 @@ impl Socket {
 
     /// Sets an option; `T` is a plain structure of the kernel's.
     fn set<T: Copy>(&self, level: c_int, name: c_int, value: &T) -> io::Result<()> {
-        let (pointer, size) = (std::ptr::from_ref(value).cast::<c_void>(), size_of::<T>() as libc::socklen_t);
-        // SAFETY: `size` bytes are there to be read.
-        check(unsafe { libc::setsockopt(self.fd(), level, name, pointer, size) }).map(drop)
+        set_option(self.fd(), level, name, value)
     }
 
     /// Does not receive what this machine sends.
@@ -145,25 +162,15 @@ impl Socket {
         let wanted: c_uint = u32::from(group.unwrap_or(0)) | kind << 16;
         self.set(libc::SOL_PACKET, libc::PACKET_FANOUT, &wanted)?;
         let mut got: c_uint = 0;
-        let mut size = size_of::<c_uint>() as libc::socklen_t;
-        // SAFETY: a number of the size given, to be written.
-        check(unsafe {
-            let to = (&raw mut got).cast();
-            libc::getsockopt(self.fd(), libc::SOL_PACKET, libc::PACKET_FANOUT, to, &raw mut size)
-        })?;
+        get_option(self.fd(), libc::SOL_PACKET, libc::PACKET_FANOUT, &mut got)?;
         Ok(got as u16)
     }
 
     /// Frames that its ring had no room for, since it was last asked.
     pub(crate) fn drops(&self) -> u64 {
         let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-        let mut size = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-        // SAFETY: a structure of the size given, to be written.
-        let result = unsafe {
-            let to = (&raw mut statistics).cast();
-            libc::getsockopt(self.fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, to, &raw mut size)
-        };
-        if result == 0 { u64::from(statistics.tp_drops) } else { 0 }
+        let read = get_option(self.fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut statistics);
+        if read.is_ok() { u64::from(statistics.tp_drops) } else { 0 }
     }
 
     /// Asks for frames that the interface would not receive, or no longer. It ends with the socket.

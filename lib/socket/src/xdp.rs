@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: MIT
+//! A port by AF_XDP sockets: an XDP program takes an interface's frames before the kernel has looked at them.
+//!
+//! Each of the device's receive queues has a socket, which sends, too. Everything about the interface itself, its address, link,
+//! MTU and memberships, is as with packet sockets: a [`SocketPort`] without queues.
+//!
+//! An interface that is deleted and made again needs the program attached to it, and new sockets. Attaching a program that is
+//! loaded takes no privilege, and sockets are kept in reserve, with the same memory for frames, as the router has dropped its
+//! privileges by then.
+
+mod receive;
+mod transmit;
+
+pub use receive::XdpRxQueue;
+pub use transmit::XdpTxQueue;
+
+use crate::error::{Error, Result, xdp_failed};
+use crate::port::{Buffers, FRAME_OVERHEAD, Shared, SocketConfig, SocketPort, lock};
+use crate::sys::xsk::{self, Ends, Frames, LONGEST, Lost, Receiver, Transmitter, Unbound, XdpSocket};
+use crate::sys::{Attached, Mode, Program, SocketMap, interface};
+use perigee_packet::{Link, Port, PortInfo, PortStats};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Sockets kept in reserve for each queue.
+const SPARES: usize = 4;
+/// The kernel's ENOTSUPP, which some drivers return; it has no name outside.
+const ENOTSUPP: i32 = 524;
+
+/// One direction of a queue, as its port sees it.
+struct Way<T> {
+    taken: AtomicBool,
+    /// What the queue works with, until it takes it.
+    end: Mutex<Option<T>>,
+    packets: AtomicU64,
+    bytes: AtomicU64,
+    errors: AtomicU64,
+}
+
+impl<T> Way<T> {
+    fn new(end: T) -> Way<T> {
+        let [packets, bytes, errors] = [const { AtomicU64::new(0) }; 3];
+        Way { taken: AtomicBool::new(false), end: Mutex::new(Some(end)), packets, bytes, errors }
+    }
+
+    fn take(&self) -> Option<T> {
+        lock(&self.end).take()
+    }
+
+    /// The queue is dropped: another may be taken, and go on with what this one had, unless there is something newer.
+    fn give_back(&self, end: Option<T>) {
+        let mut here = lock(&self.end);
+        if here.is_none() {
+            *here = end;
+        }
+        self.taken.store(false, Ordering::Release);
+    }
+
+    fn count(&self, packets: u64, bytes: u64, errors: u64) {
+        for (counter, n) in [(&self.packets, packets), (&self.bytes, bytes), (&self.errors, errors)] {
+            counter.fetch_add(n, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A queue of the device.
+struct Side {
+    receive: Way<Receiver>,
+    transmit: Way<Transmitter>,
+    no_buffer: AtomicU64,
+    frames: Frames,
+    socket: Mutex<Arc<XdpSocket>>,
+    /// What the sockets before this one have lost.
+    before: Mutex<Lost>,
+}
+
+impl Side {
+    fn new(frames: Frames, ends: Ends) -> Side {
+        Side {
+            receive: Way::new(ends.receiver),
+            transmit: Way::new(ends.transmitter),
+            no_buffer: AtomicU64::new(0),
+            frames,
+            socket: Mutex::new(ends.socket),
+            before: Mutex::new(Lost::default()),
+        }
+    }
+
+    fn lost(&self) -> Lost {
+        let (now, before) = (lock(&self.socket).lost(), *lock(&self.before));
+        let refused = (now.refused.0 + before.refused.0, now.refused.1 + before.refused.1);
+        Lost { missed: now.missed + before.missed, refused }
+    }
+
+    fn replace(&self, ends: Ends) {
+        let lost = self.lost();
+        *lock(&self.before) = lost;
+        *lock(&self.socket) = ends.socket;
+        *lock(&self.receive.end) = Some(ends.receiver);
+        *lock(&self.transmit.end) = Some(ends.transmitter);
+    }
+}
+
+/// What gives the interface's frames to the sockets.
+struct Redirection {
+    map: SocketMap,
+    program: Program,
+    /// `None` while the interface is away.
+    attached: Option<Attached>,
+    /// Of each queue.
+    spares: Vec<Vec<Unbound>>,
+}
+
+/// What the port and its queues share.
+struct XdpShared {
+    base: SocketPort,
+    sides: Vec<Side>,
+    transmit_queues: u16,
+    chunk: usize,
+    /// The interface that the sockets are bound to.
+    index: AtomicI32,
+    /// Changes when queues should let go of their sockets, and when all have new ones.
+    generation: AtomicU32,
+    redirection: Mutex<Redirection>,
+    /// Were VLAN tags taken out before?
+    took_tags: bool,
+}
+
+/// An open port; clones are the same port. The program goes away, and its sockets are closed, when it and all its queues are dropped.
+#[derive(Clone)]
+pub struct XdpPort(Arc<XdpShared>);
+
+impl XdpPort {
+    /// Opens a port. It has as many receive queues as the device, whatever `config` says, and at most as many transmit queues.
+    pub fn open(config: &SocketConfig, buffers: Buffers) -> Result<XdpPort> {
+        let name = config.interface.as_str();
+        let base = SocketPort::with_queues(config, Buffers { super_frames: None, ..buffers }, 0, 0)?;
+        let shared = &base.0;
+        let fail = |what: &str| {
+            let what = what.to_owned();
+            move |error: io::Error| xdp_failed(name, &what, &error)
+        };
+        let chunk = xsk::chunk_for(shared.longest_now()).ok_or_else(|| too_long(name, shared.longest_now()))?;
+        let (rx, tx) = interface::queues(shared.control(), name).unwrap_or((1, 1));
+        let (rx, tx) = (rx.clamp(1, u16::MAX.into()), tx.clamp(1, u16::MAX.into()));
+        let map = SocketMap::new(rx).map_err(fail("no table of AF_XDP sockets could be made"))?;
+        let program = Program::load(&map).map_err(fail("its XDP program could not be loaded"))?;
+        let mut redirection = Redirection { map, program, attached: None, spares: Vec::new() };
+        let index = shared.find().ok_or_else(|| Error::new(format!("interface {name} is gone: start again")))?;
+        let mode = attach(&mut redirection, shared, index).map_err(fail("no XDP program could be attached"))?;
+        let mut sides = Vec::new();
+        for queue in 0..rx {
+            let side = first(&mut redirection, index, queue, mode, chunk);
+            sides.push(side.map_err(fail(&format!("queue {queue} could not be opened")))?);
+        }
+        let took_tags = keep_tags(shared);
+        say_what_it_is(shared, &sides, config.receive_queues);
+        Ok(XdpPort(Arc::new(XdpShared {
+            transmit_queues: config.transmit_queues.clamp(1, rx.min(tx) as u16),
+            sides,
+            chunk,
+            index: AtomicI32::new(index),
+            generation: AtomicU32::new(0),
+            redirection: Mutex::new(redirection),
+            took_tags,
+            base,
+        })))
+    }
+
+    /// Takes a receive queue: `0 .. info().receive_queues`, all of which have to be polled.
+    pub fn rx_queue(&self, index: u16) -> Result<XdpRxQueue> {
+        let shared = &self.0;
+        let side = shared.sides.get(usize::from(index));
+        let side = side.ok_or_else(|| shared.base.0.no_queue("receive", index, shared.sides.len()))?;
+        if side.receive.taken.swap(true, Ordering::AcqRel) {
+            return Err(shared.base.0.taken("receive", index));
+        }
+        Ok(XdpRxQueue::new(shared.clone(), index.into()))
+    }
+
+    /// Takes a transmit queue: `0 .. info().transmit_queues`.
+    pub fn tx_queue(&self, index: u16) -> Result<XdpTxQueue> {
+        let shared = &self.0;
+        let side = shared.sides.get(usize::from(index)).filter(|_| index < shared.transmit_queues);
+        let side = side.ok_or_else(|| shared.base.0.no_queue("transmit", index, shared.transmit_queues.into()))?;
+        if side.transmit.taken.swap(true, Ordering::AcqRel) {
+            return Err(shared.base.0.taken("transmit", index));
+        }
+        Ok(XdpTxQueue::new(shared.clone(), index.into()))
+    }
+}
+
+fn too_long(name: &str, longest: usize) -> Error {
+    Error::new(format!(
+        "interface {name}: an MTU of {} was requested, and AF_XDP takes up to {}: lower it, or use packet sockets",
+        longest - FRAME_OVERHEAD,
+        LONGEST - FRAME_OVERHEAD
+    ))
+}
+
+/// Attaches the program to an interface, in the driver if that can.
+fn attach(redirection: &mut Redirection, shared: &Shared, index: i32) -> io::Result<Mode> {
+    redirection.attached = None;
+    let (attached, mode) = match redirection.program.attach(index, Mode::Native) {
+        Ok(attached) => (attached, Mode::Native),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | ENOTSUPP)) => {
+            let attached = redirection.program.attach(index, Mode::Generic)?;
+            let reason = crate::error::text(&error);
+            shared.note(format!(
+                "port {}: its driver does not run XDP programs ({reason}), so the kernel does, which is slower",
+                shared.name
+            ));
+            (attached, Mode::Generic)
+        }
+        Err(error) => return Err(error),
+    };
+    redirection.attached = Some(attached);
+    Ok(mode)
+}
+
+/// Opens a queue and its spare sockets, as many as the limit of locked memory allows.
+fn first(by: &mut Redirection, index: i32, queue: u32, mode: Mode, chunk: usize) -> io::Result<Side> {
+    let frames = Frames::new(chunk)?;
+    let ends = bind(by, Unbound::open(&frames)?, index, queue, mode)?;
+    by.spares.push((0..SPARES).map_while(|_| Unbound::open(&frames).ok()).collect());
+    Ok(Side::new(frames, ends))
+}
+
+/// Binds a socket to a queue, and lets the program give it that queue's frames.
+fn bind(by: &Redirection, socket: Unbound, index: i32, queue: u32, mode: Mode) -> io::Result<Ends> {
+    let ends = xsk::bind(socket, index, queue, mode)?;
+    by.map.set(queue, &*ends.socket)?;
+    Ok(ends)
+}
+
+/// Leaves VLAN tags where XDP programs see them; says whether the device took them out before.
+fn keep_tags(shared: &Shared) -> bool {
+    let name = &shared.name;
+    if interface::driver(shared.control(), name).as_deref() == Some("veth") {
+        shared.note(format!(
+            "port {name}: the other end of a veth pair must leave neither checksums nor VLAN tags to it, as AF_XDP does not see what is \
+             unfinished: `ethtool -K PEER tx off txvlan off`"
+        ));
+        return false;
+    }
+    match interface::leave_tags(shared.control(), name, true) {
+        Ok(took) => took,
+        Err(error) => {
+            let reason = crate::error::text(&error);
+            shared.note(format!(
+                "port {name}: whether VLAN tags arrive is not known ({reason}): `ethtool -k {name}` shows rxvlan"
+            ));
+            false
+        }
+    }
+}
+
+fn say_what_it_is(shared: &Shared, sides: &[Side], requested: u16) {
+    let name = &shared.name;
+    if sides.iter().all(|side| lock(&side.socket).zero_copy()) {
+        shared.note(format!("port {name}: its driver receives and sends without a copy by the kernel"));
+    }
+    if sides.len() != usize::from(requested) {
+        shared.note(format!(
+            "port {name}: the device has {} receive queues, all of which are used: `ethtool -L {name}` changes their number",
+            sides.len()
+        ));
+    }
+}
+
+impl XdpShared {
+    /// Looks for the interface, and for its MTU. If it was made again, one of the queues gives new sockets to all of them.
+    fn look(&self) {
+        let base = &self.base.0;
+        let Some(index) = base.find() else { return };
+        if index == self.index.load(Ordering::Acquire) {
+            base.look_at_mtu();
+            return;
+        }
+        // Not before it is up, as some drivers refuse sockets until then. If another queue is at it, nobody waits.
+        let up = interface::flags(base.control(), &base.name).is_ok_and(|(up, _)| up);
+        let Ok(mut redirection) = self.redirection.try_lock() else { return };
+        if !up || index == self.index.load(Ordering::Acquire) {
+            return;
+        }
+        let failed = format!("port {}: the interface came back and is not used: ", base.name);
+        base.withdraw(&failed);
+        if let Err(error) = self.join(&mut redirection, index) {
+            base.note(format!("{failed}{}: start again", crate::error::text(&error)));
+        }
+    }
+
+    fn join(&self, redirection: &mut Redirection, index: i32) -> io::Result<()> {
+        let mode = attach(redirection, &self.base.0, index)?;
+        // Queues let go of their sockets before others receive into the same memory.
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        for (queue, side) in self.sides.iter().enumerate() {
+            let spare = redirection.spares[queue].pop();
+            let socket = spare.map_or_else(|| Unbound::open(&side.frames), Ok)?;
+            side.replace(bind(redirection, socket, index, queue as u32, mode)?);
+        }
+        self.index.store(index, Ordering::Release);
+        self.generation.fetch_add(1, Ordering::Release);
+        self.base.0.found(index);
+        Ok(())
+    }
+}
+
+impl Port for XdpPort {
+    fn info(&self) -> PortInfo {
+        PortInfo {
+            driver: "xdp".to_owned(),
+            receive_queues: self.0.sides.len() as u16,
+            transmit_queues: self.0.transmit_queues,
+            ..self.0.base.info()
+        }
+    }
+
+    fn link(&self) -> Link {
+        self.0.base.link()
+    }
+
+    fn stats(&self) -> PortStats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let mut stats = PortStats::default();
+        for side in &self.0.sides {
+            let lost = side.lost();
+            stats.rx_packets += get(&side.receive.packets);
+            stats.rx_bytes += get(&side.receive.bytes);
+            stats.rx_errors += get(&side.receive.errors) + lost.refused.0;
+            stats.rx_missed += lost.missed;
+            stats.rx_no_buffer += get(&side.no_buffer);
+            stats.tx_packets += get(&side.transmit.packets);
+            stats.tx_bytes += get(&side.transmit.bytes);
+            stats.tx_errors += get(&side.transmit.errors) + lost.refused.1;
+        }
+        stats
+    }
+
+    fn set_promiscuous(&self, on: bool) -> std::result::Result<(), String> {
+        self.0.base.set_promiscuous(on)
+    }
+
+    fn set_mtu(&self, mtu: u16) -> std::result::Result<(), String> {
+        let longest = usize::from(mtu) + FRAME_OVERHEAD;
+        if longest > LONGEST {
+            return Err(too_long(&self.0.base.0.name, longest).to_string());
+        }
+        if xsk::chunk_for(longest).is_none_or(|chunk| chunk > self.0.chunk) {
+            let name = &self.0.base.0.name;
+            return Err(format!(
+                "port {name}: an MTU of {mtu} was requested, and its memory is cut for smaller ones; set it in the configuration"
+            ));
+        }
+        self.0.base.set_mtu(mtu)
+    }
+}
+
+impl Drop for XdpShared {
+    fn drop(&mut self) {
+        if self.took_tags {
+            // Without privileges it stays as it is.
+            let _ = interface::leave_tags(self.base.0.control(), &self.base.0.name, false);
+        }
+    }
+}
