@@ -36,7 +36,7 @@ objects! {
         pub name: String,
         /// The Linux interface, or the device that DPDK opened.
         pub device: String,
-        /// What drives it: `packet`, the router's own packet sockets, or a driver of DPDK's, such as `net_af_packet`.
+        /// What drives it: `packet` or `xdp`, the router's own packet sockets or AF_XDP sockets, or a driver of DPDK's, such as `net_af_packet`.
         pub driver: String,
         /// The MAC address in use on the wire.
         pub mac: MacAddr,

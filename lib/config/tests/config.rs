@@ -180,7 +180,10 @@ fn every_check_of_a_port() {
         ("[port.lan]\ndevice = «\"net_null1, x\"»", "there is a blank in it"),
         ("[port.lan]\ndevice = \"0000:01:00.0\"\n«driver» = \"dpdk:af_xdp\"", "expected it only beside `interface`"),
         ("[port.lan]\ninterface = «\"averyveryverylongname\"»", "the name of a Linux interface"),
-        ("[port.lan]\ninterface = \"eth1\"\ndriver = «\"e1000\"»", "\"packet\", \"dpdk:af_packet\" or \"dpdk:af_xdp\""),
+        (
+            "[port.lan]\ninterface = \"eth1\"\ndriver = «\"e1000\"»",
+            "\"packet\", \"xdp\", \"dpdk:af_packet\" or \"dpdk:af_xdp\"",
+        ),
         ("[port.«eth1»]\ninterface = \"eth1\"", "found a port named like its Linux interface `eth1`"),
         ("[port.lan]\ndevice = \"net_null1\"\nmac = «\"01:00:5e:00:00:01\"»", "(a group address or zero)"),
         ("[port.lan]\ndevice = \"net_null1\"\nmac = «\"02:00\"»", "the MAC address of one station"),

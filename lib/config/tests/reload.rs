@@ -44,7 +44,7 @@ const CASES: &[Case] = &[
     ("[linux]", "audit", "[linux]", "'1s'", "'1001ms'", ""),
     ("[port.NAME]", "device", "[port.b]", "'net_null1'", "'net_null2'", "port.b.device"),
     ("[port.NAME]", "interface", "[port.b]", "'x'", "'y'", "port.b.interface"),
-    ("[port.NAME]", "driver", "[port.b]\ninterface = 'x'", "'packet'", "'dpdk:af_xdp'", "port.b.driver"),
+    ("[port.NAME]", "driver", "[port.b]\ninterface = 'x'", "'packet'", "'xdp'", "port.b.driver"),
     ("[port.NAME]", "mac", "[port.b]\ninterface = 'x'", "'02:00:00:00:00:01'", "'02:00:00:00:00:02'", "port.b.mac"),
     ("[port.NAME]", "mtu", "[port.b]\ninterface = 'x'", "1400", "1401", "port.b.mtu"),
     ("[port.NAME]", "promiscuous", "[port.b]\ninterface = 'x'", "true", "false", "port.b.promiscuous"),

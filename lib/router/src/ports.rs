@@ -144,7 +144,12 @@ impl Ports {
         let prepare = |(name, mac): (String, MacAddr)| {
             let info = &under(&name)?.info;
             tracing::info!("the interface {name} was made again");
-            Some(LinkPreparation::new(&name, mac, info.mac, info.mtu))
+            let mut preparation = LinkPreparation::new(&name, mac, info.mac, info.mtu);
+            // With AF_XDP the kernel does not hear what the port hears, and a card would not receive for an address that it has not.
+            if ["xdp", "net_af_xdp"].contains(&info.driver.as_str()) {
+                preparation.other_mac = None;
+            }
+            Some(preparation)
         };
         made.into_iter().filter_map(prepare).collect()
     }

@@ -21,7 +21,7 @@ struct Arguments {
     /// The router: perigee, linux (the kernel of the namespace), or a command line
     #[arg(long, default_value = "perigee", value_name = "perigee|linux|COMMAND")]
     target: String,
-    /// The driver of perigee's ports: packet, dpdk:af_packet, or dpdk:af_xdp (as root)
+    /// The driver of perigee's ports: packet, xdp (as root), dpdk:af_packet, or dpdk:af_xdp (as root)
     #[arg(long, default_value = "packet")]
     driver: String,
     /// Threads of perigee's slow path

@@ -10,7 +10,7 @@ use perigee_helper::twin::Twin;
 use perigee_helper::{Helper, LinkPreparation, TwinStatus};
 use perigee_packet::{Cutting, Pool, Port, PortInfo, ReceiveQueue, TransmitQueue};
 use perigee_router::{PortQueues, RouterPort};
-use perigee_socket::{Buffers, SocketConfig, SocketPort};
+use perigee_socket::{Buffers, SocketConfig, SocketPort, XdpPort};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ pub(super) enum OpenPort {
     Dpdk(DpdkPort),
     /// Its packets are DPDK's all the same, so that they can leave by any port.
     Socket(SocketPort, Arc<MbufPool>),
+    Xdp(XdpPort, Arc<MbufPool>),
 }
 
 impl OpenPort {
@@ -27,6 +28,7 @@ impl OpenPort {
         match self {
             OpenPort::Dpdk(port) => port.info(),
             OpenPort::Socket(port, _) => port.info(),
+            OpenPort::Xdp(port, _) => port.info(),
         }
     }
 
@@ -34,7 +36,7 @@ impl OpenPort {
     fn dpdk(&self) -> Option<&DpdkPort> {
         match self {
             OpenPort::Dpdk(port) => Some(port),
-            OpenPort::Socket(..) => None,
+            OpenPort::Socket(..) | OpenPort::Xdp(..) => None,
         }
     }
 
@@ -42,6 +44,7 @@ impl OpenPort {
         Ok(match self {
             OpenPort::Dpdk(port) => Box::new(port.rx_queue(index)?),
             OpenPort::Socket(port, _) => Box::new(port.rx_queue(index)?),
+            OpenPort::Xdp(port, _) => Box::new(port.rx_queue(index)?),
         })
     }
 
@@ -49,13 +52,14 @@ impl OpenPort {
         Ok(match self {
             OpenPort::Dpdk(port) => Box::new(port.tx_queue(index)?),
             OpenPort::Socket(port, _) => Box::new(port.tx_queue(index)?),
+            OpenPort::Xdp(port, _) => Box::new(port.tx_queue(index)?),
         })
     }
 
     pub(super) fn pool(&self) -> Arc<MbufPool> {
         match self {
             OpenPort::Dpdk(port) => port.pool().clone(),
-            OpenPort::Socket(_, pool) => pool.clone(),
+            OpenPort::Socket(_, pool) | OpenPort::Xdp(_, pool) => pool.clone(),
         }
     }
 
@@ -105,22 +109,37 @@ pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>
             let taken: Vec<u16> = ports.values().map(|port: &OpenPort| port.info().port).collect();
             let number = (0..).find(|number| !taken.contains(number)).context("no number is left for a port")?;
             let whole = large.clone().filter(|_| super_frames(port)).map(|pool| pool as Arc<dyn Pool>);
-            let buffers = Buffers { pool: pool.clone(), super_frames: whole, memory: &MBUF };
-            let open = SocketPort::open(&socket_config(&wanted, number, &pool), buffers)
-                .with_context(|| format!("port {}", port.name))?;
-            OpenPort::Socket(open, pool)
+            open_own(port, &socket_config(&wanted, number, &pool), whole, pool)
+                .with_context(|| format!("port {}", port.name))?
         };
         let (rules, done, notes) = filters::steer(open.dpdk(), index as u16, config);
         notes.iter().for_each(|note| tracing::info!("{note}"));
         opened.rules.extend(rules);
         opened.steered.retain(|steer| steer.port.is_some_and(|p| usize::from(p) != index) || done.contains(steer));
-        open.info().notes.iter().for_each(|note| tracing::debug!("{note}"));
+        let important = matches!(open, OpenPort::Xdp(..));
+        for note in open.info().notes {
+            if important { tracing::info!("{note}") } else { tracing::debug!("{note}") }
+        }
         ports.insert(index, open);
     }
     opened.infos = ports.values().map(OpenPort::info).collect();
     opened.ports = ports.into_values().collect();
     opened.pools = pools.into_values().chain(large).collect();
     Ok(opened)
+}
+
+/// Opens a port by sockets of our own.
+fn open_own(
+    port: &config::Port,
+    wanted: &SocketConfig,
+    super_frames: Option<Arc<dyn Pool>>,
+    pool: Arc<MbufPool>,
+) -> Result<OpenPort> {
+    let buffers = Buffers { pool: pool.clone(), super_frames, memory: &MBUF };
+    Ok(match linux_driver(&port.device) {
+        Some(LinuxDriver::Xdp) => OpenPort::Xdp(XdpPort::open(wanted, buffers)?, pool),
+        _ => OpenPort::Socket(SocketPort::open(wanted, buffers)?, pool),
+    })
 }
 
 /// A pool of packet buffers for each NUMA node that has ports.
@@ -152,15 +171,22 @@ fn large_pool(eal: &Eal, config: &Config) -> Option<Arc<MbufPool>> {
 
 /// Whether super-frames of a port stay whole.
 fn super_frames(port: &config::Port) -> bool {
-    !by_dpdk(&port.device) && port.super_frames
+    linux_driver(&port.device) == Some(LinuxDriver::Packet) && port.super_frames
+}
+
+fn linux_driver(device: &config::Device) -> Option<LinuxDriver> {
+    match device {
+        config::Device::Linux { driver, .. } => Some(*driver),
+        config::Device::Dpdk(_) => None,
+    }
 }
 
 /// Whether DPDK drives it.
 fn by_dpdk(device: &config::Device) -> bool {
-    !matches!(device, config::Device::Linux { driver: LinuxDriver::Packet, .. })
+    !matches!(linux_driver(device), Some(LinuxDriver::Packet | LinuxDriver::Xdp))
 }
 
-/// The same port by packet sockets.
+/// The same port by sockets of our own.
 fn socket_config(wanted: &PortConfig, number: u16, pool: &MbufPool) -> SocketConfig {
     SocketConfig {
         number,
@@ -194,13 +220,15 @@ fn port_config(config: &Config, port: &config::Port, index: u16, helper: Option<
             mac = Some(wanted);
             let mut preparation = LinkPreparation::new(interface, own, wanted, port.mtu);
             // The kernel hears what a packet socket hears, and would answer too: it gets another MAC address. Not so with AF_XDP.
-            if *driver == LinuxDriver::AfXdp {
+            if matches!(driver, LinuxDriver::Xdp | LinuxDriver::AfXdp) {
                 preparation.other_mac = None;
             }
             let prepared = helper.prepare_link(&preparation);
             prepared.with_context(|| format!("port {}", port.name))?;
             match driver {
-                LinuxDriver::Packet | LinuxDriver::AfPacket => dpdk::Device::Interface(interface.clone()),
+                LinuxDriver::Packet | LinuxDriver::Xdp | LinuxDriver::AfPacket => {
+                    dpdk::Device::Interface(interface.clone())
+                }
                 LinuxDriver::AfXdp => dpdk::Device::Xdp(interface.clone()),
             }
         }
@@ -246,6 +274,7 @@ pub(super) fn router_port((port, twin): (&OpenPort, Option<(Twin, TwinStatus)>))
     let port: Arc<dyn Port> = match port {
         OpenPort::Dpdk(port) => Arc::new(port.clone()),
         OpenPort::Socket(port, _) => Arc::new(port.clone()),
+        OpenPort::Xdp(port, _) => Arc::new(port.clone()),
     };
     RouterPort { port, pool, twin }
 }
