@@ -86,6 +86,12 @@ unsafe impl Memory for MbufMemory {
         }
     }
 
+    #[inline]
+    fn set_port(&self, packet: &mut Handle, port: u16) {
+        // SAFETY: the handle is a living buffer lent to us alone.
+        unsafe { (*mbuf(packet)).port = port };
+    }
+
     fn copy(&self, packet: &Handle, bytes: &[u8]) -> Option<(Handle, NonNull<u8>)> {
         // SAFETY: a living buffer's pool lives.
         let (mut copy, data) = unsafe { make((*mbuf(packet)).pool, bytes) }?;

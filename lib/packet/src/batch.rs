@@ -85,6 +85,8 @@ pub unsafe trait Memory: Sync {
     fn place(&self, packet: &Handle) -> (NonNull<u8>, u16);
     /// Writes the packet's start and length into the buffer's own header, for a device or another owner to see.
     fn write_back(&self, packet: &mut Handle, data: NonNull<u8>, length: u16);
+    /// Writes the port that the packet was received on into the buffer's own header, for whoever receives it from a ring.
+    fn set_port(&self, packet: &mut Handle, port: u16);
     /// A new buffer like `packet` (from the same pool, with the same headroom) holding `bytes`; `None` if there is none or
     /// it is too small.
     fn copy(&self, packet: &Handle, bytes: &[u8]) -> Option<(Handle, NonNull<u8>)>;

@@ -42,7 +42,14 @@ impl Spread {
             let Some(ring) = self.rings[worker].as_mut().filter(|_| worker != self.own && !mask.is_empty()) else {
                 continue;
             };
-            self.pending.extend(mask.iter().filter_map(|slot| batch.take_handle(slot)));
+            // Not every receive queue has written the port into the buffer, and the ring carries no more than that.
+            let memory = batch.memory();
+            self.pending.extend(mask.iter().filter_map(|slot| {
+                let port = batch.port(slot);
+                let mut handle = batch.take_handle(slot)?;
+                memory.set_port(&mut handle, port);
+                Some(handle)
+            }));
             let all = self.pending.len();
             ring.transmit(&mut self.pending);
             result.lost += self.pending.len();
@@ -144,6 +151,27 @@ mod tests {
             assert_eq!(std::iter::from_fn(|| rings[worker].collect()).collect::<Vec<_>>(), of(worker));
         }
         assert_eq!((rings[1].collect(), pool.in_use()), (None, own.len()), "nothing on the own ring");
+    }
+
+    /// Packets of ports by sockets came out without a port, and were dropped as another station's.
+    #[test]
+    fn packets_keep_their_port() {
+        let pool = HeapPool::leak(256);
+        let mut batch = Batch::new(pool);
+        for port in 0..200 {
+            batch.push(pool.packet(&udp4(port as u8, 8)).unwrap(), port).unwrap();
+        }
+        let mut ring = HeapQueue::ring(pool, 256);
+        let before: Vec<_> =
+            batch.live().iter().map(|slot| (batch.frame(slot).unwrap().to_vec(), batch.port(slot))).collect();
+        let spreading = Spread::new(0, vec![None, Some(Box::new(ring.clone()))]).spread(&mut batch);
+        assert!(spreading.handed_over > 20, "{spreading:?}");
+        batch.refill();
+        ring.receive(&mut batch, 256);
+        let after: Vec<_> =
+            batch.live().iter().map(|slot| (batch.frame(slot).unwrap().to_vec(), batch.port(slot))).collect();
+        let expected: Vec<_> = before.into_iter().filter(|(frame, _)| owner(frame, 2) == 1).collect();
+        assert_eq!(after, expected);
     }
 
     #[test]

@@ -23,6 +23,7 @@ struct Buffer {
     start: usize,
     length: usize,
     gso_size: Option<NonZeroU16>,
+    port: u16,
 }
 
 /// A pool of heap buffers with an upper limit.
@@ -44,8 +45,13 @@ impl HeapPool {
         self.live.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room_left).ok()?;
         let mut bytes = vec![0; ROOM + frame.len() + ROOM].into_boxed_slice();
         bytes[ROOM..ROOM + frame.len()].copy_from_slice(frame);
-        let buffer =
-            NonNull::from(Box::leak(Box::new(Buffer { bytes, start: ROOM, length: frame.len(), gso_size: None })));
+        let buffer = NonNull::from(Box::leak(Box::new(Buffer {
+            bytes,
+            start: ROOM,
+            length: frame.len(),
+            gso_size: None,
+            port: 0,
+        })));
         // SAFETY: the buffer was just made and is nobody else's; its bytes stay where they are until it is freed.
         unsafe {
             let data = NonNull::new_unchecked((*buffer.as_ptr()).bytes.as_mut_ptr().add(ROOM));
@@ -87,6 +93,11 @@ unsafe impl Memory for HeapPool {
         let buffer = unsafe { &mut *packet.as_ptr().cast::<Buffer>() };
         buffer.start = data.as_ptr() as usize - start.as_ptr() as usize;
         buffer.length = length.into();
+    }
+
+    fn set_port(&self, packet: &mut Handle, port: u16) {
+        // SAFETY: the handle is a live Buffer, lent to us alone.
+        unsafe { (*packet.as_ptr().cast::<Buffer>()).port = port }
     }
 
     fn copy(&self, packet: &Handle, bytes: &[u8]) -> Option<(Handle, NonNull<u8>)> {
@@ -137,7 +148,7 @@ impl Pool for &'static HeapPool {
 #[derive(Clone)]
 pub struct HeapQueue {
     pool: &'static HeapPool,
-    port: u16,
+    port: Option<u16>,
     capacity: usize,
     frames: Arc<Frames>,
 }
@@ -164,7 +175,13 @@ impl Drop for Frames {
 impl HeapQueue {
     /// An empty queue for `capacity` packets of `pool`; what is received from it counts as received on `port`.
     pub fn new(pool: &'static HeapPool, port: u16, capacity: usize) -> HeapQueue {
-        HeapQueue { pool, port, capacity, frames: Arc::new(Frames { pool, queue: Mutex::default() }) }
+        HeapQueue { port: Some(port), ..HeapQueue::ring(pool, capacity) }
+    }
+
+    /// An empty ring for `capacity` packets of `pool`, which come out with the ports that their buffers name
+    /// ([`Memory::set_port`]).
+    pub fn ring(pool: &'static HeapPool, capacity: usize) -> HeapQueue {
+        HeapQueue { pool, port: None, capacity, frames: Arc::new(Frames { pool, queue: Mutex::default() }) }
     }
 
     /// Puts a frame into the queue, as a peer would; false when queue or pool are full.
@@ -199,9 +216,11 @@ impl ReceiveQueue for HeapQueue {
         let burst = burst.min(frames.len());
         for handle in frames.drain(..burst) {
             let (data, length) = self.pool.place(&handle);
+            // SAFETY: the handle is a live Buffer.
+            let port = self.port.unwrap_or(unsafe { (*handle.as_ptr().cast::<Buffer>()).port });
             // SAFETY: an owned buffer of the pool, with its place as it was written back.
             let packet = unsafe { Packet::from_raw(handle, data, length, self.pool) };
-            batch.push(packet, self.port).expect("receive needs an empty batch of the queue's own memory");
+            batch.push(packet, port).expect("receive needs an empty batch of the queue's own memory");
         }
         burst
     }
