@@ -34,6 +34,9 @@ pub(crate) enum Membership {
 /// Bytes of frames that may wait in a socket: some hundred super-frames. The kernel limits it to net.core.rmem_max and wmem_max.
 const QUEUE_BYTES: c_int = 8 << 20;
 
+/// PACKET_FANOUT_FLAG_IGNORE_OUTGOING of linux/if_packet.h.
+const FANOUT_IGNORE_OUTGOING: c_uint = 0x4000;
+
 /// A packet socket. It receives nothing until it is bound with [`Socket::listen`].
 #[derive(Debug)]
 pub(crate) struct Socket(OwnedFd);
@@ -155,12 +158,15 @@ impl Socket {
         self.set(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
     }
 
-    /// Joins the group of sockets that share an interface's frames by flow, or founds one; returns its number. No flags: with
-    /// DEFRAG the kernel would reassemble fragments, with ROLLOVER it would spread a flow.
+    /// Joins the group of sockets that share an interface's frames by flow, or founds one; returns its number. No flags that
+    /// change frames or their order: with DEFRAG the kernel would reassemble fragments, with ROLLOVER it would spread a flow.
     pub(crate) fn share(&self, group: Option<u16>) -> io::Result<u16> {
         let kind = libc::PACKET_FANOUT_HASH | if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
-        let wanted: c_uint = u32::from(group.unwrap_or(0)) | kind << 16;
-        self.set(libc::SOL_PACKET, libc::PACKET_FANOUT, &wanted)?;
+        let wanted = |flags: c_uint| u32::from(group.unwrap_or(0)) | (kind | flags) << 16;
+        // Of a group's sockets the kernel does not ask each whether it ignores what is sent (`ignore_outgoing`); Linux before 5.17
+        // cannot be told for the group.
+        self.set(libc::SOL_PACKET, libc::PACKET_FANOUT, &wanted(FANOUT_IGNORE_OUTGOING))
+            .or_else(|_| self.set(libc::SOL_PACKET, libc::PACKET_FANOUT, &wanted(0)))?;
         let mut got: c_uint = 0;
         get_option(self.fd(), libc::SOL_PACKET, libc::PACKET_FANOUT, &mut got)?;
         Ok(got as u16)

@@ -21,6 +21,7 @@ const CASES: &[(&str, fn())] = &[
     ("tags_come_back", tags_come_back),
     ("frames_have_the_times_of_their_arrival", frames_have_the_times_of_their_arrival),
     ("flows_stay_together_and_fragments_as_sent", flows_stay_together_and_fragments_as_sent),
+    ("what_is_sent_is_not_received", what_is_sent_is_not_received),
     ("unfinished_checksums_are_finished", unfinished_checksums_are_finished),
     ("super_frames_stay_whole", super_frames_stay_whole),
     ("super_frames_are_cut_without_large_buffers", super_frames_are_cut_without_large_buffers),
@@ -629,6 +630,24 @@ fn a_carrier_is_seen_at_once() {
         ip("link del near");
         other.kill().and_then(|()| other.wait()).unwrap();
         assert!(up && down, "up {up}, down {down}");
+    }
+}
+
+/// Groups of sockets received what their own port had sent.
+fn what_is_sent_is_not_received() {
+    for queues in [1, 3] {
+        let mut pair = Pair::new(queues);
+        let mut back = pair.right.tx_queue(0).unwrap();
+        let sent: Vec<_> = (0..64).map(|flow| udp(flow, 0, [0, 0], 32)).collect();
+        let far = open(SocketConfig { number: 7, ..SocketConfig::new("left") }, pair.pool);
+        let mut far = far.rx_queue(0).unwrap();
+        send(&mut back, pair.pool, &sent);
+        assert_eq!(receive(&mut far, pair.pool, 64, |frame| frame[12..14] == [8, 0]).len(), 64);
+        for rx in &mut pair.rx {
+            assert_eq!(receive(rx, pair.pool, 1, |frame| frame[12..14] == [8, 0]).len(), 0, "{queues} queues");
+        }
+        drop((back, far));
+        pair.end();
     }
 }
 
