@@ -4,6 +4,7 @@
 use perigee_packet::batch::heap::HeapPool;
 use perigee_packet::{Batch, Handle, Pool, Port, PortStats, ReceiveQueue, TransmitQueue};
 use perigee_socket::{Buffers, SocketConfig, SocketPort, XdpPort, XdpRxQueue, XdpTxQueue};
+use std::os::fd::AsRawFd;
 use std::process::{Command, exit};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,7 @@ const CASES: &[(&str, fn())] = &[
     ("every_queue_of_the_device", every_queue_of_the_device),
     ("a_device_without_a_native_mode", a_device_without_a_native_mode),
     ("mtu", mtu),
+    ("what_is_waited_for_comes", what_is_waited_for_comes),
     ("down_and_up", down_and_up),
     ("deleted_and_made_again", deleted_and_made_again),
     ("made_again_without_privileges", made_again_without_privileges),
@@ -395,6 +397,32 @@ fn mtu() {
     let error = right.set_mtu(9000).unwrap_err();
     assert!(error.contains("AF_XDP takes up to 3818"), "{error}");
     assert_eq!(right.info().mtu, 1400);
+}
+
+/// The descriptor of a queue is readable exactly while there are frames.
+fn what_is_waited_for_comes() {
+    let mut pair = Pair::new();
+    pair.crosses();
+    let readable = |rx: &XdpRxQueue, longest| {
+        let descriptor = rx.descriptor().unwrap().as_raw_fd();
+        let mut asked = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one structure, which is read and written.
+        unsafe { libc::poll(&raw mut asked, 1, longest) == 1 && asked.revents & libc::POLLIN != 0 }
+    };
+    for _ in 0..3 {
+        while !receive(&mut pair.rx, pair.pool, 1).is_empty() {}
+        assert!(!readable(&pair.rx, 0));
+        std::thread::scope(|scope| {
+            let (tx, pool) = (&mut pair.tx, pair.pool);
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_millis(20));
+                send(tx, pool, &[frame(60, 1)]);
+            });
+            assert!(readable(&pair.rx, 10_000));
+        });
+        assert_eq!(pair.receive(1).len(), 1);
+    }
+    pair.end();
 }
 
 fn down_and_up() {
