@@ -3,7 +3,7 @@
 
 use crate::{PORTS, Pair};
 use perigee_tests::Signal;
-use perigee_tests::{Good, World, wait_for, wait_until};
+use perigee_tests::{Good, Host, Router, World, wait_for, wait_until};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
@@ -19,6 +19,7 @@ perigee_tests::scenarios![
     two_workers_use_an_interface_that_was_made_again,
     dpdk_drives_an_interface_where_that_is_configured,
     forty_interfaces_are_ports,
+    af_xdp_sockets_drive_an_interface_and_leave_no_program as root,
 ];
 
 fn ping_crosses_in_both_families(world: &World) {
@@ -54,6 +55,12 @@ fn iperf3_crosses(world: &World) {
     let Pair { client, server } = Pair::new(world);
     let router = world.router("", PORTS);
     client.reaches("10.0.2.2");
+    iperf3(&client, &server, &router);
+    router.alone();
+    router.stop();
+}
+
+fn iperf3(client: &Host, server: &Host, router: &Router) {
     let before = router.sent();
     let _service = server.start("iperf3 -s");
     let report = wait_for("iperf3 to connect", || {
@@ -68,8 +75,6 @@ fn iperf3_crosses(world: &World) {
     assert!(bytes >= 50_000_000 && sum("sum_received") > bytes / 2, "{report}");
     let carried = router.sent() - before;
     assert!(carried >= bytes / 1460, "{carried} frames through perigee for {bytes} bytes");
-    router.alone();
-    router.stop();
 }
 
 fn a_tcp_stream_arrives_byte_by_byte(world: &World) {
@@ -169,19 +174,24 @@ fn made_again(world: &World, workers: &str) {
     let router = world.router(workers, PORTS);
     client.reaches("10.0.2.2");
     for _ in 0..2 {
-        world.ip("link del r-client");
-        wait_until("the port's link to be down", || router.port("wan")["link_up"] == false);
-        world.ip("link add r-client type veth peer name eth0 netns client");
-        world.ip("link set r-client up");
-        world.ip("-n client link set eth0 up");
-        world.ip("-n client address add 10.0.1.2/24 dev eth0");
-        world.ip("-n client route add default via 10.0.1.1");
+        make_again(world, &router);
         client.reaches("10.0.2.2");
         server.reaches("10.0.1.2");
         client.ping(10, "10.0.2.2");
         assert_eq!(router.port("wan")["link_up"], true);
     }
     router.stop();
+}
+
+/// Deletes the interface to the client and makes it again.
+fn make_again(world: &World, router: &Router) {
+    world.ip("link del r-client");
+    wait_until("the port's link to be down", || router.port("wan")["link_up"] == false);
+    world.ip("link add r-client type veth peer name eth0 netns client");
+    world.ip("link set r-client up");
+    world.ip("-n client link set eth0 up");
+    world.ip("-n client address add 10.0.1.2/24 dev eth0");
+    world.ip("-n client route add default via 10.0.1.1");
 }
 
 fn dpdk_drives_an_interface_where_that_is_configured(world: &World) {
@@ -228,4 +238,40 @@ fn forty_interfaces_are_ports(world: &World) {
     }
     router.alone();
     router.stop();
+}
+
+/// One port by AF_XDP sockets, one by packet sockets; of the first the interface is made again, for a router without privileges.
+fn af_xdp_sockets_drive_an_interface_and_leave_no_program(world: &World) {
+    let Pair { client, server } = Pair::new(world);
+    let whole = || client.run("ethtool -K eth0 tx off txvlan off").good();
+    whole();
+    let ports = PORTS.replace("interface = \"r-client\"", "interface = \"r-client\"\ndriver = \"xdp\"");
+    assert_ne!(ports, PORTS);
+    for workers in ["", "workers = 2\nslow_paths = 2"] {
+        let before = world.interfaces();
+        let router = world.router(workers, &ports);
+        assert_eq!((&router.port("wan")["driver"], &router.port("lan")["driver"]), (&"xdp".into(), &"packet".into()));
+        assert!(world.ip("-details link show r-client").contains("prog/xdp"));
+        for (host, address) in [(&client, "10.0.2.2"), (&server, "10.0.1.2"), (&client, "2001:db8:2::2")] {
+            host.reaches(address);
+            host.ping(20, &format!("-s 4000 {address}"));
+        }
+        iperf3(&client, &server, &router);
+        let traffic = client.start("ping -n -i 0.002 10.0.2.2");
+        router.alone();
+        router.stop();
+        drop(traffic);
+        assert_eq!(world.interfaces(), before);
+        assert!(!world.ip("-details link show r-client").contains("xdp"));
+    }
+    let router = world.router("", &ports);
+    for _ in 0..2 {
+        make_again(world, &router);
+        whole();
+        client.reaches("10.0.2.2");
+        server.reaches("10.0.1.2");
+        assert!(world.ip("-details link show r-client").contains("prog/xdp"));
+    }
+    router.kill();
+    wait_until("the program to be gone", || !world.ip("-details link show r-client").contains("xdp"));
 }

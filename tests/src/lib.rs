@@ -2,7 +2,7 @@
 //! The laboratory (perigee-lab) as scenarios use it: whatever is not as it must be is a panic that says so.
 //!
 //! ```text
-//! scenarios!  lists a file's scenarios; the runner runs each again inside `unshare -Urnm`, or says why that is not possible here
+//! scenarios!  lists a file's scenarios; the runner runs each again inside `unshare -Urnm` (as root: `-nm`), or says why that is not possible here
 //! World       that inside: the router's namespace, a private /run, what is needed to make the rest
 //! Host        a namespace with an eth0 whose other end is an interface for a port
 //! Wire        a TAP as a port's interface: frames go in and come out byte by byte

@@ -28,6 +28,8 @@ pub struct Scenario {
     pub function: &'static str,
     /// The programs that it needs besides those of all scenarios.
     pub needs: &'static [Tool],
+    /// Whether it runs as root in namespaces of root's, instead of those that anyone may make: it is ignored where there is no root.
+    pub root: bool,
     /// Tests it.
     ///
     /// # Panics
@@ -35,15 +37,20 @@ pub struct Scenario {
     pub body: fn(&World),
 }
 
-/// Lists the scenarios of a file, with the programs that not every scenario runs: `scenarios![one, two needs BIRD FRR];`. One
-/// that is forgotten is a function that is never used, of which the compiler warns.
+/// Lists the scenarios of a file, with the programs that not every scenario runs, and those that need root:
+/// `scenarios![one, two needs BIRD FRR, three as root];`. One that is forgotten is a function that is never used, of which the
+/// compiler warns.
 #[macro_export]
 macro_rules! scenarios {
-    ($($function:ident $(needs $($tool:ident)+)?),+ $(,)?) => {
+    ($($function:ident $(needs $($tool:ident)+)? $(as $root:ident)?),+ $(,)?) => {
         pub const SCENARIOS: &[$crate::Scenario] = &[$($crate::Scenario {
             module: module_path!(),
             function: stringify!($function),
             needs: &[$($($crate::tools::$tool),+)?],
+            root: {
+                const ROOT: &[&str] = &[$(stringify!($root))?];
+                !ROOT.is_empty()
+            },
             body: $function,
         }),+];
     };
@@ -74,7 +81,7 @@ impl Scenario {
     }
 
     /// Runs this program again for it. Where that is refused, or a program is missing, the scenario is ignored; with `CI=true`
-    /// in the environment it fails. A feature that the kernel lacks is not a failure in either case.
+    /// in the environment it fails. A feature that the kernel lacks is not a failure in either case, nor is that we are not root.
     fn run_inside(&self) -> Result<Completion, Failed> {
         let missing = tools::require(self.needs, &tools::search_path(), "the scenario").err();
         if let Some(reason) = missing.map(|error| error.to_string()).or_else(|| refused().map(str::to_owned)) {
@@ -83,9 +90,16 @@ impl Scenario {
                 _ => Ok(Completion::ignored_with(reason)),
             };
         }
+        if self.root && !is_root() {
+            return Ok(Completion::ignored_with("it needs root, and no namespace of users grants what it does"));
+        }
         let me = std::env::current_exe().map_err(|error| format!("the path of this test is not known: {error}"))?;
         let mut command = Command::new("unshare");
-        command.arg("-Urnm").arg(me).env(INSIDE, self.name()).env("PATH", tools::search_path());
+        command
+            .arg(if self.root { "-nm" } else { "-Urnm" })
+            .arg(me)
+            .env(INSIDE, self.name())
+            .env("PATH", tools::search_path());
         let done = command.output().map_err(|error| format!("unshare cannot be run: {error}"))?;
         let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
         if done.status.code() == Some(UNABLE.into()) {
@@ -96,6 +110,13 @@ impl Scenario {
             false => Err(format!("{}, inside its namespaces ({}):\n{out}{err}", self.name(), done.status).into()),
         }
     }
+}
+
+/// Are we root, and not of a namespace of users only?
+fn is_root() -> bool {
+    let users = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    users.split_whitespace().eq(["0", "0", "4294967295"])
+        && run(Command::new("unshare").args(["-nm", "true"])).code == Some(0)
 }
 
 /// Why scenarios cannot run here, found out once.
