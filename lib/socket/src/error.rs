@@ -45,10 +45,12 @@ pub(crate) fn xdp_failed(interface: &str, what: &str, error: &io::Error) -> Erro
             &detach
         }
         Some(libc::ENOMEM | libc::ENOBUFS) => {
-            "each queue takes up to 12 MB that cannot be swapped: raise the limit (`ulimit -l`), or give the device fewer queues (`ethtool -L`)"
+            "each queue takes up to 12 MB that cannot be swapped: raise the limit (`ulimit -l`), or give the device fewer queues \
+             (`ethtool -L`)"
         }
         Some(libc::ERANGE) => {
-            "its driver takes XDP programs with a smaller MTU only, which with veth is that of the other end, often of at most 3,498 bytes: lower it, or use packet sockets"
+            "its driver takes XDP programs with a smaller MTU only (with veth that of the other end counts), often of at most 3,498 bytes: \
+             lower it, or use packet sockets"
         }
         Some(libc::EAFNOSUPPORT | libc::ENOSYS | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOPROTOOPT) => {
             "Linux 5.9 or later with CONFIG_BPF_SYSCALL and CONFIG_XDP_SOCKETS is needed: use packet sockets"

@@ -123,8 +123,22 @@ struct XdpShared {
     /// Changes when queues should let go of their sockets, and when all have new ones.
     generation: AtomicU32,
     redirection: Mutex<Redirection>,
-    /// Were VLAN tags taken out before?
-    took_tags: bool,
+    _tags: Tags,
+}
+
+/// Lets the device take VLAN tags out again when the port is closed, if it did before.
+struct Tags {
+    base: SocketPort,
+    took: bool,
+}
+
+impl Drop for Tags {
+    fn drop(&mut self) {
+        if self.took {
+            // Without privileges it stays as it is.
+            let _ = interface::leave_tags(self.base.0.control(), &self.base.0.name, false);
+        }
+    }
 }
 
 /// An open port; clones are the same port. The program goes away, and its sockets are closed, when it and all its queues are dropped.
@@ -142,19 +156,25 @@ impl XdpPort {
             move |error: io::Error| xdp_failed(name, &what, &error)
         };
         let chunk = xsk::chunk_for(shared.longest_now()).ok_or_else(|| too_long(name, shared.longest_now()))?;
-        let (rx, tx) = interface::queues(shared.control(), name).unwrap_or((1, 1));
+        let (rx, tx) = interface::queues(shared.control(), name).unwrap_or_else(|| {
+            shared.note(format!(
+                "port {name}: its driver does not say how many queues it has: one is used, and frames of others go to Linux"
+            ));
+            (1, 1)
+        });
         let (rx, tx) = (rx.clamp(1, u16::MAX.into()), tx.clamp(1, u16::MAX.into()));
         let map = SocketMap::new(rx).map_err(fail("no table of AF_XDP sockets could be made"))?;
         let program = Program::load(&map).map_err(fail("its XDP program could not be loaded"))?;
         let mut redirection = Redirection { map, program, attached: None, spares: Vec::new() };
         let index = shared.find().ok_or_else(|| Error::new(format!("interface {name} is gone: start again")))?;
+        // First, as drivers may reset the device for it.
+        let tags = Tags { took: keep_tags(shared), base: base.clone() };
         let mode = attach(&mut redirection, shared, index).map_err(fail("no XDP program could be attached"))?;
         let mut sides = Vec::new();
         for queue in 0..rx {
             let side = first(&mut redirection, index, queue, mode, chunk);
             sides.push(side.map_err(fail(&format!("queue {queue} could not be opened")))?);
         }
-        let took_tags = keep_tags(shared);
         say_what_it_is(shared, &sides, config.receive_queues);
         Ok(XdpPort(Arc::new(XdpShared {
             transmit_queues: config.transmit_queues.clamp(1, rx.min(tx) as u16),
@@ -163,7 +183,7 @@ impl XdpPort {
             index: AtomicI32::new(index),
             generation: AtomicU32::new(0),
             redirection: Mutex::new(redirection),
-            took_tags,
+            _tags: tags,
             base,
         })))
     }
@@ -242,7 +262,6 @@ fn keep_tags(shared: &Shared) -> bool {
             "port {name}: the other end of a veth pair must leave neither checksums nor VLAN tags to it, as AF_XDP does not see what is \
              unfinished: `ethtool -K PEER tx off txvlan off`"
         ));
-        return false;
     }
     match interface::leave_tags(shared.control(), name, true) {
         Ok(took) => took,
@@ -303,6 +322,8 @@ impl XdpShared {
         self.index.store(index, Ordering::Release);
         self.generation.fetch_add(1, Ordering::Release);
         self.base.0.found(index);
+        // If there is no privilege for it, it says so.
+        keep_tags(&self.base.0);
         Ok(())
     }
 }
@@ -354,14 +375,5 @@ impl Port for XdpPort {
             ));
         }
         self.0.base.set_mtu(mtu)
-    }
-}
-
-impl Drop for XdpShared {
-    fn drop(&mut self) {
-        if self.took_tags {
-            // Without privileges it stays as it is.
-            let _ = interface::leave_tags(self.base.0.control(), &self.base.0.name, false);
-        }
     }
 }
