@@ -13,6 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const INSIDE: &str = "PERIGEE_TEST_INSIDE";
+/// Set where only a port is opened, and its error printed.
+const CONFINED: &str = "PERIGEE_VETH_CONFINED";
 /// An Ethernet type that nothing else on the wire uses.
 const MARK: [u8; 2] = [0x88, 0xb5];
 
@@ -34,9 +36,15 @@ const CASES: &[(&str, fn())] = &[
     ("a_carrier_is_seen_at_once", a_carrier_is_seen_at_once),
     ("deleted_and_made_again", deleted_and_made_again),
     ("what_a_port_says", what_a_port_says),
+    ("what_is_missing_is_said_in_a_sentence", what_is_missing_is_said_in_a_sentence),
 ];
 
 fn main() {
+    if std::env::var_os(CONFINED).is_some() {
+        let config = SocketConfig { receive_queues: 4, transmit_queues: 4, ..SocketConfig::new("left") };
+        let opened = SocketPort::open(&config, buffers(HeapPool::leak(64)));
+        return println!("{}", opened.err().map_or_else(|| "it opens".to_owned(), |error| error.to_string()));
+    }
     let wanted = std::env::args().nth(1).filter(|a| !a.starts_with('-')).unwrap_or_default();
     if std::env::var_os(INSIDE).is_some() {
         let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
@@ -702,6 +710,25 @@ fn deleted_and_made_again() {
         }
         assert_eq!(pair.right.info().notes, Vec::<String>::new());
         pair.end();
+    }
+}
+
+fn what_is_missing_is_said_in_a_sentence() {
+    for (confined, sentence) in [
+        ("setpriv --bounding-set -net_raw", "CAP_NET_RAW is needed: run as root"),
+        (
+            "prlimit --nofile=10",
+            "Too many open files; each queue takes a file descriptor or more: raise the limit (`ulimit -n`)",
+        ),
+        ("prlimit --nofile=1000", "it opens"),
+    ] {
+        let mut words = confined.split(' ');
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words).arg(std::env::current_exe().unwrap()).env(CONFINED, "1");
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains(sentence), "{confined}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
     }
 }
 
