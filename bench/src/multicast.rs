@@ -81,9 +81,9 @@ pub fn run(args: &MulticastArgs) -> Result<ExitCode> {
     bar.finish_and_clear();
     table.column_iter_mut().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     let text = format!(
-        "{table}\n\nPackets of 64 bytes to {GROUPS} groups, {BURST} at once, on core {core}; ordinary pages; ports that discard. Rates per CPU time,\n\
-         medians of {} rounds of {} s; the ratio with the interval that holds the true median with 95 %. Making the packet is in\n\
-         both, the punt ring in the slow path's.\n",
+        "{table}\n\nPackets of 64 bytes to {GROUPS} groups, {BURST} at once, on core {core}; ordinary pages; ports that discard.\n\
+         Rates per CPU time, medians of {} rounds of {} s; the ratio with the interval that holds the true median with 95 %.\n\
+         Making the packet is in both, the punt ring in the slow path's.\n",
         args.pairs, args.seconds
     );
     print!("{text}");

@@ -9,7 +9,9 @@ use anyhow::{Context as _, Result, ensure};
 use perigee_fib::synth::Random;
 use perigee_fib::{Fib, FibWriter, Interfaces, Lookup, NextHopId, NextHopWriter, NextHops, Via, structures};
 use perigee_modules::Tables;
-use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr, Policy, Prefix, Route, RouteSource, RouteTarget};
+use perigee_net::{
+    Address, Interface, InterfaceAddress, InterfaceId, MacAddr, Policy, Prefix, Route, RouteSource, RouteTarget,
+};
 use perigee_packet::wire::{ethernet, ipv4, ipv6, protocol, udp};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -94,9 +96,9 @@ impl Routed for u32 {
         RoutesOf(Routes::V4(Ranges::of(table)))
     }
 
-    /// RFC 1812 section 5.3.7.
+    /// RFC 1812 section 5.3.7, RFC 3927 section 7.
     fn may_be_forwarded(self) -> bool {
-        !matches!(self >> 24, 0 | 127 | 224..)
+        !matches!(self >> 24, 0 | 127 | 224..) && self >> 16 != 0xa9fe
     }
 
     fn fib(v4: Arc<dyn Lookup<u32>>, next_hops: Arc<NextHops>) -> Result<Fib> {
@@ -125,9 +127,9 @@ impl Traffic {
         let mut traffic = Traffic { sources: Vec::new(), routes: Routes::Eight };
         let mut random = Random::new(SEED);
         let mut destination = || loop {
-            let address = IpAddr::V4(Ipv4Addr::from_bits(random.bits() as u32));
-            if traffic.neighbor(address).is_some() {
-                break address;
+            let address = random.bits() as u32;
+            if address.may_be_forwarded() && traffic.neighbor(address.ip()).is_some() {
+                break address.ip();
             }
         };
         let destinations: Vec<IpAddr> = (0..PACKETS).map(|_| destination()).collect();

@@ -514,7 +514,8 @@ impl Batch {
         n
     }
 
-    /// Moves the packets of `mask` with their metadata behind those of `to`, as far as there is room; returns the number of those that were moved.
+    /// Moves the packets of `mask` with their metadata behind those of `to`, as far as there is room; returns the number of
+    /// those that were moved.
     pub fn move_to(&mut self, mask: Mask, to: &mut Batch) -> usize {
         assert!(std::ptr::addr_eq(self.memory, to.memory), "packets move between batches of the same memory only");
         let mut moved = 0;

@@ -8,9 +8,9 @@
 //! +--------+--------+--------+---+  +--------+---
 //! ```
 //!
-//! A slot's status word says whose it is: the kernel's until its bit USER is set, then ours until we write zero. Right before the frame
-//! lies what is left to a device (offload.rs). A frame that is too long for its slot waits as a whole in the socket's queue (PACKET_COPY_THRESH)
-//! if that has room; such frames are in the same order there.
+//! A slot's status word says whose it is: the kernel's until its bit USER is set, then ours until we write zero. Right before
+//! the frame lies what is left to a device (offload.rs). A frame that is too long for its slot waits as a whole in the socket's
+//! queue (PACKET_COPY_THRESH) if that has room; such frames are in the same order there.
 
 use super::offload::{OFFLOAD, Offload};
 use super::{Socket, check};
