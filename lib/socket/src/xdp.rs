@@ -44,8 +44,22 @@ impl<T> Way<T> {
         Way { taken: AtomicBool::new(false), end: Mutex::new(Some(end)), packets, bytes, errors }
     }
 
-    fn take(&self) -> Option<T> {
-        lock(&self.end).take()
+    /// What the queue works with from now on, and as of which [generation](XdpShared::generation).
+    fn take(&self, generation: &AtomicU32) -> (Option<T>, u32) {
+        let mut here = lock(&self.end);
+        // Read under the lock that a new one is put here under, so that the two belong together.
+        let now = generation.load(Ordering::Acquire);
+        (if now.is_multiple_of(2) { here.take() } else { None }, now)
+    }
+
+    /// Takes what is newer than `end`, which is of the generation `seen`. Returns whether there is another generation.
+    #[inline]
+    fn follow(&self, generation: &AtomicU32, end: &mut Option<T>, seen: &mut u32) -> bool {
+        let changed = generation.load(Ordering::Acquire) != *seen;
+        if changed {
+            (*end, *seen) = self.take(generation);
+        }
+        changed
     }
 
     /// The queue is dropped: another may be taken, and go on with what this one had, unless there is something newer.
@@ -120,7 +134,8 @@ struct XdpShared {
     chunk: usize,
     /// The interface that the sockets are bound to.
     index: AtomicI32,
-    /// Changes when queues should let go of their sockets, and when all have new ones.
+    /// Odd while sockets are replaced: queues let go of theirs, and wait for the even number that follows. They must not take a new one
+    /// before, as the next change would then take it from them.
     generation: AtomicU32,
     redirection: Mutex<Redirection>,
     _tags: Tags,
@@ -314,16 +329,23 @@ impl XdpShared {
         let mode = attach(redirection, &self.base.0, index)?;
         // Queues let go of their sockets before others receive into the same memory.
         self.generation.fetch_add(1, Ordering::SeqCst);
+        let replaced = self.replace(redirection, index, mode);
+        // If it failed, too: it is tried again from the beginning.
+        self.generation.fetch_add(1, Ordering::Release);
+        replaced?;
+        self.index.store(index, Ordering::Release);
+        self.base.0.found(index);
+        // If there is no privilege for it, it says so.
+        keep_tags(&self.base.0);
+        Ok(())
+    }
+
+    fn replace(&self, redirection: &mut Redirection, index: i32, mode: Mode) -> io::Result<()> {
         for (queue, side) in self.sides.iter().enumerate() {
             let spare = redirection.spares[queue].pop();
             let socket = spare.map_or_else(|| Unbound::open(&side.frames), Ok)?;
             side.replace(bind(redirection, socket, index, queue as u32, mode)?);
         }
-        self.index.store(index, Ordering::Release);
-        self.generation.fetch_add(1, Ordering::Release);
-        self.base.0.found(index);
-        // If there is no privilege for it, it says so.
-        keep_tags(&self.base.0);
         Ok(())
     }
 }
@@ -375,5 +397,54 @@ impl Port for XdpPort {
             ));
         }
         self.0.base.set_mtu(mtu)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A queue took its new socket while others still waited for theirs, and dropped it at the end of the change: it was silent from then on.
+    #[test]
+    fn a_queue_that_looks_while_sockets_are_replaced_keeps_its_new_one() {
+        let (generation, way) = (AtomicU32::new(0), Way::new("first"));
+        let (mut end, mut seen) = way.take(&generation);
+        assert_eq!(end, Some("first"));
+        let mut follow = || {
+            way.follow(&generation, &mut end, &mut seen);
+            end
+        };
+        generation.fetch_add(1, Ordering::SeqCst);
+        assert_eq!(follow(), None, "it lets go");
+        *lock(&way.end) = Some("second");
+        assert_eq!(follow(), None, "of whatever there is");
+        generation.fetch_add(1, Ordering::SeqCst);
+        assert_eq!((follow(), follow()), (Some("second"), Some("second")));
+        // One that looks between its own change and the last one's, and not before.
+        generation.fetch_add(1, Ordering::SeqCst);
+        *lock(&way.end) = Some("third");
+        assert_eq!(follow(), None);
+        generation.fetch_add(1, Ordering::SeqCst);
+        assert_eq!(follow(), Some("third"));
+    }
+
+    #[test]
+    fn queues_and_sockets_are_of_one_generation_whenever_they_look() {
+        const CHANGES: u32 = 20_000;
+        let (generation, way) = (AtomicU32::new(0), Way::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..CHANGES {
+                    let odd = generation.fetch_add(1, Ordering::SeqCst) + 1;
+                    *lock(&way.end) = Some(odd + 1);
+                    generation.fetch_add(1, Ordering::Release);
+                }
+            });
+            let (mut end, mut seen) = way.take(&generation);
+            while seen < 2 * CHANGES {
+                way.follow(&generation, &mut end, &mut seen);
+                assert_eq!(end, seen.is_multiple_of(2).then_some(seen), "generation {seen}");
+            }
+        });
     }
 }

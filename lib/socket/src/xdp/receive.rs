@@ -30,8 +30,7 @@ pub struct XdpRxQueue {
 
 impl XdpRxQueue {
     pub(super) fn new(port: Arc<XdpShared>, index: usize) -> XdpRxQueue {
-        let generation = port.generation.load(Ordering::Acquire);
-        let end = port.sides[index].receive.take();
+        let (end, generation) = port.sides[index].receive.take(&port.generation);
         XdpRxQueue { port, index, end, generation, taken: 0, waited: 0, empty: 0, looked: None }
     }
 
@@ -42,10 +41,8 @@ impl XdpRxQueue {
     /// Takes the new socket, if the port has got new ones.
     #[inline]
     fn follow(&mut self) {
-        let generation = self.port.generation.load(Ordering::Acquire);
-        if generation != self.generation {
-            self.end = self.way().take();
-            self.generation = generation;
+        let XdpRxQueue { port, index, end, generation, .. } = self;
+        if port.sides[*index].receive.follow(&port.generation, end, generation) {
             self.waited = self.taken;
         }
     }

@@ -8,7 +8,6 @@ use crate::sys::send_from;
 use crate::sys::xsk::{Kick, Transmitter};
 use perigee_packet::{Batch, Handle, TransmitQueue};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// A transmit queue of an interface.
@@ -34,8 +33,7 @@ enum Stopped {
 
 impl XdpTxQueue {
     pub(super) fn new(port: Arc<XdpShared>, index: usize) -> XdpTxQueue {
-        let generation = port.generation.load(Ordering::Acquire);
-        let end = port.sides[index].transmit.take();
+        let (end, generation) = port.sides[index].transmit.take(&port.generation);
         XdpTxQueue { port, index, end, generation, stopped: None, owed: 0, looked: None, done: Vec::new() }
     }
 
@@ -46,10 +44,9 @@ impl XdpTxQueue {
     /// Takes the new socket, if the port has got new ones.
     #[inline]
     fn follow(&mut self) {
-        let generation = self.port.generation.load(Ordering::Acquire);
-        if generation != self.generation {
-            self.end = self.way().take();
-            (self.generation, self.stopped) = (generation, None);
+        let XdpTxQueue { port, index, end, generation, .. } = self;
+        if port.sides[*index].transmit.follow(&port.generation, end, generation) {
+            self.stopped = None;
         }
     }
 
