@@ -172,6 +172,10 @@ impl TransmitQueue for RingToTx {
         self.drain();
         self.queue.poll();
     }
+
+    fn collects(&self) -> bool {
+        true
+    }
 }
 
 impl Drop for RingToTx {

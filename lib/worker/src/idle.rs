@@ -25,8 +25,8 @@ pub const LONGEST_SLEEP: Duration = Duration::from_micros(250);
 /// Longest wait for queues that wake the worker: new tables and the request to stop do not.
 const LONGEST_WAIT: Duration = Duration::from_millis(1);
 
-/// Waits until packets are there, or `pause` is over. Queues without a descriptor (`None`) have to be polled again after the pause; without
-/// such queues the wait may be longer. Returns whether packets have ended it.
+/// Waits until packets are there, or `pause` is over. Queues without a descriptor (`None`) have to be looked at again after the pause;
+/// without such queues the wait may be longer. Returns whether packets have ended it.
 pub(crate) fn wait<'a>(queues: impl Iterator<Item = Option<BorrowedFd<'a>>>, pause: Duration) -> bool {
     let (mut all, mut descriptors) = (true, Vec::new());
     for queue in queues {

@@ -6,6 +6,7 @@ use crate::spread::Spread;
 use perigee_fib::Subscriber;
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Tables, host, watch};
 use perigee_packet::{BATCH_SIZE, Batch, Mask, Memory, ReceiveQueue, TransmitBuffer};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -215,7 +216,7 @@ impl Worker {
         if let Some(pause) = parts.drowsiness.round(parts.idle, std::mem::take(&mut parts.busy)) {
             context.flush_all();
             context.counters.sleeps.add(1);
-            idle::wait(parts.receivers.iter().map(|receiver| receiver.queue.descriptor()), pause);
+            idle::wait(waited_for(&parts.receivers, &context.outputs), pause);
             parts.last_round = (parts.clock)();
         }
     }
@@ -223,5 +224,60 @@ impl Worker {
     /// The loop has ended: sends what waits.
     pub fn finish(&mut self) {
         self.context.flush_all();
+    }
+}
+
+/// What an idle worker waits for: the descriptor of each queue, or `None` where it has to look again soon, for packets to receive or for
+/// those that other threads have it send.
+fn waited_for<'a>(
+    receivers: &'a [Receiver],
+    outputs: &'a [Option<TransmitBuffer>],
+) -> impl Iterator<Item = Option<BorrowedFd<'a>>> {
+    let collecting = outputs.iter().flatten().filter(|output| output.collects());
+    receivers.iter().map(|receiver| receiver.queue.descriptor()).chain(collecting.map(|_| None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perigee_packet::{Handle, TransmitQueue};
+    use std::io::{PipeReader, pipe};
+    use std::os::fd::AsFd;
+
+    struct Waking(PipeReader);
+
+    impl ReceiveQueue for Waking {
+        fn receive(&mut self, _batch: &mut Batch, _burst: usize) -> usize {
+            0
+        }
+
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            Some(self.0.as_fd())
+        }
+    }
+
+    struct Output {
+        collects: bool,
+    }
+
+    impl TransmitQueue for Output {
+        fn transmit(&mut self, _packets: &mut Vec<Handle>) {}
+
+        fn discard(&self, _packets: &mut Vec<Handle>) {}
+
+        fn collects(&self) -> bool {
+            self.collects
+        }
+    }
+
+    /// Packets that other threads had it send waited up to 1 ms for a worker whose own queues would all have woken it.
+    #[test]
+    fn who_sends_for_others_does_not_wait_for_its_own_packets_alone() {
+        let receivers = [Receiver::new(Box::new(Waking(pipe().unwrap().0)))];
+        let has_to_look = |collects| {
+            let outputs = [None, Some(TransmitBuffer::new(Box::new(Output { collects }), 32, 0))];
+            waited_for(&receivers, &outputs).any(|queue| queue.is_none())
+        };
+        assert!(!has_to_look(false) && has_to_look(true));
     }
 }

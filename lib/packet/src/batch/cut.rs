@@ -111,6 +111,10 @@ impl TransmitQueue for Cutting {
         self.catch_up();
         self.queue.poll();
     }
+
+    fn collects(&self) -> bool {
+        self.queue.collects()
+    }
 }
 
 impl Drop for Cutting {

@@ -48,6 +48,11 @@ pub trait TransmitQueue: Send {
 
     /// Lets the device finish what it has taken (called from time to time when there is nothing to send).
     fn poll(&mut self) {}
+
+    /// Whether other threads give it packets, which wait for its next use or [`poll`](Self::poll): its owner must not sleep for long.
+    fn collects(&self) -> bool {
+        false
+    }
 }
 
 /// Where new packets come from: a pool of buffers.

@@ -62,6 +62,11 @@ impl TransmitBuffer {
         (now.saturating_sub(self.oldest) >= self.timeout).then(|| self.flush())
     }
 
+    /// Whether other threads give its queue packets: see [`TransmitQueue::collects`].
+    pub fn collects(&self) -> bool {
+        self.queue.collects()
+    }
+
     /// Number of packets waiting.
     pub fn len(&self) -> usize {
         self.pending.len()

@@ -107,6 +107,9 @@ impl TransmitQueue for Drain {
         self.queue.transmit(&mut handles);
         self.queue.discard(&mut handles);
     }
+    fn collects(&self) -> bool {
+        true
+    }
 }
 
 impl Fabric for HeapFabric {
