@@ -35,7 +35,8 @@ section! {
         transmit_timeout: Duration, time("a time up to 1s, such as \"100us\"", up_to_a_second),
             default Duration::from_micros(100), restart;
         /// What a worker does when its queues are empty: `poll` polls again at once, which has the lowest delay and
-        /// keeps a core busy; `sleep` waits: ports by packet sockets wake it, for others it looks after pauses of up to 250 us.
+        /// keeps a core busy; `sleep` waits: ports by sockets of the router's own wake it, at others it looks after pauses of
+        /// up to 250 us.
         idle: Idle, choice(IDLE), default Idle::Poll, restart;
         /// The lookup structures of the routing tables. `perigee check` answers a wrong name with a list of all names.
         fib: FibChoice, structures(&context.machine.fib), default FibChoice::default(), live;

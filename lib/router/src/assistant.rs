@@ -83,7 +83,7 @@ impl AssistantBell {
 enum Left {
     /// A packet, untouched.
     Packet(Punted),
-    /// An answer to a packet that came in on this interface.
+    /// An answer, and the interface by which it should leave.
     Own(InterfaceId, Vec<u8>),
 }
 
@@ -176,7 +176,7 @@ impl Assistants {
         self.ends.iter().any(|end| !end.left.is_empty())
     }
 
-    /// Takes up to `most` of what each assistant has left to the owner: packets, and answers with the interfaces they are about.
+    /// Takes up to `most` of what each assistant has left to the owner: packets, and answers with the interfaces they should leave by.
     pub(crate) fn take_left(&mut self, most: usize, packets: &mut Vec<Punted>, own: &mut Vec<(InterfaceId, Vec<u8>)>) {
         for end in &mut self.ends {
             let Ok(chunk) = end.left.read_chunk(end.left.slots().min(most)) else { continue };

@@ -119,7 +119,7 @@ pub struct SlowThread {
     batch: Box<Batch>,
     /// What was taken from a ring; empty between two turns.
     punts: Vec<Punted>,
-    /// Answers of assistants to packets of these interfaces; as above.
+    /// Answers of assistants, with the interfaces they should leave by; as above.
     answers: Vec<(InterfaceId, Vec<u8>)>,
     buffer: Vec<u8>,
     next_housekeeping: u64,

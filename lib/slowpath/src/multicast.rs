@@ -9,8 +9,8 @@
 //! | of a route that Linux follows itself | Linux gets it, and it is not forwarded here |
 //! | otherwise | one copy for each interface whose threshold its TTL exceeds, in fragments where IPv4 allows it |
 //!
-//! Nothing is answered by an error but IPv6 packets that are too big for one of the interfaces (RFC 4443 3.2): Packet Too Big
-//! names the smallest MTU. The packets that come here have options, are too big for one of the interfaces, or come before
+//! None of this is answered by an error, except IPv6 packets that are too big for one of the interfaces (RFC 4443 3.2): Packet Too
+//! Big names the smallest MTU. The packets that come here have options, are too big for one of the interfaces, or come before
 //! workers know the route.
 
 use std::hash::{DefaultHasher, Hash, Hasher};

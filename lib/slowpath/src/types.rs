@@ -111,7 +111,7 @@ pub enum Input<'a> {
     },
     /// A packet of the router's own that an assistant has made and cannot send: see [`Output::Own`].
     Own {
-        /// The interface that the packet it answers came in on.
+        /// The interface by which workers' tables let it leave.
         interface: InterfaceId,
         /// From the IP header on.
         packet: &'a [u8],
@@ -189,7 +189,7 @@ pub enum Output {
     },
     /// A packet of the router's own whose next hop an assistant does not know: for the owner of the tables, as [`Input::Own`].
     Own {
-        /// The interface that the packet it answers came in on.
+        /// The interface by which workers' tables let it leave.
         interface: InterfaceId,
         /// From the IP header on.
         packet: Vec<u8>,
