@@ -14,7 +14,8 @@ use super::values::{bytes, bytes_text};
 section! {
     /// Which routes of Linux are followed, and how.
     pub struct Linux(context) keys {
-        /// Where routes come from: the kernel; FRR's zebra with its module `dplane_fpm_nl`, by TCP; or nowhere.
+        /// Where routes come from: the kernel; FRR's zebra with its module `dplane_fpm_nl`, by TCP; or nowhere. Multicast routes are the
+        /// kernel's with either of the first two.
         feed: Feed, choice(FEEDS), default Feed::Netlink, restart;
         /// Tables whose routes are taken; those of the first are preferred to equal ones of the next.
         tables: Vec<u32>, tables_kind(), default vec![TABLES[0].1] => "`[\"main\"]`", live;

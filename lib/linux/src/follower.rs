@@ -277,6 +277,7 @@ impl Follower {
     }
 
     fn message(&mut self, now: u64, id: FeedId, dumped: bool, message: Message, table: &mut dyn Table) {
+        let multicast = self.setup.linux.feed != FeedChoice::None;
         let Some(feed) = self.feed(id) else { return };
         match message {
             // The difference is only noted.
@@ -284,8 +285,10 @@ impl Follower {
             Message::Route(route) if feed.routes => self.route_is_there(id, dumped, &route, table),
             Message::RouteGone(route) if feed.routes => self.route_is_gone(id, &route, table),
             Message::Route(_) | Message::RouteGone(_) => {}
-            Message::MulticastRoute(route) => self.multicast_is_there(id, dumped, route),
-            Message::MulticastRouteGone(key) => self.multicast_is_gone(key),
+            // Zebra names none: with its feed they are the kernel's all the same.
+            Message::MulticastRoute(route) if multicast => self.multicast_is_there(id, dumped, route),
+            Message::MulticastRouteGone(key) if multicast => self.multicast_is_gone(key),
+            Message::MulticastRoute(_) | Message::MulticastRouteGone(_) => {}
             Message::NextHop(next_hop) => {
                 if let Some(seen) = feed.dump_of(dumped) {
                     seen.next_hops.insert(next_hop.id);

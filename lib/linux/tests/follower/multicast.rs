@@ -2,8 +2,9 @@
 //! Multicast routes of routing daemons: whose they are, and that they go when the kernel's do.
 
 use crate::world::*;
+use perigee_config::{Feed, Linux as LinuxConfig};
 use perigee_fib::MulticastOrigin::{Linux, LinuxAlone};
-use perigee_linux::Report;
+use perigee_linux::{FeedId, Report, Setup};
 use perigee_net::{InterfaceId, MulticastOutput, MulticastRoute};
 use perigee_netlink::message::Message;
 
@@ -47,6 +48,28 @@ fn a_route_over_the_routers_interfaces_is_taken_over_and_others_are_linuxs_own()
     world.kernel.delete_multicast((ip("ff05::2"), Some(ip("2001:db8:1::2"))));
     world.settle();
     assert_eq!((world.router.multicast[2].1, world.router.multicast.len()), (Linux, 4));
+}
+
+/// `feed = "none"` took multicast routes alone.
+#[test]
+fn a_router_that_follows_nothing_takes_no_multicast_routes() {
+    for (feed, feeds, taken) in [
+        (Feed::None, vec![FeedId::Kernel], 0),
+        (Feed::Fpm, vec![FeedId::Kernel, FeedId::Zebra], 1),
+        (Feed::Netlink, vec![FeedId::Kernel], 1),
+    ] {
+        let linux = LinuxConfig { feed, ..linux() };
+        let mut world = World::with(Setup { linux, feeds, ..setup() }, &[]);
+        let route = multicast("239.1.1.1", Some("10.0.1.2"), Some(A), &[(B, 1)]);
+        world.kernel.set_multicast(route.clone());
+        world.settle();
+        world.kernel.dump();
+        world.settle();
+        assert_eq!(world.router.multicast.len(), taken, "{feed:?}");
+        world.kernel.delete_multicast(route.key);
+        world.settle();
+        assert!(world.router.multicast.is_empty());
+    }
 }
 
 #[test]
