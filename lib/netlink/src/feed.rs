@@ -114,7 +114,7 @@ pub enum Update {
 pub fn follow(sockets: NetlinkSockets, scope: Scope, bell: impl Fn() + Send + 'static) -> io::Result<impl Source> {
     Background::start("netlink", bell, move |reporter| {
         let (buffer, deferred) = (vec![0; BUFFER], Vec::new());
-        Listener { sockets, scope, reporter, buffer, deferred, sequence: 0 }.run();
+        Listener { sockets, scope, reporter, buffer, deferred, unknown: Vec::new(), sequence: 0 }.run();
     })
 }
 
@@ -144,7 +144,16 @@ struct Listener {
     buffer: Vec<u8>,
     /// Notifications that came during a dump.
     deferred: Vec<Message>,
+    /// Families that the kernel does not know.
+    unknown: Vec<u8>,
     sequence: u32,
+}
+
+/// Takes out what is no multicast route; returns whether all were.
+fn leave_multicast(messages: &mut Vec<Message>) -> bool {
+    let all = messages.len();
+    messages.retain(|message| matches!(message, Message::MulticastRoute(_)));
+    messages.len() == all
 }
 
 impl Listener {
@@ -228,12 +237,13 @@ impl Listener {
         self.reporter.pass(Update::DumpBegins)?;
         let (mut complete, mut lost) = (true, false);
         for &(kind, family, length) in self.scope.dumps() {
+            if self.unknown.contains(&family) {
+                continue;
+            }
             self.sequence += 1;
             let request = dump_request(kind, family, length, self.sequence);
             send(&self.sockets.dumps, &request, SendFlags::empty())?;
-            // A kernel without next-hop objects or multicast routing refuses to dump them.
-            let optional = kind == super::wire::kind::GET_NEXT_HOP || family >= FAMILY_MULTICAST4;
-            let (whole, overrun) = self.dump_one(optional, self.sequence)?;
+            let (whole, overrun) = self.dump_one(kind, family, self.sequence)?;
             complete &= whole;
             lost |= overrun;
         }
@@ -247,9 +257,10 @@ impl Listener {
         if lost { self.lost() } else { Ok(()) }
     }
 
-    /// Passes on the answer to one request, which the kernel may refuse if it is `optional`; returns whether it is complete, and
-    /// whether notifications were lost meanwhile.
-    fn dump_one(&mut self, optional: bool, sequence: u32) -> Result<(bool, bool), End> {
+    /// Passes on the answer to one request; returns whether it is complete, and whether notifications were lost meanwhile.
+    fn dump_one(&mut self, kind: u16, family: u8, sequence: u32) -> Result<(bool, bool), End> {
+        // A kernel may know neither next-hop objects nor multicast routes.
+        let optional = kind == super::wire::kind::GET_NEXT_HOP || family >= FAMILY_MULTICAST4;
         let (mut whole, mut lost, mut batch) = (true, false, Vec::with_capacity(BATCH));
         let mut heard = Instant::now();
         loop {
@@ -272,6 +283,10 @@ impl Listener {
                     };
                     let dump = decode(datagram, Some(sequence), &mut batch, &mut tally);
                     self.reporter.count(tally);
+                    // Asked for a family that it does not know, it dumps the routes of all others once more.
+                    if family >= FAMILY_MULTICAST4 && !leave_multicast(&mut batch) && !self.unknown.contains(&family) {
+                        self.unknown.push(family);
+                    }
                     whole &= !dump.interrupted && tally.malformed == 0;
                     if batch.len() >= BATCH || dump.done && !batch.is_empty() {
                         self.reporter.pass(Update::Dumped(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))))?;

@@ -2,11 +2,14 @@
 //! Messages built byte by byte, and the same ones cut off, changed and made up.
 
 use super::decode::{Dump, ENOBUFS, Tally, decode};
+use super::feed::{Scope, Source, Update, follow};
 use super::message::*;
 use super::wire::{dump_request, flag, kind};
+use perigee_helper::NetlinkSockets;
 use perigee_net::MacAddr;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use std::os::unix::net::UnixDatagram;
 
 /// An attribute, padded.
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
@@ -304,5 +307,45 @@ fn multicast_routes() {
     ];
     for wrong in wrong {
         assert_eq!(notification(&new(253, 0, &wrong)), (vec![], Tally { malformed: 1, skipped: 0 }));
+    }
+}
+
+/// A kernel that knows no multicast routes dumps the routes of all families instead (rtnetlink_rcv_msg). They were all read three times, with
+/// each dump.
+#[test]
+fn a_kernel_without_multicast_routing_repeats_its_routes_no_more() {
+    let ((dumps, kernel), (monitor, _silent)) = (UnixDatagram::pair().unwrap(), UnixDatagram::pair().unwrap());
+    [&dumps, &monitor].into_iter().for_each(|ours| ours.set_nonblocking(true).unwrap());
+    let sockets = NetlinkSockets { monitor: monitor.into(), dumps: dumps.into() };
+    let mut source = follow(sockets, Scope::Everything, || ()).unwrap();
+    for requests in [8, 6] {
+        let mut families = Vec::new();
+        for _ in 0..requests {
+            let mut request = [0; 64];
+            kernel.recv(&mut request).unwrap();
+            let (asked, family) = (u16::from_ne_bytes([request[4], request[5]]), request[16]);
+            let sequence = u32::from_ne_bytes([request[8], request[9], request[10], request[11]]);
+            let attributes = [attribute(1, &[10, 20, 0, 0]), attribute(4, &word(5))];
+            let route = framed(kind::NEW_ROUTE, 2, sequence, &route_head(2, 16, 1), &attributes);
+            if asked == kind::GET_ROUTE {
+                families.push(family);
+            }
+            if asked == kind::GET_ROUTE && family != 10 {
+                kernel.send(&route).unwrap();
+            }
+            kernel.send(&framed(kind::DONE, 2, sequence, &word(0), &[])).unwrap();
+        }
+        assert_eq!(families, if requests == 8 { vec![2, 10, 128, 129] } else { vec![2, 10] });
+        let mut dumped = Vec::new();
+        loop {
+            match source.next() {
+                Some(Update::Dumped(messages)) => dumped.extend(messages),
+                Some(Update::DumpEnds { complete }) => break assert!(complete),
+                Some(_) => {}
+                None => std::thread::yield_now(),
+            }
+        }
+        assert!(matches!(&dumped[..], [Message::Route(_)]), "{dumped:?}");
+        source.dump();
     }
 }
