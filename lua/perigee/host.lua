@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- The host's end of a VM: sets the modules up, counts what the JIT compiler does, and starts the script's loop.
-local definitions, registry, bcnames = ...
+local definitions, registry, bcnames, library = ...
 local ffi = require "ffi"
 local jutil = require "jit.util"
 
@@ -9,7 +9,7 @@ require "perigee.worker"
 local modules = require "perigee.modules"
 local host = modules.host
 modules.host = nil
-host.define(registry)
+host.define(registry, library)
 
 local worker -- set once the loop runs
 
@@ -47,5 +47,8 @@ end, "trace")
 return function(context) host.bind(ffi.cast("perigee_context *", context)) end, function(loop, pointer)
   worker = ffi.cast("perigee_worker *", pointer)
   host.bind(ffi.C.perigee_worker_context(worker))
+  -- worker:housekeeping() collects garbage.
+  collectgarbage("setpause", 1000)
+  collectgarbage("restart", -1)
   return loop(worker)
 end

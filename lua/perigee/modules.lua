@@ -34,7 +34,9 @@ end
 
 -- For the host: the modules that there are, and for whom they work.
 local host = {}
-function host.define(registry)
+local library -- not in tasks
+function host.define(registry, copy)
+  library = copy
   for name, masks in pairs(registry) do
     local arguments = masks == 2 and "a, b" or "a"
     m[name] = assert(loadstring(template:format(name, arguments), "=perigee." .. name))(C, context, fail)
@@ -74,6 +76,11 @@ ffi.metatype("perigee_gather", gather)
 function m.native(path, name, masks)
   local two = masks == 2
   ffi.cdef(("int %s(perigee_context *, perigee_batch *, perigee_mask *%s);"):format(name, two and ", perigee_mask *" or ""))
+  -- A copy, so that a library which was rebuilt is loaded anew.
+  if library then
+    local copy, why = library(path)
+    path = copy or error(why, 2)
+  end
   local f = ffi.load(path)[name]
   if two then
     return function(burst, a, b) check(f(context[0], burst, a, b)) end

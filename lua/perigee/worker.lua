@@ -15,10 +15,39 @@ local worker = {}
 worker.__index = worker
 function worker:receive(queue, burst) return C.perigee_worker_receive(self, queue - 1, burst) end
 function worker:running() return C.perigee_worker_running(self) ~= 0 end
-function worker:housekeeping()
-  if C.perigee_worker_housekeeping(self) ~= 0 then
-    error(ffi.string(C.perigee_failure(C.perigee_worker_context(self))), 2)
+
+-- Garbage is collected between two rounds, in steps that keep pace with what was allocated: pauses are short, and the host knows
+-- them. A cycle begins when the heap has doubled since the end of the last one. LuaJIT's own steps would come in the middle of a
+-- burst; they are left to heaps that grow tenfold within a millisecond.
+local goal, before, collecting = 0, 0, false
+
+local function collect(self)
+  local kb, steps = collectgarbage("count"), 0
+  if goal == 0 then goal = 2 * kb end
+  if collecting or kb >= goal then
+    collecting = true
+    -- A step looks at about two KB of the heap.
+    for _ = 1, 16 + 4 * math.max(kb - before, 0) do
+      steps = steps + 1
+      if collectgarbage("step", 0) then
+        collecting, goal = false, 2 * collectgarbage("count")
+        break
+      end
+    end
+    collectgarbage("restart", -1)
   end
+  before = collectgarbage("count")
+  C.perigee_worker_collected(self, steps, before)
+end
+
+local function between_rounds(self, due)
+  if due < 0 then error(ffi.string(C.perigee_failure(C.perigee_worker_context(self))), 3) end
+  collect(self)
+end
+
+function worker:housekeeping()
+  local due = C.perigee_worker_housekeeping(self)
+  if due ~= 0 then between_rounds(self, due) end
 end
 function worker:batch() return C.perigee_worker_batch(self) end
 function worker:mask() return C.perigee_worker_mask(self) end

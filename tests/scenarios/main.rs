@@ -31,6 +31,7 @@ mod reload;
 mod restart;
 mod routes;
 mod snabb;
+mod stall;
 mod tap;
 mod tasks;
 mod twin;
@@ -72,6 +73,7 @@ const ALL: &[&[Scenario]] = &[
     restart::SCENARIOS,
     routes::SCENARIOS,
     snabb::SCENARIOS,
+    stall::SCENARIOS,
     tap::SCENARIOS,
     tasks::SCENARIOS,
     twin::SCENARIOS,

@@ -8,7 +8,7 @@ mod linux;
 mod ports;
 mod running;
 
-pub use running::Running;
+pub use running::{Running, spawn};
 
 use crate::check;
 use crate::fabric::DpdkFabric;
@@ -225,7 +225,8 @@ fn assemble(
     let (mailbox, end) = Mailbox::new()?;
     let common =
         Common { clock: Arc::new(move || clock.now()), stop: Stop::default(), custom: Arc::default(), mailbox };
-    let scripts = Scripts::new(script, count, staging(forwarding.staging(), common.custom.clone()))?;
+    let staging = staging(forwarding.staging(), common.custom.clone());
+    let scripts = Scripts::new(script, count, staging, scripts::budgets(&config.router), &spawn)?;
     let (feeds, underlay) = linux::follow_linux(&config, &opened, &common.mailbox)?;
     let (workers, ends, punts) = workers(&config, wiring.workers, &opened, &forwarding, &common, &bells);
     let queues = (std::mem::take(&mut wiring.slow.assistants), punts);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! `perigee run`: a router in the foreground, until a signal.
 
-use crate::launch::{Running, launch};
+use crate::launch::{Running, launch, spawn};
 use crate::{check, reload};
 use anyhow::{Result, anyhow};
 use clap::Args;
@@ -9,6 +9,7 @@ use perigee_api::client::ApiClient;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::Layer;
@@ -64,10 +65,8 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         })?);
     }
     let config = check::load(&args.file, &machine)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Before the first thread starts, so that no signal is missed.
-    let _guard = runtime.enter();
-    let mut signals = Signals::new()?;
+    let signals = Signals::new()?;
     let names: Vec<String> = config.ports.iter().map(|port| port.name.clone()).collect();
     let running = launch(config, &args.file, machine)?;
     for (name, port) in names.iter().zip(running.ports()) {
@@ -81,48 +80,90 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         );
     }
     tracing::info!("running; `perigee show ports --socket {}`", running.socket().unwrap_or(Path::new("")).display());
-    runtime.block_on(signals.wait(&running));
+    signals.wait(&running);
     let account = running.shut_down()?;
     tracing::info!("stopped; every packet buffer is back; {account}");
     Ok(ExitCode::SUCCESS)
 }
 
+/// How long the end may take, launch and all, before it is made by force.
+const END: Duration = Duration::from_secs(2);
+
+/// What a signal asks for.
+enum Asked {
+    End,
+    Reload,
+}
+
+/// Signals, received by a thread of their own from the start on: whatever else hangs, the router ends.
 struct Signals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-    hangup: tokio::signal::unix::Signal,
+    asked: Receiver<Asked>,
 }
 
 impl Signals {
     fn new() -> Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let guard = runtime.enter();
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        drop(guard);
+        let (sender, asked) = channel();
+        let wait = async move {
+            loop {
+                tokio::select! {
+                    _ = terminate.recv() => break,
+                    _ = interrupt.recv() => break,
+                    // Nobody listens during the launch's last moments and the end's first.
+                    _ = hangup.recv() => drop(sender.send(Asked::Reload)),
+                }
+            }
+            let _ = sender.send(Asked::End);
+        };
+        let thread = move || {
+            runtime.block_on(wait);
+            end_by_force();
+        };
+        spawn("signals", Box::new(thread))?;
+        Ok(Signals { asked })
     }
 
     /// Waits for the end, and reloads meanwhile if asked to.
-    async fn wait(&mut self, running: &Running) {
+    fn wait(&self, running: &Running) {
         while !running.stopping() {
-            tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                _ = self.hangup.recv() => reload_self(running),
-                () = tokio::time::sleep(Duration::from_millis(200)) => {}
+            match self.asked.recv_timeout(Duration::from_millis(200)) {
+                Ok(Asked::End) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Asked::Reload) => reload_self(running),
+                Err(RecvTimeoutError::Timeout) => {}
             }
         }
         tracing::error!("a thread of the router has ended");
+        // The others may wait for it.
+        if let Err(error) = spawn("end", Box::new(end_by_force)) {
+            tracing::warn!("the end may take long: {error}");
+        }
     }
+}
+
+/// Ends the process if it has not ended in order in time. The helper restores the interfaces when its socket closes.
+fn end_by_force() {
+    std::thread::sleep(END);
+    tracing::error!(
+        "the router did not end in order within {END:?}: it ends by force, and the helper restores the interfaces"
+    );
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    // The first process of a container does not die of that.
+    std::thread::sleep(Duration::from_millis(100));
+    std::process::abort();
 }
 
 /// SIGHUP: what `perigee reload` does. The client blocks, so it has a thread of its own.
 fn reload_self(running: &Running) {
     let Some(socket) = running.socket().map(Path::to_owned) else { return };
     std::thread::spawn(move || {
-        match ApiClient::connect(&socket).map_err(Into::into).and_then(|c| reload::reload_at(&c, None)) {
-            Ok(message) => tracing::info!("reloaded: {message}"),
-            Err(error) => tracing::error!("not reloaded: {error:#}"),
+        // What comes of it is logged where it is done.
+        if let Err(error) = ApiClient::connect(&socket).map_err(Into::into).and_then(|c| reload::reload_at(&c, None)) {
+            tracing::debug!("SIGHUP: {error:#}");
         }
     });
 }

@@ -2,14 +2,30 @@
 //! The Lua scripts, as the router's control side sees them.
 
 use perigee_api::answers::ScriptState;
-use perigee_lua::{Script, Scripts};
-use perigee_router::{Refusal, ScriptControl, ScriptView};
+use perigee_config as config;
+use perigee_lua::{Budgets, OverBudget, Script, Scripts};
+use perigee_router::{Progress, Refusal, ScriptControl, ScriptView};
 use std::path::Path;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// The script at a path, or the built-in one.
 pub fn read(path: Option<&Path>) -> Result<Script, perigee_lua::ScriptError> {
     path.map_or_else(|| Ok(Script::builtin()), Script::read)
+}
+
+/// What the configuration lets scripts cost.
+pub fn budgets(router: &config::Router) -> Budgets {
+    let ns = |time: Option<Duration>| time.map_or(0, |time| time.as_nanos() as u64);
+    Budgets {
+        stall: router.stall_budget,
+        round_ns: ns(router.round_budget),
+        collection_ns: ns(router.gc_budget),
+        over: match router.over_budget {
+            config::OverBudget::Count => OverBudget::Count,
+            config::OverBudget::Warn => OverBudget::Warn,
+            config::OverBudget::RollBack => OverBudget::RollBack,
+        },
+    }
 }
 
 /// [`Scripts`] behind the router's trait.
@@ -18,6 +34,20 @@ pub struct LuaScripts(pub Scripts);
 impl ScriptControl for LuaScripts {
     fn replace(&self, path: Option<&Path>) -> Result<u64, Refusal> {
         Ok(self.0.replace(read(path)?)?)
+    }
+
+    fn progress(&self, generation: u64) -> Progress {
+        let status = self.0.status();
+        if status.generation != generation {
+            let why = status.reverted.unwrap_or_else(|| "another reload came in between".to_owned());
+            return Progress::Replaced(format!("{why}; the script {} runs", status.name));
+        }
+        let late = self.0.late(generation);
+        if late.is_empty() { Progress::Running } else { Progress::Late(late) }
+    }
+
+    fn set_budgets(&self, router: &config::Router) {
+        self.0.set_budgets(budgets(router));
     }
 
     fn status(&self) -> Vec<ScriptView> {
@@ -35,6 +65,11 @@ impl ScriptControl for LuaScripts {
             trace_aborts: counters.trace_aborts.get(),
             blacklisted: counters.blacklisted.get(),
             gc_kb: counters.heap_kb.get() as f64,
+            stalls: counters.stalls.get(),
+            collections: counters.collections.get(),
+            collection_seconds: counters.collection_time.get() as f64 / 1e9,
+            longest_collection: counters.longest_collection.get() as f64 / 1e9,
+            over_budget: counters.over_budget.get(),
         };
         self.0.counters().iter().enumerate().map(view).collect()
     }

@@ -320,6 +320,9 @@ fn scripts(list: &[ScriptStatus]) -> Table {
         .number("aborts", |s| s.trace_aborts)
         .number("blacklisted", |s| s.blacklisted)
         .number("heap KB", |s| format!("{:.0}", s.gc_kb))
+        .number("longest GC", |s| format!("{:.0} us", s.longest_collection * 1e6))
+        .number("stalls", |s| s.stalls)
+        .number("over budget", |s| s.over_budget)
         .text("last error", |s| or_dash(s.error.as_ref()))
         .table(list)
 }

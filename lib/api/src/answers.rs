@@ -458,6 +458,16 @@ objects! {
         pub blacklisted: u64,
         /// Kilobytes of Lua's memory.
         pub gc_kb: f64,
+        /// Times it did not return within its budget and was stopped.
+        pub stalls: u64,
+        /// Times garbage was collected, in steps.
+        pub collections: u64,
+        /// Seconds that took, in all.
+        pub collection_seconds: f64,
+        /// The longest of these pauses, in seconds.
+        pub longest_collection: f64,
+        /// Rounds and collections over their budgets.
+        pub over_budget: u64,
     }
 
     /// A filter or a steer.

@@ -76,6 +76,9 @@ const LINUX: &Counters<LinuxStatus> = &[
 const SCRIPTS: &Counters<ScriptStatus> = &[
     ("perigee_script_throws", "", "Errors of the script at run time.", |s| s.throws),
     ("perigee_script_trace_aborts", "", "Traces LuaJIT gave up.", |s| s.trace_aborts),
+    ("perigee_script_stalls", "", "Times the script did not return and was stopped.", |s| s.stalls),
+    ("perigee_script_collections", "", "Steps of the garbage collector.", |s| s.collections),
+    ("perigee_script_over_budget", "", "Rounds and collections over their budgets.", |s| s.over_budget),
 ];
 
 fn ports(text: &mut Writer, ports: &[PortStatus]) {
@@ -162,6 +165,16 @@ fn scripts(text: &mut Writer, scripts: &[ScriptStatus]) {
     text.table(SCRIPTS, scripts, label);
     text.gauges("perigee_script_blacklisted", "", "Code LuaJIT will not compile.", scripts, |s| {
         (label(s), s.blacklisted as f64)
+    });
+    text.gauges(
+        "perigee_script_longest_collection_seconds",
+        "seconds",
+        "The longest pause for garbage.",
+        scripts,
+        |s| (label(s), s.longest_collection),
+    );
+    text.gauges("perigee_script_collection_seconds", "seconds", "Time spent on garbage.", scripts, |s| {
+        (label(s), s.collection_seconds)
     });
     text.gauges("perigee_script_memory_bytes", "bytes", "Memory of the Lua state.", scripts, |s| {
         (label(s), s.gc_kb * 1024.0)

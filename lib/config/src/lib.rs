@@ -63,7 +63,7 @@ pub use mistake::{ConfigError, Mistake};
 pub use model::Config;
 pub use neighbors::Neighbor;
 pub use ports::{Device, LinuxDriver, Port};
-pub use router::{Idle, Router, default_socket};
+pub use router::{Idle, OverBudget, Router, default_socket};
 pub use routes_file::parse_routes;
 pub use section::Reload;
 pub use steers::{Steer, SteerMatch};

@@ -24,6 +24,18 @@ section! {
         /// The Lua fast path.
         script: Option<PathBuf>, optional(path("the path of a Lua script", context.folder)),
             default None => "the built-in one", live;
+        /// How long a script may take from one batch boundary to the next: then it is stopped, and the last good one returns.
+        stall_budget: Duration, time("a time from 100ms to 60s, such as \"700ms\"", stall_time),
+            default Duration::from_millis(700), live;
+        /// How long a round of the script's loop should take at most; `over_budget` says what follows.
+        round_budget: Option<Duration>, optional(time("a time up to 1s, such as \"1ms\"", up_to_a_second)),
+            default None => "no limit", live;
+        /// How long a step of the script's garbage collector should take at most.
+        gc_budget: Option<Duration>, optional(time("a time up to 1s, such as \"100us\"", up_to_a_second)),
+            default None => "no limit", live;
+        /// What follows when one of the last two is exceeded: nothing but a count, a warning as well (every ten seconds at most), or,
+        /// after three times in ten seconds, the return of the last good script.
+        over_budget: OverBudget, choice(OVER_BUDGET), default OverBudget::Count, live;
         /// The network namespace of the twins, the TAP interfaces through which Linux sees the ports.
         namespace: Option<Namespace>, optional(text(NAMESPACE, network_namespace)),
             default None => "the router's own", restart;
@@ -71,6 +83,20 @@ pub enum Idle {
     Sleep,
 }
 
+/// What follows when a script exceeds a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverBudget {
+    /// It is counted.
+    Count,
+    /// A warning is logged, too.
+    Warn,
+    /// The last good script returns after three times in ten seconds.
+    RollBack,
+}
+
+const OVER_BUDGET: &[(&str, OverBudget)] =
+    &[("count", OverBudget::Count), ("warn", OverBudget::Warn), ("roll-back", OverBudget::RollBack)];
+
 const IDLE: &[(&str, Idle)] = &[("poll", Idle::Poll), ("sleep", Idle::Sleep)];
 
 const NAMESPACE: &str = "the name, the path or the process of a network namespace, such as \"blue\"";
@@ -92,6 +118,10 @@ fn network_namespace(text: &str) -> Parsed<Namespace> {
 
 fn up_to_a_second(time: Duration) -> Parsed<Duration> {
     if time <= Duration::from_secs(1) { Ok(time) } else { Err("too long".into()) }
+}
+
+fn stall_time(time: Duration) -> Parsed<Duration> {
+    if (Duration::from_millis(100)..=Duration::from_secs(60)).contains(&time) { Ok(time) } else { unfit() }
 }
 
 fn socket_path(path: PathBuf) -> Parsed<PathBuf> {

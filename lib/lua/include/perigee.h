@@ -60,7 +60,8 @@ typedef struct perigee_worker {
 /* The worker, for the script's main loop. Queues count from 0 here, from 1 in Lua. */
 uint32_t perigee_worker_receive(perigee_worker *, uint32_t queue, perigee_batch *);
 int perigee_worker_running(perigee_worker *);
-int perigee_worker_housekeeping(perigee_worker *);
+int perigee_worker_housekeeping(perigee_worker *); /* 1: the VM may collect garbage now, and says so by the next */
+int perigee_worker_collected(perigee_worker *, uint32_t steps, uint32_t heap_kb);
 perigee_batch *perigee_worker_batch(perigee_worker *);
 perigee_mask *perigee_worker_mask(perigee_worker *);
 perigee_gather *perigee_worker_gather(perigee_worker *, uint32_t size, uint64_t timeout_ns);

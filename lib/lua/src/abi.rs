@@ -4,6 +4,7 @@
 //! One macro exports them all. It turns null pointers and panics into a failure (-1 or the named default) that the caller
 //! can ask about with `perigee_failure`, so that no unwinding ever crosses the C boundary.
 
+use crate::exit;
 use crate::host::ScriptWorker;
 use perigee_modules::{Context, Kind, ModuleId, Reason, watch};
 use perigee_packet::batch::scatter::DropOut;
@@ -39,8 +40,15 @@ impl From<String> for Why {
     }
 }
 
-/// Runs a body; its failure is remembered in the context and yields `default`.
-pub(crate) fn guard<T>(ctx: *mut Context, name: &str, default: T, body: impl FnOnce() -> Result<T, Why>) -> T {
+/// Runs a body; its failure is remembered in the context and yields `default`. A script that is to be left is left at the end.
+pub(crate) fn guard<T: Copy>(ctx: *mut Context, name: &str, default: T, body: impl FnOnce() -> Result<T, Why>) -> T {
+    exit::enter_host();
+    let result = guarded(ctx, name, default, body);
+    exit::leave_host();
+    result
+}
+
+fn guarded<T>(ctx: *mut Context, name: &str, default: T, body: impl FnOnce() -> Result<T, Why>) -> T {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => value,
         Ok(Err(Why(what))) => {
@@ -114,7 +122,12 @@ export! {
 
     /// What is to be done between two rounds.
     fn perigee_worker_housekeeping(ctx from context_of(worker); worker: *mut ScriptWorker) -> c_int = -1, {
-        borrow!(&mut worker).housekeeping();
+        Ok(borrow!(&mut worker).housekeeping().into())
+    }
+
+    /// The script has collected garbage in steps, as `perigee_worker_housekeeping` asked for by returning 1.
+    fn perigee_worker_collected(ctx from context_of(worker); worker: *mut ScriptWorker, steps: u32, heap_kb: u32) -> c_int = -1, {
+        borrow!(&mut worker).has_collected(steps, heap_kb.into());
         Ok(0)
     }
 

@@ -22,7 +22,41 @@ pub struct ScriptCounters {
     pub heap_kb: Counter,
     /// Times the script threw.
     pub throws: Counter,
+    /// Times the script did not return and was stopped.
+    pub stalls: Counter,
+    /// The generation of the script that was started last.
+    pub started: Counter,
+    /// The generation of the script that has last finished a round of its loop.
+    pub generation: Counter,
+    /// Times garbage was collected, by steps.
+    pub collections: Counter,
+    /// The time that took, in ns.
+    pub collection_time: Counter,
+    /// A maximum: the longest step's, in ns.
+    pub longest_collection: Counter,
+    /// Rounds and collections over their budgets.
+    pub over_budget: Counter,
+    /// A maximum: by how much, in ns, since it was last looked at.
+    pub longest_over: Counter,
+    /// The budget of a round in ns, or 0; written by the control side.
+    pub round_budget: Counter,
+    /// The budget of a collection in ns, or 0; written by the control side.
+    pub collection_budget: Counter,
 }
+
+impl ScriptCounters {
+    /// Counts what took longer than its budget.
+    fn judge(&self, took: u64, budget: &Counter) {
+        let budget = budget.get();
+        if budget > 0 && took > budget {
+            self.over_budget.add(1);
+            self.longest_over.raise(took - budget);
+        }
+    }
+}
+
+/// How often a script may collect garbage, in ns.
+const COLLECTION_INTERVAL: u64 = 1_000_000;
 
 /// `perigee_worker`: its first two words are the script's to read.
 #[repr(C)]
@@ -38,13 +72,18 @@ pub struct ScriptWorker {
     gathers: Vec<Box<DropOut>>,
     generation: Generation,
     counters: Arc<ScriptCounters>,
+    /// Whether the script has not finished a round yet.
+    fresh: bool,
+    /// When garbage was last collected, or might have been.
+    collected: u64,
 }
 
 impl ScriptWorker {
     pub(crate) fn new(worker: Worker, generation: Generation, counters: Arc<ScriptCounters>) -> Box<ScriptWorker> {
         let (id, queues) = (worker.id() as u32, worker.queues() as u32);
         let (batches, masks, gathers) = Default::default();
-        Box::new(ScriptWorker { id, queues, worker, batches, masks, gathers, generation, counters })
+        let (fresh, collected) = (true, 0);
+        Box::new(ScriptWorker { id, queues, worker, batches, masks, gathers, generation, counters, fresh, collected })
     }
 
     pub(crate) fn worker(&mut self) -> &mut Worker {
@@ -61,12 +100,40 @@ impl ScriptWorker {
         self.worker.running() && self.generation.is_current()
     }
 
-    pub(crate) fn generation(&mut self) -> &mut Generation {
-        &mut self.generation
+    /// The script of a generation is about to run.
+    pub(crate) fn begin(&mut self, generation: u64) {
+        self.generation.set(generation);
+        self.counters.started.set(generation);
+        self.fresh = true;
+        self.worker.begin();
     }
 
-    pub(crate) fn housekeeping(&mut self) {
-        self.worker.housekeeping();
+    /// What is to be done between two rounds; returns whether the script is to collect garbage then, and to say so by
+    /// [`Self::has_collected`].
+    pub(crate) fn housekeeping(&mut self) -> bool {
+        let took = self.worker.housekeeping();
+        self.counters.judge(took, &self.counters.round_budget);
+        if std::mem::take(&mut self.fresh) {
+            self.counters.generation.set(self.counters.started.get());
+        }
+        let now = self.worker.context().now;
+        let due = now.saturating_sub(self.collected) >= COLLECTION_INTERVAL;
+        if due {
+            self.collected = self.worker.now();
+        }
+        due
+    }
+
+    /// The script has collected garbage, if it needed to, since [`Self::housekeeping`] asked for it; its heap has this size now.
+    pub(crate) fn has_collected(&mut self, steps: u32, heap_kb: u64) {
+        self.counters.heap_kb.set(heap_kb);
+        if steps > 0 {
+            let took = self.worker.now().saturating_sub(self.collected);
+            self.counters.collections.add(1);
+            self.counters.collection_time.add(took);
+            self.counters.longest_collection.raise(took);
+            self.counters.judge(took, &self.counters.collection_budget);
+        }
     }
 
     pub(crate) fn new_batch(&mut self) -> *mut Batch {

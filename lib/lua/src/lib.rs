@@ -17,9 +17,11 @@
 //! pointer, as LuaJIT does not compile calls that pass structs by value.
 
 pub mod abi;
+mod exit;
 mod generation;
 mod header;
 pub mod host;
+mod library;
 pub mod reference;
 pub mod scripts;
 pub mod snabb;
@@ -29,5 +31,5 @@ pub mod vm;
 pub use header::header;
 pub use host::ScriptCounters;
 pub use mlua;
-pub use scripts::{ScriptStatus, Scripts, Staging};
-pub use vm::{Loaded, Script, ScriptError};
+pub use scripts::{Budgets, OverBudget, ScriptStatus, Scripts, Spawn, Staging};
+pub use vm::{Script, ScriptError};

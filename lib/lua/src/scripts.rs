@@ -1,20 +1,43 @@
 // SPDX-License-Identifier: MIT
-//! The scripts of a router's workers: which one is current, how a new one takes over, and what happens when one throws.
+//! The scripts of a router's workers: which one is current, how a new one takes over, and what happens when one throws or does
+//! not return.
 //!
-//! A new script is loaded once per worker, each time in a fresh VM, on the thread that asks; if that fails anywhere, it is
-//! refused and nothing changes. Then every worker's next look at `running()` is false, its loop returns at a batch
-//! boundary, and it goes on in the new VM. A script that throws is started again in a fresh VM; after
-//! [`THROWS`] throws within [`WINDOW`] the script before it returns on all workers, or the built-in one.
+//! ```text
+//!  replace ──► loader: a fresh VM for each worker ──► installed: a new generation ──► each worker's loop returns, and it
+//!                │ refused: nothing changes                    ▲                      goes on in its new VM
+//!                                                             │ the script before, or the built-in one
+//!  watchdog: a worker without a round for too long ──left──────┤
+//!  worker: its script threw ──── three times in ten seconds ───┘
+//! ```
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `scripts.rs` | the current script, and a worker's life with it |
+//! | `scripts/loader.rs` | the thread that loads scripts: workers open no files |
+//! | `scripts/watchdog.rs` | the thread that finds workers whose script does not return, and the budgets |
+//!
+//! A new script is loaded once per worker, each time in a fresh VM; if that fails anywhere, it is refused and nothing changes.
+//! Then every worker's next look at `running()` is false, its loop returns at a batch boundary, and it goes on in the new VM. A
+//! script that throws is started again in a fresh VM; after [`THROWS`] throws within [`WINDOW`] the script before it returns on
+//! all workers, or the built-in one. After a stall it does so at once.
 
+mod loader;
+mod watchdog;
+
+pub use watchdog::{Budgets, OverBudget};
+
+use crate::exit::Exit;
 use crate::generation::Generation;
 use crate::host::{ScriptCounters, ScriptWorker};
-use crate::vm::{Loaded, Script, ScriptError};
+use crate::vm::{Ended, Loaded, Script, ScriptError};
+use loader::{Job, Loader};
 use perigee_modules::Context;
-use perigee_worker::Worker;
+use perigee_worker::{Stop, Worker};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+use watchdog::Watched;
 
 /// Number of throws ...
 pub const THROWS: usize = 3;
@@ -25,6 +48,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Makes a context for loading: tables as the workers have them, no queues.
 pub type Staging = Box<dyn FnMut() -> Context + Send>;
+
+/// Starts a thread of a name, which gives up the privileges that it does not need before it runs the body.
+pub type Spawn<'a> = &'a dyn Fn(&str, Box<dyn FnOnce() + Send>) -> std::io::Result<()>;
 
 /// What the API shows of a router's script.
 #[derive(Debug, Clone)]
@@ -37,7 +63,7 @@ pub struct ScriptStatus {
     pub since: SystemTime,
     /// Why it is not the one that was asked for, if it is not.
     pub reverted: Option<String>,
-    /// The message of the last throw.
+    /// The message of the last throw or stall.
     pub last_error: Option<String>,
     /// Throws since the router was started.
     pub throws: u64,
@@ -48,67 +74,34 @@ struct State {
     previous: Option<Script>,
     status: ScriptStatus,
     throws: VecDeque<Instant>,
-    staging: Staging,
     /// A VM per worker that it has not fetched yet.
     waiting: Vec<Option<Loaded>>,
+    /// Threads whose scripts are watched.
+    watched: Vec<Watched>,
+    budgets: Budgets,
 }
 
-/// The scripts of all workers; shared by the control side and the workers.
-#[derive(Clone)]
-pub struct Scripts {
-    state: Arc<Mutex<State>>,
+/// What workers, loader and watchdog share.
+struct Shared {
+    state: Mutex<State>,
+    /// A VM waits for a worker, or cannot be had.
+    loaded: Condvar,
     current: Arc<AtomicU64>,
-    counters: Arc<Vec<Arc<ScriptCounters>>>,
+    counters: Vec<Arc<ScriptCounters>>,
+    /// The owners have gone: the threads end.
+    over: Stop,
 }
 
-impl Scripts {
-    /// Loads the first script, once per worker.
-    pub fn new(script: Script, workers: usize, mut staging: Staging) -> Result<Scripts, ScriptError> {
-        let waiting = load_all(&script, workers, &mut staging)?;
-        let status = ScriptStatus {
-            name: script.name.clone(),
-            generation: 1,
-            since: SystemTime::now(),
-            reverted: None,
-            last_error: None,
-            throws: 0,
-        };
-        let state = State { script, previous: None, status, throws: VecDeque::new(), staging, waiting };
-        let counters = (0..workers).map(|_| Arc::default()).collect();
-        Ok(Scripts {
-            state: Arc::new(Mutex::new(state)),
-            current: Arc::new(AtomicU64::new(1)),
-            counters: Arc::new(counters),
-        })
-    }
-
+impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the script on all workers, or refuses it and changes nothing. Returns the new generation.
-    pub fn replace(&self, script: Script) -> Result<u64, ScriptError> {
-        self.install(&mut self.state(), script, None)
-    }
-
-    /// The script that runs now.
-    pub fn current(&self) -> Script {
-        self.state().script.clone()
-    }
-
-    /// What the API shows of it.
-    pub fn status(&self) -> ScriptStatus {
-        self.state().status.clone()
-    }
-
-    /// Each worker's counters.
-    pub fn counters(&self) -> &[Arc<ScriptCounters>] {
-        &self.counters
-    }
-
-    fn install(&self, state: &mut State, script: Script, reverted: Option<String>) -> Result<u64, ScriptError> {
-        let State { staging, waiting, .. } = state;
-        *waiting = load_all(&script, waiting.len(), staging)?;
+    /// Makes a script the current one. `reverted`: why it is not the one that was asked for.
+    fn install(&self, script: Script, vms: Vec<Option<Loaded>>, reverted: Option<String>) -> u64 {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        state.waiting = vms;
         let last = std::mem::replace(&mut state.script, script);
         // What was taken back must not come back in its turn.
         state.previous = if reverted.is_some() { None } else { Some(last) };
@@ -118,24 +111,153 @@ impl Scripts {
         state.status.reverted = reverted;
         state.status.generation += 1;
         self.current.store(state.status.generation, Ordering::Release);
-        Ok(state.status.generation)
+        self.loaded.notify_all();
+        state.status.generation
+    }
+}
+
+/// The scripts of all workers; shared by the control side and the workers.
+#[derive(Clone)]
+pub struct Scripts {
+    shared: Arc<Shared>,
+    loader: Loader,
+    _end: Arc<End>,
+}
+
+/// Ends the threads when the last of the owners goes.
+struct End(Stop);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.request();
+    }
+}
+
+/// What happened to a script at run time, and what follows.
+enum Failure {
+    Threw(String),
+    Stalled(String),
+}
+
+impl Scripts {
+    /// Loads the first script, once per worker, and starts loader and watchdog.
+    ///
+    /// # Errors
+    /// The script does not load, or a thread cannot be started.
+    pub fn new(
+        script: Script,
+        workers: usize,
+        staging: Staging,
+        budgets: Budgets,
+        spawn: Spawn<'_>,
+    ) -> Result<Scripts, ScriptError> {
+        let status = ScriptStatus {
+            name: script.name.clone(),
+            generation: 0,
+            since: SystemTime::now(),
+            reverted: None,
+            last_error: None,
+            throws: 0,
+        };
+        let state = State {
+            script: script.clone(),
+            previous: None,
+            status,
+            throws: VecDeque::new(),
+            waiting: (0..workers).map(|_| None).collect(),
+            watched: Vec::new(),
+            budgets,
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            loaded: Condvar::new(),
+            current: Arc::default(),
+            counters: (0..workers).map(|_| Arc::default()).collect(),
+            over: Stop::default(),
+        });
+        let end = Arc::new(End(shared.over.clone()));
+        let loader = Loader::start(&shared, staging, spawn)?;
+        watchdog::start(&shared, loader.clone(), spawn)?;
+        let scripts = Scripts { loader, shared, _end: end };
+        scripts.set_budgets(budgets);
+        scripts.replace(script)?;
+        // There was none before the first.
+        scripts.shared.state().previous = None;
+        Ok(scripts)
     }
 
-    /// The VM that waits for a worker, and its generation; loads one if it has fetched that already.
-    fn fetch(&self, worker: usize) -> Result<(Loaded, u64), ScriptError> {
-        let mut state = self.state();
-        let generation = state.status.generation;
-        if let Some(loaded) = state.waiting.get_mut(worker).and_then(Option::take) {
-            return Ok((loaded, generation));
+    /// Replaces the script on all workers, or refuses it and changes nothing. Returns the new generation; workers may not have it
+    /// yet: see [`Self::late`].
+    ///
+    /// # Errors
+    /// It does not load, or takes longer than a second to do so.
+    pub fn replace(&self, script: Script) -> Result<u64, ScriptError> {
+        let name = script.name.clone();
+        let (reply, answer) = std::sync::mpsc::sync_channel(1);
+        self.loader.ask(Job::Replace(script, reply));
+        // The watchdog sees to it that the loader answers.
+        answer.recv().unwrap_or(Err(ScriptError::Stalled { name }))
+    }
+
+    /// Workers that have not finished a round of their loop with the script of a generation.
+    pub fn late(&self, generation: u64) -> Vec<usize> {
+        let late = |(_, counters): &(usize, &Arc<ScriptCounters>)| counters.generation.get() < generation;
+        self.shared.counters.iter().enumerate().filter(late).map(|(worker, _)| worker).collect()
+    }
+
+    /// Changes the budgets.
+    pub fn set_budgets(&self, budgets: Budgets) {
+        for counters in &self.shared.counters {
+            counters.round_budget.set(budgets.round_ns);
+            counters.collection_budget.set(budgets.collection_ns);
         }
-        let State { script, staging, .. } = &mut *state;
-        Ok((Loaded::load(script, &mut staging())?, generation))
+        self.shared.state().budgets = budgets;
     }
 
-    /// A worker's script threw. Returns how long to wait before it is started again.
-    fn threw(&self, generation: u64, message: String) -> Duration {
-        let mut state = self.state();
-        state.status.throws += 1;
+    /// The script that runs now.
+    pub fn current(&self) -> Script {
+        self.shared.state().script.clone()
+    }
+
+    /// What the API shows of it.
+    pub fn status(&self) -> ScriptStatus {
+        self.shared.state().status.clone()
+    }
+
+    /// Each worker's counters.
+    pub fn counters(&self) -> &[Arc<ScriptCounters>] {
+        &self.shared.counters
+    }
+
+    /// The VM that waits for a worker, and its generation; asks for one if it has fetched that already. `None` if the router
+    /// stops.
+    fn fetch(&self, worker: usize, stop: &Stop) -> Option<(Loaded, u64)> {
+        let mut state = self.shared.state();
+        let mut asked = None;
+        while !stop.requested() {
+            let generation = state.status.generation;
+            if let Some(loaded) = state.waiting.get_mut(worker).and_then(Option::take) {
+                return Some((loaded, generation));
+            }
+            if asked != Some(generation) {
+                asked = Some(generation);
+                self.loader.ask(Job::Again { worker, generation });
+            }
+            let waited = self.shared.loaded.wait_timeout(state, PAUSE / 10);
+            state = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state);
+        }
+        None
+    }
+
+    /// A worker's script failed. Returns how long to wait before it is started again.
+    fn failed(&self, worker: usize, generation: u64, failure: Failure) -> Duration {
+        let mut state = self.shared.state();
+        let (message, stalled) = match failure {
+            Failure::Threw(message) => (message, false),
+            Failure::Stalled(message) => (message, true),
+        };
+        tracing::warn!("worker {worker}: {message}");
+        state.status.throws += u64::from(!stalled);
         state.status.last_error = Some(message.clone());
         if generation != state.status.generation {
             return Duration::ZERO;
@@ -145,55 +267,52 @@ impl Scripts {
         while state.throws.front().is_some_and(|first| now.duration_since(*first) > WINDOW) {
             state.throws.pop_front();
         }
-        if state.throws.len() < THROWS {
+        if state.throws.len() < THROWS && !stalled {
             return Duration::ZERO;
         }
-        let why = format!("{} threw {THROWS} times in {} s: {message}", state.script.name, WINDOW.as_secs());
-        let builtin = Script::builtin();
-        let good = state.previous.take().or_else(|| (state.script != builtin).then_some(builtin));
-        match good.map(|good| self.install(&mut state, good, Some(why))) {
-            Some(Ok(_)) => Duration::ZERO,
-            // Nothing to return to: it is tried again, slowly.
-            Some(Err(_)) | None => PAUSE,
-        }
+        let why = match stalled {
+            true => message,
+            false => format!("{} threw {THROWS} times in {} s: {message}", state.script.name, WINDOW.as_secs()),
+        };
+        self.loader.ask(Job::Revert { generation, why });
+        // Where there is nothing to return to, it is tried again, slowly.
+        if state.previous.is_none() && state.script == Script::builtin() { PAUSE } else { Duration::ZERO }
     }
 
     /// Runs a worker's scripts, one after the other, until the router stops; gives the worker back.
     pub fn run(&self, worker: Worker) {
-        let (id, Some(counters)) = (worker.id(), self.counters.get(worker.id()).cloned()) else { return };
-        let generation = Generation::none(self.current.clone());
+        let (id, Some(counters)) = (worker.id(), self.shared.counters.get(worker.id()).cloned()) else { return };
+        let (exit, stop) = (Exit::of_this_thread(), worker.stop());
+        let generation = Generation::none(self.shared.current.clone());
         let mut worker = ScriptWorker::new(worker, generation, counters.clone());
-        while worker.worker().running() {
-            let (loaded, generation) = match self.fetch(id) {
-                Ok(fetched) => fetched,
-                Err(error) => {
-                    // It loaded before; what it needs to load (a file, a library) has gone since.
-                    let pause = self.threw(self.status().generation, error.to_string());
-                    counters.throws.add(1);
-                    std::thread::sleep(pause.max(PAUSE));
-                    continue;
-                }
-            };
-            worker.generation().set(generation);
-            let result = loaded.run(&mut worker);
-            loaded.note_heap(&counters);
+        let rounds = worker.worker().context().counters.clone();
+        self.shared.state().watched.push(Watched::worker(id, exit.clone(), rounds, counters.clone(), stop.clone()));
+        while let Some((mut loaded, generation)) = self.fetch(id, &stop) {
+            worker.begin(generation);
+            let result = loaded.run(&mut worker, &exit);
+            let name = std::mem::take(&mut loaded.name);
+            drop(loaded);
             let ended = !worker.running();
             worker.take_back(result.is_err());
-            let message = match result {
-                Err(message) => message,
+            let failure = match result {
                 Ok(()) if ended => continue,
-                Ok(()) => "the script's loop returned although worker:running() was true".to_owned(),
+                Ok(()) => Failure::Threw("the script's loop returned although worker:running() was true".to_owned()),
+                Err(Ended::Threw(message)) => Failure::Threw(message),
+                Err(Ended::Left) => {
+                    counters.stalls.add(1);
+                    let what = if ended { "ignored worker:running() being false" } else { "did not return" };
+                    let limit = self.shared.state().budgets.stall;
+                    Failure::Stalled(format!("{name} {what} for {limit:?} and was stopped"))
+                }
             };
-            counters.throws.add(1);
-            let pause = self.threw(generation, message);
-            if !pause.is_zero() {
-                std::thread::sleep(pause);
+            if matches!(failure, Failure::Threw(_)) {
+                counters.throws.add(1);
+            }
+            if !(ended && stop.requested()) {
+                std::thread::sleep(self.failed(id, generation, failure));
             }
         }
+        self.shared.state().watched.retain(|watched| !watched.is_of(&exit));
         worker.worker().finish();
     }
-}
-
-fn load_all(script: &Script, workers: usize, staging: &mut Staging) -> Result<Vec<Option<Loaded>>, ScriptError> {
-    (0..workers).map(|_| Loaded::load(script, &mut staging()).map(Some)).collect()
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 //! A script loaded in a VM of its own, ready for a worker.
 
+use crate::exit::{self, Exit, Left};
+use crate::host::ScriptWorker;
+use mlua::ffi::{self, lua_State};
 use mlua::{Function, HookTriggers, LightUserData, Lua, LuaOptions, StdLib, Table, VmState};
 use perigee_modules::{Context, MODULES, Run};
+use std::ffi::CStr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use thiserror::Error;
-
-use crate::host::{ScriptCounters, ScriptWorker};
 
 /// What `lua/` holds, carried in the binary: (module name, source).
 pub(crate) const LUA_MODULES: &[(&str, &str)] = &[
@@ -53,6 +54,9 @@ pub enum ScriptError {
         /// Type of what it returned.
         found: String,
     },
+    /// It did not return while it loaded, in C or in machine code, and was stopped.
+    #[error("{name}: still loading after a second; expected it to return a function")]
+    Stalled { name: String },
 }
 
 impl Script {
@@ -74,11 +78,88 @@ impl Script {
     }
 }
 
+/// A VM that is called directly, not through mlua: a call that is left by an [`Exit`] has none of mlua's frames to skip.
+struct Vm {
+    /// `None` once a call was left: the VM is in an unknown state, and is not even freed.
+    lua: Option<Lua>,
+    state: *mut lua_State,
+}
+
+// SAFETY: the pointer is that of `lua`, which is Send; only the owner uses either.
+unsafe impl Send for Vm {}
+
+/// Names in the VM's registry: what is called, and what it threw.
+const START: &CStr = c"perigee.start";
+const BODY: &CStr = c"perigee.body";
+const CHUNK: &CStr = c"perigee.chunk";
+const THROWN: &CStr = c"perigee.thrown";
+
+/// How a call of a script ended, if not well.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It threw; the message starts with file and line, if it is a string.
+    Threw(String),
+    /// It did not return, and was left.
+    Left,
+}
+
+impl Vm {
+    fn new() -> Vm {
+        // Protected calls are LuaJIT's own: mlua's have frames of Rust.
+        let options = LuaOptions::default().catch_rust_panics(false);
+        // SAFETY: scripts are the operator's code and get the FFI and the debug library on purpose.
+        let lua = unsafe { Lua::unsafe_new_with(StdLib::ALL, options) };
+        // SAFETY: the closure only hands the pointer out, which is valid as long as `lua`.
+        let state =
+            unsafe { lua.exec_raw::<LightUserData>((), |state| ffi::lua_pushlightuserdata(state, state.cast())) };
+        let state = state.map_or(std::ptr::null_mut(), |state| state.0.cast());
+        Vm { lua: Some(lua), state }
+    }
+
+    /// Calls a function of the registry with another value of it and a pointer, if these are given; its result stays on the stack.
+    fn call(&mut self, exit: &Exit, function: &CStr, with: Option<(&CStr, LightUserData)>) -> Result<(), Ended> {
+        let Some(lua) = &self.lua else { return Err(Ended::Left) };
+        let (state, arguments, results) = (self.state, if with.is_some() { 2 } else { 0 }, 1);
+        // SAFETY: the VM is ours alone; LuaJIT has room for 20 values in a new call.
+        let status = unsafe {
+            ffi::lua_settop(state, 0);
+            exit::push_named(state, function);
+            if let Some((value, pointer)) = with {
+                exit::push_named(state, value);
+                ffi::lua_pushlightuserdata(state, pointer.0);
+            }
+            exit.call(state, arguments, results)
+        };
+        match status {
+            Ok(0) => Ok(()),
+            Ok(_) => {
+                // SAFETY: what was thrown is on the stack.
+                unsafe { ffi::lua_setfield(state, ffi::LUA_REGISTRYINDEX, THROWN.as_ptr()) };
+                Err(Ended::Threw(thrown(lua)))
+            }
+            Err(Left) => {
+                std::mem::forget(self.lua.take());
+                Err(Ended::Left)
+            }
+        }
+    }
+}
+
+/// The message of what was thrown last.
+fn thrown(lua: &Lua) -> String {
+    match lua.named_registry_value::<mlua::Value>(&THROWN.to_string_lossy()) {
+        Ok(mlua::Value::String(text)) => text.to_string_lossy().to_owned(),
+        Ok(mlua::Value::Error(error)) => message(&error),
+        Ok(other) => format!("an error that is no text but a {}", lua_type(&other)),
+        Err(error) => message(&error),
+    }
+}
+
 /// A script in a fresh VM, loaded but not running.
-pub struct Loaded {
-    lua: Lua,
-    start: Function,
-    body: Function,
+pub(crate) struct Loaded {
+    vm: Vm,
+    /// The script's name.
+    pub name: String,
 }
 
 /// The message of a Lua error without its traceback: "file:line: what".
@@ -96,26 +177,64 @@ pub(crate) fn message(error: &mlua::Error) -> String {
 
 impl Loaded {
     /// Loads a script in a fresh VM. While it loads, its modules see `context`, which has tables but no queues.
-    pub fn load(script: &Script, context: &mut Context) -> Result<Loaded, ScriptError> {
+    pub(crate) fn load(script: &Script, context: &mut Context, exit: &Exit) -> Result<Loaded, ScriptError> {
         assert!(crate::abi::link() > MODULES.len(), "the C ABI is linked in");
-        let fail = |error: mlua::Error| ScriptError::Load(message(&error));
-        // SAFETY: scripts are the operator's code and get the FFI and the debug library on purpose.
-        let lua = unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::default()) };
-        let (bind, start) = prepare(&lua, script).map_err(fail)?;
-        bind.call::<()>(LightUserData(std::ptr::from_mut(context).cast())).map_err(fail)?;
-        let body = run_chunk(&lua, script)?;
-        Ok(Loaded { lua, start, body })
+        let mut vm = Vm::new();
+        if let Some(lua) = &vm.lua {
+            prepare_all(lua, script, context).map_err(|error| ScriptError::Load(message(&error)))?;
+        }
+        match vm.call(exit, CHUNK, None) {
+            Ok(()) => {}
+            Err(Ended::Threw(message)) => return Err(ScriptError::Load(message)),
+            Err(Ended::Left) => return Err(ScriptError::Stalled { name: script.name.clone() }),
+        }
+        // SAFETY: the chunk's only result is on the stack.
+        unsafe { ffi::lua_setfield(vm.state, ffi::LUA_REGISTRYINDEX, BODY.as_ptr()) };
+        if let Some(lua) = &vm.lua {
+            accept(lua, script)?;
+        }
+        Ok(Loaded { vm, name: script.name.clone() })
     }
 
-    /// Runs the script's loop for a worker until it returns or throws.
-    pub(crate) fn run(&self, worker: &mut ScriptWorker) -> Result<(), String> {
+    /// Runs the script's loop for a worker until it returns, throws or is left.
+    pub(crate) fn run(&mut self, worker: &mut ScriptWorker, exit: &Exit) -> Result<(), Ended> {
         let pointer = LightUserData(std::ptr::from_mut(worker).cast());
-        self.start.call::<()>((&self.body, pointer)).map_err(|error| message(&error))
+        self.vm.call(exit, START, Some((BODY, pointer)))
     }
+}
 
-    /// Notes the size of the VM's heap.
-    pub(crate) fn note_heap(&self, counters: &Arc<ScriptCounters>) {
-        counters.heap_kb.set(self.lua.used_memory() as u64 / 1024);
+/// Prepares a VM up to the script's text, whose function is left in the registry.
+fn prepare_all(lua: &Lua, script: &Script, context: &mut Context) -> mlua::Result<()> {
+    let (bind, start) = prepare(lua, script)?;
+    bind.call::<()>(LightUserData(std::ptr::from_mut(context).cast()))?;
+    lua.set_named_registry_value(&START.to_string_lossy(), start)?;
+    let chunk = lua.load(&script.source).set_name(format!("@{}", script.name)).into_function()?;
+    lua.set_named_registry_value(&CHUNK.to_string_lossy(), chunk)?;
+    limit_loading(lua, script)
+}
+
+/// The compiler is off while a script's text runs, as hooks do not fire in compiled code: one that never returns is stopped, and
+/// its line is known.
+fn limit_loading(lua: &Lua, script: &Script) -> mlua::Result<()> {
+    lua.load("jit.off()").exec()?;
+    let name = script.name.clone();
+    let limit = HookTriggers { every_nth_instruction: Some(LOAD_LIMIT), ..HookTriggers::default() };
+    lua.set_hook(limit, move |_: &Lua, debug: &mlua::debug::Debug<'_>| -> mlua::Result<VmState> {
+        let line = debug.current_line().unwrap_or(0);
+        let text =
+            format!("{name}:{line}: still loading after {LOAD_LIMIT} instructions; expected it to return a function");
+        Err(mlua::Error::RuntimeError(text))
+    })
+}
+
+/// Takes what the script's text has returned, which has to be a function.
+fn accept(lua: &Lua, script: &Script) -> Result<(), ScriptError> {
+    let fail = |error: mlua::Error| ScriptError::Load(message(&error));
+    lua.remove_hook();
+    lua.load("jit.on()").exec().map_err(fail)?;
+    match lua.named_registry_value::<mlua::Value>(&BODY.to_string_lossy()).map_err(fail)? {
+        mlua::Value::Function(_) => Ok(()),
+        other => Err(ScriptError::NoFunction { name: script.name.clone(), found: lua_type(&other).to_owned() }),
     }
 }
 
@@ -132,9 +251,20 @@ fn prepare(lua: &Lua, script: &Script) -> mlua::Result<(Function, Function)> {
         package.set("path", format!("{folder}/?.lua;{before}"))?;
         lua.globals().set("SCRIPT_FOLDER", folder.to_string())?;
     }
+    let library = lua.create_function(|_, path: mlua::LuaString| {
+        let path = path.to_str()?.to_owned();
+        // Without a folder in it, the name is the system's to find.
+        if !path.contains('/') {
+            return Ok((Some(path), None));
+        }
+        Ok(match exit::in_host(|| crate::library::copy(&path)) {
+            Ok(copy) => (Some(copy), None),
+            Err(why) => (None, Some(why)),
+        })
+    })?;
     let registry = registry(lua)?;
     let names: String = lua.load("return require('jit.vmdef').bcnames").eval()?;
-    lua.load(HOST).set_name("=perigee.host").call((crate::header::definitions(), registry, names))
+    lua.load(HOST).set_name("=perigee.host").call((crate::header::definitions(), registry, names, library))
 }
 
 /// The modules that scripts may call: name -> number of masks.
@@ -148,31 +278,6 @@ pub(crate) fn registry(lua: &Lua) -> mlua::Result<Table> {
         }
     }
     Ok(registry)
-}
-
-/// Runs the script's text, which returns its loop. The compiler is off meanwhile, as hooks do not fire in compiled code:
-/// a script that never returns is stopped.
-fn run_chunk(lua: &Lua, script: &Script) -> Result<Function, ScriptError> {
-    let fail = |error: mlua::Error| ScriptError::Load(message(&error));
-    let jit = |switch: &str| lua.load(format!("jit.{switch}()")).exec().map_err(fail);
-    jit("off")?;
-    let name = script.name.clone();
-    let limit = HookTriggers { every_nth_instruction: Some(LOAD_LIMIT), ..HookTriggers::default() };
-    let too_long = move |_: &Lua, debug: &mlua::debug::Debug<'_>| -> mlua::Result<VmState> {
-        let line = debug.current_line().unwrap_or(0);
-        let text =
-            format!("{name}:{line}: still loading after {LOAD_LIMIT} instructions; expected it to return a function");
-        Err(mlua::Error::RuntimeError(text))
-    };
-    lua.set_hook(limit, too_long).map_err(fail)?;
-    let chunk = lua.load(&script.source).set_name(format!("@{}", script.name)).into_function();
-    let result = chunk.and_then(|chunk| chunk.call::<mlua::Value>(()));
-    lua.remove_hook();
-    jit("on")?;
-    match result.map_err(fail)? {
-        mlua::Value::Function(body) => Ok(body),
-        other => Err(ScriptError::NoFunction { name: script.name.clone(), found: lua_type(&other).to_owned() }),
-    }
 }
 
 /// The type's name as Lua knows it: there are no integers in it.

@@ -78,6 +78,8 @@ macro_rules! worker_counters {
 }
 
 worker_counters! {
+    /// Rounds of the loop: batch boundaries passed.
+    rounds,
     /// Polls of receive queues.
     polls,
     /// Polls that brought packets.

@@ -3,7 +3,7 @@
 
 use crate::forwarding::Filters;
 use perigee_api::answers::ScriptStatus;
-use perigee_config::{Config, Steer};
+use perigee_config::{self as config, Config, Steer};
 use std::path::Path;
 
 /// Why what stands behind a trait of this crate (DPDK, LuaJIT) refused: an error of that crate's own, of which this one knows
@@ -19,6 +19,21 @@ pub trait ScriptControl: Send {
     fn replace(&self, path: Option<&Path>) -> Result<u64, Refusal>;
     /// The state of each worker's script.
     fn status(&self) -> Vec<ScriptView>;
+    /// How far workers are with the script of a generation.
+    fn progress(&self, generation: u64) -> Progress;
+    /// Sets what scripts may cost.
+    fn set_budgets(&self, router: &config::Router);
+}
+
+/// How far workers are with a new script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// Each has finished a round of its loop with it.
+    Running,
+    /// These workers have not, so far.
+    Late(Vec<usize>),
+    /// It is the current one no more; why.
+    Replaced(String),
 }
 
 /// The state of a worker's script, as it is shown.

@@ -35,7 +35,7 @@ mod workers;
 
 pub use account::Account;
 pub use assistant::{AssistantBell, AssistantParts, AssistantThread, Assistants};
-pub use backends::{Rebuild, Refusal, ScriptControl, ScriptView};
+pub use backends::{Progress, Rebuild, Refusal, ScriptControl, ScriptView};
 pub use forwarding::{Filters, Forwarding, ForwardingError, Staging};
 pub use linux::{LinuxFeeds, LinuxParts};
 pub use lookups::Lookups;

@@ -7,10 +7,11 @@
 //!             └────────────────┴─────────────────┴──────────────────────────┴──► all as it was
 //! ```
 
+use crate::backends::Progress;
 use crate::forwarding::Filters;
 use crate::slow::SlowThread;
-use perigee_api::ApiError;
 use perigee_api::answers::Outcome;
+use perigee_api::{ApiError, Reply};
 use perigee_config::{self as config, Config};
 use perigee_fib::Interfaces;
 use perigee_helper::LinkChange;
@@ -22,9 +23,61 @@ use std::path::{Path, PathBuf};
 /// The script's generation, and a sentence about each thing that did not fit.
 type Reloaded = (u64, Vec<String>);
 
+/// How long workers have for a first round with a new script, beside its stall budget, in ns.
+const PATIENCE: u64 = 3_000_000_000;
+
+/// A reload that is answered once every worker runs the new script.
+pub(crate) struct Reloading {
+    generation: u64,
+    message: String,
+    deadline: u64,
+    reply: Reply<Outcome>,
+}
+
 impl SlowThread {
-    /// Reads the configuration and the script again; changes everything or nothing.
-    pub(crate) fn reload(&mut self, script: Option<&Path>) -> Result<Outcome, ApiError> {
+    /// Reads the configuration and the script again; changes everything or nothing. The answer waits for the workers.
+    pub(crate) fn reload(&mut self, script: Option<&Path>, reply: Reply<Outcome>) {
+        match self.reload_all(script) {
+            Ok((generation, message)) => {
+                let budget = self.parts.settings.config.router.stall_budget.as_nanos() as u64;
+                let deadline = self.now() + budget + PATIENCE;
+                self.reloading.push(Reloading { generation, message, deadline, reply });
+                self.answer_reloads();
+            }
+            Err(error) => {
+                tracing::warn!("not reloaded: {error}");
+                reply.send(Err(error));
+            }
+        }
+    }
+
+    /// Answers the reloads whose script runs on all workers, or will not.
+    pub(crate) fn answer_reloads(&mut self) {
+        let now = self.now();
+        for reloading in std::mem::take(&mut self.reloading) {
+            let message = &reloading.message;
+            let error = match self.parts.scripts.progress(reloading.generation) {
+                Progress::Running => None,
+                Progress::Late(_) if now < reloading.deadline => {
+                    self.reloading.push(reloading);
+                    continue;
+                }
+                Progress::Late(workers) => {
+                    let workers: Vec<String> = workers.iter().map(usize::to_string).collect();
+                    Some(format!("worker {} does not run it yet: {message}", workers.join(", ")))
+                }
+                Progress::Replaced(why) => Some(format!("{why}; everything else is as configured")),
+            };
+            match error {
+                None => tracing::info!("reloaded: {message}"),
+                Some(ref error) => tracing::warn!("reloaded, but {error}"),
+            }
+            let answer = error.map_or_else(|| Ok(Outcome { message: message.clone() }), |e| Err(ApiError::conflict(e)));
+            reloading.reply.send(answer);
+        }
+    }
+
+    fn reload_all(&mut self, script: Option<&Path>) -> Result<(u64, String), ApiError> {
         let settings = &self.parts.settings;
         let config = Config::load_on(&settings.path, &settings.machine);
         let config = config.map_err(|error| ApiError::invalid(error.to_string()))?;
@@ -47,7 +100,8 @@ impl SlowThread {
         let name = path.map_or("built-in".to_owned(), |path: PathBuf| path.display().to_string());
         let mut message = format!("script {name} (generation {generation}), {routes} prefixes");
         lost.iter().for_each(|route| message.push_str(&format!("; {route}")));
-        Ok(Outcome { message })
+        self.parts.scripts.set_budgets(&self.parts.settings.config.router);
+        Ok((generation, message))
     }
 
     /// For unchanged interfaces and lookup structures: static routes, filters and script change in place.

@@ -31,6 +31,7 @@ use crate::forwarding::Forwarding;
 use crate::linux::{LinuxParts, LinuxSide};
 use crate::mailbox::MailboxEnd;
 use crate::ports::Ports;
+use crate::reload::Reloading;
 use crate::taps::Taps;
 use crate::workers::Workers;
 use perigee_api::answers::VersionStatus;
@@ -119,6 +120,8 @@ pub struct SlowThread {
     batch: Box<Batch>,
     /// What was taken from a ring; empty between two turns.
     punts: Vec<Punted>,
+    /// Reloads that are not answered yet.
+    pub(crate) reloading: Vec<Reloading>,
     /// Answers of assistants, with the interfaces they should leave by; as above.
     answers: Vec<(InterfaceId, Vec<u8>)>,
     buffer: Vec<u8>,
@@ -138,6 +141,7 @@ impl SlowThread {
             taps: Taps::new(parts.workers.custom().clone(), parts.mailbox.bell().clone()),
             batch: Batch::new(parts.memory),
             punts: Vec::new(),
+            reloading: Vec::new(),
             answers: Vec::new(),
             buffer: vec![0; usize::from(u16::MAX)],
             next_housekeeping: 0,
@@ -191,6 +195,9 @@ impl SlowThread {
         self.parts.assistants.publish(&self.slow);
         self.commit(now);
         busy |= self.go_on_with_audit();
+        if !self.reloading.is_empty() {
+            self.answer_reloads();
+        }
         if now >= self.next_housekeeping {
             self.housekeeping(now);
         }
@@ -219,8 +226,8 @@ impl SlowThread {
         if workers.are_punting() || assistants.have_left() || stop.requested() {
             return mailbox.bell().awake();
         }
-        // A worker rings no bell when it lets go of old tables.
-        let bells = ports.receivers() == 0 && !forwarding.uncommitted();
+        // A worker rings no bell when it lets go of old tables or runs a new script.
+        let bells = ports.receivers() == 0 && !forwarding.uncommitted() && self.reloading.is_empty();
         let longest = if bells { LONGEST_SLEEP } else { SHORT_SLEEP };
         let timers = [self.next_housekeeping, self.linux.follower.next_timeout()];
         let due = self.slow.next_timeout().map(|time| time.0).into_iter().chain(timers).min().unwrap_or(u64::MAX);

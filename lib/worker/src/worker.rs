@@ -139,6 +139,21 @@ impl Worker {
         Batch::new(self.parts.memory)
     }
 
+    /// The request to stop.
+    pub fn stop(&self) -> Stop {
+        self.parts.stop.clone()
+    }
+
+    /// The time now, in ns; `context().now` is that of the round's start.
+    pub fn now(&self) -> u64 {
+        (self.parts.clock)()
+    }
+
+    /// A loop is about to begin: the first round's gap is not that since the last one of the loop before.
+    pub fn begin(&mut self) {
+        self.parts.last_round = u64::MAX;
+    }
+
     /// False once the router is to stop.
     #[inline]
     pub fn running(&self) -> bool {
@@ -200,11 +215,13 @@ impl Worker {
     }
 
     /// Between two rounds: what waits is flushed when due, or when the round brought nothing; tables change, and an idle worker
-    /// sleeps.
-    pub fn housekeeping(&mut self) {
+    /// sleeps. Returns how long the round took, in ns.
+    pub fn housekeeping(&mut self) -> u64 {
         let (context, parts) = (&mut self.context, &mut self.parts);
         context.now = (parts.clock)();
-        context.counters.longest_gap.raise(context.now.saturating_sub(parts.last_round));
+        context.counters.rounds.add(1);
+        let took = context.now.saturating_sub(parts.last_round);
+        context.counters.longest_gap.raise(took);
         parts.last_round = context.now;
         context.flush_due(!parts.busy);
         if context.tables.refresh() {
@@ -219,6 +236,7 @@ impl Worker {
             idle::wait(waited_for(&parts.receivers, &context.outputs), pause);
             parts.last_round = (parts.clock)();
         }
+        took
     }
 
     /// The loop has ended: sends what waits.

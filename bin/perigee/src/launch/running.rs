@@ -42,6 +42,17 @@ fn enter(eal: &Eal) -> Option<dpdk::RegisteredThread> {
     })
 }
 
+/// Starts a thread that has no part in the router's end.
+pub fn spawn(name: &str, body: Box<dyn FnOnce() + Send>) -> std::io::Result<()> {
+    let run = move || {
+        if let Err(error) = privileges::drop_all() {
+            tracing::warn!("a thread keeps its capabilities: {error}");
+        }
+        body();
+    };
+    std::thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
+}
+
 /// Keeps the calling thread off the workers' cores, if there are others, so that a flood for the slow path costs workers nothing.
 fn keep_off(workers: &[u16]) {
     let mut others = rustix::thread::CpuSet::new();

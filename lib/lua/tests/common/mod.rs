@@ -2,7 +2,7 @@
 //! A router of one worker between two heap ports, driven by a script.
 
 use perigee_fib::*;
-use perigee_lua::{Script, Scripts};
+use perigee_lua::{Budgets, Script, Scripts};
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted, Tables};
 use perigee_net::{Interface, InterfaceId, MacAddr, Policy, Route, RouteSource, RouteTarget};
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
@@ -100,7 +100,9 @@ impl Bed {
             failure: None,
             trace: None,
         };
-        Scripts::new(script, 1, Box::new(staging))
+        Scripts::new(script, 1, Box::new(staging), budgets(), &|name, body| {
+            std::thread::Builder::new().name(name.to_owned()).spawn(body).map(drop)
+        })
     }
 
     pub fn worker(&self) -> Worker {
@@ -138,6 +140,7 @@ impl Bed {
     }
 
     /// Packets that left under a reason.
+    #[allow(dead_code, reason = "not every test file asks")]
     pub fn reason(&self, module: &str, name: &str) -> u64 {
         let builtin = perigee_modules::all_reasons()
             .find(|(_, m, info)| *m == module && info.name == name)
@@ -145,6 +148,11 @@ impl Bed {
         let custom = || self.custom.all().into_iter().find(|(_, m, n, _)| m == module && n == name).map(|r| r.0);
         builtin.or_else(custom).map_or(0, |reason| self.counters.reason_packets(reason))
     }
+}
+
+/// Budgets with which a stall is found soon.
+pub fn budgets() -> Budgets {
+    Budgets { stall: Duration::from_millis(300), ..Budgets::default() }
 }
 
 pub fn monotonic() -> u64 {

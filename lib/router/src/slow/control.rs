@@ -20,7 +20,7 @@ impl SlowThread {
             Request::Audit(query, reply) => self.linux.audit(self.now(), query.repair, reply),
             Request::AddRoute(query, reply) => reply.send(self.route_add(&query.0)),
             Request::DeleteRoute(query, reply) => reply.send(self.route_del(&query.0)),
-            Request::Reload(query, reply) => reply.send(self.reload(query.script.as_deref())),
+            Request::Reload(query, reply) => self.reload(query.script.as_deref(), reply),
             Request::Tap(request, reply) => reply.send(self.tap(request)),
         }
     }
@@ -54,12 +54,14 @@ impl SlowThread {
 
     fn route_add(&mut self, change: &RouteChange) -> Result<Outcome, ApiError> {
         let message = self.parts.forwarding.add_route(change)?;
+        tracing::info!("{message}");
         self.follow_gateways();
         Ok(Outcome { message })
     }
 
     fn route_del(&mut self, change: &RouteChange) -> Result<Outcome, ApiError> {
         let message = self.parts.forwarding.delete_route(change)?;
+        tracing::info!("{message}");
         self.follow_gateways();
         Ok(Outcome { message })
     }

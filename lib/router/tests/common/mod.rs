@@ -19,8 +19,8 @@ use perigee_packet::{
 };
 use perigee_router::{
     AssistantBell, AssistantParts, AssistantThread, Assistants, Fabric, Filters, Forwarding, LinuxFeeds, LinuxParts,
-    Lookups, Mailbox, PortQueues, Ports, Rebuild, Refusal, Ring, RouterPort, ScriptControl, Sender, Settings, Shared,
-    SlowParts, SlowThread, WorkerEnd, Workers, wire,
+    Lookups, Mailbox, PortQueues, Ports, Progress, Rebuild, Refusal, Ring, RouterPort, ScriptControl, Sender, Settings,
+    Shared, SlowParts, SlowThread, WorkerEnd, Workers, wire,
 };
 use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, native, punt_rings};
 use std::path::{Path, PathBuf};
@@ -136,6 +136,10 @@ impl ScriptControl for NoScripts {
     fn status(&self) -> Vec<ScriptStatus> {
         vec![]
     }
+    fn progress(&self, _: u64) -> Progress {
+        Progress::Running
+    }
+    fn set_budgets(&self, _: &perigee_config::Router) {}
 }
 
 struct NoFilters;

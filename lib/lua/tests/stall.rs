@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: MIT
+//! Scripts that do not return: in interpreted and in compiled code, in C modules that loop or sleep, in calls of perigee's.
+
+mod common;
+
+use common::*;
+use perigee_lua::{Budgets, OverBudget, Script};
+use std::path::{Path, PathBuf};
+
+/// Compiles a C module into a folder; its path.
+fn library(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let (source, to) = (folder.join(format!("{name}.c")), folder.join(format!("{name}.so")));
+    std::fs::write(&source, text).unwrap();
+    let mut command = std::process::Command::new(compiler);
+    command.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&to).arg(&source);
+    assert!(command.status().expect("a C compiler is there: LuaJIT was built with it").success());
+    to
+}
+
+/// A script that calls a function of a C module once it has packets in its batch.
+fn calling(library: &Path, function: &str) -> Script {
+    script(&format!(
+        "local ffi = require 'ffi'
+        ffi.cdef 'int {function}(void);'
+        local lib = ffi.load('{}')
+        return function(worker)
+          local burst = worker:batch()
+          while worker:running() do
+            if worker:receive(1, burst) > 0 then lib.{function}() end
+            worker:housekeeping()
+          end
+        end",
+        library.display()
+    ))
+}
+
+/// Runs a good script, then a bad one that stalls with a packet in its batch: the good one forwards again.
+fn is_stopped(bad: Script) {
+    let bed = Bed::new();
+    let scripts = bed.scripts(Script::builtin()).unwrap();
+    bed.run(&scripts, || {
+        let generation = scripts.replace(bad).unwrap();
+        for _ in 0..3 {
+            bed.receive[0].inject(&udp(1, 7, 64));
+        }
+        wait("the built-in script", || scripts.status().generation > generation);
+        let status = scripts.status();
+        assert_eq!(status.name, "built-in");
+        let why = status.reverted.unwrap();
+        assert!(why.starts_with("test.lua did not return for 300ms"), "{why}");
+        wait("a round of it", || scripts.late(status.generation).is_empty());
+        bed.receive[0].inject(&udp(1, 7, 64));
+        wait("forwards again", || std::iter::from_fn(|| bed.transmit[1].collect()).count() > 0);
+        assert_eq!(scripts.counters()[0].stalls.get(), 1);
+    });
+}
+
+#[test]
+fn a_script_that_never_returns_is_stopped() {
+    is_stopped(script("return function(w) while true do end end"));
+}
+
+#[test]
+fn an_interpreted_loop_is_stopped() {
+    is_stopped(script("jit.off() return function(w) while true do end end"));
+}
+
+#[test]
+fn a_loop_that_allocates_is_stopped() {
+    is_stopped(script("return function(w) local t while true do t = {tostring({})} end end"));
+}
+
+#[test]
+fn a_loop_that_receives_and_never_ends_its_round_is_stopped() {
+    is_stopped(script("return function(w) local burst = w:batch() while true do w:receive(1, burst) end end"));
+}
+
+#[test]
+fn a_loop_in_a_protected_call_is_stopped() {
+    is_stopped(script(
+        "return function(w) while true do pcall(function() while true do error('again') end end) end end",
+    ));
+}
+
+#[test]
+fn a_loop_in_a_coroutine_is_stopped() {
+    is_stopped(script("return function(w) coroutine.wrap(function() while true do end end)() end"));
+}
+
+#[test]
+fn a_c_module_that_loops_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = library(folder.path(), "loops", "int loops(void) { volatile int n = 0; for (;;) n++; }");
+    is_stopped(calling(&path, "loops"));
+}
+
+#[test]
+fn a_c_module_that_sleeps_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = library(folder.path(), "sleeps", "#include <unistd.h>\nint sleeps(void) { for (;;) sleep(1000); }");
+    is_stopped(calling(&path, "sleeps"));
+}
+
+#[test]
+fn a_c_module_that_allocates_for_ever_is_stopped_outside_of_malloc() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "#include <stdlib.h>\n#include <string.h>
+        int allocates(void) { for (unsigned n = 1;; n++) { char *p = malloc(n % 4096 + 1); memset(p, 1, n % 4096); free(p); } }";
+    is_stopped(calling(&library(folder.path(), "allocates", text), "allocates"));
+}
+
+#[test]
+fn a_c_module_that_waits_for_a_pipe_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "#include <unistd.h>\nint reads(void) { int fds[2]; char c; pipe(fds); for (;;) read(fds[0], &c, 1); }";
+    is_stopped(calling(&library(folder.path(), "reads", text), "reads"));
+}
+
+#[test]
+fn many_stalls_leave_a_worker_that_works() {
+    let bed = Bed::new();
+    let scripts = bed.scripts(Script::builtin()).unwrap();
+    bed.run(&scripts, || {
+        for round in 0..5 {
+            let generation =
+                scripts.replace(script("return function(w) local t while true do t = {t} end end")).unwrap();
+            wait("the script before", || scripts.status().generation > generation);
+            bed.receive[0].inject(&udp(1, 7, 64));
+            wait("forwards", || std::iter::from_fn(|| bed.transmit[1].collect()).count() == 1);
+            assert_eq!(scripts.counters()[0].stalls.get(), round + 1);
+        }
+    });
+}
+
+#[test]
+fn a_script_that_ignores_running_gives_way_to_the_next_and_to_the_end() {
+    let bed = Bed::new();
+    let ignores = "return function(w)
+      local burst = w:batch()
+      while true do w:receive(1, burst) w:housekeeping() end
+    end";
+    let scripts = bed.scripts(script(ignores)).unwrap();
+    bed.run(&scripts, || {
+        wait("a round", || scripts.late(1).is_empty());
+        let generation = scripts.replace(Script::builtin()).unwrap();
+        wait("the next one", || scripts.late(generation).is_empty());
+        assert_eq!((scripts.status().generation, scripts.counters()[0].stalls.get()), (2, 1));
+        scripts.replace(script(ignores)).unwrap();
+        wait("it runs", || scripts.late(3).is_empty());
+    });
+    assert_eq!(scripts.counters()[0].stalls.get(), 2, "it was stopped for the end, too");
+}
+
+#[test]
+fn a_script_that_does_not_return_while_it_loads_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = library(folder.path(), "loads", "#include <unistd.h>\nint loads(void) { for (;;) sleep(1000); }");
+    let bed = Bed::new();
+    let scripts = bed.scripts(Script::builtin()).unwrap();
+    let stuck = script(&format!(
+        "local ffi = require 'ffi' ffi.cdef 'int loads(void);' ffi.load('{}').loads()",
+        path.display()
+    ));
+    bed.run(&scripts, || {
+        let error = scripts.replace(stuck.clone()).expect_err("it never loads");
+        assert_eq!(error.to_string(), "test.lua: still loading after a second; expected it to return a function");
+        assert_eq!(scripts.status().generation, 1);
+        assert_eq!(scripts.replace(Script::builtin()), Ok(2), "the loader works on");
+    });
+}
+
+#[test]
+fn a_first_script_that_stalls_gives_way_to_the_built_in_one() {
+    let bed = Bed::new();
+    let scripts = bed.scripts(script("return function(w) while true do end end")).unwrap();
+    bed.run(&scripts, || {
+        wait("the built-in script", || scripts.status().name == "built-in");
+        bed.receive[0].inject(&udp(1, 7, 64));
+        wait("forwards", || std::iter::from_fn(|| bed.transmit[1].collect()).count() == 1);
+    });
+}
+
+#[test]
+fn a_slow_script_is_no_stalled_one() {
+    let bed = Bed::new();
+    let slow = "return function(w)
+      local burst = w:batch()
+      while w:running() do
+        w:receive(1, burst)
+        for i = 1, 1e6 do end
+        w:housekeeping()
+      end
+    end";
+    let scripts = bed.scripts(script(slow)).unwrap();
+    bed.run(&scripts, || wait("two hundred rounds", || bed.counters.rounds.get() > 200));
+    assert_eq!((scripts.status().generation, scripts.counters()[0].stalls.get()), (1, 0));
+}
+
+/// Leaves much garbage in every round.
+const WASTEFUL: &str = "return function(w)
+  local burst, keep = w:batch(), {}
+  while w:running() do
+    w:receive(1, burst)
+    for i = 1, 1000 do keep[i] = { i, tostring(i) } end
+    w:housekeeping()
+  end
+end";
+
+#[test]
+fn garbage_is_collected_between_rounds_and_pauses_are_known() {
+    let bed = Bed::new();
+    let scripts = bed.scripts(script(WASTEFUL)).unwrap();
+    let counters = scripts.counters()[0].clone();
+    bed.run(&scripts, || {
+        wait("collections", || counters.collections.get() > 500);
+    });
+    let (heap, pause) = (counters.heap_kb.get(), counters.longest_collection.get());
+    assert!((1..20_000).contains(&heap), "the heap does not grow: {heap} KB");
+    assert!(pause > 0 && pause <= counters.collection_time.get());
+}
+
+#[test]
+fn a_script_over_its_budget_is_rolled_back_if_that_is_asked_for() {
+    let bed = Bed::new();
+    let scripts = bed.scripts(Script::builtin()).unwrap();
+    scripts.set_budgets(Budgets { round_ns: 1_000_000, over: OverBudget::RollBack, ..budgets() });
+    let slow = "return function(w)
+      local burst = w:batch()
+      while w:running() do
+        w:receive(1, burst)
+        for i = 1, 2e7 do end
+        w:housekeeping()
+      end
+    end";
+    bed.run(&scripts, || {
+        scripts.replace(script(slow)).unwrap();
+        wait("the script before", || scripts.status().generation == 3);
+        let why = scripts.status().reverted.unwrap();
+        assert!(why.starts_with("test.lua exceeded its budget"), "{why}");
+    });
+    assert!(scripts.counters()[0].over_budget.get() >= 3);
+}
+
+#[test]
+fn budgets_are_only_counted_by_default() {
+    let bed = Bed::new();
+    let scripts = bed.scripts(script(WASTEFUL)).unwrap();
+    scripts.set_budgets(Budgets { round_ns: 1, collection_ns: 1, ..budgets() });
+    bed.run(&scripts, || wait("counts", || scripts.counters()[0].over_budget.get() > 100));
+    assert_eq!(scripts.status().generation, 1);
+}
+
+#[test]
+fn a_c_module_rebuilt_under_its_name_is_loaded_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let build = |port: u8| {
+        let text = format!(
+            "int mark(void *ctx, unsigned char *batch, unsigned long *mask) {{ (void)ctx; (void)batch; mask[3] = {port}; return 0; }}"
+        );
+        library(folder.path(), "mark", &text)
+    };
+    // Writes what the module has put into the mask into the first byte behind the frame's headers.
+    let marked = |path: &Path| {
+        script(&format!(
+            "local m = require 'perigee.modules'
+            local mark = m.native('{}', 'mark', 1)
+            return function(worker)
+              local burst, ip4, ip6, word = worker:batch(), worker:mask(), worker:mask(), worker:mask()
+              while worker:running() do
+                if worker:receive(1, burst) > 0 then
+                  m.classify(burst, ip4, ip6)
+                  m.ipv4_lookup(burst, ip4)
+                  mark(burst, word)
+                  burst.data[0][50] = tonumber(word.word[3])
+                  m.apply(burst, ip4, ip6)
+                  m.distribute(burst, ip4, ip6)
+                end
+                worker:housekeeping()
+              end
+            end",
+            path.display()
+        ))
+    };
+    let bed = Bed::new();
+    let path = build(1);
+    let scripts = bed.scripts(marked(&path)).unwrap();
+    bed.run(&scripts, || {
+        for generation in 1..=4 {
+            wait("the new script", || scripts.late(generation).is_empty());
+            bed.receive[0].inject(&udp(1, 7, 64));
+            let mut frame = None;
+            wait("forwards", || {
+                frame = frame.take().or_else(|| bed.transmit[1].collect());
+                frame.is_some()
+            });
+            assert_eq!(u64::from(frame.unwrap()[50]), generation);
+            build(generation as u8 + 1);
+            scripts.replace(marked(&path)).unwrap();
+        }
+    });
+}
