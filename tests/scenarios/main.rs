@@ -25,6 +25,7 @@ mod multicast;
 mod multipath;
 mod neighbors;
 mod ospf;
+mod privileges;
 mod protocols;
 mod refusals;
 mod reload;
@@ -67,6 +68,7 @@ const ALL: &[&[Scenario]] = &[
     multipath::SCENARIOS,
     neighbors::SCENARIOS,
     ospf::SCENARIOS,
+    privileges::SCENARIOS,
     protocols::SCENARIOS,
     refusals::SCENARIOS,
     reload::SCENARIOS,

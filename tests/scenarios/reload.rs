@@ -133,7 +133,7 @@ fn addresses_routes_filters_and_neighbors_follow_the_configuration(world: &World
     // And back, by a signal.
     world.configuration("", PORTS);
     router.signal(Signal::HUP);
-    router.says("reloaded:");
+    router.says("generation 3");
     client.ping(5, "10.0.2.2");
     client.ping_fails("10.0.1.200");
     client.ping_fails("10.9.0.2");

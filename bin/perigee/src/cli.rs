@@ -59,7 +59,7 @@ enum Command {
     Completions { shell: clap_complete::Shell },
     /// The privileged helper process of a router; the router starts it
     #[command(hide = true)]
-    Helper,
+    Helper { reach: perigee_helper::Reach },
 }
 
 impl Cli {
@@ -90,8 +90,8 @@ impl Cli {
                 clap_complete::generate(shell, &mut Cli::command(), "perigee", &mut std::io::stdout());
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Helper => {
-                perigee_helper::serve_stdin()?;
+            Command::Helper { reach } => {
+                perigee_helper::serve_stdin(reach)?;
                 Ok(ExitCode::SUCCESS)
             }
         }

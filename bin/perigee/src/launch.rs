@@ -20,7 +20,8 @@ use perigee_api::answers::VersionStatus;
 use perigee_config as config;
 use perigee_config::{Config, Machine};
 use perigee_dpdk::{self as dpdk, Eal, EalConfig, MBUF};
-use perigee_helper::{Helper, privileges};
+use perigee_helper::privileges::Became;
+use perigee_helper::{Helper, Reach, privileges};
 use perigee_lua::{Script, Scripts};
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted};
 use perigee_packet::{Pool, TransmitBuffer};
@@ -55,14 +56,30 @@ fn with_tables(config: &Config) -> config::Eal {
     config::Eal { memory: Some(memory.saturating_add(tables)), ..config.eal.clone() }
 }
 
-/// The helper is needed for twins and for interfaces under ports.
+/// The helper is needed for twins and for interfaces under ports, and by a router that is no longer root at its end.
 fn start_helper(config: &Config) -> Result<Option<Arc<Helper>>> {
     let linux = |port: &config::Port| matches!(port.device, config::Device::Linux { .. });
-    if !config.ports.iter().any(|port| port.twin || linux(port)) {
+    let root = rustix::process::geteuid().is_root();
+    if !root && !config.ports.iter().any(|port| port.twin || linux(port)) {
         return Ok(None);
     }
     let program = std::env::current_exe().context("the program's own path is not known")?;
-    Ok(Some(Arc::new(Helper::start(&program)?)))
+    let reach = Reach::to(config.router.namespace.as_ref());
+    Ok(Some(Arc::new(Helper::start(&program, reach)?)))
+}
+
+/// The router becomes an unprivileged user's. Files that only root can remove are left to the helper.
+fn give_up_root(config: &Config, eal: &Eal, helper: Option<&Arc<Helper>>) -> Result<()> {
+    if let Some(helper) = helper {
+        let files = std::iter::once(config.router.socket.clone()).chain(eal.files());
+        helper.remove_at_end(files.collect())?;
+        helper.started()?;
+    }
+    match privileges::become_user().context("the router cannot give up being root")? {
+        Became::User(id) => tracing::debug!("the router is user {id} now"),
+        Became::Same => tracing::debug!("the router stays the user it is"),
+    }
+    Ok(())
 }
 
 /// Starts DPDK. Without PCI devices it is done by a thread without capabilities, whose children EAL's own threads are.
@@ -249,6 +266,7 @@ fn assemble(
         clock: common.clock,
         stop: common.stop.clone(),
     };
+    give_up_root(&slow.settings.config, &eal, opened.helper.as_ref())?;
     let linux = LinuxParts { feeds, helper: opened.helper };
     let mut running = Running {
         counters,

@@ -65,8 +65,9 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         })?);
     }
     let config = check::load(&args.file, &machine)?;
+    perigee_helper::privileges::plan(config.router.user.as_deref())?;
     // Before the first thread starts, so that no signal is missed.
-    let signals = Signals::new()?;
+    let signals = Signals::new(END + END_OF_PORT * config.ports.len() as u32)?;
     let names: Vec<String> = config.ports.iter().map(|port| port.name.clone()).collect();
     let running = launch(config, &args.file, machine)?;
     for (name, port) in names.iter().zip(running.ports()) {
@@ -86,8 +87,10 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How long the end may take, launch and all, before it is made by force.
+/// How long the end may take, launch and all, before it is made by force; for each port a little more, as the kernel waits for other
+/// cores whenever a packet socket is closed.
 const END: Duration = Duration::from_secs(2);
+const END_OF_PORT: Duration = Duration::from_millis(100);
 
 /// What a signal asks for.
 enum Asked {
@@ -98,10 +101,12 @@ enum Asked {
 /// Signals, received by a thread of their own from the start on: whatever else hangs, the router ends.
 struct Signals {
     asked: Receiver<Asked>,
+    /// How long the end may take.
+    limit: Duration,
 }
 
 impl Signals {
-    fn new() -> Result<Signals> {
+    fn new(limit: Duration) -> Result<Signals> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let guard = runtime.enter();
         let mut terminate = signal(SignalKind::terminate())?;
@@ -122,10 +127,10 @@ impl Signals {
         };
         let thread = move || {
             runtime.block_on(wait);
-            end_by_force();
+            end_by_force(limit);
         };
         spawn("signals", Box::new(thread))?;
-        Ok(Signals { asked })
+        Ok(Signals { asked, limit })
     }
 
     /// Waits for the end, and reloads meanwhile if asked to.
@@ -139,17 +144,18 @@ impl Signals {
         }
         tracing::error!("a thread of the router has ended");
         // The others may wait for it.
-        if let Err(error) = spawn("end", Box::new(end_by_force)) {
+        let limit = self.limit;
+        if let Err(error) = spawn("end", Box::new(move || end_by_force(limit))) {
             tracing::warn!("the end may take long: {error}");
         }
     }
 }
 
 /// Ends the process if it has not ended in order in time. The helper restores the interfaces when its socket closes.
-fn end_by_force() {
-    std::thread::sleep(END);
+fn end_by_force(limit: Duration) {
+    std::thread::sleep(limit);
     tracing::error!(
-        "the router did not end in order within {END:?}: it ends by force, and the helper restores the interfaces"
+        "the router did not end in order within {limit:?}: it ends by force, and the helper restores the interfaces"
     );
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     // The first process of a container does not die of that.

@@ -33,7 +33,8 @@ pub struct LuaScripts(pub Scripts);
 
 impl ScriptControl for LuaScripts {
     fn replace(&self, path: Option<&Path>) -> Result<u64, Refusal> {
-        Ok(self.0.replace(read(path)?)?)
+        let path = path.map(Path::to_owned);
+        Ok(self.0.replace_by(move || read(path.as_deref()))?)
     }
 
     fn progress(&self, generation: u64) -> Progress {

@@ -16,7 +16,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 use tokio::sync::watch;
 
 use crate::{Backend, endpoints};
-use perigee_helper::privileges;
+use perigee_helper::{confine, privileges};
 
 /// How long pending requests may still take once the router stops.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -58,6 +58,8 @@ impl Server {
             if let Err(error) = privileges::drop_all() {
                 tracing::warn!("the API thread keeps its capabilities: {error}");
             }
+            // It has its listeners; whether the kernel can is said by others.
+            let _ = confine::files(&[], &[]);
             if let Err(error) = runtime.block_on(serve(listener, network, backend, stopped)) {
                 tracing::error!("the API has ended: {error}");
             }

@@ -39,6 +39,9 @@ section! {
         /// The network namespace of the twins, the TAP interfaces through which Linux sees the ports.
         namespace: Option<Namespace>, optional(text(NAMESPACE, network_namespace)),
             default None => "the router's own", restart;
+        /// Who the router is once it has started, if root starts it: a user's name or number.
+        user: Option<String>, optional(text("a user's name or number", user_name)),
+            default None => "`perigee` if there is one, else an unused number", restart;
         /// Packets taken from a queue at once.
         burst: u16, integer("packets", 1..=256), default 32, restart;
         /// Packets that a transmit buffer gathers before they are sent.
@@ -110,6 +113,11 @@ pub fn default_socket(name: &str) -> PathBuf {
 
 fn router_name(text: &str) -> Parsed<String> {
     if text.len() <= 32 && is_word(text) { Ok(text.to_owned()) } else { unfit() }
+}
+
+fn user_name(text: &str) -> Parsed<String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if (1..=32).contains(&text.len()) && text.chars().all(fits) { Ok(text.to_owned()) } else { unfit() }
 }
 
 fn network_namespace(text: &str) -> Parsed<Namespace> {

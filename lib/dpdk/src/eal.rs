@@ -168,6 +168,14 @@ impl Eal {
     }
 }
 
+impl Eal {
+    /// The files that are left when it ends, and the folder they are in, where another user may have to remove them.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let folder = runtime_dir();
+        if folder.is_absolute() { vec![folder.join(TELEMETRY), folder] } else { Vec::new() }
+    }
+}
+
 /// Name of DPDK's telemetry socket.
 const TELEMETRY: &str = "dpdk_telemetry.v2";
 

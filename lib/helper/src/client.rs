@@ -3,7 +3,7 @@
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
@@ -13,6 +13,7 @@ use super::message::{
     Answer, LinkChange, LinkPreparation, NeighborChange, Request, SocketWanted, TwinStatus, TwinWanted, receive, send,
 };
 use crate::NetlinkSockets;
+use crate::server::Reach;
 use crate::twin::Twin;
 use perigee_net::{MacAddr, Namespace};
 
@@ -37,8 +38,8 @@ impl Helper {
     ///
     /// # Errors
     /// The program cannot be run.
-    pub fn start(program: &Path) -> Result<Self, HelperError> {
-        Self::start_with(Command::new(program).arg("helper"))
+    pub fn start(program: &Path, reach: Reach) -> Result<Self, HelperError> {
+        Self::start_with(Command::new(program).args(["helper", reach.word()]))
     }
 
     /// Like [`Helper::start`] with another command that ends in [`super::serve_stdin`].
@@ -140,6 +141,22 @@ impl Helper {
     /// The kernel has no VLAN interfaces, or refuses this one.
     pub fn make_vlan(&self, on: &str, vlan: u16, wanted: &TwinWanted) -> Result<(), HelperError> {
         self.done(&Request::MakeVlan { on: on.to_owned(), vlan, wanted: wanted.clone() })
+    }
+
+    /// Removes files and empty folders when the router has ended, which is another user then.
+    ///
+    /// # Errors
+    /// The helper is gone, or it was [told](Self::started) that the router has started.
+    pub fn remove_at_end(&self, paths: Vec<PathBuf>) -> Result<(), HelperError> {
+        self.done(&Request::RemoveAtEnd(paths))
+    }
+
+    /// The router has started: the helper refuses interfaces and files that it has not heard of.
+    ///
+    /// # Errors
+    /// The helper is gone.
+    pub fn started(&self) -> Result<(), HelperError> {
+        self.done(&Request::Started)
     }
 
     fn done(&self, request: &Request) -> Result<(), HelperError> {

@@ -14,12 +14,14 @@
 //! | `links.rs` | its changes to Linux's interfaces, by netlink and `/proc/sys` |
 //! | `sockets.rs` | sockets of netlink, which belong to the namespace they are opened in |
 //! | `twin.rs` | a TAP interface, without blocking |
-//! | `privileges.rs` | how a thread of the router gives up its capabilities |
+//! | `privileges.rs` | how the router and its threads give up their capabilities and their user |
+//! | `confine.rs` | what threads may still open and call |
 //! | `neighbors.rs` | Linux's neighbors, and VLANs on twins |
 
 #![forbid(unsafe_code)]
 
 mod client;
+pub mod confine;
 mod failure;
 mod links;
 mod message;
@@ -31,5 +33,5 @@ pub mod twin;
 
 pub use client::{Helper, HelperError};
 pub use message::{LinkChange, LinkPreparation, NeighborChange, PROTOCOL, SocketWanted, TwinStatus, TwinWanted};
-pub use server::serve_stdin;
+pub use server::{Reach, serve_stdin};
 pub use sockets::{NetlinkSockets, open_links, open_monitor, open_plain};

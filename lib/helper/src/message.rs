@@ -8,6 +8,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -148,6 +149,10 @@ pub(super) enum Request {
         vlan: u16,
         wanted: TwinWanted,
     },
+    /// Files and empty folders to remove when the router has ended, in this order: it is another user then.
+    RemoveAtEnd(Vec<PathBuf>),
+    /// The router has started: from now on no other interfaces and files are named than before.
+    Started,
 }
 
 /// The helper's answers.

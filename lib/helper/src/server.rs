@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! The helper's side: serves one request after the other until the router is gone.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::thread;
 
 use caps::Capability;
@@ -19,13 +21,19 @@ use perigee_net::Namespace;
 
 /// Serves the router at the other end of the standard input until it closes; then restores what was changed.
 ///
+/// Of its capabilities it keeps `CAP_NET_ADMIN`, for interfaces and neighbors, and those of `reach`.
+///
 /// # Errors
 /// The standard input is not a socket of [`super::Helper`], or the router sent something that is not a request.
-pub fn serve_stdin() -> io::Result<()> {
+pub fn serve_stdin(reach: Reach) -> io::Result<()> {
     // Not stdin itself, whose buffer does not keep messages and descriptors apart.
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
-    let needed = [Capability::CAP_NET_ADMIN, Capability::CAP_SYS_ADMIN, Capability::CAP_SYS_PTRACE];
-    privileges::keep_only(&needed)?;
+    let needed: &[Capability] = match reach {
+        Reach::Own => &[Capability::CAP_NET_ADMIN],
+        Reach::Namespaces => &[Capability::CAP_NET_ADMIN, Capability::CAP_SYS_ADMIN],
+        Reach::Processes => &[Capability::CAP_NET_ADMIN, Capability::CAP_SYS_ADMIN, Capability::CAP_SYS_PTRACE],
+    };
+    privileges::keep_only(needed)?;
     ignore_signals()?;
     let mut server = Server::default();
     let result = server.serve(&socket);
@@ -43,10 +51,58 @@ fn ignore_signals() -> io::Result<()> {
     Ok(())
 }
 
+/// Which network namespaces a helper has to do with; each takes a capability more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// The router's own.
+    Own,
+    /// Those with a name or a path: to enter one takes `CAP_SYS_ADMIN`.
+    Namespaces,
+    /// Those of processes: to look into `/proc/PID/ns` of others takes `CAP_SYS_PTRACE`.
+    Processes,
+}
+
+impl Reach {
+    /// What a namespace asks for.
+    pub fn to(namespace: Option<&Namespace>) -> Reach {
+        match namespace {
+            None => Reach::Own,
+            Some(Namespace::Name(_) | Namespace::Path(_)) => Reach::Namespaces,
+            Some(Namespace::Pid(_)) => Reach::Processes,
+        }
+    }
+
+    /// Its word on the helper's command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Reach::Own => "own",
+            Reach::Namespaces => "namespaces",
+            Reach::Processes => "processes",
+        }
+    }
+}
+
+impl std::str::FromStr for Reach {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Reach, String> {
+        let all = [Reach::Own, Reach::Namespaces, Reach::Processes];
+        all.into_iter()
+            .find(|reach| reach.word() == word)
+            .ok_or_else(|| format!("found {word:?}, expected own, namespaces or processes"))
+    }
+}
+
 #[derive(Default)]
 struct Server {
     /// How to restore the interfaces that were prepared.
     undo: Vec<Undo>,
+    /// What to remove at the end.
+    remove: Vec<PathBuf>,
+    /// The interfaces that were named, twins among them.
+    names: BTreeSet<String>,
+    /// Whether the router has started: it knows all interfaces and files by then.
+    started: bool,
 }
 
 impl Server {
@@ -62,9 +118,30 @@ impl Server {
         Ok(())
     }
 
+    /// Notes an interface; a router that has started names no new ones, whoever has taken it over.
+    fn name(&mut self, name: &str) -> Result<(), Failure> {
+        if self.started && !self.names.contains(name) {
+            return Err(format!("{name} was not one of the router's interfaces when it started").into());
+        }
+        self.names.insert(name.to_owned());
+        Ok(())
+    }
+
     fn answer(&mut self, request: Request) -> Result<(Answer, Option<OwnedFd>), Failure> {
         match request {
+            Request::RemoveAtEnd(_) if self.started => {
+                Err("files to remove are named before the start".to_owned().into())
+            }
+            Request::RemoveAtEnd(paths) => {
+                self.remove.extend(paths);
+                Ok((Answer::Done, None))
+            }
+            Request::Started => {
+                self.started = true;
+                Ok((Answer::Done, None))
+            }
             Request::MakeTwin(wanted) => {
+                self.name(&wanted.name)?;
                 let namespace = wanted.namespace.clone();
                 let (fd, status) = inside(namespace.as_ref(), move || links::make_twin(&wanted))?;
                 Ok((Answer::Twin(status), Some(fd)))
@@ -79,6 +156,7 @@ impl Server {
                 Ok((Answer::Mac(mac), None))
             }
             Request::PrepareLink(preparation) => {
+                self.name(&preparation.name)?;
                 let undo = inside(None, move || links::prepare(&preparation))?;
                 self.undo.retain(|older| !older.is_outdated_by(&undo));
                 self.undo.push(undo);
@@ -100,8 +178,12 @@ impl Server {
         }
     }
 
-    /// Restores the prepared interfaces, the last one first.
+    /// Restores the prepared interfaces, the last one first, and removes what the router could not.
     fn restore(&mut self) {
+        for path in self.remove.drain(..) {
+            // Gone already, or a folder that others use, too.
+            let _ = if path.is_dir() { std::fs::remove_dir(&path) } else { std::fs::remove_file(&path) };
+        }
         for undo in self.undo.drain(..).rev() {
             if let Err(error) = inside(None, move || links::restore(&undo)) {
                 tracing::warn!("{error}");

@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use perigee_helper::privileges;
 use perigee_helper::twin::Twin;
-use perigee_helper::{Helper, LinkChange, LinkPreparation, TwinStatus, TwinWanted, serve_stdin};
+use perigee_helper::{Helper, LinkChange, LinkPreparation, Reach, TwinStatus, TwinWanted, serve_stdin};
 use perigee_net::{MacAddr, Namespace};
 
 fn main() -> ExitCode {
     let part = std::env::args().nth(1);
     match part.as_deref() {
-        Some("helper") => serve_stdin().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS),
+        Some("helper") => serve_stdin(Reach::Processes).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS),
         Some("inside") => {
             inside();
             ExitCode::SUCCESS
@@ -57,7 +57,7 @@ fn outside() -> ExitCode {
 }
 
 fn start() -> Helper {
-    Helper::start(&std::env::current_exe().unwrap()).unwrap()
+    Helper::start(&std::env::current_exe().unwrap(), Reach::Processes).unwrap()
 }
 
 fn twin(name: &str) -> TwinWanted {
@@ -267,7 +267,12 @@ fn refusals_are_sentences() {
     assert!(!exists("odd"), "half a twin is left behind");
     let gone = Helper::start_with(&mut Command::new("true")).unwrap();
     eventually("an error from a helper that is gone", || gone.link_mac("lo").is_err());
-    assert!(Helper::start(Path::new("/nonexistent")).unwrap_err().to_string().contains("cannot start the helper"));
+    assert!(
+        Helper::start(Path::new("/nonexistent"), Reach::Own)
+            .unwrap_err()
+            .to_string()
+            .contains("cannot start the helper")
+    );
 }
 
 fn the_helper_goes_on_without_the_routers_privileges() {

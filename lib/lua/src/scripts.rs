@@ -192,11 +192,21 @@ impl Scripts {
     /// # Errors
     /// It does not load, or takes longer than a second to do so.
     pub fn replace(&self, script: Script) -> Result<u64, ScriptError> {
-        let name = script.name.clone();
+        self.replace_by(move || Ok(script))
+    }
+
+    /// [`Self::replace`] by a script that the loader's thread finds.
+    ///
+    /// # Errors
+    /// Those of `read`, and as there.
+    pub fn replace_by(
+        &self,
+        read: impl FnOnce() -> Result<Script, ScriptError> + Send + 'static,
+    ) -> Result<u64, ScriptError> {
         let (reply, answer) = std::sync::mpsc::sync_channel(1);
-        self.loader.ask(Job::Replace(script, reply));
+        self.loader.ask(Job::Replace(Box::new(read), reply));
         // The watchdog sees to it that the loader answers.
-        answer.recv().unwrap_or(Err(ScriptError::Stalled { name }))
+        answer.recv().unwrap_or_else(|_| Err(ScriptError::Load("the thread that loads scripts has ended".to_owned())))
     }
 
     /// Workers that have not finished a round of their loop with the script of a generation.

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use crate::decode::Tally;
 use crate::{Source, SourceCounters, Update};
-use perigee_helper::privileges;
+use perigee_helper::{confine, privileges};
 
 /// Updates that may wait for the reader.
 const DEPTH: usize = 64;
@@ -73,6 +73,8 @@ impl Background {
         let reporter = Reporter { shared: shared.clone(), sender, bell: Box::new(bell) };
         let body = move || {
             let _ = privileges::drop_all();
+            // Whether the kernel can is said by others.
+            let _ = confine::files(&[], &[]);
             body(reporter);
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body)?;

@@ -5,14 +5,14 @@ use super::ports::OpenPort;
 use anyhow::{Context as _, Result, bail};
 use perigee_api::Server;
 use perigee_dpdk::{self as dpdk, Eal, FlowRule, MbufPool};
-use perigee_helper::privileges;
+use perigee_helper::{confine, privileges};
 use perigee_lua::Scripts;
 use perigee_modules::{Counters, CustomReasons, Reason, all_reasons, reason};
 use perigee_packet::{Pool, PortInfo};
-use perigee_router::{Account, AssistantThread, LinuxParts, Mailbox, SlowParts, SlowThread};
+use perigee_router::{Account, AssistantThread, LinuxParts, Mailbox, Settings, SlowParts, SlowThread};
 use perigee_worker::{Stop, Worker};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Once};
 use std::thread::JoinHandle;
 
 /// A router that runs.
@@ -53,6 +53,22 @@ pub fn spawn(name: &str, body: Box<dyn FnOnce() + Send>) -> std::io::Result<()> 
     std::thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
 }
 
+/// Says that a barrier is missing, where the kernel has none; once is enough.
+fn confined(result: std::io::Result<()>) {
+    static SAID: Once = Once::new();
+    if let Err(error) = result {
+        SAID.call_once(|| tracing::warn!("the router's threads are not confined as they should be: {error}"));
+    }
+}
+
+/// What the slow path's thread reads while the router runs: configuration, files of routes, and what the kernel says.
+fn readable(settings: &Settings) -> Vec<PathBuf> {
+    let folder = |path: &Path| path.parent().map(Path::to_owned);
+    let files = settings.config.routes_file.iter().filter_map(|file| folder(file));
+    let kernel = ["/proc", "/sys", "/run/netns", "/var/run/netns"].map(PathBuf::from);
+    folder(&settings.path).into_iter().chain(files).chain(kernel).collect()
+}
+
 /// Keeps the calling thread off the workers' cores, if there are others, so that a flood for the slow path costs workers nothing.
 fn keep_off(workers: &[u16]) {
     let mut others = rustix::thread::CpuSet::new();
@@ -76,13 +92,17 @@ impl Running {
         assistants: Vec<AssistantThread>,
         (slow, linux): (SlowParts, LinuxParts),
     ) -> Result<()> {
+        // Now: once threads have filters of their own, all of them cannot be given one.
+        confined(confine::process());
         for (worker, core) in workers.into_iter().zip(cores.iter().copied()) {
             let (eal, scripts) = (eal.clone(), scripts.clone());
+            let xdp = self.ports.iter().any(|port| matches!(port, OpenPort::Xdp(..)));
             let body = move || {
                 let _registered = enter(&eal);
                 if let Err(error) = dpdk::pin_current_thread(core.into()) {
                     tracing::warn!("worker {} is not pinned: {error}", worker.id());
                 }
+                confined(confine::worker(xdp));
                 scripts.run(worker);
             };
             self.workers.push(self.guarded(format!("worker-{}", self.workers.len()), body)?);
@@ -92,15 +112,17 @@ impl Running {
             let body = move || {
                 let _registered = enter(&eal);
                 keep_off(&cores);
+                confined(confine::files(&[], &[]));
                 assistant.run();
             };
             self.assistants.push(self.guarded(format!("slow-path-{}", self.assistants.len() + 1), body)?);
         }
         let (eal, stop) = (eal.clone(), self.stop.clone());
-        let cores = cores.to_vec();
+        let (cores, readable) = (cores.to_vec(), readable(&slow.settings));
         let body = move || {
             let _registered = enter(&eal);
             keep_off(&cores);
+            confined(confine::files(&readable, &[]));
             let mut slow = SlowThread::new(slow, linux);
             slow.run();
             debug_assert!(stop.requested());

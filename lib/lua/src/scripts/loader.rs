@@ -8,10 +8,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+/// How a script is found; the loader's thread does it, as others open no files.
+pub(super) type Read = Box<dyn FnOnce() -> Result<Script, ScriptError> + Send>;
+
 /// What the loader is asked for.
 pub(super) enum Job {
     /// Another script on all workers.
-    Replace(Script, SyncSender<Result<u64, ScriptError>>),
+    Replace(Read, SyncSender<Result<u64, ScriptError>>),
     /// Another VM for a worker that still has this generation.
     Again { worker: usize, generation: u64 },
     /// The script before this generation returns, or the built-in one.
@@ -59,8 +62,9 @@ impl Thread {
 
     fn carry_out(&mut self, job: Job, exit: &Exit) {
         match job {
-            Job::Replace(script, reply) => {
-                let installed = self.load_all(&script, exit).map(|vms| self.shared.install(script, vms, None));
+            Job::Replace(read, reply) => {
+                let loaded = read().and_then(|script| Ok((self.load_all(&script, exit)?, script)));
+                let installed = loaded.map(|(vms, script)| self.shared.install(script, vms, None));
                 // Who asked may have gone.
                 let _ = reply.send(installed);
             }

@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use perigee_helper::NetlinkSockets;
-use perigee_helper::privileges;
 use perigee_helper::twin::Twin;
 use perigee_helper::{Helper, HelperError, TwinStatus};
+use perigee_helper::{confine, privileges};
 use perigee_linux::HelperRequest;
 use perigee_net::{InterfaceAddress, Namespace};
 use perigee_worker::Bell;
@@ -36,6 +36,8 @@ impl HelperThread {
         let (out, done) = channel();
         let body = move || {
             let _ = privileges::drop_all();
+            // Whether the kernel can is said by others.
+            let _ = confine::files(&[], &[]);
             for request in requests {
                 if let Some(done) = run(&helper, namespace.as_ref(), request) {
                     // The slow path's thread may be gone.
