@@ -3,7 +3,11 @@
 
 use perigee_tests::{Router, World, frame, wait_until};
 
-perigee_tests::scenarios![packets_with_options, packets_to_be_fragmented,];
+perigee_tests::scenarios![
+    packets_with_options,
+    packets_to_be_fragmented,
+    a_class_that_is_full_costs_no_other_class_and_no_other_port,
+];
 
 /// A packet to the lan costs the slow path about thirty fragments; one to the dmz is simple.
 const PORTS: &str = r#"
@@ -84,4 +88,31 @@ fn packets_with_options(world: &World) {
     flooded(world, 1, |mac| {
         frame::with_options(frame::udp4(mac, "10.0.1.2", "10.0.2.2", 1400), &[7, 7, 4, 0, 0, 0, 0, 0])
     });
+}
+
+/// What one port sends too much of is missing there alone.
+fn a_class_that_is_full_costs_no_other_class_and_no_other_port(world: &World) {
+    let limits = "[policer]\ndiscovery = 200\ndiscovery_burst = 40\nicmp = 200\nicmp_burst = 40\nmanagement = 200\n\
+                  management_burst = 40\nother = 200\nother_burst = 40\nunresolved = 200\nunresolved_burst = 40\n";
+    let (wan, lan, _dmz) = (world.wire("w-wan"), world.wire("w-lan"), world.wire("w-dmz"));
+    let router = world.router("", &format!("{limits}{}", PORTS.replace("mtu = 68", "")));
+    let mac = router.mac("wan");
+    let kinds: Vec<(&str, Vec<u8>)> = vec![
+        ("other", frame::with_options(frame::udp4(mac, "10.0.1.2", "10.0.3.2", 100), &[7, 7, 4, 0, 0, 0, 0, 0])),
+        ("management", frame::udp4(mac, "10.0.1.2", "10.0.1.1", 100)),
+        ("unresolved", frame::udp4(mac, "10.0.1.2", "10.0.3.77", 100)),
+        ("discovery", frame::arp_request("10.0.1.2", "10.0.1.1")),
+    ];
+    for (class, garbage) in &kinds {
+        wait_until(&format!("the class {class} to be full"), || {
+            (0..200).for_each(|_| wan.send(garbage));
+            wan.drain();
+            router.dropped(&format!("host.policed_{class}")) > 100
+        });
+        // Another port's share of the class is untouched, and of this port the other classes'.
+        lan.send(&frame::arp_request("10.0.2.2", "10.0.2.1"));
+        lan.expect("an ARP reply", |f| frame::arp(f).is_some_and(|m| m.operation() == 2));
+    }
+    check_sums(&router);
+    router.stop();
 }

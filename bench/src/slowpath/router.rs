@@ -37,7 +37,7 @@ fn config(folder: &Path, kind: Kind, core: usize) -> String {
     format!(
         "[router]\nname = \"slowpath\"\nsocket = \"slowpath.sock\"\ncores = [{core}]\nidle = \"poll\"\n\
          icmp_rate = 1000000000\nicmp_source_rate = 1000000000\n\n\
-         [eal]\nhugepages = false\nmemory = 512\n\n[linux]\nfeed = \"none\"\n\n\
+         [eal]\nhugepages = false\nmemory = 512\n\n[linux]\nfeed = \"none\"\n\n[policer]\nother = 1000000000\n\n\
          [port.in]\ndevice = \"net_pcap0,rx_pcap={source},infinite_rx=1\"\nmac = \"{IN}\"\ntwin = false\n\
          addresses = [\"{OWN}/24\"]\n\n\
          [port.out]\ndevice = \"net_null0,no-rx=1\"\nmac = \"02:00:00:00:02:01\"\ntwin = false\nmtu = {SMALL_MTU}\n\

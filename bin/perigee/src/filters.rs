@@ -80,7 +80,7 @@ impl Rebuild for DpdkFilters {
         let rules: Vec<_> = config.filters.iter().map(|filter| (filter.tuple, action(filter.action))).collect();
         let steers: Vec<_> =
             in_software(config, &self.done).into_iter().map(|tuple| (tuple, AclAction::Drop)).collect();
-        Ok(Filters { deny: compile(&self.eal, &rules)?, steer: compile(&self.eal, &steers)? })
+        Ok(Filters { deny: compile(&self.eal, &rules)?, steer: compile(&self.eal, &steers)?, policer: None })
     }
 }
 

@@ -10,6 +10,7 @@ use super::linux::Linux;
 use super::mistake::Mistakes;
 use super::multicast::{LimitKeys, MulticastKeys};
 use super::neighbors::NeighborKeys;
+use super::policer::Policer;
 use super::ports::{Device, DeviceKeys, Port};
 use super::reader::Section;
 use super::router::Router;
@@ -114,6 +115,7 @@ fn chapters() -> Vec<Chapter> {
         Chapter::new("`[[worker]]`", "[[worker]]", CoreKeys::ABOUT, CoreKeys::read(s, c).entries()),
         Chapter::new("`[eal]`", "[eal]", Eal::ABOUT, Eal::read(s, c).entries()),
         Chapter::new("`[linux]`", "[linux]", Linux::ABOUT, Linux::read(s, c).entries()),
+        Chapter::new("`[policer]`", "[policer]", Policer::ABOUT, Policer::read(s, c).entries()),
         Chapter::new(
             "`[port.NAME]`",
             "[port.NAME]",

@@ -6,6 +6,7 @@
 //! | `router.rs`, `workers.rs`, `fib.rs` | `[router]`, `[[worker]]`, what `fib` chooses from |
 //! | `eal.rs` | `[eal]` |
 //! | `linux.rs` | `[linux]` |
+//! | `policer.rs` | `[policer]` |
 //! | `ports.rs`, `interfaces.rs` | `[port.NAME]`; `[port.NAME.vlan.ID]` and the addresses of both |
 //! | `routes.rs`, `neighbors.rs`, `networks.rs` | `[[route]]`, `[[neighbor]]`; which interface an address is on |
 //! | `multicast.rs` | `[[multicast]]`; what of multicast may pass an interface |
@@ -34,6 +35,7 @@ mod multicast;
 mod neighbors;
 mod networks;
 mod once;
+mod policer;
 mod ports;
 mod print;
 mod reader;
@@ -62,6 +64,7 @@ pub use machine::Machine;
 pub use mistake::{ConfigError, Mistake};
 pub use model::Config;
 pub use neighbors::Neighbor;
+pub use policer::Policer;
 pub use ports::{Device, LinuxDriver, Port};
 pub use router::{Idle, OverBudget, Router, default_socket};
 pub use routes_file::parse_routes;
@@ -141,6 +144,7 @@ fn read_config(mut root: Section, folder: &Path, machine: &Machine) -> Config {
     let context = Context { name: &router.name, ..context };
     let eal = read_table(&mut root, "eal", |s| Eal::read(s, &context));
     let linux = read_table(&mut root, "linux", |s| Linux::read(s, &context));
+    let policer = read_table(&mut root, "policer", |s| Policer::read(s, &context));
     let before = mistakes.count();
     let (ports, interfaces) = ports::read_ports(&mut root, &context, &router);
     // If an interface is missing, "via an address on no interface" would blame the wrong line.
@@ -159,6 +163,7 @@ fn read_config(mut root: Section, folder: &Path, machine: &Machine) -> Config {
         router,
         eal,
         linux,
+        policer,
         workers,
         routes,
         file_routes: Vec::new(),

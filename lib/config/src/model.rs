@@ -11,6 +11,7 @@ use super::interfaces::Interface;
 use super::linux::Linux;
 use super::mistake::Mistake;
 use super::neighbors::Neighbor;
+use super::policer::Policer;
 use super::ports::Port;
 use super::router::Router;
 use super::steers::Steer;
@@ -25,6 +26,8 @@ pub struct Config {
     pub eal: Eal,
     /// `[linux]`.
     pub linux: Linux,
+    /// `[policer]`.
+    pub policer: Policer,
     /// One per worker, at least one.
     pub workers: Vec<Worker>,
     /// `[port.NAME]` in the order of the file.

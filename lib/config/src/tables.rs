@@ -36,6 +36,7 @@ impl Config {
             router,
             eal,
             linux,
+            policer,
             workers,
             ports,
             interfaces,
@@ -53,6 +54,7 @@ impl Config {
             Table::new("[router]", [router.entries(), WorkerKeys::of(workers).entries()]),
             Table::new("[eal]", [eal.entries()]),
             Table::new("[linux]", [linux.entries()]),
+            Table::new("[policer]", [policer.entries()]),
         ];
         tables.extend((0..ports.len()).flat_map(|index| self.tables_of_port(index)));
         tables.extend(routes.iter().map(|(prefix, route)| {

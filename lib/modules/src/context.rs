@@ -3,11 +3,12 @@
 
 use crate::counters::Counters;
 use crate::host;
+use crate::policer;
 use crate::reason::{CustomReasons, Reason};
 use crate::tables::Tables;
 use crate::trace::{Decision, Trace};
 use perigee_fib::Subscriber;
-use perigee_net::InterfaceId;
+use perigee_net::{InterfaceId, PuntClass};
 use perigee_packet::batch::rebatch::Flushed;
 use perigee_packet::{Batch, Mask, Packet, TransmitBuffer};
 use std::sync::Arc;
@@ -84,9 +85,10 @@ impl Context {
         if mask.is_empty() {
             return;
         }
-        let punted = mask & batch.live();
+        let live = mask & batch.live();
+        let punted = if self.tables.policer.is_some() { self.police(batch, live, reason) } else { live };
         let tapped = self.tapped();
-        self.counters.reason(reason, punted.count());
+        self.counters.reason(reason, live.count());
         let mut refused = Vec::new();
         let room = self.punts.room();
         for slot in punted.iter().take(room) {
@@ -111,6 +113,24 @@ impl Context {
         if refused > 0 {
             self.counters.reason(host::PUNT_RING_FULL, refused);
         }
+    }
+
+    /// Drops what the port's limits before the slow path refuse; returns the others.
+    fn police(&mut self, batch: &mut Batch, mut live: Mask, reason: Reason) -> Mask {
+        let Some(policer) = self.tables.policer.clone() else { return live };
+        let mut refused = [Mask::EMPTY; PuntClass::ALL.len()];
+        for slot in live {
+            let Some(frame) = batch.frame(slot) else { continue };
+            let packet = policer::classify(frame, reason);
+            if !policer.admits(batch.port(slot), packet, self.now) {
+                refused[packet.class as usize].set(slot);
+            }
+        }
+        for (class, refused) in PuntClass::ALL.into_iter().zip(refused) {
+            self.drop(batch, refused, policer::reason(class));
+            live &= !refused;
+        }
+        live
     }
 
     /// Gives the slow path a copy of a packet under a reason, if there is room for it; the packet stays. Returns whether it did.

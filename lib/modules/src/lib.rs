@@ -17,6 +17,7 @@ mod catalog;
 pub mod context;
 pub mod counters;
 mod lookup;
+pub mod policer;
 pub mod reason;
 pub mod rules;
 pub mod tables;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The tables a worker reads: fixed between two batch boundaries, replaced as a whole, patched inside with atomic stores.
 
+use crate::policer::Policer;
 use crate::rules::Filter;
 use crate::taps::Taps;
 use perigee_fib::{Interfaces, Lookup, MulticastTable, NextHop, NextHopId, NextHops};
@@ -27,6 +28,8 @@ pub struct Tables {
     pub reverse_paths: Option<Arc<[ReversePath]>>,
     /// Routes of groups; `None` while there are none.
     pub multicast: Option<Arc<MulticastTable>>,
+    /// What ports may give the slow path; `None` where there are no limits.
+    pub policer: Option<Arc<Policer>>,
     /// Captures and traces; `None` while none is on.
     pub taps: Option<Arc<Taps>>,
     ports: Vec<PortView>,
@@ -92,8 +95,8 @@ impl Tables {
         let reverse_paths: Arc<[_]> = interfaces.iter().map(|(_, interface)| interface.policy.urpf).collect();
         let asked_for = reverse_paths.iter().any(|mode| *mode != ReversePath::Off);
         let reverse_paths = asked_for.then_some(reverse_paths);
-        let (steer, multicast, taps) = (None, None, None);
-        Tables { v4, v6, next_hops, interfaces, filter, steer, reverse_paths, multicast, taps, ports, nobody }
+        let (steer, multicast, policer, taps) = (None, None, None, None);
+        Tables { v4, v6, next_hops, interfaces, filter, steer, reverse_paths, multicast, policer, taps, ports, nobody }
     }
 
     /// These tables, with packets that `steer` matches going to the slow path.
@@ -104,6 +107,11 @@ impl Tables {
     /// These tables, with routes of groups.
     pub fn with_multicast(self, multicast: Option<Arc<MulticastTable>>) -> Tables {
         Tables { multicast, ..self }
+    }
+
+    /// These tables, with limits before the slow path.
+    pub fn with_policer(self, policer: Option<Arc<Policer>>) -> Tables {
+        Tables { policer, ..self }
     }
 
     /// These tables, with taps.

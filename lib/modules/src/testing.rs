@@ -13,13 +13,14 @@
 //! ```
 
 use crate::multicast::Multicast;
+use crate::policer::Policer;
 use crate::rules::Filter;
 use crate::{Context, Counters, CustomReasons, Kind, MODULES, PuntSink, Punted, Reason, Run, Tables, all_reasons};
 use perigee_fib::synth::Random;
 use perigee_fib::{FibWriter, Interfaces, MulticastInput, MulticastOrigin, MulticastTable, Published};
 use perigee_net::{
     Interface, InterfaceId, MacAddr, Member, MulticastLimits, MulticastOutput, MulticastRoute, Multipath, Policy,
-    Prefix, Route, RouteSource, RouteTarget,
+    Prefix, PuntLimits, Route, RouteSource, RouteTarget,
 };
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::wire::{arp, checksum, ethernet, ethernet::ethertype, ipv4, ipv6, protocol, udp, vlan};
@@ -304,6 +305,13 @@ impl Rig {
     pub fn set_multicast(&mut self, routes: Vec<MulticastInput>, limits: Vec<MulticastLimits>) {
         self.multicast = Some((routes, limits));
         self.change_interface(0, |_| ());
+    }
+
+    /// Limits what each port may give the slow path.
+    pub fn police(&mut self, limits: &PuntLimits) {
+        let policer = Policer::new(limits, PORTS.into(), 0);
+        let changed = self.ctx.tables.clone().with_policer(Some(Arc::new(policer)));
+        self.ctx.tables = Published::new(changed).subscribe();
     }
 
     /// Leaves no room for punts.

@@ -5,6 +5,7 @@ use perigee_fib::MulticastOrigin;
 use perigee_modules::rules::{Filter, LinearFilter, Rule};
 use perigee_modules::testing::*;
 use perigee_modules::{Kind, Punted, all_reasons};
+use perigee_net::PuntLimit;
 use perigee_net::{FiveTuple, InterfaceAddress, MulticastLimits, Prefix, ReversePath};
 use perigee_packet::{Mask, Pool};
 use std::net::{IpAddr, Ipv6Addr};
@@ -251,9 +252,50 @@ fn the_rest_needs_a_special_state() {
     assert_eq!((rig3.dropped(), rig3.pool.in_use()), (2 * full, 0));
 }
 
+/// A second packet of each class finds no place.
+#[test]
+fn what_is_beyond_a_ports_limits_is_dropped_by_class() {
+    let frame = |wanted: &str| frames().into_iter().find(|(name, _)| *name == wanted).expect("a frame").1;
+    let protocol = |wanted: &str, number: u8| set(frame(wanted), 23, &[number]);
+    for (class, frame, reason) in [
+        ("routing", protocol("ipv4_lookup.local", 89), "ipv4_lookup.local"),
+        ("discovery", frame("classify.arp"), "classify.arp"),
+        ("unresolved", frame("ipv4_lookup.unresolved"), "ipv4_lookup.unresolved"),
+        ("icmp", protocol("ipv4_lookup.local", 1), "ipv4_lookup.local"),
+        ("management", frame("ipv4_lookup.local"), "ipv4_lookup.local"),
+        ("other", frame("ttl.expired"), "ttl.expired"),
+    ] {
+        let mut rig = rig();
+        rig.police(&[PuntLimit { rate: 1, burst: 1 }; 6]);
+        rig.receive(0, &frame_with_checksum(frame.clone()));
+        rig.receive(0, &frame_with_checksum(frame));
+        rig.run_all();
+        let counts: std::collections::BTreeMap<_, _> = rig.reasons().into_iter().collect();
+        assert_eq!(counts, [(format!("host.policed_{class}"), 1), (reason.to_owned(), 2)].into(), "{class}");
+        let arrived = punted(&rig).len();
+        assert_eq!((arrived, rig.ctx.counters.punted.get(), rig.pool.in_use()), (1, 1, 0), "{class}");
+    }
+}
+
+/// With the right checksum, if its header is IPv4's.
+fn frame_with_checksum(frame: Vec<u8>) -> Vec<u8> {
+    if frame[12..14] != [8, 0] {
+        return frame;
+    }
+    let zeroed = set(frame, 24, &[0, 0]);
+    let checksum = perigee_packet::wire::checksum::ipv4_header(&zeroed[14..34]);
+    set(zeroed, 24, &checksum.to_be_bytes())
+}
+
 #[test]
 fn no_reason_is_forgotten() {
     let special = [
+        "host.policed_routing",
+        "host.policed_discovery",
+        "host.policed_unresolved",
+        "host.policed_icmp",
+        "host.policed_management",
+        "host.policed_other",
         "urpf.ipv4_failed",
         "urpf.ipv6_failed",
         "redirect.sent_back",

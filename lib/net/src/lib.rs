@@ -19,6 +19,7 @@ mod interface;
 mod mac;
 mod multicast;
 mod namespace;
+mod policing;
 mod prefix;
 mod route;
 #[cfg(feature = "serde")]
@@ -29,6 +30,7 @@ pub use interface::{Interface, InterfaceAddress, InterfaceId, Policy, ReversePat
 pub use mac::{MacAddr, ParseMacError, is_host, is_link_local, solicited_node};
 pub use multicast::{MulticastLimits, MulticastOutput, MulticastRoute, is_forwarded_group};
 pub use namespace::{Namespace, NamespaceError};
+pub use policing::{PuntClass, PuntLimit, PuntLimits};
 pub use prefix::{Address, Prefix, Prefix4, Prefix6, PrefixError, PrefixOf};
 pub use route::{Member, Multipath, MultipathError, Route, RouteKey, RouteSource, RouteTarget};
 #[cfg(feature = "serde")]

@@ -34,6 +34,7 @@ pub(crate) use routing::{Gateways, Routing, Undo};
 use crate::lookups::Lookups;
 use perigee_config::Config;
 use perigee_fib::{Fib, Interfaces, NextHopWriter, Published, Rib, Subscriber};
+use perigee_modules::policer::Policer;
 use perigee_modules::rules::Filter;
 use perigee_modules::{Tables, Taps};
 use perigee_net::{InterfaceId, MacAddr};
@@ -59,6 +60,16 @@ pub struct Filters {
     pub deny: Option<Arc<dyn Filter>>,
     /// Matches packets for the slow path, unless a device steers them there.
     pub steer: Option<Arc<dyn Filter>>,
+    /// What ports may give the slow path.
+    pub policer: Option<Arc<Policer>>,
+}
+
+impl Filters {
+    /// With the configuration's limits before the slow path, for so many ports.
+    fn policing(self, config: &Config, ports: usize) -> Filters {
+        let policer = Policer::new(&config.policer.limits(), ports, crate::slow::secret() as u64);
+        Filters { policer: Some(Arc::new(policer)), ..self }
+    }
 }
 
 /// Separate tables that scripts are loaded with, so that a script finds new interfaces before workers do.
@@ -110,6 +121,7 @@ impl Forwarding {
         let mut macs = vec![MacAddr::ZERO; width];
         ports.iter().for_each(|port| macs[usize::from(port.port)] = port.mac);
         let interfaces = configured::interfaces(config, ports)?;
+        let filters = filters.policing(config, width);
         let mut fib = lookups.make(&config.router.fib, NEXT_HOPS)?;
         fib.set_seed(seed(&macs));
         let routing = Routing::new(fib, config, interfaces, Vec::new())?;
@@ -245,6 +257,7 @@ fn tables(fib: &Fib, routing: &Routing, filters: &Filters, macs: &[MacAddr], tap
     Tables::new(fib.v4, fib.v6, fib.next_hops, routing.interfaces().clone(), filters.deny.clone(), macs)
         .with_steer(filters.steer.clone())
         .with_multicast(routing.multicast().for_workers())
+        .with_policer(filters.policer.clone())
         .with_taps(taps)
 }
 
