@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
 use perigee_dpdk::{self as dpdk, Device, DpdkPort, Eal, EalConfig, Hugepages, MBUF, MbufPool, PoolConfig, PortConfig};
 use perigee_fib::{Published, Subscriber};
-use perigee_lua::{Script, Scripts};
+use perigee_lua::{Budgets, Script, Scripts, thread};
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted, Tables, all_reasons, distribute};
 use perigee_packet::{Batch, Mask, Pool, TransmitBuffer};
 use perigee_worker::{Clock, Idle, Receiver, Stop, Worker, WorkerParts, native};
@@ -320,7 +320,8 @@ impl Router {
         let mut worker = self.worker(request, &tables, &counters, Arc::new(move || asked.now()), &stop)?;
         match request.path {
             Path::Lua => {
-                Scripts::new(Script::builtin(), 1, Box::new(move || Router::context(&tables)))?.run(worker);
+                let staging = Box::new(move || Router::context(&tables));
+                Scripts::new(Script::builtin(), 1, staging, Budgets::default(), &thread)?.run(worker);
             }
             Path::Native => native::run(&mut worker),
             Path::Io => io(&mut worker),

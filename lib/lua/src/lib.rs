@@ -31,5 +31,5 @@ pub mod vm;
 pub use header::header;
 pub use host::ScriptCounters;
 pub use mlua;
-pub use scripts::{Budgets, OverBudget, ScriptStatus, Scripts, Spawn, Staging};
+pub use scripts::{Budgets, OverBudget, ScriptStatus, Scripts, Spawn, Staging, thread};
 pub use vm::{Script, ScriptError};

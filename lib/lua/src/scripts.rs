@@ -52,6 +52,14 @@ pub type Staging = Box<dyn FnMut() -> Context + Send>;
 /// Starts a thread of a name, which gives up the privileges that it does not need before it runs the body.
 pub type Spawn<'a> = &'a dyn Fn(&str, Box<dyn FnOnce() + Send>) -> std::io::Result<()>;
 
+/// A [`Spawn`] for programs whose threads have no privileges to give up.
+///
+/// # Errors
+/// The system's refusal.
+pub fn thread(name: &str, body: Box<dyn FnOnce() + Send>) -> std::io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).map(drop)
+}
+
 /// What the API shows of a router's script.
 #[derive(Debug, Clone)]
 pub struct ScriptStatus {

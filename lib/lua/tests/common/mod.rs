@@ -100,9 +100,7 @@ impl Bed {
             failure: None,
             trace: None,
         };
-        Scripts::new(script, 1, Box::new(staging), budgets(), &|name, body| {
-            std::thread::Builder::new().name(name.to_owned()).spawn(body).map(drop)
-        })
+        Scripts::new(script, 1, Box::new(staging), budgets(), &perigee_lua::thread)
     }
 
     pub fn worker(&self) -> Worker {
