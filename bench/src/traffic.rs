@@ -102,7 +102,7 @@ impl Routed for u32 {
     }
 
     fn fib(v4: Arc<dyn Lookup<u32>>, next_hops: Arc<NextHops>) -> Result<Fib> {
-        Ok(Fib { v4, v6: (structures::DEFAULT6.new)()?.reader(), next_hops })
+        Ok(Fib { v4, v6: (structures::DEFAULT6.new)()?.reader(), next_hops, neighbors: Arc::default() })
     }
 }
 
@@ -117,7 +117,7 @@ impl Routed for u128 {
     }
 
     fn fib(v6: Arc<dyn Lookup<u128>>, next_hops: Arc<NextHops>) -> Result<Fib> {
-        Ok(Fib { v4: (structures::DEFAULT4.new)()?.reader(), v6, next_hops })
+        Ok(Fib { v4: (structures::DEFAULT4.new)()?.reader(), v6, next_hops, neighbors: Arc::default() })
     }
 }
 
@@ -270,7 +270,7 @@ fn interfaces(ports: u16) -> Result<Arc<Interfaces>> {
 /// The tables of a router with this many ports and these lookup structures.
 pub fn tables(fib: Fib, ports: u16) -> Result<Tables> {
     let macs: Vec<MacAddr> = (0..ports).map(own_mac).collect();
-    Ok(Tables::new(fib.v4, fib.v6, fib.next_hops, interfaces(ports)?, None, &macs))
+    Ok(Tables::new(fib, interfaces(ports)?, None, &macs))
 }
 
 /// The eight routes, their neighbors known.

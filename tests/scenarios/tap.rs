@@ -76,7 +76,7 @@ fn a_ping_is_followed_through_every_module(world: &World) {
     ping(&client, 1, "10.0.2.2");
     let seen = traces(both.end());
     assert_eq!(seen.len(), 2);
-    for (trace, port, prefix) in [(&seen[0], "wan", "10.0.2.2/32"), (&seen[1], "lan", "10.0.1.2/32")] {
+    for (trace, port, prefix) in [(&seen[0], "wan", "10.0.2.0/24"), (&seen[1], "lan", "10.0.1.0/24")] {
         assert_eq!(trace["port"], port);
         let modules: Vec<String> = steps(trace).into_iter().map(|(module, _)| module).collect();
         let whole = "classify ipv4_valid filter urpf multicast ipv4_lookup mtu redirect ttl apply distribute";
@@ -84,8 +84,8 @@ fn a_ping_is_followed_through_every_module(world: &World) {
         assert!(has(trace, "distribute", "transmitted"));
         let all = trace["steps"].as_array().expect("steps");
         let lookup = all.iter().find(|step| step["module"] == "ipv4_lookup").expect("a lookup");
-        assert_eq!(lookup["route"]["prefix"], prefix, "the neighbor's host route: {lookup:#}");
-        assert_eq!(lookup["route"]["source"], "neighbor");
+        assert_eq!(lookup["route"]["prefix"], prefix, "the neighbor's network: {lookup:#}");
+        assert_eq!(lookup["route"]["source"], "connected");
     }
 
     // The same as text, and a packet whose TTL expires.

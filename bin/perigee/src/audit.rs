@@ -44,7 +44,7 @@ fn line(difference: &Difference) -> String {
 }
 
 fn summary(report: &AuditReport) -> String {
-    let AuditReport { linux_routes, rib_routes, prefixes, next_hops, total, repaired, seconds, .. } = report;
+    let AuditReport { linux_routes, rib_routes, prefixes, next_hops, neighbors, total, repaired, seconds, .. } = report;
     let found = match total {
         0 => "no difference".to_owned(),
         1 => "1 difference".to_owned(),
@@ -53,6 +53,6 @@ fn summary(report: &AuditReport) -> String {
     let repaired = if *repaired > 0 { format!(", {repaired} repaired in place") } else { String::new() };
     format!(
         "{found}{repaired}: {linux_routes} routes of Linux, {rib_routes} routes in the RIB, {prefixes} prefixes as workers \
-         find them, {next_hops} next hops, in {seconds:.2} s"
+         find them, {next_hops} next hops, {neighbors} neighbors, in {seconds:.2} s"
     )
 }

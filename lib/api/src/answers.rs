@@ -184,6 +184,8 @@ objects! {
         pub prefixes: u64,
         /// Next hops compared with the neighbors.
         pub next_hops: u64,
+        /// Neighbors on connected networks that were looked up as workers look them up.
+        pub neighbors: u64,
         /// The first thousand differences.
         pub differences: Vec<Difference>,
         /// Differences found.
@@ -196,7 +198,7 @@ objects! {
 
     /// A difference between two tables that should agree.
     pub struct Difference {
-        /// The prefix it is about; null for a next hop.
+        /// The prefix it is about; null for a next hop or a neighbor.
         pub prefix: Option<Prefix>,
         /// Describes it in a few words.
         pub kind: String,

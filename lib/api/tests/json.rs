@@ -32,7 +32,7 @@ fn answers_are_the_bytes_they_were() {
         r#"[{"kind":"drop","module":"host","packets":0,"per_worker":[0],"reason":"unclaimed","rfc":null},{"kind":"punt","module":"classify","packets":4,"per_worker":[4],"reason":"arp","rfc":"RFC 826"},{"kind":"punt","module":"classify","packets":0,"per_worker":[0],"reason":"other_type","rfc":null},{"kind":"drop","module":"ipv4_valid","packets":0,"per_worker":[0],"reason":"short","rfc":"RFC 1812 5.2.2 (1)"},{"kind":"drop","module":"slowpath","packets":0,"per_worker":[],"reason":"unknown_interface","rfc":"configuration"},{"kind":"drop","module":"slowpath","packets":0,"per_worker":[],"reason":"transmit","rfc":null}]"#,
     );
     answers::<ShowRoutes>(
-        r#"{"memory":21237208,"routes":[{"action":"forward","best":true,"dev":"left","metric":0,"preference":0,"prefix":"10.0.1.0/24","source":"connected","via":null},{"action":"forward","best":false,"dev":"left","metric":0,"preference":10,"prefix":"10.0.1.0/24","source":"linux","via":null},{"action":"local","best":true,"dev":null,"metric":0,"preference":0,"prefix":"10.0.1.1/32","source":"local","via":null},{"action":"forward","best":true,"dev":"left","metric":0,"preference":255,"prefix":"10.0.1.2/32","source":"neighbor","via":"10.0.1.2"},{"action":"forward","best":true,"dev":"right","metric":0,"preference":1,"prefix":"10.5.0.0/16","source":"api","via":"10.0.2.2"},{"action":"forward","best":true,"dev":null,"gateways":[{"dev":"right","via":"10.0.2.2","weight":2},{"dev":"right","via":"10.0.2.3","weight":1}],"metric":0,"preference":1,"prefix":"10.6.0.0/16","source":"api","via":null},{"action":"forward","best":true,"dev":null,"gateways":[{"dev":"right","via":"10.0.2.2","weight":2},{"dev":"right","via":"10.0.2.3","weight":1}],"metric":0,"preference":1,"prefix":"10.7.0.0/16","source":"static","via":null},{"action":"blackhole","best":true,"dev":null,"metric":0,"preference":1,"prefix":"10.8.0.0/16","source":"static","via":null}],"total":21}"#,
+        r#"{"memory":21237208,"routes":[{"action":"forward","best":true,"dev":"left","metric":0,"preference":0,"prefix":"10.0.1.0/24","source":"connected","via":null},{"action":"forward","best":false,"dev":"left","metric":0,"preference":10,"prefix":"10.0.1.0/24","source":"linux","via":null},{"action":"local","best":true,"dev":null,"metric":0,"preference":0,"prefix":"10.0.1.1/32","source":"local","via":null},{"action":"forward","best":true,"dev":"right","metric":0,"preference":1,"prefix":"10.5.0.0/16","source":"api","via":"10.0.2.2"},{"action":"forward","best":true,"dev":null,"gateways":[{"dev":"right","via":"10.0.2.2","weight":2},{"dev":"right","via":"10.0.2.3","weight":1}],"metric":0,"preference":1,"prefix":"10.6.0.0/16","source":"api","via":null},{"action":"forward","best":true,"dev":null,"gateways":[{"dev":"right","via":"10.0.2.2","weight":2},{"dev":"right","via":"10.0.2.3","weight":1}],"metric":0,"preference":1,"prefix":"10.7.0.0/16","source":"static","via":null},{"action":"blackhole","best":true,"dev":null,"metric":0,"preference":1,"prefix":"10.8.0.0/16","source":"static","via":null}],"total":21}"#,
     );
     answers::<ShowFib>(
         r#"[{"bytes":20974616,"chosen":"auto","family":"IPv4","pending":false,"prefixes":13,"structure":"dirb","why":"dirb: the most popular of 2 next hops, up to 255, have 99 % of the routed /24"},{"bytes":262592,"chosen":"auto","family":"IPv6","pending":false,"prefixes":4,"structure":"range6","why":null}]"#,
@@ -56,7 +56,7 @@ fn answers_are_the_bytes_they_were() {
         r#"{"addresses":8,"audit_differences":0,"audits":0,"changes":4,"dumps":1,"feed":"netlink","left_out":{"kind":7,"link_local":4,"table":5},"links":5,"malformed":0,"namespace":null,"neighbors_by_hand":0,"next_hops":0,"overruns":0,"refused":0,"repaired":0,"resync_seconds":0.00005645,"resyncs":1,"routes":4,"skipped":0,"state":"following","tables":["main"]}"#,
     );
     answers::<Audit>(
-        r#"{"differences":[{"kind":"not in Linux","linux":null,"lookup":null,"metric":10,"prefix":"10.1.0.0/16","rib":"via 10.0.2.2 dev right"}],"linux_routes":4,"next_hops":9,"prefixes":17,"repaired":0,"rib_routes":21,"seconds":0.05370053,"total":1}"#,
+        r#"{"differences":[{"kind":"not in Linux","linux":null,"lookup":null,"metric":10,"prefix":"10.1.0.0/16","rib":"via 10.0.2.2 dev right"}],"linux_routes":4,"neighbors":2,"next_hops":9,"prefixes":17,"repaired":0,"rib_routes":21,"seconds":0.05370053,"total":1}"#,
     );
     answers::<ShowConfig>(r#"{"toml":"[router]\nname = \"demo\"\n"}"#);
     answers::<AddRoute>(r#"{"message":"route to 10.5.0.0/16 via 10.0.2.2 added"}"#);
@@ -65,7 +65,7 @@ fn answers_are_the_bytes_they_were() {
 /// A line of a trace has its fields in the order of their declaration.
 #[test]
 fn traces_are_the_bytes_they_were() {
-    let line = r#"{"time":1795380812379541464,"port":"left","packet":"10.0.1.2 > 10.0.2.2: ICMP echo request, TTL 64, 98 bytes","length":98,"bytes":"4ece06f3f0d2","steps":[{"module":"classify","decision":"goes on","detail":"interface left, network header at byte 14"},{"module":"ipv4_lookup","decision":"next hop","detail":"via 10.0.2.2 dev right","next_hop":7,"route":{"prefix":"10.0.2.2/32","source":"neighbor","action":"forward","via":"10.0.2.2","dev":"right","preference":255,"metric":0,"best":true}}]}"#;
+    let line = r#"{"time":1795380812379541464,"port":"left","packet":"10.0.1.2 > 10.0.2.2: ICMP echo request, TTL 64, 98 bytes","length":98,"bytes":"4ece06f3f0d2","steps":[{"module":"classify","decision":"goes on","detail":"interface left, network header at byte 14"},{"module":"ipv4_lookup","decision":"next hop","detail":"via 10.0.2.2 dev right","next_hop":7,"route":{"prefix":"10.0.2.0/24","source":"connected","action":"forward","via":null,"dev":"right","preference":0,"metric":0,"best":true}}]}"#;
     let read: TraceLine = serde_json::from_str(line).unwrap();
     assert_eq!(serde_json::to_string(&read).unwrap(), line);
 }
@@ -88,10 +88,9 @@ fn states_are_the_words_they_were() {
         RouteOrigin::Static,
         RouteOrigin::Linux,
         RouteOrigin::Dynamic,
-        RouteOrigin::Neighbor,
         RouteOrigin::Api,
     ];
-    assert_eq!(words(&origins), "local, connected, static, linux, dynamic, neighbor, api");
+    assert_eq!(words(&origins), "local, connected, static, linux, dynamic, api");
     let actions = [
         RouteAction::Forward,
         RouteAction::Local,

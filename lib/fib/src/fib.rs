@@ -10,8 +10,9 @@ use thiserror::Error;
 
 use crate::lookup::structures;
 use crate::lookup::{Lookup, LookupError, LookupWriter};
+use crate::neighbors::{NeighborTable, NeighborTableWriter, TableMemory};
 use crate::next_hop::writer::{Leaf, NextHopError, NextHopInfo, NextHopWriter, Via};
-use crate::next_hop::{NextHop, NextHopId, NextHops};
+use crate::next_hop::{Action, NextHop, NextHopId, NextHops};
 use crate::publish::grace::Grace;
 use crate::rib::Rib;
 use crate::rib::family::{FamilyTables, Loaded, Refusal};
@@ -27,6 +28,8 @@ pub struct Fib {
     pub v6: Arc<dyn Lookup<u128>>,
     /// What the ids found there mean.
     pub next_hops: Arc<NextHops>,
+    /// The neighbors on connected networks.
+    pub neighbors: Arc<NeighborTable>,
 }
 
 impl Fib {
@@ -35,9 +38,11 @@ impl Fib {
         Arc::ptr_eq(&self.v4, &other.v4)
             && Arc::ptr_eq(&self.v6, &other.v6)
             && Arc::ptr_eq(&self.next_hops, &other.next_hops)
+            && Arc::ptr_eq(&self.neighbors, &other.neighbors)
     }
 
-    /// Looks up a single address, where speed does not matter. The next hop may be a group.
+    /// Looks up a single address, where speed does not matter: the next hop of the longest prefix, which may be a group or a
+    /// link.
     pub fn lookup(&self, address: IpAddr) -> (NextHopId, NextHop) {
         let id = match address {
             IpAddr::V4(address) => self.v4.lookup(address.to_bits()),
@@ -46,14 +51,19 @@ impl Fib {
         (id, self.next_hops.get(id))
     }
 
-    /// Looks up a packet of a flow, given by the flow's hash: the next hop is never a group.
+    /// Looks up a packet of a flow, given by the flow's hash, to the end: the next hop is never a group, and is a link only if
+    /// the destination is no known neighbor there.
     pub fn lookup_flow(&self, address: IpAddr, flow: u32) -> (NextHopId, NextHop) {
-        let (id, next_hop) = self.lookup(address);
-        if !next_hop.is_group() {
-            return (id, next_hop);
+        let (mut id, mut next_hop) = self.lookup(address);
+        if next_hop.is_group() {
+            id = self.next_hops.member(next_hop, flow);
+            next_hop = self.next_hops.get(id);
         }
-        let member = self.next_hops.member(next_hop, flow);
-        (member, self.next_hops.get(member))
+        let neighbor = next_hop.on_link().and_then(|interface| self.neighbors.find(interface, address));
+        match neighbor.map(|neighbor| (neighbor, self.next_hops.get(neighbor))) {
+            Some((neighbor, word)) if word.is_forward() => (neighbor, word),
+            _ => (id, next_hop),
+        }
     }
 }
 
@@ -65,6 +75,7 @@ pub struct FibWriter {
     v4: FamilyTables<u32>,
     v6: FamilyTables<u128>,
     next_hops: NextHopWriter,
+    neighbors: NeighborTableWriter,
 }
 
 impl FibWriter {
@@ -80,7 +91,8 @@ impl FibWriter {
         v6: Box<dyn LookupWriter<u128>>,
     ) -> Result<Self, FibError> {
         let next_hops = NextHopWriter::new(next_hops)?;
-        Ok(Self { v4: FamilyTables::new(v4), v6: FamilyTables::new(v6), next_hops })
+        let neighbors = NeighborTableWriter::new();
+        Ok(Self { v4: FamilyTables::new(v4), v6: FamilyTables::new(v6), next_hops, neighbors })
     }
 
     /// Lets gateways be reached over the default route. To be called while the table is empty.
@@ -96,17 +108,18 @@ impl FibWriter {
         self.next_hops.reader().set_seed(seed);
     }
 
-    /// The workers' view. A change may replace the lookup structures in it: to be compared by [`Fib::is_same`], and
+    /// The workers' view. A change may replace the tables in it: to be compared by [`Fib::is_same`], and
     /// published if it differs.
     pub fn reader(&self) -> Fib {
-        let next_hops = Arc::clone(self.next_hops.reader());
-        Fib { v4: self.v4.lookup.reader(), v6: self.v6.lookup.reader(), next_hops }
+        let (next_hops, neighbors) = (self.next_hops.reader().clone(), self.neighbors.reader().clone());
+        Fib { v4: self.v4.lookup.reader(), v6: self.v6.lookup.reader(), next_hops, neighbors }
     }
 
     /// Makes all changes so far visible, where a lookup structure collects them, and then releases next hops that are no longer
     /// used. To be called after one change or several, and before [`reclaim`](Self::reclaim); between the two what
     /// [`reader`](Self::reader) returns is to be published.
     pub fn commit(&mut self) -> Result<(), FibError> {
+        self.neighbors.fit();
         let (v4, v6) = (self.v4.lookup.commit(), self.v6.lookup.commit());
         v4.and(v6)?;
         // While a change is not visible, readers may still find the next hops that it has made unused.
@@ -229,7 +242,7 @@ impl FibWriter {
     }
 
     /// The neighbors that routes need resolved: gateways given with their interfaces, and those by which the other gateways are
-    /// reached. A neighbor's own host route needs none.
+    /// reached.
     pub fn required_neighbors(&self) -> BTreeSet<(InterfaceId, IpAddr)> {
         let named = self.v4.table.neighbors().chain(self.v6.table.neighbors());
         let mut found: BTreeSet<_> = named.filter_map(|via| Some((via.interface, via.gateway?))).collect();
@@ -242,15 +255,14 @@ impl FibWriter {
         found
     }
 
-    /// The link that `gateway` is on: that of the connected network around it or, if it is a resolved neighbor, of its own
-    /// route.
+    /// The link that `gateway` is on: that of the connected network around it, or of a route to it alone.
     ///
     /// # Errors
     /// [`FibError::GatewayNotConnected`]; it may still be reachable over a route.
     pub fn link_of(&self, gateway: IpAddr) -> Result<InterfaceId, FibError> {
         match self.rib().lookup(gateway).map(|(_, route)| &route.target) {
             Some(RouteTarget::Connected { interface }) => Ok(*interface),
-            // A neighbor that is resolved already has a route of its own.
+            // Say, `192.0.2.9/32 via 192.0.2.9 dev lan`.
             Some(RouteTarget::Gateway { address, interface: Some(interface) }) if *address == gateway => Ok(*interface),
             _ => Err(FibError::GatewayNotConnected { gateway }),
         }
@@ -299,14 +311,54 @@ impl FibWriter {
     }
 
     /// Sets the MAC address of the neighbor `address` on `interface`, or removes it. Takes effect at once on all routes through
-    /// the neighbor; the host route to a connected destination is the caller's to insert.
+    /// the neighbor; whether packets that are for the neighbor itself find it is said by [`set_on_link`](Self::set_on_link).
     pub fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
         self.next_hops.set_neighbor(interface, address, mac);
     }
 
+    /// Whether packets to `address`, where a route leads to the link of `interface`, find the neighbor of that address there
+    /// (and are sent to it while its MAC address is [set](Self::set_neighbor)). Takes effect at once, unless
+    /// [`reader`](Self::reader) changes. Repeating it has no effect.
+    ///
+    /// # Errors
+    /// There is no further next hop, or no memory: such packets stay unresolved.
+    pub fn set_on_link(&mut self, interface: InterfaceId, address: IpAddr, known: bool) -> Result<(), FibError> {
+        let gone = if known {
+            let id = self.next_hops.acquire(Via { interface, gateway: Some(address) })?;
+            match self.neighbors.insert(interface, address, id) {
+                Ok(before) => before,
+                Err(TableMemory(slots)) => {
+                    self.next_hops.release_at_commit([id]);
+                    return Err(FibError::NeighborMemory { slots });
+                }
+            }
+        } else {
+            self.neighbors.remove(interface, address)
+        };
+        self.next_hops.release_at_commit(gone);
+        Ok(())
+    }
+
+    /// The neighbors that packets find on links, in no particular order, each with its MAC address if that is known.
+    pub fn on_link(&self) -> impl Iterator<Item = (InterfaceId, IpAddr, Option<MacAddr>)> + '_ {
+        self.neighbors.iter().map(|(interface, address, id)| (interface, address, self.mac_of(interface, id)))
+    }
+
+    /// The MAC address with which packets to `address` find it on the link of `interface`, looked up as workers do.
+    pub fn found_on_link(&self, interface: InterfaceId, address: IpAddr) -> Option<MacAddr> {
+        self.mac_of(interface, self.neighbors.reader().find(interface, address)?)
+    }
+
+    fn mac_of(&self, by: InterfaceId, id: NextHopId) -> Option<MacAddr> {
+        match self.next_hops.reader().get(id).action() {
+            Action::Forward { interface, mac } if interface == by => Some(mac),
+            _ => None,
+        }
+    }
+
     /// How much is retired and waits for [`commit`](Self::commit) or [`reclaim`](Self::reclaim).
     pub fn retired(&self) -> usize {
-        self.v4.lookup.retired() + self.v6.lookup.retired() + self.next_hops.retired()
+        self.v4.lookup.retired() + self.v6.lookup.retired() + self.next_hops.retired() + self.neighbors.retired()
     }
 
     /// Makes retired memory usable again, except what a worker may still hold. To be called with
@@ -316,6 +368,7 @@ impl FibWriter {
         self.v4.lookup.reclaim(grace);
         self.v6.lookup.reclaim(grace);
         self.next_hops.reclaim(grace);
+        self.neighbors.reclaim(grace);
     }
 
     /// Bytes of the lookup structures that are or have been in use: IPv4, IPv6.
@@ -355,6 +408,12 @@ pub enum FibError {
     /// There is no further next hop.
     #[error(transparent)]
     NextHop(#[from] NextHopError),
+    /// The allocator refused.
+    #[error("not enough memory for a table of neighbors with {slots} slots")]
+    NeighborMemory {
+        /// The number asked for.
+        slots: usize,
+    },
     /// The gateway is in no interface's network.
     #[error(
         "gateway {gateway} is not on a connected network; name the interface, or give one an address in its network"

@@ -9,6 +9,7 @@
 //!    LookupWriter    likewise                            > Lookup   IPv6 address -> NextHopId
 //!    NextHopWriter   one store per changed neighbor      > NextHops NextHopId -> NextHop (interface, MAC)
 //!                    or bucket of a group                >          a group and a flow -> NextHopId of a member
+//!    NeighborTableWriter  patches in place             > NeighborTable  a link and a destination on it -> NextHopId
 //!  Published<T>      new versions of everything else     > Subscriber<T>, refreshed between two batches
 //! ```
 //!
@@ -23,6 +24,7 @@ mod fib;
 mod interface;
 pub mod lookup;
 mod multicast;
+mod neighbors;
 mod next_hop;
 mod own;
 mod prefix_list;
@@ -46,6 +48,7 @@ pub use lookup::trie6::{Trie6, Trie6Writer};
 pub use lookup::{Lookup, LookupError, LookupWriter, Structure};
 pub use multicast::{ASSERT_INTERVAL, SAMPLE_INTERVAL, Share};
 pub use multicast::{MulticastCounters, MulticastEntry, MulticastInput, MulticastOrigin, MulticastTable};
+pub use neighbors::{NeighborTable, NeighborTableWriter, TableMemory};
 pub use next_hop::writer::{GroupMember, Leaf, NextHopError, NextHopInfo, NextHopKind, NextHopWriter, Via};
 pub use next_hop::{Action, NextHop, NextHopId, NextHops, NextHopsView};
 pub use own::{MarksView, OwnAddress, OwnAddresses};

@@ -70,8 +70,9 @@ pub enum Action {
 ///
 /// The low 48 bits are the MAC address as a big-endian number (its first byte in bits 40..48), so that the last
 /// six bytes of `word.to_be_bytes()` are the address. The high 16 bits are the interface or, from 0xfff0 on, one
-/// of the actions that send nothing. An unresolved next hop has its interface in the low 16 bits; a group has the index of
-/// its first bucket in the low 32, and above those the base-2 logarithm of the number of its buckets.
+/// of the actions that send nothing. An unresolved next hop has its interface in the low 16 bits, and above them a bit that
+/// says whether each destination is its own neighbor there. A group has the index of its first bucket in the low 32, and above
+/// those the base-2 logarithm of the number of its buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextHop(u64);
 
@@ -92,6 +93,7 @@ impl NextHop {
     pub const BLACKHOLE: Self = Self(special(4));
     const UNRESOLVED: u64 = special(5);
     const GROUP: u64 = special(6);
+    const LINK: u64 = Self::UNRESOLVED | 1 << 16;
     const MAC_BITS: u64 = (1 << 48) - 1;
 
     /// Send out of `interface`, which is below [`InterfaceId::LIMIT`], to `mac`.
@@ -103,6 +105,18 @@ impl NextHop {
     /// Send out of `interface` once the neighbor is resolved.
     pub fn unresolved(interface: InterfaceId) -> Self {
         Self(Self::UNRESOLVED | u64::from(interface.0))
+    }
+
+    /// The destinations on the link of `interface`, each its own neighbor: a packet's is to be looked for among the
+    /// [neighbors](crate::NeighborTable), and is [unresolved](Self::unresolved) if it is not there.
+    pub fn link(interface: InterfaceId) -> Self {
+        Self(Self::LINK | u64::from(interface.0))
+    }
+
+    /// The interface of a [`link`](Self::link); `None` of any other next hop.
+    #[inline]
+    pub fn on_link(self) -> Option<InterfaceId> {
+        (self.0 & !0xffff == Self::LINK).then_some(InterfaceId(self.0 as u16))
     }
 
     /// A group with `1 << log2` buckets (at most 2^16) from index `first` on.
@@ -320,9 +334,13 @@ mod tests {
             assert_eq!(hop.mac_bits(), 0x0200_5e10_feff);
             let broadcast = NextHop::forward(interface, MacAddr::BROADCAST);
             assert_eq!(broadcast.action(), Action::Forward { interface, mac: MacAddr::BROADCAST });
+            assert_eq!(hop.on_link(), None);
             let hop = NextHop::unresolved(interface);
-            assert!(!hop.is_forward());
-            assert_eq!(hop.action(), Action::Unresolved { interface });
+            assert!(!hop.is_forward() && !hop.is_group());
+            assert_eq!((hop.action(), hop.on_link()), (Action::Unresolved { interface }, None));
+            let hop = NextHop::link(interface);
+            assert!(!hop.is_forward() && !hop.is_group());
+            assert_eq!((hop.action(), hop.on_link()), (Action::Unresolved { interface }, Some(interface)));
         }
     }
 
@@ -333,7 +351,7 @@ mod tests {
         let fixed = [Action::NoRoute, Action::Local, Action::Unreachable, Action::Prohibit, Action::Blackhole];
         for (id, expected) in (0..).zip(fixed) {
             assert_eq!(action(id), expected);
-            assert!(!table.get(NextHopId(id)).is_forward());
+            assert!(!table.get(NextHopId(id)).is_forward() && table.get(NextHopId(id)).on_link().is_none());
         }
         for id in [5, 15, 16, 19, 20, NextHopId::MAX, u32::MAX] {
             assert_eq!(action(id), Action::NoRoute, "id {id}");

@@ -55,14 +55,23 @@ fn connected_then_resolved_then_lost() {
         let (id, _) = fib.lookup(ip(host));
         assert_eq!(writer.via(id), Some(Via { interface: LAN, gateway: None }));
 
+        let finally = |fib: &Fib| fib.lookup_flow(ip(host), 0).1.action();
         writer.set_neighbor(LAN, ip(host), Some(MAC));
-        assert_eq!(action(&fib, host), Action::Unresolved { interface: LAN }, "no route of its own yet");
-        let gateway = RouteTarget::Gateway { address: ip(host), interface: Some(LAN) };
-        writer.insert(Prefix::host(ip(host)), route(RouteSource::Neighbor, gateway)).expect("room");
-        assert_eq!(action(&fib, host), Action::Forward { interface: LAN, mac: MAC });
+        assert_eq!(finally(&fib), Action::Unresolved { interface: LAN }, "not said to be on the link");
+        writer.set_on_link(LAN, ip(host), true).expect("room");
+        assert_eq!(finally(&fib), Action::Forward { interface: LAN, mac: MAC });
+        assert_eq!(writer.found_on_link(LAN, ip(host)), Some(MAC));
+        assert_eq!(writer.on_link().collect::<Vec<_>>(), [(LAN, ip(host), Some(MAC))]);
+        assert_eq!(writer.rib().prefixes(), 8, "it takes no prefix");
 
-        writer.remove(Prefix::host(ip(host)), RouteKey::of(RouteSource::Neighbor)).expect("there");
-        assert_eq!(action(&fib, host), Action::Unresolved { interface: LAN });
+        writer.set_neighbor(LAN, ip(host), None);
+        assert_eq!(finally(&fib), Action::Unresolved { interface: LAN });
+        writer.set_neighbor(LAN, ip(host), Some(MAC));
+        writer.set_on_link(LAN, ip(host), false).expect("a removal");
+        assert_eq!(finally(&fib), Action::Unresolved { interface: LAN });
+        // By another link it is another neighbor.
+        writer.set_on_link(WAN, ip(host), true).expect("room");
+        assert_eq!(finally(&fib), Action::Unresolved { interface: LAN });
     }
 }
 
@@ -103,20 +112,58 @@ fn one_store_resolves_every_route_through_a_gateway() {
     for address in ["10.1.1.1", "8.8.8.8"] {
         assert_eq!(action(&fib, address), Action::Forward { interface: WAN, mac: MAC });
     }
-    assert_eq!(
-        action(&fib, "198.51.100.9"),
-        Action::Unresolved { interface: WAN },
-        "that address has a route of its own"
-    );
+    assert_eq!(action(&fib, "198.51.100.9"), Action::Unresolved { interface: WAN }, "that address is not on the link");
 }
 
 #[test]
 fn a_gateway_with_a_host_route_of_its_own_is_connected() {
     let mut writer = router();
     let target = RouteTarget::Gateway { address: ip("198.51.100.9"), interface: Some(WAN) };
-    writer.insert(prefix("198.51.100.9/32"), route(RouteSource::Neighbor, target)).expect("room");
-    writer.insert(prefix("10.0.0.0/8"), via("198.51.100.9", None)).expect("found through the neighbor's route");
+    writer.insert(prefix("198.51.100.9/32"), route(RouteSource::Static, target)).expect("room");
+    assert_eq!(writer.link_of(ip("198.51.100.9")), Ok(WAN));
+    writer.insert(prefix("10.0.0.0/8"), via("198.51.100.9", None)).expect("found through the route to it");
     assert_eq!(action(&writer.reader(), "10.0.0.1"), Action::Unresolved { interface: WAN });
+}
+
+/// What is longer than the connected network comes before its neighbors, even while its own gateway is not resolved.
+#[test]
+fn a_longer_prefix_in_a_connected_network_comes_before_the_neighbor() {
+    let mut writer = router();
+    let fib = writer.reader();
+    writer.set_neighbor(LAN, ip("192.0.2.9"), Some(MAC));
+    writer.set_on_link(LAN, ip("192.0.2.9"), true).expect("room");
+    writer.insert(prefix("192.0.2.8/29"), via("192.0.2.77", Some(LAN))).expect("room");
+    let finally = |fib: &Fib| fib.lookup_flow(ip("192.0.2.9"), 0).1.action();
+    assert_eq!(finally(&fib), Action::Unresolved { interface: LAN });
+    writer.insert(prefix("192.0.2.9/32"), route(RouteSource::Static, RouteTarget::Blackhole)).expect("room");
+    assert_eq!(finally(&fib), Action::Blackhole);
+    writer.remove(prefix("192.0.2.9/32"), RouteKey::of(RouteSource::Static)).expect("there");
+    writer.remove(prefix("192.0.2.8/29"), RouteKey::of(RouteSource::Static)).expect("there");
+    assert_eq!(finally(&fib), Action::Forward { interface: LAN, mac: MAC });
+}
+
+/// A destination behind several links is a neighbor on the link of its flow.
+#[test]
+fn links_that_are_members_of_a_group_have_neighbors_of_their_own() {
+    let mut writer = router();
+    let member = |interface| Member { address: None, interface: Some(interface), weight: 1 };
+    let target = RouteTarget::Multipath(Multipath::new(&[member(LAN), member(WAN)]).expect("two"));
+    writer.insert(prefix("10.9.0.0/16"), route(RouteSource::Static, target)).expect("room");
+    let other = MacAddr([2, 0, 0, 0, 0, 8]);
+    for (interface, mac) in [(LAN, MAC), (WAN, other)] {
+        writer.set_neighbor(interface, ip("10.9.0.9"), Some(mac));
+        writer.set_on_link(interface, ip("10.9.0.9"), true).expect("room");
+    }
+    let fib = writer.reader();
+    let mut ways = [0; 2];
+    for flow in 0..200u32 {
+        match fib.lookup_flow(ip("10.9.0.9"), flow.wrapping_mul(0x9e37_79b9)).1.action() {
+            Action::Forward { interface: LAN, mac: MAC } => ways[0] += 1,
+            Action::Forward { interface: WAN, mac } if mac == other => ways[1] += 1,
+            action => panic!("{action:?}"),
+        }
+    }
+    assert!(ways.iter().all(|n| *n > 50), "{ways:?}");
 }
 
 #[test]

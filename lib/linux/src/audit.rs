@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The audit: Linux's table against the RIB, the RIB against the workers' lookup structures, next hops against the neighbors.
+//! The audit: Linux's table against the RIB, the RIB against the workers' lookup structures, next hops and the workers' table of
+//! neighbors against the slow path's.
 //!
 //! ```text
 //!              a dump to compare            no difference, or two dumps shown          all prefixes
@@ -13,14 +14,17 @@
 use crate::follower::{Follower, RouteId};
 use crate::{Audited, Effect, FeedId, KnownNeighbor};
 use perigee_fib::{Interfaces, NextHopId, NextHopInfo, NextHopKind, Via};
-use perigee_net::{InterfaceId, MacAddr, Member, Prefix, Route, RouteSource, RouteTarget};
-use std::collections::BTreeMap;
+use perigee_net::{InterfaceId, MacAddr, Member, Prefix, Route, RouteSource, RouteTarget, is_link_local};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
 /// Prefixes compared in one turn.
 const TURN: usize = 1024;
 /// Differences that are listed; any others are only counted.
 const LISTED: usize = 1000;
+
+/// The MAC addresses that the slow path knows.
+type Known = HashMap<(InterfaceId, IpAddr), MacAddr>;
 
 /// Differences between a dump and the RIB: descriptions of both routes.
 pub(crate) type Found = BTreeMap<RouteId, (Option<String>, Option<String>)>;
@@ -51,6 +55,8 @@ pub struct AuditReport {
     pub prefixes: u64,
     /// Next hops compared with the neighbors.
     pub next_hops: u64,
+    /// Neighbors on connected networks that were looked up as workers look them up.
+    pub neighbors: u64,
     /// The first thousand differences.
     pub differences: Vec<Difference>,
     /// The number of differences.
@@ -96,6 +102,13 @@ pub enum DifferenceKind {
         /// The name of its interface.
         dev: String,
     },
+    /// Workers find a neighbor that the neighbor table does not have, or another MAC address, or none.
+    AnotherNeighbor {
+        /// The neighbor.
+        address: IpAddr,
+        /// The name of its interface.
+        dev: String,
+    },
 }
 
 impl std::fmt::Display for DifferenceKind {
@@ -107,6 +120,9 @@ impl std::fmt::Display for DifferenceKind {
             DifferenceKind::AnotherNextHop => f.write_str("workers find another next hop"),
             DifferenceKind::AnotherMac { gateway, dev } => {
                 write!(f, "the next hop {gateway} on {dev} has another MAC than the neighbor")
+            }
+            DifferenceKind::AnotherNeighbor { address, dev } => {
+                write!(f, "workers do not find the neighbor {address} on {dev} as it is")
             }
         }
     }
@@ -207,7 +223,9 @@ impl Follower {
                 let port = interfaces.get(interface).filter(|interface| interface.up).map(|interface| interface.port);
                 port.is_some_and(|number| self.setup.ports.iter().any(|port| port.number == number && port.up))
             };
-            audit.next_hops(table, &neighbors(), is_up);
+            let known = neighbors().into_iter().map(|n| ((n.interface, n.address), n.mac)).collect();
+            let found = audit.next_hops(table, &known, is_up);
+            audit.neighbors(table, &known, &found, is_up);
             self.end_audit(now, table);
         }
         true
@@ -256,14 +274,15 @@ impl Audit {
         }
     }
 
-    /// Compares the MAC address of each next hop with the neighbor's. A link that is down has no neighbors.
+    /// Compares the MAC address of each next hop with the neighbor's. A link that is down has no neighbors. Returns the neighbors
+    /// that differ.
     fn next_hops(
         &mut self,
         table: &mut dyn Audited,
-        neighbors: &[KnownNeighbor],
+        known: &Known,
         is_up: impl Fn(InterfaceId, &Interfaces) -> bool,
-    ) {
-        let known: BTreeMap<_, _> = neighbors.iter().map(|n| ((n.interface, n.address), n.mac)).collect();
+    ) -> BTreeSet<(InterfaceId, IpAddr)> {
+        let mut different = BTreeSet::new();
         let next_hops = table.next_hops();
         self.report.next_hops = next_hops.len() as u64;
         for NextHopInfo { kind, .. } in next_hops {
@@ -272,19 +291,50 @@ impl Audit {
             if mac == known || !is_up(interface, table.interfaces()) {
                 continue;
             }
-            let text = |mac: Option<MacAddr>| Some(mac.map_or_else(|| "no MAC".to_owned(), |mac| mac.to_string()));
-            self.report.add(Difference {
-                prefix: None,
-                kind: DifferenceKind::AnotherMac { gateway, dev: name_of(table.interfaces(), interface) },
-                metric: None,
-                linux: None,
-                rib: text(known),
-                lookup: text(mac),
-            });
-            if self.repair {
-                table.set_neighbor(interface, gateway, known);
-                self.report.repaired += 1;
+            let dev = name_of(table.interfaces(), interface);
+            let kind = DifferenceKind::AnotherMac { gateway, dev };
+            self.another_mac(table, kind, (interface, gateway), known, mac);
+            different.insert((interface, gateway));
+        }
+        different
+    }
+
+    /// Compares what packets on connected networks find with the neighbors, both ways, but for those that differ as next hops
+    /// already. Link-local ones are not looked up.
+    fn neighbors(
+        &mut self,
+        table: &mut dyn Audited,
+        known: &Known,
+        different: &BTreeSet<(InterfaceId, IpAddr)>,
+        is_up: impl Fn(InterfaceId, &Interfaces) -> bool,
+    ) {
+        let mut places: BTreeSet<_> = table.on_link().into_iter().map(|n| (n.interface, n.address)).collect();
+        places.extend(known.keys().filter(|(_, address)| !is_link_local(*address)));
+        self.report.neighbors = places.len() as u64;
+        for (interface, address) in &places - different {
+            let (known, found) = (known.get(&(interface, address)).copied(), table.found_on_link(interface, address));
+            if known != found && is_up(interface, table.interfaces()) {
+                let dev = name_of(table.interfaces(), interface);
+                let kind = DifferenceKind::AnotherNeighbor { address, dev };
+                self.another_mac(table, kind, (interface, address), known, found);
             }
+        }
+    }
+
+    fn another_mac(
+        &mut self,
+        table: &mut dyn Audited,
+        kind: DifferenceKind,
+        (interface, address): (InterfaceId, IpAddr),
+        known: Option<MacAddr>,
+        found: Option<MacAddr>,
+    ) {
+        let text = |mac: Option<MacAddr>| Some(mac.map_or_else(|| "no MAC".to_owned(), |mac| mac.to_string()));
+        let (rib, lookup) = (text(known), text(found));
+        self.report.add(Difference { prefix: None, kind, metric: None, linux: None, rib, lookup });
+        if self.repair {
+            table.set_neighbor(interface, address, known);
+            self.report.repaired += 1;
         }
     }
 }

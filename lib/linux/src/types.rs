@@ -214,6 +214,10 @@ pub trait Audited: Table {
     fn repair(&mut self, prefix: Prefix) -> Result<usize, FibError>;
     /// All next hops in use.
     fn next_hops(&self) -> Vec<NextHopInfo>;
+    /// The neighbors that packets find on connected networks.
+    fn on_link(&self) -> Vec<KnownNeighbor>;
+    /// The MAC address with which packets to `address` find it on an interface's link, looked up as workers do.
+    fn found_on_link(&self, interface: InterfaceId, address: IpAddr) -> Option<MacAddr>;
     /// Sets the neighbor's MAC address, or (`None`) that it is not known.
     fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>);
 }

@@ -4,14 +4,15 @@
 //! Packets whose neighbor is known go on with `next_hop` set. Those for the router itself, without a route, with an
 //! unreachable or prohibit route, or whose neighbor is not resolved yet go to the slow path; a blackhole route drops.
 //!
-//! A route may have several next hops. Then each flow takes one of them, by a hash over addresses, protocol and ports.
+//! A route may have several next hops. Then each flow takes one of them, by a hash over addresses, protocol and ports. A route to
+//! a connected network leads to its link: there the destination is looked up among the neighbors.
 //!
-//! Cost: what the lookup structure takes; the whole batch is looked up together, so that its cache misses overlap.
+//! Cost: what the lookup structure takes; the whole batch is looked up together, so that its cache misses overlap. Packets for
+//! neighbors are looked up once more, also together; a burst without any pays one test.
 
 use crate::context::Context;
 use crate::lookup::{finish, lookup_batch, lookup_reasons};
 use crate::registry::ModuleId;
-use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::{Batch, Mask};
 
 /// What it does, for the documentation.
@@ -27,7 +28,7 @@ pub fn ipv6_lookup(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
     }
     let special = lookup_batch::<u128, 40, 24>(ctx, batch, *mask);
     if !special.is_empty() {
-        *mask -= finish(ctx, batch, special, ethertype::IPV6, &BY_ACTION);
+        *mask -= finish::<u128, 40, 24>(ctx, batch, special, &BY_ACTION);
     }
 }
 
@@ -36,6 +37,7 @@ mod tests {
     use super::*;
     use crate::lookup::tests::{self as lookup, Family};
     use crate::testing::{udp6, v6};
+    use perigee_packet::wire::ethernet::ethertype;
 
     const FAMILY: Family = Family {
         run: ipv6_lookup,
@@ -54,6 +56,11 @@ mod tests {
     #[test]
     fn a_resolved_neighbor_is_used_at_once() {
         lookup::a_resolved_neighbor_is_used_at_once(&FAMILY);
+    }
+
+    #[test]
+    fn neighbors_on_a_connected_network_are_found() {
+        lookup::neighbors_on_a_connected_network_are_found(&FAMILY);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::reason::Reason;
 use crate::tables::Tables;
 use perigee_fib::{Action, Lookup, NextHop, NextHopId};
 use perigee_net::Address;
+use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::flow;
 use perigee_packet::{BATCH_SIZE, Batch, Mask};
 
@@ -19,30 +20,62 @@ pub(crate) struct Reasons {
     pub blackhole: Reason,
 }
 
-/// Gives those packets of `special` that have several next hops the one of their flow; `ethertype` is that of all of them.
-/// Returns the rest: packets whose next hop, after that, cannot be sent to.
+/// Gives those packets of `special` that have several next hops the one of their flow, and those that are for a neighbor on a
+/// connected network that neighbor's. Returns the rest: packets whose next hop, after that, cannot be sent to.
 ///
 /// All packets of a flow take one path (RFC 2991), chosen by the hash that also gives a flow its worker; those that the slow
 /// path forwards take the same one.
-fn spread(ctx: &Context, batch: &mut Batch, special: Mask, ethertype: u16) -> Mask {
+fn resolve<A: Destination, const HEADER: usize, const AT: usize>(
+    ctx: &Context,
+    batch: &mut Batch,
+    special: Mask,
+) -> Mask {
     let next_hops = &*ctx.tables.next_hops;
-    batch.filter(special, |packet| {
-        let group = next_hops.get(NextHopId(packet.next_hop()));
-        if !group.is_group() {
-            return true;
+    let (mut links, mut n) = ([0; BATCH_SIZE], 0);
+    let [rest, on_link] = batch.sort(special, |packet| {
+        let mut next_hop = next_hops.get(NextHopId(packet.next_hop()));
+        if next_hop.is_group() {
+            let flow = flow::symmetric_hash(packet.frame(), packet.l3().into(), A::ETHERTYPE);
+            let member = next_hops.member(next_hop, flow);
+            packet.set_next_hop(member.0);
+            next_hop = next_hops.get(member);
         }
-        let flow = flow::symmetric_hash(packet.frame(), packet.l3().into(), ethertype);
-        let member = next_hops.member(group, flow);
-        packet.set_next_hop(member.0);
-        !next_hops.get(member).is_forward()
+        let link = next_hop.on_link();
+        if let Some(interface) = link {
+            links[n % BATCH_SIZE] = interface.0;
+            n += 1;
+        }
+        [!next_hop.is_forward(), link.is_some()]
+    });
+    if on_link.is_empty() {
+        return rest;
+    }
+    let (mut addresses, mut ids) = ([A::ZERO; BATCH_SIZE], [0; BATCH_SIZE]);
+    gather::<A, HEADER, AT>(batch, on_link, &mut addresses);
+    ctx.tables.neighbors.lookup_batch(&links[..n], &addresses[..n], &mut ids[..n]);
+    n = 0;
+    rest - batch.filter(on_link, |packet| {
+        let id = NextHopId(ids[n % BATCH_SIZE]);
+        n += 1;
+        // What was not found has the id of "no route", and keeps the link's.
+        let known = next_hops.get(id).is_forward();
+        if known {
+            packet.set_next_hop(id.0);
+        }
+        known
     })
 }
 
-/// Punts or drops the packets of `special` that cannot be sent on; the others have several next hops, and get one of them.
-/// Returns the mask of packets that are gone.
+/// Punts or drops the packets of `special` that cannot be sent on; the others have several next hops, and get one of them, or
+/// are for a neighbor on a connected network. Returns the mask of packets that are gone.
 #[inline(never)]
-pub(crate) fn finish(ctx: &mut Context, batch: &mut Batch, special: Mask, ethertype: u16, reasons: &Reasons) -> Mask {
-    let gone = spread(ctx, batch, special, ethertype);
+pub(crate) fn finish<A: Destination, const HEADER: usize, const AT: usize>(
+    ctx: &mut Context,
+    batch: &mut Batch,
+    special: Mask,
+    reasons: &Reasons,
+) -> Mask {
+    let gone = resolve::<A, HEADER, AT>(ctx, batch, special);
     for slot in gone {
         let next_hop: NextHop = ctx.tables.next_hop(batch.next_hop(slot));
         let only = Mask::only(slot);
@@ -86,7 +119,7 @@ macro_rules! lookup_reasons {
 pub(crate) use lookup_reasons;
 
 /// Gathers the destinations of a mask, looks them up together, and writes the next hops back. Returns the mask of packets
-/// whose next hop cannot be sent to, groups included. `HEADER` is the length of the family's fixed header, `AT` the offset of
+/// whose next hop cannot be sent to, groups and links included. `HEADER` is the length of the family's fixed header, `AT` the offset of
 /// the destination in it, in bytes.
 #[inline(always)]
 pub(crate) fn lookup_batch<A: Destination, const HEADER: usize, const AT: usize>(
@@ -126,7 +159,9 @@ pub(crate) fn gather<A: Destination, const HEADER: usize, const AT: usize>(
 }
 
 /// An address that packets are looked up by.
-pub(crate) trait Destination: Address {
+pub(crate) trait Destination: Address + Into<u128> {
+    /// The Ethernet type of its family.
+    const ETHERTYPE: u16;
     /// The value of unused elements.
     const ZERO: Self;
     /// The address at an offset of a header.
@@ -136,8 +171,9 @@ pub(crate) trait Destination: Address {
 }
 
 macro_rules! destination {
-    ($address:ty, $table:ident) => {
+    ($address:ty, $table:ident, $ethertype:ident) => {
         impl Destination for $address {
+            const ETHERTYPE: u16 = ethertype::$ethertype;
             const ZERO: $address = 0;
 
             #[inline(always)]
@@ -152,15 +188,15 @@ macro_rules! destination {
         }
     };
 }
-destination!(u32, v4);
-destination!(u128, v6);
+destination!(u32, v4, IPV4);
+destination!(u128, v6, IPV6);
 
 /// The tests of both lookup modules, each of which runs them for its family.
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use crate::testing::{self, INTERFACES, Rig, changed, neighbor};
-    use perigee_net::InterfaceId;
+    use perigee_net::{InterfaceId, MacAddr};
     use std::net::IpAddr;
 
     /// A lookup module and what its family's packets look like.
@@ -220,6 +256,48 @@ pub(crate) mod tests {
         rig.find_neighbor(3);
         rig.receive_classified(&(family.udp)(3, 8));
         assert_eq!(rig.run(family.run), Mask::only(1));
+    }
+
+    /// Neighbors on a connected network: found on their own link alone, among others, each in its place of the burst.
+    pub(crate) fn neighbors_on_a_connected_network_are_found(family: &Family) {
+        let mut rig = Rig::new();
+        let (link, is_v6) = (InterfaceId(4), (family.address)(0).is_ipv6());
+        rig.connect(testing::NOWHERE, link);
+        let mac = |last| MacAddr([2, 0xaa, 0, 0, 0, last]);
+        let frame = |last: u8| changed((family.udp)(testing::NOWHERE, 8), |f| f[if is_v6 { 53 } else { 33 }] = last);
+        let address = |last: u8| match (family.address)(testing::NOWHERE) {
+            IpAddr::V4(v4) => IpAddr::V4((v4.to_bits() & !0xff | u32::from(last)).into()),
+            IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() & !0xff | u128::from(last)).into()),
+        };
+        for last in (0..=254).step_by(2) {
+            rig.fib.set_neighbor(link, address(last), Some(mac(last)));
+            rig.fib.set_on_link(link, address(last), true).unwrap();
+        }
+        // The odd ones are on another link, where no packet looks for them.
+        rig.fib.set_neighbor(InterfaceId(3), address(1), Some(mac(1)));
+        rig.fib.set_on_link(InterfaceId(3), address(1), true).unwrap();
+        rig.publish();
+        for last in 0..80 {
+            rig.receive_classified(&frame(last));
+            rig.receive_classified(&(family.udp)(1, 8));
+        }
+        let mask = rig.run(family.run);
+        assert_eq!(mask, (0..160).filter(|slot| slot % 4 != 2).collect());
+        for slot in mask.into_iter().filter(|slot| slot % 4 == 0) {
+            let action = rig.ctx.tables.next_hop(rig.batch.next_hop(slot)).action();
+            assert_eq!(action, Action::Forward { interface: link, mac: mac(slot / 2) });
+        }
+        assert_eq!(rig.ctx.counters.reason_packets(family.reasons.unresolved), 40);
+        // One that is lost is punted again, with the next hop of the link.
+        rig.fib.set_neighbor(link, address(0), None);
+        rig.fib.set_on_link(link, address(0), false).unwrap();
+        rig.batch.discard(Mask::ALL);
+        rig.batch.refill();
+        rig.punted.try_iter().for_each(drop);
+        rig.receive_classified(&frame(0));
+        assert!(rig.run(family.run).is_empty());
+        let punted = rig.punted.try_recv().unwrap();
+        assert_eq!(rig.ctx.tables.next_hop(punted.next_hop).on_link(), Some(link));
     }
 
     /// Two gateways, the second with three times the weight of the first: every flow keeps to one of them, which is the one

@@ -4,7 +4,7 @@
 use crate::policer::Policer;
 use crate::rules::Filter;
 use crate::taps::Taps;
-use perigee_fib::{Interfaces, Lookup, MulticastTable, NextHop, NextHopId, NextHops};
+use perigee_fib::{Fib, Interfaces, Lookup, MulticastTable, NeighborTable, NextHop, NextHopId, NextHops};
 use perigee_net::{MacAddr, ReversePath};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ pub struct Tables {
     pub v6: Arc<dyn Lookup<u128>>,
     /// What a next-hop id means.
     pub next_hops: Arc<NextHops>,
+    /// The neighbors on connected networks, for packets whose next hop is a link.
+    pub neighbors: Arc<NeighborTable>,
     /// Ports and VLANs, with MTU, MAC and IP addresses.
     pub interfaces: Arc<Interfaces>,
     /// The configured filters, if there are any.
@@ -70,14 +72,8 @@ impl PortView {
 
 impl Tables {
     /// The tables of a router whose ports have these MAC addresses, by port number.
-    pub fn new(
-        v4: Arc<dyn Lookup<u32>>,
-        v6: Arc<dyn Lookup<u128>>,
-        next_hops: Arc<NextHops>,
-        interfaces: Arc<Interfaces>,
-        filter: Option<Arc<dyn Filter>>,
-        macs: &[MacAddr],
-    ) -> Tables {
+    pub fn new(fib: Fib, interfaces: Arc<Interfaces>, filter: Option<Arc<dyn Filter>>, macs: &[MacAddr]) -> Tables {
+        let Fib { v4, v6, next_hops, neighbors } = fib;
         let view = |(number, mac): (u16, &MacAddr)| {
             let untagged = interfaces.ingress(number, 0);
             let [a, b, c, d, e, f] = mac.octets();
@@ -96,7 +92,21 @@ impl Tables {
         let asked_for = reverse_paths.iter().any(|mode| *mode != ReversePath::Off);
         let reverse_paths = asked_for.then_some(reverse_paths);
         let (steer, multicast, policer, taps) = (None, None, None, None);
-        Tables { v4, v6, next_hops, interfaces, filter, steer, reverse_paths, multicast, policer, taps, ports, nobody }
+        Tables {
+            v4,
+            v6,
+            next_hops,
+            neighbors,
+            interfaces,
+            filter,
+            steer,
+            reverse_paths,
+            multicast,
+            policer,
+            taps,
+            ports,
+            nobody,
+        }
     }
 
     /// These tables, with packets that `steer` matches going to the slow path.
@@ -123,6 +133,12 @@ impl Tables {
     #[inline(always)]
     pub fn ports(&self) -> &[PortView] {
         &self.ports
+    }
+
+    /// The forwarding table among them.
+    pub fn fib(&self) -> Fib {
+        let (v4, v6) = (self.v4.clone(), self.v6.clone());
+        Fib { v4, v6, next_hops: self.next_hops.clone(), neighbors: self.neighbors.clone() }
     }
 
     /// Looks up a single address, where speed does not matter.

@@ -121,7 +121,7 @@ fn prefix(to: u8, is_v6: bool) -> Prefix {
 
 /// The routes of the small router.
 pub fn routes() -> FibWriter {
-    let mut fib = FibWriter::new(64).expect("memory for a table");
+    let mut fib = FibWriter::new(1024).expect("memory for a table");
     for is_v6 in [false, true] {
         let mut add = |to: u8, target| {
             fib.insert(prefix(to, is_v6), Route::new(RouteSource::Static, target)).expect("room for a route");
@@ -145,9 +145,8 @@ pub fn routes() -> FibWriter {
 
 /// What workers see of these routes.
 pub fn tables(fib: &FibWriter, filter: Option<Arc<dyn Filter>>) -> Tables {
-    let fib = fib.reader();
     let macs: Vec<_> = (0..PORTS).map(own_mac).collect();
-    Tables::new(fib.v4, fib.v6, fib.next_hops, Arc::new(interfaces()), filter, &macs)
+    Tables::new(fib.reader(), Arc::new(interfaces()), filter, &macs)
 }
 
 /// A bounded channel to a test in place of the slow path.
@@ -271,6 +270,21 @@ impl Rig {
         }
     }
 
+    /// Makes the network of a destination a connected one.
+    pub fn connect(&mut self, to: u8, interface: InterfaceId) {
+        for is_v6 in [false, true] {
+            let route = Route::new(RouteSource::Connected, RouteTarget::Connected { interface });
+            self.fib.insert(prefix(to, is_v6), route).expect("room for a route");
+        }
+    }
+
+    /// Shows modules the tables of the routes, which changes of these may have replaced.
+    pub fn publish(&mut self) {
+        let steer = self.ctx.tables.steer.clone();
+        let changed = tables(&self.fib, self.ctx.tables.filter.clone()).with_steer(steer);
+        self.ctx.tables = Published::new(changed).subscribe();
+    }
+
     /// Makes the neighbors behind an interface unknown.
     pub fn lose_neighbor(&mut self, interface: u8) {
         self.set_neighbor(interface, None);
@@ -294,9 +308,8 @@ impl Rig {
         change(&mut list[usize::from(id)]);
         let interfaces = Arc::new(Interfaces::new(list).expect("valid interfaces"));
         let macs: Vec<_> = (0..PORTS).map(own_mac).collect();
-        let (v4, v6, next_hops) = (tables.v4.clone(), tables.v6.clone(), tables.next_hops.clone());
         let multicast = self.multicast.clone().map(|(routes, limits)| MulticastTable::new(routes, &interfaces, limits));
-        let changed = Tables::new(v4, v6, next_hops, interfaces, tables.filter.clone(), &macs);
+        let changed = Tables::new(tables.fib(), interfaces, tables.filter.clone(), &macs);
         let changed = changed.with_steer(tables.steer.clone()).with_multicast(multicast.map(Arc::new));
         self.ctx.tables = Published::new(changed).subscribe();
     }

@@ -22,13 +22,11 @@ pub enum RouteSource {
     Linux,
     /// A routing protocol.
     Dynamic,
-    /// A resolved neighbor on a connected network.
-    Neighbor,
 }
 
 impl RouteSource {
     /// All sources.
-    pub const ALL: [Self; 6] = [Self::Local, Self::Connected, Self::Static, Self::Linux, Self::Dynamic, Self::Neighbor];
+    pub const ALL: [Self; 5] = [Self::Local, Self::Connected, Self::Static, Self::Linux, Self::Dynamic];
 
     /// The preference of this source's routes, unless they have their own.
     pub const fn preference(self) -> u8 {
@@ -37,8 +35,6 @@ impl RouteSource {
             Self::Static => 1,
             Self::Linux => 10,
             Self::Dynamic => 20,
-            // Last, as anybody's route to that host comes before it.
-            Self::Neighbor => 255,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::ports::Outputs;
 use crate::slow::{TURN, slow_config, tagged};
 use crate::workers::take;
 use perigee_config::Config;
-use perigee_fib::{NextHop, Published, Subscriber};
+use perigee_fib::{Published, Subscriber};
 use perigee_modules::{Punted, Tables};
 use perigee_net::InterfaceId;
 use perigee_packet::{Packet, Pool, TransmitQueue};
@@ -334,11 +334,7 @@ struct ByTables<'a>(&'a Tables);
 impl Routes for ByTables<'_> {
     fn route(&self, destination: IpAddr, flow: u32) -> RouteDecision {
         use perigee_fib::Action;
-        let next_hops = &self.0.next_hops;
-        let mut next_hop: NextHop = next_hops.get(self.0.find(destination));
-        if next_hop.is_group() {
-            next_hop = next_hops.get(next_hops.member(next_hop, flow));
-        }
+        let (_, next_hop) = self.0.fib().lookup_flow(destination, flow);
         match next_hop.action() {
             Action::Forward { interface, mac } => RouteDecision::Station(interface, mac),
             Action::Unresolved { interface } => RouteDecision::Unresolved(interface),

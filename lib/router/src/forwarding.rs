@@ -104,6 +104,7 @@ pub struct Forwarding {
     gateways: Gateways,
     /// The last reported error about routes that do not fit.
     reported: Option<ForwardingError>,
+    refused_neighbors: u64,
 }
 
 impl Forwarding {
@@ -129,8 +130,20 @@ impl Forwarding {
         let tables = || tables(&shown, &routing, &filters, &macs, None);
         let share = || Arc::new(Mutex::new(Published::new(tables())));
         let (published, staging) = (share(), Staging(share()));
-        let (taps, renewed, gateways, reported) = (None, false, Gateways::new(), None);
-        Ok(Forwarding { routing, lookups, macs, filters, taps, shown, renewed, published, staging, gateways, reported })
+        Ok(Forwarding {
+            routing,
+            lookups,
+            macs,
+            filters,
+            taps: None,
+            shown,
+            renewed: false,
+            published,
+            staging,
+            gateways: Gateways::new(),
+            reported: None,
+            refused_neighbors: 0,
+        })
     }
 
     /// A worker's subscriber.
@@ -238,9 +251,20 @@ impl Forwarding {
         }
     }
 
-    /// A neighbor has been resolved, changed or (without a MAC address) lost.
+    /// A neighbor has been resolved, changed or (without a MAC address) lost. One that finds no room stays in the slow path; it is
+    /// counted, and logged once.
     pub(crate) fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
-        self.routing.set_neighbor(interface, address, mac);
+        if let Err(error) = self.routing.set_neighbor(interface, address, mac) {
+            self.refused_neighbors += 1;
+            if self.refused_neighbors == 1 {
+                tracing::warn!("packets to the neighbor {address} stay in the slow path: {error}");
+            }
+        }
+    }
+
+    /// How many neighbors the tables have refused.
+    pub(crate) fn refused_neighbors(&self) -> u64 {
+        self.refused_neighbors
     }
 
     /// How the gateways that routes need resolved have changed since the last call: new ones, and those that no route needs any
@@ -253,8 +277,7 @@ impl Forwarding {
 }
 
 fn tables(fib: &Fib, routing: &Routing, filters: &Filters, macs: &[MacAddr], taps: Option<Arc<Taps>>) -> Tables {
-    let fib = fib.clone();
-    Tables::new(fib.v4, fib.v6, fib.next_hops, routing.interfaces().clone(), filters.deny.clone(), macs)
+    Tables::new(fib.clone(), routing.interfaces().clone(), filters.deny.clone(), macs)
         .with_steer(filters.steer.clone())
         .with_multicast(routing.multicast().for_workers())
         .with_policer(filters.policer.clone())

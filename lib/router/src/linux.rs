@@ -292,6 +292,7 @@ fn audit_report(report: AuditReport) -> answers::AuditReport {
         rib_routes: report.rib_routes,
         prefixes: report.prefixes,
         next_hops: report.next_hops,
+        neighbors: report.neighbors,
         differences: report.differences.into_iter().map(difference).collect(),
         total: report.total,
         repaired: report.repaired,

@@ -81,7 +81,7 @@ fn a_neighbor_that_is_lost_is_asked_for_again() {
     answer_arp(&bed, 1, bed.sent(1), PEER_B);
     bed.settle();
     assert_eq!(bed.sent(1).len(), 1);
-    // The refreshes go unanswered: in the end the neighbor is lost, and with it its host route.
+    // The refreshes go unanswered: in the end the neighbor is lost.
     bed.pass(120);
     bed.sent(1);
     bed.receive[0][0].inject(&udp("10.0.2.2", 64, 1));

@@ -68,8 +68,6 @@ states! {
         Linux = "linux",
         /// Reserved for a routing protocol of the router's own.
         Dynamic = "dynamic",
-        /// A resolved neighbor.
-        Neighbor = "neighbor",
         /// An operator, through this API.
         Api = "api",
     }

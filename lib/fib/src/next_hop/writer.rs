@@ -28,10 +28,13 @@ use perigee_net::{InterfaceId, MacAddr, Multipath};
 pub struct Via {
     /// The interface that packets leave by.
     pub interface: InterfaceId,
-    /// The neighbor they are sent to; `None` on a connected network, where each packet's own destination is the neighbor. Such
-    /// a next hop stays unresolved: a resolved destination gets a route of its own.
+    /// The neighbor they are sent to; `None` on a connected network, where each packet's own destination is the neighbor. The
+    /// word of such a next hop is a [link's](NextHop::link).
     pub gateway: Option<IpAddr>,
 }
+
+/// So many free ids or places in a map are kept.
+const LARGE: usize = 1024;
 
 /// A member of a group: its id and weight.
 type Weighted = (NextHopId, u32);
@@ -379,6 +382,28 @@ impl NextHopWriter {
                 self.buckets.give_back(block);
             }
         }
+        self.shrink();
+    }
+
+    /// Gives memory back that only many neighbors need, once they are gone.
+    fn shrink(&mut self) {
+        if self.free.len() > LARGE && self.free.len() > self.entries.len() / 2 {
+            // The lowest ids are given out first.
+            self.free.sort_unstable_by(|a, b| b.cmp(a));
+            let last = (NextHopId::FIRST_FREE as usize + self.entries.len()).saturating_sub(1);
+            let at_the_end =
+                self.free.iter().zip((0..=last).rev()).take_while(|(id, last)| id.0 as usize == *last).count();
+            self.free.drain(..at_the_end);
+            self.entries.truncate(self.entries.len() - at_the_end);
+            self.free.shrink_to(LARGE);
+            self.entries.shrink_to(self.entries.len() + LARGE);
+        }
+        if self.direct.capacity() > LARGE.max(8 * self.direct.len()) {
+            self.direct.shrink_to(2 * self.direct.len());
+        }
+        if self.neighbors.capacity() > LARGE.max(8 * self.neighbors.len()) {
+            self.neighbors.shrink_to(2 * self.neighbors.len());
+        }
     }
 }
 
@@ -470,6 +495,28 @@ mod tests {
         writer.reclaim(Grace { epoch: 2, passed: 1 });
         assert_eq!(writer.reader().get(id).action(), Action::NoRoute);
         assert_eq!(writer.acquire(b), Ok(id));
+    }
+
+    #[test]
+    fn memory_comes_back_when_neighbors_go() {
+        let mut writer = NextHopWriter::new(100_000).expect("writer");
+        let address = |n: u32| IpAddr::V4(std::net::Ipv4Addr::from_bits(n));
+        let via = |n| Via { interface: InterfaceId(1), gateway: Some(address(n)) };
+        let ids: Vec<_> = (0..50_000).map(|n| writer.acquire(via(n)).expect("room")).collect();
+        (0..50_000).for_each(|n| writer.set_neighbor(InterfaceId(1), address(n), Some(MAC)));
+        // One that stays, in the middle.
+        for n in (0..50_000).filter(|n| *n != 700) {
+            writer.set_neighbor(InterfaceId(1), address(n), None);
+            writer.release(ids[n as usize]);
+        }
+        writer.reclaim(Grace { epoch: 1, passed: 1 });
+        assert_eq!((writer.entries.len(), writer.free.len()), (701, 700));
+        let places = writer.entries.capacity() + writer.direct.capacity() + writer.neighbors.capacity();
+        assert!(places < 4 * LARGE, "{places}");
+        assert_eq!(writer.reader().get(ids[700]).action(), Action::Forward { interface: InterfaceId(1), mac: MAC });
+        let fresh: Vec<_> = (0..800).map(|n| writer.acquire(via(100_000 + n)).expect("room")).collect();
+        assert!(!fresh.contains(&ids[700]) && fresh[0] == ids[0], "the lowest ids first, none twice");
+        assert_eq!(fresh.iter().collect::<BTreeSet<_>>().len(), 800);
     }
 
     #[test]

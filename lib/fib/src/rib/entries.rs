@@ -81,8 +81,8 @@ struct AllRoutes {
 
 /// The neighbors that a route names with their interface, and so needs resolved.
 fn neighbors_of(route: &Route) -> impl Iterator<Item = Via> {
-    let gateways = route.gateways().filter(|_| route.source != RouteSource::Neighbor);
-    gateways.filter_map(|(gateway, interface)| Some(Via { interface: interface?, gateway: Some(gateway) }))
+    let via = |(gateway, interface): (_, Option<_>)| Some(Via { interface: interface?, gateway: Some(gateway) });
+    route.gateways().filter_map(via)
 }
 
 impl AllRoutes {
@@ -396,10 +396,9 @@ mod tests {
             route(RouteSource::Linux, 0),
             route(RouteSource::Dynamic, 0),
             floating,
-            route(RouteSource::Neighbor, 0),
         ];
         // Inserted in an order that is neither this one nor its reverse.
-        for at in [4, 0, 8, 2, 6, 1, 7, 3, 5] {
+        for at in [4, 0, 2, 6, 1, 7, 3, 5] {
             assert_eq!(table.insert(net, order[at].clone()), None);
         }
         assert_eq!(table.routes(net).iter().cloned().collect::<Vec<_>>(), order);

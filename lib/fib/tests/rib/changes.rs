@@ -183,6 +183,11 @@ impl Pair {
                 let (interface, address) = (InterfaceId(interface.into()), address(change.v6, change.net.0));
                 let mac = known.then(|| mac_of(interface, address));
                 self.writer.set_neighbor(interface, address, mac);
+                match self.writer.set_on_link(interface, address, known) {
+                    Ok(()) if known => drop(self.model.on_link.insert((interface, address))),
+                    Ok(()) => drop(self.model.on_link.remove(&(interface, address))),
+                    Err(_) => self.refused += 1,
+                }
                 match mac {
                     Some(mac) => drop(self.model.neighbors.insert((interface, address), mac)),
                     None => drop(self.model.neighbors.remove(&(interface, address))),
@@ -226,6 +231,8 @@ impl Pair {
             let routes = self.writer.rib().iter().flat_map(|(_, routes, _)| routes.iter());
             assert_eq!(self.writer.rib().count(source), routes.filter(|route| route.source == source).count() as u64);
         }
+        let on_link: BTreeSet<_> = self.writer.on_link().map(|(interface, address, _)| (interface, address)).collect();
+        assert_eq!(on_link, self.model.on_link);
     }
 
     fn check_address(&self, fib: &Fib, address: IpAddr) {
@@ -245,6 +252,9 @@ impl Pair {
                 model::Leaf::Fixed(NextHopId::BLACKHOLE) => Action::Blackhole,
                 model::Leaf::Fixed(NextHopId::UNREACHABLE) => Action::Unreachable,
                 model::Leaf::Fixed(_) => Action::Prohibit,
+                model::Leaf::Link(interface) if self.model.on_link.contains(&(interface, address)) => {
+                    Action::Forward { interface, mac: mac_of(interface, address) }
+                }
                 model::Leaf::Link(interface) => Action::Unresolved { interface },
                 model::Leaf::Neighbor(interface, gateway) => match self.model.neighbors.get(&(interface, gateway)) {
                     Some(&mac) => Action::Forward { interface, mac },
@@ -276,6 +286,9 @@ impl Pair {
             self.writer.commit().expect("nothing to fail");
             self.epoch += 2;
             self.writer.reclaim(Grace { epoch: self.epoch, passed: self.epoch });
+        }
+        for (interface, address, _) in self.writer.on_link().collect::<Vec<_>>() {
+            self.writer.set_on_link(interface, address, false).expect("a removal");
         }
         self.writer.commit().expect("nothing to fail");
         self.epoch += 2;

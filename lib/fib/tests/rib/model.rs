@@ -34,6 +34,8 @@ pub struct Way {
 pub struct Model {
     pub routes: BTreeMap<(Prefix, RouteKey), Route>,
     pub neighbors: BTreeMap<(InterfaceId, IpAddr), MacAddr>,
+    /// Those that packets on connected networks find.
+    pub on_link: BTreeSet<(InterfaceId, IpAddr)>,
     pub via_default: bool,
 }
 

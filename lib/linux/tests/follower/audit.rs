@@ -207,7 +207,9 @@ fn a_next_hop_with_another_mac_than_the_neighbor_is_found_and_repaired() {
         |interface, text, last| KnownNeighbor { interface: InterfaceId(interface), address: ip(text), mac: mac(last) };
     world.known = vec![known(1, "10.0.2.2", 22), known(0, "10.0.1.3", 13)];
     let set = |world: &mut World, interface, text, last: Option<u8>| {
-        world.router.fib.set_neighbor(InterfaceId(interface), ip(text), last.map(mac));
+        let fib = &mut world.router.fib;
+        fib.set_neighbor(InterfaceId(interface), ip(text), last.map(mac));
+        fib.set_on_link(InterfaceId(interface), ip(text), last.is_some()).unwrap();
     };
     set(&mut world, 1, "10.0.2.2", Some(99));
     set(&mut world, 1, "10.0.2.3", Some(23));
@@ -221,12 +223,42 @@ fn a_next_hop_with_another_mac_than_the_neighbor_is_found_and_repaired() {
         report.differences.iter().map(|d| (d.rib.clone().unwrap(), d.lookup.clone().unwrap())).collect();
     assert!(sides.contains(&(mac(22).to_string(), mac(99).to_string())), "{sides:?}");
     assert!(sides.contains(&("no MAC".to_owned(), mac(23).to_string())), "{sides:?}");
-    assert_eq!((report.repaired, report.next_hops), (0, 3));
+    assert_eq!((report.repaired, report.next_hops, report.neighbors), (0, 3, 3));
     assert!(world.router.repaired.is_empty());
     let report = world.audit(true);
     assert_eq!((report.total, report.repaired), (2, 2));
     assert_eq!((neighbor_of(&world, ip("10.0.2.2")), neighbor_of(&world, ip("10.0.2.3"))), (Some(mac(22)), None));
     assert_eq!(world.audit(true).total, 0);
+}
+
+/// Neighbors of connected networks that no route names.
+#[test]
+fn a_neighbor_that_workers_do_not_find_or_find_wrongly_is_repaired() {
+    let mut world = World::new();
+    world.settle();
+    let (b, there, lost, stale) = (InterfaceId(1), ip("10.0.2.2"), ip("10.0.2.3"), ip("10.0.2.4"));
+    let known = |address, last| KnownNeighbor { interface: b, address, mac: mac(last) };
+    world.known = vec![known(there, 22), known(lost, 23), known(ip("fe80::2"), 24)];
+    world.router.fib.set_neighbor(b, ip("fe80::2"), Some(mac(24)));
+    for (address, last) in [(there, 22), (stale, 99)] {
+        world.router.fib.set_neighbor(b, address, Some(mac(last)));
+        world.router.fib.set_on_link(b, address, true).unwrap();
+    }
+    world.router.fib.set_neighbor(b, lost, Some(mac(23)));
+    let report = world.audit(false);
+    let kinds: Vec<_> = report.differences.iter().map(|d| d.kind.to_string()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "the next hop 10.0.2.4 on b has another MAC than the neighbor",
+            "workers do not find the neighbor 10.0.2.3 on b as it is"
+        ]
+    );
+    assert_eq!((report.next_hops, report.neighbors), (2, 3));
+    assert_eq!(world.audit(true).repaired, 2);
+    assert_eq!(world.audit(false).total, 0);
+    let found: Vec<_> = [there, lost, stale].map(|address| world.router.fib.found_on_link(b, address)).into();
+    assert_eq!(found, [Some(mac(22)), Some(mac(23)), None]);
 }
 
 #[test]

@@ -279,9 +279,18 @@ impl Audited for Router {
     fn next_hops(&self) -> Vec<NextHopInfo> {
         self.fib.next_hops().collect()
     }
+    fn on_link(&self) -> Vec<KnownNeighbor> {
+        let known =
+            |(interface, address, mac): (_, _, Option<MacAddr>)| Some(KnownNeighbor { interface, address, mac: mac? });
+        self.fib.on_link().filter_map(known).collect()
+    }
+    fn found_on_link(&self, interface: InterfaceId, address: IpAddr) -> Option<MacAddr> {
+        self.fib.found_on_link(interface, address)
+    }
     fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
         self.repaired.push((interface, address, mac));
         self.fib.set_neighbor(interface, address, mac);
+        self.fib.set_on_link(interface, address, mac.is_some()).unwrap();
     }
 }
 

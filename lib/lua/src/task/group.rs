@@ -570,8 +570,7 @@ fn tables(fib: &Fib, ports: &[(String, perigee_packet::PortInfo)]) -> Tables {
     ports.iter().for_each(|(_, info)| macs[usize::from(info.port)] = info.mac);
     let interfaces = Interfaces::new(ports.iter().map(interface).collect());
     let interfaces = interfaces.unwrap_or_else(|_| Interfaces::new(vec![]).expect("no interface is like another"));
-    let Fib { v4, v6, next_hops } = fib.clone();
-    Tables::new(v4, v6, next_hops, Arc::new(interfaces), None, &macs)
+    Tables::new(fib.clone(), Arc::new(interfaces), None, &macs)
 }
 
 /// A port's link, for a limited time.

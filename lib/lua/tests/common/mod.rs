@@ -70,7 +70,7 @@ impl Bed {
             fib.set_neighbor(InterfaceId(1), gateway, Some(NEIGHBOR));
         }
         let view = fib.reader();
-        let tables = Tables::new(view.v4, view.v6, view.next_hops, Arc::new(interfaces), None, &MACS);
+        let tables = Tables::new(view, Arc::new(interfaces), None, &MACS);
         let pool = HeapPool::leak(buffers);
         let queues = || (0..2).map(|port| HeapQueue::new(pool, port, 4096)).collect::<Vec<_>>();
         Bed {

@@ -4,7 +4,7 @@
 
 use super::Forwarding;
 use perigee_fib::{FibError, Interfaces, MulticastOrigin, NextHopId, NextHopInfo, Rib};
-use perigee_linux::{Audited, Table};
+use perigee_linux::{Audited, KnownNeighbor, Table};
 use perigee_net::{Interface, InterfaceId, MacAddr, MulticastRoute, Prefix, Route, RouteKey, RouteSource};
 use std::net::IpAddr;
 
@@ -64,7 +64,17 @@ impl Audited for Forwarding {
         self.routing.fib().next_hops().collect()
     }
 
+    fn on_link(&self) -> Vec<KnownNeighbor> {
+        let known =
+            |(interface, address, mac): (_, _, Option<MacAddr>)| Some(KnownNeighbor { interface, address, mac: mac? });
+        self.routing.fib().on_link().filter_map(known).collect()
+    }
+
+    fn found_on_link(&self, interface: InterfaceId, address: IpAddr) -> Option<MacAddr> {
+        self.routing.fib().found_on_link(interface, address)
+    }
+
     fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
-        self.routing.set_neighbor(interface, address, mac);
+        Forwarding::set_neighbor(self, interface, address, mac);
     }
 }

@@ -127,8 +127,10 @@ impl Forwarding {
         }
         for NeighborInfo { interface, address, mac, .. } in neighbors {
             let same = new.interfaces().get(interface).is_some_and(|i| i.name == self.routing.name_of(interface));
-            if let Some(mac) = mac.filter(|_| same && new.may_be_on(interface, address)) {
-                new.set_neighbor(interface, address, Some(mac));
+            if let Some(mac) = mac.filter(|_| same && new.may_be_on(interface, address))
+                && let Err(error) = new.set_neighbor(interface, address, Some(mac))
+            {
+                lost.push(format!("packets to the neighbor {address} stay in the slow path: {error}"));
             }
         }
         lost

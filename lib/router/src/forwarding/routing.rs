@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The routes and what is derived from them: interfaces, connected routes, neighbors' host routes, operator routes.
+//! The routes and what is derived from them: interfaces, connected routes, neighbors, operator routes.
 //!
 //! Except for lookup structures that are patched in place, nothing here is visible to workers: publishing is up to
 //! [`Forwarding`](super::Forwarding).
@@ -171,9 +171,14 @@ impl Routing {
         let gone = before.keys().filter(|key| !now.contains_key(key) && !self.operator.contains_key(key));
         let gone: Vec<_> = gone.copied().collect();
         for (prefix, key) in gone {
-            // One that an operator has deleted is gone already.
-            if let Ok(route) = self.fib.remove(prefix, key) {
-                undo.push((prefix, key, Some(route)));
+            match self.fib.remove(prefix, key) {
+                Ok(route) => undo.push((prefix, key, Some(route))),
+                // An operator has deleted it.
+                Err(FibError::Missing { .. }) => {}
+                Err(error) => {
+                    self.undo(undo);
+                    return Err(ForwardingError::Routes(error));
+                }
             }
         }
         self.changed = true;
@@ -231,21 +236,21 @@ impl Routing {
         self.fib.required_neighbors().into_iter().collect()
     }
 
-    /// A neighbor has been resolved, changed or (without a MAC address) lost: its next hops change, and a destination on
-    /// a connected network gains or loses the host route that keeps its packets in the fast path.
-    pub fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
+    /// A neighbor has been resolved, changed or (without a MAC address) lost: its next hops change, and packets that are for the
+    /// neighbor itself are sent by the fast path from now on, or no longer.
+    ///
+    /// # Errors
+    /// There is no room for it: such packets stay in the slow path. Routes through it have the new address.
+    pub fn set_neighbor(
+        &mut self,
+        interface: InterfaceId,
+        address: IpAddr,
+        mac: Option<MacAddr>,
+    ) -> Result<(), FibError> {
         self.changed = true;
         self.fib.set_neighbor(interface, address, mac);
-        let host = Prefix::host(address);
-        if mac.is_none() || is_link_local(address) {
-            // There is none if the neighbor was only ever a gateway on another network.
-            let _ = self.fib.remove(host, RouteKey::of(RouteSource::Neighbor));
-            return;
-        }
-        let target = RouteTarget::Gateway { address, interface: Some(interface) };
-        if let Err(error) = self.fib.insert(host, Route::new(RouteSource::Neighbor, target)) {
-            tracing::warn!("neighbor {address} stays in the slow path: {error}");
-        }
+        // No packet to a link-local address is forwarded.
+        self.fib.set_on_link(interface, address, mac.is_some() && !is_link_local(address))
     }
 
     /// Whether a neighbor of this address can be on an interface: it is on the network of one of the interface's addresses,

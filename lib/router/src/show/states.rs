@@ -15,7 +15,6 @@ pub(super) fn origin(source: RouteSource) -> RouteOrigin {
         RouteSource::Static => RouteOrigin::Static,
         RouteSource::Linux => RouteOrigin::Linux,
         RouteSource::Dynamic => RouteOrigin::Dynamic,
-        RouteSource::Neighbor => RouteOrigin::Neighbor,
     }
 }
 

@@ -108,6 +108,7 @@ impl NextHopWriter {
         match self.entry(end).map(|entry| &entry.what) {
             Some(What::Direct(via)) => match self.neighbors.get(via) {
                 Some(&mac) => NextHop::forward(via.interface, mac),
+                None if via.gateway.is_none() => NextHop::link(via.interface),
                 None => NextHop::unresolved(via.interface),
             },
             Some(What::Group(group)) => NextHop::group(group.block.first, group.block.log2),
