@@ -74,6 +74,15 @@ section! {
         /// Those to one source network, of 24 bits for IPv4 and 64 for IPv6.
         icmp_source_rate: Option<u32>, optional(integer("ICMP errors per second", 0..=1_000_000_000)),
             default None => "a tenth of `icmp_rate`", restart;
+        /// Neighbors of each interface, of each family, whose MAC addresses are known. When there are more, those make room that have told
+        /// theirs unasked and were never confirmed, then those that are not used.
+        max_neighbors: u32, integer("neighbors", 16..=1_048_576), default 65_536, restart;
+        /// Neighbors of each interface, of each family, that were asked for and have not answered (RFC 6583). When there are more, the
+        /// oldest makes room of the interface and source that wants most of them.
+        max_unresolved: u32, integer("neighbors", 16..=65_536), default 1024, restart;
+        /// Neighbors that are asked for per second on each interface, of each family. Half of it is anybody's; the rest is kept for
+        /// addresses that have answered before or are wanted again, and for each interface and source.
+        neighbor_rate: u32, integer("neighbors per second", 1..=1_000_000), default 1000, restart;
     }
 }
 

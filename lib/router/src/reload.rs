@@ -132,7 +132,7 @@ impl SlowThread {
     fn reload_beside(&mut self, config: Config, filters: Filters, script: Option<&Path>) -> Result<Reloaded, ApiError> {
         let (forwarding, infos) = (&mut self.parts.forwarding, self.parts.ports.infos());
         let configs = (&self.parts.settings.config, &config);
-        let replacement = forwarding.prepare(configs, &infos, filters, self.slow.neighbors());
+        let replacement = forwarding.prepare(configs, &infos, filters, self.slow.neighbors().filter(|n| n.reported));
         let mut replacement = replacement.map_err(|error| ApiError::invalid(error.to_string()))?;
         // The script is loaded with the new tables, so that it finds new interfaces by name.
         let generation = match self.parts.scripts.replace(script) {

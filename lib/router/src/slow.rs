@@ -100,6 +100,9 @@ pub(crate) fn slow_config(config: &Config) -> SlowConfig {
         icmp_errors_per_second: rate,
         icmp_errors_per_source: config.router.icmp_source_rate.unwrap_or(rate.div_ceil(10)),
         icmp_error_burst: (rate / 100).max(50).min(rate),
+        max_known: config.router.max_neighbors as usize,
+        max_unresolved: config.router.max_unresolved as usize,
+        requests_per_second: config.router.neighbor_rate,
         secret: secret(),
         ..SlowConfig::default()
     }

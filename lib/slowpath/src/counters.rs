@@ -154,6 +154,12 @@ counters! {
         solicitations_without_source "RFC 4861 7.2.2";
         /// Neighbors that answered none of three requests.
         neighbors_failed "RFC 4861 7.3.3, RFC 1122 2.3.2.1";
+        /// Neighbors that made room for others although their MAC addresses were known: never confirmed, or stale and unused.
+        neighbors_displaced "RFC 6583 6.2";
+        /// Neighbors that made room for others before they had answered.
+        neighbors_displaced_unresolved "RFC 6583 6.2";
+        /// Neighbors that told their addresses unasked and were not probed, as there were too many of them.
+        neighbor_probes_limited "RFC 6583 6.2";
         /// Another station uses an address of this router.
         address_conflicts "RFC 5227 2.4, RFC 4862 5.4";
         /// What was heard about a static neighbor did not fit it and was ignored.
@@ -255,8 +261,12 @@ counters! {
         neighbor_failed "RFC 1812 5.2.7.1, RFC 4861 7.2.2";
         /// Pushed out of a neighbor's full queue by a newer packet, or refused by the full total.
         neighbor_queue_full "RFC 1122 2.3.2.2, RFC 4861 7.2.2";
-        /// Too many neighbors, or too many unresolved ones.
-        neighbor_table_full "RFC 6583";
+        /// Too many neighbors on a link, all of which are worth more.
+        neighbor_table_full "RFC 6583 6.2";
+        /// Too many neighbors are asked for on a link, and most by the same interface or source.
+        neighbor_limited "RFC 6583 6.2";
+        /// Waited for a neighbor that made room for another.
+        neighbor_forgotten "RFC 6583 6.2";
         /// A packet of this router's own without a route.
         own_unroutable "RFC 1812 5.2.7.1";
         /// ARP that is cut off or not for IPv4 on Ethernet.

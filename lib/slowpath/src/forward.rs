@@ -14,7 +14,7 @@ use crate::fragment::fragment;
 use crate::frame::Received;
 use crate::icmp::Problem;
 use crate::machine::{SlowPath, Turn};
-use crate::neighbor::{Answer, Key, NextHop, Pending};
+use crate::neighbor::{Answer, Key, NextHop, Origin, Pending};
 use crate::options::{self, SourceRoute};
 
 /// Where the header has the packet's total length.
@@ -218,7 +218,8 @@ impl SlowPath {
             return;
         }
         let Some(mtu) = self.mtu_for4(turn, received, packet, next_hop.0) else { return };
-        match self.look_up(turn.now, NextHop { key: next_hop, mac: station }) {
+        let origin = Origin { ingress: Some(received.interface), source: IpAddr::V4(packet.source()) };
+        match self.look_up(turn.now, NextHop { key: next_hop, mac: station }, origin) {
             Answer::AskOwner => {}
             Answer::Mac(mac) => {
                 self.redirect4(turn, received, packet, next_hop, route.is_some());
@@ -233,6 +234,7 @@ impl SlowPath {
                 self.error4(turn, received, packet, Problem::Unreachable(unreachable::HOST));
             }
             Answer::Full => self.counters.drops.neighbor_table_full += 1,
+            Answer::Limited => self.counters.drops.neighbor_limited += 1,
         }
     }
 

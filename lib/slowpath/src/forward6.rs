@@ -14,7 +14,7 @@ use crate::RouteDecision;
 use crate::frame::Received;
 use crate::icmp6::Problem;
 use crate::machine::{SlowPath, Turn};
-use crate::neighbor::{Answer, NextHop, Pending};
+use crate::neighbor::{Answer, NextHop, Origin, Pending};
 
 /// Type of the jumbo payload option, which this router does not know as it forwards no jumbograms (RFC 2675).
 const JUMBO: u8 = 0xc2;
@@ -177,7 +177,8 @@ impl SlowPath {
             self.counters.drops.too_big += 1;
             return self.error6(turn, received, packet, Problem::too_big(mtu));
         }
-        match self.look_up(turn.now, NextHop { key: next_hop, mac: station }) {
+        let origin = Origin { ingress: Some(received.interface), source: IpAddr::V6(packet.source()) };
+        match self.look_up(turn.now, NextHop { key: next_hop, mac: station }, origin) {
             Answer::AskOwner => {}
             Answer::Mac(mac) => {
                 self.redirect6(turn, received, packet, next_hop, Some(mac));
@@ -197,6 +198,7 @@ impl SlowPath {
                 self.error6(turn, received, packet, Problem::unreachable(unreachable::ADDRESS));
             }
             Answer::Full => self.counters.drops.neighbor_table_full += 1,
+            Answer::Limited => self.counters.drops.neighbor_limited += 1,
         }
     }
 }

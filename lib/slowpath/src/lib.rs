@@ -45,7 +45,7 @@ pub use assistant::Assistant;
 pub use counters::{Count, CounterKind, Counters, Drops};
 pub use interface::{AddressInfo, AddressState, InterfaceTable};
 pub use machine::SlowPath;
-pub use neighbor::{NeighborInfo, NeighborState};
+pub use neighbor::{NeighborInfo, NeighborState, NeighborUsage};
 pub use rate::Limits;
 pub use reassembly::Reassembling;
 pub use types::{Config, Event, GroupPacket, Input, MulticastDecision, Output, RouteDecision, Routes, Time};

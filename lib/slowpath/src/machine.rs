@@ -15,7 +15,7 @@ use crate::frame::{self, Received};
 use crate::identification::Identifications;
 use crate::interface::{AddressInfo, InterfaceTable, Interfaces, Own};
 use crate::multicast::{Unrouted, is_confined};
-use crate::neighbor::{Action, Answer, Heard, Key, NeighborInfo, Neighbors, NextHop, Pending};
+use crate::neighbor::{Action, Answer, Heard, Key, NeighborInfo, NeighborUsage, Neighbors, NextHop, Origin, Pending};
 use crate::rate::{Limits, TokenBucket};
 use crate::reassembly::{Reassembling, Reassembly};
 use crate::{Config, Counters, Event, Input, Output, RouteDecision, Routes, Time};
@@ -107,7 +107,7 @@ impl SlowPath {
                     self.neighbors.resolve(now, (interface, gateway), own.config.up);
                 }
             }
-            Input::Forget { interface, gateway } => self.neighbors.forget((interface, gateway)),
+            Input::Forget { interface, gateway } => self.neighbors.forget((interface, gateway), &mut self.counters),
             Input::NeighborUsed { interface, address } => self.neighbors.used(now, (interface, address)),
         }
         self.settle(turn);
@@ -152,9 +152,19 @@ impl SlowPath {
         &self.counters
     }
 
-    /// The neighbor table, ordered by interface and address.
+    /// The neighbor table, in no particular order.
     pub fn neighbors(&self) -> impl Iterator<Item = NeighborInfo> + '_ {
         self.neighbors.iter()
+    }
+
+    /// How many neighbors each link has, by family, against [`Config::max_known`] and [`Config::max_unresolved`].
+    pub fn neighbor_usage(&self) -> impl Iterator<Item = NeighborUsage> + '_ {
+        self.neighbors.usage()
+    }
+
+    /// The limits and intervals.
+    pub fn config(&self) -> &Config {
+        &self.config
     }
 
     /// Packets that wait for a neighbor.
@@ -352,11 +362,11 @@ impl SlowPath {
     }
 
     /// Where to send a packet for this next hop.
-    pub(crate) fn look_up(&mut self, now: Time, next_hop: NextHop) -> Answer {
+    pub(crate) fn look_up(&mut self, now: Time, next_hop: NextHop, origin: Origin) -> Answer {
         match next_hop.mac {
             Some(mac) => Answer::Mac(mac),
             None if self.assistant => Answer::AskOwner,
-            None => self.neighbors.look_up(now, next_hop.key),
+            None => self.neighbors.look_up(now, next_hop.key, origin, &mut self.counters),
         }
     }
 
@@ -380,7 +390,8 @@ impl SlowPath {
         let mtu = usize::from(own.config.mtu);
         // Where workers' tables have named the station, the address is the destination's: a neighbor's only on the link.
         let neighbor = Some(address).filter(|address| next_hop.mac.is_none() || own.on_link(*address));
-        match self.look_up(now, next_hop) {
+        let source = destination_of(&packet).unwrap_or(address);
+        match self.look_up(now, next_hop, Origin { ingress: None, source }) {
             Answer::Mac(mac) if packet.len() <= mtu => self.transmit_ip(interface, mac, &packet),
             Answer::Mac(mac) => match self.cut(&packet, neighbor, mtu) {
                 Some(pieces) => {
@@ -393,6 +404,7 @@ impl SlowPath {
             Answer::Wait => self.neighbors.enqueue(next_hop.key, Pending::Own(packet), &mut self.counters),
             Answer::Failed => self.counters.drops.neighbor_failed += 1,
             Answer::Full => self.counters.drops.neighbor_table_full += 1,
+            Answer::Limited => self.counters.drops.neighbor_limited += 1,
         }
     }
 
@@ -457,5 +469,13 @@ impl SlowPath {
         let here_fits = here.filter(fits);
         let elsewhere = || self.interfaces.iter().find_map(|(_, own)| own.source6(to).filter(fits));
         here_fits.or_else(elsewhere).or(here)
+    }
+}
+
+/// Whom a packet of the router's own is for.
+fn destination_of(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 => Some(IpAddr::V4(packet.get(16..20)?.first_chunk::<4>().copied()?.into())),
+        _ => Some(IpAddr::V6(packet.get(24..40)?.first_chunk::<16>().copied()?.into())),
     }
 }

@@ -14,7 +14,7 @@ use perigee_packet::{Icmp6, Ipv6, NdOptions};
 use crate::frame::{self, Received};
 use crate::interface::{AddressState, Detection};
 use crate::machine::{SlowPath, Turn};
-use crate::neighbor::Heard;
+use crate::neighbor::{Heard, NextHop};
 use crate::{Event, Time};
 
 pub(crate) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
@@ -108,7 +108,9 @@ impl SlowPath {
         let asker = (id, IpAddr::V6(source));
         self.neighbors.heard(turn.now, asker, heard, &mut self.counters);
         let answer = advertisement(target, source, self.own_mac(id), true);
-        self.send_own(turn.now, asker.into(), answer);
+        // As with ARP, an answer is no use of the neighbor: whoever asks would make the router probe, and tell others of it.
+        let station = self.neighbors.mac(asker).or(mac);
+        self.send_own(turn.now, NextHop { key: asker, mac: station }, answer);
     }
 
     fn advertised(&mut self, now: Time, received: &Received, target: Ipv6Addr, heard: Heard) {

@@ -13,14 +13,37 @@
 //! number of times ([`Config::unused_refreshes`]). And a gateway that next hops need is never forgotten: it is always
 //! refreshed, and asked for again after each hold.
 //!
+//! Each link has limits of its own for each family, of those that are known and of those that are not resolved, and so has what
+//! may be asked per second: `pool.rs` says who makes room for whom, `budget.rs` who may ask. A station that tells its address
+//! unasked may be anybody: it is probed as far as the budget goes, gone after half a minute if it was not confirmed, and while
+//! there are many of them nobody else hears of it before a packet needs it.
+//!
 //! The table only decides; its decisions are a list of [`Action`]s, which the machine carries out.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod budget;
+mod pool;
+
+pub(crate) use budget::Origin;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::hash::{BuildHasher, DefaultHasher, Hash};
 use std::net::IpAddr;
 
 use perigee_net::{InterfaceId, MacAddr};
 
 use crate::{Config, Counters, Event, Time};
+use budget::{Memory, Secret};
+use pool::{Asker, Place, Pool};
+
+/// Timers that are carried out at one time.
+const TURN: usize = 1024;
+/// How long a neighbor that told its address unasked is kept without being confirmed, once it was not probed, in ms.
+const UNCONFIRMED_MS: u64 = 30_000;
+/// How long ago a neighbor was refused that is wanted again, in ns: a host tries again after a while.
+const AGAIN: std::ops::RangeInclusive<u64> = 200_000_000..=3_000_000_000;
+/// Places of the memories of who has answered, and of who was refused: four addresses each.
+const ANSWERED: usize = 1 << 14;
+const REFUSED: usize = 1 << 15;
 
 /// A neighbor: its address means something only together with its link.
 pub(crate) type Key = (InterfaceId, IpAddr);
@@ -79,6 +102,8 @@ pub(crate) enum Answer {
     Failed,
     /// The table is full.
     Full,
+    /// Too much is asked for already.
+    Limited,
     /// The owner of the tables knows: this is an assistant.
     AskOwner,
 }
@@ -127,6 +152,21 @@ pub struct NeighborInfo {
     pub gateway: bool,
     /// Packets waiting for it.
     pub queued: usize,
+    /// The caller was told of its MAC by an event. While many stations tell theirs unasked, it is not, until a packet needs one.
+    pub reported: bool,
+}
+
+/// How many neighbors a link has of one family, gateways and static ones not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeighborUsage {
+    pub interface: InterfaceId,
+    pub is_v6: bool,
+    /// Those whose MAC is known.
+    pub known: usize,
+    /// Those of them that told it unasked, and were never confirmed.
+    pub unconfirmed: usize,
+    /// Those that have not answered.
+    pub unresolved: usize,
 }
 
 #[derive(Debug)]
@@ -142,21 +182,51 @@ struct Neighbor {
     /// Refreshes since the last sign of use.
     idle: u8,
     wanted: bool,
+    /// It has answered a request of ours.
+    confirmed: bool,
+    /// The caller is not told of it yet.
+    quiet: bool,
+    /// Who asked for it first.
+    asker: Asker,
+    /// Where it is in the order of its pool.
+    number: u64,
+    place: Place,
     timer: Option<Time>,
+}
+
+/// Hashes with the secret: nobody can choose addresses that share a place.
+#[derive(Clone, Debug)]
+struct Keyed(Secret);
+
+impl BuildHasher for Keyed {
+    type Hasher = DefaultHasher;
+
+    fn build_hasher(&self) -> DefaultHasher {
+        let mut hasher = DefaultHasher::new();
+        self.0.0.hash(&mut hasher);
+        hasher
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Neighbors {
     config: Config,
-    table: BTreeMap<Key, Neighbor>,
+    secret: Secret,
+    table: HashMap<Key, Neighbor, Keyed>,
+    /// By link, and whether it is of IPv6.
+    pools: BTreeMap<(InterfaceId, bool), Pool>,
+    /// Who has answered, as far as is remembered.
+    answered: Memory,
+    /// Who was not asked for, as there was too much to ask for.
+    refused: Memory,
+    /// The number of the next one in a pool.
+    next: u64,
     timers: BTreeSet<(Time, Key)>,
     actions: VecDeque<Action>,
     /// Packets waiting, over all neighbors.
     queued: usize,
     /// Their bytes: a reply may have 65,535.
     queued_bytes: usize,
-    /// `Incomplete` ones that are not gateways.
-    incomplete: usize,
 }
 
 impl Neighbors {
@@ -167,14 +237,19 @@ impl Neighbors {
         config.delay_ms = config.delay_ms.max(config.retransmit_ms);
         config.stale_ms = config.stale_ms.max(config.retransmit_ms);
         config.solicitations = config.solicitations.max(1);
+        let secret = Secret(config.secret);
         Neighbors {
             config,
-            table: BTreeMap::new(),
+            secret,
+            table: HashMap::with_hasher(Keyed(secret)),
+            pools: BTreeMap::new(),
+            answered: Memory::new(ANSWERED),
+            refused: Memory::new(REFUSED),
+            next: 0,
             timers: BTreeSet::new(),
             actions: VecDeque::new(),
             queued: 0,
             queued_bytes: 0,
-            incomplete: 0,
         }
     }
 
@@ -194,6 +269,18 @@ impl Neighbors {
             state: n.state,
             gateway: n.wanted,
             queued: n.queue.len(),
+            reported: n.reported.is_some(),
+        })
+    }
+
+    /// How many neighbors each link has, by family.
+    pub(crate) fn usage(&self) -> impl Iterator<Item = NeighborUsage> + '_ {
+        self.pools.iter().map(|(&(interface, is_v6), pool)| NeighborUsage {
+            interface,
+            is_v6,
+            known: pool.known,
+            unconfirmed: pool.unconfirmed(),
+            unresolved: pool.unresolved,
         })
     }
 
@@ -206,48 +293,90 @@ impl Neighbors {
         self.table.get(&key)?.mac
     }
 
-    /// Where to send a packet for this next hop. Starts to ask if nothing is known.
-    pub(crate) fn look_up(&mut self, now: Time, key: Key) -> Answer {
+    /// Where to send a packet for this next hop. Starts to ask if nothing is known, and nobody else is to be asked for first.
+    pub(crate) fn look_up(&mut self, now: Time, key: Key, origin: Origin, counters: &mut Counters) -> Answer {
         self.used(now, key);
         match self.table.get(&key) {
             Some(Neighbor { mac: Some(mac), .. }) => Answer::Mac(*mac),
             Some(Neighbor { state: NeighborState::Incomplete, .. }) => Answer::Wait,
             Some(_) => Answer::Failed,
-            None if self.table.len() >= self.config.max_neighbors || self.incomplete >= self.config.max_incomplete => {
-                Answer::Full
-            }
-            None => {
-                self.insert(key, false);
-                self.ask(now, key);
-                Answer::Wait
-            }
+            None => self.begin(now, key, origin, counters),
         }
     }
 
+    /// Starts to ask for a neighbor of which nothing is known.
+    fn begin(&mut self, now: Time, key: Key, origin: Origin, counters: &mut Counters) -> Answer {
+        let (most_known, most) = (self.config.max_known, self.config.max_unresolved);
+        let (hash, group) = (self.secret.hash(key), self.secret.group(origin));
+        let familiar = self.answered.age(now, hash).is_some();
+        let refused = self.refused.age(now, hash);
+        let again = refused.is_some_and(|age| AGAIN.contains(&age));
+        let pool = self.pool(key);
+        if pool.known >= most_known && pool.least_known().is_none() {
+            return Answer::Full;
+        }
+        if !pool.budget.take(now, origin.ingress, group, familiar, again) {
+            // The time of the first refusal counts.
+            if refused.is_none_or(|age| age > *AGAIN.end()) {
+                self.refused.put(now, hash);
+            }
+            return Answer::Limited;
+        }
+        if pool.unresolved >= most {
+            let Some(least) = pool.least_unresolved(familiar) else { return Answer::Full };
+            counters.neighbors_displaced_unresolved += 1;
+            self.displace(least, counters);
+        }
+        self.insert(key, false, Asker { familiar, ingress: origin.ingress, group });
+        self.ask(now, key);
+        Answer::Wait
+    }
+
     /// Lets a packet wait for a next hop that [`Self::look_up`] said `Wait` about; a newer packet pushes out the oldest, or
-    /// several if it is larger.
+    /// several if it is larger. If none waits there, one of those makes room that wait for what others have asked for most.
     pub(crate) fn enqueue(&mut self, key: Key, packet: Pending, counters: &mut Counters) {
-        let Some(n) = self.table.get_mut(&key) else { return };
+        let Some(n) = self.table.get(&key) else { return };
+        let mut own = n.queue.len();
         let config = &self.config;
-        while n.queue.len() >= config.queue_per_neighbor.max(1)
-            || self.queued >= config.queue_total
-            || self.queued_bytes + packet.len() > config.queue_bytes
-        {
+        let (most, total, bytes) = (config.queue_per_neighbor.max(1), config.queue_total, config.queue_bytes);
+        while own >= most || self.queued >= total || self.queued_bytes + packet.len() > bytes {
             counters.drops.neighbor_queue_full += 1;
-            let Some(oldest) = n.queue.pop_front() else { return };
-            self.queued -= 1;
-            self.queued_bytes -= oldest.len();
+            let from = if own > 0 { Some(key) } else { self.most_waited_for() };
+            let Some(from) = from.filter(|_| packet.len() <= bytes && total > 0) else { return };
+            self.drop_oldest(from);
+            own = own.saturating_sub(usize::from(from == key));
         }
         self.queued += 1;
         self.queued_bytes += packet.len();
-        n.queue.push_back(packet);
+        self.pool(key).queued += 1;
+        if let Some(n) = self.table.get_mut(&key) {
+            n.queue.push_back(packet);
+        }
+    }
+
+    /// The neighbor from whose queue a packet is taken where there is no room for another one's.
+    fn most_waited_for(&self) -> Option<Key> {
+        let pool = self.pools.values().max_by_key(|pool| pool.queued)?;
+        let waited_for = |key: &Key| self.table.get(key).is_some_and(|n| !n.queue.is_empty());
+        pool.heaviest_line().find(waited_for)
+    }
+
+    fn drop_oldest(&mut self, key: Key) {
+        if let Some(packet) = self.table.get_mut(&key).and_then(|n| n.queue.pop_front()) {
+            self.queued -= 1;
+            self.queued_bytes -= packet.len();
+            self.pool(key).queued -= 1;
+        }
     }
 
     /// The neighbor was used.
     pub(crate) fn used(&mut self, now: Time, key: Key) {
         let Some(n) = self.table.get_mut(&key) else { return };
         n.idle = 0;
-        if n.state == NeighborState::Stale {
+        if let Some(mac) = n.mac.filter(|_| std::mem::take(&mut n.quiet)) {
+            self.publish(key, Some(mac));
+        }
+        if self.table.get(&key).is_some_and(|n| n.state == NeighborState::Stale) {
             self.enter(key, NeighborState::Delay, Some(now.after_millis(self.config.delay_ms)));
         }
     }
@@ -255,42 +384,47 @@ impl Neighbors {
     /// A next hop needs this gateway.
     pub(crate) fn resolve(&mut self, now: Time, key: Key, up: bool) {
         if let Some(n) = self.table.get_mut(&key) {
-            if !n.wanted {
-                n.wanted = true;
-                self.incomplete -= usize::from(n.state == NeighborState::Incomplete);
-            }
+            n.wanted = true;
+            self.replace(key);
             self.used(now, key);
         } else {
-            self.insert(key, true);
+            self.insert(key, true, Asker::nobody());
             self.start(now, key, up);
         }
     }
 
     /// No next hop needs this gateway any more.
-    pub(crate) fn forget(&mut self, key: Key) {
+    pub(crate) fn forget(&mut self, key: Key, counters: &mut Counters) {
         let Some(n) = self.table.get_mut(&key).filter(|n| n.wanted) else { return };
         n.wanted = false;
-        let incomplete = n.state == NeighborState::Incomplete;
         // Without a timer it was waiting for its interface to come up; now nothing needs it.
         let waits = n.state == NeighborState::Failed && n.timer.is_none();
+        let is_static = n.state == NeighborState::Static;
         // It was never refused, but now it counts among those that are. Its packets are judged again.
-        let one_too_many = incomplete && self.incomplete >= self.config.max_incomplete;
-        self.incomplete += usize::from(incomplete);
+        let (known, most_known, most) = (n.mac.is_some(), self.config.max_known, self.config.max_unresolved);
+        let pool = self.pool(key);
+        let too_many = if known { pool.known >= most_known } else { pool.unresolved >= most };
+        let one_too_many = !is_static && too_many;
         if one_too_many {
+            counters.neighbors_displaced += u64::from(known);
+            counters.neighbors_displaced_unresolved += u64::from(!known);
             self.release(key);
         }
         if waits || one_too_many {
             self.remove(key);
+        } else {
+            self.replace(key);
         }
     }
 
     /// Sets a configured neighbor; `up`: whether its interface is up.
     pub(crate) fn set_static(&mut self, key: Key, mac: MacAddr, up: bool) {
         if !self.table.contains_key(&key) {
-            self.insert(key, false);
+            self.insert(key, false, Asker::nobody());
         }
         if let Some(n) = self.table.get_mut(&key) {
             n.mac = Some(mac);
+            n.quiet = false;
         }
         self.enter(key, NeighborState::Static, None);
         self.publish(key, up.then_some(mac));
@@ -303,7 +437,7 @@ impl Neighbors {
         let wanted = n.wanted;
         self.remove(key);
         if wanted {
-            self.insert(key, true);
+            self.insert(key, true, Asker::nobody());
             self.start(now, key, up);
         }
     }
@@ -313,11 +447,10 @@ impl Neighbors {
         use NeighborState::{Failed, Incomplete, Reachable, Stale, Static};
         let Some(n) = self.table.get_mut(&key) else {
             let Some(mac) = heard.mac.filter(|_| heard.create) else { return };
-            if self.table.len() >= self.config.max_neighbors {
-                counters.drops.neighbor_table_full += 1;
+            if !self.make_room_for_known(key, counters) {
                 return;
             }
-            self.insert(key, false);
+            self.insert(key, false, Asker::nobody());
             return self.resolved(now, key, mac, heard.solicited);
         };
         let known = n.mac;
@@ -327,7 +460,10 @@ impl Neighbors {
             // Without a timer the interface is down, and hears nothing.
             Failed if n.timer.is_none() => {}
             Incomplete | Failed => {
-                if let Some(mac) = heard.mac {
+                let counts = !n.wanted;
+                if let Some(mac) = heard.mac
+                    && (!counts || self.make_room_for_known(key, counters))
+                {
                     self.resolved(now, key, mac, heard.solicited);
                 }
             }
@@ -339,7 +475,7 @@ impl Neighbors {
                     self.publish(key, Some(mac));
                 }
                 if heard.solicited {
-                    self.enter(key, Reachable, Some(now.after_millis(self.config.reachable_ms)));
+                    self.confirmed(now, key);
                 } else if differs && state != Stale {
                     self.stale(now, key);
                 }
@@ -359,7 +495,7 @@ impl Neighbors {
             }
             self.remove(key);
             if wanted {
-                self.insert(key, true);
+                self.insert(key, true, Asker::nobody());
                 self.enter(key, NeighborState::Failed, None);
             }
         }
@@ -388,10 +524,14 @@ impl Neighbors {
         }
     }
 
-    /// Everything that is due by now.
+    /// What is due by now, up to a number; the rest stays due.
     pub(crate) fn expire(&mut self, now: Time, counters: &mut Counters) {
-        while let Some(&(_, key)) = self.timers.first().filter(|(time, _)| *time <= now) {
+        for _ in 0..TURN {
+            let Some(&(_, key)) = self.timers.first().filter(|(time, _)| *time <= now) else { break };
             self.expired(now, key, counters);
+        }
+        if self.table.capacity() > TURN.max(8 * self.table.len()) {
+            self.table.shrink_to(2 * self.table.len());
         }
     }
 
@@ -399,6 +539,7 @@ impl Neighbors {
         use NeighborState::{Delay, Failed, Incomplete, Probe, Reachable, Stale, Static};
         let Some(n) = self.table.get_mut(&key) else { return };
         let (wanted, spent) = (n.wanted, n.tries >= self.config.solicitations);
+        let anybody = !wanted && !n.confirmed;
         match n.state {
             Incomplete | Probe if !spent => self.solicit(now, key),
             Incomplete => {
@@ -409,6 +550,10 @@ impl Neighbors {
             Reachable => self.stale(now, key),
             Delay => {
                 n.tries = 0;
+                if anybody && !self.pool(key).budget.take_probe(now) {
+                    counters.neighbor_probes_limited += 1;
+                    return self.enter(key, Stale, Some(now.after_millis(UNCONFIRMED_MS)));
+                }
                 self.enter(key, Probe, None);
                 self.solicit(now, key);
             }
@@ -416,15 +561,75 @@ impl Neighbors {
                 counters.neighbors_failed += u64::from(n.state == Probe);
                 self.remove(key);
                 if wanted {
-                    self.insert(key, true);
+                    self.insert(key, true, Asker::nobody());
                     self.ask(now, key);
                 }
             }
         }
     }
 
+    /// The pool of a neighbor's link and family.
+    fn pool(&mut self, key: Key) -> &mut Pool {
+        let rate = self.config.requests_per_second;
+        self.pools.entry((key.0, key.1.is_ipv6())).or_insert_with(|| Pool::new(rate))
+    }
+
+    /// Where a neighbor belongs in its pool.
+    fn place_of(n: &Neighbor) -> Place {
+        match n.state {
+            _ if n.wanted => Place::Needed,
+            NeighborState::Static => Place::Needed,
+            _ if n.mac.is_none() => Place::Unresolved(n.asker, n.number),
+            _ if !n.confirmed => Place::Unconfirmed(n.number),
+            NeighborState::Stale => Place::Stale(n.number),
+            _ => Place::Known,
+        }
+    }
+
+    /// Puts a neighbor that has changed into its place.
+    fn replace(&mut self, key: Key) {
+        let number = self.next;
+        let Some(n) = self.table.get_mut(&key) else { return };
+        let before = n.place;
+        let stale = |n: &Neighbor| matches!(Self::place_of(n), Place::Stale(_));
+        // The longest stale goes first; the others are in the order in which they came.
+        if stale(n) && !matches!(before, Place::Stale(_)) {
+            n.number = number;
+        }
+        n.place = Self::place_of(n);
+        let now = n.place;
+        if now != before {
+            self.next += 1;
+            let pool = self.pool(key);
+            pool.take(key, before);
+            pool.put(key, now);
+        }
+    }
+
+    /// Makes room for one more known neighbor on a link; false: those that are there are worth more.
+    fn make_room_for_known(&mut self, key: Key, counters: &mut Counters) -> bool {
+        let most = self.config.max_known;
+        let pool = self.pool(key);
+        if pool.known < most {
+            return true;
+        }
+        let Some(least) = pool.least_known() else {
+            counters.drops.neighbor_table_full += 1;
+            return false;
+        };
+        counters.neighbors_displaced += 1;
+        self.displace(least, counters);
+        true
+    }
+
+    /// Takes a neighbor out for another's sake, and what waits for it.
+    fn displace(&mut self, key: Key, counters: &mut Counters) {
+        counters.drops.neighbor_forgotten += self.take_queue(key).len() as u64;
+        self.remove(key);
+    }
+
     /// A new entry without MAC, timer or request yet.
-    fn insert(&mut self, key: Key, wanted: bool) {
+    fn insert(&mut self, key: Key, wanted: bool, asker: Asker) {
         let state = NeighborState::Incomplete;
         let fresh = Neighbor {
             state,
@@ -434,17 +639,26 @@ impl Neighbors {
             tries: 0,
             idle: 0,
             wanted,
+            confirmed: false,
+            quiet: false,
+            asker,
+            number: self.next,
+            place: Place::Needed,
             timer: None,
         };
+        self.next += 1;
         self.table.insert(key, fresh);
-        self.incomplete += usize::from(!wanted);
+        self.replace(key);
     }
 
     /// Takes out an entry whose queue is empty.
     fn remove(&mut self, key: Key) {
-        self.enter(key, NeighborState::Failed, None); // The timer and the count of incomplete ones go with it.
         self.publish(key, None);
-        self.table.remove(&key);
+        let Some(n) = self.table.remove(&key) else { return };
+        if let Some(time) = n.timer {
+            self.timers.remove(&(time, key));
+        }
+        self.pool(key).take(key, n.place);
     }
 
     /// Starts to ask, or waits for the interface to come up.
@@ -470,16 +684,32 @@ impl Neighbors {
 
     /// The first MAC of a neighbor.
     fn resolved(&mut self, now: Time, key: Key, mac: MacAddr, confirmed: bool) {
+        let many = self.pool(key).unconfirmed() >= self.config.max_unresolved;
         if let Some(n) = self.table.get_mut(&key) {
             n.mac = Some(mac);
+            // Packets that wait need it now.
+            n.quiet = many && !confirmed && !n.wanted && n.queue.is_empty();
         }
         if confirmed {
-            self.enter(key, NeighborState::Reachable, Some(now.after_millis(self.config.reachable_ms)));
+            self.confirmed(now, key);
         } else {
             self.stale(now, key);
         }
         self.publish(key, Some(mac));
         self.release(key);
+    }
+
+    /// It has answered.
+    fn confirmed(&mut self, now: Time, key: Key) {
+        self.answered.put(now, self.secret.hash(key));
+        let Some(n) = self.table.get_mut(&key) else { return };
+        n.confirmed = true;
+        let quiet = std::mem::take(&mut n.quiet);
+        let mac = n.mac;
+        self.enter(key, NeighborState::Reachable, Some(now.after_millis(self.config.reachable_ms)));
+        if quiet {
+            self.publish(key, mac);
+        }
     }
 
     /// It is not confirmed any more. What is next depends on whether it may be in use.
@@ -493,19 +723,16 @@ impl Neighbors {
         }
     }
 
-    /// Changes the state and the timer, and keeps the count of incomplete entries.
+    /// Changes the state and the timer, and with them the place in the pool.
     fn enter(&mut self, key: Key, state: NeighborState, timer: Option<Time>) {
         let Some(n) = self.table.get_mut(&key) else { return };
-        if !n.wanted {
-            self.incomplete -= usize::from(n.state == NeighborState::Incomplete);
-            self.incomplete += usize::from(state == NeighborState::Incomplete);
-        }
         n.state = state;
         if let Some(old) = n.timer {
             self.timers.remove(&(old, key));
         }
         n.timer = timer;
         self.timers.extend(timer.map(|time| (time, key)));
+        self.replace(key);
     }
 
     fn release(&mut self, key: Key) {
@@ -518,13 +745,16 @@ impl Neighbors {
     fn take_queue(&mut self, key: Key) -> VecDeque<Pending> {
         let queue = self.table.get_mut(&key).map(|n| std::mem::take(&mut n.queue)).unwrap_or_default();
         self.queued -= queue.len();
+        if !queue.is_empty() {
+            self.pool(key).queued -= queue.len();
+        }
         self.queued_bytes -= queue.iter().map(Pending::len).sum::<usize>();
         queue
     }
 
     /// Informs the caller if what it believes is no longer true.
     fn publish(&mut self, key: Key, mac: Option<MacAddr>) {
-        let Some(n) = self.table.get_mut(&key) else { return };
+        let Some(n) = self.table.get_mut(&key).filter(|n| !n.quiet || mac.is_none()) else { return };
         let (interface, address) = key;
         let event = match (std::mem::replace(&mut n.reported, mac), mac) {
             (None, Some(mac)) => Event::NeighborResolved { interface, address, mac },

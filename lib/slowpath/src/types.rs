@@ -253,10 +253,13 @@ pub struct Config {
     /// How often a neighbor is refreshed without a sign of use: the fast path's packets are not seen here, and
     /// [`Input::NeighborUsed`] may never come.
     pub unused_refreshes: u8,
-    /// Neighbors, both families. Gateways and static ones count, but are never refused.
-    pub max_neighbors: usize,
-    /// Neighbors still being resolved, gateways not counted (RFC 6583).
-    pub max_incomplete: usize,
+    /// Neighbors of one interface and family whose MAC is known; gateways and static ones are not counted.
+    pub max_known: usize,
+    /// Those that have not answered, likewise (RFC 6583).
+    pub max_unresolved: usize,
+    /// Neighbors that are asked for per second, likewise: those that nothing is known of. Each is asked up to `solicitations`
+    /// times.
+    pub requests_per_second: u32,
     /// Packets waiting for one neighbor.
     pub queue_per_neighbor: usize,
     /// Packets waiting for all neighbors.
@@ -303,8 +306,9 @@ impl Default for Config {
             stale_ms: 60_000,
             failed_ms: 3_000,
             unused_refreshes: 10,
-            max_neighbors: 8192,
-            max_incomplete: 1024,
+            max_known: 65_536,
+            max_unresolved: 1024,
+            requests_per_second: 1000,
             queue_per_neighbor: 8,
             queue_total: 1024,
             queue_bytes: 4 << 20,

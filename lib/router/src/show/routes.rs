@@ -140,7 +140,9 @@ impl Answers<ShowNeighbors> for View<'_> {
             dev: self.forwarding.routing().name_of(neighbor.interface),
             state: states::neighbor(neighbor.state),
         };
-        self.slow.neighbors().map(entry).collect()
+        let mut neighbors: Vec<_> = self.slow.neighbors().collect();
+        neighbors.sort_unstable_by_key(|neighbor| (neighbor.interface, neighbor.address));
+        neighbors.into_iter().map(entry).collect()
     }
 }
 

@@ -126,7 +126,7 @@ impl SlowThread {
     pub(super) fn go_on_with_audit(&mut self) -> bool {
         let now = self.now();
         let known = |n: NeighborInfo| Some(KnownNeighbor { interface: n.interface, address: n.address, mac: n.mac? });
-        let neighbors = || self.slow.neighbors().filter_map(known).collect();
+        let neighbors = || self.slow.neighbors().filter(|n| n.reported).filter_map(known).collect();
         let busy = self.linux.follower.go_on_with_audit(now, &mut self.parts.forwarding, &neighbors);
         self.follow_effects();
         busy
@@ -158,7 +158,8 @@ impl SlowThread {
 
     /// Reports every neighbor that the slow path knows.
     fn report_neighbors(&mut self) {
-        let known: Vec<_> = self.slow.neighbors().filter_map(|n| Some((n.interface, n.address, n.mac?))).collect();
+        let reported = self.slow.neighbors().filter(|n| n.reported);
+        let known: Vec<_> = reported.filter_map(|n| Some((n.interface, n.address, n.mac?))).collect();
         for (interface, address, mac) in known {
             self.report(FromLinux::Neighbor { interface, address, mac: Some(mac) });
         }

@@ -326,7 +326,7 @@ impl Mirror {
     /// The caller's view is the slow path's own.
     fn agrees(&self, slow: &SlowPath) {
         let up = |id| self.interfaces.get(&id).is_some_and(|i| i.up);
-        let table = slow.neighbors().filter(|n| up(n.interface));
+        let table = slow.neighbors().filter(|n| up(n.interface) && n.reported);
         let known: BTreeMap<_, _> = table.filter_map(|n| Some(((n.interface, n.address), n.mac?))).collect();
         assert_eq!(known, self.neighbors);
     }
@@ -423,8 +423,9 @@ pub fn any_group(rng: &mut StdRng) -> (IpAddr, InterfaceId, MulticastDecision) {
 fn run(seed: u64, steps: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     let config = Config {
-        max_neighbors: 24,
-        max_incomplete: 6,
+        max_known: 3,
+        max_unresolved: 2,
+        requests_per_second: 1,
         queue_per_neighbor: 2,
         queue_total: 10,
         queue_bytes: 9000,
@@ -495,6 +496,21 @@ fn run(seed: u64, steps: u64) {
                     w.sent.push((interface, frame));
                 }
             }
+            14 => {
+                // A scan of a network, or many stations that ask for the router.
+                let (from, forged) = (host(InterfaceId(rng.random_range(1..3)), 2), rng.random());
+                for _ in 0..rng.random_range(0..50) {
+                    let (own, other) = (v4(&format!("10.0.{}.1", from.interface.0)), rng.random_range(10..250));
+                    let stranger = Ipv4Addr::new(10, 0, from.interface.0 as u8, other);
+                    match forged {
+                        true => w.punt(
+                            from.interface,
+                            &arp_frame(MacAddr::BROADCAST, &Repr::request(any_mac(&mut rng), stranger, own)),
+                        ),
+                        false => w.from(from, &udp4(from.v4, Ipv4Addr::new(10, 0, rng.random_range(1..3), other), 1)),
+                    }
+                }
+            }
             _ => {
                 let id = InterfaceId(rng.random_range(1..4));
                 let frame = frame(&mut rng, id);
@@ -509,11 +525,19 @@ fn run(seed: u64, steps: u64) {
         std::mem::take(&mut w.sent).iter().for_each(|(id, frame)| mirror.sent(*id, frame));
         w.twin.clear();
         let incomplete = w.slow.neighbors().filter(|n| n.state == NeighborState::Incomplete && !n.gateway).count();
-        assert!(w.slow.queued() <= 10 && incomplete <= 6);
+        assert!(w.slow.queued() <= 10 && incomplete <= 2 * 6);
+        let (mut known, mut unresolved) = (0, 0);
+        for usage in w.slow.neighbor_usage() {
+            assert!(usage.known <= 3 && usage.unresolved <= 2 && usage.unconfirmed <= usage.known, "{usage:?}");
+            (known, unresolved) = (known + usage.known, unresolved + usage.unresolved);
+        }
+        let counted = w.slow.neighbors().filter(|n| !n.gateway && n.state != NeighborState::Static);
+        let (with, without): (Vec<_>, Vec<_>) = counted.partition(|n| n.mac.is_some());
+        assert_eq!((known, unresolved), (with.len(), without.len()));
         let reassembling = w.slow.reassembling();
         assert!(reassembling.datagrams <= 12 && reassembling.bytes <= 12_000);
         assert_eq!(w.slow.neighbors().map(|n| n.queued).sum::<usize>(), w.slow.queued());
-        assert!(w.slow.neighbors().count() <= 24 + needed);
+        assert!(w.slow.neighbors().count() <= 5 * 6 + needed);
         mirror.agrees(&w.slow);
     }
     // It reached every corner; a fuzzer that stops at the first check finds nothing.

@@ -6,6 +6,7 @@
 mod arp;
 mod assistant;
 mod bounds;
+mod floods;
 mod forward;
 mod forward6;
 mod fragments;
