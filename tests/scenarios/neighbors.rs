@@ -4,13 +4,18 @@
 use perigee_net::MacAddr;
 use perigee_packet::Ethernet;
 use perigee_packet::wire::arp::{REPLY, REQUEST};
-use perigee_tests::{Wire, World, frame, wait_until};
+use perigee_tests::{Good, Wire, World, frame, wait_until};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 perigee_tests::scenarios![
     arp_is_answered_for_own_addresses_only,
     a_destination_is_asked_for_and_its_packets_wait,
     static_neighbors_are_never_asked,
     who_does_not_answer_is_unreachable,
+    ip_neigh_flush_reaches_the_router,
+    a_scan_keeps_no_new_host_out,
+    arp_from_everywhere_keeps_no_new_host_out,
 ];
 
 const TWO: &str = r#"
@@ -126,5 +131,126 @@ fn who_does_not_answer_is_unreachable(world: &World) {
         assert!(shown.contains(message), "{address} was to be {message:?}:\n{shown}");
     }
     assert!(router.dropped("slowpath.neighbor_failed") > 0);
+    router.stop();
+}
+
+/// What the router knows is forgotten by its own command and by Linux's.
+fn ip_neigh_flush_reaches_the_router(world: &World) {
+    let pair = crate::Pair::new(world);
+    let router = world.router("", crate::PORTS);
+    let known = |address: &str| router.neighbor(address).is_some_and(|(_, mac)| !mac.is_null());
+    let reached = || {
+        pair.client.reaches("10.0.2.2");
+        pair.client.reaches("2001:db8:2::2");
+        // Linux has heard of them, too.
+        wait_until("both in Linux", || {
+            let shown = world.ip("neigh show dev lan proto 158");
+            shown.contains("10.0.2.2 ") && shown.contains("2001:db8:2::2 ")
+        });
+        assert!(known("10.0.2.2") && known("2001:db8:2::2") && known("10.0.1.2"));
+    };
+    reached();
+    let flush = |words: &str| router.ask(&format!("neighbor flush {words}")).good().out;
+    assert_eq!(flush("--interface lan 10.0.2.2").trim(), "1 neighbor forgotten");
+    assert!(!known("10.0.2.2") && known("2001:db8:2::2"));
+    reached();
+    world.ip("neigh del 10.0.2.2 dev lan");
+    wait_until("10.0.2.2 to be forgotten", || !known("10.0.2.2"));
+    assert!(known("2001:db8:2::2") && known("10.0.1.2"));
+    reached();
+    world.ip("neigh flush dev lan");
+    world.ip("-6 neigh flush dev lan");
+    wait_until("all of the lan to be forgotten", || !known("10.0.2.2") && !known("2001:db8:2::2"));
+    assert!(known("10.0.1.2"), "another port's");
+    reached();
+    let shown = router.ask("show neighbors").good().out;
+    assert!(shown.contains("of 65536") && shown.contains("of 1024"), "{shown}");
+    router.audited();
+    router.stop();
+}
+
+/// Two hosts, a third port, and room for many neighbors behind each.
+const WIDE: &str = r#"
+[port.wan]
+interface = "r-client"
+addresses = ["10.1.0.1/16", "2001:db8:1::1/64"]
+[port.lan]
+interface = "r-server"
+addresses = ["10.2.0.1/16", "2001:db8:2::1/64"]
+[port.dmz]
+interface = "w-dmz"
+addresses = ["10.3.0.1/16", "2001:db8:3::1/64"]
+"#;
+
+/// Sends numbered frames, some 20,000 a second, until what happens meanwhile is over.
+fn flooded(wire: &Wire, flood: impl Fn(u32) -> Vec<u8> + Sync, meanwhile: impl FnOnce()) {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0.. {
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+                wire.send(&flood(n));
+                if n % 200 == 199 {
+                    wire.drain();
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            }
+        });
+        // The flood ends even if this panics.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(meanwhile));
+        over.store(true, Ordering::Relaxed);
+        if let Err(panic) = result {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// While the network of the server is scanned through another port, the client reaches a server that was never heard of, and is
+/// itself reached.
+fn a_scan_keeps_no_new_host_out(world: &World) {
+    let dmz = world.wire("w-dmz");
+    let client = world.host("client", &["10.1.0.2/16", "2001:db8:1::2/64"], &["10.1.0.1", "2001:db8:1::1"]);
+    let server = world.host("server", &["10.2.0.2/16", "2001:db8:2::2/64"], &["10.2.0.1", "2001:db8:2::1"]);
+    let router = world.router("", WIDE);
+    let mac = router.mac("dmz");
+    let address = |n: u32| (n % 200, n / 200 % 250);
+    let scan = |n: u32| match (n % 2, address(n)) {
+        (0, (low, high)) => frame::udp4(mac, "10.3.0.2", &format!("10.2.{}.{}", high + 1, low), 8),
+        (_, (low, high)) => {
+            frame::udp6(mac, "2001:db8:3::2", &format!("2001:db8:2::{:x}:{high:x}:{low:x}", n / 50_000), 8)
+        }
+    };
+    flooded(&dmz, scan, || {
+        wait_until("the scan to be limited", || router.dropped("slowpath.neighbor_limited") > 1000);
+        client.reaches("10.2.0.2");
+        client.reaches("2001:db8:2::2");
+        server.reaches("10.1.0.1");
+        client.reaches("2001:db8:1::1");
+    });
+    router.audited();
+    router.stop();
+}
+
+/// ARP and solicitations from everywhere on one port.
+fn arp_from_everywhere_keeps_no_new_host_out(world: &World) {
+    let dmz = world.wire("w-dmz");
+    let client = world.host("client", &["10.1.0.2/16", "2001:db8:1::2/64"], &["10.1.0.1", "2001:db8:1::1"]);
+    let _server = world.host("server", &["10.2.0.2/16", "2001:db8:2::2/64"], &["10.2.0.1", "2001:db8:2::1"]);
+    let router = world.router("", WIDE);
+    let senders = |n: u32| frame::arp_request(&format!("10.3.{}.{}", n / 250 % 250 + 1, n % 250 + 1), "10.3.0.1");
+    let usage = || router.ask("show neighbors").good().out;
+    flooded(&dmz, senders, || {
+        wait_until("many senders to be known", || {
+            let list = router.show("neighbors");
+            list.as_array().is_some_and(|list| list.len() > 10_000)
+        });
+        client.reaches("10.2.0.2");
+        client.reaches("2001:db8:2::2");
+        client.reaches("10.1.0.1");
+    });
+    assert!(usage().contains("dmz"), "{}", usage());
+    router.audited();
     router.stop();
 }

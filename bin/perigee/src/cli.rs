@@ -3,7 +3,7 @@
 
 #[cfg(feature = "predict")]
 use crate::predict;
-use crate::{audit, capture, check, demo, reload, route, run, show, snabb, task, trace};
+use crate::{audit, capture, check, demo, neighbor, reload, route, run, show, snabb, task, trace};
 #[cfg(feature = "measure")]
 use crate::{bench, r#gen};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -30,6 +30,9 @@ enum Command {
     /// Add or delete a route of a running router
     #[command(subcommand)]
     Route(route::RouteCommand),
+    /// Forget neighbors of a running router
+    #[command(subcommand)]
+    Neighbor(neighbor::NeighborCommand),
     /// Compare Linux's routes, the RIB and the workers' lookup structures prefix by prefix; exit code 1 if anything differs
     Audit(audit::AuditArgs),
     /// Follow single packets: every module with its decision, the route used, the reason of a drop and its RFC section
@@ -70,6 +73,7 @@ impl Cli {
             Command::Check(args) => check::check(&args),
             Command::Show(args) => show::show(&args),
             Command::Route(command) => route::route(&command),
+            Command::Neighbor(command) => neighbor::neighbor(&command),
             Command::Audit(args) => audit::audit(&args),
             Command::Trace(args) => trace::trace(&args),
             Command::Capture(args) => capture::capture(&args),

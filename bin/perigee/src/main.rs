@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! run > launch (DPDK ports, twins, workers, API)      check, helper
-//! demo > three namespaces around a `run`              show, route, reload, trace, capture: questions over the unix socket
+//! demo > three namespaces around a `run`              show, route, neighbor, reload, trace, capture: questions over the unix socket
 //! snabb > a Snabb program on DPDK ports       task > the tasks of a Lua script on DPDK ports
 //! predict > a profile from measured points, and answers from it
 //! ```
@@ -25,6 +25,7 @@ mod isolated;
 mod launch;
 #[cfg(feature = "measure")]
 mod measure;
+mod neighbor;
 #[cfg(feature = "predict")]
 mod predict;
 mod reload;

@@ -12,13 +12,13 @@ use comfy_table::Table;
 use perigee_api::Query;
 use perigee_api::answers::{
     DropKind, DropStatus, FibStatus, FilterStatus, GatewayEntry, LinuxStatus, ModuleStatus, MulticastEntry,
-    NeighborEntry, NextHopEntry, NextHopMember, PortStatus, RouteEntry, RouteList, ScriptStatus, SlowPathStatus,
-    WorkerStatus,
+    NeighborEntry, NeighborUsage, NextHopEntry, NextHopMember, PortStatus, RouteEntry, RouteList, ScriptStatus,
+    SlowPathStatus, WorkerStatus,
 };
 use perigee_api::client::ApiClient;
 use perigee_api::queries::{
-    ShowConfig, ShowDrops, ShowFib, ShowFilters, ShowLinux, ShowModules, ShowMulticast, ShowNeighbors, ShowNextHops,
-    ShowPorts, ShowRoutes, ShowScripts, ShowSlowPath, ShowWorkers,
+    ShowConfig, ShowDrops, ShowFib, ShowFilters, ShowLinux, ShowModules, ShowMulticast, ShowNeighborUsage,
+    ShowNeighbors, ShowNextHops, ShowPorts, ShowRoutes, ShowScripts, ShowSlowPath, ShowWorkers,
 };
 use perigee_net::Prefix;
 use std::process::ExitCode;
@@ -61,7 +61,7 @@ enum What {
     Routes,
     /// The lookup structures, and how much memory they take
     Fib,
-    /// Neighbors: MAC address and state
+    /// Neighbors: MAC address and state; how many each interface has, and its limits
     Neighbors,
     /// Next hops, and groups of them: what routes share, how many use it, the members' shares of the flows
     Nexthops,
@@ -90,7 +90,7 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
         What::SlowPath => asked.table(&ShowSlowPath {}, |status| slow_path(status, args.all)),
         What::Routes => asked.table(&ShowRoutes { within: args.within, limit: Some(args.limit) }, routes),
         What::Fib => asked.table(&ShowFib {}, |list| fib(list)),
-        What::Neighbors => asked.table(&ShowNeighbors {}, |list| neighbors(list)),
+        What::Neighbors => asked.neighbors(),
         What::Nexthops => asked.table(&ShowNextHops {}, |list| next_hops(list)),
         What::Multicast => asked.table(&ShowMulticast {}, |list| multicast(list)),
         What::Linux => asked.table(&ShowLinux {}, linux),
@@ -110,6 +110,16 @@ struct Asked {
 impl Asked {
     fn table<Q: Query>(&self, query: &Q, table: impl FnOnce(&Q::Answer) -> Table) -> Result<ExitCode> {
         self.text(query, |answer| format!("{}\n", table(answer).trim_fmt()))
+    }
+
+    /// The neighbors and, below them, how many there may be; as JSON the neighbors alone.
+    fn neighbors(&self) -> Result<ExitCode> {
+        let usage = if self.json { Vec::new() } else { self.client.ask(&ShowNeighborUsage {})? };
+        self.text(&ShowNeighbors {}, |list| {
+            let limits =
+                if usage.is_empty() { String::new() } else { format!("\n{}\n", neighbor_usage(&usage).trim_fmt()) };
+            format!("{}\n{limits}", neighbors(list).trim_fmt())
+        })
     }
 
     fn text<Q: Query>(&self, query: &Q, text: impl FnOnce(&Q::Answer) -> String) -> Result<ExitCode> {
@@ -269,6 +279,17 @@ fn neighbors(list: &[NeighborEntry]) -> Table {
         .text("mac", |n| or_dash(n.mac))
         .text("dev", |n| n.dev.clone())
         .text("state", |n| n.state)
+        .table(list)
+}
+
+fn neighbor_usage(list: &[NeighborUsage]) -> Table {
+    let limited = |n: u64, limit: u64| format!("{n} of {limit}");
+    Columns::<NeighborUsage>::new()
+        .text("dev", |u| u.dev.clone())
+        .text("family", |u| u.family)
+        .text("known", move |u| limited(u.known, u.known_limit))
+        .number("unconfirmed", |u| u.unconfirmed)
+        .text("unresolved", move |u| limited(u.unresolved, u.unresolved_limit))
         .table(list)
 }
 

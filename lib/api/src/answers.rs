@@ -435,6 +435,24 @@ objects! {
         pub state: NeighborState,
     }
 
+    /// How many neighbors an interface has of one family; gateways that routes need and static ones are not counted.
+    pub struct NeighborUsage {
+        /// The interface.
+        pub dev: String,
+        /// The family.
+        pub family: IpFamily,
+        /// Neighbors whose MAC address is known.
+        pub known: u64,
+        /// Those of them that told it unasked, and have not confirmed it.
+        pub unconfirmed: u64,
+        /// How many may be known: `max_neighbors`.
+        pub known_limit: u64,
+        /// Neighbors that were asked for and have not answered.
+        pub unresolved: u64,
+        /// How many may be unresolved: `max_unresolved`.
+        pub unresolved_limit: u64,
+    }
+
     /// A worker's script.
     #[derive(Default)]
     pub struct ScriptStatus {

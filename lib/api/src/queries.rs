@@ -7,8 +7,8 @@
 
 use crate::answers::{
     AuditReport, ConfigText, DropStatus, FibStatus, FilterStatus, LinuxStatus, ModuleStatus, MulticastEntry,
-    NeighborEntry, NextHopEntry, Outcome, PortStatus, RouteList, ScriptStatus, SlowPathStatus, VersionStatus,
-    WorkerStatus,
+    NeighborEntry, NeighborUsage, NextHopEntry, Outcome, PortStatus, RouteList, ScriptStatus, SlowPathStatus,
+    VersionStatus, WorkerStatus,
 };
 use crate::ask::ApiError;
 use crate::declare::{endpoint, objects, queries};
@@ -60,6 +60,20 @@ queries! {
 
     /// Shows the neighbors: MAC address and state.
     GET "/v1/neighbors": ShowNeighbors {} -> Vec<NeighborEntry>;
+
+    /// Shows how many neighbors each interface has of each family, and its limits.
+    GET "/v1/neighbors/usage": ShowNeighborUsage {} -> Vec<NeighborUsage>;
+
+    /// Forgets neighbors, but for static ones: all, or those of an interface or an address. Gateways are asked for again at once, the
+    /// others when a packet needs them.
+    DELETE "/v1/neighbors": FlushNeighbors {
+        /// Only those on this interface.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dev: Option<String>,
+        /// Only this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        address: Option<IpAddr>,
+    } -> Outcome, expected "{\"dev\": INTERFACE, \"address\": ADDRESS}, either or both left out";
 
     /// Shows the next hops, and groups of them: what routes share, how many use it, the members' shares of the flows.
     GET "/v1/nexthops": ShowNextHops {} -> Vec<NextHopEntry>;

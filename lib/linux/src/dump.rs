@@ -3,7 +3,7 @@
 
 use crate::audit::Found;
 use crate::follower::{Follower, NeighborKey, RouteId};
-use crate::{Effect, FeedId, Table};
+use crate::{FeedId, Table};
 use perigee_fib::Rib;
 use perigee_net::{InterfaceAddress, Prefix, Prefix4, Prefix6, RouteKey, RouteSource, RouteTarget};
 use perigee_netlink::message::MulticastKey;
@@ -112,7 +112,7 @@ impl Follower {
             self.neighbors_seen(&seen);
             self.multicast_seen(&seen);
             if first {
-                self.effect(Effect::ReportNeighbors);
+                self.report_all_neighbors();
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::{Effect, FeedId, HelperRequest, Identity, Input, Report, Setup, Table
 use perigee_config::{Feed as FeedChoice, Linux, Neighbor};
 use perigee_net::{InterfaceAddress, InterfaceId, MacAddr, Prefix, RouteKey};
 use perigee_netlink::message::{Link, Message, NextHopTo};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
 /// How often twins and namespace are checked, in ns.
@@ -46,6 +46,10 @@ pub struct Follower {
     pub(crate) permanent: BTreeMap<NeighborKey, MacAddr>,
     /// Neighbors that have yet to be reported to Linux.
     pub(crate) unreported: BTreeMap<NeighborKey, Option<MacAddr>>,
+    /// Neighbors that the router has put into Linux.
+    pub(crate) in_linux: HashSet<NeighborKey>,
+    /// Those that it has taken out again, and how often: Linux has yet to say so.
+    pub(crate) taken_out: HashMap<NeighborKey, u32>,
     /// IPv4 routes of which Linux has several with one metric: when the first goes, another takes its place without a notification.
     pub(crate) appended: BTreeSet<RouteId>,
     /// IPv6 routes that the last dump did not name.
@@ -87,6 +91,8 @@ impl Follower {
             stale: false,
             permanent: BTreeMap::new(),
             unreported: BTreeMap::new(),
+            in_linux: HashSet::new(),
+            taken_out: HashMap::new(),
             appended: BTreeSet::new(),
             doubtful: BTreeSet::new(),
             multicast: Multicast::default(),

@@ -3,7 +3,8 @@
 //!
 //! A neighbor that an operator sets in Linux (`ip neigh add`) counts as if it were in the configuration. One that Linux has
 //! learned is taken if nothing is known of it yet. The slow path's neighbors go to Linux with a protocol number that marks
-//! them, so that they do not come back as notifications.
+//! them, so that they do not come back as notifications; but if somebody else deletes one there (`ip neigh del`, `ip neigh flush`),
+//! the slow path forgets it.
 
 use crate::dump::Seen;
 use crate::follower::{Follower, NeighborKey};
@@ -37,6 +38,31 @@ impl Follower {
         if let Some((key, _)) = self.neighbor_here(neighbor) {
             self.not_permanent(key);
         }
+        if neighbor.protocol == PROTOCOL
+            && let Some(&interface) = self.by_link.get(&neighbor.link)
+        {
+            self.own_is_gone((interface, neighbor.address));
+        }
+    }
+
+    /// A neighbor that the router had put into Linux is not there any more.
+    fn own_is_gone(&mut self, key: NeighborKey) {
+        match self.taken_out.get_mut(&key) {
+            Some(1) => drop(self.taken_out.remove(&key)),
+            Some(times) => *times -= 1,
+            None if self.in_linux.remove(&key) => {
+                let (interface, address) = key;
+                self.effect(Effect::FlushNeighbor { interface, address });
+            }
+            None => {}
+        }
+    }
+
+    /// Linux has lost everything that the router had put into it.
+    pub(crate) fn report_all_neighbors(&mut self) {
+        self.in_linux.clear();
+        self.taken_out.clear();
+        self.effect(Effect::ReportNeighbors);
     }
 
     /// The router's interface that a neighbor is on; `None` if it does not matter, as one that the router itself has reported.
@@ -84,8 +110,17 @@ impl Follower {
         }
         let unreported = std::mem::take(&mut self.unreported);
         let link_of = |interface| self.by_link.iter().find(|(_, id)| **id == interface).map(|(link, _)| *link);
-        let change = |((interface, address), mac)| Some(NeighborChange { link: link_of(interface)?, address, mac });
-        let changes: Vec<_> = unreported.into_iter().filter_map(change).collect();
+        let mut changes = Vec::new();
+        for (key, mac) in unreported {
+            let Some(link) = link_of(key.0) else { continue };
+            match mac {
+                Some(_) => drop(self.in_linux.insert(key)),
+                None if self.in_linux.remove(&key) => *self.taken_out.entry(key).or_default() += 1,
+                // Linux has said that it is gone.
+                None => continue,
+            }
+            changes.push(NeighborChange { link, address: key.1, mac });
+        }
         if !changes.is_empty() {
             self.ask_helper(HelperRequest::Neighbors(changes));
         }

@@ -12,7 +12,7 @@
 
 use crate::feed::Feed;
 use crate::follower::Follower;
-use crate::{Effect, FeedId, HelperRequest, Identity, Table};
+use crate::{FeedId, HelperRequest, Identity, Table};
 use perigee_config::Feed as FeedChoice;
 use perigee_helper::TwinWanted;
 use perigee_net::{InterfaceAddress, MacAddr, is_link_local};
@@ -103,7 +103,7 @@ impl Follower {
         self.port_link(index, up);
         self.stale = true;
         self.request_dump();
-        self.effect(Effect::ReportNeighbors);
+        self.report_all_neighbors();
     }
 
     pub(crate) fn twin_failed(&mut self, port: usize, addresses: &[InterfaceAddress]) {

@@ -106,6 +106,8 @@ pub enum Effect {
     },
     /// The operator's setting of this neighbor is gone.
     UnsetNeighbor { interface: InterfaceId, address: IpAddr },
+    /// An operator has deleted this neighbor from Linux, where the router had put it: it is to be forgotten.
+    FlushNeighbor { interface: InterfaceId, address: IpAddr },
     /// Linux has resolved this neighbor by itself.
     LearnNeighbor {
         interface: InterfaceId,

@@ -160,6 +160,8 @@ counters! {
         neighbors_displaced_unresolved "RFC 6583 6.2";
         /// Neighbors that told their addresses unasked and were not probed, as there were too many of them.
         neighbor_probes_limited "RFC 6583 6.2";
+        /// Neighbors that were forgotten as an operator wanted it.
+        neighbors_flushed "configuration";
         /// Another station uses an address of this router.
         address_conflicts "RFC 5227 2.4, RFC 4862 5.4";
         /// What was heard about a static neighbor did not fit it and was ignored.
@@ -265,7 +267,7 @@ counters! {
         neighbor_table_full "RFC 6583 6.2";
         /// Too many neighbors are asked for on a link, and most by the same interface or source.
         neighbor_limited "RFC 6583 6.2";
-        /// Waited for a neighbor that made room for another.
+        /// Waited for a neighbor that made room for another, or that an operator had forgotten.
         neighbor_forgotten "RFC 6583 6.2";
         /// A packet of this router's own without a route.
         own_unroutable "RFC 1812 5.2.7.1";

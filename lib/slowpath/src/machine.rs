@@ -108,6 +108,10 @@ impl SlowPath {
                 }
             }
             Input::Forget { interface, gateway } => self.neighbors.forget((interface, gateway), &mut self.counters),
+            Input::FlushNeighbors { interface, address } => {
+                let which = |key: &Key| interface.is_none_or(|id| id == key.0) && address.is_none_or(|a| a == key.1);
+                self.neighbors.flush(now, which, |id| self.interfaces.is_up(id), &mut self.counters);
+            }
             Input::NeighborUsed { interface, address } => self.neighbors.used(now, (interface, address)),
         }
         self.settle(turn);

@@ -524,6 +524,26 @@ impl Neighbors {
         }
     }
 
+    /// Forgets neighbors, but for static ones. Gateways are asked for again.
+    pub(crate) fn flush(
+        &mut self,
+        now: Time,
+        which: impl Fn(&Key) -> bool,
+        is_up: impl Fn(InterfaceId) -> bool,
+        counters: &mut Counters,
+    ) {
+        for key in self.keys(which) {
+            let Some(n) = self.table.get(&key).filter(|n| n.state != NeighborState::Static) else { continue };
+            let wanted = n.wanted;
+            counters.neighbors_flushed += 1;
+            self.displace(key, counters);
+            if wanted {
+                self.insert(key, true, Asker::nobody());
+                self.start(now, key, is_up(key.0));
+            }
+        }
+    }
+
     /// What is due by now, up to a number; the rest stays due.
     pub(crate) fn expire(&mut self, now: Time, counters: &mut Counters) {
         for _ in 0..TURN {
@@ -622,7 +642,7 @@ impl Neighbors {
         true
     }
 
-    /// Takes a neighbor out for another's sake, and what waits for it.
+    /// Takes a neighbor out for another's sake or an operator's, and what waits for it.
     fn displace(&mut self, key: Key, counters: &mut Counters) {
         counters.drops.neighbor_forgotten += self.take_queue(key).len() as u64;
         self.remove(key);

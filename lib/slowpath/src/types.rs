@@ -165,6 +165,9 @@ pub enum Input<'a> {
         interface: InterfaceId,
         gateway: IpAddr,
     },
+    /// An operator wants neighbors forgotten: of this interface and this address, or all of them where none is given. Static ones
+    /// stay; gateways that next hops need are asked for again at once, the others when a packet needs them.
+    FlushNeighbors { interface: Option<InterfaceId>, address: Option<IpAddr> },
     /// The fast path has sent packets to this neighbor since the last time. A hint: repeated every few seconds for
     /// those in use, it keeps them from expiring.
     NeighborUsed { interface: InterfaceId, address: IpAddr },

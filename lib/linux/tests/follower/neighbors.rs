@@ -142,11 +142,15 @@ fn what_the_slow_path_finds_is_reported_to_linux() {
     world.input(found("10.0.1.5", Some(mac(5))));
     world.input(found("10.0.1.6", Some(mac(6))));
     world.input(found("10.0.1.6", None));
+    world.input(found("10.0.1.7", Some(mac(6))));
+    world.input(found("10.0.1.7", Some(mac(7))));
     assert_eq!(
         reported(&mut world),
-        [(A, "10.0.1.5".to_owned(), Some(mac(5))), (A, "10.0.1.6".to_owned(), None)],
-        "the last word of each"
+        [(A, "10.0.1.5".to_owned(), Some(mac(5))), (A, "10.0.1.7".to_owned(), Some(mac(7)))],
+        "the last word of each, and nothing of one that was never there"
     );
+    world.input(found("10.0.1.7", None));
+    assert_eq!(reported(&mut world), [(A, "10.0.1.7".to_owned(), None)]);
     assert!(reported(&mut world).is_empty(), "once");
     world.input(Input::Neighbor { interface: InterfaceId(7), address: ip("10.0.7.5"), mac: Some(mac(5)) });
     assert!(reported(&mut world).is_empty(), "Linux has no such link");
@@ -158,6 +162,45 @@ fn what_the_slow_path_finds_is_reported_to_linux() {
     let mut alone = World::with(Setup { helper: false, ..setup() }, &[]);
     alone.input(found("10.0.1.5", Some(mac(5))));
     assert!(reported(&mut alone).is_empty());
+}
+
+/// `ip neigh del` and `ip neigh flush` of what the router has put into Linux.
+#[test]
+fn ip_neigh_flush_reaches_the_router() {
+    let mut world = World::new();
+    let own = |last| Neighbor { protocol: PROTOCOL, ..neighbor(A, &format!("10.0.1.{last}"), mac(last)) };
+    let flush = |last| Effect::FlushNeighbor { interface: InterfaceId(0), address: ip(&format!("10.0.1.{last}")) };
+    for last in [5, 6] {
+        world.input(found(&format!("10.0.1.{last}"), Some(mac(last))));
+        world.settle();
+        world.kernel.set_neighbor(own(last));
+    }
+    world.settle();
+    world.taken();
+    world.kernel.delete_neighbor(own(5));
+    world.settle();
+    assert_eq!(world.taken(), [flush(5)]);
+    // What follows of that is not taken out of Linux again; nor is its own doing taken for an operator's.
+    world.input(found("10.0.1.5", None));
+    world.settle();
+    assert_eq!(world.taken(), []);
+    world.input(found("10.0.1.6", None));
+    world.settle();
+    world.input(found("10.0.1.6", Some(mac(6))));
+    world.settle();
+    world.taken();
+    world.kernel.delete_neighbor(own(6));
+    world.kernel.set_neighbor(own(6));
+    world.settle();
+    assert_eq!(world.taken(), [], "the removal before the entry was set again");
+    world.kernel.delete_neighbor(own(6));
+    world.settle();
+    assert_eq!(world.taken(), [flush(6)]);
+    // One that Linux never had from the router, and one of another program.
+    world.kernel.delete_neighbor(own(7));
+    world.kernel.delete_neighbor(neighbor(A, "10.0.1.8", mac(8)));
+    world.settle();
+    assert_eq!(world.taken(), []);
 }
 
 #[test]

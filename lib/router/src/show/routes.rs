@@ -5,10 +5,10 @@ use super::{View, states};
 use crate::forwarding::Routing;
 use perigee_api::Answers;
 use perigee_api::answers::{
-    FibStatus, GatewayEntry, IpFamily, NeighborEntry, NextHopEntry, NextHopMember, NextHopType, RouteAction,
-    RouteEntry, RouteList, RouteOrigin,
+    FibStatus, GatewayEntry, IpFamily, NeighborEntry, NeighborUsage, NextHopEntry, NextHopMember, NextHopType,
+    RouteAction, RouteEntry, RouteList, RouteOrigin,
 };
-use perigee_api::queries::{ShowFib, ShowNeighbors, ShowNextHops, ShowRoutes};
+use perigee_api::queries::{ShowFib, ShowNeighborUsage, ShowNeighbors, ShowNextHops, ShowRoutes};
 use perigee_fib::{NextHopInfo, NextHopKind, Via};
 use perigee_net::{InterfaceId, Member, Prefix, Route, RouteSource, RouteTarget};
 use perigee_slowpath::NeighborInfo;
@@ -143,6 +143,22 @@ impl Answers<ShowNeighbors> for View<'_> {
         let mut neighbors: Vec<_> = self.slow.neighbors().collect();
         neighbors.sort_unstable_by_key(|neighbor| (neighbor.interface, neighbor.address));
         neighbors.into_iter().map(entry).collect()
+    }
+}
+
+impl Answers<ShowNeighborUsage> for View<'_> {
+    fn answer(&self, _: ShowNeighborUsage) -> Vec<NeighborUsage> {
+        let config = self.slow.config();
+        let usage = |usage: perigee_slowpath::NeighborUsage| NeighborUsage {
+            dev: self.forwarding.routing().name_of(usage.interface),
+            family: if usage.is_v6 { IpFamily::V6 } else { IpFamily::V4 },
+            known: usage.known as u64,
+            unconfirmed: usage.unconfirmed as u64,
+            known_limit: config.max_known as u64,
+            unresolved: usage.unresolved as u64,
+            unresolved_limit: config.max_unresolved as u64,
+        };
+        self.slow.neighbor_usage().map(usage).collect()
     }
 }
 

@@ -4,9 +4,10 @@
 use super::SlowThread;
 use crate::show::{self, View};
 use perigee_api::answers::{Outcome, WorkerStatus};
-use perigee_api::queries::ShowWorkers;
+use perigee_api::queries::{FlushNeighbors, ShowWorkers};
 use perigee_api::taps::{TapOn, TapRequest};
 use perigee_api::{Answers, ApiError, Request, RouteChange};
+use perigee_slowpath::Input;
 
 impl SlowThread {
     /// Answers a request.
@@ -20,6 +21,7 @@ impl SlowThread {
             Request::Audit(query, reply) => self.linux.audit(self.now(), query.repair, reply),
             Request::AddRoute(query, reply) => reply.send(self.route_add(&query.0)),
             Request::DeleteRoute(query, reply) => reply.send(self.route_del(&query.0)),
+            Request::FlushNeighbors(query, reply) => reply.send(self.flush_neighbors(&query)),
             Request::Reload(query, reply) => self.reload(query.script.as_deref(), reply),
             Request::Tap(request, reply) => reply.send(self.tap(request)),
         }
@@ -63,6 +65,24 @@ impl SlowThread {
         let message = self.parts.forwarding.delete_route(change)?;
         tracing::info!("{message}");
         self.follow_gateways();
+        Ok(Outcome { message })
+    }
+
+    /// Forgets neighbors; operators see how many.
+    fn flush_neighbors(&mut self, FlushNeighbors { dev, address }: &FlushNeighbors) -> Result<Outcome, ApiError> {
+        let interfaces = self.parts.forwarding.interfaces();
+        let find = |name: &String| {
+            interfaces.by_name(name).ok_or_else(|| ApiError::invalid(format!("there is no interface `{name}`")))
+        };
+        let interface = dev.as_ref().map(find).transpose()?;
+        let before = self.slow.counters().neighbors_flushed;
+        self.tell(Input::FlushNeighbors { interface, address: *address });
+        self.carry_out();
+        let message = match self.slow.counters().neighbors_flushed - before {
+            0 => "there is no such neighbor but static ones".to_owned(),
+            1 => "1 neighbor forgotten".to_owned(),
+            n => format!("{n} neighbors forgotten"),
+        };
         Ok(Outcome { message })
     }
 

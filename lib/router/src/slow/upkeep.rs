@@ -147,6 +147,9 @@ impl SlowThread {
                 Effect::UnsetNeighbor { interface, address } => {
                     self.tell(Input::UnsetNeighbor { interface, address });
                 }
+                Effect::FlushNeighbor { interface, address } => {
+                    self.tell(Input::FlushNeighbors { interface: Some(interface), address: Some(address) });
+                }
                 Effect::LearnNeighbor { interface, address, mac } => {
                     self.tell(Input::LearnNeighbor { interface, address, mac });
                 }

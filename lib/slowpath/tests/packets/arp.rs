@@ -347,6 +347,41 @@ fn link_down_loses_neighbors_and_link_up_brings_back_the_needed_ones() {
 }
 
 #[test]
+fn flushed_neighbors_are_forgotten_and_needed_ones_asked_for_again() {
+    let mut w = World::new();
+    let gateway = IpAddr::V4(v4("10.0.2.254"));
+    let (fixed, b, c) = (MacAddr([2, 0xcc, 0, 0, 0, 1]), host(RIGHT, 3), host(RIGHT, 4));
+    w.input(Input::Resolve { interface: RIGHT, gateway });
+    w.input(Input::SetNeighbor { interface: RIGHT, address: v4("10.0.2.9").into(), mac: fixed });
+    let known = |w: &mut World| {
+        for to in [b, c] {
+            w.from(host(LEFT, 2), &udp4(host(LEFT, 2).v4, to.v4, 1));
+        }
+        w.punt(LEFT, &arp_frame(MacAddr::BROADCAST, &request(host(LEFT, 2), v4("10.0.1.1"))));
+        w.events.clear();
+        w.sent.clear();
+    };
+    known(&mut w);
+    let flush = |interface, address| Input::FlushNeighbors { interface, address };
+    w.input(flush(Some(RIGHT), Some(b.v4.into())));
+    assert_eq!(w.events, [Event::NeighborLost { interface: RIGHT, address: b.v4.into() }]);
+    assert!(w.neighbor(RIGHT, b.v4).is_none() && w.neighbor(RIGHT, c.v4).is_some());
+    w.input(flush(Some(LEFT), Some(c.v4.into())));
+    assert_eq!((w.events.len(), w.count("neighbors_flushed")), (1, 1), "on the other link there is none");
+    // All of a link: the gateway is lost and found, the static one stays.
+    known(&mut w);
+    w.input(flush(Some(RIGHT), None));
+    assert_eq!(w.take_requests(), [(RIGHT, gateway)]);
+    assert_eq!(w.neighbor(RIGHT, gateway).and_then(|n| n.mac), Some(host(RIGHT, 254).mac));
+    assert_eq!(w.neighbor(RIGHT, v4("10.0.2.9")).and_then(|n| n.mac), Some(fixed));
+    assert!(w.neighbor(RIGHT, b.v4).is_none() && w.neighbor(LEFT, host(LEFT, 2).v4).is_some());
+    // All there are, one that is being asked for among them.
+    w.from(host(LEFT, 2), &udp4(host(LEFT, 2).v4, v4("10.0.2.77"), 1));
+    w.input(flush(None, None));
+    assert_eq!((w.slow.neighbors().count(), w.slow.queued(), w.dropped("neighbor_forgotten")), (2, 0, 1));
+}
+
+#[test]
 fn announces_its_addresses_when_the_link_comes_up() {
     let mut w = World::bare(Config::default());
     w.set(LEFT, interface(LEFT));

@@ -283,6 +283,10 @@ fn reconfigure(rng: &mut StdRng) -> Input<'static> {
         6 => Input::UnsetNeighbor { interface: id, address },
         7 => Input::Resolve { interface: id, gateway: address },
         8 => Input::Forget { interface: id, gateway: address },
+        9 if rng.random_bool(0.1) => Input::FlushNeighbors {
+            interface: rng.random_bool(0.7).then_some(id),
+            address: rng.random_bool(0.7).then_some(address),
+        },
         _ => Input::NeighborUsed { interface: id, address },
     }
 }
