@@ -111,6 +111,8 @@ impl Eal {
         if TRIED.swap(true, Ordering::SeqCst) {
             return Err(Error::new("DPDK starts only once per process: end this process and start a new one"));
         }
+        // SAFETY: it changes how the allocator deals with free memory, no more.
+        unsafe { ffi::perigee_give_memory_back() };
         set_runtime_dir(config.runtime_dir.as_deref())?;
         log::capture(config.log_level >= LogLevel::Info);
 

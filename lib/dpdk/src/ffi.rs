@@ -248,6 +248,7 @@ unsafe extern "C" {
     pub fn rte_lpm6_free(lpm: *mut Lpm6);
     pub fn rte_fib6_free(fib: *mut Fib6);
 
+    pub fn perigee_give_memory_back();
     pub fn perigee_pool_in_use(pool: *const Mempool) -> c_uint;
     pub fn perigee_snabb_pool_create(name: *const c_char, most: u32, socket: c_int) -> *mut Mempool;
     pub fn perigee_snabb_pool_grow(pool: *mut Mempool, zone: *const c_char, n: u32, socket: c_int) -> c_int;

@@ -7,6 +7,7 @@
 #include <linux/ethtool.h>
 #include <linux/if_packet.h>
 #include <linux/sockios.h>
+#include <malloc.h>
 #include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,18 @@
 #include <rte_mempool.h>
 #include <rte_prefetch.h>
 #include <rte_ring.h>
+
+/*
+ * By default glibc maps a large allocation only while none of its size was freed before, up to 32 MB, and keeps twice that at the
+ * top of each thread's heap: what a flood had made large would stay. Fixed limits give it back to the system.
+ */
+void perigee_give_memory_back(void)
+{
+#ifdef __GLIBC__
+	mallopt(M_MMAP_THRESHOLD, 1 << 20);
+	mallopt(M_TRIM_THRESHOLD, 1 << 20);
+#endif
+}
 
 /* The part of rte_mbuf that src/memory.rs mirrors. */
 _Static_assert(offsetof(struct rte_mbuf, buf_addr) == 0, "rte_mbuf changed: adapt Mbuf in memory.rs");

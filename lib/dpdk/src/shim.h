@@ -173,6 +173,8 @@ uint64_t perigee_tsc(void);
 /* A pool of packet buffers; packed: back to back, for devices that need no physical addresses. NULL: rte_errno. */
 struct rte_mempool *perigee_pool_create(const char *name, uint32_t buffers, uint32_t cache, uint16_t room, int socket,
 					int packed);
+/* Makes the C allocator give large and free memory back to the system. */
+void perigee_give_memory_back(void);
 /* Packets of the pool that somebody has. */
 unsigned int perigee_pool_in_use(const struct rte_mempool *pool);
 /* New packets of these lengths, with unspecified bytes: all (1), or none if there are not as many buffers (0). */

@@ -387,7 +387,8 @@ impl NextHopWriter {
 
     /// Gives memory back that only many neighbors need, once they are gone.
     fn shrink(&mut self) {
-        if self.free.len() > LARGE && self.free.len() > self.entries.len() / 2 {
+        let ends_free = self.entries.last().is_some_and(|entry| entry.uses == 0);
+        if ends_free && self.free.len() > LARGE && self.free.len() > self.entries.len() / 2 {
             // The lowest ids are given out first.
             self.free.sort_unstable_by(|a, b| b.cmp(a));
             let last = (NextHopId::FIRST_FREE as usize + self.entries.len()).saturating_sub(1);
