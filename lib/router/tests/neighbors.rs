@@ -12,8 +12,11 @@ use perigee_net::{MacAddr, solicited_node};
 use perigee_packet::wire::{arp, ethernet, icmp6, ipv6, protocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Two ports with room for many neighbors.
+/// Two ports with room for many neighbors, and no limit before the slow path that would spare them the flood.
 const WIDE: &str = r#"
+[policer]
+discovery = 1000000
+discovery_burst = 100000
 [router]
 cores = [0]
 max_neighbors = 4096
