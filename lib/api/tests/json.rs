@@ -51,7 +51,7 @@ fn answers_are_the_bytes_they_were() {
         r#"[{"by_linux":false,"bytes":36,"from":"wan","group":"239.1.1.1","last_use":0.25,"origin":"linux","packets":1,"source":"10.0.1.2","to":[{"dev":"lan","ttl":1}],"wrong_interface":0},{"by_linux":false,"bytes":0,"from":null,"group":"ff05::1","last_use":null,"origin":"static","packets":0,"source":null,"to":[],"wrong_interface":2}]"#,
     );
     answers::<ShowScripts>(
-        r#"[{"blacklisted":0,"error":null,"gc_kb":0.0,"generation":1,"loaded_at":1795380807.9109664,"path":"built-in","state":"running","throws":0,"trace_aborts":1,"traces":3,"worker":0}]"#,
+        r#"[{"blacklisted":0,"collection_seconds":0.25,"collections":7,"error":null,"gc_kb":0.0,"generation":1,"loaded_at":1795380807.9109664,"longest_collection":0.125,"over_budget":2,"path":"built-in","stalls":1,"state":"running","throws":0,"trace_aborts":1,"traces":3,"worker":0}]"#,
     );
     answers::<ShowFilters>(
         r#"[{"action":"drop","done_in":"software","kind":"filter","number":1,"rule":"proto 17 dport 9"},{"action":"slow path","done_in":"software","kind":"steer","number":1,"rule":"ethertype 0x88cc"},{"action":"slow path","done_in":"software","kind":"steer","number":2,"rule":"proto 6 dport 179"}]"#,
