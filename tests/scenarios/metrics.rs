@@ -45,7 +45,11 @@ fn metrics_are_open_metrics(world: &World) {
     assert!(samples["perigee_port_receive_packets_total{port=\"wan\"}"] >= 20.0);
 
     let mut stream = TcpStream::connect("127.0.0.1:9100").expect("the configured address");
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: r\r\nConnection: close\r\n\r\n").expect("a request");
+    stream
+        .write_all(
+            b"GET /metrics HTTP/1.1\r\nHost: r\r\nAccept: application/openmetrics-text\r\nConnection: close\r\n\r\n",
+        )
+        .expect("a request");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");

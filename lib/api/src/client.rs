@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{ACCEPT, CONTENT_TYPE};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
@@ -136,6 +136,7 @@ impl ApiClient {
             .method(method)
             .uri(path)
             .header("host", "perigee")
+            .header(ACCEPT, "application/json, application/openmetrics-text")
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(body))
             .map_err(|error| ClientError::Strange(error.to_string()))?;

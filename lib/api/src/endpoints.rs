@@ -3,7 +3,7 @@
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{Uri, header};
+use axum::http::{HeaderMap, Uri, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{MethodFilter, get, on};
 use hyper::Method;
@@ -61,8 +61,10 @@ async fn answer<Q: Query>(State(backend): State<Shared>, uri: Uri, body: Body) -
     json.map(Json).map_err(|error| ApiError::failed(format!("the answer has no JSON: {error}")))
 }
 
-async fn show_metrics(State(backend): State<Shared>) -> Result<Response, ApiError> {
+async fn show_metrics(State(backend): State<Shared>, headers: HeaderMap) -> Result<Response, ApiError> {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let format = metrics::Format::accepted(accept);
     let snapshot = ask(&backend, Duration::from_secs(PATIENCE), Request::Metrics).await?;
-    let kind = [(header::CONTENT_TYPE, metrics::CONTENT_TYPE)];
-    Ok((kind, metrics::render(&snapshot)).into_response())
+    let kind = [(header::CONTENT_TYPE, format.content_type())];
+    Ok((kind, metrics::render(&snapshot, format)).into_response())
 }

@@ -21,6 +21,7 @@ mod ask;
 pub mod client;
 mod declare;
 mod document;
+mod doors;
 mod endpoints;
 pub mod metrics;
 pub mod pcapng;

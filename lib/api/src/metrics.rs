@@ -7,12 +7,36 @@ use crate::answers::{
     DropKind, FibStatus, LinuxState, LinuxStatus, PortStatus, ScriptStatus, SlowPathStatus, Snapshot, WorkerStatus,
 };
 
-/// The content type of [`render`]'s text.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// How metrics are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// OpenMetrics 1.0.
+    Open,
+    /// Prometheus's older text format, 0.0.4: counters' families end in `_total`, and there are neither units nor information.
+    Prometheus,
+}
 
-/// All metrics, ending in `# EOF`.
-pub fn render(snapshot: &Snapshot) -> String {
-    let mut text = Writer(String::new());
+impl Format {
+    /// The one that a client asks for by its `Accept` header, if it has one.
+    pub fn accepted(accept: Option<&str>) -> Format {
+        match accept.is_some_and(|accept| accept.contains("application/openmetrics-text")) {
+            true => Format::Open,
+            false => Format::Prometheus,
+        }
+    }
+
+    /// Its content type.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Format::Open => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Format::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// All metrics; OpenMetrics' end in `# EOF`.
+pub fn render(snapshot: &Snapshot, format: Format) -> String {
+    let mut text = Writer(String::new(), format);
     text.family("perigee_build", Kind::Info, "", "Versions of the running router.");
     let version = &snapshot.version;
     let labels = [("name", &*version.name), ("perigee", &version.perigee), ("dpdk", &version.dpdk)];
@@ -26,7 +50,9 @@ pub fn render(snapshot: &Snapshot) -> String {
     scripts(&mut text, &snapshot.scripts);
     tables(&mut text, snapshot);
     linux(&mut text, &snapshot.linux);
-    text.0.push_str("# EOF\n");
+    if format == Format::Open {
+        text.0.push_str("# EOF\n");
+    }
     text.0
 }
 
@@ -217,21 +243,23 @@ enum Kind {
 type Labels = Vec<(&'static str, String)>;
 
 /// The text under construction.
-struct Writer(String);
+struct Writer(String, Format);
 
 impl Writer {
     /// The head of a family; a unit must be the last word of the name.
     fn family(&mut self, name: &str, kind: Kind, unit: &str, help: &str) {
-        let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Info => "info",
+        let (ending, kind) = match (kind, self.1) {
+            (Kind::Counter, Format::Open) => ("", "counter"),
+            (Kind::Counter, Format::Prometheus) => ("_total", "counter"),
+            (Kind::Gauge, _) => ("", "gauge"),
+            (Kind::Info, Format::Open) => ("", "info"),
+            (Kind::Info, Format::Prometheus) => ("_info", "gauge"),
         };
-        let _ = writeln!(self.0, "# TYPE {name} {kind}"); // a String takes everything
-        if !unit.is_empty() {
+        let _ = writeln!(self.0, "# TYPE {name}{ending} {kind}"); // a String takes everything
+        if !unit.is_empty() && self.1 == Format::Open {
             let _ = writeln!(self.0, "# UNIT {name} {unit}");
         }
-        let _ = writeln!(self.0, "# HELP {name} {}", escaped(help));
+        let _ = writeln!(self.0, "# HELP {name}{ending} {}", escaped(help));
     }
 
     fn counters<T>(&mut self, name: &str, unit: &str, help: &str, of: &[T], each: impl Fn(&T) -> (Labels, u64)) {

@@ -15,7 +15,7 @@ use rustix::fs::{Mode, fchmod};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use tokio::sync::watch;
 
-use crate::{Backend, endpoints};
+use crate::{Backend, doors, endpoints};
 use perigee_helper::{confine, privileges};
 
 /// How long pending requests may still take once the router stops.
@@ -100,20 +100,14 @@ async fn serve(
     backend: Arc<dyn Backend>,
     mut stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let stop = |mut stopped: watch::Receiver<bool>| async move {
-        // An error means that the server is gone, which is a stop too.
-        let _ = stopped.wait_for(|stop| *stop).await;
-    };
     let mut tasks = tokio::task::JoinSet::new();
     if let Some(network) = network {
         let listener = tokio::net::TcpListener::from_std(network)?;
         let app = endpoints::only_metrics().with_state(backend.clone());
-        let serving = axum::serve(listener, app).with_graceful_shutdown(stop(stopped.clone()));
-        tasks.spawn(serving.into_future());
+        tasks.spawn(doors::keep(listener, "metrics", app, doors::NETWORK, stopped.clone()));
     }
     let listener = tokio::net::UnixListener::from_std(unix)?;
-    let serving = axum::serve(listener, endpoints::everything(backend)).with_graceful_shutdown(stop(stopped.clone()));
-    tasks.spawn(serving.into_future());
+    tasks.spawn(doors::keep(listener, "api", endpoints::everything(backend), doors::PRIVATE, stopped.clone()));
     let _ = stopped.wait_for(|stop| *stop).await;
     let _ = tokio::time::timeout(FAREWELL, tasks.join_all()).await; // the rest is cut off
     Ok(())

@@ -158,7 +158,10 @@ fn metrics_say_what_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perigee.sock");
     let server = Server::start(&path, Some("127.0.0.1:0".parse().unwrap()), Arc::new(Fake::default())).unwrap();
-    let (head, _) = raw(&path, &request("GET", "/metrics", ""));
+    let plain = request("GET", "/metrics", "");
+    let (head, _) = raw(&path, &plain);
+    assert!(head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{head}");
+    let (head, _) = raw(&path, &plain.replace("host: x", "host: x\r\naccept: application/openmetrics-text"));
     assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"), "{head}");
     for (what, status) in [("/metrics", "200"), ("/v1/config", "404")] {
         let mut stream = TcpStream::connect(server.metrics().unwrap()).unwrap();
@@ -252,4 +255,57 @@ fn parameters_are_escaped_and_those_without_a_value_left_out() {
     let routes = ShowRoutes { within: Some("2001:db8::/32".parse().unwrap()), limit: Some(1) };
     assert_eq!(routes.url(), "/v1/routes?within=2001%3Adb8%3A%3A%2F32&limit=1");
     assert_eq!(Reload { script: Some("/x.lua".into()) }.url(), "/v1/reload");
+}
+
+/// A connection to the metrics from an address of loopback.
+fn from(address: [u8; 4], to: std::net::SocketAddr) -> TcpStream {
+    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &std::net::SocketAddr::from((address, 0))).unwrap();
+    rustix::net::connect(&socket, &to).unwrap();
+    socket.into()
+}
+
+#[test]
+fn connections_that_say_nothing_keep_nobody_else_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("perigee.sock");
+    let server = Server::start(&path, Some("0.0.0.0:0".parse().unwrap()), Arc::new(Fake::default())).unwrap();
+    let to = (std::net::Ipv4Addr::LOCALHOST, server.metrics().unwrap().port()).into();
+    let mut slow: Vec<TcpStream> = (0..200).map(|_| from([127, 0, 0, 1], to)).collect();
+    slow.iter_mut().for_each(|stream| _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nx: "));
+    let ask = |from_address| {
+        let mut stream = from(from_address, to);
+        let mut answer = String::new();
+        // A connection that is refused is closed: writing to it may fail, reading finds the end.
+        let _ = stream.write_all(request("GET", "/metrics", "").as_bytes());
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    };
+    assert!(ask([127, 0, 0, 2]).starts_with("HTTP/1.1 200"), "another address is served");
+    assert_eq!(ask([127, 0, 0, 1]), "", "this one has too many connections");
+    ApiClient::connect(&path).expect("the API's socket has limits of its own");
+    // All but eight were closed at once; when those end, too, the address is served again.
+    drop(slow);
+    while !ask([127, 0, 0, 1]).starts_with("HTTP/1.1 200") {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_head_that_is_too_large_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("perigee.sock");
+    let (_server, fake) = start(&path);
+    let long = request("GET", "/v1/workers", "").replace("host: x", &format!("host: x\r\ny: {}", "z".repeat(100_000)));
+    let many = request("GET", "/v1/workers", "").replace("host: x", &format!("host: x{}", "\r\ny: z".repeat(1000)));
+    for request in [long, many] {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        // It may be refused before all of it is written.
+        let _ = stream.write_all(request.as_bytes());
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    }
+    assert!(fake.asked.lock().unwrap().is_empty(), "too large a request reached the router");
 }

@@ -201,6 +201,12 @@ pub(super) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Opti
     if received.bytes == 0 {
         return Ok(None);
     }
+    // Without a free descriptor the kernel keeps the one that was sent, and says no more.
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(io::Error::other(
+            "no file descriptor is left for the one sent: raise the limit (ulimit -n, LimitNOFILE=)",
+        ));
+    }
     if received.flags.contains(ReturnFlags::TRUNC) {
         return Err(io::Error::other("the message is too long"));
     }

@@ -147,7 +147,7 @@ fn snapshot() -> Snapshot {
 
 #[test]
 fn the_text_is_openmetrics_and_holds_the_numbers() {
-    let text = render(&snapshot());
+    let text = render(&snapshot(), Format::Open);
     let samples = parse(&text).unwrap_or_else(|why| panic!("{why}\n{text}"));
     let value = |name: &str, labels: &[(&str, &str)]| {
         let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -167,7 +167,7 @@ fn the_text_is_openmetrics_and_holds_the_numbers() {
 
 #[test]
 fn an_empty_router_has_metrics_too() {
-    parse(&render(&Snapshot::default())).unwrap();
+    parse(&render(&Snapshot::default(), Format::Open)).unwrap();
 }
 
 #[test]
@@ -183,4 +183,25 @@ fn the_parser_of_this_test_is_strict() {
         assert!(parse(&format!("{family}{bad}")).is_err(), "{bad}");
     }
     assert!(parse(&format!("{family}a_total 1\n# EOF\n")).is_ok());
+}
+
+#[test]
+fn who_does_not_ask_for_openmetrics_gets_what_prometheus_has_always_read() {
+    assert_eq!(Format::accepted(None), Format::Prometheus);
+    assert_eq!(Format::accepted(Some("text/plain;version=0.0.4;q=0.5,*/*;q=0.1")), Format::Prometheus);
+    assert_eq!(Format::accepted(Some("application/openmetrics-text;version=1.0.0,*/*;q=0.1")), Format::Open);
+    let text = render(&snapshot(), Format::Prometheus);
+    assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
+    // Each sample's family is its own name.
+    let mut families = std::collections::BTreeMap::new();
+    for line in text.lines() {
+        if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|declared| declared.split_once(' ')) {
+            assert!(["counter", "gauge"].contains(&kind), "{line}");
+            assert!(families.insert(name, kind).is_none(), "{name} twice");
+        } else if !line.starts_with("# HELP ") {
+            let name = line.split(['{', ' ']).next().unwrap();
+            assert_eq!(families.get(name) == Some(&"counter"), name.ends_with("_total"), "{line}");
+            assert!(families.contains_key(name), "{line}");
+        }
+    }
 }

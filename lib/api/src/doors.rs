@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+//! The listeners' limits: how many connections, of whom, how large and how slow. What is beyond them is refused or closed, never kept.
+//!
+//! A connection that is refused is counted and closed at once: whoever connects too often is told so by that, and costs one accept. When
+//! the process has no file descriptors left, that is said, and listeners wait until some are free.
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// What a listener takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Connections at once.
+    pub connections: usize,
+    /// Those of one address; of no meaning for a unix socket.
+    pub of_address: usize,
+    /// How long a request's head may take to arrive, and how long a connection may wait for the next.
+    pub head: Duration,
+    /// How long a connection may last; what is unanswered by then is cut off.
+    pub life: Option<Duration>,
+}
+
+/// The API's own socket: its users are the operator's, and streams last as long as they are wanted.
+pub(crate) const PRIVATE: Limits =
+    Limits { connections: 128, of_address: usize::MAX, head: Duration::from_secs(30), life: None };
+
+/// The metrics' listener, open to a network. A scraper comes back after its connection was closed.
+pub(crate) const NETWORK: Limits =
+    Limits { connections: 32, of_address: 8, head: Duration::from_secs(5), life: Some(Duration::from_secs(60)) };
+
+/// The most bytes of a request's head, and of what is read ahead of it.
+const HEAD: usize = 16 * 1024;
+/// The most header fields.
+const FIELDS: usize = 64;
+/// How long to wait for descriptors when there are none, and between two log lines about one thing.
+const PAUSE: Duration = Duration::from_millis(100);
+const QUIET: Duration = Duration::from_secs(10);
+
+/// A listener of either kind.
+pub(crate) trait Door: Send + 'static {
+    type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
+
+    /// The next connection, and whose it is.
+    fn accept(&self) -> impl Future<Output = io::Result<(Self::Stream, Option<IpAddr>)>> + Send;
+}
+
+impl Door for UnixListener {
+    type Stream = tokio::net::UnixStream;
+
+    async fn accept(&self) -> io::Result<(Self::Stream, Option<IpAddr>)> {
+        UnixListener::accept(self).await.map(|(stream, _)| (stream, None))
+    }
+}
+
+impl Door for TcpListener {
+    type Stream = tokio::net::TcpStream;
+
+    async fn accept(&self) -> io::Result<(Self::Stream, Option<IpAddr>)> {
+        TcpListener::accept(self).await.map(|(stream, address)| (stream, Some(address.ip())))
+    }
+}
+
+/// The open connections of a listener, by address.
+#[derive(Debug, Default)]
+struct Guests(Mutex<HashMap<Option<IpAddr>, usize>>);
+
+/// A place among them; given back when it is dropped.
+struct Place(Arc<Guests>, Option<IpAddr>);
+
+impl Guests {
+    fn enter(self: &Arc<Self>, who: Option<IpAddr>, limits: &Limits) -> Option<Place> {
+        let mut guests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: usize = guests.values().sum();
+        let here = guests.entry(who).or_insert(0);
+        if all >= limits.connections || *here >= limits.of_address {
+            guests.retain(|_, count| *count > 0);
+            return None;
+        }
+        *here += 1;
+        Some(Place(self.clone(), who))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut guests = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = guests.get_mut(&self.1) {
+            *count -= 1;
+        }
+        guests.retain(|_, count| *count > 0);
+    }
+}
+
+/// Says something, but not again for [`QUIET`].
+#[derive(Default)]
+struct Said(Option<Instant>);
+
+impl Said {
+    fn say(&mut self, text: impl FnOnce() -> String) {
+        if self.0.is_none_or(|last| last.elapsed() >= QUIET) {
+            self.0 = Some(Instant::now());
+            tracing::warn!("{}", text());
+        }
+    }
+}
+
+/// Serves a listener until the stop; then connections may finish what they are at.
+pub(crate) async fn keep<D: Door>(
+    door: D,
+    name: &str,
+    app: Router,
+    limits: Limits,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let (guests, mut connections) = (Arc::new(Guests::default()), JoinSet::new());
+    let (mut full, mut failed) = (Said::default(), Said::default());
+    loop {
+        let accepted = tokio::select! {
+            _ = stopped.wait_for(|stop| *stop) => break,
+            accepted = door.accept() => accepted,
+            // What has ended gives its memory back.
+            Some(_) = connections.join_next() => continue,
+        };
+        match accepted {
+            Ok((stream, who)) => match guests.enter(who, &limits) {
+                Some(place) => {
+                    connections.spawn(serve(stream, place, app.clone(), limits, stopped.clone()));
+                }
+                None => full.say(|| {
+                    let who = who.map_or_else(String::new, |who| format!(" from {who}"));
+                    format!("{name}: a connection{who} was refused, as there are too many")
+                }),
+            },
+            Err(error) => {
+                failed.say(|| format!("{name}: no connection can be accepted: {}", reason(&error)));
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+    while connections.join_next().await.is_some() {}
+}
+
+/// What the system's refusal means, and what to do.
+fn reason(error: &io::Error) -> String {
+    match rustix::io::Errno::from_io_error(error) {
+        Some(rustix::io::Errno::MFILE) => {
+            "the router has no file descriptor left; raise its limit (ulimit -n, LimitNOFILE=)".to_owned()
+        }
+        Some(rustix::io::Errno::NFILE) => "the system has no file left (fs.file-max)".to_owned(),
+        Some(rustix::io::Errno::NOMEM | rustix::io::Errno::NOBUFS) => "the system has no memory left".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Serves a connection: requests one after the other, none of them larger or slower than the limits.
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    _place: Place,
+    app: Router,
+    limits: Limits,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(HEAD).max_headers(FIELDS);
+    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
+    let mut connection = std::pin::pin!(connection);
+    let life = async {
+        match limits.life {
+            Some(life) => tokio::time::sleep(life).await,
+            None => std::future::pending().await,
+        }
+    };
+    // How a connection ends is its peer's business.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = life => {}
+        _ = stopped.wait_for(|stop| *stop) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = tokio::time::timeout(limits.head, connection).await;
+}
