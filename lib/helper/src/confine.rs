@@ -3,11 +3,11 @@
 //!
 //! | thread | files | system calls |
 //! | --- | --- | --- |
-//! | worker | none | [`WORKER`]: packets, memory, time |
-//! | slow path, assistants | configuration and routes, to be read | all but [`NOBODY`] |
-//! | API | its socket, to be removed | all but [`NOBODY`] |
-//! | netlink, FPM, helper's client | none | all but [`NOBODY`] |
-//! | script loader | what the router's user may read: scripts may be anywhere | all but [`NOBODY`] |
+//! | worker | none | `WORKER`: packets, memory, time |
+//! | slow path, assistants | configuration and routes, to be read | all but `NOBODY` |
+//! | API | its socket, to be removed | all but `NOBODY` |
+//! | netlink, FPM, helper's client | none | all but `NOBODY` |
+//! | script loader | what the router's user may read: scripts may be anywhere | all but `NOBODY` |
 //!
 //! What is refused fails with EPERM (seccomp) or EACCES (Landlock) where it is tried, so a C module of a script gets an error and
 //! the router goes on. A kernel without one of the two has one barrier less, and the router says so.

@@ -4,9 +4,8 @@
 use crate::reason::reasons;
 
 /// What this is, for the documentation.
-pub const SUMMARY: &str =
-    "What the worker itself drops: packets a script left over, those a full queue had no room for, and those beyond the limits before \
-     the slow path.";
+pub const SUMMARY: &str = "What the worker itself drops: packets a script left over, those a full queue had no room \
+                           for, and those beyond the limits before the slow path.";
 
 reasons! { host:
     drop UNCLAIMED = "unclaimed", "", "the script neither sent, punted nor dropped it";

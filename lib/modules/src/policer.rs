@@ -7,7 +7,7 @@
 //!                                                                 └───────────────────────────────┴─► dropped: host.policed_CLASS
 //! ```
 //!
-//! Limits are the port's, shared by all workers. A source, one of [`SOURCES`] hashes of its address, has at most a quarter of a class, so
+//! Limits are the port's, shared by all workers. A source, one of `SOURCES` hashes of its address, has at most a quarter of a class, so
 //! that one station cannot keep the others of its class out. Each limit is a generic cell rate algorithm (ITU-T I.371): the time at which
 //! the bucket would be empty again, in one word.
 //!
