@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-//! Synthetic routing tables with the prefix lengths of the real Internet, for tests and benchmarks.
+//! Synthetic routing tables with the prefix lengths of the real Internet, for tests and benchmarks; [`shapes`]: tables that
+//! are unlike it.
+
+pub mod shapes;
 
 use std::collections::{HashMap, HashSet};
 
