@@ -3,6 +3,7 @@
 
 pub(crate) mod blocks;
 pub(crate) mod bm19;
+pub(crate) mod compaction;
 pub(crate) mod dir24;
 pub(crate) mod dirb;
 pub(crate) mod double;
@@ -65,11 +66,13 @@ pub trait LookupWriter<A: Address>: Send {
     /// written even if the prefix is believed to have this next hop already, so that a corrupted table can be repaired.
     fn insert(&mut self, prefix: PrefixOf<A>, id: NextHopId) -> Result<Option<NextHopId>, LookupError>;
 
-    /// Removes `prefix` and returns its next hop: its addresses fall back to the next shorter prefix. After an error
-    /// nothing has changed.
+    /// Removes `prefix` and returns its next hop: its addresses fall back to the next shorter prefix. The only error is that it
+    /// is not there (or [`LookupError::Busy`], of a single copy): what finds no room makes room. If there is no memory for that,
+    /// the change is [`uncommitted`](Self::uncommitted), and every commit tries again.
     fn remove(&mut self, prefix: PrefixOf<A>) -> Result<NextHopId, LookupError>;
 
-    /// Makes all changes so far visible in [`reader`](Self::reader), for structures that collect them. To be called after one
+    /// Makes all changes so far visible in [`reader`](Self::reader), for structures that collect them, and may replace a table
+    /// with many gaps by one without, which gives memory back. To be called after one
     /// change or several. For its cost see [`commit_is_cheap`](Self::commit_is_cheap).
     fn commit(&mut self) -> Result<(), LookupError> {
         Ok(())

@@ -26,6 +26,10 @@ pub(crate) struct Blocks {
     limit: u32,
     /// Words from here on have never been used.
     top: u32,
+    /// Words below `first` and in blocks that are neither free nor retired.
+    used: u32,
+    /// Words handed out so far, however often.
+    handed_out: u64,
     /// Free blocks by length class.
     free: Vec<Vec<u32>>,
     retired: Deferred<Block>,
@@ -46,21 +50,29 @@ fn class(len: u32) -> (usize, u32) {
 impl Blocks {
     /// All words are free but those below `first`, which are never handed out.
     pub fn new(first: u32, limit: u32) -> Self {
-        Self { limit, top: first, free: Vec::new(), retired: Deferred::new() }
+        Self { limit, top: first, used: first, handed_out: 0, free: Vec::new(), retired: Deferred::new() }
     }
 
     /// Allocates a block of at least `len` words, 1 or more; `None` if the arena has no room for it. Its content is undefined.
     pub fn take(&mut self, len: u32) -> Option<u32> {
         let (class, len) = class(len);
+        self.handed_out += u64::from(len);
         if let Some(start) = self.free.get_mut(class).and_then(Vec::pop) {
+            self.used += len;
             return Some(start);
         }
         let end = self.top.checked_add(len).filter(|end| *end <= self.limit)?;
+        self.used += len;
         Some(std::mem::replace(&mut self.top, end))
     }
 
     /// Frees a block that no reader has ever seen.
     pub fn give_back(&mut self, block: Block) {
+        self.used -= class(block.len).1;
+        self.free(block);
+    }
+
+    fn free(&mut self, block: Block) {
         let (class, _) = class(block.len);
         if self.free.len() <= class {
             self.free.resize_with(class + 1, Vec::new);
@@ -70,18 +82,29 @@ impl Blocks {
 
     /// Frees a block that readers can no longer find, though some may still be in it.
     pub fn retire(&mut self, block: Block) {
+        self.used -= class(block.len).1;
         self.retired.retire(block);
     }
 
     /// Makes retired blocks usable again, except those that a reader may still be in.
     pub fn reclaim(&mut self, grace: Grace) {
         let ripe: Vec<Block> = self.retired.reclaim(grace).collect();
-        ripe.into_iter().for_each(|block| self.give_back(block));
+        ripe.into_iter().for_each(|block| self.free(block));
     }
 
     /// How many blocks are retired and not reclaimed yet.
     pub fn retired(&self) -> usize {
         self.retired.len()
+    }
+
+    /// Words in use, those that are never handed out included: what a table without gaps would take.
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// Words handed out so far, again and again if they were freed: the work that changes have made.
+    pub fn handed_out(&self) -> u64 {
+        self.handed_out
     }
 
     /// Words that are or were in use.
@@ -153,6 +176,6 @@ mod tests {
         assert!(refused > 0, "the arena was never full");
         used.into_iter().for_each(|(start, len)| blocks.retire(Block { start, len }));
         (0..2).for_each(|_| blocks.reclaim(Grace { epoch: u64::MAX, passed: u64::MAX }));
-        assert_eq!(blocks.retired(), 0);
+        assert_eq!((blocks.retired(), blocks.used()), (0, 5));
     }
 }

@@ -7,18 +7,24 @@
 //! (`build.rs`). The addresses of a batch descend side by side and read their lines last, all together: no branch depends on a
 //! single address.
 //!
-//! A change rewrites everything below one word, in memory that no reader has, and stores the word. What was below it is
-//! retired. The default route is kept beside the table.
+//! A change rewrites what is below one word, in memory that no reader has, and stores the word. What was below it is retired.
+//! The word is the deepest one around the prefix, in an index or in a wide line: so what is rewritten are at most the lines
+//! of one tree, and what else lies inside the prefix. The default route is kept beside the table.
+//!
+//! A table whose changes have left gaps is built again as a whole, and so is one in which a removal finds no room: removals
+//! do not fail.
 
 mod build;
 pub(crate) mod layout;
+mod place;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use crate::lookup::blocks::{Block, Blocks};
-use crate::lookup::runs::{Run, runs};
+use crate::lookup::compaction::Compaction;
+use crate::lookup::runs::{Run, runs, splice};
 use crate::lookup::simd;
 use crate::lookup::simd::Isa;
 use crate::lookup::table::Table;
@@ -30,6 +36,7 @@ use perigee_net::{Prefix6, PrefixOf};
 
 use build::{At, Builder};
 use layout::*;
+use place::Place;
 
 const NAME: &str = "range6";
 /// Limit of lines of 64 bytes, the root's 4,096 included: 128 MiB of address space, which takes memory only as it is used.
@@ -38,6 +45,8 @@ const MAX_LINES: u32 = 1 << 21;
 const ROOT_BITS: u8 = MAX_STRIDE as u8;
 /// A slot is rebuilt after this many changes plus half the number of its prefixes.
 const PATIENCE: u32 = 64;
+/// The most lines that words can lead to. A table grows up to this many if a removal needs room.
+const ALL_LINES: u32 = LINE_MASK + 1;
 
 /// Leaves are ids plus one: 0 means that only the default route matches.
 fn leaf(id: NextHopId) -> u32 {
@@ -86,18 +95,12 @@ pub struct Range6Writer {
     prefixes: PrefixTree<u128, NextHopId>,
     blocks: Blocks,
     slots: HashMap<u16, Wear>,
-}
-
-/// The words that a change replaces: consecutive words of one index, or a single one anywhere.
-struct Place {
-    /// The addresses below them.
-    block: Prefix6,
-    /// The first of them.
-    at: usize,
-    /// Their number's base-2 logarithm.
-    bits: u32,
-    /// How many indices lie above them.
-    level: u32,
+    /// Lines up to which insertions are accepted, and up to which removals make the table grow.
+    limit: u32,
+    most: u32,
+    compaction: Compaction,
+    /// Whether readers do not see a removal yet, for want of memory.
+    behind: bool,
 }
 
 impl Range6Writer {
@@ -113,34 +116,67 @@ impl Range6Writer {
     /// If this processor does not have them.
     pub fn with_lines(limit: u32, isa: Isa) -> Result<Self, LookupError> {
         assert!(Isa::available().contains(&isa), "this processor lacks {isa:?}");
-        let limit = limit.clamp(ROOT_LINES + 1, MAX_LINES);
+        Self::with_room(limit.clamp(ROOT_LINES + 1, MAX_LINES), isa)
+    }
+
+    fn with_room(limit: u32, isa: Isa) -> Result<Self, LookupError> {
         let words = Table::zeroed_slice(limit as usize * LINE).map_err(|_| LookupError::Memory { structure: NAME })?;
         Ok(Self {
             shared: Arc::new(Range6 { words, default: AtomicU32::new(NextHopId::NO_ROUTE.0), isa }),
             prefixes: PrefixTree::new(),
             blocks: Blocks::new(ROOT_LINES, limit),
             slots: HashMap::new(),
+            limit,
+            most: ALL_LINES,
+            compaction: Compaction::default(),
+            behind: false,
         })
     }
 
-    /// Which words a change of `prefix`, which is longer than the default route, replaces.
-    fn place(&self, prefix: Prefix6) -> Place {
-        let words = &self.shared.words;
-        let (mut node, mut depth, mut level) = (ROOT, 0, 1);
+    /// Lines of 64 bytes that changes have written so far, since the table was built as a whole: a measure of their cost.
+    pub fn lines_written(&self) -> u64 {
+        self.blocks.handed_out()
+    }
+
+    /// A table of these prefixes with room for `room` lines; otherwise as this one.
+    fn copy(&self, prefixes: &PrefixTree<u128, NextHopId>, room: u32) -> Result<Self, LookupError> {
+        let mut copy = Self { limit: self.limit, most: self.most, ..Self::with_room(room, self.shared.isa)? };
+        for (prefix, _) in prefixes.iter() {
+            copy.slots.entry((prefix.addr() >> 112) as u16).or_default().prefixes += 1;
+        }
+        let default = PrefixOf::truncated(0, 0).expect("the shortest length");
+        if let Some(id) = prefixes.get(default) {
+            copy.shared.default.store(id.0, Ordering::Relaxed);
+        }
+        let longer = prefixes.iter().filter(|(prefix, _)| prefix.len() > 0);
+        let runs = runs(default, 0, longer.map(|(prefix, &id)| (prefix, leaf(id))));
+        let shared = copy.shared.clone();
+        let mut builder = Builder { words: &shared.words, blocks: &mut copy.blocks, taken: Vec::new() };
+        let root = &shared.words[..1 << MAX_STRIDE];
+        let put = |cell: usize, word| root[cell].store(word, Ordering::Release);
+        if builder.cells(&runs, At { depth: 0, level: 0 }, MAX_STRIDE, put).is_none() {
+            let prefixes = prefixes.len();
+            return Err(LookupError::TableFull { prefixes, structure: NAME, what: "lines", limit: self.limit });
+        }
+        Ok(copy)
+    }
+
+    /// Builds the table again, with room for `room` lines. After an error it is unchanged.
+    fn build_again(&mut self, room: u32) -> Result<(), LookupError> {
+        let copy = self.copy(&self.prefixes, room)?;
+        let prefixes = std::mem::replace(&mut self.prefixes, PrefixTree::new());
+        *self = Self { prefixes, ..copy };
+        Ok(())
+    }
+
+    /// Builds the table again with as much room as it takes: for a removal that has found none.
+    fn grow(&mut self) -> Result<(), LookupError> {
+        let mut room = self.limit;
         loop {
-            let (from, to) = (depth, depth + stride(node));
-            let below = |bits: u32| (prefix.addr() << from >> (128 - bits)) as usize;
-            if u32::from(prefix.len()) < to {
-                // The prefix ends inside this node and covers several of its words.
-                let bits = to - u32::from(prefix.len());
-                return Place { block: prefix, at: start(node) + below(to - from), bits, level };
+            match self.build_again(room) {
+                Err(LookupError::TableFull { .. }) if room < self.most => room = (2 * room).min(self.most),
+                done => return done,
             }
-            let at = start(node) + below(to - from);
-            let word = words[at].load(Ordering::Relaxed);
-            if u32::from(prefix.len()) == to || word & KIND != INDEX {
-                return Place { block: truncated(prefix, to as u8), at, bits: 0, level };
-            }
-            (node, depth, level) = (word, to, level + 1);
         }
     }
 
@@ -151,18 +187,28 @@ impl Range6Writer {
         runs(block, cover, self.prefixes.covered_by(block).map(|(prefix, &id)| (prefix, leaf(id))))
     }
 
-    /// Rebuilds what is below these words and returns how many runs there are. `None` if there is no room: nothing has changed
-    /// then.
-    fn rebuild(&mut self, place: &Place) -> Option<usize> {
-        let (runs, depth) = (self.runs(place.block), place.block.len().into());
+    /// The runs below these words after a change of `prefix`: where lines tell them, only those of the prefix itself are
+    /// worked out again. Neighboring prefixes with one next hop are one run, so a line may stand for any number of them.
+    fn runs_after(&self, place: &Place, prefix: Prefix6) -> Vec<Run> {
+        let known = if prefix == place.block { None } else { self.runs_in_lines(place) };
+        match known {
+            Some(known) => splice(&known, place.block.last(), prefix, &self.runs(prefix)),
+            None => self.runs(place.block),
+        }
+    }
+
+    /// Rewrites what is below these words, which has these runs, and returns how many runs there are. `None` if there is no
+    /// room: nothing has changed then.
+    fn rewrite(&mut self, place: &Place, runs: &[Run]) -> Option<usize> {
+        let depth = place.block.len().into();
         let shared = self.shared.clone();
         let mut fresh = Vec::with_capacity(1 << place.bits);
         let mut builder = Builder { words: &shared.words, blocks: &mut self.blocks, taken: Vec::new() };
         if place.bits == 0 {
-            fresh.extend(builder.word(&runs, At { depth, level: place.level }));
+            fresh.extend(builder.word(runs, At { depth, level: place.level }));
         } else {
             let at = At { depth, level: place.level - 1 };
-            let _ = builder.cells(&runs, at, place.bits, |_, word| fresh.push(word));
+            let _ = builder.cells(runs, at, place.bits, |_, word| fresh.push(word));
         }
         if fresh.len() < 1 << place.bits {
             builder.taken.into_iter().for_each(|block| self.blocks.give_back(block));
@@ -174,6 +220,16 @@ impl Range6Writer {
             self.retire(old);
         }
         Some(runs.len())
+    }
+
+    /// Lines that are free or retired, of all that have been in use.
+    fn gaps(&self) -> u32 {
+        self.blocks.touched() - self.blocks.used()
+    }
+
+    /// Lines that there are besides the root's.
+    fn room(&self) -> u32 {
+        self.limit - ROOT_LINES
     }
 
     /// Retires everything below a word that readers can no longer find.
@@ -205,10 +261,11 @@ impl Range6Writer {
             return Ok(());
         }
         let place = self.place(prefix);
-        if self.rebuild(&place).is_none() {
-            let limit = self.blocks.limit();
-            return Err(LookupError::Full { prefix: prefix.into(), structure: NAME, what: "lines", limit });
+        let runs = self.runs_after(&place, prefix);
+        if self.rewrite(&place, &runs).is_none() {
+            return Err(LookupError::Full { prefix: prefix.into(), structure: NAME, what: "lines", limit: self.limit });
         }
+        self.compaction.changed();
         if place.block.len() > ROOT_BITS {
             self.wear(prefix);
         }
@@ -223,12 +280,15 @@ impl Range6Writer {
         if wear.changes > PATIENCE + wear.prefixes / 2 {
             let place = Place { block: truncated(prefix, ROOT_BITS), at: slot.into(), bits: 0, level: 1 };
             // If there is no room the slot stays as it is, which is correct too.
-            let runs = self.rebuild(&place);
+            let runs = self.rewrite(&place, &self.runs(place.block));
             let prefixes = runs.map_or(wear_of(&self.slots, slot).prefixes, |runs| runs as u32);
             self.slots.insert(slot, Wear { prefixes, changes: 0 });
         }
     }
 }
+
+/// An insertion that finds no room has the table built again if more than one line in this many is free or retired.
+const GAPS: u32 = 8;
 
 fn wear_of(slots: &HashMap<u16, Wear>, slot: u16) -> Wear {
     slots.get(&slot).copied().unwrap_or_default()
@@ -249,36 +309,25 @@ impl LookupWriter<u128> for Range6Writer {
     }
 
     fn load(&mut self, routes: &[(Prefix6, NextHopId)]) -> Result<(), LookupError> {
-        let mut fresh = Self::with_lines(self.blocks.limit(), self.shared.isa)?;
+        let mut prefixes = PrefixTree::new();
         for (prefix, id) in routes {
             check_id(NAME, *id, NextHopId::MAX)?;
-            fresh.prefixes.insert(*prefix, *id);
+            prefixes.insert(*prefix, *id);
         }
-        for (prefix, _) in fresh.prefixes.iter() {
-            fresh.slots.entry((prefix.addr() >> 112) as u16).or_default().prefixes += 1;
-        }
-        let default = PrefixOf::truncated(0, 0).expect("the shortest length");
-        fresh.apply(default)?;
-        let longer = fresh.prefixes.iter().filter(|(prefix, _)| prefix.len() > 0);
-        let runs = runs(default, 0, longer.map(|(prefix, &id)| (prefix, leaf(id))));
-        let shared = fresh.shared.clone();
-        let mut builder = Builder { words: &shared.words, blocks: &mut fresh.blocks, taken: Vec::new() };
-        let root = &shared.words[..1 << MAX_STRIDE];
-        if builder
-            .cells(&runs, At { depth: 0, level: 0 }, MAX_STRIDE, |cell, word| root[cell].store(word, Ordering::Release))
-            .is_none()
-        {
-            let (prefixes, limit) = (fresh.prefixes.len(), fresh.blocks.limit());
-            return Err(LookupError::TableFull { prefixes, structure: NAME, what: "lines", limit });
-        }
-        *self = fresh;
+        let copy = self.copy(&prefixes, self.limit)?;
+        *self = Self { prefixes, ..copy };
         Ok(())
     }
 
     fn insert(&mut self, prefix: Prefix6, id: NextHopId) -> Result<Option<NextHopId>, LookupError> {
         check_id(NAME, id, NextHopId::MAX)?;
         let old = self.prefixes.insert(prefix, id);
-        if let Err(error) = self.apply(prefix) {
+        let mut done = self.apply(prefix);
+        if done.is_err() && self.gaps() > self.room() / GAPS {
+            // A table without gaps may have room. The old one remains with its readers.
+            done = self.build_again(self.limit).map_err(|error| error.because_of(prefix.into()));
+        }
+        if let Err(error) = done {
             match old {
                 Some(old) => self.prefixes.insert(prefix, old),
                 None => self.prefixes.remove(prefix),
@@ -290,11 +339,26 @@ impl LookupWriter<u128> for Range6Writer {
 
     fn remove(&mut self, prefix: Prefix6) -> Result<NextHopId, LookupError> {
         let id = self.prefixes.remove(prefix).ok_or_else(|| LookupError::Missing { prefix: prefix.into() })?;
-        if let Err(error) = self.apply(prefix) {
-            self.prefixes.insert(prefix, id);
-            return Err(error);
+        if self.apply(prefix).is_err() {
+            self.behind = self.grow().is_err();
         }
         Ok(id)
+    }
+
+    fn commit(&mut self) -> Result<(), LookupError> {
+        if self.behind {
+            return self.grow();
+        }
+        let line = |lines: u32| lines as usize * LINE * size_of::<AtomicU32>();
+        if self.compaction.is_due(self.prefixes.len(), self.memory(), line(self.blocks.used())) {
+            // If that fails the table stays as it is, which is correct too.
+            let _ = self.build_again(self.limit);
+        }
+        Ok(())
+    }
+
+    fn uncommitted(&self) -> bool {
+        self.behind
     }
 
     fn reclaim(&mut self, grace: Grace) {
@@ -307,5 +371,28 @@ impl LookupWriter<u128> for Range6Writer {
 
     fn memory(&self) -> usize {
         self.blocks.touched() as usize * LINE * size_of::<AtomicU32>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removal_without_memory_becomes_visible_at_a_later_commit() {
+        let mut writer = Range6Writer::with_lines(0, Isa::detect()).expect("memory");
+        let prefix = |text: &str| text.parse::<Prefix6>().expect(text);
+        let [a, b] = ["2001:db8::/40", "2001:db8:8000::/40"].map(prefix);
+        writer.load(&[(a, NextHopId(1)), (b, NextHopId(2))]).expect("one line");
+        // No room for the new line beside the old one, nor for a larger table.
+        (writer.limit, writer.most) = (ROOT_LINES, ROOT_LINES);
+        assert_eq!(writer.remove(a), Ok(NextHopId(1)));
+        assert!(writer.commit().is_err() && writer.uncommitted());
+        assert_eq!(writer.reader().lookup(a.addr()), NextHopId(1), "readers see the state before");
+        assert!(writer.remove(a).is_err(), "it is removed already");
+        (writer.limit, writer.most) = (ROOT_LINES + 1, ROOT_LINES + 1);
+        assert_eq!((writer.commit(), writer.uncommitted()), (Ok(()), false));
+        assert_eq!(writer.reader().lookup(a.addr()), NextHopId::NO_ROUTE);
+        assert_eq!(writer.reader().lookup(b.addr()), NextHopId(2));
     }
 }

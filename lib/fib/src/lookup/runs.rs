@@ -39,13 +39,28 @@ pub(crate) fn runs(block: Prefix6, cover: u32, prefixes: impl Iterator<Item = (P
 }
 
 /// From `start` on the leaf is `leaf`, until another one is pushed.
-fn push(runs: &mut Vec<Run>, start: u128, leaf: u32) {
+pub(crate) fn push(runs: &mut Vec<Run>, start: u128, leaf: u32) {
     if runs.last().is_some_and(|last| last.start == start) {
         runs.pop();
     }
     if runs.last().is_none_or(|last| last.leaf != leaf) {
         runs.push(Run { start, leaf });
     }
+}
+
+/// The runs of a block that ends with `last`, with those of `inside`, a prefix within the block, replaced by `fresh`.
+pub(crate) fn splice(runs: &[Run], last: u128, inside: Prefix6, fresh: &[Run]) -> Vec<Run> {
+    let mut spliced = Vec::with_capacity(runs.len() + fresh.len() + 1);
+    let before = runs.partition_point(|run| run.start < inside.addr());
+    spliced.extend_from_slice(&runs[..before]);
+    fresh.iter().for_each(|run| push(&mut spliced, run.start, run.leaf));
+    if inside.last() < last {
+        let next = inside.last() + 1;
+        let behind = runs.partition_point(|run| run.start <= next);
+        push(&mut spliced, next, runs[behind - 1].leaf);
+        runs[behind..].iter().for_each(|run| push(&mut spliced, run.start, run.leaf));
+    }
+    spliced
 }
 
 /// Calls `each` with each of the 2^`stride` equal parts of a block of addresses, all with the same first `depth` bits, and with
@@ -73,6 +88,7 @@ pub(crate) fn split(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perigee_net::PrefixOf;
 
     fn of(block: &str, cover: u32, prefixes: &[(&str, u32)]) -> Vec<(String, u32)> {
         let prefix = |text: &str| text.parse::<Prefix6>().expect(text);
@@ -95,6 +111,28 @@ mod tests {
         let runs = of("::/0", 0, &[("::/128", 1), (&format!("{last}/128"), 2), ("ffff::/16", 3)]);
         let expected = [("::", 1), ("::1", 0), ("ffff::", 3), (last, 2)];
         assert_eq!(runs, expected.map(|(start, leaf)| (start.to_owned(), leaf)));
+    }
+
+    #[test]
+    fn a_part_is_replaced_and_equal_neighbors_merge() {
+        let run = |start: u128, leaf| Run { start, leaf };
+        let runs = [run(0, 1), run(16, 2), run(32, 3)];
+        let inside = |start: u128, len| PrefixOf::truncated(start, len).expect("in range");
+        let cases = [
+            (inside(16, 124), vec![run(16, 9)], vec![run(0, 1), run(16, 9), run(32, 3)]),
+            (inside(16, 124), vec![run(16, 1)], vec![run(0, 1), run(32, 3)]),
+            (inside(20, 126), vec![run(20, 9)], vec![run(0, 1), run(16, 2), run(20, 9), run(24, 2), run(32, 3)]),
+            (inside(0, 123), vec![run(0, 3)], vec![run(0, 3)]),
+            (
+                inside(60, 126),
+                vec![run(60, 9), run(63, 8)],
+                vec![run(0, 1), run(16, 2), run(32, 3), run(60, 9), run(63, 8)],
+            ),
+            (inside(0, 122), vec![run(0, 9)], vec![run(0, 9)]),
+        ];
+        for (inside, fresh, expected) in cases {
+            assert_eq!(splice(&runs, 63, inside, &fresh), expected, "{inside}");
+        }
     }
 
     #[test]

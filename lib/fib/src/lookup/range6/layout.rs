@@ -11,7 +11,8 @@
 //! tree    a line with the last values of up to 17 lines, which follow it
 //! ```
 //!
-//! These values are the address's next 32 bits. A run's word in a wide line may lead to a node for the 32 bits after those.
+//! These values are the address's next 32 bits. A run of one value in a wide line may have a word that leads to a node for the
+//! 32 bits after those. Words of indices and those of wide lines are replaced under readers; what else a line holds is not.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -106,7 +107,8 @@ pub(crate) fn walk(words: &[AtomicU32], address: u128) -> u32 {
             TREE => word = tree_line(word, run_of(node, LINE, key)),
             _ if word & WIDE == 0 => return narrow_leaf(node, run_of(node, NARROW_RUNS - 1, key)),
             _ => {
-                word = node[WIDE_WORDS + run_of(node, WIDE_RUNS - 1, key)].load(Ordering::Relaxed);
+                // Acquire: as for an index.
+                word = node[WIDE_WORDS + run_of(node, WIDE_RUNS - 1, key)].load(Ordering::Acquire);
                 rest <<= 32;
             }
         }

@@ -3,7 +3,8 @@
 //! assembly.
 //!
 //! Lines are filled before a word that leads to them becomes visible, and are not written while a reader may hold them: they
-//! are read with plain loads.
+//! are read with plain loads. The exception are the words of wide lines, in their second halves: these may be replaced at any
+//! time and are read one by one, as atomics; vector loads of wide lines leave them out.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -205,8 +206,10 @@ mod avx2 {
     #[target_feature(enable = "avx2,popcnt")]
     fn run_of(line: &[AtomicU32], lasts: usize, key: u32) -> usize {
         let line = line[..LINE].as_ptr().cast::<__m256i>();
-        // SAFETY: sixteen words, which nobody writes to (see above).
-        let (low, high) = unsafe { (_mm256_loadu_si256(line), _mm256_loadu_si256(line.add(1))) };
+        // SAFETY: eight words, which nobody writes to (see above).
+        let low = unsafe { _mm256_loadu_si256(line) };
+        // SAFETY: eight more, which nobody writes to, as the line is not a wide one.
+        let high = if lasts > WIDE_WORDS { unsafe { _mm256_loadu_si256(line.add(1)) } } else { low };
         let key = _mm256_set1_epi32(key as i32);
         let not_below = |last| {
             let is_larger = _mm256_cmpeq_epi32(_mm256_max_epu32(last, key), last);
@@ -334,9 +337,15 @@ mod avx512 {
     #[inline]
     #[target_feature(enable = "avx512f,popcnt")]
     fn run_of(line: &[AtomicU32], lasts: usize, key: u32) -> usize {
-        // SAFETY: sixteen words, which nobody writes to (see above).
-        let words = unsafe { _mm512_loadu_si512(line[..LINE].as_ptr().cast()) };
+        let line = line[..LINE].as_ptr();
         let mask = (1u32 << lasts).wrapping_sub(1) as __mmask16;
+        if lasts < WIDE_WORDS {
+            // SAFETY: eight words, which nobody writes to (see above).
+            let words = unsafe { _mm512_castsi256_si512(_mm256_loadu_si256(line.cast())) };
+            return _mm512_mask_cmplt_epu32_mask(mask, words, _mm512_set1_epi32(key as i32)).count_ones() as usize;
+        }
+        // SAFETY: sixteen words, which nobody writes to, as the line is not a wide one.
+        let words = unsafe { _mm512_loadu_si512(line.cast()) };
         _mm512_mask_cmplt_epu32_mask(mask, words, _mm512_set1_epi32(key as i32)).count_ones() as usize
     }
 }
