@@ -7,8 +7,14 @@
 //! the others a leaf differs from the one before it. The children and the leaves of a node are contiguous, so counting bits
 //! finds them from `base1` and `base0` on.
 //!
-//! A change rewrites everything below one entry of the first table, in memory that no reader has, and stores the entry. What
-//! was below it is retired. The default route is kept beside the table.
+//! A change makes a new version of the node where the prefix ends, in a copy of the array that the node and its siblings are
+//! in: up to 64 nodes, in memory that no reader has. One store into the parent's word of bases, or into the first table, makes
+//! it visible, and what it replaces is retired. The default route is kept beside the table.
+//!
+//! A table whose changes have left gaps is built again as a whole, and so is one in which a removal finds no room: removals
+//! do not fail.
+
+mod change;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -17,7 +23,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use prefix_trie::PrefixMap;
 
 use crate::lookup::blocks::{Block, Blocks};
-use crate::lookup::runs::{Run, runs, split};
+use crate::lookup::compaction::Compaction;
+use crate::lookup::runs::{Run, split};
 use crate::lookup::table::Table;
 use crate::lookup::{Lookup, LookupError, LookupWriter, check_id};
 use crate::next_hop::NextHopId;
@@ -30,6 +37,10 @@ const STRIDE: u32 = 6;
 /// Limits of nodes and leaves: 96 MiB and 64 MiB of address space, which takes memory only as it is used.
 const MAX_NODES: u32 = 1 << 22;
 const MAX_LEAVES: u32 = 1 << 24;
+/// How many times as large a table may become if removals need room.
+const GROWTH: u32 = 16;
+/// An insertion that finds no room has the table built again if more than one part in this many is free or retired.
+const GAPS: u32 = 8;
 /// Addresses whose first entries are loaded before any is looked at.
 const PASS: usize = 64;
 /// An entry of the first table: a leaf if this bit is set, else a node.
@@ -86,7 +97,9 @@ impl<A: Family> Poptrie<A> {
     #[inline(always)]
     fn node(&self, index: u32) -> Node {
         let words = &self.nodes[index as usize];
-        [0, 1, 2].map(|at: usize| words[at].load(Ordering::Relaxed))
+        // Acquire: the children are filled before their base becomes visible. The bitmaps of a node never change.
+        let bases = words[2].load(Ordering::Acquire);
+        [words[0].load(Ordering::Relaxed), words[1].load(Ordering::Relaxed), bases]
     }
 
     /// The leaf of an address whose first bits have this entry.
@@ -147,10 +160,27 @@ pub struct PoptrieWriter<A> {
     prefixes: PrefixMap<Prefix6, NextHopId>,
     nodes: Blocks,
     leaves: Blocks,
+    /// Nodes and leaves up to which insertions are accepted.
+    limits: (u32, u32),
+    compaction: Compaction,
+    /// Whether readers do not see a removal yet, for want of memory.
+    behind: bool,
 }
 
 /// What has run out, and its limit.
 type Short = (&'static str, u32);
+
+/// What a node has for one of its values: a leaf, or a node below.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cell {
+    Leaf(u32),
+    Node(Node),
+}
+
+/// The third word of a node.
+fn bases(base1: u32, base0: u32) -> u64 {
+    u64::from(base1) << 32 | u64::from(base0)
+}
 
 /// Writes nodes and leaves that no reader has yet.
 struct Builder<'a, A> {
@@ -174,22 +204,41 @@ impl<A: Family> Builder<'_, A> {
     }
 
     fn node(&mut self, runs: &[Run], depth: u32) -> Option<Node> {
-        let (mut vector, mut leafvec) = (0, 0);
-        let (mut children, mut leaves) = (Vec::new(), Vec::new());
+        let mut cells = [Cell::Leaf(0); 1 << STRIDE];
         split(runs, depth, STRIDE, |value, inside| {
-            if let [run] = inside {
-                if leaves.last() != Some(&run.leaf) {
-                    leafvec |= 1 << value;
-                    leaves.push(run.leaf);
-                }
-            } else {
-                vector |= 1 << value;
-                children.push(self.node(inside, depth + STRIDE)?);
-            }
+            cells[value] = self.cell(inside, depth + STRIDE)?;
             Some(())
         })?;
+        self.put_cells(&cells)
+    }
+
+    /// What a node has for one of its values: a block of addresses with these runs, all with the same first `depth` bits.
+    fn cell(&mut self, runs: &[Run], depth: u32) -> Option<Cell> {
+        match runs {
+            [run] => Some(Cell::Leaf(run.leaf)),
+            _ => self.node(runs, depth).map(Cell::Node),
+        }
+    }
+
+    /// Writes the children and the leaves of a node with these cells; returns the node.
+    fn put_cells(&mut self, cells: &[Cell; 1 << STRIDE]) -> Option<Node> {
+        let (mut vector, mut leafvec) = (0, 0);
+        let (mut children, mut leaves) = (Vec::new(), Vec::new());
+        for (value, cell) in cells.iter().enumerate() {
+            match cell {
+                Cell::Node(child) => {
+                    vector |= 1 << value;
+                    children.push(*child);
+                }
+                Cell::Leaf(leaf) if leaves.last() != Some(leaf) => {
+                    leafvec |= 1 << value;
+                    leaves.push(*leaf);
+                }
+                Cell::Leaf(_) => (),
+            }
+        }
         let (base1, base0) = (self.put_nodes(&children)?, self.put_leaves(&leaves)?);
-        Some([vector, leafvec, u64::from(base1) << 32 | u64::from(base0)])
+        Some([vector, leafvec, bases(base1, base0)])
     }
 
     fn put_nodes(&mut self, nodes: &[Node]) -> Option<u32> {
@@ -241,7 +290,10 @@ impl<A: Family> PoptrieWriter<A> {
     /// An empty table with room for `nodes` nodes (24 bytes each, at most 4,194,304) and `leaves` leaves (4 bytes each, at most
     /// 16,777,216).
     pub fn with_room(nodes: u32, leaves: u32) -> Result<Self, LookupError> {
-        let (nodes, leaves) = (nodes.min(MAX_NODES), leaves.min(MAX_LEAVES));
+        Self::with((nodes.min(MAX_NODES), leaves.min(MAX_LEAVES)))
+    }
+
+    fn with((nodes, leaves): (u32, u32)) -> Result<Self, LookupError> {
         let memory = |_| LookupError::Memory { structure: NAME };
         let shared = Poptrie {
             direct: Table::zeroed_slice(1 << A::DIRECT).map_err(memory)?,
@@ -256,73 +308,22 @@ impl<A: Family> PoptrieWriter<A> {
             prefixes: PrefixMap::new(),
             nodes: Blocks::new(0, nodes),
             leaves: Blocks::new(0, leaves),
+            limits: (nodes, leaves),
+            compaction: Compaction::default(),
+            behind: false,
         })
     }
 
-    /// Rebuilds the entries of a block from its runs. If there is no room nothing has changed.
-    fn rebuild(&mut self, block: Prefix6, runs: &[Run]) -> Result<(), Short> {
-        let shared = self.shared.clone();
-        let (len, addr) = (u32::from(block.len()), block.addr());
-        let bits = A::DIRECT - len;
-        let mut fresh = Vec::with_capacity(1 << bits);
-        let mut builder = Builder {
-            shared: &shared,
-            nodes: &mut self.nodes,
-            leaves: &mut self.leaves,
-            taken_nodes: Vec::new(),
-            taken_leaves: Vec::new(),
-            short: None,
-        };
-        let mut put = |runs: &[Run]| {
-            fresh.push(builder.entry(runs)?);
-            Some(())
-        };
-        let _ = if bits == 0 { put(runs) } else { split(runs, len, bits, |_, runs| put(runs)) };
-        if let Some(short) = builder.short {
-            let (nodes, leaves) = (builder.taken_nodes, builder.taken_leaves);
-            nodes.into_iter().for_each(|block| self.nodes.give_back(block));
-            leaves.into_iter().for_each(|block| self.leaves.give_back(block));
-            return Err(short);
-        }
-        let first = (addr >> (128 - A::DIRECT)) as usize;
-        for (entry, fresh) in shared.direct[first..].iter().zip(fresh) {
-            let old = entry.load(Ordering::Relaxed);
-            entry.store(fresh, Ordering::Release);
-            if old & LEAF == 0 {
-                self.retire(old, 1);
-            }
-        }
-        Ok(())
+    /// Bytes of nodes and leaves that changes have written so far, since the table was built as a whole: a measure of their
+    /// cost.
+    pub fn bytes_written(&self) -> u64 {
+        self.nodes.handed_out() * size_of::<Node>() as u64 + self.leaves.handed_out() * size_of::<u32>() as u64
     }
+}
 
-    /// Retires these nodes and everything below them: readers can no longer find them.
-    fn retire(&mut self, start: u32, len: u32) {
-        for index in start..start + len {
-            let [vector, leafvec, bases] = self.shared.node(index);
-            if vector != 0 {
-                self.retire((bases >> 32) as u32, vector.count_ones());
-            }
-            if leafvec != 0 {
-                self.leaves.retire(Block { start: bases as u32, len: leafvec.count_ones() });
-            }
-        }
-        self.nodes.retire(Block { start, len });
-    }
-
-    /// Updates the table after this prefix has been added, changed or removed.
-    fn apply(&mut self, prefix: Prefix6) -> Result<(), Short> {
-        if prefix.len() == 0 {
-            let default = self.prefixes.get(&prefix).map_or(NextHopId::NO_ROUTE, |&id| id);
-            self.shared.default.store(default.0, Ordering::Release);
-            return Ok(());
-        }
-        let within = |len: u8| PrefixOf::truncated(prefix.addr(), len).expect("shorter than a prefix");
-        let block = within(prefix.len().min(A::DIRECT as u8));
-        let around = self.prefixes.get_lpm(&within(block.len() - 1)).filter(|(prefix, _)| prefix.len() > 0);
-        let cover = around.map_or(0, |(_, &id)| leaf(id));
-        let runs = runs(block, cover, self.prefixes.children(&block).map(|(prefix, &id)| (prefix, leaf(id))));
-        self.rebuild(block, &runs)
-    }
+/// Bytes of so many nodes and leaves.
+fn bytes(nodes: u32, leaves: u32) -> usize {
+    nodes as usize * size_of::<Node>() + leaves as usize * size_of::<u32>()
 }
 
 fn full<A: Family>(prefix: PrefixOf<A>, (what, limit): Short) -> LookupError {
@@ -339,23 +340,13 @@ impl<A: Family> LookupWriter<A> for PoptrieWriter<A> {
     }
 
     fn load(&mut self, routes: &[(PrefixOf<A>, NextHopId)]) -> Result<(), LookupError> {
-        let mut fresh = Self::with_room(self.nodes.limit(), self.leaves.limit())?;
+        let mut prefixes = PrefixMap::new();
         for (prefix, id) in routes {
             check_id(NAME, *id, NextHopId::MAX)?;
-            fresh.prefixes.insert(aligned(*prefix), *id);
+            prefixes.insert(aligned(*prefix), *id);
         }
-        let default = PrefixOf::truncated(0, 0).expect("the shortest length");
-        fresh.apply(default).expect("the default takes no room");
-        let longer = fresh.prefixes.iter().filter(|(prefix, _)| prefix.len() > 0);
-        let runs = runs(default, 0, longer.map(|(prefix, &id)| (prefix, leaf(id))));
-        let prefixes = fresh.prefixes.len();
-        fresh.rebuild(default, &runs).map_err(|(what, limit)| LookupError::TableFull {
-            prefixes,
-            structure: NAME,
-            what,
-            limit,
-        })?;
-        *self = fresh;
+        let copy = self.copy(&prefixes, self.limits)?;
+        *self = Self { prefixes, ..copy };
         Ok(())
     }
 
@@ -363,12 +354,17 @@ impl<A: Family> LookupWriter<A> for PoptrieWriter<A> {
         check_id(NAME, id, NextHopId::MAX)?;
         let key = aligned(prefix);
         let old = self.prefixes.insert(key, id);
-        if let Err(short) = self.apply(key) {
+        let mut done = self.apply(key).map_err(|short| full(prefix, short));
+        if done.is_err() && self.has_gaps() {
+            // A table without gaps may have room. The old one remains with its readers.
+            done = self.build_again(self.limits).map_err(|error| error.because_of(prefix.into()));
+        }
+        if let Err(error) = done {
             match old {
                 Some(old) => self.prefixes.insert(key, old),
                 None => self.prefixes.remove(&key),
             };
-            return Err(full(prefix, short));
+            return Err(error);
         }
         Ok(old)
     }
@@ -376,11 +372,27 @@ impl<A: Family> LookupWriter<A> for PoptrieWriter<A> {
     fn remove(&mut self, prefix: PrefixOf<A>) -> Result<NextHopId, LookupError> {
         let key = aligned(prefix);
         let id = self.prefixes.remove(&key).ok_or_else(|| LookupError::Missing { prefix: prefix.into() })?;
-        if let Err(short) = self.apply(key) {
-            self.prefixes.insert(key, id);
-            return Err(full(prefix, short));
+        if self.apply(key).is_err() {
+            self.behind = self.grow().is_err();
         }
         Ok(id)
+    }
+
+    fn commit(&mut self) -> Result<(), LookupError> {
+        if self.behind {
+            return self.grow();
+        }
+        let direct = size_of_val(&*self.shared.direct);
+        let used = direct + bytes(self.nodes.used(), self.leaves.used());
+        if self.compaction.is_due(self.prefixes.len(), self.memory(), used) {
+            // If that fails the table stays as it is, which is correct too.
+            let _ = self.build_again(self.limits);
+        }
+        Ok(())
+    }
+
+    fn uncommitted(&self) -> bool {
+        self.behind
     }
 
     fn reclaim(&mut self, grace: Grace) {
@@ -393,8 +405,6 @@ impl<A: Family> LookupWriter<A> for PoptrieWriter<A> {
     }
 
     fn memory(&self) -> usize {
-        size_of_val(&*self.shared.direct)
-            + self.nodes.touched() as usize * size_of::<Node>()
-            + self.leaves.touched() as usize * size_of::<u32>()
+        size_of_val(&*self.shared.direct) + bytes(self.nodes.touched(), self.leaves.touched())
     }
 }
