@@ -130,6 +130,8 @@ pub struct DirbWriter {
     auto: bool,
     isa: Isa,
     counted: Counted,
+    /// Whether readers do not see a removal yet, for want of memory.
+    behind: bool,
 }
 
 /// What was counted when codes were assigned.
@@ -194,7 +196,8 @@ impl DirbWriter {
             asking_at_first: 0,
         };
         let shared = bm19.shared().clone();
-        let mut writer = Self { bm19, front: Some(front), shared, auto, isa, counted: Counted::default() };
+        let mut writer =
+            Self { bm19, front: Some(front), shared, auto, isa, counted: Counted::default(), behind: false };
         writer.share();
         Ok(writer)
     }
@@ -279,6 +282,7 @@ impl DirbWriter {
                 front.paint(slot, &bm19.places(slot));
             }
         })?;
+        self.behind |= self.bm19.is_behind();
         if Arc::as_ptr(self.bm19.shared()) != before {
             self.share();
         }
@@ -334,6 +338,15 @@ impl LookupWriter<u32> for DirbWriter {
     /// Assigns codes again if too many /24 have lost theirs to new next hops. Once `auto` has gone over to BM19, only
     /// [`load`](Self::load) brings DIRB back.
     fn commit(&mut self) -> Result<(), LookupError> {
+        let before = Arc::as_ptr(self.bm19.shared());
+        self.bm19.tidy()?;
+        if self.behind {
+            self.recode()?;
+            self.behind = false;
+        }
+        if Arc::as_ptr(self.bm19.shared()) != before {
+            self.share();
+        }
         let Some(front) = &mut self.front else { return Ok(()) };
         front.asking_at_first = front.asking_at_first.min(front.asking);
         // How many are too many depends on the table; in a small one it does not matter.
@@ -347,6 +360,10 @@ impl LookupWriter<u32> for DirbWriter {
             Err(LookupError::Memory { .. }) => Ok(()),
             other => other,
         }
+    }
+
+    fn uncommitted(&self) -> bool {
+        self.behind
     }
 
     /// What `auto` has chosen, and on which figures.

@@ -71,7 +71,7 @@ impl<A: Address + std::hash::Hash, B: Buffer<A>> Copy<A, B> {
     /// other copy lacks too, come last.
     fn catch_up(&mut self, make: Make<B>, routes: &Routes<A>, last: &HashSet<PrefixOf<A>>) -> Result<(), LookupError> {
         let Some(buffer) = Arc::get_mut(&mut self.buffer) else { return Ok(()) };
-        let mut first = Ok(());
+        let (mut first, mut stuck) = (Ok(()), false);
         // Removals make room for insertions. Then come the prefixes that readers have already, as these must not be lost.
         for turn in [Turn::Gone, Turn::Shown, Turn::New] {
             self.lacks.retain(|prefix| {
@@ -82,15 +82,17 @@ impl<A: Address + std::hash::Hash, B: Buffer<A>> Copy<A, B> {
                     _ => return true,
                 };
                 let failed = done.is_err();
+                stuck |= failed && turn == Turn::Gone;
                 if first.is_ok() {
                     first = done;
                 }
                 failed
             });
         }
-        if matches!(first, Err(LookupError::Full { .. })) && buffer.may_grow() {
+        // A removal that finds no room is made by building the copy again, if it cannot grow in its old size: that has no gaps.
+        if matches!(first, Err(LookupError::Full { .. })) && (buffer.may_grow() || stuck) {
             // If not all of `routes` fit then, the first error is returned.
-            let more = self.buffer.room().saturating_mul(GROWTH);
+            let more = buffer.room().saturating_mul(if buffer.may_grow() { GROWTH } else { 1 });
             *self = Self::new(make, more, routes).map_err(|_| first.clone().expect_err("matched"))?;
             return Ok(());
         }
@@ -220,9 +222,10 @@ impl<A: Address + std::hash::Hash, B: Buffer<A>> LookupWriter<A> for DoubleBuffe
 
     fn remove(&mut self, prefix: PrefixOf<A>) -> Result<NextHopId, LookupError> {
         let id = self.routes.remove(&prefix).ok_or_else(|| missing(prefix))?;
-        if let Err(error) = self.change(prefix, None) {
-            self.routes.insert(prefix, id);
-            return Err(error);
+        if self.change(prefix, None).is_err() {
+            // Both copies lack it until there is room; every commit tries again.
+            self.back.lacks.insert(prefix);
+            self.front.lacks.insert(prefix);
         }
         Ok(id)
     }

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use prefix_trie::PrefixMap;
-use zerocopy::FromZeros;
 
+use crate::lookup::compaction::Compaction;
+use crate::lookup::table::Table;
 use crate::lookup::{Lookup, LookupError, LookupWriter, check_id};
 use crate::next_hop::NextHopId;
 use crate::publish::grace::{Deferred, Grace};
@@ -20,7 +21,9 @@ use perigee_net::Prefix6;
 const NAME: &str = "trie6";
 const ROOT_BITS: u8 = 16;
 const NODE: usize = 256;
-const ENTRIES: usize = 1 << 24;
+/// 512 MiB of address space, which takes memory only as it is used. A host without neighbors takes 14 nodes, one of 20,000
+/// random ones in a /64 four.
+const ENTRIES: usize = 1 << 26;
 /// Node 0 is never used: as a child it means that there is none.
 const MAX_NODES: u32 = (ENTRIES / NODE) as u32 - 1;
 /// Levels below the root.
@@ -55,8 +58,8 @@ fn step(address: u128, level: usize) -> usize {
 
 /// The readers' half. Both tables are zeroed without being touched, and take memory only as their pages are used.
 pub struct Trie6 {
-    root: Box<[AtomicU64; 1 << ROOT_BITS]>,
-    nodes: Box<[AtomicU64; ENTRIES]>,
+    root: Table<[AtomicU64; 1 << ROOT_BITS]>,
+    nodes: Table<[AtomicU64; ENTRIES]>,
     default: AtomicU32,
 }
 
@@ -69,7 +72,7 @@ impl Trie6 {
 
     #[inline]
     fn node_entry(&self, node: u32, address: u128, level: usize) -> u64 {
-        self.nodes[(node as usize & 0xffff) << 8 | step(address, level)].load(Ordering::Acquire)
+        self.nodes[(node as usize & MAX_NODES as usize) << 8 | step(address, level)].load(Ordering::Acquire)
     }
 }
 
@@ -117,6 +120,7 @@ pub struct Trie6Writer {
     free: Vec<u32>,
     retired: Deferred<u32>,
     limit: u32,
+    compaction: Compaction,
 }
 
 /// How many nodes below the root are passed on the way to a prefix of this length, including the one where it ends.
@@ -139,11 +143,11 @@ impl Trie6Writer {
         Self::with_nodes(MAX_NODES)
     }
 
-    /// An empty table with room for at most `limit` nodes below the root (2 KiB each; at most 65,535).
+    /// An empty table with room for at most `limit` nodes below the root (2 KiB each; at most 262,143).
     pub fn with_nodes(limit: u32) -> Result<Self, LookupError> {
         let memory = |_| LookupError::Memory { structure: NAME };
-        let root = FromZeros::new_box_zeroed().map_err(memory)?;
-        let nodes = FromZeros::new_box_zeroed().map_err(memory)?;
+        let root = Table::zeroed().map_err(memory)?;
+        let nodes = Table::zeroed().map_err(memory)?;
         let shared = Arc::new(Trie6 { root, nodes, default: AtomicU32::new(0) });
         let limit = limit.min(MAX_NODES);
         Ok(Self {
@@ -153,7 +157,13 @@ impl Trie6Writer {
             free: Vec::new(),
             retired: Deferred::new(),
             limit,
+            compaction: Compaction::default(),
         })
+    }
+
+    /// Bytes of so many nodes below the root, and of the root.
+    fn bytes(nodes: usize) -> usize {
+        size_of::<[AtomicU64; 1 << ROOT_BITS]>() + nodes * NODE * size_of::<AtomicU64>()
     }
 
     fn node(&self, node: u32) -> &[AtomicU64] {
@@ -252,6 +262,7 @@ impl LookupWriter<u128> for Trie6Writer {
         for (prefix, id) in routes {
             fresh.insert(*prefix, *id)?;
         }
+        fresh.compaction = Compaction::default();
         *self = fresh;
         Ok(())
     }
@@ -269,6 +280,7 @@ impl LookupWriter<u128> for Trie6Writer {
         if old.is_none() {
             self.add_use(&path);
         }
+        self.compaction.changed();
         Ok(old)
     }
 
@@ -288,7 +300,18 @@ impl LookupWriter<u128> for Trie6Writer {
         let path = self.path(prefix);
         self.store(&path, prefix, cover, |len| len == prefix.len());
         self.drop_use(path, prefix.addr());
+        self.compaction.changed();
         Ok(id)
+    }
+
+    fn commit(&mut self) -> Result<(), LookupError> {
+        let used = self.used.len() - 1 - self.free.len() - self.retired.len();
+        if self.compaction.is_due(self.prefixes.len(), self.memory(), Self::bytes(used)) {
+            // If memory is short the table stays as it is.
+            let routes: Vec<_> = self.prefixes.iter().map(|(prefix, &id)| (prefix, id)).collect();
+            let _ = self.load(&routes);
+        }
+        Ok(())
     }
 
     fn reclaim(&mut self, grace: Grace) {
@@ -300,6 +323,6 @@ impl LookupWriter<u128> for Trie6Writer {
     }
 
     fn memory(&self) -> usize {
-        size_of::<[AtomicU64; 1 << ROOT_BITS]>() + (self.used.len() - 1) * NODE * size_of::<AtomicU64>()
+        Self::bytes(self.used.len() - 1)
     }
 }

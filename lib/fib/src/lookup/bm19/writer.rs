@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::{Bm19, EXTENDED, GROUP, NAME, NARROW_MAX, PLACES};
 use crate::lookup::blocks::{Block, Blocks};
+use crate::lookup::compaction::Compaction;
 use crate::lookup::simd::ipv4::Nodes;
 use crate::lookup::simd::{Isa, prefetch};
 use crate::lookup::slots::{Item, Slots};
@@ -38,6 +39,9 @@ pub struct Bm19Writer {
     isa: Isa,
     /// How much room a larger table may have.
     limits: Room,
+    compaction: Compaction,
+    /// Whether readers do not see a removal yet, for want of memory.
+    behind: bool,
     /// Slots of the current change and their new nodes.
     staged: Vec<(usize, u64)>,
     /// The slot that was encoded last, and the leaf of each of its /24.
@@ -107,7 +111,21 @@ impl Bm19Writer {
         let (is_shared, has_groups) = (Bits::new(leaves as usize), Bits::new(1 << BITS));
         let (shared, leaves, groups) = (Arc::new(shared), Blocks::new(0, leaves), Blocks::new(0, groups));
         let (sharers, staged, places) = (HashMap::new(), Vec::new(), (usize::MAX, [0; PLACES]));
-        Ok(Self { shared, slots, leaves, groups, sharers, is_shared, has_groups, isa, limits, staged, places })
+        Ok(Self {
+            shared,
+            slots,
+            leaves,
+            groups,
+            sharers,
+            is_shared,
+            has_groups,
+            isa,
+            limits,
+            compaction: Compaction::default(),
+            behind: false,
+            staged,
+            places,
+        })
     }
 
     /// A table of `slots` with room for changes. Unused room costs no memory, as it is never touched.
@@ -272,13 +290,18 @@ impl Bm19Writer {
         prefetch(&self.shared.nodes[(prefix.addr() >> 13) as usize]);
         let gone = self.slots.affected(prefix);
         let old = self.slots.set(prefix, id);
+        self.compaction.changed();
         let slots = if id.is_some() { self.slots.affected(prefix) } else { gone };
         if self.encode_all(slots.clone()).is_err() {
             // What was encoded last is discarded.
             self.places.0 = usize::MAX;
-            self.grow(prefix).inspect_err(|_| {
-                self.slots.set(prefix, old);
-            })?;
+            if id.is_none() {
+                self.behind = self.grow_beyond().is_err();
+            } else {
+                self.grow(prefix).inspect_err(|_| {
+                    self.slots.set(prefix, old);
+                })?;
+            }
             slots.for_each(|slot| changed(self, slot));
             return Ok(old);
         }
@@ -311,17 +334,60 @@ impl Bm19Writer {
 
     /// Makes a table with more leaves, as these are used up. After an error the old one is unchanged.
     fn grow(&mut self, prefix: Prefix4) -> Result<(), LookupError> {
+        self.build_again(self.limits).map_err(|error| error.because_of(prefix.into()))
+    }
+
+    /// As [`grow`](Self::grow) for a removal, which must not fail: beyond the limits, if need be. If memory is short the old
+    /// table is unchanged.
+    fn grow_beyond(&mut self) -> Result<(), LookupError> {
+        let mut room = self.limits;
+        loop {
+            match self.build_again(room) {
+                Err(LookupError::TableFull { .. }) if room.leaves < MAX_LEAVES || room.groups < MAX_GROUPS => {
+                    room.leaves = (2 * room.leaves).min(MAX_LEAVES);
+                    room.groups = (2 * room.groups).min(MAX_GROUPS);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Builds the table again within these limits. After an error the old one is unchanged.
+    fn build_again(&mut self, room: Room) -> Result<(), LookupError> {
         let slots = std::mem::replace(&mut self.slots, Box::new(Slots::none()));
-        match Self::build(slots, self.isa, self.limits) {
-            Ok(grown) => {
-                *self = grown;
+        match Self::build(slots, self.isa, room) {
+            Ok(built) => {
+                *self = Self { limits: self.limits, ..built };
                 Ok(())
             }
             Err((slots, error)) => {
                 self.slots = slots;
-                Err(error.because_of(prefix.into()))
+                Err(error)
             }
         }
+    }
+
+    /// Whether readers do not see a removal yet.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.behind
+    }
+
+    /// Makes removals visible that had to wait for memory, and gives memory back that changes have left unused.
+    pub(crate) fn tidy(&mut self) -> Result<(), LookupError> {
+        if self.behind {
+            return self.grow_beyond();
+        }
+        let used = self.bytes(self.leaves.used(), self.groups.used());
+        if self.compaction.is_due(self.slots.prefixes(), self.memory(), used) {
+            // If that fails the table stays as it is, which is correct too.
+            let _ = self.build_again(self.limits);
+        }
+        Ok(())
+    }
+
+    /// Bytes of a table with so many leaves and groups.
+    fn bytes(&self, leaves: u32, groups: u32) -> usize {
+        size_of::<Nodes>() + self.shared.leaves.bytes(leaves) + self.shared.groups.bytes(groups * GROUP as u32)
     }
 
     /// The limit of the number of leaves.
@@ -392,6 +458,14 @@ impl LookupWriter<u32> for Bm19Writer {
         Ok(self.change(prefix, None, |_, _| ())?.unwrap_or(NextHopId::NO_ROUTE))
     }
 
+    fn commit(&mut self) -> Result<(), LookupError> {
+        self.tidy()
+    }
+
+    fn uncommitted(&self) -> bool {
+        self.behind
+    }
+
     fn reclaim(&mut self, grace: Grace) {
         self.leaves.reclaim(grace);
         self.groups.reclaim(grace);
@@ -402,9 +476,7 @@ impl LookupWriter<u32> for Bm19Writer {
     }
 
     fn memory(&self) -> usize {
-        size_of::<Nodes>()
-            + self.shared.leaves.bytes(self.leaves.touched())
-            + self.shared.groups.bytes(self.groups.touched() * GROUP as u32)
+        self.bytes(self.leaves.touched(), self.groups.touched())
     }
 }
 
