@@ -26,6 +26,8 @@ const NODE: usize = 256;
 const ENTRIES: usize = 1 << 26;
 /// Node 0 is never used: as a child it means that there is none.
 const MAX_NODES: u32 = (ENTRIES / NODE) as u32 - 1;
+/// A fresh node takes as long as this many prefixes elsewhere.
+const NODES_PER_COST: usize = 5;
 /// Levels below the root.
 const LEVELS: usize = (128 - ROOT_BITS as usize) / 8;
 
@@ -306,7 +308,9 @@ impl LookupWriter<u128> for Trie6Writer {
 
     fn commit(&mut self) -> Result<(), LookupError> {
         let used = self.used.len() - 1 - self.free.len() - self.retired.len();
-        if self.compaction.is_due(self.prefixes.len(), self.memory(), Self::bytes(used)) {
+        // Where nodes are many, fresh ones cost more than prefixes.
+        let cost = self.prefixes.len().max(NODES_PER_COST * used);
+        if self.compaction.is_due(cost, self.memory(), Self::bytes(used)) {
             // If memory is short the table stays as it is.
             let routes: Vec<_> = self.prefixes.iter().map(|(prefix, &id)| (prefix, id)).collect();
             let _ = self.load(&routes);
