@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! OpenMetrics 1.0 text, as Prometheus and others scrape it.
+//! The metrics as text: OpenMetrics 1.0, or the older format of Prometheus.
 
 use std::fmt::Write;
 

@@ -59,7 +59,7 @@ impl Server {
                 tracing::warn!("the API thread keeps its capabilities: {error}");
             }
             // It has its listeners; whether the kernel can is said by others.
-            let _ = confine::files(&[], &[]);
+            let _ = confine::files(&[]);
             if let Err(error) = runtime.block_on(serve(listener, network, backend, stopped)) {
                 tracing::error!("the API has ended: {error}");
             }

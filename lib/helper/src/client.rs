@@ -151,7 +151,7 @@ impl Helper {
         self.done(&Request::RemoveAtEnd(paths))
     }
 
-    /// The router has started: the helper refuses interfaces and files that it has not heard of.
+    /// The router has started: the helper makes no twin, prepares no interface and removes no file that it has not heard of.
     ///
     /// # Errors
     /// The helper is gone.

@@ -4,15 +4,14 @@
 //! | thread | files | system calls |
 //! | --- | --- | --- |
 //! | worker | none | `WORKER`: packets, memory, time |
-//! | slow path, assistants | configuration and routes, to be read | all but `NOBODY` |
-//! | API | its socket, to be removed | all but `NOBODY` |
-//! | netlink, FPM, helper's client | none | all but `NOBODY` |
+//! | slow path | configuration and routes, to be read | all but `NOBODY` |
+//! | assistants, API, netlink, FPM, helper's client | none | all but `NOBODY` |
 //! | script loader | what the router's user may read: scripts may be anywhere | all but `NOBODY` |
 //!
 //! What is refused fails with EPERM (seccomp) or EACCES (Landlock) where it is tried, so a C module of a script gets an error and
 //! the router goes on. A kernel without one of the two has one barrier less, and the router says so.
 
-use landlock::{ABI, Access, AccessFs, BitFlags, Ruleset, RulesetAttr, RulesetCreatedAttr, path_beneath_rules};
+use landlock::{ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, path_beneath_rules};
 use libc::c_long;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -157,7 +156,7 @@ const NOBODY: &[c_long] = &[
 /// # Errors
 /// The kernel has no seccomp filters, or no Landlock; then the other one is in force.
 pub fn worker(xdp: bool) -> io::Result<()> {
-    let files = files(&[], &[]);
+    let files = files(&[]);
     let attach = xdp.then_some(libc::SYS_bpf);
     let calls = WORKER.iter().copied().chain(attach).map(|call| (call, Vec::new())).collect();
     let filter = filter(calls, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)?;
@@ -165,17 +164,15 @@ pub fn worker(xdp: bool) -> io::Result<()> {
     files
 }
 
-/// Lets the calling thread read what is below some paths, remove files in some folders, and open nothing else.
+/// Lets the calling thread read what is below some paths, and open nothing else.
 ///
 /// # Errors
 /// The kernel has no Landlock.
-pub fn files(read: &[PathBuf], remove: &[PathBuf]) -> io::Result<()> {
-    let may_remove: BitFlags<AccessFs> = AccessFs::RemoveFile.into();
+pub fn files(read: &[PathBuf]) -> io::Result<()> {
     let restricted = Ruleset::default()
         .handle_access(AccessFs::from_all(LANDLOCK))
         .and_then(Ruleset::create)
         .and_then(|rules| rules.add_rules(path_beneath_rules(read, AccessFs::from_read(LANDLOCK))))
-        .and_then(|rules| rules.add_rules(path_beneath_rules(remove, may_remove)))
         .and_then(landlock::RulesetCreated::restrict_self)
         .map_err(io::Error::other)?;
     match restricted.ruleset {
@@ -252,13 +249,12 @@ mod tests {
             std::fs::write(folder.join("file"), "text").unwrap();
         }
         confined(move || {
-            files(std::slice::from_ref(&inside), std::slice::from_ref(&other)).unwrap();
+            files(std::slice::from_ref(&inside)).unwrap();
             assert_eq!(std::fs::read_to_string(inside.join("file")).unwrap(), "text");
             assert!(std::fs::write(inside.join("file"), "other").is_err());
             assert!(std::fs::read_to_string(other.join("file")).is_err());
             assert!(File::create(inside.join("new")).is_err());
-            std::fs::remove_file(other.join("file")).unwrap();
-            assert!(std::fs::remove_file(inside.join("file")).is_err());
+            assert!([&inside, &other].iter().all(|folder| std::fs::remove_file(folder.join("file")).is_err()));
         });
     }
 }

@@ -151,7 +151,7 @@ pub(super) enum Request {
     },
     /// Files and empty folders to remove when the router has ended, in this order: it is another user then.
     RemoveAtEnd(Vec<PathBuf>),
-    /// The router has started: from now on no other interfaces and files are named than before.
+    /// The router has started: from now on no twin is made, no interface prepared and no file removed that was not named before.
     Started,
 }
 

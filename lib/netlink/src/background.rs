@@ -74,7 +74,7 @@ impl Background {
         let body = move || {
             let _ = privileges::drop_all();
             // Whether the kernel can is said by others.
-            let _ = confine::files(&[], &[]);
+            let _ = confine::files(&[]);
             body(reporter);
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body)?;

@@ -112,7 +112,7 @@ impl Running {
             let body = move || {
                 let _registered = enter(&eal);
                 keep_off(&cores);
-                confined(confine::files(&[], &[]));
+                confined(confine::files(&[]));
                 assistant.run();
             };
             self.assistants.push(self.guarded(format!("slow-path-{}", self.assistants.len() + 1), body)?);
@@ -122,7 +122,7 @@ impl Running {
         let body = move || {
             let _registered = enter(&eal);
             keep_off(&cores);
-            confined(confine::files(&readable, &[]));
+            confined(confine::files(&readable));
             let mut slow = SlowThread::new(slow, linux);
             slow.run();
             debug_assert!(stop.requested());

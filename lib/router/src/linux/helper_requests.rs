@@ -37,7 +37,7 @@ impl HelperThread {
         let body = move || {
             let _ = privileges::drop_all();
             // Whether the kernel can is said by others.
-            let _ = confine::files(&[], &[]);
+            let _ = confine::files(&[]);
             for request in requests {
                 if let Some(done) = run(&helper, namespace.as_ref(), request) {
                     // The slow path's thread may be gone.
