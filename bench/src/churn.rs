@@ -17,9 +17,10 @@ mod report;
 mod router;
 mod table;
 
+use crate::isolated;
 use crate::machine::{self, Hugepages, Interrupts, Machine};
 use crate::table as prefixes;
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use perigee_dpdk as dpdk;
 use perigee_fib::structures::{DEFAULT4, DEFAULT6};
@@ -27,9 +28,8 @@ use perigee_lab::isolation::{self, Isolation};
 use perigee_lab::tools;
 use perigee_router::Lookups;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ExitCode};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// Arguments of `./x bench churn`.
 #[derive(Args, Clone)]
@@ -89,8 +89,6 @@ const TEXT: &str = "results.txt";
 const JSON: &str = "results.json";
 /// The way out for users who may not make namespaces.
 const SUDO: &str = "sudo ./x bench churn";
-/// How long the processes inside may take to end.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Left out unless asked for: 2,000 changes per second are not enough for a table of a million.
 const SLOW: &str = "rte_lpm";
 
@@ -148,8 +146,7 @@ pub fn churn(args: &ChurnArgs) -> Result<ExitCode> {
     let isolation = isolation(args, &path)?;
     let hugepages = Hugepages::reserve(args.hugepages, 0)?;
     let folder = tempfile::Builder::new().prefix("perigee-bench-").tempdir_in("/tmp")?;
-    let mut child = inside(isolation, folder.path(), &path)?;
-    let good = wait(&mut child, &mut interrupts)?;
+    let good = isolated::run(isolation, folder.path(), &path, &mut interrupts)?;
     drop(hugepages);
     let read = |name: &str| fs::read_to_string(folder.path().join(name));
     // The inside has already reported what went wrong.
@@ -191,35 +188,6 @@ fn isolation(args: &ChurnArgs, path: &str) -> Result<Isolation> {
     tools::require(&needed, path, "the benchmark")?;
     tools::require_tun(SUDO)?;
     isolation::isolation(path, SUDO)
-}
-
-/// Starts this program again, inside.
-fn inside(isolation: Isolation, folder: &Path, path: &str) -> Result<Child> {
-    let mut command = isolation::inside(isolation, folder, path)?;
-    command.args(std::env::args_os().skip(1)).arg("--inside").arg(folder);
-    command.spawn().context("unshare cannot be run")
-}
-
-/// Waits for the inside; returns whether it succeeded.
-fn wait(child: &mut Child, interrupts: &mut Interrupts) -> Result<bool> {
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status.success());
-        }
-        if let Err(interrupted) = interrupts.check() {
-            drop(child.stdin.take());
-            let deadline = Instant::now() + PATIENCE;
-            while child.try_wait()?.is_none() {
-                if Instant::now() > deadline {
-                    child.kill()?;
-                    bail!("{interrupted:#}, except that the processes inside had to be killed");
-                }
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            return Err(interrupted);
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// MB of DPDK's memory for this many packet buffers and these structures.

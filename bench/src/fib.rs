@@ -11,6 +11,7 @@ mod report;
 mod results;
 mod router;
 mod run;
+mod shapes;
 
 use crate::machine::{self, Hugepages, Interrupts, Machine};
 use crate::table::{self, Family, Pattern};
@@ -56,6 +57,12 @@ pub struct FibArgs {
     /// Rounds; each measures every structure with every pattern once
     #[arg(long, default_value_t = 11)]
     rounds: usize,
+    /// Prefixes of each shape besides the table: links full of hosts, nested prefixes; 0: no shapes
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(0..=60_000))]
+    shapes: u32,
+    /// Seconds that a structure may take for each step of a shape
+    #[arg(long, value_name = "S", default_value_t = 5.0)]
+    shape_seconds: f64,
     /// Seed of next hops, addresses and a synthetic table
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -120,6 +127,8 @@ fn check(args: &FibArgs) -> Result<()> {
     let most = 1 << 20;
     ensure!((1..=256).contains(&args.batch), "--batch: found {}, expected 1 to 256 addresses", args.batch);
     ensure!((1e-4..=3600.0).contains(&args.seconds), "--seconds: found {}, expected 0.0001 to 3600", args.seconds);
+    let seconds = args.shape_seconds;
+    ensure!((1e-3..=3600.0).contains(&seconds), "--shape-seconds: found {seconds}, expected 0.001 to 3600");
     ensure!(args.rounds > 0, "--rounds: found 0, expected at least 1");
     ensure!(args.family != Some(5), "--family: found 5, expected 4 or 6");
     ensure!((1..=most).contains(&args.next_hops), "--next-hops: found {}, expected 1 to {most}", args.next_hops);
@@ -161,7 +170,7 @@ fn start_dpdk(core: usize, memory_mb: u32, hugepages: &Hugepages) -> Result<Eal>
 fn finish(args: &FibArgs, results: &Results) -> Result<ExitCode> {
     let text = report::text(args, results);
     match args.json {
-        true => println!("{}", serde_json::to_string_pretty(&results.rows())?),
+        true => println!("{}", serde_json::to_string_pretty(&results.all_rows()?)?),
         false => print!("{text}"),
     }
     for (structure, why) in results.families.iter().flat_map(|family| &family.refused) {

@@ -7,6 +7,7 @@
 //! churn                    `perigee run` in namespaces (perigee-lab), a pump of route changes
 //! gen                      the generator beside testpmd's, searches for a known limit, tasks in `perigee task`
 //! slowpath                 `perigee run` under a flood of punted packets; assistants alone on one core and two
+//! soak                     `perigee run` under traffic for long, with everything around it in motion; what is lost, memory, gaps
 //! multicast                copies for groups, by the fast path and by an assistant
 //! snabb, ns3               programs that measure themselves
 //! ```
@@ -17,12 +18,14 @@ mod fib;
 mod forward;
 mod generate;
 mod instructions;
+mod isolated;
 mod machine;
 mod multicast;
 mod ns3;
 mod peers;
 mod slowpath;
 mod snabb;
+mod soak;
 mod statistics;
 mod table;
 mod traffic;
@@ -60,6 +63,8 @@ enum Command {
     /// Packets that the slow path judges, what a flood of them costs the others, and several threads of it
     #[command(name = "slowpath")]
     SlowPath(slowpath::SlowPathArgs),
+    /// A router under traffic for long, while everything around it changes, flaps and dies
+    Soak(soak::SoakArgs),
     /// Graphs of Snabb apps, on one thread and on two, compared with Snabb's own figures
     Snabb(snabb::SnabbBenchArgs),
     /// The process that forwards; `forward` starts it
@@ -77,6 +82,7 @@ fn main() -> ExitCode {
         Command::Multicast(args) => multicast::run(args),
         Command::Ns3(args) => ns3::ns3(args),
         Command::SlowPath(args) => slowpath::slow_path(args),
+        Command::Soak(args) => soak::soak(args),
         Command::Snabb(args) => snabb::snabb(args),
         Command::ForwardWorker(args) => worker::serve(args),
     };

@@ -176,6 +176,8 @@ impl Bed {
             multicast: Default::default(),
             failure: None,
             trace: None,
+            stopwatch: Default::default(),
+            watched: false,
         };
         ctx.multicast.runs = true;
         let mut batch = Batch::new(&MBUF);

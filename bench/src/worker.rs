@@ -275,6 +275,8 @@ impl Router {
             multicast: Default::default(),
             failure: None,
             trace: None,
+            stopwatch: Default::default(),
+            watched: false,
         }
     }
 

@@ -10,7 +10,9 @@ const ROUTES: &str =
 
 fn bench(routes: &Path, more: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_perigee-bench"));
-    command.args(["fib", "--structures=dir24,trie6", "--seconds=0.001", "--rounds=1", "--routes"]).arg(routes);
+    command
+        .args(["fib", "--structures=dir24,trie6", "--seconds=0.001", "--rounds=1", "--shapes=50", "--routes"])
+        .arg(routes);
     command.args(more).output().expect("perigee-bench runs")
 }
 
@@ -22,7 +24,8 @@ fn json_is_an_array_of_objects_with_all_fields() {
     let output =
         bench(&routes, &["--json", "--with-packets", "--patterns=uniform,zipf", "--svg", svg.to_str().expect("path")]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).expect("a JSON array");
+    let all: Vec<Value> = serde_json::from_slice(&output.stdout).expect("a JSON array");
+    let (shapes, rows): (Vec<Value>, Vec<Value>) = all.into_iter().partition(|row| row["shape"].is_string());
     let name = |row: &Value| format!("{} {} {}", row["structure"], row["family"], row["pattern"]).replace('"', "");
     let mut names: Vec<String> = rows.iter().map(name).collect();
     names.sort();
@@ -34,6 +37,11 @@ fn json_is_an_array_of_objects_with_all_fields() {
             assert!(row[field].as_f64().is_some_and(|number| number > 0.0), "{field} of {row}");
         }
         assert_eq!(row["wrong"], 0, "{row}");
+    }
+    assert_eq!(shapes.len(), 6, "three shapes of two structures");
+    for row in &shapes {
+        assert_eq!((&row["tried"], &row["refused"], &row["wrong"]), (&row["prefixes"], &0.into(), &0.into()), "{row}");
+        assert!(row["prefixes"].as_u64().is_some_and(|prefixes| prefixes >= 50), "{row}");
     }
     assert!(std::fs::read_to_string(&svg).expect("a drawing").starts_with("<svg"));
 }

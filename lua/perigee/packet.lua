@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Typed views of packet headers, for modules in plain Lua. A view is a pointer into the frame: nothing is copied.
 --
---   local ip = packet.ipv4(burst, slot)   -- nil where the frame is too short
+--   local ip = packet.ipv4(burst, slot)   -- nil where there is no packet, or too short a frame
 --   if ip.protocol == 17 and packet.ntohs(packet.udp(burst, slot).destination) == 53 then ... end
 --
 -- Fields are in network byte order, as on the wire; `ntohs`, `ntohl` turn them.
@@ -38,6 +38,8 @@ function packet.ntohl(n) return bit.bswap(n) end
 local function view(name, offset)
   local pointer, size = ffi.typeof("struct perigee_" .. name .. " *"), ffi.sizeof("struct perigee_" .. name)
   return function(burst, slot)
+    -- A slot without a packet has a pointer to where one was.
+    if not burst.live:has(slot) then return nil end
     local at = offset(burst, slot)
     if at + size > burst.length[slot] then return nil end
     return ffi.cast(pointer, burst.data[slot] + at)

@@ -49,25 +49,41 @@ function worker:housekeeping()
   local due = C.perigee_worker_housekeeping(self)
   if due ~= 0 then between_rounds(self, due) end
 end
-function worker:batch() return C.perigee_worker_batch(self) end
-function worker:mask() return C.perigee_worker_mask(self) end
-function worker:gather(size, timeout_us) return C.perigee_worker_gather(self, size, timeout_us * 1000) end
+-- What the host could not make is an error: a pointer to nothing would crash whatever uses it.
+local function made(pointer)
+  return pointer ~= nil and pointer or error("the host made nothing: call it as a method of the worker, worker:batch()", 3)
+end
+function worker:batch() return made(C.perigee_worker_batch(self)) end
+function worker:mask() return made(C.perigee_worker_mask(self)) end
+function worker:gather(size, timeout_us) return made(C.perigee_worker_gather(self, size, timeout_us * 1000)) end
 ffi.metatype("perigee_worker", worker)
 
 local mask = {}
 mask.__index = mask
-function mask:has(slot) return band(rshift(self.word[rshift(slot, 6)], band(slot, 63)), 1ULL) ~= 0ULL end
+-- Slots count from 0 to 255; beyond them there is other memory, which FFI would read and write.
+local function wrong(slot)
+  error(("found slot %s, expected 0 to 255"):format(tostring(slot)), 3)
+end
+function mask:has(slot)
+  if not (slot >= 0 and slot <= 255) then wrong(slot) end
+  return band(rshift(self.word[rshift(slot, 6)], band(slot, 63)), 1ULL) ~= 0ULL
+end
 function mask:set(slot)
+  if not (slot >= 0 and slot <= 255) then wrong(slot) end
   local i = rshift(slot, 6)
   self.word[i] = bor(self.word[i], lshift(1ULL, band(slot, 63)))
 end
 function mask:clear(slot)
+  if not (slot >= 0 and slot <= 255) then wrong(slot) end
   local i = rshift(slot, 6)
   self.word[i] = band(self.word[i], bnot(lshift(1ULL, band(slot, 63))))
 end
 function mask:empty() return bor(bor(self.word[0], self.word[1]), bor(self.word[2], self.word[3])) == 0ULL end
 function mask:zero() self.word[0], self.word[1], self.word[2], self.word[3] = 0ULL, 0ULL, 0ULL, 0ULL end
-function mask:assign(other) ffi.copy(self, other, 32) end
+function mask:assign(other)
+  local from = other.word
+  self.word[0], self.word[1], self.word[2], self.word[3] = from[0], from[1], from[2], from[3]
+end
 function mask:add(other) for i = 0, 3 do self.word[i] = bor(self.word[i], other.word[i]) end end
 function mask:keep(other) for i = 0, 3 do self.word[i] = band(self.word[i], other.word[i]) end end
 function mask:remove(other) for i = 0, 3 do self.word[i] = band(self.word[i], bnot(other.word[i])) end end

@@ -30,7 +30,7 @@ mac = "02:00:00:00:00:99"
 "#;
 
 /// Every packet a worker received went out, to the slow path, or ended under a reason.
-fn check_sums(router: &Router) {
+pub fn check_sums(router: &Router) {
     let sums = || {
         let drops = router.show("drops --all");
         let fast =

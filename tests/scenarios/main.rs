@@ -5,6 +5,7 @@ mod bench;
 mod bgp;
 mod demo;
 mod device;
+mod doors;
 mod examples;
 mod failover;
 mod fib;
@@ -14,11 +15,13 @@ mod forwarding;
 mod fpm;
 mod fragments;
 mod generator;
+mod helper;
 mod icmp;
 mod linux_hops;
 mod linux_links;
 mod linux_routes;
 mod linux_vlans;
+mod losses;
 mod malformed;
 mod metrics;
 mod multicast;
@@ -48,6 +51,7 @@ const ALL: &[&[Scenario]] = &[
     bgp::SCENARIOS,
     demo::SCENARIOS,
     device::SCENARIOS,
+    doors::SCENARIOS,
     examples::SCENARIOS,
     failover::SCENARIOS,
     fib::SCENARIOS,
@@ -57,11 +61,13 @@ const ALL: &[&[Scenario]] = &[
     fpm::SCENARIOS,
     fragments::SCENARIOS,
     generator::SCENARIOS,
+    helper::SCENARIOS,
     icmp::SCENARIOS,
     linux_hops::SCENARIOS,
     linux_links::SCENARIOS,
     linux_routes::SCENARIOS,
     linux_vlans::SCENARIOS,
+    losses::SCENARIOS,
     malformed::SCENARIOS,
     metrics::SCENARIOS,
     multicast::SCENARIOS,

@@ -88,6 +88,12 @@ impl Router {
         Log(self.take().stop_by(signal).good())
     }
 
+    /// Waits for its end, by itself and in order: it says that it failed.
+    #[track_caller]
+    pub fn fails(mut self) -> Log {
+        Log(self.take().fails().good())
+    }
+
     /// Kills it by SIGKILL.
     #[track_caller]
     pub fn kill(mut self) {

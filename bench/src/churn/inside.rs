@@ -6,13 +6,13 @@ use super::report::{self, Facts, Row};
 use super::router::{Router, Setup};
 use super::table::{Draw, Table};
 use super::{ChurnArgs, JSON, Subject, TEXT, bgp, memory, prefixes, subjects};
+use crate::isolated;
 use crate::machine::{self, Hugepages};
 use crate::traffic;
 use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use perigee_dpdk as dpdk;
 use perigee_lab::{World, isolation};
-use rustix::mount::{MountFlags, mount};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -48,11 +48,9 @@ pub fn run(args: &ChurnArgs, folder: &Path) -> Result<ExitCode> {
     Ok(if rows.iter().all(Row::is_good) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The namespaces' own /run and /proc, and room for routes.
+/// The namespaces, with room for routes.
 fn world(folder: &Path) -> Result<World> {
-    let world = World::enter(folder)?;
-    mount("proc", "/proc", "proc", MountFlags::empty(), None)
-        .context("CPU time and memory of processes cannot be read")?;
+    let world = isolated::world(folder)?;
     // Before Linux 6.3 it was 4096.
     let room = "/proc/sys/net/ipv6/route/max_size";
     if Path::new(room).exists() {

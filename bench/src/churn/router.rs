@@ -235,6 +235,6 @@ mod tests {
         let it = Account { received: 12, transmitted: 9, dropped: 2, punted: 1 };
         let log = format!("INFO running; and more\nINFO stopped; every packet buffer is back; {it}\n");
         assert_eq!(account(&log), Some(it));
-        assert_eq!(account("ERROR a thread of the router has ended"), None);
+        assert_eq!(account("ERROR the router ends by itself"), None);
     }
 }

@@ -159,7 +159,7 @@ impl<A: Family> Reader<A> {
     }
 
     /// Makes a change visible, as the router does: a new readers' half is taken where there is one.
-    fn publish(&mut self, writer: &mut dyn LookupWriter<A>) -> Result<(), LookupError> {
+    pub fn publish(&mut self, writer: &mut dyn LookupWriter<A>) -> Result<(), LookupError> {
         writer.commit()?;
         if let Some(held) = &mut self.held {
             let now = writer.reader();
@@ -171,7 +171,7 @@ impl<A: Family> Reader<A> {
     }
 
     /// The reader passes a batch boundary, and the memory that it let go of is reused.
-    fn boundary(&mut self, writer: &mut dyn LookupWriter<A>) {
+    pub fn boundary(&mut self, writer: &mut dyn LookupWriter<A>) {
         self.subscriber.refresh();
         if writer.retired() > 0 {
             writer.reclaim(self.published.grace());
@@ -179,7 +179,7 @@ impl<A: Family> Reader<A> {
     }
 
     /// Until everything is visible and nothing waits.
-    fn settle(&mut self, writer: &mut dyn LookupWriter<A>) -> Result<(), LookupError> {
+    pub fn settle(&mut self, writer: &mut dyn LookupWriter<A>) -> Result<(), LookupError> {
         for _ in 0..4 {
             self.publish(writer)?;
             self.boundary(writer);

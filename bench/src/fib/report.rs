@@ -3,6 +3,7 @@
 
 use super::FibArgs;
 use super::results::{Family, Results, Row};
+use super::shapes::Shaped;
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::HumanCount;
 
@@ -11,6 +12,9 @@ pub fn text(args: &FibArgs, results: &Results) -> String {
     let mut text = String::new();
     for family in &results.families {
         text.push_str(&of_family(args, results, family));
+        if !family.shapes.is_empty() {
+            text.push_str(&of_shapes(args, family));
+        }
     }
     if results.families.is_empty() {
         return "Nothing was measured: no route of the table belongs to one of these structures.\n".to_owned();
@@ -79,6 +83,63 @@ fn of_family(args: &FibArgs, results: &Results, family: &Family) -> String {
     }
     text.push('\n');
     text
+}
+
+/// The table of shapes.
+fn of_shapes(args: &FibArgs, family: &Family) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header([
+        "structure",
+        "shape",
+        "inserted",
+        "refused",
+        "ns/insertion",
+        "ns/flap",
+        "us/network",
+        "ns/removal",
+        "MB before",
+        "MB with",
+        "MB after",
+        "wrong",
+    ]);
+    for shaped in &family.shapes {
+        table.add_row(shape_cells(shaped));
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!(
+        "IPv{}, other shapes, {} prefixes each: a link's network, and hosts of it in random order, hosts from both ends of it in\n\
+         turn, prefixes of every length along random addresses, the longest first; then all of them flap, then the network\n\
+         around them 16 times, then they go. A commit and a batch boundary after 32 changes; at most {} s for each step.\n\
+         {table}\n\n",
+        family.number,
+        HumanCount(args.shapes.into()),
+        args.shape_seconds,
+    )
+}
+
+fn shape_cells(shaped: &Shaped) -> [String; 12] {
+    let megabytes = |bytes: usize| format!("{:.2}", bytes as f64 / 1e6);
+    let refused = match shaped.removals_refused {
+        0 => shaped.refused.to_string(),
+        removals => format!("{}, {removals} removals", shaped.refused),
+    };
+    [
+        shaped.structure.to_owned(),
+        shaped.shape.to_owned(),
+        format!("{} of {}", shaped.tried - shaped.refused.min(shaped.tried), shaped.prefixes),
+        refused,
+        count(shaped.ns_per_insertion),
+        count(shaped.ns_per_flap),
+        format!("{:.1}", shaped.ns_per_change_of_the_network / 1e3),
+        count(shaped.ns_per_removal),
+        megabytes(shaped.bytes_before),
+        megabytes(shaped.bytes),
+        megabytes(shaped.bytes_after),
+        shaped.wrong.to_string(),
+    ]
 }
 
 fn rate(row: &Row) -> String {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! The results, and the rows that `--json` prints.
 
+use super::shapes::Shaped;
 use crate::machine::Machine;
 use crate::statistics::Median;
+use anyhow::Result;
 use serde::Serialize;
+use serde_json::Value;
 
 /// All results.
 pub struct Results {
@@ -37,6 +40,8 @@ pub struct Family {
     pub patterns: Vec<String>,
     /// The structures, in order.
     pub structures: Vec<Measured>,
+    /// What they did with tables of other shapes.
+    pub shapes: Vec<Shaped>,
     /// Structures that could not take part, and why.
     pub refused: Vec<(&'static str, String)>,
 }
@@ -134,9 +139,17 @@ impl Results {
         self.families.iter().flat_map(Family::rows).collect()
     }
 
+    /// All rows, and those of the other shapes, for `--json`.
+    pub fn all_rows(&self) -> Result<Vec<Value>> {
+        let rows = self.rows().into_iter().map(|row| Ok(serde_json::to_value(row)?));
+        let shapes = self.families.iter().flat_map(|family| &family.shapes);
+        rows.chain(shapes.map(|shaped| Ok(serde_json::to_value(shaped)?))).collect()
+    }
+
     /// Wrong answers of all rows.
     pub fn wrong(&self) -> u64 {
-        self.rows().iter().map(|row| row.wrong).sum()
+        let shapes = self.families.iter().flat_map(|family| &family.shapes);
+        self.rows().iter().map(|row| row.wrong).sum::<u64>() + shapes.map(|shaped| shaped.wrong).sum::<u64>()
     }
 }
 
@@ -159,6 +172,23 @@ pub fn sample() -> Results {
         reference: Some(reference),
         patterns: vec!["uniform".into(), "routed+packets".into()],
         structures,
+        shapes: vec![Shaped {
+            structure: "dir24",
+            family: number,
+            shape: "hosts",
+            prefixes: 20_000,
+            tried: 20_000,
+            refused: 0,
+            removals_refused: 0,
+            ns_per_insertion: 300.0,
+            ns_per_flap: 250.0,
+            ns_per_change_of_the_network: 12_000.0,
+            ns_per_removal: 310.0,
+            bytes_before: 1 << 20,
+            bytes: 2 << 20,
+            bytes_after: 1 << 20,
+            wrong: 0,
+        }],
         refused: vec![("rte_fib1", "next hop 200 does not fit".into())],
     };
     Results {
@@ -192,6 +222,8 @@ mod tests {
         let json = serde_json::to_value(results.rows()).unwrap();
         let rows = json.as_array().expect("an array");
         assert_eq!(rows.len(), 8);
+        let all = results.all_rows().unwrap();
+        assert_eq!((all.len(), &all[8]["shape"]), (10, &Value::from("hosts")));
         for row in rows {
             assert!(row["structure"].is_string() && row["pattern"].is_string());
             assert!([4, 6].contains(&row["family"].as_u64().unwrap()));

@@ -3,6 +3,7 @@
 
 use super::measure::{self, Packets, Reader, Stretch};
 use super::results::{self, Measured};
+use super::shapes::{self, Shaped};
 use super::{FibArgs, wanted};
 use crate::machine::{Interrupts, thread_time};
 use crate::statistics::Median;
@@ -13,6 +14,7 @@ use crate::table::{Entry, Ranges, edges};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use perigee_fib::synth::Random;
+use perigee_fib::synth::shapes::{Family as Shapes, Shape};
 use perigee_fib::{Lookup, LookupError, LookupWriter, PrefixList, RandomReads, Structure};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -191,18 +193,19 @@ impl<'a> Run<'a> {
     }
 
     /// Measures one family; nothing if no structure or no route of it is there.
-    pub fn family<A: Family>(&mut self) -> Result<Option<results::Family>> {
+    pub fn family<A: Family + Shapes>(&mut self) -> Result<Option<results::Family>> {
         let structures = wanted::<A>(self.args);
         let table = table::entries::<A>(self.list.as_ref(), self.args.next_hops, self.args.seed);
         if structures.is_empty() || table.is_empty() {
             return Ok(None);
         }
-        let steps = 3 * structures.len() + 2 * self.args.rounds + 1;
+        let shaped = if self.args.shapes > 0 { Shape::ALL.len() * structures.len() } else { 0 };
+        let steps = 3 * structures.len() + 2 * self.args.rounds + shaped + 1;
         self.bar.set_length(self.bar.position() + steps as u64);
         self.step(0, "drawing addresses")?;
         let inputs = Inputs::new(table, &self.patterns, self.args);
         let mut refused = Vec::new();
-        let mut subjects = self.build(structures, &inputs, &mut refused)?;
+        let mut subjects = self.build(structures.clone(), &inputs, &mut refused)?;
         for round in 0..self.args.rounds {
             self.step(1, &format!("IPv{}: lookups, round {} of {}", A::NUMBER, round + 1, self.args.rounds))?;
             self.lookups(&mut subjects, &inputs, round);
@@ -221,7 +224,31 @@ impl<'a> Run<'a> {
             }
         }
         subjects.retain(|subject| !subject.name.is_empty());
-        Ok(Some(self.results(subjects, &inputs, refused)))
+        let mut family = self.results(subjects, &inputs, refused);
+        family.shapes = self.shapes(&structures, &mut family.refused)?;
+        Ok(Some(family))
+    }
+
+    /// Measures every structure with tables of other shapes.
+    fn shapes<A: Family + Shapes>(
+        &mut self,
+        structures: &[Structure<A>],
+        refused: &mut Vec<(&'static str, String)>,
+    ) -> Result<Vec<Shaped>> {
+        let (n, seed) = (self.args.shapes, self.args.seed);
+        let limit = Duration::from_secs_f64(self.args.shape_seconds);
+        let mut all = Vec::new();
+        for (structure, shape) in structures.iter().flat_map(|structure| Shape::ALL.map(|shape| (structure, shape))) {
+            if n == 0 {
+                break;
+            }
+            self.step(1, &format!("IPv{}: {}, {}", A::NUMBER, structure.name, shape.name()))?;
+            match shapes::measure(structure, shape, n, seed, limit) {
+                Ok(shaped) => all.push(shaped),
+                Err(error) => refused.push((structure.name, format!("{}: {error}", shape.name()))),
+            }
+        }
+        Ok(all)
     }
 
     /// Advances the progress bar and shows the current step.
@@ -324,6 +351,7 @@ impl<'a> Run<'a> {
             edges: inputs.edges.addresses.len(),
             reference,
             patterns: names.collect(),
+            shapes: Vec::new(),
             structures: subjects.into_iter().map(|subject| subject.results(self.args.with_packets)).collect(),
             refused,
         }

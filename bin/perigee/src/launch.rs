@@ -97,15 +97,20 @@ pub fn start_eal(eal: &config::Eal, pci: Vec<String>) -> Result<Eal> {
         extra: eal.args.clone(),
         ..EalConfig::default()
     };
-    if !unprivileged {
-        return Ok(Eal::start(&config)?);
-    }
-    let start = move || {
-        privileges::drop_all()?;
-        Ok(Eal::start(&config)?)
+    let eal = if unprivileged {
+        let start = move || -> Result<Eal> {
+            privileges::drop_all()?;
+            Ok(Eal::start(&config)?)
+        };
+        let thread = std::thread::Builder::new().name("eal".to_owned()).spawn(start)?;
+        thread.join().map_err(|_| anyhow!("DPDK's start-up panicked"))??
+    } else {
+        Eal::start(&config)?
     };
-    let thread = std::thread::Builder::new().name("eal".to_owned()).spawn(start)?;
-    thread.join().map_err(|_| anyhow!("DPDK's start-up panicked"))?
+    if let Some(note) = eal.note() {
+        tracing::warn!("{note}");
+    }
+    Ok(eal)
 }
 
 /// Refuses packets: a script that is only being loaded has none.
@@ -130,6 +135,8 @@ fn staging(tables: Staging, custom: Arc<CustomReasons>) -> perigee_lua::Staging 
         multicast: Default::default(),
         failure: None,
         trace: None,
+        stopwatch: Default::default(),
+        watched: false,
     })
 }
 
@@ -244,7 +251,7 @@ fn assemble(
         Common { clock: Arc::new(move || clock.now()), stop: Stop::default(), custom: Arc::default(), mailbox };
     let staging = staging(forwarding.staging(), common.custom.clone());
     let scripts = Scripts::new(script, count, staging, scripts::budgets(&config.router), &spawn)?;
-    let (feeds, underlay) = linux::follow_linux(&config, &opened, &common.mailbox)?;
+    let (feeds, below) = linux::follow_linux(&config, &opened, &common.mailbox)?;
     let (workers, ends, punts) = workers(&config, wiring.workers, &opened, &forwarding, &common, &bells);
     let queues = (std::mem::take(&mut wiring.slow.assistants), punts);
     let (assistants, helpers) = assistants(&config, queues, bells, &opened, &forwarding, &common);
@@ -254,7 +261,7 @@ fn assemble(
     let ports = opened.ports.iter().zip(twins).map(router_port).collect();
     let slow = SlowParts {
         version: version(&config, path),
-        ports: Ports::new(&config, ports, wiring.slow, underlay),
+        ports: Ports::new(&config, ports, wiring.slow, below),
         settings: Settings { config, path: std::path::absolute(path)?, machine },
         workers: Workers::new(ends, common.custom.clone()),
         assistants,

@@ -81,10 +81,10 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         );
     }
     tracing::info!("running; `perigee show ports --socket {}`", running.socket().unwrap_or(Path::new("")).display());
-    signals.wait(&running);
+    let asked = signals.wait(&running);
     let account = running.shut_down()?;
     tracing::info!("stopped; every packet buffer is back; {account}");
-    Ok(ExitCode::SUCCESS)
+    Ok(if asked { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// How long the end may take, launch and all, before it is made by force; for each port a little more, as the kernel waits for other
@@ -133,21 +133,22 @@ impl Signals {
         Ok(Signals { asked, limit })
     }
 
-    /// Waits for the end, and reloads meanwhile if asked to.
-    fn wait(&self, running: &Running) {
+    /// Waits for the end, and reloads meanwhile if asked to; returns whether the end was asked for.
+    fn wait(&self, running: &Running) -> bool {
         while !running.stopping() {
             match self.asked.recv_timeout(Duration::from_millis(200)) {
-                Ok(Asked::End) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Asked::End) | Err(RecvTimeoutError::Disconnected) => return true,
                 Ok(Asked::Reload) => reload_self(running),
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
-        tracing::error!("a thread of the router has ended");
+        tracing::error!("the router ends by itself: the lines before this one say why");
         // The others may wait for it.
         let limit = self.limit;
         if let Err(error) = spawn("end", Box::new(move || end_by_force(limit))) {
             tracing::warn!("the end may take long: {error}");
         }
+        false
     }
 }
 

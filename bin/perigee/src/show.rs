@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! `perigee show`: tables for people, JSON for programs.
 //!
-//! Each thing that can be shown has a variant of [`What`], a query in [`show`], and a table below.
+//! Each thing that can be shown has a variant of [`What`], a query in [`show`], and a table below; those of ports are in `show/ports.rs`.
+
+mod ports;
 
 use crate::client::RouterArg;
 use crate::client::connect;
@@ -12,8 +14,8 @@ use comfy_table::Table;
 use perigee_api::Query;
 use perigee_api::answers::{
     DropKind, DropStatus, FibStatus, FilterStatus, GatewayEntry, LinuxStatus, ModuleStatus, MulticastEntry,
-    NeighborEntry, NeighborUsage, NextHopEntry, NextHopMember, PortStatus, RouteEntry, RouteList, ScriptStatus,
-    SlowPathStatus, WorkerStatus,
+    NeighborEntry, NeighborUsage, NextHopEntry, NextHopMember, RouteEntry, RouteList, ScriptStatus, SlowPathStatus,
+    WorkerStatus,
 };
 use perigee_api::client::ApiClient;
 use perigee_api::queries::{
@@ -46,13 +48,13 @@ pub struct ShowArgs {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum What {
-    /// Ports: device, MAC address, link, queues, counters, twin
+    /// Ports: device, MAC address, link, queues, counters, losses, twin
     Ports,
     /// Workers: core, queues, packets
     Workers,
     /// Modules: packets in, dropped, given to the slow path
     Modules,
-    /// Why packets were dropped or went to the slow path
+    /// Why packets were dropped or went to the slow path, and what ports have lost
     Drops,
     /// The slow path: what waits in it, how often it did what
     #[value(name = "slowpath")]
@@ -83,10 +85,10 @@ enum What {
 pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     let asked = Asked { client: connect(&args.router)?, json: args.json };
     match args.what {
-        What::Ports => asked.table(&ShowPorts {}, |list| ports(list)),
+        What::Ports => asked.table(&ShowPorts {}, |list| ports::table(list)),
         What::Workers => asked.table(&ShowWorkers {}, |list| workers(list)),
         What::Modules => asked.table(&ShowModules {}, |list| modules(list, args.all)),
-        What::Drops => asked.table(&ShowDrops {}, |list| drops(list, args.all)),
+        What::Drops => asked.drops(args.all),
         What::SlowPath => asked.table(&ShowSlowPath {}, |status| slow_path(status, args.all)),
         What::Routes => asked.table(&ShowRoutes { within: args.within, limit: Some(args.limit) }, routes),
         What::Fib => asked.table(&ShowFib {}, |list| fib(list)),
@@ -122,6 +124,20 @@ impl Asked {
         })
     }
 
+    /// Why packets left, and below what ports have lost; as JSON the former alone, as ports have the others.
+    fn drops(&self, all: bool) -> Result<ExitCode> {
+        let ports = if self.json { Vec::new() } else { self.client.ask(&ShowPorts {})? };
+        self.text(&ShowDrops {}, |list| {
+            let losses = ports::losses(&ports);
+            let lost = if losses.is_empty() {
+                String::new()
+            } else {
+                format!("\n{}\n", ports::losses_table(&losses).trim_fmt())
+            };
+            format!("{}\n{lost}", drops(list, all).trim_fmt())
+        })
+    }
+
     fn text<Q: Query>(&self, query: &Q, text: impl FnOnce(&Q::Answer) -> String) -> Result<ExitCode> {
         match self.json {
             true => print(&format!("{:#}\n", self.client.ask_json(query)?)),
@@ -133,9 +149,14 @@ impl Asked {
 fn linux(status: &LinuxStatus) -> Table {
     let left_out: Vec<String> =
         status.left_out.iter().map(|(why, n)| format!("{n} {}", why.replace('_', " "))).collect();
+    let helper = match status.helper_deaths {
+        0 => status.helper.to_string(),
+        deaths => format!("{}; died {deaths} times", status.helper),
+    };
     let lines = [
         ("feed", status.feed.to_string()),
         ("state", status.state.to_string()),
+        ("helper process", helper),
         ("namespace", status.namespace.as_ref().map_or_else(|| "the router's own".to_owned(), ToString::to_string)),
         ("tables", status.tables.join(", ")),
         ("routes", status.routes.to_string()),
@@ -151,32 +172,6 @@ fn linux(status: &LinuxStatus) -> Table {
         ("messages malformed, skipped", format!("{}, {}", status.malformed, status.skipped)),
     ];
     rows(&["Linux", ""], &[], lines.into_iter().map(|(name, value)| vec![name.to_owned(), value]))
-}
-
-fn ports(list: &[PortStatus]) -> Table {
-    let addresses = |port: &PortStatus| {
-        let each = port.interfaces.iter().flat_map(|i| {
-            let name = if i.name == port.name { String::new() } else { format!("{}: ", i.name) };
-            i.addresses.iter().map(move |address| format!("{name}{address}"))
-        });
-        each.collect::<Vec<_>>().join("\n")
-    };
-    let twin = |port: &PortStatus| {
-        or_dash(port.twin.as_ref().map(|twin| format!("{} to Linux, {} back", twin.to_linux, twin.from_linux)))
-    };
-    Columns::<PortStatus>::new()
-        .text("port", |p| p.name.clone())
-        .text("driver", |p| p.driver.clone())
-        .text("mac", |p| p.mac)
-        .text("link", |p| if p.link_up { "up" } else { "down" })
-        .number("mtu", |p| p.interfaces.first().map_or(p.mtu, |interface| interface.mtu))
-        .number("rx queues", |p| p.receive_queues)
-        .number("tx queues", |p| p.transmit_queues)
-        .number("received", |p| p.counters.receive_packets)
-        .number("sent", |p| p.counters.transmit_packets)
-        .text("addresses", addresses)
-        .text("twin", twin)
-        .table(list)
 }
 
 fn workers(list: &[WorkerStatus]) -> Table {
@@ -204,6 +199,7 @@ fn modules(list: &[ModuleStatus], all: bool) -> Table {
         .number("dropped", |m| m.dropped)
         .number("to slow path", |m| m.punted)
         .number("packets/call", per_call)
+        .number("ns/packet", |m| or_dash(m.packet_ns.map(|ns| format!("{ns:.1}"))))
         .text("what it does", |m| m.about.clone())
         .table(list.iter().filter(|m| all || m.packets + m.dropped + m.punted > 0))
 }

@@ -62,6 +62,30 @@ objects! {
         pub interfaces: Vec<InterfaceEntry>,
         /// The device's counters.
         pub counters: PortCounters,
+        /// What Linux has lost on the interface under the port, before the port's receive queues and after its transmit queues; null if
+        /// there is no such interface.
+        #[serde(default)]
+        pub kernel: Option<KernelLosses>,
+        /// Further counters of losses that a DPDK device keeps under names of its driver's (xstats), if they are not zero. Most of these
+        /// losses are also in `counters`, with less detail.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        pub device_counters: BTreeMap<String, u64>,
+    }
+
+    /// Frames that Linux has lost on an interface since the router began to use it. Frames lost after a transmit queue took them also
+    /// count as transmitted; if the interface has no queue of its own, Linux may report the loss at once, and they count as transmit
+    /// errors instead.
+    #[derive(Default)]
+    pub struct KernelLosses {
+        /// Received frames that never reached the port's receive queues: the interface or the processor that serves it had no room, or
+        /// the frame was longer than the interface's MTU.
+        pub receive_dropped: u64,
+        /// Frames that were damaged when they arrived.
+        pub receive_errors: u64,
+        /// Frames lost after the port's transmit queues took them: the interface or its peer had no room.
+        pub transmit_dropped: u64,
+        /// Frames that the interface failed to send.
+        pub transmit_errors: u64,
     }
 
     /// The twin of a port.
@@ -78,6 +102,9 @@ objects! {
         pub from_linux: u64,
         /// Frames that Linux had no room for.
         pub dropped: u64,
+        /// Frames from Linux for which the twin's queue had no room, because the slow path did not read it fast enough.
+        #[serde(default)]
+        pub missed: u64,
     }
 
     /// A port's interface.
@@ -102,11 +129,11 @@ objects! {
         pub receive_packets: u64,
         /// Their bytes.
         pub receive_bytes: u64,
-        /// Damaged frames.
+        /// Damaged frames, frames longer than the MTU or the buffers, and chained or shared ones that no buffer was free for.
         pub receive_errors: u64,
-        /// Frames for which a queue had no room.
+        /// Frames for which a receive queue had no room: workers did not take them fast enough.
         pub receive_missed: u64,
-        /// Times the pool was empty.
+        /// Times the pool was empty. Frames then wait in their queue, and are lost when that is full.
         pub receive_no_buffer: u64,
         /// Super-frames received as a whole.
         pub receive_super_frames: u64,
@@ -118,7 +145,7 @@ objects! {
         pub transmit_bytes: u64,
         /// Frames the device could not send.
         pub transmit_errors: u64,
-        /// Frames for which a transmit queue had no room.
+        /// Frames of workers and slow path for which a transmit queue, or the ring before it, had no room.
         pub transmit_dropped: u64,
         /// Super-frames transmitted as a whole.
         pub transmit_super_frames: u64,
@@ -133,6 +160,10 @@ objects! {
         pub feed: LinuxFeed,
         /// Whether what is known of Linux is what Linux has.
         pub state: LinuxState,
+        /// Whether there is a process that may change Linux.
+        pub helper: HelperState,
+        /// How often it has died; its standby has then taken its place, if there was one.
+        pub helper_deaths: u64,
         /// The twins' namespace; the router's own if null.
         pub namespace: Option<Namespace>,
         /// The tables that are followed.
@@ -265,6 +296,11 @@ objects! {
         pub dropped: u64,
         /// Packets it gave to the slow path, for any reason.
         pub punted: u64,
+        /// Seconds that it took of all workers' time, estimated from one burst in 127; of the script (`script`): what the modules' time
+        /// leaves of a burst's.
+        pub seconds: f64,
+        /// Nanoseconds that it took for a packet, in these bursts.
+        pub packet_ns: Option<f64>,
     }
 
     /// A reason for which packets leave.

@@ -128,9 +128,14 @@ pub(crate) fn parameters<E: Endpoint>(uri: &Uri, body: Body) -> Result<E, ApiErr
     }
     if E::METHOD == Method::GET {
         let query = axum::extract::Query::try_from_uri(uri).map(|axum::extract::Query(query)| query);
-        return query.map_err(|error| ApiError::invalid(format!("{}; expected {expected}", error.body_text())));
+        return query.map_err(|error| misread(&error.body_text(), expected));
     }
     let body = body.map_err(|error| ApiError { status: error.status().as_u16(), message: error.body_text() })?;
     serde_json::from_slice(&body)
-        .map_err(|error| ApiError::invalid(format!("the body is not what was expected: {error}; expected {expected}")))
+        .map_err(|error| misread(&format!("the body is not what was expected: {error}"), expected))
+}
+
+/// The refusal of parameters, which it quotes: what a terminal would take for commands is left out of them.
+fn misread(why: &str, expected: &str) -> ApiError {
+    ApiError::invalid(format!("{}; expected {expected}", why.replace(char::is_control, "?")))
 }

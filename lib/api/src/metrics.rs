@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! The metrics as text: OpenMetrics 1.0, or the older format of Prometheus.
 
+use std::borrow::Borrow;
 use std::fmt::Write;
 
 use crate::answers::{
-    DropKind, FibStatus, LinuxState, LinuxStatus, PortStatus, ScriptStatus, SlowPathStatus, Snapshot, WorkerStatus,
+    DropKind, FibStatus, HelperState, KernelLosses, LinuxState, LinuxStatus, PortStatus, ScriptStatus, SlowPathStatus,
+    Snapshot, TwinEntry, WorkerStatus,
 };
 
 /// How metrics are written.
@@ -62,7 +64,7 @@ type Counters<T> = [(&'static str, &'static str, &'static str, fn(&T) -> u64)];
 const PORTS: &Counters<PortStatus> = &[
     ("perigee_port_receive_packets", "packets", "Frames received.", |p| p.counters.receive_packets),
     ("perigee_port_receive_bytes", "bytes", "Bytes of frames received.", |p| p.counters.receive_bytes),
-    ("perigee_port_receive_errors", "", "Damaged frames.", |p| p.counters.receive_errors),
+    ("perigee_port_receive_errors", "", "Frames damaged or too long.", |p| p.counters.receive_errors),
     ("perigee_port_receive_missed", "", "Frames no queue had room for.", |p| p.counters.receive_missed),
     ("perigee_port_receive_no_buffer", "", "Times the pool was empty.", |p| p.counters.receive_no_buffer),
     ("perigee_port_receive_super_frames", "", "Super-frames received.", |p| p.counters.receive_super_frames),
@@ -73,6 +75,35 @@ const PORTS: &Counters<PortStatus> = &[
     ("perigee_port_transmit_dropped", "", "Frames no transmit queue had room for.", |p| p.counters.transmit_dropped),
     ("perigee_port_transmit_super_frames", "", "Super-frames sent.", |p| p.counters.transmit_super_frames),
     ("perigee_port_transmit_super_segments", "", "Segments in them.", |p| p.counters.transmit_super_segments),
+    ("perigee_port_kernel_receive_dropped", "", "Frames Linux lost before the receive queues.", |p| {
+        kernel(p, |k| k.receive_dropped)
+    }),
+    ("perigee_port_kernel_receive_errors", "", "Frames that were damaged when Linux received them.", |p| {
+        kernel(p, |k| k.receive_errors)
+    }),
+    ("perigee_port_kernel_transmit_dropped", "", "Frames Linux lost after the transmit queues took them.", |p| {
+        kernel(p, |k| k.transmit_dropped)
+    }),
+    ("perigee_port_kernel_transmit_errors", "", "Frames Linux failed to send.", |p| kernel(p, |k| k.transmit_errors)),
+];
+
+/// What Linux has lost on the interface under a port, if it has one.
+fn kernel(port: &PortStatus, count: impl Fn(&KernelLosses) -> u64) -> u64 {
+    port.kernel.as_ref().map_or(0, count)
+}
+
+/// A counter of a port's twin, if it has one.
+fn twin(port: &PortStatus, count: impl Fn(&TwinEntry) -> u64) -> u64 {
+    port.twin.as_ref().map_or(0, count)
+}
+
+const TWINS: &Counters<PortStatus> = &[
+    ("perigee_twin_to_linux_packets", "packets", "Frames given to Linux.", |p| twin(p, |t| t.to_linux)),
+    ("perigee_twin_from_linux_packets", "packets", "Frames that came from Linux.", |p| twin(p, |t| t.from_linux)),
+    ("perigee_twin_dropped_packets", "packets", "Frames Linux had no room for.", |p| twin(p, |t| t.dropped)),
+    ("perigee_twin_missed_packets", "packets", "Frames from Linux the twin's queue had no room for.", |p| {
+        twin(p, |t| t.missed)
+    }),
 ];
 
 const WORKERS: &Counters<WorkerStatus> = &[
@@ -95,6 +126,7 @@ const LINUX: &Counters<LinuxStatus> = &[
     ("perigee_linux_malformed", "", "Messages that contradict themselves.", |l| l.malformed),
     ("perigee_linux_resyncs", "", "Dumps compared with what was there.", |l| l.resyncs),
     ("perigee_linux_repaired", "", "Routes that a dump showed to differ.", |l| l.repaired),
+    ("perigee_helper_deaths", "", "Helper processes that died and were not to.", |l| l.helper_deaths),
     ("perigee_audits", "", "Audits begun.", |l| l.audits),
     ("perigee_audit_differences", "", "Differences that audits have found.", |l| l.audit_differences),
 ];
@@ -113,6 +145,18 @@ fn ports(text: &mut Writer, ports: &[PortStatus]) {
         (label(p), f64::from(u8::from(p.link_up)))
     });
     text.table(PORTS, ports, label);
+    let of_devices: Vec<_> =
+        ports.iter().flat_map(|port| port.device_counters.iter().map(move |(name, n)| (port, name, *n))).collect();
+    let help = "Losses that devices count under their drivers' names.";
+    text.counters("perigee_port_device_losses", "", help, &of_devices, |(port, name, n)| {
+        (vec![("port", port.name.clone()), ("counter", (*name).clone())], *n)
+    });
+    let with_twins: Vec<&PortStatus> = ports.iter().filter(|port| port.twin.is_some()).collect();
+    text.table(TWINS, &with_twins, |port| label(port));
+    let interfaces: Vec<_> = ports.iter().flat_map(|port| &port.interfaces).collect();
+    text.gauges("perigee_interface_up", "", "Whether the interface is set up.", &interfaces, |interface| {
+        (vec![("interface", interface.name.clone())], f64::from(u8::from(interface.up)))
+    });
 }
 
 fn workers(text: &mut Writer, workers: &[WorkerStatus]) {
@@ -126,6 +170,9 @@ fn linux(text: &mut Writer, linux: &LinuxStatus) {
     let following = u64::from(linux.state == LinuxState::Following);
     text.family("perigee_linux_following", Kind::Gauge, "", "Whether Linux is followed, and nothing was lost.");
     text.sample("perigee_linux_following", &[], following);
+    let alive = u64::from(linux.helper != HelperState::Dead);
+    text.family("perigee_helper_alive", Kind::Gauge, "", "Whether the helper process lives, if the router has one.");
+    text.sample("perigee_helper_alive", &[], alive);
     text.family("perigee_linux_routes", Kind::Gauge, "", "Routes taken over from Linux.");
     text.sample("perigee_linux_routes", &[], linux.routes);
     text.family("perigee_linux_resync_seconds", Kind::Gauge, "seconds", "How long the last dump took to compare.");
@@ -142,6 +189,9 @@ fn modules(text: &mut Writer, snapshot: &Snapshot) {
     text.counters("perigee_module_packets", "packets", "Packets given to the module.", &snapshot.modules, |m| {
         (label(&m.module), m.packets)
     });
+    let help = "Time of the module, and of the script between modules, estimated from one burst in 127.";
+    let timed: Vec<_> = snapshot.modules.iter().filter(|module| module.packet_ns.is_some()).collect();
+    text.counters("perigee_module_seconds", "seconds", help, &timed, |m| (label(&m.module), m.seconds));
     // What the slow path dropped is of no worker.
     let each: Vec<_> = snapshot
         .drops
@@ -199,7 +249,7 @@ fn scripts(text: &mut Writer, scripts: &[ScriptStatus]) {
         scripts,
         |s| (label(s), s.longest_collection),
     );
-    text.gauges("perigee_script_collection_seconds", "seconds", "Time spent on garbage.", scripts, |s| {
+    text.counters("perigee_script_collection_seconds", "seconds", "Time spent on garbage.", scripts, |s| {
         (label(s), s.collection_seconds)
     });
     text.gauges("perigee_script_memory_bytes", "bytes", "Memory of the Lua state.", scripts, |s| {
@@ -262,7 +312,14 @@ impl Writer {
         let _ = writeln!(self.0, "# HELP {name}{ending} {}", escaped(help));
     }
 
-    fn counters<T>(&mut self, name: &str, unit: &str, help: &str, of: &[T], each: impl Fn(&T) -> (Labels, u64)) {
+    fn counters<T, V: std::fmt::Display>(
+        &mut self,
+        name: &str,
+        unit: &str,
+        help: &str,
+        of: &[T],
+        each: impl Fn(&T) -> (Labels, V),
+    ) {
         self.family(name, Kind::Counter, unit, help);
         let sample = format!("{name}_total");
         for (labels, value) in of.iter().map(each) {
@@ -272,9 +329,9 @@ impl Writer {
     }
 
     /// Counters that all have the same labels.
-    fn table<T>(&mut self, counters: &Counters<T>, of: &[T], labels: impl Fn(&T) -> Labels) {
+    fn table<T>(&mut self, counters: &Counters<T>, of: &[impl Borrow<T>], labels: impl Fn(&T) -> Labels) {
         for (name, unit, help, value) in counters {
-            self.counters(name, unit, help, of, |each| (labels(each), value(each)));
+            self.counters(name, unit, help, of, |each| (labels(each.borrow()), value(each.borrow())));
         }
     }
 

@@ -141,6 +141,9 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
         (request("POST", "/v1/reload", ""), "400", "expected {\"script\": PATH} or {}"),
         (request("GET", "/v1/routes?limit=many", ""), "400", "expected within=PREFIX and limit=NUMBER"),
         (request("POST", "/v1/routes", &long), "413", "length limit exceeded"),
+        // Whoever prints a refusal does not command the terminal by it.
+        (request("GET", "/v1/routes?%1b%5b2J=1", ""), "400", "unknown field `?[2J`"),
+        (request("POST", "/v1/routes", "{\"\\u001b[2J\":1}"), "400", "unknown field `?[2J`"),
     ];
     for (request, status, words) in cases {
         let (head, body) = raw(&path, &request);

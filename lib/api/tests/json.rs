@@ -20,13 +20,13 @@ fn answers_are_the_bytes_they_were() {
         r#"{"config":"r.toml","dpdk":"DPDK 22.11.11","name":"demo","perigee":"0.1.0","pid":25880,"uptime":8.179803267}"#,
     );
     answers::<ShowPorts>(
-        r#"[{"counters":{"receive_bytes":1326,"receive_errors":0,"receive_missed":0,"receive_no_buffer":0,"receive_packets":15,"receive_super_frames":0,"receive_super_segments":0,"transmit_bytes":1832,"transmit_dropped":0,"transmit_errors":0,"transmit_packets":20,"transmit_super_frames":0,"transmit_super_segments":0},"device":"net_af_packet_to-client","driver":"net_af_packet","interfaces":[{"addresses":["10.0.1.1/24","2001:db8:1::1/64","fe80::4cce:6ff:fef3:f0d2/64"],"mtu":1500,"name":"left","up":true,"vlan":null}],"link_up":true,"mac":"4e:ce:06:f3:f0:d2","mtu":1500,"name":"left","numa":null,"offloads":[],"promiscuous":false,"receive_queues":2,"speed":10000,"transmit_queues":2,"twin":{"dropped":0,"from_linux":4,"index":4,"name":"left","namespace":null,"to_linux":5}}]"#,
+        r#"[{"counters":{"receive_bytes":1326,"receive_errors":0,"receive_missed":0,"receive_no_buffer":0,"receive_packets":15,"receive_super_frames":0,"receive_super_segments":0,"transmit_bytes":1832,"transmit_dropped":0,"transmit_errors":0,"transmit_packets":20,"transmit_super_frames":0,"transmit_super_segments":0},"device":"net_af_packet_to-client","driver":"net_af_packet","interfaces":[{"addresses":["10.0.1.1/24","2001:db8:1::1/64","fe80::4cce:6ff:fef3:f0d2/64"],"mtu":1500,"name":"left","up":true,"vlan":null}],"kernel":{"receive_dropped":3,"receive_errors":0,"transmit_dropped":1,"transmit_errors":0},"link_up":true,"mac":"4e:ce:06:f3:f0:d2","mtu":1500,"name":"left","numa":null,"offloads":[],"promiscuous":false,"receive_queues":2,"speed":10000,"transmit_queues":2,"twin":{"dropped":0,"from_linux":4,"index":4,"missed":2,"name":"left","namespace":null,"to_linux":5}}]"#,
     );
     answers::<ShowWorkers>(
         r#"[{"batches":24,"core":1,"handed_over":0,"idle_polls":58204,"longest_gap":0.00081085,"punt_full":0,"punted":12,"queues":["left:0","left:1","right:0","right:1"],"received":26,"state":"running","tables_version":14,"transmitted":14,"unclaimed":0,"uptime":6.436757188,"worker":0}]"#,
     );
     answers::<ShowModules>(
-        r#"[{"about":"What the worker itself drops: packets a script left over, and those a full queue had no room for.","calls":0,"dropped":0,"module":"host","packets":0,"punted":0},{"about":"Sorts frames by destination MAC address, VLAN and Ethernet type into IPv4, IPv6 and the rest.","calls":28,"dropped":0,"module":"classify","packets":30,"punted":10}]"#,
+        r#"[{"about":"What the worker itself drops: packets a script left over, and those a full queue had no room for.","calls":0,"dropped":0,"module":"host","packet_ns":null,"packets":0,"punted":0,"seconds":0.0},{"about":"Sorts frames by destination MAC address, VLAN and Ethernet type into IPv4, IPv6 and the rest.","calls":28,"dropped":0,"module":"classify","packet_ns":12.5,"packets":30,"punted":10,"seconds":0.0625}]"#,
     );
     answers::<ShowDrops>(
         r#"[{"kind":"drop","module":"host","packets":0,"per_worker":[0],"reason":"unclaimed","rfc":null},{"kind":"punt","module":"classify","packets":4,"per_worker":[4],"reason":"arp","rfc":"RFC 826"},{"kind":"punt","module":"classify","packets":0,"per_worker":[0],"reason":"other_type","rfc":null},{"kind":"drop","module":"ipv4_valid","packets":0,"per_worker":[0],"reason":"short","rfc":"RFC 1812 5.2.2 (1)"},{"kind":"drop","module":"slowpath","packets":0,"per_worker":[],"reason":"unknown_interface","rfc":"configuration"},{"kind":"drop","module":"slowpath","packets":0,"per_worker":[],"reason":"transmit","rfc":null}]"#,
@@ -57,7 +57,7 @@ fn answers_are_the_bytes_they_were() {
         r#"[{"action":"drop","done_in":"software","kind":"filter","number":1,"rule":"proto 17 dport 9"},{"action":"slow path","done_in":"software","kind":"steer","number":1,"rule":"ethertype 0x88cc"},{"action":"slow path","done_in":"software","kind":"steer","number":2,"rule":"proto 6 dport 179"}]"#,
     );
     answers::<ShowLinux>(
-        r#"{"addresses":8,"audit_differences":0,"audits":0,"changes":4,"dumps":1,"feed":"netlink","left_out":{"kind":7,"link_local":4,"table":5},"links":5,"malformed":0,"namespace":null,"neighbors_by_hand":0,"next_hops":0,"overruns":0,"refused":0,"repaired":0,"resync_seconds":0.00005645,"resyncs":1,"routes":4,"skipped":0,"state":"following","tables":["main"]}"#,
+        r#"{"addresses":8,"audit_differences":0,"audits":0,"changes":4,"dumps":1,"feed":"netlink","helper":"alive","helper_deaths":0,"left_out":{"kind":7,"link_local":4,"table":5},"links":5,"malformed":0,"namespace":null,"neighbors_by_hand":0,"next_hops":0,"overruns":0,"refused":0,"repaired":0,"resync_seconds":0.00005645,"resyncs":1,"routes":4,"skipped":0,"state":"following","tables":["main"]}"#,
     );
     answers::<Audit>(
         r#"{"differences":[{"kind":"not in Linux","linux":null,"lookup":null,"metric":10,"prefix":"10.1.0.0/16","rib":"via 10.0.2.2 dev right"}],"linux_routes":4,"neighbors":2,"next_hops":9,"prefixes":17,"repaired":0,"rib_routes":21,"seconds":0.05370053,"total":1}"#,
@@ -83,6 +83,7 @@ fn states_are_the_words_they_were() {
     assert_eq!(words(&[LinuxFeed::Netlink, LinuxFeed::Fpm, LinuxFeed::None]), "netlink, fpm, none");
     let states = [LinuxState::Following, LinuxState::Reading, LinuxState::Lost, LinuxState::Off];
     assert_eq!(words(&states), "following, reading, lost, off");
+    assert_eq!(words(&[HelperState::None, HelperState::Alive, HelperState::Dead]), "none, alive, dead");
     assert_eq!(words(&[WorkerState::Running, WorkerState::Silent]), "running, silent");
     assert_eq!(words(&[DropKind::Drop, DropKind::Punt]), "drop, punt");
     assert_eq!(words(&[IpFamily::V4, IpFamily::V6]), "IPv4, IPv6");

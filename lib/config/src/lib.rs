@@ -66,7 +66,7 @@ pub use model::Config;
 pub use neighbors::Neighbor;
 pub use policer::Policer;
 pub use ports::{Device, LinuxDriver, Port};
-pub use router::{Idle, OverBudget, Router, default_socket};
+pub use router::{HelperDeath, Idle, OverBudget, Router, default_socket};
 pub use routes_file::parse_routes;
 pub use section::Reload;
 pub use steers::{Steer, SteerMatch};

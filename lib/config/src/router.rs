@@ -36,6 +36,9 @@ section! {
         /// What follows when one of the last two is exceeded: nothing but a count, a warning as well (every ten seconds at most), or,
         /// after three times in ten seconds, the return of the last good script.
         over_budget: OverBudget, choice(OVER_BUDGET), default OverBudget::Count, live;
+        /// What follows when the process that keeps the privileges, the helper, dies: its standby takes its place and has another
+        /// one started, or the router ends in order. Either way the standby restores interfaces at the end.
+        helper_death: HelperDeath, choice(HELPER_DEATH), default HelperDeath::Replace, live;
         /// The network namespace of the twins, the TAP interfaces through which Linux sees the ports.
         namespace: Option<Namespace>, optional(text(NAMESPACE, network_namespace)),
             default None => "the router's own", restart;
@@ -105,6 +108,17 @@ pub enum OverBudget {
     /// The last good script returns after three times in ten seconds.
     RollBack,
 }
+
+/// What follows when the helper process dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HelperDeath {
+    /// Its standby takes its place.
+    Replace,
+    /// The router ends.
+    End,
+}
+
+const HELPER_DEATH: &[(&str, HelperDeath)] = &[("replace", HelperDeath::Replace), ("end", HelperDeath::End)];
 
 const OVER_BUDGET: &[(&str, OverBudget)] =
     &[("count", OverBudget::Count), ("warn", OverBudget::Warn), ("roll-back", OverBudget::RollBack)];

@@ -30,6 +30,7 @@ const CASES: &[Case] = &[
     ("[router]", "stall_budget", "[router]", "'1s'", "'2s'", ""),
     ("[router]", "round_budget", "[router]", "'1ms'", "'2ms'", ""),
     ("[router]", "gc_budget", "[router]", "'1ms'", "'2ms'", ""),
+    ("[router]", "helper_death", "[router]", "'end'", "'replace'", ""),
     ("[router]", "over_budget", "[router]", "'warn'", "'roll-back'", ""),
     ("[router]", "user", "[router]", "'nobody'", "'7'", "router.user"),
     ("[policer]", "routing", "[policer]", "1", "2", ""),

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! Starting DPDK's environment (EAL): once per process, with or without hugepages, quietly.
 
+mod folder;
+
+use folder::{TELEMETRY, remove_left_behind, remove_runtime_dir, runtime_dir};
+pub use folder::{fallback_runtime_dir, set_runtime_dir};
+
 use crate::error::{Error, Result, c_string, errno_text, last_errno, text};
 use crate::{ffi, log};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -85,6 +90,7 @@ pub(crate) fn running() -> Option<Arc<Started>> {
 #[derive(Debug)]
 pub(crate) struct Started {
     hugepages: bool,
+    note: Option<String>,
 }
 
 impl Drop for Started {
@@ -105,9 +111,25 @@ impl Eal {
     pub fn start(config: &EalConfig) -> Result<Eal> {
         static TRIED: AtomicBool = AtomicBool::new(false);
         let hugepages = use_hugepages(config)?;
+        let folders = match hugepages {
+            true => hugepage_folders(&std::fs::read_to_string("/proc/mounts").unwrap_or_default(), is_hugetlbfs),
+            false => HugepageFolders::Any,
+        };
+        let (hugepages, folder, note) = match folders {
+            HugepageFolders::Any => (hugepages, None, None),
+            HugepageFolders::Only(folder) => (true, Some(folder), None),
+            HugepageFolders::Hidden(folder) if config.hugepages == Hugepages::Auto => {
+                (false, None, Some(format!("packet memory is not in hugepages: {}", hidden(&folder))))
+            }
+            HugepageFolders::Hidden(folder) => return Err(Error::new(hidden(&folder))),
+        };
         let affinity = sched_getaffinity(None)
             .map_err(|e| Error::new(format!("the cores this process may use could not be read: {e}")))?;
-        let arguments = arguments(config, hugepages, &affinity)?;
+        let mut arguments = arguments(config, hugepages, &affinity)?;
+        if let Some(folder) = folder.filter(|_| !config.extra.iter().any(|argument| argument.starts_with("--huge-dir")))
+        {
+            arguments.push(format!("--huge-dir={}", folder.display()));
+        }
         if TRIED.swap(true, Ordering::SeqCst) {
             return Err(Error::new("DPDK starts only once per process: end this process and start a new one"));
         }
@@ -132,8 +154,11 @@ impl Eal {
                 log::cause(0, last_errno())
             )));
         }
+        if let Some(parent) = runtime_dir().parent() {
+            remove_left_behind(parent, std::time::SystemTime::now());
+        }
         restored.map_err(|e| Error::new(format!("the main thread could not be given its cores back: {e}")))?;
-        let started = Arc::new(Started { hugepages });
+        let started = Arc::new(Started { hugepages, note });
         *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&started);
         Ok(Eal(started))
     }
@@ -141,6 +166,11 @@ impl Eal {
     /// Is packet memory in hugepages?
     pub fn hugepages(&self) -> bool {
         self.0.hugepages
+    }
+
+    /// What is otherwise than one would expect, if anything is: a sentence for the log.
+    pub fn note(&self) -> Option<&str> {
+        self.0.note.as_deref()
     }
 
     /// DPDK's own telemetry socket (for `dpdk-telemetry.py`), where there is one.
@@ -175,23 +205,6 @@ impl Eal {
     pub fn files(&self) -> Vec<PathBuf> {
         let folder = runtime_dir();
         if folder.is_absolute() { vec![folder.join(TELEMETRY), folder] } else { Vec::new() }
-    }
-}
-
-/// Name of DPDK's telemetry socket.
-const TELEMETRY: &str = "dpdk_telemetry.v2";
-
-/// This process's folder for run-time files.
-fn runtime_dir() -> PathBuf {
-    // SAFETY: the text is static; it is empty until EAL has chosen the folder.
-    PathBuf::from(unsafe { text(ffi::rte_eal_get_runtime_dir()) })
-}
-
-/// EAL leaves its folder behind. If there is more in it than the socket, it is somebody else's too, and stays.
-fn remove_runtime_dir(folder: &Path) {
-    if folder.is_absolute() {
-        let _ = std::fs::remove_file(folder.join(TELEMETRY));
-        let _ = std::fs::remove_dir(folder);
     }
 }
 
@@ -248,6 +261,48 @@ fn use_hugepages(config: &EalConfig) -> Result<bool> {
             config.memory_mb.div_ceil(2)
         ))),
     }
+}
+
+/// Which mounts of hugetlbfs EAL can use. It tries every one in the list of mounts, and gives up at one that it cannot reach.
+#[derive(Debug, PartialEq, Eq)]
+enum HugepageFolders {
+    /// Whatever it finds; without any it needs none.
+    Any,
+    /// This one, as others are hidden by later mounts over the folders that they are in.
+    Only(PathBuf),
+    /// None, as this one is hidden.
+    Hidden(PathBuf),
+}
+
+/// Looks through the text of /proc/mounts.
+fn hugepage_folders(mounts: &str, reachable: impl Fn(&Path) -> bool) -> HugepageFolders {
+    let folders = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (folder, kind) = (fields.next()?, fields.next()?);
+        // Blanks in a path are written so.
+        (kind == "hugetlbfs").then(|| PathBuf::from(folder.replace("\\040", " ")))
+    });
+    let (mut there, mut hidden): (Vec<PathBuf>, Vec<PathBuf>) = folders.partition(|folder| reachable(folder));
+    match (hidden.pop(), there.is_empty()) {
+        (None, _) => HugepageFolders::Any,
+        (Some(_), false) => HugepageFolders::Only(there.remove(0)),
+        (Some(folder), true) => HugepageFolders::Hidden(folder),
+    }
+}
+
+fn hidden(folder: &Path) -> String {
+    let folder = folder.display();
+    format!(
+        "the hugetlbfs at {folder} is hidden by a later mount, which DPDK does not get over: unmount the later one, or mount a hugetlbfs \
+         that can be reached, such as: mount -t hugetlbfs none /dev/hugepages"
+    )
+}
+
+/// Whether a path leads to a hugetlbfs.
+fn is_hugetlbfs(path: &Path) -> bool {
+    /// `HUGETLBFS_MAGIC` of linux/magic.h.
+    const MAGIC: u64 = 0x9584_58f6;
+    rustix::fs::statfs(path).is_ok_and(|found| found.f_type as u64 & 0xffff_ffff == MAGIC)
 }
 
 fn free_hugepage_mb(folder: &Path) -> u64 {
@@ -317,40 +372,10 @@ fn arguments(config: &EalConfig, hugepages: bool, affinity: &CpuSet) -> Result<V
     Ok(to)
 }
 
-/// Where EAL should put its run-time files if it cannot put them where it likes: root in a user namespace may not write to
-/// `/var/run`. To be called before the first thread is started, and passed on as [`EalConfig::runtime_dir`].
-pub fn fallback_runtime_dir() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let writable = rustix::fs::access("/var/run", rustix::fs::Access::WRITE_OK).is_ok();
-    if set("RUNTIME_DIRECTORY").is_some() || writable || !rustix::process::geteuid().is_root() {
-        return None;
-    }
-    Some(set("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from))
-}
-
 /// DPDK's version, such as "DPDK 22.11.11".
 pub fn version() -> String {
     // SAFETY: a static text.
     unsafe { text(ffi::rte_version()) }
-}
-
-/// Makes EAL use this folder for its run-time files. Only possible while there is a single thread.
-pub fn set_runtime_dir(folder: Option<&Path>) -> Result<()> {
-    let Some(folder) = folder else { return Ok(()) };
-    if std::env::var_os("RUNTIME_DIRECTORY").is_some_and(|set| set == folder) {
-        return Ok(());
-    }
-    let threads = std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
-    if threads != 1 {
-        return Err(Error::new(format!(
-            "DPDK's run-time folder can only be chosen before the first thread is started; set RUNTIME_DIRECTORY={} \
-             instead",
-            folder.display()
-        )));
-    }
-    // SAFETY: this is the only thread, so nobody reads the environment at the same time.
-    unsafe { std::env::set_var("RUNTIME_DIRECTORY", folder) };
-    Ok(())
 }
 
 #[cfg(test)]
@@ -390,6 +415,20 @@ mod tests {
         }
         assert_eq!(free_hugepage_mb(folder.path()), 200 + 2048);
         assert_eq!(free_hugepage_mb(Path::new("/does/not/exist")), 0);
+    }
+
+    #[test]
+    fn a_hugetlbfs_hidden_by_a_later_mount_is_left_alone() {
+        let folders = |mounts: &str, there: &[&str]| {
+            hugepage_folders(mounts, |folder| there.iter().any(|there| Path::new(there) == folder))
+        };
+        let one = "tmpfs /run tmpfs rw 0 0\nh /run/snabb/huge\\040tlbfs hugetlbfs rw 0 0\ntmpfs /run tmpfs rw 0 0\n";
+        let two = format!("{one}h /dev/hugepages hugetlbfs rw,pagesize=2M 0 0\n");
+        assert_eq!(folders("tmpfs /run tmpfs rw 0 0\n", &[]), HugepageFolders::Any);
+        assert_eq!(folders(one, &["/run/snabb/huge tlbfs"]), HugepageFolders::Any);
+        assert_eq!(folders(one, &[]), HugepageFolders::Hidden("/run/snabb/huge tlbfs".into()));
+        assert_eq!(folders(&two, &["/dev/hugepages"]), HugepageFolders::Only("/dev/hugepages".into()));
+        assert!(!is_hugetlbfs(Path::new("/proc")) && !is_hugetlbfs(Path::new("/does/not/exist")));
     }
 
     #[test]

@@ -129,6 +129,14 @@ pub struct LinkState {
     pub speed_known: u8,
 }
 
+/// `struct perigee_counter`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct DeviceCounter {
+    pub name: [c_char; 64],
+    pub value: u64,
+}
+
 /// `struct perigee_flow`; numbers in network order.
 #[repr(C)]
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -298,6 +306,7 @@ unsafe extern "C" {
     pub fn perigee_port_pause(port: u16) -> c_int;
     pub fn perigee_port_link(port: u16, to: *mut LinkState) -> c_int;
     pub fn perigee_port_stats(port: u16, to: *mut u64) -> c_int;
+    pub fn perigee_port_counters(port: u16, to: *mut DeviceCounter, most: c_int) -> c_int;
     pub fn perigee_port_set_mac(port: u16, mac: *const u8) -> c_int;
     pub fn perigee_interface_mtu(name: *const c_char) -> c_int;
     pub fn perigee_interface_running(name: *const c_char) -> c_int;

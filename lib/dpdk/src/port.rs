@@ -156,17 +156,32 @@ impl Port for DpdkPort {
         unsafe { ffi::perigee_port_stats(self.0.id(), n.as_mut_ptr()) };
         let [rx_packets, rx_bytes, missed, rx_errors, rx_no_buffer, tx_packets, tx_bytes, tx_errors] = n;
         let rx_missed = missed + self.0.sockets.dropped();
+        // The device has counted them as received, but nobody gets them.
+        let RxNonPlain { dropped_chained, dropped_shared, .. } = self.non_plain();
+        let dropped = dropped_chained + dropped_shared;
         PortStats {
-            rx_packets,
+            rx_packets: rx_packets.saturating_sub(dropped),
             rx_bytes,
             rx_missed,
-            rx_errors,
+            rx_errors: rx_errors + dropped,
             rx_no_buffer,
             tx_packets,
             tx_bytes,
             tx_errors,
             ..PortStats::default()
         }
+    }
+
+    fn device_counters(&self) -> Vec<(String, u64)> {
+        /// More than any driver has, with a few queues.
+        const MOST: usize = 2048;
+        let mut counters = vec![ffi::DeviceCounter { name: [0; 64], value: 0 }; MOST];
+        let _control = self.0.control();
+        // SAFETY: the port exists; at most MOST entries are written.
+        let n = unsafe { ffi::perigee_port_counters(self.0.id(), counters.as_mut_ptr(), MOST as c_int) };
+        let there = &counters[..usize::try_from(n).unwrap_or(0)];
+        // SAFETY: the shim ends each name with a zero.
+        there.iter().map(|counter| (unsafe { text(counter.name.as_ptr()) }, counter.value)).collect()
     }
 
     fn set_promiscuous(&self, on: bool) -> std::result::Result<(), String> {

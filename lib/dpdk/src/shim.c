@@ -441,6 +441,33 @@ int perigee_port_stats(uint16_t port, uint64_t to[8])
 	return 0;
 }
 
+int perigee_port_counters(uint16_t port, struct perigee_counter *to, int most)
+{
+	int n = rte_eth_xstats_get_names(port, NULL, 0);
+
+	if (n <= 0)
+		return n;
+	struct rte_eth_xstat_name *names = calloc(n, sizeof(*names));
+	struct rte_eth_xstat *values = calloc(n, sizeof(*values));
+	int there = -ENOMEM, filled = 0;
+
+	if (names != NULL && values != NULL) {
+		there = rte_eth_xstats_get_names(port, names, n);
+		/* A driver that has got more of them meanwhile fills in none. */
+		if (there >= 0 && there <= n)
+			there = rte_eth_xstats_get(port, values, n);
+	}
+	for (int i = 0; i < there && there <= n && filled < most; i++) {
+		if (values[i].id >= (uint64_t)n)
+			continue;
+		snprintf(to[filled].name, sizeof(to->name), "%s", names[values[i].id].name);
+		to[filled++].value = values[i].value;
+	}
+	free(names);
+	free(values);
+	return there < 0 ? there : filled;
+}
+
 int perigee_port_set_mac(uint16_t port, const uint8_t mac[6])
 {
 	struct rte_ether_addr address;

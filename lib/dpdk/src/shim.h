@@ -104,6 +104,15 @@ int perigee_port_link(uint16_t port, struct perigee_link *to);
 /* Does the port send or obey pause frames (IEEE 802.3 annex 31B)? 0 or 1, or a negative errno where the driver does not say. */
 int perigee_port_pause(uint16_t port);
 int perigee_port_stats(uint16_t port, uint64_t to[8]);
+
+/* A counter by its driver's own name (rte_eth_xstats_get). */
+struct perigee_counter {
+	char name[64];
+	uint64_t value;
+};
+
+/* Reads up to `most` of a device's own counters; returns their number, or a negative errno. */
+int perigee_port_counters(uint16_t port, struct perigee_counter *to, int most);
 int perigee_port_set_mac(uint16_t port, const uint8_t mac[6]);
 int perigee_interface_mtu(const char *name);
 

@@ -99,6 +99,8 @@ fn null_bursts(eal: &Eal) {
     assert_eq!(batch.refill(), 10);
     let stats = port.stats();
     assert_eq!((stats.rx_packets, stats.tx_packets), (total + 10, total));
+    let counters = port.device_counters();
+    assert!(counters.contains(&("rx_good_packets".to_owned(), total + 10)), "{counters:?}");
     let info = port.info();
     assert_eq!((info.driver.as_str(), info.mtu, info.receive_queues), ("net_null", 1500, 1));
     assert!(info.notes.iter().any(|n| n.contains("IPv4 header checksums")), "{:?}", info.notes);
@@ -224,6 +226,8 @@ fn long_frames_are_dropped_or_whole(eal: &Eal) {
     let got = receive(&mut port.rx_queue(0).unwrap(), 20);
     assert_eq!(got, sent.iter().filter(|f| f.len() == 1000).cloned().collect::<Vec<_>>());
     assert_eq!(port.non_plain(), RxNonPlain { dropped_chained: 10, ..RxNonPlain::default() });
+    let stats = port.stats();
+    assert_eq!((stats.rx_packets, stats.rx_errors), (20, 10), "what nobody got counts as errors, not as received");
     drop(port);
     let port = open(eal, &format!("net_pcap2,rx_pcap={}", input.display()), &large);
     assert_eq!(receive(&mut port.rx_queue(0).unwrap(), 30), sent);

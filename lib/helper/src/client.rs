@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::message::{
     Answer, LinkChange, LinkPreparation, NeighborChange, Request, SocketWanted, TwinStatus, TwinWanted, receive, send,
 };
 use crate::NetlinkSockets;
-use crate::server::Reach;
+use crate::reach::Reach;
 use crate::twin::Twin;
 use perigee_net::{MacAddr, Namespace};
 
@@ -25,12 +26,35 @@ const MOST_NEIGHBORS: usize = 500;
 #[error("{0}")]
 pub struct HelperError(String);
 
-/// A running helper. When dropped, the helper restores what it changed and ends; this waits for it.
+/// A running helper, and its standby. When dropped, the helper restores what it changed and ends; this waits for it.
 #[derive(Debug)]
 pub struct Helper {
-    /// Closed first, which is what ends the process. One request at a time.
-    socket: Mutex<Option<OwnedFd>>,
+    /// One request at a time.
+    sockets: Mutex<Sockets>,
+    /// The first one; the others are their predecessors' children.
     process: Child,
+}
+
+#[derive(Debug)]
+struct Sockets {
+    /// Closed first, which is what ends the process.
+    helper: Option<OwnedFd>,
+    standby: Option<OwnedFd>,
+    deaths: u64,
+    standby_deaths: u64,
+}
+
+/// How the helper is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HelperHealth {
+    /// Whether there is one to ask.
+    pub alive: bool,
+    /// Whether another one stands by.
+    pub standby: bool,
+    /// How many helpers have died.
+    pub deaths: u64,
+    /// How many have died while they stood by.
+    pub standby_deaths: u64,
 }
 
 impl Helper {
@@ -53,7 +77,36 @@ impl Helper {
         // A process group of its own keeps Ctrl-C from it: it must outlive the router to clean up.
         let process =
             command.stdin(Stdio::from(other)).stdout(Stdio::null()).process_group(0).spawn().map_err(failed)?;
-        Ok(Self { socket: Mutex::new(Some(own)), process })
+        let sockets = Sockets { helper: Some(own), standby: None, deaths: 0, standby_deaths: 0 };
+        Ok(Self { sockets: Mutex::new(sockets), process })
+    }
+
+    /// How the helper is, and puts the standby in its place if it has died. Never waits: `None` while a request is under way.
+    pub fn look(&self) -> Option<HelperHealth> {
+        let mut sockets = self.sockets.try_lock().ok()?;
+        if sockets.helper.as_ref().is_some_and(is_closed) {
+            sockets.replace();
+        }
+        let gone = sockets.standby.take_if(|standby| is_closed(standby)).is_some();
+        sockets.standby_deaths += u64::from(gone);
+        Some(sockets.health())
+    }
+
+    /// Has a standby started, if there is none: it takes over when the helper dies, and knows how to restore everything.
+    ///
+    /// # Errors
+    /// The helper is gone, or it cannot be started.
+    pub fn stand_by(&self) -> Result<(), HelperError> {
+        if self.sockets.lock().unwrap_or_else(PoisonError::into_inner).standby.is_some() {
+            return Ok(());
+        }
+        match self.ask(&Request::Standby)? {
+            (Answer::Socket, Some(fd)) => {
+                self.sockets.lock().unwrap_or_else(PoisonError::into_inner).standby = Some(fd);
+                Ok(())
+            }
+            _ => Err(confused()),
+        }
     }
 
     /// Makes a twin.
@@ -167,19 +220,50 @@ impl Helper {
     }
 
     fn ask(&self, request: &Request) -> Result<(Answer, Option<OwnedFd>), HelperError> {
-        let gone = |error: std::io::Error| {
-            HelperError(format!("the helper process does not answer: {error}; its last words may be in the log"))
-        };
-        let guard = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        let ended = || gone(std::io::Error::other("it has ended"));
-        let socket = guard.as_ref().ok_or_else(ended)?;
-        send(socket, request, None).map_err(gone)?;
-        match receive(socket).map_err(gone)? {
-            Some((Answer::Failed(why), _)) => Err(HelperError(why)),
-            Some(answer) => Ok(answer),
-            None => Err(ended()),
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let ended = || HelperError("the helper process has ended: Linux is not changed any more".to_owned());
+            let socket = sockets.helper.as_ref().ok_or_else(ended)?;
+            match exchange(socket, request) {
+                Ok(Some((Answer::Failed(why), _))) => return Err(HelperError(why)),
+                Ok(Some(answer)) => return Ok(answer),
+                // The standby carries out what this one has not, or not wholly.
+                Ok(None) => sockets.replace(),
+                Err(error) => return Err(HelperError(format!("the helper process does not answer: {error}"))),
+            }
         }
     }
+}
+
+impl Sockets {
+    /// The helper has died: the standby takes its place.
+    fn replace(&mut self) {
+        self.helper = self.standby.take();
+        self.deaths += 1;
+    }
+
+    fn health(&self) -> HelperHealth {
+        let (alive, standby) = (self.helper.is_some(), self.standby.is_some());
+        HelperHealth { alive, standby, deaths: self.deaths, standby_deaths: self.standby_deaths }
+    }
+}
+
+/// A request and its answer; `None` if the helper is dead.
+fn exchange(socket: &OwnedFd, request: &Request) -> std::io::Result<Option<(Answer, Option<OwnedFd>)>> {
+    let dead = |error: &std::io::Error| {
+        matches!(error.kind(), std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset)
+    };
+    match send(socket, request, None).and_then(|()| receive(socket)) {
+        Err(error) if dead(&error) => Ok(None),
+        result => result,
+    }
+}
+
+/// Whether nobody is at the other end any more.
+fn is_closed(socket: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(socket, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&now)).is_ok_and(|_| fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR))
 }
 
 fn confused() -> HelperError {
@@ -188,7 +272,17 @@ fn confused() -> HelperError {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        self.socket.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let sockets = self.sockets.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if sockets.helper.as_ref().is_some_and(is_closed) {
+            sockets.replace();
+        }
+        // It ends when it hears no more, and its end of the socket is closed when everything is restored.
+        if let Some(helper) = sockets.helper.take()
+            && rustix::net::shutdown(&helper, rustix::net::Shutdown::Write).is_ok()
+        {
+            while let Ok(Some(_)) = receive::<Answer>(&helper) {}
+        }
+        sockets.standby = None;
         if let Err(error) = self.process.wait() {
             tracing::warn!("the helper process cannot be waited for: {error}");
         }

@@ -10,6 +10,8 @@
 //! | `message.rs` | requests, answers, and how they cross the socket |
 //! | `client.rs` | the router's side: [`Helper`] |
 //! | `server.rs` | the helper's side: [`serve_stdin`] |
+//! | `state.rs` | what the helper knows, and its standby as well |
+//! | `reach.rs` | which capabilities the helper keeps |
 //! | `failure.rs` | why Linux refused something |
 //! | `links.rs` | its changes to Linux's interfaces, by netlink and `/proc/sys` |
 //! | `sockets.rs` | sockets of netlink, which belong to the namespace they are opened in |
@@ -27,11 +29,14 @@ mod links;
 mod message;
 mod neighbors;
 pub mod privileges;
+mod reach;
 mod server;
 mod sockets;
+mod state;
 pub mod twin;
 
-pub use client::{Helper, HelperError};
+pub use client::{Helper, HelperError, HelperHealth};
 pub use message::{LinkChange, LinkPreparation, NeighborChange, PROTOCOL, SocketWanted, TwinStatus, TwinWanted};
-pub use server::{Reach, serve_stdin};
+pub use reach::Reach;
+pub use server::serve_stdin;
 pub use sockets::{NetlinkSockets, open_links, open_monitor, open_plain};

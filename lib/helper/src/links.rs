@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The helper's changes to Linux's interfaces, inside the namespace of the calling thread.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::os::fd::{AsFd, OwnedFd};
 use std::{fs, io};
@@ -10,6 +11,7 @@ use perigee_net::{InterfaceAddress, MacAddr};
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
 use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec};
+use serde::{Deserialize, Serialize};
 use tun_rs::{DeviceBuilder, Layer};
 
 use super::failure::Failure;
@@ -34,7 +36,7 @@ const PORT_SETTINGS: [(&str, &str, &str); 3] =
     [("ipv4", "forwarding", "0"), ("ipv4", "arp_ignore", "8"), ("ipv6", "disable_ipv6", "1")];
 
 /// The state of a prepared interface before.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Undo {
     name: String,
     index: u32,
@@ -76,10 +78,13 @@ pub(super) fn make_twin(wanted: &TwinWanted) -> Result<(OwnedFd, TwinStatus), Fa
     Ok((fd, TwinStatus { name: name.clone(), namespace: wanted.namespace.clone(), index }))
 }
 
-/// Sets an interface up or down, its carrier, its MTU, its addresses.
-pub(super) fn change(change: &LinkChange) -> Result<(), Failure> {
+/// Sets an interface up or down, its carrier, its MTU, its addresses, if it is one of the changeable ones.
+pub(super) fn change(change: &LinkChange, changeable: Option<&BTreeSet<u32>>) -> Result<(), Failure> {
     let apply = async |netlink: Handle| {
         let index = find(&netlink, &change.name).await?.header.index;
+        if changeable.is_some_and(|changeable| !changeable.contains(&index)) {
+            return Err("it is no twin of the router's".to_owned().into());
+        }
         for address in &change.remove {
             remove_address(&netlink, index, *address).await?;
         }
@@ -116,39 +121,47 @@ pub(super) fn mac(name: &str) -> Result<MacAddr, Failure> {
     with_netlink(read).map_err(|failure| failure.of(format_args!("cannot use the interface `{name}`")))
 }
 
-/// Prepares the interface under a port; returns how to restore it.
-pub(super) fn prepare(wanted: &LinkPreparation) -> Result<Undo, Failure> {
+/// How to restore an interface after [`prepare`].
+pub(super) fn look(wanted: &LinkPreparation) -> Result<Undo, Failure> {
     let name = &wanted.name;
-    let apply = async |netlink: Handle| {
+    let look = async |netlink: Handle| {
         let link = find(&netlink, name).await?;
-        let mut undo = Undo {
+        let mac = attribute(&link, |a| match a {
+            LinkAttribute::Address(mac) => Some(mac.clone()),
+            _ => None,
+        });
+        let mtu = attribute(&link, |a| match a {
+            LinkAttribute::Mtu(mtu) => Some(*mtu),
+            _ => None,
+        });
+        Ok(Undo {
             name: name.clone(),
             index: link.header.index,
             was_up: link.header.flags.contains(LinkFlags::Up),
             was_promiscuous: link.header.flags.contains(LinkFlags::Promisc),
-            mac: None,
-            mtu: None,
+            mac: mac.filter(|_| wanted.other_mac.is_some()),
+            mtu: mtu.filter(|_| wanted.mtu.is_some()),
             gro: attribute(&link, |a| match a {
                 LinkAttribute::GroMaxSize(size) => Some(*size),
                 _ => None,
             }),
             settings: current_settings(name),
-        };
+        })
+    };
+    with_netlink(look).map_err(|failure| failure.of(format_args!("cannot prepare the interface `{name}`")))
+}
+
+/// Prepares the interface under a port.
+pub(super) fn prepare(wanted: &LinkPreparation, undo: &Undo) -> Result<(), Failure> {
+    let name = &wanted.name;
+    let apply = async |netlink: Handle| {
         // Packets that the kernel merged into larger ones than the MTU would be cut off.
         let mut message =
-            LinkUnspec::new_with_index(link.header.index).up().append_extra_attribute(LinkAttribute::GroMaxSize(1));
+            LinkUnspec::new_with_index(undo.index).up().append_extra_attribute(LinkAttribute::GroMaxSize(1));
         if let Some(mac) = wanted.other_mac {
-            undo.mac = attribute(&link, |a| match a {
-                LinkAttribute::Address(mac) => Some(mac.clone()),
-                _ => None,
-            });
             message = message.address(mac.0.to_vec());
         }
         if let Some(mtu) = wanted.mtu {
-            undo.mtu = attribute(&link, |a| match a {
-                LinkAttribute::Mtu(mtu) => Some(*mtu),
-                _ => None,
-            });
             message = message.mtu(u32::from(mtu));
         }
         // The settings come first: an interface that comes up with IPv6 sends packets immediately.
@@ -157,10 +170,10 @@ pub(super) fn prepare(wanted: &LinkPreparation) -> Result<Undo, Failure> {
             Err(error) => Err(error),
         };
         match done {
-            Ok(()) => Ok(undo),
+            Ok(()) => Ok(()),
             Err(error) => {
                 // A half-prepared interface would be worse than none; the first error is the one to report.
-                let _ = restore_with(&netlink, &undo).await;
+                let _ = restore_with(&netlink, undo).await;
                 Err(error)
             }
         }
@@ -169,6 +182,11 @@ pub(super) fn prepare(wanted: &LinkPreparation) -> Result<Undo, Failure> {
 }
 
 impl Undo {
+    /// The interface's name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Whether it is about an interface that is gone, as `newer` is about another one of its name.
     pub(super) fn is_outdated_by(&self, newer: &Undo) -> bool {
         self.name == newer.name && self.index != newer.index
@@ -242,7 +260,8 @@ pub(super) async fn set(netlink: &Handle, message: LinkMessageBuilder<LinkUnspec
 }
 
 pub(super) async fn add_address(netlink: &Handle, index: u32, net: InterfaceAddress) -> Result<(), Failure> {
-    let mut request = netlink.address().add(index, net.address, net.prefix_len);
+    // One that is there already, as the helper before this one died just after adding it, is no error.
+    let mut request = netlink.address().add(index, net.address, net.prefix_len).replace();
     if net.address.is_ipv6() {
         // The router does duplicate address detection; the kernel's would only delay the use of the address.
         request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));

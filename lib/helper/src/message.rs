@@ -151,8 +151,12 @@ pub(super) enum Request {
     },
     /// Files and empty folders to remove when the router has ended, in this order: it is another user then.
     RemoveAtEnd(Vec<PathBuf>),
-    /// The router has started: from now on no twin is made, no interface prepared and no file removed that was not named before.
+    /// The router has started: from now on no twin is made, no interface changed and no file removed that was not named before.
     Started,
+    /// Start another helper, which takes over when this one dies. Answered with the socket to ask it by.
+    Standby,
+    /// From one helper to another, with a socket: the changes that come on it are to be taken over.
+    StandBy,
 }
 
 /// The helper's answers.

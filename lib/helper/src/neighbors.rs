@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! The router's neighbors and VLANs in Linux, inside the namespace of the calling thread.
 
+use std::collections::BTreeSet;
+
+use futures::TryStreamExt;
+use rtnetlink::packet_route::link::LinkAttribute;
 use rtnetlink::packet_route::neighbour::{NeighbourAttribute, NeighbourFlags, NeighbourState};
 use rtnetlink::packet_route::route::RouteProtocol;
 use rtnetlink::{Handle, LinkUnspec, LinkVlan};
@@ -9,11 +13,23 @@ use super::failure::Failure;
 use super::links::{TWIN_SETTINGS, add_address, find, set, set_all, with_netlink};
 use super::message::{NeighborChange, PROTOCOL, TwinWanted};
 
-/// Sets and removes entries of Linux's neighbor table. Continues after a refusal; the first one is the error.
-pub(super) fn change(neighbors: &[NeighborChange]) -> Result<(), Failure> {
+/// Sets and removes entries of Linux's neighbor table, on changeable links and VLANs on them. Continues after a refusal; the first one
+/// is the error.
+pub(super) fn change(neighbors: &[NeighborChange], changeable: Option<&BTreeSet<u32>>) -> Result<(), Failure> {
     let apply = async |netlink: Handle| {
         let mut result = Ok(());
+        let mut known = changeable.cloned();
         for neighbor in neighbors {
+            if let Some(known) = &mut known
+                && !known.contains(&neighbor.link)
+            {
+                if !is_on(&netlink, neighbor.link, known).await {
+                    let refusal = format!("the interface {} is no twin of the router's", neighbor.link);
+                    result = result.and(Err(refusal.into()));
+                    continue;
+                }
+                known.insert(neighbor.link);
+            }
             let done = match neighbor.mac {
                 Some(_) => set_neighbor(&netlink, neighbor).await,
                 None => remove_neighbor(&netlink, neighbor).await,
@@ -26,6 +42,13 @@ pub(super) fn change(neighbors: &[NeighborChange]) -> Result<(), Failure> {
         result
     };
     with_netlink(apply)
+}
+
+/// Whether a link, a VLAN of an operator's say, is on top of one of `links`; one that is gone does no harm.
+async fn is_on(netlink: &Handle, link: u32, links: &BTreeSet<u32>) -> bool {
+    let found = netlink.link().get().match_index(link).execute().try_next().await;
+    let Ok(Some(found)) = found else { return true };
+    found.attributes.iter().any(|a| matches!(a, LinkAttribute::Link(below) if links.contains(below)))
 }
 
 async fn set_neighbor(netlink: &Handle, neighbor: &NeighborChange) -> Result<(), rtnetlink::Error> {
@@ -63,8 +86,8 @@ fn absent_is_fine(result: Result<(), rtnetlink::Error>) -> Result<(), rtnetlink:
     }
 }
 
-/// A VLAN interface on a twin, with addresses.
-pub(super) fn make_vlan(on: &str, vlan: u16, wanted: &TwinWanted) -> Result<(), Failure> {
+/// A VLAN interface on a twin, with addresses; returns its number.
+pub(super) fn make_vlan(on: &str, vlan: u16, wanted: &TwinWanted) -> Result<u32, Failure> {
     let name = &wanted.name;
     let setup = async |netlink: Handle| {
         let below = find(&netlink, on).await?.header.index;
@@ -75,7 +98,8 @@ pub(super) fn make_vlan(on: &str, vlan: u16, wanted: &TwinWanted) -> Result<(), 
         for address in &wanted.addresses {
             add_address(&netlink, index, *address).await?;
         }
-        set(&netlink, LinkUnspec::new_with_index(index).up()).await
+        set(&netlink, LinkUnspec::new_with_index(index).up()).await?;
+        Ok(index)
     };
     with_netlink(setup).map_err(|failure| failure.of(format_args!("cannot create the VLAN interface `{name}`")))
 }

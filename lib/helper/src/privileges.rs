@@ -36,6 +36,16 @@ pub fn keep_only(kept: &[Capability]) -> io::Result<()> {
     caps::set(None, CapSet::Permitted, &kept).map_err(io::Error::other)
 }
 
+/// Lets programs that this thread starts have its capabilities.
+///
+/// # Errors
+/// The kernel's refusal.
+pub(crate) fn pass_on() -> io::Result<()> {
+    let has = caps::read(None, CapSet::Permitted).map_err(io::Error::other)?;
+    caps::set(None, CapSet::Inheritable, &has).map_err(io::Error::other)?;
+    caps::set(None, CapSet::Ambient, &has).map_err(io::Error::other)
+}
+
 /// The threads of this process that could still use a capability: name and number of each.
 ///
 /// # Errors

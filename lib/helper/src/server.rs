@@ -1,39 +1,42 @@
 // SPDX-License-Identifier: MIT
 //! The helper's side: serves one request after the other until the router is gone.
+//!
+//! ```text
+//!  router ──requests──► helper ──changes of its state──► standby     if the helper dies: the router asks the standby, which
+//!     └─────────────────────────────────────────────────────┘        knows how to restore everything, and has one made in turn
+//! ```
 
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 
-use caps::Capability;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::failure::Failure;
-use super::links::{self, Undo};
+use super::links;
 use super::message::{Answer, Request, SocketWanted, receive, send};
 use super::neighbors;
+use super::reach::Reach;
+use super::state::{Change, State};
 use crate::privileges;
 use crate::sockets;
 use perigee_net::Namespace;
 
 /// Serves the router at the other end of the standard input until it closes; then restores what was changed.
 ///
-/// Of its capabilities it keeps `CAP_NET_ADMIN`, for interfaces and neighbors, and those of `reach`.
+/// Of its capabilities it keeps those that `reach` takes.
 ///
 /// # Errors
 /// The standard input is not a socket of [`super::Helper`], or the router sent something that is not a request.
 pub fn serve_stdin(reach: Reach) -> io::Result<()> {
     // Not stdin itself, whose buffer does not keep messages and descriptors apart.
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
-    let needed: &[Capability] = match reach {
-        Reach::Own => &[Capability::CAP_NET_ADMIN],
-        Reach::Namespaces => &[Capability::CAP_NET_ADMIN, Capability::CAP_SYS_ADMIN],
-        Reach::Processes => &[Capability::CAP_NET_ADMIN, Capability::CAP_SYS_ADMIN, Capability::CAP_SYS_PTRACE],
-    };
-    privileges::keep_only(needed)?;
+    privileges::keep_only(reach.capabilities())?;
     ignore_signals()?;
     let mut server = Server::default();
     let result = server.serve(&socket);
@@ -51,143 +54,210 @@ fn ignore_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// Which network namespaces a helper has to do with; each takes a capability more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reach {
-    /// The router's own.
-    Own,
-    /// Those with a name or a path: to enter one takes `CAP_SYS_ADMIN`.
-    Namespaces,
-    /// Those of processes: to look into `/proc/PID/ns` of others takes `CAP_SYS_PTRACE`.
-    Processes,
+/// A standby: its process, and the socket on which it hears of changes.
+struct Standby {
+    process: Child,
+    socket: OwnedFd,
 }
 
-impl Reach {
-    /// What a namespace asks for.
-    pub fn to(namespace: Option<&Namespace>) -> Reach {
-        match namespace {
-            None => Reach::Own,
-            Some(Namespace::Name(_) | Namespace::Path(_)) => Reach::Namespaces,
-            Some(Namespace::Pid(_)) => Reach::Processes,
-        }
-    }
-
-    /// Its word on the helper's command line.
-    pub fn word(self) -> &'static str {
-        match self {
-            Reach::Own => "own",
-            Reach::Namespaces => "namespaces",
-            Reach::Processes => "processes",
-        }
-    }
-}
-
-impl std::str::FromStr for Reach {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<Reach, String> {
-        let all = [Reach::Own, Reach::Namespaces, Reach::Processes];
-        all.into_iter()
-            .find(|reach| reach.word() == word)
-            .ok_or_else(|| format!("found {word:?}, expected own, namespaces or processes"))
-    }
-}
-
+/// A helper. It is a standby while it has a predecessor.
 #[derive(Default)]
 struct Server {
-    /// How to restore the interfaces that were prepared.
-    undo: Vec<Undo>,
-    /// What to remove at the end.
-    remove: Vec<PathBuf>,
-    /// The interfaces that were named, twins among them.
-    names: BTreeSet<String>,
-    /// Whether the router has started: it knows all interfaces and files by then.
-    started: bool,
+    state: State,
+    standby: Option<Standby>,
+    predecessor: Option<OwnedFd>,
 }
 
 impl Server {
-    fn serve(&mut self, socket: &OwnedFd) -> io::Result<()> {
-        while let Some((request, _)) = receive::<Request>(socket)? {
-            let (answer, fd) = match self.answer(request) {
-                Ok(answer) => answer,
-                Err(failure) => (Answer::Failed(failure.to_string()), None),
+    fn serve(&mut self, router: &OwnedFd) -> io::Result<()> {
+        let mut first = true;
+        loop {
+            self.follow_predecessor(router)?;
+            let Some((request, fd)) = receive::<Request>(router)? else { return Ok(()) };
+            match (request, fd) {
+                // From the helper that started this one; the router has not got its end of the socket yet.
+                (Request::StandBy, Some(predecessor)) if first => self.predecessor = Some(predecessor),
+                (request, _) => {
+                    // Whoever asks a standby has nobody else to ask.
+                    self.hear_out_predecessor()?;
+                    let (answer, fd) = match self.answer(request) {
+                        Ok(answer) => answer,
+                        Err(failure) => (Answer::Failed(failure.to_string()), None),
+                    };
+                    send(router, &answer, fd.as_ref().map(AsFd::as_fd))?;
+                    // Dropping `fd` leaves the router's copy the only one: the twin ends with the router.
+                }
+            }
+            first = false;
+        }
+    }
+
+    /// Takes over the predecessor's changes until the router asks for something, or is gone.
+    fn follow_predecessor(&mut self, router: &OwnedFd) -> io::Result<()> {
+        while let Some(predecessor) = &self.predecessor {
+            let mut fds = [predecessor, router].map(|fd| PollFd::new(fd, PollFlags::IN));
+            match poll(&mut fds, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                result => result?,
             };
-            send(socket, &answer, fd.as_ref().map(AsFd::as_fd))?;
-            // Dropping `fd` leaves the router's copy the only one: the twin ends with the router.
+            if fds[0].revents().is_empty() {
+                return Ok(());
+            }
+            self.hear_predecessor()?;
         }
         Ok(())
     }
 
-    /// Notes an interface; a router that has started names no new ones, whoever has taken it over.
-    fn name(&mut self, name: &str) -> Result<(), Failure> {
-        if self.started && !self.names.contains(name) {
+    /// Takes over what the predecessor has still sent.
+    fn hear_out_predecessor(&mut self) -> io::Result<()> {
+        while self.predecessor.is_some() {
+            self.hear_predecessor()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a change of the predecessor, or its end.
+    fn hear_predecessor(&mut self) -> io::Result<()> {
+        let Some(predecessor) = &self.predecessor else { return Ok(()) };
+        match receive::<Change>(predecessor)? {
+            Some((change, _)) => self.state.apply(change),
+            None => self.predecessor = None,
+        }
+        Ok(())
+    }
+
+    /// Changes the state, the standby's as well.
+    fn note(&mut self, change: Change) {
+        if let Some(standby) = &self.standby
+            && send(&standby.socket, &change, None).is_err()
+        {
+            // The router sees its end, too, and has another one made.
+            self.standby = None;
+        }
+        self.state.apply(change);
+    }
+
+    fn name(&mut self, namespace: Option<&Namespace>, name: &str) -> Result<(), Failure> {
+        if !self.state.may_name(namespace, name) {
             return Err(format!("{name} was not one of the router's interfaces when it started").into());
         }
-        self.names.insert(name.to_owned());
+        self.note(Change::Named(namespace.cloned(), name.to_owned()));
         Ok(())
     }
 
     fn answer(&mut self, request: Request) -> Result<(Answer, Option<OwnedFd>), Failure> {
+        let done = Ok((Answer::Done, None));
         match request {
-            Request::RemoveAtEnd(_) if self.started => {
-                Err("files to remove are named before the start".to_owned().into())
+            Request::RemoveAtEnd(_) | Request::OpenSocket { socket: SocketWanted::Listener(_), .. }
+                if self.state.started =>
+            {
+                Err("files and listeners are named before the start".to_owned().into())
             }
             Request::RemoveAtEnd(paths) => {
-                self.remove.extend(paths);
-                Ok((Answer::Done, None))
+                paths.into_iter().for_each(|path| self.note(Change::Remove(path)));
+                done
             }
             Request::Started => {
-                self.started = true;
-                Ok((Answer::Done, None))
+                self.note(Change::Started);
+                done
             }
+            Request::Standby => Ok((Answer::Socket, Some(self.start_standby()?))),
+            Request::StandBy => Err("this helper is no standby".to_owned().into()),
             Request::MakeTwin(wanted) => {
-                self.name(&wanted.name)?;
                 let namespace = wanted.namespace.clone();
+                self.name(namespace.as_ref(), &wanted.name)?;
                 let (fd, status) = inside(namespace.as_ref(), move || links::make_twin(&wanted))?;
+                self.note(Change::Link(namespace, status.index));
                 Ok((Answer::Twin(status), Some(fd)))
             }
             Request::ChangeLink(change) => {
                 let namespace = change.namespace.clone();
-                inside(namespace.as_ref(), move || links::change(&change))?;
-                Ok((Answer::Done, None))
+                let changeable = self.state.changeable(namespace.as_ref());
+                inside(namespace.as_ref(), move || links::change(&change, changeable.as_ref()))?;
+                done
             }
             Request::LinkMac(name) => {
                 let mac = inside(None, move || links::mac(&name))?;
                 Ok((Answer::Mac(mac), None))
             }
             Request::PrepareLink(preparation) => {
-                self.name(&preparation.name)?;
-                let undo = inside(None, move || links::prepare(&preparation))?;
-                self.undo.retain(|older| !older.is_outdated_by(&undo));
-                self.undo.push(undo);
-                Ok((Answer::Done, None))
+                let name = preparation.name.clone();
+                self.name(None, &name)?;
+                let undo = inside(None, move || links::look(&preparation).map(|undo| (preparation, undo)))?;
+                let (preparation, undo) = undo;
+                // Before it is done, so that it is undone whenever this process dies.
+                self.note(Change::Preparing(undo.clone()));
+                let prepared = inside(None, move || links::prepare(&preparation, &undo));
+                prepared.inspect_err(|_| self.note(Change::NotPrepared(name)))?;
+                done
             }
             Request::OpenSocket { socket, namespace } => {
                 let fd = inside(namespace.as_ref(), move || open_socket(socket))?;
                 Ok((Answer::Socket, Some(fd)))
             }
             Request::ChangeNeighbors { neighbors, namespace } => {
-                inside(namespace.as_ref(), move || neighbors::change(&neighbors))?;
-                Ok((Answer::Done, None))
+                let changeable: Option<BTreeSet<u32>> = self.state.changeable(namespace.as_ref());
+                inside(namespace.as_ref(), move || neighbors::change(&neighbors, changeable.as_ref()))?;
+                done
             }
             Request::MakeVlan { on, vlan, wanted } => {
                 let namespace = wanted.namespace.clone();
-                inside(namespace.as_ref(), move || neighbors::make_vlan(&on, vlan, &wanted))?;
-                Ok((Answer::Done, None))
+                self.name(namespace.as_ref(), &wanted.name)?;
+                let link = inside(namespace.as_ref(), move || neighbors::make_vlan(&on, vlan, &wanted))?;
+                self.note(Change::Link(namespace, link));
+                done
             }
         }
     }
 
+    /// Starts a standby that knows what this helper knows; returns the router's end of its socket.
+    fn start_standby(&mut self) -> Result<OwnedFd, Failure> {
+        let failed = |error: io::Error| Failure::from(error).of("cannot start a standby of the helper process");
+        let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (routers, input) = pair().map_err(|error| failed(error.into()))?;
+        let (socket, others) = pair().map_err(|error| failed(error.into()))?;
+        // The one before is dead, if there was one: the router would not ask for another.
+        if let Some(mut dead) = self.standby.take() {
+            let _ = dead.process.try_wait();
+        }
+        let process = thread::spawn(move || {
+            privileges::pass_on()?;
+            let mut command = Command::new("/proc/self/exe");
+            command.args(std::env::args_os().skip(1)).stdin(Stdio::from(input)).stdout(Stdio::null());
+            std::os::unix::process::CommandExt::process_group(&mut command, 0).spawn()
+        });
+        let process = process.join().unwrap_or_else(|_| Err(io::Error::other("a thread ended"))).map_err(failed)?;
+        send(&routers, &Request::StandBy, Some(others.as_fd())).map_err(failed)?;
+        for change in self.state.changes() {
+            send(&socket, &change, None).map_err(failed)?;
+        }
+        self.standby = Some(Standby { process, socket });
+        Ok(routers)
+    }
+
     /// Restores the prepared interfaces, the last one first, and removes what the router could not.
     fn restore(&mut self) {
-        for path in self.remove.drain(..) {
+        // A standby leaves it to its predecessor, if that one lives to do it.
+        let heard = self.hear_out_predecessor();
+        if let Err(error) = heard {
+            tracing::warn!("the helper's standby does not understand the helper: {error}");
+        }
+        if self.state.restored {
+            return;
+        }
+        for path in self.state.remove.drain(..) {
             // Gone already, or a folder that others use, too.
             let _ = if path.is_dir() { std::fs::remove_dir(&path) } else { std::fs::remove_file(&path) };
         }
-        for undo in self.undo.drain(..).rev() {
+        for undo in std::mem::take(&mut self.state.undo).into_iter().rev() {
             if let Err(error) = inside(None, move || links::restore(&undo)) {
                 tracing::warn!("{error}");
             }
+        }
+        self.note(Change::Restored);
+        if let Some(mut standby) = self.standby.take() {
+            drop(standby.socket);
+            let _ = standby.process.try_wait();
         }
     }
 }

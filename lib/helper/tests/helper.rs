@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use perigee_helper::privileges;
 use perigee_helper::twin::Twin;
-use perigee_helper::{Helper, LinkChange, LinkPreparation, Reach, TwinStatus, TwinWanted, serve_stdin};
+use perigee_helper::{
+    Helper, LinkChange, LinkPreparation, NeighborChange, Reach, SocketWanted, TwinStatus, TwinWanted, serve_stdin,
+};
 use perigee_net::{MacAddr, Namespace};
 
 fn main() -> ExitCode {
@@ -105,6 +107,8 @@ fn inside() {
     twins_in_another_namespace();
     a_prepared_interface_is_restored();
     refusals_are_sentences();
+    a_standby_knows_what_its_helper_did();
+    a_router_that_runs_changes_its_own_interfaces_alone();
     the_helper_goes_on_without_the_routers_privileges();
 }
 
@@ -235,6 +239,85 @@ fn a_prepared_interface_is_restored() {
     helper.prepare_link(&wanted).unwrap();
     ip("link del left");
     drop(helper);
+}
+
+/// The child processes of a process.
+fn children(parent: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{parent}/task")).map(|list| list.flatten().collect::<Vec<_>>());
+    let list = |path: std::path::PathBuf| fs::read_to_string(path.join("children")).unwrap_or_default();
+    let all: Vec<String> = threads.unwrap_or_default().iter().map(|entry| list(entry.path())).collect();
+    all.join(" ").split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+fn a_standby_knows_what_its_helper_did() {
+    ip("link add left type veth peer name right");
+    let link = || ip("-o -d link show dev left").replace("qdisc noop ", "qdisc noqueue ");
+    let before = link();
+    let helper = start();
+    let mut first = children(std::process::id());
+    let wanted = LinkPreparation { name: "left".into(), other_mac: Some(MacAddr([2, 9, 9, 9, 9, 9])), mtu: Some(1600) };
+    // Once before the standby is there, once while it is.
+    helper.prepare_link(&wanted).unwrap();
+    helper.stand_by().unwrap();
+    let (_fd, _) = helper.make_twin(&twin("wan")).unwrap();
+    helper.prepare_link(&wanted).unwrap();
+    helper.started().unwrap();
+    assert!(helper.look().is_some_and(|health| health.alive && health.standby && health.deaths == 0));
+    let first = first.pop().expect("a process");
+    let mut killed = first;
+    for deaths in 1..=3 {
+        let next = children(killed)[0];
+        assert!(Command::new("kill").args(["-9", &killed.to_string()]).status().unwrap().success());
+        eventually("its death", || {
+            fs::read_to_string(format!("/proc/{killed}/stat")).is_ok_and(|s| s.contains(") Z"))
+                || !fs::exists(format!("/proc/{killed}")).unwrap()
+        });
+        // Whether it was looked at or not: the request arrives.
+        if deaths == 2 {
+            assert!(helper.look().is_some_and(|health| health.alive && !health.standby));
+        }
+        let mtu = 1280 + deaths;
+        helper.change_link(&LinkChange { name: "wan".into(), mtu: Some(mtu), ..LinkChange::default() }).unwrap();
+        assert!(ip("link show dev wan").contains(&format!("mtu {mtu}")));
+        assert_eq!(helper.look().unwrap().deaths, u64::from(deaths));
+        helper.stand_by().unwrap();
+        killed = next;
+    }
+    assert!(helper.change_link(&LinkChange { name: "left".into(), up: Some(false), ..LinkChange::default() }).is_err());
+    drop(helper);
+    assert_eq!(link(), before, "what three dead helpers did is undone");
+    ip("link del left");
+}
+
+fn a_router_that_runs_changes_its_own_interfaces_alone() {
+    ip("link add left type veth peer name right");
+    let helper = start();
+    let (_fd, status) = helper.make_twin(&twin("wan")).unwrap();
+    helper.started().unwrap();
+    let change =
+        |name: &str| helper.change_link(&LinkChange { name: name.into(), up: Some(true), ..LinkChange::default() });
+    change("wan").unwrap();
+    assert_eq!(change("left").unwrap_err().to_string(), "cannot change `left`: it is no twin of the router's");
+    let number = |name: &str| -> u32 {
+        let shown = ip(&format!("-o link show dev {name}"));
+        shown.split(':').next().and_then(|number| number.trim().parse().ok()).expect("a number first")
+    };
+    let neighbor = |link: u32| {
+        let (address, mac) = ("10.0.0.77".parse().unwrap(), Some(MacAddr([2, 0, 0, 0, 0, 9])));
+        helper.change_neighbors(&[NeighborChange { link, address, mac }], None)
+    };
+    neighbor(status.index).unwrap();
+    // Not every kernel has VLAN interfaces.
+    let vlan = Command::new("ip").args("link add link wan name wan.7 type vlan id 7".split(' ')).output().unwrap();
+    if vlan.status.success() {
+        ip("link set wan.7 up");
+        neighbor(number("wan.7")).expect("a VLAN on a twin is the router's");
+    }
+    let refused = neighbor(number("left")).unwrap_err().to_string();
+    assert!(refused.ends_with("is no twin of the router's"), "{refused}");
+    let listen = SocketWanted::Listener("127.0.0.1:0".parse().unwrap());
+    assert!(helper.open_socket(listen, None).is_err(), "listeners are named before the start");
+    ip("link del left");
 }
 
 fn refusals_are_sentences() {

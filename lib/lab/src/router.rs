@@ -145,6 +145,17 @@ impl Router {
         Ok(log)
     }
 
+    /// Waits until it ends by itself, and returns its log.
+    ///
+    /// # Errors
+    /// It does not end in time, or as if it had been asked to.
+    pub fn fails(mut self) -> Result<String> {
+        let status = self.process.wait(self.launch.patience)?;
+        let log = self.log();
+        ensure!(status.code() == Some(1), "the router ended with {status}:\n{log}");
+        Ok(log)
+    }
+
     /// Kills it by SIGKILL.
     ///
     /// # Errors

@@ -200,6 +200,11 @@ impl Follower {
         self.effects.push_back(effect);
     }
 
+    /// There is no helper any more.
+    pub fn helper_is_gone(&mut self) {
+        self.setup.helper = false;
+    }
+
     /// Asks the helper, if there is one.
     pub(crate) fn ask_helper(&mut self, request: HelperRequest) {
         if self.setup.helper {

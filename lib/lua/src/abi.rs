@@ -262,6 +262,16 @@ fn distinct(a: *const Batch, b: *const Batch) -> Result<(), &'static str> {
     if std::ptr::eq(a, b) { Err("from and to are the same batch") } else { Ok(()) }
 }
 
+/// A mask that is narrowed must not be the one that says which packets the batch owns: those it lost would be nobody's.
+fn own(batch: *const Batch, mask: *const Mask) -> Result<(), &'static str> {
+    let at = (mask as usize).wrapping_sub(batch as usize);
+    if at < size_of::<Batch>() {
+        Err("the mask is the batch's own `live`: copy it, mask:assign(burst.live)")
+    } else {
+        Ok(())
+    }
+}
+
 fn text(string: *const c_char) -> Result<String, &'static str> {
     if string.is_null() {
         return Err("a name is NULL");
@@ -280,8 +290,9 @@ macro_rules! export_modules {
         #[unsafe(export_name = concat!("perigee_", stringify!($name)))]
         pub unsafe extern "C" fn $name(ctx: *mut Context, batch: *mut Batch, mask: *mut Mask) -> c_int {
             guard(ctx, stringify!($name), -1, || {
+                own(batch, mask)?;
                 let (ctx, batch, mask) = (borrow!(&mut ctx), borrow!(&mut batch), borrow!(&mut mask));
-                if ctx.trace.is_some() {
+                if ctx.watched {
                     watch::one(ctx, batch, mask, ModuleId::$name, perigee_modules::$name::$name);
                 } else {
                     perigee_modules::$name::$name(ctx, batch, mask);
@@ -301,9 +312,10 @@ macro_rules! export_modules {
                 if std::ptr::eq(ip4, ip6) {
                     return Err("the two masks are the same".into());
                 }
+                own(batch, ip4).and(own(batch, ip6))?;
                 let (ip4, ip6) = (borrow!(&mut ip4), borrow!(&mut ip6));
                 let (ctx, batch) = (borrow!(&mut ctx), borrow!(&mut batch));
-                if ctx.trace.is_some() {
+                if ctx.watched {
                     watch::two(ctx, batch, ip4, ip6, ModuleId::$name, perigee_modules::$name::$name);
                 } else {
                     perigee_modules::$name::$name(ctx, batch, ip4, ip6);

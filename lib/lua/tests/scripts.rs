@@ -259,6 +259,55 @@ fn wrong_arguments_are_errors_in_lua_not_crashes() {
     }
 }
 
+/// The FFI checks no bounds: these wrote beside masks, read through null pointers and followed pointers of packets that had left.
+#[test]
+fn what_is_no_slot_and_no_object_is_an_error_in_lua_not_a_crash() {
+    for (call, expected) in [
+        ("mask:set(256)", "test.lua:5: found slot 256, expected 0 to 255"),
+        ("mask:clear(-1)", "test.lua:5: found slot -1, expected 0 to 255"),
+        ("mask:has(0 / 0)", "expected 0 to 255"),
+        ("mask:has(255.5)", "test.lua:5: found slot 255.5, expected 0 to 255"),
+        ("mask:set('x')", "attempt to compare"),
+        ("mask:assign(nil)", "attempt to index"),
+        ("worker.mask(nil):set(1)", "the host made nothing"),
+        ("worker.batch(nil)", "the host made nothing"),
+        ("assert(packet.ipv4(burst, 3) == nil, 'a header') error('none')", "test.lua:5: none"),
+        ("packet.ipv4(burst, 1e9)", "found slot 1000000000, expected 0 to 255"),
+        ("packet.udp(nil, 3)", "attempt to index"),
+    ] {
+        let source = format!(
+            "local m = require 'perigee.modules'\nlocal packet = require 'perigee.packet'\nreturn function(worker)\n\
+             local burst, mask = worker:batch(), worker:mask()\n{call} error('no error') end"
+        );
+        assert_throws(&source, expected);
+    }
+}
+
+/// A module that narrowed `live` itself lost the packets that it had taken out of it: they were nobody's.
+#[test]
+fn a_module_does_not_narrow_which_packets_are_live() {
+    for (call, expected) in [
+        ("m.ttl(burst, burst.live)", "test.lua:4: ttl: the mask is the batch's own `live`"),
+        ("m.classify(burst, mask, burst.live)", "test.lua:4: classify: the mask is the batch's own `live`"),
+        ("mask:assign(burst.live) m.drop(burst, burst.live, 600) error('read')", "test.lua:4: read"),
+    ] {
+        let source = format!(
+            "local m = require 'perigee.modules'\nreturn function(worker)\n\
+             local burst, mask = worker:batch(), worker:mask()\n{call} error('no error') end"
+        );
+        assert_throws(&source, expected);
+    }
+}
+
+/// Panics unless a script throws an error with these words.
+fn assert_throws(source: &str, expected: &str) {
+    let bed = Bed::new();
+    let failing = bed.scripts(script(source)).unwrap();
+    bed.run(&failing, || wait("a throw", || failing.status().throws > 0));
+    let error = failing.status().last_error.unwrap();
+    assert!(error.contains(expected), "{source}: {error}");
+}
+
 #[test]
 fn code_that_never_compiles_is_counted_as_blacklisted() {
     let bed = Bed::new();

@@ -5,6 +5,7 @@ use crate::counters::Counters;
 use crate::host;
 use crate::policer;
 use crate::reason::{CustomReasons, Reason};
+use crate::stopwatch::Stopwatch;
 use crate::tables::Tables;
 use crate::trace::{Decision, Trace};
 use perigee_fib::Subscriber;
@@ -66,6 +67,10 @@ pub struct Context {
     pub failure: Option<String>,
     /// The packet that is followed, while there is one.
     pub trace: Option<Box<Trace>>,
+    /// Times one burst in many.
+    pub stopwatch: Stopwatch,
+    /// Whether modules are to be called by `watch.rs`: a packet of this burst is followed, or the burst is timed.
+    pub watched: bool,
 }
 
 impl Context {
@@ -201,6 +206,7 @@ impl Context {
         self.counters.transmitted(port as u16, flushed.sent);
         if flushed.lost > 0 {
             self.counters.reason(host::TRANSMIT_FULL, flushed.lost);
+            self.counters.lost(port as u16, flushed.lost);
         }
     }
 

@@ -52,20 +52,25 @@ macro_rules! worker_counters {
             $($(#[$doc])* pub $name: Counter,)*
             calls: Box<[Counter]>,
             modules: Box<[Counter]>,
+            times: Box<[(Counter, Counter)]>,
             reasons: Box<[Counter]>,
             transmitted: Box<[Counter]>,
+            lost: Box<[Counter]>,
         }
 
         impl Counters {
             /// Counters at zero, for a router with `ports` ports.
             pub fn new(ports: usize) -> Counters {
+                let pairs = |n| std::iter::repeat_with(Default::default).take(n).collect();
                 let zeros = |n| std::iter::repeat_with(Counter::default).take(n).collect();
                 Counters {
                     $($name: Counter::default(),)*
                     calls: zeros(ModuleId::COUNT),
                     modules: zeros(ModuleId::COUNT),
+                    times: pairs(ModuleId::COUNT),
                     reasons: zeros(REASON_COUNT),
                     transmitted: zeros(ports),
+                    lost: zeros(ports),
                 }
             }
 
@@ -100,6 +105,10 @@ worker_counters! {
     counted_bytes,
     /// Times the worker slept.
     sleeps,
+    /// How long the bursts took that were timed (`stopwatch.rs`), in ns.
+    timed,
+    /// Packets of these bursts.
+    timed_packets,
     /// Table versions acknowledged.
     table_swaps,
     /// A maximum, not a sum: the longest time between two rounds of the loop, in ns, since it was last reset to 0. Intended
@@ -113,6 +122,24 @@ impl Counters {
     pub fn module(&self, module: ModuleId, n: usize) {
         self.calls[module as usize].add(1);
         self.modules[module as usize].add(n as u64);
+    }
+
+    /// Counts that a module took so many ns for so many packets of a timed burst.
+    pub fn timed_module(&self, module: ModuleId, ns: u64, packets: usize) {
+        let (time, counted) = &self.times[module as usize];
+        time.add(ns);
+        counted.add(packets as u64);
+    }
+
+    /// The ns that a module took in timed bursts, and for how many packets.
+    pub fn module_time(&self, index: usize) -> (u64, u64) {
+        self.times.get(index).map_or((0, 0), |(time, packets)| (time.get(), packets.get()))
+    }
+
+    /// The ns of timed bursts that were no module's, but the script's.
+    pub fn script_time(&self) -> u64 {
+        let modules: u64 = self.times.iter().map(|(time, _)| time.get()).sum();
+        self.timed.get().saturating_sub(modules)
     }
 
     /// Calls of a module.
@@ -142,6 +169,19 @@ impl Counters {
         if let Some(counter) = self.transmitted.get(usize::from(port)) {
             counter.add(packets as u64);
         }
+    }
+
+    /// Counts packets that a port's transmit queue had no room for.
+    #[cold]
+    pub fn lost(&self, port: u16, packets: usize) {
+        if let Some(counter) = self.lost.get(usize::from(port)) {
+            counter.add(packets as u64);
+        }
+    }
+
+    /// Packets of this worker that a port's transmit queue had no room for.
+    pub fn port_lost(&self, port: u16) -> u64 {
+        self.lost.get(usize::from(port)).map_or(0, Counter::get)
     }
 
     /// Packets that a port's transmit queue took from this worker.

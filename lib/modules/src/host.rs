@@ -10,7 +10,7 @@ pub const SUMMARY: &str = "What the worker itself drops: packets a script left o
 reasons! { host:
     drop UNCLAIMED = "unclaimed", "", "the script neither sent, punted nor dropped it";
     drop SCRIPT_ERROR = "script_error", "", "the script threw while it was in the batch";
-    drop TRANSMIT_FULL = "transmit_full", "", "the port's transmit queue had no room";
+    drop TRANSMIT_FULL = "transmit_full", "", "the port's transmit queue had no room, or no buffers were free to cut a super-frame for it";
     drop PUNT_RING_FULL = "punt_ring_full", "", "the ring to the slow path had no room";
     drop HAND_OVER_FULL = "hand_over_full", "", "the ring to the worker its flow belongs to had no room";
     drop NO_BUFFER = "no_buffer", "", "no packet buffer was free for a copy";

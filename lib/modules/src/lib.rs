@@ -20,6 +20,7 @@ mod lookup;
 pub mod policer;
 pub mod reason;
 pub mod rules;
+pub mod stopwatch;
 pub mod tables;
 pub mod taps;
 #[cfg(any(test, feature = "testing"))]

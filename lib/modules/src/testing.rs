@@ -214,6 +214,8 @@ impl Rig {
             multicast: Multicast { runs: true, ..Multicast::default() },
             failure: None,
             trace: None,
+            stopwatch: Default::default(),
+            watched: false,
         };
         Rig { ctx, batch: Batch::new(pool), pool, fib, punted, outputs, multicast: None }
     }

@@ -2,8 +2,9 @@
 //! Where taps and the trace of a packet get to see what happens to packets outside the [`Context`]: on receipt, around each
 //! module, between batches, and on the way out.
 //!
-//! A worker follows at most one packet at a time ([`Context::trace`]). While there is one, the callers of modules (the C
-//! ABI, the native loop) call them through [`one`] and [`two`]; modules themselves know nothing of it. All of this is cold code.
+//! A worker follows at most one packet at a time ([`Context::trace`]), and times one burst in many ([`Context::stopwatch`]). Meanwhile
+//! ([`Context::watched`]) the callers of modules (the C ABI, the native loop) call them through [`one`] and [`two`]; modules themselves
+//! know nothing of it. All of this is cold code.
 
 use crate::context::Context;
 use crate::registry::ModuleId;
@@ -35,6 +36,7 @@ pub fn begin(ctx: &mut Context, batch: &Batch) {
     }
     let Some(taps) = &ctx.tables.taps else { return };
     let chosen = taps.choose(batch, ctx.counters.bursts.get());
+    ctx.watched |= chosen.is_some();
     ctx.trace = chosen.map(|(sink, slot)| Trace::begin(sink.clone(), batch, slot, ctx.now));
 }
 
@@ -46,7 +48,7 @@ pub fn transmitting(ctx: &Context, batch: &Batch, mask: Mask) {
     }
 }
 
-/// Calls a module of one mask while a packet is followed.
+/// Calls a module of one mask while a packet is followed or the burst is timed.
 #[cold]
 #[inline(never)]
 pub fn one(
@@ -57,13 +59,15 @@ pub fn one(
     run: fn(&mut Context, &mut Batch, &mut Mask),
 ) {
     let inside = ctx.trace.as_mut().is_some_and(|trace| trace.enter(batch, *mask, module));
+    let (began, packets) = (ctx.stopwatch.read(), (*mask & batch.live()).count());
     run(ctx, batch, mask);
+    ctx.timed(module, began, packets);
     if inside {
         after(ctx, batch, module);
     }
 }
 
-/// Calls a module of two masks while a packet is followed.
+/// Calls a module of two masks while a packet is followed or the burst is timed.
 #[cold]
 #[inline(never)]
 pub fn two(
@@ -75,7 +79,10 @@ pub fn two(
     run: fn(&mut Context, &mut Batch, &mut Mask, &mut Mask),
 ) {
     let inside = ctx.trace.as_mut().is_some_and(|trace| trace.enter(batch, *ip4 | *ip6, module));
+    let before = if module == ModuleId::classify { Mask::ALL } else { *ip4 | *ip6 };
+    let (began, packets) = (ctx.stopwatch.read(), (before & batch.live()).count());
     run(ctx, batch, ip4, ip6);
+    ctx.timed(module, began, packets);
     if inside {
         after(ctx, batch, module);
     }

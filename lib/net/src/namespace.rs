@@ -8,7 +8,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 /// A network namespace: by name (`/run/netns/NAME`), by path, or that of a process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Namespace {
     /// As `ip netns add` makes it, under `/run/netns`.
     Name(String),

@@ -8,6 +8,7 @@
 //! | `decode.rs` | from bytes to messages, whatever the bytes are |
 //! | `feed.rs` | the thread that reads the two sockets, dumps first and again when notifications were lost |
 //! | `fpm.rs` | routes from FRR's zebra over TCP (FPM), as the same updates |
+//! | `statistics.rs` | asks the kernel what it has lost on an interface |
 //! | `background.rs` | what the threads of both have in common |
 //!
 //! The netlink crates (`rtnetlink`, `netlink-packet-route`) serve the helper, which changes little and seldom. Routes come
@@ -20,9 +21,11 @@ pub mod decode;
 mod feed;
 pub mod fpm;
 pub mod message;
+mod statistics;
 pub mod wire;
 
 pub use feed::{Scope, Source, SourceCounters, Update, follow};
+pub use statistics::{KernelStatistics, LinkLosses, LinkStatistics};
 
 #[cfg(test)]
 mod tests;

@@ -26,6 +26,8 @@ pub mod kind {
     pub const NEW_NEIGHBOR: u16 = 28;
     pub const DEL_NEIGHBOR: u16 = 29;
     pub const GET_NEIGHBOR: u16 = 30;
+    pub const NEW_STATISTICS: u16 = 92;
+    pub const GET_STATISTICS: u16 = 94;
     pub const NEW_NEXT_HOP: u16 = 104;
     pub const DEL_NEXT_HOP: u16 = 105;
     pub const GET_NEXT_HOP: u16 = 106;

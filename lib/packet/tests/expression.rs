@@ -405,3 +405,10 @@ fn words_of_tcpdump_mean_the_same_here() {
     }
     assert!(read("").matches(&[], 9), "the empty expression matches everything");
 }
+
+/// A word with control characters commanded the terminal that its refusal was printed on.
+#[test]
+fn a_refusal_quotes_no_control_characters() {
+    let error = Expression::parse("tcp \u{1b}[2J", |_| None).unwrap_err();
+    assert_eq!(error.to_string(), "filter, character 5: found `?[2J`, expected `and`, `or` or the end");
+}

@@ -3,7 +3,7 @@
 //! cut off at every length.
 //!
 //! `PERIGEE_FUZZ` multiplies the number of inputs per view (200,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each
-//! time). A failure prints the seed and the input. `fuzz/` feeds the same functions from cargo-fuzz.
+//! time). A failure prints the seed and the input. `./x fuzz views` feeds libFuzzer's inputs to the same functions.
 
 #[path = "../src/wire/captured.rs"]
 mod captured;

@@ -47,6 +47,14 @@ pub enum Error {
         /// The parser's error.
         found: String,
     },
+    /// Mistakes in several lines of a CSV file.
+    #[error("{}", lines(first, *more))]
+    Several {
+        /// The first of them, at most [`MOST_SAID`].
+        first: Vec<Error>,
+        /// How many lines beyond those have one.
+        more: usize,
+    },
     /// A place in a CSV file.
     #[error("{file}:{line}: {column}found {found}, expected {expected}", column = column.as_ref().map(|c| format!("column {c}: ")).unwrap_or_default())]
     Cell {
@@ -63,6 +71,20 @@ pub enum Error {
     /// Points that cannot answer the question.
     #[error("{0}")]
     Points(String),
+}
+
+/// Most mistakes of one file that are said.
+pub const MOST_SAID: usize = 20;
+
+/// A line each.
+fn lines(first: &[Error], more: usize) -> String {
+    let mut lines: Vec<String> = first.iter().map(Error::to_string).collect();
+    match more {
+        0 => {}
+        1 => lines.push("... and 1 line more".into()),
+        _ => lines.push(format!("... and {more} lines more")),
+    }
+    lines.join("\n")
 }
 
 /// Text of a file in a message: not too long, and without control characters.

@@ -17,7 +17,7 @@
 //! | `line_gbps` | rate of each link and direction |
 //! | `note`, `source`, `published_...`, `#...` | for readers |
 
-use crate::error::Error;
+use crate::error::{Error, MOST_SAID};
 use crate::profile::{MAX_CORES, SIZES, two_way_by_default};
 use crate::service::wire_bits;
 use csv::StringRecord;
@@ -125,11 +125,36 @@ pub fn load(file: &Path) -> Result<Vec<Point>, Error> {
     parse(&text, &file.display().to_string())
 }
 
+/// The mistakes of a file's lines: the first of them, and a number.
+#[derive(Default)]
+struct Mistakes {
+    first: Vec<Error>,
+    more: usize,
+}
+
+impl Mistakes {
+    fn push(&mut self, mistake: Error) {
+        if self.first.len() < MOST_SAID {
+            self.first.push(mistake);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn none(mut self) -> Result<(), Error> {
+        match self.first.len() {
+            0 => Ok(()),
+            1 => Err(self.first.remove(0)),
+            _ => Err(Error::Several { first: self.first, more: self.more }),
+        }
+    }
+}
+
 /// Reads points from a CSV text; `file` is the file's name in errors.
 ///
 /// # Errors
-/// Columns that are missing, unknown or there twice, values that do not parse or contradict each other, no points at all,
-/// more than 10,000.
+/// Columns that are missing, unknown or there twice, no points at all, more than 10,000; every line with a value that does not parse
+/// or contradicts another, and the first such value of it.
 pub fn parse(text: &[u8], file: &str) -> Result<Vec<Point>, Error> {
     let mut reader = csv::ReaderBuilder::new()
         .comment(Some(b'#'))
@@ -144,19 +169,26 @@ pub fn parse(text: &[u8], file: &str) -> Result<Vec<Point>, Error> {
         None => return Err(wrong(file, 1, None, "an empty file", "a line that names the columns, then points")),
     };
     check_header(&header, file, place(&header))?;
-    let mut points = Vec::new();
+    let (mut points, mut mistakes) = (Vec::new(), Mistakes::default());
     for record in records {
+        // Behind bytes that are no text nothing can be trusted.
         let record = record.map_err(|error| unreadable(&error, file, text))?;
         let line = place(&record);
         if record.len() != header.len() {
             let expected = format!("{}, as the first line names", header.len());
-            return Err(wrong(file, line, None, format!("{} values", record.len()), expected));
+            let found = if record.len() == 1 { "1 value".into() } else { format!("{} values", record.len()) };
+            mistakes.push(wrong(file, line, None, found, expected));
+            continue;
         }
         if points.len() == MAX_POINTS {
             return Err(wrong(file, line, None, "one point more", format!("at most {MAX_POINTS}")));
         }
-        points.push(Row { header: &header, record: &record, file, line }.point()?);
+        match (Row { header: &header, record: &record, file, line }).point() {
+            Ok(point) => points.push(point),
+            Err(mistake) => mistakes.push(mistake),
+        }
     }
+    mistakes.none()?;
     if points.is_empty() {
         return Err(wrong(file, place(&header), None, "no points", "at least one line below the columns' names"));
     }
@@ -328,7 +360,7 @@ impl Row<'_> {
     fn number(&self, column: &str, text: &str) -> Result<Option<f64>, Error> {
         match f64::from_str(text) {
             Ok(value) if value.is_finite() => Ok(Some(value)),
-            _ => Err(self.wrong(column, text, "a number with a decimal point")),
+            _ => Err(self.wrong(column, text, "a number")),
         }
     }
 

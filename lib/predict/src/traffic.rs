@@ -28,7 +28,8 @@ pub struct Mistake {
 
 /// A [`Mistake`] from its two sides.
 pub(crate) fn mistake(found: impl fmt::Display, expected: impl Into<String>) -> Mistake {
-    let mut found = found.to_string();
+    // It is printed on terminals.
+    let mut found = found.to_string().replace(char::is_control, "?");
     if found.trim().is_empty() {
         found = "nothing".to_owned();
     }
@@ -278,6 +279,13 @@ impl fmt::Display for Arrivals {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// A word with control characters commanded the terminal that its refusal was printed on.
+    #[test]
+    fn a_refusal_quotes_no_control_characters() {
+        let said = "10\u{1b}[2JG\n".parse::<Rate>().unwrap_err().to_string();
+        assert!(said.starts_with("found 10?[2JG?, expected a rate"), "{said}");
+    }
 
     #[test]
     fn rates_have_units() {

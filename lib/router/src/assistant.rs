@@ -97,10 +97,12 @@ struct End {
 #[derive(Clone, Default)]
 struct State {
     counters: Counters,
-    /// Frames that could not be sent.
-    lost: u64,
+    /// Frames that could not be sent, by port number.
+    lost: Vec<u64>,
     /// Packets that the owner's ring had no room for.
     refused: u64,
+    /// Frames to interfaces that are gone.
+    astray: u64,
 }
 
 /// All assistants, as the owner of the tables sees them.
@@ -137,6 +139,7 @@ impl Assistants {
             left: producer,
             has_left: false,
             refused: 0,
+            astray: 0,
             state,
             taken: Vec::new(),
             punts,
@@ -198,7 +201,17 @@ impl Assistants {
 
     /// Frames that assistants could not send.
     pub(crate) fn lost_to_transmit(&self) -> u64 {
-        self.states().map(|state| state.lost).sum()
+        self.states().map(|state| state.lost.iter().sum::<u64>()).sum()
+    }
+
+    /// Frames that assistants could not send on a port.
+    pub(crate) fn lost_to_port(&self, number: u16) -> u64 {
+        self.states().map(|state| state.lost.get(usize::from(number)).copied().unwrap_or(0)).sum()
+    }
+
+    /// Frames of assistants to interfaces that are gone.
+    pub(crate) fn astray(&self) -> u64 {
+        self.states().map(|state| state.astray).sum()
     }
 
     /// Packets for the owner that found no room.
@@ -210,11 +223,9 @@ impl Assistants {
         self.ends.iter().map(|end| end.state.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    /// Frees what is still in the rings, once the assistants have ended.
-    pub(crate) fn drain(&mut self) {
-        for end in &mut self.ends {
-            while end.left.pop().is_ok() {}
-        }
+    /// Frees what is still in the rings, once the assistants have ended; returns how much that was.
+    pub(crate) fn drain(&mut self) -> usize {
+        self.ends.iter_mut().map(|end| std::iter::from_fn(|| end.left.pop().ok()).count()).sum()
     }
 }
 
@@ -231,6 +242,7 @@ pub struct AssistantThread {
     /// Something was left since the owner's bell was last rung.
     has_left: bool,
     refused: u64,
+    astray: u64,
     state: Arc<Mutex<State>>,
     /// What was taken from a punt ring; empty between two turns.
     taken: Vec<Punted>,
@@ -282,8 +294,9 @@ impl AssistantThread {
         }
         if busy {
             self.outputs.flush();
-            *self.state.lock().unwrap_or_else(PoisonError::into_inner) =
-                State { counters: self.assistant.counters().clone(), lost: self.outputs.lost(), refused: self.refused };
+            let (refused, astray) = (self.refused, self.astray);
+            let (counters, lost) = (self.assistant.counters().clone(), self.outputs.lost().to_vec());
+            *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State { counters, lost, refused, astray };
             if std::mem::take(&mut self.has_left) {
                 self.owner.ring();
             }
@@ -322,7 +335,10 @@ impl AssistantThread {
     }
 
     fn send(&mut self, interface: InterfaceId, frame: &[u8]) {
-        let Some(egress) = self.tables.interfaces.egress(interface).copied() else { return };
+        let Some(egress) = self.tables.interfaces.egress(interface).copied() else {
+            self.astray += 1;
+            return;
+        };
         let tagged = tagged(frame, egress.vlan);
         self.outputs.transmit(egress.port, tagged.as_deref().unwrap_or(frame));
     }

@@ -41,7 +41,7 @@ pub use linux::{LinuxFeeds, LinuxParts};
 pub use lookups::Lookups;
 pub use mailbox::{Mailbox, MailboxEnd};
 pub use perigee_linux::missing_link_local;
-pub use ports::{Ports, RouterPort};
+pub use ports::{Below, Ports, RouterPort};
 pub use slow::{Settings, SlowParts, SlowThread};
 pub use wiring::{Fabric, PortQueues, Ring, Sender, Shared, SlowQueues, Wiring, WiringError, WorkerQueues, wire};
 pub use workers::{WorkerEnd, Workers};

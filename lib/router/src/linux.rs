@@ -16,12 +16,14 @@ use perigee_api::answers::{self, LinuxStatus};
 use perigee_api::{ApiError, Reply};
 use perigee_config::Config;
 use perigee_helper::twin::Twin;
-use perigee_helper::{Helper, NetlinkSockets, TwinStatus};
+use perigee_helper::{Helper, HelperHealth, NetlinkSockets, TwinStatus};
 use perigee_linux::{AuditReport, Effect, FeedId, Follower, Identity, Input, Port, Report, Setup};
 use perigee_net::Namespace;
 use perigee_netlink::message::Message;
-use perigee_netlink::{Scope, Source, SourceCounters, Update};
+use perigee_netlink::{KernelStatistics, LinkStatistics, Scope, Source, SourceCounters, Update};
 use perigee_worker::Bell;
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::vec::IntoIter;
@@ -41,6 +43,8 @@ pub struct LinuxFeeds {
     pub netlink: Option<Box<dyn Source>>,
     /// Routes alone, if they come from elsewhere.
     pub routes: Option<Box<dyn Source>>,
+    /// Knows what links in the twins' namespace have lost.
+    pub statistics: Option<Box<dyn LinkStatistics>>,
 }
 
 /// The connections to Linux.
@@ -64,8 +68,12 @@ struct OpenFeed {
 pub(crate) struct LinuxSide {
     pub follower: Follower,
     feeds: Vec<OpenFeed>,
+    statistics: Option<Box<dyn LinkStatistics>>,
     pub helper: Option<Arc<Helper>>,
     thread: Option<HelperThread>,
+    health: Option<HelperHealth>,
+    /// What was said of twins and sockets that cannot be had again.
+    said: BTreeMap<Option<usize>, String>,
     namespace: Option<Namespace>,
     bell: Arc<Bell>,
     /// Replies that wait until this many dumps have been compared.
@@ -83,12 +91,17 @@ fn identity(namespace: Option<&Namespace>) -> Option<Identity> {
 impl LinuxSide {
     /// Starts the helper's thread; nothing is known of Linux yet.
     pub fn new(parts: LinuxParts, config: &Config, ports: &Ports, bell: &Arc<Bell>) -> LinuxSide {
-        let LinuxParts { feeds: LinuxFeeds { netlink, routes }, helper } = parts;
+        let LinuxParts { feeds: LinuxFeeds { netlink, routes, statistics }, helper } = parts;
         let namespace = config.router.namespace.clone();
-        let thread = helper.clone().filter(|_| netlink.is_some()).and_then(|helper| {
+        let follows = netlink.is_some();
+        let thread = helper.clone().and_then(|helper| {
             let thread = HelperThread::start(helper, namespace.clone(), bell.clone());
             thread.inspect_err(|error| tracing::warn!("neighbors and links are not reported to Linux: {error}")).ok()
         });
+        if let Some(thread) = &thread {
+            thread.stand_by();
+        }
+        let health = helper.as_ref().and_then(|helper| helper.look());
         let open = |id| move |source| OpenFeed { id, source, rest: None };
         let kernel = netlink.map(open(FeedId::Kernel)).into_iter();
         let feeds: Vec<_> = kernel.chain(routes.map(open(FeedId::Zebra))).collect();
@@ -99,11 +112,40 @@ impl LinuxSide {
             ports: ports.iter().zip(&config.interfaces).map(port).collect(),
             configured: config.interfaces.len(),
             neighbors: config.neighbors.clone(),
-            helper: thread.is_some(),
+            helper: thread.is_some() && follows,
             feeds: feeds.iter().map(|feed| feed.id).collect(),
         });
         let (bell, resyncs, audits) = (bell.clone(), Vec::new(), Vec::new());
-        LinuxSide { follower, feeds, helper, thread, namespace, bell, resyncs, audits }
+        let said = BTreeMap::new();
+        LinuxSide { follower, feeds, statistics, helper, thread, health, said, namespace, bell, resyncs, audits }
+    }
+
+    /// How the helper was when it was looked at last.
+    pub fn health(&self) -> Option<HelperHealth> {
+        self.health
+    }
+
+    /// Looks whether the helper lives; returns whether one has died since.
+    pub fn look_at_helper(&mut self) -> bool {
+        let (Some(before), Some(now)) = (self.health, self.helper.as_ref().and_then(|helper| helper.look())) else {
+            return false;
+        };
+        self.health = Some(now);
+        if let Some(thread) = self.thread.as_ref().filter(|_| now.alive && !now.standby) {
+            thread.stand_by();
+        }
+        if before.alive && !now.alive {
+            tracing::error!(
+                "the helper process and its standby have died: the router forwards, but changes nothing in Linux any more, \
+                 and the interfaces under its ports will not be restored; start it again as soon as that suits"
+            );
+            self.follower.helper_is_gone();
+        } else if before.deaths < now.deaths {
+            tracing::warn!("the helper process has died; its standby has taken its place");
+        } else if before.standby_deaths < now.standby_deaths {
+            tracing::warn!("the standby of the helper process has died; another one is started");
+        }
+        before.deaths < now.deaths
     }
 
     /// Passes the relevant parts of a new configuration to the follower.
@@ -124,6 +166,11 @@ impl LinuxSide {
         self.feeds.iter_mut().find(|feed| feed.id == id && ready)?.next()
     }
 
+    /// Knows what links in the twins' namespace have lost, if they can be asked.
+    pub fn statistics(&self) -> Option<&dyn LinkStatistics> {
+        self.statistics.as_deref()
+    }
+
     /// The namespace as it is now.
     pub fn look_at_namespace(&self) -> Option<Identity> {
         identity(self.namespace.as_ref())
@@ -133,27 +180,40 @@ impl LinuxSide {
     pub fn next_answer(&mut self, mut set_twin: impl FnMut(usize, (Twin, TwinStatus))) -> Option<Input> {
         Some(match self.thread.as_ref()?.done()? {
             Done::Twin(port, Ok(made), _) => {
+                self.said.remove(&Some(port));
                 let link = made.1.index;
                 set_twin(port, made);
                 Input::TwinMade { port, link }
             }
             Done::Twin(port, Err(error), addresses) => {
-                tracing::warn!("{error}; it is tried again");
+                self.say(Some(port), &error.to_string());
                 Input::TwinFailed { port, addresses }
             }
             Done::Sockets(sockets) => match sockets.map_err(Refusal::from).and_then(|sockets| self.reopen(sockets)) {
-                Ok(()) => Input::Reopened,
+                Ok(()) => {
+                    self.said.remove(&None);
+                    Input::Reopened
+                }
                 Err(error) => {
-                    tracing::warn!("{error}; it is tried again");
+                    self.say(None, &error.to_string());
                     Input::ReopenFailed
                 }
             },
         })
     }
 
-    fn reopen(&mut self, sockets: NetlinkSockets) -> Result<(), Refusal> {
+    /// Says once why a port's twin or (`None`) the sockets cannot be had again, however often it is tried.
+    fn say(&mut self, what: Option<usize>, error: &str) {
+        let alive = self.health.is_some_and(|health| health.alive);
+        if self.said.insert(what, error.to_owned()).is_none_or(|said| said != error) && alive {
+            tracing::warn!("{error}; it is tried again");
+        }
+    }
+
+    fn reopen(&mut self, (sockets, questions): (NetlinkSockets, OwnedFd)) -> Result<(), Refusal> {
         let bell = self.bell.clone();
         let feed = perigee_netlink::follow(sockets, Scope::Everything, move || bell.ring())?;
+        self.statistics = Some(Box::new(KernelStatistics::new(questions)));
         self.feeds.retain(|feed| feed.id != FeedId::Kernel);
         self.feeds.insert(0, OpenFeed { id: FeedId::Kernel, source: Box::new(feed), rest: None });
         Ok(())

@@ -7,16 +7,18 @@
 //!  Linux  ──────────► twin ───────────────────────────┘              └─► twin ─────► Linux
 //! ```
 
+mod losses;
 mod outputs;
 mod twin;
 mod underlay;
 
+use losses::Losses;
 pub(crate) use outputs::Outputs;
 use perigee_config::{Config, Device};
 use perigee_helper::twin::Twin;
 use perigee_helper::{LinkPreparation, TwinStatus};
 use perigee_net::MacAddr;
-use perigee_netlink::Source;
+use perigee_netlink::{LinkLosses, LinkStatistics, Source};
 use perigee_packet::{Batch, Pool, Port, PortInfo, ReceiveQueue};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -44,8 +46,33 @@ pub(crate) struct OpenPort {
     pub twin: Option<PortTwin>,
     /// The Linux interface under it, if there is one.
     below: Option<String>,
+    /// What that has lost.
+    losses: Losses,
     /// Whether it had a link at the last check.
     up: bool,
+}
+
+impl OpenPort {
+    /// What the Linux interface under it has lost, if there is one, as of the last reading.
+    pub(crate) fn losses(&self) -> Option<LinkLosses> {
+        let losses = self.below.as_ref().map(|_| self.losses.sum())?;
+        // A driver that runs an XDP program counts frames for which the socket had no room as dropped; the socket counts them, too.
+        let dropped = if self.by_xdp() { 0 } else { losses.receive_dropped };
+        Some(LinkLosses { receive_dropped: dropped, ..losses })
+    }
+
+    /// Whether an XDP program takes the interface's frames before Linux looks at them.
+    fn by_xdp(&self) -> bool {
+        ["xdp", "net_af_xdp"].contains(&self.info.driver.as_str())
+    }
+}
+
+/// What is known of the Linux interfaces under ports.
+pub struct Below {
+    /// Linux's reports on links of the router's own namespace.
+    pub reports: Box<dyn Source>,
+    /// Knows what those links have lost.
+    pub statistics: Box<dyn LinkStatistics>,
 }
 
 /// All ports, in the configuration's order, and their queues.
@@ -54,17 +81,12 @@ pub struct Ports {
     outputs: Outputs,
     receivers: Vec<(u16, Box<dyn ReceiveQueue>)>,
     underlay: Underlay,
+    statistics: Option<Box<dyn LinkStatistics>>,
 }
 
 impl Ports {
-    /// The configuration's ports as they were opened, in its order, with the slow path's queues; `underlay` reports the links
-    /// under them.
-    pub fn new(
-        config: &Config,
-        ports: Vec<RouterPort>,
-        queues: SlowQueues,
-        underlay: Option<Box<dyn Source>>,
-    ) -> Ports {
+    /// The configuration's ports as they were opened, in its order, with the slow path's queues, and what is under them.
+    pub fn new(config: &Config, ports: Vec<RouterPort>, queues: SlowQueues, below: Option<Below>) -> Ports {
         let open = |(config, RouterPort { port, pool, twin }): (&perigee_config::Port, RouterPort)| OpenPort {
             name: config.name.clone(),
             info: port.info(),
@@ -75,14 +97,16 @@ impl Ports {
                 Device::Linux { interface, .. } => Some(interface.clone()),
                 Device::Dpdk(_) => None,
             },
+            losses: Losses::default(),
             up: false,
         };
         let SlowQueues { receivers, outputs, .. } = queues;
         let ports: Vec<OpenPort> = config.ports.iter().zip(ports).map(open).collect();
-        let underlay = Underlay::new(underlay, ports.iter().filter_map(|port| port.below.clone()));
+        let (reports, statistics) = below.map(|below| (below.reports, below.statistics)).unzip();
+        let underlay = Underlay::new(reports, ports.iter().filter_map(|port| port.below.clone()));
         let pool = |number| ports.iter().find(|port| port.info.port == number).map(|port| port.pool.clone());
         let outputs = Outputs::new(outputs, pool);
-        Ports { ports, outputs, receivers, underlay }
+        Ports { ports, outputs, receivers, underlay, statistics }
     }
 
     /// All ports, in the configuration's order.
@@ -137,16 +161,32 @@ impl Ports {
         self.underlay.follow()
     }
 
+    /// Reads from the kernel what the interfaces under ports and the twins have lost; `twins` knows the namespace of the latter. Reads
+    /// the devices' counters as well, as some of them are 32 bits wide and are reset by each reading.
+    pub(crate) fn look_at_losses(&mut self, twins: Option<&dyn LinkStatistics>) {
+        for port in &mut self.ports {
+            port.port.stats();
+            let below = port.below.as_ref().and_then(|below| self.underlay.index(below));
+            if let (Some(statistics), Some(index)) = (&self.statistics, below) {
+                port.losses.look(index, || statistics.losses(index));
+            }
+            if let (Some(statistics), Some(twin)) = (twins, &mut port.twin) {
+                twin.look_at_losses(statistics);
+            }
+        }
+    }
+
     /// How the interfaces under ports that were deleted and made again should be prepared.
     pub(crate) fn take_unprepared(&mut self) -> Vec<LinkPreparation> {
         let made = self.underlay.made_again();
         let under = |name: &str| self.ports.iter().find(|port| port.below.as_deref() == Some(name));
         let prepare = |(name, mac): (String, MacAddr)| {
-            let info = &under(&name)?.info;
+            let port = under(&name)?;
+            let info = &port.info;
             tracing::info!("the interface {name} was made again");
             let mut preparation = LinkPreparation::new(&name, mac, info.mac, info.mtu);
             // With AF_XDP the kernel does not hear what the port hears, and a card would not receive for an address that it has not.
-            if ["xdp", "net_af_xdp"].contains(&info.driver.as_str()) {
+            if port.by_xdp() {
                 preparation.other_mac = None;
             }
             Some(preparation)
@@ -175,8 +215,8 @@ impl Ports {
         &mut self.outputs
     }
 
-    /// How many frames could not be sent.
-    pub(crate) fn lost_to_transmit(&self) -> u64 {
+    /// How many frames of the slow path could not be sent, by port number; the last entry counts those to ports that do not exist.
+    pub(crate) fn lost_to_transmit(&self) -> &[u64] {
         self.outputs.lost()
     }
 

@@ -33,6 +33,7 @@ use crate::backends::{Rebuild, ScriptControl};
 use crate::forwarding::Forwarding;
 use crate::linux::LinuxSide;
 use crate::ports::Ports;
+use crate::slow::Lost;
 use crate::workers::Workers;
 use perigee_api::Answers;
 use perigee_api::answers::{ScriptStatus, VersionStatus};
@@ -51,6 +52,7 @@ pub(crate) struct View<'a> {
     pub workers: &'a Workers,
     pub forwarding: &'a Forwarding,
     pub slow: &'a SlowPath,
+    pub lost: Lost,
     pub assistants: &'a Assistants,
     pub linux: &'a LinuxSide,
     pub scripts: &'a dyn ScriptControl,

@@ -52,6 +52,8 @@ const LONGEST_SLEEP: u64 = 100_000_000;
 const SHORT_SLEEP: u64 = 1_000_000;
 /// How often links are checked, memory is reclaimed and silent workers are noticed.
 const HOUSEKEEPING: u64 = 250_000_000;
+/// How often the kernel is asked what it has lost, apart from requests of the API.
+const LOSSES: u64 = 1_000_000_000;
 /// While changes keep coming, a table that has to be rebuilt for each commit is not rebuilt more often than this, in ns.
 const COMMIT_PAUSE: u64 = 250_000_000;
 
@@ -114,6 +116,15 @@ pub(crate) fn secret() -> u128 {
     half() << 64 | half()
 }
 
+/// Frames that are lost before they reach the slow path or after it has decided.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Lost {
+    /// From or to an interface that is not configured, or no longer.
+    pub astray: u64,
+    /// For Linux, on a port without a twin.
+    pub no_twin: u64,
+}
+
 /// The thread's state.
 pub struct SlowThread {
     pub(crate) parts: SlowParts,
@@ -128,7 +139,9 @@ pub struct SlowThread {
     /// Answers of assistants, with the interfaces they should leave by; as above.
     answers: Vec<(InterfaceId, Vec<u8>)>,
     buffer: Vec<u8>,
+    pub(crate) lost: Lost,
     next_housekeeping: u64,
+    next_losses: u64,
     /// When changes were last made visible.
     committed: u64,
     started: u64,
@@ -147,7 +160,9 @@ impl SlowThread {
             reloading: Vec::new(),
             answers: Vec::new(),
             buffer: vec![0; usize::from(u16::MAX)],
+            lost: Lost::default(),
             next_housekeeping: 0,
+            next_losses: 0,
             committed: 0,
             started: (parts.clock)(),
             parts,
@@ -250,16 +265,28 @@ impl SlowThread {
         if self.look_at_links() {
             self.set_interfaces();
         }
+        self.look_at_helper();
         self.parts.forwarding.reclaim();
         self.parts.assistants.reclaim();
         self.parts.workers.listen(now);
         self.parts.ports.outputs().poll();
+        if now >= self.next_losses {
+            self.look_at_losses(now);
+        }
+    }
+
+    /// Reads what devices and the kernel have lost.
+    fn look_at_losses(&mut self, now: u64) {
+        self.next_losses = now + LOSSES;
+        self.parts.ports.look_at_losses(self.linux.statistics());
     }
 
     /// Frees the packets that are still held here; to be called when workers and assistants have ended.
     pub fn finish(&mut self) {
-        self.parts.workers.drain();
-        self.parts.assistants.drain();
+        let waiting = self.parts.workers.drain() + self.parts.assistants.drain() + self.slow.queued();
+        if waiting > 0 {
+            tracing::info!("{waiting} packets still waited for the slow path or for neighbors: they are lost");
+        }
         self.batch.discard(Mask::ALL);
         self.taps.end();
         self.parts.ports.close_queues();

@@ -75,11 +75,9 @@ impl Workers {
         self.heartbeats[worker].is_silent(self.ends[worker].counters.polls.get(), now)
     }
 
-    /// Frees the packets that are still in the rings, once the workers have ended.
-    pub(crate) fn drain(&mut self) {
-        for end in &mut self.ends {
-            while end.punts.pop().is_ok() {}
-        }
+    /// Frees the packets that are still in the rings, once the workers have ended; returns how many they were.
+    pub(crate) fn drain(&mut self) -> usize {
+        self.ends.iter_mut().map(|end| std::iter::from_fn(|| end.punts.pop().ok()).count()).sum()
     }
 }
 

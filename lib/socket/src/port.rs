@@ -108,7 +108,7 @@ pub(crate) struct ReceiveSide {
     pub(crate) errors: AtomicU64,
     pub(crate) whole: WholeCounters,
     pub(crate) no_buffer: AtomicU64,
-    /// Frames too long for a slot that the socket's queue had no room for.
+    /// Frames too long for a slot that the socket's queue had no room for, and frames in the ring of an interface that was deleted.
     pub(crate) lost: AtomicU64,
     missed: AtomicU64,
 }

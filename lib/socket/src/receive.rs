@@ -106,7 +106,14 @@ impl RxQueue {
         let bound = if self.port.receive.len() == 1 {
             self.end().socket.listen(index)
         } else {
-            self.port.listen_again(self.index, index).map(|end| self.end = Some(end))
+            let again = self.port.listen_again(self.index, index);
+            again.map(|end| {
+                // What came before the interface went away and was not taken goes with its ring.
+                let ring = &self.end().ring;
+                let left = (0..ring.slots()).take_while(|ahead| ring.get(*ahead).is_some()).count();
+                self.count(|side| &side.lost, left as u64);
+                self.end = Some(end);
+            })
         };
         if bound.is_ok() {
             self.port.found(index);

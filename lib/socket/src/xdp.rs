@@ -52,14 +52,15 @@ impl<T> Way<T> {
         (if now.is_multiple_of(2) { here.take() } else { None }, now)
     }
 
-    /// Takes what is newer than `end`, which is of the generation `seen`. Returns whether there is another generation.
+    /// Takes what is newer than `end`, which is of the generation `seen`. If there is another generation, returns what `end` was.
     #[inline]
-    fn follow(&self, generation: &AtomicU32, end: &mut Option<T>, seen: &mut u32) -> bool {
-        let changed = generation.load(Ordering::Acquire) != *seen;
-        if changed {
-            (*end, *seen) = self.take(generation);
+    fn follow(&self, generation: &AtomicU32, end: &mut Option<T>, seen: &mut u32) -> Option<Option<T>> {
+        if generation.load(Ordering::Acquire) == *seen {
+            return None;
         }
-        changed
+        let (newer, now) = self.take(generation);
+        *seen = now;
+        Some(std::mem::replace(end, newer))
     }
 
     /// The queue is dropped: another may be taken, and go on with what this one had, unless there is something newer.
@@ -83,6 +84,8 @@ struct Side {
     receive: Way<Receiver>,
     transmit: Way<Transmitter>,
     no_buffer: AtomicU64,
+    /// Frames that were received and not taken when the interface went away.
+    left: AtomicU64,
     frames: Frames,
     socket: Mutex<Arc<XdpSocket>>,
     /// What the sockets before this one have lost.
@@ -95,6 +98,7 @@ impl Side {
             receive: Way::new(ends.receiver),
             transmit: Way::new(ends.transmitter),
             no_buffer: AtomicU64::new(0),
+            left: AtomicU64::new(0),
             frames,
             socket: Mutex::new(ends.socket),
             before: Mutex::new(Lost::default()),
@@ -372,7 +376,7 @@ impl Port for XdpPort {
             stats.rx_packets += get(&side.receive.packets);
             stats.rx_bytes += get(&side.receive.bytes);
             stats.rx_errors += get(&side.receive.errors) + lost.refused.0;
-            stats.rx_missed += lost.missed;
+            stats.rx_missed += lost.missed + get(&side.left);
             stats.rx_no_buffer += get(&side.no_buffer);
             stats.tx_packets += get(&side.transmit.packets);
             stats.tx_bytes += get(&side.transmit.bytes);

@@ -25,12 +25,17 @@ const CASES: &[(&str, fn())] = &[
     ("what_the_ring_drops_is_missed", what_the_ring_drops_is_missed),
     ("without_buffers_frames_wait", without_buffers_frames_wait),
     ("a_frame_that_is_refused_blocks_nothing", a_frame_that_is_refused_blocks_nothing),
+    (
+        "what_waits_in_a_deleted_interfaces_ring_is_no_longer_counted_as_sent",
+        what_waits_in_a_deleted_interfaces_ring_is_no_longer_counted_as_sent,
+    ),
     ("every_queue_of_the_device", every_queue_of_the_device),
     ("a_device_without_a_native_mode", a_device_without_a_native_mode),
     ("mtu", mtu),
     ("what_is_waited_for_comes", what_is_waited_for_comes),
     ("down_and_up", down_and_up),
     ("deleted_and_made_again", deleted_and_made_again),
+    ("what_a_deleted_interface_leaves_is_missed", what_a_deleted_interface_leaves_is_missed),
     ("made_again_without_privileges", made_again_without_privileges),
     ("the_program_goes_with_the_port", the_program_goes_with_the_port),
     ("what_a_port_says", what_a_port_says),
@@ -317,11 +322,41 @@ fn a_frame_that_is_refused_blocks_nothing() {
     assert_eq!((pair.left.stats().tx_packets, pair.left.stats().tx_errors), (3, 103));
     ip("link set right up");
     ip("link set left down");
+    // The first one waits in the ring, and leaves later.
     pair.send(&frames[..1]);
     pair.send(&frames[..1]);
-    assert_eq!((pair.left.stats().tx_packets, pair.left.stats().tx_errors), (3, 105));
+    assert_eq!((pair.left.stats().tx_packets, pair.left.stats().tx_errors), (4, 104));
     ip("link set left up");
     pair.crosses();
+    pair.receive(1);
+    assert_eq!(pair.left.stats().tx_packets, pair.right.stats().rx_packets);
+    pair.end();
+}
+
+/// What waits in the ring of an interface that is set down was counted as sent, and is lost with the interface.
+fn what_waits_in_a_deleted_interfaces_ring_is_no_longer_counted_as_sent() {
+    let mut pair = Pair::new();
+    pair.crosses();
+    while !pair.receive(1).is_empty() {}
+    ip("link set left down");
+    pair.send(&(0..30).map(|i| frame(60, i)).collect::<Vec<_>>());
+    let (sent, errors) = (pair.left.stats().tx_packets, pair.left.stats().tx_errors);
+    assert_eq!((sent - pair.right.stats().rx_packets, errors), (30, 0));
+    ip("link del left");
+    wire("");
+    for n in 1.. {
+        pair.send(&[frame(60, n)]);
+        let (left, right) = (pair.left.stats(), {
+            pair.receive(1);
+            pair.right.stats()
+        });
+        if left.tx_packets == right.rx_packets {
+            // All that was offered is accounted for.
+            assert_eq!(left.tx_packets + left.tx_errors, sent + n as u64);
+            break;
+        }
+        assert!(n < 300, "{left:?}, {right:?}");
+    }
     pair.end();
 }
 
@@ -453,6 +488,31 @@ fn deleted_and_made_again() {
         let after = pair.right.stats();
         assert!(after.rx_packets > before.rx_packets && after.rx_missed >= before.rx_missed);
     }
+    pair.end();
+}
+
+/// What was received before an interface went away, and not taken before the port used a new one of its name.
+fn what_a_deleted_interface_leaves_is_missed() {
+    let mut pair = Pair::new();
+    pair.crosses();
+    let mut back = pair.right.tx_queue(0).unwrap();
+    let before = pair.right.stats();
+    pair.send(&(0..70).map(|i| frame(60, i)).collect::<Vec<_>>());
+    ip("link del left");
+    wire("");
+    // It is the transmit queue that finds the new interface.
+    for attempt in 0..100 {
+        send(&mut back, pair.pool, &[frame(60, attempt)]);
+        if shown("right").contains("xdp") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(pair.receive(1).is_empty());
+    let after = pair.right.stats();
+    assert_eq!((after.rx_packets - before.rx_packets, after.rx_missed - before.rx_missed), (0, 70));
+    drop(back);
+    pair.crosses();
     pair.end();
 }
 

@@ -43,13 +43,13 @@ macro_rules! plain {
     };
 }
 
-macro_rules! traced_one {
+macro_rules! watched_one {
     ($name:ident, $ctx:ident, $burst:ident, $mask:expr) => {
         watch::one($ctx, $burst, $mask, ModuleId::$name, $name::$name)
     };
 }
 
-macro_rules! traced_two {
+macro_rules! watched_two {
     ($name:ident, $ctx:ident, $burst:ident, $ip4:expr, $ip6:expr) => {
         watch::two($ctx, $burst, $ip4, $ip6, ModuleId::$name, $name::$name)
     };
@@ -61,8 +61,8 @@ pub fn round(worker: &mut Worker, burst: &mut Batch) {
     for queue in 0..worker.queues() {
         if worker.receive(queue, burst) > 0 {
             let ctx = worker.context();
-            if ctx.trace.is_some() {
-                traced(ctx, burst);
+            if ctx.watched {
+                watched(ctx, burst);
                 continue;
             }
             modules!(plain, plain, ctx, burst, &mut ip4, &mut ip6);
@@ -71,10 +71,10 @@ pub fn round(worker: &mut Worker, burst: &mut Batch) {
     worker.housekeeping();
 }
 
-/// A burst while a packet is followed.
+/// A burst of which a packet is followed, or which is timed.
 #[cold]
 #[inline(never)]
-fn traced(ctx: &mut Context, burst: &mut Batch) {
+fn watched(ctx: &mut Context, burst: &mut Batch) {
     let (mut ip4, mut ip6) = (Mask::EMPTY, Mask::EMPTY);
-    modules!(traced_one, traced_two, ctx, burst, &mut ip4, &mut ip6);
+    modules!(watched_one, watched_two, ctx, burst, &mut ip4, &mut ip6);
 }

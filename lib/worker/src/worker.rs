@@ -4,6 +4,7 @@
 use crate::idle::{self, Drowsiness, Idle};
 use crate::spread::Spread;
 use perigee_fib::Subscriber;
+use perigee_modules::stopwatch::Stopwatch;
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Tables, host, watch};
 use perigee_packet::{BATCH_SIZE, Batch, Mask, Memory, ReceiveQueue, TransmitBuffer};
 use std::os::fd::BorrowedFd;
@@ -28,7 +29,7 @@ impl Receiver {
 }
 
 /// A monotonic clock in ns.
-pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+pub use perigee_modules::stopwatch::Clock;
 
 /// The request to stop, shared by all threads of a router.
 #[derive(Clone, Default)]
@@ -110,6 +111,8 @@ impl Worker {
             multicast: Default::default(),
             failure: None,
             trace: None,
+            stopwatch: Stopwatch::new(clock.clone()),
+            watched: false,
         };
         let burst = burst.clamp(1, BATCH_SIZE);
         let drowsiness = Drowsiness::default();
@@ -152,6 +155,7 @@ impl Worker {
     /// A loop is about to begin: the first round's gap is not that since the last one of the loop before.
     pub fn begin(&mut self) {
         self.parts.last_round = u64::MAX;
+        self.context.forget_timing();
     }
 
     /// False once the router is to stop.
@@ -166,6 +170,9 @@ impl Worker {
         if !batch.live().is_empty() {
             self.take_back(batch);
         }
+        if self.context.watched {
+            self.context.end_watching();
+        }
         batch.refill();
         let counters = &self.context.counters;
         counters.polls.add(1);
@@ -178,10 +185,16 @@ impl Worker {
         counters.bursts.add(1);
         counters.received.add(received as u64);
         counters.received_bytes.add(batch.received_bytes());
-        if self.context.tables.taps.is_some() {
-            return self.receive_tapped(queue, batch);
+        let spread = receiver.spread.is_some();
+        let left = match self.context.tables.taps.is_some() {
+            true => self.receive_tapped(queue, batch),
+            false if spread => self.spread(queue, batch),
+            false => received,
+        };
+        if self.context.stopwatch.is_due() {
+            self.context.begin_timing(left);
         }
-        if receiver.spread.is_some() { self.spread(queue, batch) } else { received }
+        left
     }
 
     /// What is left of a burst that was received, once others' flows are handed over.
@@ -218,6 +231,9 @@ impl Worker {
     /// sleeps. Returns how long the round took, in ns.
     pub fn housekeeping(&mut self) -> u64 {
         let (context, parts) = (&mut self.context, &mut self.parts);
+        if context.watched {
+            context.end_watching();
+        }
         context.now = (parts.clock)();
         context.counters.rounds.add(1);
         let took = context.now.saturating_sub(parts.last_round);

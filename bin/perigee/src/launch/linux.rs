@@ -5,13 +5,12 @@ use super::ports::Opened;
 use anyhow::Result;
 use perigee_config as config;
 use perigee_config::Config;
-use perigee_helper::open_links;
 use perigee_helper::twin::Twin;
-use perigee_helper::{SocketWanted, TwinStatus, TwinWanted};
+use perigee_helper::{SocketWanted, TwinStatus, TwinWanted, open_links, open_plain};
 use perigee_net::{InterfaceAddress, MacAddr};
 use perigee_netlink::fpm;
-use perigee_netlink::{Scope, Source, follow};
-use perigee_router::{LinuxFeeds, Mailbox};
+use perigee_netlink::{KernelStatistics, Scope, follow};
+use perigee_router::{Below, LinuxFeeds, Mailbox};
 
 /// Makes a twin for each port that should have one.
 pub(super) fn make_twins(config: &Config, opened: &Opened) -> Result<Vec<Option<(Twin, TwinStatus)>>> {
@@ -55,20 +54,19 @@ pub(super) fn make_vlans(config: &Config, opened: &Opened) {
     }
 }
 
-/// The links under the ports, in the router's own namespace.
-type Underlay = Option<Box<dyn Source>>;
-
 /// Starts to follow Linux, if there are twins, and the links under ports.
-pub(super) fn follow_linux(config: &Config, opened: &Opened, mailbox: &Mailbox) -> Result<(LinuxFeeds, Underlay)> {
+pub(super) fn follow_linux(config: &Config, opened: &Opened, mailbox: &Mailbox) -> Result<(LinuxFeeds, Option<Below>)> {
     let bell = || {
         let bell = mailbox.bell();
         move || bell.ring()
     };
-    let (mut feeds, mut underlay): (_, Underlay) = (LinuxFeeds::default(), None);
-    let Some(helper) = &opened.helper else { return Ok((feeds, underlay)) };
+    let (mut feeds, mut below) = (LinuxFeeds::default(), None);
+    let Some(helper) = &opened.helper else { return Ok((feeds, below)) };
     if config.ports.iter().any(|port| port.twin) {
         let sockets = helper.netlink(config.linux.receive_buffer as usize, config.router.namespace.as_ref())?;
         feeds.netlink = Some(Box::new(follow(sockets, Scope::Everything, bell())?));
+        let questions = helper.open_socket(SocketWanted::Dumps, config.router.namespace.as_ref())?;
+        feeds.statistics = Some(Box::new(KernelStatistics::new(questions)));
     }
     if feeds.netlink.is_some() && config.linux.feed == config::Feed::Fpm {
         let listener = SocketWanted::Listener(config.linux.fpm);
@@ -76,7 +74,9 @@ pub(super) fn follow_linux(config: &Config, opened: &Opened, mailbox: &Mailbox) 
         feeds.routes = Some(Box::new(fpm::listen(listener, config.linux.fpm_hold, bell())?));
     }
     if config.ports.iter().any(|port| matches!(port.device, config::Device::Linux { .. })) {
-        underlay = Some(Box::new(follow(open_links()?, Scope::Links, bell())?));
+        let reports = Box::new(follow(open_links()?, Scope::Links, bell())?);
+        let statistics = Box::new(KernelStatistics::new(open_plain()?));
+        below = Some(Below { reports, statistics });
     }
-    Ok((feeds, underlay))
+    Ok((feeds, below))
 }

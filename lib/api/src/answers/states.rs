@@ -30,6 +30,18 @@ states! {
         Off = "off",
     }
 
+    /// Whether there is a process that may change Linux.
+    #[derive(Default)]
+    pub enum HelperState {
+        /// None is needed.
+        #[default]
+        None = "none",
+        /// There is.
+        Alive = "alive",
+        /// There was: it has died, and its standby too.
+        Dead = "dead",
+    }
+
     /// Whether a worker gives signs of life.
     #[derive(Default)]
     pub enum WorkerState {

@@ -103,9 +103,19 @@ fn snapshot() -> Snapshot {
         transmit_queues: 2,
         numa: None,
         offloads: vec![],
-        twin: None,
-        interfaces: vec![],
+        twin: Some(TwinEntry {
+            name: "wan".into(),
+            namespace: None,
+            index: 4,
+            to_linux: 1,
+            from_linux: 2,
+            dropped: 0,
+            missed: 3,
+        }),
+        interfaces: vec![InterfaceEntry { name: "wan".into(), vlan: None, up: false, mtu: 1500, addresses: vec![] }],
         counters: PortCounters { receive_packets: 17, ..PortCounters::default() },
+        kernel: Some(KernelLosses { receive_dropped: 5, ..KernelLosses::default() }),
+        device_counters: [("rx_q0_errors".to_owned(), 6)].into(),
     };
     let drop = DropStatus {
         module: "ipv4_valid".into(),
@@ -154,6 +164,11 @@ fn the_text_is_openmetrics_and_holds_the_numbers() {
         samples.get(&(name.to_owned(), labels)).copied()
     };
     assert_eq!(value("perigee_port_receive_packets_total", &[("port", "wan")]), Some(17.0));
+    assert_eq!(value("perigee_port_kernel_receive_dropped_total", &[("port", "wan")]), Some(5.0));
+    let labels = [("counter", "rx_q0_errors"), ("port", "wan")];
+    assert_eq!(value("perigee_port_device_losses_total", &labels), Some(6.0));
+    assert_eq!(value("perigee_twin_missed_packets_total", &[("port", "wan")]), Some(3.0));
+    assert_eq!(value("perigee_interface_up", &[("interface", "wan")]), Some(0.0));
     let reason = [("module", "ipv4_valid"), ("reason", "odd \"quoted\"\\\nreason"), ("worker", "1")];
     assert_eq!(value("perigee_dropped_packets_total", &reason), Some(7.0));
     let slow = [("module", "slowpath"), ("reason", "odd \"quoted\"\\\nreason")];

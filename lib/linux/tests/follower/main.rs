@@ -4,6 +4,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `world.rs` | the simulated kernel and zebra, the router's tables, and the caller between them |
+//! | `kernel.rs` | what a kernel may do, at random, and what the router should have of it then |
 //! | `fuzz.rs` | whatever the kernel does, loses or keeps to itself, the routes converge |
 //! | `routes.rs` | single routes: which are followed, replaced, withdrawn, left out |
 //! | `dumps.rs` | dumps: incomplete, among notifications, in doubt |
@@ -16,6 +17,7 @@
 mod audit;
 mod dumps;
 mod fuzz;
+mod kernel;
 mod links;
 mod multicast;
 mod neighbors;

@@ -2,7 +2,7 @@
 //! A simulated kernel and zebra, the router's tables, and the caller between them and the follower.
 
 use perigee_config::{Config, Linux};
-use perigee_fib::{FibError, FibWriter, Interfaces, MulticastOrigin, NextHopId, NextHopInfo, Rib};
+use perigee_fib::{FibError, FibWriter, Interfaces, MulticastOrigin, NextHopId, NextHopInfo, Rib, structures};
 use perigee_helper::LinkChange;
 use perigee_linux::{
     AuditReport, Audited, Effect, FeedId, Follower, HelperRequest, Input, KnownNeighbor, Port, Report, Setup, Status,
@@ -331,6 +331,12 @@ pub fn linux() -> Linux {
     Config::parse_on("router.toml", text, &machine).unwrap_or_else(|error| panic!("{error}")).linux
 }
 
+/// Empty tables, of the lookup structures that are soonest made.
+fn fib() -> FibWriter {
+    let soonest = structures::IPV4.iter().find(|structure| structure.name == "dxr16").unwrap();
+    FibWriter::with(1 << 16, (soonest.new)().unwrap(), (structures::DEFAULT6.new)().unwrap()).unwrap()
+}
+
 /// A router with two ports and a helper.
 pub fn setup() -> Setup {
     Setup {
@@ -383,7 +389,7 @@ impl World {
         let setup = Setup { configured: interfaces.len(), ..setup };
         let ports = setup.ports.len();
         let router = Router {
-            fib: FibWriter::new(1 << 16).unwrap(),
+            fib: fib(),
             interfaces: Interfaces::new(interfaces).unwrap(),
             forgotten: BTreeSet::new(),
             stubborn: false,

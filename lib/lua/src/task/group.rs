@@ -208,6 +208,8 @@ impl Tasks {
             multicast: Default::default(),
             failure: None,
             trace: None,
+            stopwatch: Default::default(),
+            watched: false,
         }
     }
 

@@ -99,6 +99,8 @@ impl Bed {
             multicast: Default::default(),
             failure: None,
             trace: None,
+            stopwatch: Default::default(),
+            watched: false,
         };
         Scripts::new(script, 1, Box::new(staging), budgets(), &perigee_lua::thread)
     }

@@ -40,12 +40,12 @@ impl Cutting {
         self.waiting.is_empty()
     }
 
-    /// Cuts a super-frame into segments that wait. Without free buffers the rest of it is lost, as on a full device.
+    /// Cuts a super-frame into segments, which then wait to be sent. If buffers are missing it is given back, and none of it waits.
     #[cold]
-    fn cut(&mut self, packet: Handle) {
+    fn cut(&mut self, packet: Handle) -> Result<(), Handle> {
         let packet = Packet::of(packet, self.memory);
         let whole = packet.gso_size().and_then(|size| SuperFrame::new(packet.bytes(), size));
-        let Some(whole) = whole else { return };
+        let Some(whole) = whole else { return Err(packet.into_handle()) };
         let mut next = 0;
         while next < whole.len() {
             let n = (whole.len() - next).min(AT_ONCE);
@@ -55,7 +55,9 @@ impl Cutting {
             }
             self.segments.refill();
             if self.pool.fill(&mut self.segments, &lengths[..n]) < n {
-                return;
+                self.some.extend(self.waiting.drain(..));
+                self.queue.discard(&mut self.some);
+                return Err(packet.into_handle());
             }
             let all = self.segments.live();
             for mut segment in self.segments.packets(all) {
@@ -68,6 +70,7 @@ impl Cutting {
             });
             next += n;
         }
+        Ok(())
     }
 }
 
@@ -82,9 +85,11 @@ impl TransmitQueue for Cutting {
             return self.queue.transmit(packets);
         }
         let mut rest = VecDeque::from(std::mem::take(packets));
+        // They stay with the caller, as packets do for which the queue has no room, but do not hold up those after them.
+        let mut uncut = Vec::new();
         while let Some(first) = rest.pop_front() {
             if is_super(&first) {
-                self.cut(first);
+                uncut.extend(self.cut(first).err());
                 if !self.catch_up() {
                     break;
                 }
@@ -100,6 +105,7 @@ impl TransmitQueue for Cutting {
                 break;
             }
         }
+        packets.extend(uncut);
         packets.extend(rest);
     }
 
@@ -202,15 +208,17 @@ mod tests {
     }
 
     #[test]
-    fn without_buffers_a_super_frame_is_lost_and_nothing_leaks() {
+    fn without_buffers_a_super_frame_stays_with_the_caller_and_nothing_leaks() {
         let pool = HeapPool::leak(20);
         let device = HeapQueue::new(pool, 0, 100);
         let mut queue = Cutting::new(Box::new(device.clone()), Arc::new(pool), pool);
         let mut packets = vec![handle(pool, 40_000, 1, 1000), handle(pool, 10, 2, 0)];
         queue.transmit(&mut packets);
-        assert!(packets.is_empty());
+        assert_eq!(packets.len(), 1, "whoever sends counts it as lost");
+        assert!(pool.gso_size(&packets[0]).is_some());
         assert_eq!(device.collect().map(|frame| frame.len()), Some(64));
-        assert!(device.collect().is_none());
+        assert!(device.collect().is_none(), "a part of it left");
+        queue.discard(&mut packets);
         drop((queue, device));
         assert_eq!(pool.in_use(), 0, "buffers leaked");
     }

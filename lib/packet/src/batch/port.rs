@@ -91,7 +91,7 @@ pub struct PortStats {
     pub rx_bytes: u64,
     /// Frames lost as no receive descriptor was free.
     pub rx_missed: u64,
-    /// Frames with errors.
+    /// Frames with errors, and received ones that could not be made plain.
     pub rx_errors: u64,
     /// Frames lost as no packet buffer was free.
     pub rx_no_buffer: u64,
@@ -148,6 +148,10 @@ pub trait Port: Send + Sync {
     fn link(&self) -> Link;
     /// Its counters now.
     fn stats(&self) -> PortStats;
+    /// Further counters of the device, by its driver's names; empty if there are none.
+    fn device_counters(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
     /// Switches promiscuous mode; an error if the device cannot.
     fn set_promiscuous(&self, on: bool) -> Result<(), String>;
     /// Sets the MTU in bytes; an error if the device cannot.

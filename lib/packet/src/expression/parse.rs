@@ -88,8 +88,9 @@ impl<'a> Parser<'a> {
         let expected = expected.into();
         match self.words.get(self.at) {
             Some(Token { text, position }) => {
-                // A long word would hide the rest of the sentence.
+                // A long word would hide the rest of the sentence, and a terminal would follow control characters.
                 let short: String = text.chars().take(40).collect();
+                let short = short.replace(char::is_control, "?");
                 ExpressionError { position: *position, found: format!("`{short}`"), expected }
             }
             None => ExpressionError { position: self.end, found: "the end".to_owned(), expected },

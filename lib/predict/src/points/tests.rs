@@ -32,6 +32,15 @@ fn all_columns_are_read() {
 }
 
 #[test]
+fn every_line_with_a_mistake_is_said() {
+    let said = refused("flows,cores,frame_size,gbps\nx,1,64,1\n1,1,64,1\n1,1,64\n1,1,64,fast\n");
+    let lines: Vec<&str> = said.lines().map(|line| line.split(": found").next().unwrap_or_default()).collect();
+    assert_eq!(lines, ["p.csv:2: column flows", "p.csv:4", "p.csv:5: column gbps"], "{said}");
+    let many = refused(&format!("flows,cores,frame_size,gbps\n{}", "x,1,64,1\n".repeat(25)));
+    assert_eq!((many.lines().count(), many.lines().last()), (21, Some("... and 5 lines more")), "{many}");
+}
+
+#[test]
 fn mistakes_have_their_line_and_column() {
     let with = |row: &str| {
         refused(&format!("flows,cores,frame_size,gbps,two_way,burst,bound,line_gbps\n1,1,64,1,,,,\n{row}\n"))

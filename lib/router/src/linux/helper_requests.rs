@@ -2,13 +2,16 @@
 //! Requests to the helper that nobody waits for: a thread makes them, one after the other.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Release};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use perigee_helper::NetlinkSockets;
 use perigee_helper::twin::Twin;
-use perigee_helper::{Helper, HelperError, TwinStatus};
+use perigee_helper::{Helper, HelperError, SocketWanted, TwinStatus};
 use perigee_helper::{confine, privileges};
 use perigee_linux::HelperRequest;
 use perigee_net::{InterfaceAddress, Namespace};
@@ -18,14 +21,22 @@ use perigee_worker::Bell;
 pub(crate) enum Done {
     /// A port's twin, or why there is none, and the addresses that it was to have.
     Twin(usize, Result<(Twin, TwinStatus), HelperError>, Vec<InterfaceAddress>),
-    /// The reopened sockets.
-    Sockets(Result<NetlinkSockets, HelperError>),
+    /// The reopened sockets, the last one for questions about single links.
+    Sockets(Result<(NetlinkSockets, OwnedFd), HelperError>),
+}
+
+/// What the thread does.
+enum Job {
+    Request(HelperRequest),
+    /// Has a standby of the helper started.
+    StandBy,
 }
 
 /// The thread.
 pub(crate) struct HelperThread {
-    sender: Option<Sender<HelperRequest>>,
+    sender: Option<Sender<Job>>,
     done: Receiver<Done>,
+    standby_asked: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -34,11 +45,26 @@ impl HelperThread {
     pub fn start(helper: Arc<Helper>, namespace: Option<Namespace>, bell: Arc<Bell>) -> io::Result<HelperThread> {
         let (sender, requests) = channel();
         let (out, done) = channel();
+        let standby_asked = Arc::new(AtomicBool::new(false));
+        let asked = standby_asked.clone();
         let body = move || {
+            let mut said = None;
             let _ = privileges::drop_all();
             // Whether the kernel can is said by others.
             let _ = confine::files(&[]);
-            for request in requests {
+            for job in requests {
+                let request = match job {
+                    Job::Request(request) => request,
+                    Job::StandBy => {
+                        let failure = helper.stand_by().err().map(|error| error.to_string());
+                        if let Some(error) = failure.as_ref().filter(|_| failure != said) {
+                            tracing::warn!("{error}; it is tried again");
+                        }
+                        said = failure;
+                        asked.store(false, Release);
+                        continue;
+                    }
+                };
                 if let Some(done) = run(&helper, namespace.as_ref(), request) {
                     // The slow path's thread may be gone.
                     let _ = out.send(done);
@@ -47,13 +73,22 @@ impl HelperThread {
             }
         };
         let thread = std::thread::Builder::new().name("helper".to_owned()).spawn(body)?;
-        Ok(HelperThread { sender: Some(sender), done, thread: Some(thread) })
+        Ok(HelperThread { sender: Some(sender), done, standby_asked, thread: Some(thread) })
     }
 
     /// Puts one at the end of the queue.
     pub fn send(&self, request: HelperRequest) {
         if let Some(sender) = &self.sender {
-            let _ = sender.send(request); // The thread ends only after this.
+            let _ = sender.send(Job::Request(request)); // The thread ends only after this.
+        }
+    }
+
+    /// Has a standby started once everything before it is done, if that is not under way.
+    pub fn stand_by(&self) {
+        if let Some(sender) = &self.sender
+            && !self.standby_asked.swap(true, AcqRel)
+        {
+            let _ = sender.send(Job::StandBy);
         }
     }
 
@@ -90,7 +125,9 @@ fn run(helper: &Helper, namespace: Option<&Namespace>, request: HelperRequest) -
             return Some(Done::Twin(index, helper.make_twin(&wanted), wanted.addresses));
         }
         HelperRequest::Sockets(buffer) => {
-            return Some(Done::Sockets(helper.netlink(buffer, namespace)));
+            let questions = || helper.open_socket(SocketWanted::Dumps, namespace);
+            let sockets = helper.netlink(buffer, namespace).and_then(|sockets| Ok((sockets, questions()?)));
+            return Some(Done::Sockets(sockets));
         }
     }
     None

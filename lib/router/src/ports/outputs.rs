@@ -10,7 +10,8 @@ const BURST: usize = 32;
 /// A thread's transmit queues, by port number.
 pub(crate) struct Outputs {
     outputs: Vec<Option<Output>>,
-    lost: u64,
+    /// Frames that could not be sent, by port number; the last entry counts those to ports that do not exist.
+    lost: Vec<u64>,
 }
 
 struct Output {
@@ -28,7 +29,8 @@ impl Outputs {
         let output = |(number, queue): (u16, Option<_>)| {
             Some(Output { pool: pool(number)?, queue: queue?, waiting: Vec::with_capacity(BURST) })
         };
-        Outputs { outputs: (0..).zip(queues).map(output).collect(), lost: 0 }
+        let outputs: Vec<_> = (0..).zip(queues).map(output).collect();
+        Outputs { lost: vec![0; outputs.len() + 1], outputs }
     }
 
     /// How many ports they number.
@@ -38,26 +40,29 @@ impl Outputs {
 
     /// Sends a frame on a port, at the latest with the next [`Self::flush`]; one that cannot be sent is counted.
     pub fn transmit(&mut self, number: u16, frame: &[u8]) {
+        let lost = &mut self.lost[usize::from(number).min(self.outputs.len())];
         let output = self.outputs.get_mut(usize::from(number)).and_then(Option::as_mut);
         let packet = output.and_then(|output| Some((output.pool.packet(frame)?, output)));
         let Some((packet, output)) = packet else {
-            self.lost += 1;
+            *lost += 1;
             return;
         };
         output.waiting.push(packet.into_handle());
         if output.waiting.len() == BURST {
-            self.lost += output.flush();
+            *lost += output.flush();
         }
     }
 
     /// Sends what waits.
     pub fn flush(&mut self) {
-        self.lost += self.outputs.iter_mut().flatten().map(Output::flush).sum::<u64>();
+        for (output, lost) in self.outputs.iter_mut().zip(&mut self.lost) {
+            *lost += output.as_mut().map_or(0, Output::flush);
+        }
     }
 
-    /// How many frames could not be sent.
-    pub fn lost(&self) -> u64 {
-        self.lost
+    /// How many frames could not be sent, by port number; the last entry counts those to ports that do not exist.
+    pub fn lost(&self) -> &[u64] {
+        &self.lost
     }
 
     /// Lets the queues finish what they still hold.
@@ -114,7 +119,7 @@ mod tests {
         outputs.flush();
         let rest: Vec<u8> = std::iter::from_fn(|| queue.collect()).map(|frame| frame[0]).collect();
         assert_eq!(rest, (32..40).collect::<Vec<u8>>());
-        assert_eq!((outputs.lost(), outputs.width(), pool.in_use()), (0, 2, 0));
+        assert_eq!((outputs.lost(), outputs.width(), pool.in_use()), (&[0, 0, 0][..], 2, 0));
     }
 
     #[test]
@@ -127,10 +132,10 @@ mod tests {
         outputs.flush();
         outputs.transmit(0, &[0; 60]);
         outputs.transmit(9, &[0; 60]);
-        // 5 found no buffer, 10 no room in the queue, 2 no queue.
-        assert_eq!((outputs.lost(), pool.in_use()), (17, 10));
+        // 5 found no buffer and 10 no room in the queue; a port without a queue, and none.
+        assert_eq!((outputs.lost(), pool.in_use()), (&[1, 15, 1][..], 10));
         outputs.transmit(1, &[0; 60]);
         outputs.close();
-        assert_eq!((outputs.lost(), outputs.width()), (18, 0));
+        assert_eq!((outputs.lost(), outputs.width()), (&[1, 16, 1][..], 0));
     }
 }

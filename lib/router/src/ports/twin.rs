@@ -1,31 +1,35 @@
 // SPDX-License-Identifier: MIT
 //! A twin as the slow path's thread uses it: frames in and out, with counters.
 
+use super::losses::Losses;
 use perigee_api::answers::TwinEntry;
 use perigee_helper::TwinStatus;
 use perigee_helper::twin::Twin;
+use perigee_netlink::LinkStatistics;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// A port's twin.
 pub(crate) struct PortTwin {
     twin: Twin,
     entry: TwinEntry,
+    losses: Losses,
     complained: bool,
 }
 
 impl PortTwin {
     pub fn new((twin, status): (Twin, TwinStatus)) -> PortTwin {
         let TwinStatus { name, namespace, index } = status;
-        let entry = TwinEntry { name, namespace, index, to_linux: 0, from_linux: 0, dropped: 0 };
-        PortTwin { twin, entry, complained: false }
+        let entry = TwinEntry { name, namespace, index, to_linux: 0, from_linux: 0, dropped: 0, missed: 0 };
+        PortTwin { twin, entry, losses: Losses::default(), complained: false }
     }
 
     /// A port's new twin, which continues the counters of the one before.
     pub fn replacing(made: (Twin, TwinStatus), before: Option<PortTwin>) -> PortTwin {
         let mut twin = PortTwin::new(made);
-        if let Some(PortTwin { entry, .. }) = before {
-            let TwinEntry { to_linux, from_linux, dropped, .. } = entry;
-            twin.entry = TwinEntry { to_linux, from_linux, dropped, ..twin.entry };
+        if let Some(PortTwin { entry, losses, .. }) = before {
+            let TwinEntry { to_linux, from_linux, dropped, missed, .. } = entry;
+            twin.entry = TwinEntry { to_linux, from_linux, dropped, missed, ..twin.entry };
+            twin.losses = losses;
         }
         twin
     }
@@ -55,6 +59,12 @@ impl PortTwin {
                 None
             }
         }
+    }
+
+    /// Reads how many frames its queue had no room for: for Linux the twin is an interface that sends them.
+    pub fn look_at_losses(&mut self, statistics: &dyn LinkStatistics) {
+        self.losses.look(self.entry.index, || statistics.losses(self.entry.index));
+        self.entry.missed = self.losses.sum().transmit_dropped;
     }
 
     /// Logs once that the twin is down or gone: when an operator sets it down, not every packet is an error.

@@ -54,6 +54,11 @@ impl Underlay {
         std::mem::take(&mut self.made_again)
     }
 
+    /// Linux's number of a link, as far as is known.
+    pub fn index(&self, link: &str) -> Option<u32> {
+        self.indices.get(link).copied().flatten()
+    }
+
     /// Whether a link has a carrier, as far as is known.
     pub fn has_carrier(&self, link: &str) -> bool {
         !self.no_carrier.contains(link)

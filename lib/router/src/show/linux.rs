@@ -14,6 +14,8 @@ impl Answers<ShowLinux> for View<'_> {
         LinuxStatus {
             feed: states::feed(config.feed),
             state: states::linux(status.state),
+            helper: states::helper(self.linux.health()),
+            helper_deaths: self.linux.health().map_or(0, |health| health.deaths),
             namespace: self.config.router.namespace.clone(),
             tables: config.tables.iter().map(|table| table_name(*table)).collect(),
             routes: self.forwarding.rib().count(RouteSource::Linux),

@@ -5,9 +5,9 @@ use super::View;
 use super::workers::sum;
 use crate::ports::OpenPort;
 use perigee_api::Answers;
-use perigee_api::answers::{InterfaceEntry, PortCounters, PortStatus};
+use perigee_api::answers::{InterfaceEntry, KernelLosses, PortCounters, PortStatus};
 use perigee_api::queries::ShowPorts;
-use perigee_modules::host;
+use std::collections::BTreeMap;
 
 impl Answers<ShowPorts> for View<'_> {
     fn answer(&self, _: ShowPorts) -> Vec<PortStatus> {
@@ -27,6 +27,12 @@ fn entry(view: &View<'_>, open: &OpenPort, promiscuous: bool) -> PortStatus {
     };
     let all = view.forwarding.interfaces().iter().map(|(_, interface)| interface);
     let interfaces = all.filter(|interface| interface.port == info.port).map(interface).collect();
+    let kernel = open.losses().map(|losses| KernelLosses {
+        receive_dropped: losses.receive_dropped + losses.receive_missed,
+        receive_errors: losses.receive_errors,
+        transmit_dropped: losses.transmit_dropped,
+        transmit_errors: losses.transmit_errors,
+    });
     PortStatus {
         name: open.name.clone(),
         device: info.device,
@@ -42,6 +48,8 @@ fn entry(view: &View<'_>, open: &OpenPort, promiscuous: bool) -> PortStatus {
         offloads: info.offloads.iter().map(|name| (*name).to_owned()).collect(),
         twin: open.twin.as_ref().map(|twin| twin.entry().clone()),
         interfaces,
+        kernel,
+        device_counters: device_losses(open.port.device_counters()),
         counters: PortCounters {
             receive_packets: stats.rx_packets,
             receive_bytes: stats.rx_bytes,
@@ -53,9 +61,21 @@ fn entry(view: &View<'_>, open: &OpenPort, promiscuous: bool) -> PortStatus {
             transmit_packets: stats.tx_packets,
             transmit_bytes: stats.tx_bytes,
             transmit_errors: stats.tx_errors,
-            transmit_dropped: sum(view, |counters| counters.reason_packets(host::TRANSMIT_FULL)),
+            transmit_dropped: unsent(view, info.port),
             transmit_super_frames: stats.tx_super.frames,
             transmit_super_segments: stats.tx_super.segments,
         },
     }
+}
+
+/// Those of a device's own counters that are about losses and not zero.
+fn device_losses(counters: Vec<(String, u64)>) -> BTreeMap<String, u64> {
+    const ABOUT: [&str; 6] = ["err", "drop", "miss", "discard", "fail", "no_"];
+    counters.into_iter().filter(|(name, n)| *n > 0 && ABOUT.iter().any(|word| name.contains(word))).collect()
+}
+
+/// Frames that workers and slow path could not give to a port's transmit queues.
+fn unsent(view: &View<'_>, number: u16) -> u64 {
+    let own = view.ports.lost_to_transmit().get(usize::from(number)).copied().unwrap_or(0);
+    sum(view, |counters| counters.port_lost(number)) + own + view.assistants.lost_to_port(number)
 }

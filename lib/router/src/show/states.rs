@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! The router's states by the API's names.
 
-use perigee_api::answers::{LinuxFeed, LinuxState, NeighborState, RouteOrigin};
+use perigee_api::answers::{HelperState, LinuxFeed, LinuxState, NeighborState, RouteOrigin};
 use perigee_config::Feed;
+use perigee_helper::HelperHealth;
 use perigee_linux::State as Following;
 use perigee_net::RouteSource;
 use perigee_slowpath::NeighborState as State;
@@ -37,6 +38,15 @@ pub(super) fn feed(feed: Feed) -> LinuxFeed {
         Feed::Netlink => LinuxFeed::Netlink,
         Feed::Fpm => LinuxFeed::Fpm,
         Feed::None => LinuxFeed::None,
+    }
+}
+
+/// How the helper is, if there is one.
+pub(super) fn helper(health: Option<HelperHealth>) -> HelperState {
+    match health {
+        None => HelperState::None,
+        Some(health) if health.alive => HelperState::Alive,
+        Some(_) => HelperState::Dead,
     }
 }
 

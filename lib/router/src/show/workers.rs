@@ -5,7 +5,7 @@ use super::View;
 use perigee_api::Answers;
 use perigee_api::answers::{DropKind, DropStatus, ModuleStatus, WorkerState, WorkerStatus};
 use perigee_api::queries::{ShowDrops, ShowModules, ShowWorkers};
-use perigee_modules::{Counters, Kind, MODULES, Reason, all_reasons, host};
+use perigee_modules::{Counters, Kind, MODULES, Reason, all_reasons, host, stopwatch};
 use perigee_slowpath::CounterKind;
 
 /// The sum of all workers' counters.
@@ -50,8 +50,13 @@ impl Answers<ShowModules> for View<'_> {
             packets: sum(self, |counters| counters.module_packets(index)),
             dropped: packets(module.name, DropKind::Drop),
             punted: packets(module.name, DropKind::Punt),
+            ..times(
+                sum(self, |counters| counters.module_time(index).0),
+                sum(self, |counters| counters.module_time(index).1),
+            )
         });
         let mut modules: Vec<ModuleStatus> = builtin.collect();
+        modules.push(script_module(self));
         for (_, name, ..) in self.workers.custom().all() {
             if !modules.iter().any(|module| module.module == name) {
                 let (dropped, punted) = (packets(&name, DropKind::Drop), packets(&name, DropKind::Punt));
@@ -61,6 +66,23 @@ impl Answers<ShowModules> for View<'_> {
         }
         modules.push(slow_path_module(self));
         modules
+    }
+}
+
+/// What a module's time in timed bursts says.
+fn times(ns: u64, packets: u64) -> ModuleStatus {
+    let packet_ns = (packets > 0).then(|| ns as f64 / packets as f64);
+    ModuleStatus { seconds: ns as f64 * f64::from(stopwatch::EVERY) / 1e9, packet_ns, ..ModuleStatus::default() }
+}
+
+/// The script, shown like a module.
+fn script_module(view: &View<'_>) -> ModuleStatus {
+    ModuleStatus {
+        module: "script".to_owned(),
+        about: "The script itself, between the modules.".to_owned(),
+        packets: sum(view, |counters| counters.received.get().saturating_sub(counters.handed_over.get())),
+        calls: sum(view, |counters| counters.bursts.get()),
+        ..times(sum(view, Counters::script_time), sum(view, |counters| counters.timed_packets.get()))
     }
 }
 
@@ -108,9 +130,17 @@ fn slow_drops(view: &View<'_>) -> Vec<DropStatus> {
         packets,
         per_worker: Vec::new(),
     };
-    let counters = view.assistants.counters(view.slow);
+    let mut counters = view.assistants.counters(view.slow);
+    // Frames without an interface never reach the slow path itself.
+    counters.drops.unknown_interface += view.lost.astray + view.assistants.astray();
     let drops = counters.iter().filter(|count| count.kind == CounterKind::Drop);
     let dropped = drops.map(|count| drop(count.name, count.section, count.value));
-    let lost = view.ports.lost_to_transmit() + view.assistants.lost_to_transmit();
-    dropped.chain([drop("transmit", "", lost), drop("owner_ring_full", "", view.assistants.refused())]).collect()
+    let unsent = view.ports.lost_to_transmit().iter().sum::<u64>() + view.assistants.lost_to_transmit();
+    let around = [
+        ("transmit", unsent),
+        ("owner_ring_full", view.assistants.refused()),
+        ("no_twin", view.lost.no_twin),
+        ("twin", view.ports.iter().filter_map(|port| port.twin.as_ref()).map(|twin| twin.entry().dropped).sum()),
+    ];
+    dropped.chain(around.map(|(reason, packets)| drop(reason, "", packets))).collect()
 }

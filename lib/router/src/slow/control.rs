@@ -12,6 +12,9 @@ use perigee_slowpath::Input;
 impl SlowThread {
     /// Answers a request.
     pub(super) fn answer(&mut self, request: Request) {
+        if matches!(request, Request::Show(_) | Request::Metrics(_)) {
+            self.look_at_losses(self.now());
+        }
         let view = self.view();
         match request {
             Request::Show(query) => query.answer(&view),
@@ -38,6 +41,7 @@ impl SlowThread {
             workers: &self.parts.workers,
             forwarding: &self.parts.forwarding,
             slow: &self.slow,
+            lost: self.lost,
             assistants: &self.parts.assistants,
             linux: &self.linux,
             scripts: &*self.parts.scripts,

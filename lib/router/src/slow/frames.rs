@@ -96,6 +96,8 @@ impl SlowThread {
                 if let Some(interface) = self.parts.forwarding.interfaces().ingress(port, vid(frame)) {
                     let seen = Seen { frame, port, direction: Direction::In, reason: None, now: 0, arrived: None };
                     self.arrived(Arrival::Steered, interface, seen);
+                } else {
+                    self.lost.astray += 1;
                 }
             }
             self.carry_out();
@@ -131,6 +133,8 @@ impl SlowThread {
                 let frame = &buffer[..length];
                 if let Some(interface) = self.parts.forwarding.interfaces().ingress(port, vid(frame)) {
                     self.tell(Input::FromTwin { interface, frame });
+                } else {
+                    self.lost.astray += 1;
                 }
             }
             self.carry_out();
@@ -160,7 +164,10 @@ impl SlowThread {
     /// Sends a frame out of an interface, to the wire or to Linux.
     fn send(&mut self, interface: InterfaceId, frame: &[u8], to_twin: bool) {
         let interfaces = self.parts.forwarding.interfaces();
-        let Some(egress) = interfaces.egress(interface).copied() else { return };
+        let Some(egress) = interfaces.egress(interface).copied() else {
+            self.lost.astray += 1;
+            return;
+        };
         let tagged = tagged(frame, egress.vlan);
         let frame = tagged.as_deref().unwrap_or(frame);
         if !to_twin {
@@ -168,6 +175,8 @@ impl SlowThread {
             self.parts.ports.outputs().transmit(egress.port, frame);
         } else if self.parts.ports.give_to_twin(egress.port, frame) {
             self.taps.delivered();
+        } else {
+            self.lost.no_twin += 1;
         }
     }
 

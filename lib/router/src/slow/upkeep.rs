@@ -7,6 +7,7 @@ use crate::show;
 use perigee_api::Answers;
 use perigee_api::queries::ShowLinux;
 use perigee_api::taps::Record;
+use perigee_config::HelperDeath;
 use perigee_linux::{Effect, FeedId, HelperRequest, Input as FromLinux, KnownNeighbor};
 use perigee_net::Interface;
 use perigee_slowpath::{Input, NeighborInfo};
@@ -113,6 +114,14 @@ impl SlowThread {
             reply.send(Ok(self.view().answer(ShowLinux {})));
         }
         self.carry_out() || taken > 0
+    }
+
+    /// Looks whether the helper lives; ends the router if that is configured.
+    pub(super) fn look_at_helper(&mut self) {
+        if self.linux.look_at_helper() && self.parts.settings.config.router.helper_death == HelperDeath::End {
+            tracing::error!("the router ends, as `helper_death = \"end\"` says");
+            self.parts.stop.request();
+        }
     }
 
     /// What the follower of Linux does at intervals.

@@ -11,16 +11,15 @@ use perigee_helper::TwinStatus;
 use perigee_helper::twin::Twin;
 use perigee_modules::{Counters, CustomReasons};
 use perigee_net::MacAddr;
-use perigee_netlink::Source;
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::wire::{ethernet, ipv4, protocol};
 use perigee_packet::{
     Batch, Handle, Link, Pool, Port, PortInfo, PortStats, ReceiveQueue, TransmitBuffer, TransmitQueue,
 };
 use perigee_router::{
-    AssistantBell, AssistantParts, AssistantThread, Assistants, Fabric, Filters, Forwarding, LinuxFeeds, LinuxParts,
-    Lookups, Mailbox, PortQueues, Ports, Progress, Rebuild, Refusal, Ring, RouterPort, ScriptControl, Sender, Settings,
-    Shared, SlowParts, SlowThread, WorkerEnd, Workers, wire,
+    AssistantBell, AssistantParts, AssistantThread, Assistants, Below, Fabric, Filters, Forwarding, LinuxFeeds,
+    LinuxParts, Lookups, Mailbox, PortQueues, Ports, Progress, Rebuild, Refusal, Ring, RouterPort, ScriptControl,
+    Sender, Settings, Shared, SlowParts, SlowThread, WorkerEnd, Workers, wire,
 };
 use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, native, punt_rings};
 use std::path::{Path, PathBuf};
@@ -211,9 +210,9 @@ impl Bed {
         Bed::beside_linux(text, path, queues, lookups, LinuxFeeds::default())
     }
 
-    /// A router whose ports are on Linux interfaces, of which `underlay` reports.
-    pub fn over_links(text: &str, path: &Path, queues: Queues, underlay: Box<dyn Source>) -> Bed {
-        Bed::build(text, path, queues, Lookups::default(), LinuxFeeds::default(), Some(underlay))
+    /// A router whose ports are on Linux interfaces, of which this is known.
+    pub fn over_links(text: &str, path: &Path, queues: Queues, below: Below) -> Bed {
+        Bed::build(text, path, queues, Lookups::default(), LinuxFeeds::default(), Some(below))
     }
 
     /// A router that follows Linux. Each port then has a twin: number 10 and so on in Linux, with nobody at its other end.
@@ -227,7 +226,7 @@ impl Bed {
         queues: Queues,
         lookups: Lookups,
         feeds: LinuxFeeds,
-        underlay: Option<Box<dyn Source>>,
+        below: Option<Below>,
     ) -> Bed {
         std::fs::write(path, text).unwrap();
         let machine = Machine { fib: lookups.names(), ..machine() };
@@ -312,7 +311,7 @@ impl Bed {
             twin: feeds.netlink.is_some().then(|| twin(info)),
         };
         let parts = SlowParts {
-            ports: Ports::new(&config, infos.iter().map(port).collect(), wiring.slow, underlay),
+            ports: Ports::new(&config, infos.iter().map(port).collect(), wiring.slow, below),
             settings: Settings { config, path: path.to_owned(), machine },
             workers: Workers::new(ends, custom),
             assistants,
@@ -346,6 +345,16 @@ impl Bed {
             }
         }
         panic!("the router never comes to rest");
+    }
+
+    /// Lets workers and assistants take what there is, and nobody else.
+    pub fn work_without_owner(&mut self) {
+        for (worker, burst) in self.workers.iter_mut().zip(&mut self.bursts) {
+            (0..10).for_each(|_| native::round(worker, burst));
+        }
+        for assistant in &mut self.assistants {
+            while assistant.round() {}
+        }
     }
 
     /// Lets time pass, in steps of 100 ms.

@@ -306,9 +306,14 @@ impl Transmitter {
         self.ring.publish();
     }
 
+    /// Frames that the kernel has not taken yet.
+    pub(crate) fn pending(&self) -> usize {
+        self.ring.pending()
+    }
+
     /// Has the kernel not taken everything yet?
     pub(crate) fn is_pending(&self) -> bool {
-        self.ring.pending() > 0
+        self.pending() > 0
     }
 
     /// Lets the kernel send, if it has to be asked; never waits. Without zero copy it sends right in this call.

@@ -42,8 +42,11 @@ impl XdpRxQueue {
     #[inline]
     fn follow(&mut self) {
         let XdpRxQueue { port, index, end, generation, .. } = self;
-        if port.sides[*index].receive.follow(&port.generation, end, generation) {
+        let side = &port.sides[*index];
+        if let Some(before) = side.receive.follow(&port.generation, end, generation) {
             self.waited = self.taken;
+            let left = before.map_or(0, |end| end.there());
+            side.left.fetch_add(left as u64, Ordering::Relaxed);
         }
     }
 

@@ -19,7 +19,7 @@ pub struct XdpTxQueue {
     generation: u32,
     /// The interface was down or gone when it was last asked to send.
     stopped: Option<Stopped>,
-    /// Frames that the kernel dropped and that were counted as sent before.
+    /// Frames that were counted as sent and never left: the kernel dropped them, or the interface is gone.
     owed: u64,
     looked: Option<Instant>,
     done: Vec<Handle>,
@@ -45,12 +45,14 @@ impl XdpTxQueue {
     #[inline]
     fn follow(&mut self) {
         let XdpTxQueue { port, index, end, generation, .. } = self;
-        if port.sides[*index].transmit.follow(&port.generation, end, generation) {
-            self.stopped = None;
+        if let Some(before) = port.sides[*index].transmit.follow(&port.generation, end, generation) {
+            let known = self.stopped.take() == Some(Stopped::Gone);
+            let left = before.filter(|_| !known).map_or(0, |end| end.pending());
+            self.owed += left as u64;
         }
     }
 
-    /// Asks the kernel to send; returns how many frames it has dropped.
+    /// Asks the kernel to send; returns how many frames that were put are lost.
     fn kick(&mut self) -> u64 {
         let Some(end) = &self.end else { return 0 };
         match end.kick() {
@@ -59,8 +61,11 @@ impl XdpTxQueue {
                 dropped as u64
             }
             Kick::Stopped { gone } => {
-                self.stopped = Some(if gone { Stopped::Gone } else { Stopped::Down });
-                0
+                let now = if gone { Stopped::Gone } else { Stopped::Down };
+                // What waits in the ring leaves when the interface is up again, or never.
+                let lost = if gone && self.stopped != Some(now) { end.pending() } else { 0 };
+                self.stopped = Some(now);
+                lost as u64
             }
         }
     }
@@ -113,7 +118,7 @@ impl XdpTxQueue {
 
     /// Counts frames: those dropped behind the socket, which need not be the last ones, are not counted as sent, but their bytes are.
     fn count(&mut self, refused: u64, put: u64, bytes: u64) {
-        let (sent, bytes) = if self.stopped.is_some() { (0, 0) } else { (put.saturating_sub(self.owed), bytes) };
+        let sent = put.saturating_sub(self.owed);
         self.owed = self.owed.saturating_sub(put - sent);
         self.way().count(sent, bytes, refused + put - sent);
     }

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT
+//! The first process inside: builds the scene, runs traffic and events, looks, and judges.
+
+use super::events::{self, Happened, Scene};
+use super::report::{self, Ledger, Results};
+use super::samples::{Sampler, Spinner};
+use super::traffic::{self, SIDES};
+use super::{SoakArgs, TEXT};
+use crate::isolated;
+use anyhow::{Context as _, Result};
+use perigee_api::answers::PortStatus;
+use perigee_api::client::ApiClient;
+use perigee_api::queries::{ShowDrops, ShowPorts};
+use perigee_dpdk as dpdk;
+use perigee_fib::synth::Random;
+use perigee_lab::{Host, Launch, Place, Router, World, isolation};
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How long the router may take to start and to stop.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Seconds between two samples.
+const SAMPLE: f64 = 5.0;
+/// How long memory has to go back once the traffic is over.
+const REST: Duration = Duration::from_secs(60);
+
+/// The BIRDs: the peer announces 500 routes.
+const ROUTER_BIRD: &str = "router id 10.0.3.1;\nprotocol device {}\n\
+    protocol kernel { ipv4 { import none; export all; }; }\n\
+    protocol bgp peer { local 10.0.3.1 as 65001; neighbor 10.0.3.2 as 65002; ipv4 { import all; export none; }; }\n";
+
+fn peer_bird() -> String {
+    let routes: String = (0..500).map(|i| format!("route 30.{}.{}.0/24 blackhole;\n", i >> 8, i & 255)).collect();
+    format!(
+        "router id 10.0.3.2;\nprotocol device {{}}\nprotocol static many {{ ipv4; {routes} }}\n\
+         protocol bgp perigee {{ local 10.0.3.2 as 65002; neighbor 10.0.3.1 as 65001; \
+         ipv4 {{ import none; export all; }}; }}\n"
+    )
+}
+
+/// Which core does what.
+struct Cores {
+    worker: usize,
+    tester: usize,
+    spinner: Option<usize>,
+}
+
+impl Cores {
+    fn new() -> Result<Cores> {
+        let usable = dpdk::usable_cores();
+        let worker = *usable.last().context("no core may be used")?;
+        let tester = usable[0];
+        Ok(Cores { worker, tester, spinner: usable.get(1).copied().filter(|core| *core != worker) })
+    }
+}
+
+/// Runs it; the report is left in the folder.
+pub fn run(args: &SoakArgs, folder: &Path) -> Result<ExitCode> {
+    isolation::end_with_input(folder)?;
+    let world = isolated::world(folder)?;
+    let cores = Cores::new()?;
+    let alone = spin_alone(&cores);
+    let (tester, peer) = (tester(&world)?, world.namespace("peer")?);
+    events::connect_peer(&world, &peer)?;
+    let interfaces = world.ip("-br link")?;
+    let text = configuration(&world, &cores)?;
+    let configuration = world.file("soak.toml", &text)?;
+    let script = world.file("fastpath.lua", include_str!("../../../lua/fastpath.lua"))?;
+    let started = Instant::now();
+    let router = start(folder, &configuration)?;
+    let start_seconds = started.elapsed().as_secs_f64();
+    let mut api = ApiClient::connect(router.socket())?;
+    let mac = port(&mut api, "wan")?.mac.to_string();
+    let found = match args.rate {
+        Some(rate) => rate,
+        None => find_rate(&tester, &mac, &cores)?,
+    };
+    let rate = if args.rate.is_some() { found } else { found * 9 / 10 };
+    let bird = world.bird(ROUTER_BIRD)?;
+    let _peer_bird = Host::bird(&peer, &peer_bird()).context("the peer's BIRD")?;
+    let scene = Scene {
+        world: &world,
+        router: &router,
+        peer: &peer,
+        bird,
+        script,
+        configuration,
+        text,
+        linux_routes: false,
+        api_routes: false,
+        reloads: 0,
+        captures: Vec::new(),
+    };
+    let mut results = soak(args, scene, &tester, (&mac, rate), &cores)?;
+    (results.found, results.rate, results.alone, results.start_seconds) = (found, rate, alone, start_seconds);
+    let stopping = Instant::now();
+    let stopped = router.stop();
+    results.stop_seconds = stopping.elapsed().as_secs_f64();
+    results.note("the end of the router", stopped.map(drop));
+    let now = world.ip("-br link")?;
+    let same = sorted(&now) == sorted(&interfaces);
+    results.note("interfaces as before", same.then_some(()).with_context(|| format!("{interfaces}\nnow\n{now}")));
+    fs::write(folder.join(TEXT), report::text(args, &results))?;
+    Ok(if results.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Names and states of interfaces, without the cable of the third port, which was made again.
+fn sorted(list: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = list.lines().filter(|line| !line.starts_with("soak-flap")).collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// The longest gap of a thread that only looks at the clock, on the worker's core, before there is a worker, in ns.
+fn spin_alone(cores: &Cores) -> u64 {
+    let spin = || {
+        let _ = dpdk::pin_current_thread(cores.worker);
+        let began = Instant::now();
+        let (mut last, mut longest) = (began, Duration::ZERO);
+        while began.elapsed() < Duration::from_secs(5) {
+            let now = Instant::now();
+            longest = longest.max(now - last);
+            last = now;
+        }
+        longest.as_nanos() as u64
+    };
+    std::thread::scope(|scope| scope.spawn(spin).join().unwrap_or(0))
+}
+
+/// The tester: both ends of its cables, silent.
+fn tester(world: &World) -> Result<Host> {
+    let tester = world.namespace("tester")?;
+    for (side, port) in SIDES.iter().zip(["soak-wan", "soak-lan"]) {
+        world.ip(&format!("link add {port} type veth peer name {side} netns tester"))?;
+        world.ip(&format!("link set {port} addrgenmode none"))?;
+        world.ip(&format!("-n tester link set {side} addrgenmode none"))?;
+        world.ip(&format!("-n tester link set {side} up"))?;
+    }
+    Ok(tester)
+}
+
+fn configuration(world: &World, cores: &Cores) -> Result<String> {
+    let shown = world.ip("-n tester -o link show dev tester-lan")?;
+    let mac = shown.split_whitespace().skip_while(|word| *word != "link/ether").nth(1).context("a MAC address")?;
+    let folder = world.folder().display();
+    Ok(format!(
+        "[router]\nname = \"soak\"\nsocket = \"{folder}/soak.sock\"\nscript = \"{folder}/fastpath.lua\"\n\n\
+         [eal]\nhugepages = false\n\n\
+         [port.wan]\ninterface = \"soak-wan\"\naddresses = [\"10.0.1.1/24\"]\n\n\
+         [port.lan]\ninterface = \"soak-lan\"\naddresses = [\"10.0.2.1/24\"]\n\n\
+         [port.flap]\ninterface = \"soak-flap\"\naddresses = [\"10.0.3.1/24\"]\n\n\
+         [[neighbor]]\naddress = \"10.0.2.2\"\nmac = \"{mac}\"\n\n\
+         [[worker]]\ncore = {}\n",
+        cores.worker
+    ))
+}
+
+fn start(folder: &Path, configuration: &Path) -> Result<Router> {
+    Router::start(Launch {
+        program: perigee_lab::program()?,
+        place: Place::Router,
+        configuration: configuration.to_owned(),
+        arguments: Vec::new(),
+        socket: folder.join("soak.sock"),
+        log: Some(folder.join("router.log")),
+        patience: PATIENCE,
+    })
+}
+
+fn port(api: &mut ApiClient, name: &str) -> Result<PortStatus> {
+    let ports = api.ask(&ShowPorts {})?;
+    ports.into_iter().find(|port| port.name == name).with_context(|| format!("there is no port {name}"))
+}
+
+/// The highest rate without loss.
+fn find_rate(tester: &Host, mac: &str, cores: &Cores) -> Result<u64> {
+    traffic::search(|rate| {
+        let stream = traffic::start(tester, mac, rate, 3.0, cores.tester)?;
+        let outcome = traffic::finish(stream, PATIENCE)?;
+        eprintln!("{rate} frames/s: {} sent, {} lost, {} not sent", outcome.sent, outcome.lost(), outcome.unsent);
+        Ok(outcome.lost() == 0 && outcome.unsent * 1000 <= outcome.sent)
+    })
+}
+
+/// Traffic, events and samples, until the time is up.
+fn soak(
+    args: &SoakArgs,
+    mut scene: Scene<'_>,
+    tester: &Host,
+    (mac, rate): (&str, u64),
+    cores: &Cores,
+) -> Result<Results> {
+    let seconds = args.minutes * 60.0;
+    let api = ApiClient::connect(scene.router.socket())?;
+    let before = Ledger::of(&api.ask(&ShowPorts {})?, &api.ask(&ShowDrops {})?);
+    let stream = traffic::start(tester, mac, rate, seconds, cores.tester)?;
+    let sampling = ApiClient::connect(scene.router.socket())?;
+    let mut sampler = Sampler::new(scene.router.pid(), cores.worker, sampling, Spinner::start(cores.spinner))?;
+    let (mut random, mut happened, mut samples) = (Random::new(args.seed), Happened::default(), Vec::new());
+    let mut next_event = args.pause;
+    while sampler.elapsed().as_secs_f64() < seconds {
+        let now = sampler.elapsed().as_secs_f64();
+        if now >= next_event {
+            scene.disturb(&mut random, &mut happened);
+            // Between nothing and twice the pause.
+            next_event = sampler.elapsed().as_secs_f64() + args.pause * f64::from(random.below(2000)) / 1000.0;
+        }
+        if samples.last().is_none_or(|last: &super::samples::Sample| now >= last.seconds + SAMPLE) {
+            samples.push(sampler.look()?);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let outcome = traffic::finish(stream, Duration::from_secs_f64(seconds) + PATIENCE)?;
+    scene.end()?;
+    let after = Ledger::of(&api.ask(&ShowPorts {})?, &api.ask(&ShowDrops {})?);
+    std::thread::sleep(REST.min(Duration::from_secs_f64(seconds)));
+    let rested = sampler.look()?;
+    let mut results = Results { outcome, samples, rested, ledger: after.since(&before), ..Results::default() };
+    results.note("the audit", events::settled(scene.router));
+    results.happened = happened;
+    Ok(results)
+}

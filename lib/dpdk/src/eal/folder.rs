@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+//! The folder of EAL's run-time files: where it is, and that nothing of it stays.
+
+use crate::error::{Error, Result, text};
+use crate::ffi;
+use std::path::{Path, PathBuf};
+
+/// Name of DPDK's telemetry socket.
+pub(super) const TELEMETRY: &str = "dpdk_telemetry.v2";
+
+/// This process's folder for run-time files.
+pub(super) fn runtime_dir() -> PathBuf {
+    // SAFETY: the text is static; it is empty until EAL has chosen the folder.
+    PathBuf::from(unsafe { text(ffi::rte_eal_get_runtime_dir()) })
+}
+
+/// EAL leaves its folder behind. If there is more in it than the socket, it is somebody else's too, and stays.
+pub(super) fn remove_runtime_dir(folder: &Path) {
+    if folder.is_absolute() {
+        let _ = std::fs::remove_file(folder.join(TELEMETRY));
+        let _ = std::fs::remove_dir(folder);
+    }
+}
+
+/// Removes the run-time folders of processes of ours that were killed: older than a minute, with nothing in them but a socket that nobody
+/// listens on.
+pub(super) fn remove_left_behind(parent: &Path, now: std::time::SystemTime) {
+    let left = |folder: &Path| -> std::io::Result<bool> {
+        let age = now.duration_since(folder.metadata()?.modified()?).unwrap_or_default();
+        let mut names = std::fs::read_dir(folder)?;
+        let nothing_else = names.all(|entry| entry.is_ok_and(|entry| entry.file_name() == TELEMETRY));
+        Ok(age.as_secs() >= 60 && nothing_else && !is_listened_on(&folder.join(TELEMETRY)))
+    };
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with("perigee-"));
+        if ours && left(&entry.path()).unwrap_or(false) {
+            remove_runtime_dir(&entry.path());
+        }
+    }
+}
+
+/// Whether a process has this unix socket, as far as one can say.
+fn is_listened_on(socket: &Path) -> bool {
+    use rustix::io::Errno;
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let Ok(probe) = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None) else { return true };
+    let Ok(address) = SocketAddrUnix::new(socket) else { return true };
+    !matches!(connect(&probe, &address), Err(Errno::CONNREFUSED | Errno::NOENT))
+}
+
+/// Where EAL should put its run-time files if it cannot put them where it likes: root in a user namespace may not write to
+/// `/var/run`. To be called before the first thread is started, and passed on as [`EalConfig::runtime_dir`].
+pub fn fallback_runtime_dir() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let writable = rustix::fs::access("/var/run", rustix::fs::Access::WRITE_OK).is_ok();
+    if set("RUNTIME_DIRECTORY").is_some() || writable || !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    Some(set("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from))
+}
+
+/// Makes EAL use this folder for its run-time files. Only possible while there is a single thread.
+pub fn set_runtime_dir(folder: Option<&Path>) -> Result<()> {
+    let Some(folder) = folder else { return Ok(()) };
+    if std::env::var_os("RUNTIME_DIRECTORY").is_some_and(|set| set == folder) {
+        return Ok(());
+    }
+    let threads = std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
+    if threads != 1 {
+        return Err(Error::new(format!(
+            "DPDK's run-time folder can only be chosen before the first thread is started; set RUNTIME_DIRECTORY={} \
+             instead",
+            folder.display()
+        )));
+    }
+    // SAFETY: this is the only thread, so nobody reads the environment at the same time.
+    unsafe { std::env::set_var("RUNTIME_DIRECTORY", folder) };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_killed_processes_are_removed() {
+        use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+        let parent = tempfile::tempdir().unwrap();
+        let folder = |name: &str| parent.path().join(name);
+        for name in ["perigee-1", "perigee-2", "perigee-3", "perigee-4", "other"] {
+            std::fs::create_dir(folder(name)).unwrap();
+        }
+        let socket = |name: &str| {
+            let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+            bind(&socket, &SocketAddrUnix::new(folder(name).join(TELEMETRY)).unwrap()).unwrap();
+            listen(&socket, 1).unwrap();
+            socket
+        };
+        drop(socket("perigee-1"));
+        let _alive = socket("perigee-2");
+        std::fs::write(folder("perigee-3").join("config"), "").unwrap();
+        let now = std::time::SystemTime::now();
+        let there = || {
+            let mut names: Vec<String> = std::fs::read_dir(parent.path())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names.join(" ")
+        };
+        remove_left_behind(parent.path(), now);
+        assert_eq!(there(), "other perigee-1 perigee-2 perigee-3 perigee-4", "they are young");
+        remove_left_behind(parent.path(), now + std::time::Duration::from_secs(61));
+        assert_eq!(there(), "other perigee-2 perigee-3");
+    }
+}

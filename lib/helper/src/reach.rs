@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+//! How far a helper reaches, and which capabilities that takes.
+
+use caps::Capability;
+use perigee_net::Namespace;
+
+/// Which network namespaces a helper has to do with; each takes a capability more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// The router's own.
+    Own,
+    /// Those with a name or a path: to enter one takes `CAP_SYS_ADMIN`.
+    Namespaces,
+    /// Those of processes: to look into `/proc/PID/ns` of others takes `CAP_SYS_PTRACE`.
+    Processes,
+}
+
+impl Reach {
+    /// What a namespace asks for.
+    pub fn to(namespace: Option<&Namespace>) -> Reach {
+        match namespace {
+            None => Reach::Own,
+            Some(Namespace::Name(_) | Namespace::Path(_)) => Reach::Namespaces,
+            Some(Namespace::Pid(_)) => Reach::Processes,
+        }
+    }
+
+    /// What a helper keeps: `CAP_NET_ADMIN`, for interfaces and neighbors, and what it takes to enter namespaces.
+    pub(crate) fn capabilities(self) -> &'static [Capability] {
+        match self {
+            Reach::Own => &[Capability::CAP_NET_ADMIN],
+            Reach::Namespaces => &[Capability::CAP_NET_ADMIN, Capability::CAP_SYS_ADMIN],
+            Reach::Processes => &[Capability::CAP_NET_ADMIN, Capability::CAP_SYS_ADMIN, Capability::CAP_SYS_PTRACE],
+        }
+    }
+
+    /// Its word on the helper's command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Reach::Own => "own",
+            Reach::Namespaces => "namespaces",
+            Reach::Processes => "processes",
+        }
+    }
+}
+
+impl std::str::FromStr for Reach {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Reach, String> {
+        let all = [Reach::Own, Reach::Namespaces, Reach::Processes];
+        all.into_iter()
+            .find(|reach| reach.word() == word)
+            .ok_or_else(|| format!("found {word:?}, expected own, namespaces or processes"))
+    }
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+//! What a helper knows of the router. It changes by messages that its standby gets, too, so that either can restore everything.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::links::Undo;
+use perigee_net::Namespace;
+
+/// A change of the state.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Change {
+    /// An interface is about to be prepared.
+    Preparing(Undo),
+    /// It could not be, and is as it was.
+    NotPrepared(String),
+    /// The router has an interface or a twin of this name.
+    Named(Option<Namespace>, String),
+    /// A twin, or a VLAN on one, by its number.
+    Link(Option<Namespace>, u32),
+    /// A file or an empty folder is to be removed at the end.
+    Remove(PathBuf),
+    /// The router has started.
+    Started,
+    /// Everything was restored: there is nothing left to do.
+    Restored,
+}
+
+/// The state.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// How to restore the interfaces that were prepared.
+    pub undo: Vec<Undo>,
+    /// What to remove at the end.
+    pub remove: Vec<PathBuf>,
+    names: BTreeSet<(Option<Namespace>, String)>,
+    links: BTreeSet<(Option<Namespace>, u32)>,
+    /// Whether the router has started: it knows all interfaces and files by then.
+    pub started: bool,
+    /// Whether there is nothing left to do.
+    pub restored: bool,
+}
+
+impl State {
+    pub fn apply(&mut self, change: Change) {
+        match change {
+            Change::Preparing(undo) => {
+                self.undo.retain(|older| !older.is_outdated_by(&undo));
+                self.undo.push(undo);
+            }
+            Change::NotPrepared(name) => {
+                if let Some(last) = self.undo.iter().rposition(|undo| undo.name() == name) {
+                    self.undo.remove(last);
+                }
+            }
+            Change::Named(namespace, name) => drop(self.names.insert((namespace, name))),
+            Change::Link(namespace, link) => drop(self.links.insert((namespace, link))),
+            Change::Remove(path) => self.remove.push(path),
+            Change::Started => self.started = true,
+            Change::Restored => self.restored = true,
+        }
+    }
+
+    /// The changes that lead to this state.
+    pub fn changes(&self) -> Vec<Change> {
+        let named = self.names.iter().cloned().map(|(namespace, name)| Change::Named(namespace, name));
+        let links = self.links.iter().cloned().map(|(namespace, link)| Change::Link(namespace, link));
+        let files = self.remove.iter().cloned().map(Change::Remove);
+        let undo = self.undo.iter().cloned().map(Change::Preparing);
+        let started = self.started.then_some(Change::Started);
+        named.chain(links).chain(files).chain(undo).chain(started).collect()
+    }
+
+    /// Whether the router may name this interface: once it has started it names no new ones, whoever has taken it over.
+    pub fn may_name(&self, namespace: Option<&Namespace>, name: &str) -> bool {
+        !self.started || self.names.contains(&(namespace.cloned(), name.to_owned()))
+    }
+
+    /// The numbers of twins and VLANs in a namespace, which are all that the router may change; `None`: it has not started yet.
+    pub fn changeable(&self, namespace: Option<&Namespace>) -> Option<BTreeSet<u32>> {
+        let of_namespace = self.links.iter().filter(|(place, _)| place.as_ref() == namespace);
+        self.started.then(|| of_namespace.map(|(_, link)| *link).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_of_the_changes_is_a_copy_of_the_state() {
+        let mut state = State::default();
+        assert!(state.may_name(None, "wan") && state.changeable(None).is_none());
+        let blue = Some(Namespace::Name("blue".into()));
+        for change in [
+            Change::Named(None, "wan".into()),
+            Change::Named(blue.clone(), "lan".into()),
+            Change::Link(blue.clone(), 7),
+            Change::Remove("/run/a".into()),
+            Change::Remove("/run".into()),
+            Change::Started,
+        ] {
+            state.apply(change);
+        }
+        let mut copy = State::default();
+        for change in state.changes() {
+            let text = serde_json::to_string(&change).unwrap();
+            copy.apply(serde_json::from_str(&text).unwrap());
+        }
+        assert_eq!(format!("{state:?}"), format!("{copy:?}"));
+        assert!(copy.may_name(None, "wan") && !copy.may_name(None, "lan") && copy.may_name(blue.as_ref(), "lan"));
+        assert_eq!(copy.changeable(blue.as_ref()), Some([7].into()));
+        assert_eq!(copy.changeable(None), Some([].into()));
+    }
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+//! What a kernel may do, at random, and what the router should have of it then: for the tests here, and for the fuzz target `linux`.
+
+use crate::world::*;
+use perigee_fib::MulticastOrigin;
+use perigee_linux::Effect;
+use perigee_net::{Interface, InterfaceId, MacAddr, Member, MulticastRoute, Multipath, Prefix, RouteTarget};
+use perigee_netlink::message::{Hop, Hops, Message, MulticastKey, NextHop, NextHopTo, Route, RouteKind};
+use rand::{Rng, RngExt};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+fn hop(random: &mut impl Rng, v6: bool, host: u32) -> Hop {
+    let port = random.random_range(0..2u32);
+    let text = if v6 { format!("2001:db8:{}::{host:x}", port + 1) } else { format!("10.0.{}.{host}", port + 1) };
+    via(A + port, &text)
+}
+
+/// A plausible route, to one of a few prefixes, so that routes collide.
+fn random_route(random: &mut impl Rng) -> Route {
+    let v6 = random.random_range(0..3) == 0;
+    let n = random.random_range(0..40u32);
+    let text =
+        if v6 { format!("2001:db8:{:x}::/48", 0x100 + n) } else { format!("10.{}.0.0/{}", 100 + n / 2, 16 + n % 2) };
+    let mut route = route(&text, random.random_range(0..2) * 10, &[]);
+    match random.random_range(0..8) {
+        0 => route.kind = RouteKind::Blackhole,
+        1 => route.kind = RouteKind::Unreachable,
+        2 if !v6 => route.next_hop = random.random_range(1..4),
+        3 | 4 => {
+            let hosts = 2..random.random_range(4..7);
+            route.hops = hosts.map(|host| hop(random, v6, host)).collect::<Vec<_>>().into();
+        }
+        _ => {
+            let host = random.random_range(2..6);
+            route.hops = Hops::One(hop(random, v6, host));
+        }
+    }
+    route
+}
+
+fn uses(kernel: &Kernel, route: &Route, link: u32) -> bool {
+    ways(kernel, route).iter().any(|hop| hop.link == link)
+}
+
+/// One random event in the kernel; returns its notifications.
+pub fn step(kernel: &mut Kernel, random: &mut impl Rng) -> Vec<Message> {
+    let port = random.random_range(0..2u32);
+    let link = A + port;
+    match random.random_range(0..27) {
+        0 => toggle(kernel, link),
+        1 => {
+            // A next-hop object changes, and with it all its routes, without a notification of theirs.
+            let (id, to) = (random.random_range(1..4), NextHopTo::Hop(hop(random, false, 9)));
+            kernel.next_hops.insert(id, to.clone());
+            vec![Message::NextHop(NextHop { id, to })]
+        }
+        2..6 => {
+            let at = random.random_range(0..kernel.routes.len().max(1));
+            let Some(key) = kernel.routes.keys().nth(at).copied() else { return Vec::new() };
+            kernel.routes.remove(&key).map(Message::RouteGone).into_iter().collect()
+        }
+        6 => lose_a_way(kernel, random),
+        7 => {
+            // An address comes or goes.
+            let extra = address(link, &format!("192.0.2.{}/28", 1 + 16 * random.random_range(0..3)));
+            match kernel.addresses.iter().position(|other| *other == extra) {
+                Some(at) => {
+                    kernel.addresses.remove(at);
+                    vec![Message::AddressGone(extra)]
+                }
+                None => {
+                    kernel.addresses.push(extra);
+                    vec![Message::Address(extra)]
+                }
+            }
+        }
+        8 => {
+            let changed = kernel.links.get_mut(&link).unwrap();
+            changed.mtu = random.random_range(1280..=1500);
+            vec![Message::Link(changed.clone())]
+        }
+        9 | 10 => change_neighbor(kernel, random, link),
+        24.. => change_multicast(kernel, random),
+        _ => {
+            let route = random_route(random);
+            let known = route.next_hop == 0 || kernel.next_hops.contains_key(&route.next_hop);
+            let over_down = [A, B].into_iter().any(|link| !kernel.links[&link].up && uses(kernel, &route, link));
+            if !known || over_down {
+                return Vec::new();
+            }
+            kernel.routes.insert((route.prefix, route.metric), route.clone());
+            vec![Message::Route(route)]
+        }
+    }
+}
+
+/// A link goes down, and IPv4 routes over it go without a notification; IPv6 routes with one. Or it comes up.
+fn toggle(kernel: &mut Kernel, index: u32) -> Vec<Message> {
+    let changed = kernel.links.get_mut(&index).unwrap();
+    changed.up = !changed.up;
+    let mut reports = vec![Message::Link(changed.clone())];
+    if !kernel.links[&index].up {
+        let gone: Vec<_> = kernel.routes.values().filter(|route| uses(kernel, route, index)).cloned().collect();
+        for route in gone {
+            kernel.routes.remove(&(route.prefix, route.metric));
+            if route.prefix.addr().is_ipv6() {
+                reports.push(Message::RouteGone(route));
+            }
+        }
+    }
+    reports
+}
+
+/// IPv6 loses one next hop of several.
+fn lose_a_way(kernel: &mut Kernel, random: &mut impl Rng) -> Vec<Message> {
+    let several = |route: &&mut Route| route.prefix.addr().is_ipv6() && route.hops.as_slice().len() > 1;
+    let Some(route) = kernel.routes.values_mut().find(several) else { return Vec::new() };
+    let mut hops = route.hops.as_slice().to_vec();
+    let gone = hops.remove(random.random_range(0..hops.len()));
+    // Linux removes equal next hops together.
+    hops.retain(|hop| (hop.link, hop.gateway) != (gone.link, gone.gateway));
+    if hops.is_empty() {
+        return Vec::new();
+    }
+    route.hops = hops.into();
+    vec![Message::RouteGone(Route { hops: Hops::One(gone), ..route.clone() })]
+}
+
+/// A multicast route comes, changes or goes.
+fn change_multicast(kernel: &mut Kernel, random: &mut impl Rng) -> Vec<Message> {
+    let group = ["239.1.1.1", "239.1.1.2", "ff05::1"][random.random_range(0..3)];
+    let source =
+        [None, Some(if group.starts_with('f') { "2001:db8:1::2" } else { "10.0.1.2" })][random.random_range(0..2)];
+    // The third link is not the router's.
+    let links: Vec<u32> = [A, B, 99].into_iter().filter(|_| random.random_bool(0.5)).collect();
+    let outputs: Vec<_> = links.iter().map(|link| (*link, random.random_range(1..4))).collect();
+    let route = multicast(group, source, links.first().copied(), &outputs);
+    if random.random_bool(0.3) {
+        let gone = kernel.multicast.remove(&route.key);
+        return gone.map(|route| Message::MulticastRouteGone(route.key)).into_iter().collect();
+    }
+    kernel.multicast.insert(route.key, route.clone());
+    vec![Message::MulticastRoute(route)]
+}
+
+/// The multicast routes that the router should have: how many outputs each, and whose it is.
+fn expected_multicast(kernel: &Kernel) -> Vec<(MulticastKey, usize, MulticastOrigin)> {
+    let each = kernel.multicast.values().map(|route| {
+        let ours = |link: &u32| [A, B].contains(link);
+        let outputs = route.outputs.iter().filter(|(link, _)| ours(link)).count();
+        let all = route.input.as_ref().is_some_and(ours) && outputs == route.outputs.len();
+        (route.key, outputs, if all { MulticastOrigin::Linux } else { MulticastOrigin::LinuxAlone })
+    });
+    each.collect()
+}
+
+pub fn same_multicast(world: &World) {
+    let shown = |(route, origin): &(MulticastRoute, _)| ((route.group, route.source), route.to.len(), *origin);
+    let found: Vec<_> = world.router.multicast.iter().map(shown).collect();
+    assert_eq!(found, expected_multicast(&world.kernel));
+}
+
+fn change_neighbor(kernel: &mut Kernel, random: &mut impl Rng, link: u32) -> Vec<Message> {
+    let text = format!("10.0.{}.{}", link - A + 1, random.random_range(20..23));
+    let mut changed = neighbor(link, &text, mac(random.random_range(1..4)));
+    changed.permanent = random.random_bool(0.6);
+    kernel.neighbors.retain(|other| (other.link, other.address) != (link, changed.address));
+    if random.random_bool(0.3) {
+        return vec![Message::NeighborGone(changed)];
+    }
+    kernel.neighbors.push(changed);
+    vec![Message::Neighbor(changed)]
+}
+
+/// What the RIB should have of Linux.
+pub fn expected(kernel: &Kernel) -> BTreeMap<(Prefix, u32), RouteTarget> {
+    let interface = |hop: &Hop| Some(InterfaceId((hop.link - A) as u16));
+    let member = |hop: &Hop| Member { address: hop.gateway, interface: interface(hop), weight: hop.weight };
+    let target = |route: &Route| match (route.kind, &ways(kernel, route)[..]) {
+        (RouteKind::Blackhole, _) => RouteTarget::Blackhole,
+        (RouteKind::Unreachable, _) => RouteTarget::Unreachable,
+        (_, [hop]) => RouteTarget::Gateway { address: hop.gateway.unwrap(), interface: interface(hop) },
+        (_, hops) => RouteTarget::Multipath(Multipath::new(&hops.iter().map(member).collect::<Vec<_>>()).unwrap()),
+    };
+    kernel.routes.iter().map(|(key, route)| (*key, target(route))).collect()
+}
+
+/// The neighbors that operators have set, as the effects for the slow path add up.
+pub fn follow(set: &mut BTreeMap<(InterfaceId, IpAddr), MacAddr>, effects: Vec<Effect>) {
+    for effect in effects {
+        match effect {
+            Effect::SetNeighbor { interface, address, mac } => drop(set.insert((interface, address), mac)),
+            Effect::UnsetNeighbor { interface, address } => drop(set.remove(&(interface, address))),
+            _ => {}
+        }
+    }
+}
+
+pub fn same_interfaces(world: &World) {
+    for (name, link) in [("a", A), ("b", B)] {
+        let (Interface { up, mtu, addresses, .. }, linux) = (world.interface(name), &world.kernel.links[&link]);
+        assert_eq!((*up, u32::from(*mtu)), (linux.up, linux.mtu), "{name}");
+        let of_linux = world.kernel.addresses.iter().filter(|address| address.link == link);
+        let of_linux: BTreeSet<_> = of_linux.map(|address| address.with_prefix).collect();
+        assert_eq!(addresses.iter().copied().collect::<BTreeSet<_>>(), of_linux, "{name}");
+    }
+}

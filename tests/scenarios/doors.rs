@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+//! What those who only connect can do to a router: nothing.
+
+use crate::{PORTS, Pair};
+use perigee_tests::{Good, Router, World, wait_until};
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
+use std::io::{Read, Write};
+use std::net::{SocketAddrV4, TcpStream};
+
+perigee_tests::scenarios![
+    slow_connections_at_a_low_limit_of_descriptors_shut_nobody_out,
+    ten_thousand_connections_leave_no_memory_behind,
+];
+
+/// Where metrics are.
+const METRICS: &str = "127.0.0.1:9100";
+
+fn rss(router: &Router) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{}/status", router.pid())).expect("the router runs");
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+/// The most descriptors for this process.
+fn raise_own_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).expect("the hard limit");
+}
+
+/// The metrics, asked for from another address than those who are slow.
+fn scrape() -> String {
+    let own = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    bind(&own, &"127.0.0.2:0".parse::<SocketAddrV4>().expect("an address")).expect("an address of lo");
+    connect(&own, &METRICS.parse::<SocketAddrV4>().expect("an address")).expect("somebody listens");
+    let mut stream = TcpStream::from(own);
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: r\r\nConnection: close\r\n\r\n").expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+fn slow_connections_at_a_low_limit_of_descriptors_shut_nobody_out(world: &World) {
+    raise_own_limit();
+    let Pair { client, .. } = Pair::new(world);
+    let router = world.router(&format!("metrics = \"{METRICS}\""), PORTS);
+    let pid = Pid::from_raw(router.pid() as i32).expect("a number");
+    prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(1024), maximum: Some(1024) }).expect("a lower limit");
+    client.reaches("10.0.2.2");
+    let slow: Vec<TcpStream> = (0..990)
+        .map(|_| {
+            let mut stream = TcpStream::connect(METRICS).expect("somebody listens");
+            // It may have been refused already.
+            let _ = stream.write_all(b"GET /met");
+            stream
+        })
+        .collect();
+    assert!(scrape().starts_with("HTTP/1.1 200"), "another address is served");
+    for what in ["ports", "linux", "neighbors"] {
+        router.ask(&format!("show {what}")).good();
+    }
+    world.ip("link del wan");
+    wait_until("the twin to be made again", || world.ip("-br link").contains("wan"));
+    client.reaches("10.0.2.2");
+    drop(slow);
+    let log = router.stop().0;
+    assert!(!log.contains("another version") && !log.contains("no file descriptor"), "{log}");
+}
+
+fn ten_thousand_connections_leave_no_memory_behind(world: &World) {
+    raise_own_limit();
+    let Pair { client, .. } = Pair::new(world);
+    let router = world.router(&format!("metrics = \"{METRICS}\""), PORTS);
+    client.reaches("10.0.2.2");
+    scrape();
+    let before = rss(&router);
+    for _ in 0..10 {
+        let half_open: Vec<TcpStream> = (0..1000)
+            .map(|_| {
+                let mut stream = TcpStream::connect(METRICS).expect("somebody listens");
+                let _ = stream.write_all(&[b'x'; 4096]); // it may have been refused already
+                stream
+            })
+            .collect();
+        drop(half_open);
+    }
+    assert!(scrape().starts_with("HTTP/1.1 200"));
+    wait_until("memory to be given back", || rss(&router) <= before + before / 10);
+    client.ping(20, "10.0.2.2");
+    router.stop();
+}

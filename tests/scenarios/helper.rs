@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+//! What follows when the process that keeps the privileges is killed.
+
+use crate::{PORTS, Pair};
+use perigee_tests::{Router, World, wait_for, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use std::time::Duration;
+
+perigee_tests::scenarios![
+    a_killed_helper_is_replaced,
+    a_router_ends_with_its_helper_if_configured,
+    a_standby_restores_what_router_and_helper_cannot,
+    a_router_without_helper_forwards_and_says_so_once,
+    a_killed_standby_is_replaced,
+];
+
+/// The network namespace of a process; other scenarios have others.
+fn network(pid: &str) -> Option<std::path::PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/ns/net")).ok()
+}
+
+/// The processes called `perigee helper`, oldest first: the helper and its standby.
+fn helpers() -> Vec<i32> {
+    let is_helper = |pid: &i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).nth(1) == Some(b"helper") && network(&pid.to_string()) == network("self")
+    };
+    let list = std::fs::read_dir("/proc").expect("/proc");
+    let numbers = list.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let mut helpers: Vec<i32> = numbers.filter(is_helper).collect();
+    helpers.sort_unstable();
+    helpers
+}
+
+/// Waits until helper and standby are there, and returns them.
+fn both() -> [i32; 2] {
+    wait_for("a helper and its standby", || helpers().try_into().ok())
+}
+
+fn kill(pid: i32) {
+    kill_process(Pid::from_raw(pid).expect("a number"), Signal::KILL).expect("the process is there");
+}
+
+fn deaths(router: &Router) -> u64 {
+    router.show("linux")["helper_deaths"].as_u64().expect("a number")
+}
+
+fn a_killed_helper_is_replaced(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let before = world.interfaces();
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    for killed in 1..=3 {
+        let [helper, standby] = both();
+        kill(helper);
+        wait_until("the death to be noticed", || deaths(&router) == killed);
+        assert_eq!(router.show("linux")["helper"], "alive");
+        assert_eq!(both()[0], standby, "the standby is the helper now, and has one itself");
+        world.ip("link del wan");
+        wait_until("the twin to be made again", || world.ip("-br link").contains("wan"));
+        client.reaches("10.0.2.2");
+    }
+    router.says("its standby has taken its place");
+    router.stop();
+    assert_eq!(world.interfaces(), before);
+    assert!(helpers().is_empty());
+}
+
+fn a_router_ends_with_its_helper_if_configured(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let before = world.interfaces();
+    let router = world.router("helper_death = \"end\"", PORTS);
+    client.reaches("10.0.2.2");
+    let [helper, _] = both();
+    kill(helper);
+    router.says("the router ends");
+    router.says("every packet buffer is back");
+    wait_for("the standby to restore the interfaces", || (world.interfaces() == before).then_some(()));
+    wait_until("the processes to end", || helpers().is_empty());
+    let log = router.fails();
+    log.says("has died");
+}
+
+fn a_standby_restores_what_router_and_helper_cannot(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let before = world.interfaces();
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    let [helper, standby] = both();
+    kill(helper);
+    router.kill();
+    wait_for("the standby to restore the interfaces", || (world.interfaces() == before).then_some(()));
+    wait_until("the standby to end", || !helpers().contains(&standby));
+}
+
+fn a_router_without_helper_forwards_and_says_so_once(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    for pid in both() {
+        kill(pid);
+    }
+    wait_until("the death to be noticed", || router.show("linux")["helper"] == "dead");
+    client.ping(20, "10.0.2.2");
+    // What cannot be made again is not asked for again and again.
+    world.ip("link del wan");
+    router.says("was deleted");
+    std::thread::sleep(Duration::from_secs(1));
+    let log = router.log();
+    assert_eq!(log.matches("standby have died").count(), 1, "{log}");
+    assert!(log.matches("WARN").count() < 5, "{log}");
+    router.stop();
+}
+
+fn a_killed_standby_is_replaced(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    let [helper, standby] = both();
+    kill(standby);
+    wait_until("another standby", || helpers().len() == 2 && !helpers().contains(&standby));
+    assert_eq!((both()[0], deaths(&router)), (helper, 0));
+    router.says("the standby of the helper process has died");
+    router.stop();
+}
