@@ -50,7 +50,7 @@ fn is_listened_on(socket: &Path) -> bool {
 }
 
 /// Where EAL should put its run-time files if it cannot put them where it likes: root in a user namespace may not write to
-/// `/var/run`. To be called before the first thread is started, and passed on as [`EalConfig::runtime_dir`].
+/// `/var/run`. To be called before the first thread is started, and passed on as [`EalConfig::runtime_dir`](super::EalConfig::runtime_dir).
 pub fn fallback_runtime_dir() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let writable = rustix::fs::access("/var/run", rustix::fs::Access::WRITE_OK).is_ok();
