@@ -102,7 +102,8 @@ fn chapters() -> Vec<Chapter> {
     let limits = LimitKeys::read(s, c).entries();
     let interface = [AddressKeys::read(s, c).entries(), PolicyKeys::read(s, c).entries(), limits].concat();
     let tuple = TupleKeys::read(s, c);
-    let port = Port::read(s, c, String::new(), Device::Dpdk(String::new()));
+    let policer = Policer::read(s, c);
+    let port = Port::read(s, c, String::new(), Device::Dpdk(String::new()), policer.clone());
     let tables = |lists: &[Vec<Entry>]| lists.concat();
     vec![
         Chapter::new("Before the first head", "", FileKeys::ABOUT, FileKeys::read(s, c).entries()),
@@ -115,7 +116,7 @@ fn chapters() -> Vec<Chapter> {
         Chapter::new("`[[worker]]`", "[[worker]]", CoreKeys::ABOUT, CoreKeys::read(s, c).entries()),
         Chapter::new("`[eal]`", "[eal]", Eal::ABOUT, Eal::read(s, c).entries()),
         Chapter::new("`[linux]`", "[linux]", Linux::ABOUT, Linux::read(s, c).entries()),
-        Chapter::new("`[policer]`", "[policer]", Policer::ABOUT, Policer::read(s, c).entries()),
+        Chapter::new("`[policer]`", "[policer]", Policer::ABOUT, policer.entries()),
         Chapter::new(
             "`[port.NAME]`",
             "[port.NAME]",

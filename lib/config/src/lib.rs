@@ -145,6 +145,7 @@ fn read_config(mut root: Section, folder: &Path, machine: &Machine) -> Config {
     let eal = read_table(&mut root, "eal", |s| Eal::read(s, &context));
     let linux = read_table(&mut root, "linux", |s| Linux::read(s, &context));
     let policer = read_table(&mut root, "policer", |s| Policer::read(s, &context));
+    let context = Context { policer: Some(&policer), ..context };
     let before = mistakes.count();
     let (ports, interfaces) = ports::read_ports(&mut root, &context, &router);
     // If an interface is missing, "via an address on no interface" would blame the wrong line.
@@ -179,7 +180,7 @@ fn read_config(mut root: Section, folder: &Path, machine: &Machine) -> Config {
 }
 
 /// The table `[key]`, whether it is there or not.
-fn read_table<T>(root: &mut Section, key: &'static str, read: impl FnOnce(&mut Section) -> T) -> T {
+pub(crate) fn read_table<T>(root: &mut Section, key: &'static str, read: impl FnOnce(&mut Section) -> T) -> T {
     let mut section = root.table(key);
     let value = read(&mut section);
     section.finish();

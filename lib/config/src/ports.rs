@@ -10,6 +10,8 @@ use super::interfaces::{AddressKeys, Addresses, INTERFACES, Interface, PolicyKey
 use super::kind::{Kind, at, boolean, choice, integer, optional, text};
 use super::multicast::LimitKeys;
 use super::once::Once;
+use super::policer::Policer;
+use super::read_table;
 use super::reader::Section;
 use super::router::Router;
 use super::section::{Context, section};
@@ -26,6 +28,8 @@ section! {
         name: String,
         /// What is opened.
         device: Device,
+        /// What it may give the slow path: `[port.NAME.policer]`.
+        policer: Policer,
     }
     keys {
         /// The port's MAC address.
@@ -113,7 +117,8 @@ pub(crate) fn read_ports(root: &mut Section, context: &Context, router: &Router)
         check_name(&name, &section);
         let device = DeviceKeys::read(&mut section, context).resolve(&name, &section);
         let opens = At { value: opened(&device.value), span: device.span };
-        let port = Port::read(&mut section, context, name.value.clone(), device.value);
+        let policer = read_table(&mut section, "policer", |s| Policer::read(s, context));
+        let port = Port::read(&mut section, context, name.value.clone(), device.value, policer);
         check_twin(&name, &port, router, &section);
         if let Some(first) = devices.claim(opens.value, &port.name) {
             mistakes.add(

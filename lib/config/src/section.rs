@@ -29,6 +29,7 @@ use toml::Value;
 use super::fib::FibNames;
 use super::kind::Words;
 use super::machine::Machine;
+use super::policer::Policer;
 
 /// What happens to a changed key when the router reloads its configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +79,8 @@ pub(crate) struct Context<'c> {
     pub machine: &'c Machine,
     /// The router's name.
     pub name: &'c str,
+    /// The limits of all ports, which one port's begin with.
+    pub policer: Option<&'c Policer>,
     /// The ports' names.
     pub ports: &'c [&'c str],
     /// Whether every port was read; if not, a name that none of them has is not a mistake.
@@ -89,7 +92,7 @@ impl Context<'static> {
     pub fn bare() -> Self {
         static NOTHING: Machine =
             Machine { cores: Vec::new(), fib: FibNames { v4: Vec::new(), v6: Vec::new() }, fib_override: None };
-        Self { folder: Path::new(""), machine: &NOTHING, name: "", ports: &[], sure: false }
+        Self { folder: Path::new(""), machine: &NOTHING, name: "", policer: None, ports: &[], sure: false }
     }
 }
 

@@ -81,6 +81,11 @@ impl Config {
         let own = &self.interfaces[index];
         let keys = [DeviceKeys::of(&port.device).entries(), port.entries()];
         let mut tables = vec![Table::new(format!("[port.{}]", port.name), keys.into_iter().chain(of_interface(own)))];
+        // Only what differs from all ports' limits.
+        let all = self.policer.entries();
+        let differ = port.policer.entries().into_iter().zip(all).filter(|(own, all)| own.value != all.value);
+        let policer = Table::new(format!("[port.{}.policer]", port.name), [differ.map(|(own, _)| own).collect()]);
+        tables.extend(Some(policer).filter(|table| !table.entries.is_empty()));
         let of_port = self.interfaces.iter().filter(|interface| usize::from(interface.port) == index);
         tables.extend(of_port.filter_map(|interface| {
             let head = format!("[port.{}.vlan.{}]", port.name, interface.vlan?);

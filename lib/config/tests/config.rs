@@ -476,6 +476,8 @@ fpm_hold = "30s"
 receive_buffer = "16 MB"
 audit = "60s"
 
+[port.wan.policer]
+icmp = 1000
 [port.wan]
 interface = "eth0"
 driver = "dpdk:af_xdp"
@@ -552,6 +554,12 @@ proto = "ospf"
 fn what_was_read_prints_and_reads_back_the_same() {
     let machine = machine();
     let config = Config::parse_on("/etc/perigee/edge.toml", FULL, &machine).unwrap();
+    let wan = config.ports.iter().find(|port| port.name == "wan").unwrap();
+    assert_eq!(
+        (wan.policer.icmp, wan.policer.icmp_burst),
+        (1000, config.policer.icmp_burst),
+        "what a port does not say"
+    );
     assert_eq!(config.interfaces[2].name, "wan.100");
     assert_eq!(config.router.script.as_deref(), Some("/etc/perigee/fast.lua".as_ref()));
     let printed = config.to_toml();

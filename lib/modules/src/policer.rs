@@ -103,14 +103,14 @@ pub struct Policed {
 }
 
 impl Policer {
-    /// The limits of `ports` ports. `secret` keeps strangers from choosing addresses that share a bucket with others'.
-    pub fn new(limits: &PuntLimits, ports: usize, secret: u64) -> Policer {
+    /// The limits of each port, by its number. `secret` keeps strangers from choosing addresses that share a bucket with others'.
+    pub fn new(limits: &[PuntLimits], secret: u64) -> Policer {
         let class = |limit: &PuntLimit| Class {
             unlimited: limit.rate >= UNLIMITED,
             all: Bucket::new(*limit, 1),
             sources: (0..SOURCES).map(|_| Bucket::new(*limit, SHARE)).collect(),
         };
-        Policer { ports: (0..ports).map(|_| limits.each_ref().map(class)).collect(), secret }
+        Policer { ports: limits.iter().map(|port| port.each_ref().map(class)).collect(), secret }
     }
 
     /// Whether a packet of this port may go to the slow path now.
@@ -152,6 +152,11 @@ static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
     }
     kinds
 });
+
+/// What a frame is that a device's filter put into a queue of the slow path's own.
+pub fn steered(frame: &[u8]) -> Policed {
+    classify(frame, crate::filter::STEERED4)
+}
 
 /// The class of a frame that is punted under a reason.
 pub fn classify(frame: &[u8], reason: Reason) -> Policed {
@@ -283,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_source_has_a_quarter_of_its_class_and_a_class_nothing_of_another() {
-        let policer = Policer::new(&LIMITS, 2, 99);
+        let policer = Policer::new(&[LIMITS; 2], 99);
         let taken = |port, class, source| (0..100).filter(|_| policer.admits(port, of(class, source), 5)).count();
         assert_eq!(taken(0, PuntClass::Icmp, 1), 10);
         assert_eq!(taken(0, PuntClass::Icmp, 1), 0);
@@ -299,7 +304,7 @@ mod tests {
         let mut limits = LIMITS;
         limits[PuntClass::Other as usize].rate = 0;
         limits[PuntClass::Icmp as usize].rate = UNLIMITED;
-        let policer = Policer::new(&limits, 1, 0);
+        let policer = Policer::new(&[limits], 0);
         for now in [0, 1, SECOND, u64::MAX / 2] {
             assert!(!policer.admits(0, of(PuntClass::Other, 1), now));
             assert!((0..10_000).all(|_| policer.admits(0, of(PuntClass::Icmp, 1), now)));
@@ -308,7 +313,7 @@ mod tests {
 
     #[test]
     fn threads_share_a_limit_without_exceeding_it() {
-        let policer = Policer::new(&[PuntLimit { rate: 1000, burst: 4000 }; 6], 1, 3);
+        let policer = Policer::new(&[[PuntLimit { rate: 1000, burst: 4000 }; 6]], 3);
         let taken = std::thread::scope(|scope| {
             let thread = |first: u64| {
                 let policer = &policer;
@@ -370,6 +375,8 @@ mod tests {
         ] {
             assert_eq!(classify(&frame, reason).class, class, "{frame:02x?}");
         }
+        assert_eq!(steered(&ip4(6, &tcp(179, 40_000))).class, Routing);
+        assert_eq!(steered(&frame(ethertype::ARP, &[0; 28])).class, Discovery);
         let tagged = [&ip4(89, &[])[..12], &[0x81, 0, 0, 5][..], &ip4(89, &[])[12..]].concat();
         assert_eq!(classify(&tagged, multicast), classify(&ip4(89, &[]), multicast));
     }

@@ -324,7 +324,7 @@ impl Rig {
 
     /// Limits what each port may give the slow path.
     pub fn police(&mut self, limits: &PuntLimits) {
-        let policer = Policer::new(limits, PORTS.into(), 0);
+        let policer = Policer::new(&[*limits; PORTS as usize], 0);
         let changed = self.ctx.tables.clone().with_policer(Some(Arc::new(policer)));
         self.ctx.tables = Published::new(changed).subscribe();
     }

@@ -65,9 +65,14 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// With the configuration's limits before the slow path, for so many ports.
-    fn policing(self, config: &Config, ports: usize) -> Filters {
-        let policer = Policer::new(&config.policer.limits(), ports, crate::slow::secret() as u64);
+    /// With the configuration's limits before the slow path, of ports that have these numbers.
+    fn policing(self, config: &Config, numbers: &[u16]) -> Filters {
+        let width = numbers.iter().map(|number| usize::from(*number) + 1).max().unwrap_or(0);
+        let mut limits = vec![config.policer.limits(); width];
+        for (number, port) in numbers.iter().zip(&config.ports) {
+            limits[usize::from(*number)] = port.policer.limits();
+        }
+        let policer = Policer::new(&limits, crate::slow::secret() as u64);
         Filters { policer: Some(Arc::new(policer)), ..self }
     }
 }
@@ -89,6 +94,8 @@ pub struct Forwarding {
     lookups: Lookups,
     /// MAC addresses by port number.
     macs: Vec<MacAddr>,
+    /// The ports' numbers, in the order of the configuration.
+    numbers: Vec<u16>,
     filters: Filters,
     /// The taps, if any packets are to be looked at.
     taps: Option<Arc<Taps>>,
@@ -122,7 +129,8 @@ impl Forwarding {
         let mut macs = vec![MacAddr::ZERO; width];
         ports.iter().for_each(|port| macs[usize::from(port.port)] = port.mac);
         let interfaces = configured::interfaces(config, ports)?;
-        let filters = filters.policing(config, width);
+        let numbers: Vec<u16> = ports.iter().map(|port| port.port).collect();
+        let filters = filters.policing(config, &numbers);
         let mut fib = lookups.make(&config.router.fib, NEXT_HOPS)?;
         fib.set_seed(seed(&macs));
         let routing = Routing::new(fib, config, interfaces, Vec::new())?;
@@ -134,6 +142,7 @@ impl Forwarding {
             routing,
             lookups,
             macs,
+            numbers,
             filters,
             taps: None,
             shown,
@@ -235,6 +244,11 @@ impl Forwarding {
 
     fn tables(&self) -> Tables {
         tables(&self.shown, &self.routing, &self.filters, &self.macs, self.taps.clone())
+    }
+
+    /// What ports may give the slow path.
+    pub fn policer(&self) -> Option<Arc<Policer>> {
+        self.filters.policer.clone()
     }
 
     /// Replaces the filters; workers get them with the next tables. Returns the previous ones.

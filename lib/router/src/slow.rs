@@ -123,6 +123,8 @@ pub(crate) struct Lost {
     pub astray: u64,
     /// For Linux, on a port without a twin.
     pub no_twin: u64,
+    /// From queues that hardware filters fill: more than `[policer]` lets through.
+    pub policed: u64,
 }
 
 /// The thread's state.

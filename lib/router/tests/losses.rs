@@ -104,6 +104,35 @@ fn what_the_slow_path_cannot_send_is_counted() {
     }
 }
 
+/// No worker sees what a device's filters put into the slow path's own queue: the policer is before that queue, too. A port that says so
+/// has limits of its own, also after a reload.
+#[test]
+fn a_port_has_limits_of_its_own_and_steered_packets_are_policed() {
+    let text = known();
+    let strict = "[port.a.policer]\nmanagement = 0\n";
+    let mut router = OnDisk::new(&format!("{text}{strict}"), ONE_EACH);
+    let offer = |router: &mut OnDisk, port: usize, steered: bool| {
+        let bed = &mut router.bed;
+        let before = drops(bed);
+        let queue = if steered { &bed.steered[port] } else { &bed.receive[port][0] };
+        let mut frame = udp("10.0.1.1", 64, 5);
+        frame[..6].copy_from_slice(&mac(port as u16));
+        assert!((0..10).all(|_| queue.inject(&frame)));
+        bed.settle();
+        let after = drops(bed);
+        let count = |name: &str| after.get(name).unwrap_or(&0) - before.get(name).unwrap_or(&0);
+        [count("host.policed_management"), count("slowpath.policed")]
+    };
+    assert_eq!(offer(&mut router, 0, false), [10, 0]);
+    assert_eq!(offer(&mut router, 0, true), [0, 10]);
+    assert_eq!([false, true].map(|steered| offer(&mut router, 1, steered)), [[0; 2]; 2], "another port");
+    router.reload(&text).unwrap();
+    assert_eq!([false, true].map(|steered| offer(&mut router, 0, steered)), [[0; 2]; 2], "no limit any more");
+    router.reload(&format!("{text}{}", strict.replace(".a.", ".b."))).unwrap();
+    assert_eq!([0, 1].map(|port| offer(&mut router, port, false)), [[0; 2], [10, 0]]);
+    router.end();
+}
+
 #[test]
 fn packets_wait_for_a_neighbor_or_are_counted() {
     let mut router = OnDisk::new(&known(), ONE_EACH);

@@ -45,7 +45,7 @@ impl Forwarding {
     ) -> Result<InPlace, ForwardingError> {
         let undo = self.routing.follow_static(before, now)?;
         let multicast = self.routing.set_fixed_multicast(now.multicast.clone());
-        let filters = filters.policing(now, self.macs.len());
+        let filters = filters.policing(now, &self.numbers);
         let change = InPlace { undo, multicast, filters: self.set_filters(filters) };
         if let Err(error) = self.routing.commit() {
             self.take_back(change);
@@ -75,7 +75,7 @@ impl Forwarding {
         filters: Filters,
         neighbors: impl Iterator<Item = NeighborInfo>,
     ) -> Result<Replacement, ForwardingError> {
-        let filters = filters.policing(now, self.macs.len());
+        let filters = filters.policing(now, &self.numbers);
         let list = merged(interfaces(before, ports)?, self.interfaces(), interfaces(now, ports)?);
         let others = self.routes_of_linux(&list);
         let mut fib = self.lookups.make(&now.router.fib, NEXT_HOPS)?;

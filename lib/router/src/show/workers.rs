@@ -137,10 +137,11 @@ fn slow_drops(view: &View<'_>) -> Vec<DropStatus> {
     let dropped = drops.map(|count| drop(count.name, count.section, count.value));
     let unsent = view.ports.lost_to_transmit().iter().sum::<u64>() + view.assistants.lost_to_transmit();
     let around = [
-        ("transmit", unsent),
-        ("owner_ring_full", view.assistants.refused()),
-        ("no_twin", view.lost.no_twin),
-        ("twin", view.ports.iter().filter_map(|port| port.twin.as_ref()).map(|twin| twin.entry().dropped).sum()),
+        ("transmit", "", unsent),
+        ("owner_ring_full", "", view.assistants.refused()),
+        ("policed", "RFC 6192", view.lost.policed),
+        ("no_twin", "", view.lost.no_twin),
+        ("twin", "", view.ports.iter().filter_map(|port| port.twin.as_ref()).map(|twin| twin.entry().dropped).sum()),
     ];
-    dropped.chain(around.map(|(reason, packets)| drop(reason, "", packets))).collect()
+    dropped.chain(around.map(|(reason, rfc, packets)| drop(reason, rfc, packets))).collect()
 }

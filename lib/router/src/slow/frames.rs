@@ -5,6 +5,7 @@ use super::SlowThread;
 use crate::taps::{Arrival, Direction};
 use perigee_linux::Input as FromLinux;
 use perigee_modules::Punted;
+use perigee_modules::policer;
 use perigee_modules::redirect::SENT_BACK;
 use perigee_modules::taps::Seen;
 use perigee_modules::trace::Trace;
@@ -85,7 +86,8 @@ impl SlowThread {
 
     /// Takes frames that hardware filters put into the slow path's own queues.
     pub(super) fn receive(&mut self) -> bool {
-        let mut busy = false;
+        let (mut busy, now) = (false, self.now());
+        let limits = self.parts.forwarding.policer();
         for queue in 0..self.parts.ports.receivers() {
             self.batch.refill();
             let (port, any) = self.parts.ports.receive(queue, &mut self.batch, TURN);
@@ -93,7 +95,10 @@ impl SlowThread {
             for slot in self.batch.live() {
                 let Some(packet) = self.batch.take(slot) else { continue };
                 let frame = packet.bytes();
-                if let Some(interface) = self.parts.forwarding.interfaces().ingress(port, vid(frame)) {
+                // No worker has seen it.
+                if limits.as_ref().is_some_and(|limits| !limits.admits(port, policer::steered(frame), now)) {
+                    self.lost.policed += 1;
+                } else if let Some(interface) = self.parts.forwarding.interfaces().ingress(port, vid(frame)) {
                     let seen = Seen { frame, port, direction: Direction::In, reason: None, now: 0, arrived: None };
                     self.arrived(Arrival::Steered, interface, seen);
                 } else {

@@ -173,6 +173,8 @@ pub struct Bed {
     pub pool: &'static HeapPool,
     /// By port and queue.
     pub receive: Vec<Vec<HeapQueue>>,
+    /// By port: what a device's filters would fill for the slow path.
+    pub steered: Vec<HeapQueue>,
     /// By port and queue.
     pub transmit: Vec<Vec<HeapQueue>>,
     pub workers: Vec<Worker>,
@@ -251,11 +253,13 @@ impl Bed {
             notes: vec![],
         };
         let infos: Vec<PortInfo> = (0..).zip(&config.ports).map(info).collect();
+        // Those that filters of a device would fill.
+        let steered: Vec<_> = make(1).into_iter().flatten().collect();
         let ports = infos.iter().zip(receive.iter().zip(&transmit)).map(|(info, (rx, tx))| PortQueues {
             name: info.device.clone(),
             port: info.port,
             receive: rx.iter().map(|queue| Box::new(queue.clone()) as Box<dyn ReceiveQueue>).collect(),
-            slow_receive: None,
+            slow_receive: Some(Box::new(steered[usize::from(info.port)].clone())),
             transmit: tx.iter().map(|queue| Box::new(queue.clone()) as Box<dyn TransmitQueue>).collect(),
         });
         let assistant_bells: Vec<_> = (1..config.router.slow_paths).map(|_| AssistantBell::default()).collect();
@@ -327,7 +331,20 @@ impl Bed {
         let slow = SlowThread::new(parts, LinuxParts { feeds, helper: None });
         let bursts = made.iter().map(Worker::new_batch).collect();
         let (workers, assistants) = (made, assistant_threads);
-        Bed { pool, receive, transmit, workers, bursts, slow, assistants, mailbox, counters, notes: wiring.notes, now }
+        Bed {
+            pool,
+            receive,
+            steered,
+            transmit,
+            workers,
+            bursts,
+            slow,
+            assistants,
+            mailbox,
+            counters,
+            notes: wiring.notes,
+            now,
+        }
     }
 
     /// Lets all parts work until none has anything left to do.
