@@ -103,7 +103,7 @@ async fn serve(
     let mut tasks = tokio::task::JoinSet::new();
     if let Some(network) = network {
         let listener = tokio::net::TcpListener::from_std(network)?;
-        let app = endpoints::only_metrics().with_state(backend.clone());
+        let app = endpoints::only_metrics(backend.clone());
         tasks.spawn(doors::keep(listener, "metrics", app, doors::NETWORK, stopped.clone()));
     }
     let listener = tokio::net::UnixListener::from_std(unix)?;

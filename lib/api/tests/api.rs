@@ -7,7 +7,9 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use perigee_api::answers::{Outcome, RouteList, VersionStatus, WorkerStatus};
 use perigee_api::client::{ApiClient, ClientError};
@@ -20,6 +22,8 @@ use perigee_api::{ApiError, Backend, Endpoint, Request, RouteChange, Server, Sho
 #[derive(Default)]
 struct Fake {
     asked: Mutex<Vec<String>>,
+    /// How often all counters were gathered.
+    gathered: AtomicU32,
 }
 
 impl Fake {
@@ -56,7 +60,10 @@ impl Backend for Fake {
                 self.note(query);
                 reply.send(Ok(Outcome::default()));
             }
-            Request::Metrics(reply) => reply.send(Ok(Box::default())),
+            Request::Metrics(reply) => {
+                self.gathered.fetch_add(1, Ordering::Relaxed);
+                reply.send(Ok(Box::default()));
+            }
             // From another thread, as the real one does it.
             Request::Show(Show::ShowVersion(_, reply)) => {
                 drop(std::thread::spawn(move || reply.send(Ok(VersionStatus::default()))));
@@ -175,6 +182,31 @@ fn metrics_say_what_they_are() {
     }
 }
 
+/// To gather all counters is work for the slow path, which strangers must not be able to keep busy.
+#[test]
+fn counters_are_not_gathered_as_often_as_the_network_asks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("perigee.sock");
+    let fake = Arc::new(Fake::default());
+    let server = Server::start(&path, Some("127.0.0.1:0".parse().unwrap()), fake.clone()).unwrap();
+    let (began, gathered) = (Instant::now(), || fake.gathered.load(Ordering::Relaxed));
+    for _ in 0..100 {
+        let mut stream = TcpStream::connect(server.metrics().unwrap()).unwrap();
+        stream.write_all(request("GET", "/metrics", "").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    let most = 1 + began.elapsed().as_millis() / Duration::from_millis(500).as_millis();
+    let of_network = gathered();
+    assert!((1..=most).contains(&of_network.into()), "{of_network} times, expected 1 to {most}");
+    // The operator sees what is.
+    for n in 1..=3 {
+        raw(&path, &request("GET", "/metrics", ""));
+        assert_eq!(gathered(), of_network + n);
+    }
+}
+
 #[test]
 fn the_socket_and_its_folder_are_the_users_own() {
     let folder = tempfile::tempdir().unwrap();
@@ -290,7 +322,7 @@ fn connections_that_say_nothing_keep_nobody_else_out() {
     // All but eight were closed at once; when those end, too, the address is served again.
     drop(slow);
     while !ask([127, 0, 0, 1]).starts_with("HTTP/1.1 200") {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
