@@ -5,6 +5,7 @@
 //! forward, instructions    worker: the forwarding loop in a process of its own    traffic: packets, and how they must leave
 //! fib                      lookup structures; --in-router in the worker           table: routes, an oracle, destinations
 //! churn                    `perigee run` in namespaces (perigee-lab), a pump of route changes
+//! attack                   `perigee run` in namespaces under floods of garbage: what the others notice
 //! gen                      the generator beside testpmd's, searches for a known limit, tasks in `perigee task`
 //! slowpath                 `perigee run` under a flood of punted packets; assistants alone on one core and two
 //! soak                     `perigee run` under traffic for long, with everything around it in motion; what is lost, memory, gaps
@@ -13,6 +14,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod attack;
 mod churn;
 mod fib;
 mod forward;
@@ -63,6 +65,8 @@ enum Command {
     /// Packets that the slow path judges, what a flood of them costs the others, and several threads of it
     #[command(name = "slowpath")]
     SlowPath(slowpath::SlowPathArgs),
+    /// Floods of garbage: what the others notice, and what is left a minute later
+    Attack(attack::AttackArgs),
     /// A router under traffic for long, while everything around it changes, flaps and dies
     Soak(soak::SoakArgs),
     /// Graphs of Snabb apps, on one thread and on two, compared with Snabb's own figures
@@ -82,6 +86,7 @@ fn main() -> ExitCode {
         Command::Multicast(args) => multicast::run(args),
         Command::Ns3(args) => ns3::ns3(args),
         Command::SlowPath(args) => slowpath::slow_path(args),
+        Command::Attack(args) => attack::attack(args),
         Command::Soak(args) => soak::soak(args),
         Command::Snabb(args) => snabb::snabb(args),
         Command::ForwardWorker(args) => worker::serve(args),

@@ -108,6 +108,11 @@ impl Bird {
         self.process.wait(LONG_WAIT).map(|_| ())
     }
 
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        self.process.stderr()
+    }
+
     /// The socket for `birdc`.
     pub fn socket(&self) -> PathBuf {
         file(&self.folder, &self.place, "ctl")
