@@ -19,8 +19,16 @@ const LIBRARIES: &[&str] = &[
 ];
 
 fn main() {
-    for file in ["src/shim.h", "src/shim.c", "src/shim_filters.c", "src/shim_fib.c", "src/snabb.h", "src/shim_snabb.c"]
-    {
+    for file in [
+        "src/shim.h",
+        "src/shim.c",
+        "src/shim_filters.c",
+        "src/shim_fib.c",
+        "src/snabb.h",
+        "src/shim_snabb.c",
+        "src/tsan.h",
+        "src/shim_tsan.c",
+    ] {
         println!("cargo:rerun-if-changed={file}");
     }
 
@@ -38,6 +46,7 @@ fn main() {
         .extra_warnings(true);
     // DPDK's headers want these two; pkg-config names them, but the crate of that name does not pass them on.
     shim.flag("-include").flag("rte_config.h").flag(machine());
+    sanitize(&mut shim);
     shim.compile("perigee_shim");
 
     for path in &dpdk.link_paths {
@@ -45,6 +54,19 @@ fn main() {
     }
     for library in LIBRARIES {
         println!("cargo:rustc-link-lib=dylib={library}");
+    }
+}
+
+/// `./x sanitize`: the shim, and with it DPDK's inlines, gets the sanitizer that Rust has (`-Zsanitizer`), whose runtime rustc links.
+fn sanitize(shim: &mut cc::Build) {
+    println!("cargo:rerun-if-env-changed=CARGO_CFG_SANITIZE");
+    let Ok(sanitizer) = std::env::var("CARGO_CFG_SANITIZE") else { return };
+    shim.flag(format!("-fsanitize={sanitizer}")).flag("-fno-omit-frame-pointer").flag("-g").flag("-Wno-tsan");
+    if sanitizer == "thread" {
+        shim.file("src/shim_tsan.c");
+        // The rings of C11's memory model: of the other, which is plain accesses between barriers and the same code on x86,
+        // ThreadSanitizer cannot know what is ordered.
+        shim.define("RTE_USE_C11_MEM_MODEL", None);
     }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
 #include "shim.h"
+#include "tsan.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -87,6 +88,7 @@ int perigee_pool_fill(struct rte_mempool *pool, struct rte_mbuf **handle, uint8_
 
 	if (rte_mempool_get_bulk(pool, (void **)handle, n) != 0)
 		return 0;
+	mbufs_taken(handle, n);
 	for (uint16_t i = 0; i < n; i++) {
 		struct rte_mbuf *m = handle[i];
 
@@ -138,8 +140,10 @@ static struct rte_mbuf *make_whole(struct rte_mbuf *m, struct rte_mempool *pool,
 	struct rte_mbuf *copy = NULL;
 	if (m->pkt_len + RTE_PKTMBUF_HEADROOM <= rte_pktmbuf_data_room_size(pool))
 		copy = rte_pktmbuf_copy(m, pool, 0, UINT32_MAX);
+	if (copy != NULL)
+		mbufs_taken(&copy, 1);
 	count(copy ? &non_plain->made_whole : m->nb_segs > 1 ? &non_plain->dropped_chained : &non_plain->dropped_shared);
-	rte_pktmbuf_free(m);
+	free_mbuf(m);
 	return copy;
 }
 
@@ -158,7 +162,7 @@ static __attribute__((noinline, cold)) uint16_t sort_out(const struct perigee_ar
 			continue;
 		if (m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED && rte_vlan_insert(&m) != 0) {
 			count(&non_plain->dropped_shared);
-			rte_pktmbuf_free(m);
+			free_mbuf(m);
 			continue;
 		}
 		m->ol_flags &= ~RTE_MBUF_F_TX_OFFLOAD_MASK;
@@ -219,13 +223,19 @@ static inline __attribute__((always_inline)) uint16_t fill(const struct perigee_
 uint16_t perigee_rx_burst(uint16_t port, uint16_t queue, const struct perigee_arrays *to, uint16_t burst,
 			  struct rte_mempool *pool, struct perigee_non_plain *non_plain)
 {
-	return fill(to, rte_eth_rx_burst(port, queue, to->handle, burst), port, pool, non_plain);
+	uint16_t n = rte_eth_rx_burst(port, queue, to->handle, burst);
+
+	mbufs_taken(to->handle, n);
+	return fill(to, n, port, pool, non_plain);
 }
 
 uint16_t perigee_ring_receive(struct rte_ring *ring, const struct perigee_arrays *to, uint16_t burst,
 			      struct perigee_non_plain *non_plain)
 {
-	return fill(to, rte_ring_dequeue_burst(ring, (void **)to->handle, burst, NULL), -1, NULL, non_plain);
+	uint16_t n = rte_ring_dequeue_burst(ring, (void **)to->handle, burst, NULL);
+
+	mbufs_taken(to->handle, n);
+	return fill(to, n, -1, NULL, non_plain);
 }
 
 /* ---- transmit ---- */
@@ -235,6 +245,7 @@ uint16_t perigee_ring_receive(struct rte_ring *ring, const struct perigee_arrays
 
 uint16_t perigee_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **packets, uint16_t n)
 {
+	mbufs_given(packets, n);
 	uint16_t sent = rte_eth_tx_burst(port, queue, packets, n);
 
 	for (int tries = 0; sent < n && tries < TRANSMIT_TRIES;) {
@@ -256,12 +267,15 @@ struct rte_ring *perigee_ring_create(const char *name, unsigned int capacity, in
 
 unsigned int perigee_ring_enqueue(struct rte_ring *ring, void *const *packets, unsigned int n)
 {
+	mbufs_given((struct rte_mbuf *const *)packets, n);
 	return rte_ring_enqueue_burst(ring, packets, n, NULL);
 }
 
 unsigned int perigee_ring_dequeue(struct rte_ring *ring, void **packets, unsigned int n)
 {
-	return rte_ring_dequeue_burst(ring, packets, n, NULL);
+	n = rte_ring_dequeue_burst(ring, packets, n, NULL);
+	mbufs_taken((struct rte_mbuf *const *)packets, n);
+	return n;
 }
 
 unsigned int perigee_ring_count(const struct rte_ring *ring)
@@ -271,11 +285,11 @@ unsigned int perigee_ring_count(const struct rte_ring *ring)
 
 struct rte_mbuf *perigee_mbuf_new(struct rte_mempool *pool, const uint8_t *bytes, uint16_t length)
 {
-	struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
+	struct rte_mbuf *m = new_mbuf(pool);
 	char *to = m ? rte_pktmbuf_append(m, length) : NULL;
 
 	if (to == NULL) {
-		rte_pktmbuf_free(m);
+		free_mbuf(m);
 		return NULL;
 	}
 	memcpy(to, bytes, length);

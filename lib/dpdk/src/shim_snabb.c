@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "shim.h"
 #include "snabb.h"
+#include "tsan.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -90,6 +91,7 @@ static void init_object(struct rte_mempool *pool, void *opaque, void *object, un
 	m->buf_addr = (char *)m->buf_addr + sizeof(uint16_t);
 	m->buf_iova += sizeof(uint16_t);
 	m->buf_len -= sizeof(uint16_t);
+	mbufs_given(&m, 1);
 }
 
 struct rte_mempool *perigee_snabb_pool_create(const char *name, uint32_t most, int socket)
@@ -147,15 +149,21 @@ int perigee_snabb_pool_grow(struct rte_mempool *pool, const char *zone, uint32_t
 	return (int)(pool->populated_size - before);
 }
 
+/* How many packets have been made; another thread may be making more. */
+static inline uint32_t made(const struct rte_mempool *pool)
+{
+	return __atomic_load_n(&pool->populated_size, __ATOMIC_ACQUIRE);
+}
+
 uint32_t perigee_snabb_pool_size(const struct rte_mempool *pool)
 {
-	return pool->populated_size;
+	return made(pool);
 }
 
 uint32_t perigee_snabb_pool_available(const struct rte_mempool *pool)
 {
 	/* Before it has been filled for the first time, a mempool has no ring to count in. */
-	return pool->populated_size ? rte_mempool_avail_count(pool) : 0;
+	return made(pool) ? rte_mempool_avail_count(pool) : 0;
 }
 
 uint32_t perigee_snabb_take(struct perigee_snabb_pool *from, struct packet **to, uint32_t n)
@@ -163,7 +171,7 @@ uint32_t perigee_snabb_take(struct perigee_snabb_pool *from, struct packet **to,
 	struct rte_mempool *pool = (struct rte_mempool *)from;
 	uint32_t taken = 0;
 
-	while (taken < n && pool->populated_size > 0) {
+	while (taken < n && made(pool) > 0) {
 		struct rte_mbuf *burst[BURST];
 		uint32_t some = RTE_MIN(n - taken, (uint32_t)BURST);
 
@@ -172,6 +180,7 @@ uint32_t perigee_snabb_take(struct perigee_snabb_pool *from, struct packet **to,
 				break;
 			some = 1;
 		}
+		mbufs_taken(burst, some);
 		for (uint32_t i = 0; i < some; i++)
 			to[taken++] = fresh(burst[i]);
 	}
@@ -196,6 +205,7 @@ void perigee_snabb_give(struct perigee_snabb_pool *to, struct packet **from, uin
 			else
 				rte_pktmbuf_free_seg(m); /* somebody else has it, too */
 		}
+		mbufs_given((struct rte_mbuf *const *)burst, some);
 		rte_mempool_put_bulk(pool, burst, some);
 	}
 }
@@ -243,7 +253,7 @@ static __attribute__((noinline, cold)) struct packet *copy_in(struct perigee_sna
 		port->copied_in++;
 		copy_chain(m, p);
 	}
-	rte_pktmbuf_free(m);
+	free_mbuf(m);
 	return p;
 }
 
@@ -258,6 +268,7 @@ uint32_t perigee_snabb_receive(struct perigee_snabb_port *port, struct link *to,
 		uint16_t want = (uint16_t)RTE_MIN(n - taken, (uint32_t)BURST);
 		uint16_t got = rte_eth_rx_burst(port->port, port->queue, burst, want);
 
+		mbufs_taken(burst, got);
 		for (uint16_t i = 0; i < got; i++) {
 			struct rte_mbuf *m = burst[i];
 			struct packet *p;
@@ -288,11 +299,11 @@ uint32_t perigee_snabb_receive(struct perigee_snabb_port *port, struct link *to,
 /* A buffer of the device's that holds the packet's bytes; NULL when there is none. */
 static __attribute__((noinline, cold)) struct rte_mbuf *copy_out(struct perigee_snabb_port *port, const struct packet *p)
 {
-	struct rte_mbuf *m = rte_pktmbuf_alloc(port->device);
+	struct rte_mbuf *m = new_mbuf(port->device);
 	char *to = m ? rte_pktmbuf_append(m, p->length) : NULL;
 
 	if (to == NULL) {
-		rte_pktmbuf_free(m);
+		free_mbuf(m);
 		return NULL;
 	}
 	memcpy(to, p->data, p->length);
@@ -359,6 +370,7 @@ uint32_t perigee_snabb_transmit(struct perigee_snabb_port *port, struct link *fr
 				break;
 			copied[n] = p;
 		}
+		mbufs_given(burst, n);
 		sent = n ? rte_eth_tx_burst(port->port, port->queue, burst, n) : 0;
 		for (uint16_t i = 0; i < n; i++) {
 			if (i < sent) {
@@ -368,7 +380,7 @@ uint32_t perigee_snabb_transmit(struct perigee_snabb_port *port, struct link *fr
 				if (copied[i] != NULL)
 					perigee_snabb_give((struct perigee_snabb_pool *)port->packets, &copied[i], 1);
 			} else if (copied[i] != NULL) {
-				rte_pktmbuf_free(burst[i]); /* the packet waits, and is copied again */
+				free_mbuf(burst[i]); /* the packet waits, and is copied again */
 				port->copied_out--;
 			}
 		}

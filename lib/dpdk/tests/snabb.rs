@@ -61,6 +61,7 @@ fn everything(eal: &Eal) {
     thread_states_give_back(&pool);
     rings_keep_order(eal, &pool);
     ports_move_packets(eal, &pool);
+    threads_pass_packets_on(eal, &pool);
     assert_eq!(pool.available(), pool.size());
 }
 
@@ -135,6 +136,55 @@ fn rings_keep_order(eal: &Eal, pool: &SnabbPool) {
     assert_eq!(got, packets[..130]);
     drop((ring, here, there));
     assert_eq!(pool.available(), 1500);
+}
+
+/// One thread takes packets, numbers them and passes them on, another gives them back; meanwhile the pool grows. ThreadSanitizer says
+/// whether that is in order.
+fn threads_pass_packets_on(eal: &Eal, pool: &SnabbPool) {
+    const PACKETS: u32 = 20_000;
+    let ring = SnabbRing::new(eal, pool, 64).expect("a ring");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _registered = eal.register_thread().unwrap();
+            let mut state = ThreadState::new();
+            state.use_pool(pool);
+            let link = link(&mut state);
+            for number in 0..PACKETS {
+                let packet = take(pool, 1)[0];
+                // SAFETY: a packet of ours, until it is in the ring; this thread's link; the ring's only producer.
+                unsafe {
+                    packet.cast::<u16>().write(4);
+                    packet.cast::<u8>().add(2).cast::<u32>().write_unaligned(number);
+                    link.packets[(link.write & 1023) as usize] = packet;
+                    link.write += 1;
+                    while shim::perigee_snabb_put(ring.as_ptr(), link) == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+            }
+        });
+        scope.spawn(|| {
+            let _registered = eal.register_thread().unwrap();
+            let mut state = ThreadState::new();
+            state.use_pool(pool);
+            let link = link(&mut state);
+            for number in 0..PACKETS {
+                // SAFETY: this thread's link; the ring's only consumer; a packet of ours, until it is given back.
+                unsafe {
+                    while shim::perigee_snabb_get(ring.as_ptr(), link, 1) == 0 {
+                        std::thread::yield_now();
+                    }
+                    let at = (link.read & 1023) as usize;
+                    link.read += 1;
+                    assert_eq!(link.packets[at].cast::<u8>().add(2).cast::<u32>().read_unaligned(), number);
+                    shim::perigee_snabb_give(pool.as_ptr(), &raw mut link.packets[at], 1);
+                }
+            }
+        });
+        for _ in 0..5 {
+            assert_eq!(pool.grow(100).expect("memory"), 100);
+        }
+    });
 }
 
 fn ports_move_packets(eal: &Eal, pool: &SnabbPool) {

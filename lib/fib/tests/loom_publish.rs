@@ -4,7 +4,7 @@
 #![cfg(loom)]
 
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::atomic::{AtomicUsize, Ordering, fence};
 use loom::thread;
 use perigee_fib::{Published, Subscriber};
 
@@ -123,6 +123,30 @@ fn memory_is_not_reused_under_a_reader() {
         if published.acknowledged(retired_at) {
             assert!(table.finished.load(Ordering::Relaxed) > 0, "acknowledged before the end of the batch");
             table.cells[0].store(99, Ordering::Relaxed);
+        }
+        worker.join().expect("worker");
+    });
+}
+
+/// Batch lookups load the entries of many addresses with no order among them, and order what those lead to by one fence.
+#[test]
+fn what_entries_lead_to_is_seen_whole_behind_one_fence() {
+    loom::model(|| {
+        let entries = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+        let groups = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+        let worker = {
+            let (entries, groups) = (Arc::clone(&entries), Arc::clone(&groups));
+            thread::spawn(move || {
+                let found = [0, 1].map(|at: usize| entries[at].load(Ordering::Relaxed));
+                fence(Ordering::Acquire);
+                for (at, entry) in found.into_iter().enumerate().filter(|(_, entry)| *entry != 0) {
+                    assert_eq!(groups[at].load(Ordering::Relaxed), entry, "an entry before what it leads to");
+                }
+            })
+        };
+        for at in 0..2 {
+            groups[at].store(7 + at, Ordering::Relaxed);
+            entries[at].store(7 + at, Ordering::Release);
         }
         worker.join().expect("worker");
     });

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -97,12 +97,14 @@ impl Helper {
     /// # Errors
     /// The helper is gone, or it cannot be started.
     pub fn stand_by(&self) -> Result<(), HelperError> {
-        if self.sockets.lock().unwrap_or_else(PoisonError::into_inner).standby.is_some() {
+        let mut sockets = self.sockets();
+        if sockets.standby.is_some() {
             return Ok(());
         }
-        match self.ask(&Request::Standby)? {
+        match sockets.ask(&Request::Standby)? {
             (Answer::Socket, Some(fd)) => {
-                self.sockets.lock().unwrap_or_else(PoisonError::into_inner).standby = Some(fd);
+                // Under the same lock as the request: a helper that died in between would have nobody to take its place.
+                sockets.standby = Some(fd);
                 Ok(())
             }
             _ => Err(confused()),
@@ -219,23 +221,30 @@ impl Helper {
         }
     }
 
+    fn sockets(&self) -> MutexGuard<'_, Sockets> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn ask(&self, request: &Request) -> Result<(Answer, Option<OwnedFd>), HelperError> {
-        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let ended = || HelperError("the helper process has ended: Linux is not changed any more".to_owned());
-            let socket = sockets.helper.as_ref().ok_or_else(ended)?;
-            match exchange(socket, request) {
-                Ok(Some((Answer::Failed(why), _))) => return Err(HelperError(why)),
-                Ok(Some(answer)) => return Ok(answer),
-                // The standby carries out what this one has not, or not wholly.
-                Ok(None) => sockets.replace(),
-                Err(error) => return Err(HelperError(format!("the helper process does not answer: {error}"))),
-            }
-        }
+        self.sockets().ask(request)
     }
 }
 
 impl Sockets {
+    fn ask(&mut self, request: &Request) -> Result<(Answer, Option<OwnedFd>), HelperError> {
+        loop {
+            let ended = || HelperError("the helper process has ended: Linux is not changed any more".to_owned());
+            let socket = self.helper.as_ref().ok_or_else(ended)?;
+            match exchange(socket, request) {
+                Ok(Some((Answer::Failed(why), _))) => return Err(HelperError(why)),
+                Ok(Some(answer)) => return Ok(answer),
+                // The standby carries out what this one has not, or not wholly.
+                Ok(None) => self.replace(),
+                Err(error) => return Err(HelperError(format!("the helper process does not answer: {error}"))),
+            }
+        }
+    }
+
     /// The helper has died: the standby takes its place.
     fn replace(&mut self) {
         self.helper = self.standby.take();
@@ -285,6 +294,44 @@ impl Drop for Helper {
         sockets.standby = None;
         if let Err(error) = self.process.wait() {
             tracing::warn!("the helper process cannot be waited for: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// The slow path saw that the helper was dead before the helper thread had kept the standby's socket: there was a standby, and
+    /// nobody to ask.
+    #[test]
+    fn a_standby_takes_the_place_of_a_helper_that_dies_as_soon_as_it_has_answered() {
+        for _ in 0..200 {
+            let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+            let ((own, other), (standby, end_of_standby)) = (pair(), pair());
+            let sockets = Sockets { helper: Some(own), standby: None, deaths: 0, standby_deaths: 0 };
+            let process = Command::new("true").spawn().unwrap();
+            let helper = Helper { sockets: Mutex::new(sockets), process };
+            let asked = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    receive::<Request>(&other).unwrap();
+                    send(&other, &Answer::Socket, Some(standby.as_fd())).unwrap();
+                });
+                scope.spawn(|| {
+                    while !asked.load(Ordering::Relaxed) {
+                        helper.look();
+                    }
+                });
+                helper.stand_by().unwrap();
+                asked.store(true, Ordering::Relaxed);
+            });
+            let health = HelperHealth { alive: true, standby: false, deaths: 1, standby_deaths: 0 };
+            assert_eq!(helper.look(), Some(health));
+            // Else the helper waits for it to restore everything.
+            drop(end_of_standby);
         }
     }
 }

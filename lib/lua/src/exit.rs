@@ -18,6 +18,8 @@
 use mlua::ffi::{self, lua_State};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
+use std::ops::Deref;
 use std::ptr::null;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Once, OnceLock};
@@ -75,8 +77,8 @@ fn signal() -> c_int {
 }
 
 impl Exit {
-    /// Prepares the calling thread; to be kept by it until its end.
-    pub(crate) fn of_this_thread() -> Arc<Exit> {
+    /// Prepares the calling thread, which may run scripts as long as it keeps this.
+    pub(crate) fn of_this_thread() -> Own {
         static HANDLER: Once = Once::new();
         HANDLER.call_once(install);
         let exit = Arc::new(Exit {
@@ -89,7 +91,7 @@ impl Exit {
             thread: unsafe { libc::gettid() },
         });
         EXIT.set(Arc::as_ptr(&exit));
-        exit
+        Own { exit, _not_another_threads: PhantomData }
     }
 
     /// Calls the function below its arguments on the stack of `state`, as `lua_pcall` does, and returns its status. To be called by
@@ -141,10 +143,23 @@ impl Exit {
     }
 }
 
-impl Drop for Exit {
+/// A thread's hold of its own exit. Others may keep the exit for longer, but the handler does not know it any more.
+pub(crate) struct Own {
+    exit: Arc<Exit>,
+    _not_another_threads: PhantomData<*const ()>,
+}
+
+impl Deref for Own {
+    type Target = Arc<Exit>;
+
+    fn deref(&self) -> &Arc<Exit> {
+        &self.exit
+    }
+}
+
+impl Drop for Own {
     fn drop(&mut self) {
-        // Of another thread's it is not: that one has ended, and its variables with it.
-        if std::ptr::eq(EXIT.get(), self) {
+        if std::ptr::eq(EXIT.get(), &raw const *self.exit) {
             EXIT.set(null());
         }
     }
@@ -177,7 +192,7 @@ pub(crate) fn in_host<T>(body: impl FnOnce() -> T) -> T {
 #[cold]
 #[inline(never)]
 fn leave() {
-    // SAFETY: the thread's own exit, alive as long as the thread keeps it; null where scripts are not watched.
+    // SAFETY: the thread's own exit, which it keeps alive while this is not null.
     let Some(exit) = (unsafe { EXIT.get().as_ref() }) else { return };
     if exit.armed.swap(0, Ordering::AcqRel) != 0 {
         // SAFETY: armed: `perigee_exit_pcall` has not returned, and what is between has nothing to drop.
@@ -268,4 +283,24 @@ fn behind_system_call(at: usize) -> bool {
 pub(crate) unsafe fn push_named(state: *mut lua_State, name: &std::ffi::CStr) {
     // SAFETY: the caller's.
     unsafe { ffi::lua_getfield(state, ffi::LUA_REGISTRYINDEX, name.as_ptr()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The watchdog dropped an exit that its thread had given up: the thread's handler would have read it all the same.
+    #[test]
+    fn a_handler_does_not_know_an_exit_that_only_others_keep() {
+        std::thread::spawn(|| {
+            let own = Exit::of_this_thread();
+            let of_the_watchdog = Arc::clone(&own);
+            assert!(std::ptr::eq(EXIT.get(), Arc::as_ptr(&of_the_watchdog)));
+            drop(own);
+            assert!(EXIT.get().is_null());
+            assert_eq!(Arc::strong_count(&of_the_watchdog), 1);
+        })
+        .join()
+        .unwrap();
+    }
 }

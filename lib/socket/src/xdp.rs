@@ -10,6 +10,7 @@
 
 mod receive;
 mod transmit;
+mod way;
 
 pub use receive::XdpRxQueue;
 pub use transmit::XdpTxQueue;
@@ -20,64 +21,14 @@ use crate::sys::xsk::{self, Ends, Frames, LONGEST, Lost, Receiver, Transmitter, 
 use crate::sys::{Attached, Mode, Program, SocketMap, interface};
 use perigee_packet::{Link, Port, PortInfo, PortStats};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use way::{Generation, Way};
 
 /// Sockets kept in reserve for each queue.
 const SPARES: usize = 4;
 /// The kernel's ENOTSUPP, which some drivers return; it has no name outside.
 const ENOTSUPP: i32 = 524;
-
-/// One direction of a queue, as its port sees it.
-struct Way<T> {
-    taken: AtomicBool,
-    /// What the queue works with, until it takes it.
-    end: Mutex<Option<T>>,
-    packets: AtomicU64,
-    bytes: AtomicU64,
-    errors: AtomicU64,
-}
-
-impl<T> Way<T> {
-    fn new(end: T) -> Way<T> {
-        let [packets, bytes, errors] = [const { AtomicU64::new(0) }; 3];
-        Way { taken: AtomicBool::new(false), end: Mutex::new(Some(end)), packets, bytes, errors }
-    }
-
-    /// What the queue works with from now on, and as of which [generation](XdpShared::generation).
-    fn take(&self, generation: &AtomicU32) -> (Option<T>, u32) {
-        let mut here = lock(&self.end);
-        // Read under the lock that a new one is put here under, so that the two belong together.
-        let now = generation.load(Ordering::Acquire);
-        (if now.is_multiple_of(2) { here.take() } else { None }, now)
-    }
-
-    /// Takes what is newer than `end`, which is of the generation `seen`. If there is another generation, returns what `end` was.
-    #[inline]
-    fn follow(&self, generation: &AtomicU32, end: &mut Option<T>, seen: &mut u32) -> Option<Option<T>> {
-        if generation.load(Ordering::Acquire) == *seen {
-            return None;
-        }
-        let (newer, now) = self.take(generation);
-        *seen = now;
-        Some(std::mem::replace(end, newer))
-    }
-
-    /// The queue is dropped: another may be taken, and go on with what this one had, unless there is something newer.
-    fn give_back(&self, end: Option<T>) {
-        let mut here = lock(&self.end);
-        if here.is_none() {
-            *here = end;
-        }
-        self.taken.store(false, Ordering::Release);
-    }
-
-    fn count(&self, packets: u64, bytes: u64, errors: u64) {
-        for (counter, n) in [(&self.packets, packets), (&self.bytes, bytes), (&self.errors, errors)] {
-            counter.fetch_add(n, Ordering::Relaxed);
-        }
-    }
-}
 
 /// A queue of the device.
 struct Side {
@@ -87,9 +38,8 @@ struct Side {
     /// Frames that were received and not taken when the interface went away.
     left: AtomicU64,
     frames: Frames,
-    socket: Mutex<Arc<XdpSocket>>,
-    /// What the sockets before this one have lost.
-    before: Mutex<Lost>,
+    /// The socket, and what those before it have lost.
+    socket: Mutex<(Arc<XdpSocket>, Lost)>,
 }
 
 impl Side {
@@ -100,23 +50,23 @@ impl Side {
             no_buffer: AtomicU64::new(0),
             left: AtomicU64::new(0),
             frames,
-            socket: Mutex::new(ends.socket),
-            before: Mutex::new(Lost::default()),
+            socket: Mutex::new((ends.socket, Lost::default())),
         }
     }
 
     fn lost(&self) -> Lost {
-        let (now, before) = (lock(&self.socket).lost(), *lock(&self.before));
-        let refused = (now.refused.0 + before.refused.0, now.refused.1 + before.refused.1);
-        Lost { missed: now.missed + before.missed, refused }
+        let here = lock(&self.socket);
+        here.0.lost() + here.1
     }
 
     fn replace(&self, ends: Ends) {
-        let lost = self.lost();
-        *lock(&self.before) = lost;
-        *lock(&self.socket) = ends.socket;
-        *lock(&self.receive.end) = Some(ends.receiver);
-        *lock(&self.transmit.end) = Some(ends.transmitter);
+        // Under one lock: in between, what the old socket has lost would count twice, and then once again.
+        let mut here = lock(&self.socket);
+        let lost = here.0.lost() + here.1;
+        *here = (ends.socket, lost);
+        drop(here);
+        self.receive.put(ends.receiver);
+        self.transmit.put(ends.transmitter);
     }
 }
 
@@ -138,9 +88,7 @@ struct XdpShared {
     chunk: usize,
     /// The interface that the sockets are bound to.
     index: AtomicI32,
-    /// Odd while sockets are replaced: queues let go of theirs, and wait for the even number that follows. They must not take a new one
-    /// before, as the next change would then take it from them.
-    generation: AtomicU32,
+    generation: Generation,
     redirection: Mutex<Redirection>,
     _tags: Tags,
 }
@@ -200,7 +148,7 @@ impl XdpPort {
             sides,
             chunk,
             index: AtomicI32::new(index),
-            generation: AtomicU32::new(0),
+            generation: Generation::new(),
             redirection: Mutex::new(redirection),
             _tags: tags,
             base,
@@ -296,7 +244,7 @@ fn keep_tags(shared: &Shared) -> bool {
 
 fn say_what_it_is(shared: &Shared, sides: &[Side], requested: u16) {
     let name = &shared.name;
-    if sides.iter().all(|side| lock(&side.socket).zero_copy()) {
+    if sides.iter().all(|side| lock(&side.socket).0.zero_copy()) {
         shared.note(format!("port {name}: its driver receives and sends without a copy by the kernel"));
     }
     if sides.len() != usize::from(requested) {
@@ -332,10 +280,10 @@ impl XdpShared {
     fn join(&self, redirection: &mut Redirection, index: i32) -> io::Result<()> {
         let mode = attach(redirection, &self.base.0, index)?;
         // Queues let go of their sockets before others receive into the same memory.
-        self.generation.fetch_add(1, Ordering::SeqCst);
+        self.generation.begin();
         let replaced = self.replace(redirection, index, mode);
         // If it failed, too: it is tried again from the beginning.
-        self.generation.fetch_add(1, Ordering::Release);
+        self.generation.end();
         replaced?;
         self.index.store(index, Ordering::Release);
         self.base.0.found(index);
@@ -401,54 +349,5 @@ impl Port for XdpPort {
             ));
         }
         self.0.base.set_mtu(mtu)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A queue took its new socket while others still waited for theirs, and dropped it at the end of the change: it was silent from then on.
-    #[test]
-    fn a_queue_that_looks_while_sockets_are_replaced_keeps_its_new_one() {
-        let (generation, way) = (AtomicU32::new(0), Way::new("first"));
-        let (mut end, mut seen) = way.take(&generation);
-        assert_eq!(end, Some("first"));
-        let mut follow = || {
-            way.follow(&generation, &mut end, &mut seen);
-            end
-        };
-        generation.fetch_add(1, Ordering::SeqCst);
-        assert_eq!(follow(), None, "it lets go");
-        *lock(&way.end) = Some("second");
-        assert_eq!(follow(), None, "of whatever there is");
-        generation.fetch_add(1, Ordering::SeqCst);
-        assert_eq!((follow(), follow()), (Some("second"), Some("second")));
-        // One that looks between its own change and the last one's, and not before.
-        generation.fetch_add(1, Ordering::SeqCst);
-        *lock(&way.end) = Some("third");
-        assert_eq!(follow(), None);
-        generation.fetch_add(1, Ordering::SeqCst);
-        assert_eq!(follow(), Some("third"));
-    }
-
-    #[test]
-    fn queues_and_sockets_are_of_one_generation_whenever_they_look() {
-        const CHANGES: u32 = 20_000;
-        let (generation, way) = (AtomicU32::new(0), Way::new(0));
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for _ in 0..CHANGES {
-                    let odd = generation.fetch_add(1, Ordering::SeqCst) + 1;
-                    *lock(&way.end) = Some(odd + 1);
-                    generation.fetch_add(1, Ordering::Release);
-                }
-            });
-            let (mut end, mut seen) = way.take(&generation);
-            while seen < 2 * CHANGES {
-                way.follow(&generation, &mut end, &mut seen);
-                assert_eq!(end, seen.is_multiple_of(2).then_some(seen), "generation {seen}");
-            }
-        });
     }
 }

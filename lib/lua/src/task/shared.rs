@@ -149,3 +149,40 @@ pub struct SharedRing {
     pub sender: Mutex<Box<dyn TransmitQueue>>,
     pub receiver: SharedReceiver,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is not atomic goes from task to task; ThreadSanitizer says whether it is in order.
+    #[test]
+    fn tasks_take_turns_at_what_one_has_at_a_time() {
+        const TASKS: u32 = 4;
+        const TURNS: u32 = 500;
+        let owned = Owned::new("a number".to_owned(), 0);
+        std::thread::scope(|scope| {
+            for task in 1..=TASKS {
+                let owned = &owned;
+                scope.spawn(move || {
+                    let mut turns = 0;
+                    while turns < TURNS {
+                        // SAFETY: only this thread has the task's number, and the reference is gone at once.
+                        match unsafe { owned.of(task) } {
+                            Some(number) => *number += 1,
+                            None => {
+                                std::thread::yield_now();
+                                continue;
+                            }
+                        }
+                        assert_eq!(owned.owner(), Some(task));
+                        owned.give_back(task);
+                        turns += 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(owned.owner(), None);
+        // SAFETY: as above.
+        assert_eq!(unsafe { owned.of(1) }.map(|number| *number), Some(TASKS * TURNS));
+    }
+}

@@ -97,6 +97,15 @@ pub(crate) struct Lost {
     pub(crate) refused: (u64, u64),
 }
 
+impl std::ops::Add for Lost {
+    type Output = Lost;
+
+    fn add(self, other: Lost) -> Lost {
+        let refused = (self.refused.0 + other.refused.0, self.refused.1 + other.refused.1);
+        Lost { missed: self.missed + other.missed, refused }
+    }
+}
+
 impl XdpSocket {
     /// Is its memory the device's own, without a copy by the kernel?
     pub(crate) fn zero_copy(&self) -> bool {

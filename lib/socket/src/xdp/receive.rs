@@ -7,7 +7,7 @@ use crate::sys::xsk::Receiver;
 use perigee_packet::{BATCH_SIZE, Batch, Mask, ReceiveQueue};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// After how many receptions without a frame the clock is read.
@@ -136,8 +136,7 @@ impl ReceiveQueue for XdpRxQueue {
             end.copy(packet.index().into(), packet.frame_mut());
         }
         // Another socket may have received into what was copied just now.
-        fence(Ordering::Acquire);
-        if self.port.generation.load(Ordering::Relaxed) != self.generation {
+        if !self.port.generation.is(self.generation) {
             batch.refill();
             return 0;
         }

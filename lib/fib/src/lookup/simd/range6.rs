@@ -47,6 +47,10 @@ pub(crate) fn range6(isa: Isa, words: &[AtomicU32], default: u32, addresses: &[u
     }
 }
 
+/// How words are loaded that lead on. The fence behind them orders all of them at once (`tests/loom_publish.rs`); ThreadSanitizer knows
+/// loads that acquire, and no fences.
+const LEADS_ON: Ordering = if cfg!(tsan) { Ordering::Acquire } else { Ordering::Relaxed };
+
 /// The id that a leaf stands for.
 #[inline(always)]
 fn id_of(leaf: u32, default: u32) -> u32 {
@@ -99,7 +103,7 @@ fn key(address: u128, depth: u32) -> u32 {
 fn descend(words: &[AtomicU32], addresses: &[u128; PASS]) -> Pass {
     let mut pass = Pass { found: [ROOT; PASS], depth: [0; PASS] };
     for (found, &address) in pass.found.iter_mut().zip(addresses) {
-        *found = words[(address >> 112) as usize].load(Ordering::Relaxed);
+        *found = words[(address >> 112) as usize].load(LEADS_ON);
     }
     pass.depth = [MAX_STRIDE; PASS];
     for _ in 0..2 {
@@ -107,7 +111,7 @@ fn descend(words: &[AtomicU32], addresses: &[u128; PASS]) -> Pass {
             let is_index = *found & (KIND | DEEP) == INDEX;
             let stride = stride(*found);
             let at = start(*found) + (key(address, *depth) >> (32 - stride)) as usize;
-            let next = words[if is_index { at.min(words.len() - 1) } else { 0 }].load(Ordering::Relaxed);
+            let next = words[if is_index { at.min(words.len() - 1) } else { 0 }].load(LEADS_ON);
             *found = if is_index { next } else { *found };
             *depth += if is_index { stride } else { 0 };
         }
@@ -134,7 +138,7 @@ fn finish(
         while word & (KIND | DEEP) == INDEX {
             let at = start(word) + (key(addresses[lane], depth) >> (32 - stride(word))) as usize;
             depth += stride(word);
-            word = words[at.min(words.len() - 1)].load(Ordering::Relaxed);
+            word = words[at.min(words.len() - 1)].load(LEADS_ON);
         }
         (pass.found[lane], pass.depth[lane]) = (word, depth);
     }
