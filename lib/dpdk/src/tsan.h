@@ -9,7 +9,7 @@
 #pragma once
 #include <rte_mbuf.h>
 
-#ifdef __SANITIZE_THREAD__
+#ifdef PERIGEE_TSAN
 void __tsan_acquire(void *address);
 void __tsan_release(void *address);
 

@@ -325,8 +325,9 @@ mod tests {
                         helper.look();
                     }
                 });
-                helper.stand_by().unwrap();
+                let answer = helper.stand_by();
                 asked.store(true, Ordering::Relaxed);
+                answer.unwrap();
             });
             let health = HelperHealth { alive: true, standby: false, deaths: 1, standby_deaths: 0 };
             assert_eq!(helper.look(), Some(health));
