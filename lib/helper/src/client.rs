@@ -312,7 +312,9 @@ mod tests {
             let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
             let ((own, other), (standby, end_of_standby)) = (pair(), pair());
             let sockets = Sockets { helper: Some(own), standby: None, deaths: 0, standby_deaths: 0 };
-            let process = Command::new("true").spawn().unwrap();
+            let mut process = Command::new("true").spawn().unwrap();
+            // A program's copies of the sockets are closed a moment after it was started.
+            process.wait().unwrap();
             let helper = Helper { sockets: Mutex::new(sockets), process };
             let asked = AtomicBool::new(false);
             std::thread::scope(|scope| {
@@ -325,8 +327,9 @@ mod tests {
                         helper.look();
                     }
                 });
-                helper.stand_by().unwrap();
+                let answer = helper.stand_by();
                 asked.store(true, Ordering::Relaxed);
+                answer.unwrap();
             });
             let health = HelperHealth { alive: true, standby: false, deaths: 1, standby_deaths: 0 };
             assert_eq!(helper.look(), Some(health));
