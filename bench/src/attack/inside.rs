@@ -201,6 +201,7 @@ impl Scene {
         let mut row = Row {
             kind: kind.name().to_owned(),
             rate: sent as f64 / args.seconds,
+            wanted: kind.rate(args.rate) as f64 * args.seconds,
             taken: after.received - before.received,
             sent,
             known: [known4?, known6?],
@@ -298,7 +299,9 @@ impl Look {
 
     /// The three reasons that count most.
     fn drops_since(&self, before: &Look) -> Vec<(String, u64)> {
-        let since = |(name, packets): (&String, &u64)| (name.clone(), packets - before.drops.get(name).unwrap_or(&0));
+        let since = |(name, packets): (&String, &u64)| {
+            (name.clone(), packets.saturating_sub(*before.drops.get(name).unwrap_or(&0)))
+        };
         let mut drops: Vec<(String, u64)> = self.drops.iter().map(since).filter(|(_, packets)| *packets > 0).collect();
         drops.sort_by_key(|(_, packets)| std::cmp::Reverse(*packets));
         drops.truncate(3);

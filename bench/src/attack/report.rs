@@ -59,6 +59,8 @@ pub struct Row {
     pub kind: String,
     /// Frames that were sent: per second, and in all; and how many of all frames the port took.
     pub rate: f64,
+    /// How many were to be sent.
+    pub wanted: f64,
     pub sent: u64,
     pub taken: u64,
     /// Through the router, between other ports, by IPv4 and IPv6.
@@ -79,9 +81,11 @@ pub struct Row {
 impl Row {
     /// Whether nobody else noticed it: known traffic lost nothing, sessions stand, new hosts answered soon, and memory is back.
     pub fn held(&self) -> bool {
+        // A flood that did not arrive proves nothing.
+        let attacked = self.taken as f64 >= 0.9 * self.wanted && self.sent as f64 >= 0.9 * self.wanted;
         let known = self.known.iter().all(|pings| pings.lost() == 0);
         let asked = self.asked.iter().all(Asked::held);
-        known && asked && self.sessions_lost == 0 && self.memory_held()
+        attacked && known && asked && self.sessions_lost == 0 && self.memory_held()
     }
 
     /// Within a tenth.
@@ -160,6 +164,7 @@ mod tests {
         Row {
             kind: "garbage".to_owned(),
             rate: 50_000.0,
+            wanted: 500_000.0,
             sent: 500_000,
             taken: 500_000,
             known: [pings; 2],
@@ -176,7 +181,9 @@ mod tests {
     #[test]
     fn what_others_notice_breaks_a_row() {
         assert!(row().held());
-        let broken: [fn(&mut Row); 6] = [
+        let broken: [fn(&mut Row); 8] = [
+            |row| row.sent = 400_000,
+            |row| row.taken = 400_000,
             |row| row.known[1].answered = 99,
             |row| row.sessions_lost = 1,
             |row| row.memory[2] = 111,

@@ -312,7 +312,9 @@ mod tests {
             let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
             let ((own, other), (standby, end_of_standby)) = (pair(), pair());
             let sockets = Sockets { helper: Some(own), standby: None, deaths: 0, standby_deaths: 0 };
-            let process = Command::new("true").spawn().unwrap();
+            let mut process = Command::new("true").spawn().unwrap();
+            // A program's copies of the sockets are closed a moment after it was started.
+            process.wait().unwrap();
             let helper = Helper { sockets: Mutex::new(sockets), process };
             let asked = AtomicBool::new(false);
             std::thread::scope(|scope| {

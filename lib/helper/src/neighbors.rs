@@ -44,11 +44,16 @@ pub(super) fn change(neighbors: &[NeighborChange], changeable: Option<&BTreeSet<
     with_netlink(apply)
 }
 
-/// Whether a link, a VLAN of an operator's say, is on top of one of `links`; one that is gone does no harm.
+/// Whether a link, a VLAN of an operator's say, is on top of one of `links`, in the same namespace; one that is gone does no harm.
 async fn is_on(netlink: &Handle, link: u32, links: &BTreeSet<u32>) -> bool {
     let found = netlink.link().get().match_index(link).execute().try_next().await;
-    let Ok(Some(found)) = found else { return true };
-    found.attributes.iter().any(|a| matches!(a, LinkAttribute::Link(below) if links.contains(below)))
+    let found = match found {
+        Ok(Some(found)) => found,
+        Ok(None) => return true,
+        Err(error) => return absent_is_fine(Err(error)).is_ok(),
+    };
+    let elsewhere = found.attributes.iter().any(|a| matches!(a, LinkAttribute::LinkNetNsId(_)));
+    !elsewhere && found.attributes.iter().any(|a| matches!(a, LinkAttribute::Link(below) if links.contains(below)))
 }
 
 async fn set_neighbor(netlink: &Handle, neighbor: &NeighborChange) -> Result<(), rtnetlink::Error> {

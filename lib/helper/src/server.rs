@@ -60,6 +60,14 @@ struct Standby {
     socket: OwnedFd,
 }
 
+impl Standby {
+    /// Ends it at once. It would take the end of its sockets for that of the router and of its helper, and restore everything.
+    fn dismiss(mut self) {
+        let _ = self.process.kill(); // it may have ended
+        let _ = self.process.wait();
+    }
+}
+
 /// A helper. It is a standby while it has a predecessor.
 #[derive(Default)]
 struct Server {
@@ -132,7 +140,7 @@ impl Server {
             && send(&standby.socket, &change, None).is_err()
         {
             // The router sees its end, too, and has another one made.
-            self.standby = None;
+            self.standby.take().into_iter().for_each(Standby::dismiss);
         }
         self.state.apply(change);
     }
@@ -145,13 +153,37 @@ impl Server {
         Ok(())
     }
 
+    /// Refuses what happens in a namespace that the router has had nothing to do with before it was started: whoever has taken it over
+    /// must not have any file opened that it names.
+    fn enters(&mut self, request: &Request) -> Result<(), Failure> {
+        let namespace = match request {
+            Request::MakeTwin(wanted) | Request::MakeVlan { wanted, .. } => &wanted.namespace,
+            Request::ChangeLink(change) => &change.namespace,
+            Request::OpenSocket { namespace, .. } | Request::ChangeNeighbors { namespace, .. } => namespace,
+            _ => return Ok(()),
+        };
+        match namespace {
+            Some(namespace) if !self.state.may_enter(namespace) => {
+                Err(format!("{namespace} was not the router's network namespace when it started").into())
+            }
+            Some(namespace) if !self.state.started => {
+                self.note(Change::Entered(namespace.clone()));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn answer(&mut self, request: Request) -> Result<(Answer, Option<OwnedFd>), Failure> {
         let done = Ok((Answer::Done, None));
+        self.enters(&request)?;
         match request {
-            Request::RemoveAtEnd(_) | Request::OpenSocket { socket: SocketWanted::Listener(_), .. }
+            Request::RemoveAtEnd(_)
+            | Request::MakeVlan { .. }
+            | Request::OpenSocket { socket: SocketWanted::Listener(_), .. }
                 if self.state.started =>
             {
-                Err("files and listeners are named before the start".to_owned().into())
+                Err("files, VLANs and listeners are named before the start".to_owned().into())
             }
             Request::RemoveAtEnd(paths) => {
                 paths.into_iter().for_each(|path| self.note(Change::Remove(path)));
@@ -216,10 +248,8 @@ impl Server {
         let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (routers, input) = pair().map_err(|error| failed(error.into()))?;
         let (socket, others) = pair().map_err(|error| failed(error.into()))?;
-        // The one before is dead, if there was one: the router would not ask for another.
-        if let Some(mut dead) = self.standby.take() {
-            let _ = dead.process.try_wait();
-        }
+        // The one before is dead, or the router could not take its socket.
+        self.standby.take().into_iter().for_each(Standby::dismiss);
         let process = thread::spawn(move || {
             privileges::pass_on()?;
             let mut command = Command::new("/proc/self/exe");
@@ -227,11 +257,15 @@ impl Server {
             std::os::unix::process::CommandExt::process_group(&mut command, 0).spawn()
         });
         let process = process.join().unwrap_or_else(|_| Err(io::Error::other("a thread ended"))).map_err(failed)?;
-        send(&routers, &Request::StandBy, Some(others.as_fd())).map_err(failed)?;
-        for change in self.state.changes() {
-            send(&socket, &change, None).map_err(failed)?;
+        let standby = Standby { process, socket };
+        let told = send(&routers, &Request::StandBy, Some(others.as_fd()));
+        let told =
+            told.and_then(|()| self.state.changes().iter().try_for_each(|change| send(&standby.socket, change, None)));
+        if let Err(error) = told {
+            standby.dismiss();
+            return Err(failed(error));
         }
-        self.standby = Some(Standby { process, socket });
+        self.standby = Some(standby);
         Ok(routers)
     }
 

@@ -17,6 +17,8 @@ pub(super) enum Change {
     Preparing(Undo),
     /// It could not be, and is as it was.
     NotPrepared(String),
+    /// The router has to do with this namespace.
+    Entered(Namespace),
     /// The router has an interface or a twin of this name.
     Named(Option<Namespace>, String),
     /// A twin, or a VLAN on one, by its number.
@@ -36,6 +38,7 @@ pub(super) struct State {
     pub undo: Vec<Undo>,
     /// What to remove at the end.
     pub remove: Vec<PathBuf>,
+    namespaces: BTreeSet<Namespace>,
     names: BTreeSet<(Option<Namespace>, String)>,
     links: BTreeSet<(Option<Namespace>, u32)>,
     /// Whether the router has started: it knows all interfaces and files by then.
@@ -56,6 +59,7 @@ impl State {
                     self.undo.remove(last);
                 }
             }
+            Change::Entered(namespace) => drop(self.namespaces.insert(namespace)),
             Change::Named(namespace, name) => drop(self.names.insert((namespace, name))),
             Change::Link(namespace, link) => drop(self.links.insert((namespace, link))),
             Change::Remove(path) => self.remove.push(path),
@@ -66,12 +70,18 @@ impl State {
 
     /// The changes that lead to this state.
     pub fn changes(&self) -> Vec<Change> {
+        let entered = self.namespaces.iter().cloned().map(Change::Entered);
         let named = self.names.iter().cloned().map(|(namespace, name)| Change::Named(namespace, name));
         let links = self.links.iter().cloned().map(|(namespace, link)| Change::Link(namespace, link));
         let files = self.remove.iter().cloned().map(Change::Remove);
         let undo = self.undo.iter().cloned().map(Change::Preparing);
         let started = self.started.then_some(Change::Started);
-        named.chain(links).chain(files).chain(undo).chain(started).collect()
+        entered.chain(named).chain(links).chain(files).chain(undo).chain(started).collect()
+    }
+
+    /// Whether the router may have something done in this namespace: once it has started, only where it had something done before.
+    pub fn may_enter(&self, namespace: &Namespace) -> bool {
+        !self.started || self.namespaces.contains(namespace)
     }
 
     /// Whether the router may name this interface: once it has started it names no new ones, whoever has taken it over.
@@ -96,6 +106,7 @@ mod tests {
         assert!(state.may_name(None, "wan") && state.changeable(None).is_none());
         let blue = Some(Namespace::Name("blue".into()));
         for change in [
+            Change::Entered(blue.clone().unwrap()),
             Change::Named(None, "wan".into()),
             Change::Named(blue.clone(), "lan".into()),
             Change::Link(blue.clone(), 7),
@@ -112,6 +123,7 @@ mod tests {
         }
         assert_eq!(format!("{state:?}"), format!("{copy:?}"));
         assert!(copy.may_name(None, "wan") && !copy.may_name(None, "lan") && copy.may_name(blue.as_ref(), "lan"));
+        assert!(copy.may_enter(blue.as_ref().unwrap()) && !copy.may_enter(&Namespace::Name("red".into())));
         assert_eq!(copy.changeable(blue.as_ref()), Some([7].into()));
         assert_eq!(copy.changeable(None), Some([].into()));
     }

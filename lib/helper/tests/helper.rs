@@ -5,7 +5,7 @@
 //! there, the router; and, started by that one, the helper.
 
 use std::fs;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::thread::sleep;
@@ -17,6 +17,7 @@ use perigee_helper::{
     Helper, LinkChange, LinkPreparation, NeighborChange, Reach, SocketWanted, TwinStatus, TwinWanted, serve_stdin,
 };
 use perigee_net::{MacAddr, Namespace};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 fn main() -> ExitCode {
     let part = std::env::args().nth(1);
@@ -108,6 +109,7 @@ fn inside() {
     a_prepared_interface_is_restored();
     refusals_are_sentences();
     a_standby_knows_what_its_helper_did();
+    a_standby_that_the_router_could_not_take_restores_nothing();
     a_router_that_runs_changes_its_own_interfaces_alone();
     the_helper_goes_on_without_the_routers_privileges();
 }
@@ -290,6 +292,31 @@ fn a_standby_knows_what_its_helper_did() {
     ip("link del left");
 }
 
+/// A standby whose socket the router had no descriptor for took it for dead, and restored the interfaces under it.
+fn a_standby_that_the_router_could_not_take_restores_nothing() {
+    ip("link add left mtu 1400 type veth peer name right");
+    let helper = start();
+    helper.prepare_link(&LinkPreparation { name: "left".into(), other_mac: None, mtu: Some(1450) }).unwrap();
+    helper.started().unwrap();
+    let mtu = || ip("link show dev left").split("mtu ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    assert_eq!(mtu(), "1450");
+    let before = getrlimit(Resource::Nofile);
+    let lowest = fs::File::open("/dev/null").unwrap().as_raw_fd();
+    setrlimit(Resource::Nofile, Rlimit { current: Some(lowest as u64), ..before }).unwrap();
+    let refused = helper.stand_by();
+    setrlimit(Resource::Nofile, before).unwrap();
+    assert!(refused.is_err(), "there was no descriptor left");
+    helper.stand_by().unwrap();
+    // Long enough for one that would.
+    for _ in 0..30 {
+        assert_eq!(mtu(), "1450", "restored under the router");
+        sleep(Duration::from_millis(10));
+    }
+    drop(helper);
+    eventually("the interface to be restored", || mtu() == "1400");
+    ip("link del left");
+}
+
 fn a_router_that_runs_changes_its_own_interfaces_alone() {
     ip("link add left type veth peer name right");
     let helper = start();
@@ -318,6 +345,18 @@ fn a_router_that_runs_changes_its_own_interfaces_alone() {
     assert!(refused.ends_with("is no twin of the router's"), "{refused}");
     let listen = SocketWanted::Listener("127.0.0.1:0".parse().unwrap());
     assert!(helper.open_socket(listen, None).is_err(), "listeners are named before the start");
+    let refused = helper.make_vlan("left", 7, &twin("wan")).unwrap_err().to_string();
+    assert_eq!(refused, "files, VLANs and listeners are named before the start");
+    // Nothing that it names is opened: this would never come back.
+    ip("netns add strange");
+    let path = std::env::temp_dir().join(format!("perigee-fifo-{}", std::process::id()));
+    Command::new("mkfifo").arg(&path).status().unwrap();
+    for strange in [Namespace::Path(path.clone()), Namespace::Name("strange".into())] {
+        let refused = helper.open_socket(SocketWanted::Dumps, Some(&strange)).unwrap_err().to_string();
+        assert!(refused.ends_with("was not the router's network namespace when it started"), "{refused}");
+    }
+    fs::remove_file(&path).unwrap();
+    ip("netns del strange");
     ip("link del left");
 }
 
