@@ -105,8 +105,8 @@ pub(crate) enum Ended {
 
 impl Vm {
     fn new() -> Vm {
-        // Protected calls are LuaJIT's own: mlua's have frames of Rust.
-        let options = LuaOptions::default().catch_rust_panics(false);
+        // Protected calls are LuaJIT's own, which it compiles: what mlua puts in their place otherwise has frames of Rust.
+        let options = LuaOptions::default().catch_rust_panics(true);
         // SAFETY: scripts are the operator's code and get the FFI and the debug library on purpose.
         let lua = unsafe { Lua::unsafe_new_with(StdLib::ALL, options) };
         // SAFETY: the closure only hands the pointer out, which is valid as long as `lua`.

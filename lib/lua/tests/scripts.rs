@@ -299,6 +299,14 @@ fn a_module_does_not_narrow_which_packets_are_live() {
     }
 }
 
+/// They were mlua's: with frames of Rust over which the way out of a script jumped, and never compiled. What is more, an error that they
+/// caught while LuaJIT recorded a trace led into machine code with the recording still open.
+#[test]
+fn protected_calls_are_luajits_own() {
+    assert_throws("return function() error(tostring(pcall)) end", "builtin");
+    assert_throws("return function() error(tostring(xpcall)) end", "builtin");
+}
+
 /// Panics unless a script throws an error with these words.
 fn assert_throws(source: &str, expected: &str) {
     let bed = Bed::new();
