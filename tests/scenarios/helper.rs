@@ -2,6 +2,7 @@
 //! What follows when the process that keeps the privileges is killed.
 
 use crate::{PORTS, Pair};
+use perigee_lab::seen;
 use perigee_tests::{Router, World, wait_for, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::Duration;
@@ -14,22 +15,9 @@ perigee_tests::scenarios![
     a_killed_standby_is_replaced,
 ];
 
-/// The network namespace of a process; other scenarios have others.
-fn network(pid: &str) -> Option<std::path::PathBuf> {
-    std::fs::read_link(format!("/proc/{pid}/ns/net")).ok()
-}
-
 /// The processes called `perigee helper`, oldest first: the helper and its standby.
 fn helpers() -> Vec<i32> {
-    let is_helper = |pid: &i32| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.split(|byte| *byte == 0).nth(1) == Some(b"helper") && network(&pid.to_string()) == network("self")
-    };
-    let list = std::fs::read_dir("/proc").expect("/proc");
-    let numbers = list.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let mut helpers: Vec<i32> = numbers.filter(is_helper).collect();
-    helpers.sort_unstable();
-    helpers
+    seen::helpers().expect("/proc").iter().map(|helper| helper.pid as i32).collect()
 }
 
 /// Waits until helper and standby are there, and returns them.

@@ -12,6 +12,7 @@ use perigee_api::client::ApiClient;
 use perigee_api::queries::{ShowDrops, ShowNeighborUsage, ShowPorts};
 use perigee_dpdk as dpdk;
 use perigee_fib::synth::Random;
+use perigee_lab::seen::Seen;
 use perigee_lab::{Bird, Host, Launch, Place, Process, Router, Wire, World, isolation};
 use perigee_net::MacAddr;
 use std::collections::BTreeMap;
@@ -294,7 +295,12 @@ impl Look {
         drops.insert("edge.receive_missed".to_owned(), edge.counters.receive_missed);
         let usage = api.ask(&ShowNeighborUsage {})?;
         let neighbors = usage.iter().map(|one| one.known + one.unresolved).sum();
-        Ok(Look { memory: memory(router.pid())?, neighbors, received: edge.counters.receive_packets, drops })
+        Ok(Look {
+            memory: Seen::look(router.pid())?.resident,
+            neighbors,
+            received: edge.counters.receive_packets,
+            drops,
+        })
     }
 
     /// The three reasons that count most.
@@ -307,14 +313,6 @@ impl Look {
         drops.truncate(3);
         drops
     }
-}
-
-/// Resident memory, in bytes.
-fn memory(pid: u32) -> Result<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("/proc does not say VmRSS")?;
-    let kb: u64 = line.split_whitespace().next().and_then(|kb| kb.parse().ok()).context("VmRSS is no number")?;
-    Ok(kb * 1024)
 }
 
 fn ping(from: &Host, (pause, rate): (&str, u64), seconds: f64, to: &str) -> Result<Process> {

@@ -7,7 +7,7 @@ use perigee_api::Query;
 use perigee_api::answers::WorkerStatus;
 use perigee_api::client::ApiClient;
 use perigee_api::queries::{Audit, ShowDrops, ShowFib, ShowPorts, TakeGaps};
-use perigee_lab::{Launch, Place};
+use perigee_lab::{Launch, Place, seen};
 use perigee_router::Account;
 use std::fmt::Write as _;
 use std::fs;
@@ -171,22 +171,12 @@ impl Router {
 
     /// Memory now.
     pub fn memory(&self) -> Result<Memory> {
-        let own = self.lab.pid().to_string();
         let mut memory = Memory::default();
-        for process in fs::read_dir("/proc")?.flatten() {
-            let status = fs::read_to_string(process.path().join("status")).unwrap_or_default();
-            let field = |name: &str| {
-                let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-                line.map(|line| line.trim().trim_end_matches(" kB").to_owned())
-            };
-            // The helper is its child.
-            if field("Pid").as_ref() == Some(&own) || field("PPid").as_ref() == Some(&own) {
-                let bytes = |name| field(name).and_then(|kb| kb.parse::<u64>().ok()).unwrap_or(0) * 1024;
-                memory.now += bytes("VmRSS") + bytes("HugetlbPages");
-                memory.peak += bytes("VmHWM");
-            }
+        // The helper counts, too.
+        for process in seen::router(self.lab.pid())? {
+            memory.now += process.resident + process.hugepages;
+            memory.peak += process.most_resident;
         }
-        ensure!(memory.now > 0, "/proc does not say how much memory the router has; is it mounted?");
         Ok(memory)
     }
 

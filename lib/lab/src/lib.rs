@@ -10,6 +10,7 @@
 //! Device      what a tester measures, between two cables: Linux, perigee, testpmd or any command line
 //! Router      a running `perigee run`
 //! Bird, Frr   routing daemons, next to the router or on a host; `bird::Configuration`, `frr::bgp`: their configurations
+//! seen        what /proc says about processes: helpers, memory
 //! Process     what all of these are: started, watched, killed by its number, never outliving its handle
 //! tools       which programs and packages are missing
 //! ```
@@ -25,6 +26,7 @@ pub mod isolation;
 mod place;
 mod process;
 mod router;
+pub mod seen;
 pub mod tools;
 mod wire;
 mod world;
