@@ -198,8 +198,9 @@ impl Server {
             Request::MakeTwin(wanted) => {
                 let namespace = wanted.namespace.clone();
                 self.name(namespace.as_ref(), &wanted.name)?;
+                let name = wanted.name.clone();
                 let (fd, status) = inside(namespace.as_ref(), move || links::make_twin(&wanted))?;
-                self.note(Change::Link(namespace, status.index));
+                self.note(Change::Link(namespace, name, status.index));
                 Ok((Answer::Twin(status), Some(fd)))
             }
             Request::ChangeLink(change) => {
@@ -217,10 +218,16 @@ impl Server {
                 self.name(None, &name)?;
                 let undo = inside(None, move || links::look(&preparation).map(|undo| (preparation, undo)))?;
                 let (preparation, undo) = undo;
-                // Before it is done, so that it is undone whenever this process dies.
-                self.note(Change::Preparing(undo.clone()));
+                let again = self.state.restores(&undo);
+                if !again {
+                    // Before it is done, so that it is undone whenever this process dies.
+                    self.note(Change::Preparing(undo.clone()));
+                }
                 let prepared = inside(None, move || links::prepare(&preparation, &undo));
-                prepared.inspect_err(|_| self.note(Change::NotPrepared(name)))?;
+                if prepared.is_err() && !again {
+                    self.note(Change::NotPrepared(name));
+                }
+                prepared?;
                 done
             }
             Request::OpenSocket { socket, namespace } => {
@@ -235,8 +242,9 @@ impl Server {
             Request::MakeVlan { on, vlan, wanted } => {
                 let namespace = wanted.namespace.clone();
                 self.name(namespace.as_ref(), &wanted.name)?;
+                let name = wanted.name.clone();
                 let link = inside(namespace.as_ref(), move || neighbors::make_vlan(&on, vlan, &wanted))?;
-                self.note(Change::Link(namespace, link));
+                self.note(Change::Link(namespace, name, link));
                 done
             }
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What a helper knows of the router. It changes by messages that its standby gets, too, so that either can restore everything.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -21,8 +21,8 @@ pub(super) enum Change {
     Entered(Namespace),
     /// The router has an interface or a twin of this name.
     Named(Option<Namespace>, String),
-    /// A twin, or a VLAN on one, by its number.
-    Link(Option<Namespace>, u32),
+    /// A twin, or a VLAN on one: its name and number. One of the same name, which was made before, is gone.
+    Link(Option<Namespace>, String, u32),
     /// A file or an empty folder is to be removed at the end.
     Remove(PathBuf),
     /// The router has started.
@@ -40,7 +40,7 @@ pub(super) struct State {
     pub remove: Vec<PathBuf>,
     namespaces: BTreeSet<Namespace>,
     names: BTreeSet<(Option<Namespace>, String)>,
-    links: BTreeSet<(Option<Namespace>, u32)>,
+    links: BTreeMap<(Option<Namespace>, String), u32>,
     /// Whether the router has started: it knows all interfaces and files by then.
     pub started: bool,
     /// Whether there is nothing left to do.
@@ -61,7 +61,7 @@ impl State {
             }
             Change::Entered(namespace) => drop(self.namespaces.insert(namespace)),
             Change::Named(namespace, name) => drop(self.names.insert((namespace, name))),
-            Change::Link(namespace, link) => drop(self.links.insert((namespace, link))),
+            Change::Link(namespace, name, link) => drop(self.links.insert((namespace, name), link)),
             Change::Remove(path) => self.remove.push(path),
             Change::Started => self.started = true,
             Change::Restored => self.restored = true,
@@ -72,11 +72,19 @@ impl State {
     pub fn changes(&self) -> Vec<Change> {
         let entered = self.namespaces.iter().cloned().map(Change::Entered);
         let named = self.names.iter().cloned().map(|(namespace, name)| Change::Named(namespace, name));
-        let links = self.links.iter().cloned().map(|(namespace, link)| Change::Link(namespace, link));
+        let link = |((namespace, name), link): (&(_, String), &u32)| {
+            Change::Link(Clone::clone(namespace), name.clone(), *link)
+        };
+        let links = self.links.iter().map(link);
         let files = self.remove.iter().cloned().map(Change::Remove);
         let undo = self.undo.iter().cloned().map(Change::Preparing);
         let started = self.started.then_some(Change::Started);
         entered.chain(named).chain(links).chain(files).chain(undo).chain(started).collect()
+    }
+
+    /// Whether an interface was prepared before: it is restored to what it was then.
+    pub fn restores(&self, undo: &Undo) -> bool {
+        self.undo.iter().any(|older| older.name() == undo.name() && !older.is_outdated_by(undo))
     }
 
     /// Whether the router may have something done in this namespace: once it has started, only where it had something done before.
@@ -91,7 +99,7 @@ impl State {
 
     /// The numbers of twins and VLANs in a namespace, which are all that the router may change; `None`: it has not started yet.
     pub fn changeable(&self, namespace: Option<&Namespace>) -> Option<BTreeSet<u32>> {
-        let of_namespace = self.links.iter().filter(|(place, _)| place.as_ref() == namespace);
+        let of_namespace = self.links.iter().filter(|((place, _), _)| place.as_ref() == namespace);
         self.started.then(|| of_namespace.map(|(_, link)| *link).collect())
     }
 }
@@ -109,7 +117,8 @@ mod tests {
             Change::Entered(blue.clone().unwrap()),
             Change::Named(None, "wan".into()),
             Change::Named(blue.clone(), "lan".into()),
-            Change::Link(blue.clone(), 7),
+            Change::Link(blue.clone(), "lan".into(), 6),
+            Change::Link(blue.clone(), "lan".into(), 7),
             Change::Remove("/run/a".into()),
             Change::Remove("/run".into()),
             Change::Started,
@@ -124,7 +133,7 @@ mod tests {
         assert_eq!(format!("{state:?}"), format!("{copy:?}"));
         assert!(copy.may_name(None, "wan") && !copy.may_name(None, "lan") && copy.may_name(blue.as_ref(), "lan"));
         assert!(copy.may_enter(blue.as_ref().unwrap()) && !copy.may_enter(&Namespace::Name("red".into())));
-        assert_eq!(copy.changeable(blue.as_ref()), Some([7].into()));
+        assert_eq!(copy.changeable(blue.as_ref()), Some([7].into()), "the one before is gone");
         assert_eq!(copy.changeable(None), Some([].into()));
     }
 }
