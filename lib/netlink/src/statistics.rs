@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! Asks the kernel how many frames it has lost on an interface, in either direction (RTM_GETSTATS, linux/if_link.h).
 //!
-//! The kernel answers within the system call that asks, so this never waits and needs no thread.
+//! The kernel answers within the system call that asks, so this needs no thread. It may wait for the kernel's lock of all links (RTNL) as
+//! long as another program holds it: some milliseconds where links are made and deleted.
 
 use std::cell::Cell;
-use std::ops::{AddAssign, Sub};
+use std::ops::{Add, Sub};
 use std::os::fd::OwnedFd;
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -36,6 +37,11 @@ pub struct LinkLosses {
 }
 
 impl LinkLosses {
+    /// Whether no number is smaller than the other's.
+    pub fn covers(self, other: LinkLosses) -> bool {
+        self.zip(other, u64::min) == other
+    }
+
     /// Combines two, number by number.
     fn zip(self, other: LinkLosses, f: fn(u64, u64) -> u64) -> LinkLosses {
         LinkLosses {
@@ -48,9 +54,11 @@ impl LinkLosses {
     }
 }
 
-impl AddAssign for LinkLosses {
-    fn add_assign(&mut self, other: LinkLosses) {
-        *self = self.zip(other, u64::wrapping_add);
+impl Add for LinkLosses {
+    type Output = LinkLosses;
+
+    fn add(self, other: LinkLosses) -> LinkLosses {
+        self.zip(other, u64::wrapping_add)
     }
 }
 

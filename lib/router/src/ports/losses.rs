@@ -3,7 +3,7 @@
 
 use perigee_netlink::LinkLosses;
 
-/// The losses of an interface. What it had lost before the router used it does not count.
+/// The losses of an interface, which never become fewer. What it had lost before the router used it does not count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Losses {
     /// The interface, once it is known, and what it had lost at the first reading.
@@ -15,24 +15,26 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
+    /// An interface that has just been made, after its predecessors.
+    pub fn made(index: u32, predecessors: LinkLosses) -> Losses {
+        Losses { of: Some((index, LinkLosses::default())), last: LinkLosses::default(), before: predecessors }
+    }
+
     /// Reads what the interface with this index has lost since it was made, if that is known.
     pub fn look(&mut self, index: u32, losses: impl FnOnce() -> Option<LinkLosses>) {
         let Some(now) = losses() else { return };
-        let since = match self.of {
-            Some((of, since)) if of == index => since,
-            _ => {
-                *self = Losses { of: Some((index, now)), before: self.sum(), last: LinkLosses::default() };
-                now
-            }
-        };
-        self.last = now - since;
+        let before = self.of.filter(|(of, _)| *of == index);
+        if before.is_none_or(|(_, since)| !now.covers(since + self.last)) {
+            // Another interface, or counters that have begun again.
+            *self = Losses { of: Some((index, now)), before: self.sum(), last: LinkLosses::default() };
+        } else if let Some((_, since)) = before {
+            self.last = now - since;
+        }
     }
 
     /// All of it, as of the last reading.
     pub fn sum(&self) -> LinkLosses {
-        let mut sum = self.before;
-        sum += self.last;
-        sum
+        self.before + self.last
     }
 }
 
@@ -56,6 +58,11 @@ mod tests {
         losses.look(5, || lost(51, 50));
         assert_eq!(Some(losses.sum()), lost(8, 2));
         losses.look(5, || lost(3, 0));
-        assert_eq!(Some(losses.sum()), lost(7, 2), "counters that begin again are no loss");
+        assert_eq!(Some(losses.sum()), lost(8, 2), "counters that begin again are no loss, and no gain");
+        losses.look(5, || lost(4, 0));
+        assert_eq!(Some(losses.sum()), lost(9, 2));
+        let mut twin = Losses::made(7, losses.sum());
+        twin.look(7, || lost(1, 1));
+        assert_eq!(Some(twin.sum()), lost(10, 3), "all that an interface lost since it was made for the router");
     }
 }

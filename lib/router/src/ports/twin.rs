@@ -5,7 +5,7 @@ use super::losses::Losses;
 use perigee_api::answers::TwinEntry;
 use perigee_helper::TwinStatus;
 use perigee_helper::twin::Twin;
-use perigee_netlink::LinkStatistics;
+use perigee_netlink::{LinkLosses, LinkStatistics};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// A port's twin.
@@ -20,7 +20,7 @@ impl PortTwin {
     pub fn new((twin, status): (Twin, TwinStatus)) -> PortTwin {
         let TwinStatus { name, namespace, index } = status;
         let entry = TwinEntry { name, namespace, index, to_linux: 0, from_linux: 0, dropped: 0, missed: 0 };
-        PortTwin { twin, entry, losses: Losses::default(), complained: false }
+        PortTwin { twin, entry, losses: Losses::made(index, LinkLosses::default()), complained: false }
     }
 
     /// A port's new twin, which continues the counters of the one before.
@@ -29,7 +29,7 @@ impl PortTwin {
         if let Some(PortTwin { entry, losses, .. }) = before {
             let TwinEntry { to_linux, from_linux, dropped, missed, .. } = entry;
             twin.entry = TwinEntry { to_linux, from_linux, dropped, missed, ..twin.entry };
-            twin.losses = losses;
+            twin.losses = Losses::made(twin.entry.index, losses.sum());
         }
         twin
     }
