@@ -94,6 +94,8 @@ impl LinuxSide {
         let LinuxParts { feeds: LinuxFeeds { netlink, routes, statistics }, helper } = parts;
         let namespace = config.router.namespace.clone();
         let follows = netlink.is_some();
+        // Before there is a thread: while that asks for something, nothing is known of the helper.
+        let health = helper.as_ref().and_then(|helper| helper.look());
         let thread = helper.clone().and_then(|helper| {
             let thread = HelperThread::start(helper, namespace.clone(), bell.clone());
             thread.inspect_err(|error| tracing::warn!("neighbors and links are not reported to Linux: {error}")).ok()
@@ -101,7 +103,6 @@ impl LinuxSide {
         if let Some(thread) = &thread {
             thread.stand_by();
         }
-        let health = helper.as_ref().and_then(|helper| helper.look());
         let open = |id| move |source| OpenFeed { id, source, rest: None };
         let kernel = netlink.map(open(FeedId::Kernel)).into_iter();
         let feeds: Vec<_> = kernel.chain(routes.map(open(FeedId::Zebra))).collect();
@@ -127,10 +128,9 @@ impl LinuxSide {
 
     /// Looks whether the helper lives; returns whether one has died since.
     pub fn look_at_helper(&mut self) -> bool {
-        let (Some(before), Some(now)) = (self.health, self.helper.as_ref().and_then(|helper| helper.look())) else {
-            return false;
-        };
-        self.health = Some(now);
+        let Some(now) = self.helper.as_ref().and_then(|helper| helper.look()) else { return false };
+        let alive = HelperHealth { alive: true, standby: false, deaths: 0, standby_deaths: 0 };
+        let before = self.health.replace(now).unwrap_or(alive);
         if let Some(thread) = self.thread.as_ref().filter(|_| now.alive && !now.standby) {
             thread.stand_by();
         }
