@@ -3,6 +3,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use perigee_fib::synth::Random;
+use perigee_lab::seen;
 use perigee_lab::{Bird, Ended, Host, Process, Router, World, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -76,6 +77,27 @@ impl<'a> Scene<'a> {
         }
     }
 
+    /// Fails unless everything comes back that events took away: the twins, BGP's routes, the way to the peer, and no difference between
+    /// what the router has and what it should have.
+    pub fn settled(&self) -> Result<()> {
+        let shows = |what: &str, found: &str| Ok(self.ask(what)?.contains(found));
+        wait_until(PATIENCE, "the peer's routes by BGP", || {
+            shows("show routes --within 30.1.243.0/24", "30.1.243.0/24")
+        })?;
+        wait_until(PATIENCE, "the twins", || {
+            let links = self.world.ip("-br link")?;
+            Ok(["wan ", "lan ", "flap "].iter().all(|twin| links.lines().any(|line| line.starts_with(twin))))
+        })?;
+        let reload = format!("198.18.{}.0/24", self.reloads % 256);
+        let reloaded = self.reloads == 0 || shows(&format!("show routes --within {reload}"), &reload)?;
+        ensure!(reloaded, "{reload}, which the last reload added, is not there");
+        let pinged = self.peer.run("ping -n -c 3 -i 0.2 -W 2 10.0.3.1");
+        ensure!(pinged.code == Some(0), "the peer does not reach the router: {}", pinged.text);
+        let ended = self.router.ask("audit");
+        ensure!(ended.code == Some(0), "the audit finds differences: {}", ended.text);
+        Ok(())
+    }
+
     /// Ends what still runs.
     pub fn end(&mut self) -> Result<()> {
         for mut capture in self.captures.drain(..) {
@@ -108,7 +130,7 @@ impl<'a> Scene<'a> {
             let _ = writeln!(batch, "route {verb} 20.{}.{}.0/24 via 10.0.1.77 dev wan onlink", i >> 8, i & 255);
         }
         let file = self.world.file("batch", &batch)?;
-        // After a twin was deleted its routes are gone: what is missing then is no failure.
+        // Some of what is to be deleted may be gone with a twin's link.
         let done = self.world.ip(&format!("-force -batch {}", file.display()));
         self.linux_routes = !self.linux_routes;
         if self.linux_routes { done.map(drop) } else { Ok(()) }
@@ -150,13 +172,14 @@ impl<'a> Scene<'a> {
 
     /// The helper, not its standby, which is the younger one; and waits until there are two again.
     fn kill_helper(&mut self) -> Result<()> {
-        wait_until(PATIENCE, "helper and standby", || Ok(helpers().len() == 2))?;
-        let before = helpers();
-        let helper = before.first().and_then(|pid| Pid::from_raw(*pid)).context("there is no helper")?;
+        wait_until(PATIENCE, "helper and standby", || Ok(seen::helpers()?.len() == 2))?;
+        let before = seen::helpers()?;
+        let helper =
+            before.first().and_then(|helper| Pid::from_raw(helper.pid as i32)).context("there is no helper")?;
         kill_process(helper, Signal::KILL)?;
         wait_until(PATIENCE, "helper and standby", || {
-            let now = helpers();
-            Ok(now.len() == 2 && now != before)
+            let now = seen::helpers()?;
+            Ok(now.len() == 2 && now.iter().all(|helper| helper.pid != before[0].pid))
         })
     }
 
@@ -193,30 +216,4 @@ pub fn connect_peer(world: &World, peer: &Host) -> Result<()> {
 
 fn good(ended: Ended) -> Result<String> {
     ended.output()
-}
-
-/// The processes `perigee helper`, oldest first.
-fn helpers() -> Vec<i32> {
-    let started = |pid: &i32| {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // Its name, in parentheses, may have blanks; the start is the 22nd field.
-        let rest = text.rsplit(')').next().unwrap_or_default();
-        rest.split_whitespace().nth(19).and_then(|ticks| ticks.parse::<u64>().ok())
-    };
-    let is_helper = |pid: &i32| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.split(|byte| *byte == 0).nth(1) == Some(b"helper")
-    };
-    let list = std::fs::read_dir("/proc").into_iter().flatten();
-    let mut helpers: Vec<i32> =
-        list.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter(is_helper).collect();
-    helpers.sort_by_key(|pid| (started(pid), *pid));
-    helpers
-}
-
-/// Fails if something is left to do for events: for the report.
-pub fn settled(router: &Router) -> Result<()> {
-    let ended = router.ask("audit");
-    ensure!(ended.code == Some(0), "the audit finds differences: {}", ended.text);
-    Ok(())
 }

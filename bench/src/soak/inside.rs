@@ -3,7 +3,7 @@
 
 use super::events::{self, Happened, Scene};
 use super::report::{self, Ledger, Results};
-use super::samples::{Sampler, Spinner};
+use super::samples::{Sample, Watch};
 use super::traffic::{self, SIDES};
 use super::{SoakArgs, TEXT};
 use crate::isolated;
@@ -44,7 +44,6 @@ fn peer_bird() -> String {
 struct Cores {
     worker: usize,
     tester: usize,
-    spinner: Option<usize>,
 }
 
 impl Cores {
@@ -52,7 +51,7 @@ impl Cores {
         let usable = dpdk::usable_cores();
         let worker = *usable.last().context("no core may be used")?;
         let tester = usable[0];
-        Ok(Cores { worker, tester, spinner: usable.get(1).copied().filter(|core| *core != worker) })
+        Ok(Cores { worker, tester })
     }
 }
 
@@ -74,10 +73,10 @@ pub fn run(args: &SoakArgs, folder: &Path) -> Result<ExitCode> {
     let mut api = ApiClient::connect(router.socket())?;
     let mac = port(&mut api, "wan")?.mac.to_string();
     let found = match args.rate {
-        Some(rate) => rate,
-        None => find_rate(&tester, &mac, &cores)?,
+        Some(_) => None,
+        None => Some(find_rate(&tester, &mac, &cores)?),
     };
-    let rate = if args.rate.is_some() { found } else { found * 9 / 10 };
+    let rate = args.rate.or(found.map(|found| found * 9 / 10)).context("no rate")?;
     let bird = world.bird(ROUTER_BIRD)?;
     let _peer_bird = Host::bird(&peer, &peer_bird()).context("the peer's BIRD")?;
     let scene = Scene {
@@ -198,28 +197,31 @@ fn soak(
     let before = Ledger::of(&api.ask(&ShowPorts {})?, &api.ask(&ShowDrops {})?);
     let stream = traffic::start(tester, mac, rate, seconds, cores.tester)?;
     let sampling = ApiClient::connect(scene.router.socket())?;
-    let mut sampler = Sampler::new(scene.router.pid(), cores.worker, sampling, Spinner::start(cores.spinner))?;
+    let (pid, began) = (scene.router.pid(), Instant::now());
+    let watch = Watch::start(pid, cores.worker, sampling)?;
     let (mut random, mut happened, mut samples) = (Random::new(args.seed), Happened::default(), Vec::new());
     let mut next_event = args.pause;
-    while sampler.elapsed().as_secs_f64() < seconds {
-        let now = sampler.elapsed().as_secs_f64();
+    let elapsed = || began.elapsed().as_secs_f64();
+    while elapsed() < seconds {
+        let now = elapsed();
         if now >= next_event {
             scene.disturb(&mut random, &mut happened);
             // Between nothing and twice the pause.
-            next_event = sampler.elapsed().as_secs_f64() + args.pause * f64::from(random.below(2000)) / 1000.0;
+            next_event = elapsed() + args.pause * f64::from(random.below(2000)) / 1000.0;
         }
-        if samples.last().is_none_or(|last: &super::samples::Sample| now >= last.seconds + SAMPLE) {
-            samples.push(sampler.look()?);
+        if samples.last().is_none_or(|last: &Sample| now >= last.seconds + SAMPLE) {
+            samples.push(Sample::look(pid, began)?);
         }
         std::thread::sleep(Duration::from_millis(50));
     }
     let outcome = traffic::finish(stream, Duration::from_secs_f64(seconds) + PATIENCE)?;
+    let watched = watch.finish()?;
     scene.end()?;
     let after = Ledger::of(&api.ask(&ShowPorts {})?, &api.ask(&ShowDrops {})?);
     std::thread::sleep(REST.min(Duration::from_secs_f64(seconds)));
-    let rested = sampler.look()?;
-    let mut results = Results { outcome, samples, rested, ledger: after.since(&before), ..Results::default() };
-    results.note("the audit", events::settled(scene.router));
+    let rested = Sample::look(pid, began)?;
+    let mut results = Results { outcome, samples, watched, rested, ledger: after.since(&before), ..Results::default() };
+    results.note("the end", scene.settled());
     results.happened = happened;
     Ok(results)
 }

@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: MIT
-//! What is looked at while the soak runs: memory, descriptors, and the worker's gaps beside what the machine did.
+//! What is looked at while the soak runs: memory and descriptors every few seconds; the worker's gaps, beside what the machine did, many
+//! times a second, so that what explains a gap happened in the same moment.
 
 use anyhow::{Context as _, Result};
 use perigee_api::client::ApiClient;
 use perigee_api::queries::TakeGaps;
+use perigee_lab::seen;
+use rustix::thread::gettid;
 use std::fs;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 /// Gaps shorter than this are nobody's business, in ns.
 pub const GAP: u64 = 1_000_000;
+/// How often gaps are looked at.
+const MOMENT: Duration = Duration::from_millis(50);
 
-/// One look.
+/// One look at memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sample {
     /// Since the traffic began.
@@ -21,100 +29,135 @@ pub struct Sample {
     pub memory: u64,
     /// File descriptors of the router.
     pub descriptors: usize,
-    /// The worker's longest gap since the sample before, in ns.
-    pub gap: u64,
-    /// How long the worker was ready to run and did not, and how long the hypervisor had its core, in ns.
-    pub waited: u64,
-    pub stolen: u64,
-    /// The longest gap of the spinner, in ns.
-    pub spinner: u64,
 }
 
 impl Sample {
-    /// Whether the worker had a gap that nothing the machine did explains.
-    pub fn is_the_routers(&self) -> bool {
-        self.gap > GAP && self.waited + self.stolen + self.spinner < self.gap - self.gap / 10
+    /// Looks.
+    pub fn look(pid: u32, began: Instant) -> Result<Sample> {
+        Ok(Sample {
+            seconds: began.elapsed().as_secs_f64(),
+            memory: seen::router(pid)?.iter().map(|process| process.resident).sum(),
+            descriptors: fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count),
+        })
     }
 }
 
-/// A thread that does nothing but look at the clock, on a core beside the worker's, at the lowest priority: its gaps are the machine's.
-pub struct Spinner {
-    longest: Arc<AtomicU64>,
+/// A gap of the worker's loop of more than [`GAP`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Gap {
+    /// When it was found, since the watch began.
+    pub seconds: f64,
+    /// How long it was, in ns.
+    pub gap: u64,
+    /// In the same moment and the one before: how long the worker was ready to run and did not, and how long the hypervisor had its core,
+    /// in ns.
+    pub waited: u64,
+    pub stolen: u64,
+    /// How late the probe was woken at most, in ns.
+    pub late: u64,
+}
+
+impl Gap {
+    /// Whether more than [`GAP`] of it is left that nothing the machine did explains.
+    pub fn is_the_routers(&self) -> bool {
+        self.gap > self.waited + self.stolen + self.late + GAP
+    }
+}
+
+/// A thread on the worker's core that goes before all others and is woken every millisecond: if it is woken late, neither the worker nor
+/// anything else could run there, as the hypervisor had the core, or the kernel did not let go of it.
+pub struct Probe {
+    latest: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
 }
 
-impl Spinner {
-    /// Starts it on a core of its own; `None` where there is none: it would take the time that it is to watch.
-    pub fn start(core: Option<usize>) -> Option<Spinner> {
-        let core = core?;
-        let (longest, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let spinner = Spinner { longest: longest.clone(), stop: stop.clone() };
-        let spin = move || {
+impl Probe {
+    /// Starts it; `None` where the system gives nobody real-time priority.
+    pub fn start(core: usize) -> Option<Probe> {
+        let (latest, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let probe = Probe { latest: latest.clone(), stop: stop.clone() };
+        let (sender, thread) = channel();
+        let run = move || {
             let _ = perigee_dpdk::pin_current_thread(core);
-            let mut last = Instant::now();
+            let _ = sender.send(gettid().as_raw_nonzero());
+            let pause = Duration::from_millis(1);
             while !stop.load(Ordering::Relaxed) {
-                let now = Instant::now();
-                longest.fetch_max((now - last).as_nanos() as u64, Ordering::Relaxed);
-                last = now;
+                let slept = Instant::now();
+                sleep(pause);
+                let late = slept.elapsed().saturating_sub(pause);
+                latest.fetch_max(late.as_nanos() as u64, Ordering::Relaxed);
             }
         };
-        std::thread::Builder::new().name("spinner".to_owned()).spawn(spin).ok()?;
-        Some(spinner)
+        std::thread::Builder::new().name("probe".to_owned()).spawn(run).ok()?;
+        let priority = ["-f", "-p", "1", &thread.recv().ok()?.to_string()].map(str::to_owned);
+        let first = Command::new("chrt").args(priority).stderr(Stdio::null()).status();
+        // Dropped, it ends.
+        first.is_ok_and(|status| status.success()).then_some(probe)
     }
 
     fn take(&self) -> u64 {
-        self.longest.swap(0, Ordering::Relaxed)
+        self.latest.swap(0, Ordering::Relaxed)
     }
 }
 
-impl Drop for Spinner {
+impl Drop for Probe {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-/// The sampler of one router.
-pub struct Sampler {
-    pid: u32,
-    core: usize,
-    api: ApiClient,
-    began: Instant,
-    waited: u64,
-    stolen: u64,
-    spinner: Option<Spinner>,
+/// What the watch has found.
+#[derive(Debug, Default)]
+pub struct Watched {
+    /// How often it looked.
+    pub moments: u64,
+    pub gaps: Vec<Gap>,
+    /// Whether there was a probe.
+    pub probed: bool,
 }
 
-impl Sampler {
-    /// Begins: gaps and waits count from here.
-    pub fn new(pid: u32, core: usize, api: ApiClient, spinner: Option<Spinner>) -> Result<Sampler> {
-        let (began, waited, stolen) = (Instant::now(), 0, 0);
-        let mut sampler = Sampler { pid, core, api, began, waited, stolen, spinner };
-        sampler.look()?;
-        Ok(sampler)
-    }
+/// A thread that looks at the worker's gaps.
+pub struct Watch {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<Watched>>,
+}
 
-    /// How long it has been sampling.
-    pub fn elapsed(&self) -> Duration {
-        self.began.elapsed()
-    }
-
-    /// Looks.
-    pub fn look(&mut self) -> Result<Sample> {
-        let workers = self.api.ask(&TakeGaps {})?;
-        let gap = workers.iter().map(|worker| worker.longest_gap).fold(0.0, f64::max);
-        let waited = waited(self.pid).context("/proc does not say how long the worker waited")?;
-        let stolen = stolen(self.core).unwrap_or(0);
-        let sample = Sample {
-            seconds: self.began.elapsed().as_secs_f64(),
-            memory: memory(self.pid)?,
-            descriptors: fs::read_dir(format!("/proc/{}/fd", self.pid)).map_or(0, Iterator::count),
-            gap: (gap * 1e9) as u64,
-            waited: waited.saturating_sub(self.waited),
-            stolen: stolen.saturating_sub(self.stolen),
-            spinner: self.spinner.as_ref().map_or(0, Spinner::take),
+impl Watch {
+    /// Begins: gaps count from here.
+    pub fn start(pid: u32, core: usize, api: ApiClient) -> Result<Watch> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let machine = move || -> Result<[u64; 2]> {
+            let waited = waited(pid).context("/proc does not say how long the worker waited")?;
+            Ok([waited, stolen(core).unwrap_or(0)])
         };
-        (self.waited, self.stolen) = (waited, stolen);
-        Ok(sample)
+        let mut earlier = [machine()?; 2];
+        let probe = Probe::start(core);
+        api.ask(&TakeGaps {})?;
+        let (stopped, began) = (stop.clone(), Instant::now());
+        let watch = move || {
+            let mut watched = Watched { probed: probe.is_some(), ..Watched::default() };
+            while !stopped.load(Ordering::Relaxed) {
+                sleep(MOMENT);
+                let workers = api.ask(&TakeGaps {})?;
+                let gap = workers.iter().map(|worker| worker.longest_gap).fold(0.0, f64::max);
+                let now = machine()?;
+                let [waited, stolen] = [0, 1].map(|i| now[i].saturating_sub(earlier[0][i]));
+                let late = probe.as_ref().map_or(0, Probe::take);
+                let seconds = began.elapsed().as_secs_f64();
+                let found = Gap { seconds, gap: (gap * 1e9) as u64, waited, stolen, late };
+                watched.moments += 1;
+                watched.gaps.extend((found.gap > GAP).then_some(found));
+                earlier = [earlier[1], now];
+            }
+            Ok(watched)
+        };
+        Ok(Watch { stop, thread: std::thread::Builder::new().name("watch".to_owned()).spawn(watch)? })
+    }
+
+    /// Ends it.
+    pub fn finish(self) -> Result<Watched> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the watch has panicked")))
     }
 }
 
@@ -134,29 +177,6 @@ fn stolen(core: usize) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("cpu{core} ")))?;
     let ticks: u64 = line.split_whitespace().nth(7)?.parse().ok()?;
     Some(ticks * 10_000_000)
-}
-
-/// Resident memory of the router and all processes below it.
-fn memory(pid: u32) -> Result<u64> {
-    let mut all = Vec::new();
-    for process in fs::read_dir("/proc")?.flatten() {
-        let text = fs::read_to_string(process.path().join("status")).unwrap_or_default();
-        let field = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-            line.split_whitespace().next()?.parse::<u64>().ok()
-        };
-        if let (Some(pid), Some(parent)) = (field("Pid"), field("PPid")) {
-            let helper = fs::read(process.path().join("cmdline"))
-                .is_ok_and(|line| line.split(|byte| *byte == 0).nth(1) == Some(b"helper"));
-            all.push((pid as u32, parent as u32, helper, field("VmRSS").unwrap_or(0) * 1024));
-        }
-    }
-    // A standby that has taken over has lost its parent.
-    Ok(all
-        .iter()
-        .filter(|(own, parent, helper, _)| *own == pid || *parent == pid || *helper)
-        .map(|(.., rss)| rss)
-        .sum())
 }
 
 /// The slope of memory over time, in bytes per hour: the line of least squares through the samples.
@@ -187,12 +207,11 @@ mod tests {
 
     #[test]
     fn a_gap_that_the_machine_explains_is_not_the_routers() {
-        let sample = |gap, waited, stolen, spinner| Sample { gap, waited, stolen, spinner, ..Sample::default() };
-        assert!(!sample(GAP, 0, 0, 0).is_the_routers());
-        assert!(sample(2 * GAP, 0, 0, 0).is_the_routers());
-        assert!(!sample(2 * GAP, 2 * GAP, 0, 0).is_the_routers());
-        assert!(!sample(2 * GAP, GAP, GAP, 0).is_the_routers());
-        assert!(!sample(2 * GAP, 0, 0, 2 * GAP).is_the_routers());
-        assert!(sample(3 * GAP, GAP, 0, 0).is_the_routers());
+        let gap = |gap, waited, stolen, late| Gap { gap, waited, stolen, late, ..Gap::default() };
+        assert!(gap(2 * GAP + 1, 0, 0, 0).is_the_routers());
+        assert!(!gap(2 * GAP, GAP, 0, 0).is_the_routers());
+        assert!(!gap(9 * GAP, 6 * GAP, 2 * GAP, 0).is_the_routers());
+        assert!(!gap(9 * GAP, 0, 0, 8 * GAP).is_the_routers());
+        assert!(gap(9 * GAP, GAP, GAP, GAP).is_the_routers());
     }
 }
