@@ -83,11 +83,12 @@ fn a_router_without_descriptors_forwards_and_comes_back(world: &World) {
     client.reaches("10.0.2.2");
     wait_until("helper and standby", || helpers().len() == 2);
     let pid = Pid::from_raw(router.pid() as i32).expect("a number");
-    let open = || std::fs::read_dir(format!("/proc/{}/fd", router.pid())).expect("the router runs").count();
-    let limit = open() as u64 + 3;
+    let open = std::fs::read_dir(format!("/proc/{}/fd", router.pid())).expect("the router runs").count();
+    let limit = open as u64 + 3;
     prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(limit), maximum: Some(1024) }).expect("a lower limit");
     let slow: Vec<TcpStream> = (1..=20).map(|host| connected(Ipv4Addr::new(127, 0, 1, host))).collect();
-    wait_until("no descriptor to be left", || open() as u64 >= limit);
+    // Not counted in /proc: an accept(2) that waits holds a number which is not yet open.
+    router.says("no file descriptor left");
     let helper = helpers()[1];
     kill_process(Pid::from_raw(helper as i32).expect("a number"), Signal::KILL).expect("the helper is there");
     client.ping(50, "10.0.2.2");
