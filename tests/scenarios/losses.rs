@@ -224,7 +224,9 @@ fn what_is_sent_to_an_interface_that_is_down(world: &World) {
     let (sent, errors) = (router.workers("transmitted"), counter(&router, "lan", "counters.transmit_errors"));
     // Those that a worker has taken later are for the slow path, and end there or in the policer before it.
     assert_eq!(sent + router.workers("punted") + router.dropped("host.policed_unresolved"), 1000);
-    assert_eq!((given() - own, errors), (sent, sent));
+    assert_eq!(given() - own, errors);
+    // Linux may have sent by the twin meanwhile: its MLD reports and router solicitations take their time.
+    assert!((sent..sent + 4).contains(&errors), "{errors} errors, {sent} sent by workers");
     assert!(router.dropped("slowpath.interface_down") >= router.workers("punted"));
     // None has left.
     assert_eq!(counter(&router, "lan", "counters.transmit_packets"), lan.arrived);
