@@ -9,7 +9,9 @@
 --   3. perigee's own `apps`, `lib` and `program`,
 --   4. the files that package.path names.
 -- A name that ends in `_h`, `_inc`, `_yang` or `_events` also stands for a C header (given to ffi.cdef) or for a
--- text, as in Snabb.
+-- text, as in Snabb. What is not found so is looked for as Snabb's binary does, which has modules under the names of C
+-- symbols: there `.`, `-` and `/` are all `_`, so that `lib.x.snabb_softwire_v3_yang` is lib/x/snabb-softwire-v3.yang
+-- and `lib.virtio.virtio.h` is lib/virtio/virtio.h.
 
 local native, definitions = ...
 local ffi = require("ffi")
@@ -82,12 +84,42 @@ local function find (places, path)
    end
 end
 
+local by_symbol -- made when it is first asked for
+
+-- The tree's files by the symbols that Snabb's binary would have for them.
+local function symbols ()
+   local found = {}
+   for _, path in ipairs(native.files()) do
+      -- What stands for itself keeps its extension.
+      local stem = path:match("^(.*)%.lua$") or path:match("^(.*)%.dasl$") or path
+      local symbol = stem:gsub("%W", "_")
+      -- Where two have the same, Lua comes first.
+      if not found[symbol] or path:match("%.lua$") then found[symbol] = path end
+   end
+   return found
+end
+
+local function find_symbol (name)
+   if not native.tree then return nil end
+   by_symbol = by_symbol or symbols()
+   local path = by_symbol[(name:gsub("%W", "_"))]
+   if not path then return nil end
+   local extension = path:match("%.[^./]*$") or ""
+   local text, chunk = tree(path)
+   for _, kind in ipairs(KINDS) do
+      if text and kind[2] == extension then return kind[3](text, chunk) end
+   end
+end
+
 local function search (name)
+   -- perigee's own module, whatever the tree has: for modules that replace one of the tree's and rely on others.
+   local of_perigee = name:match("^perigee%.(.+)$")
+   if of_perigee then return find({own}, (of_perigee:gsub("%.", "/"))) end
    local path = name:gsub("%.", "/")
    local places = {tree, own}
    if name:match("^core%.") or name:match("^apps%.dpdk") or REPLACED[name] then places = {own, tree} end
    local also = native.tree and " or in "..native.tree or ""
-   return find(places, path) or "\n\tno module '"..name.."' in perigee"..also
+   return find(places, path) or find_symbol(name) or "\n\tno module '"..name.."' in perigee"..also
 end
 
 table.insert(package.loaders, 2, search)
@@ -123,6 +155,16 @@ for _, pair in ipairs{{"lib", "core.lib"}, {"shm", "core.shm"}, {"counter", "cor
    local name, module = unpack(pair)
    if name == "lib" or name == "shm" or name == "counter" then require(module) else expose(name, module) end
 end
+
+-- The modules of Snabb's core are fields of a global of their own as well (`module(...)` leaves them there).
+rawset(_G, "core", setmetatable({}, {__index = function (core, name)
+   local found, module = pcall(require, "core."..tostring(name))
+   if not found then return nil end
+   rawset(core, name, module)
+   return module
+end}))
+-- A tree's modules take the types of its ljsyscall for granted.
+if native.tree then pcall(require, "syscall") end
 
 local lib = require("core.lib")
 if lib.getenv("SNABB_RANDOM_SEED") then lib.randomseed(lib.getenv("SNABB_RANDOM_SEED")) end

@@ -60,6 +60,9 @@ function M.parse_app_arg (arg, schema)
    return lib.parse(arg, schema)
 end
 
+--- A pattern for links, for programs that look for them in text; `parse_link` takes more names.
+M.link_syntax = [[ *([%w_]+)%.([%w_]+) *-> *([%w_]+)%.([%w_]+) *]]
+
 --- The four parts of "from.output -> to.input": app, link, app, link. Errors if it is written in another way.
 function M.parse_link (spec)
    local fa, fl, ta, tl = tostring(spec):match("^%s*([^%s.]+)%.(%S+)%s*%->%s*([^%s.]+)%.(%S+)%s*$")

@@ -34,7 +34,9 @@ M.packet_t = ffi.typeof("struct packet")
 M.max_payload = tonumber(C.PACKET_PAYLOAD_SIZE)
 local max_payload = M.max_payload
 
-local pool -- struct perigee_snabb_pool *, from the first packet on
+-- struct perigee_snabb_pool *, if something needed DPDK: a port, a ring. Packets before that are ordinary memory, which no device
+-- sees: it is sent copies, and what is sent or spilled is gone.
+local pool
 local fl = ffi.cast("struct perigee_snabb_freelist *", native.freelist())
 M.freelist = fl
 
@@ -53,11 +55,19 @@ end
 --- Make more free packets: 1000 the first time, then twice as many as before each time, at most a million.
 --- Errors when there are that many, or no memory.
 function M.preallocate_step ()
-   local made, why = native.grow(step)
+   local made, why, early = native.grow(step)
    if not made then error("packet allocation overflow: "..tostring(why), 2) end
-   pool = ffi.cast("struct perigee_snabb_pool *", native.pool())
    step = math.min(step * 2, 256000)
-   take(made)
+   if early then
+      local window = ffi.cast("char *", early)
+      for i = 0, made - 1 do
+         fl.list[fl.nfree + i] = ffi.cast(packet_ptr, window + i * C.PACKET_STRIDE + HEADROOM)
+      end
+      fl.nfree = fl.nfree + made
+   else
+      pool = ffi.cast("struct perigee_snabb_pool *", native.pool())
+      take(made)
+   end
 end
 
 -- Cold: the stack is empty.
@@ -73,6 +83,7 @@ end
 
 -- Cold: the stack is larger than this thread should keep.
 local function spill ()
+   if pool == nil then pool = ffi.cast("struct perigee_snabb_pool *", native.pool()) end
    local n = tonumber(fl.nfree) - tonumber(fl.max) / 2
    n = math.floor(n)
    -- The oldest go: those on top are warm.

@@ -122,6 +122,19 @@ function M.deactivate (timer_or_name)
    return found ~= nil or stopped
 end
 
+--- Stop this very timer, not another of its name. Returns true if it was to run.
+function M.cancel (timer)
+   local found
+   if running and running == timer then stopped, found = true, true end
+   for i = n, 1, -1 do
+      if timers[i] == timer then
+         remove(i)
+         found = true
+      end
+   end
+   return found
+end
+
 --- Run all timers that are due at *ns* nanoseconds. Timers activated meanwhile run, too, if they are due.
 function M.run_to_time (ns)
    local target = floor(tonumber(ns) / M.ns_per_tick)
@@ -224,6 +237,9 @@ function M.selftest ()
    local t = M.new("stop", note, 1e6, "repeating")
    M.activate(t)
    assert(M.deactivate(t) and not M.deactivate(t))
+   local same = M.new("stop", note, 1e6, "repeating")
+   M.activate(t); M.activate(same)
+   assert(M.cancel(same) and not M.cancel(same) and M.deactivate("stop") and not M.cancel(t))
    local calls = 0
    local self_stop = M.new("self", function (self)
       calls = calls + 1

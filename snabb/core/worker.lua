@@ -43,21 +43,22 @@ local function poll (info, wait)
    return info.status
 end
 
---- Start a worker process called *name* that runs *luacode* (a string). Returns its process number. Errors if a
+--- Start a worker process called *name* (a string or a number) that runs *luacode* (a string). Returns its process number. Errors if a
 --- worker of this name runs already, or if the code has more than 128 KiB or does not compile.
 function M.start (name, luacode)
-   if type(name) ~= "string" or name == "" or name:find("[%z=]") then
+   local text = type(name) == "number" and tostring(name) or name
+   if type(text) ~= "string" or text == "" or text:find("[%z=]") then
       error("worker: expected a name, not "..tostring(name), 2)
    end
    if children[name] and poll(children[name]) == nil then error("worker "..name.." runs already", 2) end
    if type(luacode) ~= "string" or #luacode > CODE_MAX or luacode:find("%z") then
       error(("worker %s: the code must be a string of at most %d bytes without zeros"):format(name, CODE_MAX), 2)
    end
-   local compiled, why = loadstring(luacode, "=worker "..name)
-   if not compiled then error("worker "..name..": "..why, 2) end
+   local compiled, why = loadstring(luacode, "=worker "..text)
+   if not compiled then error("worker "..text..": "..why, 2) end
    shm.mkdir(shm.resolve("group"))
    io.stdout:flush()
-   local pid, reason = sys.spawn(exec_path, exec_arguments, {SNABB_PROGRAM_LUACODE = luacode, SNABB_WORKER_NAME = name,
+   local pid, reason = sys.spawn(exec_path, exec_arguments, {SNABB_PROGRAM_LUACODE = luacode, SNABB_WORKER_NAME = text,
                                                              SNABB_WORKER_PARENT = tostring(sys.getpid()),
                                                              SNABB_TREE = native.tree or nil})
    if not pid then error(("worker %s: cannot start %s: %s"):format(name, exec_path, reason), 2) end
@@ -136,12 +137,15 @@ local function test_workers ()
    M.start("w1", "os.exit(0)")
    wait_for(function () return not M.status().w1.alive end, "w1's second end")
    assert(M.status().w1.status == 0)
+   M.start(7, "os.exit(require('core.worker').is_worker() == '7' and 3 or 4)")
+   wait_for(function () return not M.status()[7].alive end, "the end of worker 7")
+   assert(M.status()[7].status == 3)
 end
 
 function M.selftest ()
    assert(M.is_worker() == nil)
    local long = ("-"):rep(200000)
-   for _, bad in ipairs{{"", "x = 1"}, {"a"}, {"a", "this is not Lua"}, {"a", long}, {5, ""}, {"a", "\0"}} do
+   for _, bad in ipairs{{"", "x = 1"}, {"a"}, {"a", "this is not Lua"}, {"a", long}, {{}, ""}, {"a", "\0"}} do
       assert(not pcall(M.start, bad[1], bad[2]))
    end
    assert(not pcall(M.stop, "nobody") and next(M.status()) == nil)

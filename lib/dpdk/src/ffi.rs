@@ -262,6 +262,8 @@ unsafe extern "C" {
     pub fn perigee_snabb_pool_grow(pool: *mut Mempool, zone: *const c_char, n: u32, socket: c_int) -> c_int;
     pub fn perigee_snabb_pool_size(pool: *const Mempool) -> u32;
     pub fn perigee_snabb_pool_available(pool: *const Mempool) -> u32;
+    pub fn perigee_snabb_pool_know(pool: *mut Mempool, first: *const c_void, bytes: usize);
+    pub fn perigee_snabb_pool_gone(pool: *const Mempool) -> u32;
     pub fn perigee_snabb_ring_create(name: *const c_char, capacity: c_uint, socket: c_int) -> *mut Ring;
     pub fn perigee_snabb_take(pool: *mut Mempool, to: *mut *mut c_void, n: u32) -> u32;
     pub fn perigee_snabb_give(pool: *mut Mempool, from: *mut *mut c_void, n: u32);

@@ -54,12 +54,15 @@ static inline struct packet *fresh(struct rte_mbuf *m)
 
 /* ---- the pool ---- */
 
+struct range {
+	uintptr_t first, end;
+};
+
 /* Where the pool's objects lie: one range for each time it grew. Packets that programs made elsewhere (ffi.new) are in none. */
 struct ranges {
 	uint32_t n;
-	struct {
-		uintptr_t first, end;
-	} of[32];
+	uint32_t early, gone; /* ranges of early packets, which are not the pool's; how many of these were given to it */
+	struct range of[32], of_early[16];
 };
 
 static inline struct ranges *ranges_of(const struct rte_mempool *pool)
@@ -81,6 +84,16 @@ static inline int is_own(const struct rte_mempool *pool, const struct packet *p)
 		if (window - ranges->of[n].first < ranges->of[n].end - ranges->of[n].first)
 			return (window - ranges->of[n].first) % PERIGEE_SNABB_STRIDE == WINDOW;
 	return 0;
+}
+
+/* A packet that is not the pool's has been given to it: nobody has it any more. */
+static __attribute__((noinline, cold)) void count_early(const struct rte_mempool *pool, const struct packet *p)
+{
+	struct ranges *ranges = ranges_of(pool);
+
+	for (uint32_t i = 0; i < ranges->early; i++)
+		if ((uintptr_t)p - ranges->of_early[i].first < ranges->of_early[i].end - ranges->of_early[i].first)
+			__atomic_fetch_add(&ranges->gone, 1, __ATOMIC_RELAXED);
 }
 
 static void init_object(struct rte_mempool *pool, void *opaque, void *object, unsigned int index)
@@ -113,7 +126,7 @@ struct rte_mempool *perigee_snabb_pool_create(const char *name, uint32_t most, i
 	}
 	rte_mempool_set_ops_byname(pool, "ring_mp_mc", NULL);
 	rte_pktmbuf_pool_init(pool, &private);
-	ranges_of(pool)->n = 0;
+	memset(ranges_of(pool), 0, sizeof(struct ranges));
 	return pool;
 }
 
@@ -166,6 +179,20 @@ uint32_t perigee_snabb_pool_available(const struct rte_mempool *pool)
 	return made(pool) ? rte_mempool_avail_count(pool) : 0;
 }
 
+/* Early packets lie there. Before other threads have the pool. */
+void perigee_snabb_pool_know(struct rte_mempool *pool, const void *first, size_t bytes)
+{
+	struct ranges *ranges = ranges_of(pool);
+
+	if (ranges->early < RTE_DIM(ranges->of_early))
+		ranges->of_early[ranges->early++] = (struct range){ (uintptr_t)first, (uintptr_t)first + bytes };
+}
+
+uint32_t perigee_snabb_pool_gone(const struct rte_mempool *pool)
+{
+	return __atomic_load_n(&ranges_of(pool)->gone, __ATOMIC_RELAXED);
+}
+
 uint32_t perigee_snabb_take(struct perigee_snabb_pool *from, struct packet **to, uint32_t n)
 {
 	struct rte_mempool *pool = (struct rte_mempool *)from;
@@ -198,8 +225,10 @@ void perigee_snabb_give(struct perigee_snabb_pool *to, struct packet **from, uin
 		for (; n > 0 && some < BURST; n--, from++) {
 			struct rte_mbuf *m = mbuf_of(*from);
 
-			if (!is_own(pool, *from))
+			if (!is_own(pool, *from)) {
+				count_early(pool, *from);
 				continue;
+			}
 			if (likely(rte_mbuf_refcnt_read(m) == 1))
 				burst[some++] = m;
 			else

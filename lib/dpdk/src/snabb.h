@@ -13,11 +13,13 @@
 #ifndef PERIGEE_SNABB_H
 #define PERIGEE_SNABB_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* ffi.cdef begins */
 enum {
 	PACKET_PAYLOAD_SIZE = 10240, /* most bytes of a packet */
+	PACKET_STRIDE = 11776,       /* from packet to packet, where they are made */
 	LINK_RING_SIZE = 1024,       /* slots of a link */
 	LINK_MAX_PACKETS = 1023      /* packets that a link holds */
 };
@@ -70,7 +72,7 @@ void full_memory_barrier(void);
 
 #define PERIGEE_SNABB_WINDOW 512
 #define PERIGEE_SNABB_HEADROOM 256
-#define PERIGEE_SNABB_STRIDE (23 * 512)
+#define PERIGEE_SNABB_STRIDE PACKET_STRIDE /* an odd number of windows: they spread over the sets of caches */
 
 /* What happened to mbufs that were not plain ones of the pool, counted by a pair of queues. */
 struct perigee_snabb_port {
@@ -90,6 +92,8 @@ struct rte_mempool *perigee_snabb_pool_create(const char *name, uint32_t most, i
 int perigee_snabb_pool_grow(struct rte_mempool *pool, const char *zone, uint32_t n, int socket);
 uint32_t perigee_snabb_pool_size(const struct rte_mempool *pool);
 uint32_t perigee_snabb_pool_available(const struct rte_mempool *pool);
+void perigee_snabb_pool_know(struct rte_mempool *pool, const void *first, size_t bytes);
+uint32_t perigee_snabb_pool_gone(const struct rte_mempool *pool);
 struct rte_ring *perigee_snabb_ring_create(const char *name, unsigned int capacity, int socket);
 
 #endif

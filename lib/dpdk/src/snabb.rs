@@ -5,6 +5,10 @@
 //! A [`ThreadState`] is what one thread's Lua works on: its free packets and its links. It is not Lua's, so that every packet in
 //! it finds its way back to the pool however the script ends.
 
+mod early;
+
+pub use early::EarlyPackets;
+
 use crate::eal::{Eal, Started};
 use crate::error::{Error, Result, c_string, errno_text, last_errno};
 use crate::ffi::{self, SnabbFreelist, SnabbLink, SnabbQueues};

@@ -4,7 +4,7 @@
 
 mod common;
 
-use perigee_dpdk::snabb::{MAX_PACKETS, SharedPort, SnabbPool, SnabbRing, ThreadState};
+use perigee_dpdk::snabb::{EarlyPackets, MAX_PACKETS, SharedPort, SnabbPool, SnabbRing, ThreadState};
 use perigee_dpdk::{Device, Eal, PortConfig};
 use std::ffi::c_void;
 
@@ -58,6 +58,7 @@ fn everything(eal: &Eal) {
     assert_eq!(pool.grow(500).expect("memory"), 500);
     assert!(pool.grow(MAX_PACKETS).expect_err("that is 12 GB").to_string().contains("--memory"));
     windows(&pool);
+    early_packets_are_never_the_pools(&pool);
     thread_states_give_back(&pool);
     rings_keep_order(eal, &pool);
     ports_move_packets(eal, &pool);
@@ -91,6 +92,30 @@ fn windows(pool: &SnabbPool) {
     let mut again = again;
     // SAFETY: as above.
     unsafe { shim::perigee_snabb_give(pool.as_ptr(), again.as_mut_ptr(), 1500) };
+}
+
+fn early_packets_are_never_the_pools(pool: &SnabbPool) {
+    let mut early = EarlyPackets::default();
+    let most = 3_000 * 11_776;
+    let first = [early.grow(1000, most), early.grow(2000, most)].map(|first| first.expect("memory"));
+    assert!(early.grow(1, most).expect_err("too much").to_string().contains("--memory"));
+    assert!(early.grow(MAX_PACKETS, usize::MAX).expect_err("too many").to_string().contains("are the most"));
+    assert_eq!(early.made(), 3000);
+    pool.know(&early);
+    let mut packets = Vec::new();
+    for (first, n) in first.into_iter().zip([1000, 2000]) {
+        assert_eq!(first as usize % 512, 0);
+        // SAFETY: within the memory of so many packets.
+        packets.extend((0..n).map(|i| unsafe { first.cast::<u8>().add(i * 11_776 + 256).cast::<c_void>() }));
+    }
+    for packet in &packets {
+        // SAFETY: ours: as far as the farthest place of a packet in its window.
+        unsafe { packet.cast::<u8>().add(254).write_bytes(0xee, 10_242) };
+    }
+    let (free, gone) = (pool.available(), pool.gone());
+    // SAFETY: they are forgotten.
+    unsafe { shim::perigee_snabb_give(pool.as_ptr(), packets.as_mut_ptr(), 2999) };
+    assert_eq!((pool.available(), pool.gone() - gone), (free, 2999));
 }
 
 fn thread_states_give_back(pool: &SnabbPool) {

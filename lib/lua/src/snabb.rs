@@ -4,6 +4,11 @@
 //! The program passes in a table of its own functions (`native`), which open ports and start threads; whatever is called for
 //! every burst, Lua calls in C by name instead.
 
+mod checksum;
+mod replay;
+mod shared;
+mod vhost;
+
 use crate::vm::JIT_MODULES;
 use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
 use perigee_packet::expression::Expression;

@@ -7,8 +7,8 @@
 -- What differs from Snabb: an address that no prefix matches has the key 0 in all tables; some of Snabb's throw.
 local ffi = require("ffi")
 local lib = require("core.lib")
-local ip4 = require("lib.lpm.ip4")
-local LPM = require("lib.lpm.lpm").LPM
+local ip4 = require("perigee.lib.lpm.ip4")
+local LPM = require("perigee.lib.lpm.lpm").LPM
 
 local M = {}
 local LPM4 = setmetatable({}, {__index = LPM})
@@ -161,7 +161,7 @@ function LPM4.fuzz(new, max_key)
 end
 
 function M.selftest()
-   local s = require("lib.lpm.lpm4_trie").LPM4_trie:new()
+   local s = require("perigee.lib.lpm.lpm4_trie").LPM4_trie:new()
    s:add_string("10.0.0.0/24", 10)
    s:add_string("0.0.0.10/32", 11)
    assert(s:search_bytes(ffi.new("uint8_t[4]", 10, 0, 0, 0)) == 10)

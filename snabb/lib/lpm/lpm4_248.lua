@@ -7,8 +7,8 @@
 -- Prefixes are in a trie; `build` makes the arrays from it.
 local ffi = require("ffi")
 local bit = require("bit")
-local lpm4 = require("lib.lpm.lpm4")
-local LPM4_trie = require("lib.lpm.lpm4_trie").LPM4_trie
+local lpm4 = require("perigee.lib.lpm.lpm4")
+local LPM4_trie = require("perigee.lib.lpm.lpm4_trie").LPM4_trie
 local band, rshift = bit.band, bit.rshift
 
 local M = {}

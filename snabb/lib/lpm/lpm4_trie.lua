@@ -5,8 +5,8 @@
 -- that holds no prefix of its own; down[b], the node below whose bit `length` is b; 0 means none.
 local ffi = require("ffi")
 local bit = require("bit")
-local ip4 = require("lib.lpm.ip4")
-local lpm4 = require("lib.lpm.lpm4")
+local ip4 = require("perigee.lib.lpm.ip4")
+local lpm4 = require("perigee.lib.lpm.lpm4")
 local masked, get_bit, commonlength = ip4.masked, ip4.get_bit, ip4.commonlength
 local band, rshift = bit.band, bit.rshift
 

@@ -9,6 +9,7 @@ use perigee_dpdk as dpdk;
 use perigee_lua::mlua::{self, LightUserData, Lua, Table, Value};
 use perigee_net::MacAddr;
 use std::ffi::c_void;
+use std::path::Path;
 use std::sync::Arc;
 
 fn pointer(address: usize) -> LightUserData {
@@ -30,6 +31,8 @@ pub fn fill(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>,
     to.set("workers", options.workers)?;
     to.set("ports", options.ports.clone())?;
     to.set("tree", options.tree.as_ref().map(|tree| tree.display().to_string()))?;
+    let tree = options.tree.clone();
+    to.set("files", lua.create_function(move |_, ()| Ok(tree.as_deref().map(files)))?)?;
     to.set("interrupted", pointer((&raw const process.interrupted) as usize))?;
     let list = programs(options);
     to.set("programs", lua.create_function(move |_, ()| Ok(list.clone()))?)?;
@@ -68,8 +71,12 @@ fn packets(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>) 
     };
     to.set("pool", lua.create_function(pool)?)?;
     let shared = process.clone();
-    let grow =
-        move |_: &Lua, n: u32| or_message(shared.dpdk().and_then(|(_, pool)| pool.grow(n).map_err(|e| e.to_string())));
+    let grow = move |_: &Lua, n: u32| {
+        Ok(match shared.grow(n) {
+            Ok((made, early)) => (Some(made), None, early.map(LightUserData)),
+            Err(why) => (None, Some(why), None),
+        })
+    };
     to.set("grow", lua.create_function(grow)?)?;
     let shared = process.clone();
     to.set("packets", lua.create_function(move |_, ()| Ok(shared.packets()))?)
@@ -182,11 +189,32 @@ pub fn programs(options: &Options) -> Vec<String> {
     names
 }
 
-fn folders(of: &std::path::Path) -> Vec<String> {
+fn folders(of: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(of).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
         entry.path().join(format!("{name}.lua")).is_file().then_some(name)
     });
     names.collect()
+}
+
+/// How deep folders of a tree are looked into.
+const DEEPEST: usize = 12;
+
+/// The files below a folder, as paths relative to it, sorted. Folders that cannot be read have none.
+fn files(root: &Path) -> Vec<String> {
+    let (mut found, mut folders) = (Vec::new(), vec![(root.to_path_buf(), 0)]);
+    while let Some((folder, depth)) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            // Links to folders may lead in circles.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.extend((depth < DEEPEST).then(|| (path, depth + 1)));
+            } else if let Some(path) = path.strip_prefix(root).ok().and_then(Path::to_str) {
+                found.push(path.to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
 }

@@ -4,10 +4,11 @@
 
 use super::Options;
 use super::threads::Threads;
-use perigee_dpdk::snabb::{SharedPort, SnabbPool, SnabbPort, SnabbRing, ThreadState};
-use perigee_dpdk::{Device, Eal, EalConfig, PortConfig};
+use perigee_dpdk::snabb::{EarlyPackets, SharedPort, SnabbPool, SnabbPort, SnabbRing, ThreadState};
+use perigee_dpdk::{Device, Eal, EalConfig, Hugepages, PortConfig};
 use perigee_net::MacAddr;
 use std::collections::BTreeMap;
+use std::ffi::c_void;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +22,8 @@ pub struct Process {
     /// The end has begun: from then on a signal waits for it.
     ending: AtomicBool,
     dpdk: Mutex<Option<(Eal, SnabbPool)>>,
+    /// Packets of a program that has no port yet. Locked after `dpdk`.
+    early: Mutex<EarlyPackets>,
     ports: Mutex<BTreeMap<String, (SharedPort, usize)>>,
     rings: Mutex<BTreeMap<String, Arc<SnabbRing>>>,
     states: Mutex<Vec<Arc<VmState>>>,
@@ -58,6 +61,7 @@ impl Process {
             threads: Threads::default(),
             ending: AtomicBool::new(false),
             dpdk: Mutex::default(),
+            early: Mutex::default(),
             ports: Mutex::default(),
             rings: Mutex::default(),
             states: Mutex::default(),
@@ -80,13 +84,32 @@ impl Process {
         };
         let started = Eal::start(&config).and_then(|eal| SnabbPool::new(&eal).map(|pool| (eal, pool)));
         let started = started.map_err(|error| error.to_string())?;
+        started.1.know(&lock(&self.early));
         *dpdk = Some(started.clone());
         Ok(started)
     }
 
-    /// Packets made, and those in the pool.
+    /// Makes n more packets; returns how many, and the first one's window if they are early ones: these nobody has yet.
+    ///
+    /// Before something needs DPDK, packets are ordinary memory, unless hugepages were asked for.
+    pub fn grow(&self, n: u32) -> Result<(u32, Option<*mut c_void>), String> {
+        if self.options.hugepages == Hugepages::Yes {
+            self.dpdk()?;
+        }
+        let dpdk = lock(&self.dpdk);
+        let most = self.options.memory_mb as usize * 1_000_000;
+        match &*dpdk {
+            Some((_, pool)) => pool.grow(n).map(|made| (made, None)),
+            None => lock(&self.early).grow(n, most).map(|first| (n, Some(first))),
+        }
+        .map_err(|error| error.to_string())
+    }
+
+    /// Packets that are somewhere, and those of them in the pool.
     pub fn packets(&self) -> (u32, u32) {
-        lock(&self.dpdk).as_ref().map_or((0, 0), |(_, pool)| (pool.size(), pool.available()))
+        let dpdk = lock(&self.dpdk);
+        let early = lock(&self.early).made();
+        dpdk.as_ref().map_or((early, 0), |(_, pool)| (early + pool.size() - pool.gone(), pool.available()))
     }
 
     /// A new VM's state.
@@ -176,7 +199,7 @@ impl Process {
         if !self.threads.end() {
             // A thread that is stuck still uses its packets and ports: nothing can be taken from it.
             eprintln!("note: a worker is stuck in an app; the process ends without it");
-            std::process::exit(code);
+            self.end(code);
         }
         let states: Vec<_> = std::mem::take(&mut *lock(&self.states));
         for state in &states {
@@ -195,6 +218,14 @@ impl Process {
             pool.abandon();
         }
         drop(dpdk);
+        self.end(code)
+    }
+
+    /// Ends the process: with a code or, if that is a signal's that has come, by the signal, so that whoever waits for it sees which.
+    fn end(&self, code: i32) -> ! {
+        if code != 0 && code == self.interrupted.load(Ordering::Acquire) {
+            let _ = signal_hook::low_level::emulate_default_handler(code - 128); // else the code says it
+        }
         std::process::exit(code)
     }
 }
@@ -224,7 +255,7 @@ pub fn end_on_signals(process: &Arc<Process>) -> anyhow::Result<()> {
             if process.ending.load(Ordering::Acquire) {
                 tokio::time::sleep(std::time::Duration::from_secs(10)).await;
             }
-            std::process::exit(code)
+            process.end(code)
         });
     })?;
     Ok(())
