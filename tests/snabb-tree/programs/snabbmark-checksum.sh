@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: MIT
+# Checksums in C, by size.
+$SNABB snabbmark checksum

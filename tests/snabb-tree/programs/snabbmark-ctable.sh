@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: MIT
+# Hash tables.
+$SNABB snabbmark ctable

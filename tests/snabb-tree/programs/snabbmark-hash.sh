@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: MIT
+# Hash functions.
+$SNABB snabbmark hash
