@@ -79,8 +79,9 @@ fn work(arguments: &Arguments) -> Result<ExitCode> {
     let outcomes = run::run(&request, |outcome| {
         if !arguments.json {
             println!("{}", page::line(outcome));
-            if arguments.verbose && outcome.perigee.is_bad() {
-                println!("{}", outcome.perigee.said);
+            let both = [Some(&outcome.perigee), outcome.snabb.as_ref()];
+            for ran in both.into_iter().flatten().filter(|ran| arguments.verbose && ran.is_bad()) {
+                println!("{}", ran.said);
             }
         }
     })?;

@@ -19,6 +19,8 @@ const INSIDE: &str = "PERIGEE_SNABB_TREE";
 const SUDO: &str = "sudo ./x test snabb-tree";
 /// A selftest's way to say that it cannot run, and a script's.
 const SKIPPED: [i32; 2] = [43, 77];
+/// Where both keep their shared memory: tests of the tree look there.
+const SHARED: &str = "/run/snabb";
 /// The most of what a check says that is kept.
 const KEPT: usize = 20_000;
 
@@ -116,6 +118,9 @@ fn all(folder: &Path) -> Result<()> {
     isolation::end_with_input(folder)?;
     let request: Request = serde_json::from_slice(&fs::read(folder.join("request.json"))?)?;
     let _world = perigee_lab::World::enter(folder)?;
+    // That of our own processes: Snabb looks its workers up in it.
+    let mounted = Command::new("mount").args(["-t", "proc", "proc", "/proc"]).status()?;
+    ensure!(mounted.success(), "/proc cannot be mounted");
     let perigee = Runtime::new(folder, "perigee", &request.tree, |at| {
         let program = request.perigee.display();
         let text = format!(
@@ -159,13 +164,17 @@ impl Runtime {
         let work = self.folder.join("work");
         let _ = fs::remove_dir_all(&work); // the check's before
         fs::create_dir(&work)?;
+        // Names of the check before; Snabb has a file system of its own in there, which stays.
+        for left in fs::read_dir(SHARED).into_iter().flatten().flatten() {
+            let _ = fs::remove_dir_all(left.path());
+        }
         let tree = self.folder.join("src");
         let script = work.join(".check");
         fs::write(&script, &check.script)?;
         let mut command = Command::new("timeout");
         command.args(["--kill-after=5", &patience.to_string(), "bash", "-euo", "pipefail"]).arg(script);
         command.current_dir(&tree).env("WORK", &work).env("SNABB", tree.join("snabb")).env_remove("SNABB_TREE");
-        command.env("SNABB_SHM_ROOT", "/run/snabb").env_remove(INSIDE).process_group(0);
+        command.env("SNABB_SHM_ROOT", SHARED).env_remove(INSIDE).process_group(0);
         let mut process = Process::start(&mut command)?;
         let status = process.wait(Duration::from_secs(patience + 10))?;
         let mut said = process.said();
