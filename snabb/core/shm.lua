@@ -393,7 +393,12 @@ end
 --- stay mapped.
 function M.cleanup ()
    if own_pid ~= sys.getpid() then return end
-   if not wants_keeping() then sys.remove(M.root.."/"..own_pid) end
+   if not wants_keeping() then
+      local folder = M.root.."/"..own_pid
+      local name = sys.readlink(folder.."/name") -- claimed by core.report
+      if name and sys.readlink(name) == folder then sys.remove(name) end
+      sys.remove(folder)
+   end
    if own_lock then sys.close(own_lock) end
    own_pid, own_lock = false, false
 end

@@ -13,6 +13,7 @@ perigee_tests::scenarios![
     an_echo_program_sends_back_what_it_gets,
     a_worker_that_dies_takes_its_graph_down,
     programs_end_with_their_code_from_every_thread,
+    a_name_is_free_when_its_process_has_ended,
     strange_folders_in_the_root_of_shared_memory_stay,
     mistakes_are_told,
     a_tree_of_ones_own_comes_before_perigees_apps,
@@ -230,6 +231,14 @@ fn programs_end_with_their_code_from_every_thread(world: &World) {
         wait_until("its end", || process.ended().good().is_some());
         let status = process.wait(std::time::Duration::ZERO).good();
         assert_eq!(status.signal(), Some(signal.as_raw()), "{status}");
+    }
+}
+
+fn a_name_is_free_when_its_process_has_ended(_: &World) {
+    for _ in 0..2 {
+        let ended = snabb(&["snsh", "-e", "engine.claim_name('once') print(engine.program_name)"]);
+        assert_eq!((ended.code, ended.out.trim()), (Some(0), "once"), "{}", ended.text);
+        assert!(fs::symlink_metadata("/run/snabb/by-name/once").is_err());
     }
 }
 
