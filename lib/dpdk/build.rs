@@ -25,6 +25,8 @@ fn main() {
         "src/shim_filters.c",
         "src/shim_fib.c",
         "src/snabb.h",
+        "src/snabb_layout.h",
+        "src/shim_snabb_pool.c",
         "src/shim_snabb.c",
         "src/tsan.h",
         "src/shim_tsan.c",
@@ -39,7 +41,7 @@ fn main() {
     };
 
     let mut shim = cc::Build::new();
-    shim.files(["src/shim.c", "src/shim_filters.c", "src/shim_fib.c", "src/shim_snabb.c"])
+    shim.files(["src/shim.c", "src/shim_filters.c", "src/shim_fib.c", "src/shim_snabb.c", "src/shim_snabb_pool.c"])
         .includes(&dpdk.include_paths)
         .opt_level(3)
         .warnings(true)

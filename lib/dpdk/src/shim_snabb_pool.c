@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/* The pool of Snabb's packets: see snabb.h for the layout. */
+#define _GNU_SOURCE
+#include "shim.h"
+#include "snabb_layout.h"
+#include "tsan.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include <rte_errno.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+#include <rte_memzone.h>
+
+/* A packet that is not the pool's has been given to it: nobody has it any more. */
+static __attribute__((noinline, cold)) void count_early(const struct rte_mempool *pool, const struct packet *p)
+{
+	struct ranges *ranges = ranges_of(pool);
+
+	for (uint32_t i = 0; i < ranges->early; i++)
+		if ((uintptr_t)p - ranges->of_early[i].first < ranges->of_early[i].end - ranges->of_early[i].first)
+			__atomic_fetch_add(&ranges->gone, 1, __ATOMIC_RELAXED);
+}
+
+static void init_object(struct rte_mempool *pool, void *opaque, void *object, unsigned int index)
+{
+	struct rte_mbuf *m = object;
+
+	rte_pktmbuf_init(pool, opaque, object, index);
+	m->buf_addr = (char *)m->buf_addr + sizeof(uint16_t);
+	m->buf_iova += sizeof(uint16_t);
+	m->buf_len -= sizeof(uint16_t);
+	mbufs_given(&m, 1);
+}
+
+struct rte_mempool *perigee_snabb_pool_create(const char *name, uint32_t most, int socket)
+{
+	unsigned int flags = RTE_MEMPOOL_F_NO_SPREAD | RTE_MEMPOOL_F_NO_IOVA_CONTIG;
+	struct rte_pktmbuf_pool_private private = { .mbuf_data_room_size = ROOM, .mbuf_priv_size = PRIVATE };
+	struct rte_mempool *pool =
+		rte_mempool_create_empty(name, most, sizeof(struct rte_mbuf) + PRIVATE + ROOM, 256,
+					 sizeof(struct rte_pktmbuf_pool_private) + sizeof(struct ranges), socket, flags);
+
+	if (pool == NULL)
+		return NULL;
+	if (pool->header_size != OBJECT_HEADER ||
+	    pool->header_size + pool->elt_size + pool->trailer_size != PERIGEE_SNABB_STRIDE) {
+		/* DPDK built with debugging cookies, for example. */
+		rte_mempool_free(pool);
+		rte_errno = ENOTSUP;
+		return NULL;
+	}
+	rte_mempool_set_ops_byname(pool, "ring_mp_mc", NULL);
+	rte_pktmbuf_pool_init(pool, &private);
+	memset(ranges_of(pool), 0, sizeof(struct ranges));
+	return pool;
+}
+
+/* Adds up to n packets; returns how many, or a negative errno. One thread at a time. */
+int perigee_snabb_pool_grow(struct rte_mempool *pool, const char *zone, uint32_t n, int socket)
+{
+	struct ranges *ranges = ranges_of(pool);
+	const struct rte_memzone *memory;
+	uint32_t before = pool->populated_size;
+	int error;
+
+	if (n > pool->size - before)
+		n = pool->size - before;
+	if (n == 0 || ranges->n == RTE_DIM(ranges->of))
+		return -ENOSPC;
+	memory = rte_memzone_reserve_aligned(zone, (size_t)n * PERIGEE_SNABB_STRIDE, socket, 0, PERIGEE_SNABB_WINDOW);
+	if (memory == NULL)
+		return -rte_errno;
+	ranges->of[ranges->n].first = (uintptr_t)memory->addr;
+	ranges->of[ranges->n].end = (uintptr_t)memory->addr + (size_t)n * PERIGEE_SNABB_STRIDE;
+	__atomic_store_n(&ranges->n, ranges->n + 1, __ATOMIC_RELEASE);
+	/* They are made ready first: populating hands them out at once. EAL runs with virtual addresses as I/O addresses. */
+	for (uint32_t i = 0; i < n; i++) {
+		char *object = (char *)memory->addr + (size_t)i * PERIGEE_SNABB_STRIDE + OBJECT_HEADER;
+
+		((struct rte_mempool_objhdr *)(object - sizeof(struct rte_mempool_objhdr)))->iova = (rte_iova_t)(uintptr_t)object;
+		init_object(pool, NULL, object, i);
+	}
+	error = rte_mempool_populate_iova(pool, memory->addr, (rte_iova_t)(uintptr_t)memory->addr,
+					  (size_t)n * PERIGEE_SNABB_STRIDE, NULL, NULL);
+	if (error < 0)
+		return error;
+	return (int)(pool->populated_size - before);
+}
+
+/* How many packets have been made; another thread may be making more. */
+static inline uint32_t made(const struct rte_mempool *pool)
+{
+	return __atomic_load_n(&pool->populated_size, __ATOMIC_ACQUIRE);
+}
+
+uint32_t perigee_snabb_pool_size(const struct rte_mempool *pool)
+{
+	return made(pool);
+}
+
+uint32_t perigee_snabb_pool_available(const struct rte_mempool *pool)
+{
+	/* Before it has been filled for the first time, a mempool has no ring to count in. */
+	return made(pool) ? rte_mempool_avail_count(pool) : 0;
+}
+
+/* Early packets lie there. Before other threads have the pool. */
+void perigee_snabb_pool_know(struct rte_mempool *pool, const void *first, size_t bytes)
+{
+	struct ranges *ranges = ranges_of(pool);
+
+	if (ranges->early < RTE_DIM(ranges->of_early))
+		ranges->of_early[ranges->early++] = (struct range){ (uintptr_t)first, (uintptr_t)first + bytes };
+}
+
+uint32_t perigee_snabb_pool_gone(const struct rte_mempool *pool)
+{
+	return __atomic_load_n(&ranges_of(pool)->gone, __ATOMIC_RELAXED);
+}
+
+uint32_t perigee_snabb_take(struct perigee_snabb_pool *from, struct packet **to, uint32_t n)
+{
+	struct rte_mempool *pool = (struct rte_mempool *)from;
+	uint32_t taken = 0;
+
+	while (taken < n && made(pool) > 0) {
+		struct rte_mbuf *burst[BURST];
+		uint32_t some = RTE_MIN(n - taken, (uint32_t)BURST);
+
+		if (rte_mempool_get_bulk(pool, (void **)burst, some) != 0) {
+			if (some == 1 || rte_mempool_get_bulk(pool, (void **)burst, 1) != 0)
+				break;
+			some = 1;
+		}
+		mbufs_taken(burst, some);
+		for (uint32_t i = 0; i < some; i++)
+			to[taken++] = fresh(burst[i]);
+	}
+	return taken;
+}
+
+void perigee_snabb_give(struct perigee_snabb_pool *to, struct packet **from, uint32_t n)
+{
+	struct rte_mempool *pool = (struct rte_mempool *)to;
+
+	while (n > 0) {
+		void *burst[BURST];
+		uint32_t some = 0;
+
+		for (; n > 0 && some < BURST; n--, from++) {
+			struct rte_mbuf *m = mbuf_of(*from);
+
+			if (!is_own(pool, *from)) {
+				count_early(pool, *from);
+				continue;
+			}
+			if (likely(rte_mbuf_refcnt_read(m) == 1))
+				burst[some++] = m;
+			else
+				rte_pktmbuf_free_seg(m); /* somebody else has it, too */
+		}
+		mbufs_given((struct rte_mbuf *const *)burst, some);
+		rte_mempool_put_bulk(pool, burst, some);
+	}
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/* How Snabb's packets lie in DPDK's buffers, for the C files that touch them: see snabb.h for the picture. */
+#ifndef PERIGEE_SNABB_LAYOUT_H
+#define PERIGEE_SNABB_LAYOUT_H
+
+#include "snabb.h"
+
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+
+#define WINDOW PERIGEE_SNABB_WINDOW
+/* A mempool keeps a cache line before each object. */
+#define OBJECT_HEADER 64
+/* From the window back to the mbuf. */
+#define TO_MBUF (WINDOW - OBJECT_HEADER)
+#define PRIVATE (TO_MBUF - sizeof(struct rte_mbuf))
+#define ROOM (PERIGEE_SNABB_STRIDE - WINDOW)
+#define BURST 64
+
+_Static_assert(sizeof(struct rte_mempool_objhdr) <= OBJECT_HEADER, "the header fits before the object");
+_Static_assert(TO_MBUF == 448, "snabb.h says so");
+_Static_assert(PRIVATE % RTE_MBUF_PRIV_ALIGN == 0, "DPDK wants it aligned");
+_Static_assert(ROOM >= WINDOW + sizeof(struct packet), "a packet fits with any headroom");
+_Static_assert(sizeof(((struct link *)0)->packets) == LINK_RING_SIZE * sizeof(void *), "link");
+
+static inline struct rte_mbuf *mbuf_of(const struct packet *p)
+{
+	return (struct rte_mbuf *)(((uintptr_t)p & ~(uintptr_t)(WINDOW - 1)) - TO_MBUF);
+}
+
+static inline struct packet *packet_of(struct rte_mbuf *m)
+{
+	/* buf_addr has been moved on by the two bytes of the length, which come before the data. */
+	return (struct packet *)((char *)m->buf_addr + m->data_off - sizeof(uint16_t));
+}
+
+static inline struct packet *fresh(struct rte_mbuf *m)
+{
+	struct packet *p = (struct packet *)((char *)m + TO_MBUF + PERIGEE_SNABB_HEADROOM);
+
+	p->length = 0;
+	return p;
+}
+
+struct range {
+	uintptr_t first, end;
+};
+
+/* Where the pool's objects lie: one range for each time it grew. Packets that programs made elsewhere (ffi.new) are in none. */
+struct ranges {
+	uint32_t n;
+	uint32_t early, gone; /* ranges of early packets, which are not the pool's; how many of these were given to it */
+	struct range of[32], of_early[16];
+};
+
+static inline struct ranges *ranges_of(const struct rte_mempool *pool)
+{
+	/* Behind what rte_pktmbuf_pool_init uses of the pool's private area. */
+	return (struct ranges *)((char *)rte_mempool_get_priv((struct rte_mempool *)(uintptr_t)pool) +
+				 sizeof(struct rte_pktmbuf_pool_private));
+}
+
+/* Is it a packet of this pool, anywhere in its window? */
+static inline int is_own(const struct rte_mempool *pool, const struct packet *p)
+{
+	const struct ranges *ranges = ranges_of(pool);
+	uintptr_t window = (uintptr_t)p & ~(uintptr_t)(WINDOW - 1);
+	uint32_t n = __atomic_load_n(&ranges->n, __ATOMIC_ACQUIRE);
+
+	/* Newest first: it is the largest. */
+	while (n-- > 0)
+		if (window - ranges->of[n].first < ranges->of[n].end - ranges->of[n].first)
+			return (window - ranges->of[n].first) % PERIGEE_SNABB_STRIDE == WINDOW;
+	return 0;
+}
+
+/* ---- links ---- */
+
+static inline uint32_t room_of(const struct link *l)
+{
+	return (uint32_t)(LINK_MAX_PACKETS - (l->write - l->read));
+}
+
+static inline void put(struct link *l, struct packet *p)
+{
+	l->packets[l->write & (LINK_RING_SIZE - 1)] = p;
+	l->write++;
+	l->bytes += p->length;
+}
+
+static inline struct packet *front(const struct link *l, uint32_t i)
+{
+	return l->packets[(uint32_t)(l->read + (int32_t)i) & (LINK_RING_SIZE - 1)];
+}
+
+#endif
