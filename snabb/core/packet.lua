@@ -104,7 +104,9 @@ function M.allocate ()
    if fl.nfree == 0 then refill() end
    local n = fl.nfree - 1
    fl.nfree = n
-   return fl.list[n]
+   local p = fl.list[n]
+   p.length = 0
+   return p
 end
 local allocate = M.allocate
 
@@ -120,9 +122,7 @@ function M.free_internal (p)
       spill()
       n = fl.nfree
    end
-   local q = fresh(p)
-   q.length = 0
-   fl.list[n] = q
+   fl.list[n] = fresh(p)
    fl.nfree = n + 1
 end
 
@@ -146,9 +146,7 @@ function M.free (p)
    fl.frees = fl.frees + 1
    fl.bytes = fl.bytes + length
    fl.padded = fl.padded + max(length, 60)
-   local q = fresh(p)
-   q.length = 0
-   fl.list[n] = q
+   fl.list[n] = fresh(p)
    fl.nfree = n + 1
 end
 

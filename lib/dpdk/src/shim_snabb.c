@@ -41,9 +41,18 @@ static __attribute__((noinline, cold)) struct packet *copy_in(struct perigee_sna
 	return p;
 }
 
+/* Can Lua have it as it is? */
+static inline int is_plain(const struct rte_mbuf *m, const struct rte_mempool *packets)
+{
+	return m->pool == packets && m->nb_segs == 1 && rte_mbuf_refcnt_read(m) == 1 &&
+	       !(m->ol_flags & (RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL | RTE_MBUF_F_RX_VLAN_STRIPPED)) &&
+	       m->data_len <= PACKET_PAYLOAD_SIZE && !(m->data_off & ~(WINDOW - 2));
+}
+
 uint32_t perigee_snabb_receive(struct perigee_snabb_port *port, struct link *to, uint32_t n)
 {
-	uint32_t received = 0, taken = 0;
+	uint32_t taken = 0;
+	int64_t write = to->write, bytes = 0;
 
 	n = RTE_MIN(n, room_of(to));
 	/* Bounded by what the device gives: all of it may have to be dropped. */
@@ -54,28 +63,28 @@ uint32_t perigee_snabb_receive(struct perigee_snabb_port *port, struct link *to,
 
 		mbufs_taken(burst, got);
 		for (uint16_t i = 0; i < got; i++) {
-			struct rte_mbuf *m = burst[i];
 			struct packet *p;
 
-			if (unlikely(m->pool != port->packets || m->nb_segs != 1 || rte_mbuf_refcnt_read(m) != 1 ||
-				     !RTE_MBUF_DIRECT(m) || m->data_len > PACKET_PAYLOAD_SIZE || m->data_off & 1 ||
-				     m->data_off >= WINDOW || m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED)) {
-				p = copy_in(port, m);
+			if (likely(is_plain(burst[i], port->packets))) {
+				p = packet_of(burst[i]);
+				p->length = burst[i]->data_len;
+			} else {
+				p = copy_in(port, burst[i]);
 				if (p == NULL)
 					continue;
-			} else {
-				p = packet_of(m);
-				p->length = m->data_len;
 			}
-			put(to, p);
-			received++;
+			to->packets[write++ & (LINK_RING_SIZE - 1)] = p;
+			bytes += p->length;
 		}
 		port->received += got;
 		taken += got;
 		if (got < want)
 			break;
 	}
-	return received;
+	n = (uint32_t)(write - to->write);
+	to->write = write;
+	to->bytes += bytes;
+	return n;
 }
 
 /* ---- transmit ---- */
@@ -95,12 +104,7 @@ static __attribute__((noinline, cold)) struct rte_mbuf *copy_out(struct perigee_
 	return m;
 }
 
-static inline int can_go_as_it_is(const struct perigee_snabb_port *port, const struct packet *p)
-{
-	return !port->copies && p->length <= PACKET_PAYLOAD_SIZE && is_own(port->packets, p) &&
-	       rte_mbuf_refcnt_read(mbuf_of(p)) == 1;
-}
-
+/* The packet's mbuf, ready to be sent. That there is one segment and no next one holds for all mbufs that Lua has packets of. */
 static inline struct rte_mbuf *dressed(const struct packet *p)
 {
 	struct rte_mbuf *m = mbuf_of(p);
@@ -108,10 +112,76 @@ static inline struct rte_mbuf *dressed(const struct packet *p)
 	m->data_off = (uintptr_t)p & (WINDOW - 1);
 	m->data_len = p->length;
 	m->pkt_len = p->length;
-	m->nb_segs = 1;
-	m->next = NULL;
 	m->ol_flags = 0;
 	return m;
+}
+
+/* What a call of the device gets: packets as they are, or copies of packets. */
+struct outgoing {
+	struct rte_mbuf *mbufs[BURST];
+	uint16_t n;
+};
+
+static inline int can_go_as_it_is(const struct perigee_snabb_port *port, const struct ranges *ranges, uint32_t in_use,
+				  const struct packet *p)
+{
+	return p->length <= PACKET_PAYLOAD_SIZE && is_within(ranges, in_use, p) && rte_mbuf_refcnt_read(mbuf_of(p)) == 1 &&
+	       !port->copies;
+}
+
+/* Up to a burst of a link's packets from the `first` on that can go as they are. */
+static inline void dress(const struct perigee_snabb_port *port, const struct link *from, uint32_t first, uint32_t waiting,
+			 struct outgoing *out)
+{
+	const struct ranges *ranges = ranges_of(port->packets);
+	uint32_t in_use = ranges_in_use(ranges);
+	uint16_t most = (uint16_t)RTE_MIN(waiting - first, (uint32_t)BURST);
+
+	for (out->n = 0; out->n < most; out->n++) {
+		struct packet *p = front(from, first + out->n);
+
+		if (unlikely(!can_go_as_it_is(port, ranges, in_use, p)))
+			break;
+		out->mbufs[out->n] = dressed(p);
+	}
+}
+
+/* Copies of those that cannot, up to the first that can, or for which there is no buffer. */
+static __attribute__((noinline, cold)) void copy(struct perigee_snabb_port *port, const struct link *from, uint32_t first,
+						 uint32_t waiting, struct outgoing *out)
+{
+	const struct ranges *ranges = ranges_of(port->packets);
+	uint16_t most = (uint16_t)RTE_MIN(waiting - first, (uint32_t)BURST);
+
+	for (out->n = 0; out->n < most; out->n++) {
+		struct packet *p = front(from, first + out->n);
+
+		if (can_go_as_it_is(port, ranges, ranges_in_use(ranges), p))
+			break;
+		out->mbufs[out->n] = p->length <= PACKET_PAYLOAD_SIZE ? copy_out(port, p) : NULL;
+		if (out->mbufs[out->n] == NULL)
+			break;
+	}
+}
+
+/* Frees a packet that is not sent itself. One from elsewhere is its owner's; one that somebody else has, too, stays theirs. */
+static void let_go(struct perigee_snabb_port *port, struct packet *p)
+{
+	if (is_own(port->packets, p) && rte_mbuf_refcnt_read(mbuf_of(p)) != 1)
+		rte_pktmbuf_free_seg(mbuf_of(p));
+	else
+		perigee_snabb_give((struct perigee_snabb_pool *)port->packets, &p, 1);
+}
+
+/* What became of copies: packets whose copies went are done with; the others wait, and are copied again. */
+static __attribute__((noinline, cold)) void copies_went(struct perigee_snabb_port *port, const struct link *from, uint32_t first,
+							const struct outgoing *out, uint16_t sent)
+{
+	for (uint16_t i = 0; i < sent; i++)
+		let_go(port, front(from, first + i));
+	for (uint16_t i = sent; i < out->n; i++)
+		free_mbuf(out->mbufs[i]);
+	port->copied_out -= out->n - sent;
 }
 
 /* A packet that cannot be sent does not stop those behind it. */
@@ -125,7 +195,29 @@ static __attribute__((noinline, cold)) void drop(struct perigee_snabb_port *port
 	counts->frees++;
 	counts->bytes += p->length;
 	counts->padded += RTE_MAX(p->length, 60);
-	perigee_snabb_give((struct perigee_snabb_pool *)port->packets, &p, 1);
+	let_go(port, p);
+}
+
+/* Gives a burst to the device and counts what it took as freed; returns how many. */
+static inline uint16_t send_burst(struct perigee_snabb_port *port, struct outgoing *out, struct perigee_snabb_freelist *counts)
+{
+	int64_t bytes = 0, padded = 0;
+	uint16_t lengths[BURST], sent;
+
+	/* Before: what is sent is the device's. */
+	for (uint16_t i = 0; i < out->n; i++)
+		lengths[i] = out->mbufs[i]->data_len;
+	mbufs_given(out->mbufs, out->n);
+	sent = rte_eth_tx_burst(port->port, port->queue, out->mbufs, out->n);
+	for (uint16_t i = 0; i < sent; i++) {
+		bytes += lengths[i];
+		padded += RTE_MAX(lengths[i], 60);
+	}
+	counts->frees += sent;
+	counts->bytes += bytes;
+	counts->padded += padded;
+	port->transmitted += sent;
+	return sent;
 }
 
 uint32_t perigee_snabb_transmit(struct perigee_snabb_port *port, struct link *from, struct perigee_snabb_freelist *counts)
@@ -135,49 +227,26 @@ uint32_t perigee_snabb_transmit(struct perigee_snabb_port *port, struct link *fr
 	if (waiting == 0 && port->kick)
 		rte_eth_tx_burst(port->port, port->queue, NULL, 0); /* AF_XDP gets on with what it has taken */
 	while (gone < waiting) {
-		struct rte_mbuf *burst[BURST];
-		struct packet *copied[BURST]; /* NULL: the packet itself is in the burst */
-		uint16_t lengths[BURST];
-		uint16_t n = 0, sent;
+		struct outgoing out;
+		uint32_t first = gone;
+		uint16_t sent;
+		int copied;
 
-		for (uint32_t i = gone; i < waiting && n < BURST; i++, n++) {
-			struct packet *p = front(from, i);
-
-			lengths[n] = p->length;
-			if (likely(can_go_as_it_is(port, p))) {
-				burst[n] = dressed(p);
-				copied[n] = NULL;
-				continue;
-			}
-			burst[n] = p->length <= PACKET_PAYLOAD_SIZE ? copy_out(port, p) : NULL;
-			if (burst[n] == NULL)
-				break;
-			copied[n] = p;
+		dress(port, from, first, waiting, &out);
+		copied = out.n == 0;
+		if (copied)
+			copy(port, from, first, waiting, &out);
+		if (out.n == 0) {
+			drop(port, front(from, gone++), counts); /* too long, or there is no buffer for its copy */
+			continue;
 		}
-		mbufs_given(burst, n);
-		sent = n ? rte_eth_tx_burst(port->port, port->queue, burst, n) : 0;
-		for (uint16_t i = 0; i < n; i++) {
-			if (i < sent) {
-				counts->bytes += lengths[i];
-				counts->padded += RTE_MAX(lengths[i], 60);
-				/* A copied packet is done with; one from elsewhere is its owner's. */
-				if (copied[i] != NULL)
-					perigee_snabb_give((struct perigee_snabb_pool *)port->packets, &copied[i], 1);
-			} else if (copied[i] != NULL) {
-				free_mbuf(burst[i]); /* the packet waits, and is copied again */
-				port->copied_out--;
-			}
-		}
-		counts->frees += sent;
-		port->transmitted += sent;
+		sent = send_burst(port, &out, counts);
+		if (copied)
+			copies_went(port, from, first, &out, sent);
 		gone += sent;
-		if (n < BURST && sent == n && gone < waiting)
-			/* The next one could not be copied. */
-			drop(port, front(from, gone++), counts);
-		else if (n > 0 && sent == 0 && lengths[0] > port->max_frame)
-			/* The device does not take it, and would not the next time. */
-			drop(port, front(from, gone++), counts);
-		else if (sent < n)
+		if (sent == 0 && front(from, gone)->length > port->max_frame)
+			drop(port, front(from, gone++), counts); /* the device would not take it the next time either */
+		else if (sent < out.n)
 			break;
 	}
 	from->read += (int32_t)gone;
@@ -208,22 +277,43 @@ uint32_t perigee_snabb_put(struct perigee_snabb_ring *to, struct link *from)
 	return gone;
 }
 
+/* The packets that wait behind come nearer while this thread handles those that it has got: their lines are in the cache of
+ * the core that has sent them. */
+static inline void prefetch_waiting(const struct rte_ring *ring, uint32_t n)
+{
+	struct packet *const *slots = (struct packet *const *)&ring[1];
+	uint32_t head = ring->cons.head; /* only this thread moves it */
+	uint32_t waiting = __atomic_load_n(&ring->prod.tail, __ATOMIC_ACQUIRE) - head;
+
+	n = RTE_MIN(n, waiting);
+	for (uint32_t i = 0; i < n; i++)
+		rte_prefetch0(slots[(head + i) & ring->mask]);
+}
+
 uint32_t perigee_snabb_get(struct perigee_snabb_ring *from, struct link *to, uint32_t n)
 {
-	uint32_t room = RTE_MIN(n, room_of(to)), got = 0;
+	struct rte_ring *ring = (struct rte_ring *)from;
+	int64_t write = to->write, bytes = 0;
 
-	while (got < room) {
+	n = RTE_MIN(n, room_of(to));
+	while (n > 0) {
 		struct packet *burst[BURST];
-		uint32_t some = RTE_MIN(room - got, (uint32_t)BURST);
-		uint32_t moved = rte_ring_sc_dequeue_burst((struct rte_ring *)from, (void **)burst, some, NULL);
+		uint32_t some = RTE_MIN(n, (uint32_t)BURST);
+		uint32_t moved = rte_ring_sc_dequeue_burst(ring, (void **)burst, some, NULL);
 
-		for (uint32_t i = 0; i < moved; i++)
-			put(to, burst[i]);
-		got += moved;
+		for (uint32_t i = 0; i < moved; i++) {
+			to->packets[write++ & (LINK_RING_SIZE - 1)] = burst[i];
+			bytes += burst[i]->length;
+		}
+		n -= moved;
 		if (moved < some)
 			break;
 	}
-	return got;
+	prefetch_waiting(ring, BURST);
+	n = (uint32_t)(write - to->write);
+	to->write = write;
+	to->bytes += bytes;
+	return n;
 }
 
 /* ---- what Lua lacks ---- */

@@ -19,7 +19,7 @@ static __attribute__((noinline, cold)) void count_early(const struct rte_mempool
 	struct ranges *ranges = ranges_of(pool);
 
 	for (uint32_t i = 0; i < ranges->early; i++)
-		if ((uintptr_t)p - ranges->of_early[i].first < ranges->of_early[i].end - ranges->of_early[i].first)
+		if ((uintptr_t)p - ranges->of_early[i].first < ranges->of_early[i].bytes)
 			__atomic_fetch_add(&ranges->gone, 1, __ATOMIC_RELAXED);
 }
 
@@ -73,7 +73,7 @@ int perigee_snabb_pool_grow(struct rte_mempool *pool, const char *zone, uint32_t
 	if (memory == NULL)
 		return -rte_errno;
 	ranges->of[ranges->n].first = (uintptr_t)memory->addr;
-	ranges->of[ranges->n].end = (uintptr_t)memory->addr + (size_t)n * PERIGEE_SNABB_STRIDE;
+	ranges->of[ranges->n].bytes = (size_t)n * PERIGEE_SNABB_STRIDE;
 	__atomic_store_n(&ranges->n, ranges->n + 1, __ATOMIC_RELEASE);
 	/* They are made ready first: populating hands them out at once. EAL runs with virtual addresses as I/O addresses. */
 	for (uint32_t i = 0; i < n; i++) {
@@ -112,7 +112,7 @@ void perigee_snabb_pool_know(struct rte_mempool *pool, const void *first, size_t
 	struct ranges *ranges = ranges_of(pool);
 
 	if (ranges->early < RTE_DIM(ranges->of_early))
-		ranges->of_early[ranges->early++] = (struct range){ (uintptr_t)first, (uintptr_t)first + bytes };
+		ranges->of_early[ranges->early++] = (struct range){ (uintptr_t)first, bytes };
 }
 
 uint32_t perigee_snabb_pool_gone(const struct rte_mempool *pool)
@@ -144,22 +144,19 @@ uint32_t perigee_snabb_take(struct perigee_snabb_pool *from, struct packet **to,
 void perigee_snabb_give(struct perigee_snabb_pool *to, struct packet **from, uint32_t n)
 {
 	struct rte_mempool *pool = (struct rte_mempool *)to;
+	const struct ranges *ranges = ranges_of(pool);
+	uint32_t in_use = ranges_in_use(ranges);
 
 	while (n > 0) {
 		void *burst[BURST];
 		uint32_t some = 0;
 
+		/* The mbufs are not looked at: they may be in another core's cache, and nobody else has a packet that Lua has. */
 		for (; n > 0 && some < BURST; n--, from++) {
-			struct rte_mbuf *m = mbuf_of(*from);
-
-			if (!is_own(pool, *from)) {
-				count_early(pool, *from);
-				continue;
-			}
-			if (likely(rte_mbuf_refcnt_read(m) == 1))
-				burst[some++] = m;
+			if (likely(is_within(ranges, in_use, *from)))
+				burst[some++] = mbuf_of(*from);
 			else
-				rte_pktmbuf_free_seg(m); /* somebody else has it, too */
+				count_early(pool, *from);
 		}
 		mbufs_given((struct rte_mbuf *const *)burst, some);
 		rte_mempool_put_bulk(pool, burst, some);

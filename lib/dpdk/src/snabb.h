@@ -49,7 +49,7 @@ struct perigee_snabb_port; /* a pair of queues of a port */
 struct perigee_snabb_pool; /* where packets come from */
 struct perigee_snabb_ring; /* a link between two threads */
 
-/* Takes up to n packets from the pool, empty and with a headroom of 256 bytes; returns how many. */
+/* Takes up to n packets from the pool, with a headroom of 256 bytes; returns how many. Their lengths are not set. */
 uint32_t perigee_snabb_take(struct perigee_snabb_pool *pool, struct packet **to, uint32_t n);
 /* Gives packets back; those that are not the pool's are left alone. */
 void perigee_snabb_give(struct perigee_snabb_pool *pool, struct packet **from, uint32_t n);

@@ -34,16 +34,14 @@ static inline struct packet *packet_of(struct rte_mbuf *m)
 	return (struct packet *)((char *)m->buf_addr + m->data_off - sizeof(uint16_t));
 }
 
+/* Its length is set by whoever takes it: until then the packet's memory may stay in another core's cache. */
 static inline struct packet *fresh(struct rte_mbuf *m)
 {
-	struct packet *p = (struct packet *)((char *)m + TO_MBUF + PERIGEE_SNABB_HEADROOM);
-
-	p->length = 0;
-	return p;
+	return (struct packet *)((char *)m + TO_MBUF + PERIGEE_SNABB_HEADROOM);
 }
 
 struct range {
-	uintptr_t first, end;
+	uintptr_t first, bytes;
 };
 
 /* Where the pool's objects lie: one range for each time it grew. Packets that programs made elsewhere (ffi.new) are in none. */
@@ -60,18 +58,30 @@ static inline struct ranges *ranges_of(const struct rte_mempool *pool)
 				 sizeof(struct rte_pktmbuf_pool_private));
 }
 
-/* Is it a packet of this pool, anywhere in its window? */
+static inline uint32_t ranges_in_use(const struct ranges *ranges)
+{
+	return __atomic_load_n(&ranges->n, __ATOMIC_ACQUIRE);
+}
+
+/* Is it a packet of the first n ranges, anywhere in its window? Without branches: packets of all ranges are mixed. */
+static inline int is_within(const struct ranges *ranges, uint32_t n, const struct packet *p)
+{
+	uintptr_t window = (uintptr_t)p & ~(uintptr_t)(WINDOW - 1), offset = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uintptr_t from_first = window - ranges->of[i].first;
+
+		offset = from_first < ranges->of[i].bytes ? from_first : offset;
+	}
+	return offset % PERIGEE_SNABB_STRIDE == WINDOW;
+}
+
+/* The same for a single packet. */
 static inline int is_own(const struct rte_mempool *pool, const struct packet *p)
 {
 	const struct ranges *ranges = ranges_of(pool);
-	uintptr_t window = (uintptr_t)p & ~(uintptr_t)(WINDOW - 1);
-	uint32_t n = __atomic_load_n(&ranges->n, __ATOMIC_ACQUIRE);
 
-	/* Newest first: it is the largest. */
-	while (n-- > 0)
-		if (window - ranges->of[n].first < ranges->of[n].end - ranges->of[n].first)
-			return (window - ranges->of[n].first) % PERIGEE_SNABB_STRIDE == WINDOW;
-	return 0;
+	return is_within(ranges, ranges_in_use(ranges), p);
 }
 
 /* ---- links ---- */
