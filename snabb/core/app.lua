@@ -240,11 +240,13 @@ function M.configure (new)
    end
    graph.check(new)
    M.port_queues = queues_of_ports(new)
-   if not M.threads and M.wants_threads(new) then M.threads = require("core.threads") end
-   if M.threads then M.threads.configure(new) else M.configure_here(new) end
+   local several, place = M.wants_threads(new), nil
+   if native.auto then place, several = require("core.auto").place(new) end
+   if not M.threads and several then M.threads = require("core.threads") end
+   if M.threads then M.threads.configure(new, place) else M.configure_here(new) end
 end
 
---- Whether a description needs more than one thread.
+--- Whether a description may need more than one thread.
 function M.wants_threads (new)
    if native.thread ~= 1 then return false end
    for _, app in pairs(new.apps) do
@@ -375,6 +377,21 @@ function M.breathe ()
    running = was_running
 end
 
+--- One breath with other turns than the graph's, which do the same: see core.costs.
+function M.breathe_with (other_pulls, other_pushes)
+   local own_pulls, own_pushes = pulls, pushes
+   pulls, pushes = other_pulls, other_pushes
+   M.breathe()
+   -- An app may have changed the graph.
+   if pulls == other_pulls then pulls, pushes = own_pulls, own_pushes end
+end
+
+--- The turns of a breath: apps to pull, and {app =, push =, link =} to push.
+function M.turns () return pulls, pushes end
+
+--- A number that grows whenever a packet was freed or went to or came from another thread.
+function M.moved () return tonumber(frees.c) + crossed end
+
 local next_breath, last_frees, last_crossed, last_free_at = nil, 0, 0, 0
 
 local function doze (microseconds)
@@ -415,10 +432,11 @@ end
 
 local function loop (breathe, options, done)
    local check = first and M.threads and M.threads.check
+   local costs = native.auto and require("core.auto").measurement()
    M.monotonic_now = C.get_monotonic_time()
    running = true -- between breaths, too, the time is that of the last one
    repeat
-      breathe()
+      if not costs then breathe() elseif not costs:breathe(breathe) then costs = nil end
       if not options.no_timers then timer.run() end
       if not M.busywait then M.pace_breathing() end
       if check then check() end
@@ -454,6 +472,7 @@ function M.main (options)
    end
    commit()
    if events then events.engine_stopped() end
+   if first and native.auto then require("core.auto").keep() end
    if not ok then error(why, 0) end
    if not options.no_report then M.report(options.report) end
 end

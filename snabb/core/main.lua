@@ -23,6 +23,7 @@ function M.exit (code)
    if native.thread ~= 1 then native.exit(code or 0) end
    if not cleaned then
       cleaned = true
+      if native.auto then pcall(require("core.auto").keep) end
       pcall(shm.cleanup)
    end
    native.exit(code or 0)

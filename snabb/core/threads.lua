@@ -17,6 +17,7 @@ local C = ffi.C
 local config = require("core.config")
 local native = require("core.native")
 local packet = require("core.packet")
+local placement = require("core.placement")
 local sorted_keys = require("core.lib").sorted_keys
 
 local M = {}
@@ -101,128 +102,7 @@ function M.find_class (class, app)
             "table that a module (or the program) returns", 0)
 end
 
--- ---- placement ----
-
--- Sets of apps that links connect.
-local function components (c)
-   local group = {}
-   local function root (name)
-      while group[name] ~= name do name = group[name] end
-      return name
-   end
-   local names = sorted_keys(c.apps)
-   for _, name in ipairs(names) do group[name] = name end
-   for _, spec in ipairs(sorted_keys(c.links)) do
-      local fa, _, ta = config.parse_link(spec)
-      if group[fa] and group[ta] then
-         local a, b = root(fa), root(ta)
-         if a < b then group[b] = a elseif b < a then group[a] = b end
-      end
-   end
-   local sets, by_root = {}, {}
-   for _, name in ipairs(names) do
-      local r = root(name)
-      if not by_root[r] then
-         by_root[r] = {}
-         sets[#sets + 1] = by_root[r]
-      end
-      table.insert(by_root[r], name)
-   end
-   return sets
-end
-
--- The apps of a set in the order in which packets pass them.
-local function along_the_links (c, set)
-   local inside, incoming, next_apps = {}, {}, {}
-   for _, name in ipairs(set) do inside[name], incoming[name], next_apps[name] = true, 0, {} end
-   for _, spec in ipairs(sorted_keys(c.links)) do
-      local fa, _, ta = config.parse_link(spec)
-      if inside[fa] and inside[ta] and fa ~= ta then
-         incoming[ta] = incoming[ta] + 1
-         table.insert(next_apps[fa], ta)
-      end
-   end
-   local order, done = {}, {}
-   while #order < #set do
-      local pick
-      for _, name in ipairs(set) do
-         if not done[name] and (incoming[name] <= 0 or not pick) then
-            pick = name
-            if incoming[name] <= 0 then break end
-         end
-      end
-      done[pick] = true
-      order[#order + 1] = pick
-      for _, name in ipairs(next_apps[pick]) do incoming[name] = incoming[name] - 1 end
-   end
-   return order
-end
-
---- Which worker each app runs on: {name = number}. Apps with a place of their own have it; those that *before*, the
---- same of the last graph, has placed stay there. The others: connected groups of apps go to the worker with the fewest
---- apps, larger ones first; if there are fewer groups than workers, the largest are cut along the way of packets.
-function M.assign (c, workers, before)
-   local place, load, free = {}, {}, {}
-   for i = 1, workers do load[i] = 0 end
-   for _, set in ipairs(components(c)) do
-      local rest = {}
-      for _, name in ipairs(set) do
-         local worker = c.apps[name].worker or before and before[name]
-         if worker then
-            place[name] = worker
-            load[worker] = (load[worker] or 0) + 1
-         else
-            rest[#rest + 1] = name
-         end
-      end
-      if #rest > 0 then
-         free[#free + 1] = along_the_links(c, rest)
-         free[#free].rank, free[#free].width = #free, 1
-      end
-   end
-   local function by_size (a, b)
-      if #a ~= #b then return #a > #b end
-      return a.rank < b.rank
-   end
-   while #free > 0 and #free < workers do
-      table.sort(free, by_size)
-      if #free[1] < 2 then break end
-      local whole = table.remove(free, 1)
-      local half = math.ceil(#whole / 2)
-      local width = whole.width / 2
-      free[#free + 1] = {rank = whole.rank, width = width, unpack(whole, 1, half)}
-      free[#free + 1] = {rank = whole.rank + width, width = width, unpack(whole, half + 1)}
-   end
-   table.sort(free, by_size)
-   for _, set in ipairs(free) do
-      local best = 1
-      for i = 2, workers do
-         if load[i] < load[best] then best = i end
-      end
-      for _, name in ipairs(set) do place[name] = best end
-      load[best] = load[best] + #set
-   end
-   return place
-end
-
--- Can packets come back to a worker that they have left?
-local function has_circle (edges)
-   local state = {}
-   local function visit (worker)
-      if state[worker] == "open" then return true end
-      if state[worker] then return false end
-      state[worker] = "open"
-      for to in pairs(edges[worker] or {}) do
-         if visit(to) then return true end
-      end
-      state[worker] = "done"
-      return false
-   end
-   for from in pairs(edges) do
-      if visit(from) then return true end
-   end
-   return false
-end
+-- ---- parts ----
 
 --- The parts of a graph: {worker = {apps, links, bridges}}.
 function M.split (c, place)
@@ -247,7 +127,7 @@ function M.split (c, place)
          bridges[#bridges + 1] = {spec, from, to}
       end
    end
-   local wait = not has_circle(edges)
+   local wait = not placement.has_circle(edges)
    for _, bridge in ipairs(bridges) do
       local spec, from, to = unpack(bridge)
       part(from).bridges[spec] = {direction = "output", wait = wait}
@@ -289,7 +169,9 @@ local function part_as_text (part)
    local bridges = {}
    for spec, bridge in pairs(part.bridges) do bridges[spec] = {direction = bridge.direction, wait = bridge.wait} end
    local queues = require("core.app").port_queues
-   return M.encode({do_ = "configure", apps = apps, links = part.links, bridges = bridges, queues = queues})
+   local measure = native.auto and require("core.auto").is_unknown()
+   return M.encode({do_ = "configure", apps = apps, links = part.links, bridges = bridges, queues = queues,
+                    measure = measure})
 end
 
 -- Rings by name; what is in one that nobody has any more is freed.
@@ -349,11 +231,11 @@ local function change (engine, parts, texts)
 end
 
 --- Bring the graph on all workers to the description *c*. Whatever cannot be passed to another worker is an error before
---- anything is changed.
-function M.configure (c)
+--- anything is changed. *place*: which worker each app runs on, if that is known already.
+function M.configure (c, place)
    local engine, workers = require("core.app"), native.workers
    for _, app in pairs(c.apps) do workers = math.max(workers, app.worker or 1) end
-   local place = M.assign(c, workers, place_now)
+   place = place or placement.assign(c, workers, place_now)
    local parts, texts = M.split(c, place), {}
    for worker, part in pairs(parts) do
       if worker ~= 1 then texts[worker] = part_as_text(part) end
@@ -463,6 +345,7 @@ function answers.configure (message)
    c.links, c.bridges = message.links, message.bridges
    local engine = require("core.app")
    engine.port_queues = message.queues
+   if native.auto then require("core.auto").set_unknown(message.measure) end
    engine.configure_here(with_rings(c))
    return "configured"
 end

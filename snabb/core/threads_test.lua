@@ -9,6 +9,7 @@ local lib = require("core.lib")
 local link = require("core.link")
 local native = require("core.native")
 local packet = require("core.packet")
+local placement = require("core.placement")
 local shm = require("core.shm")
 
 local M = {}
@@ -106,7 +107,7 @@ end
 local function test_assign (threads)
    local c = config.new()
    for i = 1, 4 do chain(c, "c"..i, 3) end
-   local place = threads.assign(c, 2)
+   local place = placement.assign(c, 2)
    local load = {0, 0}
    for name, worker in pairs(place) do
       load[worker] = load[worker] + 1
@@ -117,7 +118,7 @@ local function test_assign (threads)
    -- A single chain is cut once, in its middle.
    c = config.new()
    chain(c, "one", 6)
-   place = threads.assign(c, 2)
+   place = placement.assign(c, 2)
    assert(place.one_source == 1 and place.one_pass03 == 1 and place.one_pass04 == 2 and place.one_check == 2)
    local parts = threads.split(c, place)
    assert(parts[1].bridges["one_pass03.output -> one_pass04.input"].direction == "output")
@@ -128,7 +129,7 @@ local function test_assign (threads)
    for i, worker in ipairs{1, 2, 1} do config.app(c, "a"..i, M.Pass, nil, {worker = worker}) end
    config.link(c, "a1.output -> a2.input")
    config.link(c, "a2.output -> a3.input")
-   place = threads.assign(c, 2)
+   place = placement.assign(c, 2)
    assert(place.a1 == 1 and place.a2 == 2 and place.a3 == 1)
    assert(threads.split(c, place)[1].bridges["a1.output -> a2.input"].wait == false)
    config.link(c, "a3.output -> nobody.input")
@@ -262,8 +263,7 @@ local function test_steady ()
    local c = config.new()
    chain(c, "a", 2)
    for i = 1, 3 do chain(c, "b"..i, 9) end
-   local threads = require("core.threads")
-   local place = threads.assign(c, 2, before)
+   local place = placement.assign(c, 2, before)
    for name, worker in pairs(before) do assert(place[name] == worker) end
 
    c = config.new()

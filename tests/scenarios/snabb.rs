@@ -13,6 +13,7 @@ perigee_tests::scenarios![
     an_echo_program_sends_back_what_it_gets,
     a_worker_that_dies_takes_its_graph_down,
     programs_end_with_their_code_from_every_thread,
+    auto_cuts_a_graph_when_its_apps_are_known_to_be_slow,
     a_name_is_free_when_its_process_has_ended,
     strange_folders_in_the_root_of_shared_memory_stay,
     mistakes_are_told,
@@ -195,6 +196,59 @@ fn a_worker_that_dies_takes_its_graph_down(world: &World) {
 }
 
 /// A program that ends from another thread, and one whose other thread does not come back.
+/// The first run of a program measures its apps, on one thread; the second has another one for half of those that are slow, and none
+/// for those that are not.
+fn auto_cuts_a_graph_when_its_apps_are_known_to_be_slow(world: &World) {
+    let program = world.file(
+        "slow.lua",
+        "local basic = require('apps.basic.basic_apps')\n\
+         local Slow = {}\n\
+         function Slow:new (times) return setmetatable({times = times, sum = 0}, {__index = Slow}) end\n\
+         function Slow:push ()\n\
+           local input, output = self.input.input, self.output.output\n\
+           while not link.empty(input) do\n\
+             for i = 1, self.times do self.sum = (self.sum * 7 + i) % 1000003 end\n\
+             link.transmit(output, link.receive(input))\n\
+           end\n\
+         end\n\
+         return {Slow = Slow, run = function (args)\n\
+           local c = config.new()\n\
+           config.app(c, 'a', basic.Source, 60)\n\
+           config.app(c, 'b', Slow, tonumber(args[1]))\n\
+           config.app(c, 'c', Slow, tonumber(args[1]))\n\
+           config.app(c, 'd', basic.Sink)\n\
+           config.link(c, 'a.output -> b.input')\n\
+           config.link(c, 'b.output -> c.input')\n\
+           config.link(c, 'c.output -> d.input')\n\
+           engine.configure(c)\n\
+           local here = 0\n\
+           for _ in pairs(engine.app_table) do here = here + 1 end\n\
+           local deadline = engine.now() + 60\n\
+           engine.main{no_report = true, done = function ()\n\
+             return engine.breaths.c > 12000 or engine.now() > deadline\n\
+           end}\n\
+           print('apps here: '..here)\n\
+         end}\n",
+    );
+    let program = program.display().to_string();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    for (times, second) in [("400", if cores > 1 { "apps here: 2" } else { "apps here: 4" }), ("0", "apps here: 4")] {
+        for expected in ["apps here: 4", second] {
+            let mut auto = command(&["--workers", "auto", &program, times]);
+            let ended = run(auto.env("XDG_CACHE_HOME", "/run/cache"));
+            assert!(ended.code == Some(0) && ended.text.contains(expected), "{times}: {}", ended.text);
+        }
+    }
+    let kept = fs::read_to_string("/run/cache/perigee/snabb/slow.slow").expect("what was measured");
+    assert!(kept.starts_with("perigee snabb costs 1\n") && kept.matches("\napp b ").count() == 2, "{kept}");
+    // What is not a file of costs is no reason to stop.
+    fs::write("/run/cache/perigee/snabb/slow.slow", b"app b 1\0\xff").expect("written");
+    let ended = run(command(&["--workers", "auto", &program, "0"]).env("XDG_CACHE_HOME", "/run/cache"));
+    assert!(ended.text.contains("apps here: 4"), "{}", ended.text);
+    let ended = snabb(&["--workers", "many", &program, "0"]);
+    assert!(ended.code == Some(2) && ended.text.contains("expected a number from 1 to 64, or auto"), "{}", ended.text);
+}
+
 fn programs_end_with_their_code_from_every_thread(world: &World) {
     let program = |name: &str, body: &str| {
         let text = format!(

@@ -32,9 +32,10 @@ pub struct SnabbArgs {
     /// A folder with `apps`, `lib` and `program` of a Snabb tree of your own (its `src`), searched before perigee's
     #[arg(long, value_name = "DIR", env = "SNABB_TREE")]
     tree: Option<PathBuf>,
-    /// Threads to spread the apps over, one VM each; `config.app(c, name, class, arg, {worker = N})` places one explicitly
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
-    workers: u16,
+    /// Threads to spread the apps over, one VM each; `config.app(c, name, class, arg, {worker = N})` places one explicitly.
+    /// auto: as many as are worth it, by what the program's apps took when it last ran so
+    #[arg(long, value_name = "N", default_value = "1", value_parser = workers)]
+    workers: Workers,
     /// A port that programs may call by its number, from 0 on; may be repeated. DEVICE: a PCI address, a DPDK device such
     /// as net_pcap0,rx_pcap=FILE, a Linux interface, or xdp:INTERFACE
     #[arg(long = "port", value_name = "DEVICE")]
@@ -50,12 +51,35 @@ pub struct SnabbArgs {
     program: Vec<String>,
 }
 
+/// `--workers`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Workers {
+    Auto,
+    Number(u16),
+}
+
+/// Most threads that `--workers` takes.
+const MOST_WORKERS: u16 = 64;
+
+fn workers(text: &str) -> Result<Workers, String> {
+    if text == "auto" {
+        return Ok(Workers::Auto);
+    }
+    match text.parse() {
+        Ok(n) if (1..=MOST_WORKERS).contains(&n) => Ok(Workers::Number(n)),
+        _ => Err(format!("expected a number from 1 to {MOST_WORKERS}, or auto")),
+    }
+}
+
 /// The options of the command line and the environment.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub sources: SnabbSources,
     pub tree: Option<PathBuf>,
+    /// Threads; with `auto`, at most.
     pub workers: u16,
+    /// As many threads as are worth it.
+    pub auto: bool,
     pub ports: Vec<String>,
     pub memory_mb: u32,
     pub hugepages: dpdk::Hugepages,
@@ -124,7 +148,11 @@ fn options(args: &SnabbArgs) -> Result<Options> {
     Ok(Options {
         sources: SnabbSources { folder, definitions: dpdk::snabb::definitions() },
         tree,
-        workers: args.workers,
+        workers: match args.workers {
+            Workers::Number(n) => n,
+            Workers::Auto => u16::try_from(dpdk::usable_cores().len()).unwrap_or(MOST_WORKERS).clamp(1, MOST_WORKERS),
+        },
+        auto: args.workers == Workers::Auto,
         ports: args.ports.clone(),
         memory_mb: args.memory.unwrap_or_else(default_memory_mb),
         hugepages: match args.hugepages.as_str() {

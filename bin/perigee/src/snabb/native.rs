@@ -29,6 +29,7 @@ pub fn fill(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>,
     let options = &process.options;
     to.set("thread", thread)?;
     to.set("workers", options.workers)?;
+    to.set("auto", options.auto)?;
     to.set("ports", options.ports.clone())?;
     to.set("tree", options.tree.as_ref().map(|tree| tree.display().to_string()))?;
     let tree = options.tree.clone();
@@ -36,6 +37,7 @@ pub fn fill(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>,
     to.set("interrupted", pointer((&raw const process.interrupted) as usize))?;
     let list = programs(options);
     to.set("programs", lua.create_function(move |_, ()| Ok(list.clone()))?)?;
+    super::threads::fill_costs(lua, to, process, thread)?;
     packets(lua, to, process, state)?;
     ports(lua, to, process, state)?;
     let shared = process.clone();

@@ -35,6 +35,8 @@ pub struct Threads {
     why: Mutex<Option<String>>,
     /// The exit code that an app on another thread asks for.
     exit_code: Mutex<Option<i32>>,
+    /// What each thread has measured of its apps, as text of Lua's (snabb/core/auto.lua).
+    costs: Mutex<BTreeMap<u16, String>>,
 }
 
 struct Thread {
@@ -195,6 +197,18 @@ impl Drop for Vm {
         self.vm = None;
         self.process.retire(&self.state);
     }
+}
+
+/// For all VMs: what threads have measured of their apps.
+pub fn fill_costs(lua: &Lua, to: &Table, process: &Arc<Process>, number: u16) -> mlua::Result<()> {
+    let shared = process.clone();
+    let leave = move |_: &Lua, text: String| Ok(drop(lock(&shared.threads.costs).insert(number, text)));
+    to.set("leave_costs", lua.create_function(leave)?)?;
+    let shared = process.clone();
+    let left = move |_: &Lua, ()| Ok(lock(&shared.threads.costs).values().cloned().collect::<Vec<_>>());
+    to.set("left_costs", lua.create_function(left)?)?;
+    let shared = process.clone();
+    to.set("forget_costs", lua.create_function(move |_, ()| Ok(lock(&shared.threads.costs).clear()))?)
 }
 
 /// For the first VM: start, ask, want, and the state of the others.
