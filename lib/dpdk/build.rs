@@ -18,19 +18,20 @@ const LIBRARIES: &[&str] = &[
     "rte_telemetry",
 ];
 
+/// The shim, but for what `sanitize` adds.
+const SHIM: &[&str] = &[
+    "src/shim.c",
+    "src/shim_filters.c",
+    "src/shim_fib.c",
+    "src/shim_snabb.c",
+    "src/shim_snabb_pool.c",
+    "src/shim_snabb_tasks.c",
+];
+
 fn main() {
-    for file in [
-        "src/shim.h",
-        "src/shim.c",
-        "src/shim_filters.c",
-        "src/shim_fib.c",
-        "src/snabb.h",
-        "src/snabb_layout.h",
-        "src/shim_snabb_pool.c",
-        "src/shim_snabb.c",
-        "src/tsan.h",
-        "src/shim_tsan.c",
-    ] {
+    for file in
+        SHIM.iter().copied().chain(["src/shim.h", "src/snabb.h", "src/snabb_layout.h", "src/tsan.h", "src/shim_tsan.c"])
+    {
         println!("cargo:rerun-if-changed={file}");
     }
 
@@ -41,11 +42,7 @@ fn main() {
     };
 
     let mut shim = cc::Build::new();
-    shim.files(["src/shim.c", "src/shim_filters.c", "src/shim_fib.c", "src/shim_snabb.c", "src/shim_snabb_pool.c"])
-        .includes(&dpdk.include_paths)
-        .opt_level(3)
-        .warnings(true)
-        .extra_warnings(true);
+    shim.files(SHIM).includes(&dpdk.include_paths).opt_level(3).warnings(true).extra_warnings(true);
     // DPDK's headers want these two; pkg-config names them, but the crate of that name does not pass them on.
     shim.flag("-include").flag("rte_config.h").flag(machine());
     sanitize(&mut shim);

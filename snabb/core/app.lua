@@ -50,7 +50,7 @@ M.monotonic_now = false
 M.program_name = false
 
 -- Each thread counts for itself; the others' counters are in folders of their own.
-local folder = native.thread == 1 and "engine/" or "workers/"..native.thread.."/engine/"
+local folder = native.folder.."engine/"
 M.breaths = counter.create(folder.."breaths.counter")
 M.frees = counter.create(folder.."frees.counter")
 M.freebits = counter.create(folder.."freebits.counter")
@@ -445,7 +445,7 @@ end
 
 --- Run the engine. Options: *duration* in seconds, or *done*, a function that says when to end (neither: for ever);
 --- *report*, what to print at the end ({showlinks =, showapps =, showload =}), or *no_report*; *measure_latency* (true
---- unless said otherwise); *no_timers*.
+--- unless said otherwise); *no_timers*; *keep_tasks*, do not ask the program's tasks to end.
 function M.main (options)
    options = options or {}
    local done = options.done
@@ -453,6 +453,9 @@ function M.main (options)
       if done then error("You can not have both 'duration' and 'done'", 2) end
       done = lib.timeout(options.duration)
    end
+   -- Tasks, if the program has some (core.tasks), end with the engine, and it with them.
+   local tasks = first and M.tasks
+   if tasks then done = tasks.until_they_end(done) end
    local breathe = M.breathe
    if options.measure_latency or options.measure_latency == nil then
       M.enable_latency_histogram()
@@ -470,6 +473,7 @@ function M.main (options)
       others.pause()
       if ok then ok, why = pcall(others.check) end
    end
+   if tasks and ok then ok, why = pcall(tasks.engine_ended, options) end
    commit()
    if events then events.engine_stopped() end
    if first and native.auto then require("core.auto").keep() end

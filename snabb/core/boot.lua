@@ -7,7 +7,10 @@
 --   2. `apps`, `lib` and `program` of the user's own Snabb tree (--tree, SNABB_TREE), with `lib/ljsyscall` and the like
 --      beside,
 --   3. perigee's own `apps`, `lib` and `program`,
---   4. the files that package.path names.
+--   4. the files that package.path names,
+--   5. the modules of libmoon, such as `device`, which is `libmoon.device` as well.
+-- `perigee.core.x`, `perigee.lib.x` and so on are perigee's own whatever the tree has; `perigee.task` and the other names
+-- with one dot are those of perigee's tasks (core.tasks).
 -- A name that ends in `_h`, `_inc`, `_yang` or `_events` also stands for a C header (given to ffi.cdef) or for a
 -- text, as in Snabb. What is not found so is looked for as Snabb's binary does, which has modules under the names of C
 -- symbols: there `.`, `-` and `/` are all `_`, so that `lib.x.snabb_softwire_v3_yang` is lib/x/snabb-softwire-v3.yang
@@ -111,10 +114,21 @@ local function find_symbol (name)
    end
 end
 
+-- Those of perigee's tasks, and of libmoon's programs: core.tasks puts them among the preloaded.
+local function of_tasks (name)
+   if not native.task_module(name) then return nil end
+   require("core.tasks").attach()
+   -- This name may have been loaded meanwhile, as others need it.
+   local module = package.loaded[name]
+   if module then return function () return module end end
+   return package.preload[name] or function () return require("libmoon."..name) end
+end
+
 local function search (name)
    -- perigee's own module, whatever the tree has: for modules that replace one of the tree's and rely on others.
-   local of_perigee = name:match("^perigee%.(.+)$")
+   local of_perigee = name:match("^perigee%.(%a+%..+)$")
    if of_perigee then return find({own}, (of_perigee:gsub("%.", "/"))) end
+   if name:match("^perigee%.") or name:match("^libmoon%.") then return of_tasks(name) end
    local path = name:gsub("%.", "/")
    local places = {tree, own}
    if name:match("^core%.") or name:match("^apps%.dpdk") or REPLACED[name] then places = {own, tree} end
@@ -123,6 +137,8 @@ local function search (name)
 end
 
 table.insert(package.loaders, 2, search)
+-- Libmoon's own names come last: whatever Snabb, the tree and the program's folder have of a name is what that means.
+table.insert(package.loaders, of_tasks)
 
 -- ---- globals ----
 

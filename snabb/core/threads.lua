@@ -37,6 +37,9 @@ local function encode (value, where, seen)
    if kind == "boolean" or kind == "nil" then return tostring(value) end
    if kind == "cdata" then
       if ffi.istype("int64_t", value) or ffi.istype("uint64_t", value) then return tostring(value) end
+      -- What tasks share is the same for all threads.
+      local shared = tostring(ffi.typeof(value)):match("^ctype<struct (perigee_%a+) %*>$")
+      if shared then return ("shared(%q, %s)"):format(shared, tostring(ffi.cast("uint64_t", value))) end
       local element = is_plain_array(value)
       if element and not element:match("%*") then
          local bytes = ffi.sizeof(value)
@@ -70,10 +73,16 @@ local function array (element, bytes, text)
    return value
 end
 
+-- A ring, a pipe or a queue of tasks (core.tasks).
+local function shared (name, address)
+   require("perigee.task")
+   return ffi.cast(name.." *", ffi.cast("uintptr_t", address))
+end
+
 --- The value of a text made by `encode`.
 function M.decode (text)
-   local chunk = assert(loadstring("local array, math = ... return "..text, "=message"))
-   return setfenv(chunk, {})(array, {huge = math.huge})
+   local chunk = assert(loadstring("local array, shared, math = ... return "..text, "=message"))
+   return setfenv(chunk, {})(array, shared, {huge = math.huge})
 end
 
 --- Where another VM finds a class: {module, field}; field is false if the module itself is the class.

@@ -4,11 +4,13 @@
 //! ```text
 //! process   what the VMs of this process share: EAL, packets, ports, links between threads
 //! native    the functions that Lua finds in `core.native`
+//! tasks     tasks beside the program: the machine they run on, their VMs
 //! threads   one VM per thread, and the messages between the first one and the others
 //! ```
 
 mod native;
 mod process;
+mod tasks;
 mod threads;
 
 use anyhow::{Context, Result, bail};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! `perigee task`: runs a Lua script whose functions are tasks, on DPDK ports.
 
-mod machine;
+pub mod machine;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;

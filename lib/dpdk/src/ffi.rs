@@ -214,6 +214,17 @@ pub struct SnabbFreelist {
     pub list: [*mut c_void; 1 << 20],
 }
 
+/// `struct perigee_snabb_handed`, which Lua reads and the shim writes.
+#[repr(C)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct SnabbHanded {
+    pub packets: u64,
+    pub bytes: u64,
+    pub copied: u64,
+    pub too_long: u64,
+    pub no_buffer: u64,
+}
+
 /// Writes what DPDK logs: cookie, text, length; returns the number of bytes taken.
 pub type LogWrite = extern "C" fn(*mut c_void, *const c_char, usize) -> isize;
 
@@ -271,6 +282,21 @@ unsafe extern "C" {
     pub fn perigee_snabb_transmit(port: *mut SnabbQueues, from: *mut SnabbLink, counts: *mut SnabbFreelist) -> u32;
     pub fn perigee_snabb_put(to: *mut Ring, from: *mut SnabbLink) -> u32;
     pub fn perigee_snabb_get(from: *mut Ring, to: *mut SnabbLink, n: u32) -> u32;
+    pub fn perigee_snabb_lend(
+        from: *mut SnabbLink,
+        to: *const ReceiveArrays,
+        n: u16,
+        pool: *mut Mempool,
+        counts: *mut SnabbFreelist,
+        handed: *mut SnabbHanded,
+    ) -> u16;
+    pub fn perigee_snabb_accept(
+        from: *mut *mut c_void,
+        n: u16,
+        to: *mut SnabbLink,
+        pool: *mut Mempool,
+        handed: *mut SnabbHanded,
+    ) -> u16;
     pub fn perigee_snabb_load(flag: *const i32) -> i32;
     pub fn perigee_snabb_compare_exchange_u32(at: *mut u32, old: u32, new: u32) -> c_int;
     pub fn get_monotonic_time() -> f64;

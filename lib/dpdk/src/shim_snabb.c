@@ -15,13 +15,6 @@
 
 /* ---- receive ---- */
 
-static void copy_chain(const struct rte_mbuf *m, struct packet *p)
-{
-	p->length = (uint16_t)m->pkt_len;
-	for (uint8_t *to = p->data; m != NULL; to += m->data_len, m = m->next)
-		memcpy(to, rte_pktmbuf_mtod(m, const uint8_t *), m->data_len);
-}
-
 /* An mbuf that is not a plain one of the pool: copies it, or drops it and counts why. */
 static __attribute__((noinline, cold)) struct packet *copy_in(struct perigee_snabb_port *port, struct rte_mbuf *m)
 {
@@ -104,18 +97,6 @@ static __attribute__((noinline, cold)) struct rte_mbuf *copy_out(struct perigee_
 	return m;
 }
 
-/* The packet's mbuf, ready to be sent. That there is one segment and no next one holds for all mbufs that Lua has packets of. */
-static inline struct rte_mbuf *dressed(const struct packet *p)
-{
-	struct rte_mbuf *m = mbuf_of(p);
-
-	m->data_off = (uintptr_t)p & (WINDOW - 1);
-	m->data_len = p->length;
-	m->pkt_len = p->length;
-	m->ol_flags = 0;
-	return m;
-}
-
 /* What a call of the device gets: packets as they are, or copies of packets. */
 struct outgoing {
 	struct rte_mbuf *mbufs[BURST];
@@ -164,21 +145,12 @@ static __attribute__((noinline, cold)) void copy(struct perigee_snabb_port *port
 	}
 }
 
-/* Frees a packet that is not sent itself. One from elsewhere is its owner's; one that somebody else has, too, stays theirs. */
-static void let_go(struct perigee_snabb_port *port, struct packet *p)
-{
-	if (is_own(port->packets, p) && rte_mbuf_refcnt_read(mbuf_of(p)) != 1)
-		rte_pktmbuf_free_seg(mbuf_of(p));
-	else
-		perigee_snabb_give((struct perigee_snabb_pool *)port->packets, &p, 1);
-}
-
 /* What became of copies: packets whose copies went are done with; the others wait, and are copied again. */
 static __attribute__((noinline, cold)) void copies_went(struct perigee_snabb_port *port, const struct link *from, uint32_t first,
 							const struct outgoing *out, uint16_t sent)
 {
 	for (uint16_t i = 0; i < sent; i++)
-		let_go(port, front(from, first + i));
+		let_go(port->packets, front(from, first + i));
 	for (uint16_t i = sent; i < out->n; i++)
 		free_mbuf(out->mbufs[i]);
 	port->copied_out -= out->n - sent;
@@ -195,7 +167,7 @@ static __attribute__((noinline, cold)) void drop(struct perigee_snabb_port *port
 	counts->frees++;
 	counts->bytes += p->length;
 	counts->padded += RTE_MAX(p->length, 60);
-	let_go(port, p);
+	let_go(port->packets, p);
 }
 
 /* Gives a burst to the device and counts what it took as freed; returns how many. */

@@ -61,6 +61,20 @@ uint32_t perigee_snabb_transmit(struct perigee_snabb_port *port, struct link *fr
 uint32_t perigee_snabb_put(struct perigee_snabb_ring *to, struct link *from);
 uint32_t perigee_snabb_get(struct perigee_snabb_ring *from, struct link *to, uint32_t n);
 
+/* What an app has handed to tasks, or taken from them. */
+struct perigee_snabb_handed {
+	uint64_t packets, bytes;
+	uint64_t copied;             /* the memory was not that of Snabb's packets, or shared */
+	uint64_t too_long, no_buffer; /* dropped: over 10,240 bytes; no free packet to copy to */
+};
+struct perigee_batch;
+/* Moves up to n packets of a link to an empty batch of a task's, and counts them as freed; returns how many. */
+uint32_t perigee_snabb_to_batch(struct link *from, struct perigee_batch *to, uint32_t n, struct perigee_snabb_pool *pool,
+				struct perigee_snabb_freelist *counts, struct perigee_snabb_handed *handed);
+/* Moves the packets of a batch to a link, as far as it has room; returns how many. */
+uint32_t perigee_snabb_from_batch(struct perigee_batch *from, struct link *to, struct perigee_snabb_pool *pool,
+				  struct perigee_snabb_handed *handed);
+
 int32_t perigee_snabb_load(const int32_t *flag);               /* with acquire semantics */
 int perigee_snabb_compare_exchange_u32(uint32_t *at, uint32_t old, uint32_t new_); /* 1: it was `old`; full barrier */
 
@@ -94,6 +108,12 @@ uint32_t perigee_snabb_pool_size(const struct rte_mempool *pool);
 uint32_t perigee_snabb_pool_available(const struct rte_mempool *pool);
 void perigee_snabb_pool_know(struct rte_mempool *pool, const void *first, size_t bytes);
 uint32_t perigee_snabb_pool_gone(const struct rte_mempool *pool);
+struct perigee_arrays;
+struct rte_mbuf;
+uint16_t perigee_snabb_lend(struct link *from, const struct perigee_arrays *to, uint16_t n, struct rte_mempool *pool,
+			    struct perigee_snabb_freelist *counts, struct perigee_snabb_handed *handed);
+uint16_t perigee_snabb_accept(struct rte_mbuf **from, uint16_t n, struct link *to, struct rte_mempool *pool,
+			      struct perigee_snabb_handed *handed);
 struct rte_ring *perigee_snabb_ring_create(const char *name, unsigned int capacity, int socket);
 
 #endif

@@ -6,6 +6,7 @@
 //! it finds its way back to the pool however the script ends.
 
 mod early;
+mod tasks;
 
 pub use early::EarlyPackets;
 
@@ -41,7 +42,7 @@ pub fn definitions() -> &'static str {
 
 /// What Lua finds by name in the program: listed, so that the linker keeps it.
 #[repr(transparent)]
-struct Exports([*const c_void; 12]);
+struct Exports([*const c_void; 14]);
 
 // SAFETY: addresses of functions, which never change.
 unsafe impl Sync for Exports {}
@@ -54,6 +55,8 @@ static EXPORTS: Exports = Exports([
     ffi::perigee_snabb_transmit as *const c_void,
     ffi::perigee_snabb_put as *const c_void,
     ffi::perigee_snabb_get as *const c_void,
+    tasks::perigee_snabb_to_batch as *const c_void,
+    tasks::perigee_snabb_from_batch as *const c_void,
     ffi::perigee_snabb_load as *const c_void,
     ffi::perigee_snabb_compare_exchange_u32 as *const c_void,
     ffi::get_monotonic_time as *const c_void,

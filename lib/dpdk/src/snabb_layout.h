@@ -5,6 +5,8 @@
 
 #include "snabb.h"
 
+#include <string.h>
+
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 
@@ -38,6 +40,26 @@ static inline struct packet *packet_of(struct rte_mbuf *m)
 static inline struct packet *fresh(struct rte_mbuf *m)
 {
 	return (struct packet *)((char *)m + TO_MBUF + PERIGEE_SNABB_HEADROOM);
+}
+
+/* The packet's mbuf, ready to be sent. That there is one segment and no next one holds for all mbufs that Lua has packets of. */
+static inline struct rte_mbuf *dressed(const struct packet *p)
+{
+	struct rte_mbuf *m = mbuf_of(p);
+
+	m->data_off = (uintptr_t)p & (WINDOW - 1);
+	m->data_len = p->length;
+	m->pkt_len = p->length;
+	m->ol_flags = 0;
+	return m;
+}
+
+/* An mbuf's bytes, of all its segments, in a packet that has room for them. */
+static inline void copy_chain(const struct rte_mbuf *m, struct packet *p)
+{
+	p->length = (uint16_t)m->pkt_len;
+	for (uint8_t *to = p->data; m != NULL; to += m->data_len, m = m->next)
+		memcpy(to, rte_pktmbuf_mtod(m, const uint8_t *), m->data_len);
 }
 
 struct range {
@@ -82,6 +104,15 @@ static inline int is_own(const struct rte_mempool *pool, const struct packet *p)
 	const struct ranges *ranges = ranges_of(pool);
 
 	return is_within(ranges, ranges_in_use(ranges), p);
+}
+
+/* Frees a packet whose copy goes. One from elsewhere is its owner's; one that somebody else has, too, stays theirs. */
+static inline void let_go(struct rte_mempool *pool, struct packet *p)
+{
+	if (is_own(pool, p) && rte_mbuf_refcnt_read(mbuf_of(p)) != 1)
+		rte_pktmbuf_free_seg(mbuf_of(p));
+	else
+		perigee_snabb_give((struct perigee_snabb_pool *)pool, &p, 1);
 }
 
 /* ---- links ---- */

@@ -5,6 +5,7 @@
 //! machine   what tasks ask of the machine: devices, packet buffers, rings, cores, a clock
 //! shared    what several tasks know: queues, pipes, rings; each queue is one task's at a time
 //! steer     several queues over one of a device
+//! runner    what runs a task: a script's VM, or a program of another kind that tasks run beside
 //! host      one task as its script sees it: batches, masks, pools, its context
 //! abi       the functions of perigee_task.h, for every burst
 //! native    the functions of the table `native`, for everything else
@@ -21,11 +22,13 @@ mod host;
 mod machine;
 mod modifier;
 mod native;
+mod runner;
 mod shared;
 mod steer;
 
 pub use group::{Failure, Tasks};
-pub use machine::{Core, DeviceRequest, Machine, OpenDevice};
+pub use machine::{Claim, Core, DeviceQueue, DeviceRequest, Machine, OpenDevice};
 pub use modifier::Modifier;
+pub use runner::{Beside, Seat, has_module};
 
 pub(crate) use abi::link;

@@ -5,9 +5,9 @@ local native = require "perigee.native"
 local task = require "perigee.task"
 local values = require "perigee.values"
 local modules = require "perigee.modules"
-local packet = require "packet"
-local log = require "log"
-require "memory"
+local packet = require "libmoon.packet"
+local log = require "libmoon.log"
+require "libmoon.memory"
 local C = ffi.C
 local host = native.host
 

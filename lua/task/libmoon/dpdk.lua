@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- Old names of libmoon's functions: dpdk.launchLua, dpdk.running and others.
-local libmoon = require "libmoon"
+local libmoon = require "libmoon.libmoon"
 
 return setmetatable({
   __name = "dpdk",

@@ -6,8 +6,8 @@
 local ffi = require "ffi"
 local bit = require "bit"
 local native = require "perigee.native"
-local log = require "log"
-require "utils"
+local log = require "libmoon.log"
+require "libmoon.utils"
 local band, bor, bnot, rshift, lshift = bit.band, bit.bor, bit.bnot, bit.rshift, bit.lshift
 local bswap, bswap16, tobit = bit.bswap, bswap16, bit.tobit
 

@@ -3,7 +3,7 @@
 local native = require "perigee.native"
 local base = require "perigee.histogram"
 local values = require "perigee.values"
-local log = require "log"
+local log = require "libmoon.log"
 
 local histogram = {}
 

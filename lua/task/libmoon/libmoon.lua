@@ -5,8 +5,8 @@
 local ffi = require "ffi"
 local native = require "perigee.native"
 local task = require "perigee.task"
-require "utils"
-require "packet"
+require "libmoon.utils"
+require "libmoon.packet"
 
 local libmoon = { config = {} }
 
@@ -42,7 +42,7 @@ end
 
 -- What others load is loaded with the modules that there are.
 for _, name in ipairs { "software-timestamps", "crc-ratecontrol", "moongen-compat", "phobos" } do
-  package.preload["libmoon." .. name] = function() return require "device" and libmoon end
+  package.preload["libmoon." .. name] = function() return require "libmoon.device" and libmoon end
 end
 
 -- Tasks ---------------------------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ end
 
 -- configure(parser), then master(what it returned, words...).
 function libmoon.run_master(words)
-  local argparse = require "argparse"
+  local argparse = require "libmoon.argparse"
   local converted, parsed = convert(words), {}
   local configure = rawget(_G, "configure")
   if configure then

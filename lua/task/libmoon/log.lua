@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- Messages with a level: log:info(format, ...), warn, error, debug; log:fatal throws. setLevel("WARN") hides those below.
-require "colors"
+require "libmoon.colors"
 
 local log = { DEBUG = 0, INFO = 1, WARN = 2, ERROR = 3, FATAL = 4 }
 log.level, log.fileLevel, log.file = log.INFO, log.DEBUG, "debug.log"

@@ -9,7 +9,7 @@ local ffi = require "ffi"
 local native = require "perigee.native"
 local task = require "perigee.task"
 local modules = require "perigee.modules"
-local packet = require "packet"
+local packet = require "libmoon.packet"
 local C = ffi.C
 local host = native.host
 

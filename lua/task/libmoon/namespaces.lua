@@ -3,7 +3,7 @@
 -- ns:forEach(f) calls f(key, value) for all.
 local native = require "perigee.native"
 local values = require "perigee.values"
-local lock = require "lock"
+local lock = require "libmoon.lock"
 
 local namespaces = {}
 local names, locks = setmetatable({}, { __mode = "k" }), {}

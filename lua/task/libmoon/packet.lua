@@ -8,7 +8,7 @@
 local ffi = require "ffi"
 local bit = require "bit"
 local native = require "perigee.native"
-local headers = require "headers"
+local headers = require "libmoon.headers"
 local modules = require "perigee.modules"
 local C = ffi.C
 

@@ -5,7 +5,7 @@ local bit = require "bit"
 local buffer = require "string.buffer"
 local native = require "perigee.native"
 local task = require "perigee.task"
-local memory = require "memory"
+local memory = require "libmoon.memory"
 
 local pcap = {}
 

@@ -4,8 +4,8 @@ local ffi = require "ffi"
 local native = require "perigee.native"
 local task = require "perigee.task"
 local values = require "perigee.values"
-local memory = require "memory"
-local packet = require "packet"
+local memory = require "libmoon.memory"
+local packet = require "libmoon.packet"
 local modules = require "perigee.modules"
 
 local pipe = {}

@@ -3,7 +3,7 @@
 -- packet to packet (on average), custom with that of buf:setDelay. It sends on the core of the task that calls it.
 local native = require "perigee.native"
 local values = require "perigee.values"
-local device = require "device"
+local device = require "libmoon.device"
 
 local limiter = {}
 limiter.__index = limiter

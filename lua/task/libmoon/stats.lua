@@ -7,8 +7,8 @@
 -- Formats: "plain", "CSV", "nil" (prints nothing).
 local native = require "perigee.native"
 local task = require "perigee.task"
-local libmoon = require "libmoon"
-require "device"
+local libmoon = require "libmoon.libmoon"
+require "libmoon.device"
 
 local stats = {}
 

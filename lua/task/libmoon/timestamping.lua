@@ -6,9 +6,9 @@
 local bit = require "bit"
 local native = require "perigee.native"
 local task = require "perigee.task"
-local memory = require "memory"
-local log = require "log"
-require "device"
+local memory = require "libmoon.memory"
+local log = require "libmoon.log"
+require "libmoon.device"
 
 local timestamping = {}
 local timestamper = {}

@@ -3,7 +3,7 @@
 local ffi = require "ffi"
 local bit = require "bit"
 local native = require "perigee.native"
-local colors = require "colors"
+local colors = require "libmoon.colors"
 local band, bor, rshift, lshift, arshift, tobit = bit.band, bit.bor, bit.rshift, bit.lshift, bit.arshift, bit.tobit
 
 ffi.cdef [[
@@ -225,7 +225,7 @@ end
 
 function checkDpdkError(result, what)
   if result == 0 then return true end
-  require("log"):warn("Error %s: %s", what or "", strError(result))
+  require("libmoon.log"):warn("Error %s: %s", what or "", strError(result))
   return false
 end
 

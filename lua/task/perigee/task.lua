@@ -44,7 +44,10 @@ end
 function task.now() return tonumber(C.perigee_task_now(host)) / 1e9 end
 function task.ns() return tonumber(C.perigee_task_now(host)) end
 
-function task.sleep(seconds) C.perigee_task_sleep(host, ns(seconds)) end
+function task.sleep(seconds)
+  C.perigee_task_sleep(host, ns(seconds))
+  native.waited()
+end
 
 -- Asks all tasks to end, now or in some seconds.
 function task.stop() native.stop() end
@@ -59,21 +62,11 @@ values.class("task", handle, function(self) return { id = self.id, name = self.n
 -- What a task's function returned; nothing if it threw.
 function handle:wait()
   local result = native.wait(self.id)
+  native.waited()
   if result then return values.decode_all(result) end
 end
 function handle:ended() return native.ended(self.id) end
 function handle:__tostring() return "task " .. self.name end
-
-local function name_of(f)
-  if type(f) == "string" then
-    if type(rawget(_G, f)) ~= "function" then throw(("there is no global function %s to start as a task"):format(f)) end
-    return f
-  end
-  for name, value in pairs(_G) do
-    if value == f and type(name) == "string" and type(f) == "function" then return name end
-  end
-  throw("expected a global function of the script, or its name: the new task finds it there, in a VM of its own")
-end
 
 -- The NUMA node of the devices among the arguments.
 local function node_of(value, depth)
@@ -92,12 +85,13 @@ local function node_of(value, depth)
 end
 
 local function start(core, f, ...)
-  local name = name_of(f)
+  local name = native.name_of(f)
   local node
   for i = 1, select("#", ...) do node = node or node_of((select(i, ...)), 1) end
+  native.started()
   local id, other, shared = native.start(name, values.encode_all("an argument of " .. name, ...), core, node)
   if other and not task.quiet then
-    io.stderr:write(("note: task %s shares core %d with task %s: there are %d cores for tasks\n"):format(name, shared, other, #native.cores()))
+    io.stderr:write(("note: task %s shares core %d with %s: there are %d cores for tasks\n"):format(name, shared, other, #native.cores()))
   end
   return setmetatable({ id = id, name = name }, handle)
 end
@@ -108,7 +102,10 @@ function task.start_on(core, f, ...) return start(core, f, ...) end
 function task.cores() return native.cores() end
 
 -- Waits until all other tasks have ended.
-function task.wait() native.wait_others() end
+function task.wait()
+  native.wait_others()
+  native.waited()
+end
 
 -- A value that all tasks see, by its name: copied in, copied out.
 task.shared = setmetatable({}, {
@@ -263,12 +260,14 @@ function pool:fill(into, packets, length)
 end
 ffi.metatype("perigee_pool", pool)
 
--- A pool of packet buffers. Options: buffers (4095), room (2048 bytes), prototype: the frame that new packets are copies of, as a string.
+-- A pool of packet buffers. Options: buffers (4095), room (2048 bytes), prototype: the frame that new packets are copies of, as a string;
+-- snabb: beside a Snabb program, take the program's packets, which its apps take without copying.
 function task.pool(options)
   options = options or {}
   local prototype = options.prototype or ""
   if type(prototype) ~= "string" then prototype = prototype:bytes() end
-  return ffi.cast("perigee_pool *", native.pool(options.buffers or 4095, options.room or 2048, options.numa_node, prototype))
+  return ffi.cast("perigee_pool *", native.pool(options.buffers or 4095, options.room or 2048, options.numa_node, prototype,
+    options.snabb or false))
 end
 
 -- An expression like tcpdump's: `filter:match(burst, mask)` narrows the mask to the packets that match.
@@ -297,6 +296,9 @@ end
 ffi.metatype("perigee_ring", ring)
 function task.ring(packets) return ffi.cast("perigee_ring *", native.ring(packets or 1024)) end
 
+-- Lets another task have a receive queue, a transmit queue or a ring that this one has used, before this one ends.
+function task.leave(queue) native.leave(tonumber(ffi.cast("uintptr_t", queue))) end
+
 -- A pipe takes values from any task to any task.
 local pipe = {}
 pipe.__index = pipe
@@ -323,6 +325,4 @@ function task.pipe(messages) return ffi.cast("perigee_pipe *", native.pipe(messa
 function task.drops() return native.drops() end
 
 task.modules = modules
-package.loaded["perigee.task"] = task
-_G.task = task
 return task

@@ -84,14 +84,22 @@ carry = function(value, path, open)
     :format(path, kind == "cdata" and tostring(ffi.typeof(value)) or kind))
 end
 
+-- The modules of classes that a task may not have loaded yet, where these have other names.
+local module_of = {
+  histogram = "perigee.histogram", ["libmoon.txQueue"] = "libmoon.device", ["libmoon.rxQueue"] = "libmoon.device",
+  ["libmoon.limiter"] = "libmoon.software-ratecontrol", ["libmoon.packetRing"] = "libmoon.pipe",
+  ["libmoon.slowPipe"] = "libmoon.pipe", ["libmoon.fastPipe"] = "libmoon.pipe",
+}
+
 local function revive(value)
   if type(value) ~= "table" then return value end
   local name = value[OBJECT]
   for key, entry in pairs(value) do
     if type(entry) == "table" then value[key] = revive(entry) end
   end
-  if name then return by_name[name](value[1]) end
-  return value
+  if not name then return value end
+  if not by_name[name] then require(module_of[name] or name) end
+  return by_name[name](value[1])
 end
 
 -- The two kinds of message: as the encoder made it, or with objects to revive.

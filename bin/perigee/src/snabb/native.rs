@@ -5,6 +5,7 @@
 
 use super::Options;
 use super::process::{PortRequest, Process, VmState, lock};
+use super::tasks;
 use perigee_dpdk as dpdk;
 use perigee_lua::mlua::{self, LightUserData, Lua, Table, Value};
 use perigee_net::MacAddr;
@@ -17,17 +18,23 @@ fn pointer(address: usize) -> LightUserData {
 }
 
 /// A result as Lua expects it: the value, or nil and a message.
-fn or_message<T>(result: Result<T, String>) -> mlua::Result<(Option<T>, Option<String>)> {
+pub fn or_message<T>(result: Result<T, String>) -> mlua::Result<(Option<T>, Option<String>)> {
     Ok(match result {
         Ok(value) => (Some(value), None),
         Err(why) => (None, Some(why)),
     })
 }
 
-/// Fills the table for one VM; `thread` counts from 1, the program's own.
+/// Fills the table for one VM; `thread` counts from 1, the program's own; a task's is 0.
 pub fn fill(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>, thread: u16) -> mlua::Result<()> {
     let options = &process.options;
     to.set("thread", thread)?;
+    let folder = match (thread, &lock(&state.seat).seat) {
+        (1, _) => String::new(),
+        (0, Some(seat)) => format!("tasks/{}/", seat.id()),
+        _ => format!("workers/{thread}/"),
+    };
+    to.set("folder", folder)?;
     to.set("workers", options.workers)?;
     to.set("auto", options.auto)?;
     to.set("ports", options.ports.clone())?;
@@ -40,6 +47,7 @@ pub fn fill(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>,
     super::threads::fill_costs(lua, to, process, thread)?;
     packets(lua, to, process, state)?;
     ports(lua, to, process, state)?;
+    tasks::fill(lua, to, process, state, thread)?;
     let shared = process.clone();
     to.set("ring", lua.create_function(move |_, name: String| or_message(shared.ring(&name).map(pointer)))?)?;
     let shared = process.clone();
@@ -51,6 +59,10 @@ pub fn fill(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>,
         }
         // The program's own thread ends the process; this one stops even if the app catches the error.
         shared.threads.ask_for_exit(thread, code);
+        if thread == 0 {
+            shared.tasks.stop();
+            return Err(mlua::Error::runtime(format!("it ended the program with exit code {code}")));
+        }
         Err(mlua::Error::runtime(format!("the app ended the program with exit code {code}")))
     };
     to.set("exit", lua.create_function(exit)?)

@@ -3,9 +3,11 @@
 //! in several threads may have queues; links between threads.
 
 use super::Options;
+use super::tasks::{ProcessTasks, VmSeat};
 use super::threads::Threads;
 use perigee_dpdk::snabb::{EarlyPackets, SharedPort, SnabbPool, SnabbPort, SnabbRing, ThreadState};
 use perigee_dpdk::{Device, Eal, EalConfig, Hugepages, PortConfig};
+use perigee_lua::task::Failure;
 use perigee_net::MacAddr;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -19,6 +21,7 @@ pub struct Process {
     /// Set when a signal asks for the end; Lua looks at it after every breath.
     pub interrupted: AtomicI32,
     pub threads: Threads,
+    pub tasks: ProcessTasks,
     /// The end has begun: from then on a signal waits for it.
     ending: AtomicBool,
     dpdk: Mutex<Option<(Eal, SnabbPool)>>,
@@ -35,6 +38,8 @@ pub struct VmState {
     pub thread: Mutex<ThreadState>,
     /// By the address by which Lua knows them.
     pub ports: Mutex<BTreeMap<usize, (String, SnabbPort)>>,
+    /// Its place among the tasks.
+    pub seat: Mutex<VmSeat>,
 }
 
 /// What an app requests of its port.
@@ -59,6 +64,7 @@ impl Process {
             options,
             interrupted: AtomicI32::new(0),
             threads: Threads::default(),
+            tasks: ProcessTasks::default(),
             ending: AtomicBool::new(false),
             dpdk: Mutex::default(),
             early: Mutex::default(),
@@ -125,6 +131,8 @@ impl Process {
         for port in ports {
             self.close_port(state, port);
         }
+        // What it sent to tasks is freed, before DPDK is.
+        drop(std::mem::take(&mut *lock(&state.seat)));
         *lock(&state.thread) = ThreadState::default();
         lock(&self.states).retain(|known| !Arc::ptr_eq(known, state));
     }
@@ -141,7 +149,8 @@ impl Process {
                 mtu: requested.mtu,
                 mac: requested.mac,
                 promiscuous: requested.promiscuous,
-                one_pool: true,
+                // Tasks send packets of others, too.
+                one_pool: !self.tasks.are_there(),
                 ..PortConfig::new(Device::named(name))
             };
             let port = SharedPort::open(&eal, &config, &pool, requested.copy).map_err(|error| error.to_string())?;
@@ -154,7 +163,7 @@ impl Process {
                 if *users == 0 {
                     ports.remove(name);
                 }
-                return Err(error.to_string());
+                return Err(self.taken_by_whom(error.to_string()));
             }
         };
         *users += 1;
@@ -167,14 +176,44 @@ impl Process {
     pub fn close_port(&self, state: &VmState, address: usize) -> bool {
         let Some((name, queues)) = lock(&state.ports).remove(&address) else { return false };
         drop(queues);
+        self.leave_port(&name);
+        true
+    }
+
+    /// A user of a port leaves; the port is closed with its last.
+    pub fn leave_port(&self, name: &str) {
         let mut ports = lock(&self.ports);
-        if let Some((_, users)) = ports.get_mut(&name) {
+        if let Some((_, users)) = ports.get_mut(name) {
             *users -= 1;
             if *users == 0 {
-                ports.remove(&name);
+                ports.remove(name);
             }
         }
-        true
+    }
+
+    /// A port for a user more: the one that is open, or a new one.
+    pub fn share_port(
+        &self,
+        name: &str,
+        open: impl FnOnce(&SnabbPool) -> Result<SharedPort, String>,
+    ) -> Result<SharedPort, String> {
+        let (_, pool) = self.dpdk()?;
+        let mut ports = lock(&self.ports);
+        if !ports.contains_key(name) {
+            ports.insert(name.to_owned(), (open(&pool)?, 0));
+        }
+        let (port, users) = ports.get_mut(name).expect("inserted above");
+        *users += 1;
+        Ok(port.clone())
+    }
+
+    /// Why an app does not get a queue, where that may be a task's.
+    fn taken_by_whom(&self, why: String) -> String {
+        if self.tasks.are_there() && why.contains("already in use") {
+            return why
+                + ", a task's or an app's: give this app another `queue`, of as many as the device was opened with";
+        }
+        why
     }
 
     /// The ring of a link between threads, made when the first of them asks.
@@ -196,6 +235,7 @@ impl Process {
     /// Ends the threads, closes ports, gives everything back, and ends the process.
     pub fn exit(&self, code: i32) -> ! {
         self.ending.store(true, Ordering::Release);
+        let code = self.end_tasks(code);
         if !self.threads.end() {
             // A thread that is stuck still uses its packets and ports: nothing can be taken from it.
             eprintln!("note: a worker is stuck in an app; the process ends without it");
@@ -205,6 +245,10 @@ impl Process {
         for state in &states {
             self.retire(state);
         }
+        let code = match self.tasks.give_back() {
+            Err(missing) => self.complain(&missing, code),
+            Ok(()) => code,
+        };
         lock(&self.ports).clear();
         lock(&self.rings).clear();
         let dpdk = lock(&self.dpdk).take();
@@ -219,6 +263,27 @@ impl Process {
         }
         drop(dpdk);
         self.end(code)
+    }
+
+    /// Asks tasks to end, and waits for that; the exit code then.
+    fn end_tasks(&self, code: i32) -> i32 {
+        match self.tasks.finish() {
+            Ok(()) => code,
+            Err(stuck @ Failure::Stuck { .. }) => {
+                let code = self.complain(&stuck, code);
+                // Nothing can be taken from a thread that still uses it.
+                self.end(code)
+            }
+            // One of them has asked for the end with this code.
+            Err(_) if self.threads.exit_code().is_some() => self.threads.exit_code().unwrap_or(code),
+            Err(thrown) => self.complain(&thrown, code),
+        }
+    }
+
+    /// Says what went wrong after the program could; the exit code is not 0 then.
+    fn complain(&self, failure: &Failure, code: i32) -> i32 {
+        eprintln!("{failure}");
+        if code == 0 { 1 } else { code }
     }
 
     /// Ends the process: with a code or, if that is a signal's that has come, by the signal, so that whoever waits for it sees which.
@@ -247,12 +312,13 @@ pub fn end_on_signals(process: &Arc<Process>) -> anyhow::Result<()> {
                 _ = terminate.recv() => 143,
             };
             process.interrupted.store(code, Ordering::Release);
+            process.tasks.stop();
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
                 () = tokio::time::sleep(std::time::Duration::from_millis(500)) => {}
             }
-            if process.ending.load(Ordering::Acquire) {
+            if process.ending.load(Ordering::Acquire) || process.tasks.active() {
                 tokio::time::sleep(std::time::Duration::from_secs(10)).await;
             }
             process.end(code)

@@ -9,6 +9,7 @@ use super::{Options, native};
 use perigee_dpdk as dpdk;
 use perigee_lua::mlua::{self, LightUserData, Lua, Table};
 use perigee_lua::snabb::{SnabbError, SnabbVm};
+use perigee_lua::task;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -121,6 +122,11 @@ impl Threads {
         self.died.fetch_add(1, Ordering::Release);
     }
 
+    /// The exit code that somebody has asked for.
+    pub fn exit_code(&self) -> Option<i32> {
+        *lock(&self.exit_code)
+    }
+
     /// Ends all threads; false: one of them does not end.
     pub fn end(&self) -> bool {
         let threads = std::mem::take(&mut *lock(&self.threads));
@@ -137,6 +143,18 @@ impl Threads {
             }
         }
         all
+    }
+}
+
+impl Threads {
+    /// Who has a core: "the program" or "worker N".
+    pub fn holder(&self, core: usize, workers: u16) -> Option<String> {
+        let index = dpdk::usable_cores().iter().position(|&usable| usable == core)?;
+        match index {
+            0 => Some("the program".to_owned()),
+            n if n < usize::from(workers) => Some(format!("worker {}", n + 1)),
+            _ => None,
+        }
     }
 }
 
@@ -170,6 +188,23 @@ impl Vm {
     /// The program's own VM.
     pub fn new(process: &Arc<Process>, number: u16) -> Result<Vm, SnabbError> {
         Vm::with_seat(process, number, None)
+    }
+
+    /// A task's VM.
+    pub fn task(process: &Arc<Process>, place: task::Seat) -> Result<Vm, SnabbError> {
+        let state = process.new_state();
+        lock(&state.seat).seat = Some(place);
+        let native = |lua: &Lua, table: &Table| native::fill(lua, table, process, &state, 0);
+        let vm = SnabbVm::new(&process.options.sources, native);
+        // However it went: the state goes with it.
+        let mut this = Vm { vm: None, process: process.clone(), state };
+        this.vm = Some(vm?);
+        Ok(this)
+    }
+
+    /// What of it lies outside of Lua.
+    pub fn state(&self) -> &VmState {
+        &self.state
     }
 
     fn with_seat(process: &Arc<Process>, number: u16, seat: Option<Seat>) -> Result<Vm, SnabbError> {

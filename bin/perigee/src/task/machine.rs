@@ -6,7 +6,7 @@ use perigee_dpdk::{
     Clock, Device, DpdkPort, Eal, EalConfig, MBUF, MbufPool, PoolConfig, PortConfig, RegisteredThread,
     pin_current_thread, ring, usable_cores,
 };
-use perigee_lua::task::{Core, DeviceRequest, Machine, OpenDevice};
+use perigee_lua::task::{Core, DeviceQueue, DeviceRequest, Machine, OpenDevice};
 use perigee_packet::{Memory, Pool, Port, ReceiveQueue, TransmitQueue};
 use std::any::Any;
 use std::cell::RefCell;
@@ -21,48 +21,65 @@ thread_local! {
     static REGISTERED: RefCell<Option<RegisteredThread>> = const { RefCell::new(None) };
 }
 
+/// Starts DPDK.
+type Start = Box<dyn Fn() -> Result<Eal, String> + Send + Sync>;
+
 /// DPDK as tasks see it.
 pub struct DpdkMachine {
-    args: MachineArgs,
     cores: Vec<Core>,
     clock: Clock,
+    start: Start,
     eal: Mutex<Option<Eal>>,
 }
 
 impl DpdkMachine {
     pub fn new(args: &MachineArgs) -> DpdkMachine {
         let numbers = args.cores.as_ref().map_or_else(usable_cores, |cores| cores.0.clone());
-        let cores = numbers.into_iter().map(|number| Core { number, numa_node: numa_node(number) }).collect();
-        DpdkMachine { args: args.clone(), cores, clock: Clock::new(), eal: Mutex::default() }
+        let config = EalConfig {
+            memory_mb: args.memory,
+            hugepages: args.hugepages.into(),
+            main_core: numbers.first().copied(),
+            // No devices at the start: those that scripts name are opened one by one.
+            pci: if Path::new("/sys/bus/pci/devices").exists() { vec!["0000:00:00.0".to_owned()] } else { Vec::new() },
+            ..EalConfig::default()
+        };
+        DpdkMachine::of(numbers, Box::new(move || Eal::start(&config).map_err(|error| error.to_string())))
+    }
+
+    /// A machine of these cores, whose DPDK is started so.
+    pub fn of(cores: Vec<usize>, start: Start) -> DpdkMachine {
+        let cores = cores.into_iter().map(|number| Core { number, numa_node: numa_node(number) }).collect();
+        DpdkMachine { cores, clock: Clock::new(), start, eal: Mutex::default() }
     }
 
     /// DPDK; starts it if this is the first call. The calling thread is known to it afterwards.
-    fn eal(&self) -> Result<Eal, String> {
+    pub fn eal(&self) -> Result<Eal, String> {
         let mut running = self.eal.lock().unwrap_or_else(PoisonError::into_inner);
         let eal = match &*running {
             Some(eal) => eal.clone(),
-            None => {
-                let config = EalConfig {
-                    memory_mb: self.args.memory,
-                    hugepages: self.args.hugepages.into(),
-                    main_core: self.cores.first().map(|core| core.number),
-                    // No devices at the start: those that scripts name are opened one by one.
-                    pci: if Path::new("/sys/bus/pci/devices").exists() {
-                        vec!["0000:00:00.0".to_owned()]
-                    } else {
-                        Vec::new()
-                    },
-                    ..EalConfig::default()
-                };
-                let eal = Eal::start(&config).map_err(|error| error.to_string())?;
-                *running = Some(eal.clone());
-                eal
-            }
+            None => running.insert((self.start)()?).clone(),
         };
         drop(running);
         register(&eal);
         Ok(eal)
     }
+
+    /// Gives DPDK up: it ends with the last of what was made by it.
+    pub fn release(&self) {
+        drop(self.eal.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// Are there as many queues as a task wants of a device?
+pub fn enough_queues(name: &str, has: [u16; 2], wanted: [u16; 2]) -> Result<(), String> {
+    for ((what, has), wanted) in ["receive", "transmit"].into_iter().zip(has).zip(wanted) {
+        if has < wanted {
+            return Err(format!(
+                "{name} has {has} {what} queues, and {wanted} were asked for: ask for fewer, or share them by a ring"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Makes the calling thread known to DPDK; without that it is slower.
@@ -126,23 +143,15 @@ impl Machine for DpdkMachine {
         };
         let port = DpdkPort::open(&eal, &config, &pool).map_err(|error| error.to_string())?;
         let info = port.info();
-        for (what, has, wanted) in [
-            ("receive", info.receive_queues, request.receive_queues),
-            ("transmit", info.transmit_queues, request.transmit_queues),
-        ] {
-            if has < wanted {
-                return Err(format!(
-                    "{} has {has} {what} queues, and {wanted} were asked for: ask for fewer, or share them by a ring",
-                    request.name
-                ));
-            }
-        }
+        let wanted = [request.receive_queues, request.transmit_queues];
+        enough_queues(&request.name, [info.receive_queues, info.transmit_queues], wanted)?;
         let receive =
             (0..info.receive_queues).map(|i| port.rx_queue(i).map(|queue| Box::new(queue) as Box<dyn ReceiveQueue>));
         let transmit =
             (0..info.transmit_queues).map(|i| port.tx_queue(i).map(|queue| Box::new(queue) as Box<dyn TransmitQueue>));
-        let receive = receive.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
-        let transmit = transmit.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+        let receive = receive.map(|queue| queue.map(DeviceQueue::from)).collect::<Result<_, _>>();
+        let transmit = transmit.map(|queue| queue.map(DeviceQueue::from)).collect::<Result<_, _>>();
+        let (receive, transmit) = (receive.map_err(|e| e.to_string())?, transmit.map_err(|e| e.to_string())?);
         Ok(OpenDevice { port: Box::new(port), receive, transmit })
     }
 

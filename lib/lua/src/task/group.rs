@@ -2,8 +2,9 @@
 //! All tasks of a program: how they start, what they share, and how they end.
 
 use super::host::{NoSlowPath, TaskHost};
-use super::machine::{DeviceRequest, Machine, OpenDevice};
+use super::machine::{DeviceQueue, DeviceRequest, Machine, OpenDevice};
 use super::native;
+use super::runner::{Beside, Runner, Seat};
 use super::shared::{Owned, Rate, Sender, SharedDevice, SharedRing};
 use super::steer::{self, Rule, Steering};
 use crate::vm::{JIT_MODULES, Script, message};
@@ -47,13 +48,21 @@ pub enum Failure {
     Leak(usize),
 }
 
-/// A task that was started.
+/// A task that was started, or another thread's place among them.
 struct Started {
     name: String,
+    /// Not a task: a thread of the program that they run beside.
+    guest: bool,
     core: usize,
     /// What its function has returned, encoded; `None` inside if it threw.
     result: Option<Option<Vec<u8>>>,
     thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Started {
+    fn is_active(&self) -> bool {
+        !self.guest && self.result.is_none()
+    }
 }
 
 /// What tasks share. Boxes, as scripts hold addresses; nothing is removed before all tasks have ended.
@@ -71,7 +80,7 @@ struct Objects {
 /// All tasks of a program.
 pub struct Tasks {
     machine: Arc<dyn Machine>,
-    script: Script,
+    runner: Runner,
     /// The devices of the command line, which scripts may call by their numbers.
     ports: Vec<String>,
     /// When the tasks are to end, in ns of the machine's clock.
@@ -95,12 +104,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Tasks {
     /// A program of this script; `ports` are the devices that it may call by their numbers, from 0 on.
     pub fn new(machine: Arc<dyn Machine>, script: Script, ports: Vec<String>) -> Arc<Tasks> {
+        Tasks::with(machine, Runner::Script(script), ports)
+    }
+
+    /// Tasks beside another program: `runner` makes their VMs, and the program's threads take a [`Seat`] among them.
+    pub fn beside(machine: Arc<dyn Machine>, runner: Box<dyn Beside>, ports: Vec<String>) -> Arc<Tasks> {
+        let tasks = Tasks::with(machine, Runner::Beside(runner), ports);
+        // The number 1, as a script's main task has.
+        let program = Started { name: "the program".to_owned(), guest: true, core: 0, result: None, thread: None };
+        lock(&tasks.tasks).insert(1, program);
+        tasks
+    }
+
+    fn with(machine: Arc<dyn Machine>, runner: Runner, ports: Vec<String>) -> Arc<Tasks> {
         // Without routes, it takes no memory to speak of, and cannot fail.
         let fib = FibWriter::new(64).expect("a table for 64 routes").reader();
         let tables = tables(&fib, &[]);
         Arc::new(Tasks {
             machine,
-            script,
+            runner,
             ports,
             end: AtomicU64::new(NEVER),
             tasks: Mutex::default(),
@@ -122,29 +144,64 @@ impl Tasks {
     pub fn run(self: &Arc<Self>, arguments: &[String], grace: Duration) -> Result<(), Failure> {
         let start = native::Start::Main(arguments.to_vec());
         self.start(start, None).map_err(Failure::Task)?;
+        match self.finish(grace) {
+            Err(stuck @ Failure::Stuck { .. }) => Err(stuck),
+            ended => {
+                let given_back = self.give_back();
+                ended.and(given_back)
+            }
+        }
+    }
+
+    /// Waits until all tasks have ended, or do not within `grace` of being asked to.
+    ///
+    /// # Errors
+    /// What was thrown first, unless the program was told; tasks that do not end.
+    pub fn finish(&self, grace: Duration) -> Result<(), Failure> {
         let all_ended = self.wait_all(grace);
         let thrown = lock(&self.failures).first().cloned();
         if !all_ended {
             let tasks = lock(&self.tasks);
-            let stuck = tasks.values().filter(|task| task.result.is_none());
+            let stuck = tasks.values().filter(|task| task.is_active());
             let stuck: Vec<String> = stuck.map(|task| format!("task {} on core {}", task.name, task.core)).collect();
             return Err(Failure::Stuck { tasks: stuck.join(", "), after: thrown });
         }
-        let leak = self.give_back();
-        match thrown {
-            Some(thrown) => Err(Failure::Task(thrown)),
-            None if leak > 0 => Err(Failure::Leak(leak)),
-            None => Ok(()),
-        }
+        thrown.map_or(Ok(()), |thrown| Err(Failure::Task(thrown)))
     }
 
-    /// Closes rings and devices, which free what they hold; returns the number of packet buffers that are missing then.
-    fn give_back(&self) -> usize {
+    /// What tasks have thrown first; from then on the program knows.
+    pub fn take_failure(&self) -> Option<String> {
+        let mut failures = lock(&self.failures);
+        let first = failures.first().cloned();
+        failures.clear();
+        first
+    }
+
+    /// Do tasks run?
+    pub fn active(&self) -> bool {
+        lock(&self.tasks).values().any(Started::is_active)
+    }
+
+    /// A place among the tasks for a thread that is none: of the program that they run beside. `number` 1 is the program's own.
+    pub fn seat(self: &Arc<Self>, number: Option<u32>, name: &str) -> Seat {
+        let mut tasks = lock(&self.tasks);
+        let id = number.unwrap_or(tasks.len() as u32 + 1);
+        let guest = Started { name: name.to_owned(), guest: true, core: 0, result: None, thread: None };
+        tasks.entry(id).or_insert(guest);
+        drop(tasks);
+        Seat::new(id, name, self)
+    }
+
+    /// Closes rings and devices, which free what they hold. When all tasks have ended, and all seats are given back.
+    ///
+    /// # Errors
+    /// Packet buffers are missing then.
+    pub fn give_back(&self) -> Result<(), Failure> {
         let Objects { devices, rings, pools, .. } = std::mem::take(&mut *lock(&self.objects));
         let mut batch = Batch::new(self.machine.memory());
         for queue in devices.iter().flat_map(|device| &device.receive) {
             // SAFETY: all tasks have ended: nobody else asks, with this number or another.
-            let Some(queue) = (unsafe { queue.of(u32::MAX) }) else { continue };
+            let Ok(queue) = (unsafe { queue.of(u32::MAX) }) else { continue };
             // Devices that are rings keep what was sent to them. One that makes packets itself never runs dry.
             for _ in 0..DRAIN {
                 batch.refill();
@@ -154,7 +211,10 @@ impl Tasks {
             }
         }
         drop((batch, rings, devices));
-        pools.into_iter().map(|pool| pool.in_use()).sum()
+        match pools.into_iter().map(|pool| pool.in_use()).sum() {
+            0 => Ok(()),
+            leak => Err(Failure::Leak(leak)),
+        }
     }
 
     /// Asks all tasks to end: `running()` is false from now on.
@@ -235,6 +295,10 @@ impl Tasks {
         if tasks.len() >= MOST {
             return Err(format!("{MOST} tasks have been started: that is all a program may start"));
         }
+        // Beside another program, new tasks may start when those that were asked to end have.
+        if self.runner.is_beside() && !tasks.values().any(Started::is_active) && !self.running(self.machine.now(), 0) {
+            self.end.store(NEVER, Ordering::Release);
+        }
         let id = tasks.len() as u32 + 1;
         let core = match core {
             Some(core) => core,
@@ -257,7 +321,7 @@ impl Tasks {
         // Linux keeps 15 characters.
         let thread = std::thread::Builder::new().name(name.chars().take(15).collect()).spawn(body);
         let thread = thread.map_err(|error| format!("no thread for task {name}: {error}"))?;
-        tasks.insert(id, Started { name, core, result: None, thread: Some(thread) });
+        tasks.insert(id, Started { name, guest: false, core, result: None, thread: Some(thread) });
         Ok(id)
     }
 
@@ -265,8 +329,9 @@ impl Tasks {
     /// among the free ones, and first among those in use.
     fn free_core(&self, tasks: &BTreeMap<u32, Started>, node: Option<u16>) -> usize {
         let users = |core: usize| {
-            let on = tasks.iter().filter(|(_, task)| task.core == core && task.result.is_none());
-            on.map(|(id, _)| if *id == 1 { 1 } else { 2 }).sum::<usize>()
+            let on = tasks.iter().filter(|(_, task)| task.core == core && task.is_active());
+            let others = usize::from(self.machine.holder(core).is_some()) * 2;
+            on.map(|(id, _)| if *id == 1 { 1 } else { 2 }).sum::<usize>() + others
         };
         let cores = self.machine.cores();
         let best = cores.iter().min_by_key(|core| {
@@ -281,61 +346,85 @@ impl Tasks {
     fn body(self: &Arc<Self>, id: u32, core: usize, start: native::Start) -> Result<Vec<u8>, String> {
         let _thread = self.machine.enter(core)?;
         let mut host = TaskHost::new(id, self.clone());
-        let (lua, main) = self.vm(&mut host, &start, core).map_err(|error| message(&error))?;
-        let result = start.call(&lua, &main).map_err(|error| message(&error));
-        // The VM before what its script may still refer to.
-        drop((main, lua));
+        let result = match &self.runner {
+            Runner::Script(script) => {
+                let (lua, main) = self.vm(script, &mut host, &start, core).map_err(|error| message(&error))?;
+                let result = start.call(&lua, &main).map_err(|error| message(&error));
+                // The VM before what its script may still refer to.
+                drop((main, lua));
+                result
+            }
+            Runner::Beside(program) => {
+                return program.run(Seat::of(host, &start, core, self));
+            }
+        };
         drop(host);
         result
     }
 
     /// A VM with the script loaded; the function that runs a task in it.
-    fn vm(self: &Arc<Self>, host: &mut TaskHost, start: &native::Start, core: usize) -> mlua::Result<(Lua, Function)> {
-        let (lua, run) = self.empty_vm(host, start.name(), core)?;
-        self.chunk(&lua)?.call::<()>(())?;
+    fn vm(
+        self: &Arc<Self>,
+        script: &Script,
+        host: &mut TaskHost,
+        start: &native::Start,
+        core: usize,
+    ) -> mlua::Result<(Lua, Function)> {
+        let (lua, run) = self.empty_vm(script, host, start.name(), core)?;
+        chunk(script, &lua)?.call::<()>(())?;
         Ok((lua, run))
-    }
-
-    /// The script's text as a function of a VM.
-    pub(super) fn chunk(&self, lua: &Lua) -> mlua::Result<Function> {
-        lua.load(&self.script.source).set_name(format!("@{}", self.script.name)).into_function()
     }
 
     /// A VM with all that scripts can call, for the task `name`, before the script is loaded; the function that runs a task in it.
     pub(super) fn empty_vm(
         self: &Arc<Self>,
+        script: &Script,
         host: &mut TaskHost,
         name: &str,
         core: usize,
     ) -> mlua::Result<(Lua, Function)> {
-        assert!(super::link() > 0, "the C ABI is linked in");
         // SAFETY: scripts are the user's own code and get the FFI and the debug library on purpose.
         let lua = unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::default()) };
         let package: Table = lua.globals().get("package")?;
         let preload: Table = package.get("preload")?;
-        // A name without a dot is a script's own file.
-        let modules = SOURCES.iter().filter(|(name, _)| name.contains('.'));
-        for (name, source) in crate::vm::LUA_MODULES.iter().chain(modules).chain(JIT_MODULES) {
+        for (name, source) in JIT_MODULES {
             preload.set(*name, lua.load(*source).set_name(format!("={name}")).into_function()?)?;
         }
-        if let Some(folder) = &self.script.folder {
+        if let Some(folder) = &script.folder {
             let before: String = package.get("path")?;
             package.set("path", format!("{}/?.lua;{before}", folder.display()))?;
             lua.globals().set("SCRIPT_FOLDER", folder.display().to_string())?;
         }
-        let native = native::table(&lua, self, host.id, std::ptr::from_mut(host).cast::<c_void>())?;
+        let run = self.furnish(&lua, host, name, core, &script.name, None)?;
+        Ok((lua, run))
+    }
+
+    /// Puts into a VM all that tasks can call; returns the function that runs a task in it. `beside`: what `lua/task/host.lua` says of it.
+    pub(super) fn furnish(
+        self: &Arc<Self>,
+        lua: &Lua,
+        host: &mut TaskHost,
+        name: &str,
+        core: usize,
+        script: &str,
+        beside: Option<Table>,
+    ) -> mlua::Result<Function> {
+        assert!(super::link() > 0, "the C ABI is linked in");
+        let package: Table = lua.globals().get("package")?;
+        let preload: Table = package.get("preload")?;
+        // A name without a dot is a script's own file.
+        let modules = SOURCES.iter().filter(|(name, _)| name.contains('.'));
+        for (name, source) in crate::vm::LUA_MODULES.iter().chain(modules) {
+            preload.set(*name, lua.load(*source).set_name(format!("={name}")).into_function()?)?;
+        }
+        let native = native::table(lua, self, host.id, std::ptr::from_mut(host).cast::<c_void>())?;
         native.set("task_name", name)?;
         native.set("core", core)?;
-        native.set("script_name", self.script.name.as_str())?;
+        native.set("script_name", script)?;
         let pointer = LightUserData(std::ptr::from_mut(host).cast());
         let definitions = crate::header::definitions() + crate::header::task_definitions();
-        let run: Function = lua.load(HOST).set_name("=perigee.task.host").call((
-            definitions,
-            native,
-            pointer,
-            crate::vm::registry(&lua)?,
-        ))?;
-        Ok((lua, run))
+        let loaded = lua.load(HOST).set_name("=perigee.task.host");
+        loaded.call((definitions, native, pointer, crate::vm::registry(lua)?, beside))
     }
 
     /// Waits for a task; what it returned, or `None` if it threw or is not there.
@@ -353,7 +442,7 @@ impl Tasks {
     /// Waits for all tasks but the one that asks, if it is one.
     pub(crate) fn wait_others(&self, me: u32) {
         let mut tasks = lock(&self.tasks);
-        while tasks.iter().any(|(id, task)| *id != me && task.result.is_none()) {
+        while tasks.iter().any(|(id, task)| *id != me && task.is_active()) {
             tasks = self.pause(tasks);
         }
     }
@@ -365,7 +454,7 @@ impl Tasks {
     /// Waits for all tasks; false: some have not ended `grace` after they were asked to.
     fn wait_all(&self, grace: Duration) -> bool {
         let mut tasks = lock(&self.tasks);
-        while tasks.values().any(|task| task.result.is_none()) {
+        while tasks.values().any(Started::is_active) {
             if !self.running(self.machine.now(), grace.as_nanos() as u64) {
                 return false;
             }
@@ -379,22 +468,22 @@ impl Tasks {
 
     /// Has a task ended?
     pub(crate) fn ended(&self, id: u32) -> bool {
-        lock(&self.tasks).get(&id).is_none_or(|task| task.result.is_some())
+        !lock(&self.tasks).get(&id).is_some_and(Started::is_active)
     }
 
     /// A task's name, as messages show it.
     pub(crate) fn name_of(&self, id: u32) -> Option<String> {
-        lock(&self.tasks).get(&id).map(|task| format!("task {}", task.name))
+        let title = |task: &Started| if task.guest { task.name.clone() } else { format!("task {}", task.name) };
+        lock(&self.tasks).get(&id).map(title)
     }
 
-    /// The tasks that others than the main one share their core with: (task, task, core).
+    /// Who else has a task's core, but for the main one, which waits most of the time: "task NAME", and the core.
     pub(crate) fn shares_core(&self, id: u32) -> Option<(String, usize)> {
         let tasks = lock(&self.tasks);
         let core = tasks.get(&id)?.core;
-        let other = tasks
-            .iter()
-            .find(|(other, task)| **other != id && **other != 1 && task.core == core && task.result.is_none())?;
-        Some((other.1.name.clone(), core))
+        let mut others = tasks.iter().filter(|(other, task)| **other != id && **other != 1 && task.is_active());
+        let other = others.find(|(_, task)| task.core == core).map(|(_, task)| format!("task {}", task.name));
+        Some((other.or_else(|| self.machine.holder(core))?, core))
     }
 
     /// A task has ended: gives back the queues it had, and keeps its pools until their packets are back.
@@ -407,6 +496,21 @@ impl Tasks {
         objects.rings.iter().for_each(|ring| ring.receiver.give_back(task));
         objects.pools.extend(pools);
         objects.pools.retain(|pool| pool.in_use() > 0);
+    }
+
+    /// A task needs a queue or a ring, by its address, no more.
+    pub(crate) fn leave(&self, task: u32, queue: usize) {
+        let objects = lock(&self.objects);
+        let receive = objects.devices.iter().flat_map(|device| &device.receive);
+        let rings = objects.rings.iter().map(|ring| (&raw const **ring as usize, &ring.receiver));
+        let mut receivers = receive.map(|queue| (&raw const **queue as usize, &**queue)).chain(rings);
+        if let Some((_, receiver)) = receivers.find(|(address, _)| *address == queue) {
+            receiver.give_back(task);
+        }
+        let mut transmit = objects.devices.iter().flat_map(|device| &device.transmit);
+        if let Some(sender) = transmit.find(|sender| &raw const ***sender as usize == queue) {
+            sender.give_back(task);
+        }
     }
 
     /// The number of a device that is open, by its name.
@@ -426,10 +530,11 @@ impl Tasks {
         let (opened, steering) = self.open_queues(request)?;
         let name = |i: usize| format!("{i} of {}", request.name);
         let rates: Vec<Arc<Rate>> = opened.transmit.iter().map(|_| Arc::default()).collect();
-        let receive = opened.receive.into_iter().enumerate().map(|(i, queue)| Box::new(Owned::new(name(i), queue)));
-        let transmit = opened.transmit.into_iter().zip(&rates).enumerate();
-        let transmit =
-            transmit.map(|(i, (queue, rate))| Box::new(Owned::new(name(i), Sender::new(queue, rate.clone()))));
+        let receive = opened.receive.into_iter().enumerate();
+        let receive = receive.map(|(i, queue)| Box::new(Owned::claimed(name(i), queue.queue, queue.claim)));
+        let transmit = opened.transmit.into_iter().zip(&rates).enumerate().map(|(i, (queue, rate))| {
+            Box::new(Owned::claimed(name(i), Sender::new(queue.queue, rate.clone()), queue.claim))
+        });
         objects.devices.push(Arc::new(SharedDevice {
             name: request.name.clone(),
             port: opened.port,
@@ -458,8 +563,13 @@ impl Tasks {
         let (Some(receiver), Some(sender)) = (opened.receive.pop(), opened.transmit.pop()) else {
             return Err(format!("{} has no queues", request.name));
         };
-        let (steering, receive) = steer::receive_queues(receiver, self.machine.memory(), receive);
-        let transmit = steer::transmit_queues(sender, transmit);
+        // What several tasks share is theirs for good.
+        for claim in receiver.claim.iter().chain(&sender.claim) {
+            claim.take()?;
+        }
+        let (steering, receive) = steer::receive_queues(receiver.queue, self.machine.memory(), receive);
+        let receive = receive.into_iter().map(DeviceQueue::from).collect();
+        let transmit = steer::transmit_queues(sender.queue, transmit).into_iter().map(DeviceQueue::from).collect();
         Ok((OpenDevice { port: opened.port, receive, transmit }, Some(steering)))
     }
 
@@ -554,6 +664,11 @@ impl Tasks {
 /// The files of `lua/task`, carried in the binary: (module name, source). Those without a dot in their names are no modules.
 pub(super) const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/task_sources.rs"));
 const HOST: &str = include_str!("../../../../lua/task/host.lua");
+
+/// A script's text as a function of a VM.
+pub(super) fn chunk(script: &Script, lua: &Lua) -> mlua::Result<Function> {
+    lua.load(&script.source).set_name(format!("@{}", script.name)).into_function()
+}
 
 /// Tables without routes: an interface per port, as modules find it by the port's number.
 fn tables(fib: &Fib, ports: &[(String, perigee_packet::PortInfo)]) -> Tables {

@@ -3,7 +3,7 @@
 //! which frees what they hold when the task ends, however it ends.
 
 use super::group::Tasks;
-use super::shared::{SharedReceiver, SharedRing, SharedSender};
+use super::shared::{SharedReceiver, SharedRing, SharedSender, Taken};
 use perigee_modules::{Context, PuntSink, Punted, host};
 use perigee_packet::batch::scatter::DropOut;
 use perigee_packet::{BATCH_SIZE, Batch, Mask, Pool};
@@ -175,8 +175,7 @@ impl TaskHost {
         let burst = burst.clamp(1, BATCH_SIZE);
         let id = self.id;
         // SAFETY: this is the task's own thread; the reference ends with this call.
-        let receiver =
-            unsafe { queue.of(id) }.ok_or_else(|| self.taken("receive", queue.name.as_str(), queue.owner()))?;
+        let receiver = unsafe { queue.of(id) }.map_err(|taken| self.taken("receive", &queue.name, taken))?;
         let n = self.poll_until(timeout, |_| Some(receiver.receive(batch, burst)).filter(|&n| n > 0)).unwrap_or(0);
         batch.for_each(Mask::ALL, |packet| packet.set_l3(network_offset(packet.frame())));
         self.context.counters.received.add(n as u64);
@@ -189,8 +188,7 @@ impl TaskHost {
     pub fn send(&mut self, queue: &SharedSender, batch: &mut Batch, timeout: u64) -> Result<usize, String> {
         let id = self.id;
         // SAFETY: as in `receive`.
-        let sender =
-            unsafe { queue.of(id) }.ok_or_else(|| self.taken("transmit", queue.name.as_str(), queue.owner()))?;
+        let sender = unsafe { queue.of(id) }.map_err(|taken| self.taken("transmit", &queue.name, taken))?;
         Ok(self.send_all(batch, timeout, |batch, now| sender.send(batch, now)))
     }
 
@@ -267,8 +265,11 @@ impl TaskHost {
         batch.refill();
     }
 
-    fn taken(&self, what: &str, name: &str, owner: Option<u32>) -> String {
-        let owner = owner.and_then(|owner| self.group.name_of(owner)).unwrap_or_else(|| "another task".to_owned());
+    fn taken(&self, what: &str, name: &str, taken: Taken) -> String {
+        let owner = match taken {
+            Taken::Elsewhere(why) => return why,
+            Taken::By(owner) => self.group.name_of(owner).unwrap_or_else(|| "another task".to_owned()),
+        };
         format!("{what} queue {name} is used by {owner}: a queue is one task's at a time; ask for one queue per task")
     }
 }

@@ -47,11 +47,36 @@ impl DeviceRequest {
     }
 }
 
+/// A queue that somebody other than a task may have instead.
+pub trait Claim: Send + Sync {
+    /// A task is to have it from now on.
+    ///
+    /// # Errors
+    /// Who has it, in a sentence.
+    fn take(&self) -> Result<(), String>;
+
+    /// The task has ended.
+    fn give_back(&self);
+}
+
+/// A queue of a device.
+pub struct DeviceQueue<Q: ?Sized> {
+    pub queue: Box<Q>,
+    /// `None`: it is the tasks' alone.
+    pub claim: Option<Arc<dyn Claim>>,
+}
+
+impl<Q: ?Sized> From<Box<Q>> for DeviceQueue<Q> {
+    fn from(queue: Box<Q>) -> DeviceQueue<Q> {
+        DeviceQueue { queue, claim: None }
+    }
+}
+
 /// A started device and all of its queues.
 pub struct OpenDevice {
     pub port: Box<dyn Port>,
-    pub receive: Vec<Box<dyn ReceiveQueue>>,
-    pub transmit: Vec<Box<dyn TransmitQueue>>,
+    pub receive: Vec<DeviceQueue<dyn ReceiveQueue>>,
+    pub transmit: Vec<DeviceQueue<dyn TransmitQueue>>,
 }
 
 /// A processor core that tasks may use.
@@ -70,11 +95,23 @@ pub trait Machine: Send + Sync {
     /// The cores that tasks may use; the first is the main task's.
     fn cores(&self) -> Vec<Core>;
 
+    /// Who has a core besides tasks, such as "worker 2"; nobody, as a rule.
+    fn holder(&self, core: usize) -> Option<String> {
+        let _ = core;
+        None
+    }
+
     /// Opens and starts a device.
     fn open(&self, request: &DeviceRequest) -> Result<OpenDevice, String>;
 
     /// A pool of packet buffers with room for frames of `room` bytes.
     fn pool(&self, buffers: u32, room: u16, numa_node: Option<u16>) -> Result<Arc<dyn Pool>, String>;
+
+    /// New packets from the pool of the program that tasks run beside: what they send into its graph is not copied.
+    fn programs_pool(&self, numa_node: Option<u16>) -> Result<Arc<dyn Pool>, String> {
+        let _ = numa_node;
+        Err("a pool of the program's packets is for tasks beside a Snabb program: leave `snabb` out".to_owned())
+    }
 
     /// A ring for packets from any number of threads to one.
     #[allow(clippy::type_complexity)]

@@ -5,7 +5,7 @@
 //! The VM is loaded where a mistake in the script can still be reported before anything is opened, and moved, with everything that refers
 //! to it, to the thread that sends. Its script starts no tasks and opens no devices: it changes what it is given.
 
-use super::group::Tasks;
+use super::group::{Tasks, chunk};
 use super::host::{TaskHost, network_offset};
 use super::machine::Machine;
 use crate::vm::{Script, ScriptError, lua_type, message};
@@ -36,14 +36,14 @@ impl Modifier {
     /// It does not compile or throws, with file and line; it has neither a table `traffic` nor a function `modify`.
     pub fn load(machine: Arc<dyn Machine>, script: Script, words: &[String]) -> Result<Modifier, ScriptError> {
         let name = script.name.clone();
-        let tasks = Tasks::new(machine, script, vec![]);
+        let tasks = Tasks::new(machine, script.clone(), vec![]);
         let mut host = TaskHost::new(1, tasks.clone());
         let load = |host: &mut TaskHost| -> mlua::Result<(Lua, Parts)> {
-            let (lua, _) = tasks.empty_vm(host, "modify", 0)?;
+            let (lua, _) = tasks.empty_vm(&script, host, "modify", 0)?;
             let prepare: Function = lua.load(CALL).set_name("=perigee.task.modifier").into_function()?;
             let callable: Function = prepare.call(())?;
             let words: Variadic<&str> = words.iter().map(String::as_str).collect();
-            let returned = tasks.chunk(&lua)?.call::<Value>(words)?;
+            let returned = chunk(&script, &lua)?.call::<Value>(words)?;
             let (described, modify) = parts(&lua, &name, returned)?;
             let modify = modify.map(|modify| callable.call(modify)).transpose()?;
             Ok((lua, (described, modify)))

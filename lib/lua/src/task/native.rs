@@ -64,7 +64,7 @@ pub fn table(lua: &Lua, tasks: &Arc<Tasks>, id: u32, host: *mut c_void) -> mlua:
     to.set("id", id)?;
     start_and_end(lua, &to, tasks, id)?;
     devices(lua, &to, tasks)?;
-    packets(lua, &to, tasks, host as usize)?;
+    packets(lua, &to, tasks, id, host as usize)?;
     Ok(to)
 }
 
@@ -281,10 +281,12 @@ fn describe(lua: &Lua, device: &SharedDevice) -> mlua::Result<Table> {
     Ok(table)
 }
 
-fn packets(lua: &Lua, to: &Table, tasks: &Arc<Tasks>, host: usize) -> mlua::Result<()> {
+fn packets(lua: &Lua, to: &Table, tasks: &Arc<Tasks>, id: u32, host: usize) -> mlua::Result<()> {
     let group = tasks.clone();
-    let pool = move |_: &Lua, (buffers, room, node, prototype): (u32, u16, Option<u16>, LuaString)| {
-        let pool = group.machine().pool(buffers, room, node).map_err(throw)?;
+    let pool = move |_: &Lua, (buffers, room, node, prototype, programs): (u32, u16, Option<u16>, LuaString, bool)| {
+        let machine = group.machine();
+        let pool = if programs { machine.programs_pool(node) } else { machine.pool(buffers, room, node) };
+        let pool = pool.map_err(throw)?;
         // SAFETY: the task's host, which outlives its VM; Lua is in the middle of a call to us alone.
         let host = unsafe { &mut *(host as *mut TaskHost) };
         Ok(LightUserData(host.new_pool(TaskPool::new(pool, prototype.as_bytes().to_vec())).cast()))
@@ -294,6 +296,12 @@ fn packets(lua: &Lua, to: &Table, tasks: &Arc<Tasks>, host: usize) -> mlua::Resu
     to.set("ring", lua.create_function(move |_, capacity: u32| group.ring(capacity).map(pointer).map_err(throw))?)?;
     let group = tasks.clone();
     to.set("pipe", lua.create_function(move |_, capacity: usize| group.pipe(capacity).map(pointer).map_err(throw))?)?;
+    let group = tasks.clone();
+    let leave = move |_: &Lua, queue: usize| {
+        group.leave(id, queue);
+        Ok(())
+    };
+    to.set("leave", lua.create_function(leave)?)?;
     let group = tasks.clone();
     // ns per frame and per byte; both 0: no limit.
     let rate = move |_: &Lua, (queue, frame_ns, byte_ns): (usize, f64, f64)| {

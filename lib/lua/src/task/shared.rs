@@ -7,6 +7,7 @@
 //!
 //! [`Tasks`]: super::Tasks
 
+use super::machine::Claim;
 use super::steer::Steering;
 use perigee_packet::{BATCH_SIZE, Batch, Port, ReceiveQueue, TransmitQueue};
 use std::cell::UnsafeCell;
@@ -21,6 +22,8 @@ pub struct Owned<T> {
     owner: AtomicU32,
     /// How messages name it.
     pub name: String,
+    /// Where others than tasks may have it.
+    claim: Option<Arc<dyn Claim>>,
     value: UnsafeCell<T>,
 }
 
@@ -29,35 +32,63 @@ unsafe impl<T: Send> Sync for Owned<T> {}
 
 impl<T> Owned<T> {
     pub fn new(name: String, value: T) -> Owned<T> {
-        Owned { owner: AtomicU32::new(NOBODY), name, value: UnsafeCell::new(value) }
+        Owned::claimed(name, value, None)
     }
 
-    /// The value, for a task; it becomes this task's if nobody has it. `None` if another task has it.
+    /// What others than tasks may have instead.
+    pub fn claimed(name: String, value: T, claim: Option<Arc<dyn Claim>>) -> Owned<T> {
+        Owned { owner: AtomicU32::new(NOBODY), name, claim, value: UnsafeCell::new(value) }
+    }
+
+    /// The value, for a task; it becomes this task's if nobody has it. Else: who has it, as a sentence if that is no task.
     ///
     /// # Safety
     /// Only the task's own thread may ask with its number, and no reference that it got before may live.
     #[inline]
     #[allow(clippy::mut_from_ref)]
-    pub unsafe fn of(&self, task: u32) -> Option<&mut T> {
-        let mine = self.owner.load(Ordering::Relaxed) == task || self.take(task);
+    pub unsafe fn of(&self, task: u32) -> Result<&mut T, Taken> {
+        if self.owner.load(Ordering::Relaxed) != task {
+            self.take(task)?;
+        }
         // SAFETY: the owner's thread alone gets here, and holds no other reference.
-        mine.then(|| unsafe { &mut *self.value.get() })
+        Ok(unsafe { &mut *self.value.get() })
     }
 
     #[cold]
-    fn take(&self, task: u32) -> bool {
-        self.owner.compare_exchange(NOBODY, task, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    fn take(&self, task: u32) -> Result<(), Taken> {
+        let taken = self.owner.compare_exchange(NOBODY, task, Ordering::Acquire, Ordering::Relaxed);
+        taken.map_err(Taken::By)?;
+        if let Some(Err(why)) = self.claim.as_ref().map(|claim| claim.take()) {
+            self.owner.store(NOBODY, Ordering::Release);
+            return Err(Taken::Elsewhere(why));
+        }
+        Ok(())
     }
 
     /// The task that has it.
+    #[cfg(test)]
     pub fn owner(&self) -> Option<u32> {
         Some(self.owner.load(Ordering::Relaxed)).filter(|owner| *owner != NOBODY)
     }
 
     /// A task has ended: what it had, others may have.
     pub fn give_back(&self, task: u32) {
-        let _ = self.owner.compare_exchange(task, NOBODY, Ordering::Release, Ordering::Relaxed);
+        if self.owner.load(Ordering::Relaxed) == task {
+            if let Some(claim) = &self.claim {
+                claim.give_back();
+            }
+            self.owner.store(NOBODY, Ordering::Release);
+        }
     }
+}
+
+/// Why a task does not get what it asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It is this task's.
+    By(u32),
+    /// It is not a task's: a sentence.
+    Elsewhere(String),
 }
 
 /// `perigee_receive_queue`
@@ -168,8 +199,8 @@ mod tests {
                     while turns < TURNS {
                         // SAFETY: only this thread has the task's number, and the reference is gone at once.
                         match unsafe { owned.of(task) } {
-                            Some(number) => *number += 1,
-                            None => {
+                            Ok(number) => *number += 1,
+                            Err(_) => {
                                 std::thread::yield_now();
                                 continue;
                             }
@@ -183,6 +214,6 @@ mod tests {
         });
         assert_eq!(owned.owner(), None);
         // SAFETY: as above.
-        assert_eq!(unsafe { owned.of(1) }.map(|number| *number), Some(TASKS * TURNS));
+        assert_eq!(unsafe { owned.of(1) }.map(|number| *number), Ok(TASKS * TURNS));
     }
 }

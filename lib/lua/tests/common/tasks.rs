@@ -64,8 +64,8 @@ impl Machine for Heap {
             .collect();
         Ok(OpenDevice {
             port: Box::new(Loop(request.name.clone(), 3)),
-            receive: queues.iter().map(|queue| Box::new(queue.clone()) as Box<dyn ReceiveQueue>).collect(),
-            transmit: queues.iter().map(|queue| Box::new(queue.clone()) as Box<dyn TransmitQueue>).collect(),
+            receive: queues.iter().map(|queue| (Box::new(queue.clone()) as Box<dyn ReceiveQueue>).into()).collect(),
+            transmit: queues.iter().map(|queue| (Box::new(queue.clone()) as Box<dyn TransmitQueue>).into()).collect(),
         })
     }
     fn pool(&self, _: u32, _: u16, _: Option<u16>) -> Result<Arc<dyn Pool>, String> {

@@ -6,12 +6,12 @@
 local native = require "perigee.native"
 local task = require "perigee.task"
 local frame = require "perigee.frame"
-local libmoon = require "libmoon"
-local memory = require "memory"
-local namespaces = require "namespaces"
-local pipe = require "pipe"
-local eth = require "proto.ethernet"
-require "device"
+local libmoon = require "libmoon.libmoon"
+local memory = require "libmoon.memory"
+local namespaces = require "libmoon.namespaces"
+local pipe = require "libmoon.pipe"
+local eth = require "libmoon.proto.ethernet"
+require "libmoon.device"
 
 local arp = { OP_REQUEST = 1, OP_REPLY = 2, HARDWARE_ADDRESS_TYPE_ETHERNET = 1, arpTask = "__MG_ARP_TASK" }
 

@@ -1,4 +1,4 @@
 -- SPDX-License-Identifier: MIT
 -- TCP has no constants of its own here; its header is pkt.tcp.
-require "packet"
+require "libmoon.packet"
 return {}
