@@ -214,6 +214,19 @@ function M.apply_config_actions (actions)
    take_steps(graph.from_snabb(actions))
 end
 
+-- Where there are several NUMA nodes, this thread stays on that of its devices.
+local function bind_to_devices (new)
+   local names = {}
+   for _, app in pairs(new.apps) do
+      if app.class.port_of and (app.worker or 1) == 1 then
+         local ok, device = pcall(app.class.port_of, app.arg)
+         if ok and type(device) == "string" then names[#names + 1] = device end
+      end
+   end
+   local why = native.bind_first(names)
+   if why then io.stderr:write("note: ", why, "\n") end
+end
+
 -- How many queues of each device the apps of a graph use, on whatever thread. A class that uses some has a function
 -- port_of(arg), which returns the device and the queue.
 local function queues_of_ports (new)
@@ -240,6 +253,7 @@ function M.configure (new)
    end
    graph.check(new)
    M.port_queues = queues_of_ports(new)
+   if native.several_nodes then bind_to_devices(new) end
    local several, place = M.wants_threads(new), nil
    if native.auto then place, several = require("core.auto").place(new) end
    if not M.threads and several then M.threads = require("core.threads") end

@@ -150,8 +150,12 @@ function M.free (p)
    fl.nfree = n + 1
 end
 
+-- Packets of other NUMA nodes go back to their pools; where there is one node, there are none.
+local several_nodes = native.several_nodes
+
 --- Move what was counted since the last time to the engine's counters *frees*, *bytes* and *bits*.
 function M.settle (frees, bytes, bits)
+   if several_nodes and pool ~= nil then C.perigee_snabb_sweep(pool, fl, tonumber(fl.frees)) end
    frees.c = frees.c + fl.frees
    bytes.c = bytes.c + fl.bytes
    bits.c = bits.c + (fl.padded + fl.frees * 24) * 8

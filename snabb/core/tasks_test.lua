@@ -64,8 +64,9 @@ local function test_engine (task)
    engine.main{duration = 0.01, no_report = true}
    assert(not task.running() and counter:wait() == true and counter:ended())
    -- New ones may be started, and end the engine.
+   pipe = task.pipe()
    counter = task.start(M.count, pipe)
-   assert(task.running())
+   assert(task.running() and pipe:receive(10) == 1)
    task.limit(0.02)
    engine.main{no_report = true}
    assert(counter:wait() == true and not task.running())

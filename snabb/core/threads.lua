@@ -155,9 +155,20 @@ local function ask (worker, text)
    return answer
 end
 
-local function start (worker)
+-- The devices that a part's apps use: the thread that runs them should be near.
+local function devices_of (part)
+   local names = {}
+   for _, name in ipairs(sorted_keys(part.apps)) do
+      local class, arg = part.apps[name].class, part.apps[name].arg
+      local ok, device = pcall(class.port_of or error, arg)
+      if ok and type(device) == "string" then names[#names + 1] = device end
+   end
+   return names
+end
+
+local function start (worker, part)
    if started[worker] then return end
-   local why = native.start_thread(worker)
+   local why = native.start_thread(worker, devices_of(part))
    if why then error(why, 0) end
    started[worker] = true
    ask(worker, M.encode({do_ = "hello", program = M.program()}))
@@ -231,7 +242,7 @@ local function change (engine, parts, texts)
    end
    old_bridges = bridges
    for _, worker in ipairs(sorted_keys(texts)) do
-      start(worker)
+      start(worker, parts[worker])
       configured[worker] = true
       ask(worker, texts[worker])
       parts_now[worker] = parts[worker]

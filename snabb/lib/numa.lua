@@ -23,7 +23,9 @@ local MPOL_F_MEMS_ALLOWED = 4
 local SCHED_FIFO = 1
 local MAX_CPU, MAX_NODE = 1023, 1023
 
-local NODE_PATH = "/sys/devices/system/node/node"
+-- Another folder in the selftest.
+local sys = "/sys"
+local function node_path(node) return sys.."/devices/system/node/node"..node end
 local mask_t = ffi.typeof("uint8_t[128]")
 
 local M = {}
@@ -76,18 +78,18 @@ end
 
 --- The set of CPUs of the NUMA node `node`.
 function M.node_cpus(node)
-   return parse_file(NODE_PATH..node.."/cpulist")
+   return parse_file(node_path(node).."/cpulist")
 end
 
 --- The set of CPUs that the kernel's scheduler leaves alone (isolcpus).
 function M.isolated_cpus()
-   return parse_file("/sys/devices/system/cpu/isolated")
+   return parse_file(sys.."/devices/system/cpu/isolated")
 end
 
 --- The NUMA node of the CPU `cpu`; 0 where that is not known.
 function M.cpu_get_numa_node(cpu)
    local node = 0
-   while exists(NODE_PATH..node.."/cpulist") do
+   while exists(node_path(node).."/cpulist") do
       if M.node_cpus(node)[tonumber(cpu)] then return node end
       node = node + 1
    end
@@ -96,7 +98,7 @@ end
 
 --- Whether there is more than one NUMA node.
 function M.has_numa()
-   return exists(NODE_PATH.."1/cpulist")
+   return exists(node_path(1).."/cpulist")
 end
 
 local function qualified(address)
@@ -106,7 +108,7 @@ end
 
 --- The NUMA node of the PCI device at the address `address` ("0000:01:00.0" or "01:00.0"). Errors: if there is none.
 function M.pci_get_numa_node(address)
-   local path = "/sys/bus/pci/devices/"..qualified(address).."/numa_node"
+   local path = sys.."/bus/pci/devices/"..qualified(address).."/numa_node"
    if not exists(path) then error("no PCI device "..qualified(address), 0) end
    -- -1 means that it is not known.
    return math.max(0, tonumber(lib.firstline(path)))
@@ -268,7 +270,7 @@ local function test_binding()
       M.bind_to_cpu(cpu, "skip-perf-checks")
       local running_on, node = current_cpu()
       assert(running_on == cpu and bound_cpu == cpu and bound_numa_node == node)
-      assert(M.cpu_get_numa_node(cpu) == node or not exists(NODE_PATH.."0/cpulist"))
+      assert(M.cpu_get_numa_node(cpu) == node or not exists(node_path(0).."/cpulist"))
       M.bind_to_cpu(cpu)
       assert(not pcall(M.bind_to_cpu, {cpu}, true), "already bound")
       assert(not pcall(M.bind_to_numa_node, node + 1))
@@ -287,6 +289,34 @@ local function test_binding()
    for _, bad in ipairs {-1, 1024, 0.5, "x", {0, -1}} do assert(not pcall(M.bind_to_cpu, bad, true)) end
 end
 
+-- A machine of two nodes, as far as its files go.
+local function test_two_nodes()
+   local root = os.tmpname()
+   os.remove(root)
+   local files = {
+      ["/devices/system/node/node0/cpulist"] = "0-1,4\n", ["/devices/system/node/node1/cpulist"] = "2-3,5\n",
+      ["/devices/system/cpu/isolated"] = "2-3\n", ["/bus/pci/devices/0000:01:00.0/numa_node"] = "0\n",
+      ["/bus/pci/devices/0000:81:00.0/numa_node"] = "1\n", ["/bus/pci/devices/0000:81:00.1/numa_node"] = "1\n",
+      ["/bus/pci/devices/0000:02:00.0/numa_node"] = "-1\n",
+   }
+   for path, text in pairs(files) do
+      assert(os.execute("mkdir -p '"..root..path:match("^(.*)/").."'"))
+      local file = assert(io.open(root..path, "w"))
+      file:write(text)
+      file:close()
+   end
+   sys = root
+   assert(M.has_numa() and lib.equal(M.node_cpus(1), {[2] = true, [3] = true, [5] = true}))
+   assert(M.cpu_get_numa_node(4) == 0 and M.cpu_get_numa_node(5) == 1 and M.cpu_get_numa_node("3") == 1)
+   assert(M.cpu_get_numa_node(99) == 0 and lib.equal(M.isolated_cpus(), {[2] = true, [3] = true}))
+   assert(M.pci_get_numa_node("81:00.0") == 1 and M.pci_get_numa_node("0000:02:00.0") == 0)
+   assert(M.choose_numa_node_for_pci_addresses({"81:00.0", "0000:81:00.1"}, true) == 1)
+   local ok, message = pcall(M.choose_numa_node_for_pci_addresses, {"81:00.0", "01:00.0"}, true)
+   assert(not ok and message == "PCI devices 81:00.0 and 01:00.0 have different NUMA node affinities")
+   sys = "/sys"
+   os.execute("rm -r '"..root.."'")
+end
+
 function M.selftest()
    assert(lib.equal(M.parse_cpuset("0-2,7"), {[0] = true, [1] = true, [2] = true, [7] = true}))
    assert(lib.equal(M.parse_cpuset(" 1 , 3 - 4\n"), {[1] = true, [3] = true, [4] = true}))
@@ -298,6 +328,7 @@ function M.selftest()
    local ok, message = pcall(M.pci_get_numa_node, "ff:1f.7")
    assert(not ok and message == "no PCI device 0000:ff:1f.7")
    assert(M.choose_numa_node_for_pci_addresses({}) == nil and type(M.isolated_cpus()) == "table")
+   test_two_nodes()
    test_binding()
 end
 

@@ -224,13 +224,22 @@ impl Drop for RegisteredThread {
 
 /// Binds the calling thread to a core.
 pub fn pin_current_thread(core: usize) -> Result<()> {
+    bind_current_thread(&[core])
+}
+
+/// Binds the calling thread to some cores.
+pub fn bind_current_thread(cores: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
-    if core >= CpuSet::MAX_CPU {
+    if let Some(core) = cores.iter().find(|core| **core >= CpuSet::MAX_CPU) {
         return Err(Error::new(format!("there is no core {core}: at most {} are supported", CpuSet::MAX_CPU)));
     }
-    set.set(core);
+    cores.iter().for_each(|core| set.set(*core));
     sched_setaffinity(None, &set).map_err(|e| {
-        Error::new(format!("a thread could not be bound to core {core}: {e}; choose a core that this process may use"))
+        let list: Vec<String> = cores.iter().map(usize::to_string).collect();
+        Error::new(format!(
+            "a thread could not be bound to core {}: {e}; choose a core that this process may use",
+            list.join(",")
+        ))
     })
 }
 

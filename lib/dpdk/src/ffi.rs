@@ -271,6 +271,9 @@ unsafe extern "C" {
     pub fn perigee_pool_in_use(pool: *const Mempool) -> c_uint;
     pub fn perigee_snabb_pool_create(name: *const c_char, most: u32, socket: c_int) -> *mut Mempool;
     pub fn perigee_snabb_pool_grow(pool: *mut Mempool, zone: *const c_char, n: u32, socket: c_int) -> c_int;
+    pub fn perigee_snabb_pool_join(pool: *mut Mempool, known: *mut Mempool);
+    pub fn perigee_snabb_memory(bytes: usize, node: c_int) -> *mut c_void;
+    pub fn perigee_snabb_free_memory(at: *mut c_void, bytes: usize);
     pub fn perigee_snabb_pool_size(pool: *const Mempool) -> u32;
     pub fn perigee_snabb_pool_available(pool: *const Mempool) -> u32;
     pub fn perigee_snabb_pool_know(pool: *mut Mempool, first: *const c_void, bytes: usize);
@@ -278,6 +281,7 @@ unsafe extern "C" {
     pub fn perigee_snabb_ring_create(name: *const c_char, capacity: c_uint, socket: c_int) -> *mut Ring;
     pub fn perigee_snabb_take(pool: *mut Mempool, to: *mut *mut c_void, n: u32) -> u32;
     pub fn perigee_snabb_give(pool: *mut Mempool, from: *mut *mut c_void, n: u32);
+    pub fn perigee_snabb_sweep(pool: *mut Mempool, list: *mut SnabbFreelist, n: u32) -> u32;
     pub fn perigee_snabb_receive(port: *mut SnabbQueues, to: *mut SnabbLink, n: u32) -> u32;
     pub fn perigee_snabb_transmit(port: *mut SnabbQueues, from: *mut SnabbLink, counts: *mut SnabbFreelist) -> u32;
     pub fn perigee_snabb_put(to: *mut Ring, from: *mut SnabbLink) -> u32;

@@ -26,6 +26,7 @@ pub mod fib;
 mod flow;
 mod log;
 mod memory;
+pub mod numa;
 mod open_port;
 mod plan;
 mod pool;
@@ -39,8 +40,8 @@ pub use acl::{AclFilter, Action, Key4, Key6, MAX_RULES, key4, key6};
 pub use clock::Clock;
 pub use device::{Device, socket_frames};
 pub use eal::{
-    Eal, EalConfig, Hugepages, LogLevel, RegisteredThread, fallback_runtime_dir, pin_current_thread, set_runtime_dir,
-    usable_cores, version,
+    Eal, EalConfig, Hugepages, LogLevel, RegisteredThread, bind_current_thread, fallback_runtime_dir,
+    pin_current_thread, set_runtime_dir, usable_cores, version,
 };
 pub use error::{Error, Result};
 pub use flow::{FlowRule, Steer};

@@ -229,7 +229,10 @@ uint32_t perigee_snabb_transmit(struct perigee_snabb_port *port, struct link *fr
 
 struct rte_ring *perigee_snabb_ring_create(const char *name, unsigned int capacity, int socket)
 {
-	return rte_ring_create(name, capacity, socket, RING_F_EXACT_SZ | RING_F_SP_ENQ | RING_F_SC_DEQ);
+	struct rte_ring *ring = rte_ring_create(name, capacity, socket, RING_F_EXACT_SZ | RING_F_SP_ENQ | RING_F_SC_DEQ);
+
+	/* Without hugepages all of EAL's memory is of socket 0, as far as it knows. */
+	return ring || socket == SOCKET_ID_ANY ? ring : perigee_snabb_ring_create(name, capacity, SOCKET_ID_ANY);
 }
 
 uint32_t perigee_snabb_put(struct perigee_snabb_ring *to, struct link *from)

@@ -53,6 +53,9 @@ struct perigee_snabb_ring; /* a link between two threads */
 uint32_t perigee_snabb_take(struct perigee_snabb_pool *pool, struct packet **to, uint32_t n);
 /* Gives packets back; those that are not the pool's are left alone. */
 void perigee_snabb_give(struct perigee_snabb_pool *pool, struct packet **from, uint32_t n);
+/* Where there are pools of several NUMA nodes: gives those of the n packets that were freed last that are of other nodes back to their
+ * pools; returns how many. */
+uint32_t perigee_snabb_sweep(struct perigee_snabb_pool *here, struct perigee_snabb_freelist *list, uint32_t n);
 /* Moves up to n received packets to a link, as far as it has room; returns how many. */
 uint32_t perigee_snabb_receive(struct perigee_snabb_port *port, struct link *to, uint32_t n);
 /* Moves the packets of a link to the device, as far as it takes them, and counts them as freed; returns how many. */
@@ -104,6 +107,9 @@ struct perigee_snabb_port {
 
 struct rte_mempool *perigee_snabb_pool_create(const char *name, uint32_t most, int socket);
 int perigee_snabb_pool_grow(struct rte_mempool *pool, const char *zone, uint32_t n, int socket);
+void perigee_snabb_pool_join(struct rte_mempool *pool, struct rte_mempool *known);
+void *perigee_snabb_memory(size_t bytes, int node);
+void perigee_snabb_free_memory(void *at, size_t bytes);
 uint32_t perigee_snabb_pool_size(const struct rte_mempool *pool);
 uint32_t perigee_snabb_pool_available(const struct rte_mempool *pool);
 void perigee_snabb_pool_know(struct rte_mempool *pool, const void *first, size_t bytes);

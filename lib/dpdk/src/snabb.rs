@@ -23,7 +23,7 @@ use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// `snabb.h`, of which [`definitions`] is a part.
 const HEADER: &str = include_str!("snabb.h");
@@ -40,9 +40,13 @@ pub fn definitions() -> &'static str {
     rest.split_once("/* ffi.cdef ends */").expect("snabb.h has its second mark").0
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What Lua finds by name in the program: listed, so that the linker keeps it.
 #[repr(transparent)]
-struct Exports([*const c_void; 14]);
+struct Exports([*const c_void; 15]);
 
 // SAFETY: addresses of functions, which never change.
 unsafe impl Sync for Exports {}
@@ -51,6 +55,7 @@ unsafe impl Sync for Exports {}
 static EXPORTS: Exports = Exports([
     ffi::perigee_snabb_take as *const c_void,
     ffi::perigee_snabb_give as *const c_void,
+    ffi::perigee_snabb_sweep as *const c_void,
     ffi::perigee_snabb_receive as *const c_void,
     ffi::perigee_snabb_transmit as *const c_void,
     ffi::perigee_snabb_put as *const c_void,
@@ -65,29 +70,66 @@ static EXPORTS: Exports = Exports([
     ffi::full_memory_barrier as *const c_void,
 ]);
 
-/// The packets of a process; clones share it.
+/// The packets of a process on one NUMA node, or all of them; clones share it.
 #[derive(Clone)]
 pub struct SnabbPool(Arc<Packets>);
 
 struct Packets {
     pool: Arc<MbufPool>,
-    /// Growing is for one thread at a time.
-    growing: Mutex<()>,
+    node: Option<u16>,
+    family: Arc<Family>,
+}
+
+/// The pools of a process: each knows the packets of all. A packet goes back to the pool it is of, whoever frees it.
+#[derive(Default)]
+struct Family {
+    /// Growing and new pools are for one thread at a time.
+    pools: Mutex<Vec<(Option<u16>, Arc<MbufPool>)>>,
 }
 
 impl SnabbPool {
-    /// A pool without packets; see [`SnabbPool::grow`].
+    /// A pool without packets, wherever there is memory; see [`SnabbPool::grow`].
     pub fn new(eal: &Eal) -> Result<SnabbPool> {
+        let (family, pool) = (Arc::<Family>::default(), SnabbPool::create(eal, None)?);
+        lock(&family.pools).push((None, pool.clone()));
+        Ok(SnabbPool(Arc::new(Packets { pool, node: None, family })))
+    }
+
+    fn create(eal: &Eal, node: Option<u16>) -> Result<Arc<MbufPool>> {
         let room = MAX_PAYLOAD + 512;
         let mark = log::mark();
+        let name = c_string(&node.map_or_else(|| "snabb".to_owned(), |node| format!("snabb-node{node}")))?;
         // SAFETY: EAL is started; a C string that is copied.
-        let pool = unsafe { ffi::perigee_snabb_pool_create(c"snabb".as_ptr(), MAX_PACKETS, -1) };
+        let pool = unsafe { ffi::perigee_snabb_pool_create(name.as_ptr(), MAX_PACKETS, node.map_or(-1, i32::from)) };
         let pool = NonNull::new(pool).ok_or_else(|| {
             Error::new(format!("no pool of packets in Snabb's layout: {}", log::cause(mark, last_errno())))
         })?;
-        let config = PoolConfig { buffers: MAX_PACKETS, cache: 256, room, numa_node: None };
-        let pool = MbufPool::of(pool, config, eal);
-        Ok(SnabbPool(Arc::new(Packets { pool, growing: Mutex::default() })))
+        let config = PoolConfig { buffers: MAX_PACKETS, cache: 256, room, numa_node: node };
+        Ok(MbufPool::of(pool, config, eal))
+    }
+
+    /// The pool of the same process on a NUMA node, made if there is none yet.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn on_node(&self, eal: &Eal, node: u16) -> Result<SnabbPool> {
+        let family = self.0.family.clone();
+        let mut pools = lock(&family.pools);
+        let found = pools.iter().find(|(of, _)| *of == Some(node)).map(|(_, pool)| pool.clone());
+        let pool = match found {
+            Some(pool) => pool,
+            None => {
+                let pool = SnabbPool::create(eal, Some(node))?;
+                for (_, known) in &*pools {
+                    // SAFETY: both live as long as the family; the lock keeps others out.
+                    unsafe { ffi::perigee_snabb_pool_join(pool.as_ptr(), known.as_ptr()) };
+                }
+                pools.push((Some(node), pool.clone()));
+                pool
+            }
+        };
+        drop(pools);
+        Ok(SnabbPool(Arc::new(Packets { pool, node: Some(node), family })))
     }
 
     /// Makes up to `n` more packets; returns how many.
@@ -96,11 +138,12 @@ impl SnabbPool {
     /// There is no memory for them, or there are [`MAX_PACKETS`].
     pub fn grow(&self, n: u32) -> Result<u32> {
         static ZONES: AtomicU32 = AtomicU32::new(0);
-        let _one_at_a_time = self.0.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = lock(&self.0.family.pools);
         let zone = c_string(&format!("snabb{}", ZONES.fetch_add(1, Ordering::Relaxed)))?;
         let mark = log::mark();
+        let node = self.0.node.map_or(-1, i32::from);
         // SAFETY: the pool lives as long as self; the lock keeps others out.
-        let made = unsafe { ffi::perigee_snabb_pool_grow(self.0.pool.as_ptr(), zone.as_ptr(), n, -1) };
+        let made = unsafe { ffi::perigee_snabb_pool_grow(self.0.pool.as_ptr(), zone.as_ptr(), n, node) };
         u32::try_from(made).map_err(|_| {
             Error::new(format!(
                 "no memory for {n} more packets of 11,776 bytes each, besides {}: {}; give more with --memory",
@@ -108,6 +151,16 @@ impl SnabbPool {
                 log::cause(mark, made)
             ))
         })
+    }
+
+    /// All packets of the process: made, and free in a pool; and early ones that were given to one.
+    pub fn all(&self) -> (u32, u32, u32) {
+        let pools = lock(&self.0.family.pools);
+        let sum = |of: unsafe extern "C" fn(*const ffi::Mempool) -> u32| {
+            // SAFETY: the pools live.
+            pools.iter().map(|(_, pool)| unsafe { of(pool.as_ptr()) }).sum()
+        };
+        (sum(ffi::perigee_snabb_pool_size), sum(ffi::perigee_snabb_pool_available), sum(ffi::perigee_snabb_pool_gone))
     }
 
     /// Packets made so far.
@@ -125,7 +178,7 @@ impl SnabbPool {
     /// The process is about to end: packets that a program still has will not be used any more, so EAL may be cleaned up
     /// in spite of them.
     pub fn abandon(&self) {
-        self.0.pool.abandon();
+        lock(&self.0.family.pools).iter().for_each(|(_, pool)| pool.abandon());
     }
 
     /// For the shim's functions; valid as long as self.
@@ -143,7 +196,7 @@ pub struct SnabbPort {
     // Dropped with the port, which they hold.
     _rx: RxQueue,
     _tx: TxQueue,
-    _packets: SnabbPool,
+    packets: SnabbPool,
 }
 
 // SAFETY: the queues are this port's alone; its holder may use them from any one thread.
@@ -216,7 +269,7 @@ impl SharedPort {
             tx_no_buffer: 0,
             max_frame: u64::from(info.mtu) + u64::from(crate::FRAME_OVERHEAD),
         }));
-        Ok(SnabbPort { queues: queues.into(), notes, port: self.clone(), _rx: rx, _tx: tx, _packets: packets.clone() })
+        Ok(SnabbPort { queues: queues.into(), notes, port: self.clone(), _rx: rx, _tx: tx, packets: packets.clone() })
     }
 }
 
@@ -245,6 +298,11 @@ impl SnabbPort {
     /// For the shim's functions; valid as long as self, which does not move it.
     pub fn as_ptr(&self) -> *mut c_void {
         self.queues.as_ptr().cast()
+    }
+
+    /// Where it receives to.
+    pub fn packets(&self) -> &SnabbPool {
+        &self.packets
     }
 
     /// What the port is.
@@ -304,7 +362,8 @@ impl SnabbRing {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = c_string(&format!("snabb-ring{}", NUMBER.fetch_add(1, Ordering::Relaxed)))?;
         // SAFETY: EAL is started; the name is a C string that is copied.
-        let ring = unsafe { ffi::perigee_snabb_ring_create(name.as_ptr(), capacity, -1) };
+        let ring =
+            unsafe { ffi::perigee_snabb_ring_create(name.as_ptr(), capacity, packets.0.node.map_or(-1, i32::from)) };
         let ring = NonNull::new(ring)
             .ok_or_else(|| Error::new(format!("no ring for {capacity} packets: {}", errno_text(last_errno()))))?;
         Ok(SnabbRing { ring, packets: packets.clone(), _eal: eal.started() })
@@ -338,6 +397,8 @@ pub struct ThreadState {
     freelist: NonNull<SnabbFreelist>,
     links: Vec<NonNull<SnabbLink>>,
     pool: Option<SnabbPool>,
+    /// Where its memory is; `None`: wherever the kernel likes.
+    node: Option<u16>,
 }
 
 // SAFETY: the memory is owned by the state alone; its thread uses it through the pointers given out.
@@ -351,28 +412,42 @@ struct Placed {
     apart: [u8; 1024],
 }
 
-/// Zeroed memory for a plain structure, at the start of a cache line. Only what is written to takes room.
-fn zeroed<T>() -> NonNull<T> {
+/// Zeroed memory for a plain structure, at the start of a cache line, of a NUMA node if one is named. Only what is written to takes room.
+fn zeroed<T>(node: Option<u16>) -> NonNull<T> {
     let layout = Layout::new::<T>().align_to(64).expect("64 is a power of two");
-    // SAFETY: the layout is not empty.
-    NonNull::new(unsafe { alloc_zeroed(layout) }.cast()).unwrap_or_else(|| handle_alloc_error(layout))
+    let memory = match node {
+        // SAFETY: the layout is not empty.
+        None => unsafe { alloc_zeroed(layout) },
+        // SAFETY: new pages.
+        Some(node) => unsafe { ffi::perigee_snabb_memory(layout.size(), node.into()) }.cast(),
+    };
+    NonNull::new(memory.cast()).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
 /// # Safety
-/// `memory` must come from [`zeroed`] and be used no more.
-unsafe fn release<T>(memory: NonNull<T>) {
+/// `memory` must come from [`zeroed`] with the same node, and be used no more.
+unsafe fn release<T>(memory: NonNull<T>, node: Option<u16>) {
     let layout = Layout::new::<T>().align_to(64).expect("64 is a power of two");
-    // SAFETY: made with the same layout.
-    unsafe { std::alloc::dealloc(memory.as_ptr().cast(), layout) };
+    match node {
+        // SAFETY: made with the same layout.
+        None => unsafe { std::alloc::dealloc(memory.as_ptr().cast(), layout) },
+        // SAFETY: mapped with the same length.
+        Some(_) => unsafe { ffi::perigee_snabb_free_memory(memory.as_ptr().cast(), layout.size()) },
+    }
 }
 
 impl ThreadState {
     /// No packets and no links.
     pub fn new() -> ThreadState {
-        let freelist: NonNull<SnabbFreelist> = zeroed();
+        ThreadState::on(None)
+    }
+
+    /// The same, in memory of a NUMA node.
+    pub fn on(node: Option<u16>) -> ThreadState {
+        let freelist: NonNull<SnabbFreelist> = zeroed(node);
         // SAFETY: zeroed memory of our own.
         unsafe { (*freelist.as_ptr()).max = (1 << 20) - 1 };
-        ThreadState { freelist, links: Vec::new(), pool: None }
+        ThreadState { freelist, links: Vec::new(), pool: None, node }
     }
 
     /// The pool that packets go back to at the end.
@@ -387,7 +462,7 @@ impl ThreadState {
 
     /// `struct link *`, valid until [`ThreadState::free_link`].
     pub fn new_link(&mut self) -> *mut c_void {
-        let link = zeroed::<Placed>().cast::<SnabbLink>();
+        let link = zeroed::<Placed>(self.node).cast::<SnabbLink>();
         self.links.push(link);
         link.as_ptr().cast()
     }
@@ -398,7 +473,7 @@ impl ThreadState {
         let link = self.links.remove(index);
         self.empty(link);
         // SAFETY: it came from zeroed as this type, and is forgotten.
-        unsafe { release(link.cast::<Placed>()) };
+        unsafe { release(link.cast::<Placed>(), self.node) };
         true
     }
 
@@ -431,14 +506,14 @@ impl Drop for ThreadState {
         for link in links {
             self.empty(link);
             // SAFETY: it came from zeroed as this type, and is forgotten.
-            unsafe { release(link.cast::<Placed>()) };
+            unsafe { release(link.cast::<Placed>(), self.node) };
         }
         // SAFETY: our own memory; Lua keeps nfree within the list.
         unsafe {
             let list = &mut *self.freelist.as_ptr();
             let n = list.nfree.clamp(0, list.list.len() as i64) as u32;
             self.give(list.list.as_mut_ptr(), n);
-            release(self.freelist);
+            release(self.freelist, self.node);
         }
     }
 }

@@ -66,11 +66,16 @@ struct range {
 	uintptr_t first, bytes;
 };
 
-/* Where the pool's objects lie: one range for each time it grew. Packets that programs made elsewhere (ffi.new) are in none. */
+#define POOLS 16
+
+/* Where the objects of a process's pools lie (one for each NUMA node, or one in all): one range for each time that one of them grew. All of
+ * these pools know all ranges. Packets that programs made elsewhere (ffi.new) are in none. */
 struct ranges {
 	uint32_t n;
-	uint32_t early, gone; /* ranges of early packets, which are not the pool's; how many of these were given to it */
-	struct range of[32], of_early[16];
+	uint32_t early, gone; /* ranges of early packets, which are no pool's; how many of these were given to this one */
+	uint32_t others;      /* further pools */
+	struct range of[128], of_early[16];
+	struct rte_mempool *other[POOLS - 1];
 };
 
 static inline struct ranges *ranges_of(const struct rte_mempool *pool)
@@ -98,7 +103,7 @@ static inline int is_within(const struct ranges *ranges, uint32_t n, const struc
 	return offset % PERIGEE_SNABB_STRIDE == WINDOW;
 }
 
-/* The same for a single packet. */
+/* Is it a packet of this pool, or of another node's, anywhere in its window? */
 static inline int is_own(const struct rte_mempool *pool, const struct packet *p)
 {
 	const struct ranges *ranges = ranges_of(pool);

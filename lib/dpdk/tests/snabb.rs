@@ -5,7 +5,8 @@
 mod common;
 
 use perigee_dpdk::snabb::{EarlyPackets, MAX_PACKETS, SharedPort, SnabbPool, SnabbRing, ThreadState};
-use perigee_dpdk::{Device, Eal, PortConfig};
+use perigee_dpdk::{Device, Eal, MBUF, MbufPool, PoolConfig, PortConfig};
+use perigee_packet::{Batch, Mask, Pool};
 use std::ffi::c_void;
 
 /// The declarations of `snabb.h` that this test needs.
@@ -23,9 +24,32 @@ mod shim {
         pub packets: [*mut c_void; 1024],
     }
 
+    /// `struct perigee_snabb_freelist`
+    #[repr(C)]
+    pub struct Freelist {
+        pub nfree: i64,
+        pub counts: [i64; 4],
+        pub list: [*mut c_void; 1 << 20],
+    }
+
     unsafe extern "C" {
         pub fn perigee_snabb_take(pool: *mut c_void, to: *mut *mut c_void, n: u32) -> u32;
         pub fn perigee_snabb_give(pool: *mut c_void, from: *mut *mut c_void, n: u32);
+        pub fn perigee_snabb_sweep(pool: *mut c_void, list: *mut c_void, n: u32) -> u32;
+        pub fn perigee_snabb_to_batch(
+            from: *mut Link,
+            to: *mut c_void,
+            n: u32,
+            pool: *mut c_void,
+            counts: *mut c_void,
+            handed: *mut c_void,
+        ) -> u32;
+        pub fn perigee_snabb_from_batch(
+            from: *mut c_void,
+            to: *mut Link,
+            pool: *mut c_void,
+            handed: *mut c_void,
+        ) -> u32;
         pub fn perigee_snabb_put(to: *mut c_void, from: *mut Link) -> u32;
         pub fn perigee_snabb_get(from: *mut c_void, to: *mut Link, n: u32) -> u32;
         pub fn perigee_snabb_receive(port: *mut c_void, to: *mut Link, n: u32) -> u32;
@@ -64,6 +88,133 @@ fn everything(eal: &Eal) {
     ports_move_packets(eal, &pool);
     threads_pass_packets_on(eal, &pool);
     assert_eq!(pool.available(), pool.size());
+    tasks_get_packets_and_give_them_back(eal, &pool);
+    pools_of_nodes_get_their_own_back(eal, &pool);
+}
+
+/// What crosses to a task and back is the same packet, unless its memory is not the pool's; nothing is lost on the way.
+fn tasks_get_packets_and_give_them_back(eal: &Eal, pool: &SnabbPool) {
+    let mut state = ThreadState::new();
+    state.use_pool(pool);
+    let (from, to) = (link(&mut state), link(&mut state));
+    let all = pool.available();
+    let mut elsewhere = vec![0_u8; 12_000];
+    let mut packets = take(pool, 9);
+    packets.insert(4, elsewhere.as_mut_ptr().cast());
+    for (i, &packet) in packets.iter().enumerate() {
+        // SAFETY: ours: a length, then its bytes.
+        unsafe {
+            packet.cast::<u16>().write(60 + i as u16);
+            packet.cast::<u8>().add(2).write_bytes(i as u8, 60 + i);
+        }
+        from.packets[i] = packet;
+        from.write += 1;
+    }
+    let mut handed = [0_u64; 5];
+    let mut batch = Batch::new(&MBUF);
+    let (counts, handed_at) = (state.freelist(), handed.as_mut_ptr().cast::<c_void>());
+    let at = (&raw mut *batch).cast::<c_void>();
+    // SAFETY: living objects of this thread.
+    let lent = unsafe { shim::perigee_snabb_to_batch(from, at, 64, pool.as_ptr(), counts, handed_at) };
+    assert_eq!((lent, from.read, pool.available()), (10, 10, all - 10));
+    assert_eq!(handed, [10, (0..10).map(|i| 60 + i).sum(), 1, 0, 0]);
+    for slot in 0..10_u8 {
+        assert_eq!(batch.frame(slot).unwrap(), vec![slot; 60 + usize::from(slot)]);
+    }
+    // The task takes three bytes from the front of one, puts eight before another, and drops a third.
+    batch.slot(1).unwrap().pull(3).unwrap();
+    batch.slot(2).unwrap().push(8).unwrap();
+    batch.discard(Mask::only(3));
+    let own = MbufPool::new(eal, PoolConfig { buffers: 63, cache: 0, room: 2048, numa_node: None }).unwrap();
+    assert!(batch.push(own.packet(&[7; 99]).unwrap(), 0).is_ok());
+    handed = [0; 5];
+    // SAFETY: as above.
+    let taken = unsafe { shim::perigee_snabb_from_batch(at, to, pool.as_ptr(), handed_at) };
+    assert_eq!((taken, to.write, own.in_use()), (10, 10, 0));
+    // Copied: the one at an odd place, and the one of another pool.
+    assert_eq!((handed[0], handed[2]), (10, 2));
+    // SAFETY: packets of the link.
+    let lengths: Vec<u16> = (0..10).map(|i| unsafe { to.packets[i].cast::<u16>().read() }).collect();
+    assert_eq!(lengths, [60, 58, 70, 64, 65, 66, 67, 68, 69, 99]);
+    assert_eq!((to.packets[0], to.packets[8]), (packets[0], packets[9]));
+    // SAFETY: a packet of the link.
+    assert_eq!(unsafe { to.packets[9].cast::<u8>().add(2).read() }, 7);
+    drop(state);
+    assert_eq!(pool.available(), all);
+}
+
+/// Two nodes' pools, both on node 0: threads take from their own, and whoever frees what, each pool gets its own back. A model says how
+/// many each has.
+fn pools_of_nodes_get_their_own_back(eal: &Eal, pool: &SnabbPool) {
+    let near = pool.on_node(eal, 0).expect("a pool");
+    // A node without memory, as far as EAL knows: there is other memory.
+    let far = pool.on_node(eal, 1).expect("a pool");
+    assert!(pool.on_node(eal, 1).expect("the same").as_ptr() == far.as_ptr() && near.as_ptr() != far.as_ptr());
+    let before = pool.all();
+    assert_eq!((near.grow(700).unwrap(), far.grow(900).unwrap(), near.grow(100).unwrap()), (700, 900, 100));
+    assert_eq!(pool.all(), (before.0 + 1700, before.1 + 1700, before.2));
+    let pools = [&near, &far, pool];
+    let sizes = pools.map(SnabbPool::available);
+    let mut held: Vec<(usize, *mut c_void)> = Vec::new();
+    let mut random = 12_345_u64;
+    for step in 0..20_000 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (which, n) = ((random >> 33) as usize % 3, (random >> 40) as usize % 40);
+        if random >> 60 < 8 {
+            held.extend(take(pools[which], n).into_iter().map(|packet| (which, packet)));
+        } else {
+            // Some of everybody's, given to one of them.
+            let mut given: Vec<_> = held.drain(held.len() - n.min(held.len())..).map(|(_, packet)| packet).collect();
+            // SAFETY: they are forgotten.
+            unsafe { shim::perigee_snabb_give(pools[which].as_ptr(), given.as_mut_ptr(), given.len() as u32) };
+        }
+        if step % 97 == 0 {
+            for (i, pool) in pools.iter().enumerate() {
+                let out = held.iter().filter(|(of, _)| *of == i).count();
+                assert_eq!(pool.available() as usize, sizes[i] as usize - out, "step {step}, pool {i}");
+            }
+        }
+        let turn = n.min(held.len());
+        held.rotate_left(turn);
+    }
+    sweeping(&near, &far);
+    let mut given: Vec<_> = held.into_iter().map(|(_, packet)| packet).collect();
+    // SAFETY: as above.
+    unsafe { shim::perigee_snabb_give(far.as_ptr(), given.as_mut_ptr(), given.len() as u32) };
+    assert_eq!(pools.map(SnabbPool::available), sizes);
+    // A thread's state of that node gives back to both.
+    let mut state = ThreadState::on(Some(0));
+    state.use_pool(&near);
+    let full = link(&mut state);
+    for packet in take(&far, 20).into_iter().chain(take(&near, 20)) {
+        full.packets[full.write as usize] = packet;
+        full.write += 1;
+    }
+    drop(state);
+    assert_eq!(pools.map(SnabbPool::available), sizes);
+}
+
+/// What a thread frees of another node's goes back, in between what is its own.
+fn sweeping(near: &SnabbPool, far: &SnabbPool) {
+    let (free, there) = (near.available(), far.available());
+    let mut state = ThreadState::on(Some(0));
+    state.use_pool(near);
+    // SAFETY: the list of a living state.
+    let list = unsafe { &mut *state.freelist().cast::<shim::Freelist>() };
+    let (own, others) = (take(near, 150), take(far, 150));
+    let mixed = others[..10].iter().chain(own.iter().zip(&others[10..]).flat_map(|(a, b)| [a, b])).chain(&own[140..]);
+    for (at, packet) in list.list.iter_mut().zip(mixed) {
+        *at = *packet;
+    }
+    list.nfree = 300;
+    // The oldest ten are not looked at.
+    // SAFETY: living objects of this thread.
+    assert_eq!(unsafe { shim::perigee_snabb_sweep(near.as_ptr(), state.freelist(), 290) }, 140);
+    assert_eq!((list.nfree, near.available(), far.available()), (160, free - 150, there - 10));
+    assert_eq!(list.list[..10], others[..10]);
+    assert_eq!(list.list[10..160], own[..]);
+    drop(state);
+    assert_eq!((near.available(), far.available()), (free, there));
 }
 
 /// Every packet starts 256 bytes into a window of its own; all of them are there once; what is no packet is left alone.

@@ -146,9 +146,9 @@ end
 -- Nothing came for a while: because the device has no free packets to receive into? Then more are made, as a driver
 -- of Snabb's would by allocating them.
 local function feed (self)
-   local made, available = native.packets()
+   local made, available = native.packets(self.address)
    if available >= 512 or self.starved then return end
-   local more, why = native.grow(math.max(1024, math.min(made, 65536)))
+   local more, why = native.grow(math.max(1024, math.min(made, 65536)), self.address)
    if not more then
       self.starved = true
       io.stderr:write("note: ", self.device, " has no packets to receive into: ", tostring(why), "\n")

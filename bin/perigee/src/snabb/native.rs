@@ -78,22 +78,39 @@ fn packets(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>) 
     to.set("free_link", lua.create_function(free_link)?)?;
     let (shared, mine) = (process.clone(), state.clone());
     let pool = move |_: &Lua, ()| {
-        or_message(shared.dpdk().map(|(_, pool)| {
+        or_message(shared.pool_here().map(|pool| {
             lock(&mine.thread).use_pool(&pool);
             LightUserData(pool.as_ptr())
         }))
     };
     to.set("pool", lua.create_function(pool)?)?;
-    let shared = process.clone();
-    let grow = move |_: &Lua, n: u32| {
+    let (shared, mine) = (process.clone(), state.clone());
+    // Of a port's node, if one is named, for it to receive into.
+    let grow = move |_: &Lua, (n, port): (u32, Option<usize>)| {
+        let ports = lock(&mine.ports);
+        let pool = port.and_then(|port| ports.get(&port)).map(|(_, port)| port.packets().clone());
+        drop(ports);
+        if let Some(pool) = pool {
+            return Ok(match pool.grow(n) {
+                Ok(made) => (Some(made), None, None),
+                Err(why) => (None, Some(why.to_string()), None),
+            });
+        }
         Ok(match shared.grow(n) {
             Ok((made, early)) => (Some(made), None, early.map(LightUserData)),
             Err(why) => (None, Some(why), None),
         })
     };
     to.set("grow", lua.create_function(grow)?)?;
-    let shared = process.clone();
-    to.set("packets", lua.create_function(move |_, ()| Ok(shared.packets()))?)
+    let (shared, mine) = (process.clone(), state.clone());
+    // All, or those that a port receives into.
+    let packets = move |_: &Lua, port: Option<usize>| {
+        let ports = lock(&mine.ports);
+        let port = port.and_then(|port| ports.get(&port));
+        Ok(port.map_or_else(|| shared.packets(), |(_, port)| (port.packets().size(), port.packets().available())))
+    };
+    to.set("packets", lua.create_function(packets)?)?;
+    to.set("several_nodes", dpdk::numa::Topology::here().several())
 }
 
 /// The options of an app for its port: {queue =, queues =, mac =, promiscuous =, mtu =, copy =}.

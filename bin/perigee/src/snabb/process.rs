@@ -5,8 +5,9 @@
 use super::Options;
 use super::tasks::{ProcessTasks, VmSeat};
 use super::threads::Threads;
+use perigee_dpdk::numa::{Topology, device_node};
 use perigee_dpdk::snabb::{EarlyPackets, SharedPort, SnabbPool, SnabbPort, SnabbRing, ThreadState};
-use perigee_dpdk::{Device, Eal, EalConfig, Hugepages, PortConfig};
+use perigee_dpdk::{Device, Eal, EalConfig, Hugepages, PortConfig, usable_cores};
 use perigee_lua::task::Failure;
 use perigee_net::MacAddr;
 use std::collections::BTreeMap;
@@ -18,6 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The process; there is one.
 pub struct Process {
     pub options: Options,
+    /// The cores that it may use, whatever the first thread is bound to later.
+    pub cores: Vec<usize>,
     /// Set when a signal asks for the end; Lua looks at it after every breath.
     pub interrupted: AtomicI32,
     pub threads: Threads,
@@ -62,6 +65,7 @@ impl Process {
     pub fn new(options: Options) -> Process {
         Process {
             options,
+            cores: usable_cores(),
             interrupted: AtomicI32::new(0),
             threads: Threads::default(),
             tasks: ProcessTasks::default(),
@@ -95,6 +99,27 @@ impl Process {
         Ok(started)
     }
 
+    /// The packets of a NUMA node, where there is more than one; else all of them.
+    pub fn pool_of(&self, node: Option<u16>) -> Result<SnabbPool, String> {
+        let (eal, pool) = self.dpdk()?;
+        match node.filter(|_| Topology::here().several()) {
+            Some(node) => pool.on_node(&eal, node).map_err(|error| error.to_string()),
+            None => Ok(pool),
+        }
+    }
+
+    /// The packets that the calling thread should take: of the node that it runs on.
+    pub fn pool_here(&self) -> Result<SnabbPool, String> {
+        self.pool_of(Topology::here().current())
+    }
+
+    /// The packets that a port receives into: of its node, or of that of the thread that opens it.
+    pub fn pool_of_port(&self, name: &str) -> Result<SnabbPool, String> {
+        let topology = Topology::here();
+        let node = if topology.several() { device_node(Path::new("/sys"), name) } else { None };
+        self.pool_of(node.or_else(|| topology.current()))
+    }
+
     /// Makes n more packets; returns how many, and the first one's window if they are early ones: these nobody has yet.
     ///
     /// Before something needs DPDK, packets are ordinary memory, unless hugepages were asked for.
@@ -103,24 +128,28 @@ impl Process {
             self.dpdk()?;
         }
         let dpdk = lock(&self.dpdk);
-        let most = self.options.memory_mb as usize * 1_000_000;
-        match &*dpdk {
-            Some((_, pool)) => pool.grow(n).map(|made| (made, None)),
-            None => lock(&self.early).grow(n, most).map(|first| (n, Some(first))),
+        if dpdk.is_some() {
+            drop(dpdk);
+            return self.pool_here()?.grow(n).map(|made| (made, None)).map_err(|error| error.to_string());
         }
-        .map_err(|error| error.to_string())
+        let most = self.options.memory_mb as usize * 1_000_000;
+        lock(&self.early).grow(n, most).map(|first| (n, Some(first))).map_err(|error| error.to_string())
     }
 
-    /// Packets that are somewhere, and those of them in the pool.
+    /// Packets that are somewhere, and those of them in a pool.
     pub fn packets(&self) -> (u32, u32) {
         let dpdk = lock(&self.dpdk);
         let early = lock(&self.early).made();
-        dpdk.as_ref().map_or((early, 0), |(_, pool)| (early + pool.size() - pool.gone(), pool.available()))
+        dpdk.as_ref().map_or((early, 0), |(_, pool)| {
+            let (made, available, gone) = pool.all();
+            (early + made - gone, available)
+        })
     }
 
     /// A new VM's state.
     pub fn new_state(&self) -> Arc<VmState> {
-        let state = Arc::new(VmState::default());
+        let thread = Mutex::new(ThreadState::on(Topology::here().current()));
+        let state = Arc::new(VmState { thread, ..VmState::default() });
         lock(&self.states).push(state.clone());
         state
     }
@@ -139,7 +168,7 @@ impl Process {
 
     /// Opens a pair of queues of a port; its address and notes.
     pub fn open_port(&self, state: &VmState, name: &str, requested: &PortRequest) -> Result<usize, String> {
-        let (eal, pool) = self.dpdk()?;
+        let ((eal, _), pool) = (self.dpdk()?, self.pool_of_port(name)?);
         let mut ports = lock(&self.ports);
         if !ports.contains_key(name) {
             let queues = requested.queues.max(requested.queue + 1);
@@ -149,8 +178,8 @@ impl Process {
                 mtu: requested.mtu,
                 mac: requested.mac,
                 promiscuous: requested.promiscuous,
-                // Tasks send packets of others, too.
-                one_pool: !self.tasks.are_there(),
+                // Tasks send packets of others, too; and each NUMA node has a pool.
+                one_pool: !self.tasks.are_there() && !Topology::here().several(),
                 ..PortConfig::new(Device::named(name))
             };
             let port = SharedPort::open(&eal, &config, &pool, requested.copy).map_err(|error| error.to_string())?;
@@ -197,7 +226,7 @@ impl Process {
         name: &str,
         open: impl FnOnce(&SnabbPool) -> Result<SharedPort, String>,
     ) -> Result<SharedPort, String> {
-        let (_, pool) = self.dpdk()?;
+        let pool = self.pool_of_port(name)?;
         let mut ports = lock(&self.ports);
         if !ports.contains_key(name) {
             ports.insert(name.to_owned(), (open(&pool)?, 0));
@@ -218,7 +247,7 @@ impl Process {
 
     /// The ring of a link between threads, made when the first of them asks.
     pub fn ring(&self, name: &str) -> Result<usize, String> {
-        let (eal, pool) = self.dpdk()?;
+        let ((eal, _), pool) = (self.dpdk()?, self.pool_here()?);
         let mut rings = lock(&self.rings);
         if !rings.contains_key(name) {
             let ring = SnabbRing::new(&eal, &pool, 1024).map_err(|error| error.to_string())?;
@@ -255,7 +284,7 @@ impl Process {
         if let Some((_, pool)) = &dpdk
             && std::env::var_os("SNABB_DEBUG").is_some()
         {
-            let (made, available) = (pool.size(), pool.available());
+            let (made, available, _) = pool.all();
             eprintln!("packets at the end: {made} made, {} not returned", made - available);
         }
         if let Some((_, pool)) = &dpdk {

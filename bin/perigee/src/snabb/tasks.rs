@@ -8,6 +8,7 @@ use super::native;
 use super::process::{Process, VmState, lock};
 use super::threads::Vm;
 use crate::task::machine::{DpdkMachine, enough_queues};
+use perigee_dpdk::numa::Topology;
 use perigee_dpdk::snabb::SharedPort;
 use perigee_dpdk::{self as dpdk, Device, MBUF, PortConfig, RxQueue, TxQueue};
 use perigee_lua::mlua::{self, Function, Lua, LuaString, Table};
@@ -38,7 +39,7 @@ impl ProcessTasks {
             let weak = Arc::downgrade(process);
             let source = weak.clone();
             let start = move || source.upgrade().ok_or("the process ends")?.dpdk().map(|(eal, _)| eal);
-            let base = DpdkMachine::of(dpdk::usable_cores(), Box::new(start));
+            let base = DpdkMachine::of(process.cores.clone(), Box::new(start));
             let machine = Arc::new(SnabbMachine { base, process: weak.clone() });
             let ports = process.options.ports.clone();
             (Tasks::beside(machine.clone(), Box::new(SnabbTasks(weak)), ports), machine)
@@ -104,7 +105,7 @@ impl Machine for SnabbMachine {
 
     fn holder(&self, core: usize) -> Option<String> {
         let process = self.process.upgrade()?;
-        process.threads.holder(core, process.options.workers)
+        process.threads.holder(core, process.options.workers, &process.cores)
     }
 
     fn open(&self, request: &DeviceRequest) -> Result<OpenDevice, String> {
@@ -144,8 +145,9 @@ impl Machine for SnabbMachine {
         self.base.pool(buffers, room, numa_node)
     }
 
-    fn programs_pool(&self, _: Option<u16>) -> Result<Arc<dyn Pool>, String> {
-        Ok(self.process()?.dpdk()?.1.for_tasks())
+    fn programs_pool(&self, numa_node: Option<u16>) -> Result<Arc<dyn Pool>, String> {
+        let node = numa_node.or_else(|| Topology::here().current());
+        Ok(self.process()?.pool_of(node)?.for_tasks())
     }
 
     fn ring(&self, capacity: u32) -> Result<(Box<dyn TransmitQueue>, Box<dyn ReceiveQueue>), String> {

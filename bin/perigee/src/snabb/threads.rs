@@ -4,14 +4,16 @@
 //! The first VM sends text, and each of the others answers: what it means is up to Lua (snabb/core/threads.lua). A number
 //! that a thread reads after every breath says whether it should breathe.
 
+use super::native;
 use super::process::{Process, VmState, lock};
-use super::{Options, native};
 use perigee_dpdk as dpdk;
+use perigee_dpdk::numa::{self, Place, Topology};
 use perigee_lua::mlua::{self, LightUserData, Lua, Table};
 use perigee_lua::snabb::{SnabbError, SnabbVm};
 use perigee_lua::task;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -38,6 +40,9 @@ pub struct Threads {
     exit_code: Mutex<Option<i32>>,
     /// What each thread has measured of its apps, as text of Lua's (snabb/core/auto.lua).
     costs: Mutex<BTreeMap<u16, String>>,
+    /// The cores that threads have, by their numbers; the NUMA node of the first one's devices.
+    places: Mutex<BTreeMap<u16, usize>>,
+    node: Mutex<Option<u16>>,
 }
 
 struct Thread {
@@ -56,7 +61,9 @@ struct Seat {
 }
 
 impl Threads {
-    fn start(process: &Arc<Process>, number: u16) -> Result<(), String> {
+    /// Starts a thread, near the devices that its apps use, else near the first thread's.
+    fn start(process: &Arc<Process>, number: u16, devices: &[String]) -> Result<(), String> {
+        let node = node_of(devices).or(*lock(&process.threads.node)).or_else(|| Topology::here().current());
         let (ask, asked) = channel();
         let (answer, answers) = channel();
         let (end, ended) = channel();
@@ -65,7 +72,7 @@ impl Threads {
         let (eal, _) = process.dpdk()?;
         let shared = process.clone();
         let body = move || {
-            pin(&shared.options, number);
+            pin(&shared, number, node);
             let registered = eal.register_thread();
             if let Err(error) = registered.map_err(|e| e.to_string()).and_then(|_known| serve(&shared, number, seat)) {
                 let mut why = lock(&shared.threads.why);
@@ -146,27 +153,67 @@ impl Threads {
     }
 }
 
+/// The NUMA node of most of these devices, if that matters and is known.
+fn node_of(devices: &[String]) -> Option<u16> {
+    let of = |name: &String| numa::device_node(Path::new("/sys"), name);
+    if Topology::here().several() { numa::node_of_most(devices.iter().map(of)) } else { None }
+}
+
 impl Threads {
-    /// Who has a core: "the program" or "worker N".
-    pub fn holder(&self, core: usize, workers: u16) -> Option<String> {
-        let index = dpdk::usable_cores().iter().position(|&usable| usable == core)?;
-        match index {
-            0 => Some("the program".to_owned()),
-            n if n < usize::from(workers) => Some(format!("worker {}", n + 1)),
-            _ => None,
+    /// The core that a thread would have if there were one NUMA node only.
+    fn preferred(number: u16, workers: u16, usable: &[usize]) -> Option<usize> {
+        let enough = workers > 1 && usable.len() >= usize::from(workers);
+        if enough { usable.get(usize::from(number) - 1).copied() } else { None }
+    }
+
+    /// Who has a core: "the program" or "worker N", also if that has not been started yet.
+    pub fn holder(&self, core: usize, workers: u16, usable: &[usize]) -> Option<String> {
+        let places = lock(&self.places);
+        let title = |number: u16| if number == 1 { "the program".to_owned() } else { format!("worker {number}") };
+        if let Some((number, _)) = places.iter().find(|(_, place)| **place == core) {
+            return Some(title(*number));
+        }
+        let index = usable.iter().position(|&known| known == core)?;
+        let number = u16::try_from(index).ok()? + 1;
+        (number <= workers && !places.contains_key(&number)).then(|| title(number))
+    }
+
+    /// The first thread: it stays on the NUMA node of its devices, where there are several. It gets no core of its own, as processes
+    /// that it starts would inherit it.
+    fn bind_first(&self, devices: &[String], usable: &[usize]) -> Result<(), String> {
+        let (topology, mut node) = (Topology::here(), lock(&self.node));
+        let Some(wanted) = node_of(devices).filter(|wanted| *node != Some(*wanted)) else { return Ok(()) };
+        *node = Some(wanted);
+        match topology.place(usable, &[], None, Some(wanted)) {
+            Place::Cores(cores) => dpdk::bind_current_thread(&cores).map_err(|error| error.to_string()),
+            _ => Ok(()),
         }
     }
 }
 
-/// Gives a thread a core of its own, if there are as many cores as workers. The program's own thread is not pinned: processes
-/// that it starts would inherit its core.
-fn pin(options: &Options, number: u16) {
-    let cores = dpdk::usable_cores();
-    if options.workers > 1
-        && cores.len() >= usize::from(options.workers)
-        && let Some(&core) = cores.get(usize::from(number) - 1)
-        && let Err(error) = dpdk::pin_current_thread(core)
-    {
+/// Gives a thread a core of its own, if there are as many cores as workers, near its devices. The program's own thread is not pinned:
+/// processes that it starts would inherit its core.
+fn pin(process: &Process, number: u16, node: Option<u16>) {
+    let (usable, threads) = (&process.cores, &process.threads);
+    let preferred = Threads::preferred(number, process.options.workers, usable);
+    let place = {
+        let mut places = lock(&threads.places);
+        // The first core is the program's.
+        let has =
+            |core: usize| usable.first() == Some(&core) && number != 1 || places.values().any(|place| *place == core);
+        let free: Vec<usize> = usable.iter().copied().filter(|&core| !has(core)).collect();
+        let place = Topology::here().place(usable, &free, preferred, node);
+        if let Place::Core(core) = place {
+            places.insert(number, core);
+        }
+        place
+    };
+    let bound = match &place {
+        Place::Core(core) => dpdk::pin_current_thread(*core),
+        Place::Cores(cores) => dpdk::bind_current_thread(cores),
+        Place::Anywhere => Ok(()),
+    };
+    if let Err(error) = bound {
         eprintln!("note: worker {number}: {error}");
     }
 }
@@ -250,8 +297,12 @@ pub fn fill_costs(lua: &Lua, to: &Table, process: &Arc<Process>, number: u16) ->
 fn fill_threads(lua: &Lua, to: &Table, process: &Arc<Process>) -> mlua::Result<()> {
     to.set("died", LightUserData((&raw const process.threads.died).cast_mut().cast::<c_void>()))?;
     let shared = process.clone();
-    let start = move |_: &Lua, number: u16| Ok(Threads::start(&shared, number).err());
+    let start =
+        move |_: &Lua, (number, devices): (u16, Vec<String>)| Ok(Threads::start(&shared, number, &devices).err());
     to.set("start_thread", lua.create_function(start)?)?;
+    let shared = process.clone();
+    let bind = move |_: &Lua, devices: Vec<String>| Ok(shared.threads.bind_first(&devices, &shared.cores).err());
+    to.set("bind_first", lua.create_function(bind)?)?;
     let shared = process.clone();
     let ask = move |_: &Lua, (number, text): (u16, String)| {
         Ok(match shared.threads.ask(number, text) {

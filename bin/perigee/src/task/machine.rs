@@ -2,6 +2,7 @@
 //! The machine that tasks run on: DPDK, started when the first device, pool or ring is asked for.
 
 use super::MachineArgs;
+use perigee_dpdk::numa::Topology;
 use perigee_dpdk::{
     Clock, Device, DpdkPort, Eal, EalConfig, MBUF, MbufPool, PoolConfig, PortConfig, RegisteredThread,
     pin_current_thread, ring, usable_cores,
@@ -48,7 +49,8 @@ impl DpdkMachine {
 
     /// A machine of these cores, whose DPDK is started so.
     pub fn of(cores: Vec<usize>, start: Start) -> DpdkMachine {
-        let cores = cores.into_iter().map(|number| Core { number, numa_node: numa_node(number) }).collect();
+        let cores =
+            cores.into_iter().map(|number| Core { number, numa_node: Topology::here().node_of(number) }).collect();
         DpdkMachine { cores, clock: Clock::new(), start, eal: Mutex::default() }
     }
 
@@ -89,18 +91,6 @@ fn register(eal: &Eal) {
             *registered = eal.register_thread().ok().flatten();
         }
     });
-}
-
-/// The NUMA node of a core, if there is more than one.
-fn numa_node(core: usize) -> Option<u16> {
-    let nodes = |folder: String| {
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        entries
-            .filter_map(|entry| entry.file_name().to_str()?.strip_prefix("node")?.parse::<u16>().ok())
-            .collect::<Vec<_>>()
-    };
-    let all = nodes("/sys/devices/system/node".to_owned());
-    if all.len() < 2 { None } else { nodes(format!("/sys/devices/system/cpu/cpu{core}")).first().copied() }
 }
 
 /// What a task's thread has from DPDK, until it ends.
