@@ -20,6 +20,7 @@ char *basename(char *path);
 char *dirname(char *path);
 int64_t readlink(const char *path, char *to, size_t n);
 unsigned int alarm(unsigned int seconds);
+unsigned int ualarm(unsigned int microseconds, unsigned int interval);
 int strncasecmp(const char *a, const char *b, size_t n);
 int64_t read(int file, void *to, size_t n);
 int64_t write(int file, const void *from, size_t n);

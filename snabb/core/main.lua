@@ -165,6 +165,9 @@ local function test_surroundings ()
    assert(C.memcmp("ab", "ab", 2) == 0 and C.strncasecmp("AB", "ab", 2) == 0)
    C.nop()
    C.prefetch_for_read(address)
+   C.sleep_ns(1)
+   assert(C.stat_mtime("/proc/self/exe") > 1e9 and C.stat_mtime("/nowhere") == 0)
+   assert(C.ualarm(900000, 0) == 0 and C.ualarm(0, 0) > 0)
    C.full_memory_barrier()
 end
 

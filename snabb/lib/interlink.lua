@@ -3,7 +3,9 @@
 -- lib.interlink: queues of packets between processes, in shared memory: one transmitter, one receiver.
 --
 -- Processes here have no packets in common. So a queue holds copies, each in a slot of its own: `insert` copies a
--- packet in and frees it, `extract` makes a new one of what is in the slot.
+-- packet in and frees it, `extract` makes a new one of what is in the slot. The 64 bytes before a packet come along: a
+-- Snabb tree's apps.rss keeps there what it knows about the packet (apps.rss.metadata), with pointers into it, which
+-- are set anew.
 --
 -- A queue is a ring. What the transmitter has inserted can be seen by the receiver when it calls `push`; slots that the
 -- receiver has emptied can be used again when it calls `pull`. Each side works on its own copies of both indices, in a
@@ -30,6 +32,7 @@ local band, bor = bit.band, bit.bor
 ffi.cdef[[
 // A packet is at most 10240 bytes long; the slot is a multiple of a cache line.
 struct perigee_interlink_slot {
+   uint8_t before[64];
    uint32_t length;
    uint8_t data[10300];
 };
@@ -97,9 +100,30 @@ local function attach(name, size, side)
    return r
 end
 
+-- A function that sets the pointers of apps.rss.metadata before a packet anew, if a program has that module. Its type is that
+-- module's; how it marks what is such metadata, a packet that it has seen tells.
+local function relocator()
+   local metadata = package.loaded["apps.rss.metadata"]
+   local pointer = type(metadata) == "table" and metadata.pkt_meta_data_ptr_t
+   if not pointer then return nil end
+   local p = packet.from_string(("\0"):rep(60))
+   local size = ffi.sizeof(metadata.pkt_meta_data_t)
+   local magic = metadata.add(p).magic
+   packet.free(p)
+   return function (p)
+      local md, data = ffi.cast(pointer, ffi.cast("uint8_t *", p) - size), p.data
+      if md.magic == magic then
+         md.filter_start, md.l3, md.l4 = data + md.filter_offset, data + md.l3_offset, data + md.l4_offset
+      end
+   end
+end
+
+local relocate
+
 --- Attaches to the queue `name` (a path of core.shm) of `size` slots (a power of two; one stays empty) as its receiver;
 --- waits while there is another one. Returns the queue. Throws if it has another size.
 function M.attach_receiver(name, size)
+   relocate = relocate or relocator()
    return attach(name, size, RECEIVER)
 end
 
@@ -142,9 +166,20 @@ function M.full(r)
    return after == r.lread
 end
 
+local BEFORE = 64
+local address = ffi.typeof("uint64_t")
+
 --- For the transmitter: puts a copy of the packet `p` into the queue, which must not be full, and frees the packet.
 function M.insert(r, p)
    local slot, length = r.slots[r.nwrite], p.length
+   local start = ffi.cast("uint8_t *", p)
+   local headroom = tonumber(band(ffi.cast(address, p), packet.packet_alignment - 1))
+   if headroom >= BEFORE then
+      ffi.copy(slot.before, start - BEFORE, BEFORE)
+   else
+      ffi.fill(slot.before, BEFORE)
+      ffi.copy(slot.before + BEFORE - headroom, start - headroom, headroom)
+   end
    slot.length = length
    ffi.copy(slot.data, p.data, length)
    r.nwrite = band(r.nwrite + 1, r.size - 1)
@@ -171,6 +206,8 @@ function M.extract(r)
    local slot = r.slots[r.nread]
    -- Never trust another process with the length of a copy.
    local p = packet.from_pointer(slot.data, math.min(slot.length, packet.max_payload))
+   ffi.copy(ffi.cast("uint8_t *", p) - BEFORE, slot.before, BEFORE)
+   if relocate then relocate(p) end
    r.nread = band(r.nread + 1, r.size - 1)
    return p
 end
@@ -248,6 +285,45 @@ local function test_list(tx, rx, seed)
    receive_all(rx, list)
 end
 
+-- What stands before a packet comes along; pointers of a module like a tree's apps.rss.metadata are set anew.
+local function test_metadata(name)
+   local kept, before = package.loaded["apps.rss.metadata"], relocate
+   local metadata = {pkt_meta_data_t = ffi.typeof[[struct {
+      uint16_t magic; uint8_t *filter_start, *l3, *l4; uint16_t filter_offset, l3_offset, l4_offset;
+   } __attribute__((packed))]]}
+   metadata.pkt_meta_data_ptr_t = ffi.typeof("$ *", metadata.pkt_meta_data_t)
+   function metadata.of(p)
+      return ffi.cast(metadata.pkt_meta_data_ptr_t, ffi.cast("uint8_t *", p) - ffi.sizeof(metadata.pkt_meta_data_t))
+   end
+   function metadata.add(p)
+      local md = metadata.of(p)
+      md.magic, md.filter_offset, md.l3_offset, md.l4_offset = 0x1234, 4, 14, 34
+      return md
+   end
+   package.loaded["apps.rss.metadata"], relocate = metadata, nil
+   local rx, tx = M.attach_receiver(name, 8), M.attach_transmitter(name, 8)
+   -- As first, with less headroom than comes along, and with too little of it for metadata.
+   for _, headroom in ipairs{256, 56, 20} do
+      local p = packet.shiftright(packet.from_string(("x"):rep(60)), 256 - headroom)
+      assert(band(ffi.cast(address, p), 511) == headroom)
+      if headroom > 20 then metadata.add(p) end
+      M.insert(tx, p)
+      M.push(tx)
+      p = M.extract(rx)
+      M.pull(rx)
+      local md = metadata.of(p)
+      if headroom == 20 then
+         assert(md.magic ~= 0x1234)
+      else
+         assert(md.magic == 0x1234 and md.filter_start == p.data + 4 and md.l3 == p.data + 14 and md.l4 == p.data + 34)
+      end
+      packet.free(p)
+   end
+   M.detach_transmitter(tx, name)
+   M.detach_receiver(rx, name)
+   package.loaded["apps.rss.metadata"], relocate = kept, before
+end
+
 --- Passes packets through a queue, both ends of which are here; full, empty, detached and attached again.
 function M.selftest()
    local name = "group/interlink/selftest.interlink"
@@ -285,6 +361,7 @@ function M.selftest()
    assert(not shm.exists(name))
    for _, bad in ipairs({0, 1, 7, 2^20, "x"}) do assert(not pcall(M.attach_receiver, name, bad)) end
    assert(not shm.exists(name))
+   test_metadata(name)
 end
 
 return M

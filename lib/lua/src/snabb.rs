@@ -7,6 +7,7 @@
 mod checksum;
 mod replay;
 mod shared;
+mod system;
 mod vhost;
 
 use crate::vm::JIT_MODULES;

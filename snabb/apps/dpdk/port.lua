@@ -210,6 +210,18 @@ function Port:update_counters ()
    return now
 end
 
+--- Packets that came and could not be received, as programs ask Snabb's drivers for them.
+function Port:rxdrop ()
+   local now = native.port_counts(self.address)
+   return tonumber(now.rx_missed + now.rx_no_buffer + now.rx_long + now.rx_dropped)
+end
+
+--- Packets that could not be sent.
+function Port:txdrop ()
+   local now = native.port_counts(self.address)
+   return tonumber(now.tx_long + now.tx_no_buffer + now.tx_errors)
+end
+
 --- Print what the device and the queues counted.
 function Port:report ()
    local now = self:update_counters()

@@ -2,7 +2,7 @@
 -- program.packetblaster: sends packets to ports as fast as possible. The commands are programs of their own,
 -- program.packetblaster.replay and .synth.
 --
--- Differs from Snabb: ports instead of patterns of PCI addresses; --packets, --quiet; no lwaftr and ipfix.
+-- Differs from Snabb: ports instead of patterns of PCI addresses; --packets, --quiet; lwaftr and ipfix are a tree's.
 
 local config = require("core.config")
 local engine = require("core.app")
@@ -17,6 +17,22 @@ local function have_command (name)
    return name:match("^[%w_]+$") and lib.have_module(("program.packetblaster.%s.%s"):format(name, name))
 end
 
+-- What `packetblaster lwaftr --pcap` of a Snabb tree sends with has a bucket that is filled by the rate, which is infinite there,
+-- times the seconds since its last turn: not a number in the first turn, after which it sends nothing and never ends. (Compiled
+-- by RaptorJIT, a loop up to such a number runs.) So that there is time before the first turn, too:
+local function fill_buckets (module)
+   for _, class in pairs(module) do
+      local pull = type(class) == "table" and rawget(class, "pull")
+      if pull then
+         class.pull = function (self)
+            if self.rate == math.huge then self.last_time = self.last_time and self.last_time - 1 or -1 end
+            return pull(self)
+         end
+      end
+   end
+   return module
+end
+
 --- Run the program: *args* are a command and its arguments.
 function M.run (args)
    local command = (args[1] or ""):gsub("-", "_")
@@ -24,6 +40,7 @@ function M.run (args)
       print(require("program.packetblaster.README_inc"))
       main.exit((args[1] == "-h" or args[1] == "--help") and 0 or 1)
    end
+   if command == "lwaftr" then fill_buckets(require("program.packetblaster.lwaftr.lib")) end
    require(("program.packetblaster.%s.%s"):format(command, command)).run({unpack(args, 2)})
 end
 
@@ -95,6 +112,14 @@ function M.selftest ()
    require("program.packetblaster.synth.synth").selftest()
    assert(endpoint.exit_code(M.run, {}) == 1 and endpoint.exit_code(M.run, {"no-such"}) == 1)
    assert(endpoint.exit_code(M.run, {"../x"}) == 1 and endpoint.exit_code(M.run, {"--help"}) == 0)
+   local Bucket = {}
+   function Bucket.pull (self)
+      local now = 5
+      return self.rate * (now - (self.last_time or now))
+   end
+   fill_buckets{Bucket = Bucket}
+   assert(Bucket.pull{rate = math.huge} == math.huge and Bucket.pull{rate = math.huge, last_time = 5} == math.huge)
+   assert(Bucket.pull{rate = 2} == 0 and Bucket.pull{rate = 2, last_time = 3} == 4)
    local file = os.tmpname()
    M.run({"synth", "-q", "--packets", "3", "pcap:"..file})
    assert(#endpoint.read_file(file) == 3)
