@@ -53,7 +53,7 @@ fn collect(tree: &Path, folder: &Path, to: &mut Vec<String>) -> Result<()> {
         let path = entry?.path();
         if path.is_dir() {
             collect(tree, &path, to)?;
-        } else if path.extension().is_some_and(|extension| extension == "lua") && has_selftest(&path)? {
+        } else if path.extension().is_some_and(|kind| kind == "lua" || kind == "dasl") && has_selftest(&path)? {
             let name = path.strip_prefix(tree)?.with_extension("");
             to.push(name.display().to_string().replace('/', "."));
         }
@@ -80,9 +80,10 @@ mod tests {
         fs::write(tree.path().join("lib/a-b/x.lua"), "module(...)\nfunction selftest ()\nend\n").unwrap();
         fs::write(tree.path().join("core/y.lua"), "-- function selftest is not here\n").unwrap();
         fs::write(tree.path().join("apps/z.md"), "function selftest ()\n").unwrap();
+        fs::write(tree.path().join("lib/asm.dasl"), "function selftest ()\n").unwrap();
         let checks = all(tree.path()).unwrap();
         let modules: Vec<&str> = checks.iter().filter(|c| c.kind == Kind::Module).map(|c| c.name.as_str()).collect();
-        assert_eq!(modules, ["lib.a-b.x"]);
+        assert_eq!(modules, ["lib.a-b.x", "lib.asm"]);
         assert!(checks.len() > modules.len(), "there are programs");
         assert!(all(&tree.path().join("nothing")).is_err());
     }

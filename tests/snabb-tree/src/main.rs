@@ -22,6 +22,9 @@ struct Arguments {
     /// A checkout of snabbco/snabb
     #[arg(long, env = "SNABB_TREE", value_name = "FOLDER")]
     tree: Option<PathBuf>,
+    /// Its commit and date, for the table, if the tree is no checkout of git's
+    #[arg(long, value_name = "TEXT")]
+    commit: Option<String>,
     /// A built Snabb, which runs the same
     #[arg(long, env = "SNABB", value_name = "BINARY")]
     snabb: Option<PathBuf>,
@@ -71,7 +74,7 @@ fn work(arguments: &Arguments) -> Result<ExitCode> {
     let request = run::Request {
         perigee: perigee_lab::program()?,
         snabb: snabb.context("--snabb: there is no such file")?,
-        commit: page::commit(&root),
+        commit: arguments.commit.clone().unwrap_or_else(|| page::commit(&root)),
         tree: root,
         checks: all,
         patience: arguments.patience,

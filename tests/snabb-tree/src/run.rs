@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Runs checks: this program starts itself again inside new namespaces, with a copy of the tree for each runtime.
+//! Runs checks: this program starts itself again inside new namespaces, with a copy of the tree for each runtime. Each check has
+//! namespaces of its own there, for its interfaces, its processes and `/run`: what it leaves ends with it.
 
 use crate::checks::{Check, Kind};
 use anyhow::{Context as _, Result, ensure};
@@ -21,6 +22,10 @@ const SUDO: &str = "sudo ./x test snabb-tree";
 const SKIPPED: [i32; 2] = [43, 77];
 /// Where both keep their shared memory: tests of the tree look there.
 const SHARED: &str = "/run/snabb";
+/// Prepares the namespaces of a check, and runs it. (Its bash is not their first process, whose end would be the others' by SIGKILL
+/// before they have said what they have to say.)
+const ALONE: &str = "mount -t tmpfs tmpfs /run && mkdir /run/netns /run/snabb && ip link set lo up
+    status=0; bash -euo pipefail \"$1\" || status=$?; exit $status";
 /// The most of what a check says that is kept.
 const KEPT: usize = 20_000;
 
@@ -85,6 +90,7 @@ pub fn run(request: &Request, mut each: impl FnMut(&Outcome)) -> Result<Vec<Outc
     let path = tools::search_path();
     tools::require(&[tools::IP, tools::UNSHARE, tools::NSENTER, tools::MOUNT], &path, "the tree's tests")?;
     tools::require_tun(SUDO)?;
+    let _pages = HugePages::now();
     let folder = tempfile::Builder::new().prefix("perigee-snabb-tree-").tempdir_in("/tmp")?;
     fs::write(folder.path().join("request.json"), serde_json::to_vec(request)?)?;
     let mut command = isolation::inside(isolation::isolation(&path, SUDO)?, folder.path(), &path)?;
@@ -100,6 +106,27 @@ pub fn run(request: &Request, mut each: impl FnMut(&Outcome)) -> Result<Vec<Outc
     let status = child.wait()?;
     ensure!(status.success(), "the inside of the namespaces ended with {status}; its message is above");
     Ok(outcomes)
+}
+
+/// How many huge pages the machine has: Snabb, run by root, adds to them, and they would stay.
+struct HugePages(Option<String>);
+
+impl HugePages {
+    const FILE: &str = "/proc/sys/vm/nr_hugepages";
+
+    fn now() -> HugePages {
+        HugePages(fs::read_to_string(HugePages::FILE).ok())
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0
+            && fs::read_to_string(HugePages::FILE).is_ok_and(|now| now != *before)
+        {
+            let _ = fs::write(HugePages::FILE, before);
+        }
+    }
 }
 
 /// If this process is the one inside, runs what was asked for and returns its exit code.
@@ -164,15 +191,13 @@ impl Runtime {
         let work = self.folder.join("work");
         let _ = fs::remove_dir_all(&work); // the check's before
         fs::create_dir(&work)?;
-        // Names of the check before; Snabb has a file system of its own in there, which stays.
-        for left in fs::read_dir(SHARED).into_iter().flatten().flatten() {
-            let _ = fs::remove_dir_all(left.path());
-        }
         let tree = self.folder.join("src");
         let script = work.join(".check");
         fs::write(&script, &check.script)?;
         let mut command = Command::new("timeout");
-        command.args(["--kill-after=5", &patience.to_string(), "bash", "-euo", "pipefail"]).arg(script);
+        command.args(["--kill-after=5", &patience.to_string()]);
+        command.args(["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+        command.args(["bash", "-euo", "pipefail", "-c", ALONE, "bash"]).arg(script);
         command.current_dir(&tree).env("WORK", &work).env("SNABB", tree.join("snabb")).env_remove("SNABB_TREE");
         command.env("SNABB_SHM_ROOT", SHARED).env_remove(INSIDE).process_group(0);
         let mut process = Process::start(&mut command)?;
