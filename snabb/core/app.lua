@@ -513,7 +513,8 @@ function M.timeline ()
    return M.timeline_log
 end
 
---- Snabb's profiler of machine code zones: not here; LuaJIT's own is (`snsh -j p`). Does nothing.
+--- Snabb's profiler of machine code zones, which RaptorJIT has in its signal handler: not here; LuaJIT's own is (`snsh -j p`).
+--- Does nothing.
 function M.setvmprofile () end
 --- See setvmprofile. Does nothing.
 function M.clearvmprofiles () end
@@ -521,8 +522,11 @@ function M.clearvmprofiles () end
 M.vmprofile_enabled = false
 --- See setvmprofile. Empty.
 M.vmprofile = {}
---- Snabb's log of what the compiler does: not here; see `snsh -j`. Does nothing.
-function M.enable_auditlog () M.auditlog_enabled = true end
+--- Log what the compiler does to `audit.log` in this process's folder of shared memory: see core.auditlog.
+function M.enable_auditlog ()
+   jit.auditlog(shm.path(native.thread == 1 and "audit.log" or "workers/"..native.thread.."/audit.log"))
+   M.auditlog_enabled = true
+end
 --- Was enable_auditlog called?
 M.auditlog_enabled = false
 --- Restarts the random choice of what the timeline logs.

@@ -146,11 +146,11 @@ local function expose (name, module)
    rawset(_G, name, require(module))
 end
 
--- What Snabb's own compiler has of profilers, which programs start and stop. Here they do nothing.
+-- What Snabb's own compiler has of profilers, which programs start and stop. Here vmprofile does nothing.
 local jit = require("jit")
 jit.vmprofile = jit.vmprofile or {open = function () end, start = function () end, stop = function () end}
 package.preload["jit.vmprofile"] = function () return jit.vmprofile end
-jit.auditlog = jit.auditlog or function () end
+jit.auditlog = jit.auditlog or function (path) require("core.auditlog").start(path) end
 
 require("lib.lua.strict")
 -- subClass is a global. A tree's module returns nothing, perigee's own modules ask for a field.
@@ -179,6 +179,11 @@ rawset(_G, "core", setmetatable({}, {__index = function (core, name)
    rawset(core, name, module)
    return module
 end}))
+-- Programs of a tree start themselves again, as other programs, which should find the tree, too.
+if native.tree then
+   ffi.cdef[[int perigee_setenv(const char *name, const char *value, int replace) __asm__("setenv");]]
+   ffi.C.perigee_setenv("SNABB_TREE", native.tree, 1)
+end
 -- A tree's modules take the types of its ljsyscall for granted.
 if native.tree then pcall(require, "syscall") end
 

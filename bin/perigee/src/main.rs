@@ -40,6 +40,8 @@ mod task;
 mod trace;
 
 use clap::Parser;
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -49,7 +51,7 @@ fn main() -> ExitCode {
         );
         return ExitCode::FAILURE;
     }
-    let arguments = cli::Cli::parse();
+    let arguments = cli::Cli::parse_from(words(std::env::args_os()));
     match arguments.run() {
         Ok(code) => code,
         Err(error) => {
@@ -57,6 +59,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The command line. Called `snabb`, by a link of that name or by a program of a Snabb tree that starts itself again, perigee is
+/// `perigee snabb`.
+fn words(mut given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let name = given.next().unwrap_or_else(|| "perigee".into());
+    let snabb = Path::new(&name).file_name().is_some_and(|name| name == "snabb").then(|| "snabb".into());
+    std::iter::once(name).chain(snabb).chain(given).collect()
 }
 
 /// The binary is built for Haswell and newer (.cargo/config.toml).
@@ -72,4 +82,17 @@ fn processor_is_new_enough() -> Result<(), &'static str> {
 #[cfg(not(target_arch = "x86_64"))]
 fn processor_is_new_enough() -> Result<(), &'static str> {
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_called_snabb_runs_snabb_programs() {
+        let of = |line: &[&str]| -> Vec<OsString> { words(line.iter().map(OsString::from)) };
+        assert_eq!(of(&["/bin/snabb", "top"]), ["/bin/snabb", "snabb", "top"]);
+        assert_eq!(of(&["perigee", "show"]), ["perigee", "show"]);
+        assert_eq!(of(&[]), ["perigee"]);
+    }
 }

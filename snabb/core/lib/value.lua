@@ -99,11 +99,16 @@ local function first_key(t, wanted)
 end
 
 --- Checks the table `arg` (nil: empty) against the schema `config` = `{key = {required = true}, key = {default =
--- value}, key = {}}` and returns a new table of the parameters with defaults filled in.
+-- value}, key = {}}` and returns a new table of the parameters with defaults filled in. Without a schema anything is right.
 -- Errors: "missing required parameter 'KEY'", "unrecognized parameter 'KEY'".
 function M.parse(arg, config)
    if arg == nil then arg = {} end
    if type(arg) ~= "table" then error("expected a table of parameters, got "..type(arg), 0) end
+   if config == nil then
+      local all = {}
+      for key, value in pairs(arg) do all[key] = value end
+      return all
+   end
    local missing = first_key(config, function (key, rule) return rule.required and arg[key] == nil end)
    if missing then error("missing required parameter '"..missing.."'", 0) end
    local unknown = first_key(arg, function (key) return config[key] == nil end)

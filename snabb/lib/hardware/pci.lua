@@ -27,11 +27,12 @@ local function number_in (file)
 end
 
 --- What is known about a device: {pciaddress, vendor, device, model, interface, driver = "apps.intel_mp.intel_mp", rx =
---- "input", tx = "output", usable = "yes"}. A name that is not a PCI address is a port of another kind.
+--- "input", tx = "output", usable = "yes"}. A name that is not a PCI address is a port of another kind, whose numbers are "0x0000".
 function M.device_info (address)
    local path = M.path(address)
    return {
-      pciaddress = address, vendor = number_in(path.."/vendor"), device = number_in(path.."/device"),
+      pciaddress = address, vendor = number_in(path.."/vendor") or "0x0000",
+      device = number_in(path.."/device") or "0x0000",
       model = number_in(path.."/vendor") and "PCI device" or "software device", interface = lib.firstfile(path.."/net"),
       status = "up", driver = "apps.intel_mp.intel_mp", rx = "input", tx = "output", usable = "yes",
    }
@@ -79,7 +80,7 @@ function M.selftest ()
    assert(M.qualified("net_null0") == "net_null0")
    local info = M.device_info("net_null0")
    assert(require(info.driver).driver.port_of{pciaddr = "net_null0"} == "net_null0")
-   assert(info.rx == "input" and info.usable == "yes")
+   assert(info.rx == "input" and info.usable == "yes" and tonumber(info.vendor) == 0 and tonumber(info.device) == 0)
    local ports = native.ports
    native.ports = {"net_null7"}
    local devices = M.scan_devices()

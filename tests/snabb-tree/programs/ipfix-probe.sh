@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
 # ipfix probe on a capture: what arrives at a collector is each of its flows once, with as many packets and octets as another program
-# counts here; exported by one process, then by two behind interlinks.
+# counts here; exported by one process, then by two behind interlinks. Then, where a port need not be a card, from an interface.
 capture=program/ipfix/tests/sanitized4k.pcap
 touch "$WORK/nothing" # for maps that must be named, but serve other templates
-probe() { # probe NAME MORE...: a configuration
+device=00:00.0
+configuration() { # configuration MORE
   cat <<C
 snabbflow-config {
-  interface { device "00:00.0"; }
-  $2
+  interface { device "$device"; }
+  $1
   flow-director { default-class { exporter ip; } }
   ipfix {
     idle-timeout 4; active-timeout 600; flush-timeout 1; scan-time 0.5; template-refresh-interval 1;
@@ -25,7 +26,7 @@ C
 cat >"$WORK/collect.py" <<'P'
 import collections, socket, struct, sys, time
 FIELDS = {8: 'src', 12: 'dst', 27: 'src', 28: 'dst', 4: 'protocol', 7: 'sport', 11: 'dport', 1: 'octets', 2: 'packets'}
-def flows_of(name):
+def flows_of(name, fragments):
     """{(src, dst, protocol, sport, dport): [packets, octets]} of a capture of tagged IP packets."""
     data, flows = open(name, 'rb').read()[24:], collections.defaultdict(lambda: [0, 0])
     while data:
@@ -33,6 +34,8 @@ def flows_of(name):
         packet, data = data[16:16 + length], data[16 + length:]
         kind, ip = packet[16:18], packet[18:]
         if kind == b'\x08\0':
+            if not fragments and struct.unpack('>H', ip[6:8])[0] & 0x3fff:
+                continue
             key, protocol, l4 = (ip[12:16], ip[16:20]), ip[9], ip[4 * (ip[0] & 15):]
             first, octets = not struct.unpack('>H', ip[6:8])[0] & 0x1fff, struct.unpack('>H', ip[2:4])[0]
         else:
@@ -70,7 +73,7 @@ def records(message, templates, domain):
                 yield record
         elif kind > 255:
             sys.exit('records before their template')
-expected = flows_of(sys.argv[1])
+expected = flows_of(sys.argv[1], sys.argv[3] == '00:00.0')
 port = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 port.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
 port.bind(('0.0.0.0', 4739))
@@ -93,21 +96,44 @@ for key in wrong[:5]:
     print(key, 'expected', expected[key], 'got', got[key])
 sys.exit(bool(wrong))
 P
-try() { # try NAME INTERFACES MORE: one probe, and a collector behind its TAPs
-  local tap
-  probe "$1" "$3" >"$WORK/$1.conf"
-  for tap in $2; do
+try() { # try NAME INTERFACES MORE OPTIONS...: one probe, and a collector behind its TAPs
+  local name=$1 taps=$2 tap
+  configuration "$3" >"$WORK/$name.conf"
+  shift 3
+  for tap in $taps; do
     ip tuntap add $tap mode tap
     ip link set $tap addrgenmode none up
   done
-  ip address add 10.0.0.2/24 dev "${2%% *}"
-  $SNABB ipfix probe --name "$1" --test-pcap $capture "$WORK/$1.conf" &
+  ip address add 10.0.0.2/24 dev "${taps%% *}"
+  $SNABB ipfix probe --name $name "$@" "$WORK/$name.conf" &
   local probe=$! status=0
-  python3 "$WORK/collect.py" $capture 40 || status=$?
+  [ $device != probed ] || python3 "$WORK/replay.py" $capture other &
+  python3 "$WORK/collect.py" $capture 40 $device || status=$?
   kill $probe
   wait $probe || true
-  for tap in $2; do ip link del $tap; done
+  for tap in $taps; do ip link del $tap; done
   return $status
 }
-try one ipfixexport256 ''
-try two 'ipfixexport256 ipfixexport257' 'rss { software-scaling { exporter { name ip; embed false; instances 2; } } }'
+cat >"$WORK/replay.py" <<'P'
+import socket, struct, sys, time
+time.sleep(3) # it starts
+# Without fragments: DPDK's AF_PACKET has the kernel reassemble them first.
+port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+port.bind((sys.argv[2], 0))
+data, n = open(sys.argv[1], 'rb').read()[24:], 0
+while data:
+    length, n = struct.unpack('<I', data[8:12])[0], n + 1
+    packet, data = data[16:16 + length], data[16 + length:]
+    if packet[16:18] != b'\x08\0' or not struct.unpack('>H', packet[24:26])[0] & 0x3fff:
+        port.send(packet)
+    if n % 16 == 0:
+        time.sleep(0.001)
+P
+try one ipfixexport256 '' --test-pcap $capture
+try two 'ipfixexport256 ipfixexport257' 'rss { software-scaling { exporter { name ip; embed false; instances 2; } } }' \
+  --test-pcap $capture
+grep -q perigee "$SNABB" || exit 0
+device=probed
+ip link add probed type veth peer name other
+for link in probed other; do ip link set $link addrgenmode none mtu 9000 up; done
+try three ipfixexport256 ''
