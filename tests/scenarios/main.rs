@@ -35,6 +35,7 @@ mod reload;
 mod restart;
 mod routes;
 mod snabb;
+mod snabb_tasks;
 mod stall;
 mod tap;
 mod tasks;
@@ -81,6 +82,7 @@ const ALL: &[&[Scenario]] = &[
     restart::SCENARIOS,
     routes::SCENARIOS,
     snabb::SCENARIOS,
+    snabb_tasks::SCENARIOS,
     stall::SCENARIOS,
     tap::SCENARIOS,
     tasks::SCENARIOS,

@@ -17,6 +17,9 @@ local M = {}
 
 local BURST = 64
 
+-- Bursts of apps that have stopped: they are the VM's until it ends.
+local spare = {}
+
 local function start (class, conf, shm)
    local task = require("perigee.task")
    local is_ring = type(conf.ring) == "cdata" and ffi.istype("perigee_ring *", conf.ring)
@@ -25,7 +28,7 @@ local function start (class, conf, shm)
    if not pool then error(why, 0) end
    packet.keep_at_most(2048)
    return setmetatable({
-      task = task, ring = conf.ring, burst = task.burst(), shm = shm,
+      task = task, ring = conf.ring, burst = table.remove(spare) or task.burst(), shm = shm,
       pool = ffi.cast("struct perigee_snabb_pool *", pool), handed = ffi.new("struct perigee_snabb_handed"), missed = 0,
    }, {__index = class})
 end
@@ -82,6 +85,7 @@ end
 --- Frees what the ring has not taken.
 function Sender:stop ()
    self.burst:free()
+   table.insert(spare, self.burst)
 end
 
 --- Receiver: sends what comes from tasks to its output link. *ring*: the ring, of which it is the only receiver.
@@ -131,6 +135,7 @@ end
 --- Frees what is on its way, and lets another receive from the ring.
 function Receiver:stop ()
    self.burst:free()
+   table.insert(spare, self.burst)
    self.task.leave(self.ring)
 end
 

@@ -24,6 +24,13 @@ function M.reflect (from, to)
    return sum
 end
 
+--- A task: receives from a ring, says so, and keeps it until it is to end.
+function M.hold (from, pipe)
+   from:receive(task.burst())
+   pipe:send(true)
+   while task.running() do task.sleep(0.01) end
+end
+
 --- A task: sends *n* packets of 100 bytes from a pool; *snabb*: the program's.
 function M.generate (to, n, snabb)
    local pool = task.pool{prototype = ("g"):rep(100), snabb = snabb, buffers = 1023}
@@ -88,10 +95,6 @@ local function test_there_and_back (ring)
    assert(counter.read(sent.txbytes) == check.bytes and counter.read(got.rxbytes) == check.bytes)
    -- Packets are mbufs of one pool here and there; early ones have been used up or copied.
    assert(counter.read(got.rxcopied) == 0 and counter.read(sent.txcopied) <= 4000)
-   -- A ring has one receiver.
-   config.app(c, "second", ring.Receiver, {ring = back})
-   local ok, why = pcall(engine.configure, c)
-   assert(ok or why)
    task.stop()
    assert(reflector:wait() == n)
    engine.stop()
@@ -116,6 +119,23 @@ local function test_pools (ring)
       assert(generator:wait() == n)
       engine.stop()
    end
+end
+
+-- A ring has one receiver: an app, or a task.
+local function test_receivers (ring)
+   local to, pipe = task.ring(64), task.pipe()
+   local holder = task.start(M.hold, to, pipe)
+   assert(pipe:receive(20) == true)
+   local c = config.new()
+   config.app(c, "second", ring.Receiver, {ring = to})
+   local ok, why = pcall(engine.configure, c)
+   assert(not ok and why:match("is used by task apps.task.ring_test.hold"), why)
+   task.stop()
+   holder:wait()
+   engine.configure(c) -- its end has given the ring back
+   config.app(c, "third", ring.Sender, {ring = to})
+   engine.configure(c)
+   engine.stop()
 end
 
 -- A full ring: packets wait in the link, then it drops; what waits is freed with the apps.
@@ -155,6 +175,7 @@ function M.run (ring)
    local before = packet.outstanding()
    test_there_and_back(ring)
    test_pools(ring)
+   test_receivers(ring)
    test_full(ring)
    assert(packet.outstanding() == before, packet.outstanding().." packets are out, "..before.." were")
 end
