@@ -216,4 +216,39 @@ mod tests {
         // SAFETY: as above.
         assert_eq!(unsafe { owned.of(1) }.map(|number| *number), Ok(TASKS * TURNS));
     }
+
+    /// Lets one have it, if nobody outside has.
+    #[derive(Default)]
+    struct Door(AtomicU32);
+
+    impl Claim for Door {
+        fn take(&self) -> Result<(), String> {
+            match self.0.fetch_add(1, Ordering::Relaxed) {
+                0 => Ok(()),
+                _ => Err("an app has it".to_owned()),
+            }
+        }
+
+        fn give_back(&self) {
+            self.0.store(0, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn what_others_may_have_is_refused_while_they_have_it() {
+        let door = Arc::new(Door::default());
+        let owned = Owned::claimed("a number".to_owned(), 0, Some(door.clone()));
+        // SAFETY: no reference outlives its line.
+        let of = |task| unsafe { owned.of(task) }.map(|_| ());
+        assert_eq!((of(1), of(1), of(2)), (Ok(()), Ok(()), Err(Taken::By(1))));
+        owned.give_back(2);
+        assert_eq!((of(2), door.0.load(Ordering::Relaxed)), (Err(Taken::By(1)), 1));
+        owned.give_back(1);
+        assert_eq!(door.0.swap(1, Ordering::Relaxed), 0);
+        assert_eq!(of(2), Err(Taken::Elsewhere("an app has it".to_owned())));
+        // The attempt left it to nobody.
+        assert_eq!(owned.owner(), None);
+        door.give_back();
+        assert_eq!(of(2), Ok(()));
+    }
 }
