@@ -350,12 +350,17 @@ fn a_tree_of_ones_own_comes_before_perigees_apps(world: &World) {
         "module(..., package.seeall)\nrequire('lib.mine_h')\nfunction run (args)\n\
          print(require('program.my_program.README_inc'))\n\
          print('sink', require('apps.basic.basic_apps').Sink:new().mine, 'size', require('ffi').sizeof('struct mine'))\n\
-         print('core', require('core.link').max, 'fallback', require('apps.fwd.fwd') ~= nil, args[1])\nend\n",
+         print('core', require('core.link').max, 'fallback', require('apps.fwd.fwd') ~= nil, args[1])\n\
+         print('tree', os.getenv('SNABB_TREE'))\nend\n",
     );
     let ended = snabb(&["--tree", "/run/tree", "my-program", "-h"]).good();
-    for text in ["Usage: my-program", "sink\ttrue\tsize\t8", "core\t1023\tfallback\ttrue\t-h"] {
+    for text in ["Usage: my-program", "sink\ttrue\tsize\t8", "core\t1023\tfallback\ttrue\t-h", "tree\t/run/tree"] {
         assert!(ended.out.contains(text), "{text:?} is missing:\n{}", ended.out);
     }
+    // As scripts call it that were written for Snabb.
+    std::os::unix::fs::symlink(perigee(), "/run/tree/snabb").expect("a link");
+    let ended = run(Command::new("/run/tree/snabb").args(["my-program", "-h"]).env("SNABB_TREE", "/run/tree")).good();
+    assert!(ended.out.contains("Usage: my-program"), "{}", ended.out);
     let _ = world;
 }
 
