@@ -227,21 +227,33 @@ local function bind_to_devices (new)
    if why then io.stderr:write("note: ", why, "\n") end
 end
 
--- How many queues of each device the apps of a graph use, on whatever thread. A class that uses some has a function
--- port_of(arg), which returns the device and the queue.
+local function by_number (a, b)
+   if type(a) == type(b) then return a < b end
+   return type(a) == "number"
+end
+
+-- Which queues of each device the apps of a graph use, on whatever thread, sorted. A class that uses some has a function
+-- port_of(arg), which returns the device and the queue, a number or a name; false: it receives nothing.
 local function queues_of_ports (new)
-   local queues = {}
+   local queues, seen = {}, {}
    for _, name in ipairs(sorted_keys(new.apps)) do
       local class, arg = new.apps[name].class, new.apps[name].arg
       if class.port_of then
          local ok, device, queue = pcall(class.port_of, arg)
-         if ok and device then queues[device] = math.max(queues[device] or 0, (queue or 0) + 1) end
+         if ok and device then
+            queues[device], seen[device] = queues[device] or {}, seen[device] or {}
+            if queue and not seen[device][queue] then
+               seen[device][queue] = true
+               table.insert(queues[device], queue)
+            end
+         end
       end
    end
+   for _, list in pairs(queues) do table.sort(list, by_number) end
    return queues
 end
 
---- How many queues of each device the graph uses.
+--- Which queues of each device the graph uses: {device = {queue, ...}}.
 M.port_queues = {}
 
 --- Bring the running graph to the description *new* (core.config): links and apps that are gone are removed, new ones

@@ -124,6 +124,45 @@ local function of_tasks (name)
    return package.preload[name] or function () return require("libmoon."..name) end
 end
 
+-- What a tree's modules look up in sysfs about a card, for addresses that stand for other devices.
+local function no_card (address)
+   local names = require("apps.dpdk.names")
+   return names.mapped(address) ~= nil or not names.is_pci(address)
+end
+
+local AFTER = {}
+AFTER["apps.lwaftr.lwutil"] = function (module)
+   local exists = module.nic_exists
+   module.nic_exists = function (address) return no_card(address) or exists(address) end
+end
+AFTER["lib.numa"] = function (module)
+   local node = module.pci_get_numa_node
+   module.pci_get_numa_node = function (address)
+      if not no_card(address) then return node(address) end
+   end
+end
+
+-- A guest that starts its queues and has accepted no features, as DPDK's does where it finds an old device, has accepted none.
+AFTER["lib.virtio.net_device"] = function (module)
+   local class = module.VirtioNetDevice
+   local new = class.new
+   function class:new (...)
+      local device = new(self, ...)
+      device.features = device.features or 0
+      return device
+   end
+end
+
+-- A loader that changes the module once it is there.
+local function and_then (name, load)
+   local change = type(load) == "function" and AFTER[name]
+   return change and function (...)
+      local module = load(...)
+      change(type(module) == "table" and module or package.loaded[name])
+      return module
+   end or load
+end
+
 local function search (name)
    -- perigee's own module, whatever the tree has: for modules that replace one of the tree's and rely on others.
    local of_perigee = name:match("^perigee%.(%a+%..+)$")
@@ -133,10 +172,13 @@ local function search (name)
    local places = {tree, own}
    if name:match("^core%.") or name:match("^apps%.dpdk") or REPLACED[name] then places = {own, tree} end
    local also = native.tree and " or in "..native.tree or ""
-   return find(places, path) or find_symbol(name) or "\n\tno module '"..name.."' in perigee"..also
+   return and_then(name, find(places, path)) or find_symbol(name) or "\n\tno module '"..name.."' in perigee"..also
 end
 
-table.insert(package.loaders, 2, search)
+-- Snabb's binary has its modules in package.preload: programs that load one once more ask the first loader for it.
+package.loaders[1] = function (name)
+   return package.preload[name] or search(name)
+end
 -- Libmoon's own names come last: whatever Snabb, the tree and the program's folder have of a name is what that means.
 table.insert(package.loaders, of_tasks)
 

@@ -141,6 +141,7 @@ end
 
 --- True if `name` is a network interface of the kernel, in this network namespace.
 function M.is_iface(name)
+   if type(name) ~= "string" then return false end
    local file = assert(io.open("/proc/net/dev"))
    for line in file:lines() do
       if line:match("^%s*([^%s:]+):") == name then

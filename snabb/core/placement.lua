@@ -341,6 +341,40 @@ local function test_against_brute_force (seed)
    end
 end
 
+--- Move apps that share a device as pools do, or in other ways than by queues of their own, to one worker, in *place*. Whose
+--- queues other workers may poll, its class says by a third result of port_of (see apps.dpdk.port). Returns the devices
+--- whose queues are on several workers, {device = true}. Errors if the program wants them apart.
+function M.together (c, place)
+   local first, spread, apart = {}, {}, {}
+   for _, name in ipairs(sorted_keys(c.apps)) do
+      local class, arg = c.apps[name].class, c.apps[name].arg
+      local ok, device, queue, pool = pcall(class.port_of or tostring, arg)
+      if ok and class.port_of and device then
+         local seen = spread[device] or {pool = pool, queues = {}, names = {}}
+         spread[device] = seen
+         if not pool or pool ~= seen.pool or seen.queues[queue] then seen.bound = true end
+         seen.queues[queue or false] = true
+         table.insert(seen.names, name)
+         first[device] = first[device] or c.apps[name].worker and name
+      end
+   end
+   for device, seen in pairs(spread) do
+      local leader = first[device] or seen.names[1]
+      for _, name in ipairs(seen.bound and seen.names or {}) do
+         local fixed = c.apps[name].worker
+         if fixed and fixed ~= place[leader] then
+            error(("apps %s and %s share %s by addresses, so they run on one worker: %d and %d were asked for"):format(
+               leader, name, device, place[leader], fixed), 0)
+         end
+         place[name] = place[leader]
+      end
+      for _, name in ipairs(seen.names) do
+         if place[name] ~= place[leader] then apart[device] = true end
+      end
+   end
+   return apart
+end
+
 function M.selftest ()
    for seed = 1, 200 do test_against_brute_force(seed) end
    local c, measured = config.new(), {apps = {}, links = {}}

@@ -256,6 +256,11 @@ function M.configure (c, place)
    local engine, workers = require("core.app"), native.workers
    for _, app in pairs(c.apps) do workers = math.max(workers, app.worker or 1) end
    place = place or placement.assign(c, workers, place_now)
+   -- Whatever chose the places: what one device's apps share is on one worker.
+   for _, queues in pairs(engine.port_queues) do queues.spread = nil end
+   for device in pairs(placement.together(c, place)) do
+      if engine.port_queues[device] then engine.port_queues[device].spread = true end
+   end
    local parts, texts = M.split(c, place), {}
    for worker, part in pairs(parts) do
       if worker ~= 1 then texts[worker] = part_as_text(part) end

@@ -80,7 +80,7 @@ function M.new (name, fn, nanos, mode)
    if not ns or not (ns >= 0 and ns < math.huge) then
       error(("timer %s: expected nanoseconds, not %s"):format(name, tostring(nanos)), 2)
    end
-   if mode ~= nil and mode ~= "repeating" and mode ~= "once" then
+   if mode ~= nil and mode ~= "repeating" and mode ~= "once" and mode ~= "non-repeating" then
       error(("timer %s: the mode is 'repeating' or nothing, not %s"):format(name, tostring(mode)), 2)
    end
    return {name = name, fn = fn, ticks = ceil(ns / M.ns_per_tick), repeating = mode == "repeating"}

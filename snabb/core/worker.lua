@@ -4,7 +4,7 @@
 -- A worker is the same program again, with the Lua code in the environment: SNABB_PROGRAM_LUACODE; SNABB_WORKER_NAME
 -- and SNABB_WORKER_PARENT (a process number) say what it is. Its "group" folder in shared memory is its parent's
 -- (core.shm), and it dies with its parent (the program asks the kernel for that when it starts with such an
--- environment).
+-- environment). SNABB_PORTS gives it the ports of its parent's command line.
 --
 -- Differs from Snabb: starting a second worker of a name whose worker lives is an error; `stop` waits for the end and
 -- removes the worker's shared memory; `status` has the exit status, too.
@@ -43,6 +43,11 @@ local function poll (info, wait)
    return info.status
 end
 
+-- A worker has the ports of this process, those of its command line as well.
+local function ports_variable ()
+   return native.ports_variable ~= "" and native.ports_variable or nil
+end
+
 --- Start a worker process called *name* (a string or a number) that runs *luacode* (a string). Returns its process number. Errors if a
 --- worker of this name runs already, or if the code has more than 128 KiB or does not compile.
 function M.start (name, luacode)
@@ -60,7 +65,8 @@ function M.start (name, luacode)
    io.stdout:flush()
    local pid, reason = sys.spawn(exec_path, exec_arguments, {SNABB_PROGRAM_LUACODE = luacode, SNABB_WORKER_NAME = text,
                                                              SNABB_WORKER_PARENT = tostring(sys.getpid()),
-                                                             SNABB_TREE = native.tree or nil})
+                                                             SNABB_TREE = native.tree or nil,
+                                                             SNABB_PORTS = ports_variable()})
    if not pid then error(("worker %s: cannot start %s: %s"):format(name, exec_path, reason), 2) end
    children[name] = {pid = pid}
    return pid

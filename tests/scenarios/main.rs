@@ -35,6 +35,7 @@ mod reload;
 mod restart;
 mod routes;
 mod snabb;
+mod snabb_ports;
 mod snabb_tasks;
 mod stall;
 mod tap;
@@ -82,6 +83,7 @@ const ALL: &[&[Scenario]] = &[
     restart::SCENARIOS,
     routes::SCENARIOS,
     snabb::SCENARIOS,
+    snabb_ports::SCENARIOS,
     snabb_tasks::SCENARIOS,
     stall::SCENARIOS,
     tap::SCENARIOS,

@@ -31,14 +31,14 @@ fn example(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/snabb").join(name).display().to_string()
 }
 
-fn command(words: &[&str]) -> Command {
+pub fn command(words: &[&str]) -> Command {
     let mut command = Command::new(perigee());
     command.args(["snabb", "--memory", "600", "--hugepages", "no"]).args(words);
     command.env("SNABB_SHM_ROOT", "/run/snabb").env("SNABB_DEBUG", "1").current_dir("/run");
     command
 }
 
-fn snabb(words: &[&str]) -> Ended {
+pub fn snabb(words: &[&str]) -> Ended {
     run(&mut command(words))
 }
 

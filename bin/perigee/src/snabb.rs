@@ -4,11 +4,13 @@
 //! ```text
 //! process   what the VMs of this process share: EAL, packets, ports, links between threads
 //! native    the functions that Lua finds in `core.native`
+//! ports     which devices stand for the ports that programs ask for
 //! tasks     tasks beside the program: the machine they run on, their VMs
 //! threads   one VM per thread, and the messages between the first one and the others
 //! ```
 
 mod native;
+mod ports;
 mod process;
 mod tasks;
 mod threads;
@@ -17,6 +19,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use perigee_dpdk as dpdk;
 use perigee_lua::snabb::SnabbSources;
+use ports::Ports;
 use process::Process;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,7 +28,8 @@ use std::sync::Arc;
 #[derive(Args)]
 #[command(
     after_help = "Programs: perigee snabb (without a program) lists them. For the rest, see a program's own --help.\n\
-    Environment: SNABB_SHM_ROOT (folder of counters), SNABB_TREE, PERIGEE_SNABB (a folder to read the Lua sources from)."
+    Environment: SNABB_PORTS (as --port, apart by semicolons or line breaks), SNABB_SHM_ROOT (folder of counters), SNABB_TREE,\n\
+    PERIGEE_SNABB (a folder to read the Lua sources from)."
 )]
 pub struct SnabbArgs {
     /// Run the selftest of a module, such as apps.basic.basic_apps; exit code 43: skipped
@@ -38,9 +42,10 @@ pub struct SnabbArgs {
     /// auto: as many as are worth it, by what the program's apps took when it last ran so
     #[arg(long, value_name = "N", default_value = "1", value_parser = workers)]
     workers: Workers,
-    /// A port that programs may call by its number, from 0 on; may be repeated. DEVICE: a PCI address, a DPDK device such
-    /// as net_pcap0,rx_pcap=FILE, a Linux interface, or xdp:INTERFACE
-    #[arg(long = "port", value_name = "DEVICE")]
+    /// A port that programs may call by its number, from 0 on, and by the PCI address before it, if there is one: all drivers
+    /// that ask for the card at that address get DEVICE. May be repeated. DEVICE: a PCI address, a DPDK device such as
+    /// net_pcap0,rx_pcap=FILE, a Linux interface, or xdp:INTERFACE
+    #[arg(long = "port", value_name = "[PCI=]DEVICE")]
     ports: Vec<String>,
     /// MB of memory for packets, of 11.5 KB each [default: half of the machine's, at most 4096]
     #[arg(long, value_name = "MB")]
@@ -82,7 +87,7 @@ pub struct Options {
     pub workers: u16,
     /// As many threads as are worth it.
     pub auto: bool,
-    pub ports: Vec<String>,
+    pub ports: Ports,
     pub memory_mb: u32,
     pub hugepages: dpdk::Hugepages,
 }
@@ -146,6 +151,10 @@ fn options(args: &SnabbArgs) -> Result<Options> {
             tree.display()
         );
     }
+    let environment = match std::env::var(ports::VARIABLE) {
+        Err(std::env::VarError::NotUnicode(_)) => bail!("{}: expected UTF-8", ports::VARIABLE),
+        value => value.ok(),
+    };
     let tree = args.tree.as_ref().map(std::path::absolute).transpose().context("--tree")?;
     Ok(Options {
         sources: SnabbSources { folder, definitions: dpdk::snabb::definitions() },
@@ -155,7 +164,7 @@ fn options(args: &SnabbArgs) -> Result<Options> {
             Workers::Auto => u16::try_from(dpdk::usable_cores().len()).unwrap_or(MOST_WORKERS).clamp(1, MOST_WORKERS),
         },
         auto: args.workers == Workers::Auto,
-        ports: args.ports.clone(),
+        ports: Ports::read(&args.ports, environment.as_deref())?,
         memory_mb: args.memory.unwrap_or_else(default_memory_mb),
         hugepages: match args.hugepages.as_str() {
             "yes" => dpdk::Hugepages::Yes,

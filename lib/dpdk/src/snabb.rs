@@ -18,7 +18,7 @@ use crate::pool::{MbufPool, PoolConfig};
 use crate::port::DpdkPort;
 use crate::queue::{RxQueue, TxQueue};
 use crate::{Device, log};
-use perigee_packet::{Port, PortInfo, PortStats};
+use perigee_packet::{Link, Port, PortInfo, PortStats};
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -194,8 +194,8 @@ pub struct SnabbPort {
     notes: Vec<String>,
     port: SharedPort,
     // Dropped with the port, which they hold.
-    _rx: RxQueue,
-    _tx: TxQueue,
+    _rx: Option<RxQueue>,
+    _tx: Option<TxQueue>,
     packets: SnabbPool,
 }
 
@@ -206,6 +206,7 @@ unsafe impl Send for SnabbPort {}
 #[derive(Clone)]
 pub struct SharedPort {
     port: DpdkPort,
+    device: Device,
     copies: bool,
     kick: bool,
 }
@@ -241,12 +242,13 @@ impl SharedPort {
                 }
             }
         };
-        Ok(SharedPort { port, copies, kick: xdp })
+        Ok(SharedPort { port, device: config.device.clone(), copies, kick: xdp })
     }
 
-    /// Takes a pair of queues.
-    pub fn queues(&self, index: u16, packets: &SnabbPool) -> Result<SnabbPort> {
-        let (rx, tx) = (self.port.rx_queue(index)?, self.port.tx_queue(index)?);
+    /// Takes a pair of queues, or one of the two: only those that are taken may be used.
+    pub fn queues(&self, index: u16, use_of: Directions, packets: &SnabbPool) -> Result<SnabbPort> {
+        let rx = use_of.receive.then(|| self.port.rx_queue(index)).transpose()?;
+        let tx = use_of.transmit.then(|| self.port.tx_queue(index)).transpose()?;
         let info = self.port.info();
         let mut notes = info.notes.clone();
         if self.copies {
@@ -271,6 +273,18 @@ impl SharedPort {
         }));
         Ok(SnabbPort { queues: queues.into(), notes, port: self.clone(), _rx: rx, _tx: tx, packets: packets.clone() })
     }
+}
+
+/// Which of a pair of queues is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Directions {
+    pub receive: bool,
+    pub transmit: bool,
+}
+
+impl Directions {
+    /// Both.
+    pub const BOTH: Directions = Directions { receive: true, transmit: true };
 }
 
 /// Counters of a pair of queues.
@@ -315,9 +329,16 @@ impl SnabbPort {
         self.port.port.stats()
     }
 
-    /// Is the link up?
-    pub fn link_is_up(&self) -> bool {
-        self.port.port.link().up
+    /// The state of the link.
+    pub fn link(&self) -> Link {
+        let link = self.port.port.link();
+        // An AF_PACKET port is up as soon as it is open, its interface may not be.
+        Link { up: link.up && self.port.device.is_running() != Some(false), ..link }
+    }
+
+    /// What the driver counts by names of its own.
+    pub fn device_counters(&self) -> Vec<(String, u64)> {
+        self.port.port.device_counters()
     }
 
     /// What the queues counted. Only for the thread that uses them.

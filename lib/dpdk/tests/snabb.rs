@@ -4,7 +4,7 @@
 
 mod common;
 
-use perigee_dpdk::snabb::{EarlyPackets, MAX_PACKETS, SharedPort, SnabbPool, SnabbRing, ThreadState};
+use perigee_dpdk::snabb::{Directions, EarlyPackets, MAX_PACKETS, SharedPort, SnabbPool, SnabbRing, ThreadState};
 use perigee_dpdk::{Device, Eal, MBUF, MbufPool, PoolConfig, PortConfig};
 use perigee_packet::{Batch, Mask, Pool};
 use std::ffi::c_void;
@@ -368,8 +368,8 @@ fn ports_move_packets(eal: &Eal, pool: &SnabbPool) {
     let config = PortConfig { one_pool: true, ..PortConfig::new(Device::Dpdk("net_null7,size=60".into())) };
     for copy in [false, true] {
         let shared = SharedPort::open(eal, &config, pool, copy).expect("a port");
-        let port = shared.queues(0, pool).expect("its queues");
-        assert!(shared.queues(0, pool).is_err(), "the queues are given out once");
+        let port = shared.queues(0, Directions::BOTH, pool).expect("its queues");
+        assert!(shared.queues(0, Directions::BOTH, pool).is_err(), "the queues are given out once");
         let link = link(&mut state);
         // SAFETY: a living port, link and list of free packets, on one thread.
         let (received, sent) = unsafe {

@@ -6,7 +6,6 @@
 local ffi = require("ffi")
 local link = require("core.link")
 local packet = require("core.packet")
-local shm = require("core.shm")
 
 local M = {}
 
@@ -46,7 +45,7 @@ function M.attach (port, size)
    -- What the engine does for an app, which this one is not.
    port.input, port.output = {}, {output = ring.waiting, ring.waiting}
    if port.link then port:link("output", "output") end
-   if port.shm then port.shm = shm.create_frame("pci/"..port.device:gsub("/", "_"), port.shm) end
+   port.shm = nil -- the device's counters are its card's, under pci/
    port.rxdesc = ring_t(size)
    local registers = {RDT = function (tail) if tail then deliver(port, ring) end return 0 end}
    port.r = setmetatable(registers, {__index = function () return function () return 0 end end})

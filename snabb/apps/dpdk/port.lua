@@ -1,225 +1,310 @@
 -- SPDX-License-Identifier: MIT
 -- apps.dpdk.port: a DPDK port, any device that DPDK knows: packets from the device go to the app's output link, packets
 -- on its input links go to the device. Packets are only copied (see core.packet) if a device does not take buffers of
--- 11 KB, or if a packet's memory is not the pool's.
+-- 11 KB, if a packet's memory is not the pool's, or if a multicast is for several apps.
 --
--- The class that replaces Snabb's hardware drivers: see apps.dpdk.hardware.
+-- Several apps may share a device, by queues, MAC addresses and VLANs: see apps.dpdk.card. The class that replaces Snabb's
+-- hardware drivers: see apps.dpdk.hardware.
 
-local ffi = require("ffi")
-local C = ffi.C
+local C = require("ffi").C
 local counter = require("core.counter")
-local engine = require("core.app")
+local counters = require("apps.dpdk.counters")
 local lib = require("core.lib")
 local link = require("core.link")
-local native = require("core.native")
+local names = require("apps.dpdk.names")
 local packet = require("core.packet")
+local Card = require("apps.dpdk.card")
 
-local receive, transmit, empty, full = link.receive, link.transmit, link.empty, link.full
-
---- A pair of queues of a port. *port*: a number (the one of a --port option, counted from 0) or a device: a PCI
---- address, a DPDK device such as "net_pcap0,rx_pcap=FILE", a Linux interface, or "xdp:INTERFACE". *queue*: which pair,
---- from 0 on; *queues*: how many the port is opened with (as many as the apps of the graph use, if omitted). *mac*: the
---- port's MAC address. *vlan*: only packets with this tag are received, and lose it; what is sent gets it. *promisc*:
---- receive packets to any MAC address. *mtu* in bytes. *copy*: receive into the device's own buffers and copy, for a
---- device that would hold too many of Snabb's.
+--- A part of a port. *port*: a number (the one of a --port option, counted from 0) or a device: a PCI address, a DPDK
+--- device such as "net_pcap0,rx_pcap=FILE", a Linux interface, or "xdp:INTERFACE".
+---
+--- Which packets: *queue*, the number of a receive queue (false: none), and *transmit*, whether what comes by input links
+--- is sent. Apps that have different queues share packets by flow. *mac*: the port's MAC address; with *vmdq* it is the
+--- app's own, and the app gets what is sent to it, and multicasts. *vlan*: only packets with this tag are received, and
+--- lose it; what is sent gets it; 0: only packets without a tag. *keep_tag*: tags stay as they are. *poolnum*: apps of
+--- another number get copies of the same packets; "auto": a number of its own. *loopback*: what is sent to the MAC address of
+--- another app of the device goes there. *mac_loopback*: all that is sent comes back. *mirror*: {pool = true or
+--- {NUMBERS}, port = "in", "out" or "inout"}, copies of others' packets. *rss*: {index =, count =}, which part of a
+--- pool's flows, if not all of its queues are this process's; *group*: other processes of the group may have some, and
+--- each app finds out which part is its own.
+---
+--- The device: *queues*: how many it is opened with (as many as the apps of the graph use, if omitted), and then every
+--- app polls its own. *descriptors* per queue. *promisc*: receive packets to any MAC address. *mtu* in bytes. *copy*: receive into
+--- the device's own buffers and copy, for a device that would hold too many of Snabb's. *wait_for_link*: seconds to
+--- wait for the link.
+---
+--- *rate_limit* in Mbit/s. *rxcounter*, *txcounter*: numbers of the counters of queues to count in, qN_rxpackets and the like.
+--- *address*: what the port is called where its counters are.
 local Port = {
    config = {
-      port = {required = true}, queue = {default = 0}, queues = {}, mac = {}, vlan = {}, promisc = {default = false},
-      mtu = {}, copy = {default = false},
+      port = {required = true}, queue = {default = 0}, transmit = {default = true}, queues = {}, mac = {},
+      vmdq = {default = false}, vlan = {}, keep_tag = {}, poolnum = {}, loopback = {}, mac_loopback = {}, mirror = {},
+      rss = {}, descriptors = {}, promisc = {default = false}, mtu = {}, copy = {default = false}, wait_for_link = {},
+      rate_limit = {}, rxcounter = {}, txcounter = {}, address = {}, queue_name = {}, group = {},
    },
 }
 Port.__index = Port
 
--- A port's number stands for the device of that --port option.
-local function device_name (port)
-   if type(port) == "number" then
-      local name = native.ports[port + 1]
-      if not name then
-         error(("port %s: there are %d ports; give one with `perigee snabb --port DEVICE PROGRAM`"):format(
-            tostring(port), #native.ports), 0)
-      end
-      return name
-   end
-   if type(port) ~= "string" or port == "" then
-      error("port: expected a number or a device, got "..tostring(port), 0)
-   end
-   if port:match("^%x%x:%x%x%.%x$") then return "0000:"..port end
-   return port
-end
+--- The device that stands for a port's number or address.
+Port.device_name = names.device
 
---- The device and the queue of an app with this argument.
+--- The device and the queue of an app with this argument, and a text for what it shares with other apps of the device:
+--- those with the same may run on different threads.
 function Port.port_of (arg)
-   return device_name(arg.port), arg.queue
+   local alone = arg.poolnum == "auto" or arg.mirror or arg.mac_loopback or arg.rss or arg.queue == false or
+      arg.transmit == false
+   local pool = ("%s %s %s"):format(arg.vmdq and arg.mac or "any", arg.vlan or "any", arg.poolnum or "")
+   return names.device(arg.port), arg.queue == nil and 0 or arg.queue, not alone and pool or false
 end
 
 local function check_vlan (vlan)
-   if vlan ~= nil and (type(vlan) ~= "number" or vlan < 1 or vlan > 4094 or vlan % 1 ~= 0) then
-      error("vlan: expected a number from 1 to 4094, got "..tostring(vlan), 0)
+   if vlan ~= nil and (type(vlan) ~= "number" or vlan < 0 or vlan > 4094 or vlan % 1 ~= 0) then
+      error("vlan: expected a number from 1 to 4094, or 0 for packets without a tag, got "..tostring(vlan), 0)
    end
-   return vlan
+end
+
+local function check (conf)
+   check_vlan(conf.vlan)
+   local queue = conf.queue
+   if queue ~= nil and queue ~= false and type(queue) ~= "string" and
+      (type(queue) ~= "number" or queue < 0 or queue > 1023 or queue % 1 ~= 0) then
+      error("queue: expected a number from 0 to 1023, or false, got "..tostring(queue), 0)
+   end
+   if conf.vmdq and not conf.mac then error("vmdq: expected a MAC address with it", 0) end
+   if conf.mirror ~= nil and type(conf.mirror) ~= "table" then
+      error("mirror: expected a table with pool or port, got "..tostring(conf.mirror), 0)
+   end
 end
 
 local printed = {} -- notes that were already printed
 
---- Open the queues. Errors if there is no such device, or it does not have that many queues.
-function Port:new (conf)
-   local name = device_name(conf.port)
-   local vlan = check_vlan(conf.vlan)
-   local opened, why = native.open_port(name, {
-      queue = conf.queue, queues = conf.queues or engine.port_queues[name] or 1, mac = conf.mac,
-      promiscuous = conf.promisc,
-      mtu = conf.mtu, copy = conf.copy,
-   })
-   if not opened then
-      local hint = tostring(why):match("has no %w+ queue") and
-         "; a port has the queues of the graph that opened it: give queues = N there" or ""
-      error(tostring(why)..hint, 0)
-   end
-   for _, note in ipairs(opened.notes) do
+local function print_notes (notes, conf)
+   for _, note in ipairs(notes) do
       if note:match("every packet is copied") and not conf.copy and not printed[note] then
          printed[note] = true
          io.stderr:write("note: ", note, "\n")
       end
    end
+end
+
+-- Counters that several apps may count in together.
+local function queue_counters (self, number, side, which)
+   if not number then return end
+   local all = self.card.queue_counters
+   for _, what in ipairs(which) do
+      local name = ("pci/%s/q%s_%s%s.counter"):format(self.label, tostring(number), side, what)
+      all[name] = all[name] or {counter = counter.create(name), users = 0}
+      all[name].users = all[name].users + 1
+      self.counts_in[side..what] = all[name]
+      self.counter_names[#self.counter_names + 1] = name
+   end
+end
+
+local function make_counters (self, conf)
+   local card, info = self.card, self.card.info
+   local about = {mac = conf.mac or info.mac, mtu = conf.mtu or info.mtu, promisc = conf.promisc or conf.vmdq}
+   card.queue_counters = card.queue_counters or {}
+   card.due = card.due or lib.throttle(0.1)
+   card.device_due = card.device_due or lib.throttle(1)
+   card.of_device = card.of_device or {}
+   -- The totals of a device are those of the thread that opened it.
+   if info.first and not card.frame then card.frame = counters.device_frame(self.label, about) end
+   self.stats, self.shm = card.frame, counters.app_specs(about)
+   self.counts_in, self.counter_names = {}, {}
+   if self.member.queue then queue_counters(self, conf.rxcounter, "rx", {"packets", "bytes", "drops"}) end
+   if self.transmits then queue_counters(self, conf.txcounter, "tx", {"packets", "bytes"}) end
+   if conf.queue_name then
+      local name = ("pci/%s/rxdrop_%s.counter"):format(self.label, (conf.queue_name:gsub("/", "_")))
+      card.queue_counters[name] = {counter = counter.create(name), users = 1}
+      self.counts_in.rxdrops = card.queue_counters[name]
+      self.counter_names[#self.counter_names + 1] = name
+   end
+end
+
+--- Open the port, or a part of it. Errors if there is no such device, or another app has the queue.
+function Port:new (conf)
+   check(conf)
+   local name = names.device(conf.port)
+   local card, member = Card.join(name, {
+      queue = conf.queue == nil and 0 or conf.queue, queues = conf.queues, mac = conf.mac, vmdq = conf.vmdq, vlan = conf.vlan,
+      keep_tag = conf.keep_tag, poolnum = conf.poolnum, loopback = conf.loopback, mac_loopback = conf.mac_loopback,
+      mirror = conf.mirror, rate_limit = conf.rate_limit, rss = conf.rss, group = conf.group, promisc = conf.promisc, mtu = conf.mtu,
+      copy = conf.copy, descriptors = conf.descriptors,
+   })
+   local info = card.info
+   print_notes(info.notes, conf)
    -- Packets go out to the device and come back from it: this thread must not keep too many of them.
    packet.keep_at_most(2048)
-   local self = {
-      device = name, address = opened.address, mac = opened.mac, mtu = opened.mtu, driver = opened.driver, vlan = vlan,
-      notes = opened.notes,
-      queues = ffi.cast("struct perigee_snabb_port *", opened.queues),
-      due = lib.throttle(1), quiet = 0, vlan_rxdrop = 0, vlan_txdrop = 0,
-      shm = {
-         rxpackets = {counter}, rxbytes = {counter}, rxdrop = {counter}, rxerrors = {counter}, rxcopied = {counter},
-         txpackets = {counter}, txbytes = {counter}, txdrop = {counter}, txerrors = {counter}, txcopied = {counter},
-         mtu = {counter, opened.mtu}, status = {counter, 2},
-      },
-   }
-   if vlan then self.tagged_in, self.tagged_out = link.new(name..".vlan.in"), link.new(name..".vlan.out") end
-   return setmetatable(self, Port)
+   local self = setmetatable({
+      device = name, label = conf.address or names.label(conf.port), card = card, member = member,
+      address = (member.own or card.sending).address, mac = info.mac, mtu = info.mtu, driver = info.driver, vlan = conf.vlan,
+      macaddr = conf.mac, notes = info.notes, transmits = conf.transmit ~= false, rxq = member.queue, txq = conf.transmit ~= false,
+      poolnum = member.poolnum, rxcounter = conf.rxcounter, txcounter = conf.txcounter, links_in = {}, links_out = {},
+      linkup_wait = conf.wait_for_link,
+   }, Port)
+   member.app = self
+   make_counters(self, conf)
+   if conf.wait_for_link and not conf.mac_loopback then self:wait_linkup(conf.wait_for_link) end
+   return self
 end
 
 --- Which of its links it sends received packets to: output, tx, or whichever there is.
 function Port:link ()
    self.to = self.output.output or self.output.tx or self.output[1]
+   self.member.to = self.to
 end
 Port.unlink = Port.link
 
-local tag_t = ffi.typeof("struct { uint8_t mac[12]; uint16_t tpid, tci; } *")
-
-local function is_tagged (p, vlan)
-   local header = ffi.cast(tag_t, p.data)
-   return p.length >= 18 and header.tpid == 0x0081 and lib.ntohs(header.tci) % 4096 == vlan
-end
-
-local function untag (self, from, to)
-   while not empty(from) and not full(to) do
-      local p = receive(from)
-      if is_tagged(p, self.vlan) then
-         -- The addresses move up over the tag.
-         local at = p.data
-         C.memmove(at + 4, at, 12)
-         transmit(to, packet.shiftleft(p, 4))
-      else
-         self.vlan_rxdrop = self.vlan_rxdrop + 1
-         packet.free(p)
-      end
-   end
-end
-
-local function tag (self, from, to)
-   local tci = lib.htons(self.vlan)
-   while not empty(from) and not full(to) do
-      local p = receive(from)
-      if p.length < 14 or p.length + 4 > packet.max_payload then
-         self.vlan_txdrop = self.vlan_txdrop + 1
-         packet.free(p)
-      else
-         p = packet.shiftright(p, 4)
-         C.memmove(p.data, p.data + 4, 12)
-         local header = ffi.cast(tag_t, p.data)
-         header.tpid, header.tci = 0x0081, tci
-         transmit(to, p)
-      end
-   end
-end
-
--- Nothing came for a while: because the device has no free packets to receive into? Then more are made, as a driver
--- of Snabb's would by allocating them.
-local function feed (self)
-   local made, available = native.packets(self.address)
-   if available >= 512 or self.starved then return end
-   local more, why = native.grow(math.max(1024, math.min(made, 65536)), self.address)
-   if not more then
-      self.starved = true
-      io.stderr:write("note: ", self.device, " has no packets to receive into: ", tostring(why), "\n")
-   end
-end
-
---- Receive up to engine.pull_npackets packets to a link.
-function Port:receive (to)
-   if C.perigee_snabb_receive(self.queues, to, engine.pull_npackets) > 0 then
-      self.quiet = 0
-      return
-   end
-   self.quiet = self.quiet + 1
-   if self.quiet % 64 == 1 then feed(self) end
-end
-
 --- Receive up to engine.pull_npackets packets.
 function Port:pull ()
-   local to = self.to
-   if to then
-      if self.vlan then
-         self:receive(self.tagged_in)
-         untag(self, self.tagged_in, to)
-      else
-         self:receive(to)
-      end
-   end
-   if self.due() then self:update_counters() end
+   local card = self.card
+   if self.rxq then card:receive(self.member) end
+   if card.due() then self:update_counters() end
 end
 
 --- Send what is on the input links, as far as the device takes it; the rest waits in the link.
 function Port:push ()
-   local input = self.input
-   for i = 1, #input do
-      local from = input[i]
-      if self.vlan then
-         tag(self, from, self.tagged_out)
-         from = self.tagged_out
-      end
-      C.perigee_snabb_transmit(self.queues, from, packet.freelist)
+   if not self.transmits then return end
+   local input, card, member = self.input, self.card, self.member
+   if member.plain then
+      local queues = card.sending.queues
+      for i = 1, #input do C.perigee_snabb_transmit(queues, input[i], packet.freelist) end
+   else
+      for i = 1, #input do card:transmit(member, input[i]) end
    end
 end
 
---- Bring the counters in shared memory up to date; every second by itself.
+-- ---- counters ----
+
+local function device_values (card, now)
+   local dropped, tx_dropped, filtered = 0, 0, card.filtered
+   for _, m in ipairs(card.members) do
+      dropped, tx_dropped = dropped + m.dropped, tx_dropped + m.tx_dropped
+   end
+   return {
+      rxpackets = now.rx_packets, rxbytes = now.rx_bytes, rxerrors = now.rx_errors, rxdmapackets = now.received,
+      rxdrop = now.rx_missed + now.rx_no_buffer + now.rx_long + now.rx_dropped + dropped, rxfiltered = filtered,
+      txpackets = now.tx_packets, txbytes = now.tx_bytes, txerrors = now.tx_errors,
+      txdrop = now.tx_long + now.tx_no_buffer + tx_dropped, rxcopied = now.copied_in, txcopied = now.copied_out,
+      status = now.link_up and 1 or 2, speed = now.speed or 0,
+      rxmcast = card.of_device.rxmcast or card.multicasts, rxbcast = card.of_device.rxbcast or card.broadcasts,
+      txmcast = card.of_device.txmcast or 0, txbcast = card.of_device.txbcast or 0,
+   }
+end
+
+local function set_all (frame, values)
+   for name, value in pairs(values) do
+      local c = frame[name]
+      if c then counter.set(c, value) end
+   end
+end
+
+-- What each app's queues have counted, in the counters of their numbers. What the device has dropped counts for its first app.
+local function set_queue_counters (card, values)
+   for _, shared in pairs(card.queue_counters) do shared.sum = 0 end
+   local first, rx_bytes, tx_bytes = true, 0, 0
+   for _, m in ipairs(card.members) do
+      local app = m.app
+      if app then
+         local rx = app:rx_of_links()
+         local tx = counters.of_links(app.links_in, app.input or {}, "rx")
+         app.rx = {packets = rx.packets + rx.drops, bytes = rx.bytes, dropped = m.dropped + rx.drops}
+         app.tx = {packets = tx.packets, bytes = tx.bytes}
+         rx_bytes, tx_bytes = rx_bytes + rx.bytes, tx_bytes + tx.bytes
+         if m.queue and first then
+            app.rx.dropped = app.rx.dropped + values.rxdrop - m.dropped
+            first = false
+         end
+         local now = {rxpackets = app.rx.packets, rxbytes = app.rx.bytes, rxdrops = app.rx.dropped,
+                      txpackets = app.tx.packets, txbytes = app.tx.bytes}
+         for what, shared in pairs(app.counts_in) do shared.sum = shared.sum + now[what] end
+      end
+   end
+   for _, shared in pairs(card.queue_counters) do counter.set(shared.counter, shared.sum) end
+   -- Some drivers count packets, and no bytes.
+   if values.rxbytes == 0 then values.rxbytes = rx_bytes end
+   if values.txbytes == 0 then values.txbytes = tx_bytes end
+end
+
+--- What came in by the app's output link: {packets =, bytes =, drops =}.
+function Port:rx_of_links ()
+   return counters.of_links(self.links_out, {self.to}, "tx")
+end
+
+--- Bring the counters in shared memory up to date, those of all apps that share the device; ten times a second by itself.
+--- Returns what device and queues have counted.
 function Port:update_counters ()
-   local now = native.port_counts(self.address)
-   local stats = self.shm
-   counter.set(stats.rxpackets, now.rx_packets)
-   counter.set(stats.rxbytes, now.rx_bytes)
-   counter.set(stats.rxerrors, now.rx_errors + now.rx_missed + now.rx_no_buffer)
-   counter.set(stats.rxdrop, now.rx_long + now.rx_dropped + self.vlan_rxdrop)
-   counter.set(stats.rxcopied, now.copied_in)
-   counter.set(stats.txpackets, now.tx_packets)
-   counter.set(stats.txbytes, now.tx_bytes)
-   counter.set(stats.txerrors, now.tx_errors)
-   counter.set(stats.txdrop, now.tx_long + now.tx_no_buffer + self.vlan_txdrop)
-   counter.set(stats.txcopied, now.copied_out)
-   counter.set(stats.status, now.link_up and 1 or 2)
+   local card = self.card
+   card:look_again()
+   local now = card:counts()
+   if card.device_due() or not card.asked_device then
+      card.asked_device = true
+      card.of_device = counters.multicasts(card:device_counts())
+   end
+   local values = device_values(card, now)
+   set_queue_counters(card, values)
+   if card.frame then set_all(card.frame, values) end
+   for _, m in ipairs(card.members) do
+      local shm = m.app and m.app.shm
+      -- Before the app is started it only says which counters it will have.
+      if shm and shm.specs then set_all(shm, values) end
+   end
+   card.values = values
    return now
 end
+--- The same, as Snabb's drivers call it.
+Port.sync_stats = Port.update_counters
 
---- Packets that came and could not be received, as programs ask Snabb's drivers for them.
-function Port:rxdrop ()
-   local now = native.port_counts(self.address)
-   return tonumber(now.rx_missed + now.rx_no_buffer + now.rx_long + now.rx_dropped)
+local function value (name)
+   return function (self)
+      self:update_counters()
+      return self.card.values[name]
+   end
 end
 
---- Packets that could not be sent.
-function Port:txdrop ()
-   local now = native.port_counts(self.address)
-   return tonumber(now.tx_long + now.tx_no_buffer + now.tx_errors)
+--- What the device has counted until now, as numbers.
+Port.rxpackets, Port.rxbytes, Port.rxmcast, Port.rxbcast = value("rxpackets"), value("rxbytes"), value("rxmcast"), value("rxbcast")
+Port.rxdrop, Port.rxerrors, Port.rxdmapackets = value("rxdrop"), value("rxerrors"), value("rxdmapackets")
+Port.txpackets, Port.txbytes, Port.txmcast, Port.txbcast = value("txpackets"), value("txbytes"), value("txmcast"), value("txbcast")
+Port.txdrop, Port.txerrors = value("txdrop"), value("txerrors")
+
+--- Is the link up?
+function Port:link_status () return self.card:counts().link_up end
+--- The link's speed in bit/s; 0 if the device does not know it.
+function Port:link_speed () return self.card:counts().speed or 0 end
+--- Does the port receive packets to any address?
+function Port:promisc () return counter.read(self.card.frame and self.card.frame.promisc or self.shm.promisc) == 1 end
+
+--- Wait for the link, *timeout* seconds at most (those of the configuration, or 120). Is it up?
+function Port:wait_linkup (timeout)
+   local deadline = C.get_monotonic_time() + (timeout or self.linkup_wait or 120)
+   while not self:link_status() do
+      if C.get_monotonic_time() >= deadline then return false end
+      C.usleep(10000)
+   end
+   return true
+end
+
+--- What the app's receive queue, and those that count in the same counter, have received: {counter_id =, packets =, dropped =,
+--- bytes =}.
+function Port:get_rxstats ()
+   self:update_counters()
+   local function of (what, own)
+      local shared = self.counts_in[what]
+      return shared and tonumber(counter.read(shared.counter)) or own
+   end
+   return {counter_id = self.rxcounter, packets = of("rxpackets", self.rx.packets), bytes = of("rxbytes", self.rx.bytes),
+           dropped = of("rxdrops", self.rx.dropped)}
+end
+
+--- The same for what was sent: {counter_id =, packets =, bytes =}.
+function Port:get_txstats ()
+   self:update_counters()
+   local function of (what, own)
+      local shared = self.counts_in[what]
+      return shared and tonumber(counter.read(shared.counter)) or own
+   end
+   return {counter_id = self.txcounter, packets = of("txpackets", self.tx.packets), bytes = of("txbytes", self.tx.bytes)}
 end
 
 --- Print what the device and the queues counted.
@@ -229,22 +314,30 @@ function Port:report ()
       self.device, self.driver, self.mac, now.received, now.transmitted, now.rx_missed + now.rx_no_buffer,
       now.copied_in, now.copied_out))
 end
+--- The same, as Snabb's drivers call it.
+function Port:debug () self:report() end
 
 --- Give the queues back; the port is closed with the last of them.
 function Port:stop ()
-   if self.shm and self.shm.rxpackets and ffi.istype(counter.t, self.shm.rxpackets) then self:update_counters() end
-   if self.vlan then
-      link.free(self.tagged_in)
-      link.free(self.tagged_out)
+   local card = self.card
+   if self.shm and self.shm.specs then self:update_counters() end
+   card:leave(self.member)
+   for _, name in ipairs(self.counter_names) do
+      local shared = card.queue_counters[name]
+      shared.users = shared.users - 1
+      if shared.users == 0 then
+         card.queue_counters[name] = nil
+         counter.delete(name)
+      end
    end
-   native.close_port(self.address)
+   if #card.members == 0 and card.frame then
+      require("core.shm").delete_frame(card.frame)
+      card.frame = nil
+   end
 end
 
 Port.driver = Port
 Port.port = Port
-
---- The device that stands for a port's number or address.
-Port.device_name = device_name
 
 function Port.selftest () require("apps.dpdk.port_test").run(Port) end
 

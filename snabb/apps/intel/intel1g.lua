@@ -4,7 +4,7 @@
 local hardware = require("apps.dpdk.hardware")
 
 --- Intel i210 and i350; {pciaddr =}.
-local M = hardware.driver("Intel1g")
+local M = hardware.driver("Intel1g", "intel")
 M.driver = M
 
 function M.selftest () hardware.selftest() end

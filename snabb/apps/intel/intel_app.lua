@@ -6,7 +6,7 @@ local hardware = require("apps.dpdk.hardware")
 local M = {}
 
 --- Intel 82599; {pciaddr =, macaddr =, vlan =, rxq =}.
-M.Intel82599 = hardware.driver("Intel82599")
+M.Intel82599 = hardware.driver("Intel82599", "intel")
 M.driver = M.Intel82599
 
 function M.selftest () hardware.selftest() end

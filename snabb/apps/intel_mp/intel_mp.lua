@@ -8,7 +8,7 @@ local M = {}
 
 --- Intel 82599, i210, i350; {pciaddr =, macaddr =, vlan =, rxq =}. After `init`, an instance has a ring of descriptors of
 --- *ring_buffer_size*: see apps.dpdk.descriptors.
-M.Intel = hardware.driver("Intel")
+M.Intel = hardware.driver("Intel", "intel")
 local new = M.Intel.new
 --- Opens the port.
 function M.Intel:new (conf)

@@ -6,7 +6,7 @@ local hardware = require("apps.dpdk.hardware")
 local M = {}
 
 --- A ConnectX-4 card; {pciaddress =}.
-M.ConnectX4 = hardware.driver("ConnectX4")
+M.ConnectX4 = hardware.driver("ConnectX4", "plain")
 M.driver = M.ConnectX4
 
 function M.selftest () hardware.selftest() end

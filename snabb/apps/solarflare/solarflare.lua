@@ -6,7 +6,7 @@ local hardware = require("apps.dpdk.hardware")
 local M = {}
 
 --- A Solarflare card; {ifname =}.
-M.SolarFlareNic = hardware.driver("SolarFlareNic")
+M.SolarFlareNic = hardware.driver("SolarFlareNic", "solarflare")
 M.driver = M.SolarFlareNic
 
 function M.selftest () hardware.selftest() end

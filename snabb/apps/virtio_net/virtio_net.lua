@@ -6,7 +6,7 @@ local hardware = require("apps.dpdk.hardware")
 local M = {}
 
 --- A virtio network device; {pciaddr =}.
-M.VirtioNet = hardware.driver("VirtioNet")
+M.VirtioNet = hardware.driver("VirtioNet", "plain")
 M.driver = M.VirtioNet
 
 function M.selftest () hardware.selftest() end

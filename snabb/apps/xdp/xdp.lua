@@ -6,7 +6,7 @@ local hardware = require("apps.dpdk.hardware")
 local M = {}
 
 --- A Linux interface through an AF_XDP socket; {ifname =, queue =}.
-M.XDP = hardware.driver("XDP", "xdp:")
+M.XDP = hardware.driver("XDP", "xdp")
 M.driver = M.XDP
 --- Snabb asks for permission to use its XDP app; not needed here. Does nothing.
 function M.snabb_enable_xdp () end

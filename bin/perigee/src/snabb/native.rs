@@ -37,7 +37,9 @@ pub fn fill(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>,
     to.set("folder", folder)?;
     to.set("workers", options.workers)?;
     to.set("auto", options.auto)?;
-    to.set("ports", options.ports.clone())?;
+    to.set("ports", options.ports.devices())?;
+    to.set("port_table", lua.create_table_from(options.ports.addresses())?)?;
+    to.set("ports_variable", options.ports.as_variable())?;
     to.set("tree", options.tree.as_ref().map(|tree| tree.display().to_string()))?;
     let tree = options.tree.clone();
     to.set("files", lua.create_function(move |_, ()| Ok(tree.as_deref().map(files)))?)?;
@@ -113,7 +115,8 @@ fn packets(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>) 
     to.set("several_nodes", dpdk::numa::Topology::here().several())
 }
 
-/// The options of an app for its port: {queue =, queues =, mac =, promiscuous =, mtu =, copy =}.
+/// The options of an app for its port: {queue =, receive =, transmit =, queues =, descriptors =, mac =, promiscuous =, mtu =,
+/// copy =}.
 fn requested(table: &Table) -> Result<PortRequest, String> {
     let number = |key: &str, most: u16| -> Result<Option<u16>, String> {
         match table.get::<Value>(key) {
@@ -130,10 +133,16 @@ fn requested(table: &Table) -> Result<PortRequest, String> {
         Ok(Some(text)) => Some(text.parse::<MacAddr>().map_err(|error| format!("port: mac {text:?}: {error}"))?),
         Err(error) => return Err(error.to_string()),
     };
-    let flag = |key: &str| table.get::<Option<bool>>(key).ok().flatten().unwrap_or(false);
+    let said = |key: &str| table.get::<Option<bool>>(key).ok().flatten();
+    let flag = |key: &str| said(key).unwrap_or(false);
     Ok(PortRequest {
         queue: number("queue", 1023)?.unwrap_or(0),
+        use_of: dpdk::snabb::Directions {
+            receive: said("receive").unwrap_or(true),
+            transmit: said("transmit").unwrap_or(true),
+        },
         queues: number("queues", 1024)?.unwrap_or(1),
+        descriptors: number("descriptors", 32768)?,
         mac,
         promiscuous: flag("promiscuous"),
         copy: flag("copy"),
@@ -146,11 +155,17 @@ fn ports(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>) ->
     let open = move |lua: &Lua, (name, asked): (String, Table)| {
         let opened = requested(&asked).and_then(|requested| shared.open_port(&mine, &name, &requested));
         or_message(match opened {
-            Ok(address) => Ok(describe(lua, &mine, address)?),
+            Ok((address, first)) => {
+                let described = describe(lua, &mine, address)?;
+                described.set("first", first)?;
+                Ok(described)
+            }
             Err(why) => Err(why),
         })
     };
     to.set("open_port", lua.create_function(open)?)?;
+    let shared = process.clone();
+    to.set("port_is_open", lua.create_function(move |_, name: String| Ok(shared.port_is_open(&name)))?)?;
     let (shared, mine) = (process.clone(), state.clone());
     to.set("close_port", lua.create_function(move |_, at: usize| Ok(shared.close_port(&mine, at)))?)?;
     let mine = state.clone();
@@ -179,10 +194,20 @@ fn ports(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>) ->
         ] {
             table.set(name, n as f64)?;
         }
-        table.set("link_up", port.link_is_up())?;
+        let link = port.link();
+        table.set("link_up", link.up)?;
+        table.set("speed", link.speed.map(|mbits| f64::from(mbits) * 1e6))?;
         Ok(Some(table))
     };
-    to.set("port_counts", lua.create_function(counts)?)
+    to.set("port_counts", lua.create_function(counts)?)?;
+    let mine = state.clone();
+    let device_counts = move |lua: &Lua, at: usize| -> mlua::Result<Option<Table>> {
+        let ports = lock(&mine.ports);
+        let Some((_, port)) = ports.get(&at) else { return Ok(None) };
+        let counters = port.device_counters().into_iter().map(|(name, n)| (name, n as f64));
+        lua.create_table_from(counters).map(Some)
+    };
+    to.set("device_counts", lua.create_function(device_counts)?)
 }
 
 fn describe(lua: &Lua, state: &VmState, address: usize) -> mlua::Result<Table> {
@@ -197,6 +222,7 @@ fn describe(lua: &Lua, state: &VmState, address: usize) -> mlua::Result<Table> {
     table.set("mac", info.mac.to_string())?;
     table.set("mtu", info.mtu)?;
     table.set("receive_queues", info.receive_queues)?;
+    table.set("transmit_queues", info.transmit_queues)?;
     table.set("notes", info.notes)?;
     Ok(table)
 }

@@ -6,7 +6,7 @@ use super::Options;
 use super::tasks::{ProcessTasks, VmSeat};
 use super::threads::Threads;
 use perigee_dpdk::numa::{Topology, device_node};
-use perigee_dpdk::snabb::{EarlyPackets, SharedPort, SnabbPool, SnabbPort, SnabbRing, ThreadState};
+use perigee_dpdk::snabb::{Directions, EarlyPackets, SharedPort, SnabbPool, SnabbPort, SnabbRing, ThreadState};
 use perigee_dpdk::{Device, Eal, EalConfig, Hugepages, PortConfig, usable_cores};
 use perigee_lua::task::Failure;
 use perigee_net::MacAddr;
@@ -46,10 +46,14 @@ pub struct VmState {
 }
 
 /// What an app requests of its port.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct PortRequest {
     pub queue: u16,
+    pub use_of: Directions,
+    /// How many queues the device gets if this request opens it.
     pub queues: u16,
+    /// Descriptors of each of them.
+    pub descriptors: Option<u16>,
     pub mac: Option<MacAddr>,
     pub promiscuous: bool,
     pub mtu: Option<u16>,
@@ -166,11 +170,17 @@ impl Process {
         lock(&self.states).retain(|known| !Arc::ptr_eq(known, state));
     }
 
-    /// Opens a pair of queues of a port; its address and notes.
-    pub fn open_port(&self, state: &VmState, name: &str, requested: &PortRequest) -> Result<usize, String> {
+    /// Has an app or a task opened this port?
+    pub fn port_is_open(&self, name: &str) -> bool {
+        lock(&self.ports).contains_key(name)
+    }
+
+    /// Opens a pair of queues of a port, or one of the two; its address, and whether this is the first that the port has.
+    pub fn open_port(&self, state: &VmState, name: &str, requested: &PortRequest) -> Result<(usize, bool), String> {
         let ((eal, _), pool) = (self.dpdk()?, self.pool_of_port(name)?);
         let mut ports = lock(&self.ports);
-        if !ports.contains_key(name) {
+        let first = !ports.contains_key(name);
+        if first {
             let queues = requested.queues.max(requested.queue + 1);
             let config = PortConfig {
                 receive_queues: queues,
@@ -182,11 +192,16 @@ impl Process {
                 one_pool: !self.tasks.are_there() && !Topology::here().several(),
                 ..PortConfig::new(Device::named(name))
             };
+            let config = PortConfig {
+                receive_descriptors: requested.descriptors.unwrap_or(config.receive_descriptors),
+                transmit_descriptors: requested.descriptors.unwrap_or(config.transmit_descriptors),
+                ..config
+            };
             let port = SharedPort::open(&eal, &config, &pool, requested.copy).map_err(|error| error.to_string())?;
             ports.insert(name.to_owned(), (port, 0));
         }
         let (port, users) = ports.get_mut(name).expect("inserted above");
-        let queues = match port.queues(requested.queue, &pool) {
+        let queues = match port.queues(requested.queue, requested.use_of, &pool) {
             Ok(queues) => queues,
             Err(error) => {
                 if *users == 0 {
@@ -198,7 +213,7 @@ impl Process {
         *users += 1;
         let address = queues.as_ptr() as usize;
         lock(&state.ports).insert(address, (name.to_owned(), queues));
-        Ok(address)
+        Ok((address, first))
     }
 
     /// Gives a pair of queues back; the port is closed with its last.

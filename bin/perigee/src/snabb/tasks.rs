@@ -41,7 +41,7 @@ impl ProcessTasks {
             let start = move || source.upgrade().ok_or("the process ends")?.dpdk().map(|(eal, _)| eal);
             let base = DpdkMachine::of(process.cores.clone(), Box::new(start));
             let machine = Arc::new(SnabbMachine { base, process: weak.clone() });
-            let ports = process.options.ports.clone();
+            let ports = process.options.ports.devices();
             (Tasks::beside(machine.clone(), Box::new(SnabbTasks(weak)), ports), machine)
         };
         &process.tasks.tasks.get_or_init(make).0
