@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- core.tasks_test: the selftest of core.tasks, and the functions that it starts as tasks.
+-- core.tasks_test: the selftest of core.tasks, and the tasks that it starts.
 
 local packet = require("core.packet")
 
