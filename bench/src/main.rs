@@ -10,7 +10,8 @@
 //! slowpath                 `perigee run` under a flood of punted packets; assistants alone on one core and two
 //! soak                     `perigee run` under traffic for long, with everything around it in motion; what is lost, memory, gaps
 //! multicast                copies for groups, by the fast path and by an assistant
-//! snabb, ns3               programs that measure themselves
+//! snabb                    graphs of apps; in namespaces, programs by perigee and by Snabb in turn
+//! ns3                      a program that measures itself
 //! ```
 #![forbid(unsafe_code)]
 
@@ -69,7 +70,7 @@ enum Command {
     Attack(attack::AttackArgs),
     /// A router under traffic for long, while everything around it changes, flaps and dies
     Soak(soak::SoakArgs),
-    /// Graphs of Snabb apps, on one thread and on two, compared with Snabb's own figures
+    /// Graphs of Snabb apps, on one thread and on two, and programs in turn with Snabb itself
     Snabb(snabb::SnabbBenchArgs),
     /// The process that forwards; `forward` starts it
     #[command(hide = true)]

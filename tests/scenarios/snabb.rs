@@ -19,6 +19,7 @@ perigee_tests::scenarios![
     mistakes_are_told,
     a_tree_of_ones_own_comes_before_perigees_apps,
     packets_on_a_linux_interface_are_captured_and_blasted,
+    the_programs_of_the_benchmark_count_what_they_move,
     selftests_pass_1,
     selftests_pass_2,
     selftests_pass_3,
@@ -378,4 +379,31 @@ fn packets_on_a_linux_interface_are_captured_and_blasted(world: &World) {
     let file = fs::read("/run/got.pcap").unwrap_or_else(|error| panic!("{error}: {}", capture.said()));
     let got = frames_of(&file);
     assert!(got.iter().filter(|frame| frame.len() == 100).count() > 400, "{} frames", got.len());
+}
+
+/// What `./x bench snabb` runs on both runtimes: the line that it reads, with numbers that can be.
+fn the_programs_of_the_benchmark_count_what_they_move(world: &World) {
+    let program = |name: &str| format!("{}/../bench/src/snabb/{name}", env!("CARGO_MANIFEST_DIR"));
+    let packets = |words: &[&str]| {
+        let ended = snabb(&[&["snsh"], words].concat());
+        assert_eq!(ended.code, Some(0), "{}", ended.text);
+        let line = ended.out.lines().find(|line| line.contains(" packets ")).expect("its line").to_owned();
+        let number = |name: &str| {
+            let (_, after) = line.split_once(&format!(" {name} ")).expect("a named number");
+            after.split_whitespace().next().and_then(|number| number.parse::<f64>().ok()).expect("a number")
+        };
+        assert!(number("cpu") > 0.0 && number("wall") >= 0.05, "{line}");
+        number("packets")
+    };
+    assert!(packets(&[&program("chain.lua"), "3", "60", "0.05", "0.05"]) > 1000.0);
+    assert_eq!(snabb(&["snsh", &program("start.lua")]).good().out.lines().next(), Some("freed"));
+    world.ip("link add cable0 type veth peer name cable1");
+    for end in ["cable0", "cable1"] {
+        fs::write(format!("/proc/sys/net/ipv6/conf/{end}/disable_ipv6"), "1").expect("no packets of Linux's own");
+        world.ip(&format!("link set {end} up"));
+    }
+    for app in ["raw", "port"] {
+        let went = packets(&[&program("forward.lua"), app, "cable0", "cable1", "16", "0.05", "0.1"]);
+        assert!(went > 32.0, "{app}: {went} packets did not go round");
+    }
 }
