@@ -541,8 +541,10 @@ function M.enable_auditlog ()
 end
 --- Was enable_auditlog called?
 M.auditlog_enabled = false
---- Restarts the random choice of what the timeline logs.
-function M.randomize_log_rate () end
+--- Choose anew, at random, which events the timeline logs (core.timeline); programs with a loop of their own do so each breath.
+function M.randomize_log_rate ()
+   if M.timeline_log then M.timeline_log:sample() end
+end
 
 function M.selftest () require("core.app_test").run(M) end
 

@@ -5,7 +5,7 @@
 -- Layout: a header of 64 bytes; entries of 64 bytes (time, index of the message in the string table, core, six
 -- arguments); the string table. Each message is stored once, as "level,rate|category name: arguments" and a
 -- description in further lines. An event is logged if its rate is at least the timeline's: rates go from 0 (never) to
--- 9 (always), and the engine picks the timeline's rate at random, so that a sample of rare and of frequent events is
+-- 9 (always), and `sample` picks the timeline's rate at random, so that a sample of rare and of frequent events is
 -- in the log.
 --
 -- The events of a module stand in a text: for each, `level,rate|name: argument argument` and, in further lines, what it
@@ -67,7 +67,7 @@ function M.new (name, entries, strings)
    header.entries, header.strings, header.next = entries, strings, 0
    header.rate, header.priority_mask = 1, 0xffffffff
    header.magic = MAGIC
-   return {name = name, memory = memory, header = header, entries = entries, ring = ffi.cast(entry_ptr, bytes + HEADER),
+   return {sample = M.sample, name = name, memory = memory, header = header, entries = entries, ring = ffi.cast(entry_ptr, bytes + HEADER),
            size = HEADER + entries * ENTRY + strings, strings = bytes + HEADER + entries * ENTRY, position = 0,
            known = {}}
 end
@@ -197,6 +197,26 @@ function M.priority (timeline, priority)
    timeline.header.rate = rate
 end
 
+-- A sequence of its own, as programs may rely on theirs (math.randomseed): xorshift32.
+local random = 2463534242
+local tobit, bxor, lshift, rshift = bit.tobit, bit.bxor, bit.lshift, bit.rshift
+local RANGE = 2^31
+
+--- Choose the timeline's rate at random: 9 in four of five cases, 8 in four of five of the others, and so on down to 1. So rare
+--- events, whose rate is high, are always logged, and frequent ones now and then.
+function M.sample (timeline)
+   local x = tobit(random)
+   x = bxor(x, lshift(x, 13))
+   x = bxor(x, rshift(x, 17))
+   x = bxor(x, lshift(x, 5))
+   random = x
+   local rate, left = 9, rshift(x, 1)
+   while left < RANGE / 5 and rate > 1 do
+      rate, left = rate - 1, left * 5
+   end
+   timeline.header.rate = rate
+end
+
 --- Write a copy of the timeline to a file. Returns true, or nil and the reason.
 function M.save (timeline, filename)
    local file, why = io.open(filename, "wb")
@@ -291,6 +311,15 @@ None.
    assert(tl.header.next == next)
    events.first(1, 2); events.second()
    assert(tl.header.next == (next + 2) % tl.entries)
+   -- Rates chosen at random: each a fifth as often as the next.
+   local seen = {}
+   for _ = 1, 20000 do
+      tl:sample()
+      local rate = tonumber(tl.header.rate)
+      seen[rate] = (seen[rate] or 0) + 1
+   end
+   assert(seen[9] > 15000 and seen[9] < 17000 and seen[8] > 2500 and seen[8] < 4000 and seen[7] > 400 and seen[7] < 900)
+   for rate in pairs(seen) do assert(rate >= 1 and rate <= 9) end
    M.rate(tl, 0)
    events.second()
    assert(tl.header.next == (next + 2) % tl.entries)
