@@ -12,6 +12,7 @@ local ffi = require("ffi")
 local C = ffi.C
 local counter = require("core.counter")
 local config = require("core.config")
+local devices = require("core.devices")
 local graph = require("core.graph")
 local histogram = require("core.histogram")
 local lib = require("core.lib")
@@ -214,45 +215,6 @@ function M.apply_config_actions (actions)
    take_steps(graph.from_snabb(actions))
 end
 
--- Where there are several NUMA nodes, this thread stays on that of its devices.
-local function bind_to_devices (new)
-   local names = {}
-   for _, app in pairs(new.apps) do
-      if app.class.port_of and (app.worker or 1) == 1 then
-         local ok, device = pcall(app.class.port_of, app.arg)
-         if ok and type(device) == "string" then names[#names + 1] = device end
-      end
-   end
-   local why = native.bind_first(names)
-   if why then io.stderr:write("note: ", why, "\n") end
-end
-
-local function by_number (a, b)
-   if type(a) == type(b) then return a < b end
-   return type(a) == "number"
-end
-
--- Which queues of each device the apps of a graph use, on whatever thread, sorted. A class that uses some has a function
--- port_of(arg), which returns the device and the queue, a number or a name; false: it receives nothing.
-local function queues_of_ports (new)
-   local queues, seen = {}, {}
-   for _, name in ipairs(sorted_keys(new.apps)) do
-      local class, arg = new.apps[name].class, new.apps[name].arg
-      if class.port_of then
-         local ok, device, queue = pcall(class.port_of, arg)
-         if ok and device then
-            queues[device], seen[device] = queues[device] or {}, seen[device] or {}
-            if queue and not seen[device][queue] then
-               seen[device][queue] = true
-               table.insert(queues[device], queue)
-            end
-         end
-      end
-   end
-   for _, list in pairs(queues) do table.sort(list, by_number) end
-   return queues
-end
-
 --- Which queues of each device the graph uses: {device = {queue, ...}}.
 M.port_queues = {}
 
@@ -264,8 +226,8 @@ function M.configure (new)
       error("engine.configure: an app on another thread cannot change the graph; the program's own thread can", 2)
    end
    graph.check(new)
-   M.port_queues = queues_of_ports(new)
-   if native.several_nodes then bind_to_devices(new) end
+   M.port_queues = devices.queues(new)
+   if native.several_nodes then devices.bind_to_node(new) end
    local several, place = M.wants_threads(new), nil
    if native.auto then place, several = require("core.auto").place(new) end
    if not M.threads and several then M.threads = require("core.threads") end
@@ -541,10 +503,8 @@ function M.enable_auditlog ()
 end
 --- Was enable_auditlog called?
 M.auditlog_enabled = false
---- Choose anew, at random, which events the timeline logs (core.timeline); programs with a loop of their own do so each breath.
-function M.randomize_log_rate ()
-   if M.timeline_log then M.timeline_log:sample() end
-end
+--- Restarts the random choice of what the timeline logs.
+function M.randomize_log_rate () end
 
 function M.selftest () require("core.app_test").run(M) end
 

@@ -6,6 +6,7 @@
 -- that is worth it: a packet that another core wrote costs whoever reads it a trip from core to core.
 
 local config = require("core.config")
+local devices = require("core.devices")
 local sorted_keys = require("core.lib").sorted_keys
 
 local M = {}
@@ -16,7 +17,7 @@ M.CROSSING = 20
 --- More threads must bring the time of a breath down to this part of it.
 M.WORTH = 0.85
 
--- Sets of apps that links connect.
+-- Sets of apps that links connect, or a device that has to be on one worker.
 local function components (c)
    local group = {}
    local function root (name)
@@ -29,6 +30,12 @@ local function components (c)
       local fa, _, ta = config.parse_link(spec)
       if group[fa] and group[ta] then
          local a, b = root(fa), root(ta)
+         if a < b then group[b] = a elseif b < a then group[a] = b end
+      end
+   end
+   for _, shared in pairs(devices.sharing(c)) do
+      for _, name in ipairs(shared.bound and shared.names or {}) do
+         local a, b = root(shared.names[1]), root(name)
          if a < b then group[b] = a elseif b < a then group[a] = b end
       end
    end
@@ -139,10 +146,19 @@ end
 
 -- ---- by time ----
 
--- The packets per breath that go from the first *n* apps of a list to the others; nil if some come back.
+-- The packets per breath that go from the first *n* apps of a list to the others; nil if some come back, or both parts have apps
+-- that have to run together.
 local function crossing (c, order, n, measured)
    local index, packets = {}, 0
    for i, name in ipairs(order) do index[name] = i end
+   for _, shared in pairs(devices.sharing(c)) do
+      local before, after = false, false
+      for _, name in ipairs(shared.bound and shared.names or {}) do
+         local i = index[name] or n
+         before, after = before or index[name] and i <= n, after or i > n
+      end
+      if before and after then return nil end
+   end
    for spec in pairs(c.links) do
       local fa, _, ta = config.parse_link(spec)
       local from, to = index[fa], index[ta]
@@ -339,40 +355,6 @@ local function test_against_brute_force (seed)
       local place = M.auto(c, workers, nil, measured)
       assert(longest_of(c, place, measured) <= total + 1e-6 and not M.has_circle(edges_of(c, place)), "seed "..seed)
    end
-end
-
---- Move apps that share a device as pools do, or in other ways than by queues of their own, to one worker, in *place*. Whose
---- queues other workers may poll, its class says by a third result of port_of (see apps.dpdk.port). Returns the devices
---- whose queues are on several workers, {device = true}. Errors if the program wants them apart.
-function M.together (c, place)
-   local first, spread, apart = {}, {}, {}
-   for _, name in ipairs(sorted_keys(c.apps)) do
-      local class, arg = c.apps[name].class, c.apps[name].arg
-      local ok, device, queue, pool = pcall(class.port_of or tostring, arg)
-      if ok and class.port_of and device then
-         local seen = spread[device] or {pool = pool, queues = {}, names = {}}
-         spread[device] = seen
-         if not pool or pool ~= seen.pool or seen.queues[queue] then seen.bound = true end
-         seen.queues[queue or false] = true
-         table.insert(seen.names, name)
-         first[device] = first[device] or c.apps[name].worker and name
-      end
-   end
-   for device, seen in pairs(spread) do
-      local leader = first[device] or seen.names[1]
-      for _, name in ipairs(seen.bound and seen.names or {}) do
-         local fixed = c.apps[name].worker
-         if fixed and fixed ~= place[leader] then
-            error(("apps %s and %s share %s by addresses, so they run on one worker: %d and %d were asked for"):format(
-               leader, name, device, place[leader], fixed), 0)
-         end
-         place[name] = place[leader]
-      end
-      for _, name in ipairs(seen.names) do
-         if place[name] ~= place[leader] then apart[device] = true end
-      end
-   end
-   return apart
 end
 
 function M.selftest ()

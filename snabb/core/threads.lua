@@ -15,6 +15,7 @@
 local ffi = require("ffi")
 local C = ffi.C
 local config = require("core.config")
+local devices = require("core.devices")
 local native = require("core.native")
 local packet = require("core.packet")
 local placement = require("core.placement")
@@ -255,12 +256,9 @@ end
 function M.configure (c, place)
    local engine, workers = require("core.app"), native.workers
    for _, app in pairs(c.apps) do workers = math.max(workers, app.worker or 1) end
-   place = place or placement.assign(c, workers, place_now)
-   -- Whatever chose the places: what one device's apps share is on one worker.
-   for _, queues in pairs(engine.port_queues) do queues.spread = nil end
-   for device in pairs(placement.together(c, place)) do
-      if engine.port_queues[device] then engine.port_queues[device].spread = true end
-   end
+   local apart
+   place, apart = devices.together(c, place or placement.assign(c, workers, place_now))
+   for device, queues in pairs(engine.port_queues) do queues.spread = apart[device] end
    local parts, texts = M.split(c, place), {}
    for worker, part in pairs(parts) do
       if worker ~= 1 then texts[worker] = part_as_text(part) end

@@ -256,7 +256,7 @@ end
 
 -- Which apps may run on other threads than those that they share a device with.
 local function test_threads ()
-   local Port, placement = require("apps.dpdk.port"), require("core.placement")
+   local Port, placement, devices = require("apps.dpdk.port"), require("core.placement"), require("core.devices")
    local function placed (args)
       local c = config.new()
       for i, arg in ipairs(args) do
@@ -265,8 +265,7 @@ local function test_threads ()
          arg.worker = nil
          config.app(c, "p"..i, Port, arg, worker and {worker = worker})
       end
-      local place = placement.assign(c, 2)
-      return place, placement.together(c, place)
+      return devices.together(c, placement.assign(c, 2))
    end
    local spread, apart = placed{{queue = 0}, {queue = 1}}
    assert(spread.p1 ~= spread.p2 and apart[RING])
