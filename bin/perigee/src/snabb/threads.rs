@@ -284,13 +284,20 @@ impl Drop for Vm {
 /// For all VMs: what threads have measured of their apps.
 pub fn fill_costs(lua: &Lua, to: &Table, process: &Arc<Process>, number: u16) -> mlua::Result<()> {
     let shared = process.clone();
-    let leave = move |_: &Lua, text: String| Ok(drop(lock(&shared.threads.costs).insert(number, text)));
+    let leave = move |_: &Lua, text: String| {
+        lock(&shared.threads.costs).insert(number, text);
+        Ok(())
+    };
     to.set("leave_costs", lua.create_function(leave)?)?;
     let shared = process.clone();
     let left = move |_: &Lua, ()| Ok(lock(&shared.threads.costs).values().cloned().collect::<Vec<_>>());
     to.set("left_costs", lua.create_function(left)?)?;
     let shared = process.clone();
-    to.set("forget_costs", lua.create_function(move |_, ()| Ok(lock(&shared.threads.costs).clear()))?)
+    let forget = move |_: &Lua, ()| {
+        lock(&shared.threads.costs).clear();
+        Ok(())
+    };
+    to.set("forget_costs", lua.create_function(forget)?)
 }
 
 /// For the first VM: start, ask, want, and the state of the others.
