@@ -42,7 +42,7 @@ pub struct SnabbBenchArgs {
     #[arg(long, default_value_t = 60)]
     bytes: u16,
     /// Pairs of runs of two chains, on one thread and on two; 0: none
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 7)]
     pairs: u16,
     /// A built Snabb, which takes turns with perigee (root only)
     #[arg(long, env = "SNABB", value_name = "BINARY")]
