@@ -25,7 +25,6 @@ local size, max = 1023, 1023
 
 local link_ptr = ffi.typeof("struct link *")
 local free = packet.free
-local read = counter.read
 
 -- By the link's id: its counters, and the link.
 local frames, links = {}, {}
@@ -131,13 +130,13 @@ end
 
 --- The link's counters as numbers: rxpackets, rxbytes, txpackets, txbytes, txdrop.
 function M.stats (l)
-   -- Name by name: programs ask for it in every breath, and this is compiled.
-   local stats = settle(l)
-   return {
-      rxpackets = tonumber(read(stats.rxpackets)), rxbytes = tonumber(read(stats.rxbytes)),
-      txpackets = tonumber(read(stats.txpackets)), txbytes = tonumber(read(stats.txbytes)),
-      txdrop = tonumber(read(stats.txdrop)),
-   }
+   local stats, result = settle(l), {}
+   for name, c in pairs(stats) do
+      if name ~= "dtime" and type(name) == "string" and ffi.istype(counter.t, c) then
+         result[name] = tonumber(counter.read(c))
+      end
+   end
+   return result
 end
 
 -- `l.stats` is the frame of counters, as it was in Snabb's structure.
