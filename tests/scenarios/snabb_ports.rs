@@ -77,7 +77,7 @@ fn queues_of_a_card_are_shared_by_processes(world: &World) {
         assert!(tries < 8, "{}", process.said());
         let _ended = process.signal(Signal::TERM); // it may have ended by itself
         wait_until("its end", || process.ended().good().is_some());
-        // What a process that died leaves is gone when the next one starts; a number apart from the last one's.
+        // One process more: whether two meet depends on whether the first one's number is even.
         run(&mut Command::new("true"));
     };
     let sent: Vec<Vec<u8>> = (0..300)

@@ -285,26 +285,25 @@ function Port:wait_linkup (timeout)
    return true
 end
 
+-- What an app's queue has counted, or all that share its counter.
+local function counted (self, what, own)
+   local shared = self.counts_in[what]
+   return shared and tonumber(counter.read(shared.counter)) or own
+end
+
 --- What the app's receive queue, and those that count in the same counter, have received: {counter_id =, packets =, dropped =,
 --- bytes =}.
 function Port:get_rxstats ()
    self:update_counters()
-   local function of (what, own)
-      local shared = self.counts_in[what]
-      return shared and tonumber(counter.read(shared.counter)) or own
-   end
-   return {counter_id = self.rxcounter, packets = of("rxpackets", self.rx.packets), bytes = of("rxbytes", self.rx.bytes),
-           dropped = of("rxdrops", self.rx.dropped)}
+   return {counter_id = self.rxcounter, packets = counted(self, "rxpackets", self.rx.packets),
+           bytes = counted(self, "rxbytes", self.rx.bytes), dropped = counted(self, "rxdrops", self.rx.dropped)}
 end
 
 --- The same for what was sent: {counter_id =, packets =, bytes =}.
 function Port:get_txstats ()
    self:update_counters()
-   local function of (what, own)
-      local shared = self.counts_in[what]
-      return shared and tonumber(counter.read(shared.counter)) or own
-   end
-   return {counter_id = self.txcounter, packets = of("txpackets", self.tx.packets), bytes = of("txbytes", self.tx.bytes)}
+   return {counter_id = self.txcounter, packets = counted(self, "txpackets", self.tx.packets),
+           bytes = counted(self, "txbytes", self.tx.bytes)}
 end
 
 --- Print what the device and the queues counted.
