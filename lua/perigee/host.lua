@@ -5,11 +5,23 @@ local ffi = require "ffi"
 local jutil = require "jit.util"
 
 ffi.cdef(definitions)
-require "perigee.worker"
 local modules = require "perigee.modules"
 local host = modules.host
 modules.host = nil
+require "perigee.worker"
 host.define(registry, library)
+
+-- The host keeps what it has read of headers (`loaded`, see perigee.h). Whoever asks for `data`, which is called `frames` in truth, may
+-- write there, so the host forgets. (Tasks' modules forget before each call.)
+local batch = { changed = host.changed }
+function batch.__index(self, key)
+  if key == "data" then
+    host.changed(self)
+    return self.frames
+  end
+  return batch[key]
+end
+ffi.metatype("perigee_batch", batch)
 
 local worker -- set once the loop runs
 

@@ -18,10 +18,17 @@ local context = ffi.new("perigee_context *[1]")
 
 -- One function per module, each with its symbol as a constant, so that the call compiles to a plain machine call.
 local template = [[
-local C, context, fail = ...
+local C, context, fail, changed = ...
 return function(burst, a, b)
+  %s
   if C.perigee_%s(context[0], burst, %s) ~= 0 then fail() end
 end]]
+
+-- Has the host forget what it has read of a burst's headers: bytes of the frames may have been written.
+local function changed(burst)
+  local word = burst.loaded.word
+  word[0], word[1], word[2], word[3] = 0ULL, 0ULL, 0ULL, 0ULL
+end
 
 -- Throws what went wrong, as an error of the line that called.
 local function fail(level)
@@ -39,9 +46,12 @@ function host.define(registry, copy)
   library = copy
   for name, masks in pairs(registry) do
     local arguments = masks == 2 and "a, b" or "a"
-    m[name] = assert(loadstring(template:format(name, arguments), "=perigee." .. name))(C, context, fail)
+    -- Tasks write frames as they like.
+    local text = template:format(copy and "" or "changed(burst)", name, arguments)
+    m[name] = assert(loadstring(text, "=perigee." .. name))(C, context, fail, changed)
   end
 end
+host.changed = changed
 function host.bind(pointer) context[0] = pointer end
 
 function m.drop(burst, mask, reason) check(C.perigee_drop(context[0], burst, mask, reason)) end
@@ -83,9 +93,17 @@ function m.native(path, name, masks)
   end
   local f = ffi.load(path)[name]
   if two then
-    return function(burst, a, b) check(f(context[0], burst, a, b)) end
+    return function(burst, a, b)
+      local result = f(context[0], burst, a, b)
+      changed(burst)
+      check(result)
+    end
   end
-  return function(burst, mask) check(f(context[0], burst, mask)) end
+  return function(burst, mask)
+    local result = f(context[0], burst, mask)
+    changed(burst)
+    check(result)
+  end
 end
 
 m.host = host

@@ -42,7 +42,9 @@ local function view(name, offset)
     if not burst.live:has(slot) then return nil end
     local at = offset(burst, slot)
     if at + size > burst.length[slot] then return nil end
-    return ffi.cast(pointer, burst.data[slot] + at)
+    -- Whoever has a view may write: the host reads this packet's header again.
+    burst.loaded:clear(slot)
+    return ffi.cast(pointer, burst.frames[slot] + at)
   end
 end
 
@@ -50,7 +52,7 @@ local function upper(burst, slot)
   local l3 = burst.l3[slot]
   -- A frame without a whole network header has nothing above it.
   if l3 + 20 > burst.length[slot] then return 65536 end
-  local first = burst.data[slot][l3]
+  local first = burst.frames[slot][l3]
   if bit.rshift(first, 4) == 6 then return l3 + 40 end
   return l3 + bit.band(first, 15) * 4
 end

@@ -10,14 +10,22 @@ use perigee_net::{Interface, InterfaceAddress, InterfaceId, Prefix};
 /// What it takes to send out of an interface: 16 bytes, four interfaces per cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Egress {
-    /// The interface's MAC address as a big-endian number of 48 bits, as in [`NextHop::mac_bits`](crate::NextHop::mac_bits).
-    pub mac_bits: u64,
+    /// The interface's MAC address as big-endian numbers: its last four bytes, and its first two.
+    mac: (u32, u16),
     /// The port's index.
     pub port: u16,
     /// VLAN id to tag frames with, 0 for none.
     pub vlan: u16,
     /// Largest IP packet, in bytes.
     pub mtu: u16,
+}
+
+impl Egress {
+    /// The interface's MAC address as big-endian numbers: its first two bytes, and the other four.
+    #[inline(always)]
+    pub fn mac_parts(&self) -> (u16, u32) {
+        (self.mac.1, self.mac.0)
+    }
 }
 
 /// All interfaces by [`InterfaceId`]; immutable, and published as a whole.
@@ -132,7 +140,7 @@ impl Interfaces {
 
 fn egress(interface: &Interface) -> Egress {
     Egress {
-        mac_bits: mac_bits(interface.mac),
+        mac: (mac_bits(interface.mac) as u32, (mac_bits(interface.mac) >> 32) as u16),
         port: interface.port,
         vlan: interface.vlan.unwrap_or(0),
         mtu: interface.mtu,
@@ -233,7 +241,7 @@ mod tests {
             assert_eq!(table.ingress(port, vlan), None, "port {port} vlan {vlan}");
         }
         let egress = table.egress(InterfaceId(2)).expect("egress");
-        assert_eq!(*egress, Egress { mac_bits: 0x0200_0000_0003, port: 3, vlan: 4094, mtu: 1500 });
+        assert_eq!(*egress, Egress { mac: (0x0000_0003, 0x0200), port: 3, vlan: 4094, mtu: 1500 });
         assert_eq!(size_of::<Egress>(), 16);
         assert_eq!(table.by_name("c"), Some(InterfaceId(2)));
         assert_eq!(table.by_name("e"), None);

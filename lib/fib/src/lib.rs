@@ -51,7 +51,7 @@ pub use multicast::{MulticastCounters, MulticastEntry, MulticastInput, Multicast
 pub use neighbors::{NeighborTable, NeighborTableWriter, TableMemory};
 pub use next_hop::writer::{GroupMember, Leaf, NextHopError, NextHopInfo, NextHopKind, NextHopWriter, Via};
 pub use next_hop::{Action, NextHop, NextHopId, NextHops, NextHopsView};
-pub use own::{MarksView, OwnAddress, OwnAddresses};
+pub use own::{Marks, OwnAddress, OwnAddresses};
 pub use prefix_list::{LineError, PrefixList, PrefixListError};
 pub use publish::grace::Grace;
 pub use publish::{Published, Subscriber};

@@ -309,12 +309,31 @@ impl NextHops {
 #[derive(Clone, Copy)]
 pub struct NextHopsView<'a>(&'a [AtomicU64]);
 
-impl NextHopsView<'_> {
+impl<'a> NextHopsView<'a> {
+    /// A stored word has a bit from this one on, unless nothing can be sent to its next hop.
+    pub const FORWARD_BITS_FROM: u32 = 52;
+
+    /// The words as they are stored: those of next hops that cannot be sent to, and of ids that were never assigned, have no bit from
+    /// [`FORWARD_BITS_FROM`](Self::FORWARD_BITS_FROM) on. For who asks about several ids at once.
+    #[inline]
+    pub fn stored(self) -> &'a [AtomicU64] {
+        self.0
+    }
+
     /// The next hop of `id`; "no route" for an id that was never assigned.
     #[inline]
     pub fn get(self, id: NextHopId) -> NextHop {
         let word = self.0.get(id.0 as usize);
         word.map_or(NextHop::NO_ROUTE, |word| NextHop(word.load(Ordering::Relaxed) ^ NextHop::NO_ROUTE.0))
+    }
+
+    /// The interface of `id`, and the MAC address as a big-endian number in the low 48 bits, with anything above; the interface is at
+    /// least [`InterfaceId::LIMIT`] unless packets can be sent by it. `None` for an id beyond the table.
+    #[inline(always)]
+    pub fn interface_and_mac(self, id: NextHopId) -> Option<(InterfaceId, u64)> {
+        // What is stored differs from the word in the interface's bits alone, so that these are turned, and no 64-bit constant is needed.
+        let stored = self.0.get(id.0 as usize)?.load(Ordering::Relaxed);
+        Some((InterfaceId((stored >> 48) as u16 ^ InterfaceId::LIMIT), stored))
     }
 }
 
@@ -335,7 +354,25 @@ mod tests {
             let broadcast = NextHop::forward(interface, MacAddr::BROADCAST);
             assert_eq!(broadcast.action(), Action::Forward { interface, mac: MacAddr::BROADCAST });
             assert_eq!(hop.on_link(), None);
+            let table = NextHops::new(20).expect("memory");
+            table.set(NextHopId(7), hop);
+            let (found, mac) = table.view().interface_and_mac(NextHopId(7)).unwrap();
+            assert_eq!((found, mac & NextHop::MAC_BITS), (interface, hop.mac_bits()));
             let hop = NextHop::unresolved(interface);
+            table.set(NextHopId(7), hop);
+            for id in [0, 1, 6, 7, 20, u32::MAX] {
+                assert!(
+                    table
+                        .view()
+                        .interface_and_mac(NextHopId(id))
+                        .is_none_or(|(interface, _)| interface.0 >= InterfaceId::LIMIT)
+                );
+            }
+            let stored =
+                |id: usize| table.view().stored()[id].load(Ordering::Relaxed) >> NextHopsView::FORWARD_BITS_FROM;
+            assert_eq!([0, 1, 6, 7].map(stored), [0; 4]);
+            table.set(NextHopId(8), NextHop::forward(interface, MAC));
+            assert_ne!(stored(8), 0);
             assert!(!hop.is_forward() && !hop.is_group());
             assert_eq!((hop.action(), hop.on_link()), (Action::Unresolved { interface }, None));
             let hop = NextHop::link(interface);

@@ -2,9 +2,9 @@
 //! The router's own addresses, and the broadcast addresses of its networks, as sources of packets: nobody else may send from
 //! them (RFC 1812 5.3.7).
 //!
-//! Every packet is asked about, so the answer for nearly all of them is one byte of a small table, found by a hash of the
-//! source; only what a marked byte does not rule out is looked for in the sets themselves. The table has 64 bytes for each
-//! address, and 2 KB at least, which stay in the L1 cache: at most 1.6 % of the other sources are looked for in vain.
+//! Every packet is asked about, so the answer for nearly all of them is one bit of a small table, found by a hash of the
+//! source; only what a mark does not rule out is looked for in the sets themselves. The table has 64 bits for each
+//! address, and 1 KB at least, which stays in the L1 cache: at most 1.6 % of the other sources are looked for in vain.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -13,7 +13,9 @@ use perigee_net::{Interface, is_link_local};
 
 /// Knuth's multiplicative constant, 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-const SMALLEST: usize = 2048;
+/// Marks in a word, and at least.
+const PER_WORD: usize = 32;
+const SMALLEST: usize = 8192;
 const PER_ADDRESS: usize = 64;
 
 /// Addresses that only this router may send from.
@@ -54,14 +56,14 @@ impl OwnAddresses {
 
     /// The marks of IPv4 addresses, for a loop over packets.
     #[inline]
-    pub fn view4(&self) -> MarksView<'_> {
-        MarksView(&self.marks4.0)
+    pub fn marks4(&self) -> &Marks {
+        &self.marks4
     }
 
     /// The marks of IPv6 addresses, for a loop over packets.
     #[inline]
-    pub fn view6(&self) -> MarksView<'_> {
-        MarksView(&self.marks6.0)
+    pub fn marks6(&self) -> &Marks {
+        &self.marks6
     }
 
     /// What the address is to this router, if anything.
@@ -74,9 +76,13 @@ impl OwnAddresses {
     }
 }
 
-/// Marks at the hashes of some addresses; their number is a power of two.
+/// Marks at the hashes of some addresses: bits, whose number is a power of two.
 #[derive(Clone, Debug)]
-struct Marks(Box<[bool]>);
+pub struct Marks {
+    words: Box<[u32]>,
+    /// By how much to shift a hash to get a bit's number.
+    shift: u32,
+}
 
 impl Default for Marks {
     fn default() -> Self {
@@ -85,52 +91,56 @@ impl Default for Marks {
 }
 
 impl Marks {
+    /// What an IPv4 address, as a number in the machine's own order of the bytes in a packet, is multiplied by to be hashed.
+    pub const SPREAD4: u32 = 0x9e37_79b1;
+
     fn new(addresses: usize) -> Self {
-        Marks(vec![false; (addresses * PER_ADDRESS).next_power_of_two().max(SMALLEST)].into())
+        let bits = (addresses * PER_ADDRESS).next_power_of_two().clamp(SMALLEST, 1 << 31);
+        Marks { words: vec![0; bits / PER_WORD].into(), shift: 32 - bits.trailing_zeros() }
     }
 
-    fn mark(&mut self, hash: usize) {
-        let at = hash & (self.0.len() - 1);
-        self.0[at] = true;
+    fn mark(&mut self, hash: u32) {
+        let bit = hash >> self.shift;
+        self.words[bit as usize / PER_WORD] |= 1 << (bit as usize % PER_WORD);
     }
-}
 
-/// The marks of one family.
-#[derive(Clone, Copy)]
-pub struct MarksView<'a>(&'a [bool]);
-
-impl MarksView<'_> {
     /// Whether an IPv4 address, as it stands in a packet, may be one of them. `false` is certain.
     #[inline(always)]
-    pub fn may_have4(self, address: [u8; 4]) -> bool {
+    pub fn may_have4(&self, address: [u8; 4]) -> bool {
         self.is_marked(hash4(address))
     }
 
     /// Whether an IPv6 address, as it stands in a packet, may be one of them. `false` is certain.
     #[inline(always)]
-    pub fn may_have6(self, address: [u8; 16]) -> bool {
+    pub fn may_have6(&self, address: [u8; 16]) -> bool {
         self.is_marked(hash6(address))
     }
 
+    /// The marks, 32 in a word, and by how much to shift a hash to get a mark's number: for who asks about several addresses at once.
     #[inline(always)]
-    fn is_marked(self, hash: usize) -> bool {
-        // There is always at least one mark's room; the compiler cannot know.
-        self.0.get(hash & (self.0.len().wrapping_sub(1))).is_none_or(|marked| *marked)
+    pub fn words(&self) -> (&[u32], u32) {
+        (&self.words, self.shift)
+    }
+
+    #[inline(always)]
+    fn is_marked(&self, hash: u32) -> bool {
+        let bit = hash >> self.shift;
+        self.words.get(bit as usize / PER_WORD).is_none_or(|word| word >> (bit as usize % PER_WORD) & 1 != 0)
     }
 }
 
 #[inline(always)]
-fn hash4(address: [u8; 4]) -> usize {
-    (u64::from(u32::from_ne_bytes(address)).wrapping_mul(SPREAD) >> 32) as usize
+fn hash4(address: [u8; 4]) -> u32 {
+    u32::from_ne_bytes(address).wrapping_mul(Marks::SPREAD4)
 }
 
 #[inline(always)]
-fn hash6(address: [u8; 16]) -> usize {
+fn hash6(address: [u8; 16]) -> u32 {
     let (words, _) = address.as_chunks::<8>();
     let [high, low] = [words[0], words[1]].map(u64::from_ne_bytes);
     // A multiplication carries upwards only: what hosts differ by, which is at the top, is folded down first.
     let both = high.rotate_left(32) ^ low;
-    ((both ^ both >> 32).wrapping_mul(SPREAD) >> 32) as usize
+    ((both ^ both >> 32).wrapping_mul(SPREAD) >> 32) as u32
 }
 
 #[cfg(test)]
@@ -174,13 +184,13 @@ mod tests {
             let address: IpAddr = text.parse().unwrap();
             assert_eq!(own.find(address), expected, "{text}");
             let marked = match address {
-                IpAddr::V4(v4) => own.view4().may_have4(v4.octets()),
-                IpAddr::V6(v6) => own.view6().may_have6(v6.octets()),
+                IpAddr::V4(v4) => own.marks4().may_have4(v4.octets()),
+                IpAddr::V6(v6) => own.marks6().may_have6(v6.octets()),
             };
             assert!(marked || expected.is_none(), "{text}: no mark may be missing");
         }
         let nothing = OwnAddresses::default();
-        assert!(!nothing.view4().may_have4([10, 0, 1, 1]) && nothing.find("10.0.1.1".parse().unwrap()).is_none());
+        assert!(!nothing.marks4().may_have4([10, 0, 1, 1]) && nothing.find("10.0.1.1".parse().unwrap()).is_none());
     }
 
     /// However many addresses: none is missed, and few others are looked for in vain, near ones and far ones.
@@ -204,10 +214,10 @@ mod tests {
                 let far = (random.bits() as u32).to_be_bytes();
                 let near6 = Ipv6Addr::new(0x2001, 0xdb8, network as u16, 0, 0, 0, 0, host as u16).octets();
                 let far6 = (u128::from(random.bits()) << 64 | u128::from(random.bits())).to_be_bytes();
-                in_vain[0] += u32::from(own.view4().may_have4(near));
-                in_vain[1] += u32::from(own.view4().may_have4(far));
-                in_vain[2] += u32::from(own.view6().may_have6(near6));
-                in_vain[3] += u32::from(own.view6().may_have6(far6));
+                in_vain[0] += u32::from(own.marks4().may_have4(near));
+                in_vain[1] += u32::from(own.marks4().may_have4(far));
+                in_vain[2] += u32::from(own.marks6().may_have6(near6));
+                in_vain[3] += u32::from(own.marks6().may_have6(far6));
             }
             assert!(in_vain.iter().all(|n| *n < 6_000), "{networks} networks: {in_vain:?} of 100000");
         }

@@ -30,7 +30,11 @@ typedef struct perigee_mask {
 } perigee_mask;
 
 /* Up to 256 packets, side by side. It owns the packets of `live`: read and write those only, and let the functions below
- * move, drop and send them. */
+ * move, drop and send them.
+ *
+ * `loaded`: the host keeps what it has read of headers. A module may write bytes of a frame, `length` and `l3` as it likes, as the host
+ * forgets all of it when the module returns; one that calls other modules afterwards itself takes the slots it has written out of
+ * `loaded` first. One that does not harms its own packets only: they leave with the header they had before. */
 typedef struct perigee_batch {
   perigee_mask live;        /* slots that hold a packet */
   perigee_mask moved;       /* slots whose packet was moved or resized; the host's */
@@ -46,6 +50,7 @@ typedef struct perigee_batch {
   uint32_t next_hop[256];   /* next-hop id: set by a lookup */
   uint32_t hash[256];       /* the device's flow hash, where flags say so */
   uint64_t time[256];       /* when it arrived, in ns since 1970, where flags say so */
+  perigee_mask loaded;      /* slots whose header the host has read, and nobody written since */
 } perigee_batch;
 
 typedef struct perigee_context perigee_context; /* the worker's tables, counters and ways out */
@@ -150,6 +155,7 @@ PERIGEE_AT(flags, 6472);
 PERIGEE_AT(next_hop, 6728);
 PERIGEE_AT(hash, 7752);
 PERIGEE_AT(time, 8776);
+PERIGEE_AT(loaded, 10824);
 PERIGEE_ASSERT(sizeof(perigee_mask) == 32, "a mask is four words");
 PERIGEE_ASSERT(sizeof(perigee_worker) == 8, "the script's view of a worker is two words");
 

@@ -48,17 +48,24 @@ pub(crate) fn guard<T: Copy>(ctx: *mut Context, name: &str, default: T, body: im
     result
 }
 
+#[inline(always)]
 fn guarded<T>(ctx: *mut Context, name: &str, default: T, body: impl FnOnce() -> Result<T, Why>) -> T {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => value,
-        Ok(Err(Why(what))) => {
-            remember(ctx, name, &what);
+        failed => {
+            fail(ctx, name, failed.map(|result| result.err()));
             default
         }
-        Err(panic) => {
-            remember(ctx, name, &message(&*panic));
-            default
-        }
+    }
+}
+
+/// What has failed is remembered out of line: every call of a module comes through `guarded`.
+#[cold]
+#[inline(never)]
+fn fail(ctx: *mut Context, name: &str, failed: std::thread::Result<Option<Why>>) {
+    match failed {
+        Ok(why) => remember(ctx, name, why.as_ref().map_or("", |Why(what)| what)),
+        Err(panic) => remember(ctx, name, &message(&*panic)),
     }
 }
 

@@ -29,9 +29,12 @@ pub fn header() -> String {
     replace(&header, "/* The offsets of Rust's struct Batch. */\n", "PERIGEE_ASSERT(sizeof", &offsets())
 }
 
-/// The part of the header that `ffi.cdef` understands.
+/// The part of the header that `ffi.cdef` understands. There `data` has another name, so that a script that asks for it gets it from the
+/// metatype of bursts, which has the host forget what it has read of headers.
 pub(crate) fn definitions() -> String {
-    between_marks(&header()).to_owned()
+    let definitions = between_marks(&header()).to_owned();
+    assert!(definitions.contains("uint8_t *data[256];"), "scripts find the frames");
+    definitions.replace("uint8_t *data[256];", "uint8_t *frames[256];")
 }
 
 /// What tasks' `ffi.cdef` reads besides.

@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
 use perigee_fib::{Egress, NextHopId};
+use perigee_packet::batch::columns::Departure;
 use perigee_packet::{Batch, Mask, Slot};
 
 /// What it does, for the documentation.
@@ -22,22 +23,22 @@ reasons! { apply:
 /// The module.
 pub fn apply(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mask) {
     let all = *ip4 | *ip6;
-    ctx.counters.module(ModuleId::apply, all.count());
+    if !ctx.counters.enter(ModuleId::apply, all) {
+        return;
+    }
     let (next_hops, interfaces) = (ctx.tables.next_hops.view(), ctx.tables.interfaces.egresses());
-    let odd = batch.filter(all, |packet| {
-        let next_hop = next_hops.get(NextHopId(packet.next_hop()));
-        match interfaces.get(usize::from(next_hop.interface().0)) {
-            Some(egress) if packet.l3() == 14 && egress.vlan == 0 => {
-                write_header(packet, next_hop.mac_bits(), egress);
-                false
-            }
-            _ => true,
-        }
+    let odd = batch.readdress(all, |id| {
+        let (interface, to) = next_hops.interface_and_mac(NextHopId(id))?;
+        // Reserved interface ids are beyond every table: nothing may be sent to such a next hop any more.
+        let egress = interfaces.get(usize::from(interface.0)).filter(|egress| egress.vlan == 0)?;
+        Some(departure(to, egress))
     });
+    if odd.is_empty() {
+        return;
+    }
     let (mut stale, mut no_room) = (Mask::EMPTY, Mask::EMPTY);
     for mut packet in batch.packets(odd) {
         let next_hop = next_hops.get(NextHopId(packet.next_hop()));
-        // Reserved interface ids are beyond every table: nothing may be sent to such a next hop any more.
         let egress = interfaces.get(usize::from(next_hop.interface().0));
         let done = egress
             .map(|egress| retag(&mut packet, egress).map(|()| write_header(&mut packet, next_hop.mac_bits(), egress)));
@@ -55,16 +56,22 @@ pub fn apply(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mas
     }
 }
 
-/// Writes the Ethernet header's addresses, the destination a big-endian number of 48 bits, and `out_port`.
+/// How a frame to a station, whose address is a big-endian number of 48 bits, leaves by an interface.
 #[inline(always)]
+fn departure(to: u64, egress: &Egress) -> Departure {
+    // Two numbers of 48 bits, big-endian, one after the other.
+    let (first, last) = egress.mac_parts();
+    Departure { first: to << 16 | u64::from(first), last, port: egress.port }
+}
+
+/// Writes the Ethernet header's addresses, the destination a big-endian number of 48 bits, and `out_port`.
 pub(crate) fn write_header(packet: &mut Slot<'_>, to: u64, egress: &Egress) {
-    packet.set_out_port(egress.port);
-    if let Some(head) = packet.frame_mut().first_chunk_mut::<12>() {
-        // Two numbers of 48 bits, big-endian, one after the other.
-        let from = egress.mac_bits;
-        let (first, last) = head.split_at_mut(8);
-        first.copy_from_slice(&(to << 16 | from >> 32).to_be_bytes());
-        last.copy_from_slice(&(from as u32).to_be_bytes());
+    let Departure { first, last, port } = departure(to, egress);
+    packet.set_out_port(port);
+    if let Some(head) = packet.addresses_mut() {
+        let (start, end) = head.split_at_mut(8);
+        start.copy_from_slice(&first.to_be_bytes());
+        end.copy_from_slice(&last.to_be_bytes());
     }
 }
 

@@ -6,12 +6,13 @@
 //! on where there are multicast routes, and a script that calls `multicast`. Frames for another station (on a promiscuous
 //! port), frames of a VLAN that is not configured and frames too short for a header are dropped.
 //!
-//! Cost: one read of the frame's first 16 bytes; a table access more for tagged frames.
+//! Cost: one read of the frame's first 34 bytes, into columns that later modules use, eight or sixteen frames at a time; tagged frames
+//! are looked at one by one.
 
 use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
-use crate::tables::PortView;
+use crate::tables::{PortView, Tables};
 use perigee_net::is_forwarded_group;
 use perigee_packet::{Batch, Mask, Slot};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -49,22 +50,37 @@ pub fn classify(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut 
     let all = batch.live();
     ctx.multicast.next_burst(ctx.tables.multicast.is_some());
     ctx.counters.module(ModuleId::classify, all.count());
-    let ports = ctx.tables.ports();
-    [*ip4, *ip6] = batch.sort(all, |packet| {
-        let port = ports.get(usize::from(packet.port())).unwrap_or(&ctx.tables.nobody);
-        let (ours, ethertype) = match packet.frame().first_chunk::<16>() {
-            Some(head) => (port.is_own(head), [head[12], head[13]]),
-            None => (false, [0, 0]),
-        };
-        packet.set_l3(14);
-        packet.set_interface(port.untagged);
-        let plain = ours & port.has_untagged;
-        [plain & (ethertype == IPV4), plain & (ethertype == IPV6)]
-    });
+    let common = batch.common_port();
+    let port = common.and_then(|port| ctx.tables.ports().get(usize::from(port))).unwrap_or(&ctx.tables.nobody);
+    [*ip4, *ip6] = batch.load_frames(port.mac);
+    batch.set_interfaces(port.untagged);
+    if !port.has_untagged {
+        [*ip4, *ip6] = [Mask::EMPTY; 2];
+    }
+    if common.is_none() {
+        [*ip4, *ip6] = classify_mixed(&ctx.tables, batch, all);
+    }
     let rest = all - *ip4 - *ip6;
     if !rest.is_empty() {
         classify_rest(ctx, batch, rest, ip4, ip6);
     }
+}
+
+/// A burst of frames that came in on several ports, and were handed over by other workers: each is compared with its own port's
+/// MAC address.
+#[inline(never)]
+fn classify_mixed(tables: &Tables, batch: &mut Batch, all: Mask) -> [Mask; 2] {
+    let ports = tables.ports();
+    batch.sort(all, |packet| {
+        let port = ports.get(usize::from(packet.port())).unwrap_or(&tables.nobody);
+        let (ours, ethertype) = match packet.frame().first_chunk::<16>() {
+            Some(head) => (port.is_own(head), [head[12], head[13]]),
+            None => (false, [0, 0]),
+        };
+        packet.set_interface(port.untagged);
+        let plain = ours & port.has_untagged;
+        [plain & (ethertype == IPV4), plain & (ethertype == IPV6)]
+    })
 }
 
 /// The uncommon frames: tagged, not to our MAC address, not IP, short.

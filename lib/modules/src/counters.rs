@@ -3,6 +3,7 @@
 
 use crate::reason::{REASON_COUNT, Reason};
 use crate::registry::ModuleId;
+use perigee_packet::Mask;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A counter with a single writer: adding is a load and a store, not a locked instruction.
@@ -44,14 +45,20 @@ impl Counter {
     }
 }
 
+/// Calls of a module, and packets that came into it.
+#[derive(Default)]
+struct ModuleCounter {
+    calls: Counter,
+    packets: Counter,
+}
+
 macro_rules! worker_counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counters of one worker, on cache lines of their own.
         #[repr(align(128))]
         pub struct Counters {
             $($(#[$doc])* pub $name: Counter,)*
-            calls: Box<[Counter]>,
-            modules: Box<[Counter]>,
+            modules: [ModuleCounter; ModuleId::COUNT],
             times: Box<[(Counter, Counter)]>,
             reasons: Box<[Counter]>,
             transmitted: Box<[Counter]>,
@@ -65,8 +72,7 @@ macro_rules! worker_counters {
                 let zeros = |n| std::iter::repeat_with(Counter::default).take(n).collect();
                 Counters {
                     $($name: Counter::default(),)*
-                    calls: zeros(ModuleId::COUNT),
-                    modules: zeros(ModuleId::COUNT),
+                    modules: Default::default(),
                     times: pairs(ModuleId::COUNT),
                     reasons: zeros(REASON_COUNT),
                     transmitted: zeros(ports),
@@ -117,11 +123,24 @@ worker_counters! {
 }
 
 impl Counters {
+    /// Counts a call of a module with the packets of a mask; returns whether there are any.
+    #[inline(always)]
+    pub fn enter(&self, module: ModuleId, mask: Mask) -> bool {
+        let ModuleCounter { calls, packets } = &self.modules[module as usize];
+        calls.add(1);
+        let any = !mask.is_empty();
+        if any {
+            packets.add(mask.count() as u64);
+        }
+        any
+    }
+
     /// Counts a call of a module with `n` packets.
     #[inline(always)]
     pub fn module(&self, module: ModuleId, n: usize) {
-        self.calls[module as usize].add(1);
-        self.modules[module as usize].add(n as u64);
+        let ModuleCounter { calls, packets } = &self.modules[module as usize];
+        calls.add(1);
+        packets.add(n as u64);
     }
 
     /// Counts that a module took so many ns for so many packets of a timed burst.
@@ -144,12 +163,12 @@ impl Counters {
 
     /// Calls of a module.
     pub fn module_calls(&self, index: usize) -> u64 {
-        self.calls.get(index).map_or(0, Counter::get)
+        self.modules.get(index).map_or(0, |module| module.calls.get())
     }
 
     /// Packets that came into a module.
     pub fn module_packets(&self, index: usize) -> u64 {
-        self.modules.get(index).map_or(0, Counter::get)
+        self.modules.get(index).map_or(0, |module| module.packets.get())
     }
 
     /// Counts `n` packets under a reason.

@@ -3,11 +3,13 @@
 //!
 //! Packets whose hop limit would reach 0 go to the slow path as they came, for an ICMPv6 Time Exceeded.
 //!
-//! Cost: one read and one write of a byte whose cache line is there already.
+//! Cost: arithmetic on a column, eight or sixteen packets at a time, and one write of four bytes of the header.
 
 use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
+use perigee_packet::batch::columns::ChangeWord;
+use perigee_packet::batch::lanes::Lanes;
 use perigee_packet::{Batch, Mask};
 
 /// What it does, for the documentation.
@@ -19,16 +21,23 @@ reasons! { hop_limit:
 
 /// The module.
 pub fn hop_limit(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
-    ctx.counters.module(ModuleId::hop_limit, mask.count());
-    let expired = batch.filter(*mask, |packet| match packet.network_mut::<40>() {
-        Some(header) if header[7] > 1 => {
-            header[7] -= 1;
-            false
-        }
-        _ => true,
-    });
+    if !ctx.counters.enter(ModuleId::hop_limit, *mask) {
+        return;
+    }
+    let expired = batch.change_word::<1>(*mask, Decrement);
     ctx.punt(batch, expired, EXPIRED);
     *mask -= expired;
+}
+
+/// Takes one off a hop limit greater than 1, the last byte of the header's second word.
+struct Decrement;
+
+impl ChangeWord for Decrement {
+    #[inline(always)]
+    fn change<L: Lanes>(&self, word: L::Word) -> (L::Word, L::Truth) {
+        let lives = L::greater(L::shr::<24>(word), L::splat(1));
+        (L::sub(word, L::splat(1 << 24)), L::not(lives))
+    }
 }
 
 #[cfg(test)]

@@ -22,11 +22,10 @@ lookup_reasons!(ipv4_lookup, "RFC 1812 5.2.7.1", "RFC 1812 3.3.2", "RFC 1812 5.2
 
 /// The module.
 pub fn ipv4_lookup(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
-    ctx.counters.module(ModuleId::ipv4_lookup, mask.count());
-    if mask.is_empty() {
+    if !ctx.counters.enter(ModuleId::ipv4_lookup, *mask) {
         return;
     }
-    let special = lookup_batch::<u32, 20, 16>(ctx, batch, *mask);
+    let special = lookup_batch::<u32>(ctx, batch, *mask);
     if !special.is_empty() {
         *mask -= finish::<u32, 20, 16>(ctx, batch, special, &BY_ACTION);
     }

@@ -8,21 +8,26 @@
 //! the device's verdict counts if there is one, otherwise it is computed; this cannot be switched off. Bytes behind the packet are
 //! cut off; those that pad the shortest Ethernet frame are set to zero, as what was in the sender's memory is not to be passed on.
 //!
-//! Cost: one read of the header's 20 bytes; everything unusual is found by one test and examined out of line. The
-//! source costs a read of a small table besides (`lib/fib/src/own.rs`).
+//! Cost: arithmetic on columns, eight or sixteen packets at a time; the frames are not touched. The source costs a read of a small table
+//! besides (`lib/fib/src/own.rs`). Everything unusual is examined out of line.
 
 use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
-use perigee_fib::{MarksView, OwnAddress, OwnAddresses};
+use perigee_fib::{Marks, OwnAddress, OwnAddresses};
 use perigee_net::is_forwarded_group;
+use perigee_packet::batch::columns::View;
 use perigee_packet::batch::flags;
+use perigee_packet::batch::lanes::{Kernel, Lanes, Words};
 use perigee_packet::wire::ipv4;
 use perigee_packet::{Batch, Ipv4, Malformed, Mask, Slot};
 
 /// What it does, for the documentation.
 pub const SUMMARY: &str =
     "Drops broken IPv4 packets and martian addresses; sends packets with options to the slow path.";
+
+// `computed` in the kernel below takes the flag for a number.
+const _: () = assert!(flags::IPV4_CHECKSUM_GOOD == 1);
 
 reasons! { ipv4_valid:
     drop SHORT = "short", "RFC 1812 5.2.2 (1)", "fewer bytes than an IPv4 header has";
@@ -44,60 +49,112 @@ pub(crate) const SHORTEST_FRAME: usize = 60;
 
 /// The module.
 pub fn ipv4_valid(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
-    ctx.counters.module(ModuleId::ipv4_valid, mask.count());
-    let own = ctx.tables.interfaces.own().view4();
-    let suspect = batch.filter(*mask, |packet| !is_plain(packet, own));
+    if !ctx.counters.enter(ModuleId::ipv4_valid, *mask) {
+        return;
+    }
+    let loaded = batch.load(*mask);
+    let own = Own::new(ctx.tables.interfaces.own().marks4());
+    let (isa, count) = (batch.isa(), batch.count());
+    let [plain, exact] = isa.sort(count, &mut Valid { columns: batch.view(), own });
+    let mut plain = plain & loaded;
+    for slot in plain - exact {
+        // Something is behind the packet: mostly what pads the shortest frame.
+        if !clear_padding(batch, slot) {
+            plain.clear(slot);
+        }
+    }
+    let suspect = *mask - plain;
     if !suspect.is_empty() {
         *mask = (*mask - suspect) | look_again(ctx, batch, suspect);
     }
 }
 
-/// True for nearly all packets: a valid header without options, unicast addresses, nothing but padding behind the packet, which is
-/// cleared.
-#[inline(always)]
-fn is_plain(packet: &mut Slot<'_>, own: MarksView<'_>) -> bool {
-    let Some(header) = packet.network::<20>() else { return false };
-    let frame = packet.frame().len();
-    let available = frame - usize::from(packet.l3());
-    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    let checked = match packet.flags() & (flags::IPV4_CHECKSUM_GOOD | flags::IPV4_CHECKSUM_BAD) {
-        0 => is_sum_right(header),
-        word => word == flags::IPV4_CHECKSUM_GOOD,
+/// Sets what pads the shortest frame to zero; false for what is behind the packet in a longer one.
+fn clear_padding(batch: &mut Batch, slot: u8) -> bool {
+    let Some(mut packet) = batch.slot(slot).filter(|packet| packet.frame().len() <= SHORTEST_FRAME) else {
+        return false;
     };
-    let lengths = (total >= 20) & (total <= available) & ((total == available) | (frame <= SHORTEST_FRAME));
-    let Some(source) = header[12..].first_chunk::<4>() else { return false };
-    let addresses = PLAIN[usize::from(header[12])] & PLAIN[usize::from(header[16])] & !own.may_have4(*source);
-    let plain = (header[0] == 0x45) & checked & lengths & addresses;
-    if plain & (total != available) {
-        cut(packet, frame - available + total);
-    }
-    plain
+    let header = packet.network::<4>().copied().unwrap_or_default();
+    let end = usize::from(packet.l3()) + usize::from(u16::from_be_bytes([header[2], header[3]]));
+    packet.fill_from(end, 0);
+    true
 }
 
-/// By its first byte: an address that one host may have, and that is surely not link-local. 0/8, 127/8, groups and 240/4 are
-/// none.
-static PLAIN: [bool; 256] = {
-    let mut plain = [false; 256];
-    let mut first = 0;
-    while first < 256 {
-        plain[first] = is_unicast(first as u8) && first != 169;
-        first += 1;
+/// Finds nearly all packets: a valid header without options, unicast addresses, nothing missing of the packet. The second mask has those
+/// with nothing behind the packet.
+struct Valid<'a> {
+    columns: View<'a>,
+    own: Own<'a>,
+}
+
+impl Kernel<2> for Valid<'_> {
+    #[inline(always)]
+    fn group<L: Lanes>(&mut self, at: usize) -> [u32; 2] {
+        let View { words, length, l3, flags } = self.columns;
+        let [first, second, third, source, destination] = words.each_ref().map(|word| L::load(word, at));
+        let low = |word| L::and(word, L::splat(0xffff));
+
+        // Version 4, no options; the length is a big-endian number in the upper half.
+        let header = L::equal(L::and(first, L::splat(0xff)), L::splat(0x45));
+        let total = low(L::swap(first));
+        let available = L::sub(L::load16(length, at), L::load8(l3, at));
+        let lengths = L::except(L::greater(total, L::splat(19)), L::greater(total, available));
+
+        // The one's complement sum of 16-bit words, in whatever byte order they are added (RFC 1071): all ones for a right checksum. What
+        // the device found counts instead, if it found something.
+        let mut sum = L::splat(0);
+        for word in [first, second, third, source, destination] {
+            sum = L::add(sum, L::add(low(word), L::shr::<16>(word)));
+        }
+        let sum = L::add(low(sum), L::shr::<16>(sum));
+        let sum = L::add(low(sum), L::shr::<16>(sum));
+        let wrong = L::sub(L::splat(0xffff), sum);
+        let found = L::load8(flags, at);
+        let computed = L::sub(L::and(found, L::splat(flags::IPV4_CHECKSUM_GOOD.into())), L::splat(1));
+        let bad = L::and(found, L::splat(flags::IPV4_CHECKSUM_BAD.into()));
+        let checked = L::equal(L::or(L::and(wrong, computed), bad), L::splat(0));
+
+        let addresses = L::both(is_plain::<L>(source), is_plain::<L>(destination));
+        let plain = L::both(L::both(header, lengths), L::both(checked, addresses));
+        let plain = L::except(plain, self.own.may_have::<L>(source));
+        [L::bits(plain), L::bits(L::equal(total, available))]
     }
-    plain
-};
+}
+
+/// The marks of the router's own addresses.
+struct Own<'a> {
+    marks: Words<'a>,
+    shift: u32,
+}
+
+impl<'a> Own<'a> {
+    fn new(marks: &'a Marks) -> Own<'a> {
+        let (words, shift) = marks.words();
+        Own { marks: Words::new(words).expect("the number of marks is a power of two"), shift }
+    }
+
+    /// [`Marks::may_have4`], of several addresses at once.
+    #[inline(always)]
+    fn may_have<L: Lanes>(&self, address: L::Word) -> L::Truth {
+        let bit = L::shr_each(L::mul(address, L::splat(Marks::SPREAD4)), L::splat(self.shift));
+        let word = L::gather(self.marks, L::shr::<5>(bit));
+        L::equal(L::and(L::shr_each(word, bit), L::splat(1)), L::splat(1))
+    }
+}
+
+/// By its first byte, which is a word's lowest: an address that one host may have, and that is surely not link-local. 0/8, 127/8, groups
+/// and 240/4 are none.
+#[inline(always)]
+fn is_plain<L: Lanes>(address: L::Word) -> L::Truth {
+    let byte = L::and(address, L::splat(0xff));
+    let is = |other: u32| L::equal(byte, L::splat(other));
+    let unicast = L::both(L::greater(byte, L::splat(0)), L::greater(L::splat(224), byte));
+    L::except(L::except(unicast, is(127)), is(169))
+}
 
 /// By its first byte: an address that one host may have.
 const fn is_unicast(first: u8) -> bool {
     first.wrapping_sub(1) < 223 && first != 127
-}
-
-/// Is the checksum of a header without options right (RFC 1071)? Not for a header of zeros, which has another version.
-#[inline(always)]
-fn is_sum_right(header: &[u8; 20]) -> bool {
-    // The one's complement sum of 16-bit words is the sum modulo 0xffff, in whatever size and byte order they are added.
-    let (words, _) = header.as_chunks::<4>();
-    let sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
-    sum.is_multiple_of(0xffff)
 }
 
 /// Finds out what is wrong with packets; returns those that are fine after all.

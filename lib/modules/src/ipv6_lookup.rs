@@ -22,11 +22,10 @@ lookup_reasons!(ipv6_lookup, "RFC 4443 3.1", "RFC 4861 7.2.2", "RFC 4443 3.1");
 
 /// The module.
 pub fn ipv6_lookup(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
-    ctx.counters.module(ModuleId::ipv6_lookup, mask.count());
-    if mask.is_empty() {
+    if !ctx.counters.enter(ModuleId::ipv6_lookup, *mask) {
         return;
     }
-    let special = lookup_batch::<u128, 40, 24>(ctx, batch, *mask);
+    let special = lookup_batch::<u128>(ctx, batch, *mask);
     if !special.is_empty() {
         *mask -= finish::<u128, 40, 24>(ctx, batch, special, &BY_ACTION);
     }

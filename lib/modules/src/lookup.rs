@@ -4,11 +4,14 @@
 use crate::context::Context;
 use crate::reason::Reason;
 use crate::tables::Tables;
-use perigee_fib::{Action, Lookup, NextHop, NextHopId};
+use perigee_fib::{Action, Lookup, NextHop, NextHopId, NextHopsView};
 use perigee_net::Address;
+use perigee_packet::batch::columns::Column;
+use perigee_packet::batch::lanes::{Kernel, Lanes};
 use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::flow;
 use perigee_packet::{BATCH_SIZE, Batch, Mask};
+use std::sync::atomic::AtomicU64;
 
 /// The reasons of a lookup module, by kind of next hop.
 pub(crate) struct Reasons {
@@ -118,27 +121,28 @@ macro_rules! lookup_reasons {
 }
 pub(crate) use lookup_reasons;
 
-/// Gathers the destinations of a mask, looks them up together, and writes the next hops back. Returns the mask of packets
-/// whose next hop cannot be sent to, groups and links included. `HEADER` is the length of the family's fixed header, `AT` the offset of
-/// the destination in it, in bytes.
+/// Looks the destinations of a mask up together. Returns the mask of packets whose next hop cannot be sent to, groups and links
+/// included.
 #[inline(always)]
-pub(crate) fn lookup_batch<A: Destination, const HEADER: usize, const AT: usize>(
-    ctx: &Context,
-    batch: &mut Batch,
-    mask: Mask,
-) -> Mask {
-    let mut addresses = [A::ZERO; BATCH_SIZE];
-    let mut ids = [0u32; BATCH_SIZE];
-    let mut n = gather::<A, HEADER, AT>(batch, mask, &mut addresses);
-    A::table(&ctx.tables).lookup_batch(&addresses[..n], &mut ids[..n]);
-    let next_hops = ctx.tables.next_hops.view();
-    n = 0;
-    batch.filter(mask, |packet| {
-        let id = ids[n % BATCH_SIZE];
-        n += 1;
-        packet.set_next_hop(id);
-        !next_hops.get(NextHopId(id)).is_forward()
-    })
+pub(crate) fn lookup_batch<A: Destination>(ctx: &Context, batch: &mut Batch, mask: Mask) -> Mask {
+    A::look_up(batch, mask, A::table(&ctx.tables));
+    let view = ctx.tables.next_hops.view();
+    let [special] = batch.isa().sort(batch.count(), &mut Special { ids: batch.next_hops(), stored: view.stored() });
+    special & mask
+}
+
+/// Finds the packets whose next hop cannot be sent to.
+struct Special<'a> {
+    ids: &'a Column,
+    stored: &'a [AtomicU64],
+}
+
+impl Kernel<1> for Special<'_> {
+    #[inline(always)]
+    fn group<L: Lanes>(&mut self, at: usize) -> [u32; 1] {
+        let high = L::gather_high(self.stored, L::load(self.ids, at));
+        [L::bits(L::equal(L::shr::<{ NextHopsView::FORWARD_BITS_FROM - 32 }>(high), L::splat(0)))]
+    }
 }
 
 /// Writes an address of each packet of a mask, at the offset `AT` of its header, into an array; returns their number.
@@ -168,10 +172,12 @@ pub(crate) trait Destination: Address + Into<u128> {
     fn read<const HEADER: usize, const AT: usize>(header: &[u8; HEADER]) -> Self;
     /// The table of its family.
     fn table(tables: &Tables) -> &dyn Lookup<Self>;
+    /// Sets the next hops of packets by their destinations.
+    fn look_up(batch: &mut Batch, mask: Mask, table: &dyn Lookup<Self>);
 }
 
 macro_rules! destination {
-    ($address:ty, $table:ident, $ethertype:ident) => {
+    ($address:ty, $table:ident, $look_up:ident, $ethertype:ident) => {
         impl Destination for $address {
             const ETHERTYPE: u16 = ethertype::$ethertype;
             const ZERO: $address = 0;
@@ -185,11 +191,16 @@ macro_rules! destination {
             fn table(tables: &Tables) -> &dyn Lookup<$address> {
                 &*tables.$table
             }
+
+            #[inline(always)]
+            fn look_up(batch: &mut Batch, mask: Mask, table: &dyn Lookup<$address>) {
+                batch.$look_up(mask, |addresses, ids| table.lookup_batch(addresses, ids));
+            }
         }
     };
 }
-destination!(u32, v4, IPV4);
-destination!(u128, v6, IPV6);
+destination!(u32, v4, look_up4, IPV4);
+destination!(u128, v6, look_up6, IPV6);
 
 /// The tests of both lookup modules, each of which runs them for its family.
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //! RFC 4443 3.2). Of a super-frame each segment is judged, as the kernel does not do that. The check comes before TTL and
 //! hop limit are changed, so the slow path gets the packet as it came.
 //!
-//! Cost: next to nothing if all packets of a burst fit all interfaces; otherwise a read of length and next hop, and of the
-//! interface's table entry, per packet. The frame is not touched.
+//! Cost: a comparison, eight or sixteen packets at a time; of those that do not fit all interfaces a read of length and next hop, and of
+//! the interface's table entry. The frame is not touched.
 
 use crate::context::Context;
 use crate::reason::reasons;
@@ -33,12 +33,15 @@ pub(crate) fn fits_in_segments(batch: &mut Batch, slot: u8, mtu: u16) -> bool {
 /// The module.
 pub fn mtu(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mask) {
     let all = *ip4 | *ip6;
-    ctx.counters.module(ModuleId::mtu, all.count());
-    let (next_hops, interfaces) = (&*ctx.tables.next_hops, &*ctx.tables.interfaces);
-    if batch.longest_network() <= interfaces.smallest_mtu().into() {
+    if !ctx.counters.enter(ModuleId::mtu, all) {
         return;
     }
-    let too_big = all.filter(|slot| {
+    let (next_hops, interfaces) = (&*ctx.tables.next_hops, &*ctx.tables.interfaces);
+    let large = batch.longer(all, interfaces.smallest_mtu());
+    if large.is_empty() {
+        return;
+    }
+    let too_big = large.filter(|slot| {
         let next_hop = next_hops.get(NextHopId(batch.next_hop(slot)));
         // A next hop that has lost its neighbor since the lookup is not a question of size: apply finds it.
         let mtu = interfaces.egress(next_hop.interface()).map_or(u16::MAX, |egress| egress.mtu);

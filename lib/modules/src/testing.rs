@@ -242,8 +242,14 @@ impl Rig {
 
     /// Runs all modules in the registry's order, which is the fast path's, and then forgets the batch.
     pub fn run_all(&mut self) {
+        self.run_between(|_| {});
+    }
+
+    /// The same, and does something with the batch before each module.
+    pub fn run_between(&mut self, mut between: impl FnMut(&mut Batch)) {
         let (mut ip4, mut ip6) = (Mask::EMPTY, Mask::EMPTY);
         for module in MODULES.iter().filter(|module| module.name != "count") {
+            between(&mut self.batch);
             match module.run {
                 Run::One(run) if module.name.starts_with("ipv6") || module.name == "hop_limit" => {
                     run(&mut self.ctx, &mut self.batch, &mut ip6);

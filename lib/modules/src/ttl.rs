@@ -3,11 +3,13 @@
 //!
 //! Packets whose TTL would reach 0 go to the slow path as they came, for an ICMP Time Exceeded.
 //!
-//! Cost: one read and one write of the header, whose cache line is there already.
+//! Cost: arithmetic on a column, eight or sixteen packets at a time, and one write of four bytes of the header.
 
 use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
+use perigee_packet::batch::columns::ChangeWord;
+use perigee_packet::batch::lanes::Lanes;
 use perigee_packet::{Batch, Mask};
 
 /// What it does, for the documentation.
@@ -19,24 +21,33 @@ reasons! { ttl:
 
 /// The module.
 pub fn ttl(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
-    ctx.counters.module(ModuleId::ttl, mask.count());
-    let expired = batch.filter(*mask, |packet| match packet.network_mut::<20>() {
-        Some(header) if header[8] > 1 => {
-            decrement(header);
-            false
-        }
-        _ => true,
-    });
+    if !ctx.counters.enter(ModuleId::ttl, *mask) {
+        return;
+    }
+    let expired = batch.change_word::<2>(*mask, Decrement);
     ctx.punt(batch, expired, EXPIRED);
     *mask -= expired;
 }
 
+/// Takes one off a TTL greater than 1, in the word of TTL, protocol and checksum.
+struct Decrement;
+
+impl ChangeWord for Decrement {
+    #[inline(always)]
+    fn change<L: Lanes>(&self, word: L::Word) -> (L::Word, L::Truth) {
+        let lives = L::greater(L::and(word, L::splat(0xff)), L::splat(1));
+        // 0x0100 less in the header is 0x0100 more in its checksum, which is the word's upper half in the other byte order; the carry goes
+        // round. 0xffff cannot come out but from 0xfeff, and would mean 0 (RFC 1624 section 3): there the carry comes one earlier.
+        let carries = L::equal(L::shr::<17>(word), L::splat(0x7fff));
+        let less = L::add(word, L::splat(0x1_0000 - 1));
+        (L::add(less, L::only(carries, L::splat(0x1_0000))), L::not(lives))
+    }
+}
+
 /// Takes one off a TTL greater than 0.
-#[inline(always)]
 pub(crate) fn decrement(header: &mut [u8; 20]) {
     header[8] -= 1;
-    // 0x0100 less in the header is 0x0100 more in its checksum; the carry goes round, so that the sum may be
-    // done in any byte order. 0xffff cannot come out but from 0xfeff, and would mean 0 (RFC 1624 section 3).
+    // As above.
     let old = u16::from_ne_bytes([header[10], header[11]]);
     let (sum, carry) = old.overflowing_add(u16::from_ne_bytes([1, 0]));
     let new = if sum == 0xffff { 0 } else { sum + u16::from(carry) };

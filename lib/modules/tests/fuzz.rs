@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! Random, mutated, cut and oversized frames of all kinds, in bursts, the whole way from classify to distribute: nothing
-//! panics, every packet is sent, dropped under a reason or punted, and no buffer is left over.
+//! panics, every packet is sent, dropped under a reason or punted, and no buffer is left over. All instruction sets do the same.
 //!
 //! `PERIGEE_FUZZ` multiplies the number of frames (300,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each time).
 
@@ -9,8 +9,8 @@ use perigee_fib::synth::Random;
 use perigee_modules::rules::{LinearFilter, Rule};
 use perigee_modules::testing::*;
 use perigee_net::{FiveTuple, PortRange, Prefix};
-use perigee_packet::Pool;
 use perigee_packet::batch::flags::{IPV4_CHECKSUM_BAD, IPV4_CHECKSUM_GOOD};
+use perigee_packet::{Batch, Isa, Pool};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -203,4 +203,85 @@ fn every_length() {
         run(&mut rig, &mut account, &mut random, burst.collect());
     }
     assert!(account.sent > 0);
+}
+
+/// What became of a burst: what left by each port, what was punted with all that goes with it, and the counts of all reasons.
+type Outcome = (Vec<Vec<Vec<u8>>>, Vec<String>, Vec<(String, u64)>);
+
+fn outcome(rig: &mut Rig) -> Outcome {
+    let sent = (0..PORTS).map(|port| rig.sent(port)).collect();
+    let punted = rig.punted.try_iter().map(|punted| {
+        let (reason, port, interface, next_hop) = (punted.reason, punted.port, punted.interface, punted.next_hop);
+        format!("{reason:?} {port} {interface:?} {next_hop} {:02x?}", punted.packet.bytes())
+    });
+    (sent, punted.collect(), rig.reasons())
+}
+
+/// Each instruction set's router, and one that forgets what it has read of headers before every module, treat the same bursts alike,
+/// byte for byte, also where frames are written between two modules.
+#[test]
+fn every_instruction_set_does_the_same() {
+    let (mut random, count) = fuzz();
+    let corpus = corpus();
+    let isas = Isa::available();
+    println!("{:?}", isas.iter().map(|isa| isa.name()).collect::<Vec<_>>());
+    let rigs = isas.iter().chain([&isas[0]]).map(|&isa| {
+        let mut rig = rig();
+        rig.batch = Batch::with_isa(rig.pool, isa);
+        rig
+    });
+    let mut rigs: Vec<_> = rigs.collect();
+    let forgetful = rigs.len() - 1;
+    let mut received = 0;
+    while received < count / 4 {
+        let n = [1, 7, 8, 16, 33, 64, 100, 256][below(&mut random, 8)];
+        // Most bursts are of one port, and some of its packets gone before the first module.
+        let one_port = (random.below(4) > 0).then(|| random.below(PORTS.into()) as u16);
+        let mut burst = Vec::new();
+        for _ in 0..n {
+            let frame = if random.below(2) == 0 { frame(&mut random, &corpus) } else { udp4(random.below(6) as u8, 8) };
+            let port = one_port.unwrap_or_else(|| port_of(&frame));
+            let frame = changed(frame, |frame| {
+                if frame.len() >= 6 && frame[..5] == own_mac(0).octets()[..5] && random.below(8) > 0 {
+                    frame[5] = own_mac(port).octets()[5];
+                }
+            });
+            burst.push((port, frame, [IPV4_CHECKSUM_GOOD, IPV4_CHECKSUM_BAD, 0][below(&mut random, 16).min(2)]));
+        }
+        let gone = (0..n).filter(|_| random.below(10) == 0).map(|slot| slot as u8).collect();
+        let now = random.bits() >> 8;
+        let (before, slot, at, value) =
+            (below(&mut random, 40), random.below(n as u32) as u8, below(&mut random, 40), random.bits() as u8);
+        received += n as u64;
+        let report = Report(burst.iter().map(|(port, frame, _)| (*port, frame.clone())).collect());
+        let mut first = None;
+        for (i, rig) in rigs.iter_mut().enumerate() {
+            rig.ctx.now = now;
+            for (port, frame, opinion) in &burst {
+                let slot = rig.receive(*port, frame);
+                rig.batch.slot(slot).expect("just received").set_flags(*opinion);
+            }
+            rig.batch.discard(gone);
+            let mut call = 0;
+            rig.run_between(|batch| {
+                if i == forgetful {
+                    batch.unload();
+                }
+                // A module of somebody else's, which writes a byte.
+                if call == before
+                    && let Some(byte) = batch.slot(slot).as_mut().and_then(|packet| packet.frame_mut().get_mut(at))
+                {
+                    *byte = value;
+                }
+                call += 1;
+            });
+            let outcome = outcome(rig);
+            assert_eq!(rig.pool.in_use(), 0);
+            match &first {
+                None => first = Some(outcome),
+                Some(first) => assert_eq!(*first, outcome, "{}", isas.get(i).map_or("forgetful", |isa| isa.name())),
+            }
+        }
+        drop(report);
+    }
 }

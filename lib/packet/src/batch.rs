@@ -11,9 +11,11 @@
 //! `data .. data + length` lies inside that buffer. Everything public keeps it, or is `unsafe` and says what to keep.
 #![allow(unsafe_code)]
 
+pub mod columns;
 #[deny(unsafe_code)]
 pub mod cut;
 pub mod heap;
+pub mod lanes;
 #[deny(unsafe_code)]
 pub mod mask;
 #[deny(unsafe_code)]
@@ -26,6 +28,8 @@ mod slot;
 
 pub use slot::{NoRoom, Packets, Slot};
 
+use columns::Columns;
+use lanes::Isa;
 use mask::{BATCH_SIZE, Mask};
 use std::ffi::c_void;
 use std::num::NonZeroU16;
@@ -211,13 +215,17 @@ macro_rules! batch {
     (
         batch { $($name:ident: $type:ty = $empty:expr, $c_type:literal, $about:literal;)* }
         slots { $($array:ident: $entry:ty = $nothing:expr, $c_entry:literal, $holds:literal;)* }
+        behind { $($last:ident: $last_type:ty = $last_empty:expr, $last_c:literal, $last_about:literal;)* }
     ) => {
         /// Up to 256 packets, side by side; part of the C ABI (`perigee_batch`).
         #[repr(C)]
         pub struct Batch {
             $($name: $type,)*
             $($array: [$entry; BATCH_SIZE],)*
+            $($last: $last_type,)*
             memory: &'static dyn Memory,
+            isa: Isa,
+            columns: Columns,
         }
 
         /// The fields of [`Batch`] that C sees, in their order.
@@ -236,12 +244,26 @@ macro_rules! batch {
                 offset: std::mem::offset_of!(Batch, $array),
                 about: $holds,
             },)*
+            $(Field {
+                name: stringify!($last),
+                c_type: $last_c,
+                per_slot: false,
+                offset: std::mem::offset_of!(Batch, $last),
+                about: $last_about,
+            },)*
         ];
 
         impl Batch {
-            /// An empty batch for packets of one kind of memory.
-            pub fn new(memory: &'static dyn Memory) -> Box<Batch> {
-                Box::new(Batch { $($name: $empty,)* $($array: [$nothing; BATCH_SIZE],)* memory })
+            /// An empty batch for packets of one kind of memory, whose columns are handled with these instructions.
+            pub fn with_isa(memory: &'static dyn Memory, isa: Isa) -> Box<Batch> {
+                Box::new(Batch {
+                    $($name: $empty,)*
+                    $($array: [$nothing; BATCH_SIZE],)*
+                    $($last: $last_empty,)*
+                    memory,
+                    isa,
+                    columns: Columns::EMPTY,
+                })
             }
 
             /// Copies everything about a slot's packet, its buffer included, to a slot of another batch.
@@ -272,6 +294,9 @@ batch! {
         hash: u32 = 0, "uint32_t", "the device's flow hash, where flags say so";
         time: u64 = 0, "uint64_t", "when it arrived, in ns since 1970, where flags say so";
     }
+    behind {
+        loaded: Mask = Mask::EMPTY, "perigee_mask", "slots whose header the host has read, and nobody written since";
+    }
 }
 
 // SAFETY: the pointers are owned buffers (see Handle) and memory that goes with them.
@@ -295,6 +320,11 @@ pub struct ReceiveArrays {
 }
 
 impl Batch {
+    /// An empty batch for packets of one kind of memory.
+    pub fn new(memory: &'static dyn Memory) -> Box<Batch> {
+        Batch::with_isa(memory, Isa::detect())
+    }
+
     /// The slots that hold a packet.
     #[inline]
     pub fn live(&self) -> Mask {
@@ -310,15 +340,8 @@ impl Batch {
     /// Sum of the lengths of the packets received last, in bytes.
     #[inline]
     pub fn received_bytes(&self) -> u64 {
-        self.length[..self.count()].iter().map(|&length| u64::from(length)).sum()
-    }
-
-    /// An upper bound of the bytes of any packet from its network header on; the longest may have left since the last refill.
-    #[inline]
-    pub fn longest_network(&self) -> usize {
-        let (lengths, offsets) = (&self.length[..self.count()], &self.l3[..self.count()]);
-        let each = lengths.iter().zip(offsets).map(|(length, l3)| length.saturating_sub((*l3).into()));
-        each.max().unwrap_or(0).into()
+        // 256 lengths of 16 bits each fit into 32.
+        self.length[..self.count()].iter().map(|&length| u32::from(length)).sum::<u32>().into()
     }
 
     /// Number of slots still free for [`push`](Batch::push).
@@ -338,6 +361,7 @@ impl Batch {
         let unclaimed = if self.live.is_empty() { 0 } else { self.discard(Mask::ALL) };
         self.count = 0;
         self.moved = Mask::EMPTY;
+        self.loaded = Mask::EMPTY;
         unclaimed
     }
 
@@ -479,20 +503,42 @@ impl Batch {
         }
         // Before the first is given: should `give` panic, buffers are lost, not owned twice.
         self.live -= mask;
-        let refused = mask.filter(|slot| {
+        let (handles, out_port, mut refused) = (&self.handle, &self.out_port, Mask::EMPTY);
+        mask.for_each(|slot| {
             let i = usize::from(slot);
             // SAFETY: the slot was live, so its handle is not null, and no longer is: its buffer is ours to give.
-            let handle = Handle(unsafe { NonNull::new_unchecked(self.handle[i]) });
-            let back = give(self.out_port[i], handle);
-            // Another slot's buffer would be owned twice.
-            assert!(
-                back.as_ref().is_none_or(|back| back.as_ptr() == self.handle[i]),
-                "what comes back is what was given"
-            );
-            back.is_some()
+            let handle = Handle(unsafe { NonNull::new_unchecked(handles[i]) });
+            if let Some(back) = give(out_port[i], handle) {
+                // Another slot's buffer would be owned twice.
+                assert!(back.as_ptr() == handles[i], "what comes back is what was given");
+                refused.set(slot);
+            }
         });
         self.live |= refused;
         refused
+    }
+
+    /// Takes the buffers of `mask` out for transmission, start and length written into them, and puts them behind those in `to`.
+    #[inline]
+    pub fn append_to(&mut self, mask: Mask, to: &mut Vec<Handle>) {
+        let mask = mask & self.live;
+        if !(mask & self.moved).is_empty() {
+            (mask & self.moved).iter().for_each(|slot| self.write_back(slot));
+        }
+        let (before, more) = (to.len(), mask.count());
+        to.reserve(more);
+        self.live -= mask;
+        let (handles, room) = (&self.handle, to.spare_capacity_mut());
+        let mut n = 0;
+        mask.for_each(|slot| {
+            // SAFETY: the slot was live, so its handle is not null, and no longer is: its buffer is ours to give.
+            let handle = Handle(unsafe { NonNull::new_unchecked(handles[usize::from(slot)]) });
+            // SAFETY: there is room for as many as the mask has slots.
+            unsafe { room.get_unchecked_mut(n).write(handle) };
+            n += 1;
+        });
+        // SAFETY: so many were written behind what was there.
+        unsafe { to.set_len(before + more) };
     }
 
     /// Brings the header of a live slot's buffer up to date.

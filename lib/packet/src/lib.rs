@@ -7,8 +7,9 @@
 //! expression  filters in tcpdump's syntax
 //! ```
 //!
-//! This crate imports perigee-net alone, knows no clock, thread or socket, and has `unsafe` in three files only:
-//! `batch.rs` and `batch/slot.rs`, which own and lend packet memory, and `batch/heap.rs`, which is such memory for tests.
+//! This crate imports perigee-net alone, knows no clock, thread or socket, and has `unsafe` in a few files only:
+//! `batch.rs`, `batch/slot.rs` and `batch/columns.rs`, which own and lend packet memory, `batch/lanes`, which has vector instructions,
+//! and `batch/heap.rs`, which is packet memory for tests.
 #![deny(unsafe_code)]
 
 pub mod batch;
@@ -21,6 +22,7 @@ pub mod wire;
 struct Readme;
 
 pub use batch::cut::Cutting;
+pub use batch::lanes::Isa;
 pub use batch::mask::{BATCH_SIZE, Mask};
 pub use batch::port::{Link, Pool, Port, PortInfo, PortStats, ReceiveQueue, SuperFrames, TransmitQueue};
 pub use batch::rebatch::TransmitBuffer;

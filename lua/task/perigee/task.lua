@@ -243,7 +243,11 @@ end
 function task.gather(size, timeout) return C.perigee_task_gather(host, size, ns(timeout)) end
 
 local burst = {}
-burst.__index = burst
+function burst.__index(self, key)
+  -- Its name in the definitions is another: see perigee/host.lua.
+  if key == "data" then return self.frames end
+  return burst[key]
+end
 -- Frees all packets, or those of a mask.
 function burst:free(mask) C.perigee_task_free(host, self, mask or self.live) end
 -- Writes all checksums of all packets, or of those of a mask: IPv4, UDP, TCP, ICMP.

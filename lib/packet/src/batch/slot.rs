@@ -115,8 +115,6 @@ impl Slot<'_> {
         out_port, set_out_port, out_port: u16;
         /// Receiving interface, known after classify.
         interface, set_interface, interface: u16;
-        /// Offset of the network header in the frame in bytes, known after classify.
-        l3, set_l3, l3: u8;
         /// See [`flags`](super::flags).
         flags, set_flags, flags: u8;
         /// When it arrived, where flags say so.
@@ -125,6 +123,29 @@ impl Slot<'_> {
         next_hop, set_next_hop, next_hop: u32;
         /// Flow hash, where `flags` say so.
         hash, set_hash, hash: u32;
+    }
+
+    /// Offset of the network header in the frame in bytes, known after classify.
+    #[inline(always)]
+    pub fn l3(&self) -> u8 {
+        // SAFETY: in bounds, and this slot's entries are this borrow's alone.
+        unsafe { (*self.batch.as_ptr()).l3[usize::from(self.slot)] }
+    }
+
+    /// Sets [`l3`](Slot::l3).
+    #[inline(always)]
+    pub fn set_l3(&mut self, value: u8) {
+        self.unload();
+        // SAFETY: as above.
+        unsafe { (*self.batch.as_ptr()).l3[usize::from(self.slot)] = value }
+    }
+
+    /// The columns no longer show the frame: see [`columns`](super::columns).
+    #[inline(always)]
+    fn unload(&mut self) {
+        // SAFETY: `loaded` is one word shared by several slots, but a Slot never leaves its thread (it holds a NonNull), so no two
+        // writes meet.
+        unsafe { (*self.batch.as_ptr()).loaded.clear(self.slot) }
     }
 
     #[inline(always)]
@@ -149,9 +170,33 @@ impl Slot<'_> {
     /// The frame, for writing.
     #[inline(always)]
     pub fn frame_mut(&mut self) -> &mut [u8] {
+        self.unload();
         let (data, length) = self.raw();
         // SAFETY: as above; slots given out never overlap.
         unsafe { std::slice::from_raw_parts_mut(data, length) }
+    }
+
+    /// Sets all bytes of the frame from `at` on, which lie behind the network header's first words if its columns are loaded.
+    pub fn fill_from(&mut self, at: usize, value: u8) {
+        if at < usize::from(self.l3()) + 4 * super::columns::WORDS {
+            self.unload();
+        }
+        let (data, length) = self.raw();
+        // SAFETY: a Slot is made of live slots only, and slots given out never overlap.
+        let frame = unsafe { std::slice::from_raw_parts_mut(data, length) };
+        frame.get_mut(at..).unwrap_or_default().fill(value);
+    }
+
+    /// The Ethernet header's two addresses, for writing: nothing that columns show, where the network header is behind them. `None`
+    /// where the frame is too short.
+    #[inline(always)]
+    pub fn addresses_mut(&mut self) -> Option<&mut [u8; 12]> {
+        if self.l3() < 12 {
+            self.unload();
+        }
+        let (data, length) = self.raw();
+        // SAFETY: the frame has the bytes; slots given out never overlap.
+        (length >= 12).then(|| unsafe { &mut *data.cast::<[u8; 12]>() })
     }
 
     /// The first `N` bytes of the network header; `None` where the frame is too short.
@@ -209,6 +254,7 @@ impl Slot<'_> {
             (*batch).length[i] = length as u16;
             (*batch).moved.set(self.slot);
         }
+        self.unload();
     }
 
     /// Makes the frame longer by `n` bytes at its start, whose contents are unspecified.
