@@ -287,6 +287,32 @@ fn text(string: *const c_char) -> Result<String, &'static str> {
     Ok(unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned())
 }
 
+fn distinct_masks(a: *const Mask, b: *const Mask) -> Result<(), &'static str> {
+    if std::ptr::eq(a, b) { Err("the two masks are the same") } else { Ok(()) }
+}
+
+/// A module is not called.
+#[cold]
+#[inline(never)]
+fn refuse(ctx: *mut Context, name: &str, why: &'static str) -> c_int {
+    guard(ctx, name, -1, || Err(why.into()))
+}
+
+/// Calls a module: `guard`, without anything that could fail but the module itself, as this is what every burst pays for.
+#[inline(always)]
+fn call(ctx: *mut Context, name: &str, module: impl FnOnce()) -> c_int {
+    exit::enter_host();
+    let result = match catch_unwind(AssertUnwindSafe(module)) {
+        Ok(()) => 0,
+        Err(panic) => {
+            fail(ctx, name, Err(panic));
+            -1
+        }
+    };
+    exit::leave_host();
+    result
+}
+
 /// Exports the registry's modules as `perigee_<name>`.
 macro_rules! export_modules {
     (@one $name:ident, one) => {
@@ -296,15 +322,17 @@ macro_rules! export_modules {
         /// Every pointer must be null or one that this worker's host gave out and has not taken back.
         #[unsafe(export_name = concat!("perigee_", stringify!($name)))]
         pub unsafe extern "C" fn $name(ctx: *mut Context, batch: *mut Batch, mask: *mut Mask) -> c_int {
-            guard(ctx, stringify!($name), -1, || {
-                own(batch, mask)?;
-                let (ctx, batch, mask) = (borrow!(&mut ctx), borrow!(&mut batch), borrow!(&mut mask));
-                if ctx.watched {
-                    watch::one(ctx, batch, mask, ModuleId::$name, perigee_modules::$name::$name);
-                } else {
-                    perigee_modules::$name::$name(ctx, batch, mask);
-                }
-                Ok(0)
+            if let Err(why) = own(batch, mask) {
+                return refuse(ctx, stringify!($name), why);
+            }
+            // SAFETY: pointers in perigee.h are null or what the host gave out for this worker, and only its thread calls us.
+            let given = unsafe { (ctx.as_mut(), batch.as_mut(), mask.as_mut()) };
+            let (Some(context), Some(batch), Some(mask)) = given else {
+                return refuse(ctx, stringify!($name), if batch.is_null() { "batch is NULL" } else { "mask is NULL" });
+            };
+            call(ctx, stringify!($name), || match context.watched {
+                true => watch::one(context, batch, mask, ModuleId::$name, perigee_modules::$name::$name),
+                false => perigee_modules::$name::$name(context, batch, mask),
             })
         }
     };
@@ -315,19 +343,17 @@ macro_rules! export_modules {
         /// Every pointer must be null or one that this worker's host gave out and has not taken back.
         #[unsafe(export_name = concat!("perigee_", stringify!($name)))]
         pub unsafe extern "C" fn $name(ctx: *mut Context, batch: *mut Batch, ip4: *mut Mask, ip6: *mut Mask) -> c_int {
-            guard(ctx, stringify!($name), -1, || {
-                if std::ptr::eq(ip4, ip6) {
-                    return Err("the two masks are the same".into());
-                }
-                own(batch, ip4).and(own(batch, ip6))?;
-                let (ip4, ip6) = (borrow!(&mut ip4), borrow!(&mut ip6));
-                let (ctx, batch) = (borrow!(&mut ctx), borrow!(&mut batch));
-                if ctx.watched {
-                    watch::two(ctx, batch, ip4, ip6, ModuleId::$name, perigee_modules::$name::$name);
-                } else {
-                    perigee_modules::$name::$name(ctx, batch, ip4, ip6);
-                }
-                Ok(0)
+            if let Err(why) = own(batch, ip4).and(own(batch, ip6)).and(distinct_masks(ip4, ip6)) {
+                return refuse(ctx, stringify!($name), why);
+            }
+            // SAFETY: pointers in perigee.h are null or what the host gave out for this worker, and only its thread calls us.
+            let given = unsafe { (ctx.as_mut(), batch.as_mut(), ip4.as_mut(), ip6.as_mut()) };
+            let (Some(context), Some(batch), Some(ip4), Some(ip6)) = given else {
+                return refuse(ctx, stringify!($name), if batch.is_null() { "batch is NULL" } else { "a mask is NULL" });
+            };
+            call(ctx, stringify!($name), || match context.watched {
+                true => watch::two(context, batch, ip4, ip6, ModuleId::$name, perigee_modules::$name::$name),
+                false => perigee_modules::$name::$name(context, batch, ip4, ip6),
             })
         }
     };
