@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
-//! `./x bench forward`: how fast one core forwards, and how much of the time is not bare I/O.
+//! `./x bench forward`: how fast one core forwards, how much of the time is not bare I/O, and how fast others are.
 //!
-//! dpdk-testpmd and perigee stay alive on the same core and forward in turn, for a fraction of a second each, so that all of
+//! All programs stay alive on the same core and forward in turn, for a fraction of a second each, so that all of
 //! them see the same machine. A round gives one rate of each; comparisons are made within a round.
 
+mod contest;
 mod report;
+mod results;
 
-use crate::machine::{self, Hugepages, Interrupts, Machine};
-use crate::peers::{Bed, Perigee, Testpmd};
-use crate::statistics::Median;
+use crate::machine::{self, Hugepages, Interrupts, Priority};
+use crate::peers::{Bed, L3FWD_MEMORY, L3fwd, Lookup, Perigee, Rules, fill, places};
 use crate::table::{self, Pattern};
-use crate::traffic::{self, PACKETS, Traffic};
+use crate::traffic::{self, PACKETS, Routed, Traffic};
 use crate::worker::{FullTable, MEMORY, Path as LoopPath, Request};
 use anyhow::{Context as _, Result, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
+use contest::{Contest, PREFIX, Recruit};
 use indicatif::{ProgressBar, ProgressStyle};
-use perigee_fib::structures;
-use serde::Serialize;
-use std::collections::BTreeMap;
+use perigee_fib::PrefixList;
+use results::{LeftOut, Results};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -28,15 +29,25 @@ pub struct ForwardArgs {
     /// Seconds per measurement
     #[arg(long, default_value_t = 0.15)]
     seconds: f64,
-    /// Rounds; each measures testpmd, the Lua loop and the native loop once per burst size
+    /// Rounds; each measures every program once per burst size
     #[arg(long, default_value_t = 41)]
     pairs: usize,
     /// Packets per burst, 1 to 256
     #[arg(long, value_delimiter = ',', default_value = "32,64,128")]
     bursts: Vec<usize>,
-    /// A full routing table instead of 8 routes: a prefix a line, plain or .gz, its IPv4 part; destinations are drawn from it
+    /// A full routing table instead of 8 routes: a prefix a line, plain or .gz; destinations are drawn from it
     #[arg(long, value_name = "FILE")]
     routes: Option<PathBuf>,
+    /// Leave IPv6 out
+    #[arg(long)]
+    no_ipv6: bool,
+    /// Others to compare with, built from Debian's sources the first time; with a full table, rte_lpm takes minutes to load
+    #[arg(long, value_name = "PEER", value_enum, value_delimiter = ',')]
+    peers: Vec<Peer>,
+    /// Any other program with DPDK: its name and a line for the shell, in which {device}, {sink}, {core}, {file_prefix}, {memory}
+    /// and others are filled in (bench/README.md); may be repeated
+    #[arg(long = "peer", value_name = "NAME=COMMAND", value_parser = named)]
+    commands: Vec<(String, String)>,
     /// The core to measure on [default: the last this process may use]
     #[arg(long)]
     core: Option<usize>,
@@ -51,59 +62,42 @@ pub struct ForwardArgs {
     record: Option<PathBuf>,
 }
 
-/// Warm-up before each of perigee's measurements, in ns: caches, and the JIT compiler of a fresh VM.
-const WARM: u64 = 30_000_000;
-
-/// One loop at one burst size.
-#[derive(Debug, Clone, Serialize)]
-struct Measured {
-    /// Mpps, the median of all rounds.
-    mpps: f64,
-    /// ns per packet more than testpmd at the same burst size.
-    ns_over_io: Median,
-    /// Rate as a share of testpmd's at the same burst size.
-    of_io: Median,
+/// A program that the benchmark knows how to build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Peer {
+    /// DPDK's example l3fwd, with both of its lookups for IP
+    L3fwd,
 }
 
-/// Lua as a share of native.
-#[derive(Debug, Clone, Serialize)]
-struct Compared {
-    #[serde(flatten)]
-    ratio: Median,
-    /// Is the interval at most 3 points wide?
-    resolved: bool,
+/// How long a program of `--peer` may take until it receives.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Next hops of a full table, and the seed of everything random about it.
+const NEXT_HOPS: u32 = 250;
+const SEED: u64 = 1;
+
+fn named(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=').filter(|(name, command)| !name.is_empty() && !command.trim().is_empty());
+    let (name, command) = parts.ok_or_else(|| format!("found {text:?}, expected NAME=COMMAND"))?;
+    Ok((name.to_owned(), command.to_owned()))
 }
 
-/// By burst size; JSON wants texts as keys.
-type ByBurst<T> = BTreeMap<String, T>;
-
-/// All results; the first fields are the short form.
-#[derive(Debug, Clone, Serialize)]
-struct Results {
-    /// Mpps at a burst of 32, testpmd's default; without one, the best.
-    testpmd_io: f64,
-    lua: ByBurst<f64>,
-    native: ByBurst<f64>,
-    testpmd_io_by_burst: ByBurst<f64>,
-    details: BTreeMap<LoopPath, ByBurst<Measured>>,
-    lua_of_native: ByBurst<Compared>,
-    /// Packets that were compared with the expected ones before anything was timed.
-    verified: usize,
-    pairs: usize,
-    seconds: f64,
-    core: usize,
-    hugepages: bool,
-    /// The routes by which packets are forwarded.
+/// What is forwarded in one family, and by which routes.
+struct Course {
+    family: u8,
+    bed: Bed,
+    traffic: Traffic,
+    /// The same routes for l3fwd.
+    rules: Rules,
+    /// The routes, for people.
     routes: String,
-    machine: Machine,
 }
 
-/// ns per packet in each round.
-#[derive(Default)]
-struct Rounds {
-    io: Vec<f64>,
-    lua: Vec<f64>,
-    native: Vec<f64>,
+/// What all programs share.
+struct Ground<'a> {
+    folder: &'a Path,
+    core: usize,
+    other_core: usize,
+    hugepages: bool,
 }
 
 /// Runs it.
@@ -112,25 +106,55 @@ pub fn forward(args: &ForwardArgs) -> Result<ExitCode> {
     ensure!((0.01..=3600.0).contains(&args.seconds) && args.pairs > 0, "--seconds: at least 0.01; --pairs: at least 1");
     let (core, other_core) = machine::cores(args.core)?;
     let mut interrupts = Interrupts::new()?;
-    let hugepages = Hugepages::reserve(args.hugepages, 2 * MEMORY)?;
+    let others = args.peers.len() * Lookup::ALL.len() + args.commands.len();
+    let hugepages = Hugepages::reserve(args.hugepages, 3 * MEMORY + others as u32 * L3FWD_MEMORY)?;
     let folder = tempfile::Builder::new().prefix("perigee-bench-").tempdir()?;
-    let (traffic, full) = match &args.routes {
-        None => (Traffic::eight()?, None),
-        Some(file) => full(file)?,
+    let ground = Ground { folder: folder.path(), core, other_core, hugepages: hugepages.enough };
+    let list = args.routes.as_deref().map(table::read).transpose()?;
+    let four = course::<u32>(args, list.as_ref(), &ground)?.context("the file has no IPv4 prefix; expected one")?;
+    let six = if args.no_ipv6 { None } else { course::<u128>(args, list.as_ref(), &ground)? };
+    let mut left_out = LeftOut::default();
+    if six.is_none() && !args.no_ipv6 {
+        left_out.add("IPv6", "the file has no IPv6 prefix");
+    }
+    let contests = 1 + usize::from(six.is_some() && !args.peers.is_empty());
+    let bar = progress(((args.pairs * args.bursts.len() * contests) + 2 + 2 * usize::from(six.is_some())) as u64);
+    let mut verified = 0;
+    for course in [Some(&four), six.as_ref()].into_iter().flatten() {
+        verified += verify(course, &bar)?;
+        interrupts.check()?;
+    }
+    let l3fwd = match args.peers.contains(&Peer::L3fwd) {
+        true => L3fwd::build(&|doing| bar.set_message(doing.to_owned()))
+            .map_err(|error| left_out.add("l3fwd", &format!("{error:#}")))
+            .ok(),
+        false => None,
     };
-    let sources = vec![folder.path().join("source.pcap")];
-    let bed = Bed { sources, full, core, other_core, hugepages: hugepages.enough };
-    traffic::write_pcap(&bed.sources[0], &traffic.sources[0])?;
-
-    let bar = progress((args.pairs * args.bursts.len() + 2) as u64);
-    let verified = verify(&bed, &traffic, &bar)?;
-    interrupts.check()?;
-    let rounds = rounds(args, &bed, &bar, &mut interrupts)?;
+    let priority = Priority::best();
+    let contest = Contest::start(Some(&four), six.as_ref(), priority)?;
+    let mut recruits = l3fwd.as_ref().map_or_else(|| Ok(Vec::new()), |l3fwd| lookups(l3fwd, &four))?;
+    for (name, command) in &args.commands {
+        let command = fill(command, &places(&four.bed, PREFIX, &four.rules))?;
+        recruits.push(Recruit { name: name.clone(), command, patience: PATIENCE, routes: 0, shares: None });
+    }
+    let rounds = contest.run(args, &recruits, &bar, &mut interrupts, &mut left_out)?;
+    // l3fwd's tables of IPv6 take the place of those of IPv4.
+    let rounds6 = match (&l3fwd, &six) {
+        (Some(l3fwd), Some(six)) => {
+            let contest = Contest::start(None, Some(six), priority)?;
+            contest.run(args, &lookups(l3fwd, six)?, &bar, &mut interrupts, &mut left_out)?
+        }
+        _ => Default::default(),
+    };
     bar.finish_and_clear();
-    let results = results(args, &bed, verified, &rounds);
-    let text = report::text(&results);
+    let results = Results::new(args, &four, six.as_ref(), verified, priority, [&rounds, &rounds6], left_out);
+    finish(args, &results)
+}
+
+fn finish(args: &ForwardArgs, results: &Results) -> Result<ExitCode> {
+    let text = report::text(results);
     match args.json {
-        true => println!("{}", serde_json::to_string(&results)?),
+        true => println!("{}", serde_json::to_string(results)?),
         false => print!("{text}"),
     }
     if let Some(file) = &args.record {
@@ -139,19 +163,55 @@ pub fn forward(args: &ForwardArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Next hops of a full table, and the seed of everything random about it.
-const NEXT_HOPS: u32 = 250;
-const SEED: u64 = 1;
+/// The small table, or a file's in the default structure, and packets to random destinations in it; none without a prefix of the family.
+fn course<A: Routed>(args: &ForwardArgs, list: Option<&PrefixList>, ground: &Ground<'_>) -> Result<Option<Course>> {
+    let (traffic, full, entries, routes) = match (&args.routes, list) {
+        (Some(file), Some(list)) => {
+            let entries = table::entries::<A>(Some(list), NEXT_HOPS, SEED);
+            if entries.is_empty() {
+                return Ok(None);
+            }
+            let addresses = Pattern::Routed.addresses(&entries, 2 * PACKETS, SEED);
+            let structure = A::default_structure().to_owned();
+            let routes = format!(
+                "the {} IPv{} routes of {} in {structure}, {NEXT_HOPS} neighbors over {} ports",
+                entries.len(),
+                A::NUMBER,
+                file.display(),
+                traffic::PORTS
+            );
+            let (seed, structures) = (SEED, vec![structure]);
+            let routes_of = Some(file.to_owned());
+            let full =
+                FullTable { routes: routes_of, family: A::NUMBER, next_hops: NEXT_HOPS, seed, structures, memory: 0 };
+            (Traffic::full(&entries, &[addresses])?, Some(full), entries, routes)
+        }
+        _ => {
+            let routes = format!("8 routes over {} ports", traffic::PORTS);
+            (Traffic::small::<A>()?, None, Traffic::small_table::<A>(), routes)
+        }
+    };
+    let sources = vec![ground.folder.join(format!("source{}.pcap", A::NUMBER))];
+    let Ground { core, other_core, hugepages, .. } = *ground;
+    let bed = Bed { sources, full, core, other_core, hugepages };
+    traffic::write_pcap(&bed.sources[0], &traffic.sources[0])?;
+    let rules = Rules::write(ground.folder, &entries)?;
+    Ok(Some(Course { family: A::NUMBER, bed, traffic, rules, routes }))
+}
 
-/// A full table in the default structure, and packets to random destinations in it.
-fn full(file: &Path) -> Result<(Traffic, Option<FullTable>)> {
-    let entries = table::entries::<u32>(Some(&table::read(file)?), NEXT_HOPS, SEED);
-    ensure!(!entries.is_empty(), "{} has no IPv4 prefix; expected at least one", file.display());
-    let addresses = Pattern::Routed.addresses(&entries, 2 * PACKETS, SEED);
-    let structures = vec![structures::DEFAULT4.name.to_owned()];
-    let routes = Some(file.to_owned());
-    let full = FullTable { routes, family: 4, next_hops: NEXT_HOPS, seed: SEED, structures, memory: 0 };
-    Ok((Traffic::full(&entries, &[addresses])?, Some(full)))
+/// l3fwd with each of its lookups.
+fn lookups(l3fwd: &L3fwd, course: &Course) -> Result<Vec<Recruit>> {
+    let places = places(&course.bed, PREFIX, &course.rules);
+    let of = |lookup: Lookup| {
+        Ok(Recruit {
+            name: lookup.name().to_owned(),
+            command: fill(&l3fwd.command(lookup), &places)?,
+            patience: lookup.patience(),
+            routes: course.rules.routes,
+            shares: Some(course.traffic.shares(0)),
+        })
+    };
+    Lookup::ALL.into_iter().map(of).collect()
 }
 
 fn progress(steps: u64) -> ProgressBar {
@@ -160,10 +220,10 @@ fn progress(steps: u64) -> ProgressBar {
 }
 
 /// Forwards the source once by each loop, into files, and compares every packet.
-fn verify(bed: &Bed, traffic: &Traffic, bar: &ProgressBar) -> Result<usize> {
+fn verify(Course { family, bed, traffic, .. }: &Course, bar: &ProgressBar) -> Result<usize> {
     let mut verified = 0;
     for path in [LoopPath::Lua, LoopPath::Native] {
-        bar.set_message(format!("verifying what leaves ({path:?})"));
+        bar.set_message(format!("verifying what leaves (IPv{family}, {})", path.name()));
         let folder = tempfile::Builder::new().prefix("perigee-bench-").tempdir()?;
         let mut perigee = Perigee::start(bed, Some(folder.path()))?;
         let request =
@@ -176,95 +236,4 @@ fn verify(bed: &Bed, traffic: &Traffic, bar: &ProgressBar) -> Result<usize> {
         bar.inc(1);
     }
     Ok(verified)
-}
-
-fn rounds(
-    args: &ForwardArgs,
-    bed: &Bed,
-    bar: &ProgressBar,
-    interrupts: &mut Interrupts,
-) -> Result<BTreeMap<usize, Rounds>> {
-    let mut testpmd = Testpmd::start(bed)?;
-    let mut perigee = Perigee::start(bed, None)?;
-    let time = Duration::from_secs_f64(args.seconds);
-    let mut rounds: BTreeMap<usize, Rounds> = BTreeMap::new();
-    for pair in 0..args.pairs {
-        for &burst in &args.bursts {
-            bar.set_message(format!("round {} of {}, burst {burst}", pair + 1, args.pairs));
-            let to = rounds.entry(burst).or_default();
-            let (packets, cpu_ns) = testpmd.measure(burst, time)?;
-            to.io.push(cpu_ns as f64 / packets as f64);
-            // They take turns at going first, as the first of a pair may find a warmer or colder cache.
-            let order = [LoopPath::Lua, LoopPath::Native];
-            for path in if pair % 2 == 0 { order } else { [order[1], order[0]] } {
-                let request = Request {
-                    path,
-                    burst,
-                    warm: WARM,
-                    time: time.as_nanos() as u64,
-                    packets: u64::MAX,
-                    source: 0,
-                    table: 0,
-                };
-                let sample = perigee.measure(request).context("while it was measured")?;
-                ensure!(sample.packets > 0, "perigee received nothing in {} s", args.seconds);
-                let ns = sample.cpu_ns as f64 / sample.packets as f64;
-                if path == LoopPath::Lua { to.lua.push(ns) } else { to.native.push(ns) }
-            }
-            interrupts.check()?;
-            bar.inc(1);
-        }
-    }
-    perigee.finish()?;
-    Ok(rounds)
-}
-
-fn results(args: &ForwardArgs, bed: &Bed, verified: usize, rounds: &BTreeMap<usize, Rounds>) -> Results {
-    let by_burst = |of: &dyn Fn(&Rounds) -> f64| -> ByBurst<f64> {
-        rounds.iter().map(|(burst, rounds)| (burst.to_string(), of(rounds))).collect()
-    };
-    let details = |of: &dyn Fn(&Rounds) -> &Vec<f64>| -> ByBurst<Measured> {
-        rounds.iter().map(|(burst, rounds)| (burst.to_string(), measured(of(rounds), &rounds.io))).collect()
-    };
-    let lua_of_native = rounds.iter().map(|(burst, rounds)| {
-        let ratio = Median::of(&both(&rounds.native, &rounds.lua, |native, lua| native / lua));
-        (burst.to_string(), Compared { ratio, resolved: ratio.width() <= 0.03 })
-    });
-    let testpmd_io_by_burst = by_burst(&|rounds| mpps(&rounds.io));
-    let best = testpmd_io_by_burst.values().copied().fold(0.0, f64::max);
-    Results {
-        testpmd_io: testpmd_io_by_burst.get("32").copied().unwrap_or(best),
-        lua: by_burst(&|rounds| mpps(&rounds.lua)),
-        native: by_burst(&|rounds| mpps(&rounds.native)),
-        testpmd_io_by_burst,
-        details: [(LoopPath::Lua, details(&|r| &r.lua)), (LoopPath::Native, details(&|r| &r.native))].into(),
-        lua_of_native: lua_of_native.collect(),
-        verified,
-        pairs: args.pairs,
-        seconds: args.seconds,
-        core: bed.core,
-        hugepages: bed.hugepages,
-        routes: match &args.routes {
-            None => format!("8 routes over {} ports", traffic::PORTS),
-            Some(file) => {
-                let (file, name) = (file.display(), structures::DEFAULT4.name);
-                format!("the IPv4 routes of {file} in {name}, {NEXT_HOPS} neighbors over {} ports", traffic::PORTS)
-            }
-        },
-        machine: Machine::this(),
-    }
-}
-
-fn mpps(ns: &[f64]) -> f64 {
-    1000.0 / Median::of(ns).median
-}
-
-/// Combines two values of each round.
-fn both(a: &[f64], b: &[f64], combine: fn(f64, f64) -> f64) -> Vec<f64> {
-    a.iter().zip(b).map(|(a, b)| combine(*a, *b)).collect()
-}
-
-fn measured(ns: &[f64], io: &[f64]) -> Measured {
-    let ns_over_io = Median::of(&both(ns, io, |ns, io| ns - io));
-    Measured { mpps: mpps(ns), ns_over_io, of_io: Median::of(&both(ns, io, |ns, io| io / ns)) }
 }

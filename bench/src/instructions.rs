@@ -46,7 +46,7 @@ pub fn instructions(args: &InstructionsArgs) -> Result<ExitCode> {
     let (core, other_core) = machine::cores(None)?;
     let folder = tempfile::Builder::new().prefix("perigee-bench-").tempdir()?;
     let bed = Bed { sources: vec![folder.path().join("source.pcap")], full: None, core, other_core, hugepages: false };
-    traffic::write_pcap(&bed.sources[0], &Traffic::eight()?.sources[0])?;
+    traffic::write_pcap(&bed.sources[0], &Traffic::small::<u32>()?.sources[0])?;
     let bar = ProgressBar::new((args.bursts.len() * args.paths.len() * 2) as u64);
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);

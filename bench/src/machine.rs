@@ -8,7 +8,7 @@ use nix::time::{ClockId, clock_gettime};
 use perigee_dpdk as dpdk;
 use serde::Serialize;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -105,6 +105,45 @@ pub fn cores(wanted: Option<usize>) -> Result<(usize, usize)> {
         bail!("this process may use one core only ({core}); dpdk-testpmd needs a second one for its main thread");
     };
     Ok((core, other))
+}
+
+/// Is there a program of this name in the PATH?
+pub fn program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).exists())
+}
+
+/// The scheduler's class for processes that are measured: they give way to nothing but themselves, so that neither other programs
+/// nor the kernel's balancing of these empty their caches in the middle of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Priority {
+    /// SCHED_RR, by `chrt`.
+    RealTime,
+    /// Like all others, as this user may not have more.
+    Normal,
+}
+
+/// Between the kernel's own threads of that class.
+const REAL_TIME: &str = "50";
+
+impl Priority {
+    /// The best that this user may have.
+    pub fn best() -> Priority {
+        let tried = Command::new("chrt").args(["--rr", REAL_TIME, "true"]).stderr(Stdio::null()).status();
+        if tried.is_ok_and(|status| status.success()) { Priority::RealTime } else { Priority::Normal }
+    }
+
+    /// Gives it to all threads of a process.
+    pub fn give(self, pid: u32) -> Result<()> {
+        if self == Priority::RealTime {
+            let mut command = Command::new("chrt");
+            let pid = pid.to_string();
+            let output = command.args(["--all-tasks", "--rr", "--pid", REAL_TIME, &pid]).output()?;
+            let error = String::from_utf8_lossy(&output.stderr);
+            ensure!(output.status.success(), "process {pid} cannot have real-time priority: {}", error.trim());
+        }
+        Ok(())
+    }
 }
 
 const PAGES: &str = "/proc/sys/vm/nr_hugepages";

@@ -10,7 +10,7 @@ use perigee_fib::synth::Random;
 use perigee_fib::{Fib, FibWriter, Interfaces, Lookup, NextHopId, NextHopWriter, NextHops, Via, structures};
 use perigee_modules::Tables;
 use perigee_net::{
-    Address, Interface, InterfaceAddress, InterfaceId, MacAddr, Policy, Prefix, Route, RouteSource, RouteTarget,
+    Interface, InterfaceAddress, InterfaceId, MacAddr, Policy, Prefix, PrefixOf, Route, RouteSource, RouteTarget,
 };
 use perigee_packet::wire::{ethernet, ipv4, ipv6, protocol, udp};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -22,7 +22,7 @@ pub const PACKETS: usize = 65_536;
 /// Bytes of each IPv4 packet, without FCS: the shortest Ethernet frame.
 pub const LENGTH: usize = 60;
 /// Bytes of each IPv6 packet: headers without data.
-const LENGTH6: usize = 62;
+pub const LENGTH6: usize = 62;
 /// Ports of the router that it sends on: it receives on the first, and on further ones where there are several sources.
 pub const PORTS: u16 = 2;
 const SEED: u64 = 20_240_229;
@@ -40,6 +40,14 @@ const ROUTES: [([u8; 4], u8); 8] = [
     ([208, 0, 0, 0], 4),
 ];
 
+/// The same for IPv6: its eight prefixes of this length share 2000::/3; route `n` leads to neighbor `n`, too.
+const ROUTES6_LENGTH: u8 = 6;
+
+/// First address of the small table's prefix `n` of IPv6.
+fn route6(n: u32) -> Ipv6Addr {
+    Ipv6Addr::from_bits(1 << 125 | u128::from(n) << (128 - ROUTES6_LENGTH))
+}
+
 /// A packet of a source, or one that left.
 pub type Frame = Vec<u8>;
 
@@ -53,12 +61,12 @@ fn neighbor_mac(neighbor: u32) -> MacAddr {
 }
 
 /// Neighbor `n` is on port `n % 2`.
-fn port_of(neighbor: u32) -> u16 {
+pub fn port_of(neighbor: u32) -> u16 {
     (neighbor % u32::from(PORTS)) as u16
 }
 
 /// The neighbor's number of a next hop in a full table: ids are given out in their order.
-fn neighbor_of(id: u32) -> Option<u32> {
+pub fn neighbor_of(id: u32) -> Option<u32> {
     id.checked_sub(NextHopId::FIRST_FREE)
 }
 
@@ -82,6 +90,10 @@ pub struct Traffic {
 pub trait Routed: Family {
     /// The right next hops for a table.
     fn routes(table: &[Entry<Self>]) -> RoutesOf;
+    /// The lookup structure that a router has by default.
+    fn default_structure() -> &'static str;
+    /// The small table's prefixes; prefix `n` leads to neighbor `n`.
+    fn small() -> Vec<PrefixOf<Self>>;
     /// Whether a router forwards to it at all.
     fn may_be_forwarded(self) -> bool;
     /// The workers' forwarding table, with nothing in the other family.
@@ -94,6 +106,15 @@ pub struct RoutesOf(Routes);
 impl Routed for u32 {
     fn routes(table: &[Entry<u32>]) -> RoutesOf {
         RoutesOf(Routes::V4(Ranges::of(table)))
+    }
+
+    fn default_structure() -> &'static str {
+        structures::DEFAULT4.name
+    }
+
+    fn small() -> Vec<PrefixOf<u32>> {
+        let prefix = |(network, length)| PrefixOf::new(u32::from_be_bytes(network), length);
+        ROUTES.into_iter().filter_map(|route| prefix(route).ok()).collect()
     }
 
     /// RFC 1812 section 5.3.7, RFC 3927 section 7.
@@ -111,6 +132,14 @@ impl Routed for u128 {
         RoutesOf(Routes::V6(Ranges::of(table)))
     }
 
+    fn default_structure() -> &'static str {
+        structures::DEFAULT6.name
+    }
+
+    fn small() -> Vec<PrefixOf<u128>> {
+        (0..ROUTES.len() as u32).filter_map(|n| PrefixOf::new(route6(n).to_bits(), ROUTES6_LENGTH).ok()).collect()
+    }
+
     /// RFC 4291 section 2.4.
     fn may_be_forwarded(self) -> bool {
         self >> 125 == 1
@@ -123,11 +152,11 @@ impl Routed for u128 {
 
 impl Traffic {
     /// UDP to random destinations that the small table covers, the same ones every time; one source.
-    pub fn eight() -> Result<Traffic> {
+    pub fn small<A: Routed>() -> Result<Traffic> {
         let mut traffic = Traffic { sources: Vec::new(), routes: Routes::Eight };
         let mut random = Random::new(SEED);
         let mut destination = || loop {
-            let address = random.bits() as u32;
+            let address = A::uniform(&mut random);
             if address.may_be_forwarded() && traffic.neighbor(address.ip()).is_some() {
                 break address.ip();
             }
@@ -155,6 +184,20 @@ impl Traffic {
         Ok(traffic)
     }
 
+    /// The shares of a source's packets that each port must transmit.
+    pub fn shares(&self, source: usize) -> Vec<f64> {
+        let mut counts = vec![0; PORTS.into()];
+        for (port, _) in self.sources[source].iter().filter_map(|frame| self.expected(frame)) {
+            counts[usize::from(port)] += 1;
+        }
+        counts.into_iter().map(|count| f64::from(count) / self.sources[source].len() as f64).collect()
+    }
+
+    /// The small table's prefixes with the ids of their next hops.
+    pub fn small_table<A: Routed>() -> Vec<Entry<A>> {
+        A::small().into_iter().zip(NextHopId::FIRST_FREE..).map(|(prefix, id)| (prefix, NextHopId(id))).collect()
+    }
+
     /// The neighbor that packets to an address must leave to.
     fn neighbor(&self, address: IpAddr) -> Option<u32> {
         match (&self.routes, address) {
@@ -164,6 +207,11 @@ impl Traffic {
                     (u32::from_be_bytes(*network) ^ address.to_bits()) >> (32 - length) == 0
                 };
                 ROUTES.iter().position(is_in).map(|route| route as u32)
+            }
+            (Routes::Eight, IpAddr::V6(address)) => {
+                let bits = address.to_bits();
+                let route = (bits >> (128 - ROUTES6_LENGTH)) as u32 & 7;
+                (bits >> 125 == 1).then_some(route)
             }
             (Routes::V4(ranges), IpAddr::V4(address)) => neighbor_of(ranges.id(address.to_bits())),
             (Routes::V6(ranges), IpAddr::V6(address)) => neighbor_of(ranges.id(address.to_bits())),
@@ -273,7 +321,7 @@ pub fn tables(fib: Fib, ports: u16) -> Result<Tables> {
     Ok(Tables::new(fib, interfaces(ports)?, None, &macs))
 }
 
-/// The eight routes, their neighbors known.
+/// The eight routes of each family, their neighbors known.
 pub fn eight_routes() -> Result<Fib> {
     let mut fib = FibWriter::new(64)?;
     for (route, (network, length)) in (0..).zip(ROUTES) {
@@ -281,6 +329,14 @@ pub fn eight_routes() -> Result<Fib> {
         let gateway = Ipv4Addr::new(10, 0, interface.0 as u8, 1 + route as u8).into();
         let target = RouteTarget::Gateway { address: gateway, interface: Some(interface) };
         let prefix = Prefix::new(Ipv4Addr::from(network).into(), length)?;
+        fib.insert(prefix, Route::new(RouteSource::Static, target))?;
+        fib.set_neighbor(interface, gateway, Some(neighbor_mac(route)));
+    }
+    for route in 0..ROUTES.len() as u32 {
+        let interface = InterfaceId(port_of(route));
+        let gateway = Ipv6Addr::new(0xfd00, 0, 0, interface.0, 0, 0, 0, 1 + route as u16).into();
+        let target = RouteTarget::Gateway { address: gateway, interface: Some(interface) };
+        let prefix = Prefix::new(route6(route).into(), ROUTES6_LENGTH)?;
         fib.insert(prefix, Route::new(RouteSource::Static, target))?;
         fib.set_neighbor(interface, gateway, Some(neighbor_mac(route)));
     }
@@ -339,8 +395,9 @@ mod tests {
 
     #[test]
     fn the_traffic_is_fixed_and_survives_its_file() {
-        let frames = Traffic::eight().unwrap().sources.remove(0);
-        assert_eq!(frames, Traffic::eight().unwrap().sources[0]);
+        let frames = Traffic::small::<u32>().unwrap().sources.remove(0);
+        assert_eq!(frames, Traffic::small::<u32>().unwrap().sources[0]);
+        assert!(Traffic::small::<u128>().unwrap().sources[0].iter().all(|frame| frame.len() == LENGTH6));
         let folder = tempfile::tempdir().unwrap();
         write_pcap(&folder.path().join("x.pcap"), &frames).unwrap();
         assert_eq!(read_pcap(&folder.path().join("x.pcap")).unwrap(), frames);
@@ -348,7 +405,8 @@ mod tests {
 
     #[test]
     fn what_is_not_as_expected_is_found() {
-        for mut traffic in [Traffic::eight().unwrap(), full::<u32>(Pattern::Zipf), full::<u128>(Pattern::Routed)] {
+        let small = [Traffic::small::<u32>().unwrap(), Traffic::small::<u128>().unwrap()];
+        for mut traffic in small.into_iter().chain([full::<u32>(Pattern::Zipf), full::<u128>(Pattern::Routed)]) {
             traffic.sources[0].truncate(100);
             let mut sent = vec![vec![], vec![]];
             for frame in &traffic.sources[0] {

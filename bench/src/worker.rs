@@ -125,6 +125,17 @@ pub enum Path {
     Io,
 }
 
+impl Path {
+    /// Its name on the command line, in tables and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Path::Lua => "lua",
+            Path::Native => "native",
+            Path::Io => "io",
+        }
+    }
+}
+
 /// A request for a measurement.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Request {
