@@ -2,6 +2,8 @@
 //! `./x bench instructions`: instructions per packet, by valgrind's callgrind, as the difference of a long and a short
 //! run. They do not depend on what else the machine does.
 
+mod trend;
+
 use crate::machine::{self, Machine};
 use crate::peers::{Bed, Perigee};
 use crate::traffic::{self, Traffic};
@@ -12,7 +14,7 @@ use comfy_table::{Table, presets};
 use indicatif::ProgressBar;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 /// Arguments of `./x bench instructions`.
 #[derive(Args)]
@@ -26,6 +28,18 @@ pub struct InstructionsArgs {
     /// Which loops
     #[arg(long = "loop", value_name = "LOOP", value_enum, value_delimiter = ',', default_values = ["io", "native", "lua"])]
     paths: Vec<LoopPath>,
+    /// Address family of all packets: 4 or 6
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(4..=6))]
+    family: u8,
+    /// A short count at one burst size, beside the last records in a file of results; nothing is added to it
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        default_missing_value = "bench/RESULTS.md",
+        conflicts_with_all = ["bursts", "packets", "paths", "family", "json", "record"]
+    )]
+    trend: Option<PathBuf>,
     /// Keep callgrind's files of the long runs in this folder, for callgrind_annotate
     #[arg(long, value_name = "FOLDER")]
     keep: Option<PathBuf>,
@@ -40,48 +54,103 @@ pub struct InstructionsArgs {
 /// Packets of the short run: everything is warm and compiled by then.
 const SHORT: u64 = 200_000;
 
+/// Instructions per packet of each loop, by burst size.
+type Counts = Vec<(LoopPath, Vec<(usize, f64)>)>;
+
 /// Runs it.
 pub fn instructions(args: &InstructionsArgs) -> Result<ExitCode> {
     ensure!(args.bursts.iter().all(|burst| (1..=256).contains(burst)), "--bursts: a burst has 1 to 256 packets");
-    let (core, other_core) = machine::cores(None)?;
-    let folder = tempfile::Builder::new().prefix("perigee-bench-").tempdir()?;
-    let bed = Bed { sources: vec![folder.path().join("source.pcap")], full: None, core, other_core, hugepages: false };
-    traffic::write_pcap(&bed.sources[0], &Traffic::small::<u32>()?.sources[0])?;
-    let bar = ProgressBar::new((args.bursts.len() * args.paths.len() * 2) as u64);
-    let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN);
-    table.set_header(["loop".to_owned()].into_iter().chain(args.bursts.iter().map(|burst| format!("burst {burst}"))));
-    let mut results = serde_json::Map::new();
-    for &path in &args.paths {
-        let name = format!("{path:?}").to_lowercase();
-        let mut row = vec![name.clone()];
-        let mut by_burst = serde_json::Map::new();
-        for &burst in &args.bursts {
-            let keep = args.keep.as_ref().map(|folder| folder.join(format!("callgrind.out.{name}-{burst}")));
-            let out = keep.unwrap_or_else(|| folder.path().join("callgrind.out"));
-            let (short, a) = count(&bed, path, burst, SHORT, &out, &bar)?;
-            let (long, b) = count(&bed, path, burst, SHORT + args.packets, &out, &bar)?;
-            let each = long.abs_diff(short) as f64 / b.abs_diff(a) as f64;
-            row.push(format!("{each:.1}"));
-            by_burst.insert(burst.to_string(), json!(each));
-        }
-        table.add_row(row);
-        results.insert(name, by_burst.into());
+    ensure!(args.family != 5, "--family: found 5, expected 4 or 6");
+    ensure!(args.packets > 0, "--packets: found 0, expected at least 1");
+    let valgrind = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status();
+    ensure!(
+        valgrind.is_ok_and(|status| status.success()),
+        "valgrind cannot be run, and it counts the instructions: sudo apt-get install valgrind"
+    );
+    if let Some(records) = &args.trend {
+        return trend::trend(records);
     }
-    bar.finish_and_clear();
+    let counts = counted(args)?;
     let text = format!(
-        "{table}\n\nInstructions per packet, all of them: the port's receive and transmit functions included (io: with nothing\n\
-         between). Callgrind, the difference between runs of {SHORT} and {} packets.\n",
-        SHORT + args.packets
+        "{}\n\nInstructions per packet, all of them: the port's receive and transmit functions included (io: with nothing\n\
+         between). Callgrind, the difference between runs of {SHORT} and {} packets of IPv{}.\n",
+        table(&counts),
+        SHORT + args.packets,
+        args.family,
     );
     match args.json {
-        true => println!("{}", json!({ "instructions": results })),
+        true => println!("{}", as_json(&counts)),
         false => print!("{text}"),
     }
     if let Some(file) = &args.record {
         machine::record(file, "bench instructions", &Machine::this(), &text)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn counted(args: &InstructionsArgs) -> Result<Counts> {
+    let (core, other_core) = machine::cores(None)?;
+    let folder = tempfile::Builder::new().prefix("perigee-bench-").tempdir()?;
+    let bed = Bed { sources: vec![folder.path().join("source.pcap")], full: None, core, other_core, hugepages: false };
+    let traffic = if args.family == 6 { Traffic::small::<u128>()? } else { Traffic::small::<u32>()? };
+    traffic::write_pcap(&bed.sources[0], &traffic.sources[0])?;
+    let bar = ProgressBar::new((args.bursts.len() * args.paths.len() * 2) as u64);
+    let mut counts = Vec::new();
+    for &path in &args.paths {
+        let mut of_loop = Vec::new();
+        for &burst in &args.bursts {
+            let keep = args.keep.as_ref().map(|folder| folder.join(format!("callgrind.out.{}-{burst}", path.name())));
+            let out = keep.unwrap_or_else(|| folder.path().join("callgrind.out"));
+            of_loop.push((burst, each(&bed, path, burst, [SHORT, args.packets], &out, &bar)?));
+        }
+        counts.push((path, of_loop));
+    }
+    bar.finish_and_clear();
+    Ok(counts)
+}
+
+/// A row for each loop, and one for what it needs over the empty one.
+fn table(counts: &Counts) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    let bursts = counts.first().map_or(&[][..], |(_, of_loop)| of_loop);
+    table.set_header(["loop".to_owned()].into_iter().chain(bursts.iter().map(|(burst, _)| format!("burst {burst}"))));
+    let io = counts.iter().find(|(path, _)| *path == LoopPath::Io).map(|(_, of_loop)| of_loop);
+    for (path, of_loop) in counts {
+        let row = |name: String, values: Vec<f64>| {
+            [name].into_iter().chain(values.into_iter().map(|value| format!("{value:.1}"))).collect::<Vec<_>>()
+        };
+        table.add_row(row(path.name().to_owned(), of_loop.iter().map(|(_, each)| *each).collect()));
+        if let Some(io) = io
+            && *path != LoopPath::Io
+        {
+            let over = of_loop.iter().zip(io).map(|((_, each), (_, io))| each - io);
+            table.add_row(row(format!("{} over io", path.name()), over.collect()));
+        }
+    }
+    table
+}
+
+fn as_json(counts: &Counts) -> serde_json::Value {
+    let by_burst = |of_loop: &Vec<(usize, f64)>| -> serde_json::Map<String, serde_json::Value> {
+        of_loop.iter().map(|(burst, each)| (burst.to_string(), json!(each))).collect()
+    };
+    counts.iter().map(|(path, of_loop)| (path.name().to_owned(), json!(by_burst(of_loop)))).collect()
+}
+
+/// Instructions per packet: the difference between a run of `short` packets and one that is longer by `more`.
+fn each(
+    bed: &Bed,
+    path: LoopPath,
+    burst: usize,
+    [short, more]: [u64; 2],
+    out: &Path,
+    bar: &ProgressBar,
+) -> Result<f64> {
+    let (start, a) = count(bed, path, burst, short, out, bar)?;
+    let (end, b) = count(bed, path, burst, short + more, out, bar)?;
+    ensure!(b > a, "the long run forwarded {b} packets and the short one {a}; expected more in the long one");
+    Ok(end.abs_diff(start) as f64 / (b - a) as f64)
 }
 
 /// Instructions of a process that forwards this many packets, and how many it really forwarded.
@@ -92,8 +161,7 @@ fn count(bed: &Bed, path: LoopPath, burst: usize, packets: u64, out: &Path, bar:
         .args(["--tool=callgrind", "--smc-check=all", "--quiet"])
         .arg(format!("--callgrind-out-file={}", out.display()));
     command.arg(program).args(Perigee::arguments(bed, None));
-    let mut perigee = Perigee::from_command(&mut command)
-        .context("valgrind did not run perigee; if it is not there: sudo apt-get install valgrind")?;
+    let mut perigee = Perigee::from_command(&mut command).context("valgrind did not run perigee")?;
     let sample = perigee.measure(Request { path, burst, warm: u64::MAX, time: 0, packets, source: 0, table: 0 })?;
     perigee.finish()?;
     bar.inc(1);
@@ -103,4 +171,19 @@ fn count(bed: &Bed, path: LoopPath, burst: usize, packets: u64, out: &Path, bar:
         bail!("callgrind's file has no totals");
     };
     Ok((total, sample.received))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loops_are_at_the_top_of_the_json_and_the_table_shows_what_is_over_io() {
+        let counts =
+            vec![(LoopPath::Io, vec![(32, 270.0), (64, 260.0)]), (LoopPath::Lua, vec![(32, 381.5), (64, 360.0)])];
+        assert_eq!(as_json(&counts), json!({"io": {"32": 270.0, "64": 260.0}, "lua": {"32": 381.5, "64": 360.0}}));
+        let text = table(&counts).to_string();
+        assert!(text.contains("| lua over io | 111.5    | 100.0    |"), "{text}");
+        assert!(!text.contains("io over io"), "{text}");
+    }
 }
