@@ -106,13 +106,14 @@ pub fn forward(args: &ForwardArgs) -> Result<ExitCode> {
     ensure!((0.01..=3600.0).contains(&args.seconds) && args.pairs > 0, "--seconds: at least 0.01; --pairs: at least 1");
     let (core, other_core) = machine::cores(args.core)?;
     let mut interrupts = Interrupts::new()?;
-    let others = args.peers.len() * Lookup::ALL.len() + args.commands.len();
-    let hugepages = Hugepages::reserve(args.hugepages, 3 * MEMORY + others as u32 * L3FWD_MEMORY)?;
+    let peers = args.peers.len() * Lookup::ALL.len() + args.commands.len();
+    let hugepages = Hugepages::reserve(args.hugepages, 3 * MEMORY + peers as u32 * L3FWD_MEMORY)?;
     let folder = tempfile::Builder::new().prefix("perigee-bench-").tempdir()?;
     let ground = Ground { folder: folder.path(), core, other_core, hugepages: hugepages.enough };
     let list = args.routes.as_deref().map(table::read).transpose()?;
     let four = course::<u32>(args, list.as_ref(), &ground)?.context("the file has no IPv4 prefix; expected one")?;
     let six = if args.no_ipv6 { None } else { course::<u128>(args, list.as_ref(), &ground)? };
+    let others = commands(args, &four)?;
     let mut left_out = LeftOut::default();
     if six.is_none() && !args.no_ipv6 {
         left_out.add("IPv6", "the file has no IPv6 prefix");
@@ -133,10 +134,7 @@ pub fn forward(args: &ForwardArgs) -> Result<ExitCode> {
     let priority = Priority::best();
     let contest = Contest::start(Some(&four), six.as_ref(), priority)?;
     let mut recruits = l3fwd.as_ref().map_or_else(|| Ok(Vec::new()), |l3fwd| lookups(l3fwd, &four))?;
-    for (name, command) in &args.commands {
-        let command = fill(command, &places(&four.bed, PREFIX, &four.rules))?;
-        recruits.push(Recruit { name: name.clone(), command, patience: PATIENCE, routes: 0, shares: None });
-    }
+    recruits.extend(others);
     let rounds = contest.run(args, &recruits, &bar, &mut interrupts, &mut left_out)?;
     // l3fwd's tables of IPv6 take the place of those of IPv4.
     let rounds6 = match (&l3fwd, &six) {
@@ -205,6 +203,7 @@ fn lookups(l3fwd: &L3fwd, course: &Course) -> Result<Vec<Recruit>> {
     let of = |lookup: Lookup| {
         Ok(Recruit {
             name: lookup.name().to_owned(),
+            label: format!("l3fwd {} with IPv{}", lookup.name(), course.family),
             command: fill(&l3fwd.command(lookup), &places)?,
             patience: lookup.patience(),
             routes: course.rules.routes,
@@ -212,6 +211,29 @@ fn lookups(l3fwd: &L3fwd, course: &Course) -> Result<Vec<Recruit>> {
         })
     };
     Lookup::ALL.into_iter().map(of).collect()
+}
+
+/// The programs of --peer. A name twice would be one.
+fn commands(args: &ForwardArgs, course: &Course) -> Result<Vec<Recruit>> {
+    let places = places(&course.bed, PREFIX, &course.rules);
+    let mut recruits: Vec<Recruit> = Vec::new();
+    for (name, command) in &args.commands {
+        let taken = Lookup::ALL.iter().map(|lookup| lookup.name()).chain(recruits.iter().map(|other| &other.name[..]));
+        ensure!(
+            !taken.into_iter().any(|taken| taken == name),
+            "--peer: found the name {name} again, or one of l3fwd's lookups; expected another one"
+        );
+        let command = fill(command, &places)?;
+        recruits.push(Recruit {
+            name: name.clone(),
+            label: name.clone(),
+            command,
+            patience: PATIENCE,
+            routes: 0,
+            shares: None,
+        });
+    }
+    Ok(recruits)
 }
 
 fn progress(steps: u64) -> ProgressBar {

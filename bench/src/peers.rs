@@ -16,6 +16,7 @@ pub use testpmd::Testpmd;
 use crate::worker::{FullTable, Ready, Request, Sample};
 use anyhow::{Context as _, Result, ensure};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -44,7 +45,8 @@ struct Process {
 
 impl Process {
     fn start(command: &mut Command) -> std::io::Result<Process> {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        // In a group of its own: Ctrl-C is for us, who end the process then, and say why.
+        let mut child = command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let from = child.stdout.take().ok_or(ErrorKind::BrokenPipe)?;
         Ok(Process { to: child.stdin.take(), child, from: BufReader::new(from) })
     }

@@ -37,6 +37,8 @@ pub type Rounds = BTreeMap<usize, BTreeMap<Runner, Vec<f64>>>;
 /// A peer that is to be started.
 pub struct Recruit {
     pub name: String,
+    /// What it is called where its name is not enough.
+    pub label: String,
     pub command: String,
     /// How long it may take until it receives.
     pub patience: Duration,
@@ -87,10 +89,10 @@ impl Contest {
             }
             match started {
                 Ok(program) => self.programs.push(program),
-                Err(error) => left_out.add(&recruit.name, &format!("{error:#}")),
+                Err(error) => left_out.add(&recruit.label, &format!("{error:#}")),
             }
         }
-        let rounds = self.rounds(args, bar, interrupts, left_out)?;
+        let rounds = self.rounds(args, recruits, bar, interrupts, left_out)?;
         self.perigees.into_iter().try_for_each(|(_, perigee)| perigee.finish())?;
         Ok(rounds)
     }
@@ -101,13 +103,13 @@ impl Contest {
         bar: &ProgressBar,
         check: &mut dyn FnMut() -> Result<(), ()>,
     ) -> Result<Program> {
-        let Recruit { name, command, patience, routes, shares } = recruit;
+        let Recruit { name, label, command, patience, routes, shares } = recruit;
         let start =
             Start { name, command, prefix: PREFIX, core: self.core, priority: self.priority, patience: *patience };
         let mut program = Program::start(&start, &mut |lines| {
             let loaded = HumanCount(lines.min(*routes));
             bar.set_message(match routes {
-                0 => format!("starting {name}"),
+                0 => format!("starting {label}"),
                 _ => format!(
                     "{name} loads its table, which may take minutes: {loaded} of {} routes",
                     HumanCount(*routes)
@@ -137,6 +139,7 @@ impl Contest {
     fn rounds(
         &mut self,
         args: &ForwardArgs,
+        recruits: &[Recruit],
         bar: &ProgressBar,
         interrupts: &mut Interrupts,
         left_out: &mut LeftOut,
@@ -149,7 +152,9 @@ impl Contest {
                     match (self.measure(&runner, burst, Duration::from_secs_f64(args.seconds)), &runner) {
                         (Ok(ns), _) => rounds.entry(burst).or_default().entry(runner).or_default().push(ns),
                         (Err(error), Runner::Peer(name)) => {
-                            left_out.add(name, &format!("{error:#}"));
+                            let label =
+                                recruits.iter().find(|recruit| recruit.name == *name).map(|recruit| &recruit.label);
+                            left_out.add(label.unwrap_or(name), &format!("{error:#}"));
                             self.programs.retain(|program| program.name != *name);
                             rounds.values_mut().for_each(|of_burst| drop(of_burst.remove(&runner)));
                         }

@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// Hugepages that a process of it takes, in MB, and some more.
 pub const MEMORY: u32 = 2048;
+/// The same where each packet buffer takes a page of its own.
+const MEMORY_IN_PAGES: u32 = 3072;
 
 /// Its lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,7 +101,7 @@ pub fn places(bed: &Bed, prefix: &str, rules: &Rules) -> Vec<Place> {
     let source = bed.sources[0].display();
     let memory = match bed.hugepages {
         true => "--in-memory --single-file-segments".to_owned(),
-        false => format!("--no-huge --no-shconf -m {MEMORY}"),
+        false => format!("--no-huge --no-shconf -m {MEMORY_IN_PAGES}"),
     };
     vec![
         ("source", source.to_string()),
