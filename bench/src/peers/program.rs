@@ -10,7 +10,8 @@ use std::io::{BufRead as _, BufReader, Read};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -55,11 +56,16 @@ pub struct Program {
     meter: Meter,
 }
 
+/// How long the end of what a program said is waited for: a child of its own may keep the pipe open.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// What a program has said so far.
 #[derive(Default)]
 struct Said {
     lines: AtomicU64,
     last: Mutex<String>,
+    /// Has it been read to its end?
+    ended: AtomicBool,
 }
 
 impl Said {
@@ -77,10 +83,16 @@ impl Said {
                 }
                 line.clear();
             }
+            said.ended.store(true, Release);
         });
     }
 
+    /// The last line, of a program that has ended: what it said may still be on its way.
     fn last(&self) -> String {
+        let deadline = Instant::now() + LAST_WORDS;
+        while !self.ended.load(Acquire) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -218,15 +230,8 @@ fn loop_until_received(
 mod tests {
     use super::*;
 
-    fn refused(command: &str) -> String {
-        let start = Start {
-            name: "test",
-            command,
-            prefix: "none",
-            core: 0,
-            priority: Priority::Normal,
-            patience: Duration::from_millis(300),
-        };
+    fn refused(command: &str, patience: Duration) -> String {
+        let start = Start { name: "test", command, prefix: "none", core: 0, priority: Priority::Normal, patience };
         format!("{:#}", Program::start(&start, &mut |_| Ok(())).err().unwrap())
     }
 
@@ -244,19 +249,20 @@ mod tests {
     #[test]
     fn a_program_that_ends_is_left_out_with_its_last_words() {
         assert_eq!(
-            refused("sh -c 'echo one; echo no such device >&2; exit 3'"),
+            refused("sh -c 'echo one; echo no such device >&2; exit 3'", Duration::from_secs(60)),
             "it ended with exit status: 3 before it received anything; it said: no such device"
         );
     }
 
     #[test]
     fn a_program_without_telemetry_is_left_out_and_ended() {
-        assert!(
-            refused("sleep 987654").contains("it has no telemetry socket after 0 s; start it with --file-prefix=none")
-        );
+        // No other run of this test has the same.
+        let seconds = format!("1000{}", std::process::id());
+        let why = refused(&format!("sleep {seconds}"), Duration::from_millis(300));
+        assert!(why.contains("it has no telemetry socket after 0 s; start it with --file-prefix=none"), "{why}");
         let of = |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path().join("cmdline")).ok();
-        let left =
-            std::fs::read_dir("/proc").unwrap().flatten().filter_map(of).any(|line| line == "sleep\x00987654\x00");
+        let line = format!("sleep\0{seconds}\0");
+        let left = std::fs::read_dir("/proc").unwrap().flatten().filter_map(of).any(|other| other == line);
         assert!(!left, "it is still there");
     }
 }
