@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Where programs that are started with [`runtime_dir`](set_runtime_dir) have their telemetry sockets.
+/// Where a program has its telemetry socket that was started with this folder as RUNTIME_DIRECTORY.
 pub fn socket(folder: &Path, prefix: &str) -> PathBuf {
     folder.join("dpdk").join(prefix).join("dpdk_telemetry.v2")
 }
