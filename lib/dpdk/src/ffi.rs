@@ -45,6 +45,7 @@ pub const IPV4_CHECKSUM: u16 = 1;
 pub const RSS: u16 = 2;
 pub const RSS_HASH: u16 = 4;
 pub const FAST_FREE: u16 = 8;
+pub const INTERRUPTS: u16 = 16;
 
 /// The first cache line of `struct rte_mbuf`, as far as it is used from Rust.
 #[repr(C)]
@@ -386,6 +387,15 @@ unsafe extern "C" {
     pub fn perigee_fib6_delete(fib: *mut Fib6, ip: *const [u8; 16], length: u8) -> c_int;
     pub fn perigee_fib6_lookup(fib: *mut Fib6, ips: *const u8, turn: c_int, ids: *mut u32, n: usize);
     pub fn perigee_heap_used() -> usize;
+
+    pub fn perigee_wake_open(port: u16, queue: u16) -> c_int;
+    pub fn perigee_wake_close(port: u16, queue: u16, descriptor: c_int);
+    pub fn perigee_wake_arm(port: u16, queue: u16) -> c_int;
+    pub fn perigee_wake_disarm(port: u16, queue: u16, descriptor: c_int) -> c_int;
+    pub fn perigee_can_pause() -> c_int;
+    pub fn perigee_can_monitor(port: u16, queue: u16) -> c_int;
+    pub fn perigee_pause(ns: u32) -> c_int;
+    pub fn perigee_monitor(port: u16, queue: u16, ns: u32) -> c_int;
 
     pub fn perigee_errno() -> c_int;
     pub fn perigee_lcore() -> c_uint;

@@ -6,10 +6,11 @@
 //! packets  pool (buffers on a NUMA node)   memory (a buffer as perigee_packet sees it)
 //! ports    device (which one)   port (open, configure, start)   plan (what it can do)   queue (receive, transmit)
 //! hand-over ring (from one to another)
+//! power    power (waking by interrupts, resting by the processor's instructions)
 //! filters  rule (5-tuples)   flow (in the device)   acl (lists in software)
 //! snabb    snabb (packets in the layout of Snabb programs: pool, ports, rings between threads)
 //! routes   fib (rte_lpm, rte_fib and their IPv6 counterparts as perigee_fib's lookup structures)
-//! C        ffi (declarations)   shim.h, shim.c (what DPDK has inline; the receive loop), shim_filters.c, shim_fib.c,
+//! C        ffi (declarations)   shim.h, shim.c (what DPDK has inline; the receive loop), shim_filters.c, shim_fib.c, shim_power.c,
 //!          shim_snabb.c
 //! ```
 //!
@@ -31,6 +32,7 @@ mod open_port;
 mod plan;
 mod pool;
 mod port;
+mod power;
 mod queue;
 mod ring;
 mod rule;

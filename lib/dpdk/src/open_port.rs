@@ -128,6 +128,10 @@ pub(crate) struct OpenPort {
     pub(crate) tx_taken: Vec<AtomicBool>,
     pub(crate) non_plain: Vec<NonPlain>,
     pub(crate) slow_queue: Option<u16>,
+    /// Was it configured with receive interrupts?
+    pub(crate) has_interrupts: bool,
+    /// Whoever switches a queue's interrupts.
+    pub(crate) interrupts: Mutex<()>,
     pub(crate) sockets: PacketSockets,
     pub(crate) info: Mutex<PortInfo>,
     pub(crate) _eal: Arc<Started>,

@@ -30,6 +30,8 @@ pub struct PortConfig {
     pub mac: Option<MacAddr>,
     /// Receive frames to any MAC address.
     pub promiscuous: bool,
+    /// Receive interrupts, where the device has them: for threads that sleep.
+    pub interrupts: bool,
     /// All packets sent here come from one pool, so the device may free them in bulk.
     pub one_pool: bool,
 }
@@ -47,6 +49,7 @@ impl PortConfig {
             mtu: None,
             mac: None,
             promiscuous: false,
+            interrupts: false,
             one_pool: false,
         }
     }
@@ -139,6 +142,11 @@ impl Plan {
         }
         request(ffi::RSS, "rss", self.rx > 1 || self.slow_queue);
         request(ffi::FAST_FREE, "fast-free", config.one_pool);
+    }
+
+    /// Asks for receive interrupts, or does no longer.
+    pub(crate) fn interrupts(&mut self, wanted: bool) {
+        self.features = self.features & !ffi::INTERRUPTS | u16::from(wanted) * ffi::INTERRUPTS;
     }
 
     pub(crate) fn setup(&self, config: &PortConfig, port: u16, device: &DeviceInfo, pool: &MbufPool) -> Setup {

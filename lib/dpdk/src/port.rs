@@ -34,20 +34,29 @@ impl DpdkPort {
         let pairs = config.receive_queues.max(config.transmit_queues).max(1);
         let (found, device) = Found::find(&config.device.devargs(pairs, mtu)?, &config.device)?;
         let mut plan = Plan::new(config, &device, mtu);
-        let mark = log::mark();
-        let setup = plan.setup(config, found.port, &device, pool);
-        let mut step = c"be configured".as_ptr();
-        // SAFETY: the port exists and is not started; the pool outlives it (see OpenPort).
-        let error = unsafe { ffi::perigee_port_setup(&setup, &mut step) };
-        if error != 0 {
-            // SAFETY: the shim's steps are static texts.
-            return Err(fail(&unsafe { text(step) }, error, mark));
-        }
-        plan.set_mtu(found.port, mtu, interface_mtu);
-        // SAFETY: the port is configured.
-        let error = unsafe { ffi::rte_eth_dev_start(found.port) };
-        if error != 0 {
-            return Err(fail("start", error, mark));
+        let mut start = |interrupts| {
+            let mark = log::mark();
+            plan.interrupts(interrupts);
+            let setup = plan.setup(config, found.port, &device, pool);
+            let mut step = c"be configured".as_ptr();
+            // SAFETY: the port exists and is not started; the pool outlives it (see OpenPort).
+            let error = unsafe { ffi::perigee_port_setup(&setup, &mut step) };
+            if error != 0 {
+                // SAFETY: the shim's steps are static texts.
+                return Err(fail(&unsafe { text(step) }, error, mark));
+            }
+            plan.set_mtu(found.port, mtu, interface_mtu);
+            // SAFETY: the port is configured.
+            match unsafe { ffi::rte_eth_dev_start(found.port) } {
+                0 => Ok(()),
+                error => Err(fail("start", error, mark)),
+            }
+        };
+        // A device without receive interrupts may say so by failing.
+        let has_interrupts = config.interrupts && start(true).is_ok();
+        if !has_interrupts {
+            start(false)?;
+            plan.info.notes.dedup();
         }
         // SAFETY: the port exists.
         unsafe { ffi::rte_eth_stats_reset(found.port) };
@@ -64,6 +73,8 @@ impl DpdkPort {
             tx_taken: flags(plan.tx),
             non_plain: (0..rx_total).map(|_| NonPlain::default()).collect(),
             slow_queue: plan.slow_queue.then_some(plan.rx),
+            has_interrupts,
+            interrupts: Mutex::default(),
             sockets: PacketSockets::of(&config.device, pairs),
             info: Mutex::new(PortInfo { port: found.port, ..plan.info }),
             found,

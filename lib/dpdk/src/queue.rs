@@ -5,7 +5,9 @@ use crate::error::{Error, Result};
 use crate::ffi::{self, NonPlain};
 use crate::memory::{MBUF, as_c, forget_first};
 use crate::open_port::{OpenPort, check_memory};
-use perigee_packet::{BATCH_SIZE, Batch, Handle, Memory, ReceiveQueue, TransmitQueue};
+use crate::power::Wake;
+use perigee_packet::{BATCH_SIZE, Batch, Handle, Memory, ReceiveQueue, TransmitQueue, Wakes};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -43,12 +45,14 @@ pub(crate) fn take(taken: &[AtomicBool], index: u16, what: &str, port: &str) -> 
 pub struct RxQueue {
     port: Arc<OpenPort>,
     index: u16,
+    wake: Wake,
 }
 
 impl RxQueue {
     pub(crate) fn new(port: Arc<OpenPort>, index: u16) -> Result<RxQueue> {
         take(&port.rx_taken, index, "receive", &port.name)?;
-        Ok(RxQueue { port, index })
+        let wake = Wake::new(&port, index);
+        Ok(RxQueue { port, index, wake })
     }
 }
 
@@ -67,10 +71,32 @@ impl ReceiveQueue for RxQueue {
             })
         }
     }
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.wake.descriptor()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.wake.arm(&self.port, self.index)
+    }
+
+    fn disarm(&mut self) {
+        self.wake.disarm(&self.port, self.index);
+    }
+
+    fn rest(&mut self, alone: bool) {
+        if !self.wake.rest(&self.port, self.index, alone) {
+            perigee_packet::pause();
+        }
+    }
+
+    fn wakes(&self) -> Wakes {
+        self.wake.wakes()
+    }
 }
 
 impl Drop for RxQueue {
     fn drop(&mut self) {
+        self.wake.close(&self.port, self.index);
         self.port.rx_taken[usize::from(self.index)].store(false, Ordering::Release);
     }
 }

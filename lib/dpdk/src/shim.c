@@ -357,6 +357,7 @@ static void configuration(const struct perigee_setup *setup, const struct rte_et
 {
 	memset(conf, 0, sizeof(*conf));
 	conf->rxmode.mtu = setup->mtu;
+	conf->intr_conf.rxq = setup->features & PERIGEE_INTERRUPTS ? 1 : 0;
 	if (setup->features & PERIGEE_IPV4_CHECKSUM)
 		conf->rxmode.offloads |= RTE_ETH_RX_OFFLOAD_IPV4_CKSUM;
 	if (setup->features & PERIGEE_RSS_HASH)

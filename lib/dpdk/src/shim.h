@@ -63,6 +63,7 @@ enum {
 	PERIGEE_RSS = 2,           /* spreads packets over receive queues by flow */
 	PERIGEE_RSS_HASH = 4,      /* hands the flow hash over */
 	PERIGEE_FAST_FREE = 8,     /* frees sent buffers in bulk, when all are of one pool */
+	PERIGEE_INTERRUPTS = 16,   /* asked for, not known before the port is started: receive interrupts */
 };
 
 struct perigee_device {
@@ -174,6 +175,19 @@ void perigee_fib6_lookup(struct rte_fib6 *fib, const void *ips, int turn, uint32
 
 /* Bytes of DPDK's heaps that are allocated. */
 size_t perigee_heap_used(void);
+
+/* Receive interrupts of a queue: a descriptor that becomes readable at one, or a negative errno. */
+int perigee_wake_open(uint16_t port, uint16_t queue);
+void perigee_wake_close(uint16_t port, uint16_t queue, int descriptor);
+/* Switch them on, and off; what came in between is read. */
+int perigee_wake_arm(uint16_t port, uint16_t queue);
+int perigee_wake_disarm(uint16_t port, uint16_t queue, int descriptor);
+
+/* Can the processor rest, and rest until a device writes to a queue? Rests end after so many ns at the latest. */
+int perigee_can_pause(void);
+int perigee_can_monitor(uint16_t port, uint16_t queue);
+int perigee_pause(uint32_t ns);
+int perigee_monitor(uint16_t port, uint16_t queue, uint32_t ns);
 
 int perigee_errno(void);
 unsigned int perigee_lcore(void);

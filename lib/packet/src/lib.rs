@@ -24,7 +24,7 @@ struct Readme;
 pub use batch::cut::Cutting;
 pub use batch::lanes::Isa;
 pub use batch::mask::{BATCH_SIZE, Mask};
-pub use batch::port::{Link, Pool, Port, PortInfo, PortStats, ReceiveQueue, SuperFrames, TransmitQueue};
+pub use batch::port::{Link, Pool, Port, PortInfo, PortStats, ReceiveQueue, SuperFrames, TransmitQueue, Wakes, pause};
 pub use batch::rebatch::TransmitBuffer;
 pub use batch::{Batch, Handle, Memory, NoRoom, Packet, Slot};
 pub use expression::{Expression, ExpressionError};

@@ -11,9 +11,60 @@ pub trait ReceiveQueue: Send {
     /// Fills an empty batch with up to `burst` packets and returns how many came; never waits.
     fn receive(&mut self, batch: &mut Batch, burst: usize) -> usize;
 
-    /// What becomes readable when packets are there (poll(2)); `None` where the queue can only be polled for them.
+    /// What becomes readable when packets are there (poll(2)); `None` where the queue can only be polled for them. Who waits for it calls
+    /// [`arm`](Self::arm) first.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    /// Has packets that come from now on make [`descriptor`](Self::descriptor) readable. Those that came before may not: whoever is about to
+    /// wait receives once more in between. Returns false where that cannot be done now.
+    fn arm(&mut self) -> bool {
+        self.descriptor().is_some()
+    }
+
+    /// Polling goes on: ends what [`arm`](Self::arm) began.
+    fn disarm(&mut self) {}
+
+    /// Lets the processor rest without giving the core away, for a few microseconds at most, while nothing comes; `alone`: no other queue
+    /// is looked at by this thread, so that packets of this one may end it.
+    fn rest(&mut self, alone: bool) {
+        let _ = alone;
+        pause();
+    }
+
+    /// How a thread that sleeps learns of packets.
+    fn wakes(&self) -> Wakes {
+        if self.descriptor().is_some() { Wakes::Socket } else { Wakes::Timer }
+    }
+}
+
+/// A rest by pause instructions, which every processor has: 0.2 us to 1 us.
+pub fn pause() {
+    (0..16).for_each(|_| std::hint::spin_loop());
+}
+
+/// How a thread that sleeps learns of packets in a receive queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wakes {
+    /// Not at all: it looks after short sleeps.
+    Timer,
+    /// As [`Timer`](Self::Timer), and while it rests the processor watches the memory that the device will write to.
+    Monitor,
+    /// A socket of Linux's becomes readable.
+    Socket,
+    /// The device sends an interrupt.
+    Interrupt,
+}
+
+impl std::fmt::Display for Wakes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Wakes::Timer => "timer",
+            Wakes::Monitor => "monitor and timer",
+            Wakes::Socket => "socket",
+            Wakes::Interrupt => "interrupt",
+        })
     }
 }
 
