@@ -89,7 +89,7 @@ fn configuration(folder: &Path, core: usize) -> String {
         )
     };
     format!(
-        "[router]\nname = \"attack\"\nsocket = \"{}/attack.sock\"\ncores = [{core}]\n\n[eal]\nhugepages = false\n\n{}{}{}",
+        "[router]\nname = \"attack\"\nidle = \"poll\"\nsocket = \"{}/attack.sock\"\ncores = [{core}]\n\n[eal]\nhugepages = false\n\n{}{}{}",
         folder.display(),
         port("west", 1),
         port("east", 2),

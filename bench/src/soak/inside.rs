@@ -145,7 +145,7 @@ fn configuration(world: &World, cores: &Cores) -> Result<String> {
     let mac = shown.split_whitespace().skip_while(|word| *word != "link/ether").nth(1).context("a MAC address")?;
     let folder = world.folder().display();
     Ok(format!(
-        "[router]\nname = \"soak\"\nsocket = \"{folder}/soak.sock\"\nscript = \"{folder}/fastpath.lua\"\n\n\
+        "[router]\nname = \"soak\"\nidle = \"poll\"\nsocket = \"{folder}/soak.sock\"\nscript = \"{folder}/fastpath.lua\"\n\n\
          [eal]\nhugepages = false\n\n\
          [port.wan]\ninterface = \"soak-wan\"\naddresses = [\"10.0.1.1/24\"]\n\n\
          [port.lan]\ninterface = \"soak-lan\"\naddresses = [\"10.0.2.1/24\"]\n\n\

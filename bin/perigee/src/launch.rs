@@ -185,7 +185,7 @@ fn workers(
             custom: common.custom.clone(),
             memory: &MBUF,
             burst: config.router.burst.into(),
-            idle: if config.router.idle == config::Idle::Poll { Idle::Poll } else { Idle::Sleep },
+            idle: idle(config.router.idle),
             clock: common.clock.clone(),
             stop: common.stop.clone(),
         });
@@ -193,6 +193,14 @@ fn workers(
     };
     let (workers, ends) = queues.into_iter().enumerate().map(make).unzip();
     (workers, ends, of_assistants)
+}
+
+fn idle(policy: config::Idle) -> Idle {
+    match policy {
+        config::Idle::Poll => Idle::Poll,
+        config::Idle::Sleep => Idle::Sleep,
+        config::Idle::Adaptive => Idle::Adaptive,
+    }
 }
 
 /// Puts the assistants of the slow path together.

@@ -98,7 +98,7 @@ fn every_check_of_the_router_section() {
         ("transmit_timeout = «\"100\"»", "(it has no unit), expected a time up to 1s"),
         ("transmit_timeout = «\"2s\"»", "(too long)"),
         ("transmit_timeout = «\"1h\"»", "(its unit is not us, ms or s)"),
-        ("idle = «\"dream\"»", "found \"dream\", expected \"poll\" or \"sleep\""),
+        ("idle = «\"dream\"»", "found \"dream\", expected \"adaptive\", \"poll\" or \"sleep\""),
         (
             "fib = «\"bogus\"»",
             "found \"bogus\", expected \"auto\", the name of a lookup structure, or one for IPv4 (both, old) and",

@@ -18,7 +18,7 @@ const CASES: &[Case] = &[
     ("[router]", "burst", "[router]", "16", "17", "router.burst"),
     ("[router]", "transmit_queue", "[router]", "16", "17", "router.transmit_queue"),
     ("[router]", "transmit_timeout", "[router]", "'1ms'", "'1001us'", "router.transmit_timeout"),
-    ("[router]", "idle", "[router]", "'poll'", "'sleep'", "router.idle"),
+    ("[router]", "idle", "[router]", "'poll'", "'adaptive'", "router.idle"),
     ("[router]", "fib", "[router]", "'auto'", "'other'", ""),
     ("[router]", "socket", "[router]", "'/a'", "'/b'", "router.socket"),
     ("[router]", "metrics", "[router]", "'127.0.0.1:1'", "'127.0.0.1:2'", "router.metrics"),

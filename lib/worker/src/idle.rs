@@ -1,7 +1,21 @@
 // SPDX-License-Identifier: MIT
-//! What a worker does when no packets come.
+//! What a worker does when no packets come: [`Drowsiness`] decides, between two rounds, and knows no clock and no queue.
+//!
+//! ```text
+//!            packets                                     all queues can wake it
+//!          ┌────────► Poll ──nothing──► Rest, 5 us ──┬──► Arm ──one round more──► Wait ──┐ 1 ms over: again
+//!          │                                         │     ▲                      │  ▲   │
+//!          │                                         │     └─ Rest ◄── Disarm ◄───┤  └───┘
+//!          └─────────────────── Disarm ◄─────────────┼────── packets ─────────────┘ woken in vain
+//!                                                    └──► Sleep 10, 20, 40, 50 us, 50 us ...
+//!                                                    one cannot
+//! ```
+//!
+//! A wake-up would be lost if a packet came between the last look at a queue and the moment from which packets wake the worker. So queues
+//! are armed first and looked at once more, by a whole round of the loop, before the worker waits.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::num::NonZeroU64;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -14,53 +28,145 @@ pub enum Idle {
     /// Wait: the core is free for others. Queues that can wake the worker do; where there are others, it sleeps a little longer with every
     /// idle round, up to 250 µs.
     Sleep,
+    /// Poll while packets come and for 5 µs more, then wait for queues that can wake the worker; where there are others, sleep for 50 µs
+    /// at most.
+    Adaptive,
 }
 
-/// Rounds without a packet before a worker sleeps for the first time: bursts of a busy flow come closer together.
+/// `Sleep`: rounds without a packet before a worker sleeps for the first time; bursts of a busy flow come closer together.
 const PATIENCE: u32 = 64;
+/// `Adaptive`: how long it goes on polling without a packet, in ns: about what it costs to fall asleep and to be woken.
+const SPIN: u64 = 5_000;
 const FIRST_SLEEP: Duration = Duration::from_micros(10);
-/// Longest sleep; what a packet may wait for an idle worker, beside the system's timer slack.
+/// `Sleep`: its longest; what a packet may wait for an idle worker, beside the system's own time to wake it.
 pub const LONGEST_SLEEP: Duration = Duration::from_micros(250);
-
+/// `Adaptive`: its longest. Shortest frames at 10 Gbit/s need 68 us to fill a receive ring of 1024 descriptors.
+pub const LONGEST_NAP: Duration = Duration::from_micros(50);
 /// Longest wait for queues that wake the worker: new tables and the request to stop do not.
-const LONGEST_WAIT: Duration = Duration::from_millis(1);
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(1);
 
-/// Waits until packets are there, or `pause` is over. Queues without a descriptor (`None`) have to be looked at again after the pause;
-/// without such queues the wait may be longer. Returns whether packets have ended it.
-pub(crate) fn wait<'a>(queues: impl Iterator<Item = Option<BorrowedFd<'a>>>, pause: Duration) -> bool {
-    let (mut all, mut descriptors) = (true, Vec::new());
-    for queue in queues {
-        all &= queue.is_some();
-        descriptors.extend(queue.map(|queue| PollFd::from_borrowed_fd(queue, PollFlags::IN)));
+/// What a worker does between two rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The next round, at once.
+    Poll,
+    /// Lets the processor rest for a moment, but keeps the core.
+    Rest,
+    /// Sleeps so long, or until one of those queues wakes it that always do.
+    Sleep(Duration),
+    /// Has all queues wake it from now on; first it looks at them once more.
+    Arm,
+    /// Waits until a queue wakes it.
+    Wait,
+    /// It is awake: queues need not wake it.
+    Disarm,
+}
+
+/// How long a worker has been idle, and how far it has fallen asleep.
+#[derive(Debug, Default)]
+pub(crate) struct Drowsiness {
+    policy: Idle,
+    /// Idle rounds (`Sleep`), or sleeps (`Adaptive`), since the last packets.
+    rounds: u32,
+    /// When the first idle round since the last packets ended, in ns.
+    since: Option<u64>,
+    armed: bool,
+    /// Was the last wait ended by a queue?
+    woken: bool,
+    /// Did a queue refuse to be armed since the last packets?
+    refused: bool,
+}
+
+impl Drowsiness {
+    /// A worker that is awake.
+    pub fn new(policy: Idle) -> Drowsiness {
+        Drowsiness { policy, ..Drowsiness::default() }
     }
-    let longest = if all && !descriptors.is_empty() { LONGEST_WAIT } else { pause };
+
+    /// Takes whether the last round brought packets, the time in ns, and whether all queues can wake the worker; returns what to do now.
+    #[inline]
+    pub fn round(&mut self, packets: bool, now: u64, wakeable: impl FnOnce() -> bool) -> Step {
+        if self.policy == Idle::Poll {
+            return Step::Poll;
+        }
+        if packets {
+            if self.rounds == 0 && self.since.is_none() {
+                return Step::Poll;
+            }
+            let armed = self.armed;
+            *self = Drowsiness::new(self.policy);
+            return if armed { Step::Disarm } else { Step::Poll };
+        }
+        match self.policy {
+            Idle::Poll => Step::Poll,
+            Idle::Sleep => self.doze(),
+            Idle::Adaptive => self.adapt(now, wakeable),
+        }
+    }
+
+    fn doze(&mut self) -> Step {
+        self.rounds = self.rounds.saturating_add(1);
+        match self.rounds.checked_sub(PATIENCE) {
+            None => Step::Poll,
+            Some(beyond) => Step::Sleep(longer(beyond, LONGEST_SLEEP)),
+        }
+    }
+
+    fn adapt(&mut self, now: u64, wakeable: impl FnOnce() -> bool) -> Step {
+        let since = *self.since.get_or_insert(now);
+        if self.armed {
+            if !std::mem::take(&mut self.woken) {
+                return Step::Wait;
+            }
+            // An interrupt without a packet: it is taken, and not waited for again at once.
+            *self = Drowsiness { since: Some(now), ..Drowsiness::new(self.policy) };
+            return Step::Disarm;
+        }
+        if now.saturating_sub(since) < SPIN {
+            return Step::Rest;
+        }
+        if !self.refused && wakeable() {
+            self.armed = true;
+            return Step::Arm;
+        }
+        let nap = longer(self.rounds, LONGEST_NAP);
+        self.rounds = self.rounds.saturating_add(1);
+        Step::Sleep(nap)
+    }
+
+    /// A queue could not be armed.
+    pub fn refused(&mut self) {
+        (self.armed, self.refused) = (false, true);
+    }
+
+    /// A queue has ended the wait.
+    pub fn woken(&mut self) {
+        self.woken = true;
+    }
+}
+
+/// The sleep after `sleeps` others.
+fn longer(sleeps: u32, longest: Duration) -> Duration {
+    (FIRST_SLEEP * 2u32.saturating_pow(sleeps.min(16))).min(longest)
+}
+
+/// Has the calling thread woken in time after short sleeps: the kernel would take 50 us more, so as to wake several threads at once.
+pub fn wake_in_time() {
+    // Without it sleeps are longer.
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+}
+
+/// Waits until one of the queues has packets, or the time is over; returns whether packets have ended it.
+pub(crate) fn wait<'a>(queues: impl Iterator<Item = BorrowedFd<'a>>, longest: Duration) -> bool {
+    let mut descriptors: Vec<_> = queues.map(|queue| PollFd::from_borrowed_fd(queue, PollFlags::IN)).collect();
     let timeout = Timespec { tv_sec: 0, tv_nsec: longest.as_nanos() as _ };
     // An interface that is down is reported at once, again and again, and so may be an error of poll itself.
     let over = poll(&mut descriptors, Some(&timeout)) == Ok(0);
     let packets = descriptors.iter().any(|queue| queue.revents().contains(PollFlags::IN));
     if !over && !packets {
-        std::thread::sleep(pause);
+        std::thread::sleep(longest.min(LONGEST_SLEEP));
     }
     packets
-}
-
-/// Counts idle rounds.
-#[derive(Debug, Default)]
-pub(crate) struct Drowsiness {
-    rounds: u32,
-}
-
-impl Drowsiness {
-    /// Takes whether the last round brought packets; returns how long to sleep now, if at all.
-    pub fn round(&mut self, policy: Idle, packets: bool) -> Option<Duration> {
-        if packets || policy == Idle::Poll {
-            self.rounds = 0;
-            return None;
-        }
-        self.rounds = self.rounds.saturating_add(1);
-        let beyond = self.rounds.checked_sub(PATIENCE)?;
-        Some((FIRST_SLEEP * 2u32.saturating_pow(beyond.min(16))).min(LONGEST_SLEEP))
-    }
 }
 
 #[cfg(test)]
@@ -72,23 +178,84 @@ mod tests {
     #[test]
     fn packets_end_a_wait_and_dead_queues_do_not() {
         let (reader, mut writer) = pipe().unwrap();
-        let waits = |queues: &[Option<BorrowedFd<'_>>]| wait(queues.iter().copied(), LONGEST_SLEEP);
-        assert!(!waits(&[Some(reader.as_fd())]) && !waits(&[None, None]) && !waits(&[]));
+        let waits = |queues: &[BorrowedFd<'_>]| wait(queues.iter().copied(), LONGEST_SLEEP);
+        assert!(!waits(&[reader.as_fd()]) && !waits(&[]));
         let (gone, other) = pipe().unwrap();
         drop(gone);
-        assert!(!waits(&[Some(other.as_fd())]), "an error is no packet");
+        assert!(!waits(&[other.as_fd()]), "an error is no packet");
         writer.write_all(b"x").unwrap();
-        assert!(waits(&[Some(reader.as_fd())]) && waits(&[None, Some(other.as_fd()), Some(reader.as_fd())]));
+        assert!(waits(&[reader.as_fd()]) && waits(&[other.as_fd(), reader.as_fd()]));
     }
 
     #[test]
     fn sleeps_longer_and_longer_and_wakes_at_once() {
-        let mut drowsy = Drowsiness::default();
-        let sleeps: Vec<_> = (0..200).filter_map(|_| drowsy.round(Idle::Sleep, false)).collect();
-        assert_eq!(sleeps.len(), 200 - PATIENCE as usize + 1);
+        let mut drowsy = Drowsiness::new(Idle::Sleep);
+        let mut round = |packets| drowsy.round(packets, 0, || true);
+        let steps: Vec<_> = (0..200).map(|_| round(false)).collect();
+        let (awake, asleep) = steps.split_at(PATIENCE as usize - 1);
+        assert!(awake.iter().all(|step| *step == Step::Poll));
+        let sleeps: Vec<_> =
+            asleep.iter().map(|step| if let Step::Sleep(pause) = step { *pause } else { panic!("{step:?}") }).collect();
         assert!(sleeps.is_sorted() && sleeps[0] == FIRST_SLEEP && sleeps.last() == Some(&LONGEST_SLEEP));
-        assert_eq!(drowsy.round(Idle::Sleep, true), None);
-        assert_eq!(drowsy.round(Idle::Sleep, false), None);
-        assert!((0..200).all(|_| drowsy.round(Idle::Poll, false).is_none()));
+        assert_eq!((round(true), round(false)), (Step::Poll, Step::Poll));
+        let mut never = Drowsiness::new(Idle::Poll);
+        assert!((0..200).all(|now| never.round(false, now << 20, || true) == Step::Poll));
+    }
+
+    /// Steps of an adaptive worker, by rounds of which each takes 1 us, beside what the step itself takes.
+    fn steps(drowsy: &mut Drowsiness, now: &mut u64, rounds: usize, wakeable: bool) -> Vec<Step> {
+        let round = |_| {
+            let step = drowsy.round(false, *now, || wakeable);
+            *now += 1000 + if let Step::Sleep(pause) = step { pause.as_nanos() as u64 } else { 0 };
+            step
+        };
+        (0..rounds).map(round).collect()
+    }
+
+    #[test]
+    fn without_packets_an_adaptive_worker_rests_then_sleeps_for_a_bounded_time() {
+        let (mut drowsy, mut now) = (Drowsiness::new(Idle::Adaptive), 7);
+        let us = |us| Step::Sleep(Duration::from_micros(us));
+        for _ in 0..3 {
+            let found = steps(&mut drowsy, &mut now, 1000, false);
+            assert!(found[..5].iter().all(|step| *step == Step::Rest), "{:?}", &found[..9]);
+            assert_eq!(found[5..9], [us(10), us(20), us(40), us(50)]);
+            assert!(found[9..].iter().all(|step| *step == us(50)));
+            assert_eq!(drowsy.round(true, now, || false), Step::Poll);
+        }
+    }
+
+    #[test]
+    fn queues_that_can_wake_it_are_armed_before_a_round_and_only_then_waited_for() {
+        let (mut drowsy, mut now) = (Drowsiness::new(Idle::Adaptive), 7);
+        let found = steps(&mut drowsy, &mut now, 8, true);
+        assert_eq!(found[4..], [Step::Rest, Step::Arm, Step::Wait, Step::Wait], "the time was over");
+        drowsy.woken();
+        assert_eq!(drowsy.round(true, now, || true), Step::Disarm);
+        assert_eq!(drowsy.round(true, now, || true), Step::Poll);
+        // Packets that come between the two are no reason to wait.
+        steps(&mut drowsy, &mut now, 6, true);
+        assert_eq!(drowsy.round(true, now, || true), Step::Disarm);
+        assert_eq!(drowsy.round(false, now, || true), Step::Rest);
+    }
+
+    /// It would have polled a descriptor that stays readable, without end.
+    #[test]
+    fn an_interrupt_without_a_packet_is_taken() {
+        let (mut drowsy, mut now) = (Drowsiness::new(Idle::Adaptive), 7);
+        assert_eq!(steps(&mut drowsy, &mut now, 7, true)[6], Step::Wait);
+        drowsy.woken();
+        let found = steps(&mut drowsy, &mut now, 7, true);
+        assert_eq!(found, [Step::Disarm, Step::Rest, Step::Rest, Step::Rest, Step::Rest, Step::Arm, Step::Wait]);
+    }
+
+    #[test]
+    fn queues_that_refuse_to_be_armed_are_looked_at_after_sleeps() {
+        let (mut drowsy, mut now) = (Drowsiness::new(Idle::Adaptive), 7);
+        assert_eq!(steps(&mut drowsy, &mut now, 6, true)[5], Step::Arm);
+        drowsy.refused();
+        assert!(steps(&mut drowsy, &mut now, 9, true).iter().all(|step| matches!(step, Step::Sleep(_))));
+        assert_eq!(drowsy.round(true, now, || true), Step::Poll);
+        assert_eq!(steps(&mut drowsy, &mut now, 6, true)[5], Step::Arm, "tried again");
     }
 }

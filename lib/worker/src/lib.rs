@@ -20,7 +20,7 @@ pub mod spread;
 mod sync;
 mod worker;
 
-pub use idle::Idle;
+pub use idle::{Idle, LONGEST_NAP, LONGEST_SLEEP, wake_in_time};
 pub use pipe::Pipe;
 pub use punt::{Bell, PuntReader, PuntRings, punt_rings};
 pub use spread::Spread;

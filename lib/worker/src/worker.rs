@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 //! The worker: what a loop, in Lua or in Rust, drives.
 
-use crate::idle::{self, Drowsiness, Idle};
+use crate::idle::{self, Drowsiness, Idle, LONGEST_WAIT, Step};
 use crate::spread::Spread;
 use perigee_fib::Subscriber;
 use perigee_modules::stopwatch::Stopwatch;
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Tables, host, watch};
-use perigee_packet::{BATCH_SIZE, Batch, Mask, Memory, ReceiveQueue, TransmitBuffer};
-use std::os::fd::BorrowedFd;
+use perigee_packet::{BATCH_SIZE, Batch, Mask, Memory, ReceiveQueue, TransmitBuffer, pause};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// A queue that a worker polls: a device's, or the ring on which other workers hand it its flows.
 pub struct Receiver {
@@ -86,7 +86,6 @@ struct Parts {
     receivers: Vec<Receiver>,
     memory: &'static dyn Memory,
     burst: usize,
-    idle: Idle,
     drowsiness: Drowsiness,
     busy: bool,
     /// When the last round ended, in ns; the end of time before the first one.
@@ -115,9 +114,9 @@ impl Worker {
             watched: false,
         };
         let burst = burst.clamp(1, BATCH_SIZE);
-        let drowsiness = Drowsiness::default();
+        let drowsiness = Drowsiness::new(idle);
         let last_round = u64::MAX;
-        let parts = Parts { id, receivers, memory, burst, idle, drowsiness, busy: false, last_round, clock, stop };
+        let parts = Parts { id, receivers, memory, burst, drowsiness, busy: false, last_round, clock, stop };
         Worker { context, parts }
     }
 
@@ -246,13 +245,50 @@ impl Worker {
                 watch::lost(context);
             }
         }
-        if let Some(pause) = parts.drowsiness.round(parts.idle, std::mem::take(&mut parts.busy)) {
-            context.flush_all();
-            context.counters.sleeps.add(1);
-            idle::wait(waited_for(&parts.receivers, &context.outputs), pause);
-            parts.last_round = (parts.clock)();
+        let busy = std::mem::take(&mut parts.busy);
+        match parts.drowsiness.round(busy, context.now, || all_wake(&parts.receivers, &context.outputs)) {
+            Step::Poll => {}
+            step => self.be_idle(step),
         }
         took
+    }
+
+    /// What an idle worker does before its next round.
+    #[cold]
+    fn be_idle(&mut self, step: Step) {
+        let (context, parts) = (&mut self.context, &mut self.parts);
+        match step {
+            Step::Poll => {}
+            Step::Rest => match &mut parts.receivers[..] {
+                [only] => only.queue.rest(!collects(&context.outputs)),
+                [first, ..] => first.queue.rest(false),
+                [] => pause(),
+            },
+            Step::Arm => {
+                if !parts.receivers.iter_mut().all(|receiver| receiver.queue.arm()) {
+                    parts.receivers.iter_mut().for_each(|receiver| receiver.queue.disarm());
+                    parts.drowsiness.refused();
+                }
+            }
+            Step::Disarm => parts.receivers.iter_mut().for_each(|receiver| receiver.queue.disarm()),
+            Step::Wait => self.sleep(LONGEST_WAIT),
+            Step::Sleep(pause) => {
+                let all = all_wake(&parts.receivers, &context.outputs);
+                self.sleep(if all { LONGEST_WAIT } else { pause });
+            }
+        }
+    }
+
+    /// Sleeps so long, or until a queue wakes it.
+    fn sleep(&mut self, longest: Duration) {
+        let (context, parts) = (&mut self.context, &mut self.parts);
+        context.flush_all();
+        context.counters.sleeps.add(1);
+        let descriptors = parts.receivers.iter().filter_map(|receiver| receiver.queue.descriptor());
+        if idle::wait(descriptors, longest) {
+            parts.drowsiness.woken();
+        }
+        parts.last_round = (parts.clock)();
     }
 
     /// The loop has ended: sends what waits.
@@ -261,14 +297,15 @@ impl Worker {
     }
 }
 
-/// What an idle worker waits for: the descriptor of each queue, or `None` where it has to look again soon, for packets to receive or for
-/// those that other threads have it send.
-fn waited_for<'a>(
-    receivers: &'a [Receiver],
-    outputs: &'a [Option<TransmitBuffer>],
-) -> impl Iterator<Item = Option<BorrowedFd<'a>>> {
-    let collecting = outputs.iter().flatten().filter(|output| output.collects());
-    receivers.iter().map(|receiver| receiver.queue.descriptor()).chain(collecting.map(|_| None))
+/// Whether all that an idle worker waits for wakes it: packets to receive, and those that other threads have it send.
+fn all_wake(receivers: &[Receiver], outputs: &[Option<TransmitBuffer>]) -> bool {
+    let queues = !receivers.is_empty() && receivers.iter().all(|receiver| receiver.queue.descriptor().is_some());
+    queues && !collects(outputs)
+}
+
+/// Whether other threads have the worker send packets, which do not wake it.
+fn collects(outputs: &[Option<TransmitBuffer>]) -> bool {
+    outputs.iter().flatten().any(TransmitBuffer::collects)
 }
 
 #[cfg(test)]
@@ -276,7 +313,7 @@ mod tests {
     use super::*;
     use perigee_packet::{Handle, TransmitQueue};
     use std::io::{PipeReader, pipe};
-    use std::os::fd::AsFd;
+    use std::os::fd::{AsFd, BorrowedFd};
 
     struct Waking(PipeReader);
 
@@ -310,7 +347,7 @@ mod tests {
         let receivers = [Receiver::new(Box::new(Waking(pipe().unwrap().0)))];
         let has_to_look = |collects| {
             let outputs = [None, Some(TransmitBuffer::new(Box::new(Output { collects }), 32, 0))];
-            waited_for(&receivers, &outputs).any(|queue| queue.is_none())
+            !all_wake(&receivers, &outputs)
         };
         assert!(!has_to_look(false) && has_to_look(true));
     }

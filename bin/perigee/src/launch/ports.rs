@@ -241,6 +241,7 @@ fn port_config(config: &Config, port: &config::Port, index: u16, helper: Option<
         mtu: Some(port.mtu),
         mac,
         promiscuous: port.promiscuous,
+        interrupts: config.router.idle == config::Idle::Adaptive,
         ..PortConfig::new(device)
     })
 }
@@ -248,7 +249,20 @@ fn port_config(config: &Config, port: &config::Port, index: u16, helper: Option<
 /// All queues of all ports. Where some receive super-frames, the others' are cut before they leave.
 pub(super) fn queues(config: &Config, ports: &[OpenPort]) -> Result<Vec<PortQueues>> {
     let super_frames = ports.iter().any(OpenPort::takes_super_frames);
-    config.ports.iter().zip(ports).map(|(config, port)| queues_of(&config.name, port, super_frames)).collect()
+    let all: Result<Vec<_>> =
+        config.ports.iter().zip(ports).map(|(config, port)| queues_of(&config.name, port, super_frames)).collect();
+    all.inspect(|all| {
+        if config.router.idle != config::Idle::Poll {
+            all.iter().for_each(say_what_wakes);
+        }
+    })
+}
+
+/// Says what a port wakes its workers by: the least of its queues.
+fn say_what_wakes(port: &PortQueues) {
+    if let Some(wakes) = port.receive.iter().map(|queue| queue.wakes()).min() {
+        tracing::info!("port {}: idle workers wake by {wakes}", port.name);
+    }
 }
 
 fn queues_of(name: &str, port: &OpenPort, super_frames: bool) -> Result<PortQueues> {

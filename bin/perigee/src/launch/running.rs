@@ -99,6 +99,7 @@ impl Running {
             let xdp = self.ports.iter().any(|port| matches!(port, OpenPort::Xdp(..)));
             let body = move || {
                 let _registered = enter(&eal);
+                perigee_worker::wake_in_time();
                 if let Err(error) = dpdk::pin_current_thread(core.into()) {
                     tracing::warn!("worker {} is not pinned: {error}", worker.id());
                 }
