@@ -9,7 +9,11 @@ use perigee_router::{Fabric, Refusal, Ring, Sender, Shared};
 const CAPACITY: u32 = 1024;
 
 /// Makes rings in DPDK's memory.
-pub struct DpdkFabric<'a>(pub &'a Eal);
+pub struct DpdkFabric<'a> {
+    pub eal: &'a Eal,
+    /// The NUMA node of each worker, where there are several.
+    pub nodes: Vec<Option<u16>>,
+}
 
 struct Producers(RingSender);
 
@@ -20,13 +24,13 @@ impl Sender for Producers {
 }
 
 impl Fabric for DpdkFabric<'_> {
-    fn hand_over(&mut self) -> Result<Ring, Refusal> {
-        let (sender, receiver) = ring(self.0, CAPACITY, None)?;
+    fn hand_over(&mut self, worker: usize) -> Result<Ring, Refusal> {
+        let (sender, receiver) = ring(self.eal, CAPACITY, self.nodes.get(worker).copied().flatten())?;
         Ok((Box::new(Producers(sender)), Box::new(receiver)))
     }
 
     fn share(&mut self, queue: Box<dyn TransmitQueue>) -> Result<Shared, Refusal> {
-        let (sender, receiver) = ring(self.0, CAPACITY, None)?;
+        let (sender, receiver) = ring(self.eal, CAPACITY, None)?;
         Ok((Box::new(Producers(sender)), Box::new(RingToTx::new(receiver, queue))))
     }
 }

@@ -30,7 +30,7 @@ use perigee_router::{
     Settings, SlowParts, Staging, WorkerEnd, WorkerQueues, Workers, wire, wiring,
 };
 use perigee_worker::{Clock, Idle, PuntReader, Stop, Worker, WorkerParts, punt_rings};
-use ports::{Opened, open_ports, pci_devices, queues, router_port};
+use ports::{Opened, open_ports, pci_devices, queues, router_port, worker_nodes};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -250,7 +250,8 @@ fn assemble(
     let twins = linux::make_twins(&config, &opened)?;
     linux::make_vlans(&config, &opened);
     let bells: Vec<AssistantBell> = (1..config.router.slow_paths).map(|_| AssistantBell::default()).collect();
-    let mut wiring = wire(queues(&config, &opened.ports)?, count, bells.len(), &mut DpdkFabric(&eal))?;
+    let mut fabric = DpdkFabric { eal: &eal, nodes: worker_nodes(&config) };
+    let mut wiring = wire(queues(&config, &opened)?, count, bells.len(), &mut fabric)?;
     wiring.notes.iter().for_each(|note| tracing::info!("{note}"));
     let (forwarding, rebuild) = tables(&config, &eal, &opened)?;
     let clock = dpdk::Clock::new();

@@ -76,6 +76,7 @@ use mistake::Mistakes;
 use reader::Section;
 use routes_file::FileKeys;
 use section::Context;
+use workers::NamedWorker;
 
 impl Config {
     /// Reads and checks the file at `path` and the routes file it names.
@@ -150,6 +151,7 @@ fn read_config(mut root: Section, folder: &Path, machine: &Machine) -> Config {
     let (ports, interfaces) = ports::read_ports(&mut root, &context, &router);
     // If an interface is missing, "via an address on no interface" would blame the wrong line.
     let sure = mistakes.count() == before;
+    let workers = workers::find_ports(workers, &ports, sure, &root);
     let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
     let context = Context { ports: &names, sure, ..context };
     let networks = networks::Networks::new(&interfaces, sure);
@@ -188,7 +190,7 @@ pub(crate) fn read_table<T>(root: &mut Section, key: &'static str, read: impl Fn
 }
 
 /// `[router]`, in which the workers may be named. The command line takes precedence for the lookup structures.
-fn read_router(root: &mut Section, context: &Context) -> (Router, Vec<Worker>) {
+fn read_router(root: &mut Section, context: &Context) -> (Router, Vec<NamedWorker>) {
     let mut section = root.table("router");
     let mut router = Router::read(&mut section, context);
     if let Some(choice) = &context.machine.fib_override {

@@ -39,7 +39,9 @@ section! {
         /// Whether frames to other MAC addresses are received.
         promiscuous: bool, boolean(), default false, restart;
         /// Receive queues.
-        queues: Option<u16>, optional(integer("receive queues", 1..=128)), default None => "one per worker", restart;
+        queues: Option<u16>, optional(integer("receive queues", 1..=128)), default None => "one per worker that polls it", restart;
+        /// How much work the port is, beside others: it is one worker's, unless some name it. See `ports` of `[[worker]]`.
+        weight: Option<u16>, optional(integer("a weight", 1..=1000)), default None => "1", restart;
         /// Whether super-frames, segments of TCP or datagrams of UDP that Linux left to a device to cut, cross the router as a whole
         /// between ports by packet sockets. Other ports send segments, as does everybody where it is false; counters of ports
         /// count segments in any case.

@@ -54,7 +54,7 @@ section! {
             default Duration::from_micros(100), restart;
         /// What a worker does when its queues are empty. `adaptive` polls while packets come and for 5 us more, then waits: for receive
         /// interrupts, where the device has them, and for sockets of the router's own; if one of its ports has neither, it looks
-        /// again after sleeps of up to 50 us. `poll` polls again at once, which has the lowest delay and keeps a core busy; `sleep` takes
+        /// again after sleeps of up to 50 us, and of 250 us once nothing has come for 10 ms. `poll` polls again at once, which has the lowest delay and keeps a core busy; `sleep` takes
         /// less of a core: it has no receive interrupts, and sleeps of up to 250 us. To each comes what Linux takes to wake a thread. The log
         /// says at the start what each port wakes its workers by.
         idle: Idle, choice(IDLE), default Idle::Adaptive, restart;

@@ -13,7 +13,7 @@ use super::routes_file::FileKeys;
 use super::section::{Entry, Keys};
 use super::steers::{SteerKeys, steered};
 use super::tuples::TupleKeys;
-use super::workers::WorkerKeys;
+use super::workers::{CoreKeys, WorkerKeys};
 
 /// A table of the file.
 pub(crate) struct Table {
@@ -49,13 +49,17 @@ impl Config {
             steers,
             warnings: _,
         } = self;
+        let cores = WorkerKeys::of(workers);
         let mut tables = vec![
             Table::new("", [FileKeys { routes_file: routes_file.clone() }.entries()]),
-            Table::new("[router]", [router.entries(), WorkerKeys::of(workers).entries()]),
+            Table::new("[router]", [Some(router.entries()), cores.as_ref().map(Keys::entries)].into_iter().flatten()),
             Table::new("[eal]", [eal.entries()]),
             Table::new("[linux]", [linux.entries()]),
             Table::new("[policer]", [policer.entries()]),
         ];
+        // Only where they name ports: else they are listed above.
+        let named = workers.iter().filter(|_| cores.is_none());
+        tables.extend(named.map(|worker| Table::new("[[worker]]", [CoreKeys::of(worker, ports).entries()])));
         tables.extend((0..ports.len()).flat_map(|index| self.tables_of_port(index)));
         tables.extend(routes.iter().map(|(prefix, route)| {
             let via = ViaKeys::of(route, interfaces).entries();

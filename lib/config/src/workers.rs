@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-//! The workers: `workers` or `cores` in `[router]`, or a `[[worker]]` for each.
+//! The workers: `workers` or `cores` in `[router]`, or a `[[worker]]` for each, which can name its ports.
 
 use toml::de::DeValue;
 
 use super::given::{At, unfit};
-use super::kind::{Kind, at, integer, integer_of, list, optional, required, value};
+use super::kind::{Kind, at, integer, integer_of, list, optional, required, text, value};
 use super::machine::Machine;
+use super::mistake::Span;
+use super::ports::Port;
 use super::reader::Section;
 use super::section::{Context, section};
 
@@ -22,26 +24,50 @@ section! {
 }
 
 section! {
-    /// One worker, as another way to write `cores`.
+    /// One worker. Without `ports` anywhere it is another way to write `cores`.
     pub(crate) struct CoreKeys(context) keys {
         /// The core that the worker is pinned to.
         core: Option<At<u16>>, required(at(core_of(context.machine))), default None => "required", restart;
+        /// The ports whose packets it receives; workers that name the same port have a receive queue of it each. As soon as one worker
+        /// names ports, or a port has a `weight`, each port that no worker names is one worker's: the heaviest first, to the worker with
+        /// the least weight so far, of those on the port's NUMA node if there are some. Else each port has a receive queue for each worker.
+        /// Packets leave by any port.
+        ports: Option<Vec<At<String>>>, optional(list(at(text("the name of a port", |name| Ok(name.to_owned())))
+            .described("an array of ports"))), default None => "by weight", restart;
     }
 }
 
 /// One worker thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Worker {
     /// The core it is pinned to.
     pub core: u16,
+    /// The ports it names, as indices in [`Config::ports`](super::Config::ports), in rising order; empty if it names none.
+    pub ports: Vec<u16>,
 }
 
 impl WorkerKeys {
-    /// The keys that describe `workers`.
-    pub fn of(workers: &[Worker]) -> Self {
-        let cores = workers.iter().map(|Worker { core }| At::nowhere(*core)).collect();
-        Self { workers: None, cores }
+    /// The keys that describe `workers`, if none names ports.
+    pub fn of(workers: &[Worker]) -> Option<Self> {
+        let cores = workers.iter().map(|worker| At::nowhere(worker.core)).collect();
+        workers.iter().all(|worker| worker.ports.is_empty()).then_some(Self { workers: None, cores })
     }
+}
+
+impl CoreKeys {
+    /// The keys that describe a worker.
+    pub fn of(worker: &Worker, ports: &[Port]) -> Self {
+        let name = |port: &u16| At::nowhere(ports[usize::from(*port)].name.clone());
+        let named = (!worker.ports.is_empty()).then(|| worker.ports.iter().map(name).collect());
+        Self { core: Some(At::nowhere(worker.core)), ports: named }
+    }
+}
+
+/// A worker whose ports are names still.
+pub(crate) struct NamedWorker {
+    core: u16,
+    ports: Vec<At<String>>,
+    span: Span,
 }
 
 fn core_of(machine: &Machine) -> Kind<'_, u16> {
@@ -61,7 +87,7 @@ fn listed(cores: &[u16]) -> String {
 }
 
 /// `workers`, `cores` or `[[worker]]`: one of them, one worker if none.
-pub(crate) fn read_workers(root: &mut Section, router: &mut Section, context: &Context) -> Vec<Worker> {
+pub(crate) fn read_workers(root: &mut Section, router: &mut Section, context: &Context) -> Vec<NamedWorker> {
     let mistakes = root.mistakes();
     let sections = root.tables("worker");
     let (listed, headed) = (router.place("cores"), sections.first().map(|s| s.span.clone()));
@@ -73,8 +99,17 @@ pub(crate) fn read_workers(root: &mut Section, router: &mut Section, context: &C
     }
     let before = mistakes.count();
     let WorkerKeys { workers, mut cores } = WorkerKeys::read(router, context);
+    let mut named = Vec::new();
     for mut section in sections {
-        cores.extend(CoreKeys::read(&mut section, context).core);
+        let before = mistakes.count();
+        let CoreKeys { core, ports } = CoreKeys::read(&mut section, context);
+        if let (Some([]), Some(place)) =
+            (ports.as_deref(), section.place("ports").filter(|_| mistakes.count() == before))
+        {
+            mistakes.add(&place, "found no port, expected the name of at least one, or no key `ports`");
+        }
+        named.extend(core.as_ref().map(|_| ports.unwrap_or_default()));
+        cores.extend(core);
         section.finish();
     }
     match listed {
@@ -85,7 +120,48 @@ pub(crate) fn read_workers(root: &mut Section, router: &mut Section, context: &C
         _ => {}
     }
     warn_of_shared(&cores, root);
-    cores.iter().map(|core| Worker { core: core.value }).collect()
+    named.resize(cores.len(), Vec::new());
+    let worker = |(core, ports): (At<u16>, _)| NamedWorker { core: core.value, ports, span: core.span };
+    cores.into_iter().zip(named).map(worker).collect()
+}
+
+/// Finds the ports that workers name. `sure`: all ports were read, so that a name that none of them has is a mistake.
+pub(crate) fn find_ports(workers: Vec<NamedWorker>, ports: &[Port], sure: bool, root: &Section) -> Vec<Worker> {
+    let mistakes = root.mistakes();
+    let names: Vec<_> = ports.iter().take(8).map(|port| port.name.as_str()).collect();
+    let spans: Vec<Span> = workers.iter().map(|worker| worker.span.clone()).collect();
+    let find = |NamedWorker { core, ports: named, .. }: NamedWorker| {
+        let mut found: Vec<u16> = Vec::new();
+        for At { value, span } in named {
+            match ports.iter().position(|port| port.name == value) {
+                Some(port) if found.contains(&(port as u16)) => {
+                    mistakes.add(&span, format!("found the port `{value}` again, expected each port of a worker once"));
+                }
+                Some(port) => found.push(port as u16),
+                None if sure => {
+                    mistakes.add(&span, format!("found {value:?}, expected one of the ports {}", names.join(", ")));
+                }
+                None => {}
+            }
+        }
+        found.sort_unstable();
+        Worker { core, ports: found }
+    };
+    let workers: Vec<Worker> = workers.into_iter().map(find).collect();
+    let is_named = |port: usize| workers.iter().any(|worker| worker.ports.contains(&(port as u16)));
+    let by_worker = workers.iter().any(|worker| !worker.ports.is_empty()) || ports.iter().any(|p| p.weight.is_some());
+    let free = (0..ports.len()).filter(|port| !is_named(*port)).count();
+    let without = workers.iter().zip(&spans).filter(|(worker, _)| worker.ports.is_empty());
+    for (worker, span) in without.skip(free).filter(|_| by_worker && sure) {
+        mistakes.warn(
+            span,
+            format!(
+                "found no port for the worker on core {}, expected one for each: it has nothing to receive",
+                worker.core
+            ),
+        );
+    }
+    workers
 }
 
 fn warn_of_shared(cores: &[At<u16>], root: &Section) {

@@ -437,6 +437,32 @@ fn two_workers_on_one_core_are_warned_about() {
     assert_eq!((cores, config.warnings.len()), (vec![3, 2, 1], 0));
 }
 
+#[test]
+fn workers_name_their_ports() {
+    let lan = "[port.lan]\ndevice = \"net_null1\"\n";
+    let config = |workers: &str| parse(&format!("{PORT}{lan}{workers}"));
+    let two =
+        config("[[worker]]\ncore = 2\nports = [\"lan\", \"wan\"]\n[[worker]]\ncore = 1\nports = [\"lan\"]\n").unwrap();
+    let named: Vec<_> = two.workers.iter().map(|worker| (worker.core, &worker.ports[..])).collect();
+    assert_eq!(named, [(2, &[0, 1][..]), (1, &[1])]);
+    assert_eq!(parse(&two.to_toml()).unwrap().workers, two.workers, "{}", two.to_toml());
+
+    let one = |ports: &str| format!("{PORT}{lan}[[worker]]\ncore = 1\nports = {ports}\n");
+    check(&one("[«\"wam\"»]"), &["found \"wam\", expected one of the ports wan, lan"]);
+    check(&one("[\"wan\", «\"wan\"»]"), &["found the port `wan` again, expected each port of a worker once"]);
+    check(&one("[«7»]"), &["expected the name of a port"]);
+    check(&one("«\"wan\"»"), &["expected an array, each element the name of a port"]);
+    check(&one("[]").replace("ports", "«ports»"), &["found no port, expected the name of at least one"]);
+    check(&format!("{PORT}weight = «0»\n"), &["found 0, expected a weight from 1 to 1000"]);
+    // Where a port could not be read, its name is not the mistake.
+    check(&format!("[port.«\"a b\"»]\ndevice = \"net_null7\"\n{PORT}[[worker]]\ncore = 1\nports = [\"x\"]\n"), &["found the port name"]);
+
+    let idle = config("[[worker]]\ncore = 2\nports = [\"lan\", \"wan\"]\n[[worker]]\ncore = 1\n").unwrap();
+    assert!(idle.warnings[0].message.contains("found no port for the worker on core 1"), "{:?}", idle.warnings);
+    assert!(config("[[worker]]\ncore = 2\nports = [\"lan\"]\n[[worker]]\ncore = 1\n").unwrap().warnings.is_empty());
+    assert!(config("[[worker]]\ncore = 2\n[[worker]]\ncore = 1\n[[worker]]\ncore = 0\n").unwrap().warnings.is_empty());
+}
+
 /// A configuration that uses everything.
 const FULL: &str = r#"
 routes_file = "routes.txt"
@@ -459,6 +485,7 @@ icmp_rate = 10
 core = 2
 [[worker]]
 core = 3
+ports = ["lan"]
 
 [eal]
 args = ["--log-level=8"]
@@ -485,6 +512,7 @@ mac = "02:00:00:00:00:01"
 mtu = 9000
 promiscuous = true
 queues = 2
+weight = 3
 twin = false
 addresses = ["10.0.0.1/24", "fe80::1/64"]
 [port.wan.vlan.100]

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod assign;
 mod assistant;
 mod backends;
 mod forwarding;
@@ -34,6 +35,7 @@ pub mod wiring;
 mod workers;
 
 pub use account::Account;
+pub use assign::{PortShare, deal, pollers};
 pub use assistant::{AssistantBell, AssistantParts, AssistantThread, Assistants};
 pub use backends::{Progress, Rebuild, Refusal, ScriptControl, ScriptView};
 pub use forwarding::{Filters, Forwarding, ForwardingError, Staging};

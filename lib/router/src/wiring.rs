@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 //! Who polls which receive queue and who sends on which transmit queue.
 //!
-//! With a queue each, workers share nothing. Where a port has fewer receive queues than there are workers, their owners
-//! spread packets over all workers by flow, on one ring per worker. Where it has fewer transmit queues than workers and
+//! With a queue each, workers share nothing. Where a port has fewer receive queues than workers that poll it, their owners
+//! spread packets over these workers by flow, on one ring per worker. Where it has fewer transmit queues than workers and
 //! slow path, those without send over a ring to the owner of the port's first queue. Never a lock.
 
 use crate::Refusal;
 use perigee_packet::{ReceiveQueue, TransmitQueue};
 use perigee_worker::{Receiver, Spread};
+use std::collections::BTreeMap;
 
 /// The opened queues of one port.
 pub struct PortQueues {
@@ -15,6 +16,8 @@ pub struct PortQueues {
     pub name: String,
     /// The port's number.
     pub port: u16,
+    /// The workers that poll it, in rising order; at least one.
+    pub pollers: Vec<usize>,
     /// The workers' receive queues; at least one.
     pub receive: Vec<Box<dyn ReceiveQueue>>,
     /// A receive queue for the slow path alone, filled by hardware filters.
@@ -31,11 +34,11 @@ pub trait Sender {
 
 /// Makes rings for packets of the router's memory.
 pub trait Fabric {
-    /// A ring from all threads to one worker.
+    /// A ring from all threads to one worker, by its number.
     ///
     /// # Errors
     /// There is no memory for it.
-    fn hand_over(&mut self) -> Result<Ring, Refusal>;
+    fn hand_over(&mut self, worker: usize) -> Result<Ring, Refusal>;
     /// A ring in front of a transmit queue: its producers' end, and the queue for its owner, which also sends what is in
     /// the ring whenever it is used or polled.
     ///
@@ -112,21 +115,28 @@ pub fn wire(
     let slow = SlowQueues { outputs: empty(), assistants: of_assistants, ..SlowQueues::default() };
     let mut wiring = Wiring { workers: (0..workers).map(|_| share()).collect(), slow, notes: Vec::new() };
 
-    let spread = ports.iter().any(|port| port.receive.len() < workers);
-    let inboxes = if spread { Some(inboxes(&mut wiring, fabric)?) } else { None };
+    let few = |port: &PortQueues| port.receive.len() < port.pollers.len();
+    let to_hand_over = |worker: &usize| ports.iter().any(|port| few(port) && port.pollers.contains(worker));
+    let inboxes = inboxes((0..workers).filter(to_hand_over).collect(), &mut wiring, fabric)?;
+    // Queues that are too few go round, so that not one worker polls those of all ports.
+    let mut next = 0;
     for port in ports {
-        let PortQueues { name, port, receive, slow_receive, transmit } = port;
-        let few = receive.len() < workers;
+        let few = few(&port);
+        let PortQueues { name, port, pollers, receive, slow_receive, transmit } = port;
         if few {
             wiring.notes.push(format!(
-                "port {name}: {} for {workers} workers: flows are spread over them in software, by a symmetric hash",
-                count(receive.len(), "receive queue")
+                "port {name}: {} for {} workers: flows are spread over them in software, by a symmetric hash",
+                count(receive.len(), "receive queue"),
+                pollers.len()
             ));
         }
+        let first = if few { next } else { 0 };
+        next += if few { receive.len() } else { 0 };
         for (index, queue) in receive.into_iter().enumerate() {
-            let owner = index % workers;
-            let rings = inboxes.as_deref().filter(|_| few);
-            let spread = rings.map(|rings| Spread::new(owner, rings.iter().map(|ring| Some(ring.queue())).collect()));
+            let place = (first + index) % pollers.len();
+            let owner = pollers[place];
+            let ring = |worker: &usize| inboxes.get(worker).map(|ring| ring.queue());
+            let spread = few.then(|| Spread::new(place, pollers.iter().map(ring).collect()));
             wiring.workers[owner].receivers.push(Receiver { queue, spread, handed_over: false });
             wiring.workers[owner].names.push(format!("{name}:{index}"));
         }
@@ -136,12 +146,17 @@ pub fn wire(
     Ok(wiring)
 }
 
-/// Makes a ring to every worker; its other end becomes one of the worker's queues.
-fn inboxes(wiring: &mut Wiring, fabric: &mut dyn Fabric) -> Result<Vec<Box<dyn Sender>>, WiringError> {
-    let mut senders = Vec::new();
-    for worker in &mut wiring.workers {
-        let (sender, queue) = fabric.hand_over()?;
-        senders.push(sender);
+/// Makes a ring to each of these workers; its other end becomes one of the worker's queues.
+fn inboxes(
+    workers: Vec<usize>,
+    wiring: &mut Wiring,
+    fabric: &mut dyn Fabric,
+) -> Result<BTreeMap<usize, Box<dyn Sender>>, WiringError> {
+    let mut senders = BTreeMap::new();
+    for number in workers {
+        let worker = &mut wiring.workers[number];
+        let (sender, queue) = fabric.hand_over(number)?;
+        senders.insert(number, sender);
         worker.receivers.push(Receiver { queue, spread: None, handed_over: true });
         worker.names.push("hand-over".to_owned());
     }

@@ -3,11 +3,11 @@
 //!
 //! ```text
 //!            packets                                     all queues can wake it
-//!          ┌────────► Poll ──nothing──► Rest, 5 us ──┬──► Arm ──one round more──► Wait ──┐ 1 ms over: again
+//!          ┌────────► Poll ──nothing──► Rest, 5 us ──┬──► Arm ──one round more──► Wait ──┐ 10 ms over: again
 //!          │                                         │     ▲                      │  ▲   │
 //!          │                                         │     └─ Rest ◄── Disarm ◄───┤  └───┘
 //!          └─────────────────── Disarm ◄─────────────┼────── packets ─────────────┘ woken in vain
-//!                                                    └──► Sleep 10, 20, 40, 50 us, 50 us ...
+//!                                                    └──► Sleep 10, 20, 40, 50 us ..., 250 us ...
 //!                                                    one cannot
 //! ```
 //!
@@ -29,7 +29,7 @@ pub enum Idle {
     /// idle round, up to 250 µs.
     Sleep,
     /// Poll while packets come and for 5 µs more, then wait for queues that can wake the worker; where there are others, sleep for 50 µs
-    /// at most.
+    /// at most, and for 250 µs once nothing has come for 10 ms.
     Adaptive,
 }
 
@@ -38,12 +38,16 @@ const PATIENCE: u32 = 64;
 /// `Adaptive`: how long it goes on polling without a packet, in ns: about what it costs to fall asleep and to be woken.
 const SPIN: u64 = 5_000;
 const FIRST_SLEEP: Duration = Duration::from_micros(10);
-/// `Sleep`: its longest; what a packet may wait for an idle worker, beside the system's own time to wake it.
+/// The longest sleep; what a packet may wait for an idle worker, beside the system's own time to wake it.
 pub const LONGEST_SLEEP: Duration = Duration::from_micros(250);
-/// `Adaptive`: its longest. Shortest frames at 10 Gbit/s need 68 us to fill a receive ring of 1024 descriptors.
+/// `Adaptive`: the longest sleep within [`SILENCE`] of the last packets. Shortest frames at 10 Gbit/s need 68 us to fill a receive ring of 1024 descriptors.
 pub const LONGEST_NAP: Duration = Duration::from_micros(50);
-/// Longest wait for queues that wake the worker: new tables and the request to stop do not.
-pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(1);
+/// `Adaptive`: after so long without packets, in ns, sleeps are the longest.
+const SILENCE: u64 = 10_000_000;
+/// `Sleep`: longest wait for queues that wake the worker.
+pub(crate) const LONGEST_DOZE: Duration = Duration::from_millis(1);
+/// `Adaptive`: the same. Only the request to stop waits for so long: who was asleep looks for new tables first.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(10);
 
 /// What a worker does between two rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,7 +133,8 @@ impl Drowsiness {
             self.armed = true;
             return Step::Arm;
         }
-        let nap = longer(self.rounds, LONGEST_NAP);
+        let silent = now.saturating_sub(since) >= SILENCE;
+        let nap = if silent { LONGEST_SLEEP } else { longer(self.rounds, LONGEST_NAP) };
         self.rounds = self.rounds.saturating_add(1);
         Step::Sleep(nap)
     }
@@ -220,7 +225,9 @@ mod tests {
             let found = steps(&mut drowsy, &mut now, 1000, false);
             assert!(found[..5].iter().all(|step| *step == Step::Rest), "{:?}", &found[..9]);
             assert_eq!(found[5..9], [us(10), us(20), us(40), us(50)]);
-            assert!(found[9..].iter().all(|step| *step == us(50)));
+            // 51 us each, up to 10 ms.
+            assert!(found[9..190].iter().all(|step| *step == us(50)));
+            assert!(found[210..].iter().all(|step| *step == us(250)));
             assert_eq!(drowsy.round(true, now, || false), Step::Poll);
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The worker: what a loop, in Lua or in Rust, drives.
 
-use crate::idle::{self, Drowsiness, Idle, LONGEST_WAIT, Step};
+use crate::idle::{self, Drowsiness, Idle, LONGEST_DOZE, LONGEST_WAIT, Step};
 use crate::spread::Spread;
 use perigee_fib::Subscriber;
 use perigee_modules::stopwatch::Stopwatch;
@@ -239,18 +239,26 @@ impl Worker {
         context.counters.longest_gap.raise(took);
         parts.last_round = context.now;
         context.flush_due(!parts.busy);
-        if context.tables.refresh() {
-            context.counters.table_swaps.add(1);
-            if context.trace.is_some() {
-                watch::lost(context);
-            }
-        }
+        self.refresh();
+        let (context, parts) = (&mut self.context, &mut self.parts);
         let busy = std::mem::take(&mut parts.busy);
         match parts.drowsiness.round(busy, context.now, || all_wake(&parts.receivers, &context.outputs)) {
             Step::Poll => {}
             step => self.be_idle(step),
         }
         took
+    }
+
+    /// Takes new tables, if there are some.
+    #[inline]
+    fn refresh(&mut self) {
+        let context = &mut self.context;
+        if context.tables.refresh() {
+            context.counters.table_swaps.add(1);
+            if context.trace.is_some() {
+                watch::lost(context);
+            }
+        }
     }
 
     /// What an idle worker does before its next round.
@@ -274,7 +282,7 @@ impl Worker {
             Step::Wait => self.sleep(LONGEST_WAIT),
             Step::Sleep(pause) => {
                 let all = all_wake(&parts.receivers, &context.outputs);
-                self.sleep(if all { LONGEST_WAIT } else { pause });
+                self.sleep(if all { LONGEST_DOZE } else { pause });
             }
         }
     }
@@ -288,6 +296,9 @@ impl Worker {
         if idle::wait(descriptors, longest) {
             parts.drowsiness.woken();
         }
+        // What has come is not to be forwarded by tables from before.
+        self.refresh();
+        let parts = &mut self.parts;
         parts.last_round = (parts.clock)();
     }
 

@@ -13,6 +13,7 @@ use perigee_router::{PortQueues, RouterPort};
 use perigee_socket::{Buffers, SocketConfig, SocketPort, XdpPort};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A port that is open, by whatever drives it.
@@ -72,6 +73,8 @@ impl OpenPort {
 pub(super) struct Opened {
     pub ports: Vec<OpenPort>,
     pub infos: Vec<PortInfo>,
+    /// The workers that poll each port.
+    pub pollers: Vec<Vec<usize>>,
     pub pools: Vec<Arc<MbufPool>>,
     pub rules: Vec<FlowRule>,
     pub steered: Vec<config::Steer>,
@@ -93,16 +96,17 @@ pub(super) fn pci_devices(config: &Config) -> Vec<String> {
 
 /// Opens all ports, each with the pool of its NUMA node.
 pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>) -> Result<Opened> {
+    let pollers = assigned(config);
     let pools = pools(eal, config)?;
     let large = large_pool(eal, config);
-    let mut opened =
-        Opened { ports: vec![], infos: vec![], pools: vec![], rules: vec![], steered: config.steers.clone(), helper };
+    let steered = config.steers.clone();
+    let mut opened = Opened { ports: vec![], infos: vec![], pollers, pools: vec![], rules: vec![], steered, helper };
     let mut ports = BTreeMap::new();
     // DPDK numbers its ports itself; the others get numbers that are left.
     let (dpdk, own): (Vec<_>, Vec<_>) = config.ports.iter().enumerate().partition(|(_, port)| by_dpdk(&port.device));
     for (index, port) in dpdk.into_iter().chain(own) {
         let pool = pools[&numa_node(&port.device)].clone();
-        let wanted = port_config(config, port, index as u16, opened.helper.as_deref())?;
+        let wanted = port_config(config, port, (index as u16, opened.pollers[index].len()), opened.helper.as_deref())?;
         let open = if by_dpdk(&port.device) {
             OpenPort::Dpdk(DpdkPort::open(eal, &wanted, &pool)?)
         } else {
@@ -200,15 +204,58 @@ fn socket_config(wanted: &PortConfig, number: u16, pool: &MbufPool) -> SocketCon
     }
 }
 
-/// NUMA node of a PCI device.
+/// NUMA node of a device, if it is known.
 fn numa_node(device: &config::Device) -> Option<u16> {
-    let config::Device::Dpdk(device) = device else { return None };
-    let address = device.split(',').next()?;
-    std::fs::read_to_string(format!("/sys/bus/pci/devices/{address}/numa_node")).ok()?.trim().parse().ok()
+    let sys = Path::new("/sys");
+    match device {
+        config::Device::Dpdk(device) => dpdk::numa::device_node(sys, device),
+        // On one node all interfaces share a pool.
+        config::Device::Linux { interface, .. } if dpdk::numa::Topology::here().several() => {
+            dpdk::numa::device_node(sys, interface)
+        }
+        config::Device::Linux { .. } => None,
+    }
+}
+
+/// The NUMA node of each worker, where the machine has several.
+pub(super) fn worker_nodes(config: &Config) -> Vec<Option<u16>> {
+    let topology = dpdk::numa::Topology::here();
+    config.workers.iter().map(|worker| topology.node_of(worker.core.into())).collect()
+}
+
+/// The workers that poll each port. Says so where not all poll all, and where packets cross from one node to another.
+fn assigned(config: &Config) -> Vec<Vec<usize>> {
+    let several = dpdk::numa::Topology::here().several();
+    let ports: Vec<_> = config.ports.iter().map(|port| numa_node(&port.device).filter(|_| several)).collect();
+    let workers = worker_nodes(config);
+    let pollers = perigee_router::pollers(config, (&ports, &workers));
+    for ((port, node), pollers) in config.ports.iter().zip(&ports).zip(&pollers) {
+        if pollers.len() < config.workers.len() {
+            let numbers: Vec<_> = pollers.iter().map(usize::to_string).collect();
+            let s = if numbers.len() == 1 { "" } else { "s" };
+            tracing::info!("port {}: polled by worker{s} {}", port.name, numbers.join(", "));
+        }
+        for worker in pollers {
+            if let (Some(port_node), Some(own)) = (node, workers[*worker])
+                && *port_node != own
+            {
+                let (name, core) = (&port.name, config.workers[*worker].core);
+                tracing::info!(
+                    "port {name} is on NUMA node {port_node}, and worker {worker}, on core {core}, on node {own}"
+                );
+            }
+        }
+    }
+    pollers
 }
 
 /// How a port is opened; prepares the interface under it.
-fn port_config(config: &Config, port: &config::Port, index: u16, helper: Option<&Helper>) -> Result<PortConfig> {
+fn port_config(
+    config: &Config,
+    port: &config::Port,
+    (index, pollers): (u16, usize),
+    helper: Option<&Helper>,
+) -> Result<PortConfig> {
     let workers = config.workers.len() as u16;
     let mut mac = port.mac;
     let device = match &port.device {
@@ -235,7 +282,7 @@ fn port_config(config: &Config, port: &config::Port, index: u16, helper: Option<
     };
     let steers = config.steers.iter().any(|steer| steer.port.is_none_or(|port| port == index));
     Ok(PortConfig {
-        receive_queues: port.queues.unwrap_or(workers),
+        receive_queues: port.queues.unwrap_or(pollers as u16),
         transmit_queues: workers + config.router.slow_paths,
         slow_path_queue: steers,
         mtu: Some(port.mtu),
@@ -247,10 +294,11 @@ fn port_config(config: &Config, port: &config::Port, index: u16, helper: Option<
 }
 
 /// All queues of all ports. Where some receive super-frames, the others' are cut before they leave.
-pub(super) fn queues(config: &Config, ports: &[OpenPort]) -> Result<Vec<PortQueues>> {
-    let super_frames = ports.iter().any(OpenPort::takes_super_frames);
+pub(super) fn queues(config: &Config, opened: &Opened) -> Result<Vec<PortQueues>> {
+    let ports = config.ports.iter().zip(&opened.ports).zip(&opened.pollers);
+    let super_frames = opened.ports.iter().any(OpenPort::takes_super_frames);
     let all: Result<Vec<_>> =
-        config.ports.iter().zip(ports).map(|(config, port)| queues_of(&config.name, port, super_frames)).collect();
+        ports.map(|((config, port), pollers)| queues_of(&config.name, port, pollers, super_frames)).collect();
     all.inspect(|all| {
         if config.router.idle != config::Idle::Poll {
             all.iter().for_each(say_what_wakes);
@@ -265,7 +313,7 @@ fn say_what_wakes(port: &PortQueues) {
     }
 }
 
-fn queues_of(name: &str, port: &OpenPort, super_frames: bool) -> Result<PortQueues> {
+fn queues_of(name: &str, port: &OpenPort, pollers: &[usize], super_frames: bool) -> Result<PortQueues> {
     let info = port.info();
     let slow = port.dpdk().and_then(DpdkPort::slow_path_queue);
     let cut = super_frames && !port.takes_super_frames();
@@ -276,6 +324,7 @@ fn queues_of(name: &str, port: &OpenPort, super_frames: bool) -> Result<PortQueu
     Ok(PortQueues {
         name: name.to_owned(),
         port: info.port,
+        pollers: pollers.to_vec(),
         receive: (0..info.receive_queues).map(|index| port.receive(index)).collect::<Result<_>>()?,
         slow_receive: slow.map(|index| port.receive(index)).transpose()?,
         transmit: (0..info.transmit_queues).map(transmit).collect::<Result<_>>()?,

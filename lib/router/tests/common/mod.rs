@@ -112,7 +112,7 @@ impl TransmitQueue for Drain {
 }
 
 impl Fabric for HeapFabric {
-    fn hand_over(&mut self) -> Result<Ring, Refusal> {
+    fn hand_over(&mut self, _worker: usize) -> Result<Ring, Refusal> {
         // Port 0: heap queues do not keep the port of a packet, so tests with hand-over receive on port 0 only.
         let queue = HeapQueue::new(self.0, 0, 1024);
         Ok((Box::new(Producers(queue.clone())), Box::new(queue)))
@@ -255,9 +255,12 @@ impl Bed {
         let infos: Vec<PortInfo> = (0..).zip(&config.ports).map(info).collect();
         // Those that filters of a device would fill.
         let steered: Vec<_> = make(1).into_iter().flatten().collect();
+        let nowhere = (vec![None; config.ports.len()], vec![None; workers]);
+        let pollers = perigee_router::pollers(&config, (&nowhere.0, &nowhere.1));
         let ports = infos.iter().zip(receive.iter().zip(&transmit)).map(|(info, (rx, tx))| PortQueues {
             name: info.device.clone(),
             port: info.port,
+            pollers: pollers[usize::from(info.port)].clone(),
             receive: rx.iter().map(|queue| Box::new(queue.clone()) as Box<dyn ReceiveQueue>).collect(),
             slow_receive: Some(Box::new(steered[usize::from(info.port)].clone())),
             transmit: tx.iter().map(|queue| Box::new(queue.clone()) as Box<dyn TransmitQueue>).collect(),
