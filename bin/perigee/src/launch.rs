@@ -26,11 +26,12 @@ use perigee_lua::{Script, Scripts};
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted};
 use perigee_packet::{Pool, TransmitBuffer};
 use perigee_router::{
-    AssistantBell, AssistantParts, AssistantThread, Assistants, Forwarding, LinuxParts, Mailbox, Ports, Rebuild,
-    Settings, SlowParts, Staging, WorkerEnd, WorkerQueues, Workers, wire, wiring,
+    AssistantBell, AssistantParts, AssistantThread, Assistants, Forwarding, LinuxParts, Lookups, Mailbox, Ports,
+    Rebuild, Settings, SlowParts, Staging, WorkerEnd, WorkerQueues, Workers, wire, wiring,
 };
 use perigee_worker::{Clock, Idle, PuntReader, Stop, Worker, WorkerParts, punt_rings};
 use ports::{Opened, open_ports, pci_devices, queues, router_port, worker_nodes};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -144,7 +145,25 @@ fn staging(tables: Staging, custom: Arc<CustomReasons>) -> perigee_lua::Staging 
 fn tables(config: &Config, eal: &Eal, opened: &Opened) -> Result<(Forwarding, DpdkFilters)> {
     let rebuild = DpdkFilters { eal: eal.clone(), done: opened.steered.clone() };
     let filters = rebuild.filters(config).map_err(|error| anyhow!(error))?;
-    Ok((Forwarding::new(config, &opened.infos, filters, check::lookups())?, rebuild))
+    Ok((Forwarding::new(config, &opened.infos, filters, lookups(config))?, rebuild))
+}
+
+/// The lookup structures; on a machine with several NUMA nodes in a copy for each of those that have workers.
+fn lookups(config: &Config) -> Lookups {
+    let nodes = table_nodes(config);
+    if nodes.is_empty() {
+        return check::lookups();
+    }
+    let names: Vec<_> = nodes.iter().map(u16::to_string).collect();
+    tracing::info!("routing tables are on NUMA node{} {}", if nodes.len() > 1 { "s" } else { "" }, names.join(", "));
+    let copies = nodes.len();
+    check::lookups().on_nodes(copies, Arc::new(move |copy, work| dpdk::numa::allocate_on(nodes[copy], work)))
+}
+
+/// The NUMA nodes that have workers, in rising order; none on a machine with one node.
+fn table_nodes(config: &Config) -> Vec<u16> {
+    let nodes: BTreeSet<u16> = worker_nodes(config).into_iter().flatten().collect();
+    nodes.into_iter().collect()
 }
 
 /// What all threads share.
@@ -266,7 +285,10 @@ fn assemble(
     let (assistants, helpers) = assistants(&config, queues, bells, &opened, &forwarding, &common);
     let counters = ends.iter().map(|end| end.counters.clone()).collect();
     let server = Server::start(&config.router.socket, config.router.metrics, Arc::new(common.mailbox.clone()))?;
-    let cores: Vec<u16> = config.workers.iter().map(|worker| worker.core).collect();
+    let (nodes, of_workers) = (table_nodes(&config), worker_nodes(&config));
+    let copy = |node: Option<u16>| nodes.iter().position(|own| Some(*own) == node).unwrap_or(0);
+    let places: Vec<_> =
+        config.workers.iter().zip(of_workers).map(|(worker, node)| (worker.core, copy(node))).collect();
     let ports = opened.ports.iter().zip(twins).map(router_port).collect();
     let slow = SlowParts {
         version: version(&config, path),
@@ -297,6 +319,6 @@ fn assemble(
         ports: opened.ports,
         pools: opened.pools,
     };
-    running.start_threads(&eal, workers, &cores, &scripts, helpers, (slow, linux))?;
+    running.start_threads(&eal, workers, &places, &scripts, helpers, (slow, linux))?;
     Ok(running)
 }

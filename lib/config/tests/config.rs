@@ -455,7 +455,10 @@ fn workers_name_their_ports() {
     check(&one("[]").replace("ports", "«ports»"), &["found no port, expected the name of at least one"]);
     check(&format!("{PORT}weight = «0»\n"), &["found 0, expected a weight from 1 to 1000"]);
     // Where a port could not be read, its name is not the mistake.
-    check(&format!("[port.«\"a b\"»]\ndevice = \"net_null7\"\n{PORT}[[worker]]\ncore = 1\nports = [\"x\"]\n"), &["found the port name"]);
+    check(
+        &format!("[port.«\"a b\"»]\ndevice = \"net_null7\"\n{PORT}[[worker]]\ncore = 1\nports = [\"x\"]\n"),
+        &["found the port name"],
+    );
 
     let idle = config("[[worker]]\ncore = 2\nports = [\"lan\", \"wan\"]\n[[worker]]\ncore = 1\n").unwrap();
     assert!(idle.warnings[0].message.contains("found no port for the worker on core 1"), "{:?}", idle.warnings);

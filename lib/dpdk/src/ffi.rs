@@ -397,6 +397,7 @@ unsafe extern "C" {
     pub fn perigee_pause(ns: u32) -> c_int;
     pub fn perigee_monitor(port: u16, queue: u16, ns: u32) -> c_int;
 
+    pub fn perigee_prefer_node(node: c_int) -> c_int;
     pub fn perigee_errno() -> c_int;
     pub fn perigee_lcore() -> c_uint;
     pub fn perigee_tsc() -> u64;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! NUMA nodes: which cores and devices are near each other, and which core a thread should have for its devices.
 
+use crate::ffi;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -76,6 +77,21 @@ impl Topology {
         let order = |core: &&usize| (!is_near(**core), **core != preferred);
         free.iter().min_by_key(order).map_or(Place::Anywhere, |&core| Place::Core(core))
     }
+}
+
+/// Calls `work`; memory that it touches first is on `node`, where there is some, and where the kernel knows of nodes.
+pub fn allocate_on(node: u16, work: &mut dyn FnMut()) {
+    struct AsBefore;
+    impl Drop for AsBefore {
+        fn drop(&mut self) {
+            // SAFETY: sets a policy of the calling thread's.
+            unsafe { ffi::perigee_prefer_node(-1) };
+        }
+    }
+    // SAFETY: as above. If it is refused, memory is where the thread runs.
+    unsafe { ffi::perigee_prefer_node(node.into()) };
+    let _as_before = AsBefore;
+    work();
 }
 
 /// The numbers of a list such as "0-3,8".
@@ -196,6 +212,15 @@ mod tests {
             assert_eq!(one.place(&[0, 1], &[0, 1], None, node), Place::Anywhere);
         }
         assert_eq!((one.several(), one.node_of(0), one.current()), (false, None, None));
+    }
+
+    #[test]
+    fn memory_can_be_placed_on_any_node_there_may_be() {
+        for node in [0, 1, 63, 1023, 1024, u16::MAX] {
+            let mut done = 0;
+            allocate_on(node, &mut || done += std::hint::black_box(vec![1u8; 1 << 20]).len());
+            assert_eq!(done, 1 << 20, "node {node}");
+        }
     }
 
     #[test]

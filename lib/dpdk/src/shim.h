@@ -189,6 +189,9 @@ int perigee_can_monitor(uint16_t port, uint16_t queue);
 int perigee_pause(uint32_t ns);
 int perigee_monitor(uint16_t port, uint16_t queue, uint32_t ns);
 
+/* New memory of the calling thread is on this node where there is some; below 0: as before. */
+int perigee_prefer_node(int node);
+
 int perigee_errno(void);
 unsigned int perigee_lcore(void);
 uint64_t perigee_tsc(void);

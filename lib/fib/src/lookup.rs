@@ -8,6 +8,7 @@ pub(crate) mod dir24;
 pub(crate) mod dirb;
 pub(crate) mod double;
 pub(crate) mod dxr;
+pub mod nodes;
 pub(crate) mod poptrie;
 pub(crate) mod range6;
 pub(crate) mod reads;

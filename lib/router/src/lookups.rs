@@ -2,6 +2,7 @@
 //! The lookup structures that a router may use: perigee_fib's, and those that the program adds.
 
 use perigee_config::{AUTO, FibChoice, FibNames};
+use perigee_fib::lookup::nodes::{PerNode, Place};
 use perigee_fib::structures::{self, DEFAULT4, DEFAULT6};
 use perigee_fib::{FibError, FibWriter, LookupError, LookupWriter, Structure};
 use perigee_net::Address;
@@ -11,12 +12,14 @@ use perigee_net::Address;
 pub struct Lookups {
     v4: Vec<Structure<u32>>,
     v6: Vec<Structure<u128>>,
+    /// Copies of each, and where they are; `None`: one, wherever its memory happens to be.
+    nodes: Option<(usize, Place)>,
 }
 
 impl Default for Lookups {
     /// Those of perigee_fib.
     fn default() -> Self {
-        Self { v4: structures::IPV4.to_vec(), v6: structures::IPV6.to_vec() }
+        Self { v4: structures::IPV4.to_vec(), v6: structures::IPV6.to_vec(), nodes: None }
     }
 }
 
@@ -27,6 +30,12 @@ impl Lookups {
         self.v4.extend_from_slice(v4);
         self.v6.extend_from_slice(v6);
         self
+    }
+
+    /// The same in this many copies, one for each NUMA node that has workers; see [`perigee_fib::lookup::nodes`].
+    #[must_use]
+    pub fn on_nodes(self, copies: usize, place: Place) -> Self {
+        Self { nodes: Some((copies, place)), ..self }
     }
 
     /// Their names, for the configuration.
@@ -42,8 +51,8 @@ impl Lookups {
     /// # Errors
     /// A structure cannot be made.
     pub fn make(&self, choice: &FibChoice, gateways: u32) -> Result<FibWriter, FibError> {
-        let v4 = one(&self.v4, &choice.v4, DEFAULT4)?;
-        let v6 = one(&self.v6, &choice.v6, DEFAULT6)?;
+        let v4 = one(&self.v4, &choice.v4, DEFAULT4, &self.nodes)?;
+        let v6 = one(&self.v6, &choice.v6, DEFAULT6, &self.nodes)?;
         FibWriter::with(gateways, v4, v6)
     }
 }
@@ -53,8 +62,12 @@ fn one<A: Address>(
     list: &[Structure<A>],
     name: &str,
     default: &Structure<A>,
+    nodes: &Option<(usize, Place)>,
 ) -> Result<Box<dyn LookupWriter<A>>, LookupError> {
     debug_assert!(name == AUTO || list.iter().any(|structure| structure.name == name), "no structure {name}");
     let structure = list.iter().find(|structure| structure.name == name).unwrap_or(default);
-    (structure.new)()
+    match nodes {
+        None => (structure.new)(),
+        Some((copies, place)) => Ok(Box::new(PerNode::new(*copies, place.clone(), structure.new)?)),
+    }
 }

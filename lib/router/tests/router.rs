@@ -7,6 +7,7 @@ use common::*;
 use perigee_api::answers::DoneIn;
 use perigee_api::queries::{AddRoute, Reload, ShowConfig, ShowFib, ShowFilters, ShowPorts, ShowRoutes};
 use perigee_api::{Backend, Query, Reply, Request, RouteChange, Server};
+use perigee_fib::lookup::nodes::{Place, read_copy};
 use perigee_fib::{Buffer, DoubleBuffered, Lookup, LookupError, NextHopId, Structure};
 use perigee_net::{Address, MacAddr, PrefixOf};
 use perigee_netlink::message::{Link, Message};
@@ -69,6 +70,39 @@ fn a_packet_waits_for_its_neighbor_and_the_next_goes_by_the_fast_path() {
     assert_eq!((frame.destination(), frame.source()), (PEER_B, MacAddr(mac(1))));
     let packet = Ipv4::new(frame.payload()).unwrap();
     assert!(packet.ttl() == 63 && packet.verify_checksum());
+    assert_eq!(bed.end(), 0);
+}
+
+/// As on a machine with two NUMA nodes, whose workers read a copy each.
+#[test]
+fn workers_forward_by_the_copy_of_their_own_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let placed = Arc::new(Mutex::new([0, 0]));
+    let note = placed.clone();
+    let place: Place = Arc::new(move |copy, work: &mut dyn FnMut()| {
+        note.lock().unwrap()[copy] += 1;
+        work();
+    });
+    let lookups = Lookups::default().on_nodes(2, place);
+    let (path, socket) = (folder.path().join("router.toml"), folder.path().join("api.sock"));
+    let mut bed = Bed::with(TWO_PORTS, &path, ONE_EACH, lookups);
+    let _server = Server::start(&socket, None, Arc::new(bed.mailbox.clone())).unwrap();
+    bed.receive[0][0].inject(&udp("10.0.2.2", 64, 1));
+    bed.settle();
+    answer_arp(&bed, 1, bed.sent(1), PEER_B);
+    bed.settle();
+    bed.sent(1);
+    let before = *placed.lock().unwrap();
+    assert!(bed.call(&socket, AddRoute(route_via("10.9.0.0/16", "10.0.2.2"))).contains("added"));
+    bed.settle();
+    assert!(placed.lock().unwrap().iter().zip(before).all(|(now, before)| *now > before), "both copies changed");
+    for copy in [0, 1] {
+        read_copy(copy);
+        bed.receive[0][0].inject(&udp("10.9.1.1", 64, 1));
+        bed.settle();
+        assert_eq!(bed.sent(1).len(), 1, "copy {copy}");
+    }
+    read_copy(0);
     assert_eq!(bed.end(), 0);
 }
 

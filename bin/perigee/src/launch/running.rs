@@ -83,23 +83,26 @@ fn keep_off(workers: &[u16]) {
 }
 
 impl Running {
+    /// Starts all threads; `places`: the core of each worker, and which copy of the tables it reads.
     pub(super) fn start_threads(
         &mut self,
         eal: &Eal,
         workers: Vec<Worker>,
-        cores: &[u16],
+        places: &[(u16, usize)],
         scripts: &Scripts,
         assistants: Vec<AssistantThread>,
         (slow, linux): (SlowParts, LinuxParts),
     ) -> Result<()> {
         // Now: once threads have filters of their own, all of them cannot be given one.
         confined(confine::process());
-        for (worker, core) in workers.into_iter().zip(cores.iter().copied()) {
+        let cores: Vec<u16> = places.iter().map(|(core, _)| *core).collect();
+        for (worker, (core, copy)) in workers.into_iter().zip(places.iter().copied()) {
             let (eal, scripts) = (eal.clone(), scripts.clone());
             let xdp = self.ports.iter().any(|port| matches!(port, OpenPort::Xdp(..)));
             let body = move || {
                 let _registered = enter(&eal);
                 perigee_worker::wake_in_time();
+                perigee_fib::lookup::nodes::read_copy(copy);
                 if let Err(error) = dpdk::pin_current_thread(core.into()) {
                     tracing::warn!("worker {} is not pinned: {error}", worker.id());
                 }
