@@ -9,6 +9,8 @@
 //! gen                      the generator beside testpmd's, searches for a known limit, tasks in `perigee task`
 //! slowpath                 `perigee run` under a flood of punted packets; assistants alone on one core and two
 //! soak                     `perigee run` under traffic for long, with everything around it in motion; what is lost, memory, gaps
+//! scaling                  workers, and lookups alone, on several threads beside one
+//! power                    `perigee run` under parts of its load: CPU time and delays by idle policy
 //! multicast                copies for groups, by the fast path and by an assistant
 //! snabb                    graphs of apps; in namespaces, programs by perigee and by Snabb in turn
 //! ns3                      a program that measures itself
@@ -26,6 +28,8 @@ mod machine;
 mod multicast;
 mod ns3;
 mod peers;
+mod power;
+mod scaling;
 mod slowpath;
 mod snabb;
 mod soak;
@@ -70,6 +74,10 @@ enum Command {
     Attack(attack::AttackArgs),
     /// A router under traffic for long, while everything around it changes, flaps and dies
     Soak(soak::SoakArgs),
+    /// CPU time of a worker and delays of packets by idle policy, at 0 to 100 % load
+    Power(power::PowerArgs),
+    /// Several workers, and lookups on several threads, beside one
+    Scaling(scaling::ScalingArgs),
     /// Graphs of Snabb apps, on one thread and on two, and programs in turn with Snabb itself
     Snabb(snabb::SnabbBenchArgs),
     /// The process that forwards; `forward` starts it
@@ -89,6 +97,8 @@ fn main() -> ExitCode {
         Command::SlowPath(args) => slowpath::slow_path(args),
         Command::Attack(args) => attack::attack(args),
         Command::Soak(args) => soak::soak(args),
+        Command::Power(args) => power::power(args),
+        Command::Scaling(args) => scaling::scaling(args),
         Command::Snabb(args) => snabb::snabb(args),
         Command::ForwardWorker(args) => worker::serve(args),
     };

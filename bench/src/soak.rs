@@ -18,7 +18,7 @@ mod events;
 mod inside;
 mod report;
 mod samples;
-mod traffic;
+pub mod traffic;
 
 use crate::isolated;
 use crate::machine::{self, Interrupts, Machine};
