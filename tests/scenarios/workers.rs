@@ -6,7 +6,11 @@ use perigee_tests::{Good, Host, Router, World, wait_until};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
-perigee_tests::scenarios![flows_spread_over_the_workers_queues, flows_spread_in_software_where_queues_are_missing,];
+perigee_tests::scenarios![
+    flows_spread_over_the_workers_queues,
+    flows_spread_in_software_where_queues_are_missing,
+    each_worker_receives_the_port_it_names,
+];
 
 /// Each of many flows sends packets in both directions.
 fn many_flows(client: &Host, server: &Host) {
@@ -105,4 +109,24 @@ fn check_shares_of_hand_over(router: &Router) {
     assert!(queues.iter().all(|q| q.contains("hand-over")), "{queues:?}");
     check_shares(router, "by hand-over");
     wait_until("nothing to be lost between workers", || router.dropped("host.hand_over_full") == 0);
+}
+
+/// Both directions of a flow are different workers' then, and idle ones are woken by their own ports.
+fn each_worker_receives_the_port_it_names(world: &World) {
+    let Pair { client, server } = Pair::new(world);
+    let workers = "[[worker]]\ncore = 0\nports = [\"lan\"]\n[[worker]]\ncore = 0\n";
+    let router = world.router("", &format!("{workers}{PORTS}"));
+    let queues: Vec<String> =
+        router.show("workers").as_array().expect("workers").iter().map(|w| w["queues"].to_string()).collect();
+    assert_eq!(queues, ["[\"lan:0\"]", "[\"wan:0\"]"]);
+    client.reaches("10.0.2.2");
+    client.reaches("2001:db8:2::2");
+    many_flows(&client, &server);
+    many_streams(&client, &server);
+    check_shares(&router, "a port each");
+    for line in ["port wan: polled by worker 1", "port wan: idle workers wake by socket"] {
+        assert!(router.log().contains(line), "{line} is not in\n{}", router.log());
+    }
+    router.alone();
+    router.stop();
 }

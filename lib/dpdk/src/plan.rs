@@ -146,7 +146,8 @@ impl Plan {
 
     /// Asks for receive interrupts, or does no longer.
     pub(crate) fn interrupts(&mut self, wanted: bool) {
-        self.features = self.features & !ffi::INTERRUPTS | u16::from(wanted) * ffi::INTERRUPTS;
+        self.features &= !ffi::INTERRUPTS;
+        self.features |= if wanted { ffi::INTERRUPTS } else { 0 };
     }
 
     pub(crate) fn setup(&self, config: &PortConfig, port: u16, device: &DeviceInfo, pool: &MbufPool) -> Setup {
