@@ -96,7 +96,7 @@ impl World {
     /// other sections.
     pub fn configuration(&self, router: &str, rest: &str) -> PathBuf {
         let text = format!(
-            "[router]\nname = \"t\"\nidle = \"sleep\"\nsocket = \"{FOLDER}/t.sock\"\n{router}\n\
+            "[router]\nname = \"t\"\nidle = \"adaptive\"\nsocket = \"{FOLDER}/t.sock\"\n{router}\n\
              [eal]\nhugepages = false\nmemory = 160\n\n{rest}\n"
         );
         self.file("router.toml", &text)
