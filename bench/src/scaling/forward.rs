@@ -46,7 +46,7 @@ impl Forward {
     /// Opens what up to `most` workers need.
     pub fn start(most: usize, burst: usize, hugepages: bool) -> Result<Forward> {
         let folder = tempfile::tempdir()?;
-        let mut frames = Traffic::eight()?.sources.remove(0);
+        let mut frames = Traffic::small::<u32>()?.sources.remove(0);
         frames.truncate(PACKETS);
         let hugepages = if hugepages { Hugepages::Yes } else { Hugepages::No };
         let eal = Eal::start(&EalConfig { hugepages, memory_mb: super::MEMORY, ..EalConfig::default() })?;
