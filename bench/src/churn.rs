@@ -12,7 +12,7 @@
 mod bgp;
 mod inside;
 mod measure;
-mod netlink;
+pub mod netlink;
 mod report;
 mod router;
 mod table;

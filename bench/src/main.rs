@@ -5,6 +5,7 @@
 //! forward, instructions    worker: the forwarding loop in a process of its own    traffic: packets, and how they must leave
 //! fib                      lookup structures; --in-router in the worker           table: routes, an oracle, destinations
 //! churn                    `perigee run` in namespaces (perigee-lab), a pump of route changes
+//! changes                  route changes through the router's tables alone, layer by layer
 //! attack                   `perigee run` in namespaces under floods of garbage: what the others notice
 //! gen                      the generator beside testpmd's, searches for a known limit, tasks in `perigee task`
 //! slowpath                 `perigee run` under a flood of punted packets; assistants alone on one core and two
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod attack;
+mod changes;
 mod churn;
 mod fib;
 mod forward;
@@ -58,6 +60,8 @@ enum Command {
     Fib(fib::FibArgs),
     /// A full table and many changes of it, through Linux: time, memory, lost packets, the worker's longest pause
     Churn(churn::ChurnArgs),
+    /// Changes of routes through the tables alone, layer by layer: per second, one at a time and in runs
+    Changes(changes::ChangesArgs),
     /// The generator and tasks: frames per second beside dpdk-testpmd's, gaps at constant rates, searches, pipes and rings
     #[command(name = "gen")]
     Generate(generate::GenerateArgs),
@@ -90,6 +94,7 @@ fn main() -> ExitCode {
         Command::Forward(args) => forward::forward(args),
         Command::Fib(args) => fib::fib(args),
         Command::Churn(args) => churn::churn(args),
+        Command::Changes(args) => changes::changes(args),
         Command::Generate(args) => generate::generate(args),
         Command::Instructions(args) => instructions::instructions(args),
         Command::Multicast(args) => multicast::run(args),

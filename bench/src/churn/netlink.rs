@@ -189,7 +189,8 @@ fn family(address: IpAddr) -> u8 {
 }
 
 /// Appends `nlmsghdr`, `rtmsg` and attributes.
-fn encode(to: &mut Vec<u8>, change: Change, route: &Route, interface: u32) {
+/// Appends the message that asks for a change; what the kernel reports is laid out alike.
+pub fn encode(to: &mut Vec<u8>, change: Change, route: &Route, interface: u32) {
     let start = to.len();
     let (kind, flags) = match change {
         Change::Announce => (RTM_NEWROUTE, NLM_F_REQUEST | NLM_F_CREATE | NLM_F_REPLACE),

@@ -205,7 +205,7 @@ impl Forwarding {
     ///
     /// # Errors
     /// A route does not fit; it is tried again with the next change. Everything else is visible.
-    pub(crate) fn publish(&mut self) -> Result<(), ForwardingError> {
+    pub fn publish(&mut self) -> Result<(), ForwardingError> {
         // A lookup structure may be waiting for the memory of old tables that nobody holds any more.
         lock(&self.published).reclaim();
         let done = self.routing.commit();
@@ -235,7 +235,7 @@ impl Forwarding {
     }
 
     /// Frees tables and memory that no worker can hold any more.
-    pub(crate) fn reclaim(&mut self) {
+    pub fn reclaim(&mut self) {
         let mut published = lock(&self.published);
         published.reclaim();
         lock(&self.staging.0).reclaim();

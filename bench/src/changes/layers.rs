@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: MIT
+//! The layers that a change of a route goes through, each with those below it.
+
+use crate::churn::netlink::{Change, Route as Sent, encode};
+use crate::table::{Entry, Family};
+use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
+use perigee_config::{Config, Machine};
+use perigee_fib::{FibWriter, Lookup, LookupWriter, NextHopId, NextHopWriter, Published, Subscriber, structures};
+use perigee_linux::{FeedId, Follower, Input, Port, Report, Setup, Table as _};
+use perigee_modules::Tables;
+use perigee_net::{InterfaceId, MacAddr, Prefix, PrefixOf, Route, RouteKey, RouteSource, RouteTarget};
+use perigee_netlink::fpm;
+use perigee_netlink::message::{Link, Message};
+use perigee_packet::PortInfo;
+use perigee_router::{Filters, Forwarding, Lookups};
+use serde::Serialize;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The most different gateways: hosts of the network that they are in.
+pub const MOST_GATEWAYS: u32 = 60_000;
+/// Linux's number of the port that they are on.
+const LINK: u32 = 7;
+/// Its interface.
+const INTERFACE: InterfaceId = InterfaceId(0);
+/// The routes' key.
+const KEY: RouteKey = RouteKey::of(RouteSource::Linux);
+
+/// How much of the way a change goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Of {
+    /// A lookup structure alone
+    Lookup,
+    /// The routing table and the lookup structure
+    Fib,
+    /// A router's tables
+    Router,
+    /// From the kernel's messages on
+    Netlink,
+    /// From zebra's messages on
+    Fpm,
+}
+
+impl Of {
+    /// All of them.
+    pub const ALL: [Of; 5] = [Of::Lookup, Of::Fib, Of::Router, Of::Netlink, Of::Fpm];
+}
+
+impl fmt::Display for Of {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Of::Lookup => "lookup",
+            Of::Fib => "fib",
+            Of::Router => "router",
+            Of::Netlink => "netlink",
+            Of::Fpm => "fpm",
+        })
+    }
+}
+
+/// One of them, with a table.
+pub trait Layer {
+    /// Announces or withdraws routes, named by their places in the table.
+    fn change(&mut self, routes: &[u32], announce: bool) -> Result<()>;
+    /// Makes that visible, and lets memory be used again.
+    fn commit(&mut self) -> Result<()>;
+    /// At how many first addresses of prefixes a reader finds something else than the table has.
+    fn wrong(&self) -> usize;
+}
+
+/// What differs between the families.
+pub trait Routed: Family {
+    /// An empty lookup structure of this name.
+    fn lookup(name: &str) -> Result<Box<dyn LookupWriter<Self>>>;
+    /// An empty forwarding table with it.
+    fn fib(name: &str) -> Result<FibWriter>;
+    /// The value of `fib` in a configuration.
+    fn choice(name: &str) -> String;
+    /// A gateway.
+    fn gateway(number: u32) -> IpAddr;
+    /// A prefix of either family.
+    fn prefix(prefix: PrefixOf<Self>) -> Prefix;
+}
+
+impl Routed for u32 {
+    fn lookup(name: &str) -> Result<Box<dyn LookupWriter<u32>>> {
+        let structure = structures::IPV4.iter().find(|structure| structure.name == name);
+        Ok((structure.context("no such structure")?.new)()?)
+    }
+
+    fn fib(name: &str) -> Result<FibWriter> {
+        Ok(FibWriter::with(NextHopWriter::MAX, Self::lookup(name)?, (structures::DEFAULT6.new)()?)?)
+    }
+
+    fn choice(name: &str) -> String {
+        format!("[\"{name}\", \"auto\"]")
+    }
+
+    fn gateway(number: u32) -> IpAddr {
+        Ipv4Addr::from_bits(0x0a00_0002 + number).into()
+    }
+
+    fn prefix(prefix: PrefixOf<u32>) -> Prefix {
+        prefix.into()
+    }
+}
+
+impl Routed for u128 {
+    fn lookup(name: &str) -> Result<Box<dyn LookupWriter<u128>>> {
+        let structure = structures::IPV6.iter().find(|structure| structure.name == name);
+        Ok((structure.context("no such structure")?.new)()?)
+    }
+
+    fn fib(name: &str) -> Result<FibWriter> {
+        Ok(FibWriter::with(NextHopWriter::MAX, (structures::DEFAULT4.new)()?, Self::lookup(name)?)?)
+    }
+
+    fn choice(name: &str) -> String {
+        format!("[\"auto\", \"{name}\"]")
+    }
+
+    fn gateway(number: u32) -> IpAddr {
+        Ipv6Addr::from_bits(0xfd << 120 | u128::from(number + 2)).into()
+    }
+
+    fn prefix(prefix: PrefixOf<u128>) -> Prefix {
+        prefix.into()
+    }
+}
+
+/// A layer, still empty.
+pub fn make<A: Routed>(of: Of, structure: &str, routes: &[Entry<A>], next_hops: u32) -> Result<Box<dyn Layer>> {
+    let ids: Vec<u32> = routes.iter().map(|(_, id)| id.0 - NextHopId::FIRST_FREE).collect();
+    let gateway = |at: usize| A::gateway(ids[at] % next_hops);
+    let mut published = Published::new(());
+    let subscriber = published.subscribe();
+    Ok(match of {
+        Of::Lookup => Box::new(Alone { routes: routes.to_vec(), lookup: A::lookup(structure)?, published, subscriber }),
+        Of::Fib => {
+            let to = |at| Route {
+                target: RouteTarget::Gateway { address: gateway(at), interface: Some(INTERFACE) },
+                ..Route::new(RouteSource::Linux, RouteTarget::Blackhole)
+            };
+            let of = |(at, (prefix, _)): (usize, &Entry<A>)| (A::prefix(*prefix), to(at));
+            let routes = routes.iter().enumerate().map(of).collect();
+            Box::new(Routes { routes, fib: A::fib(structure)?, published, subscriber })
+        }
+        Of::Router | Of::Netlink | Of::Fpm => {
+            let gateways = (0..routes.len()).map(gateway);
+            let routes: Vec<_> = routes.iter().map(|(prefix, _)| A::prefix(*prefix)).zip(gateways).collect();
+            let mut router = Router::new(of, &A::choice(structure), &routes)?;
+            // The first tables, and what was made for them, are let go.
+            router.commit()?;
+            Box::new(router)
+        }
+    })
+}
+
+/// A lookup structure alone.
+struct Alone<A: Family> {
+    routes: Vec<Entry<A>>,
+    lookup: Box<dyn LookupWriter<A>>,
+    published: Published<()>,
+    subscriber: Subscriber<()>,
+}
+
+impl<A: Family> Layer for Alone<A> {
+    fn change(&mut self, routes: &[u32], announce: bool) -> Result<()> {
+        for at in routes {
+            let (prefix, id) = self.routes[*at as usize];
+            match announce {
+                true => drop(self.lookup.insert(prefix, id)?),
+                false => drop(self.lookup.remove(prefix)?),
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.lookup.commit()?;
+        self.subscriber.refresh();
+        self.lookup.reclaim(self.published.grace());
+        Ok(())
+    }
+
+    fn wrong(&self) -> usize {
+        let reader = self.lookup.reader();
+        let is_wrong = |(at, (prefix, id)): &(usize, &Entry<A>)| {
+            // A longer prefix may begin with the same address; it is the next one then.
+            let next = self.routes.get(at + 1).is_none_or(|(next, _)| next.addr() != prefix.addr());
+            next && Lookup::lookup(&*reader, prefix.addr()) != *id
+        };
+        self.routes.iter().enumerate().filter(is_wrong).count()
+    }
+}
+
+/// Routes and what follows from them.
+struct Routes {
+    routes: Vec<(Prefix, Route)>,
+    fib: FibWriter,
+    published: Published<()>,
+    subscriber: Subscriber<()>,
+}
+
+impl Layer for Routes {
+    fn change(&mut self, routes: &[u32], announce: bool) -> Result<()> {
+        for at in routes {
+            let (prefix, route) = &self.routes[*at as usize];
+            match announce {
+                true => self.fib.insert(*prefix, route.clone())?,
+                false => drop(self.fib.remove(*prefix, route.key())?),
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.fib.commit()?;
+        self.subscriber.refresh();
+        self.fib.reclaim(self.published.grace());
+        Ok(())
+    }
+
+    fn wrong(&self) -> usize {
+        let differs = |(prefix, _): &&(Prefix, Route)| {
+            let first = prefix.addr();
+            self.fib.reader().lookup(first).0 != self.fib.expected(first) || self.fib.rib().routes(*prefix).is_empty()
+        };
+        self.routes.iter().filter(differs).count()
+    }
+}
+
+/// A router's tables, and who writes to them.
+struct Router {
+    of: Of,
+    routes: Vec<(Prefix, Route)>,
+    /// The messages that announce and withdraw each route, and where each ends.
+    announcements: Messages,
+    withdrawals: Messages,
+    forwarding: Forwarding,
+    follower: Follower,
+    worker: Subscriber<Tables>,
+}
+
+/// Encoded messages, one after the other.
+#[derive(Default)]
+struct Messages {
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+}
+
+impl Messages {
+    fn get(&self, at: u32) -> &[u8] {
+        let at = at as usize;
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        &self.bytes[start..self.ends[at] as usize]
+    }
+
+    fn push(&mut self, of: Of, change: Change, route: &Sent) {
+        let start = self.bytes.len();
+        if of == Of::Fpm {
+            self.bytes.extend([1, 1, 0, 0]);
+        }
+        encode(&mut self.bytes, change, route, LINK);
+        if of == Of::Fpm {
+            let length = (self.bytes.len() - start) as u16;
+            self.bytes[start + 2..start + 4].copy_from_slice(&length.to_be_bytes());
+        }
+        self.ends.push(self.bytes.len() as u32);
+    }
+}
+
+impl Router {
+    fn new(of: Of, fib: &str, routes: &[(Prefix, IpAddr)]) -> Result<Router> {
+        let feed = if of == Of::Fpm { "[linux]\nfeed = \"fpm\"\n" } else { "" };
+        let text = format!(
+            "[router]\ncores = [0]\nfib = {fib}\n{feed}[port.a]\ndevice = \"heap0\"\n\
+             addresses = [\"10.0.0.1/16\", \"fd00::1/64\"]\n"
+        );
+        let machine = Machine { cores: vec![0], fib: Lookups::default().names(), ..Machine::default() };
+        let config = Config::parse_on("changes.toml", &text, &machine)?;
+        let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+        let port = PortInfo {
+            port: 0,
+            device: "heap0".to_owned(),
+            driver: "heap".to_owned(),
+            mac,
+            mtu: 1500,
+            receive_queues: 1,
+            transmit_queues: 1,
+            numa_node: None,
+            offloads: vec![],
+            notes: vec![],
+        };
+        let forwarding = Forwarding::new(&config, &[port], Filters::default(), Lookups::default())?;
+        let zebra = (of == Of::Fpm).then_some(FeedId::Zebra);
+        let addresses = config.interfaces.iter().flat_map(|interface| interface.addresses.clone()).collect();
+        let follower = Follower::new(Setup {
+            linux: config.linux.clone(),
+            namespace: None,
+            identity: None,
+            ports: vec![Port {
+                name: "a".to_owned(),
+                number: 0,
+                mac,
+                mtu: 1500,
+                addresses,
+                twin: Some(LINK),
+                up: true,
+            }],
+            configured: 1,
+            neighbors: Vec::new(),
+            helper: false,
+            feeds: [FeedId::Kernel].into_iter().chain(zebra).collect(),
+        });
+        let (mut announcements, mut withdrawals) = (Messages::default(), Messages::default());
+        for (prefix, gateway) in routes.iter().filter(|_| of != Of::Router) {
+            let route = Sent { address: prefix.addr(), length: prefix.len(), gateway: *gateway };
+            announcements.push(of, Change::Announce, &route);
+            withdrawals.push(of, Change::Withdraw, &route);
+        }
+        let route = |(prefix, address): &(Prefix, IpAddr)| {
+            let target = RouteTarget::Gateway { address: *address, interface: Some(INTERFACE) };
+            (*prefix, Route::new(RouteSource::Linux, target))
+        };
+        let routes = routes.iter().map(route).collect();
+        let worker = forwarding.subscribe();
+        let mut router = Router { of, routes, announcements, withdrawals, forwarding, follower, worker };
+        router.meet_link(mac);
+        Ok(router)
+    }
+
+    /// The follower learns which link is the port's.
+    fn meet_link(&mut self, mac: MacAddr) {
+        let link =
+            Link { index: LINK, name: "a".to_owned(), up: true, carrier: true, mtu: 1500, mac: Some(mac), vlan: None };
+        self.report(FeedId::Kernel, Report::DumpBegins);
+        self.report(FeedId::Kernel, Report::Message { dumped: true, message: Message::Link(link) });
+        self.report(FeedId::Kernel, Report::DumpEnds { complete: true });
+        self.follower.settle(&mut self.forwarding);
+    }
+
+    fn report(&mut self, feed: FeedId, report: Report) {
+        self.follower.handle(0, Input::Reported(feed, report), &mut self.forwarding);
+    }
+
+    fn write(&mut self, routes: &[u32], announce: bool) -> Result<()> {
+        for at in routes {
+            let (prefix, route) = &self.routes[*at as usize];
+            match announce {
+                true => drop(self.forwarding.insert(*prefix, route.clone())?),
+                false => self.forwarding.withdraw(*prefix, KEY)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Layer for Router {
+    fn change(&mut self, routes: &[u32], announce: bool) -> Result<()> {
+        if self.of == Of::Router {
+            return self.write(routes, announce);
+        }
+        let (mut messages, mut tally) = (Vec::with_capacity(routes.len()), perigee_netlink::decode::Tally::default());
+        let feed = if self.of == Of::Fpm { FeedId::Zebra } else { FeedId::Kernel };
+        let encoded = if announce { &self.announcements } else { &self.withdrawals };
+        for at in routes {
+            let bytes = encoded.get(*at);
+            match self.of {
+                Of::Fpm => messages.extend(fpm::unpack(bytes).0),
+                _ => drop(perigee_netlink::decode::decode(bytes, None, &mut messages, &mut tally)),
+            }
+        }
+        ensure!(messages.len() == routes.len(), "{} of {} messages were understood", messages.len(), routes.len());
+        for message in messages {
+            self.report(feed, Report::Message { dumped: false, message });
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.follower.settle(&mut self.forwarding);
+        self.forwarding.publish()?;
+        self.worker.refresh();
+        self.forwarding.reclaim();
+        Ok(())
+    }
+
+    fn wrong(&self) -> usize {
+        let tables: &Tables = &self.worker;
+        let rib = perigee_linux::Table::rib(&self.forwarding);
+        let differs = |(prefix, route): &&(Prefix, Route)| {
+            let first = prefix.addr();
+            let found = tables.find(first);
+            found != perigee_linux::Audited::expected(&self.forwarding, first) || rib.route(*prefix, KEY) != Some(route)
+        };
+        self.routes.iter().filter(differs).count()
+    }
+}
