@@ -72,6 +72,15 @@ pub trait LookupWriter<A: Address>: Send {
     /// the change is [`uncommitted`](Self::uncommitted), and every commit tries again.
     fn remove(&mut self, prefix: PrefixOf<A>) -> Result<NextHopId, LookupError>;
 
+    /// Makes several changes, each of another prefix, by prefix: sets a next hop, or removes the prefix, if it is there. The same as
+    /// one after the other, but what they have in common is written once.
+    ///
+    /// # Errors
+    /// How many have been made, and why the next one is refused. Nothing has changed by that one or those behind it.
+    fn change_all(&mut self, changes: &[(PrefixOf<A>, Option<NextHopId>)]) -> Result<(), (usize, LookupError)> {
+        one_by_one(self, changes, 0)
+    }
+
     /// Makes all changes so far visible in [`reader`](Self::reader), for structures that collect them, and may replace a table
     /// with many gaps by one without, which gives memory back. To be called after one
     /// change or several. For its cost see [`commit_is_cheap`](Self::commit_is_cheap).
@@ -107,6 +116,30 @@ pub trait LookupWriter<A: Address>: Send {
 
     /// Bytes of the readers' half that are or were in use, retired memory included.
     fn memory(&self) -> usize;
+}
+
+/// Makes changes from the one at `from` on as [`LookupWriter::change_all`] does, one after the other.
+pub(crate) fn one_by_one<A: Address>(
+    writer: &mut (impl LookupWriter<A> + ?Sized),
+    changes: &[(PrefixOf<A>, Option<NextHopId>)],
+    from: usize,
+) -> Result<(), (usize, LookupError)> {
+    for (at, &(prefix, id)) in changes.iter().enumerate().skip(from) {
+        let done = match id {
+            Some(id) => writer.insert(prefix, id).map(drop),
+            None => writer.remove(prefix).map(drop),
+        };
+        match done {
+            Ok(()) | Err(LookupError::Missing { .. }) => {}
+            Err(error) => return Err((at, error)),
+        }
+    }
+    Ok(())
+}
+
+/// Whether all ids of these changes are ids.
+pub(crate) fn fit<P>(changes: &[(P, Option<NextHopId>)]) -> bool {
+    changes.iter().all(|(_, id)| id.is_none_or(|id| id.0 <= NextHopId::MAX))
 }
 
 /// A structure's name, and how to make an empty one.

@@ -11,8 +11,9 @@
 const PATIENCE: usize = 64;
 /// A copy is made if more than one part in so many of the memory is unused.
 const UNUSED: usize = 16;
-/// With gaps of just that size it waits for half as many changes as there are prefixes; with twice the gaps for a fourth.
-const SHARE: usize = 2 * UNUSED;
+/// With gaps of just that size it waits for twice as many changes as there are prefixes; with twice the gaps for as many. A copy
+/// costs as much as one or two changes of each prefix, so changes pay at most that again.
+const SHARE: usize = UNUSED / 2;
 
 /// How much a table has changed since it was built.
 #[derive(Default)]
@@ -48,9 +49,9 @@ mod tests {
     fn it_waits_for_changes_and_for_gaps() {
         let mut compaction = Compaction::default();
         (0..100).for_each(|_| compaction.changed());
-        assert!(!compaction.is_due(1300, 1600, 1000), "too few changes for so many prefixes");
+        assert!(!compaction.is_due(310, 1600, 1000), "too few changes for so many prefixes");
         assert!(!compaction.is_due(8, 1600, 1500), "no gaps");
-        assert!(compaction.is_due(1000, 1600, 1000));
+        assert!(compaction.is_due(300, 1600, 1000));
         assert!(!compaction.is_due(8, 1600, 1000), "it has just been tried");
         (0..64).for_each(|_| compaction.changed());
         assert!(compaction.is_due(8, 1600, 1499));

@@ -14,7 +14,7 @@ use crate::lookup::bm19::{Bm19, Bm19Writer, PLACES};
 use crate::lookup::simd::ipv4::{self, Bytes};
 use crate::lookup::simd::{Isa, prefetch};
 use crate::lookup::table::Table;
-use crate::lookup::{Lookup, LookupError, LookupWriter, check_id};
+use crate::lookup::{Lookup, LookupError, LookupWriter, check_id, fit, one_by_one};
 use crate::next_hop::NextHopId;
 use crate::publish::grace::Grace;
 use perigee_net::Prefix4;
@@ -282,11 +282,16 @@ impl DirbWriter {
                 front.paint(slot, &bm19.places(slot));
             }
         })?;
+        self.follow(before);
+        Ok(old)
+    }
+
+    /// BM19 has changed; before, its readers' half was this one.
+    fn follow(&mut self, before: *const Bm19) {
         self.behind |= self.bm19.is_behind();
         if Arc::as_ptr(self.bm19.shared()) != before {
             self.share();
         }
-        Ok(old)
     }
 }
 
@@ -333,6 +338,23 @@ impl LookupWriter<u32> for DirbWriter {
     fn remove(&mut self, prefix: Prefix4) -> Result<NextHopId, LookupError> {
         self.bm19.check_present(prefix)?;
         Ok(self.change(prefix, None)?.unwrap_or(NextHopId::NO_ROUTE))
+    }
+
+    fn change_all(&mut self, changes: &[(Prefix4, Option<NextHopId>)]) -> Result<(), (usize, LookupError)> {
+        if !fit(changes) {
+            return one_by_one(self, changes, 0);
+        }
+        let before = Arc::as_ptr(self.bm19.shared());
+        let bytes = self.front.as_ref().map(|front| front.bytes.clone());
+        let ahead = |slot: usize| bytes.iter().for_each(|bytes| prefetch(&bytes[slot * WORDS]));
+        let front = &mut self.front;
+        let done = self.bm19.change_all(changes, ahead, |bm19, slot| {
+            if let Some(front) = front {
+                front.paint(slot, &bm19.places(slot));
+            }
+        });
+        self.follow(before);
+        done
     }
 
     /// Assigns codes again if too many /24 have lost theirs to new next hops. Once `auto` has gone over to BM19, only

@@ -28,7 +28,7 @@ use crate::lookup::runs::{Run, runs, splice};
 use crate::lookup::simd;
 use crate::lookup::simd::Isa;
 use crate::lookup::table::Table;
-use crate::lookup::{Lookup, LookupError, LookupWriter, check_id};
+use crate::lookup::{Lookup, LookupError, LookupWriter, check_id, fit, one_by_one};
 use crate::next_hop::NextHopId;
 use crate::publish::grace::Grace;
 use crate::rib::tree::PrefixTree;
@@ -101,6 +101,10 @@ pub struct Range6Writer {
     compaction: Compaction,
     /// Whether readers do not see a removal yet, for want of memory.
     behind: bool,
+    /// Lists that keep their memory: of words, of blocks, and of what a builder compares.
+    fresh: Vec<u32>,
+    taken: Vec<Block>,
+    keys: Vec<u64>,
 }
 
 impl Range6Writer {
@@ -130,6 +134,9 @@ impl Range6Writer {
             most: ALL_LINES,
             compaction: Compaction::default(),
             behind: false,
+            fresh: Vec::new(),
+            taken: Vec::new(),
+            keys: Vec::new(),
         })
     }
 
@@ -151,7 +158,8 @@ impl Range6Writer {
         let longer = prefixes.iter().filter(|(prefix, _)| prefix.len() > 0);
         let runs = runs(default, 0, longer.map(|(prefix, &id)| (prefix, leaf(id))));
         let shared = copy.shared.clone();
-        let mut builder = Builder { words: &shared.words, blocks: &mut copy.blocks, taken: Vec::new() };
+        let mut builder =
+            Builder { words: &shared.words, blocks: &mut copy.blocks, taken: Vec::new(), keys: Vec::new() };
         let root = &shared.words[..1 << MAX_STRIDE];
         let put = |cell: usize, word| root[cell].store(word, Ordering::Release);
         if builder.cells(&runs, At { depth: 0, level: 0 }, MAX_STRIDE, put).is_none() {
@@ -182,19 +190,32 @@ impl Range6Writer {
 
     /// The runs of a block, from the prefixes in it and around it.
     fn runs(&self, block: Prefix6) -> Vec<Run> {
-        let around = self.prefixes.covering(truncated(block, block.len() - 1)).next();
-        let cover = around.filter(|(prefix, _)| prefix.len() > 0).map_or(0, |(_, &id)| leaf(id));
-        runs(block, cover, self.prefixes.covered_by(block).map(|(prefix, &id)| (prefix, leaf(id))))
+        let mut inside = self.prefixes.covered_by(block).map(|(prefix, &id)| (prefix, leaf(id))).peekable();
+        // A prefix that is the block itself covers all of it.
+        let cover = if inside.peek().is_some_and(|(prefix, _)| *prefix == block) { 0 } else { self.cover(block) };
+        runs(block, cover, inside)
     }
 
-    /// The runs below these words after a change of `prefix`: where lines tell them, only those of the prefix itself are
-    /// worked out again. Neighboring prefixes with one next hop are one run, so a line may stand for any number of them.
-    fn runs_after(&self, place: &Place, prefix: Prefix6) -> Vec<Run> {
-        let known = if prefix == place.block { None } else { self.runs_in_lines(place) };
-        match known {
-            Some(known) => splice(&known, place.block.last(), prefix, &self.runs(prefix)),
-            None => self.runs(place.block),
+    /// The leaf of the longest prefix around a block, itself not counted; the default route has none.
+    fn cover(&self, block: Prefix6) -> u32 {
+        let around = self.prefixes.covering(truncated(block, block.len() - 1)).next();
+        around.filter(|(prefix, _)| prefix.len() > 0).map_or(0, |(_, &id)| leaf(id))
+    }
+
+    /// The runs below these words after changes of prefixes within their block: where lines tell them, only those of the prefixes
+    /// themselves are worked out again. Neighboring prefixes with one next hop are one run, so a line may stand for any number
+    /// of them.
+    fn runs_after(&self, place: &Place, changed: &[Change]) -> Vec<Run> {
+        let known = if changed[0].0 == place.block { None } else { self.runs_in_lines(place) };
+        let Some(known) = known else { return self.runs(place.block) };
+        let mut parts: Vec<(Prefix6, Vec<Run>)> = Vec::new();
+        for &(prefix, _) in changed {
+            // What is inside a prefix before it is among that one's runs.
+            if parts.last().is_none_or(|(last, _)| !last.contains(prefix.addr())) {
+                parts.push((prefix, self.runs(prefix)));
+            }
         }
+        splice(&known, place.block.last(), parts.iter().map(|(prefix, runs)| (*prefix, &runs[..])))
     }
 
     /// Rewrites what is below these words, which has these runs, and returns how many runs there are. `None` if there is no
@@ -202,24 +223,31 @@ impl Range6Writer {
     fn rewrite(&mut self, place: &Place, runs: &[Run]) -> Option<usize> {
         let depth = place.block.len().into();
         let shared = self.shared.clone();
-        let mut fresh = Vec::with_capacity(1 << place.bits);
-        let mut builder = Builder { words: &shared.words, blocks: &mut self.blocks, taken: Vec::new() };
+        let mut fresh = std::mem::take(&mut self.fresh);
+        fresh.clear();
+        let (taken, keys) = (std::mem::take(&mut self.taken), std::mem::take(&mut self.keys));
+        let mut builder = Builder { words: &shared.words, blocks: &mut self.blocks, taken, keys };
         if place.bits == 0 {
-            fresh.extend(builder.word(runs, At { depth, level: place.level }));
+            let old = shared.words[place.at].load(Ordering::Relaxed);
+            fresh.extend(builder.word_again(runs, At { depth, level: place.level }, old));
         } else {
             let at = At { depth, level: place.level - 1 };
             let _ = builder.cells(runs, at, place.bits, |_, word| fresh.push(word));
         }
-        if fresh.len() < 1 << place.bits {
-            builder.taken.into_iter().for_each(|block| self.blocks.give_back(block));
-            return None;
+        let Builder { mut taken, keys, .. } = builder;
+        let complete = fresh.len() == 1 << place.bits;
+        if complete {
+            for (word, fresh) in shared.words[place.at..].iter().zip(&fresh) {
+                let old = word.load(Ordering::Relaxed);
+                word.store(*fresh, Ordering::Release);
+                retire(&shared.words, &mut self.blocks, old);
+            }
+        } else {
+            taken.iter().for_each(|block| self.blocks.give_back(*block));
         }
-        for (word, fresh) in shared.words[place.at..].iter().zip(fresh) {
-            let old = word.load(Ordering::Relaxed);
-            word.store(fresh, Ordering::Release);
-            self.retire(old);
-        }
-        Some(runs.len())
+        taken.clear();
+        (self.fresh, self.taken, self.keys) = (fresh, taken, keys);
+        complete.then_some(runs.len())
     }
 
     /// Lines that are free or retired, of all that have been in use.
@@ -232,51 +260,67 @@ impl Range6Writer {
         self.limit - ROOT_LINES
     }
 
-    /// Retires everything below a word that readers can no longer find.
-    fn retire(&mut self, word: u32) {
-        let shared = self.shared.clone();
-        let line =
-            |line: u32| shared.words[line as usize * LINE..][..LINE].iter().map(|word| word.load(Ordering::Relaxed));
-        let first = word & LINE_MASK;
-        let len = match word & KIND {
-            0 => return,
-            INDEX => 1 << (stride(word) - MIN_STRIDE),
-            TREE => 2 + line(first).filter(|last| *last != u32::MAX).count() as u32,
-            _ => 1,
-        };
-        if word & KIND == INDEX {
-            (first..first + len).flat_map(line).for_each(|word| self.retire(word));
-        } else if word & WIDE != 0 {
-            let lines = if len > 1 { first + 1..first + len } else { first..first + 1 };
-            lines.flat_map(|at| line(at).skip(WIDE_WORDS)).for_each(|word| self.retire(word));
-        }
-        self.blocks.retire(Block { start: first, len });
-    }
-
     /// Updates the table after this prefix has been added, changed or removed.
     fn apply(&mut self, prefix: Prefix6) -> Result<(), LookupError> {
         if prefix.len() == 0 {
-            let default = self.prefixes.get(prefix).map_or(NextHopId::NO_ROUTE, |&id| id);
-            self.shared.default.store(default.0, Ordering::Release);
+            self.apply_default(prefix);
             return Ok(());
         }
         let place = self.place(prefix);
-        let runs = self.runs_after(&place, prefix);
-        if self.rewrite(&place, &runs).is_none() {
+        self.apply_at(&place, &[(prefix, None)])
+    }
+
+    fn apply_default(&mut self, prefix: Prefix6) {
+        let default = self.prefixes.get(prefix).map_or(NextHopId::NO_ROUTE, |&id| id);
+        self.shared.default.store(default.0, Ordering::Release);
+    }
+
+    /// Updates the words of a place after these prefixes below them have changed.
+    fn apply_at(&mut self, place: &Place, changed: &[Change]) -> Result<(), LookupError> {
+        let prefix = changed[0].0;
+        let runs = self.runs_after(place, changed);
+        if self.rewrite(place, &runs).is_none() {
             return Err(LookupError::Full { prefix: prefix.into(), structure: NAME, what: "lines", limit: self.limit });
         }
-        self.compaction.changed();
+        changed.iter().for_each(|_| self.compaction.changed());
         if place.block.len() > ROOT_BITS {
-            self.wear(prefix);
+            self.wear(prefix, changed.len() as u32);
         }
         Ok(())
     }
 
-    /// Counts a change below the root's words. After many of them the strides no longer suit the slot, and it is rebuilt.
-    fn wear(&mut self, prefix: Prefix6) {
+    /// Updates the table after these prefixes, in order, have been added, changed or removed.
+    ///
+    /// # Errors
+    /// For how many that was done: there is no room for the next one, or one behind it in the same place.
+    fn apply_all(&mut self, changed: &[Change]) -> Result<(), usize> {
+        let mut at = 0;
+        while let Some(&(prefix, _)) = changed.get(at) {
+            if prefix.len() == 0 {
+                self.apply_default(prefix);
+                at += 1;
+                continue;
+            }
+            let place = self.place(prefix);
+            let inside = changed[at..].iter().take_while(|(other, _)| place.block.contains(other.addr())).count();
+            self.apply_at(&place, &changed[at..at + inside]).map_err(|_| at)?;
+            at += inside;
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, prefix: Prefix6, id: Option<NextHopId>) -> Option<NextHopId> {
+        match id {
+            Some(id) => self.prefixes.insert(prefix, id),
+            None => self.prefixes.remove(prefix),
+        }
+    }
+
+    /// Counts changes below the root's words. After many of them the strides no longer suit the slot, and it is rebuilt.
+    fn wear(&mut self, prefix: Prefix6, changes: u32) {
         let slot = (prefix.addr() >> 112) as u16;
         let wear = self.slots.entry(slot).or_default();
-        wear.changes += 1;
+        wear.changes += changes;
         if wear.changes > PATIENCE + wear.prefixes / 2 {
             let place = Place { block: truncated(prefix, ROOT_BITS), at: slot.into(), bits: 0, level: 1 };
             // If there is no room the slot stays as it is, which is correct too.
@@ -286,6 +330,28 @@ impl Range6Writer {
         }
     }
 }
+
+/// Retires everything below a word that readers can no longer find.
+fn retire(words: &[AtomicU32], blocks: &mut Blocks, word: u32) {
+    let line = |line: u32| words[line as usize * LINE..][..LINE].iter().map(|word| word.load(Ordering::Relaxed));
+    let first = word & LINE_MASK;
+    let len = match word & KIND {
+        0 => return,
+        INDEX => 1 << (stride(word) - MIN_STRIDE),
+        TREE => 1 + lines_of(words, word),
+        _ => 1,
+    };
+    if word & KIND == INDEX {
+        (first..first + len).flat_map(line).for_each(|word| retire(words, blocks, word));
+    } else if word & WIDE != 0 {
+        let lines = if len > 1 { first + 1..first + len } else { first..first + 1 };
+        lines.flat_map(|at| line(at).skip(WIDE_WORDS)).for_each(|word| retire(words, blocks, word));
+    }
+    blocks.retire(Block { start: first, len });
+}
+
+/// A prefix and what it has become: a next hop, or nothing.
+type Change = (Prefix6, Option<NextHopId>);
 
 /// An insertion that finds no room has the table built again if more than one line in this many is free or retired.
 const GAPS: u32 = 8;
@@ -328,10 +394,7 @@ impl LookupWriter<u128> for Range6Writer {
             done = self.build_again(self.limit).map_err(|error| error.because_of(prefix.into()));
         }
         if let Err(error) = done {
-            match old {
-                Some(old) => self.prefixes.insert(prefix, old),
-                None => self.prefixes.remove(prefix),
-            };
+            self.set(prefix, old);
             return Err(error);
         }
         Ok(old)
@@ -343,6 +406,19 @@ impl LookupWriter<u128> for Range6Writer {
             self.behind = self.grow().is_err();
         }
         Ok(id)
+    }
+
+    fn change_all(&mut self, changes: &[Change]) -> Result<(), (usize, LookupError)> {
+        if !fit(changes) {
+            return one_by_one(self, changes, 0);
+        }
+        let before: Vec<_> = changes.iter().map(|&(prefix, id)| self.set(prefix, id)).collect();
+        let Err(done) = self.apply_all(changes) else { return Ok(()) };
+        // What a place looks like depends on prefixes in it and around it, and these come first: what was done, is done.
+        for (&(prefix, _), old) in changes[done..].iter().zip(&before[done..]) {
+            self.set(prefix, *old);
+        }
+        one_by_one(self, changes, done)
     }
 
     fn commit(&mut self) -> Result<(), LookupError> {

@@ -48,19 +48,33 @@ pub(crate) fn push(runs: &mut Vec<Run>, start: u128, leaf: u32) {
     }
 }
 
-/// The runs of a block that ends with `last`, with those of `inside`, a prefix within the block, replaced by `fresh`.
-pub(crate) fn splice(runs: &[Run], last: u128, inside: Prefix6, fresh: &[Run]) -> Vec<Run> {
-    let mut spliced = Vec::with_capacity(runs.len() + fresh.len() + 1);
-    let before = runs.partition_point(|run| run.start < inside.addr());
-    spliced.extend_from_slice(&runs[..before]);
-    fresh.iter().for_each(|run| push(&mut spliced, run.start, run.leaf));
-    if inside.last() < last {
-        let next = inside.last() + 1;
-        let behind = runs.partition_point(|run| run.start <= next);
-        push(&mut spliced, next, runs[behind - 1].leaf);
-        runs[behind..].iter().for_each(|run| push(&mut spliced, run.start, run.leaf));
+/// The runs of a block that ends with `last`, with those of `parts` replaced: prefixes within the block, by address, none within
+/// another, each with its runs.
+pub(crate) fn splice<'r>(runs: &[Run], last: u128, parts: impl Iterator<Item = (Prefix6, &'r [Run])>) -> Vec<Run> {
+    let mut spliced = Vec::with_capacity(runs.len() + 16);
+    let mut at = 0;
+    for (inside, fresh) in parts {
+        let before = at + runs[at..].partition_point(|run| run.start < inside.addr());
+        append(&mut spliced, &runs[at..before]);
+        fresh.iter().for_each(|run| push(&mut spliced, run.start, run.leaf));
+        at = before;
+        if inside.last() < last {
+            let next = inside.last() + 1;
+            at += runs[at..].partition_point(|run| run.start <= next);
+            push(&mut spliced, next, runs[at - 1].leaf);
+        } else {
+            at = runs.len();
+        }
     }
+    append(&mut spliced, &runs[at..]);
     spliced
+}
+
+/// Appends runs of which no two neighbors have one leaf.
+fn append(runs: &mut Vec<Run>, more: &[Run]) {
+    let Some((first, rest)) = more.split_first() else { return };
+    push(runs, first.start, first.leaf);
+    runs.extend_from_slice(rest);
 }
 
 /// Calls `each` with each of the 2^`stride` equal parts of a block of addresses, all with the same first `depth` bits, and with
@@ -131,7 +145,41 @@ mod tests {
             (inside(0, 122), vec![run(0, 9)], vec![run(0, 9)]),
         ];
         for (inside, fresh, expected) in cases {
-            assert_eq!(splice(&runs, 63, inside, &fresh), expected, "{inside}");
+            let parts = [(inside, &fresh[..])];
+            assert_eq!(splice(&runs, 63, parts.into_iter()), expected, "{inside}");
+        }
+    }
+
+    /// All parts at once are the same as one after the other.
+    #[test]
+    fn several_parts_are_replaced_in_one_pass() {
+        let seed = 11;
+        println!("seed {seed}");
+        let mut random = crate::synth::Random::new(seed);
+        for round in 0..2000 {
+            let mut known = vec![Run { start: 0, leaf: random.below(3) }];
+            (1..64).filter(|_| random.below(4) == 0).for_each(|start| push(&mut known, start, (start % 3) as u32));
+            let (mut parts, mut next) = (Vec::new(), 0);
+            while next < 64 {
+                let len = 122 + random.below(7) as u8;
+                let inside: Prefix6 = PrefixOf::truncated(next, len).expect("in range");
+                if inside.addr() == next && random.below(3) > 0 {
+                    let mut fresh = vec![Run { start: next, leaf: random.below(3) }];
+                    (next + 1..=inside.last())
+                        .filter(|_| random.below(3) == 0)
+                        .for_each(|start| push(&mut fresh, start, (start % 2) as u32));
+                    parts.push((inside, fresh));
+                    next = inside.last();
+                }
+                next += 1;
+            }
+            let mut expected = known.clone();
+            for (inside, fresh) in &parts {
+                expected = splice(&expected, 63, [(*inside, &fresh[..])].into_iter());
+            }
+            let spliced = splice(&known, 63, parts.iter().map(|(inside, fresh)| (*inside, &fresh[..])));
+            assert_eq!(spliced, expected, "round {round}, seed {seed}: {known:?} with {parts:?}");
+            assert!(spliced.windows(2).all(|pair| pair[0].leaf != pair[1].leaf && pair[0].start < pair[1].start));
         }
     }
 

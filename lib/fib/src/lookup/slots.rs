@@ -166,6 +166,24 @@ impl Slots {
         Affected::Many(covered.collect::<Vec<_>>().into_iter())
     }
 
+    /// The slot of a prefix that is in the list of one: longer than a slot's.
+    pub fn slot_of_long(&self, prefix: Prefix4) -> Option<usize> {
+        (prefix.len() > self.bits).then(|| slot(self.bits, prefix.addr()))
+    }
+
+    /// Prefetches what is known of a slot, but its list.
+    pub fn prefetch(&self, slot: usize) {
+        prefetch(&self.bases[slot]);
+        prefetch(&self.lists[slot]);
+    }
+
+    /// Prefetches the beginning of a slot's list.
+    pub fn prefetch_list(&self, slot: usize) {
+        if let Some(first) = self.lists[slot].first() {
+            prefetch(first);
+        }
+    }
+
     /// The next hop of the addresses in a slot that no prefix of its list covers.
     #[inline]
     pub fn base(&self, slot: usize) -> u32 {

@@ -54,6 +54,11 @@ impl<A: Address, V> PrefixTree<A, V> {
         self.0.range((from, Unbounded)).map(|(prefix, value)| (*prefix, value))
     }
 
+    /// The entries from this prefix on.
+    pub fn from(&self, prefix: PrefixOf<A>) -> impl Iterator<Item = (PrefixOf<A>, &V)> {
+        self.0.range(prefix..).map(|(prefix, value)| (*prefix, value))
+    }
+
     /// `prefix` and all prefixes inside it.
     pub fn covered_by(&self, prefix: PrefixOf<A>) -> impl Iterator<Item = (PrefixOf<A>, &V)> {
         let last = PrefixOf::host(prefix.last());

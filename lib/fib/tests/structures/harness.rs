@@ -66,6 +66,20 @@ impl<A: Family> Group<A> {
         }
     }
 
+    /// Changes by prefix; a removal of what is not there is none.
+    pub fn change_all(&mut self, run: &[(PrefixOf<A>, Option<NextHopId>)], context: &str) {
+        for (prefix, id) in run {
+            match id {
+                Some(id) => self.oracle.insert(*prefix, *id),
+                None => self.oracle.remove(*prefix),
+            };
+        }
+        for writer in &mut self.writers {
+            assert_eq!(writer.change_all(run), Ok(()), "{context}");
+            assert_eq!(writer.commit(), Ok(()), "{context}");
+        }
+    }
+
     /// Reclaims with readers one epoch behind, so that memory is reused late, as in a running router.
     pub fn reclaim(&mut self) {
         self.epoch += 1;
@@ -139,6 +153,88 @@ pub fn churn<A: Family>(writers: Vec<Box<dyn LookupWriter<A>>>, universe: &Unive
     group.check(&probes, &format!("seed {seed}, emptied"));
     (0..2).for_each(|_| group.reclaim());
     assert!(group.writers.iter().all(|writer| writer.retired() == 0));
+}
+
+/// Makes random changes in runs of all lengths, by prefix; looks up the edges of each run, and at intervals all.
+pub fn runs<A: Family>(writers: Vec<Box<dyn LookupWriter<A>>>, universe: &Universe<A>, steps: u32, seed: u64) {
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    let mut group = Group::new(writers);
+    for step in 0..steps {
+        let context = format!("seed {seed}, run {step}");
+        let known = group.oracle.prefixes();
+        let removes = if step < steps * 2 / 3 { 3 } else { 8 };
+        let longest = 1 << random.below(8);
+        let mut run = std::collections::BTreeMap::new();
+        for _ in 0..1 + random.below(longest) {
+            let id = id(&mut random, seed.is_multiple_of(2));
+            // Some of those that go are not there.
+            let any = !known.is_empty() && random.below(8) > 0;
+            match (random.below(10) < removes, any) {
+                (true, true) => run.insert(known[random.below(known.len() as u32) as usize], None),
+                (true, false) => run.insert(universe.prefix(&mut random), None),
+                (false, _) => run.insert(universe.prefix(&mut random), Some(id)),
+            };
+        }
+        let run: Vec<_> = run.into_iter().collect();
+        group.change_all(&run, &context);
+        let prefixes: Vec<_> = run.iter().map(|(prefix, _)| *prefix).collect();
+        group.check_edges(&prefixes, &context);
+        let probes: Vec<A> = (0..random.below(150)).map(|_| universe.address(&mut random)).collect();
+        group.check(&probes, &context);
+        if random.below(3) == 0 {
+            group.reclaim();
+        }
+        if step % 16 == 0 {
+            group.check_edges(&group.oracle.prefixes(), &context);
+        }
+    }
+    group.check_edges(&group.oracle.prefixes(), &format!("seed {seed}, in the end"));
+}
+
+/// As [`runs`] for a structure that is often full: what it refuses is left out of the oracle as well.
+pub fn runs_when_full<A: Family>(
+    make: impl Fn() -> Box<dyn LookupWriter<A>>,
+    universe: &Universe<A>,
+    steps: u32,
+    seed: u64,
+) {
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    let mut group = Group::new(vec![make()]);
+    let mut refused = 0;
+    for step in 0..steps {
+        let known = group.oracle.prefixes();
+        let mut run = std::collections::BTreeMap::new();
+        for _ in 0..1 + random.below(60) {
+            match known.is_empty() || random.below(10) < 7 {
+                true => run.insert(universe.prefix(&mut random), Some(id(&mut random, false))),
+                false => run.insert(known[random.below(known.len() as u32) as usize], None),
+            };
+        }
+        let run: Vec<_> = run.into_iter().collect();
+        let mut rest = &run[..];
+        while !rest.is_empty() {
+            let done = group.writers[0].change_all(rest);
+            let (made, next) = match &done {
+                Ok(()) => (rest.len(), rest.len()),
+                Err((made, _)) => (*made, made + 1),
+            };
+            for (prefix, id) in &rest[..made] {
+                match id {
+                    Some(id) => group.oracle.insert(*prefix, *id),
+                    None => group.oracle.remove(*prefix),
+                };
+            }
+            refused += usize::from(done.is_err());
+            rest = &rest[next..];
+            let prefixes: Vec<_> = run.iter().map(|(prefix, _)| *prefix).collect();
+            group.check_edges(&prefixes, &format!("seed {seed}, run {step}"));
+        }
+        group.reclaim();
+    }
+    group.check_edges(&group.oracle.prefixes(), &format!("seed {seed}, in the end"));
+    assert!(refused > 0, "it was never full");
 }
 
 /// Loads whole tables of this universe and looks up every edge; then removes a part of each.

@@ -60,6 +60,22 @@ fn hosts() {
 }
 
 #[test]
+fn changes_in_runs() {
+    for (seed, universe) in [(60, &DENSE), (61, &WIDE), (62, &HOSTS), (63, &Universe { base: 0xffff_c000, ..DENSE })] {
+        runs(patched(), universe, 60, seed);
+    }
+    runs(rebuilt(&[16]), &DENSE, 40, 65);
+}
+
+#[test]
+fn changes_in_runs_when_there_is_no_room() {
+    let isa = Isa::detect();
+    runs_when_full(|| Box::new(Bm19Writer::with(isa, 50).expect("memory")), &DENSE, 50, 66);
+    runs_when_full(|| Box::new(DirbWriter::with(false, isa, 50).expect("memory")), &DENSE, 50, 67);
+    runs_when_full(|| Box::new(Dir24Writer::with_groups(3).expect("memory")), &HOSTS, 50, 68);
+}
+
+#[test]
 fn at_the_ends_of_the_space() {
     for (seed, base) in [(30, 0), (31, 0xffff_c000)] {
         churn(patched(), &Universe { base, ..DENSE }, 300, seed);

@@ -67,6 +67,20 @@ fn wide() {
 }
 
 #[test]
+fn changes_in_runs() {
+    for (seed, universe) in [(50, &NESTED), (51, &DENSE), (52, &HOSTS), (53, &WIDE), (54, &DENSE)] {
+        runs(writers(), universe, 60, seed);
+    }
+}
+
+#[test]
+fn changes_in_runs_when_there_is_no_room() {
+    for (seed, universe) in [(55, &DENSE), (56, &NESTED)] {
+        runs_when_full(|| writer(4097 + 60, Isa::detect()), universe, 40, seed);
+    }
+}
+
+#[test]
 fn whole_tables() {
     for (seed, universe) in [(40, &NESTED), (41, &DENSE), (42, &HOSTS), (43, &WIDE)] {
         loads(writers(), universe, &[0, 1, 2, 11, 12, 13, 190, 3001], seed);

@@ -11,7 +11,7 @@ use crate::lookup::compaction::Compaction;
 use crate::lookup::simd::ipv4::Nodes;
 use crate::lookup::simd::{Isa, prefetch};
 use crate::lookup::slots::{Item, Slots};
-use crate::lookup::{Lookup, LookupError, LookupWriter, check_id};
+use crate::lookup::{Lookup, LookupError, LookupWriter, check_id, fit, one_by_one};
 use crate::next_hop::NextHopId;
 use crate::publish::grace::Grace;
 use perigee_net::Prefix4;
@@ -21,6 +21,8 @@ const BITS: u8 = 19;
 /// Limits of the index of a leaf and of the number of a group.
 const MAX_LEAVES: u32 = 1 << 30;
 const MAX_GROUPS: u32 = 1 << 21;
+/// How many changes of several are made between the prefetch of what they need and they themselves.
+const AHEAD: usize = 6;
 /// Leaves and groups that an empty table has room for.
 const MIN_LEAVES: u32 = 1 << 12;
 const MIN_GROUPS: u32 = 1 << 10;
@@ -44,6 +46,8 @@ pub struct Bm19Writer {
     behind: bool,
     /// Slots of the current change and their new nodes.
     staged: Vec<(usize, u64)>,
+    /// Empty, but when several changes are made: what was there before.
+    before: Vec<Option<NextHopId>>,
     /// The slot that was encoded last, and the leaf of each of its /24.
     places: (usize, [u32; PLACES]),
 }
@@ -110,7 +114,7 @@ impl Bm19Writer {
         let Some(shared) = Bm19::new(wide, leaves, groups, isa) else { return Err(slots) };
         let (is_shared, has_groups) = (Bits::new(leaves as usize), Bits::new(1 << BITS));
         let (shared, leaves, groups) = (Arc::new(shared), Blocks::new(0, leaves), Blocks::new(0, groups));
-        let (sharers, staged, places) = (HashMap::new(), Vec::new(), (usize::MAX, [0; PLACES]));
+        let (sharers, staged, before, places) = (HashMap::new(), Vec::new(), Vec::new(), (usize::MAX, [0; PLACES]));
         Ok(Self {
             shared,
             slots,
@@ -124,6 +128,7 @@ impl Bm19Writer {
             compaction: Compaction::default(),
             behind: false,
             staged,
+            before,
             places,
         })
     }
@@ -318,6 +323,82 @@ impl Bm19Writer {
         Ok(old)
     }
 
+    /// Makes changes, each of another prefix, by prefix, and calls `changed` for each slot in which they may show; `ahead` is called
+    /// with slots that will change soon.
+    ///
+    /// # Errors
+    /// How many have been made, and why the next one is refused.
+    pub(crate) fn change_all(
+        &mut self,
+        changes: &[(Prefix4, Option<NextHopId>)],
+        ahead: impl Fn(usize),
+        mut changed: impl FnMut(&Self, usize),
+    ) -> Result<(), (usize, LookupError)> {
+        let mut at = 0;
+        while let Some(&(prefix, id)) = changes.get(at) {
+            let Some(slot) = self.slots.slot_of_long(prefix) else {
+                if id.is_some() || self.slots.get(prefix).is_some() {
+                    self.change(prefix, id, &mut changed).map_err(|error| (at, error))?;
+                }
+                at += 1;
+                continue;
+            };
+            // Everything misses the cache: the misses of many changes should overlap.
+            if let Some((prefix, _)) = changes.get(at + 2 * AHEAD) {
+                let slot = (prefix.addr() >> 13) as usize;
+                self.slots.prefetch(slot);
+                prefetch(&self.shared.nodes[slot]);
+                ahead(slot);
+            }
+            if let Some((prefix, _)) = changes.get(at + AHEAD) {
+                self.slots.prefetch_list((prefix.addr() >> 13) as usize);
+            }
+            let in_slot = |(prefix, _): &&(Prefix4, _)| self.slots.slot_of_long(*prefix) == Some(slot);
+            let here = changes[at..].iter().take_while(in_slot).count();
+            self.change_slot(slot, &changes[at..at + here], &mut changed)
+                .map_err(|(done, error)| (at + done, error))?;
+            at += here;
+        }
+        Ok(())
+    }
+
+    /// Makes changes of long prefixes in one slot.
+    fn change_slot(
+        &mut self,
+        slot: usize,
+        changes: &[(Prefix4, Option<NextHopId>)],
+        mut changed: impl FnMut(&Self, usize),
+    ) -> Result<(), (usize, LookupError)> {
+        let mut before = std::mem::take(&mut self.before);
+        before.extend(changes.iter().map(|(prefix, id)| self.slots.set(*prefix, *id)));
+        let encoded = self.encode(slot);
+        if let Ok(node) = encoded {
+            let old = self.shared.node(slot);
+            // As in `change`.
+            self.shared.nodes[slot].store(node, Ordering::Release);
+            changed(self, slot);
+            self.release(slot, old, Blocks::retire);
+            changes.iter().for_each(|_| self.compaction.changed());
+        } else {
+            for ((prefix, _), before) in changes.iter().zip(&before).rev() {
+                self.slots.set(*prefix, *before);
+            }
+        }
+        // What was encoded last is not to be taken for the slot's later state.
+        self.places.0 = usize::MAX;
+        before.clear();
+        self.before = before;
+        if encoded.is_ok() {
+            return Ok(());
+        }
+        for (done, &(prefix, id)) in changes.iter().enumerate() {
+            if id.is_some() || self.slots.get(prefix).is_some() {
+                self.change(prefix, id, &mut changed).map_err(|error| (done, error))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Encodes slots into `staged`, which is empty after an error.
     fn encode_all(&mut self, mut slots: impl Iterator<Item = usize>) -> Result<(), NoRoom> {
         let mut staged = std::mem::take(&mut self.staged);
@@ -456,6 +537,13 @@ impl LookupWriter<u32> for Bm19Writer {
     fn remove(&mut self, prefix: Prefix4) -> Result<NextHopId, LookupError> {
         self.check_present(prefix)?;
         Ok(self.change(prefix, None, |_, _| ())?.unwrap_or(NextHopId::NO_ROUTE))
+    }
+
+    fn change_all(&mut self, changes: &[(Prefix4, Option<NextHopId>)]) -> Result<(), (usize, LookupError)> {
+        if !fit(changes) {
+            return one_by_one(self, changes, 0);
+        }
+        Bm19Writer::change_all(self, changes, |_| (), |_, _| ())
     }
 
     fn commit(&mut self) -> Result<(), LookupError> {

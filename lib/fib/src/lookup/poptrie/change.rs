@@ -109,7 +109,7 @@ impl<A: Family> PoptrieWriter<A> {
     /// those in the changed one are looked at.
     fn runs_after(&self, block: Prefix6, leaf: u32, prefix: Prefix6) -> Vec<Run> {
         let known = [Run { start: block.addr(), leaf }];
-        splice(&known, block.last(), prefix, &self.runs(prefix))
+        splice(&known, block.last(), [(prefix, &self.runs(prefix)[..])].into_iter())
     }
 
     /// Updates the table after this prefix has been added, changed or removed. If there is no room nothing has changed.

@@ -52,6 +52,8 @@ pub(super) struct Builder<'a> {
     pub blocks: &'a mut Blocks,
     /// What has been taken so far: to be given back if the rest does not fit.
     pub taken: Vec<Block>,
+    /// What [`best_stride`] looks at.
+    pub keys: Vec<u64>,
 }
 
 impl Builder<'_> {
@@ -62,13 +64,25 @@ impl Builder<'_> {
             return Some(runs[0].leaf);
         }
         let parts = parts(runs, depth).filter(Parts::fit_in_tree);
-        let (stride, cost) = best_stride(&runs[1..], At { depth, level });
+        let tree = parts.as_ref().map_or(u64::MAX, |p| tree_cost(p.parts.len() as u64, p.per_line() as u64));
+        let (stride, cost) = best_stride(&runs[1..], At { depth, level }, &mut self.keys, tree);
         match parts {
-            Some(parts) if tree_cost(parts.parts.len() as u64, parts.per_line() as u64) <= cost => {
-                self.lines(runs, &parts, At { depth, level })
-            }
+            Some(parts) if tree <= cost => self.lines(runs, &parts, At { depth, level }),
             _ => self.index(runs, At { depth, level }, stride),
         }
+    }
+
+    /// As [`word`](Self::word) for a block whose word is `old`: what fits as many lines as before goes into lines again, without
+    /// weighing whether an index would be better, which takes most of the time.
+    pub fn word_again(&mut self, runs: &[Run], at: At, old: u32) -> Option<u32> {
+        if old & LEAVES != 0 && runs.len() > 1 && runs.len() <= 6 * NARROW_RUNS {
+            let before = if old & KIND == TREE { lines_of(self.words, old) as usize } else { 1 };
+            let parts = parts(runs, at.depth).filter(Parts::fit_in_tree);
+            if let Some(parts) = parts.filter(|parts| parts.parts.len().div_ceil(parts.per_line()) == before) {
+                return self.lines(runs, &parts, at);
+            }
+        }
+        self.word(runs, at)
     }
 
     /// Makes the words of the 2^`stride` equal parts of a block and calls `put` with each.
@@ -125,21 +139,21 @@ impl Builder<'_> {
 
     /// Fills one line.
     fn line(&mut self, line: u32, runs: &[Run], wide: bool, parts: &[Part], at: At) -> Option<()> {
-        let node = &self.words[line as usize * LINE..][..LINE];
         let lasts = if wide { WIDE_RUNS } else { NARROW_RUNS } - 1;
-        for (run, word) in node.iter().enumerate() {
-            let last = parts.get(run + 1).map_or(u32::MAX, |part| part.key - 1);
-            word.store(if run < lasts { last } else { 0 }, Ordering::Relaxed);
-        }
+        let mut words = [0; LINE];
+        words[..lasts].fill(u32::MAX);
+        words.iter_mut().zip(&parts[1..]).for_each(|(last, next)| *last = next.key - 1);
         for (run, part) in parts.iter().enumerate() {
             if wide {
-                let word = self.word(&runs[part.from..=part.to], At { depth: at.depth + 32, level: at.level })?;
-                node[WIDE_WORDS + run].store(word, Ordering::Relaxed);
+                let below = At { depth: at.depth + 32, level: at.level };
+                words[WIDE_WORDS + run] = self.word(&runs[part.from..=part.to], below)?;
             } else {
                 let place = NARROW_LEAVES + run;
-                node[place / 2].fetch_or(runs[part.from].leaf << (16 * (place % 2)), Ordering::Relaxed);
+                words[place / 2] |= runs[part.from].leaf << (16 * (place % 2));
             }
         }
+        let node = &self.words[line as usize * LINE..][..LINE];
+        node.iter().zip(words).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
         Some(())
     }
 }
@@ -186,17 +200,20 @@ fn tree_cost(runs: u64, per_line: u64) -> u64 {
     lines * LINE as u64 * 4 + (runs - 1) * steps * LINE_STEP
 }
 
-/// The cheapest stride for an index of a block with these boundaries inside it, and its cost in bytes.
-fn best_stride(boundaries: &[Run], at: At) -> (u32, u64) {
+/// The cheapest stride for an index of a block with these boundaries inside it, and its cost in bytes, if that is less than
+/// `limit`; else any stride, and `limit`.
+fn best_stride(boundaries: &[Run], at: At, keys: &mut Vec<u64>, limit: u64) -> (u32, u64) {
     let step = |level: u32| if level < FREE_LEVELS { 0 } else { INDEX_STEP };
     let further = LINE as u64 * 4 / NARROW_RUNS as u64 + 4 + 2 * LINE_STEP + step(at.level + 1);
-    let mut best = (MIN_STRIDE, u64::MAX);
+    keys.clear();
+    keys.extend(boundaries.iter().map(|run| key(run.start << at.depth)));
+    let mut best = (MIN_STRIDE, limit);
     for stride in MIN_STRIDE..=MAX_STRIDE.min((128 - at.depth).max(MIN_STRIDE)) {
         let own = (4 << stride) + boundaries.len() as u64 * step(at.level);
         if own >= best.1 {
             break;
         }
-        let cost = own + below(boundaries, at.depth, stride, further);
+        let cost = own + below(keys, stride, further, best.1 - own);
         if cost < best.1 {
             best = (stride, cost);
         }
@@ -204,9 +221,14 @@ fn best_stride(boundaries: &[Run], at: At) -> (u32, u64) {
     best
 }
 
-/// The cost of what is needed below an index of this stride, in bytes: nothing for cells of a single run, `further` for each
-/// run of a cell with too many runs for a tree.
-fn below(boundaries: &[Run], depth: u32, stride: u32, further: u64) -> u64 {
+/// The first 64 bits of a boundary, of which the last is set if a later one is: all that an index needs to know of it.
+fn key(start: u128) -> u64 {
+    (start >> 64) as u64 | u64::from(start as u64 != 0)
+}
+
+/// The cost of what is needed below an index of this stride, in bytes, or `limit` if that is less: nothing for cells of a single
+/// run, `further` for each run of a cell with too many runs for a tree.
+fn below(keys: &[u64], stride: u32, further: u64, limit: u64) -> u64 {
     const MOST: u64 = (NARROW_RUNS * TREE_LINES) as u64;
     let cost = |inside: u64| match inside {
         0 => 0,
@@ -215,10 +237,13 @@ fn below(boundaries: &[Run], depth: u32, stride: u32, further: u64) -> u64 {
         _ => inside * further,
     };
     let (mut total, mut cell, mut inside) = (0, 0, 0);
-    for run in boundaries.iter().filter(|run| run.start << depth << stride != 0) {
-        let of = run.start << depth >> (128 - stride);
+    for key in keys.iter().filter(|key| **key << stride != 0) {
+        let of = key >> (64 - stride);
         if of != cell {
             total += cost(inside);
+            if total >= limit {
+                return limit;
+            }
             (cell, inside) = (of, 0);
         }
         inside += 1;

@@ -86,6 +86,12 @@ pub(crate) fn tree_line(tree: u32, run: usize) -> u32 {
     (tree ^ TREE ^ LEAVES) + 1 + run as u32
 }
 
+/// How many lines a tree has, besides the one that leads to them.
+pub(crate) fn lines_of(words: &[AtomicU32], tree: u32) -> u32 {
+    let lasts = &words[start(tree)..][..LINE];
+    1 + lasts.iter().filter(|last| last.load(Ordering::Relaxed) != u32::MAX).count() as u32
+}
+
 /// The leaf of one address.
 #[inline]
 pub(crate) fn walk(words: &[AtomicU32], address: u128) -> u32 {

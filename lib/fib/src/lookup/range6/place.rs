@@ -11,6 +11,9 @@ use perigee_net::Prefix6;
 /// A block of no more prefixes than this is rewritten as a whole, whatever nodes it has: a line holds them all.
 const FEW: usize = NARROW_RUNS / 2;
 
+/// Words on the way to a place.
+type Above = Vec<(usize, u8, u32)>;
+
 /// The words that a change replaces: consecutive words of one index, or a single one anywhere.
 pub(super) struct Place {
     /// The addresses below them.
@@ -24,11 +27,27 @@ pub(super) struct Place {
 }
 
 impl Range6Writer {
-    /// Which words a change of `prefix`, which is longer than the default route, replaces.
+    /// Which words a change of `prefix`, which is longer than the default route, replaces: the deepest around it, or those of
+    /// the largest block around it that has few prefixes left.
     pub(super) fn place(&self, prefix: Prefix6) -> Place {
+        let (mut place, above) = self.deepest(prefix);
+        for &(at, depth, level) in above.iter().rev() {
+            let block = truncated(prefix, depth);
+            let mut inside = self.prefixes.from(block);
+            if inside.nth(FEW).is_some_and(|(other, _)| block.contains(other.addr())) {
+                break;
+            }
+            place = Place { block, at, bits: 0, level };
+        }
+        place
+    }
+
+    /// The deepest words around `prefix`, and the single ones on the way there: their places, depths and levels.
+    fn deepest(&self, prefix: Prefix6) -> (Place, Above) {
         let words = &self.shared.words;
         let len = u32::from(prefix.len());
         let (mut at, mut word, mut depth, mut level) = (0, ROOT, 0, 0);
+        let mut above = Above::default();
         loop {
             if word & KIND == INDEX {
                 let (from, to) = (depth, depth + stride(word));
@@ -37,19 +56,20 @@ impl Range6Writer {
                 level += 1;
                 if len < to {
                     // The prefix ends inside this node and covers several of its words.
-                    return Place { block: prefix, at, bits: to - len, level };
+                    return (Place { block: prefix, at, bits: to - len, level }, above);
                 }
                 depth = to;
             } else if let Some(below) = self.word_of_wide_line(word, prefix, depth) {
                 (at, depth) = (below, depth + 32);
             } else {
-                return Place { block: truncated(prefix, depth as u8), at, bits: 0, level };
+                above.pop();
+                return (Place { block: truncated(prefix, depth as u8), at, bits: 0, level }, above);
             }
+            if len == depth {
+                return (Place { block: prefix, at, bits: 0, level }, above);
+            }
+            above.push((at, depth as u8, level));
             word = words[at].load(Ordering::Relaxed);
-            let block = truncated(prefix, depth as u8);
-            if len == depth || self.prefixes.covered_by(block).nth(FEW).is_none() {
-                return Place { block, at, bits: 0, level };
-            }
         }
     }
 
