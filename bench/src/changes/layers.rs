@@ -137,7 +137,10 @@ pub fn make<A: Routed>(of: Of, structure: &str, routes: &[Entry<A>], next_hops: 
     let mut published = Published::new(());
     let subscriber = published.subscribe();
     Ok(match of {
-        Of::Lookup => Box::new(Alone { routes: routes.to_vec(), lookup: A::lookup(structure)?, published, subscriber }),
+        Of::Lookup => {
+            let (routes, run, lookup) = (routes.to_vec(), Vec::new(), A::lookup(structure)?);
+            Box::new(Alone { routes, run, lookup, published, subscriber })
+        }
         Of::Fib => {
             let to = |at| Route {
                 target: RouteTarget::Gateway { address: gateway(at), interface: Some(INTERFACE) },
@@ -161,6 +164,8 @@ pub fn make<A: Routed>(of: Of, structure: &str, routes: &[Entry<A>], next_hops: 
 /// A lookup structure alone.
 struct Alone<A: Family> {
     routes: Vec<Entry<A>>,
+    /// Empty between two changes.
+    run: Vec<(PrefixOf<A>, Option<NextHopId>)>,
     lookup: Box<dyn LookupWriter<A>>,
     published: Published<()>,
     subscriber: Subscriber<()>,
@@ -168,6 +173,14 @@ struct Alone<A: Family> {
 
 impl<A: Family> Layer for Alone<A> {
     fn change(&mut self, routes: &[u32], announce: bool) -> Result<()> {
+        if routes.len() > 1 {
+            let of = |at: &u32| (self.routes[*at as usize].0, announce.then_some(self.routes[*at as usize].1));
+            self.run.extend(routes.iter().map(of));
+            self.run.sort_unstable_by_key(|(prefix, _)| *prefix);
+            let done = self.lookup.change_all(&self.run);
+            self.run.clear();
+            return done.map_err(|(_, error)| error.into());
+        }
         for at in routes {
             let (prefix, id) = self.routes[*at as usize];
             match announce {
@@ -206,6 +219,9 @@ struct Routes {
 
 impl Layer for Routes {
     fn change(&mut self, routes: &[u32], announce: bool) -> Result<()> {
+        if routes.len() > 1 {
+            self.fib.hold();
+        }
         for at in routes {
             let (prefix, route) = &self.routes[*at as usize];
             match announce {
@@ -360,6 +376,9 @@ impl Router {
 
 impl Layer for Router {
     fn change(&mut self, routes: &[u32], announce: bool) -> Result<()> {
+        if routes.len() > 1 {
+            self.forwarding.hold();
+        }
         if self.of == Of::Router {
             return self.write(routes, announce);
         }

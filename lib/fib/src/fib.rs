@@ -120,7 +120,7 @@ impl FibWriter {
     /// [`reader`](Self::reader) returns is to be published.
     pub fn commit(&mut self) -> Result<(), FibError> {
         self.neighbors.fit();
-        let (v4, v6) = (self.v4.lookup.commit(), self.v6.lookup.commit());
+        let (v4, v6) = (self.v4.commit(), self.v6.commit());
         v4.and(v6)?;
         // While a change is not visible, readers may still find the next hops that it has made unused.
         if !self.uncommitted() {
@@ -132,7 +132,15 @@ impl FibWriter {
     /// Whether some change is not visible yet. After a [`commit`](Self::commit) that means that a reader is in the way or
     /// memory is short: commit again later.
     pub fn uncommitted(&self) -> bool {
-        self.v4.lookup.uncommitted() || self.v6.lookup.uncommitted()
+        self.v4.uncommitted() || self.v6.uncommitted()
+    }
+
+    /// From now until the next [`commit`](Self::commit) changes of routes wait for it, and are made together: many of them in less
+    /// time than one by one. What the lookup structure has no room for is then an error of the commit, not of
+    /// the change, and each commit tries it again; the routes are up to date all the time.
+    pub fn hold(&mut self) {
+        self.v4.hold();
+        self.v6.hold();
     }
 
     /// IPv4, IPv6: see [`LookupWriter::choice_reason`].
@@ -147,12 +155,16 @@ impl FibWriter {
 
     /// Adds a route, replacing the one to the same prefix with the same [`RouteKey`].
     pub fn insert(&mut self, prefix: Prefix, route: Route) -> Result<(), FibError> {
+        self.set(prefix, route).map(drop)
+    }
+
+    /// As [`insert`](Self::insert); returns whether that changed anything.
+    pub fn set(&mut self, prefix: Prefix, route: Route) -> Result<bool, FibError> {
         check(prefix, &route)?;
         match prefix {
-            Prefix::V4(prefix) => self.v4.insert(&mut self.next_hops, prefix, route)?,
-            Prefix::V6(prefix) => self.v6.insert(&mut self.next_hops, prefix, route)?,
+            Prefix::V4(prefix) => Ok(self.v4.insert(&mut self.next_hops, prefix, route)?),
+            Prefix::V6(prefix) => Ok(self.v6.insert(&mut self.next_hops, prefix, route)?),
         }
-        Ok(())
     }
 
     /// Removes the route to `prefix` with this key, and returns it.

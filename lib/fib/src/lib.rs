@@ -21,6 +21,7 @@
 #![deny(unsafe_code)]
 
 mod fib;
+mod hash;
 mod interface;
 pub mod lookup;
 mod multicast;

@@ -201,6 +201,12 @@ impl Forwarding {
         self.routing.fib().commit_is_cheap()
     }
 
+    /// From now until it is [published](Self::publish) what changes is collected, and then made together, in less time than one by
+    /// one. The routes are up to date all the time.
+    pub fn hold(&mut self) {
+        self.routing.hold();
+    }
+
     /// Makes all changes visible to workers, publishing new tables if necessary. To be called once for all changes of a round.
     ///
     /// # Errors

@@ -16,6 +16,7 @@
 
 mod build;
 pub(crate) mod layout;
+mod patch;
 mod place;
 
 use std::collections::HashMap;
@@ -278,9 +279,18 @@ impl Range6Writer {
     /// Updates the words of a place after these prefixes below them have changed.
     fn apply_at(&mut self, place: &Place, changed: &[Change]) -> Result<(), LookupError> {
         let prefix = changed[0].0;
-        let runs = self.runs_after(place, changed);
-        if self.rewrite(place, &runs).is_none() {
-            return Err(LookupError::Full { prefix: prefix.into(), structure: NAME, what: "lines", limit: self.limit });
+        // Several are made as a whole or not at all.
+        let patched = changed.len() == 1 && self.patch(place, prefix);
+        if !patched {
+            let runs = self.runs_after(place, changed);
+            if self.rewrite(place, &runs).is_none() {
+                return Err(LookupError::Full {
+                    prefix: prefix.into(),
+                    structure: NAME,
+                    what: "lines",
+                    limit: self.limit,
+                });
+            }
         }
         changed.iter().for_each(|_| self.compaction.changed());
         if place.block.len() > ROOT_BITS {

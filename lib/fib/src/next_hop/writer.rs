@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::hash::Secret;
 use crate::next_hop::buckets::{Block, Buckets};
 use crate::next_hop::group::{self, Share};
 use crate::next_hop::{NextHop, NextHopId, NextHops};
@@ -88,7 +89,7 @@ pub enum Leaf {
 /// Assigns the ids of [`NextHops`], and stores the neighbors' addresses in their words.
 pub struct NextHopWriter {
     shared: Arc<NextHops>,
-    direct: HashMap<Via, NextHopId>,
+    direct: HashMap<Via, NextHopId, Secret>,
     groups: HashMap<Arc<[Weighted]>, NextHopId>,
     /// By id, from [`NextHopId::FIRST_FREE`] on.
     entries: Vec<Entry>,
@@ -116,7 +117,7 @@ impl NextHopWriter {
         Ok(Self {
             buckets: Buckets::new(shared.buckets()),
             shared,
-            direct: HashMap::new(),
+            direct: HashMap::default(),
             groups: HashMap::new(),
             entries: Vec::new(),
             free: Vec::new(),
@@ -272,6 +273,10 @@ impl NextHopWriter {
     /// Releases a use of `id`. With the last one the id is retired, to be reused once every reader has let go of it. Has no
     /// effect on fixed ids.
     pub fn release(&mut self, id: NextHopId) {
+        if let Some(entry) = self.entry_mut(id).filter(|entry| entry.uses > 1) {
+            entry.uses -= 1;
+            return;
+        }
         let mut ids = vec![id];
         while let Some(id) = ids.pop() {
             let Some(entry) = self.entry_mut(id) else { continue };
@@ -365,7 +370,10 @@ impl NextHopWriter {
 
     /// The lookup structures no longer lead to what was released before.
     pub(crate) fn commit(&mut self) {
-        std::mem::take(&mut self.released).into_iter().for_each(|id| self.release(id));
+        let mut released = std::mem::take(&mut self.released);
+        released.drain(..).for_each(|id| self.release(id));
+        released.shrink_to(LARGE);
+        self.released = released;
     }
 
     /// How many uses are to be given up by the next commit, and how many ids wait for [`reclaim`](Self::reclaim).

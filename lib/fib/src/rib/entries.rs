@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use crate::hash::Secret;
 use crate::next_hop::NextHopId;
 use crate::next_hop::writer::Via;
 use crate::rib::tree::PrefixTree;
@@ -38,7 +39,7 @@ impl Entry {
     const IN_USE: u32 = 1 << 31;
     /// The next hop is that of a route that is being removed.
     const GONE: u32 = 1 << 30;
-    const EMPTY: Self = Self { routes: RouteId::NONE, next_hop: 0 };
+    pub const EMPTY: Self = Self { routes: RouteId::NONE, next_hop: 0 };
 
     pub fn next_hop(&self) -> Option<NextHopId> {
         (self.next_hop & Self::IN_USE != 0).then_some(NextHopId(self.next_hop & NextHopId::MAX))
@@ -72,11 +73,11 @@ struct Shared {
 struct AllRoutes {
     list: Vec<Shared>,
     free: Vec<RouteId>,
-    numbers: HashMap<Route, RouteId>,
+    numbers: HashMap<Route, RouteId, Secret>,
     /// The route that was added last: the next one is often the same.
     last: Option<RouteId>,
     /// By neighbor: how many different routes name it together with its interface.
-    neighbors: HashMap<Via, u32>,
+    neighbors: HashMap<Via, u32, Secret>,
 }
 
 /// The neighbors that a route names with their interface, and so needs resolved.
@@ -184,34 +185,25 @@ impl std::fmt::Debug for Routes<'_> {
 /// All routes of one family.
 pub(crate) struct Table<A> {
     pub tree: PrefixTree<A, Entry>,
+    pub store: Store,
+}
+
+/// What the entries of a table stand for.
+#[derive(Default)]
+pub(crate) struct Store {
     routes: AllRoutes,
     several: Vec<Several>,
     /// Unused lists.
     free: Vec<u32>,
 }
 
-impl<A: Address> Default for Table<A> {
-    fn default() -> Self {
-        Self { tree: PrefixTree::new(), routes: AllRoutes::default(), several: Vec::new(), free: Vec::new() }
-    }
-}
-
-impl<A: Address> Table<A> {
-    pub fn get(&self, prefix: PrefixOf<A>) -> Option<&Entry> {
-        self.tree.get(prefix)
-    }
-
-    /// The routes of an entry of this table.
+impl Store {
+    /// The routes of an entry.
     pub fn routes_of<'r>(&'r self, entry: &'r Entry) -> Routes<'r> {
         Routes { ids: ids(entry, &self.several), all: &self.routes.list }
     }
 
-    pub fn routes(&self, prefix: PrefixOf<A>) -> Routes<'_> {
-        self.get(prefix).map_or(Routes { ids: &[], all: &[] }, |entry| self.routes_of(entry))
-    }
-
-    /// The index of the route of an entry that is in use, and its next hop. While the route is being removed the index is
-    /// [`GONE`].
+    /// See [`Table::chosen`].
     pub fn chosen(&self, entry: &Entry) -> Option<(usize, NextHopId)> {
         let at = match entry.list() {
             _ if entry.next_hop & Entry::GONE != 0 => GONE,
@@ -221,68 +213,25 @@ impl<A: Address> Table<A> {
         Some((at, entry.next_hop()?))
     }
 
-    /// The route of an entry that is in use.
-    pub fn in_use<'r>(&'r self, entry: &'r Entry) -> Option<&'r Route> {
-        self.routes_of(entry).get(self.chosen(entry)?.0)
-    }
-
-    pub fn set_chosen(&mut self, prefix: PrefixOf<A>, chosen: Option<(usize, NextHopId)>) {
-        if let Some(entry) = self.tree.get_mut(prefix) {
-            set_chosen(entry, &mut self.several, chosen);
+    pub fn set_chosen(&mut self, entry: &mut Entry, chosen: Option<(usize, NextHopId)>) {
+        entry.next_hop = match chosen {
+            Some((at, NextHopId(id))) => Entry::IN_USE | id | if at == GONE { Entry::GONE } else { 0 },
+            None => 0,
+        };
+        if let (Some(list), Some((at, _))) = (entry.list(), chosen.filter(|(at, _)| *at != GONE)) {
+            self.several[list].chosen = at;
         }
     }
 
-    /// Calls `choose` for every prefix, and sets what it returns.
-    pub fn choose_all<E>(
-        &mut self,
-        mut choose: impl FnMut(PrefixOf<A>, Routes<'_>) -> Result<Option<(usize, NextHopId)>, E>,
-    ) -> Result<(), E> {
-        for (prefix, entry) in self.tree.iter_mut() {
-            let routes = Routes { ids: ids(entry, &self.several), all: &self.routes.list };
-            let chosen = choose(prefix, routes)?;
-            set_chosen(entry, &mut self.several, chosen);
-        }
-        Ok(())
+    /// Whether an entry has this route already.
+    pub fn has(&self, entry: &Entry, route: &Route) -> bool {
+        self.routes_of(entry).iter().any(|present| present == route)
     }
 
-    /// The neighbors that routes name with their interface, and so need resolved.
-    pub fn neighbors(&self) -> impl Iterator<Item = Via> {
-        self.routes.neighbors.keys().copied()
-    }
-
-    /// The longest prefix with a route that contains `address`, whether its routes are in use or not.
-    pub fn covering(&self, address: A) -> Option<(PrefixOf<A>, &Entry)> {
-        // An entry whose last route is being removed has none.
-        self.tree.covering(PrefixOf::host(address)).find(|(_, entry)| entry.has_routes())
-    }
-
-    /// `prefix` and the prefixes inside it, by address.
-    pub fn covered_by(&self, prefix: PrefixOf<A>) -> impl Iterator<Item = (PrefixOf<A>, &Entry)> {
-        self.tree.covered_by(prefix)
-    }
-
-    /// The next hop of the longest prefix around `prefix` that has one; `prefix` counts too if `itself` is set.
-    pub fn next_hop_around(&self, prefix: PrefixOf<A>, itself: bool) -> Option<NextHopId> {
-        let mut cover = self.tree.covering(prefix).filter(|(other, _)| itself || other.len() < prefix.len());
-        cover.find_map(|(_, entry)| entry.next_hop())
-    }
-
-    /// What the lookup structure should hold.
-    pub fn list(&self) -> Vec<(PrefixOf<A>, NextHopId)> {
-        self.tree.iter().filter_map(|(prefix, entry)| Some((prefix, entry.next_hop()?))).collect()
-    }
-
-    /// How many routes a source has; the cost grows with the number of different routes.
-    pub fn count(&self, source: RouteSource) -> u64 {
-        let of_source = self.routes.list.iter().filter(|shared| shared.route.source == source);
-        of_source.map(|shared| u64::from(shared.prefixes)).sum()
-    }
-
-    /// Adds a route in order, and returns the one with the same key that it replaces.
-    pub fn insert(&mut self, prefix: PrefixOf<A>, route: Route) -> Option<Route> {
+    /// Adds a route to an entry in order, and returns the one with the same key that it replaces.
+    pub fn insert(&mut self, entry: &mut Entry, route: Route) -> Option<Route> {
         let key = route.key();
         let id = self.routes.add(route);
-        let entry = self.tree.get_or_insert(prefix, Entry::EMPTY);
         if !entry.has_routes() {
             entry.routes = id;
             return None;
@@ -314,10 +263,8 @@ impl<A: Address> Table<A> {
         None
     }
 
-    /// Removes a route. The entry stays even if it has no route left: see [`clean_up`](Self::clean_up). If the route was in
-    /// use, the index of the one in use becomes [`GONE`].
-    pub fn remove(&mut self, prefix: PrefixOf<A>, key: RouteKey) -> Option<Route> {
-        let entry = self.tree.get_mut(prefix)?;
+    /// Removes a route from an entry. If it was in use, the index of the one in use becomes [`GONE`].
+    pub fn remove(&mut self, entry: &mut Entry, key: RouteKey) -> Option<Route> {
         let at = place(&self.routes, ids(entry, &self.several), key).ok()?;
         let Some(list) = entry.list() else {
             let id = std::mem::replace(&mut entry.routes, RouteId::NONE);
@@ -337,6 +284,100 @@ impl<A: Address> Table<A> {
             self.free.push(list as u32);
         }
         Some(self.routes.remove(id))
+    }
+}
+
+impl<A: Address> Default for Table<A> {
+    fn default() -> Self {
+        Self { tree: PrefixTree::new(), store: Store::default() }
+    }
+}
+
+impl<A: Address> Table<A> {
+    pub fn get(&self, prefix: PrefixOf<A>) -> Option<&Entry> {
+        self.tree.get(prefix)
+    }
+
+    /// The routes of an entry of this table.
+    pub fn routes_of<'r>(&'r self, entry: &'r Entry) -> Routes<'r> {
+        self.store.routes_of(entry)
+    }
+
+    pub fn routes(&self, prefix: PrefixOf<A>) -> Routes<'_> {
+        self.get(prefix).map_or(Routes { ids: &[], all: &[] }, |entry| self.routes_of(entry))
+    }
+
+    /// The index of the route of an entry that is in use, and its next hop. While the route is being removed the index is
+    /// [`GONE`].
+    pub fn chosen(&self, entry: &Entry) -> Option<(usize, NextHopId)> {
+        self.store.chosen(entry)
+    }
+
+    /// The route of an entry that is in use.
+    pub fn in_use<'r>(&'r self, entry: &'r Entry) -> Option<&'r Route> {
+        self.routes_of(entry).get(self.chosen(entry)?.0)
+    }
+
+    pub fn set_chosen(&mut self, prefix: PrefixOf<A>, chosen: Option<(usize, NextHopId)>) {
+        if let Some(entry) = self.tree.get_mut(prefix) {
+            self.store.set_chosen(entry, chosen);
+        }
+    }
+
+    /// Calls `choose` for every prefix, and sets what it returns.
+    pub fn choose_all<E>(
+        &mut self,
+        mut choose: impl FnMut(PrefixOf<A>, Routes<'_>) -> Result<Option<(usize, NextHopId)>, E>,
+    ) -> Result<(), E> {
+        for (prefix, entry) in self.tree.iter_mut() {
+            let chosen = choose(prefix, self.store.routes_of(entry))?;
+            self.store.set_chosen(entry, chosen);
+        }
+        Ok(())
+    }
+
+    /// The neighbors that routes name with their interface, and so need resolved.
+    pub fn neighbors(&self) -> impl Iterator<Item = Via> {
+        self.store.routes.neighbors.keys().copied()
+    }
+
+    /// The longest prefix with a route that contains `address`, whether its routes are in use or not.
+    pub fn covering(&self, address: A) -> Option<(PrefixOf<A>, &Entry)> {
+        // An entry whose last route is being removed has none.
+        self.tree.covering(PrefixOf::host(address)).find(|(_, entry)| entry.has_routes())
+    }
+
+    /// `prefix` and the prefixes inside it, by address.
+    pub fn covered_by(&self, prefix: PrefixOf<A>) -> impl Iterator<Item = (PrefixOf<A>, &Entry)> {
+        self.tree.covered_by(prefix)
+    }
+
+    /// The next hop of the longest prefix around `prefix` that has one; `prefix` counts too if `itself` is set.
+    pub fn next_hop_around(&self, prefix: PrefixOf<A>, itself: bool) -> Option<NextHopId> {
+        let mut cover = self.tree.covering(prefix).filter(|(other, _)| itself || other.len() < prefix.len());
+        cover.find_map(|(_, entry)| entry.next_hop())
+    }
+
+    /// What the lookup structure should hold.
+    pub fn list(&self) -> Vec<(PrefixOf<A>, NextHopId)> {
+        self.tree.iter().filter_map(|(prefix, entry)| Some((prefix, entry.next_hop()?))).collect()
+    }
+
+    /// How many routes a source has; the cost grows with the number of different routes.
+    pub fn count(&self, source: RouteSource) -> u64 {
+        let of_source = self.store.routes.list.iter().filter(|shared| shared.route.source == source);
+        of_source.map(|shared| u64::from(shared.prefixes)).sum()
+    }
+
+    /// Adds a route in order, and returns the one with the same key that it replaces.
+    pub fn insert(&mut self, prefix: PrefixOf<A>, route: Route) -> Option<Route> {
+        self.store.insert(self.tree.get_or_insert(prefix, Entry::EMPTY), route)
+    }
+
+    /// Removes a route. The entry stays even if it has no route left: see [`clean_up`](Self::clean_up). If the route was in
+    /// use, the index of the one in use becomes [`GONE`].
+    pub fn remove(&mut self, prefix: PrefixOf<A>, key: RouteKey) -> Option<Route> {
+        self.store.remove(self.tree.get_mut(prefix)?, key)
     }
 
     /// Removes an entry without routes.
@@ -358,16 +399,6 @@ fn ids<'r>(entry: &'r Entry, several: &'r [Several]) -> &'r [RouteId] {
 /// Where in a list the route with this key is, or belongs.
 fn place(routes: &AllRoutes, ids: &[RouteId], key: RouteKey) -> Result<usize, usize> {
     ids.binary_search_by_key(&key, |id| routes.get(*id).key())
-}
-
-fn set_chosen(entry: &mut Entry, several: &mut [Several], chosen: Option<(usize, NextHopId)>) {
-    entry.next_hop = match chosen {
-        Some((at, NextHopId(id))) => Entry::IN_USE | id | if at == GONE { Entry::GONE } else { 0 },
-        None => 0,
-    };
-    if let (Some(list), Some((at, _))) = (entry.list(), chosen.filter(|(at, _)| *at != GONE)) {
-        several[list].chosen = at;
-    }
 }
 
 #[cfg(test)]
@@ -442,14 +473,14 @@ mod tests {
             table.insert(net, route(RouteSource::Linux, 7));
             table.insert(net, route(RouteSource::Static, 7));
         }
-        assert_eq!(table.routes.numbers.len(), 2);
+        assert_eq!(table.store.routes.numbers.len(), 2);
         for net in nets {
             table.remove(net, route(RouteSource::Linux, 7).key());
             table.remove(net, route(RouteSource::Static, 7).key());
             table.clean_up(net);
         }
-        assert_eq!((table.routes.numbers.len(), table.tree.len(), table.free.len()), (0, 0, 2));
+        assert_eq!((table.store.routes.numbers.len(), table.tree.len(), table.store.free.len()), (0, 0, 2));
         table.insert(nets[0], route(RouteSource::Static, 1));
-        assert_eq!(table.routes.list.len(), 2, "numbers are reused");
+        assert_eq!(table.store.routes.list.len(), 2, "numbers are reused");
     }
 }

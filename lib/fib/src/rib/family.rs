@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use crate::lookup::{LookupError, LookupWriter};
 use crate::next_hop::NextHopId;
 use crate::next_hop::writer::{NextHopError, NextHopWriter};
-use crate::rib::entries::Table;
+use crate::rib::entries::{Entry, Store, Table};
 use crate::rib::recursion::{Family, Gateways, Settled, Spec, recursive};
 use perigee_net::{PrefixOf, Route, RouteKey};
 
@@ -27,7 +27,21 @@ pub(crate) struct FamilyTables<A: Family> {
     pub table: Table<A>,
     pub gateways: Gateways<A>,
     pub lookup: Box<dyn LookupWriter<A>>,
+    held: Held<A>,
 }
+
+/// Changes of next hops that the lookup structure has yet to get.
+struct Held<A> {
+    /// Whether changes are collected, until the next commit.
+    on: bool,
+    /// Those that are, in order.
+    changes: Vec<(PrefixOf<A>, Option<NextHopId>)>,
+    /// Prefixes that it had no room for: each commit tries again.
+    refused: BTreeSet<PrefixOf<A>>,
+}
+
+/// So many collected changes keep their memory.
+const LARGE: usize = 1 << 14;
 
 /// Why a change was refused.
 pub(crate) enum Refusal {
@@ -67,11 +81,70 @@ where
 {
     /// No routes yet; `lookup` is empty.
     pub fn new(lookup: Box<dyn LookupWriter<A>>) -> Self {
-        Self { table: Table::default(), gateways: Gateways::new(false), lookup }
+        let held = Held { on: false, changes: Vec::new(), refused: BTreeSet::new() };
+        Self { table: Table::default(), gateways: Gateways::new(false), lookup, held }
     }
 
-    /// Adds a route, replacing the one with the same key.
-    pub fn insert(&mut self, next_hops: &mut NextHopWriter, prefix: PrefixOf<A>, route: Route) -> Result<(), Refusal> {
+    /// From now until the next [`commit`](Self::commit) the lookup structure gets changes together.
+    pub fn hold(&mut self) {
+        self.held.on = true;
+    }
+
+    /// Whether readers do not see some change yet.
+    pub fn uncommitted(&self) -> bool {
+        !self.held.changes.is_empty() || !self.held.refused.is_empty() || self.lookup.uncommitted()
+    }
+
+    /// Makes all changes visible. After an error all others are, and the next call tries again.
+    pub fn commit(&mut self) -> Result<(), LookupError> {
+        self.held.on = false;
+        let held = self.let_go();
+        let commit = self.lookup.commit();
+        held.and(commit)
+    }
+
+    /// Gives the lookup structure what is held back.
+    fn let_go(&mut self) -> Result<(), LookupError> {
+        let Held { changes, refused, .. } = &mut self.held;
+        if changes.is_empty() && refused.is_empty() {
+            return Ok(());
+        }
+        // What was refused before may have changed since.
+        let now = |prefix| (prefix, self.table.get(prefix).and_then(Entry::next_hop));
+        changes.extend(std::mem::take(refused).into_iter().map(now));
+        // Stable, so that the last change of a prefix stays behind the others; that one counts.
+        changes.sort_by_key(|(prefix, _)| *prefix);
+        changes.dedup_by(|later, kept| {
+            let same = later.0 == kept.0;
+            if same {
+                *kept = *later;
+            }
+            same
+        });
+        let (mut result, mut rest) = (Ok(()), &changes[..]);
+        while let Err((done, error)) = self.lookup.change_all(rest) {
+            refused.insert(rest[done].0);
+            result = result.and(Err(error));
+            rest = &rest[done + 1..];
+        }
+        changes.clear();
+        changes.shrink_to(LARGE);
+        result
+    }
+
+    /// Adds a route, replacing the one with the same key; returns whether that changes anything.
+    pub fn insert(
+        &mut self,
+        next_hops: &mut NextHopWriter,
+        prefix: PrefixOf<A>,
+        route: Route,
+    ) -> Result<bool, Refusal> {
+        if recursive::<A>(&route).next().is_none() && !self.gateways.are_inside(prefix) {
+            return self.insert_plain(next_hops, prefix, route);
+        }
+        if self.table.get(prefix).is_some_and(|entry| self.table.store.has(entry, &route)) {
+            return Ok(false);
+        }
         let key = route.key();
         let fresh = self.track(next_hops, prefix, &route)?;
         let replaced = self.table.insert(prefix, route);
@@ -83,7 +156,58 @@ where
         };
         self.table.clean_up(prefix);
         self.untrack(next_hops, prefix, gone);
-        result
+        result.map(|()| true)
+    }
+
+    /// As [`insert`](Self::insert) for the usual route: no gateway that is reached over other routes has to do with it. The
+    /// prefix is looked for once.
+    fn insert_plain(
+        &mut self,
+        next_hops: &mut NextHopWriter,
+        prefix: PrefixOf<A>,
+        route: Route,
+    ) -> Result<bool, Refusal> {
+        let Self { table: Table { tree, store }, gateways, lookup, held } = self;
+        let entry = tree.get_or_insert(prefix, Entry::EMPTY);
+        if store.has(entry, &route) {
+            return Ok(false);
+        }
+        let key = route.key();
+        let replaced = store.insert(entry, route);
+        if let Err(refusal) = settle_entry(next_hops, gateways, &mut **lookup, held, store, prefix, entry) {
+            match replaced {
+                Some(before) => drop(store.insert(entry, before)),
+                None => drop(store.remove(entry, key)),
+            }
+            self.table.clean_up(prefix);
+            return Err(refusal);
+        }
+        self.untrack(next_hops, prefix, replaced);
+        Ok(true)
+    }
+
+    /// As [`remove`](Self::remove) where no gateway has to do with it.
+    fn remove_plain(
+        &mut self,
+        next_hops: &mut NextHopWriter,
+        prefix: PrefixOf<A>,
+        key: RouteKey,
+    ) -> Result<Option<Route>, Refusal> {
+        let Self { table: Table { tree, store }, gateways, lookup, held } = self;
+        let Some(mut place) = tree.occupied(prefix) else { return Ok(None) };
+        let entry = place.get_mut();
+        let chosen = store.chosen(entry);
+        let Some(route) = store.remove(entry, key) else { return Ok(None) };
+        if let Err(refusal) = settle_entry(next_hops, gateways, &mut **lookup, held, store, prefix, entry) {
+            store.insert(entry, route);
+            store.set_chosen(entry, chosen);
+            return Err(refusal);
+        }
+        if !place.get().has_routes() {
+            place.remove();
+        }
+        self.untrack(next_hops, prefix, Some(route.clone()));
+        Ok(Some(route))
     }
 
     /// Removes a route and returns it; `None` if there is none with this key.
@@ -93,6 +217,9 @@ where
         prefix: PrefixOf<A>,
         key: RouteKey,
     ) -> Result<Option<Route>, Refusal> {
+        if !self.gateways.are_inside(prefix) {
+            return self.remove_plain(next_hops, prefix, key);
+        }
         let chosen = self.table.get(prefix).and_then(|entry| self.table.chosen(entry));
         let Some(route) = self.table.remove(prefix, key) else { return Ok(None) };
         if let Err(refusal) = self.settle(next_hops, prefix, &[]) {
@@ -146,6 +273,8 @@ where
         if first.is_empty() {
             return self.settle_prefix(next_hops, prefix);
         }
+        // What follows is stored at once. What has no room stays behind, and is no reason to refuse this.
+        let _ = self.let_go();
         let settled = self.gateways.settle(&self.table, &first);
         let result = self.follow(next_hops, prefix, &settled);
         if result.is_err() {
@@ -156,30 +285,11 @@ where
 
     /// The usual case: no gateway is affected, and at most this one prefix gets another next hop.
     fn settle_prefix(&mut self, next_hops: &mut NextHopWriter, prefix: PrefixOf<A>) -> Result<(), Refusal> {
-        let Some(entry) = self.table.get(prefix) else { return Ok(()) };
-        let before = self.table.chosen(entry);
-        let now = match self.gateways.choose(prefix, self.table.routes_of(entry)) {
-            Some((at, way)) => Some((at, acquire(next_hops, &self.gateways, &way.next)?)),
-            None => None,
-        };
-        let (had, has) = (before.map(|(_, id)| id), now.map(|(_, id)| id));
-        if before == now {
-            // Nothing has changed: the use just acquired is one too many.
-            has.into_iter().for_each(|id| next_hops.release(id));
-            return Ok(());
+        let Self { table: Table { tree, store }, gateways, lookup, held } = self;
+        match tree.get_mut(prefix) {
+            Some(entry) => settle_entry(next_hops, gateways, &mut **lookup, held, store, prefix, entry),
+            None => Ok(()),
         }
-        let changed = match has {
-            _ if had == has => Ok(()),
-            Some(id) => self.lookup.insert(prefix, id).map(drop),
-            None => self.lookup.remove(prefix).map(drop),
-        };
-        if let Err(error) = changed {
-            has.into_iter().for_each(|id| next_hops.release(id));
-            return Err(error.into());
-        }
-        next_hops.release_at_commit(had);
-        self.table.set_chosen(prefix, now);
-        Ok(())
     }
 
     fn follow(
@@ -274,7 +384,7 @@ where
         let result = order.iter().try_for_each(|choice| {
             match choice.now {
                 Some((_, id)) => drop(self.lookup.insert(choice.prefix, id)?),
-                None => drop(self.lookup.remove(choice.prefix)?),
+                None => absent(self.lookup.remove(choice.prefix))?,
             }
             done += 1;
             Ok(())
@@ -298,6 +408,7 @@ where
     /// Writes what the routes say about `prefix` and the prefixes inside it to the lookup structure, whatever that is
     /// believed to hold; returns how many prefixes were written. Of many, the whole table is loaded.
     pub fn repair(&mut self, prefix: PrefixOf<A>) -> Result<usize, LookupError> {
+        self.let_go()?;
         let Self { table, lookup, .. } = self;
         if table.covered_by(prefix).nth(LOAD_ABOVE).is_some() {
             let all = table.list();
@@ -322,7 +433,59 @@ where
     pub fn replace(&mut self, mut loaded: Loaded<A>) -> Loaded<A> {
         std::mem::swap(&mut self.table, &mut loaded.table);
         std::mem::swap(&mut self.gateways, &mut loaded.gateways);
+        self.held.changes.clear();
+        self.held.refused.clear();
         loaded
+    }
+}
+
+/// Chooses among the routes of an entry again, where no gateway is affected: at most this prefix gets another next hop.
+fn settle_entry<A: Family>(
+    next_hops: &mut NextHopWriter,
+    gateways: &Gateways<A>,
+    lookup: &mut dyn LookupWriter<A>,
+    held: &mut Held<A>,
+    store: &mut Store,
+    prefix: PrefixOf<A>,
+    entry: &mut Entry,
+) -> Result<(), Refusal>
+where
+    PrefixOf<A>: prefix_trie::Prefix,
+{
+    let before = store.chosen(entry);
+    let now = match gateways.choose(prefix, store.routes_of(entry)) {
+        Some((at, way)) => Some((at, acquire(next_hops, gateways, &way.next)?)),
+        None => None,
+    };
+    let (had, has) = (before.map(|(_, id)| id), now.map(|(_, id)| id));
+    if before == now {
+        // Nothing has changed: the use just acquired is one too many.
+        has.into_iter().for_each(|id| next_hops.release(id));
+        return Ok(());
+    }
+    let changed = match has {
+        _ if had == has => Ok(()),
+        _ if held.on => {
+            held.changes.push((prefix, has));
+            Ok(())
+        }
+        Some(id) => lookup.insert(prefix, id).map(drop),
+        None => absent(lookup.remove(prefix)),
+    };
+    if let Err(error) = changed {
+        has.into_iter().for_each(|id| next_hops.release(id));
+        return Err(error.into());
+    }
+    next_hops.release_at_commit(had);
+    store.set_chosen(entry, now);
+    Ok(())
+}
+
+/// A removal of a prefix that was refused before, and so is not there, is none.
+fn absent(removed: Result<NextHopId, LookupError>) -> Result<(), LookupError> {
+    match removed {
+        Ok(_) | Err(LookupError::Missing { .. }) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

@@ -171,6 +171,11 @@ where
         self.tracked.iter().map(|(host, tracked)| (host.addr(), tracked.id))
     }
 
+    /// Whether any gateway is inside `prefix`: else no change of it affects one.
+    pub fn are_inside(&self, prefix: PrefixOf<A>) -> bool {
+        !self.tracked.is_empty() && self.tracked.children(&prefix).next().is_some()
+    }
+
     /// The gateways that `prefix` carried, or now carries.
     pub fn carried_by(&self, table: &Table<A>, prefix: PrefixOf<A>) -> Vec<A> {
         let concerned = |gateway: A, state: &State<A>| {

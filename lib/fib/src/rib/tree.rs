@@ -3,6 +3,7 @@
 //! trie has.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::{Entry, OccupiedEntry};
 
 use perigee_net::{Address, PrefixOf};
 
@@ -33,6 +34,14 @@ impl<A: Address, V> PrefixTree<A, V> {
     /// The value of `prefix`, which becomes `value` if there is none.
     pub fn get_or_insert(&mut self, prefix: PrefixOf<A>, value: V) -> &mut V {
         self.0.entry(prefix).or_insert(value)
+    }
+
+    /// The place of `prefix`, if it is there: to be changed, and then perhaps removed.
+    pub fn occupied(&mut self, prefix: PrefixOf<A>) -> Option<OccupiedEntry<'_, PrefixOf<A>, V>> {
+        match self.0.entry(prefix) {
+            Entry::Occupied(place) => Some(place),
+            Entry::Vacant(_) => None,
+        }
     }
 
     pub fn remove(&mut self, prefix: PrefixOf<A>) -> Option<V> {

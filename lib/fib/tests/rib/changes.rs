@@ -354,6 +354,56 @@ proptest! {
     }
 }
 
+/// A random change of a route.
+fn random_change(random: &mut Random) -> Change {
+    let mut below = |end: u8| random.below(end.into()) as u8;
+    let to = match below(10) {
+        0 | 1 => To::Link(1 + below(3)),
+        2..=5 => To::Gateway(below(16), 1 + below(3)),
+        6 | 7 => To::Gateway(below(16), 0),
+        8 => To::Several([(); 3].map(|()| (below(16), below(5), 1 + u16::from(below(3)))), below(2) == 0),
+        _ => To::Fixed(below(4)),
+    };
+    let what = if below(5) < 3 { What::Insert(to) } else { What::Remove };
+    let net = (below(16), if below(12) == 0 { 9 } else { 4 + below(5) });
+    Change { v6: below(3) == 0, net, key: (below(4), below(2)), what }
+}
+
+/// What is held back until a commit is then what it would have been at once, also if the lookup structure refuses some of it.
+#[test]
+fn held_changes_are_those_made_at_once() {
+    for seed in 200..212 {
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        let (mut held, mut at_once) = (Pair::new(1000, false), Pair::new(1000, false));
+        for round in 0..60 {
+            let context = format!("seed {seed}, round {round}");
+            held.writer.hold();
+            let longest = 1 << random.below(6);
+            for _ in 0..1 + random.below(longest) {
+                let change = random_change(&mut random);
+                held.apply(&change);
+                at_once.apply(&change);
+            }
+            if random.below(3) == 0 {
+                held.left.store(1 + i64::from(random.below(6)), Ordering::Relaxed);
+                let committed = held.writer.commit();
+                let broken = held.left.swap(0, Ordering::Relaxed) <= 0;
+                assert_eq!((committed.is_err(), held.writer.uncommitted()), (broken, broken), "{context}");
+            }
+            held.apply(&Change { what: What::Commit, ..random_change(&mut random) });
+            assert!(!held.writer.uncommitted(), "{context}");
+            let rib = |pair: &Pair| -> Vec<_> {
+                let all = pair.writer.rib();
+                all.iter().map(|(p, routes, at)| (p, routes.iter().cloned().collect::<Vec<_>>(), at)).collect()
+            };
+            assert_eq!(rib(&held), rib(&at_once), "{context}");
+            held.check();
+        }
+        held.finish();
+    }
+}
+
 /// Many changes of one table: it fills up, and its memory is reused again and again. `PERIGEE_FUZZ` multiplies the number of
 /// changes (1,000), `PERIGEE_FUZZ_SEED` repeats a run.
 #[test]

@@ -26,10 +26,7 @@ impl Table for Forwarding {
 
     fn insert(&mut self, prefix: Prefix, route: Route) -> Result<bool, FibError> {
         debug_assert_eq!(route.source, RouteSource::Linux);
-        if self.rib().route(prefix, route.key()) == Some(&route) {
-            return Ok(false);
-        }
-        self.routing.fib_mut().insert(prefix, route).map(|()| true)
+        self.routing.set(prefix, route)
     }
 
     fn withdraw(&mut self, prefix: Prefix, key: RouteKey) -> Result<(), FibError> {

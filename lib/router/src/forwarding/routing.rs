@@ -67,6 +67,21 @@ impl Routing {
         &mut self.fib
     }
 
+    /// Adds a route; returns whether that changes anything.
+    ///
+    /// # Errors
+    /// It does not fit.
+    pub fn set(&mut self, prefix: Prefix, route: Route) -> Result<bool, FibError> {
+        let changed = self.fib.set(prefix, route)?;
+        self.changed |= changed;
+        Ok(changed)
+    }
+
+    /// From now until the next [`commit`](Self::commit) changes of routes are collected, and then made together.
+    pub fn hold(&mut self) {
+        self.fib.hold();
+    }
+
     /// All routes.
     pub fn rib(&self) -> Rib<'_> {
         self.fib.rib()

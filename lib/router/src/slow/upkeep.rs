@@ -83,6 +83,7 @@ impl SlowThread {
     /// Takes reports of Linux and the helper for a bounded time; returns whether there was anything to do.
     pub(super) fn follow_linux(&mut self) -> bool {
         let mut taken = 0;
+        self.parts.forwarding.hold();
         for feed in [FeedId::Kernel, FeedId::Zebra] {
             let mut turn = Turn::new(self.now());
             while let Some(report) = self.linux.next_report(feed) {
