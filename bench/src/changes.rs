@@ -85,6 +85,8 @@ struct Row {
     us_per_change: f64,
     /// Prefixes of the table in order, from nothing, in the same runs.
     filled_per_s: f64,
+    /// Routes of a dump that changes nothing, from messages on.
+    resynced_per_s: Option<f64>,
     /// Prefixes whose next hop differed in the end from that of the table.
     wrong: usize,
 }
@@ -160,11 +162,16 @@ fn family<A: Family + layers::Routed>(
         order.swap(at, random.below(at as u32 + 1) as usize);
     }
     order.truncate(args.changes);
+    // Once more in the order of changes, as they would come: in a row, not scattered over the memory of a table.
+    let (table, flaps) = (0..routes.len() as u32, routes.len() as u32..(routes.len() + order.len()) as u32);
+    let again: Vec<Entry<A>> = order.iter().map(|at| routes[*at as usize]).collect();
+    routes.extend(again);
+    let (table, flaps): (Vec<u32>, Vec<u32>) = (table.collect(), flaps.collect());
     for structure in wanted {
         for &of in &args.layers {
             for &run in &args.runs {
                 interrupts.check()?;
-                rows.push(measure(args, &routes, &order, structure, of, run)?);
+                rows.push(measure(args, (&routes, &table), &flaps, structure, of, run)?);
                 bar.inc(1);
             }
         }
@@ -174,17 +181,16 @@ fn family<A: Family + layers::Routed>(
 
 fn measure<A: Family + layers::Routed>(
     args: &ChangesArgs,
-    routes: &[Entry<A>],
+    (routes, all): (&[Entry<A>], &[u32]),
     order: &[u32],
     structure: &str,
     of: Of,
     run: usize,
 ) -> Result<Row> {
-    let mut layer = layers::make(of, structure, routes, args.next_hops)?;
-    let all: Vec<u32> = (0..routes.len() as u32).collect();
+    let mut layer = layers::make(of, structure, routes, all.len(), args.next_hops)?;
     let patience = Duration::from_secs_f64(args.patience);
     // Whatever the layer, structures get the table in the way that a router's start does if there is no time for this one.
-    let (filled, fill) = changed(&mut *layer, &all, true, run.max(1024), patience)?;
+    let (filled, fill) = changed(&mut *layer, all, true, run.max(1024), patience)?;
     for rest in all[filled..].chunks(1 << 16) {
         layer.change(rest, true)?;
         layer.commit()?;
@@ -197,6 +203,14 @@ fn measure<A: Family + layers::Routed>(
         announced.push(again as f64 / back);
         both.push((gone + back) / (done + again) as f64 * 1e6);
     }
+    let mut resyncs = Vec::new();
+    for _ in 0..args.rounds {
+        let start = thread_time();
+        if layer.resync()? {
+            resyncs.push(all.len() as f64 / (thread_time() - start).as_secs_f64());
+        }
+    }
+    let resynced = (!resyncs.is_empty()).then(|| Median::of(&resyncs).median);
     Ok(Row {
         structure: structure.to_owned(),
         family: A::NUMBER,
@@ -206,6 +220,7 @@ fn measure<A: Family + layers::Routed>(
         announced_per_s: Median::of(&announced).median,
         us_per_change: Median::of(&both).median,
         filled_per_s: filled as f64 / fill,
+        resynced_per_s: resynced,
         wrong: layer.wrong(),
     })
 }
@@ -234,17 +249,18 @@ fn changed(
 fn text(args: &ChangesArgs, rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
-    let head = ["structure", "family", "layer", "run", "withdrawn/s", "announced/s", "us each", "filled/s", "wrong"];
+    let head = ["structure", "family", "layer", "run", "withdrawn/s", "announced/s", "us each", "filled/s"];
+    let head = head.into_iter().chain(["resynced/s", "wrong"]);
     table.set_header(head);
     let count = |rate: f64| HumanCount(rate.round() as u64).to_string();
     for row in rows {
         let Row { structure, family, layer, run, wrong, .. } = row;
         let rates = [count(row.withdrawn_per_s), count(row.announced_per_s), format!("{:.2}", row.us_per_change)];
         let named = [structure.clone(), family.to_string(), layer.to_string(), run.to_string()];
-        let rest = [count(row.filled_per_s), wrong.to_string()];
+        let rest = [count(row.filled_per_s), row.resynced_per_s.map_or(String::new(), count), wrong.to_string()];
         table.add_row(named.into_iter().chain(rates).chain(rest));
     }
-    for column in 3..9 {
+    for column in 3..10 {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -252,7 +268,7 @@ fn text(args: &ChangesArgs, rows: &[Row]) -> String {
     format!(
         "{table}\n\n{} routes of a full table are withdrawn and announced again in random order, seed {}, {} next hops; medians of\n\
          {} rounds, per second of the thread's CPU time. A run becomes visible as a whole; of 1, each change at once. Filled: the\n\
-         whole table in order, in runs of 1,024 at least.\n",
+         whole table in order, in runs of 1,024 at least. Resynced: routes of a dump, in order, in which nothing differs.\n",
         HumanCount(args.changes as u64),
         args.seed,
         args.next_hops,

@@ -20,6 +20,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The most different gateways: hosts of the network that they are in.
 pub const MOST_GATEWAYS: u32 = 60_000;
+/// Messages that a resync takes at once.
+const PART: usize = 1024;
 /// Linux's number of the port that they are on.
 const LINK: u32 = 7;
 /// Its interface.
@@ -66,6 +68,10 @@ pub trait Layer {
     fn change(&mut self, routes: &[u32], announce: bool) -> Result<()>;
     /// Makes that visible, and lets memory be used again.
     fn commit(&mut self) -> Result<()>;
+    /// Reads the whole table again, as a resync does; false if that is no business of this layer.
+    fn resync(&mut self) -> Result<bool> {
+        Ok(false)
+    }
     /// At how many first addresses of prefixes a reader finds something else than the table has.
     fn wrong(&self) -> usize;
 }
@@ -130,8 +136,14 @@ impl Routed for u128 {
     }
 }
 
-/// A layer, still empty.
-pub fn make<A: Routed>(of: Of, structure: &str, routes: &[Entry<A>], next_hops: u32) -> Result<Box<dyn Layer>> {
+/// A layer, still empty. The first `table` of the routes are those of the table, of which all others are copies.
+pub fn make<A: Routed>(
+    of: Of,
+    structure: &str,
+    routes: &[Entry<A>],
+    table: usize,
+    next_hops: u32,
+) -> Result<Box<dyn Layer>> {
     let ids: Vec<u32> = routes.iter().map(|(_, id)| id.0 - NextHopId::FIRST_FREE).collect();
     let gateway = |at: usize| A::gateway(ids[at] % next_hops);
     let mut published = Published::new(());
@@ -139,7 +151,7 @@ pub fn make<A: Routed>(of: Of, structure: &str, routes: &[Entry<A>], next_hops: 
     Ok(match of {
         Of::Lookup => {
             let (routes, run, lookup) = (routes.to_vec(), Vec::new(), A::lookup(structure)?);
-            Box::new(Alone { routes, run, lookup, published, subscriber })
+            Box::new(Alone { routes, table, run, lookup, published, subscriber })
         }
         Of::Fib => {
             let to = |at| Route {
@@ -148,12 +160,12 @@ pub fn make<A: Routed>(of: Of, structure: &str, routes: &[Entry<A>], next_hops: 
             };
             let of = |(at, (prefix, _)): (usize, &Entry<A>)| (A::prefix(*prefix), to(at));
             let routes = routes.iter().enumerate().map(of).collect();
-            Box::new(Routes { routes, fib: A::fib(structure)?, published, subscriber })
+            Box::new(Routes { routes, table, fib: A::fib(structure)?, published, subscriber })
         }
         Of::Router | Of::Netlink | Of::Fpm => {
             let gateways = (0..routes.len()).map(gateway);
             let routes: Vec<_> = routes.iter().map(|(prefix, _)| A::prefix(*prefix)).zip(gateways).collect();
-            let mut router = Router::new(of, &A::choice(structure), &routes)?;
+            let mut router = Router::new(of, &A::choice(structure), &routes, table)?;
             // The first tables, and what was made for them, are let go.
             router.commit()?;
             Box::new(router)
@@ -164,6 +176,7 @@ pub fn make<A: Routed>(of: Of, structure: &str, routes: &[Entry<A>], next_hops: 
 /// A lookup structure alone.
 struct Alone<A: Family> {
     routes: Vec<Entry<A>>,
+    table: usize,
     /// Empty between two changes.
     run: Vec<(PrefixOf<A>, Option<NextHopId>)>,
     lookup: Box<dyn LookupWriter<A>>,
@@ -202,16 +215,17 @@ impl<A: Family> Layer for Alone<A> {
         let reader = self.lookup.reader();
         let is_wrong = |(at, (prefix, id)): &(usize, &Entry<A>)| {
             // A longer prefix may begin with the same address; it is the next one then.
-            let next = self.routes.get(at + 1).is_none_or(|(next, _)| next.addr() != prefix.addr());
+            let next = self.routes[..self.table].get(at + 1).is_none_or(|(next, _)| next.addr() != prefix.addr());
             next && Lookup::lookup(&*reader, prefix.addr()) != *id
         };
-        self.routes.iter().enumerate().filter(is_wrong).count()
+        self.routes[..self.table].iter().enumerate().filter(is_wrong).count()
     }
 }
 
 /// Routes and what follows from them.
 struct Routes {
     routes: Vec<(Prefix, Route)>,
+    table: usize,
     fib: FibWriter,
     published: Published<()>,
     subscriber: Subscriber<()>,
@@ -244,7 +258,7 @@ impl Layer for Routes {
             let first = prefix.addr();
             self.fib.reader().lookup(first).0 != self.fib.expected(first) || self.fib.rib().routes(*prefix).is_empty()
         };
-        self.routes.iter().filter(differs).count()
+        self.routes[..self.table].iter().filter(differs).count()
     }
 }
 
@@ -252,6 +266,7 @@ impl Layer for Routes {
 struct Router {
     of: Of,
     routes: Vec<(Prefix, Route)>,
+    table: usize,
     /// The messages that announce and withdraw each route, and where each ends.
     announcements: Messages,
     withdrawals: Messages,
@@ -274,6 +289,13 @@ impl Messages {
         &self.bytes[start..self.ends[at] as usize]
     }
 
+    /// Those of `count` routes from this one on.
+    fn range(&self, first: usize, count: usize) -> &[u8] {
+        let start = first.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        let end = self.ends[first + count - 1];
+        &self.bytes[start..end as usize]
+    }
+
     fn push(&mut self, of: Of, change: Change, route: &Sent) {
         let start = self.bytes.len();
         if of == Of::Fpm {
@@ -289,7 +311,7 @@ impl Messages {
 }
 
 impl Router {
-    fn new(of: Of, fib: &str, routes: &[(Prefix, IpAddr)]) -> Result<Router> {
+    fn new(of: Of, fib: &str, routes: &[(Prefix, IpAddr)], table: usize) -> Result<Router> {
         let feed = if of == Of::Fpm { "[linux]\nfeed = \"fpm\"\n" } else { "" };
         let text = format!(
             "[router]\ncores = [0]\nfib = {fib}\n{feed}[port.a]\ndevice = \"heap0\"\n\
@@ -343,7 +365,7 @@ impl Router {
         };
         let routes = routes.iter().map(route).collect();
         let worker = forwarding.subscribe();
-        let mut router = Router { of, routes, announcements, withdrawals, forwarding, follower, worker };
+        let mut router = Router { of, routes, table, announcements, withdrawals, forwarding, follower, worker };
         router.meet_link(mac);
         Ok(router)
     }
@@ -356,6 +378,11 @@ impl Router {
         self.report(FeedId::Kernel, Report::Message { dumped: true, message: Message::Link(link) });
         self.report(FeedId::Kernel, Report::DumpEnds { complete: true });
         self.follower.settle(&mut self.forwarding);
+    }
+
+    /// Who sends the messages.
+    fn feed(&self) -> FeedId {
+        if self.of == Of::Fpm { FeedId::Zebra } else { FeedId::Kernel }
     }
 
     fn report(&mut self, feed: FeedId, report: Report) {
@@ -383,7 +410,7 @@ impl Layer for Router {
             return self.write(routes, announce);
         }
         let (mut messages, mut tally) = (Vec::with_capacity(routes.len()), perigee_netlink::decode::Tally::default());
-        let feed = if self.of == Of::Fpm { FeedId::Zebra } else { FeedId::Kernel };
+        let feed = self.feed();
         let encoded = if announce { &self.announcements } else { &self.withdrawals };
         for at in routes {
             let bytes = encoded.get(*at);
@@ -397,6 +424,30 @@ impl Layer for Router {
             self.report(feed, Report::Message { dumped: false, message });
         }
         Ok(())
+    }
+
+    fn resync(&mut self) -> Result<bool> {
+        if self.of == Of::Router {
+            return Ok(false);
+        }
+        let feed = self.feed();
+        self.report(feed, Report::DumpBegins);
+        let (mut messages, mut tally) = (Vec::new(), perigee_netlink::decode::Tally::default());
+        for first in (0..self.table).step_by(PART) {
+            let bytes = self.announcements.range(first, PART.min(self.table - first));
+            match self.of {
+                Of::Fpm => messages.extend(fpm::unpack(bytes).0),
+                _ => drop(perigee_netlink::decode::decode(bytes, None, &mut messages, &mut tally)),
+            }
+            self.forwarding.hold();
+            for message in messages.drain(..) {
+                self.report(feed, Report::Message { dumped: true, message });
+            }
+            self.commit()?;
+        }
+        self.report(feed, Report::DumpEnds { complete: true });
+        self.commit()?;
+        Ok(true)
     }
 
     fn commit(&mut self) -> Result<()> {
@@ -415,6 +466,6 @@ impl Layer for Router {
             let found = tables.find(first);
             found != perigee_linux::Audited::expected(&self.forwarding, first) || rib.route(*prefix, KEY) != Some(route)
         };
-        self.routes.iter().filter(differs).count()
+        self.routes[..self.table].iter().filter(differs).count()
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::audit::Found;
 use crate::follower::{Follower, NeighborKey, RouteId};
+use crate::merge::Merge;
 use crate::{FeedId, Table};
 use perigee_fib::Rib;
 use perigee_net::{InterfaceAddress, Prefix, Prefix4, Prefix6, RouteKey, RouteSource, RouteTarget};
@@ -14,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 pub(crate) struct Seen {
     /// When it began.
     pub began: u64,
+    /// Where the RIB is walked through beside the dump: IPv4, IPv6.
+    merges: [Merge; 2],
     v4: Vec<(Prefix4, u8, u32)>,
     v6: Vec<(Prefix6, u8, u32)>,
     pub links: BTreeSet<u32>,
@@ -38,6 +41,11 @@ impl Seen {
             Prefix::V4(prefix) => push(&mut self.v4, (prefix, key.preference, key.metric)),
             Prefix::V6(prefix) => push(&mut self.v6, (prefix, key.preference, key.metric)),
         }
+    }
+
+    /// The walk through the RIB's routes of this prefix's family.
+    pub fn merge(&mut self, prefix: Prefix) -> &mut Merge {
+        &mut self.merges[usize::from(matches!(prefix, Prefix::V6(_)))]
     }
 
     /// The routes of Linux of one family that the dump did not name. The kernel's order is almost the RIB's, so sorting costs

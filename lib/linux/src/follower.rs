@@ -70,6 +70,8 @@ pub struct Follower {
     /// When the next audit by the configuration is due; `None` before the first call with a time.
     pub(crate) next_audit: Option<u64>,
     pub(crate) counters: Counters,
+    /// Changes with each change of Linux's routes in the table.
+    pub(crate) version: u64,
     /// Whether a refused route has been logged.
     pub(crate) complained: bool,
     next_tick: u64,
@@ -104,6 +106,7 @@ impl Follower {
             audit: None,
             next_audit: None,
             counters: Counters::default(),
+            version: 0,
             complained: false,
             next_tick: 0,
             effects: VecDeque::new(),
@@ -172,6 +175,7 @@ impl Follower {
     pub fn interfaces_renumbered(&mut self) {
         self.by_link.clear();
         self.permanent.clear();
+        self.version += 1;
         (self.stale, self.multicast.stale) = (true, true);
         self.dump_all();
     }

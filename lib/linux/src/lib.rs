@@ -25,6 +25,7 @@
 //! | `routes.rs` | one route that is there or gone |
 //! | `translate.rs` | Linux's routes translated for the table |
 //! | `dump.rs` | a dump compared with what is there: only what differs changes |
+//! | `merge.rs` | a dump and the RIB side by side, in order |
 //! | `audit.rs` | Linux, RIB and lookup structures compared |
 //! | `links.rs` | links and addresses to interfaces, and the reverse |
 //! | `multicast.rs` | multicast routes |
@@ -38,6 +39,7 @@ mod dump;
 mod feed;
 mod follower;
 mod links;
+mod merge;
 mod multicast;
 mod neighbors;
 mod routes;

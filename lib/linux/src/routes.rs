@@ -2,6 +2,7 @@
 //! One route of Linux that is new or gone.
 
 use crate::audit::describe;
+use crate::dump::Seen;
 use crate::feed::Feed;
 use crate::follower::Follower;
 use crate::translate::{self, Names, Skip};
@@ -49,8 +50,18 @@ impl Follower {
             self.appended.insert((prefix, key));
             return;
         }
+        // Of the first dump the RIB has nothing yet.
+        let (version, merges) = (self.version, dumped && complete && id == FeedId::Kernel);
+        let is_known = |seen: &mut Seen| seen.merge(prefix).has(version, table.rib(), prefix, &route);
+        if merges && self.feed(id).and_then(|feed| feed.dump.as_mut()).is_some_and(is_known) {
+            return;
+        }
         if self.insert(table, prefix, route) && dumped && complete {
             self.counters.repaired += 1;
+            let version = self.version;
+            if let Some(seen) = self.feed(id).and_then(|feed| feed.dump.as_mut()) {
+                seen.merge(prefix).changed(version);
+            }
         }
     }
 
@@ -151,7 +162,7 @@ impl Follower {
     /// Removes a route, and counts it.
     pub(crate) fn withdraw(&mut self, table: &mut dyn Table, prefix: Prefix, key: RouteKey) {
         match table.withdraw(prefix, key) {
-            Ok(()) => self.counters.changes += 1,
+            Ok(()) => (self.counters.changes, self.version) = (self.counters.changes + 1, self.version + 1),
             Err(error) => self.refused(prefix, &error),
         }
     }
@@ -161,6 +172,7 @@ impl Follower {
         match table.insert(prefix, route) {
             Ok(changed) => {
                 self.counters.changes += u64::from(changed);
+                self.version += u64::from(changed);
                 changed
             }
             Err(error) => {
