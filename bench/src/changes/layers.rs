@@ -24,6 +24,8 @@ pub const MOST_GATEWAYS: u32 = 60_000;
 const PART: usize = 1024;
 /// Linux's number of the port that they are on.
 const LINK: u32 = 7;
+/// Its MAC address.
+const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 /// Its interface.
 const INTERFACE: InterfaceId = InterfaceId(0);
 /// The routes' key.
@@ -319,7 +321,7 @@ impl Router {
         );
         let machine = Machine { cores: vec![0], fib: Lookups::default().names(), ..Machine::default() };
         let config = Config::parse_on("changes.toml", &text, &machine)?;
-        let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+        let mac = MAC;
         let port = PortInfo {
             port: 0,
             device: "heap0".to_owned(),
@@ -366,16 +368,14 @@ impl Router {
         let routes = routes.iter().map(route).collect();
         let worker = forwarding.subscribe();
         let mut router = Router { of, routes, table, announcements, withdrawals, forwarding, follower, worker };
-        router.meet_link(mac);
+        router.meet_link();
         Ok(router)
     }
 
     /// The follower learns which link is the port's.
-    fn meet_link(&mut self, mac: MacAddr) {
-        let link =
-            Link { index: LINK, name: "a".to_owned(), up: true, carrier: true, mtu: 1500, mac: Some(mac), vlan: None };
+    fn meet_link(&mut self) {
         self.report(FeedId::Kernel, Report::DumpBegins);
-        self.report(FeedId::Kernel, Report::Message { dumped: true, message: Message::Link(link) });
+        self.name_link();
         self.report(FeedId::Kernel, Report::DumpEnds { complete: true });
         self.follower.settle(&mut self.forwarding);
     }
@@ -387,6 +387,13 @@ impl Router {
 
     fn report(&mut self, feed: FeedId, report: Report) {
         self.follower.handle(0, Input::Reported(feed, report), &mut self.forwarding);
+    }
+
+    /// A dump of the kernel names it first.
+    fn name_link(&mut self) {
+        let (name, mac) = ("a".to_owned(), Some(MAC));
+        let link = Link { index: LINK, name, up: true, carrier: true, mtu: 1500, mac, vlan: None };
+        self.report(FeedId::Kernel, Report::Message { dumped: true, message: Message::Link(link) });
     }
 
     fn write(&mut self, routes: &[u32], announce: bool) -> Result<()> {
@@ -432,6 +439,9 @@ impl Layer for Router {
         }
         let feed = self.feed();
         self.report(feed, Report::DumpBegins);
+        if feed == FeedId::Kernel {
+            self.name_link();
+        }
         let (mut messages, mut tally) = (Vec::new(), perigee_netlink::decode::Tally::default());
         for first in (0..self.table).step_by(PART) {
             let bytes = self.announcements.range(first, PART.min(self.table - first));
