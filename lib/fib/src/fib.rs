@@ -15,7 +15,8 @@ use crate::next_hop::writer::{Leaf, NextHopError, NextHopInfo, NextHopWriter, Vi
 use crate::next_hop::{Action, NextHop, NextHopId, NextHops};
 use crate::publish::grace::Grace;
 use crate::rib::Rib;
-use crate::rib::family::{FamilyTables, Loaded, Refusal};
+use crate::rib::family::{FamilyTables, Refusal};
+use crate::rib::loaded::Loaded;
 use crate::rib::recursion::Gateways;
 use perigee_net::{InterfaceId, MacAddr, Prefix, Route, RouteKey, RouteTarget};
 

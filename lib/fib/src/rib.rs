@@ -3,6 +3,7 @@
 
 pub(crate) mod entries;
 pub(crate) mod family;
+pub(crate) mod loaded;
 pub(crate) mod recursion;
 pub(crate) mod tree;
 

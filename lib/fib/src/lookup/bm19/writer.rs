@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The control thread's half of BM19: encodes slots into nodes and leaves, shares equal arrays of leaves, and grows.
 
+mod several;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,8 +23,6 @@ const BITS: u8 = 19;
 /// Limits of the index of a leaf and of the number of a group.
 const MAX_LEAVES: u32 = 1 << 30;
 const MAX_GROUPS: u32 = 1 << 21;
-/// How many changes of several are made between the prefetch of what they need and they themselves.
-const AHEAD: usize = 6;
 /// Leaves and groups that an empty table has room for.
 const MIN_LEAVES: u32 = 1 << 12;
 const MIN_GROUPS: u32 = 1 << 10;
@@ -321,82 +321,6 @@ impl Bm19Writer {
         self.staged = staged;
         self.places.0 = usize::MAX;
         Ok(old)
-    }
-
-    /// Makes changes, each of another prefix, by prefix, and calls `changed` for each slot in which they may show; `ahead` is called
-    /// with slots that will change soon.
-    ///
-    /// # Errors
-    /// How many have been made, and why the next one is refused.
-    pub(crate) fn change_all(
-        &mut self,
-        changes: &[(Prefix4, Option<NextHopId>)],
-        ahead: impl Fn(usize),
-        mut changed: impl FnMut(&Self, usize),
-    ) -> Result<(), (usize, LookupError)> {
-        let mut at = 0;
-        while let Some(&(prefix, id)) = changes.get(at) {
-            let Some(slot) = self.slots.slot_of_long(prefix) else {
-                if id.is_some() || self.slots.get(prefix).is_some() {
-                    self.change(prefix, id, &mut changed).map_err(|error| (at, error))?;
-                }
-                at += 1;
-                continue;
-            };
-            // Everything misses the cache: the misses of many changes should overlap.
-            if let Some((prefix, _)) = changes.get(at + 2 * AHEAD) {
-                let slot = (prefix.addr() >> 13) as usize;
-                self.slots.prefetch(slot);
-                prefetch(&self.shared.nodes[slot]);
-                ahead(slot);
-            }
-            if let Some((prefix, _)) = changes.get(at + AHEAD) {
-                self.slots.prefetch_list((prefix.addr() >> 13) as usize);
-            }
-            let in_slot = |(prefix, _): &&(Prefix4, _)| self.slots.slot_of_long(*prefix) == Some(slot);
-            let here = changes[at..].iter().take_while(in_slot).count();
-            self.change_slot(slot, &changes[at..at + here], &mut changed)
-                .map_err(|(done, error)| (at + done, error))?;
-            at += here;
-        }
-        Ok(())
-    }
-
-    /// Makes changes of long prefixes in one slot.
-    fn change_slot(
-        &mut self,
-        slot: usize,
-        changes: &[(Prefix4, Option<NextHopId>)],
-        mut changed: impl FnMut(&Self, usize),
-    ) -> Result<(), (usize, LookupError)> {
-        let mut before = std::mem::take(&mut self.before);
-        before.extend(changes.iter().map(|(prefix, id)| self.slots.set(*prefix, *id)));
-        let encoded = self.encode(slot);
-        if let Ok(node) = encoded {
-            let old = self.shared.node(slot);
-            // As in `change`.
-            self.shared.nodes[slot].store(node, Ordering::Release);
-            changed(self, slot);
-            self.release(slot, old, Blocks::retire);
-            changes.iter().for_each(|_| self.compaction.changed());
-        } else {
-            for ((prefix, _), before) in changes.iter().zip(&before).rev() {
-                self.slots.set(*prefix, *before);
-            }
-        }
-        // What was encoded last is not to be taken for the slot's later state.
-        self.places.0 = usize::MAX;
-        before.clear();
-        self.before = before;
-        if encoded.is_ok() {
-            return Ok(());
-        }
-        for (done, &(prefix, id)) in changes.iter().enumerate() {
-            if id.is_some() || self.slots.get(prefix).is_some() {
-                self.change(prefix, id, &mut changed).map_err(|error| (done, error))?;
-            }
-        }
-        Ok(())
     }
 
     /// Encodes slots into `staged`, which is empty after an error.
