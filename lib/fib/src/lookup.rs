@@ -89,8 +89,8 @@ pub trait LookupWriter<A: Address>: Send {
     }
 
     /// Whether a [`commit`](Self::commit) costs next to nothing, so that it may follow every burst of changes: true where each
-    /// change is stored at once. Otherwise callers should let changes accumulate: the cost grows with the table where that is
-    /// rebuilt (DXR), and with the number of changes where they are made a second time (two copies).
+    /// change is stored at once. Otherwise callers should let changes accumulate: the cost grows with the number of
+    /// changes where they are made a second time (two copies).
     fn commit_is_cheap(&self) -> bool {
         true
     }

@@ -24,6 +24,8 @@ impl Block {
 /// The allocator of an arena of `limit` words.
 pub(crate) struct Blocks {
     limit: u32,
+    /// See [`Blocks::in_lines`].
+    line: Option<u32>,
     /// Words from here on have never been used.
     top: u32,
     /// Words below `first` and in blocks that are neither free nor retired.
@@ -50,7 +52,13 @@ fn class(len: u32) -> (usize, u32) {
 impl Blocks {
     /// All words are free but those below `first`, which are never handed out.
     pub fn new(first: u32, limit: u32) -> Self {
-        Self { limit, top: first, used: first, handed_out: 0, free: Vec::new(), retired: Deferred::new() }
+        Self { limit, line: None, top: first, used: first, handed_out: 0, free: Vec::new(), retired: Deferred::new() }
+    }
+
+    /// As [`new`](Self::new) with no words in front; a block that fits in one line of `line` words lies in one, and a longer one
+    /// starts with a line.
+    pub fn in_lines(line: u32, limit: u32) -> Self {
+        Self { line: Some(line), ..Self::new(0, limit) }
     }
 
     /// Allocates a block of at least `len` words, 1 or more; `None` if the arena has no room for it. Its content is undefined.
@@ -61,9 +69,15 @@ impl Blocks {
             self.used += len;
             return Some(start);
         }
-        let end = self.top.checked_add(len).filter(|end| *end <= self.limit)?;
+        let left = self.line.map_or(0, |line| self.top.next_multiple_of(line) - self.top);
+        let gap = if left < len { left } else { 0 };
+        let end = self.top.checked_add(gap)?.checked_add(len).filter(|end| *end <= self.limit)?;
+        if gap > 0 {
+            self.free(Block { start: self.top, len: gap });
+        }
         self.used += len;
-        Some(std::mem::replace(&mut self.top, end))
+        self.top = end;
+        Some(end - len)
     }
 
     /// Frees a block that no reader has ever seen.
@@ -142,10 +156,15 @@ mod tests {
     /// Blocks in use or retired never overlap.
     #[test]
     fn blocks_never_overlap() {
+        takes_and_retires(Blocks::new(5, 20_000), 5);
+        takes_and_retires(Blocks::in_lines(16, 20_000), 0);
+    }
+
+    fn takes_and_retires(mut blocks: Blocks, first: u32) {
         let seed = 7;
         println!("seed {seed}");
         let mut random = Random::new(seed);
-        let mut blocks = Blocks::new(5, 20_000);
+        let line = blocks.line;
         let (mut used, mut epoch, mut refused) = (BTreeMap::new(), 0, 0);
         for _ in 0..20_000 {
             let mut known = used.keys().copied().skip(random.below(used.len() as u32 + 1) as usize);
@@ -161,7 +180,9 @@ mod tests {
                         refused += 1;
                         continue;
                     };
-                    assert!(start >= 5 && start + len <= 20_000);
+                    assert!(start >= first && start + len <= 20_000);
+                    let in_line = |line| start % line == 0 || start % line + len <= line;
+                    assert!(line.is_none_or(in_line), "seed {seed}: block of {len} at {start} lies across lines");
                     let before = used.range(..start).next_back().is_none_or(|(s, l)| s + l <= start);
                     let after = used.range(start..).next().is_none_or(|(s, _)| start + len <= *s);
                     assert!(before && after, "seed {seed}: block of {len} at {start} overlaps");
@@ -176,6 +197,6 @@ mod tests {
         assert!(refused > 0, "the arena was never full");
         used.into_iter().for_each(|(start, len)| blocks.retire(Block { start, len }));
         (0..2).for_each(|_| blocks.reclaim(Grace { epoch: u64::MAX, passed: u64::MAX }));
-        assert_eq!((blocks.retired(), blocks.used()), (0, 5));
+        assert_eq!((blocks.retired(), blocks.used()), (0, first));
     }
 }

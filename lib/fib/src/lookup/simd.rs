@@ -7,6 +7,7 @@
 //! Indices are clamped to the table, so that no table, however corrupted, leads outside of it.
 #![allow(unsafe_code)]
 
+pub(crate) mod dxr;
 pub(crate) mod ipv4;
 pub(crate) mod range6;
 
@@ -52,11 +53,17 @@ impl Isa {
 /// Starts to load into the cache what will be needed soon.
 #[inline(always)]
 pub(crate) fn prefetch<T>(what: &T) {
+    prefetch_at(what);
+}
+
+/// As [`prefetch`]; the address may be any.
+#[inline(always)]
+pub(crate) fn prefetch_at<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: only a hint, and the address is valid.
+    // SAFETY: only a hint: nothing is read or written, whatever the address.
     unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>((&raw const *what).cast());
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = what;
+    let _ = at;
 }

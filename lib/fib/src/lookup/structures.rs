@@ -15,7 +15,7 @@ macro_rules! dxr {
     ($bits:literal) => {
         Structure {
             name: concat!("dxr", $bits),
-            about: concat!("DXR: ", $bits, " bits at once, the rest by bisection in ranges; rebuilt after changes"),
+            about: concat!("DXR: ", $bits, " bits at once, the rest by ranges"),
             new: || Ok(Box::new(DxrWriter::new($bits)?)),
         }
     };

@@ -4,8 +4,8 @@
 
 use perigee_fib::synth::shapes::{self, Shape};
 use perigee_fib::{
-    Bm19Writer, Dir24Writer, DirbWriter, Isa, LookupWriter, NextHopId, PoptrieWriter, Range6Writer, Structure,
-    Trie6Writer, structures,
+    Bm19Writer, Dir24Writer, DirbWriter, DxrWriter, Isa, LookupWriter, NextHopId, PoptrieWriter, Range6Writer,
+    Structure, Trie6Writer, structures,
 };
 use perigee_net::PrefixOf;
 
@@ -143,6 +143,8 @@ fn what_is_removed_is_removed_even_when_the_structure_is_full() {
     is_removed_when_full::<u128>(Box::new(Trie6Writer::with_nodes(500).expect("memory")), 1500);
     is_removed_when_full::<u32>(Box::new(PoptrieWriter::with_room(150, 500).expect("memory")), 1500);
     is_removed_when_full::<u32>(Box::new(Dir24Writer::with_groups(100).expect("memory")), 1500);
+    is_removed_when_full::<u32>(Box::new(DxrWriter::with(16, 300, isa).expect("memory")), 300);
+    is_removed_when_full::<u32>(Box::new(DxrWriter::with(20, 60, isa).expect("memory")), 200);
     // These are built again for nearly every removal while they are full, whole tables of 2^19 nodes.
     is_removed_when_full::<u32>(Box::new(Bm19Writer::with(isa, 60).expect("memory")), 200);
     is_removed_when_full::<u32>(Box::new(DirbWriter::with(false, isa, 60).expect("memory")), 200);

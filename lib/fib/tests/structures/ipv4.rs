@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The structures for IPv4 but Poptrie: DIR-24-8, BM19, DIRB and DXR.
 
+use perigee_fib::synth::Random;
 use perigee_fib::{Bm19Writer, Dir24Writer, DirbWriter, DxrWriter, Isa, LookupWriter, NextHopId};
 use perigee_net::{Prefix4, PrefixOf};
 use proptest::prelude::*;
@@ -10,7 +11,7 @@ use crate::oracle::v4;
 
 type Writers = Vec<Box<dyn LookupWriter<u32>>>;
 
-/// The structures that are patched in place, once for each instruction set that this processor has.
+/// The structures but DXR, once for each instruction set that this processor has.
 fn patched() -> Writers {
     let mut writers: Writers = vec![Box::new(Dir24Writer::new().expect("memory"))];
     for isa in Isa::available() {
@@ -21,9 +22,13 @@ fn patched() -> Writers {
     writers
 }
 
-/// The structures that are rebuilt.
-fn rebuilt(bits: &[u8]) -> Writers {
-    bits.iter().map(|bits| -> Box<dyn LookupWriter<u32>> { Box::new(DxrWriter::new(*bits).expect("memory")) }).collect()
+/// DXR with these numbers of direct bits, once for each instruction set that this processor has. Its next hops have 16 bits.
+fn dxr(bits: &[u8]) -> Writers {
+    let each = bits.iter().flat_map(|bits| Isa::available().iter().map(|isa| (*bits, *isa)));
+    each.map(|(bits, isa)| -> Box<dyn LookupWriter<u32>> {
+        Box::new(DxrWriter::with(bits, 1 << 20, isa).expect("memory"))
+    })
+    .collect()
 }
 
 const DENSE: Universe<u32> = Universe {
@@ -43,20 +48,20 @@ const HOSTS: Universe<u32> =
 #[test]
 fn dense() {
     (0..4).for_each(|seed| churn(patched(), &DENSE, 500, seed));
-    churn(rebuilt(&[16, 17]), &DENSE, 150, 5);
+    churn(dxr(&[16, 17, 18, 19, 20]), &DENSE, 500, 5);
 }
 
 #[test]
 fn wide() {
     (10..12).for_each(|seed| churn(patched(), &WIDE, 200, seed));
-    churn(rebuilt(&[16, 19]), &WIDE, 90, 13);
-    churn(rebuilt(&[18, 20]), &WIDE, 30, 15);
+    churn(dxr(&[16, 17, 19]), &WIDE, 200, 13);
+    churn(dxr(&[18, 20]), &WIDE, 200, 15);
 }
 
 #[test]
 fn hosts() {
     (20..22).for_each(|seed| churn(patched(), &HOSTS, 600, seed));
-    churn(rebuilt(&[16]), &HOSTS, 150, 23);
+    churn(dxr(&[16, 18, 20]), &HOSTS, 600, 23);
 }
 
 #[test]
@@ -64,7 +69,7 @@ fn changes_in_runs() {
     for (seed, universe) in [(60, &DENSE), (61, &WIDE), (62, &HOSTS), (63, &Universe { base: 0xffff_c000, ..DENSE })] {
         runs(patched(), universe, 60, seed);
     }
-    runs(rebuilt(&[16]), &DENSE, 40, 65);
+    runs(dxr(&[16, 20]), &DENSE, 40, 65);
 }
 
 #[test]
@@ -80,7 +85,9 @@ fn at_the_ends_of_the_space() {
     for (seed, base) in [(30, 0), (31, 0xffff_c000)] {
         churn(patched(), &Universe { base, ..DENSE }, 300, seed);
     }
-    churn(rebuilt(&[16]), &Universe { base: 0xffff_c000, ..DENSE }, 90, 33);
+    for (seed, base) in [(33, 0), (35, 0xffff_c000)] {
+        churn(dxr(&[16, 18, 20]), &Universe { base, ..DENSE }, 300, seed);
+    }
 }
 
 #[test]
@@ -89,13 +96,15 @@ fn whole_tables() {
         loads(patched(), universe, &[0, 1, 2, 33, 2001, 3000], seed);
     }
     // Tables of even size have ids over 16 bits, which DXR refuses.
-    loads(rebuilt(&[16, 17, 18, 19, 20]), &WIDE, &[1, 61], 43);
+    for (seed, universe) in [(43, &DENSE), (44, &WIDE), (45, &HOSTS)] {
+        loads(dxr(&[16, 17, 18, 19, 20]), universe, &[1, 61, 2001], seed);
+    }
 }
 
 #[test]
 fn of_duplicates_in_a_whole_table_the_last_counts() {
     let mut writers = patched();
-    writers.extend(rebuilt(&[16]));
+    writers.extend(dxr(&[16, 20]));
     for prefix in ["10.0.0.0/8", "10.1.2.0/24", "10.1.2.3/32", "0.0.0.0/0"].map(v4) {
         let routes = [(prefix, NextHopId(20)), (v4("10.1.2.0/25"), NextHopId(21)), (prefix, NextHopId(22))];
         for writer in &mut writers {
@@ -125,7 +134,7 @@ fn large_ids_widen_the_leaves() {
 #[test]
 fn ids_that_do_not_fit_are_refused() {
     let mut writers = patched();
-    writers.extend(rebuilt(&[16]));
+    writers.extend(dxr(&[16, 20]));
     for writer in &mut writers {
         let name = writer.reader().name();
         let max = if name.starts_with("dxr") { 65_535 } else { NextHopId::MAX };
@@ -185,6 +194,87 @@ fn out_of_leaves_is_as_it_was() {
         group.reclaim();
     }
     (0..2).for_each(|_| group.reclaim());
+    group.insert(place(at), NextHopId(9));
+    group.check_edges(&[place(at)], "there is room again");
+}
+
+/// Chunks of DXR are in the short format while their ranges begin at borders of /24 and their next hops are below 256.
+#[test]
+fn dxr_changes_between_its_formats() {
+    let seed = 55;
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    let mut group = Group::new(dxr(&[16, 17, 18, 19, 20]));
+    let place = |at: u32, len| PrefixOf::truncated(0x0a01_0000 | at << 8, len).expect("in range");
+    // All 256 ranges that a chunk of dxr16 can have in the short format, then some less.
+    for at in 0..256 {
+        group.insert(place(at, 24), NextHopId(at ^ 0xff));
+    }
+    let all = group.oracle.prefixes();
+    group.check_edges(&all, "every /24 differs");
+    for step in 0..300 {
+        let at = random.below(256);
+        match random.below(5) {
+            0 => group.insert(place(at, 24), NextHopId(256 + random.below(3))),
+            1 => group.insert(place(at, 25), NextHopId(random.below(250))),
+            2 => group.remove(place(at, 25)),
+            3 => group.remove(place(at, 24)),
+            _ => group.insert(place(at, 24), NextHopId(random.below(256))),
+        }
+        group.reclaim();
+        group.check_edges(&[place(at, 24), place(at, 25)], &format!("seed {seed}, step {step}"));
+        if step % 16 == 0 {
+            group.check_edges(&all, &format!("seed {seed}, step {step}"));
+        }
+    }
+    for at in 0..256 {
+        group.remove(place(at, 25));
+        group.insert(place(at, 24), NextHopId(at ^ 0xff));
+        group.reclaim();
+    }
+    group.check_edges(&all, "short again");
+    let routes = |more: u32| (0..256).map(|at| (place(at, 24), NextHopId((at ^ 0xff) + more))).collect::<Vec<_>>();
+    for writer in &mut group.writers {
+        let [empty, short, long] = [vec![], routes(0), routes(1)].map(|routes| {
+            writer.load(&routes).expect("room");
+            writer.memory()
+        });
+        let name = writer.reader().name();
+        // 256 next hops and nearly as many starts; next hop 256 makes those of its chunk as long again.
+        assert!((512..530).contains(&(short - empty)), "{name}: {} bytes", short - empty);
+        assert!(long > short + 10 && long <= empty + 1024, "{name}: {} bytes more", long - short);
+    }
+}
+
+/// The table of DXR is built again where changes have left gaps, and refuses what does not fit.
+#[test]
+fn dxr_out_of_words_is_as_it_was() {
+    let mut group: Group<u32> = Group::new(vec![Box::new(DxrWriter::with(18, 64, Isa::detect()).expect("memory"))]);
+    let place = |at: u32| PrefixOf::truncated(0x0a00_0000 | at << 8, 24).expect("in range");
+    let mut refused = None;
+    for at in 0..400 {
+        let id = NextHopId(20 + at % 2);
+        if let Err(error) = group.writers[0].insert(place(at), id) {
+            refused = Some((at, error.to_string()));
+            break;
+        }
+        group.oracle.insert(place(at), id);
+        group.check_edges(&[place(at)], "filling");
+        group.reclaim();
+    }
+    let (at, error) = refused.expect("64 words are not enough for 400 ranges");
+    let expected = format!(
+        "{} does not fit: all 64 words of ranges of dxr18 are in use; remove routes, or use another structure",
+        place(at)
+    );
+    assert_eq!(error, expected);
+    let everything = group.oracle.prefixes();
+    group.check_edges(&everything, "refused");
+    group.check_edges(&[place(at)], "refused");
+    for prefix in everything {
+        group.remove(prefix);
+        group.reclaim();
+    }
     group.insert(place(at), NextHopId(9));
     group.check_edges(&[place(at)], "there is room again");
 }
@@ -319,6 +409,10 @@ fn under_a_reader() {
         for (seed, blocks) in [(seed, &blocks), (seed + 10, &hosts)] {
             flapping(Box::new(Bm19Writer::with(*isa, 1000).expect("memory")), v4("10.0.0.0/16"), blocks, seed);
             flapping(Box::new(DirbWriter::with(false, *isa, 1000).expect("memory")), v4("10.0.0.0/16"), blocks, seed);
+            for bits in [16, 18, 20] {
+                let dxr = DxrWriter::with(bits, 1000, *isa).expect("memory");
+                flapping(Box::new(dxr), v4("10.0.0.0/16"), blocks, seed);
+            }
         }
     }
     flapping(Box::new(Dir24Writer::with_groups(10).expect("memory")), v4("10.0.0.0/16"), &hosts, 80);
@@ -338,8 +432,8 @@ proptest! {
     }
 
     #[test]
-    fn any_changes_of_rebuilt_ones(steps in steps(14..=32)) {
+    fn any_changes_of_dxr(steps in steps(14..=32)) {
         let prefix = |addr: u32, len| PrefixOf::truncated(0x0a00_fff0 + addr, len).expect("in range");
-        shrinkable(rebuilt(&[16]), &steps[..steps.len().min(12)], prefix);
+        shrinkable(dxr(&[16, 18, 20]), &steps, prefix);
     }
 }
