@@ -125,7 +125,8 @@ impl Range6Writer {
     }
 
     fn with_room(limit: u32, isa: Isa) -> Result<Self, LookupError> {
-        let words = Table::zeroed_slice(limit as usize * LINE).map_err(|_| LookupError::Memory { structure: NAME })?;
+        let words = (limit + simd::range6::BEHIND) as usize * LINE;
+        let words = Table::zeroed_slice(words).map_err(|_| LookupError::Memory { structure: NAME })?;
         Ok(Self {
             shared: Arc::new(Range6 { words, default: AtomicU32::new(NextHopId::NO_ROUTE.0), isa }),
             prefixes: PrefixTree::new(),

@@ -4,14 +4,19 @@
 //!
 //! Lines are filled before a word that leads to them becomes visible, and are not written while a reader may hold them: they
 //! are read with plain loads. The exception are the words of wide lines, in their second halves: these may be replaced at any
-//! time and are read one by one, as atomics; vector loads of wide lines leave them out.
+//! time and are read one by one, as atomics; vector loads of wide lines leave them out, or are written in assembly.
+//!
+//! With AVX-512 all lanes take all steps, whether they need them or not: to compress the lanes of a step, and to find their words
+//! again, took more instructions than it saved, and broke the loops up.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use super::Isa;
+use super::{Isa, prefetch_at};
 use crate::lookup::range6::layout::*;
 
+/// Lines behind the last one that a word may lead to: as many as a tree has, so that one clamp keeps all of it inside the table.
+pub(crate) const BEHIND: u32 = TREE_LINES as u32 + 1;
 /// Addresses that descend side by side.
 const PASS: usize = 64;
 
@@ -21,7 +26,8 @@ const PASS: usize = 64;
 /// If the slices differ in length, or there is not even a root.
 pub(crate) fn range6(isa: Isa, words: &[AtomicU32], default: u32, addresses: &[u128], ids: &mut [u32]) {
     assert_eq!(addresses.len(), ids.len(), "one id per address");
-    assert!(words.len() >= 1 << MAX_STRIDE && words.len() < 1 << 30, "there is always a root");
+    let least = (1 << MAX_STRIDE) + BEHIND as usize * LINE;
+    assert!(words.len() >= least && words.len() < 1 << 30, "there is always a root");
     let (passes, rest) = addresses.as_chunks::<PASS>();
     let (to, to_rest) = ids.as_chunks_mut::<PASS>();
     let one = |addresses: &[u128; PASS], ids: &mut [u32; PASS]| match isa {
@@ -232,6 +238,7 @@ mod avx512 {
 
     const LANES: usize = 16;
     const VECTORS: usize = PASS / LANES;
+    const LINE_BYTES: u32 = 4 * LINE as u32;
 
     /// The words at `index`, where `mask` is set, else those of `or`.
     #[inline]
@@ -271,10 +278,7 @@ mod avx512 {
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn root(words: &[AtomicU32], addresses: &[u128]) -> Way {
-        let (low, high) = (high_halves(&addresses[..8]), high_halves(&addresses[8..LANES]));
-        let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-        let first = _mm512_permutex2var_epi32(low, _mm512_or_si512(even, _mm512_set1_epi32(1)), high);
-        let second = _mm512_permutex2var_epi32(low, even, high);
+        let (first, second) = halves(addresses);
         let zero = _mm512_setzero_si512();
         let bits = _mm512_or_si512(_mm512_slli_epi32::<16>(first), _mm512_srli_epi32::<16>(second));
         let found = gather(words, _mm512_srli_epi32::<16>(first), !0, zero);
@@ -299,57 +303,182 @@ mod avx512 {
         }
     }
 
+    /// The first 64 bits of sixteen addresses: the first half of each, and the second.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn halves(addresses: &[u128]) -> (__m512i, __m512i) {
+        let (low, high) = (high_halves(&addresses[..8]), high_halves(&addresses[8..LANES]));
+        let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+        let odd = _mm512_or_si512(even, _mm512_set1_epi32(1));
+        (_mm512_permutex2var_epi32(low, odd, high), _mm512_permutex2var_epi32(low, even, high))
+    }
+
+    /// Where the lanes of a vector read their lines, in bytes, after they have left the indices; leaves read any line.
+    struct Lines {
+        first: [u32; LANES],
+        /// 32 bits of each address from here on; the same for trees, which look for a line, and 0 for others.
+        keys: [u32; LANES],
+        tree_keys: [u32; LANES],
+        /// How far it is from a tree to the first of its lines; else 0.
+        skips: [u32; LANES],
+        has_trees: bool,
+        has_lines: bool,
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn lines(words: &[AtomicU32], addresses: &[u128], way: Way) -> Lines {
+        let (first, second) = halves(addresses);
+        let all = |value: u32| _mm512_set1_epi32(value as i32);
+        // Shifts by more than 31 bits, or by a negative number of them, leave nothing.
+        let depth = way.depth;
+        let key = _mm512_or_si512(
+            _mm512_or_si512(
+                _mm512_sllv_epi32(first, depth),
+                _mm512_srlv_epi32(second, _mm512_sub_epi32(all(32), depth)),
+            ),
+            _mm512_sllv_epi32(second, _mm512_sub_epi32(depth, all(32))),
+        );
+        let leads_to_line = _mm512_test_epi32_mask(way.found, all(LEAVES));
+        let is_tree = _mm512_mask_test_epi32_mask(leads_to_line, way.found, all(INDEX));
+        let line = _mm512_maskz_and_epi32(leads_to_line, way.found, all(LINE_MASK));
+        let line = _mm512_min_epu32(line, all((words.len() / LINE) as u32 - BEHIND));
+        Lines {
+            first: array(_mm512_slli_epi32::<{ LINE_BYTES.ilog2() }>(line)),
+            keys: array(key),
+            tree_keys: array(_mm512_maskz_mov_epi32(is_tree, key)),
+            skips: array(_mm512_maskz_mov_epi32(is_tree, all(LINE_BYTES))),
+            has_trees: is_tree != 0,
+            has_lines: leads_to_line != 0,
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn array(vector: __m512i) -> [u32; LANES] {
+        // SAFETY: any bits are words.
+        unsafe { std::mem::transmute(vector) }
+    }
+
+    /// How many words of a line, of those in `among`, are below a key.
+    ///
+    /// # Safety
+    /// `line` begins a line of the table.
+    #[inline]
+    #[target_feature(enable = "avx512f,popcnt")]
+    unsafe fn below(line: *const u8, key: u32, among: __mmask16) -> usize {
+        let count: u64;
+        // SAFETY: sixteen words are there. Those in the second half of a wide line may change: the compiler does not see the load,
+        // and what is read of them does not count. It does not see the count either, which it would make of vectors, of more
+        // instructions.
+        unsafe {
+            asm!("vpcmpnleud {mask} {{{among}}}, {key}, [{line}]", "kmovw {count:e}, {mask}", "popcnt {count}, {count}",
+                mask = out(kreg) _, among = in(kreg) among, key = in(zmm_reg) _mm512_set1_epi32(key as i32), line = in(reg) line,
+                count = out(reg) count, options(pure, nostack, readonly));
+        }
+        count as usize
+    }
+
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,popcnt")]
     pub fn pass(words: &[AtomicU32], default: u32, addresses: &[u128; PASS], ids: &mut [u32; PASS]) {
-        let mut ways = [0, 1, 2, 3].map(|vector| root(words, &addresses[vector * LANES..][..LANES]));
-        ways = ways.map(|way| step(words, way));
-        ways = ways.map(|way| step(words, way));
-        let mut pass = Pass { found: [0; PASS], depth: [0; PASS] };
-        for (vector, way) in ways.iter().enumerate() {
-            let (found, depth) = (&mut pass.found[vector * LANES..], &mut pass.depth[vector * LANES..]);
-            // SAFETY: there are sixteen words in each to be written.
-            unsafe {
-                _mm512_storeu_si512(found[..LANES].as_mut_ptr().cast(), way.found);
-                _mm512_storeu_si512(depth[..LANES].as_mut_ptr().cast(), way.depth);
+        let table = words.as_ptr().cast::<u8>();
+        let (addresses, _) = addresses.as_chunks::<LANES>();
+        let (ids, _) = ids.as_chunks_mut::<LANES>();
+        let mut ways: [Way; VECTORS] = std::array::from_fn(|vector| root(words, &addresses[vector]));
+        for _ in 0..3 {
+            ways = ways.map(|way| step(words, way));
+        }
+        for (way, addresses) in ways.iter_mut().zip(addresses) {
+            *way = more_steps(words, addresses, *way);
+        }
+        // What a word leads to is filled before the word becomes visible.
+        fence(Ordering::Acquire);
+        let mut lines: [Lines; VECTORS] = std::array::from_fn(|vector| lines(words, &addresses[vector], ways[vector]));
+        lines.iter().flat_map(|lines| &lines.first).for_each(|line| prefetch_at(table.wrapping_add(*line as usize)));
+        for lines in lines.iter_mut().filter(|lines| lines.has_trees) {
+            for lane in 0..LANES {
+                let line = lines.first[lane] as usize;
+                // SAFETY: clamped by `lines`.
+                let run = unsafe { below(table.add(line), lines.tree_keys[lane], !0) };
+                lines.first[lane] += run as u32 * LINE_BYTES + lines.skips[lane];
+                prefetch_at(table.wrapping_add(lines.first[lane] as usize));
             }
         }
-        let select = |found: &[u32; PASS], mask, value, lanes: &mut Lanes| select(found, mask, value, lanes);
-        finish(words, default, addresses, pass, ids, select, |line, lasts, key| run_of(line, lasts, key));
+        for (lines, ids) in lines.iter().zip(&mut *ids).filter(|(lines, _)| lines.has_lines) {
+            for (lane, id) in ids.iter_mut().enumerate() {
+                // SAFETY: clamped by `lines`, which leaves room for all lines of a tree.
+                let line = unsafe { table.add(lines.first[lane] as usize) };
+                // SAFETY: as above.
+                let run = unsafe { below(line, lines.keys[lane], (1 << (NARROW_RUNS - 1)) - 1) };
+                // SAFETY: the leaf of a run, in the same line, if it is a narrow one: then nobody writes to it; if not, what is
+                // read does not count.
+                *id = u32::from(unsafe { line.cast::<u16>().add(NARROW_LEAVES + run).read() });
+            }
+        }
+        // Not at once: the loads of whole vectors would wait for the last of these stores.
+        for ((lines, way), (addresses, ids)) in lines.iter().zip(&ways).zip(addresses.iter().zip(ids)) {
+            close(words, default, addresses, way.found, lines, ids);
+        }
     }
 
+    /// Steps on from further indices, which few lanes reach.
     #[inline]
-    #[target_feature(enable = "avx512f,popcnt")]
-    fn select(found: &[u32; PASS], mask: u32, value: u32, lanes: &mut Lanes) -> usize {
-        let mut count = 0;
-        for vector in 0..VECTORS {
-            let from = found[vector * LANES..][..LANES].as_ptr();
-            // SAFETY: sixteen words are there to be read.
-            let words = unsafe { _mm512_loadu_si512(from.cast()) };
-            let words = _mm512_and_si512(words, _mm512_set1_epi32(mask as i32));
-            let these = _mm512_cmpeq_epi32_mask(words, _mm512_set1_epi32(value as i32));
-            let numbers = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-            let numbers = _mm512_add_epi32(numbers, _mm512_set1_epi32((vector * LANES) as i32));
-            let packed = _mm512_maskz_compress_epi32(these, numbers);
-            // SAFETY: sixteen words are there to be written.
-            unsafe { _mm512_storeu_si512(lanes[count..][..LANES].as_mut_ptr().cast(), packed) };
-            count += these.count_ones() as usize;
+    #[target_feature(enable = "avx512f")]
+    fn more_steps(words: &[AtomicU32], addresses: &[u128; LANES], way: Way) -> Way {
+        let kind = _mm512_and_si512(way.found, _mm512_set1_epi32((KIND | DEEP) as i32));
+        let mut mask = _mm512_cmpeq_epi32_mask(kind, _mm512_set1_epi32(INDEX as i32));
+        if mask == 0 {
+            return way;
         }
-        count
+        let (mut found, mut depth) = (array(way.found), array(way.depth));
+        while mask != 0 {
+            let lane = mask.trailing_zeros() as usize % LANES;
+            mask &= mask - 1;
+            while found[lane] & (KIND | DEEP) == INDEX {
+                let stride = stride(found[lane]);
+                let at = start(found[lane]) + (key(addresses[lane], depth[lane]) >> (32 - stride)) as usize;
+                depth[lane] += stride;
+                found[lane] = words[at.min(words.len() - 1)].load(LEADS_ON);
+            }
+        }
+        // SAFETY: as many words as a vector has.
+        let [found, depth] = [found, depth].map(|words| unsafe { std::mem::transmute::<[u32; LANES], __m512i>(words) });
+        Way { found, depth, ..way }
     }
 
-    /// How many of the first `lasts` words are below `key`.
+    /// Makes ids of the leaves of a vector, which are in `ids` where a narrow line was read.
     #[inline]
-    #[target_feature(enable = "avx512f,popcnt")]
-    fn run_of(line: &[AtomicU32], lasts: usize, key: u32) -> usize {
-        let line = line[..LINE].as_ptr();
-        let mask = (1u32 << lasts).wrapping_sub(1) as __mmask16;
-        if lasts < WIDE_WORDS {
-            // SAFETY: eight words, which nobody writes to (see above).
-            let words = unsafe { _mm512_castsi256_si512(_mm256_loadu_si256(line.cast())) };
-            return _mm512_mask_cmplt_epu32_mask(mask, words, _mm512_set1_epi32(key as i32)).count_ones() as usize;
+    #[target_feature(enable = "avx512f")]
+    fn close(
+        words: &[AtomicU32],
+        default: u32,
+        addresses: &[u128; LANES],
+        found: __m512i,
+        lines: &Lines,
+        ids: &mut [u32; LANES],
+    ) {
+        let all = |value: u32| _mm512_set1_epi32(value as i32);
+        let is_line = _mm512_test_epi32_mask(found, all(LEAVES));
+        // SAFETY: sixteen words are there to be read.
+        let leaf = unsafe { _mm512_mask_loadu_epi32(found, is_line, ids.as_ptr().cast()) };
+        let id = _mm512_sub_epi32(leaf, all(1));
+        let id = _mm512_mask_mov_epi32(id, _mm512_testn_epi32_mask(leaf, leaf), all(default));
+        // SAFETY: sixteen words are there to be written.
+        unsafe { _mm512_storeu_si512(ids.as_mut_ptr().cast(), id) };
+        let is_node = _mm512_test_epi32_mask(found, all(KIND));
+        let mut rest = _mm512_mask_test_epi32_mask(is_node, found, all(WIDE | DEEP)) | (is_node & !is_line);
+        let found = array(found);
+        while rest != 0 {
+            let lane = rest.trailing_zeros() as usize % LANES;
+            rest &= rest - 1;
+            let mut word = found[lane];
+            if word & (LEAVES | DEEP | WIDE) == LEAVES | WIDE {
+                let line = &words[lines.first[lane] as usize / 4..][..LINE];
+                let run = run_of(line, WIDE_RUNS - 1, lines.keys[lane]);
+                word = line[WIDE_WORDS + run].load(Ordering::Relaxed);
+            }
+            ids[lane] =
+                if word & KIND == 0 { id_of(word, default) } else { id_of(walk(words, addresses[lane]), default) };
         }
-        // SAFETY: sixteen words, which nobody writes to, as the line is not a wide one.
-        let words = unsafe { _mm512_loadu_si512(line.cast()) };
-        _mm512_mask_cmplt_epu32_mask(mask, words, _mm512_set1_epi32(key as i32)).count_ones() as usize
     }
 }
