@@ -56,7 +56,9 @@ fn of_family(args: &FibArgs, results: &Results, family: &Family) -> String {
         cells.extend(rows.iter().map(rate));
         cells.push(of_reference(format!("{:.1}", structure.bytes as f64 / 1e6), rows[0].bytes_ratio));
         cells.push(format!("{:.3}", structure.build_s));
-        cells.push(of_reference(count(structure.changes_per_s()), rows[0].changes_ratio));
+        let changes = structure.changes_per_s();
+        let changes = if changes.is_nan() { "failed".to_owned() } else { count(changes) };
+        cells.push(of_reference(changes, rows[0].changes_ratio));
         cells.push(rows.iter().map(|row| row.wrong).max().unwrap_or(0).to_string());
         table.add_row(cells);
     }

@@ -91,7 +91,7 @@ pub struct Row {
 }
 
 impl Measured {
-    /// Changes per second, the median of all rounds.
+    /// Changes per second, the median of all rounds; not a number if one was refused.
     pub fn changes_per_s(&self) -> f64 {
         Median::of(&self.changes).median
     }
@@ -122,7 +122,9 @@ impl Family {
             against: self.reference,
             ratio: against.map(within_rounds),
             bytes_ratio: against.map(|against| structure.bytes as f64 / against.bytes as f64),
-            changes_ratio: against.map(|against| structure.changes_per_s() / against.changes_per_s()),
+            changes_ratio: against
+                .map(|against| structure.changes_per_s() / against.changes_per_s())
+                .filter(|ratio| ratio.is_finite()),
         }
     }
 
@@ -235,6 +237,16 @@ mod tests {
         assert_eq!(rows[0]["ratio"]["median"], 2.0);
         assert_eq!(rows[0]["bytes_ratio"], 2.0);
         assert_eq!(results.wrong(), 3);
+    }
+
+    /// A structure whose changes failed once lost its lookups, too.
+    #[test]
+    fn without_changes_lookups_stay() {
+        let mut results = sample();
+        results.families[0].structures[1].changes.clear();
+        let rows = serde_json::to_value(results.rows()).unwrap();
+        let row = rows.as_array().unwrap().iter().find(|row| row["changes_per_s"].is_null()).expect("such a row");
+        assert!(row["changes_ratio"].is_null() && row["mlookups_per_s"].as_f64().unwrap() > 0.0);
     }
 
     #[test]

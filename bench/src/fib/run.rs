@@ -107,6 +107,8 @@ struct Subject<A> {
     bytes: usize,
     build_s: f64,
     name: &'static str,
+    /// A change was refused that should not have been: no more of them.
+    failed: bool,
 }
 
 impl<A: Family> Subject<A> {
@@ -134,6 +136,7 @@ impl<A: Family> Subject<A> {
             changes: Vec::new(),
             build_s: Median::of(&times).median,
             name: structure.name,
+            failed: false,
         })
     }
 
@@ -163,6 +166,12 @@ impl<A: Family> Subject<A> {
         drop(reader);
         self.check(inputs, batch);
         Ok(())
+    }
+
+    /// A change was refused. What was measured before stays: the lookups.
+    fn fail(&mut self, error: &LookupError, refused: &mut Vec<(&'static str, String)>) {
+        refused.push((self.name, format!("only its changes, as one was refused: {error}")));
+        (self.failed, self.changes) = (true, Vec::new());
     }
 
     fn results(self, packets: bool) -> Measured {
@@ -216,14 +225,12 @@ impl<'a> Run<'a> {
             let from = round * CHANGED / self.args.rounds;
             self.each(&mut subjects, &mut refused, round, |subject| subject.change(&inputs, from, time));
         }
-        for subject in &mut subjects {
+        for subject in subjects.iter_mut().filter(|subject| !subject.failed) {
             self.step(1, &format!("IPv{}: {}, checking after changes", A::NUMBER, subject.name))?;
             if let Err(error) = subject.withdraw(&inputs, self.args.batch) {
-                refused.push((subject.name, format!("it failed while routes changed: {error}")));
-                subject.name = "";
+                subject.fail(&error, &mut refused);
             }
         }
-        subjects.retain(|subject| !subject.name.is_empty());
         let mut family = self.results(subjects, &inputs, refused);
         family.shapes = self.shapes(&structures, &mut family.refused)?;
         Ok(Some(family))
@@ -314,10 +321,10 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Does something with every structure, each going first in turn; one that fails is left out from then on.
+    /// Changes every structure, each going first in turn; one that fails is left out from then on.
     fn each<A: Family>(
         &self,
-        subjects: &mut Vec<Subject<A>>,
+        subjects: &mut [Subject<A>],
         refused: &mut Vec<(&'static str, String)>,
         round: usize,
         mut action: impl FnMut(&mut Subject<A>) -> Result<(), LookupError>,
@@ -325,12 +332,12 @@ impl<'a> Run<'a> {
         let count = subjects.len();
         for turn in 0..count {
             let subject = &mut subjects[(turn + round) % count];
-            if let Err(error) = action(subject) {
-                refused.push((subject.name, format!("it failed while routes changed: {error}")));
-                subject.name = "";
+            if !subject.failed
+                && let Err(error) = action(subject)
+            {
+                subject.fail(&error, refused);
             }
         }
-        subjects.retain(|subject| !subject.name.is_empty());
     }
 
     fn results<A: Family>(
