@@ -45,6 +45,8 @@ pub const IPV4_CHECKSUM: u16 = 1;
 pub const RSS: u16 = 2;
 pub const RSS_HASH: u16 = 4;
 pub const FAST_FREE: u16 = 8;
+/// Bytes of the name of a driver's function.
+pub const PATH: usize = 1024;
 pub const INTERRUPTS: u16 = 16;
 
 /// The first cache line of `struct rte_mbuf`, as far as it is used from Rust.
@@ -337,6 +339,7 @@ unsafe extern "C" {
     pub fn perigee_packet_sockets(interface: *const c_char, to: *mut c_int, most: c_int) -> c_int;
     pub fn perigee_packet_drops(fd: c_int) -> u64;
     pub fn perigee_port_pause(port: u16) -> c_int;
+    pub fn perigee_port_paths(port: u16, receive: *mut c_char, transmit: *mut c_char);
     pub fn perigee_port_link(port: u16, to: *mut LinkState) -> c_int;
     pub fn perigee_port_stats(port: u16, to: *mut u64) -> c_int;
     pub fn perigee_port_counters(port: u16, to: *mut DeviceCounter, most: c_int) -> c_int;

@@ -121,6 +121,19 @@ impl DpdkPort {
         (state >= 0).then_some(state != 0)
     }
 
+    /// Which of its driver's functions it receives with, and which it transmits with ("Vector AVX512", ...); `None` where the driver does
+    /// not say.
+    pub fn paths(&self) -> [Option<String>; 2] {
+        let _control = self.0.control();
+        let (mut receive, mut transmit) = ([0; ffi::PATH], [0; ffi::PATH]);
+        // SAFETY: the port exists, and there is room for two names; both are ended by a NUL.
+        unsafe { ffi::perigee_port_paths(self.0.id(), receive.as_mut_ptr(), transmit.as_mut_ptr()) };
+        [receive, transmit].map(|name| {
+            let name: Vec<u8> = name.iter().take_while(|&&byte| byte != 0).map(|&byte| byte.cast_unsigned()).collect();
+            (!name.is_empty()).then(|| String::from_utf8_lossy(&name).into_owned())
+        })
+    }
+
     /// The pool it receives into.
     pub fn pool(&self) -> &Arc<MbufPool> {
         &self.0.pool

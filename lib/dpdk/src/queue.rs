@@ -66,7 +66,7 @@ impl ReceiveQueue for RxQueue {
         // SAFETY: the port is started and stays so while we hold it; this queue is ours alone. The shim writes at most
         // `burst` owned, whole buffers with their metadata into the arrays.
         unsafe {
-            batch.receive_with(burst.into(), |to| {
+            batch.receive_with(burst.into(), Some(port.id()), |to| {
                 ffi::perigee_rx_burst(port.id(), queue, &to, burst, port.pool.as_ptr(), non_plain).into()
             })
         }

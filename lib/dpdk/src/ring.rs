@@ -124,7 +124,7 @@ impl ReceiveQueue for RingReceiver {
         let burst = burst.min(BATCH_SIZE);
         // SAFETY: the shim writes at most `burst` owned, whole buffers into the arrays; we are the ring's only consumer.
         unsafe {
-            batch.receive_with(burst, |to| {
+            batch.receive_with(burst, None, |to| {
                 ffi::perigee_ring_receive(self.0.ring.as_ptr(), &to, burst as u16, &self.0.non_plain).into()
             })
         }

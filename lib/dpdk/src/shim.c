@@ -216,7 +216,9 @@ static inline __attribute__((always_inline)) uint16_t fill(const struct perigee_
 	if (any & FINDINGS)
 		fill_findings(to, n);
 	else
-		memset(to->flags, 0, n);
+		/* The arrays have 256 entries: a fixed size needs no call. */
+		for (uint16_t i = 0; i < n; i += 64)
+			memset(to->flags + i, 0, 64);
 	return __builtin_expect(strange != 0 || any & NON_PLAIN_FLAGS, 0) ? sort_out(to, n, port, pool, non_plain) : n;
 }
 
@@ -441,6 +443,19 @@ int perigee_port_pause(uint16_t port)
 	int error = rte_eth_dev_flow_ctrl_get(port, &conf);
 
 	return error != 0 ? error : conf.mode != RTE_ETH_FC_NONE;
+}
+
+_Static_assert(RTE_ETH_BURST_MODE_INFO_SIZE == 1024, "adapt PATH in ffi.rs");
+
+void perigee_port_paths(uint16_t port, char *receive, char *transmit)
+{
+	struct rte_eth_burst_mode mode = { 0 };
+	int known = rte_eth_rx_burst_mode_get(port, 0, &mode) == 0;
+
+	snprintf(receive, sizeof(mode.info), "%s", known ? mode.info : "");
+	memset(&mode, 0, sizeof(mode));
+	known = rte_eth_tx_burst_mode_get(port, 0, &mode) == 0;
+	snprintf(transmit, sizeof(mode.info), "%s", known ? mode.info : "");
 }
 
 int perigee_port_stats(uint16_t port, uint64_t to[8])

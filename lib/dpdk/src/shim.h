@@ -104,6 +104,9 @@ int perigee_port_spread(uint16_t port, uint16_t reta_size, uint16_t queues);
 int perigee_port_link(uint16_t port, struct perigee_link *to);
 /* Does the port send or obey pause frames (IEEE 802.3 annex 31B)? 0 or 1, or a negative errno where the driver does not say. */
 int perigee_port_pause(uint16_t port);
+/* Which of its driver's functions a port receives with, and which it transmits with ("Vector AVX512", ...; rte_eth_burst_mode): at least
+ * RTE_ETH_BURST_MODE_INFO_SIZE bytes each, empty where the driver does not say. */
+void perigee_port_paths(uint16_t port, char *receive, char *transmit);
 int perigee_port_stats(uint16_t port, uint64_t to[8]);
 
 /* A counter by its driver's own name (rte_eth_xstats_get). */

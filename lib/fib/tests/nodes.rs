@@ -6,7 +6,7 @@ use perigee_fib::lookup::nodes::{PerNode, Place, read_copy};
 use perigee_fib::synth::Random;
 use perigee_fib::{Lookup, LookupError, LookupWriter, NextHopId, Published, Structure, structures};
 use perigee_net::{Address, Prefix4, Prefix6, PrefixOf};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -89,6 +89,20 @@ fn follow<A: Few>(structure: &Structure<A>) {
             } else {
                 let id = NextHopId(NextHopId::FIRST_FREE + random.below(9));
                 assert_eq!(writer.insert(prefix, id).unwrap(), map.insert(prefix, id), "{what}");
+            }
+        }
+        // The same changes of a run, sorted, each of another prefix.
+        let mut run = BTreeMap::new();
+        for _ in 0..random.below(6) {
+            let id = (random.below(3) > 0).then(|| NextHopId(NextHopId::FIRST_FREE + random.below(9)));
+            run.insert(A::prefix(&mut random), id);
+        }
+        let run: Vec<_> = run.into_iter().collect();
+        writer.change_all(&run).unwrap();
+        for (prefix, id) in run {
+            match id {
+                Some(id) => drop(map.insert(prefix, id)),
+                None => drop(map.remove(&prefix)),
             }
         }
         writer.commit().unwrap();

@@ -225,6 +225,8 @@ macro_rules! batch {
             $($last: $last_type,)*
             memory: &'static dyn Memory,
             isa: Isa,
+            /// The port of all packets, where it is known to be one.
+            port_of_all: Option<u16>,
             columns: Columns,
         }
 
@@ -262,6 +264,7 @@ macro_rules! batch {
                     $($last: $last_empty,)*
                     memory,
                     isa,
+                    port_of_all: None,
                     columns: Columns::EMPTY,
                 })
             }
@@ -362,16 +365,18 @@ impl Batch {
         self.count = 0;
         self.moved = Mask::EMPTY;
         self.loaded = Mask::EMPTY;
+        self.port_of_all = None;
         unclaimed
     }
 
-    /// Lets a receive queue fill an empty batch: `fill` writes up to `burst` packets into the arrays and returns how many.
+    /// Lets a receive queue fill an empty batch: `fill` writes up to `burst` packets into the arrays and returns how many. `port` is theirs, if
+    /// it is one for all.
     ///
     /// # Safety
     /// For each of the first `n` entries, where `n` is its result, `fill` must have written an owned buffer of this
     /// batch's memory, the frame's address and length inside it, the port and the flags; `n` must not exceed `burst`.
     #[inline]
-    pub unsafe fn receive_with(&mut self, burst: usize, fill: impl FnOnce(ReceiveArrays) -> usize) -> usize {
+    pub unsafe fn receive_with(&mut self, burst: usize, port: Option<u16>, fill: impl FnOnce(ReceiveArrays) -> usize) -> usize {
         assert!(self.count == 0 && burst <= BATCH_SIZE, "receive needs an empty batch and a burst of at most 256");
         let n = fill(ReceiveArrays {
             handle: self.handle.as_mut_ptr(),
@@ -382,10 +387,12 @@ impl Batch {
             hash: self.hash.as_mut_ptr(),
         });
         debug_assert!(n <= burst);
-        // A punt before the lookup must not hand over the next hop of an earlier packet.
-        self.next_hop[..n].fill(0);
+        // A punt before the lookup must not hand over the next hop of an earlier packet. Sixty-four at once, as a call of memset would cost
+        // more.
+        self.next_hop.as_chunks_mut::<64>().0[..n.div_ceil(64)].fill([0; 64]);
         self.count = n as u32;
         self.live = Mask::first(n);
+        self.port_of_all = port;
         n
     }
 
@@ -456,6 +463,7 @@ impl Batch {
         self.port[i] = port;
         self.flags[i] = 0;
         self.next_hop[i] = 0;
+        self.port_of_all = None;
         self.count += 1;
         self.live.set(slot);
         // If the packet was moved or resized, its buffer's header is out of date.
@@ -569,6 +577,7 @@ impl Batch {
             let (from, at) = (usize::from(slot), to.count());
             self.live.clear(slot);
             self.copy_slot(from, to, at);
+            to.port_of_all = None;
             to.live.set(at as u8);
             to.moved.set_if(at as u8, self.moved.contains(slot));
             to.count += 1;

@@ -299,11 +299,24 @@ pub(super) fn queues(config: &Config, opened: &Opened) -> Result<Vec<PortQueues>
     let super_frames = opened.ports.iter().any(OpenPort::takes_super_frames);
     let all: Result<Vec<_>> =
         ports.map(|((config, port), pollers)| queues_of(&config.name, port, pollers, super_frames)).collect();
+    for (config, port) in config.ports.iter().zip(&opened.ports) {
+        if let Some(port) = port.dpdk() {
+            say_paths(&config.name, port);
+        }
+    }
     all.inspect(|all| {
         if config.router.idle != config::Idle::Poll {
             all.iter().for_each(say_what_wakes);
         }
     })
+}
+
+/// Says which functions of its driver a port receives and transmits with, where there are several: the vectorised ones take the fewest
+/// cycles, and a setting may stand in their way.
+fn say_paths(name: &str, port: &DpdkPort) {
+    if let [Some(receive), Some(transmit)] = port.paths() {
+        tracing::info!("port {name}: receives by \"{receive}\", transmits by \"{transmit}\"");
+    }
 }
 
 /// Says what a port wakes its workers by: the least of its queues.

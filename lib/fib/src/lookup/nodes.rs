@@ -156,6 +156,22 @@ impl<A: Address> LookupWriter<A> for PerNode<A> {
         self.change(|copy| copy.remove(prefix))
     }
 
+    fn change_all(&mut self, changes: &[(PrefixOf<A>, Option<NextHopId>)]) -> Result<(), (usize, LookupError)> {
+        let mut first = Ok(());
+        (self.place)(0, &mut || first = self.first.change_all(changes));
+        let made = &changes[..first.as_ref().err().map_or(changes.len(), |(made, _)| *made)];
+        for (copy, other) in (1..).zip(&mut self.others) {
+            let Some(writer) = other else { continue };
+            let mut follows = false;
+            (self.place)(copy, &mut || follows = writer.change_all(made).is_ok());
+            if !follows {
+                *other = None;
+            }
+        }
+        self.renew();
+        first
+    }
+
     fn commit(&mut self) -> Result<(), LookupError> {
         let mut first = Ok(());
         (self.place)(0, &mut || first = self.first.commit());

@@ -192,7 +192,8 @@ impl Batch {
     #[inline]
     pub fn load_frames(&mut self, station: [u8; 6]) -> [Mask; 2] {
         let count = self.count();
-        self.l3[..count].fill(14);
+        // Sixty-four slots at once, which takes two stores.
+        self.l3.as_chunks_mut::<64>().0[..count.div_ceil(64)].fill([14; 64]);
         let station = Station::new(station);
         let Batch { data, live, length, columns, .. } = self;
         let [loaded, ip4, ip6] = self.isa.sort(count, &mut Load { data, live: *live, length, columns, station });
@@ -391,13 +392,16 @@ impl Batch {
     /// Sets the receiving interface of all slots.
     #[inline]
     pub fn set_interfaces(&mut self, interface: u16) {
-        let count = self.count();
-        self.interface[..count].fill(interface);
+        let blocks = self.count().div_ceil(64);
+        self.interface.as_chunks_mut::<64>().0[..blocks].fill([interface; 64]);
     }
 
     /// The port that all packets were received on, unless there are several or no packets.
     #[inline]
     pub fn common_port(&self) -> Option<u16> {
+        if self.port_of_all.is_some() {
+            return self.port_of_all.filter(|_| !self.live.is_empty());
+        }
         let port = self.port[usize::from(self.live.first_slot()?)];
         let [same] = self.isa.sort(self.count(), &mut Equal16(&self.port, port));
         (self.live - same).is_empty().then_some(port)

@@ -109,8 +109,6 @@ impl Slot<'_> {
     }
 
     metadata! {
-        /// Receiving port.
-        port, set_port, port: u16;
         /// Port it leaves by, known after apply.
         out_port, set_out_port, out_port: u16;
         /// Receiving interface, known after classify.
@@ -123,6 +121,23 @@ impl Slot<'_> {
         next_hop, set_next_hop, next_hop: u32;
         /// Flow hash, where `flags` say so.
         hash, set_hash, hash: u32;
+    }
+
+    /// Receiving port.
+    #[inline(always)]
+    pub fn port(&self) -> u16 {
+        // SAFETY: in bounds, and this slot's entries are this borrow's alone.
+        unsafe { (*self.batch.as_ptr()).port[usize::from(self.slot)] }
+    }
+
+    /// Sets [`port`](Slot::port).
+    #[inline(always)]
+    pub fn set_port(&mut self, value: u16) {
+        // SAFETY: as above; `port_of_all` is shared by all slots, but a Slot never leaves its thread (it holds a NonNull).
+        unsafe {
+            (*self.batch.as_ptr()).port[usize::from(self.slot)] = value;
+            (*self.batch.as_ptr()).port_of_all = None;
+        }
     }
 
     /// Offset of the network header in the frame in bytes, known after classify.
