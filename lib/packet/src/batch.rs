@@ -376,7 +376,12 @@ impl Batch {
     /// For each of the first `n` entries, where `n` is its result, `fill` must have written an owned buffer of this
     /// batch's memory, the frame's address and length inside it, the port and the flags; `n` must not exceed `burst`.
     #[inline]
-    pub unsafe fn receive_with(&mut self, burst: usize, port: Option<u16>, fill: impl FnOnce(ReceiveArrays) -> usize) -> usize {
+    pub unsafe fn receive_with(
+        &mut self,
+        burst: usize,
+        port: Option<u16>,
+        fill: impl FnOnce(ReceiveArrays) -> usize,
+    ) -> usize {
         assert!(self.count == 0 && burst <= BATCH_SIZE, "receive needs an empty batch and a burst of at most 256");
         let n = fill(ReceiveArrays {
             handle: self.handle.as_mut_ptr(),

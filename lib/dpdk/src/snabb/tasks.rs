@@ -29,8 +29,9 @@ pub unsafe extern "C" fn perigee_snabb_to_batch(
     let n = (n as usize).min(BATCH_SIZE);
     // SAFETY: the shim writes at most `n` owned, whole buffers with their metadata into the arrays; the others are the caller's.
     unsafe {
-        batch.receive_with(n, None, |arrays| ffi::perigee_snabb_lend(from, &arrays, n as u16, pool, counts, handed).into())
-            as u32
+        batch.receive_with(n, None, |arrays| {
+            ffi::perigee_snabb_lend(from, &arrays, n as u16, pool, counts, handed).into()
+        }) as u32
     }
 }
 
