@@ -122,12 +122,19 @@ impl FibWriter {
     pub fn commit(&mut self) -> Result<(), FibError> {
         self.neighbors.fit();
         let (v4, v6) = (self.v4.commit(), self.v6.commit());
-        v4.and(v6)?;
         // While a change is not visible, readers may still find the next hops that it has made unused.
         if !self.uncommitted() {
             self.next_hops.commit();
         }
-        Ok(())
+        Ok(v4.and(v6)?)
+    }
+
+    /// Whether a [held](Self::hold) change of this prefix was refused when it was made: its route is in the RIB, but workers do not find it.
+    pub fn is_refused(&self, prefix: Prefix) -> bool {
+        match prefix {
+            Prefix::V4(prefix) => self.v4.is_refused(prefix),
+            Prefix::V6(prefix) => self.v6.is_refused(prefix),
+        }
     }
 
     /// Whether some change is not visible yet. After a [`commit`](Self::commit) that means that a reader is in the way or
@@ -138,7 +145,7 @@ impl FibWriter {
 
     /// From now until the next [`commit`](Self::commit) changes of routes wait for it, and are made together: many of them in less
     /// time than one by one. What the lookup structure has no room for is then an error of the commit, not of
-    /// the change, and each commit tries it again; the routes are up to date all the time.
+    /// the change; the prefix is in the structure no longer, and is tried again when others leave. The routes are up to date all the time.
     pub fn hold(&mut self) {
         self.v4.hold();
         self.v6.hold();

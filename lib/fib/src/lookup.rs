@@ -223,6 +223,11 @@ pub enum LookupError {
 }
 
 impl LookupError {
+    /// Whether it stays as it is until other prefixes leave; else the next commit may do better.
+    pub(crate) fn is_for_want_of_room(&self) -> bool {
+        matches!(self, Self::Full { .. } | Self::TableFull { .. } | Self::NextHop { .. })
+    }
+
     /// For a rebuild that a change of `prefix` has caused: it is this prefix that does not fit, not the table.
     pub(crate) fn because_of(self, prefix: Prefix) -> Self {
         match self {

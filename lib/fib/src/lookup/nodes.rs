@@ -157,8 +157,9 @@ impl<A: Address> LookupWriter<A> for PerNode<A> {
     }
 
     fn change_all(&mut self, changes: &[(PrefixOf<A>, Option<NextHopId>)]) -> Result<(), (usize, LookupError)> {
-        let mut first = Ok(());
-        (self.place)(0, &mut || first = self.first.change_all(changes));
+        let mut made = None;
+        (self.place)(0, &mut || made = Some(self.first.change_all(changes)));
+        let first = made.unwrap_or_else(|| self.first.change_all(changes));
         let made = &changes[..first.as_ref().err().map_or(changes.len(), |(made, _)| *made)];
         for (copy, other) in (1..).zip(&mut self.others) {
             let Some(writer) = other else { continue };
@@ -173,8 +174,9 @@ impl<A: Address> LookupWriter<A> for PerNode<A> {
     }
 
     fn commit(&mut self) -> Result<(), LookupError> {
-        let mut first = Ok(());
-        (self.place)(0, &mut || first = self.first.commit());
+        let mut done = None;
+        (self.place)(0, &mut || done = Some(self.first.commit()));
+        let first = done.unwrap_or_else(|| self.first.commit());
         for (copy, other) in (1..).zip(&mut self.others) {
             if let Some(other) = other {
                 // What it could not commit it tries again, and says so: see `uncommitted`.

@@ -269,7 +269,9 @@ impl Range6Writer {
             return Ok(());
         }
         let place = self.place(prefix);
-        self.apply_at(&place, &[(prefix, None)])
+        self.apply_at(&place, &[(prefix, None)])?;
+        self.wear(prefix);
+        Ok(())
     }
 
     fn apply_default(&mut self, prefix: Prefix6) {
@@ -295,7 +297,7 @@ impl Range6Writer {
         }
         changed.iter().for_each(|_| self.compaction.changed());
         if place.block.len() > ROOT_BITS {
-            self.wear(prefix, changed.len() as u32);
+            self.slots.entry(slot_of(prefix)).or_default().changes += changed.len() as u32;
         }
         Ok(())
     }
@@ -327,19 +329,24 @@ impl Range6Writer {
         }
     }
 
-    /// Counts changes below the root's words. After many of them the strides no longer suit the slot, and it is rebuilt.
-    fn wear(&mut self, prefix: Prefix6, changes: u32) {
-        let slot = (prefix.addr() >> 112) as u16;
-        let wear = self.slots.entry(slot).or_default();
-        wear.changes += changes;
+    /// After many changes below the root's words the strides no longer suit the slot, and it is rebuilt. Not before all changes of a run
+    /// are made: what is built is what all prefixes say.
+    fn wear(&mut self, prefix: Prefix6) {
+        let slot = slot_of(prefix);
+        let wear = wear_of(&self.slots, slot);
         if wear.changes > PATIENCE + wear.prefixes / 2 {
             let place = Place { block: truncated(prefix, ROOT_BITS), at: slot.into(), bits: 0, level: 1 };
             // If there is no room the slot stays as it is, which is correct too.
             let runs = self.rewrite(&place, &self.runs(place.block));
-            let prefixes = runs.map_or(wear_of(&self.slots, slot).prefixes, |runs| runs as u32);
+            let prefixes = runs.map_or(wear.prefixes, |runs| runs as u32);
             self.slots.insert(slot, Wear { prefixes, changes: 0 });
         }
     }
+}
+
+/// The slot of the root that a prefix lies in, or begins in.
+fn slot_of(prefix: Prefix6) -> u16 {
+    (prefix.addr() >> 112) as u16
 }
 
 /// Retires everything below a word that readers can no longer find.
@@ -424,7 +431,12 @@ impl LookupWriter<u128> for Range6Writer {
             return one_by_one(self, changes, 0);
         }
         let before: Vec<_> = changes.iter().map(|&(prefix, id)| self.set(prefix, id)).collect();
-        let Err(done) = self.apply_all(changes) else { return Ok(()) };
+        let Err(done) = self.apply_all(changes) else {
+            let mut slots = changes.to_vec();
+            slots.dedup_by_key(|(prefix, _)| slot_of(*prefix));
+            slots.into_iter().filter(|(prefix, _)| prefix.len() > 0).for_each(|(prefix, _)| self.wear(prefix));
+            return Ok(());
+        };
         // What a place looks like depends on prefixes in it and around it, and these come first: what was done, is done.
         for (&(prefix, _), old) in changes[done..].iter().zip(&before[done..]) {
             self.set(prefix, *old);

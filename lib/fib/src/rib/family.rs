@@ -37,9 +37,12 @@ struct Held<A> {
     on: bool,
     /// Those that are, in order.
     changes: Vec<(PrefixOf<A>, Option<NextHopId>)>,
-    /// Prefixes that it had no room for: each commit tries again.
+    /// Prefixes that it had no room for, and that are not in it: when others leave, a few are tried again.
     refused: BTreeSet<PrefixOf<A>>,
 }
+
+/// So many refused prefixes are tried again in a commit that removes prefixes: each may have a whole table rebuilt in vain.
+const AGAIN: usize = 4;
 
 /// So many collected changes keep their memory.
 const LARGE: usize = 1 << 14;
@@ -91,12 +94,17 @@ where
         self.held.on = true;
     }
 
-    /// Whether readers do not see some change yet.
+    /// Whether readers do not see some change yet. A prefix that was refused is not waited for.
     pub fn uncommitted(&self) -> bool {
-        !self.held.changes.is_empty() || !self.held.refused.is_empty() || self.lookup.uncommitted()
+        !self.held.changes.is_empty() || self.lookup.uncommitted()
     }
 
-    /// Makes all changes visible. After an error all others are, and the next call tries again.
+    /// Whether the lookup structure had no room for what a held change wanted of a prefix.
+    pub fn is_refused(&self, prefix: PrefixOf<A>) -> bool {
+        self.held.refused.contains(&prefix)
+    }
+
+    /// Makes all changes visible. After an error all others are; what was refused is tried again when other prefixes leave.
     pub fn commit(&mut self) -> Result<(), LookupError> {
         self.held.on = false;
         let held = self.let_go();
@@ -107,12 +115,18 @@ where
     /// Gives the lookup structure what is held back.
     fn let_go(&mut self) -> Result<(), LookupError> {
         let Held { changes, refused, .. } = &mut self.held;
-        if changes.is_empty() && refused.is_empty() {
+        if changes.is_empty() {
             return Ok(());
         }
-        // What was refused before may have changed since.
-        let now = |prefix| (prefix, self.table.get(prefix).and_then(Entry::next_hop));
-        changes.extend(std::mem::take(refused).into_iter().map(now));
+        for (prefix, _) in &*changes {
+            refused.remove(prefix);
+        }
+        if changes.iter().any(|(_, id)| id.is_none()) {
+            // There may be room now. What the routes want may have changed since.
+            for prefix in (0..AGAIN).map_while(|_| refused.pop_first()) {
+                changes.push((prefix, self.table.get(prefix).and_then(Entry::next_hop)));
+            }
+        }
         // Stable, so that the last change of a prefix stays behind the others; that one counts.
         changes.sort_by_key(|(prefix, _)| *prefix);
         changes.dedup_by(|later, kept| {
@@ -122,13 +136,25 @@ where
             }
             same
         });
-        let (mut result, mut rest) = (Ok(()), &changes[..]);
-        while let Err((done, error)) = self.lookup.change_all(rest) {
-            refused.insert(rest[done].0);
-            result = result.and(Err(error));
-            rest = &rest[done + 1..];
+        // New next hops before prefixes leave: where several take the place of a shorter one, no address is without a route in between.
+        changes.sort_by_key(|(_, id)| id.is_none());
+        let sets = changes.partition_point(|(_, id)| id.is_some());
+        let (mut result, mut again) = (Ok(()), Vec::new());
+        for mut rest in [&changes[..sets], &changes[sets..]] {
+            while let Err((done, error)) = self.lookup.change_all(rest) {
+                let change @ (prefix, id) = rest[done];
+                // What has no room leaves: its old next hop may be given to others, and must not be found any more. A removal needs no room.
+                if id.is_some() && error.is_for_want_of_room() && absent(self.lookup.remove(prefix)).is_ok() {
+                    refused.insert(prefix);
+                } else {
+                    again.push(change);
+                }
+                result = result.and(Err(error));
+                rest = &rest[done + 1..];
+            }
         }
         changes.clear();
+        changes.extend(again);
         changes.shrink_to(LARGE);
         result
     }
@@ -409,10 +435,12 @@ where
     /// Writes what the routes say about `prefix` and the prefixes inside it to the lookup structure, whatever that is
     /// believed to hold; returns how many prefixes were written. Of many, the whole table is loaded.
     pub fn repair(&mut self, prefix: PrefixOf<A>) -> Result<usize, LookupError> {
-        self.let_go()?;
-        let Self { table, lookup, .. } = self;
+        // What was refused is no reason not to repair the rest.
+        let _ = self.let_go();
+        let Self { table, lookup, held: Held { refused, .. }, .. } = self;
         if table.covered_by(prefix).nth(LOAD_ABOVE).is_some() {
-            let all = table.list();
+            let mut all = table.list();
+            all.retain(|(prefix, _)| !refused.contains(prefix));
             lookup.load(&all)?;
             return Ok(all.len());
         }
@@ -422,7 +450,11 @@ where
         }
         for (prefix, entry) in table.covered_by(prefix) {
             match entry.next_hop() {
-                Some(id) => drop(lookup.insert(prefix, id)?),
+                Some(id) => match lookup.insert(prefix, id) {
+                    Ok(_) => drop(refused.take(&prefix)),
+                    Err(_) if refused.contains(&prefix) => continue,
+                    Err(error) => return Err(error),
+                },
                 None => erase(table, &mut **lookup, prefix)?,
             }
             written += 1;
@@ -476,6 +508,9 @@ where
     if let Err(error) = changed {
         has.into_iter().for_each(|id| next_hops.release(id));
         return Err(error.into());
+    }
+    if had != has && !held.on {
+        held.refused.remove(&prefix);
     }
     next_hops.release_at_commit(had);
     store.set_chosen(entry, now);

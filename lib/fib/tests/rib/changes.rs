@@ -445,3 +445,89 @@ fn long_churn() {
     assert!(pair.refused > 0, "nothing was ever refused");
     pair.finish();
 }
+
+/// A lookup structure that has no room for one prefix.
+struct Narrow {
+    inner: Box<dyn LookupWriter<u32>>,
+    unwanted: PrefixOf<u32>,
+    room: Arc<AtomicI64>,
+}
+
+impl LookupWriter<u32> for Narrow {
+    fn reader(&self) -> Arc<dyn Lookup<u32>> {
+        self.inner.reader()
+    }
+    fn view(&self) -> &dyn Lookup<u32> {
+        self.inner.view()
+    }
+    fn load(&mut self, routes: &[(PrefixOf<u32>, NextHopId)]) -> Result<(), LookupError> {
+        self.inner.load(routes)
+    }
+    fn insert(&mut self, prefix: PrefixOf<u32>, id: NextHopId) -> Result<Option<NextHopId>, LookupError> {
+        if prefix == self.unwanted && self.room.load(Ordering::Relaxed) == 0 {
+            return Err(LookupError::Full { prefix: prefix.into(), structure: "narrow", what: "places", limit: 0 });
+        }
+        self.inner.insert(prefix, id)
+    }
+    fn remove(&mut self, prefix: PrefixOf<u32>) -> Result<NextHopId, LookupError> {
+        self.inner.remove(prefix)
+    }
+    fn reclaim(&mut self, grace: Grace) {
+        self.inner.reclaim(grace);
+    }
+    fn retired(&self) -> usize {
+        self.inner.retired()
+    }
+    fn memory(&self) -> usize {
+        self.inner.memory()
+    }
+}
+
+/// A held change that found no room kept all next hops from being released, of every prefix and both families, had each commit try again
+/// and none be the last, and left the prefix with its old next hop.
+#[test]
+fn a_held_change_without_room_blocks_nothing() {
+    let prefix = |text: &str| text.parse::<Prefix>().expect(text);
+    let unwanted = prefix("10.1.0.0/16");
+    let Prefix::V4(narrow) = unwanted else { panic!("IPv4") };
+    let room = Arc::new(AtomicI64::new(1));
+    let v4 = Narrow { inner: (structures::DEFAULT4.new)().expect("memory"), unwanted: narrow, room: room.clone() };
+    // With room for few next hops, so that one that is not released is missed.
+    let mut fib = FibWriter::with(4, Box::new(v4), (structures::DEFAULT6.new)().expect("memory")).expect("memory");
+    let route = |last: u8| {
+        let target = RouteTarget::Gateway { address: [192, 0, 2, last].into(), interface: Some(InterfaceId(0)) };
+        Route::new(RouteSource::Static, target)
+    };
+    let key = route(0).key();
+    fib.hold();
+    fib.insert(unwanted, route(1)).unwrap();
+    fib.commit().unwrap();
+    let found = |fib: &FibWriter, address: &str| fib.reader().lookup(address.parse().expect("an address")).0;
+    assert_ne!(found(&fib, "10.1.0.1"), NextHopId::NO_ROUTE);
+
+    room.store(0, Ordering::Relaxed);
+    fib.hold();
+    fib.insert(unwanted, route(2)).unwrap();
+    fib.insert(prefix("10.2.0.0/16"), route(2)).unwrap();
+    assert!(fib.commit().is_err(), "it is said");
+    assert!(fib.is_refused(unwanted) && !fib.uncommitted());
+    assert_eq!(found(&fib, "10.1.0.1"), NextHopId::NO_ROUTE, "not its old next hop, which may be given to others");
+    assert_ne!(found(&fib, "10.2.0.1"), NextHopId::NO_ROUTE);
+    for last in 3..40 {
+        fib.hold();
+        fib.insert(prefix("10.2.0.0/16"), route(last)).expect("next hops that nobody uses are released");
+        fib.commit().expect("what was refused is not tried again while nothing leaves");
+        fib.reclaim(Grace { epoch: last.into(), passed: u64::from(last) - 1 });
+    }
+
+    // As long as it has no room, a removal has it tried again in vain; then it is there.
+    for (has_room, is_there) in [(0, false), (1, true)] {
+        room.store(has_room, Ordering::Relaxed);
+        fib.hold();
+        fib.insert(prefix("10.3.0.0/16"), route(2)).unwrap();
+        fib.remove(prefix("10.3.0.0/16"), key).unwrap();
+        fib.hold();
+        let _ = fib.commit();
+        assert_eq!((found(&fib, "10.1.0.1") != NextHopId::NO_ROUTE, !fib.is_refused(unwanted)), (is_there, is_there));
+    }
+}

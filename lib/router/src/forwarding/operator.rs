@@ -83,7 +83,7 @@ impl Forwarding {
         self.routing.add(found, route).map_err(|error| ApiError::invalid(error.to_string()))?;
         if let Err(error) = self.publish() {
             // An error about another route is no reason to refuse this one.
-            if error.is_about(found) {
+            if error.is_about(found) || self.routing.fib().is_refused(found) {
                 self.routing.remove(found, key).map_err(|error| ApiError::failed(error.to_string()))?;
                 return Err(ApiError::conflict(error.to_string()));
             }

@@ -47,9 +47,15 @@ impl Forwarding {
         let multicast = self.routing.set_fixed_multicast(now.multicast.clone());
         let filters = filters.policing(now, &self.numbers);
         let change = InPlace { undo, multicast, filters: self.set_filters(filters) };
+        // A route of somebody else's that does not fit is no reason to refuse this.
         if let Err(error) = self.routing.commit() {
-            self.take_back(change);
-            return Err(error.into());
+            let error = ForwardingError::from(error);
+            let refused = |prefix| self.routing.fib().is_refused(prefix) || error.is_about(prefix);
+            if self.routing.uncommitted() || change.undo.iter().any(|(prefix, ..)| refused(*prefix)) {
+                self.take_back(change);
+                return Err(error);
+            }
+            self.warn_of(error);
         }
         lock(&self.staging.0).publish(self.tables());
         Ok(change)
@@ -113,7 +119,9 @@ impl Forwarding {
         };
         let of_family = |is_v6| self.rib().routes_of_source(RouteSource::Linux, is_v6, None);
         let of_linux = of_family(false).chain(of_family(true));
-        of_linux.filter_map(|(prefix, route)| Some((prefix, renumbered(route, new)?))).collect()
+        // What did not fit before would keep all others from being loaded.
+        let fits = of_linux.filter(|(prefix, _)| !self.routing.fib().is_refused(*prefix));
+        fits.filter_map(|(prefix, route)| Some((prefix, renumbered(route, new)?))).collect()
     }
 
     /// Operator routes and resolved neighbors, as far as they fit the new interfaces; the sentences say what did not.
