@@ -140,6 +140,11 @@ impl Drowsiness {
     }
 
     /// A queue could not be armed.
+    pub fn is_refused(&self) -> bool {
+        self.refused
+    }
+
+    /// Queues could not be armed: it sleeps by time from now on.
     pub fn refused(&mut self) {
         (self.armed, self.refused) = (false, true);
     }

@@ -281,7 +281,8 @@ impl Worker {
             Step::Disarm => parts.receivers.iter_mut().for_each(|receiver| receiver.queue.disarm()),
             Step::Wait => self.sleep(LONGEST_WAIT),
             Step::Sleep(pause) => {
-                let all = all_wake(&parts.receivers, &context.outputs);
+                // Queues that could not be armed do not wake it, whatever descriptors they have.
+                let all = !parts.drowsiness.is_refused() && all_wake(&parts.receivers, &context.outputs);
                 self.sleep(if all { LONGEST_DOZE } else { pause });
             }
         }
