@@ -94,12 +94,14 @@ function m.native(path, name, masks)
   local f = ffi.load(path)[name]
   if two then
     return function(burst, a, b)
+      changed(burst)
       local result = f(context[0], burst, a, b)
       changed(burst)
       check(result)
     end
   end
   return function(burst, mask)
+    changed(burst)
     local result = f(context[0], burst, mask)
     changed(burst)
     check(result)

@@ -135,6 +135,10 @@ impl TransmitQueue for TxQueue {
         }
     }
 
+    fn sends_batches(&self) -> bool {
+        true
+    }
+
     fn discard(&self, packets: &mut Vec<Handle>) {
         MBUF.free(packets);
     }

@@ -102,6 +102,10 @@ impl TransmitQueue for RingSender {
         }
     }
 
+    fn sends_batches(&self) -> bool {
+        true
+    }
+
     fn discard(&self, packets: &mut Vec<Handle>) {
         MBUF.free(packets);
     }

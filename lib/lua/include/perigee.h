@@ -42,7 +42,7 @@ typedef struct perigee_batch {
   uint8_t *data[256];       /* the frame, from its destination MAC address on */
   void *handle[256];        /* the buffer; the host's */
   uint16_t length[256];     /* bytes of the frame */
-  uint16_t port[256];       /* port it was received on */
+  uint16_t port[256];       /* port it was received on; the host's */
   uint16_t out_port[256];   /* port it leaves by: set by apply, read by distribute */
   uint16_t interface[256];  /* interface it was received on: set by classify */
   uint8_t l3[256];          /* offset of the network header: set by classify */

@@ -288,7 +288,7 @@ batch! {
         data: *mut u8 = std::ptr::null_mut(), "uint8_t *", "the frame, from its destination MAC address on";
         handle: *mut c_void = std::ptr::null_mut(), "void *", "the buffer; the host's";
         length: u16 = 0, "uint16_t", "bytes of the frame";
-        port: u16 = 0, "uint16_t", "port it was received on";
+        port: u16 = 0, "uint16_t", "port it was received on; the host's";
         out_port: u16 = 0, "uint16_t", "port it leaves by: set by apply, read by distribute";
         interface: u16 = 0, "uint16_t", "interface it was received on: set by classify";
         l3: u8 = 0, "uint8_t", "offset of the network header: set by classify";
@@ -397,7 +397,7 @@ impl Batch {
         self.next_hop.as_chunks_mut::<64>().0[..n.div_ceil(64)].fill([0; 64]);
         self.count = n as u32;
         self.live = Mask::first(n);
-        self.port_of_all = port;
+        (self.port_of_all, self.loaded) = (port, Mask::EMPTY);
         n
     }
 
@@ -422,6 +422,7 @@ impl Batch {
         self.port[..n].fill(0);
         self.flags[..n].fill(0);
         self.next_hop[..n].fill(0);
+        (self.port_of_all, self.loaded) = (None, Mask::EMPTY);
         self.count = n as u32;
         self.live = Mask::first(n);
         n
@@ -469,6 +470,7 @@ impl Batch {
         self.flags[i] = 0;
         self.next_hop[i] = 0;
         self.port_of_all = None;
+        self.loaded.clear(slot);
         self.count += 1;
         self.live.set(slot);
         // If the packet was moved or resized, its buffer's header is out of date.
@@ -583,6 +585,7 @@ impl Batch {
             self.live.clear(slot);
             self.copy_slot(from, to, at);
             to.port_of_all = None;
+            to.loaded.clear(at as u8);
             to.live.set(at as u8);
             to.moved.set_if(at as u8, self.moved.contains(slot));
             to.count += 1;

@@ -3,7 +3,7 @@
 
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::batch::rebatch::Flushed;
-use perigee_packet::{Handle, Pool, TransmitBuffer};
+use perigee_packet::{Batch, Handle, Mask, Memory, Pool, TransmitBuffer, TransmitQueue};
 
 /// A buffer of `size` packets and 100 ns before a queue with room for `capacity`.
 fn buffer(capacity: usize, size: usize) -> (&'static HeapPool, HeapQueue, TransmitBuffer) {
@@ -72,4 +72,63 @@ fn a_size_of_zero_is_one() {
     let (pool, queue, mut buffer) = buffer(1, 0);
     assert_eq!(buffer.push(packet(pool, 7), 0), Some(Flushed { sent: 1, lost: 0 }));
     assert_eq!(queue.collect(), Some(vec![7]));
+}
+
+/// A queue that cannot send one kind of packet, as [`Cutting`](perigee_packet::Cutting) a super-frame for want of buffers, but all others.
+struct Fussy(&'static HeapPool, HeapQueue);
+
+impl TransmitQueue for Fussy {
+    fn transmit(&mut self, packets: &mut Vec<Handle>) {
+        let (mut refused, mut rest): (Vec<_>, Vec<_>) =
+            packets.drain(..).partition(|packet| self.0.place(packet).1 == 2);
+        self.1.transmit(&mut rest);
+        packets.append(&mut refused);
+    }
+
+    fn discard(&self, packets: &mut Vec<Handle>) {
+        self.0.free(packets);
+    }
+}
+
+/// A burst that was sent straight from its batch lost all packets behind one that could not be sent.
+#[test]
+fn a_packet_that_cannot_be_sent_does_not_take_those_behind_it_along() {
+    let pool = HeapPool::leak(64);
+    let queue = HeapQueue::new(pool, 0, 64);
+    let mut buffer = TransmitBuffer::new(Box::new(Fussy(pool, queue.clone())), 4, 100);
+    let mut batch = Batch::new(pool);
+    for number in 0..6 {
+        let frame = if number == 1 { vec![number; 2] } else { vec![number] };
+        batch.push(pool.packet(&frame).unwrap(), 0).unwrap();
+    }
+    assert_eq!(buffer.take(&mut batch, Mask::first(6), 0), Some(Flushed { sent: 5, lost: 1 }));
+    let sent: Vec<u8> = std::iter::from_fn(|| queue.collect()).map(|frame| frame[0]).collect();
+    assert_eq!((sent, pool.in_use(), batch.live()), (vec![0, 2, 3, 4, 5], 0, Mask::EMPTY));
+}
+
+/// A burst that leaves straight from its batch, one of which a part waits, and one with a gap.
+#[test]
+fn bursts_leave_in_order_whichever_way_they_go() {
+    let (pool, queue, mut buffer) = buffer(64, 4);
+    let mut number = 0;
+    for (packets, gap, expected) in
+        [(6, None, Some(6)), (1, None, None), (2, None, None), (5, Some(2), Some(7)), (3, None, Some(3))]
+    {
+        let mut batch = Batch::new(pool);
+        for slot in 0..packets {
+            if gap == Some(slot) {
+                batch.push(pool.packet(&[255]).unwrap(), 0).unwrap();
+                batch.discard(Mask::only(slot));
+            } else {
+                batch.push(pool.packet(&[number]).unwrap(), 0).unwrap();
+                number += 1;
+            }
+        }
+        let all = batch.live();
+        let sent = buffer.take(&mut batch, all, 0);
+        assert_eq!(sent, expected.map(|sent| Flushed { sent, lost: 0 }));
+        assert!(batch.live().is_empty());
+    }
+    let sent: Vec<u8> = std::iter::from_fn(|| queue.collect()).map(|frame| frame[0]).collect();
+    assert_eq!((sent, pool.in_use()), ((0..number).collect(), 0));
 }

@@ -103,6 +103,10 @@ impl TransmitQueue for TxQueue {
         send_from(batch, most, |packets| self.push(packets))
     }
 
+    fn sends_batches(&self) -> bool {
+        true
+    }
+
     fn discard(&self, packets: &mut Vec<Handle>) {
         self.port.memory.free(packets);
     }

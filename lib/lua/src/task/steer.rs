@@ -167,6 +167,10 @@ impl TransmitQueue for Turn {
         lock(&self.0).send(batch, most)
     }
 
+    fn sends_batches(&self) -> bool {
+        lock(&self.0).sends_batches()
+    }
+
     fn discard(&self, packets: &mut Vec<Handle>) {
         lock(&self.0).discard(packets);
     }

@@ -211,7 +211,7 @@ impl Batch {
         if !missing.is_empty() {
             self.load_each(missing);
         }
-        mask & self.loaded
+        mask & self.live & self.loaded
     }
 
     #[cold]
@@ -261,6 +261,7 @@ impl Batch {
     /// packets for which it has none, and those without a header; they stay as they are.
     #[inline(always)]
     pub fn change_word<const WORD: usize>(&mut self, mask: Mask, change: impl ChangeWord) -> Mask {
+        const { assert!(WORD < WORDS - 1, "the last word is kept as a number, too") };
         let mask = mask & self.live;
         let loaded = self.load(mask);
         let count = self.count();

@@ -233,6 +233,10 @@ impl TransmitQueue for HeapQueue {
         frames.extend(packets.drain(..n));
     }
 
+    fn sends_batches(&self) -> bool {
+        true
+    }
+
     fn discard(&self, packets: &mut Vec<Handle>) {
         self.pool.free(packets);
     }

@@ -94,6 +94,11 @@ pub trait TransmitQueue: Send {
         sent
     }
 
+    /// Whether [`send`](Self::send) gives the packets of a batch to the device together, and not one by one.
+    fn sends_batches(&self) -> bool {
+        false
+    }
+
     /// Frees packets that could not be sent.
     fn discard(&self, packets: &mut Vec<Handle>);
 

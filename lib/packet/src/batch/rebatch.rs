@@ -18,6 +18,8 @@ pub struct Flushed {
 /// Packets waiting for one transmit queue.
 pub struct TransmitBuffer {
     queue: Box<dyn TransmitQueue>,
+    /// Whether the queue takes a batch's packets together.
+    direct: bool,
     pending: Vec<Handle>,
     size: usize,
     timeout: u64,
@@ -29,7 +31,14 @@ impl TransmitBuffer {
     /// A buffer that transmits `size` packets at a time (at least 1), or fewer when the first has waited `timeout` ns.
     pub fn new(queue: Box<dyn TransmitQueue>, size: usize, timeout: u64) -> TransmitBuffer {
         let size = size.max(1);
-        TransmitBuffer { queue, pending: Vec::with_capacity(size + BATCH_SIZE), size, timeout, oldest: None }
+        TransmitBuffer {
+            direct: queue.sends_batches(),
+            queue,
+            pending: Vec::with_capacity(size + BATCH_SIZE),
+            size,
+            timeout,
+            oldest: None,
+        }
     }
 
     /// Adds a packet at time `now` (ns); transmits if that fills a burst.
@@ -53,11 +62,17 @@ impl TransmitBuffer {
 
     /// Adds the packets of `mask`, all of them live, at time `now` (ns); transmits if there are enough for a burst then.
     ///
-    /// At least half a burst is transmitted at once if nothing waits and it is what the batch holds, without a gap: straight from there.
+    /// At least half a burst is transmitted at once if nothing waits and it is what the batch holds, without a gap: straight from there, if the
+    /// queue can.
     #[inline]
     pub fn take(&mut self, batch: &mut Batch, mask: Mask, now: u64) -> Option<Flushed> {
         let n = mask.count();
-        if self.pending.is_empty() && 2 * n >= self.size && mask == batch.live() && mask == Mask::first(n) {
+        if self.direct
+            && self.pending.is_empty()
+            && 2 * n >= self.size
+            && mask == batch.live()
+            && mask == Mask::first(n)
+        {
             let sent = self.queue.send(batch, n);
             let lost = n - sent;
             if lost > 0 {

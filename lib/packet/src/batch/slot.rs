@@ -191,9 +191,9 @@ impl Slot<'_> {
         unsafe { std::slice::from_raw_parts_mut(data, length) }
     }
 
-    /// Sets all bytes of the frame from `at` on, which lie behind the network header's first words if its columns are loaded.
+    /// Sets all bytes of the frame from `at` on; columns stay as they are if it lies behind what they show of either family.
     pub fn fill_from(&mut self, at: usize, value: u8) {
-        if at < usize::from(self.l3()) + 4 * super::columns::WORDS {
+        if at < usize::from(self.l3()) + 40 {
             self.unload();
         }
         let (data, length) = self.raw();

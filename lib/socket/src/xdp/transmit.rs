@@ -145,6 +145,10 @@ impl TransmitQueue for XdpTxQueue {
         send_from(batch, most, |packets| self.push(packets))
     }
 
+    fn sends_batches(&self) -> bool {
+        true
+    }
+
     fn discard(&self, packets: &mut Vec<Handle>) {
         self.port.base.0.memory.free(packets);
     }
