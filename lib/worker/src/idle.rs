@@ -40,7 +40,7 @@ const SPIN: u64 = 5_000;
 const FIRST_SLEEP: Duration = Duration::from_micros(10);
 /// The longest sleep; what a packet may wait for an idle worker, beside the system's own time to wake it.
 pub const LONGEST_SLEEP: Duration = Duration::from_micros(250);
-/// `Adaptive`: the longest sleep within [`SILENCE`] of the last packets. Shortest frames at 10 Gbit/s need 68 us to fill a receive ring of 1024 descriptors.
+/// `Adaptive`: the longest sleep within `SILENCE` of the last packets. Shortest frames at 10 Gbit/s need 68 us to fill a receive ring of 1024 descriptors.
 pub const LONGEST_NAP: Duration = Duration::from_micros(50);
 /// `Adaptive`: after so long without packets, in ns, sleeps are the longest.
 const SILENCE: u64 = 10_000_000;
