@@ -122,17 +122,7 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn gather_high(table: &[AtomicU64], index: __m256i) -> __m256i {
-        let Some(last) = table.len().checked_sub(1) else { return Self::splat(0) };
-        // Only indices within the table are read. In assembly, as the compiler must not take it for an ordinary load, which must not
-        // race; the processor reads each aligned word as a whole.
-        by!({
-            let within = _mm256_cmpeq_epi32(_mm256_min_epu32(index, _mm256_set1_epi32(last as i32)), index);
-            let mut out = _mm256_setzero_si256();
-            asm!("vpgatherdd {out}, [{table} + {index}*8 + 4], {mask}",
-                out = inout(ymm_reg) out, mask = inout(ymm_reg) within => _, table = in(reg) table.as_ptr(),
-                index = in(ymm_reg) index, options(nostack, readonly, preserves_flags));
-            out
-        })
+        if table.is_empty() { Self::splat(0) } else { by!(high_halves(table, index)) }
     }
 
     #[inline(always)]
@@ -200,6 +190,26 @@ impl Lanes for Avx2 {
             Heads { first: _mm256_cvtepu16_epi32(first), rest, kind, words: [w0, w1, w2, w3, w4] }
         }
     }
+}
+
+/// The upper halves of entries, by index; 0 beyond the end. In assembly, as the compiler must not take it for an ordinary load, which must not
+/// race; the processor reads each aligned word as a whole. A function of its own, as assembly needs the instruction set where it stands.
+///
+/// # Safety
+/// The processor has AVX2; the table is not empty.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn high_halves(table: &[AtomicU64], index: __m256i) -> __m256i {
+    let last = _mm256_set1_epi32((table.len() - 1) as i32);
+    let within = _mm256_cmpeq_epi32(_mm256_min_epu32(index, last), index);
+    let mut out = _mm256_setzero_si256();
+    // SAFETY: only indices within the table are read.
+    unsafe {
+        asm!("vpgatherdd {out}, [{table} + {index}*8 + 4], {mask}",
+            out = inout(ymm_reg) out, mask = inout(ymm_reg) within => _, table = in(reg) table.as_ptr(),
+            index = in(ymm_reg) index, options(nostack, readonly, preserves_flags));
+    }
+    out
 }
 
 /// Four words from byte `at` of each of eight frames: the first words of all, then the second ones, ...
