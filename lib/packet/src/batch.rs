@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Packet buffers and the batch that owns them. With `batch/slot.rs` and `batch/heap.rs` the only files of this crate with
-//! `unsafe` in them.
+//! Packet buffers and the batch that owns them. With `batch/slot.rs`, `columns.rs`, `lanes` and `heap.rs` the only files of this crate
+//! with `unsafe` in them.
 //!
 //! A [`Batch`] is a structure of arrays: pointer, length and metadata of up to 256 packets side by side, so that a module
 //! that needs one of them touches a few cache lines. The batch *owns* its packets through its `live` mask: whatever

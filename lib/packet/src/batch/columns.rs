@@ -8,8 +8,8 @@
 //! 2. Who writes bytes of a frame takes its slot out of `loaded`: every method of [`Slot`](super::Slot) that lends or moves the
 //!    bytes does, and so does moving between batches.
 //! 3. [`Batch::change_word`] changes a word of column and frame together, so that its slots stay in `loaded`.
-//! 4. Code beyond our sight (a C module, a script that holds a pointer) is followed by `loaded.clear`: by the host after each call of
-//!    a C module, and when a script asks for a frame. One that keeps a pointer and writes later makes a column out of date: of its own
+//! 4. Code beyond our sight (a C module, a script that holds a pointer) is followed by `loaded.clear`: by the host before and after each call
+//!    of a C module, and when a script asks for a frame. One that keeps a pointer and writes later makes a column out of date: of its own
 //!    packet, which then leaves by a header of before; no other packet and no memory is in danger, as a slot in `loaded` is live and
 //!    has its header's 20 bytes in the buffer, whatever they are.
 #![allow(unsafe_code)]

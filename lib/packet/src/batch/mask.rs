@@ -136,12 +136,6 @@ impl Mask {
         self.sort(|slot| [choose(slot)])[0]
     }
 
-    /// Whether these are the first slots, without a gap.
-    #[inline]
-    pub fn is_dense(&self) -> bool {
-        *self == Mask::first(self.count())
-    }
-
     /// Sorts the slots into several masks by the answers of `choose`.
     #[inline(always)]
     pub fn sort<const N: usize>(&self, mut choose: impl FnMut(u8) -> [bool; N]) -> [Mask; N] {
