@@ -130,43 +130,29 @@ pub fn node_of_most(devices: impl IntoIterator<Item = Option<u16>>) -> Option<u1
 mod tests {
     use super::*;
     use std::fs;
-    use std::path::PathBuf;
 
-    /// A folder like /sys, which goes when it is dropped.
-    struct Sys(PathBuf);
-
-    impl Sys {
-        fn new(name: &str, files: &[(&str, &str)]) -> Sys {
-            let root = std::env::temp_dir().join(format!("perigee-{name}-{}", std::process::id()));
-            for (path, text) in files {
-                let path = root.join(path);
-                fs::create_dir_all(path.parent().expect("in a folder")).expect("a folder");
-                fs::write(path, text).expect("a file");
-            }
-            Sys(root)
+    /// A folder like /sys, of the test's own (tests run side by side), which goes when it is dropped.
+    fn sys(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().expect("a folder");
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().expect("in a folder")).expect("a folder");
+            fs::write(path, text).expect("a file");
         }
-    }
-
-    impl Drop for Sys {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+        root
     }
 
     const NODES: &str = "devices/system/node";
 
     fn two() -> Topology {
-        let sys = Sys::new(
-            "two-nodes",
-            &[
-                (&format!("{NODES}/node0/cpulist"), "0-1,4-5\n"),
-                (&format!("{NODES}/node1/cpulist"), "2-3,6-7\n"),
-                (&format!("{NODES}/possible"), "0-1\n"),
-                (&format!("{NODES}/nodex/cpulist"), "9\n"),
-                (&format!("{NODES}/node7/other"), "9\n"),
-            ],
-        );
-        Topology::read(&sys.0.join(NODES))
+        let folder = sys(&[
+            (&format!("{NODES}/node0/cpulist"), "0-1,4-5\n"),
+            (&format!("{NODES}/node1/cpulist"), "2-3,6-7\n"),
+            (&format!("{NODES}/possible"), "0-1\n"),
+            (&format!("{NODES}/nodex/cpulist"), "9\n"),
+            (&format!("{NODES}/node7/other"), "9\n"),
+        ]);
+        Topology::read(&folder.path().join(NODES))
     }
 
     #[test]
@@ -225,15 +211,12 @@ mod tests {
 
     #[test]
     fn devices_have_the_node_that_linux_says() {
-        let sys = Sys::new(
-            "devices",
-            &[
-                ("bus/pci/devices/0000:81:00.0/numa_node", "1\n"),
-                ("bus/pci/devices/0000:01:00.0/numa_node", "-1\n"),
-                ("class/net/eth7/device/numa_node", "0\n"),
-            ],
-        );
-        let node = |name| device_node(&sys.0, name);
+        let folder = sys(&[
+            ("bus/pci/devices/0000:81:00.0/numa_node", "1\n"),
+            ("bus/pci/devices/0000:01:00.0/numa_node", "-1\n"),
+            ("class/net/eth7/device/numa_node", "0\n"),
+        ]);
+        let node = |name| device_node(folder.path(), name);
         assert_eq!((node("0000:81:00.0"), node("81:00.0"), node("81:00.0,a=b")), (Some(1), Some(1), Some(1)));
         assert_eq!(
             (node("01:00.0"), node("eth7"), node("xdp:eth7"), node("net_null0")),
