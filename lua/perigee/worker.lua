@@ -1,7 +1,9 @@
 -- SPDX-License-Identifier: MIT
 -- The worker, batches and masks as a script sees them.
 --
---   worker.queues, worker.id, worker:running(), worker:receive(queue, burst), worker:housekeeping()
+--   worker:next(burst)                     the next burst of any queue; false once the loop is to end. Between two rounds over the
+--                                          queues the host does what is due: flushes, table swaps, counters, sleep when idle
+--   worker.queues, worker.id, worker:running(), worker:receive(queue, burst), worker:housekeeping()   the same, step by step
 --   worker:batch(), worker:mask(), worker:gather(size, timeout_us)      made and owned by the host
 --   burst.count, burst.length[slot], burst.data[slot], ...              see perigee.h; slots count from 0
 --   burst:changed()                        after writing burst.length or burst.l3, or through a pointer that was kept
@@ -41,9 +43,29 @@ local function collect(self)
   C.perigee_worker_collected(self, steps, before)
 end
 
+local function failed(self)
+  error(ffi.string(C.perigee_failure(C.perigee_worker_context(self))), 4)
+end
+
 local function between_rounds(self, due)
-  if due < 0 then error(ffi.string(C.perigee_failure(C.perigee_worker_context(self))), 3) end
+  if due < 0 then failed(self) end
   collect(self)
+end
+
+-- Out of the loop that `worker:next` is compiled into, as a trace of its own.
+local function collect_and_go_on(self, burst, packets)
+  while packets < 0 do
+    if packets == -1 then failed(self) end
+    collect(self)
+    packets = C.perigee_worker_next(self, burst)
+  end
+  return packets > 0
+end
+
+function worker:next(burst)
+  local packets = C.perigee_worker_next(self, burst)
+  if packets > 0 then return true end
+  return collect_and_go_on(self, burst, packets)
 end
 
 function worker:housekeeping()

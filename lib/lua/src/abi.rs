@@ -5,7 +5,7 @@
 //! can ask about with `perigee_failure`, so that no unwinding ever crosses the C boundary.
 
 use crate::exit;
-use crate::host::ScriptWorker;
+use crate::host::{Next, ScriptWorker};
 use perigee_modules::{Context, Kind, ModuleId, Reason, watch};
 use perigee_packet::batch::scatter::DropOut;
 use perigee_packet::{Batch, Mask};
@@ -122,6 +122,15 @@ export! {
         Ok(borrow!(&mut worker).worker().receive(queue as usize, borrow!(&mut batch)) as u32)
     }
 
+    /// Fills the batch with the next burst; returns its packets, 0 once the loop is to end, -2 when garbage is to be collected first.
+    fn perigee_worker_next(ctx from context_of(worker); worker: *mut ScriptWorker, batch: *mut Batch) -> c_int = -1, {
+        Ok(match borrow!(&mut worker).next(borrow!(&mut batch)) {
+            Next::Burst(packets) => packets as c_int,
+            Next::End => 0,
+            Next::Collect => -2,
+        })
+    }
+
     /// 0 once the loop is to end: the router stops, or a new script is there.
     fn perigee_worker_running(ctx from context_of(worker); worker: *mut ScriptWorker) -> c_int = 0, {
         Ok(borrow!(&mut worker).running().into())
@@ -132,7 +141,7 @@ export! {
         Ok(borrow!(&mut worker).housekeeping().into())
     }
 
-    /// The script has collected garbage in steps, as `perigee_worker_housekeeping` asked for by returning 1.
+    /// The script has collected garbage in steps, as `perigee_worker_housekeeping` or `perigee_worker_next` asked for.
     fn perigee_worker_collected(ctx from context_of(worker); worker: *mut ScriptWorker, steps: u32, heap_kb: u32) -> c_int = -1, {
         borrow!(&mut worker).has_collected(steps, heap_kb.into());
         Ok(0)

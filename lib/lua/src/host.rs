@@ -72,18 +72,42 @@ pub struct ScriptWorker {
     gathers: Vec<Box<DropOut>>,
     generation: Generation,
     counters: Arc<ScriptCounters>,
+    /// The queue that [`Self::next`] polls next.
+    queue: usize,
     /// Whether the script has not finished a round yet.
     fresh: bool,
     /// When garbage was last collected, or might have been.
     collected: u64,
 }
 
+/// What a script is to do next.
+pub(crate) enum Next {
+    /// Handle a burst of so many packets.
+    Burst(usize),
+    /// Collect garbage, and ask again.
+    Collect,
+    /// Return.
+    End,
+}
+
 impl ScriptWorker {
     pub(crate) fn new(worker: Worker, generation: Generation, counters: Arc<ScriptCounters>) -> Box<ScriptWorker> {
         let (id, queues) = (worker.id() as u32, worker.queues() as u32);
         let (batches, masks, gathers) = Default::default();
-        let (fresh, collected) = (true, 0);
-        Box::new(ScriptWorker { id, queues, worker, batches, masks, gathers, generation, counters, fresh, collected })
+        let (queue, fresh, collected) = (0, true, 0);
+        Box::new(ScriptWorker {
+            id,
+            queues,
+            worker,
+            batches,
+            masks,
+            gathers,
+            generation,
+            counters,
+            queue,
+            fresh,
+            collected,
+        })
     }
 
     pub(crate) fn worker(&mut self) -> &mut Worker {
@@ -104,8 +128,33 @@ impl ScriptWorker {
     pub(crate) fn begin(&mut self, generation: u64) {
         self.generation.set(generation);
         self.counters.started.set(generation);
-        self.fresh = true;
+        (self.queue, self.fresh) = (0, true);
         self.worker.begin();
+    }
+
+    /// Fills the batch with the next burst: polls the queues in turn until one has packets, with what is to be done between two
+    /// rounds after the last. So a script is not called for queues without packets, and its loop is one that LuaJIT compiles to a single
+    /// trace.
+    pub(crate) fn next(&mut self, batch: &mut Batch) -> Next {
+        loop {
+            if self.queue > 0 && self.queue >= self.worker.queues() {
+                self.queue = 0;
+                if self.housekeeping() {
+                    return Next::Collect;
+                }
+            }
+            if self.queue == 0 && !self.running() {
+                return Next::End;
+            }
+            let queue = self.queue;
+            self.queue += 1;
+            if queue < self.worker.queues() {
+                let packets = self.worker.receive(queue, batch);
+                if packets > 0 {
+                    return Next::Burst(packets);
+                }
+            }
+        }
     }
 
     /// What is to be done between two rounds; returns whether the script is to collect garbage then, and to say so by

@@ -235,6 +235,46 @@ fn what_a_script_leaves_in_its_batch_is_freed_and_counted() {
     assert_eq!(bed.reason("host", "unclaimed"), 50);
 }
 
+/// A script that asks for the next burst gets those of all queues, has its garbage collected, ends when it is to, and is told what is wrong.
+#[test]
+fn the_next_burst_is_any_queues() {
+    let bed = Bed::new();
+    let source = "local m = require 'perigee.modules'
+    local FIRST, SECOND = m.reason('test', 'first'), m.reason('test', 'second')
+    return function(worker)
+      local burst = worker:batch()
+      assert(worker.queues == 2)
+      local kept
+      while worker:next(burst) do
+        assert(burst.count > 0)
+        kept = { kept }
+        m.drop(burst, burst.live, burst.port[0] == 0 and FIRST or SECOND)
+      end
+      assert(not worker:running())
+    end";
+    let scripts = bed.scripts(script(source)).unwrap();
+    bed.run(&scripts, || {
+        let mut injected = 0;
+        for round in 0..100 {
+            for (queue, frames) in [(0, 3), (1, 2)] {
+                // At times one queue only has packets, at times the other.
+                if round % 3 != queue {
+                    (0..frames).for_each(|_| assert!(bed.receive[queue].inject(&udp(1, 7, 64))));
+                    injected += frames;
+                }
+            }
+            wait("received", || bed.counters.received.get() == injected);
+        }
+        wait("all", || (bed.reason("test", "first"), bed.reason("test", "second")) == (66 * 3, 67 * 2));
+        // (Rounds 0, 3, ..., 99 leave out the first queue: 34 of them; 33 leave out the second.)
+        let rounds = bed.counters.rounds.get();
+        wait("rounds without packets", || bed.counters.rounds.get() > rounds + 1000);
+        wait("garbage collected", || scripts.counters()[0].heap_kb.get() > 0);
+    });
+    assert_eq!(scripts.status().throws, 0, "{:?}", scripts.status().last_error);
+    assert_throws("return function(worker) worker:next(nil) end", "perigee_worker_next: batch is NULL");
+}
+
 #[test]
 fn wrong_arguments_are_errors_in_lua_not_crashes() {
     let bed = Bed::new();
