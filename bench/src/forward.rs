@@ -248,8 +248,16 @@ fn verify(Course { family, bed, traffic, .. }: &Course, bar: &ProgressBar) -> Re
         bar.set_message(format!("verifying what leaves (IPv{family}, {})", path.name()));
         let folder = tempfile::Builder::new().prefix("perigee-bench-").tempdir()?;
         let mut perigee = Perigee::start(bed, Some(folder.path()))?;
-        let request =
-            Request { path, burst: 64, warm: 0, time: 60_000_000_000, packets: PACKETS as u64, source: 0, table: 0 };
+        let request = Request {
+            path,
+            burst: 64,
+            warm: 0,
+            time: 60_000_000_000,
+            packets: PACKETS as u64,
+            step: 0,
+            source: 0,
+            table: 0,
+        };
         let sample = perigee.measure(request)?;
         ensure!(sample.reasons.is_empty(), "packets left the fast path: {:?}", sample.reasons);
         perigee.finish()?;

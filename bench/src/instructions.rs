@@ -53,6 +53,8 @@ pub struct InstructionsArgs {
 
 /// Packets of the short run: everything is warm and compiled by then.
 const SHORT: u64 = 200_000;
+/// What a burst of 64 takes at full speed, about, in ns: the clock of the counted process goes on by it per round.
+const STEP: u64 = 2_000;
 
 /// Instructions per packet of each loop, by burst size.
 type Counts = Vec<(LoopPath, Vec<(usize, f64)>)>;
@@ -162,7 +164,8 @@ fn count(bed: &Bed, path: LoopPath, burst: usize, packets: u64, out: &Path, bar:
         .arg(format!("--callgrind-out-file={}", out.display()));
     command.arg(program).args(Perigee::arguments(bed, None));
     let mut perigee = Perigee::from_command(&mut command).context("valgrind did not run perigee")?;
-    let sample = perigee.measure(Request { path, burst, warm: u64::MAX, time: 0, packets, source: 0, table: 0 })?;
+    let sample =
+        perigee.measure(Request { path, burst, warm: u64::MAX, time: 0, packets, step: STEP, source: 0, table: 0 })?;
     perigee.finish()?;
     bar.inc(1);
     let text = std::fs::read_to_string(out).with_context(|| format!("callgrind has not written {}", out.display()))?;

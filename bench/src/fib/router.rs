@@ -180,6 +180,7 @@ fn verify(bed: &Bed, full: &FullTable, name: &str, traffic: &Traffic) -> Result<
             time: 60_000_000_000,
             packets: PACKETS as u64,
             source,
+            step: 0,
             table: 0,
         };
         let sample = perigee.measure(request)?;
@@ -206,8 +207,16 @@ impl Rounds {
     fn round(&mut self, perigee: &mut Perigee, args: &FibArgs, round: usize) -> Result<()> {
         let mut measure = |path, source: usize, table| -> Result<f64> {
             let time = (args.seconds * 1e9) as u64;
-            let request =
-                Request { path, burst: args.batch, warm: WARM, time, packets: u64::MAX, source: source as u16, table };
+            let request = Request {
+                path,
+                burst: args.batch,
+                warm: WARM,
+                time,
+                packets: u64::MAX,
+                step: 0,
+                source: source as u16,
+                table,
+            };
             let sample = perigee.measure(request)?;
             ensure!(sample.packets > 0, "perigee received nothing in {} s", args.seconds);
             ensure!(sample.reasons.is_empty(), "packets left the fast path: {:?}", sample.reasons);

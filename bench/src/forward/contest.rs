@@ -180,7 +180,8 @@ impl Contest {
                 let perigee = self.perigees.iter_mut().find(|(other, _)| other == family);
                 let (_, perigee) = perigee.context("perigee is there")?;
                 let (warm, time) = (WARM.as_nanos() as u64, time.as_nanos() as u64);
-                let request = Request { path: *path, burst, warm, time, packets: u64::MAX, source: 0, table: 0 };
+                let request =
+                    Request { path: *path, burst, warm, time, packets: u64::MAX, step: 0, source: 0, table: 0 };
                 let sample = perigee.measure(request).context("while it was measured")?;
                 ensure!(sample.packets > 0, "perigee received nothing in {time} ns");
                 (sample.packets, sample.cpu_ns)
