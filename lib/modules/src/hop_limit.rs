@@ -19,12 +19,17 @@ reasons! { hop_limit:
     punt EXPIRED = "expired", "RFC 8200 3", "the hop limit would reach 0";
 }
 
+/// Bytes of an IPv6 header.
+const HEADER: u16 = 40;
+
 /// The module.
 pub fn hop_limit(ctx: &mut Context, batch: &mut Batch, mask: &mut Mask) {
     if !ctx.counters.enter(ModuleId::hop_limit, *mask) {
         return;
     }
-    let expired = batch.change_word::<1>(*mask, Decrement);
+    // Nothing shorter than its header leaves; a script need not have called `ipv6_valid`.
+    let whole = batch.longer(*mask, HEADER - 1);
+    let expired = (*mask - whole) | batch.change_word::<1>(whole, Decrement);
     ctx.punt(batch, expired, EXPIRED);
     *mask -= expired;
 }
@@ -43,7 +48,7 @@ impl ChangeWord for Decrement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Rig, changed, udp6};
+    use crate::testing::{Rig, changed, tagged, udp6};
 
     #[test]
     fn every_hop_limit_but_0_and_1_goes_on() {
@@ -60,6 +65,23 @@ mod tests {
         assert_eq!(rig.reasons(), [("hop_limit.expired".to_owned(), 2)]);
         for limit in 0..2 {
             assert_eq!(rig.punted.try_recv().unwrap().packet.bytes(), frame(limit), "as it came");
+        }
+    }
+
+    /// With the 20 bytes that columns ask for they went on.
+    #[test]
+    fn what_is_shorter_than_a_header_goes_to_the_slow_path() {
+        for (l3, frame) in [(14, udp6(1, 8)), (18, tagged(udp6(1, 8), 0, 30))] {
+            let mut rig = Rig::new();
+            for length in 0..=l3 + 41 {
+                let slot = rig.receive(0, &frame[..length]);
+                rig.batch.slot(slot).unwrap().set_l3(l3 as u8);
+            }
+            let whole = Mask::only(l3 as u8 + 40) | Mask::only(l3 as u8 + 41);
+            assert_eq!((rig.run(hop_limit), rig.batch.live()), (whole, whole));
+            for length in 0..l3 + 40 {
+                assert_eq!(rig.punted.try_recv().unwrap().packet.bytes(), &frame[..length], "as it came");
+            }
         }
     }
 }
