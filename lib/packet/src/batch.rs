@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Packet buffers and the batch that owns them. With `batch/slot.rs`, `columns.rs`, `lanes` and `heap.rs` the only files of this crate
+//! Packet buffers and the batch that owns them. With `batch/slot.rs`, `columns`, `lanes` and `heap.rs` the only files of this crate
 //! with `unsafe` in them.
 //!
 //! A [`Batch`] is a structure of arrays: pointer, length and metadata of up to 256 packets side by side, so that a module

@@ -14,6 +14,10 @@
 //!    has its header's 20 bytes in the buffer, whatever they are.
 #![allow(unsafe_code)]
 
+mod addresses;
+
+use addresses::Gathered;
+
 use super::lanes::{Heads, Isa, Kernel, Lanes};
 use super::{BATCH_SIZE, Batch, Mask};
 
@@ -33,6 +37,8 @@ pub(super) struct Columns {
     /// IPv6 destinations, as numbers, of the slots of `loaded6` that are also in the batch's `loaded`.
     destinations6: [u128; BATCH_SIZE],
     loaded6: Mask,
+    gathered4: Gathered<u32>,
+    gathered6: Gathered<u128>,
     /// Of the slots in `loaded`, those that were read with 14 bytes before the network header: their frames have 34 bytes or more.
     untagged: Mask,
 }
@@ -43,6 +49,8 @@ impl Columns {
         destinations4: [0; BATCH_SIZE],
         destinations6: [0; BATCH_SIZE],
         loaded6: Mask::EMPTY,
+        gathered4: Gathered { addresses: [0; BATCH_SIZE], ids: [0; BATCH_SIZE] },
+        gathered6: Gathered { addresses: [0; BATCH_SIZE], ids: [0; BATCH_SIZE] },
         untagged: Mask::EMPTY,
     };
 }
@@ -334,62 +342,6 @@ impl Batch {
         by & mask
     }
 
-    /// The next hops of all slots, for kernels.
-    #[inline(always)]
-    pub fn next_hops(&self) -> &Column {
-        &self.next_hop
-    }
-
-    /// Has `look_up` find the next hops of the destinations of the IPv4 packets of `mask`, and sets them. A packet without a header
-    /// has the destination 0.
-    #[inline(always)]
-    pub fn look_up4(&mut self, mask: Mask, look_up: impl FnMut(&[u32], &mut [u32])) {
-        let mask = mask & self.live;
-        for slot in mask - self.load(mask) {
-            self.columns.destinations4[usize::from(slot)] = 0;
-        }
-        look_up_column(&self.columns.destinations4, &mut self.next_hop, self.live, mask, look_up);
-    }
-
-    /// The same of IPv6 packets.
-    #[inline(always)]
-    pub fn look_up6(&mut self, mask: Mask, look_up: impl FnMut(&[u128], &mut [u32])) {
-        let mask = mask & self.live;
-        self.load_destinations6(mask);
-        look_up_column(&self.columns.destinations6, &mut self.next_hop, self.live, mask, look_up);
-    }
-
-    /// IPv6 destinations, by slot, for packets whose are [loaded](Batch::load_destinations6); 0 of one without a header.
-    #[inline(always)]
-    pub fn destinations6(&self) -> &[u128; BATCH_SIZE] {
-        &self.columns.destinations6
-    }
-
-    /// Reads those destinations of the IPv6 packets of `mask` that are not up to date.
-    #[inline(always)]
-    pub fn load_destinations6(&mut self, mask: Mask) {
-        let loaded = self.load(mask);
-        let missing = (mask & self.live) - (loaded & self.columns.loaded6);
-        if !missing.is_empty() {
-            self.load_each6(missing);
-        }
-    }
-
-    #[inline(never)]
-    fn load_each6(&mut self, missing: Mask) {
-        let Batch { data, l3, length, columns, .. } = self;
-        let [whole] = missing.sort(|slot| {
-            let i = usize::from(slot);
-            let at = usize::from(l3[i]) + 24;
-            let is_whole = at + 16 <= usize::from(length[i]);
-            // SAFETY: callers give live slots; this one's frame has the bytes. We hold the batch alone.
-            let bytes = if is_whole { unsafe { data[i].add(at).cast::<[u8; 16]>().read_unaligned() } } else { [0; 16] };
-            columns.destinations6[i] = u128::from_be_bytes(bytes);
-            [is_whole]
-        });
-        columns.loaded6 |= whole;
-    }
-
     /// Sets the receiving interface of all slots.
     #[inline]
     pub fn set_interfaces(&mut self, interface: u16) {
@@ -406,33 +358,5 @@ impl Batch {
         let port = self.port[usize::from(self.live.first_slot()?)];
         let [same] = self.isa.sort(self.count(), &mut Equal16(&self.port, port));
         (self.live - same).is_empty().then_some(port)
-    }
-}
-
-/// Looks up the entries of a column.
-#[inline(always)]
-fn look_up_column<A: Copy + Default>(
-    column: &[A; BATCH_SIZE],
-    next_hop: &mut Column,
-    live: Mask,
-    mask: Mask,
-    mut look_up: impl FnMut(&[A], &mut [u32]),
-) {
-    // What slots without a packet hold is looked up with the others, if they are few: their answers hurt nobody.
-    let span = mask.span();
-    if mask == live && 4 * mask.count() >= 3 * span {
-        return look_up(&column[..span], &mut next_hop[..span]);
-    }
-    for (word, bits) in mask.words().into_iter().enumerate().filter(|(_, bits)| *bits != 0) {
-        let (mut addresses, mut ids, mut n) = ([A::default(); 64], [0; 64], 0);
-        let part = Mask::from_words(std::array::from_fn(|i| if i == word { bits } else { 0 }));
-        for slot in part {
-            addresses[n % 64] = column[usize::from(slot)];
-            n += 1;
-        }
-        look_up(&addresses[..n], &mut ids[..n]);
-        for (slot, id) in part.iter().zip(ids) {
-            next_hop[usize::from(slot)] = id;
-        }
     }
 }

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+//! Addresses as numbers, and the next hops that are found for them.
+
+use super::{Column, Columns};
+use crate::batch::{BATCH_SIZE, Batch, Mask};
+
+/// Room for the addresses of some slots without the others between them, and for what is found for them.
+pub(super) struct Gathered<A> {
+    pub(super) addresses: [A; BATCH_SIZE],
+    pub(super) ids: Column,
+}
+
+impl Batch {
+    /// The next hops of all slots, for kernels.
+    #[inline(always)]
+    pub fn next_hops(&self) -> &Column {
+        &self.next_hop
+    }
+
+    /// Has `look_up` find the next hops of the destinations of the IPv4 packets of `mask`, and sets them. A packet without a header
+    /// has the destination 0.
+    #[inline(always)]
+    pub fn look_up4(&mut self, mask: Mask, look_up: impl FnMut(&[u32], &mut [u32])) {
+        let mask = mask & self.live;
+        for slot in mask - self.load(mask) {
+            self.columns.destinations4[usize::from(slot)] = 0;
+        }
+        let Columns { destinations4, gathered4, .. } = &mut self.columns;
+        look_up_column(destinations4, &mut self.next_hop, gathered4, self.live, mask, look_up);
+    }
+
+    /// The same of IPv6 packets.
+    #[inline(always)]
+    pub fn look_up6(&mut self, mask: Mask, look_up: impl FnMut(&[u128], &mut [u32])) {
+        let mask = mask & self.live;
+        self.load_destinations6(mask);
+        let Columns { destinations6, gathered6, .. } = &mut self.columns;
+        look_up_column(destinations6, &mut self.next_hop, gathered6, self.live, mask, look_up);
+    }
+
+    /// IPv6 destinations, by slot, for packets whose are [loaded](Batch::load_destinations6); 0 of one without a header.
+    #[inline(always)]
+    pub fn destinations6(&self) -> &[u128; BATCH_SIZE] {
+        &self.columns.destinations6
+    }
+
+    /// Reads those destinations of the IPv6 packets of `mask` that are not up to date.
+    #[inline(always)]
+    pub fn load_destinations6(&mut self, mask: Mask) {
+        let loaded = self.load(mask);
+        let missing = (mask & self.live) - (loaded & self.columns.loaded6);
+        if !missing.is_empty() {
+            self.load_each6(missing);
+        }
+    }
+
+    #[inline(never)]
+    fn load_each6(&mut self, missing: Mask) {
+        let whole = self.read6::<24>(missing, |columns| &mut columns.destinations6);
+        self.columns.loaded6 |= whole;
+    }
+
+    /// Reads an address of the IPv6 packets of `mask`, at an offset of the header, into a column; 0 of one without a header. Returns
+    /// those that have a header.
+    #[inline(always)]
+    fn read6<const AT: usize>(&mut self, mask: Mask, column: impl Fn(&mut Columns) -> &mut [u128; BATCH_SIZE]) -> Mask {
+        let Batch { data, l3, length, columns, live, .. } = self;
+        const { assert!(AT + 16 <= 40, "an address of the header") };
+        let column = column(columns);
+        let [whole] = (mask & *live).sort(|slot| {
+            let i = usize::from(slot);
+            let l3 = usize::from(l3[i]);
+            let is_whole = l3 + 40 <= usize::from(length[i]);
+            let mut bytes = [0; 16];
+            if is_whole {
+                // SAFETY: the slot is live, and its frame has the bytes. We hold the batch alone.
+                bytes = unsafe { data[i].add(l3 + AT).cast::<[u8; 16]>().read() };
+            }
+            column[i] = u128::from_be_bytes(bytes);
+            [is_whole]
+        });
+        whole
+    }
+}
+
+/// Looks up the entries of a column.
+#[inline(always)]
+fn look_up_column<A: Copy>(
+    column: &[A; BATCH_SIZE],
+    next_hop: &mut Column,
+    gathered: &mut Gathered<A>,
+    live: Mask,
+    mask: Mask,
+    mut look_up: impl FnMut(&[A], &mut [u32]),
+) {
+    // What slots without a packet hold is looked up with the others, if they are few: their answers hurt nobody.
+    let span = mask.span();
+    if mask == live && 4 * mask.count() >= 3 * span {
+        return look_up(&column[..span], &mut next_hop[..span]);
+    }
+    let Gathered { addresses, ids } = gathered;
+    let mut n = 0;
+    mask.for_each(|slot| {
+        addresses[n % BATCH_SIZE] = column[usize::from(slot)];
+        n += 1;
+    });
+    look_up(&addresses[..n], &mut ids[..n]);
+    n = 0;
+    mask.for_each(|slot| {
+        next_hop[usize::from(slot)] = ids[n % BATCH_SIZE];
+        n += 1;
+    });
+}
