@@ -312,6 +312,8 @@ pub struct NextHopsView<'a>(&'a [AtomicU64]);
 impl<'a> NextHopsView<'a> {
     /// A stored word has a bit from this one on, unless nothing can be sent to its next hop.
     pub const FORWARD_BITS_FROM: u32 = 52;
+    /// From this bit on a stored word has the interface, xor [`InterfaceId::LIMIT`], where packets can be sent to its next hop.
+    pub const INTERFACE_FROM: u32 = 48;
 
     /// The words as they are stored: those of next hops that cannot be sent to, and of ids that were never assigned, have no bit from
     /// [`FORWARD_BITS_FROM`](Self::FORWARD_BITS_FROM) on. For who asks about several ids at once.
@@ -333,7 +335,7 @@ impl<'a> NextHopsView<'a> {
     pub fn interface_and_mac(self, id: NextHopId) -> Option<(InterfaceId, u64)> {
         // What is stored differs from the word in the interface's bits alone, so that these are turned, and no 64-bit constant is needed.
         let stored = self.0.get(id.0 as usize)?.load(Ordering::Relaxed);
-        Some((InterfaceId((stored >> 48) as u16 ^ InterfaceId::LIMIT), stored))
+        Some((InterfaceId((stored >> Self::INTERFACE_FROM) as u16 ^ InterfaceId::LIMIT), stored))
     }
 }
 

@@ -90,7 +90,7 @@ struct Valid<'a> {
 impl Kernel<2> for Valid<'_> {
     #[inline(always)]
     fn group<L: Lanes>(&mut self, at: usize) -> [u32; 2] {
-        let View { words, length, l3, flags } = self.columns;
+        let View { words, length, l3, flags, .. } = self.columns;
         let [first, second, third, source, destination] = words.each_ref().map(|word| L::load(word, at));
         let low = |word| L::and(word, L::splat(0xffff));
 

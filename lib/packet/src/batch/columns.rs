@@ -37,6 +37,10 @@ pub(super) struct Columns {
     /// IPv6 destinations, as numbers, of the slots of `loaded6` that are also in the batch's `loaded`.
     destinations6: [u128; BATCH_SIZE],
     loaded6: Mask,
+    /// Sources as numbers, and the next hops that were found for them: of the packets of the last call of `look_up_sources4` or `6`.
+    sources4: Column,
+    sources6: [u128; BATCH_SIZE],
+    source_hops: Column,
     gathered4: Gathered<u32>,
     gathered6: Gathered<u128>,
     /// Of the slots in `loaded`, those that were read with 14 bytes before the network header: their frames have 34 bytes or more.
@@ -49,6 +53,9 @@ impl Columns {
         destinations4: [0; BATCH_SIZE],
         destinations6: [0; BATCH_SIZE],
         loaded6: Mask::EMPTY,
+        sources4: [0; BATCH_SIZE],
+        sources6: [0; BATCH_SIZE],
+        source_hops: [0; BATCH_SIZE],
         gathered4: Gathered { addresses: [0; BATCH_SIZE], ids: [0; BATCH_SIZE] },
         gathered6: Gathered { addresses: [0; BATCH_SIZE], ids: [0; BATCH_SIZE] },
         untagged: Mask::EMPTY,
@@ -65,6 +72,8 @@ pub struct View<'a> {
     pub l3: &'a [u8; BATCH_SIZE],
     /// See [`flags`](super::flags).
     pub flags: &'a [u8; BATCH_SIZE],
+    /// Receiving interface of each packet.
+    pub interface: &'a [u16; BATCH_SIZE],
 }
 
 /// A station's MAC address as frames have it: its first two bytes, and the other four.
@@ -192,7 +201,8 @@ impl Batch {
     /// The columns, for kernels; [`load`](Batch::load) them first.
     #[inline(always)]
     pub fn view(&self) -> View<'_> {
-        View { words: &self.columns.words, length: &self.length, l3: &self.l3, flags: &self.flags }
+        let Batch { columns, length, l3, flags, interface, .. } = self;
+        View { words: &columns.words, length, l3, flags, interface }
     }
 
     /// Reads the columns of all live packets, taken for untagged frames: sets every slot's `l3` to 14. Returns the masks of the
@@ -347,6 +357,15 @@ impl Batch {
     pub fn set_interfaces(&mut self, interface: u16) {
         let blocks = self.count().div_ceil(64);
         self.interface.as_chunks_mut::<64>().0[..blocks].fill([interface; 64]);
+    }
+
+    /// The receiving interface of all live packets of `mask`, unless there are several or no packets.
+    #[inline]
+    pub fn common_interface(&self, mask: Mask) -> Option<u16> {
+        let mask = mask & self.live;
+        let interface = self.interface[usize::from(mask.first_slot()?)];
+        let [same] = self.isa.sort(self.count(), &mut Equal16(&self.interface, interface));
+        (mask - same).is_empty().then_some(interface)
     }
 
     /// The port that all packets were received on, unless there are several or no packets.

@@ -1,13 +1,26 @@
 // SPDX-License-Identifier: MIT
-//! Addresses as numbers, and the next hops that are found for them.
+//! Addresses as numbers, and the next hops that are found for them: those of destinations, which packets leave by, and those of sources,
+//! beside them.
 
 use super::{Column, Columns};
+use crate::batch::lanes::{Kernel, Lanes};
 use crate::batch::{BATCH_SIZE, Batch, Mask};
 
 /// Room for the addresses of some slots without the others between them, and for what is found for them.
 pub(super) struct Gathered<A> {
     pub(super) addresses: [A; BATCH_SIZE],
     pub(super) ids: Column,
+}
+
+/// Makes numbers of addresses.
+struct Numbers<'a>(&'a Column, &'a mut Column);
+
+impl Kernel<0> for Numbers<'_> {
+    #[inline(always)]
+    fn group<L: Lanes>(&mut self, at: usize) -> [u32; 0] {
+        L::store(self.1, at, L::swap(L::load(self.0, at)));
+        []
+    }
 }
 
 impl Batch {
@@ -80,6 +93,36 @@ impl Batch {
             [is_whole]
         });
         whole
+    }
+
+    /// Has `look_up` find the next hops of the sources of the IPv4 packets of `mask`: the [`source_hops`](Batch::source_hops). A packet
+    /// without a header has the source 0. The packets' own next hops stay.
+    #[inline(always)]
+    pub fn look_up_sources4(&mut self, mask: Mask, look_up: impl FnMut(&[u32], &mut [u32])) {
+        let mask = mask & self.live;
+        let loaded = self.load(mask);
+        let count = self.count();
+        let Columns { words, sources4, source_hops, gathered4, .. } = &mut self.columns;
+        let [] = self.isa.sort(count, &mut Numbers(&words[3], sources4));
+        for slot in mask - loaded {
+            sources4[usize::from(slot)] = 0;
+        }
+        look_up_column(sources4, source_hops, gathered4, self.live, mask, look_up);
+    }
+
+    /// The same of IPv6 packets.
+    #[inline(always)]
+    pub fn look_up_sources6(&mut self, mask: Mask, look_up: impl FnMut(&[u128], &mut [u32])) {
+        let mask = mask & self.live;
+        self.read6::<8>(mask, |columns| &mut columns.sources6);
+        let Columns { sources6, source_hops, gathered6, .. } = &mut self.columns;
+        look_up_column(sources6, source_hops, gathered6, self.live, mask, look_up);
+    }
+
+    /// Next hops of sources, of the packets that these were looked up for last; those of other slots mean nothing.
+    #[inline(always)]
+    pub fn source_hops(&self) -> &Column {
+        &self.columns.source_hops
     }
 }
 
