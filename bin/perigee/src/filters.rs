@@ -3,40 +3,22 @@
 
 use perigee_config::{Action, Config, Steer, SteerMatch};
 use perigee_dpdk::{AclFilter, Action as AclAction, DpdkPort, Eal, FlowRule, Steer as Flow};
-use perigee_modules::rules::{Filter, Key, Key4, Key6};
-use perigee_net::FiveTuple;
-use perigee_packet::BATCH_SIZE;
+use perigee_modules::rules::Filter;
+use perigee_net::{FiveTuple, Key4, Key6};
+use perigee_packet::Mask;
 use perigee_router::{Filters, Rebuild, Refusal};
 use std::sync::Arc;
 
 /// A compiled list behind the fast path's trait.
 struct Acl(AclFilter);
 
-impl Acl {
-    fn classify<const N: usize, K: Copy>(
-        keys: &[Key<N>],
-        denied: &mut [bool],
-        convert: impl Fn(&Key<N>) -> K,
-        zero: K,
-        classify: impl Fn(&[K], &mut [u32]),
-        action: impl Fn(u32) -> AclAction,
-    ) {
-        let (mut packed, mut rules) = ([zero; BATCH_SIZE], [0; BATCH_SIZE]);
-        packed.iter_mut().zip(keys).for_each(|(to, key)| *to = convert(key));
-        classify(&packed[..keys.len()], &mut rules);
-        denied.iter_mut().zip(rules).for_each(|(denied, rule)| *denied = action(rule) == AclAction::Drop);
-    }
-}
-
 impl Filter for Acl {
-    fn match4(&self, keys: &[Key4], denied: &mut [bool]) {
-        let key = |k: &Key4| perigee_dpdk::key4(k.protocol, k.source, k.destination, k.source_port, k.destination_port);
-        Acl::classify(keys, denied, key, [0; 16], |k, to| self.0.classify4(k, to), |rule| self.0.action4(rule));
+    fn match4(&self, keys: &[Key4]) -> Mask {
+        self.0.dropped4(keys)
     }
 
-    fn match6(&self, keys: &[Key6], denied: &mut [bool]) {
-        let key = |k: &Key6| perigee_dpdk::key6(k.protocol, k.source, k.destination, k.source_port, k.destination_port);
-        Acl::classify(keys, denied, key, [0; 40], |k, to| self.0.classify6(k, to), |rule| self.0.action6(rule));
+    fn match6(&self, keys: &[Key6]) -> Mask {
+        self.0.dropped6(keys)
     }
 }
 

@@ -6,7 +6,8 @@ use crate::eal::{Eal, Started};
 use crate::error::{Error, Result, c_string, errno_text};
 use crate::ffi::{self, AclRule};
 use crate::rule::{self, Family};
-use perigee_net::FiveTuple;
+use perigee_net::{FiveTuple, Key, Key4, Key6};
+use perigee_packet::Mask;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,49 +19,6 @@ pub enum Action {
     Accept,
     /// It is dropped.
     Drop,
-}
-
-/// What the filter sees of an IPv4 packet, in network order: protocol, 3 zero bytes, source (4), destination (4), source
-/// port (2), destination port (2).
-pub type Key4 = [u8; 16];
-/// What the filter sees of an IPv6 packet, in network order: protocol, 3 zero bytes, source (16), destination (16), source
-/// port (2), destination port (2).
-pub type Key6 = [u8; 40];
-
-/// The key of an IPv4 packet; ports are 0 where the packet has none.
-#[inline]
-pub fn key4(
-    protocol: u8,
-    source: [u8; 4],
-    destination: [u8; 4],
-    source_port: [u8; 2],
-    destination_port: [u8; 2],
-) -> Key4 {
-    let mut key = [0; 16];
-    key[0] = protocol;
-    key[4..8].copy_from_slice(&source);
-    key[8..12].copy_from_slice(&destination);
-    key[12..14].copy_from_slice(&source_port);
-    key[14..16].copy_from_slice(&destination_port);
-    key
-}
-
-/// The key of an IPv6 packet; ports are 0 where the packet has none.
-#[inline]
-pub fn key6(
-    protocol: u8,
-    source: [u8; 16],
-    destination: [u8; 16],
-    source_port: [u8; 2],
-    destination_port: [u8; 2],
-) -> Key6 {
-    let mut key = [0; 40];
-    key[0] = protocol;
-    key[4..20].copy_from_slice(&source);
-    key[20..36].copy_from_slice(&destination);
-    key[36..38].copy_from_slice(&source_port);
-    key[38..40].copy_from_slice(&destination_port);
-    key
 }
 
 /// Most rules of one family: more are refused.
@@ -91,16 +49,15 @@ impl AclFilter {
         self.v6.classify(keys, to);
     }
 
-    /// What a result of [`classify4`](AclFilter::classify4) means.
-    #[inline]
-    pub fn action4(&self, result: u32) -> Action {
-        self.v4.action(result)
+    /// Which of the IPv4 keys, of which there are at most [`BATCH_SIZE`](perigee_packet::BATCH_SIZE), are to be dropped: their numbers,
+    /// from 0.
+    pub fn dropped4(&self, keys: &[Key4]) -> Mask {
+        self.v4.dropped(keys)
     }
 
-    /// What a result of [`classify6`](AclFilter::classify6) means.
-    #[inline]
-    pub fn action6(&self, result: u32) -> Action {
-        self.v6.action(result)
+    /// The same of IPv6 keys.
+    pub fn dropped6(&self, keys: &[Key6]) -> Mask {
+        self.v6.dropped(keys)
     }
 }
 
@@ -160,15 +117,34 @@ impl Table {
         Ok(table)
     }
 
-    fn classify<const N: usize>(&self, keys: &[[u8; N]], to: &mut [u32]) {
+    fn classify<const N: usize>(&self, keys: &[Key<N>], to: &mut [u32]) {
         let to = &mut to[..keys.len()];
         let Some(acl) = self.acl else { return to.fill(0) };
-        // SAFETY: keys and results have that many entries, and N is the length that the context was built for. The only
-        // error is a wrong number of categories.
+        // SAFETY: keys and results have that many entries, of the layout that the context was built for: `Key` is the same without padding.
+        // The only error is a wrong number of categories.
         let error = unsafe {
-            ffi::perigee_acl_classify(acl.as_ptr(), keys.as_ptr().cast(), N, keys.len() as u32, to.as_mut_ptr())
+            ffi::perigee_acl_classify(
+                acl.as_ptr(),
+                keys.as_ptr().cast(),
+                size_of::<Key<N>>(),
+                keys.len() as u32,
+                to.as_mut_ptr(),
+            )
         };
         debug_assert_eq!(error, 0);
+    }
+
+    fn dropped<const N: usize>(&self, keys: &[Key<N>]) -> Mask {
+        // As many at a time as a word of the mask has bits, and the shim takes.
+        let mut words = Mask::EMPTY.words();
+        for (word, keys) in words.iter_mut().zip(keys.chunks(64)) {
+            let mut rules = [0; 64];
+            self.classify(keys, &mut rules);
+            for (i, rule) in rules[..keys.len()].iter().enumerate() {
+                *word |= u64::from(self.action(*rule) == Action::Drop) << i;
+            }
+        }
+        Mask::from_words(words)
     }
 
     #[inline]

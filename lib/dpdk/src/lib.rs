@@ -38,7 +38,7 @@ mod ring;
 mod rule;
 pub mod snabb;
 
-pub use acl::{AclFilter, Action, Key4, Key6, MAX_RULES, key4, key6};
+pub use acl::{AclFilter, Action, MAX_RULES};
 pub use clock::Clock;
 pub use device::{Device, socket_frames};
 pub use eal::{

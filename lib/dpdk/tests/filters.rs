@@ -5,8 +5,8 @@ mod common;
 
 use common::*;
 use perigee_dpdk::*;
-use perigee_net::{FiveTuple, PortRange, Prefix};
-use perigee_packet::Port;
+use perigee_net::{FiveTuple, Key, Key4, Key6, PortRange, Prefix};
+use perigee_packet::{Mask, Port};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -114,19 +114,24 @@ fn first_match(rules: &[(FiveTuple, Action)], p: &Tuple) -> u32 {
     rules.iter().position(matches).map_or(0, |i| i as u32 + 1)
 }
 
+fn key<const N: usize>(protocol: u8, source: [u8; N], destination: [u8; N], ports: (u16, u16)) -> Key<N> {
+    let (source_port, destination_port) = (ports.0.to_be_bytes(), ports.1.to_be_bytes());
+    Key { protocol, zero: [0; 3], source, destination, source_port, destination_port }
+}
+
 fn v4(p: &Tuple) -> Key4 {
     let top = |a: u128| ((a >> 96) as u32).to_be_bytes();
-    key4(p.protocol, top(p.source), top(p.destination), p.ports.0.to_be_bytes(), p.ports.1.to_be_bytes())
+    key(p.protocol, top(p.source), top(p.destination), p.ports)
 }
 
 fn v6(p: &Tuple) -> Key6 {
-    key6(
-        p.protocol,
-        p.source.to_be_bytes(),
-        p.destination.to_be_bytes(),
-        p.ports.0.to_be_bytes(),
-        p.ports.1.to_be_bytes(),
-    )
+    key(p.protocol, p.source.to_be_bytes(), p.destination.to_be_bytes(), p.ports)
+}
+
+/// The numbers of the packets whose first match, counted from 1, drops them.
+fn dropped(rules: &[(FiveTuple, Action)], matches: &[u32]) -> Mask {
+    let drops = |(_, rule): &(usize, &u32)| **rule > 0 && rules[**rule as usize - 1].1 == Action::Drop;
+    matches.iter().enumerate().filter(drops).map(|(i, _)| i as u8).collect()
 }
 
 fn acl_is_first_match(eal: &Eal) {
@@ -142,19 +147,19 @@ fn acl_is_first_match(eal: &Eal) {
         for size in [1, 3, 31, 64, 65, 256, 256, 256, 256] {
             let packets: Vec<Tuple> = (0..size).map(|_| packet(&mut rng, &rules4)).collect();
             let mut got = vec![u32::MAX; size];
-            filter.classify4(&packets.iter().map(v4).collect::<Vec<_>>(), &mut got);
+            let keys: Vec<_> = packets.iter().map(v4).collect();
+            filter.classify4(&keys, &mut got);
             let want: Vec<u32> = packets.iter().map(|p| first_match(&rules4, p)).collect();
             assert_eq!(got, want, "IPv4, seed {seed}");
-            for &result in &got {
-                let action = result.checked_sub(1).map_or(Action::Accept, |i| rules4[i as usize].1);
-                assert_eq!(filter.action4(result), action);
-                if result > 0 { hits += 1 } else { misses += 1 }
-            }
+            assert_eq!(filter.dropped4(&keys), dropped(&rules4, &want), "IPv4, seed {seed}");
+            let hit = got.iter().filter(|result| **result > 0).count();
+            (hits, misses) = (hits + hit, misses + size - hit);
             let packets: Vec<Tuple> = (0..size).map(|_| packet(&mut rng, &rules6)).collect();
-            filter.classify6(&packets.iter().map(v6).collect::<Vec<_>>(), &mut got);
+            let keys: Vec<_> = packets.iter().map(v6).collect();
+            filter.classify6(&keys, &mut got);
             let want: Vec<u32> = packets.iter().map(|p| first_match(&rules6, p)).collect();
             assert_eq!(got, want, "IPv6, seed {seed}");
-            assert!(got.iter().all(|&r| r == 0 || filter.action6(r) == rules6[r as usize - 1].1));
+            assert_eq!(filter.dropped6(&keys), dropped(&rules6, &want), "IPv6, seed {seed}");
         }
     }
     println!("    {hits} IPv4 packets hit a rule, {misses} none");
@@ -164,17 +169,18 @@ fn acl_is_first_match(eal: &Eal) {
 fn acl_edges(eal: &Eal) {
     let none = AclFilter::new(eal, &[]).unwrap();
     let mut got = [7; 3];
-    none.classify4(&[[0xff; 16]; 3], &mut got);
+    let (any4, any6) = (key(255, [255; 4], [255; 4], (255, 255)), key(255, [255; 16], [255; 16], (255, 255)));
+    none.classify4(&[any4; 3], &mut got);
     assert_eq!(got, [0; 3]);
-    assert_eq!((none.action4(0), none.action6(0)), (Action::Accept, Action::Accept));
+    assert_eq!((none.dropped4(&[any4; 3]), none.dropped6(&[any6; 3])), (Mask::EMPTY, Mask::EMPTY));
 
     let all = FiveTuple::default();
     let host = FiveTuple { src: "192.0.2.1/32".parse().ok(), ..all };
     let filter = AclFilter::new(eal, &[(host, Action::Accept), (all, Action::Drop)]).unwrap();
-    let key = |last| key4(17, [192, 0, 2, last], [1; 4], [0; 2], [0xff; 2]);
+    let key = |last| key(17, [192, 0, 2, last], [1; 4], (0, 0xffff));
     filter.classify4(&[key(1), key(2)], &mut got);
     assert_eq!(got[..2], [1, 2]);
-    assert_eq!((filter.action4(1), filter.action4(2)), (Action::Accept, Action::Drop));
+    assert_eq!(filter.dropped4(&[key(1), key(2)]), Mask::only(1));
     filter.classify4(&[], &mut []);
 }
 
@@ -184,13 +190,15 @@ fn acl_families_keep_their_order(eal: &Eal) {
     let (v6, tcp) = (FiveTuple { src: "2001:db8::/32".parse().ok(), ..all }, FiveTuple { proto: Some(6), ..all });
     let filter = AclFilter::new(eal, &[(v6, Action::Drop), (tcp, Action::Accept), (all, Action::Drop)]).unwrap();
     let mut got = [7; 2];
-    filter.classify4(&[6, 17].map(|protocol| key4(protocol, [192, 0, 2, 1], [1; 4], [0; 2], [0; 2])), &mut got);
-    assert_eq!((got, got.map(|rule| filter.action4(rule))), ([1, 2], [Action::Accept, Action::Drop]));
-    let key = |first| key6(6, [first; 16], [1; 16], [0; 2], [0; 2]);
+    let keys = [6, 17].map(|protocol| key(protocol, [192, 0, 2, 1], [1; 4], (0, 0)));
+    filter.classify4(&keys, &mut got);
+    assert_eq!((got, filter.dropped4(&keys)), ([1, 2], Mask::only(1)));
+    let key = |first| key(6, [first; 16], [1; 16], (0, 0));
     let mut inside = key(0);
-    inside[4..8].copy_from_slice(&[0x20, 1, 0x0d, 0xb8]);
-    filter.classify6(&[inside, key(9)], &mut got);
-    assert_eq!((got, got.map(|rule| filter.action6(rule))), ([1, 2], [Action::Drop, Action::Accept]));
+    inside.source[..4].copy_from_slice(&[0x20, 1, 0x0d, 0xb8]);
+    let keys = [inside, key(9)];
+    filter.classify6(&keys, &mut got);
+    assert_eq!((got, filter.dropped6(&keys)), ([1, 2], Mask::only(0)));
 }
 
 fn no_hardware_filters(eal: &Eal) {

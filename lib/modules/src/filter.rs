@@ -5,15 +5,14 @@
 //! The rules are in the tables, behind a trait (`rules.rs`): a running router's are `rte_acl`'s, the tests compare with a
 //! plain list. Without rules the module costs one branch.
 //!
-//! Cost: one read of addresses and ports per packet, and one batch lookup. A fragment that has no ports matches rules for
+//! Cost: one read of the ports per packet, of IPv6 also of the header, and one batch lookup. A fragment that has no ports matches rules for
 //! port 0 or for all ports. A packet without a rule that matches goes on.
 
 use crate::context::Context;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
-use crate::rules::{Filter, Key, Key4, Key6};
-use perigee_packet::wire::protocol::{DCCP, SCTP, TCP, UDP, UDP_LITE};
-use perigee_packet::{BATCH_SIZE, Batch, ExtensionHeaders, Mask, Slot};
+use crate::rules::Filter;
+use perigee_packet::{Batch, Mask};
 
 /// What it does, for the documentation.
 pub const SUMMARY: &str = "Drops what the configured 5-tuple filters deny; gives the slow path what is steered there.";
@@ -27,87 +26,35 @@ reasons! { filter:
 
 /// The module.
 pub fn filter(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mask) {
-    if ctx.tables.filter.is_none() && ctx.tables.steer.is_none() {
+    let lists = [&ctx.tables.filter, &ctx.tables.steer].map(Option::as_deref);
+    if lists.iter().all(Option::is_none) {
         return;
     }
-    let (filter, steer) = (ctx.tables.filter.clone(), ctx.tables.steer.clone());
     ctx.counters.module(ModuleId::filter, ip4.count() + ip6.count());
-    if let Some(filter) = filter {
-        let (denied4, denied6) = matching(&*filter, batch, *ip4, *ip6);
-        ctx.drop(batch, denied4, DENIED4);
-        ctx.drop(batch, denied6, DENIED6);
-        (*ip4, *ip6) = (*ip4 - denied4, *ip6 - denied6);
-    }
-    if let Some(steer) = steer {
-        let (steered4, steered6) = matching(&*steer, batch, *ip4, *ip6);
-        ctx.punt(batch, steered4, STEERED4);
-        ctx.punt(batch, steered6, STEERED6);
-        (*ip4, *ip6) = (*ip4 - steered4, *ip6 - steered6);
-    }
+    let [denied4, steered4] = matching(&lists, batch, *ip4, Batch::keys4, |list, keys| list.match4(keys));
+    let [denied6, steered6] = matching(&lists, batch, *ip6, Batch::keys6, |list, keys| list.match6(keys));
+    ctx.drop(batch, denied4, DENIED4);
+    ctx.drop(batch, denied6, DENIED6);
+    ctx.punt(batch, steered4, STEERED4);
+    ctx.punt(batch, steered6, STEERED6);
+    (*ip4, *ip6) = (*ip4 - denied4 - steered4, *ip6 - denied6 - steered6);
 }
 
-/// The packets that a filter denies.
-fn matching(filter: &dyn Filter, batch: &mut Batch, ip4: Mask, ip6: Mask) -> (Mask, Mask) {
-    let denied4 = denied(batch, ip4, key4, |keys, denied| filter.match4(keys, denied));
-    let denied6 = denied(batch, ip6, key6, |keys, denied| filter.match6(keys, denied));
-    (denied4, denied6)
-}
-
-fn denied<const N: usize>(
+/// The packets that the first list matches, and those that the second matches of the others.
+fn matching<K>(
+    lists: &[Option<&dyn Filter>; 2],
     batch: &mut Batch,
     mask: Mask,
-    key: impl Fn(&Slot<'_>) -> Option<Key<N>>,
-    matcher: impl FnOnce(&[Key<N>], &mut [bool]),
-) -> Mask {
-    let mut keys = [Key::ZERO; BATCH_SIZE];
-    let mut verdicts = [false; BATCH_SIZE];
-    let mut n = 0;
-    for packet in batch.packets(mask) {
-        // A packet without a complete header has an empty key: nothing goes on unchecked.
-        keys[n] = key(&packet).unwrap_or(Key::ZERO);
-        n += 1;
+    keys: fn(&mut Batch, Mask) -> &[K],
+    matched: fn(&dyn Filter, &[K]) -> Mask,
+) -> [Mask; 2] {
+    let mask = mask & batch.live();
+    if mask.is_empty() {
+        return [Mask::EMPTY; 2];
     }
-    matcher(&keys[..n], &mut verdicts[..n]);
-    (mask & batch.live()).iter().zip(verdicts).filter_map(|(slot, denied)| denied.then_some(slot)).collect()
-}
-
-fn key4(packet: &Slot<'_>) -> Option<Key4> {
-    let header = packet.network::<20>()?;
-    let mut key = Key::ZERO;
-    key.protocol = header[9];
-    key.source.copy_from_slice(&header[12..16]);
-    key.destination.copy_from_slice(&header[16..20]);
-    let first_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
-    if first_fragment {
-        let at = usize::from(packet.l3()) + usize::from(header[0] & 0x0f) * 4;
-        set_ports(&mut key, packet.frame().get(at..).unwrap_or(&[]));
-    }
-    Some(key)
-}
-
-fn key6(packet: &Slot<'_>) -> Option<Key6> {
-    let header = packet.network::<40>()?;
-    let mut key = Key::ZERO;
-    key.source.copy_from_slice(&header[8..24]);
-    key.destination.copy_from_slice(&header[24..40]);
-    key.protocol = header[6];
-    let payload = packet.frame().get(usize::from(packet.l3()) + 40..).unwrap_or(&[]);
-    // If the chain is broken, or longer than any sender needs, the protocol stays that of the first header.
-    if let Ok(upper) = ExtensionHeaders::new(key.protocol, payload).upper_layer() {
-        key.protocol = upper.protocol;
-        if upper.has_header() {
-            set_ports(&mut key, upper.payload);
-        }
-    }
-    Some(key)
-}
-
-/// The ports of a protocol that has them, from its header's first bytes.
-fn set_ports<const N: usize>(key: &mut Key<N>, upper: &[u8]) {
-    if let (TCP | UDP | DCCP | SCTP | UDP_LITE, &[a, b, c, d, ..]) = (key.protocol, upper) {
-        key.source_port = [a, b];
-        key.destination_port = [c, d];
-    }
+    let keys = keys(batch, mask);
+    let [denied, steered] = lists.map(|list| list.map_or(Mask::EMPTY, |list| mask.numbered(matched(list, keys))));
+    [denied, steered - denied]
 }
 
 #[cfg(test)]
@@ -115,9 +62,9 @@ mod tests {
     use super::*;
     use crate::rules::{LinearFilter, Rule};
     use crate::testing::{DESTINATION_PORT, Rig, SOURCE_PORT, SOURCE4, SOURCE6, changed, fuzz, udp4, udp6, v4, v6};
-    use perigee_net::{FiveTuple, PortRange, Prefix};
-    use perigee_packet::Ipv6;
+    use perigee_net::{FiveTuple, Key, PortRange, Prefix};
     use perigee_packet::wire::protocol;
+    use perigee_packet::{ExtensionHeaders, Ipv6};
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
     use std::sync::Arc;
 
@@ -245,6 +192,34 @@ mod tests {
         assert_eq!(rig.reasons(), [("filter.ipv6_steered".to_owned(), 1)]);
     }
 
+    /// Both lists ask for the same keys, of packets of both families in turn, some of which are gone.
+    #[test]
+    fn packets_that_are_denied_or_steered_are_the_ones_meant() {
+        let rule =
+            |to: IpAddr| Rule { tuple: FiveTuple { dst: Some(Prefix::host(to)), ..FiveTuple::default() }, deny: true };
+        let list = |to: [u8; 2]| {
+            let rules = to.iter().flat_map(|to| [rule(v4(*to).into()), rule(v6(*to).into())]).collect();
+            Some(Arc::new(LinearFilter(rules)) as Arc<dyn Filter>)
+        };
+        let mut rig = Rig::with_filters(list([1, 2]), list([2, 3]));
+        let (mut ip4, mut ip6) = (Mask::EMPTY, Mask::EMPTY);
+        for to in (0..5).cycle().take(125) {
+            ip4.set(rig.receive_classified(&udp4(to, 8)));
+            ip6.set(rig.receive_classified(&udp6(to, 8)));
+        }
+        let gone: Mask = (0..250).step_by(7).collect();
+        rig.batch.discard(gone);
+        let to = |slot: u8| slot / 2 % 5;
+        let fine = (ip4 | ip6).filter(|slot| matches!(to(slot), 0 | 4)) - gone;
+        filter(&mut rig.ctx, &mut rig.batch, &mut ip4, &mut ip6);
+        assert_eq!(((ip4 | ip6) - gone, rig.batch.live()), (fine, fine));
+        let steered: Mask = (0..250).filter(|slot| to(*slot) == 3).collect::<Mask>() - gone;
+        let punted: Vec<_> = rig.punted.try_iter().map(|punted| punted.packet.bytes().len()).collect();
+        assert_eq!(punted.len(), steered.count());
+        assert!(punted.is_sorted(), "IPv4 first");
+        assert_eq!(rig.dropped() as usize, (Mask::first(250) - gone - fine - steered).count());
+    }
+
     fn rule_to_1() -> Rule {
         Rule { tuple: FiveTuple { dst: Some(Prefix::host(v4(1).into())), ..FiveTuple::default() }, deny: true }
     }
@@ -310,7 +285,7 @@ mod tests {
         assert_eq!(denied(deny(udp_port_0), &[cut[..65].to_vec()]), [true]);
     }
 
-    /// Whatever the bytes are, a key is made or not, and it is the views' own where these can read the packet.
+    /// Whatever the bytes are, a key is made or is empty, and it is the views' own where these can read the packet.
     #[test]
     fn any_bytes_have_a_key_or_none() {
         let (mut random, count) = fuzz();
@@ -330,11 +305,14 @@ mod tests {
                 (*version, *next) = (0x60 | *version & 15, extensions[random.below(10) as usize]);
             }
             let slot = rig.receive_classified(&frame);
-            let packet = rig.batch.slot(slot).unwrap();
-            assert_eq!(key4(&packet).is_some(), frame.len() >= 34);
-            let key = key6(&packet);
-            assert_eq!(key.is_some(), frame.len() >= 54);
-            let Some((key, view)) = key.zip(frame.get(14..).and_then(|bytes| Ipv6::new_truncated(bytes).ok())) else {
+            let key4 = rig.batch.keys4(Mask::only(slot))[0];
+            match frame.get(14..34) {
+                None => assert_eq!(key4, Key::ZERO),
+                Some(header) => assert_eq!((&key4.source[..], &key4.destination[..]), header[12..].split_at(4)),
+            }
+            let key = rig.batch.keys6(Mask::only(slot))[0];
+            let Some(view) = frame.get(14..).and_then(|bytes| Ipv6::new_truncated(bytes).ok()) else {
+                assert!(key == Key::ZERO || frame.len() >= 54);
                 continue;
             };
             assert_eq!((key.source, key.destination), (view.source().octets(), view.destination().octets()));

@@ -6,9 +6,9 @@
 
 use perigee_fib::MulticastOrigin;
 use perigee_fib::synth::Random;
-use perigee_modules::rules::{LinearFilter, Rule};
+use perigee_modules::rules::{Filter, LinearFilter, Rule};
 use perigee_modules::testing::*;
-use perigee_net::{FiveTuple, PortRange, Prefix};
+use perigee_net::{FiveTuple, InterfaceId, PortRange, Prefix, ReversePath, Route, RouteSource, RouteTarget};
 use perigee_packet::batch::flags::{IPV4_CHECKSUM_BAD, IPV4_CHECKSUM_GOOD};
 use perigee_packet::{Batch, Isa, Pool};
 use std::net::IpAddr;
@@ -108,12 +108,60 @@ fn groups() -> [IpAddr; 4] {
     ["239.1.1.1", "239.1.1.2", "ff05::1", "ff05::2"].map(|group| group.parse().expect("a group"))
 }
 
-/// A filter that denies some of it, and routes of groups.
-fn rig() -> Rig {
+/// A filter that denies some of it.
+fn filter() -> Option<Arc<dyn Filter>> {
     let dst = Prefix::truncated(v4(0).into(), 15).ok();
     let dport = Some(PortRange::only(4001));
     let tuple = FiveTuple { dst, proto: Some(17), dport, ..FiveTuple::default() };
-    let mut rig = Rig::with_filter(Some(Arc::new(LinearFilter(vec![Rule { tuple, deny: true }]))));
+    Some(Arc::new(LinearFilter(vec![Rule { tuple, deny: true }])))
+}
+
+/// That filter, and routes of groups.
+fn rig() -> Rig {
+    with_groups(Rig::with_filter(filter()))
+}
+
+/// Lists that depend on each part of a 5-tuple, of both families; some of what they deny or steer is left by the others.
+fn lists() -> [Option<Arc<dyn Filter>>; 2] {
+    let prefix = |text: &str| text.parse::<Prefix>().ok();
+    let port = |first, last| PortRange::new(first, last).ok();
+    let any = FiveTuple::default();
+    let rule = |tuple, deny| Rule { tuple, deny };
+    let deny = vec![
+        rule(FiveTuple { dst: prefix("10.5.0.0/16"), ..any }, false),
+        rule(FiveTuple { src: prefix("198.51.100.0/30"), ..any }, true),
+        rule(FiveTuple { dst: prefix("10.1.0.0/16"), dport: port(DESTINATION_PORT, DESTINATION_PORT), ..any }, true),
+        rule(FiveTuple { dst: prefix("2001:db8:1::/48"), sport: port(SOURCE_PORT, SOURCE_PORT), ..any }, true),
+        rule(FiveTuple { src: prefix("::/0"), proto: Some(44), ..any }, true),
+        rule(FiveTuple { sport: port(0, 255), ..any }, true),
+    ];
+    let steer = vec![
+        rule(FiveTuple { dst: prefix("10.2.0.0/15"), dport: port(DESTINATION_PORT, DESTINATION_PORT), ..any }, true),
+        rule(FiveTuple { dst: prefix("2001:db8:2::/47"), sport: port(SOURCE_PORT, SOURCE_PORT), ..any }, true),
+        rule(FiveTuple { proto: Some(6), ..any }, true),
+        rule(FiveTuple { src: prefix("2001:db8:ffff::8/125"), ..any }, true),
+        rule(FiveTuple { dport: port(1, DESTINATION_PORT - 1), ..any }, true),
+    ];
+    [deny, steer].map(|rules| Some(Arc::new(LinearFilter(rules)) as Arc<dyn Filter>))
+}
+
+/// Has a router check sources: each interface in a mode of its own, and the network that frames come from behind the first of two gateways.
+fn check_sources(rig: &mut Rig) {
+    for is_v6 in [false, true] {
+        let source = if is_v6 { IpAddr::from(SOURCE6) } else { SOURCE4.into() };
+        let prefix = Prefix::truncated(source, if is_v6 { 48 } else { 28 }).expect("a prefix");
+        let address = if is_v6 { "fe80::" } else { "192.0.2.1" };
+        let target = RouteTarget::Gateway { address: address.parse().expect("one"), interface: Some(InterfaceId(0)) };
+        rig.fib.insert(prefix, Route::new(RouteSource::Static, target)).expect("room for a route");
+    }
+    rig.publish();
+    let modes = [ReversePath::Strict, ReversePath::Loose, ReversePath::Off, ReversePath::Strict];
+    for (id, mode) in (0..).zip(modes) {
+        rig.change_interface(id, |interface| interface.policy.urpf = mode);
+    }
+}
+
+fn with_groups(mut rig: Rig) -> Rig {
     let [four, _, six, _] = groups();
     let route = |group| multicast_route(group, None, Some(0), &[(1, 1), (3, 1)], MulticastOrigin::Static);
     rig.set_multicast(vec![route(four), route(six)], Vec::new());
@@ -230,10 +278,20 @@ fn every_instruction_set_does_the_same() {
         rig.batch = Batch::with_isa(rig.pool, isa);
         rig
     });
-    let mut rigs: Vec<_> = rigs.collect();
-    let forgetful = rigs.len() - 1;
+    let simple: Vec<_> = rigs.collect();
+    // The same routers with longer lists, and a check of sources.
+    let strict = isas.iter().chain([&isas[0]]).map(|&isa| {
+        let [deny, steer] = lists();
+        let mut rig = with_groups(Rig::with_filters(deny, steer));
+        check_sources(&mut rig);
+        rig.batch = Batch::with_isa(rig.pool, isa);
+        rig
+    });
+    let mut routers = [simple, strict.collect()];
+    let forgetful = isas.len();
     let mut received = 0;
     while received < count / 4 {
+        let rigs = &mut routers[below(&mut random, 2)];
         let n = [1, 7, 8, 16, 33, 64, 100, 256][below(&mut random, 8)];
         // Most bursts are of one port, and some of its packets gone before the first module.
         let one_port = (random.below(4) > 0).then(|| random.below(PORTS.into()) as u16);
@@ -283,5 +341,12 @@ fn every_instruction_set_does_the_same() {
             }
         }
         drop(report);
+    }
+    let reasons = routers[1][0].reasons();
+    reasons.iter().for_each(|(name, count)| println!("{count:>10} {name}"));
+    let lists = ["filter.ipv4_denied", "filter.ipv6_denied", "filter.ipv4_steered", "filter.ipv6_steered"];
+    for name in lists.into_iter().chain(["urpf.ipv4_failed", "urpf.ipv6_failed"]) {
+        let packets = reasons.iter().find(|(reason, _)| reason == name).map_or(0, |(_, count)| *count);
+        assert!(count < 10_000 || packets > count / 10_000, "{name}: {packets} packets are too few");
     }
 }

@@ -9,6 +9,7 @@
 //! Route            (RouteKey, RouteTarget)    its source, its preference, where it leads
 //! MulticastRoute   (MulticastLimits)       a group, its sources, where its packets leave
 //! FiveTuple        (PortRange)                what a filter matches
+//! Key              (Key4, Key6)               a packet's five-tuple, as a filter's matcher takes it
 //! Namespace                                   blue, /proc/1/ns/net, 4711
 //! ```
 //!
@@ -35,4 +36,4 @@ pub use prefix::{Address, Prefix, Prefix4, Prefix6, PrefixError, PrefixOf};
 pub use route::{Member, Multipath, MultipathError, Route, RouteKey, RouteSource, RouteTarget};
 #[cfg(feature = "serde")]
 pub use text::network;
-pub use tuple::{FiveTuple, PortRange, PortRangeError};
+pub use tuple::{FiveTuple, Key, Key4, Key6, PortRange, PortRangeError};

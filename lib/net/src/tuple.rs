@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The five-tuple, which filters match: the fields that make a flow, each fixed, a range, or open.
+//! The five-tuple: what filters match, its fields each fixed, a range, or open; and a packet's own, as a key to match.
 
 use std::fmt;
 use std::str::FromStr;
@@ -108,6 +108,44 @@ impl FiveTuple {
     fn prefixes(&self) -> impl Iterator<Item = Prefix> {
         [self.src, self.dst].into_iter().flatten()
     }
+}
+
+/// A packet's 5-tuple with addresses of `N` bytes, all in network byte order; no padding between the fields, nor behind them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key<const N: usize> {
+    /// Upper-layer protocol, extension headers skipped.
+    pub protocol: u8,
+    /// Zero, so that the addresses are aligned.
+    pub zero: [u8; 3],
+    /// Source address.
+    pub source: [u8; N],
+    /// Destination address.
+    pub destination: [u8; N],
+    /// Source port of TCP, UDP, UDP-Lite, DCCP and SCTP, else 0.
+    pub source_port: [u8; 2],
+    /// Destination port, likewise.
+    pub destination_port: [u8; 2],
+}
+
+/// The 5-tuple of an IPv4 packet: 16 bytes.
+pub type Key4 = Key<4>;
+/// The 5-tuple of an IPv6 packet: 40 bytes.
+pub type Key6 = Key<16>;
+
+// What matchers in C take.
+const _: () = assert!(size_of::<Key4>() == 16 && size_of::<Key6>() == 40);
+
+impl<const N: usize> Key<N> {
+    /// An empty key.
+    pub const ZERO: Key<N> = Key {
+        protocol: 0,
+        zero: [0; 3],
+        source: [0; N],
+        destination: [0; N],
+        source_port: [0; 2],
+        destination_port: [0; 2],
+    };
 }
 
 #[cfg(test)]

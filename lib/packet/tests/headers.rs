@@ -1,14 +1,53 @@
 // SPDX-License-Identifier: MIT
-//! What is read of the headers of a burst at once, by any instruction set, is what each frame has, read one by one: the
+//! What is read of the headers of a burst at once, by any instruction set, is what each frame has, read one by one: 5-tuples, and the
 //! addresses that are looked up.
 //!
 //! `PERIGEE_FUZZ` multiplies the number of bursts (2,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each time).
 
+use perigee_net::{Key, Key4, Key6};
 use perigee_packet::batch::heap::HeapPool;
 use perigee_packet::wire::protocol::{DCCP, SCTP, TCP, UDP, UDP_LITE};
-use perigee_packet::{Batch, Isa, Mask, Pool, Slot};
+use perigee_packet::{Batch, ExtensionHeaders, Isa, Mask, Pool, Slot};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+
+/// The key of a packet, by its frame alone.
+fn key4(packet: &Slot<'_>) -> Option<Key4> {
+    let header = packet.network::<20>()?;
+    let mut key = Key::ZERO;
+    key.protocol = header[9];
+    key.source.copy_from_slice(&header[12..16]);
+    key.destination.copy_from_slice(&header[16..20]);
+    let first_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
+    if first_fragment {
+        let at = usize::from(packet.l3()) + usize::from(header[0] & 0x0f) * 4;
+        set_ports(&mut key, packet.frame().get(at..).unwrap_or(&[]));
+    }
+    Some(key)
+}
+
+fn key6(packet: &Slot<'_>) -> Option<Key6> {
+    let header = packet.network::<40>()?;
+    let mut key = Key::ZERO;
+    key.source.copy_from_slice(&header[8..24]);
+    key.destination.copy_from_slice(&header[24..40]);
+    key.protocol = header[6];
+    let payload = packet.frame().get(usize::from(packet.l3()) + 40..).unwrap_or(&[]);
+    if let Ok(upper) = ExtensionHeaders::new(key.protocol, payload).upper_layer() {
+        key.protocol = upper.protocol;
+        if upper.has_header() {
+            set_ports(&mut key, upper.payload);
+        }
+    }
+    Some(key)
+}
+
+fn set_ports<const N: usize>(key: &mut Key<N>, upper: &[u8]) {
+    if let (TCP | UDP | DCCP | SCTP | UDP_LITE, &[a, b, c, d, ..]) = (key.protocol, upper) {
+        key.source_port = [a, b];
+        key.destination_port = [c, d];
+    }
+}
 
 /// An address at an offset of the header; 0 without a header.
 fn address<const HEADER: usize>(packet: &Slot<'_>, at: usize, length: usize) -> u128 {
@@ -91,6 +130,7 @@ fn headers_read_together_are_those_of_the_frames() {
     println!("PERIGEE_FUZZ_SEED={seed} PERIGEE_FUZZ={times}");
     let mut rng = SmallRng::seed_from_u64(seed);
     let pool = HeapPool::leak(1024);
+    let (mut with_ports, mut without) = (0, 0);
     for turn in 0..2000 * times {
         let isas = Isa::available();
         let mut batch = Batch::with_isa(pool, isas[turn as usize % isas.len()]);
@@ -101,13 +141,21 @@ fn headers_read_together_are_those_of_the_frames() {
             _ => batch.live() - Mask::first(batch.count() / 2),
         };
         let wanted = wanted & (batch.live() | mask(&mut rng, 0.01));
+        let (mut four, mut six) = (Vec::new(), Vec::new());
         let mut addresses = [const { Vec::new() }; 4];
         for packet in batch.packets(wanted) {
+            four.push(key4(&packet).unwrap_or(Key::ZERO));
+            six.push(key6(&packet).unwrap_or(Key::ZERO));
             addresses[0].push(address::<20>(&packet, 12, 4));
             addresses[1].push(address::<40>(&packet, 8, 16));
             addresses[2].push(address::<20>(&packet, 16, 4));
             addresses[3].push(address::<40>(&packet, 24, 16));
         }
+        assert_eq!(batch.keys4(wanted), four);
+        assert_eq!(batch.keys6(wanted), six);
+        let ports = four.iter().map(|key| key.source_port).chain(six.iter().map(|key| key.source_port));
+        let ported = ports.filter(|port| *port != [0; 2]).count();
+        (with_ports, without) = (with_ports + ported, without + 2 * four.len() - ported);
         let wanted = wanted & batch.live();
         let hops: Vec<Vec<u32>> = addresses.iter().map(|list| list.iter().map(|a| hop(*a)).collect()).collect();
         let of = |hops: &[u32; 256]| wanted.iter().map(|slot| hops[usize::from(slot)]).collect::<Vec<_>>();
@@ -123,4 +171,6 @@ fn headers_read_together_are_those_of_the_frames() {
         let others = batch.live() - wanted;
         assert!(others.iter().all(|slot| batch.next_hop(slot) == u32::from(slot) + 7), "so do others");
     }
+    println!("{with_ports} packets with ports, {without} without");
+    assert!(with_ports > 10_000 && without > 10_000, "{with_ports} with, {without} without");
 }

@@ -15,8 +15,10 @@
 #![allow(unsafe_code)]
 
 mod addresses;
+mod tuples;
 
 use addresses::Gathered;
+use tuples::Tuples;
 
 use super::lanes::{Heads, Isa, Kernel, Lanes};
 use super::{BATCH_SIZE, Batch, Mask};
@@ -43,6 +45,7 @@ pub(super) struct Columns {
     source_hops: Column,
     gathered4: Gathered<u32>,
     gathered6: Gathered<u128>,
+    tuples: Tuples,
     /// Of the slots in `loaded`, those that were read with 14 bytes before the network header: their frames have 34 bytes or more.
     untagged: Mask,
 }
@@ -58,6 +61,7 @@ impl Columns {
         source_hops: [0; BATCH_SIZE],
         gathered4: Gathered { addresses: [0; BATCH_SIZE], ids: [0; BATCH_SIZE] },
         gathered6: Gathered { addresses: [0; BATCH_SIZE], ids: [0; BATCH_SIZE] },
+        tuples: Tuples::EMPTY,
         untagged: Mask::EMPTY,
     };
 }

@@ -162,6 +162,20 @@ impl Mask {
         masks
     }
 
+    /// Those of its slots whose numbers are in `chosen`: each slot's number is how many come before it.
+    #[inline]
+    pub fn numbered(&self, chosen: Mask) -> Mask {
+        if chosen.is_empty() || *self == Mask::first(self.count()) {
+            return *self & chosen;
+        }
+        let mut number = 0u8;
+        self.filter(|_| {
+            let is_chosen = chosen.contains(number);
+            number = number.wrapping_add(1);
+            is_chosen
+        })
+    }
+
     /// Calls `f` with each slot in ascending order: like [`iter`](Mask::iter), for short loop bodies.
     ///
     /// What modules get are nearly always the first slots of a burst, all of them: to count is cheaper than to look for bits.
@@ -304,6 +318,9 @@ mod tests {
             prop_assert_eq!(x.sort(|slot| [y.contains(slot), !y.contains(slot)]), [x & y, x - y]);
             prop_assert_eq!((!x).sort(|slot| [y.contains(slot), !y.contains(slot)]), [y - x, !x - y]);
             prop_assert_eq!(Mask::from_words(x.words()), x);
+            let numbered = a.iter().enumerate().filter(|(number, _)| b.contains(&(*number as u8)));
+            prop_assert_eq!(set(x.numbered(y)), numbered.map(|(_, slot)| *slot).collect::<BTreeSet<u8>>());
+            prop_assert_eq!(Mask::first(a.len()).numbered(y), Mask::first(a.len()) & y);
             prop_assert_eq!(x.first_slot(), a.first().copied());
             prop_assert_eq!(x.span(), a.last().map_or(0, |last| usize::from(*last) + 1));
             let at = usize::from(slot / 8 * 8);
