@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!            packets                                     all queues can wake it
-//!          ┌────────► Poll ──nothing──► Rest, 5 us ──┬──► Arm ──one round more──► Wait ──┐ 10 ms over: again
+//!          ┌────────► Poll ──nothing──► Rest, 5 us ──┬──► Arm ──one look more───► Wait ──┐ 10 ms over: again
 //!          │                                         │     ▲                      │  ▲   │
 //!          │                                         │     └─ Rest ◄── Disarm ◄───┤  └───┘
 //!          └─────────────────── Disarm ◄─────────────┼────── packets ─────────────┘ woken in vain
@@ -12,7 +12,9 @@
 //! ```
 //!
 //! A wake-up would be lost if a packet came between the last look at a queue and the moment from which packets wake the worker. So queues
-//! are armed first and looked at once more, by a whole round of the loop, before the worker waits.
+//! are armed first and looked at once more, all of them, before the worker waits. A script may look at some of its queues in one round and
+//! at others in the next: rounds count here once [all](Looks) have been looked at, and one that leaves queues alone for long never waits,
+//! but sleeps by time.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::num::NonZeroU64;
@@ -33,6 +35,8 @@ pub enum Idle {
     Adaptive,
 }
 
+/// Rounds after which a worker does not stay awake any longer for queues that its script has not looked at.
+const NEGLECT: u32 = 64;
 /// `Sleep`: rounds without a packet before a worker sleeps for the first time; bursts of a busy flow come closer together.
 const PATIENCE: u32 = 64;
 /// `Adaptive`: how long it goes on polling without a packet, in ns: about what it costs to fall asleep and to be woken.
@@ -49,6 +53,16 @@ pub(crate) const LONGEST_DOZE: Duration = Duration::from_millis(1);
 /// `Adaptive`: the same. Only the request to stop waits for so long: who was asleep looks for new tables first.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(10);
 
+/// What a round of the loop has brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    Packets,
+    /// Nothing, and since the last packets or the last look at all of them, each queue was looked at.
+    Nothing,
+    /// Nothing, but not all queues were looked at yet.
+    NotAllSeen,
+}
+
 /// What a worker does between two rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -58,12 +72,50 @@ pub(crate) enum Step {
     Rest,
     /// Sleeps so long, or until one of those queues wakes it that always do.
     Sleep(Duration),
-    /// Has all queues wake it from now on; first it looks at them once more.
+    /// Has all queues wake it from now on; first it looks at each of them once more.
     Arm,
     /// Waits until a queue wakes it.
     Wait,
     /// It is awake: queues need not wake it.
     Disarm,
+}
+
+/// Which queues a worker has looked at, and found nothing in.
+#[derive(Debug)]
+pub(crate) struct Looks {
+    /// By queue, the number of the last pass in which it was looked at.
+    passes: Box<[u64]>,
+    /// The number of this pass.
+    pass: u64,
+    /// How many queues are still to be looked at in it.
+    left: usize,
+}
+
+impl Looks {
+    /// A first pass over so many queues begins.
+    pub fn new(queues: usize) -> Looks {
+        Looks { passes: vec![0; queues].into(), pass: 1, left: queues }
+    }
+
+    /// There was nothing in a queue.
+    #[inline]
+    pub fn nothing_in(&mut self, queue: usize) {
+        if let Some(pass) = self.passes.get_mut(queue).filter(|pass| **pass != self.pass) {
+            *pass = self.pass;
+            self.left -= 1;
+        }
+    }
+
+    /// After a round that brought packets or nothing: has this pass come to its end, without packets? If so, or with packets, the next one
+    /// begins.
+    #[inline]
+    pub fn round(&mut self, packets: bool) -> bool {
+        let all = self.left == 0 && !packets;
+        if all || packets {
+            (self.pass, self.left) = (self.pass + 1, self.passes.len());
+        }
+        all
+    }
 }
 
 /// How long a worker has been idle, and how far it has fallen asleep.
@@ -75,6 +127,8 @@ pub(crate) struct Drowsiness {
     /// When the first idle round since the last packets ended, in ns.
     since: Option<u64>,
     armed: bool,
+    /// Idle rounds since all queues were looked at.
+    incomplete: u32,
     /// Was the last wait ended by a queue?
     woken: bool,
     /// Did a queue refuse to be armed since the last packets?
@@ -87,19 +141,23 @@ impl Drowsiness {
         Drowsiness { policy, ..Drowsiness::default() }
     }
 
-    /// Takes whether the last round brought packets, the time in ns, and whether all queues can wake the worker; returns what to do now.
+    /// Takes what the last round brought, the time in ns, and whether all queues can wake the worker; returns what to do now.
     #[inline]
-    pub fn round(&mut self, packets: bool, now: u64, wakeable: impl FnOnce() -> bool) -> Step {
+    pub fn round(&mut self, found: Found, now: u64, wakeable: impl FnOnce() -> bool) -> Step {
         if self.policy == Idle::Poll {
             return Step::Poll;
         }
-        if packets {
-            if self.rounds == 0 && self.since.is_none() {
+        if found == Found::Packets {
+            if self.rounds == 0 && self.incomplete == 0 && self.since.is_none() {
                 return Step::Poll;
             }
             let armed = self.armed;
             *self = Drowsiness::new(self.policy);
             return if armed { Step::Disarm } else { Step::Poll };
+        }
+        self.incomplete = if found == Found::Nothing { 0 } else { self.incomplete.saturating_add(1) };
+        if (1..NEGLECT).contains(&self.incomplete) {
+            return Step::Poll;
         }
         match self.policy {
             Idle::Poll => Step::Poll,
@@ -118,18 +176,19 @@ impl Drowsiness {
 
     fn adapt(&mut self, now: u64, wakeable: impl FnOnce() -> bool) -> Step {
         let since = *self.since.get_or_insert(now);
-        if self.armed {
-            if !std::mem::take(&mut self.woken) {
-                return Step::Wait;
-            }
+        let neglects = self.incomplete > 0;
+        if self.armed && std::mem::take(&mut self.woken) {
             // An interrupt without a packet: it is taken, and not waited for again at once.
-            *self = Drowsiness { since: Some(now), ..Drowsiness::new(self.policy) };
+            *self = Drowsiness { since: Some(now), incomplete: self.incomplete, ..Drowsiness::new(self.policy) };
             return Step::Disarm;
+        }
+        if self.armed && !neglects {
+            return Step::Wait;
         }
         if now.saturating_sub(since) < SPIN {
             return Step::Rest;
         }
-        if !self.refused && wakeable() {
+        if !neglects && !self.refused && wakeable() {
             self.armed = true;
             return Step::Arm;
         }
@@ -139,9 +198,10 @@ impl Drowsiness {
         Step::Sleep(nap)
     }
 
-    /// A queue could not be armed.
-    pub fn is_refused(&self) -> bool {
-        self.refused
+    /// Whether packets end a sleep where all queues can wake the worker, so that it may be a longer one. An adaptive worker waits instead,
+    /// unless its queues could not be armed or were not all looked at: then they may have packets that wake nobody.
+    pub fn dozes(&self) -> bool {
+        self.policy == Idle::Sleep
     }
 
     /// Queues could not be armed: it sleeps by time from now on.
@@ -185,6 +245,10 @@ mod tests {
     use std::io::{Write, pipe};
     use std::os::fd::AsFd;
 
+    fn found(packets: bool) -> Found {
+        if packets { Found::Packets } else { Found::Nothing }
+    }
+
     #[test]
     fn packets_end_a_wait_and_dead_queues_do_not() {
         let (reader, mut writer) = pipe().unwrap();
@@ -200,7 +264,7 @@ mod tests {
     #[test]
     fn sleeps_longer_and_longer_and_wakes_at_once() {
         let mut drowsy = Drowsiness::new(Idle::Sleep);
-        let mut round = |packets| drowsy.round(packets, 0, || true);
+        let mut round = |packets| drowsy.round(found(packets), 0, || true);
         let steps: Vec<_> = (0..200).map(|_| round(false)).collect();
         let (awake, asleep) = steps.split_at(PATIENCE as usize - 1);
         assert!(awake.iter().all(|step| *step == Step::Poll));
@@ -209,13 +273,13 @@ mod tests {
         assert!(sleeps.is_sorted() && sleeps[0] == FIRST_SLEEP && sleeps.last() == Some(&LONGEST_SLEEP));
         assert_eq!((round(true), round(false)), (Step::Poll, Step::Poll));
         let mut never = Drowsiness::new(Idle::Poll);
-        assert!((0..200).all(|now| never.round(false, now << 20, || true) == Step::Poll));
+        assert!((0..200).all(|now| never.round(Found::Nothing, now << 20, || true) == Step::Poll));
     }
 
     /// Steps of an adaptive worker, by rounds of which each takes 1 us, beside what the step itself takes.
     fn steps(drowsy: &mut Drowsiness, now: &mut u64, rounds: usize, wakeable: bool) -> Vec<Step> {
         let round = |_| {
-            let step = drowsy.round(false, *now, || wakeable);
+            let step = drowsy.round(Found::Nothing, *now, || wakeable);
             *now += 1000 + if let Step::Sleep(pause) = step { pause.as_nanos() as u64 } else { 0 };
             step
         };
@@ -233,7 +297,7 @@ mod tests {
             // 51 us each, up to 10 ms.
             assert!(found[9..190].iter().all(|step| *step == us(50)));
             assert!(found[210..].iter().all(|step| *step == us(250)));
-            assert_eq!(drowsy.round(true, now, || false), Step::Poll);
+            assert_eq!(drowsy.round(Found::Packets, now, || false), Step::Poll);
         }
     }
 
@@ -243,12 +307,12 @@ mod tests {
         let found = steps(&mut drowsy, &mut now, 8, true);
         assert_eq!(found[4..], [Step::Rest, Step::Arm, Step::Wait, Step::Wait], "the time was over");
         drowsy.woken();
-        assert_eq!(drowsy.round(true, now, || true), Step::Disarm);
-        assert_eq!(drowsy.round(true, now, || true), Step::Poll);
+        assert_eq!(drowsy.round(Found::Packets, now, || true), Step::Disarm);
+        assert_eq!(drowsy.round(Found::Packets, now, || true), Step::Poll);
         // Packets that come between the two are no reason to wait.
         steps(&mut drowsy, &mut now, 6, true);
-        assert_eq!(drowsy.round(true, now, || true), Step::Disarm);
-        assert_eq!(drowsy.round(false, now, || true), Step::Rest);
+        assert_eq!(drowsy.round(Found::Packets, now, || true), Step::Disarm);
+        assert_eq!(drowsy.round(Found::Nothing, now, || true), Step::Rest);
     }
 
     /// It would have polled a descriptor that stays readable, without end.
@@ -267,7 +331,80 @@ mod tests {
         assert_eq!(steps(&mut drowsy, &mut now, 6, true)[5], Step::Arm);
         drowsy.refused();
         assert!(steps(&mut drowsy, &mut now, 9, true).iter().all(|step| matches!(step, Step::Sleep(_))));
-        assert_eq!(drowsy.round(true, now, || true), Step::Poll);
+        assert_eq!(drowsy.round(Found::Packets, now, || true), Step::Poll);
         assert_eq!(steps(&mut drowsy, &mut now, 6, true)[5], Step::Arm, "tried again");
+    }
+
+    /// It waited for up to 10 ms beside a packet in a queue that it had looked at before it was armed, and not since.
+    #[test]
+    fn who_looks_at_queues_in_turn_waits_when_all_have_been_looked_at() {
+        let (mut drowsy, mut now) = (Drowsiness::new(Idle::Adaptive), 7);
+        let mut turn = |looks: &mut Looks, queue| {
+            looks.nothing_in(queue);
+            now += 1000;
+            let found = if looks.round(false) { Found::Nothing } else { Found::NotAllSeen };
+            drowsy.round(found, now, || true)
+        };
+        let mut looks = Looks::new(3);
+        let steps: Vec<_> = (0..24).map(|round| turn(&mut looks, round % 3)).collect();
+        let passes: Vec<_> = steps
+            .as_chunks::<3>()
+            .0
+            .iter()
+            .map(|[a, b, all]| {
+                assert_eq!((a, b), (&Step::Poll, &Step::Poll));
+                *all
+            })
+            .collect();
+        assert_eq!(
+            passes,
+            [Step::Rest, Step::Rest, Step::Arm, Step::Wait, Step::Wait, Step::Wait, Step::Wait, Step::Wait]
+        );
+    }
+
+    #[test]
+    fn who_never_looks_at_a_queue_sleeps_for_a_bounded_time() {
+        for policy in [Idle::Adaptive, Idle::Sleep] {
+            let (mut drowsy, mut slept) = (Drowsiness::new(policy), 0);
+            for round in 0..1000 {
+                match drowsy.round(Found::NotAllSeen, round << 20, || true) {
+                    Step::Sleep(pause) => {
+                        assert!(pause <= LONGEST_SLEEP);
+                        slept += 1;
+                    }
+                    step => assert!(slept == 0 && matches!(step, Step::Poll | Step::Rest), "{step:?}"),
+                }
+            }
+            assert!(slept > 800, "{policy:?}: {slept}");
+            // Having looked at all it arms them, and does not wait before it has done so again.
+            if policy == Idle::Adaptive {
+                assert_eq!(drowsy.round(Found::Nothing, 1 << 40, || true), Step::Arm);
+                let steps: Vec<_> = (0..200).map(|_| drowsy.round(Found::NotAllSeen, 1 << 40, || true)).collect();
+                assert!(steps.iter().all(|step| matches!(step, Step::Poll | Step::Sleep(_))), "{steps:?}");
+                assert_eq!(drowsy.round(Found::Nothing, 1 << 40, || true), Step::Wait);
+            }
+        }
+    }
+
+    /// Against a set of the queues that were looked at, with packets in between.
+    #[test]
+    fn a_pass_ends_when_all_queues_have_been_looked_at() {
+        let mut looks = Looks::new(4);
+        let mut seen = std::collections::BTreeSet::new();
+        let mut state = 1u32;
+        for _ in 0..10_000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let (queue, again, packets) = (state >> 28 & 7, state >> 25 & 1, state >> 20 & 15 == 0);
+            for queue in [queue; 2].into_iter().take(again as usize + 1) {
+                looks.nothing_in(queue as usize);
+                seen.extend(Some(queue).filter(|queue| *queue < 4));
+            }
+            let all = seen.len() == 4 && !packets;
+            assert_eq!(looks.round(packets), all);
+            if all || packets {
+                seen.clear();
+            }
+        }
+        assert!(Looks::new(0).round(false), "who has no queue has looked at all of them");
     }
 }

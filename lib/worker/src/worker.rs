@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The worker: what a loop, in Lua or in Rust, drives.
 
-use crate::idle::{self, Drowsiness, Idle, LONGEST_DOZE, LONGEST_WAIT, Step};
+use crate::idle::{self, Drowsiness, Found, Idle, LONGEST_DOZE, LONGEST_WAIT, Looks, Step};
 use crate::spread::Spread;
 use perigee_fib::Subscriber;
 use perigee_modules::stopwatch::Stopwatch;
@@ -87,6 +87,7 @@ struct Parts {
     memory: &'static dyn Memory,
     burst: usize,
     drowsiness: Drowsiness,
+    looks: Looks,
     busy: bool,
     /// When the last round ended, in ns; the end of time before the first one.
     last_round: u64,
@@ -114,9 +115,9 @@ impl Worker {
             watched: false,
         };
         let burst = burst.clamp(1, BATCH_SIZE);
-        let drowsiness = Drowsiness::new(idle);
+        let (drowsiness, looks) = (Drowsiness::new(idle), Looks::new(receivers.len()));
         let last_round = u64::MAX;
-        let parts = Parts { id, receivers, memory, burst, drowsiness, busy: false, last_round, clock, stop };
+        let parts = Parts { id, receivers, memory, burst, drowsiness, looks, busy: false, last_round, clock, stop };
         Worker { context, parts }
     }
 
@@ -178,6 +179,7 @@ impl Worker {
         let Some(receiver) = self.parts.receivers.get_mut(queue) else { return 0 };
         let received = receiver.queue.receive(batch, self.parts.burst);
         if received == 0 {
+            self.parts.looks.nothing_in(queue);
             return 0;
         }
         self.parts.busy = true;
@@ -242,7 +244,12 @@ impl Worker {
         self.refresh();
         let (context, parts) = (&mut self.context, &mut self.parts);
         let busy = std::mem::take(&mut parts.busy);
-        match parts.drowsiness.round(busy, context.now, || all_wake(&parts.receivers, &context.outputs)) {
+        let found = match parts.looks.round(busy) {
+            _ if busy => Found::Packets,
+            true => Found::Nothing,
+            false => Found::NotAllSeen,
+        };
+        match parts.drowsiness.round(found, context.now, || all_wake(&parts.receivers, &context.outputs)) {
             Step::Poll => {}
             step => self.be_idle(step),
         }
@@ -281,8 +288,7 @@ impl Worker {
             Step::Disarm => parts.receivers.iter_mut().for_each(|receiver| receiver.queue.disarm()),
             Step::Wait => self.sleep(LONGEST_WAIT),
             Step::Sleep(pause) => {
-                // Queues that could not be armed do not wake it, whatever descriptors they have.
-                let all = !parts.drowsiness.is_refused() && all_wake(&parts.receivers, &context.outputs);
+                let all = parts.drowsiness.dozes() && all_wake(&parts.receivers, &context.outputs);
                 self.sleep(if all { LONGEST_DOZE } else { pause });
             }
         }

@@ -6,7 +6,7 @@ use perigee_fib::Published;
 use perigee_modules::testing::{PORTS, routes, tables, udp4};
 use perigee_modules::{Counters, CustomReasons};
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
-use perigee_packet::{Batch, Pool, ReceiveQueue, TransmitBuffer, Wakes};
+use perigee_packet::{Batch, Mask, Pool, ReceiveQueue, TransmitBuffer, Wakes};
 use perigee_worker::{Bell, Idle, Receiver, Stop, Worker, WorkerParts, native, punt_rings};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::Cell;
@@ -25,6 +25,7 @@ struct Card {
     arrival: u64,
     waiting: Cell<bool>,
     refuses: bool,
+    alone: bool,
     log: Arc<Mutex<Vec<&'static str>>>,
 }
 
@@ -79,7 +80,7 @@ impl ReceiveQueue for Card {
     }
 
     fn rest(&mut self, alone: bool) {
-        assert!(alone);
+        assert_eq!(alone, self.alone);
         self.event("rest");
     }
 
@@ -88,14 +89,12 @@ impl ReceiveQueue for Card {
     }
 }
 
-/// Runs a worker for `rounds` rounds, during which one packet arrives; returns what was done to the card, and how often the worker slept.
-fn rounds(pool: &'static HeapPool, arrival: u64, refuses: bool, rounds: usize) -> (Vec<&'static str>, u64) {
-    let mut published = Published::new(tables(&routes(), None));
+/// A card behind whose `arrival`-th event a packet arrives; a far event never comes.
+fn card(pool: &'static HeapPool, arrival: u64, refuses: bool) -> (Card, Arc<Mutex<Vec<&'static str>>>) {
     let (reader, writer) = pipe().unwrap();
     let log = Arc::new(Mutex::new(Vec::new()));
-    let packets = HeapQueue::new(pool, 0, 16);
     let card = Card {
-        packets,
+        packets: HeapQueue::new(pool, 0, 16),
         reader,
         writer,
         armed: false,
@@ -103,8 +102,20 @@ fn rounds(pool: &'static HeapPool, arrival: u64, refuses: bool, rounds: usize) -
         arrival,
         waiting: Cell::new(false),
         refuses,
+        alone: true,
         log: log.clone(),
     };
+    (card, log)
+}
+
+/// Runs an adaptive worker with these cards for some rounds of a script. Returns how often it slept, and what has left.
+fn run(
+    pool: &'static HeapPool,
+    cards: Vec<Card>,
+    rounds: usize,
+    mut round: impl FnMut(&mut Worker, &mut Batch, usize),
+) -> (u64, usize) {
+    let mut published = Published::new(tables(&routes(), None));
     let outputs: Vec<_> = (0..PORTS).map(|port| HeapQueue::new(pool, port, 16)).collect();
     let buffer = |queue: &HeapQueue| Some(TransmitBuffer::new(Box::new(queue.clone()), 32, 0));
     let (punts, _readers) = punt_rings(64, &[Arc::new(Bell::new(|| {}))]);
@@ -113,7 +124,7 @@ fn rounds(pool: &'static HeapPool, arrival: u64, refuses: bool, rounds: usize) -
     let time = AtomicU64::new(0);
     let mut worker = Worker::new(WorkerParts {
         id: 0,
-        receivers: vec![Receiver::new(Box::new(card))],
+        receivers: cards.into_iter().map(|card| Receiver::new(Box::new(card))).collect(),
         outputs: outputs.iter().map(buffer).collect(),
         punts: Box::new(punts),
         tables: published.subscribe(),
@@ -126,11 +137,18 @@ fn rounds(pool: &'static HeapPool, arrival: u64, refuses: bool, rounds: usize) -
         stop: Stop::default(),
     });
     let mut burst = worker.new_batch();
-    (0..rounds).for_each(|_| native::round(&mut worker, &mut burst));
+    (0..rounds).for_each(|number| round(&mut worker, &mut burst, number));
     worker.finish();
-    assert_eq!(outputs.iter().filter_map(HeapQueue::collect).count(), 1, "it has left");
+    (counters.sleeps.get(), outputs.iter().filter_map(HeapQueue::collect).count())
+}
+
+/// Runs a worker for `rounds` rounds, during which one packet arrives; returns what was done to the card, and how often the worker slept.
+fn rounds(pool: &'static HeapPool, arrival: u64, refuses: bool, rounds: usize) -> (Vec<&'static str>, u64) {
+    let (card, log) = card(pool, arrival, refuses);
+    let (slept, sent) = run(pool, vec![card], rounds, |worker, burst, _| native::round(worker, burst));
+    assert_eq!(sent, 1, "it has left");
     let log = log.lock().unwrap().clone();
-    (log, counters.sleeps.get())
+    (log, slept)
 }
 
 #[test]
@@ -151,6 +169,48 @@ fn a_packet_that_comes_at_any_moment_is_received_by_the_next_round() {
         assert_eq!(log[received + 1] == "disarmed", was_armed, "{log:?}");
     }
     assert_eq!(pool.in_use(), 0);
+}
+
+/// It waited for up to 10 ms beside a packet that had come to a queue before that was armed, and behind its last turn.
+#[test]
+fn a_script_that_looks_at_its_queues_in_turn_sleeps_through_no_packet() {
+    let pool = HeapPool::leak(64);
+    for (cards, at) in [(2, 0), (2, 1), (3, 1)] {
+        let mut slept_often = 0;
+        for arrival in 1..=20 {
+            let made = (0..cards).map(|i| card(pool, if i == at { arrival } else { u64::MAX }, false));
+            let (made, logs): (Vec<_>, Vec<_>) = made.map(|(card, log)| (Card { alone: false, ..card }, log)).unzip();
+            // A card's own assertion fails if the worker waits beside its packet.
+            let (slept, _) = run(pool, made, 40 * cards, |worker, burst, round| {
+                if logs[at].lock().unwrap().contains(&"packet") {
+                    return;
+                }
+                worker.receive(round % cards, burst);
+                burst.discard(Mask::ALL);
+                worker.housekeeping();
+            });
+            let log = logs[at].lock().unwrap();
+            assert!(log.contains(&"packet"), "arrived behind event {arrival}: {log:?}");
+            slept_often += u64::from(slept > 0);
+        }
+        assert!((1..20).contains(&slept_often), "it came before and behind the first wait: {slept_often} of 20");
+    }
+    assert_eq!(pool.in_use(), 0);
+}
+
+/// A worker whose script leaves a queue alone goes on looking at the others, between sleeps of at most 250 us.
+#[test]
+fn a_script_that_never_looks_at_a_queue_arms_nothing() {
+    let pool = HeapPool::leak(64);
+    let ((first, log), (other, _)) = (card(pool, 300, false), card(pool, u64::MAX, false));
+    let made = [first, other].map(|card| Card { alone: false, ..card });
+    let (slept, _) = run(pool, made.into(), 400, |worker, burst, _| {
+        worker.receive(0, burst);
+        burst.discard(Mask::ALL);
+        worker.housekeeping();
+    });
+    let log = log.lock().unwrap();
+    assert!(slept > 100 && log.contains(&"packet") && !log.contains(&"armed"), "{slept} sleeps, {log:?}");
 }
 
 #[test]
