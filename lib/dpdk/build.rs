@@ -24,6 +24,7 @@ const SHIM: &[&str] = &[
     "src/shim_filters.c",
     "src/shim_fib.c",
     "src/shim_numa.c",
+    "src/shim_ports.c",
     "src/shim_power.c",
     "src/shim_snabb.c",
     "src/shim_snabb_pool.c",
