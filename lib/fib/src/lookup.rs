@@ -44,6 +44,15 @@ pub trait Lookup<A: Address>: Send + Sync {
     /// # Panics
     /// If the slices differ in length.
     fn lookup_batch(&self, addresses: &[A], ids: &mut [u32]);
+
+    /// Starts to load into the cache what a lookup of these addresses reads first, so that its misses pass while the caller does
+    /// something else before [`lookup_prefetched`](Self::lookup_prefetched). A hint, which changes nothing.
+    fn prefetch_batch(&self, _addresses: &[A]) {}
+
+    /// As [`lookup_batch`](Self::lookup_batch), for addresses that [`prefetch_batch`](Self::prefetch_batch) was called with.
+    fn lookup_prefetched(&self, addresses: &[A], ids: &mut [u32]) {
+        self.lookup_batch(addresses, ids);
+    }
 }
 
 /// The control thread's half: knows every prefix.

@@ -60,6 +60,10 @@ pub fn classify(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut 
     if common.is_none() {
         [*ip4, *ip6] = classify_mixed(&ctx.tables, batch, all);
     }
+    if !ip4.is_empty() {
+        // The lookup's misses pass while the packets are checked.
+        batch.expect4(*ip4, |addresses| ctx.tables.v4.prefetch_batch(addresses));
+    }
     let rest = all - *ip4 - *ip6;
     if !rest.is_empty() {
         classify_rest(ctx, batch, rest, ip4, ip6);

@@ -194,7 +194,10 @@ macro_rules! destination {
 
             #[inline(always)]
             fn look_up(batch: &mut Batch, mask: Mask, table: &dyn Lookup<$address>) {
-                batch.$look_up(mask, |addresses, ids| table.lookup_batch(addresses, ids));
+                batch.$look_up(mask, |addresses, ids, expected| match expected {
+                    true => table.lookup_prefetched(addresses, ids),
+                    false => table.lookup_batch(addresses, ids),
+                });
             }
         }
     };

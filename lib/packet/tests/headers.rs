@@ -164,9 +164,9 @@ fn headers_read_together_are_those_of_the_frames() {
         batch.look_up_sources6(wanted, |from, to| from.iter().zip(to).for_each(|(a, to)| *to = hop(*a)));
         assert_eq!(of(batch.source_hops()), hops[1]);
         assert!(batch.live().iter().all(|slot| batch.next_hop(slot) == u32::from(slot) + 7), "packets keep theirs");
-        batch.look_up4(wanted, |from, to| from.iter().zip(to).for_each(|(a, to)| *to = hop((*a).into())));
+        batch.look_up4(wanted, |from, to, _| from.iter().zip(to).for_each(|(a, to)| *to = hop((*a).into())));
         assert_eq!(of(batch.next_hops()), hops[2]);
-        batch.look_up6(wanted, |from, to| from.iter().zip(to).for_each(|(a, to)| *to = hop(*a)));
+        batch.look_up6(wanted, |from, to, _| from.iter().zip(to).for_each(|(a, to)| *to = hop(*a)));
         assert_eq!(of(batch.next_hops()), hops[3]);
         let others = batch.live() - wanted;
         assert!(others.iter().all(|slot| batch.next_hop(slot) == u32::from(slot) + 7), "so do others");

@@ -136,7 +136,20 @@ impl Lookup<u32> for Bm19 {
     }
 
     #[inline]
+    fn prefetch_batch(&self, addresses: &[u32]) {
+        if self.isa != Isa::Scalar {
+            ipv4::prefetch_nodes(&self.nodes, addresses);
+        }
+    }
+
+    #[inline]
     fn lookup_batch(&self, addresses: &[u32], ids: &mut [u32]) {
+        self.prefetch_batch(addresses);
+        self.lookup_prefetched(addresses, ids);
+    }
+
+    #[inline]
+    fn lookup_prefetched(&self, addresses: &[u32], ids: &mut [u32]) {
         let leaves = match &self.leaves {
             Words::Narrow(leaves) => Leaves::Narrow(leaves),
             Words::Wide(leaves) => Leaves::Wide(leaves),

@@ -105,7 +105,20 @@ impl Lookup<u32> for Dirb {
     }
 
     #[inline]
+    fn prefetch_batch(&self, addresses: &[u32]) {
+        if self.isa != Isa::Scalar {
+            ipv4::prefetch_bytes(&self.bytes, addresses);
+        }
+    }
+
+    #[inline]
     fn lookup_batch(&self, addresses: &[u32], ids: &mut [u32]) {
+        self.prefetch_batch(addresses);
+        self.lookup_prefetched(addresses, ids);
+    }
+
+    #[inline]
+    fn lookup_prefetched(&self, addresses: &[u32], ids: &mut [u32]) {
         assert_eq!(addresses.len(), ids.len(), "one id per address");
         for (addresses, ids) in addresses.chunks(PASS).zip(ids.chunks_mut(PASS)) {
             let mask = ipv4::bytes(self.isa, &self.bytes, addresses, ids);

@@ -43,6 +43,8 @@ pub(super) struct Columns {
     sources4: Column,
     sources6: [u128; BATCH_SIZE],
     source_hops: Column,
+    /// Whether what a lookup of the IPv4 destinations reads first is on its way into the cache.
+    expected4: bool,
     gathered4: Gathered<u32>,
     gathered6: Gathered<u128>,
     tuples: Tuples,
@@ -59,6 +61,7 @@ impl Columns {
         sources4: [0; BATCH_SIZE],
         sources6: [0; BATCH_SIZE],
         source_hops: [0; BATCH_SIZE],
+        expected4: false,
         gathered4: Gathered { addresses: [0; BATCH_SIZE], ids: [0; BATCH_SIZE] },
         gathered6: Gathered { addresses: [0; BATCH_SIZE], ids: [0; BATCH_SIZE] },
         tuples: Tuples::EMPTY,
@@ -222,6 +225,7 @@ impl Batch {
         self.loaded = loaded;
         self.columns.untagged = loaded;
         self.columns.loaded6 = Mask::EMPTY;
+        self.columns.expected4 = false;
         [ip4, ip6]
     }
 

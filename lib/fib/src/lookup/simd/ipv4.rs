@@ -56,10 +56,6 @@ impl Leaves<'_> {
 pub(crate) fn bm19(isa: Isa, nodes: &Nodes, leaves: Leaves<'_>, addresses: &[u32], out: &mut [u32]) -> u32 {
     assert_eq!(addresses.len(), out.len(), "one id per address");
     leaves.check();
-    if isa != Isa::Scalar {
-        // The processor's window holds only a few gathers: these put all misses of the batch in flight at once.
-        addresses.iter().for_each(|address| prefetch(&nodes[(address >> 13) as usize]));
-    }
     match (isa, leaves) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: only chosen where `Isa::available` has found the instructions.
@@ -110,10 +106,6 @@ fn scalar_bm19(nodes: &Nodes, leaves: usize, leaf: impl Fn(usize) -> u32, addres
 pub(crate) fn bytes(isa: Isa, table: &Bytes, addresses: &[u32], out: &mut [u32]) -> u64 {
     assert_eq!(addresses.len(), out.len(), "one id per address");
     assert!(addresses.len() <= 64, "one bit per address");
-    if isa != Isa::Scalar {
-        // As in `bm19`.
-        addresses.iter().for_each(|address| prefetch(&table[(address >> 10) as usize]));
-    }
     match isa {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: only chosen where `Isa::available` has found the instructions.
@@ -123,6 +115,18 @@ pub(crate) fn bytes(isa: Isa, table: &Bytes, addresses: &[u32], out: &mut [u32])
         Isa::Avx2 => unsafe { avx2::bytes(table, addresses, out) },
         _ => scalar_bytes(table, addresses, out),
     }
+}
+
+/// Starts to load the nodes of addresses: the processor's window holds only a few gathers, and this puts all misses in flight at once.
+#[inline]
+pub(crate) fn prefetch_nodes(nodes: &Nodes, addresses: &[u32]) {
+    addresses.iter().for_each(|address| prefetch(&nodes[(address >> 13) as usize]));
+}
+
+/// Starts to load the bytes of addresses, likewise.
+#[inline]
+pub(crate) fn prefetch_bytes(table: &Bytes, addresses: &[u32]) {
+    addresses.iter().for_each(|address| prefetch(&table[(address >> 10) as usize]));
 }
 
 /// The byte of one address.

@@ -30,21 +30,31 @@ impl Batch {
         &self.next_hop
     }
 
-    /// Has `look_up` find the next hops of the destinations of the IPv4 packets of `mask`, and sets them. A packet without a header
-    /// has the destination 0.
+    /// Has `prefetch` start to load what a lookup of the destinations of the IPv4 packets of `mask` reads first, those that are not
+    /// loaded having any.
     #[inline(always)]
-    pub fn look_up4(&mut self, mask: Mask, look_up: impl FnMut(&[u32], &mut [u32])) {
+    pub fn expect4(&mut self, mask: Mask, prefetch: impl FnOnce(&[u32])) {
+        prefetch(&self.columns.destinations4[..mask.span()]);
+        self.columns.expected4 = true;
+    }
+
+    /// Has `look_up` find the next hops of the destinations of the IPv4 packets of `mask`, and sets them. A packet without a header
+    /// has the destination 0. Its third argument: whether they were [expected](Batch::expect4).
+    #[inline(always)]
+    pub fn look_up4(&mut self, mask: Mask, mut look_up: impl FnMut(&[u32], &mut [u32], bool)) {
         let mask = mask & self.live;
         for slot in mask - self.load(mask) {
             self.columns.destinations4[usize::from(slot)] = 0;
         }
-        let Columns { destinations4, gathered4, .. } = &mut self.columns;
+        let Columns { destinations4, gathered4, expected4, .. } = &mut self.columns;
+        let look_up = |addresses: &[u32], ids: &mut [u32]| look_up(addresses, ids, *expected4);
         look_up_column(destinations4, &mut self.next_hop, gathered4, self.live, mask, look_up);
     }
 
-    /// The same of IPv6 packets.
+    /// The same of IPv6 packets, which are never expected.
     #[inline(always)]
-    pub fn look_up6(&mut self, mask: Mask, look_up: impl FnMut(&[u128], &mut [u32])) {
+    pub fn look_up6(&mut self, mask: Mask, mut look_up: impl FnMut(&[u128], &mut [u32], bool)) {
+        let look_up = |addresses: &[u128], ids: &mut [u32]| look_up(addresses, ids, false);
         let mask = mask & self.live;
         self.load_destinations6(mask);
         let Columns { destinations6, gathered6, .. } = &mut self.columns;
