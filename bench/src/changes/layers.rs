@@ -238,7 +238,10 @@ impl Layer for Routes {
         if routes.len() > 1 {
             self.fib.hold();
         }
-        for at in routes {
+        for (n, at) in routes.iter().enumerate() {
+            if let Some(at) = routes.get(n + FibWriter::AHEAD) {
+                self.fib.prefetch(self.routes[*at as usize].0);
+            }
             let (prefix, route) = &self.routes[*at as usize];
             match announce {
                 true => self.fib.insert(*prefix, route.clone())?,
@@ -397,7 +400,10 @@ impl Router {
     }
 
     fn write(&mut self, routes: &[u32], announce: bool) -> Result<()> {
-        for at in routes {
+        for (n, at) in routes.iter().enumerate() {
+            if let Some(at) = routes.get(n + FibWriter::AHEAD) {
+                self.forwarding.prefetch(self.routes[*at as usize].0);
+            }
             let (prefix, route) = &self.routes[*at as usize];
             match announce {
                 true => drop(self.forwarding.insert(*prefix, route.clone())?),
@@ -427,7 +433,11 @@ impl Layer for Router {
             }
         }
         ensure!(messages.len() == routes.len(), "{} of {} messages were understood", messages.len(), routes.len());
-        for message in messages {
+        let mut messages = messages.into_iter();
+        while let Some(message) = messages.next() {
+            if let Some(prefix) = messages.as_slice().get(FibWriter::AHEAD).and_then(Message::prefix) {
+                self.forwarding.prefetch(prefix);
+            }
             self.report(feed, Report::Message { dumped: false, message });
         }
         Ok(())

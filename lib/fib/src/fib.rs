@@ -161,6 +161,18 @@ impl FibWriter {
         Rib { v4: &self.v4.table, v6: &self.v6.table }
     }
 
+    /// So many changes ahead [`prefetch`](Self::prefetch) is early enough.
+    pub const AHEAD: usize = 8;
+
+    /// Starts to load what a change of this prefix's routes needs into the cache, for a caller that knows what comes
+    /// [next but some](Self::AHEAD): changes in no order then do not wait for memory one after the other.
+    pub fn prefetch(&self, prefix: Prefix) {
+        match prefix {
+            Prefix::V4(prefix) => self.v4.table.tree.prefetch(prefix),
+            Prefix::V6(prefix) => self.v6.table.tree.prefetch(prefix),
+        }
+    }
+
     /// Adds a route, replacing the one to the same prefix with the same [`RouteKey`].
     pub fn insert(&mut self, prefix: Prefix, route: Route) -> Result<(), FibError> {
         self.set(prefix, route).map(drop)

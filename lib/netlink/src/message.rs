@@ -34,6 +34,16 @@ pub enum Message {
     MulticastRouteGone(MulticastKey),
 }
 
+impl Message {
+    /// The prefix of a route that is there or gone.
+    pub fn prefix(&self) -> Option<Prefix> {
+        match self {
+            Message::Route(route) | Message::RouteGone(route) => Some(route.prefix),
+            _ => None,
+        }
+    }
+}
+
 /// An interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {

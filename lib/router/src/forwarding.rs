@@ -37,7 +37,7 @@ use perigee_fib::{Fib, Interfaces, NextHopWriter, Published, Rib, Subscriber};
 use perigee_modules::policer::Policer;
 use perigee_modules::rules::Filter;
 use perigee_modules::{Tables, Taps};
-use perigee_net::{InterfaceId, MacAddr};
+use perigee_net::{InterfaceId, MacAddr, Prefix};
 use perigee_packet::PortInfo;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -205,6 +205,11 @@ impl Forwarding {
     /// one. The routes are up to date all the time.
     pub fn hold(&mut self) {
         self.routing.hold();
+    }
+
+    /// Routes of this prefix will change soon: see [`FibWriter::prefetch`](perigee_fib::FibWriter::prefetch).
+    pub fn prefetch(&self, prefix: Prefix) {
+        self.routing.fib().prefetch(prefix);
     }
 
     /// Makes all changes visible to workers, publishing new tables if necessary. To be called once for all changes of a round.

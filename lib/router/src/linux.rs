@@ -15,10 +15,11 @@ use helper_requests::{Done, HelperThread};
 use perigee_api::answers::{self, LinuxStatus};
 use perigee_api::{ApiError, Reply};
 use perigee_config::Config;
+use perigee_fib::FibWriter;
 use perigee_helper::twin::Twin;
 use perigee_helper::{Helper, HelperHealth, NetlinkSockets, TwinStatus};
 use perigee_linux::{AuditReport, Effect, FeedId, Follower, Identity, Input, Port, Report, Setup};
-use perigee_net::Namespace;
+use perigee_net::{Namespace, Prefix};
 use perigee_netlink::message::Message;
 use perigee_netlink::{KernelStatistics, LinkStatistics, Scope, Source, SourceCounters, Update};
 use perigee_worker::Bell;
@@ -160,10 +161,10 @@ impl LinuxSide {
         self.feeds.iter().any(|feed| feed.rest.is_some())
     }
 
-    /// The next report of a feed, if the follower wants reports yet.
-    pub fn next_report(&mut self, id: FeedId) -> Option<Report> {
+    /// The next report of a feed, if the follower wants reports yet; `ahead` is called with a prefix whose routes will change soon.
+    pub fn next_report(&mut self, id: FeedId, ahead: impl FnOnce(Prefix)) -> Option<Report> {
         let ready = self.follower.is_ready_for(id);
-        self.feeds.iter_mut().find(|feed| feed.id == id && ready)?.next()
+        self.feeds.iter_mut().find(|feed| feed.id == id && ready)?.next(ahead)
     }
 
     /// Knows what links in the twins' namespace have lost, if they can be asked.
@@ -275,10 +276,16 @@ impl LinuxSide {
 }
 
 impl OpenFeed {
-    fn next(&mut self) -> Option<Report> {
+    fn next(&mut self, ahead: impl FnOnce(Prefix)) -> Option<Report> {
         loop {
             if let Some((dumped, messages)) = &mut self.rest {
                 if let Some(message) = messages.next() {
+                    // A dump is in order, and most of it is there already.
+                    if !*dumped
+                        && let Some(prefix) = messages.as_slice().get(FibWriter::AHEAD).and_then(Message::prefix)
+                    {
+                        ahead(prefix);
+                    }
                     return Some(Report::Message { dumped: *dumped, message });
                 }
                 self.rest = None;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! How routes are stored: 16 bytes per IPv4 prefix and 40 per IPv6 prefix, not counting what the tree leaves empty.
+//! How routes are stored: 13 bytes per IPv4 prefix and 25 per IPv6 prefix, not counting what the tree leaves empty.
 //!
 //! Most prefixes have one route, and few routes differ: in source, preference, metric or gateway. So each different route
 //! is stored once, with the number of prefixes that have it, and a prefix stores the route's number and its next hop. A

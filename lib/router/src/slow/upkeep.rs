@@ -86,7 +86,7 @@ impl SlowThread {
         self.parts.forwarding.hold();
         for feed in [FeedId::Kernel, FeedId::Zebra] {
             let mut turn = Turn::new(self.now());
-            while let Some(report) = self.linux.next_report(feed) {
+            while let Some(report) = self.linux.next_report(feed, |prefix| self.parts.forwarding.prefetch(prefix)) {
                 turn.look_at_clock_for(&report, || (self.parts.clock)());
                 let input = FromLinux::Reported(feed, report);
                 self.linux.follower.handle(turn.now, input, &mut self.parts.forwarding);
