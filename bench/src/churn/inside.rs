@@ -3,7 +3,7 @@
 
 use super::measure::{self, Plan};
 use super::report::{self, Facts, Row};
-use super::router::{Router, Setup};
+use super::router::{Router, SPIN, Setup, Work};
 use super::table::{Draw, Table};
 use super::{ChurnArgs, JSON, Subject, TEXT, bgp, memory, prefixes, subjects};
 use crate::isolated;
@@ -12,6 +12,7 @@ use crate::traffic;
 use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use perigee_dpdk as dpdk;
+use perigee_fib::structures::DEFAULT4;
 use perigee_lab::{World, isolation};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +36,7 @@ pub fn run(args: &ChurnArgs, folder: &Path) -> Result<ExitCode> {
     let usable = dpdk::usable_cores();
     let other = usable.iter().copied().find(|other| *other != core).unwrap_or(core);
     let bench = Bench { args, table, folder, core, other, usable };
-    let rows = bench.rows()?;
+    let (spin, rows) = bench.rows()?;
     let facts = Facts {
         table: args.routes.as_ref().map_or("synthetic".to_owned(), |file| file.display().to_string()),
         routes: bench.table.counts(),
@@ -43,8 +44,8 @@ pub fn run(args: &ChurnArgs, folder: &Path) -> Result<ExitCode> {
         hugepages: subjects(args)?.iter().all(|subject| bench.hugepages(subject)),
         source_mb: args.destinations as f64 * BUFFER as f64 / 1_048_576.0,
     };
-    fs::write(folder.join(JSON), serde_json::to_string_pretty(&report::json(&rows))?)?;
-    fs::write(folder.join(TEXT), report::text(args, &facts, &rows))?;
+    fs::write(folder.join(JSON), serde_json::to_string_pretty(&report::json(&spin, &rows))?)?;
+    fs::write(folder.join(TEXT), report::text(args, &facts, &spin, &rows))?;
     Ok(if rows.iter().all(Row::is_good) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -70,20 +71,22 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// A router that may use all cores; then this thread, the pump, keeps off the worker's.
-    fn start(&self, subject: &Subject) -> Result<Router> {
+    fn start(&self, subject: &Subject, work: Work) -> Result<Router> {
         let mut all = rustix::thread::CpuSet::new();
         self.usable.iter().for_each(|core| all.set(*core));
         rustix::thread::sched_setaffinity(None, &all)?;
-        let router = Router::start(self.folder, &self.setup(subject)?.config())?;
+        let router = Router::start(self.folder, &self.setup(subject, work).config())?;
         dpdk::pin_current_thread(self.other)?;
         Ok(router)
     }
 
-    fn rows(&self) -> Result<Vec<Row>> {
+    /// The turn in which the worker only spins, and those of the structures.
+    fn rows(&self) -> Result<(Row, Vec<Row>)> {
         let args = self.args;
         let subjects = subjects(args)?;
         let (stable, changing) = self.table.routes();
         let plan = Plan {
+            counted: |worker| worker.transmitted,
             stable: &stable,
             changing: &changing,
             pairs: args.pairs,
@@ -92,22 +95,32 @@ impl Bench<'_> {
             patience: Duration::from_secs(args.patience),
         };
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({elapsed})");
-        let bar = ProgressBar::new((subjects.len() * (args.pairs + 3)) as u64);
+        let bar = ProgressBar::new(((subjects.len() + 1) * (args.pairs + 3)) as u64);
         let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let mut rows = Vec::new();
-        for (number, subject) in subjects.iter().enumerate() {
+        let row = |number: usize, subject: &Subject, plan: &Plan<'_>, work: Result<Work>| {
             bar.set_position((number * (args.pairs + 3)) as u64);
+            let (structure, family) = (subject.name.clone(), subject.family);
             let say = |what: &str| {
-                bar.set_message(format!("{} (IPv{}): {what}", subject.name, subject.family));
+                bar.set_message(format!("{structure} (IPv{family}): {what}"));
                 bar.inc(1);
                 Ok(())
             };
-            let measured = self.start(subject).and_then(|router| measure::turn(&plan, router, say));
-            let measured = measured.map_err(|error| format!("{error:#}"));
-            rows.push(Row { structure: subject.name.clone(), family: subject.family, measured });
-        }
+            let router = work.and_then(|work| self.start(subject, work));
+            let measured = router.and_then(|router| measure::turn(plan, router, say));
+            Row { measured: measured.map_err(|error| format!("{error:#}")), structure, family }
+        };
+        // Under the same changes, which a router with the default structures applies beside it.
+        let spinner = Subject { name: DEFAULT4.name.to_owned(), family: 4 };
+        let script = self.folder.join("spin.lua");
+        fs::write(&script, SPIN)?;
+        let rounds = Plan { counted: |worker| worker.idle_polls, ..plan };
+        let spin = Row { structure: "spin".to_owned(), ..row(0, &spinner, &rounds, Ok(Work::Spins(script))) };
+        let each = subjects.iter().enumerate();
+        let rows = each
+            .map(|(at, subject)| row(at + 1, subject, &plan, self.source(subject.family).map(Work::Forwards)))
+            .collect();
         bar.finish_and_clear();
-        Ok(rows)
+        Ok((spin, rows))
     }
 
     fn mbufs(&self) -> usize {
@@ -120,16 +133,16 @@ impl Bench<'_> {
         Hugepages::reserve(None, memory).is_ok_and(|pages| pages.enough)
     }
 
-    fn setup(&self, subject: &Subject) -> Result<Setup> {
-        Ok(Setup {
+    fn setup(&self, subject: &Subject, work: Work) -> Setup {
+        Setup {
             fib: subject.fib(),
             core: self.core,
             hugepages: self.hugepages(subject),
             memory: memory(self.mbufs(), &subject.fib(), self.table.counts()),
             mbufs: self.mbufs(),
             next_hops: self.args.next_hops,
-            source: self.source(subject.family)?,
-        })
+            work,
+        }
     }
 
     /// The file of packets of a family.

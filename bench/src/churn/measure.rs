@@ -14,8 +14,14 @@ const POLL: Duration = Duration::from_millis(5);
 /// Warm-up for caches and the JIT compiler.
 const WARM: Duration = Duration::from_millis(500);
 
+/// What a worker's rate is counted in.
+pub type Counted = fn(&WorkerStatus) -> u64;
+
 /// The part that all turns have in common.
+#[derive(Clone, Copy)]
 pub struct Plan<'a> {
+    /// What the worker does: packets that it forwards, or rounds of a script.
+    pub counted: Counted,
     /// Routes that stay.
     pub stable: &'a [Route],
     /// Routes that are withdrawn and announced again.
@@ -197,10 +203,10 @@ impl Turn<'_> {
     fn window(&mut self) -> Result<Window> {
         let (worker, cpu) = (self.router.worker()?, self.router.cpu()?);
         let (worker0, cpu0) = std::mem::replace(&mut self.last, (worker.clone(), cpu));
-        let packets = worker.transmitted - worker0.transmitted;
+        let packets = (self.plan.counted)(&worker) - (self.plan.counted)(&worker0);
         ensure!(
             packets > 0,
-            "the router forwarded nothing for {:.1} s; its worker had {:.3} s of its core, which others may want, too",
+            "the router's worker did nothing for {:.1} s; its worker had {:.3} s of its core, which others may want, too",
             worker.uptime - worker0.uptime,
             cpu.worker - cpu0.worker
         );

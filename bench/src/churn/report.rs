@@ -55,7 +55,7 @@ const HEADER: [&str; 13] = [
 ];
 
 /// The table and the facts to understand it.
-pub fn text(args: &ChurnArgs, facts: &Facts, rows: &[Row]) -> String {
+pub fn text(args: &ChurnArgs, facts: &Facts, spin: &Row, rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header(HEADER);
     for row in rows {
@@ -67,12 +67,25 @@ pub fn text(args: &ChurnArgs, facts: &Facts, rows: &[Row]) -> String {
         column.set_cell_alignment(CellAlignment::Right);
     }
     let mut text = format!("{table}\n");
+    text.push_str(&spinning(spin));
     for row in rows {
         if let Err(why) = &row.measured {
             text.push_str(&format!("{} is left out: {why}\n", name(row)));
         }
     }
     text + &notes(args, facts)
+}
+
+/// What the machine alone does to a rate, and to gaps.
+fn spinning(spin: &Row) -> String {
+    match &spin.measured {
+        Ok(measured) => format!(
+            "A worker that only spins, under the same changes: {} of its quiet rate; gap us: {}. That is the machine's noise.\n",
+            with_interval(&measured.ratio, 3),
+            measured.gaps.map(us).join(", ")
+        ),
+        Err(why) => format!("A worker that only spins is left out: {why}\n"),
+    }
 }
 
 fn notes(args: &ChurnArgs, facts: &Facts) -> String {
@@ -109,8 +122,12 @@ fn name(row: &Row) -> String {
     format!("{} (IPv{})", row.structure, row.family)
 }
 
+/// Seconds in whole microseconds.
+fn us(seconds: f64) -> String {
+    format!("{:.0}", seconds * 1e6)
+}
+
 fn cells(row: &Row, measured: &Measured) -> Vec<String> {
-    let us = |gap: f64| format!("{:.0}", gap * 1e6);
     vec![
         name(row),
         format!("{:.1}", measured.mpps.median),
@@ -141,19 +158,36 @@ fn with_interval(Median { median, low, high }: &Median, digits: usize) -> String
     }
 }
 
-/// An object per structure.
-pub fn json(rows: &[Row]) -> Value {
-    rows.iter().map(object).collect()
+/// An object per structure, each with what the machine alone did to a worker that only spins.
+pub fn json(spin: &Row, rows: &[Row]) -> Value {
+    let beside = match &spin.measured {
+        Ok(m) => json!({
+            "rate_ratio": m.ratio.median,
+            "rate_ratio_interval": [m.ratio.low, m.ratio.high],
+            "wall_rate_ratio": m.wall_ratio,
+            "longest_gaps_us": micros(m.gaps),
+            "median_gaps_us": micros(m.usual_gaps),
+        }),
+        Err(why) => json!({"refused": why}),
+    };
+    let with_spin = |row: &Row| {
+        let mut object = object(row);
+        object["spin"] = beside.clone();
+        object
+    };
+    rows.iter().map(with_spin).collect()
+}
+
+/// By kind of window, in whole microseconds.
+fn micros(gaps: [f64; 3]) -> Value {
+    let [quiet, resync, changes] = gaps.map(|gap| (gap * 1e6).round());
+    json!({"quiet": quiet, "resync": resync, "changes": changes})
 }
 
 fn object(row: &Row) -> Value {
     let m = match &row.measured {
         Ok(measured) => measured,
         Err(why) => return json!({"structure": row.structure, "family": row.family, "refused": why}),
-    };
-    let us = |gaps: [f64; 3]| {
-        let [quiet, resync, changes] = gaps.map(|gap| (gap * 1e6).round());
-        json!({"quiet": quiet, "resync": resync, "changes": changes})
     };
     json!({
         "structure": row.structure,
@@ -175,9 +209,27 @@ fn object(row: &Row) -> Value {
         "rss_mb": mb(m.memory.now),
         "rss_peak_mb": mb(m.peak),
         "longest_gap_us": (m.gaps[2] * 1e6).round(),
-        "longest_gaps_us": us(m.gaps),
-        "median_gaps_us": us(m.usual_gaps),
+        "longest_gaps_us": micros(m.gaps),
+        "median_gaps_us": micros(m.usual_gaps),
         "overruns": m.overruns,
         "differences": m.differences,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever reads a structure's object finds the machine's noise in it, or why it is not known.
+    #[test]
+    fn every_structure_has_the_spinning_worker_beside_it() {
+        let row =
+            |structure: &str, why: &str| Row { structure: structure.to_owned(), family: 4, measured: Err(why.into()) };
+        let spin = row("spin", "no script");
+        let objects = json(&spin, &[row("auto", "too big"), row("bm19", "too slow")]);
+        for (object, name) in objects.as_array().unwrap().iter().zip(["auto", "bm19"]) {
+            assert_eq!((&object["structure"], &object["spin"]["refused"]), (&json!(name), &json!("no script")));
+        }
+        assert!(spinning(&spin).contains("no script"));
+    }
 }

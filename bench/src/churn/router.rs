@@ -39,20 +39,38 @@ pub struct Setup {
     pub mbufs: usize,
     /// Gateways.
     pub next_hops: u32,
-    /// The packets.
-    pub source: PathBuf,
+    /// What the worker does.
+    pub work: Work,
 }
+
+/// What a router's worker does.
+#[derive(Debug, Clone)]
+pub enum Work {
+    /// It forwards the packets of this file, over and over.
+    Forwards(PathBuf),
+    /// It runs this script, which computes and counts its rounds as empty polls: nothing ever comes.
+    Spins(PathBuf),
+}
+
+/// That script.
+pub const SPIN: &str = include_str!("spin.lua");
 
 impl Setup {
     /// All packets come from `source` and leave by `sink`; by `spare` if no route of Linux's covers them.
     pub fn config(&self) -> String {
-        let Setup { fib: (v4, v6), core, hugepages, memory, mbufs, next_hops, source } = self;
-        let (source, sink4, sink6) = (source.display(), SINK.0.to_bits() + 1, SINK.2.to_bits() + 1);
+        let Setup { fib: (v4, v6), core, hugepages, memory, mbufs, next_hops, work } = self;
+        let (sink4, sink6) = (SINK.0.to_bits() + 1, SINK.2.to_bits() + 1);
+        let (source, script) = match work {
+            Work::Forwards(packets) => {
+                (format!("net_pcap0,rx_pcap={},infinite_rx=1", packets.display()), String::new())
+            }
+            Work::Spins(script) => ("net_null2,no-rx=1".to_owned(), format!("script = \"{}\"\n", script.display())),
+        };
         let (sink4, sink6) = (std::net::Ipv4Addr::from_bits(sink4), std::net::Ipv6Addr::from_bits(sink6));
         let mut text = format!(
             "[router]\nname = \"churn\"\nsocket = \"{SOCKET}\"\ncores = [{core}]\nidle = \"poll\"\nmbufs = {mbufs}\n\
-             fib = [\"{v4}\", \"{v6}\"]\n\n[eal]\nhugepages = {hugepages}\nmemory = {memory}\n\n\
-             [port.source]\ndevice = \"net_pcap0,rx_pcap={source},infinite_rx=1\"\nmac = \"02:00:00:00:00:00\"\n\
+             fib = [\"{v4}\", \"{v6}\"]\n{script}\n[eal]\nhugepages = {hugepages}\nmemory = {memory}\n\n\
+             [port.source]\ndevice = \"{source}\"\nmac = \"02:00:00:00:00:00\"\n\
              addresses = [\"100.126.0.1/24\", \"fd00:0:0:2::1/64\"]\n\n\
              [port.{SINK_PORT}]\ndevice = \"net_null0,no-rx=1\"\nmac = \"02:00:00:00:00:01\"\n\
              addresses = [\"{sink4}/{}\", \"{sink6}/{}\"]\n\n\
@@ -205,19 +223,23 @@ mod tests {
             memory: 256,
             mbufs: 32_767,
             next_hops: 8,
-            source: "/tmp/source.pcap".into(),
+            work: Work::Forwards("/tmp/source.pcap".into()),
         }
     }
 
     #[test]
     fn the_configuration_is_a_valid_one() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("churn.toml");
-        fs::write(&file, setup().config()).unwrap();
-        let machine = Machine { fib: super::super::lookups().names(), ..Machine::here() };
-        let config = Config::load_on(&file, &machine).unwrap();
-        assert_eq!((config.ports.len(), config.neighbors.len(), config.all_routes().count()), (3, 18, 2));
-        assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+        let (file, script) = (folder.path().join("churn.toml"), folder.path().join("spin.lua"));
+        fs::write(&script, SPIN).unwrap();
+        for work in [setup().work, Work::Spins(script)] {
+            fs::write(&file, Setup { work: work.clone(), ..setup() }.config()).unwrap();
+            let machine = Machine { fib: super::super::lookups().names(), ..Machine::here() };
+            let config = Config::load_on(&file, &machine).unwrap();
+            assert_eq!((config.ports.len(), config.neighbors.len(), config.all_routes().count()), (3, 18, 2));
+            assert_eq!(config.router.script.is_some(), matches!(work, Work::Spins(_)));
+            assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+        }
     }
 
     #[test]
