@@ -2,10 +2,13 @@
 //! `perigee route`: static routes of a running router. They last until it ends; `perigee show config` prints what keeps
 //! them.
 
+mod load;
+
 use crate::client::RouterArg;
 use crate::client::connect;
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use load::LoadArgs;
 use perigee_api::queries::{AddRoute, DeleteRoute};
 use perigee_api::{RouteChange, RouteGateway};
 use perigee_net::Prefix;
@@ -18,6 +21,8 @@ use std::str::FromStr;
 pub enum RouteCommand {
     /// Add a route: `perigee route add 10.1.0.0/16 via 10.0.0.2`, or with several gateways `via 10.0.0.2 weight 2 via 10.0.0.3`
     Add(RouteArgs),
+    /// Add or change routes from a file, one a line: `10.1.0.0/16 via 10.0.0.2 dev wan metric 10`, and whatever else `route add` takes
+    Load(LoadArgs),
     /// Delete a static route: `perigee route del 10.1.0.0/16 via 10.0.0.2`
     Del(RouteArgs),
 }
@@ -38,31 +43,31 @@ pub struct RouteArgs {
 }
 
 pub fn route(command: &RouteCommand) -> Result<ExitCode> {
-    let (RouteCommand::Add(args) | RouteCommand::Del(args)) = command;
-    let change = change(args)?;
-    let client = connect(&args.router)?;
     let outcome = match command {
-        RouteCommand::Add(_) => client.ask(&AddRoute(change))?,
-        RouteCommand::Del(_) => client.ask(&DeleteRoute(change))?,
+        RouteCommand::Load(args) => return load::load(args),
+        RouteCommand::Add(args) => connect(&args.router)?.ask(&AddRoute(change(args.prefix, &args.words)?))?,
+        RouteCommand::Del(args) => connect(&args.router)?.ask(&DeleteRoute(change(args.prefix, &args.words)?))?,
     };
     println!("{}", outcome.message);
     Ok(ExitCode::SUCCESS)
 }
 
-fn change(args: &RouteArgs) -> Result<RouteChange> {
-    let mut change = RouteChange::of(args.prefix);
+/// The change that the words behind a prefix ask for.
+fn change(prefix: Prefix, words: &[impl AsRef<str>]) -> Result<RouteChange> {
+    let mut change = RouteChange::of(prefix);
     let mut gateways: Vec<RouteGateway> = Vec::new();
-    for pair in args.words.chunks(2) {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    for pair in words.chunks(2) {
         match (pair, gateways.last_mut()) {
-            ([word, value], _) if word == "via" || word == "recursive" => {
+            ([word, value], _) if *word == "via" || *word == "recursive" => {
                 let via: IpAddr =
                     value.parse().map_err(|_| anyhow::anyhow!("{word} {value}: expected an IP address"))?;
-                gateways.push(RouteGateway { via, dev: None, recursive: word == "recursive", weight: 1 });
+                gateways.push(RouteGateway { via, dev: None, recursive: *word == "recursive", weight: 1 });
             }
-            ([word, value], Some(gateway)) if word == "dev" => gateway.dev = Some(value.clone()),
-            ([word, value], Some(gateway)) if word == "weight" => gateway.weight = number("weight", value)?,
-            ([word, value], _) if word == "metric" => change.metric = number("metric", value)?,
-            ([word, value], _) if word == "preference" => change.preference = Some(number("preference", value)?),
+            ([word, value], Some(gateway)) if *word == "dev" => gateway.dev = Some((*value).to_owned()),
+            ([word, value], Some(gateway)) if *word == "weight" => gateway.weight = number("weight", value)?,
+            ([word, value], _) if *word == "metric" => change.metric = number("metric", value)?,
+            ([word, value], _) if *word == "preference" => change.preference = Some(number("preference", value)?),
             (other, _) => {
                 anyhow::bail!(
                     "found `{}`, expected `via ADDRESS`, and after it `dev INTERFACE` or `weight N`; or `recursive ADDRESS`, \

@@ -553,6 +553,30 @@ objects! {
         /// One sentence.
         pub message: String,
     }
+
+    /// What became of routes that were to be set.
+    #[derive(Default)]
+    pub struct LoadedRoutes {
+        /// There was none of their prefix, preference and metric.
+        pub added: u64,
+        /// They replaced one.
+        pub changed: u64,
+        /// They were there already.
+        pub unchanged: u64,
+        /// They are not there.
+        pub refused: u64,
+        /// The first of those.
+        pub first_refused: Option<RefusedRoute>,
+    }
+
+    /// A route that was refused.
+    #[derive(Default)]
+    pub struct RefusedRoute {
+        /// Its place in the request, from 0.
+        pub at: u64,
+        /// One sentence.
+        pub why: String,
+    }
 }
 
 fn yes() -> bool {

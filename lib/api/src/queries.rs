@@ -6,9 +6,9 @@
 //! and returns, and docs/api.md.
 
 use crate::answers::{
-    AuditReport, ConfigText, DropStatus, FibStatus, FilterStatus, LinuxStatus, ModuleStatus, MulticastEntry,
-    NeighborEntry, NeighborUsage, NextHopEntry, Outcome, PortStatus, RouteList, ScriptStatus, SlowPathStatus,
-    VersionStatus, WorkerStatus,
+    AuditReport, ConfigText, DropStatus, FibStatus, FilterStatus, LinuxStatus, LoadedRoutes, ModuleStatus,
+    MulticastEntry, NeighborEntry, NeighborUsage, NextHopEntry, Outcome, PortStatus, RouteList, ScriptStatus,
+    SlowPathStatus, VersionStatus, WorkerStatus,
 };
 use crate::ask::ApiError;
 use crate::declare::{endpoint, objects, queries};
@@ -54,6 +54,13 @@ queries! {
     /// Deletes a static route: the one of this prefix and metric, and of these gateways and this preference if given.
     DELETE "/v1/routes": DeleteRoute(RouteChange) -> Outcome,
         expected "{\"prefix\": PREFIX, \"via\": ADDRESS, \"dev\": INTERFACE}";
+
+    /// Sets static routes, until the router ends: adds those that are new, replaces those that the API has added otherwise. All become
+    /// visible together; one that is refused keeps no other out.
+    POST "/v1/routes/load": LoadRoutes {
+        /// As many as fit a request of 64 kB, some 800 of one gateway each.
+        routes: Vec<RouteChange>,
+    } -> LoadedRoutes, expected "{\"routes\": [{\"prefix\": PREFIX, \"via\": ADDRESS, \"dev\": INTERFACE}]}";
 
     /// Shows the lookup structures, and how much memory they take.
     GET "/v1/fib": ShowFib {} -> Vec<FibStatus>;

@@ -43,6 +43,9 @@ fn answers_are_the_bytes_they_were() {
     answers::<ShowNeighborUsage>(
         r#"[{"dev":"left","family":"IPv4","known":3,"known_limit":65536,"unconfirmed":1,"unresolved":2,"unresolved_limit":1024}]"#,
     );
+    answers::<LoadRoutes>(
+        r#"{"added":3,"changed":1,"first_refused":{"at":4,"why":"gateway 192.0.2.1 is not on a connected network"},"refused":1,"unchanged":0}"#,
+    );
     answers::<FlushNeighbors>(r#"{"message":"3 neighbors forgotten"}"#);
     answers::<ShowNextHops>(
         r#"[{"dev":"left","id":5,"kind":"connected","mac":null,"target":null,"uses":2,"via":null},{"dev":"right","id":7,"kind":"neighbor","mac":"02:00:00:00:02:02","target":null,"uses":3,"via":"10.0.2.2"},{"dev":null,"id":9,"kind":"group","mac":null,"members":[{"id":7,"share":0.6640625,"weight":2},{"id":8,"share":0.3359375,"weight":1}],"target":null,"uses":1,"via":null},{"dev":"right","id":11,"kind":"recursive","mac":null,"target":7,"uses":3,"via":"10.0.2.2"}]"#,

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! Operator routes: those that the API adds and deletes while the router runs.
 
-use super::{Forwarding, Routing};
+use super::{Forwarding, Routing, Undo, with_links};
+use perigee_api::answers::{LoadedRoutes, RefusedRoute};
 use perigee_api::{ApiError, RouteChange, RouteGateway};
+use perigee_fib::FibWriter;
 use perigee_net::{InterfaceId, Member, Multipath, Prefix, Route, RouteKey, RouteSource, RouteTarget};
 use std::net::IpAddr;
 
@@ -94,6 +96,69 @@ impl Forwarding {
             message.push_str("; it is not used before a route leads to its gateway");
         }
         Ok(message)
+    }
+
+    /// Sets routes, and makes them visible to workers as one run.
+    pub(crate) fn load_routes(&mut self, changes: &[RouteChange]) -> LoadedRoutes {
+        let (mut unchanged, mut refused, mut made) = (0, Vec::new(), Vec::new());
+        self.hold();
+        for (at, change) in changes.iter().enumerate() {
+            if let Some(ahead) = changes.get(at + FibWriter::AHEAD) {
+                self.prefetch(ahead.prefix);
+            }
+            match self.set_route(change) {
+                Ok(Some(undo)) => made.push((at, undo)),
+                Ok(None) => unchanged += 1,
+                Err(error) => refused.push((at, error.message)),
+            }
+        }
+        if let Err(error) = self.publish() {
+            let is_out = |prefix| error.is_about(prefix) || self.routing.fib().is_refused(prefix);
+            let (out, stay): (Vec<_>, Vec<_>) = made.into_iter().partition(|(_, (prefix, ..))| is_out(*prefix));
+            made = stay;
+            refused.extend(out.iter().map(|(at, _)| (*at, error.to_string())));
+            // The last first: a route may have been named twice.
+            out.into_iter().rev().for_each(|(_, undo)| self.unset_route(undo));
+            self.publish_or_warn();
+        }
+        let added = made.iter().filter(|(_, (.., before))| before.is_none()).count() as u64;
+        LoadedRoutes {
+            added,
+            changed: made.len() as u64 - added,
+            unchanged,
+            refused: refused.len() as u64,
+            first_refused: refused.into_iter().min().map(|(at, why)| RefusedRoute { at: at as u64, why }),
+        }
+    }
+
+    /// Sets a route; `None` if it was there already.
+    fn set_route(&mut self, change: &RouteChange) -> Result<Option<Undo>, ApiError> {
+        let (prefix, route) = route_to_add(&self.routing, change)?;
+        let key = route.key();
+        let before = self.rib().route(prefix, key).cloned();
+        let of_configuration = before.is_some() && !self.routing.is_operator_route(prefix, key);
+        // The configuration names the links of all neighbors.
+        let named = if of_configuration { with_links(&self.routing, &route) } else { route.clone() };
+        if before.as_ref() == Some(&named) {
+            return Ok(None);
+        }
+        if of_configuration {
+            let message = format!("there is a route to {prefix} with metric {} in the configuration", change.metric);
+            return Err(ApiError::conflict(message));
+        }
+        self.routing.add(prefix, route).map_err(|error| ApiError::invalid(error.to_string()))?;
+        Ok(Some((prefix, key, before)))
+    }
+
+    /// Takes back what [`set_route`](Self::set_route) did.
+    fn unset_route(&mut self, (prefix, key, before): Undo) {
+        let undone = match before {
+            Some(route) => self.routing.add(prefix, route),
+            None => self.routing.remove(prefix, key).map(drop),
+        };
+        if let Err(error) = undone {
+            tracing::error!("the route to {prefix} is not as it was: {error}");
+        }
     }
 
     /// Deletes a static or operator route, and makes that visible to workers; the answer says what was done.

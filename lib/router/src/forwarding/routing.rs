@@ -172,6 +172,8 @@ impl Routing {
         };
         let (before, now) = (keyed(before), keyed(now));
         let mut undo = Vec::new();
+        // A file of a million routes is one run.
+        self.fib.hold();
         for ((prefix, key), route) in now.iter().filter(|(key, _)| !self.operator.contains_key(key)) {
             let present = self.rib().route(*prefix, *key).cloned();
             if present.as_ref() == Some(route) {

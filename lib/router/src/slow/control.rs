@@ -3,7 +3,7 @@
 
 use super::SlowThread;
 use crate::show::{self, View};
-use perigee_api::answers::{Outcome, WorkerStatus};
+use perigee_api::answers::{LoadedRoutes, Outcome, WorkerStatus};
 use perigee_api::queries::{FlushNeighbors, ShowWorkers};
 use perigee_api::taps::{TapOn, TapRequest};
 use perigee_api::{Answers, ApiError, Request, RouteChange};
@@ -23,6 +23,7 @@ impl SlowThread {
             Request::Resync(_, reply) => self.linux.resync(reply),
             Request::Audit(query, reply) => self.linux.audit(self.now(), query.repair, reply),
             Request::AddRoute(query, reply) => reply.send(self.route_add(&query.0)),
+            Request::LoadRoutes(query, reply) => reply.send(Ok(self.route_load(&query.routes))),
             Request::DeleteRoute(query, reply) => reply.send(self.route_del(&query.0)),
             Request::FlushNeighbors(query, reply) => reply.send(self.flush_neighbors(&query)),
             Request::Reload(query, reply) => self.reload(query.script.as_deref(), reply),
@@ -63,6 +64,14 @@ impl SlowThread {
         tracing::info!("{message}");
         self.follow_gateways();
         Ok(Outcome { message })
+    }
+
+    fn route_load(&mut self, changes: &[RouteChange]) -> LoadedRoutes {
+        let loaded = self.parts.forwarding.load_routes(changes);
+        let LoadedRoutes { added, changed, refused, .. } = loaded;
+        tracing::info!("of {} static routes {added} were added, {changed} changed, {refused} refused", changes.len());
+        self.follow_gateways();
+        loaded
     }
 
     fn route_del(&mut self, change: &RouteChange) -> Result<Outcome, ApiError> {

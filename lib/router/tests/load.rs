@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+//! Routes that are set many at once, by the API and by a reload: the same as one after the other.
+
+mod common;
+
+use common::*;
+use perigee_api::RouteChange;
+use perigee_api::answers::{LoadedRoutes, RouteList};
+use perigee_api::queries::{LoadRoutes, ShowRoutes};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+fn via(prefix: &str, gateway: &str) -> RouteChange {
+    RouteChange { via: Some(gateway.parse().unwrap()), ..RouteChange::of(prefix.parse().unwrap()) }
+}
+
+fn shown(bed: &mut Bed) -> RouteList {
+    ask(bed, ShowRoutes { within: None, limit: Some(usize::MAX) }).unwrap()
+}
+
+/// Sends one packet to an address; returns how many the workers send on port b.
+fn forwarded(router: &mut OnDisk, destination: &str) -> u64 {
+    let before = router.bed.counters[0].port_transmitted(1);
+    router.receive(&udp(destination, 64, 1));
+    router.bed.counters[0].port_transmitted(1) - before
+}
+
+fn counts(loaded: &LoadedRoutes) -> [u64; 4] {
+    [loaded.added, loaded.changed, loaded.unchanged, loaded.refused]
+}
+
+#[test]
+fn loaded_routes_are_used_and_what_is_refused_keeps_no_other_out() {
+    let text = TWO_PORTS.to_owned()
+        + &neighbors(&[("10.0.2.2", PEER_B)])
+        + "[[route]]\nprefix = \"10.7.0.0/16\"\nvia = \"10.0.2.2\"\n";
+    let mut router = OnDisk::new(&text, ONE_EACH);
+    let routes = vec![
+        via("10.9.0.0/16", "10.0.2.2"),
+        via("10.8.0.0/16", "192.0.2.1"),
+        via("10.6.0.0/16", "10.0.2.3"),
+        via("10.7.0.0/16", "10.0.2.3"),
+        via("10.7.0.0/16", "10.0.2.2"),
+    ];
+    let loaded = ask(&mut router.bed, LoadRoutes { routes: routes.clone() }).unwrap();
+    assert_eq!(counts(&loaded), [2, 0, 1, 2], "{loaded:?}");
+    let first = loaded.first_refused.unwrap();
+    assert_eq!(first.at, 1);
+    assert!(first.why.contains("192.0.2.1 is not on a connected network"), "{}", first.why);
+    assert_eq!(forwarded(&mut router, "10.9.0.1"), 1);
+    // Once more, one of them by another gateway.
+    let mut again = routes;
+    again[2] = via("10.6.0.0/16", "10.0.2.2");
+    let loaded = ask(&mut router.bed, LoadRoutes { routes: again }).unwrap();
+    assert_eq!(counts(&loaded), [0, 1, 2, 2], "{loaded:?}");
+    let why = ask(&mut router.bed, LoadRoutes { routes: vec![via("10.7.0.0/16", "10.0.2.3")] }).unwrap().first_refused;
+    assert!(why.unwrap().why.contains("in the configuration"));
+    router.bed.settle();
+    assert_eq!(forwarded(&mut router, "10.6.0.1"), 1);
+    router.end();
+}
+
+/// In any order, prefixes within one another and named several times: as if each had been loaded alone.
+#[test]
+fn a_run_ends_as_its_routes_one_by_one() {
+    for seed in 0..8 {
+        println!("seed {seed}");
+        let mut random = StdRng::seed_from_u64(seed);
+        let [mut together, mut alone] = [0, 1].map(|_| OnDisk::new(TWO_PORTS, ONE_EACH));
+        for _ in 0..4 {
+            let route = |random: &mut StdRng| {
+                let length = random.random_range(8..=32);
+                let address = format!("20.{}.{}.0/{length}", random.random_range(0..4), random.random_range(0..4) * 64);
+                let prefix = perigee_net::Prefix::around(&address).unwrap();
+                let gateway = ["10.0.1.9", "10.0.2.2", "10.0.2.3", "192.0.2.1"][random.random_range(0..4)];
+                let recursive = random.random_range(0..4) == 0;
+                let gateway = if recursive { "20.1.64.1" } else { gateway };
+                let metric = random.random_range(0..2);
+                RouteChange { via: Some(gateway.parse().unwrap()), recursive, metric, ..RouteChange::of(prefix) }
+            };
+            let routes: Vec<RouteChange> = (0..200).map(|_| route(&mut random)).collect();
+            let mut sum = [0; 4];
+            for route in &routes {
+                let loaded = ask(&mut alone.bed, LoadRoutes { routes: vec![route.clone()] }).unwrap();
+                sum.iter_mut().zip(counts(&loaded)).for_each(|(sum, count)| *sum += count);
+            }
+            let loaded = ask(&mut together.bed, LoadRoutes { routes }).unwrap();
+            assert_eq!(counts(&loaded), sum, "seed {seed}");
+            assert!(sum[0] > 0 && sum[3] > 0);
+            assert_eq!(shown(&mut together.bed).routes, shown(&mut alone.bed).routes, "seed {seed}");
+        }
+        for _ in 0..200 {
+            let text = format!(
+                "20.{}.{}.{}",
+                random.random_range(0..5),
+                random.random_range(0..256),
+                random.random_range(0..256)
+            );
+            let [one, other] =
+                [&mut together, &mut alone].map(|router| router.receive(&udp(&text, 64, 1)).map(|port| port.len()));
+            assert_eq!(one, other, "{text}, seed {seed}");
+        }
+        [together, alone].into_iter().for_each(OnDisk::end);
+    }
+}
+
+#[test]
+fn a_reload_with_many_routes_ends_as_routes_one_by_one() {
+    let mut router = OnDisk::new(TWO_PORTS, ONE_EACH);
+    let route = |n: usize, gateway: usize| {
+        format!("[[route]]\nprefix = \"20.{}.{}.0/24\"\nvia = \"10.0.2.{gateway}\"\n", n / 200, n % 200)
+    };
+    let text = |skip: usize, gateway: usize| {
+        TWO_PORTS.to_owned() + &(0..600).filter(|n| n % 3 != skip).map(|n| route(n, gateway)).collect::<String>()
+    };
+    for (skip, gateway) in [(0, 2), (1, 2), (2, 3)] {
+        router.reload(&text(skip, gateway)).unwrap();
+        let list = shown(&mut router.bed).routes;
+        let list: Vec<_> = list
+            .iter()
+            .filter(|route| route.source.name() == "static")
+            .map(|route| (route.prefix, route.via))
+            .collect();
+        let expected = (0..600).filter(|n| n % 3 != skip).map(|n| {
+            let prefix = format!("20.{}.{}.0/24", n / 200, n % 200);
+            (prefix.parse().unwrap(), Some(format!("10.0.2.{gateway}").parse().unwrap()))
+        });
+        assert_eq!(list, expected.collect::<Vec<_>>());
+    }
+    router.end();
+}
