@@ -4,7 +4,11 @@
 use crate::{PORTS, Pair};
 use perigee_tests::{Asserts, Good, World, wait_until};
 
-perigee_tests::scenarios![packets_cross_with_every_lookup_structure, the_command_line_chooses_before_the_configuration,];
+perigee_tests::scenarios![
+    packets_cross_with_every_lookup_structure,
+    the_command_line_chooses_before_the_configuration,
+    routes_are_loaded_from_a_file,
+];
 
 /// The names of all structures, as `perigee check` lists them: IPv4, IPv6.
 fn names(world: &World) -> [Vec<String>; 2] {
@@ -63,4 +67,31 @@ fn the_command_line_chooses_before_the_configuration(world: &World) {
     assert_eq!(report["ping"]["loss"].as_f64(), Some(0.0), "{report}");
     let file = world.configuration("", PORTS).display().to_string();
     world.perigee(&["run", "--fib", "bogus", &file]).refused("found --fib bogus, expected auto");
+}
+
+fn routes_are_loaded_from_a_file(world: &World) {
+    let Pair { client, server } = Pair::new(world);
+    server.run("ip addr add 10.7.0.1/32 dev lo").good();
+    let router = world.router("", PORTS);
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let write = |text: &str| std::fs::write(file.path(), text).expect("the file");
+    let load = format!("route load {}", file.path().display());
+    // More than one request holds.
+    let many: String = (0..3000).map(|n| format!("20.{}.{}.0/24 via 10.0.2.2\n", n / 250, n % 250)).collect();
+    write(&format!("# from a file\n10.7.0.0/24 via 10.0.2.2\n{many}"));
+    let done = router.ask(&load).good().out;
+    assert!(done.contains("3001 added, 0 changed, 0 as they were, 0 refused"), "{done}");
+    client.reaches("10.7.0.1");
+    write(&format!("{many}30.0.0.0/8 via 192.0.2.1\n10.7.0.0/24 via 10.0.2.3\n"));
+    let partly = router.ask(&load);
+    assert_eq!(partly.code, Some(1));
+    let expected = [
+        "0 added, 1 changed, 3000 as they were, 1 refused",
+        "the first refused is line 3001: gateway 192.0.2.1 is not on",
+    ];
+    assert!(expected.iter().all(|text| partly.out.contains(text)), "{}", partly.out);
+    write("10.8.0.0/24 via 10.0.2.2\n10.9.0.0/24 by 10.0.2.2\n");
+    router.ask(&load).refused("line 2; no route was loaded");
+    router.alone();
+    router.stop();
 }
