@@ -91,7 +91,7 @@ fn routes_are_loaded_from_a_file(world: &World) {
     ];
     assert!(expected.iter().all(|text| partly.out.contains(text)), "{}", partly.out);
     write("10.8.0.0/24 via 10.0.2.2\n10.9.0.0/24 by 10.0.2.2\n");
-    router.ask(&load).refused("line 2; no route was loaded");
+    router.ask(&load).refused("line 2 has a mistake; no route was loaded");
     router.alone();
     router.stop();
 }

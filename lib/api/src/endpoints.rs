@@ -18,7 +18,7 @@ use crate::declare::{PATIENCE, Visitor};
 use crate::queries::{self, Capture, Metrics, Request, Trace};
 use crate::{Endpoint, Query, metrics, stream};
 
-/// The longest request body in bytes; the longest sensible one has a hundred.
+/// The longest request body in bytes; but for routes that are loaded, the longest sensible one has a hundred.
 const LONGEST_BODY: usize = 64 * 1024;
 
 /// How old counters may be that strangers are shown. To gather them takes the slow path longer than to forward some thousand packets.

@@ -58,7 +58,7 @@ queries! {
     /// Sets static routes, until the router ends: adds those that are new, replaces those that the API has added otherwise. All become
     /// visible together; one that is refused keeps no other out.
     POST "/v1/routes/load": LoadRoutes {
-        /// As many as fit a request of 64 kB, some 800 of one gateway each.
+        /// As many as fit a request of 64 kB, some 1,000 of one gateway each.
         routes: Vec<RouteChange>,
     } -> LoadedRoutes, expected "{\"routes\": [{\"prefix\": PREFIX, \"via\": ADDRESS, \"dev\": INTERFACE}]}";
 

@@ -39,7 +39,13 @@ pub fn load(args: &LoadArgs) -> Result<ExitCode> {
     let (mut sum, mut first) = (LoadedRoutes::default(), None);
     for part in parts(routes(&text).flatten()) {
         let (lines, routes): (Vec<usize>, Vec<RouteChange>) = part.into_iter().unzip();
-        let done = client.ask(&LoadRoutes { routes })?;
+        let done = client.ask(&LoadRoutes { routes }).with_context(|| {
+            let LoadedRoutes { added, changed, .. } = sum;
+            let line = lines.first().copied().unwrap_or(0);
+            format!(
+                "stopped before line {line}, with {added} added and {changed} changed; load the file again to go on"
+            )
+        })?;
         sum.added += done.added;
         sum.changed += done.changed;
         sum.unchanged += done.unchanged;
@@ -76,9 +82,18 @@ fn routes(text: &str) -> impl Iterator<Item = Result<(usize, RouteChange)>> {
             let prefix = Prefix::around(prefix).map_err(|error| anyhow!("{error}"))?;
             let words: Vec<&str> = words.collect();
             ensure!(words.len() > 1, "found no gateway behind {prefix}, expected `via ADDRESS` or `recursive ADDRESS`");
-            change(prefix, &words)
+            let route = change(prefix, &words)?;
+            ensure!(
+                !route.gateways.is_empty() || route.via.is_some(),
+                "found no gateway, expected `via ADDRESS` or `recursive ADDRESS`"
+            );
+            ensure!(
+                serde_json::to_string(&route)?.len() < PART,
+                "found a route of over {PART} bytes; it has too many gateways"
+            );
+            Ok(route)
         };
-        let route = route().with_context(|| format!("line {}; no route was loaded", at + 1));
+        let route = route().with_context(|| format!("line {} has a mistake; no route was loaded", at + 1));
         Some(route.map(|route| (at + 1, route)))
     })
 }
@@ -115,12 +130,15 @@ mod tests {
 
     #[test]
     fn a_mistake_is_told_with_its_line() {
-        for (line, told) in
-            [("10.1.0.0/99 via 10.0.0.1", "99"), ("10.1.0.0/16", "no gateway"), ("10.1.0.0/16 over it", "over it")]
-        {
+        for (line, told) in [
+            ("10.1.0.0/99 via 10.0.0.1", "99"),
+            ("10.1.0.0/16", "no gateway"),
+            ("10.1.0.0/16 metric 5", "no gateway"),
+            ("10.1.0.0/16 over it", "over it"),
+        ] {
             let text = format!("10.0.0.0/16 via 10.9.0.1\n{line}\n");
             let error = format!("{:#}", routes(&text).find_map(Result::err).unwrap());
-            assert!(error.starts_with("line 2; no route was loaded") && error.contains(told), "{error}");
+            assert!(error.starts_with("line 2 has a mistake; no route was loaded") && error.contains(told), "{error}");
         }
     }
 

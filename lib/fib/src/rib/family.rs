@@ -21,7 +21,7 @@ use crate::next_hop::writer::{NextHopError, NextHopWriter};
 use crate::rib::entries::{Entry, Store, Table};
 use crate::rib::loaded::Loaded;
 use crate::rib::recursion::{Family, Gateways, Settled, Spec, recursive};
-use perigee_net::{PrefixOf, Route, RouteKey};
+use perigee_net::{Prefix, PrefixOf, Route, RouteKey};
 
 /// One family's routes, the gateways that they name without an interface, and the lookup structure that follows from both.
 pub(crate) struct FamilyTables<A: Family> {
@@ -39,6 +39,8 @@ struct Held<A> {
     changes: Vec<(PrefixOf<A>, Option<NextHopId>)>,
     /// Prefixes that it had no room for, and that are not in it: when others leave, a few are tried again.
     refused: BTreeSet<PrefixOf<A>>,
+    /// The first error since the last commit that nobody has been told.
+    untold: Option<LookupError>,
 }
 
 /// So many refused prefixes are tried again in a commit that removes prefixes: each may have a whole table rebuilt in vain.
@@ -85,7 +87,7 @@ where
 {
     /// No routes yet; `lookup` is empty.
     pub fn new(lookup: Box<dyn LookupWriter<A>>) -> Self {
-        let held = Held { on: false, changes: Vec::new(), refused: BTreeSet::new() };
+        let held = Held { on: false, changes: Vec::new(), refused: BTreeSet::new(), untold: None };
         Self { table: Table::default(), gateways: Gateways::new(false), lookup, held }
     }
 
@@ -109,7 +111,15 @@ where
         self.held.on = false;
         let held = self.let_go();
         let commit = self.lookup.commit();
-        held.and(commit)
+        // Unless it has found room meanwhile.
+        let still = |error: &LookupError| match error {
+            LookupError::Full { prefix, .. } => {
+                self.held.refused.iter().any(|refused| Prefix::from(*refused) == *prefix)
+            }
+            _ => !self.held.refused.is_empty() || !self.held.changes.is_empty(),
+        };
+        let untold = self.held.untold.take().filter(still);
+        untold.map_or(Ok(()), Err).and(held).and(commit)
     }
 
     /// Gives the lookup structure what is held back.
@@ -300,8 +310,10 @@ where
         if first.is_empty() {
             return self.settle_prefix(next_hops, prefix);
         }
-        // What follows is stored at once. What has no room stays behind, and is no reason to refuse this.
-        let _ = self.let_go();
+        // What follows is stored at once. What has no room stays behind, and is no reason to refuse this; the commit says so.
+        if let Err(error) = self.let_go() {
+            self.held.untold.get_or_insert(error);
+        }
         let settled = self.gateways.settle(&self.table, &first);
         let result = self.follow(next_hops, prefix, &settled);
         if result.is_err() {

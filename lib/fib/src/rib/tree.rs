@@ -62,10 +62,10 @@ impl<A: Address, V: Copy> Occupied<'_, A, V> {
     }
 }
 
-/// Which of some nodes `prefix` is in, by their first prefixes.
+/// Which of some nodes `prefix` is in, by their first prefixes; what is before all of them is in the first one, whose own says nothing.
 #[inline]
 fn which<A: Address>(firsts: &[PrefixOf<A>], prefix: PrefixOf<A>) -> usize {
-    firsts.partition_point(|first| *first <= prefix).saturating_sub(1)
+    firsts.get(1..).map_or(0, |rest| rest.partition_point(|first| *first <= prefix))
 }
 
 impl<A: Address, V: Copy> PrefixTree<A, V> {
@@ -374,7 +374,10 @@ mod tests {
     fn check<A: Address>(tree: &PrefixTree<A, u32>) {
         assert_eq!((tree.firsts.len(), tree.iter().count()), (tree.branches.len(), tree.len()));
         assert!(tree.iter().map(|(prefix, _)| prefix).is_sorted_by(|one, next| one < next));
+        let is_sorted = |firsts: &[PrefixOf<A>]| firsts.get(1..).is_none_or(|rest| rest.is_sorted());
+        assert!(is_sorted(&tree.firsts));
         for (number, branch) in tree.branches.iter().enumerate() {
+            assert!(is_sorted(&branch.firsts));
             assert!(
                 !branch.leaves.is_empty() && branch.leaves.len() <= WIDTH && branch.firsts.len() == branch.leaves.len()
             );

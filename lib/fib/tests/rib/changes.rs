@@ -531,3 +531,37 @@ fn a_held_change_without_room_blocks_nothing() {
         assert_eq!((found(&fib, "10.1.0.1") != NextHopId::NO_ROUTE, !fib.is_refused(unwanted)), (is_there, is_there));
     }
 }
+
+/// A route over another one has what is held back stored before the commit, and the error of that was nobody's: the commit said that all
+/// was well, and the route was not there for workers.
+#[test]
+fn an_error_in_the_middle_of_a_run_is_told_by_its_commit() {
+    let prefix = |text: &str| text.parse::<Prefix>().expect(text);
+    let unwanted = prefix("10.1.0.0/16");
+    let Prefix::V4(narrow) = unwanted else { panic!("IPv4") };
+    let room = Arc::new(AtomicI64::new(0));
+    let v4 = Narrow { inner: (structures::DEFAULT4.new)().expect("memory"), unwanted: narrow, room: room.clone() };
+    let mut fib = FibWriter::with(16, Box::new(v4), (structures::DEFAULT6.new)().expect("memory")).expect("memory");
+    let via = |address: [u8; 4], interface| {
+        Route::new(RouteSource::Static, RouteTarget::Gateway { address: address.into(), interface })
+    };
+    let linked = |last| via([192, 0, 2, last], Some(InterfaceId(0)));
+    fib.hold();
+    fib.insert(prefix("10.2.0.0/16"), linked(1)).unwrap();
+    fib.commit().expect("room for these");
+    fib.hold();
+    fib.insert(unwanted, linked(1)).expect("held");
+    // Its gateway is reached over the first route, which asks for what is held.
+    fib.insert(prefix("10.3.0.0/16"), via([10, 2, 0, 1], None)).expect("it fits");
+    assert!(fib.commit().is_err(), "it is said");
+    assert!(fib.is_refused(unwanted) && !fib.uncommitted());
+    fib.commit().expect("it is said once");
+    // What has found room before the commit is no error.
+    fib.hold();
+    fib.insert(unwanted, linked(2)).expect("held");
+    fib.insert(prefix("10.4.0.0/16"), via([10, 2, 0, 2], None)).expect("it fits");
+    room.store(1, Ordering::Relaxed);
+    fib.insert(unwanted, linked(3)).expect("held");
+    fib.commit().expect("there is room by now");
+    assert!(!fib.is_refused(unwanted));
+}

@@ -100,7 +100,9 @@ impl Forwarding {
 
     /// Sets routes, and makes them visible to workers as one run.
     pub(crate) fn load_routes(&mut self, changes: &[RouteChange]) -> LoadedRoutes {
-        let (mut unchanged, mut refused, mut made) = (0, Vec::new(), Vec::new());
+        let (mut unchanged, mut refused, mut made) = (0, 0, Vec::new());
+        // The first of the refused ones: only that one's reason is told.
+        let mut first: Option<(usize, String)> = None;
         self.hold();
         for (at, change) in changes.iter().enumerate() {
             if let Some(ahead) = changes.get(at + FibWriter::AHEAD) {
@@ -109,15 +111,29 @@ impl Forwarding {
             match self.set_route(change) {
                 Ok(Some(undo)) => made.push((at, undo)),
                 Ok(None) => unchanged += 1,
-                Err(error) => refused.push((at, error.message)),
+                Err(error) => {
+                    refused += 1;
+                    first = first.or(Some((at, error.message)));
+                }
             }
         }
         if let Err(error) = self.publish() {
             let is_out = |prefix| error.is_about(prefix) || self.routing.fib().is_refused(prefix);
             let (out, stay): (Vec<_>, Vec<_>) = made.into_iter().partition(|(_, (prefix, ..))| is_out(*prefix));
             made = stay;
-            refused.extend(out.iter().map(|(at, _)| (*at, error.to_string())));
-            // The last first: a route may have been named twice.
+            refused += out.len() as u64;
+            if let Some((at, (prefix, ..))) = out.first()
+                && first.as_ref().is_none_or(|(first, _)| at < first)
+            {
+                let why =
+                    if error.is_about(*prefix) { error.to_string() } else { format!("{prefix} does not fit: {error}") };
+                first = Some((*at, why));
+            }
+            if out.is_empty() {
+                self.warn_of(error);
+            }
+            // The last first: a route may have been named twice. Held: what has no room now is in the routing table, and tried again.
+            self.hold();
             out.into_iter().rev().for_each(|(_, undo)| self.unset_route(undo));
             self.publish_or_warn();
         }
@@ -126,8 +142,8 @@ impl Forwarding {
             added,
             changed: made.len() as u64 - added,
             unchanged,
-            refused: refused.len() as u64,
-            first_refused: refused.into_iter().min().map(|(at, why)| RefusedRoute { at: at as u64, why }),
+            refused,
+            first_refused: first.map(|(at, why)| RefusedRoute { at: at as u64, why }),
         }
     }
 

@@ -31,6 +31,9 @@ pub(crate) struct Replacement {
     pub lost: Vec<String>,
 }
 
+/// So many routes and neighbors that a reload has lost are told one by one.
+const MOST_SENTENCES: usize = 20;
+
 impl Forwarding {
     /// For unchanged interfaces and lookup structures: static routes and filters change in place. Workers see them with the next
     /// publication, scripts that are loaded see them now.
@@ -140,6 +143,12 @@ impl Forwarding {
             {
                 lost.push(format!("packets to the neighbor {address} stay in the slow path: {error}"));
             }
+        }
+        // An operator may have loaded a million.
+        let more = lost.len().saturating_sub(MOST_SENTENCES);
+        if more > 0 {
+            lost.truncate(MOST_SENTENCES);
+            lost.push(format!("and {more} more are gone likewise"));
         }
         lost
     }

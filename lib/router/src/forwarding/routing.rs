@@ -185,6 +185,16 @@ impl Routing {
             }
             undo.push((*prefix, *key, present));
         }
+        // Before any route leaves: what does not fit is undone by removals, which need no room.
+        if let Err(error) = self.fib.commit() {
+            let error = ForwardingError::from(error);
+            // A route of somebody else's that does not fit is no reason to refuse this.
+            if undo.iter().any(|(prefix, ..)| self.fib.is_refused(*prefix) || error.is_about(*prefix)) {
+                self.undo(undo);
+                return Err(error);
+            }
+        }
+        self.fib.hold();
         let gone = before.keys().filter(|key| !now.contains_key(key) && !self.operator.contains_key(key));
         let gone: Vec<_> = gone.copied().collect();
         for (prefix, key) in gone {
@@ -202,16 +212,26 @@ impl Routing {
         Ok(undo)
     }
 
-    /// Takes back what [`follow_static`](Self::follow_static) did.
-    pub fn undo(&mut self, undo: Vec<Undo>) {
+    /// Takes back what [`follow_static`](Self::follow_static) did, which names no route twice. What was added leaves first and makes room;
+    /// what has none even then is in the routing table all the same, and tried again.
+    pub fn undo(&mut self, mut undo: Vec<Undo>) {
         self.changed = true;
-        for (prefix, key, before) in undo.into_iter().rev() {
-            let undone = match before {
-                Some(route) => self.fib.insert(prefix, route),
-                None => self.fib.remove(prefix, key).map(drop),
-            };
-            if let Err(error) = undone {
-                tracing::error!("the route to {prefix} is not as it was: {error}");
+        undo.sort_by_key(|(.., before)| before.is_some());
+        let added = undo.partition_point(|(.., before)| before.is_none());
+        let replaced = undo.split_off(added);
+        for part in [undo, replaced] {
+            self.fib.hold();
+            for (prefix, key, before) in part {
+                let undone = match before {
+                    Some(route) => self.fib.insert(prefix, route),
+                    None => self.fib.remove(prefix, key).map(drop),
+                };
+                if let Err(error) = undone {
+                    tracing::error!("the route to {prefix} is not as it was: {error}");
+                }
+            }
+            if let Err(error) = self.fib.commit() {
+                tracing::error!("routes are not as they were: {error}");
             }
         }
     }
@@ -219,6 +239,11 @@ impl Routing {
     /// Routes that were added while the router runs.
     pub fn operator_routes(&self) -> impl Iterator<Item = (Prefix, &Route)> {
         self.operator.iter().map(|((prefix, _), route)| (*prefix, route))
+    }
+
+    /// How many there are.
+    pub fn operator_count(&self) -> usize {
+        self.operator.len()
     }
 
     /// Whether a route was added while the router runs.

@@ -165,7 +165,7 @@ impl Answers<ShowNeighborUsage> for View<'_> {
 /// The number of routes of each source.
 pub(super) fn by_source(view: &View<'_>) -> Vec<(RouteOrigin, u64)> {
     let routing = view.forwarding.routing();
-    let operator = routing.operator_routes().count() as u64;
+    let operator = routing.operator_count() as u64;
     let count = |source: RouteSource| {
         let less = if source == RouteSource::Static { operator } else { 0 };
         (states::origin(source), routing.rib().count(source).saturating_sub(less))
