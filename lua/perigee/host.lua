@@ -59,7 +59,7 @@ end, "trace")
 return function(context) host.bind(ffi.cast("perigee_context *", context)) end, function(loop, pointer)
   worker = ffi.cast("perigee_worker *", pointer)
   host.bind(ffi.C.perigee_worker_context(worker))
-  -- worker:housekeeping() collects garbage.
+  -- worker:next() and worker:housekeeping() collect garbage.
   collectgarbage("setpause", 1000)
   collectgarbage("restart", -1)
   return loop(worker)

@@ -2,7 +2,8 @@
 -- The worker, batches and masks as a script sees them.
 --
 --   worker:next(burst)                     the next burst of any queue; false once the loop is to end. Between two rounds over the
---                                          queues the host does what is due: flushes, table swaps, counters, sleep when idle
+--                                          queues the host does what is due: flushes, table swaps, counters, sleep when idle. It is
+--                                          an empty burst where none came and what a gather holds has waited long enough
 --   worker.queues, worker.id, worker:running(), worker:receive(queue, burst), worker:housekeeping()   the same, step by step
 --   worker:batch(), worker:mask(), worker:gather(size, timeout_us)      made and owned by the host
 --   burst.count, burst.length[slot], burst.data[slot], ...              see perigee.h; slots count from 0
@@ -43,23 +44,24 @@ local function collect(self)
   C.perigee_worker_collected(self, steps, before)
 end
 
-local function failed(self)
-  error(ffi.string(C.perigee_failure(C.perigee_worker_context(self))), 4)
+local function failed(self, level)
+  error(ffi.string(C.perigee_failure(C.perigee_worker_context(self))), level)
 end
 
 local function between_rounds(self, due)
-  if due < 0 then failed(self) end
+  if due < 0 then failed(self, 4) end
   collect(self)
 end
 
 -- Out of the loop that `worker:next` is compiled into, as a trace of its own.
 local function collect_and_go_on(self, burst, packets)
-  while packets < 0 do
-    if packets == -1 then failed(self) end
+  while packets == -2 do
     collect(self)
     packets = C.perigee_worker_next(self, burst)
   end
-  return packets > 0
+  -- Called as a tail, so it has its caller's place on the stack.
+  if packets == -1 then failed(self, 3) end
+  return packets ~= 0
 end
 
 function worker:next(burst)

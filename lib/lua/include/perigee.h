@@ -63,7 +63,8 @@ typedef struct perigee_worker {
 } perigee_worker;
 
 /* The worker, for the script's main loop. Queues count from 0 here, from 1 in Lua. */
-int perigee_worker_next(perigee_worker *, perigee_batch *); /* packets; 0: end; -1: failed; -2: collect garbage, ask again */
+int perigee_worker_next(perigee_worker *, perigee_batch *); /* packets; 0: end; -1: failed; -2: collect garbage,
+                                                               ask again; -3: none, but gathered ones are ready */
 uint32_t perigee_worker_receive(perigee_worker *, uint32_t queue, perigee_batch *);
 int perigee_worker_running(perigee_worker *);
 int perigee_worker_housekeeping(perigee_worker *); /* 1: the VM may collect garbage now, and says so by the next */

@@ -122,12 +122,14 @@ export! {
         Ok(borrow!(&mut worker).worker().receive(queue as usize, borrow!(&mut batch)) as u32)
     }
 
-    /// Fills the batch with the next burst; returns its packets, 0 once the loop is to end, -2 when garbage is to be collected first.
+    /// Fills the batch with the next burst; returns its packets, 0 once the loop is to end, -2 when garbage is to be collected first,
+    /// -3 if it is empty, but gathered packets are ready.
     fn perigee_worker_next(ctx from context_of(worker); worker: *mut ScriptWorker, batch: *mut Batch) -> c_int = -1, {
         Ok(match borrow!(&mut worker).next(borrow!(&mut batch)) {
             Next::Burst(packets) => packets as c_int,
             Next::End => 0,
             Next::Collect => -2,
+            Next::Gathered => -3,
         })
     }
 

@@ -74,6 +74,8 @@ pub struct ScriptWorker {
     counters: Arc<ScriptCounters>,
     /// The queue that [`Self::next`] polls next.
     queue: usize,
+    /// Whether it has found a burst in this round: a script asks for what it has gathered after each.
+    had_burst: bool,
     /// Whether the script has not finished a round yet.
     fresh: bool,
     /// When garbage was last collected, or might have been.
@@ -84,6 +86,8 @@ pub struct ScriptWorker {
 pub(crate) enum Next {
     /// Handle a burst of so many packets.
     Burst(usize),
+    /// Nothing has come, but gathered packets have waited long enough.
+    Gathered,
     /// Collect garbage, and ask again.
     Collect,
     /// Return.
@@ -94,7 +98,7 @@ impl ScriptWorker {
     pub(crate) fn new(worker: Worker, generation: Generation, counters: Arc<ScriptCounters>) -> Box<ScriptWorker> {
         let (id, queues) = (worker.id() as u32, worker.queues() as u32);
         let (batches, masks, gathers) = Default::default();
-        let (queue, fresh, collected) = (0, true, 0);
+        let (queue, had_burst, fresh, collected) = (0, false, true, 0);
         Box::new(ScriptWorker {
             id,
             queues,
@@ -105,6 +109,7 @@ impl ScriptWorker {
             generation,
             counters,
             queue,
+            had_burst,
             fresh,
             collected,
         })
@@ -139,8 +144,17 @@ impl ScriptWorker {
         loop {
             if self.queue > 0 && self.queue >= self.worker.queues() {
                 self.queue = 0;
-                if self.housekeeping() {
+                let collects = self.housekeeping();
+                let now = self.worker.context().now;
+                let is_due = !self.had_burst && self.gathers.iter().any(|gather| gather.is_ready(now));
+                self.had_burst = false;
+                if collects {
                     return Next::Collect;
+                }
+                if is_due {
+                    // No queue has this number: the batch is empty then.
+                    self.worker.receive(usize::MAX, batch);
+                    return Next::Gathered;
                 }
             }
             if self.queue == 0 && !self.running() {
@@ -151,6 +165,7 @@ impl ScriptWorker {
             if queue < self.worker.queues() {
                 let packets = self.worker.receive(queue, batch);
                 if packets > 0 {
+                    self.had_burst = true;
                     return Next::Burst(packets);
                 }
             }

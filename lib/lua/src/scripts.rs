@@ -314,11 +314,11 @@ impl Scripts {
             worker.take_back(result.is_err());
             let failure = match result {
                 Ok(()) if ended => continue,
-                Ok(()) => Failure::Threw("the script's loop returned although worker:running() was true".to_owned()),
+                Ok(()) => Failure::Threw("the script's loop returned although it was not to end".to_owned()),
                 Err(Ended::Threw(message)) => Failure::Threw(message),
                 Err(Ended::Left) => {
                     counters.stalls.add(1);
-                    let what = if ended { "ignored worker:running() being false" } else { "did not return" };
+                    let what = if ended { "went on although its loop was to end" } else { "did not return" };
                     let limit = self.shared.state().budgets.stall;
                     Failure::Stalled(format!("{name} {what} for {limit:?} and was stopped"))
                 }

@@ -235,6 +235,33 @@ fn what_a_script_leaves_in_its_batch_is_freed_and_counted() {
     assert_eq!(bed.reason("host", "unclaimed"), 50);
 }
 
+/// It waited for the next burst, of whatever queue, for ever.
+#[test]
+fn what_is_gathered_does_not_wait_for_the_next_burst() {
+    let bed = Bed::new();
+    let source = "local m = require 'perigee.modules'
+    local LATE = m.reason('test', 'late')
+    return function(worker)
+      local burst, slow, mask = worker:batch(), worker:gather(8, 1000), worker:mask()
+      while worker:next(burst) do
+        if burst.count > 0 then
+          mask:assign(burst.live)
+          slow:add(burst, mask)
+        end
+        local ready = slow:ready()
+        if ready then m.drop(ready, ready.live, LATE) end
+      end
+    end";
+    let scripts = bed.scripts(script(source)).unwrap();
+    bed.run(&scripts, || {
+        for n in 1..4 {
+            bed.receive[n % 2].inject(&udp(1, 7, 64));
+            wait("it leaves", || bed.reason("test", "late") == n as u64);
+        }
+    });
+    assert_eq!(scripts.status().throws, 0, "{:?}", scripts.status().last_error);
+}
+
 /// A script that asks for the next burst gets those of all queues, has its garbage collected, ends when it is to, and is told what is wrong.
 #[test]
 fn the_next_burst_is_any_queues() {
@@ -272,7 +299,7 @@ fn the_next_burst_is_any_queues() {
         wait("garbage collected", || scripts.counters()[0].heap_kb.get() > 0);
     });
     assert_eq!(scripts.status().throws, 0, "{:?}", scripts.status().last_error);
-    assert_throws("return function(worker) worker:next(nil) end", "perigee_worker_next: batch is NULL");
+    assert_throws("return function(worker) worker:next(nil) end", "test.lua:1: perigee_worker_next: batch is NULL");
 }
 
 #[test]

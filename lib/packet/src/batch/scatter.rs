@@ -72,9 +72,14 @@ impl DropOut {
     /// The gathered packets, once there are enough of them or they have waited long enough at time `now` (ns). The
     /// caller consumes them; those it leaves stay for the next time.
     pub fn ready(&mut self, now: u64) -> Option<&mut Batch> {
+        self.is_ready(now).then_some(&mut *self.batch)
+    }
+
+    /// Whether there are [ready](Self::ready) ones.
+    pub fn is_ready(&self, now: u64) -> bool {
         let full = self.batch.count() >= self.size;
         let waited = now.saturating_sub(self.oldest) >= self.timeout;
-        (!self.batch.live().is_empty() && (full || waited)).then_some(&mut *self.batch)
+        !self.batch.live().is_empty() && (full || waited)
     }
 
     /// Is this the batch that packets are gathered in?
