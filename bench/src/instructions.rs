@@ -53,7 +53,7 @@ pub struct InstructionsArgs {
 
 /// Packets of the short run: everything is warm and compiled by then.
 const SHORT: u64 = 200_000;
-/// What a burst of 64 takes at full speed, about, in ns: the clock of the counted process goes on by it per round.
+/// What a burst of 64 takes at full speed, about, in ns: by this the clock of the counted process goes on in each round, whatever its burst.
 const STEP: u64 = 2_000;
 
 /// Instructions per packet of each loop, by burst size.

@@ -46,7 +46,7 @@ pub trait Lookup<A: Address>: Send + Sync {
     fn lookup_batch(&self, addresses: &[A], ids: &mut [u32]);
 
     /// Starts to load into the cache what a lookup of these addresses reads first, so that its misses pass while the caller does
-    /// something else before [`lookup_prefetched`](Self::lookup_prefetched). A hint, which changes nothing.
+    /// something else before [`lookup_prefetched`](Self::lookup_prefetched). A hint: no result depends on it.
     fn prefetch_batch(&self, _addresses: &[A]) {}
 
     /// As [`lookup_batch`](Self::lookup_batch), for addresses that [`prefetch_batch`](Self::prefetch_batch) was called with.

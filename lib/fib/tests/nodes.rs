@@ -67,6 +67,9 @@ fn check<A: Few>(reader: &dyn Lookup<A>, map: &HashMap<PrefixOf<A>, NextHopId>, 
         let mut ids = vec![0; addresses.len()];
         reader.lookup_batch(&addresses, &mut ids);
         assert_eq!(ids, expected, "{what}, copy {copy}");
+        reader.prefetch_batch(&addresses);
+        reader.lookup_prefetched(&addresses, &mut ids);
+        assert_eq!(ids, expected, "{what}, copy {copy}");
         assert_eq!(reader.lookup(addresses[0]).0, expected[0], "{what}, copy {copy}");
     }
     read_copy(0);

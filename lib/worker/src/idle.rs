@@ -37,7 +37,7 @@ pub enum Idle {
 
 /// Rounds after which a worker does not stay awake any longer for queues that its script has not looked at.
 const NEGLECT: u32 = 64;
-/// `Sleep`: rounds without a packet before a worker sleeps for the first time; bursts of a busy flow come closer together.
+/// `Sleep`: rounds over all queues without a packet before a worker sleeps for the first time; bursts of a busy flow come closer together.
 const PATIENCE: u32 = 64;
 /// `Adaptive`: how long it goes on polling without a packet, in ns: about what it costs to fall asleep and to be woken.
 const SPIN: u64 = 5_000;
@@ -122,7 +122,7 @@ impl Looks {
 #[derive(Debug, Default)]
 pub(crate) struct Drowsiness {
     policy: Idle,
-    /// Idle rounds (`Sleep`), or sleeps (`Adaptive`), since the last packets.
+    /// Idle rounds in which all queues were looked at (`Sleep`), or sleeps (`Adaptive`), since the last packets.
     rounds: u32,
     /// When the first idle round since the last packets ended, in ns.
     since: Option<u64>,

@@ -66,6 +66,14 @@ impl<A: Address> Lookup<A> for Readers<A> {
     fn lookup_batch(&self, addresses: &[A], ids: &mut [u32]) {
         self.mine().lookup_batch(addresses, ids);
     }
+
+    fn prefetch_batch(&self, addresses: &[A]) {
+        self.mine().prefetch_batch(addresses);
+    }
+
+    fn lookup_prefetched(&self, addresses: &[A], ids: &mut [u32]) {
+        self.mine().lookup_prefetched(addresses, ids);
+    }
 }
 
 impl<A: Address> PerNode<A> {

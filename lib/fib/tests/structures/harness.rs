@@ -94,6 +94,10 @@ impl<A: Family> Group<A> {
             let name = format!("{} {at}", reader.name());
             let mut ids = vec![u32::MAX; addresses.len()];
             reader.lookup_batch(addresses, &mut ids);
+            let mut prefetched = vec![u32::MAX; addresses.len()];
+            reader.prefetch_batch(addresses);
+            reader.lookup_prefetched(addresses, &mut prefetched);
+            assert_eq!(prefetched, ids, "{context}: prefetched lookups in {name}");
             for ((&address, &id), &expected) in addresses.iter().zip(&ids).zip(&expected) {
                 assert_eq!(NextHopId(id), expected, "{context}: batch lookup of {} in {name}", address.ip());
                 assert_eq!(reader.lookup(address), expected, "{context}: lookup of {} in {name}", address.ip());

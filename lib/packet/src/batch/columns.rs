@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What modules ask of headers, side by side: the first five words of each packet's network header, and the destination of IPv6.
+//! What modules ask of headers, side by side: the first five words of each packet's network header, and the destination of IPv6. (Room for
+//! sources, their next hops and 5-tuples is beside them; those are made anew whenever they are asked for.)
 //!
 //! The frame is always the truth, and a column what was read of it: `loaded` has the slots whose columns equal their frame.
 //!
@@ -43,8 +44,8 @@ pub(super) struct Columns {
     sources4: Column,
     sources6: [u128; BATCH_SIZE],
     source_hops: Column,
-    /// Whether what a lookup of the IPv4 destinations reads first is on its way into the cache.
-    expected4: bool,
+    /// Slots for whose IPv4 destinations what a lookup reads first is on its way into the cache.
+    expected4: Mask,
     gathered4: Gathered<u32>,
     gathered6: Gathered<u128>,
     tuples: Tuples,
@@ -61,7 +62,7 @@ impl Columns {
         sources4: [0; BATCH_SIZE],
         sources6: [0; BATCH_SIZE],
         source_hops: [0; BATCH_SIZE],
-        expected4: false,
+        expected4: Mask::EMPTY,
         gathered4: Gathered { addresses: [0; BATCH_SIZE], ids: [0; BATCH_SIZE] },
         gathered6: Gathered { addresses: [0; BATCH_SIZE], ids: [0; BATCH_SIZE] },
         tuples: Tuples::EMPTY,
@@ -225,7 +226,7 @@ impl Batch {
         self.loaded = loaded;
         self.columns.untagged = loaded;
         self.columns.loaded6 = Mask::EMPTY;
-        self.columns.expected4 = false;
+        self.columns.expected4 = Mask::EMPTY;
         [ip4, ip6]
     }
 

@@ -30,12 +30,15 @@ impl Batch {
         &self.next_hop
     }
 
-    /// Has `prefetch` start to load what a lookup of the destinations of the IPv4 packets of `mask` reads first, those that are not
-    /// loaded having any.
+    /// Has `prefetch` start to load what a lookup of the destinations of the IPv4 packets of `mask` reads first, unless few of the burst
+    /// are among them.
     #[inline(always)]
     pub fn expect4(&mut self, mask: Mask, prefetch: impl FnOnce(&[u32])) {
-        prefetch(&self.columns.destinations4[..mask.span()]);
-        self.columns.expected4 = true;
+        let span = mask.span();
+        if is_dense(mask, span) {
+            prefetch(&self.columns.destinations4[..span]);
+            self.columns.expected4 = mask;
+        }
     }
 
     /// Has `look_up` find the next hops of the destinations of the IPv4 packets of `mask`, and sets them. A packet without a header
@@ -47,7 +50,8 @@ impl Batch {
             self.columns.destinations4[usize::from(slot)] = 0;
         }
         let Columns { destinations4, gathered4, expected4, .. } = &mut self.columns;
-        let look_up = |addresses: &[u32], ids: &mut [u32]| look_up(addresses, ids, *expected4);
+        let expected = (mask - *expected4).is_empty();
+        let look_up = |addresses: &[u32], ids: &mut [u32]| look_up(addresses, ids, expected);
         look_up_column(destinations4, &mut self.next_hop, gathered4, self.live, mask, look_up);
     }
 
@@ -136,6 +140,12 @@ impl Batch {
     }
 }
 
+/// Whether so many of the first `span` slots are in a mask that the others may come along.
+#[inline(always)]
+fn is_dense(mask: Mask, span: usize) -> bool {
+    4 * mask.count() >= 3 * span
+}
+
 /// Looks up the entries of a column.
 #[inline(always)]
 fn look_up_column<A: Copy>(
@@ -148,7 +158,7 @@ fn look_up_column<A: Copy>(
 ) {
     // What slots without a packet hold is looked up with the others, if they are few: their answers hurt nobody.
     let span = mask.span();
-    if mask == live && 4 * mask.count() >= 3 * span {
+    if mask == live && is_dense(mask, span) {
         return look_up(&column[..span], &mut next_hop[..span]);
     }
     let Gathered { addresses, ids } = gathered;
