@@ -133,7 +133,7 @@ impl ScriptWorker {
     pub(crate) fn begin(&mut self, generation: u64) {
         self.generation.set(generation);
         self.counters.started.set(generation);
-        (self.queue, self.fresh) = (0, true);
+        (self.queue, self.had_burst, self.fresh) = (0, false, true);
         self.worker.begin();
     }
 
