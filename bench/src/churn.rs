@@ -52,7 +52,7 @@ pub struct ChurnArgs {
     /// Different gateways of each family; Linux compares a new IPv4 route with those of all the others
     #[arg(long, value_name = "N", default_value_t = 8)]
     next_hops: u32,
-    /// Resyncs of the full table, each paired with a bare netlink dump
+    /// Resyncs of the full table, and loads of it from a dump, each paired with a bare netlink dump
     #[arg(long, value_name = "N", default_value_t = 5)]
     resyncs: usize,
     /// Different packets, each to a random destination whose route does not change

@@ -60,6 +60,9 @@ fn world(folder: &Path) -> Result<World> {
     Ok(world)
 }
 
+/// Steps of a turn beside its pairs.
+const STEPS: usize = 4;
+
 struct Bench<'a> {
     args: &'a ChurnArgs,
     table: Table,
@@ -95,10 +98,10 @@ impl Bench<'_> {
             patience: Duration::from_secs(args.patience),
         };
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({elapsed})");
-        let bar = ProgressBar::new(((subjects.len() + 1) * (args.pairs + 3)) as u64);
+        let bar = ProgressBar::new(((subjects.len() + 1) * (args.pairs + STEPS)) as u64);
         let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let row = |number: usize, subject: &Subject, plan: &Plan<'_>, work: Result<Work>| {
-            bar.set_position((number * (args.pairs + 3)) as u64);
+            bar.set_position((number * (args.pairs + STEPS)) as u64);
             let (structure, family) = (subject.name.clone(), subject.family);
             let say = |what: &str| {
                 bar.set_message(format!("{structure} (IPv{family}): {what}"));

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Time between two checks whether the router has caught up.
 const POLL: Duration = Duration::from_millis(5);
+/// After a dump, the router's thread for netlink waits as long as the dump took before it begins another one: enough for it.
+const REST: Duration = Duration::from_secs(2);
 /// Warm-up for caches and the JIT compiler.
 const WARM: Duration = Duration::from_millis(500);
 
@@ -30,7 +32,7 @@ pub struct Plan<'a> {
     pub pairs: usize,
     /// Seconds of a quiet window, and of one with changes at least.
     pub seconds: f64,
-    /// Resyncs, each paired with a bare dump.
+    /// Resyncs, and loads of the full table from a dump, each paired with a bare dump.
     pub resyncs: usize,
     /// How long anything may take.
     pub patience: Duration,
@@ -47,6 +49,9 @@ pub struct Measured {
     pub dump_s: Median,
     pub resync_s: Median,
     pub resync_ratio: Median,
+    /// Seconds of loading the full table from a dump, and as a multiple of a bare one.
+    pub dump_load_s: Median,
+    pub dump_load_ratio: Median,
     /// Memory with the full table, before anything changed.
     pub memory: Memory,
     /// The peak until the end.
@@ -100,8 +105,9 @@ struct Turn<'a> {
     plan: &'a Plan<'a>,
     router: Router,
     pump: Pump,
-    /// Prefixes in the lookup structures with the full table.
+    /// Prefixes in the lookup structures with the full table, and without it.
     full: u64,
+    empty: u64,
     last: (WorkerStatus, Cpu),
 }
 
@@ -112,9 +118,11 @@ pub fn turn(plan: &Plan<'_>, router: Router, mut say: impl FnMut(&str) -> Result
     let pump = Pump::new(SINK_PORT)?;
     settle(&mut router, plan.patience)?;
     let last = (router.worker()?, router.cpu()?);
-    let mut turn = Turn { plan, router, pump, full: 0, last };
+    let mut turn = Turn { plan, router, pump, full: 0, empty: 0, last };
     let (linux_s, load_s) = turn.load()?;
     let memory = turn.router.memory()?;
+    say("loads from a dump beside bare dumps")?;
+    let (bare, loads) = turn.dump_loads()?;
     std::thread::sleep(WARM);
     let astray = turn.router.astray()?;
     say("resyncs beside bare dumps")?;
@@ -139,13 +147,17 @@ pub fn turn(plan: &Plan<'_>, router: Router, mut say: impl FnMut(&str) -> Result
         gaps_of(&mut pairs.iter().map(|pair| &pair.churn)),
     ];
     let median = |of: &dyn Fn(&Pair) -> f64| Median::of(&pairs.iter().map(of).collect::<Vec<_>>());
-    let ratios: Vec<f64> = dumps.iter().zip(&resyncs).map(|(dump, resync)| resync / dump).collect();
+    let ratio = |of: &[f64], dumps: &[f64]| {
+        Median::of(&of.iter().zip(dumps).map(|(time, dump)| time / dump).collect::<Vec<_>>())
+    };
     Ok(Measured {
         linux_s,
         load_s,
         dump_s: Median::of(&dumps),
         resync_s: Median::of(&resyncs),
-        resync_ratio: Median::of(&ratios),
+        resync_ratio: ratio(&resyncs, &dumps),
+        dump_load_s: Median::of(&loads),
+        dump_load_ratio: ratio(&loads, &bare),
         memory,
         peak,
         mpps: median(&|pair| pair.quiet.rate() / 1e6),
@@ -161,6 +173,13 @@ pub fn turn(plan: &Plan<'_>, router: Router, mut say: impl FnMut(&str) -> Result
         overruns,
         differences,
     })
+}
+
+/// Seconds that something takes.
+fn timed<T>(what: impl FnOnce() -> Result<T>) -> Result<f64> {
+    let start = Instant::now();
+    what()?;
+    Ok(start.elapsed().as_secs_f64())
 }
 
 /// Waits until the router follows Linux, and the last notification about its own twins has come.
@@ -251,24 +270,56 @@ impl Turn<'_> {
         let all = self.plan.stable.iter().chain(self.plan.changing);
         let loaded = self.pump.pump(Change::Announce, all)?.all()?;
         let pumped = Instant::now();
-        self.full = prefixes + loaded;
+        (self.full, self.empty) = (prefixes + loaded, prefixes);
         let done = self.catch_up(&before, loaded)?;
         let now = netlink::dump()?;
         ensure!(now == there + loaded, "Linux has {now} routes, expected {there} and {loaded} more");
         Ok(((pumped - start).as_secs_f64(), (done - pumped).as_secs_f64()))
     }
 
+    /// Seconds of bare dumps, and of loading the full table from one: the router leaves Linux's main table for an empty one, and
+    /// comes back.
+    fn dump_loads(&mut self) -> Result<(Vec<f64>, Vec<f64>)> {
+        let (mut dumps, mut loads) = (Vec::new(), Vec::new());
+        for _ in 0..self.plan.resyncs {
+            dumps.push(timed(netlink::dump)?);
+            self.router.follow("default")?;
+            let empty = self.empty;
+            self.wait_for_prefixes(|prefixes| prefixes <= empty)?;
+            std::thread::sleep(REST);
+            loads.push(timed(|| {
+                self.router.follow("main")?;
+                let full = self.full;
+                self.wait_for_prefixes(|prefixes| prefixes >= full)
+            })?);
+        }
+        Ok((dumps, loads))
+    }
+
+    /// Waits until this many prefixes are in the lookup structures, and workers see them.
+    fn wait_for_prefixes(&mut self, enough: impl Fn(u64) -> bool) -> Result<()> {
+        let deadline = Instant::now() + self.plan.patience;
+        loop {
+            let (prefixes, pending) = self.router.prefixes()?;
+            if enough(prefixes) && !pending && self.linux()?.state == LinuxState::Following {
+                return Ok(());
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "another table is not followed: {prefixes} prefixes are in the lookup structures"
+            );
+            std::thread::sleep(POLL);
+        }
+    }
+
     /// Seconds of bare dumps and of resyncs, and what the worker did during the latter.
     fn resyncs(&mut self) -> Result<(Vec<f64>, Vec<f64>, Vec<Window>)> {
         let (mut dumps, mut resyncs, mut windows) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..self.plan.resyncs {
-            let start = Instant::now();
-            netlink::dump()?;
-            dumps.push(start.elapsed().as_secs_f64());
+            std::thread::sleep(REST);
+            dumps.push(timed(netlink::dump)?);
             self.begin()?;
-            let start = Instant::now();
-            self.router.ask(&Resync {}).context("a resync cannot be asked for")?;
-            resyncs.push(start.elapsed().as_secs_f64());
+            resyncs.push(timed(|| self.router.ask(&Resync {}).context("a resync cannot be asked for"))?);
             windows.push(self.window()?);
         }
         Ok((dumps, resyncs, windows))

@@ -38,7 +38,7 @@ pub struct Facts {
     pub source_mb: f64,
 }
 
-const HEADER: [&str; 13] = [
+const HEADER: [&str; 14] = [
     "structure",
     "Mpps",
     "with changes",
@@ -47,6 +47,7 @@ const HEADER: [&str; 13] = [
     "Linux alone",
     "us CPU each",
     "load s",
+    "from a dump",
     "resync s",
     "of a dump",
     "RSS MB",
@@ -100,7 +101,8 @@ fn notes(args: &ChurnArgs, facts: &Facts) -> String {
          least {} s, with the interval that holds the true median with 95 %. Lost: received and not sent to the route's gateway,\n\
          of all packets. Changes/s: until the lookup structures have them; Linux alone: until its table has. Us CPU each: the\n\
          router's, workers not counted. Load: from the last route in Linux's table to the last one in the workers' (in brackets:\n\
-         what Linux needed). Resync: median of {}, and as a share of a bare netlink dump beside each. RSS: router and helper\n\
+         what Linux needed). From a dump: the full table as a dump brings it, as a multiple of a bare one. Resync: median of {}, and\n\
+         as a multiple of a bare netlink dump beside each. RSS: router and helper\n\
          with the full table, of which {:.0} MB are the source's packets. Gap: the longest time between two rounds of the worker.\n\
          Audit: differences between Linux, RIB and lookup structure in the end.\n",
         HumanCount(v4 as u64),
@@ -137,6 +139,7 @@ fn cells(row: &Row, measured: &Measured) -> Vec<String> {
         HumanCount(measured.linux_changes_per_s.median as u64).to_string(),
         format!("{:.2}", measured.cpu_us.median),
         format!("{:.2} ({:.1})", measured.load_s, measured.linux_s),
+        with_interval(&measured.dump_load_ratio, 2),
         format!("{:.2}", measured.resync_s.median),
         with_interval(&measured.resync_ratio, 2),
         format!("{:.0}", mb(measured.memory.now)),
@@ -203,6 +206,8 @@ fn object(row: &Row) -> Value {
         "cpu_us_per_change": m.cpu_us.median,
         "load_full_table_s": m.load_s,
         "linux_load_s": m.linux_s,
+        "dump_load_s": m.dump_load_s.median,
+        "dump_load_ratio": m.dump_load_ratio,
         "resync_s": m.resync_s.median,
         "dump_s": m.dump_s.median,
         "resync_ratio": m.resync_ratio,

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use perigee_api::Query;
 use perigee_api::answers::WorkerStatus;
 use perigee_api::client::ApiClient;
-use perigee_api::queries::{Audit, ShowDrops, ShowFib, ShowPorts, TakeGaps};
+use perigee_api::queries::{Audit, Reload, ShowDrops, ShowFib, ShowPorts, TakeGaps};
 use perigee_lab::{Launch, Place, seen};
 use perigee_router::Account;
 use std::fmt::Write as _;
@@ -118,6 +118,8 @@ pub struct Memory {
 pub struct Router {
     lab: perigee_lab::Router,
     api: ApiClient,
+    file: PathBuf,
+    config: String,
 }
 
 impl Router {
@@ -128,20 +130,27 @@ impl Router {
         let lab = perigee_lab::Router::start(Launch {
             program: perigee_lab::program()?,
             place: Place::Router,
-            configuration: file,
+            configuration: file.clone(),
             arguments: Vec::new(),
             socket: folder.join(SOCKET),
             log: Some(folder.join(LOG)),
             patience: PATIENCE,
         })?;
         let api = ApiClient::connect(lab.socket())?;
-        Ok(Router { lab, api })
+        Ok(Router { lab, api, file, config: config.to_owned() })
     }
 
     /// Asks its API; if it has ended, the error says so.
     pub fn ask<Q: Query>(&mut self, query: &Q) -> Result<Q::Answer> {
-        let Router { lab, api } = self;
+        let Router { lab, api, .. } = self;
         lab.or_why(|_| Ok(api.ask(query)?))
+    }
+
+    /// Has it follow this table of Linux's instead, by its name.
+    pub fn follow(&mut self, table: &str) -> Result<()> {
+        fs::write(&self.file, format!("{}\n[linux]\ntables = [\"{table}\"]\n", self.config))?;
+        self.ask(&Reload { script: None }).context("the router refuses to follow another table")?;
+        Ok(())
     }
 
     /// The state of its worker; resets the worker's longest gap.
