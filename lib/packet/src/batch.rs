@@ -29,7 +29,7 @@ pub mod scatter;
 mod slot;
 
 pub use moves::ReceiveArrays;
-pub use packet::{Handle, Memory, Packet};
+pub use packet::{Handle, Memory, Packet, frame_of};
 pub use slot::{NoRoom, Packets, Slot};
 
 use columns::Columns;

@@ -26,7 +26,7 @@ pub use batch::lanes::Isa;
 pub use batch::mask::{BATCH_SIZE, Mask};
 pub use batch::port::{Link, Pool, Port, PortInfo, PortStats, ReceiveQueue, SuperFrames, TransmitQueue, Wakes, pause};
 pub use batch::rebatch::TransmitBuffer;
-pub use batch::{Batch, Handle, Memory, NoRoom, Packet, Slot};
+pub use batch::{Batch, Handle, Memory, NoRoom, Packet, Slot, frame_of};
 pub use expression::{Expression, ExpressionError};
 pub use wire::{
     Arp, Ethernet, ExtensionHeaders, Icmp4, Icmp6, Ipv4, Ipv4Option, Ipv4Options, Ipv6, Ipv6Option, Ipv6Options,

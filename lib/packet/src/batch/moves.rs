@@ -83,6 +83,13 @@ impl Batch {
         n
     }
 
+    /// Sets the receiving port of all packets.
+    #[inline]
+    pub fn set_ports(&mut self, port: u16) {
+        self.port[..self.count as usize].fill(port);
+        self.port_of_all = Some(port);
+    }
+
     /// Lets a transmit queue take packets from the front of the batch, start and length written into their buffers: `take` gets
     /// the buffers of the first `most` live packets and returns how many of the first it took. Returns that number; the others stay.
     ///

@@ -57,6 +57,14 @@ pub unsafe trait Memory: Sync {
     fn set_gso_size(&self, packet: &mut Handle, size: Option<NonZeroU16>);
 }
 
+/// The frame in a buffer of `memory` that is in no batch, as the buffer's own header has it.
+#[inline]
+pub fn frame_of<'a>(packet: &'a Handle, memory: &dyn Memory) -> &'a [u8] {
+    let (data, length) = memory.place(packet);
+    // SAFETY: `place` lies inside the buffer and is initialised; the buffer is its holder's, who lends it for as long.
+    unsafe { std::slice::from_raw_parts(data.as_ptr(), length.into()) }
+}
+
 /// A single packet that owns its buffer and frees it when dropped; packets travel over punt rings in this form.
 pub struct Packet {
     pub(super) handle: Option<Handle>,

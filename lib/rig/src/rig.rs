@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: MIT
+//! The rig: workers on threads of their own, from their start to what they counted.
+
+use crate::arrivals::{Arrivals, Load};
+use crate::gauge::{Gauge, Look, Times};
+use crate::punts::drained;
+use crate::request::{Idle, Loop, Request, Sample, Sojourn};
+use crate::sink::{Sink, Sojourns};
+use crate::source::{Count, Source};
+use crate::tables::{self, PORTS};
+use crate::traffic::Traffic;
+use crate::vantage;
+use anyhow::{Context as _, Result, anyhow, ensure};
+use hdrhistogram::Histogram;
+use perigee_dpdk::{Clock, Eal, EalConfig, Hugepages, MBUF, MbufPool, PoolConfig, pin_current_thread, usable_cores};
+use perigee_fib::{Published, Subscriber};
+use perigee_lua::{Budgets, Script, Scripts, thread};
+use perigee_modules::{Context, Counters, CustomReasons, MODULES, PuntSink, Punted, Tables, all_reasons};
+use perigee_packet::{Pool as _, TransmitBuffer};
+use perigee_worker::{Receiver, Stop, Worker, WorkerParts, native};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Packet buffers: what workers hold at once, and threads' caches.
+const BUFFERS: u32 = 16_383;
+/// Memory for them, in MB.
+pub const MEMORY_MB: u64 = 96;
+/// How long a worker may take beyond what it was asked for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How a rig is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Packet buffers in hugepages?
+    pub hugepages: bool,
+}
+
+/// What does not change from one measurement to the next is kept.
+pub struct Rig {
+    eal: Eal,
+    pool: Arc<MbufPool>,
+    /// Tables by networks, ways, structure and seed.
+    tables: HashMap<(u32, bool, String, u64), Made>,
+    /// The reference on so many cores at its fastest, in million packets per second.
+    pub(crate) fastest: HashMap<usize, f64>,
+}
+
+/// Networks, the tables with their routes, and the bytes of the lookup structure.
+#[derive(Clone)]
+struct Made {
+    networks: Arc<Vec<u32>>,
+    tables: SharedTables,
+    bytes: usize,
+}
+
+/// Tables that every worker subscribes to.
+type SharedTables = Arc<Mutex<Published<Tables>>>;
+
+fn subscribe(tables: &SharedTables) -> Subscriber<Tables> {
+    tables.lock().unwrap_or_else(PoisonError::into_inner).subscribe()
+}
+
+/// A new VM is tried out on nothing: no packet comes from there.
+struct NoPunts;
+
+impl PuntSink for NoPunts {
+    fn punt(&mut self, packet: Punted) -> Result<(), Punted> {
+        Err(packet)
+    }
+}
+
+/// A worker that is about to run.
+struct Ready {
+    core: usize,
+    worker: Worker,
+    gauge: Arc<Gauge>,
+    sojourns: Sojourns,
+    counters: Arc<Counters>,
+    sources: Vec<Arc<Count>>,
+}
+
+impl Rig {
+    /// Starts DPDK, which a process can do once.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(settings: Settings) -> Result<Rig> {
+        let hugepages = if settings.hugepages { Hugepages::Yes } else { Hugepages::No };
+        let eal = Eal::start(&EalConfig { hugepages, memory_mb: MEMORY_MB as u32, ..EalConfig::default() })?;
+        let pool = MbufPool::new(&eal, PoolConfig { buffers: BUFFERS, ..PoolConfig::default() })?;
+        Ok(Rig { eal, pool, tables: HashMap::new(), fastest: HashMap::new() })
+    }
+
+    /// Measures.
+    ///
+    /// # Errors
+    /// What is asked for is out of bounds, a script fails, or a worker ends by itself.
+    pub fn measure(&mut self, request: &Request) -> Result<Sample> {
+        request.check()?;
+        let usable = usable_cores();
+        for core in &request.cores {
+            ensure!(usable.contains(core), "core {core} may not be used by this process; it may use {usable:?}");
+        }
+        let Made { networks, tables, bytes } = self.tables(request)?;
+        let stop = Stop::default();
+        let clock = Clock::new();
+        // Off the workers' cores, if there is another one.
+        let other = usable.iter().copied().find(|core| !request.cores.contains(core));
+        let eal = self.eal.clone();
+        let (punts, drain) = drained(request.cores.len(), move || {
+            let _registered = eal.register_thread();
+            let _ = other.map(pin_current_thread);
+        })?;
+        let punts = punts.into_iter().map(|rings| Box::new(rings) as Box<dyn PuntSink>);
+        let ready = punts
+            .enumerate()
+            .map(|(number, punts)| self.ready(request, number, punts, &networks, &tables, clock, &stop))
+            .collect::<Result<Vec<_>>>()?;
+        let watched: Vec<_> = ready
+            .iter()
+            .map(|ready| (ready.gauge.clone(), ready.sojourns.clone(), ready.counters.clone(), ready.sources.clone()))
+            .collect();
+        let scripts = match request.path {
+            Loop::Native | Loop::Until(_) => None,
+            Loop::Lua => {
+                let staging = Box::new(move || staging(&tables));
+                let scripts = Scripts::new(Script::builtin(), ready.len(), staging, Budgets::default(), &thread);
+                Some(Arc::new(scripts.context("the script cannot be loaded")?))
+            }
+        };
+        let threads: Vec<_> = ready.into_iter().map(|ready| self.start(ready, request.path, scripts.clone())).collect();
+        let deadline = Instant::now() + request.warm + request.time + PATIENCE;
+        let mut ended = false;
+        while !watched.iter().all(|(gauge, ..)| gauge.is_over()) && !ended && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+            ended = threads.iter().any(JoinHandle::is_finished);
+        }
+        let over = watched.iter().all(|(gauge, ..)| gauge.is_over());
+        stop.request();
+        for thread in threads {
+            thread.join().map_err(|_| anyhow!("a worker panicked"))??;
+        }
+        drop(drain);
+        ensure!(over, "a worker ended, or did nothing, before it was measured");
+        ensure!(self.pool.in_use() == 0, "{} packet buffers did not come back", self.pool.in_use());
+        let mut sample = sample(&watched);
+        sample.table_bytes = bytes;
+        if request.load == Load::Saturated {
+            // Its packets came when they were taken.
+            sample.sojourn = None;
+        }
+        Ok(sample)
+    }
+
+    /// The networks and tables that are asked for, made or kept.
+    fn tables(&mut self, request: &Request) -> Result<Made> {
+        let key = (request.networks, request.two_way, request.structure.clone(), request.seed);
+        if let Some(made) = self.tables.get(&key) {
+            return Ok(made.clone());
+        }
+        let networks = Arc::new(tables::networks(request.networks, request.seed));
+        let (tables, bytes) = tables::tables(&networks, request.two_way, &request.structure)?;
+        let made = Made { networks, tables: Arc::new(Mutex::new(Published::new(tables))), bytes };
+        // Large tables are many megabytes: one set at a time.
+        self.tables.clear();
+        self.tables.insert(key, made.clone());
+        Ok(made)
+    }
+
+    fn ready(
+        &self,
+        request: &Request,
+        number: usize,
+        punts: Box<dyn PuntSink>,
+        networks: &[u32],
+        tables: &SharedTables,
+        clock: Clock,
+        stop: &Stop,
+    ) -> Result<Ready> {
+        let (sojourns, counters) = (Sojourns::new(), Arc::new(Counters::new(PORTS.into())));
+        let (mut receivers, mut sources) = (Vec::new(), Vec::new());
+        for (port, flows) in (0..PORTS).zip(request.flows_of(number)).filter(|(_, flows)| *flows > 0) {
+            // Of networks behind the other port.
+            let step = if request.two_way { 2 } else { 1 };
+            let behind: Vec<u32> = networks.iter().skip(port.into()).step_by(step).copied().collect();
+            let seed = request.seed.wrapping_mul(1000) + 2 * number as u64 + u64::from(port);
+            let traffic = Traffic::new(request.frame_size, tables::mac(port), &behind, request.punted, seed)?;
+            let arrivals = match request.load {
+                Load::Saturated => Arrivals::saturated(request.burst, seed),
+                Load::Paced { pps, process } => {
+                    let pps = pps * f64::from(flows) / f64::from(request.flows);
+                    Arrivals::new(pps, process, request.receive_ring, seed)
+                }
+            };
+            let wakes = request.idle == Idle::Adaptive;
+            let source =
+                Source::new(self.pool.clone(), port, Arc::new(traffic), number * 7919, arrivals, clock, wakes)?;
+            sources.push(source.count());
+            receivers.push(Receiver::new(Box::new(source)));
+        }
+        let timeout = request.transmit_timeout.as_nanos() as u64;
+        let output = |_| {
+            Some(TransmitBuffer::new(Box::new(Sink::new(clock, sojourns.clone())), request.transmit_burst, timeout))
+        };
+        let gauge = Arc::new(Gauge::new(clock, counters.clone(), sojourns.clone(), sources.clone(), request));
+        let asked = gauge.clone();
+        let worker = Worker::new(WorkerParts {
+            id: number,
+            receivers,
+            outputs: (0..PORTS).map(output).collect(),
+            punts,
+            tables: subscribe(tables),
+            counters: counters.clone(),
+            custom: Arc::default(),
+            memory: &MBUF,
+            burst: request.burst,
+            idle: match request.idle {
+                Idle::Poll => perigee_worker::Idle::Poll,
+                Idle::Adaptive => perigee_worker::Idle::Adaptive,
+            },
+            clock: Arc::new(move || asked.now()),
+            stop: stop.clone(),
+        });
+        Ok(Ready { core: request.cores[number], worker, gauge, sojourns, counters, sources })
+    }
+
+    fn start(&self, ready: Ready, path: Loop, scripts: Option<Arc<Scripts>>) -> JoinHandle<Result<()>> {
+        let eal = self.eal.clone();
+        std::thread::spawn(move || {
+            let Ready { core, mut worker, .. } = ready;
+            let _registered = eal.register_thread()?;
+            pin_current_thread(core)?;
+            perigee_worker::wake_in_time();
+            match (path, scripts) {
+                (Loop::Until(vantage), _) => vantage::run(&mut worker, vantage),
+                (_, Some(scripts)) => scripts.run(worker),
+                _ => native::run(&mut worker),
+            }
+            Ok(())
+        })
+    }
+}
+
+/// What a script is tried out with.
+fn staging(tables: &SharedTables) -> Context {
+    Context {
+        now: 0,
+        tables: subscribe(tables),
+        counters: Arc::new(Counters::new(0)),
+        outputs: Vec::new(),
+        punts: Box::new(NoPunts),
+        custom: Arc::new(CustomReasons::default()),
+        next_redirect: 0,
+        multicast: Default::default(),
+        failure: None,
+        trace: None,
+        stopwatch: Default::default(),
+        watched: false,
+    }
+}
+
+type Watched = (Arc<Gauge>, Sojourns, Arc<Counters>, Vec<Arc<Count>>);
+
+fn sample(watched: &[Watched]) -> Sample {
+    let windows: Vec<Vec<Look>> = watched.iter().map(|(gauge, ..)| gauge.windows()).collect();
+    let all = || windows.iter().flatten();
+    let sum = |of: fn(&Look) -> u64| all().map(of).sum::<u64>();
+    let share = |a: u64, b: u64| if b > 0 { a as f64 / b as f64 } else { 0.0 };
+    // Of each worker's own, as each has a rate.
+    let rate = |looks: &[Look], time: fn(&Look) -> u64| {
+        share(looks.iter().map(|look| look.received).sum(), looks.iter().map(time).sum()) * 1e3
+    };
+    let count = windows.iter().map(Vec::len).min().unwrap_or(0);
+    let mut histogram: Option<Histogram<u64>> = None;
+    for (_, sojourns, ..) in watched {
+        match (sojourns.end(), &mut histogram) {
+            // They have the same bounds.
+            (Some(one), Some(all)) => all.add(one).unwrap_or(()),
+            (Some(one), none) => *none = Some(one),
+            (None, _) => {}
+        }
+    }
+    Sample {
+        mpps: windows.iter().map(|looks| rate(looks, |look| look.cpu)).sum(),
+        windows: (0..count)
+            .map(|at| windows.iter().map(|looks| rate(&looks[at..=at], |look| look.cpu)).sum())
+            .collect(),
+        pace: 0.0,
+        wall_mpps: windows.iter().map(|looks| rate(looks, |look| look.now)).sum(),
+        cpu: share(sum(|look| look.cpu), sum(|look| look.now)),
+        offered: sum(|look| look.offered),
+        lost: sum(|look| look.lost),
+        batch: share(sum(|look| look.received), sum(|look| look.bursts)),
+        round_ns: share(sum(|look| look.now), sum(|look| look.rounds)),
+        sleeps: sum(|look| look.sleeps),
+        gaps: sum(|look| look.gaps),
+        in_gaps: share(sum(|look| look.in_gaps), sum(|look| look.now)),
+        table_bytes: 0,
+        sojourn: histogram.as_ref().and_then(Sojourn::of),
+        modules: modules(watched),
+        reasons: reasons(watched),
+    }
+}
+
+fn modules(watched: &[Watched]) -> Vec<(String, f64)> {
+    let times = |of: &dyn Fn(&Times) -> (u64, u64)| {
+        watched.iter().map(|(gauge, ..)| of(&gauge.times())).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+    };
+    let mut all: Vec<(String, f64)> = Vec::new();
+    for (index, module) in MODULES.iter().enumerate() {
+        let (ns, packets) = times(&|times| times.modules[index]);
+        if packets > 0 {
+            all.push((module.name.to_owned(), ns as f64 / packets as f64));
+        }
+    }
+    let (ns, packets) = times(&|times| times.script);
+    if packets > 0 {
+        all.push(("script".to_owned(), ns as f64 / packets as f64));
+    }
+    all
+}
+
+fn reasons(watched: &[Watched]) -> Vec<(String, u64)> {
+    let packets = |reason| watched.iter().map(|(_, _, counters, _)| counters.reason_packets(reason)).sum::<u64>();
+    let of = |(reason, module, info): (_, &str, &perigee_modules::ReasonInfo)| {
+        (format!("{module}.{}", info.name), packets(reason))
+    };
+    all_reasons().map(of).filter(|(_, packets)| *packets > 0).collect()
+}

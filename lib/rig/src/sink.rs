@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+//! A transmit queue that takes everything, sees how long packets were under way, and frees them.
+
+use crate::traffic::STAMP;
+use hdrhistogram::Histogram;
+use perigee_dpdk::{Clock, MBUF};
+use perigee_packet::{BATCH_SIZE, Batch, Handle, Mask, Memory as _, TransmitQueue, frame_of};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The longest time that is told apart from longer ones, in ns.
+const LONGEST: u64 = 10_000_000_000;
+
+/// Times from arrival to transmission, in ns, of the packets that carry a stamp.
+#[derive(Debug, Clone)]
+pub struct Sojourns(Arc<Mutex<Option<Histogram<u64>>>>);
+
+impl Sojourns {
+    /// None yet, and none are taken.
+    pub fn new() -> Sojourns {
+        Sojourns(Arc::default())
+    }
+
+    /// Begins, or begins anew.
+    pub fn begin(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Histogram::new_with_bounds(1, LONGEST, 3).ok();
+    }
+
+    /// Takes what there is; nothing is added any more.
+    pub fn end(&self) -> Option<Histogram<u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Default for Sojourns {
+    fn default() -> Sojourns {
+        Sojourns::new()
+    }
+}
+
+/// The queue. `clock` is the source's.
+pub struct Sink {
+    clock: Clock,
+    sojourns: Sojourns,
+    /// Packets on their way back to the pool.
+    taken: Vec<Handle>,
+}
+
+impl Sink {
+    /// A sink, which looks at each packet's stamp.
+    pub fn new(clock: Clock, sojourns: Sojourns) -> Sink {
+        Sink { clock, sojourns, taken: Vec::with_capacity(BATCH_SIZE) }
+    }
+
+    fn look<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) {
+        let now = self.clock.now();
+        // Nobody else wants it while packets pass.
+        let mut sojourns = self.sojourns.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(histogram) = &mut *sojourns else { return };
+        for frame in frames {
+            let stamp =
+                frame.get(STAMP..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+            if stamp > 0 {
+                histogram.saturating_record(now.saturating_sub(stamp).max(1));
+            }
+        }
+    }
+}
+
+impl TransmitQueue for Sink {
+    fn transmit(&mut self, packets: &mut Vec<Handle>) {
+        self.look(packets.iter().map(|packet| frame_of(packet, &MBUF)));
+        MBUF.free(packets);
+    }
+
+    fn send(&mut self, batch: &mut Batch, most: usize) -> usize {
+        let live = batch.live();
+        let mask = match live.count() <= most {
+            true => live,
+            false => live.iter().take(most).fold(Mask::EMPTY, |mask, slot| mask | Mask::only(slot)),
+        };
+        batch.append_to(mask, &mut self.taken);
+        let n = self.taken.len();
+        self.look(self.taken.iter().map(|packet| frame_of(packet, &MBUF)));
+        MBUF.free(&mut self.taken);
+        n
+    }
+
+    fn sends_batches(&self) -> bool {
+        true
+    }
+
+    fn discard(&self, packets: &mut Vec<Handle>) {
+        MBUF.free(packets);
+    }
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+//! Whole measurements. DPDK starts once per process, so they are one test.
+
+use perigee_rig::{Idle, Load, Loop, Manner, Process, Request, Rig, Settings, Vantage, in_rounds};
+use std::time::Duration;
+
+#[test]
+fn every_packet_is_accounted_for() {
+    let mut rig = Rig::new(Settings { hugepages: false }).unwrap();
+    let core = *perigee_dpdk::usable_cores().last().unwrap();
+    let (warm, time) = (Duration::from_millis(20), Duration::from_millis(60));
+    let plain = Request { warm, time, windows: 3, ..Request::new(vec![core]) };
+
+    for path in [Loop::Lua, Loop::Native, Loop::Until(Vantage::Receive), Loop::Until(Vantage::Lookup)] {
+        let sample = rig.measure(&Request { path, ..plain.clone() }).unwrap();
+        assert!(sample.mpps > 0.0 && sample.windows.len() == 3 && sample.batch == 32.0, "{path:?}: {sample:?}");
+        assert!(sample.reasons.is_empty() && sample.sojourn.is_none() && sample.lost == 0, "{path:?}: {sample:?}");
+    }
+    // Both ways, many networks, other frames.
+    let both = Request { flows: 4, two_way: true, networks: 1000, frame_size: 1518, burst: 8, ..plain.clone() };
+    let sample = rig.measure(&both).unwrap();
+    assert!(sample.reasons.is_empty() && sample.batch == 8.0 && sample.table_bytes > 0, "{sample:?}");
+
+    // Packets for the slow path leave under their reason, and those that its ring has no room for under another one.
+    let sample = rig.measure(&Request { punted: 0.5, path: Loop::Native, ..plain.clone() }).unwrap();
+    assert!(sample.reasons.iter().any(|(name, packets)| name == "ttl.expired" && *packets > 0), "{sample:?}");
+    let known = ["ttl.expired", "host.punt_ring_full"];
+    assert!(sample.reasons.iter().all(|(name, _)| known.contains(&name.as_str())), "{sample:?}");
+
+    // At a rate that any machine can do, packets come as they were asked for, and their times are seen.
+    for idle in [Idle::Poll, Idle::Adaptive] {
+        let load = Load::Paced { pps: 20_000.0, process: Process::Constant };
+        let sample = rig.measure(&Request { load, idle, receive_ring: 65_536, ..plain.clone() }).unwrap();
+        assert!(sample.lost == 0 && sample.sojourn.is_some_and(|sojourn| sojourn.packets > 0), "{sample:?}");
+        assert_eq!(sample.sleeps > 0, idle == Idle::Adaptive, "{sample:?}");
+    }
+
+    let manner = Manner { rounds: 2, seed: 1, patience: Duration::ZERO };
+    let mut asked = Vec::new();
+    let found = in_rounds(&mut rig, &[plain.clone(), both], manner, |at| asked.push(at)).unwrap();
+    asked.sort_unstable();
+    assert_eq!((asked, found.len()), (vec![0, 0, 1, 1], 2));
+    assert!(found.iter().all(|rounds| rounds.mpps() > 0.0 && rounds.reference > 0.0 && rounds.samples.len() == 2));
+    assert!(found.iter().flat_map(|rounds| &rounds.samples).all(|sample| sample.pace > 0.0 && sample.pace <= 1.0));
+
+    let error = rig.measure(&Request { cores: vec![100_000], ..plain.clone() }).unwrap_err().to_string();
+    assert!(error.contains("core 100000 may not be used"), "{error}");
+    let error = rig.measure(&Request { structure: "nonsense".to_owned(), ..plain }).unwrap_err().to_string();
+    assert!(error.contains("expected one of"), "{error}");
+}
