@@ -190,7 +190,7 @@ impl Data {
     fn truncation(&self) -> String {
         let (mut exact, mut whole, mut n) = (0.0, 0.0, 0.0);
         for point in self.points.iter().zip(&self.by_eq7).filter(|(_, p)| p.limit == "cores").map(|(point, _)| point) {
-            let ns = self.eq7.service(point.cores, point.two_way, 0.0).packet_ns(point.frame_size);
+            let ns = self.eq7.service(point.cores, point.two_way, 0.0, 0.0).packet_ns(point.frame_size);
             let rate = |ns: f64| f64::from(point.cores) * service::wire_bits(point.frame_size) / ns;
             let simulated = published(point, "published_simulated");
             exact += (simulated / rate(ns) - 1.0).abs();
@@ -220,6 +220,7 @@ impl Data {
                 two_way: true,
                 burst: None,
                 working_set: None,
+                punted: None,
                 bound: None,
                 line_gbps: Some(50.0),
                 notes: Vec::new(),

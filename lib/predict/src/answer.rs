@@ -204,7 +204,8 @@ impl<'a> Asked<'a> {
 
     fn capacity(&self, cores: u32) -> Capacity {
         let Question { profile, traffic, .. } = self.question;
-        let service = profile.service(cores, traffic.ways() == 2, profile.router.working_set_bytes);
+        let router = &profile.router;
+        let service = profile.service(cores, traffic.ways() == 2, router.working_set_bytes, router.punt_share);
         Capacity::new(&profile.router, service, traffic, cores)
     }
 

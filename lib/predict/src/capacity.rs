@@ -13,9 +13,11 @@
 //! | mean, percentiles | Poisson: M/D/1, or the chain and the distribution on a grid |
 //! | packets from several ports | approximately: as if the rings were one (single packets: mean and utilisation exactly); loss between bounds |
 //! | links of no more than a few times a core's rate | approximately: frames come no closer than they take on the wire |
-//! | with a transmit buffer | all but times: those depend on when its timer runs |
+//! | with polls, pauses, or a transmit buffer that idle cores send | event by event ([`events`](crate::queueing::events)) |
+//! | with another transmit buffer | all but times: those depend on when its timer runs |
 //! | with a slow path | throughput: the slow path has what the fast path leaves of any core, one packet at a time |
 
+mod events;
 mod queues;
 
 use self::queues::{Queue, Times, packet_times};
@@ -292,6 +294,9 @@ impl Capacity {
 
     /// The figures when `pps` packets per second are offered.
     pub fn figures(&self, pps: f64) -> Figures {
+        if self.is_for_events() {
+            return self.by_events(pps);
+        }
         let figures = match self.arrivals {
             Arrivals::Constant => self.constant(pps),
             Arrivals::Poisson => self.poisson(pps),

@@ -21,6 +21,9 @@ pub struct Compared {
     /// Working set in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_set_bytes: Option<f64>,
+    /// Share of the packets for the slow path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub punted: Option<f64>,
     /// Measured, in Gbit/s on the wire.
     pub gbps: f64,
     /// Predicted, including the limits of links.
@@ -40,6 +43,7 @@ impl Compared {
             two_way: point.two_way,
             burst: point.burst,
             working_set_bytes: point.working_set,
+            punted: point.punted,
             gbps: point.gbps,
             predicted_gbps,
             error_percent: percent(predicted_gbps / point.gbps - 1.0),

@@ -24,6 +24,11 @@ pub enum Method {
         /// They are enough for queues to be as they are in the long run.
         settled: bool,
     },
+    /// By the model's queues event by event, as many packets of each different core.
+    Events {
+        /// Packets counted.
+        packets: u64,
+    },
     /// Unknown; the text says why.
     Missing(String),
 }
@@ -43,6 +48,7 @@ impl fmt::Display for Method {
             Self::Simulated { ns3, events, packets, .. } => {
                 write!(f, "ns-3 {ns3} simulation: {} events, {} packets", grouped(*events), grouped(*packets))
             }
+            Self::Events { packets } => write!(f, "event by event: {} packets of a core", grouped(*packets)),
             Self::Missing(why) => write!(f, "not known: {why}"),
         }
     }

@@ -19,6 +19,7 @@
 //! | [`traffic`], [`objective`] | rates, sizes, numbers of cores, limits, as users write them |
 //! | [`rss`] | which core a flow goes to |
 //! | [`queueing`] | a core's queue: sojourn times, batches, loss |
+//! | [`campaign`] | what to measure of a router, and where to look whether its profile holds |
 //! | [`capacity`] | cores and links together, by closed forms |
 //! | [`simulate`] | cores and links by the ns-3 module, a process of its own |
 //! | [`figures`], [`answer`] | the figures of either, how they are known, how many cores are needed |
@@ -30,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+pub mod campaign;
 pub mod capacity;
 pub mod compared;
 pub mod error;
@@ -52,5 +54,5 @@ pub mod verify;
 
 pub use error::Error;
 pub use points::{Bound, Point};
-pub use profile::{Model, Per, Profile, Router};
+pub use profile::{Model, Per, Profile, Punted, Router};
 pub use service::Service;

@@ -13,6 +13,7 @@
 //! | `burst` | packets that a core takes at once, where that was forced |
 //! | `routes`, `destinations` | routes in the table, random destinations: a working set of 64 bytes for each of the fewer |
 //! | `working_set_bytes` | the same in bytes |
+//! | `punted` | share of the packets that go to the slow path, 0 to 1; 0 if it is not there |
 //! | `bound` | `cpu` or `line`: what limited the rate, where it is known |
 //! | `line_gbps` | rate of each link and direction |
 //! | `note`, `source`, `published_...`, `#...` | for readers |
@@ -33,7 +34,7 @@ const MAX_POINTS: usize = 10_000;
 /// Bytes of tables that a destination's lookup touches: a cache line.
 const LOOKUP_BYTES: f64 = 64.0;
 
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 13] = [
     "flows",
     "cores",
     "frame_size",
@@ -44,6 +45,7 @@ const COLUMNS: [&str; 12] = [
     "routes",
     "destinations",
     "working_set_bytes",
+    "punted",
     "bound",
     "line_gbps",
 ];
@@ -68,6 +70,8 @@ pub struct Point {
     pub burst: Option<u32>,
     /// Bytes of the tables that packets were looked up in, if that is known.
     pub working_set: Option<f64>,
+    /// Share of the packets that go to the slow path, if that is known.
+    pub punted: Option<f64>,
     /// What limited the rate, if that is known.
     pub bound: Option<Bound>,
     /// Rate of each link and direction in Gbit/s, if that is known.
@@ -313,6 +317,7 @@ impl Row<'_> {
             two_way,
             burst: self.whole("burst", 1, 1024)?,
             working_set: self.working_set()?,
+            punted: self.punted()?,
             bound,
             line_gbps,
             notes: self.notes(),
@@ -326,6 +331,12 @@ impl Row<'_> {
         }
         let (routes, destinations) = (self.whole("routes", 1, u32::MAX)?, self.whole("destinations", 1, u32::MAX)?);
         Ok([routes, destinations].into_iter().flatten().min().map(|lines| f64::from(lines) * LOOKUP_BYTES))
+    }
+
+    fn punted(&self) -> Result<Option<f64>, Error> {
+        let Some(text) = self.text("punted") else { return Ok(None) };
+        let share = self.number("punted", text)?.filter(|share| (0.0..=1.0).contains(share));
+        share.map(Some).ok_or_else(|| self.wrong("punted", text, "a share, 0 to 1"))
     }
 
     fn notes(&self) -> Vec<(String, String)> {

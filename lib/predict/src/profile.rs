@@ -29,6 +29,10 @@ const MIN_TIMEOUT_US: f64 = 1e-3;
 const MAX_US: f64 = 1e9;
 const MAX_BYTES: f64 = 1e15;
 const MAX_RATE: f64 = 1e6;
+const MAX_PAUSES: f64 = 1e6;
+const MAX_LENGTHS: usize = 1000;
+/// Share of a core's time.
+const MAX_PAUSED: f64 = 0.5;
 const MIN_GBPS: f64 = 1e-6;
 
 /// Frame sizes that a model must be able to answer for, in bytes, from Ethernet header to frame check sequence.
@@ -79,7 +83,8 @@ pub enum Model {
         /// Nanoseconds per packet where traffic goes both ways.
         u_ns: f64,
     },
-    /// Batches and the cache: a burst costs `c_batch + sum over its packets (c_packet + c_byte S + m(W) miss)`, and contention.
+    /// Batches, the cache and the slow path's packets: a burst costs `c_batch + sum over its packets (c_packet + c_byte S + m(W) miss +
+    /// p punt)`, contention, and `(1 - (1 - p)^n) punt_burst`; p is the share of packets that are punted, n the packets of a full burst.
     Batch {
         /// Nanoseconds per burst.
         c_batch_ns: f64,
@@ -95,10 +100,32 @@ pub enum Model {
         d_ns: f64,
         /// Nanoseconds where traffic goes both ways, per burst or packet.
         u_ns: f64,
-        /// Whether the last two are paid per burst or per packet.
+        /// Nanoseconds that a packet for the slow path costs the core that gives it away, more than one that it forwards.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        punt_ns: f64,
+        /// Nanoseconds that a burst costs more if there are such packets in it.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        punt_burst_ns: f64,
+        /// Whether contention (d, u) is paid per burst or per packet.
         #[serde(default)]
         contention_per: Per,
     },
+}
+
+/// Packets for the slow path among all.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Punted {
+    /// Their share, 0 to 1.
+    pub share: f64,
+    /// Packets of a full burst.
+    pub burst: u32,
+}
+
+impl Punted {
+    /// The share of full bursts in which there is one.
+    pub fn bursts(&self) -> f64 {
+        1.0 - (1.0 - self.share).powf(f64::from(self.burst))
+    }
 }
 
 /// Whether contention is paid per burst or per packet.
@@ -126,6 +153,15 @@ pub struct Router {
     pub transmit_buffer: u32,
     /// When a transmit buffer that is not full is sent, in microseconds; at least 1e-3 if there is one.
     pub transmit_timeout_us: f64,
+    /// Whether it is also sent when a core has looked into its rings and found nothing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub transmit_when_idle: bool,
+    /// Time of such a look, in nanoseconds; 0: a core that is idle sees a packet when it comes.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub poll_ns: f64,
+    /// What takes its core away from a router now and then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pauses: Option<Pauses>,
     /// Ports, an even number: 2 to 64.
     pub ports: u32,
     /// Rate of each port's link and direction, in Gbit/s.
@@ -144,6 +180,16 @@ pub struct Router {
     pub working_set_bytes: f64,
 }
 
+/// Something else has a core now and then: the system's timer, a hypervisor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pauses {
+    /// How often.
+    pub per_second: f64,
+    /// How long, each of these as often as the others, in nanoseconds.
+    pub lengths_ns: Vec<f64>,
+}
+
 impl Default for Router {
     fn default() -> Self {
         Self {
@@ -152,6 +198,9 @@ impl Default for Router {
             transmit_ring: 512,
             transmit_buffer: 1,
             transmit_timeout_us: 0.0,
+            transmit_when_idle: false,
+            poll_ns: 0.0,
+            pauses: None,
             ports: 2,
             link_gbps: 10.0,
             sleep_after_us: None,
@@ -209,9 +258,9 @@ impl Profile {
     }
 
     /// The time that packets take on each of `cores` cores, if traffic goes one way or both, and packets are looked up in
-    /// `working_set` bytes of tables.
-    pub fn service(&self, cores: u32, two_way: bool, working_set: f64) -> Service {
-        self.model.service(cores, two_way, working_set)
+    /// `working_set` bytes of tables, and this share of them goes to the slow path.
+    pub fn service(&self, cores: u32, two_way: bool, working_set: f64, punted: f64) -> Service {
+        self.model.service(cores, two_way, working_set, Punted { share: punted, burst: self.router.burst })
     }
 
     /// Are all values within their bounds, and do they fit together?
@@ -253,7 +302,7 @@ impl Model {
     }
 
     /// See [`Profile::service`].
-    pub fn service(&self, cores: u32, two_way: bool, working_set: f64) -> Service {
+    pub fn service(&self, cores: u32, two_way: bool, working_set: f64, punted: Punted) -> Service {
         let k = f64::from(cores.max(1));
         let contention = |d: f64, u: f64| d * (k - 1.0) + if two_way { u } else { 0.0 };
         match *self {
@@ -261,15 +310,26 @@ impl Model {
             Self::Contention { c0_ns, c_byte_ns, d_ns, u_ns } => {
                 Service::Linear { burst_ns: 0.0, packet_ns: c0_ns + contention(d_ns, u_ns), byte_ns: c_byte_ns }
             }
-            Self::Batch { c_batch_ns, c_packet_ns, c_byte_ns, miss_ns, cache_bytes, d_ns, u_ns, contention_per } => {
+            Self::Batch {
+                c_batch_ns,
+                c_packet_ns,
+                c_byte_ns,
+                miss_ns,
+                cache_bytes,
+                d_ns,
+                u_ns,
+                punt_ns,
+                punt_burst_ns,
+                contention_per,
+            } => {
                 let missing = miss_share(working_set, cache_bytes) * miss_ns;
                 let (per_burst, per_packet) = match contention_per {
                     Per::Burst => (contention(d_ns, u_ns), 0.0),
                     Per::Packet => (0.0, contention(d_ns, u_ns)),
                 };
                 Service::Linear {
-                    burst_ns: c_batch_ns + per_burst,
-                    packet_ns: c_packet_ns + missing + per_packet,
+                    burst_ns: c_batch_ns + per_burst + punted.bursts() * punt_burst_ns,
+                    packet_ns: c_packet_ns + missing + punted.share * punt_ns + per_packet,
                     byte_ns: c_byte_ns,
                 }
             }
@@ -283,7 +343,18 @@ impl Model {
             Self::Contention { c0_ns, c_byte_ns, d_ns, u_ns } => {
                 vec![("c0_ns", c0_ns), ("c_byte_ns", c_byte_ns), ("d_ns", d_ns), ("u_ns", u_ns)]
             }
-            Self::Batch { c_batch_ns, c_packet_ns, c_byte_ns, miss_ns, cache_bytes, d_ns, u_ns, contention_per: _ } => {
+            Self::Batch {
+                c_batch_ns,
+                c_packet_ns,
+                c_byte_ns,
+                miss_ns,
+                cache_bytes,
+                d_ns,
+                u_ns,
+                punt_ns,
+                punt_burst_ns,
+                contention_per: _,
+            } => {
                 vec![
                     ("c_batch_ns", c_batch_ns),
                     ("c_packet_ns", c_packet_ns),
@@ -292,6 +363,8 @@ impl Model {
                     ("cache_bytes", cache_bytes),
                     ("d_ns", d_ns),
                     ("u_ns", u_ns),
+                    ("punt_ns", punt_ns),
+                    ("punt_burst_ns", punt_burst_ns),
                 ]
             }
         }
@@ -340,8 +413,8 @@ impl Model {
                 });
             }
             Self::Contention { c0_ns, c_byte_ns, d_ns, u_ns } => (0.0, c0_ns, c_byte_ns, d_ns, u_ns, 0.0),
-            Self::Batch { c_batch_ns, c_packet_ns, c_byte_ns, miss_ns, d_ns, u_ns, .. } => {
-                (c_batch_ns, c_packet_ns, c_byte_ns, d_ns, u_ns, miss_ns)
+            Self::Batch { c_batch_ns, c_packet_ns, c_byte_ns, miss_ns, d_ns, u_ns, punt_ns, punt_burst_ns, .. } => {
+                (c_batch_ns, c_packet_ns, c_byte_ns, d_ns, u_ns, miss_ns + punt_ns + punt_burst_ns)
             }
         };
         let least = batch + packet + byte * s + d * (k - 1.0);
@@ -349,7 +422,7 @@ impl Model {
         let (time, way) = if least < MIN_NS {
             (least, "one-way, without misses")
         } else if most > MAX_NS {
-            (most, "two-way, with nothing but misses")
+            (most, "two-way, with nothing but misses and packets for the slow path")
         } else {
             return None;
         };
@@ -357,6 +430,12 @@ impl Model {
         let found = format!("{time} ns for a burst of one packet of {size} bytes, k = {cores}, {way}");
         Some((found, format!("{MIN_NS:e} to {MAX_NS:e} ns")))
     }
+}
+
+/// Not written: other programs need not know what is not there.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 /// Share of lookups that miss a cache of `cache_bytes` in tables of `working_set` bytes.
@@ -383,6 +462,7 @@ impl Router {
         }
         let numbers = [
             ("transmit_timeout_us", self.transmit_timeout_us, MAX_US),
+            ("poll_ns", self.poll_ns, MAX_NS),
             ("sleep_after_us", self.sleep_after_us.unwrap_or(0.0), MAX_US),
             ("wake_up_us", self.wake_up_us, MAX_US),
             ("slow_path_ns", self.slow_path_ns, MAX_NS),
@@ -401,6 +481,7 @@ impl Router {
         if !(0.0..=1.0).contains(&self.punt_share) {
             return Err(key(name, "router.punt_share", shown_number(self.punt_share), "a number, 0 to 1"));
         }
+        self.pauses.as_ref().map_or(Ok(()), |pauses| pauses.check(name))?;
         if self.receive_ring < self.burst {
             let expected = format!("at least router.burst, {}: a burst comes from one ring", self.burst);
             return Err(key(name, "router.receive_ring", self.receive_ring, expected));
@@ -415,6 +496,31 @@ impl Router {
                 "a number >= {MIN_TIMEOUT_US:e}, as router.transmit_buffer is more than 1: else packets would wait for ever"
             );
             return Err(key(name, "router.transmit_timeout_us", shown_number(self.transmit_timeout_us), expected));
+        }
+        Ok(())
+    }
+}
+
+impl Pauses {
+    /// Do they leave a core any time?
+    fn check(&self, name: &str) -> Result<(), Error> {
+        let Self { per_second, lengths_ns } = self;
+        if !(0.0..=MAX_PAUSES).contains(per_second) {
+            let expected = format!("a number >= 0 (and at most {MAX_PAUSES:e})");
+            return Err(key(name, "router.pauses.per_second", shown_number(*per_second), expected));
+        }
+        if !(1..=MAX_LENGTHS).contains(&lengths_ns.len()) {
+            let found = format!("{} lengths", lengths_ns.len());
+            return Err(key(name, "router.pauses.lengths_ns", found, format!("1 to {MAX_LENGTHS}")));
+        }
+        if let Some(length) = lengths_ns.iter().find(|length| !(0.0..=MAX_NS).contains(*length)) {
+            let expected = format!("numbers >= 0 (and at most {MAX_NS:e})");
+            return Err(key(name, "router.pauses.lengths_ns", shown_number(*length), expected));
+        }
+        let share = per_second * lengths_ns.iter().sum::<f64>() / lengths_ns.len() as f64 / 1e9;
+        if share > MAX_PAUSED {
+            let found = format!("pauses of {share:.3} of a core's time");
+            return Err(key(name, "router.pauses", found, format!("at most {MAX_PAUSED}")));
         }
         Ok(())
     }

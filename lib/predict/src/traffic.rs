@@ -139,6 +139,11 @@ impl Sizes {
         self.entries.iter().map(|&(size, share)| share * f64::from(size)).sum()
     }
 
+    /// Frames of one size.
+    pub fn one(size: u32) -> Self {
+        Self::new(&[(size, 1.0)], &size.to_string())
+    }
+
     fn new(weighted: &[(u32, f64)], text: &str) -> Self {
         let all: f64 = weighted.iter().map(|(_, weight)| weight).sum();
         Self { entries: weighted.iter().map(|&(size, weight)| (size, weight / all)).collect(), text: text.to_owned() }

@@ -128,6 +128,7 @@ fn is_fitted(profile: &Profile, point: &Point) -> bool {
                 && same("frame_size", Some(f64::from(point.frame_size)))
                 && same("burst", point.burst.map(f64::from))
                 && same("working_set_bytes", point.working_set)
+                && same("punted", point.punted)
                 && same("gbps", Some(point.gbps))
                 && f.get("two_way").and_then(serde_json::Value::as_bool) == Some(point.two_way)
         })

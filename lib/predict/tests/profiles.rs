@@ -50,7 +50,7 @@ fn kept_points(kind: Kind) -> usize {
 fn the_made_up_batch_server() {
     let profile = profile("batch-example.json");
     assert!(matches!(profile.model, Model::Batch { .. }) && profile.router.burst == 32);
-    let service = profile.service(1, false, 0.0);
+    let service = profile.service(1, false, 0.0, 0.0);
     for n in 1..=32 {
         assert!((service.total_ns(&vec![64; n]) - (400.0 + 300.0 * n as f64)).abs() < 1e-9);
     }

@@ -49,7 +49,7 @@ fn both(case: &Case, simulator: &Simulator) -> (Figures, Figures) {
         directions: case.directions,
         arrivals: Arrivals::Poisson,
     };
-    let service = profile.service(case.cores, case.directions == 2 && case.cores > 1, 0.0);
+    let service = profile.service(case.cores, case.directions == 2 && case.cores > 1, 0.0, 0.0);
     let capacity = Capacity::new(&profile.router, service, &traffic, case.cores);
     let pps = case.load * capacity.no_loss().0;
     let scenario = Scenario {

@@ -245,7 +245,7 @@ fn simulations_are_as_long_as_queues_are_slow() {
         let mut asked = question("1Mpps", "1", None);
         asked.profile.router.receive_ring = ring;
         asked.profile.router.link_gbps = 1000.0;
-        let service = asked.profile.service(cores, false, 0.0);
+        let service = asked.profile.service(cores, false, 0.0, 0.0);
         let capacity = Capacity::new(&asked.profile.router, service, &asked.traffic, cores);
         Size::of(&capacity, load * capacity.no_loss().0, 200_000)
     };

@@ -15,7 +15,7 @@ fn traffic(sizes: &str, flows: u32, directions: u32) -> Traffic {
 fn capacity(change: impl Fn(&mut Router), traffic: &Traffic, cores: u32) -> Capacity {
     let mut profile = Profile::parse(CONTENTION, "test").unwrap();
     change(&mut profile.router);
-    let service = profile.service(cores, traffic.ways() == 2, 0.0);
+    let service = profile.service(cores, traffic.ways() == 2, 0.0, 0.0);
     Capacity::new(&profile.router, service, traffic, cores)
 }
 
@@ -293,7 +293,7 @@ fn unequal_rings_lose_hardly_more_than_is_said() {
         "c_byte_ns": 0, "miss_ns": 0, "cache_bytes": 0, "d_ns": 0, "u_ns": 0}, "router": {"receive_ring": 64, "link_gbps": 100}}"#;
     let profile = Profile::parse(text, "test").unwrap();
     let traffic = traffic("64", 3, 1);
-    let mut router = Capacity::new(&profile.router, profile.service(1, false, 0.0), &traffic, 1);
+    let mut router = Capacity::new(&profile.router, profile.service(1, false, 0.0, 0.0), &traffic, 1);
     router.shares = vec![vec![0.7, 0.3]];
     router.of_ports = vec![0.7, 0.3];
     let events =

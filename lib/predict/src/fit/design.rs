@@ -2,7 +2,7 @@
 //! The models as sums of parameters times a point's values, which a fit solves for.
 
 use crate::points::Point;
-use crate::profile::{Model, Per, Router, miss_share};
+use crate::profile::{Model, Per, Punted, Router, miss_share};
 
 /// A model to fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -47,6 +47,8 @@ pub enum Factor {
     Direction,
     Burst,
     WorkingSet,
+    /// The share of packets for the slow path.
+    Punted,
 }
 
 impl Factor {
@@ -57,6 +59,7 @@ impl Factor {
             Self::Direction => "one-way or two-way traffic",
             Self::Burst => "the burst size",
             Self::WorkingSet => "the working set",
+            Self::Punted => "the share of packets for the slow path",
         }
     }
 
@@ -67,7 +70,13 @@ impl Factor {
             Self::Direction => f64::from(u8::from(point.two_way)),
             Self::Burst => f64::from(point.burst.unwrap_or(router.burst)),
             Self::WorkingSet => point.working_set.unwrap_or(router.working_set_bytes),
+            Self::Punted => point.punted.unwrap_or(0.0),
         }
+    }
+
+    /// A point's packets for the slow path.
+    pub fn punted(point: &Point, router: &Router) -> Punted {
+        Punted { share: Self::Punted.of(point, router), burst: Self::Burst.of(point, router) as u32 }
     }
 
     /// Describes its value: `all points have ...`.
@@ -81,6 +90,8 @@ impl Factor {
             Self::Burst => format!("bursts of {value} packets"),
             Self::WorkingSet if value == 0.0 => "no working set (columns routes, destinations)".to_owned(),
             Self::WorkingSet => format!("a working set of {value} bytes"),
+            Self::Punted if value == 0.0 => "no packets for the slow path (column punted)".to_owned(),
+            Self::Punted => format!("{value} of the packets for the slow path"),
         }
     }
 
@@ -94,6 +105,7 @@ impl Factor {
             Self::Direction => "measure one-way traffic (column two_way)".to_owned(),
             Self::Burst => "measure with a second forced burst size (column burst)".to_owned(),
             Self::WorkingSet => "measure other numbers of routes and random destinations".to_owned(),
+            Self::Punted => "measure with some of the packets for the slow path (column punted)".to_owned(),
         }
     }
 }
@@ -127,18 +139,20 @@ const CONTENTION: [Term; 4] = [
     term("u_ns", false, &[Factor::Direction]),
 ];
 /// The last one is there only while the cache's size is looked for: `miss_ns * cache_bytes`.
-const BATCH: [Term; 7] = [
+const BATCH: [Term; 9] = [
     term("c_packet_ns", true, &[]),
     term("c_batch_ns", true, &[Factor::Burst]),
     term("d_ns", false, &[Factor::Cores]),
     term("c_byte_ns", false, &[Factor::FrameSize]),
     term("u_ns", false, &[Factor::Direction]),
+    term("punt_ns", false, &[Factor::Punted]),
+    term("punt_burst_ns", false, &[Factor::Punted]),
     term("miss_ns", false, &[Factor::WorkingSet]),
     term("cache_bytes", false, &[Factor::WorkingSet]),
 ];
 /// Where `miss_ns` and the product stand in it.
-pub const MISS: usize = 5;
-pub const PRODUCT: usize = 6;
+pub const MISS: usize = 7;
+pub const PRODUCT: usize = 8;
 
 /// A model that is linear in its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -184,7 +198,9 @@ impl Form {
             Self::Batch { per, cache } => {
                 let part = 1.0 / Factor::Burst.of(point, router);
                 let contention = if per == Per::Burst { part } else { 1.0 };
-                let mut row = vec![1.0, part, (k - 1.0) * contention, size, two_way * contention];
+                let punted = Factor::punted(point, router);
+                let (share, bursts) = (punted.share, punted.bursts() * part);
+                let mut row = vec![1.0, part, (k - 1.0) * contention, size, two_way * contention, share, bursts];
                 let w = Factor::WorkingSet.of(point, router);
                 match cache {
                     Cache::At(cache) => row.push(miss_share(w, cache)),
@@ -209,6 +225,8 @@ impl Form {
                 d_ns: values[2],
                 c_byte_ns: values[3],
                 u_ns: values[4],
+                punt_ns: values[5],
+                punt_burst_ns: values[6],
                 miss_ns: values[MISS],
                 cache_bytes: match cache {
                     Cache::At(cache) => cache,

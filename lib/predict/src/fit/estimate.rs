@@ -248,19 +248,17 @@ fn finish(kind: Kind, solved: Solved, points: &[&Point], router: &Router, notes:
     Estimate { kind, model, parameters, notes, squares: solution.squares, residuals, pulls, condition }
 }
 
-fn with_cache(model: Model, miss: f64, bytes: f64) -> Model {
-    match model {
-        Model::Batch { c_batch_ns, c_packet_ns, c_byte_ns, d_ns, u_ns, contention_per, .. } => {
-            let (miss_ns, cache_bytes) = (miss, bytes);
-            Model::Batch { c_batch_ns, c_packet_ns, c_byte_ns, miss_ns, cache_bytes, d_ns, u_ns, contention_per }
-        }
-        model => model,
+fn with_cache(mut model: Model, miss: f64, bytes: f64) -> Model {
+    if let Model::Batch { miss_ns, cache_bytes, .. } = &mut model {
+        (*miss_ns, *cache_bytes) = (miss, bytes);
     }
+    model
 }
 
 /// The relative error of what is fitted, from the model as everybody uses it.
 fn residual(kind: Kind, model: &Model, point: &Point, router: &Router) -> f64 {
-    let service = model.service(point.cores, point.two_way, Factor::WorkingSet.of(point, router));
+    let service =
+        model.service(point.cores, point.two_way, Factor::WorkingSet.of(point, router), Factor::punted(point, router));
     let predicted = service.saturated_ns(point.frame_size, Factor::Burst.of(point, router) as u32);
     match kind {
         Kind::Eq7 => point.service_ns() / predicted - 1.0,

@@ -37,7 +37,8 @@ pub struct Measured<'a> {
 
 /// A model's prediction of a point.
 pub fn predict(model: &Model, point: &Point, line_gbps: f64, router: &Router) -> Saturated {
-    let service = model.service(point.cores, point.two_way, Factor::WorkingSet.of(point, router));
+    let service =
+        model.service(point.cores, point.two_way, Factor::WorkingSet.of(point, router), Factor::punted(point, router));
     let core = service.saturated_gbps(point.frame_size, Factor::Burst.of(point, router) as u32);
     saturated(point, core, line_gbps)
 }

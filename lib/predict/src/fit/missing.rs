@@ -80,7 +80,7 @@ pub fn held(form: &Form, index: usize, partners: &[usize], points: &[&Point], ro
                 Factor::Cores => ". Predictions for other numbers of cores are guesses",
                 Factor::FrameSize => ". Predictions for other frame sizes are guesses",
                 Factor::WorkingSet => ". Predictions do not know what a larger table costs",
-                Factor::Direction | Factor::Burst => "",
+                Factor::Direction | Factor::Burst | Factor::Punted => "",
             };
             (format!("all points have {}", factor.say(value)), factor.remedy(value), reach)
         }

@@ -21,14 +21,14 @@ fn the_times_follow_the_equations() {
     let profile = Profile::parse(&contention().to_string(), "p.json").expect("a profile");
     assert_eq!(profile.router, Router::default());
     let close = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found}, not {expected}");
-    close(profile.service(1, false, 0.0).total_ns(&[64, 1518]), 2.0 * 563.4);
-    close(profile.service(4, true, 0.0).packet_ns(64), 563.4 + 3.0 * 29.1 + 11.1);
-    close(profile.service(4, false, 0.0).packet_ns(64), 563.4 + 3.0 * 29.1);
+    close(profile.service(1, false, 0.0, 0.0).total_ns(&[64, 1518]), 2.0 * 563.4);
+    close(profile.service(4, true, 0.0, 0.0).packet_ns(64), 563.4 + 3.0 * 29.1 + 11.1);
+    close(profile.service(4, false, 0.0, 0.0).packet_ns(64), 563.4 + 3.0 * 29.1);
     let eq7 = Model::Eq7 { a: 0.011392, a0: 0.002709, b: 0.227037, b0: 0.063321 };
     // Eq. 5 itself, for the aggregate of four cores.
     let d = (0.011392 * 4.0 + 0.002709) * 256.0 + 0.227037 * 4.0 + 0.063321;
-    close(eq7.service(4, true, 0.0).packet_ns(256), 4.0 * 276.0 * 8.0 / d);
-    close(4.0 * eq7.service(4, true, 0.0).saturated_gbps(256, 32), d);
+    close(eq7.service(4, true, 0.0, Punted::default()).packet_ns(256), 4.0 * 276.0 * 8.0 / d);
+    close(4.0 * eq7.service(4, true, 0.0, Punted::default()).saturated_gbps(256, 32), d);
     let batch = |contention_per| Model::Batch {
         c_batch_ns: 400.0,
         c_packet_ns: 30.0,
@@ -37,14 +37,19 @@ fn the_times_follow_the_equations() {
         cache_bytes: 1000.0,
         d_ns: 5.0,
         u_ns: 7.0,
+        punt_ns: 40.0,
+        punt_burst_ns: 200.0,
         contention_per,
     };
     // Three quarters of 4000 bytes are not in the cache.
-    let service = batch(Per::Burst).service(3, true, 4000.0);
+    let service = batch(Per::Burst).service(3, true, 4000.0, Punted::default());
     close(service.total_ns(&[100, 200]), 400.0 + 2.0 * 5.0 + 7.0 + 2.0 * (30.0 + 0.75 * 80.0) + 0.1 * 300.0);
-    let service = batch(Per::Packet).service(3, false, 500.0);
+    let service = batch(Per::Packet).service(3, false, 500.0, Punted::default());
     close(service.total_ns(&[100, 200]), 400.0 + 2.0 * (30.0 + 2.0 * 5.0) + 0.1 * 300.0);
     close(service.total_ns(&[]), 0.0);
+    // Half of the packets, so three of four bursts of two.
+    let service = batch(Per::Packet).service(1, false, 500.0, Punted { share: 0.5, burst: 2 });
+    close(service.total_ns(&[100, 200]), 400.0 + 0.75 * 200.0 + 2.0 * (30.0 + 0.5 * 40.0) + 0.1 * 300.0);
 }
 
 #[test]
@@ -191,7 +196,7 @@ fn any_model() -> impl Strategy<Value = Model> {
             d_ns,
             u_ns
         }),
-        (prop::array::uniform7(ns), prop::bool::ANY).prop_map(|(p, per_packet)| Model::Batch {
+        (prop::array::uniform9(ns), prop::bool::ANY).prop_map(|(p, per_packet)| Model::Batch {
             c_batch_ns: p[0] + 1.0,
             c_packet_ns: p[1],
             c_byte_ns: p[2] / 100.0,
@@ -199,6 +204,8 @@ fn any_model() -> impl Strategy<Value = Model> {
             cache_bytes: p[4],
             d_ns: p[5],
             u_ns: p[6],
+            punt_ns: p[7],
+            punt_burst_ns: p[8],
             contention_per: if per_packet { Per::Packet } else { Per::Burst },
         }),
     ]

@@ -14,7 +14,7 @@ const CONTENTION: Model = Model::Contention { c0_ns: 500.0, c_byte_ns: 0.1, d_ns
 const EQ7: Model = Model::Eq7 { a: 0.0114, a0: 0.0027, b: 0.227, b0: 0.063 };
 
 fn batches() -> Model {
-    batch(&[400.0, 60.0, 0.1, 40.0, 3e5, 30.0, 100.0], Per::Burst)
+    batch(&[400.0, 60.0, 0.1, 40.0, 3e5, 30.0, 100.0, 30.0, 200.0], Per::Burst)
 }
 
 fn fitted(kind: Kind, points: &[Point]) -> Result<Fit, String> {
@@ -133,6 +133,8 @@ fn batch_needs_two_bursts() {
             ("cache_bytes", "miss_ns is 0"),
             ("d_ns", "all points have 1 core"),
             ("u_ns", "all points have one-way traffic"),
+            ("punt_ns", "all points have no packets for the slow path (column punted)"),
+            ("punt_burst_ns", "all points have no packets for the slow path (column punted)"),
         ],
     );
 }

@@ -2,13 +2,26 @@
 //! Points made from a model, with and without noise.
 
 use crate::points::Point;
-use crate::profile::{Model, Per, Router};
+use crate::profile::{Model, Per, Punted, Router};
 use rand::RngExt;
 use rand::rngs::StdRng;
 
 /// A point that is limited by cores, its links being fast; its rate is the model's.
 pub fn point(model: &Model, cores: u32, frame_size: u32, two_way: bool, burst: u32, working_set: f64) -> Point {
-    let core = model.service(cores, two_way, working_set).saturated_gbps(frame_size, burst);
+    with_punted(model, cores, frame_size, two_way, burst, working_set, 0.0)
+}
+
+/// The same, with a share of the packets for the slow path.
+fn with_punted(
+    model: &Model,
+    cores: u32,
+    frame_size: u32,
+    two_way: bool,
+    burst: u32,
+    working_set: f64,
+    share: f64,
+) -> Point {
+    let core = model.service(cores, two_way, working_set, Punted { share, burst }).saturated_gbps(frame_size, burst);
     Point {
         line: 0,
         flows: 8 * cores,
@@ -18,6 +31,7 @@ pub fn point(model: &Model, cores: u32, frame_size: u32, two_way: bool, burst: u
         two_way,
         burst: Some(burst),
         working_set: Some(working_set),
+        punted: Some(share),
         bound: None,
         line_gbps: Some(1e6),
         notes: Vec::new(),
@@ -42,6 +56,10 @@ pub fn grid(model: &Model) -> Vec<Point> {
         points.push(point(model, 1, 64, false, 32, working_set));
         points.push(point(model, 2, 256, true, 32, working_set));
     }
+    for share in [0.02, 0.2, 0.5] {
+        points.push(with_punted(model, 1, 64, false, 32, 0.0, share));
+        points.push(with_punted(model, 1, 64, false, 8, 0.0, share));
+    }
     for (line, point) in points.iter_mut().enumerate() {
         point.line = line as u64 + 2;
     }
@@ -63,7 +81,9 @@ fn normal(random: &mut StdRng) -> f64 {
 /// What a fit minimises, calculated from the model alone.
 pub fn objective(model: &Model, points: &[Point]) -> f64 {
     let error = |point: &Point| {
-        let service = model.service(point.cores, point.two_way, point.working_set.unwrap_or(0.0));
+        let punted =
+            Punted { share: point.punted.unwrap_or(0.0), burst: point.burst.unwrap_or(Router::default().burst) };
+        let service = model.service(point.cores, point.two_way, point.working_set.unwrap_or(0.0), punted);
         let predicted = service.saturated_ns(point.frame_size, point.burst.unwrap_or(Router::default().burst));
         match model {
             Model::Eq7 { .. } => point.service_ns() / predicted - 1.0,
@@ -91,6 +111,8 @@ pub fn batch(p: &[f64], contention_per: Per) -> Model {
         cache_bytes: p[4],
         d_ns: p[5],
         u_ns: p[6],
+        punt_ns: p[7],
+        punt_burst_ns: p[8],
         contention_per,
     }
 }

@@ -41,8 +41,8 @@ fn any_model() -> impl Strategy<Value = Model> {
             d_ns,
             u_ns
         }),
-        (100.0..900.0, 10.0..90.0, 0.01..0.5, 10.0..90.0, 0.0..5e5, 1.0..50.0, 1.0..50.0, per)
-            .prop_map(|(a, b, c, d, e, f, g, per)| batch(&[a, b, c, d, e, f, g], per)),
+        (100.0..900.0, 10.0..90.0, 0.01..0.5, 10.0..90.0, 0.0..5e5, 1.0..50.0, 1.0..50.0, (1.0..90.0, 1.0..500.0), per)
+            .prop_map(|(a, b, c, d, e, f, g, (h, i), per)| batch(&[a, b, c, d, e, f, g, h, i], per)),
     ]
 }
 
@@ -104,7 +104,7 @@ proptest! {
             let mut others = points.clone();
             others.remove(i);
             let without = fitted(&model, &others).profile.model;
-            let rate = without.service(point.cores, point.two_way, 0.0).saturated_gbps(point.frame_size, 32) * f64::from(point.cores);
+            let rate = without.service(point.cores, point.two_way, 0.0, crate::Punted::default()).saturated_gbps(point.frame_size, 32) * f64::from(point.cores);
             let said = found.report.points[i].cross_validated_percent.expect("a point among many");
             prop_assert!((said - 100.0 * (rate / point.gbps - 1.0)).abs() < 2e-6, "{said}: {point:?}");
         }
@@ -121,7 +121,7 @@ fn intervals_cover_the_truth() {
     for model in [
         Model::Eq7 { a: 0.0114, a0: 0.0027, b: 0.227, b0: 0.063 },
         Model::Contention { c0_ns: 560.0, c_byte_ns: 0.1, d_ns: 30.0, u_ns: 20.0 },
-        batch(&[400.0, 60.0, 0.1, 40.0, 3e5, 30.0, 100.0], Per::Burst),
+        batch(&[400.0, 60.0, 0.1, 40.0, 3e5, 30.0, 100.0, 30.0, 200.0], Per::Burst),
     ] {
         let (points, mut covered) = (grid(&model), vec![0; model.parameters().len()]);
         for _ in 0..sets {
@@ -186,7 +186,7 @@ fn the_right_model_is_chosen() {
     for model in [
         Model::Eq7 { a: 0.0114, a0: 0.0027, b: 0.227, b0: 0.063 },
         Model::Contention { c0_ns: 560.0, c_byte_ns: 0.2, d_ns: 30.0, u_ns: 20.0 },
-        batch(&[400.0, 60.0, 0.1, 40.0, 3e5, 30.0, 100.0], Per::Packet),
+        batch(&[400.0, 60.0, 0.1, 40.0, 3e5, 30.0, 100.0, 30.0, 200.0], Per::Packet),
     ] {
         for deviation in [0.0, 0.005] {
             let points = noisy(&grid(&model), deviation, &mut random);

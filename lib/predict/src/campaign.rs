@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+//! What to measure of a router so that its profile is determined, and where to look whether it holds.
+//!
+use crate::points::Point;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+
+/// Networks of most settings: their routes are in the innermost caches.
+const FEW: u32 = 256;
+/// The burst and the frame size of most settings: a router's by default, and the shortest.
+const BURST: u32 = 32;
+const SHORTEST: u32 = 64;
+/// Shares of a core's capacity at which times are measured.
+const LOADS: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.8];
+
+/// What a router is measured under.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Setting {
+    /// Workers, a core each.
+    pub cores: u32,
+    /// Flow i is on core i mod cores.
+    pub flows: u32,
+    /// Do flows go both ways, by turns?
+    pub two_way: bool,
+    /// Bytes of a frame, check sequence included.
+    pub frame_size: u32,
+    /// Packets that a core takes at once, at most.
+    pub burst: u32,
+    /// Networks that packets are for, each with a route.
+    pub networks: u32,
+    /// Share of the packets that go to the slow path.
+    pub punted: f64,
+}
+
+impl Setting {
+    /// The one from which all others differ in something.
+    pub fn plain() -> Setting {
+        Setting { cores: 1, flows: 1, two_way: false, frame_size: SHORTEST, burst: BURST, networks: FEW, punted: 0.0 }
+    }
+
+    /// Of so many cores and their flows.
+    fn on(cores: u32, two_way: bool) -> Setting {
+        Setting { cores, flows: if two_way { 2 * cores } else { cores }, two_way, ..Setting::plain() }
+    }
+
+    /// In a few words.
+    pub fn words(&self) -> String {
+        let Setting { cores, two_way, frame_size, burst, networks, punted, .. } = self;
+        let mut text = format!("{cores} core{}", if *cores == 1 { "" } else { "s" });
+        let _ = write!(text, ", {frame_size} bytes, bursts of {burst}, {networks} networks");
+        if *two_way {
+            text += ", both ways";
+        }
+        if *punted > 0.0 {
+            let _ = write!(text, ", {:.1} % for the slow path", punted * 100.0);
+        }
+        text
+    }
+}
+
+/// The settings that determine a profile's service times, on up to `cores` cores.
+pub fn identifying(cores: u32, quick: bool) -> Vec<Setting> {
+    let plain = Setting::plain;
+    let mut all = vec![plain()];
+    let bursts: &[u32] = if quick { &[1, 4, 16, 64] } else { &[1, 2, 4, 8, 16, 64, 128] };
+    all.extend(bursts.iter().map(|burst| Setting { burst: *burst, ..plain() }));
+    let sizes: &[u32] = if quick { &[1518] } else { &[256, 512, 1024, 1518] };
+    all.extend(sizes.iter().map(|size| Setting { frame_size: *size, ..plain() }));
+    let networks: &[u32] = match quick {
+        true => &[1 << 12, 1 << 16, 1 << 18, 1 << 20],
+        false => &[1 << 10, 1 << 12, 1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18, 1 << 19, 1 << 20, 1 << 21],
+    };
+    all.extend(networks.iter().map(|networks| Setting { networks: *networks, ..plain() }));
+    let shares: &[f64] = if quick { &[0.1, 0.5] } else { &[0.01, 0.05, 0.1, 0.25, 0.5] };
+    all.extend(shares.iter().map(|share| Setting { punted: *share, ..plain() }));
+    all.push(Setting::on(1, true));
+    all.push(Setting { burst: 8, ..Setting::on(1, true) });
+    for cores in 2..=cores {
+        all.extend([Setting::on(cores, false), Setting::on(cores, true)]);
+        if !quick {
+            all.extend([8, 64].map(|burst| Setting { burst, ..Setting::on(cores, false) }));
+            all.push(Setting { networks: 1 << 18, ..Setting::on(cores, false) });
+        }
+    }
+    all
+}
+
+/// Shares of a core's capacity at which times are measured.
+pub fn loads() -> [f64; 5] {
+    LOADS
+}
+
+/// So many settings of which none is likely to be among [`identifying`], drawn at random.
+pub fn held_out(count: usize, cores: u32, seed: u64) -> Vec<Setting> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut draw = || {
+        let workers = random.random_range(1..=cores);
+        let two_way = random.random_bool(0.4);
+        let flows = workers * random.random_range(1..=4) * if two_way { 2 } else { 1 };
+        Setting {
+            cores: workers,
+            flows,
+            two_way,
+            frame_size: random.random_range(64..=1518),
+            burst: 2_f64.powf(random.random_range(2.0..6.5)).round() as u32,
+            networks: 2_f64.powf(random.random_range(7.0..20.0)).round() as u32,
+            // Whoever takes such packets needs a core.
+            punted: if random.random_bool(0.5) || workers == cores { 0.0 } else { random.random_range(0.0..0.2) },
+        }
+    };
+    (0..count).map(|_| draw()).collect()
+}
+
+/// Loads between a tenth and four fifths of a core's capacity, and settings for them, drawn at random.
+pub fn held_out_loads(count: usize, seed: u64) -> Vec<(Setting, f64)> {
+    let mut random = StdRng::seed_from_u64(seed ^ 0x6c6f_6164);
+    let mut draw = || {
+        let networks = 2_f64.powf(random.random_range(7.0..18.0)).round() as u32;
+        (Setting { networks, ..Setting::plain() }, random.random_range(0.1..0.8))
+    };
+    (0..count).map(|_| draw()).collect()
+}
+
+/// A measured setting: million packets per second, and of each round alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    pub setting: Setting,
+    pub mpps: f64,
+    pub rounds: Vec<f64>,
+}
+
+/// The points as a CSV file, which [`points::load`](crate::points::load) reads; `head` are lines of comments.
+pub fn csv(head: &[String], measured: &[Measured]) -> String {
+    let mut text = String::new();
+    for line in head {
+        let _ = writeln!(text, "# {line}");
+    }
+    text += "flows,cores,frame_size,mpps,two_way,burst,routes,destinations,punted,bound,#rounds\n";
+    for Measured { setting, mpps, rounds } in measured {
+        let Setting { cores, flows, two_way, frame_size, burst, networks, punted } = setting;
+        let rounds: Vec<String> = rounds.iter().map(|round| format!("{round:.4}")).collect();
+        let _ = writeln!(
+            text,
+            "{flows},{cores},{frame_size},{mpps:.4},{},{burst},{networks},{networks},{punted},cpu,{}",
+            u8::from(*two_way),
+            rounds.join(" ")
+        );
+    }
+    text
+}
+
+/// The points themselves.
+///
+/// # Errors
+/// A rate of 0: it was not measured.
+pub fn points(measured: &[Measured]) -> Result<Vec<Point>, crate::Error> {
+    crate::points::parse(csv(&[], measured).as_bytes(), "measured")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn held_out_settings_follow_from_their_seed_and_can_be_measured() {
+        assert_eq!(held_out(20, 2, 7), held_out(20, 2, 7));
+        assert_ne!(held_out(20, 2, 7), held_out(20, 2, 8));
+        for setting in held_out(1000, 3, 1) {
+            assert!((1..=3).contains(&setting.cores) && setting.flows >= setting.cores);
+            assert!(!setting.two_way || setting.flows >= 2 && setting.networks >= 2);
+            assert!((4..=91).contains(&setting.burst) && (64..=1518).contains(&setting.frame_size));
+            assert!((0.0..0.2).contains(&setting.punted));
+        }
+        assert!(held_out_loads(100, 3).iter().all(|(_, load)| (0.1..0.8).contains(load)));
+    }
+
+    #[test]
+    fn points_are_read_back() {
+        for quick in [true, false] {
+            let measured: Vec<Measured> = identifying(2, quick)
+                .into_iter()
+                .map(|setting| Measured { setting, mpps: 12.5, rounds: vec![12.5] })
+                .collect();
+            let text = csv(&["a machine".to_owned()], &measured);
+            let read = crate::points::parse(text.as_bytes(), "points.csv").expect("points");
+            assert_eq!(read.len(), measured.len());
+            for (point, Measured { setting, .. }) in read.iter().zip(&measured) {
+                assert_eq!((point.cores, point.flows, point.two_way), (setting.cores, setting.flows, setting.two_way));
+                assert_eq!((point.burst, point.punted), (Some(setting.burst), Some(setting.punted)));
+                assert_eq!(point.working_set, Some(64.0 * f64::from(setting.networks)));
+            }
+        }
+    }
+}
