@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! `perigee predict`: profiles from measured points, and predictions from them for other hardware.
 
+mod calibrate;
 mod fit;
+mod measured;
 mod plot;
+mod rig;
 mod run;
 mod verify;
 
@@ -15,9 +18,11 @@ use std::process::ExitCode;
 /// What to do.
 #[derive(Subcommand)]
 pub enum PredictCommand {
+    /// Measure this machine, and make its profile
+    Calibrate(calibrate::CalibrateArgs),
     /// Make a profile from measured points
     Fit(fit::FitArgs),
-    /// Compare a profile with measured points: predicted, measured, error
+    /// Compare a profile with measured points, or with this machine at new ones: predicted, measured, error
     Verify(verify::VerifyArgs),
     /// Predict how fast a router will be, how much it will lose, how long packets will stay, and how many cores it needs
     Run(run::RunArgs),
@@ -28,6 +33,7 @@ pub enum PredictCommand {
 /// Runs the subcommand.
 pub fn predict(command: &PredictCommand) -> Result<ExitCode> {
     match command {
+        PredictCommand::Calibrate(args) => calibrate::calibrate(args),
         PredictCommand::Fit(args) => fit::fit(args),
         PredictCommand::Verify(args) => verify::verify(args),
         PredictCommand::Run(args) => run::run(args),
@@ -44,6 +50,7 @@ fn point_name(point: &Compared) -> String {
         words.push(if point.two_way { "two-way" } else { "one-way" }.to_owned());
     }
     words.extend(point.burst.map(|burst| format!("bursts of {burst}")));
+    words.extend(point.punted.filter(|share| *share > 0.0).map(|share| format!("{share} for the slow path")));
     words.extend(point.working_set_bytes.map(|bytes| format!("tables of {bytes} bytes")));
     words.join(", ")
 }

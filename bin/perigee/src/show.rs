@@ -4,11 +4,12 @@
 //! Each thing that can be shown has a variant of [`What`], a query in [`show`], and a table below; those of ports are in `show/ports.rs`.
 
 mod ports;
+mod time;
 
 use crate::client::RouterArg;
 use crate::client::connect;
 use crate::table::{Columns, or_dash, print, rows};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use comfy_table::Table;
 use perigee_api::Query;
@@ -24,6 +25,7 @@ use perigee_api::queries::{
 };
 use perigee_net::Prefix;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 /// Arguments of `perigee show`.
 #[derive(Args)]
@@ -42,11 +44,19 @@ pub struct ShowArgs {
     /// `show routes`: at most this many
     #[arg(long, default_value_t = 1000)]
     limit: usize,
+    /// `show modules`: what they take now, from the bursts that are timed in so many seconds
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = seconds)]
+    time: Option<f64>,
     #[command(flatten)]
     router: RouterArg,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| format!("found {text:?}, expected 0.1 to 3600 seconds"))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
     /// Ports: device, MAC address, link, queues, counters, losses, twin
     Ports,
@@ -83,10 +93,12 @@ enum What {
 
 /// Asks, and prints the answer.
 pub fn show(args: &ShowArgs) -> Result<ExitCode> {
+    ensure!(args.time.is_none() || args.what == What::Modules, "--time: `perigee show modules` has it");
     let asked = Asked { client: connect(&args.router)?, json: args.json };
     match args.what {
         What::Ports => asked.table(&ShowPorts {}, |list| ports::table(list)),
         What::Workers => asked.table(&ShowWorkers {}, |list| workers(list)),
+        What::Modules if args.time.is_some() => asked.times(args.time.unwrap_or(1.0), args.all),
         What::Modules => asked.table(&ShowModules {}, |list| modules(list, args.all)),
         What::Drops => asked.drops(args.all),
         What::SlowPath => asked.table(&ShowSlowPath {}, |status| slow_path(status, args.all)),
@@ -112,6 +124,18 @@ struct Asked {
 impl Asked {
     fn table<Q: Query>(&self, query: &Q, table: impl FnOnce(&Q::Answer) -> Table) -> Result<ExitCode> {
         self.text(query, |answer| format!("{}\n", table(answer).trim_fmt()))
+    }
+
+    /// What modules take in so many seconds.
+    fn times(&self, seconds: f64, all: bool) -> Result<ExitCode> {
+        let (begun, before) = (Instant::now(), self.client.ask(&ShowModules {})?);
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+        let (after, took) = (self.client.ask(&ShowModules {})?, begun.elapsed().as_secs_f64());
+        let found = time::between(&before, &after, took);
+        match self.json {
+            true => print(&format!("{}\n", serde_json::to_string_pretty(&found)?)),
+            false => print(&format!("{}\n", time::table(&found, all).trim_fmt())),
+        }
     }
 
     /// The neighbors and, below them, how many there may be; as JSON the neighbors alone.

@@ -9,7 +9,7 @@ use perigee_predict::fit::{self, Candidate, Fit, Kind, Options, Parameter, Point
 use perigee_predict::{Per, Router, points};
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Arguments of `perigee predict fit`.
@@ -99,10 +99,21 @@ pub fn fit(args: &FitArgs) -> Result<ExitCode> {
         fs::write(output, &json)
             .with_context(|| format!("{}: expected a file that can be written", output.display()))?;
     }
-    if args.json { print(&json) } else { print(&tables(&fit, args)) }
+    if args.json {
+        print(&json)
+    } else {
+        print(&tables(&fit, args.output.as_deref().map_or(Written::Nowhere, Written::To)))
+    }
 }
 
-fn tables(fit: &Fit, args: &FitArgs) -> String {
+/// Where the profile is.
+pub enum Written<'a> {
+    Nowhere,
+    To(&'a Path),
+}
+
+/// The report of a fit.
+pub fn tables(fit: &Fit, written: Written<'_>) -> String {
     let report = &fit.report;
     let mut text =
         format!("{}, fitted to {} of {}\n", report.model, count(report.summary.points, "point"), report.file);
@@ -135,7 +146,7 @@ fn tables(fit: &Fit, args: &FitArgs) -> String {
     for note in &report.notes {
         let _ = writeln!(text, "note: {note}");
     }
-    if let Some(output) = &args.output {
+    if let Written::To(output) = written {
         let _ = writeln!(text, "written: {}", output.display());
     }
     text

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 //! `perigee predict verify`: a profile compared with measured points.
 
-use super::{compared, errors_line};
+use super::{compared, errors_line, measured};
 use crate::table::print;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Args;
 use perigee_predict::verify::{self, Errors, Verification, Verified};
 use perigee_predict::{Profile, points};
+use perigee_rig::Manner;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Arguments of `perigee predict verify`.
 #[derive(Args)]
@@ -18,8 +20,29 @@ pub struct VerifyArgs {
     #[arg(value_name = "PROFILE.json")]
     profile: PathBuf,
     /// Measured points; those that the profile was fitted to are counted separately
-    #[arg(value_name = "POINTS.csv")]
-    points: PathBuf,
+    #[arg(value_name = "POINTS.csv", required_unless_present = "measure", conflicts_with = "measure")]
+    points: Option<PathBuf>,
+    /// Instead: measure this machine at points that are drawn at random, throughput and times
+    #[arg(long)]
+    measure: bool,
+    /// `--measure`: points of throughput
+    #[arg(long, value_name = "N", default_value_t = 12, requires = "measure")]
+    count: usize,
+    /// `--measure`: loads at which times are measured
+    #[arg(long, value_name = "N", default_value_t = 6, requires = "measure")]
+    loads: usize,
+    /// `--measure`: cores at once, at most [default: all that this process may use]
+    #[arg(long, value_name = "N", requires = "measure")]
+    cores: Option<u32>,
+    /// `--measure`: how often each point is measured, in another order each time
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "measure")]
+    rounds: u64,
+    /// `--measure`: seconds that it may wait for cores that others disturb
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, requires = "measure")]
+    patience: u64,
+    /// `--measure`: the seed that points are drawn with
+    #[arg(long, value_name = "N", default_value_t = 7, requires = "measure")]
+    seed: u64,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -28,8 +51,16 @@ pub struct VerifyArgs {
 /// Compares.
 pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
     let profile = Profile::load(&args.profile)?;
-    let points = points::load(&args.points)?;
-    let found = verify::verify(&profile, &points, &args.points.display().to_string())?;
+    let VerifyArgs { count, loads, cores, rounds, patience, seed, json, .. } = *args;
+    let Some(file) = &args.points else {
+        ensure!((1..=1000).contains(&count), "--count: found {count}, expected 1 to 1000");
+        ensure!(loads <= 1000, "--loads: found {loads}, expected at most 1000");
+        ensure!((1..=1000).contains(&rounds), "--rounds: found {rounds}, expected 1 to 1000");
+        let manner = Manner { rounds, seed, patience: Duration::from_secs(patience) };
+        return measured::verify(&profile, &measured::Plan { points: count, loads, cores, manner, json });
+    };
+    let points = points::load(file)?;
+    let found = verify::verify(&profile, &points, &file.display().to_string())?;
     if args.json { print(&format!("{}\n", serde_json::to_string_pretty(&found)?)) } else { print(&tables(&found)) }
 }
 

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT
+//! `perigee predict calibrate`: this machine measured, and its profile.
+
+use super::fit::{Written, tables};
+use super::rig::Bench;
+use crate::table::print;
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use perigee_predict::campaign::{self, Measured, Setting};
+use perigee_predict::fit::{self, Kind, Options};
+use perigee_predict::profile::{Pauses, Router};
+use perigee_rig::{Idle, Manner};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Packets per second at which cores fall asleep in between.
+const SLEEPY: f64 = 20_000.0;
+/// Where a profile has how fast the machine was at its fastest: million packets per second of the plain fast path, by cores.
+pub const REFERENCE: &str = "reference_mpps";
+/// Rate of links in memory, in Gbit/s: no limit.
+const MEMORY_GBPS: f64 = 10_000.0;
+
+/// Arguments of `perigee predict calibrate`.
+#[derive(Args)]
+pub struct CalibrateArgs {
+    /// The folder for points.csv, latency.csv and profile.json
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Fewer settings: half a minute instead of three
+    #[arg(long)]
+    quick: bool,
+    /// Cores at once, at most [default: all that this process may use]
+    #[arg(long, value_name = "N")]
+    cores: Option<u32>,
+    /// How often each setting is measured, in another order each time
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    rounds: u64,
+    /// Seed of networks, arrivals and orders
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// Seconds that it may wait for cores that others disturb, for each kind of measurement
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    patience: u64,
+    /// The profile's name [default: the processor's]
+    #[arg(long)]
+    name: Option<String>,
+    /// Print the profile, not tables
+    #[arg(long)]
+    json: bool,
+}
+
+/// Times at a load.
+#[derive(Debug, Clone, Serialize)]
+struct Latency {
+    load: f64,
+    pps: f64,
+    packets: u64,
+    batch: f64,
+    mean_ns: f64,
+    p50_ns: f64,
+    p90_ns: f64,
+    p99_ns: f64,
+    lost: u64,
+}
+
+/// Measures, fits, writes.
+pub fn calibrate(args: &CalibrateArgs) -> Result<ExitCode> {
+    ensure!((1..=1000).contains(&args.rounds), "--rounds: found {}, expected 1 to 1000", args.rounds);
+    fs::create_dir_all(&args.out)
+        .with_context(|| format!("{}: expected a folder that can be made", args.out.display()))?;
+    let manner = Manner { rounds: args.rounds, seed: args.seed, patience: Duration::from_secs(args.patience) };
+    let mut bench = Bench::start(args.cores, manner)?;
+    if bench.cores() == 1 {
+        eprintln!("One core: contention between cores is left out; it needs a second one.");
+    }
+    let pauses = bench.pauses()?;
+    let settings = campaign::identifying(bench.cores(), args.quick);
+    let found = bench.saturated("throughput", &settings)?;
+    let noise = found.iter().map(|(_, rounds)| rounds.noise_percent()).sum::<f64>() / found.len() as f64;
+    let measured: Vec<Measured> = found.into_iter().map(|(measured, _)| measured).collect();
+    let plain = measured.first().context("nothing was measured")?.mpps * 1e6;
+    let router = router(&mut bench, &pauses)?;
+    let latencies = latencies(&mut bench, plain)?;
+
+    let machine = machine();
+    let head = [
+        format!("perigee, a worker with its script between a source and a sink in memory, on {machine}"),
+        format!(
+            "perigee predict calibrate --rounds {} --seed {}{}",
+            args.rounds,
+            args.seed,
+            if args.quick { " --quick" } else { "" }
+        ),
+    ];
+    write(&args.out, "points.csv", &campaign::csv(&head, &measured))?;
+    write(&args.out, "latency.csv", &csv(&head, &latencies))?;
+    let points = campaign::points(&measured)?;
+    let options = Options {
+        kind: Some(Kind::Batch),
+        router,
+        name: args.name.clone().unwrap_or_else(|| machine.clone()),
+        description: Some(head.join("; ")),
+        ..Options::default()
+    };
+    let file = args.out.join("points.csv");
+    let fit = fit::fit(&points, &file.display().to_string(), &options)?;
+    let mut fit = fit;
+    if let Some(report) = fit.profile.fit.as_mut().and_then(serde_json::Value::as_object_mut) {
+        let references = bench.references().into_iter().map(|(cores, mpps)| (cores.to_string(), mpps.into()));
+        report.insert(REFERENCE.to_owned(), serde_json::Value::Object(references.collect()));
+    }
+    write(&args.out, "profile.json", &fit.profile.to_json())?;
+    if args.json {
+        return print(&fit.profile.to_json());
+    }
+    let mut text = tables(&fit, Written::To(&args.out.join("profile.json")));
+    let _ = writeln!(text, "noise: rounds of one setting are {noise:.2} % from their median, on the mean");
+    let router = &fit.profile.router;
+    let _ = writeln!(
+        text,
+        "idle cores look every {:.0} ns and take {:.1} us to wake; they are taken away {:.0} times a second",
+        router.poll_ns, router.wake_up_us, pauses.per_second
+    );
+    print(&text)
+}
+
+/// What is not service time: looks, wake-ups, pauses.
+fn router(bench: &mut Bench, pauses: &perigee_rig::Pauses) -> Result<Router> {
+    let plain = Setting::plain();
+    let poll_ns = bench.idle()?;
+    let sleepy = [(plain.clone(), SLEEPY)];
+    let awake = bench.paced("awake", &sleepy, Idle::Poll)?;
+    let asleep = bench.paced("asleep", &sleepy, Idle::Adaptive)?;
+    let ([awake], [asleep]) = (&awake[..], &asleep[..]) else { unreachable!("one point each") };
+    let lengths_ns = pauses.lengths_ns.clone();
+    Ok(Router {
+        burst: plain.burst,
+        transmit_buffer: 32,
+        transmit_timeout_us: 100.0,
+        transmit_when_idle: true,
+        link_gbps: MEMORY_GBPS,
+        poll_ns,
+        wake_up_us: ((asleep.sojourn.p50 - awake.sojourn.p50) / 1e3).max(0.0),
+        working_set_bytes: 64.0 * f64::from(plain.networks),
+        pauses: (!lengths_ns.is_empty()).then_some(Pauses { per_second: pauses.per_second, lengths_ns }),
+        ..Router::default()
+    })
+}
+
+/// Times at parts of the capacity of the plain setting, in packets per second.
+fn latencies(bench: &mut Bench, capacity: f64) -> Result<Vec<Latency>> {
+    let points: Vec<(Setting, f64)> =
+        campaign::loads().iter().map(|load| (Setting::plain(), load * capacity)).collect();
+    let paced = bench.paced("latency", &points, Idle::Poll)?;
+    let row = |(paced, (load, (_, pps))): (&super::rig::Paced, (f64, &(Setting, f64)))| Latency {
+        load,
+        pps: *pps,
+        packets: paced.sojourn.packets,
+        batch: paced.sample.batch,
+        mean_ns: paced.sojourn.mean,
+        p50_ns: paced.sojourn.p50,
+        p90_ns: paced.sojourn.p90,
+        p99_ns: paced.sojourn.p99,
+        lost: paced.sample.lost,
+    };
+    Ok(paced.iter().zip(campaign::loads().into_iter().zip(&points)).map(row).collect())
+}
+
+fn csv(head: &[String], latencies: &[Latency]) -> String {
+    let mut text: String = head.iter().map(|line| format!("# {line}\n")).collect();
+    text += "load,pps,packets,batch,mean_ns,p50_ns,p90_ns,p99_ns,lost\n";
+    for Latency { load, pps, packets, batch, mean_ns, p50_ns, p90_ns, p99_ns, lost } in latencies {
+        let _ = writeln!(
+            text,
+            "{load},{pps:.0},{packets},{batch:.3},{mean_ns:.1},{p50_ns:.0},{p90_ns:.0},{p99_ns:.0},{lost}"
+        );
+    }
+    text
+}
+
+/// The processor, as the kernel calls it, and how many cores this process may use.
+fn machine() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    let name = field("model name").unwrap_or_else(|| "an unknown processor".to_owned());
+    let numbers =
+        ["cpu family", "model\t", "stepping"].map(|name| field(name).unwrap_or_else(|| "?".to_owned())).join("/");
+    format!("{name} ({numbers}), {} cores", perigee_dpdk::usable_cores().len())
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
+    let file = folder.join(name);
+    fs::write(&file, text).with_context(|| format!("{}: expected a file that can be written", file.display()))
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT
+//! `perigee predict verify --measure`: a profile at points that it has never seen.
+
+use super::calibrate::REFERENCE;
+use super::rig::Bench;
+use crate::table::{print, rows};
+use anyhow::Result;
+use perigee_predict::campaign::{self, Setting};
+use perigee_predict::capacity::{Capacity, Traffic};
+use perigee_predict::traffic::Arrivals;
+use perigee_predict::{Profile, Router};
+use perigee_rig::{Idle, Manner, noise_percent};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+/// How to look.
+pub struct Plan {
+    /// Points of a saturated router, and points below saturation.
+    pub points: usize,
+    pub loads: usize,
+    pub cores: Option<u32>,
+    pub manner: Manner,
+    pub json: bool,
+}
+
+/// A held-out point.
+#[derive(Debug, Clone, Serialize)]
+struct Point {
+    #[serde(flatten)]
+    setting: Setting,
+    /// Million packets per second.
+    predicted: f64,
+    measured: f64,
+    error_percent: f64,
+    /// How far rounds of it are apart.
+    noise_percent: f64,
+}
+
+/// A held-out load.
+#[derive(Debug, Clone, Serialize)]
+struct Load {
+    #[serde(flatten)]
+    setting: Setting,
+    /// Share of the predicted capacity.
+    load: f64,
+    offered_pps: f64,
+    predicted: Times,
+    measured: Times,
+    error_percent: Times,
+    predicted_loss: f64,
+    measured_loss: f64,
+    /// How far medians of its rounds are apart.
+    noise_percent: f64,
+}
+
+/// In ns, or their errors in percent.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Times {
+    p50: f64,
+    p90: f64,
+    p99: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Verified {
+    profile: String,
+    seed: u64,
+    rounds: u64,
+    points: Vec<Point>,
+    /// How fast the machine was at its fastest, of how fast it was when the profile was made, by cores: what was measured is scaled by it.
+    pace: Vec<(u32, f64)>,
+    mean_absolute_error_percent: f64,
+    max_absolute_error_percent: f64,
+    noise_percent: f64,
+    loads: Vec<Load>,
+    mean_absolute_p50_error_percent: f64,
+    mean_absolute_p99_error_percent: f64,
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let all: Vec<f64> = values.collect();
+    all.iter().sum::<f64>() / all.len().max(1) as f64
+}
+
+/// What a profile says of a setting: a working set of 64 bytes for each network, and its share for the slow path.
+fn capacity(profile: &Profile, setting: &Setting) -> Capacity {
+    let working_set = 64.0 * f64::from(setting.networks);
+    let router = Router { burst: setting.burst, ..profile.router.clone() };
+    // With its burst: packets for the slow path cost small bursts less.
+    let profile = Profile { router: router.clone(), ..profile.clone() };
+    let service = profile.service(setting.cores, setting.two_way, working_set, setting.punted);
+    let traffic = Traffic {
+        sizes: perigee_predict::traffic::Sizes::one(setting.frame_size),
+        flows: setting.flows,
+        directions: if setting.two_way { 2 } else { 1 },
+        arrivals: Arrivals::Poisson,
+    };
+    Capacity::new(&router, service, &traffic, setting.cores)
+}
+
+/// How fast the machine is now at its fastest, of how fast it was when the profile was made; 1 where a profile does not say.
+fn pace(profile: &Profile, cores: u32, mpps: f64) -> f64 {
+    let fit = profile.fit.as_ref().and_then(|fit| fit.get(REFERENCE)?.get(cores.to_string())?.as_f64());
+    fit.filter(|then| *then > 0.0).map_or(1.0, |then| mpps / then)
+}
+
+/// Million packets per second of the saturated router.
+fn predicted(profile: &Profile, setting: &Setting) -> f64 {
+    f64::from(setting.cores) * 1e3 / capacity(profile, setting).packet_ns()
+}
+
+/// Measures and compares.
+pub fn verify(profile: &Profile, plan: &Plan) -> Result<ExitCode> {
+    let mut bench = Bench::start(plan.cores, plan.manner)?;
+    let settings = campaign::held_out(plan.points, bench.cores(), plan.manner.seed);
+    let measured = bench.saturated("held out", &settings)?;
+    let paces: Vec<(u32, f64)> =
+        bench.references().iter().map(|(cores, mpps)| (*cores, pace(profile, *cores, *mpps))).collect();
+    let pace_of = |cores: u32| paces.iter().find(|(other, _)| *other == cores).map_or(1.0, |(_, pace)| *pace);
+    let points: Vec<Point> = measured
+        .iter()
+        .map(|(found, rounds)| {
+            let predicted = predicted(profile, &found.setting);
+            let measured = found.mpps / pace_of(found.setting.cores);
+            Point {
+                setting: found.setting.clone(),
+                predicted,
+                measured,
+                error_percent: 100.0 * (predicted / measured - 1.0),
+                noise_percent: rounds.noise_percent(),
+            }
+        })
+        .collect();
+    let loads = loads(profile, plan, &mut bench, pace_of(1))?;
+    let absolute = |point: &Point| point.error_percent.abs();
+    let found = Verified {
+        profile: profile.name.clone(),
+        seed: plan.manner.seed,
+        rounds: plan.manner.rounds,
+        mean_absolute_error_percent: mean(points.iter().map(absolute)),
+        max_absolute_error_percent: points.iter().map(absolute).fold(0.0, f64::max),
+        noise_percent: mean(points.iter().map(|point| point.noise_percent)),
+        mean_absolute_p50_error_percent: mean(loads.iter().map(|load| load.error_percent.p50.abs())),
+        mean_absolute_p99_error_percent: mean(loads.iter().map(|load| load.error_percent.p99.abs())),
+        pace: paces,
+        points,
+        loads,
+    };
+    if plan.json { print(&format!("{}\n", serde_json::to_string_pretty(&found)?)) } else { print(&tables(&found)) }
+}
+
+/// At loads of a machine that has `pace` of the speed that it had when the profile was made: rates and times are scaled by that.
+fn loads(profile: &Profile, plan: &Plan, bench: &mut Bench, pace: f64) -> Result<Vec<Load>> {
+    let drawn = campaign::held_out_loads(plan.loads, plan.manner.seed);
+    let offered: Vec<(Setting, f64)> =
+        drawn.iter().map(|(setting, load)| (setting.clone(), load * predicted(profile, setting) * 1e6)).collect();
+    let slowed: Vec<(Setting, f64)> = offered.iter().map(|(setting, pps)| (setting.clone(), pps * pace)).collect();
+    let found = bench.paced("held out", &slowed, Idle::Poll)?;
+    let row = |at: usize| {
+        let ((setting, load), (_, pps), paced) = (&drawn[at], &offered[at], &found[at]);
+        let figures = capacity(profile, setting).figures(*pps);
+        let times = figures.sojourn_ns?;
+        let predicted = Times { p50: times.p50, p90: times.p90, p99: times.p99 };
+        let sojourn = paced.sojourn.times(pace);
+        let measured = Times { p50: sojourn.p50, p90: sojourn.p90, p99: sojourn.p99 };
+        let error = |predicted: f64, measured: f64| 100.0 * (predicted / measured - 1.0);
+        Some(Load {
+            setting: setting.clone(),
+            load: *load,
+            offered_pps: *pps,
+            predicted,
+            measured,
+            error_percent: Times {
+                p50: error(predicted.p50, measured.p50),
+                p90: error(predicted.p90, measured.p90),
+                p99: error(predicted.p99, measured.p99),
+            },
+            predicted_loss: figures.loss.unwrap_or(f64::NAN),
+            measured_loss: paced.sample.lost as f64 / paced.sample.offered.max(1) as f64,
+            noise_percent: noise_percent(&paced.medians),
+        })
+    };
+    Ok((0..found.len()).filter_map(row).collect())
+}
+
+fn tables(found: &Verified) -> String {
+    let mut text = format!("{}: predicted, and measured at points drawn with seed {}\n", found.profile, found.seed);
+    let columns = ["point", "predicted Mpps", "measured", "error %", "noise %"];
+    let line = |point: &Point| {
+        vec![
+            point.setting.words(),
+            format!("{:.2}", point.predicted),
+            format!("{:.2}", point.measured),
+            format!("{:+.1}", point.error_percent),
+            format!("{:.1}", point.noise_percent),
+        ]
+    };
+    let _ = writeln!(text, "\n{}", rows(&columns, &columns[1..], found.points.iter().map(line)).trim_fmt());
+    let _ = writeln!(
+        text,
+        "\nthe machine is at {} of the speed that it had when the profile was made; what was measured is scaled by that\n\
+         mean absolute error {:.2} %, worst {:.2} %; rounds of one point are {:.2} % from their median, on the mean",
+        found.pace.iter().map(|(cores, pace)| format!("{pace:.2} ({cores})")).collect::<Vec<_>>().join(", "),
+        found.mean_absolute_error_percent,
+        found.max_absolute_error_percent,
+        found.noise_percent
+    );
+    if found.loads.is_empty() {
+        return text;
+    }
+    let columns = ["load", "networks", "p50 ns", "measured", "error %", "p99 ns", "measured ", "error % ", "noise %"];
+    let line = |load: &Load| {
+        vec![
+            format!("{:.2} of capacity, {:.2} Mpps", load.load, load.offered_pps / 1e6),
+            load.setting.networks.to_string(),
+            format!("{:.0}", load.predicted.p50),
+            format!("{:.0}", load.measured.p50),
+            format!("{:+.1}", load.error_percent.p50),
+            format!("{:.0}", load.predicted.p99),
+            format!("{:.0}", load.measured.p99),
+            format!("{:+.1}", load.error_percent.p99),
+            format!("{:.1}", load.noise_percent),
+        ]
+    };
+    let _ = writeln!(text, "\n{}", rows(&columns, &columns[1..], found.loads.iter().map(line)).trim_fmt());
+    let _ = writeln!(
+        text,
+        "\nmean absolute error of medians {:.1} %, of 99 % {:.1} %",
+        found.mean_absolute_p50_error_percent, found.mean_absolute_p99_error_percent
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bursts of 4 were predicted as if packets for the slow path were in as many of them as of 32.
+    #[test]
+    fn a_setting_has_its_own_burst() {
+        let text = r#"{"format": "perigee-profile/1", "name": "n", "model": "batch", "parameters": {"c_batch_ns": 400, "c_packet_ns": 20,
+            "c_byte_ns": 0, "miss_ns": 0, "cache_bytes": 0, "d_ns": 0, "u_ns": 0, "punt_burst_ns": 300}, "router": {"link_gbps": 10000}}"#;
+        let profile = Profile::parse(text, "p.json").unwrap();
+        let mpps = |burst, punted| predicted(&profile, &Setting { burst, punted, ..Setting::plain() });
+        assert!((mpps(4, 0.0) - 4e3 / 480.0).abs() < 1e-9);
+        assert!((mpps(4, 0.5) - 4e3 / (480.0 + 300.0 * (1.0 - 0.5_f64.powi(4)))).abs() < 1e-9);
+    }
+}
