@@ -15,12 +15,14 @@
 //! multicast                copies for groups, by the fast path and by an assistant
 //! snabb                    graphs of apps; in namespaces, programs by perigee and by Snabb in turn
 //! ns3                      a program that measures itself
+//! evaluate                 published figures, most of them by a worker between source and sink in memory (perigee-rig)
 //! ```
 #![forbid(unsafe_code)]
 
 mod attack;
 mod changes;
 mod churn;
+mod evaluate;
 mod fib;
 mod forward;
 mod generate;
@@ -76,6 +78,8 @@ enum Command {
     SlowPath(slowpath::SlowPathArgs),
     /// Floods of garbage: what the others notice, and what is left a minute later
     Attack(attack::AttackArgs),
+    /// The published evaluations that perigee descends from, repeated here
+    Evaluate(evaluate::EvaluateArgs),
     /// A router under traffic for long, while everything around it changes, flaps and dies
     Soak(soak::SoakArgs),
     /// CPU time of a worker and delays of packets by idle policy, at 0 to 100 % load
@@ -101,6 +105,7 @@ fn main() -> ExitCode {
         Command::Ns3(args) => ns3::ns3(args),
         Command::SlowPath(args) => slowpath::slow_path(args),
         Command::Attack(args) => attack::attack(args),
+        Command::Evaluate(args) => evaluate::evaluate(args),
         Command::Soak(args) => soak::soak(args),
         Command::Power(args) => power::power(args),
         Command::Scaling(args) => scaling::scaling(args),

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+//! `./x evaluate`: the published evaluations that perigee descends from, repeated on this machine.
+//!
+//! ```text
+//! figures.rs   all figures, by name: question, method, what was published, how it is measured
+//!     | each in a folder of its own: data, raw samples, drawing, outcome      store.rs: what is there is not measured again
+//! page.rs      one page of all that is there
+//! ```
+//!
+//! A figure that cannot be measured here is left out with one line why and what to do; the others go on.
+
+mod figures;
+mod moonroute;
+mod mswitch;
+mod outcome;
+mod page;
+mod published;
+mod schemes;
+mod stand;
+mod store;
+
+use crate::machine::{Hugepages, Machine};
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use figures::{FIGURES, Figure};
+use outcome::Outcome;
+use stand::Stand;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+use store::Store;
+
+/// MB of hugepages for packets.
+const PAGES: u64 = 96;
+
+/// Arguments of `./x evaluate`.
+#[derive(Args, Clone)]
+pub struct EvaluateArgs {
+    /// Only these figures
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Fewer points and rounds: a quarter of an hour instead of hours
+    #[arg(long)]
+    quick: bool,
+    /// The folder of results; what is there of this machine is not measured again
+    #[arg(long, value_name = "DIR", default_value = "target/evaluate")]
+    out: PathBuf,
+    /// Measure again what is there
+    #[arg(long)]
+    again: bool,
+    /// List the figures
+    #[arg(long)]
+    list: bool,
+    /// Reserve this many hugepages of 2 MB first, and give them back (root only)
+    #[arg(long, value_name = "N")]
+    hugepages: Option<u64>,
+}
+
+/// Runs it.
+pub fn evaluate(args: &EvaluateArgs) -> Result<ExitCode> {
+    if args.list {
+        for figure in FIGURES {
+            println!("{:<22} {}: {}", figure.name, figure.from, figure.title);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let wanted = wanted(&args.only)?;
+    let store = Store::open(&args.out, &Machine::this(), args.quick)?;
+    let _hugepages = Hugepages::reserve(args.hugepages, PAGES as u32)?;
+    let mut stand = Stand::new(args.quick)?;
+    for (number, figure) in (1..).zip(&wanted) {
+        if !args.again && store.has(figure) {
+            eprintln!("{} of {}: {} is there", number, wanted.len(), figure.name);
+            continue;
+        }
+        eprintln!("{} of {}: {}, {}", number, wanted.len(), figure.name, figure.title);
+        let begun = Instant::now();
+        let outcome = (figure.measure)(&mut stand).unwrap_or_else(|error| Outcome::left_out(&format!("{error:#}")));
+        if let Some(why) = &outcome.left_out {
+            eprintln!("  left out: {why}");
+        }
+        store.keep(figure, &outcome, begun.elapsed()).with_context(|| format!("{} is not kept", figure.name))?;
+    }
+    let page = page::write(&store)?;
+    println!("{}", page.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The figures of these names; all, if there are none.
+fn wanted(only: &[String]) -> Result<Vec<&'static Figure>> {
+    for name in only {
+        ensure!(
+            FIGURES.iter().any(|figure| figure.name == name),
+            "--only: found {name:?}, expected some of {}",
+            FIGURES.iter().map(|figure| figure.name).collect::<Vec<_>>().join(", ")
+        );
+    }
+    Ok(FIGURES.iter().filter(|figure| only.is_empty() || only.iter().any(|name| name == figure.name)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn figures_have_names_of_their_own() {
+        let names: HashSet<&str> = FIGURES.iter().map(|figure| figure.name).collect();
+        assert_eq!(names.len(), FIGURES.len());
+        assert_eq!(wanted(&[FIGURES[1].name.to_owned()]).unwrap().len(), 1);
+        assert!(wanted(&["nonsense".to_owned()]).err().unwrap().to_string().contains(FIGURES[0].name));
+    }
+}

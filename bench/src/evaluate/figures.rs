@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+//! All figures: what each asks, how it is measured here, and by what. Adding one is an entry here, and its function.
+
+use super::outcome::Outcome;
+use super::stand::Stand;
+use super::{moonroute, mswitch, schemes};
+use anyhow::Result;
+
+/// A figure.
+pub struct Figure {
+    /// Its name on the command line, and its folder's.
+    pub name: &'static str,
+    /// The publication and its number there.
+    pub from: &'static str,
+    pub title: &'static str,
+    pub question: &'static str,
+    /// How it is measured here, and what replaces what this machine does not have.
+    pub method: &'static str,
+    /// What was published, in words.
+    pub published: &'static str,
+    pub measure: fn(&mut Stand) -> Result<Outcome>,
+}
+
+/// In the order of the page.
+pub const FIGURES: &[Figure] = &[
+    Figure {
+        name: "moonroute-sizes",
+        from: "MoonRoute, packet sizes",
+        title: "Packet sizes 64 to 544 bytes",
+        question: "Does a packet cost more if it is longer?",
+        method: "One saturated worker; 1 network and 2^20 of them. The source writes the headers of a frame and not the rest, as no \
+                 router reads it; a device's DMA would write all of it.",
+        published: "6.12 Mpps at 64 bytes to 6.10 at 384 with few destinations, 5.3 to 5.5 with 2^24: flat until the links are full (1.2 GHz, \
+                    two links of 10 Gbit/s).",
+        measure: moonroute::sizes,
+    },
+    Figure {
+        name: "moonroute-workers",
+        from: "MoonRoute, Fig. 8",
+        title: "Workers",
+        question: "Do n workers forward n times as much?",
+        method: "1 to n saturated workers, each with a source and a sink of its own, one table; 1, 2^16 and 2^20 networks. Numbers beyond this \
+                 machine's cores are `perigee predict`'s, not measured.",
+        published: "Linear: of 1 worker's rate, 2 workers have 0.976 each at 2.0 GHz, 3 have 1.002, 4 have 0.973 at 1.2 GHz.",
+        measure: moonroute::workers,
+    },
+    Figure {
+        name: "moonroute-routes",
+        from: "MoonRoute, Figs. 9, 10",
+        title: "Routes in use",
+        question: "How does the rate fall when lookups no longer fit the caches?",
+        method: "One saturated worker; so many /24 routes, each in use, destinations at random; perigee's default structure and DIR-24-8, which \
+                 MoonRoute has, with their sizes. Counters of cache misses are not there on this machine.",
+        published: "Flat up to 2^20 (14.4 to 14.2 Mpps at 3.2 GHz, 8 MB of L3), then a step to 0.80 at 2^24; misses of the L3 mirror it (0.02 to \
+                    0.92 per packet).",
+        measure: moonroute::routes,
+    },
+    Figure {
+        name: "moonroute-batches",
+        from: "MoonRoute, Fig. 11",
+        title: "Receive and transmit bursts",
+        question: "Which bursts are best?",
+        method: "One saturated worker, 2^20 networks; bursts up to 256, as many as a batch holds. Sending to memory is cheaper than to a \
+                 device, so the transmit burst matters less.",
+        published: "Best at 128 / 128; receive bursts of 1, 16 and 128 reach 0.22, 0.85 and 1 of it, transmit bursts of 8 0.96.",
+        measure: moonroute::batches,
+    },
+    Figure {
+        name: "moonroute-latency",
+        from: "MoonRoute, Fig. 13",
+        title: "Latency at 90 % load",
+        question: "What do large bursts cost in time?",
+        method: "Poisson arrivals at 90 % of the throughput found for the same bursts in the same run; from arrival in the receive ring to \
+                 hand-over to the transmit device. The wire and the devices are not in it, so shapes compare, microseconds do not.",
+        published: "With transmit bursts of 8 flat to receive bursts of 16, growing beyond (median 10.8 us at 1, 18.8 at 128, 49.0 at 1024); with \
+                    128 large at both ends.",
+        measure: moonroute::latency,
+    },
+    Figure {
+        name: "moonroute-modules",
+        from: "MoonRoute, Table 1",
+        title: "Time per module",
+        question: "Where does the time go?",
+        method: "One burst in 127 is timed by the time-stamp counter, module by module; `script` is what lies between modules, the timing \
+                 itself included. 2^20 networks.",
+        published: "distribute and send 35 %, lookup 24, receive 17, apply 9, other 16 (LuaJIT's profiler); perf on the same set-up: LuaJIT's \
+                    own code 44, sending 17, lookup 15, receiving 12.5.",
+        measure: moonroute::modules,
+    },
+    Figure {
+        name: "mswitch-breakdown",
+        from: "mSwitch+DXR, Table 2",
+        title: "Breakdown by vantage points",
+        question: "What does each step of a packet's way cost?",
+        method: "The fast path returns at a point, and the packet leaves as if it had been routed: receive and send are paid in every row. For \
+                 every lookup structure, 2^20 networks. A step is the difference of times per packet.",
+        published: "69.6 ns for receive and send, 118 for Ethernet input, 36 for IP checks, 49 for the lookup, 137 for output and ARP (FreeBSD, 3.2 \
+                    GHz; 4.64 Mpps in print contradicts 36 and 49 ns and is 4.46).",
+        measure: mswitch::breakdown,
+    },
+    Figure {
+        name: "mswitch-idle",
+        from: "mSwitch+DXR, idle cores",
+        title: "Idle cores",
+        question: "What does a worker take of its core, and how late is a packet, when little comes?",
+        method: "Poisson arrivals at parts of the throughput, with `idle = \"poll\"` and `\"adaptive\"`; a sleeping worker is woken by a timer at the \
+                 next arrival, as by an interrupt.",
+        published: "No figures.",
+        measure: mswitch::idle,
+    },
+    Figure {
+        name: "schemes",
+        from: "MoonRoute, batch scattering",
+        title: "Three ways to scatter a batch",
+        question: "What does it cost when packets of a batch go different ways?",
+        method: "A batch of 64, of which a share diverges at random: sorted into masks, moved into a batch per way, or gathered as drop-outs. \
+                 Packets are only touched, so the differences are those of the schemes.",
+        published: "No figures; arrays, bit masks and drop-outs are described.",
+        measure: schemes::scatter,
+    },
+];

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: MIT
+//! MoonRoute's figures.
+
+use super::outcome::{Outcome, Picture, Table};
+use super::published;
+use super::stand::Stand;
+use anyhow::{Context as _, Result};
+use perigee_rig::{Load, Process, Request, Rounds};
+
+/// Networks of most figures with a large table.
+const MANY: u32 = 1 << 20;
+
+/// A line of the raw data for each window.
+pub fn raw(table: &mut Table, keys: &[&dyn std::fmt::Display], rounds: &Rounds) {
+    for (round, sample) in rounds.samples.iter().enumerate() {
+        for (number, mpps) in sample.windows.iter().enumerate() {
+            let mut cells: Vec<&dyn std::fmt::Display> = keys.to_vec();
+            let (mpps, pace) = (format!("{mpps:.4}"), format!("{:.3}", sample.pace));
+            cells.extend([&round as &dyn std::fmt::Display, &number, &mpps, &pace]);
+            table.row(&cells);
+        }
+    }
+}
+
+/// Columns of raw data behind these.
+pub fn raw_table(keys: &[&str]) -> Table {
+    Table::new(&[keys, &["round", "window", "mpps", "pace"]].concat())
+}
+
+pub fn sizes(stand: &mut Stand) -> Result<Outcome> {
+    let sizes: Vec<u16> = (64..=544).step_by(if stand.quick { 96 } else { 32 }).collect();
+    let requests: Vec<Request> = [1, MANY]
+        .into_iter()
+        .flat_map(|networks| sizes.iter().map(move |size| (networks, *size)))
+        .map(|(networks, frame_size)| Request { networks, frame_size, ..stand.plain() })
+        .collect();
+    let found = stand.rounds(&requests)?;
+    let mut outcome = Outcome {
+        data: Table::new(&["networks", "frame_size", "mpps", "noise_percent"]),
+        raw: raw_table(&["networks", "frame_size"]),
+        published: vec![published::sizes()],
+        ..Outcome::default()
+    };
+    let mut picture =
+        Picture { title: "Packet sizes".into(), x: "bytes".into(), y: "Mpps".into(), ..Picture::default() };
+    for (networks, name) in [(1, "1 network"), (MANY, "2^20 networks")] {
+        let mut points = Vec::new();
+        for (request, rounds) in requests.iter().zip(&found).filter(|(request, _)| request.networks == networks) {
+            points.push((f64::from(request.frame_size), rounds.mpps()));
+            outcome.data.row(&[
+                &networks,
+                &request.frame_size,
+                &format!("{:.3}", rounds.mpps()),
+                &format!("{:.2}", rounds.noise_percent()),
+            ]);
+            raw(&mut outcome.raw, &[&networks, &request.frame_size], rounds);
+        }
+        let ratio = points.last().zip(points.first()).map_or(0.0, |(last, first)| last.1 / first.1);
+        outcome.says.push(format!(
+            "{name}: {:.2} Mpps at 64 bytes, {ratio:.3} of that at {}.",
+            points[0].1,
+            sizes[sizes.len() - 1]
+        ));
+        picture.lines.push((name.to_owned(), points));
+    }
+    outcome.pictures.push(picture);
+    Ok(outcome)
+}
+
+pub fn workers(stand: &mut Stand) -> Result<Outcome> {
+    let cores = stand.cores.clone();
+    let networks = [1, 1 << 16, MANY];
+    let requests: Vec<Request> = networks
+        .into_iter()
+        .flat_map(|networks| (1..=cores.len()).map(move |workers| (networks, workers)))
+        .map(|(networks, workers)| Request {
+            networks,
+            flows: workers as u32,
+            cores: cores[..workers].to_vec(),
+            ..stand.plain()
+        })
+        .collect();
+    let found = stand.rounds(&requests)?;
+    let mut outcome = Outcome {
+        data: Table::new(&["networks", "workers", "mpps", "of_one", "noise_percent"]),
+        raw: raw_table(&["networks", "workers"]),
+        published: vec![published::workers()],
+        ..Outcome::default()
+    };
+    let mut picture = Picture { title: "Workers".into(), x: "workers".into(), y: "Mpps".into(), ..Picture::default() };
+    for networks in networks {
+        let mut points: Vec<(f64, f64)> = Vec::new();
+        for (request, rounds) in requests.iter().zip(&found).filter(|(request, _)| request.networks == networks) {
+            let (workers, mpps) = (request.cores.len(), rounds.mpps());
+            points.push((workers as f64, mpps));
+            let of_one = mpps / points[0].1;
+            outcome.data.row(&[
+                &networks,
+                &workers,
+                &format!("{mpps:.3}"),
+                &format!("{of_one:.3}"),
+                &format!("{:.2}", rounds.noise_percent()),
+            ]);
+            raw(&mut outcome.raw, &[&networks, &workers], rounds);
+            if workers == cores.len() && workers > 1 {
+                outcome
+                    .says
+                    .push(format!("{networks} networks: {workers} workers forward {of_one:.2} times what one does."));
+            }
+        }
+        picture.lines.push((format!("{networks} networks"), points));
+    }
+    if cores.len() == 1 {
+        outcome.says.push("This process may use one core: several workers need as many.".into());
+    }
+    outcome.pictures.push(picture);
+    Ok(outcome)
+}
+
+pub fn routes(stand: &mut Stand) -> Result<Outcome> {
+    let networks: Vec<u32> = stand
+        .choose(&[0, 8, 12, 16, 18, 20], &[0, 4, 8, 10, 12, 14, 15, 16, 17, 18, 19, 20, 21, 22])
+        .iter()
+        .map(|bits| 1 << bits)
+        .collect();
+    let structures = ["auto", "dir24"];
+    let requests: Vec<Request> = structures
+        .into_iter()
+        .flat_map(|structure| networks.iter().map(move |networks| (structure, *networks)))
+        .map(|(structure, networks)| Request { networks, structure: structure.to_owned(), ..stand.plain() })
+        .collect();
+    let found = stand.rounds(&requests)?;
+    let mut outcome = Outcome {
+        data: Table::new(&["structure", "networks", "mpps", "ns", "table_bytes", "noise_percent"]),
+        raw: raw_table(&["structure", "networks"]),
+        published: vec![published::routes()],
+        ..Outcome::default()
+    };
+    let (x, title) = ("networks in use", "Routes in use".to_owned());
+    let mut picture = Picture { title, x: x.into(), y: "Mpps".into(), log_x: true, ..Picture::default() };
+    let mut memory = Picture {
+        title: "Memory of the lookup structure".into(),
+        x: x.into(),
+        y: "MB".into(),
+        log_x: true,
+        ..Picture::default()
+    };
+    for structure in structures {
+        let (mut points, mut bytes) = (Vec::new(), Vec::new());
+        for (request, rounds) in requests.iter().zip(&found).filter(|(request, _)| request.structure == structure) {
+            let (networks, mpps) = (f64::from(request.networks), rounds.mpps());
+            let size = rounds.samples.first().map_or(0, |sample| sample.table_bytes);
+            points.push((networks, mpps));
+            bytes.push((networks, size as f64 / 1e6));
+            outcome.data.row(&[
+                &structure,
+                &request.networks,
+                &format!("{mpps:.3}"),
+                &format!("{:.2}", 1e3 / mpps),
+                &size,
+                &format!("{:.2}", rounds.noise_percent()),
+            ]);
+            raw(&mut outcome.raw, &[&structure, &request.networks], rounds);
+        }
+        let (first, last) = (points[0].1, points[points.len() - 1].1);
+        outcome.says.push(format!(
+            "{structure}: {first:.1} Mpps with one network, {:.2} of that with {}.",
+            last / first,
+            networks[networks.len() - 1]
+        ));
+        picture.lines.push((structure.to_owned(), points));
+        memory.lines.push((structure.to_owned(), bytes));
+    }
+    outcome.pictures.extend([picture, memory]);
+    Ok(outcome)
+}
+
+/// Bursts, the same for both directions.
+fn bursts(stand: &Stand) -> (&'static [usize], &'static [usize]) {
+    if stand.quick {
+        (&[1, 8, 32, 128], &[1, 32])
+    } else {
+        (&[1, 2, 4, 8, 16, 32, 64, 128, 256], &[1, 8, 32, 128, 512])
+    }
+}
+
+pub fn batches(stand: &mut Stand) -> Result<Outcome> {
+    let (receive, transmit) = bursts(stand);
+    let requests: Vec<Request> = transmit
+        .iter()
+        .flat_map(|transmit| receive.iter().map(move |receive| (*receive, *transmit)))
+        .map(|(burst, transmit_burst)| Request { networks: MANY, burst, transmit_burst, ..stand.plain() })
+        .collect();
+    let found = stand.rounds(&requests)?;
+    let mut outcome = Outcome {
+        data: Table::new(&["receive", "transmit", "mpps", "noise_percent"]),
+        raw: raw_table(&["receive", "transmit"]),
+        published: vec![published::batches()],
+        ..Outcome::default()
+    };
+    let mut picture = Picture {
+        title: "Bursts".into(),
+        x: "receive burst".into(),
+        y: "Mpps".into(),
+        log_x: true,
+        ..Picture::default()
+    };
+    let mut best = (0.0, 0, 0);
+    for transmit in transmit {
+        let mut points = Vec::new();
+        for (request, rounds) in requests.iter().zip(&found).filter(|(request, _)| request.transmit_burst == *transmit)
+        {
+            let mpps = rounds.mpps();
+            best = if mpps > best.0 { (mpps, request.burst, *transmit) } else { best };
+            points.push((request.burst as f64, mpps));
+            outcome.data.row(&[
+                &request.burst,
+                transmit,
+                &format!("{mpps:.3}"),
+                &format!("{:.2}", rounds.noise_percent()),
+            ]);
+            raw(&mut outcome.raw, &[&request.burst, transmit], rounds);
+        }
+        picture.lines.push((format!("transmit {transmit}"), points));
+    }
+    outcome.says.push(format!("Best: {:.1} Mpps with bursts of {} and {}.", best.0, best.1, best.2));
+    for (name, points) in &picture.lines {
+        let one = points[0].1 / best.0;
+        outcome.says.push(format!("{name}: receive bursts of 1 reach {one:.2} of the best."));
+    }
+    outcome.pictures.push(picture);
+    Ok(outcome)
+}
+
+pub fn latency(stand: &mut Stand) -> Result<Outcome> {
+    let (receive, transmit) = bursts(stand);
+    let plain =
+        |stand: &Stand, burst, transmit_burst| Request { burst, transmit_burst, receive_ring: 1024, ..stand.plain() };
+    let pairs: Vec<(usize, usize)> =
+        transmit.iter().flat_map(|transmit| receive.iter().map(move |receive| (*receive, *transmit))).collect();
+    let saturated: Vec<Request> = pairs.iter().map(|(receive, transmit)| plain(stand, *receive, *transmit)).collect();
+    let limits = stand.rounds(&saturated)?;
+    let paced: Vec<Request> = saturated
+        .iter()
+        .zip(&limits)
+        .map(|(request, limit)| {
+            // Of the time of day, in which the core is also taken away.
+            let wall = limit.samples.iter().map(|sample| sample.wall_mpps).fold(f64::INFINITY, f64::min);
+            Request { load: Load::Paced { pps: 0.9e6 * wall, process: Process::Poisson }, ..request.clone() }
+        })
+        .collect();
+    let found = stand.rounds(&paced)?;
+    let mut outcome = Outcome {
+        data: Table::new(&["receive", "transmit", "offered_mpps", "p50_us", "p90_us", "p99_us", "lost_percent"]),
+        raw: Table::new(&[
+            "receive", "transmit", "round", "packets", "p50_ns", "p90_ns", "p99_ns", "max_ns", "lost", "gaps",
+        ]),
+        published: vec![published::latency()],
+        ..Outcome::default()
+    };
+    let mut picture = Picture {
+        title: "Median at 90 % load".into(),
+        x: "receive burst".into(),
+        y: "us".into(),
+        log_x: true,
+        ..Picture::default()
+    };
+    for transmit in transmit {
+        let mut points = Vec::new();
+        for (request, rounds) in paced.iter().zip(&found).filter(|(request, _)| request.transmit_burst == *transmit) {
+            let sample = rounds.best().context("no packet came back")?;
+            let sojourn = rounds.sojourn().context("no packet came back")?;
+            let Load::Paced { pps, .. } = request.load else { continue };
+            points.push((request.burst as f64, sojourn.p50 / 1e3));
+            let us = |ns: f64| format!("{:.2}", ns / 1e3);
+            let lost = 100.0 * sample.lost as f64 / sample.offered.max(1) as f64;
+            outcome.data.row(&[
+                &request.burst,
+                transmit,
+                &format!("{:.3}", pps / 1e6),
+                &us(sojourn.p50),
+                &us(sojourn.p90),
+                &us(sojourn.p99),
+                &format!("{lost:.3}"),
+            ]);
+            for (round, sample) in rounds.samples.iter().enumerate() {
+                let Some(s) = sample.sojourn else { continue };
+                outcome.raw.row(&[
+                    &request.burst,
+                    transmit,
+                    &round,
+                    &s.packets,
+                    &s.p50,
+                    &s.p90,
+                    &s.p99,
+                    &s.max,
+                    &sample.lost,
+                    &sample.gaps,
+                ]);
+            }
+        }
+        let (first, last) = (points[0], points[points.len() - 1]);
+        outcome.says.push(format!(
+            "Transmit bursts of {transmit}: median {:.1} us with receive bursts of {}, {:.1} with {}.",
+            first.1, first.0, last.1, last.0
+        ));
+        picture.lines.push((format!("transmit {transmit}"), points));
+    }
+    outcome.pictures.push(picture);
+    Ok(outcome)
+}
+
+pub fn modules(stand: &mut Stand) -> Result<Outcome> {
+    let request = Request { networks: MANY, ..stand.plain() };
+    let found = stand.rounds(&[request])?;
+    let rounds = &found[0];
+    let mut outcome = Outcome {
+        data: Table::new(&["module", "ns", "percent"]),
+        raw: Table::new(&["round", "module", "ns"]),
+        published: vec![published::modules()],
+        ..Outcome::default()
+    };
+    for (round, sample) in rounds.samples.iter().enumerate() {
+        for (module, ns) in &sample.modules {
+            outcome.raw.row(&[&round, module, &format!("{ns:.3}")]);
+        }
+    }
+    let names: Vec<&String> =
+        rounds.samples.first().map_or_else(Vec::new, |sample| sample.modules.iter().map(|(name, _)| name).collect());
+    let median = |name: &String| {
+        let mut all: Vec<f64> =
+            rounds.samples.iter().filter_map(|s| Some(s.modules.iter().find(|(other, _)| other == name)?.1)).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    let times: Vec<(&String, f64)> = names.into_iter().map(|name| (name, median(name))).collect();
+    let all: f64 = times.iter().map(|(_, ns)| ns).sum();
+    let whole = 1e3 / rounds.mpps();
+    for (name, ns) in &times {
+        outcome.data.row(&[name, &format!("{ns:.2}"), &format!("{:.1}", 100.0 * ns / all)]);
+    }
+    let mut largest = times.clone();
+    largest.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let words: Vec<String> =
+        largest.iter().take(4).map(|(name, ns)| format!("{name} {:.0} %", 100.0 * ns / all)).collect();
+    outcome.says.push(format!("Largest: {}.", words.join(", ")));
+    outcome.says.push(format!(
+        "A timed burst takes {all:.1} ns per packet, others {whole:.1}: the clock is read around each module, and what runs once in 127 bursts is cold. Shares count, not sums."
+    ));
+    let lines = largest.iter().enumerate().map(|(at, (name, ns))| ((*name).clone(), vec![(at as f64, *ns)])).collect();
+    outcome.pictures.push(Picture {
+        title: "Time per module".into(),
+        x: "module, the largest first".into(),
+        y: "ns per packet".into(),
+        lines,
+        ..Picture::default()
+    });
+    Ok(outcome)
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+//! What a figure comes to: pictures, data, raw samples, and what they say.
+
+use perigee_chart::{Axis, Chart, Line};
+use serde::{Deserialize, Serialize};
+
+/// The outcome of a figure.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// What was measured here.
+    pub pictures: Vec<Picture>,
+    /// What was published, in pictures of its own: machines do not mix.
+    pub published: Vec<Picture>,
+    /// The data, as the pictures show them.
+    pub data: Table,
+    /// Every sample.
+    pub raw: Table,
+    /// What came out, a sentence each.
+    pub says: Vec<String>,
+    /// Why there is nothing, and what to do.
+    pub left_out: Option<String>,
+}
+
+impl Outcome {
+    /// A figure that could not be measured.
+    pub fn left_out(why: &str) -> Outcome {
+        Outcome { left_out: Some(why.to_owned()), ..Outcome::default() }
+    }
+}
+
+/// Lines through points.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Picture {
+    pub title: String,
+    pub x: String,
+    pub y: String,
+    pub log_x: bool,
+    pub lines: Vec<(String, Vec<(f64, f64)>)>,
+}
+
+impl Picture {
+    /// The chart.
+    pub fn chart(&self) -> Chart {
+        Chart {
+            title: self.title.clone(),
+            x: Axis { label: self.x.clone(), log: self.log_x },
+            y: Axis::linear(&self.y),
+            lines: self
+                .lines
+                .iter()
+                .enumerate()
+                .map(|(i, (name, points))| Line::nth(i, name, points.clone()))
+                .collect(),
+            marks: Vec::new(),
+        }
+    }
+}
+
+/// Rows of cells.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Table {
+    pub columns: Vec<String>,
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// No rows yet.
+    pub fn new(columns: &[&str]) -> Table {
+        Table { columns: columns.iter().map(|&column| column.to_owned()).collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: &[&dyn std::fmt::Display]) {
+        self.rows.push(cells.iter().map(|cell| cell.to_string()).collect());
+    }
+
+    /// As CSV. No cell has commas or quotes.
+    pub fn csv(&self) -> String {
+        let line = |cells: &Vec<String>| {
+            cells.iter().map(|cell| cell.replace([',', '"', '\n'], " ")).collect::<Vec<_>>().join(",") + "\n"
+        };
+        line(&self.columns) + &self.rows.iter().map(line).collect::<String>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_csv() {
+        let mut table = Table::new(&["what", "Mpps"]);
+        table.row(&[&"a, b", &1.5]);
+        assert_eq!(table.csv(), "what,Mpps\na  b,1.5\n");
+    }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+//! Published values, as pictures of their own. The numbers are those of the raw results that MoonRoute's authors published with it.
+
+use super::outcome::Picture;
+
+fn line(name: &str, points: &[(f64, f64)]) -> (String, Vec<(f64, f64)>) {
+    (name.to_owned(), points.to_vec())
+}
+
+fn picture(title: &str, x: &str, y: &str, log_x: bool, lines: Vec<(String, Vec<(f64, f64)>)>) -> Picture {
+    Picture { title: title.into(), x: x.into(), y: y.into(), log_x, lines }
+}
+
+fn at(xs: &[f64], ys: &[f64]) -> Vec<(f64, f64)> {
+    xs.iter().copied().zip(ys.iter().copied()).collect()
+}
+
+pub fn sizes() -> Picture {
+    let few = [(64.0, 6.12), (384.0, 6.10), (416.0, 5.73), (448.0, 5.34), (480.0, 4.99), (512.0, 4.69), (544.0, 4.43)];
+    let sizes: Vec<f64> = (0..12).map(|n| 64.0 + 32.0 * f64::from(n)).collect();
+    let many = at(&sizes, &[5.29, 5.39, 5.32, 5.35, 5.36, 5.37, 5.38, 5.43, 5.44, 5.48, 5.48, 5.50]);
+    picture(
+        "Published: one core at 1.2 GHz",
+        "bytes",
+        "Mpps",
+        false,
+        vec![line("few destinations", &few), line("2^24", &many)],
+    )
+}
+
+pub fn workers() -> Picture {
+    let cores: Vec<f64> = (1..=7).map(f64::from).collect();
+    let lines = vec![
+        line("2.0 GHz, 1 destination", &at(&cores, &[10.74, 20.96, 29.72, 29.76, 29.76, 29.76, 29.49])),
+        line("2.0 GHz, 2^24", &at(&cores, &[8.59, 17.32, 25.83, 29.75, 29.75, 29.75, 29.55])),
+        line("1.2 GHz, 1 destination", &at(&cores, &[6.44, 12.59, 18.82, 25.06, 29.73, 29.76, 29.69])),
+        line("1.2 GHz, 2^24", &at(&cores, &[5.38, 10.87, 16.30, 21.71, 26.94, 29.75, 29.75])),
+    ];
+    picture("Published: links are full at 29.76 Mpps", "cores", "Mpps", false, lines)
+}
+
+pub fn routes() -> Picture {
+    let networks: Vec<f64> = (16..=24).map(|bits| 2_f64.powi(bits)).collect();
+    let lines = vec![
+        line("2.2 GHz", &at(&networks, &[9.94, 9.94, 9.93, 9.96, 9.89, 9.62, 8.86, 8.60, 8.53])),
+        line("3.2 GHz", &at(&networks, &[14.37, 14.30, 14.16, 14.38, 14.20, 13.56, 12.18, 11.70, 11.53])),
+        line("2 cores x 1.6 GHz", &at(&networks, &[14.65, 14.60, 14.51, 14.54, 14.47, 14.35, 13.31, 12.93, 12.82])),
+    ];
+    picture("Published: 8 MB of L3", "networks in use", "Mpps", true, lines)
+}
+
+/// Receive bursts of the published figures.
+const BURSTS: [f64; 11] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
+
+pub fn batches() -> Picture {
+    let lines = vec![
+        line("transmit 2", &at(&BURSTS, &[2.36, 3.76, 3.49, 4.90, 7.60, 8.17, 8.34, 8.51, 8.27, 7.95, 7.70])),
+        line("transmit 8", &at(&BURSTS, &[2.29, 3.93, 3.72, 5.52, 8.77, 9.69, 10.18, 10.50, 10.08, 9.68, 9.30])),
+        line("transmit 32", &at(&BURSTS, &[2.44, 3.98, 3.80, 5.68, 9.32, 10.17, 10.60, 10.89, 10.55, 9.94, 9.63])),
+        line("transmit 128", &at(&BURSTS, &[2.39, 4.12, 3.71, 5.70, 9.35, 10.23, 10.78, 10.94, 10.63, 10.29, 10.06])),
+        line("transmit 512", &at(&BURSTS, &[2.38, 3.91, 3.63, 5.35, 8.48, 9.10, 9.49, 9.57, 10.14, 10.07, 9.75])),
+    ];
+    picture("Published: one core at 3.0 GHz, 2^24 destinations", "receive burst", "Mpps", true, lines)
+}
+
+pub fn latency() -> Picture {
+    let lines = vec![
+        line("transmit 8", &at(&BURSTS, &[10.8, 10.2, 10.9, 10.9, 11.0, 12.6, 15.1, 18.8, 23.9, 36.4, 49.0])),
+        line("transmit 128", &at(&BURSTS, &[45.4, 33.5, 35.8, 29.8, 24.9, 24.9, 26.2, 77.5, 31.9, 45.0, 69.5])),
+    ];
+    picture("Published: median at 90 % load, with devices and wires", "receive burst", "us", true, lines)
+}
+
+pub fn modules() -> Picture {
+    let shares = [("distribute, send", 35.0), ("lookup", 24.0), ("receive", 17.0), ("other", 16.0), ("apply", 9.0)];
+    let lines = shares.iter().enumerate().map(|(at, (name, share))| line(name, &[(at as f64, *share)])).collect();
+    picture("Published: by LuaJIT's profiler", "part, the largest first", "%", false, lines)
+}
+
+pub fn breakdown() -> Picture {
+    let steps = [
+        ("receive, send", 69.6),
+        ("Ethernet input", 118.0),
+        ("IP checks", 36.0),
+        ("lookup", 49.0),
+        ("output, ARP", 137.0),
+    ];
+    let lines = steps.iter().enumerate().map(|(at, (name, ns))| line(name, &[(at as f64, *ns)])).collect();
+    picture("Published: mSwitch and DXR, FreeBSD", "step, in a packet's order", "ns", false, lines)
+}
