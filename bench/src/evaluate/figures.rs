@@ -39,8 +39,7 @@ pub const FIGURES: &[Figure] = &[
         from: "MoonRoute, Fig. 8",
         title: "Workers",
         question: "Do n workers forward n times as much?",
-        method: "1 to n saturated workers, each with a source and a sink of its own, one table; 1, 2^16 and 2^20 networks. Numbers beyond this \
-                 machine's cores are `perigee predict`'s, not measured.",
+        method: "1 to n saturated workers, each with a source and a sink of its own, one table; 1, 2^16 and 2^20 networks.",
         published: "Linear: of 1 worker's rate, 2 workers have 0.976 each at 2.0 GHz, 3 have 1.002, 4 have 0.973 at 1.2 GHz.",
         measure: moonroute::workers,
     },

@@ -25,7 +25,7 @@ pub enum Load {
     Saturated,
     /// Packets per second, by a process; what finds the ring full is lost.
     Paced {
-        /// Of this ring.
+        /// Of all rings together.
         pps: f64,
         /// How they come.
         process: Process,

@@ -6,7 +6,7 @@ use crate::gauge::{Gauge, Look, Times};
 use crate::punts::drained;
 use crate::request::{Idle, Loop, Request, Sample, Sojourn};
 use crate::sink::{Sink, Sojourns};
-use crate::source::{Count, Source};
+use crate::source::Source;
 use crate::tables::{self, PORTS};
 use crate::traffic::Traffic;
 use crate::vantage;
@@ -78,7 +78,6 @@ struct Ready {
     gauge: Arc<Gauge>,
     sojourns: Sojourns,
     counters: Arc<Counters>,
-    sources: Vec<Arc<Count>>,
 }
 
 impl Rig {
@@ -118,10 +117,8 @@ impl Rig {
             .enumerate()
             .map(|(number, punts)| self.ready(request, number, punts, &networks, &tables, clock, &stop))
             .collect::<Result<Vec<_>>>()?;
-        let watched: Vec<_> = ready
-            .iter()
-            .map(|ready| (ready.gauge.clone(), ready.sojourns.clone(), ready.counters.clone(), ready.sources.clone()))
-            .collect();
+        let watched: Vec<_> =
+            ready.iter().map(|ready| (ready.gauge.clone(), ready.sojourns.clone(), ready.counters.clone())).collect();
         let scripts = match request.path {
             Loop::Native | Loop::Until(_) => None,
             Loop::Lua => {
@@ -204,7 +201,7 @@ impl Rig {
         let output = |_| {
             Some(TransmitBuffer::new(Box::new(Sink::new(clock, sojourns.clone())), request.transmit_burst, timeout))
         };
-        let gauge = Arc::new(Gauge::new(clock, counters.clone(), sojourns.clone(), sources.clone(), request));
+        let gauge = Arc::new(Gauge::new(clock, counters.clone(), sojourns.clone(), sources, request));
         let asked = gauge.clone();
         let worker = Worker::new(WorkerParts {
             id: number,
@@ -223,7 +220,7 @@ impl Rig {
             clock: Arc::new(move || asked.now()),
             stop: stop.clone(),
         });
-        Ok(Ready { core: request.cores[number], worker, gauge, sojourns, counters, sources })
+        Ok(Ready { core: request.cores[number], worker, gauge, sojourns, counters })
     }
 
     fn start(&self, ready: Ready, path: Loop, scripts: Option<Arc<Scripts>>) -> JoinHandle<Result<()>> {
@@ -261,7 +258,7 @@ fn staging(tables: &SharedTables) -> Context {
     }
 }
 
-type Watched = (Arc<Gauge>, Sojourns, Arc<Counters>, Vec<Arc<Count>>);
+type Watched = (Arc<Gauge>, Sojourns, Arc<Counters>);
 
 fn sample(watched: &[Watched]) -> Sample {
     let windows: Vec<Vec<Look>> = watched.iter().map(|(gauge, ..)| gauge.windows()).collect();
@@ -323,7 +320,7 @@ fn modules(watched: &[Watched]) -> Vec<(String, f64)> {
 }
 
 fn reasons(watched: &[Watched]) -> Vec<(String, u64)> {
-    let packets = |reason| watched.iter().map(|(_, _, counters, _)| counters.reason_packets(reason)).sum::<u64>();
+    let packets = |reason| watched.iter().map(|(_, _, counters)| counters.reason_packets(reason)).sum::<u64>();
     let of = |(reason, module, info): (_, &str, &perigee_modules::ReasonInfo)| {
         (format!("{module}.{}", info.name), packets(reason))
     };
