@@ -123,6 +123,14 @@ pub fn held_out_loads(count: usize, seed: u64) -> Vec<(Setting, f64)> {
     (0..count).map(|_| draw()).collect()
 }
 
+/// Loads above a core's capacity, drawn at random: what is lost.
+pub fn held_out_overloads(count: usize, seed: u64) -> Vec<(Setting, f64)> {
+    let mut random = StdRng::seed_from_u64(seed ^ 0x6f76_6572);
+    let mut draw =
+        || (Setting { frame_size: random.random_range(64..=1518), ..Setting::plain() }, random.random_range(1.05..1.6));
+    (0..count).map(|_| draw()).collect()
+}
+
 /// A measured setting: million packets per second, and of each round alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
@@ -174,6 +182,7 @@ mod tests {
             assert!((0.0..0.2).contains(&setting.punted));
         }
         assert!(held_out_loads(100, 3).iter().all(|(_, load)| (0.1..0.8).contains(load)));
+        assert!(held_out_overloads(100, 3).iter().all(|(_, load)| (1.05..1.6).contains(load)));
     }
 
     #[test]

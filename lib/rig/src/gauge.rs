@@ -134,8 +134,11 @@ impl Gauge {
         }
         let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
         if looks.is_empty() {
-            self.sojourns.begin();
+            self.sojourns.begin(self.windows);
             *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Times::of(&self.counters);
+        }
+        if !looks.is_empty() && looks.len() <= self.windows {
+            self.sojourns.turn();
         }
         looks.push(self.look(now));
         // The worker goes on; what passes then is not asked for.

@@ -37,6 +37,11 @@ impl Pauses {
 /// # Errors
 /// The core cannot be used.
 pub fn pauses(core: usize, time: Duration) -> Result<Pauses> {
+    Ok(Pauses::of(lengths(core, time)?, time))
+}
+
+/// The same, with the length of each pause in ns.
+pub(crate) fn lengths(core: usize, time: Duration) -> Result<Vec<u64>> {
     let look = move || {
         pin_current_thread(core)?;
         let clock = Clock::new();
@@ -51,8 +56,7 @@ pub fn pauses(core: usize, time: Duration) -> Result<Pauses> {
         }
         anyhow::Ok(lengths)
     };
-    let lengths = std::thread::spawn(look).join().ok().context("a thread that looks at the time panicked")??;
-    Ok(Pauses::of(lengths, time))
+    std::thread::spawn(look).join().ok().context("a thread that looks at the time panicked")?
 }
 
 #[cfg(test)]

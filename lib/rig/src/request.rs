@@ -163,6 +163,20 @@ pub struct Sojourn {
 }
 
 impl Sojourn {
+    /// Of several, the median of each time, and all packets.
+    pub fn median(all: &[Sojourn]) -> Option<Sojourn> {
+        let of = |value: fn(&Sojourn) -> f64| crate::rounds::median(all.iter().map(value).collect());
+        (!all.is_empty()).then(|| Sojourn {
+            packets: all.iter().map(|sojourn| sojourn.packets).sum(),
+            mean: of(|sojourn| sojourn.mean),
+            p50: of(|sojourn| sojourn.p50),
+            p90: of(|sojourn| sojourn.p90),
+            p99: of(|sojourn| sojourn.p99),
+            p999: of(|sojourn| sojourn.p999),
+            max: of(|sojourn| sojourn.max),
+        })
+    }
+
     /// All times multiplied.
     pub fn times(self, factor: f64) -> Sojourn {
         let Sojourn { packets, mean, p50, p90, p99, p999, max } = self;
@@ -209,6 +223,8 @@ pub struct Sample {
     /// Packets that came, and those that found their ring full.
     pub offered: u64,
     pub lost: u64,
+    /// Share of the packets that found their ring full, of each window.
+    pub lost_of_windows: Vec<f64>,
     /// Packets taken at once, mean.
     pub batch: f64,
     /// Nanoseconds of a round, mean: with nothing to do, of an idle poll.
@@ -218,10 +234,14 @@ pub struct Sample {
     /// Rounds that took longer than 10 us, and the time in them as a share.
     pub gaps: u64,
     pub in_gaps: f64,
+    /// Pauses of the core before and behind it, in ns each: see `rounds.rs`.
+    pub pauses_ns: Vec<u64>,
     /// Bytes of the lookup structure.
     pub table_bytes: usize,
     /// From arrival to transmission; not where it is saturated.
     pub sojourn: Option<Sojourn>,
+    /// The same of each window, and of each worker.
+    pub sojourns_of_windows: Vec<Sojourn>,
     /// What modules took of timed bursts (one in 127), in ns per packet that came into them, and `script`: what was between them, per packet.
     pub modules: Vec<(String, f64)>,
     /// Packets that left for another reason than their route, those for the slow path among them, by reason.

@@ -147,6 +147,7 @@ impl Rig {
         if request.load == Load::Saturated {
             // Its packets came when they were taken.
             sample.sojourn = None;
+            sample.sojourns_of_windows.clear();
         }
         Ok(sample)
     }
@@ -271,14 +272,20 @@ fn sample(watched: &[Watched]) -> Sample {
     };
     let count = windows.iter().map(Vec::len).min().unwrap_or(0);
     let mut histogram: Option<Histogram<u64>> = None;
+    let mut sojourns_of_windows = Vec::new();
     for (_, sojourns, ..) in watched {
-        match (sojourns.end(), &mut histogram) {
+        let Some((one, windows)) = sojourns.end() else { continue };
+        sojourns_of_windows.extend(windows);
+        match &mut histogram {
             // They have the same bounds.
-            (Some(one), Some(all)) => all.add(one).unwrap_or(()),
-            (Some(one), none) => *none = Some(one),
-            (None, _) => {}
+            Some(all) => all.add(one).unwrap_or(()),
+            none => *none = Some(one),
         }
     }
+    let lost = |at: usize| {
+        let of = |value: fn(&Look) -> u64| windows.iter().map(|looks| value(&looks[at])).sum::<u64>();
+        share(of(|look| look.lost), of(|look| look.offered))
+    };
     Sample {
         mpps: windows.iter().map(|looks| rate(looks, |look| look.cpu)).sum(),
         windows: (0..count)
@@ -289,13 +296,16 @@ fn sample(watched: &[Watched]) -> Sample {
         cpu: share(sum(|look| look.cpu), sum(|look| look.now)),
         offered: sum(|look| look.offered),
         lost: sum(|look| look.lost),
+        lost_of_windows: (0..count).map(lost).collect(),
         batch: share(sum(|look| look.received), sum(|look| look.bursts)),
         round_ns: share(sum(|look| look.now), sum(|look| look.rounds)),
         sleeps: sum(|look| look.sleeps),
         gaps: sum(|look| look.gaps),
         in_gaps: share(sum(|look| look.in_gaps), sum(|look| look.now)),
+        pauses_ns: Vec::new(),
         table_bytes: 0,
         sojourn: histogram.as_ref().and_then(Sojourn::of),
+        sojourns_of_windows,
         modules: modules(watched),
         reasons: reasons(watched),
     }

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT
 //! Several measurements in several rounds, on a machine that others share.
 //!
-//! A core whose other hyperthread, cache or memory somebody else uses is slower, by up to a half, for seconds or minutes at a time, and
-//! nothing but packets shows it: a loop of arithmetic runs at full speed while a worker does two thirds of its rate. So each
-//! measurement has a short **reference** before and behind it, the plain fast path on the same cores. The pace is the mean of both over the
-//! fastest reference so far. A measurement between two different references is repeated while patience lasts; what is left of the pace is
-//! divided out: rates and times are those of the machine when others leave it alone. Paced loads are scaled beforehand, so that they stay the
-//! same share of what the core can do.
+//! A core whose other hyperthread, cache or memory somebody else uses is slower, by up to a half, for a tenth of a second or for minutes at a time,
+//! and nothing but packets shows it: a loop of arithmetic runs at full speed while a worker does two thirds of its rate. So rates are
+//! those of a measurement's faster windows, and times those of its middle one. Each measurement also has a short **reference** before and behind it, the
+//! plain fast path on the same cores; the faster of both, over the fastest reference so far, is the **pace**. A measurement between two
+//! different references, or at a slow pace, is repeated while patience lasts. What is left of the pace is divided out: rates and times are those of
+//! the machine when others leave it alone. Paced loads are scaled beforehand, so that they stay the same share of what the core can do.
+//!
+//! What takes a core away altogether, a hypervisor above all, makes packets late by far more than their service takes: where times are measured, a
+//! loop that only reads the clock counts such **pauses** before and behind.
 
 use crate::arrivals::Load;
+use crate::pauses::{Pauses, lengths};
 use crate::request::{Loop, Request, Sample, Sojourn};
 use crate::rig::Rig;
 use anyhow::Result;
@@ -19,14 +23,19 @@ use std::time::{Duration, Instant};
 
 /// Two references further apart than this, as a ratio, say nothing about what was between them.
 const STEADY: f64 = 0.94;
-/// How often a measurement is repeated in a round for that.
-const TRIES: usize = 4;
+/// At a pace lower than this, more than the pace is different: what misses a cache is slowed down more than what does not.
+const FAST: f64 = 0.9;
+/// How often a measurement is repeated in a round for either.
+const TRIES: usize = 6;
 /// How long a reference takes: warm-up, and windows.
 const WARM: Duration = Duration::from_millis(15);
 const TIME: Duration = Duration::from_millis(40);
 const WINDOWS: usize = 8;
-/// References that are taken first, to see how fast the machine can be.
+/// References that are taken first, to see how fast the machine can be; several cores are seldom left alone all at once.
 const FIRST: usize = 20;
+const FIRST_OF_SEVERAL: usize = 60;
+/// How long pauses are counted before a paced measurement, and again behind it.
+const LOOK: Duration = Duration::from_millis(80);
 
 /// How it is measured.
 #[derive(Debug, Clone, Copy)]
@@ -48,14 +57,20 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Million packets per second, at the machine's full pace: the median of rounds.
+    /// Million packets per second, at the machine's full pace: of the faster rounds, as others can only slow one down.
     pub fn mpps(&self) -> f64 {
-        median(self.each())
+        faster(&self.good().map(mpps).collect::<Vec<_>>())
     }
 
     /// The same of each round.
     pub fn each(&self) -> Vec<f64> {
-        self.samples.iter().map(|sample| median(sample.windows.clone()) / pace(sample)).collect()
+        self.samples.iter().map(mpps).collect()
+    }
+
+    /// The rounds at a fast pace; all, if there are none.
+    fn good(&self) -> impl Iterator<Item = &Sample> {
+        let any = self.samples.iter().any(|sample| pace(sample) >= FAST);
+        self.samples.iter().filter(move |sample| !any || pace(sample) >= FAST)
     }
 
     /// How far rounds are apart, as the mean distance from their median, in percent of it.
@@ -68,15 +83,25 @@ impl Rounds {
         self.samples.iter().max_by(|a, b| a.pace.total_cmp(&b.pace))
     }
 
-    /// Its times, at the machine's full pace.
+    /// Times at the machine's full pace: of each the median of windows, in the round with the shortest median.
     pub fn sojourn(&self) -> Option<Sojourn> {
-        let best = self.best()?;
-        Some(best.sojourn?.times(pace(best)))
+        self.good().filter_map(sojourn).min_by(|a, b| a.p50.total_cmp(&b.p50))
+    }
+
+    /// Share of a paced load that found the ring full.
+    pub fn loss(&self) -> f64 {
+        self.good().map(|sample| median(sample.lost_of_windows.clone())).fold(f64::INFINITY, f64::min)
+    }
+
+    /// What took the core away beside these rounds of a paced measurement.
+    pub fn pauses(&self) -> Pauses {
+        let all: Vec<u64> = self.good().flat_map(|sample| sample.pauses_ns.iter().copied()).collect();
+        Pauses::of(all, 2 * LOOK * self.good().count().max(1) as u32)
     }
 
     /// Medians of times of all rounds, at full pace, in ns.
     pub fn medians(&self) -> Vec<f64> {
-        self.samples.iter().filter_map(|sample| Some(sample.sojourn?.p50 * pace(sample))).collect()
+        self.samples.iter().filter_map(|sample| Some(sojourn(sample)?.p50)).collect()
     }
 }
 
@@ -84,9 +109,31 @@ fn pace(sample: &Sample) -> f64 {
     if sample.pace > 0.0 { sample.pace } else { 1.0 }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+/// The share of windows that are slower than what counts.
+const SLOWER: f64 = 0.8;
+
+/// Of the faster windows: others disturb some of them.
+fn faster(windows: &[f64]) -> f64 {
+    let mut sorted = windows.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get((SLOWER * windows.len() as f64) as usize).copied().unwrap_or(0.0)
+}
+
+fn mpps(sample: &Sample) -> f64 {
+    faster(&sample.windows) / pace(sample)
+}
+
+fn sojourn(sample: &Sample) -> Option<Sojourn> {
+    Some(Sojourn::median(&sample.sojourns_of_windows)?.times(pace(sample)))
+}
+
+/// The middle value, the mean of the two in the middle if there are as many on each side; 0 of none.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
+    match values.len() {
+        0 => 0.0,
+        n => 0.5 * (values[(n - 1) / 2] + values[n / 2]),
+    }
 }
 
 /// The mean distance of values from their median, in percent of it.
@@ -96,6 +143,19 @@ pub fn noise_percent(values: &[f64]) -> f64 {
         return 0.0;
     }
     values.iter().map(|value| (value / middle - 1.0).abs()).sum::<f64>() / values.len() as f64 * 100.0
+}
+
+/// A sample between two references, with the slower one as a share of the other.
+struct Beside {
+    sample: Sample,
+    steady: f64,
+}
+
+impl Beside {
+    /// The steadier and the faster, the better.
+    fn worth(&self) -> f64 {
+        self.steady * self.sample.pace
+    }
 }
 
 /// Measures all of these; `before` is called with the number of the one that comes next.
@@ -116,14 +176,15 @@ pub fn in_rounds(
         for at in order {
             before(at);
             let begun = Instant::now();
-            let (mut sample, mut steady) = rig.beside_reference(&requests[at])?;
+            let mut sample = rig.beside_reference(&requests[at])?;
             for _ in 1..TRIES {
-                if steady >= STEADY || begun.elapsed() > patience {
+                if rig.is_good(&sample, &requests[at]) || begun.elapsed() > patience {
                     break;
                 }
-                let (again, how_steady) = rig.beside_reference(&requests[at])?;
-                (sample, steady) = if how_steady > steady { (again, how_steady) } else { (sample, steady) };
+                let again = rig.beside_reference(&requests[at])?;
+                sample = if again.worth() > sample.worth() { again } else { sample };
             }
+            let Beside { sample, .. } = sample;
             // The first one was due anyway.
             patience = patience.saturating_sub(begun.elapsed() / 2);
             all[at].samples.push(sample);
@@ -147,19 +208,29 @@ impl Rig {
     fn reference(&mut self, cores: &[usize]) -> Result<f64> {
         let plain = Request::new(cores.to_vec());
         let request = Request { path: Loop::Native, warm: WARM, time: TIME, windows: WINDOWS, ..plain };
-        let mpps = median(self.measure(&request)?.windows);
+        let mpps = faster(&self.measure(&request)?.windows);
         let fastest = self.fastest.entry(cores.len()).or_default();
         *fastest = fastest.max(mpps);
         Ok(mpps)
     }
 
-    /// A measurement, with the mean of the references around it in place of its pace, and their ratio.
-    fn beside_reference(&mut self, request: &Request) -> Result<(Sample, f64)> {
+    fn is_good(&self, beside: &Beside, request: &Request) -> bool {
+        beside.steady >= STEADY && beside.sample.pace >= FAST * self.fastest(request.cores.len())
+    }
+
+    /// A measurement, with the faster of the references around it in place of its pace.
+    fn beside_reference(&mut self, request: &Request) -> Result<Beside> {
         if !self.fastest.contains_key(&request.cores.len()) {
-            for _ in 0..FIRST {
+            for _ in 0..if request.cores.len() > 1 { FIRST_OF_SEVERAL } else { FIRST } {
                 self.reference(&request.cores)?;
             }
         }
+        // They are the same for all cores, as far as anybody knows.
+        let look = |request: &Request| match request.load {
+            Load::Paced { .. } => lengths(request.cores[0], LOOK),
+            Load::Saturated => Ok(Vec::new()),
+        };
+        let mut pauses_ns = look(request)?;
         let before = self.reference(&request.cores)?;
         let load = match request.load {
             Load::Paced { pps, process } => {
@@ -169,8 +240,9 @@ impl Rig {
         };
         let sample = self.measure(&Request { load, ..request.clone() })?;
         let behind = self.reference(&request.cores)?;
-        let ratio = before.min(behind) / before.max(behind).max(f64::MIN_POSITIVE);
-        Ok((Sample { pace: 0.5 * (before + behind), ..sample }, ratio))
+        pauses_ns.extend(look(request)?);
+        let steady = before.min(behind) / before.max(behind).max(f64::MIN_POSITIVE);
+        Ok(Beside { sample: Sample { pace: before.max(behind), pauses_ns, ..sample }, steady })
     }
 }
 
@@ -180,10 +252,32 @@ mod tests {
 
     #[test]
     fn the_pace_is_divided_out() {
-        let sample = |mpps: f64, pace: f64| Sample { windows: vec![mpps; 3], pace, ..Sample::default() };
+        let sample = |mpps: f64, pace: f64| Sample { windows: vec![mpps, 1.0, mpps], pace, ..Sample::default() };
         let rounds = Rounds { samples: vec![sample(10.0, 0.5), sample(19.0, 1.0), sample(18.0, 0.9)], reference: 50.0 };
         assert_eq!((rounds.each(), rounds.mpps()), (vec![20.0, 19.0, 20.0], 20.0));
         assert_eq!(rounds.best().map(|sample| sample.pace), Some(1.0));
+        let paced = |p50: f64, pauses_ns: Vec<u64>| Sample {
+            sojourns_of_windows: vec![
+                Sojourn {
+                    packets: 1,
+                    mean: p50,
+                    p50,
+                    p90: p50,
+                    p99: 9.0 - p50,
+                    p999: p50,
+                    max: p50
+                };
+                3
+            ],
+            pauses_ns,
+            ..sample(1.0, 1.0)
+        };
+        let rounds =
+            Rounds { samples: vec![paced(1.0, vec![5]), paced(2.0, vec![7, 9]), paced(3.0, vec![])], reference: 1.0 };
+        let found = rounds.sojourn().unwrap();
+        assert_eq!((found.packets, found.p50, found.p99), (3, 1.0, 8.0));
+        assert_eq!(rounds.pauses().lengths_ns, [5.0, 7.0, 9.0]);
+        assert!((rounds.pauses().per_second - 3.0 / 0.48).abs() < 1e-9);
         assert!((noise_percent(&[10.0, 11.0, 9.0]) - 20.0 / 3.0).abs() < 1e-9 && noise_percent(&[]) == 0.0);
     }
 }

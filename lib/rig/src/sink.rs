@@ -1,18 +1,30 @@
 // SPDX-License-Identifier: MIT
 //! A transmit queue that takes everything, sees how long packets were under way, and frees them.
 
+use crate::request::Sojourn;
 use crate::traffic::STAMP;
 use hdrhistogram::Histogram;
 use perigee_dpdk::{Clock, MBUF};
 use perigee_packet::{BATCH_SIZE, Batch, Handle, Mask, Memory as _, TransmitQueue, frame_of};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The longest time that is told apart from longer ones, in ns.
 const LONGEST: u64 = 10_000_000_000;
 
+/// Significant digits of a time: a window's histogram is small enough to be read and emptied between two bursts.
+const DIGITS: u8 = 2;
+
 /// Times from arrival to transmission, in ns, of the packets that carry a stamp.
 #[derive(Debug, Clone)]
-pub struct Sojourns(Arc<Mutex<Option<Histogram<u64>>>>);
+pub struct Sojourns(Arc<Mutex<Option<Taken>>>);
+
+/// What was taken since the beginning, and since the last turn.
+#[derive(Debug)]
+struct Taken {
+    before: Histogram<u64>,
+    now: Histogram<u64>,
+    windows: Vec<Sojourn>,
+}
 
 impl Sojourns {
     /// None yet, and none are taken.
@@ -20,14 +32,30 @@ impl Sojourns {
         Sojourns(Arc::default())
     }
 
-    /// Begins, or begins anew.
-    pub fn begin(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Histogram::new_with_bounds(1, LONGEST, 3).ok();
+    fn taken(&self) -> MutexGuard<'_, Option<Taken>> {
+        // Nobody else wants it while packets pass.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what there is; nothing is added any more.
-    pub fn end(&self) -> Option<Histogram<u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Begins, or begins anew; there will be at most so many turns.
+    pub fn begin(&self, turns: usize) {
+        let histogram = || Histogram::new_with_bounds(1, LONGEST, DIGITS).ok();
+        let taken = || Some(Taken { before: histogram()?, now: histogram()?, windows: Vec::with_capacity(turns) });
+        *self.taken() = taken();
+    }
+
+    /// A window ends, and the next one begins.
+    pub fn turn(&self) {
+        let Some(Taken { before, now, windows }) = &mut *self.taken() else { return };
+        windows.extend(Sojourn::of(now));
+        // They have the same bounds.
+        before.add(&*now).unwrap_or(());
+        now.reset();
+    }
+
+    /// Takes what there is: all times until the last turn, and those of each window. Nothing is added any more.
+    pub fn end(&self) -> Option<(Histogram<u64>, Vec<Sojourn>)> {
+        self.taken().take().map(|taken| (taken.before, taken.windows))
     }
 }
 
@@ -53,9 +81,8 @@ impl Sink {
 
     fn look<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) {
         let now = self.clock.now();
-        // Nobody else wants it while packets pass.
-        let mut sojourns = self.sojourns.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(histogram) = &mut *sojourns else { return };
+        let mut sojourns = self.sojourns.taken();
+        let Some(Taken { now: histogram, .. }) = &mut *sojourns else { return };
         for frame in frames {
             let stamp =
                 frame.get(STAMP..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_ne_bytes(*bytes));

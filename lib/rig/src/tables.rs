@@ -87,7 +87,7 @@ fn neighbors() -> Result<Arc<NextHops>> {
     Ok(writer.reader().clone())
 }
 
-fn interfaces() -> Result<Arc<Interfaces>> {
+pub(crate) fn interfaces() -> Result<Arc<Interfaces>> {
     let interface = |port: u16| Interface {
         name: format!("port{port}"),
         port,

@@ -83,6 +83,17 @@ impl Traffic {
         let entries = entries.into_iter().map(entry).collect::<Result<_>>()?;
         Ok(Traffic { length, template, entries })
     }
+
+    /// One frame of each entry, as far as it is written.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
+        self.entries.iter().map(|entry| {
+            let mut frame = self.template;
+            frame[22] = entry.ttl;
+            frame[24..26].copy_from_slice(&entry.checksum);
+            frame[30..34].copy_from_slice(&entry.destination);
+            frame.to_vec()
+        })
+    }
 }
 
 #[cfg(test)]
@@ -97,10 +108,7 @@ mod tests {
         let expired = traffic.entries.iter().filter(|entry| entry.ttl == EXPIRED).count() as f64;
         assert!((0.09..0.11).contains(&(expired / traffic.entries.len() as f64)), "{expired}");
         let mut seen = std::collections::HashMap::new();
-        for entry in &traffic.entries {
-            let mut frame = traffic.template;
-            (frame[22], frame[24], frame[25]) = (entry.ttl, entry.checksum[0], entry.checksum[1]);
-            frame[30..34].copy_from_slice(&entry.destination);
+        for (entry, frame) in traffic.entries.iter().zip(traffic.frames()) {
             let sum: u32 = frame[14..34].chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
             assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
             *seen.entry(u32::from_be_bytes(entry.destination) & !0xff).or_insert(0) += 1;

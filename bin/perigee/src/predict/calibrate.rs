@@ -122,8 +122,8 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<ExitCode> {
     let router = &fit.profile.router;
     let _ = writeln!(
         text,
-        "idle cores look every {:.0} ns and take {:.1} us to wake; they are taken away {:.0} times a second",
-        router.poll_ns, router.wake_up_us, pauses.per_second
+        "idle cores look every {:.0} ns and take {:.1} us to wake; they are taken away {:.0} times a second; the slow path judges a packet in {:.0} ns",
+        router.poll_ns, router.wake_up_us, pauses.per_second, router.slow_path_ns
     );
     print(&text)
 }
@@ -144,6 +144,7 @@ fn router(bench: &mut Bench, pauses: &perigee_rig::Pauses) -> Result<Router> {
         transmit_when_idle: true,
         link_gbps: MEMORY_GBPS,
         poll_ns,
+        slow_path_ns: bench.slow_path()?,
         wake_up_us: ((asleep.sojourn.p50 - awake.sojourn.p50) / 1e3).max(0.0),
         working_set_bytes: 64.0 * f64::from(plain.networks),
         pauses: (!lengths_ns.is_empty()).then_some(Pauses { per_second: pauses.per_second, lengths_ns }),

@@ -5,13 +5,16 @@ use anyhow::{Context as _, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use perigee_dpdk::usable_cores;
 use perigee_predict::campaign::{Measured, Setting};
-use perigee_rig::{Idle, Load, Manner, Process, Request, Rig, Rounds, Sample, Settings, Sojourn, in_rounds};
+use perigee_rig::{Idle, Load, Manner, Pauses, Process, Request, Rig, Rounds, Sample, Settings, Sojourn, in_rounds};
 use std::time::Duration;
 
 /// How long a setting is measured in each round, the warm-up before it, and the windows that it is divided into.
 const TIME: Duration = Duration::from_millis(400);
 const WARM: Duration = Duration::from_millis(250);
 const WINDOWS: usize = 20;
+/// Looks at the slow path, and how long each is.
+const SLOW_LOOKS: usize = 10;
+const SLOW_TIME: Duration = Duration::from_millis(50);
 
 /// What may be used of this machine.
 pub struct Bench {
@@ -108,7 +111,7 @@ impl Bench {
         Ok(settings.iter().zip(found).map(measured).collect())
     }
 
-    /// How long packets stay at a rate: of several rounds the one with the fastest pace, and all medians.
+    /// How long packets stay at a rate.
     ///
     /// # Errors
     /// A measurement fails.
@@ -120,7 +123,8 @@ impl Bench {
         let points: Vec<_> = points.iter().map(request).collect();
         let paced = |rounds: Rounds| {
             let sample = rounds.best().context("no packet came back")?.clone();
-            Ok(Paced { sojourn: rounds.sojourn().context("no packet came back")?, sample, medians: rounds.medians() })
+            let sojourn = rounds.sojourn().context("no packet came back")?;
+            Ok(Paced { sojourn, sample, medians: rounds.medians(), loss: rounds.loss(), pauses: rounds.pauses() })
         };
         self.rounds(what, &points)?.into_iter().map(paced).collect()
     }
@@ -142,19 +146,34 @@ impl Bench {
         (1..=self.cores()).map(of).filter(|(_, mpps)| *mpps > 0.0).collect()
     }
 
+    /// Nanoseconds that the slow path takes for a packet, the least of several looks.
+    ///
+    /// # Errors
+    /// It cannot be measured.
+    pub fn slow_path(&self) -> Result<f64> {
+        let looks = (0..SLOW_LOOKS).map(|_| perigee_rig::slow_path_ns(self.cores[0], SLOW_TIME));
+        looks.collect::<Result<Vec<_>>>().map(|all| all.into_iter().fold(f64::INFINITY, f64::min))
+    }
+
     /// What interrupts a core that only looks at the time.
     ///
     /// # Errors
     /// The core cannot be used.
-    pub fn pauses(&self) -> Result<perigee_rig::Pauses> {
+    pub fn pauses(&self) -> Result<Pauses> {
         perigee_rig::pauses(self.cores[0], Duration::from_secs(2))
     }
 }
 
 /// A paced measurement.
 pub struct Paced {
+    /// That of the round with the fastest pace.
     pub sample: Sample,
+    /// At full pace.
     pub sojourn: Sojourn,
+    /// Share of the packets that found their ring full.
+    pub loss: f64,
+    /// What took the core away beside them.
+    pub pauses: Pauses,
     /// Medians of all rounds, in ns.
     pub medians: Vec<f64>,
 }

@@ -31,11 +31,14 @@ pub struct VerifyArgs {
     /// `--measure`: loads at which times are measured
     #[arg(long, value_name = "N", default_value_t = 6, requires = "measure")]
     loads: usize,
+    /// `--measure`: loads beyond the capacity, at which losses are measured
+    #[arg(long, value_name = "N", default_value_t = 2, requires = "measure")]
+    overloads: usize,
     /// `--measure`: cores at once, at most [default: all that this process may use]
     #[arg(long, value_name = "N", requires = "measure")]
     cores: Option<u32>,
     /// `--measure`: how often each point is measured, in another order each time
-    #[arg(long, value_name = "N", default_value_t = 3, requires = "measure")]
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "measure")]
     rounds: u64,
     /// `--measure`: seconds that it may wait for cores that others disturb
     #[arg(long, value_name = "SECONDS", default_value_t = 120, requires = "measure")]
@@ -51,13 +54,15 @@ pub struct VerifyArgs {
 /// Compares.
 pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
     let profile = Profile::load(&args.profile)?;
-    let VerifyArgs { count, loads, cores, rounds, patience, seed, json, .. } = *args;
+    let VerifyArgs { count, loads, overloads, cores, rounds, patience, seed, json, .. } = *args;
     let Some(file) = &args.points else {
         ensure!((1..=1000).contains(&count), "--count: found {count}, expected 1 to 1000");
         ensure!(loads <= 1000, "--loads: found {loads}, expected at most 1000");
+        ensure!(overloads <= 1000, "--overloads: found {overloads}, expected at most 1000");
         ensure!((1..=1000).contains(&rounds), "--rounds: found {rounds}, expected 1 to 1000");
         let manner = Manner { rounds, seed, patience: Duration::from_secs(patience) };
-        return measured::verify(&profile, &measured::Plan { points: count, loads, cores, manner, json });
+        let plan = measured::Plan { points: count, loads, overloads, cores, manner, json };
+        return measured::verify(&profile, &plan);
     };
     let points = points::load(file)?;
     let found = verify::verify(&profile, &points, &file.display().to_string())?;
