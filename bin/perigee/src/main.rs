@@ -16,6 +16,8 @@ mod capture;
 mod check;
 mod cli;
 mod client;
+#[cfg(feature = "measure")]
+mod date;
 mod demo;
 mod fabric;
 mod filters;
