@@ -16,6 +16,12 @@ pub fn date(time: std::time::SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
 }
 
+/// The day alone, in UTC: `2025-11-23`.
+#[cfg(feature = "predict")]
+pub fn day(time: std::time::SystemTime) -> String {
+    date(time).chars().take_while(|c| *c != 'T').collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -27,5 +33,11 @@ mod tests {
         assert_eq!(at(951_782_400), "2000-02-29T00:00:00Z");
         assert_eq!(at(1_763_856_059), "2025-11-23T00:00:59Z");
         assert_eq!(at(4_107_542_399), "2100-02-28T23:59:59Z");
+    }
+
+    #[cfg(feature = "predict")]
+    #[test]
+    fn a_day_is_a_date_without_its_time() {
+        assert_eq!(day(std::time::UNIX_EPOCH + std::time::Duration::from_secs(951_868_799)), "2000-02-29");
     }
 }

@@ -16,7 +16,7 @@ mod capture;
 mod check;
 mod cli;
 mod client;
-#[cfg(feature = "measure")]
+#[cfg(any(feature = "measure", feature = "predict"))]
 mod date;
 mod demo;
 mod fabric;
