@@ -16,6 +16,8 @@ mod capture;
 mod check;
 mod cli;
 mod client;
+#[cfg(any(feature = "measure", feature = "predict"))]
+mod date;
 mod demo;
 mod fabric;
 mod filters;

@@ -5,6 +5,7 @@ mod calibrate;
 mod fit;
 mod measured;
 mod plot;
+mod profiles;
 mod rig;
 mod run;
 mod verify;
@@ -26,6 +27,8 @@ pub enum PredictCommand {
     Verify(verify::VerifyArgs),
     /// Predict how fast a router will be, how much it will lose, how long packets will stay, and how many cores it needs
     Run(run::RunArgs),
+    /// List the profiles that ship, and how near their machines are to this one; or print one of them
+    Profiles(profiles::ProfilesArgs),
     /// Draw a CSV file as SVG
     Plot(plot::PlotArgs),
 }
@@ -37,6 +40,7 @@ pub fn predict(command: &PredictCommand) -> Result<ExitCode> {
         PredictCommand::Fit(args) => fit::fit(args),
         PredictCommand::Verify(args) => verify::verify(args),
         PredictCommand::Run(args) => run::run(args),
+        PredictCommand::Profiles(args) => profiles::profiles(args),
         PredictCommand::Plot(args) => plot::plot(args),
     }
 }

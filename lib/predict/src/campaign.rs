@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! What to measure of a router so that its profile is determined, and where to look whether it holds.
 //!
-use crate::points::Point;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde::{Deserialize, Serialize};
@@ -139,7 +138,7 @@ pub struct Measured {
     pub rounds: Vec<f64>,
 }
 
-/// The points as a CSV file, which [`points::load`](crate::points::load) reads; `head` are lines of comments.
+/// The points as a CSV file, which [`points`](crate::points) reads; `head` are lines of comments.
 pub fn csv(head: &[String], measured: &[Measured]) -> String {
     let mut text = String::new();
     for line in head {
@@ -157,14 +156,6 @@ pub fn csv(head: &[String], measured: &[Measured]) -> String {
         );
     }
     text
-}
-
-/// The points themselves.
-///
-/// # Errors
-/// A rate of 0: it was not measured.
-pub fn points(measured: &[Measured]) -> Result<Vec<Point>, crate::Error> {
-    crate::points::parse(csv(&[], measured).as_bytes(), "measured")
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`profile`] | a router's parameters in a JSON file |
+//! | [`machine`] | the machine that a profile was measured on, and how near another one is to it |
+//! | [`shipped`] | the profiles that ship |
 //! | [`fit`] | a model's parameters from measured points, and how well they are known |
 //! | [`saturation`] | what a saturated router forwards, limited by cores or links |
 //! | [`points`] | measured points in a CSV file |
@@ -38,6 +40,7 @@ pub mod error;
 pub mod figures;
 pub mod fit;
 pub mod html;
+pub mod machine;
 pub use perigee_chart::number;
 pub mod objective;
 pub mod plot;
@@ -48,6 +51,7 @@ pub mod report;
 pub mod rss;
 pub mod saturation;
 pub mod service;
+pub mod shipped;
 pub mod simulate;
 pub mod traffic;
 pub mod verify;

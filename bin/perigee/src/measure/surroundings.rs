@@ -41,7 +41,7 @@ impl Surroundings for Ports {
     }
 
     fn date(&self) -> String {
-        super::text::date(std::time::SystemTime::now())
+        crate::date::date(std::time::SystemTime::now())
     }
 
     fn sleep(&mut self, ns: u64) {

@@ -2,12 +2,15 @@
 //! `perigee predict calibrate`: this machine measured, and its profile.
 
 use super::fit::{Written, tables};
+use super::profiles::this_machine;
 use super::rig::Bench;
+use crate::date;
 use crate::table::print;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use perigee_predict::campaign::{self, Measured, Setting};
 use perigee_predict::fit::{self, Kind, Options};
+use perigee_predict::machine::Origin;
 use perigee_predict::profile::{Pauses, Router};
 use perigee_rig::{Idle, Manner};
 use serde::Serialize;
@@ -15,7 +18,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Packets per second at which cores fall asleep in between.
 const SLEEPY: f64 = 20_000.0;
@@ -53,6 +56,15 @@ pub struct CalibrateArgs {
     json: bool,
 }
 
+impl CalibrateArgs {
+    /// What measures the same again, for readers of a profile.
+    fn command(&self) -> String {
+        let cores = self.cores.map(|cores| format!(" --cores {cores}")).unwrap_or_default();
+        let quick = if self.quick { " --quick" } else { "" };
+        format!("perigee predict calibrate --rounds {} --seed {}{cores}{quick}", self.rounds, self.seed)
+    }
+}
+
 /// Times at a load.
 #[derive(Debug, Clone, Serialize)]
 struct Latency {
@@ -86,19 +98,17 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<ExitCode> {
     let router = router(&mut bench, &pauses)?;
     let latencies = latencies(&mut bench, plain)?;
 
-    let machine = machine();
+    let origin = Origin { machine: this_machine(), command: args.command(), date: date::day(SystemTime::now()) };
+    let machine = origin.machine.to_string();
     let head = [
         format!("perigee, a worker with its script between a source and a sink in memory, on {machine}"),
-        format!(
-            "perigee predict calibrate --rounds {} --seed {}{}",
-            args.rounds,
-            args.seed,
-            if args.quick { " --quick" } else { "" }
-        ),
+        origin.command.clone(),
     ];
-    write(&args.out, "points.csv", &campaign::csv(&head, &measured))?;
+    let rows = campaign::csv(&head, &measured);
+    write(&args.out, "points.csv", &rows)?;
     write(&args.out, "latency.csv", &csv(&head, &latencies))?;
-    let points = campaign::points(&measured)?;
+    // From that text, so that the report has the file's lines.
+    let points = perigee_predict::points::parse(rows.as_bytes(), "points.csv")?;
     let options = Options {
         kind: Some(Kind::Batch),
         router,
@@ -113,6 +123,7 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<ExitCode> {
         let references = bench.references().into_iter().map(|(cores, mpps)| (cores.to_string(), mpps.into()));
         report.insert(REFERENCE.to_owned(), serde_json::Value::Object(references.collect()));
     }
+    origin.write(&mut fit.profile);
     write(&args.out, "profile.json", &fit.profile.to_json())?;
     if args.json {
         return print(&fit.profile.to_json());
@@ -181,19 +192,6 @@ fn csv(head: &[String], latencies: &[Latency]) -> String {
         );
     }
     text
-}
-
-/// The processor, as the kernel calls it, and how many cores this process may use.
-fn machine() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let field = |name: &str| {
-        let line = text.lines().find(|line| line.starts_with(name))?;
-        Some(line.split_once(':')?.1.trim().to_owned())
-    };
-    let name = field("model name").unwrap_or_else(|| "an unknown processor".to_owned());
-    let numbers =
-        ["cpu family", "model\t", "stepping"].map(|name| field(name).unwrap_or_else(|| "?".to_owned())).join("/");
-    format!("{name} ({numbers}), {} cores", perigee_dpdk::usable_cores().len())
 }
 
 fn write(folder: &Path, name: &str, text: &str) -> Result<()> {

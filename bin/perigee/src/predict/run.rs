@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! `perigee predict run`: how fast a router will be, how many cores it needs, as tables, JSON or a page.
 
+use super::profiles;
 use crate::table::{print, rows};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
@@ -31,9 +32,10 @@ const SEEDS: std::ops::RangeInclusive<u64> = 1..=4_000_000_000;
 /// Arguments of `perigee predict run`.
 #[derive(Args)]
 pub struct RunArgs {
-    /// The router's profile, as `perigee predict fit` writes it
+    /// The router's profile: a file as `perigee predict calibrate` or `fit` writes it, or the name of one that ships
+    /// [default: the one that ships whose machine is the nearest to this one]
     #[arg(value_name = "PROFILE.json")]
-    profile: PathBuf,
+    profile: Option<PathBuf>,
     /// Offered rate, all ports together: 10G, 800M (bit/s on the wire, 20 bytes more per frame), 5Mpps
     #[arg(long)]
     rate: String,
@@ -96,8 +98,7 @@ fn word<T: FromStr<Err: Display>>(option: &str, text: &str) -> Result<T> {
 }
 
 impl RunArgs {
-    fn question(&self) -> Result<Question> {
-        let mut profile = Profile::load(&self.profile)?;
+    fn question(&self, mut profile: Profile) -> Result<Question> {
         let router = &mut profile.router;
         if let Some(link) = &self.link {
             match word::<Rate>("--link", link)? {
@@ -178,8 +179,15 @@ impl RunArgs {
 
 /// Predicts.
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
-    let question = args.question()?;
+    let (profile, note) = match &args.profile {
+        Some(given) => (profiles::load(given)?, None),
+        None => profiles::nearest().map(|(profile, note)| (profile, Some(note)))?,
+    };
+    let question = args.question(profile)?;
     let simulator = args.simulator()?;
+    if let Some(note) = &note {
+        eprintln!("{note}");
+    }
     let bar = ProgressBar::hidden();
     // If the template does not compile, indicatif's own style is used.
     let style = ProgressStyle::with_template("simulating {bar:30} {pos}/{len}, {eta} left");
@@ -191,7 +199,8 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     };
     let answer = answer::answer(&question, simulator.as_ref(), &progress);
     bar.finish_and_clear();
-    let answer = answer?;
+    let mut answer = answer?;
+    answer.notes.splice(0..0, note);
     if let Some(file) = &args.html {
         let page = html::page(&question, &answer, env!("CARGO_PKG_VERSION"));
         fs::write(file, page).with_context(|| format!("{}: expected a file that can be written", file.display()))?;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! `perigee predict verify`: a profile compared with measured points.
 
-use super::{compared, errors_line, measured};
+use super::{compared, errors_line, measured, profiles};
 use crate::table::print;
 use anyhow::{Result, ensure};
 use clap::Args;
+use perigee_predict::points;
 use perigee_predict::verify::{self, Errors, Verification, Verified};
-use perigee_predict::{Profile, points};
 use perigee_rig::Manner;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Arguments of `perigee predict verify`.
 #[derive(Args)]
 pub struct VerifyArgs {
-    /// The profile
+    /// The profile: its file, or the name of one that ships
     #[arg(value_name = "PROFILE.json")]
     profile: PathBuf,
     /// Measured points; those that the profile was fitted to are counted separately
@@ -53,7 +53,7 @@ pub struct VerifyArgs {
 
 /// Compares.
 pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
-    let profile = Profile::load(&args.profile)?;
+    let profile = profiles::load(&args.profile)?;
     let VerifyArgs { count, loads, overloads, cores, rounds, patience, seed, json, .. } = *args;
     let Some(file) = &args.points else {
         ensure!((1..=1000).contains(&count), "--count: found {count}, expected 1 to 1000");
