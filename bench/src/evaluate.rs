@@ -9,13 +9,19 @@
 //!
 //! A figure that cannot be measured here is left out with one line why and what to do; the others go on.
 
+mod benches;
+mod changes;
 mod figures;
+mod lookups;
 mod moonroute;
 mod mswitch;
+mod ns3;
 mod outcome;
 mod page;
 mod published;
+mod rivals;
 mod schemes;
+mod snabb;
 mod stand;
 mod store;
 
@@ -54,6 +60,15 @@ pub struct EvaluateArgs {
     /// Reserve this many hugepages of 2 MB first, and give them back (root only)
     #[arg(long, value_name = "N")]
     hugepages: Option<u64>,
+    /// A routing table for the figures with a real one: a prefix a line, plain or .gz
+    #[arg(long, value_name = "FILE")]
+    routes: Option<PathBuf>,
+    /// Another program with DPDK beside perigee in moonroute-rivals, as `./x bench forward` takes it; may be repeated
+    #[arg(long = "peer", value_name = "NAME=COMMAND")]
+    peers: Vec<String>,
+    /// A built Snabb, or its tree: perigee and Snabb take turns in snabb-chains (root only)
+    #[arg(long, env = "SNABB", value_name = "PATH")]
+    snabb: Option<PathBuf>,
 }
 
 /// Runs it.
@@ -68,6 +83,7 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<ExitCode> {
     let store = Store::open(&args.out, &Machine::this(), args.quick)?;
     let _hugepages = Hugepages::reserve(args.hugepages, PAGES as u32)?;
     let mut stand = Stand::new(args.quick)?;
+    (stand.routes, stand.peers, stand.snabb) = (args.routes.clone(), args.peers.clone(), args.snabb.clone());
     for (number, figure) in (1..).zip(&wanted) {
         if !args.again && store.has(figure) {
             eprintln!("{} of {}: {} is there", number, wanted.len(), figure.name);

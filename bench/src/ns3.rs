@@ -91,7 +91,7 @@ pub fn ns3(args: &Ns3Args) -> Result<ExitCode> {
 }
 
 /// `target/ns3`, if this program is in `target/release` or `target/debug`.
-fn beside_this_program() -> Result<PathBuf> {
+pub fn beside_this_program() -> Result<PathBuf> {
     let program = std::env::current_exe().context("the program's own path is not known")?;
     let folder = program.parent().and_then(Path::parent).map(|target| target.join("ns3"));
     folder

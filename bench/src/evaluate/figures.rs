@@ -3,7 +3,7 @@
 
 use super::outcome::Outcome;
 use super::stand::Stand;
-use super::{moonroute, mswitch, schemes};
+use super::{changes, lookups, moonroute, mswitch, ns3, rivals, schemes, snabb};
 use anyhow::Result;
 
 /// A figure.
@@ -87,6 +87,29 @@ pub const FIGURES: &[Figure] = &[
         measure: moonroute::modules,
     },
     Figure {
+        name: "moonroute-rivals",
+        from: "MoonRoute, Tables 2, 3",
+        title: "Rivals",
+        question: "How fast are others on the same core?",
+        method: "All on one core of this machine, in turn, with packets from memory: perigee in Lua and in Rust, testpmd's bare I/O, l3fwd with both of its \
+                 lookups (built from Debian's source package), and what --peer names; 8 routes, and with --routes a full table. Linux and XDP \
+                 programs forward between veth pairs, per CPU second of the thread that does it. Rates of others are not scaled by clock or cores.",
+        published: "MoonRoute 14.6 Mpps, FastClick 10.4 (0.72), Click 4.32 (0.29), Linux 1.5 (0.10), at 3.2 GHz with one destination; MoonRoute 0.97 \
+                    of its rate with 2^20 destinations, 0.79 with 2^24. FastClick's configuration had no ARP and no error replies.",
+        measure: rivals::rivals,
+    },
+    Figure {
+        name: "moonroute-changes",
+        from: "MoonRoute, table changes",
+        title: "Forwarding while routes change",
+        question: "What do packets notice of changes?",
+        method: "A running router in namespaces of its own, the Internet's table in Linux; as many routes as Linux takes are withdrawn and announced again, \
+                 in turn with quiet windows. No packet goes to a route that changes, so none may get lost. A worker that only computes shows the \
+                 machine's part of gaps and rates.",
+        published: "No figures for MoonRoute; Click lost 99 % of packets during large insertions.",
+        measure: changes::changes,
+    },
+    Figure {
         name: "mswitch-breakdown",
         from: "mSwitch+DXR, Table 2",
         title: "Breakdown by vantage points",
@@ -108,6 +131,16 @@ pub const FIGURES: &[Figure] = &[
         measure: mswitch::idle,
     },
     Figure {
+        name: "mswitch-lookups",
+        from: "mSwitch+DXR, lookups",
+        title: "Lookups on several cores",
+        question: "Do n threads look up n times as much in one table?",
+        method: "Threads with random destinations of their own, in one table of the Internet's size (or --routes), beside one thread, in rounds; \
+                 beside them what the machine allows: multiplications, and random reads in 64 MB.",
+        published: "No figures for several cores; on one core of 3.2 GHz a lookup by DXR took about 49 ns of a packet's time, by the radix tree about 150.",
+        measure: lookups::lookups,
+    },
+    Figure {
         name: "schemes",
         from: "MoonRoute, batch scattering",
         title: "Three ways to scatter a batch",
@@ -116,5 +149,52 @@ pub const FIGURES: &[Figure] = &[
                  Packets are only touched, so the differences are those of the schemes.",
         published: "No figures; arrays, bit masks and drop-outs are described.",
         measure: schemes::scatter,
+    },
+    Figure {
+        name: "snabb-chains",
+        from: "Snabb thesis, chains",
+        title: "Chains of Snabb apps",
+        question: "What does an app more cost a packet, and who is faster?",
+        method: "Source, 1 to 100 apps, sink, and the same between two DPDK ports in memory; 60 bytes, one thread, its CPU time. With --snabb perigee and \
+                 Snabb take turns on one core.",
+        published: "libmoon's rate was 1.16 and 1.25 times a full link of 10 Gbit/s with 1 app, on cards of 40 Gbit/s; with 10 apps about 1.4 times Snabb's; \
+                    the lead shrinks from about 50 apps on.",
+        measure: snabb::chains,
+    },
+    Figure {
+        name: "ns3-table1",
+        from: "ns-3 paper, Tables I and II: rates",
+        title: "A Linux router, measured and simulated: rates",
+        question: "Does the model give the rates that were measured?",
+        method: "The published router as the ns-3 module simulates it, by Eq. 7 and by linear contention; without ns-3, by closed forms. Nothing is measured here.",
+        published: "1.1928 Gbit/s at 64 bytes with 1 flow, 2.2265 with 2, 3.1858 with 3, 4.0612 with 4: 1.87, 2.67 and 3.40 times one.",
+        measure: ns3::rates,
+    },
+    Figure {
+        name: "ns3-table2",
+        from: "ns-3 paper, Tables I and II: errors",
+        title: "A Linux router, measured and simulated: errors",
+        question: "How far is the model from what was measured?",
+        method: "Each row's error, (predicted - measured) / measured, of the same predictions.",
+        published: "-3.57 to +1.47 %, worst with 2 flows; the 0.95 % in print are a mean with signs, without signs it is 1.44 %.",
+        measure: ns3::deviations,
+    },
+    Figure {
+        name: "ns3-fig8",
+        from: "ns-3 paper, Figs. 8 and 9: Gbit/s",
+        title: "Eight cores, two links of 50 Gbit/s, by frame size",
+        question: "How many cores fill the links?",
+        method: "A flow for each core, both ways; by the ns-3 module, or by closed forms. A prediction, here as there.",
+        published: "Fewer than six flows cannot fill the links, and small frames cannot with all eight cores.",
+        measure: ns3::gbps_by_size,
+    },
+    Figure {
+        name: "ns3-fig9",
+        from: "ns-3 paper, Figs. 8 and 9: packets",
+        title: "Eight cores, two links of 50 Gbit/s, by cores",
+        question: "How do packets per second grow with cores?",
+        method: "The same predictions, in packets per second.",
+        published: "By Eq. 7 8 cores forward 11.73 Mpps of 64 bytes.",
+        measure: ns3::mpps_by_cores,
     },
 ];

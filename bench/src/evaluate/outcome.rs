@@ -3,6 +3,8 @@
 
 use perigee_chart::{Axis, Chart, Line};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// The outcome of a figure.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -15,6 +17,9 @@ pub struct Outcome {
     pub data: Table,
     /// Every sample.
     pub raw: Table,
+    /// What other benches have said, where these have measured.
+    #[serde(default)]
+    pub said: BTreeMap<String, Value>,
     /// What came out, a sentence each.
     pub says: Vec<String>,
     /// Why there is nothing, and what to do.

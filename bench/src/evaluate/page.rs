@@ -3,7 +3,7 @@
 
 use super::figures::{FIGURES, Figure};
 use super::outcome::{Picture, Table};
-use super::store::{Kept, Store};
+use super::store::{Kept, SAID, Store};
 use anyhow::{Context as _, Result};
 use maud::{Markup, html};
 use perigee_chart::{Place, draw};
@@ -26,7 +26,7 @@ pub fn write(store: &Store) -> Result<PathBuf> {
         h1 { "Published evaluations, repeated" }
         p class="dim" {
             (machine("processor")) ", " (store.machine["cores"]) " cores, " (machine("system")) ", " (machine("dpdk")) ". "
-            "Rates and times are those at the pace of the fastest reference beside them: the machine when others leave it alone. Absolute figures of other machines do not compare; "
+            "Rates and times are those at the pace of the fastest reference beside them: the machine when others leave it alone; those of other benches are medians. Absolute figures of other machines do not compare; "
             "shapes and ratios do."
         }
         p class="answer" { (there) " of " (FIGURES.len()) " figures were measured here." }
@@ -58,7 +58,9 @@ fn section(figure: &Figure, kept: Option<&Kept>) -> Markup {
                         @if kept.quick { "With fewer points and rounds (--quick). " }
                         "Measured in " (format!("{:.0}", kept.seconds)) " s. "
                         a href=(format!("{}/data.csv", kept.name)) { "Data" } ", "
-                        a href=(format!("{}/raw.csv", kept.name)) { "every sample" } "."
+                        @if !kept.outcome.raw.rows.is_empty() { a href=(format!("{}/raw.csv", kept.name)) { "every sample" } "." }
+                        @else if !kept.outcome.said.is_empty() { a href=(format!("{}/{SAID}", kept.name)) { "what the bench has said" } "." }
+                        @else { "no samples." }
                     }
                 }
             }

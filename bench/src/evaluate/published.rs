@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Published values, as pictures of their own. The numbers are those of the raw results that MoonRoute's authors published with it.
+//! Published values, as pictures of their own. MoonRoute's numbers are those of the raw results that its
+//! authors published with it.
 
 use super::outcome::Picture;
 
@@ -87,4 +88,49 @@ pub fn breakdown() -> Picture {
     ];
     let lines = steps.iter().enumerate().map(|(at, (name, ns))| line(name, &[(at as f64, *ns)])).collect();
     picture("Published: mSwitch and DXR, FreeBSD", "step, in a packet's order", "ns", false, lines)
+}
+
+/// Table 2: one core at 3.2 GHz.
+pub fn rivals() -> Picture {
+    let destinations = [1.0, 1_048_576.0, 16_777_216.0];
+    let lines = vec![
+        line("MoonRoute", &at(&destinations, &[14.6, 14.2, 11.6])),
+        line("FastClick", &at(&destinations[..2], &[10.4, 10.4])),
+        line("Click", &at(&destinations[..2], &[4.32, 4.18])),
+        line("Linux 3.7", &at(&destinations[..1], &[1.5])),
+    ];
+    picture("Published: one core at 3.2 GHz", "destinations", "Mpps", true, lines)
+}
+
+/// Rates with X520 cards are those of a full link where it says so; the last one follows from the ratio in print.
+pub fn snabb_thesis() -> Picture {
+    let lines = vec![
+        line("libmoon, E5-2620 v3, 40 Gbit/s card", &[(1.0, 17.34)]),
+        line("libmoon, E5-2630 v4, 40 Gbit/s card", &[(1.0, 18.65)]),
+        line("libmoon, 1950X, a full link", &[(1.0, 14.88), (10.0, 14.88)]),
+        line("Snabb, 1950X", &[(10.0, 10.6)]),
+    ];
+    picture("Published: one core, with cards", "apps", "Mpps", true, lines)
+}
+
+/// bench/RESULTS.md, bench snabb of 2026-11-25: in turn on one core of an Intel Xeon (6/167/1), medians of 9 turns.
+pub fn snabb_recorded() -> Picture {
+    let apps = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+    let lines = vec![
+        line("perigee", &at(&apps, &[142.86, 118.83, 79.44, 51.22, 29.01, 12.66, 6.41])),
+        line("Snabb", &at(&apps, &[91.16, 72.26, 44.79, 26.73, 13.47, 4.82, 1.29])),
+    ];
+    picture("Recorded on another machine, a Xeon (6/167/1): in turn", "apps", "Mpps", true, lines)
+}
+
+/// Equation 5 with the published parameters, for as many cores as the prediction has, cut where links of this rate are full.
+pub fn eight_cores(sizes: &[f64], link: f64) -> Picture {
+    let lines = (1..=8).map(|cores| {
+        let k = f64::from(cores);
+        let links = if cores == 1 { link } else { 2.0 * link };
+        let gbps = |size: &f64| ((0.011392 * k + 0.002709) * size + 0.227037 * k + 0.063321).min(links);
+        let points: Vec<(f64, f64)> = sizes.iter().map(|size| (*size, gbps(size))).collect();
+        line(&format!("{cores} cores"), &points)
+    });
+    picture("Published: Eq. 5, cut at the links", "frame size, bytes", "Gbit/s on the wire", false, lines.collect())
 }

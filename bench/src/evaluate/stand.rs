@@ -5,6 +5,7 @@ use anyhow::{Context as _, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use perigee_dpdk::usable_cores;
 use perigee_rig::{Manner, Request, Rig, Rounds, Settings, in_rounds};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The stand.
@@ -12,6 +13,12 @@ pub struct Stand {
     pub quick: bool,
     /// Cores for workers, the last of the machine first.
     pub cores: Vec<usize>,
+    /// A routing table for the figures with a real one.
+    pub routes: Option<PathBuf>,
+    /// Other programs to compare with, NAME=COMMAND.
+    pub peers: Vec<String>,
+    /// A built Snabb to compare with, or its tree.
+    pub snabb: Option<PathBuf>,
     rig: Option<Rig>,
 }
 
@@ -24,7 +31,12 @@ impl Stand {
         let mut cores = usable_cores();
         cores.reverse();
         ensure!(!cores.is_empty(), "this process may use no core");
-        Ok(Stand { quick, cores, rig: None })
+        Ok(Stand { quick, cores, routes: None, peers: Vec::new(), snabb: None, rig: None })
+    }
+
+    /// The table, as words for another bench.
+    pub fn routes_words(&self) -> Vec<String> {
+        self.routes.iter().flat_map(|file| ["--routes".to_owned(), file.display().to_string()]).collect()
     }
 
     /// Of two lists the one for this run.

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 const MACHINE: &str = "machine.json";
 const OUTCOME: &str = "outcome.json";
+/// What other benches have said.
+pub const SAID: &str = "said.json";
 
 /// A kept outcome.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -77,6 +79,9 @@ impl Store {
         fs::create_dir_all(&folder)?;
         fs::write(folder.join("data.csv"), outcome.data.csv())?;
         fs::write(folder.join("raw.csv"), outcome.raw.csv())?;
+        if !outcome.said.is_empty() {
+            fs::write(folder.join(SAID), serde_json::to_string_pretty(&outcome.said)? + "\n")?;
+        }
         for (number, picture) in outcome.pictures.iter().enumerate() {
             let svg = perigee_chart::draw(&picture.chart(), perigee_chart::Place::File).into_string() + "\n";
             fs::write(folder.join(format!("figure-{}.svg", number + 1)), svg)?;

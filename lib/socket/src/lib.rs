@@ -7,6 +7,7 @@
 //! transmit   TxQueue: sendmmsg
 //! xdp        XdpPort: the same by AF_XDP sockets; xdp/receive, xdp/transmit
 //! checksum   finishes checksums that the sender left to its device
+//! forwarder  XDP programs that forward by themselves, for comparison
 //! error      what went wrong, in one sentence
 //! sys        everything unsafe: rings, system calls, the XDP program
 //! ```
@@ -19,6 +20,7 @@ struct Readme;
 
 mod checksum;
 mod error;
+mod forwarder;
 mod port;
 mod receive;
 mod sys;
@@ -26,6 +28,7 @@ mod transmit;
 mod xdp;
 
 pub use error::{Error, Result};
+pub use forwarder::{Forwarding, XdpForwarder};
 pub use port::{Buffers, SocketConfig, SocketPort};
 pub use receive::RxQueue;
 pub use transmit::TxQueue;

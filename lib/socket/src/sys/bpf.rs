@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-//! The XDP program that gives an interface's frames to AF_XDP sockets (bpf(2)): made here of five instructions, without a compiler or
-//! a library in C.
+//! XDP programs (bpf(2)), made of instructions without a compiler or a library in C: here the one that gives an interface's frames to
+//! AF_XDP sockets.
 //!
 //! The libc crate has neither the structures of this call nor its numbers; they are those of linux/bpf.h.
 
 use super::check;
 use libc::{c_int, c_long};
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -19,7 +20,7 @@ const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
 const FUNC_REDIRECT_MAP: i32 = 51;
 /// What the program returns for frames of queues without a socket: they go to the kernel.
-const XDP_PASS: i32 = 2;
+pub(crate) const XDP_PASS: i32 = 2;
 /// Where a program finds the number of the receive queue (`struct xdp_md`).
 const RX_QUEUE_INDEX: i16 = 16;
 /// A name in `bpftool prog` and `bpftool map`.
@@ -72,11 +73,12 @@ struct LinkCreate {
 
 /// An instruction (`struct bpf_insn`); of `registers` the low half is the destination, the high half the source.
 #[repr(C)]
-struct Instruction {
-    code: u8,
-    registers: u8,
-    offset: i16,
-    immediate: i32,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Instruction {
+    pub(crate) code: u8,
+    pub(crate) registers: u8,
+    pub(crate) offset: i16,
+    pub(crate) immediate: i32,
 }
 
 /// Where a program is attached.
@@ -162,11 +164,16 @@ impl Program {
             // return r0
             instruction(0x95, 0, 0, 0),
         ];
+        Program::new(&program, c"MIT")
+    }
+
+    /// Loads these instructions, if the kernel finds that they do no harm. Some of its functions are for licenses that it knows.
+    pub(crate) fn new(program: &[Instruction], license: &CStr) -> io::Result<Program> {
         let wanted = ProgLoad {
             kind: PROG_TYPE_XDP,
             instructions_count: program.len() as u32,
             instructions: program.as_ptr() as u64,
-            license: c"MIT".as_ptr() as u64,
+            license: license.as_ptr() as u64,
             log_level: 0,
             log_size: 0,
             log: 0,
