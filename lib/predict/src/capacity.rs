@@ -22,7 +22,7 @@ mod queues;
 
 use self::queues::{Queue, Times, packet_times};
 use crate::figures::{Figures, Method, Methods, Percentiles};
-use crate::profile::Router;
+use crate::profile::{Pauses, Router};
 use crate::queueing::sojourn::quantile;
 use crate::queueing::{BatchServer, Sleep, TooLarge};
 use crate::rss;
@@ -47,8 +47,9 @@ const UNEVEN: &str = "rates of cores and links, but not what a ring loses while 
 const SPACED_FROM: f64 = 0.3;
 /// For how many relaxation times a simulation should count packets: the mean over 30 of them is mostly within a quarter.
 const MIN_RELAXATIONS: f64 = 30.0;
-/// For how many wake-ups of a core it should count packets.
+/// For how many wake-ups of a core, or pauses of all, it should count packets.
 const MIN_WAKE_UPS: f64 = 300.0;
+const MIN_PAUSES: f64 = 300.0;
 /// Loss below which a queue counts as endless.
 const NEGLIGIBLE_LOSS: f64 = 1e-12;
 
@@ -197,7 +198,21 @@ impl Capacity {
         }
         // Packets at equal distances repeat themselves when each flow has had its turn.
         let period = if self.arrivals == Arrivals::Constant { f64::from(self.flows) } else { 0.0 };
-        Relaxation { fill: found.fill.max(period), count: found.count.max(period) }
+        Relaxation { fill: found.fill.max(period), count: found.count.max(period).max(self.for_pauses(pps)) }
+    }
+
+    /// Packets of the router in whose time a few hundred pauses begin on cores that have packets; 0 if those hardly add to the mean.
+    fn for_pauses(&self, pps: f64) -> f64 {
+        let Some(Pauses { per_second, lengths_ns }) = &self.router.pauses else { return 0.0 };
+        let squares = lengths_ns.iter().map(|length| length * length).sum::<f64>() / lengths_ns.len() as f64;
+        // Those that come in a pause wait for half of it, on the mean.
+        let added_ns = per_second / 1e9 * 0.5 * squares;
+        let cores = self.shares.iter().filter(|shares| shares.iter().any(|share| *share > 0.0)).count();
+        if added_ns > 0.01 * self.packet_ns() {
+            self.carried(pps) * MIN_PAUSES / (per_second * cores as f64)
+        } else {
+            0.0
+        }
     }
 
     /// Packets of a core, with `rate` of them per second, of which a few hundred wake it up; 0 if that hardly adds to the mean.

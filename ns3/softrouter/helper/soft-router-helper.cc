@@ -2,6 +2,7 @@
 #include "soft-router-helper.h"
 
 #include "ns3/abort.h"
+#include "ns3/boolean.h"
 #include "ns3/double.h"
 #include "ns3/linear-contention-service-time-model.h"
 #include "ns3/loopback-net-device.h"
@@ -133,6 +134,13 @@ SoftRouterHelper::Create(const SoftRouterProfile& profile) const
     router->SetAttribute("PuntRing", UintegerValue(profile.puntRing));
     router->SetAttribute("TransmitBuffer", UintegerValue(profile.transmitBuffer));
     router->SetAttribute("TransmitTimeout", TimeValue(Microseconds(profile.transmitTimeoutUs)));
+    router->SetAttribute("TransmitWhenIdle", BooleanValue(profile.transmitWhenIdle));
+    router->SetAttribute("PollTime", TimeValue(Time::FromDouble(profile.pollNs, Time::NS)));
+    if (profile.pausesPerSecond > 0)
+    {
+        router->SetPauses(profile.pausesPerSecond, profile.pausesNs);
+    }
+    router->SetAttribute("PuntShare", DoubleValue(profile.puntShare));
     if (profile.sleeps)
     {
         router->SetAttribute("SleepAfter", TimeValue(Microseconds(profile.sleepAfterUs)));
@@ -146,7 +154,6 @@ SoftRouterHelper::Create(const SoftRouterProfile& profile) const
         slow->SetAttribute("D", DoubleValue(0));
         slow->SetAttribute("U", DoubleValue(0));
         router->SetAttribute("SlowPathModel", PointerValue(slow));
-        router->SetAttribute("PuntShare", DoubleValue(profile.puntShare));
         if (m_forward.IsNull())
         {
             router->SetAttribute("PuntRule", PointerValue(CreateObject<PuntRule>()));
@@ -211,6 +218,7 @@ SoftRouterHelper::InstallTransmitRing(Ptr<SoftRouter> router,
     ring->SetMaxSize(QueueSize(QueueSizeUnit::PACKETS, profile.transmitRing));
     ring->TraceConnectWithoutContext("Drop", MakeBoundCallback(&CountDrop, router));
     control->SetRootQueueDiscOnDevice(device, ring);
+    router->AddTransmitBuffer(ring);
     if (hasQueue)
     {
         // What waits, waits in the ring: the device itself has the packet that it sends next.

@@ -52,6 +52,16 @@ BatchServiceTimeModel::GetTypeId()
                           DoubleValue(0),
                           MakeDoubleAccessor(&BatchServiceTimeModel::m_u),
                           MakeDoubleChecker<double>(0, 1e9))
+            .AddAttribute("PuntCost",
+                          "Nanoseconds that a packet for the slow path costs more than others",
+                          DoubleValue(0),
+                          MakeDoubleAccessor(&BatchServiceTimeModel::m_punt),
+                          MakeDoubleChecker<double>(0, 1e9))
+            .AddAttribute("PuntBurstCost",
+                          "Nanoseconds that a burst with such packets costs more than others",
+                          DoubleValue(0),
+                          MakeDoubleAccessor(&BatchServiceTimeModel::m_puntBurst),
+                          MakeDoubleChecker<double>(0, 1e9))
             .AddAttribute("ContentionPerPacket",
                           "Whether D and U count for each packet, not for each burst",
                           BooleanValue(false),
@@ -91,6 +101,18 @@ BatchServiceTimeModel::GetPacketNs(uint32_t frameSize, const ServiceContext& con
 {
     return m_packet + m_byte * frameSize + GetMissShare(context.workingSet) * m_miss +
            (m_contentionPerPacket ? GetContentionNs(context) : 0);
+}
+
+double
+BatchServiceTimeModel::GetPuntNs() const
+{
+    return m_punt;
+}
+
+double
+BatchServiceTimeModel::GetPuntBurstNs() const
+{
+    return m_puntBurst;
 }
 
 } // namespace ns3

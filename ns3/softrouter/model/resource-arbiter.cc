@@ -112,6 +112,14 @@ ResourceArbiter::IsHolding(uint32_t user) const
     return !m_claims.at(user)->held.empty();
 }
 
+Ptr<Resource>
+ResourceArbiter::GetHeld(uint32_t user) const
+{
+    const Claim& claim = *m_claims.at(user);
+    NS_ABORT_MSG_IF(claim.held.empty(), "A task unit works without its resources");
+    return m_pools[claim.held.front().pool].pool->Get(claim.held.front().index);
+}
+
 uint32_t
 ResourceArbiter::GetWaiting() const
 {

@@ -65,6 +65,11 @@ class ResourceArbiter : public SimpleRefCount<ResourceArbiter>
      */
     bool IsHolding(uint32_t user) const;
     /**
+     * \param user number of a task unit that holds its resources
+     * \return the first of them
+     */
+    Ptr<Resource> GetHeld(uint32_t user) const;
+    /**
      * \return requests that wait
      */
     uint32_t GetWaiting() const;

@@ -78,6 +78,13 @@ ResourceManager::IsHolding(uint32_t user) const
     return m_arbiter && m_arbiter->IsHolding(user);
 }
 
+Ptr<Resource>
+ResourceManager::GetHeld(uint32_t user) const
+{
+    NS_ABORT_MSG_UNLESS(m_arbiter, "A resource manager was used after its end");
+    return m_arbiter->GetHeld(user);
+}
+
 uint32_t
 ResourceManager::GetWaiting() const
 {

@@ -58,6 +58,11 @@ class ResourceManager : public Object, private ResourceListener
      */
     bool IsHolding(uint32_t user) const;
     /**
+     * \param user number of a task unit that holds its resources
+     * \return the first of them
+     */
+    Ptr<Resource> GetHeld(uint32_t user) const;
+    /**
      * \return requests that wait, those of managers that share their order included
      */
     uint32_t GetWaiting() const;

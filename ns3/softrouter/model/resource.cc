@@ -66,6 +66,7 @@ Resource::Acquire()
     }
     m_free = false;
     m_since = now;
+    m_pausedBefore = m_pauses ? m_pauses->GetPaused() : Time(0);
     m_busyTrace(this, true);
     // One that was revoked from its holder while it woke up is still waking.
     return std::max(m_ready - now, Time(0));
@@ -76,10 +77,49 @@ Resource::Release()
 {
     NS_ABORT_MSG_IF(m_free, "A resource was given back that nobody holds");
     const Time now = Simulator::Now();
-    m_busyTime += now - m_since;
+    m_busyTime += GetHeldTime();
     m_since = now;
     m_free = true;
     m_busyTrace(this, false);
+}
+
+void
+Resource::SetPauses(Ptr<CorePauses> pauses)
+{
+    m_pauses = pauses;
+}
+
+Time
+Resource::Work(Time work)
+{
+    return m_pauses ? m_pauses->Work(work) - Simulator::Now() : work;
+}
+
+Time
+Resource::Interrupt(Time begun)
+{
+    return m_pauses ? m_pauses->Interrupt() : Simulator::Now() - begun;
+}
+
+Time
+Resource::Idle(Time until)
+{
+    return m_pauses ? m_pauses->Idle(until) : until;
+}
+
+void
+Resource::KeepAwake()
+{
+    if (m_free)
+    {
+        m_since = Simulator::Now();
+    }
+}
+
+bool
+Resource::IsAsleep() const
+{
+    return IsAsleep(Simulator::Now());
 }
 
 bool
@@ -91,7 +131,14 @@ Resource::IsFree() const
 Time
 Resource::GetBusyTime() const
 {
-    return m_free ? m_busyTime : m_busyTime + (Simulator::Now() - m_since);
+    return m_free ? m_busyTime : m_busyTime + GetHeldTime();
+}
+
+Time
+Resource::GetHeldTime() const
+{
+    const Time held = Simulator::Now() - m_since;
+    return m_pauses ? held - (m_pauses->GetPaused() - m_pausedBefore) : held;
 }
 
 Time

@@ -2,8 +2,11 @@
 #ifndef SOFTROUTER_RESOURCE_H
 #define SOFTROUTER_RESOURCE_H
 
+#include "core-pauses.h"
+
 #include "ns3/nstime.h"
 #include "ns3/object.h"
+#include "ns3/ptr.h"
 #include "ns3/traced-callback.h"
 
 #include <cstdint>
@@ -44,7 +47,38 @@ class Resource : public Object
      */
     bool IsFree() const;
     /**
-     * \return time it was held so far, wake-up included
+     * \brief Set what takes it away from its users now and then.
+     * \param pauses its own; none: nothing does
+     */
+    void SetPauses(Ptr<CorePauses> pauses);
+    /**
+     * \brief Whoever holds it begins to work, or goes on.
+     * \param work how long that takes if nothing takes the resource away
+     * \return how long it takes
+     */
+    Time Work(Time work);
+    /**
+     * \brief Whoever held it, and lost it now, has not finished.
+     * \param begun when it began to work, or went on
+     * \return what it has done since
+     */
+    Time Interrupt(Time begun);
+    /**
+     * \brief Nobody needs it until some moment.
+     * \param until that moment, not in the past
+     * \return when it can be used: then, or later, if something has taken it away
+     */
+    Time Idle(Time until);
+    /**
+     * \brief It was awake when the packet came that is about to be seen, and has not fallen asleep.
+     */
+    void KeepAwake();
+    /**
+     * \return whether its next user has to wait until it wakes up
+     */
+    bool IsAsleep() const;
+    /**
+     * \return time it was held so far, wake-up included, pauses in work not
      */
     Time GetBusyTime() const;
     /**
@@ -77,7 +111,13 @@ class Resource : public Object
      * \return whether it sleeps
      */
     bool IsAsleep(Time now) const;
+    /**
+     * \return how long the one who holds it has held it, pauses in work not counted
+     */
+    Time GetHeldTime() const;
 
+    Ptr<CorePauses> m_pauses;                        //!< what takes it away; null: nothing
+    Time m_pausedBefore;                             //!< what pauses took before it was acquired
     Time m_sleepAfter;                               //!< idle time until it sleeps; negative: never
     Time m_wakeUpTime;                               //!< time to get ready again
     Time m_since;                                    //!< when it was acquired or released last

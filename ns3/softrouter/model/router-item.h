@@ -49,6 +49,7 @@ struct RouterItem
     uint32_t hash{0};      //!< of its flow, by receive side scaling
     uint16_t port{0};      //!< number of the port it arrived on
     uint16_t protocol{0};  //!< Ethernet type
+    bool punted{false};    //!< for the slow path, known once a core has taken it
     /// Link-layer source as Address::CopyAllTo() writes it; empty where no stack asks for it.
     std::array<uint8_t, Address::MAX_SIZE + 2> from;
     uint8_t fromSize{0}; //!< bytes of from

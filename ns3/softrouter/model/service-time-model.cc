@@ -18,4 +18,16 @@ ServiceTimeModel::~ServiceTimeModel()
 {
 }
 
+double
+ServiceTimeModel::GetPuntNs() const
+{
+    return 0;
+}
+
+double
+ServiceTimeModel::GetPuntBurstNs() const
+{
+    return 0;
+}
+
 } // namespace ns3

@@ -27,7 +27,9 @@ struct ServiceContext
  *
  * A burst of packets with frame sizes S_1 ... S_n takes
  *
- *     T = GetBurstNs() + GetPacketNs(S_1) + ... + GetPacketNs(S_n)   nanoseconds.
+ *     T = GetBurstNs() + GetPacketNs(S_1) + ... + GetPacketNs(S_n)   nanoseconds,
+ *
+ * and, if q > 0 of them are for the slow path, GetPuntBurstNs() + q GetPuntNs() more.
  *
  * Times are double, not Time: a service time cut to whole nanoseconds explains most of the
  * difference between the published equation and the published simulation. A caller
@@ -58,6 +60,19 @@ class ServiceTimeModel : public Object
      * \return nanoseconds
      */
     virtual double GetPacketNs(uint32_t frameSize, const ServiceContext& context) const = 0;
+
+    /**
+     * \brief Gets what a packet for the slow path costs the core that gives it away, more than one
+     * that it forwards.
+     * \return nanoseconds; 0 unless a model says otherwise
+     */
+    virtual double GetPuntNs() const;
+
+    /**
+     * \brief Gets what a burst costs more if there are such packets in it, however many.
+     * \return nanoseconds; 0 unless a model says otherwise
+     */
+    virtual double GetPuntBurstNs() const;
 };
 
 } // namespace ns3

@@ -49,7 +49,7 @@ SoftRouter::GetTypeId()
                           MakeUintegerAccessor(&SoftRouter::m_puntRing),
                           MakeUintegerChecker<uint32_t>(1, 65536))
             .AddAttribute("TransmitBuffer",
-                          "Packets that are gathered for a port before they are sent; 1: none. "
+                          "Packets that a core gathers for a port before they are sent; 1: none. "
                           "With the node's stack, TransmitBufferQueueDisc does that.",
                           UintegerValue(1),
                           MakeUintegerAccessor(&SoftRouter::m_transmitBuffer),
@@ -59,6 +59,20 @@ SoftRouter::GetTypeId()
                           TimeValue(Seconds(0)),
                           MakeTimeAccessor(&SoftRouter::m_transmitTimeout),
                           MakeTimeChecker(Seconds(0), Seconds(1000)))
+            .AddAttribute("TransmitWhenIdle",
+                          "A core that has looked for packets and found none sends what it has "
+                          "gathered. At least half of TransmitBuffer that come in one burst are "
+                          "sent at once then, if none wait.",
+                          BooleanValue(false),
+                          MakeBooleanAccessor(&SoftRouter::m_transmitWhenIdle),
+                          MakeBooleanChecker())
+            .AddAttribute("PollTime",
+                          "Time of a core's look for packets that finds none: what comes meanwhile "
+                          "is seen at its end. Zero: a core that is idle sees a packet when it "
+                          "comes.",
+                          TimeValue(Seconds(0)),
+                          MakeTimeAccessor(&SoftRouter::m_pollTime),
+                          MakeTimeChecker(Seconds(0), Seconds(1)))
             .AddAttribute("FrameOverhead",
                           "Bytes of a frame around what its device hands over: Ethernet header and "
                           "FCS.",
@@ -83,7 +97,8 @@ SoftRouter::GetTypeId()
                           MakeAnyEnumAccessor<SlowPathCore>(&SoftRouter::m_slowPathCore),
                           MakeEnumChecker(SHARED, "Shared", OWN, "Own"))
             .AddAttribute("PuntShare",
-                          "Share of the packets, at random, that go to the slow path.",
+                          "Share of the packets, at random, that go to the slow path. Without one "
+                          "they only cost what the ServiceModel says.",
                           DoubleValue(0),
                           MakeDoubleAccessor(&SoftRouter::m_puntShare),
                           MakeDoubleChecker<double>(0, 1))
@@ -167,6 +182,7 @@ SoftRouter::Build(Ptr<Node> node)
     BuildCores();
     BuildFastPath();
     BuildSlowPath();
+    BuildTransmitBuffers();
     if (m_forward.IsNull())
     {
         m_tap = CreateObject<SoftRouterTap>();
@@ -196,10 +212,7 @@ SoftRouter::BuildCores()
 {
     for (uint32_t i = 0; i < m_cores; i++)
     {
-        auto core = CreateObject<Resource>();
-        core->SetAttribute("SleepAfter", TimeValue(m_sleepAfter));
-        core->SetAttribute("WakeUpTime", TimeValue(m_wakeUpTime));
-        m_pool->Add(core);
+        m_pool->Add(MakeCore());
     }
     m_contention->SetPool(m_pool);
     m_distributor->SetQueues(m_cores);
@@ -229,21 +242,18 @@ SoftRouter::BuildFastPath()
         unit->SetAttribute("Truncate", BooleanValue(m_truncate));
         unit->SetServiceModel(m_model);
         unit->SetContention(m_contention);
-        unit->SetOutput(MakeCallback(&SoftRouter::FastPathDone, this));
+        unit->SetAttribute("PollTime", TimeValue(m_pollTime));
+        unit->SetOutput(MakeCallback(&SoftRouter::FastPathDone, this).Bind(core));
+        if (m_slowModel || m_model->GetPuntNs() > 0 || m_model->GetPuntBurstNs() > 0)
+        {
+            unit->SetPunt(MakeCallback(&SoftRouter::IsPunted, this));
+        }
         for (uint32_t port = 0; port < m_ports.size(); port++)
         {
             unit->AddQueue(m_rings[port * m_cores + core]);
         }
         Employ(unit, static_cast<int32_t>(core));
         m_units.push_back(unit);
-    }
-    for (uint32_t port = 0; port < m_ports.size() && !m_forward.IsNull(); port++)
-    {
-        auto buffer = CreateObject<TransmitBuffer>();
-        buffer->SetAttribute("Size", UintegerValue(m_transmitBuffer));
-        buffer->SetAttribute("Timeout", TimeValue(m_transmitTimeout));
-        buffer->SetSend(MakeCallback(&SoftRouter::Transmit, this).Bind(port));
-        m_ports[port].buffer = buffer;
     }
 }
 
@@ -261,12 +271,10 @@ SoftRouter::BuildSlowPath()
     unit->SetAttribute("Priority", UintegerValue(0));
     unit->SetServiceModel(m_slowModel);
     unit->AddQueue(m_punted);
-    unit->SetOutput(MakeCallback(&SoftRouter::Deliver, this));
+    unit->SetOutput(MakeCallback(&SoftRouter::Deliver, this).Bind(m_cores));
     if (m_slowPathCore == OWN)
     {
-        m_slowCore = CreateObject<Resource>();
-        m_slowCore->SetAttribute("SleepAfter", TimeValue(m_sleepAfter));
-        m_slowCore->SetAttribute("WakeUpTime", TimeValue(m_wakeUpTime));
+        m_slowCore = MakeCore();
         unit->SetCore(m_slowCore);
     }
     else
@@ -274,6 +282,45 @@ SoftRouter::BuildSlowPath()
         Employ(unit, ResourceDemand::ANY);
     }
     m_units.push_back(unit);
+}
+
+void
+SoftRouter::BuildTransmitBuffers()
+{
+    for (uint32_t number = 0; number < m_units.size(); number++)
+    {
+        for (uint32_t port = 0; port < m_ports.size() && !m_forward.IsNull(); port++)
+        {
+            auto buffer = CreateObject<TransmitBuffer>();
+            buffer->SetAttribute("Size", UintegerValue(m_transmitBuffer));
+            buffer->SetAttribute("Timeout", TimeValue(m_transmitTimeout));
+            buffer->SetAttribute("Together", BooleanValue(m_transmitWhenIdle));
+            buffer->SetSend(MakeCallback(&SoftRouter::Transmit, this).Bind(port));
+            m_ports[port].buffers.push_back(buffer);
+        }
+        if (m_transmitWhenIdle)
+        {
+            m_units[number]->SetHooks(MakeCallback(&SoftRouter::EndBurst, this).Bind(number),
+                                      MakeCallback(&SoftRouter::FlushBuffers, this).Bind(number));
+        }
+    }
+}
+
+Ptr<Resource>
+SoftRouter::MakeCore() const
+{
+    auto core = CreateObject<Resource>();
+    core->SetAttribute("SleepAfter", TimeValue(m_sleepAfter));
+    core->SetAttribute("WakeUpTime", TimeValue(m_wakeUpTime));
+    if (m_pausesPerSecond > 0)
+    {
+        auto pauses = CreateObject<CorePauses>();
+        pauses->SetAttribute("PerSecond", DoubleValue(m_pausesPerSecond));
+        pauses->SetLengths(m_pausesNs);
+        pauses->SetRandom(m_pauseRandom);
+        core->SetPauses(pauses);
+    }
+    return core;
 }
 
 void

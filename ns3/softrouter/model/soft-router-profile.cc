@@ -3,6 +3,7 @@
 
 #include "batch-service-time-model.h"
 #include "contention-domain.h"
+#include "core-pauses.h"
 #include "eq7-service-time-model.h"
 #include "ethernet-port.h"
 #include "linear-contention-service-time-model.h"
@@ -20,6 +21,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -56,7 +58,7 @@ Shown(const Json& value)
 /**
  * \brief Takes a value for an attribute, whose bounds it has.
  * \param path of the key
- * \param json the value; microseconds, where the attribute is a time
+ * \param json the value; where the attribute is a time, ns if the key ends so, else us
  * \param type of the object
  * \param attribute of it
  * \return the same value
@@ -64,7 +66,8 @@ Shown(const Json& value)
 Ptr<const AttributeValue>
 ToAttribute(const std::string& path, const Json& json, TypeId type, const char* attribute)
 {
-    constexpr double MOST_US = 1e12; // what a Time cannot hold is not made one
+    constexpr double MOST = 1e12; // what a Time cannot hold is not made one
+    constexpr std::string_view NS = "_ns";
     TypeId::AttributeInformation info;
     type.LookupAttributeByName(attribute, &info);
     const std::string kind = info.checker->GetValueTypeName();
@@ -77,9 +80,15 @@ ToAttribute(const std::string& path, const Json& json, TypeId type, const char* 
     {
         value = Create<DoubleValue>(json.get<double>());
     }
-    else if (kind == "ns3::TimeValue" && json.is_number() && json >= 0 && json <= MOST_US)
+    else if (kind == "BooleanValue" && json.is_boolean()) // the checker's name for it
     {
-        value = Create<TimeValue>(Time::FromDouble(json.get<double>(), Time::US));
+        value = Create<BooleanValue>(json.get<bool>());
+    }
+    else if (kind == "ns3::TimeValue" && json.is_number() && json >= 0 && json <= MOST)
+    {
+        const bool ns =
+            path.size() > NS.size() && path.compare(path.size() - NS.size(), NS.size(), NS) == 0;
+        value = Create<TimeValue>(Time::FromDouble(json.get<double>(), ns ? Time::NS : Time::US));
     }
     if (!value || !info.checker->Check(*value))
     {
@@ -189,8 +198,9 @@ class Section
 /// A model's keys in "parameters", and its attributes.
 struct Keys
 {
-    TypeId type;                                              //!< of the model
-    std::vector<std::pair<const char*, const char*>> numbers; //!< key and attribute
+    TypeId type;                                               //!< of the model
+    std::vector<std::pair<const char*, const char*>> numbers;  //!< key and attribute
+    std::vector<std::pair<const char*, const char*>> optional; //!< these may be missing
 };
 
 /**
@@ -203,12 +213,14 @@ FindKeys(const std::string& name)
     if (name == "eq7")
     {
         return {Eq7ServiceTimeModel::GetTypeId(),
-                {{"a", "A"}, {"a0", "A0"}, {"b", "B"}, {"b0", "B0"}}};
+                {{"a", "A"}, {"a0", "A0"}, {"b", "B"}, {"b0", "B0"}},
+                {}};
     }
     if (name == "contention")
     {
         return {LinearContentionServiceTimeModel::GetTypeId(),
-                {{"c0_ns", "C0"}, {"c_byte_ns", "CByte"}, {"d_ns", "D"}, {"u_ns", "U"}}};
+                {{"c0_ns", "C0"}, {"c_byte_ns", "CByte"}, {"d_ns", "D"}, {"u_ns", "U"}},
+                {}};
     }
     if (name == "batch")
     {
@@ -219,7 +231,8 @@ FindKeys(const std::string& name)
                  {"miss_ns", "MissCost"},
                  {"cache_bytes", "CacheSize"},
                  {"d_ns", "D"},
-                 {"u_ns", "U"}}};
+                 {"u_ns", "U"}},
+                {{"punt_ns", "PuntCost"}, {"punt_burst_ns", "PuntBurstCost"}}};
     }
     Refuse("model", "\"" + name + "\"", "eq7, contention or batch");
 }
@@ -241,6 +254,14 @@ ReadModel(const std::string& name, const Json& parameters)
         const std::string path = std::string("parameters.") + key;
         model.Set(attribute, *ToAttribute(path, section.Get(key), keys.type, attribute));
     }
+    for (const auto& [key, attribute] : keys.optional)
+    {
+        if (const Json* value = section.Find(key))
+        {
+            const std::string path = std::string("parameters.") + key;
+            model.Set(attribute, *ToAttribute(path, *value, keys.type, attribute));
+        }
+    }
     if (const Json* per = name == "batch" ? section.Find("contention_per") : nullptr)
     {
         if (*per != "burst" && *per != "packet")
@@ -251,6 +272,50 @@ ReadModel(const std::string& name, const Json& parameters)
     }
     section.End();
     return model;
+}
+
+/**
+ * \param json the key "router.pauses"
+ * \param [in,out] profile gets what it says
+ */
+void
+ReadPauses(const Json& json, SoftRouterProfile& profile)
+{
+    constexpr std::size_t MOST_LENGTHS = 1000;
+    constexpr double MOST_NS = 1e9;
+    constexpr double MOST_SHARE = 0.5; // of a core's time
+    Section section(json, "router.pauses");
+    const Json& often = section.Get("per_second");
+    ToAttribute("router.pauses.per_second", often, CorePauses::GetTypeId(), "PerSecond");
+    profile.pausesPerSecond = often.get<double>();
+    // A list is no attribute's.
+    const std::string key = "router.pauses.lengths_ns";
+    const Json& lengths = section.Get("lengths_ns");
+    section.End();
+    if (!lengths.is_array())
+    {
+        Refuse(key, Shown(lengths), "a list of numbers");
+    }
+    if (lengths.empty() || lengths.size() > MOST_LENGTHS)
+    {
+        Refuse(key, std::to_string(lengths.size()) + " lengths", "1 to 1000");
+    }
+    double sum = 0;
+    profile.pausesNs.clear();
+    for (const Json& length : lengths)
+    {
+        if (!length.is_number() || !(length >= 0 && length <= MOST_NS))
+        {
+            Refuse(key, Shown(length), "numbers from 0 to 1e9");
+        }
+        profile.pausesNs.push_back(length.get<double>());
+        sum += profile.pausesNs.back();
+    }
+    const double share = profile.pausesPerSecond * sum / static_cast<double>(lengths.size()) / 1e9;
+    if (share > MOST_SHARE)
+    {
+        Refuse("router.pauses", std::to_string(share) + " of a core's time", "at most 0.5");
+    }
 }
 
 /**
@@ -269,6 +334,12 @@ ReadRouter(const Json& json, SoftRouterProfile& profile)
     section.Take("transmit_ring", EthernetPort::GetTypeId(), "QueueSize", profile.transmitRing);
     section.Take("transmit_buffer", router, "TransmitBuffer", profile.transmitBuffer);
     section.Take("transmit_timeout_us", router, "TransmitTimeout", profile.transmitTimeoutUs);
+    section.Take("transmit_when_idle", router, "TransmitWhenIdle", profile.transmitWhenIdle);
+    section.Take("poll_ns", router, "PollTime", profile.pollNs);
+    if (const Json* pauses = section.Find("pauses"))
+    {
+        ReadPauses(*pauses, profile);
+    }
     profile.sleeps = section.Take("sleep_after_us", router, "SleepAfter", profile.sleepAfterUs);
     section.Take("wake_up_us", router, "WakeUpTime", profile.wakeUpUs);
     section.Take("punt_ring", router, "PuntRing", profile.puntRing);

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace ns3
 {
@@ -23,23 +24,27 @@ namespace ns3
  */
 struct SoftRouterProfile
 {
-    std::string name;            //!< of the router
-    std::string description;     //!< for people
-    ObjectFactory model;         //!< a service-time model: its type and attributes
-    uint32_t burst{32};          //!< packets a core takes at once, at most
-    uint32_t receiveRing{512};   //!< packets in a receive ring
-    uint32_t transmitRing{512};  //!< packets in a transmit ring (at least transmitBuffer)
-    uint32_t transmitBuffer{1};  //!< packets per transmit burst; 1: no buffer
-    double transmitTimeoutUs{0}; //!< microseconds a packet waits for that, at most
-    uint32_t ports{2};           //!< of the router: an even number
-    double linkGbps{10};         //!< Gbit/s of each port's link
-    bool sleeps{false};          //!< whether idle cores sleep (sleep_after_us is not null)
-    double sleepAfterUs{0};      //!< microseconds a core is idle before it sleeps, if it does
-    double wakeUpUs{0};          //!< microseconds a sleeping core needs to wake up
-    double puntShare{0};         //!< share of packets that the slow path handles
-    double slowPathNs{0};        //!< ns that the slow path needs for a packet; 0: there is none
-    uint32_t puntRing{512};      //!< packets that may wait for the slow path
-    double workingSetBytes{0};   //!< bytes of the routing table that are looked up
+    std::string name;             //!< of the router
+    std::string description;      //!< for people
+    ObjectFactory model;          //!< a service-time model: its type and attributes
+    uint32_t burst{32};           //!< packets a core takes at once, at most
+    uint32_t receiveRing{512};    //!< packets in a receive ring
+    uint32_t transmitRing{512};   //!< packets in a transmit ring (at least transmitBuffer)
+    uint32_t transmitBuffer{1};   //!< packets per transmit burst; 1: no buffer
+    double transmitTimeoutUs{0};  //!< microseconds a packet waits for that, at most
+    bool transmitWhenIdle{false}; //!< whether idle cores send what waits for that
+    double pollNs{0};             //!< ns of a look that finds no packet; 0: none is needed
+    double pausesPerSecond{0};    //!< how often each core is taken away
+    std::vector<double> pausesNs; //!< ns that this takes, each as often as the others
+    uint32_t ports{2};            //!< of the router: an even number
+    double linkGbps{10};          //!< Gbit/s of each port's link
+    bool sleeps{false};           //!< whether idle cores sleep (sleep_after_us is not null)
+    double sleepAfterUs{0};       //!< microseconds a core is idle before it sleeps, if it does
+    double wakeUpUs{0};           //!< microseconds a sleeping core needs to wake up
+    double puntShare{0};          //!< share of packets that the slow path handles
+    double slowPathNs{0};         //!< ns that the slow path needs for a packet; 0: there is none
+    uint32_t puntRing{512};       //!< packets that may wait for the slow path
+    double workingSetBytes{0};    //!< bytes of the routing table that are looked up
 
     /**
      * \brief Reads a file.

@@ -23,7 +23,8 @@ SoftRouter::SoftRouter()
     : m_contention(CreateObject<ContentionDomain>()),
       m_distributor(CreateObject<RssDistributor>()),
       m_pool(CreateObject<ResourcePool>()),
-      m_random(CreateObject<UniformRandomVariable>())
+      m_random(CreateObject<UniformRandomVariable>()),
+      m_pauseRandom(CreateObject<UniformRandomVariable>())
 {
 }
 
@@ -50,9 +51,9 @@ SoftRouter::DoDispose()
         {
             port.device->SetReceiveCallback(NetDevice::ReceiveCallback());
         }
-        if (port.buffer)
+        for (auto& buffer : port.buffers)
         {
-            port.buffer->Dispose();
+            buffer->Dispose();
         }
     }
     m_units.clear();
@@ -70,6 +71,8 @@ SoftRouter::DoDispose()
     m_slowModel = nullptr;
     m_puntRule = nullptr;
     m_random = nullptr;
+    m_pauseRandom = nullptr;
+    m_discs.clear();
     m_forward = Forward();
     m_distribute = Distribute();
     m_punt = Callback<bool, const RouterItem&>();
@@ -80,7 +83,7 @@ uint32_t
 SoftRouter::AddPort(Ptr<NetDevice> device)
 {
     NS_ABORT_MSG_UNLESS(m_units.empty(), "A router's ports are added before it is built");
-    m_ports.push_back({device, nullptr});
+    m_ports.push_back({device, {}});
     return m_ports.size() - 1;
 }
 
@@ -100,6 +103,20 @@ void
 SoftRouter::SetPunt(Callback<bool, const RouterItem&> punt)
 {
     m_punt = punt;
+}
+
+void
+SoftRouter::SetPauses(double perSecond, const std::vector<double>& lengthsNs)
+{
+    NS_ABORT_MSG_UNLESS(m_units.empty(), "A router's pauses are set before it is built");
+    m_pausesPerSecond = perSecond;
+    m_pausesNs = lengthsNs;
+}
+
+void
+SoftRouter::AddTransmitBuffer(Ptr<TransmitBufferQueueDisc> disc)
+{
+    m_discs.push_back(disc);
 }
 
 bool
@@ -151,11 +168,11 @@ SoftRouter::Receive(RouterItem item, uint32_t port)
 }
 
 void
-SoftRouter::FastPathDone(RouterItem& item)
+SoftRouter::FastPathDone(uint32_t unit, RouterItem& item)
 {
-    if (!m_punted || !IsPunted(item))
+    if (!m_punted || !item.punted)
     {
-        Deliver(item);
+        Deliver(unit, item);
         return;
     }
     if (!m_punted->Push(item))
@@ -174,7 +191,7 @@ SoftRouter::IsPunted(const RouterItem& item)
 }
 
 void
-SoftRouter::Deliver(RouterItem& item)
+SoftRouter::Deliver(uint32_t unit, RouterItem& item)
 {
     if (m_tap)
     {
@@ -190,7 +207,39 @@ SoftRouter::Deliver(RouterItem& item)
         DropInside(item.packet, NO_ROUTE);
         return;
     }
-    m_ports[port].buffer->Add(std::move(item));
+    m_ports[port].buffers[unit]->Add(std::move(item));
+}
+
+void
+SoftRouter::EndBurst(uint32_t unit)
+{
+    for (auto& port : m_ports)
+    {
+        if (!port.buffers.empty())
+        {
+            port.buffers[unit]->EndBurst();
+        }
+    }
+    for (auto& disc : m_discs)
+    {
+        disc->EndBurst();
+    }
+}
+
+void
+SoftRouter::FlushBuffers(uint32_t unit)
+{
+    for (auto& port : m_ports)
+    {
+        if (!port.buffers.empty())
+        {
+            port.buffers[unit]->Flush();
+        }
+    }
+    for (auto& disc : m_discs)
+    {
+        disc->Flush();
+    }
 }
 
 bool
@@ -349,7 +398,8 @@ int64_t
 SoftRouter::AssignStreams(int64_t stream)
 {
     m_random->SetStream(stream);
-    return 1;
+    m_pauseRandom->SetStream(stream + 1);
+    return 2;
 }
 
 } // namespace ns3

@@ -12,6 +12,7 @@
 #include "soft-router-tap.h"
 #include "sojourn-meter.h"
 #include "task-unit.h"
+#include "transmit-buffer-queue-disc.h"
 #include "transmit-buffer.h"
 
 #include "ns3/callback.h"
@@ -97,6 +98,17 @@ class SoftRouter : public Object
      */
     void SetPunt(Callback<bool, const RouterItem&> punt);
     /**
+     * \brief Have cores taken away now and then. Before Build().
+     * \param perSecond how often on the mean, each core, up to 1e6
+     * \param lengthsNs for how long, each of these as often as the others, in ns
+     */
+    void SetPauses(double perSecond, const std::vector<double>& lengthsNs);
+    /**
+     * \brief With the node's stack and TransmitWhenIdle: what gathers packets for a port.
+     * \param disc the port's root queue disc
+     */
+    void AddTransmitBuffer(Ptr<TransmitBufferQueueDisc> disc);
+    /**
      * \brief Make rings, cores and task units, and begin to receive.
      * \param node whose devices the ports are; its stack forwards if there is no other function
      */
@@ -162,7 +174,7 @@ class SoftRouter : public Object
      */
     static const char* GetName(DropCause cause);
     /**
-     * \brief Fix the random numbers that PuntShare uses.
+     * \brief Fix the random numbers that PuntShare and pauses use.
      * \param stream first stream
      * \return streams used
      */
@@ -203,8 +215,9 @@ class SoftRouter : public Object
     /// A device, and what waits at it.
     struct Port
     {
-        Ptr<NetDevice> device;      //!< the device
-        Ptr<TransmitBuffer> buffer; //!< to its transmit ring, without the node's stack
+        Ptr<NetDevice> device; //!< the device
+        /// To its transmit ring, without the node's stack: each task unit's own.
+        std::vector<Ptr<TransmitBuffer>> buffers;
     };
 
     /**
@@ -219,6 +232,14 @@ class SoftRouter : public Object
      * \brief Make the punt ring and the slow path's task unit.
      */
     void BuildSlowPath();
+    /**
+     * \brief Make each task unit's transmit buffers.
+     */
+    void BuildTransmitBuffers();
+    /**
+     * \return a core
+     */
+    Ptr<Resource> MakeCore() const;
     /**
      * \brief Give a task unit its core, or somebody to ask for it.
      * \param unit the task unit
@@ -239,14 +260,26 @@ class SoftRouter : public Object
                            const Address& from);
     /**
      * \brief The fast path is done with a packet.
+     * \param unit number of the task unit
      * \param item the packet
      */
-    void FastPathDone(RouterItem& item);
+    void FastPathDone(uint32_t unit, RouterItem& item);
     /**
      * \brief Send a packet on its way.
+     * \param unit number of the task unit that is done with it
      * \param item the packet
      */
-    void Deliver(RouterItem& item);
+    void Deliver(uint32_t unit, RouterItem& item);
+    /**
+     * \brief A task unit has handed on all packets of a burst.
+     * \param unit its number
+     */
+    void EndBurst(uint32_t unit);
+    /**
+     * \brief A task unit has looked for packets and found none: what it has gathered goes.
+     * \param unit its number
+     */
+    void FlushBuffers(uint32_t unit);
     /**
      * \brief Give a packet to its transmit device.
      * \param port where it leaves
@@ -288,6 +321,8 @@ class SoftRouter : public Object
     uint32_t m_puntRing{512};            //!< packets of the punt ring
     uint32_t m_transmitBuffer{1};        //!< packets gathered per port
     Time m_transmitTimeout;              //!< how long they are gathered
+    bool m_transmitWhenIdle{false};      //!< idle cores send them
+    Time m_pollTime;                     //!< of a look that finds nothing
     uint32_t m_overhead{18};             //!< bytes of a frame around what a device hands over
     Ptr<ServiceTimeModel> m_model;       //!< fast path
     Ptr<ServiceTimeModel> m_slowModel;   //!< slow path; null: there is none
@@ -313,6 +348,11 @@ class SoftRouter : public Object
     std::vector<Ptr<NicRing>> m_rings;        //!< by port and core
     std::vector<Ptr<TaskUnit>> m_units;       //!< by core, then the slow path's
     Ptr<UniformRandomVariable> m_random;      //!< for PuntShare
+    Ptr<UniformRandomVariable> m_pauseRandom; //!< for pauses, of all cores
+    double m_pausesPerSecond{0};              //!< of each core
+    std::vector<double> m_pausesNs;           //!< how long they take
+    /// With the node's stack, of each port.
+    std::vector<Ptr<TransmitBufferQueueDisc>> m_discs;
     Forward m_forward;                        //!< instead of the node's stack
     Distribute m_distribute;                  //!< instead of RSS
     Callback<bool, const RouterItem&> m_punt; //!< more packets for the slow path

@@ -47,6 +47,12 @@ TaskUnit::GetTypeId()
                           BooleanValue(false),
                           MakeBooleanAccessor(&TaskUnit::m_truncate),
                           MakeBooleanChecker())
+            .AddAttribute("PollTime",
+                          "Time of a look at its queues that finds nothing; zero: it sees a packet "
+                          "when it comes.",
+                          TimeValue(Seconds(0)),
+                          MakeTimeAccessor(&TaskUnit::m_pollTime),
+                          MakeTimeChecker(Seconds(0), Seconds(1)))
             .AddTraceSource("Burst",
                             "A burst begins: its packets, and how long it takes if not disturbed.",
                             MakeTraceSourceAccessor(&TaskUnit::m_burstTrace),
@@ -68,6 +74,11 @@ TaskUnit::DoDispose()
     m_event.Cancel();
     m_queues.clear();
     m_output = Output();
+    m_punt = Punt();
+    m_burstEnd = Hook();
+    m_nothing = Hook();
+    m_home = nullptr;
+    m_working = nullptr;
     m_model = nullptr;
     m_contention = nullptr;
     m_core = nullptr;
@@ -90,6 +101,19 @@ TaskUnit::SetOutput(Output output)
 }
 
 void
+TaskUnit::SetPunt(Punt punt)
+{
+    m_punt = punt;
+}
+
+void
+TaskUnit::SetHooks(Hook burstEnd, Hook nothing)
+{
+    m_burstEnd = burstEnd;
+    m_nothing = nothing;
+}
+
+void
 TaskUnit::SetServiceModel(Ptr<ServiceTimeModel> model)
 {
     m_model = model;
@@ -106,6 +130,7 @@ TaskUnit::SetCore(Ptr<Resource> core)
 {
     NS_ABORT_MSG_IF(m_manager, "A task unit has a core of its own or a manager, not both");
     m_core = core;
+    m_home = core;
 }
 
 void
@@ -114,6 +139,8 @@ TaskUnit::SetManager(Ptr<ResourceManager> manager, const std::vector<ResourceDem
     NS_ABORT_MSG_IF(m_core || m_manager, "A task unit has a core of its own or one manager");
     m_manager = manager;
     m_user = manager->AddUser(this, m_priority, demands);
+    const ResourceDemand& first = demands.front();
+    m_home = first.index == ResourceDemand::ANY ? nullptr : first.pool->Get(first.index);
 }
 
 TaskUnit::State
@@ -141,6 +168,32 @@ TaskUnit::Notify()
     {
         return;
     }
+    const Time now = Simulator::Now();
+    m_seen = now;
+    if (m_pollTime.IsStrictlyPositive())
+    {
+        // Look by look since the last one that is known: they need no events.
+        const int64_t poll = m_pollTime.GetTimeStep();
+        const int64_t looks = ((now - m_looked).GetTimeStep() + poll - 1) / poll;
+        m_seen = m_looked + Time(looks * poll);
+    }
+    if (m_home)
+    {
+        m_seen = m_home->Idle(m_seen);
+    }
+    // One that sleeps is woken by the packet, not by a look.
+    if (m_seen > now && !(m_home && m_home->IsAsleep()))
+    {
+        m_state = LOOKING;
+        m_event = Simulator::Schedule(m_seen - now, &TaskUnit::See, this);
+        return;
+    }
+    Ask();
+}
+
+void
+TaskUnit::Ask()
+{
     m_state = WAITING;
     if (m_manager)
     {
@@ -153,7 +206,8 @@ TaskUnit::Notify()
 void
 TaskUnit::Reply(Time delay)
 {
-    if (delay.IsZero())
+    delay = std::max(delay, m_seen - Simulator::Now());
+    if (!delay.IsStrictlyPositive())
     {
         Begin();
         return;
@@ -169,7 +223,7 @@ TaskUnit::Revoke()
     m_event.Cancel();
     if (m_state == WORKING)
     {
-        m_remaining -= Simulator::Now() - m_begun;
+        m_remaining -= m_working ? m_working->Interrupt(m_begun) : Simulator::Now() - m_begun;
     }
     m_state = WAITING;
 }
@@ -177,7 +231,7 @@ TaskUnit::Revoke()
 bool
 TaskUnit::IsRevocable() const
 {
-    return m_state != WORKING || m_begun + m_remaining > Simulator::Now();
+    return m_state != WORKING || m_end > Simulator::Now();
 }
 
 void
@@ -189,7 +243,10 @@ TaskUnit::Begin()
     }
     m_state = WORKING;
     m_begun = Simulator::Now();
-    m_event = Simulator::Schedule(m_remaining, &TaskUnit::Finish, this);
+    m_working = m_manager ? m_manager->GetHeld(m_user) : m_core;
+    const Time work = m_working ? m_working->Work(m_remaining) : m_remaining;
+    m_end = m_begun + work;
+    m_event = Simulator::Schedule(work, &TaskUnit::Finish, this);
 }
 
 Time
@@ -223,13 +280,20 @@ TaskUnit::TakePackets(NicRing& queue, uint32_t packets)
 {
     const ServiceContext context = m_contention ? m_contention->GetContext() : ServiceContext();
     double ns = m_model->GetBurstNs(context);
+    bool punted = false;
     for (uint32_t i = 0; i < packets; i++)
     {
         m_burst.push_back(queue.Pop());
-        const double packet = m_model->GetPacketNs(m_burst.back().frameSize, context);
+        RouterItem& item = m_burst.back();
+        double packet = m_model->GetPacketNs(item.frameSize, context);
+        if (!m_punt.IsNull() && m_punt(item))
+        {
+            item.punted = punted = true;
+            packet += m_model->GetPuntNs();
+        }
         ns += m_truncate ? std::floor(packet) : packet;
     }
-    return ns;
+    return punted ? ns + m_model->GetPuntBurstNs() : ns;
 }
 
 void
@@ -242,8 +306,12 @@ TaskUnit::Finish()
         m_output(item);
     }
     m_done.clear();
+    if (!m_burstEnd.IsNull())
+    {
+        m_burstEnd();
+    }
     const bool more = HasPackets();
-    m_state = more ? WAITING : IDLE;
+    m_state = more ? WAITING : LOOKING;
     if (m_manager)
     {
         m_manager->Release(m_user, more);
@@ -256,6 +324,49 @@ TaskUnit::Finish()
     {
         m_core->Release();
     }
+    if (!more)
+    {
+        Look();
+    }
+}
+
+void
+TaskUnit::Look()
+{
+    if (m_pollTime.IsZero())
+    {
+        EndLook();
+        return;
+    }
+    const Time now = Simulator::Now();
+    const Time end = m_home ? m_home->Idle(now + m_pollTime) : now + m_pollTime;
+    m_event = Simulator::Schedule(end - now, &TaskUnit::EndLook, this);
+}
+
+void
+TaskUnit::EndLook()
+{
+    m_looked = Simulator::Now();
+    m_seen = m_looked;
+    m_state = IDLE;
+    if (!m_nothing.IsNull())
+    {
+        m_nothing();
+    }
+    if (HasPackets())
+    {
+        See();
+    }
+}
+
+void
+TaskUnit::See()
+{
+    if (m_home)
+    {
+        m_home->KeepAwake();
+    }
+    Ask();
 }
 
 bool

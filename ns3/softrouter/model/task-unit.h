@@ -27,17 +27,25 @@ namespace ns3
  * a manager it has a core of its own. It polls its queues in turn, one burst from each. If its
  * resources are revoked in the middle of a burst, the rest of the service time is kept and spent
  * when it has them again.
+ *
+ * With a PollTime, looks at its queues that find nothing take that long, one after the other: what
+ * comes meanwhile is seen at the end of a look.
  */
 class TaskUnit : public Object, private ResourceUser
 {
   public:
     /// Gets a packet that has been worked on.
     using Output = Callback<void, RouterItem&>;
+    /// Says whether a packet is one for the slow path.
+    using Punt = Callback<bool, const RouterItem&>;
+    /// Hears of something.
+    using Hook = Callback<void>;
 
     /// What a task unit is about.
     enum State
     {
         IDLE,    //!< there is no packet
+        LOOKING, //!< at its queues; what comes meanwhile is seen when that ends
         WAITING, //!< for its resources
         WAKING,  //!< has its resources, one of which gets up
         WORKING  //!< on a burst
@@ -62,6 +70,17 @@ class TaskUnit : public Object, private ResourceUser
      * \param output gets each packet at the end of its burst
      */
     void SetOutput(Output output);
+    /**
+     * \brief Set which packets are for the slow path. They cost more, and are marked.
+     * \param punt asked for each packet as it is taken
+     */
+    void SetPunt(Punt punt);
+    /**
+     * \brief Set what happens between bursts.
+     * \param burstEnd called when the packets of a burst have been handed on
+     * \param nothing called at the end of the look that finds nothing after a burst
+     */
+    void SetHooks(Hook burstEnd, Hook nothing);
     /**
      * \brief Set how long a burst takes.
      * \param model the service-time model
@@ -116,6 +135,22 @@ class TaskUnit : public Object, private ResourceUser
     void Revoke() override;
     bool IsRevocable() const override;
     /**
+     * \brief Ask for what the next burst needs.
+     */
+    void Ask();
+    /**
+     * \brief A look has ended that finds a packet.
+     */
+    void See();
+    /**
+     * \brief Look at the queues, in which there was nothing.
+     */
+    void Look();
+    /**
+     * \brief A look has ended that found nothing.
+     */
+    void EndLook();
+    /**
      * \brief Go on with the burst that was interrupted, or take one.
      */
     void Begin();
@@ -145,16 +180,25 @@ class TaskUnit : public Object, private ResourceUser
     std::vector<Ptr<NicRing>> m_queues;          //!< incoming
     uint32_t m_turn{0};                          //!< which of them is next
     Output m_output;                             //!< outgoing
+    Punt m_punt;                                 //!< which are for the slow path
+    Hook m_burstEnd;                             //!< told of the ends of bursts
+    Hook m_nothing;                              //!< told of looks that found nothing
+    Time m_pollTime;                             //!< of such a look
     Ptr<ServiceTimeModel> m_model;               //!< how long a burst takes
     Ptr<ContentionDomain> m_contention;          //!< what that depends on
     Ptr<Resource> m_core;                        //!< its own, or
     Ptr<ResourceManager> m_manager;              //!< whom it asks
     uint32_t m_user{0};                          //!< its number there
+    Ptr<Resource> m_home;                        //!< the core that it looks on; null: whichever
+    Ptr<Resource> m_working;                     //!< the core that works; null: none is known
     State m_state{IDLE};                         //!< what it is about
     std::vector<RouterItem> m_burst;             //!< what it works on
     std::vector<RouterItem> m_done;              //!< what it hands on; kept for its memory
     Time m_remaining;                            //!< of the service time, when m_begun
     Time m_begun;                                //!< when work began or went on
+    Time m_end;                                  //!< when it is done
+    Time m_looked;                               //!< when the last look ended
+    Time m_seen;                                 //!< when it sees what woke it
     double m_carry{0};                           //!< part of a time step that was not spent yet
     double m_stepsPerNs{0};                      //!< time steps of the simulation in a nanosecond
     EventId m_event;                             //!< end of waking up or of a burst

@@ -75,6 +75,28 @@ TransmitBufferQueueDisc::GetHeld() const
     return m_held;
 }
 
+void
+TransmitBufferQueueDisc::Flush()
+{
+    NS_LOG_FUNCTION(this << m_held);
+    if (m_held > 0)
+    {
+        Release();
+        Run();
+    }
+}
+
+void
+TransmitBufferQueueDisc::EndBurst()
+{
+    NS_LOG_FUNCTION(this << m_held);
+    if (m_before == 0 && 2 * m_held >= m_burstSize)
+    {
+        Flush();
+    }
+    m_before = m_held;
+}
+
 bool
 TransmitBufferQueueDisc::DoEnqueue(Ptr<QueueDiscItem> item)
 {
@@ -120,6 +142,7 @@ TransmitBufferQueueDisc::Release()
     NS_LOG_FUNCTION(this << m_held);
     m_burstTrace(m_held);
     m_held = 0;
+    m_before = 0;
 }
 
 void

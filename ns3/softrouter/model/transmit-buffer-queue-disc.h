@@ -51,6 +51,17 @@ class TransmitBufferQueueDisc : public QueueDisc
      */
     uint32_t GetHeld() const;
 
+    /**
+     * \brief Lets the held packets go now: a core of the node has nothing else to do.
+     */
+    void Flush();
+
+    /**
+     * \brief A core has handed over all packets of a burst: if none were held before, and at least
+     * half of BurstSize are now, they go.
+     */
+    void EndBurst();
+
   protected:
     void DoDispose() override;
 
@@ -73,6 +84,7 @@ class TransmitBufferQueueDisc : public QueueDisc
     uint32_t m_burstSize;                  //!< packets per burst
     Time m_timeout;                        //!< after the first held packet
     uint32_t m_held{0};                    //!< packets at the queue's end that must stay
+    uint32_t m_before{0};                  //!< of these, from earlier bursts
     Time m_due;                            //!< when the held packets must go
     EventId m_timer;                       //!< the next look at m_due
     TracedCallback<uint32_t> m_burstTrace; //!< packets of each burst

@@ -2,6 +2,7 @@
 #include "transmit-buffer.h"
 
 #include "ns3/abort.h"
+#include "ns3/boolean.h"
 #include "ns3/log.h"
 #include "ns3/simulator.h"
 #include "ns3/trace-source-accessor.h"
@@ -35,6 +36,12 @@ TransmitBuffer::GetTypeId()
                           TimeValue(Time(0)),
                           MakeTimeAccessor(&TransmitBuffer::m_timeout),
                           MakeTimeChecker(Time(0)))
+            .AddAttribute("Together",
+                          "Packets of a core's burst join together; at least half of Size go at "
+                          "once if none wait",
+                          BooleanValue(false),
+                          MakeBooleanAccessor(&TransmitBuffer::m_together),
+                          MakeBooleanChecker())
             .AddTraceSource("Burst",
                             "Packets handed to the device together",
                             MakeTraceSourceAccessor(&TransmitBuffer::m_burstTrace),
@@ -83,11 +90,35 @@ TransmitBuffer::Add(RouterItem item)
         return;
     }
     m_items.push_back(std::move(item));
-    if (m_items.size() >= m_size)
+    if (m_together)
+    {
+        m_added++;
+    }
+    else if (m_items.size() >= m_size)
     {
         Flush();
     }
     else if (m_items.size() == 1)
+    {
+        StartTimer();
+    }
+}
+
+void
+TransmitBuffer::EndBurst()
+{
+    NS_LOG_FUNCTION(this << m_added);
+    const uint32_t added = std::exchange(m_added, 0);
+    if (added == 0)
+    {
+        return;
+    }
+    const bool alone = m_items.size() == added;
+    if (m_items.size() >= m_size || (alone && 2 * added >= m_size))
+    {
+        Flush();
+    }
+    else if (alone)
     {
         StartTimer();
     }

@@ -24,6 +24,10 @@ namespace ns3
  * A burst is handed on when Size packets have come, or Timeout after the first of them. A Size of
  * 1 hands each packet on at once. At low load the timeout is what packets wait for: half of it on
  * the mean and more, which is how it is identified (latency at 1 to 10 % load).
+ *
+ * With Together, packets are put in a core's burst at a time: EndBurst() says that one is complete.
+ * Then all that wait are handed on if they are Size or more; so is a burst that found nothing
+ * waiting, if it has at least half of Size.
  */
 class TransmitBuffer : public Object
 {
@@ -69,13 +73,18 @@ class TransmitBuffer : public Object
     void Add(RouterItem item);
 
     /**
+     * \brief All packets of a core's burst have been added. Does nothing without Together.
+     */
+    void EndBurst();
+
+    /**
      * \brief Hands on now what has been gathered.
      */
     void Flush();
 
     /**
      * \brief Gets how many packets wait.
-     * \return packets, less than Size
+     * \return packets; less than Size, except within a burst with Together
      */
     uint32_t GetWaiting() const;
 
@@ -113,6 +122,8 @@ class TransmitBuffer : public Object
 
     uint32_t m_size;                       //!< packets per burst
     Time m_timeout;                        //!< after a burst's first packet
+    bool m_together;                       //!< a core's burst counts, not each packet
+    uint32_t m_added{0};                   //!< packets of the core's burst so far
     SendCallback m_send;                   //!< sends one packet
     std::vector<RouterItem> m_items;       //!< gathered
     std::vector<RouterItem> m_burst;       //!< being handed on

@@ -178,6 +178,16 @@ class BatchTermsTest : public TestCase
         model->SetAttribute("ContentionPerPacket", BooleanValue(true));
         NS_TEST_EXPECT_MSG_EQ_TOL(model->GetBurstNs(context), 400, 1e-9, "contention per packet");
         NS_TEST_EXPECT_MSG_EQ_TOL(model->GetPacketNs(100, context), 424, 1e-9, "405 + 19");
+
+        NS_TEST_EXPECT_MSG_EQ(model->GetPuntNs() + model->GetPuntBurstNs(),
+                              0,
+                              "punts cost nothing");
+        model->SetAttribute("PuntCost", DoubleValue(18));
+        model->SetAttribute("PuntBurstCost", DoubleValue(292));
+        NS_TEST_EXPECT_MSG_EQ(model->GetPuntNs(), 18, "each");
+        NS_TEST_EXPECT_MSG_EQ(model->GetPuntBurstNs(), 292, "a burst with any");
+        NS_TEST_EXPECT_MSG_EQ_TOL(model->GetPacketNs(100, context), 424, 1e-9, "others as before");
+        NS_TEST_EXPECT_MSG_EQ(CreateObject<Eq7ServiceTimeModel>()->GetPuntNs(), 0, "not in Eq. 7");
     }
 };
 

@@ -9,9 +9,11 @@
 #include "ns3/test.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <fstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 using namespace ns3;
 
@@ -25,9 +27,11 @@ const std::string BATCH = R"({
   "description": "for tests",
   "model": "batch",
   "parameters": {"c_batch_ns": 400, "c_packet_ns": 300.5, "c_byte_ns": 0.25, "miss_ns": 80,
-                 "cache_bytes": 1000000, "d_ns": 7, "u_ns": 5, "contention_per": "packet"},
+                 "cache_bytes": 1000000, "d_ns": 7, "u_ns": 5, "punt_ns": 18, "punt_burst_ns": 292.5,
+                 "contention_per": "packet"},
   "router": {"burst": 64, "receive_ring": 1024, "transmit_ring": 256, "transmit_buffer": 16,
-             "transmit_timeout_us": 100, "ports": 4, "link_gbps": 25, "sleep_after_us": 50,
+             "transmit_timeout_us": 100, "transmit_when_idle": true, "poll_ns": 75.5,
+             "pauses": {"per_second": 1300, "lengths_ns": [9000, 16000.5]}, "ports": 4, "link_gbps": 25, "sleep_after_us": 50,
              "wake_up_us": 12.5, "punt_share": 0.01, "slow_path_ns": 20000, "punt_ring": 128,
              "working_set_bytes": 4000000},
   "fit": {"residuals": [0.1, -0.1, null], "a": {"a": 1, "a": 2}}
@@ -80,6 +84,12 @@ class GoodProfileTest : public TestCase
         NS_TEST_EXPECT_MSG_EQ(profile.transmitRing, 256, "transmit_ring");
         NS_TEST_EXPECT_MSG_EQ(profile.transmitBuffer, 16, "transmit_buffer");
         NS_TEST_EXPECT_MSG_EQ(profile.transmitTimeoutUs, 100, "transmit_timeout_us");
+        NS_TEST_EXPECT_MSG_EQ(profile.transmitWhenIdle, true, "transmit_when_idle");
+        NS_TEST_EXPECT_MSG_EQ(profile.pollNs, 75.5, "poll_ns");
+        NS_TEST_EXPECT_MSG_EQ(profile.pausesPerSecond, 1300, "pauses.per_second");
+        NS_TEST_EXPECT_MSG_EQ((profile.pausesNs == std::vector<double>{9000, 16000.5}),
+                              true,
+                              "pauses.lengths_ns");
         NS_TEST_EXPECT_MSG_EQ(profile.ports, 4, "ports");
         NS_TEST_EXPECT_MSG_EQ(profile.linkGbps, 25, "link_gbps");
         NS_TEST_EXPECT_MSG_EQ(profile.sleeps, true, "sleep_after_us");
@@ -102,12 +112,18 @@ class GoodProfileTest : public TestCase
                                   300.5 + 25 + 60 + 14 + 5,
                                   1e-9,
                                   "per packet");
+        NS_TEST_EXPECT_MSG_EQ(batch->GetPuntNs(), 18, "punt_ns");
+        NS_TEST_EXPECT_MSG_EQ(batch->GetPuntBurstNs(), 292.5, "punt_burst_ns");
+        ReadBounds(profile);
 
         NS_TEST_ASSERT_MSG_EQ(SoftRouterProfile::Parse(EQ7, "eq7", profile, error), true, error);
         NS_TEST_EXPECT_MSG_EQ(profile.burst, 32, "default");
         NS_TEST_EXPECT_MSG_EQ(profile.receiveRing, 512, "default");
         NS_TEST_EXPECT_MSG_EQ(profile.transmitBuffer, 1, "default");
         NS_TEST_EXPECT_MSG_EQ(profile.sleeps, false, "default");
+        NS_TEST_EXPECT_MSG_EQ(profile.transmitWhenIdle, false, "default");
+        NS_TEST_EXPECT_MSG_EQ(profile.pollNs, 0, "default");
+        NS_TEST_EXPECT_MSG_EQ(profile.pausesPerSecond, 0, "default");
         NS_TEST_EXPECT_MSG_EQ(profile.CreateServiceTimeModel()->GetPacketNs(64, context),
                               CreateObject<Eq7ServiceTimeModel>()->GetPacketNs(64, context),
                               "the model's defaults are the published parameters");
@@ -120,6 +136,40 @@ class GoodProfileTest : public TestCase
             profile.CreateServiceTimeModel()->GetPacketNs(64, context),
             CreateObject<LinearContentionServiceTimeModel>()->GetPacketNs(64, context),
             "the model's defaults are the published parameters");
+    }
+
+    /**
+     * \brief The largest values that perigee takes are taken here as well.
+     * \param profile to read into
+     */
+    void ReadBounds(SoftRouterProfile& profile)
+    {
+        const std::string list = "[9000, 16000.5]";
+        const std::string pauses = "{\"per_second\": 1300, \"lengths_ns\": " + list + "}";
+        std::string thousand = "[0";
+        for (uint32_t i = 1; i < 1000; i++)
+        {
+            thousand += ", 0";
+        }
+        for (const std::string& text :
+             {With(BATCH, "18", "1e9"),
+              With(BATCH, "292.5", "1e9"),
+              With(With(BATCH, "\"punt_ns\": 18, ", ""), "\"punt_burst_ns\": 292.5,", ""),
+              With(BATCH, "75.5", "1e9"),
+              With(BATCH, "75.5", "0"),
+              With(BATCH, "\"transmit_when_idle\": true", "\"transmit_when_idle\": false"),
+              With(BATCH, pauses, "null"),
+              With(BATCH, "1300", "0"),
+              With(With(BATCH, "1300", "1e6"), list, "[500]"),
+              With(With(BATCH, "1300", "0.5"), list, "[1e9]"),
+              With(BATCH, list, thousand + "]")})
+        {
+            std::string error;
+            NS_TEST_EXPECT_MSG_EQ(SoftRouterProfile::Parse(text, "bounds", profile, error),
+                                  true,
+                                  error);
+        }
+        NS_TEST_EXPECT_MSG_EQ(profile.pausesNs.size(), 1000, "lengths");
     }
 };
 
@@ -179,6 +229,37 @@ class BadProfileTest : public TestCase
             {With(BATCH, "12.5", "1e300"), "p.json: router.wake_up_us: found 1e+300, expected"},
             {With(BATCH, "\"transmit_timeout_us\": 100,", ""),
              "p.json: router.transmit_timeout_us: found 0"},
+            {With(BATCH, "18", "-1"),
+             "p.json: parameters.punt_ns: found -1, expected what the attribute "
+             "ns3::BatchServiceTimeModel::PuntCost takes: double 0:1e+09"},
+            {With(BATCH, "292.5", "1.1e9"), "p.json: parameters.punt_burst_ns: found 1100000000.0"},
+            {With(BATCH, "292.5", "\"292\""), "p.json: parameters.punt_burst_ns: found \"292\""},
+            {With(CONTENTION, "563.4", "563.4, \"punt_ns\": 1"),
+             "p.json: parameters.punt_ns: found an unknown key"},
+            {With(BATCH, "75.5", "-1"), "p.json: router.poll_ns: found -1, expected what"},
+            {With(BATCH, "75.5", "1.1e9"), "p.json: router.poll_ns: found 1100000000.0, expected"},
+            {With(BATCH, "\"transmit_when_idle\": true", "\"transmit_when_idle\": 1"),
+             "p.json: router.transmit_when_idle: found 1, expected what"},
+            {With(BATCH, "\"per_second\": 1300, ", ""),
+             "p.json: router.pauses.per_second: found nothing, expected this key"},
+            {With(BATCH, ", \"lengths_ns\": [9000, 16000.5]", ""),
+             "p.json: router.pauses.lengths_ns: found nothing, expected this key"},
+            {With(BATCH, "\"per_second\"", "\"often\": 1, \"per_second\""),
+             "p.json: router.pauses.often: found an unknown key"},
+            {With(BATCH, "1300", "-1"),
+             "p.json: router.pauses.per_second: found -1, expected what"},
+            {With(BATCH, "1300", "1.1e6"), "p.json: router.pauses.per_second: found 1100000.0"},
+            {With(BATCH, "[9000, 16000.5]", "9000"),
+             "p.json: router.pauses.lengths_ns: found 9000, expected a list of numbers"},
+            {With(BATCH, "[9000, 16000.5]", "[]"),
+             "p.json: router.pauses.lengths_ns: found 0 lengths, expected 1 to 1000"},
+            {With(BATCH, "16000.5", "-16000.5"),
+             "p.json: router.pauses.lengths_ns: found -16000.5, expected numbers from 0 to 1e9"},
+            {With(BATCH, "16000.5", "1.1e9"),
+             "p.json: router.pauses.lengths_ns: found 1100000000.0"},
+            {With(BATCH, "16000.5", "true"), "p.json: router.pauses.lengths_ns: found true"},
+            {With(BATCH, "1300", "1e5"),
+             "p.json: router.pauses: found 1.250025 of a core's time, expected at most 0.5"},
             {With(BATCH, "\"transmit_ring\": 256", "\"transmit_ring\": 15"),
              "p.json: router.transmit_ring: found 15, expected at least the transmit_buffer of 16"},
         };

@@ -431,6 +431,55 @@ class SoftRouterTransmitBufferTestCase : public TestCase
 
 /**
  * \ingroup softrouter-test
+ * \brief With the node's stack, too, an idle core sends what waits at the end of its look.
+ */
+class SoftRouterWhenIdleTestCase : public TestCase
+{
+  public:
+    SoftRouterWhenIdleTestCase()
+        : TestCase(
+              "an idle core sends what a transmit buffer holds, with the node's stack and without")
+    {
+    }
+
+  private:
+    void DoRun() override
+    {
+        auto profile = FixedProfile(100);
+        profile.transmitBuffer = 8;
+        profile.transmitTimeoutUs = 100;
+        profile.pollNs = 400;
+        std::vector<Time> arrivals;
+        for (const bool whenIdle : {false, true})
+        {
+            profile.transmitWhenIdle = whenIdle;
+            Network network("10Gbps");
+            const auto router = SoftRouterHelper().Install(network.nodes.Get(1), profile);
+            network.Open();
+            network.Send(1, MicroSeconds(1), Seconds(1));
+            Simulator::Stop(Seconds(1.1));
+            Simulator::Run();
+            NS_TEST_ASSERT_MSG_EQ(network.arrivals.size(), 1, "the datagram arrives");
+            arrivals.push_back(network.arrivals.front());
+            Simulator::Destroy();
+        }
+        NS_TEST_EXPECT_MSG_EQ(arrivals[0] - arrivals[1],
+                              NanoSeconds(100000 - 400),
+                              "the timeout, or a look that finds nothing");
+
+        RouterTestbed::Setup setup;
+        setup.profile = profile;
+        setup.directions = 1;
+        setup.rateGbps = 0.0672; // one each 10 us
+        const auto result = RouterTestbed::Run(setup);
+        // Half a look until it is seen, one until it is sent; whole looks are in step with packets.
+        NS_TEST_EXPECT_MSG_GT(result.meanNs, 100 + 400 - 1, "a look and the service");
+        NS_TEST_EXPECT_MSG_LT(result.maxNs, 100 + 800 + 1, "two looks");
+    }
+};
+
+/**
+ * \ingroup softrouter-test
  * \brief RSS puts flows on cores, and cores with more flows lose packets first.
  */
 class SoftRouterRssTestCase : public TestCase
@@ -535,6 +584,7 @@ class SoftRouterTestSuite : public TestSuite
         AddTestCase(new SoftRouterSlowPathTestCase);
         AddTestCase(new SoftRouterTransmitRingTestCase);
         AddTestCase(new SoftRouterTransmitBufferTestCase);
+        AddTestCase(new SoftRouterWhenIdleTestCase);
         AddTestCase(new SoftRouterRssTestCase);
         AddTestCase(new SoftRouterCaseStudyTestCase);
     }

@@ -225,6 +225,46 @@ class QueueDiscLimitTest : public TransmitBufferQueueDiscTest
     }
 };
 
+/// A core that has handed over a burst, or has nothing to do.
+class QueueDiscIdleTest : public TransmitBufferQueueDiscTest
+{
+  public:
+    QueueDiscIdleTest()
+        : TransmitBufferQueueDiscTest("idle cores send what is held; half of a burst goes at once")
+    {
+    }
+
+  private:
+    void DoRun() override
+    {
+        Make(4, "100p", "10Gbps", "100p");
+        SendAt(10, 1);
+        EndBurstAt(11); // too few
+        SendAt(20, 2);
+        SendAt(21, 3);
+        EndBurstAt(22); // half of a burst, but behind the first
+        Simulator::Schedule(MicroSeconds(30), &TransmitBufferQueueDisc::Flush, m_disc);
+        Simulator::Schedule(MicroSeconds(31), &TransmitBufferQueueDisc::Flush, m_disc);
+        SendAt(40, 4);
+        SendAt(41, 5);
+        EndBurstAt(42); // half of a burst, alone
+        SendAt(50, 6);
+        EndBurstAt(51);
+        Simulator::Run();
+        const std::vector<int64_t> expected{30, 30, 30, 42, 42, 150};
+        NS_TEST_EXPECT_MSG_EQ((m_sent == expected), true, "when the device got the packets");
+        NS_TEST_EXPECT_MSG_EQ((m_received == UpTo(6)), true, "what the other node got");
+        NS_TEST_EXPECT_MSG_EQ((m_bursts == std::vector<uint32_t>{3, 2, 1}), true, "bursts");
+        Simulator::Destroy();
+    }
+
+    /// A core's burst ends at a time in microseconds.
+    void EndBurstAt(int64_t when)
+    {
+        Simulator::Schedule(MicroSeconds(when), &TransmitBufferQueueDisc::EndBurst, m_disc);
+    }
+};
+
 /**
  * \brief The suite of transmit buffers of IP nodes.
  */
@@ -237,6 +277,7 @@ class TransmitBufferQueueDiscTestSuite : public TestSuite
         AddTestCase(new QueueDiscBurstTest);
         AddTestCase(new QueueDiscBackPressureTest);
         AddTestCase(new QueueDiscLimitTest);
+        AddTestCase(new QueueDiscIdleTest);
     }
 };
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include "ns3/boolean.h"
 #include "ns3/callback.h"
 #include "ns3/nstime.h"
 #include "ns3/packet.h"
@@ -250,6 +251,68 @@ class ReentranceTest : public TransmitBufferTest
     }
 };
 
+/// Packets of a core's burst that join together.
+class TogetherTest : public TransmitBufferTest
+{
+  public:
+    TogetherTest()
+        : TransmitBufferTest("bursts that join together: half of Size goes at once if none wait")
+    {
+    }
+
+  private:
+    /// Adds a burst at a time in ns; numbers from the first one on.
+    void BurstAt(int64_t when, uint32_t first, uint32_t packets)
+    {
+        Simulator::Schedule(NanoSeconds(when), [this, first, packets]() {
+            for (uint32_t i = 0; i < packets; i++)
+            {
+                Add(first + i);
+            }
+            m_buffer->EndBurst();
+        });
+    }
+
+    void DoRun() override
+    {
+        Make(8, NanoSeconds(100));
+        m_buffer->SetAttribute("Together", BooleanValue(true));
+        BurstAt(10, 1, 3);  // too few: they wait
+        BurstAt(20, 4, 4);  // half of Size, but behind others
+        BurstAt(30, 8, 3);  // ten are enough, and all go
+        BurstAt(40, 11, 4); // half of Size, alone
+        BurstAt(50, 15, 9); // more than Size, alone
+        BurstAt(60, 24, 1); // waits for the timeout
+        BurstAt(170, 25, 1);
+        Simulator::Schedule(NanoSeconds(180), &TransmitBuffer::Flush, m_buffer);
+        BurstAt(190, 26, 0); // no packet is no burst
+        RunAll();
+        std::vector<Sent> sent;
+        const auto expect = [&sent](uint32_t first, uint32_t last, int64_t when) {
+            for (uint32_t i = first; i <= last; i++)
+            {
+                sent.push_back({i, when});
+            }
+        };
+        expect(1, 10, 30);
+        expect(11, 14, 40);
+        expect(15, 23, 50);
+        expect(24, 24, 160);
+        expect(25, 25, 180);
+        Check(sent, {10, 4, 9, 1, 1});
+        // Without Together a burst's end means nothing.
+        m_sent.clear();
+        m_bursts.clear();
+        Make(8, NanoSeconds(100));
+        BurstAt(10, 1, 9);
+        RunAll();
+        sent.clear();
+        expect(1, 8, 10);
+        expect(9, 9, 110);
+        Check(sent, {8, 1});
+    }
+};
+
 /**
  * \brief The suite of transmit buffers.
  */
@@ -263,6 +326,7 @@ class TransmitBufferTestSuite : public TestSuite
         AddTestCase(new SizeAndTimeoutTest);
         AddTestCase(new RefusedTest);
         AddTestCase(new ReentranceTest);
+        AddTestCase(new TogetherTest);
     }
 };
 

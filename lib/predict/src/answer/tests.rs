@@ -2,6 +2,7 @@
 //! Questions whose answers are known from elsewhere, and a simulator that is a script.
 
 use super::*;
+use crate::profile::Pauses;
 use crate::simulate::PROGRAM;
 use crate::traffic::Arrivals;
 use std::fs;
@@ -258,6 +259,15 @@ fn simulations_are_as_long_as_queues_are_slow() {
     assert!(near.settled && near.packets > 400_000, "{}", near.packets);
     assert!(!of(65_536, 1.0, 1).settled);
     assert!(of(512, 0.98, 4).packets > of(512, 0.98, 1).packets, "each core has its queue");
+    // 300 pauses of one core, at 1300 a second, are 0.23 s; four cores have as many in a quarter of that.
+    let paused = |cores| {
+        let mut asked = question("10Mpps", "1", None);
+        asked.profile.router.pauses = Some(Pauses { per_second: 1300.0, lengths_ns: vec![16e3] });
+        let service = asked.profile.service(cores, false, 0.0, 0.0);
+        Size::of(&Capacity::new(&asked.profile.router, service, &asked.traffic, cores), 1e6, 20_000)
+    };
+    assert_eq!((paused(1).packets, paused(1).settled), (1_000_000 * 300 / 1300, true));
+    assert_eq!(paused(4).packets, 1_000_000 * 300 / 1300 / 4);
 }
 
 #[test]

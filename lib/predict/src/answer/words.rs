@@ -80,13 +80,13 @@ impl Asked<'_> {
         let short = |figures: &Figures| matches!(figures.methods.percentiles, Method::Simulated { settled: false, .. });
         if rows.iter().any(|row| short(&row.figures)) {
             notes.push(
-                "queues change so slowly near a load of 1, or cores wake up so rarely, that the simulation was too short for loss and times: \
+                "queues change so slowly near a load of 1, or cores wake up or pause so rarely, that the simulation was too short for loss and times: \
                  simulate more packets (--packets)"
                     .to_owned(),
             );
         } else if load.iter().any(short) {
             notes.push(
-                "against load: near 1 queues change so slowly, or cores wake up so rarely, that short simulations say little about loss and times"
+                "against load: near 1 queues change so slowly, or cores wake up or pause so rarely, that short simulations say little about loss and times"
                     .to_owned(),
             );
         }

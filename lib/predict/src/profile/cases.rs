@@ -25,6 +25,13 @@ const CONTENTION: &str = r#"{"format": "perigee-profile/1", "name": "published",
         "parameters": {"c0_ns": 563.4, "c_byte_ns": 0, "d_ns": 29.1, "u_ns": 11.1},
         "router": {"sleep_after_us": null}}"#;
 
+/// What `perigee predict calibrate` adds.
+const CALIBRATED: &str = r#"{"format": "perigee-profile/1", "name": "this machine", "model": "batch",
+        "parameters": {"c_batch_ns": 396, "c_packet_ns": 20.8, "c_byte_ns": 0, "miss_ns": 3.5, "cache_bytes": 12e6, "d_ns": 200,
+        "u_ns": 44, "punt_ns": 18, "punt_burst_ns": 292},
+        "router": {"transmit_buffer": 32, "transmit_timeout_us": 100, "transmit_when_idle": true, "poll_ns": 75,
+        "pauses": {"per_second": 1300, "lengths_ns": [9000, 16000.5]}}}"#;
+
 /// Whose text, what of it is replaced, by what, and is that a profile? `*begin` and `*end` have the new text put there, `*` is
 /// the whole.
 #[rustfmt::skip]
@@ -89,6 +96,37 @@ const CASES: &[(&str, &str, &str, bool)] = &[
     (BATCH, r#""transmit_timeout_us": 100"#, r#""transmit_timeout_us": 0.000999"#, false),
     (BATCH, r#""transmit_timeout_us": 100"#, r#""transmit_timeout_us": 4.9e-7"#, false),
     (BATCH, r#""slow_path_ns": 20000"#, r#""slow_path_ns": 0"#, true),
+    // What costs packets for the slow path, what idle cores do, and what takes cores away.
+    (CALIBRATED, "", "", true),
+    (CALIBRATED, r#", "punt_ns": 18, "punt_burst_ns": 292"#, "", true),
+    (CALIBRATED, "18", "-1", false),
+    (CALIBRATED, "18", "9.9e8", true),
+    (CALIBRATED, "18", "1e9", false),
+    (CALIBRATED, "292", "1.1e9", false),
+    (CALIBRATED, "292", r#""292""#, false),
+    (CONTENTION, "563.4", r#"563.4, "punt_ns": 1"#, false),
+    (CALIBRATED, r#""poll_ns": 75"#, r#""poll_ns": 0"#, true),
+    (CALIBRATED, r#""poll_ns": 75"#, r#""poll_ns": 1e9"#, true),
+    (CALIBRATED, r#""poll_ns": 75"#, r#""poll_ns": 1.1e9"#, false),
+    (CALIBRATED, r#""poll_ns": 75"#, r#""poll_ns": -1"#, false),
+    (CALIBRATED, "true", "false", true),
+    (CALIBRATED, "true", "1", false),
+    (CALIBRATED, r#"{"per_second": 1300, "lengths_ns": [9000, 16000.5]}"#, "null", true),
+    (CALIBRATED, r#"{"per_second": 1300, "lengths_ns": [9000, 16000.5]}"#, "{}", false),
+    (CALIBRATED, r#""per_second": 1300, "#, "", false),
+    (CALIBRATED, r#""per_second""#, r#""often": 1, "per_second""#, false),
+    (CALIBRATED, "1300", "0", true),
+    (CALIBRATED, "1300", "-1", false),
+    (CALIBRATED, "1300", "1e5", false),
+    (CALIBRATED, r#"1300, "lengths_ns": [9000, 16000.5]"#, r#"1e6, "lengths_ns": [500]"#, true),
+    (CALIBRATED, r#"1300, "lengths_ns": [9000, 16000.5]"#, r#"1e6, "lengths_ns": [501]"#, false),
+    (CALIBRATED, r#"1300, "lengths_ns": [9000, 16000.5]"#, r#"1.1e6, "lengths_ns": [0]"#, false),
+    (CALIBRATED, r#"1300, "lengths_ns": [9000, 16000.5]"#, r#"0.5, "lengths_ns": [1e9]"#, true),
+    (CALIBRATED, r#"1300, "lengths_ns": [9000, 16000.5]"#, r#"0.4, "lengths_ns": [1.1e9]"#, false),
+    (CALIBRATED, "[9000, 16000.5]", "[]", false),
+    (CALIBRATED, "[9000, 16000.5]", "9000", false),
+    (CALIBRATED, "16000.5", "-1", false),
+    (CALIBRATED, "16000.5", "true", false),
     // Invalid numbers, keys that occur twice or have no name.
     (BATCH, "300.5", "1e999", false),
     (BATCH, "-0.1", "-1e999", false),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! A core with its rings and its transmit buffer, event by event: for what has no closed form here.
+//! A core with its rings and its transmit buffers, event by event: for what has no closed form here.
 //!
 //! The core goes round: it looks into each of its rings, takes up to B packets from it, works for T(n) = burst + the sum of n service
-//! times, and puts what it has into the transmit buffer. The buffer is sent when it holds enough, when its first packet has waited for the
-//! timeout, and, if the router does so, at the end of a round that brought nothing. Such a round takes some time itself, so a packet that
-//! comes to an idle core waits for the next look.
+//! times, and puts what it has into the transmit buffer of the port that this ring's packets leave by. A buffer is sent when it holds
+//! enough, when its first packet has waited for the timeout, and, if the router does so, at the end of a round that brought nothing. Such
+//! a round takes some time itself, so a packet that comes to an idle core waits for the next look.
 
 use super::chain::Sleep;
 use rand::rngs::StdRng;
@@ -21,7 +21,8 @@ pub struct Buffer {
     pub size: usize,
     /// How long the first one waits for others at most, in nanoseconds.
     pub timeout_ns: f64,
-    /// Whether it is sent at the end of a round without packets; half as many as it holds are sent at once, then, if they find it empty.
+    /// Whether it is sent at the end of a round without packets. Then packets of a burst join it together, and half as many as it holds are
+    /// sent at once if they find it empty; else they join it one by one.
     pub idle: bool,
 }
 
@@ -49,6 +50,7 @@ pub struct Core {
     pub poll_ns: f64,
     /// When it sleeps.
     pub sleep: Option<Sleep>,
+    /// For each ring.
     pub buffer: Option<Buffer>,
     pub pauses: Option<Pauses>,
 }
@@ -88,12 +90,15 @@ fn exponential(random: &mut StdRng) -> f64 {
     -(1.0 - share).ln()
 }
 
-/// A ring and its next arrival.
+/// A ring and its next arrival, and where its packets leave.
 struct Ring {
     gap: f64,
     next: f64,
     /// Arrival times, and whether they are counted.
     waiting: VecDeque<(f64, bool)>,
+    /// Packets in the buffer, and when the first of them was put in.
+    pending: Vec<(f64, bool)>,
+    oldest: f64,
 }
 
 /// The state of a run.
@@ -105,9 +110,6 @@ struct Run<'a> {
     arrived: u64,
     warm_up: u64,
     until: u64,
-    /// Packets in the buffer, and when the first of them was put in.
-    pending: Vec<(f64, bool)>,
-    oldest: f64,
     /// When the core is taken away next.
     pause: f64,
     seen: Seen,
@@ -117,7 +119,13 @@ impl Core {
     /// Offers packets at these rates per nanosecond to its rings, at random or at equal distances: `warm_up` that are not counted, then
     /// `count`.
     pub fn run(&self, rates: &[f64], poisson: bool, warm_up: u64, count: u64) -> Seen {
-        let ring = |rate: &f64| Ring { gap: 1.0 / rate, next: 0.0, waiting: VecDeque::with_capacity(self.ring) };
+        let ring = |rate: &f64| Ring {
+            gap: 1.0 / rate,
+            next: 0.0,
+            waiting: VecDeque::with_capacity(self.ring),
+            pending: Vec::new(),
+            oldest: 0.0,
+        };
         let mut run = Run {
             core: self,
             poisson,
@@ -126,8 +134,6 @@ impl Core {
             arrived: 0,
             warm_up,
             until: warm_up + count,
-            pending: Vec::new(),
-            oldest: 0.0,
             pause: f64::INFINITY,
             seen: Seen { sojourns: Vec::with_capacity(count as usize), ..Seen::default() },
         };
@@ -278,32 +284,55 @@ impl Run<'_> {
     fn hand_over(&mut self, ring: usize, n: usize, now: f64) {
         let taken: Vec<_> = self.rings[ring].waiting.drain(..n).collect();
         let Some(Buffer { size, idle, .. }) = self.core.buffer else { return self.leave(taken, now) };
-        if idle && self.pending.is_empty() && 2 * n >= size {
+        if idle && self.rings[ring].pending.is_empty() && 2 * n >= size {
             return self.leave(taken, now);
         }
-        if self.pending.is_empty() {
-            self.oldest = now;
-        }
-        self.pending.extend(taken);
-        if self.pending.len() >= size {
-            self.flush(now);
+        if idle {
+            self.put(ring, &taken, size, now);
+        } else {
+            taken.chunks(1).for_each(|packet| self.put(ring, packet, size, now));
         }
     }
 
-    /// When the buffer's time is over, if something waits in it.
+    /// Packets join a buffer together.
+    fn put(&mut self, ring: usize, packets: &[(f64, bool)], size: usize, now: f64) {
+        let Ring { pending, oldest, .. } = &mut self.rings[ring];
+        if pending.is_empty() {
+            *oldest = now;
+        }
+        pending.extend(packets);
+        if pending.len() >= size {
+            self.flush_one(ring, now);
+        }
+    }
+
+    /// When a buffer's time is over, if something waits in it.
+    fn due_of(&self, ring: &Ring) -> Option<f64> {
+        let buffer = self.core.buffer.filter(|_| !ring.pending.is_empty())?;
+        Some(ring.oldest + buffer.timeout_ns)
+    }
+
+    /// When the first buffer's time is over.
     fn due(&self) -> Option<f64> {
-        let buffer = self.core.buffer.filter(|_| !self.pending.is_empty())?;
-        Some(self.oldest + buffer.timeout_ns)
+        self.rings.iter().filter_map(|ring| self.due_of(ring)).min_by(f64::total_cmp)
     }
 
     fn flush_if_late(&mut self, now: f64) {
-        if self.due().is_some_and(|due| due <= now) {
-            self.flush(now);
+        for ring in 0..self.rings.len() {
+            if self.due_of(&self.rings[ring]).is_some_and(|due| due <= now) {
+                self.flush_one(ring, now);
+            }
         }
     }
 
     fn flush(&mut self, now: f64) {
-        let pending = std::mem::take(&mut self.pending);
+        for ring in 0..self.rings.len() {
+            self.flush_one(ring, now);
+        }
+    }
+
+    fn flush_one(&mut self, ring: usize, now: f64) {
+        let pending = std::mem::take(&mut self.rings[ring].pending);
         self.leave(pending, now);
     }
 
@@ -362,6 +391,9 @@ mod tests {
         assert!((late.quantile(1.0) - 2_650.0).abs() < 1.0, "{}", late.quantile(1.0));
         let full = with(4, 1e9, false).run(&[0.001], false, 80, 8_000);
         assert!((full.quantile(0.9) - 3_150.0).abs() < 1.0 && (full.sojourns[0] - 150.0).abs() < 1.0);
+        // Each ring's packets leave by their own port, so the four that a buffer waits for come half as fast.
+        let two = with(4, 1e9, false).run(&[0.0005, 0.0005], false, 80, 8_000);
+        assert!((two.quantile(0.9) - 6_150.0).abs() < 1.0, "{}", two.quantile(0.9));
         let idle = with(8, 1e9, true).run(&[0.001], false, 80, 8_000);
         assert!((idle.quantile(0.99) - 150.0).abs() < 1.0, "{}", idle.quantile(0.99));
     }
