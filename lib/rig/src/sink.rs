@@ -5,6 +5,7 @@ use crate::traffic::STAMP;
 use hdrhistogram::Histogram;
 use perigee_dpdk::{Clock, MBUF};
 use perigee_packet::{BATCH_SIZE, Batch, Handle, Mask, Memory as _, TransmitQueue, frame_of};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The longest time that is told apart from longer ones, in ns.
@@ -37,18 +38,35 @@ impl Default for Sojourns {
     }
 }
 
+/// What a worker's sinks have taken.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// How often packets came, and how many.
+    pub bursts: AtomicU64,
+    pub packets: AtomicU64,
+}
+
+impl Taken {
+    fn add(&self, packets: usize) {
+        // One thread writes.
+        self.bursts.store(self.bursts.load(Relaxed) + 1, Relaxed);
+        self.packets.store(self.packets.load(Relaxed) + packets as u64, Relaxed);
+    }
+}
+
 /// The queue. `clock` is the source's.
 pub struct Sink {
     clock: Clock,
     sojourns: Sojourns,
+    count: Arc<Taken>,
     /// Packets on their way back to the pool.
     taken: Vec<Handle>,
 }
 
 impl Sink {
     /// A sink, which looks at each packet's stamp.
-    pub fn new(clock: Clock, sojourns: Sojourns) -> Sink {
-        Sink { clock, sojourns, taken: Vec::with_capacity(BATCH_SIZE) }
+    pub fn new(clock: Clock, sojourns: Sojourns, count: Arc<Taken>) -> Sink {
+        Sink { clock, sojourns, count, taken: Vec::with_capacity(BATCH_SIZE) }
     }
 
     fn look<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) {
@@ -69,6 +87,9 @@ impl Sink {
 impl TransmitQueue for Sink {
     fn transmit(&mut self, packets: &mut Vec<Handle>) {
         self.look(packets.iter().map(|packet| frame_of(packet, &MBUF)));
+        if !packets.is_empty() {
+            self.count.add(packets.len());
+        }
         MBUF.free(packets);
     }
 
@@ -80,6 +101,7 @@ impl TransmitQueue for Sink {
         };
         batch.append_to(mask, &mut self.taken);
         let n = self.taken.len();
+        self.count.add(n);
         self.look(self.taken.iter().map(|packet| frame_of(packet, &MBUF)));
         MBUF.free(&mut self.taken);
         n
