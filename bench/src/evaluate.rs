@@ -11,7 +11,9 @@
 
 mod benches;
 mod changes;
+mod child;
 mod figures;
+mod layout;
 mod lookups;
 mod moonroute;
 mod mswitch;
@@ -21,15 +23,19 @@ mod page;
 mod published;
 mod rivals;
 mod schemes;
+mod simulated;
 mod snabb;
 mod stand;
 mod store;
 
 use crate::machine::{Hugepages, Machine};
 use anyhow::{Context as _, Result, ensure};
+pub use child::{NAME as CHILD, RigArgs, serve as serve_rig};
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use figures::{FIGURES, Figure};
 use outcome::Outcome;
+use perigee_fib::structures;
 use stand::Stand;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -57,18 +63,54 @@ pub struct EvaluateArgs {
     /// List the figures
     #[arg(long)]
     list: bool,
-    /// Reserve this many hugepages of 2 MB first, and give them back (root only)
-    #[arg(long, value_name = "N")]
-    hugepages: Option<u64>,
     /// A routing table for the figures with a real one: a prefix a line, plain or .gz
     #[arg(long, value_name = "FILE")]
     routes: Option<PathBuf>,
+    /// Only this lookup structure, in the figures that compare several (repeatable)
+    #[arg(long = "structure", value_name = "NAME", value_delimiter = ',', value_parser = PossibleValuesParser::new(structure_names()))]
+    structures: Vec<String>,
+    /// Only this scheme, in the figure `schemes` (repeatable)
+    #[arg(long = "scheme", value_name = "NAME", value_delimiter = ',', value_parser = schemes::NAMES)]
+    schemes: Vec<String>,
+    /// Only this layout, in the figure `layout` (repeatable)
+    #[arg(long = "layout", value_name = "NAME", value_delimiter = ',', value_parser = layout::NAMES)]
+    layouts: Vec<String>,
+    /// Reserve this many hugepages of 2 MB first, and give them back (root only)
+    #[arg(long, value_name = "N")]
+    hugepages: Option<u64>,
     /// Another program with DPDK beside perigee in moonroute-rivals, as `./x bench forward` takes it; may be repeated
     #[arg(long = "peer", value_name = "NAME=COMMAND")]
     peers: Vec<String>,
     /// A built Snabb, or its tree: perigee and Snabb take turns in snabb-chains (root only)
     #[arg(long, env = "SNABB", value_name = "PATH")]
     snabb: Option<PathBuf>,
+}
+
+fn structure_names() -> Vec<&'static str> {
+    structures::IPV4.iter().map(|structure| structure.name).collect()
+}
+
+impl EvaluateArgs {
+    /// What this figure is narrowed to, or measured with, in the command line's words.
+    fn narrowed(&self, figure: &str) -> String {
+        let mut words = Vec::new();
+        let mut add = |flag: &str, values: &[String]| {
+            words.extend(values.iter().map(|value| format!("--{flag} {value}")));
+        };
+        match figure {
+            "schemes" => add("scheme", &self.schemes),
+            "moonroute-rivals" => add("peer", &self.peers),
+            "layout" => add("layout", &self.layouts),
+            "moonroute-routes" | "moonroute-clock" | "mswitch-breakdown" => add("structure", &self.structures),
+            _ => {}
+        }
+        let with_routes =
+            ["mswitch-breakdown", "mswitch-io-lookup", "moonroute-rivals", "moonroute-changes", "mswitch-lookups"];
+        let file = |flag: &str, file: &PathBuf| format!("--{flag} {}", file.display());
+        words.extend(self.routes.iter().filter(|_| with_routes.contains(&figure)).map(|name| file("routes", name)));
+        words.extend(self.snabb.iter().filter(|_| figure == "snabb-chains").map(|name| file("snabb", name)));
+        words.join(" ")
+    }
 }
 
 /// Runs it.
@@ -84,8 +126,12 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<ExitCode> {
     let _hugepages = Hugepages::reserve(args.hugepages, PAGES as u32)?;
     let mut stand = Stand::new(args.quick)?;
     (stand.routes, stand.peers, stand.snabb) = (args.routes.clone(), args.peers.clone(), args.snabb.clone());
+    stand.structures.clone_from(&args.structures);
+    stand.schemes.clone_from(&args.schemes);
+    stand.layouts.clone_from(&args.layouts);
     for (number, figure) in (1..).zip(&wanted) {
-        if !args.again && store.has(figure) {
+        let narrowed = args.narrowed(figure.name);
+        if !args.again && store.has(figure, &narrowed) {
             eprintln!("{} of {}: {} is there", number, wanted.len(), figure.name);
             continue;
         }
@@ -95,7 +141,9 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<ExitCode> {
         if let Some(why) = &outcome.left_out {
             eprintln!("  left out: {why}");
         }
-        store.keep(figure, &outcome, begun.elapsed()).with_context(|| format!("{} is not kept", figure.name))?;
+        store
+            .keep(figure, &outcome, &narrowed, begun.elapsed())
+            .with_context(|| format!("{} is not kept", figure.name))?;
     }
     let page = page::write(&store)?;
     println!("{}", page.display());
@@ -117,6 +165,7 @@ fn wanted(only: &[String]) -> Result<Vec<&'static Figure>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser as _;
     use std::collections::HashSet;
 
     #[test]
@@ -125,5 +174,29 @@ mod tests {
         assert_eq!(names.len(), FIGURES.len());
         assert_eq!(wanted(&[FIGURES[1].name.to_owned()]).unwrap().len(), 1);
         assert!(wanted(&["nonsense".to_owned()]).err().unwrap().to_string().contains(FIGURES[0].name));
+    }
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: EvaluateArgs,
+    }
+
+    #[test]
+    fn flags_narrow_the_figures_that_they_are_of() {
+        let parse =
+            |words: &[&str]| Command::try_parse_from([&["evaluate"], words].concat()).map(|command| command.args);
+        let args =
+            parse(&["--scheme", "masks", "--structure", "dxr20", "--structure", "auto", "--routes", "r.gz"]).unwrap();
+        assert_eq!(args.narrowed("schemes"), "--scheme masks");
+        assert_eq!(args.narrowed("mswitch-breakdown"), "--structure dxr20 --structure auto --routes r.gz");
+        assert_eq!(
+            (args.narrowed("mswitch-ports"), args.narrowed("mswitch-lookups")),
+            ("".into(), "--routes r.gz".into())
+        );
+        for wrong in [["--scheme", "none"], ["--structure", "none"], ["--layout", "none"]] {
+            let error = parse(&wrong).err().unwrap().to_string();
+            assert!(error.contains("possible values"), "{error}");
+        }
     }
 }

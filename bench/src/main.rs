@@ -84,6 +84,9 @@ enum Command {
     Attack(attack::AttackArgs),
     /// The published evaluations that perigee descends from, repeated here
     Evaluate(evaluate::EvaluateArgs),
+    /// A rig in a process of its own; `evaluate` starts it
+    #[command(name = evaluate::CHILD, hide = true)]
+    EvaluateRig(evaluate::RigArgs),
     /// A router under traffic for long, while everything around it changes, flaps and dies
     Soak(soak::SoakArgs),
     /// CPU time of a worker and delays of packets by idle policy, at 0 to 100 % load
@@ -111,6 +114,7 @@ fn main() -> ExitCode {
         Command::SlowPath(args) => slowpath::slow_path(args),
         Command::Attack(args) => attack::attack(args),
         Command::Evaluate(args) => evaluate::evaluate(args),
+        Command::EvaluateRig(args) => evaluate::serve_rig(args),
         Command::Soak(args) => soak::soak(args),
         Command::Power(args) => power::power(args),
         Command::Scaling(args) => scaling::scaling(args),

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: MIT
 //! MoonRoute's figures.
 
+mod clock;
+mod routes;
+mod workers;
+
 use super::outcome::{Outcome, Picture, Table};
 use super::published;
 use super::stand::Stand;
 use anyhow::{Context as _, Result};
+pub use clock::clock;
 use perigee_rig::{Load, Process, Request, Rounds};
+pub use routes::routes;
+pub use workers::workers;
 
 /// Networks of most figures with a large table.
 const MANY: u32 = 1 << 20;
@@ -67,120 +74,12 @@ pub fn sizes(stand: &mut Stand) -> Result<Outcome> {
     Ok(outcome)
 }
 
-pub fn workers(stand: &mut Stand) -> Result<Outcome> {
-    let cores = stand.cores.clone();
-    let networks = [1, 1 << 16, MANY];
-    let requests: Vec<Request> = networks
-        .into_iter()
-        .flat_map(|networks| (1..=cores.len()).map(move |workers| (networks, workers)))
-        .map(|(networks, workers)| Request {
-            networks,
-            flows: workers as u32,
-            cores: cores[..workers].to_vec(),
-            ..stand.plain()
-        })
-        .collect();
-    let found = stand.rounds(&requests)?;
-    let mut outcome = Outcome {
-        data: Table::new(&["networks", "workers", "mpps", "of_one", "noise_percent"]),
-        raw: raw_table(&["networks", "workers"]),
-        published: vec![published::workers()],
-        ..Outcome::default()
-    };
-    let mut picture = Picture { title: "Workers".into(), x: "workers".into(), y: "Mpps".into(), ..Picture::default() };
-    for networks in networks {
-        let mut points: Vec<(f64, f64)> = Vec::new();
-        for (request, rounds) in requests.iter().zip(&found).filter(|(request, _)| request.networks == networks) {
-            let (workers, mpps) = (request.cores.len(), rounds.mpps());
-            points.push((workers as f64, mpps));
-            let of_one = mpps / points[0].1;
-            outcome.data.row(&[
-                &networks,
-                &workers,
-                &format!("{mpps:.3}"),
-                &format!("{of_one:.3}"),
-                &format!("{:.2}", rounds.noise_percent()),
-            ]);
-            raw(&mut outcome.raw, &[&networks, &workers], rounds);
-            if workers == cores.len() && workers > 1 {
-                outcome
-                    .says
-                    .push(format!("{networks} networks: {workers} workers forward {of_one:.2} times what one does."));
-            }
-        }
-        picture.lines.push((format!("{networks} networks"), points));
-    }
-    if cores.len() == 1 {
-        outcome.says.push("This process may use one core: several workers need as many.".into());
-    }
-    outcome.pictures.push(picture);
-    Ok(outcome)
-}
-
-pub fn routes(stand: &mut Stand) -> Result<Outcome> {
-    let networks: Vec<u32> = stand
-        .choose(&[0, 8, 12, 16, 18, 20], &[0, 4, 8, 10, 12, 14, 15, 16, 17, 18, 19, 20, 21, 22])
-        .iter()
-        .map(|bits| 1 << bits)
-        .collect();
-    let structures = ["auto", "dir24"];
-    let requests: Vec<Request> = structures
-        .into_iter()
-        .flat_map(|structure| networks.iter().map(move |networks| (structure, *networks)))
-        .map(|(structure, networks)| Request { networks, structure: structure.to_owned(), ..stand.plain() })
-        .collect();
-    let found = stand.rounds(&requests)?;
-    let mut outcome = Outcome {
-        data: Table::new(&["structure", "networks", "mpps", "ns", "table_bytes", "noise_percent"]),
-        raw: raw_table(&["structure", "networks"]),
-        published: vec![published::routes()],
-        ..Outcome::default()
-    };
-    let (x, title) = ("networks in use", "Routes in use".to_owned());
-    let mut picture = Picture { title, x: x.into(), y: "Mpps".into(), log_x: true, ..Picture::default() };
-    let mut memory = Picture {
-        title: "Memory of the lookup structure".into(),
-        x: x.into(),
-        y: "MB".into(),
-        log_x: true,
-        ..Picture::default()
-    };
-    for structure in structures {
-        let (mut points, mut bytes) = (Vec::new(), Vec::new());
-        for (request, rounds) in requests.iter().zip(&found).filter(|(request, _)| request.structure == structure) {
-            let (networks, mpps) = (f64::from(request.networks), rounds.mpps());
-            let size = rounds.samples.first().map_or(0, |sample| sample.table_bytes);
-            points.push((networks, mpps));
-            bytes.push((networks, size as f64 / 1e6));
-            outcome.data.row(&[
-                &structure,
-                &request.networks,
-                &format!("{mpps:.3}"),
-                &format!("{:.2}", 1e3 / mpps),
-                &size,
-                &format!("{:.2}", rounds.noise_percent()),
-            ]);
-            raw(&mut outcome.raw, &[&structure, &request.networks], rounds);
-        }
-        let (first, last) = (points[0].1, points[points.len() - 1].1);
-        outcome.says.push(format!(
-            "{structure}: {first:.1} Mpps with one network, {:.2} of that with {}.",
-            last / first,
-            networks[networks.len() - 1]
-        ));
-        picture.lines.push((structure.to_owned(), points));
-        memory.lines.push((structure.to_owned(), bytes));
-    }
-    outcome.pictures.extend([picture, memory]);
-    Ok(outcome)
-}
-
 /// Bursts, the same for both directions.
 fn bursts(stand: &Stand) -> (&'static [usize], &'static [usize]) {
     if stand.quick {
-        (&[1, 8, 32, 128], &[1, 32])
+        (&[1, 8, 32, 128], &[1, 32, 1024])
     } else {
-        (&[1, 2, 4, 8, 16, 32, 64, 128, 256], &[1, 8, 32, 128, 512])
+        (&[1, 2, 4, 8, 16, 32, 64, 128, 256], &[1, 8, 32, 128, 512, 1024])
     }
 }
 

@@ -1,37 +1,53 @@
 // SPDX-License-Identifier: MIT
 //! mSwitch+DXR's figures.
 
+mod io_lookup;
+mod ports;
+
 use super::moonroute::{raw, raw_table};
 use super::outcome::{Outcome, Picture, Table};
 use super::published;
 use super::stand::Stand;
 use anyhow::{Context as _, Result};
+pub use io_lookup::io_lookup;
 use perigee_fib::structures;
 use perigee_rig::{Idle, Load, Loop, Process, Request, Vantage};
+pub use ports::ports;
+
+/// Ports of the breakdown: packets leave by three of them at random, so that choosing one is work.
+const PORTS: u16 = 4;
 
 pub fn breakdown(stand: &mut Stand) -> Result<Outcome> {
     let all: Vec<&str> = structures::IPV4.iter().map(|structure| structure.name).collect();
-    let structures: Vec<&str> = if stand.quick { vec!["auto", "dir24", "dxr20"] } else { all };
+    let structures = stand.structures(&["auto", "dir24", "dxr20"], &all);
+    let (routes, table) = stand.full_table();
     let requests: Vec<Request> = structures
         .iter()
-        .flat_map(|structure| Vantage::ALL.iter().map(move |vantage| (*structure, *vantage)))
+        .flat_map(|structure| Vantage::ALL.iter().map(move |vantage| (structure, *vantage)))
         .map(|(structure, vantage)| Request {
             path: Loop::Until(vantage),
-            structure: structure.to_owned(),
+            structure: structure.clone(),
+            routes,
             networks: 1 << 20,
+            ports: PORTS,
             ..stand.plain()
         })
         .collect();
     let found = stand.rounds(&requests)?;
     let mut outcome = Outcome {
-        data: Table::new(&["structure", "until", "mpps", "ns", "step_ns", "noise_percent"]),
+        data: Table::new(&["structure", "until", "mpps", "ns", "step", "step_ns", "noise_percent"]),
         raw: raw_table(&["structure", "until"]),
         published: vec![published::breakdown()],
         ..Outcome::default()
     };
     let mut picture = Picture {
         title: "Time per packet up to each point".into(),
-        x: "point, in a packet's order".into(),
+        x: Vantage::ALL
+            .iter()
+            .enumerate()
+            .map(|(at, vantage)| format!("{at} {}", vantage.name()))
+            .collect::<Vec<_>>()
+            .join(", "),
         y: "ns".into(),
         ..Picture::default()
     };
@@ -48,21 +64,24 @@ pub fn breakdown(stand: &mut Stand) -> Result<Outcome> {
                 &vantage.name(),
                 &format!("{:.2}", rounds.mpps()),
                 &format!("{ns:.2}"),
+                &vantage.step(),
                 &format!("{:.2}", ns - before),
                 &format!("{:.2}", rounds.noise_percent()),
             ]);
             raw(&mut outcome.raw, &[structure, &vantage.name()], rounds);
             if vantage == Vantage::Lookup {
                 outcome.says.push(format!(
-                    "{structure}: the lookup takes {:.1} ns, receive and send {:.1}.",
+                    "{structure}: the lookup takes {:.1} ns, receive {:.1}, send {:.1}.",
                     ns - before,
-                    points[0].1
+                    points[0].1,
+                    points[1].1 - points[0].1
                 ));
             }
             before = ns;
         }
-        picture.lines.push(((*structure).to_owned(), points));
+        picture.lines.push((structure.clone(), points));
     }
+    outcome.says.push(format!("Destinations are drawn from the prefixes of {table}."));
     outcome.pictures.push(picture);
     Ok(outcome)
 }

@@ -41,6 +41,9 @@ pub struct Picture {
     pub y: String,
     pub log_x: bool,
     pub lines: Vec<(String, Vec<(f64, f64)>)>,
+    /// How many of the last lines were predicted and not measured; each has the colour of its own measured line, and dashes.
+    #[serde(default)]
+    pub predicted: usize,
 }
 
 impl Picture {
@@ -54,7 +57,10 @@ impl Picture {
                 .lines
                 .iter()
                 .enumerate()
-                .map(|(i, (name, points))| Line::nth(i, name, points.clone()))
+                .map(|(i, (name, points))| match i.checked_sub(self.lines.len().saturating_sub(self.predicted)) {
+                    Some(measured) => Line { dash: 1, ..Line::nth(measured, name, points.clone()) },
+                    None => Line::nth(i, name, points.clone()),
+                })
                 .collect(),
             marks: Vec::new(),
         }

@@ -9,7 +9,7 @@ fn line(name: &str, points: &[(f64, f64)]) -> (String, Vec<(f64, f64)>) {
 }
 
 fn picture(title: &str, x: &str, y: &str, log_x: bool, lines: Vec<(String, Vec<(f64, f64)>)>) -> Picture {
-    Picture { title: title.into(), x: x.into(), y: y.into(), log_x, lines }
+    Picture { title: title.into(), x: x.into(), y: y.into(), log_x, lines, ..Picture::default() }
 }
 
 fn at(xs: &[f64], ys: &[f64]) -> Vec<(f64, f64)> {
@@ -133,4 +133,38 @@ pub fn eight_cores(sizes: &[f64], link: f64) -> Picture {
         line(&format!("{cores} cores"), &points)
     });
     picture("Published: Eq. 5, cut at the links", "frame size, bytes", "Gbit/s on the wire", false, lines.collect())
+}
+
+/// Routes' misses and mispredictions are of the same runs.
+pub fn misses() -> Picture {
+    let networks: Vec<f64> = (16..=24).map(|bits| 2_f64.powi(bits)).collect();
+    let lines = vec![
+        line("L1, 32 KB", &at(&networks, &[3.42, 3.13, 3.66, 3.38, 3.18, 3.58, 3.68, 3.54, 3.39])),
+        line("L2, 256 KB", &at(&networks, &[0.44, 0.60, 0.70, 0.75, 0.77, 0.79, 0.91, 0.98, 1.01])),
+        line("L3, 8 MB", &at(&networks, &[0.022, 0.022, 0.022, 0.022, 0.023, 0.057, 0.45, 0.77, 0.92])),
+        line("branches", &at(&networks, &[0.13, 0.13, 0.14, 0.14, 0.14, 0.13, 0.13, 0.14, 0.14])),
+    ];
+    picture("Published: counted by the processor", "networks in use", "misses per packet", true, lines)
+}
+
+/// Two pictures, as they have two units.
+pub fn clock() -> Vec<Picture> {
+    let networks = [1.0, 2_f64.powi(20), 2_f64.powi(21), 2_f64.powi(24)];
+    let cycles = line("scales with the clock", &at(&networks, &[206.0, 214.0, 208.0, 221.0]));
+    let memory = line("does not scale", &at(&networks, &[4.0, 4.0, 10.0, 18.0]));
+    vec![
+        picture(
+            "Published: cycles, fitted over 1.6 to 3.2 GHz",
+            "networks in use",
+            "cycles per packet",
+            true,
+            vec![cycles],
+        ),
+        picture("Published: memory, of the same fit", "networks in use", "ns per packet", true, vec![memory]),
+    ]
+}
+
+pub fn io_lookup() -> Picture {
+    let lines = vec![line("radix tree", &[(0.0, 699.3), (1.0, 512.8)]), line("DXR", &[(0.0, 602.4), (1.0, 411.5)])];
+    picture("Published: FreeBSD, 3.2 GHz", "I/O: 0 default, 1 mSwitch", "ns per packet", false, lines)
 }

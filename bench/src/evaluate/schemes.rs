@@ -27,6 +27,9 @@ enum Scheme {
 const SCHEMES: [(&str, Scheme); 3] =
     [("arrays", Scheme::Arrays), ("masks", Scheme::Masks), ("drop-out", Scheme::DropOut)];
 
+/// The names of `--scheme`.
+pub const NAMES: [&str; 3] = [SCHEMES[0].0, SCHEMES[1].0, SCHEMES[2].0];
+
 /// Batches that take turns, so that the branches of one are not learned by heart.
 struct Scene {
     batches: Vec<Box<Batch>>,
@@ -146,11 +149,14 @@ pub fn scatter(stand: &mut Stand) -> Result<Outcome> {
         ..Picture::default()
     };
     let core = stand.cores[0];
+    let wanted = |(name, _): &(&str, Scheme)| stand.schemes.is_empty() || stand.schemes.iter().any(|one| one == name);
+    let schemes: Vec<(&str, Scheme)> = SCHEMES.into_iter().filter(wanted).collect();
+    let names: Vec<&str> = schemes.iter().map(|(name, _)| *name).collect();
     let run = move || {
         pin_current_thread(core)?;
         let mut all = Vec::new();
         for share in shares {
-            for (name, scheme) in SCHEMES {
+            for &(name, scheme) in &schemes {
                 let mut scene = Scene::new(share, batches)?;
                 let times: Vec<f64> = (0..passes).map(|_| scene.pass(scheme)).collect();
                 all.push((name, share, times));
@@ -159,7 +165,7 @@ pub fn scatter(stand: &mut Stand) -> Result<Outcome> {
         anyhow::Ok(all)
     };
     let found = std::thread::spawn(run).join().ok().context("the measuring thread panicked")??;
-    for (name, _) in SCHEMES {
+    for name in names {
         let mut points = Vec::new();
         for (_, share, times) in found.iter().filter(|(other, ..)| *other == name) {
             let mut sorted = times.clone();

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! Where figures are measured: a rig, its cores, and how thoroughly.
 
+use super::simulated::Simulated;
+use crate::table;
 use anyhow::{Context as _, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use perigee_dpdk::usable_cores;
-use perigee_rig::{Manner, Request, Rig, Rounds, Settings, in_rounds};
+use perigee_rig::{Manner, Request, Rig, Rounds, Routes, Settings, in_rounds};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,13 +16,29 @@ pub struct Stand {
     pub quick: bool,
     /// Cores for workers, the last of the machine first.
     pub cores: Vec<usize>,
-    /// A routing table for the figures with a real one.
+    /// A routing table for the figures with a real one; without it a synthetic table of the Internet's size.
     pub routes: Option<PathBuf>,
     /// Other programs to compare with, NAME=COMMAND.
     pub peers: Vec<String>,
     /// A built Snabb to compare with, or its tree.
     pub snabb: Option<PathBuf>,
+    /// Only these schemes, layouts and lookup structures, where a figure has several; none: all.
+    pub schemes: Vec<String>,
+    pub layouts: Vec<String>,
+    pub structures: Vec<String>,
+    /// What was simulated, by networks and structure.
+    pub simulated: HashMap<(u32, String), Simulated>,
     rig: Option<Rig>,
+}
+
+/// Are there enough hugepages for a rig?
+pub fn hugepages() -> bool {
+    let free = |text: String| {
+        let free = text.lines().find_map(|line| line.strip_prefix("HugePages_Free:"))?;
+        free.trim().parse::<u64>().ok()
+    };
+    let free = std::fs::read_to_string("/proc/meminfo").ok().and_then(free);
+    free.is_some_and(|free| 2 * free >= perigee_rig::MEMORY_MB)
 }
 
 impl Stand {
@@ -31,7 +50,19 @@ impl Stand {
         let mut cores = usable_cores();
         cores.reverse();
         ensure!(!cores.is_empty(), "this process may use no core");
-        Ok(Stand { quick, cores, routes: None, peers: Vec::new(), snabb: None, rig: None })
+        let none = Vec::new;
+        Ok(Stand {
+            quick,
+            cores,
+            routes: None,
+            peers: none(),
+            snabb: None,
+            schemes: none(),
+            layouts: none(),
+            structures: none(),
+            simulated: HashMap::new(),
+            rig: None,
+        })
     }
 
     /// The table, as words for another bench.
@@ -42,6 +73,25 @@ impl Stand {
     /// Of two lists the one for this run.
     pub fn choose<'a, T>(&self, quick: &'a [T], whole: &'a [T]) -> &'a [T] {
         if self.quick { quick } else { whole }
+    }
+
+    /// The lookup structures that were named, or else these.
+    pub fn structures(&self, quick: &[&str], whole: &[&str]) -> Vec<String> {
+        let these = || self.choose(quick, whole).iter().map(|&name| name.to_owned()).collect();
+        if self.structures.is_empty() { these() } else { self.structures.clone() }
+    }
+
+    /// Where routes of the Internet's size come from, and in words.
+    pub fn full_table(&self) -> (Routes, &'static str) {
+        match &self.routes {
+            Some(_) => (Routes::Given, "the table that was given"),
+            None => (Routes::Internet, "a synthetic table of 901,899 routes"),
+        }
+    }
+
+    /// Rounds, and seconds for repetitions.
+    pub fn thoroughness(&self) -> (u64, u64) {
+        if self.quick { (2, 20) } else { (5, 300) }
     }
 
     /// A worker on one core, as `perigee run` has it, saturated.
@@ -55,18 +105,18 @@ impl Stand {
     /// # Errors
     /// DPDK does not start, or a request is wrong.
     pub fn rounds(&mut self, requests: &[Request]) -> Result<Vec<Rounds>> {
+        let (rounds, patience) = self.thoroughness();
         let rig = match &mut self.rig {
             Some(rig) => rig,
             none => {
-                let huge = std::fs::read_to_string("/proc/meminfo").is_ok_and(|text| {
-                    let free = text.lines().find_map(|line| line.strip_prefix("HugePages_Free:"));
-                    free.and_then(|free| free.trim().parse::<u64>().ok())
-                        .is_some_and(|free| 2 * free >= perigee_rig::MEMORY_MB)
-                });
-                none.insert(Rig::new(Settings { hugepages: huge }).context("DPDK does not start")?)
+                let list = self.routes.as_deref().map(table::read).transpose()?;
+                let mut rig = Rig::new(Settings { hugepages: hugepages() }).context("DPDK does not start")?;
+                if let Some(list) = list {
+                    rig.give(list.v4);
+                }
+                none.insert(rig)
             }
         };
-        let (rounds, patience) = if self.quick { (2, 20) } else { (5, 300) };
         let manner = Manner { rounds, seed: 1, patience: Duration::from_secs(patience) };
         let style = ProgressStyle::with_template("  {bar:30} {pos}/{len} ({elapsed})");
         let bar = ProgressBar::new(rounds * requests.len() as u64);

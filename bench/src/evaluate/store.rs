@@ -22,6 +22,9 @@ pub struct Kept {
     /// With fewer points and rounds?
     pub quick: bool,
     pub seconds: f64,
+    /// What it was narrowed to, or measured with, by flags.
+    #[serde(default)]
+    pub narrowed: String,
     #[serde(flatten)]
     pub outcome: Outcome,
 }
@@ -65,16 +68,18 @@ impl Store {
         serde_json::from_str(&fs::read_to_string(self.folder.join(figure.name).join(OUTCOME)).ok()?).ok()
     }
 
-    /// Is it there, measured at least as thoroughly as is asked for now? What was left out is tried again.
-    pub fn has(&self, figure: &Figure) -> bool {
-        self.read(figure).is_some_and(|kept| kept.outcome.left_out.is_none() && (self.quick || !kept.quick))
+    /// Is it there, measured at least as thoroughly as is asked for now, and with the same flags? What was left out is tried again.
+    pub fn has(&self, figure: &Figure, narrowed: &str) -> bool {
+        let good =
+            |kept: Kept| kept.outcome.left_out.is_none() && (self.quick || !kept.quick) && kept.narrowed == narrowed;
+        self.read(figure).is_some_and(good)
     }
 
     /// Keeps an outcome.
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn keep(&self, figure: &Figure, outcome: &Outcome, took: Duration) -> Result<()> {
+    pub fn keep(&self, figure: &Figure, outcome: &Outcome, narrowed: &str, took: Duration) -> Result<()> {
         let folder = self.folder.join(figure.name);
         fs::create_dir_all(&folder)?;
         fs::write(folder.join("data.csv"), outcome.data.csv())?;
@@ -90,6 +95,7 @@ impl Store {
             name: figure.name.to_owned(),
             quick: self.quick,
             seconds: took.as_secs_f64(),
+            narrowed: narrowed.to_owned(),
             outcome: outcome.clone(),
         };
         // Last, and at once: what is interrupted before is measured again.
@@ -110,12 +116,14 @@ mod tests {
         let machine = Machine::this();
         let (figure, took) = (&FIGURES[0], Duration::from_secs(1));
         let quick = Store::open(folder.path(), &machine, true).unwrap();
-        assert!(!quick.has(figure));
-        quick.keep(figure, &Outcome::left_out("no core"), took).unwrap();
-        assert!(!quick.has(figure), "it is tried again");
-        quick.keep(figure, &Outcome::default(), took).unwrap();
-        assert!(quick.has(figure));
-        assert!(!Store::open(folder.path(), &machine, false).unwrap().has(figure), "a whole one was asked for");
+        assert!(!quick.has(figure, ""));
+        quick.keep(figure, &Outcome::left_out("no core"), "", took).unwrap();
+        assert!(!quick.has(figure, ""), "it is tried again");
+        quick.keep(figure, &Outcome::default(), "--scheme masks", took).unwrap();
+        assert!(quick.has(figure, "--scheme masks") && !quick.has(figure, ""), "a part is not the whole");
+        quick.keep(figure, &Outcome::default(), "", took).unwrap();
+        assert!(quick.has(figure, ""));
+        assert!(!Store::open(folder.path(), &machine, false).unwrap().has(figure, ""), "a whole one was asked for");
         let other = Machine { processor: "another".to_owned(), ..machine };
         assert!(Store::open(folder.path(), &other, true).err().unwrap().to_string().contains("do not mix"));
     }

@@ -149,9 +149,10 @@ impl Gauge {
     fn look(&self, now: u64) -> Look {
         let counters = &self.counters;
         let cpu = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from);
+        let beside = self.sources.iter().map(|count| count.beside.load(Relaxed)).sum();
         Look {
             now,
-            cpu: cpu.as_nanos() as u64,
+            cpu: (cpu.as_nanos() as u64).saturating_sub(beside),
             received: counters.received.get(),
             bursts: counters.bursts.get(),
             rounds: counters.rounds.get(),

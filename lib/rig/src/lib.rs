@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod devices;
 mod gauge;
 mod pauses;
 mod punts;
@@ -28,10 +29,10 @@ mod vantage;
 
 pub use arrivals::{Arrivals, Load, Process};
 pub use pauses::{Pauses, pauses};
-pub use request::{Idle, Loop, Request, Sample, Sojourn};
+pub use request::{Idle, Io, Lookups, Loop, Request, Routes, Sample, Sojourn};
 pub use rig::{MEMORY_MB, Rig, Settings};
 pub use rounds::{Manner, Rounds, in_rounds, noise_percent};
 pub use slow::slow_path_ns;
-pub use tables::{MOST_NETWORKS, PORTS};
+pub use tables::{MOST_NETWORKS, MOST_PORTS};
 pub use traffic::SIZES;
 pub use vantage::Vantage;

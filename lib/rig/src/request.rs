@@ -2,12 +2,15 @@
 //! What a rig is asked for, and what it answers.
 
 use crate::arrivals::Load;
-use crate::tables::MOST_NETWORKS;
+use crate::tables::{MOST_NETWORKS, MOST_PORTS};
 use crate::vantage::Vantage;
 use anyhow::{Result, ensure};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+
+/// Packets that may wait in transmit buffers: most of a rig's buffers.
+const MOST_WAITING: usize = 12_000;
 
 /// The loop that a worker runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +34,45 @@ pub enum Idle {
     Adaptive,
 }
 
+/// The routes that packets are forwarded by, and where packets are for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Routes {
+    /// A /24 network each; packets are for all of them.
+    #[default]
+    Networks,
+    /// A synthetic table of the Internet's size and shape; packets are for so many of its prefixes.
+    Internet,
+    /// The prefixes that the rig was given ([`crate::Rig::give`]); packets are for so many of them.
+    Given,
+}
+
+/// How a burst's destinations are looked up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Lookups {
+    /// Together, so that their cache misses overlap.
+    #[default]
+    Burst,
+    /// One after the other.
+    Single,
+}
+
+/// Where packets come from and go to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Io {
+    /// Sources and sinks in memory.
+    #[default]
+    Memory,
+    /// The rig's devices ([`crate::Rig::open`]).
+    Devices,
+}
+
+fn two_ports() -> u16 {
+    2
+}
+
 /// A measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Request {
@@ -42,12 +84,21 @@ pub struct Request {
     pub flows: u32,
     /// Do flows go both ways, by turns? Else all come in by the first port.
     pub two_way: bool,
+    /// Ports, 2 to 64. Packets come in by the first one (two ways: by the first two) and leave by the others at random.
+    #[serde(default = "two_ports")]
+    pub ports: u16,
     /// Bytes of a frame, check sequence included.
     pub frame_size: u16,
-    /// Networks that packets are for, each with a route.
+    /// Networks, or prefixes, that packets are for.
     pub networks: u32,
+    #[serde(default)]
+    pub routes: Routes,
     /// The lookup structure.
     pub structure: String,
+    #[serde(default)]
+    pub lookups: Lookups,
+    #[serde(default)]
+    pub io: Io,
     /// Share of the packets that go to the slow path.
     pub punted: f64,
     /// Packets that a worker takes at once, at most.
@@ -77,9 +128,13 @@ impl Request {
             flows: cores.len() as u32,
             cores,
             two_way: false,
+            ports: 2,
             frame_size: 64,
             networks: 256,
+            routes: Routes::Networks,
             structure: "auto".to_owned(),
+            lookups: Lookups::Burst,
+            io: Io::Memory,
             punted: 0.0,
             burst: 32,
             transmit_burst: 32,
@@ -126,6 +181,7 @@ impl Request {
             "transmit burst: found {}, expected 1 to 1024",
             self.transmit_burst
         );
+        self.check_ports()?;
         ensure!(
             (1..=65_536).contains(&self.receive_ring),
             "receive ring: found {}, expected 1 to 65536",
@@ -136,6 +192,22 @@ impl Request {
         }
         ensure!((1..=100_000).contains(&self.windows), "windows: found {}, expected 1 to 100000", self.windows);
         ensure!(self.time.as_nanos() > self.windows as u128, "time: found {:?}, expected more", self.time);
+        Ok(())
+    }
+
+    fn check_ports(&self) -> Result<()> {
+        ensure!((2..=MOST_PORTS).contains(&self.ports), "ports: found {}, expected 2 to {MOST_PORTS}", self.ports);
+        let waiting = (usize::from(self.ports) - 1) * self.transmit_burst * self.cores.len();
+        ensure!(
+            waiting <= MOST_WAITING,
+            "ports, transmit burst and cores: found {}, {} and {}, so that {waiting} packets may wait; expected at most {MOST_WAITING}",
+            self.ports,
+            self.transmit_burst,
+            self.cores.len()
+        );
+        ensure!(!self.two_way || self.routes == Routes::Networks, "two ways: expected routes = \"networks\"");
+        let one = self.cores.len() == 1 && !self.two_way && self.load == Load::Saturated;
+        ensure!(self.io == Io::Memory || one, "devices: expected one core, one way, saturated");
         Ok(())
     }
 
@@ -225,8 +297,14 @@ pub struct Sample {
     pub lost: u64,
     /// Share of the packets that found their ring full, of each window.
     pub lost_of_windows: Vec<f64>,
+    /// Packets that workers received, from start to end: warm-up and what followed the last window included.
+    #[serde(default)]
+    pub total: u64,
     /// Packets taken at once, mean.
     pub batch: f64,
+    /// Packets sent at once, mean, from start to end. 0: by devices.
+    #[serde(default)]
+    pub sent_batch: f64,
     /// Nanoseconds of a round, mean: with nothing to do, of an idle poll.
     pub round_ns: f64,
     /// Times that workers slept.
@@ -276,9 +354,22 @@ mod tests {
             (Request { burst: 257, ..good.clone() }, "burst: found 257"),
             (Request { load: Load::Paced { pps: f64::NAN, process: crate::Process::Poisson }, ..good.clone() }, "NaN"),
             (Request { two_way: true, networks: 1, ..good.clone() }, "expected 2 to"),
+            (Request { ports: 1, ..good.clone() }, "ports: found 1, expected 2 to 64"),
+            (Request { ports: 65, ..good.clone() }, "ports: found 65"),
+            (Request { ports: 64, transmit_burst: 1024, ..good.clone() }, "expected at most 12000"),
+            (Request { two_way: true, routes: Routes::Internet, ..good.clone() }, "expected routes"),
+            (Request { io: Io::Devices, ..good.clone() }, "expected one core"),
         ] {
             let error = bad.check().unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
+    }
+    #[test]
+    fn a_request_without_what_came_later_is_as_it_was() {
+        let mut json = serde_json::to_value(Request::new(vec![3])).unwrap();
+        for name in ["ports", "routes", "lookups", "io"] {
+            assert!(json.as_object_mut().unwrap().remove(name).is_some());
+        }
+        assert_eq!(serde_json::from_value::<Request>(json).unwrap(), Request::new(vec![3]));
     }
 }

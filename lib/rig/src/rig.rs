@@ -2,12 +2,13 @@
 //! The rig: workers on threads of their own, from their start to what they counted.
 
 use crate::arrivals::{Arrivals, Load};
+use crate::devices::{Devices, Feed};
 use crate::gauge::{Gauge, Look, Times};
 use crate::punts::drained;
-use crate::request::{Idle, Loop, Request, Sample, Sojourn};
-use crate::sink::{Sink, Sojourns};
-use crate::source::Source;
-use crate::tables::{self, PORTS};
+use crate::request::{Idle, Io, Lookups, Loop, Request, Routes, Sample, Sojourn};
+use crate::sink::{Sink, Sojourns, Taken};
+use crate::source::{Count, Source};
+use crate::tables;
 use crate::traffic::Traffic;
 use crate::vantage;
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -16,9 +17,11 @@ use perigee_dpdk::{Clock, Eal, EalConfig, Hugepages, MBUF, MbufPool, PoolConfig,
 use perigee_fib::{Published, Subscriber};
 use perigee_lua::{Budgets, Script, Scripts, thread};
 use perigee_modules::{Context, Counters, CustomReasons, MODULES, PuntSink, Punted, Tables, all_reasons};
-use perigee_packet::{Pool as _, TransmitBuffer};
+use perigee_net::Prefix4;
+use perigee_packet::{Pool as _, ReceiveQueue, TransmitBuffer, TransmitQueue};
 use perigee_worker::{Receiver, Stop, Worker, WorkerParts, native};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -27,6 +30,8 @@ use std::time::{Duration, Instant};
 const BUFFERS: u32 = 16_383;
 /// Memory for them, in MB.
 pub const MEMORY_MB: u64 = 96;
+/// Bytes of lookup structures that are kept at most.
+const MOST_TABLES: usize = 512 << 20;
 /// How long a worker may take beyond what it was asked for.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -41,16 +46,23 @@ pub struct Settings {
 pub struct Rig {
     eal: Eal,
     pool: Arc<MbufPool>,
-    /// Tables by networks, ways, structure and seed.
-    tables: HashMap<(u32, bool, String, u64), Made>,
+    /// Tables by what they are made of.
+    tables: HashMap<Key, Made>,
+    /// The prefixes of [`Routes::Given`], and of [`Routes::Internet`], once they are asked for.
+    given: Vec<Prefix4>,
+    internet: Vec<Prefix4>,
+    devices: Option<Devices>,
     /// The reference on so many cores at its fastest, in million packets per second.
     pub(crate) fastest: HashMap<usize, f64>,
 }
 
-/// Networks, the tables with their routes, and the bytes of the lookup structure.
+/// Networks, ways, structure, seed, ports, routes, lookups.
+type Key = (u32, bool, String, u64, u16, Routes, Lookups);
+
+/// Where packets are for, the tables with routes there, and the bytes of the lookup structure.
 #[derive(Clone)]
 struct Made {
-    networks: Arc<Vec<u32>>,
+    destinations: Arc<Vec<Prefix4>>,
     tables: SharedTables,
     bytes: usize,
 }
@@ -62,7 +74,7 @@ fn subscribe(tables: &SharedTables) -> Subscriber<Tables> {
     tables.lock().unwrap_or_else(PoisonError::into_inner).subscribe()
 }
 
-/// A new VM is tried out on nothing: no packet comes from there.
+/// Where no packet goes: a new VM is tried out on nothing, and not every source has packets for the slow path.
 struct NoPunts;
 
 impl PuntSink for NoPunts {
@@ -78,6 +90,7 @@ struct Ready {
     gauge: Arc<Gauge>,
     sojourns: Sojourns,
     counters: Arc<Counters>,
+    sent: Arc<Taken>,
 }
 
 impl Rig {
@@ -89,7 +102,31 @@ impl Rig {
         let hugepages = if settings.hugepages { Hugepages::Yes } else { Hugepages::No };
         let eal = Eal::start(&EalConfig { hugepages, memory_mb: MEMORY_MB as u32, ..EalConfig::default() })?;
         let pool = MbufPool::new(&eal, PoolConfig { buffers: BUFFERS, ..PoolConfig::default() })?;
-        Ok(Rig { eal, pool, tables: HashMap::new(), fastest: HashMap::new() })
+        Ok(Rig {
+            eal,
+            pool,
+            tables: HashMap::new(),
+            given: Vec::new(),
+            internet: Vec::new(),
+            devices: None,
+            fastest: HashMap::new(),
+        })
+    }
+
+    /// Gives it the prefixes of [`Routes::Given`].
+    pub fn give(&mut self, prefixes: Vec<Prefix4>) {
+        self.given = prefixes;
+        self.tables.clear();
+    }
+
+    /// Opens the devices of [`Io::Devices`], as DPDK names them: the one by which packets are put on a wire, the router's first port at the
+    /// wire's other end, and the port that all leave by. The first two may be one that loops back, such as `net_ring0`.
+    ///
+    /// # Errors
+    /// One cannot be opened.
+    pub fn open(&mut self, feed: &str, first: &str, other: &str) -> Result<()> {
+        self.devices = Some(Devices::open(&self.eal, &self.pool, feed, first, other)?);
+        Ok(())
     }
 
     /// Measures.
@@ -102,23 +139,37 @@ impl Rig {
         for core in &request.cores {
             ensure!(usable.contains(core), "core {core} may not be used by this process; it may use {usable:?}");
         }
-        let Made { networks, tables, bytes } = self.tables(request)?;
+        let Made { destinations, tables, bytes } = self.tables(request)?;
         let stop = Stop::default();
         let clock = Clock::new();
         // Off the workers' cores, if there is another one.
         let other = usable.iter().copied().find(|core| !request.cores.contains(core));
         let eal = self.eal.clone();
-        let (punts, drain) = drained(request.cores.len(), move || {
+        let body = move || {
             let _registered = eal.register_thread();
             let _ = other.map(pin_current_thread);
-        })?;
-        let punts = punts.into_iter().map(|rings| Box::new(rings) as Box<dyn PuntSink>);
+        };
+        let (punts, drain): (Vec<Box<dyn PuntSink>>, _) = if request.punted > 0.0 {
+            let (rings, drain) = drained(request.cores.len(), body)?;
+            (rings.into_iter().map(|rings| Box::new(rings) as Box<dyn PuntSink>).collect(), Some(drain))
+        } else {
+            // Nothing would wake a slow path, either.
+            (request.cores.iter().map(|_| Box::new(NoPunts) as Box<dyn PuntSink>).collect(), None)
+        };
         let ready = punts
+            .into_iter()
             .enumerate()
-            .map(|(number, punts)| self.ready(request, number, punts, &networks, &tables, clock, &stop))
+            .map(|(number, punts)| self.ready(request, number, punts, &destinations, &tables, clock, &stop))
             .collect::<Result<Vec<_>>>()?;
-        let watched: Vec<_> =
-            ready.iter().map(|ready| (ready.gauge.clone(), ready.sojourns.clone(), ready.counters.clone())).collect();
+        let watched: Vec<_> = ready
+            .iter()
+            .map(|ready| Watched {
+                gauge: ready.gauge.clone(),
+                sojourns: ready.sojourns.clone(),
+                counters: ready.counters.clone(),
+                sent: ready.sent.clone(),
+            })
+            .collect();
         let scripts = match request.path {
             Loop::Native | Loop::Until(_) => None,
             Loop::Lua => {
@@ -130,11 +181,12 @@ impl Rig {
         let threads: Vec<_> = ready.into_iter().map(|ready| self.start(ready, request.path, scripts.clone())).collect();
         let deadline = Instant::now() + request.warm + request.time + PATIENCE;
         let mut ended = false;
-        while !watched.iter().all(|(gauge, ..)| gauge.is_over()) && !ended && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
+        while !watched.iter().all(|watched| watched.gauge.is_over()) && !ended && Instant::now() < deadline {
+            // Now and then: it may be the worker's core.
+            std::thread::sleep((request.time / 50).clamp(Duration::from_millis(1), Duration::from_millis(50)));
             ended = threads.iter().any(JoinHandle::is_finished);
         }
-        let over = watched.iter().all(|(gauge, ..)| gauge.is_over());
+        let over = watched.iter().all(|watched| watched.gauge.is_over());
         stop.request();
         for thread in threads {
             thread.join().map_err(|_| anyhow!("a worker panicked"))??;
@@ -154,15 +206,22 @@ impl Rig {
 
     /// The networks and tables that are asked for, made or kept.
     fn tables(&mut self, request: &Request) -> Result<Made> {
-        let key = (request.networks, request.two_way, request.structure.clone(), request.seed);
+        let Request { networks, two_way, structure, seed, ports, routes, lookups, .. } = request;
+        let key = (*networks, *two_way, structure.clone(), *seed, *ports, *routes, *lookups);
         if let Some(made) = self.tables.get(&key) {
             return Ok(made.clone());
         }
-        let networks = Arc::new(tables::networks(request.networks, request.seed));
-        let (tables, bytes) = tables::tables(&networks, request.two_way, &request.structure)?;
-        let made = Made { networks, tables: Arc::new(Mutex::new(Published::new(tables))), bytes };
-        // Large tables are many megabytes: one set at a time.
-        self.tables.clear();
+        if request.routes == Routes::Internet && self.internet.is_empty() {
+            self.internet = tables::internet();
+        }
+        let full = if request.routes == Routes::Given { &self.given } else { &self.internet };
+        let tables::Made { destinations, tables, bytes } = tables::make(request, full)?;
+        let tables = Arc::new(Mutex::new(Published::new(tables)));
+        let made = Made { destinations: Arc::new(destinations), tables, bytes };
+        // Measurements take turns, and a table takes a second to make.
+        if self.tables.values().map(|made| made.bytes).sum::<usize>() + bytes > MOST_TABLES {
+            self.tables.clear();
+        }
         self.tables.insert(key, made.clone());
         Ok(made)
     }
@@ -172,42 +231,39 @@ impl Rig {
         request: &Request,
         number: usize,
         punts: Box<dyn PuntSink>,
-        networks: &[u32],
+        destinations: &[Prefix4],
         tables: &SharedTables,
         clock: Clock,
         stop: &Stop,
     ) -> Result<Ready> {
-        let (sojourns, counters) = (Sojourns::new(), Arc::new(Counters::new(PORTS.into())));
+        let (sojourns, counters) = (Sojourns::new(), Arc::new(Counters::new(request.ports.into())));
         let (mut receivers, mut sources) = (Vec::new(), Vec::new());
-        for (port, flows) in (0..PORTS).zip(request.flows_of(number)).filter(|(_, flows)| *flows > 0) {
-            // Of networks behind the other port.
+        for (port, flows) in (0..2).zip(request.flows_of(number)).filter(|(_, flows)| *flows > 0) {
+            // Two ways: those that come in by this port.
             let step = if request.two_way { 2 } else { 1 };
-            let behind: Vec<u32> = networks.iter().skip(port.into()).step_by(step).copied().collect();
+            let behind: Vec<Prefix4> = destinations.iter().skip(port.into()).step_by(step).copied().collect();
             let seed = request.seed.wrapping_mul(1000) + 2 * number as u64 + u64::from(port);
             let traffic = Traffic::new(request.frame_size, tables::mac(port), &behind, request.punted, seed)?;
-            let arrivals = match request.load {
-                Load::Saturated => Arrivals::saturated(request.burst, seed),
-                Load::Paced { pps, process } => {
-                    let pps = pps * f64::from(flows) / f64::from(request.flows);
-                    Arrivals::new(pps, process, request.receive_ring, seed)
-                }
-            };
-            let wakes = request.idle == Idle::Adaptive;
-            let source =
-                Source::new(self.pool.clone(), port, Arc::new(traffic), number * 7919, arrivals, clock, wakes)?;
-            sources.push(source.count());
-            receivers.push(Receiver::new(Box::new(source)));
+            let (queue, count) = self.receive_queue(request, port, flows, number, traffic, seed, clock)?;
+            sources.push(count);
+            receivers.push(Receiver::new(queue));
         }
         let timeout = request.transmit_timeout.as_nanos() as u64;
-        let output = |_| {
-            Some(TransmitBuffer::new(Box::new(Sink::new(clock, sojourns.clone())), request.transmit_burst, timeout))
+        let sent = Arc::new(Taken::default());
+        let output = |port: u16| -> Result<_> {
+            let queue: Box<dyn TransmitQueue> = match (request.io, &self.devices) {
+                (Io::Devices, Some(devices)) if port > 0 => Box::new(devices.output()?),
+                _ => Box::new(Sink::new(clock, sojourns.clone(), sent.clone())),
+            };
+            Ok(Some(TransmitBuffer::new(queue, request.transmit_burst, timeout)))
         };
+        let outputs = (0..request.ports).map(output).collect::<Result<_>>()?;
         let gauge = Arc::new(Gauge::new(clock, counters.clone(), sojourns.clone(), sources, request));
         let asked = gauge.clone();
         let worker = Worker::new(WorkerParts {
             id: number,
             receivers,
-            outputs: (0..PORTS).map(output).collect(),
+            outputs,
             punts,
             tables: subscribe(tables),
             counters: counters.clone(),
@@ -221,7 +277,37 @@ impl Rig {
             clock: Arc::new(move || asked.now()),
             stop: stop.clone(),
         });
-        Ok(Ready { core: request.cores[number], worker, gauge, sojourns, counters })
+        Ok(Ready { core: request.cores[number], worker, gauge, sojourns, counters, sent })
+    }
+
+    /// What packets come from, and where it counts.
+    fn receive_queue(
+        &self,
+        request: &Request,
+        port: u16,
+        flows: u32,
+        number: usize,
+        traffic: Traffic,
+        seed: u64,
+        clock: Clock,
+    ) -> Result<(Box<dyn ReceiveQueue>, Arc<Count>)> {
+        if request.io == Io::Devices {
+            let devices = self.devices.as_ref().context("devices: none are open")?;
+            let feed = Feed::new(devices, self.pool.clone(), traffic)?;
+            let count = feed.count();
+            return Ok((Box::new(feed), count));
+        }
+        let arrivals = match request.load {
+            Load::Saturated => Arrivals::saturated(request.burst, seed),
+            Load::Paced { pps, process } => {
+                let pps = pps * f64::from(flows) / f64::from(request.flows);
+                Arrivals::new(pps, process, request.receive_ring, seed)
+            }
+        };
+        let wakes = request.idle == Idle::Adaptive;
+        let source = Source::new(self.pool.clone(), port, Arc::new(traffic), number * 7919, arrivals, clock, wakes)?;
+        let count = source.count();
+        Ok((Box::new(source), count))
     }
 
     fn start(&self, ready: Ready, path: Loop, scripts: Option<Arc<Scripts>>) -> JoinHandle<Result<()>> {
@@ -259,10 +345,16 @@ fn staging(tables: &SharedTables) -> Context {
     }
 }
 
-type Watched = (Arc<Gauge>, Sojourns, Arc<Counters>);
+/// A worker that is measured.
+struct Watched {
+    gauge: Arc<Gauge>,
+    sojourns: Sojourns,
+    counters: Arc<Counters>,
+    sent: Arc<Taken>,
+}
 
 fn sample(watched: &[Watched]) -> Sample {
-    let windows: Vec<Vec<Look>> = watched.iter().map(|(gauge, ..)| gauge.windows()).collect();
+    let windows: Vec<Vec<Look>> = watched.iter().map(|watched| watched.gauge.windows()).collect();
     let all = || windows.iter().flatten();
     let sum = |of: fn(&Look) -> u64| all().map(of).sum::<u64>();
     let share = |a: u64, b: u64| if b > 0 { a as f64 / b as f64 } else { 0.0 };
@@ -273,8 +365,8 @@ fn sample(watched: &[Watched]) -> Sample {
     let count = windows.iter().map(Vec::len).min().unwrap_or(0);
     let mut histogram: Option<Histogram<u64>> = None;
     let mut sojourns_of_windows = Vec::new();
-    for (_, sojourns, ..) in watched {
-        let Some((one, windows)) = sojourns.end() else { continue };
+    for worker in watched {
+        let Some((one, windows)) = worker.sojourns.end() else { continue };
         sojourns_of_windows.extend(windows);
         match &mut histogram {
             // They have the same bounds.
@@ -297,7 +389,13 @@ fn sample(watched: &[Watched]) -> Sample {
         offered: sum(|look| look.offered),
         lost: sum(|look| look.lost),
         lost_of_windows: (0..count).map(lost).collect(),
+        total: watched.iter().map(|watched| watched.counters.received.get()).sum(),
         batch: share(sum(|look| look.received), sum(|look| look.bursts)),
+        sent_batch: {
+            let sent =
+                |of: fn(&Taken) -> &AtomicU64| watched.iter().map(|watched| of(&watched.sent).load(Relaxed)).sum();
+            share(sent(|taken| &taken.packets), sent(|taken| &taken.bursts))
+        },
         round_ns: share(sum(|look| look.now), sum(|look| look.rounds)),
         sleeps: sum(|look| look.sleeps),
         gaps: sum(|look| look.gaps),
@@ -313,7 +411,7 @@ fn sample(watched: &[Watched]) -> Sample {
 
 fn modules(watched: &[Watched]) -> Vec<(String, f64)> {
     let times = |of: &dyn Fn(&Times) -> (u64, u64)| {
-        watched.iter().map(|(gauge, ..)| of(&gauge.times())).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+        watched.iter().map(|watched| of(&watched.gauge.times())).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
     };
     let mut all: Vec<(String, f64)> = Vec::new();
     for (index, module) in MODULES.iter().enumerate() {
@@ -330,7 +428,7 @@ fn modules(watched: &[Watched]) -> Vec<(String, f64)> {
 }
 
 fn reasons(watched: &[Watched]) -> Vec<(String, u64)> {
-    let packets = |reason| watched.iter().map(|(_, _, counters)| counters.reason_packets(reason)).sum::<u64>();
+    let packets = |reason| watched.iter().map(|watched| watched.counters.reason_packets(reason)).sum::<u64>();
     let of = |(reason, module, info): (_, &str, &perigee_modules::ReasonInfo)| {
         (format!("{module}.{}", info.name), packets(reason))
     };

@@ -6,7 +6,7 @@ use crate::traffic::Traffic;
 use anyhow::{Result, ensure};
 use nix::time::{ClockId, clock_gettime};
 use perigee_dpdk::pin_current_thread;
-use perigee_net::{InterfaceId, MacAddr};
+use perigee_net::{InterfaceId, MacAddr, Prefix4};
 use perigee_slowpath::{
     Assistant, Config, GroupPacket, Input, Limits, MulticastDecision, Output, RouteDecision, Routes, SlowPath, Time,
 };
@@ -66,7 +66,7 @@ fn judge(time: Duration) -> Result<f64> {
         ..Config::default()
     };
     let mut owner = SlowPath::new(config.clone());
-    for (id, interface) in tables::interfaces()?.iter() {
+    for (id, interface) in tables::interfaces(2)?.iter() {
         owner.handle(Time(0), Input::SetInterface { id, interface: interface.clone() }, &Back);
     }
     let mut assistant = Assistant::new(config.clone(), Arc::new(Limits::new(&config)));
@@ -91,7 +91,8 @@ fn judge(time: Duration) -> Result<f64> {
 }
 
 fn frames(mac: MacAddr) -> Result<Vec<Vec<u8>>> {
-    let traffic = Traffic::new(64, mac, &tables::networks(NETWORKS, 1), 1.0, 1)?;
+    let networks = tables::networks(NETWORKS, 1).into_iter().map(|network| Prefix4::new(network, 24));
+    let traffic = Traffic::new(64, mac, &networks.collect::<Result<Vec<_>, _>>()?, 1.0, 1)?;
     Ok(traffic.frames().take(TURN * 64).collect())
 }
 

@@ -26,6 +26,8 @@ pub struct Count {
     pub offered: AtomicU64,
     /// Those that found it full.
     pub lost: AtomicU64,
+    /// CPU time in ns that is the generator's and not the worker's.
+    pub beside: AtomicU64,
 }
 
 /// The queue.
@@ -135,7 +137,7 @@ impl ReceiveQueue for Source {
 impl Traffic {
     /// Writes the headers of an entry's packet, and a stamp behind them.
     #[inline(always)]
-    fn write(&self, frame: &mut [u8], entry: Entry, stamp: u64) {
+    pub(crate) fn write(&self, frame: &mut [u8], entry: Entry, stamp: u64) {
         let Some(frame) = frame.first_chunk_mut::<HEADERS>() else { return };
         *frame = self.template;
         frame[22] = entry.ttl;

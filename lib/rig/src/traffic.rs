@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! The packets of a source: IPv4 and UDP to random destinations in a number of networks, some of them for the slow path.
+//! The packets of a source: IPv4 and UDP to random destinations in a number of prefixes, some of them for the slow path.
 
 use crate::tables;
 use anyhow::{Result, ensure};
-use perigee_net::MacAddr;
+use perigee_net::{MacAddr, Prefix4};
 use perigee_packet::wire::{ethernet, ipv4, protocol, udp};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
@@ -43,11 +43,11 @@ pub struct Traffic {
 
 impl Traffic {
     /// Frames of `size` bytes, check sequence included, that come to the router's port with this MAC address, for one of `networks`
-    /// (each a /24) after the other in random order; a share of them, 0 to 1, has a TTL of 1.
+    /// after the other in random order; a share of them, 0 to 1, has a TTL of 1.
     ///
     /// # Errors
     /// A size or a share that is out of bounds, or no networks.
-    pub fn new(size: u16, mac: MacAddr, networks: &[u32], punted: f64, seed: u64) -> Result<Traffic> {
+    pub fn new(size: u16, mac: MacAddr, networks: &[Prefix4], punted: f64, seed: u64) -> Result<Traffic> {
         ensure!(SIZES.contains(&size), "frames of {size} bytes: expected {} to {}", SIZES.start(), SIZES.end());
         ensure!((0.0..=1.0).contains(&punted), "a share of {punted} for the slow path: expected 0 to 1");
         ensure!(!networks.is_empty(), "packets are for 0 networks: expected at least 1");
@@ -56,17 +56,23 @@ impl Traffic {
         let mut entries = Vec::with_capacity(rounds * networks.len());
         for _ in 0..rounds {
             for network in networks {
-                let destination = Ipv4Addr::from_bits(network | random.random_range(1..255));
+                let host = match u32::MAX.checked_shr(network.len().into()).unwrap_or(0) {
+                    0 => 0,
+                    // A link of two addresses has no others (RFC 3021).
+                    1 => random.random_range(0..=1),
+                    broadcast => random.random_range(1..broadcast),
+                };
+                let destination = Ipv4Addr::from_bits(network.addr() | host);
                 entries.push((destination, if random.random::<f64>() < punted { EXPIRED } else { TTL }));
             }
         }
         entries.shuffle(&mut random);
         let length = size - FCS;
-        let frame = |destination: Ipv4Addr, ttl: u8| -> Result<[u8; HEADERS]> {
+        let frame = |ttl: u8| -> Result<[u8; HEADERS]> {
             let mut frame = vec![0; length.into()];
             let ip = ethernet::emit(&mut frame, mac, tables::HOST_MAC, 0x0800)?;
-            let mut header =
-                ipv4::Repr::new(tables::HOST, destination, protocol::UDP, frame.len() - ip - ipv4::HEADER_LEN);
+            let length = frame.len() - ip - ipv4::HEADER_LEN;
+            let mut header = ipv4::Repr::new(tables::HOST, Ipv4Addr::UNSPECIFIED, protocol::UDP, length);
             header.ttl = ttl;
             header.emit(&mut frame[ip..])?;
             let udp = ip + ipv4::HEADER_LEN;
@@ -75,12 +81,13 @@ impl Traffic {
             udp::emit(&mut frame[udp..], 12_345, 9, payload)?;
             Ok(frame.first_chunk().copied().unwrap_or([0; HEADERS]))
         };
-        let template = frame(Ipv4Addr::UNSPECIFIED, TTL)?;
-        let entry = |(destination, ttl): (Ipv4Addr, u8)| -> Result<Entry> {
-            let frame = frame(destination, ttl)?;
-            Ok(Entry { destination: destination.octets(), checksum: [frame[24], frame[25]], ttl })
+        let (template, expired) = (frame(TTL)?, frame(EXPIRED)?);
+        let entry = |(destination, ttl): (Ipv4Addr, u8)| {
+            let without = if ttl == EXPIRED { &expired } else { &template };
+            let checksum = checksum_to([without[24], without[25]], destination);
+            Entry { destination: destination.octets(), checksum, ttl }
         };
-        let entries = entries.into_iter().map(entry).collect::<Result<_>>()?;
+        let entries = entries.into_iter().map(entry).collect();
         Ok(Traffic { length, template, entries })
     }
 
@@ -96,13 +103,23 @@ impl Traffic {
     }
 }
 
+/// A header's checksum with this destination, from the one with 0.0.0.0 (RFC 1624).
+fn checksum_to(without: [u8; 2], destination: Ipv4Addr) -> [u8; 2] {
+    let [a, b, c, d] = destination.octets();
+    let words = [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])];
+    let sum = words.into_iter().map(u32::from).sum::<u32>() + u32::from(!u16::from_be_bytes(without));
+    let sum = (sum & 0xffff) + (sum >> 16);
+    (!(((sum & 0xffff) + (sum >> 16)) as u16)).to_be_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn packets_have_right_checksums_and_cover_all_networks() {
-        let networks = tables::networks(300, 1);
+        let networks: Vec<Prefix4> =
+            tables::networks(300, 1).into_iter().map(|network| Prefix4::new(network, 24).unwrap()).collect();
         let traffic = Traffic::new(64, MacAddr([2, 0, 0, 0, 0, 0]), &networks, 0.1, 1).unwrap();
         assert!(traffic.entries.len() >= FEWEST && traffic.length == 60);
         let expired = traffic.entries.iter().filter(|entry| entry.ttl == EXPIRED).count() as f64;
@@ -111,7 +128,8 @@ mod tests {
         for (entry, frame) in traffic.entries.iter().zip(traffic.frames()) {
             let sum: u32 = frame[14..34].chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
             assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
-            *seen.entry(u32::from_be_bytes(entry.destination) & !0xff).or_insert(0) += 1;
+            let network = Prefix4::truncated(u32::from_be_bytes(entry.destination), 24).unwrap();
+            *seen.entry(network).or_insert(0) += 1;
         }
         assert_eq!(seen.len(), networks.len());
         assert!(networks.iter().all(|network| seen[network] >= FEWEST / networks.len()));
@@ -119,12 +137,14 @@ mod tests {
 
     #[test]
     fn what_is_out_of_bounds_is_refused() {
-        let new = |size, networks: &[u32], punted| Traffic::new(size, MacAddr::ZERO, networks, punted, 1).map(|_| ());
+        let network = Prefix4::new(1 << 24, 24).unwrap();
+        let new =
+            |size, networks: &[Prefix4], punted| Traffic::new(size, MacAddr::ZERO, networks, punted, 1).map(|_| ());
         for (size, networks, punted, says) in [
-            (63, &[1 << 24][..], 0.0, "63"),
-            (1519, &[1 << 24], 0.0, "1519"),
+            (63, &[network][..], 0.0, "63"),
+            (1519, &[network], 0.0, "1519"),
             (64, &[], 0.0, "0"),
-            (64, &[1 << 24], 1.5, "1.5"),
+            (64, &[network], 1.5, "1.5"),
         ] {
             let error = new(size, networks, punted).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Whole measurements. DPDK starts once per process, so they are one test.
 
-use perigee_rig::{Idle, Load, Loop, Manner, Process, Request, Rig, Settings, Vantage, in_rounds};
+use perigee_rig::{Idle, Io, Load, Lookups, Loop, Manner, Process, Request, Rig, Routes, Settings, Vantage, in_rounds};
 use std::time::Duration;
 
 #[test]
@@ -16,6 +16,22 @@ fn every_packet_is_accounted_for() {
         assert!(sample.mpps > 0.0 && sample.windows.len() == 3 && sample.batch == 32.0, "{path:?}: {sample:?}");
         assert!(sample.reasons.is_empty() && sample.sojourn.is_none() && sample.lost == 0, "{path:?}: {sample:?}");
     }
+    // What is freed at once is not sent, and nothing is left in the batch for the worker to find.
+    let sample = rig.measure(&Request { path: Loop::Until(Vantage::Taken), ..plain.clone() }).unwrap();
+    assert!(sample.mpps > 0.0 && sample.sent_batch == 0.0 && sample.reasons.is_empty(), "{sample:?}");
+    // The more ports, the fewer packets of a burst for each; transmit buffers wait for 16 all the same.
+    for (ports, two_way) in [(3, false), (64, false), (8, true)] {
+        let request = Request { ports, two_way, flows: 2, networks: 1000, transmit_burst: 16, ..plain.clone() };
+        let sample = rig.measure(&request).unwrap();
+        assert!(sample.reasons.is_empty() && sample.total > 0 && sample.sent_batch > 1.0, "{ports} ports: {sample:?}");
+    }
+    // A full table.
+    rig.give(["16.0.0.0/8", "16.1.0.0/16", "20.1.2.3/32"].map(|text| text.parse().unwrap()).to_vec());
+    for lookups in [Lookups::Burst, Lookups::Single] {
+        let sample = rig.measure(&Request { routes: Routes::Given, lookups, ..plain.clone() }).unwrap();
+        assert!(sample.mpps > 0.0 && sample.reasons.is_empty() && sample.sent_batch > 0.0, "{sample:?}");
+    }
+
     // Both ways, many networks, other frames.
     let both = Request { flows: 4, two_way: true, networks: 1000, frame_size: 1518, burst: 8, ..plain.clone() };
     let sample = rig.measure(&both).unwrap();
@@ -45,6 +61,13 @@ fn every_packet_is_accounted_for() {
 
     let error = rig.measure(&Request { cores: vec![100_000], ..plain.clone() }).unwrap_err().to_string();
     assert!(error.contains("core 100000 may not be used"), "{error}");
+    let error = rig.measure(&Request { io: Io::Devices, ..plain.clone() }).unwrap_err().to_string();
+    assert!(error.contains("none are open"), "{error}");
+    // A device that loops back, filled up whenever it is empty.
+    rig.open("net_ring0", "net_ring0", "net_null0").unwrap();
+    let sample = rig.measure(&Request { io: Io::Devices, ..plain.clone() }).unwrap();
+    assert!(sample.mpps > 0.0 && sample.reasons.is_empty() && sample.sent_batch == 0.0, "{sample:?}");
+
     let error = rig.measure(&Request { structure: "nonsense".to_owned(), ..plain }).unwrap_err().to_string();
     assert!(error.contains("expected one of"), "{error}");
 }
