@@ -26,7 +26,7 @@ pub fn write(store: &Store) -> Result<PathBuf> {
         h1 { "Published evaluations, repeated" }
         p class="dim" {
             (machine("processor")) ", " (store.machine["cores"]) " cores, " (machine("system")) ", " (machine("dpdk")) ". "
-            "Rates and times are those at the pace of the fastest reference beside them: the machine when others leave it alone; those of other benches are medians. Absolute figures of other machines do not compare; "
+            "Rates and times are those of the machine when others leave it alone (bench/README.md); those of other benches are medians. Absolute figures of other machines do not compare; "
             "shapes and ratios do."
         }
         p class="answer" { (there) " of " (FIGURES.len()) " figures were measured here." }

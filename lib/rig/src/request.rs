@@ -286,6 +286,9 @@ pub struct Sample {
     pub mpps: f64,
     /// The same in each window.
     pub windows: Vec<f64>,
+    /// The same of each worker alone.
+    #[serde(default)]
+    pub workers: Vec<Vec<f64>>,
     /// How fast the machine was meanwhile, of how fast it ever was: see `rounds.rs`. 0: nobody has looked.
     pub pace: f64,
     /// The same per second of time.

@@ -52,8 +52,8 @@ pub struct Rig {
     given: Vec<Prefix4>,
     internet: Vec<Prefix4>,
     devices: Option<Devices>,
-    /// The reference on so many cores at its fastest, in million packets per second.
-    pub(crate) fastest: HashMap<usize, f64>,
+    /// All references on so many cores, in million packets per second.
+    pub(crate) references: HashMap<usize, Vec<f64>>,
 }
 
 /// Networks, ways, structure, seed, ports, routes, lookups.
@@ -109,7 +109,7 @@ impl Rig {
             given: Vec::new(),
             internet: Vec::new(),
             devices: None,
-            fastest: HashMap::new(),
+            references: HashMap::new(),
         })
     }
 
@@ -382,6 +382,10 @@ fn sample(watched: &[Watched]) -> Sample {
         mpps: windows.iter().map(|looks| rate(looks, |look| look.cpu)).sum(),
         windows: (0..count)
             .map(|at| windows.iter().map(|looks| rate(&looks[at..=at], |look| look.cpu)).sum())
+            .collect(),
+        workers: windows
+            .iter()
+            .map(|looks| looks.iter().map(|look| rate(&[*look], |look| look.cpu)).collect())
             .collect(),
         pace: 0.0,
         wall_mpps: windows.iter().map(|looks| rate(looks, |look| look.now)).sum(),

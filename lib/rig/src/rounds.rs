@@ -4,7 +4,7 @@
 //! A core whose other hyperthread, cache or memory somebody else uses is slower, by up to a half, for a tenth of a second or for minutes at a time,
 //! and nothing but packets shows it: a loop of arithmetic runs at full speed while a worker does two thirds of its rate. So rates are
 //! those of a measurement's faster windows, and times those of its middle one. Each measurement also has a short **reference** before and behind it, the
-//! plain fast path on the same cores; the faster of both, over the fastest reference so far, is the **pace**. A measurement between two
+//! plain fast path on the same cores; the faster of both, over the fast ones of all references so far, is the **pace**. A measurement between two
 //! different references, or at a slow pace, is repeated while patience lasts. What is left of the pace is divided out: rates and times are those of
 //! the machine when others leave it alone. Paced loads are scaled beforehand, so that they stay the same share of what the core can do.
 //!
@@ -54,7 +54,7 @@ pub struct Manner {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rounds {
     pub samples: Vec<Sample>,
-    /// The fastest reference, in million packets per second.
+    /// The reference when others leave the machine alone, in million packets per second.
     pub reference: f64,
 }
 
@@ -66,8 +66,13 @@ impl Rounds {
         if !self.samples.iter().any(is_good) {
             return median(self.each());
         }
-        let mpps = |sample: &Sample| faster(&sample.windows) / pace(sample).clamp(NEARLY, 1.0);
-        self.samples.iter().map(mpps).fold(0.0, f64::max)
+        // Of each worker by itself: several cores are seldom left alone all at once.
+        let workers = self.samples.iter().map(|sample| sample.workers.len()).max().unwrap_or(0);
+        let mpps = |sample: &Sample, worker: usize| {
+            sample.workers.get(worker).map_or(0.0, |windows| faster(windows)) / pace(sample).clamp(NEARLY, 1.0 / NEARLY)
+        };
+        let fastest = |worker| self.samples.iter().map(|sample| mpps(sample, worker)).fold(0.0, f64::max);
+        (0..workers).map(fastest).sum()
     }
 
     /// The same of each round.
@@ -122,17 +127,27 @@ const SLOWER: f64 = 0.8;
 
 /// Of the faster windows: others disturb some of them.
 fn faster(windows: &[f64]) -> f64 {
-    let mut sorted = windows.to_vec();
+    quantile(windows, SLOWER)
+}
+
+/// The value that this share of all is smaller than; 0 of none.
+fn quantile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    sorted.get((SLOWER * windows.len() as f64) as usize).copied().unwrap_or(0.0)
+    sorted.get((share * values.len() as f64) as usize).copied().unwrap_or(0.0)
 }
 
 fn is_good(sample: &Sample) -> bool {
     pace(sample) >= FAST
 }
 
+/// Of all workers.
+fn all(sample: &Sample) -> f64 {
+    sample.workers.iter().map(|windows| faster(windows)).sum()
+}
+
 fn mpps(sample: &Sample) -> f64 {
-    faster(&sample.windows) / pace(sample)
+    all(sample) / pace(sample)
 }
 
 fn sojourn(sample: &Sample) -> Option<Sojourn> {
@@ -211,18 +226,18 @@ pub fn in_rounds(
 }
 
 impl Rig {
-    /// The fastest reference on so many cores, in million packets per second; 0: there was none.
+    /// The reference on so many cores when others leave them alone, in million packets per second: a tenth of all references are faster, as
+    /// the very fastest is a matter of luck. 0: there was none.
     pub fn fastest(&self, cores: usize) -> f64 {
-        self.fastest.get(&cores).copied().unwrap_or(0.0)
+        self.references.get(&cores).map_or(0.0, |all| quantile(all, 0.9))
     }
 
     /// The plain fast path on these cores, now, in million packets per second.
     fn reference(&mut self, cores: &[usize]) -> Result<f64> {
         let plain = Request::new(cores.to_vec());
         let request = Request { path: Loop::Native, warm: WARM, time: TIME, windows: WINDOWS, ..plain };
-        let mpps = faster(&self.measure(&request)?.windows);
-        let fastest = self.fastest.entry(cores.len()).or_default();
-        *fastest = fastest.max(mpps);
+        let mpps = all(&self.measure(&request)?);
+        self.references.entry(cores.len()).or_default().push(mpps);
         Ok(mpps)
     }
 
@@ -232,7 +247,7 @@ impl Rig {
 
     /// A measurement, with the faster of the references around it in place of its pace.
     fn beside_reference(&mut self, request: &Request) -> Result<Beside> {
-        if !self.fastest.contains_key(&request.cores.len()) {
+        if !self.references.contains_key(&request.cores.len()) {
             for _ in 0..if request.cores.len() > 1 { FIRST_OF_SEVERAL } else { FIRST } {
                 self.reference(&request.cores)?;
             }
@@ -264,7 +279,11 @@ mod tests {
 
     #[test]
     fn the_pace_is_divided_out() {
-        let sample = |mpps: f64, pace: f64| Sample { windows: vec![mpps, 1.0, mpps], pace, ..Sample::default() };
+        let sample = |mpps: f64, pace: f64| Sample {
+            workers: vec![vec![mpps, 1.0, mpps], vec![0.0]],
+            pace,
+            ..Sample::default()
+        };
         let rounds = Rounds { samples: vec![sample(10.0, 0.5), sample(19.0, 1.0), sample(18.0, 0.9)], reference: 50.0 };
         assert_eq!((rounds.each(), rounds.mpps()), (vec![20.0, 19.0, 20.0], 19.0));
         let slow = Rounds { samples: vec![sample(10.0, 0.5), sample(12.0, 0.8), sample(8.0, 0.5)], reference: 50.0 };
