@@ -28,7 +28,7 @@ mod snabb;
 mod stand;
 mod store;
 
-use crate::machine::{Hugepages, Machine};
+use crate::machine::{Hugepages, Interrupts, Machine};
 use anyhow::{Context as _, Result, ensure};
 pub use child::{NAME as CHILD, RigArgs, serve as serve_rig};
 use clap::Args;
@@ -36,14 +36,12 @@ use clap::builder::PossibleValuesParser;
 use figures::{FIGURES, Figure};
 use outcome::Outcome;
 use perigee_fib::structures;
+use perigee_rig::MEMORY_MB;
 use stand::Stand;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 use store::Store;
-
-/// MB of hugepages for packets.
-const PAGES: u64 = 96;
 
 /// Arguments of `./x evaluate`.
 #[derive(Args, Clone)]
@@ -66,7 +64,7 @@ pub struct EvaluateArgs {
     /// A routing table for the figures with a real one: a prefix a line, plain or .gz
     #[arg(long, value_name = "FILE")]
     routes: Option<PathBuf>,
-    /// Only this lookup structure, in the figures that compare several (repeatable)
+    /// Only this lookup structure, in moonroute-routes, -clock (the first one), -changes, mswitch-breakdown and -lookups (repeatable)
     #[arg(long = "structure", value_name = "NAME", value_delimiter = ',', value_parser = PossibleValuesParser::new(structure_names()))]
     structures: Vec<String>,
     /// Only this scheme, in the figure `schemes` (repeatable)
@@ -101,12 +99,15 @@ impl EvaluateArgs {
             "schemes" => add("scheme", &self.schemes),
             "moonroute-rivals" => add("peer", &self.peers),
             "layout" => add("layout", &self.layouts),
-            "moonroute-routes" | "moonroute-clock" | "mswitch-breakdown" => add("structure", &self.structures),
+            "moonroute-routes" | "moonroute-clock" | "moonroute-changes" | "mswitch-breakdown" | "mswitch-lookups" => {
+                add("structure", &self.structures);
+            }
             _ => {}
         }
         let with_routes =
             ["mswitch-breakdown", "mswitch-io-lookup", "moonroute-rivals", "moonroute-changes", "mswitch-lookups"];
-        let file = |flag: &str, file: &PathBuf| format!("--{flag} {}", file.display());
+        // Not where it is: the page may go to others.
+        let file = |flag: &str, file: &PathBuf| format!("--{flag} {}", file.file_name().unwrap_or_default().display());
         words.extend(self.routes.iter().filter(|_| with_routes.contains(&figure)).map(|name| file("routes", name)));
         words.extend(self.snabb.iter().filter(|_| figure == "snabb-chains").map(|name| file("snabb", name)));
         words.join(" ")
@@ -123,7 +124,8 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<ExitCode> {
     }
     let wanted = wanted(&args.only)?;
     let store = Store::open(&args.out, &Machine::this(), args.quick)?;
-    let _hugepages = Hugepages::reserve(args.hugepages, PAGES as u32)?;
+    let _hugepages = Hugepages::reserve(args.hugepages, MEMORY_MB as u32)?;
+    let mut interrupts = Interrupts::new()?;
     let mut stand = Stand::new(args.quick)?;
     (stand.routes, stand.peers, stand.snabb) = (args.routes.clone(), args.peers.clone(), args.snabb.clone());
     stand.structures.clone_from(&args.structures);
@@ -138,6 +140,8 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<ExitCode> {
         eprintln!("{} of {}: {}, {}", number, wanted.len(), figure.name, figure.title);
         let begun = Instant::now();
         let outcome = (figure.measure)(&mut stand).unwrap_or_else(|error| Outcome::left_out(&format!("{error:#}")));
+        // At the end of a figure: its processes and files are gone then. What was interrupted is not kept.
+        interrupts.check()?;
         if let Some(why) = &outcome.left_out {
             eprintln!("  left out: {why}");
         }
@@ -192,7 +196,7 @@ mod tests {
         assert_eq!(args.narrowed("mswitch-breakdown"), "--structure dxr20 --structure auto --routes r.gz");
         assert_eq!(
             (args.narrowed("mswitch-ports"), args.narrowed("mswitch-lookups")),
-            ("".into(), "--routes r.gz".into())
+            ("".into(), "--structure dxr20 --structure auto --routes r.gz".into())
         );
         for wrong in [["--scheme", "none"], ["--structure", "none"], ["--layout", "none"]] {
             let error = parse(&wrong).err().unwrap().to_string();

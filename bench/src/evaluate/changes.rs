@@ -67,10 +67,12 @@ pub fn changes(stand: &mut Stand) -> Result<Outcome> {
         ));
     }
     let mut words = benches::words(if stand.quick {
-        "churn --structures auto,dir24 --pairs 2 --resyncs 1 --seconds 0.5 --changes 20000"
+        "churn --pairs 2 --resyncs 1 --seconds 0.5 --changes 20000"
     } else {
-        "churn --structures auto,dir24,dxr20,poptrie --pairs 9 --resyncs 3"
+        "churn --pairs 9 --resyncs 3"
     });
+    let structures = stand.structures(&["auto", "dir24"], &["auto", "dir24", "dxr20", "poptrie"]);
+    words.extend(["--structures".to_owned(), structures.join(",")]);
     // Linux takes longer for a full table than everything else here.
     let small = if stand.quick && stand.routes.is_none() { Some(small_table()?) } else { None };
     match &small {

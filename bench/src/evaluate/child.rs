@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! A rig in a process of its own: where valgrind looks at it, or in namespaces with veth pairs. What is asked and answered are files in a folder.
 
-use super::stand::hugepages;
 use crate::isolated;
 use crate::table;
 use anyhow::{Context as _, Result, ensure};
@@ -66,7 +65,8 @@ pub fn serve(args: &RigArgs) -> Result<ExitCode> {
             world.ip(&format!("link set {end} addrgenmode none up"))?;
         }
     }
-    let mut rig = Rig::new(Settings { hugepages: ask.hugepages && hugepages() }).context("DPDK does not start")?;
+    let mut rig = Rig::new(Settings { hugepages: ask.hugepages && perigee_rig::enough_hugepages() })
+        .context("DPDK does not start")?;
     if args.veth {
         let device =
             |end: &str| format!("net_af_packet_{end},iface={end},framesz=2048,blocksz=65536,framecnt={PLACES}");

@@ -41,7 +41,7 @@ pub const FIGURES: &[Figure] = &[
         question: "Do n workers forward n times as much?",
         method: "1 to n saturated workers, each with a source and a sink of its own, one table; 1, 2^16 and 2^20 networks. To 8 workers a \
                  prediction, dashed: a packet takes longer by as much for each further worker as it did for the measured ones.",
-        published: "Linear: of 1 worker's rate, 2 workers have 0.976 each at 2.0 GHz, 3 have 1.002, 4 have 0.973 at 1.2 GHz.",
+        published: "Linear: of 1 worker's rate, 2 workers have 0.976 each at 2.0 GHz, 3 have 1.002 with 2^24 destinations, 4 have 0.973 at 1.2 GHz.",
         measure: moonroute::workers,
     },
     Figure {
@@ -190,7 +190,7 @@ pub const FIGURES: &[Figure] = &[
         name: "snabb-chains",
         from: "Snabb thesis, chains",
         title: "Chains of Snabb apps",
-        question: "What does an app more cost a packet, and who is faster?",
+        question: "What does each further app cost a packet, and who is faster?",
         method: "Source, 1 to 100 apps, sink, and the same between two DPDK ports in memory; 60 bytes, one thread, its CPU time. With --snabb perigee and \
                  Snabb take turns on one core.",
         published: "libmoon's rate was 1.16 and 1.25 times a full link of 10 Gbit/s with 1 app, on cards of 40 Gbit/s; with 10 apps about 1.4 times Snabb's; \

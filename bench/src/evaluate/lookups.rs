@@ -27,9 +27,9 @@ pub fn lookups(stand: &mut Stand) -> Result<Outcome> {
     if stand.cores.len() < 2 {
         return Ok(Outcome::left_out("several threads need two cores, and this process may use one"));
     }
-    let own = perigee_fib::structures::IPV4.iter().map(|structure| structure.name);
-    let structures: Vec<&str> = if stand.quick { vec!["auto", "dir24", "dxr20"] } else { own.collect() };
-    let subjects = [&LIMITS[..], &structures].concat().join(",");
+    let own: Vec<&str> = perigee_fib::structures::IPV4.iter().map(|structure| structure.name).collect();
+    let structures = stand.structures(&["auto", "dir24", "dxr20"], &own);
+    let subjects = format!("{},{}", LIMITS.join(","), structures.join(","));
     let (rounds, seconds) = if stand.quick { (7, 0.1) } else { (21, 0.2) };
     let mut words = benches::words(&format!("scaling --subjects {subjects} --rounds {rounds} --seconds {seconds}"));
     words.extend(stand.routes_words());

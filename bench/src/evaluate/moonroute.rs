@@ -144,8 +144,9 @@ pub fn latency(stand: &mut Stand) -> Result<Outcome> {
         .zip(&limits)
         .map(|(request, limit)| {
             // Of the time of day, in which the core is also taken away.
-            let wall = limit.samples.iter().map(|sample| sample.wall_mpps).fold(f64::INFINITY, f64::min);
-            Request { load: Load::Paced { pps: 0.9e6 * wall, process: Process::Poisson }, ..request.clone() }
+            let cpu = limit.samples.iter().map(|sample| sample.cpu).fold(0.0, f64::max);
+            let pps = 0.9e6 * limit.mpps() * cpu;
+            Request { load: Load::Paced { pps, process: Process::Poisson }, ..request.clone() }
         })
         .collect();
     let found = stand.rounds(&paced)?;
@@ -167,12 +168,11 @@ pub fn latency(stand: &mut Stand) -> Result<Outcome> {
     for transmit in transmit {
         let mut points = Vec::new();
         for (request, rounds) in paced.iter().zip(&found).filter(|(request, _)| request.transmit_burst == *transmit) {
-            let sample = rounds.best().context("no packet came back")?;
             let sojourn = rounds.sojourn().context("no packet came back")?;
             let Load::Paced { pps, .. } = request.load else { continue };
             points.push((request.burst as f64, sojourn.p50 / 1e3));
             let us = |ns: f64| format!("{:.2}", ns / 1e3);
-            let lost = 100.0 * sample.lost as f64 / sample.offered.max(1) as f64;
+            let lost = 100.0 * rounds.loss();
             outcome.data.row(&[
                 &request.burst,
                 transmit,

@@ -117,10 +117,11 @@ fn outcome(value: Value) -> Result<Outcome> {
     } else {
         outcome.says.extend(hops("Snabb, source, apps, sink", &snabb));
         let ratios: Vec<String> =
-            said.snabb.iter().filter_map(|row| Some(format!("{:.2} with {} apps", row.of_snabb?, row.n))).collect();
-        outcome
-            .says
-            .push(format!("perigee's rate as a multiple of Snabb's, in turn on one core: {}.", ratios.join(", ")));
+            said.snabb.iter().filter_map(|row| Some(format!("{:.2} with {}", row.of_snabb?, row.n))).collect();
+        outcome.says.push(format!(
+            "perigee's rate as a multiple of Snabb's, in turn on one core, by apps: {}.",
+            ratios.join(", ")
+        ));
         picture.lines.push(("Snabb: source, apps, sink".into(), snabb));
     }
     outcome.says.extend(said.left_out.iter().map(|why| format!("Left out: {why}.")));
@@ -143,7 +144,7 @@ fn ns_per_hop(points: &[(f64, f64)]) -> Option<f64> {
 fn hops(who: &str, points: &[(f64, f64)]) -> Option<String> {
     let (first, last, ns) = (points.first()?, points.last()?, ns_per_hop(points)?);
     Some(format!(
-        "{who}: {:.1} Mpps with {} app, {:.2} with {}; an app more costs a packet {ns:.2} ns.",
+        "{who}: {:.1} Mpps with {} app, {:.2} with {}; each further app costs a packet {ns:.2} ns.",
         first.1, first.0, last.1, last.0
     ))
 }
@@ -187,7 +188,7 @@ mod tests {
         assert_eq!(outcome.pictures[0].lines.len(), 2, "no line of Snabb's");
         let says = outcome.says.join(" ");
         assert!(says.contains("No Snabb was measured here") && says.contains("falls to 0.050 here"), "{says}");
-        assert!(says.contains("an app more costs a packet 1.60 ns"), "{says}");
+        assert!(says.contains("each further app costs a packet 1.60 ns"), "{says}");
     }
 
     #[test]
@@ -199,7 +200,7 @@ mod tests {
         let outcome = outcome(said).unwrap();
         assert_eq!(outcome.data.rows[0][4..], ["80.000", "1.550", "1.500", "1.600"]);
         let says = outcome.says.join(" ");
-        assert!(says.contains("1.55 with 1 apps") && says.contains("chain of 10: Snabb failed: it ended."), "{says}");
+        assert!(says.contains("1.55 with 1") && says.contains("chain of 10: Snabb failed: it ended."), "{says}");
         assert!(!says.contains("No Snabb") && says.contains("Left out: lwaftr"), "{says}");
     }
 

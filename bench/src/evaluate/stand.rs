@@ -31,16 +31,6 @@ pub struct Stand {
     rig: Option<Rig>,
 }
 
-/// Are there enough hugepages for a rig?
-pub fn hugepages() -> bool {
-    let free = |text: String| {
-        let free = text.lines().find_map(|line| line.strip_prefix("HugePages_Free:"))?;
-        free.trim().parse::<u64>().ok()
-    };
-    let free = std::fs::read_to_string("/proc/meminfo").ok().and_then(free);
-    free.is_some_and(|free| 2 * free >= perigee_rig::MEMORY_MB)
-}
-
 impl Stand {
     /// Nothing is started yet.
     ///
@@ -110,7 +100,8 @@ impl Stand {
             Some(rig) => rig,
             none => {
                 let list = self.routes.as_deref().map(table::read).transpose()?;
-                let mut rig = Rig::new(Settings { hugepages: hugepages() }).context("DPDK does not start")?;
+                let mut rig =
+                    Rig::new(Settings { hugepages: perigee_rig::enough_hugepages() }).context("DPDK does not start")?;
                 if let Some(list) = list {
                     rig.give(list.v4);
                 }

@@ -82,7 +82,9 @@ impl Machine {
             l3_bytes: cache(root, "3"),
             virtual_machine: has("hypervisor"),
             cores,
-            kernel: text("proc/sys/kernel/osrelease").map(|release| release.trim().to_owned()),
+            // Its numbers: what follows them is whose build it is.
+            kernel: text("proc/sys/kernel/osrelease")
+                .and_then(|release| Some(release.trim().split(['-', '+']).next()?.to_owned())),
             system: text("etc/os-release").and_then(|release| self::field(&release, '=', "PRETTY_NAME")),
             dpdk,
         }

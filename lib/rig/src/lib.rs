@@ -30,7 +30,7 @@ mod vantage;
 pub use arrivals::{Arrivals, Load, Process};
 pub use pauses::{Pauses, pauses};
 pub use request::{Idle, Io, Lookups, Loop, Request, Routes, Sample, Sojourn};
-pub use rig::{MEMORY_MB, Rig, Settings};
+pub use rig::{MEMORY_MB, Rig, Settings, enough_hugepages};
 pub use rounds::{Manner, Rounds, in_rounds, noise_percent};
 pub use slow::slow_path_ns;
 pub use tables::{MOST_NETWORKS, MOST_PORTS};

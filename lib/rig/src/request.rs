@@ -197,7 +197,9 @@ impl Request {
 
     fn check_ports(&self) -> Result<()> {
         ensure!((2..=MOST_PORTS).contains(&self.ports), "ports: found {}, expected 2 to {MOST_PORTS}", self.ports);
-        let waiting = (usize::from(self.ports) - 1) * self.transmit_burst * self.cores.len();
+        // Two ways, packets leave by all of them.
+        let outputs = usize::from(self.ports) - usize::from(!self.two_way);
+        let waiting = outputs * self.transmit_burst * self.cores.len();
         ensure!(
             waiting <= MOST_WAITING,
             "ports, transmit burst and cores: found {}, {} and {}, so that {waiting} packets may wait; expected at most {MOST_WAITING}",

@@ -35,6 +35,16 @@ const MOST_TABLES: usize = 512 << 20;
 /// How long a worker may take beyond what it was asked for.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Are enough hugepages free for a rig?
+pub fn enough_hugepages() -> bool {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let free = text.lines().find_map(|line| line.strip_prefix("HugePages_Free:")?.trim().parse::<u64>().ok());
+    let size = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Hugepagesize:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    free.zip(size).is_some_and(|(free, size)| free * size >= MEMORY_MB * 1024)
+}
+
 /// How a rig is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {

@@ -41,8 +41,8 @@ impl Sojourns {
     /// Begins, or begins anew; there will be at most so many turns.
     pub fn begin(&self, turns: usize) {
         let histogram = || Histogram::new_with_bounds(1, LONGEST, DIGITS).ok();
-        let taken = || Some(Times { before: histogram()?, now: histogram()?, windows: Vec::with_capacity(turns) });
-        *self.taken() = taken();
+        let times = |(before, now)| Times { before, now, windows: Vec::with_capacity(turns) };
+        *self.taken() = histogram().zip(histogram()).map(times);
     }
 
     /// A window ends, and the next one begins.

@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 
 /// Packets per second at which cores fall asleep in between.
 const SLEEPY: f64 = 20_000.0;
-/// Where a profile has how fast the machine was at its fastest: million packets per second of the plain fast path, by cores.
+/// Where a profile has how fast the machine was when others left it alone: million packets per second of the plain fast path, by cores.
 pub const REFERENCE: &str = "reference_mpps";
 /// Rate of links in memory, in Gbit/s: no limit.
 const MEMORY_GBPS: f64 = 10_000.0;
@@ -33,7 +33,7 @@ pub struct CalibrateArgs {
     /// The folder for points.csv, latency.csv and profile.json
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Fewer settings: half a minute instead of three
+    /// Fewer settings: two minutes instead of four, longer where others disturb the cores
     #[arg(long)]
     quick: bool,
     /// Cores at once, at most [default: all that this process may use]
@@ -45,7 +45,7 @@ pub struct CalibrateArgs {
     /// Seed of networks, arrivals and orders
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
-    /// Seconds that it may wait for cores that others disturb, for each kind of measurement
+    /// Seconds that it may spend on repeating what others disturbed, for each kind of measurement
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     patience: u64,
     /// The profile's name [default: the processor's]
@@ -76,7 +76,7 @@ struct Latency {
     p50_ns: f64,
     p90_ns: f64,
     p99_ns: f64,
-    lost: u64,
+    lost_share: f64,
 }
 
 /// Measures, fits, writes.
@@ -139,7 +139,7 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<ExitCode> {
     print(&text)
 }
 
-/// What is not service time: looks, wake-ups, pauses.
+/// What is not service time: looks, wake-ups, pauses, the slow path.
 fn router(bench: &mut Bench, pauses: &perigee_rig::Pauses) -> Result<Router> {
     let plain = Setting::plain();
     let poll_ns = bench.idle()?;
@@ -177,18 +177,18 @@ fn latencies(bench: &mut Bench, capacity: f64) -> Result<Vec<Latency>> {
         p50_ns: paced.sojourn.p50,
         p90_ns: paced.sojourn.p90,
         p99_ns: paced.sojourn.p99,
-        lost: paced.sample.lost,
+        lost_share: paced.loss,
     };
     Ok(paced.iter().zip(campaign::loads().into_iter().zip(&points)).map(row).collect())
 }
 
 fn csv(head: &[String], latencies: &[Latency]) -> String {
     let mut text: String = head.iter().map(|line| format!("# {line}\n")).collect();
-    text += "load,pps,packets,batch,mean_ns,p50_ns,p90_ns,p99_ns,lost\n";
-    for Latency { load, pps, packets, batch, mean_ns, p50_ns, p90_ns, p99_ns, lost } in latencies {
+    text += "load,pps,packets,batch,mean_ns,p50_ns,p90_ns,p99_ns,lost_share\n";
+    for Latency { load, pps, packets, batch, mean_ns, p50_ns, p90_ns, p99_ns, lost_share } in latencies {
         let _ = writeln!(
             text,
-            "{load},{pps:.0},{packets},{batch:.3},{mean_ns:.1},{p50_ns:.0},{p90_ns:.0},{p99_ns:.0},{lost}"
+            "{load},{pps:.0},{packets},{batch:.3},{mean_ns:.1},{p50_ns:.0},{p90_ns:.0},{p99_ns:.0},{lost_share:.5}"
         );
     }
     text

@@ -2,11 +2,13 @@
 //! `perigee predict verify --measure`: a profile at points that it has never seen.
 
 use super::calibrate::REFERENCE;
+use super::profiles::this_machine;
 use super::rig::{Bench, Paced};
 use crate::table::{print, rows};
 use anyhow::Result;
 use perigee_predict::campaign::{self, Setting};
 use perigee_predict::capacity::{Capacity, Traffic};
+use perigee_predict::machine::{Distance, Origin};
 use perigee_predict::profile::Pauses;
 use perigee_predict::traffic::Arrivals;
 use perigee_predict::{Profile, Router};
@@ -86,7 +88,8 @@ struct Verified {
     seed: u64,
     rounds: u64,
     points: Vec<Point>,
-    /// How fast the machine was at its fastest, of how fast it was when the profile was made, by cores: what was measured is scaled by it.
+    /// How fast the machine was when others left it alone, of how fast it was when the profile was made, by cores: what was measured is scaled
+    /// by it. Empty: the profile is another machine's, and nothing is scaled.
     pace: Vec<(u32, f64)>,
     mean_absolute_error_percent: f64,
     max_absolute_error_percent: f64,
@@ -118,7 +121,13 @@ fn capacity(profile: &Profile, setting: &Setting) -> Capacity {
     Capacity::new(&router, service, &traffic, setting.cores)
 }
 
-/// How fast the machine is now at its fastest, of how fast it was when the profile was made; 1 where a profile does not say.
+/// Was it measured on a machine with this processor? A profile that does not say is taken at its word.
+fn is_of_this_machine(profile: &Profile) -> bool {
+    let origin = Origin::of(profile, &profile.name);
+    origin.map_or(true, |origin| Distance::between(&this_machine(), &origin.machine).identity == 0)
+}
+
+/// How fast the machine is now when others leave it alone, of how fast it was when the profile was made; 1 where a profile does not say.
 fn pace(profile: &Profile, cores: u32, mpps: f64) -> f64 {
     let fit = profile.fit.as_ref().and_then(|fit| fit.get(REFERENCE)?.get(cores.to_string())?.as_f64());
     fit.filter(|then| *then > 0.0).map_or(1.0, |then| mpps / then)
@@ -134,8 +143,14 @@ pub fn verify(profile: &Profile, plan: &Plan) -> Result<ExitCode> {
     let mut bench = Bench::start(plan.cores, plan.manner)?;
     let settings = campaign::held_out(plan.points, bench.cores(), plan.manner.seed);
     let measured = bench.saturated("held out", &settings)?;
-    let paces: Vec<(u32, f64)> =
-        bench.references().iter().map(|(cores, mpps)| (*cores, pace(profile, *cores, *mpps))).collect();
+    // Loads need the pace of one core, which may not be among the points.
+    bench.saturated("reference", &[Setting::plain()])?;
+    let same_machine = is_of_this_machine(profile);
+    let paces: Vec<(u32, f64)> = match same_machine {
+        true => bench.references().iter().map(|(cores, mpps)| (*cores, pace(profile, *cores, *mpps))).collect(),
+        // Its speed is what a profile of another machine has to predict.
+        false => Vec::new(),
+    };
     let pace_of = |cores: u32| paces.iter().find(|(other, _)| *other == cores).map_or(1.0, |(_, pace)| *pace);
     let points: Vec<Point> = measured
         .iter()
@@ -260,9 +275,8 @@ fn tables(found: &Verified) -> String {
     let _ = writeln!(text, "\n{}", rows(&columns, &columns[1..], found.points.iter().map(line)).trim_fmt());
     let _ = writeln!(
         text,
-        "\nthe machine is at {} of the speed that it had when the profile was made; what was measured is scaled by that\n\
-         mean absolute error {:.2} %, worst {:.2} %; rounds of one point are {:.2} % from their median, on the mean",
-        found.pace.iter().map(|(cores, pace)| format!("{pace:.2} ({cores})")).collect::<Vec<_>>().join(", "),
+        "\n{}\nmean absolute error {:.2} %, worst {:.2} %; rounds of one point are {:.2} % from their median, on the mean",
+        paces_line(&found.pace),
         found.mean_absolute_error_percent,
         found.max_absolute_error_percent,
         found.noise_percent
@@ -274,6 +288,20 @@ fn tables(found: &Verified) -> String {
         text += &overloads_table(found);
     }
     text
+}
+
+fn paces_line(paces: &[(u32, f64)]) -> String {
+    if paces.is_empty() {
+        return "the profile is another machine's: nothing is scaled".to_owned();
+    }
+    let paces: Vec<String> = paces
+        .iter()
+        .map(|(cores, pace)| format!("{pace:.2} with {cores} core{}", if *cores == 1 { "" } else { "s" }))
+        .collect();
+    format!(
+        "the machine has this share of the speed that it had when the profile was made, and what was measured is scaled by it: {}",
+        paces.join(", ")
+    )
 }
 
 fn loads_table(found: &Verified) -> String {

@@ -24,16 +24,6 @@ pub struct Bench {
     manner: Manner,
 }
 
-/// Whether enough free hugepages are there.
-fn hugepages() -> bool {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let free = text.lines().find_map(|line| line.strip_prefix("HugePages_Free:")?.trim().parse::<u64>().ok());
-    let size = text
-        .lines()
-        .find_map(|line| line.strip_prefix("Hugepagesize:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    free.zip(size).is_some_and(|(free, size)| free * size >= perigee_rig::MEMORY_MB * 1024)
-}
-
 impl Bench {
     /// Starts DPDK. `most`: workers at once.
     ///
@@ -50,7 +40,7 @@ impl Bench {
             Some(most) => cores.truncate(most as usize),
             None => {}
         }
-        let huge = hugepages();
+        let huge = perigee_rig::enough_hugepages();
         if !huge {
             eprintln!(
                 "Packets are in ordinary memory, as fewer than {} MB of hugepages are free: sudo sysctl vm.nr_hugepages={}",

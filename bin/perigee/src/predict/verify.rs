@@ -40,7 +40,7 @@ pub struct VerifyArgs {
     /// `--measure`: how often each point is measured, in another order each time
     #[arg(long, value_name = "N", default_value_t = 5, requires = "measure")]
     rounds: u64,
-    /// `--measure`: seconds that it may wait for cores that others disturb
+    /// `--measure`: seconds that it may spend on repeating what others disturbed, for each kind of measurement
     #[arg(long, value_name = "SECONDS", default_value_t = 120, requires = "measure")]
     patience: u64,
     /// `--measure`: the seed that points are drawn with

@@ -38,7 +38,7 @@ fn xeon() -> Machine {
         l3_bytes: Some(60 << 20),
         virtual_machine: true,
         cores: 4,
-        kernel: Some("6.1.0-18-amd64".to_owned()),
+        kernel: Some("6.1.0".to_owned()),
         system: Some("Debian GNU/Linux 12 (bookworm)".to_owned()),
         dpdk: Some("DPDK 22.11.4".to_owned()),
     }
