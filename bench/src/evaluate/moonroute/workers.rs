@@ -35,6 +35,7 @@ pub fn workers(stand: &mut Stand) -> Result<Outcome> {
     let mut picture = Picture { title: "Workers".into(), x: "workers".into(), y: "Mpps".into(), ..Picture::default() };
     let mut predicted = Vec::new();
     for networks in networks {
+        let name = format!("{networks} network{}", if networks == 1 { "" } else { "s" });
         let mut points: Vec<(f64, f64)> = Vec::new();
         for (request, rounds) in requests.iter().zip(&found).filter(|(request, _)| request.networks == networks) {
             let (workers, mpps) = (request.cores.len(), rounds.mpps());
@@ -50,9 +51,7 @@ pub fn workers(stand: &mut Stand) -> Result<Outcome> {
             ]);
             raw(&mut outcome.raw, &[&networks, &workers], rounds);
             if workers == cores.len() && workers > 1 {
-                outcome
-                    .says
-                    .push(format!("{networks} networks: {workers} workers forward {of_one:.2} times what one does."));
+                outcome.says.push(format!("{name}: {workers} workers forward {of_one:.2} times what one does."));
             }
         }
         let line = predict(&points);
@@ -66,8 +65,8 @@ pub fn workers(stand: &mut Stand) -> Result<Outcome> {
                 &"predicted",
             ]);
         }
-        predicted.push((format!("predicted, {networks} networks"), line));
-        picture.lines.push((format!("{networks} networks"), points));
+        predicted.push((format!("predicted, {name}"), line));
+        picture.lines.push((name, points));
     }
     outcome.says.push(match cores.len() {
         1 => "This process may use one core: more workers than one are predicted as if none was in another's way.".to_owned(),
