@@ -33,7 +33,7 @@ pub struct CalibrateArgs {
     /// The folder for points.csv, latency.csv and profile.json
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Fewer settings: two minutes instead of four, longer where others disturb the cores
+    /// Half as many settings, in about half of the four minutes; longer where others disturb the cores
     #[arg(long)]
     quick: bool,
     /// Cores at once, at most [default: all that this process may use]
@@ -61,7 +61,10 @@ impl CalibrateArgs {
     fn command(&self) -> String {
         let cores = self.cores.map(|cores| format!(" --cores {cores}")).unwrap_or_default();
         let quick = if self.quick { " --quick" } else { "" };
-        format!("perigee predict calibrate --rounds {} --seed {}{cores}{quick}", self.rounds, self.seed)
+        format!(
+            "perigee predict calibrate --rounds {} --seed {} --patience {}{cores}{quick}",
+            self.rounds, self.seed, self.patience
+        )
     }
 }
 
