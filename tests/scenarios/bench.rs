@@ -272,7 +272,20 @@ fn devices_are_compared(world: &World) {
     let all: Value = serde_json::from_str(&run(command.arg("--json")).good().out).expect("JSON");
     let of_size = &all["sizes"][0];
     assert_eq!(of_size["loaded_rounds"].as_array().map(Vec::len), Some(6), "{all:#}");
-    assert!(of_size["loaded"][1]["forwarded_ratio"]["median"].as_f64() > Some(0.0), "{all:#}");
-    assert!(of_size["relaxed"][1]["p50_ratio"]["median_interval"].is_array(), "{all:#}");
+    let of_trusted_rounds = |samples: &str, figure: &str, ratio: &Value| {
+        let rounds = of_size[samples].as_array().expect("rounds");
+        let counts = |round: &&Value| {
+            let trusted = (0..2).all(|at| round[at]["spoiled"] == false && round[at][figure].is_number());
+            trusted && round[0][figure].as_f64() > Some(0.0)
+        };
+        let count = rounds.iter().filter(counts).count();
+        assert_eq!(ratio["count"].as_u64().unwrap_or(0), count as u64, "{all:#}");
+        assert_eq!(ratio["median_interval"].is_array(), count >= 6, "{all:#}");
+        count
+    };
+    // On a busy machine, trials of some rounds may not be trusted: they are left out, and fewer than six have no interval.
+    let loaded = of_trusted_rounds("loaded_rounds", "forwarded_pps", &of_size["loaded"][1]["forwarded_ratio"]);
+    let relaxed = of_trusted_rounds("relaxed_rounds", "p50_ns", &of_size["relaxed"][1]["p50_ratio"]);
+    assert!(loaded > 0 && relaxed > 0, "no round may be trusted: {all:#}");
     wait_until("all processes to end", || world.processes().is_empty());
 }
