@@ -82,8 +82,8 @@ pub const FIGURES: &[Figure] = &[
         from: "MoonRoute, Fig. 13",
         title: "Latency at 90 % load",
         question: "What do large bursts cost in time?",
-        method: "Poisson arrivals at 90 % of the throughput found for the same bursts in the same run; from arrival in the receive ring to \
-                 hand-over to the transmit device. The wire and the devices are not in it, so shapes compare, microseconds do not.",
+        method: "Poisson arrivals at 90 % of the throughput found for the same bursts right before, and right behind to see whether it is still \
+                 the same; from arrival in the receive ring to hand-over to the transmit device. The wire and the devices are not in it, so shapes compare, microseconds do not.",
         published: "With transmit bursts of 8 flat to receive bursts of 16, growing beyond (median 10.8 us at 1, 18.8 at 128, 49.0 at 1024); with \
                     128 large at both ends.",
         measure: moonroute::latency,

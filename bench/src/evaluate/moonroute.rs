@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result};
 pub use clock::clock;
 use perigee_rig::{Load, Process, Request, Rounds};
 pub use routes::routes;
+use std::time::Duration;
 pub use workers::workers;
 
 /// Networks of most figures with a large table.
@@ -133,21 +134,14 @@ pub fn batches(stand: &mut Stand) -> Result<Outcome> {
 
 pub fn latency(stand: &mut Stand) -> Result<Outcome> {
     let (receive, transmit) = bursts(stand);
-    let plain =
-        |stand: &Stand, burst, transmit_burst| Request { burst, transmit_burst, receive_ring: 1024, ..stand.plain() };
-    let pairs: Vec<(usize, usize)> =
-        transmit.iter().flat_map(|transmit| receive.iter().map(move |receive| (*receive, *transmit))).collect();
-    let saturated: Vec<Request> = pairs.iter().map(|(receive, transmit)| plain(stand, *receive, *transmit)).collect();
-    let limits = stand.rounds(&saturated)?;
-    let paced: Vec<Request> = saturated
+    // Short, so that the core stays as fast as it was right before.
+    let time = Duration::from_millis(200);
+    let load = Load::Share { share: 0.9, process: Process::Poisson };
+    let plain = Request { load, receive_ring: 1024, time, ..stand.plain() };
+    let paced: Vec<Request> = transmit
         .iter()
-        .zip(&limits)
-        .map(|(request, limit)| {
-            // Of the time of day, in which the core is also taken away.
-            let cpu = limit.samples.iter().map(|sample| sample.cpu).fold(0.0, f64::max);
-            let pps = 0.9e6 * limit.mpps() * cpu;
-            Request { load: Load::Paced { pps, process: Process::Poisson }, ..request.clone() }
-        })
+        .flat_map(|transmit| receive.iter().map(move |receive| (*receive, *transmit)))
+        .map(|(burst, transmit_burst)| Request { burst, transmit_burst, ..plain.clone() })
         .collect();
     let found = stand.rounds(&paced)?;
     let mut outcome = Outcome {
@@ -169,14 +163,14 @@ pub fn latency(stand: &mut Stand) -> Result<Outcome> {
         let mut points = Vec::new();
         for (request, rounds) in paced.iter().zip(&found).filter(|(request, _)| request.transmit_burst == *transmit) {
             let sojourn = rounds.sojourn().context("no packet came back")?;
-            let Load::Paced { pps, .. } = request.load else { continue };
+            let offered = rounds.best().map_or(0.0, |sample| sample.offered as f64 / time.as_secs_f64());
             points.push((request.burst as f64, sojourn.p50 / 1e3));
             let us = |ns: f64| format!("{:.2}", ns / 1e3);
             let lost = 100.0 * rounds.loss();
             outcome.data.row(&[
                 &request.burst,
                 transmit,
-                &format!("{:.3}", pps / 1e6),
+                &format!("{:.3}", offered / 1e6),
                 &us(sojourn.p50),
                 &us(sojourn.p90),
                 &us(sojourn.p99),

@@ -30,6 +30,13 @@ pub enum Load {
         /// How they come.
         process: Process,
     },
+    /// This share of what the same workers forward saturated, found right before: [`crate::in_rounds`] makes a pace of it.
+    Share {
+        /// Above 0, at most 1.
+        share: f64,
+        /// How they come.
+        process: Process,
+    },
 }
 
 /// Gaps that are drawn beforehand: a logarithm per packet would be work of the worker's.

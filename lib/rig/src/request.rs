@@ -190,6 +190,9 @@ impl Request {
         if let Load::Paced { pps, .. } = self.load {
             ensure!((1.0..=1e9).contains(&pps), "rate: found {pps} packets per second, expected 1 to 1e9");
         }
+        if let Load::Share { share, .. } = self.load {
+            ensure!(share > 0.0 && share <= 1.0, "load: found a share of {share}, expected more than 0 and at most 1");
+        }
         ensure!((1..=100_000).contains(&self.windows), "windows: found {}, expected 1 to 100000", self.windows);
         ensure!(self.time.as_nanos() > self.windows as u128, "time: found {:?}, expected more", self.time);
         Ok(())
@@ -302,6 +305,9 @@ pub struct Sample {
     pub lost: u64,
     /// Share of the packets that found their ring full, of each window.
     pub lost_of_windows: Vec<f64>,
+    /// More came than the workers could do, though it was to be a share of that: they have become slower meanwhile.
+    #[serde(default)]
+    pub overloaded: bool,
     /// Packets that workers received, from start to end: warm-up and what followed the last window included.
     #[serde(default)]
     pub total: u64,
@@ -358,6 +364,11 @@ mod tests {
             (Request { networks: 0, ..good.clone() }, "networks: found 0"),
             (Request { burst: 257, ..good.clone() }, "burst: found 257"),
             (Request { load: Load::Paced { pps: f64::NAN, process: crate::Process::Poisson }, ..good.clone() }, "NaN"),
+            (Request { load: Load::Share { share: 1.5, process: crate::Process::Poisson }, ..good.clone() }, "1.5"),
+            (
+                Request { load: Load::Share { share: f64::NAN, process: crate::Process::Poisson }, ..good.clone() },
+                "NaN",
+            ),
             (Request { two_way: true, networks: 1, ..good.clone() }, "expected 2 to"),
             (Request { ports: 1, ..good.clone() }, "ports: found 1, expected 2 to 64"),
             (Request { ports: 65, ..good.clone() }, "ports: found 65"),

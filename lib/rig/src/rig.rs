@@ -11,7 +11,7 @@ use crate::source::{Count, Source};
 use crate::tables;
 use crate::traffic::Traffic;
 use crate::vantage;
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use hdrhistogram::Histogram;
 use perigee_dpdk::{Clock, Eal, EalConfig, Hugepages, MBUF, MbufPool, PoolConfig, pin_current_thread, usable_cores};
 use perigee_fib::{Published, Subscriber};
@@ -313,6 +313,7 @@ impl Rig {
                 let pps = pps * f64::from(flows) / f64::from(request.flows);
                 Arrivals::new(pps, process, request.receive_ring, seed)
             }
+            Load::Share { .. } => bail!("a share of the throughput is measured in rounds, which find the throughput"),
         };
         let wakes = request.idle == Idle::Adaptive;
         let source = Source::new(self.pool.clone(), port, Arc::new(traffic), number * 7919, arrivals, clock, wakes)?;
@@ -403,6 +404,7 @@ fn sample(watched: &[Watched]) -> Sample {
         offered: sum(|look| look.offered),
         lost: sum(|look| look.lost),
         lost_of_windows: (0..count).map(lost).collect(),
+        overloaded: false,
         total: watched.iter().map(|watched| watched.counters.received.get()).sum(),
         batch: share(sum(|look| look.received), sum(|look| look.bursts)),
         sent_batch: {

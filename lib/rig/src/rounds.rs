@@ -7,11 +7,14 @@
 //! plain fast path on the same cores; the faster of both, over the fast ones of all references so far, is the **pace**. A measurement between two
 //! different references, or at a slow pace, is repeated while patience lasts. What is left of the pace is divided out: rates and times are those of
 //! the machine when others leave it alone. Paced loads are scaled beforehand, so that they stay the same share of what the core can do.
+//! That goes by the reference, and what slows that down by a third may slow down another loop by a half: close to its limit, a load is a
+//! **share** of what the same measurement forwards saturated, right before and behind, which are its references then. Where much of
+//! it is lost even so, the core has become slower in between: that is repeated, too, and left out if another round was not.
 //!
 //! What takes a core away altogether, a hypervisor above all, makes packets late by far more than their service takes: where times are measured, a
 //! loop that only reads the clock counts such **pauses** before and behind.
 
-use crate::arrivals::Load;
+use crate::arrivals::{Load, Process};
 use crate::pauses::{Pauses, lengths};
 use crate::request::{Loop, Request, Sample, Sojourn};
 use crate::rig::Rig;
@@ -25,6 +28,8 @@ use std::time::{Duration, Instant};
 const STEADY: f64 = 0.94;
 /// At a pace lower than this, more than the pace is different: what misses a cache is slowed down more than what does not.
 const FAST: f64 = 0.93;
+/// A share of the throughput of which more than this is lost was more than the throughput.
+const OVERLOAD: f64 = 0.02;
 /// How often a measurement is repeated in a round for either.
 const TRIES: usize = 6;
 /// How long a reference takes: warm-up, and windows.
@@ -34,6 +39,8 @@ const WINDOWS: usize = 8;
 /// References that are taken first, to see how fast the machine can be; several cores are seldom left alone all at once.
 const FIRST: usize = 20;
 const FIRST_OF_SEVERAL: usize = 60;
+/// How long a measurement is warmed up as its own reference: its loop may have to be compiled.
+const WARM_OWN: Duration = Duration::from_millis(100);
 /// How long pauses are counted before a paced measurement, and again behind it.
 const LOOK: Duration = Duration::from_millis(80);
 
@@ -78,7 +85,7 @@ impl Rounds {
         self.samples.iter().map(mpps).collect()
     }
 
-    /// The rounds at a fast pace; all, if there are none.
+    /// The rounds at a fast pace that were not overloaded; all, if there are none.
     fn good(&self) -> impl Iterator<Item = &Sample> {
         let any = self.samples.iter().any(is_good);
         self.samples.iter().filter(move |sample| !any || is_good(sample))
@@ -136,7 +143,7 @@ fn quantile(values: &[f64], share: f64) -> f64 {
 }
 
 fn is_good(sample: &Sample) -> bool {
-    pace(sample) >= FAST
+    pace(sample) >= FAST && !sample.overloaded
 }
 
 /// Of all workers.
@@ -177,9 +184,14 @@ struct Beside {
 }
 
 impl Beside {
-    /// The steadier and the faster, the better.
+    fn new(sample: Sample, before: f64, behind: f64) -> Beside {
+        let steady = before.min(behind) / before.max(behind).max(f64::MIN_POSITIVE);
+        Beside { sample: Sample { pace: before.max(behind), ..sample }, steady }
+    }
+
+    /// The steadier and the faster, the better; what was overloaded is the last choice.
     fn worth(&self) -> f64 {
-        self.steady * self.sample.pace
+        self.steady * self.sample.pace * if self.sample.overloaded { 1e-3 } else { 1.0 }
     }
 }
 
@@ -215,7 +227,10 @@ pub fn in_rounds(
         }
     }
     for (rounds, request) in all.iter_mut().zip(requests) {
-        rounds.reference = rig.fastest(request.cores.len());
+        rounds.reference = match request.load {
+            Load::Share { .. } => rounds.samples.iter().map(|sample| sample.pace).fold(0.0, f64::max),
+            _ => rig.fastest(request.cores.len()),
+        };
         // The fastest may have come later than a sample.
         rounds.samples.iter_mut().for_each(|sample| sample.pace /= rounds.reference);
     }
@@ -239,11 +254,19 @@ impl Rig {
     }
 
     fn is_good(&self, beside: &Beside, request: &Request) -> bool {
-        beside.steady >= STEADY && beside.sample.pace >= FAST * self.fastest(request.cores.len())
+        let fast = match request.load {
+            // How fast it can be is not known before all rounds are.
+            Load::Share { .. } => !beside.sample.overloaded,
+            _ => beside.sample.pace >= FAST * self.fastest(request.cores.len()),
+        };
+        beside.steady >= STEADY && fast
     }
 
     /// A measurement, with the faster of the references around it in place of its pace.
     fn beside_reference(&mut self, request: &Request) -> Result<Beside> {
+        if let Load::Share { share, process } = request.load {
+            return self.beside_itself(request, share, process);
+        }
         if !self.references.contains_key(&request.cores.len()) {
             for _ in 0..if request.cores.len() > 1 { FIRST_OF_SEVERAL } else { FIRST } {
                 self.reference(&request.cores)?;
@@ -252,7 +275,7 @@ impl Rig {
         // They are the same for all cores, as far as anybody knows.
         let look = |request: &Request| match request.load {
             Load::Paced { .. } => lengths(request.cores[0], LOOK),
-            Load::Saturated => Ok(Vec::new()),
+            _ => Ok(Vec::new()),
         };
         let mut pauses_ns = look(request)?;
         let before = self.reference(&request.cores)?;
@@ -260,13 +283,28 @@ impl Rig {
             Load::Paced { pps, process } => {
                 Load::Paced { pps: (pps * before / self.fastest(request.cores.len())).max(1.0), process }
             }
-            saturated => saturated,
+            other => other,
         };
         let sample = self.measure(&Request { load, ..request.clone() })?;
         let behind = self.reference(&request.cores)?;
         pauses_ns.extend(look(request)?);
-        let steady = before.min(behind) / before.max(behind).max(f64::MIN_POSITIVE);
-        Ok(Beside { sample: Sample { pace: before.max(behind), pauses_ns, ..sample }, steady })
+        Ok(Beside::new(Sample { pauses_ns, ..sample }, before, behind))
+    }
+
+    /// A paced measurement at a share of what the same forwards saturated, with the faster of two such references in place of its pace.
+    fn beside_itself(&mut self, request: &Request, share: f64, process: Process) -> Result<Beside> {
+        request.check()?;
+        // Per second of time, in which the core is also taken away: arrivals do not wait for it.
+        let saturated =
+            Request { load: Load::Saturated, warm: WARM_OWN, time: TIME, windows: WINDOWS, ..request.clone() };
+        let mut pauses_ns = lengths(request.cores[0], LOOK)?;
+        let before = self.measure(&saturated)?.wall_mpps;
+        let load = Load::Paced { pps: (1e6 * share * before).max(1.0), process };
+        let sample = self.measure(&Request { load, ..request.clone() })?;
+        let behind = self.measure(&saturated)?.wall_mpps;
+        pauses_ns.extend(lengths(request.cores[0], LOOK)?);
+        let overloaded = median(sample.lost_of_windows.clone()) > OVERLOAD;
+        Ok(Beside::new(Sample { pauses_ns, overloaded, ..sample }, before, behind))
     }
 }
 
@@ -285,6 +323,11 @@ mod tests {
         assert_eq!((rounds.each(), rounds.mpps()), (vec![20.0, 19.0, 20.0], 18.0 / FAST));
         let slow = Rounds { samples: vec![sample(10.0, 0.5), sample(12.0, 0.8), sample(8.0, 0.5)], reference: 50.0 };
         assert_eq!(slow.mpps(), 16.0);
+        let overloaded = |mpps| Sample { overloaded: true, ..sample(mpps, 1.0) };
+        let rounds = Rounds { samples: vec![overloaded(40.0), sample(19.0, 1.0)], reference: 50.0 };
+        assert_eq!(rounds.good().count(), 1);
+        let rounds = Rounds { samples: vec![overloaded(40.0), overloaded(19.0)], reference: 50.0 };
+        assert_eq!(rounds.good().count(), 2);
         assert_eq!(rounds.best().map(|sample| sample.pace), Some(1.0));
         let paced = |p50: f64, pauses_ns: Vec<u64>| Sample {
             sojourns_of_windows: vec![

@@ -59,6 +59,15 @@ fn every_packet_is_accounted_for() {
     assert!(found.iter().all(|rounds| rounds.mpps() > 0.0 && rounds.reference > 0.0 && rounds.samples.len() == 2));
     assert!(found.iter().flat_map(|rounds| &rounds.samples).all(|sample| sample.pace > 0.0 && sample.pace <= 1.0));
 
+    // A share of the throughput is known in rounds only.
+    let load = Load::Share { share: 0.3, process: Process::Poisson };
+    let shared = Request { load, receive_ring: 65_536, ..plain.clone() };
+    let error = rig.measure(&shared).unwrap_err().to_string();
+    assert!(error.contains("in rounds"), "{error}");
+    let found = in_rounds(&mut rig, &[shared], manner, |_| ()).unwrap();
+    assert!(found[0].reference > 0.0 && found[0].best().is_some_and(|sample| sample.pace == 1.0), "{found:?}");
+    assert!(found[0].sojourn().is_some() && found[0].samples.iter().all(|sample| sample.offered > 0), "{found:?}");
+
     let error = rig.measure(&Request { cores: vec![100_000], ..plain.clone() }).unwrap_err().to_string();
     assert!(error.contains("core 100000 may not be used"), "{error}");
     let error = rig.measure(&Request { io: Io::Devices, ..plain.clone() }).unwrap_err().to_string();
