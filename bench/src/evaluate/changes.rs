@@ -33,12 +33,18 @@ enum Spin {
 #[serde(untagged)]
 enum Row {
     Measured(Box<Measured>),
-    Refused { structure: String, refused: String },
+    Refused { structure: String, family: u8, refused: String },
+}
+
+/// A structure of one name may be there for both families.
+fn name(structure: &str, family: u8) -> String {
+    if family == 6 { format!("{structure} for IPv6") } else { structure.to_owned() }
 }
 
 #[derive(Deserialize)]
 struct Measured {
     structure: String,
+    family: u8,
     lost: u64,
     received: u64,
     mpps: Mpps,
@@ -103,6 +109,7 @@ fn outcome(said: Value) -> Result<Outcome> {
     let rows: Vec<Row> = benches::parsed(&said, "churn")?;
     let columns = [
         "structure",
+        "family",
         "quiet_mpps",
         "rate_ratio",
         "low",
@@ -137,13 +144,14 @@ fn outcome(said: Value) -> Result<Outcome> {
     for (at, row) in rows.into_iter().enumerate() {
         let measured = match row {
             Row::Measured(measured) => measured,
-            Row::Refused { structure, refused } => {
-                outcome.says.push(format!("{structure} is left out: {refused}."));
+            Row::Refused { structure, family, refused } => {
+                outcome.says.push(format!("{} is left out: {refused}.", name(&structure, family)));
                 continue;
             }
         };
-        ratios.lines.push((measured.structure.clone(), vec![(at as f64, measured.rate_ratio)]));
-        gaps.lines.push((measured.structure.clone(), line(measured.longest_gaps_us)));
+        let named = name(&measured.structure, measured.family);
+        ratios.lines.push((named.clone(), vec![(at as f64, measured.rate_ratio)]));
+        gaps.lines.push((named, line(measured.longest_gaps_us)));
         outcome.says.push(sentence(&measured));
         add(&mut outcome.data, &measured);
         spin = Some(measured.spin);
@@ -178,7 +186,7 @@ fn sentence(row: &Measured) -> String {
     };
     format!(
         "{}: {:.0} changes a second, {:.3} of the quiet rate ({:.1} Mpps), {} of {} packets lost, longest gap {:.0} us.{audit}",
-        row.structure,
+        name(&row.structure, row.family),
         row.changes_per_s,
         row.rate_ratio,
         row.mpps.median,
@@ -192,6 +200,7 @@ fn add(data: &mut Table, row: &Measured) {
     let [low, high] = row.rate_ratio_interval.map(|end| end.map_or(String::new(), |end| format!("{end:.3}")));
     data.row(&[
         &row.structure,
+        &row.family,
         &format!("{:.2}", row.mpps.median),
         &format!("{:.3}", row.rate_ratio),
         &low,
@@ -226,17 +235,19 @@ mod tests {
                 "longest_gap_us": 68090.0, "longest_gaps_us": gaps(68090.0), "median_gaps_us": gaps(62089.0), "overruns": 0,
                 "differences": 0, "spin": {"rate_ratio": 1.0006, "rate_ratio_interval": [null, null], "wall_rate_ratio": no,
                 "longest_gaps_us": gaps(100412.0), "median_gaps_us": gaps(80302.0)}},
-               {"structure": "dir24", "family": 4, "refused": "it took too long", "spin": {"refused": "no script"}}])
+               {"structure": "dir24", "family": 4, "refused": "it took too long", "spin": {"refused": "no script"}},
+               {"structure": "poptrie", "family": 6, "refused": "no memory", "spin": {"refused": "no script"}}])
     }
 
     #[test]
     fn a_structure_is_a_row_and_one_that_was_refused_a_sentence() {
         let outcome = outcome(said()).unwrap();
         assert_eq!(outcome.data.rows.len(), 1);
-        assert_eq!(outcome.data.rows[0][..8], ["auto", "19.00", "0.929", "", "", "176836768", "3", "147289"]);
+        assert_eq!(outcome.data.rows[0][..9], ["auto", "4", "19.00", "0.929", "", "", "176836768", "3", "147289"]);
         let says = outcome.says.join(" ");
         assert!(says.contains("3 of 176836768 packets lost, longest gap 68090 us"), "{says}");
         assert!(says.contains("dir24 is left out: it took too long."), "{says}");
+        assert!(says.contains("poptrie for IPv6 is left out: no memory."), "{says}");
         assert!(says.contains("keeps 1.001 of its rate") && !says.contains("audit"), "{says}");
         assert_eq!(outcome.pictures[1].lines[0].1[2], (2.0, 68090.0));
         assert!(super::outcome(json!([{"structure": "auto"}])).is_err());

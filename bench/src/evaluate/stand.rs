@@ -81,7 +81,7 @@ impl Stand {
 
     /// Rounds, and seconds for repetitions.
     pub fn thoroughness(&self) -> (u64, u64) {
-        if self.quick { (2, 20) } else { (5, 300) }
+        if self.quick { (2, 20) } else { (5, 120) }
     }
 
     /// A worker on one core, as `perigee run` has it, saturated.

@@ -28,7 +28,7 @@ pub fn clock(stand: &mut Stand) -> Result<Outcome> {
         published: published::clock(),
         ..Outcome::default()
     };
-    let counted: &[u32] = stand.choose(&[1, 1 << 18], &[1, 1 << 16, 1 << 20, 1 << 21]);
+    let counted: &[u32] = stand.choose(&[1, 1 << 18], &[1, 1 << 16, 1 << 20]);
     let mut instructions = Vec::new();
     for networks in counted {
         match simulate(stand, *networks, structure) {
