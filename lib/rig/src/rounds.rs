@@ -7,7 +7,7 @@
 //! plain fast path on the same cores; the faster of both, over the fast ones of all references so far, is the **pace**. A measurement between two
 //! different references, or at a slow pace, is repeated while patience lasts. What is left of the pace is divided out: rates and times are those of
 //! the machine when others leave it alone. Paced loads are scaled beforehand, so that they stay the same share of what the core can do.
-//! That goes by the reference, and what slows that down by a third may slow down another loop by a half: close to its limit, a load is a
+//! That goes by the reference, and another loop may be slowed down by another factor: close to its limit, a load is a
 //! **share** of what the same measurement forwards saturated, right before and behind, which are its references then. Where much of
 //! it is lost even so, the core has become slower in between: that is repeated, too, and left out if another round was not.
 //!
