@@ -77,7 +77,7 @@ impl Secret {
     /// A random one: the keys of a new hash map are, and differ from one to the next. The model checker wants each run to be like
     /// the one before.
     fn random() -> Self {
-        if cfg!(loom) {
+        if cfg!(feature = "loom") {
             return Self([1, 2, 3]);
         }
         Self(std::array::from_fn(|_| RandomState::new().build_hasher().finish()))

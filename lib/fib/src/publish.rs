@@ -183,7 +183,7 @@ impl<T> Deref for Subscriber<T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The table of neighbors under the model checker, which tries every interleaving and every reordering that is allowed:
-//! `RUSTFLAGS="--cfg loom" cargo test -p perigee-fib --release --test loom_neighbors`
-#![cfg(loom)]
+//! `cargo test -p perigee-fib --features loom --test loom_neighbors`
+#![cfg(feature = "loom")]
 
 use std::net::{IpAddr, Ipv4Addr};
 

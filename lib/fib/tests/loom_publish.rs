@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The publication type under the model checker, which tries every interleaving and every reordering that is allowed:
-//! `RUSTFLAGS="--cfg loom" cargo test -p perigee-fib --release --test loom_publish`
-#![cfg(loom)]
+//! `cargo test -p perigee-fib --features loom --test loom_publish`
+#![cfg(feature = "loom")]
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering, fence};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! Copies of every structure by NUMA node, compared with a plain map after every commit.
-#![cfg(not(loom))]
+#![cfg(not(feature = "loom"))]
 
 use perigee_fib::lookup::nodes::{PerNode, Place, read_copy};
 use perigee_fib::synth::Random;

@@ -73,7 +73,7 @@ pub fn owner(frame: &[u8], workers: usize) -> usize {
     ((u64::from(flow::symmetric_hash(frame, l3, kind)) * workers as u64) >> 32) as usize
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use perigee_fib::synth::Random;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The bell under the model checker, which tries every interleaving and every legal reordering:
-//! `RUSTFLAGS="--cfg loom" cargo test -p perigee-worker --release --test loom_bell`
-#![cfg(loom)]
+//! `cargo test -p perigee-worker --features loom --test loom_bell`
+#![cfg(feature = "loom")]
 
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The pipe under the model checker: `RUSTFLAGS="--cfg loom" cargo test -p perigee-worker --release --test loom_pipe`
-#![cfg(loom)]
+//! The pipe under the model checker: `cargo test -p perigee-worker --features loom --test loom_pipe`
+#![cfg(feature = "loom")]
 
 use loom::sync::Arc;
 use loom::thread;

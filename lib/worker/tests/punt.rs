@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! Punt rings to several threads: a flow keeps to one of them and its order, and room is what there is.
-#![cfg(not(loom))]
+#![cfg(not(feature = "loom"))]
 
 use perigee_modules::testing::{arp_request, changed, tagged, udp4, udp6};
 use perigee_modules::{PuntSink, Punted, redirect, ttl};

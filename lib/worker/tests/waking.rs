@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! Workers that wait for a device's interrupts, and a packet that comes at each possible moment: none is slept through.
-#![cfg(not(loom))]
+#![cfg(not(feature = "loom"))]
 
 use perigee_fib::Published;
 use perigee_modules::testing::{PORTS, routes, tables, udp4};

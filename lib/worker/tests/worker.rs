@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! Workers between heap queues, with the loop in Rust: what comes in goes out right, and everything is counted.
-#![cfg(not(loom))]
+#![cfg(not(feature = "loom"))]
 
 use perigee_fib::{Published, Subscriber};
 use perigee_modules::testing::{LOCAL, NO_OUTPUT, PORTS, arp_request, changed, fix_checksum, neighbor, own_mac};

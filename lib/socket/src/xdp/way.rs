@@ -13,12 +13,12 @@
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 use loom::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicU32, Ordering, fence},
 };
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 use std::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicU32, Ordering, fence},
@@ -114,7 +114,7 @@ impl<T> Way<T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 
@@ -164,8 +164,8 @@ mod tests {
 }
 
 /// Under the model checker, which tries every interleaving and every reordering that is allowed:
-/// `RUSTFLAGS="--cfg loom" cargo test -p perigee-socket --release --lib loom`
-#[cfg(all(test, loom))]
+/// `cargo test -p perigee-socket --features loom --lib loom`
+#[cfg(all(test, feature = "loom"))]
 mod loom_way {
     use super::*;
     use loom::sync::Arc;
