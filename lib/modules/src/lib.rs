@@ -23,7 +23,6 @@ pub mod rules;
 pub mod stopwatch;
 pub mod tables;
 pub mod taps;
-#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod trace;
 pub mod watch;

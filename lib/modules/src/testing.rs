@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! A small router for tests, without threads or devices: [`Rig`] has a context with four heap ports, two tables of routes,
-//! and a batch; the functions around it build frames. It is only available with the feature `testing`.
+//! and a batch; the functions around it build frames. For tests alone, of this crate and of others. It is
+//! no feature: a feature would make two variants of this crate and of all that build on it, one to test and one to run.
 //!
 //! ```text
 //! id  interface  port  VLAN  MTU        routes 10.<id>.0.0/16 and 2001:db8:<id>::/48 lead out of it, to a neighbor
