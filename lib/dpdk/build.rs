@@ -1,24 +1,11 @@
 // SPDX-License-Identifier: MIT
-//! Compiles the C shim against the distribution's DPDK and links the few DPDK libraries that are used.
-//! Drivers are not linked: EAL loads them from the distribution's plugin folder.
+//! Compiles the C shim against DPDK, with the flags that pkg-config names, and links the libraries that it names. Drivers are not
+//! linked: EAL loads them from the distribution's plugin folder.
 
-use std::process::exit;
+use pkg_config::Library;
+use std::process::{Command, exit};
 
-/// What the shim and `ffi.rs` call.
-const LIBRARIES: &[&str] = &[
-    "rte_acl",
-    "rte_lpm",
-    "rte_fib",
-    "rte_ethdev",
-    "rte_net",
-    "rte_mbuf",
-    "rte_mempool",
-    "rte_ring",
-    "rte_eal",
-    "rte_telemetry",
-];
-
-/// The shim, but for what `sanitize` adds.
+/// The shim, without what `sanitize` adds.
 const SHIM: &[&str] = &[
     "src/shim.c",
     "src/shim_filters.c",
@@ -37,26 +24,61 @@ fn main() {
     {
         println!("cargo:rerun-if-changed={file}");
     }
-
-    let found = pkg_config::Config::new().atleast_version("22.11").cargo_metadata(false).probe("libdpdk");
-    let Ok(dpdk) = found else {
-        eprintln!("DPDK 22.11 or newer is needed, and pkg-config does not find it: run ./x, which installs it");
-        exit(1);
+    let dpdk = match pkg_config::Config::new().atleast_version("22.11").cargo_metadata(false).probe("libdpdk") {
+        Ok(dpdk) => dpdk,
+        Err(error) => refuse(&format!(
+            "DPDK 22.11 or newer is needed, and pkg-config does not find it: run ./x, which installs it\n{error}"
+        )),
     };
+    rerun_for_another(&dpdk);
 
     let mut shim = cc::Build::new();
     shim.files(SHIM).includes(&dpdk.include_paths).opt_level(3).warnings(true).extra_warnings(true);
-    // DPDK's headers want these two; pkg-config names them, but the crate of that name does not pass them on.
-    shim.flag("-include").flag("rte_config.h").flag(machine());
+    shim.flags(other_flags()).flags(machine());
     sanitize(&mut shim);
     shim.compile("perigee_shim");
 
+    // All of them: rustc passes --as-needed, so that a program needs those that it uses. Behind the shim, which uses them.
     for path in &dpdk.link_paths {
         println!("cargo:rustc-link-search=native={}", path.display());
     }
-    for library in LIBRARIES {
+    for library in &dpdk.libs {
         println!("cargo:rustc-link-lib=dylib={library}");
     }
+}
+
+fn refuse(sentence: &str) -> ! {
+    eprintln!("{sentence}");
+    exit(1)
+}
+
+/// When the distribution has put another DPDK in place: its files are older than this build, but the folders that they are in are not.
+fn rerun_for_another(dpdk: &Library) {
+    for folder in &dpdk.include_paths {
+        if ["rte_version.h", "rte_build_config.h"].iter().any(|file| folder.join(file).exists()) {
+            println!("cargo:rerun-if-changed={}", folder.display());
+        }
+    }
+}
+
+/// The compiler's flags that are no folders: DPDK's headers want a file included before all others and instructions of the processor
+/// (`-march`, from 23.11 on `-mrtm`). pkg-config names them, and the crate of that name does not pass them on.
+fn other_flags() -> Vec<String> {
+    println!("cargo:rerun-if-env-changed=PKG_CONFIG");
+    let program = std::env::var_os("PKG_CONFIG").unwrap_or_else(|| "pkg-config".into());
+    let output = Command::new(program).args(["--cflags-only-other", "libdpdk"]).output();
+    match output {
+        Ok(output) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).split_whitespace().map(str::to_owned).collect()
+        }
+        _ => refuse("pkg-config finds DPDK, and does not say how to compile for it: run pkg-config --cflags libdpdk"),
+    }
+}
+
+/// The workspace's own instruction set, where it is newer than the one that the distribution builds DPDK for: behind that, it replaces it.
+fn machine() -> Option<&'static str> {
+    let features = std::env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
+    features.split(',').any(|feature| feature == "avx2").then_some("-march=x86-64-v3")
 }
 
 /// `./x sanitize`: the shim, and with it DPDK's inlines, gets the sanitizer that Rust has (`-Zsanitizer`), whose runtime rustc links.
@@ -71,16 +93,5 @@ fn sanitize(shim: &mut cc::Build) {
         // The rings of C11's memory model: of the other, which is plain accesses between barriers and the same code on x86,
         // ThreadSanitizer cannot know what is ordered.
         shim.define("RTE_USE_C11_MEM_MODEL", None);
-    }
-}
-
-/// At least the instruction set that the distribution builds DPDK for; the workspace's own where that is newer.
-fn machine() -> &'static str {
-    let features = std::env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
-    match std::env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
-        Ok("x86_64") if features.split(',').any(|f| f == "avx2") => "-march=x86-64-v3",
-        Ok("x86_64") => "-march=x86-64-v2",
-        Ok("aarch64") => "-march=armv8-a+crc",
-        _ => "-march=native",
     }
 }
