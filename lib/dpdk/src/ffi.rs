@@ -1,59 +1,106 @@
 // SPDX-License-Identifier: MIT
-//! The C functions that are called: DPDK's exported ones, and the shim (`shim.h`) over its inlines. Not generated, so that no
-//! libclang is needed; `shim.c` asserts the layouts.
+//! The C functions that are called: DPDK's exported ones, and the shim (`shim.h`) over its inlines. Not generated, so
+//! that no libclang is needed: the C compiler checks each item against the headers (`build/check.rs`), where it has the
+//! name of its `alias`.
 
 use perigee_packet::batch::ReceiveArrays;
 use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::sync::atomic::AtomicU64;
 
-macro_rules! opaque {
-    ($($(#[$doc:meta])* $name:ident)*) => {$(
-        $(#[$doc])*
-        #[repr(C)]
-        pub struct $name {
-            _private: [u8; 0],
-        }
-    )*};
-}
+/// Packet buffers.
+#[doc(alias = "struct rte_mempool")]
+#[repr(C)]
+pub struct Mempool([u8; 0]);
 
-opaque! {
-    /// `struct rte_mempool`
-    Mempool
-    /// `struct rte_ring`
-    Ring
-    /// `struct rte_flow`
-    Flow
-    /// `struct rte_acl_ctx`
-    Acl
-    /// `struct rte_lpm`
-    Lpm
-    /// `struct rte_fib`
-    Fib
-    /// `struct rte_lpm6`
-    Lpm6
-    /// `struct rte_fib6`
-    Fib6
-    /// `struct rte_device`
-    Device
-    /// `FILE`
-    File
-}
+/// Pointers on their way between threads.
+#[doc(alias = "struct rte_ring")]
+#[repr(C)]
+pub struct Ring([u8; 0]);
 
-/// `RTE_MAX_LCORE`-independent `LCORE_ID_ANY`: the calling thread is unknown to EAL.
+/// A hardware filter.
+#[doc(alias = "struct rte_flow")]
+#[repr(C)]
+pub struct Flow([u8; 0]);
+
+/// A filter list.
+#[doc(alias = "struct rte_acl_ctx")]
+#[repr(C)]
+pub struct Acl([u8; 0]);
+
+/// An IPv4 routing table.
+#[doc(alias = "struct rte_lpm")]
+#[repr(C)]
+pub struct Lpm([u8; 0]);
+
+/// Another one.
+#[doc(alias = "struct rte_fib")]
+#[repr(C)]
+pub struct Fib([u8; 0]);
+
+/// An IPv6 routing table.
+#[doc(alias = "struct rte_lpm6")]
+#[repr(C)]
+pub struct Lpm6([u8; 0]);
+
+/// Another one.
+#[doc(alias = "struct rte_fib6")]
+#[repr(C)]
+pub struct Fib6([u8; 0]);
+
+/// A device, also one without a port.
+#[doc(alias = "struct rte_device")]
+#[repr(C)]
+pub struct Device([u8; 0]);
+
+/// A stream of stdio's.
+#[doc(alias = "FILE")]
+#[repr(C)]
+pub struct File([u8; 0]);
+
+/// A packet in Snabb's layout: its length, and its bytes.
+#[doc(alias = "struct packet")]
+#[repr(C)]
+pub struct SnabbPacket([u8; 0]);
+
+/// A [`Mempool`] of Snabb's packets, as Lua knows it.
+#[doc(alias = "struct perigee_snabb_pool")]
+#[repr(C)]
+pub struct SnabbPackets([u8; 0]);
+
+/// A [`Ring`] of Snabb's packets, as Lua knows it.
+#[doc(alias = "struct perigee_snabb_ring")]
+#[repr(C)]
+pub struct SnabbRing([u8; 0]);
+
+/// The calling thread is unknown to EAL.
+#[doc(alias = "LCORE_ID_ANY")]
 pub const LCORE_ANY: c_uint = c_uint::MAX;
 
+#[doc(alias = "PERIGEE_IPV4_CHECKSUM")]
 pub const IPV4_CHECKSUM: u16 = 1;
+#[doc(alias = "PERIGEE_RSS")]
 pub const RSS: u16 = 2;
+#[doc(alias = "PERIGEE_RSS_HASH")]
 pub const RSS_HASH: u16 = 4;
+#[doc(alias = "PERIGEE_FAST_FREE")]
 pub const FAST_FREE: u16 = 8;
-/// Bytes of the name of a driver's function.
-pub const PATH: usize = 1024;
+#[doc(alias = "PERIGEE_INTERRUPTS")]
 pub const INTERRUPTS: u16 = 16;
 
-/// The first cache line of `struct rte_mbuf`, as far as it is used from Rust.
+/// Bytes of the name of a driver's function.
+#[doc(alias = "RTE_ETH_BURST_MODE_INFO_SIZE")]
+pub const PATH: usize = 1024;
+
+/// Free bytes before a received packet.
+#[doc(alias = "RTE_PKTMBUF_HEADROOM")]
+pub const HEADROOM: u16 = 128;
+
+/// The first part of a packet buffer.
+#[doc(alias = "struct rte_mbuf")]
 #[repr(C)]
 pub struct Mbuf {
-    pub buf_addr: *mut u8,
-    pub iova: u64,
+    pub buf_addr: *mut c_void,
+    _iova: u64,
     pub data_off: u16,
     pub refcnt: u16,
     pub nb_segs: u16,
@@ -63,38 +110,36 @@ pub struct Mbuf {
     pub pkt_len: u32,
     pub data_len: u16,
     pub vlan_tci: u16,
-    pub hash: [u32; 2],
+    _hash: [u32; 2],
     pub vlan_tci_outer: u16,
     pub buf_len: u16,
     pub pool: *mut Mempool,
-    pub second_line: u64,
+    _next: u64,
     pub tx_offload: u64,
+    _rest: [u8; 0],
 }
 
-/// `RTE_MBUF_F_RX_LRO`: several frames that became one; `tx_offload` says how long each was.
+/// Several frames that became one; `tx_offload` says how long each was.
+#[doc(alias = "RTE_MBUF_F_RX_LRO")]
 pub const MBUF_LRO: u64 = 1 << 16;
-/// Where `tso_segsz`, of 16 bits, is in `tx_offload`.
+/// Where `tso_segsz` is in `tx_offload`, and its bits.
+#[doc(alias = "RTE_MBUF_TSO_SEGSZ_OFS")]
 pub const MBUF_SEGMENT_SHIFT: u32 = 24;
+#[doc(alias = "RTE_MBUF_TSO_SEGSZ_BITS")]
+pub const MBUF_SEGMENT_BITS: u32 = 16;
 
-const _: () = {
-    use std::mem::offset_of;
-    // shim.c asserts the same numbers against DPDK's own declaration.
-    assert!(offset_of!(Mbuf, buf_addr) == 0 && offset_of!(Mbuf, data_off) == 16 && offset_of!(Mbuf, refcnt) == 18);
-    assert!(offset_of!(Mbuf, nb_segs) == 20 && offset_of!(Mbuf, port) == 22 && offset_of!(Mbuf, ol_flags) == 24);
-    assert!(offset_of!(Mbuf, pkt_len) == 36 && offset_of!(Mbuf, data_len) == 40 && offset_of!(Mbuf, buf_len) == 54);
-    assert!(offset_of!(Mbuf, pool) == 56 && offset_of!(Mbuf, tx_offload) == 72);
-};
-
-/// `struct perigee_non_plain`, written with relaxed atomics on both sides.
+/// Received packets that were not plain; written with relaxed atomics on both sides.
+#[doc(alias = "struct perigee_non_plain")]
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct NonPlain {
-    pub made_whole: std::sync::atomic::AtomicU64,
-    pub dropped_chained: std::sync::atomic::AtomicU64,
-    pub dropped_shared: std::sync::atomic::AtomicU64,
+    pub made_whole: AtomicU64,
+    pub dropped_chained: AtomicU64,
+    pub dropped_shared: AtomicU64,
 }
 
-/// `struct perigee_device`
+/// What a device is and can do.
+#[doc(alias = "struct perigee_device")]
 #[repr(C)]
 pub struct DeviceInfo {
     pub name: [c_char; 64],
@@ -109,7 +154,8 @@ pub struct DeviceInfo {
     pub device: *mut Device,
 }
 
-/// `struct perigee_setup`
+/// How a port is set up.
+#[doc(alias = "struct perigee_setup")]
 #[repr(C)]
 pub struct Setup {
     pub pool: *mut Mempool,
@@ -122,7 +168,8 @@ pub struct Setup {
     pub features: u16,
 }
 
-/// `struct perigee_link`
+/// The state of a port's link.
+#[doc(alias = "struct perigee_link")]
 #[repr(C)]
 #[derive(Default)]
 pub struct LinkState {
@@ -132,7 +179,8 @@ pub struct LinkState {
     pub speed_known: u8,
 }
 
-/// `struct perigee_counter`
+/// A counter by its driver's name.
+#[doc(alias = "struct perigee_counter")]
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct DeviceCounter {
@@ -140,7 +188,8 @@ pub struct DeviceCounter {
     pub value: u64,
 }
 
-/// `struct perigee_flow`; numbers in network order.
+/// What a hardware filter matches; numbers in network order.
+#[doc(alias = "struct perigee_flow")]
 #[repr(C)]
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct FlowPattern {
@@ -158,7 +207,8 @@ pub struct FlowPattern {
     pub protocol_mask: u8,
 }
 
-/// `struct perigee_acl_rule`; ports in host order.
+/// A line of a filter list; ports in host order.
+#[doc(alias = "struct perigee_acl_rule")]
 #[repr(C)]
 pub struct AclRule {
     pub source: [u8; 16],
@@ -173,7 +223,21 @@ pub struct AclRule {
     pub destination_port_high: u16,
 }
 
-/// `struct perigee_snabb_port`: a pair of queues as the shim sees it, and what it counts.
+/// Most bytes of a Snabb packet.
+#[doc(alias = "PACKET_PAYLOAD_SIZE")]
+pub const SNABB_PAYLOAD: u16 = 10_240;
+/// Bytes from one of them to the next, where they are made.
+#[doc(alias = "PERIGEE_SNABB_STRIDE")]
+pub const SNABB_STRIDE: usize = 23 * SNABB_WINDOW;
+/// Bytes of the window that a packet starts in, behind what DPDK has of it.
+#[doc(alias = "PERIGEE_SNABB_WINDOW")]
+pub const SNABB_WINDOW: usize = 512;
+/// Slots of a link.
+#[doc(alias = "LINK_RING_SIZE")]
+pub const SNABB_LINK: usize = 1024;
+
+/// A pair of queues as the shim sees it, and what it counts.
+#[doc(alias = "struct perigee_snabb_port")]
 #[repr(C)]
 pub struct SnabbQueues {
     pub port: u16,
@@ -193,7 +257,8 @@ pub struct SnabbQueues {
     pub max_frame: u64,
 }
 
-/// `struct link`
+/// A link of Snabb's.
+#[doc(alias = "struct link")]
 #[repr(C)]
 pub struct SnabbLink {
     pub read: i32,
@@ -203,10 +268,11 @@ pub struct SnabbLink {
     pub write: i64,
     pub bytes: i64,
     pub drops: i64,
-    pub packets: [*mut c_void; 1024],
+    pub packets: [*mut SnabbPacket; SNABB_LINK],
 }
 
-/// `struct perigee_snabb_freelist`
+/// Free packets of one thread.
+#[doc(alias = "struct perigee_snabb_freelist")]
 #[repr(C)]
 pub struct SnabbFreelist {
     pub nfree: i64,
@@ -214,10 +280,11 @@ pub struct SnabbFreelist {
     pub frees: i64,
     pub bytes: i64,
     pub padded: i64,
-    pub list: [*mut c_void; 1 << 20],
+    pub list: [*mut SnabbPacket; 1 << 20],
 }
 
-/// `struct perigee_snabb_handed`, which Lua reads and the shim writes.
+/// What went between links and batches: Lua reads it, and the shim writes it.
+#[doc(alias = "struct perigee_snabb_handed")]
 #[repr(C)]
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct SnabbHanded {
@@ -242,7 +309,7 @@ unsafe extern "C" {
     pub fn rte_eal_get_runtime_dir() -> *const c_char;
 
     pub fn rte_mempool_free(pool: *mut Mempool);
-    pub fn rte_pktmbuf_free_bulk(mbufs: *mut *mut c_void, n: c_uint);
+    pub fn rte_pktmbuf_free_bulk(mbufs: *mut *mut Mbuf, n: c_uint);
     #[cfg(test)]
     pub fn rte_pktmbuf_copy(m: *const Mbuf, pool: *mut Mempool, offset: u32, length: u32) -> *mut Mbuf;
     #[cfg(test)]
@@ -282,13 +349,13 @@ unsafe extern "C" {
     pub fn perigee_snabb_pool_know(pool: *mut Mempool, first: *const c_void, bytes: usize);
     pub fn perigee_snabb_pool_gone(pool: *const Mempool) -> u32;
     pub fn perigee_snabb_ring_create(name: *const c_char, capacity: c_uint, socket: c_int) -> *mut Ring;
-    pub fn perigee_snabb_take(pool: *mut Mempool, to: *mut *mut c_void, n: u32) -> u32;
-    pub fn perigee_snabb_give(pool: *mut Mempool, from: *mut *mut c_void, n: u32);
-    pub fn perigee_snabb_sweep(pool: *mut Mempool, list: *mut SnabbFreelist, n: u32) -> u32;
+    pub fn perigee_snabb_take(pool: *mut SnabbPackets, to: *mut *mut SnabbPacket, n: u32) -> u32;
+    pub fn perigee_snabb_give(pool: *mut SnabbPackets, from: *mut *mut SnabbPacket, n: u32);
+    pub fn perigee_snabb_sweep(pool: *mut SnabbPackets, list: *mut SnabbFreelist, n: u32) -> u32;
     pub fn perigee_snabb_receive(port: *mut SnabbQueues, to: *mut SnabbLink, n: u32) -> u32;
     pub fn perigee_snabb_transmit(port: *mut SnabbQueues, from: *mut SnabbLink, counts: *mut SnabbFreelist) -> u32;
-    pub fn perigee_snabb_put(to: *mut Ring, from: *mut SnabbLink) -> u32;
-    pub fn perigee_snabb_get(from: *mut Ring, to: *mut SnabbLink, n: u32) -> u32;
+    pub fn perigee_snabb_put(to: *mut SnabbRing, from: *mut SnabbLink) -> u32;
+    pub fn perigee_snabb_get(from: *mut SnabbRing, to: *mut SnabbLink, n: u32) -> u32;
     pub fn perigee_snabb_lend(
         from: *mut SnabbLink,
         to: *const ReceiveArrays,
@@ -298,7 +365,7 @@ unsafe extern "C" {
         handed: *mut SnabbHanded,
     ) -> u16;
     pub fn perigee_snabb_accept(
-        from: *mut *mut c_void,
+        from: *mut *mut Mbuf,
         n: u16,
         to: *mut SnabbLink,
         pool: *mut Mempool,
@@ -317,15 +384,11 @@ unsafe extern "C" {
         to: *const ReceiveArrays,
         burst: u16,
         pool: *mut Mempool,
-        non_plain: *const NonPlain,
+        non_plain: *mut NonPlain,
     ) -> u16;
-    pub fn perigee_ring_receive(
-        ring: *mut Ring,
-        to: *const ReceiveArrays,
-        burst: u16,
-        non_plain: *const NonPlain,
-    ) -> u16;
-    pub fn perigee_tx_burst(port: u16, queue: u16, packets: *mut *mut c_void, n: u16) -> u16;
+    pub fn perigee_ring_receive(ring: *mut Ring, to: *const ReceiveArrays, burst: u16, non_plain: *mut NonPlain)
+    -> u16;
+    pub fn perigee_tx_burst(port: u16, queue: u16, packets: *mut *mut Mbuf, n: u16) -> u16;
     pub fn perigee_ring_create(name: *const c_char, capacity: c_uint, socket: c_int) -> *mut Ring;
     pub fn perigee_ring_enqueue(ring: *mut Ring, packets: *const *mut c_void, n: c_uint) -> c_uint;
     pub fn perigee_ring_dequeue(ring: *mut Ring, packets: *mut *mut c_void, n: c_uint) -> c_uint;
@@ -339,11 +402,11 @@ unsafe extern "C" {
     pub fn perigee_packet_sockets(interface: *const c_char, to: *mut c_int, most: c_int) -> c_int;
     pub fn perigee_packet_drops(fd: c_int) -> u64;
     pub fn perigee_port_pause(port: u16) -> c_int;
-    pub fn perigee_port_paths(port: u16, receive: *mut c_char, transmit: *mut c_char);
+    pub fn perigee_port_paths(port: u16, receive: *mut [c_char; PATH], transmit: *mut [c_char; PATH]);
     pub fn perigee_port_link(port: u16, to: *mut LinkState) -> c_int;
-    pub fn perigee_port_stats(port: u16, to: *mut u64) -> c_int;
+    pub fn perigee_port_stats(port: u16, to: *mut [u64; 8]) -> c_int;
     pub fn perigee_port_counters(port: u16, to: *mut DeviceCounter, most: c_int) -> c_int;
-    pub fn perigee_port_set_mac(port: u16, mac: *const u8) -> c_int;
+    pub fn perigee_port_set_mac(port: u16, mac: *const [u8; 6]) -> c_int;
     pub fn perigee_interface_mtu(name: *const c_char) -> c_int;
     pub fn perigee_interface_running(name: *const c_char) -> c_int;
     pub fn perigee_interface_queues(name: *const c_char) -> c_int;
@@ -378,7 +441,7 @@ unsafe extern "C" {
     pub fn perigee_lpm6_create(name: *const c_char, routes: u32, groups: u32) -> *mut Lpm6;
     pub fn perigee_lpm6_add(lpm: *mut Lpm6, ip: *const [u8; 16], length: u8, id: u32) -> c_int;
     pub fn perigee_lpm6_delete(lpm: *mut Lpm6, ip: *const [u8; 16], length: u8) -> c_int;
-    pub fn perigee_lpm6_lookup(lpm: *const Lpm6, ips: *const u8, turn: c_int, ids: *mut u32, n: usize, none: u32);
+    pub fn perigee_lpm6_lookup(lpm: *const Lpm6, ips: *const [u8; 16], turn: c_int, ids: *mut u32, n: usize, none: u32);
     pub fn perigee_fib6_create(
         name: *const c_char,
         log2_size: c_int,
@@ -388,7 +451,7 @@ unsafe extern "C" {
     ) -> *mut Fib6;
     pub fn perigee_fib6_add(fib: *mut Fib6, ip: *const [u8; 16], length: u8, id: u64) -> c_int;
     pub fn perigee_fib6_delete(fib: *mut Fib6, ip: *const [u8; 16], length: u8) -> c_int;
-    pub fn perigee_fib6_lookup(fib: *mut Fib6, ips: *const u8, turn: c_int, ids: *mut u32, n: usize);
+    pub fn perigee_fib6_lookup(fib: *mut Fib6, ips: *const [u8; 16], turn: c_int, ids: *mut u32, n: usize);
     pub fn perigee_heap_used() -> usize;
 
     pub fn perigee_wake_open(port: u16, queue: u16) -> c_int;
@@ -414,7 +477,7 @@ unsafe extern "C" {
     ) -> *mut Mempool;
     pub fn perigee_pool_fill(
         pool: *mut Mempool,
-        handle: *mut *mut c_void,
+        handle: *mut *mut Mbuf,
         data: *mut *mut u8,
         length: *const u16,
         n: u16,

@@ -3,7 +3,7 @@
 
 use crate::ffi::{self, Mbuf};
 use perigee_packet::{Handle, Memory};
-use std::ffi::{c_uint, c_void};
+use std::ffi::c_uint;
 use std::num::NonZeroU16;
 use std::ptr::NonNull;
 
@@ -17,7 +17,7 @@ pub struct MbufMemory(#[allow(dead_code, reason = "gives it an address of its ow
 pub static MBUF: MbufMemory = MbufMemory(0);
 
 /// The buffers of some packets as C wants them.
-pub(crate) fn as_c(packets: &mut [Handle]) -> *mut *mut c_void {
+pub(crate) fn as_c(packets: &mut [Handle]) -> *mut *mut Mbuf {
     // Handle is a transparent NonNull<c_void>.
     packets.as_mut_ptr().cast()
 }
@@ -31,8 +31,20 @@ pub(crate) fn forget_first(packets: &mut Vec<Handle>, n: usize) {
     }
 }
 
+// `gso_size` and `set_gso_size` cut all other bits off.
+const _: () = assert!(ffi::MBUF_SEGMENT_BITS == u16::BITS);
+
 fn mbuf(packet: &Handle) -> *mut Mbuf {
     packet.as_ptr().cast()
+}
+
+/// The packet's first byte.
+///
+/// # Safety
+/// A living buffer, whose packet starts inside its memory.
+unsafe fn data(m: *const Mbuf) -> NonNull<u8> {
+    // SAFETY: the caller's contract; the memory's address is never null.
+    unsafe { NonNull::new_unchecked((*m).buf_addr.cast::<u8>().add((*m).data_off.into())) }
 }
 
 /// Makes a buffer of `pool` that holds `bytes`.
@@ -44,10 +56,7 @@ pub(crate) unsafe fn make(pool: *mut ffi::Mempool, bytes: &[u8]) -> Option<(Hand
     // SAFETY: the pool lives; `bytes` has `length` bytes.
     let m = NonNull::new(unsafe { ffi::perigee_mbuf_new(pool, bytes.as_ptr(), length) })?;
     // SAFETY: a fresh buffer, whose packet starts inside its memory.
-    unsafe {
-        let data = NonNull::new_unchecked((*m.as_ptr()).buf_addr.add((*m.as_ptr()).data_off.into()));
-        Some((Handle::new(m.cast()), data))
-    }
+    unsafe { Some((Handle::new(m.cast()), data(m.as_ptr()))) }
 }
 
 // SAFETY: receive hands out whole, unshared buffers only, so each one's memory is its holder's alone until it is freed;
@@ -63,16 +72,13 @@ unsafe impl Memory for MbufMemory {
     #[inline]
     fn region(&self, packet: &Handle) -> (NonNull<u8>, usize) {
         // SAFETY: the handle is a living buffer, whose address is never null.
-        unsafe { (NonNull::new_unchecked((*mbuf(packet)).buf_addr), (*mbuf(packet)).buf_len.into()) }
+        unsafe { (NonNull::new_unchecked((*mbuf(packet)).buf_addr.cast()), (*mbuf(packet)).buf_len.into()) }
     }
 
     #[inline]
     fn place(&self, packet: &Handle) -> (NonNull<u8>, u16) {
         // SAFETY: the handle is a living buffer, whose packet starts inside its memory.
-        unsafe {
-            let m = mbuf(packet);
-            (NonNull::new_unchecked((*m).buf_addr.add((*m).data_off.into())), (*m).data_len)
-        }
+        unsafe { (data(mbuf(packet)), (*mbuf(packet)).data_len) }
     }
 
     #[inline]

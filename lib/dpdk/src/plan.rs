@@ -188,7 +188,7 @@ impl Plan {
             // An interface keeps its own address: with the router's, Linux would answer for the router.
             let own = matches!(config.device, Device::Interface(_) | Device::Xdp(_));
             // SAFETY: the port is started; six bytes.
-            if own || unsafe { ffi::perigee_port_set_mac(port, mac.0.as_ptr()) } != 0 {
+            if own || unsafe { ffi::perigee_port_set_mac(port, &mac.0) } != 0 {
                 all = true;
                 self.info.notes.push(format!(
                     "{} keeps its MAC address {}: frames to {mac} are received in promiscuous mode",

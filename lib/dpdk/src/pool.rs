@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Free bytes before a received packet (`RTE_PKTMBUF_HEADROOM`).
-pub const HEADROOM: u16 = 128;
+pub const HEADROOM: u16 = ffi::HEADROOM;
 /// Bytes of a frame around its IP packet: an Ethernet header and two VLAN tags.
 pub const FRAME_OVERHEAD: u16 = 14 + 2 * 4;
 
@@ -122,7 +122,7 @@ impl Pool for MbufPool {
         unsafe {
             batch.fill_with(lengths, |handles, data| {
                 let n = lengths.len() as u16;
-                ffi::perigee_pool_fill(self.pool.as_ptr(), handles, data, lengths.as_ptr(), n) != 0
+                ffi::perigee_pool_fill(self.pool.as_ptr(), handles.cast(), data, lengths.as_ptr(), n) != 0
             })
         }
     }

@@ -127,7 +127,7 @@ impl DpdkPort {
         let _control = self.0.control();
         let (mut receive, mut transmit) = ([0; ffi::PATH], [0; ffi::PATH]);
         // SAFETY: the port exists, and there is room for two names; both are ended by a NUL.
-        unsafe { ffi::perigee_port_paths(self.0.id(), receive.as_mut_ptr(), transmit.as_mut_ptr()) };
+        unsafe { ffi::perigee_port_paths(self.0.id(), &mut receive, &mut transmit) };
         [receive, transmit].map(|name| {
             let name: Vec<u8> = name.iter().take_while(|&&byte| byte != 0).map(|&byte| byte.cast_unsigned()).collect();
             (!name.is_empty()).then(|| String::from_utf8_lossy(&name).into_owned())
@@ -177,7 +177,7 @@ impl Port for DpdkPort {
         let mut n = [0; 8];
         let _control = self.0.control();
         // SAFETY: the port exists; eight numbers are written, or none.
-        unsafe { ffi::perigee_port_stats(self.0.id(), n.as_mut_ptr()) };
+        unsafe { ffi::perigee_port_stats(self.0.id(), &mut n) };
         let [rx_packets, rx_bytes, missed, rx_errors, rx_no_buffer, tx_packets, tx_bytes, tx_errors] = n;
         let rx_missed = missed + self.0.sockets.dropped();
         // The device has counted them as received, but nobody gets them.

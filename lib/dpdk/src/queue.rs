@@ -22,6 +22,13 @@ pub struct RxNonPlain {
     pub dropped_shared: u64,
 }
 
+impl NonPlain {
+    /// For the shim, which writes atomically what others read.
+    pub(crate) fn as_ptr(&self) -> *mut NonPlain {
+        std::ptr::from_ref(self).cast_mut()
+    }
+}
+
 impl RxNonPlain {
     pub(crate) fn add(&mut self, non_plain: &NonPlain) {
         self.made_whole += non_plain.made_whole.load(Ordering::Relaxed);
@@ -67,7 +74,7 @@ impl ReceiveQueue for RxQueue {
         // `burst` owned, whole buffers with their metadata into the arrays.
         unsafe {
             batch.receive_with(burst.into(), Some(port.id()), |to| {
-                ffi::perigee_rx_burst(port.id(), queue, &to, burst, port.pool.as_ptr(), non_plain).into()
+                ffi::perigee_rx_burst(port.id(), queue, &to, burst, port.pool.as_ptr(), non_plain.as_ptr()).into()
             })
         }
     }
@@ -130,7 +137,8 @@ impl TransmitQueue for TxQueue {
         // SAFETY: the port is started and stays so while we hold it; this queue is ours alone. The device takes over the first buffers, as many as it says.
         unsafe {
             batch.send_with(most, |packets| {
-                ffi::perigee_tx_burst(self.port.id(), self.index, packets.as_mut_ptr(), packets.len() as u16).into()
+                let n = packets.len() as u16;
+                ffi::perigee_tx_burst(self.port.id(), self.index, packets.as_mut_ptr().cast(), n).into()
             })
         }
     }

@@ -87,7 +87,8 @@ impl TransmitQueue for RingSender {
     #[inline]
     fn transmit(&mut self, packets: &mut Vec<Handle>) {
         // SAFETY: the ring lives; it takes the first `n` buffers over, which are then forgotten here.
-        let n = unsafe { ffi::perigee_ring_enqueue(self.0.ring.as_ptr(), as_c(packets), packets.len() as c_uint) };
+        let n =
+            unsafe { ffi::perigee_ring_enqueue(self.0.ring.as_ptr(), as_c(packets).cast(), packets.len() as c_uint) };
         forget_first(packets, n as usize);
     }
 
@@ -129,7 +130,7 @@ impl ReceiveQueue for RingReceiver {
         // SAFETY: the shim writes at most `burst` owned, whole buffers into the arrays; we are the ring's only consumer.
         unsafe {
             batch.receive_with(burst, None, |to| {
-                ffi::perigee_ring_receive(self.0.ring.as_ptr(), &to, burst as u16, &self.0.non_plain).into()
+                ffi::perigee_ring_receive(self.0.ring.as_ptr(), &to, burst as u16, self.0.non_plain.as_ptr()).into()
             })
         }
     }
@@ -242,7 +243,7 @@ mod tests {
         // Nobody else sees what is written now.
         batch.slot(2).unwrap().frame_mut().fill(0);
         // SAFETY: a living buffer of 700 bytes behind its headroom.
-        assert_eq!(unsafe { *(*m(&others[2])).buf_addr.add(128 + 5) }, 5);
+        assert_eq!(unsafe { *(*m(&others[2])).buf_addr.cast::<u8>().add(128 + 5) }, 5);
         let non_plain = &receiver.0.non_plain;
         let counts =
             [&non_plain.made_whole, &non_plain.dropped_chained, &non_plain.dropped_shared].map(|n| n.load(Relaxed));

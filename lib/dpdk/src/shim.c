@@ -28,22 +28,12 @@ void perigee_give_memory_back(void)
 #endif
 }
 
-/* The part of rte_mbuf that src/memory.rs mirrors. */
-_Static_assert(offsetof(struct rte_mbuf, buf_addr) == 0, "rte_mbuf changed: adapt Mbuf in memory.rs");
-_Static_assert(offsetof(struct rte_mbuf, data_off) == 16, "rte_mbuf changed: adapt Mbuf in memory.rs");
-_Static_assert(offsetof(struct rte_mbuf, refcnt) == 18, "rte_mbuf changed: adapt Mbuf in memory.rs");
-_Static_assert(offsetof(struct rte_mbuf, nb_segs) == 20, "rte_mbuf changed: adapt Mbuf in memory.rs");
-_Static_assert(offsetof(struct rte_mbuf, port) == 22, "rte_mbuf changed: adapt Mbuf in memory.rs");
-_Static_assert(offsetof(struct rte_mbuf, ol_flags) == 24, "rte_mbuf changed: adapt Mbuf in memory.rs");
-_Static_assert(offsetof(struct rte_mbuf, pkt_len) == 36, "rte_mbuf changed: adapt Mbuf in memory.rs");
-_Static_assert(offsetof(struct rte_mbuf, data_len) == 40, "rte_mbuf changed: adapt Mbuf in memory.rs");
-_Static_assert(offsetof(struct rte_mbuf, buf_len) == 54, "rte_mbuf changed: adapt Mbuf in memory.rs");
-_Static_assert(offsetof(struct rte_mbuf, pool) == 56, "rte_mbuf changed: adapt Mbuf in memory.rs");
-_Static_assert(offsetof(struct rte_mbuf, tx_offload) == 72, "rte_mbuf changed: adapt Mbuf in memory.rs");
-_Static_assert(RTE_MBUF_F_RX_LRO == 1ULL << 16, "rte_mbuf changed: adapt MBUF_LRO");
-_Static_assert(RTE_MBUF_L2_LEN_BITS + RTE_MBUF_L3_LEN_BITS + RTE_MBUF_L4_LEN_BITS == 24 && RTE_MBUF_TSO_SEGSZ_BITS == 16,
-	       "rte_mbuf changed: adapt MBUF_SEGMENT_SHIFT");
-_Static_assert(RTE_BYTE_ORDER == RTE_LITTLE_ENDIAN, "the receive loop reads data_off .. port as one little-endian word");
+/* The receive loop reads data_off .. port as one word, and a new buffer's are written so. */
+_Static_assert(offsetof(struct rte_mbuf, refcnt) == offsetof(struct rte_mbuf, data_off) + 2 &&
+		       offsetof(struct rte_mbuf, nb_segs) == offsetof(struct rte_mbuf, data_off) + 4 &&
+		       offsetof(struct rte_mbuf, port) == offsetof(struct rte_mbuf, data_off) + 6 &&
+		       RTE_BYTE_ORDER == RTE_LITTLE_ENDIAN,
+	       "rte_mbuf changed: adapt fill and perigee_pool_fill");
 
 /* ---- pools ---- */
 
@@ -111,6 +101,8 @@ static inline uint8_t flags_of(uint64_t ol_flags)
 
 _Static_assert(RTE_MBUF_F_RX_IP_CKSUM_BAD == 1 << 4 && RTE_MBUF_F_RX_IP_CKSUM_GOOD == 1 << 7, "flags_of");
 _Static_assert(RTE_MBUF_F_RX_RSS_HASH == 1 << 1, "flags_of");
+
+_Static_assert(PERIGEE_BATCH_SIZE % 64 == 0, "fill writes 64 flags at a time");
 
 static inline void count(uint64_t *counter)
 {
@@ -205,7 +197,7 @@ static inline __attribute__((always_inline)) uint16_t fill(const struct perigee_
 	if (any & FINDINGS)
 		fill_findings(to, n);
 	else
-		/* The arrays have 256 entries: a fixed size needs no call. */
+		/* A fixed size needs no call; the array has room for it. */
 		for (uint16_t i = 0; i < n; i += 64)
 			memset(to->flags + i, 0, 64);
 	return __builtin_expect(strange != 0 || any & NON_PLAIN_FLAGS, 0) ? sort_out(to, n, port, pool, non_plain) : n;

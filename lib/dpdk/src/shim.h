@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The parts of DPDK that Rust needs and that are static inline functions, macros or large structures. Everything else is
- * called directly. src/ffi.rs repeats these declarations; shim.c asserts the layouts that both sides rely on.
+ * called directly. src/ffi.rs repeats these declarations, and the compiler compares the two (build/check.rs).
  * Functions return 0 or a negative errno unless they say otherwise.
  */
 #pragma once
@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 struct rte_acl_ctx;
+struct rte_device;
 struct rte_fib;
 struct rte_fib6;
 struct rte_flow;
@@ -19,6 +20,9 @@ struct rte_lpm6;
 struct rte_mbuf;
 struct rte_mempool;
 struct rte_ring;
+
+/* Entries of a batch's arrays. */
+enum { PERIGEE_BATCH_SIZE = 256 };
 
 /* A batch's arrays (perigee_packet::batch::ReceiveArrays). */
 struct perigee_arrays {
@@ -76,7 +80,7 @@ struct perigee_device {
 	uint16_t reta_size;
 	uint16_t features;
 	int32_t socket;
-	void *device;
+	struct rte_device *device;
 };
 
 struct perigee_setup {
@@ -104,10 +108,10 @@ int perigee_port_spread(uint16_t port, uint16_t reta_size, uint16_t queues);
 int perigee_port_link(uint16_t port, struct perigee_link *to);
 /* Does the port send or obey pause frames (IEEE 802.3 annex 31B)? 0 or 1, or a negative errno where the driver does not say. */
 int perigee_port_pause(uint16_t port);
-/* Which of its driver's functions a port receives with, and which it transmits with ("Vector AVX512", ...; rte_eth_burst_mode): at least
- * RTE_ETH_BURST_MODE_INFO_SIZE bytes each, empty where the driver does not say. */
-void perigee_port_paths(uint16_t port, char *receive, char *transmit);
-int perigee_port_stats(uint16_t port, uint64_t to[8]);
+/* Which of its driver's functions a port receives with, and which it transmits with ("Vector AVX512", ...; rte_eth_burst_mode): empty
+ * where the driver does not say. */
+void perigee_port_paths(uint16_t port, char (*receive)[1024], char (*transmit)[1024]);
+int perigee_port_stats(uint16_t port, uint64_t (*to)[8]);
 
 /* A counter by its driver's own name (rte_eth_xstats_get). */
 struct perigee_counter {
@@ -117,7 +121,7 @@ struct perigee_counter {
 
 /* Reads up to `most` of a device's own counters; returns their number, or a negative errno. */
 int perigee_port_counters(uint16_t port, struct perigee_counter *to, int most);
-int perigee_port_set_mac(uint16_t port, const uint8_t mac[6]);
+int perigee_port_set_mac(uint16_t port, const uint8_t (*mac)[6]);
 int perigee_interface_mtu(const char *name);
 
 /* This process's packet sockets that are bound to an interface, at most so many; their number. */
@@ -168,13 +172,14 @@ void perigee_lpm_lookup(const struct rte_lpm *lpm, const uint32_t *ips, uint32_t
 struct rte_fib *perigee_fib_create(const char *name, int log2_size, uint32_t routes, uint32_t groups, int *vector);
 void perigee_fib_lookup(struct rte_fib *fib, const uint32_t *ips, uint32_t *ids, size_t n);
 struct rte_lpm6 *perigee_lpm6_create(const char *name, uint32_t routes, uint32_t groups);
-int perigee_lpm6_add(struct rte_lpm6 *lpm, const void *ip, uint8_t length, uint32_t id);
-int perigee_lpm6_delete(struct rte_lpm6 *lpm, const void *ip, uint8_t length);
-void perigee_lpm6_lookup(const struct rte_lpm6 *lpm, const void *ips, int turn, uint32_t *ids, size_t n, uint32_t none);
+int perigee_lpm6_add(struct rte_lpm6 *lpm, const uint8_t (*ip)[16], uint8_t length, uint32_t id);
+int perigee_lpm6_delete(struct rte_lpm6 *lpm, const uint8_t (*ip)[16], uint8_t length);
+void perigee_lpm6_lookup(const struct rte_lpm6 *lpm, const uint8_t (*ips)[16], int turn, uint32_t *ids, size_t n,
+			 uint32_t none);
 struct rte_fib6 *perigee_fib6_create(const char *name, int log2_size, uint32_t routes, uint32_t groups, int *vector);
-int perigee_fib6_add(struct rte_fib6 *fib, const void *ip, uint8_t length, uint64_t id);
-int perigee_fib6_delete(struct rte_fib6 *fib, const void *ip, uint8_t length);
-void perigee_fib6_lookup(struct rte_fib6 *fib, const void *ips, int turn, uint32_t *ids, size_t n);
+int perigee_fib6_add(struct rte_fib6 *fib, const uint8_t (*ip)[16], uint8_t length, uint64_t id);
+int perigee_fib6_delete(struct rte_fib6 *fib, const uint8_t (*ip)[16], uint8_t length);
+void perigee_fib6_lookup(struct rte_fib6 *fib, const uint8_t (*ips)[16], int turn, uint32_t *ids, size_t n);
 
 /* Bytes of DPDK's heaps that are allocated. */
 size_t perigee_heap_used(void);

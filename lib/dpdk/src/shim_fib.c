@@ -126,9 +126,10 @@ static void lpm6_pass(const struct rte_lpm6 *lpm, const void *ips, uint32_t *ids
 		ids[i] = ids[i] == UINT32_MAX ? none : ids[i];
 }
 
-void perigee_lpm6_lookup(const struct rte_lpm6 *lpm, const void *ips, int turn, uint32_t *ids, size_t n, uint32_t none)
+void perigee_lpm6_lookup(const struct rte_lpm6 *lpm, const uint8_t (*ips)[16], int turn, uint32_t *ids, size_t n,
+			 uint32_t none)
 {
-	const uint64_t(*from)[2] = ips;
+	const uint64_t (*from)[2] = (const void *)ips;
 	uint64_t turned[PASS][2];
 
 	while (n > 0) {
@@ -153,9 +154,9 @@ struct rte_fib6 *perigee_fib6_create(const char *name, int log2_size, uint32_t r
 	return fib;
 }
 
-void perigee_fib6_lookup(struct rte_fib6 *fib, const void *ips, int turn, uint32_t *ids, size_t n)
+void perigee_fib6_lookup(struct rte_fib6 *fib, const uint8_t (*ips)[16], int turn, uint32_t *ids, size_t n)
 {
-	const uint64_t(*from)[2] = ips;
+	const uint64_t (*from)[2] = (const void *)ips;
 	uint64_t turned[PASS][2], wide[PASS];
 
 	while (n > 0) {
@@ -170,22 +171,22 @@ void perigee_fib6_lookup(struct rte_fib6 *fib, const void *ips, int turn, uint32
 	}
 }
 
-int perigee_lpm6_add(struct rte_lpm6 *lpm, const void *ip, uint8_t length, uint32_t id)
+int perigee_lpm6_add(struct rte_lpm6 *lpm, const uint8_t (*ip)[16], uint8_t length, uint32_t id)
 {
 	return rte_lpm6_add(lpm, addresses(ip), length, id);
 }
 
-int perigee_lpm6_delete(struct rte_lpm6 *lpm, const void *ip, uint8_t length)
+int perigee_lpm6_delete(struct rte_lpm6 *lpm, const uint8_t (*ip)[16], uint8_t length)
 {
 	return rte_lpm6_delete(lpm, addresses(ip), length);
 }
 
-int perigee_fib6_add(struct rte_fib6 *fib, const void *ip, uint8_t length, uint64_t id)
+int perigee_fib6_add(struct rte_fib6 *fib, const uint8_t (*ip)[16], uint8_t length, uint64_t id)
 {
 	return rte_fib6_add(fib, addresses(ip), length, id);
 }
 
-int perigee_fib6_delete(struct rte_fib6 *fib, const void *ip, uint8_t length)
+int perigee_fib6_delete(struct rte_fib6 *fib, const uint8_t (*ip)[16], uint8_t length)
 {
 	return rte_fib6_delete(fib, addresses(ip), length);
 }

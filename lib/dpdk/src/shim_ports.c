@@ -165,20 +165,18 @@ int perigee_port_pause(uint16_t port)
 	return error != 0 ? error : conf.mode != RTE_ETH_FC_NONE;
 }
 
-_Static_assert(RTE_ETH_BURST_MODE_INFO_SIZE == 1024, "adapt PATH in ffi.rs");
-
-void perigee_port_paths(uint16_t port, char *receive, char *transmit)
+void perigee_port_paths(uint16_t port, char (*receive)[1024], char (*transmit)[1024])
 {
 	struct rte_eth_burst_mode mode = { 0 };
 	int known = rte_eth_rx_burst_mode_get(port, 0, &mode) == 0;
 
-	snprintf(receive, sizeof(mode.info), "%s", known ? mode.info : "");
+	snprintf(*receive, sizeof(*receive), "%s", known ? mode.info : "");
 	memset(&mode, 0, sizeof(mode));
 	known = rte_eth_tx_burst_mode_get(port, 0, &mode) == 0;
-	snprintf(transmit, sizeof(mode.info), "%s", known ? mode.info : "");
+	snprintf(*transmit, sizeof(*transmit), "%s", known ? mode.info : "");
 }
 
-int perigee_port_stats(uint16_t port, uint64_t to[8])
+int perigee_port_stats(uint16_t port, uint64_t (*to)[8])
 {
 	struct rte_eth_stats s;
 	int error = rte_eth_stats_get(port, &s);
@@ -187,7 +185,7 @@ int perigee_port_stats(uint16_t port, uint64_t to[8])
 		return error;
 	const uint64_t in_order[8] = { s.ipackets, s.ibytes,   s.imissed, s.ierrors,
 				       s.rx_nombuf, s.opackets, s.obytes,  s.oerrors };
-	memcpy(to, in_order, sizeof(in_order));
+	memcpy(*to, in_order, sizeof(*to));
 	return 0;
 }
 
@@ -218,11 +216,11 @@ int perigee_port_counters(uint16_t port, struct perigee_counter *to, int most)
 	return there < 0 ? there : filled;
 }
 
-int perigee_port_set_mac(uint16_t port, const uint8_t mac[6])
+int perigee_port_set_mac(uint16_t port, const uint8_t (*mac)[6])
 {
 	struct rte_ether_addr address;
 
-	memcpy(address.addr_bytes, mac, sizeof(address.addr_bytes));
+	memcpy(address.addr_bytes, *mac, sizeof(*mac));
 	return rte_eth_dev_default_mac_addr_set(port, &address);
 }
 

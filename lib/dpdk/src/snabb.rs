@@ -9,10 +9,11 @@ mod early;
 mod tasks;
 
 pub use early::EarlyPackets;
+pub use tasks::{perigee_snabb_from_batch, perigee_snabb_to_batch};
 
 use crate::eal::{Eal, Started};
 use crate::error::{Error, Result, c_string, errno_text, last_errno};
-use crate::ffi::{self, SnabbFreelist, SnabbLink, SnabbQueues};
+use crate::ffi::{self, SnabbFreelist, SnabbLink, SnabbPacket, SnabbQueues};
 use crate::plan::PortConfig;
 use crate::pool::{MbufPool, PoolConfig};
 use crate::port::DpdkPort;
@@ -20,7 +21,7 @@ use crate::queue::{RxQueue, TxQueue};
 use crate::{Device, log};
 use perigee_packet::{Link, Port, PortInfo, PortStats};
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,7 +33,7 @@ const HEADER: &str = include_str!("snabb.h");
 pub const MAX_PACKETS: u32 = (1 << 20) - 1;
 
 /// Most bytes of a packet.
-pub const MAX_PAYLOAD: u16 = 10_240;
+pub const MAX_PAYLOAD: u16 = ffi::SNABB_PAYLOAD;
 
 /// What `ffi.cdef` has to know.
 pub fn definitions() -> &'static str {
@@ -96,7 +97,7 @@ impl SnabbPool {
     }
 
     fn create(eal: &Eal, node: Option<u16>) -> Result<Arc<MbufPool>> {
-        let room = MAX_PAYLOAD + 512;
+        let room = MAX_PAYLOAD + ffi::SNABB_WINDOW as u16;
         let mark = log::mark();
         let name = c_string(&node.map_or_else(|| "snabb".to_owned(), |node| format!("snabb-node{node}")))?;
         // SAFETY: EAL is started; a C string that is copied.
@@ -406,7 +407,7 @@ impl Drop for SnabbRing {
                 if n == 0 {
                     break;
                 }
-                ffi::perigee_snabb_give(self.packets.as_ptr().cast(), left.as_mut_ptr(), n);
+                ffi::perigee_snabb_give(self.packets.as_ptr().cast(), left.as_mut_ptr().cast(), n);
             }
             ffi::rte_ring_free(self.ring.as_ptr());
         }
@@ -467,7 +468,7 @@ impl ThreadState {
     pub fn on(node: Option<u16>) -> ThreadState {
         let freelist: NonNull<SnabbFreelist> = zeroed(node);
         // SAFETY: zeroed memory of our own.
-        unsafe { (*freelist.as_ptr()).max = (1 << 20) - 1 };
+        unsafe { (*freelist.as_ptr()).max = MAX_PACKETS.into() };
         ThreadState { freelist, links: Vec::new(), pool: None, node }
     }
 
@@ -498,7 +499,7 @@ impl ThreadState {
         true
     }
 
-    fn give(&self, packets: *mut *mut c_void, n: u32) {
+    fn give(&self, packets: *mut *mut SnabbPacket, n: u32) {
         let Some(pool) = &self.pool else { return };
         // SAFETY: callers pass arrays of n packets that nobody else has; what is not the pool's is left alone.
         unsafe { ffi::perigee_snabb_give(pool.as_ptr().cast(), packets, n) };
@@ -508,7 +509,7 @@ impl ThreadState {
         // SAFETY: a living link, whose thread has ended or calls us.
         let link = unsafe { &mut *link.as_ptr() };
         while i64::from(link.read) < link.write {
-            let slot = (link.read & 1023) as usize;
+            let slot = link.read as usize & (ffi::SNABB_LINK - 1);
             self.give(&raw mut link.packets[slot], 1);
             link.read += 1;
         }
@@ -541,8 +542,6 @@ impl Drop for ThreadState {
 
 const _: () = {
     use std::mem::{offset_of, size_of};
-    assert!(offset_of!(SnabbLink, write) == 16 && offset_of!(SnabbLink, packets) == 40);
-    assert!(size_of::<SnabbLink>() == 40 + 8 * 1024 && offset_of!(SnabbFreelist, list) == 40);
     assert!(offset_of!(Placed, link) == 0 && size_of::<Placed>() == size_of::<SnabbLink>() + size_of::<[u8; 1024]>());
-    assert!(offset_of!(Placed, apart) > 0 && size_of::<c_int>() == 4);
+    assert!(offset_of!(Placed, apart) > 0);
 };

@@ -23,7 +23,6 @@ _Static_assert(sizeof(struct rte_mempool_objhdr) <= OBJECT_HEADER, "the header f
 _Static_assert(TO_MBUF == 448, "snabb.h says so");
 _Static_assert(PRIVATE % RTE_MBUF_PRIV_ALIGN == 0, "DPDK wants it aligned");
 _Static_assert(ROOM >= WINDOW + sizeof(struct packet), "a packet fits with any headroom");
-_Static_assert(sizeof(((struct link *)0)->packets) == LINK_RING_SIZE * sizeof(void *), "link");
 
 static inline struct rte_mbuf *mbuf_of(const struct packet *p)
 {

@@ -4,72 +4,29 @@
 
 mod common;
 
-use perigee_dpdk::snabb::{Directions, EarlyPackets, MAX_PACKETS, SharedPort, SnabbPool, SnabbRing, ThreadState};
+use ffi::{SnabbFreelist, SnabbHanded, SnabbLink, SnabbPacket};
+use perigee_dpdk::snabb::{self, Directions, EarlyPackets, MAX_PACKETS, SharedPort, SnabbPool, SnabbRing, ThreadState};
 use perigee_dpdk::{Device, Eal, MBUF, MbufPool, PoolConfig, PortConfig};
 use perigee_packet::{Batch, Mask, Pool};
-use std::ffi::c_void;
 
-/// The declarations of `snabb.h` that this test needs.
-mod shim {
-    use std::ffi::c_void;
-
-    /// `struct link`
-    #[repr(C)]
-    pub struct Link {
-        pub read: i32,
-        pub rest: [i32; 3],
-        pub write: i64,
-        pub bytes: i64,
-        pub drops: i64,
-        pub packets: [*mut c_void; 1024],
-    }
-
-    /// `struct perigee_snabb_freelist`
-    #[repr(C)]
-    pub struct Freelist {
-        pub nfree: i64,
-        pub counts: [i64; 4],
-        pub list: [*mut c_void; 1 << 20],
-    }
-
-    unsafe extern "C" {
-        pub fn perigee_snabb_take(pool: *mut c_void, to: *mut *mut c_void, n: u32) -> u32;
-        pub fn perigee_snabb_give(pool: *mut c_void, from: *mut *mut c_void, n: u32);
-        pub fn perigee_snabb_sweep(pool: *mut c_void, list: *mut c_void, n: u32) -> u32;
-        pub fn perigee_snabb_to_batch(
-            from: *mut Link,
-            to: *mut c_void,
-            n: u32,
-            pool: *mut c_void,
-            counts: *mut c_void,
-            handed: *mut c_void,
-        ) -> u32;
-        pub fn perigee_snabb_from_batch(
-            from: *mut c_void,
-            to: *mut Link,
-            pool: *mut c_void,
-            handed: *mut c_void,
-        ) -> u32;
-        pub fn perigee_snabb_put(to: *mut c_void, from: *mut Link) -> u32;
-        pub fn perigee_snabb_get(from: *mut c_void, to: *mut Link, n: u32) -> u32;
-        pub fn perigee_snabb_receive(port: *mut c_void, to: *mut Link, n: u32) -> u32;
-        pub fn perigee_snabb_transmit(port: *mut c_void, from: *mut Link, counts: *mut c_void) -> u32;
-    }
-}
+// As the crate declares it, and the C compiler checks it.
+#[allow(dead_code)]
+#[path = "../src/ffi.rs"]
+mod ffi;
 
 fn main() {
     common::run_with(600, &[("packets_lie_in_windows_and_come_back", everything)]);
 }
 
-fn take(pool: &SnabbPool, n: usize) -> Vec<*mut c_void> {
+fn take(pool: &SnabbPool, n: usize) -> Vec<*mut SnabbPacket> {
     let mut packets = vec![std::ptr::null_mut(); n];
     // SAFETY: there is room for n pointers.
-    let taken = unsafe { shim::perigee_snabb_take(pool.as_ptr(), packets.as_mut_ptr(), n as u32) };
+    let taken = unsafe { ffi::perigee_snabb_take(pool.as_ptr().cast(), packets.as_mut_ptr(), n as u32) };
     packets.truncate(taken as usize);
     packets
 }
 
-fn link(state: &mut ThreadState) -> &'static mut shim::Link {
+fn link(state: &mut ThreadState) -> &'static mut SnabbLink {
     // SAFETY: a living link of the state, used by this thread alone until the state is dropped.
     unsafe { &mut *state.new_link().cast() }
 }
@@ -110,14 +67,15 @@ fn tasks_get_packets_and_give_them_back(eal: &Eal, pool: &SnabbPool) {
         from.packets[i] = packet;
         from.write += 1;
     }
-    let mut handed = [0_u64; 5];
+    let mut handed = SnabbHanded::default();
     let mut batch = Batch::new(&MBUF);
-    let (counts, handed_at) = (state.freelist(), handed.as_mut_ptr().cast::<c_void>());
-    let at = (&raw mut *batch).cast::<c_void>();
+    let (from_at, to_at, handed_at) = ((&raw mut *from).cast(), (&raw mut *to).cast(), (&raw mut handed).cast());
+    let (at, counts, pool_at) = (&raw mut *batch, state.freelist().cast(), pool.as_ptr().cast());
     // SAFETY: living objects of this thread.
-    let lent = unsafe { shim::perigee_snabb_to_batch(from, at, 64, pool.as_ptr(), counts, handed_at) };
+    let lent = unsafe { snabb::perigee_snabb_to_batch(from_at, at, 64, pool_at, counts, handed_at) };
     assert_eq!((lent, from.read, pool.available()), (10, 10, all - 10));
-    assert_eq!(handed, [10, (0..10).map(|i| 60 + i).sum(), 1, 0, 0]);
+    let bytes = (0..10).map(|i| 60 + i).sum();
+    assert_eq!(handed, SnabbHanded { packets: 10, bytes, copied: 1, ..SnabbHanded::default() });
     for slot in 0..10_u8 {
         assert_eq!(batch.frame(slot).unwrap(), vec![slot; 60 + usize::from(slot)]);
     }
@@ -127,12 +85,12 @@ fn tasks_get_packets_and_give_them_back(eal: &Eal, pool: &SnabbPool) {
     batch.discard(Mask::only(3));
     let own = MbufPool::new(eal, PoolConfig { buffers: 63, cache: 0, room: 2048, numa_node: None }).unwrap();
     assert!(batch.push(own.packet(&[7; 99]).unwrap(), 0).is_ok());
-    handed = [0; 5];
+    handed = SnabbHanded::default();
     // SAFETY: as above.
-    let taken = unsafe { shim::perigee_snabb_from_batch(at, to, pool.as_ptr(), handed_at) };
+    let taken = unsafe { snabb::perigee_snabb_from_batch(at, to_at, pool_at, handed_at) };
     assert_eq!((taken, to.write, own.in_use()), (10, 10, 0));
     // Copied: the one at an odd place, and the one of another pool.
-    assert_eq!((handed[0], handed[2]), (10, 2));
+    assert_eq!((handed.packets, handed.copied), (10, 2));
     // SAFETY: packets of the link.
     let lengths: Vec<u16> = (0..10).map(|i| unsafe { to.packets[i].cast::<u16>().read() }).collect();
     assert_eq!(lengths, [60, 58, 70, 64, 65, 66, 67, 68, 69, 99]);
@@ -155,7 +113,7 @@ fn pools_of_nodes_get_their_own_back(eal: &Eal, pool: &SnabbPool) {
     assert_eq!(pool.all(), (before.0 + 1700, before.1 + 1700, before.2));
     let pools = [&near, &far, pool];
     let sizes = pools.map(SnabbPool::available);
-    let mut held: Vec<(usize, *mut c_void)> = Vec::new();
+    let mut held: Vec<(usize, *mut SnabbPacket)> = Vec::new();
     let mut random = 12_345_u64;
     for step in 0..20_000 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -166,7 +124,7 @@ fn pools_of_nodes_get_their_own_back(eal: &Eal, pool: &SnabbPool) {
             // Some of everybody's, given to one of them.
             let mut given: Vec<_> = held.drain(held.len() - n.min(held.len())..).map(|(_, packet)| packet).collect();
             // SAFETY: they are forgotten.
-            unsafe { shim::perigee_snabb_give(pools[which].as_ptr(), given.as_mut_ptr(), given.len() as u32) };
+            unsafe { ffi::perigee_snabb_give(pools[which].as_ptr().cast(), given.as_mut_ptr(), given.len() as u32) };
         }
         if step % 97 == 0 {
             for (i, pool) in pools.iter().enumerate() {
@@ -180,7 +138,7 @@ fn pools_of_nodes_get_their_own_back(eal: &Eal, pool: &SnabbPool) {
     sweeping(&near, &far);
     let mut given: Vec<_> = held.into_iter().map(|(_, packet)| packet).collect();
     // SAFETY: as above.
-    unsafe { shim::perigee_snabb_give(far.as_ptr(), given.as_mut_ptr(), given.len() as u32) };
+    unsafe { ffi::perigee_snabb_give(far.as_ptr().cast(), given.as_mut_ptr(), given.len() as u32) };
     assert_eq!(pools.map(SnabbPool::available), sizes);
     // A thread's state of that node gives back to both.
     let mut state = ThreadState::on(Some(0));
@@ -200,7 +158,7 @@ fn sweeping(near: &SnabbPool, far: &SnabbPool) {
     let mut state = ThreadState::on(Some(0));
     state.use_pool(near);
     // SAFETY: the list of a living state.
-    let list = unsafe { &mut *state.freelist().cast::<shim::Freelist>() };
+    let list = unsafe { &mut *state.freelist().cast::<SnabbFreelist>() };
     let (own, others) = (take(near, 150), take(far, 150));
     let mixed = others[..10].iter().chain(own.iter().zip(&others[10..]).flat_map(|(a, b)| [a, b])).chain(&own[140..]);
     for (at, packet) in list.list.iter_mut().zip(mixed) {
@@ -209,7 +167,7 @@ fn sweeping(near: &SnabbPool, far: &SnabbPool) {
     list.nfree = 300;
     // The oldest ten are not looked at.
     // SAFETY: living objects of this thread.
-    assert_eq!(unsafe { shim::perigee_snabb_sweep(near.as_ptr(), state.freelist(), 290) }, 140);
+    assert_eq!(unsafe { ffi::perigee_snabb_sweep(near.as_ptr().cast(), state.freelist().cast(), 290) }, 140);
     assert_eq!((list.nfree, near.available(), far.available()), (160, free - 150, there - 10));
     assert_eq!(list.list[..10], others[..10]);
     assert_eq!(list.list[10..160], own[..]);
@@ -235,13 +193,13 @@ fn windows(pool: &SnabbPool) {
     let mut elsewhere = vec![0_u8; 30_000];
     packets.push(elsewhere.as_mut_ptr().cast());
     // SAFETY: all but the last are the pool's, and are forgotten.
-    unsafe { shim::perigee_snabb_give(pool.as_ptr(), packets.as_mut_ptr(), packets.len() as u32) };
+    unsafe { ffi::perigee_snabb_give(pool.as_ptr().cast(), packets.as_mut_ptr(), packets.len() as u32) };
     assert_eq!(pool.available(), 1500);
     let again = take(pool, 1500);
     assert_eq!(again.len(), 1500);
     let mut again = again;
     // SAFETY: as above.
-    unsafe { shim::perigee_snabb_give(pool.as_ptr(), again.as_mut_ptr(), 1500) };
+    unsafe { ffi::perigee_snabb_give(pool.as_ptr().cast(), again.as_mut_ptr(), 1500) };
 }
 
 fn early_packets_are_never_the_pools(pool: &SnabbPool) {
@@ -252,11 +210,11 @@ fn early_packets_are_never_the_pools(pool: &SnabbPool) {
     assert!(early.grow(MAX_PACKETS, usize::MAX).expect_err("too many").to_string().contains("are the most"));
     assert_eq!(early.made(), 3000);
     pool.know(&early);
-    let mut packets = Vec::new();
+    let mut packets: Vec<*mut SnabbPacket> = Vec::new();
     for (first, n) in first.into_iter().zip([1000, 2000]) {
         assert_eq!(first as usize % 512, 0);
         // SAFETY: within the memory of so many packets.
-        packets.extend((0..n).map(|i| unsafe { first.cast::<u8>().add(i * 11_776 + 256).cast::<c_void>() }));
+        packets.extend((0..n).map(|i| unsafe { first.cast::<u8>().add(i * 11_776 + 256).cast() }));
     }
     for packet in &packets {
         // SAFETY: ours: as far as the farthest place of a packet in its window.
@@ -264,7 +222,7 @@ fn early_packets_are_never_the_pools(pool: &SnabbPool) {
     }
     let (free, gone) = (pool.available(), pool.gone());
     // SAFETY: they are forgotten.
-    unsafe { shim::perigee_snabb_give(pool.as_ptr(), packets.as_mut_ptr(), 2999) };
+    unsafe { ffi::perigee_snabb_give(pool.as_ptr().cast(), packets.as_mut_ptr(), 2999) };
     assert_eq!((pool.available(), pool.gone() - gone), (free, 2999));
 }
 
@@ -301,11 +259,11 @@ fn rings_keep_order(eal: &Eal, pool: &SnabbPool) {
     }
     // SAFETY: living links and a living ring, on one thread.
     unsafe {
-        assert_eq!(shim::perigee_snabb_put(ring.as_ptr(), from), 100);
-        assert_eq!(shim::perigee_snabb_put(ring.as_ptr(), from), 0);
-        assert_eq!(shim::perigee_snabb_get(ring.as_ptr(), to, 70), 70);
-        assert_eq!(shim::perigee_snabb_put(ring.as_ptr(), from), 50);
-        assert_eq!(shim::perigee_snabb_get(ring.as_ptr(), to, 60), 60);
+        assert_eq!(ffi::perigee_snabb_put(ring.as_ptr().cast(), from), 100);
+        assert_eq!(ffi::perigee_snabb_put(ring.as_ptr().cast(), from), 0);
+        assert_eq!(ffi::perigee_snabb_get(ring.as_ptr().cast(), to, 70), 70);
+        assert_eq!(ffi::perigee_snabb_put(ring.as_ptr().cast(), from), 50);
+        assert_eq!(ffi::perigee_snabb_get(ring.as_ptr().cast(), to, 60), 60);
     }
     let got: Vec<_> = (1010..to.write).map(|at| to.packets[(at & 1023) as usize]).collect();
     assert_eq!(got, packets[..130]);
@@ -332,7 +290,7 @@ fn threads_pass_packets_on(eal: &Eal, pool: &SnabbPool) {
                     packet.cast::<u8>().add(2).cast::<u32>().write_unaligned(number);
                     link.packets[(link.write & 1023) as usize] = packet;
                     link.write += 1;
-                    while shim::perigee_snabb_put(ring.as_ptr(), link) == 0 {
+                    while ffi::perigee_snabb_put(ring.as_ptr().cast(), link) == 0 {
                         std::thread::yield_now();
                     }
                 }
@@ -346,13 +304,13 @@ fn threads_pass_packets_on(eal: &Eal, pool: &SnabbPool) {
             for number in 0..PACKETS {
                 // SAFETY: this thread's link; the ring's only consumer; a packet of ours, until it is given back.
                 unsafe {
-                    while shim::perigee_snabb_get(ring.as_ptr(), link, 1) == 0 {
+                    while ffi::perigee_snabb_get(ring.as_ptr().cast(), link, 1) == 0 {
                         std::thread::yield_now();
                     }
                     let at = (link.read & 1023) as usize;
                     link.read += 1;
                     assert_eq!(link.packets[at].cast::<u8>().add(2).cast::<u32>().read_unaligned(), number);
-                    shim::perigee_snabb_give(pool.as_ptr(), &raw mut link.packets[at], 1);
+                    ffi::perigee_snabb_give(pool.as_ptr().cast(), &raw mut link.packets[at], 1);
                 }
             }
         });
@@ -373,8 +331,8 @@ fn ports_move_packets(eal: &Eal, pool: &SnabbPool) {
         let link = link(&mut state);
         // SAFETY: a living port, link and list of free packets, on one thread.
         let (received, sent) = unsafe {
-            let received = shim::perigee_snabb_receive(port.as_ptr(), link, 2000);
-            (received, shim::perigee_snabb_transmit(port.as_ptr(), link, state.freelist()))
+            let received = ffi::perigee_snabb_receive(port.as_ptr().cast(), link, 2000);
+            (received, ffi::perigee_snabb_transmit(port.as_ptr().cast(), link, state.freelist().cast()))
         };
         assert_eq!((received, sent), (1023, 1023), "a link holds 1023");
         let counts = port.counts();

@@ -72,11 +72,11 @@ impl Lpm6 {
     /// If the slices differ in length.
     pub fn lookup_batch_be(&self, addresses: &[[u8; 16]], ids: &mut [u32]) {
         assert_eq!(addresses.len(), ids.len(), "one id per address");
-        self.look_up(addresses.as_ptr().cast(), 0, ids);
+        self.look_up(addresses.as_ptr(), 0, ids);
     }
 
-    /// `addresses` are as many as `ids`, of 16 bytes each.
-    fn look_up(&self, addresses: *const u8, turn: i32, ids: &mut [u32]) {
+    /// `addresses` are as many as `ids`.
+    fn look_up(&self, addresses: *const [u8; 16], turn: i32, ids: &mut [u32]) {
         // SAFETY: as the callers have checked; nobody changes the table, as that takes `&mut self`.
         unsafe { ffi::perigee_lpm6_lookup(self.lpm.get(), addresses, turn, ids.as_mut_ptr(), ids.len(), self.default) };
     }
@@ -189,7 +189,7 @@ impl<const LOG2_SIZE: i32> Fib6<LOG2_SIZE> {
     /// If the slices differ in length.
     pub fn lookup_batch_be(&self, addresses: &[[u8; 16]], ids: &mut [u32]) {
         assert_eq!(addresses.len(), ids.len(), "one id per address");
-        self.look_up(addresses.as_ptr().cast(), 0, ids);
+        self.look_up(addresses.as_ptr(), 0, ids);
     }
 
     fn add(&mut self, prefix: Prefix6, id: u32) -> Result<(), LookupError> {
@@ -227,8 +227,8 @@ impl<const LOG2_SIZE: i32> Fib6<LOG2_SIZE> {
         done
     }
 
-    /// `addresses` are as many as `ids`, of 16 bytes each.
-    fn look_up(&self, addresses: *const u8, turn: i32, ids: &mut [u32]) {
+    /// `addresses` are as many as `ids`.
+    fn look_up(&self, addresses: *const [u8; 16], turn: i32, ids: &mut [u32]) {
         // SAFETY: as the callers have checked; nobody changes the table, as that takes `&mut self`.
         unsafe { ffi::perigee_fib6_lookup(self.fib.get(), addresses, turn, ids.as_mut_ptr(), ids.len()) };
     }

@@ -6,13 +6,10 @@
 
 use super::{MAX_PACKETS, SnabbPool};
 use crate::error::{Error, Result};
-use crate::ffi;
+use crate::ffi::{self, SNABB_STRIDE, SNABB_WINDOW};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
-
-/// Bytes of a packet with what lies before and behind it; `PERIGEE_SNABB_STRIDE`.
-pub(super) const STRIDE: usize = 23 * 512;
 
 /// Packets that were made before DPDK started. They stay until this is dropped, after everything that uses them.
 #[derive(Debug, Default)]
@@ -45,10 +42,10 @@ impl EarlyPackets {
         if all > MAX_PACKETS as usize {
             return Err(why(&format!("{MAX_PACKETS} are the most")));
         }
-        if all * STRIDE > most_bytes {
+        if all * SNABB_STRIDE > most_bytes {
             return Err(why("give more with --memory"));
         }
-        let (bytes, prot) = (n as usize * STRIDE, ProtFlags::READ | ProtFlags::WRITE);
+        let (bytes, prot) = (n as usize * SNABB_STRIDE, ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: new pages, wherever the kernel likes.
         let start = unsafe { mmap_anonymous(null_mut(), bytes, prot, MapFlags::PRIVATE | MapFlags::NORESERVE) };
         let start = start.map_err(|error| why(&error.to_string()))?;
@@ -56,13 +53,13 @@ impl EarlyPackets {
         let _ = unsafe { madvise(start, bytes, Advice::LinuxHugepage) };
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| why("no address"))?;
         self.chunks.push(Chunk { start, bytes });
-        // SAFETY: a window of 512 bytes is in the first packet's memory.
-        Ok(unsafe { start.as_ptr().add(512) }.cast())
+        // SAFETY: the window is in the first packet's memory.
+        Ok(unsafe { start.as_ptr().add(SNABB_WINDOW) }.cast())
     }
 
     /// Packets made so far.
     pub fn made(&self) -> u32 {
-        self.chunks.iter().map(|chunk| (chunk.bytes / STRIDE) as u32).sum()
+        self.chunks.iter().map(|chunk| (chunk.bytes / SNABB_STRIDE) as u32).sum()
     }
 }
 

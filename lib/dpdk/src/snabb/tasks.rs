@@ -18,7 +18,7 @@ pub unsafe extern "C" fn perigee_snabb_to_batch(
     from: *mut SnabbLink,
     to: *mut Batch,
     n: u32,
-    pool: *mut ffi::Mempool,
+    pool: *mut ffi::SnabbPackets,
     counts: *mut SnabbFreelist,
     handed: *mut SnabbHanded,
 ) -> u32 {
@@ -30,7 +30,7 @@ pub unsafe extern "C" fn perigee_snabb_to_batch(
     // SAFETY: the shim writes at most `n` owned, whole buffers with their metadata into the arrays; the others are the caller's.
     unsafe {
         batch.receive_with(n, None, |arrays| {
-            ffi::perigee_snabb_lend(from, &arrays, n as u16, pool, counts, handed).into()
+            ffi::perigee_snabb_lend(from, &arrays, n as u16, pool.cast(), counts, handed).into()
         }) as u32
     }
 }
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn perigee_snabb_to_batch(
 pub unsafe extern "C" fn perigee_snabb_from_batch(
     from: *mut Batch,
     to: *mut SnabbLink,
-    pool: *mut ffi::Mempool,
+    pool: *mut ffi::SnabbPackets,
     handed: *mut SnabbHanded,
 ) -> u32 {
     // SAFETY: the caller's.
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn perigee_snabb_from_batch(
     // SAFETY: the shim takes over the first buffers, as many as it says; the others are the caller's.
     unsafe {
         batch.send_with(BATCH_SIZE, |packets| {
-            ffi::perigee_snabb_accept(packets.as_mut_ptr(), packets.len() as u16, to, pool, handed).into()
+            ffi::perigee_snabb_accept(packets.as_mut_ptr().cast(), packets.len() as u16, to, pool.cast(), handed).into()
         }) as u32
     }
 }
