@@ -3,7 +3,7 @@
 
 use crate::Pair;
 use perigee_tests::speakers::{PORTS, announcing_bird, networks, networks6, router_bird, router_frr};
-use perigee_tests::{Bird, Good, Host, LONG_WAIT, Router, World, wait_until_for};
+use perigee_tests::{Bird, Good, Host, LONG_WAIT, Router, World, wait_seeing_for};
 
 perigee_tests::scenarios![
     ten_thousand_routes_by_bird needs BIRDC,
@@ -37,12 +37,10 @@ fn some_addresses() -> Vec<String> {
 /// Waits until perigee has this many routes of Linux in these networks.
 fn routes_become(router: &Router, count: usize, count6: usize) {
     for (within, wanted) in [("20.0.0.0/8", count), ("2001:db8:f000::/48", count6)] {
-        let mut last = 0;
         let what = format!("{wanted} routes in {within}");
-        wait_until_for(LONG_WAIT, &what, || {
-            last = router.show(&format!("routes --limit 1 --within {within}"))["total"].as_u64().expect("a number");
-            last == wanted as u64
-        });
+        let total =
+            || router.show(&format!("routes --limit 1 --within {within}"))["total"].as_u64().expect("a number");
+        wait_seeing_for(LONG_WAIT, &what, total, |total| *total == wanted as u64);
     }
 }
 
@@ -53,7 +51,7 @@ fn come_go_and_come_again(router: &Router, client: &Host, speaker: &Bird) {
             client.reaches(&address);
             let before = router.workers("transmitted");
             client.ping(10, &address);
-            wait_until_for(LONG_WAIT, "the workers' counters", || router.workers("transmitted") >= before + 20);
+            router.transmits(before + 20);
         }
         router.alone();
         router.audited();
@@ -80,9 +78,12 @@ fn come_go_and_come_again(router: &Router, client: &Host, speaker: &Bird) {
 fn ten_thousand_routes_by_bird(world: &World) {
     let (client, speaker, router) = announcer(world);
     let mut bird = world.bird(&router_bird(&[2]));
-    wait_until_for(LONG_WAIT, "all routes in BIRD", || {
-        bird.counts().good().iter().any(|count| count.table == "master4" && count.networks >= ROUTES as u64)
-    });
+    wait_seeing_for(
+        LONG_WAIT,
+        "all routes in BIRD",
+        || bird.counts().good(),
+        |counts| counts.iter().any(|count| count.table == "master4" && count.networks >= ROUTES as u64),
+    );
     come_go_and_come_again(&router, &client, &speaker);
     // BIRD stops cleanly: the routes that it removes from Linux leave perigee as well.
     bird.stop().good();
@@ -96,7 +97,7 @@ fn ten_thousand_routes_by_frr(world: &World) {
     let (client, speaker, router) = announcer(world);
     let _frr = world.frr(&["zebra", "bgpd"], &router_frr(&[2], &["ipv4", "ipv6"]));
     let shown = || world.ip("route show 20.0.0.0/24");
-    wait_until_for(LONG_WAIT, "the first route in Linux", || shown().contains("nhid"));
+    wait_seeing_for(LONG_WAIT, "the first route in Linux", shown, |shown| shown.contains("nhid"));
     come_go_and_come_again(&router, &client, &speaker);
     router.stop();
 }

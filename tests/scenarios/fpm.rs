@@ -2,7 +2,7 @@
 //! FRR's zebra sends its routes to perigee over TCP (FPM, `dplane_fpm_nl`), bypassing the kernel.
 
 use perigee_tests::speakers::{PORTS, announcing_bird, networks, router_frr};
-use perigee_tests::{Frr, Good, Host, LONG_WAIT, Router, World, wait_until_for};
+use perigee_tests::{Frr, Good, Host, LONG_WAIT, Router, World, wait_seeing_for};
 use std::time::{Duration, Instant};
 
 perigee_tests::scenarios![
@@ -15,9 +15,8 @@ const ZEBRA: &str = "zebra -M dplane_fpm_nl";
 const FEED: &str = "[linux]\nfeed = \"fpm\"\n";
 
 fn routes_become(router: &Router, count: usize) {
-    wait_until_for(LONG_WAIT, &format!("{count} routes"), || {
-        router.show("routes --limit 1 --within 20.0.0.0/8")["total"] == count
-    });
+    let total = || router.show("routes --limit 1 --within 20.0.0.0/8")["total"].clone();
+    wait_seeing_for(LONG_WAIT, &format!("{count} routes"), total, |total| *total == count);
 }
 
 fn follows(router: &Router, client: &Host) {
@@ -26,7 +25,7 @@ fn follows(router: &Router, client: &Host) {
         client.reaches(&address);
         let before = router.workers("transmitted");
         client.ping(10, &address);
-        wait_until_for(LONG_WAIT, "the workers' counters", || router.workers("transmitted") >= before + 20);
+        router.transmits(before + 20);
     }
     router.alone();
 }
@@ -37,7 +36,8 @@ fn follows(router: &Router, client: &Host) {
 fn comes_back(router: &Router, frr: &mut Frr) {
     let begin = Instant::now();
     let mut again = false;
-    wait_until_for(LONG_WAIT, &format!("{ROUTES} routes, perigee having started again"), || {
+    let what = format!("{ROUTES} routes, perigee having started again");
+    let total = || {
         if !again && begin.elapsed() > Duration::from_secs(30) {
             again = true;
             frr.kill("zebra").good();
@@ -45,8 +45,9 @@ fn comes_back(router: &Router, frr: &mut Frr) {
             frr.restart(ZEBRA).good();
             frr.restart("bgpd").good();
         }
-        router.show("routes --limit 1 --within 20.0.0.0/8")["total"] == ROUTES
-    });
+        router.show("routes --limit 1 --within 20.0.0.0/8")["total"].clone()
+    };
+    wait_seeing_for(LONG_WAIT, &what, total, |total| *total == ROUTES);
 }
 
 fn routes_by_fpm(world: &World, fpm: &str) {

@@ -10,7 +10,7 @@
 
 use perigee_lab::bird::Configuration;
 use perigee_lab::frr;
-use perigee_tests::{Bird, Frr, Good, Host, LONG_WAIT, Router, World, wait_until_for};
+use perigee_tests::{Bird, Frr, Good, Host, LONG_WAIT, Router, World, wait_seeing_for};
 
 perigee_tests::scenarios![
     bird_beside_the_router needs BIRDC FRR,
@@ -92,18 +92,17 @@ fn neighbors(world: &World) -> (Neighbors, Router) {
 /// Waits until BIRD has this many full adjacencies with both protocols.
 fn full_in_bird(bird: &Bird, count: usize) {
     for protocol in ["four", "six"] {
-        wait_until_for(LONG_WAIT, &format!("{count} adjacencies of {protocol} to become Full in BIRD"), || {
-            bird.ask(&format!("show ospf neighbors {protocol}")).out.matches("Full/").count() == count
-        });
+        let what = format!("{count} adjacencies of {protocol} to become Full in BIRD");
+        let shown = || bird.ask(&format!("show ospf neighbors {protocol}")).out;
+        wait_seeing_for(LONG_WAIT, &what, shown, |shown| shown.matches("Full/").count() == count);
     }
 }
 
 /// Waits until FRR has this many full adjacencies with both protocols.
 fn full_in_frr(frr: &Frr, count: usize) {
     for words in ["show ip ospf neighbor", "show ipv6 ospf6 neighbor"] {
-        wait_until_for(LONG_WAIT, &format!("{count} adjacencies to become Full in FRR: {words}"), || {
-            frr.ask(words).out.matches("Full/").count() == count
-        });
+        let what = format!("{count} adjacencies to become Full in FRR: {words}");
+        wait_seeing_for(LONG_WAIT, &what, || frr.ask(words).out, |shown| shown.matches("Full/").count() == count);
     }
 }
 
@@ -115,7 +114,7 @@ fn follows(router: &Router, client: &Host, address: &str, port: Option<&str>) {
     let (before, port_before) = (router.workers("transmitted"), sent());
     client.ping(PINGS, address);
     let both_ways = 2 * PINGS as u64;
-    wait_until_for(LONG_WAIT, "the workers' counters", || router.workers("transmitted") >= before + both_ways);
+    router.transmits(before + both_ways);
     if let Some(port) = port {
         assert!(sent() >= port_before + PINGS as u64, "{address} is not reached by {port}");
     }

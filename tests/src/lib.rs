@@ -13,7 +13,7 @@
 //! frame       frames to put on a wire
 //! ```
 //!
-//! No test asserts a time. Waiting ends when the condition holds, or fails after [`LONGEST_WAIT`].
+//! No test asserts a time. Waiting ends when the condition holds, or fails after [`LONGEST_WAIT`] and says what was seen instead.
 #![forbid(unsafe_code)]
 
 pub mod frame;
@@ -33,6 +33,7 @@ pub use scenario::{Scenario, main};
 pub use wire::Wire;
 pub use world::{World, perigee};
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 /// Waits until `look` returns a value, and returns that.
@@ -51,6 +52,29 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 #[track_caller]
 pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
     wait_until_for(LONGEST_WAIT, what, holds);
+}
+
+/// Waits until what is seen is as it is wanted, and returns it.
+///
+/// # Panics
+/// It does not become so within [`LONGEST_WAIT`]; the message says what was seen last.
+#[track_caller]
+pub fn wait_seeing<T: Debug>(what: &str, look: impl FnMut() -> T, wanted: impl FnMut(&T) -> bool) -> T {
+    wait_seeing_for(LONGEST_WAIT, what, look, wanted)
+}
+
+/// [`wait_seeing`] with another limit.
+///
+/// # Panics
+/// It does not become so within that time.
+#[track_caller]
+pub fn wait_seeing_for<T: Debug>(
+    longest: Duration,
+    what: &str,
+    mut look: impl FnMut() -> T,
+    wanted: impl FnMut(&T) -> bool,
+) -> T {
+    perigee_lab::wait_seeing(longest, what, || Ok(look()), wanted).good()
 }
 
 /// [`wait_until`] with another limit.

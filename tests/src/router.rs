@@ -2,15 +2,13 @@
 //! A running `perigee run`, and what can be asked of it.
 
 use crate::world::perigee;
-use crate::{Good, wait_until};
+use crate::{Good, wait_seeing, wait_seeing_for, wait_until};
 use perigee_lab::{LONG_WAIT, LONGEST_WAIT, Launch, Place, Signal};
 use perigee_net::MacAddr;
 use serde_json::Value;
 use std::fs;
 use std::ops::Deref;
 use std::path::Path;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 /// The socket of every scenario's router.
 const SOCKET: &str = "/run/t.sock";
@@ -119,6 +117,17 @@ impl Router {
         list.as_array().expect("a list of workers").iter().map(count).collect()
     }
 
+    /// Waits until workers have transmitted this many packets. They count them behind the call that sends them, so that a packet
+    /// may have arrived before it is counted.
+    #[track_caller]
+    pub fn transmits(&self, packets: u64) {
+        wait_seeing(
+            &format!("{packets} packets transmitted by workers"),
+            || self.workers("transmitted"),
+            |sent| *sent >= packets,
+        );
+    }
+
     /// Packets that left the fast path, or ended in the slow path, under a reason: `ipv4_valid.checksum`.
     pub fn dropped(&self, reason: &str) -> u64 {
         let list = self.show("drops --all");
@@ -128,9 +137,23 @@ impl Router {
     }
 
     /// Waits until this number of packets was counted under a reason.
+    ///
+    /// # Panics
+    /// There are fewer, or more.
+    #[track_caller]
     pub fn counts(&self, reason: &str, packets: u64) {
-        wait_until(&format!("{packets} packets under {reason}"), || self.dropped(reason) >= packets);
-        assert_eq!(self.dropped(reason), packets, "{reason}");
+        let counted = self.counts_at_least(reason, packets);
+        assert_eq!(counted, packets, "{reason}");
+    }
+
+    /// Waits until at least this number of packets was counted under a reason; returns the number.
+    ///
+    /// # Panics
+    /// There are fewer.
+    #[track_caller]
+    pub fn counts_at_least(&self, reason: &str, packets: u64) -> u64 {
+        let what = format!("{packets} packets under {reason}");
+        wait_seeing(&what, || self.dropped(reason), |counted| *counted >= packets)
     }
 
     /// Packets that ended in the fast path or the slow path, for any reason.
@@ -193,15 +216,12 @@ impl Router {
     /// Waits until the route in use for a prefix is as wanted; prints it if that does not happen.
     #[track_caller]
     pub fn becomes(&self, prefix: &str, wanted: impl Fn(Option<&Value>) -> bool) {
-        let start = Instant::now();
-        loop {
-            let routes = self.routes(prefix);
-            if wanted(routes.iter().find(|route| route["best"] == true)) {
-                return;
-            }
-            assert!(start.elapsed() < LONG_WAIT, "the route of {prefix} is not as wanted: {routes:#?}");
-            sleep(Duration::from_millis(20));
-        }
+        wait_seeing_for(
+            LONG_WAIT,
+            &format!("the route of {prefix} to be as it is wanted"),
+            || self.routes(prefix),
+            |routes| wanted(routes.iter().find(|route| route["best"] == true)),
+        );
     }
 
     /// Asserts that Linux's table, the router's, and what its workers look up in are the same, prefix by prefix.

@@ -80,6 +80,7 @@ impl Bird {
     ///
     /// # Errors
     /// It does not within [`LONG_WAIT`]; the error has the last output.
+    #[track_caller]
     pub fn says(&self, words: &str, text: &str) -> Result<()> {
         let mut said = String::new();
         let what = format!("`birdc {words}` of {} to say {text:?}", self.place.name());
@@ -121,12 +122,13 @@ impl Bird {
     fn comes_up(&mut self) -> Result<()> {
         let what = format!("BIRD of {} to answer", self.place.name());
         let socket = self.socket();
-        wait_until(LONG_WAIT, &what, || {
+        let waited = wait_until(LONG_WAIT, &what, || {
             if let Some(status) = self.process.ended()? {
                 bail!("`{}` ended with {status}: {}", self.process.command(), self.process.stderr().trim());
             }
             Ok(socket.exists() && self.ask("show status").text.contains("Daemon is up"))
-        })
+        });
+        waited.with_context(|| format!("it has logged so far: {}", self.process.stderr().trim()))
     }
 }
 

@@ -85,6 +85,7 @@ impl Frr {
     ///
     /// # Errors
     /// It does not within [`LONG_WAIT`]; the error has the last output.
+    #[track_caller]
     pub fn says(&self, words: &str, text: &str) -> Result<()> {
         let mut said = String::new();
         let what = format!("`{words}` of FRR of {} to say {text:?}", self.place.name());
@@ -123,12 +124,13 @@ impl Frr {
             &words[daemon.len()..]
         );
         let mut process = Process::start(&mut self.place.command(&line))?;
-        wait_until(LONGEST_WAIT, &format!("{daemon} of {name} to listen"), || {
+        let waited = wait_until(LONGEST_WAIT, &format!("{daemon} of {name} to listen"), || {
             if let Some(status) = process.ended()? {
                 bail!("`{line}` ended with {status}: {}", process.said().trim());
             }
             Ok(socket.exists() && (daemon != "zebra" || folder.join("zserv.api").exists()))
-        })?;
+        });
+        waited.with_context(|| format!("it says so far: {}", process.said().trim()))?;
         self.daemons.insert(daemon.to_owned(), process);
         Ok(())
     }

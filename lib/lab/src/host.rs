@@ -2,7 +2,7 @@
 //! A machine next to the router: a namespace with an interface `eth0`.
 
 use crate::process::run;
-use crate::{Bird, Ended, Frr, LONGEST_WAIT, Place, Process, World, wait_until};
+use crate::{Bird, Ended, Frr, LONGEST_WAIT, Place, Process, World, wait_seeing};
 use anyhow::{Context as _, Result};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
@@ -96,9 +96,8 @@ impl Host {
     /// Waits for the end of duplicate address detection: until then Linux takes no route by a link-local gateway, and a daemon
     /// tries that again much later.
     fn settle(&self) -> Result<()> {
-        wait_until(LONGEST_WAIT, "the link-local address to be valid", || {
-            Ok(self.run("ip -6 addr show dev eth0 scope link -tentative").output()?.contains("fe80"))
-        })
+        let shown = || self.run("ip -6 addr show dev eth0 scope link -tentative").output();
+        wait_seeing(LONGEST_WAIT, "the link-local address to be valid", shown, |shown| shown.contains("fe80")).map(drop)
     }
 
     /// Sets `/proc/sys/net/NAME` on this host.

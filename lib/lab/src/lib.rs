@@ -23,6 +23,7 @@ pub mod device;
 pub mod frr;
 mod host;
 pub mod isolation;
+mod open;
 mod place;
 mod process;
 mod router;
@@ -44,21 +45,24 @@ pub use wire::Wire;
 pub use world::World;
 
 use anyhow::{Result, bail};
+use open::Open;
+use std::fmt::Debug;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Waiting for anything longer than this is a failure. Far more than needed: the machine may be busy.
-pub const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Waiting for anything longer than this is a failure. Minutes: they cost nothing where all is well, and the machine may be busy.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(180);
 
 /// The limit when waiting for protocols with timers of their own, or for many thousands of routes.
-pub const LONG_WAIT: Duration = Duration::from_secs(90);
+pub const LONG_WAIT: Duration = Duration::from_secs(300);
 
 /// Waits until something is there.
 ///
 /// # Errors
 /// It does not come in that time, or `look` fails.
+#[track_caller]
 pub fn wait_for<T>(longest: Duration, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
-    let start = Instant::now();
+    let (_open, start) = (Open::new(what), Instant::now());
     loop {
         if let Some(found) = look()? {
             return Ok(found);
@@ -74,6 +78,49 @@ pub fn wait_for<T>(longest: Duration, what: &str, mut look: impl FnMut() -> Resu
 ///
 /// # Errors
 /// As [`wait_for`].
+#[track_caller]
 pub fn wait_until(longest: Duration, what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     wait_for(longest, what, || Ok(holds()?.then_some(())))
+}
+
+/// Waits until what is seen is as it is wanted, and returns it.
+///
+/// # Errors
+/// It does not become so in that time: the error says what was seen last. Or `look` fails.
+#[track_caller]
+pub fn wait_seeing<T: Debug>(
+    longest: Duration,
+    what: &str,
+    mut look: impl FnMut() -> Result<T>,
+    mut wanted: impl FnMut(&T) -> bool,
+) -> Result<T> {
+    let (open, start) = (Open::new(what), Instant::now());
+    loop {
+        let seen = look()?;
+        if wanted(&seen) {
+            return Ok(seen);
+        }
+        if start.elapsed() > longest {
+            bail!("waited {} s in vain for {what}; seen last: {seen:?}", longest.as_secs());
+        }
+        open.seen(format!("{seen:?}"));
+        sleep(Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_last_is_said_where_a_wait_is_in_vain() {
+        let mut seen = 0;
+        let mut look = || {
+            seen += 1;
+            Ok(seen)
+        };
+        assert_eq!(wait_seeing(LONGEST_WAIT, "three", &mut look, |n| *n == 3).unwrap(), 3);
+        let error = wait_seeing(Duration::ZERO, "a hundred", &mut look, |n| *n == 100).unwrap_err();
+        assert!(error.to_string().starts_with("waited 0 s in vain for a hundred; seen last: "), "{error}");
+    }
 }

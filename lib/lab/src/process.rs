@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Processes that end with the handle they are held by, whatever becomes of the one who holds it.
 
-use crate::{LONGEST_WAIT, wait_for};
+use crate::{LONGEST_WAIT, open, wait_for};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::collections::BTreeSet;
@@ -19,11 +19,12 @@ fn started() -> MutexGuard<'static, BTreeSet<u32>> {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends this process, and those it started, with exit code 101 if it takes longer than this.
+/// Ends this process, and those it started, with exit code 101 if it takes longer than this; it then says which of its waits is open.
 pub fn end_after(longest: Duration) {
     spawn(move || {
         sleep(longest);
         eprintln!("still running after {} s: ended, with all processes that were started", longest.as_secs());
+        eprint!("{}", open::report());
         for pid in started().iter() {
             let _ = kill(*pid, Signal::KILL); // it may have ended meanwhile
         }
@@ -81,6 +82,7 @@ pub(crate) fn words(command: &Command) -> String {
 
 /// Runs a command to its end; one that takes longer than [`LONGEST_WAIT`] is killed. That one, and one that could not be started,
 /// counts as failed, with the reason as its output.
+#[track_caller]
 pub fn run(command: &mut Command) -> Ended {
     match Process::start(command) {
         Ok(process) => process.end(),
@@ -181,6 +183,7 @@ impl Process {
     ///
     /// # Errors
     /// It has ended already.
+    #[track_caller]
     pub fn kill(&mut self) -> Result<()> {
         self.signal(Signal::KILL)?;
         self.wait(LONGEST_WAIT).map(|_| ())
@@ -190,6 +193,7 @@ impl Process {
     ///
     /// # Errors
     /// It does not come in that time.
+    #[track_caller]
     pub fn wait(&mut self, longest: Duration) -> Result<ExitStatus> {
         // Most programs need some milliseconds only.
         for _ in 0..20 {
@@ -224,6 +228,7 @@ impl Process {
     }
 
     /// Waits for its end; if that does not come within [`LONGEST_WAIT`], it is killed, and counts as failed.
+    #[track_caller]
     pub fn end(mut self) -> Ended {
         let ended = self.wait(LONGEST_WAIT);
         let out = self.stdout();

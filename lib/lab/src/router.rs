@@ -57,6 +57,7 @@ impl Router {
     ///
     /// # Errors
     /// It does not.
+    #[track_caller]
     pub fn start(launch: Launch) -> Result<Router> {
         let mut command = launch.place.program(&launch.program);
         command.arg("run").args(&launch.arguments).arg(&launch.configuration);
@@ -67,12 +68,13 @@ impl Router {
             None => Process::start(&mut command)?,
         };
         let mut router = Router { process, launch };
-        wait_until(router.launch.patience, "the router to run", || {
+        let waited = wait_until(router.launch.patience, "the router to run", || {
             if let Some(status) = router.process.ended()? {
                 bail!("`{}` ended with {status}:\n{}", router.process.command(), router.log());
             }
             Ok(router.log().contains("running;"))
-        })?;
+        });
+        waited.with_context(|| format!("the log so far:\n{}", router.log()))?;
         Ok(router)
     }
 
@@ -125,6 +127,7 @@ impl Router {
     ///
     /// # Errors
     /// It does not.
+    #[track_caller]
     pub fn stop(self) -> Result<String> {
         self.stop_by(Signal::TERM)
     }
@@ -133,10 +136,12 @@ impl Router {
     ///
     /// # Errors
     /// As there.
+    #[track_caller]
     pub fn stop_by(mut self, signal: Signal) -> Result<String> {
         self.running()?;
         self.signal(signal)?;
-        let status = self.process.wait(self.launch.patience)?;
+        let status = self.process.wait(self.launch.patience);
+        let status = status.with_context(|| format!("the log so far:\n{}", self.log()))?;
         let log = self.log();
         ensure!(status.success(), "the router ended with {status}:\n{log}");
         ensure!(log.contains("every packet buffer is back"), "the router misses packet buffers:\n{log}");
@@ -149,8 +154,10 @@ impl Router {
     ///
     /// # Errors
     /// It does not end in time, or as if it had been asked to.
+    #[track_caller]
     pub fn fails(mut self) -> Result<String> {
-        let status = self.process.wait(self.launch.patience)?;
+        let status = self.process.wait(self.launch.patience);
+        let status = status.with_context(|| format!("the log so far:\n{}", self.log()))?;
         let log = self.log();
         ensure!(status.code() == Some(1), "the router ended with {status}:\n{log}");
         Ok(log)
@@ -160,6 +167,7 @@ impl Router {
     ///
     /// # Errors
     /// It has ended already.
+    #[track_caller]
     pub fn kill(mut self) -> Result<()> {
         self.process.kill()
     }
