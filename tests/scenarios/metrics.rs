@@ -39,6 +39,7 @@ fn metrics_are_open_metrics(world: &World) {
     let router = world.router("metrics = \"127.0.0.1:9100\"", PORTS);
     client.reaches("10.0.2.2");
     client.ping(20, "10.0.2.2");
+    router.transmits(40);
     let samples = check_open_metrics(&router.ask("show metrics").good().out);
     let sent = samples["perigee_worker_transmitted_packets_total{worker=\"0\"}"];
     assert!(sent >= 40.0 && sent <= router.workers("transmitted") as f64, "{sent}");

@@ -91,6 +91,7 @@ fn a_destination_is_asked_for_and_its_packets_wait(world: &World) {
     });
     wan.send(&frame::udp4(mac, "10.0.1.2", "10.0.2.2", 99));
     lan.expect("the packet", |f| f.len() == 14 + 28 + 99);
+    router.transmits(1);
     assert_eq!(router.workers("transmitted"), 1, "the last one in the fast path");
     router.stop();
 }
@@ -109,6 +110,7 @@ fn static_neighbors_are_never_asked(world: &World) {
     wan.send(&frame::udp6(mac, "2001:db8:1::2", "2001:db8:2::77", 10));
     let packet = lan.expect("the packet", |f| frame::is_udp_to(f, "2001:db8:2::77"));
     assert_eq!(Ethernet::new(&packet[..]).expect("a frame").destination(), station);
+    router.transmits(2);
     assert_eq!(router.workers("transmitted"), 2, "both in the fast path");
     // A message about it from somebody else does not count.
     lan.send(&frame::arp_request("10.0.2.77", "10.0.2.1"));

@@ -108,6 +108,7 @@ fn packets_cross_between_tagged_and_untagged(world: &World) {
     for _ in 0..50 {
         check(&trunk.expect("the packet", |f| frame::is_udp_to(f, "10.200.0.2")), trunk_mac, Some(200));
     }
+    router.transmits(before + 50);
     assert_eq!(router.workers("transmitted") - before, 50, "in the fast path");
     router.alone();
     router.stop();
