@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! A machine next to the router, and what it must reach.
 
-use crate::{Asserts, Good, wait_until};
+use crate::{Asserts, Good, wait_seeing};
 use perigee_lab::{Bird, Ended, Frr, LONGEST_WAIT, Process};
 use std::ops::Deref;
+use std::time::{Duration, Instant};
 
 /// A machine: a network namespace of its own.
 pub struct Host(pub(crate) perigee_lab::Host);
@@ -53,14 +54,39 @@ impl Host {
     /// Waits until an address answers a ping: neighbors are found, duplicate address detection is over.
     #[track_caller]
     pub fn reaches(&self, address: &str) {
-        let ping = format!("ping -n -c 1 -W 1 {address}");
-        wait_until(&format!("{address} to answer {}", self.name()), || self.run(&ping).code == Some(0));
+        // Where nothing comes back, the next attempt is more patient: soon over while packets are dropped, and long enough for a busy
+        // machine. An error ends an attempt at once.
+        let mut patience = 1;
+        let attempt = || {
+            let start = Instant::now();
+            let ended = self.run(&format!("ping -n -c 1 -W {patience} {address}"));
+            patience += u64::from(start.elapsed() >= Duration::from_secs(patience));
+            ended
+        };
+        let what = format!("{address} to answer {}", self.name());
+        wait_seeing(&what, attempt, |ended| ended.code == Some(0));
     }
 
-    /// Pings an address once; fails if there is a reply. Returns ping's output.
+    /// Pings an address once, and fails if there is a reply within two seconds. Returns ping's output.
     #[track_caller]
     pub fn ping_fails(&self, address: &str) -> String {
-        let ended = self.run(&format!("ping -n -c 1 -W 2 {address}"));
+        self.without_reply(2, address)
+    }
+
+    /// Pings an address once, waits for an ICMP error about that, and returns ping's output. Fails if none comes, or a reply.
+    #[track_caller]
+    pub fn ping_refused(&self, address: &str) -> String {
+        let text = self.without_reply(LONGEST_WAIT.as_secs() - 2, address);
+        // An error ends the ping at once; it names who has sent it, who is this host itself where it knows.
+        let errors =
+            text.lines().any(|line| line.starts_with("From ") || line.contains("error") && line.contains("mtu"));
+        assert!(errors, "no ICMP error came:\n{text}");
+        text
+    }
+
+    #[track_caller]
+    fn without_reply(&self, seconds: u64, words: &str) -> String {
+        let ended = self.run(&format!("ping -n -c 1 -W {seconds} {words}"));
         assert_eq!(ended.code, Some(1), "a reply, or no ping at all:\n{}", ended.text);
         ended.text
     }
@@ -79,7 +105,10 @@ impl Host {
 }
 
 /// With a deadline, ping waits for `count` replies; without, for two round trips only, and a busy machine sometimes takes
-/// longer.
+/// longer. Of large packets fewer come per second, so that they are as many fragments: what a router that loses its core for a while finds
+/// behind them has to fit into its ports' rings.
 fn ping_words(count: usize, words: &str) -> String {
-    format!("ping -n -i 0.005 -c {count} -w {} {words}", LONGEST_WAIT.as_secs() - 2)
+    let size = words.split_once("-s ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok()).unwrap_or(56_usize);
+    let interval = 0.005 * size.div_ceil(1472) as f64;
+    format!("ping -n -i {interval:.3} -c {count} -w {} {words}", LONGEST_WAIT.as_secs() - 2)
 }
