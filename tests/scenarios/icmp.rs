@@ -3,7 +3,7 @@
 
 use crate::Pair;
 use perigee_packet::wire::icmp4::{ECHO_REPLY, TIME_EXCEEDED};
-use perigee_tests::{World, frame, wait_until};
+use perigee_tests::{Asserts, World, frame, wait_seeing, wait_until};
 
 perigee_tests::scenarios![
     too_big_packets_are_fragmented_or_refused_with_the_mtu,
@@ -34,16 +34,18 @@ fn too_big_packets_are_fragmented_or_refused_with_the_mtu(world: &World) {
     let too_big = || router.dropped("mtu.ipv4_too_big") + router.dropped("mtu.ipv6_too_big");
     assert_eq!(too_big(), 0);
 
-    client.ping(5, "-M dont -s 1472 10.0.2.2");
-    assert_eq!(too_big(), 5);
-    let reassembled = server.run("grep -A1 ReasmOKs /proc/net/snmp").text;
-    assert!(reassembled.contains(" 5 "), "the server reassembled five packets:\n{reassembled}");
+    // While replies are late, ping sends more than five.
+    let sent = client.ping(5, "-M dont -s 1472 10.0.2.2").pings_sent();
+    wait_seeing("what ping sent to be too big", too_big, |packets| *packets >= sent);
+    assert_eq!(too_big(), sent);
+    let reassembled = || server.run("grep -A1 ReasmOKs /proc/net/snmp").text;
+    wait_seeing("the server to reassemble all of them", reassembled, |text| text.contains(&format!(" {sent} ")));
 
-    let output = client.run("ping -n -c 1 -W 5 -M do -s 1472 10.0.2.2").text;
+    let output = client.ping_refused("-M do -s 1472 10.0.2.2");
     assert!(output.contains("From 10.0.1.1") && output.contains("mtu = 1400"), "{output}");
-    let output = client.run("ping -n -c 1 -W 5 -M do -s 1452 2001:db8:2::2").text;
+    let output = client.ping_refused("-M do -s 1452 2001:db8:2::2");
     assert!(output.contains("From 2001:db8:1::1") && output.contains("1400"), "{output}");
-    assert_eq!(router.dropped("slowpath.too_big"), 2);
+    router.counts("slowpath.too_big", 2);
     // The client has learned the path MTU.
     assert!(client.run("ip route get 10.0.2.2").text.contains("mtu 1400"));
     assert!(client.run("ip -6 route get 2001:db8:2::2").text.contains("mtu 1400"));
@@ -56,7 +58,7 @@ fn the_last_hop_is_told_and_local_packets_are_not(world: &World) {
     client.reaches("10.0.2.2");
     client.reaches("2001:db8:2::2");
     for (address, from) in [("10.0.2.2", "10.0.1.1"), ("2001:db8:2::2", "2001:db8:1::1")] {
-        let output = client.run(&format!("ping -n -c 1 -W 5 -t 1 {address}")).text;
+        let output = client.ping_refused(&format!("-t 1 {address}"));
         assert!(output.contains(&format!("From {from}")) && output.to_lowercase().contains("exceeded"), "{output}");
         client.ping(2, &format!("-t 2 {address}"));
         client.ping(2, &format!("-t 1 {from}"));
@@ -78,7 +80,7 @@ fn errors_are_rate_limited_and_replies_are_not(world: &World) {
     for _ in 0..20 {
         wan.send(&frame::echo4(mac, "10.0.1.2", "10.0.1.1"));
     }
-    wait_until("the packets to be taken", || router.dropped("ipv4_lookup.local") == 20);
+    router.counts("ipv4_lookup.local", 20);
     let (mut errors, mut replies) = (0, 0);
     wait_until("all replies", || {
         for kind in wan.drain().iter().filter_map(|f| frame::icmp(f)) {

@@ -109,7 +109,7 @@ fn the_mtu_is_the_twins(world: &World) {
     world.ip("link set lan mtu 1300");
     wait_until("the port to have its twin's MTU", || router.port("lan")["interfaces"][0]["mtu"] == 1300);
     for (words, said) in [("-M do -s 1400 10.0.2.2", "mtu = 1300"), ("-M do -s 1400 2001:db8:2::2", "mtu=1300")] {
-        let text = client.ping_fails(words);
+        let text = client.ping_refused(words);
         let text = text.replace("mtu = ", "mtu=");
         assert!(text.contains(&said.replace("mtu = ", "mtu=")), "{text}");
     }

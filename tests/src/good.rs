@@ -52,6 +52,13 @@ pub trait Asserts {
     /// A reply is missing, doubled or out of order.
     #[track_caller]
     fn every_reply(self, count: usize) -> Ended;
+
+    /// How many echo requests a ping has sent.
+    ///
+    /// # Panics
+    /// It does not say.
+    #[track_caller]
+    fn pings_sent(&self) -> u64;
 }
 
 impl Asserts for Ended {
@@ -69,5 +76,11 @@ impl Asserts for Ended {
         assert!(complete && self.code == Some(0), "{}: {numbers:?}\n{}", self.command, self.text);
         assert!(!self.text.contains("DUP!"), "answered twice:\n{}", self.text);
         self
+    }
+
+    fn pings_sent(&self) -> u64 {
+        let line = self.out.lines().find(|line| line.contains(" packets transmitted"));
+        let number = line.and_then(|line| line.split(' ').next()?.parse().ok());
+        number.unwrap_or_else(|| panic!("{} does not say what it sent:\n{}", self.command, self.text))
     }
 }
