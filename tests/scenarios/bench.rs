@@ -186,20 +186,26 @@ fn a_run_is_interrupted_and_resumed(world: &World) {
     wait_until("all processes to end", || world.processes().is_empty());
 }
 
-/// A command line that forwards, and ends by itself after so many seconds.
-fn forwards_for(seconds: u32) -> String {
+/// A command line that forwards.
+fn forwards() -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/tasks/forward.lua");
-    format!(
-        "timeout {seconds} {} task --hugepages no --memory 256 {} $PERIGEE_LEFT $PERIGEE_RIGHT",
-        perigee().display(),
-        script.display()
-    )
+    let (program, script) = (perigee().display().to_string(), script.display());
+    format!("{program} task --hugepages no --memory 256 {script} $PERIGEE_LEFT $PERIGEE_RIGHT")
+}
+
+/// One that forwards until a file is there, and then fails.
+fn forwards_until(file: &Path) -> String {
+    format!("{} & until [ -e {} ]; do sleep 0.05; done; kill $!; wait; exit 7", forwards(), file.display())
 }
 
 fn a_device_that_fails_leaves_what_was_measured(world: &World) {
     let folder = Folder::new();
     let profile = SHORT.replace("\"repeats\": 1", "\"repeats\": 400");
-    let ended = run(&mut folder.command(&profile, &[&forwards_for(15)]));
+    let enough = folder.0.path().join("enough");
+    let running = world.start(&mut folder.command(&profile, &[&forwards_until(&enough)]));
+    wait_until("some trials", || trials(&folder.report()).len() > 3);
+    fs::write(&enough, "").expect("a file in a temporary folder");
+    let ended = running.end();
     assert_eq!(ended.code, Some(1), "{}", ended.text);
     assert!(ended.text.contains("the run broke off") && ended.text.contains("ended with"), "{}", ended.text);
     let kept = json(&folder.report());
@@ -236,7 +242,7 @@ fn nothing_is_measured_where_the_report_cannot_be_written(world: &World) {
 
 fn several_devices_are_benchmarked_one_after_the_other(world: &World) {
     let folder = Folder::new();
-    let forward = forwards_for(1000);
+    let forward = forwards();
     let ended = run(&mut folder.command(SHORT, &["linux", &forward, "--tests", "throughput", "--json"])).good();
     let all: Value = serde_json::from_str(&ended.out).expect("JSON and nothing else on standard output");
     let all = all.as_array().expect("a report of each");
@@ -248,10 +254,15 @@ fn several_devices_are_benchmarked_one_after_the_other(world: &World) {
 }
 
 fn a_comparison_keeps_its_rounds_where_a_device_fails(world: &World) {
-    let mut command = Command::new(perigee());
-    command.args(["bench", "compare", "linux"]).arg(forwards_for(20)).args(["--rounds", "1000", "--seconds", "0.1"]);
+    let (folder, mut command) = (Folder::new(), Command::new(perigee()));
+    let enough = folder.0.path().join("enough");
+    command.args(["bench", "compare", "linux"]).arg(forwards_until(&enough));
+    command.args(["--rounds", "1000", "--seconds", "0.1"]);
     command.args(["--rate", "4kpps", "--latency-rate", "2kpps", "--hugepages", "no", "--memory", "256", "--json"]);
-    let ended = run(&mut command);
+    let running = world.start(&mut command);
+    wait_until("the third round", || running.stderr().contains("round 3 of 1000"));
+    fs::write(&enough, "").expect("a file in a temporary folder");
+    let ended = running.end();
     assert_eq!(ended.code, Some(1), "{}", ended.text);
     assert!(ended.text.contains("cannot be measured") && ended.text.contains("ended with"), "{}", ended.text);
     let all: Value = serde_json::from_str(&ended.out).expect("JSON");
@@ -262,7 +273,7 @@ fn a_comparison_keeps_its_rounds_where_a_device_fails(world: &World) {
 
 fn devices_are_compared(world: &World) {
     let mut command = Command::new(perigee());
-    command.args(["bench", "compare", "linux"]).arg(forwards_for(1000));
+    command.args(["bench", "compare", "linux"]).arg(forwards());
     command.args(["--rounds", "6", "--seconds", "0.1", "--rate", "4kpps", "--latency-rate", "2kpps"]);
     command.args(["--hugepages", "no", "--memory", "256"]);
     let text = run(&mut command).good().out;
