@@ -85,7 +85,8 @@ fn multipath_routes(world: &World) {
     world.ip("route replace 10.9.1.0/24 nexthop via 10.0.3.2 weight 1");
     has(&router, "10.9.1.0/24", &[("10.0.3.2", 1)]);
     let [one, _] = shares(&wire, &router, "10.9.1.1");
-    assert!(one < 10, "{one}");
+    // Not one flow, but packets of the neighbors' own, a few each second that this takes.
+    assert!(one < 50, "{one}");
 
     // IPv6: members come and go one by one.
     world.ip("-6 route add 2001:db8:9::/48 nexthop via 2001:db8:2::2 nexthop via 2001:db8:3::2");
@@ -121,7 +122,7 @@ fn next_hop_objects(world: &World) {
         has(&router, &format!("10.9.{number}.0/24"), &[("10.0.3.2", 1)]);
     }
     let [one, _] = shares(&wire, &router, "10.9.7.1");
-    assert!(one < 10, "{one}");
+    assert!(one < 50, "{one}");
     world.ip("nexthop replace id 1 via 10.0.3.2 dev two");
     has(&router, "10.9.100.0/24", &[("10.0.3.2", 1)]);
     world.ip("nexthop add id 3 via 10.0.2.2 dev one");
