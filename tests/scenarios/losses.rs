@@ -3,11 +3,10 @@
 
 use crate::flood::check_sums;
 use perigee_net::MacAddr;
-use perigee_tests::{Good, Host, Router, Signal, Wire, World, frame, wait_until};
+use perigee_tests::{Good, Host, Router, Wire, World, frame, wait_seeing, wait_until};
 use serde_json::Value;
 use std::fs;
 use std::net::UdpSocket;
-use std::path::Path;
 
 perigee_tests::scenarios![
     what_a_packet_sockets_ring_has_no_room_for,
@@ -55,20 +54,6 @@ fn reached(router: &Router, port: &str) -> u64 {
     own.iter().sum::<u64>() + kernel.iter().sum::<u64>()
 }
 
-/// Lets something happen while no thread of the router runs.
-fn while_stopped(router: &Router, happens: impl FnOnce()) {
-    router.signal(Signal::STOP);
-    let state = |task: &Path| fs::read_to_string(task.join("stat")).unwrap_or_default();
-    // The state follows the name in brackets.
-    let stopped = |task: &Path| state(task).rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'));
-    wait_until("all threads to stand still", || {
-        let tasks = fs::read_dir(format!("/proc/{}/task", router.pid())).expect("its threads").flatten();
-        tasks.map(|task| task.path()).all(|task| stopped(&task))
-    });
-    happens();
-    router.signal(Signal::CONT);
-}
-
 /// A wire that carries what the router sends, and nothing else.
 struct Lan {
     wire: Wire,
@@ -106,7 +91,7 @@ fn a_ring_overflows(world: &World, driver: &str, shown: &str) {
     assert_eq!(router.port("wan")["driver"], shown);
     let packet = frame::udp4(router.mac("wan"), "10.0.1.2", "10.0.2.2", 60);
     let before = reached(&router, "wan");
-    while_stopped(&router, || (0..FLOOD).for_each(|_| wire.send(&packet)));
+    router.while_stopped(|| (0..FLOOD).for_each(|_| wire.send(&packet)));
     wait_until("the port to account for all frames", || {
         lan.drain();
         reached(&router, "wan") == before + FLOOD
@@ -163,7 +148,7 @@ fn what_an_af_xdp_sockets_rings_have_no_room_for(world: &World) {
         (before, sent) = counts();
         last == (before, sent)
     });
-    while_stopped(&router, || blast(&client, FLOOD, 60));
+    router.while_stopped(|| blast(&client, FLOOD, 60));
     wait_until("the port to account for all frames", || {
         lan.drain();
         reached(&router, "wan") - before == sent_by(&client) - sent
@@ -215,7 +200,7 @@ fn what_is_sent_to_an_interface_that_is_down(world: &World) {
         own == last
     });
     // Workers have them before anybody notices.
-    while_stopped(&router, || {
+    router.while_stopped(|| {
         (0..1000).for_each(|_| wire.send(&packet));
         world.ip("link set w-lan down");
     });
@@ -278,7 +263,7 @@ fn what_the_queue_of_a_twin_has_no_room_for(world: &World) {
             let _ = socket.send_to(&[0; 60], "10.0.2.2:9");
         }
     };
-    while_stopped(&router, flood);
+    router.while_stopped(flood);
     wait_until("the twin to account for all frames", || {
         lan.drain();
         taken() >= before + FLOOD

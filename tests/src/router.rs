@@ -74,6 +74,22 @@ impl Router {
         self.deref().signal(signal).good();
     }
 
+    /// Lets something happen while none of its threads runs.
+    #[track_caller]
+    pub fn while_stopped(&self, happens: impl FnOnce()) {
+        self.signal(Signal::STOP);
+        let state = |task: &Path| fs::read_to_string(task.join("stat")).unwrap_or_default();
+        // The state follows the name in brackets.
+        let stopped =
+            |task: &Path| state(task).rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'));
+        wait_until("all threads to stand still", || {
+            let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).expect("its threads").flatten();
+            tasks.map(|task| task.path()).all(|task| stopped(&task))
+        });
+        happens();
+        self.signal(Signal::CONT);
+    }
+
     /// Ends it by SIGTERM. It must exit cleanly, with every packet buffer returned, and leave no socket behind.
     #[track_caller]
     pub fn stop(self) -> Log {
