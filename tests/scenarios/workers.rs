@@ -2,7 +2,7 @@
 //! Several workers share the traffic by flows, with a queue each or with too few.
 
 use crate::{PORTS, Pair};
-use perigee_tests::{Good, Host, Router, World, wait_until};
+use perigee_tests::{Good, Host, Router, World};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
@@ -96,6 +96,8 @@ fn flows_spread_in_software_where_queues_are_missing(world: &World) {
     }
     client.reaches("10.0.2.2");
     many_flows(&client, &server);
+    // A packet at a time. Streams send as fast as they can, and the ring to a worker without a core is full some time.
+    assert_eq!(router.dropped("host.hand_over_full"), 0, "nothing is lost between workers");
     many_streams(&client, &server);
     check_shares_of_hand_over(&router);
     router.alone();
@@ -108,7 +110,6 @@ fn check_shares_of_hand_over(router: &Router) {
     let queues: Vec<String> = workers.as_array().expect("workers").iter().map(|w| w["queues"].to_string()).collect();
     assert!(queues.iter().all(|q| q.contains("hand-over")), "{queues:?}");
     check_shares(router, "by hand-over");
-    wait_until("nothing to be lost between workers", || router.dropped("host.hand_over_full") == 0);
 }
 
 /// Both directions of a flow are different workers' then, and idle ones are woken by their own ports.
