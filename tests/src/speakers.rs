@@ -69,7 +69,7 @@ pub fn router_bird(nets: &[u8]) -> String {
         .and("protocol direct { ipv4; ipv6; }")
         .kernel("ipv4", "where source = RTS_BGP", options)
         .kernel("ipv6", "where source = RTS_BGP", options)
-        .and("graceful restart wait 20;");
+        .and("graceful restart wait 240;");
     for net in nets {
         for (name, family, (own, neighbor)) in ["four", "six"]
             .into_iter()
