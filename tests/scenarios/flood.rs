@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! A flood of packets that need the slow path costs those packets, and no others.
 
-use perigee_tests::{Router, World, frame, wait_until};
+use perigee_tests::{Router, World, frame, wait_seeing, wait_until};
 
 perigee_tests::scenarios![
     packets_with_options,
@@ -38,14 +38,11 @@ pub fn check_sums(router: &Router) {
         let dropped: u64 = fast.map(|d| d["packets"].as_u64().unwrap_or(0)).sum();
         (router.workers("received"), router.workers("transmitted") + router.workers("punted") + dropped)
     };
+    // Twice the same, as the numbers are read one after the other.
     let mut last = (0, 0);
-    wait_until("the sums to agree", || {
-        let now = sums();
-        let settled = now == last && now.0 == now.1;
-        if now == last && now.0 != now.1 {
-            eprintln!("received {}, accounted for {}", now.0, now.1);
-        }
-        last = now;
+    wait_seeing("the packets that workers received to be accounted for", sums, |now| {
+        let settled = *now == last && now.0 == now.1;
+        last = *now;
         settled
     });
 }
@@ -68,10 +65,12 @@ fn flooded(world: &World, slow_paths: u8, complex: impl Fn(perigee_net::MacAddr)
     });
     check_sums(&router);
     // None of the simple packets was punted or dropped: as many arrived as the worker sent.
-    wait_until("the last simple packets", || {
+    let arrived = || {
         arrived += dmz.drain().iter().filter(|f| frame::is_udp_to(f, "10.0.3.2")).count() as u64;
-        arrived == router.workers("transmitted")
-    });
+        (arrived, router.workers("transmitted"))
+    };
+    let what = "as many simple packets to arrive as workers transmitted";
+    let (arrived, _) = wait_seeing(what, arrived, |(arrived, transmitted)| arrived == transmitted);
     assert!(arrived > 0 && arrived <= sent, "{arrived} of {sent} simple packets arrived");
     assert_eq!(router.dropped("host.transmit_full"), 0);
     // And the slow path is still alive.

@@ -4,9 +4,8 @@
 
 use crate::{PORTS, Pair};
 use perigee_packet::wire::icmp4::ECHO_REPLY;
-use perigee_tests::{Host, Router, World, frame, wait_for, wait_until};
+use perigee_tests::{Host, LONGEST_WAIT, Router, World, frame, wait_for, wait_seeing, wait_until};
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
 
 perigee_tests::scenarios![
     the_router_answers_pings_of_every_size,
@@ -46,11 +45,11 @@ fn the_router_answers_pings_of_every_size(world: &World) {
         }
     }
     // The router did, not Linux behind it. Where a reply is late, ping asks once more.
+    wait_seeing("no fragment to wait for others", || router.show("slowpath")["reassembling"].clone(), |n| *n == 0);
     let reassembled = events(&router, "reassembled");
     assert!(reassembled >= fragmented, "{reassembled} of {fragmented}");
     assert_eq!(events(&router, "fragmented"), reassembled);
     assert_eq!((linux_counts("ReasmReqds"), linux_counts("Ip6ReasmReqds")), (0, 0));
-    assert_eq!(router.show("slowpath")["reassembling"], 0);
     router.alone();
     router.stop();
 }
@@ -61,7 +60,7 @@ fn echoed(client: &Host, from: &str, to: &str, length: usize) {
     let here = wait_for("the twin to have the router's address", || UdpSocket::bind(to).ok());
     let there = client.inside(|| UdpSocket::bind(from).expect("a socket"));
     for socket in [&here, &there] {
-        socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+        socket.set_read_timeout(Some(LONGEST_WAIT)).expect("a timeout");
     }
     there.send_to(&sent, to).expect("the datagram to leave");
     let mut buffer = vec![0; 70_000];
@@ -127,7 +126,7 @@ fn overlapping_fragments_reach_nobody(world: &World) {
     let mac = router.mac("wan");
     let sockets = ["10.0.1.1:2000", "[2001:db8:1::1]:2000"].map(|address| {
         let socket = wait_for("the twin to have the router's address", || UdpSocket::bind(address).ok());
-        socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+        socket.set_read_timeout(Some(LONGEST_WAIT)).expect("a timeout");
         socket
     });
     let send = |payload: usize, pieces: &[std::ops::Range<usize>], id: u16| {
@@ -197,10 +196,12 @@ fn a_flood_of_fragments_takes_bounded_memory(world: &World) {
     assert!(most.0 > 500 && most.0 <= 1024 && most.1 <= 4 << 20, "{most:?} at most, {held} now");
     assert!(router.dropped("slowpath.fragment_evicted") > 1000);
     // What is simple went on, and was not dropped on the way.
-    wait_until("the last simple packets", || {
+    let arrived = || {
         arrived += lan.drain().iter().filter(|f| frame::is_udp_to(f, "10.0.2.2")).count() as u64;
-        arrived == router.workers("transmitted")
-    });
+        (arrived, router.workers("transmitted"))
+    };
+    let what = "as many simple packets to arrive as workers transmitted";
+    let (arrived, _) = wait_seeing(what, arrived, |(arrived, transmitted)| arrived == transmitted);
     assert!(arrived > 0);
     assert_eq!(router.dropped("host.transmit_full"), 0);
     // And others' fragments still become datagrams.

@@ -3,7 +3,7 @@
 
 use perigee_net::MacAddr;
 use perigee_tests::frame::{changed, changed4, tagged, udp4, udp6, with_options};
-use perigee_tests::{Router, Wire, World, frame, wait_for, wait_until};
+use perigee_tests::{Router, Wire, World, frame, wait_for, wait_seeing};
 
 perigee_tests::scenarios![
     each_malformed_frame_ends_under_its_reason,
@@ -102,7 +102,8 @@ fn each_malformed_frame_ends_under_its_reason(world: &World) {
     for (number, (reason, frame)) in ipv4_cases(mac).into_iter().chain(other_cases(mac)).enumerate() {
         let (before, all) = (router.dropped(reason), router.all_drops());
         wan.send(&frame);
-        wait_until(&format!("frame {number} under {reason}: {frame:02x?}"), || router.dropped(reason) > before);
+        let what = format!("frame {number} under {reason}: {frame:02x?}");
+        wait_seeing(&what, || router.dropped(reason), |packets| *packets > before);
         assert_eq!(router.dropped(reason), before + 1, "frame {number} under {reason}");
         assert_eq!(router.all_drops(), all + 1, "frame {number} under {reason} and nothing else");
     }
