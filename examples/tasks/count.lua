@@ -7,10 +7,16 @@ function main(name, seconds)
   local device = task.device(name)
   if seconds then task.limit(tonumber(seconds)) end
   local queue, burst, count = device:rx(), task.burst(), counter.new("received on " .. name)
-  while task.running() do
-    local packets, bytes = queue:receive(burst, 0.1), 0
+  local function look(wait)
+    local packets, bytes = queue:receive(burst, wait), 0
     for slot = 0, packets - 1 do bytes = bytes + burst.length[slot] end
     count:add(packets, bytes)
+    return packets
+  end
+  while task.running() do look(0.1) end
+  -- What has arrived before the end counts, up to a hundred bursts.
+  for _ = 1, 100 do
+    if look(0) == 0 then break end
   end
   count:finish()
   local missed = device:stats().rx_missed

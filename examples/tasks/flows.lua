@@ -10,8 +10,9 @@ function main(name, seconds, lines)
   if not name then error("usage: perigee task flows.lua DEVICE [SECONDS] [LINES]", 0) end
   if seconds then task.limit(tonumber(seconds)) end
   local queue, burst, flows, others = task.device(name):rx(), task.burst(), {}, 0
-  while task.running() do
-    for slot = 0, queue:receive(burst, 0.1) - 1 do
+  local function look(wait)
+    local packets = queue:receive(burst, wait)
+    for slot = 0, packets - 1 do
       local key = key_of(burst, slot)
       if key then
         local flow = flows[key]
@@ -24,6 +25,12 @@ function main(name, seconds, lines)
         others = others + 1
       end
     end
+    return packets
+  end
+  while task.running() do look(0.1) end
+  -- What has arrived before the end counts, up to a hundred bursts.
+  for _ = 1, 100 do
+    if look(0) == 0 then break end
   end
   report(flows, others, tonumber(lines or 20))
 end

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! `perigee task`: every script of examples/tasks, between real hosts or on software devices, and how programs of tasks end.
 
-use perigee_tests::{Asserts, Ended, Good, Host, Process, Signal, World, perigee, run, wait_until};
+use perigee_tests::{Asserts, Ended, Good, Host, Process, Signal, World, perigee, run, wait_seeing, wait_until};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -72,6 +72,20 @@ fn cable(world: &World, number: u32, one: &str, other: &str) {
     world.ip(&format!("link add {one} index {index} type veth peer name {other} index {}", index + 4000));
     world.ip(&format!("link set {one} addrgenmode none up"));
     world.ip(&format!("link set {other} addrgenmode none up"));
+}
+
+/// Waits until somebody has a packet socket on an interface here: what comes from then on is received.
+#[track_caller]
+fn listens(world: &World, interface: &str) {
+    let link = world.ip(&format!("-o link show {interface}"));
+    let number = link.split(':').next().expect("its number").to_owned();
+    let sockets = || fs::read_to_string("/proc/net/packet").expect("packet sockets");
+    // The fifth column is the interface, the sixth says that the socket receives.
+    let on_it = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.get(4) == Some(&number.as_str()) && words.get(5) == Some(&"1")
+    };
+    wait_seeing(&format!("a packet socket on {interface}, {number}"), sockets, |text| text.lines().any(on_it));
 }
 
 /// The scenarios below name each of them.
@@ -221,7 +235,7 @@ fn flows_are_told_apart(world: &World) {
     left.run("ip neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev eth0").good();
     left.run("ip neigh add fd00::2 lladdr 02:00:00:00:00:02 dev eth0").good();
     let process = world.start(&mut command("flows.lua", &["r-left"]));
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    listens(world, "r-left");
     for target in ["10.0.0.2", "fd00::2"] {
         left.run(&format!("ping -c 10 -i 0.05 -W 0.1 {target}"));
     }
