@@ -131,7 +131,10 @@ fn ends(world: &World) -> String {
         function tasks.bad () task.sleep(0.1) error('this is on purpose') end\n\
         function tasks.exits () task.sleep(0.1) main.exit(7) end\n\
         function tasks.stuck () while true do end end\n\
-        function tasks.waits (ring) local burst = task.burst() while task.running() do ring:receive(burst, 1) end return 1 end\n\
+        function tasks.waits (ring)\n\
+          print('at work') io.stdout:flush()\n\
+          local burst = task.burst() while task.running() do ring:receive(burst, 1) end return 1\n\
+        end\n\
         function tasks.run (args)\n\
           local how = args[1]\n\
           if how == 'engine' then task.start(tasks.bad) engine.main{duration = 20}\n\
@@ -168,10 +171,7 @@ fn tasks_end_with_their_program(world: &World) {
     nothing_is_missing(&ended);
     for (how, signal) in [("runs", Signal::INT), ("waits", Signal::TERM)] {
         let mut process = world.start(&mut command(&[&program, how]));
-        wait_until("its folder", || {
-            Path::new("/run/snabb").exists() && fs::read_dir("/run/snabb").is_ok_and(|f| f.count() > 0)
-        });
-        std::thread::sleep(std::time::Duration::from_millis(800));
+        wait_until("its task", || process.said().contains("at work"));
         process.signal(signal).good();
         wait_until("its end", || process.ended().good().is_some());
         let status = process.wait(std::time::Duration::ZERO).good();
