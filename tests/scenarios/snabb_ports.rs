@@ -228,13 +228,18 @@ end}
 ";
 
 fn a_guest_goes_and_comes_back(world: &World) {
+    let usable = rustix::thread::sched_getaffinity(None).expect("the cores that may be used");
+    let cores: Vec<_> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| usable.is_set(*core)).collect();
+    let (first, last) = (cores.first().expect("a core"), cores.last().expect("a core"));
+    let lcores = format!("--lcores=0@{first},1@{last}");
     let program = world.file("guest.lua", GUEST).display().to_string();
     let mut host: Process = world.start(&mut command(&[&program]));
     wait_until("the socket", || fs::exists("/run/vm.sock").unwrap_or_default());
     for guest in 1..=2 {
         // testpmd sends back what its virtio device gets.
         let mut testpmd = Command::new("dpdk-testpmd");
-        testpmd.args(["--no-huge", "-m", "128", "--no-pci", "--file-prefix", "guest", "-l", "0,1"]);
+        // Two of its threads, on one core if this process may use no other.
+        testpmd.args(["--no-huge", "-m", "128", "--no-pci", "--file-prefix", "guest", &lcores]);
         testpmd.args(["--vdev", "net_virtio_user0,path=/run/vm.sock", "--", "--total-num-mbufs=4096"]);
         testpmd.args(["--forward-mode=io", "--port-topology=loop", "--auto-start", "--stats-period", "60"]);
         testpmd.env("XDG_RUNTIME_DIR", "/run").env("RUNTIME_DIRECTORY", "/run");
