@@ -57,7 +57,8 @@ fn every_packet_is_accounted_for() {
     asked.sort_unstable();
     assert_eq!((asked, found.len()), (vec![0, 0, 1, 1], 2));
     assert!(found.iter().all(|rounds| rounds.mpps() > 0.0 && rounds.reference > 0.0 && rounds.samples.len() == 2));
-    assert!(found.iter().flat_map(|rounds| &rounds.samples).all(|sample| sample.pace > 0.0 && sample.pace <= 1.0));
+    // Above 1 where its own references were faster than nine tenths of all.
+    assert!(found.iter().flat_map(|rounds| &rounds.samples).all(|sample| sample.pace > 0.0 && sample.pace.is_finite()));
 
     // A share of the throughput is known in rounds only.
     let load = Load::Share { share: 0.3, process: Process::Poisson };
