@@ -50,8 +50,8 @@ fn telemetry_answers(eal: &Eal) {
 fn clock_runs_forward(_: &Eal) {
     let clock = Clock::new();
     let before = clock.now();
+    // sleep: takes at least as long as asked for; 1 ms leaves room for the counter's estimated rate
     std::thread::sleep(std::time::Duration::from_millis(2));
-    // Sleeping takes at least as long as asked for; 1 ms leaves room for the counter's estimated rate.
     assert!(clock.now() - before >= 1_000_000);
 }
 

@@ -6,6 +6,7 @@ use perigee_dpdk::{Device, DpdkPort, Eal, EalConfig, Hugepages, MBUF, MbufPool, 
 use perigee_packet::{Batch, Handle, Pool, ReceiveQueue, TransmitQueue};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// One case: its name and what it does.
 pub type Case = (&'static str, fn(&Eal));
@@ -59,16 +60,30 @@ pub fn open(eal: &Eal, devargs: &str, pool: &Arc<MbufPool>) -> DpdkPort {
     DpdkPort::open(eal, &config(devargs), pool).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Receives until `n` frames have come or nothing has come for a while, and copies them out.
+/// What must come, comes within this time, or the test fails. Minutes: the machine may be busy.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(180);
+
+/// Receives until `n` frames have come, and copies them out; fewer if they do not come in [`LONGEST_WAIT`].
 pub fn receive(queue: &mut dyn ReceiveQueue, n: usize) -> Vec<Vec<u8>> {
-    let mut batch = Batch::new(&MBUF);
-    let mut frames = Vec::new();
-    let mut idle = 0;
-    while frames.len() < n && idle < 2_000 {
+    receive_until(queue, LONGEST_WAIT, |frames| frames.len() >= n)
+}
+
+/// Receives until nothing has come for a while.
+pub fn receive_all(queue: &mut dyn ReceiveQueue) -> Vec<Vec<u8>> {
+    receive_until(queue, Duration::from_secs(2), |_| false)
+}
+
+/// Receives until that is enough, or nothing has come for so long.
+fn receive_until(queue: &mut dyn ReceiveQueue, longest: Duration, enough: impl Fn(&[Vec<u8>]) -> bool) -> Vec<Vec<u8>> {
+    let (mut batch, mut frames, mut idle, mut last) = (Batch::new(&MBUF), Vec::new(), 0, Instant::now());
+    while !enough(&frames) && last.elapsed() < longest {
         batch.refill();
         if queue.receive(&mut batch, 32) == 0 {
             idle += 1;
-            std::thread::sleep(std::time::Duration::from_micros(if idle > 100 { 1000 } else { 0 }));
+            // sleep: a core is left to whoever sends; the loop ends by what comes
+            std::thread::sleep(Duration::from_micros(if idle > 100 { 1000 } else { 0 }));
+        } else {
+            (idle, last) = (0, Instant::now());
         }
         frames.extend(batch.live().iter().map(|slot| batch.frame(slot).unwrap().to_vec()));
     }
@@ -78,7 +93,8 @@ pub fn receive(queue: &mut dyn ReceiveQueue, n: usize) -> Vec<Vec<u8>> {
 /// Makes packets of frames and sends all of them.
 pub fn send(queue: &mut dyn TransmitQueue, pool: &Arc<MbufPool>, frames: &[Vec<u8>]) {
     let mut packets: Vec<Handle> = frames.iter().map(|f| pool.packet(f).unwrap().into_handle()).collect();
-    for _ in 0..10_000 {
+    let start = Instant::now();
+    while start.elapsed() < LONGEST_WAIT {
         queue.transmit(&mut packets);
         if packets.is_empty() {
             return;
