@@ -15,13 +15,18 @@ use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::process::{Command, exit};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const INSIDE: &str = "PERIGEE_TEST_INSIDE";
 /// Set where only a port is opened, and its error printed.
 const CONFINED: &str = "PERIGEE_VETH_CONFINED";
 /// An Ethernet type that nothing else on the wire uses.
 const MARK: [u8; 2] = [0x88, 0xb5];
+
+/// What must come, comes within this time, or the test fails. Minutes: the machine may be busy.
+const LONGEST_WAIT: Duration = Duration::from_secs(180);
+/// What does not come within this time, does not come.
+const LONG_ENOUGH: Duration = Duration::from_millis(400);
 
 /// Their modules' names, and theirs.
 macro_rules! cases {
@@ -128,6 +133,10 @@ impl Pair {
         receive(&mut self.rx[0], self.pool, n, ours)
     }
 
+    fn receive_all(&mut self) -> Vec<Vec<u8>> {
+        receive_all(&mut self.rx[0], self.pool, ours)
+    }
+
     /// Closes everything; every buffer has to be back.
     fn end(self) {
         let pool = self.pool;
@@ -138,7 +147,8 @@ impl Pair {
 
 fn send(tx: &mut TxQueue, pool: &'static HeapPool, frames: &[Vec<u8>]) {
     let mut packets: Vec<Handle> = frames.iter().map(|f| pool.packet(f).unwrap().into_handle()).collect();
-    for _ in 0..10_000 {
+    let start = Instant::now();
+    while start.elapsed() < LONGEST_WAIT {
         tx.transmit(&mut packets);
         if packets.is_empty() {
             return;
@@ -153,14 +163,30 @@ fn ours(frame: &[u8]) -> bool {
     [12, 16, 20].iter().any(|&at| frame.get(at..at + 2) == Some(&MARK))
 }
 
-/// Receives until `n` chosen frames have come, or nothing has for a while.
+/// Receives until `n` chosen frames have come; fewer if they do not come in [`LONGEST_WAIT`].
 fn receive(rx: &mut RxQueue, pool: &'static HeapPool, n: usize, choose: fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
+    receive_for(rx, pool, n, LONGEST_WAIT, choose)
+}
+
+/// Receives chosen frames until none has come for [`LONG_ENOUGH`].
+fn receive_all(rx: &mut RxQueue, pool: &'static HeapPool, choose: fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
+    receive_for(rx, pool, usize::MAX, LONG_ENOUGH, choose)
+}
+
+fn receive_for(
+    rx: &mut RxQueue,
+    pool: &'static HeapPool,
+    n: usize,
+    longest: Duration,
+    choose: fn(&[u8]) -> bool,
+) -> Vec<Vec<u8>> {
     let mut batch = Batch::new(pool);
-    let (mut got, mut idle) = (Vec::new(), 0);
-    while got.len() < n && idle < 500 {
+    let (mut got, mut idle, mut last) = (Vec::new(), 0, Instant::now());
+    while got.len() < n && last.elapsed() < longest {
         batch.refill();
         idle += 1;
         if rx.receive(&mut batch, 32) == 0 {
+            // sleep: a core is left to whoever sends; the loop ends by what comes
             std::thread::sleep(Duration::from_micros(if idle > 100 { 1000 } else { 0 }));
         }
         for slot in batch.live().iter() {
@@ -168,7 +194,7 @@ fn receive(rx: &mut RxQueue, pool: &'static HeapPool, n: usize, choose: fn(&[u8]
             let frame = batch.frame(slot).unwrap();
             if choose(frame) {
                 got.push(frame.to_vec());
-                idle = 0;
+                (idle, last) = (0, Instant::now());
             }
         }
     }
