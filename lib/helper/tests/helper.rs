@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use perigee_helper::privileges;
 use perigee_helper::twin::Twin;
@@ -91,15 +91,20 @@ fn exists(name: &str) -> bool {
     Path::new("/proc/sys/net/ipv4/conf").join(name).exists()
 }
 
+/// Waiting for anything longer than this is a failure. Minutes: the machine may be busy.
+const LONGEST_WAIT: Duration = Duration::from_secs(180);
+
 /// Waits for something that another process or the kernel does at some point.
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..1000 {
+    let start = Instant::now();
+    while start.elapsed() < LONGEST_WAIT {
         if holds() {
             return;
         }
+        // sleep: between two looks
         sleep(Duration::from_millis(10));
     }
-    panic!("{what} did not come true");
+    panic!("waited {} s in vain: {what}", LONGEST_WAIT.as_secs());
 }
 
 fn inside() {
@@ -307,9 +312,9 @@ fn a_standby_that_the_router_could_not_take_restores_nothing() {
     setrlimit(Resource::Nofile, before).unwrap();
     assert!(refused.is_err(), "there was no descriptor left");
     helper.stand_by().unwrap();
-    // Long enough for one that would.
     for _ in 0..30 {
         assert_eq!(mtu(), "1450", "restored under the router");
+        // sleep: long enough for one that would
         sleep(Duration::from_millis(10));
     }
     drop(helper);
