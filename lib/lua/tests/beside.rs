@@ -83,7 +83,7 @@ fn functions_of_the_program_are_tasks_and_it_hears_of_their_errors() {
     assert!(tasks.take_failure().expect("a failure").starts_with("task bad: runtime error: on purpose"));
     assert_eq!((tasks.take_failure(), tasks.active()), (None, false));
     tasks.stop();
-    assert_eq!((tasks.finish(Duration::from_secs(30)), tasks.give_back()), (Ok(()), Ok(())));
+    assert_eq!((tasks.finish(Duration::from_secs(180)), tasks.give_back()), (Ok(()), Ok(())));
 }
 
 #[test]
@@ -101,14 +101,14 @@ fn a_seat_is_an_owner_like_a_task() {
     // What the program leaves running ends when it is asked to.
     assert!(tasks.active());
     tasks.stop();
-    assert_eq!((tasks.finish(Duration::from_secs(30)), tasks.active()), (Ok(()), false));
+    assert_eq!((tasks.finish(Duration::from_secs(180)), tasks.active()), (Ok(()), false));
     assert_eq!(tasks.give_back(), Ok(()));
 }
 
 #[test]
 fn failures_that_nobody_asked_for_are_told_at_the_end() {
     let tasks = program("require('perigee.task').start('bad')");
-    let ended = tasks.finish(Duration::from_secs(30));
+    let ended = tasks.finish(Duration::from_secs(180));
     assert!(matches!(&ended, Err(Failure::Task(why)) if why.contains("task bad: ")), "{ended:?}");
 }
 

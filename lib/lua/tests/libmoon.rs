@@ -570,7 +570,7 @@ fn files_beside_a_script_come_first_until_it_is_a_program_of_libmoon() {
         "function main() assert(require('stats').mine and require('timer').new and not require('log').mine) end";
     std::fs::write(&script, source).unwrap();
     let tasks = Tasks::new(machine::heap(), Script::read(&script).unwrap(), vec![]);
-    tasks.run(&[], Duration::from_secs(60)).unwrap();
+    tasks.run(&[], Duration::from_secs(180)).unwrap();
 }
 
 #[test]

@@ -165,6 +165,7 @@ fn a_loop_that_asks_whether_it_is_to_go_on_ends() {
             let (_, mut batch) = batch(1, 0);
             script.modify(&mut batch, 0, 1, 0.0)
         });
+        // sleep: so that it loops; it ends at once if it has not begun
         std::thread::sleep(Duration::from_millis(20));
         assert!(!modifying.is_finished());
         tasks.stop();

@@ -7,7 +7,7 @@ mod machine;
 use machine::{Program, fails, program, run, runs};
 use perigee_lua::task::Failure;
 use perigee_packet::Pool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn arguments_and_results_travel() {
@@ -138,7 +138,7 @@ fn a_full_queue_keeps_what_it_has_no_room_for() {
 
 #[test]
 fn a_queue_is_one_tasks_at_a_time() {
-    let source = |end: &str| {
+    let source = |end: &str, meanwhile: &str| {
         format!(
             r#"
         function main()
@@ -151,12 +151,13 @@ fn a_queue_is_one_tasks_at_a_time() {
         function other(queue, p)
           queue:receive(task.burst())
           p:send("I have it")
-          task.sleep(0.2)
+          {meanwhile}
         end"#
         )
     };
-    fails(&source(""), "receive queue 0 of loop0 is used by task other");
-    runs(&source("t:wait()"));
+    let meanwhile = "while task.running() do task.sleep(0.01) end";
+    fails(&source("", meanwhile), "receive queue 0 of loop0 is used by task other");
+    runs(&source("t:wait()", ""));
 }
 
 #[test]
@@ -235,26 +236,39 @@ fn interrupting_ends_whatever_waits() {
           task.start(read, p)
           task.start(sleep)
           task.start(send, task.ring(4))
-          task.shared.ready = true
+          for _, name in ipairs { "receive", "read", "sleep", "send" } do
+            while not task.shared[name] do task.modules.now() end
+          end
+          -- What the test looks for: all of them are about to wait.
+          local own, b = task.pool(), task.burst()
+          own:fill(b, 50, 60)
           while task.running() do task.modules.now() end
-          assert(task.running(60))
+          assert(task.running(300))
         end
-        function receive(q) assert(q:receive(task.burst(), 1e9) == 0) end
-        function read(p) assert(p:receive() == nil) end
-        function sleep() task.sleep(1e9) end
+        function receive(q) task.shared.receive = true assert(q:receive(task.burst(), 1e9) == 0) end
+        function read(p) task.shared.read = true assert(p:receive() == nil) end
+        function sleep() task.shared.sleep = true task.sleep(1e9) end
         function send(r)
           local p, b = task.pool(), task.burst()
           p:fill(b, 9, 60)
+          task.shared.send = true
           assert(r:send(b) == 4 and b.live:empty())
         end"#;
     let Program { pool, tasks } = program(source);
     let stop = tasks.clone();
     let interrupt = std::thread::spawn(move || {
+        let start = Instant::now();
+        while pool.in_use() < 59 && start.elapsed() < Duration::from_secs(180) {
+            std::thread::yield_now();
+        }
+        let all = pool.in_use();
+        // sleep: time to begin to wait; whoever has not is interrupted as well
         std::thread::sleep(Duration::from_millis(100));
         stop.stop();
+        all
     });
-    tasks.run(&[], Duration::from_secs(60)).unwrap();
-    interrupt.join().unwrap();
+    tasks.run(&[], Duration::from_secs(180)).unwrap();
+    assert_eq!(interrupt.join().unwrap(), 59, "not all tasks came to wait");
     assert_eq!(pool.in_use(), 0);
     runs("function main() task.limit(0.01) while task.running() do end end");
     runs("function main() task.stop() assert(not task.running()) end");
@@ -262,9 +276,9 @@ fn interrupting_ends_whatever_waits() {
 
 #[test]
 fn a_task_that_never_looks_is_named() {
-    let source = "function main() task.start(stuck) task.wait() end\nfunction stuck() while true do end end";
+    let source =
+        "function main() task.start(stuck) task.wait() end\nfunction stuck() task.stop() while true do end end";
     let Program { tasks, .. } = program(source);
-    tasks.limit(10_000_000);
     let error = tasks.run(&[], Duration::from_millis(50)).unwrap_err();
     assert!(matches!(error, Failure::Stuck { .. }), "{error}");
     assert!(

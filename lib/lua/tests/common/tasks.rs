@@ -104,7 +104,7 @@ pub fn program(source: &str) -> Program {
 pub fn run(source: &str, arguments: &[&str]) -> Result<(), String> {
     let Program { pool, tasks } = program(source);
     let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
-    let result = tasks.run(&arguments, Duration::from_secs(60)).map_err(|error| error.to_string());
+    let result = tasks.run(&arguments, Duration::from_secs(180)).map_err(|error| error.to_string());
     assert_eq!(pool.in_use(), 0, "packets are left");
     result
 }
