@@ -321,7 +321,10 @@ fn connections_that_say_nothing_keep_nobody_else_out() {
     ApiClient::connect(&path).expect("the API's socket has limits of its own");
     // All but eight were closed at once; when those end, too, the address is served again.
     drop(slow);
+    let start = Instant::now();
     while !ask([127, 0, 0, 1]).starts_with("HTTP/1.1 200") {
+        assert!(start.elapsed() < Duration::from_secs(180), "waited 180 s in vain to be served again");
+        // sleep: between two looks
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -235,6 +235,7 @@ mod tests {
             assert!(refused(Command::new("/bin/true").status().map(drop)));
             // What it needs works.
             let (begin, text) = (Instant::now(), vec![1_u8; 10_000_000]);
+            // sleep: takes at least as long as asked for
             std::thread::sleep(Duration::from_millis(1));
             assert!(begin.elapsed() >= Duration::from_millis(1) && text[5_000_000] == 1);
         });

@@ -226,13 +226,15 @@ mod tests {
     }
 
     fn wait(fpm: &mut impl Source) -> Update {
-        for _ in 0..2000 {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(180) {
             if let Some(update) = fpm.next() {
                 return update;
             }
+            // sleep: between two looks
             std::thread::sleep(Duration::from_millis(5));
         }
-        panic!("no update");
+        panic!("no update came in 180 s");
     }
 
     #[test]

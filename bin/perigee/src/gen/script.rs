@@ -313,6 +313,7 @@ mod tests {
                 let written = frames.write(&mut batch, Mask::ALL, 0, 7);
                 (written, batch.live().count(), frames.lengths(10).len())
             });
+            // sleep: so that it loops; it ends at once if it has not begun
             std::thread::sleep(Duration::from_millis(20));
             assert!(!writing.is_finished());
             watch.interrupt(Duration::from_secs(60));

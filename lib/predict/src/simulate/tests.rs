@@ -46,7 +46,7 @@ fn run(script: &str, timeout: Duration) -> Result<Figures, SimulationError> {
     }
 }
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(180);
 
 fn error(script: &str) -> String {
     run(script, LONG).unwrap_err().to_string()

@@ -17,7 +17,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long an answer may take before the router counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// The most requests of one input.
 const REQUESTS: usize = 12;
 
