@@ -346,6 +346,7 @@ mod tests {
     use super::*;
     use crate::queueing::{BatchServer, Md1};
     use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
 
     fn core(burst: usize, burst_ns: f64, packet_ns: f64) -> Core {
         Core {
@@ -422,7 +423,13 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+        // The same twelve each time: means of a simulation are a matter of chance.
+        #![proptest_config(ProptestConfig {
+            cases: 12,
+            failure_persistence: None,
+            rng_seed: RngSeed::Fixed(1),
+            ..ProptestConfig::default()
+        })]
 
         /// Means are those of the Markov chain.
         #[test]
