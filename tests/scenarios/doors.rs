@@ -94,7 +94,7 @@ fn a_router_without_descriptors_forwards_and_comes_back(world: &World) {
     client.ping(50, "10.0.2.2");
     // Its routes go with it.
     world.ip("link del wan");
-    // Time for attempts that fail.
+    // sleep: time for attempts that fail; what follows holds without any, too
     sleep(Duration::from_secs(1));
     drop(slow);
     wait_until("helper and standby", || helpers().len() == 2 && !helpers().contains(&helper));

@@ -93,6 +93,7 @@ fn a_router_without_helper_forwards_and_says_so_once(world: &World) {
     // What cannot be made again is not asked for again and again.
     world.ip("link del wan");
     router.says("was deleted");
+    // sleep: time for warnings that must not come
     std::thread::sleep(Duration::from_secs(1));
     let log = router.log();
     assert_eq!(log.matches("standby have died").count(), 1, "{log}");

@@ -61,6 +61,7 @@ impl Stream {
     fn step(&mut self) {
         self.sender.send_to(&self.sent.to_be_bytes(), self.group).expect("a datagram is sent");
         self.sent += 1;
+        // sleep: so that it is a stream and no flood; nothing is said of its rate
         std::thread::sleep(Duration::from_millis(10));
         self.hear();
     }

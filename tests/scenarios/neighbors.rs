@@ -184,7 +184,7 @@ interface = "w-dmz"
 addresses = ["10.3.0.1/16", "2001:db8:3::1/64"]
 "#;
 
-/// Sends numbered frames, some 20,000 a second, until what happens meanwhile is over.
+/// Sends numbered frames, at most some 20,000 a second, until what happens meanwhile is over.
 fn flooded(wire: &Wire, flood: impl Fn(u32) -> Vec<u8> + Sync, meanwhile: impl FnOnce()) {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -196,6 +196,7 @@ fn flooded(wire: &Wire, flood: impl Fn(u32) -> Vec<u8> + Sync, meanwhile: impl F
                 wire.send(&flood(n));
                 if n % 200 == 199 {
                     wire.drain();
+                    // sleep: so that the router has time for others; nothing is said of the rate
                     std::thread::sleep(Duration::from_millis(10));
                 }
             }

@@ -19,8 +19,8 @@ fn check(world: &World, interfaces: &[String], output: &Ended) {
     let sentences: Vec<_> = output.text.lines().filter(|line| line.starts_with("perigee: ")).collect();
     assert_eq!(sentences.len(), 1, "one sentence:\n{}", output.text);
     assert!(!output.text.contains("panicked") && !output.text.contains("Error {"), "{}", output.text);
-    assert_eq!(world.interfaces(), interfaces, "after:\n{}", output.text);
     wait_until("all processes to end", || world.processes().is_empty());
+    assert_eq!(world.interfaces(), interfaces, "after:\n{}", output.text);
     assert!(!fs::exists("/run/t.sock").expect("/run"), "a socket is left");
     let left = fs::read_dir("/run/dpdk").map(|entries| entries.count()).unwrap_or(0);
     assert_eq!(left, 0, "a folder of the EAL's is left");

@@ -13,7 +13,7 @@ perigee_tests::scenarios![
 ];
 
 fn hops(client: &Host, address: &str) -> Vec<String> {
-    let shown = client.run(&format!("traceroute -n -N 1 -q 1 -w 5 -m 5 {address}")).good().out;
+    let shown = client.run(&format!("traceroute -n -N 1 -q 1 -w 60 -m 5 {address}")).good().out;
     shown.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect()
 }
 

@@ -58,7 +58,7 @@ fn tcpdump_of(file: &str, filter: &str) -> Command {
 
 /// Sends exactly this many pings, however long the replies take.
 fn ping(host: &Host, count: usize, address: &str) {
-    let ended = host.run(&format!("ping -n -i 0.02 -W 10 -c {count} {address}")).good();
+    let ended = host.run(&format!("ping -n -i 0.02 -W 120 -c {count} {address}")).good();
     assert!(ended.out.contains(&format!(" {count} received")), "{}", ended.out);
 }
 
