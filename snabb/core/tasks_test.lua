@@ -58,7 +58,7 @@ local function test_engine (task)
    engine.configure(config.new())
    local pipe = task.pipe()
    local counter = task.start(M.count, pipe)
-   assert(pipe:receive(10) == 1 and not counter:ended())
+   assert(pipe:receive(180) == 1 and not counter:ended())
    engine.main{duration = 0.01, no_report = true, keep_tasks = true}
    assert(task.running() and not counter:ended())
    engine.main{duration = 0.01, no_report = true}
@@ -66,7 +66,7 @@ local function test_engine (task)
    -- New ones may be started, and end the engine.
    pipe = task.pipe()
    counter = task.start(M.count, pipe)
-   assert(task.running() and pipe:receive(10) == 1)
+   assert(task.running() and pipe:receive(180) == 1)
    task.limit(0.02)
    engine.main{no_report = true}
    assert(counter:wait() == true and not task.running())

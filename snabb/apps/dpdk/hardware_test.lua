@@ -123,7 +123,7 @@ local function test_connectx ()
       config.app(c, "tee", basic.Tee)
       config.link(c, "tee.output -> io_one.input")
       engine.configure(c)
-      local deadline = engine.now() + 5
+      local deadline = engine.now() + 180
       repeat
          engine.breathe()
          local ready = true

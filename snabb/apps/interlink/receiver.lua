@@ -83,7 +83,7 @@ local function test_processes(harness)
       repeat engine.breathe() until link.empty(apps.transmitter.input.input)
       engine.configure(config.new())
    ]]):format(count))
-   local got, deadline = {}, engine.now() + 60
+   local got, deadline = {}, engine.now() + 180
    while #got < count do
       engine.breathe()
       for _, s in ipairs(h:take("output")) do

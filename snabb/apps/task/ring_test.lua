@@ -71,7 +71,7 @@ function Check:push ()
 end
 
 local function run_until (condition)
-   local timeout = require("core.lib").timeout(20)
+   local timeout = require("core.lib").timeout(180)
    engine.main{done = function () return condition() or timeout() end, no_report = true, keep_tasks = true}
    assert(condition(), "timed out")
 end
@@ -125,7 +125,7 @@ end
 local function test_receivers (ring)
    local to, pipe = task.ring(64), task.pipe()
    local holder = task.start(M.hold, to, pipe)
-   assert(pipe:receive(20) == true)
+   assert(pipe:receive(180) == true)
    local c = config.new()
    config.app(c, "second", ring.Receiver, {ring = to})
    local ok, why = pcall(engine.configure, c)
