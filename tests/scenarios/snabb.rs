@@ -189,7 +189,7 @@ fn a_worker_that_dies_takes_its_graph_down(world: &World) {
           config.app(c, 'bomb', T.Bomb, nil, {worker = 2})\n\
           config.link(c, 'source.output -> bomb.input')\n\
           engine.configure(c)\n\
-          engine.main{duration = 30}\n\
+          engine.main{duration = 170}\n\
         end}\n";
     let file = world.file("bomb.lua", program);
     let ended = snabb(&[&file.display().to_string()]).refused("the bomb went off");
@@ -224,7 +224,7 @@ fn auto_cuts_a_graph_when_its_apps_are_known_to_be_slow(world: &World) {
            engine.configure(c)\n\
            local here = 0\n\
            for _ in pairs(engine.app_table) do here = here + 1 end\n\
-           local deadline = engine.now() + 60\n\
+           local deadline = engine.now() + 170\n\
            engine.main{no_report = true, done = function ()\n\
              return engine.breaths.c > 12000 or engine.now() > deadline\n\
            end}\n\
@@ -262,7 +262,7 @@ fn programs_end_with_their_code_from_every_thread(world: &World) {
                if os.getenv('SOON') then\n\
                  timer.activate(timer.new('end', function () main.exit(5) end, 3e8))\n\
                end\n\
-               engine.main{{duration = 60}}\n\
+               engine.main{{duration = 170}}\n\
              end}}\n"
         );
         world.file(name, &text).display().to_string()

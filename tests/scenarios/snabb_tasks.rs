@@ -137,11 +137,11 @@ fn ends(world: &World) -> String {
         end\n\
         function tasks.run (args)\n\
           local how = args[1]\n\
-          if how == 'engine' then task.start(tasks.bad) engine.main{duration = 20}\n\
+          if how == 'engine' then task.start(tasks.bad) engine.main{duration = 170}\n\
           elseif how == 'wait' then task.start(tasks.bad):wait()\n\
           elseif how == 'unseen' then task.start(tasks.bad) task.start(tasks.waits, task.ring())\n\
             engine.main{duration = 0.5, keep_tasks = true, no_report = true, no_timers = true}\n\
-          elseif how == 'exits' then task.start(tasks.exits) engine.main{duration = 20}\n\
+          elseif how == 'exits' then task.start(tasks.exits) engine.main{duration = 170}\n\
           elseif how == 'stuck' then task.start(tasks.stuck) engine.main{duration = 0.1, no_report = true}\n\
           elseif how == 'unknown' then task.start(function () end)\n\
           elseif how == 'forgotten' then task.start(tasks.waits, task.ring())\n\
