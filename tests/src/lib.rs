@@ -20,6 +20,8 @@ pub mod frame;
 mod good;
 mod host;
 mod router;
+#[cfg(test)]
+mod rules;
 mod scenario;
 pub mod speakers;
 mod wire;

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+//! Rules of the tests' sources, and of all files, that no compiler knows.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The files that git tracks; where there is no git, all that are not built. Paths are those in the repository.
+fn files() -> Vec<String> {
+    let tracked = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output();
+    if let Some(tracked) = tracked.ok().filter(|tracked| tracked.status.success()) {
+        let list = String::from_utf8_lossy(&tracked.stdout).into_owned();
+        return list.split_terminator('\0').map(str::to_owned).collect();
+    }
+    let (mut found, mut folders) = (Vec::new(), vec![PathBuf::new()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root().join(&folder)).into_iter().flatten().flatten() {
+            let path = folder.join(entry.file_name());
+            match entry.path().is_dir() {
+                true if path != Path::new("target") && path != Path::new(".git") => folders.push(path),
+                true => {}
+                false => found.push(path.display().to_string()),
+            }
+        }
+    }
+    found
+}
+
+/// Texts, by their paths; what is no text, or was deleted and is still tracked, is left out.
+fn texts(choose: impl Fn(&str) -> bool) -> Vec<(String, String)> {
+    let text = |path: String| fs::read_to_string(root().join(&path)).ok().map(|text| (path, text));
+    files().into_iter().filter(|path| choose(path)).filter_map(text).collect()
+}
+
+/// The lines of tests, with their numbers: of a file of tests all, of others those behind `#[cfg(test)]`.
+fn lines_of_tests<'a>(path: &str, text: &'a str) -> Vec<(usize, &'a str)> {
+    let folders = ["tests/", "bench/tests/"];
+    let whole = folders.iter().any(|folder| path.starts_with(folder)) || path.contains("/tests/");
+    let whole = whole || path.ends_with("/tests.rs");
+    let first = if whole { Some(0) } else { text.lines().position(|line| line.trim() == "#[cfg(test)]") };
+    let numbered = (1..).zip(text.lines());
+    first.map_or_else(Vec::new, |first| numbered.skip(first).collect())
+}
+
+/// A call of the kernel's sleep, not a method of that name, nor a script's.
+fn sleeps(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    code.contains("thread::sleep(") || code.contains("time::sleep(") || code.trim_start().starts_with("sleep(")
+}
+
+#[test]
+fn no_verdict_hangs_on_a_sleep() {
+    let mut bare = Vec::new();
+    for (path, text) in texts(|path| path.ends_with(".rs")) {
+        let lines = lines_of_tests(&path, &text);
+        for (at, (number, line)) in lines.iter().enumerate() {
+            let before = at.checked_sub(1).map_or("", |before| lines[before].1);
+            if sleeps(line) && !before.trim_start().starts_with("// sleep: ") {
+                bare.push(format!("{path}:{number}"));
+            }
+        }
+    }
+    assert!(
+        bare.is_empty(),
+        "found a sleep in a test, expected a wait for an event or a counter (`wait_for`), or a line before it that says why it \
+         decides nothing, `// sleep: WHY`: {}",
+        bare.join(", ")
+    );
+}
+
+/// Where an absolute path into somebody's folders begins in a line.
+fn machine_path(line: &str) -> Option<usize> {
+    let begins = |at: usize| {
+        let before = line[..at].chars().next_back();
+        before.is_none_or(|c| !c.is_ascii_alphanumeric() && !"._-/~$}>*]".contains(c))
+    };
+    let folders = ["home", "root", "work", "Users"].map(|name| format!("/{name}/"));
+    let found = |folder: &String| line.match_indices(folder.as_str()).map(|(at, _)| at).find(|at| begins(*at));
+    folders.iter().find_map(found).filter(|at| !line[*at..].starts_with("/home/someone"))
+}
+
+#[test]
+fn no_file_names_a_folder_of_one_machine() {
+    let mut found = Vec::new();
+    for (path, text) in texts(|_| true) {
+        let lines = (1..).zip(text.lines()).filter(|(_, line)| machine_path(line).is_some());
+        found.extend(lines.map(|(number, _)| format!("{path}:{number}")));
+    }
+    assert!(
+        found.is_empty(),
+        "found an absolute path of one machine, expected one below the repository, or of /home/someone: {}",
+        found.join(", ")
+    );
+}
+
+#[test]
+fn the_rules_find_what_they_are_for() {
+    assert!(sleeps("    std::thread::sleep(PAUSE);") && sleeps("  sleep(Duration::from_secs(1));"));
+    assert!(!sleeps("    task.sleep(1)") && !sleeps("// thread::sleep(x)") && !sleeps("let sleep = sleeps(1);"));
+    let text = "fn run() {}\n#[cfg(test)]\nmod tests {}\n";
+    assert_eq!(lines_of_tests("lib/x/src/a.rs", text), [(2, "#[cfg(test)]"), (3, "mod tests {}")]);
+    assert_eq!(lines_of_tests("lib/x/tests/a.rs", text).len(), 3);
+    let path = |folder: &str| format!("/{folder}/x");
+    assert_eq!(machine_path(&format!("see {}", path("work"))), Some(4));
+    assert_eq!(machine_path(&path("home")), Some(0));
+    assert_eq!(machine_path(&format!("target{}", path("work"))), None);
+    assert_eq!(machine_path(&path("tmp")), None);
+}
