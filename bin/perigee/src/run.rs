@@ -87,9 +87,9 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     Ok(if asked { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// How long the end may take, launch and all, before it is made by force; for each port a little more, as the kernel waits for other
-/// cores whenever a packet socket is closed.
-const END: Duration = Duration::from_secs(2);
+/// How long the end may take, launch and all, before it is made by force: on a machine without a core to spare it takes seconds. For each
+/// port a little more, as the kernel waits for other cores whenever a packet socket is closed.
+const END: Duration = Duration::from_secs(10);
 const END_OF_PORT: Duration = Duration::from_millis(100);
 
 /// What a signal asks for.
