@@ -40,15 +40,20 @@ end
 -- A task: takes the packets, and returns a histogram of how long they took, in ns.
 local function measure (from)
    local burst, latencies = task.burst(), histogram.new(100)
-   while task.running() do
-      for slot = 0, from:receive(burst, 0.01) - 1 do
+   local function take (wait)
+      local packets = from:receive(burst, wait)
+      for slot = 0, packets - 1 do
          latencies:update(task.ns() - ffi.cast(stamp_t, burst.data[slot] + STAMP)[0])
       end
+      return packets
    end
+   while task.running() do take(0.01) end
+   -- What was in the ring at the end.
+   while take(0) > 0 do end
    return latencies
 end
 
--- What comes in on the link `input` goes out on the link `output`.
+-- What comes in on the link `input` goes out on the link `output`, and waits where that is full: a full link drops.
 local Forward = {}
 
 function Forward:new ()
@@ -57,7 +62,7 @@ end
 
 function Forward:push ()
    local input, output = self.input.input, self.output.output
-   while not link.empty(input) do
+   while not link.empty(input) and not link.full(output) do
       link.transmit(output, link.receive(input))
    end
 end
