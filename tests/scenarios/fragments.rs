@@ -4,7 +4,7 @@
 
 use crate::{PORTS, Pair};
 use perigee_packet::wire::icmp4::ECHO_REPLY;
-use perigee_tests::{Host, LONGEST_WAIT, Router, World, frame, wait_for, wait_seeing, wait_until};
+use perigee_tests::{Host, LONGEST_WAIT, Router, World, frame, patient, wait_for, wait_seeing, wait_until};
 use std::net::{SocketAddr, UdpSocket};
 
 perigee_tests::scenarios![
@@ -60,7 +60,7 @@ fn echoed(client: &Host, from: &str, to: &str, length: usize) {
     let here = wait_for("the twin to have the router's address", || UdpSocket::bind(to).ok());
     let there = client.inside(|| UdpSocket::bind(from).expect("a socket"));
     for socket in [&here, &there] {
-        socket.set_read_timeout(Some(LONGEST_WAIT)).expect("a timeout");
+        socket.set_read_timeout(Some(patient(LONGEST_WAIT))).expect("a timeout");
     }
     there.send_to(&sent, to).expect("the datagram to leave");
     let mut buffer = vec![0; 70_000];
@@ -126,7 +126,7 @@ fn overlapping_fragments_reach_nobody(world: &World) {
     let mac = router.mac("wan");
     let sockets = ["10.0.1.1:2000", "[2001:db8:1::1]:2000"].map(|address| {
         let socket = wait_for("the twin to have the router's address", || UdpSocket::bind(address).ok());
-        socket.set_read_timeout(Some(LONGEST_WAIT)).expect("a timeout");
+        socket.set_read_timeout(Some(patient(LONGEST_WAIT))).expect("a timeout");
         socket
     });
     let send = |payload: usize, pieces: &[std::ops::Range<usize>], id: u16| {

@@ -2,7 +2,7 @@
 //! Several workers share the traffic by flows, with a queue each or with too few.
 
 use crate::{PORTS, Pair};
-use perigee_tests::{Good, Host, Router, World};
+use perigee_tests::{Good, Host, LONGEST_WAIT, Router, World, patient};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
@@ -15,13 +15,13 @@ perigee_tests::scenarios![
 /// Each of many flows sends packets in both directions.
 fn many_flows(client: &Host, server: &Host) {
     let service = server.inside(|| UdpSocket::bind("10.0.2.2:6000").expect("a socket"));
-    service.set_read_timeout(Some(perigee_tests::LONGEST_WAIT)).expect("a timeout");
+    service.set_read_timeout(Some(patient(LONGEST_WAIT))).expect("a timeout");
     let flows: Vec<UdpSocket> =
         client.inside(|| (0..64).map(|_| UdpSocket::bind("10.0.1.2:0").expect("a socket")).collect());
     let mut buffer = [0; 64];
     for round in 0u8..10 {
         for flow in &flows {
-            flow.set_read_timeout(Some(perigee_tests::LONGEST_WAIT)).expect("a timeout");
+            flow.set_read_timeout(Some(patient(LONGEST_WAIT))).expect("a timeout");
             flow.send_to(&[round], "10.0.2.2:6000").expect("sent");
             let (length, from) = service.recv_from(&mut buffer).expect("the packet");
             service.send_to(&buffer[..length], from).expect("sent back");

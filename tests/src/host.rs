@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! A machine next to the router, and what it must reach.
 
-use crate::{Asserts, Good, wait_seeing};
+use crate::{Asserts, Good, patient, wait_seeing};
 use perigee_lab::{Bird, Ended, Frr, LONGEST_WAIT, Process};
 use std::ops::Deref;
 use std::time::{Duration, Instant};
@@ -76,7 +76,7 @@ impl Host {
     /// Pings an address once, waits for an ICMP error about that, and returns ping's output. Fails if none comes, or a reply.
     #[track_caller]
     pub fn ping_refused(&self, address: &str) -> String {
-        let text = self.without_reply(LONGEST_WAIT.as_secs() - 2, address);
+        let text = self.without_reply(patient(LONGEST_WAIT).as_secs() - 2, address);
         // An error ends the ping at once; it names who has sent it, who is this host itself where it knows.
         let errors =
             text.lines().any(|line| line.starts_with("From ") || line.contains("error") && line.contains("mtu"));
@@ -110,5 +110,5 @@ impl Host {
 fn ping_words(count: usize, words: &str) -> String {
     let size = words.split_once("-s ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok()).unwrap_or(56_usize);
     let interval = 0.005 * size.div_ceil(1472) as f64;
-    format!("ping -n -i {interval:.3} -c {count} -w {} {words}", LONGEST_WAIT.as_secs() - 2)
+    format!("ping -n -i {interval:.3} -c {count} -w {} {words}", patient(LONGEST_WAIT).as_secs() - 2)
 }

@@ -13,7 +13,7 @@
 //! frame       frames to put on a wire
 //! ```
 //!
-//! No test asserts a time. Waiting ends when the condition holds, or fails after [`LONGEST_WAIT`] and says what was seen instead.
+//! No test asserts a time. Waiting ends when the condition holds, or fails after [`LONGEST_WAIT`], times `$PERIGEE_PATIENCE`, and says what was seen instead.
 #![forbid(unsafe_code)]
 
 pub mod frame;
@@ -37,6 +37,15 @@ pub use world::{World, perigee};
 
 use std::fmt::Debug;
 use std::time::Duration;
+
+/// A bound that the scenario keeps itself, times `$PERIGEE_PATIENCE`; all that waits here does this already.
+///
+/// # Panics
+/// The variable is not a number.
+#[track_caller]
+pub fn patient(bound: Duration) -> Duration {
+    perigee_lab::patient(bound).good()
+}
 
 /// Waits until `look` returns a value, and returns that.
 ///

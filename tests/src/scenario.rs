@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Scenarios and their runner: each runs in a process of its own that may make namespaces and interfaces.
 
-use crate::{World, perigee};
+use crate::{Good, World, perigee};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use perigee_lab::tools::{self, Tool};
 use perigee_lab::{end_after, run};
@@ -68,7 +68,7 @@ impl Scenario {
 
     /// In a process that is inside its namespaces.
     fn run_here(&self) -> ExitCode {
-        end_after(LONGEST_SCENARIO);
+        end_after(LONGEST_SCENARIO).good();
         let world = World::new();
         (self.body)(&world);
         match world.unable.take() {

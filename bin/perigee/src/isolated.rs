@@ -13,6 +13,7 @@
 
 use anyhow::{Context as _, Result, anyhow};
 use perigee_lab::isolation::{self, Isolation};
+use perigee_lab::patient;
 use perigee_lab::tools::{self, Tool};
 use std::ffi::OsString;
 use std::fs::Permissions;
@@ -42,7 +43,7 @@ pub struct Isolated<'a> {
     pub tools: &'a [Tool],
     /// Whether it makes TAP interfaces, as twins are.
     pub tun: bool,
-    /// How long the inside may take to end once it was asked to: to write its report, if it has one.
+    /// How long the inside may take to end once it was asked to: to write its report, if it has one. `$PERIGEE_PATIENCE` multiplies it.
     pub patience: Duration,
 }
 
@@ -75,6 +76,7 @@ impl Isolated<'_> {
         let _guard = runtime.enter();
         // From here on no signal ends this process before it has cleaned up.
         let mut signals = Signals::new()?;
+        let patience = patient(self.patience)?;
         let (path, sudo) = (tools::search_path(), format!("sudo perigee {}", self.command));
         tools::require(&[&NEEDED, self.tools].concat(), &path, self.who)?;
         if self.tun {
@@ -86,7 +88,7 @@ impl Isolated<'_> {
         command.args(arguments(isolation, folder.path()));
         let mut command = Command::from(command);
         command.kill_on_drop(true);
-        let end = runtime.block_on(supervise(command, self.patience, async || signals.next().await))?;
+        let end = runtime.block_on(supervise(command, patience, async || signals.next().await))?;
         remove(folder)?;
         Ok(end)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Processes that end with the handle they are held by, whatever becomes of the one who holds it.
 
-use crate::{LONGEST_WAIT, open, wait_for};
+use crate::{LONGEST_WAIT, open, patient, wait_for};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::collections::BTreeSet;
@@ -19,8 +19,13 @@ fn started() -> MutexGuard<'static, BTreeSet<u32>> {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends this process, and those it started, with exit code 101 if it takes longer than this; it then says which of its waits is open.
-pub fn end_after(longest: Duration) {
+/// Ends this process, and those it started, with exit code 101 if it takes longer than this, times `$PERIGEE_PATIENCE`; it then says
+/// which of its waits is open.
+///
+/// # Errors
+/// As [`patient`].
+pub fn end_after(longest: Duration) -> Result<()> {
+    let longest = patient(longest)?;
     spawn(move || {
         sleep(longest);
         eprintln!("still running after {} s: ended, with all processes that were started", longest.as_secs());
@@ -30,6 +35,7 @@ pub fn end_after(longest: Duration) {
         }
         std::process::exit(101);
     });
+    Ok(())
 }
 
 fn kill(pid: u32, signal: Signal) -> Result<()> {

@@ -6,10 +6,10 @@ use super::world::Network;
 use anyhow::{Context, Result, bail};
 use perigee_api::answers::{DropKind, DropStatus};
 use perigee_api::queries::{ShowDrops, ShowPorts, ShowWorkers};
-use perigee_lab::Router;
+use perigee_lab::{Router, patient};
 use serde::Serialize;
 use serde_json::Value;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the hosts' kernels counted, both hosts together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -54,18 +54,20 @@ pub struct Accounts {
 /// Frames that the slow path sends unasked: ARP and ND requests, and packets that waited for the answers.
 const UNASKED: u64 = 200;
 
+/// How long workers' counters may take to be published.
+const SETTLING: Duration = Duration::from_secs(10);
+
 /// The accounts, once the last packets are counted; they must agree.
 pub fn settled(network: &Network, router: &Router) -> Result<Accounts> {
     network.world.forwards_nothing()?;
-    let mut tries = 20;
+    let (longest, start) = (patient(SETTLING)?, Instant::now());
     loop {
         // In this order: perigee's counters only grow, so a packet that comes between the two does no harm.
         let hosts = hosts(network)?;
         let (perigee, drops) = perigee(router)?;
-        tries -= 1;
         match disagreement(&hosts, &perigee) {
             None => return Ok(Accounts { hosts, perigee, drops }),
-            Some(sentence) if tries == 0 => bail!(sentence),
+            Some(sentence) if start.elapsed() > longest => bail!(sentence),
             // Workers publish their counters a little later.
             Some(_) => std::thread::sleep(Duration::from_millis(100)),
         }

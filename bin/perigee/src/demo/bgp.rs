@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use indicatif::HumanCount;
 use perigee_api::queries::ShowRoutes;
 use perigee_lab::bird::{Channel, Configuration, Session};
-use perigee_lab::{Bird, Host, Router};
+use perigee_lab::{Bird, Host, Router, patient};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -101,7 +101,7 @@ fn tell(bird: &Bird, commands: &[&str]) -> Result<()> {
 fn arrive(network: &Network, router: &Router, wanted: usize, event: impl FnOnce() -> Result<()>) -> Result<Table> {
     let api = router::api(router)?;
     let asked = ShowRoutes { within: Some(WITHIN.parse()?), limit: Some(1) };
-    let start = Instant::now();
+    let (longest, start) = (patient(PATIENCE)?, Instant::now());
     event()?;
     loop {
         let list = api.ask(&asked)?;
@@ -110,8 +110,8 @@ fn arrive(network: &Network, router: &Router, wanted: usize, event: impl FnOnce(
             let linux = network.world.ip("-4 -oneline route show proto bird root 20.0.0.0/8")?.lines().count() as u64;
             return Ok(Table { linux, perigee: list.total, seconds });
         }
-        if start.elapsed() > PATIENCE {
-            bail!("perigee has {} of {wanted} routes after {} s", list.total, PATIENCE.as_secs());
+        if start.elapsed() > longest {
+            bail!("perigee has {} of {wanted} routes after {} s", list.total, longest.as_secs());
         }
         std::thread::sleep(Duration::from_millis(10));
     }
