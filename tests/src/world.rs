@@ -3,7 +3,7 @@
 
 use crate::{Good, Host, Router, Wire};
 use perigee_lab::device::{Kind, Setup};
-use perigee_lab::{Bird, Device, Ended, Frr, Process, run};
+use perigee_lab::{Bird, Device, Ended, Frr, Process, budgets, run};
 use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -108,7 +108,9 @@ impl World {
     /// It does not start.
     #[track_caller]
     pub fn router(&self, router: &str, rest: &str) -> Router {
-        Router::start(&self.configuration(router, rest))
+        // As patient as we are.
+        let router = budgets(router).good() + router;
+        Router::start(&self.configuration(&router, rest))
     }
 
     /// `perigee WORDS`, run to its end.

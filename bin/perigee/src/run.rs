@@ -67,7 +67,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let config = check::load(&args.file, &machine)?;
     perigee_helper::privileges::plan(config.router.user.as_deref())?;
     // Before the first thread starts, so that no signal is missed.
-    let signals = Signals::new(END + END_OF_PORT * config.ports.len() as u32)?;
+    let signals = Signals::new(config.router.end_budget + END_OF_PORT * config.ports.len() as u32)?;
     let names: Vec<String> = config.ports.iter().map(|port| port.name.clone()).collect();
     let running = launch(config, &args.file, machine)?;
     for (name, port) in names.iter().zip(running.ports()) {
@@ -87,9 +87,8 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     Ok(if asked { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// How long the end may take, launch and all, before it is made by force: on a machine without a core to spare it takes seconds. For each
-/// port a little more, as the kernel waits for other cores whenever a packet socket is closed.
-const END: Duration = Duration::from_secs(10);
+/// What each port adds to the time that the end may take, launch and all, before it is made by force: the kernel waits for other cores
+/// whenever a packet socket is closed.
 const END_OF_PORT: Duration = Duration::from_millis(100);
 
 /// What a signal asks for.

@@ -27,6 +27,9 @@ section! {
         /// How long a script may take from one batch boundary to the next: then it is stopped, and the last good one returns.
         stall_budget: Duration, time("a time from 100ms to 60s, such as \"700ms\"", stall_time),
             default Duration::from_millis(700), live;
+        /// How long the router may take to end, and a tenth of a second more for each port: then it ends by force.
+        end_budget: Duration, time("a time from 1s to 600s, such as \"10s\"", end_time),
+            default Duration::from_secs(10), restart;
         /// How long a round of the script's loop should take at most; `over_budget` says what follows.
         round_budget: Option<Duration>, optional(time("a time up to 1s, such as \"1ms\"", up_to_a_second)),
             default None => "no limit", live;
@@ -157,6 +160,10 @@ fn up_to_a_second(time: Duration) -> Parsed<Duration> {
 
 fn stall_time(time: Duration) -> Parsed<Duration> {
     if (Duration::from_millis(100)..=Duration::from_secs(60)).contains(&time) { Ok(time) } else { unfit() }
+}
+
+fn end_time(time: Duration) -> Parsed<Duration> {
+    if (Duration::from_secs(1)..=Duration::from_secs(600)).contains(&time) { Ok(time) } else { unfit() }
 }
 
 fn socket_path(path: PathBuf) -> Parsed<PathBuf> {

@@ -28,6 +28,7 @@ const CASES: &[Case] = &[
     ("[router]", "icmp_rate", "[router]", "0", "1", "router.icmp_rate"),
     ("[router]", "icmp_source_rate", "[router]", "0", "1", "router.icmp_source_rate"),
     ("[router]", "stall_budget", "[router]", "'1s'", "'2s'", ""),
+    ("[router]", "end_budget", "[router]", "'1s'", "'2s'", "router.end_budget"),
     ("[router]", "round_budget", "[router]", "'1ms'", "'2ms'", ""),
     ("[router]", "gc_budget", "[router]", "'1ms'", "'2ms'", ""),
     ("[router]", "helper_death", "[router]", "'end'", "'replace'", ""),

@@ -43,6 +43,6 @@ pub use place::Place;
 pub use process::{Ended, Process, end_after, run};
 pub use router::{Launch, Router, program};
 pub use rustix::process::Signal;
-pub use waiting::{LONG_WAIT, LONGEST_WAIT, PATIENCE, patient, wait_for, wait_seeing, wait_until};
+pub use waiting::{LONG_WAIT, LONGEST_WAIT, PATIENCE, budgets, patient, wait_for, wait_seeing, wait_until};
 pub use wire::Wire;
 pub use world::World;

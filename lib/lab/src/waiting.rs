@@ -29,6 +29,24 @@ pub fn patient(bound: Duration) -> Result<Duration> {
     FACTOR.as_ref().map(|factor| bound * *factor).map_err(|sentence| anyhow!("{sentence}"))
 }
 
+/// Lines for a router's `[router]`, by which it is as patient with its script and with its end: none where the variable is not set.
+/// What `given` has of these keys stays.
+///
+/// # Errors
+/// As [`patient`].
+pub fn budgets(given: &str) -> Result<String> {
+    // perigee's own values, and the longest that it takes.
+    let budgets = [("stall_budget", 700, 60_000), ("end_budget", 10_000, 600_000)];
+    let mut lines = String::new();
+    for (key, own, longest) in budgets {
+        let now = patient(Duration::from_millis(own))?.as_millis().min(longest);
+        if now != u128::from(own) && !given.contains(key) {
+            lines += &format!("{key} = \"{now}ms\"\n");
+        }
+    }
+    Ok(lines)
+}
+
 fn factor(value: Result<String, VarError>) -> Result<u32, String> {
     let text = match value {
         Err(VarError::NotPresent) => return Ok(1),
@@ -124,11 +142,13 @@ mod tests {
         if std::env::var_os(INSIDE).is_some() {
             let error = wait_until(Duration::from_secs(1), "nothing", || Ok(false)).unwrap_err();
             println!("<{error}>");
+            print!("{}", budgets("end_budget = \"1s\"").unwrap_or_default());
             return;
         }
-        for (patience, said) in
-            [("2", "<waited 2 s in vain for nothing>"), ("much", "<PERIGEE_PATIENCE: found \"much\"")]
-        {
+        for (patience, said) in [
+            ("2", "<waited 2 s in vain for nothing>\nstall_budget = \"1400ms\"\n"),
+            ("much", "<PERIGEE_PATIENCE: found \"much\""),
+        ] {
             let mut again = std::process::Command::new(std::env::current_exe().unwrap());
             again.args(["--exact", "waiting::tests::every_wait_is_as_long_as_patience_says", "--nocapture"]);
             let ended = crate::run(again.env(INSIDE, "1").env(PATIENCE, patience));

@@ -4,7 +4,7 @@
 use super::world::{CLIENT, SERVER, Side};
 use anyhow::{Context, Result};
 use perigee_api::client::ApiClient;
-use perigee_lab::{Launch, Place, Router, tools};
+use perigee_lab::{Launch, Place, Router, budgets, tools};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub const BLOCKLIST: &str = "blocklist.lua";
 
 /// Starts it, and waits until it runs.
 pub fn start(folder: &Path, fib: Option<&str>) -> Result<Router> {
-    fs::write(folder.join(CONFIG), config())?;
+    fs::write(folder.join(CONFIG), config()?)?;
     fs::write(folder.join(FASTPATH), include_str!("../../../../lua/fastpath.lua"))?;
     fs::write(folder.join(BLOCKLIST), include_str!("../../../../lua/examples/blocklist.lua"))?;
     Router::start(Launch {
@@ -41,14 +41,15 @@ pub fn api(router: &Router) -> Result<ApiClient> {
 }
 
 /// The configuration.
-fn config() -> String {
+fn config() -> Result<String> {
     let head = format!(
         "# SPDX-License-Identifier: MIT\n\
          # The router of `perigee demo`.\n\
-         [router]\nname = \"demo\"\nscript = \"{FASTPATH}\"\nsocket = \"{SOCKET}\"\nidle = \"sleep\"\nworkers = 1\n\n\
-         [eal]\nhugepages = false\nmemory = 256\n"
+         [router]\nname = \"demo\"\nscript = \"{FASTPATH}\"\nsocket = \"{SOCKET}\"\nidle = \"sleep\"\nworkers = 1\n{}\n\
+         [eal]\nhugepages = false\nmemory = 256\n",
+        budgets("")?
     );
-    head + &port(&CLIENT) + &port(&SERVER)
+    Ok(head + &port(&CLIENT) + &port(&SERVER))
 }
 
 fn port(side: &Side) -> String {
@@ -75,7 +76,7 @@ mod tests {
     fn the_configuration_is_a_valid_one() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(CONFIG);
-        fs::write(&file, config()).unwrap();
+        fs::write(&file, config().unwrap()).unwrap();
         fs::write(folder.path().join(FASTPATH), "").unwrap();
         let config = perigee_config::Config::load(&file).unwrap();
         assert_eq!(config.router.socket, folder.path().join(SOCKET));

@@ -2,7 +2,7 @@
 //! `perigee run` as the device.
 
 use super::Device;
-use crate::{Launch, Router};
+use crate::{Launch, Router, budgets};
 use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 use std::fs;
@@ -51,7 +51,7 @@ const SOCKET: &str = ".sock";
 pub(super) fn start(device: &Device, options: &Perigee) -> Result<Router> {
     device.leave_to_programs()?;
     let file = device.file(".toml");
-    fs::write(&file, configuration(device, options))
+    fs::write(&file, configuration(device, options)?)
         .with_context(|| format!("{} cannot be written", file.display()))?;
     Router::start(Launch {
         program: options.program.clone(),
@@ -64,15 +64,16 @@ pub(super) fn start(device: &Device, options: &Perigee) -> Result<Router> {
     })
 }
 
-fn configuration(device: &Device, options: &Perigee) -> String {
+fn configuration(device: &Device, options: &Perigee) -> Result<String> {
     let Perigee { workers, cores, burst, hugepages, memory, twins, .. } = options;
     let (name, socket) = (device.host().name(), device.file(SOCKET));
     let workers = if cores.is_empty() { format!("workers = {workers}") } else { format!("cores = {cores:?}") };
     let mut text = format!(
         "# SPDX-License-Identifier: MIT\n\
-         [router]\nname = \"{name}\"\nsocket = \"{}\"\nidle = \"poll\"\nburst = {burst}\n{workers}\n\n\
+         [router]\nname = \"{name}\"\nsocket = \"{}\"\nidle = \"poll\"\nburst = {burst}\n{workers}\n{}\n\
          [eal]\nhugepages = {hugepages}\nmemory = {memory}\n",
-        socket.display()
+        socket.display(),
+        budgets("")?
     );
     for (port, side) in ["left", "right"].into_iter().zip(device.sides()) {
         let [v4, v6] = side.addresses();
@@ -88,5 +89,5 @@ fn configuration(device: &Device, options: &Perigee) -> String {
             }
         }
     }
-    text
+    Ok(text)
 }
