@@ -2,7 +2,8 @@
 //! Links and addresses of Linux to interfaces, and the reverse.
 //!
 //! An interface mirrors its twin: up or down, the MTU (not beyond the port's) and the addresses. A VLAN that somebody makes on
-//! a twin becomes an interface; one that the configuration names follows Linux's VLAN, if there is one.
+//! a twin becomes an interface; one that the configuration names follows Linux's VLAN, if there is one. One of IEEE 802.1ad is Linux's
+//! alone.
 //! Interfaces keep their numbers: one whose VLAN is deleted stays, down.
 
 use crate::dump::Seen;
@@ -12,7 +13,7 @@ use crate::{FeedId, HelperRequest, Port, Table};
 use perigee_fib::Interfaces;
 use perigee_helper::LinkChange;
 use perigee_net::{Interface, InterfaceId, Policy};
-use perigee_netlink::message::{Address, Link};
+use perigee_netlink::message::{Address, Link, Vlan};
 use std::collections::HashMap;
 
 /// Linux reports that a link's addresses are gone before it reports that the link is gone: addresses that went this shortly
@@ -31,6 +32,7 @@ impl Follower {
         if let Some(seen) = self.feed(id).and_then(|feed| feed.dump_of(dumped)) {
             seen.links.insert(link.index);
         }
+        self.refuse_service_vlan(&link);
         let (index, up) = (link.index, link.up);
         let known = self.links.entry(index).or_insert_with(|| Known {
             link: link.clone(),
@@ -53,12 +55,28 @@ impl Follower {
         }
     }
 
-    /// The kernel removes the IPv6 link-local address when a link goes down, and routing daemons need one.
+    /// The kernel removes the IPv6 link-local address when a link goes down, and routing daemons need one. To a VLAN that somebody else
+    /// has made it gives one itself.
     fn restore_link_local(&mut self, link: u32) {
-        let Some(port) = self.port_of(link).map(|port| &self.setup.ports[port]) else { return };
+        let Some(name) = self.links.get(&link).map(|known| known.link.name.clone()) else { return };
+        let of_configuration = self.by_link.get(&link).filter(|id| usize::from(id.0) < self.setup.configured);
+        let below = self.links[&link].link.vlan.filter(|_| of_configuration.is_some()).map(|vlan| vlan.below);
+        let Some(port) = self.port_of(below.unwrap_or(link)).map(|port| &self.setup.ports[port]) else { return };
         let add = missing_link_local(&[], port.mac, port.mtu).into_iter().collect();
-        let change = LinkChange { add, ..self.change_of(port) };
+        let change = LinkChange { name, add, ..self.change_of(port) };
         self.ask_helper(HelperRequest::Link(change));
+    }
+
+    /// Says that a VLAN on a twin is no interface, when it appears.
+    fn refuse_service_vlan(&self, link: &Link) {
+        let Some(Vlan { below, id, service: true }) = link.vlan else { return };
+        if let Some(port) = self.port_of(below).filter(|_| !self.links.contains_key(&link.index)) {
+            tracing::warn!(
+                "Linux has a VLAN {id} of IEEE 802.1ad on {}: the router knows those of 802.1Q, and leaves {} to Linux",
+                self.setup.ports[port].name,
+                link.name
+            );
+        }
     }
 
     /// A change of a port's twin that changes nothing yet.
@@ -182,7 +200,7 @@ impl Follower {
         let mut list = list(table);
         let before = list.len();
         for known in self.links.values() {
-            let Some((below, vlan)) = known.link.vlan else { continue };
+            let Some(Vlan { below, id: vlan, service: false }) = known.link.vlan else { continue };
             let Some(port) = self.port_of(below).map(|port| &self.setup.ports[port]) else { continue };
             let taken = list.iter().any(|i| (i.port, i.vlan) == (port.number, Some(vlan)));
             if taken || !(1..=4094).contains(&vlan) || list.len() >= usize::from(InterfaceId::LIMIT) {
@@ -209,7 +227,8 @@ impl Follower {
     /// Which interface is behind each link.
     fn interfaces_by_link(&self, interfaces: &Interfaces) -> HashMap<u32, InterfaceId> {
         let find = |(index, known): (&u32, &Known)| {
-            let on_twin = known.link.vlan.and_then(|(below, vlan)| Some((self.port_of(below)?, Some(vlan))));
+            let vlan = known.link.vlan.filter(|vlan| !vlan.service);
+            let on_twin = vlan.and_then(|vlan| Some((self.port_of(vlan.below)?, Some(vlan.id))));
             let (port, vlan) = on_twin.or_else(|| Some((self.port_of(*index)?, None)))?;
             let place = (self.setup.ports[port].number, vlan);
             let (id, _) = interfaces.iter().find(|(_, i)| (i.port, i.vlan) == place)?;

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use perigee_net::{InterfaceAddress, MacAddr, Prefix};
 
 use super::message::{
-    Address, Hop, Hops, Link, Message, MulticastRoute, Neighbor, NextHop, NextHopTo, Route, RouteKind,
+    Address, Hop, Hops, Link, Message, MulticastRoute, Neighbor, NextHop, NextHopTo, Route, RouteKind, Vlan,
 };
 use super::wire::{AF_INET, AF_INET6, Attributes, FAMILY_MULTICAST4, FAMILY_MULTICAST6};
 use super::wire::{Malformed, Messages, Raw, flag, kind, u16_at, u32_at};
@@ -156,34 +156,38 @@ fn link(body: &[u8]) -> Result<Option<Link>, Malformed> {
             (NAME, value) => link.name = text(value),
             (MTU, value) => link.mtu = number(value)?,
             (LINK, value) => below = Some(number(value)?),
-            (LINK_INFO, value) => vlan = vlan_id(value)?,
+            (LINK_INFO, value) => vlan = vlan_of(value)?,
             _ => {}
         }
     }
-    link.vlan = below.zip(vlan);
+    link.vlan = below.zip(vlan).map(|(below, (id, service))| Vlan { below, id, service });
     if link.name.is_empty() { Err(Malformed) } else { Ok(Some(link)) }
 }
 
-/// The VLAN in IFLA_LINKINFO, if that is what the interface is.
-fn vlan_id(info: &[u8]) -> Result<Option<u16>, Malformed> {
+/// The VLAN in IFLA_LINKINFO, if that is what the interface is: its id, and whether its tags are those of 802.1ad.
+fn vlan_of(info: &[u8]) -> Result<Option<(u16, bool)>, Malformed> {
     const KIND: u16 = 1;
     const DATA: u16 = 2;
     const VLAN_ID: u16 = 1;
-    let (mut is_vlan, mut id) = (false, None);
+    const VLAN_PROTOCOL: u16 = 5;
+    const SERVICE: [u8; 2] = [0x88, 0xa8];
+    let (mut is_vlan, mut id, mut service) = (false, None, false);
     for attribute in Attributes(info) {
         match attribute? {
             (KIND, value) => is_vlan = text(value) == "vlan",
             (DATA, value) => {
                 for inner in Attributes(value) {
-                    if let (VLAN_ID, value) = inner? {
-                        id = u16_at(value, 0);
+                    match inner? {
+                        (VLAN_ID, value) => id = u16_at(value, 0),
+                        (VLAN_PROTOCOL, value) => service = value == SERVICE,
+                        _ => {}
                     }
                 }
             }
             _ => {}
         }
     }
-    Ok(id.filter(|_| is_vlan))
+    Ok(id.filter(|_| is_vlan).map(|id| (id, service)))
 }
 
 /// struct ifaddrmsg, IFA_*.

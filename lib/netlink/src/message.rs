@@ -57,8 +57,18 @@ pub struct Link {
     pub mtu: u32,
     /// Its MAC address, if it has one.
     pub mac: Option<MacAddr>,
-    /// For a VLAN: the index of the interface below, and the VLAN id.
-    pub vlan: Option<(u32, u16)>,
+    /// If it is a VLAN.
+    pub vlan: Option<Vlan>,
+}
+
+/// What makes a link a VLAN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vlan {
+    /// The index of the interface below.
+    pub below: u32,
+    pub id: u16,
+    /// Its tags are those of IEEE 802.1ad, not of 802.1Q.
+    pub service: bool,
 }
 
 /// An address of an interface.

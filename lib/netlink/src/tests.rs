@@ -64,9 +64,15 @@ fn way(link: u32, weight: u8, gateway: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// IFLA_LINKINFO of the VLAN 100 with tags of a type.
+fn vlan_info(tag: u16) -> Vec<u8> {
+    let data = [attribute(1, &100u16.to_ne_bytes()), attribute(5, &tag.to_be_bytes())].concat();
+    [attribute(1, b"vlan\0"), attribute(2, &data)].concat()
+}
+
 fn samples() -> Vec<Vec<u8>> {
     let link_head = [vec![0; 4], word(7).to_vec(), word(0x10001).to_vec(), word(0).to_vec()].concat();
-    let vlan = [attribute(1, b"vlan\0"), attribute(2, &attribute(1, &100u16.to_ne_bytes()))].concat();
+    let vlan = vlan_info(0x8100);
     let link = [
         attribute(3, b"wan.100\0"),
         attribute(1, &[2, 0, 0, 0, 0, 7]),
@@ -114,9 +120,13 @@ fn messages_say_what_they_say() {
         carrier: true,
         mtu: 1400,
         mac: Some(MacAddr([2, 0, 0, 0, 0, 7])),
-        vlan: Some((3, 100)),
+        vlan: Some(Vlan { below: 3, id: 100, service: false }),
     };
-    assert_eq!(one(&all[0]), Message::Link(link));
+    assert_eq!(one(&all[0]), Message::Link(link.clone()));
+    let attributes = [attribute(3, b"wan.s\0"), attribute(5, &3u32.to_ne_bytes()), attribute(18, &vlan_info(0x88a8))];
+    let service = framed(kind::NEW_LINK, 0, 0, &[&[0; 4], &7u32.to_ne_bytes()[..], &[0; 8]].concat(), &attributes);
+    let Message::Link(service) = one(&service) else { panic!("a link") };
+    assert_eq!(service.vlan, Some(Vlan { below: 3, id: 100, service: true }));
     let address = Address { link: 7, with_prefix: "10.0.0.1/24".parse().unwrap() };
     assert_eq!(one(&all[1]), Message::Address(address));
     let neighbor = Neighbor {

@@ -5,14 +5,14 @@ use crate::world::*;
 use perigee_helper::LinkChange;
 use perigee_linux::{Effect, FeedId, HelperRequest, Input, Report, Setup};
 use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr, Namespace, RouteTarget};
-use perigee_netlink::message::{Hop, Link, Message};
+use perigee_netlink::message::{Hop, Link, Message, Vlan};
 
 fn down(index: u32, name: &str) -> Link {
     Link { up: false, carrier: false, ..link(index, name) }
 }
 
 fn vlan(index: u32, name: &str, below: u32, vlan: u16) -> Link {
-    Link { vlan: Some((below, vlan)), ..link(index, name) }
+    Link { vlan: Some(Vlan { below, id: vlan, service: false }), ..link(index, name) }
 }
 
 fn change(name: &str) -> LinkChange {
@@ -136,6 +136,22 @@ fn a_link_that_comes_up_has_its_link_local_address_restored() {
     world.settle();
     let added: Vec<_> = world.changes().into_iter().map(|change| (change.name, change.add.len())).collect();
     assert_eq!(added, [("a".to_owned(), 0), ("b".to_owned(), 1)]);
+}
+
+/// Found by the first run on a kernel with VLANs.
+#[test]
+fn a_vlan_of_the_configuration_that_comes_up_has_its_link_local_address_restored() {
+    let mut world = World::with(setup(), &[("b.7", 1, 7)]);
+    for (index, name, id) in [(30, "b.7", 7), (31, "b.8", 8)] {
+        world.kernel.set_link(vlan(index, name, B, id));
+        world.settle();
+        world.kernel.set_link(Link { up: false, ..vlan(index, name, B, id) });
+        world.kernel.set_link(vlan(index, name, B, id));
+        world.settle();
+    }
+    // To its own, which the operator has made, the kernel gives one.
+    let add = vec!["fe80::ff:fe00:1/64".parse().unwrap()];
+    assert_eq!(world.changes(), [LinkChange { add, ..change("b.7") }]);
 }
 
 #[test]
@@ -274,6 +290,19 @@ fn a_vlan_of_the_configuration_follows_linux_or_else_its_port() {
     world.kernel.delete_link(30);
     world.settle();
     assert!(world.interface("b.7").up && world.interface("b.7").addresses == ["10.0.7.1/24".parse().unwrap()]);
+}
+
+/// Its frames have other tags than an interface with that number would send: found by the first run on a kernel with VLANs.
+#[test]
+fn a_service_vlan_is_no_interface() {
+    let mut world = World::new();
+    world.kernel.set_link(Link { vlan: Some(Vlan { below: B, id: 7, service: true }), ..link(30, "b.s7") });
+    world.kernel.add_address(address(30, "10.0.7.1/24"));
+    world.settle();
+    assert_eq!(world.router.interfaces.iter().count(), 2);
+    world.kernel.set_link(vlan(31, "b.7", B, 7));
+    world.settle();
+    assert!(world.interface("b.7").up && world.interface("b.7").addresses.is_empty());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::world::*;
 use perigee_config::{Feed, Linux};
 use perigee_linux::{FeedId, Report, Setup, Skip};
 use perigee_net::{InterfaceId, Member, Multipath, RouteTarget};
-use perigee_netlink::message::{Hop, Hops, Message, NextHopTo, Route, RouteKind};
+use perigee_netlink::message::{Hop, Hops, Link, Message, NextHopTo, Route, RouteKind, Vlan};
 
 fn several(ways: &[(u16, &str, u16)]) -> RouteTarget {
     let member = |&(interface, address, weight): &(u16, &str, u16)| Member {
@@ -369,12 +369,12 @@ fn zebra_repeats_what_was_left_out_for_a_link_that_was_not_known() {
     world.zebra_routes.push(over_vlan.clone());
     say(&mut world, Message::Route(over_vlan.clone()));
     assert!(world.routes().is_empty());
-    let vlan = perigee_netlink::message::Link { vlan: Some((A, 7)), ..link(30, "a.7") };
-    world.kernel.set_link(vlan);
+    let vlan = |index, name, id| Link { vlan: Some(Vlan { below: A, id, service: false }), ..link(index, name) };
+    world.kernel.set_link(vlan(30, "a.7", 7));
     world.settle();
     assert_eq!((world.zebra_dumps, world.routes().len()), (1, 1));
     // Nothing is missed any more: another link is no reason to ask.
-    world.kernel.set_link(perigee_netlink::message::Link { vlan: Some((A, 8)), ..link(31, "a.8") });
+    world.kernel.set_link(vlan(31, "a.8", 8));
     world.settle();
     assert_eq!(world.zebra_dumps, 1);
     // zebra's routes over foreign interfaces replace at once: it reports every route of its own.
